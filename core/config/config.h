@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A configuration, read, checked and with every default filled in. */
+#ifndef PST_CONFIG_CONFIG_H
+#define PST_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+#include "options.h"
+
+/* Where a value was written. origin: "file.yaml:12:7", "--set", "default". */
+struct config_mark {
+  const char *origin;
+};
+
+/* Where descriptions come from: the loader, or a table in tests. */
+struct config_catalog {
+  void *context;
+  /* NULL when there is none. */
+  const struct pst_description *(*find)(void *context, uint32_t kind, const char *name);
+  /* The names there are, for suggestions; returns how many, writes up to max. */
+  size_t (*names)(void *context, uint32_t kind, const char **names, size_t max);
+};
+
+struct config_plugin {
+  const char *name;
+  const struct pst_description *description;
+  struct pst_options *options; /* owned by the config */
+  struct config_mark mark;
+};
+
+struct config_transport {
+  struct config_plugin plugin;
+  struct config_plugin *filters; /* outermost first */
+  uint32_t filter_count;
+};
+
+enum config_source_type { CONFIG_SOURCE_PATTERN, CONFIG_SOURCE_FILE, CONFIG_SOURCE_PCAP };
+enum config_sink_type {
+  CONFIG_SINK_VERIFY,
+  CONFIG_SINK_DISCARD,
+  CONFIG_SINK_FILE,
+  CONFIG_SINK_PCAP
+};
+enum config_path { CONFIG_PATH_AUTO, CONFIG_PATH_DIRECT, CONFIG_PATH_MAPPED, CONFIG_PATH_STAGED };
+
+struct config_sender {
+  struct config_transport transport;
+  struct config_plugin memory;
+  const char *share; /* stream whose slots and source are sent here too (fan-out); NULL */
+  struct {
+    enum config_source_type type;
+    const char *file;  /* file, pcap */
+    uint64_t seed;     /* pattern */
+    uint64_t length;   /* pattern: bytes a message; 0: the stream's `message` */
+    bool loop;         /* file, pcap: begin again at the end */
+    bool timed;        /* pcap: keep the capture's intervals */
+  } source;
+  uint64_t count;      /* messages; 0: until the source ends or the run is stopped */
+  uint64_t rate_bps;   /* of payload; 0: unlimited */
+  uint64_t burst;      /* bytes that may go at once under `rate`; 0: chosen */
+  uint32_t ring;       /* sender slots; 0: the stream's `ring` */
+};
+
+struct config_receiver {
+  struct config_transport transport;
+  struct config_plugin memory;
+  const char *share; /* stream into whose ring messages land too (fan-in); NULL */
+  enum config_path path;
+  struct {
+    enum config_sink_type type;
+    const char *file;
+    bool overwrite;    /* file, pcap: replace what stands under the name */
+  } sink;
+};
+
+struct config_expect {
+  bool any;              /* one at least is set */
+  const char *path;      /* NULL: not expected */
+  const char *via;
+  const char *carrier;
+  double min_gbps;       /* < 0: not expected; the same for all below */
+  double max_loss;       /* share of messages sent, 0 to 1 ("0.1%" is 0.001) */
+  double max_corrupted;  /* messages */
+  double max_duplicates;
+  double max_reordered;
+  double min_messages;
+  bool verified;         /* every delivered message was checked */
+};
+
+struct config_stream {
+  const char *name;
+  uint64_t message;      /* bytes, at most */
+  uint64_t stride;       /* bytes from slot to slot; 0: message rounded up to a cache line */
+  uint32_t ring;         /* slots */
+  uint64_t timeout_ns;   /* a peer silent for so long is dead */
+  struct config_sender sender;
+  struct config_receiver receiver;
+  struct config_expect expect;
+  struct config_mark mark;
+};
+
+struct config {
+  struct {
+    bool none;             /* `control: none` */
+    const char *listen;    /* host:port the receiver binds */
+    const char *connect;   /* host:port the sender connects to */
+    bool insecure;
+    uint64_t connect_timeout_ns; /* 0: wait for ever */
+    uint64_t heartbeat_ns;
+  } control;
+  struct {
+    uint32_t count;        /* 0: one a stream, up to the cores */
+    const uint32_t *cpus;  /* worker i runs on cpus[i % cpu_count]; none: not pinned */
+    uint32_t cpu_count;
+    uint64_t sleep_after_ns; /* 0: busy-poll for ever */
+  } workers;
+  struct config_stream *streams;
+  uint32_t stream_count;
+};
+
+/* Parse, apply sets, check. Every finding is reported in *error, one a line, as
+ * "file:line:column: what; remedy or nearest name". -EINVAL, -ENOMEM, or the
+ * errno of reading the file. */
+int config_load_file(const char *path, const char *const *sets, size_t set_count,
+                     const struct config_catalog *catalog, struct pst_config **config,
+                     struct pst_error *error);
+int config_load_text(const char *text, size_t length, const char *name, const char *const *sets,
+                     size_t set_count, const struct config_catalog *catalog,
+                     struct pst_config **config, struct pst_error *error);
+int config_load_params(const struct pst_config_params *params,
+                       const struct config_catalog *catalog, struct pst_config **config,
+                       struct pst_error *error);
+
+/* The typed result; lives as long as the pst_config. */
+const struct config *config_of(const struct pst_config *config);
+void config_hold(struct pst_config *config); /* reference counted; dropped by pst_config_close */
+
+/* The Markdown of config/README.md: every key of the file from core's tables, and
+ * every option of the plugins in `names` (kind by kind) of the catalog. Only for
+ * the documentation's generator. */
+int config_write_reference(const struct config_catalog *catalog, void *file);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control channel of a session: who is there, what both ends agree on,
+ * endpoint addresses with descriptors, heartbeats, final counts.
+ *
+ * One thread of its own. The receiver binds, the sender connects and goes on
+ * trying until connect_timeout_ns. Within one process both ends talk over a
+ * socketpair. Callbacks come on the control thread and must not block; calls may
+ * come from any thread, do not block, and copy what they are given.
+ *
+ * A stream's life on the wire:
+ *   sender                          receiver
+ *   HELLO   →                       ← HELLO        version, roles, host, pid
+ *   OFFER(terms, params, address)   →              one a stream
+ *                                   ← ACCEPT(params, address) | REFUSE(why)
+ *   ADDRESS                         ↔              when an endpoint's has changed
+ *   BEAT(counts)                    ↔              every heartbeat_ns
+ *   FINISH(totals)                  →
+ *                                   ← COUNTS(totals)
+ *   COUNTS(totals)                  →              then the stream is over
+ *   FAIL(code, text)                ↔              ends a stream early
+ */
+#ifndef PST_CONTROL_CONTROL_H
+#define PST_CONTROL_CONTROL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+struct control;
+
+#define CONTROL_TERMS_MAX 64   /* agreed values of a stream */
+#define CONTROL_PARAMS_MAX 16  /* told by the sender */
+#define CONTROL_ADDRESS_MAX 16384
+#define CONTROL_KEY_MAX 31     /* bytes without NUL */
+#define CONTROL_VALUE_MAX 255
+
+struct control_pair {
+  char key[CONTROL_KEY_MAX + 1];
+  char value[CONTROL_VALUE_MAX + 1];
+};
+
+/* One stream as one side sees it. Terms are compared key by key, as text; a
+ * difference is named with both values ("message: sender 8192 B, receiver 4096
+ * B"), also a key that one side lacks. */
+struct control_stream {
+  const char *name;
+  void *context;                      /* for the callbacks */
+  bool is_sender;
+  const struct control_pair *terms;   /* both must have the same */
+  uint32_t term_count;
+  const struct control_pair *params;  /* what this side tells the other */
+  uint32_t param_count;
+  struct pst_blob address;            /* of the endpoint; fds are duplicated here */
+};
+
+/* A side's account of a stream. Unknown is UINT64_MAX. */
+struct control_totals {
+  uint64_t messages;      /* sender: sent; receiver: delivered without duplicates */
+  uint64_t bytes;
+  uint64_t last_sequence; /* sender: of the last message; UINT64_MAX when none */
+  uint64_t duplicates;
+  uint64_t reordered;
+  uint64_t verified;
+  uint64_t corrupted;
+  uint64_t running_ns;
+  uint64_t blocked_ns[PST_STAGES];
+  uint32_t drop_count;
+  struct pst_drop drops[16];
+};
+
+struct control_peer {
+  const char *text; /* "host, process 4711 at 127.0.0.1:41000" */
+  const struct control_pair *params;
+  uint32_t param_count;
+  const struct pst_blob *address; /* fds are closed after the callback: duplicate what is kept */
+};
+
+struct control_callbacks {
+  void *context; /* the session's */
+  /* The peer of a stream is there and agrees: connect the endpoint to its address. */
+  void (*peer)(void *context, void *stream, const struct control_peer *peer);
+  /* Its endpoint's address has changed. */
+  void (*address)(void *context, void *stream, const struct pst_blob *address);
+  /* The other side's counts so far. */
+  void (*beat)(void *context, void *stream, const struct control_totals *totals);
+  /* Receiver: the sender has posted its last message. */
+  void (*finish)(void *context, void *stream, const struct control_totals *totals);
+  /* The other side's final counts. Sender: the receiver has everything it will
+   * get. Receiver: the sender agrees; the stream is over. */
+  void (*counts)(void *context, void *stream, const struct control_totals *totals);
+  /* The stream has failed: refused, timed out, peer dead, or its own word. Once;
+   * nothing follows. Already logged, with the peer's name. */
+  void (*fail)(void *context, void *stream, int code, const char *text);
+};
+
+struct control_params {
+  bool in_process;        /* both ends here: no socket, no port */
+  const char *listen;     /* receivers: "host:port" */
+  const char *connect;    /* senders */
+  bool insecure;
+  uint64_t connect_timeout_ns; /* 0: none */
+  uint64_t heartbeat_ns;
+  uint64_t peer_timeout_ns;    /* nothing heard for so long: dead */
+};
+
+/* Does an address need `insecure: true`, that is, is it beyond loopback? Resolves
+ * names; 1, 0 or -errno. */
+int control_address_is_remote(const char *host_port);
+
+/* Bind (errors here: port in use names who could hold it), start the thread; the
+ * streams are copied. */
+int control_open(const struct control_params *params, const struct control_callbacks *callbacks,
+                 const struct control_stream *streams, uint32_t stream_count,
+                 struct control **control, struct pst_error *error);
+/* Tells peers of streams that are not over; joins the thread; callbacks have
+ * ended when it returns. Closing NULL is legal. */
+void control_close(struct control *control);
+
+/* Names streams by their context. */
+int control_readdress(struct control *control, void *stream, const struct pst_blob *address);
+int control_beat(struct control *control, void *stream, const struct control_totals *totals);
+int control_finish(struct control *control, void *stream, const struct control_totals *totals);
+int control_counts(struct control *control, void *stream, const struct control_totals *totals);
+int control_fail(struct control *control, void *stream, int code, const char *text);
+
+#endif

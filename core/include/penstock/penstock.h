@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libpenstock: what an application embeds to send and receive streams.
+ *
+ *     pst_config_open_file("camera.yaml", NULL, 0, &config, &error);
+ *     pst_session_open(config, &params, &session, &error);
+ *     rx = pst_session_receiver(session, "packets");
+ *     while ((n = pst_receiver_poll(rx, &batch)) >= 0) {
+ *       use(batch.views, n);                       // or a kernel behind batch.ready
+ *       pst_receiver_release(rx, batch.views, n);  // or pst_receiver_release_after()
+ *       if (n == 0) pst_session_wait(session, pst_receiver_worker(rx), NULL);
+ *     }                                            // -ENODATA: the stream has ended
+ *     pst_session_close(session);
+ *
+ * Batches everywhere: one call moves many messages, and costs no lock,
+ * allocation, system call or log line per message.
+ *
+ * Threads. Streams are spread over workers, numbered from 0. A worker, and so
+ * each sender and receiver on it, belongs to one thread at a time: the calls
+ * that take a pst_sender or pst_receiver come from the thread that drives its
+ * worker. Nothing happens on a worker unless its thread calls in; a session has
+ * one thread of its own, for the control channel. Calls on a config or session
+ * come from one thread at a time. No call blocks unless it says so.
+ *
+ * Errors. 0, a count, or -errno; where there is a struct pst_error, it has the
+ * cause, the place and the remedy, and the same line has been logged.
+ */
+#ifndef PENSTOCK_PENSTOCK_H
+#define PENSTOCK_PENSTOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memory.h"
+#include "plugin.h"
+#include "transport.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PST_API_VERSION "0.1.0"
+
+struct pst_config;
+struct pst_session;
+struct pst_sender;
+struct pst_receiver;
+
+/* What a failure means for a program's exit status. */
+enum pst_exit {
+  PST_EXIT_OK = 0,
+  PST_EXIT_FAILED = 1, /* the run failed: loss on a reliable transport, corruption, dead peer */
+  PST_EXIT_USAGE = 2,  /* usage or configuration, an unknown plugin name included */
+  PST_EXIT_UNAVAILABLE = 3, /* not available here: the plugin cannot load, no such device */
+  PST_EXIT_EXPECT = 4,      /* an `expect` was not met */
+};
+
+struct pst_error {
+  uint32_t struct_size;
+  int32_t code;        /* -errno */
+  int32_t exit_status; /* enum pst_exit */
+  uint32_t reserved;
+  char text[2048]; /* may have several lines, each for one finding */
+};
+#define PST_ERROR_INIT                                                                             \
+  {                                                                                                \
+    sizeof(struct pst_error), 0, 0, 0,                                                             \
+    {                                                                                              \
+      0                                                                                            \
+    }                                                                                              \
+  }
+
+/* The running library's version, "0.1.0". */
+PST_EXPORT const char *pst_version(void);
+
+/* Where log lines go; the default is stderr. Called from any thread, one line
+ * without newline at a time. level: lines above it are not made. */
+PST_EXPORT void pst_log_set(void (*sink)(void *context, int level, const char *line), void *context,
+                            int level);
+
+/* ---- Configuration ---------------------------------------------------------- */
+
+/* Where plugins are looked for, before the built-in places (PENSTOCK_PLUGIN_PATH,
+ * the build tree, the installed folder). For the whole process; copies. */
+PST_EXPORT int pst_plugin_path_add(const char *folder);
+
+/* Read a YAML file ("-": standard input), apply `sets` ("path=value", in order)
+ * and check all of it. May block on the file. */
+PST_EXPORT int pst_config_open_file(const char *path, const char *const *sets, size_t set_count,
+                                    struct pst_config **config, struct pst_error *error);
+/* The same for YAML in memory; `name` stands in messages for the file's. */
+PST_EXPORT int pst_config_open_text(const char *text, size_t length, const char *name,
+                                    const char *const *sets, size_t set_count,
+                                    struct pst_config **config, struct pst_error *error);
+
+/* The same from structs. Strings of values are as in YAML ("8 KiB"), so that
+ * every option of every plugin is in reach; NULL and 0 mean the default. */
+struct pst_setting {
+  const char *name;
+  const char *value;
+};
+struct pst_side_params {
+  const char *memory; /* plugin name */
+  const struct pst_setting *memory_options;
+  uint32_t memory_option_count;
+  uint32_t transport_option_count;
+  const struct pst_setting *transport_options; /* of this side */
+};
+struct pst_stream_params {
+  uint32_t struct_size;
+  uint32_t ring; /* slots */
+  const char *name;
+  uint64_t message;      /* bytes, at most */
+  const char *transport; /* plugin name */
+  const struct pst_setting *transport_options;
+  uint32_t transport_option_count;
+  uint32_t rate_reserved;
+  uint64_t rate_bps; /* of the sender; 0: unlimited */
+  struct pst_side_params sender;
+  struct pst_side_params receiver;
+  const char *path; /* of the receiver: auto | direct | mapped | staged */
+};
+struct pst_config_params {
+  uint32_t struct_size;
+  uint32_t stream_count;
+  const struct pst_stream_params *const *streams;
+  const char *control; /* "127.0.0.1:18515" */
+  uint32_t workers;    /* 0: one a stream, up to the cores */
+  uint32_t insecure;   /* allow a control address beyond loopback */
+};
+PST_EXPORT int pst_config_open_params(const struct pst_config_params *params,
+                                      struct pst_config **config, struct pst_error *error);
+/* Sessions opened from it keep what they need. Closing NULL is legal. */
+PST_EXPORT void pst_config_close(struct pst_config *config);
+
+/* The effective configuration as text, each value with its origin in a comment;
+ * free() it. */
+PST_EXPORT int pst_config_effective(const struct pst_config *config, char **text);
+/* SHA-256 of the effective configuration without origins, as 64 hex digits. */
+PST_EXPORT const char *pst_config_hash(const struct pst_config *config);
+PST_EXPORT uint32_t pst_config_stream_count(const struct pst_config *config);
+PST_EXPORT const char *pst_config_stream_name(const struct pst_config *config, uint32_t index);
+/* One effective value by its path ("streams.packets.sender.source.type"). _get:
+ * as text, NULL when there is no such key or it is not set; valid as long as the
+ * config. _get_uint: sizes in bytes, durations in ns, rates in bit/s, booleans 0
+ * or 1; 0 when there is none. */
+PST_EXPORT const char *pst_config_get(const struct pst_config *config, const char *path);
+PST_EXPORT uint64_t pst_config_get_uint(const struct pst_config *config, const char *path);
+PST_EXPORT double pst_config_get_number(const struct pst_config *config, const char *path);
+
+/* ---- Plugins ------------------------------------------------------------------ */
+
+struct pst_plugin_info {
+  uint32_t struct_size;
+  uint32_t kind; /* enum pst_plugin_kind */
+  const struct pst_description *description;
+  const char *path;   /* real path of the plugin, or of its description; "" when rejected */
+  int32_t status;     /* 0 usable; -errno: from loading or probing it */
+  uint32_t described; /* 1: only the description is here, the plugin is not built */
+  const char *reason; /* why not usable; "" */
+  const char *remedy; /* "" */
+  const char *const *libraries; /* real paths of vendor libraries bound; NULL-terminated */
+};
+/* Load, probe and report every plugin that can be found, rejected candidates
+ * included; `device` (may be NULL) is called for each usable device. The info is
+ * valid for the call. May block for seconds. */
+PST_EXPORT int pst_plugins_list(void (*plugin)(void *context, const struct pst_plugin_info *info),
+                                void (*device)(void *context, const char *name, const char *detail),
+                                void *context);
+
+/* ---- Session ------------------------------------------------------------------ */
+
+enum pst_session_role {
+  PST_SESSION_SENDER = 1u << 0,
+  PST_SESSION_RECEIVER = 1u << 1, /* both: the ends meet in this process */
+};
+
+struct pst_session_params {
+  uint32_t struct_size;
+  uint32_t roles;             /* enum pst_session_role bits */
+  const char *const *streams; /* only those named; NULL: all */
+  uint32_t stream_count;
+  uint32_t reserved;
+};
+
+/* Load the plugins, open devices, allocate and register memory, open workers,
+ * rings and endpoints, and start the control channel, which connects in the
+ * background: either side may start first. May block (seconds, for GPUs). */
+PST_EXPORT int pst_session_open(const struct pst_config *config,
+                                const struct pst_session_params *params,
+                                struct pst_session **session, struct pst_error *error);
+/* Ends at once what has not ended; views, slots and fences are void. No thread
+ * is in a call of this session. Blocks until devices are closed, at most some
+ * seconds. Closing NULL is legal. */
+PST_EXPORT void pst_session_close(struct pst_session *session);
+
+/* NULL when the session has no such stream or not that side of it. */
+PST_EXPORT struct pst_sender *pst_session_sender(struct pst_session *session, const char *name);
+PST_EXPORT struct pst_receiver *pst_session_receiver(struct pst_session *session, const char *name);
+
+/* The plugins in use: their number, and each in turn. */
+PST_EXPORT uint32_t pst_session_plugins(const struct pst_session *session);
+PST_EXPORT int pst_session_plugin(const struct pst_session *session, uint32_t index,
+                                  struct pst_plugin_info *info);
+
+/* Number of workers; which of them an object is on; the CPU that the
+ * configuration pins a worker's thread to, or -1. */
+PST_EXPORT uint32_t pst_session_workers(const struct pst_session *session);
+PST_EXPORT uint32_t pst_sender_worker(const struct pst_sender *sender);
+PST_EXPORT uint32_t pst_receiver_worker(const struct pst_receiver *receiver);
+PST_EXPORT int pst_session_worker_cpu(const struct pst_session *session, uint32_t worker);
+
+/* Called by a worker's thread when a round over its streams moved nothing. Busy
+ * configurations return at once. With `workers.sleep_after`, once the worker has
+ * been idle for so long, sleeps until a message, room, an event, or `until_ns`
+ * (CLOCK_MONOTONIC; NULL: no bound). Returns 1 when it slept, 0 when not.
+ * A pst_session_wake() from any thread, or a signal handler, ends the sleep of
+ * all workers. */
+PST_EXPORT int pst_session_wait(struct pst_session *session, uint32_t worker,
+                                const uint64_t *until_ns);
+PST_EXPORT void pst_session_wake(struct pst_session *session);
+
+/* ---- States --------------------------------------------------------------------- */
+
+enum pst_state {
+  PST_STATE_WAITING = 1,   /* for the peer */
+  PST_STATE_CONNECTED = 2, /* messages flow */
+  PST_STATE_ENDING = 3,    /* the sender has finished; the last messages are on their way */
+  PST_STATE_ENDED = 4,     /* both ends agree on the counts */
+  PST_STATE_FAILED = 5,
+};
+
+/* ---- Sending ---------------------------------------------------------------------- */
+
+/* A slot of the sender's memory, the application's from acquire to submit. An
+ * array element: its size is frozen. */
+struct pst_slot {
+  uint64_t address;  /* as the memory's device knows it */
+  void *host;        /* where the CPU may write it, or NULL */
+  uint32_t capacity; /* bytes of payload */
+  uint32_t length;   /* set before submit; 0 to capacity */
+  uint64_t meta; /* set before submit; the receiver's view has it where the transport has META */
+  uint64_t sequence; /* the message's number in the stream, from 0 */
+  uint64_t reserved[3];
+};
+PST_STATIC_ASSERT(sizeof(struct pst_slot) == 64, "frozen");
+
+/* Take up to n free slots. Their sequence numbers count up from call to call and
+ * they are submitted in that order, all of them (an acquired slot cannot be
+ * given back; a length of 0 is a message too).
+ * Returns how many; 0: none now, for one of the reasons in stats.blocked_ns
+ * (not yet connected, paced by `rate`, all on their way).
+ * -EPIPE: after finish; -ECONNRESET, -ETIMEDOUT, …: the stream has failed. */
+PST_EXPORT int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32_t n);
+/* Hand over the n oldest acquired slots, in their order. What the transport does
+ * not take at once is kept and posted by later calls. 0; -EINVAL: not the oldest
+ * acquired, or a length over the capacity; the stream's error. */
+PST_EXPORT int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots,
+                                 uint32_t n);
+/* Write the test pattern of this stream into slots, where they are, with the
+ * seed that the receiver was told. Sets nothing else: lengths are set before. */
+PST_EXPORT int pst_sender_fill(struct pst_sender *sender, const struct pst_slot *slots, uint32_t n);
+/* Make progress without acquiring: post what is kept, reap what is done.
+ * Returns how many messages moved, or the stream's error. */
+PST_EXPORT int pst_sender_poll(struct pst_sender *sender);
+/* No more will come. All acquired slots have been submitted. Poll until the
+ * state is ENDED or FAILED. */
+PST_EXPORT int pst_sender_finish(struct pst_sender *sender);
+PST_EXPORT enum pst_state pst_sender_state(const struct pst_sender *sender);
+
+/* Tell the receiver something about the stream (a capture's link type), before
+ * the peer has connected: at most 16 of at most 31 and 255 bytes. */
+PST_EXPORT int pst_sender_param_set(struct pst_sender *sender, const char *key, const char *value);
+
+/* ---- Receiving -------------------------------------------------------------------- */
+
+enum pst_view_flag {
+  PST_VIEW_META = 1u << 0,
+  PST_VIEW_TIME = 1u << 1,
+  PST_VIEW_MARKED = 1u << 2,
+  PST_VIEW_DAMAGED = 1u << 3, /* the transport found its checksum wrong */
+};
+
+/* A message, the application's until it is released. An array element: its size
+ * is frozen. */
+struct pst_view {
+  uint64_t address;  /* of the payload, as the memory's device knows it */
+  const void *host;  /* where the CPU may read it, or NULL */
+  uint32_t length;   /* bytes */
+  uint32_t flags;    /* enum pst_view_flag */
+  uint64_t sequence; /* the message's number in the stream, from 0 */
+  uint64_t meta;
+  uint64_t time_ns; /* of arrival, CLOCK_REALTIME */
+  uint64_t token;   /* the library's */
+  uint64_t reserved;
+};
+PST_STATIC_ASSERT(sizeof(struct pst_view) == 64, "frozen");
+
+struct pst_batch {
+  uint32_t struct_size;
+  uint32_t capacity;      /* elements of `views`, set by the caller */
+  struct pst_view *views; /* the caller's array */
+  uint32_t count;         /* set: as returned */
+  uint32_t reserved;
+  struct pst_fence *ready; /* set: the data may be read behind this fence; NULL: at once.
+                              Valid until the next poll of the same receiver. */
+};
+
+/* Messages that have arrived, up to batch->capacity.
+ * Returns how many; 0: none now; -ENODATA: the stream has ended, all of it was
+ * handed over; -ECONNRESET, -ETIMEDOUT, …: it has failed. Views handed over
+ * before stay valid until they are released. */
+PST_EXPORT int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch);
+/* Give messages back, in any order and grouping; the credit goes to the sender.
+ * Only the tokens of the views are read. */
+PST_EXPORT int pst_receiver_release(struct pst_receiver *receiver, const struct pst_view *views,
+                                    uint32_t n);
+/* The same once the fence has passed, which later polls watch. The library takes
+ * the fence over. NULL: at once. */
+PST_EXPORT int pst_receiver_release_after(struct pst_receiver *receiver,
+                                          const struct pst_view *views, uint32_t n,
+                                          struct pst_fence *fence);
+/* A fence behind the work now on the application's own `native` order of work
+ * (a CUstream); for release_after. */
+PST_EXPORT int pst_receiver_fence(struct pst_receiver *receiver, void *native,
+                                  struct pst_fence **fence);
+/* Make `native` wait for batch->ready on the device. NULL: wait here; blocks. */
+PST_EXPORT int pst_receiver_fence_wait(struct pst_receiver *receiver, struct pst_fence *ready,
+                                       void *native);
+/* Check messages against the stream's test pattern where they are, behind
+ * `ready`. *fence, for release_after, is passed when they have been read. */
+PST_EXPORT int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *views,
+                                   uint32_t n, struct pst_fence **fence);
+/* What verify has found so far. */
+PST_EXPORT int pst_receiver_verified(struct pst_receiver *receiver,
+                                     struct pst_verify_result *result);
+/* Copy a view's payload to host memory, for sinks on memory the CPU cannot read.
+ * Blocks for the copy where the memory is a device's. */
+PST_EXPORT int pst_receiver_read(struct pst_receiver *receiver, const struct pst_view *view,
+                                 void *to);
+PST_EXPORT enum pst_state pst_receiver_state(const struct pst_receiver *receiver);
+/* What the sender told by pst_sender_param_set; NULL before it has connected, or
+ * when it told no such thing. */
+PST_EXPORT const char *pst_receiver_param(struct pst_receiver *receiver, const char *key);
+/* Stop taking part: the sender is told and gets -ECONNRESET with the text. */
+PST_EXPORT int pst_receiver_abort(struct pst_receiver *receiver, int code, const char *text);
+
+/* ---- Statistics ------------------------------------------------------------------- */
+
+/* Where a stream's time goes when it does not flow. */
+enum pst_stage {
+  PST_STAGE_SOURCE = 0, /* sender: free slots, but nothing submitted (pacing included) */
+  PST_STAGE_CREDIT = 1, /* sender: the receiver has no free slot */
+  PST_STAGE_TRANSPORT =
+      2,                 /* sender: the transport's queue is full, or all slots are on their way */
+  PST_STAGE_STAGING = 3, /* receiver: arrived, but copies to the final memory are under way */
+  PST_STAGE_SINK = 4,    /* receiver: the application holds what it was given */
+  PST_STAGE_EMPTY = 5,   /* receiver: nothing has arrived */
+  PST_STAGES = 6,
+};
+
+enum pst_sent_basis {
+  PST_SENT_COUNTED = 1,   /* the sender's own count, or its word at the end */
+  PST_SENT_HEARTBEAT = 2, /* its last heartbeat: it died */
+  PST_SENT_SEQUENCE = 3,  /* inferred from sequence numbers */
+  PST_SENT_UNKNOWN = 4,
+};
+
+struct pst_drop {
+  char cause[32];
+  uint64_t messages;
+};
+
+/* One side of a stream. Readable from any thread; numbers may be a moment old. */
+struct pst_stats {
+  uint32_t struct_size;
+  uint32_t state;      /* enum pst_state */
+  int32_t error;       /* FAILED: -errno */
+  uint32_t sent_basis; /* enum pst_sent_basis */
+  uint64_t messages_sent;
+  uint64_t bytes_sent;
+  uint64_t messages_delivered; /* without duplicates */
+  uint64_t bytes_delivered;
+  uint64_t duplicates;
+  uint64_t reordered;
+  uint64_t started_ns;                  /* connected; 0: not yet. CLOCK_MONOTONIC */
+  uint64_t ended_ns;                    /* ended or failed; 0: not yet */
+  uint64_t blocked_ns[PST_STAGES];      /* of this side */
+  uint64_t peer_blocked_ns[PST_STAGES]; /* of the other, known at the end */
+  uint64_t peer_seconds_ns;             /* the other's running time; 0: not known */
+  uint64_t verified;                    /* messages checked */
+  uint64_t corrupted;
+  uint64_t peer_delivered; /* sender: the receiver's count, known at the end */
+  uint32_t peer_known;     /* 1: peer_* hold */
+  uint32_t drop_count;
+  struct pst_drop drops[16];
+  struct pst_path_info path;
+  char memory_backing[48];
+  char peer[128];       /* "host, process 4711 at 127.0.0.1:41000" */
+  char error_text[512]; /* FAILED: the first error, with its remedy */
+};
+
+PST_EXPORT int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats);
+PST_EXPORT int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *stats);
+
+/* The stage that limits a stream, from the blocked times of one or both ends
+ * (either may be NULL), and its share of the time, 0 to 1. Returns enum
+ * pst_stage, or -1: nothing was blocked to speak of, the CPU is the limit. */
+PST_EXPORT int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver,
+                           double *share);
+PST_EXPORT const char *pst_stage_name(int stage);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

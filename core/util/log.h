@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Log lines and error reports of core. The function that decides an error calls
+ * pst_log or pst_fail, once; callers pass the code on. */
+#ifndef PST_UTIL_LOG_H
+#define PST_UTIL_LOG_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+
+#include <penstock/penstock.h>
+
+/* Keeps errno. Any thread. */
+void pst_log(int level, const char *format, ...) PST_PRINTF(2, 3);
+void pst_logv(int level, const char *format, va_list args);
+bool pst_log_enabled(int level);
+
+/* The last error line that this thread logged, for results; "" when none. */
+const char *pst_log_last_error(void);
+void pst_log_clear_error(void);
+
+/* Log at error level and, when error is not NULL, fill it (several calls append
+ * lines; code and exit status are the first call's). Returns code. */
+int pst_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
+    PST_PRINTF(4, 5);
+
+#endif

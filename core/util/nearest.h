@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PST_UTIL_NEAREST_H
+#define PST_UTIL_NEAREST_H
+
+#include <stddef.h>
+
+/* The one of `names` that a writer of `word` most likely meant: smallest
+ * Damerau-Levenshtein distance, at most a third of the longer one's length and
+ * at least... NULL when none is that near. */
+const char *nearest_name(const char *word, const char *const *names, size_t count);
+
+#endif
