@@ -5,8 +5,9 @@
 #include <stddef.h>
 
 /* The one of `names` that a writer of `word` most likely meant: smallest
- * Damerau-Levenshtein distance, at most a third of the longer one's length and
- * at least... NULL when none is that near. */
+ * Damerau-Levenshtein distance without regard to case, at most a third of the
+ * longer one's length (one for short words); the first of several as near. NULL
+ * when none is that near. */
 const char *nearest_name(const char *word, const char *const *names, size_t count);
 
 #endif

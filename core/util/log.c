@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A pipe takes as much in one piece (PIPE_BUF), so lines of several processes
+ * into one pipe do not mix either. */
+#define LOG_LINE_BYTES 4096
+#define LOG_TEXT_BYTES (LOG_LINE_BYTES - 32)
+
+static struct {
+  pthread_once_t once;
+  pthread_mutex_t mutex; /* of sink and context; held while a line is handed out */
+  void (*sink)(void *context, int level, const char *line);
+  void *context;
+  atomic_int level;
+} state = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER, .level = PST_LOG_INFO};
+
+static __thread char last_error[2048];
+/* A sink that logs itself must neither deadlock nor recurse. */
+static __thread bool in_sink;
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+static void write_stderr(int level, const char *text)
+{
+  static const char *const words[] = {"error: ", "warning: ", "", "debug: "};
+  char line[LOG_LINE_BYTES];
+  int n = snprintf(line, sizeof line, "penstock: %s%s\n", words[level], text);
+
+  for (size_t done = 0; done < (size_t)n;) {
+    ssize_t w = write(STDERR_FILENO, line + done, (size_t)n - done);
+
+    if (w > 0)
+      done += (size_t)w;
+    else if (w < 0 && errno != EINTR)
+      return;
+  }
+}
+
+static void read_environment(void)
+{
+  const char *word = secure_getenv("PENSTOCK_LOG");
+
+  if (!word || !*word)
+    return;
+  for (int i = 0; i < (int)(sizeof level_names / sizeof level_names[0]); i++) {
+    if (strcmp(word, level_names[i]) == 0) {
+      atomic_store_explicit(&state.level, i, memory_order_relaxed);
+      return;
+    }
+  }
+  char text[256];
+  snprintf(text, sizeof text,
+           "PENSTOCK_LOG=%.64s is no log level, taken as info; write error, warn, info or debug",
+           word);
+  write_stderr(PST_LOG_WARN, text);
+}
+
+static int current_level(void)
+{
+  pthread_once(&state.once, read_environment);
+  return atomic_load_explicit(&state.level, memory_order_relaxed);
+}
+
+void pst_log_set(void (*sink)(void *context, int level, const char *line), void *context, int level)
+{
+  pthread_once(&state.once, read_environment);
+  if (!in_sink)
+    pthread_mutex_lock(&state.mutex);
+  state.sink = sink;
+  state.context = context;
+  atomic_store_explicit(&state.level, level, memory_order_relaxed);
+  if (!in_sink)
+    pthread_mutex_unlock(&state.mutex);
+}
+
+bool pst_log_enabled(int level)
+{
+  return level <= current_level();
+}
+
+/* Cut at a character's border, and say that something is missing. */
+static void mark_cut(char *text, size_t size)
+{
+  static const char dots[] = "…";
+  size_t at = size - sizeof dots;
+
+  while (at > 0 && ((unsigned char)text[at] & 0xc0) == 0x80)
+    at--;
+  memcpy(text + at, dots, sizeof dots);
+}
+
+static void format_line(char *text, size_t size, const char *format, va_list args)
+{
+  int n = vsnprintf(text, size, format, args);
+
+  if (n < 0)
+    snprintf(text, size, "(unprintable: %s)", format);
+  else if ((size_t)n >= size)
+    mark_cut(text, size);
+  /* One line stays one line, and what a peer or a file wrote cannot forge another
+   * or steer a terminal. */
+  for (unsigned char *c = (unsigned char *)text; *c; c++) {
+    if (*c < 0x20 || *c == 0x7f)
+      *c = ' ';
+  }
+}
+
+static void emit(int level, const char *text)
+{
+  if (level < PST_LOG_ERROR)
+    level = PST_LOG_ERROR;
+  if (level > PST_LOG_DEBUG)
+    level = PST_LOG_DEBUG;
+  if (level == PST_LOG_ERROR)
+    snprintf(last_error, sizeof last_error, "%s", text);
+  if (!pst_log_enabled(level))
+    return;
+  if (in_sink) {
+    write_stderr(level, text);
+    return;
+  }
+  pthread_mutex_lock(&state.mutex);
+  if (state.sink) {
+    in_sink = true;
+    state.sink(state.context, level, text);
+    in_sink = false;
+  } else {
+    write_stderr(level, text);
+  }
+  pthread_mutex_unlock(&state.mutex);
+}
+
+void pst_logv(int level, const char *format, va_list args)
+{
+  int saved = errno;
+  char text[LOG_TEXT_BYTES];
+
+  if (level <= PST_LOG_ERROR || pst_log_enabled(level)) {
+    format_line(text, sizeof text, format, args);
+    emit(level, text);
+  }
+  errno = saved;
+}
+
+void pst_log(int level, const char *format, ...)
+{
+  va_list args;
+
+  va_start(args, format);
+  pst_logv(level, format, args);
+  va_end(args);
+}
+
+const char *pst_log_last_error(void)
+{
+  return last_error;
+}
+
+void pst_log_clear_error(void)
+{
+  last_error[0] = '\0';
+}
+
+static void append_line(struct pst_error *error, const char *text)
+{
+  size_t head = offsetof(struct pst_error, text);
+  size_t size = error->struct_size < sizeof *error ? error->struct_size : sizeof *error;
+  size_t used, n;
+
+  if (size <= head + 8)
+    return;
+  size -= head;
+  used = strnlen(error->text, size - 1);
+  n = (size_t)snprintf(error->text + used, size - used, "%s%s", used ? "\n" : "", text);
+  if (n >= size - used)
+    mark_cut(error->text, size);
+}
+
+int pst_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
+{
+  int saved = errno;
+  char text[LOG_TEXT_BYTES];
+  va_list args;
+
+  va_start(args, format);
+  format_line(text, sizeof text, format, args);
+  va_end(args);
+  emit(PST_LOG_ERROR, text);
+  if (error && error->struct_size >= offsetof(struct pst_error, reserved)) {
+    if (error->code == 0) {
+      error->code = code;
+      error->exit_status = exit_status;
+    }
+    append_line(error, text);
+  }
+  errno = saved;
+  return code;
+}
