@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold of the tree as it is checked in, file by file."""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "e2e"))
+from harness import main  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+UNLICENSED_NAMES = {"LICENSE", ".gitignore", ".gitattributes", ".clang-format", ".clang-tidy",
+                    ".editorconfig"}  # fmt: skip
+UNLICENSED_SUFFIXES = {".md", ".pcap", ".txt", ".bin"}
+
+
+def tracked():
+    """Files of the tree; without git (a tarball), all but build folders."""
+    run = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if run.returncode == 0:
+        names = run.stdout.split("\0")[:-1]
+        return [ROOT / name for name in names if (ROOT / name).is_file()]
+    return [path for path in ROOT.rglob("*")
+            if path.is_file() and not path.relative_to(ROOT).parts[0].startswith("build")]  # fmt: skip
+
+
+def text_of(path):
+    try:
+        return path.read_text()
+    except UnicodeDecodeError:
+        return ""
+
+
+class Tree(unittest.TestCase):
+    maxDiff = None
+
+    def test_every_file_names_its_licence(self):
+        without = [
+            str(path.relative_to(ROOT))
+            for path in tracked()
+            if (path.suffix not in UNLICENSED_SUFFIXES or path.name == "meson_options.txt")
+            and path.name not in UNLICENSED_NAMES
+            and "SPDX-License-Identifier: Apache-2.0" not in "\n".join(text_of(path).splitlines()[:3])
+            and path.stat().st_size > 0
+            and text_of(path)
+        ]
+        self.assertEqual(without, [])
+
+    def test_no_path_of_one_machine(self):
+        pattern = re.compile(r"/(?:home|root|work|Users)/\w|/tmp/[a-z]/")
+        found = [
+            f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+            for path in tracked()
+            for number, line in enumerate(text_of(path).splitlines(), 1)
+            if pattern.search(line) and path != pathlib.Path(__file__).resolve()
+        ]
+        self.assertEqual(found, [])
+
+    def test_no_unfinished_marks(self):
+        pattern = re.compile(r"\b(?:TODO|FIXME|XXX)\b")
+        found = [
+            f"{path.relative_to(ROOT)}:{number}"
+            for path in tracked()
+            for number, line in enumerate(text_of(path).splitlines(), 1)
+            if pattern.search(line) and path != pathlib.Path(__file__).resolve()
+        ]
+        self.assertEqual(found, [])
+
+    def test_links_between_documents_lead_somewhere(self):
+        broken = []
+        for path in tracked():
+            if path.suffix != ".md":
+                continue
+            for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text_of(path)):
+                if "://" not in target and not (path.parent / target).exists():
+                    broken.append(f"{path.relative_to(ROOT)}: {target}")
+        self.assertEqual(broken, [])
+
+    def test_c_files_are_formatted(self):
+        tool = shutil.which("clang-format")
+        if not tool:
+            self.skipTest("clang-format is not installed")
+        files = [str(path) for path in tracked() if path.suffix in (".c", ".h", ".cu")]
+        run = subprocess.run([tool, "--dry-run", "-Werror", *files], capture_output=True, text=True)
+        unformatted = sorted({line.split(":")[0] for line in run.stderr.splitlines() if ": error:" in line})
+        self.assertEqual([str(pathlib.Path(name).relative_to(ROOT)) for name in unformatted], [])
+
+    def test_scripts_parse(self):
+        for path in tracked():
+            first = text_of(path).split("\n", 1)[0]
+            if re.match(r"#!.*\bsh$", first):
+                run = subprocess.run(["sh", "-n", str(path)], capture_output=True, text=True)
+                self.assertEqual((path.name, run.stderr), (path.name, ""))
+            elif path.suffix == ".py":
+                compile(text_of(path), str(path), "exec")
+
+
+if __name__ == "__main__":
+    main()
