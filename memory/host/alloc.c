@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "host.h"
+
+#define NEEDS_KNOWN                                                                                \
+  (PST_NEED_CPU_ACCESS | PST_NEED_EXPORT_FD | PST_NEED_EXPORT_DMABUF | PST_NEED_EXPORT_IPC |       \
+   PST_NEED_PINNED)
+#define LENGTH_MAX (UINT64_C(1) << 62)
+
+static int check_params(const struct pst_memory *memory, const struct pst_alloc_params *params,
+                        uint32_t region_size)
+{
+  const char *wrong = NULL;
+  if (params->length == 0)
+    wrong = "a region of no bytes";
+  else if (params->purpose != PST_ALLOC_NORMAL && params->purpose != PST_ALLOC_STAGING)
+    wrong = "an unknown purpose";
+  else if (params->alignment & (params->alignment - 1))
+    wrong = "an alignment that is no power of two";
+  else if (params->needs & ~(uint32_t)NEEDS_KNOWN || params->reserved)
+    wrong = "an unknown need";
+  else if (region_size < sizeof(struct pst_region))
+    wrong = "a region struct too short to hold a handle";
+  if (!wrong)
+    return 0;
+  host_error(memory, "%s: cannot allocate: the caller asked for %s", params->label, wrong);
+  return -EINVAL;
+}
+
+/* Under `auto`: huge pages that are reserved and unused are there to be used by
+ * somebody large; taking them for a small region would waste most of a page. */
+static bool huge_pages_suffice(const struct pst_memory *memory, uint64_t length)
+{
+  struct host_pages pages;
+  if (length < HOST_PAGE_2M || !host_pages_read(HOST_PAGES_ROOT, HOST_PAGE_2M, &pages) ||
+      pages.total == 0)
+    return false;
+  uint64_t wanted = (length - 1) / HOST_PAGE_2M + 1;
+  if (pages.free >= wanted)
+    return true;
+  host_info(memory,
+            "a region of %s takes ordinary pages: %" PRIu64 " pages of 2 MiB needed, %" PRIu64
+            " of %" PRIu64 " free",
+            host_size_text(length).text, wanted, pages.free, pages.total);
+  return false;
+}
+
+static int take_auto(const struct pst_memory *memory, const struct pst_alloc_params *params,
+                     struct host_block *block)
+{
+  if (params->needs & PST_NEED_EXPORT_FD)
+    return host_block_memfd(memory, params->length, params->alignment, params->label, block);
+  if (huge_pages_suffice(memory, params->length)) {
+    if (host_block_huge(memory, HOST_PAGE_2M, false, params->length, params->alignment,
+                        params->label, true, block) == 0)
+      return 0;
+    host_info(memory, "%s: the free 2 MiB pages were not to be had; ordinary pages instead",
+              params->label);
+  }
+  return host_block_malloc(memory, params->length, params->alignment, params->label, block);
+}
+
+static int take_block(const struct pst_memory *memory, const struct pst_alloc_params *params,
+                      struct host_block *block)
+{
+  bool exported = params->needs & PST_NEED_EXPORT_FD;
+  switch (memory->backing) {
+  case HOST_BACKING_MALLOC:
+    return host_block_malloc(memory, params->length, params->alignment, params->label, block);
+  case HOST_BACKING_MEMFD:
+    return host_block_memfd(memory, params->length, params->alignment, params->label, block);
+  case HOST_BACKING_HUGE_2M:
+    return host_block_huge(memory, HOST_PAGE_2M, exported, params->length, params->alignment,
+                           params->label, false, block);
+  case HOST_BACKING_HUGE_1G:
+    return host_block_huge(memory, HOST_PAGE_1G, exported, params->length, params->alignment,
+                           params->label, false, block);
+  case HOST_BACKING_AUTO:
+    break;
+  }
+  return take_auto(memory, params, block);
+}
+
+static int place_block(const struct pst_memory *memory, const struct pst_alloc_params *params,
+                       struct host_block *block)
+{
+  int code = host_block_bind(memory, block, params->label);
+  if (code)
+    return code;
+  /* A bound huge page that its node does not have is SIGBUS when touched; here it
+   * is an error. */
+  bool must = block->bound && block->page_size >= HOST_PAGE_2M;
+  if (memory->populate || memory->lock || must)
+    code = host_block_populate(memory, block, params->label);
+  if (code)
+    return code;
+  if (memory->lock || params->needs & PST_NEED_PINNED)
+    code = host_block_lock(memory, block, params->label, memory->lock);
+  return code;
+}
+
+void host_region_fill(struct pst_memory *memory, struct host_block *block, uint8_t *address,
+                      uint64_t length, uint32_t flags, struct pst_region *region)
+{
+  struct pst_region made = {
+      .kind = PST_MEMORY_HOST,
+      .address = (uintptr_t)address,
+      .host = address,
+      .length = length,
+      .page_size = block->page_size,
+      .exports = block->fd >= 0 ? PST_EXPORT_FD : 0,
+      .flags = flags | (block->locked ? PST_REGION_PINNED : 0),
+      .numa_node = block->bound ? memory->numa_node : -1,
+      .memory = memory,
+      .handle = block,
+  };
+  snprintf(made.backing, sizeof(made.backing), "%s", block->words);
+  host_copy_out(region, &made, sizeof(made));
+}
+
+int host_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
+               struct pst_region *region)
+{
+  struct pst_alloc_params params;
+  host_copy_in(&params, sizeof(params), caller);
+  if (!params.label)
+    params.label = "memory";
+  int code = check_params(memory, &params, region->struct_size);
+  if (code)
+    return code;
+  struct host_block *block = malloc(sizeof(*block));
+  if (!block || params.length > LENGTH_MAX || params.alignment > LENGTH_MAX) {
+    host_error(memory, "%s: cannot get %s of host memory, aligned to %s: more than there is",
+               params.label, host_size_text(params.length).text,
+               host_size_text(params.alignment).text);
+    free(block);
+    return -ENOMEM;
+  }
+  code = take_block(memory, &params, block);
+  if (code)
+    goto no_block;
+  code = place_block(memory, &params, block);
+  if (code)
+    goto not_placed;
+  host_region_fill(memory, block, block->address, block->length,
+                   params.purpose == PST_ALLOC_STAGING ? PST_REGION_STAGING : 0, region);
+  return 0;
+
+not_placed:
+  host_block_release(block);
+no_block:
+  free(block);
+  return code;
+}
+
+void host_free_region(struct pst_memory *memory, struct pst_region *region)
+{
+  (void)memory;
+  if (!region || !region->handle)
+    return;
+  host_block_release(region->handle);
+  free(region->handle);
+  region->handle = NULL;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <penstock/plugin.h>
+
+static const char *const backings[] = {"auto", "malloc", "memfd", "huge_2m", "huge_1g", NULL};
+
+static const struct pst_option options[] = {
+    {
+        .name = "backing",
+        .help =
+            "What regions are made of. auto: memfd where the transport wants to hand the memory "
+            "to another process; else reserved huge pages where enough are free for a large "
+            "region; else malloc with transparent huge pages advised. A huge page size named "
+            "here is an error when its pages are not there, never a fallback.",
+        .default_value = "auto",
+        .choices = backings,
+        .type = PST_OPTION_ENUM,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "numa_node",
+        .help = "The NUMA node whose memory is used, and no other's; auto or -1: the node of the "
+                "thread that touches a page first.",
+        .default_value = "auto",
+        .max = 15,
+        .type = PST_OPTION_STRING,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "lock",
+        .help = "Lock regions in memory (mlock), so that they are never paged out; counts against "
+                "RLIMIT_MEMLOCK, and is an error when that does not allow it.",
+        .default_value = "false",
+        .type = PST_OPTION_BOOL,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "populate",
+        .help = "Give regions all their pages at once, so that no message pays for a page fault. "
+                "Regions on a named NUMA node in huge pages always have them.",
+        .default_value = "true",
+        .type = PST_OPTION_BOOL,
+        .scope = PST_SCOPE_DEVICE,
+    },
+};
+
+PST_DESCRIPTION(PST_KIND_MEMORY, "host", "1.0", "Host memory: malloc, memfd, huge pages", "",
+                "hardware: tests/unit/memory and tests/contract/memory run on any machine", options,
+                sizeof(options) / sizeof(options[0]));

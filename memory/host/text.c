@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "host.h"
+
+struct host_text host_size_text(uint64_t bytes)
+{
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  struct host_text out;
+  size_t unit = 0;
+  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+    bytes /= 1024;
+    unit++;
+  }
+  snprintf(out.text, sizeof(out.text), "%" PRIu64 " %s", bytes, units[unit]);
+  return out;
+}
+
+bool host_read_number(const char *path, uint64_t *value)
+{
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return false;
+  bool read = fscanf(file, "%" SCNu64, value) == 1;
+  fclose(file);
+  return read;
+}
+
+uint64_t host_available_bytes(void)
+{
+  FILE *file = fopen("/proc/meminfo", "re");
+  if (!file)
+    return 0;
+  uint64_t kib = 0;
+  char line[128];
+  while (fgets(line, sizeof(line), file))
+    if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1)
+      break;
+  fclose(file);
+  return kib * 1024;
+}
