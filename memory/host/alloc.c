@@ -98,6 +98,7 @@ static int place_block(const struct pst_memory *memory, const struct pst_alloc_p
     code = host_block_populate(memory, block, params->label);
   if (code)
     return code;
+  block->node = block->bound ? memory->numa_node : memory->populate ? host_block_node(block) : -1;
   if (memory->lock || params->needs & PST_NEED_PINNED)
     code = host_block_lock(memory, block, params->label, memory->lock);
   return code;
@@ -114,7 +115,7 @@ void host_region_fill(struct pst_memory *memory, struct host_block *block, uint8
       .page_size = block->page_size,
       .exports = block->fd >= 0 ? PST_EXPORT_FD : 0,
       .flags = flags | (block->locked ? PST_REGION_PINNED : 0),
-      .numa_node = block->bound ? memory->numa_node : -1,
+      .numa_node = block->node,
       .memory = memory,
       .handle = block,
   };

@@ -117,7 +117,7 @@ int host_import_region(struct pst_memory *memory, const struct pst_export *calle
                        struct pst_region *region)
 {
   struct pst_export from;
-  uint64_t page_size;
+  uint64_t page_size = 1;
   host_copy_in(&from, sizeof(from), caller);
   int code = check_import(memory, &from, region->struct_size);
   if (code == 0)
@@ -129,6 +129,7 @@ int host_import_region(struct pst_memory *memory, const struct pst_export *calle
     return refuse_import(memory, -ENOMEM, "no memory for its description");
   uint64_t lead = from.offset % page_size;
   block->fd = -1;
+  block->node = -1;
   block->page_size = page_size;
   block->words = words_of(page_size);
   block->map_length = (lead + from.length + page_size - 1) / page_size * page_size;

@@ -41,6 +41,7 @@ struct host_block {
   bool heap;   /* from malloc, else mapped */
   bool locked; /* by mlock */
   bool bound;  /* to a NUMA node */
+  int node;    /* of its first page; -1: unknown */
   void *map;   /* mapped: all of the mapping, which may begin before `address` */
   uint64_t map_length;
   const char *words; /* region.backing */
