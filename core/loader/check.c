@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does a plugin keep what plugin.h, transport.h and memory.h promise, as far as its
+ * tables show it. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/options.h"
+
+#define OPTIONS_MAX 256u
+
+static int breach(struct loader_reason *why, const char *path, const char *what)
+{
+  return loader_reject(why, -EPROTO, path, "%s", what);
+}
+
+static int option_breach(struct loader_reason *why, const char *path,
+                         const struct pst_option *option, const char *what)
+{
+  return loader_reject(why, -EPROTO, path, "option '%s': %s", option->name, what);
+}
+
+static int check_default(const char *path, const struct pst_option *option,
+                         struct loader_reason *why)
+{
+  struct pst_options *options;
+  int rc = options_new(option, 1, &options);
+
+  if (rc < 0)
+    return loader_reject(why, rc == -ENOMEM ? rc : -EPROTO, path,
+                         "option '%s': its default '%s' does not parse", option->name,
+                         option->default_value ? option->default_value : "");
+  options_free(options);
+  return 0;
+}
+
+static int check_option(const char *path, const struct pst_option *table, uint32_t index,
+                        struct loader_reason *why)
+{
+  const struct pst_option *option = &table[index];
+  const uint32_t scopes =
+      PST_SCOPE_DEVICE | PST_SCOPE_STREAM | PST_SCOPE_SENDER | PST_SCOPE_RECEIVER;
+  const uint32_t flags = PST_OPTION_REQUIRED | PST_OPTION_TESTING;
+
+  if (!loader_name_ok(option->name))
+    return loader_reject(why, -EPROTO, path,
+                         "option %u: its name is none: write lower case, digits and '_'", index);
+  for (uint32_t i = 0; i < index; i++) {
+    if (strcmp(table[i].name, option->name) == 0)
+      return option_breach(why, path, option, "is in the table twice");
+  }
+  if (option->type < PST_OPTION_BOOL || option->type > PST_OPTION_LIST)
+    return option_breach(why, path, option, "its type is unknown here");
+  if (option->scope == 0 || (option->scope & ~scopes))
+    return option_breach(why, path, option,
+                         option->scope ? "its scope is unknown here" : "has no scope");
+  if (option->flags & ~flags || option->reserved)
+    return option_breach(why, path, option, "its flags are unknown here");
+  if (!option->help || !*option->help)
+    return option_breach(why, path, option, "has no help text");
+  if ((option->type == PST_OPTION_ENUM) != (option->choices && option->choices[0]))
+    return option_breach(why, path, option, "choices belong to an ENUM, and an ENUM has some");
+  if (option->max && option->min > option->max)
+    return option_breach(why, path, option, "its min is over its max");
+  if ((option->flags & PST_OPTION_REQUIRED) && option->default_value)
+    return option_breach(why, path, option, "is required and has a default all the same");
+  return check_default(path, option, why);
+}
+
+static int check_words(const char *path, const struct pst_description *description,
+                       struct loader_reason *why)
+{
+  const struct {
+    const char *field, *text;
+  } words[] = {{"version", description->version},
+               {"summary", description->summary},
+               {"needs", description->needs},
+               {"rung", description->rung}};
+
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    if (!words[i].text)
+      return loader_reject(why, -EPROTO, path, "its description has no %s; \"\" says none",
+                           words[i].field);
+  }
+  return 0;
+}
+
+int check_description(const char *path, uint32_t kind, const char *name,
+                      const struct pst_description *description, struct loader_reason *why)
+{
+  int rc;
+
+  if (!description)
+    return breach(why, path, "has no description; add PST_DESCRIPTION() in options.c");
+  if (description->struct_size < sizeof *description)
+    return loader_reject(why, -EPROTO, path,
+                         "its pst_description has %u bytes, ABI %u begins with %zu; "
+                         "build it with this host's headers",
+                         description->struct_size, PST_ABI_MAJOR, sizeof *description);
+  if (description->kind != kind)
+    return loader_reject(why, -EPROTO, path,
+                         "describes itself as a %s, its file name says %s; rename one of them",
+                         loader_kind_name(description->kind) ? loader_kind_name(description->kind)
+                                                             : "plugin of unknown kind",
+                         loader_kind_name(kind));
+  if (!description->name || strcmp(description->name, name) != 0)
+    return loader_reject(why, -EPROTO, path,
+                         "describes itself as '%.64s', its file name says '%s'; "
+                         "rename one of them",
+                         description->name ? description->name : "", name);
+  rc = check_words(path, description, why);
+  if (rc < 0)
+    return rc;
+  if (description->option_count > OPTIONS_MAX ||
+      (description->option_count && !description->options))
+    return loader_reject(why, -EPROTO, path, "speaks of %u options but %s",
+                         description->option_count,
+                         description->options ? "256 is the most" : "has no table of them");
+  for (uint32_t i = 0; i < description->option_count && rc == 0; i++)
+    rc = check_option(path, description->options, i, why);
+  return rc;
+}
+
+/* ---- Operations ---------------------------------------------------------- */
+
+/* One op that must be there: always (capability 0), or with a capability. */
+struct rule {
+  uint64_t capability;
+  const char *capability_name;
+  const char *op;
+  size_t offset;
+};
+
+#define T_OP(op_)                                                                                  \
+  {                                                                                                \
+    0, NULL, #op_, offsetof(struct pst_transport_ops, op_)                                         \
+  }
+#define T_CAP(cap_, op_)                                                                           \
+  {                                                                                                \
+    PST_CAP_##cap_, #cap_, #op_, offsetof(struct pst_transport_ops, op_)                           \
+  }
+#define M_OP(op_)                                                                                  \
+  {                                                                                                \
+    0, NULL, #op_, offsetof(struct pst_memory_ops, op_)                                            \
+  }
+#define M_CAP(cap_, op_)                                                                           \
+  {                                                                                                \
+    PST_MEMORY_CAP_##cap_, #cap_, #op_, offsetof(struct pst_memory_ops, op_)                       \
+  }
+
+static const struct rule transport_rules[] = {
+    T_OP(open),
+    T_OP(close),
+    T_OP(limits),
+    T_OP(mr_register),
+    T_OP(mr_deregister),
+    T_OP(worker_open),
+    T_OP(worker_close),
+    T_OP(endpoint_open),
+    T_OP(endpoint_address),
+    T_OP(endpoint_connect),
+    T_OP(endpoint_path),
+    T_OP(endpoint_close),
+    T_OP(post),
+    T_OP(poll),
+    T_CAP(SEND, ring_open),
+    T_CAP(SEND, ring_close),
+    T_CAP(SEND, release),
+    T_CAP(WRITE, mr_pack),
+    T_CAP(WRITE, remote_open),
+    T_CAP(WRITE, remote_close),
+    T_CAP(READ, mr_pack),
+    T_CAP(READ, remote_open),
+    T_CAP(READ, remote_close),
+    T_CAP(ATOMIC, mr_pack),
+    T_CAP(ATOMIC, remote_open),
+    T_CAP(ATOMIC, remote_close),
+    T_CAP(LEND, release),
+    T_CAP(SHARED_RING, ring_open),
+    T_CAP(WAKEUP, arm),
+    T_CAP(WAKEUP, event_fd),
+};
+
+static const struct rule memory_rules[] = {
+    M_OP(open),
+    M_OP(close),
+    M_OP(alloc),
+    M_OP(free_region),
+    M_CAP(COPY, queue_open),
+    M_CAP(COPY, queue_close),
+    M_CAP(COPY, queue_poll),
+    M_CAP(COPY, copy_batch),
+    M_CAP(PATTERN, queue_open),
+    M_CAP(PATTERN, queue_close),
+    M_CAP(PATTERN, queue_poll),
+    M_CAP(PATTERN, fill_batch),
+    M_CAP(PATTERN, verify_batch),
+    M_CAP(PATTERN, verify_result),
+    M_CAP(FENCE, fence_record),
+    M_CAP(FENCE, fence_wait),
+    M_CAP(FENCE, fence_query),
+    M_CAP(FENCE, fence_release),
+    M_CAP(EXPORT, export_region),
+    M_CAP(IMPORT, import_region),
+    M_CAP(HOST_REGISTER, host_register),
+    M_CAP(HOST_REGISTER, host_unregister),
+    M_CAP(FLUSH, flush),
+};
+
+static bool has_op(const struct ops_head *head, size_t offset)
+{
+  void (*op)(void);
+
+  if (offset + sizeof op > head->struct_size)
+    return false;
+  memcpy(&op, (const char *)head + offset, sizeof op);
+  return op != NULL;
+}
+
+int check_ops(const char *path, uint32_t kind, const void *ops, struct loader_reason *why)
+{
+  const struct ops_head *head = ops;
+  bool is_memory = kind == PST_KIND_MEMORY;
+  const struct rule *rules = is_memory ? memory_rules : transport_rules;
+  size_t count = is_memory ? sizeof memory_rules / sizeof memory_rules[0]
+                           : sizeof transport_rules / sizeof transport_rules[0];
+  const char *type = is_memory ? "pst_memory_ops" : "pst_transport_ops";
+
+  if (!head)
+    return loader_reject(why, -EPROTO, path, "has no struct %s", type);
+  if (head->struct_size < sizeof *head)
+    return loader_reject(why, -EPROTO, path,
+                         "its %s has %u bytes, too short for its head; set struct_size", type,
+                         head->struct_size);
+  for (size_t i = 0; i < count; i++) {
+    const char *place =
+        rules[i].offset < head->struct_size ? "is NULL" : "lies past its struct_size";
+
+    if (has_op(head, rules[i].offset))
+      continue;
+    if (!rules[i].capability)
+      return loader_reject(why, -EPROTO, path, "the mandatory op %s %s", rules[i].op, place);
+    if (head->capabilities & rules[i].capability)
+      return loader_reject(why, -EPROTO, path, "announces %s but its op %s %s",
+                           rules[i].capability_name, rules[i].op, place);
+  }
+  return 0;
+}

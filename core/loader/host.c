@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The services of struct pst_host, one table a plugin. */
+#include "internal.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/options.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+struct work {
+  struct work *next;
+  void (*run)(void *arg);
+  void *arg;
+};
+
+/* Replaced as a whole when it grows, so that who reads one needs no lock. */
+struct libraries {
+  struct libraries *older;
+  size_t count;
+  const char *paths[]; /* NULL-terminated */
+};
+
+struct host {
+  struct pst_host table; /* first: what a plugin holds is the host */
+  const char *label;
+  pthread_mutex_t mutex;
+  struct libraries *libraries;
+  pthread_cond_t work_came;
+  pthread_cond_t work_done;
+  struct work *first, **end;
+  pthread_t thread;
+  bool has_thread, is_running; /* a work */
+};
+
+static struct host *host_of(const struct pst_host *table)
+{
+  return (struct host *)(uintptr_t)table;
+}
+
+static void host_log(const struct pst_host *table, int level, const char *format, ...)
+{
+  int saved = errno;
+  char text[4000];
+  va_list args;
+
+  if (level <= PST_LOG_ERROR || pst_log_enabled(level)) {
+    va_start(args, format);
+    if (vsnprintf(text, sizeof text, format, args) < 0)
+      text[0] = '\0';
+    va_end(args);
+    pst_log(level, "%s: %s", host_of(table)->label, text);
+  }
+  errno = saved;
+}
+
+static uint64_t host_clock_ns(const struct pst_host *table)
+{
+  (void)table;
+  return clock_now_ns();
+}
+
+/* ---- Deferred work ------------------------------------------------------- */
+
+static void *defer_thread(void *arg)
+{
+  struct host *host = arg;
+
+  pthread_mutex_lock(&host->mutex);
+  for (;;) {
+    struct work *work = host->first;
+
+    if (!work) {
+      pthread_cond_wait(&host->work_came, &host->mutex);
+      continue;
+    }
+    host->first = work->next;
+    if (!host->first)
+      host->end = &host->first;
+    host->is_running = true;
+    pthread_mutex_unlock(&host->mutex);
+    work->run(work->arg);
+    free(work);
+    pthread_mutex_lock(&host->mutex);
+    host->is_running = false;
+    pthread_cond_broadcast(&host->work_done);
+  }
+  return NULL;
+}
+
+/* Signals belong to the program's own threads; the thread lives as long as the
+ * process, as the plugin does. */
+static int start_thread(struct host *host)
+{
+  sigset_t all, before;
+  pthread_attr_t attr;
+  int rc;
+
+  if (pthread_attr_init(&attr) != 0)
+    return -ENOMEM;
+  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  rc = pthread_create(&host->thread, &attr, defer_thread, host);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attr);
+  if (rc != 0) {
+    pst_log(PST_LOG_ERROR,
+            "%s: no thread for deferred work: %s; raise the limit of processes (ulimit -u)",
+            host->label, strerror(rc));
+    return -ENOMEM;
+  }
+  host->has_thread = true;
+  return 0;
+}
+
+static int host_defer(const struct pst_host *table, void (*run)(void *arg), void *arg)
+{
+  struct host *host = host_of(table);
+  struct work *work = malloc(sizeof *work);
+  int rc = 0;
+
+  if (!work)
+    return -ENOMEM;
+  *work = (struct work){.run = run, .arg = arg};
+  pthread_mutex_lock(&host->mutex);
+  if (!host->has_thread)
+    rc = start_thread(host);
+  if (rc == 0) {
+    *host->end = work;
+    host->end = &work->next;
+    work = NULL;
+    pthread_cond_signal(&host->work_came);
+  }
+  pthread_mutex_unlock(&host->mutex);
+  free(work);
+  return rc;
+}
+
+void host_defer_drain(struct host *host)
+{
+  pthread_mutex_lock(&host->mutex);
+  /* A work that closes its own device would wait for itself. */
+  if (host->has_thread && !pthread_equal(host->thread, pthread_self())) {
+    while (host->first || host->is_running)
+      pthread_cond_wait(&host->work_done, &host->mutex);
+  }
+  pthread_mutex_unlock(&host->mutex);
+}
+
+/* ---- Vendor libraries ---------------------------------------------------- */
+
+static bool has_library(const struct libraries *libraries, const char *path)
+{
+  for (size_t i = 0; i < libraries->count; i++) {
+    if (strcmp(libraries->paths[i], path) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* `path` is taken over. */
+static int add_path(struct host *host, char *path)
+{
+  struct libraries *old, *libraries;
+  int rc = 0;
+
+  pthread_mutex_lock(&host->mutex);
+  old = host->libraries;
+  if (has_library(old, path))
+    goto out;
+  libraries = calloc(1, sizeof *libraries + (old->count + 2) * sizeof *libraries->paths);
+  if (!libraries) {
+    rc = -ENOMEM;
+    goto out;
+  }
+  memcpy(libraries->paths, old->paths, old->count * sizeof *old->paths);
+  libraries->paths[old->count] = path;
+  libraries->count = old->count + 1;
+  libraries->older = old;
+  host->libraries = libraries;
+  path = NULL;
+out:
+  pthread_mutex_unlock(&host->mutex);
+  free(path);
+  return rc;
+}
+
+int host_library_add(struct host *host, void *handle)
+{
+  struct link_map *map;
+  char *path;
+
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map->l_name || !*map->l_name)
+    return -ENOENT;
+  path = realpath(map->l_name, NULL);
+  if (!path)
+    return -errno;
+  return add_path(host, path);
+}
+
+static int host_library_open(const struct pst_host *table, const char *soname, void **handle)
+{
+  struct host *host = host_of(table);
+  int saved = errno;
+  void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+
+  if (!library) {
+    const char *text = dlerror();
+
+    pst_log(PST_LOG_DEBUG, "%s: %s is not there: %s", host->label, soname, text ? text : "");
+    errno = saved;
+    return -ENOENT;
+  }
+  if (host_library_add(host, library) < 0)
+    pst_log(PST_LOG_DEBUG, "%s: the real path of %s is not known", host->label, soname);
+  errno = saved;
+  *handle = library;
+  return 0;
+}
+
+const char *const *host_libraries(const struct host *host)
+{
+  struct host *h = (struct host *)(uintptr_t)host;
+  const char *const *paths;
+
+  pthread_mutex_lock(&h->mutex);
+  paths = h->libraries->paths;
+  pthread_mutex_unlock(&h->mutex);
+  return paths;
+}
+
+/* ---- Exports of regions -------------------------------------------------- */
+
+struct memory_entry {
+  struct memory_entry *next;
+  struct pst_memory *memory;
+  const struct pst_memory_ops *ops;
+};
+
+/* Held over an export, so that a memory is not closed under it and exports of it
+ * come one at a time. */
+static pthread_mutex_t memories_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct memory_entry *memories;
+
+int loader_memory_add(struct pst_memory *memory, const struct pst_memory_ops *ops)
+{
+  struct memory_entry *entry = malloc(sizeof *entry);
+
+  if (!entry)
+    return -ENOMEM;
+  pthread_mutex_lock(&memories_mutex);
+  *entry = (struct memory_entry){.next = memories, .memory = memory, .ops = ops};
+  memories = entry;
+  pthread_mutex_unlock(&memories_mutex);
+  return 0;
+}
+
+void loader_memory_remove(struct pst_memory *memory)
+{
+  pthread_mutex_lock(&memories_mutex);
+  for (struct memory_entry **at = &memories; *at; at = &(*at)->next) {
+    struct memory_entry *entry = *at;
+
+    if (entry->memory == memory) {
+      *at = entry->next;
+      free(entry);
+      break;
+    }
+  }
+  pthread_mutex_unlock(&memories_mutex);
+}
+
+static int host_region_export(const struct pst_host *table, const struct pst_region *region,
+                              uint32_t kind, uint64_t offset, uint64_t length,
+                              struct pst_export *out)
+{
+  int rc = -EOPNOTSUPP;
+
+  (void)table;
+  if (kind != PST_EXPORT_FD && kind != PST_EXPORT_DMABUF && kind != PST_EXPORT_IPC)
+    return -EINVAL;
+  if (!(region->exports & kind))
+    return -EOPNOTSUPP;
+  pthread_mutex_lock(&memories_mutex);
+  for (const struct memory_entry *entry = memories; entry; entry = entry->next) {
+    if (entry->memory == region->memory) {
+      rc = entry->ops->export_region(region->memory, region, kind, offset, length, out);
+      break;
+    }
+  }
+  pthread_mutex_unlock(&memories_mutex);
+  return rc;
+}
+
+/* ---- The table ----------------------------------------------------------- */
+
+struct host *host_new(const char *label)
+{
+  struct host *host = calloc(1, sizeof *host);
+
+  if (!host)
+    return NULL;
+  host->libraries = calloc(1, sizeof *host->libraries + sizeof *host->libraries->paths);
+  host->label = strdup(label);
+  if (!host->libraries || !host->label) {
+    free(host->libraries);
+    free(host);
+    return NULL;
+  }
+  pthread_mutex_init(&host->mutex, NULL);
+  pthread_cond_init(&host->work_came, NULL);
+  pthread_cond_init(&host->work_done, NULL);
+  host->end = &host->first;
+  host->table = (struct pst_host){
+      .struct_size = sizeof host->table,
+      .abi_minor = PST_ABI_MINOR,
+      .log = host_log,
+      .clock_ns = host_clock_ns,
+      .defer = host_defer,
+      .library_open = host_library_open,
+      .option_uint = options_get_uint,
+      .option_string = options_get_string,
+      .option_item = options_get_item,
+      .option_is_set = options_is_set,
+      .region_export = host_region_export,
+  };
+  return host;
+}
+
+const struct pst_host *host_table(const struct host *host)
+{
+  return &host->table;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the loader's files share. A candidate goes through search (is there a
+ * file?), inspect (may it be opened at all?), open (dlopen, whose symbol?),
+ * check (does it keep the contract?) and overlay (fill the gaps). */
+#ifndef PST_LOADER_INTERNAL_H
+#define PST_LOADER_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loader.h"
+
+#define LOADER_NAME_BYTES 32
+
+/* Why a candidate was rejected: one line, "path: reason; remedy". */
+struct loader_reason {
+  int code;
+  char line[1536];
+};
+
+/* Fills *why, returns code. */
+int loader_reject(struct loader_reason *why, int code, const char *path, const char *format, ...)
+    PST_PRINTF(4, 5);
+
+/* ---- names.c ---- */
+
+const char *loader_kind_name(uint32_t kind); /* NULL: no such kind */
+bool loader_name_ok(const char *name);       /* [a-z][a-z0-9_]*, at most 31 bytes */
+/* Take a file's name apart. False: not named as a plugin or a description is. */
+bool loader_file_parse(const char *file, uint32_t *kind, char name[LOADER_NAME_BYTES],
+                       bool *is_description);
+/* A string that lives as long as the process; the same text gives the same
+ * pointer. NULL: no memory. The loader's lock is held. */
+const char *loader_intern(const char *text);
+
+/* ---- search.c ---- */
+
+struct loader_folder {
+  char *path; /* as it was named */
+  char *real; /* NULL: cannot be looked into, errno in `error` */
+  int error;
+};
+
+struct loader_folders {
+  struct loader_folder *list;
+  size_t count;
+};
+
+/* The folders to look into, in order, each once. 0 or -ENOMEM. */
+int search_folders(struct loader_folders *folders);
+void search_folders_free(struct loader_folders *folders);
+/* "a, b (No such file or directory)" */
+void search_folders_text(const struct loader_folders *folders, char *text, size_t size);
+
+/* Called for each file named as a plugin or a description: folder by folder, by
+ * name within one. A result other than 0 ends the search and is returned. */
+typedef int (*search_visit)(void *context, const char *path, uint32_t kind, const char *name,
+                            bool is_description);
+int search_each(const struct loader_folders *folders, search_visit visit, void *context);
+/* folder/kind-name.so or .desc.so when there is such an entry; free() it. */
+char *search_file(const struct loader_folder *folder, uint32_t kind, const char *name,
+                  bool is_description);
+
+/* ---- inspect.c ---- */
+
+struct inspect {
+  bool is_listed;       /* its symbols could be listed */
+  bool is_defined;      /* "<stem>1" among them, defined */
+  uint32_t other_major; /* N of "<stem>N" where 1 is not there; 0: none */
+  char **needed;        /* libraries it is linked with, NULL-terminated; or NULL */
+};
+
+/* May it be opened: who can write it, is it whole, is it for this machine, which
+ * major. stem: "pst_plugin_v" or "pst_description_v". */
+int inspect_file(const char *path, const char *real, const char *stem, struct inspect *found,
+                 struct loader_reason *why);
+void inspect_free(struct inspect *found);
+
+/* ---- check.c ---- */
+
+int check_description(const char *path, uint32_t kind, const char *name,
+                      const struct pst_description *description, struct loader_reason *why);
+int check_ops(const char *path, uint32_t kind, const void *ops, struct loader_reason *why);
+
+/* ---- overlay.c ---- */
+
+/* Both op tables begin so; nothing but function pointers follows. */
+struct ops_head {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t capabilities;
+};
+PST_STATIC_ASSERT(offsetof(struct pst_transport_ops, open) == sizeof(struct ops_head), "head");
+PST_STATIC_ASSERT(offsetof(struct pst_memory_ops, open) == sizeof(struct ops_head), "head");
+
+void overlay_transport(const struct pst_transport_ops *ops, struct pst_transport_ops *out);
+void overlay_memory(const struct pst_memory_ops *ops, struct pst_memory_ops *out);
+
+/* ---- host.c ---- */
+
+struct host;
+/* label: "transport loopback"; lives as long as the host. */
+struct host *host_new(const char *label);
+const struct pst_host *host_table(const struct host *host);
+/* Keep the real path of a library of the plugin's. */
+int host_library_add(struct host *host, void *handle);
+const char *const *host_libraries(const struct host *host);
+void host_defer_drain(struct host *host);
+
+/* ---- open.c ---- */
+
+/* Serialises search, cache and dlopen; never held in a call to a plugin. */
+void loader_lock(void);
+void loader_unlock(void);
+
+/* The lock is held in each of these. */
+int open_plugin(const char *path, uint32_t kind, const char *name,
+                const struct loader_plugin **plugin, struct loader_reason *why);
+int open_description(const char *path, uint32_t kind, const char *name,
+                     const struct pst_description **description, const char **real,
+                     struct loader_reason *why);
+const struct loader_plugin *open_find(uint32_t kind, const char *name);
+
+#endif

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading and describing by name: which file it is, and what to say when there is
+ * none that works. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "util/log.h"
+#include "util/nearest.h"
+
+#define REASONS_MAX 8u
+#define NAMES_MAX 256u
+
+/* ---- Names there are ------------------------------------------------------ */
+
+struct names {
+  uint32_t kind;
+  const char **list;
+  size_t count, max;
+};
+
+static int visit_name(void *context, const char *path, uint32_t kind, const char *name,
+                      bool is_description)
+{
+  struct names *names = context;
+
+  (void)path;
+  (void)is_description;
+  if (kind != names->kind)
+    return 0;
+  name = loader_intern(name);
+  for (size_t i = 0; name && i < names->count && i < names->max; i++) {
+    if (names->list[i] == name)
+      return 0;
+  }
+  if (name && names->count < names->max)
+    names->list[names->count] = name;
+  names->count++;
+  return 0;
+}
+
+/* Plugins and descriptions, usable or not. Returns how many there are. */
+static size_t list_names(const struct loader_folders *folders, uint32_t kind, const char **list,
+                         size_t max)
+{
+  struct names names = {.kind = kind, .list = list, .max = max};
+
+  search_each(folders, visit_name, &names);
+  return names.count < max ? names.count : max;
+}
+
+/* ---- Descriptions ---------------------------------------------------------- */
+
+struct described {
+  struct described *next;
+  uint32_t kind;
+  const char *name;
+  const struct pst_description *description;
+};
+
+static struct described *descriptions;
+
+static const struct pst_description *described_find(uint32_t kind, const char *name)
+{
+  for (const struct described *d = descriptions; d; d = d->next) {
+    if (d->kind == kind && strcmp(d->name, name) == 0)
+      return d->description;
+  }
+  return NULL;
+}
+
+static void described_add(uint32_t kind, const char *name,
+                          const struct pst_description *description)
+{
+  struct described *d = malloc(sizeof *d);
+
+  if (!d)
+    return;
+  *d = (struct described){descriptions, kind, loader_intern(name), description};
+  descriptions = d;
+  if (!d->name) {
+    descriptions = d->next;
+    free(d);
+  }
+}
+
+/* Asked for again and again while a file is checked: each finding is said once. */
+static void warn_once(const struct loader_reason *why)
+{
+  static const char *said[64];
+  const char *line = loader_intern(why->line);
+
+  for (size_t i = 0; line && i < sizeof said / sizeof said[0]; i++) {
+    if (said[i] == line)
+      return;
+    if (!said[i]) {
+      said[i] = line;
+      break;
+    }
+  }
+  pst_log(PST_LOG_WARN, "%s", why->line);
+}
+
+/* Folder by folder, so that it is the description of the plugin that would load. */
+static const struct pst_description *describe_in(const struct loader_folder *folder, uint32_t kind,
+                                                 const char *name)
+{
+  const struct pst_description *description = NULL;
+  const struct loader_plugin *plugin;
+  struct loader_reason why;
+  const char *real;
+  char *path = search_file(folder, kind, name, true);
+
+  if (path && open_description(path, kind, name, &description, &real, &why) < 0)
+    warn_once(&why);
+  free(path);
+  if (description)
+    return description;
+  path = search_file(folder, kind, name, false);
+  if (path && open_plugin(path, kind, name, &plugin, &why) == 0)
+    description = plugin->description;
+  else if (path)
+    warn_once(&why);
+  free(path);
+  return description;
+}
+
+static const struct pst_description *describe_locked(const struct loader_folders *folders,
+                                                     uint32_t kind, const char *name)
+{
+  const struct pst_description *description = described_find(kind, name);
+  const struct loader_plugin *plugin = open_find(kind, name);
+
+  if (!description && plugin)
+    description = plugin->description;
+  if (description)
+    return description;
+  for (size_t i = 0; i < folders->count && !description; i++)
+    description = describe_in(&folders->list[i], kind, name);
+  if (description)
+    described_add(kind, name, description);
+  return description;
+}
+
+const struct pst_description *loader_describe(uint32_t kind, const char *name)
+{
+  const struct pst_description *description = NULL;
+  struct loader_folders folders;
+
+  if (!loader_kind_name(kind) || !loader_name_ok(name))
+    return NULL;
+  loader_lock();
+  if (search_folders(&folders) == 0) {
+    description = describe_locked(&folders, kind, name);
+    search_folders_free(&folders);
+  }
+  loader_unlock();
+  return description;
+}
+
+static const struct pst_description *catalog_find(void *context, uint32_t kind, const char *name)
+{
+  (void)context;
+  return loader_describe(kind, name);
+}
+
+static size_t catalog_names(void *context, uint32_t kind, const char **names, size_t max)
+{
+  struct loader_folders folders;
+  size_t count = 0;
+
+  (void)context;
+  loader_lock();
+  if (search_folders(&folders) == 0) {
+    count = list_names(&folders, kind, names, max);
+    search_folders_free(&folders);
+  }
+  loader_unlock();
+  return count;
+}
+
+const struct config_catalog *loader_catalog(void)
+{
+  static const struct config_catalog catalog = {.find = catalog_find, .names = catalog_names};
+
+  return &catalog;
+}
+
+/* ---- Loading ---------------------------------------------------------------- */
+
+/* What a search found, said when the lock is free again: a sink may call in. */
+struct findings {
+  struct loader_reason reasons[REASONS_MAX];
+  size_t count;
+  char used[1024];    /* path of the one that loaded */
+  char later[1024];   /* "path, path": of its name, not used */
+  char folders[2048]; /* where was looked */
+  const char *nearest;
+  const char *other_kind;                    /* there is one of that name, but of this kind */
+  const struct pst_description *description; /* not built here */
+  bool is_stale;                             /* described otherwise than it is */
+};
+
+static const struct loader_plugin *load_first(const struct loader_folders *folders, uint32_t kind,
+                                              const char *name, struct findings *found)
+{
+  const struct loader_plugin *plugin = NULL;
+  struct loader_reason spare;
+
+  for (size_t i = 0; i < folders->count; i++) {
+    struct loader_reason *why = found->count < REASONS_MAX ? &found->reasons[found->count] : &spare;
+    char *path = search_file(&folders->list[i], kind, name, false);
+
+    if (!path)
+      continue;
+    if (plugin) {
+      size_t used = strlen(found->later);
+
+      snprintf(found->later + used, sizeof found->later - used, "%s%s", used ? ", " : "", path);
+    } else if (open_plugin(path, kind, name, &plugin, why) == 0) {
+      snprintf(found->used, sizeof found->used, "%s", path);
+    } else if (why != &spare) {
+      found->count++;
+    }
+    free(path);
+  }
+  return plugin;
+}
+
+static void look_for_hints(const struct loader_folders *folders, uint32_t kind, const char *name,
+                           struct findings *found)
+{
+  const char *names[NAMES_MAX];
+  size_t count = list_names(folders, kind, names, NAMES_MAX);
+
+  found->nearest = nearest_name(name, names, count);
+  for (uint32_t other = PST_KIND_TRANSPORT; other <= PST_KIND_FILTER; other++) {
+    count = other == kind ? 0 : list_names(folders, other, names, NAMES_MAX);
+    for (size_t i = 0; i < count; i++) {
+      if (strcmp(names[i], name) == 0)
+        found->other_kind = loader_kind_name(other);
+    }
+  }
+}
+
+/* A configuration is checked by the description and run by the plugin. */
+static bool is_stale(const struct pst_description *a, const struct pst_description *b)
+{
+  if (a == b)
+    return false;
+  if (strcmp(a->version, b->version) != 0 || a->option_count != b->option_count)
+    return true;
+  for (uint32_t i = 0; i < a->option_count; i++) {
+    if (strcmp(a->options[i].name, b->options[i].name) != 0 ||
+        a->options[i].type != b->options[i].type)
+      return true;
+  }
+  return false;
+}
+
+static int load_locked(uint32_t kind, const char *name, const struct loader_plugin **plugin,
+                       struct findings *found)
+{
+  const struct pst_description *description = described_find(kind, name);
+  struct loader_folders folders;
+  int rc = search_folders(&folders);
+
+  if (rc < 0)
+    return rc;
+  search_folders_text(&folders, found->folders, sizeof found->folders);
+  if (loader_name_ok(name))
+    *plugin = load_first(&folders, kind, name, found);
+  if (*plugin) {
+    found->is_stale = description && is_stale(description, (*plugin)->description);
+  } else if (found->count == 0) {
+    if (loader_name_ok(name))
+      found->description = describe_locked(&folders, kind, name);
+    look_for_hints(&folders, kind, name, found);
+  }
+  search_folders_free(&folders);
+  return 0;
+}
+
+static void say_loaded(const struct findings *found)
+{
+  for (size_t i = 0; i < found->count; i++)
+    pst_log(PST_LOG_WARN, "%s", found->reasons[i].line);
+  if (found->later[0])
+    pst_log(PST_LOG_INFO, "%s: not used, a plugin of this name comes earlier: %s", found->later,
+            found->used);
+  if (found->is_stale)
+    pst_log(PST_LOG_WARN,
+            "%s: the description beside it is of another build, so its options may "
+            "have been checked wrongly; build both anew",
+            found->used);
+}
+
+static int say_missing(const char *kind, const char *name, const struct findings *found,
+                       struct pst_error *error)
+{
+  if (found->count) {
+    for (size_t i = 0; i < found->count; i++)
+      pst_fail(error, PST_EXIT_UNAVAILABLE, found->reasons[i].code, "%s", found->reasons[i].line);
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, found->reasons[0].code,
+                    "%s '%s' cannot be loaded; looked in: %s", kind, name, found->folders);
+  }
+  if (found->description)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -ENOENT,
+                    "%s '%s' is known but not built here%s%s; looked in: %s", kind, name,
+                    found->description->needs[0] ? ": it needs " : "", found->description->needs,
+                    found->folders);
+  if (found->other_kind)
+    return pst_fail(error, PST_EXIT_USAGE, -ENOENT,
+                    "no %s is named '%s', but there is a %s of that name; looked in: %s", kind,
+                    name, found->other_kind, found->folders);
+  return pst_fail(error, PST_EXIT_USAGE, -ENOENT, "no %s is named '%s'%s%s%s; looked in: %s", kind,
+                  name, found->nearest ? "; did you mean '" : "",
+                  found->nearest ? found->nearest : "", found->nearest ? "'?" : "", found->folders);
+}
+
+int loader_load(uint32_t kind, const char *name, const struct loader_plugin **plugin,
+                struct pst_error *error)
+{
+  const struct loader_plugin *loaded = NULL;
+  struct findings *found;
+  int rc = 0;
+
+  if (!loader_kind_name(kind) || !name)
+    return pst_fail(error, PST_EXIT_FAILED, -EINVAL, "no kind of plugin has the number %u", kind);
+  found = calloc(1, sizeof *found);
+  if (!found)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "no memory to look for plugins");
+  loader_lock();
+  loaded = open_find(kind, name);
+  if (!loaded)
+    rc = load_locked(kind, name, &loaded, found);
+  loader_unlock();
+  if (rc < 0) {
+    rc = pst_fail(error, PST_EXIT_FAILED, rc, "no memory to look for plugins");
+  } else if (loaded) {
+    say_loaded(found);
+    *plugin = loaded;
+  } else {
+    rc = say_missing(loader_kind_name(kind), name, found, error);
+  }
+  free(found);
+  return rc;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kinds[] = {
+    [PST_KIND_TRANSPORT] = "transport", [PST_KIND_MEMORY] = "memory", [PST_KIND_FILTER] = "filter"};
+
+const char *loader_kind_name(uint32_t kind)
+{
+  return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind] : NULL;
+}
+
+bool loader_name_ok(const char *name)
+{
+  size_t n = name ? strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") : 0;
+
+  return n > 0 && n < LOADER_NAME_BYTES && name[n] == '\0' && name[0] >= 'a' && name[0] <= 'z';
+}
+
+bool loader_file_parse(const char *file, uint32_t *kind, char name[LOADER_NAME_BYTES],
+                       bool *is_description)
+{
+  for (uint32_t k = 1; k < sizeof kinds / sizeof kinds[0]; k++) {
+    size_t head = strlen(kinds[k]);
+    const char *dot;
+    size_t len;
+
+    if (strncmp(file, kinds[k], head) != 0 || file[head] != '-')
+      continue;
+    file += head + 1;
+    dot = strchr(file, '.');
+    if (!dot || (strcmp(dot, ".so") != 0 && strcmp(dot, ".desc.so") != 0))
+      return false;
+    len = (size_t)(dot - file);
+    if (len >= LOADER_NAME_BYTES)
+      return false;
+    memcpy(name, file, len);
+    name[len] = '\0';
+    *kind = k;
+    *is_description = strcmp(dot, ".desc.so") == 0;
+    return loader_name_ok(name);
+  }
+  return false;
+}
+
+struct interned {
+  struct interned *next;
+  char text[];
+};
+
+const char *loader_intern(const char *text)
+{
+  static struct interned *all;
+  size_t size = strlen(text) + 1;
+  struct interned *entry;
+
+  for (entry = all; entry; entry = entry->next) {
+    if (strcmp(entry->text, text) == 0)
+      return entry->text;
+  }
+  entry = malloc(sizeof *entry + size);
+  if (!entry)
+    return NULL;
+  memcpy(entry->text, text, size);
+  entry->next = all;
+  all = entry;
+  return entry->text;
+}
+
+int loader_reject(struct loader_reason *why, int code, const char *path, const char *format, ...)
+{
+  va_list args;
+  int n = snprintf(why->line, sizeof why->line, "%s: ", path);
+
+  why->code = code;
+  if (n > 0 && (size_t)n < sizeof why->line) {
+    va_start(args, format);
+    vsnprintf(why->line + n, sizeof why->line - (size_t)n, format, args);
+    va_end(args);
+  }
+  return code;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where plugins are looked for. In order: folders of pst_plugin_path_add(),
+ * PENSTOCK_PLUGIN_PATH, the build tree when this library lies in one, the
+ * installed folder. */
+#include "internal.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+
+#include "util/log.h"
+
+static struct {
+  pthread_mutex_t mutex;
+  char **list;
+  size_t count;
+} added = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+int pst_plugin_path_add(const char *folder)
+{
+  char *copy, **list;
+  int rc = -ENOMEM;
+
+  if (!folder || !*folder)
+    return -EINVAL;
+  copy = strdup(folder);
+  pthread_mutex_lock(&added.mutex);
+  list = copy ? realloc(added.list, (added.count + 1) * sizeof *list) : NULL;
+  if (list) {
+    list[added.count++] = copy;
+    added.list = list;
+    copy = NULL;
+    rc = 0;
+  }
+  pthread_mutex_unlock(&added.mutex);
+  free(copy);
+  return rc;
+}
+
+/* A folder named twice, or by two paths, is looked into once. */
+static int folder_add(struct loader_folders *folders, const char *path)
+{
+  struct loader_folder folder = {.path = strdup(path)}, *list;
+
+  if (!folder.path)
+    return -ENOMEM;
+  folder.real = realpath(path, NULL);
+  if (!folder.real)
+    folder.error = errno;
+  for (size_t i = 0; i < folders->count; i++) {
+    const struct loader_folder *other = &folders->list[i];
+
+    if (folder.real ? other->real && strcmp(other->real, folder.real) == 0
+                    : strcmp(other->path, path) == 0)
+      goto drop;
+  }
+  list = realloc(folders->list, (folders->count + 1) * sizeof *list);
+  if (!list) {
+    free(folder.path);
+    free(folder.real);
+    return -ENOMEM;
+  }
+  folders->list = list;
+  list[folders->count++] = folder;
+  return 0;
+drop:
+  free(folder.path);
+  free(folder.real);
+  return 0;
+}
+
+static int add_program(struct loader_folders *folders)
+{
+  int rc = 0;
+
+  pthread_mutex_lock(&added.mutex);
+  for (size_t i = 0; i < added.count && rc == 0; i++)
+    rc = folder_add(folders, added.list[i]);
+  pthread_mutex_unlock(&added.mutex);
+  return rc;
+}
+
+static void say_ignored(void)
+{
+  pst_log(PST_LOG_WARN, "PENSTOCK_PLUGIN_PATH is ignored: this program runs with other privileges "
+                        "than its caller's; use --plugin-path or install the plugins");
+}
+
+static int add_environment(struct loader_folders *folders)
+{
+  static pthread_once_t said = PTHREAD_ONCE_INIT;
+  const char *value = getenv("PENSTOCK_PLUGIN_PATH");
+  char *copy, *rest, *folder;
+  int rc = 0;
+
+  if (!value || !*value)
+    return 0;
+  if (getauxval(AT_SECURE)) {
+    pthread_once(&said, say_ignored);
+    return 0;
+  }
+  copy = rest = strdup(value);
+  if (!copy)
+    return -ENOMEM;
+  while (rc == 0 && (folder = strsep(&rest, ":")) != NULL) {
+    if (*folder)
+      rc = folder_add(folders, folder);
+  }
+  free(copy);
+  return rc;
+}
+
+/* The folder this library (or the program it was linked into) lies in. */
+static bool own_folder(char folder[PATH_MAX])
+{
+  const char *name = "/proc/self/exe";
+  Dl_info info;
+  char *slash;
+
+  if (dladdr((const void *)(uintptr_t)pst_plugin_path_add, &info) && info.dli_fname &&
+      strchr(info.dli_fname, '/') && realpath(info.dli_fname, folder))
+    name = NULL;
+  if (name && !realpath(name, folder))
+    return false;
+  slash = strrchr(folder, '/');
+  if (!slash)
+    return false;
+  *slash = '\0';
+  return true;
+}
+
+/* The build leaves a file `plugins.path` beside the library: one folder a line,
+ * relative to its own. An installed library has none. */
+static int add_build_tree(struct loader_folders *folders)
+{
+  char here[PATH_MAX], path[PATH_MAX + 16], *line = NULL;
+  size_t size = 0;
+  struct stat st;
+  FILE *file;
+  int rc = 0;
+
+  if (!own_folder(here))
+    return 0;
+  snprintf(path, sizeof path, "%s/plugins.path", here);
+  file = fopen(path, "re");
+  if (!file)
+    return 0;
+  if (fstat(fileno(file), &st) < 0 || (st.st_mode & S_IWOTH)) {
+    pst_log(PST_LOG_WARN, "%s is ignored: world-writable; chmod o-w it", path);
+    goto out;
+  }
+  while (rc == 0 && getline(&line, &size, file) > 0) {
+    char *folder = line, joined[2 * PATH_MAX];
+
+    line[strcspn(line, "\r\n")] = '\0';
+    if (!*folder)
+      continue;
+    if (*folder != '/') {
+      snprintf(joined, sizeof joined, "%s/%s", here, folder);
+      folder = joined;
+    }
+    if (*folder)
+      rc = folder_add(folders, folder);
+  }
+out:
+  free(line);
+  fclose(file);
+  return rc;
+}
+
+int search_folders(struct loader_folders *folders)
+{
+  int rc;
+
+  memset(folders, 0, sizeof *folders);
+  rc = add_program(folders);
+  if (rc == 0)
+    rc = add_environment(folders);
+  if (rc == 0)
+    rc = add_build_tree(folders);
+  if (rc == 0)
+    rc = folder_add(folders, PST_PLUGIN_FOLDER);
+  if (rc < 0)
+    search_folders_free(folders);
+  return rc;
+}
+
+void search_folders_free(struct loader_folders *folders)
+{
+  for (size_t i = 0; i < folders->count; i++) {
+    free(folders->list[i].path);
+    free(folders->list[i].real);
+  }
+  free(folders->list);
+  memset(folders, 0, sizeof *folders);
+}
+
+void search_folders_text(const struct loader_folders *folders, char *text, size_t size)
+{
+  size_t used = 0;
+
+  text[0] = '\0';
+  for (size_t i = 0; i < folders->count && used < size; i++) {
+    const struct loader_folder *folder = &folders->list[i];
+    int n = snprintf(text + used, size - used, "%s%s%s%s%s", i ? ", " : "", folder->path,
+                     folder->real ? "" : " (", folder->real ? "" : strerror(folder->error),
+                     folder->real ? "" : ")");
+
+    used += n > 0 ? (size_t)n : 0;
+  }
+}
+
+char *search_file(const struct loader_folder *folder, uint32_t kind, const char *name,
+                  bool is_description)
+{
+  struct stat st;
+  char *path;
+
+  if (!folder->real || asprintf(&path, "%s/%s-%s%s", folder->path, loader_kind_name(kind), name,
+                                is_description ? ".desc.so" : ".so") < 0)
+    return NULL;
+  if (lstat(path, &st) == 0)
+    return path;
+  free(path);
+  return NULL;
+}
+
+static int is_candidate(const struct dirent *entry)
+{
+  char name[LOADER_NAME_BYTES];
+  bool is_description;
+  uint32_t kind;
+
+  return loader_file_parse(entry->d_name, &kind, name, &is_description);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+  return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int visit_folder(const struct loader_folder *folder, search_visit visit, void *context)
+{
+  struct dirent **entries;
+  int n = scandir(folder->real, &entries, is_candidate, by_name);
+  int rc = 0;
+
+  for (int i = 0; i < n; i++) {
+    char name[LOADER_NAME_BYTES], *path;
+    bool is_description;
+    uint32_t kind;
+
+    if (rc == 0 && loader_file_parse(entries[i]->d_name, &kind, name, &is_description)) {
+      if (asprintf(&path, "%s/%s", folder->path, entries[i]->d_name) < 0) {
+        rc = -ENOMEM;
+      } else {
+        rc = visit(context, path, kind, name, is_description);
+        free(path);
+      }
+    }
+    free(entries[i]);
+  }
+  if (n >= 0)
+    free(entries);
+  return rc;
+}
+
+int search_each(const struct loader_folders *folders, search_visit visit, void *context)
+{
+  int rc = 0;
+
+  for (size_t i = 0; i < folders->count && rc == 0; i++) {
+    if (folders->list[i].real)
+      rc = visit_folder(&folders->list[i], visit, context);
+  }
+  return rc;
+}
