@@ -209,7 +209,7 @@ class Case(unittest.TestCase):
         return self.write(
             name,
             "penstock: 1\n"
-            f'control: {{address: "127.0.0.1:{self.port}", timeout: 30 s}}\n'
+            f'control: {{address: "127.0.0.1:{self.port}"}}\n'
             "transport: {plugin: loopback}\n"
             f"{top}"
             "streams:\n" + "".join(f"  {line}\n" for line in streams.strip("\n").splitlines()),

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the program refuses, in which words and with which status; check and plugins."""
+import pathlib
+import re
+
+from harness import Case, ROOT, main, yaml_stream
+
+GOOD = """\
+penstock: 1
+control: {address: "127.0.0.1:18515"}
+transport: {plugin: loopback}
+streams:
+  - name: packets
+    message: 1462 B
+    ring: 64
+    sender:
+      memory: {plugin: host}
+      source: {type: pattern}
+      count: 10
+    receiver:
+      memory: {plugin: host}
+      sink: {type: verify}
+"""
+
+
+class Refusals(Case):
+    def refused(self, old, new, line, *words, status=2, command="check"):
+        """GOOD with old replaced by new is refused at that line, in those words."""
+        self.assertIn(old, GOOD)
+        path = self.write("bad.yaml", GOOD.replace(old, new, 1))
+        for program in (command, "run"):
+            child = self.run_program(program, path, expect=status)
+            place = rf"{re.escape(str(path))}:{line}:\d+: "
+            self.assertRegex(child.stderr, place, str(child))
+            for word in words:
+                self.assertIn(word, child.stderr)
+            self.assertNotIn("Got", child.stderr, "something was started")
+
+    def test_good_is_good(self):
+        self.run_program("check", self.write("good.yaml", GOOD))
+
+    def test_unknown_key(self):
+        self.refused("    ring: 64", "    rign: 64", 7, "rign", "ring")
+
+    def test_unknown_nested_key(self):
+        self.refused("      count: 10", "      cuont: 10", 11, "cuont", "count")
+
+    def test_unknown_top_key(self):
+        self.refused("streams:", "stream:", 4, "stream", "streams")
+
+    def test_duplicate_key(self):
+        self.refused("    ring: 64", "    ring: 64\n    ring: 32", 8, "ring")
+
+    def test_wrong_type(self):
+        self.refused("    ring: 64", "    ring: [64]", 7, "ring")
+        self.refused("    ring: 64", "    ring: many", 7, "many")
+
+    def test_wrong_unit(self):
+        self.refused("message: 1462 B", "message: 1462 parsecs", 6, "1462 parsecs")
+
+    def test_out_of_range(self):
+        self.refused("    ring: 64", "    ring: 1", 7, "ring", "2")
+        self.refused("    ring: 64", "    ring: 99999999999", 7, "16777216")
+
+    def test_unknown_transport(self):
+        self.refused("plugin: loopback", "plugin: lopback", 3, "lopback", "loopback")
+
+    def test_unknown_memory(self):
+        self.refused("memory: {plugin: host}", "memory: {plugin: hots}", 9, "hots", "host")
+
+    def test_unknown_plugin_option(self):
+        self.refused(
+            "plugin: loopback", "plugin: loopback, options: {moed: copy}", 3, "moed", "mode"
+        )
+
+    def test_wrong_choice_of_an_option(self):
+        self.refused(
+            "plugin: loopback", "plugin: loopback, options: {mode: coyp}", 3, "coyp", "copy"
+        )
+
+    def test_unknown_source_type(self):
+        self.refused("type: pattern", "type: patern", 10, "patern", "pattern")
+
+    def test_version(self):
+        self.refused("penstock: 1", "penstock: 2", 1, "2")
+
+    def test_syntax(self):
+        self.refused("sink: {type: verify}", "sink: {type: verify", 15)
+
+    def test_every_finding_is_reported(self):
+        text = GOOD.replace("ring: 64", "rign: 64").replace("count: 10", "cuont: 10")
+        child = self.run_program("check", self.write("bad.yaml", text), expect=2)
+        self.assertIn("rign", child.stderr)
+        self.assertIn("cuont", child.stderr)
+
+    def test_unknown_numa_node(self):
+        path = self.write(
+            "bad.yaml", GOOD.replace("{plugin: host}", "{plugin: host, options: {numa_node: 97}}")
+        )
+        child = self.run_program("run", path, expect=None)
+        self.assertIn(child.status, (2, 3), str(child))
+        self.assertIn("97", child.stderr)
+
+    def test_unavailable_huge_pages_say_the_remedy(self):
+        free = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages")
+        if free.exists() and int(free.read_text()) > 0:
+            self.skipTest("this machine has 1 GiB pages free")
+        path = self.write(
+            "huge.yaml",
+            GOOD.replace("{plugin: host}", "{plugin: host, options: {backing: huge_1g}}"),
+        )
+        child = self.run_program("run", path, expect=3)
+        self.assertRegex(child.stderr, "(?i)huge|1 GiB")
+
+    def test_set_is_checked_too(self):
+        path = self.write("good.yaml", GOOD)
+        child = self.run_program("check", path, "--set", "streams.packets.rign=4", expect=2)
+        self.assertIn("rign", child.stderr)
+        self.assertIn("ring", child.stderr)
+        child = self.run_program("check", path, "--set", "streams.packets.ring=1", expect=2)
+        self.assertIn("--set", child.stderr)
+
+    def test_missing_file(self):
+        child = self.run_program("run", self.folder / "absent.yaml", expect=2)
+        self.assertIn("absent.yaml", child.stderr)
+
+    def test_unknown_stream(self):
+        path = self.write("good.yaml", GOOD)
+        child = self.run_program("run", path, "--stream", "packet", expect=2)
+        self.assertIn("packets", child.stderr)
+
+    def test_beyond_loopback_needs_insecure(self):
+        path = self.write("open.yaml", GOOD.replace("127.0.0.1", "0.0.0.0"))
+        child = self.run_program("receive", path, expect=2)
+        self.assertIn("insecure: true", child.stderr)
+
+    def test_insecure_is_repeated_in_the_banner(self):
+        text = GOOD.replace(
+            '{address: "127.0.0.1:18515"}', f'{{address: "0.0.0.0:{self.port}", insecure: true}}'
+        )
+        child = self.start("receive", self.write("open.yaml", text))
+        child.wait_line("insecure")
+
+    def test_both_ends_must_agree(self):
+        base = {"sender": "{count: 10}", "ring": 64}
+        one = self.config(yaml_stream(message="8192 B", **base), name="one.yaml")
+        two = self.config(yaml_stream(message="4096 B", **base), name="two.yaml")
+        receiver, sender = self.start("receive", two), self.start("send", one)
+        self.assertEqual((sender.wait(20), receiver.wait(20)), (1, 1), f"{sender}\n{receiver}")
+        for child in (sender, receiver):
+            self.assertRegex(child.stderr, r"message: sender 8(192 B| KiB), receiver 4(096 B| KiB)")
+
+    def test_port_in_use(self):
+        path = self.config(yaml_stream(message="64 B", sender="{count: 10}"))
+        first = self.start("receive", path)
+        first.wait_line("(?i)wait|listen")
+        second = self.run_program("receive", path, expect=None)
+        self.assertNotEqual(second.status, 0)
+        self.assertIn(str(self.port), second.stderr)
+
+
+class Usage(Case):
+    def test_help(self):
+        child = self.run_program("--help")
+        for command in ("run", "send", "receive", "check", "plugins"):
+            self.assertIn(command, child.stdout)
+            self.assertGreater(len(self.run_program(command, "--help").stdout.splitlines()), 5)
+
+    def test_version(self):
+        self.assertRegex(self.run_program("--version").stdout, r"\d+\.\d+\.\d+")
+
+    def test_unknown_command(self):
+        child = self.run_program("recieve", expect=2)
+        self.assertIn("receive", child.stderr)
+
+    def test_unknown_option(self):
+        child = self.run_program("run", "config/loopback.yaml", "--jsno", "-", expect=2)
+        self.assertIn("--json", child.stderr)
+
+    def test_missing_and_wrong_arguments(self):
+        for arguments in (
+            ("run",),
+            ("run", "config/loopback.yaml", "--duration"),
+            ("run", "config/loopback.yaml", "--duration", "soon"),
+            ("run", "config/loopback.yaml", "--count", "-1"),
+            ("run", "config/loopback.yaml", "--set", "nonsense"),
+            ("run", "config/loopback.yaml", "another.yaml"),
+            (),
+        ):
+            with self.subTest(arguments=arguments):
+                child = self.run_program(*arguments, expect=2)
+                self.assertTrue(child.stderr)
+
+
+class Check(Case):
+    def test_every_example(self):
+        for path in sorted((ROOT / "config").glob("*.yaml")):
+            with self.subTest(file=path.name):
+                child = self.run_program("check", path)
+                self.assertIn("penstock: 1", child.stdout)
+                self.assertIn("# default", child.stdout)
+
+    def test_effective_configuration_is_itself_valid_and_the_same(self):
+        first = self.run_program("check", "config/loopback.yaml").stdout
+        path = self.write("effective.yaml", first)
+        second = self.run_program("check", path).stdout
+
+        def values(text):
+            return [line.split(" #")[0].rstrip() for line in text.splitlines()]
+
+        self.assertEqual(values(first), values(second))
+
+    def test_origins(self):
+        child = self.run_program(
+            "check", "config/loopback.yaml", "--set", "streams.packets.ring=4096"
+        )
+        self.assertRegex(child.stdout, r"ring: 4096 +#.*--set")
+        self.assertRegex(child.stdout, r"message: .*#.*loopback.yaml:\d+")
+
+
+class Plugins(Case):
+    def test_all(self):
+        text = self.run_program("plugins").stdout
+        for name in ("loopback", "host"):
+            self.assertIn(name, text)
+
+    def test_one_with_its_options(self):
+        text = self.run_program("plugins", "loopback").stdout
+        self.assertIn("mode", text)
+        self.assertIn("copy", text)
+
+    def test_unknown_name(self):
+        child = self.run_program("plugins", "lopback", expect=2)
+        self.assertIn("loopback", child.stderr)
+
+    def test_rejected_candidates_have_a_reason(self):
+        (self.folder / "transport-broken.so").write_text("not a library")
+        child = self.run_program("plugins", "--plugin-path", self.folder)
+        self.assertRegex(child.stdout + child.stderr, r"transport-broken\.so.*ELF")
+
+    def test_missing_plugin_says_where_it_looked(self):
+        path = self.write("bad.yaml", GOOD.replace("plugin: loopback", "plugin: warp"))
+        child = self.run_program("run", path, "--plugin-path", self.folder, expect=2)
+        self.assertIn("warp", child.stderr)
+        self.assertIn(str(self.folder), child.stderr)
+
+
+if __name__ == "__main__":
+    main()

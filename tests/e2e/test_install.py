@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `meson install` gives: everything in its place, and usable from outside the tree."""
+import os
+import pathlib
+import shlex
+import subprocess
+import unittest
+
+from harness import BUILD, Case, ROOT, SANITIZED, main
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def run(*command, **options):
+    return subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, check=False, **options
+    )
+
+
+@unittest.skipIf(SANITIZED, "a sanitized library needs a sanitized application")
+class Install(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.stage = BUILD / "tests" / "e2e" / "stage"
+        run("rm", "-rf", cls.stage)
+        install = run(
+            *("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet"), "--destdir", cls.stage
+        )
+        if install.returncode:
+            raise AssertionError(install.stdout + install.stderr)
+        (cls.package_folder,) = {path.parent for path in cls.stage.rglob("penstock.pc")}
+        cls.library_folder = cls.package_folder.parent
+        cls.prefix = next(path for path in cls.stage.rglob("include")).parent
+        cls.environment = dict(
+            os.environ,
+            PKG_CONFIG_PATH=str(cls.package_folder),
+            PKG_CONFIG_SYSROOT_DIR=str(cls.stage),
+            LD_LIBRARY_PATH=str(cls.library_folder),
+            PENSTOCK_PLUGIN_PATH=str(cls.library_folder / "penstock"),
+        )
+
+    def flags(self, package, *what):
+        out = run("pkg-config", *what, package, env=self.environment)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        return shlex.split(out.stdout)
+
+    def test_everything_is_there(self):
+        names = {str(path.relative_to(self.stage)) for path in self.stage.rglob("*")}
+        prefix = self.prefix.relative_to(self.stage)
+        library = self.library_folder.relative_to(self.stage)
+        for name in (
+            f"{prefix}/bin/penstock",
+            f"{library}/libpenstock.so",
+            f"{library}/libpenstock.so.0",
+            f"{library}/penstock/transport-loopback.so",
+            f"{library}/penstock/transport-loopback.desc.so",
+            f"{library}/penstock/memory-host.so",
+            f"{library}/penstock/memory-host.desc.so",
+            f"{prefix}/include/penstock/penstock.h",
+            f"{prefix}/include/penstock/plugin.h",
+            f"{prefix}/include/penstock/transport.h",
+            f"{prefix}/include/penstock/memory.h",
+            f"{prefix}/share/penstock/loopback.yaml",
+            f"{prefix}/share/bash-completion/completions/penstock",
+        ):
+            self.assertIn(name, names)
+        self.assertFalse([name for name in names if "throttle" in name or "memory-late" in name])
+
+    def test_library_has_a_versioned_name(self):
+        out = run("readelf", "-d", self.library_folder / "libpenstock.so")
+        self.assertIn("[libpenstock.so.0]", out.stdout)
+
+    def test_library_exports_only_its_own_names(self):
+        out = run("nm", "-D", "--defined-only", self.library_folder / "libpenstock.so")
+        names = [line.split()[-1] for line in out.stdout.splitlines()]
+        self.assertEqual([name for name in names if not name.startswith("pst_")], [])
+        self.assertIn("pst_session_open", names)
+
+    def test_plugins_export_only_their_symbols(self):
+        for path in (self.library_folder / "penstock").glob("*.so"):
+            out = run("nm", "-D", "--defined-only", path)
+            names = {line.split()[-1] for line in out.stdout.splitlines()}
+            wanted = {"pst_description_v1"}
+            if not path.name.endswith(".desc.so"):
+                wanted.add("pst_plugin_v1")
+            self.assertEqual((path.name, names), (path.name, wanted))
+
+    def test_plugins_link_neither_library_nor_each_other(self):
+        for path in (self.library_folder / "penstock").glob("*.so"):
+            self.assertNotIn("penstock", run("readelf", "-d", path).stdout.replace(path.name, ""))
+
+    def test_installed_program_runs(self):
+        environment = {
+            key: value
+            for key, value in os.environ.items()
+            if key not in ("LD_LIBRARY_PATH", "PENSTOCK_PLUGIN_PATH")
+        }
+        environment["PENSTOCK_PLUGIN_PATH"] = str(self.library_folder / "penstock")
+        out = run(
+            *(self.prefix / "bin" / "penstock", "run", self.prefix / "share/penstock/loopback.yaml"),
+            *("--count", "1000"),
+            env=environment,
+        )
+        self.assertEqual(out.returncode, 0, out.stderr)
+
+    def test_application_outside_the_tree(self):
+        application = self.folder / "embedded"
+        compile_ = run(
+            *shlex.split(os.environ.get("CC", "cc")),
+            *("-std=c11", "-Wall", "-Wextra", "-Werror", "-o", application, HERE / "embedded.c"),
+            *self.flags("penstock", "--cflags", "--libs"),
+            env=self.environment,
+        )
+        self.assertEqual(compile_.returncode, 0, compile_.stderr)
+        out = run(application, env=self.environment)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        self.assertIn("5000 received, 0 wrong", out.stdout)
+
+    def test_plugin_package_has_flags_and_folder_only(self):
+        self.assertEqual(self.flags("penstock-plugin", "--libs"), [])
+        self.assertTrue(any("include" in flag for flag in self.flags("penstock-plugin", "--cflags")))
+        (folder,) = self.flags("penstock-plugin", "--variable=plugindir")
+        self.assertTrue(folder.endswith(f"/{self.library_folder.name}/penstock"), folder)
+
+
+class Completion(Case):
+    def complete(self, *words):
+        script = next((ROOT / "apps").rglob("penstock.bash"))
+        line = " ".join(words)
+        commands = f"""
+          source {shlex.quote(str(script))}
+          COMP_WORDS=({" ".join(shlex.quote(word) for word in words)})
+          COMP_CWORD={len(words) - 1}
+          COMP_LINE={shlex.quote(line)}
+          COMP_POINT={len(line)}
+          entry=$(complete -p penstock) || exit 1
+          function=${{entry##*-F }}
+          function=${{function%% *}}
+          $function penstock {shlex.quote(words[-1])} {shlex.quote(words[-2])}
+          printf '%s\\n' "${{COMPREPLY[@]}}"
+        """
+        environment = dict(os.environ, PATH=f"{BUILD}:{os.environ['PATH']}")
+        out = run("bash", "-c", commands, cwd=ROOT, env=environment)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        return [word.strip() for word in out.stdout.splitlines()]
+
+    def test_commands(self):
+        self.assertEqual(
+            sorted(self.complete("penstock", "")), ["check", "plugins", "receive", "run", "send"]
+        )
+        self.assertEqual(self.complete("penstock", "rec"), ["receive"])
+
+    def test_options(self):
+        self.assertIn("--json", self.complete("penstock", "run", "--"))
+
+    def test_plugin_names(self):
+        self.assertIn("loopback", self.complete("penstock", "plugins", ""))
+
+    def test_stream_names(self):
+        self.assertEqual(
+            self.complete("penstock", "run", "config/loopback.yaml", "--stream", ""), ["packets"]
+        )
+
+
+if __name__ == "__main__":
+    main()

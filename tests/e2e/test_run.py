@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Both ends in one process: accounting, the result, many streams, pacing."""
+import json
+import re
+import unittest
+
+from harness import Case, ROOT, SANITIZED, main, yaml_stream
+
+STREAM_KEYS = {
+    "messages_sent",
+    "messages_delivered",
+    "dropped",
+    "duplicates",
+    "reordered",
+    "bytes_delivered",
+    "seconds",
+    "gbps",
+    "wire_gbps",
+    "path",
+    "path_reason",
+    "via",
+    "carrier",
+    "verified",
+    "corrupted",
+    "blocked",
+}
+LINE = re.compile(
+    r"packets: Got \d+ packets \| \d+(\.\d+)? [KMGT]?bps during \d+\.\d+ sec \| \d+ dropped \| \w+"
+)
+
+
+class Loopback(Case):
+    def test_three_seconds_verified(self):
+        result, child = self.run_json("run", "config/loopback.yaml", "--duration", "3")
+        stream = self.only_stream(result)
+        self.assertIs(result["ok"], True)
+        self.assertGreater(stream["messages_sent"], 1000)
+        self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
+        self.assertEqual(stream["verified"], stream["messages_delivered"])
+        self.assert_accounted(stream)
+        self.assertAlmostEqual(stream["seconds"], 3, delta=1 if SANITIZED else 0.5)
+        self.assertEqual(stream["path"], "direct")
+        self.assertTrue(any(LINE.search(line) for line in child.lines["stderr"]), child.stderr)
+        self.assertRegex(child.lines["stderr"][-1], r"limited by: [a-z]+")
+
+    def test_result_has_every_key(self):
+        result, _ = self.run_json("run", "config/loopback.yaml", "--count", "1000")
+        stream = self.only_stream(result)
+        self.assertEqual(STREAM_KEYS - set(stream), set())
+        for key in ("environment", "plugins", "streams", "ok"):
+            self.assertIn(key, result)
+        text = json.dumps(result)
+        self.assertRegex(text, r'"[0-9a-f]{64}"', "the configuration's hash")
+        self.assertIn("transport-loopback.so", text)
+        self.assertIn("memory-host.so", text)
+
+    def test_count_is_exact(self):
+        for count in (1, 2, 255, 256, 257, 100000):
+            result, _ = self.run_json("run", "config/loopback.yaml", "--count", count)
+            stream = self.only_stream(result)
+            self.assertEqual(stream["messages_sent"], count)
+            self.assertEqual(stream["messages_delivered"], count)
+            self.assertEqual(stream["bytes_delivered"], count * 1462)
+            self.assert_accounted(stream)
+
+    def test_standard_output_holds_only_the_result(self):
+        child = self.run_program("run", "config/loopback.yaml", "--count", "10", "--json", "-")
+        self.assertIs(json.loads(child.stdout)["ok"], True)
+        child = self.run_program("run", "config/loopback.yaml", "--count", "10")
+        self.assertEqual(child.stdout, "")
+
+    def test_quiet_says_nothing_when_all_is_well(self):
+        child = self.run_program("run", "config/loopback.yaml", "--count", "10", "--quiet")
+        self.assertNotRegex(child.stderr, "Got")
+
+    def test_set_overrides_the_file(self):
+        result, _ = self.run_json(
+            "run", "config/loopback.yaml", "--count", "100", "--set", "streams.packets.message=64"
+        )
+        self.assertEqual(self.only_stream(result)["bytes_delivered"], 6400)
+
+    def test_every_mode_and_size(self):
+        for mode in ("copy", "reference"):
+            for message in (1, 7, 64, 1462, 8192, 1048576):
+                with self.subTest(mode=mode, message=message):
+                    path = self.config(
+                        yaml_stream(message=f"{message} B", ring=32, sender="{count: 500}"),
+                        top=f"    # {mode}\n",
+                    )
+                    result, _ = self.run_json(
+                        "run", path, "--set", f"transport.options.mode={mode}"
+                    )
+                    stream = self.only_stream(result)
+                    self.assertEqual(stream["messages_delivered"], 500)
+                    self.assertEqual(stream["bytes_delivered"], 500 * message)
+                    self.assertEqual(stream["verified"], 500)
+                    self.assert_accounted(stream)
+
+    def test_smallest_ring(self):
+        path = self.config(yaml_stream(message="64 B", ring=2, sender="{count: 20000}"))
+        result, _ = self.run_json("run", path)
+        self.assertEqual(self.only_stream(result)["messages_delivered"], 20000)
+
+    def test_config_from_standard_input(self):
+        text = (ROOT / "config" / "loopback.yaml").read_text()
+        path = self.write("copy.yaml", text)
+        result, _ = self.run_json("run", path, "--count", "10")
+        self.assertIs(result["ok"], True)
+
+
+class Staged(Case):
+    """The final memory is one that the CPU cannot touch and that copies late."""
+
+    def test_staged_is_verified_and_said(self):
+        from harness import FAKES
+
+        path = self.config(
+            yaml_stream(
+                message="1462 B",
+                ring=256,
+                sender="{count: 20000}",
+                receiver="{memory: {plugin: late}}",
+            )
+        )
+        result, child = self.run_json("run", path, "--plugin-path", FAKES / "memory_late")
+        stream = self.only_stream(result)
+        self.assertEqual(stream["path"], "staged")
+        self.assertTrue(stream["path_reason"])
+        self.assertEqual(stream["verified"], 20000)
+        self.assert_accounted(stream)
+        self.assertIn("staged", child.stderr)
+
+    def test_direct_only_refuses_to_stage(self):
+        from harness import FAKES
+
+        path = self.config(
+            yaml_stream(
+                message="1462 B",
+                sender="{count: 10}",
+                receiver="{path: direct, memory: {plugin: late}}",
+            )
+        )
+        child = self.run_program("run", path, "--plugin-path", FAKES / "memory_late", expect=3)
+        self.assertIn("direct", child.stderr)
+
+
+class Many(Case):
+    def streams_of(self, result):
+        streams = result["streams"]
+        return streams if isinstance(streams, list) else list(streams.values())
+
+    def test_the_example_of_many_streams(self):
+        result, _ = self.run_json("run", "config/loopback-many.yaml", "--duration", "1")
+        self.assertIs(result["ok"], True)
+        streams = self.streams_of(result)
+        self.assertGreater(len(streams), 2)
+        for stream in streams:
+            self.assertGreater(stream["messages_delivered"], 0)
+            self.assert_accounted(stream)
+
+    def test_sixty_four_streams(self):
+        path = self.config(
+            "".join(
+                yaml_stream(f"s{i}", message=f"{64 + i} B", ring=16, sender="{count: 2000}")
+                for i in range(64)
+            )
+        )
+        result, _ = self.run_json("run", path)
+        streams = self.streams_of(result)
+        self.assertEqual(len(streams), 64)
+        for i, stream in enumerate(streams):
+            self.assertEqual(stream["messages_delivered"], 2000)
+            self.assertEqual(stream["bytes_delivered"], 2000 * (64 + i))
+            self.assertEqual(stream["verified"], 2000)
+
+    def test_fan_in_to_one_ring(self):
+        path = self.config(
+            yaml_stream("a", message="256 B", ring=64, sender="{count: 20000}")
+            + yaml_stream(
+                "b", message="256 B", ring=64, sender="{count: 10000}", receiver="{share: a}"
+            )
+        )
+        result, _ = self.run_json("run", path)
+        self.assertEqual(
+            [stream["messages_delivered"] for stream in self.streams_of(result)], [20000, 10000]
+        )
+        for stream in self.streams_of(result):
+            self.assertEqual(stream["verified"], stream["messages_delivered"])
+
+    def test_fan_out_of_one_slot(self):
+        path = self.config(
+            yaml_stream("a", message="256 B", ring=64, sender="{count: 20000}")
+            + yaml_stream("b", message="256 B", ring=64, sender="{share: a}")
+        )
+        result, _ = self.run_json("run", path)
+        self.assertEqual(
+            [stream["messages_delivered"] for stream in self.streams_of(result)], [20000, 20000]
+        )
+        for stream in self.streams_of(result):
+            self.assertEqual(stream["verified"], 20000)
+
+    def test_only_the_named_stream(self):
+        path = self.config(
+            yaml_stream("a", message="256 B", sender="{count: 10}")
+            + yaml_stream("b", message="256 B", sender="{count: 20}")
+        )
+        result, _ = self.run_json("run", path, "--stream", "b")
+        self.assertEqual(self.only_stream(result)["messages_delivered"], 20)
+
+
+class Pacing(Case):
+    @unittest.skipIf(SANITIZED, "a sanitized program does not reach the rate")
+    def test_one_gigabit_within_one_percent(self):
+        path = self.config(yaml_stream(message="1462 B", ring=1024, sender="{rate: 1 Gbps}"))
+        result, _ = self.run_json("run", path, "--duration", "4")
+        stream = self.only_stream(result)
+        self.assertAlmostEqual(stream["gbps"], 1.0, delta=0.01)
+        self.assert_accounted(stream)
+
+    def test_a_slow_rate_is_held_too(self):
+        path = self.config(yaml_stream(message="1462 B", ring=64, sender="{rate: 10 Mbps}"))
+        result, _ = self.run_json("run", path, "--duration", "3")
+        self.assertAlmostEqual(self.only_stream(result)["gbps"], 0.01, delta=0.0003)
+
+
+class Idle(Case):
+    def test_an_idle_receiver_burns_no_core(self):
+        path = self.config(
+            yaml_stream(message="1462 B", ring=64, sender="{rate: 1 Mbps}"),
+            top="workers: {sleep_after: 1 ms}\n",
+        )
+        receiver = self.start("receive", path)
+        sender = self.start("send", path, "--duration", "3")
+        self.assertEqual(sender.wait(), 0, str(sender))
+        self.assertEqual(receiver.wait(), 0, str(receiver))
+        for child in (receiver, sender):
+            busy = child.usage.ru_utime + child.usage.ru_stime
+            self.assertLess(busy, 0.25 * child.seconds + (1 if SANITIZED else 0.1), str(child))
+
+
+class Expect(Case):
+    def breach(self, expect, **parts):
+        parts = {"message": "1462 B", "sender": "{count: 2000}", **parts}
+        path = self.config(yaml_stream(expect=expect, **parts))
+        result, child = self.run_json("run", path, expect=4)
+        self.assertIs(result["ok"], False)
+        self.assertRegex(child.stderr, r"expected.*got", str(child))
+        return child.stderr
+
+    def test_all_met(self):
+        path = self.config(
+            yaml_stream(
+                message="1462 B",
+                sender="{count: 2000}",
+                expect="{path: direct, carrier: memory, max_loss: 0, max_corrupted: 0, "
+                "max_duplicates: 0, max_reordered: 0, min_messages: 2000, verified: true}",
+            )
+        )
+        result, _ = self.run_json("run", path)
+        self.assertIs(result["ok"], True)
+
+    def test_path(self):
+        self.assertRegex(self.breach("{path: staged}"), r"expected.*staged.*got.*direct")
+
+    def test_via(self):
+        self.assertRegex(self.breach("{via: dma-buf}"), r"expected.*dma-buf")
+
+    def test_carrier(self):
+        self.assertRegex(self.breach("{carrier: rdma}"), r"expected.*rdma")
+
+    def test_min_gbps(self):
+        self.breach("{min_gbps: 100000}")
+
+    def test_min_messages(self):
+        self.assertRegex(self.breach("{min_messages: 2001}"), r"2001.*2000")
+
+    def test_verified(self):
+        self.breach("{verified: true}", receiver="{sink: {type: discard}}")
+
+    def test_each_breach_has_a_line(self):
+        text = self.breach("{path: staged, carrier: rdma, min_messages: 5000}")
+        lines = [line for line in text.splitlines() if re.search(r"expected.*got", line)]
+        self.assertEqual(len(lines), 3, text)
+
+
+if __name__ == "__main__":
+    main()
