@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fake_host.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char log_text[16384];
+static size_t log_length;
+
+static void PST_PRINTF(3, 4)
+    log_line(const struct pst_host *host, int level, const char *format, ...)
+{
+  (void)host;
+  int kept = errno;
+  char line[2048];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(line, sizeof(line), format, args);
+  va_end(args);
+  int n = snprintf(log_text + log_length, sizeof(log_text) - log_length, "%d %s\n", level, line);
+  if (n > 0 && (size_t)n < sizeof(log_text) - log_length)
+    log_length += (size_t)n;
+  errno = kept;
+}
+
+const char *fake_log(void)
+{
+  return log_text;
+}
+
+void fake_log_clear(void)
+{
+  log_length = 0;
+  log_text[0] = '\0';
+}
+
+static const struct pst_option *find(const char *name)
+{
+  for (uint32_t i = 0; i < pst_description_v1.option_count; i++)
+    if (strcmp(pst_description_v1.options[i].name, name) == 0)
+      return &pst_description_v1.options[i];
+  fprintf(stderr, "the plugin asks for \"%s\", which is not in its table\n", name);
+  abort();
+}
+
+static const char *value_of(const struct pst_options *options, const char *name)
+{
+  const struct pst_option *option = find(name);
+  for (const struct fake_option *o = (const struct fake_option *)options; o->name; o++)
+    if (strcmp(o->name, name) == 0)
+      return o->value;
+  return option->default_value ? option->default_value : "";
+}
+
+static uint64_t option_uint(const struct pst_options *options, const char *name)
+{
+  const struct pst_option *option = find(name);
+  const char *value = value_of(options, name);
+  if (option->type == PST_OPTION_BOOL)
+    return strcmp(value, "true") == 0;
+  for (uint64_t i = 0; option->type == PST_OPTION_ENUM && option->choices[i]; i++)
+    if (strcmp(option->choices[i], value) == 0)
+      return i;
+  return strtoull(value, NULL, 10);
+}
+
+const struct pst_host fake_host = {
+    .struct_size = sizeof(fake_host),
+    .abi_minor = PST_ABI_MINOR,
+    .log = log_line,
+    .option_uint = option_uint,
+    .option_string = value_of,
+};
