@@ -65,7 +65,7 @@ struct pst_region {
   uint32_t reserved;
   char device[48];  /* which device: "GPU-<uuid>", a PCI address; "" for host memory */
   char backing[48]; /* in words: "malloc", "memfd", "2 MiB pages", "cuMemAlloc"; for results */
-  struct pst_memory *memory; /* whose it is; for the host's and the plugin's use */
+  struct pst_memory *memory; /* whose it is; NULL: a transport's or filter's own, exports 0 */
   void *handle;              /* the plugin's own */
 };
 
@@ -185,7 +185,8 @@ struct pst_memory_info {
 enum pst_memory_capability {
   PST_MEMORY_CAP_COPY = 1u << 0,          /* queues, copy_batch */
   PST_MEMORY_CAP_PATTERN = 1u << 1,       /* fill_batch, verify_batch, verify_result */
-  PST_MEMORY_CAP_FENCE = 1u << 2,         /* fence_*; without it every fence is NULL, passed */
+  PST_MEMORY_CAP_FENCE = 1u << 2,         /* fence_*; without it every fence is NULL, passed, and
+                                             batches are finished when their call returns */
   PST_MEMORY_CAP_EXPORT = 1u << 3,        /* export_region */
   PST_MEMORY_CAP_IMPORT = 1u << 4,        /* import_region */
   PST_MEMORY_CAP_HOST_REGISTER = 1u << 5, /* host_register, host_unregister */

@@ -5,11 +5,13 @@
  *     pst_config_open_file("camera.yaml", NULL, 0, &config, &error);
  *     pst_session_open(config, &params, &session, &error);
  *     rx = pst_session_receiver(session, "packets");
+ *     pst_session_start(session, &error);
  *     while ((n = pst_receiver_poll(rx, &batch)) >= 0) {
  *       use(batch.views, n);                       // or a kernel behind batch.ready
  *       pst_receiver_release(rx, batch.views, n);  // or pst_receiver_release_after()
  *       if (n == 0) pst_session_wait(session, pst_receiver_worker(rx), NULL);
- *     }                                            // -ENODATA: the stream has ended
+ *     }                                            // -ENODATA: all of it was here
+ *     pst_receiver_finish(rx);                     // the sender may know
  *     pst_session_close(session);
  *
  * Batches everywhere: one call moves many messages, and costs no lock,
@@ -184,11 +186,14 @@ struct pst_session_params {
 };
 
 /* Load the plugins, open devices, allocate and register memory, open workers,
- * rings and endpoints, and start the control channel, which connects in the
- * background: either side may start first. May block (seconds, for GPUs). */
+ * rings and endpoints. May block (seconds, for GPUs). */
 PST_EXPORT int pst_session_open(const struct pst_config *config,
                                 const struct pst_session_params *params,
                                 struct pst_session **session, struct pst_error *error);
+/* Start the control channel, which connects in the background: either side may
+ * start first. A receiver binds its address here. Call once, before the workers'
+ * threads begin. */
+PST_EXPORT int pst_session_start(struct pst_session *session, struct pst_error *error);
 /* Ends at once what has not ended; views, slots and fences are void. No thread
  * is in a call of this session. Blocks until devices are closed, at most some
  * seconds. Closing NULL is legal. */
@@ -268,8 +273,9 @@ PST_EXPORT int pst_sender_poll(struct pst_sender *sender);
 PST_EXPORT int pst_sender_finish(struct pst_sender *sender);
 PST_EXPORT enum pst_state pst_sender_state(const struct pst_sender *sender);
 
-/* Tell the receiver something about the stream (a capture's link type), before
- * the peer has connected: at most 16 of at most 31 and 255 bytes. */
+/* Tell the receiver something about the stream (a capture's link type): at most
+ * 14 keys of at most 31 bytes, values of at most 255. -EALREADY: after
+ * pst_session_start; -ENOSPC: too many. */
 PST_EXPORT int pst_sender_param_set(struct pst_sender *sender, const char *key, const char *value);
 
 /* ---- Receiving -------------------------------------------------------------------- */
@@ -338,6 +344,11 @@ PST_EXPORT int pst_receiver_verified(struct pst_receiver *receiver,
  * Blocks for the copy where the memory is a device's. */
 PST_EXPORT int pst_receiver_read(struct pst_receiver *receiver, const struct pst_view *view,
                                  void *to);
+/* After poll has said -ENODATA: the application is through with the data (its
+ * file is on disk), and the sender may be told the final counts. All views have
+ * been released. Poll on until the state is ENDED or FAILED. -EBUSY: the stream
+ * has not ended, or views are out. */
+PST_EXPORT int pst_receiver_finish(struct pst_receiver *receiver);
 PST_EXPORT enum pst_state pst_receiver_state(const struct pst_receiver *receiver);
 /* What the sender told by pst_sender_param_set; NULL before it has connected, or
  * when it told no such thing. */

@@ -17,7 +17,8 @@
  * `struct_size` that its owner put there. Array elements carry no size; theirs
  * is frozen for the major, their reserved fields are zero, and new meaning
  * comes by capability bit and flag. Unknown opcodes, flags, and non-zero
- * reserved fields are refused with -EINVAL, never ignored.
+ * reserved fields are refused with -EINVAL, never ignored. A plugin emits no
+ * completion kind, event or flag that is newer than host->abi_minor.
  *
  * Errors. A call returns 0, a count, or -errno. -EAGAIN is the only
  * back-pressure and is never logged. The function that decides an error logs
@@ -163,8 +164,8 @@ struct pst_host {
   /* Run work(arg) soon on a thread of the host's, for what may block (name
    * lookup, address handles, vendor calls that sleep). The result surfaces in a
    * later poll(): the work stores it where poll() looks, and wakes the worker's
-   * event fd. Works run one after the other, in order. The host has run all
-   * works of a plugin before it calls close().
+   * event fd. Works run one after the other, in order. Not serialised with
+   * device calls. All have run before worker_close() and close().
    * 0, or -ENOMEM. */
   int (*defer)(const struct pst_host *host, void (*work)(void *arg), void *arg);
 

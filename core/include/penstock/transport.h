@@ -23,9 +23,12 @@
  * Threads. Devices and registrations are shared by all workers and immutable
  * once made; the host serialises calls that take a device, and they may run
  * beside polling. A worker with its rings and endpoints belongs to one thread
- * at a time: every call that takes one comes from there. No call but open,
- * close, mr_register, mr_deregister and worker_close may block; what would,
- * goes to host->defer.
+ * at a time: every call that takes one comes from there. Only open,
+ * close, mr_register, mr_deregister and worker_close block; worker_open,
+ * ring_open, endpoint_open and remote_open may take milliseconds but never wait
+ * for a peer; what would block elsewhere goes to host->defer. Set-up that must
+ * happen on the polling thread belongs in its first poll. Calls leave the thread's
+ * current device context (CUDA) as they found it.
  *
  * Hot path: post, poll, release. No lock, allocation, system call or log line
  * per message.
@@ -67,6 +70,9 @@ enum pst_transport_capability {
   PST_CAP_IN_PROCESS = 1u << 13,  /* both ends may be in one process */
   PST_CAP_FOREIGN = 1u << 14,     /* speaks to peers without Penstock: `control: none` */
 };
+
+/* Regions that a transport lends are of the kind and device of the ring's mr; what
+ * ring_open says of the path covers them. */
 
 enum pst_path {
   PST_PATH_NONE = 0,
@@ -120,15 +126,16 @@ struct pst_open_params {
 /* What an opened device demands and allows. */
 struct pst_limits {
   uint32_t struct_size;
-  uint32_t sequence_bits;  /* carried of each SEND's sequence number: 0, 16, 32, 64 */
-  uint64_t capabilities;   /* enum pst_transport_capability; never more than the ops' */
-  uint64_t message_max;    /* bytes of one SEND */
-  uint64_t rma_max;        /* bytes of one WRITE or READ; 0: none */
-  uint32_t slot_alignment; /* of ring base and stride; a power of two, at least 1 */
-  uint32_t headroom;       /* bytes it needs before the payload in a receive slot */
-  uint32_t tailroom;       /* and behind it */
-  uint32_t send_headroom;  /* bytes it needs before a payload it sends from; 0: none */
-  uint32_t slots_min;      /* of a ring */
+  uint32_t sequence_bits; /* carried of each SEND's sequence number: 0 to 64 */
+  uint64_t capabilities;  /* enum pst_transport_capability; never more than the ops' */
+  uint64_t message_max;   /* bytes of one SEND */
+  uint64_t rma_max;       /* bytes of one WRITE or READ; 0: none */
+  uint32_t
+      slot_alignment; /* of the address of slot 0 and of the stride; a power of two, at least 1 */
+  uint32_t headroom;  /* bytes it needs before the payload in a receive slot */
+  uint32_t tailroom;  /* and behind it */
+  uint32_t send_headroom; /* bytes it needs before a payload it sends from; 0: none */
+  uint32_t slots_min;     /* of a ring */
   uint32_t slots_max;
   uint32_t workers_max;
   uint32_t endpoints_max; /* of one worker */
@@ -139,6 +146,8 @@ struct pst_limits {
   uint64_t page_size;     /* registrations round to it */
   uint32_t address_max;   /* bytes of endpoint_address */
   uint32_t remote_max;    /* bytes of mr_pack */
+  uint32_t rings_max;     /* of the device; 0: no bound */
+  uint32_t reserved;
 };
 
 /* ---- Registration and remote access -------------------------------------- */
@@ -149,6 +158,9 @@ enum pst_access {
   PST_ACCESS_REMOTE_READ = 1u << 2,
   PST_ACCESS_REMOTE_WRITE = 1u << 3,
   PST_ACCESS_REMOTE_ATOMIC = 1u << 4,
+  /* Will hold a ring: the transport adds the remote rights that its peers' sends
+   * need; mr_pack serves none of them. */
+  PST_ACCESS_RING = 1u << 5,
 };
 
 struct pst_mr_params {
@@ -157,6 +169,8 @@ struct pst_mr_params {
   const struct pst_region *region; /* stays allocated and unchanged until mr_deregister */
   uint64_t offset;                 /* of the registered range in the region */
   uint64_t length;
+  /* NULL, or written: `via` ("dma-buf", "peermem"); with -EOPNOTSUPP, `reason`. */
+  struct pst_path_info *path;
 };
 
 /* Opaque bytes for a peer, with up to four descriptors for one on this host.
@@ -179,7 +193,7 @@ struct pst_blob {
 struct pst_ring_params {
   uint32_t struct_size;
   uint32_t slots;       /* at least limits.slots_min */
-  struct pst_mr *mr;    /* with LOCAL_WRITE; outlives the ring */
+  struct pst_mr *mr;    /* with LOCAL_WRITE and RING; outlives the ring */
   uint64_t base;        /* offset in the mr of slot 0; aligned to limits.slot_alignment */
   uint64_t stride;      /* bytes from slot to slot; likewise */
   uint64_t payload_max; /* bytes one message can have */
@@ -199,13 +213,16 @@ struct pst_endpoint_params {
   uint32_t struct_size;
   uint32_t roles;                    /* enum pst_role bits */
   struct pst_ring *ring;             /* RECEIVER: where messages land; else NULL */
-  uint64_t cookie;                   /* comes back in every completion of this endpoint */
+  uint64_t cookie;                   /* not 0; comes back in every completion of this endpoint */
   const struct pst_options *options; /* all scopes of this stream and side */
   const char *label;                 /* the stream's name, for messages */
   uint32_t requests;                 /* the host will have outstanding here, at most */
   uint32_t pieces;                   /* of one request, at most */
   uint64_t message_max;              /* bytes */
-  uint64_t timeout_ns;               /* a peer silent for so long, with work pending, is dead */
+  /* A peer whose transport owes an answer (not a credit, not a lent slot) for so
+   * long is dead; 0: never. */
+  uint64_t timeout_ns;
+  struct pst_mr *mr; /* SENDER: what it will mostly send from; NULL: unknown */
 };
 
 /* ---- Requests --------------------------------------------------------------- */
@@ -216,13 +233,18 @@ enum pst_opcode {
   PST_OP_READ = 3,
   PST_OP_FETCH_ADD = 4,    /* 8 bytes, aligned to 8 at the peer */
   PST_OP_COMPARE_SWAP = 5, /* likewise */
-  PST_OP_FLUSH = 6,        /* no buffers */
+  PST_OP_FLUSH = 6, /* no buffers; u.rma.remote: the range meant, or NULL: all written since */
 };
 
 enum pst_request_flag {
-  /* Start only when all earlier READs and atomics of this endpoint are done
-   * (IBV_SEND_FENCE; InfiniBand Architecture Specification 1.4, 10.8.3.3). */
+  /* Start only when all earlier READs and atomics of this endpoint are done, and
+   * take effect at the peer after all its earlier WRITEs (IBV_SEND_FENCE;
+   * InfiniBand Architecture Specification 1.4, 10.8.3.3). Without it, SENDs and
+   * WRITEs have no order among each other. */
   PST_REQUEST_FENCE = 1u << 0,
+  /* SEND: no other request names these bytes until DONE, so the limits.send_headroom
+   * bytes before them may be written. Without it a transport gathers its header. */
+  PST_REQUEST_EXCLUSIVE = 1u << 1,
 };
 
 /* A piece of local memory, for requests of several. An array element. */
@@ -253,8 +275,11 @@ struct pst_request {
   uint64_t cookie; /* comes back in the DONE */
   union {
     struct {
-      uint64_t sequence; /* core's: increasing on the endpoint, gaps legal */
-      uint64_t meta;     /* the application's; travels where META is */
+      /* Core's, from 0, gaps legal; less than 2^(sequence_bits - 1) ahead of the
+       * highest posted before. A filter may repeat or reorder: a transport relies
+       * on no more. */
+      uint64_t sequence;
+      uint64_t meta; /* the application's; travels where META is */
       uint64_t reserved;
     } send;
     struct {
@@ -310,8 +335,11 @@ enum pst_event {
  * DONE, also when the peer dies (-ECONNRESET; -ETIMEDOUT) or the endpoint
  * closes (-ECANCELED). It covers the done.count requests of `opcode` that were
  * posted one after the other (others of other opcodes between them not
- * counted) and end with the one of done.cookie; their status is the same.
- * SENDs are covered in post order. DONE of SEND and WRITE: the local buffer is
+ * counted) and end with the one of done.cookie; their status is the same. An
+ * error status gives the buffer back too; only -EBUSY (a lent SEND that the
+ * receiver still holds at the close's deadline) does not: do not write or free it
+ * before the receiver's worker is closed. SENDs are covered in post order, lent
+ * ones too. DONE of SEND and WRITE: the local buffer is
  * reusable, nothing more. Of READ and atomics: the data is here. Of FLUSH: what
  * was posted before it is placed at the peer (a datagram transport: handed to
  * the device). A SEND out of a region that was lent to the receiver is done
@@ -320,7 +348,10 @@ enum pst_event {
  * MESSAGE: one has arrived. Slots come in any order. The bytes are valid until
  * release() of the token.
  *
- * EVENT: status, and the endpoint's cookie; of the worker (DEVICE) cookie 0.
+ * EVENT: status, and the endpoint's cookie; LENT, UNLENT and DEVICE are the
+ * worker's: cookie 0, and UNLENT may follow CLOSED. CONNECTED precedes the
+ * endpoint's MESSAGEs and DONEs. DISCONNECTED follows every MESSAGE that arrived
+ * whole; its status 0: orderly.
  */
 struct pst_completion {
   uint8_t kind;      /* enum pst_completion_kind */
@@ -385,7 +416,8 @@ struct pst_transport_ops {
 
   /* Open the device that the options name. Device thread; may block.
    * 0; -ENODEV: none of that name (names those there are); -EACCES; -ENOMEM;
-   * -ENOSPC: the plan exceeds the device, and by what. */
+   * -ENOSPC: the device has not so many endpoints, rings or slots. plan.workers and
+   * plan.requests are wishes; limits says what there is. */
   int (*open)(const struct pst_host *host, const struct pst_open_params *params,
               struct pst_device **device);
   void (*close)(struct pst_device *device);
@@ -395,12 +427,15 @@ struct pst_transport_ops {
 
   /* Make a range usable by this device. May block (milliseconds for GPU
    * memory).
-   * 0; -EOPNOTSUPP: this transport cannot reach this kind of memory at all, the
-   * only answer that lets core stage under `path: auto`; -ENOMEM: locked-memory
-   * limit or device table, says which; -EINVAL: outside the region. */
+   * 0; -EOPNOTSUPP: this transport cannot reach this kind of memory at all: not
+   * logged, params->path->reason says why, and with ring_open's the only answer
+   * that lets core stage under `path: auto`; -ENOMEM: locked-memory limit or device
+   * table, says which; -EINVAL: outside the region. */
   int (*mr_register)(struct pst_device *device, const struct pst_mr_params *params,
                      struct pst_mr **mr);
-  /* Revokes remote access. No request, ring or message uses it any more. */
+  /* Revokes remote access. No request, ring or message uses it any more; every
+   * UNLENT of the range has been polled, or that worker is closed. When this
+   * returns, no device and no peer touches the range. */
   void (*mr_deregister)(struct pst_device *device, struct pst_mr *mr);
 
   /* What a peer needs for one-sided access to the mr, by its access flags.
@@ -419,8 +454,9 @@ struct pst_transport_ops {
 
   /* Ask to be woken. 0: event_fd becomes readable at the next arrival, room to
    * post, DONE or event, as soon as poll() has something to give or post()
-   * would take again; -EAGAIN: there is something already, poll. Armed once per
-   * wake-up; poll() disarms. */
+   * would take again; -EAGAIN: there is something already, poll. Room counts
+   * only after a post was cut short. -EAGAIN also while poll() has work of its own
+   * (credits to send). Once per wake-up; poll() disarms; arming twice is legal. */
   int (*arm)(struct pst_worker *worker);
   /* For poll(2) and epoll; the transport's own, valid until worker_close. A
    * spurious wake-up is legal. */
@@ -440,7 +476,11 @@ struct pst_transport_ops {
   int (*endpoint_address)(struct pst_endpoint *endpoint, struct pst_blob *address);
   /* Begin to connect to a peer by its address; called on both sides, in any
    * order; never blocks. Its outcome is EVENT CONNECTED, or DISCONNECTED with
-   * the status. -EPROTO: not an address of this transport; -EALREADY. */
+   * the status. -EPROTO: not an address of this transport; -EALREADY: still
+   * connecting. -EXDEV: needs descriptors, but the peer is on another host. On a
+   * connected endpoint: the peer's address has changed; accepted requests stay
+   * accepted, and CONNECTED comes again. `address` NULL (FOREIGN only, else
+   * -EINVAL): the peer is in the options. */
   int (*endpoint_connect)(struct pst_endpoint *endpoint, const struct pst_blob *address);
   /* How bytes travel on it, final after CONNECTED. */
   int (*endpoint_path)(struct pst_endpoint *endpoint, struct pst_path_info *path);

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* States, blocked times and failures: what senders and receivers have in common. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "session.h"
+
+/* A transport often notices first that the peer is gone; the control channel
+ * knows why. It gets this long to say so. */
+#define END_EXPLAIN_NS (500 * PST_NS_PER_MS)
+
+int end_init(struct session_end *end, struct pst_session *session,
+             const struct config_stream *config, bool is_sender)
+{
+  *end = (struct session_end){.session = session,
+                              .config = config,
+                              .name = config->name,
+                              .is_sender = is_sender,
+                              .state = PST_STATE_WAITING,
+                              .stage = -1};
+  end->path.struct_size = sizeof(end->path);
+  return -pthread_mutex_init(&end->text_lock, NULL);
+}
+
+void end_stage(struct session_end *end, int stage)
+{
+  if (end->stage == stage || end->started_ns == 0)
+    return;
+  uint64_t now = clock_now_ns();
+  if (end->stage >= 0)
+    stat_add(end->blocked_ns[end->stage], now - end->stage_since_ns);
+  stat_set(end->stage_since_ns, now);
+  stat_set(end->stage, stage);
+}
+
+void end_state(struct session_end *end, int state)
+{
+  if (end->state == PST_STATE_FAILED || end->state == state)
+    return;
+  if (state == PST_STATE_CONNECTED) {
+    stat_set(end->started_ns, clock_now_ns());
+  } else if (state == PST_STATE_ENDED || state == PST_STATE_FAILED) {
+    end_stage(end, -1);
+    stat_set(end->ended_ns, clock_now_ns());
+  }
+  __atomic_store_n(&end->state, state, __ATOMIC_RELEASE);
+}
+
+void end_fail(struct session_end *end, int code, const char *text)
+{
+  if (end->state == PST_STATE_FAILED || end->state == PST_STATE_ENDED)
+    return;
+  pthread_mutex_lock(&end->text_lock);
+  snprintf(end->error_text, sizeof(end->error_text), "%s", text);
+  pthread_mutex_unlock(&end->text_lock);
+  stat_set(end->error, code);
+  end_state(end, PST_STATE_FAILED);
+  if (!end->control_over) {
+    end->control_over = true;
+    control_fail(end->session->control, end, code, text);
+  }
+}
+
+void end_connected(struct session_end *end)
+{
+  if (end->state != PST_STATE_WAITING)
+    return;
+  struct pst_path_info path = {.struct_size = sizeof(path)};
+  if (end->lane->ops->endpoint_path(end->endpoint, &path) == 0) {
+    pthread_mutex_lock(&end->text_lock);
+    if (path.path < end->path.path) /* what core stages stays staged */
+      path.path = end->path.path;
+    if (path.via[0] == 0 || (!end->is_sender && end->path.path == PST_PATH_STAGED))
+      memcpy(path.via, end->path.via, sizeof(path.via));
+    if (end->path.reason[0])
+      memcpy(path.reason, end->path.reason, sizeof(path.reason));
+    end->path = path;
+    pthread_mutex_unlock(&end->text_lock);
+  }
+  end_state(end, PST_STATE_CONNECTED);
+}
+
+static void connect_to(struct session_end *end, const struct pst_blob *address)
+{
+  int rc;
+
+  end->connecting = true;
+  rc = end->lane->ops->endpoint_connect(end->endpoint, address);
+  if (rc < 0) {
+    char text[256];
+    snprintf(text, sizeof(text),
+             "stream %s: the transport cannot connect to the peer's endpoint: %s; both ends "
+             "need the same transport, and be where it can reach (one host for shared memory)",
+             end->name, strerror(-rc));
+    pst_log(PST_LOG_ERROR, "%s", text);
+    end_fail(end, rc, text);
+  }
+}
+
+static void take_peer(struct session_end *end, const struct session_mail *mail)
+{
+  pthread_mutex_lock(&end->text_lock);
+  snprintf(end->peer_text, sizeof(end->peer_text), "%.127s", mail->text);
+  pthread_mutex_unlock(&end->text_lock);
+  if (end->is_sender)
+    return;
+  struct pst_receiver *receiver = (struct pst_receiver *)end;
+  memcpy(receiver->params, mail->params, sizeof(receiver->params));
+  receiver->param_count = mail->param_count;
+  const char *seed = pst_receiver_param(receiver, "pattern.seed");
+  if (seed)
+    sscanf(seed, "%lu", &receiver->seed);
+}
+
+/* Sender: the receiver's counts end the stream, once ours are on their way.
+ * Receiver: the sender's answer does. */
+static void take_counts(struct session_end *end, const struct session_mail *mail)
+{
+  pthread_mutex_lock(&end->text_lock);
+  end->peer = mail->totals;
+  end->peer_final = true;
+  pthread_mutex_unlock(&end->text_lock);
+  stat_set(end->peer_known, true);
+  if (end->is_sender) {
+    struct control_totals totals;
+    end_stage(end, -1);
+    sender_totals((struct pst_sender *)end, &totals);
+    control_counts(end->session->control, end, &totals);
+  }
+  end->control_over = true;
+  end_state(end, PST_STATE_ENDED);
+}
+
+void end_mail(struct session_end *end, const struct session_mail *mail)
+{
+  struct pst_receiver *receiver = end->is_sender ? NULL : (struct pst_receiver *)end;
+
+  if (end->state == PST_STATE_FAILED || end->state == PST_STATE_ENDED)
+    return;
+  switch (mail->type) {
+  case MAIL_PEER:
+    take_peer(end, mail);
+    connect_to(end, &mail->address);
+    break;
+  case MAIL_ADDRESS:
+    connect_to(end, &mail->address);
+    break;
+  case MAIL_BEAT:
+    pthread_mutex_lock(&end->text_lock);
+    if (!end->peer_final)
+      end->peer = mail->totals;
+    pthread_mutex_unlock(&end->text_lock);
+    stat_set(end->peer_known, true);
+    break;
+  case MAIL_FINISH:
+    if (receiver) {
+      pthread_mutex_lock(&end->text_lock);
+      end->peer = mail->totals;
+      pthread_mutex_unlock(&end->text_lock);
+      stat_set(end->peer_known, true);
+      receiver->sent = mail->totals;
+      receiver->finish_known = true;
+      if (end->state == PST_STATE_CONNECTED)
+        end_state(end, PST_STATE_ENDING);
+    }
+    break;
+  case MAIL_COUNTS:
+    take_counts(end, mail);
+    break;
+  case MAIL_FAIL:
+    end->control_over = true;
+    end->failing = true;
+    stat_set(end->error, mail->code);
+    pthread_mutex_lock(&end->text_lock);
+    memcpy(end->error_text, mail->text, sizeof(end->error_text));
+    pthread_mutex_unlock(&end->text_lock);
+    break;
+  }
+}
+
+/* Senders fail as soon as a failure is known. Receivers ask here only when
+ * nothing more has arrived, so that what did arrive is handed over. */
+int end_check(struct session_end *end)
+{
+  if (end->state == PST_STATE_FAILED)
+    return end->error;
+  if (end->failing) {
+    char text[sizeof(end->error_text)];
+    memcpy(text, end->error_text, sizeof(text));
+    end_fail(end, end->error, text);
+    return end->error;
+  }
+  if (end->gone_deadline_ns && end->state != PST_STATE_ENDED &&
+      clock_now_ns() >= end->gone_deadline_ns) {
+    char text[512];
+    snprintf(text, sizeof(text),
+             "stream %s: the %s (%s) is gone: %s; see its log, or whether its process was killed",
+             end->name, end->is_sender ? "receiver" : "sender",
+             end->peer_text[0] ? end->peer_text : "unknown", strerror(-end->gone_status));
+    pst_log(PST_LOG_ERROR, "%s", text);
+    end_fail(end, end->gone_status, text);
+    return end->error;
+  }
+  return 0;
+}
+
+void end_gone(struct session_end *end, int status)
+{
+  if (end->gone_deadline_ns || end->state == PST_STATE_ENDED)
+    return;
+  end->gone_status = status ? status : -ECONNRESET;
+  end->gone_deadline_ns = clock_now_ns() + END_EXPLAIN_NS;
+}

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a receiver's messages land, and which path they take there.
+ *
+ * Direct: the transport writes into the final memory, and a view's token is the
+ * transport's. Staged: it writes into host slots; one copy batch a poll moves
+ * messages to final slots, a view's token is the final slot's number, and the
+ * transport gets its slots back when the copies have read them.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+
+#define LANDING_COPIES 64 /* copy batches under way */
+
+static void *zalloc(size_t count, size_t size)
+{
+  return calloc(count ? count : 1, size);
+}
+
+static uint64_t power_of_two(uint64_t n)
+{
+  uint64_t p = 1;
+  while (p < n)
+    p <<= 1;
+  return p;
+}
+
+struct landing_plan {
+  struct pst_session *session;
+  struct pst_receiver *receiver;
+  const struct config_stream *stream;
+  const struct pst_limits *limits;
+  uint64_t slot_bytes;
+  uint32_t endpoints;
+  struct pst_error *error;
+};
+
+static int alloc_region(const struct landing_plan *plan, struct landing *landing,
+                        enum pst_alloc_purpose purpose, uint64_t length, uint32_t needs,
+                        struct pst_region *region)
+{
+  char label[96];
+  struct pst_alloc_params params = {.struct_size = sizeof(params),
+                                    .purpose = purpose,
+                                    .length = length,
+                                    .alignment = 4096,
+                                    .needs = needs,
+                                    .label = label};
+
+  snprintf(label, sizeof(label), "stream %s, %s", plan->stream->name,
+           purpose == PST_ALLOC_STAGING ? "staging ring" : "ring");
+  *region = (struct pst_region){.struct_size = sizeof(*region)};
+  int rc = landing->memory->plugin->memory->alloc(landing->memory->memory, &params, region);
+  if (rc < 0)
+    pst_fail(plan->error, PST_EXIT_UNAVAILABLE, rc,
+             "stream %s: memory %s gives no %.1f MiB for the %s: %s; a smaller `ring` needs less",
+             plan->stream->name, landing->memory->plugin->name, (double)length / 1048576.0,
+             purpose == PST_ALLOC_STAGING ? "staging ring" : "ring", strerror(-rc));
+  return rc;
+}
+
+static void free_region(struct landing *landing, struct pst_region *region)
+{
+  if (region->length)
+    landing->memory->plugin->memory->free_region(landing->memory->memory, region);
+  *region = (struct pst_region){0};
+}
+
+/* Register the ring region and open the ring on it. */
+static int open_ring(const struct landing_plan *plan, struct landing *landing)
+{
+  const struct pst_transport_ops *ops = landing->lane->ops;
+  struct pst_device *device = landing->lane->device->device;
+  struct pst_mr_params mr = {.struct_size = sizeof(mr),
+                             .access = PST_ACCESS_LOCAL_WRITE,
+                             .region = &landing->ring_region,
+                             .length = landing->stride * landing->slots};
+  int rc = ops->mr_register(device, &mr, &landing->mr);
+  if (rc < 0)
+    return rc;
+  struct pst_ring_params ring = {.struct_size = sizeof(ring),
+                                 .slots = landing->slots,
+                                 .mr = landing->mr,
+                                 .stride = landing->stride,
+                                 .payload_max = plan->stream->message,
+                                 .headroom = plan->limits->headroom,
+                                 .tailroom = plan->limits->tailroom,
+                                 .endpoints = plan->endpoints};
+  landing->path.struct_size = sizeof(landing->path);
+  rc = ops->ring_open(landing->lane->worker, &ring, &landing->path, &landing->ring);
+  if (rc < 0) {
+    ops->mr_deregister(device, landing->mr);
+    landing->mr = NULL;
+  }
+  return rc;
+}
+
+/* Lent messages lie in the sender's or the driver's host memory: final only when
+ * the receiver's memory is host memory too. */
+static bool lent_would_bounce(const struct landing_plan *plan, const struct landing *landing)
+{
+  return (plan->limits->capabilities & PST_CAP_LEND) && landing->ring_region.host == NULL;
+}
+
+/* 0: done; 1: not possible, *why says why, core may stage; -errno: failed. */
+static int try_direct(const struct landing_plan *plan, struct landing *landing, char *why,
+                      size_t why_size)
+{
+  const char *lacks;
+  int rc = alloc_region(plan, landing, PST_ALLOC_NORMAL, landing->stride * landing->slots,
+                        plan->limits->ring_needs, &landing->ring_region);
+  if (rc < 0)
+    return rc;
+  if (!setup_region_meets(&landing->ring_region, plan->limits->ring_needs, &lacks)) {
+    snprintf(why, why_size, "transport %s needs %s, memory %s (%s) has not",
+             landing->lane->device->plugin->name, lacks, landing->memory->plugin->name,
+             landing->ring_region.backing);
+    goto bounce;
+  }
+  if (lent_would_bounce(plan, landing)) {
+    snprintf(why, why_size, "transport %s hands over host memory of its own",
+             landing->lane->device->plugin->name);
+    goto bounce;
+  }
+  rc = open_ring(plan, landing);
+  if (rc == -EOPNOTSUPP) {
+    snprintf(why, why_size, "transport %s cannot receive into memory %s",
+             landing->lane->device->plugin->name, landing->memory->plugin->name);
+    goto bounce;
+  }
+  if (rc < 0)
+    pst_fail(plan->error, PST_EXIT_UNAVAILABLE, rc, "stream %s: transport %s opens no ring of %u slots: %s",
+             plan->stream->name, landing->lane->device->plugin->name, landing->slots, strerror(-rc));
+  return rc;
+
+bounce:
+  free_region(landing, &landing->ring_region);
+  return 1;
+}
+
+static int alloc_staging_state(struct landing *landing)
+{
+  landing->copy_capacity = LANDING_COPIES;
+  landing->token_mask = power_of_two(landing->slots) - 1;
+  landing->copies = zalloc(landing->copy_capacity, sizeof(*landing->copies));
+  landing->copy_tokens = zalloc(landing->token_mask + 1, sizeof(uint64_t));
+  landing->final_free = zalloc(landing->slots, sizeof(uint32_t));
+  if (!landing->copies || !landing->copy_tokens || !landing->final_free)
+    return -ENOMEM;
+  for (uint32_t i = 0; i < landing->slots; i++)
+    landing->final_free[i] = landing->slots - 1 - i;
+  landing->final_free_count = landing->slots;
+  return 0;
+}
+
+static int open_staged(const struct landing_plan *plan, struct landing *landing, const char *why)
+{
+  const struct pst_memory_ops *memory = landing->memory->plugin->memory;
+  struct pst_queue_params queue = {.struct_size = sizeof(queue),
+                                   .batches = LANDING_COPIES,
+                                   .pieces = SESSION_POLL_BATCH};
+  const char *lacks;
+  int rc;
+
+  if (!(memory->capabilities & PST_MEMORY_CAP_COPY))
+    return pst_fail(plan->error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                    "stream %s: %s, and memory %s cannot copy, so it cannot be staged either",
+                    plan->stream->name, why, landing->memory->plugin->name);
+  landing->staged = true;
+  landing->final_stride = round_up(plan->stream->message, CACHE_LINE);
+  if (plan->stream->stride > landing->final_stride)
+    landing->final_stride = plan->stream->stride;
+  rc = alloc_region(plan, landing, PST_ALLOC_NORMAL, landing->final_stride * landing->slots, 0,
+                    &landing->final_region);
+  if (rc == 0)
+    rc = alloc_region(plan, landing, PST_ALLOC_STAGING, landing->stride * landing->slots,
+                      plan->limits->ring_needs, &landing->ring_region);
+  if (rc < 0)
+    return rc;
+  if (!setup_region_meets(&landing->ring_region, plan->limits->ring_needs, &lacks))
+    return pst_fail(plan->error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                    "stream %s: transport %s needs %s, which the staging memory of %s lacks too",
+                    plan->stream->name, landing->lane->device->plugin->name, lacks,
+                    landing->memory->plugin->name);
+  rc = open_ring(plan, landing);
+  if (rc == 0)
+    rc = memory->queue_open(landing->memory->memory, &queue, &landing->queue);
+  if (rc == 0)
+    rc = alloc_staging_state(landing);
+  if (rc < 0)
+    return pst_fail(plan->error, PST_EXIT_UNAVAILABLE, rc, "stream %s: no staged path: %s",
+                    plan->stream->name, strerror(-rc));
+  landing->path.path = PST_PATH_STAGED;
+  snprintf(landing->path.via, sizeof(landing->path.via), "copy");
+  snprintf(landing->path.reason, sizeof(landing->path.reason), "%.159s", why);
+  return 0;
+}
+
+static int check_path(const struct landing_plan *plan, const struct landing *landing)
+{
+  static const uint32_t wanted[] = {[CONFIG_PATH_DIRECT] = PST_PATH_DIRECT,
+                                    [CONFIG_PATH_MAPPED] = PST_PATH_MAPPED,
+                                    [CONFIG_PATH_STAGED] = PST_PATH_STAGED};
+  static const char *const names[] = {"none", "direct", "mapped", "staged"};
+  enum config_path path = plan->stream->receiver.path;
+
+  if (path == CONFIG_PATH_AUTO || landing->path.path == wanted[path])
+    return 0;
+  return pst_fail(plan->error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                  "stream %s: `path: %s` asked for, but here it is %s%s%s; `path: auto` takes what "
+                  "there is",
+                  plan->stream->name, names[wanted[path]], names[landing->path.path],
+                  landing->path.reason[0] ? ": " : "", landing->path.reason);
+}
+
+static int open_path(const struct landing_plan *plan, struct landing *landing)
+{
+  char why[160] = "asked for by `path: staged`";
+  enum config_path path = plan->stream->receiver.path;
+  int rc = 1;
+
+  if (path != CONFIG_PATH_STAGED)
+    rc = try_direct(plan, landing, why, sizeof(why));
+  if (rc == 1 && (path == CONFIG_PATH_AUTO || path == CONFIG_PATH_STAGED))
+    rc = open_staged(plan, landing, why);
+  else if (rc == 1)
+    rc = pst_fail(plan->error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                  "stream %s: `path: %s` is not possible: %s; `path: auto` stages", plan->stream->name,
+                  path == CONFIG_PATH_DIRECT ? "direct" : "mapped", why);
+  return rc < 0 ? rc : check_path(plan, landing);
+}
+
+static int plan_slots(const struct landing_plan *plan, struct landing *landing)
+{
+  const struct pst_limits *limits = plan->limits;
+  uint64_t step = limits->slot_alignment > CACHE_LINE ? limits->slot_alignment : CACHE_LINE;
+
+  if (plan->stream->message > limits->message_max)
+    return pst_fail(plan->error, PST_EXIT_USAGE, -EMSGSIZE,
+                    "stream %s: message: %lu B is more than transport %s carries in one: %lu B",
+                    plan->stream->name, plan->stream->message, landing->lane->device->plugin->name,
+                    limits->message_max);
+  landing->slots = plan->stream->ring;
+  if (landing->slots < limits->slots_min * plan->endpoints || landing->slots > limits->slots_max)
+    return pst_fail(plan->error, PST_EXIT_USAGE, -ERANGE,
+                    "stream %s: ring: %u slots; transport %s takes %u to %u", plan->stream->name,
+                    landing->slots, landing->lane->device->plugin->name,
+                    limits->slots_min * plan->endpoints, limits->slots_max);
+  landing->stride = round_up(limits->headroom + plan->stream->message + limits->tailroom, step);
+  if (plan->stream->stride > landing->stride)
+    landing->stride = round_up(plan->stream->stride, step);
+  return 0;
+}
+
+static uint32_t count_sharers(const struct pst_session *session, const char *name)
+{
+  uint32_t count = 0;
+
+  for (uint32_t i = 0; i < session->receiver_count; i++) {
+    const char *share = session->receivers[i]->end.config->receiver.share;
+    count += share && strcmp(share, name) == 0;
+  }
+  return count;
+}
+
+int landing_open(struct pst_session *session, struct pst_receiver *receiver,
+                 struct pst_error *error)
+{
+  struct landing_plan plan = {.session = session,
+                              .receiver = receiver,
+                              .stream = receiver->end.config,
+                              .limits = &receiver->end.lane->device->limits,
+                              .endpoints = 1 + count_sharers(session, receiver->end.name),
+                              .error = error};
+  struct landing *landing = zalloc(1, sizeof(*landing));
+  int rc;
+
+  if (!landing)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  landing->users = 1;
+  landing->lane = receiver->end.lane;
+  receiver->landing = landing;
+  rc = setup_memory(session, &plan.stream->receiver.memory, &landing->memory, error);
+  if (rc == 0)
+    rc = plan_slots(&plan, landing);
+  if (rc == 0)
+    rc = open_path(&plan, landing);
+  return rc;
+}
+
+void landing_close(struct landing *landing)
+{
+  if (!landing || --landing->users > 0)
+    return;
+  if (landing->queue)
+    landing->memory->plugin->memory->queue_close(landing->queue);
+  if (landing->ring)
+    landing->lane->ops->ring_close(landing->ring);
+  if (landing->mr)
+    landing->lane->ops->mr_deregister(landing->lane->device->device, landing->mr);
+  if (landing->memory) {
+    free_region(landing, &landing->ring_region);
+    free_region(landing, &landing->final_region);
+  }
+  free(landing->copies);
+  free(landing->copy_tokens);
+  free(landing->final_free);
+  free(landing);
+}
+
+/* ---- The way of messages ------------------------------------------------------ */
+
+int landing_view(const struct landing *landing, const struct pst_completion *message,
+                 struct pst_view *view)
+{
+  const struct pst_region *region = &landing->ring_region;
+  uint32_t buffer = message->u.message.buffer;
+
+  if (buffer) {
+    region = buffer < SESSION_LENT_MAX ? landing->lane->lent[buffer] : NULL;
+    if (!region)
+      return -EIO;
+  }
+  view->address = region->address + message->u.message.offset;
+  view->host = region->host ? (char *)region->host + message->u.message.offset : NULL;
+  view->length = message->u.message.length;
+  view->flags = (message->flags & PST_HAS_META ? PST_VIEW_META : 0) |
+                (message->flags & PST_HAS_TIME ? PST_VIEW_TIME : 0) |
+                (message->flags & PST_IS_MARKED ? PST_VIEW_MARKED : 0) |
+                (message->status ? PST_VIEW_DAMAGED : 0);
+  view->sequence = message->u.message.sequence;
+  view->meta = message->u.message.meta;
+  view->time_ns = message->u.message.time_ns;
+  view->token = message->u.message.token;
+  view->reserved = 0;
+  return 0;
+}
+
+uint32_t landing_room(const struct landing *landing)
+{
+  if (landing->copy_tail - landing->copy_head == landing->copy_capacity)
+    return 0;
+  return landing->final_free_count;
+}
+
+int landing_stage(struct landing *landing, struct pst_view *views, uint32_t n,
+                  struct pst_fence **ready)
+{
+  const struct pst_memory_ops *memory = landing->memory->plugin->memory;
+  struct pst_copy pieces[SESSION_POLL_BATCH];
+  struct landing_batch *batch = &landing->copies[landing->copy_tail % landing->copy_capacity];
+  uint32_t count = 0;
+  int rc;
+
+  *batch = (struct landing_batch){.ticket = landing->done_ticket, .count = n};
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t offset =
+        landing->final_stride * landing->final_free[landing->final_free_count - 1 - i];
+    if (views[i].length)
+      pieces[count++] = (struct pst_copy){.source = views[i].address,
+                                          .destination = landing->final_region.address + offset,
+                                          .length = views[i].length};
+  }
+  if (count) {
+    rc = memory->copy_batch(landing->queue, pieces, count, &batch->ticket);
+    if (rc < 0)
+      return rc;
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t slot = landing->final_free[--landing->final_free_count];
+    uint64_t offset = landing->final_stride * slot;
+    landing->copy_tokens[landing->token_tail++ & landing->token_mask] = views[i].token;
+    views[i].address = landing->final_region.address + offset;
+    views[i].host =
+        landing->final_region.host ? (char *)landing->final_region.host + offset : NULL;
+    views[i].token = slot;
+  }
+  landing->copy_tail++;
+  *ready = NULL;
+  if (count && (memory->capabilities & PST_MEMORY_CAP_FENCE))
+    return memory->fence_record(landing->memory->memory, landing->queue, NULL, ready);
+  return 0;
+}
+
+int landing_reap(struct landing *landing)
+{
+  int rc;
+
+  if (landing->copy_head == landing->copy_tail)
+    return 0;
+  rc = landing->memory->plugin->memory->queue_poll(landing->queue, &landing->done_ticket);
+  if (rc < 0)
+    return rc;
+  while (landing->copy_head != landing->copy_tail) {
+    struct landing_batch *batch = &landing->copies[landing->copy_head % landing->copy_capacity];
+    if (batch->ticket > landing->done_ticket)
+      break;
+    while (batch->count) {
+      uint64_t at = landing->token_head & landing->token_mask;
+      uint64_t run = landing->token_mask + 1 - at;
+      if (run > batch->count)
+        run = batch->count;
+      landing->lane->ops->release(landing->lane->worker, &landing->copy_tokens[at], (uint32_t)run);
+      landing->token_head += run;
+      batch->count -= (uint32_t)run;
+    }
+    landing->copy_head++;
+  }
+  return 0;
+}
+
+void landing_give_tokens(struct landing *landing, const uint64_t *tokens, uint32_t n)
+{
+  if (!landing->staged) {
+    landing->lane->ops->release(landing->lane->worker, tokens, n);
+    return;
+  }
+  for (uint32_t i = 0; i < n; i++)
+    landing->final_free[landing->final_free_count++] = (uint32_t)tokens[i];
+}
+
+void landing_give_back(struct landing *landing, const struct pst_view *views, uint32_t n)
+{
+  uint64_t tokens[SESSION_POLL_BATCH];
+
+  while (n) {
+    uint32_t run = n < SESSION_POLL_BATCH ? n : SESSION_POLL_BATCH;
+    for (uint32_t i = 0; i < run; i++)
+      tokens[i] = views[i].token;
+    landing_give_tokens(landing, tokens, run);
+    views += run;
+    n -= run;
+  }
+}

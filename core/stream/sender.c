@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sending. A message's sequence number also names its slot and its request:
+ * both are rings of the same power of two. SENDs of an endpoint are done in post
+ * order, so four counters tell everything:
+ *     freed <= done of each leg <= posted of each leg <= submitted <= acquired
+ * With fan-out each receiver has a leg of its own; a slot is free when the last
+ * leg is done with it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+
+#define SENDER_FLUSH_COOKIE UINT64_MAX
+
+static uint32_t power_of_two(uint32_t n)
+{
+  uint32_t p = 2;
+  while (p < n && p < 1u << 30)
+    p <<= 1;
+  return p;
+}
+
+static struct pst_sender *leader_of(struct pst_sender *sender)
+{
+  return sender->leader ? sender->leader : sender;
+}
+
+/* ---- Opening --------------------------------------------------------------------- */
+
+static int open_region(struct pst_sender *sender, const struct pst_limits *limits,
+                       struct pst_error *error)
+{
+  const struct pst_memory_ops *memory = sender->memory->plugin->memory;
+  uint64_t step = limits->slot_alignment > CACHE_LINE ? limits->slot_alignment : CACHE_LINE;
+  struct pst_alloc_params params = {.struct_size = sizeof(params),
+                                    .alignment = 4096,
+                                    .needs = limits->send_needs,
+                                    .label = sender->end.name};
+  const char *lacks;
+  int rc;
+
+  sender->base = limits->send_headroom;
+  sender->stride = round_up(limits->send_headroom + sender->end.config->message, step);
+  if (sender->end.config->stride > sender->stride)
+    sender->stride = round_up(sender->end.config->stride, step);
+  params.length = sender->stride * sender->slots;
+  sender->region.struct_size = sizeof(sender->region);
+  rc = memory->alloc(sender->memory->memory, &params, &sender->region);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                    "stream %s: memory %s gives no %.1f MiB for the sender's slots: %s; a smaller "
+                    "`ring` needs less",
+                    sender->end.name, sender->memory->plugin->name,
+                    (double)params.length / 1048576.0, strerror(-rc));
+  sender->has_region = true;
+  memcpy(sender->end.memory_backing, sender->region.backing, sizeof(sender->end.memory_backing));
+  if (!setup_region_meets(&sender->region, limits->send_needs, &lacks))
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                    "stream %s: transport %s sends only from memory with %s, which memory %s (%s) "
+                    "has not; choose another sender.memory",
+                    sender->end.name, sender->end.lane->device->plugin->name, lacks,
+                    sender->memory->plugin->name, sender->region.backing);
+  return 0;
+}
+
+static int register_region(struct pst_sender *leader, struct pst_sender *leg_owner,
+                           struct pst_mr **mr, struct pst_error *error)
+{
+  struct session_device *device = leg_owner->end.lane->device;
+  struct pst_mr_params params = {.struct_size = sizeof(params),
+                                 .access = PST_ACCESS_LOCAL_READ,
+                                 .region = &leader->region,
+                                 .length = leader->stride * leader->slots};
+  int rc = device->ops->mr_register(device->device, &params, mr);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                    "stream %s: transport %s cannot register %.1f MiB of memory %s (%s): %s",
+                    leg_owner->end.name, device->plugin->name, (double)params.length / 1048576.0,
+                    leader->memory->plugin->name, leader->region.backing, strerror(-rc));
+  return 0;
+}
+
+static int open_slots(struct pst_session *session, struct pst_sender *sender,
+                      struct pst_error *error)
+{
+  const struct config_stream *config = sender->end.config;
+  struct pst_queue_params queue = {.struct_size = sizeof(queue), .batches = 64, .pieces = 65536};
+  int rc = setup_memory(session, &config->sender.memory, &sender->memory, error);
+
+  if (rc < 0)
+    return rc;
+  sender->slots = power_of_two(config->sender.ring ? config->sender.ring : config->ring);
+  sender->slot_mask = sender->slots - 1;
+  rc = open_region(sender, &sender->end.lane->device->limits, error);
+  if (rc == 0)
+    rc = register_region(sender, sender, &sender->mr, error);
+  if (rc < 0)
+    return rc;
+  if (sender->memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN) {
+    rc = sender->memory->plugin->memory->queue_open(sender->memory->memory, &queue, &sender->queue);
+    if (rc < 0)
+      return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: memory %s opens no queue: %s",
+                      sender->end.name, sender->memory->plugin->name, strerror(-rc));
+  }
+  sender->requests = aligned_alloc(CACHE_LINE, sizeof(*sender->requests) * sender->slots);
+  sender->legs = calloc(1, sizeof(*sender->legs));
+  if (!sender->requests || !sender->legs)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
+  for (uint32_t i = 0; i < sender->slots; i++)
+    sender->requests[i] = (struct pst_request){.opcode = PST_OP_SEND,
+                                               .local.mr = sender->mr,
+                                               .offset = sender->base + i * sender->stride};
+  sender->legs[0] = (struct sender_leg){.owner = sender, .mr = sender->mr};
+  sender->leg_count = 1;
+  sender->lends = sender->end.lane->device->limits.capabilities & PST_CAP_LEND;
+  pace_init(&sender->pace, config->sender.rate_bps, config->sender.burst, config->message);
+  return 0;
+}
+
+static int join_leader(struct pst_session *session, struct pst_sender *sender,
+                       struct pst_error *error)
+{
+  struct pst_sender *leader = pst_session_sender(session, sender->end.config->sender.share);
+  struct sender_leg *legs;
+  int rc;
+
+  if (!leader)
+    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
+                    "stream %s: sender.share: stream %s is not among the streams of this run",
+                    sender->end.name, sender->end.config->sender.share);
+  legs = realloc(leader->legs, (leader->leg_count + 1) * sizeof(*legs));
+  if (!legs)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
+  leader->legs = legs;
+  legs[leader->leg_count] = (struct sender_leg){.owner = sender, .mr = leader->mr};
+  sender->leader = leader;
+  sender->seed = leader->seed;
+  if (sender->end.lane->device != leader->end.lane->device) {
+    rc = register_region(leader, sender, &sender->mr, error);
+    if (rc < 0)
+      return rc;
+    legs[leader->leg_count].mr = sender->mr;
+  }
+  leader->leg_count++;
+  memcpy(sender->end.memory_backing, leader->end.memory_backing,
+         sizeof(sender->end.memory_backing));
+  return 0;
+}
+
+/* Streams get patterns of their own, so that a message of another stream does not
+ * pass for one of this. FNV-1a. */
+static uint64_t seed_of(const struct config_stream *config)
+{
+  uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ config->sender.source.seed;
+
+  for (const char *c = config->name; *c; c++)
+    hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+  return hash;
+}
+
+int sender_open(struct pst_session *session, struct pst_sender *sender, struct pst_error *error)
+{
+  const struct config_stream *config = sender->end.config;
+  const struct pst_limits *limits = &sender->end.lane->device->limits;
+  struct pst_endpoint_params params = {.struct_size = sizeof(params),
+                                       .roles = PST_ROLE_SENDER,
+                                       .cookie = (uint64_t)(uintptr_t)&sender->end,
+                                       .options = config->sender.transport.plugin.options,
+                                       .label = config->name,
+                                       .message_max = config->message,
+                                       .pieces = 1,
+                                       .timeout_ns = config->timeout_ns};
+  int rc;
+
+  if (config->message > limits->message_max)
+    return pst_fail(error, PST_EXIT_USAGE, -EMSGSIZE,
+                    "stream %s: message: %lu B is more than transport %s carries in one: %lu B",
+                    config->name, config->message, sender->end.lane->device->plugin->name,
+                    limits->message_max);
+  sender->seed = seed_of(config);
+  rc = config->sender.share ? join_leader(session, sender, error)
+                            : open_slots(session, sender, error);
+  if (rc < 0)
+    return rc;
+  params.requests = leader_of(sender)->slots + 1;
+  if (params.requests > limits->requests_max)
+    params.requests = limits->requests_max;
+  rc = sender->end.lane->ops->endpoint_open(sender->end.lane->worker, &params,
+                                            &sender->end.endpoint);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: transport %s opens no endpoint: %s",
+                    config->name, sender->end.lane->device->plugin->name, strerror(-rc));
+  return 0;
+}
+
+void sender_close(struct pst_sender *sender)
+{
+  if (!sender)
+    return;
+  struct session_lane *lane = sender->end.lane;
+  if (sender->queue)
+    sender->memory->plugin->memory->queue_close(sender->queue);
+  if (sender->mr)
+    lane->ops->mr_deregister(lane->device->device, sender->mr);
+  if (sender->has_region)
+    sender->memory->plugin->memory->free_region(sender->memory->memory, &sender->region);
+  free(sender->requests);
+  free(sender->legs);
+  pthread_mutex_destroy(&sender->end.text_lock);
+  free(sender);
+}
+
+/* ---- Posting and reaping ------------------------------------------------------------ */
+
+static struct sender_leg *leg_of(struct pst_sender *sender)
+{
+  struct pst_sender *leader = leader_of(sender);
+
+  for (uint32_t i = 0; i < leader->leg_count; i++)
+    if (leader->legs[i].owner == sender)
+      return &leader->legs[i];
+  return NULL;
+}
+
+static void leg_fail(struct sender_leg *leg, int status)
+{
+  leg->dead = true;
+  end_gone(&leg->owner->end, status);
+}
+
+void sender_done(struct pst_sender *sender, const struct pst_completion *completion)
+{
+  if (completion->code == PST_OP_FLUSH) {
+    if (completion->status == 0)
+      sender->flushed = true;
+    else
+      end_gone(&sender->end, completion->status);
+    return;
+  }
+  struct sender_leg *leg = leg_of(sender);
+  leg->done += completion->u.done.count;
+  if (completion->status < 0)
+    leg_fail(leg, completion->status);
+}
+
+static int post_run(struct pst_sender *leader, struct sender_leg *leg, uint32_t run)
+{
+  struct session_end *end = &leg->owner->end;
+  const struct pst_request *requests = &leader->requests[leg->posted & leader->slot_mask];
+  struct pst_request copies[64];
+
+  leg->wait = PST_WAIT_NONE;
+  if (leg->mr == leader->mr)
+    return end->lane->ops->post(end->endpoint, requests, run, &leg->wait);
+  if (run > 64)
+    run = 64;
+  memcpy(copies, requests, run * sizeof(*copies));
+  for (uint32_t i = 0; i < run; i++)
+    copies[i].local.mr = leg->mr;
+  return end->lane->ops->post(end->endpoint, copies, run, &leg->wait);
+}
+
+/* Returns how many were posted. */
+static uint32_t push_leg(struct pst_sender *leader, struct sender_leg *leg)
+{
+  uint32_t pushed = 0;
+
+  while (leg->posted < leader->submitted && !leg->dead) {
+    uint64_t run = leader->slots - (leg->posted & leader->slot_mask);
+    if (run > leader->submitted - leg->posted)
+      run = leader->submitted - leg->posted;
+    int rc = post_run(leader, leg, (uint32_t)run);
+    if (rc < 0) {
+      if (rc != -EAGAIN)
+        leg_fail(leg, rc);
+      break;
+    }
+    leg->posted += (uint32_t)rc;
+    pushed += (uint32_t)rc;
+    stat_set(leg->owner->messages, leg->posted);
+    if ((uint64_t)rc < run && leg->wait)
+      break;
+  }
+  return pushed;
+}
+
+static void finish_leg(struct pst_sender *leader, struct sender_leg *leg)
+{
+  struct pst_sender *owner = leg->owner;
+  struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = SENDER_FLUSH_COOKIE};
+  struct control_totals totals;
+  uint32_t wait;
+
+  if (leg->dead || leg->posted < leader->submitted || owner->end.state != PST_STATE_CONNECTED)
+    return;
+  if (!owner->flush_posted) {
+    int rc = owner->end.lane->ops->post(owner->end.endpoint, &flush, 1, &wait);
+    if (rc == 1)
+      owner->flush_posted = true;
+    else if (rc != -EAGAIN && rc < 0)
+      leg_fail(leg, rc);
+  }
+  if (owner->flushed) {
+    end_stage(&owner->end, -1);
+    end_state(&owner->end, PST_STATE_ENDING);
+    sender_totals(owner, &totals);
+    control_finish(owner->end.session->control, &owner->end, &totals);
+  }
+}
+
+static uint32_t push(struct pst_sender *leader)
+{
+  uint32_t pushed = 0;
+  uint64_t freed = UINT64_MAX;
+
+  for (uint32_t i = 0; i < leader->leg_count; i++) {
+    struct sender_leg *leg = &leader->legs[i];
+    pushed += push_leg(leader, leg);
+    if (leader->finishing)
+      finish_leg(leader, leg);
+    if (!leg->dead && leg->done < freed)
+      freed = leg->done;
+  }
+  leader->freed = freed == UINT64_MAX ? leader->submitted : freed;
+  return pushed;
+}
+
+int sender_progress(struct pst_sender *sender)
+{
+  struct pst_sender *leader = leader_of(sender);
+
+  lane_poll(sender->end.lane, NULL, SESSION_POLL_BATCH);
+  return (int)push(leader);
+}
+
+void sender_totals(const struct pst_sender *sender, struct control_totals *totals)
+{
+  const struct session_end *end = &sender->end;
+  uint64_t now = end->ended_ns ? end->ended_ns : clock_now_ns();
+
+  *totals = (struct control_totals){.messages = sender->messages,
+                                    .bytes = sender->bytes,
+                                    .last_sequence = sender->messages - 1,
+                                    .running_ns = end->started_ns ? now - end->started_ns : 0};
+  memcpy(totals->blocked_ns, end->blocked_ns, sizeof(totals->blocked_ns));
+}
+
+/* ---- What applications call ------------------------------------------------------------ */
+
+/* Why nothing can be acquired now. */
+static int blocked_stage(const struct pst_sender *sender)
+{
+  for (uint32_t i = 0; i < sender->leg_count; i++) {
+    const struct sender_leg *leg = &sender->legs[i];
+    if (!leg->dead && leg->done == sender->freed && leg->posted < sender->submitted)
+      return leg->wait == PST_WAIT_CREDIT ? PST_STAGE_CREDIT : PST_STAGE_TRANSPORT;
+  }
+  return sender->lends ? PST_STAGE_CREDIT : PST_STAGE_TRANSPORT;
+}
+
+static bool all_connected(const struct pst_sender *sender)
+{
+  for (uint32_t i = 0; i < sender->leg_count; i++)
+    if (!sender->legs[i].dead && sender->legs[i].owner->end.state == PST_STATE_WAITING)
+      return false;
+  return true;
+}
+
+static void fill_slots(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
+{
+  char *host = sender->region.host;
+
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t sequence = sender->acquired + i;
+    uint64_t offset = sender->base + (sequence & sender->slot_mask) * sender->stride;
+    slots[i].address = sender->region.address + offset;
+    slots[i].host = host ? host + offset : NULL;
+    slots[i].capacity = (uint32_t)sender->end.config->message;
+    slots[i].length = 0;
+    slots[i].meta = 0;
+    slots[i].sequence = sequence;
+  }
+  sender->acquired += n;
+}
+
+int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
+{
+  uint64_t free_slots;
+  int rc;
+
+  if (sender->leader)
+    return -EINVAL;
+  thread_progress(sender->end.thread);
+  rc = end_check(&sender->end);
+  if (rc < 0)
+    return rc;
+  if (sender->finishing)
+    return -EPIPE;
+  free_slots = sender->slots - (sender->acquired - sender->freed);
+  if (free_slots < n || free_slots < sender->slots / 2 || sender->end.state == PST_STATE_WAITING) {
+    sender_progress(sender);
+    free_slots = sender->slots - (sender->acquired - sender->freed);
+  }
+  if (!all_connected(sender))
+    return 0;
+  if (free_slots == 0) {
+    end_stage(&sender->end, blocked_stage(sender));
+    return 0;
+  }
+  if (n > free_slots)
+    n = (uint32_t)free_slots;
+  if (sender->pace.ns_per_byte > 0)
+    n = pace_allow(&sender->pace, clock_now_ns(), sender->end.config->message, n);
+  end_stage(&sender->end, PST_STAGE_SOURCE);
+  if (n == 0)
+    return 0;
+  sender->end.thread->idle_since_ns = 0;
+  fill_slots(sender, slots, n);
+  return (int)n;
+}
+
+int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, uint32_t n)
+{
+  uint64_t bytes = 0;
+  uint64_t message = sender->end.config->message;
+
+  if (sender->leader || n > sender->acquired - sender->submitted)
+    return -EINVAL;
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t sequence = sender->submitted + i;
+    struct pst_request *request = &sender->requests[sequence & sender->slot_mask];
+    if (slots[i].sequence != sequence || slots[i].length > message)
+      return -EINVAL;
+    request->arg.length = slots[i].length;
+    request->cookie = sequence;
+    request->u.send.sequence = sequence;
+    request->u.send.meta = slots[i].meta;
+    bytes += slots[i].length;
+  }
+  sender->submitted += n;
+  for (uint32_t i = 0; i < sender->leg_count; i++)
+    stat_add(sender->legs[i].owner->bytes, bytes);
+  if (sender->pace.ns_per_byte > 0)
+    pace_spend(&sender->pace, bytes);
+  end_stage(&sender->end, -1);
+  push(sender);
+  return end_check(&sender->end);
+}
+
+int pst_sender_fill(struct pst_sender *sender, const struct pst_slot *slots, uint32_t n)
+{
+  const struct pst_memory_ops *memory;
+  struct pst_payload payloads[SESSION_POLL_BATCH];
+  uint64_t ticket;
+  int rc;
+
+  if (!sender->queue)
+    return -EOPNOTSUPP;
+  memory = sender->memory->plugin->memory;
+  while (n) {
+    uint32_t run = n < SESSION_POLL_BATCH ? n : SESSION_POLL_BATCH;
+    for (uint32_t i = 0; i < run; i++)
+      payloads[i] = (struct pst_payload){.address = slots[i].address,
+                                         .length = slots[i].length,
+                                         .sequence = slots[i].sequence};
+    uint64_t done = 0;
+    while ((rc = memory->fill_batch(sender->queue, sender->seed, payloads, run, &ticket)) == -EAGAIN)
+      memory->queue_poll(sender->queue, &done);
+    /* The transport reads the slots as soon as they are submitted. */
+    while (rc == 0 && done < ticket)
+      rc = memory->queue_poll(sender->queue, &done);
+    if (rc < 0)
+      return rc;
+    slots += run;
+    n -= run;
+  }
+  return 0;
+}
+
+int pst_sender_poll(struct pst_sender *sender)
+{
+  struct pst_sender *leader = leader_of(sender);
+  int rc, moved;
+
+  thread_progress(sender->end.thread);
+  moved = sender_progress(sender);
+  rc = end_check(&sender->end);
+  if (rc < 0)
+    return rc;
+  if (leader->finishing && !sender->flush_posted && sender->end.state == PST_STATE_CONNECTED)
+    end_stage(&sender->end, blocked_stage(leader));
+  return moved;
+}
+
+int pst_sender_finish(struct pst_sender *sender)
+{
+  if (sender->leader)
+    return 0;
+  if (sender->acquired != sender->submitted)
+    return -EINVAL;
+  sender->finishing = true;
+  end_stage(&sender->end, -1);
+  push(sender);
+  return end_check(&sender->end);
+}
+
+enum pst_state pst_sender_state(const struct pst_sender *sender)
+{
+  return (enum pst_state)__atomic_load_n(&sender->end.state, __ATOMIC_ACQUIRE);
+}
+
+uint32_t pst_sender_worker(const struct pst_sender *sender)
+{
+  return sender->end.thread->index;
+}
+
+int pst_sender_param_set(struct pst_sender *sender, const char *key, const char *value)
+{
+  struct control_pair *pair = NULL;
+
+  if (sender->end.session->control)
+    return -EALREADY;
+  if (strlen(key) > CONTROL_KEY_MAX || strlen(value) > CONTROL_VALUE_MAX)
+    return -EINVAL;
+  for (uint32_t i = 0; i < sender->param_count && !pair; i++)
+    if (strcmp(sender->params[i].key, key) == 0)
+      pair = &sender->params[i];
+  if (!pair) {
+    if (sender->param_count == CONTROL_PARAMS_MAX)
+      return -ENOSPC;
+    pair = &sender->params[sender->param_count++];
+  }
+  snprintf(pair->key, sizeof(pair->key), "%s", key);
+  snprintf(pair->value, sizeof(pair->value), "%s", value);
+  return 0;
+}

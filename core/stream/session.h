@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of a session.
+ *
+ * A session has threads (what penstock.h calls workers). A thread has lanes, one
+ * for each device it uses: a lane is a transport's worker. Senders and receivers
+ * ("ends") sit on a lane and belong to its thread. The control thread never
+ * touches an end: it leaves mail for the thread.
+ *
+ * Fields of an end that other threads may read are written with stat_set() and
+ * read with stat_get(); everything else is its thread's alone.
+ */
+#ifndef PST_STREAM_SESSION_H
+#define PST_STREAM_SESSION_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "config/config.h"
+#include "control/control.h"
+#include "loader/loader.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#include "pace.h"
+#include "track.h"
+
+#define SESSION_POLL_BATCH 128 /* completions a poll of a transport asks for */
+#define SESSION_LENT_MAX 256   /* lent regions of one lane */
+#define CACHE_LINE 64
+
+#define stat_set(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+#define stat_get(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define stat_add(field, value) stat_set(field, (field) + (value))
+
+struct pst_session;
+
+/* One opened memory plugin with one set of options. */
+struct session_memory {
+  const struct loader_plugin *plugin;
+  const struct pst_options *options;
+  struct pst_memory *memory;
+  struct pst_memory_info info;
+};
+
+/* One opened transport, filters included, with one set of options. */
+struct session_device {
+  const struct config_transport *config;
+  const struct loader_plugin *plugin;   /* of the innermost transport */
+  const struct loader_plugin **filters; /* outermost first */
+  const struct pst_transport_ops *ops;  /* of the outermost */
+  struct pst_device *device;
+  struct pst_limits limits;
+  struct pst_plan plan;
+  uint32_t next_worker;
+};
+
+struct session_thread;
+
+struct session_lane {
+  struct session_thread *thread;
+  struct session_device *device;
+  const struct pst_transport_ops *ops;
+  struct pst_worker *worker;
+  int event_fd; /* -1: cannot wake */
+  bool seen;    /* the last poll gave something */
+  const struct pst_region *lent[SESSION_LENT_MAX];
+  struct pst_completion completions[SESSION_POLL_BATCH];
+};
+
+enum mail_type { MAIL_PEER, MAIL_ADDRESS, MAIL_FINISH, MAIL_COUNTS, MAIL_BEAT, MAIL_FAIL };
+
+struct session_end;
+
+struct session_mail {
+  struct session_mail *next;
+  enum mail_type type;
+  struct session_end *end;
+  int code;
+  char text[512];
+  struct control_totals totals;
+  struct pst_blob address; /* bytes follow the struct; fds are ours to close */
+  uint32_t param_count;
+  struct control_pair params[CONTROL_PARAMS_MAX];
+};
+
+struct session_thread {
+  struct pst_session *session;
+  uint32_t index;
+  int cpu; /* -1: not pinned */
+  struct session_lane **lanes;
+  uint32_t lane_count;
+  struct session_end **ends;
+  uint32_t end_count;
+  int epoll_fd;
+  int wake_fd;
+  uint64_t idle_since_ns; /* 0: not idle */
+  uint64_t next_beat_ns;
+  uint32_t idle_rounds;
+  uint32_t rounds;
+  _Alignas(CACHE_LINE) atomic_bool has_mail;
+  pthread_mutex_t mail_lock;
+  struct session_mail *mail_first;
+  struct session_mail *mail_last;
+};
+
+/* What senders and receivers have in common. */
+struct session_end {
+  struct pst_session *session;
+  struct session_thread *thread;
+  struct session_lane *lane;
+  struct pst_endpoint *endpoint;
+  const struct config_stream *config;
+  const char *name;
+  bool is_sender;
+  bool endpoint_closed; /* EVENT CLOSED has come */
+  bool connecting;      /* endpoint_connect was called */
+  int state;            /* enum pst_state; stat_ */
+  int error;            /* stat_ */
+  bool control_over;    /* the control channel's part has ended or failed */
+  bool failing;         /* a failure is known; told once what has arrived is handed over */
+  uint64_t gone_deadline_ns; /* transport says disconnected: the control channel may explain */
+  int gone_status;
+  uint64_t started_ns;
+  uint64_t ended_ns;
+  int stage;             /* enum pst_stage it is blocked in, or -1 */
+  uint64_t stage_since_ns;
+  uint64_t blocked_ns[PST_STAGES];
+  struct pst_path_info path;
+  char memory_backing[48];
+  bool peer_known;
+  struct control_totals peer; /* the other side's last word */
+  bool peer_final;
+  pthread_mutex_t text_lock; /* peer_text, error_text: read by other threads */
+  char peer_text[128];
+  char error_text[512];
+};
+
+/* Requests of one endpoint of a sender. Fan-out: a sender has several legs. */
+struct sender_leg {
+  struct pst_sender *owner; /* whose endpoint it is: the sender itself, or one that shares */
+  struct pst_mr *mr;
+  uint64_t posted; /* sequence of the next message to post */
+  uint64_t done;   /* all before it are done */
+  uint32_t wait;   /* enum pst_wait of the last short post */
+  bool dead;       /* takes no more; its slots count as done */
+};
+
+struct pst_sender {
+  struct session_end end;
+  struct session_memory *memory;
+  struct pst_region region;
+  bool has_region;
+  struct pst_mr *mr;
+  struct pst_queue *queue; /* fill; NULL without PATTERN */
+  uint64_t base;           /* offset of slot 0's payload */
+  uint64_t stride;
+  uint64_t slot_mask;      /* slots - 1: a power of two */
+  uint32_t slots;
+  struct pst_request *requests; /* slot by slot, constant fields set once */
+  struct sender_leg *legs;
+  uint32_t leg_count;
+  struct pst_sender *leader; /* fan-out: whose slots these are; NULL: its own */
+  struct sender_leg *leg;    /* of this sender's endpoint */
+  uint64_t acquired; /* next sequence to acquire */
+  uint64_t submitted;
+  uint64_t freed;    /* all slots before it are free: the least `done` of the legs */
+  struct pace pace;
+  uint64_t seed;
+  bool lends;        /* DONE waits for the receiver's release */
+  bool finishing;
+  bool flush_posted;
+  bool flushed;
+  bool counts_answered;
+  uint64_t messages; /* stat_ */
+  uint64_t bytes;    /* stat_ */
+  uint32_t param_count;
+  struct control_pair params[CONTROL_PARAMS_MAX];
+};
+
+/* A copy batch of the staged path, or a release that waits for a fence. */
+struct landing_batch {
+  uint64_t ticket;
+  struct pst_fence *fence;
+  uint32_t count; /* tokens in the FIFO */
+};
+
+/* Where messages land: the ring, and on the staged path the final memory behind
+ * it. Receivers that share a ring share this. */
+struct landing {
+  uint32_t users;
+  struct session_lane *lane;
+  struct session_memory *memory;
+  struct pst_region ring_region; /* what the transport writes */
+  struct pst_mr *mr;
+  struct pst_ring *ring;
+  uint64_t ring_base;
+  uint64_t stride;
+  uint32_t slots;
+  uint32_t headroom;
+  struct pst_path_info path;
+  struct pst_queue *queue; /* copies; staged only */
+  /* staged only */
+  bool staged;
+  struct pst_region final_region;
+  uint64_t final_stride;
+  uint32_t *final_free; /* stack of free final slots */
+  uint32_t final_free_count;
+  struct landing_batch *copies; /* FIFO of batches under way */
+  uint32_t copy_head, copy_tail, copy_capacity;
+  uint64_t *copy_tokens;        /* FIFO of the transport's tokens they read from */
+  uint64_t token_head, token_tail;
+  uint64_t token_mask;
+  uint64_t done_ticket;
+};
+
+struct release_fifo {
+  struct landing_batch *batches;
+  uint32_t head, tail, capacity; /* capacity is a power of two */
+  uint64_t *tokens;
+  uint64_t token_head, token_tail, token_mask;
+};
+
+struct pst_receiver {
+  struct session_end end;
+  struct landing *landing;
+  struct track track;
+  /* MESSAGE completions that another end's poll has reaped for this one. */
+  struct pst_completion *pending;
+  uint32_t pending_head, pending_tail, pending_capacity;
+  struct release_fifo after; /* release_after */
+  struct pst_queue *queue;   /* verify, read; NULL without PATTERN */
+  struct pst_fence *ready;   /* of the last batch handed out */
+  uint64_t quiet_since_ns;   /* the sender has finished, and nothing has come since; 0: not so */
+  uint64_t duplicates;       /* stat_ */
+  uint64_t reordered;        /* stat_ */
+  uint64_t held;             /* views out */
+  uint64_t delivered;        /* stat_ */
+  uint64_t bytes;            /* stat_ */
+  uint64_t damaged;          /* stat_ */
+  uint64_t seed;
+  bool finish_known;         /* the sender has said what it sent */
+  struct control_totals sent;
+  bool complete;             /* everything is handed over */
+  bool finished;             /* pst_receiver_finish */
+  uint64_t verified;         /* stat_ */
+  uint64_t corrupted;        /* stat_ */
+  uint32_t param_count;
+  struct control_pair params[CONTROL_PARAMS_MAX];
+};
+
+struct pst_session {
+  struct pst_config *owner;
+  const struct config *config;
+  uint32_t roles;
+  struct session_memory **memories;
+  uint32_t memory_count;
+  struct session_device **devices;
+  uint32_t device_count;
+  struct session_thread **threads;
+  uint32_t thread_count;
+  struct pst_sender **senders;
+  uint32_t sender_count;
+  struct pst_receiver **receivers;
+  uint32_t receiver_count;
+  struct landing **landings;
+  uint32_t landing_count;
+  const struct loader_plugin **plugins;
+  uint32_t plugin_count;
+  struct control *control;
+};
+
+/* setup.c: threads, memories, devices, lanes */
+int setup_threads(struct pst_session *session, struct pst_error *error);
+int setup_memory(struct pst_session *session, const struct config_plugin *plugin,
+                 struct session_memory **memory, struct pst_error *error);
+int setup_devices(struct pst_session *session, struct pst_error *error);
+struct session_device *setup_device_of(struct pst_session *session,
+                                       const struct config_transport *transport);
+int setup_lane(struct session_thread *thread, struct session_device *device,
+               struct session_lane **lane, struct pst_error *error);
+void setup_close(struct pst_session *session);
+int setup_plugin_note(struct pst_session *session, const struct loader_plugin *plugin);
+bool setup_region_meets(const struct pst_region *region, uint32_t needs, const char **lacks);
+uint64_t round_up(uint64_t value, uint64_t step);
+
+/* landing.c */
+int landing_open(struct pst_session *session, struct pst_receiver *receiver,
+                 struct pst_error *error);
+void landing_close(struct landing *landing);
+/* Where a message's payload lies now. -EIO: the transport names an unknown buffer. */
+int landing_view(const struct landing *landing, const struct pst_completion *message,
+                 struct pst_view *view);
+/* Staged path: how many messages can be taken now. */
+uint32_t landing_room(const struct landing *landing);
+/* Staged path: start the copy of n views, at most landing_room(), to their final
+ * places, which the views name after. 0, or -errno of the memory plugin. */
+int landing_stage(struct landing *landing, struct pst_view *views, uint32_t n,
+                  struct pst_fence **ready);
+/* Give back to the transport what finished copies have read. */
+int landing_reap(struct landing *landing);
+void landing_give_back(struct landing *landing, const struct pst_view *views, uint32_t n);
+void landing_give_tokens(struct landing *landing, const uint64_t *tokens, uint32_t n);
+
+/* sender.c */
+int sender_open(struct pst_session *session, struct pst_sender *sender, struct pst_error *error);
+void sender_close(struct pst_sender *sender);
+void sender_done(struct pst_sender *sender, const struct pst_completion *completion);
+int sender_progress(struct pst_sender *sender);
+void sender_totals(const struct pst_sender *sender, struct control_totals *totals);
+
+/* receiver.c */
+int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
+                  struct pst_error *error);
+void receiver_close(struct pst_receiver *receiver);
+int receiver_pend(struct pst_receiver *receiver, const struct pst_completion *completion);
+int receiver_progress(struct pst_receiver *receiver);
+void receiver_totals(const struct pst_receiver *receiver, struct control_totals *totals);
+
+/* worker.c */
+void thread_progress(struct session_thread *thread);
+/* Poll one lane once. Messages of `mine` are left in lane->completions, which it
+ * returns the number of; everything else goes to its end. lane->seen tells
+ * whether there was anything at all. */
+int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max);
+void thread_mail(struct session_thread *thread, struct session_mail *mail);
+void lanes_close_endpoints(struct pst_session *session);
+
+/* end.c */
+int end_init(struct session_end *end, struct pst_session *session,
+             const struct config_stream *config, bool is_sender);
+void end_stage(struct session_end *end, int stage); /* -1: flows */
+void end_state(struct session_end *end, int state);
+void end_fail(struct session_end *end, int code, const char *text);
+void end_connected(struct session_end *end);
+void end_mail(struct session_end *end, const struct session_mail *mail);
+int end_check(struct session_end *end); /* 0, or the failure */
+/* The transport has lost the peer. */
+void end_gone(struct session_end *end, int status);
+void end_stats(const struct session_end *end, struct pst_stats *stats);
+
+/* glue.c: the control channel's callbacks */
+extern const struct control_callbacks glue_callbacks;
+int glue_open(struct pst_session *session, struct pst_error *error);
+
+#endif
