@@ -123,6 +123,83 @@ class Install(Case):
         (folder,) = self.flags("penstock-plugin", "--variable=plugindir")
         self.assertTrue(folder.endswith(f"/{self.library_folder.name}/penstock"), folder)
 
+    def test_plugin_outside_the_tree(self):
+        """As docs/plugins.md tells: two lines of cc, and the program finds it."""
+        options, plugin = self.folder / "options.c", self.folder / "warp.c"
+        options.write_text(OPTIONS_C)
+        plugin.write_text(PLUGIN_C)
+        flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
+        flags += self.flags("penstock-plugin", "--cflags")
+        output = self.folder / "plugins"
+        output.mkdir()
+        for name, sources in (("memory-warp.desc.so", [options]), ("memory-warp.so", [options, plugin])):
+            compile_ = run(
+                *shlex.split(os.environ.get("CC", "cc")), *flags, "-o", output / name, *sources
+            )
+            self.assertEqual(compile_.returncode, 0, compile_.stderr)
+        child = self.run_program("plugins", "warp", "--plugin-path", output)
+        self.assertIn("Memory of a warp adapter", child.stdout)
+        self.assertIn("no adapter in this machine", child.stdout)
+        path = self.write(
+            "warp.yaml",
+            "penstock: 1\nstreams: [{name: packets, receiver: {memory: warp}}]\n"
+            "transport: loopback\n",
+        )
+        self.run_program("check", path, "--plugin-path", output)
+        child = self.run_program("run", path, "--plugin-path", output, expect=3)
+        self.assertIn("no adapter in this machine", child.stderr)
+
+
+OPTIONS_C = """
+#include <penstock/plugin.h>
+PST_DESCRIPTION(PST_KIND_MEMORY, "warp", "1.0", "Memory of a warp adapter", "a warp adapter",
+                "compiled", NULL, 0);
+"""
+PLUGIN_C = """
+#include <errno.h>
+#include <stdio.h>
+#include <penstock/memory.h>
+static int probe(const struct pst_host *host, struct pst_probe *probe)
+{
+  (void)host;
+  snprintf(probe->reason, sizeof(probe->reason), "no adapter in this machine");
+  return -ENODEV;
+}
+static int open(const struct pst_host *host, const struct pst_memory_params *params,
+                struct pst_memory **memory)
+{
+  (void)params;
+  (void)memory;
+  host->log(host, PST_LOG_ERROR, "no adapter in this machine; put one in");
+  return -ENODEV;
+}
+static void close(struct pst_memory *memory)
+{
+  (void)memory;
+}
+static int alloc(struct pst_memory *memory, const struct pst_alloc_params *params,
+                 struct pst_region *region)
+{
+  (void)memory;
+  (void)params;
+  (void)region;
+  return -ENOMEM;
+}
+static void free_region(struct pst_memory *memory, struct pst_region *region)
+{
+  (void)memory;
+  (void)region;
+}
+static const struct pst_memory_ops ops = {
+    .struct_size = sizeof(ops),
+    .open = open,
+    .close = close,
+    .alloc = alloc,
+    .free_region = free_region,
+};
+PST_PLUGIN(probe, &ops);
+"""
+
 
 class Completion(Case):
     def complete(self, *words):
