@@ -57,7 +57,7 @@ void end_fail(struct session_end *end, int code, const char *text)
   pthread_mutex_unlock(&end->text_lock);
   stat_set(end->error, code);
   end_state(end, PST_STATE_FAILED);
-  if (!end->control_over) {
+  if (!end->control_over && end->session->control) {
     end->control_over = true;
     control_fail(end->session->control, end, code, text);
   }

@@ -76,9 +76,11 @@ static int open_ring(const struct landing_plan *plan, struct landing *landing)
   const struct pst_transport_ops *ops = landing->lane->ops;
   struct pst_device *device = landing->lane->device->device;
   struct pst_mr_params mr = {.struct_size = sizeof(mr),
-                             .access = PST_ACCESS_LOCAL_WRITE,
+                             .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
                              .region = &landing->ring_region,
-                             .length = landing->stride * landing->slots};
+                             .length = landing->stride * landing->slots,
+                             .path = &landing->path};
+  landing->path = (struct pst_path_info){.struct_size = sizeof(landing->path)};
   int rc = ops->mr_register(device, &mr, &landing->mr);
   if (rc < 0)
     return rc;
@@ -90,7 +92,6 @@ static int open_ring(const struct landing_plan *plan, struct landing *landing)
                                  .headroom = plan->limits->headroom,
                                  .tailroom = plan->limits->tailroom,
                                  .endpoints = plan->endpoints};
-  landing->path.struct_size = sizeof(landing->path);
   rc = ops->ring_open(landing->lane->worker, &ring, &landing->path, &landing->ring);
   if (rc < 0) {
     ops->mr_deregister(device, landing->mr);
@@ -128,13 +129,15 @@ static int try_direct(const struct landing_plan *plan, struct landing *landing, 
   }
   rc = open_ring(plan, landing);
   if (rc == -EOPNOTSUPP) {
-    snprintf(why, why_size, "transport %s cannot receive into memory %s",
-             landing->lane->device->plugin->name, landing->memory->plugin->name);
+    snprintf(why, why_size, "transport %s cannot receive into memory %s%s%.80s",
+             landing->lane->device->plugin->name, landing->memory->plugin->name,
+             landing->path.reason[0] ? ": " : "", landing->path.reason);
     goto bounce;
   }
   if (rc < 0)
-    pst_fail(plan->error, PST_EXIT_UNAVAILABLE, rc, "stream %s: transport %s opens no ring of %u slots: %s",
-             plan->stream->name, landing->lane->device->plugin->name, landing->slots, strerror(-rc));
+    pst_fail(plan->error, PST_EXIT_UNAVAILABLE, rc,
+             "stream %s: transport %s opens no ring of %u slots: %s", plan->stream->name,
+             landing->lane->device->plugin->name, landing->slots, strerror(-rc));
   return rc;
 
 bounce:
@@ -160,9 +163,8 @@ static int alloc_staging_state(struct landing *landing)
 static int open_staged(const struct landing_plan *plan, struct landing *landing, const char *why)
 {
   const struct pst_memory_ops *memory = landing->memory->plugin->memory;
-  struct pst_queue_params queue = {.struct_size = sizeof(queue),
-                                   .batches = LANDING_COPIES,
-                                   .pieces = SESSION_POLL_BATCH};
+  struct pst_queue_params queue = {
+      .struct_size = sizeof(queue), .batches = LANDING_COPIES, .pieces = SESSION_POLL_BATCH};
   const char *lacks;
   int rc;
 
@@ -229,8 +231,8 @@ static int open_path(const struct landing_plan *plan, struct landing *landing)
     rc = open_staged(plan, landing, why);
   else if (rc == 1)
     rc = pst_fail(plan->error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                  "stream %s: `path: %s` is not possible: %s; `path: auto` stages", plan->stream->name,
-                  path == CONFIG_PATH_DIRECT ? "direct" : "mapped", why);
+                  "stream %s: `path: %s` is not possible: %s; `path: auto` stages",
+                  plan->stream->name, path == CONFIG_PATH_DIRECT ? "direct" : "mapped", why);
   return rc < 0 ? rc : check_path(plan, landing);
 }
 
@@ -292,14 +294,20 @@ int landing_open(struct pst_session *session, struct pst_receiver *receiver,
   return rc;
 }
 
-void landing_close(struct landing *landing)
+void landing_close_ring(struct landing *landing)
 {
-  if (!landing || --landing->users > 0)
-    return;
   if (landing->queue)
     landing->memory->plugin->memory->queue_close(landing->queue);
   if (landing->ring)
     landing->lane->ops->ring_close(landing->ring);
+  landing->queue = NULL;
+  landing->ring = NULL;
+}
+
+void landing_close(struct landing *landing)
+{
+  if (!landing || --landing->users > 0)
+    return;
   if (landing->mr)
     landing->lane->ops->mr_deregister(landing->lane->device->device, landing->mr);
   if (landing->memory) {
@@ -375,8 +383,7 @@ int landing_stage(struct landing *landing, struct pst_view *views, uint32_t n,
     uint64_t offset = landing->final_stride * slot;
     landing->copy_tokens[landing->token_tail++ & landing->token_mask] = views[i].token;
     views[i].address = landing->final_region.address + offset;
-    views[i].host =
-        landing->final_region.host ? (char *)landing->final_region.host + offset : NULL;
+    views[i].host = landing->final_region.host ? (char *)landing->final_region.host + offset : NULL;
     views[i].token = slot;
   }
   landing->copy_tail++;

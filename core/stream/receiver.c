@@ -29,10 +29,11 @@ static int join_landing(struct pst_session *session, struct pst_receiver *receiv
                     receiver->end.name, share);
   if (!(owner->end.lane->device->limits.capabilities & PST_CAP_SHARED_RING) ||
       owner->end.lane != receiver->end.lane)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                    "stream %s: receiver.share: transport %s cannot share a ring among these streams; "
-                    "give the stream a ring of its own",
-                    receiver->end.name, receiver->end.lane->device->plugin->name);
+    return pst_fail(
+        error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+        "stream %s: receiver.share: transport %s cannot share a ring among these streams; "
+        "give the stream a ring of its own",
+        receiver->end.name, receiver->end.lane->device->plugin->name);
   receiver->landing = owner->landing;
   receiver->landing->users++;
   return 0;
@@ -51,7 +52,8 @@ static int open_fifos(struct pst_receiver *receiver, struct pst_error *error)
   receiver->after.token_mask = tokens - 1;
   receiver->after.tokens = calloc(tokens, sizeof(uint64_t));
   if (!receiver->pending || !receiver->after.batches || !receiver->after.tokens)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", receiver->end.name);
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory",
+                    receiver->end.name);
   return 0;
 }
 
@@ -99,8 +101,9 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
   rc = receiver->end.lane->ops->endpoint_open(receiver->end.lane->worker, &params,
                                               &receiver->end.endpoint);
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: transport %s opens no endpoint: %s",
-                    config->name, receiver->end.lane->device->plugin->name, strerror(-rc));
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                    "stream %s: transport %s opens no endpoint: %s", config->name,
+                    receiver->end.lane->device->plugin->name, strerror(-rc));
   return 0;
 }
 
@@ -498,9 +501,8 @@ int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *vi
   while (n && rc == 0) {
     uint32_t run = n < SESSION_POLL_BATCH ? n : SESSION_POLL_BATCH;
     for (uint32_t i = 0; i < run; i++)
-      payloads[i] = (struct pst_payload){.address = views[i].address,
-                                         .length = views[i].length,
-                                         .sequence = views[i].sequence};
+      payloads[i] = (struct pst_payload){
+          .address = views[i].address, .length = views[i].length, .sequence = views[i].sequence};
     while ((rc = ops->verify_batch(receiver->queue, receiver->seed, payloads, run, &ticket)) ==
            -EAGAIN)
       ops->queue_poll(receiver->queue, &done);
@@ -533,9 +535,8 @@ int pst_receiver_verified(struct pst_receiver *receiver, struct pst_verify_resul
 int pst_receiver_read(struct pst_receiver *receiver, const struct pst_view *view, void *to)
 {
   const struct pst_memory_ops *ops = receiver->landing->memory->plugin->memory;
-  struct pst_copy piece = {.source = view->address,
-                           .destination = (uint64_t)(uintptr_t)to,
-                           .length = view->length};
+  struct pst_copy piece = {
+      .source = view->address, .destination = (uint64_t)(uintptr_t)to, .length = view->length};
   uint64_t ticket, done = 0;
   int rc;
 

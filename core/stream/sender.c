@@ -112,6 +112,7 @@ static int open_slots(struct pst_session *session, struct pst_sender *sender,
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
   for (uint32_t i = 0; i < sender->slots; i++)
     sender->requests[i] = (struct pst_request){.opcode = PST_OP_SEND,
+                                               .flags = PST_REQUEST_EXCLUSIVE,
                                                .local.mr = sender->mr,
                                                .offset = sender->base + i * sender->stride};
   sender->legs[0] = (struct sender_leg){.owner = sender, .mr = sender->mr};
@@ -146,6 +147,8 @@ static int join_leader(struct pst_session *session, struct pst_sender *sender,
     legs[leader->leg_count].mr = sender->mr;
   }
   leader->leg_count++;
+  for (uint32_t i = 0; i < leader->slots; i++)
+    leader->requests[i].flags &= (uint8_t)~PST_REQUEST_EXCLUSIVE;
   memcpy(sender->end.memory_backing, leader->end.memory_backing,
          sizeof(sender->end.memory_backing));
   return 0;
@@ -186,14 +189,16 @@ int sender_open(struct pst_session *session, struct pst_sender *sender, struct p
                             : open_slots(session, sender, error);
   if (rc < 0)
     return rc;
+  params.mr = sender->mr ? sender->mr : leader_of(sender)->mr;
   params.requests = leader_of(sender)->slots + 1;
   if (params.requests > limits->requests_max)
     params.requests = limits->requests_max;
   rc = sender->end.lane->ops->endpoint_open(sender->end.lane->worker, &params,
                                             &sender->end.endpoint);
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: transport %s opens no endpoint: %s",
-                    config->name, sender->end.lane->device->plugin->name, strerror(-rc));
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                    "stream %s: transport %s opens no endpoint: %s", config->name,
+                    sender->end.lane->device->plugin->name, strerror(-rc));
   return 0;
 }
 
@@ -464,11 +469,11 @@ int pst_sender_fill(struct pst_sender *sender, const struct pst_slot *slots, uin
   while (n) {
     uint32_t run = n < SESSION_POLL_BATCH ? n : SESSION_POLL_BATCH;
     for (uint32_t i = 0; i < run; i++)
-      payloads[i] = (struct pst_payload){.address = slots[i].address,
-                                         .length = slots[i].length,
-                                         .sequence = slots[i].sequence};
+      payloads[i] = (struct pst_payload){
+          .address = slots[i].address, .length = slots[i].length, .sequence = slots[i].sequence};
     uint64_t done = 0;
-    while ((rc = memory->fill_batch(sender->queue, sender->seed, payloads, run, &ticket)) == -EAGAIN)
+    while ((rc = memory->fill_batch(sender->queue, sender->seed, payloads, run, &ticket)) ==
+           -EAGAIN)
       memory->queue_poll(sender->queue, &done);
     /* The transport reads the slots as soon as they are submitted. */
     while (rc == 0 && done < ticket)

@@ -114,17 +114,17 @@ struct session_end {
   const struct config_stream *config;
   const char *name;
   bool is_sender;
-  bool endpoint_closed; /* EVENT CLOSED has come */
-  bool connecting;      /* endpoint_connect was called */
-  int state;            /* enum pst_state; stat_ */
-  int error;            /* stat_ */
-  bool control_over;    /* the control channel's part has ended or failed */
-  bool failing;         /* a failure is known; told once what has arrived is handed over */
+  bool endpoint_closed;      /* EVENT CLOSED has come */
+  bool connecting;           /* endpoint_connect was called */
+  int state;                 /* enum pst_state; stat_ */
+  int error;                 /* stat_ */
+  bool control_over;         /* the control channel's part has ended or failed */
+  bool failing;              /* a failure is known; told once what has arrived is handed over */
   uint64_t gone_deadline_ns; /* transport says disconnected: the control channel may explain */
   int gone_status;
   uint64_t started_ns;
   uint64_t ended_ns;
-  int stage;             /* enum pst_stage it is blocked in, or -1 */
+  int stage; /* enum pst_stage it is blocked in, or -1 */
   uint64_t stage_since_ns;
   uint64_t blocked_ns[PST_STAGES];
   struct pst_path_info path;
@@ -156,19 +156,19 @@ struct pst_sender {
   struct pst_queue *queue; /* fill; NULL without PATTERN */
   uint64_t base;           /* offset of slot 0's payload */
   uint64_t stride;
-  uint64_t slot_mask;      /* slots - 1: a power of two */
+  uint64_t slot_mask; /* slots - 1: a power of two */
   uint32_t slots;
   struct pst_request *requests; /* slot by slot, constant fields set once */
   struct sender_leg *legs;
   uint32_t leg_count;
   struct pst_sender *leader; /* fan-out: whose slots these are; NULL: its own */
   struct sender_leg *leg;    /* of this sender's endpoint */
-  uint64_t acquired; /* next sequence to acquire */
+  uint64_t acquired;         /* next sequence to acquire */
   uint64_t submitted;
-  uint64_t freed;    /* all slots before it are free: the least `done` of the legs */
+  uint64_t freed; /* all slots before it are free: the least `done` of the legs */
   struct pace pace;
   uint64_t seed;
-  bool lends;        /* DONE waits for the receiver's release */
+  bool lends; /* DONE waits for the receiver's release */
   bool finishing;
   bool flush_posted;
   bool flushed;
@@ -209,7 +209,7 @@ struct landing {
   uint32_t final_free_count;
   struct landing_batch *copies; /* FIFO of batches under way */
   uint32_t copy_head, copy_tail, copy_capacity;
-  uint64_t *copy_tokens;        /* FIFO of the transport's tokens they read from */
+  uint64_t *copy_tokens; /* FIFO of the transport's tokens they read from */
   uint64_t token_head, token_tail;
   uint64_t token_mask;
   uint64_t done_ticket;
@@ -240,12 +240,12 @@ struct pst_receiver {
   uint64_t bytes;            /* stat_ */
   uint64_t damaged;          /* stat_ */
   uint64_t seed;
-  bool finish_known;         /* the sender has said what it sent */
+  bool finish_known; /* the sender has said what it sent */
   struct control_totals sent;
-  bool complete;             /* everything is handed over */
-  bool finished;             /* pst_receiver_finish */
-  uint64_t verified;         /* stat_ */
-  uint64_t corrupted;        /* stat_ */
+  bool complete;      /* everything is handed over */
+  bool finished;      /* pst_receiver_finish */
+  uint64_t verified;  /* stat_ */
+  uint64_t corrupted; /* stat_ */
   uint32_t param_count;
   struct control_pair params[CONTROL_PARAMS_MAX];
 };
@@ -280,6 +280,7 @@ struct session_device *setup_device_of(struct pst_session *session,
                                        const struct config_transport *transport);
 int setup_lane(struct session_thread *thread, struct session_device *device,
                struct session_lane **lane, struct pst_error *error);
+void setup_close_workers(struct pst_session *session);
 void setup_close(struct pst_session *session);
 int setup_plugin_note(struct pst_session *session, const struct loader_plugin *plugin);
 bool setup_region_meets(const struct pst_region *region, uint32_t needs, const char **lacks);
@@ -288,6 +289,8 @@ uint64_t round_up(uint64_t value, uint64_t step);
 /* landing.c */
 int landing_open(struct pst_session *session, struct pst_receiver *receiver,
                  struct pst_error *error);
+/* Before the workers are closed, and after. */
+void landing_close_ring(struct landing *landing);
 void landing_close(struct landing *landing);
 /* Where a message's payload lies now. -EIO: the transport names an unknown buffer. */
 int landing_view(const struct landing *landing, const struct pst_completion *message,
@@ -340,8 +343,7 @@ int end_check(struct session_end *end); /* 0, or the failure */
 void end_gone(struct session_end *end, int status);
 void end_stats(const struct session_end *end, struct pst_stats *stats);
 
-/* glue.c: the control channel's callbacks */
-extern const struct control_callbacks glue_callbacks;
+/* glue.c: starts the control channel, whose callbacks become mail */
 int glue_open(struct pst_session *session, struct pst_error *error);
 
 #endif

@@ -83,6 +83,24 @@ void thread_progress(struct session_thread *thread)
     look_at_clock(thread);
 }
 
+/* Staged receivers copy out of lent memory: pinned, that runs at full speed. */
+static void take_lent(struct session_lane *lane, uint64_t buffer, const struct pst_region *region)
+{
+  if (buffer == 0 || buffer >= SESSION_LENT_MAX) {
+    pst_log(PST_LOG_ERROR, "%s lends more than %d regions: a bug of that transport",
+            lane->device->plugin->name, SESSION_LENT_MAX - 1);
+    return;
+  }
+  lane->lent[buffer] = region;
+  for (uint32_t i = 0; i < lane->thread->end_count; i++) {
+    const struct pst_receiver *receiver = (const struct pst_receiver *)lane->thread->ends[i];
+    if (receiver->end.is_sender || receiver->end.lane != lane || !receiver->landing->staged)
+      continue;
+    const struct session_memory *memory = receiver->landing->memory;
+    memory->plugin->memory->host_register(memory->memory, region->host, region->length);
+  }
+}
+
 static void take_event(struct session_lane *lane, const struct pst_completion *completion)
 {
   struct session_end *end = (struct session_end *)(uintptr_t)completion->endpoint;
@@ -106,11 +124,7 @@ static void take_event(struct session_lane *lane, const struct pst_completion *c
     end->endpoint_closed = true;
     break;
   case PST_EVENT_LENT:
-    if (buffer > 0 && buffer < SESSION_LENT_MAX)
-      lane->lent[buffer] = completion->u.region.region;
-    else
-      pst_log(PST_LOG_ERROR, "%s lends more than %d regions: a bug of that transport",
-              lane->device->plugin->name, SESSION_LENT_MAX);
+    take_lent(lane, buffer, completion->u.region.region);
     break;
   case PST_EVENT_UNLENT:
     if (buffer < SESSION_LENT_MAX)
@@ -275,7 +289,8 @@ void lanes_close_endpoints(struct pst_session *session)
       if (!end->endpoint)
         continue;
       int rc = end->lane->ops->endpoint_close(
-          end->endpoint, end->state == PST_STATE_ENDED ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT, deadline);
+          end->endpoint, end->state == PST_STATE_ENDED ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT,
+          deadline);
       if (rc < 0)
         end->endpoint_closed = true;
     }
@@ -283,7 +298,8 @@ void lanes_close_endpoints(struct pst_session *session)
     struct session_thread *thread = session->threads[t];
     while (poll_closing(session, thread->ends, thread->end_count)) {
       if (clock_now_ns() > give_up) {
-        pst_log(PST_LOG_WARN, "an endpoint did not close within its deadline: a bug of its transport");
+        pst_log(PST_LOG_WARN,
+                "an endpoint did not close within its deadline: a bug of its transport");
         return;
       }
       sched_yield();

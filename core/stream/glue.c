@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between the control thread and the threads that own ends: everything becomes
+ * mail. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "session.h"
+
+static struct session_mail *new_mail(struct session_end *end, enum mail_type type,
+                                     const struct pst_blob *address)
+{
+  uint32_t length = address ? address->length : 0;
+  struct session_mail *mail = calloc(1, sizeof(*mail) + length);
+
+  if (!mail) {
+    pst_log(PST_LOG_ERROR, "stream %s: out of memory for a control message", end->name);
+    return NULL;
+  }
+  mail->end = end;
+  mail->type = type;
+  if (address) {
+    mail->address = *address;
+    mail->address.struct_size = sizeof(mail->address);
+    mail->address.bytes = mail + 1;
+    mail->address.capacity = length;
+    memcpy(mail + 1, address->bytes, length);
+    for (uint32_t i = 0; i < address->fd_count; i++)
+      mail->address.fds[i] = fcntl(address->fds[i], F_DUPFD_CLOEXEC, 3);
+  }
+  return mail;
+}
+
+static void post(struct session_end *end, struct session_mail *mail)
+{
+  if (mail)
+    thread_mail(end->thread, mail);
+}
+
+static void on_peer(void *context, void *stream, const struct control_peer *peer)
+{
+  struct session_mail *mail = new_mail(stream, MAIL_PEER, peer->address);
+
+  (void)context;
+  if (!mail)
+    return;
+  snprintf(mail->text, sizeof(mail->text), "%s", peer->text);
+  mail->param_count =
+      peer->param_count < CONTROL_PARAMS_MAX ? peer->param_count : CONTROL_PARAMS_MAX;
+  memcpy(mail->params, peer->params, mail->param_count * sizeof(*mail->params));
+  post(stream, mail);
+}
+
+static void on_address(void *context, void *stream, const struct pst_blob *address)
+{
+  (void)context;
+  post(stream, new_mail(stream, MAIL_ADDRESS, address));
+}
+
+static void mail_totals(void *stream, enum mail_type type, const struct control_totals *totals)
+{
+  struct session_mail *mail = new_mail(stream, type, NULL);
+
+  if (mail)
+    mail->totals = *totals;
+  post(stream, mail);
+}
+
+static void on_beat(void *context, void *stream, const struct control_totals *totals)
+{
+  (void)context;
+  mail_totals(stream, MAIL_BEAT, totals);
+}
+
+static void on_finish(void *context, void *stream, const struct control_totals *totals)
+{
+  (void)context;
+  mail_totals(stream, MAIL_FINISH, totals);
+}
+
+static void on_counts(void *context, void *stream, const struct control_totals *totals)
+{
+  (void)context;
+  mail_totals(stream, MAIL_COUNTS, totals);
+}
+
+static void on_fail(void *context, void *stream, int code, const char *text)
+{
+  struct session_mail *mail = new_mail(stream, MAIL_FAIL, NULL);
+
+  (void)context;
+  if (!mail)
+    return;
+  mail->code = code < 0 ? code : -EPROTO;
+  snprintf(mail->text, sizeof(mail->text), "%s", text);
+  post(stream, mail);
+}
+
+static const struct control_callbacks callbacks = {.peer = on_peer,
+                                                   .address = on_address,
+                                                   .beat = on_beat,
+                                                   .finish = on_finish,
+                                                   .counts = on_counts,
+                                                   .fail = on_fail};
+
+/* ---- What a stream says of itself --------------------------------------------- */
+
+static void add_pair(struct control_pair *pairs, uint32_t *count, uint32_t max, const char *key,
+                     const char *value)
+{
+  if (*count == max)
+    return;
+  snprintf(pairs[*count].key, sizeof(pairs[*count].key), "%.31s", key);
+  snprintf(pairs[*count].value, sizeof(pairs[*count].value), "%.255s", value);
+  ++*count;
+}
+
+/* What both ends must have the same. */
+static uint32_t make_terms(const struct session_end *end, struct control_pair *terms)
+{
+  const struct config_transport *transport =
+      end->is_sender ? &end->config->sender.transport : &end->config->receiver.transport;
+  const struct pst_option *table;
+  char key[64], text[CONTROL_VALUE_MAX + 1];
+  uint32_t count = 0;
+  size_t options;
+
+  snprintf(text, sizeof(text), "%lu B", end->config->message);
+  add_pair(terms, &count, CONTROL_TERMS_MAX, "message", text);
+  add_pair(terms, &count, CONTROL_TERMS_MAX, "transport", transport->plugin.name);
+  table = options_table(transport->plugin.options, &options);
+  for (size_t i = 0; i < options; i++) {
+    if (!(table[i].scope & PST_SCOPE_STREAM))
+      continue;
+    snprintf(key, sizeof(key), "transport.%s", table[i].name);
+    if (options_text(transport->plugin.options, table[i].name, text, sizeof(text)) == 0)
+      add_pair(terms, &count, CONTROL_TERMS_MAX, key, text);
+  }
+  return count;
+}
+
+static uint32_t make_params(const struct session_end *end, struct control_pair *params)
+{
+  const struct pst_sender *sender = (const struct pst_sender *)end;
+  char text[32];
+  uint32_t count = 0;
+
+  if (!end->is_sender)
+    return 0;
+  snprintf(text, sizeof(text), "%lu", sender->seed);
+  add_pair(params, &count, CONTROL_PARAMS_MAX, "pattern.seed", text);
+  if (sender->leader)
+    sender = sender->leader;
+  for (uint32_t i = 0; i < sender->param_count; i++)
+    add_pair(params, &count, CONTROL_PARAMS_MAX, sender->params[i].key, sender->params[i].value);
+  return count;
+}
+
+struct glue_stream {
+  struct control_pair terms[CONTROL_TERMS_MAX];
+  struct control_pair params[CONTROL_PARAMS_MAX];
+  unsigned char address[CONTROL_ADDRESS_MAX];
+};
+
+static int describe_end(struct session_end *end, struct glue_stream *room,
+                        struct control_stream *stream)
+{
+  *stream = (struct control_stream){.name = end->name,
+                                    .context = end,
+                                    .is_sender = end->is_sender,
+                                    .terms = room->terms,
+                                    .params = room->params,
+                                    .address = {.struct_size = sizeof(stream->address),
+                                                .capacity = sizeof(room->address),
+                                                .bytes = room->address}};
+  stream->term_count = make_terms(end, room->terms);
+  stream->param_count = make_params(end, room->params);
+  return end->lane->ops->endpoint_address(end->endpoint, &stream->address);
+}
+
+static int describe_ends(struct pst_session *session, struct glue_stream *rooms,
+                         struct control_stream *streams, struct pst_error *error)
+{
+  uint32_t count = session->sender_count + session->receiver_count;
+
+  for (uint32_t i = 0; i < count; i++) {
+    struct session_end *end = i < session->sender_count
+                                  ? &session->senders[i]->end
+                                  : &session->receivers[i - session->sender_count]->end;
+    int rc = describe_end(end, &rooms[i], &streams[i]);
+    if (rc < 0)
+      return pst_fail(error, PST_EXIT_FAILED, rc, "stream %s: no endpoint address: %s", end->name,
+                      strerror(-rc));
+  }
+  return 0;
+}
+
+int glue_open(struct pst_session *session, struct pst_error *error)
+{
+  const struct config *config = session->config;
+  uint32_t count = session->sender_count + session->receiver_count;
+  struct control_stream *streams = calloc(count, sizeof(*streams));
+  struct glue_stream *rooms = calloc(count, sizeof(*rooms));
+  struct control_callbacks with_context = callbacks;
+  struct control_params params = {.in_process =
+                                      session->roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER),
+                                  .listen = session->receiver_count ? config->control.listen : NULL,
+                                  .connect = session->sender_count ? config->control.connect : NULL,
+                                  .insecure = config->control.insecure,
+                                  .connect_timeout_ns = config->control.connect_timeout_ns,
+                                  .heartbeat_ns = config->control.heartbeat_ns,
+                                  .peer_timeout_ns = UINT64_MAX};
+  int rc = -ENOMEM;
+
+  with_context.context = session;
+  for (uint32_t i = 0; i < config->stream_count; i++)
+    if (config->streams[i].timeout_ns < params.peer_timeout_ns)
+      params.peer_timeout_ns = config->streams[i].timeout_ns;
+  if (!streams || !rooms)
+    pst_fail(error, PST_EXIT_FAILED, rc, "out of memory");
+  else
+    rc = describe_ends(session, rooms, streams, error);
+  if (rc == 0)
+    rc = control_open(&params, &with_context, streams, count, &session->control, error);
+  free(rooms);
+  free(streams);
+  return rc;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing a session, and finding what is in it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+
+static bool is_selected(const struct pst_session_params *params, const char *name)
+{
+  if (!params->streams || params->stream_count == 0)
+    return true;
+  for (uint32_t i = 0; i < params->stream_count; i++)
+    if (strcmp(params->streams[i], name) == 0)
+      return true;
+  return false;
+}
+
+static int check_names(const struct pst_session *session, const struct pst_session_params *params,
+                       struct pst_error *error)
+{
+  for (uint32_t i = 0; params->streams && i < params->stream_count; i++) {
+    bool found = false;
+    for (uint32_t s = 0; s < session->config->stream_count; s++)
+      found |= strcmp(session->config->streams[s].name, params->streams[i]) == 0;
+    if (!found)
+      return pst_fail(error, PST_EXIT_USAGE, -ENOENT, "no stream \"%s\" in the configuration",
+                      params->streams[i]);
+  }
+  return 0;
+}
+
+static int add_ends(struct pst_session *session, const struct config_stream *stream)
+{
+  int rc = 0;
+
+  if (session->roles & PST_SESSION_SENDER) {
+    struct pst_sender *sender = calloc(1, sizeof(*sender));
+    if (!sender)
+      return -ENOMEM;
+    session->senders[session->sender_count++] = sender;
+    rc = end_init(&sender->end, session, stream, true);
+  }
+  if (rc == 0 && (session->roles & PST_SESSION_RECEIVER)) {
+    struct pst_receiver *receiver = calloc(1, sizeof(*receiver));
+    if (!receiver)
+      return -ENOMEM;
+    session->receivers[session->receiver_count++] = receiver;
+    rc = end_init(&receiver->end, session, stream, false);
+  }
+  return rc;
+}
+
+static int make_ends(struct pst_session *session, const struct pst_session_params *params,
+                     struct pst_error *error)
+{
+  uint32_t count = session->config->stream_count;
+  int rc = check_names(session, params, error);
+
+  if (rc < 0)
+    return rc;
+  session->senders = calloc(count ? count : 1, sizeof(*session->senders));
+  session->receivers = calloc(count ? count : 1, sizeof(*session->receivers));
+  if (!session->senders || !session->receivers)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  for (uint32_t i = 0; i < count; i++) {
+    if (!is_selected(params, session->config->streams[i].name))
+      continue;
+    rc = add_ends(session, &session->config->streams[i]);
+    if (rc < 0)
+      return pst_fail(error, PST_EXIT_FAILED, rc, "out of memory");
+  }
+  if (session->sender_count + session->receiver_count == 0)
+    return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "the configuration has no streams to run");
+  return 0;
+}
+
+/* Those that share come after those they share with. */
+static int open_ends(struct pst_session *session, struct pst_error *error)
+{
+  int rc = 0;
+
+  for (int sharing = 0; sharing <= 1; sharing++) {
+    for (uint32_t i = 0; i < session->receiver_count && rc == 0; i++)
+      if ((session->receivers[i]->end.config->receiver.share != NULL) == sharing)
+        rc = receiver_open(session, session->receivers[i], error);
+    for (uint32_t i = 0; i < session->sender_count && rc == 0; i++)
+      if ((session->senders[i]->end.config->sender.share != NULL) == sharing)
+        rc = sender_open(session, session->senders[i], error);
+  }
+  for (uint32_t i = 0; i < session->device_count && rc == 0; i++) {
+    struct session_device *device = session->devices[i];
+    rc = device->ops->start(device->device);
+    if (rc == -EOPNOTSUPP)
+      rc = 0;
+    if (rc < 0)
+      pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s does not start: %s",
+               device->plugin->name, strerror(-rc));
+  }
+  return rc;
+}
+
+int pst_session_open(const struct pst_config *config, const struct pst_session_params *params,
+                     struct pst_session **session, struct pst_error *error)
+{
+  struct pst_session *opened;
+  int rc;
+
+  if (!(params->roles & (PST_SESSION_SENDER | PST_SESSION_RECEIVER)))
+    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
+                    "a session needs a role: sender, receiver, or both");
+  opened = calloc(1, sizeof(*opened));
+  if (!opened)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  opened->owner = (struct pst_config *)config;
+  config_hold(opened->owner);
+  opened->config = config_of(config);
+  opened->roles = params->roles;
+  rc = make_ends(opened, params, error);
+  if (rc == 0)
+    rc = setup_threads(opened, error);
+  if (rc == 0)
+    rc = setup_devices(opened, error);
+  if (rc == 0)
+    rc = open_ends(opened, error);
+  if (rc < 0) {
+    pst_session_close(opened);
+    return rc;
+  }
+  *session = opened;
+  return 0;
+}
+
+int pst_session_start(struct pst_session *session, struct pst_error *error)
+{
+  if (session->control)
+    return -EALREADY;
+  if (session->config->control.none)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                    "`control: none` is for foreign peers, which transport %s does not speak to",
+                    session->devices[0]->plugin->name);
+  return glue_open(session, error);
+}
+
+void pst_session_close(struct pst_session *session)
+{
+  if (!session)
+    return;
+  control_close(session->control);
+  lanes_close_endpoints(session);
+  for (uint32_t i = 0; i < session->receiver_count; i++)
+    if (session->receivers[i]->landing)
+      landing_close_ring(session->receivers[i]->landing);
+  setup_close_workers(session);
+  for (uint32_t i = 0; i < session->receiver_count; i++)
+    receiver_close(session->receivers[i]);
+  for (uint32_t i = 0; i < session->sender_count; i++)
+    sender_close(session->senders[i]);
+  setup_close(session);
+  free(session->senders);
+  free(session->receivers);
+  pst_config_close(session->owner);
+  free(session);
+}
+
+struct pst_sender *pst_session_sender(struct pst_session *session, const char *name)
+{
+  for (uint32_t i = 0; i < session->sender_count; i++)
+    if (strcmp(session->senders[i]->end.name, name) == 0)
+      return session->senders[i];
+  return NULL;
+}
+
+struct pst_receiver *pst_session_receiver(struct pst_session *session, const char *name)
+{
+  for (uint32_t i = 0; i < session->receiver_count; i++)
+    if (strcmp(session->receivers[i]->end.name, name) == 0)
+      return session->receivers[i];
+  return NULL;
+}
+
+uint32_t pst_session_plugins(const struct pst_session *session)
+{
+  return session->plugin_count;
+}
+
+int pst_session_plugin(const struct pst_session *session, uint32_t index,
+                       struct pst_plugin_info *info)
+{
+  const struct loader_plugin *plugin;
+
+  if (index >= session->plugin_count)
+    return -ENOENT;
+  plugin = session->plugins[index];
+  struct pst_plugin_info full = {.struct_size = info->struct_size,
+                                 .kind = plugin->kind,
+                                 .description = plugin->description,
+                                 .path = plugin->path,
+                                 .reason = "",
+                                 .remedy = "",
+                                 .libraries = loader_libraries(plugin)};
+  memcpy(info, &full, info->struct_size < sizeof(full) ? info->struct_size : sizeof(full));
+  return 0;
+}
+
+uint32_t pst_session_workers(const struct pst_session *session)
+{
+  return session->thread_count;
+}
+
+int pst_session_worker_cpu(const struct pst_session *session, uint32_t worker)
+{
+  return worker < session->thread_count ? session->threads[worker]->cpu : -1;
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a session opens before its ends: threads, memories, devices, lanes. */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "session.h"
+
+uint64_t round_up(uint64_t value, uint64_t step)
+{
+  return (value + step - 1) / step * step;
+}
+
+/* Append to an array of pointers that is counted by `count`. */
+#define APPEND(array, count, item)                                                                 \
+  ({                                                                                               \
+    typeof(array) grown_ = realloc((array), ((count) + 1) * sizeof(*(array)));                     \
+    if (grown_) {                                                                                  \
+      grown_[(count)++] = (item);                                                                  \
+      (array) = grown_;                                                                            \
+    }                                                                                              \
+    grown_ ? 0 : -ENOMEM;                                                                          \
+  })
+
+static int out_of_memory(struct pst_error *error)
+{
+  return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the session");
+}
+
+int setup_plugin_note(struct pst_session *session, const struct loader_plugin *plugin)
+{
+  for (uint32_t i = 0; i < session->plugin_count; i++)
+    if (session->plugins[i] == plugin)
+      return 0;
+  return APPEND(session->plugins, session->plugin_count, plugin);
+}
+
+bool setup_region_meets(const struct pst_region *region, uint32_t needs, const char **lacks)
+{
+  if ((needs & PST_NEED_CPU_ACCESS) && !region->host)
+    *lacks = "memory that the CPU can touch";
+  else if ((needs & PST_NEED_EXPORT_FD) && !(region->exports & PST_EXPORT_FD))
+    *lacks = "memory that can be shared by a file descriptor";
+  else if ((needs & PST_NEED_EXPORT_DMABUF) && !(region->exports & PST_EXPORT_DMABUF))
+    *lacks = "memory that can be exported as dma-buf";
+  else if ((needs & PST_NEED_EXPORT_IPC) && !(region->exports & PST_EXPORT_IPC))
+    *lacks = "memory with an IPC handle";
+  else if ((needs & PST_NEED_PINNED) && !(region->flags & PST_REGION_PINNED))
+    *lacks = "pinned memory";
+  else
+    return true;
+  return false;
+}
+
+/* ---- Threads --------------------------------------------------------------------- */
+
+static int open_thread(struct pst_session *session, uint32_t index, struct pst_error *error)
+{
+  const struct config *config = session->config;
+  struct session_thread *thread = aligned_alloc(CACHE_LINE, sizeof(*thread));
+  struct epoll_event event = {.events = EPOLLIN};
+
+  if (!thread || APPEND(session->threads, session->thread_count, thread) < 0) {
+    free(thread);
+    return out_of_memory(error);
+  }
+  memset(thread, 0, sizeof(*thread));
+  thread->session = session;
+  thread->index = index;
+  thread->cpu =
+      config->workers.cpu_count ? (int)config->workers.cpus[index % config->workers.cpu_count] : -1;
+  pthread_mutex_init(&thread->mail_lock, NULL);
+  thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  event.data.fd = thread->wake_fd;
+  if (thread->epoll_fd < 0 || thread->wake_fd < 0 ||
+      epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, thread->wake_fd, &event) < 0)
+    return pst_fail(error, PST_EXIT_FAILED, -errno,
+                    "no descriptor for worker %u: %s; raise `ulimit -n`", index, strerror(errno));
+  return 0;
+}
+
+/* Ends that share a ring or slots go to one thread, and so count once. */
+static const char *group_of(const struct session_end *end)
+{
+  const char *share = end->is_sender ? end->config->sender.share : end->config->receiver.share;
+  return share ? share : end->name;
+}
+
+static struct session_end *end_at(const struct pst_session *session, uint32_t i)
+{
+  /* Senders and receivers alternate, so that both ends of a stream in one process
+   * do not meet on one core while another idles. */
+  uint32_t pairs = session->sender_count < session->receiver_count ? session->sender_count
+                                                                   : session->receiver_count;
+  if (i < 2 * pairs)
+    return i % 2 ? &session->receivers[i / 2]->end : &session->senders[i / 2]->end;
+  i -= pairs;
+  return i < session->sender_count ? &session->senders[i]->end : &session->receivers[i]->end;
+}
+
+static struct session_end *group_first(const struct pst_session *session, uint32_t i)
+{
+  const struct session_end *end = end_at(session, i);
+
+  for (uint32_t k = 0; k < i; k++) {
+    struct session_end *other = end_at(session, k);
+    if (other->is_sender == end->is_sender && strcmp(group_of(other), group_of(end)) == 0)
+      return other;
+  }
+  return NULL;
+}
+
+static uint32_t usable_cores(void)
+{
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+}
+
+int setup_threads(struct pst_session *session, struct pst_error *error)
+{
+  uint32_t ends = session->sender_count + session->receiver_count;
+  uint32_t wanted = session->config->workers.count;
+  uint32_t groups = 0;
+  uint32_t next = 0;
+
+  for (uint32_t i = 0; i < ends; i++)
+    groups += group_first(session, i) == NULL;
+  if (wanted == 0)
+    wanted = usable_cores();
+  if (wanted > groups)
+    wanted = groups;
+  for (uint32_t i = 0; i < wanted; i++) {
+    int rc = open_thread(session, i, error);
+    if (rc < 0)
+      return rc;
+  }
+  for (uint32_t i = 0; i < ends; i++) {
+    struct session_end *end = end_at(session, i);
+    struct session_end *first = group_first(session, i);
+    end->thread = first ? first->thread : session->threads[next++ % wanted];
+    if (APPEND(end->thread->ends, end->thread->end_count, end) < 0)
+      return out_of_memory(error);
+  }
+  return 0;
+}
+
+/* ---- Memories ---------------------------------------------------------------------- */
+
+int setup_memory(struct pst_session *session, const struct config_plugin *config,
+                 struct session_memory **memory, struct pst_error *error)
+{
+  const struct loader_plugin *plugin;
+  struct session_memory *entry;
+  const char *differs;
+  int rc = loader_load(PST_KIND_MEMORY, config->name, &plugin, error);
+
+  if (rc < 0)
+    return rc;
+  for (uint32_t i = 0; i < session->memory_count; i++) {
+    entry = session->memories[i];
+    if (entry->plugin == plugin && options_equal(entry->options, config->options, ~0u, &differs)) {
+      *memory = entry;
+      return 0;
+    }
+  }
+  entry = calloc(1, sizeof(*entry));
+  if (!entry || setup_plugin_note(session, plugin) < 0) {
+    free(entry);
+    return out_of_memory(error);
+  }
+  struct pst_memory_params params = {.struct_size = sizeof(params), .options = config->options};
+  rc = plugin->memory->open(plugin->host, &params, &entry->memory);
+  if (rc < 0) {
+    free(entry);
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                    "%s: memory %s does not open: %s; `penstock plugins %s` tells what it needs",
+                    config->mark.origin, config->name, strerror(-rc), config->name);
+  }
+  entry->plugin = plugin;
+  entry->options = config->options;
+  entry->info.struct_size = sizeof(entry->info);
+  plugin->memory->describe(entry->memory, &entry->info);
+  if (loader_memory_add(entry->memory, plugin->memory) < 0 ||
+      APPEND(session->memories, session->memory_count, entry) < 0) {
+    plugin->memory->close(entry->memory);
+    free(entry);
+    return out_of_memory(error);
+  }
+  *memory = entry;
+  return 0;
+}
+
+/* ---- Devices ------------------------------------------------------------------------- */
+
+static bool same_transport(const struct config_transport *a, const struct config_transport *b)
+{
+  const char *differs;
+
+  if (strcmp(a->plugin.name, b->plugin.name) != 0 || a->filter_count != b->filter_count ||
+      !options_equal(a->plugin.options, b->plugin.options, PST_SCOPE_DEVICE | PST_SCOPE_STREAM,
+                     &differs))
+    return false;
+  for (uint32_t i = 0; i < a->filter_count; i++)
+    if (strcmp(a->filters[i].name, b->filters[i].name) != 0 ||
+        !options_equal(a->filters[i].options, b->filters[i].options, ~0u, &differs))
+      return false;
+  return true;
+}
+
+static const struct config_transport *transport_of(const struct session_end *end)
+{
+  return end->is_sender ? &end->config->sender.transport : &end->config->receiver.transport;
+}
+
+struct session_device *setup_device_of(struct pst_session *session,
+                                       const struct config_transport *transport)
+{
+  for (uint32_t i = 0; i < session->device_count; i++)
+    if (same_transport(session->devices[i]->config, transport))
+      return session->devices[i];
+  return NULL;
+}
+
+static int note_device(struct pst_session *session, const struct config_transport *transport,
+                       struct pst_error *error)
+{
+  struct session_device *device;
+
+  if (setup_device_of(session, transport))
+    return 0;
+  device = calloc(1, sizeof(*device));
+  if (!device || APPEND(session->devices, session->device_count, device) < 0) {
+    free(device);
+    return out_of_memory(error);
+  }
+  device->config = transport;
+  device->plan.struct_size = sizeof(device->plan);
+  return 0;
+}
+
+/* A thread with an end on the device is a worker of it. */
+static uint32_t count_workers(struct pst_session *session, const struct session_device *device)
+{
+  uint32_t workers = 0;
+
+  for (uint32_t t = 0; t < session->thread_count; t++) {
+    struct session_thread *thread = session->threads[t];
+    for (uint32_t e = 0; e < thread->end_count; e++)
+      if (setup_device_of(session, transport_of(thread->ends[e])) == device) {
+        workers++;
+        break;
+      }
+  }
+  return workers;
+}
+
+static void plan_end(struct session_device *device, const struct session_end *end)
+{
+  struct pst_plan *plan = &device->plan;
+  const struct config_stream *config = end->config;
+  uint32_t slots = end->is_sender && config->sender.ring ? config->sender.ring : config->ring;
+
+  if (config->message > plan->message_max)
+    plan->message_max = config->message;
+  plan->pieces = 1;
+  if (end->is_sender) {
+    plan->senders++;
+    if (slots + 1 > plan->requests)
+      plan->requests = slots + 1;
+  } else {
+    plan->receivers++;
+    if (!config->receiver.share) {
+      plan->rings++;
+      plan->ring_slots += slots;
+    }
+  }
+}
+
+static int open_device(struct pst_session *session, struct session_device *device,
+                       struct pst_error *error)
+{
+  const struct config_transport *config = device->config;
+  uint32_t levels = config->filter_count + 1;
+  struct pst_open_params params[17];
+  const struct loader_plugin *plugin;
+  int rc = loader_load(PST_KIND_TRANSPORT, config->plugin.name, &plugin, error);
+
+  if (rc == 0 && levels > 17)
+    rc = pst_fail(error, PST_EXIT_USAGE, -E2BIG, "%s: more than 16 filters",
+                  config->plugin.mark.origin);
+  if (rc == 0 && setup_plugin_note(session, plugin) < 0)
+    rc = out_of_memory(error);
+  if (rc < 0)
+    return rc;
+  device->plugin = plugin;
+  params[0] = (struct pst_open_params){
+      .struct_size = sizeof(params[0]), .options = config->plugin.options, .plan = &device->plan};
+  for (uint32_t i = 1; i < levels; i++) {
+    const struct config_plugin *filter = &config->filters[config->filter_count - i];
+    params[i] = (struct pst_open_params){.struct_size = sizeof(params[i]),
+                                         .options = filter->options,
+                                         .plan = &device->plan,
+                                         .inner = plugin->transport,
+                                         .inner_host = plugin->host,
+                                         .inner_params = &params[i - 1]};
+    rc = loader_load(PST_KIND_FILTER, filter->name, &plugin, error);
+    if (rc == 0 && setup_plugin_note(session, plugin) < 0)
+      rc = out_of_memory(error);
+    if (rc < 0)
+      return rc;
+  }
+  device->ops = plugin->transport;
+  rc = device->ops->open(plugin->host, &params[levels - 1], &device->device);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                    "%s: transport %s does not open: %s; `penstock plugins %s` tells what it needs",
+                    config->plugin.mark.origin, config->plugin.name, strerror(-rc),
+                    config->plugin.name);
+  device->limits.struct_size = sizeof(device->limits);
+  rc = device->ops->limits(device->device, &device->limits);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s tells no limits: %s",
+                    config->plugin.name, strerror(-rc));
+  if (device->plan.workers > device->limits.workers_max)
+    return pst_fail(error, PST_EXIT_USAGE, -ERANGE,
+                    "transport %s has at most %u workers a device, the configuration makes %u; set "
+                    "workers.count",
+                    config->plugin.name, device->limits.workers_max, device->plan.workers);
+  return 0;
+}
+
+int setup_devices(struct pst_session *session, struct pst_error *error)
+{
+  uint32_t ends = session->sender_count + session->receiver_count;
+  int rc = 0;
+
+  for (uint32_t i = 0; i < ends && rc == 0; i++)
+    rc = note_device(session, transport_of(end_at(session, i)), error);
+  for (uint32_t i = 0; i < ends && rc == 0; i++)
+    plan_end(setup_device_of(session, transport_of(end_at(session, i))), end_at(session, i));
+  for (uint32_t i = 0; i < session->device_count && rc == 0; i++) {
+    struct session_device *device = session->devices[i];
+    device->plan.workers = count_workers(session, device);
+    if (session->roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER))
+      device->plan.flags |= PST_PLAN_IN_PROCESS;
+    if (session->config->workers.sleep_after_ns)
+      device->plan.flags |= PST_PLAN_SLEEP;
+    rc = open_device(session, device, error);
+  }
+  for (uint32_t i = 0; i < ends && rc == 0; i++) {
+    struct session_end *end = end_at(session, i);
+    rc = setup_lane(end->thread, setup_device_of(session, transport_of(end)), &end->lane, error);
+  }
+  return rc;
+}
+
+int setup_lane(struct session_thread *thread, struct session_device *device,
+               struct session_lane **lane, struct pst_error *error)
+{
+  struct epoll_event event = {.events = EPOLLIN};
+  struct session_lane *entry;
+  int rc;
+
+  for (uint32_t i = 0; i < thread->lane_count; i++)
+    if (thread->lanes[i]->device == device) {
+      *lane = thread->lanes[i];
+      return 0;
+    }
+  entry = calloc(1, sizeof(*entry));
+  if (!entry)
+    return out_of_memory(error);
+  rc = device->ops->worker_open(device->device, device->next_worker, &entry->worker);
+  if (rc < 0) {
+    free(entry);
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s opens no worker %u: %s",
+                    device->plugin->name, device->next_worker, strerror(-rc));
+  }
+  device->next_worker++;
+  entry->thread = thread;
+  entry->device = device;
+  entry->ops = device->ops;
+  entry->event_fd = -1;
+  if (device->limits.capabilities & PST_CAP_WAKEUP)
+    entry->event_fd = device->ops->event_fd(entry->worker);
+  event.data.fd = entry->event_fd;
+  if (entry->event_fd >= 0 &&
+      epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, entry->event_fd, &event) < 0)
+    entry->event_fd = -1;
+  if (APPEND(thread->lanes, thread->lane_count, entry) < 0) {
+    device->ops->worker_close(entry->worker);
+    free(entry);
+    return out_of_memory(error);
+  }
+  *lane = entry;
+  return 0;
+}
+
+/* ---- The end ---------------------------------------------------------------------------- */
+
+static void close_thread(struct session_thread *thread)
+{
+  struct session_mail *mail, *next;
+
+  for (uint32_t i = 0; i < thread->lane_count; i++)
+    free(thread->lanes[i]);
+  for (mail = thread->mail_first; mail; mail = next) {
+    next = mail->next;
+    for (uint32_t i = 0; i < mail->address.fd_count; i++)
+      close(mail->address.fds[i]);
+    free(mail);
+  }
+  if (thread->epoll_fd >= 0)
+    close(thread->epoll_fd);
+  if (thread->wake_fd >= 0)
+    close(thread->wake_fd);
+  pthread_mutex_destroy(&thread->mail_lock);
+  free(thread->lanes);
+  free(thread->ends);
+  free(thread);
+}
+
+void setup_close_workers(struct pst_session *session)
+{
+  for (uint32_t i = 0; i < session->plugin_count; i++)
+    loader_defer_drain(session->plugins[i]);
+  for (uint32_t t = 0; t < session->thread_count; t++)
+    for (uint32_t l = 0; l < session->threads[t]->lane_count; l++) {
+      struct session_lane *lane = session->threads[t]->lanes[l];
+      lane->ops->worker_close(lane->worker);
+    }
+}
+
+void setup_close(struct pst_session *session)
+{
+  for (uint32_t i = 0; i < session->device_count; i++) {
+    struct session_device *device = session->devices[i];
+    if (device->device)
+      device->ops->close(device->device);
+    free(device->filters);
+    free(device);
+  }
+  for (uint32_t i = 0; i < session->memory_count; i++) {
+    struct session_memory *memory = session->memories[i];
+    loader_memory_remove(memory->memory);
+    memory->plugin->memory->close(memory->memory);
+    free(memory);
+  }
+  for (uint32_t i = 0; i < session->thread_count; i++)
+    close_thread(session->threads[i]);
+  free(session->devices);
+  free(session->memories);
+  free(session->threads);
+  free(session->plugins);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers of a stream for other threads, and what they say of its limit. */
+#include <string.h>
+
+#include "session.h"
+
+/* A share of the time below this is noise, not a limit. */
+#define VERDICT_LEAST 0.10
+
+static void copy_out(struct pst_stats *to, const struct pst_stats *from)
+{
+  uint32_t size = to->struct_size < sizeof(*from) ? to->struct_size : sizeof(*from);
+  uint32_t keep = to->struct_size;
+
+  memcpy(to, from, size);
+  to->struct_size = keep;
+}
+
+static void peer_stats(const struct session_end *end, struct pst_stats *stats)
+{
+  const struct control_totals *peer = &end->peer;
+
+  memcpy(stats->peer_blocked_ns, peer->blocked_ns, sizeof(stats->peer_blocked_ns));
+  stats->peer_seconds_ns = peer->running_ns;
+  stats->peer_known = 1;
+  if (end->is_sender) {
+    stats->peer_delivered = peer->messages;
+    stats->messages_delivered = peer->messages;
+    stats->bytes_delivered = peer->bytes;
+    stats->duplicates = peer->duplicates;
+    stats->reordered = peer->reordered;
+    stats->verified = peer->verified;
+    stats->corrupted = peer->corrupted;
+    stats->drop_count = peer->drop_count;
+    memcpy(stats->drops, peer->drops, sizeof(stats->drops));
+  } else {
+    stats->messages_sent = peer->messages;
+    stats->bytes_sent = peer->bytes;
+  }
+}
+
+void end_stats(const struct session_end *end, struct pst_stats *stats)
+{
+  struct session_end *locked = (struct session_end *)end;
+  uint64_t since = stat_get(end->stage_since_ns);
+  int stage = stat_get(end->stage);
+
+  *stats = (struct pst_stats){.struct_size = sizeof(*stats),
+                              .state = (uint32_t)__atomic_load_n(&end->state, __ATOMIC_ACQUIRE),
+                              .error = stat_get(end->error),
+                              .started_ns = stat_get(end->started_ns),
+                              .ended_ns = stat_get(end->ended_ns)};
+  for (int i = 0; i < PST_STAGES; i++)
+    stats->blocked_ns[i] = stat_get(end->blocked_ns[i]);
+  if (stage >= 0 && stats->ended_ns == 0) {
+    uint64_t now = clock_now_ns();
+    if (now > since)
+      stats->blocked_ns[stage] += now - since;
+  }
+  pthread_mutex_lock(&locked->text_lock);
+  if (stat_get(end->peer_known))
+    peer_stats(end, stats);
+  stats->path = end->path;
+  memcpy(stats->memory_backing, end->memory_backing, sizeof(stats->memory_backing));
+  memcpy(stats->peer, end->peer_text, sizeof(stats->peer));
+  memcpy(stats->error_text, end->error_text, sizeof(stats->error_text));
+  pthread_mutex_unlock(&locked->text_lock);
+}
+
+int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats)
+{
+  struct pst_stats full;
+
+  end_stats(&sender->end, &full);
+  full.sent_basis = PST_SENT_COUNTED;
+  full.messages_sent = stat_get(sender->messages);
+  full.bytes_sent = stat_get(sender->bytes);
+  copy_out(stats, &full);
+  return 0;
+}
+
+int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *stats)
+{
+  struct pst_stats full;
+
+  end_stats(&receiver->end, &full);
+  full.messages_delivered = stat_get(receiver->delivered);
+  full.bytes_delivered = stat_get(receiver->bytes);
+  full.duplicates = stat_get(receiver->duplicates);
+  full.reordered = stat_get(receiver->reordered);
+  full.verified = stat_get(receiver->verified);
+  full.corrupted = stat_get(receiver->corrupted);
+  if (stat_get(receiver->finish_known))
+    full.sent_basis = PST_SENT_COUNTED;
+  else
+    full.sent_basis = full.peer_known ? PST_SENT_HEARTBEAT : PST_SENT_UNKNOWN;
+  if (stat_get(receiver->complete) && full.messages_sent > full.messages_delivered) {
+    strcpy(full.drops[0].cause, "unattributed");
+    full.drops[0].messages = full.messages_sent - full.messages_delivered;
+    full.drop_count = 1;
+  }
+  copy_out(stats, &full);
+  return 0;
+}
+
+/* ---- The verdict --------------------------------------------------------------------- */
+
+struct shares {
+  double of[PST_STAGES];
+  bool known;
+};
+
+static void take_shares(struct shares *shares, const uint64_t *blocked, uint64_t running)
+{
+  if (running == 0)
+    return;
+  shares->known = true;
+  for (int i = 0; i < PST_STAGES; i++)
+    shares->of[i] = (double)blocked[i] / (double)running;
+}
+
+static uint64_t running_ns(const struct pst_stats *stats)
+{
+  if (stats->started_ns == 0)
+    return 0;
+  return (stats->ended_ns ? stats->ended_ns : clock_now_ns()) - stats->started_ns;
+}
+
+int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver, double *share)
+{
+  struct shares s = {0}, r = {0};
+  double candidates[PST_STAGES] = {0};
+  int best = PST_STAGE_SOURCE;
+
+  if (sender)
+    take_shares(&s, sender->blocked_ns, running_ns(sender));
+  else if (receiver && receiver->peer_known)
+    take_shares(&s, receiver->peer_blocked_ns, receiver->peer_seconds_ns);
+  if (receiver)
+    take_shares(&r, receiver->blocked_ns, running_ns(receiver));
+  else if (sender && sender->peer_known)
+    take_shares(&r, sender->peer_blocked_ns, sender->peer_seconds_ns);
+
+  candidates[PST_STAGE_SOURCE] = s.of[PST_STAGE_SOURCE];
+  candidates[PST_STAGE_TRANSPORT] = s.of[PST_STAGE_TRANSPORT];
+  candidates[PST_STAGE_STAGING] = r.of[PST_STAGE_STAGING];
+  candidates[PST_STAGE_SINK] = r.of[PST_STAGE_SINK];
+  /* Missing credit is the receiver's doing as far as it was busy itself; the rest
+   * is a ring too small for the way there and back. */
+  candidates[PST_STAGE_CREDIT] =
+      s.of[PST_STAGE_CREDIT] - (r.known ? r.of[PST_STAGE_SINK] + r.of[PST_STAGE_STAGING] : 0);
+  if (!s.known)
+    candidates[PST_STAGE_EMPTY] = r.of[PST_STAGE_EMPTY];
+  for (int i = 1; i < PST_STAGES; i++)
+    if (candidates[i] > candidates[best])
+      best = i;
+  if (share)
+    *share = candidates[best] > 1 ? 1 : candidates[best];
+  return candidates[best] < VERDICT_LEAST ? -1 : best;
+}
+
+const char *pst_stage_name(int stage)
+{
+  static const char *const names[PST_STAGES] = {"source",  "credit", "transport",
+                                                "staging", "sink",   "empty"};
+
+  return stage >= 0 && stage < PST_STAGES ? names[stage] : "cpu";
+}
