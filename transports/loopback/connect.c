@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How two endpoints meet, and what is to be said of them. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "loopback.h"
+
+int lb_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
+{
+  struct pst_device *device = endpoint->worker->device;
+  const struct lb_link *own = endpoint->own;
+  if (address->capacity < sizeof(struct lb_address))
+    return -ENOSPC;
+  struct lb_address out = {
+      .magic = LB_ADDRESS_MAGIC,
+      .version = LB_VERSION,
+      .mode = device->mode,
+      .id = own->id,
+      .roles = endpoint->roles,
+      .expedited = lb_barrier_expedited(),
+      .slots = own->slots,
+      .pid = (uint32_t)getpid(),
+      .port_bytes = own->port_bytes,
+  };
+  lb_process_nonce(out.nonce);
+  address->fd_count = 0;
+  if (device->shared) {
+    address->fds[LB_FD_PROCESS] = device->process_fd;
+    address->fds[LB_FD_WAKE] = endpoint->wake_pair[1];
+    address->fds[LB_FD_PORT] = own->port_fd;
+    address->fd_count = 3;
+  }
+  if (endpoint->ring) {
+    out.ring_offset = endpoint->ring->fd_offset + endpoint->rx->payload_offset;
+    out.stride = own->stride;
+    out.payload_max = own->payload_max;
+    if (device->shared) {
+      address->fds[LB_FD_RING] = endpoint->ring->fd;
+      address->fd_count = 4;
+    }
+  }
+  memcpy(address->bytes, &out, sizeof(out));
+  address->length = sizeof(out);
+  return 0;
+}
+
+static int refuse(const struct pst_endpoint *endpoint, const char *why)
+{
+  LB_LOG(endpoint->worker->device, PST_LOG_ERROR, "%s: the peer's address is of no use: %s",
+         endpoint->label, why);
+  return -EPROTO;
+}
+
+static int address_check(const struct pst_endpoint *endpoint, const struct pst_blob *blob,
+                         struct lb_address *in)
+{
+  struct pst_device *device = endpoint->worker->device;
+  if (!blob->bytes || blob->length != sizeof(*in))
+    return refuse(endpoint, "it is not one of loopback's; both ends need the same transport");
+  memcpy(in, blob->bytes, sizeof(*in));
+  if (in->magic != LB_ADDRESS_MAGIC)
+    return refuse(endpoint, "it is not one of loopback's; both ends need the same transport");
+  if (in->version != LB_VERSION)
+    return refuse(endpoint, "it is another version's; run the same Penstock on both ends");
+  if (in->mode != (uint32_t)device->mode)
+    return refuse(endpoint, "its option `mode` is not ours; give both ends the same");
+  if ((endpoint->roles & PST_ROLE_SENDER) && !((in->roles & PST_ROLE_RECEIVER) && in->slots))
+    return refuse(endpoint, "we send, and it does not receive");
+  if ((endpoint->roles & PST_ROLE_RECEIVER) && !(in->roles & PST_ROLE_SENDER))
+    return refuse(endpoint, "we receive, and it does not send");
+  return 0;
+}
+
+static int tx_open(struct pst_endpoint *endpoint)
+{
+  struct lb_tx *tx = &endpoint->tx;
+  const struct lb_link *peer = endpoint->peer;
+  if (!(endpoint->roles & PST_ROLE_SENDER))
+    return 0;
+  tx->stack = malloc(peer->slots * sizeof(*tx->stack));
+  if (peer->payload_max < tx->message_max)
+    tx->message_max = peer->payload_max;
+  if (!tx->stack)
+    return -ENOMEM;
+  if (endpoint->worker->device->mode != LB_MODE_REFERENCE)
+    return 0;
+  tx->post_of = calloc(peer->slots, sizeof(*tx->post_of));
+  tx->cookies = calloc(peer->mask + 1, sizeof(*tx->cookies));
+  tx->results = calloc(peer->mask + 1, sizeof(*tx->results));
+  return tx->post_of && tx->cookies && tx->results ? 0 : -ENOMEM;
+}
+
+static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
+                    const struct pst_blob *blob)
+{
+  const char *why = "out of memory";
+  if (!endpoint->worker->device->shared)
+    return refuse(endpoint, "it is another process's, and the plan was for one process");
+  if (blob->fd_count != (in->slots ? 4u : 3u))
+    return refuse(endpoint, "it came without its descriptors; both ends must be on one host");
+  int rc = lb_link_map(in, blob->fds, &endpoint->peer, &why);
+  if (rc == -EPROTO)
+    return refuse(endpoint, why);
+  if (rc != 0) {
+    LB_LOG(endpoint->worker->device, PST_LOG_ERROR, "%s: the peer: %s: %s", endpoint->label, why,
+           strerror(-rc));
+    return rc;
+  }
+  int fd = fcntl(blob->fds[LB_FD_PROCESS], F_DUPFD_CLOEXEC, 0);
+  endpoint->process_watch = (struct lb_watch){LB_WATCH_PROCESS, fd, endpoint};
+  rc = fd < 0 ? -errno : lb_worker_add_watch(endpoint->worker, &endpoint->process_watch);
+  return rc == 0 ? 0 : refuse(endpoint, "its process cannot be watched");
+}
+
+int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
+{
+  struct lb_address in;
+  uint64_t nonce[2];
+  if (endpoint->connecting)
+    return -EALREADY;
+  if (endpoint->close_mode)
+    return -ENOTCONN;
+  int rc = address_check(endpoint, address, &in);
+  if (rc != 0)
+    return rc;
+  lb_process_nonce(nonce);
+  if (memcmp(nonce, in.nonce, sizeof(nonce)) == 0) {
+    endpoint->peer = lb_registry_find_link(in.id);
+    if (!endpoint->peer)
+      lb_endpoint_fail(endpoint, -ECONNREFUSED, "");
+  } else {
+    rc = map_peer(endpoint, &in, address);
+  }
+  if (rc == 0 && endpoint->peer)
+    rc = tx_open(endpoint);
+  if (rc != 0) {
+    int fd = endpoint->process_watch.fd;
+    lb_worker_drop_watch(endpoint->worker, &endpoint->process_watch);
+    if (fd >= 0)
+      close(fd);
+    lb_link_unref(endpoint->peer);
+    endpoint->peer = NULL;
+    return rc;
+  }
+  endpoint->connecting = true;
+  endpoint->peer_pid = in.pid;
+  if (!endpoint->peer)
+    return 0;
+  uint64_t none = 0;
+  if (!atomic_compare_exchange_strong(&endpoint->peer->port->claimant, &none, endpoint->own->id)) {
+    lb_endpoint_fail(endpoint, -EADDRINUSE, "");
+    return 0;
+  }
+  endpoint->fenced = !(in.expedited && lb_barrier_expedited());
+  if (endpoint->rx) {
+    endpoint->rx->fenced = endpoint->fenced;
+    endpoint->rx->peer = lb_link_ref(endpoint->peer);
+  }
+  atomic_fetch_or(&endpoint->own->port->state, LB_STATE_ATTACHED);
+  lb_link_wake(endpoint->peer);
+  return 0;
+}
+
+int lb_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
+{
+  struct pst_device *device = endpoint->worker->device;
+  bool shared = endpoint->peer ? !endpoint->peer->in_process : device->shared;
+  lb_path_fill(path, device->mode, shared);
+  return 0;
+}
+
+int lb_describe(struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  const struct lb_link *peer = endpoint->peer;
+  if (size == 0)
+    return -EINVAL;
+  if (!peer)
+    snprintf(text, size, "not connected");
+  else
+    snprintf(text, size, "%s process %u, %s; %u slots to send into, %u credits; %u to receive in",
+             peer->in_process ? "this" : "with", endpoint->peer_pid,
+             peer->in_process ? "plain memory" : "shared memory", peer->slots, endpoint->tx.credits,
+             endpoint->own->slots);
+  return 0;
+}
+
+int lb_counters(struct pst_device *device, struct pst_worker *worker, struct pst_endpoint *endpoint,
+                struct pst_counter *counters, uint32_t max)
+{
+  struct pst_counter all[5] = {{NULL}};
+  uint32_t n = 0;
+  (void)device;
+  if (endpoint) {
+    const struct lb_rx *rx = endpoint->rx;
+    all[n++] = (struct pst_counter){"messages_sent", NULL, endpoint->tx.messages, 0};
+    all[n++] = (struct pst_counter){"bytes_sent", NULL, endpoint->tx.bytes, 0};
+    all[n++] = (struct pst_counter){"messages_received", NULL, rx ? rx->messages : 0, 0};
+    all[n++] = (struct pst_counter){"bytes_received", NULL, rx ? rx->bytes : 0, 0};
+    all[n++] = (struct pst_counter){"credits", NULL, endpoint->tx.credits, PST_COUNTER_GAUGE};
+  } else if (worker) {
+    all[n++] = (struct pst_counter){"sleeps", NULL, worker->wakeups, 0};
+  }
+  if (counters && max)
+    memcpy(counters, all, (n < max ? n : max) * sizeof(*counters));
+  return (int)n;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "loopback.h"
+
+void lb_path_fill(struct pst_path_info *path, enum lb_mode mode, bool shared)
+{
+  struct pst_path_info info = {.path = PST_PATH_DIRECT};
+  snprintf(info.via, sizeof(info.via), "%s", mode == LB_MODE_REFERENCE ? "reference" : "memcpy");
+  snprintf(info.carrier, sizeof(info.carrier), "%s", shared ? "shm" : "memory");
+  LB_GIVE(path, info);
+}
+
+static int check_plan(struct pst_device *device)
+{
+  const struct pst_plan *plan = &device->plan;
+  const struct {
+    const char *what;
+    uint64_t asked;
+    uint64_t most;
+  } rules[] = {
+      {"workers", plan->workers, LB_WORKERS_MAX},
+      {"outstanding requests", plan->requests, LB_REQUESTS_MAX},
+      {"pieces of a request", plan->pieces, LB_PIECES_MAX},
+      {"bytes a message", plan->message_max, LB_BYTES_MAX},
+  };
+  for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+    if (rules[i].asked > rules[i].most) {
+      LB_LOG(device, PST_LOG_ERROR, "the plan asks for %llu %s, loopback has at most %llu",
+             (unsigned long long)rules[i].asked, rules[i].what, (unsigned long long)rules[i].most);
+      return -ENOSPC;
+    }
+  return 0;
+}
+
+/* What a peer in another process watches to learn of our death. */
+static int open_process_fd(struct pst_device *device)
+{
+  device->process_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+  if (device->process_fd >= 0)
+    return 0;
+  int rc = -errno;
+  LB_LOG(device, PST_LOG_ERROR,
+         "pidfd_open: %s; between processes loopback needs Linux 5.3 or newer and a sandbox that "
+         "allows the call, or run both ends in one process",
+         strerror(-rc));
+  return rc == -EPERM ? -EACCES : -ENODEV;
+}
+
+int lb_open(const struct pst_host *host, const struct pst_open_params *params,
+            struct pst_device **device)
+{
+  struct pst_open_params in;
+  LB_TAKE(in, params);
+  struct pst_device *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->host = host;
+  made->process_fd = -1;
+  if (in.plan)
+    LB_TAKE(made->plan, in.plan);
+  made->mode = (enum lb_mode)host->option_uint(in.options, "mode");
+  made->shared = !(made->plan.flags & PST_PLAN_IN_PROCESS);
+
+  int rc = check_plan(made);
+  if (rc == 0 && made->shared && made->mode == LB_MODE_REFERENCE) {
+    LB_LOG(made, PST_LOG_ERROR,
+           "mode: reference works within one process only; use mode: copy, or `penstock run`");
+    rc = -EOPNOTSUPP;
+  }
+  if (rc == 0 && made->shared)
+    rc = open_process_fd(made);
+  if (rc != 0) {
+    free(made);
+    return rc;
+  }
+  *device = made;
+  return 0;
+}
+
+void lb_close(struct pst_device *device)
+{
+  if (!device)
+    return;
+  if (device->process_fd >= 0)
+    close(device->process_fd);
+  free(device);
+}
+
+int lb_limits(struct pst_device *device, struct pst_limits *limits)
+{
+  bool copy = device->mode == LB_MODE_COPY;
+  uint32_t needs = copy ? PST_NEED_CPU_ACCESS : 0;
+  struct pst_limits out = {
+      .sequence_bits = 64,
+      .capabilities = LB_CAPABILITIES & ~(uint64_t)(copy ? PST_CAP_LEND : 0),
+      .message_max = LB_BYTES_MAX,
+      .rma_max = LB_BYTES_MAX,
+      .slot_alignment = 1,
+      .slots_min = 1,
+      .slots_max = LB_SLOTS_MAX,
+      .workers_max = LB_WORKERS_MAX,
+      .endpoints_max = LB_ENDPOINTS_MAX,
+      .requests_max = LB_REQUESTS_MAX,
+      .pieces_max = LB_PIECES_MAX,
+      .ring_needs = needs | (device->shared ? PST_NEED_EXPORT_FD : 0),
+      .send_needs = needs,
+      .page_size = 1,
+      .address_max = sizeof(struct lb_address),
+      .remote_max = sizeof(struct lb_remote_blob),
+  };
+  LB_GIVE(limits, out);
+  return 0;
+}
+
+int lb_start(struct pst_device *device)
+{
+  device->sealed = true;
+  return 0;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Endpoints: opened, watched, closed. connect.c has how they meet. */
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "loopback.h"
+
+static int params_check(struct pst_worker *worker, const struct pst_endpoint_params *in)
+{
+  const uint32_t known = PST_ROLE_SENDER | PST_ROLE_RECEIVER | PST_ROLE_RMA;
+  const char *what = NULL;
+  if (!in->roles || (in->roles & ~known))
+    what = "its roles are none that loopback knows";
+  else if (!(in->roles & PST_ROLE_RECEIVER) != !in->ring)
+    what = "a receiver needs a ring, and only a receiver";
+  else if (in->ring && in->ring->worker != worker)
+    what = "its ring is another worker's";
+  else if (in->requests > LB_REQUESTS_MAX || (in->roles == PST_ROLE_SENDER && !in->requests))
+    what = "its number of outstanding requests is out of range";
+  else if (in->pieces > LB_PIECES_MAX)
+    what = "its pieces a request are more than the limit";
+  else if (in->message_max > LB_BYTES_MAX ||
+           (in->ring && in->message_max > in->ring->params.payload_max))
+    what = "its messages are longer than the limit, or the slots";
+  else if (in->ring && in->ring->parts_used >= in->ring->params.endpoints)
+    what = "more endpoints on a ring than ring_open was told";
+  if (!what)
+    return 0;
+  LB_LOG(worker->device, PST_LOG_ERROR, "%s: endpoint refused: %s", in->label ? in->label : "",
+         what);
+  return -EINVAL;
+}
+
+/* Append to the worker's array; its tables only grow before start. */
+static int add_slot(void **array, uint32_t count, size_t element)
+{
+  void *grown = realloc(*array, (count + 1) * element);
+  if (!grown)
+    return -ENOMEM;
+  *array = grown;
+  return 0;
+}
+
+static struct lb_rx *rx_new(struct pst_ring *ring, bool reference)
+{
+  const struct pst_ring_params *params = &ring->params;
+  struct lb_rx *rx = calloc(1, sizeof(*rx));
+  uint64_t part = ring->parts_used;
+  if (!rx)
+    return NULL;
+  rx->ring = ring;
+  rx->first = (uint32_t)(part * params->slots / params->endpoints);
+  uint32_t end = (uint32_t)((part + 1) * params->slots / params->endpoints);
+  uint32_t slots = end - rx->first;
+  rx->payload_offset = params->base + rx->first * params->stride + params->headroom;
+  rx->states = calloc(slots, 1);
+  if (reference)
+    rx->buffer_of = malloc(slots * sizeof(*rx->buffer_of));
+  rx->own = lb_link_new(lb_id_new(), slots, ring->worker->device->shared, reference);
+  if (!rx->states || (reference && !rx->buffer_of) || !rx->own) {
+    lb_link_unref(rx->own);
+    free(rx->states);
+    free(rx->buffer_of);
+    free(rx);
+    return NULL;
+  }
+  rx->own->slot0 = ring->mr->base ? ring->mr->base + rx->payload_offset : NULL;
+  rx->own->stride = params->stride;
+  rx->own->payload_max = params->payload_max;
+  for (uint32_t i = 0; i < slots; i++)
+    rx->own->free_slots[i] = slots - 1 - i; /* the sender takes the last one first */
+  rx->free_head = slots;
+  atomic_store_explicit(&rx->own->port->free_head, slots, memory_order_release);
+  return rx;
+}
+
+static int open_wake(struct pst_endpoint *endpoint)
+{
+  struct pst_worker *worker = endpoint->worker;
+  endpoint->own->wake_fd = fcntl(worker->event_fd, F_DUPFD_CLOEXEC, 0);
+  if (endpoint->own->wake_fd < 0)
+    return -errno;
+  if (!worker->device->shared)
+    return 0;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, endpoint->wake_pair) != 0)
+    return -errno;
+  endpoint->wake_watch = (struct lb_watch){LB_WATCH_WAKE, endpoint->wake_pair[0], endpoint};
+  return lb_worker_add_watch(worker, &endpoint->wake_watch);
+}
+
+static int open_queues(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
+{
+  uint64_t size = 1;
+  while (size < in->requests)
+    size <<= 1;
+  endpoint->done = calloc(size, sizeof(*endpoint->done));
+  endpoint->done_mask = size - 1;
+  return endpoint->done ? 0 : -ENOMEM;
+}
+
+static int open_port(struct pst_endpoint *endpoint)
+{
+  struct pst_worker *worker = endpoint->worker;
+  struct pst_device *device = worker->device;
+  if (!endpoint->ring) {
+    endpoint->own = lb_link_new(lb_id_new(), 0, device->shared, false);
+    return endpoint->own ? 0 : -ENOMEM;
+  }
+  int rc = add_slot((void **)&worker->rx, worker->rx_count, sizeof(*worker->rx));
+  if (rc != 0)
+    return rc;
+  struct lb_rx *rx = rx_new(endpoint->ring, device->mode == LB_MODE_REFERENCE);
+  if (!rx)
+    return -ENOMEM;
+  rx->endpoint = endpoint;
+  rx->index = worker->rx_count;
+  worker->rx[worker->rx_count++] = rx;
+  endpoint->ring->parts_used++;
+  endpoint->rx = rx;
+  endpoint->own = lb_link_ref(rx->own);
+  return 0;
+}
+
+int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
+                     struct pst_endpoint **endpoint)
+{
+  struct pst_device *device = worker->device;
+  struct pst_endpoint_params in;
+  LB_TAKE(in, params);
+  if (device->sealed) {
+    LB_LOG(device, PST_LOG_ERROR, "an endpoint was to be opened after start");
+    return -EPERM;
+  }
+  int rc = params_check(worker, &in);
+  if (rc == 0)
+    rc = add_slot((void **)&worker->endpoints, worker->endpoint_count, sizeof(*worker->endpoints));
+  if (rc != 0)
+    return rc;
+  struct pst_endpoint *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->worker = worker;
+  made->cookie = in.cookie;
+  made->roles = in.roles;
+  made->ring = in.ring;
+  made->request_max = in.requests;
+  made->piece_max = in.pieces;
+  made->tx.message_max = in.message_max ? in.message_max : LB_BYTES_MAX;
+  made->wake_pair[0] = made->wake_pair[1] = -1;
+  made->wake_watch.fd = made->process_watch.fd = -1;
+  snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
+  if ((rc = open_queues(made, &in)) != 0 || (rc = open_port(made)) != 0 ||
+      (rc = open_wake(made)) != 0) {
+    LB_LOG(device, PST_LOG_ERROR, "%s: endpoint: %s; raise `ulimit -n` or the memory limit",
+           made->label, strerror(-rc));
+    lb_endpoint_free(made);
+    return rc;
+  }
+  lb_registry_add_link(made->own);
+  worker->endpoints[worker->endpoint_count++] = made;
+  *endpoint = made;
+  return 0;
+}
+
+void lb_endpoint_free(struct pst_endpoint *endpoint)
+{
+  struct pst_worker *worker = endpoint->worker;
+  int process_fd = endpoint->process_watch.fd;
+  lb_worker_drop_watch(worker, &endpoint->process_watch);
+  lb_worker_drop_watch(worker, &endpoint->wake_watch);
+  if (process_fd >= 0)
+    close(process_fd);
+  for (int i = 0; i < 2; i++)
+    if (endpoint->wake_pair[i] >= 0)
+      close(endpoint->wake_pair[i]);
+  if (endpoint->rx)
+    endpoint->rx->endpoint = NULL;
+  if (endpoint->own) {
+    lb_registry_remove_link(endpoint->own);
+    atomic_fetch_or(&endpoint->own->port->state, LB_STATE_CLOSED);
+  }
+  lb_link_unref(endpoint->own);
+  lb_link_unref(endpoint->peer);
+  free(endpoint->tx.stack);
+  free(endpoint->tx.post_of);
+  free(endpoint->tx.cookies);
+  free(endpoint->tx.results);
+  free(endpoint->done);
+  free(endpoint);
+}
+
+void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *what)
+{
+  endpoint->attention = true;
+  if (endpoint->gone_status)
+    return;
+  endpoint->gone_status = status;
+  if (status == -EPROTO)
+    LB_LOG(endpoint->worker->device, PST_LOG_ERROR,
+           "%s: the peer (process %u) %s; it is not a loopback endpoint of ours, or its memory "
+           "was overwritten",
+           endpoint->label, endpoint->peer_pid, what);
+}
+
+bool lb_endpoint_pending(struct pst_endpoint *endpoint)
+{
+  const struct lb_rx *rx = endpoint->rx;
+  if (endpoint->attention || endpoint->done_head != endpoint->done_tail)
+    return true;
+  if (!endpoint->peer)
+    return false;
+  uint32_t state = atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire);
+  if ((!endpoint->gone && (state & LB_STATE_CLOSED)) ||
+      (!endpoint->connected && (state & LB_STATE_ATTACHED)))
+    return true;
+  if (rx && endpoint->connected && !endpoint->gone && !lb_rx_drained(rx))
+    return true;
+  struct lb_tx *tx = &endpoint->tx;
+  if (!tx->stack || endpoint->gone)
+    return tx->tail != tx->head && (state & LB_STATE_VOID);
+  bool back =
+      atomic_load_explicit(&endpoint->peer->port->free_head, memory_order_acquire) != tx->free_tail;
+  if (!back)
+    return false;
+  bool wanted = tx->blocked || tx->tail != tx->head;
+  tx->blocked = false; /* told; the next post may ask again */
+  return wanted;
+}
+
+static struct pst_completion event(const struct pst_endpoint *endpoint, uint8_t code,
+                                   int32_t status)
+{
+  return (struct pst_completion){
+      .kind = PST_COMPLETION_EVENT, .code = code, .status = status, .endpoint = endpoint->cookie};
+}
+
+/* Has the peer gone, and has all that it left behind been handed over? */
+static bool peer_is_over(const struct pst_endpoint *endpoint)
+{
+  if (!endpoint->peer)
+    return false;
+  uint32_t state = atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire);
+  if (!endpoint->dead && !(state & LB_STATE_CLOSED))
+    return false;
+  return !endpoint->rx || !endpoint->connected || endpoint->shut || lb_rx_drained(endpoint->rx);
+}
+
+/* The peer sees CLOSED before it writes again, or we see that it writes. */
+static bool shut(struct pst_endpoint *endpoint, bool expired)
+{
+  if (!endpoint->shut) {
+    endpoint->shut = true;
+    if (endpoint->rx)
+      lb_rx_return(endpoint->rx);
+    atomic_fetch_or(&endpoint->own->port->state, LB_STATE_CLOSED);
+    lb_barrier_heavy();
+    if (endpoint->peer)
+      lb_link_wake(endpoint->peer);
+  }
+  while (atomic_load_explicit(&endpoint->own->posting, memory_order_acquire)) {
+    if (!expired)
+      return false;
+    sched_yield(); /* for one post at most; the memory must not be freed under it */
+  }
+  return true;
+}
+
+static bool tokens_out(const struct lb_rx *rx)
+{
+  for (uint32_t i = 0; rx && i < rx->buffer_count; i++)
+    if (rx->buffers[i].mr && rx->buffers[i].out)
+      return true;
+  return false;
+}
+
+static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_completion *out,
+                               uint32_t max)
+{
+  struct pst_device *device = endpoint->worker->device;
+  bool expired = device->host->clock_ns(device->host) >= endpoint->close_deadline_ns;
+  bool abort = endpoint->close_mode == PST_CLOSE_ABORT;
+  struct lb_tx *tx = &endpoint->tx;
+  if (tx->tail != tx->head && (expired || (abort && !tx->settled)))
+    lb_tx_settle(endpoint, -ECANCELED, expired);
+  if (tx->tail != tx->head || !shut(endpoint, expired) ||
+      endpoint->done_head != endpoint->done_tail)
+    return 0;
+  uint32_t n = endpoint->rx ? lb_rx_unlend(endpoint->rx, true, out, max) : 0;
+  if (n == max || (!expired && !abort && tokens_out(endpoint->rx)))
+    return n;
+  out[n++] = event(endpoint, PST_EVENT_CLOSED, 0);
+  endpoint->freed = true;
+  endpoint->worker->closed++;
+  return n;
+}
+
+uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completion *out,
+                              uint32_t max)
+{
+  uint32_t n = 0;
+  if (max == 0)
+    return 0;
+  if (!endpoint->connected && endpoint->peer && !endpoint->gone_status && !endpoint->close_mode &&
+      (atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) &
+       LB_STATE_ATTACHED)) {
+    endpoint->connected = true;
+    out[n++] = event(endpoint, PST_EVENT_CONNECTED, 0);
+  }
+  if (!endpoint->attention)
+    return n;
+  if (!endpoint->gone_status && peer_is_over(endpoint))
+    lb_endpoint_fail(endpoint, -ECONNRESET, "");
+  if (endpoint->gone_status && !endpoint->gone && n < max) {
+    lb_tx_settle(endpoint, endpoint->gone_status, endpoint->dead);
+    if (endpoint->gone_status == -EPROTO) {
+      atomic_fetch_or(&endpoint->own->port->state, LB_STATE_CLOSED);
+      lb_link_wake(endpoint->peer);
+    }
+    endpoint->gone = true;
+    out[n++] = event(endpoint, PST_EVENT_DISCONNECTED, endpoint->gone_status);
+  }
+  if (endpoint->close_mode && n < max)
+    n += progress_close(endpoint, out + n, max - n);
+  endpoint->attention = endpoint->close_mode || (endpoint->gone_status && !endpoint->gone);
+  return n;
+}
+
+int lb_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
+{
+  if (mode != PST_CLOSE_DRAIN && mode != PST_CLOSE_ABORT)
+    return -EINVAL;
+  if (endpoint->close_mode)
+    return -EALREADY;
+  endpoint->close_mode = mode;
+  endpoint->close_deadline_ns = deadline_ns;
+  endpoint->attention = true;
+  return 0;
+}

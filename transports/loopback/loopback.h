@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of this plugin share.
+ *
+ * An endpoint owns a *port*: the part of it that its peer sees, on the heap
+ * within a process, in a sealed memfd between processes. A port has the flags of
+ * its owner and, for a receiver, two single-producer rings: descriptors, written
+ * by the peer, and free slot numbers (the credits), written by the owner. A
+ * *link* is a port as this process sees it, with the receive slots behind it.
+ *
+ * Nothing read from a port that another process can write is trusted: it is read
+ * once and checked before use, and what the owner needs again it keeps privately.
+ */
+#ifndef LOOPBACK_H
+#define LOOPBACK_H
+
+#include <errno.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <penstock/transport.h>
+
+#define LB_VERSION 1u
+#define LB_CACHE_LINE 64
+#define LB_SLOTS_MAX (1u << 22)
+#define LB_BYTES_MAX (UINT64_C(1) << 30) /* of a message, and of a READ or WRITE */
+#define LB_PIECES_MAX 64u
+#define LB_REQUESTS_MAX (1u << 20)
+#define LB_WORKERS_MAX 1024u
+#define LB_ENDPOINTS_MAX 4096u /* of one worker */
+#define LB_CAPABILITIES                                                                            \
+  (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
+   PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_LEND | PST_CAP_SHARED_RING |        \
+   PST_CAP_WAKEUP | PST_CAP_IN_PROCESS)
+
+enum lb_mode { LB_MODE_COPY = 0, LB_MODE_REFERENCE = 1 };
+
+/* ---- Ports ---------------------------------------------------------------- */
+
+struct lb_desc {
+  uint32_t slot;
+  uint32_t length;
+  uint64_t sequence;
+  uint64_t meta;
+  uint64_t reserved;
+};
+_Static_assert(sizeof(struct lb_desc) == 32, "two descriptors a cache line");
+
+enum lb_state {
+  LB_STATE_ATTACHED = 1u << 0, /* the owner has mapped its peer */
+  LB_STATE_CLOSED = 1u << 1,   /* the owner posts, polls and answers no more */
+  LB_STATE_VOID = 1u << 2,     /* its ring is gone, tokens that were out included */
+};
+
+enum lb_armed {
+  LB_ARMED_ARRIVAL = 1u << 0, /* wake the owner for messages and changes of state */
+  LB_ARMED_CREDIT = 1u << 1,  /* and for credits */
+};
+
+#define LB_CLAIM_ABORT (UINT64_C(1) << 63)
+
+/* One cache line for each writer, so that neither end's publishing disturbs what
+ * the other writes. */
+struct lb_port {
+  alignas(LB_CACHE_LINE) _Atomic uint32_t state;     /* enum lb_state; the owner's */
+  _Atomic uint32_t armed;                            /* enum lb_armed; set by the owner */
+  _Atomic uint64_t claimant;                         /* id of the one endpoint that attached */
+  alignas(LB_CACHE_LINE) _Atomic uint64_t desc_head; /* the peer's */
+  alignas(LB_CACHE_LINE) _Atomic uint64_t free_head; /* the owner's */
+  /* By reference: how many messages the receiver has taken over, and whether the
+   * sender has cancelled the others. */
+  alignas(LB_CACHE_LINE) _Atomic uint64_t claimed;
+};
+
+/* A sender's slot on its way, by reference. */
+struct lb_lent {
+  struct lb_mr *mr;
+  uint64_t offset; /* in the region */
+};
+
+struct lb_link {
+  _Atomic uint32_t refs;
+  bool in_process;  /* seen by both ends through this very object */
+  bool wake_socket; /* wake_fd is a socket, else an eventfd */
+  int wake_fd;      /* wakes the owner */
+  uint64_t id;
+  struct lb_port *port;
+  struct lb_desc *desc;
+  uint32_t *free_slots;
+  uint64_t mask; /* of both rings */
+  uint64_t port_bytes;
+  int port_fd; /* -1: heap */
+  uint32_t slots;
+  uint8_t *slot0; /* payload of slot 0 */
+  uint64_t stride;
+  uint64_t payload_max;
+  void *ring_map; /* of the peer's ring region; NULL: plain pointers */
+  uint64_t ring_map_bytes;
+  struct lb_lent *lent; /* by reference: of each slot */
+  struct lb_link *next; /* in the registry */
+  /* Within a process: the peer is between its look at `state` and its last
+   * write into the slots. */
+  alignas(LB_CACHE_LINE) _Atomic uint32_t posting;
+};
+
+uint64_t lb_port_bytes(uint32_t slots, uint64_t *capacity);
+/* A port of one's own; shared: in a sealed memfd. NULL: errno. */
+struct lb_link *lb_link_new(uint64_t id, uint32_t slots, bool shared, bool lends);
+/* Another process's. The descriptors stay the caller's. -EPROTO with *why. */
+struct lb_address;
+int lb_link_map(const struct lb_address *address, const int32_t *fds, struct lb_link **link,
+                const char **why);
+void lb_link_unref(struct lb_link *link);
+void lb_link_wake(struct lb_link *link);
+/* Seals on fd that keep its maker from cutting it short under our feet, and at
+ * least `bytes` in it. */
+int lb_fd_check(int fd, uint64_t bytes, uint64_t *size, const char **why);
+
+static inline struct lb_link *lb_link_ref(struct lb_link *link)
+{
+  atomic_fetch_add_explicit(&link->refs, 1, memory_order_relaxed);
+  return link;
+}
+
+/* ---- Process-wide ------------------------------------------------------------ */
+
+/* Links and registrations that others in this process may find by number. */
+uint64_t lb_id_new(void);
+void lb_process_nonce(uint64_t nonce[2]);
+void lb_registry_add_link(struct lb_link *link);
+void lb_registry_remove_link(struct lb_link *link);
+struct lb_link *lb_registry_find_link(uint64_t id); /* a new reference, or NULL */
+void lb_registry_add_mr(struct lb_mr *mr);
+void lb_registry_remove_mr(struct lb_mr *mr);
+struct lb_mr *lb_registry_find_mr(uint64_t id); /* a new reference, or NULL */
+
+/* "I store a flag, then look at yours", against the same on the other side. The
+ * hot side has the light barrier, which costs nothing when the cold side's can
+ * reach into running threads (membarrier(2), expedited). */
+bool lb_barrier_expedited(void);
+void lb_barrier_heavy(void);
+static inline void lb_barrier_light(bool fenced)
+{
+  if (fenced)
+    atomic_thread_fence(memory_order_seq_cst);
+  else
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* ---- What peers exchange ------------------------------------------------------- */
+
+/* Within one host, so in its own byte order. */
+struct lb_address {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t mode;
+  uint64_t nonce[2]; /* of the process */
+  uint64_t id;
+  uint32_t roles;
+  uint32_t expedited; /* lb_barrier_expedited() there */
+  uint32_t slots;
+  uint32_t pid; /* for people */
+  uint64_t port_bytes;
+  uint64_t ring_offset; /* of slot 0's payload in the ring's descriptor */
+  uint64_t stride;
+  uint64_t payload_max;
+};
+#define LB_ADDRESS_MAGIC UINT64_C(0x7078626c5f747370) /* "pst_lbxp" */
+enum { LB_FD_PROCESS, LB_FD_WAKE, LB_FD_PORT, LB_FD_RING };
+
+struct lb_remote_blob {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t access;
+  uint64_t nonce[2];
+  uint64_t id;
+  uint64_t offset; /* of the range in the region's descriptor */
+  uint64_t length;
+};
+#define LB_REMOTE_MAGIC UINT64_C(0x72786d725f747370) /* "pst_rmxr" */
+enum { LB_FD_VALID, LB_FD_REGION };
+
+/* ---- Objects -------------------------------------------------------------------- */
+
+struct pst_device {
+  const struct pst_host *host;
+  struct pst_plan plan;
+  enum lb_mode mode;
+  bool shared; /* peers may be in other processes */
+  bool sealed;
+  int process_fd; /* a pidfd of this process; -1: not shared */
+  uint32_t workers;
+};
+
+struct lb_mr {
+  _Atomic uint32_t refs;
+  _Atomic uint32_t valid;
+  _Atomic uint32_t users; /* one-sided operations under way within this process */
+  struct pst_device *device;
+  uint64_t id;
+  struct pst_region region; /* a copy: receivers hold it until they have polled UNLENT */
+  uint64_t offset;
+  uint64_t length;
+  uint32_t access;
+  uint8_t *base;                /* NULL: the CPU cannot touch it */
+  _Atomic uint32_t *valid_page; /* what other processes look at; NULL: not packed */
+  int valid_fd;
+  int region_fd;
+  uint64_t region_fd_offset;
+  struct lb_mr *next;
+};
+struct pst_mr; /* is a struct lb_mr */
+static inline struct lb_mr *lb_mr_of(struct pst_mr *mr)
+{
+  return (struct lb_mr *)mr;
+}
+void lb_mr_unref(struct lb_mr *mr);
+
+struct pst_remote {
+  struct pst_endpoint *endpoint;
+  struct lb_mr *mr; /* within this process */
+  uint8_t *base;
+  uint64_t length;
+  uint32_t access;
+  const _Atomic uint32_t *valid;
+  void *valid_map;
+  void *region_map;
+  uint64_t region_map_bytes;
+};
+
+enum lb_watch_kind { LB_WATCH_WORKER, LB_WATCH_WAKE, LB_WATCH_PROCESS };
+struct lb_watch {
+  enum lb_watch_kind kind;
+  int fd;
+  struct pst_endpoint *endpoint;
+};
+
+struct pst_worker {
+  struct pst_device *device;
+  uint32_t index;
+  int epoll_fd;
+  int event_fd; /* wakes from within the process */
+  struct lb_watch watch;
+  bool armed;
+  uint32_t idle; /* polls that brought nothing, one after the other */
+  uint32_t polls;
+  uint32_t next;
+  struct pst_endpoint **endpoints;
+  uint32_t endpoint_count;
+  uint32_t closed;   /* endpoints freed in this poll */
+  struct lb_rx **rx; /* by the token's upper half; NULL: its ring is closed */
+  uint32_t rx_count;
+  uint32_t buffer_last; /* number of the last lent region */
+  uint64_t wakeups;
+};
+
+/* A region of a sender's, lent to a receiver. */
+struct lb_buffer {
+  struct lb_mr *mr; /* NULL: free entry */
+  uint32_t number;
+  uint32_t out; /* tokens */
+};
+
+#define LB_PENDING 1
+#define LB_NO_BUFFER UINT16_MAX
+enum { LB_SLOT_PEER = 0, LB_SLOT_HELD = 1 };
+
+/* A receiver's part of a ring. It lives as long as the ring, since tokens outlive
+ * their endpoint. */
+struct lb_rx {
+  struct pst_endpoint *endpoint; /* NULL: closed */
+  struct pst_ring *ring;
+  struct lb_link *own;
+  struct lb_link *peer; /* to wake; NULL: not connected */
+  bool fenced;
+  uint32_t index;
+  uint32_t first; /* its slot 0 in the ring */
+  uint64_t tail;
+  uint64_t claimed; /* by reference: taken over up to here */
+  uint64_t free_head;
+  uint64_t payload_offset; /* of slot 0's payload in the mr */
+  uint8_t *states;
+  uint16_t *buffer_of; /* by reference: index into buffers, of each slot */
+  struct lb_buffer *buffers;
+  uint32_t buffer_count;
+  uint32_t last_buffer;
+  uint64_t messages;
+  uint64_t bytes;
+};
+
+struct pst_ring {
+  struct pst_worker *worker;
+  struct pst_ring_params params;
+  struct lb_mr *mr;
+  uint32_t parts_used;
+  int fd;             /* of the region, for peers; -1: this process only */
+  uint64_t fd_offset; /* of the mr's range in it */
+};
+
+struct lb_done {
+  uint64_t cookie;
+  uint64_t count;
+  uint32_t opcode;
+  int32_t status;
+};
+
+struct lb_tx {
+  uint32_t *stack; /* free slots, the last one back on top: it is the warmest */
+  uint32_t credits;
+  bool blocked; /* the last post wanted credits */
+  uint64_t free_tail;
+  uint64_t head; /* SENDs so far: of descriptors and, by reference, of the arrays */
+  uint64_t message_max;
+  /* By reference: SENDs not yet done, [tail, head). */
+  uint64_t tail;
+  uint64_t *post_of; /* slot → which SEND */
+  uint64_t *cookies; /* of SEND i at i & mask */
+  int32_t *results;  /* likewise; LB_PENDING, 0 or -errno */
+  bool settled;      /* what the receiver never took has been ended */
+  uint64_t messages;
+  uint64_t bytes;
+};
+
+struct pst_endpoint {
+  struct pst_worker *worker;
+  uint64_t cookie;
+  uint32_t roles;
+  char label[64];
+  struct lb_link *own;
+  struct lb_link *peer;
+  struct pst_ring *ring;
+  struct lb_rx *rx;
+  struct lb_tx tx;
+  bool fenced;
+  bool attention; /* the slow part of poll has something to look at */
+  bool connecting;
+  bool connected; /* CONNECTED has been polled */
+  bool dead;      /* the peer's process has ended */
+  bool gone;      /* DISCONNECTED has been polled */
+  bool freed;
+  bool shut;           /* our port says CLOSED */
+  int gone_status;     /* why; 0: not gone */
+  uint32_t close_mode; /* 0: not closing */
+  uint64_t close_deadline_ns;
+  uint32_t peer_pid;
+  uint32_t request_max;
+  uint32_t piece_max;
+  uint32_t outstanding;
+  struct lb_done *done; /* a ring of done_mask + 1 */
+  uint64_t done_mask;
+  uint64_t done_head;
+  uint64_t done_tail;
+  int wake_pair[2]; /* ours, the peer's */
+  struct lb_watch wake_watch;
+  struct lb_watch process_watch;
+};
+
+/* Fields that the writer's version of a struct did not have read as zero. */
+#define LB_TAKE(local, from)                                                                       \
+  do {                                                                                             \
+    memset(&(local), 0, sizeof(local));                                                            \
+    memcpy(&(local), (from),                                                                       \
+           (from)->struct_size < sizeof(local) ? (from)->struct_size : sizeof(local));             \
+  } while (0)
+/* Write no more than the owner of an out-struct has, its size included. */
+#define LB_GIVE(to, local)                                                                         \
+  do {                                                                                             \
+    uint32_t size_ = (to)->struct_size;                                                            \
+    memcpy((to), &(local), size_ < sizeof(local) ? size_ : sizeof(local));                         \
+    (to)->struct_size = size_;                                                                     \
+  } while (0)
+
+#define LB_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
+
+void lb_path_fill(struct pst_path_info *path, enum lb_mode mode, bool shared);
+
+/* ---- Endpoints, from the hot path -------------------------------------------------- */
+
+/* Merges with the last DONE where it can; there is always room, since every
+ * entry covers an outstanding request. */
+static inline void lb_done_push(struct pst_endpoint *endpoint, uint32_t opcode, int32_t status,
+                                uint64_t cookie, uint64_t count)
+{
+  struct lb_done *last = &endpoint->done[(endpoint->done_head - 1) & endpoint->done_mask];
+  if (endpoint->done_head != endpoint->done_tail && last->opcode == opcode &&
+      last->status == status && (opcode == PST_OP_SEND || opcode == PST_OP_WRITE)) {
+    last->cookie = cookie;
+    last->count += count;
+    return;
+  }
+  struct lb_done *entry = &endpoint->done[endpoint->done_head++ & endpoint->done_mask];
+  *entry = (struct lb_done){cookie, count, opcode, status};
+}
+
+/* The peer broke the rules, or is gone; logged here when status is -EPROTO. */
+void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *what);
+/* The slow part of poll: states, closing, events. Returns completions written. */
+uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completion *out,
+                              uint32_t max);
+/* Is there something for poll() or post() that arm() must not sleep over? */
+bool lb_endpoint_pending(struct pst_endpoint *endpoint);
+void lb_endpoint_free(struct pst_endpoint *endpoint);
+/* Credits that have come back; ends SENDs by reference. */
+void lb_tx_reap(struct pst_endpoint *endpoint);
+/* End with `status` what the receiver never took over, or everything. */
+void lb_tx_settle(struct pst_endpoint *endpoint, int32_t status, bool everything);
+void lb_rx_free(struct lb_rx *rx);
+/* By reference: give back what was taken over and never handed to the host. */
+void lb_rx_return(struct lb_rx *rx);
+/* All that the peer has sent was handed over. */
+bool lb_rx_drained(const struct lb_rx *rx);
+/* UNLENT for regions that no token is out of: of all, or of those deregistered. */
+uint32_t lb_rx_unlend(struct lb_rx *rx, bool all, struct pst_completion *out, uint32_t max);
+void lb_worker_watch(struct pst_worker *worker);
+int lb_worker_add_watch(struct pst_worker *worker, struct lb_watch *watch);
+void lb_worker_drop_watch(struct pst_worker *worker, struct lb_watch *watch);
+/* One request that is not a SEND: done on return, 0 or the error. */
+int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request);
+
+/* ---- The operations ------------------------------------------------------------------ */
+
+int lb_open(const struct pst_host *host, const struct pst_open_params *params,
+            struct pst_device **device);
+void lb_close(struct pst_device *device);
+int lb_limits(struct pst_device *device, struct pst_limits *limits);
+int lb_start(struct pst_device *device);
+int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params,
+                   struct pst_mr **mr);
+void lb_mr_deregister(struct pst_device *device, struct pst_mr *mr);
+int lb_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob);
+int lb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
+                   struct pst_remote **remote);
+void lb_remote_close(struct pst_remote *remote);
+int lb_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker);
+void lb_worker_close(struct pst_worker *worker);
+int lb_arm(struct pst_worker *worker);
+int lb_event_fd(struct pst_worker *worker);
+int lb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
+                 struct pst_path_info *path, struct pst_ring **ring);
+void lb_ring_close(struct pst_ring *ring);
+int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
+                     struct pst_endpoint **endpoint);
+int lb_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address);
+int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address);
+int lb_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path);
+int lb_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns);
+int lb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+            uint32_t *wait);
+int lb_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max);
+int lb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n);
+int lb_counters(struct pst_device *device, struct pst_worker *worker, struct pst_endpoint *endpoint,
+                struct pst_counter *counters, uint32_t max);
+int lb_describe(struct pst_endpoint *endpoint, char *text, size_t size);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <penstock/plugin.h>
+
+static const char *const mode_choices[] = {"copy", "reference", NULL};
+
+static const struct pst_option options[] = {
+    {
+        .name = "mode",
+        .help = "How a message gets to the receiver. copy: one memcpy from the sender's slot into "
+                "the receiver's ring slot, within a process or between two. reference: the "
+                "receiver is lent the sender's slot itself, and the sender has it back when the "
+                "receiver releases it; both ends must be in one process.",
+        .default_value = "copy",
+        .choices = mode_choices,
+        .type = PST_OPTION_ENUM,
+        .scope = PST_SCOPE_STREAM,
+    },
+};
+
+PST_DESCRIPTION(PST_KIND_TRANSPORT, "loopback", "0.1.0",
+                "Within one process, by copy or by reference, and between processes of one host "
+                "by shared memory",
+                "", "hardware: any machine; ninja -C build test (suite contract)", options,
+                sizeof(options) / sizeof(options[0]));

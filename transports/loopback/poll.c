@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The receiving half of the hot path. */
+#include "loopback.h"
+
+/* Polls between two looks for dead peers and stale wake-ups, which cost a system
+ * call: when messages flow, and when none do. */
+#define WATCH_BUSY 1024u
+#define WATCH_IDLE 64u
+
+static uint32_t take_done(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+{
+  uint32_t n = 0;
+  while (n < max && endpoint->done_tail != endpoint->done_head) {
+    const struct lb_done *done = &endpoint->done[endpoint->done_tail++ & endpoint->done_mask];
+    out[n] = (struct pst_completion){
+        .kind = PST_COMPLETION_DONE,
+        .code = (uint8_t)done->opcode,
+        .status = done->status,
+        .endpoint = endpoint->cookie,
+        .u.done = {done->cookie, done->count},
+    };
+    endpoint->outstanding -= (uint32_t)done->count;
+    n++;
+  }
+  return n;
+}
+
+/* A peer in another process may have written anything: each value is read once,
+ * and a slot must be one that it was given. */
+static inline bool take_desc(struct lb_rx *rx, uint64_t at, struct lb_desc *desc)
+{
+  const struct lb_link *own = rx->own;
+  const volatile struct lb_desc *shared = &own->desc[at & own->mask];
+  desc->slot = shared->slot;
+  desc->length = shared->length;
+  desc->sequence = shared->sequence;
+  desc->meta = shared->meta;
+  if (__builtin_expect(desc->slot >= own->slots || desc->length > own->payload_max, 0) ||
+      __builtin_expect(rx->states[desc->slot] != LB_SLOT_PEER, 0))
+    return false;
+  rx->states[desc->slot] = LB_SLOT_HELD;
+  return true;
+}
+
+static inline void give_message(const struct lb_rx *rx, uint64_t endpoint,
+                                const struct lb_desc *desc, uint64_t offset, uint32_t buffer,
+                                struct pst_completion *out)
+{
+  *out = (struct pst_completion){
+      .kind = PST_COMPLETION_MESSAGE,
+      .flags = PST_HAS_SEQUENCE | PST_HAS_META,
+      .endpoint = endpoint,
+      .u.message = {.token = (uint64_t)rx->index << 32 | desc->slot,
+                    .offset = offset,
+                    .length = desc->length,
+                    .buffer = buffer,
+                    .sequence = desc->sequence,
+                    .meta = desc->meta},
+  };
+}
+
+static uint32_t take_copies(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+{
+  struct lb_rx *rx = endpoint->rx;
+  const struct lb_link *own = rx->own;
+  uint64_t tail = rx->tail, bytes = 0;
+  uint64_t offset0 = rx->payload_offset, stride = own->stride;
+  uint64_t available = atomic_load_explicit(&own->port->desc_head, memory_order_acquire) - tail;
+  if (available == 0)
+    return 0;
+  if (available > own->slots) {
+    lb_endpoint_fail(endpoint, -EPROTO, "announced more messages than there are slots");
+    return 0;
+  }
+  uint32_t n = available < max ? (uint32_t)available : max;
+  uint32_t i;
+  for (i = 0; i < n; i++) {
+    struct lb_desc desc;
+    __builtin_prefetch(&own->desc[(tail + i + 8) & own->mask]);
+    if (!take_desc(rx, tail + i, &desc)) {
+      lb_endpoint_fail(endpoint, -EPROTO, "sent a slot or a length that was not its to use");
+      break;
+    }
+    bytes += desc.length;
+    give_message(rx, endpoint->cookie, &desc, offset0 + desc.slot * stride, 0, &out[i]);
+  }
+  rx->tail = tail + i;
+  rx->messages += i;
+  rx->bytes += bytes;
+  return i;
+}
+
+/* Take messages over from the sender, who could still cancel them until now. */
+static void claim(struct lb_rx *rx, uint32_t max)
+{
+  struct lb_port *port = rx->own->port;
+  uint64_t head = atomic_load_explicit(&port->desc_head, memory_order_acquire);
+  uint64_t claimed = atomic_load_explicit(&port->claimed, memory_order_relaxed);
+  while (!(claimed & LB_CLAIM_ABORT) && claimed != head && claimed - rx->tail < max) {
+    uint64_t want = head - rx->tail < max ? head : rx->tail + max;
+    if (atomic_compare_exchange_weak(&port->claimed, &claimed, want)) {
+      rx->claimed = want;
+      return;
+    }
+  }
+}
+
+/* Index of the region's entry, or -1: there is none yet. */
+static int find_buffer(struct lb_rx *rx, const struct lb_mr *mr)
+{
+  if (rx->last_buffer < rx->buffer_count && rx->buffers[rx->last_buffer].mr == mr)
+    return (int)rx->last_buffer;
+  for (uint32_t i = 0; i < rx->buffer_count; i++)
+    if (rx->buffers[i].mr == mr) {
+      rx->last_buffer = i;
+      return (int)i;
+    }
+  return -1;
+}
+
+static bool add_buffer(struct pst_endpoint *endpoint, struct lb_mr *mr, struct pst_completion *out)
+{
+  struct lb_rx *rx = endpoint->rx;
+  int at = find_buffer(rx, NULL);
+  if (at < 0) {
+    if (rx->buffer_count >= LB_NO_BUFFER)
+      return false;
+    void *grown = realloc(rx->buffers, (rx->buffer_count + 1) * sizeof(*rx->buffers));
+    if (!grown)
+      return false;
+    rx->buffers = grown;
+    at = (int)rx->buffer_count++;
+  }
+  atomic_fetch_add_explicit(&mr->refs, 1, memory_order_relaxed);
+  rx->buffers[at] = (struct lb_buffer){mr, ++endpoint->worker->buffer_last, 0};
+  *out = (struct pst_completion){
+      .kind = PST_COMPLETION_EVENT,
+      .code = PST_EVENT_LENT,
+      .endpoint = endpoint->cookie,
+      .u.region = {&mr->region, rx->buffers[at].number},
+  };
+  return true;
+}
+
+static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_completion *out,
+                                uint32_t max)
+{
+  struct lb_rx *rx = endpoint->rx;
+  uint32_t n = lb_rx_unlend(rx, false, out, max);
+  claim(rx, max - n);
+  while (n < max && rx->tail != rx->claimed) {
+    const struct lb_desc *shared = &rx->own->desc[rx->tail & rx->own->mask];
+    const struct lb_lent *lent = &rx->own->lent[shared->slot];
+    uint64_t offset = lent->offset;
+    uint32_t number = 0;
+    int at = LB_NO_BUFFER;
+    if (lent->mr) {
+      at = find_buffer(rx, lent->mr);
+      if (at < 0) {
+        if (!add_buffer(endpoint, lent->mr, &out[n]))
+          break; /* out of memory: later, perhaps */
+        n++;
+        continue;
+      }
+      rx->buffers[at].out++;
+      number = rx->buffers[at].number;
+    } else {
+      offset = rx->payload_offset + shared->slot * rx->own->stride;
+    }
+    struct lb_desc desc;
+    if (!take_desc(rx, rx->tail, &desc)) {
+      lb_endpoint_fail(endpoint, -EPROTO, "sent a slot that was not its to use");
+      break;
+    }
+    rx->buffer_of[desc.slot] = (uint16_t)at;
+    rx->tail++;
+    rx->messages++;
+    rx->bytes += desc.length;
+    give_message(rx, endpoint->cookie, &desc, offset, number, &out[n++]);
+  }
+  return n;
+}
+
+static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completion *out,
+                              uint32_t max)
+{
+  uint32_t n = 0;
+  if (endpoint->peer && !endpoint->gone &&
+      (atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) & LB_STATE_CLOSED))
+    endpoint->attention = true;
+  if (__builtin_expect(!endpoint->connected, 0))
+    n += lb_endpoint_progress(endpoint, out, max);
+  if (endpoint->freed || !endpoint->connected)
+    return n;
+  if (endpoint->tx.tail != endpoint->tx.head) {
+    lb_tx_reap(endpoint);
+    if (endpoint->gone &&
+        (atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) & LB_STATE_VOID))
+      lb_tx_settle(endpoint, endpoint->gone_status, true);
+  }
+  n += take_done(endpoint, out + n, max - n);
+  if (endpoint->rx && !endpoint->shut && endpoint->gone_status != -EPROTO)
+    n += endpoint->rx->buffer_of ? take_references(endpoint, out + n, max - n)
+                                 : take_copies(endpoint, out + n, max - n);
+  if (__builtin_expect(endpoint->attention, 0) && n < max)
+    n += lb_endpoint_progress(endpoint, out + n, max - n);
+  return n;
+}
+
+static void disarm(struct pst_worker *worker)
+{
+  worker->armed = false;
+  worker->wakeups++;
+  for (uint32_t i = 0; i < worker->endpoint_count; i++)
+    atomic_store_explicit(&worker->endpoints[i]->own->port->armed, 0, memory_order_relaxed);
+  lb_worker_watch(worker);
+}
+
+static void compact(struct pst_worker *worker)
+{
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < worker->endpoint_count; i++) {
+    if (worker->endpoints[i]->freed)
+      lb_endpoint_free(worker->endpoints[i]);
+    else
+      worker->endpoints[kept++] = worker->endpoints[i];
+  }
+  worker->endpoint_count = kept;
+  worker->closed = 0;
+}
+
+int lb_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
+{
+  uint32_t n = 0, count = worker->endpoint_count;
+  if (__builtin_expect(worker->armed, 0))
+    disarm(worker);
+  else if (++worker->polls % WATCH_BUSY == 0 || worker->idle >= WATCH_IDLE) {
+    worker->idle = 0;
+    lb_worker_watch(worker);
+  }
+  if (worker->next >= count)
+    worker->next = 0;
+  for (uint32_t i = 0, at = worker->next; i < count && n < max; i++) {
+    n += poll_endpoint(worker->endpoints[at], completions + n, max - n);
+    at = at + 1 < count ? at + 1 : 0;
+  }
+  worker->next++;
+  worker->idle = n ? 0 : worker->idle + 1;
+  if (worker->closed)
+    compact(worker);
+  return (int)n;
+}

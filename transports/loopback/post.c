@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sending half of the hot path. */
+#include "loopback.h"
+
+/* Enough for the receiver to begin while a long post still copies. */
+#define PUBLISH_EVERY 32u
+
+static bool is_valid(const struct lb_mr *mr, uint64_t offset, uint64_t length, bool reference)
+{
+  if (!mr)
+    return length == 0;
+  return (mr->access & PST_ACCESS_LOCAL_READ) && offset <= mr->length &&
+         length <= mr->length - offset && (mr->base || reference);
+}
+
+/* 0, or why this SEND cannot be taken. */
+static int send_check(const struct pst_endpoint *endpoint, const struct pst_request *request,
+                      bool reference)
+{
+  uint64_t sum = 0;
+  if ((request->flags & ~PST_REQUEST_FENCE) || request->reserved0 || request->u.send.reserved)
+    return -EINVAL;
+  if (request->piece_count == 0) {
+    sum = request->arg.length;
+    if (!is_valid(lb_mr_of(request->local.mr), request->offset, sum, reference))
+      return -EINVAL;
+  } else if (request->piece_count > (reference ? 1 : LB_PIECES_MAX)) {
+    return -E2BIG;
+  } else if (!request->local.pieces || request->offset != 0) {
+    return -EINVAL;
+  }
+  for (uint32_t i = 0; i < request->piece_count; i++) {
+    const struct pst_piece *piece = &request->local.pieces[i];
+    if (piece->reserved ||
+        !is_valid(lb_mr_of(piece->mr), piece->offset, piece->length, reference) ||
+        __builtin_add_overflow(sum, piece->length, &sum))
+      return -EINVAL;
+  }
+  if (sum != request->arg.length)
+    return -EINVAL;
+  return sum > endpoint->tx.message_max ? -EMSGSIZE : 0;
+}
+
+static inline bool is_plain(const struct pst_request *request, uint64_t message_max)
+{
+  const struct lb_mr *mr = lb_mr_of(request->local.mr);
+  uint64_t length = request->arg.length;
+  return !(request->flags | request->piece_count | request->reserved0 | request->u.send.reserved) &&
+         length <= message_max && mr && mr->base && (mr->access & PST_ACCESS_LOCAL_READ) &&
+         length <= mr->length && request->offset <= mr->length - length;
+}
+
+/* Small messages in line: a call costs as much as their copy. */
+static inline void copy(uint8_t *restrict to, const uint8_t *restrict from, uint64_t length)
+{
+  if (length > 128 || length < 32) {
+    memcpy(to, from, length);
+    return;
+  }
+  __builtin_memcpy(to, from, 32);
+  if (length > 64)
+    __builtin_memcpy(to + 32, from + 32, 32);
+  if (length > 96)
+    __builtin_memcpy(to + 64, from + 64, 32);
+  __builtin_memcpy(to + length - 32, from + length - 32, 32);
+}
+
+static void gather(uint8_t *to, const struct pst_request *request)
+{
+  if (request->piece_count == 0 && request->arg.length)
+    memcpy(to, lb_mr_of(request->local.mr)->base + request->offset, request->arg.length);
+  for (uint32_t i = 0; i < request->piece_count; i++) {
+    const struct pst_piece *piece = &request->local.pieces[i];
+    if (piece->length)
+      memcpy(to, lb_mr_of(piece->mr)->base + piece->offset, piece->length);
+    to += piece->length;
+  }
+}
+
+static void advance(struct pst_endpoint *endpoint)
+{
+  struct lb_tx *tx = &endpoint->tx;
+  uint64_t mask = endpoint->peer->mask;
+  while (tx->tail != tx->head && tx->results[tx->tail & mask] != LB_PENDING) {
+    int32_t status = tx->results[tx->tail & mask];
+    uint64_t from = tx->tail;
+    while (tx->tail != tx->head && tx->results[tx->tail & mask] == status)
+      tx->tail++;
+    lb_done_push(endpoint, PST_OP_SEND, status, tx->cookies[(tx->tail - 1) & mask],
+                 tx->tail - from);
+  }
+}
+
+void lb_tx_reap(struct pst_endpoint *endpoint)
+{
+  struct lb_tx *tx = &endpoint->tx;
+  struct lb_link *peer = endpoint->peer;
+  uint64_t head = atomic_load_explicit(&peer->port->free_head, memory_order_acquire);
+  bool returned = false;
+  if (head == tx->free_tail)
+    return;
+  if (head - tx->free_tail > peer->slots - tx->credits) {
+    lb_endpoint_fail(endpoint, -EPROTO, "returned more slots than it has");
+    return;
+  }
+  while (tx->free_tail != head) {
+    uint32_t slot = *(volatile uint32_t *)&peer->free_slots[tx->free_tail & peer->mask];
+    if (slot >= peer->slots) {
+      lb_endpoint_fail(endpoint, -EPROTO, "returned a slot that it does not have");
+      return;
+    }
+    tx->free_tail++;
+    tx->stack[tx->credits++] = slot;
+    if (!tx->post_of)
+      continue;
+    uint64_t post = tx->post_of[slot];
+    if (post < tx->tail || post >= tx->head || tx->results[post & peer->mask] != LB_PENDING)
+      continue;
+    tx->results[post & peer->mask] = 0;
+    returned = true;
+  }
+  if (returned)
+    advance(endpoint);
+}
+
+void lb_tx_settle(struct pst_endpoint *endpoint, int32_t status, bool everything)
+{
+  struct lb_tx *tx = &endpoint->tx;
+  if (tx->tail == tx->head)
+    return;
+  lb_tx_reap(endpoint);
+  struct lb_port *port = endpoint->peer->port;
+  uint64_t from = atomic_fetch_or(&port->claimed, LB_CLAIM_ABORT) & ~LB_CLAIM_ABORT;
+  if (everything || from < tx->tail)
+    from = tx->tail;
+  for (uint64_t i = from; i < tx->head; i++)
+    if (tx->results[i & endpoint->peer->mask] == LB_PENDING)
+      tx->results[i & endpoint->peer->mask] = status;
+  tx->settled = true;
+  advance(endpoint);
+}
+
+static inline void publish(struct pst_endpoint *endpoint)
+{
+  struct lb_port *port = endpoint->peer->port;
+  atomic_store_explicit(&port->desc_head, endpoint->tx.head, memory_order_release);
+  lb_barrier_light(endpoint->fenced);
+  if (__builtin_expect(atomic_load_explicit(&port->armed, memory_order_relaxed), 0) &&
+      atomic_exchange(&port->armed, 0))
+    lb_link_wake(endpoint->peer);
+}
+
+static inline void describe_to(struct lb_desc *desc, uint32_t slot,
+                               const struct pst_request *request)
+{
+  desc->slot = slot;
+  desc->length = (uint32_t)request->arg.length;
+  desc->sequence = request->u.send.sequence;
+  desc->meta = request->u.send.meta;
+}
+
+/* One copy a message, up to n, all of which have a credit. Returns how many. */
+static uint32_t send_copies(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                            uint32_t n, int *rc)
+{
+  struct lb_tx *tx = &endpoint->tx;
+  struct lb_link *peer = endpoint->peer;
+  struct lb_desc *desc = peer->desc;
+  uint8_t *slot0 = peer->slot0;
+  uint64_t stride = peer->stride, mask = peer->mask, max = tx->message_max;
+  uint64_t bytes = 0;
+  uint32_t i;
+  for (i = 0; i < n; i++) {
+    const struct pst_request *request = &requests[i];
+    if (request->opcode != PST_OP_SEND)
+      break;
+    uint32_t slot = tx->stack[tx->credits - 1];
+    uint8_t *to = slot0 + slot * stride;
+    if (__builtin_expect(is_plain(request, max), 1)) {
+      __builtin_prefetch(slot0 + tx->stack[tx->credits - (i + 1 < n ? 2 : 1)] * stride, 1);
+      copy(to, lb_mr_of(request->local.mr)->base + request->offset, request->arg.length);
+    } else {
+      *rc = send_check(endpoint, request, false);
+      if (*rc != 0)
+        break;
+      gather(to, request);
+    }
+    tx->credits--;
+    bytes += request->arg.length;
+    describe_to(&desc[tx->head++ & mask], slot, request);
+    if ((i + 1) % PUBLISH_EVERY == 0)
+      publish(endpoint);
+  }
+  tx->bytes += bytes;
+  if (i == 0)
+    return 0;
+  publish(endpoint);
+  tx->tail = tx->head;
+  lb_done_push(endpoint, PST_OP_SEND, 0, requests[i - 1].cookie, i);
+  return i;
+}
+
+static uint32_t send_references(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                                uint32_t n, int *rc)
+{
+  struct lb_tx *tx = &endpoint->tx;
+  struct lb_link *peer = endpoint->peer;
+  uint32_t i;
+  for (i = 0; i < n; i++) {
+    const struct pst_request *request = &requests[i];
+    if (request->opcode != PST_OP_SEND)
+      break;
+    *rc = send_check(endpoint, request, true);
+    if (*rc != 0)
+      break;
+    struct lb_mr *mr = lb_mr_of(request->local.mr);
+    uint64_t offset = request->offset;
+    if (request->piece_count) {
+      mr = lb_mr_of(request->local.pieces[0].mr);
+      offset = request->local.pieces[0].offset;
+    }
+    uint32_t slot = tx->stack[--tx->credits];
+    peer->lent[slot] = (struct lb_lent){mr, mr ? mr->offset + offset : 0};
+    tx->post_of[slot] = tx->head;
+    tx->cookies[tx->head & peer->mask] = request->cookie;
+    tx->results[tx->head & peer->mask] = LB_PENDING;
+    tx->bytes += request->arg.length;
+    describe_to(&peer->desc[tx->head++ & peer->mask], slot, request);
+  }
+  if (i)
+    publish(endpoint);
+  return i;
+}
+
+static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                           uint32_t n, uint32_t *why, int *rc)
+{
+  struct lb_tx *tx = &endpoint->tx;
+  if (!(endpoint->roles & PST_ROLE_SENDER)) {
+    *rc = -EINVAL;
+    return 0;
+  }
+  lb_tx_reap(endpoint);
+  if (endpoint->gone_status) {
+    *rc = endpoint->gone_status == -EPROTO ? -ECONNRESET : endpoint->gone_status;
+    return 0;
+  }
+  uint32_t most = n < tx->credits ? n : tx->credits;
+  bool reference = tx->post_of != NULL;
+  /* What is wrong with a request is told even when there is no credit for it. */
+  if (most == 0)
+    *rc = send_check(endpoint, &requests[0], reference);
+  if (*rc != 0)
+    return 0;
+  uint32_t taken = reference ? send_references(endpoint, requests, most, rc)
+                             : send_copies(endpoint, requests, most, rc);
+  tx->messages += taken;
+  tx->blocked = taken == most && most < n && requests[taken].opcode == PST_OP_SEND;
+  if (tx->blocked)
+    *why = PST_WAIT_CREDIT;
+  return taken;
+}
+
+static uint32_t post_others(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                            uint32_t n, int *rc)
+{
+  uint32_t i;
+  for (i = 0; i < n && requests[i].opcode != PST_OP_SEND; i++) {
+    *rc = lb_rma_execute(endpoint, &requests[i]);
+    if (*rc != 0)
+      break;
+    lb_done_push(endpoint, requests[i].opcode, 0, requests[i].cookie, 1);
+  }
+  return i;
+}
+
+/* The peer may be closing in this very process, and its memory be freed next: we
+ * say that we write, then look whether it has closed. */
+static int enter(struct pst_endpoint *endpoint)
+{
+  if (!endpoint->connected || endpoint->close_mode)
+    return -ENOTCONN;
+  if (endpoint->gone_status || endpoint->dead)
+    return -ECONNRESET;
+  struct lb_link *peer = endpoint->peer;
+  if (peer->in_process) {
+    atomic_store_explicit(&peer->posting, 1, memory_order_relaxed);
+    lb_barrier_light(endpoint->fenced);
+  }
+  if (!(atomic_load_explicit(&peer->port->state, memory_order_acquire) & LB_STATE_CLOSED))
+    return 0;
+  if (peer->in_process)
+    atomic_store_explicit(&peer->posting, 0, memory_order_release);
+  endpoint->attention = true;
+  return -ECONNRESET;
+}
+
+int lb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+            uint32_t *wait)
+{
+  uint32_t why = PST_WAIT_NONE, taken = 0;
+  int rc = enter(endpoint);
+  if (rc != 0)
+    return rc;
+  while (taken < n) {
+    uint32_t room = endpoint->request_max - endpoint->outstanding;
+    uint32_t left = n - taken < room ? n - taken : room;
+    if (left == 0) {
+      why = PST_WAIT_QUEUE;
+      break;
+    }
+    uint32_t k = requests[taken].opcode == PST_OP_SEND
+                     ? post_sends(endpoint, requests + taken, left, &why, &rc)
+                     : post_others(endpoint, requests + taken, left, &rc);
+    taken += k;
+    endpoint->outstanding += k;
+    if (rc != 0 || why != PST_WAIT_NONE)
+      break;
+  }
+  if (endpoint->peer->in_process)
+    atomic_store_explicit(&endpoint->peer->posting, 0, memory_order_release);
+  if (taken == 0 && rc != 0)
+    return rc;
+  *wait = why;
+  return taken || n == 0 ? (int)taken : -EAGAIN;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Receive slots, shared out among the endpoints of a ring, and their release. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "loopback.h"
+
+static int ring_check(struct pst_device *device, const struct pst_ring_params *in)
+{
+  const struct lb_mr *mr = lb_mr_of(in->mr);
+  uint64_t need, span, end;
+  const char *what = NULL;
+  if (!mr || !(mr->access & PST_ACCESS_LOCAL_WRITE))
+    what = "its registration has no local write access";
+  else if (in->slots < 1 || in->slots > LB_SLOTS_MAX)
+    what = "the number of slots is out of range";
+  else if (in->endpoints < 1 || in->endpoints > in->slots)
+    what = "every endpoint of a ring needs a slot of its own";
+  else if (in->payload_max > LB_BYTES_MAX)
+    what = "slots hold at most 1 GiB";
+  else if (__builtin_add_overflow(in->payload_max, (uint64_t)in->headroom + in->tailroom, &need) ||
+           need > in->stride)
+    what = "headroom, payload and tailroom do not fit into the stride";
+  else if (__builtin_mul_overflow((uint64_t)in->slots - 1, in->stride, &span) ||
+           __builtin_add_overflow(span, need, &span) ||
+           __builtin_add_overflow(span, in->base, &end) || end > mr->length)
+    what = "the slots reach beyond the registration";
+  if (!what)
+    return 0;
+  LB_LOG(device, PST_LOG_ERROR, "ring of %u slots, %llu bytes apart: %s", in->slots,
+         (unsigned long long)in->stride, what);
+  return -EINVAL;
+}
+
+static int ring_export(struct pst_device *device, struct pst_ring *ring)
+{
+  struct pst_export out = {.struct_size = sizeof(out)};
+  struct lb_mr *mr = ring->mr;
+  int rc = -EOPNOTSUPP;
+  if (mr->base && (mr->region.exports & PST_EXPORT_FD))
+    rc = device->host->region_export(device->host, &mr->region, PST_EXPORT_FD, mr->offset,
+                                     mr->length, &out);
+  if (rc != 0)
+    return rc;
+  ring->fd = out.fd;
+  ring->fd_offset = out.offset;
+  return 0;
+}
+
+int lb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
+                 struct pst_path_info *path, struct pst_ring **ring)
+{
+  struct pst_device *device = worker->device;
+  struct pst_ring_params in;
+  LB_TAKE(in, params);
+  if (device->sealed) {
+    LB_LOG(device, PST_LOG_ERROR, "a ring was to be opened after start");
+    return -EPERM;
+  }
+  int rc = ring_check(device, &in);
+  if (rc != 0)
+    return rc;
+  struct lb_mr *mr = lb_mr_of(in.mr);
+  if (device->mode == LB_MODE_COPY && !mr->base)
+    return -EOPNOTSUPP;
+  struct pst_ring *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->worker = worker;
+  made->params = in;
+  made->mr = mr;
+  made->fd = -1;
+  if (device->shared && (rc = ring_export(device, made)) != 0) {
+    free(made);
+    return rc;
+  }
+  lb_path_fill(path, device->mode, device->shared);
+  *ring = made;
+  return 0;
+}
+
+void lb_rx_free(struct lb_rx *rx)
+{
+  if (!rx)
+    return;
+  atomic_fetch_or(&rx->own->port->state, LB_STATE_CLOSED | LB_STATE_VOID);
+  if (rx->peer)
+    lb_link_wake(rx->peer);
+  if (rx->endpoint)
+    rx->endpoint->rx = NULL;
+  for (uint32_t i = 0; i < rx->buffer_count; i++)
+    lb_mr_unref(rx->buffers[i].mr);
+  lb_link_unref(rx->own);
+  lb_link_unref(rx->peer);
+  free(rx->states);
+  free(rx->buffer_of);
+  free(rx->buffers);
+  free(rx);
+}
+
+void lb_rx_return(struct lb_rx *rx)
+{
+  bool any = rx->tail != rx->claimed && rx->buffer_of;
+  while (rx->buffer_of && rx->tail != rx->claimed) {
+    uint32_t slot = rx->own->desc[rx->tail++ & rx->own->mask].slot;
+    rx->own->free_slots[rx->free_head++ & rx->own->mask] = slot;
+  }
+  if (any)
+    atomic_store_explicit(&rx->own->port->free_head, rx->free_head, memory_order_release);
+}
+
+bool lb_rx_drained(const struct lb_rx *rx)
+{
+  const struct lb_port *port = rx->own->port;
+  uint64_t head = atomic_load_explicit(&port->desc_head, memory_order_acquire);
+  if (rx->buffer_of && (atomic_load(&port->claimed) & LB_CLAIM_ABORT))
+    head = rx->claimed;
+  return head == rx->tail;
+}
+
+uint32_t lb_rx_unlend(struct lb_rx *rx, bool all, struct pst_completion *out, uint32_t max)
+{
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < rx->buffer_count && n < max; i++) {
+    struct lb_buffer *buffer = &rx->buffers[i];
+    if (!buffer->mr || buffer->out || (!all && atomic_load(&buffer->mr->valid)))
+      continue;
+    out[n++] = (struct pst_completion){
+        .kind = PST_COMPLETION_EVENT,
+        .code = PST_EVENT_UNLENT,
+        .endpoint = rx->endpoint->cookie,
+        .u.region = {NULL, buffer->number},
+    };
+    lb_mr_unref(buffer->mr);
+    buffer->mr = NULL;
+  }
+  return n;
+}
+
+void lb_ring_close(struct pst_ring *ring)
+{
+  if (!ring)
+    return;
+  struct pst_worker *worker = ring->worker;
+  for (uint32_t i = 0; i < worker->rx_count; i++) {
+    struct lb_rx *rx = worker->rx[i];
+    if (!rx || rx->ring != ring)
+      continue;
+    lb_rx_free(rx);
+    worker->rx[i] = NULL;
+  }
+  if (ring->fd >= 0)
+    close(ring->fd);
+  free(ring);
+}
+
+static void publish(struct lb_rx *rx)
+{
+  atomic_store_explicit(&rx->own->port->free_head, rx->free_head, memory_order_release);
+  if (!rx->peer)
+    return;
+  lb_barrier_light(rx->fenced);
+  _Atomic uint32_t *armed = &rx->peer->port->armed;
+  if (__builtin_expect(atomic_load_explicit(armed, memory_order_relaxed) & LB_ARMED_CREDIT, 0) &&
+      atomic_exchange(armed, 0))
+    lb_link_wake(rx->peer);
+}
+
+static int bad_token(struct pst_worker *worker, uint64_t token)
+{
+  LB_LOG(worker->device, PST_LOG_ERROR,
+         "release of token %#llx, which is not out: it was never given, or released before",
+         (unsigned long long)token);
+  return -EINVAL;
+}
+
+int lb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
+{
+  struct lb_rx *rx = NULL;
+  int rc = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t index = (uint32_t)(tokens[i] >> 32);
+    uint32_t slot = (uint32_t)tokens[i];
+    if (!rx || rx->index != index) {
+      if (rx)
+        publish(rx);
+      rx = index < worker->rx_count ? worker->rx[index] : NULL;
+    }
+    if (__builtin_expect(!rx || slot >= rx->own->slots || rx->states[slot] != LB_SLOT_HELD, 0)) {
+      rc = bad_token(worker, tokens[i]);
+      break;
+    }
+    rx->states[slot] = LB_SLOT_PEER;
+    rx->own->free_slots[rx->free_head++ & rx->own->mask] = slot;
+    if (rx->buffer_of && rx->buffer_of[slot] != LB_NO_BUFFER)
+      rx->buffers[rx->buffer_of[slot]].out--;
+  }
+  if (rx)
+    publish(rx);
+  return rc;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* READ, WRITE and atomics: done within post(), by this side's CPU. */
+#include "loopback.h"
+
+static bool pieces_valid(const struct pst_request *request, uint64_t *total, uint32_t access)
+{
+  const struct pst_piece *pieces = request->local.pieces;
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < request->piece_count; i++) {
+    const struct pst_piece *piece = &pieces[i];
+    const struct lb_mr *mr = lb_mr_of(piece->mr);
+    if (!mr || !mr->base || piece->reserved || !(mr->access & access) ||
+        piece->offset > mr->length || piece->length > mr->length - piece->offset ||
+        __builtin_add_overflow(sum, piece->length, &sum))
+      return false;
+  }
+  *total = sum;
+  return true;
+}
+
+/* Local side of a READ or WRITE, and the bytes they move. */
+static int local_check(const struct pst_endpoint *endpoint, const struct pst_request *request,
+                       uint32_t access)
+{
+  uint64_t length = request->arg.length;
+  if (request->piece_count == 0) {
+    const struct lb_mr *mr = lb_mr_of(request->local.mr);
+    if (length == 0 && !mr)
+      return 0;
+    if (!mr || !mr->base || !(mr->access & access) || request->offset > mr->length ||
+        length > mr->length - request->offset)
+      return -EINVAL;
+  } else {
+    uint64_t total;
+    if (request->piece_count > LB_PIECES_MAX)
+      return -E2BIG;
+    if (!request->local.pieces || request->offset != 0 || !pieces_valid(request, &total, access) ||
+        total != length)
+      return -EINVAL;
+  }
+  (void)endpoint;
+  return length > LB_BYTES_MAX ? -EMSGSIZE : 0;
+}
+
+/* Hold the peer's range while it is used: its owner waits for us when it
+ * deregisters. Between processes the mapping keeps the pages. */
+static int remote_enter(struct pst_remote *remote)
+{
+  if (remote->mr)
+    atomic_fetch_add(&remote->mr->users, 1);
+  if (atomic_load(remote->valid))
+    return 0;
+  if (remote->mr)
+    atomic_fetch_sub(&remote->mr->users, 1);
+  return -EACCES;
+}
+
+static void remote_leave(struct pst_remote *remote)
+{
+  if (remote->mr)
+    atomic_fetch_sub(&remote->mr->users, 1);
+}
+
+static int remote_check(const struct pst_endpoint *endpoint, const struct pst_remote *remote,
+                        uint64_t offset, uint64_t length, uint32_t access)
+{
+  if (!remote || remote->endpoint != endpoint)
+    return -EINVAL;
+  if (!(remote->access & access) || offset > remote->length || length > remote->length - offset)
+    return -EACCES;
+  return 0;
+}
+
+static void move(uint8_t *local, uint8_t *far, uint64_t length, bool reading)
+{
+  if (length == 0)
+    return;
+  if (reading)
+    memcpy(local, far, length);
+  else
+    memcpy(far, local, length);
+}
+
+static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  bool reading = request->opcode == PST_OP_READ;
+  struct pst_remote *remote = request->u.rma.remote;
+  if (request->u.rma.reserved)
+    return -EINVAL;
+  int rc = local_check(endpoint, request, reading ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ);
+  if (rc == 0)
+    rc = remote_check(endpoint, remote, request->u.rma.offset, request->arg.length,
+                      reading ? PST_ACCESS_REMOTE_READ : PST_ACCESS_REMOTE_WRITE);
+  if (rc == 0)
+    rc = remote_enter(remote);
+  if (rc != 0)
+    return rc;
+  uint8_t *far = remote->base + request->u.rma.offset;
+  if (request->piece_count == 0 && request->arg.length)
+    move(lb_mr_of(request->local.mr)->base + request->offset, far, request->arg.length, reading);
+  for (uint32_t i = 0; i < request->piece_count; i++) {
+    const struct pst_piece *piece = &request->local.pieces[i];
+    move(lb_mr_of(piece->mr)->base + piece->offset, far, piece->length, reading);
+    far += piece->length;
+  }
+  remote_leave(remote);
+  return 0;
+}
+
+static int atomic(struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  struct pst_remote *remote = request->u.atomic.remote;
+  struct lb_mr *mr = lb_mr_of(request->local.mr);
+  if (request->piece_count || !mr || !mr->base || !(mr->access & PST_ACCESS_LOCAL_WRITE) ||
+      request->offset > mr->length || mr->length - request->offset < 8)
+    return -EINVAL;
+  int rc = remote_check(endpoint, remote, request->u.atomic.offset, 8, PST_ACCESS_REMOTE_ATOMIC);
+  if (rc != 0)
+    return rc;
+  uint8_t *at = remote->base + request->u.atomic.offset;
+  if (request->u.atomic.offset % 8 != 0 || (uintptr_t)at % 8 != 0)
+    return -EINVAL;
+  rc = remote_enter(remote);
+  if (rc != 0)
+    return rc;
+  _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)at;
+  uint64_t found;
+  if (request->opcode == PST_OP_FETCH_ADD) {
+    found = atomic_fetch_add(word, request->u.atomic.operand);
+  } else {
+    found = request->arg.compare;
+    atomic_compare_exchange_strong(word, &found, request->u.atomic.operand);
+  }
+  remote_leave(remote);
+  memcpy(mr->base + request->offset, &found, sizeof(found));
+  return 0;
+}
+
+int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  if ((request->flags & ~PST_REQUEST_FENCE) || request->reserved0)
+    return -EINVAL;
+  if (request->opcode == PST_OP_FLUSH)
+    return request->piece_count ? -EINVAL : 0;
+  if (!(endpoint->roles & PST_ROLE_RMA))
+    return -EINVAL;
+  switch (request->opcode) {
+  case PST_OP_READ:
+  case PST_OP_WRITE:
+    return read_or_write(endpoint, request);
+  case PST_OP_FETCH_ADD:
+  case PST_OP_COMPARE_SWAP:
+    return atomic(endpoint, request);
+  default:
+    return -EINVAL;
+  }
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Workers: what one thread polls, and how it sleeps. */
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "loopback.h"
+
+int lb_worker_add_watch(struct pst_worker *worker, struct lb_watch *watch)
+{
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
+  return epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) == 0 ? 0 : -errno;
+}
+
+void lb_worker_drop_watch(struct pst_worker *worker, struct lb_watch *watch)
+{
+  if (watch->fd >= 0)
+    epoll_ctl(worker->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+  watch->fd = -1;
+}
+
+int lb_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
+{
+  if (device->sealed) {
+    LB_LOG(device, PST_LOG_ERROR, "a worker was to be opened after start");
+    return -EPERM;
+  }
+  if (device->plan.workers && index >= device->plan.workers) {
+    LB_LOG(device, PST_LOG_ERROR, "worker %u is not in the plan, which has %u", index,
+           device->plan.workers);
+    return -EINVAL;
+  }
+  struct pst_worker *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  int rc;
+  made->device = device;
+  made->index = index;
+  made->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  made->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  made->watch = (struct lb_watch){LB_WATCH_WORKER, made->event_fd, NULL};
+  if (made->epoll_fd < 0 || made->event_fd < 0)
+    rc = -errno;
+  else
+    rc = lb_worker_add_watch(made, &made->watch);
+  if (rc != 0) {
+    LB_LOG(device, PST_LOG_ERROR, "epoll or eventfd for worker %u: %s; raise `ulimit -n`", index,
+           strerror(-rc));
+    lb_worker_close(made);
+    return rc;
+  }
+  *worker = made;
+  return 0;
+}
+
+void lb_worker_close(struct pst_worker *worker)
+{
+  if (!worker)
+    return;
+  for (uint32_t i = 0; i < worker->endpoint_count; i++)
+    lb_endpoint_free(worker->endpoints[i]);
+  for (uint32_t i = 0; i < worker->rx_count; i++)
+    lb_rx_free(worker->rx[i]);
+  if (worker->event_fd >= 0)
+    close(worker->event_fd);
+  if (worker->epoll_fd >= 0)
+    close(worker->epoll_fd);
+  free(worker->endpoints);
+  free(worker->rx);
+  free(worker);
+}
+
+static void drain(const struct lb_watch *watch)
+{
+  uint64_t sink[8];
+  if (watch->kind == LB_WATCH_WORKER) {
+    ssize_t got = read(watch->fd, sink, sizeof(sink[0]));
+    (void)got;
+    return;
+  }
+  while (recv(watch->fd, sink, sizeof(sink), MSG_DONTWAIT) == (ssize_t)sizeof(sink))
+    ;
+}
+
+/* One system call: wake-ups are taken off, deaths are noticed. */
+void lb_worker_watch(struct pst_worker *worker)
+{
+  struct epoll_event events[16];
+  int n = epoll_wait(worker->epoll_fd, events, 16, 0);
+  for (int i = 0; i < n; i++) {
+    struct lb_watch *watch = events[i].data.ptr;
+    if (watch->kind != LB_WATCH_PROCESS) {
+      drain(watch);
+      continue;
+    }
+    watch->endpoint->dead = true;
+    watch->endpoint->attention = true;
+    int fd = watch->fd;
+    lb_worker_drop_watch(worker, watch);
+    close(fd);
+  }
+}
+
+static uint32_t wanted(const struct pst_endpoint *endpoint)
+{
+  bool credit = endpoint->tx.blocked || endpoint->tx.tail != endpoint->tx.head;
+  return LB_ARMED_ARRIVAL | (credit ? LB_ARMED_CREDIT : 0u);
+}
+
+int lb_arm(struct pst_worker *worker)
+{
+  lb_worker_watch(worker);
+  for (uint32_t i = 0; i < worker->endpoint_count; i++)
+    if (lb_endpoint_pending(worker->endpoints[i]))
+      return -EAGAIN;
+  for (uint32_t i = 0; i < worker->endpoint_count; i++)
+    atomic_store_explicit(&worker->endpoints[i]->own->port->armed, wanted(worker->endpoints[i]),
+                          memory_order_relaxed);
+  worker->armed = true;
+  lb_barrier_heavy();
+  /* Whatever came before the peers could see the flags. */
+  for (uint32_t i = 0; i < worker->endpoint_count; i++)
+    if (lb_endpoint_pending(worker->endpoints[i]))
+      return -EAGAIN;
+  return 0;
+}
+
+int lb_event_fd(struct pst_worker *worker)
+{
+  return worker->epoll_fd;
+}
