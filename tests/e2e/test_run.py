@@ -5,7 +5,7 @@ import json
 import re
 import unittest
 
-from harness import Case, ROOT, SANITIZED, main, yaml_stream
+from harness import FAKES, Case, ROOT, SANITIZED, main, yaml_stream
 
 STREAM_KEYS = {
     "messages_sent",
@@ -113,8 +113,6 @@ class Staged(Case):
     """The final memory is one that the CPU cannot touch and that copies late."""
 
     def test_staged_is_verified_and_said(self):
-        from harness import FAKES
-
         path = self.config(
             yaml_stream(
                 message="1462 B",
@@ -132,8 +130,6 @@ class Staged(Case):
         self.assertIn("staged", child.stderr)
 
     def test_direct_only_refuses_to_stage(self):
-        from harness import FAKES
-
         path = self.config(
             yaml_stream(
                 message="1462 B",
@@ -146,14 +142,10 @@ class Staged(Case):
 
 
 class Many(Case):
-    def streams_of(self, result):
-        streams = result["streams"]
-        return streams if isinstance(streams, list) else list(streams.values())
-
     def test_the_example_of_many_streams(self):
         result, _ = self.run_json("run", "config/loopback-many.yaml", "--duration", "1")
         self.assertIs(result["ok"], True)
-        streams = self.streams_of(result)
+        streams = result["streams"]
         self.assertGreater(len(streams), 2)
         for stream in streams:
             self.assertGreater(stream["messages_delivered"], 0)
@@ -167,7 +159,7 @@ class Many(Case):
             )
         )
         result, _ = self.run_json("run", path)
-        streams = self.streams_of(result)
+        streams = result["streams"]
         self.assertEqual(len(streams), 64)
         for i, stream in enumerate(streams):
             self.assertEqual(stream["messages_delivered"], 2000)
@@ -183,9 +175,9 @@ class Many(Case):
         )
         result, _ = self.run_json("run", path)
         self.assertEqual(
-            [stream["messages_delivered"] for stream in self.streams_of(result)], [20000, 10000]
+            [stream["messages_delivered"] for stream in result["streams"]], [20000, 10000]
         )
-        for stream in self.streams_of(result):
+        for stream in result["streams"]:
             self.assertEqual(stream["verified"], stream["messages_delivered"])
 
     def test_fan_out_of_one_slot(self):
@@ -195,9 +187,9 @@ class Many(Case):
         )
         result, _ = self.run_json("run", path)
         self.assertEqual(
-            [stream["messages_delivered"] for stream in self.streams_of(result)], [20000, 20000]
+            [stream["messages_delivered"] for stream in result["streams"]], [20000, 20000]
         )
-        for stream in self.streams_of(result):
+        for stream in result["streams"]:
             self.assertEqual(stream["verified"], 20000)
 
     def test_only_the_named_stream(self):
