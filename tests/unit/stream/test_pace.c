@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pacer on a clock of the test's own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "stream/pace.h"
+
+#define MESSAGE 1462u
+#define GBPS UINT64_C(1000000000)
+#define START UINT64_C(5000000000)
+
+static void unlimited_gives_all(void **state)
+{
+  struct pace pace;
+
+  (void)state;
+  pace_init(&pace, 0, 0, MESSAGE);
+  assert_int_equal(pace_allow(&pace, START, MESSAGE, 64), 64);
+  pace_spend(&pace, 1000000);
+  assert_int_equal(pace_allow(&pace, START, MESSAGE, 64), 64);
+  assert_int_equal(pace_next_ns(&pace), 0);
+}
+
+/* A caller that comes at odd times, now and then after a pause of up to 10 ms. */
+static uint64_t bytes_in_a_second(struct pace *pace, unsigned seed)
+{
+  uint64_t bytes = 0;
+
+  for (uint64_t now = START; now < START + 1000000000u;) {
+    uint32_t n = pace_allow(pace, now, MESSAGE, 128);
+    pace_spend(pace, (uint64_t)n * MESSAGE);
+    bytes += (uint64_t)n * MESSAGE;
+    now += 1 + (unsigned)rand_r(&seed) % (rand_r(&seed) % 500 ? 20000 : 10000000);
+  }
+  return bytes;
+}
+
+static void the_mean_holds_whatever_the_caller_does(void **state)
+{
+  (void)state;
+  for (unsigned seed = 1; seed <= 20; seed++) {
+    struct pace pace;
+    pace_init(&pace, GBPS, 0, MESSAGE);
+    double gbps = (double)bytes_in_a_second(&pace, seed) * 8 / 1e9;
+    assert_true(gbps > 0.99 && gbps < 1.01);
+  }
+}
+
+static void a_burst_is_bounded(void **state)
+{
+  struct pace pace;
+
+  (void)state;
+  pace_init(&pace, GBPS, 100 * MESSAGE, MESSAGE);
+  assert_int_equal(pace_allow(&pace, START, MESSAGE, 1000), 1);
+  pace_spend(&pace, MESSAGE);
+  assert_int_equal(pace_allow(&pace, START, MESSAGE, 1000), 0);
+  /* After a second of silence not a second's worth, but the burst. */
+  assert_in_range(pace_allow(&pace, START + 1000000000u, MESSAGE, 100000), 100, 101);
+}
+
+static void it_says_when_to_come_again(void **state)
+{
+  struct pace pace;
+
+  (void)state;
+  pace_init(&pace, GBPS, 0, MESSAGE);
+  assert_int_equal(pace_allow(&pace, START, MESSAGE, 1), 1);
+  pace_spend(&pace, MESSAGE);
+  assert_in_range(pace_next_ns(&pace), START + 11695, START + 11697); /* 1462 * 8 ns */
+  assert_int_equal(pace_allow(&pace, pace_next_ns(&pace) + 1, MESSAGE, 1), 1);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(unlimited_gives_all),
+      cmocka_unit_test(the_mean_holds_whatever_the_caller_does),
+      cmocka_unit_test(a_burst_is_bounded),
+      cmocka_unit_test(it_says_when_to_come_again),
+  };
+  return cmocka_run_group_tests_name("stream_pace", tests, NULL, NULL) ? 1 : 0;
+}

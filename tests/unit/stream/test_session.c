@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions through the public API alone, both ends in this process and on this
+ * thread, over loopback. The memory `late` of tests/fakes stands for a device:
+ * the CPU cannot touch it, and its copies and fences complete later. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include <penstock/penstock.h>
+
+#define BATCH 64
+#define DEADLINE_NS UINT64_C(20000000000)
+
+struct run {
+  struct pst_config *config;
+  struct pst_session *session;
+  uint64_t deadline_ns;
+};
+
+static uint64_t now_ns(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void open_text(struct run *run, const char *text)
+{
+  struct pst_session_params params = {.struct_size = sizeof(params),
+                                      .roles = PST_SESSION_SENDER | PST_SESSION_RECEIVER};
+  struct pst_error error = PST_ERROR_INIT;
+
+  *run = (struct run){.deadline_ns = now_ns() + DEADLINE_NS};
+  if (pst_config_open_text(text, strlen(text), "test.yaml", NULL, 0, &run->config, &error) < 0 ||
+      pst_session_open(run->config, &params, &run->session, &error) < 0)
+    fail_msg("%s", error.text);
+}
+
+static void start(struct run *run)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  if (pst_session_start(run->session, &error) < 0)
+    fail_msg("%s", error.text);
+}
+
+static void in_time(const struct run *run)
+{
+  if (now_ns() > run->deadline_ns)
+    fail_msg("no progress within the deadline");
+}
+
+static void close_run(struct run *run)
+{
+  pst_session_close(run->session);
+  pst_config_close(run->config);
+}
+
+/* Send what there is room for, up to `total`; then finish. */
+static void feed(struct pst_sender *sender, uint64_t *sent, uint64_t total)
+{
+  struct pst_slot slots[BATCH];
+  int n;
+
+  if (*sent == total) {
+    assert_true(pst_sender_poll(sender) >= 0);
+    return;
+  }
+  n = pst_sender_acquire(sender, slots, total - *sent < BATCH ? (uint32_t)(total - *sent) : BATCH);
+  assert_true(n >= 0);
+  for (int i = 0; i < n; i++) {
+    slots[i].length = (uint32_t)(slots[i].sequence * 37 % (slots[i].capacity + 1));
+    slots[i].meta = ~slots[i].sequence;
+  }
+  assert_int_equal(pst_sender_fill(sender, slots, (uint32_t)n), 0);
+  assert_int_equal(pst_sender_submit(sender, slots, (uint32_t)n), 0);
+  *sent += (uint64_t)n;
+  if (*sent == total)
+    assert_int_equal(pst_sender_finish(sender), 0);
+}
+
+/* Take what has arrived, check it, give it back behind the check. Returns false
+ * when the stream has ended. */
+static bool drain(struct pst_receiver *receiver, uint64_t *received)
+{
+  struct pst_view views[BATCH];
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
+  struct pst_fence *fence = NULL;
+  int n = pst_receiver_poll(receiver, &batch);
+
+  if (n == -ENODATA) {
+    pst_receiver_finish(receiver);
+    return pst_receiver_state(receiver) != PST_STATE_ENDED;
+  }
+  assert_true(n >= 0);
+  for (int i = 0; i < n; i++) {
+    assert_int_equal(views[i].sequence, *received + (uint64_t)i);
+    assert_int_equal(views[i].meta, ~views[i].sequence);
+    assert_true(views[i].flags & PST_VIEW_META);
+  }
+  if (n > 0) {
+    assert_int_equal(pst_receiver_verify(receiver, views, (uint32_t)n, &fence), 0);
+    assert_int_equal(pst_receiver_release_after(receiver, views, (uint32_t)n, fence), 0);
+  }
+  *received += (uint64_t)n;
+  return true;
+}
+
+static void check_counts(struct pst_sender *sender, struct pst_receiver *receiver, uint64_t total)
+{
+  struct pst_verify_result result = {.struct_size = sizeof(result)};
+  struct pst_stats s = {.struct_size = sizeof(s)}, r = {.struct_size = sizeof(r)};
+
+  assert_int_equal(pst_receiver_verified(receiver, &result), 0);
+  assert_int_equal(result.checked, total);
+  assert_int_equal(result.corrupted, 0);
+  pst_sender_stats(sender, &s);
+  pst_receiver_stats(receiver, &r);
+  assert_int_equal(s.state, PST_STATE_ENDED);
+  assert_int_equal(r.state, PST_STATE_ENDED);
+  assert_int_equal(s.messages_sent, total);
+  assert_int_equal(s.messages_delivered, total);
+  assert_int_equal(r.messages_sent, total);
+  assert_int_equal(r.messages_delivered, total);
+  assert_int_equal(r.bytes_delivered, s.bytes_sent);
+  assert_int_equal(r.duplicates, 0);
+  assert_int_equal(r.reordered, 0);
+  assert_int_equal(r.drop_count, 0);
+}
+
+static void stream_all(struct run *run, const char *name, uint64_t total)
+{
+  struct pst_sender *sender = pst_session_sender(run->session, name);
+  struct pst_receiver *receiver = pst_session_receiver(run->session, name);
+  uint64_t sent = 0, received = 0;
+  bool more = true;
+
+  assert_non_null(sender);
+  assert_non_null(receiver);
+  start(run);
+  while (more || pst_sender_state(sender) != PST_STATE_ENDED) {
+    feed(sender, &sent, total);
+    more = drain(receiver, &received);
+    in_time(run);
+  }
+  assert_int_equal(received, total);
+  check_counts(sender, receiver, total);
+}
+
+#define STREAM(options, memory)                                                                    \
+  "penstock: 1\n"                                                                                  \
+  "transport: {plugin: loopback, options: {" options "}}\n"                                        \
+  "workers: {count: 1}\n"                                                                          \
+  "streams:\n"                                                                                     \
+  "  - name: packets\n"                                                                            \
+  "    message: 1462 B\n"                                                                          \
+  "    ring: 256\n"                                                                                \
+  "    receiver: " memory "\n"
+
+static void a_stream_by_copy_is_whole(void **state)
+{
+  struct run run;
+  (void)state;
+  open_text(&run, STREAM("mode: copy", "{memory: host}"));
+  stream_all(&run, "packets", 100000);
+  close_run(&run);
+}
+
+static void a_stream_by_reference_is_whole(void **state)
+{
+  struct run run;
+  (void)state;
+  open_text(&run, STREAM("mode: reference", "{memory: host}"));
+  stream_all(&run, "packets", 100000);
+  close_run(&run);
+}
+
+static void expect_path(struct run *run, uint32_t path)
+{
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
+  pst_receiver_stats(pst_session_receiver(run->session, "packets"), &stats);
+  assert_int_equal(stats.path.path, path);
+}
+
+static void staged_on_request(void **state)
+{
+  struct run run;
+  (void)state;
+  open_text(&run, STREAM("mode: copy", "{memory: host, path: staged}"));
+  expect_path(&run, PST_PATH_STAGED);
+  stream_all(&run, "packets", 50000);
+  expect_path(&run, PST_PATH_STAGED);
+  close_run(&run);
+}
+
+static void memory_out_of_the_cpus_reach_is_staged(void **state)
+{
+  struct run run;
+  (void)state;
+  open_text(&run, STREAM("mode: copy", "{memory: {plugin: late, options: {delay: 200 us}}}"));
+  expect_path(&run, PST_PATH_STAGED);
+  stream_all(&run, "packets", 20000);
+  close_run(&run);
+}
+
+static void lent_slots_are_copied_straight_to_their_place(void **state)
+{
+  struct run run;
+  (void)state;
+  open_text(&run, STREAM("mode: reference", "{memory: {plugin: late, options: {delay: 200 us}}}"));
+  stream_all(&run, "packets", 20000);
+  close_run(&run);
+}
+
+static void a_path_that_is_not_to_be_had_is_refused(void **state)
+{
+  const char *text = STREAM("mode: copy", "{memory: late, path: direct}");
+  struct pst_session_params params = {.struct_size = sizeof(params),
+                                      .roles = PST_SESSION_SENDER | PST_SESSION_RECEIVER};
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_session *session = NULL;
+  struct pst_config *config;
+
+  (void)state;
+  assert_int_equal(pst_config_open_text(text, strlen(text), "t", NULL, 0, &config, &error), 0);
+  assert_true(pst_session_open(config, &params, &session, &error) < 0);
+  assert_null(session);
+  assert_int_equal(error.exit_status, PST_EXIT_UNAVAILABLE);
+  assert_non_null(strstr(error.text, "path: direct"));
+  assert_non_null(strstr(error.text, "late"));
+  pst_config_close(config);
+}
+
+/* One held view must not stop the others, and may come back last. */
+static void views_come_back_in_any_order(void **state)
+{
+  struct pst_view views[BATCH], kept = {0};
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
+  struct pst_sender *sender;
+  struct pst_receiver *receiver;
+  uint64_t sent = 0, received = 0;
+  struct run run;
+  int n;
+
+  (void)state;
+  open_text(&run, STREAM("mode: copy", "{memory: host}"));
+  sender = pst_session_sender(run.session, "packets");
+  receiver = pst_session_receiver(run.session, "packets");
+  start(&run);
+  while ((n = pst_receiver_poll(receiver, &batch)) >= 0) {
+    feed(sender, &sent, 10000);
+    if (received == 0 && n > 0) {
+      kept = views[0];
+      pst_receiver_release(receiver, views + 1, (uint32_t)n - 1);
+    } else {
+      for (int i = n - 1; i >= 0; i--)
+        assert_int_equal(pst_receiver_release(receiver, &views[i], 1), 0);
+    }
+    received += (uint64_t)n;
+    in_time(&run);
+  }
+  assert_int_equal(n, -ENODATA);
+  assert_int_equal(received, 10000);
+  assert_int_equal(pst_receiver_finish(receiver), -EBUSY);
+  pst_receiver_release(receiver, &kept, 1);
+  assert_int_equal(pst_receiver_finish(receiver), 0);
+  close_run(&run);
+}
+
+static void misuse_is_refused(void **state)
+{
+  struct pst_slot slots[4];
+  struct pst_sender *sender;
+  struct run run;
+  int n;
+
+  (void)state;
+  open_text(&run, STREAM("mode: copy", "{memory: host}"));
+  sender = pst_session_sender(run.session, "packets");
+  assert_null(pst_session_sender(run.session, "nothing"));
+  assert_int_equal(pst_sender_acquire(sender, slots, 4), 0);
+  start(&run);
+  assert_int_equal(pst_sender_param_set(sender, "late", "1"), -EALREADY);
+  while ((n = pst_sender_acquire(sender, slots, 4)) == 0) {
+    struct pst_view view;
+    struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 1, .views = &view};
+    assert_int_equal(pst_receiver_poll(pst_session_receiver(run.session, "packets"), &batch), 0);
+    in_time(&run);
+  }
+  assert_int_equal(n, 4);
+  assert_int_equal(pst_sender_finish(sender), -EINVAL);
+  assert_int_equal(pst_sender_submit(sender, slots + 1, 1), -EINVAL);
+  slots[0].length = slots[0].capacity + 1;
+  assert_int_equal(pst_sender_submit(sender, slots, 4), -EINVAL);
+  slots[0].length = 1;
+  assert_int_equal(pst_sender_submit(sender, slots, 4), 0);
+  assert_int_equal(pst_sender_finish(sender), 0);
+  assert_int_equal(pst_sender_acquire(sender, slots, 4), -EPIPE);
+  close_run(&run);
+}
+
+static void what_the_sender_tells_arrives(void **state)
+{
+  struct pst_receiver *receiver;
+  struct run run;
+  uint64_t sent = 0, received = 0;
+
+  (void)state;
+  open_text(&run, STREAM("mode: copy", "{memory: host}"));
+  receiver = pst_session_receiver(run.session, "packets");
+  assert_int_equal(pst_sender_param_set(pst_session_sender(run.session, "packets"), "color", "red"),
+                   0);
+  assert_int_equal(
+      pst_sender_param_set(pst_session_sender(run.session, "packets"), "color", "blue"), 0);
+  assert_null(pst_receiver_param(receiver, "color"));
+  start(&run);
+  while (drain(receiver, &received)) {
+    feed(pst_session_sender(run.session, "packets"), &sent, 10);
+    in_time(&run);
+  }
+  assert_string_equal(pst_receiver_param(receiver, "color"), "blue");
+  assert_null(pst_receiver_param(receiver, "colour"));
+  close_run(&run);
+}
+
+static void an_abort_reaches_the_sender_with_its_text(void **state)
+{
+  struct pst_slot slots[BATCH];
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
+  struct pst_sender *sender;
+  struct pst_receiver *receiver;
+  uint64_t received = 0;
+  struct run run;
+  int n;
+
+  (void)state;
+  open_text(&run, STREAM("mode: copy", "{memory: host}"));
+  sender = pst_session_sender(run.session, "packets");
+  receiver = pst_session_receiver(run.session, "packets");
+  start(&run);
+  while (received == 0) {
+    uint64_t sent = 0;
+    if (pst_sender_state(sender) == PST_STATE_CONNECTED)
+      feed(sender, &sent, UINT64_MAX);
+    else
+      pst_sender_poll(sender);
+    drain(receiver, &received);
+    in_time(&run);
+  }
+  pst_receiver_abort(receiver, -ENOSPC, "the disk is full");
+  while ((n = pst_sender_acquire(sender, slots, BATCH)) >= 0) {
+    assert_int_equal(pst_sender_submit(sender, slots, (uint32_t)n), 0);
+    in_time(&run);
+  }
+  pst_sender_stats(sender, &stats);
+  assert_int_equal(stats.state, PST_STATE_FAILED);
+  assert_non_null(strstr(stats.error_text, "the disk is full"));
+  close_run(&run);
+}
+
+static const char shared[] = "penstock: 1\n"
+                             "transport: loopback\n"
+                             "workers: {count: 1}\n"
+                             "streams:\n"
+                             "  - {name: a, message: 1000 B, ring: 64}\n"
+                             "  - {name: b, message: 1000 B, ring: 64,\n"
+                             "     %s: {share: a}}\n";
+
+static void many_senders_into_one_ring(void **state)
+{
+  uint64_t sent[2] = {0}, received[2] = {0};
+  const char *names[] = {"a", "b"};
+  bool more[2] = {true, true};
+  char text[512];
+  struct run run;
+
+  (void)state;
+  snprintf(text, sizeof(text), shared, "receiver");
+  open_text(&run, text);
+  start(&run);
+  while (more[0] || more[1]) {
+    for (int i = 0; i < 2; i++) {
+      feed(pst_session_sender(run.session, names[i]), &sent[i], 20000);
+      more[i] = more[i] && drain(pst_session_receiver(run.session, names[i]), &received[i]);
+    }
+    in_time(&run);
+  }
+  for (int i = 0; i < 2; i++)
+    check_counts(pst_session_sender(run.session, names[i]),
+                 pst_session_receiver(run.session, names[i]), 20000);
+  close_run(&run);
+}
+
+static void one_sender_to_many_receivers(void **state)
+{
+  uint64_t sent = 0, received[2] = {0};
+  const char *names[] = {"a", "b"};
+  bool more[2] = {true, true};
+  char text[512];
+  struct run run;
+
+  (void)state;
+  snprintf(text, sizeof(text), shared, "sender");
+  open_text(&run, text);
+  start(&run);
+  while (more[0] || more[1]) {
+    feed(pst_session_sender(run.session, "a"), &sent, 20000);
+    for (int i = 0; i < 2; i++)
+      more[i] = more[i] && drain(pst_session_receiver(run.session, names[i]), &received[i]);
+    in_time(&run);
+  }
+  for (int i = 0; i < 2; i++)
+    check_counts(pst_session_sender(run.session, names[i]),
+                 pst_session_receiver(run.session, names[i]), 20000);
+  close_run(&run);
+}
+
+static void structs_make_the_same_stream(void **state)
+{
+  struct pst_setting mode = {"mode", "copy"};
+  struct pst_stream_params stream = {.struct_size = sizeof(stream),
+                                     .ring = 128,
+                                     .name = "packets",
+                                     .message = 512,
+                                     .transport = "loopback",
+                                     .transport_options = &mode,
+                                     .transport_option_count = 1};
+  const struct pst_stream_params *streams[] = {&stream};
+  struct pst_config_params params = {
+      .struct_size = sizeof(params), .stream_count = 1, .streams = streams, .workers = 1};
+  struct pst_session_params session = {.struct_size = sizeof(session),
+                                       .roles = PST_SESSION_SENDER | PST_SESSION_RECEIVER};
+  struct pst_error error = PST_ERROR_INIT;
+  struct run run = {.deadline_ns = now_ns() + DEADLINE_NS};
+
+  (void)state;
+  if (pst_config_open_params(&params, &run.config, &error) < 0 ||
+      pst_session_open(run.config, &session, &run.session, &error) < 0)
+    fail_msg("%s", error.text);
+  stream_all(&run, "packets", 20000);
+  close_run(&run);
+}
+
+static void an_idle_worker_sleeps_until_woken(void **state)
+{
+  struct run run;
+  uint64_t from, until;
+  int slept = 0;
+
+  (void)state;
+  open_text(&run, "penstock: 1\n"
+                  "transport: loopback\n"
+                  "workers: {count: 1, sleep_after: 1 ms}\n"
+                  "streams: [{name: packets, message: 100 B, ring: 16}]\n");
+  from = now_ns();
+  until = from + 50000000;
+  while (now_ns() < until)
+    slept += pst_session_wait(run.session, 0, &until);
+  assert_in_range(slept, 1, 200);
+  close_run(&run);
+}
+
+static int use_fakes(void **state)
+{
+  (void)state;
+  return pst_plugin_path_add(PST_FAKES "/memory_late") < 0 || pst_plugin_path_add(PST_FAKES) < 0;
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_stream_by_copy_is_whole),
+      cmocka_unit_test(a_stream_by_reference_is_whole),
+      cmocka_unit_test(staged_on_request),
+      cmocka_unit_test(memory_out_of_the_cpus_reach_is_staged),
+      cmocka_unit_test(lent_slots_are_copied_straight_to_their_place),
+      cmocka_unit_test(a_path_that_is_not_to_be_had_is_refused),
+      cmocka_unit_test(views_come_back_in_any_order),
+      cmocka_unit_test(misuse_is_refused),
+      cmocka_unit_test(what_the_sender_tells_arrives),
+      cmocka_unit_test(an_abort_reaches_the_sender_with_its_text),
+      cmocka_unit_test(many_senders_into_one_ring),
+      cmocka_unit_test(one_sender_to_many_receivers),
+      cmocka_unit_test(structs_make_the_same_stream),
+      cmocka_unit_test(an_idle_worker_sleeps_until_woken),
+  };
+  return cmocka_run_group_tests_name("stream_session", tests, use_fakes, NULL) ? 1 : 0;
+}

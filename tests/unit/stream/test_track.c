@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "stream/track.h"
+
+static void in_order_is_new(void **state)
+{
+  struct track track = {0};
+
+  (void)state;
+  for (uint64_t s = 0; s < 200000; s++)
+    assert_int_equal(track_see(&track, s), TRACK_NEW);
+  assert_int_equal(track.next, 200000);
+  assert_int_equal(track.contiguous, 200000);
+  assert_int_equal(track.duplicates, 0);
+  assert_int_equal(track.reordered, 0);
+}
+
+static void a_repeat_is_a_duplicate(void **state)
+{
+  struct track track = {0};
+
+  (void)state;
+  for (uint64_t s = 0; s < 100; s++)
+    track_see(&track, s);
+  assert_int_equal(track_see(&track, 99), TRACK_DUPLICATE);
+  assert_int_equal(track_see(&track, 0), TRACK_DUPLICATE);
+  assert_int_equal(track.duplicates, 2);
+  assert_int_equal(track_see(&track, 100), TRACK_NEW);
+}
+
+static void a_late_one_counts_once(void **state)
+{
+  struct track track = {0};
+
+  (void)state;
+  assert_int_equal(track_see(&track, 0), TRACK_NEW);
+  assert_int_equal(track_see(&track, 2), TRACK_NEW);
+  assert_int_equal(track_see(&track, 3), TRACK_NEW);
+  assert_int_equal(track.contiguous, 1);
+  assert_int_equal(track_see(&track, 1), TRACK_LATE);
+  assert_int_equal(track.contiguous, 4);
+  assert_int_equal(track_see(&track, 1), TRACK_DUPLICATE);
+  assert_int_equal(track.reordered, 1);
+  assert_int_equal(track.duplicates, 1);
+}
+
+static void a_gap_wider_than_the_window_is_given_up(void **state)
+{
+  struct track track = {0};
+
+  (void)state;
+  track_see(&track, 0);
+  assert_int_equal(track_see(&track, 10 * TRACK_WINDOW), TRACK_NEW);
+  assert_int_equal(track.contiguous, 9 * TRACK_WINDOW + 1);
+  assert_int_equal(track_see(&track, 9 * TRACK_WINDOW + 1), TRACK_LATE);
+  assert_int_equal(track_see(&track, 5), TRACK_DUPLICATE);
+}
+
+/* Against a table that remembers everything: random swaps, repeats and losses
+ * that stay within the window. */
+static void random_schedules_agree_with_a_table(void **state)
+{
+  enum { SPAN = 300000, DISTANCE = 5000 };
+  unsigned char *seen = calloc(SPAN, 1);
+  struct track *track = calloc(1, sizeof(*track));
+  uint64_t duplicates = 0, reordered = 0, highest = 0;
+  unsigned seed = 7;
+
+  (void)state;
+  assert_non_null(seen);
+  assert_non_null(track);
+  for (uint64_t base = 0; base + DISTANCE < SPAN; base += 1 + (uint64_t)rand_r(&seed) % 3) {
+    uint64_t s = base + (rand_r(&seed) % 4 ? 0 : (uint64_t)rand_r(&seed) % DISTANCE);
+    enum track_verdict verdict = track_see(track, s);
+    if (seen[s]) {
+      assert_int_equal(verdict, TRACK_DUPLICATE);
+      duplicates++;
+    } else if (s < highest) {
+      assert_int_equal(verdict, TRACK_LATE);
+      reordered++;
+    } else {
+      assert_int_equal(verdict, TRACK_NEW);
+    }
+    seen[s] = 1;
+    if (s + 1 > highest)
+      highest = s + 1;
+  }
+  assert_true(duplicates > 1000);
+  assert_true(reordered > 1000);
+  assert_int_equal(track->duplicates, duplicates);
+  assert_int_equal(track->reordered, reordered);
+  assert_int_equal(track->next, highest);
+  free(track);
+  free(seen);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(in_order_is_new),
+      cmocka_unit_test(a_repeat_is_a_duplicate),
+      cmocka_unit_test(a_late_one_counts_once),
+      cmocka_unit_test(a_gap_wider_than_the_window_is_given_up),
+      cmocka_unit_test(random_schedules_agree_with_a_table),
+  };
+  return cmocka_run_group_tests_name("stream_track", tests, NULL, NULL) ? 1 : 0;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <penstock/penstock.h>
+
+#define SECOND UINT64_C(1000000000)
+
+static struct pst_stats side(int stage, uint64_t ms)
+{
+  struct pst_stats stats = {.struct_size = sizeof(stats), .started_ns = 1, .ended_ns = 1 + SECOND};
+  stats.blocked_ns[stage] = ms * 1000000;
+  return stats;
+}
+
+static void check(struct pst_stats *sender, struct pst_stats *receiver, int expected,
+                  double expected_share)
+{
+  double share = -1;
+
+  assert_int_equal(pst_verdict(sender, receiver, &share), expected);
+  assert_true(share > expected_share - 0.001 && share < expected_share + 0.001);
+}
+
+static void a_slow_source_is_named(void **state)
+{
+  struct pst_stats s = side(PST_STAGE_SOURCE, 900), r = side(PST_STAGE_EMPTY, 950);
+  (void)state;
+  check(&s, &r, PST_STAGE_SOURCE, 0.9);
+}
+
+static void a_slow_sink_is_named_not_the_credit_it_withholds(void **state)
+{
+  struct pst_stats s = side(PST_STAGE_CREDIT, 900), r = side(PST_STAGE_SINK, 950);
+  (void)state;
+  check(&s, &r, PST_STAGE_SINK, 0.95);
+}
+
+static void slow_copies_are_named(void **state)
+{
+  struct pst_stats s = side(PST_STAGE_CREDIT, 900), r = side(PST_STAGE_STAGING, 800);
+  (void)state;
+  check(&s, &r, PST_STAGE_STAGING, 0.8);
+}
+
+static void credit_is_named_when_the_receiver_waits_too(void **state)
+{
+  struct pst_stats s = side(PST_STAGE_CREDIT, 700), r = side(PST_STAGE_EMPTY, 800);
+  (void)state;
+  check(&s, &r, PST_STAGE_CREDIT, 0.7);
+}
+
+static void a_slow_transport_is_named(void **state)
+{
+  struct pst_stats s = side(PST_STAGE_TRANSPORT, 900), r = side(PST_STAGE_EMPTY, 900);
+  (void)state;
+  check(&s, &r, PST_STAGE_TRANSPORT, 0.9);
+}
+
+static void a_receiver_alone_can_say_empty(void **state)
+{
+  struct pst_stats r = side(PST_STAGE_EMPTY, 600);
+  (void)state;
+  check(NULL, &r, PST_STAGE_EMPTY, 0.6);
+}
+
+static void a_receiver_uses_what_its_peer_told(void **state)
+{
+  struct pst_stats r = side(PST_STAGE_EMPTY, 600);
+  (void)state;
+  r.peer_known = 1;
+  r.peer_seconds_ns = SECOND;
+  r.peer_blocked_ns[PST_STAGE_SOURCE] = SECOND / 2;
+  check(NULL, &r, PST_STAGE_SOURCE, 0.5);
+}
+
+static void nothing_blocked_is_the_cpu(void **state)
+{
+  struct pst_stats s = side(PST_STAGE_SOURCE, 50), r = side(PST_STAGE_SINK, 90);
+  (void)state;
+  check(&s, &r, -1, 0.09);
+  assert_string_equal(pst_stage_name(-1), "cpu");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_slow_source_is_named),
+      cmocka_unit_test(a_slow_sink_is_named_not_the_credit_it_withholds),
+      cmocka_unit_test(slow_copies_are_named),
+      cmocka_unit_test(credit_is_named_when_the_receiver_waits_too),
+      cmocka_unit_test(a_slow_transport_is_named),
+      cmocka_unit_test(a_receiver_alone_can_say_empty),
+      cmocka_unit_test(a_receiver_uses_what_its_peer_told),
+      cmocka_unit_test(nothing_blocked_is_the_cpu),
+  };
+  return cmocka_run_group_tests_name("stream_verdict", tests, NULL, NULL) ? 1 : 0;
+}
