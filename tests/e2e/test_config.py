@@ -201,6 +201,21 @@ class Check(Case):
                 self.assertIn("penstock: 1", child.stdout)
                 self.assertIn("# default", child.stdout)
 
+    def test_the_readme_example_runs(self):
+        text = (ROOT / "README.md").read_text()
+        (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+        self.assertEqual(len(example.splitlines()), 10)
+        path = self.write("stream.yaml", example)
+        self.run_program("check", path)
+        self.run_program("run", path, "--count", "1000")
+
+    def test_every_plugin_is_in_the_readme(self):
+        table = (ROOT / "README.md").read_text().split("## Plugins")[1].split("##")[0]
+        for folder in ("transports", "memory"):
+            for path in sorted((ROOT / folder).iterdir()):
+                if path.is_dir():
+                    self.assertIn(f"({folder}/{path.name}/README.md)", table)
+
     def test_effective_configuration_is_itself_valid_and_the_same(self):
         first = self.run_program("check", "config/loopback.yaml").stdout
         path = self.write("effective.yaml", first)
