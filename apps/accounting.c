@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "accounting.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "statistics.h"
+
+static uint64_t running_ns(const struct pst_stats *stats)
+{
+  return stats->started_ns != 0 && stats->ended_ns > stats->started_ns
+             ? stats->ended_ns - stats->started_ns
+             : 0;
+}
+
+static bool may_lose(const char *carrier)
+{
+  return strcmp(carrier, "udp") == 0 || strcmp(carrier, "ethernet") == 0;
+}
+
+static void gather_receiver(const struct pst_stats *receiver, struct account *account)
+{
+  account->receiver_known = account->delivered_known = true;
+  account->delivered = receiver->messages_delivered;
+  account->bytes = receiver->bytes_delivered;
+  account->duplicates = receiver->duplicates;
+  account->reordered = receiver->reordered;
+  account->verified = receiver->verified;
+  account->corrupted = receiver->corrupted;
+  account->path = receiver->path;
+  account->ns = running_ns(receiver);
+}
+
+static void gather_sender(const struct pst_stats *sender, struct account *account)
+{
+  account->delivered_known = sender->peer_known != 0;
+  account->delivered = sender->peer_delivered;
+  account->bytes = sender->bytes_sent;
+  account->path = sender->path;
+  account->ns = running_ns(sender);
+}
+
+void accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,
+                       struct account *account)
+{
+  memset(account, 0, sizeof *account);
+  if (receiver != NULL)
+    gather_receiver(receiver, account);
+  else
+    gather_sender(sender, account);
+
+  const struct pst_stats *counter = sender != NULL ? sender : receiver;
+  account->sent_basis = sender != NULL ? (uint32_t)PST_SENT_COUNTED : receiver->sent_basis;
+  account->sent = counter->messages_sent;
+  account->sent_known = account->sent_basis != PST_SENT_UNKNOWN && account->sent_basis != 0 &&
+                        counter->started_ns != 0;
+
+  /* The receiver sees all that is missing; the sender only what it dropped itself. */
+  const struct pst_stats *dropper = receiver != NULL ? receiver : sender;
+  if (dropper->drop_count == 0 && sender != NULL)
+    dropper = sender;
+  account->drop_count = dropper->drop_count < 16 ? dropper->drop_count : 16;
+  memcpy(account->drops, dropper->drops, account->drop_count * sizeof account->drops[0]);
+  account->dropped = statistics_dropped(dropper);
+  account->lossy = may_lose(account->path.carrier);
+}
+
+double accounting_loss(const struct account *account)
+{
+  if (!account->sent_known || !account->delivered_known)
+    return -1;
+  if (account->sent == 0 || account->delivered >= account->sent)
+    return 0;
+  return (double)(account->sent - account->delivered) / (double)account->sent;
+}
+
+enum accounting_finding accounting_check(const struct account *account, char *why, size_t size)
+{
+  why[0] = '\0';
+  if (account->receiver_known && account->corrupted > 0) {
+    snprintf(why, size, "%" PRIu64 " of %" PRIu64 " messages checked are corrupted",
+             account->corrupted, account->verified);
+    return ACCOUNT_CORRUPTED;
+  }
+  if (!account->sent_known || !account->delivered_known) {
+    snprintf(why, size, "%s is not known",
+             account->sent_known ? "how many messages were delivered"
+                                 : "how many messages were sent");
+    return ACCOUNT_UNKNOWN;
+  }
+  if (account->sent != account->delivered + account->dropped) {
+    snprintf(why, size,
+             "the account does not balance: %" PRIu64 " sent, but %" PRIu64 " delivered + %" PRIu64
+             " dropped = %" PRIu64,
+             account->sent, account->delivered, account->dropped,
+             account->delivered + account->dropped);
+    return ACCOUNT_UNBALANCED;
+  }
+  if (account->dropped > 0 && !account->lossy) {
+    snprintf(why, size,
+             "%" PRIu64 " of %" PRIu64 " messages were lost on a reliable transport (%s)",
+             account->dropped, account->sent,
+             account->path.carrier[0] != '\0' ? account->path.carrier : "carrier unknown");
+    return ACCOUNT_LOSS;
+  }
+  return ACCOUNT_BALANCED;
+}

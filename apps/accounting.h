@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sent == delivered + dropped, from what one end or both know of a stream. */
+#ifndef APP_ACCOUNTING_H
+#define APP_ACCOUNTING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+struct account {
+  bool sent_known;
+  uint32_t sent_basis; /* enum pst_sent_basis */
+  bool delivered_known;
+  bool receiver_known; /* duplicates, reordered, verified, corrupted hold */
+  uint64_t sent, delivered, dropped;
+  uint64_t bytes; /* delivered; on a sender alone, sent */
+  uint64_t duplicates, reordered, verified, corrupted;
+  uint64_t ns; /* running time */
+  uint32_t drop_count;
+  struct pst_drop drops[16];
+  struct pst_path_info path;
+  bool lossy; /* the carrier may lose messages: loss is no failure by itself */
+};
+
+/* Either end may be NULL, not both. */
+void accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,
+                       struct account *account);
+
+enum accounting_finding {
+  ACCOUNT_BALANCED = 0, /* all accounted for; datagram loss included */
+  ACCOUNT_UNKNOWN,      /* nobody can say how many were sent or delivered */
+  ACCOUNT_UNBALANCED,   /* sent != delivered + dropped */
+  ACCOUNT_LOSS,         /* balanced, but a reliable carrier lost messages */
+  ACCOUNT_CORRUPTED,    /* wrong bytes arrived */
+};
+/* `why` gets a sentence with the numbers, "" when balanced. */
+enum accounting_finding accounting_check(const struct account *account, char *why, size_t size);
+
+/* Share of the messages sent that were not delivered, 0 to 1; < 0: not known. */
+double accounting_loss(const struct account *account);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Subcommands, their options, and what was written on the command line. */
+#ifndef APP_ARGUMENTS_H
+#define APP_ARGUMENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum option_bit {
+  OPTION_JSON = 1u << 0,
+  OPTION_DURATION = 1u << 1,
+  OPTION_COUNT = 1u << 2,
+  OPTION_SET = 1u << 3,
+  OPTION_STREAM = 1u << 4,
+  OPTION_PLUGIN_PATH = 1u << 5,
+  OPTION_QUIET = 1u << 6,
+  OPTION_VERBOSE = 1u << 7,
+};
+
+enum operand_need { OPERAND_REQUIRED, OPERAND_OPTIONAL };
+
+struct arguments {
+  const char *operand; /* FILE or NAME; NULL */
+  const char *json;    /* "-": stdout; NULL: none */
+  uint64_t duration_ns;
+  bool duration_set;
+  uint64_t count;
+  bool count_set;
+  const char **sets;
+  size_t set_count;
+  const char **streams;
+  size_t stream_count;
+  const char **plugin_paths;
+  size_t plugin_path_count;
+  bool quiet;
+  int verbose;
+  char *line; /* the whole command line, for results */
+};
+
+struct command {
+  const char *name;
+  const char *operand; /* "FILE" */
+  enum operand_need need;
+  uint32_t options; /* enum option_bit */
+  const char *summary;
+  const char *help; /* what follows the usage line: what it does, two examples */
+  int (*run)(const struct command *command, const struct arguments *arguments);
+};
+
+enum arguments_result { ARGUMENTS_OK = 0, ARGUMENTS_HELP = 1, ARGUMENTS_WRONG = -1 };
+
+/* argv[0] is the subcommand's name. WRONG: said on stderr why, with the nearest
+ * option. Free with arguments_free in any case. */
+enum arguments_result arguments_parse(const struct command *command, int argc, char **argv,
+                                      struct arguments *arguments);
+void arguments_free(struct arguments *arguments);
+
+/* The page of --help, on stdout. */
+void arguments_help(const struct command *command);
+
+/* "3", "1.5" (seconds), or with a unit as in YAML: ns us ms s min h. 0 or -EINVAL,
+ * -ERANGE. */
+int arguments_duration(const char *text, uint64_t *ns);
+int arguments_count(const char *text, uint64_t *count);
+
+/* The one of `names` (NULL-terminated) that was most likely meant, or NULL. */
+const char *arguments_nearest(const char *word, const char *const *names);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "banner.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "notice.h"
+#include "statistics.h"
+
+void banner_open(const struct drive *drive)
+{
+  if (pst_config_get_uint(drive->config, "control.insecure") == 0)
+    return;
+  notice(PST_LOG_INFO, "control channel: insecure: true, so whoever reaches its port can join or "
+                       "disturb the run; nothing on it is authenticated or encrypted");
+}
+
+static void print_memory(const char *plugin, const struct pst_stats *stats, char *text, size_t size)
+{
+  snprintf(text, size, "%s%s%s%s", plugin, stats->memory_backing[0] != '\0' ? " (" : "",
+           stats->memory_backing, stats->memory_backing[0] != '\0' ? ")" : "");
+}
+
+void banner_stream(const struct flow *flow)
+{
+  struct pst_stats sender = {.struct_size = sizeof sender};
+  struct pst_stats receiver = {.struct_size = sizeof receiver};
+  const struct pst_stats *decides = &receiver;
+  char from[128] = "", to[128] = "";
+
+  if (flow->sender.handle != NULL) {
+    pst_sender_stats(flow->sender.handle, &sender);
+    print_memory(flow->sender.memory, &sender, from, sizeof from);
+    decides = &sender;
+  }
+  if (flow->receiver.handle != NULL) {
+    pst_receiver_stats(flow->receiver.handle, &receiver);
+    print_memory(flow->receiver.memory, &receiver, to, sizeof to);
+    decides = &receiver;
+  }
+  const struct pst_path_info *path = &decides->path;
+  notice(PST_LOG_INFO,
+         "%s: messages of up to %" PRIu64 " B, %" PRIu64 " slots, %s%s%s | %s via %s over %s%s%s%s",
+         flow->name, flow->message, flow->ring, from[0] != '\0' ? from : "from the peer",
+         from[0] != '\0' && to[0] == '\0' ? " to the peer" : " to ", to,
+         statistics_path(path->path), path->via[0] != '\0' ? path->via : "unknown means",
+         path->carrier[0] != '\0' ? path->carrier : "an unknown carrier",
+         path->reason[0] != '\0' ? " (" : "", path->reason, path->reason[0] != '\0' ? ")" : "");
+  if (flow->sender.handle == NULL || flow->receiver.handle == NULL)
+    notice(PST_LOG_INFO, "%s: peer: %s", flow->name,
+           decides->peer[0] != '\0' ? decides->peer : "unknown");
+}

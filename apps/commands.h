@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef APP_COMMANDS_H
+#define APP_COMMANDS_H
+
+#include "arguments.h"
+
+extern const struct command command_run;
+extern const struct command command_send;
+extern const struct command command_receive;
+extern const struct command command_check;
+extern const struct command command_plugins;
+
+#endif

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# Completion of penstock for bash: commands, options, files, streams, plugins.
+
+_penstock_file() {
+  local word
+  for word in "${COMP_WORDS[@]:2}"; do
+    [[ $word != -* && -f $word ]] && printf '%s' "$word" && return
+  done
+}
+
+_penstock_streams() {
+  local file
+  file=$(_penstock_file)
+  [[ -n $file ]] || return
+  sed -n 's/^[[:space:]]*-[[:space:]]*{\{0,1\}[[:space:]]*name:[[:space:]]*\([^,}#[:space:]]*\).*/\1/p' \
+    "$file" | tr -d "\"'"
+}
+
+_penstock_plugins() {
+  "${COMP_WORDS[0]}" plugins 2>/dev/null |
+    sed -n 's/^\(transport\|memory\|filter\)[[:space:]]\{1,\}\([^[:space:]]*\).*/\2/p'
+}
+
+_penstock_options() {
+  "${COMP_WORDS[0]}" "$1" --help 2>/dev/null | grep -o -e '--[a-z][a-z-]*'
+}
+
+_penstock() {
+  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+  local command=${COMP_WORDS[1]}
+  COMPREPLY=()
+
+  if ((COMP_CWORD == 1)); then
+    mapfile -t COMPREPLY < <(compgen -W 'run send receive check plugins --help --version' -- "$current")
+    return
+  fi
+  case $previous in
+    --stream)
+      mapfile -t COMPREPLY < <(compgen -W "$(_penstock_streams)" -- "$current")
+      return ;;
+    --plugin-path)
+      compopt -o filenames
+      mapfile -t COMPREPLY < <(compgen -d -- "$current")
+      return ;;
+    --json)
+      compopt -o filenames
+      mapfile -t COMPREPLY < <(compgen -f -- "$current")
+      return ;;
+    --duration | --count)
+      return ;;
+    --set)
+      compopt -o nospace
+      mapfile -t COMPREPLY < <(compgen -P streams. -S . -W "$(_penstock_streams)" -- "${current#streams.}")
+      return ;;
+  esac
+  if [[ $current == -* ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$(_penstock_options "$command" | sort -u)" -- "$current")
+  elif [[ $command == plugins ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$(_penstock_plugins)" -- "$current")
+  else
+    compopt -o filenames
+    mapfile -t COMPREPLY < <(compgen -f -X '!*.@(yaml|yml)' -- "$current"; compgen -d -- "$current")
+  fi
+}
+
+complete -F _penstock penstock

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "drive.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "banner.h"
+#include "clock.h"
+#include "flows.h"
+#include "notice.h"
+#include "report.h"
+#include "result.h"
+#include "signals.h"
+#include "worker.h"
+
+#define LINE_NS NS_PER_S
+#define BANNER_NS (20 * NS_PER_MS) /* how often to look whether streams have connected */
+#define DRAIN_NS (10 * NS_PER_S)
+
+static int open_library(struct drive *drive)
+{
+  const struct arguments *arguments = drive->arguments;
+
+  if (arguments->quiet || arguments->verbose > 0) {
+    notice_level(arguments->quiet ? PST_LOG_ERROR : PST_LOG_DEBUG);
+    pst_log_set(NULL, NULL, arguments->quiet ? PST_LOG_ERROR : PST_LOG_DEBUG);
+  }
+  for (size_t i = 0; i < arguments->plugin_path_count; i++) {
+    int result = pst_plugin_path_add(arguments->plugin_paths[i]);
+    if (result < 0)
+      return notice_fail(&drive->error, PST_EXIT_USAGE, result, "--plugin-path %s: %s",
+                         arguments->plugin_paths[i], strerror(-result));
+  }
+  drive->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (drive->event_fd < 0 || signals_open(drive->event_fd) < 0)
+    return notice_fail(&drive->error, PST_EXIT_FAILED, -errno, "cannot prepare for signals: %s",
+                       strerror(errno));
+  return pst_config_open_file(arguments->operand, arguments->sets, arguments->set_count,
+                              &drive->config, &drive->error);
+}
+
+static int open_session(struct drive *drive)
+{
+  const struct pst_session_params params = {
+      .struct_size = sizeof params,
+      .roles = drive->roles,
+      .streams = drive->arguments->streams,
+      .stream_count = (uint32_t)drive->arguments->stream_count,
+  };
+  int result = pst_session_open(drive->config, &params, &drive->session, &drive->error);
+  if (result < 0)
+    return result;
+  result = flows_bind(drive);
+  if (result == 0)
+    result = pst_session_start(drive->session, &drive->error);
+  return result;
+}
+
+/* ---- Watching -------------------------------------------------------------- */
+
+static bool all_announced(struct drive *drive)
+{
+  bool all = true;
+
+  for (uint32_t i = 0; i < drive->flow_count; i++) {
+    struct flow *flow = &drive->flows[i];
+    enum pst_state state = flow->receiver.handle != NULL ? pst_receiver_state(flow->receiver.handle)
+                                                         : pst_sender_state(flow->sender.handle);
+    if (!flow->announced && state >= PST_STATE_CONNECTED && state <= PST_STATE_ENDED) {
+      banner_stream(flow);
+      flow->announced = true;
+    }
+    all = all && flow->announced;
+  }
+  return all;
+}
+
+static void say_lines(struct drive *drive, uint64_t now)
+{
+  for (uint32_t i = 0; i < drive->flow_count; i++) {
+    struct flow *flow = &drive->flows[i];
+    struct pst_stats stats = {.struct_size = sizeof stats};
+    struct statistics_sample sample = {.stream = flow->name};
+    bool sent = flow->receiver.handle == NULL;
+    const char *memory = sent ? flow->sender.memory : flow->receiver.memory;
+    char line[256];
+
+    if (sent ? pst_sender_stats(flow->sender.handle, &stats)
+             : pst_receiver_stats(flow->receiver.handle, &stats))
+      continue;
+    if (stats.started_ns == 0 || (stats.ended_ns != 0 && stats.ended_ns <= flow->mark.time_ns))
+      continue;
+    if (flow->mark.time_ns < stats.started_ns)
+      flow->mark.time_ns = stats.started_ns;
+    sample.gpu = strcmp(memory, "host") != 0;
+    statistics_since(&flow->mark, &stats, sent, stats.ended_ns != 0 ? stats.ended_ns : now,
+                     &sample);
+    statistics_line(&sample, line, sizeof line);
+    notice(PST_LOG_INFO, "%s", line);
+  }
+}
+
+static void watch(struct drive *drive)
+{
+  uint64_t next_line_ns = now_ns() + LINE_NS;
+
+  while (!workers_over(drive)) {
+    bool announced = all_announced(drive);
+    uint64_t now = now_ns(), count;
+    uint64_t wait_ns = next_line_ns > now ? next_line_ns - now : 0;
+    if (!announced && wait_ns > BANNER_NS)
+      wait_ns = BANNER_NS;
+    struct pollfd event = {.fd = drive->event_fd, .events = POLLIN};
+    if (poll(&event, 1, (int)((wait_ns + NS_PER_MS - 1) / NS_PER_MS)) > 0) {
+      ssize_t got = read(drive->event_fd, &count, sizeof count);
+      (void)got; /* the flags say what has happened */
+    }
+    now = now_ns();
+    if (signals_stop() && !atomic_load(&drive->stop)) {
+      notice(PST_LOG_INFO, "stopping: what is under way is drained, for at most 10 s; once more "
+                           "ends at once");
+      atomic_store(&drive->drain_by_ns, now + DRAIN_NS);
+      atomic_store(&drive->stop, true);
+      pst_session_wake(drive->session);
+    }
+    if (now >= next_line_ns) {
+      say_lines(drive, now);
+      next_line_ns += LINE_NS;
+    }
+  }
+  all_announced(drive);
+}
+
+/* ---- The result --------------------------------------------------------------- */
+
+static struct json_object *begin_result(const struct drive *drive)
+{
+  struct environment environment;
+
+  environment_read(&environment);
+  const struct result_head head = {
+      .version = pst_version(),
+      .command = drive->command->name,
+      .command_line = drive->arguments->line,
+      .config_file = drive->arguments->operand,
+      .config_hash = drive->config != NULL ? pst_config_hash(drive->config) : NULL,
+      .environment = &environment,
+  };
+  return result_new(&head);
+}
+
+static void add_plugins(const struct drive *drive, struct json_object *result)
+{
+  uint32_t count = pst_session_plugins(drive->session);
+  for (uint32_t i = 0; i < count; i++) {
+    struct pst_plugin_info info = {.struct_size = sizeof info};
+    if (pst_session_plugin(drive->session, i, &info) == 0)
+      result_add_plugin(result, &info);
+  }
+}
+
+static int report(struct drive *drive, bool ran)
+{
+  struct json_object *result = drive->arguments->json != NULL ? begin_result(drive) : NULL;
+  const char *why = drive->error.text;
+  int status = PST_EXIT_OK;
+
+  if (drive->error.code != 0)
+    status = drive->error.exit_status != 0 ? drive->error.exit_status : PST_EXIT_FAILED;
+  if (drive->session != NULL && result != NULL)
+    add_plugins(drive, result);
+  for (uint32_t i = 0; ran && i < drive->flow_count; i++) {
+    report_flow(&drive->flows[i], result);
+    if (why[0] == '\0')
+      why = drive->flows[i].verdict;
+    status = report_worse(status, drive->flows[i].exit_status);
+  }
+  if (drive->arguments->json != NULL) {
+    result_finish(result, status, why);
+    if (result_write(result, drive->arguments->json, NULL) < 0)
+      status = report_worse(status, PST_EXIT_FAILED);
+    json_object_put(result);
+  }
+  return status;
+}
+
+int drive_main(uint32_t roles, const struct command *command, const struct arguments *arguments)
+{
+  struct drive drive = {.command = command,
+                        .arguments = arguments,
+                        .roles = roles,
+                        .event_fd = -1,
+                        .error = PST_ERROR_INIT};
+  bool ran = false;
+
+  int result = open_library(&drive);
+  if (result == 0)
+    result = flows_open(&drive);
+  if (result == 0) {
+    banner_open(&drive);
+    result = open_session(&drive);
+  }
+  if (result == 0) {
+    signals_session(drive.session);
+    result = workers_start(&drive, &drive.error);
+  }
+  if (result == 0) {
+    watch(&drive);
+    workers_join(&drive);
+    ran = true;
+  }
+  if (result < 0 && drive.error.code == 0)
+    notice_fail(&drive.error, PST_EXIT_FAILED, result, "%s: %s", command->name, strerror(-result));
+  int status = report(&drive, ran);
+
+  signals_session(NULL);
+  flows_close(&drive);
+  pst_session_close(drive.session);
+  pst_config_close(drive.config);
+  free(drive.workers);
+  if (drive.event_fd >= 0)
+    close(drive.event_fd);
+  return status;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `run`, `send` and `receive` share: open a session, drive its workers, watch,
+ * account, report. */
+#ifndef APP_DRIVE_H
+#define APP_DRIVE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+#include "arguments.h"
+#include "expect.h"
+#include "sink.h"
+#include "source.h"
+#include "statistics.h"
+
+enum side_phase {
+  SIDE_FLOWING = 0, /* messages are made or taken */
+  SIDE_ENDING,      /* sender: finished, the rest drains; receiver: the sink finishes */
+  SIDE_OVER,        /* the peer and we agree, or it has failed: see error and the statistics */
+};
+
+/* The sender of a stream. Its worker's thread has it to itself; others read only
+ * what is atomic, and the statistics. */
+struct flow_sender {
+  struct pst_sender *handle; /* NULL: not in this process */
+  const char *memory, *source_type;
+  bool shares; /* sends what flow.leader's sender submits */
+  struct source source;
+  uint64_t left;        /* messages still to acquire; UINT64_MAX: no bound */
+  uint64_t deadline_ns; /* of --duration; 0: not connected yet, or none */
+  enum side_phase phase;
+  atomic_bool over;
+  struct pst_slot *slots;
+  struct pst_error error; /* ours, not the stream's */
+};
+
+struct flow_receiver {
+  struct pst_receiver *handle;
+  const char *memory, *sink_type;
+  struct sink sink;
+  uint64_t deadline_ns;
+  enum side_phase phase;
+  atomic_bool over;
+  bool cut; /* left before the stream had ended, because it was told to */
+  struct pst_view *views;
+  struct pst_error error;
+};
+
+/* A stream. */
+struct flow {
+  struct drive *drive;
+  const char *name;
+  uint64_t message, ring;
+  struct flow_sender sender;
+  struct flow_receiver receiver;
+  struct statistics_mark mark;
+  struct flow *leader; /* fan-out: whose messages are sent here too; NULL */
+  atomic_bool source_broken;
+  bool announced; /* its banner was printed */
+  int exit_status;
+  char verdict[512]; /* why it is not PST_EXIT_OK; "" */
+};
+
+struct drive {
+  const struct command *command;
+  const struct arguments *arguments;
+  uint32_t roles; /* enum pst_session_role */
+  struct pst_config *config;
+  struct pst_session *session;
+  struct flow *flows;
+  uint32_t flow_count;
+  struct worker *workers;
+  uint32_t worker_count;
+  int event_fd;                 /* signals and workers that are through write to it */
+  atomic_bool stop;             /* sources end, what is under way drains */
+  _Atomic uint64_t drain_by_ns; /* after ^C: what is not through by then is given up */
+  struct pst_error error;       /* what ended the run before it began */
+};
+
+/* The whole of the subcommand; returns the exit status. */
+int drive_main(uint32_t roles, const struct command *command, const struct arguments *arguments);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The `expect` of a stream against what has happened. */
+#ifndef APP_EXPECT_H
+#define APP_EXPECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "accounting.h"
+
+#define EXPECT_MAX 16
+
+struct expect_result {
+  const char *key; /* as in the YAML */
+  char expected[64];
+  char got[160];
+  bool checked; /* false: only the other end knows */
+  bool met;
+};
+
+/* The configured text and number of a key; text NULL: not expected. */
+struct expect_value {
+  const char *text;
+  double number;
+};
+struct expect_wanted {
+  struct expect_value path, via, carrier, min_gbps, max_loss, max_corrupted, max_duplicates,
+      max_reordered, min_messages, verified;
+};
+
+/* Of a stream's configuration. */
+void expect_read(const struct pst_config *config, const char *stream, struct expect_wanted *wanted);
+/* Returns how many of `results` (EXPECT_MAX) were written. */
+size_t expect_check(const struct expect_wanted *wanted, const struct account *account,
+                    struct expect_result *results);
+/* Of those checked, are all met? */
+bool expect_met(const struct expect_result *results, size_t count);
+
+#endif

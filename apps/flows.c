@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "flows.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "notice.h"
+
+static const char *value(const struct flow *flow, const char *key)
+{
+  char path[512];
+  snprintf(path, sizeof path, "streams.%s.%s", flow->name, key);
+  return pst_config_get(flow->drive->config, path);
+}
+
+static uint64_t number(const struct flow *flow, const char *key)
+{
+  char path[512];
+  snprintf(path, sizeof path, "streams.%s.%s", flow->name, key);
+  return pst_config_get_uint(flow->drive->config, path);
+}
+
+static const char *value_or(const struct flow *flow, const char *key, const char *otherwise)
+{
+  const char *text = value(flow, key);
+  return text != NULL && text[0] != '\0' ? text : otherwise;
+}
+
+static bool wanted(const struct arguments *arguments, const char *name)
+{
+  for (size_t i = 0; i < arguments->stream_count; i++) {
+    if (strcmp(arguments->streams[i], name) == 0)
+      return true;
+  }
+  return arguments->stream_count == 0;
+}
+
+static int unknown_stream(struct drive *drive, const char *name)
+{
+  uint32_t count = pst_config_stream_count(drive->config);
+  const char **names = calloc(count + 1, sizeof *names);
+  const char *near = NULL;
+
+  for (uint32_t i = 0; names != NULL && i < count; i++)
+    names[i] = pst_config_stream_name(drive->config, i);
+  if (names != NULL)
+    near = arguments_nearest(name, names);
+  notice_fail(&drive->error, PST_EXIT_USAGE, -ENOENT, "--stream: %s has no stream '%s'%s%s%s",
+              drive->arguments->operand, name, near != NULL ? ", did you mean '" : "",
+              near != NULL ? near : "", near != NULL ? "'?" : "");
+  free(names);
+  return -ENOENT;
+}
+
+static int choose(struct drive *drive)
+{
+  const struct arguments *arguments = drive->arguments;
+  uint32_t count = pst_config_stream_count(drive->config);
+
+  for (size_t i = 0; i < arguments->stream_count; i++) {
+    bool found = false;
+    for (uint32_t j = 0; j < count; j++)
+      found = found || strcmp(pst_config_stream_name(drive->config, j), arguments->streams[i]) == 0;
+    if (!found)
+      return unknown_stream(drive, arguments->streams[i]);
+  }
+  drive->flows = calloc(count > 0 ? count : 1, sizeof *drive->flows);
+  if (drive->flows == NULL)
+    return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  for (uint32_t i = 0; i < count; i++) {
+    const char *name = pst_config_stream_name(drive->config, i);
+    if (!wanted(arguments, name))
+      continue;
+    struct flow *flow = &drive->flows[drive->flow_count++];
+    flow->drive = drive;
+    flow->name = name;
+    flow->message = number(flow, "message");
+    flow->ring = number(flow, "ring");
+  }
+  return 0;
+}
+
+static int open_sender(struct flow *flow)
+{
+  struct drive *drive = flow->drive;
+  struct flow_sender *sender = &flow->sender;
+  const char *leader = value(flow, "sender.share");
+
+  sender->memory = value_or(flow, "sender.memory.plugin", "host");
+  sender->shares = leader != NULL && leader[0] != '\0';
+  if (sender->shares) {
+    for (uint32_t i = 0; i < drive->flow_count; i++) {
+      if (strcmp(drive->flows[i].name, leader) == 0)
+        flow->leader = &drive->flows[i];
+    }
+    if (flow->leader == NULL)
+      return notice_fail(&drive->error, PST_EXIT_USAGE, -ENOENT,
+                         "stream '%s' sends what stream '%s' sends: name both with --stream",
+                         flow->name, leader);
+    return 0;
+  }
+  sender->left =
+      drive->arguments->count_set ? drive->arguments->count : number(flow, "sender.count");
+  if (sender->left == 0)
+    sender->left = UINT64_MAX;
+  sender->source_type = value_or(flow, "sender.source.type", "pattern");
+  sender->slots = calloc(SOURCE_BATCH, sizeof *sender->slots);
+  if (sender->slots == NULL)
+    return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  const struct source_params params = {
+      .stream = flow->name,
+      .file = value(flow, "sender.source.file"),
+      .message = flow->message,
+      .length = number(flow, "sender.source.length"),
+      .loop = number(flow, "sender.source.loop") != 0,
+      .timed = number(flow, "sender.source.timed") != 0,
+  };
+  return source_open(&sender->source, sender->source_type, &params, &drive->error);
+}
+
+static int open_receiver(struct flow *flow)
+{
+  struct drive *drive = flow->drive;
+  struct flow_receiver *receiver = &flow->receiver;
+
+  receiver->memory = value_or(flow, "receiver.memory.plugin", "host");
+  receiver->sink_type = value_or(flow, "receiver.sink.type", "verify");
+  receiver->views = calloc(SINK_BATCH, sizeof *receiver->views);
+  if (receiver->views == NULL)
+    return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  const struct sink_params params = {
+      .stream = flow->name,
+      .file = value(flow, "receiver.sink.file"),
+      .message = flow->message,
+      .overwrite = number(flow, "receiver.sink.overwrite") != 0,
+  };
+  return sink_open(&receiver->sink, receiver->sink_type, &params, &drive->error);
+}
+
+int flows_open(struct drive *drive)
+{
+  int result = choose(drive);
+
+  for (uint32_t i = 0; result == 0 && i < drive->flow_count; i++) {
+    if ((drive->roles & PST_SESSION_SENDER) != 0)
+      result = open_sender(&drive->flows[i]);
+    if (result == 0 && (drive->roles & PST_SESSION_RECEIVER) != 0)
+      result = open_receiver(&drive->flows[i]);
+  }
+  return result;
+}
+
+static int param_set(void *context, const char *key, const char *text)
+{
+  return pst_sender_param_set(context, key, text);
+}
+
+static int bind_flow(struct flow *flow)
+{
+  struct drive *drive = flow->drive;
+  struct flow_sender *sender = &flow->sender;
+
+  if ((drive->roles & PST_SESSION_SENDER) != 0)
+    sender->handle = pst_session_sender(drive->session, flow->name);
+  if ((drive->roles & PST_SESSION_RECEIVER) != 0)
+    flow->receiver.handle = pst_session_receiver(drive->session, flow->name);
+  if (((drive->roles & PST_SESSION_SENDER) != 0 && sender->handle == NULL) ||
+      ((drive->roles & PST_SESSION_RECEIVER) != 0 && flow->receiver.handle == NULL))
+    return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOENT,
+                       "stream '%s': the session lacks one of its ends", flow->name);
+  if (sender->handle == NULL || sender->shares || sender->source.ops->announce == NULL)
+    return 0;
+  const struct source_host host = {.context = sender->handle, .param_set = param_set};
+  return sender->source.ops->announce(sender->source.state, &host, &drive->error);
+}
+
+int flows_bind(struct drive *drive)
+{
+  int result = 0;
+  for (uint32_t i = 0; result == 0 && i < drive->flow_count; i++)
+    result = bind_flow(&drive->flows[i]);
+  return result;
+}
+
+void flows_close(struct drive *drive)
+{
+  for (uint32_t i = 0; i < drive->flow_count; i++) {
+    struct flow *flow = &drive->flows[i];
+    source_close(&flow->sender.source);
+    sink_close(&flow->receiver.sink);
+    free(flow->sender.slots);
+    free(flow->receiver.views);
+  }
+  free(drive->flows);
+  drive->flows = NULL;
+}

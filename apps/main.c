@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+#include "notice.h"
+
+static const struct command *const commands[] = {
+    &command_run, &command_send, &command_receive, &command_check, &command_plugins,
+};
+#define COMMANDS (sizeof commands / sizeof commands[0])
+
+static void print_help(void)
+{
+  printf("Usage: penstock COMMAND [options]\n"
+         "\n"
+         "Streams data over fast networks into GPU and host memory, and accounts for every byte.\n"
+         "A YAML file says what is streamed, over which transport, into which memory.\n"
+         "\n"
+         "Commands:\n");
+  for (size_t i = 0; i < COMMANDS; i++)
+    printf("  %-8s %-6s %s\n", commands[i]->name, commands[i]->operand, commands[i]->summary);
+  printf(
+      "\n"
+      "  penstock COMMAND --help   options and examples of a command\n"
+      "  penstock --version        version of the library\n"
+      "\n"
+      "Examples:\n"
+      "  penstock run config/loopback.yaml --duration 3\n"
+      "  penstock plugins\n"
+      "\n"
+      "Exit status: 0 all accounted for; 1 the run failed; 2 usage or configuration; 3 not\n"
+      "available here; 4 an `expect` of the configuration was not met; 130 ended by a second ^C.\n");
+}
+
+static int unknown_command(const char *word)
+{
+  const char *names[COMMANDS + 1];
+
+  for (size_t i = 0; i < COMMANDS; i++)
+    names[i] = commands[i]->name;
+  names[COMMANDS] = NULL;
+  const char *near = arguments_nearest(word, names);
+  notice(PST_LOG_ERROR, "there is no command '%s'%s%s%s; `penstock --help` lists them", word,
+         near != NULL ? ", did you mean '" : "", near != NULL ? near : "",
+         near != NULL ? "'?" : "");
+  return PST_EXIT_USAGE;
+}
+
+static const struct command *find_command(const char *name)
+{
+  for (size_t i = 0; i < COMMANDS; i++) {
+    if (strcmp(commands[i]->name, name) == 0)
+      return commands[i];
+  }
+  return NULL;
+}
+
+static int run_command(const struct command *command, int argc, char **argv)
+{
+  struct arguments arguments;
+  int status = PST_EXIT_USAGE;
+
+  switch (arguments_parse(command, argc, argv, &arguments)) {
+  case ARGUMENTS_HELP:
+    arguments_help(command);
+    status = PST_EXIT_OK;
+    break;
+  case ARGUMENTS_OK:
+    status = command->run(command, &arguments);
+    break;
+  case ARGUMENTS_WRONG:
+    break;
+  }
+  arguments_free(&arguments);
+  return status;
+}
+
+int main(int argc, char **argv)
+{
+  const char *word = argc > 1 ? argv[1] : NULL;
+
+  if (word == NULL) {
+    notice(PST_LOG_ERROR, "a command is missing; `penstock --help` lists them");
+    return PST_EXIT_USAGE;
+  }
+  if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+    const struct command *command = argc > 2 ? find_command(argv[2]) : NULL;
+    if (argc > 2 && command == NULL)
+      return unknown_command(argv[2]);
+    if (command != NULL)
+      arguments_help(command);
+    else
+      print_help();
+    return PST_EXIT_OK;
+  }
+  if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+    printf("penstock %s\n", pst_version());
+    return PST_EXIT_OK;
+  }
+  const struct command *command = find_command(word);
+  return command != NULL ? run_command(command, argc - 1, argv + 1) : unknown_command(word);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "notice.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int shown_level = PST_LOG_INFO;
+
+/* One write a line, so that lines of several threads do not mix. */
+static void put_line(const char *prefix, const char *line)
+{
+  char text[4096];
+  int length = snprintf(text, sizeof text - 1, "%s%s", prefix, line);
+  if (length < 0)
+    return;
+  if ((size_t)length > sizeof text - 2)
+    length = (int)sizeof text - 2;
+  text[length++] = '\n';
+  ssize_t written = write(STDERR_FILENO, text, (size_t)length);
+  (void)written; /* nobody is left to tell */
+}
+
+static const char *prefix_of(int level)
+{
+  switch (level) {
+  case PST_LOG_ERROR:
+    return "penstock: error: ";
+  case PST_LOG_WARN:
+    return "penstock: warning: ";
+  case PST_LOG_DEBUG:
+    return "penstock: debug: ";
+  default:
+    return "";
+  }
+}
+
+void notice_level(int level)
+{
+  shown_level = level;
+}
+
+void notice(int level, const char *format, ...)
+{
+  char line[2560];
+  va_list args;
+
+  if (level > shown_level)
+    return;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  put_line(prefix_of(level), line);
+}
+
+int notice_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
+{
+  char line[sizeof error->text];
+  va_list args;
+
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  put_line(prefix_of(PST_LOG_ERROR), line);
+
+  if (error != NULL) {
+    size_t used = strlen(error->text);
+    if (used == 0) {
+      error->code = code;
+      error->exit_status = exit_status;
+    }
+    snprintf(error->text + used, sizeof error->text - used, "%s%s", used > 0 ? "\n" : "", line);
+  }
+  return code;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file that appears under its name whole, or not at all: it has no name while it
+ * is written, so that also after kill -9 nothing of it is left. Devices and FIFOs
+ * that exist are written to as they are. */
+#ifndef APP_OUTPUT_H
+#define APP_OUTPUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+struct output {
+  int fd;
+  bool in_place;   /* not a regular file: written to directly, no offsets */
+  char *path;      /* where it will stand */
+  char *temporary; /* where it stands meanwhile, on filesystems without O_TMPFILE */
+  bool overwrite;
+};
+
+/* `what` is for messages: "stream 'packets': sink". -EEXIST: the file exists and
+ * overwrite is false. Opening a FIFO blocks until there is a reader. */
+int output_open(struct output *output, const char *what, const char *path, bool overwrite,
+                struct pst_error *error);
+/* Flush to the disk and give it its name. On failure nothing is left. Closes. */
+int output_commit(struct output *output, const char *what, struct pst_error *error);
+/* Throw it away. Legal after commit and for one that was never opened. */
+void output_discard(struct output *output);
+#define OUTPUT_INIT                                                                                \
+  {                                                                                                \
+    .fd = -1                                                                                       \
+  }
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "notice.h"
+
+#define NAMES_MAX 256
+
+struct listing {
+  const char *name;           /* only this one, in full; NULL: all, a line each */
+  bool matched;               /* one at least was printed */
+  bool current;               /* the devices that follow are of a plugin that is printed */
+  bool heading;               /* "devices:" is printed */
+  char *names[NAMES_MAX + 1]; /* for suggestions */
+  size_t name_count;
+};
+
+static const char *kind_name(uint32_t kind)
+{
+  static const char *const names[] = {"?", "transport", "memory", "filter"};
+  return kind < sizeof names / sizeof names[0] ? names[kind] : names[0];
+}
+
+static const char *state_of(const struct pst_plugin_info *info)
+{
+  if (info->status == 0)
+    return "usable";
+  return info->described ? "not built here" : "not usable";
+}
+
+static const char *type_name(uint32_t type)
+{
+  static const char *const names[] = {"?",    "bool",   "uint", "size", "duration",
+                                      "rate", "string", "enum", "list"};
+  return type < sizeof names / sizeof names[0] ? names[type] : names[0];
+}
+
+static void print_scope(uint32_t scope)
+{
+  static const char *const names[] = {"device", "stream", "sender", "receiver"};
+  const char *separator = "";
+
+  for (unsigned bit = 0; bit < 4; bit++) {
+    if ((scope & 1u << bit) != 0) {
+      printf("%s%s", separator, names[bit]);
+      separator = ", ";
+    }
+  }
+}
+
+static void print_option(const struct pst_option *option)
+{
+  printf("  %s (%s; ", option->name, type_name(option->type));
+  print_scope(option->scope);
+  if ((option->flags & PST_OPTION_REQUIRED) != 0)
+    printf("; required");
+  else if (option->default_value != NULL && option->default_value[0] != '\0')
+    printf("; default %s", option->default_value);
+  if ((option->flags & PST_OPTION_TESTING) != 0)
+    printf("; for tests");
+  printf(")\n");
+  if (option->type == PST_OPTION_ENUM && option->choices != NULL) {
+    printf("      one of:");
+    for (const char *const *choice = option->choices; *choice != NULL; choice++)
+      printf(" %s", *choice);
+    printf("\n");
+  }
+  printf("      %s\n", option->help != NULL ? option->help : "");
+}
+
+static void print_field(const char *label, const char *text)
+{
+  if (text != NULL && text[0] != '\0')
+    printf("%-9s %s\n", label, text);
+}
+
+static void print_full(const struct pst_plugin_info *info)
+{
+  const struct pst_description *description = info->description;
+
+  printf("%s %s %s: %s\n", kind_name(info->kind), description->name, description->version,
+         state_of(info));
+  print_field("summary:", description->summary);
+  print_field("needs:", description->needs);
+  print_field("rung:", description->rung);
+  print_field("path:", info->path);
+  print_field("reason:", info->reason);
+  print_field("remedy:", info->remedy);
+  for (const char *const *library = info->libraries; library != NULL && *library != NULL; library++)
+    print_field("library:", *library);
+  if (description->option_count > 0)
+    printf("options:\n");
+  for (uint32_t i = 0; i < description->option_count; i++)
+    print_option(&description->options[i]);
+}
+
+static void print_line(const struct pst_plugin_info *info)
+{
+  const struct pst_description *description = info->description;
+
+  printf("%-9s %-12s %-7s %-14s %s\n", kind_name(info->kind), description->name,
+         description->version, state_of(info), description->summary);
+  if (info->status != 0) {
+    const char *remedy = info->remedy != NULL ? info->remedy : "";
+    printf("          %s%s%s%s%s\n", info->path != NULL ? info->path : "",
+           info->path != NULL && info->path[0] != '\0' ? ": " : "",
+           info->reason != NULL && info->reason[0] != '\0' ? info->reason : strerror(-info->status),
+           remedy[0] != '\0' ? "; " : "", remedy);
+  }
+}
+
+static void take_plugin(void *context, const struct pst_plugin_info *info)
+{
+  struct listing *listing = context;
+
+  listing->current = false;
+  listing->heading = false;
+  if (info->description == NULL) { /* a file that is no plugin at all */
+    if (listing->name == NULL)
+      printf("%-9s %s: %s\n", "rejected", info->path != NULL ? info->path : "",
+             info->reason != NULL ? info->reason : strerror(-info->status));
+    return;
+  }
+  if (listing->name_count < NAMES_MAX &&
+      (listing->names[listing->name_count] = strdup(info->description->name)) != NULL)
+    listing->name_count++;
+  if (listing->name != NULL && strcmp(listing->name, info->description->name) != 0)
+    return;
+  if (listing->name != NULL && listing->matched)
+    printf("\n");
+  listing->current = listing->matched = true;
+  if (listing->name != NULL)
+    print_full(info);
+  else
+    print_line(info);
+}
+
+static void take_device(void *context, const char *name, const char *detail)
+{
+  struct listing *listing = context;
+
+  if (!listing->current || listing->name == NULL)
+    return;
+  if (!listing->heading)
+    printf("devices:\n");
+  listing->heading = true;
+  printf("  %s%s%s\n", name[0] != '\0' ? name : "(default)", detail[0] != '\0' ? ": " : "", detail);
+}
+
+static int unknown_plugin(const struct listing *listing)
+{
+  const char *near = arguments_nearest(listing->name, (const char *const *)listing->names);
+  notice(PST_LOG_ERROR, "plugins: there is no plugin '%s'%s%s%s; `penstock plugins` lists all",
+         listing->name, near != NULL ? ", did you mean '" : "", near != NULL ? near : "",
+         near != NULL ? "'?" : "");
+  return PST_EXIT_USAGE;
+}
+
+static int plugins(const struct command *command, const struct arguments *arguments)
+{
+  struct listing listing = {.name = arguments->operand};
+  int status = PST_EXIT_OK;
+
+  for (size_t i = 0; i < arguments->plugin_path_count; i++)
+    pst_plugin_path_add(arguments->plugin_paths[i]);
+  if (listing.name == NULL)
+    printf("%-9s %-12s %-7s %-14s %s\n", "KIND", "NAME", "VERSION", "HERE", "WHAT IT IS");
+  int result = pst_plugins_list(take_plugin, take_device, &listing);
+  if (result < 0) {
+    notice(PST_LOG_ERROR, "%s: the plugins cannot be listed: %s", command->name, strerror(-result));
+    status = PST_EXIT_FAILED;
+  } else if (listing.name != NULL && !listing.matched) {
+    status = unknown_plugin(&listing);
+  }
+  if (fflush(stdout) != 0 && status == PST_EXIT_OK)
+    status = PST_EXIT_FAILED;
+  for (size_t i = 0; i < listing.name_count; i++)
+    free(listing.names[i]);
+  return status;
+}
+
+const struct command command_plugins = {
+    .name = "plugins",
+    .operand = "NAME",
+    .need = OPERAND_OPTIONAL,
+    .options = OPTION_PLUGIN_PATH,
+    .summary = "what is installed, what each plugin needs, its options, why one is not usable here",
+    .help =
+        "Without NAME: every transport, memory and filter that can be found, whether it works on\n"
+        "this machine, and if not, why not and what to do; candidates that were rejected too.\n"
+        "With NAME: what it is, what it needs, its devices here, and every option.\n"
+        "\n"
+        "Examples:\n"
+        "  penstock plugins\n"
+        "      What can I use here?\n"
+        "  penstock plugins loopback\n"
+        "      Which options does it have?",
+    .run = plugins,
+};

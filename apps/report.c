@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "notice.h"
+#include "result.h"
+
+int report_worse(int a, int b)
+{
+  static const int order[] = {PST_EXIT_FAILED, PST_EXIT_UNAVAILABLE, PST_EXIT_USAGE,
+                              PST_EXIT_EXPECT};
+  for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+    if (a == order[i] || b == order[i])
+      return order[i];
+  }
+  return PST_EXIT_OK;
+}
+
+struct judged {
+  struct flow *flow;
+  struct pst_stats sender_stats, receiver_stats;
+  const struct pst_stats *sender, *receiver; /* NULL: not here */
+  struct account account;
+  struct expect_wanted wanted;
+  struct expect_result expects[EXPECT_MAX];
+  size_t expect_count;
+};
+
+/* The first reason counts; `logged`: its line has been written where it was found. */
+static void set_failed(struct flow *flow, int exit_status, const char *why, bool logged)
+{
+  if (flow->exit_status == PST_EXIT_OK)
+    snprintf(flow->verdict, sizeof flow->verdict, "%s", why);
+  flow->exit_status = report_worse(flow->exit_status, exit_status);
+  if (!logged)
+    notice(PST_LOG_ERROR, "stream '%s': %s", flow->name, why);
+}
+
+static void judge_side(struct flow *flow, const struct pst_stats *stats,
+                       const struct pst_error *error, const char *side)
+{
+  char why[640];
+
+  if (stats == NULL)
+    return;
+  if (error->code != 0) {
+    set_failed(flow, error->exit_status, error->text, true);
+    return;
+  }
+  if (stats->state == PST_STATE_FAILED) {
+    snprintf(why, sizeof why, "%s: %s", side,
+             stats->error_text[0] != '\0' ? stats->error_text : strerror(-stats->error));
+    set_failed(flow, PST_EXIT_FAILED, why, stats->error_text[0] != '\0');
+    return;
+  }
+  if (stats->state == PST_STATE_WAITING) {
+    snprintf(why, sizeof why, "%s: ended before the peer had connected", side);
+    set_failed(flow, PST_EXIT_FAILED, why, false);
+  } else if (stats->state != PST_STATE_ENDED && !flow->receiver.cut) {
+    snprintf(why, sizeof why,
+             "%s: the peer did not agree on the end in time; what was under way is not accounted "
+             "for",
+             side);
+    set_failed(flow, PST_EXIT_FAILED, why, false);
+  }
+}
+
+static void judge_account(struct judged *judged)
+{
+  char why[512];
+  struct flow *flow = judged->flow;
+  bool failed = flow->exit_status != PST_EXIT_OK;
+
+  switch (accounting_check(&judged->account, why, sizeof why)) {
+  case ACCOUNT_BALANCED:
+    break;
+  case ACCOUNT_UNKNOWN:
+    notice(PST_LOG_WARN, "stream '%s': %s", flow->name, why);
+    break;
+  case ACCOUNT_UNBALANCED:
+    set_failed(flow, PST_EXIT_FAILED, why, failed); /* a failed stream need not balance */
+    break;
+  case ACCOUNT_LOSS: /* who says how much loss is right gets 4 for more */
+    if (judged->wanted.max_loss.text == NULL)
+      set_failed(flow, PST_EXIT_FAILED, why, false);
+    break;
+  case ACCOUNT_CORRUPTED:
+    if (judged->wanted.max_corrupted.text == NULL)
+      set_failed(flow, PST_EXIT_FAILED, why, false);
+    break;
+  }
+}
+
+static void judge_expects(struct judged *judged)
+{
+  struct flow *flow = judged->flow;
+  char why[320];
+
+  judged->expect_count = expect_check(&judged->wanted, &judged->account, judged->expects);
+  for (size_t i = 0; i < judged->expect_count; i++) {
+    const struct expect_result *expect = &judged->expects[i];
+    if (!expect->checked || expect->met)
+      continue;
+    snprintf(why, sizeof why, "expect %s: expected %s, got %s", expect->key, expect->expected,
+             expect->got);
+    set_failed(flow, PST_EXIT_EXPECT, why, false);
+  }
+}
+
+static void say_numbers(const struct judged *judged)
+{
+  const struct account *account = &judged->account;
+  const char *name = judged->flow->name;
+  char sent[32] = "unknown", delivered[32] = "unknown", checked[96] = "";
+  double loss = accounting_loss(account);
+
+  if (account->sent_known)
+    snprintf(sent, sizeof sent, "%" PRIu64, account->sent);
+  if (account->delivered_known)
+    snprintf(delivered, sizeof delivered, "%" PRIu64, account->delivered);
+  if (account->receiver_known && account->verified > 0)
+    snprintf(checked, sizeof checked, " | %" PRIu64 " verified, %" PRIu64 " corrupted",
+             account->verified, account->corrupted);
+  notice(PST_LOG_INFO,
+         "%s: %s sent = %s delivered + %" PRIu64 " dropped%s | %.2f Gbps over %.2f sec | %s", name,
+         sent, delivered, account->dropped, checked, statistics_gbps(account->bytes, account->ns),
+         (double)account->ns / 1e9, statistics_path(account->path.path));
+  for (uint32_t i = 0; i < account->drop_count; i++) {
+    if (account->drops[i].messages > 0)
+      notice(PST_LOG_INFO, "%s: dropped: %" PRIu64 " %.32s", name, account->drops[i].messages,
+             account->drops[i].cause);
+  }
+  if (account->duplicates > 0 || account->reordered > 0)
+    notice(PST_LOG_INFO, "%s: %" PRIu64 " duplicates, %" PRIu64 " reordered", name,
+           account->duplicates, account->reordered);
+  if (loss > 0)
+    notice(PST_LOG_INFO, "%s: LOSS %.2g%%", name, loss * 100);
+}
+
+static void say_verdict(const struct judged *judged, int *stage, double *share)
+{
+  *share = 0;
+  *stage = pst_verdict(judged->sender, judged->receiver, share);
+  if (*stage >= 0)
+    notice(PST_LOG_INFO, "%s: limited by: %s (%.0f%%)", judged->flow->name, pst_stage_name(*stage),
+           *share * 100);
+  else
+    notice(PST_LOG_INFO, "%s: limited by: cpu", judged->flow->name);
+}
+
+static void gather(struct flow *flow, struct judged *judged)
+{
+  memset(judged, 0, sizeof *judged);
+  judged->flow = flow;
+  judged->sender_stats.struct_size = judged->receiver_stats.struct_size = sizeof(struct pst_stats);
+  if (flow->sender.handle != NULL &&
+      pst_sender_stats(flow->sender.handle, &judged->sender_stats) == 0)
+    judged->sender = &judged->sender_stats;
+  if (flow->receiver.handle != NULL &&
+      pst_receiver_stats(flow->receiver.handle, &judged->receiver_stats) == 0)
+    judged->receiver = &judged->receiver_stats;
+}
+
+void report_flow(struct flow *flow, struct json_object *result)
+{
+  struct judged judged;
+  double share;
+  int stage;
+
+  gather(flow, &judged);
+  if (judged.sender == NULL && judged.receiver == NULL)
+    return;
+  accounting_gather(judged.sender, judged.receiver, &judged.account);
+  expect_read(flow->drive->config, flow->name, &judged.wanted);
+  if (flow->receiver.cut)
+    set_failed(flow, PST_EXIT_FAILED, "the receiver left before the stream had ended", false);
+  judge_side(flow, judged.receiver, &flow->receiver.error, "receiver");
+  judge_side(flow, judged.sender, &flow->sender.error, "sender");
+  judge_account(&judged);
+  judge_expects(&judged);
+  say_numbers(&judged);
+  say_verdict(&judged, &stage, &share);
+
+  const struct result_stream stream = {
+      .name = flow->name,
+      .sender = judged.sender,
+      .receiver = judged.receiver,
+      .account = &judged.account,
+      .expects = judged.expects,
+      .expect_count = judged.expect_count,
+      .source = flow->sender.source_type,
+      .sink = flow->receiver.sink_type,
+      .sender_memory = flow->sender.memory,
+      .receiver_memory = flow->receiver.memory,
+      .message_bytes = flow->message,
+      .ring_slots = flow->ring,
+      .stage_name = pst_stage_name,
+      .limited_by = stage,
+      .share = share,
+      .error = flow->verdict[0] != '\0' ? flow->verdict : NULL,
+      .ok = flow->exit_status == PST_EXIT_OK,
+  };
+  result_add_stream(result, &stream);
+}

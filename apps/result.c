@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "result.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "notice.h"
+#include "output.h"
+#include "statistics.h"
+
+static void put_text(struct json_object *object, const char *key, const char *text)
+{
+  json_object_object_add(object, key, text != NULL ? json_object_new_string(text) : NULL);
+}
+
+static void put_uint(struct json_object *object, const char *key, uint64_t value)
+{
+  json_object_object_add(object, key, json_object_new_uint64(value));
+}
+
+/* null where it is not known. */
+static void put_known(struct json_object *object, const char *key, bool known, uint64_t value)
+{
+  json_object_object_add(object, key, known ? json_object_new_uint64(value) : NULL);
+}
+
+static void put_number(struct json_object *object, const char *key, double value)
+{
+  json_object_object_add(object, key, json_object_new_double(value));
+}
+
+static void put_bool(struct json_object *object, const char *key, bool value)
+{
+  json_object_object_add(object, key, json_object_new_boolean(value));
+}
+
+static struct json_object *environment_json(const struct environment *environment)
+{
+  struct json_object *object = json_object_new_object(), *huge = json_object_new_object();
+
+  put_text(object, "hostname", environment->hostname);
+  put_text(object, "kernel", environment->kernel);
+  put_text(object, "kernel_version", environment->version);
+  put_text(object, "cpu", environment->cpu);
+  put_uint(object, "cores", environment->cores > 0 ? (uint64_t)environment->cores : 0);
+  put_uint(object, "memory_bytes", environment->memory_bytes);
+  put_uint(huge, "page_bytes", environment->huge_page_bytes);
+  put_uint(huge, "total", environment->huge_pages);
+  put_uint(huge, "free", environment->huge_pages_free);
+  json_object_object_add(object, "huge_pages", huge);
+  return object;
+}
+
+struct json_object *result_new(const struct result_head *head)
+{
+  struct json_object *result = json_object_new_object(), *config = json_object_new_object();
+  char stamp[32] = "";
+  time_t now = time(NULL);
+  struct tm utc;
+
+  if (result == NULL || config == NULL) {
+    json_object_put(result);
+    json_object_put(config);
+    return NULL;
+  }
+  if (gmtime_r(&now, &utc) != NULL)
+    strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  put_text(result, "penstock", head->version);
+  put_text(result, "command", head->command);
+  put_text(result, "command_line", head->command_line);
+  put_text(result, "written", stamp);
+  put_bool(result, "ok", false);
+  put_text(config, "file", head->config_file);
+  put_text(config, "hash", head->config_hash);
+  json_object_object_add(result, "config", config);
+  json_object_object_add(result, "environment", environment_json(head->environment));
+  json_object_object_add(result, "plugins", json_object_new_array());
+  json_object_object_add(result, "streams", json_object_new_array());
+  return result;
+}
+
+static const char *kind_name(uint32_t kind)
+{
+  switch (kind) {
+  case PST_KIND_TRANSPORT:
+    return "transport";
+  case PST_KIND_MEMORY:
+    return "memory";
+  case PST_KIND_FILTER:
+    return "filter";
+  default:
+    return "unknown";
+  }
+}
+
+void result_add_plugin(struct json_object *result, const struct pst_plugin_info *info)
+{
+  struct json_object *plugins, *plugin, *libraries;
+
+  if (result == NULL || !json_object_object_get_ex(result, "plugins", &plugins))
+    return;
+  plugin = json_object_new_object();
+  libraries = json_object_new_array();
+  put_text(plugin, "kind", kind_name(info->kind));
+  put_text(plugin, "name", info->description != NULL ? info->description->name : NULL);
+  put_text(plugin, "version", info->description != NULL ? info->description->version : NULL);
+  put_text(plugin, "rung", info->description != NULL ? info->description->rung : NULL);
+  put_text(plugin, "path", info->path);
+  for (const char *const *library = info->libraries; library != NULL && *library != NULL; library++)
+    json_object_array_add(libraries, json_object_new_string(*library));
+  json_object_object_add(plugin, "libraries", libraries);
+  json_object_array_add(plugins, plugin);
+}
+
+static const char *basis_name(uint32_t basis)
+{
+  switch (basis) {
+  case PST_SENT_COUNTED:
+    return "counted";
+  case PST_SENT_HEARTBEAT:
+    return "heartbeat";
+  case PST_SENT_SEQUENCE:
+    return "sequence";
+  default:
+    return "unknown";
+  }
+}
+
+static const char *state_name(uint32_t state)
+{
+  switch (state) {
+  case PST_STATE_WAITING:
+    return "waiting";
+  case PST_STATE_CONNECTED:
+    return "connected";
+  case PST_STATE_ENDING:
+    return "ending";
+  case PST_STATE_ENDED:
+    return "ended";
+  case PST_STATE_FAILED:
+    return "failed";
+  default:
+    return "unknown";
+  }
+}
+
+/* Seconds by stage: the sender's stages from the sender, the receiver's from the
+ * receiver, either of them as its peer has told it. */
+static struct json_object *blocked_json(const struct result_stream *stream)
+{
+  struct json_object *blocked = json_object_new_object();
+
+  for (int stage = 0; stage < PST_STAGES; stage++) {
+    bool of_sender = stage <= PST_STAGE_TRANSPORT;
+    const struct pst_stats *own = of_sender ? stream->sender : stream->receiver;
+    const struct pst_stats *other = of_sender ? stream->receiver : stream->sender;
+    const char *name = stream->stage_name(stage);
+
+    if (own != NULL)
+      put_number(blocked, name, (double)own->blocked_ns[stage] / 1e9);
+    else if (other != NULL && other->peer_known)
+      put_number(blocked, name, (double)other->peer_blocked_ns[stage] / 1e9);
+    else
+      json_object_object_add(blocked, name, NULL);
+  }
+  return blocked;
+}
+
+static struct json_object *side_json(const struct pst_stats *stats, const char *memory,
+                                     const char *kind, const char *type)
+{
+  if (stats == NULL)
+    return NULL;
+  struct json_object *side = json_object_new_object();
+  put_text(side, "state", state_name(stats->state));
+  put_text(side, "memory", memory);
+  put_text(side, "memory_backing", stats->memory_backing);
+  put_text(side, kind, type);
+  put_text(side, "peer", stats->peer);
+  put_uint(side, "messages",
+           strcmp(kind, "source") == 0 ? stats->messages_sent : stats->messages_delivered);
+  put_known(side, "peer_delivered", stats->peer_known && strcmp(kind, "source") == 0,
+            stats->peer_delivered);
+  put_text(side, "error", stats->error_text[0] != '\0' ? stats->error_text : NULL);
+  return side;
+}
+
+static struct json_object *dropped_json(const struct account *account)
+{
+  struct json_object *dropped = json_object_new_object();
+  for (uint32_t i = 0; i < account->drop_count; i++)
+    put_uint(dropped, account->drops[i].cause, account->drops[i].messages);
+  return dropped;
+}
+
+static struct json_object *expects_json(const struct expect_result *expects, size_t count)
+{
+  struct json_object *list = json_object_new_array();
+  for (size_t i = 0; i < count; i++) {
+    struct json_object *expect = json_object_new_object();
+    put_text(expect, "key", expects[i].key);
+    put_text(expect, "expected", expects[i].expected);
+    put_text(expect, "got", expects[i].got);
+    json_object_object_add(expect, "met",
+                           expects[i].checked ? json_object_new_boolean(expects[i].met) : NULL);
+    json_object_array_add(list, expect);
+  }
+  return list;
+}
+
+static void put_counts(struct json_object *object, const struct account *account)
+{
+  bool receiver = account->receiver_known;
+
+  put_known(object, "messages_sent", account->sent_known, account->sent);
+  put_text(object, "sent_basis", basis_name(account->sent_known ? account->sent_basis : 0));
+  put_known(object, "messages_delivered", account->delivered_known, account->delivered);
+  json_object_object_add(object, "dropped", dropped_json(account));
+  put_known(object, "duplicates", receiver, account->duplicates);
+  put_known(object, "reordered", receiver, account->reordered);
+  put_known(object, "verified", receiver, account->verified);
+  put_known(object, "corrupted", receiver, account->corrupted);
+  /* A sender alone knows the bytes delivered only when none of them was lost. */
+  put_known(object, "bytes_delivered", receiver || accounting_loss(account) == 0, account->bytes);
+  put_number(object, "seconds", (double)account->ns / 1e9);
+  put_number(object, "gbps", statistics_gbps(account->bytes, account->ns));
+  json_object_object_add(object, "wire_gbps", NULL);
+}
+
+void result_add_stream(struct json_object *result, const struct result_stream *stream)
+{
+  struct json_object *streams, *object, *verdict;
+  const struct account *account = stream->account;
+
+  if (result == NULL || !json_object_object_get_ex(result, "streams", &streams))
+    return;
+  object = json_object_new_object();
+  put_text(object, "name", stream->name);
+  put_bool(object, "ok", stream->ok);
+  put_uint(object, "message_bytes", stream->message_bytes);
+  put_uint(object, "ring_slots", stream->ring_slots);
+  put_counts(object, account);
+  put_text(object, "path", statistics_path(account->path.path));
+  put_text(object, "path_reason", account->path.reason);
+  put_text(object, "via", account->path.via);
+  put_text(object, "carrier", account->path.carrier);
+  json_object_object_add(object, "blocked", blocked_json(stream));
+  verdict = json_object_new_object();
+  put_text(verdict, "limited_by",
+           stream->limited_by >= 0 ? stream->stage_name(stream->limited_by) : "cpu");
+  put_number(verdict, "share", stream->limited_by >= 0 ? stream->share : 0);
+  json_object_object_add(object, "verdict", verdict);
+  json_object_object_add(object, "expect", expects_json(stream->expects, stream->expect_count));
+  json_object_object_add(
+      object, "sender", side_json(stream->sender, stream->sender_memory, "source", stream->source));
+  json_object_object_add(
+      object, "receiver",
+      side_json(stream->receiver, stream->receiver_memory, "sink", stream->sink));
+  put_text(object, "error", stream->error);
+  json_object_array_add(streams, object);
+}
+
+void result_finish(struct json_object *result, int exit_status, const char *error)
+{
+  if (result == NULL)
+    return;
+  put_bool(result, "ok", exit_status == PST_EXIT_OK);
+  json_object_object_add(result, "exit_status", json_object_new_int(exit_status));
+  put_text(result, "error", error != NULL && error[0] != '\0' ? error : NULL);
+}
+
+static int write_all(int fd, const char *text, size_t length)
+{
+  while (length > 0) {
+    ssize_t put = write(fd, text, length);
+    if (put < 0 && errno == EINTR)
+      continue;
+    if (put < 0)
+      return -errno;
+    text += put;
+    length -= (size_t)put;
+  }
+  return 0;
+}
+
+int result_write(struct json_object *result, const char *path, struct pst_error *error)
+{
+  struct output output = OUTPUT_INIT;
+  size_t length = 0;
+  int code, fd = STDOUT_FILENO;
+  const char *text =
+      result == NULL
+          ? NULL
+          : json_object_to_json_string_length(result,
+                                              JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+                                                  JSON_C_TO_STRING_NOSLASHESCAPE,
+                                              &length);
+
+  if (text == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "--json: out of memory");
+  if (strcmp(path, "-") != 0) {
+    code = output_open(&output, "--json", path, true, error);
+    if (code < 0)
+      return code;
+    fd = output.fd;
+  }
+  code = write_all(fd, text, length);
+  if (code == 0)
+    code = write_all(fd, "\n", 1);
+  if (code < 0)
+    notice_fail(error, PST_EXIT_FAILED, code, "--json: cannot write %s: %s",
+                fd == STDOUT_FILENO ? "to standard output" : path, strerror(-code));
+  else if (fd != STDOUT_FILENO)
+    code = output_commit(&output, "--json", error);
+  output_discard(&output);
+  return code;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The result of a run as JSON. */
+#ifndef APP_RESULT_H
+#define APP_RESULT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "accounting.h"
+#include "environment.h"
+#include "expect.h"
+
+struct json_object;
+
+struct result_head {
+  const char *version; /* the library's */
+  const char *command; /* "run" */
+  const char *command_line;
+  const char *config_file;
+  const char *config_hash; /* NULL: there was none */
+  const struct environment *environment;
+};
+
+struct result_stream {
+  const char *name;
+  const struct pst_stats *sender;   /* NULL: not here */
+  const struct pst_stats *receiver; /* NULL: not here */
+  const struct account *account;
+  const struct expect_result *expects;
+  size_t expect_count;
+  const char *source, *sink;                   /* their types; NULL: not here */
+  const char *sender_memory, *receiver_memory; /* plugins; NULL: not here */
+  uint64_t message_bytes, ring_slots;
+  const char *(*stage_name)(int stage);
+  int limited_by; /* as pst_verdict */
+  double share;
+  const char *error; /* first one; NULL */
+  bool ok;
+};
+
+/* NULL: out of memory; the others then do nothing. json_object_put() it. */
+struct json_object *result_new(const struct result_head *head);
+void result_add_plugin(struct json_object *result, const struct pst_plugin_info *info);
+void result_add_stream(struct json_object *result, const struct result_stream *stream);
+/* error: "" or NULL when there was none. */
+void result_finish(struct json_object *result, int exit_status, const char *error);
+
+/* To a file, which appears whole or not at all, or "-": stdout. */
+int result_write(struct json_object *result, const char *path, struct pst_error *error);
+
+#endif

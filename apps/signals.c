@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "signals.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+static atomic_int received;
+static _Atomic(struct pst_session *) woken;
+static atomic_int event = -1;
+
+static void handle(int signal)
+{
+  int code = errno;
+  uint64_t one = 1;
+
+  (void)signal;
+  if (atomic_fetch_add(&received, 1) > 0)
+    _exit(SIGNALS_EXIT);
+  struct pst_session *session = atomic_load(&woken);
+  if (session != NULL)
+    pst_session_wake(session);
+  ssize_t written = write(atomic_load(&event), &one, sizeof one);
+  (void)written; /* an event counter that is full wakes all the same */
+  errno = code;
+}
+
+int signals_open(int event_fd)
+{
+  /* Without SA_RESTART, so that waiting for the reader of a FIFO ends too. */
+  struct sigaction ours = {.sa_handler = handle}, ignore = {.sa_handler = SIG_IGN};
+
+  atomic_store(&event, event_fd);
+  sigemptyset(&ours.sa_mask);
+  sigemptyset(&ignore.sa_mask);
+  if (sigaction(SIGINT, &ours, NULL) < 0 || sigaction(SIGTERM, &ours, NULL) < 0 ||
+      sigaction(SIGPIPE, &ignore, NULL) < 0 || sigaction(SIGXFSZ, &ignore, NULL) < 0)
+    return -errno;
+  return 0;
+}
+
+void signals_session(struct pst_session *session)
+{
+  atomic_store(&woken, session);
+}
+
+bool signals_stop(void)
+{
+  return atomic_load(&received) > 0;
+}

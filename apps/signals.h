@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ^C and SIGTERM: the first asks for an orderly end, the second ends the program
+ * at once with 130. */
+#ifndef APP_SIGNALS_H
+#define APP_SIGNALS_H
+
+#include <stdbool.h>
+
+#include <penstock/penstock.h>
+
+#define SIGNALS_EXIT 130
+
+/* Install the handlers. event_fd is written to at each signal. Writing to a closed
+ * pipe or over a size limit becomes an error of the write. */
+int signals_open(int event_fd);
+/* Whose workers to wake; NULL: nobody's. */
+void signals_session(struct pst_session *session);
+bool signals_stop(void);
+
+#endif

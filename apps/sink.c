@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sink.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "notice.h"
+
+int sink_open(struct sink *sink, const char *type, const struct sink_params *params,
+              struct pst_error *error)
+{
+  static const struct sink_ops *const known[] = {&sink_verify, &sink_discard, &sink_file,
+                                                 &sink_pcap};
+
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    if (strcmp(known[i]->name, type) == 0) {
+      int result = known[i]->open(params, &sink->state, error);
+      if (result == 0)
+        sink->ops = known[i];
+      return result;
+    }
+  }
+  return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
+                     "stream '%s': there is no sink '%s'; use verify, discard, file or pcap",
+                     params->stream, type);
+}
+
+void sink_close(struct sink *sink)
+{
+  if (sink->ops != NULL)
+    sink->ops->close(sink->state);
+  sink->ops = NULL;
+}

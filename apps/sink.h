@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a receiver's messages go. */
+#ifndef APP_SINK_H
+#define APP_SINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+#define SINK_BATCH 256 /* messages of one take(), at most */
+
+/* What a sink needs of the library, so that it can be used without a session. */
+struct sink_host {
+  void *context;
+  int (*read)(void *context, const struct pst_view *view, void *to); /* pst_receiver_read */
+  const char *(*param)(void *context, const char *key);              /* pst_receiver_param */
+  int (*verify)(void *context, const struct pst_view *views, uint32_t n, struct pst_fence **fence);
+  int (*verified)(void *context, struct pst_verify_result *result);
+};
+
+struct sink_params {
+  const char *stream;
+  const char *file;
+  uint64_t message;
+  bool overwrite;
+};
+
+struct sink_ops {
+  const char *name;
+  bool reads; /* the CPU reads the messages: they must be ready before take() */
+  int (*open)(const struct sink_params *params, void **state, struct pst_error *error);
+  /* Use n messages. *fence: when it has passed they may be released; NULL: now. On
+   * failure, reported, none of them is in use. */
+  int (*take)(void *state, const struct sink_host *host, const struct pst_view *views, uint32_t n,
+              struct pst_fence **fence, struct pst_error *error);
+  /* The stream has ended and all of it was taken: make the result stand.
+   * -EAGAIN: work is under way, poll the receiver and call again. */
+  int (*finish)(void *state, const struct sink_host *host, struct pst_error *error);
+  /* Anything not finished is thrown away. */
+  void (*close)(void *state);
+};
+
+struct sink {
+  const struct sink_ops *ops;
+  void *state;
+};
+
+extern const struct sink_ops sink_verify;
+extern const struct sink_ops sink_discard;
+extern const struct sink_ops sink_file;
+extern const struct sink_ops sink_pcap;
+
+int sink_open(struct sink *sink, const char *type, const struct sink_params *params,
+              struct pst_error *error);
+void sink_close(struct sink *sink);
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file of the messages' bytes, each where it belongs. */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "notice.h"
+#include "output.h"
+#include "sink.h"
+
+#define BOUNCE_BYTES (UINT64_C(4) << 20)
+
+struct file {
+  const char *stream;
+  char what[128];
+  struct output output;
+  uint64_t message;
+  uint64_t next;     /* sequence number that follows the bytes up to `end` */
+  uint64_t end;      /* of the file so far */
+  uint64_t written;  /* bytes, in all */
+  uint64_t messages; /* taken */
+  bool short_seen;   /* a message was shorter than `message`: places are no longer known ahead */
+  char *bounce;      /* for messages that the CPU cannot read */
+  uint64_t bounce_size;
+};
+
+static int file_open(const struct sink_params *params, void **state, struct pst_error *error)
+{
+  if (params->file == NULL || params->file[0] == '\0')
+    return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
+                       "stream '%s': sink.file is missing; name the file to write", params->stream);
+  struct file *file = calloc(1, sizeof *file);
+  if (file == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  file->stream = params->stream;
+  file->message = params->message;
+  snprintf(file->what, sizeof file->what, "stream '%s': sink", params->stream);
+  int result = output_open(&file->output, file->what, params->file, params->overwrite, error);
+  if (result < 0) {
+    free(file);
+    return result;
+  }
+  *state = file;
+  return 0;
+}
+
+static int cannot_write(const struct file *file, int code, struct pst_error *error)
+{
+  const char *remedy = "check the disk";
+  if (code == ENOSPC || code == EDQUOT)
+    remedy = "free space there, or let sink.file name another filesystem";
+  else if (code == EFBIG)
+    remedy = "raise the limit of file sizes (ulimit -f), or send less";
+  else if (code == EPIPE)
+    remedy = "its reader has gone";
+  return notice_fail(error, PST_EXIT_FAILED, -code,
+                     "stream '%s': cannot write to %s after %" PRIu64 " bytes: %s; %s%s",
+                     file->stream, file->output.path, file->written, strerror(code), remedy,
+                     file->output.in_place ? "" : "; nothing is left of the file");
+}
+
+static int write_fully(struct file *file, struct iovec *iov, int count, uint64_t length,
+                       uint64_t offset, struct pst_error *error)
+{
+  while (length > 0) {
+    ssize_t put = file->output.in_place ? writev(file->output.fd, iov, count)
+                                        : pwritev(file->output.fd, iov, count, (off_t)offset);
+    if (put < 0 && errno == EINTR)
+      continue;
+    if (put <= 0)
+      return cannot_write(file, put < 0 ? errno : ENOSPC, error);
+    file->written += (uint64_t)put;
+    offset += (uint64_t)put;
+    length -= (uint64_t)put;
+    for (size_t left = (size_t)put; left > 0;) {
+      size_t part = left < iov->iov_len ? left : iov->iov_len;
+      iov->iov_base = (char *)iov->iov_base + part;
+      iov->iov_len -= part;
+      left -= part;
+      if (iov->iov_len == 0) {
+        iov++;
+        count--;
+      }
+    }
+  }
+  return 0;
+}
+
+/* Where a message belongs. In order it follows the one before; behind a gap, or
+ * late, its place is known as long as all messages have been full. */
+static int place(struct file *file, const struct pst_view *view, uint64_t *offset,
+                 struct pst_error *error)
+{
+  if (view->sequence == file->next) {
+    *offset = file->end;
+  } else if (file->output.in_place ||
+             (view->sequence > file->next ? file->short_seen : view->length < file->message)) {
+    return notice_fail(error, PST_EXIT_FAILED, -EILSEQ,
+                       "stream '%s': message %" PRIu64 " came where %" PRIu64
+                       " was due, so its place in %s is not known; use a transport that keeps "
+                       "order and loses nothing",
+                       file->stream, view->sequence, file->next, file->output.path);
+  } else {
+    *offset = view->sequence * file->message;
+  }
+  if (view->length < file->message)
+    file->short_seen = true;
+  if (view->sequence >= file->next) {
+    file->next = view->sequence + 1;
+    file->end = *offset + view->length;
+  }
+  return 0;
+}
+
+/* Bytes of a view for the CPU: where they are, or copied to the bounce buffer. */
+static int reach(struct file *file, const struct sink_host *host, const struct pst_view *view,
+                 uint64_t *used, void **bytes, struct pst_error *error)
+{
+  if (view->host != NULL || view->length == 0) {
+    *bytes = (void *)(uintptr_t)view->host;
+    return 0;
+  }
+  if (file->bounce == NULL) {
+    file->bounce_size = file->message > BOUNCE_BYTES ? file->message : BOUNCE_BYTES;
+    file->bounce = malloc(file->bounce_size);
+    if (file->bounce == NULL)
+      return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream '%s': out of memory",
+                         file->stream);
+  }
+  if (file->bounce_size - *used < view->length)
+    return -EAGAIN;
+  *bytes = file->bounce + *used;
+  *used += view->length;
+  int result = host->read(host->context, view, *bytes);
+  if (result < 0)
+    return notice_fail(error, PST_EXIT_FAILED, result,
+                       "stream '%s': cannot copy message %" PRIu64 " to host memory: %s",
+                       file->stream, view->sequence, strerror(-result));
+  return 0;
+}
+
+/* Write a run of messages that lie one after the other in the file; returns how
+ * many of the n that were. */
+static int write_run(struct file *file, const struct sink_host *host, const struct pst_view *views,
+                     uint32_t n, struct pst_error *error)
+{
+  struct iovec iov[SINK_BATCH];
+  uint64_t start = 0, length = 0, used = 0;
+  uint32_t count;
+
+  PST_STATIC_ASSERT(SINK_BATCH <= IOV_MAX, "one pwritev takes a batch");
+  for (count = 0; count < n; count++) {
+    uint64_t offset;
+    void *bytes;
+    if (count > 0 && views[count].sequence != file->next)
+      break;
+    int result = reach(file, host, &views[count], &used, &bytes, error);
+    if (result == -EAGAIN)
+      break;
+    if (result == 0)
+      result = place(file, &views[count], &offset, error);
+    if (result < 0)
+      return result;
+    if (count == 0)
+      start = offset;
+    iov[count] = (struct iovec){bytes, views[count].length};
+    length += views[count].length;
+  }
+  int result = write_fully(file, iov, (int)count, length, start, error);
+  return result < 0 ? result : (int)count;
+}
+
+static int file_take(void *state, const struct sink_host *host, const struct pst_view *views,
+                     uint32_t n, struct pst_fence **fence, struct pst_error *error)
+{
+  struct file *file = state;
+
+  *fence = NULL;
+  for (uint32_t done = 0; done < n;) {
+    int result = write_run(file, host, views + done, n - done, error);
+    if (result < 0)
+      return result;
+    done += (uint32_t)result;
+  }
+  file->messages += n;
+  return 0;
+}
+
+static int file_finish(void *state, const struct sink_host *host, struct pst_error *error)
+{
+  struct file *file = state;
+
+  (void)host;
+  if (file->next > file->messages)
+    notice(PST_LOG_WARN, "stream '%s': %s has holes where %" PRIu64 " messages were lost",
+           file->stream, file->output.path, file->next - file->messages);
+  return output_commit(&file->output, file->what, error);
+}
+
+static void file_close(void *state)
+{
+  struct file *file = state;
+  output_discard(&file->output);
+  free(file->bounce);
+  free(file);
+}
+
+const struct sink_ops sink_file = {
+    .name = "file",
+    .reads = true,
+    .open = file_open,
+    .take = file_take,
+    .finish = file_finish,
+    .close = file_close,
+};

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A capture file of packets that a pcap source has sent. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "capture.h"
+#include "notice.h"
+#include "output.h"
+#include "sink.h"
+
+#ifdef HAVE_PCAP
+#include <pcap/pcap.h>
+
+#define BUFFER_BYTES (1u << 20)
+
+struct capture {
+  const char *stream;
+  char what[128];
+  struct output output;
+  pcap_t *pcap; /* describes the file */
+  pcap_dumper_t *dumper;
+  bool nanoseconds;
+  int64_t base;
+  uint64_t next; /* sequence number */
+  uint64_t packets;
+  bool out_of_order;
+  char *bounce; /* of one message */
+  uint64_t message;
+};
+
+static void capture_close(void *state)
+{
+  struct capture *capture = state;
+  if (capture->dumper != NULL)
+    pcap_dump_close(capture->dumper);
+  if (capture->pcap != NULL)
+    pcap_close(capture->pcap);
+  output_discard(&capture->output);
+  free(capture->bounce);
+  free(capture);
+}
+
+static int capture_open(const struct sink_params *params, void **state, struct pst_error *error)
+{
+  if (params->file == NULL || params->file[0] == '\0')
+    return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
+                       "stream '%s': sink.file is missing; name the capture to write",
+                       params->stream);
+  struct capture *capture = calloc(1, sizeof *capture);
+  if (capture == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  capture->stream = params->stream;
+  capture->message = params->message;
+  snprintf(capture->what, sizeof capture->what, "stream '%s': sink", params->stream);
+  int result = output_open(&capture->output, capture->what, params->file, params->overwrite, error);
+  if (result < 0) {
+    free(capture);
+    return result;
+  }
+  *state = capture;
+  return 0;
+}
+
+static int cannot_write(const struct capture *capture, int code, struct pst_error *error)
+{
+  return notice_fail(error, PST_EXIT_FAILED, -code,
+                     "stream '%s': cannot write to %s after %" PRIu64 " packets: %s; %s%s",
+                     capture->stream, capture->output.path, capture->packets, strerror(code),
+                     code == ENOSPC || code == EDQUOT
+                         ? "free space there, or let sink.file name another filesystem"
+                         : "check the disk",
+                     capture->output.in_place ? "" : "; nothing is left of the file");
+}
+
+static bool parse_param(const struct sink_host *host, const char *key, int64_t *value)
+{
+  const char *text = host->param(host->context, key);
+  char *end;
+
+  if (text == NULL || text[0] == '\0')
+    return false;
+  errno = 0;
+  *value = strtoll(text, &end, 10);
+  return errno == 0 && *end == '\0';
+}
+
+static int open_dumper(struct capture *capture, struct pst_error *error)
+{
+  int copy = fcntl(capture->output.fd, F_DUPFD_CLOEXEC, 0);
+  FILE *stream = copy >= 0 ? fdopen(copy, "w") : NULL;
+
+  if (stream == NULL) {
+    int code = errno;
+    if (copy >= 0)
+      close(copy);
+    return cannot_write(capture, code, error);
+  }
+  setvbuf(stream, NULL, _IOFBF, BUFFER_BYTES);
+  capture->dumper = pcap_dump_fopen(capture->pcap, stream);
+  if (capture->dumper == NULL) {
+    notice_fail(error, PST_EXIT_FAILED, -EIO, "stream '%s': cannot begin capture %s: %s",
+                capture->stream, capture->output.path, pcap_geterr(capture->pcap));
+    fclose(stream);
+    return -EIO;
+  }
+  return 0;
+}
+
+/* The file's header, when the sender's parameters are here. */
+static int begin(struct capture *capture, const struct sink_host *host, struct pst_error *error)
+{
+  int64_t linktype, snaplen;
+  const char *precision = host->param(host->context, CAPTURE_PARAM_PRECISION);
+
+  if (precision == NULL || !parse_param(host, CAPTURE_PARAM_LINKTYPE, &linktype) ||
+      !parse_param(host, CAPTURE_PARAM_SNAPLEN, &snaplen) ||
+      !parse_param(host, CAPTURE_PARAM_BASE, &capture->base))
+    return notice_fail(error, PST_EXIT_USAGE, -ENOMSG,
+                       "stream '%s': the sender has not said what it captured; a pcap sink needs a "
+                       "sender with source: {type: pcap}",
+                       capture->stream);
+  if (linktype < 0 || linktype > INT32_MAX || snaplen < 0 || snaplen > INT32_MAX ||
+      (strcmp(precision, "ns") != 0 && strcmp(precision, "us") != 0))
+    return notice_fail(
+        error, PST_EXIT_FAILED, -EPROTO,
+        "stream '%s': the sender's capture parameters make no sense (link type %lld, "
+        "snap length %lld, precision '%s'); are both ends of one version?",
+        capture->stream, (long long)linktype, (long long)snaplen, precision);
+  capture->nanoseconds = strcmp(precision, "ns") == 0;
+  capture->pcap = pcap_open_dead_with_tstamp_precision(
+      (int)linktype, (int)snaplen,
+      capture->nanoseconds ? PCAP_TSTAMP_PRECISION_NANO : PCAP_TSTAMP_PRECISION_MICRO);
+  if (capture->pcap == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream '%s': out of memory",
+                       capture->stream);
+  return open_dumper(capture, error);
+}
+
+static const void *reach(struct capture *capture, const struct sink_host *host,
+                         const struct pst_view *view, struct pst_error *error)
+{
+  if (view->host != NULL)
+    return view->host;
+  if (capture->bounce == NULL)
+    capture->bounce = malloc(capture->message);
+  int result = capture->bounce == NULL ? -ENOMEM : host->read(host->context, view, capture->bounce);
+  if (result == 0)
+    return capture->bounce;
+  notice_fail(error, PST_EXIT_FAILED, result,
+              "stream '%s': cannot copy message %" PRIu64 " to host memory: %s", capture->stream,
+              view->sequence, strerror(-result));
+  return NULL;
+}
+
+static int take_packet(struct capture *capture, const struct sink_host *host,
+                       const struct pst_view *view, struct pst_error *error)
+{
+  int64_t unit = capture->nanoseconds ? 1000000000 : 1000000;
+
+  if ((view->flags & PST_VIEW_META) == 0)
+    return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                       "stream '%s': the packets' times are unknown: this transport carries no "
+                       "metadata beside a message; use one that does, or sink: {type: file}",
+                       capture->stream);
+  if (view->sequence < capture->next)
+    capture->out_of_order = true;
+  else
+    capture->next = view->sequence + 1;
+  int64_t time = capture->base + capture_offset(view->meta);
+  int64_t seconds = time / unit, rest = time % unit;
+  if (rest < 0) {
+    rest += unit;
+    seconds--;
+  }
+  const void *bytes = reach(capture, host, view, error);
+  if (bytes == NULL)
+    return -EIO;
+  const struct pcap_pkthdr header = {
+      .ts = {.tv_sec = seconds, .tv_usec = rest},
+      .caplen = view->length,
+      .len = view->length + capture_cut(view->meta),
+  };
+  pcap_dump((u_char *)capture->dumper, &header, bytes);
+  return 0;
+}
+
+static int capture_take(void *state, const struct sink_host *host, const struct pst_view *views,
+                        uint32_t n, struct pst_fence **fence, struct pst_error *error)
+{
+  struct capture *capture = state;
+
+  *fence = NULL;
+  if (capture->dumper == NULL) {
+    int result = begin(capture, host, error);
+    if (result < 0)
+      return result;
+  }
+  errno = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    int result = take_packet(capture, host, &views[i], error);
+    if (result < 0)
+      return result;
+  }
+  /* pcap_dump says nothing about failures. */
+  if (ferror(pcap_dump_file(capture->dumper)))
+    return cannot_write(capture, errno != 0 ? errno : EIO, error);
+  capture->packets += n;
+  return 0;
+}
+
+static int capture_finish(void *state, const struct sink_host *host, struct pst_error *error)
+{
+  struct capture *capture = state;
+
+  if (capture->dumper == NULL) {
+    int result = begin(capture, host, error);
+    if (result < 0)
+      return result;
+  }
+  if (pcap_dump_flush(capture->dumper) < 0 || ferror(pcap_dump_file(capture->dumper)))
+    return cannot_write(capture, errno != 0 ? errno : EIO, error);
+  if (capture->out_of_order)
+    notice(PST_LOG_WARN,
+           "stream '%s': packets in %s stand in the order of arrival, not of sending; sort them "
+           "with reordercap",
+           capture->stream, capture->output.path);
+  return output_commit(&capture->output, capture->what, error);
+}
+
+#else
+
+static int capture_open(const struct sink_params *params, void **state, struct pst_error *error)
+{
+  (void)state;
+  return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                     "stream '%s': this build of penstock writes no captures; install libpcap "
+                     "(libpcap-dev) and build again",
+                     params->stream);
+}
+#define capture_take NULL
+#define capture_finish NULL
+#define capture_close NULL
+#endif
+
+const struct sink_ops sink_pcap = {
+    .name = "pcap",
+    .reads = true,
+    .open = capture_open,
+    .take = capture_take,
+    .finish = capture_finish,
+    .close = capture_close,
+};

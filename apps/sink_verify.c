@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks every message against the test pattern, where it lies. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "notice.h"
+#include "sink.h"
+
+#define PATIENCE_NS (10 * NS_PER_S) /* for checks under way when the stream has ended */
+
+struct verify {
+  const char *stream;
+  uint64_t taken;
+  uint64_t finish_ns; /* of the first call of finish */
+};
+
+static int verify_open(const struct sink_params *params, void **state, struct pst_error *error)
+{
+  struct verify *verify = calloc(1, sizeof *verify);
+  if (verify == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  verify->stream = params->stream;
+  *state = verify;
+  return 0;
+}
+
+static int verify_take(void *state, const struct sink_host *host, const struct pst_view *views,
+                       uint32_t n, struct pst_fence **fence, struct pst_error *error)
+{
+  struct verify *verify = state;
+  int result = host->verify(host->context, views, n, fence);
+
+  if (result < 0)
+    return notice_fail(
+        error, PST_EXIT_FAILED, result,
+        "stream '%s': cannot check the messages: %s; use sink: {type: discard} where "
+        "the memory has no pattern",
+        verify->stream, strerror(-result));
+  verify->taken += n;
+  return 0;
+}
+
+static int verify_finish(void *state, const struct sink_host *host, struct pst_error *error)
+{
+  struct verify *verify = state;
+  struct pst_verify_result found = {.struct_size = sizeof found};
+
+  int result = host->verified(host->context, &found);
+  if (result < 0)
+    return notice_fail(error, PST_EXIT_FAILED, result,
+                       "stream '%s': the result of checking is lost: %s", verify->stream,
+                       strerror(-result));
+  if (verify->finish_ns == 0)
+    verify->finish_ns = now_ns();
+  if (found.checked < verify->taken && now_ns() - verify->finish_ns < PATIENCE_NS)
+    return -EAGAIN;
+  /* Whether that is a failure is for the account and `expect` to say. */
+  if (found.corrupted > 0)
+    notice(PST_LOG_ERROR,
+           "stream '%s': %" PRIu64 " of %" PRIu64 " messages are corrupted; first found: message "
+           "%" PRIu64 ", byte %" PRIu64 ": expected 0x%02x, found 0x%02x",
+           verify->stream, found.corrupted, found.checked, found.sequence, found.offset,
+           found.expected, found.found);
+  if (found.checked < verify->taken)
+    return notice_fail(error, PST_EXIT_FAILED, -ETIMEDOUT,
+                       "stream '%s': only %" PRIu64 " of %" PRIu64
+                       " messages were checked within 10 s of the end; the memory's device hangs",
+                       verify->stream, found.checked, verify->taken);
+  return 0;
+}
+
+static void verify_close(void *state)
+{
+  free(state);
+}
+
+const struct sink_ops sink_verify = {
+    .name = "verify",
+    .open = verify_open,
+    .take = verify_take,
+    .finish = verify_finish,
+    .close = verify_close,
+};

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A capture file, one packet a message. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "capture.h"
+#include "clock.h"
+#include "notice.h"
+#include "source.h"
+
+#ifdef HAVE_PCAP
+#include <pcap/pcap.h>
+
+#define AHEAD_BYTES (UINT64_C(4) << 20)
+
+struct packet {
+  uint64_t offset; /* in `bytes` */
+  uint32_t length;
+  uint64_t meta;
+  int64_t after; /* since the base, in the file's precision */
+};
+
+struct capture {
+  const char *stream, *path;
+  uint64_t message;
+  bool loop, timed;
+  pcap_t *pcap;
+  bool nanoseconds;
+  int64_t base;
+  bool base_known;
+  uint64_t lap_number; /* of packets read in this round */
+  /* Packets read ahead, since the end of a capture shows only behind its last. */
+  struct packet packets[SOURCE_BATCH];
+  uint32_t first, count;
+  char *bytes;
+  uint64_t bytes_size, bytes_used;
+  bool ended;
+  uint64_t lap_ns;  /* timed: when this round's base was due */
+  bool lap_pending; /* timed: none of this round has gone yet */
+};
+
+/* libpcap reads with either precision; the file's own loses nothing. Times of
+ * pcapng are converted to ns. */
+static int read_precision(struct capture *capture, struct pst_error *error)
+{
+  unsigned char magic[4] = {0};
+  FILE *file = fopen(capture->path, "rbe");
+
+  if (file == NULL)
+    return notice_fail(error, PST_EXIT_USAGE, -errno, "stream '%s': cannot open capture %s: %s",
+                       capture->stream, capture->path, strerror(errno));
+  size_t got = fread(magic, 1, sizeof magic, file);
+  int code = ferror(file) ? errno : 0;
+  fclose(file);
+  if (got < sizeof magic)
+    return notice_fail(error, PST_EXIT_USAGE, code != 0 ? -code : -EINVAL,
+                       "stream '%s': cannot read capture %s: %s; name a pcap or pcapng file",
+                       capture->stream, capture->path,
+                       code != 0 ? strerror(code) : "it has less than a header");
+  uint32_t word = (uint32_t)magic[0] << 24 | (uint32_t)magic[1] << 16 | (uint32_t)magic[2] << 8 |
+                  (uint32_t)magic[3];
+  capture->nanoseconds = word == 0xa1b23c4d || word == 0x4d3cb2a1 || word == 0x0a0d0d0a;
+  return 0;
+}
+
+static int open_capture(struct capture *capture, struct pst_error *error)
+{
+  char why[PCAP_ERRBUF_SIZE];
+
+  capture->pcap = pcap_open_offline_with_tstamp_precision(
+      capture->path,
+      capture->nanoseconds ? PCAP_TSTAMP_PRECISION_NANO : PCAP_TSTAMP_PRECISION_MICRO, why);
+  if (capture->pcap == NULL)
+    return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
+                       "stream '%s': %s is not a capture that can be read: %s; name a pcap or "
+                       "pcapng file",
+                       capture->stream, capture->path, why);
+  capture->lap_number = 0;
+  capture->lap_pending = true;
+  return 0;
+}
+
+static void capture_close(void *state)
+{
+  struct capture *capture = state;
+  if (capture->pcap != NULL)
+    pcap_close(capture->pcap);
+  free(capture->bytes);
+  free(capture);
+}
+
+static int bad_packet(const struct capture *capture, struct pst_error *error, int code,
+                      const char *what)
+{
+  return notice_fail(error, PST_EXIT_FAILED, code, "stream '%s': packet %" PRIu64 " of %s %s",
+                     capture->stream, capture->lap_number, capture->path, what);
+}
+
+static int describe_packet(struct capture *capture, const struct pcap_pkthdr *header,
+                           struct packet *packet, struct pst_error *error)
+{
+  char what[256];
+  int64_t unit = capture->nanoseconds ? 1000000000 : 1000000;
+  int64_t time = (int64_t)header->ts.tv_sec * unit + (int64_t)header->ts.tv_usec;
+
+  if (!capture->base_known) {
+    capture->base = time;
+    capture->base_known = true;
+  }
+  if (header->caplen > capture->message) {
+    snprintf(what, sizeof what,
+             "has %u bytes, a message of the stream holds %" PRIu64 "; raise `message` to %u B",
+             header->caplen, capture->message, header->caplen);
+    return bad_packet(capture, error, -EMSGSIZE, what);
+  }
+  packet->after = time - capture->base;
+  if (!capture_offset_fits(packet->after))
+    return bad_packet(
+        capture, error, -ERANGE,
+        capture->nanoseconds
+            ? "is more than 39 hours from the first one, too far to carry its time in "
+              "nanoseconds; split the capture (editcap -i) or reduce it to "
+              "microseconds"
+            : "is more than 4 years from the first one; split the capture");
+  if (header->len < header->caplen || header->len - header->caplen > CAPTURE_CUT_MAX) {
+    snprintf(what, sizeof what,
+             "says %u bytes captured of %u; at most 65535 may be cut off, so capture with a "
+             "larger snap length",
+             header->caplen, header->len);
+    return bad_packet(capture, error, -ERANGE, what);
+  }
+  packet->length = header->caplen;
+  packet->meta = capture_meta(packet->after, header->len - header->caplen);
+  return 0;
+}
+
+/* 1: one more packet is in `packets`; 0: the capture has ended; -errno. */
+static int read_packet(struct capture *capture, struct pst_error *error)
+{
+  struct pcap_pkthdr *header;
+  const u_char *bytes;
+
+  int got = pcap_next_ex(capture->pcap, &header, &bytes);
+  if (got == PCAP_ERROR_BREAK) /* end of the file */
+    return 0;
+  capture->lap_number++;
+  if (got != 1)
+    return bad_packet(capture, error, -EIO, pcap_geterr(capture->pcap));
+  struct packet *packet = &capture->packets[capture->count];
+  int result = describe_packet(capture, header, packet, error);
+  if (result < 0)
+    return result;
+  packet->offset = capture->bytes_used;
+  memcpy(capture->bytes + packet->offset, bytes, packet->length);
+  capture->bytes_used += packet->length;
+  capture->count++;
+  return 1;
+}
+
+static int read_ahead(struct capture *capture, struct pst_error *error)
+{
+  capture->first = capture->count = 0;
+  capture->bytes_used = 0;
+  while (!capture->ended && capture->count < SOURCE_BATCH &&
+         capture->bytes_size - capture->bytes_used >= capture->message) {
+    int result = read_packet(capture, error);
+    if (result < 0)
+      return result;
+    if (result == 0)
+      capture->ended = true;
+  }
+  if (capture->count > 0 || !capture->loop || capture->lap_number == 0)
+    return 0;
+  pcap_close(capture->pcap);
+  int result = open_capture(capture, error);
+  capture->ended = false;
+  return result < 0 ? result : read_ahead(capture, error);
+}
+
+static int capture_open(const struct source_params *params, void **state, struct pst_error *error)
+{
+  if (params->file == NULL || params->file[0] == '\0')
+    return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
+                       "stream '%s': source.file is missing; name the capture to send",
+                       params->stream);
+  struct capture *capture = calloc(1, sizeof *capture);
+  if (capture == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  capture->stream = params->stream;
+  capture->path = params->file;
+  capture->message = params->message;
+  capture->loop = params->loop;
+  capture->timed = params->timed;
+  capture->bytes_size = params->message > AHEAD_BYTES ? params->message : AHEAD_BYTES;
+  capture->bytes = malloc(capture->bytes_size);
+  int result = capture->bytes == NULL
+                   ? notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory")
+                   : read_precision(capture, error);
+  if (result == 0)
+    result = open_capture(capture, error);
+  /* The base goes out with the stream's parameters, before any packet. */
+  if (result == 0)
+    result = read_ahead(capture, error);
+  if (result < 0) {
+    capture_close(capture);
+    return result;
+  }
+  *state = capture;
+  return 0;
+}
+
+static int capture_announce(void *state, const struct source_host *host, struct pst_error *error)
+{
+  struct capture *capture = state;
+  char linktype[16], snaplen[16], base[32];
+
+  snprintf(linktype, sizeof linktype, "%d", pcap_datalink(capture->pcap));
+  snprintf(snaplen, sizeof snaplen, "%d", pcap_snapshot(capture->pcap));
+  snprintf(base, sizeof base, "%" PRId64, capture->base);
+  const char *const pairs[][2] = {
+      {CAPTURE_PARAM_LINKTYPE, linktype},
+      {CAPTURE_PARAM_PRECISION, capture->nanoseconds ? "ns" : "us"},
+      {CAPTURE_PARAM_SNAPLEN, snaplen},
+      {CAPTURE_PARAM_BASE, base},
+  };
+  for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+    int result = host->param_set(host->context, pairs[i][0], pairs[i][1]);
+    if (result < 0)
+      return notice_fail(error, PST_EXIT_FAILED, result,
+                         "stream '%s': cannot tell the receiver %s: %s", capture->stream,
+                         pairs[i][0], strerror(-result));
+  }
+  return 0;
+}
+
+/* How many of the next n packets are due; the times of a capture may go back. */
+static uint32_t due(struct capture *capture, uint32_t n, uint64_t *until_ns)
+{
+  uint64_t now = now_ns();
+  int64_t ns = capture->nanoseconds ? 1 : 1000;
+
+  for (uint32_t i = 0; i < n; i++) {
+    int64_t after = capture->packets[capture->first + i].after * ns;
+    if (after > 0 && capture->lap_ns + (uint64_t)after > now) {
+      *until_ns = capture->lap_ns + (uint64_t)after;
+      return i;
+    }
+  }
+  return n;
+}
+
+static int capture_ready(void *state, uint32_t n, uint64_t *until_ns, struct pst_error *error)
+{
+  struct capture *capture = state;
+
+  if (capture->first == capture->count) {
+    int result = read_ahead(capture, error);
+    if (result < 0)
+      return result;
+    if (capture->count == 0)
+      return -ENODATA;
+  }
+  uint32_t there = capture->count - capture->first;
+  if (n > there)
+    n = there;
+  /* The clock starts when the first packet has really gone: see capture_fill. */
+  if (capture->timed && capture->lap_pending)
+    return n > 0;
+  return (int)(capture->timed ? due(capture, n, until_ns) : n);
+}
+
+static int capture_fill(void *state, const struct source_host *host, struct pst_slot *slots,
+                        uint32_t n, struct pst_error *error)
+{
+  struct capture *capture = state;
+
+  (void)host;
+  for (uint32_t i = 0; i < n; i++) {
+    const struct packet *packet = &capture->packets[capture->first + i];
+    if (slots[i].host == NULL)
+      return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                         "stream '%s': a capture cannot be read into memory that the CPU cannot "
+                         "write: staging for sources is not in this version; set sender.memory to "
+                         "host",
+                         capture->stream);
+    memcpy(slots[i].host, capture->bytes + packet->offset, packet->length);
+    slots[i].length = packet->length;
+    slots[i].meta = packet->meta;
+  }
+  if (capture->timed && capture->lap_pending) {
+    int64_t ns = capture->nanoseconds ? 1 : 1000;
+    capture->lap_ns = now_ns() - (uint64_t)(capture->packets[capture->first].after * ns);
+    capture->lap_pending = false;
+  }
+  capture->first += n;
+  return 0;
+}
+
+#else
+
+static int capture_open(const struct source_params *params, void **state, struct pst_error *error)
+{
+  (void)state;
+  return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                     "stream '%s': this build of penstock reads no captures; install libpcap "
+                     "(libpcap-dev) and build again",
+                     params->stream);
+}
+#define capture_announce NULL
+#define capture_ready NULL
+#define capture_fill NULL
+#define capture_close NULL
+#endif
+
+const struct source_ops source_pcap = {
+    .name = "pcap",
+    .open = capture_open,
+    .announce = capture_announce,
+    .ready = capture_ready,
+    .fill = capture_fill,
+    .close = capture_close,
+};

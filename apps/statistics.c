@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "statistics.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+const char *statistics_path(uint32_t path)
+{
+  switch (path) {
+  case PST_PATH_DIRECT:
+    return "direct";
+  case PST_PATH_MAPPED:
+    return "mapped";
+  case PST_PATH_STAGED:
+    return "staged";
+  default:
+    return "unknown path";
+  }
+}
+
+double statistics_gbps(uint64_t bytes, uint64_t ns)
+{
+  return ns > 0 ? (double)bytes * 8.0 / (double)ns : 0.0; /* bits per ns are gigabits per s */
+}
+
+uint64_t statistics_dropped(const struct pst_stats *stats)
+{
+  uint64_t sum = 0;
+  uint32_t count = stats->drop_count;
+
+  if (count > sizeof stats->drops / sizeof stats->drops[0])
+    count = sizeof stats->drops / sizeof stats->drops[0];
+  for (uint32_t i = 0; i < count; i++)
+    sum += stats->drops[i].messages;
+  return sum;
+}
+
+void statistics_line(const struct statistics_sample *sample, char *line, size_t size)
+{
+  snprintf(line, size,
+           "%s: %s %" PRIu64 " %spackets | %.2f Gbps during %.2f sec | %" PRIu64 " dropped | %s",
+           sample->stream, sample->sent ? "Sent" : "Got", sample->messages,
+           sample->gpu ? "GPU " : "", statistics_gbps(sample->bytes, sample->interval_ns),
+           (double)sample->interval_ns / 1e9, sample->dropped, statistics_path(sample->path));
+}
+
+/* A count may be corrected downwards (a late message was no loss after all). */
+static uint64_t growth(uint64_t now, uint64_t before)
+{
+  return now > before ? now - before : 0;
+}
+
+void statistics_since(struct statistics_mark *mark, const struct pst_stats *stats, bool sent,
+                      uint64_t time_ns, struct statistics_sample *sample)
+{
+  struct statistics_mark now = {
+      .time_ns = time_ns,
+      .messages = sent ? stats->messages_sent : stats->messages_delivered,
+      .bytes = sent ? stats->bytes_sent : stats->bytes_delivered,
+      .dropped = statistics_dropped(stats),
+  };
+
+  sample->sent = sent;
+  sample->messages = growth(now.messages, mark->messages);
+  sample->bytes = growth(now.bytes, mark->bytes);
+  sample->dropped = growth(now.dropped, mark->dropped);
+  sample->interval_ns = growth(now.time_ns, mark->time_ns);
+  sample->path = stats->path.path;
+  *mark = now;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The line a second and stream. */
+#ifndef APP_STATISTICS_H
+#define APP_STATISTICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+struct statistics_sample {
+  const char *stream;
+  bool sent; /* the sender's numbers; else the receiver's */
+  bool gpu;  /* the memory is not the host's */
+  uint64_t messages, bytes, dropped;
+  uint64_t interval_ns;
+  uint32_t path; /* enum pst_path */
+};
+
+/* "packets: Got 5877704 GPU packets | 68.75 Gbps during 1.00 sec | 0 dropped | staged" */
+void statistics_line(const struct statistics_sample *sample, char *line, size_t size);
+
+/* What was at the last line, to take differences. */
+struct statistics_mark {
+  uint64_t time_ns, messages, bytes, dropped;
+};
+/* The sample since *mark, which moves on to now. */
+void statistics_since(struct statistics_mark *mark, const struct pst_stats *stats, bool sent,
+                      uint64_t time_ns, struct statistics_sample *sample);
+
+/* "direct", "mapped", "staged", "unknown path". */
+const char *statistics_path(uint32_t path);
+double statistics_gbps(uint64_t bytes, uint64_t ns);
+uint64_t statistics_dropped(const struct pst_stats *stats);
+
+#endif

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One round of a sender and of a receiver. */
+#include <errno.h>
+#include <string.h>
+
+#include "clock.h"
+#include "notice.h"
+#include "worker.h"
+
+/* A receiver that was told to leave gives the sender so long to end the stream:
+ * often both were told. */
+#define GRACE_NS NS_PER_S
+
+static void lower(uint64_t *until_ns, uint64_t time_ns)
+{
+  if (time_ns < *until_ns)
+    *until_ns = time_ns;
+}
+
+/* --duration counts from the moment both ends are connected. */
+static uint64_t deadline_of(const struct flow *flow, uint64_t started_ns)
+{
+  const struct arguments *arguments = flow->drive->arguments;
+  return arguments->duration_set && started_ns != 0 ? started_ns + arguments->duration_ns : 0;
+}
+
+static bool drained_too_long(const struct drive *drive, uint64_t *until_ns)
+{
+  uint64_t by_ns = atomic_load_explicit(&drive->drain_by_ns, memory_order_relaxed);
+  if (by_ns == 0)
+    return false;
+  lower(until_ns, by_ns);
+  return now_ns() >= by_ns;
+}
+
+/* Nothing more will come, and nobody will end the stream in good order. */
+static bool source_broken(const struct flow *flow)
+{
+  return atomic_load(&flow->source_broken) ||
+         (flow->leader != NULL && atomic_load(&flow->leader->source_broken));
+}
+
+/* ---- Sender ---------------------------------------------------------------- */
+
+static void sender_over(struct flow *flow)
+{
+  flow->sender.phase = SIDE_OVER;
+  atomic_store(&flow->sender.over, true);
+}
+
+/* The source has failed. There is no half of a message to send: the session's end
+ * tells the receiver; one in this process is told at once. */
+static void sender_broken(struct flow *flow)
+{
+  atomic_store(&flow->source_broken, true);
+  sender_over(flow);
+  pst_session_wake(flow->drive->session);
+}
+
+static void sender_end(struct flow *flow)
+{
+  flow->sender.phase = SIDE_ENDING;
+  pst_sender_finish(flow->sender.handle); /* a failure shows in the state */
+}
+
+/* Must the source end now, though it has more? */
+static bool sender_told(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_sender *sender = &flow->sender;
+
+  if (sender->left == 0 || atomic_load_explicit(&flow->drive->stop, memory_order_relaxed))
+    return true;
+  if (!flow->drive->arguments->duration_set)
+    return false;
+  if (sender->deadline_ns == 0) {
+    if (pst_sender_state(sender->handle) < PST_STATE_CONNECTED)
+      return false;
+    struct pst_stats stats = {.struct_size = sizeof stats};
+    pst_sender_stats(sender->handle, &stats);
+    sender->deadline_ns = deadline_of(flow, stats.started_ns);
+    if (sender->deadline_ns == 0)
+      return false;
+  }
+  lower(until_ns, sender->deadline_ns);
+  return now_ns() >= sender->deadline_ns;
+}
+
+static uint32_t sender_idle(struct flow *flow)
+{
+  int moved = pst_sender_poll(flow->sender.handle);
+  if (moved < 0)
+    sender_over(flow);
+  return moved > 0 ? (uint32_t)moved : 0;
+}
+
+static int fill_slots(void *context, const struct pst_slot *slots, uint32_t n)
+{
+  return pst_sender_fill(context, slots, n);
+}
+
+static uint32_t sender_flow(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_sender *sender = &flow->sender;
+  const struct source_host host = {.context = sender->handle, .fill = fill_slots};
+
+  if (sender_told(flow, until_ns)) {
+    sender_end(flow);
+    return 1;
+  }
+  uint32_t wanted = sender->left < SOURCE_BATCH ? (uint32_t)sender->left : SOURCE_BATCH;
+  int ready = sender->source.ops->ready(sender->source.state, wanted, until_ns, &sender->error);
+  if (ready == -ENODATA) {
+    sender_end(flow);
+    return 1;
+  }
+  if (ready < 0) {
+    sender_broken(flow);
+    return 0;
+  }
+  if (ready == 0)
+    return sender_idle(flow);
+  int got = pst_sender_acquire(sender->handle, sender->slots, (uint32_t)ready);
+  if (got == 0)
+    return sender_idle(flow);
+  if (got < 0) {
+    sender_over(flow);
+    return 0;
+  }
+  if (sender->source.ops->fill(sender->source.state, &host, sender->slots, (uint32_t)got,
+                               &sender->error) < 0) {
+    sender_broken(flow);
+    return 0;
+  }
+  if (pst_sender_submit(sender->handle, sender->slots, (uint32_t)got) < 0)
+    sender_over(flow);
+  if (sender->left != UINT64_MAX)
+    sender->left -= (uint64_t)got;
+  return (uint32_t)got;
+}
+
+uint32_t sender_step(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_sender *sender = &flow->sender;
+
+  if (sender->phase == SIDE_FLOWING && !sender->shares)
+    return sender_flow(flow, until_ns);
+  uint32_t moved = sender_idle(flow);
+  enum pst_state state = pst_sender_state(sender->handle);
+  bool stopped = atomic_load(&flow->drive->stop);
+  if (state == PST_STATE_ENDED || state == PST_STATE_FAILED || source_broken(flow) ||
+      (stopped && state == PST_STATE_WAITING) || drained_too_long(flow->drive, until_ns))
+    sender_over(flow);
+  return moved;
+}
+
+/* ---- Receiver --------------------------------------------------------------- */
+
+static void receiver_over(struct flow *flow)
+{
+  flow->receiver.phase = SIDE_OVER;
+  sink_close(&flow->receiver.sink);
+  atomic_store(&flow->receiver.over, true);
+}
+
+static int read_view(void *context, const struct pst_view *view, void *to)
+{
+  return pst_receiver_read(context, view, to);
+}
+
+static const char *param_of(void *context, const char *key)
+{
+  return pst_receiver_param(context, key);
+}
+
+static int verify_views(void *context, const struct pst_view *views, uint32_t n,
+                        struct pst_fence **fence)
+{
+  return pst_receiver_verify(context, views, n, fence);
+}
+
+static int verified(void *context, struct pst_verify_result *result)
+{
+  return pst_receiver_verified(context, result);
+}
+
+static struct sink_host host_of(struct pst_receiver *receiver)
+{
+  return (struct sink_host){.context = receiver,
+                            .read = read_view,
+                            .param = param_of,
+                            .verify = verify_views,
+                            .verified = verified};
+}
+
+/* The sink has failed: the sender is told why. */
+static void receiver_broken(struct flow *flow)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  pst_receiver_abort(receiver->handle, receiver->error.code, receiver->error.text);
+  receiver_over(flow);
+}
+
+static void receiver_take(struct flow *flow, struct pst_batch *batch, uint32_t n)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  const struct sink_ops *sink = receiver->sink.ops;
+  const struct sink_host host = host_of(receiver->handle);
+  struct pst_fence *fence = NULL;
+  int result = 0;
+
+  if (sink->reads && batch->ready != NULL) {
+    result = pst_receiver_fence_wait(receiver->handle, batch->ready, NULL);
+    if (result < 0)
+      notice_fail(&receiver->error, PST_EXIT_FAILED, result,
+                  "stream '%s': waiting for messages to be in memory failed: %s", flow->name,
+                  strerror(-result));
+  }
+  if (result == 0)
+    result = sink->take(receiver->sink.state, &host, batch->views, n, &fence, &receiver->error);
+  if (result < 0) {
+    pst_receiver_release(receiver->handle, batch->views, n);
+    receiver_broken(flow);
+    return;
+  }
+  pst_receiver_release_after(receiver->handle, batch->views, n, fence);
+}
+
+/* All of the stream was here: the sink makes its result stand, then the sender may
+ * know. */
+static void receiver_end(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  const struct sink_host host = host_of(receiver->handle);
+  int result = 0;
+
+  if (receiver->phase == SIDE_FLOWING) {
+    result = receiver->sink.ops->finish(receiver->sink.state, &host, &receiver->error);
+    if (result < 0 && result != -EAGAIN)
+      receiver_broken(flow);
+    else if (result == 0)
+      result = pst_receiver_finish(receiver->handle); /* -EBUSY: views are still out */
+    if (result < 0)
+      return;
+    receiver->phase = SIDE_ENDING;
+  }
+  enum pst_state state = pst_receiver_state(receiver->handle);
+  if (state == PST_STATE_ENDED || state == PST_STATE_FAILED ||
+      drained_too_long(flow->drive, until_ns))
+    receiver_over(flow);
+}
+
+/* Leave when told to, by a signal or by the time: see GRACE_NS. In a process that
+ * has the sender too, the sender ends the stream. */
+static bool receiver_told(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  struct drive *drive = flow->drive;
+
+  if (source_broken(flow))
+    return true;
+  if (drained_too_long(drive, until_ns))
+    return true;
+  if (flow->sender.handle != NULL)
+    return false;
+  if (receiver->deadline_ns == 0 && drive->arguments->duration_set &&
+      pst_receiver_state(receiver->handle) >= PST_STATE_CONNECTED) {
+    struct pst_stats stats = {.struct_size = sizeof stats};
+    pst_receiver_stats(receiver->handle, &stats);
+    receiver->deadline_ns = deadline_of(flow, stats.started_ns);
+    if (receiver->deadline_ns != 0)
+      receiver->deadline_ns += GRACE_NS;
+  }
+  if (atomic_load_explicit(&drive->stop, memory_order_relaxed)) {
+    if (pst_receiver_state(receiver->handle) == PST_STATE_WAITING)
+      return true;
+    uint64_t by_ns = now_ns() + GRACE_NS;
+    if (receiver->deadline_ns == 0 || by_ns < receiver->deadline_ns)
+      receiver->deadline_ns = by_ns;
+  }
+  if (receiver->deadline_ns == 0 || pst_receiver_state(receiver->handle) != PST_STATE_CONNECTED)
+    return false;
+  lower(until_ns, receiver->deadline_ns);
+  return now_ns() >= receiver->deadline_ns;
+}
+
+uint32_t receiver_step(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  struct pst_batch batch = {
+      .struct_size = sizeof batch, .capacity = SINK_BATCH, .views = receiver->views};
+
+  int got = pst_receiver_poll(receiver->handle, &batch);
+  if (got > 0) {
+    receiver_take(flow, &batch, (uint32_t)got);
+    /* The deadline holds for a stream that never pauses too. */
+    if (receiver->phase != SIDE_OVER && !receiver_told(flow, until_ns))
+      return (uint32_t)got;
+  } else if (got == -ENODATA) {
+    receiver_end(flow, until_ns);
+    return 0;
+  } else if (got < 0) {
+    receiver_over(flow);
+    return 0;
+  } else if (!receiver_told(flow, until_ns)) {
+    return 0;
+  }
+  if (receiver->phase != SIDE_OVER) {
+    receiver->cut = true;
+    pst_receiver_abort(receiver->handle, -ECANCELED, "the receiver was told to stop");
+    receiver_over(flow);
+  }
+  return 0;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The threads that drive senders and receivers, one a worker of the session. */
+#ifndef APP_WORKER_H
+#define APP_WORKER_H
+
+#include "drive.h"
+
+/* Start all; on failure those started are joined. */
+int workers_start(struct drive *drive, struct pst_error *error);
+/* Wait until each side of each stream is over. */
+void workers_join(struct drive *drive);
+bool workers_over(const struct drive *drive);
+
+/* One round of a side; how many messages it moved. *until_ns is lowered to when it
+ * wants to be called again at the latest. */
+uint32_t sender_step(struct flow *flow, uint64_t *until_ns);
+uint32_t receiver_step(struct flow *flow, uint64_t *until_ns);
+
+#endif
