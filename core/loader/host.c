@@ -212,8 +212,12 @@ static int host_library_open(const struct pst_host *table, const char *soname, v
 {
   struct host *host = host_of(table);
   int saved = errno;
-  void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void *library;
 
+  /* dlopen() takes no name for the program itself. */
+  if (!soname || !*soname)
+    return -ENOENT;
+  library = dlopen(soname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) {
     const char *text = dlerror();
 
@@ -314,6 +318,7 @@ struct host *host_new(const char *label)
   host->label = strdup(label);
   if (!host->libraries || !host->label) {
     free(host->libraries);
+    free((void *)(uintptr_t)host->label);
     free(host);
     return NULL;
   }

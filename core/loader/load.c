@@ -317,9 +317,10 @@ static int say_missing(const char *kind, const char *name, const struct findings
     return pst_fail(error, PST_EXIT_USAGE, -ENOENT,
                     "no %s is named '%s', but there is a %s of that name; looked in: %s", kind,
                     name, found->other_kind, found->folders);
-  return pst_fail(error, PST_EXIT_USAGE, -ENOENT, "no %s is named '%s'%s%s%s; looked in: %s", kind,
-                  name, found->nearest ? "; did you mean '" : "",
-                  found->nearest ? found->nearest : "", found->nearest ? "'?" : "", found->folders);
+  return pst_fail(error, PST_EXIT_USAGE, -ENOENT, "no %s is named '%s'; %s%s%slooked in: %s", kind,
+                  name, found->nearest ? "did you mean '" : "",
+                  found->nearest ? found->nearest : "", found->nearest ? "'? " : "",
+                  found->folders);
 }
 
 int loader_load(uint32_t kind, const char *name, const struct loader_plugin **plugin,

@@ -157,7 +157,7 @@ static int add_build_tree(struct loader_folders *folders)
     goto out;
   }
   while (rc == 0 && getline(&line, &size, file) > 0) {
-    char *folder = line, joined[2 * PATH_MAX];
+    char *folder = line, joined[2 * PATH_MAX], real[PATH_MAX];
 
     line[strcspn(line, "\r\n")] = '\0';
     if (!*folder)
@@ -166,8 +166,7 @@ static int add_build_tree(struct loader_folders *folders)
       snprintf(joined, sizeof joined, "%s/%s", here, folder);
       folder = joined;
     }
-    if (*folder)
-      rc = folder_add(folders, folder);
+    rc = folder_add(folders, realpath(folder, real) ? real : folder);
   }
 out:
   free(line);

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define FIXTURE_DESCRIPTION_ONLY
+#define FIXTURE_KIND PST_KIND_TRANSPORT
+#include "fixture.h"

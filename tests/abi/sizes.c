@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The size of each public struct, and where its last member stands. A line that
+ * fails has found a struct that grew (then its number is raised here, in the same
+ * change) or one whose members moved, which breaks every plugin and application
+ * built before and is not done within a major. */
+#include <penstock/penstock.h>
+
+#define SIZE(struct_, size_, last_, offset_)                                                       \
+  PST_STATIC_ASSERT(sizeof(struct struct_) == (size_), #struct_ " has another size");              \
+  PST_STATIC_ASSERT(offsetof(struct struct_, last_) == (offset_),                                  \
+                    #struct_ "." #last_ " stands elsewhere")
+
+/* plugin.h */
+SIZE(pst_option, 64, reserved, 60);
+SIZE(pst_description, 64, options, 56);
+SIZE(pst_host, 80, region_export, 72);
+SIZE(pst_probe, 536, remedy, 280);
+SIZE(pst_plugin, 32, ops, 24);
+
+/* memory.h */
+SIZE(pst_region, 168, handle, 160);
+SIZE(pst_alloc_params, 40, label, 32);
+SIZE(pst_export, 160, handle, 96);
+SIZE(pst_copy, 32, reserved, 24);
+SIZE(pst_payload, 32, reserved, 24);
+SIZE(pst_verify_result, 48, pad, 42);
+SIZE(pst_queue_params, 16, reserved, 12);
+SIZE(pst_memory_params, 16, options, 8);
+SIZE(pst_memory_info, 160, free_bytes, 152);
+SIZE(pst_memory_ops, 184, flush, 176);
+
+/* transport.h */
+SIZE(pst_path_info, 264, reason, 104);
+SIZE(pst_plan, 56, message_max, 48);
+SIZE(pst_open_params, 48, inner_params, 40);
+SIZE(pst_limits, 104, reserved, 100);
+SIZE(pst_mr_params, 40, path, 32);
+SIZE(pst_blob, 40, fds, 24);
+SIZE(pst_ring_params, 56, reserved, 52);
+SIZE(pst_endpoint_params, 72, mr, 64);
+SIZE(pst_piece, 32, reserved, 24);
+SIZE(pst_request, 64, u, 40);
+SIZE(pst_completion, 64, u, 16);
+SIZE(pst_counter, 32, flags, 24);
+SIZE(pst_transport_ops, 216, endpoint_close, 208);
+
+/* penstock.h */
+SIZE(pst_error, 2064, text, 16);
+SIZE(pst_setting, 16, value, 8);
+SIZE(pst_side_params, 32, transport_options, 24);
+SIZE(pst_stream_params, 128, path, 120);
+SIZE(pst_config_params, 32, insecure, 28);
+SIZE(pst_plugin_info, 56, libraries, 48);
+SIZE(pst_session_params, 24, reserved, 20);
+SIZE(pst_slot, 64, reserved, 40);
+SIZE(pst_view, 64, reserved, 56);
+SIZE(pst_batch, 32, ready, 24);
+SIZE(pst_drop, 40, messages, 32);
+SIZE(pst_stats, 1808, error_text, 1296);

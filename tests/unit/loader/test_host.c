@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The services that a plugin gets. */
+#include "support.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include "config/options.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+static const struct loader_plugin *plugin;
+
+static int setup(void **state)
+{
+  (void)state;
+  log_capture();
+  return loader_load(PST_KIND_TRANSPORT, "good", &plugin, NULL);
+}
+
+static void test_log_names_the_plugin(void **state)
+{
+  (void)state;
+  log_capture();
+  errno = ENOSPC;
+  plugin->host->log(plugin->host, PST_LOG_ERROR, "%s is %d deep\nand gone", "it", 7);
+  assert_int_equal(errno, ENOSPC);
+  assert_string_equal(log_text(), "transport good: it is 7 deep and gone\n");
+  assert_string_equal(pst_log_last_error(), "transport good: it is 7 deep and gone");
+}
+
+static void test_clock(void **state)
+{
+  uint64_t before = clock_now_ns(), now = plugin->host->clock_ns(plugin->host);
+
+  (void)state;
+  assert_true(now >= before && now <= clock_now_ns());
+}
+
+static void test_table_is_whole(void **state)
+{
+  (void)state;
+  assert_int_equal(plugin->host->struct_size, sizeof(struct pst_host));
+  assert_int_equal(plugin->host->abi_minor, PST_ABI_MINOR);
+  assert_ptr_equal(plugin->host->option_uint, options_get_uint);
+  assert_ptr_equal(plugin->host->option_string, options_get_string);
+  assert_ptr_equal(plugin->host->option_item, options_get_item);
+  assert_ptr_equal(plugin->host->option_is_set, options_is_set);
+}
+
+/* ---- Deferred work -------------------------------------------------------- */
+
+enum { WORKS = 1000 };
+static int order[WORKS], done;
+static pthread_t ran_on;
+
+static void note(void *arg)
+{
+  order[done++] = (int)(intptr_t)arg;
+  ran_on = pthread_self();
+}
+
+static void test_defer_in_order(void **state)
+{
+  (void)state;
+  done = 0;
+  for (int i = 0; i < WORKS; i++)
+    assert_int_equal(plugin->host->defer(plugin->host, note, (void *)(intptr_t)i), 0);
+  loader_defer_drain(plugin);
+  assert_int_equal(done, WORKS);
+  for (int i = 0; i < WORKS; i++)
+    assert_int_equal(order[i], i);
+  assert_false(pthread_equal(ran_on, pthread_self()));
+}
+
+static void again(void *arg)
+{
+  int left = (int)(intptr_t)arg;
+
+  done++;
+  if (left > 0)
+    plugin->host->defer(plugin->host, again, (void *)(intptr_t)(left - 1));
+}
+
+/* A drain waits for what works themselves put off. */
+static void test_drain_covers_followers(void **state)
+{
+  (void)state;
+  done = 0;
+  assert_int_equal(plugin->host->defer(plugin->host, again, (void *)(intptr_t)50), 0);
+  loader_defer_drain(plugin);
+  assert_int_equal(done, 51);
+}
+
+static void drain_itself(void *arg)
+{
+  (void)arg;
+  loader_defer_drain(plugin);
+  done++;
+}
+
+static void test_drain_from_a_work(void **state)
+{
+  (void)state;
+  done = 0;
+  assert_int_equal(plugin->host->defer(plugin->host, drain_itself, NULL), 0);
+  loader_defer_drain(plugin);
+  assert_int_equal(done, 1);
+}
+
+static void test_drain_of_nothing(void **state)
+{
+  const struct loader_plugin *other;
+
+  (void)state;
+  assert_int_equal(loader_load(PST_KIND_TRANSPORT, "newer", &other, NULL), 0);
+  loader_defer_drain(other);
+}
+
+static void *defer_many(void *arg)
+{
+  (void)arg;
+  for (int i = 0; i < 100; i++)
+    plugin->host->defer(plugin->host, again, NULL);
+  return NULL;
+}
+
+static void test_defer_from_many_threads(void **state)
+{
+  pthread_t threads[4];
+
+  (void)state;
+  done = 0;
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, defer_many, NULL), 0);
+  for (int i = 0; i < 4; i++)
+    pthread_join(threads[i], NULL);
+  loader_defer_drain(plugin);
+  assert_int_equal(done, 400);
+}
+
+static sigset_t mask_there;
+
+static void note_mask(void *arg)
+{
+  (void)arg;
+  pthread_sigmask(SIG_SETMASK, NULL, &mask_there);
+}
+
+/* ^C is for the program's threads. */
+static void test_defer_takes_no_signals(void **state)
+{
+  (void)state;
+  assert_int_equal(plugin->host->defer(plugin->host, note_mask, NULL), 0);
+  loader_defer_drain(plugin);
+  assert_int_equal(sigismember(&mask_there, SIGINT), 1);
+  assert_int_equal(sigismember(&mask_there, SIGTERM), 1);
+}
+
+/* ---- Vendor libraries -------------------------------------------------------- */
+
+static void test_library_open(void **state)
+{
+  const char *const *before = loader_libraries(plugin);
+  void *handle = NULL, *again_handle;
+
+  (void)state;
+  assert_null(before[0]);
+  assert_int_equal(
+      plugin->host->library_open(plugin->host, PST_FIXTURES "/libfixture_lender.so", &handle), 0);
+  assert_non_null(dlsym(handle, PST_PLUGIN_SYMBOL));
+  assert_string_equal(loader_libraries(plugin)[0], PST_FIXTURES "/libfixture_lender.so");
+  assert_null(loader_libraries(plugin)[1]);
+  /* What was handed out before stays what it was. */
+  assert_null(before[0]);
+  assert_int_equal(plugin->host->library_open(
+                       plugin->host, PST_FIXTURES "/../abi/libfixture_lender.so", &again_handle),
+                   0);
+  assert_ptr_equal(handle, again_handle);
+  assert_null(loader_libraries(plugin)[1]);
+}
+
+static void test_library_absent(void **state)
+{
+  void *handle = (void *)&plugin;
+
+  (void)state;
+  pst_log_set(NULL, NULL, PST_LOG_INFO);
+  log_capture();
+  errno = ENOSPC;
+  assert_int_equal(plugin->host->library_open(plugin->host, "libfixture_nowhere.so.9", &handle),
+                   -ENOENT);
+  assert_int_equal(errno, ENOSPC);
+  assert_ptr_equal(handle, &plugin);
+  assert_null(strstr(log_text(), "error"));
+  assert_int_equal(plugin->host->library_open(plugin->host, "", &handle), -ENOENT);
+  assert_int_equal(plugin->host->library_open(plugin->host, NULL, &handle), -ENOENT);
+}
+
+/* ---- Exports -------------------------------------------------------------------- */
+
+static int exported;
+
+static int fake_export(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,
+                       uint64_t offset, uint64_t length, struct pst_export *out)
+{
+  assert_ptr_equal(memory, region->memory);
+  exported++;
+  out->kind = kind;
+  out->offset = offset;
+  out->length = length;
+  return 0;
+}
+
+static void test_region_export(void **state)
+{
+  static const struct pst_memory_ops ops = {.struct_size = sizeof ops,
+                                            .export_region = fake_export};
+  struct pst_memory *memory = (struct pst_memory *)&exported;
+  struct pst_region region = {
+      .struct_size = sizeof region, .exports = PST_EXPORT_FD, .memory = memory};
+  struct pst_export out = {.struct_size = sizeof out};
+  const struct pst_host *host = plugin->host;
+
+  (void)state;
+  assert_int_equal(host->region_export(host, &region, PST_EXPORT_FD, 1, 2, &out), -EOPNOTSUPP);
+  assert_int_equal(loader_memory_add(memory, &ops), 0);
+  assert_int_equal(host->region_export(host, &region, PST_EXPORT_FD, 1, 2, &out), 0);
+  assert_int_equal(out.offset, 1);
+  assert_int_equal(out.length, 2);
+  assert_int_equal(host->region_export(host, &region, PST_EXPORT_DMABUF, 1, 2, &out), -EOPNOTSUPP);
+  assert_int_equal(host->region_export(host, &region, 0, 1, 2, &out), -EINVAL);
+  assert_int_equal(host->region_export(host, &region, PST_EXPORT_FD | PST_EXPORT_IPC, 1, 2, &out),
+                   -EINVAL);
+  loader_memory_remove(memory);
+  assert_int_equal(host->region_export(host, &region, PST_EXPORT_FD, 1, 2, &out), -EOPNOTSUPP);
+  loader_memory_remove(memory);
+  assert_int_equal(exported, 1);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_log_names_the_plugin),   cmocka_unit_test(test_clock),
+      cmocka_unit_test(test_table_is_whole),         cmocka_unit_test(test_drain_of_nothing),
+      cmocka_unit_test(test_defer_in_order),         cmocka_unit_test(test_drain_covers_followers),
+      cmocka_unit_test(test_drain_from_a_work),      cmocka_unit_test(test_defer_from_many_threads),
+      cmocka_unit_test(test_defer_takes_no_signals), cmocka_unit_test(test_library_open),
+      cmocka_unit_test(test_library_absent),         cmocka_unit_test(test_region_export),
+  };
+
+  return cmocka_run_group_tests(tests, setup, NULL) ? 1 : 0;
+}

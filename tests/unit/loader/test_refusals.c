@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each way to be refused, and the very line that says it. */
+#include "support.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util/log.h"
+
+struct row {
+  const char *name;
+  uint32_t kind;
+  int code;
+  const char *line; /* behind "path: " */
+};
+
+#define T PST_KIND_TRANSPORT
+#define M PST_KIND_MEMORY
+
+static const struct row rows[] = {
+    {"major2", T, -EPROTONOSUPPORT,
+     "built for ABI 2, this host speaks 1; build it with this host's headers"},
+    {"no_symbol", T, -ELIBBAD,
+     "has no symbol pst_plugin_v1: not a plugin; PST_PLUGIN() and PST_DESCRIPTION() make it"},
+    {"borrowed", T, -ELIBBAD,
+     "its pst_plugin_v1 is that of " PST_FIXTURES
+     "/libfixture_lender.so; export one of its own, and link no other plugin"},
+    {"missing_library", T, -ELIBACC,
+     "needs the library libfixture_absent.so.1, which cannot be opened here: No such file or "
+     "directory; install the package that has it"},
+    {"undefined_symbol", T, -ELIBBAD,
+     "undefined symbol fixture_nowhere; link the library that has it, in the version it was built "
+     "with"},
+    {"short_plugin", T, -EPROTO,
+     "its pst_plugin has 16 bytes, ABI 1 begins with 32; build it with this host's headers"},
+    {"short_description", T, -EPROTO,
+     "its pst_description has 40 bytes, ABI 1 begins with 64; build it with this host's headers"},
+    {"no_description", T, -EPROTO, "has no description; add PST_DESCRIPTION() in options.c"},
+    {"wrong_kind", T, -EPROTO,
+     "describes itself as a memory, its file name says transport; rename one of them"},
+    {"wrong_name", T, -EPROTO,
+     "describes itself as 'right_name', its file name says 'wrong_name'; rename one of them"},
+    {"no_version", T, -EPROTO, "its description has no version; \"\" says none"},
+    {"no_probe", T, -EPROTO, "the mandatory call probe is NULL"},
+    {"no_ops", T, -EPROTO, "has no struct pst_transport_ops"},
+    {"short_ops", M, -EPROTO,
+     "its pst_memory_ops has 8 bytes, too short for its head; set struct_size"},
+    {"no_post", T, -EPROTO, "the mandatory op post is NULL"},
+    {"ops_end", T, -EPROTO, "the mandatory op endpoint_close lies past its struct_size"},
+    {"no_arm", T, -EPROTO, "announces WAKEUP but its op arm is NULL"},
+    {"no_ring", T, -EPROTO, "announces SEND but its op ring_open is NULL"},
+    {"no_remote", T, -EPROTO, "announces READ but its op mr_pack is NULL"},
+    {"no_copy", M, -EPROTO, "announces COPY but its op queue_open is NULL"},
+    {"no_fence", M, -EPROTO, "announces FENCE but its op fence_record lies past its struct_size"},
+    {"bad_default", T, -EPROTO, "option 'depth': its default '8 apples' does not parse"},
+    {"twice", T, -EPROTO, "option 'device': is in the table twice"},
+    {"no_scope", T, -EPROTO, "option 'depth': has no scope"},
+    {"no_type", T, -EPROTO, "option 'depth': its type is unknown here"},
+    {"no_choices", T, -EPROTO, "option 'depth': choices belong to an ENUM, and an ENUM has some"},
+    {"bad_option_name", T, -EPROTO, "option 1: its name is none: write lower case, digits and '_'"},
+};
+
+static char *first_line(const char *text)
+{
+  return strndup(text, strcspn(text, "\n"));
+}
+
+/* Refused for that reason; said once in the log and first in the report, which goes
+ * on with where was looked. */
+static void expect_refused(uint32_t kind, const char *name, const char *path, int code,
+                           const char *reason)
+{
+  const char *kind_name = kind == PST_KIND_MEMORY ? "memory" : "transport";
+  const struct loader_plugin *plugin = (const void *)&rows;
+  struct pst_error error = PST_ERROR_INIT;
+  char expected[4096], *line, head[128];
+
+  log_capture();
+  assert_int_equal(loader_load(kind, name, &plugin, &error), code);
+  assert_ptr_equal(plugin, &rows);
+  snprintf(expected, sizeof expected, "%s: %s", path, reason);
+  line = first_line(error.text);
+  assert_string_equal(line, expected);
+  assert_int_equal(error.code, code);
+  assert_int_equal(error.exit_status, PST_EXIT_UNAVAILABLE);
+  snprintf(head, sizeof head, "%s '%s' cannot be loaded; looked in: ", kind_name, name);
+  assert_non_null(strstr(error.text, head));
+  assert_non_null(strstr(strstr(error.text, head), PST_FIXTURES));
+  assert_memory_equal(log_text(), error.text, strlen(error.text));
+  assert_string_equal(log_text() + strlen(error.text), "\n");
+  free(line);
+}
+
+static void test_fixture(void **state)
+{
+  const struct row *row = *state;
+  char path[4096];
+
+  snprintf(path, sizeof path, "%s/%s-%s.so", PST_FIXTURES, row->kind == M ? "memory" : "transport",
+           row->name);
+  expect_refused(row->kind, row->name, path, row->code, row->line);
+}
+
+/* ---- Files made on the spot -------------------------------------------------- */
+
+static char *folder;
+
+static int folder_setup(void **state)
+{
+  (void)state;
+  folder = scratch_new();
+  return pst_plugin_path_add(folder);
+}
+
+static int folder_teardown(void **state)
+{
+  (void)state;
+  scratch_free(folder);
+  return 0;
+}
+
+static void test_text_file(void **state)
+{
+  char path[4096];
+  FILE *file;
+
+  (void)state;
+  snprintf(path, sizeof path, "%s/transport-text.so", folder);
+  file = fopen(path, "we");
+  fputs("INPUT(libtext.so.1)\n", file);
+  fclose(file);
+  expect_refused(T, "text", path, -ENOEXEC, "not an ELF file; install it again");
+}
+
+static void test_empty_file(void **state)
+{
+  char path[4096];
+
+  (void)state;
+  snprintf(path, sizeof path, "%s/transport-empty.so", folder);
+  fclose(fopen(path, "we"));
+  expect_refused(T, "empty", path, -ENOEXEC, "not an ELF file; install it again");
+}
+
+/* dlopen() itself dies of SIGBUS in such a file. */
+static void test_truncated(void **state)
+{
+  static const size_t lengths[] = {20, 63, 64, 200, 4096};
+
+  (void)state;
+  for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+    const char *path =
+        scratch_copy(folder, "transport-cut.so", "transport-good.so", lengths[i], -1, 0);
+    const struct loader_plugin *plugin;
+    struct pst_error error = PST_ERROR_INIT;
+    char expected[4096];
+
+    log_capture();
+    assert_int_equal(loader_load(T, "cut", &plugin, &error), -ENOEXEC);
+    snprintf(expected, sizeof expected, "%s: cut short: has %zu bytes, its headers speak of ", path,
+             lengths[i]);
+    assert_memory_equal(error.text, expected, strlen(expected));
+  }
+}
+
+/* However a file's headers lie, it is refused or loads; never a crash. */
+static void test_damaged_headers(void **state)
+{
+  (void)state;
+  for (long at = 16; at < 64; at++) {
+    const struct loader_plugin *plugin;
+    char file[64], name[32];
+
+    snprintf(name, sizeof name, "damaged%ld", at);
+    snprintf(file, sizeof file, "transport-%s.so", name);
+    scratch_copy(folder, file, "transport-good.so", 0, at, 0xff);
+    log_capture();
+    assert_true(loader_load(T, name, &plugin, NULL) < 0);
+  }
+}
+
+static void test_other_class(void **state)
+{
+  const char *path;
+
+  (void)state;
+  path = scratch_copy(folder, "transport-narrow.so", "transport-good.so", 0, EI_CLASS, ELFCLASS32);
+  expect_refused(T, "narrow", path, -ENOEXEC, "built for a 32-bit machine; build it for this one");
+}
+
+static void test_other_machine(void **state)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  const struct loader_plugin *plugin;
+  const char *path;
+  char expected[4096];
+
+  (void)state;
+  path = scratch_copy(folder, "transport-foreign.so", "transport-good.so", 0,
+                      offsetof(Elf64_Ehdr, e_machine), EM_S390);
+  log_capture();
+  assert_int_equal(loader_load(T, "foreign", &plugin, &error), -ENOEXEC);
+  snprintf(expected, sizeof expected, "%s: built for S/390, this machine is ", path);
+  assert_memory_equal(error.text, expected, strlen(expected));
+}
+
+static void test_writable_file(void **state)
+{
+  char reason[8192];
+  const char *path;
+
+  (void)state;
+  path = scratch_copy(folder, "transport-good_but.so", "transport-good.so", 0, -1, 0);
+  chmod(path, 0757);
+  snprintf(reason, sizeof reason, "world-writable, so anybody could put code into it; chmod o-w %s",
+           path);
+  expect_refused(T, "good_but", path, -EPERM, reason);
+}
+
+static void test_writable_folder(void **state)
+{
+  char *open = scratch_new(), reason[8192], *path;
+
+  (void)state;
+  path = strdup(scratch_copy(open, "transport-exposed.so", "transport-good.so", 0, -1, 0));
+  chmod(open, 01777);
+  assert_int_equal(pst_plugin_path_add(open), 0);
+  snprintf(reason, sizeof reason,
+           "its folder %s is world-writable, so anybody could put code there; chmod o-w %s", open,
+           open);
+  expect_refused(T, "exposed", path, -EPERM, reason);
+  free(path);
+  scratch_free(open);
+}
+
+/* The folder that counts is the one the file really lies in. */
+static void test_link_into_writable_folder(void **state)
+{
+  char *open = scratch_new(), reason[8192], link[4096], target[4096];
+
+  (void)state;
+  snprintf(target, sizeof target, "%s",
+           scratch_copy(open, "transport-linked.so", "transport-good.so", 0, -1, 0));
+  chmod(open, 0777);
+  snprintf(link, sizeof link, "%s/transport-linked.so", folder);
+  assert_int_equal(symlink(target, link), 0);
+  snprintf(reason, sizeof reason,
+           "its folder %s is world-writable, so anybody could put code there; chmod o-w %s", open,
+           open);
+  expect_refused(T, "linked", link, -EPERM, reason);
+  scratch_free(open);
+}
+
+static void test_dangling_link(void **state)
+{
+  char link[4096];
+
+  (void)state;
+  snprintf(link, sizeof link, "%s/transport-dangling.so", folder);
+  assert_int_equal(symlink("/nowhere/transport-dangling.so", link), 0);
+  expect_refused(T, "dangling", link, -ENOENT, "leads nowhere: No such file or directory");
+}
+
+static void test_folder_named_as_plugin(void **state)
+{
+  char path[4096];
+
+  (void)state;
+  snprintf(path, sizeof path, "%s/transport-box.so", folder);
+  assert_int_equal(mkdir(path, 0755), 0);
+  expect_refused(T, "box", path, -ENOEXEC, "not a file; remove it or rename it");
+  rmdir(path);
+}
+
+int main(void)
+{
+  enum { FIXTURES = sizeof rows / sizeof rows[0] };
+  const struct CMUnitTest made[] = {
+      cmocka_unit_test(test_text_file),
+      cmocka_unit_test(test_empty_file),
+      cmocka_unit_test(test_truncated),
+      cmocka_unit_test(test_damaged_headers),
+      cmocka_unit_test(test_other_class),
+      cmocka_unit_test(test_other_machine),
+      cmocka_unit_test(test_writable_file),
+      cmocka_unit_test(test_writable_folder),
+      cmocka_unit_test(test_link_into_writable_folder),
+      cmocka_unit_test(test_dangling_link),
+      cmocka_unit_test(test_folder_named_as_plugin),
+  };
+  struct CMUnitTest fixtures[FIXTURES];
+  int failed;
+
+  for (size_t i = 0; i < FIXTURES; i++)
+    fixtures[i] = (struct CMUnitTest){
+        .name = rows[i].name, .test_func = test_fixture, .initial_state = (void *)&rows[i]};
+  failed = cmocka_run_group_tests_name("fixtures", fixtures, NULL, NULL);
+  failed += cmocka_run_group_tests_name("files", made, folder_setup, folder_teardown);
+  return failed ? 1 : 0;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where plugins are found, which one wins, and what a missing one is told. */
+#include "support.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "util/log.h"
+
+#define T PST_KIND_TRANSPORT
+
+static const struct loader_plugin *load(const char *name)
+{
+  const struct loader_plugin *plugin = NULL;
+  struct pst_error error = PST_ERROR_INIT;
+
+  log_capture();
+  if (loader_load(T, name, &plugin, &error) < 0)
+    fail_msg("%s", error.text);
+  return plugin;
+}
+
+static void expect_missing(uint32_t kind, const char *name, int exit_status, const char *head)
+{
+  const struct loader_plugin *plugin;
+  struct pst_error error = PST_ERROR_INIT;
+
+  log_capture();
+  assert_int_equal(loader_load(kind, name, &plugin, &error), -ENOENT);
+  assert_int_equal(error.exit_status, exit_status);
+  if (strncmp(error.text, head, strlen(head)) != 0)
+    fail_msg("%s", error.text);
+  assert_non_null(strstr(error.text, "looked in: "));
+}
+
+static void test_beside_the_program(void **state)
+{
+  const struct loader_plugin *plugin = load("good");
+
+  (void)state;
+  assert_string_equal(plugin->path, PST_FIXTURES "/transport-good.so");
+  assert_string_equal(plugin->name, "good");
+  assert_int_equal(plugin->kind, T);
+  assert_non_null(plugin->transport);
+  assert_null(plugin->memory);
+  assert_string_equal(plugin->description->summary, "A fixture of the loader's tests");
+  assert_string_equal(log_text(), "");
+}
+
+static void test_loaded_once(void **state)
+{
+  (void)state;
+  assert_ptr_equal(load("good"), load("good"));
+}
+
+static void test_kinds_are_apart(void **state)
+{
+  const struct loader_plugin *filter;
+
+  (void)state;
+  assert_int_equal(loader_load(PST_KIND_FILTER, "good", &filter, NULL), 0);
+  assert_ptr_not_equal(filter, load("good"));
+  assert_string_equal(filter->path, PST_FIXTURES "/filter-good.so");
+}
+
+static void test_nearest_name(void **state)
+{
+  (void)state;
+  expect_missing(T, "goood", PST_EXIT_USAGE,
+                 "no transport is named 'goood'; did you mean 'good'? looked in: ");
+  expect_missing(T, "descirbed", PST_EXIT_USAGE,
+                 "no transport is named 'descirbed'; did you mean 'described'? looked in: ");
+}
+
+static void test_no_name_near(void **state)
+{
+  (void)state;
+  expect_missing(T, "quantum", PST_EXIT_USAGE, "no transport is named 'quantum'; looked in: ");
+}
+
+static void test_other_kind_of_that_name(void **state)
+{
+  (void)state;
+  expect_missing(T, "older", PST_EXIT_USAGE,
+                 "no transport is named 'older', but there is a memory of that name; looked in: ");
+}
+
+static void test_name_is_no_path(void **state)
+{
+  (void)state;
+  expect_missing(T, "../good", PST_EXIT_USAGE, "no transport is named '../good'");
+  expect_missing(T, "", PST_EXIT_USAGE, "no transport is named ''");
+  assert_null(loader_describe(T, "../good"));
+}
+
+static void test_described_but_not_built(void **state)
+{
+  (void)state;
+  expect_missing(T, "described", PST_EXIT_UNAVAILABLE,
+                 "transport 'described' is known but not built here: it needs libfixture and a "
+                 "device of that kind; looked in: ");
+  assert_string_equal(loader_describe(T, "described")->name, "described");
+}
+
+static void test_missing_folder_is_said(void **state)
+{
+  const struct loader_plugin *plugin;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  log_capture();
+  assert_int_equal(pst_plugin_path_add("/nowhere/at/all"), 0);
+  assert_int_equal(loader_load(T, "quantum", &plugin, &error), -ENOENT);
+  assert_non_null(strstr(error.text, "/nowhere/at/all (No such file or directory), "));
+  assert_int_equal(pst_plugin_path_add(""), -EINVAL);
+  assert_int_equal(pst_plugin_path_add(NULL), -EINVAL);
+}
+
+static void test_environment(void **state)
+{
+  char *folder = scratch_new(), *path, value[4096];
+  const struct loader_plugin *plugin;
+
+  (void)state;
+  path = strdup(scratch_copy(folder, "transport-twin.so", "transport-twin.so", 0, -1, 0));
+  snprintf(value, sizeof value, ":/nowhere::%s:%s", folder, folder);
+  setenv("PENSTOCK_PLUGIN_PATH", value, 1);
+  plugin = load("twin");
+  unsetenv("PENSTOCK_PLUGIN_PATH");
+  assert_string_equal(plugin->path, path);
+  /* The build tree comes later, and its twin is reported. */
+  snprintf(value, sizeof value,
+           "%s/transport-twin.so: not used, a plugin of this name comes earlier: %s\n",
+           PST_FIXTURES, path);
+  assert_string_equal(log_text(), value);
+  free(path);
+  scratch_free(folder);
+}
+
+static void test_environment_of_others_is_ignored(void **state)
+{
+  char *folder = scratch_new();
+  const struct loader_plugin *plugin;
+
+  (void)state;
+  scratch_copy(folder, "transport-newer.so", "transport-newer.so", 0, -1, 0);
+  setenv("PENSTOCK_PLUGIN_PATH", folder, 1);
+  fake_secure = 1;
+  plugin = load("newer");
+  assert_string_equal(plugin->path, PST_FIXTURES "/transport-newer.so");
+  assert_string_equal(log_text(),
+                      "PENSTOCK_PLUGIN_PATH is ignored: this program runs with other privileges "
+                      "than its caller's; use --plugin-path or install the plugins\n");
+  fake_secure = 0;
+  unsetenv("PENSTOCK_PLUGIN_PATH");
+  scratch_free(folder);
+}
+
+/* A rejected one does not hide a good one of a later folder, and is not silent. */
+static void test_rejected_then_good(void **state)
+{
+  char *folder = scratch_new(), expected[4096];
+  const char *path;
+
+  (void)state;
+  path = scratch_copy(folder, "transport-unusable.so", "transport-good.so", 100, -1, 0);
+  assert_int_equal(pst_plugin_path_add(folder), 0);
+  assert_string_equal(load("unusable")->path, PST_FIXTURES "/transport-unusable.so");
+  snprintf(expected, sizeof expected, "%s: cut short: has 100 bytes, its headers speak of ", path);
+  assert_memory_equal(log_text(), expected, strlen(expected));
+  scratch_free(folder);
+}
+
+static void test_stale_description(void **state)
+{
+  const struct pst_description *description = loader_describe(T, "stale");
+
+  (void)state;
+  assert_string_equal(description->version, "0");
+  load("stale");
+  assert_string_equal(log_text(),
+                      PST_FIXTURES "/transport-stale.so: the description beside it is of another "
+                                   "build, so its options may have been checked wrongly; build "
+                                   "both anew\n");
+}
+
+static void test_describe_without_description_file(void **state)
+{
+  const struct pst_description *description = loader_describe(PST_KIND_MEMORY, "older");
+
+  (void)state;
+  assert_non_null(description);
+  assert_string_equal(description->name, "older");
+  assert_int_equal(description->kind, PST_KIND_MEMORY);
+  assert_ptr_equal(description, loader_describe(PST_KIND_MEMORY, "older"));
+}
+
+static void test_bad_description_said_once(void **state)
+{
+  (void)state;
+  log_capture();
+  assert_null(loader_describe(T, "bad_described"));
+  assert_string_equal(log_text(),
+                      PST_FIXTURES "/transport-bad_described.desc.so: its pst_description has 8 "
+                                   "bytes, ABI 1 begins with 64; build it with this host's "
+                                   "headers\n");
+  log_clear();
+  assert_null(loader_describe(T, "bad_described"));
+  assert_string_equal(log_text(), "");
+}
+
+static void test_catalog(void **state)
+{
+  const struct config_catalog *catalog = loader_catalog();
+  const char *names[200], *few[2] = {NULL, NULL};
+  size_t count = catalog->names(catalog->context, T, names, 200);
+  int good = 0, described = 0, older = 0;
+
+  (void)state;
+  assert_true(count > 10 && count < 200);
+  for (size_t i = 0; i < count; i++) {
+    good += strcmp(names[i], "good") == 0;
+    described += strcmp(names[i], "described") == 0;
+    older += strcmp(names[i], "older") == 0;
+  }
+  assert_int_equal(good, 1);
+  assert_int_equal(described, 1);
+  assert_int_equal(older, 0);
+  assert_int_equal(catalog->names(catalog->context, T, few, 1), 1);
+  assert_null(few[1]);
+  assert_ptr_equal(catalog->find(catalog->context, T, "described"),
+                   loader_describe(T, "described"));
+  assert_null(catalog->find(catalog->context, T, "nothing"));
+  assert_null(catalog->find(catalog->context, 77, "good"));
+}
+
+static void test_no_such_kind(void **state)
+{
+  const struct loader_plugin *plugin;
+
+  (void)state;
+  log_capture();
+  assert_int_equal(loader_load(0, "good", &plugin, NULL), -EINVAL);
+  assert_int_equal(loader_load(9, "good", &plugin, NULL), -EINVAL);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_beside_the_program),
+      cmocka_unit_test(test_loaded_once),
+      cmocka_unit_test(test_kinds_are_apart),
+      cmocka_unit_test(test_nearest_name),
+      cmocka_unit_test(test_no_name_near),
+      cmocka_unit_test(test_other_kind_of_that_name),
+      cmocka_unit_test(test_name_is_no_path),
+      cmocka_unit_test(test_described_but_not_built),
+      cmocka_unit_test(test_missing_folder_is_said),
+      cmocka_unit_test(test_environment),
+      cmocka_unit_test(test_environment_of_others_is_ignored),
+      cmocka_unit_test(test_rejected_then_good),
+      cmocka_unit_test(test_stale_description),
+      cmocka_unit_test(test_describe_without_description_file),
+      cmocka_unit_test(test_bad_description_said_once),
+      cmocka_unit_test(test_catalog),
+      cmocka_unit_test(test_no_such_kind),
+  };
+
+  unsetenv("PENSTOCK_PLUGIN_PATH");
+  return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
