@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+
+#define HOST_MAX 254
+
+/* "host:port" or "[v6]:port" into its parts. NULL, or what is wrong. */
+static const char *split_address(const char *text, char host[HOST_MAX + 1], bool listens)
+{
+  const char *colon = strrchr(text, ':');
+  const char *begin = text, *end = colon;
+  unsigned long port = 0;
+  if (!colon)
+    return "has no port; write host:port, as in 127.0.0.1:18515";
+  if (*text == '[') {
+    begin++;
+    if (colon[-1] != ']')
+      return "does not close its bracket; write [address]:port, as in [::1]:18515";
+    end = colon - 1;
+  } else if (memchr(text, ':', (size_t)(colon - text))) {
+    return "is an IPv6 address without brackets; write [address]:port, as in [::1]:18515";
+  }
+  if (end <= begin || (size_t)(end - begin) > HOST_MAX)
+    return "has no host; write host:port, as in 127.0.0.1:18515";
+  size_t digits = strspn(colon + 1, "0123456789");
+  if (digits == 0 || digits > 5 || colon[1 + digits] != '\0')
+    return "has no port number behind its colon; write host:port, as in 127.0.0.1:18515";
+  for (const char *c = colon + 1; *c; c++)
+    port = port * 10 + (unsigned long)(*c - '0');
+  if (port > 65535 || (port == 0 && !listens))
+    return "has a port out of range; it takes 1 to 65535";
+  memcpy(host, begin, (size_t)(end - begin));
+  host[end - begin] = '\0';
+  return NULL;
+}
+
+static bool is_loopback(const char *host)
+{
+  struct in_addr v4;
+  struct in6_addr v6;
+  if (strcmp(host, "localhost") == 0)
+    return true;
+  if (inet_pton(AF_INET, host, &v4) == 1)
+    return ntohl(v4.s_addr) >> 24 == 127;
+  return inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+static void check_address(struct check *check, const char *key, const char *address,
+                          const struct place *place)
+{
+  char host[HOST_MAX + 1];
+  const char *wrong = split_address(address, host, strcmp(key, "listen") == 0);
+  if (wrong)
+    findings_add(check->findings, place, "%s: \"%.120s\" %s", key, address, wrong);
+  else if (!is_loopback(host) && !check->owner->config.control.insecure)
+    findings_add(check->findings, place,
+                 "%s: \"%.120s\" is beyond loopback, and the control channel has no credentials; "
+                 "write \"insecure: true\" under \"control\" where the network is trusted",
+                 key, address);
+}
+
+/* `listen` and `connect` are `address` where they are not written. */
+static const char *fill_address(struct check *check, struct node *map, const char *key,
+                                const char *written)
+{
+  const struct node *node = node_find(map, key);
+  const struct node *address = node_find(map, "address");
+  if (written && node) {
+    check_address(check, key, written, &node->place);
+    return written;
+  }
+  if (!address)
+    return written;
+  check_address(check, "address", address->text, &address->place);
+  effective_scalar(check, map, key, address->text, &address->place);
+  return address->text;
+}
+
+/* In the order of the schema, whatever was written and whatever filled in. */
+static void order_keys(struct node *map, const struct schema_map *schema)
+{
+  struct node ordered = {.type = NODE_MAP};
+  for (size_t i = 0; i < schema->count; i++) {
+    for (struct node *child = map->first, *next = NULL; child; child = next) {
+      next = child->next;
+      if (strcmp(child->key, schema->keys[i].rule.name) != 0)
+        continue;
+      node_remove(map, child);
+      node_append(&ordered, child);
+      break;
+    }
+  }
+  map->first = ordered.first;
+  map->last = ordered.last;
+  map->count = ordered.count;
+}
+
+void check_control(struct check *check, struct node *node, struct node *effective)
+{
+  struct config *config = &check->owner->config;
+  if (node && node->type == NODE_SCALAR && strcmp(node->text, "none") == 0) {
+    config->control.none = true;
+    effective_scalar(check, effective, "control", "none", &node->place);
+    return;
+  }
+  struct node *map = check_map(check, &schema_control, node);
+  struct node *out = effective_map(check, effective, "control", &place_default);
+  if (!out)
+    return;
+  check_keys(check, &schema_control, map, node ? &node->place : &place_default, config, out, 0,
+             NULL);
+  config->control.listen = fill_address(check, out, "listen", config->control.listen);
+  config->control.connect = fill_address(check, out, "connect", config->control.connect);
+  order_keys(out, &schema_control);
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "../util/nearest.h"
+#include "check.h"
+
+#define BECAUSE_MAX 128
+
+static const struct place *place_of(const struct node *node, const struct place *otherwise)
+{
+  return node ? &node->place : otherwise;
+}
+
+/* ---- Source and sink ---------------------------------------------------------- */
+
+/* The type first, since it says which other keys there are. */
+static uint32_t type_of(const struct schema_map *map, const struct node *node)
+{
+  const struct node *type = node_value(node, "type");
+  const struct pst_option *rule = &map->keys[0].rule;
+  const char *text = type && type->type == NODE_SCALAR ? type->text : rule->default_value;
+  for (uint32_t i = 0; rule->choices[i]; i++)
+    if (strcmp(rule->choices[i], text) == 0)
+      return i;
+  return UINT32_MAX;
+}
+
+static void check_typed(struct check *check, const struct schema_map *map, const char *key,
+                        struct node *node, const struct place *place, void *base,
+                        struct node *effective)
+{
+  char because[BECAUSE_MAX], why[VALUE_WHY_MIN];
+  struct node *mapping = check_map(check, map, node);
+  uint32_t type = type_of(map, mapping);
+  struct node *out = effective_map(check, effective, key, &place_default);
+  if (!out)
+    return;
+  if (type == UINT32_MAX) {
+    struct value value;
+    const struct node *written = node_value(mapping, "type");
+    value_parse(&map->keys[0].rule, written->text, &value, why, sizeof(why));
+    findings_add(check->findings, &written->place, "type: %s", why);
+    return;
+  }
+  snprintf(because, sizeof(because), "is not for %ss of type %s", key,
+           map->keys[0].rule.choices[type]);
+  check_keys(check, map, mapping, place_of(mapping, place), base, out, 1u << type, because);
+}
+
+/* ---- Ends ------------------------------------------------------------------------ */
+
+static void check_sender(struct check *check, struct node *map, const struct place *place,
+                         struct config_sender *sender, struct node *out)
+{
+  const struct node *share = node_value(map, "share");
+  const struct node *ring = node_value(map, "ring");
+  struct node *source = node_find(map, "source");
+  check_keys(check, &schema_sender, map, place, sender, out,
+             share ? SCHEMA_SENDER_SHARING : SCHEMA_SENDER_OWN,
+             "has no effect beside \"share\", which takes it from the other stream");
+  if (sender->ring == 1 && ring)
+    findings_add(check->findings, &ring->place,
+                 "ring: 1 is out of range; it takes 2 to 16777216, or 0 for the stream's ring");
+  if (!share)
+    check_typed(check, &schema_source, "source", source, place, sender, out);
+  else if (source && !source->null)
+    findings_add(check->findings, &source->key_place,
+                 "\"source\" has no effect beside \"share\", which takes it from the other stream; "
+                 "remove it");
+}
+
+static void check_receiver(struct check *check, struct node *map, const struct place *place,
+                           struct config_receiver *receiver, struct node *out)
+{
+  check_keys(check, &schema_receiver, map, place, receiver, out, 0, NULL);
+  check_typed(check, &schema_sink, "sink", node_find(map, "sink"), place, receiver, out);
+}
+
+static void check_ends(struct check *check, struct node *map, const struct place *place,
+                       const struct transport_state *global, struct config_stream *stream,
+                       struct node *out)
+{
+  struct transport_state whole, ends[2];
+  struct plugin_state memory[2];
+  struct node *sender = check_map(check, &schema_sender, node_find(map, "sender"));
+  struct node *receiver = check_map(check, &schema_receiver, node_find(map, "receiver"));
+  struct node *sender_out = effective_map(check, NULL, "sender", place_of(sender, &place_default));
+  struct node *receiver_out =
+      effective_map(check, NULL, "receiver", place_of(receiver, &place_default));
+  if (!sender_out || !receiver_out)
+    return;
+  check_transport(check, node_find(map, "transport"), place, 0, global, &whole);
+  check_transport(check, node_find(sender, "transport"), place_of(sender, place), PST_SCOPE_SENDER,
+                  &whole, &ends[0]);
+  check_transport(check, node_find(receiver, "transport"), place_of(receiver, place),
+                  PST_SCOPE_RECEIVER, &whole, &ends[1]);
+  check_transport_ends(check, &ends[0], &ends[1]);
+  check_memory(check, node_find(sender, "memory"), place_of(sender, place), PST_SCOPE_SENDER,
+               &memory[0]);
+  check_memory(check, node_find(receiver, "memory"), place_of(receiver, place), PST_SCOPE_RECEIVER,
+               &memory[1]);
+  check_required(check, &memory[0], PST_SCOPE_SENDER);
+  check_required(check, &memory[1], PST_SCOPE_RECEIVER);
+  effective_transports(check, out, sender_out, receiver_out, &whole, &ends[0], &ends[1]);
+  effective_memory(check, sender_out, &memory[0], PST_SCOPE_SENDER);
+  effective_memory(check, receiver_out, &memory[1], PST_SCOPE_RECEIVER);
+  check_sender(check, sender, place_of(sender, place), &stream->sender, sender_out);
+  check_receiver(check, receiver, place_of(receiver, place), &stream->receiver, receiver_out);
+  node_append(out, sender_out);
+  node_append(out, receiver_out);
+  store_transport(check, &ends[0], &stream->sender.transport);
+  store_transport(check, &ends[1], &stream->receiver.transport);
+  store_plugin(check, &memory[0], &stream->sender.memory);
+  store_plugin(check, &memory[1], &stream->receiver.memory);
+}
+
+static void check_expect(struct check *check, struct node *map, const struct place *place,
+                         struct config_expect *expect, struct node *out)
+{
+  struct node *expect_map = check_map(check, &schema_expect, node_find(map, "expect"));
+  struct node *effective =
+      effective_map(check, NULL, "expect", place_of(expect_map, &place_default));
+  *expect = (struct config_expect){.min_gbps = -1,
+                                   .max_loss = -1,
+                                   .max_corrupted = -1,
+                                   .max_duplicates = -1,
+                                   .max_reordered = -1,
+                                   .min_messages = -1};
+  if (!effective)
+    return;
+  check_keys(check, &schema_expect, expect_map, place, expect, effective, 0, NULL);
+  expect->any = expect->path || expect->via || expect->carrier || expect->min_gbps >= 0 ||
+                expect->max_loss >= 0 || expect->max_corrupted >= 0 ||
+                expect->max_duplicates >= 0 || expect->max_reordered >= 0 ||
+                expect->min_messages >= 0 || expect->verified;
+  if (effective->first)
+    node_append(out, effective);
+}
+
+/* ---- A stream ---------------------------------------------------------------------- */
+
+static void check_name(struct check *check, const struct node *map, const char *name)
+{
+  static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                "0123456789_.-";
+  const struct node *node = node_value(map, "name");
+  if (name && node && name[strspn(name, allowed)] != '\0')
+    findings_add(check->findings, &node->place,
+                 "name: \"%.63s\" holds other characters than letters, digits, _ . and -; leave "
+                 "them out",
+                 name);
+}
+
+static void check_sizes(struct check *check, const struct node *map,
+                        const struct config_stream *stream)
+{
+  const struct node *stride = node_value(map, "stride");
+  const struct node *length = node_value(node_value(node_value(map, "sender"), "source"), "length");
+  if (stride && stream->stride > 0 && stream->stride < stream->message)
+    findings_add(check->findings, &stride->place,
+                 "stride: %llu B is less than the message of %llu B; slots would overlap",
+                 (unsigned long long)stream->stride, (unsigned long long)stream->message);
+  if (length && stream->sender.source.length > stream->message)
+    findings_add(check->findings, &length->place,
+                 "length: %llu B is more than the stream's message of %llu B; raise \"message\"",
+                 (unsigned long long)stream->sender.source.length,
+                 (unsigned long long)stream->message);
+}
+
+static void check_stream(struct check *check, struct node *node,
+                         const struct transport_state *global, struct config_stream *stream,
+                         struct node *list)
+{
+  struct node *map = check_map(check, &schema_stream, node);
+  if (!map) {
+    if (node->null)
+      findings_add(check->findings, &node->place, "an empty stream; give it a name at least");
+    return;
+  }
+  struct node *out = effective_map(check, list, NULL, &map->place);
+  if (!out)
+    return;
+  stream->mark.origin = place_text(check->arena, &map->place);
+  check_keys(check, &schema_stream, map, &map->place, stream, out, 0, NULL);
+  check_name(check, map, stream->name);
+  check_ends(check, map, &map->place, global, stream, out);
+  check_expect(check, map, &map->place, &stream->expect, out);
+  check_sizes(check, map, stream);
+}
+
+static void check_unique(struct check *check, const struct config *config, const struct node *list)
+{
+  uint32_t at = 0;
+  for (const struct node *node = list->first; node; node = node->next, at++) {
+    const char *name = config->streams[at].name;
+    const struct node *mark = node_value(node, "name");
+    for (uint32_t i = 0; name && mark && i < at; i++) {
+      if (config->streams[i].name && strcmp(config->streams[i].name, name) == 0) {
+        findings_add(check->findings, &mark->place,
+                     "name: \"%s\" is the name of another stream too (%s); give it another", name,
+                     config->streams[i].mark.origin);
+        break;
+      }
+    }
+  }
+}
+
+void check_streams(struct check *check, struct node *list, const struct place *place,
+                   const struct transport_state *global, struct node *effective)
+{
+  struct config *config = &check->owner->config;
+  if (!list || (list->type == NODE_LIST && !list->first)) {
+    findings_add(check->findings, list ? &list->place : place,
+                 "there is no stream; write \"streams:\" and below it \"- name: packets\"");
+    return;
+  }
+  if (list->type != NODE_LIST) {
+    findings_add(check->findings, &list->place,
+                 "streams: here is no list; write each stream as \"- name: packets\"");
+    return;
+  }
+  if (list->count > SCHEMA_STREAMS_MAX) {
+    findings_add(check->findings, &list->place, "streams: %zu of them; at most %d", list->count,
+                 SCHEMA_STREAMS_MAX);
+    return;
+  }
+  struct node *out = effective_list(check, effective, "streams", &list->place);
+  config->streams = check_alloc(check, list->count * sizeof(*config->streams));
+  if (!out || !config->streams)
+    return;
+  for (struct node *node = list->first; node; node = node->next)
+    check_stream(check, node, global, &config->streams[config->stream_count++], out);
+  check_unique(check, config, list);
+  check_relations(check, list);
+}

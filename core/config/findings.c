@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "findings.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../util/log.h"
+
+#define FINDING_TEXT_MAX 768
+
+const char *place_text(struct arena *arena, const struct place *place)
+{
+  if (place->line == 0)
+    return place->source;
+  return arena_printf(arena, "%s:%u:%u", place->source, place->line, place->column);
+}
+
+static bool same_place(const struct place *a, const struct place *b)
+{
+  return a->line == b->line && a->column == b->column && strcmp(a->source, b->source) == 0;
+}
+
+void findings_add(struct findings *findings, const struct place *place, const char *format, ...)
+{
+  char text[FINDING_TEXT_MAX];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof(text), format, args);
+  va_end(args);
+  for (size_t i = 0; i < findings->kept; i++)
+    if (same_place(&findings->items[i].place, place) && strcmp(findings->items[i].text, text) == 0)
+      return;
+  findings->total++;
+  if (findings->kept == FINDINGS_MAX)
+    return;
+  const char *copy = arena_string(findings->arena, text);
+  if (!copy)
+    findings->no_memory = true;
+  else
+    findings->items[findings->kept++] = (struct finding){*place, copy};
+}
+
+/* What has a line comes first, by line; the rest keeps its order. */
+static bool comes_before(const struct place *a, const struct place *b)
+{
+  if ((a->line == 0) != (b->line == 0))
+    return a->line != 0;
+  return a->line != b->line ? a->line < b->line : a->column < b->column;
+}
+
+static void sort(struct findings *findings)
+{
+  for (size_t i = 1; i < findings->kept; i++) {
+    struct finding moved = findings->items[i];
+    size_t at = i;
+    for (; at > 0 && comes_before(&moved.place, &findings->items[at - 1].place); at--)
+      findings->items[at] = findings->items[at - 1];
+    findings->items[at] = moved;
+  }
+}
+
+int findings_report(struct findings *findings, struct pst_error *error)
+{
+  if (findings->no_memory)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM,
+                    "out of memory while reading the configuration; free some, or shorten it");
+  sort(findings);
+  for (size_t i = 0; i < findings->kept; i++) {
+    const struct finding *finding = &findings->items[i];
+    const char *place = place_text(findings->arena, &finding->place);
+    pst_fail(error, PST_EXIT_USAGE, -EINVAL, "%s: %s", place ? place : finding->place.source,
+             finding->text);
+  }
+  if (findings->total > findings->kept)
+    pst_fail(error, PST_EXIT_USAGE, -EINVAL, "and %zu more findings; mend these first",
+             findings->total - findings->kept);
+  return findings->total > 0 ? -EINVAL : 0;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "params.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct builder {
+  struct arena *arena;
+  struct findings *findings;
+  struct place place;
+};
+
+/* What the caller's smaller struct does not have reads as zero. */
+static void copy_sized(void *to, size_t size, const void *from, uint32_t struct_size)
+{
+  memset(to, 0, size);
+  memcpy(to, from, struct_size < size ? struct_size : size);
+}
+
+static struct node *add(struct builder *builder, struct node *parent, enum node_type type,
+                        const char *key, const char *text)
+{
+  size_t at = 0;
+  const char *problem = text ? text_problem(text, strlen(text), false, &at) : NULL;
+  if (problem) {
+    findings_add(builder->findings, &builder->place, "%s: the value holds %s", key, problem);
+    text = "";
+  }
+  struct node *node = node_new(builder->arena, type, text, &builder->place);
+  if (!node) {
+    builder->findings->no_memory = true;
+    return NULL;
+  }
+  node->key_place = builder->place;
+  node->key = key;
+  if (parent)
+    node_append(parent, node);
+  return node;
+}
+
+static struct node *add_map(struct builder *builder, struct node *parent, const char *key)
+{
+  return parent ? add(builder, parent, NODE_MAP, key, NULL) : NULL;
+}
+
+/* NULL is not written. */
+static void add_text(struct builder *builder, struct node *parent, const char *key,
+                     const char *text)
+{
+  if (parent && text)
+    add(builder, parent, NODE_SCALAR, key, text);
+}
+
+/* 0 is not written. */
+static void add_number(struct builder *builder, struct node *parent, const char *key,
+                       uint64_t number)
+{
+  char text[32];
+  snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+  add_text(builder, parent, key, number ? text : NULL);
+}
+
+static void add_plugin(struct builder *builder, struct node *parent, const char *key,
+                       const char *name, const struct pst_setting *settings, uint32_t count)
+{
+  struct node *map = add_map(builder, parent, key);
+  add_text(builder, map, "plugin", name);
+  struct node *options = count ? add_map(builder, map, "options") : NULL;
+  for (uint32_t i = 0; options && i < count; i++) {
+    const char *option = text_printable(builder->arena, settings[i].name ? settings[i].name : "");
+    if (!option)
+      builder->findings->no_memory = true;
+    else if (node_find(options, option))
+      findings_add(builder->findings, &builder->place,
+                   "option \"%.60s\" of %s is given twice; remove one", option, key);
+    else
+      add_text(builder, options, option, settings[i].value);
+  }
+}
+
+static void add_side(struct builder *builder, struct node *stream, const char *key,
+                     const struct pst_side_params *side, struct node **map)
+{
+  *map = add_map(builder, stream, key);
+  if (side->memory || side->memory_option_count)
+    add_plugin(builder, *map, "memory", side->memory, side->memory_options,
+               side->memory_option_count);
+  if (side->transport_option_count)
+    add_plugin(builder, *map, "transport", NULL, side->transport_options,
+               side->transport_option_count);
+}
+
+static void add_stream(struct builder *builder, struct node *list, uint32_t index,
+                       const struct pst_stream_params *given)
+{
+  struct pst_stream_params params;
+  struct node *sender = NULL, *receiver = NULL;
+  builder->place.source = arena_printf(builder->arena, "%s.streams[%u]", PARAMS_SOURCE, index);
+  if (!builder->place.source) {
+    builder->place.source = PARAMS_SOURCE;
+    builder->findings->no_memory = true;
+    return;
+  }
+  if (!given) {
+    findings_add(builder->findings, &builder->place, "the pointer is NULL; point to a stream");
+    return;
+  }
+  copy_sized(&params, sizeof(params), given, given->struct_size);
+  struct node *stream = add_map(builder, list, NULL);
+  add_text(builder, stream, "name", params.name);
+  add_number(builder, stream, "message", params.message);
+  add_number(builder, stream, "ring", params.ring);
+  if (params.transport || params.transport_option_count)
+    add_plugin(builder, stream, "transport", params.transport, params.transport_options,
+               params.transport_option_count);
+  add_side(builder, stream, "sender", &params.sender, &sender);
+  add_number(builder, sender, "rate", params.rate_bps);
+  add_side(builder, stream, "receiver", &params.receiver, &receiver);
+  add_text(builder, receiver, "path", params.path);
+}
+
+static void add_control(struct builder *builder, struct node *root,
+                        const struct pst_config_params *params)
+{
+  if (params->control && strcmp(params->control, "none") == 0) {
+    add_text(builder, root, "control", "none");
+    return;
+  }
+  struct node *control = add_map(builder, root, "control");
+  add_text(builder, control, "address", params->control);
+  add_text(builder, control, "insecure", params->insecure ? "true" : NULL);
+}
+
+void params_read(struct arena *arena, struct findings *findings,
+                 const struct pst_config_params *given, struct node **root)
+{
+  struct builder builder = {arena, findings, {PARAMS_SOURCE, 0, 0}};
+  struct pst_config_params params;
+  copy_sized(&params, sizeof(params), given, given->struct_size);
+  *root = add(&builder, NULL, NODE_MAP, NULL, NULL);
+  if (!*root)
+    return;
+  add_text(&builder, *root, "penstock", "1");
+  add_control(&builder, *root, &params);
+  struct node *workers = params.workers ? add_map(&builder, *root, "workers") : NULL;
+  add_number(&builder, workers, "count", params.workers);
+  struct node *streams = add(&builder, *root, NODE_LIST, "streams", NULL);
+  for (uint32_t i = 0; streams && params.streams && i < params.stream_count; i++)
+    add_stream(&builder, streams, i, params.streams[i]);
+}

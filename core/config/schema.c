@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schema.h"
+
+#include <string.h>
+
+#include "config.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define MAP_OF(map_, path_, shorthand_, help_)                                                     \
+  const struct schema_map schema_##map_ = {path_, help_, shorthand_, map_##_keys,                  \
+                                           COUNT(map_##_keys)}
+/* Where a value goes: how it is stored, and the member of its struct. */
+#define AT(store_, type_, member_) .store = STORE_##store_, .offset = offsetof(type_, member_)
+#define KEY(name_, type_, default_, min_, max_, help_)                                             \
+  .rule = {.name = name_,                                                                          \
+           .type = type_,                                                                          \
+           .default_value = default_,                                                              \
+           .min = min_,                                                                            \
+           .max = max_,                                                                            \
+           .help = help_}
+#define KEY_FOR(bits_, flags_, name_, type_, default_, min_, max_, help_)                          \
+  .rule = {.name = name_,                                                                          \
+           .type = type_,                                                                          \
+           .default_value = default_,                                                              \
+           .min = min_,                                                                            \
+           .max = max_,                                                                            \
+           .help = help_,                                                                          \
+           .scope = bits_,                                                                         \
+           .flags = flags_}
+#define CHOICE(name_, default_, choices_, help_)                                                   \
+  .rule = {.name = name_,                                                                          \
+           .type = PST_OPTION_ENUM,                                                                \
+           .default_value = default_,                                                              \
+           .choices = choices_,                                                                    \
+           .help = help_}
+#define REQUIRED(name_, type_, min_, max_, help_)                                                  \
+  .rule = {.name = name_,                                                                          \
+           .type = type_,                                                                          \
+           .min = min_,                                                                            \
+           .max = max_,                                                                            \
+           .help = help_,                                                                          \
+           .flags = PST_OPTION_REQUIRED}
+
+#define NS_MS UINT64_C(1000000)
+#define NS_H UINT64_C(3600000000000)
+#define GIB (UINT64_C(1) << 30)
+#define RING_MAX 16777216
+
+/* In the order of the enums of config.h. */
+static const char *const path_choices[] = {"auto", "direct", "mapped", "staged", NULL};
+static const char *const source_choices[] = {"pattern", "file", "pcap", NULL};
+static const char *const sink_choices[] = {"verify", "discard", "file", "pcap", NULL};
+static const char *const expect_path_choices[] = {"direct", "mapped", "staged", NULL};
+
+#define OF_PATTERN (1u << CONFIG_SOURCE_PATTERN)
+#define OF_FILE (1u << CONFIG_SOURCE_FILE)
+#define OF_PCAP (1u << CONFIG_SOURCE_PCAP)
+#define TO_FILE (1u << CONFIG_SINK_FILE)
+#define TO_PCAP (1u << CONFIG_SINK_PCAP)
+
+static const struct schema_key control_keys[] = {
+    {KEY("address", PST_OPTION_STRING, "127.0.0.1:18515", 0, 255,
+         "Host and port of the control channel: the receiver binds it, the sender connects to "
+         "it. An IPv6 address stands in brackets, `[::1]:18515`.")},
+    {KEY("listen", PST_OPTION_STRING, NULL, 0, 255,
+         "Host and port that the receiver binds, where that is not what the sender connects to. "
+         "Default: `address`."),
+     AT(STRING, struct config, control.listen)},
+    {KEY("connect", PST_OPTION_STRING, NULL, 0, 255,
+         "Host and port that the sender connects to. Default: `address`."),
+     AT(STRING, struct config, control.connect)},
+    {KEY("insecure", PST_OPTION_BOOL, "false", 0, 0,
+         "Allow the control channel to leave this machine without credentials: whoever reaches "
+         "the port can then take part. Needed as soon as `listen` or `connect` is not a loopback "
+         "address; the banner repeats it."),
+     AT(BOOL, struct config, control.insecure)},
+    {KEY("timeout", PST_OPTION_DURATION, "60 s", 0, 24 * NS_H,
+         "How long either side waits for the other at the start. 0 waits for ever."),
+     AT(U64, struct config, control.connect_timeout_ns)},
+    {KEY("heartbeat", PST_OPTION_DURATION, "500 ms", 10 * NS_MS, NS_H,
+         "How often each side tells the other that it lives, and its counts so far. A stream's "
+         "`timeout` is at least twice this."),
+     AT(U64, struct config, control.heartbeat_ns)}};
+MAP_OF(control, "control", "address",
+       "The channel over which both ends find each other, compare what they share and exchange "
+       "final counts. `control: none` does without, for peers that are not Penstock. A lone "
+       "`host:port` stands for `address`.");
+
+static const struct schema_key workers_keys[] = {
+    {KEY("count", PST_OPTION_UINT, "0", 0, SCHEMA_WORKERS_MAX,
+         "Number of worker threads; streams are spread over them. 0 takes one a stream, up to "
+         "the number of cores."),
+     AT(U32, struct config, workers.count)},
+    {KEY("cpus", PST_OPTION_LIST, "[]", 0, 0,
+         "CPU numbers to pin workers to, `[2, 3]`: worker i runs on the i-th, and they begin "
+         "again at the end of the list. An empty list pins nothing.")},
+    {KEY("sleep_after", PST_OPTION_DURATION, "0", 0, NS_H,
+         "A worker that has been idle for so long sleeps until something happens, instead of "
+         "burning its core. 0 polls for ever, which gives the lowest latency."),
+     AT(U64, struct config, workers.sleep_after_ns)}};
+MAP_OF(workers, "workers", "count", "The threads that move messages. A lone number is `count`.");
+
+static const struct schema_key filter_keys[] = {
+    {REQUIRED("plugin", SCHEMA_PLUGIN_NAME, 0, 0, "Name of the filter plugin, such as `fault`.")},
+    {KEY("options", SCHEMA_OPTIONS, NULL, 0, 0,
+         "The filter's own options; `penstock plugins NAME` and the end of this page list them.")}};
+MAP_OF(filter, "transport.filters[]", "plugin",
+       "A filter lies between a transport and Penstock and changes what passes, for tests mostly. "
+       "A lone name is the filter with its defaults.");
+
+static const struct schema_key transport_keys[] = {
+    {KEY("plugin", SCHEMA_PLUGIN_NAME, "loopback", 0, 0, "Name of the transport plugin.")},
+    {KEY("options", SCHEMA_OPTIONS, NULL, 0, 0,
+         "The plugin's own options; `penstock plugins NAME` and the end of this page list them. "
+         "`device` names the device, where there are several. Under `sender` and `receiver` only "
+         "the options of that side may stand.")},
+    {KEY("filters", SCHEMA_FILTERS, "[]", 0, 0,
+         "Filters around the transport, the outermost first. The list replaces that of the "
+         "enclosing place; a transport that does not mention filters keeps them."),
+     .map = &schema_filter}};
+MAP_OF(transport, "transport", "plugin",
+       "How bytes travel. It may stand at the top for all streams, and be overridden by "
+       "`streams[].transport`, and that by `streams[].sender.transport` and "
+       "`streams[].receiver.transport`, since device names differ between hosts. While the plugin "
+       "is the same, options merge key by key; another plugin begins with its own defaults. A "
+       "lone name is the plugin with its defaults.");
+
+static const struct schema_key memory_keys[] = {
+    {KEY("plugin", SCHEMA_PLUGIN_NAME, "host", 0, 0, "Name of the memory plugin.")},
+    {KEY("options", SCHEMA_OPTIONS, NULL, 0, 0,
+         "The plugin's own options; `penstock plugins NAME` and the end of this page list "
+         "them.")}};
+MAP_OF(memory, "memory", "plugin",
+       "Where the bytes of one side live: under `streams[].sender` and under "
+       "`streams[].receiver`. A lone name is the plugin with its defaults.");
+
+static const struct schema_key source_keys[] = {
+    {CHOICE("type", "pattern", source_choices,
+            "`pattern`: a made-up payload in which every byte depends on its position, message "
+            "and stream, so that the receiver can verify all of it. `file`: the bytes of a file, "
+            "cut into messages. `pcap`: the packets of a capture, one a message."),
+     AT(ENUM, struct config_sender, source.type)},
+    {KEY_FOR(OF_FILE | OF_PCAP, PST_OPTION_REQUIRED, "file", PST_OPTION_STRING, NULL, 1, 4095,
+             "Path of the file to read, relative to where penstock was started."),
+     AT(STRING, struct config_sender, source.file)},
+    {KEY_FOR(OF_PATTERN, 0, "seed", PST_OPTION_UINT, "1", 0, 0,
+             "Number that the pattern is made from. The receiver is told."),
+     AT(U64, struct config_sender, source.seed)},
+    {KEY_FOR(OF_PATTERN, 0, "length", PST_OPTION_SIZE, "0", 0, GIB,
+             "Bytes a message, at most the stream's `message`. 0 takes `message`."),
+     AT(U64, struct config_sender, source.length)},
+    {KEY_FOR(OF_FILE | OF_PCAP, 0, "loop", PST_OPTION_BOOL, "false", 0, 0,
+             "Begin again at the end of the file, until `count` or the end of the run."),
+     AT(BOOL, struct config_sender, source.loop)},
+    {KEY_FOR(OF_PCAP, 0, "timed", PST_OPTION_BOOL, "false", 0, 0,
+             "Keep the intervals between the captured packets. Otherwise they go as fast as "
+             "`rate` and the receiver allow."),
+     AT(BOOL, struct config_sender, source.timed)}};
+MAP_OF(source, "streams[].sender.source", "type",
+       "What `penstock run` and `penstock send` put into the messages. An application that embeds "
+       "libpenstock fills them itself. A lone name is the `type`.");
+
+static const struct schema_key sink_keys[] = {
+    {CHOICE("type", "verify", sink_choices,
+            "`verify`: check every byte of the source's pattern, where it lies. `discard`: count "
+            "and drop. `file`: write the payloads one behind the other. `pcap`: write a capture, "
+            "with the times of the source's."),
+     AT(ENUM, struct config_receiver, sink.type)},
+    {KEY_FOR(TO_FILE | TO_PCAP, PST_OPTION_REQUIRED, "file", PST_OPTION_STRING, NULL, 1, 4095,
+             "Path of the file to write, relative to where penstock was started."),
+     AT(STRING, struct config_receiver, sink.file)},
+    {KEY_FOR(TO_FILE | TO_PCAP, 0, "overwrite", PST_OPTION_BOOL, "false", 0, 0,
+             "Replace a file that stands under that name. Otherwise that is an error."),
+     AT(BOOL, struct config_receiver, sink.overwrite)}};
+MAP_OF(sink, "streams[].receiver.sink", "type",
+       "What `penstock run` and `penstock receive` do with the messages. An application that "
+       "embeds libpenstock takes them itself. A lone name is the `type`.");
+
+static const struct schema_key sender_keys[] = {
+    {KEY("share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
+         "Fan-out: name of another stream of this file whose messages are sent here too, out of "
+         "the same slots. `source`, `count`, `rate`, `burst` and `ring` are then that stream's. "
+         "Transport plugin, `message`, ring and memory must be the same."),
+     AT(STRING, struct config_sender, share)},
+    {KEY_FOR(SCHEMA_SENDER_OWN, 0, "count", PST_OPTION_UINT, "0", 0, 0,
+             "Messages to send. 0: until the source ends or the run is stopped."),
+     AT(U64, struct config_sender, count)},
+    {KEY_FOR(
+         SCHEMA_SENDER_OWN, 0, "rate", PST_OPTION_RATE, "0", 0, 0,
+         "Bits of payload per second, as in `1 Gbps`, held as a mean. 0: as fast as the receiver "
+         "takes it."),
+     AT(U64, struct config_sender, rate_bps)},
+    {KEY_FOR(SCHEMA_SENDER_OWN, 0, "burst", PST_OPTION_SIZE, "0", 0, 16 * GIB,
+             "Bytes that may go at once under `rate`. 0 lets Penstock choose."),
+     AT(U64, struct config_sender, burst)},
+    {KEY_FOR(SCHEMA_SENDER_OWN, 0, "ring", PST_OPTION_UINT, "0", 0, RING_MAX,
+             "Slots of the sender, at least 2. 0 takes the stream's `ring`."),
+     AT(U32, struct config_sender, ring)},
+    {KEY("transport", SCHEMA_TRANSPORT, NULL, 0, 0,
+         "This side's transport, over that of the stream. Options of both ends stand there, not "
+         "here."),
+     .map = &schema_transport},
+    {KEY("memory", SCHEMA_MEMORY, NULL, 0, 0, "Where the sender's slots live."),
+     .map = &schema_memory},
+    {KEY("source", SCHEMA_MAP, NULL, 0, 0, "Where the messages come from."),
+     .map = &schema_source}};
+MAP_OF(sender, "streams[].sender", NULL, "The sending end of a stream.");
+
+static const struct schema_key receiver_keys[] = {
+    {KEY("share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
+         "Fan-in: name of another stream of this file into whose ring these messages land too. "
+         "Transport plugin and device, `message`, `ring` and memory must be the same."),
+     AT(STRING, struct config_receiver, share)},
+    {CHOICE("path", "auto", path_choices,
+            "How messages may reach their memory. `direct`: the transport places them there "
+            "itself. `mapped`: the memory is host memory that the device sees. `staged`: they "
+            "land in pinned host memory and a batched copy moves them. `auto` takes the first of "
+            "these that works and says which and why; any other is an error where it does not "
+            "work."),
+     AT(ENUM, struct config_receiver, path)},
+    {KEY("transport", SCHEMA_TRANSPORT, NULL, 0, 0,
+         "This side's transport, over that of the stream. Options of both ends stand there, not "
+         "here."),
+     .map = &schema_transport},
+    {KEY("memory", SCHEMA_MEMORY, NULL, 0, 0, "Where the messages end up."), .map = &schema_memory},
+    {KEY("sink", SCHEMA_MAP, NULL, 0, 0, "Where the messages go."), .map = &schema_sink}};
+MAP_OF(receiver, "streams[].receiver", NULL, "The receiving end of a stream.");
+
+static const struct schema_key expect_keys[] = {
+    {CHOICE("path", NULL, expect_path_choices, "The path that messages took."),
+     AT(STRING, struct config_expect, path)},
+    {KEY("via", PST_OPTION_STRING, NULL, 1, 47,
+         "How, as the result names it: `memcpy`, `reference`, `dma-buf`, `peermem`, `cuda-ipc`."),
+     AT(STRING, struct config_expect, via)},
+    {KEY("carrier", PST_OPTION_STRING, NULL, 1, 47,
+         "Over what: `memory`, `shm`, `tcp`, `udp`, `soft-roce`, `rdma`, `ethernet`."),
+     AT(STRING, struct config_expect, carrier)},
+    {KEY("min_gbps", VALUE_NUMBER, NULL, 0, 0, "Least mean payload rate, in 10^9 bits a second."),
+     AT(DOUBLE, struct config_expect, min_gbps)},
+    {KEY("max_loss", VALUE_SHARE, NULL, 0, 0,
+         "Largest share of the sent messages that may be lost: `0`, `0.001` or `0.1%`."),
+     AT(DOUBLE, struct config_expect, max_loss)},
+    {KEY("max_corrupted", PST_OPTION_UINT, NULL, 0, 0, "Most messages with a wrong byte."),
+     AT(DOUBLE, struct config_expect, max_corrupted)},
+    {KEY("max_duplicates", PST_OPTION_UINT, NULL, 0, 0, "Most messages that came again."),
+     AT(DOUBLE, struct config_expect, max_duplicates)},
+    {KEY("max_reordered", PST_OPTION_UINT, NULL, 0, 0, "Most messages that came out of order."),
+     AT(DOUBLE, struct config_expect, max_reordered)},
+    {KEY("min_messages", PST_OPTION_UINT, NULL, 0, 0, "Least number of messages delivered."),
+     AT(DOUBLE, struct config_expect, min_messages)},
+    {KEY("verified", PST_OPTION_BOOL, NULL, 0, 0,
+         "`true`: every delivered message was checked. `false` expects nothing."),
+     AT(BOOL, struct config_expect, verified)}};
+MAP_OF(expect, "streams[].expect", NULL,
+       "What the run must have shown. Each breach is said with expected and got, and the exit "
+       "status is 4. What is not written is not expected.");
+
+static const struct schema_key stream_keys[] = {
+    {REQUIRED("name", PST_OPTION_STRING, 1, SCHEMA_NAME_MAX,
+              "Name of the stream, the same at both ends: letters, digits, `_`, `.` and `-`."),
+     AT(STRING, struct config_stream, name)},
+    {KEY("message", PST_OPTION_SIZE, "8 KiB", 1, GIB, "Bytes of a message, at most."),
+     AT(U64, struct config_stream, message)},
+    {KEY("stride", PST_OPTION_SIZE, "0", 0, 2 * GIB,
+         "Bytes from one slot to the next, at least `message`, where they should lie further "
+         "apart. 0: `message` rounded up to a cache line."),
+     AT(U64, struct config_stream, stride)},
+    {KEY("ring", PST_OPTION_UINT, "1024", 2, RING_MAX,
+         "Slots, a message each. A ring that fits the cache is faster than one that does not; a "
+         "larger one rides out longer pauses of the receiver."),
+     AT(U32, struct config_stream, ring)},
+    {KEY("timeout", PST_OPTION_DURATION, "5 s", NS_MS, NS_H,
+         "A peer from which nothing was heard for so long is dead."),
+     AT(U64, struct config_stream, timeout_ns)},
+    {KEY("transport", SCHEMA_TRANSPORT, NULL, 0, 0,
+         "This stream's transport, over the global one."),
+     .map = &schema_transport},
+    {KEY("sender", SCHEMA_MAP, NULL, 0, 0, "The sending end."), .map = &schema_sender},
+    {KEY("receiver", SCHEMA_MAP, NULL, 0, 0, "The receiving end."), .map = &schema_receiver},
+    {KEY("expect", SCHEMA_MAP, NULL, 0, 0, "What must hold at the end."), .map = &schema_expect}};
+MAP_OF(stream, "streams[]", NULL,
+       "Messages from one sender to one receiver. All streams of a file run side by side.");
+
+static const struct schema_key root_keys[] = {
+    {REQUIRED("penstock", PST_OPTION_UINT, 0, 0, "Version of the file's format. This one is 1.")},
+    {KEY("control", SCHEMA_MAP, NULL, 0, 0, "How both ends find each other."),
+     .map = &schema_control},
+    {KEY("workers", SCHEMA_MAP, NULL, 0, 0, "The threads that move messages."),
+     .map = &schema_workers},
+    {KEY("transport", SCHEMA_TRANSPORT, NULL, 0, 0, "How bytes travel, for all streams."),
+     .map = &schema_transport},
+    {REQUIRED("streams", SCHEMA_LIST, 0, 0, "What is sent and received: one stream at least."),
+     .map = &schema_stream}};
+MAP_OF(root, "", NULL, "One file serves both ends and both hosts.");
+
+const struct schema_map *const schema_maps[] = {&schema_root,
+                                                &schema_control,
+                                                &schema_workers,
+                                                &schema_transport,
+                                                &schema_filter,
+                                                &schema_stream,
+                                                &schema_sender,
+                                                &schema_source,
+                                                &schema_receiver,
+                                                &schema_sink,
+                                                &schema_memory,
+                                                &schema_expect,
+                                                NULL};
+
+const struct schema_key *schema_find(const struct schema_map *map, const char *name)
+{
+  for (size_t i = 0; i < map->count; i++)
+    if (strcmp(map->keys[i].rule.name, name) == 0)
+      return &map->keys[i];
+  return NULL;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The keys of a configuration file: what checks them, what fills struct config,
+ * and what config/README.md is made from. */
+#ifndef PST_CONFIG_SCHEMA_H
+#define PST_CONFIG_SCHEMA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <penstock/plugin.h>
+
+#include "value.h"
+
+/* Beside enum pst_option_type and enum value_type. */
+enum schema_type {
+  SCHEMA_MAP = 200,   /* a mapping of `map`; a lone value means its `shorthand` key */
+  SCHEMA_LIST,        /* a list of mappings of `map` */
+  SCHEMA_TRANSPORT,   /* a plugin with options and filters */
+  SCHEMA_MEMORY,      /* a plugin with options */
+  SCHEMA_FILTERS,     /* a list of plugins with options */
+  SCHEMA_PLUGIN_NAME, /* name of a plugin */
+  SCHEMA_OPTIONS,     /* a mapping by the plugin's own table */
+};
+
+/* How a value is stored in its struct. */
+enum schema_store {
+  STORE_NONE,
+  STORE_BOOL,
+  STORE_U32,
+  STORE_U64,
+  STORE_DOUBLE,
+  STORE_ENUM,
+  STORE_STRING,
+};
+
+struct schema_map;
+
+struct schema_key {
+  /* Name, help, default, choices, range, type, PST_OPTION_REQUIRED. `scope` is, for
+   * a key that only some types of source or sink, or only senders without `share`,
+   * have, a bit for each; 0: all. */
+  struct pst_option rule;
+  const struct schema_map *map;
+  enum schema_store store;
+  size_t offset;
+};
+
+struct schema_map {
+  const char *path;      /* "streams[].sender"; "" is the file */
+  const char *help;      /* whole sentences */
+  const char *shorthand; /* the key that a lone value stands for; NULL: must be a mapping */
+  const struct schema_key *keys;
+  size_t count;
+};
+
+#define SCHEMA_VERSION 1
+/* Bits in the scope of a sender's keys. */
+#define SCHEMA_SENDER_OWN 1u
+#define SCHEMA_SENDER_SHARING 2u
+#define SCHEMA_STREAMS_MAX 4096
+#define SCHEMA_WORKERS_MAX 1024
+#define SCHEMA_FILTERS_MAX 16
+#define SCHEMA_NAME_MAX 63
+
+extern const struct schema_map schema_root, schema_control, schema_workers, schema_transport,
+    schema_filter, schema_memory, schema_stream, schema_sender, schema_receiver, schema_source,
+    schema_sink, schema_expect;
+/* All of them in the order of the documentation, NULL at the end. */
+extern const struct schema_map *const schema_maps[];
+
+const struct schema_key *schema_find(const struct schema_map *map, const char *name);
+
+#endif

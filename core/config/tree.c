@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct node *node_new(struct arena *arena, enum node_type type, const char *text,
+                      const struct place *place)
+{
+  struct node *node = arena_alloc(arena, sizeof(*node));
+  if (!node)
+    return NULL;
+  node->type = type;
+  node->place = *place;
+  if (type == NODE_SCALAR) {
+    node->text = arena_string(arena, text);
+    if (!node->text)
+      return NULL;
+  }
+  return node;
+}
+
+void node_append(struct node *parent, struct node *child)
+{
+  child->next = NULL;
+  if (parent->last)
+    parent->last->next = child;
+  else
+    parent->first = child;
+  parent->last = child;
+  parent->count++;
+}
+
+void node_remove(struct node *parent, struct node *child)
+{
+  struct node **link = &parent->first;
+  struct node *before = NULL;
+  while (*link != child) {
+    before = *link;
+    link = &before->next;
+  }
+  *link = child->next;
+  if (parent->last == child)
+    parent->last = before;
+  parent->count--;
+}
+
+void node_replace(struct node *parent, struct node *old, struct node *child)
+{
+  struct node **link = &parent->first;
+  child->key = old->key;
+  child->key_place = old->key_place;
+  child->next = old->next;
+  while (*link != old)
+    link = &(*link)->next;
+  *link = child;
+  if (parent->last == old)
+    parent->last = child;
+}
+
+struct node *node_find(const struct node *map, const char *key)
+{
+  if (!map || map->type != NODE_MAP)
+    return NULL;
+  for (struct node *child = map->first; child; child = child->next)
+    if (strcmp(child->key, key) == 0)
+      return child;
+  return NULL;
+}
+
+struct node *node_value(const struct node *map, const char *key)
+{
+  struct node *node = node_find(map, key);
+  return node && !node->null ? node : NULL;
+}
+
+static bool begins_with(const char *path, const char *word)
+{
+  size_t length = strlen(word);
+  return length > 0 && strncmp(path, word, length) == 0 &&
+         (path[length] == '.' || path[length] == '\0');
+}
+
+static struct node *element_called(const struct node *list, const char *path, const char *key,
+                                   size_t *length)
+{
+  struct node *found = NULL;
+  *length = 0;
+  for (struct node *child = list->first; child; child = child->next) {
+    const struct node *name = node_find(child, key);
+    if (name && name->type == NODE_SCALAR && begins_with(path, name->text) &&
+        strlen(name->text) > *length) {
+      found = child;
+      *length = strlen(name->text);
+    }
+  }
+  return found;
+}
+
+static struct node *element_at(const struct node *list, const char *path, size_t *length)
+{
+  *length = strspn(path, "0123456789");
+  if (*length == 0 || *length > 9 || (path[*length] != '.' && path[*length] != '\0'))
+    return NULL;
+  unsigned long index = strtoul(path, NULL, 10);
+  struct node *child = list->first;
+  while (child && index-- > 0)
+    child = child->next;
+  return child;
+}
+
+struct node *node_element(const struct node *list, const char *path, const char **rest)
+{
+  size_t length = 0;
+  struct node *found = element_called(list, path, "name", &length);
+  if (!found)
+    found = element_called(list, path, "plugin", &length);
+  if (!found)
+    found = element_at(list, path, &length);
+  if (found)
+    *rest = path[length] == '.' ? path + length + 1 : NULL;
+  return found;
+}
