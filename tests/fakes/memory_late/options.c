@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <penstock/plugin.h>
+
+static const struct pst_option options[] = {
+    {
+        .name = "delay",
+        .help = "How long after its submission a batch is done at the earliest.",
+        .default_value = "200 us",
+        .max = UINT64_C(60000000000),
+        .type = PST_OPTION_DURATION,
+        .scope = PST_SCOPE_DEVICE,
+        .flags = PST_OPTION_TESTING,
+    },
+    {
+        .name = "rate",
+        .help = "Bytes a second that a queue moves; 0: as fast as the CPU copies.",
+        .default_value = "0",
+        .type = PST_OPTION_SIZE,
+        .scope = PST_SCOPE_DEVICE,
+        .flags = PST_OPTION_TESTING,
+    },
+};
+
+PST_DESCRIPTION(PST_KIND_MEMORY, "late", "1.0",
+                "Memory for tests that the CPU cannot touch and whose work is done late", "",
+                "simulated: it behaves as a GPU's memory does, in host memory", options,
+                sizeof(options) / sizeof(options[0]));
