@@ -182,6 +182,17 @@ static void test_library_open(void **state)
   assert_null(loader_libraries(plugin)[1]);
 }
 
+/* Those it was linked with, without the C library's. */
+static void test_libraries_linked(void **state)
+{
+  const struct loader_plugin *linked;
+
+  (void)state;
+  assert_int_equal(loader_load(PST_KIND_TRANSPORT, "linked", &linked, NULL), 0);
+  assert_string_equal(loader_libraries(linked)[0], PST_FIXTURES "/libfixture_vendor.so");
+  assert_null(loader_libraries(linked)[1]);
+}
+
 static void test_library_absent(void **state)
 {
   void *handle = (void *)&plugin;
@@ -248,7 +259,8 @@ int main(void)
       cmocka_unit_test(test_defer_in_order),         cmocka_unit_test(test_drain_covers_followers),
       cmocka_unit_test(test_drain_from_a_work),      cmocka_unit_test(test_defer_from_many_threads),
       cmocka_unit_test(test_defer_takes_no_signals), cmocka_unit_test(test_library_open),
-      cmocka_unit_test(test_library_absent),         cmocka_unit_test(test_region_export),
+      cmocka_unit_test(test_libraries_linked),       cmocka_unit_test(test_library_absent),
+      cmocka_unit_test(test_region_export),
   };
 
   return cmocka_run_group_tests(tests, setup, NULL) ? 1 : 0;
