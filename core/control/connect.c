@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "internal.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define ACCEPTS_A_ROUND 64
+#define ACCEPT_PAUSE_NS (100 * PST_NS_PER_MS)
+#define CONNECT_PAUSE_MIN_NS (20 * PST_NS_PER_MS)
+#define CONNECT_PAUSE_MAX_NS (500 * PST_NS_PER_MS)
+
+/* ---- Addresses ---------------------------------------------------------------- */
+
+int control_address_is_remote(const char *host_port)
+{
+  struct socket_addresses addresses;
+  char why[WIRE_TEXT_MAX + 1];
+  int rc = socket_resolve(host_port, true, &addresses, why, sizeof why);
+
+  if (rc < 0)
+    return rc;
+  for (uint32_t i = 0; i < addresses.count; i++) {
+    if (socket_is_remote(&addresses.at[i]))
+      return 1;
+  }
+  return 0;
+}
+
+static int resolve(const char *key, const char *address, bool listener, bool insecure,
+                   struct socket_addresses *addresses, struct pst_error *error)
+{
+  char why[WIRE_TEXT_MAX + 1];
+  bool remote = false;
+  int rc = socket_resolve(address, listener, addresses, why, sizeof why);
+
+  if (rc < 0)
+    return pst_fail(error, rc == -EINVAL ? PST_EXIT_USAGE : PST_EXIT_UNAVAILABLE, rc, "%s: %s", key,
+                    why);
+  for (uint32_t i = 0; i < addresses->count; i++)
+    remote |= socket_is_remote(&addresses->at[i]);
+  if (remote && !insecure)
+    return pst_fail(error, PST_EXIT_USAGE, -EPERM,
+                    "%s: %s lies beyond loopback, and the control channel has no credentials yet: "
+                    "whoever reaches it can take part; where the network is trusted, set "
+                    "control.insecure: true",
+                    key, address);
+  if (remote)
+    pst_log(PST_LOG_WARN,
+            "control.insecure is set: %s %s is open to whoever reaches it, without credentials",
+            key, address);
+  return 0;
+}
+
+int connect_resolve(struct control *control, const char *address, bool insecure,
+                    struct pst_error *error)
+{
+  int rc = resolve("control.connect", address, false, insecure, &control->targets, error);
+
+  if (rc < 0)
+    return rc;
+  control->connect_text = strdup(address);
+  control->connect_pause_ns = CONNECT_PAUSE_MIN_NS;
+  return control->connect_text ? 0 : -ENOMEM;
+}
+
+static int listen_failed(const char *address, int rc, struct pst_error *error)
+{
+  const char *remedy = "check control.address";
+
+  if (rc == -EADDRINUSE)
+    remedy = "another receiver is running? stop it, or choose another control.address";
+  else if (rc == -EADDRNOTAVAIL)
+    remedy =
+        "the receiver binds an address of its own host: choose one of those `ip address` shows";
+  else if (rc == -EACCES)
+    remedy = "ports below 1024 need privileges: choose a higher one";
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "control.listen: cannot listen on %s: %s; %s",
+                  address, strerror(-rc), remedy);
+}
+
+int connect_listen(struct control *control, const char *address, bool insecure,
+                   struct pst_error *error)
+{
+  struct socket_addresses addresses;
+  int rc = resolve("control.listen", address, true, insecure, &addresses, error);
+  int skipped = 0;
+
+  if (rc < 0)
+    return rc;
+  control->listen_text = strdup(address);
+  if (!control->listen_text)
+    return -ENOMEM;
+  for (uint32_t i = 0; i < addresses.count; i++) {
+    int fd = socket_listen(&addresses.at[i]);
+    /* "localhost" is often two addresses, of which one is not set up. */
+    if (addresses.count > 1 && (fd == -EADDRNOTAVAIL || fd == -EAFNOSUPPORT)) {
+      skipped = fd;
+      continue;
+    }
+    if (fd < 0)
+      return listen_failed(address, fd, error);
+    struct watch *watch = &control->listeners[control->listener_count++];
+    *watch = (struct watch){WATCH_LISTENER, fd, UINT32_MAX, control};
+    if ((rc = watch_set(control, watch, EPOLLIN)) < 0)
+      return listen_failed(address, rc, error);
+  }
+  if (control->listener_count == 0)
+    return listen_failed(address, skipped, error);
+  int fd = side_listen(control->side_name);
+  if (fd < 0) {
+    pst_log(PST_LOG_WARN, "control: no side-socket for descriptors: %s", strerror(-fd));
+    return 0;
+  }
+  control->side_listener.fd = fd;
+  return watch_set(control, &control->side_listener, EPOLLIN);
+}
+
+/* ---- Receivers -------------------------------------------------------------------- */
+
+/* Room for a new one: of those without a stream the oldest goes. */
+static bool make_room(struct control *control)
+{
+  struct peer *oldest = NULL;
+
+  if (control->peer_count < control->limits.peers_max)
+    return true;
+  for (struct peer *peer = control->peers; peer; peer = peer->next) {
+    if (!peer->is_connector && peer->state != PEER_DEAD && !flow_has(peer, false))
+      oldest = peer;
+  }
+  if (!oldest)
+    return false;
+  control_complain(control, "control: dropped: %s, without a stream, to make room: %u connections",
+                   oldest->text, control->peer_count);
+  oldest->state = PEER_DEAD;
+  return true;
+}
+
+static void admit(struct control *control, int fd)
+{
+  struct peer *peer = peer_new(control, fd, false);
+
+  if (!peer) {
+    struct watch none = {WATCH_PEER, fd, UINT32_MAX, NULL};
+    watch_close(control, &none);
+    return;
+  }
+  socket_peer_text(fd, peer->place);
+  snprintf(peer->text, sizeof peer->text, "%s", peer->place);
+  if (side_random(peer->token, sizeof peer->token) < 0)
+    peer->state = PEER_DEAD;
+  handshake_hello(peer, false);
+  peer_watch(peer);
+}
+
+void connect_accept(struct control *control, struct watch *listener)
+{
+  for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
+    int fd = socket_accept(listener->fd);
+    if (fd == -EAGAIN)
+      return;
+    if (fd < 0) {
+      control_complain(control, "control: cannot take a connection: %s; raise `ulimit -n`",
+                       strerror(-fd));
+      control->accept_again_ns = control->now_ns + ACCEPT_PAUSE_NS;
+      for (uint32_t k = 0; k < control->listener_count; k++)
+        watch_set(control, &control->listeners[k], 0);
+      return;
+    }
+    if (make_room(control)) {
+      admit(control, fd);
+      continue;
+    }
+    control_complain(control, "control: turned a connection away: there are %u already",
+                     control->peer_count);
+    struct watch none = {WATCH_PEER, fd, UINT32_MAX, NULL};
+    watch_close(control, &none);
+  }
+}
+
+/* When streams of that side may fail for want of a peer. */
+static uint64_t deadline(const struct control *control)
+{
+  return control->connect_timeout_ns ? control->opened_ns + control->connect_timeout_ns
+                                     : UINT64_MAX;
+}
+
+static void fail_waiting(struct control *control, bool senders, const char *text)
+{
+  pst_log(PST_LOG_ERROR, "control: %s", text);
+  for (uint32_t i = 0; i < control->stream_count; i++) {
+    struct stream *s = &control->streams[i];
+    if (s->is_sender == senders && s->state == STREAM_WAITING)
+      flow_fail(control, s, -ETIMEDOUT, text);
+  }
+}
+
+static uint64_t tick_receivers(struct control *control)
+{
+  uint64_t next = UINT64_MAX;
+  char text[REPORT_MAX];
+  char names[256];
+  char seconds[24];
+
+  if (control->accept_again_ns != 0 && control->now_ns >= control->accept_again_ns) {
+    control->accept_again_ns = 0;
+    for (uint32_t i = 0; i < control->listener_count; i++)
+      watch_set(control, &control->listeners[i], EPOLLIN);
+  }
+  if (control->accept_again_ns != 0)
+    next = control->accept_again_ns;
+  names_list(control, false, STREAM_WAITING, names, sizeof names);
+  if (!names[0] || !control->listen_text)
+    return next;
+  if (control->now_ns >= deadline(control)) {
+    seconds_text(control->connect_timeout_ns, seconds);
+    snprintf(text, sizeof text,
+             "no sender came to %s within %s for: %s; start the sender with the same "
+             "configuration, check its control.connect, or raise control.connect_timeout",
+             control->listen_text, seconds, names);
+    fail_waiting(control, false, text);
+    return next;
+  }
+  if (control->now_ns >= control->listen_notice_ns) {
+    pst_log(PST_LOG_INFO, "waiting at %s for the sender of: %s", control->listen_text, names);
+    control->listen_notice_ns = control->now_ns + control->limits.notice_ns;
+  }
+  return sooner(next, sooner(deadline(control), control->listen_notice_ns));
+}
+
+/* ---- Senders ----------------------------------------------------------------------- */
+
+void connect_again(struct control *control, const char *why)
+{
+  snprintf(control->connect_why, sizeof control->connect_why, "%s", why);
+  control->link = NULL;
+  if (++control->target_next < control->targets.count) {
+    control->connect_at_ns = control->now_ns;
+    return;
+  }
+  control->target_next = 0;
+  control->connect_at_ns = control->now_ns + control->connect_pause_ns;
+  control->connect_pause_ns = sooner(2 * control->connect_pause_ns, CONNECT_PAUSE_MAX_NS);
+}
+
+static void try_connect(struct control *control)
+{
+  const struct socket_address *target = &control->targets.at[control->target_next];
+  int fd = socket_connect(target);
+
+  control->connect_at_ns = 0;
+  if (fd < 0) {
+    connect_again(control, strerror(-fd));
+    return;
+  }
+  struct peer *peer = peer_new(control, fd, true);
+  if (!peer) {
+    struct watch none = {WATCH_PEER, fd, UINT32_MAX, NULL};
+    watch_close(control, &none);
+    connect_again(control, strerror(ENOMEM));
+    return;
+  }
+  peer->state = PEER_CONNECTING;
+  control->link = peer;
+  socket_text(target, peer->place);
+  snprintf(peer->text, sizeof peer->text, "what answers at %s", peer->place);
+  peer_watch(peer);
+}
+
+static uint64_t tick_senders(struct control *control)
+{
+  char text[REPORT_MAX];
+  char names[256];
+  char seconds[24];
+
+  if (!control->connect_text)
+    return UINT64_MAX;
+  names_list(control, true, STREAM_WAITING, names, sizeof names);
+  if (!names[0]) {
+    /* Over, failed, or with a peer. */
+    if (control->link && control->link->state < PEER_UP)
+      control->link->state = PEER_DEAD;
+    control->connect_at_ns = 0;
+    return UINT64_MAX;
+  }
+  const char *why = control->connect_why[0] ? control->connect_why : "no answer yet";
+  if (control->now_ns >= deadline(control)) {
+    seconds_text(control->connect_timeout_ns, seconds);
+    snprintf(text, sizeof text,
+             "no receiver took %s at %s within %s (%s); start the receiver with the same "
+             "configuration, check control.connect, or raise control.connect_timeout",
+             names, control->connect_text, seconds, why);
+    fail_waiting(control, true, text);
+    return control->now_ns;
+  }
+  if (control->now_ns >= control->connect_notice_ns) {
+    pst_log(PST_LOG_INFO, "waiting for a receiver at %s (%s) to take: %s", control->connect_text,
+            why, names);
+    control->connect_notice_ns = control->now_ns + control->limits.notice_ns;
+  }
+  if (control->connect_at_ns != 0 && control->now_ns >= control->connect_at_ns)
+    try_connect(control);
+  return sooner(sooner(deadline(control), control->connect_notice_ns),
+                control->connect_at_ns ? control->connect_at_ns : UINT64_MAX);
+}
+
+uint64_t connect_tick(struct control *control)
+{
+  return sooner(tick_receivers(control), tick_senders(control));
+}

@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define EVENTS_A_ROUND 64
+#define TURNS_A_ROUND 16
+#define WAIT_MAX_MS 60000
+#define COMPLAINTS_AT_ONCE 10
+#define HEARTBEAT_DEFAULT_NS PST_NS_PER_S
+/* The sender says for whom it waits only when it does wait. */
+#define FIRST_NOTICE_NS (300 * PST_NS_PER_MS)
+
+const struct control_limits control_default_limits = {
+    .answer_ns = 5 * PST_NS_PER_S,
+    .idle_ns = 5 * PST_NS_PER_S,
+    .drain_ns = PST_NS_PER_S,
+    .notice_ns = 10 * PST_NS_PER_S,
+    .peers_max = 1024,
+    .refusals_max = 1024,
+};
+
+void control_complain(struct control *control, const char *format, ...)
+{
+  char line[1024];
+  va_list args;
+
+  if (control->now_ns >= control->complaints_refill_ns) {
+    if (control->complaints_hidden > 0)
+      pst_log(PST_LOG_WARN, "control: %u more lines about strange peers were left out",
+              control->complaints_hidden);
+    control->complaints_hidden = 0;
+    control->complaints_left = COMPLAINTS_AT_ONCE;
+    control->complaints_refill_ns = control->now_ns + control->limits.notice_ns;
+  }
+  if (control->complaints_left == 0) {
+    control->complaints_hidden++;
+    return;
+  }
+  control->complaints_left--;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  pst_log(PST_LOG_WARN, "%s", line);
+}
+
+/* ---- The thread --------------------------------------------------------------------- */
+
+static void command_free(struct command *command)
+{
+  blob_free(&command->address);
+  free(command);
+}
+
+/* Returns whether to stop. */
+static bool run_commands(struct control *control)
+{
+  uint64_t ignored;
+
+  while (read(control->wake.fd, &ignored, sizeof ignored) > 0) {
+  }
+  pthread_mutex_lock(&control->mutex);
+  struct command *first = control->commands;
+  bool stopping = control->stopping;
+  control->commands = NULL;
+  control->commands_end = &control->commands;
+  pthread_mutex_unlock(&control->mutex);
+
+  while (first) {
+    struct command *command = first;
+    first = command->next;
+    flow_command(command);
+    command_free(command);
+  }
+  return stopping;
+}
+
+static void dispatch(struct control *control, struct watch *watch, uint32_t events)
+{
+  /* Closed by an earlier event of this round. */
+  if (watch->fd < 0)
+    return;
+  switch (watch->kind) {
+  case WATCH_WAKE:
+    break; /* commands run every round */
+  case WATCH_LISTENER:
+    connect_accept(control, watch);
+    break;
+  case WATCH_SIDE_LISTENER:
+    pass_accept(control);
+    break;
+  case WATCH_PEER:
+    peer_event(watch->owner, events);
+    break;
+  case WATCH_PEER_SIDE:
+    pass_event(watch->owner, events);
+    break;
+  case WATCH_GUEST:
+    pass_guest_event(watch->owner);
+    break;
+  }
+}
+
+static void bury(struct control *control)
+{
+  for (struct peer **at = &control->peers; *at;) {
+    struct peer *peer = *at;
+    if (peer->state != PEER_DEAD) {
+      at = &peer->next;
+      continue;
+    }
+    *at = peer->next;
+    peer_free(peer);
+  }
+}
+
+static uint64_t tick(struct control *control)
+{
+  uint64_t next = pass_tick(control);
+
+  next = sooner(next, flow_tick(control));
+  for (struct peer *peer = control->peers; peer; peer = peer->next)
+    next = sooner(next, peer_tick(peer));
+  if (!control->quiet)
+    next = sooner(next, connect_tick(control));
+  bury(control);
+  return next;
+}
+
+/* One round: what has come first, then what is due, so that a busy or stopped
+ * process does not take its own lateness for a peer's silence. */
+static void round_once(struct control *control, uint64_t next_ns)
+{
+  struct epoll_event events[EVENTS_A_ROUND];
+  uint64_t now_ns = clock_now_ns();
+  int wait_ms = -1;
+  int n;
+
+  if (next_ns != UINT64_MAX) {
+    uint64_t ns = next_ns > now_ns ? next_ns - now_ns : 0;
+    uint64_t ms = (ns + PST_NS_PER_MS - 1) / PST_NS_PER_MS;
+    wait_ms = ms > WAIT_MAX_MS ? WAIT_MAX_MS : (int)ms;
+  }
+  for (int turn = 0; turn < TURNS_A_ROUND; turn++) {
+    n = epoll_wait(control->epoll_fd, events, EVENTS_A_ROUND, turn == 0 ? wait_ms : 0);
+    control->now_ns = clock_now_ns();
+    if (turn == 0 && control->now_ns > next_ns && next_ns > now_ns) {
+      for (struct peer *peer = control->peers; peer; peer = peer->next)
+        peer->heard_ns += control->now_ns - next_ns;
+    }
+    for (int i = 0; i < n; i++)
+      dispatch(control, events[i].data.ptr, events[i].events);
+    if (n < EVENTS_A_ROUND)
+      break;
+  }
+}
+
+static void say_goodbye(struct control *control)
+{
+  uint64_t until_ns = control->now_ns + control->limits.drain_ns;
+
+  control->quiet = true;
+  flow_close_all(control);
+  for (struct peer *peer = control->peers; peer; peer = peer->next) {
+    if (peer->state == PEER_UP)
+      peer_close(peer, 0, NULL);
+    else if (peer->state != PEER_CLOSING)
+      peer->state = PEER_DEAD;
+  }
+  for (uint32_t i = 0; i < control->listener_count; i++)
+    watch_close(control, &control->listeners[i]);
+  watch_close(control, &control->side_listener);
+  bury(control);
+  while (control->peers && control->now_ns < until_ns) {
+    round_once(control, until_ns);
+    tick(control);
+  }
+}
+
+static void *run(void *argument)
+{
+  struct control *control = argument;
+  uint64_t next_ns = control->opened_ns;
+
+  pthread_setname_np(pthread_self(), "pst-control");
+  for (;;) {
+    round_once(control, next_ns);
+    if (run_commands(control))
+      break;
+    next_ns = tick(control);
+  }
+  say_goodbye(control);
+  return NULL;
+}
+
+/* ---- Open --------------------------------------------------------------------------- */
+
+static int copy_pairs(const struct control_pair *from, uint32_t count, struct control_pair **to)
+{
+  *to = calloc(count ? count : 1, sizeof **to);
+  if (!*to)
+    return -ENOMEM;
+  if (count > 0)
+    memcpy(*to, from, count * sizeof **to);
+  return 0;
+}
+
+static int copy_stream(const struct control_stream *from, struct stream *to,
+                       struct pst_error *error)
+{
+  const char *name = from->name ? from->name : "";
+
+  if (!name[0] || strlen(name) > WIRE_STREAM_MAX)
+    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
+                    "stream '%.40s': its name has %zu bytes; 1 to %d are legal", name, strlen(name),
+                    WIRE_STREAM_MAX);
+  if (from->term_count > CONTROL_TERMS_MAX || from->param_count > CONTROL_PARAMS_MAX)
+    return pst_fail(error, PST_EXIT_USAGE, -E2BIG,
+                    "stream '%s': %u terms and %u params; at most %d and %d", name,
+                    from->term_count, from->param_count, CONTROL_TERMS_MAX, CONTROL_PARAMS_MAX);
+  snprintf(to->name, sizeof to->name, "%s", name);
+  to->context = from->context;
+  to->is_sender = from->is_sender;
+  to->term_count = from->term_count;
+  to->param_count = from->param_count;
+  int rc = copy_pairs(from->terms, from->term_count, &to->terms);
+  if (rc == 0)
+    rc = copy_pairs(from->params, from->param_count, &to->params);
+  if (rc == 0)
+    rc = blob_copy(&from->address, &to->address);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_FAILED, rc,
+                    "stream '%s': its endpoint's address (%u bytes, %u descriptors) cannot be "
+                    "kept: %s",
+                    name, from->address.length, from->address.fd_count, strerror(-rc));
+  return 0;
+}
+
+static int check_pairs(const struct control *control, struct pst_error *error)
+{
+  for (uint32_t i = 0; i < control->stream_count; i++) {
+    const struct stream *a = &control->streams[i];
+    uint32_t mates = 0;
+    uint32_t twins = 0;
+    for (uint32_t k = 0; k < control->stream_count; k++) {
+      const struct stream *b = &control->streams[k];
+      bool same_name = strcmp(a->name, b->name) == 0;
+      mates += same_name && a->is_sender != b->is_sender;
+      twins += same_name && a->is_sender == b->is_sender && i != k;
+    }
+    if (twins > 0)
+      return pst_fail(error, PST_EXIT_USAGE, -EEXIST, "stream '%s' is there twice", a->name);
+    if (control->in_process && mates == 0)
+      return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
+                      "stream '%s' has a %s in this process but no %s", a->name,
+                      a->is_sender ? "sender" : "receiver", a->is_sender ? "receiver" : "sender");
+  }
+  return 0;
+}
+
+/* Both ends here: a peer each, over socketpairs. */
+static int join_ends(struct control *control, struct pst_error *error)
+{
+  int main_fds[2];
+  int side_fds[2];
+  int rc = 0;
+
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, main_fds) < 0)
+    return pst_fail(error, PST_EXIT_FAILED, -errno, "control: no socketpair: %s", strerror(errno));
+  rc = side_pair(side_fds);
+  if (rc < 0) {
+    close(main_fds[0]);
+    close(main_fds[1]);
+    return pst_fail(error, PST_EXIT_FAILED, rc, "control: no socketpair: %s", strerror(-rc));
+  }
+  for (int i = 0; i < 2; i++) {
+    struct peer *peer = peer_new(control, main_fds[i], i == 0);
+    if (!peer) {
+      for (int k = i; k < 2; k++) {
+        close(main_fds[k]);
+        close(side_fds[k]);
+      }
+      return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
+    }
+    peer->in_process = true;
+    peer->side.fd = side_fds[i];
+    peer->side_state = SIDE_OPEN;
+    snprintf(peer->text, sizeof peer->text, "the %s in this process", i ? "sender" : "receiver");
+    watch_set(control, &peer->side, EPOLLIN);
+    if (peer->is_connector)
+      control->link = peer;
+    else
+      handshake_hello(peer, false);
+    peer_watch(peer);
+  }
+  return 0;
+}
+
+static int reach_out(struct control *control, const struct control_params *params,
+                     struct pst_error *error)
+{
+  uint32_t senders = 0;
+
+  for (uint32_t i = 0; i < control->stream_count; i++)
+    senders += control->streams[i].is_sender;
+  if (control->in_process)
+    return join_ends(control, error);
+  if (senders < control->stream_count) {
+    if (!params->listen)
+      return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "control.listen: receivers need an address");
+    int rc = connect_listen(control, params->listen, params->insecure, error);
+    if (rc < 0)
+      return rc;
+  }
+  if (senders > 0) {
+    if (!params->connect)
+      return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "control.connect: senders need an address");
+    control->connect_at_ns = control->now_ns;
+    control->connect_notice_ns = control->now_ns + FIRST_NOTICE_NS;
+    return connect_resolve(control, params->connect, params->insecure, error);
+  }
+  return 0;
+}
+
+static struct control *control_new(const struct control_params *params,
+                                   const struct control_limits *limits,
+                                   const struct control_callbacks *callbacks)
+{
+  struct control *control = calloc(1, sizeof *control);
+
+  if (!control)
+    return NULL;
+  control->callbacks = *callbacks;
+  control->limits = *limits;
+  control->in_process = params->in_process;
+  control->connect_timeout_ns = params->connect_timeout_ns;
+  control->heartbeat_ns = params->heartbeat_ns ? params->heartbeat_ns : HEARTBEAT_DEFAULT_NS;
+  control->peer_timeout_ns = params->peer_timeout_ns;
+  control->now_ns = control->opened_ns = control->listen_notice_ns = clock_now_ns();
+  control->wake = (struct watch){WATCH_WAKE, -1, UINT32_MAX, control};
+  control->side_listener = (struct watch){WATCH_SIDE_LISTENER, -1, UINT32_MAX, control};
+  control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  control->wake.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  control->commands_end = &control->commands;
+  pthread_mutex_init(&control->mutex, NULL);
+  if (gethostname(control->host, sizeof control->host) < 0)
+    control->host[0] = '\0';
+  control->host[sizeof control->host - 1] = '\0';
+  side_boot_id(control->boot_id, sizeof control->boot_id);
+  return control;
+}
+
+static void control_free(struct control *control)
+{
+  while (control->commands) {
+    struct command *command = control->commands;
+    control->commands = command->next;
+    command_free(command);
+  }
+  for (struct peer *peer = control->peers; peer; peer = peer->next)
+    peer->state = PEER_DEAD;
+  bury(control);
+  pass_close_guests(control);
+  for (uint32_t i = 0; i < control->listener_count; i++)
+    watch_close(control, &control->listeners[i]);
+  watch_close(control, &control->side_listener);
+  for (uint32_t i = 0; control->streams && i < control->stream_count; i++) {
+    free(control->streams[i].terms);
+    free(control->streams[i].params);
+    blob_free(&control->streams[i].address);
+  }
+  free(control->streams);
+  free(control->listen_text);
+  free(control->connect_text);
+  watch_close(control, &control->wake);
+  if (control->epoll_fd >= 0)
+    close(control->epoll_fd);
+  pthread_mutex_destroy(&control->mutex);
+  free(control);
+}
+
+static int prepare(struct control *control, const struct control_params *params,
+                   const struct control_stream *streams, uint32_t stream_count,
+                   struct pst_error *error)
+{
+  int rc = 0;
+
+  if (control->epoll_fd < 0 || control->wake.fd < 0)
+    return pst_fail(error, PST_EXIT_FAILED, -EMFILE,
+                    "control: no descriptors left for epoll: raise `ulimit -n`");
+  control->streams = calloc(stream_count ? stream_count : 1, sizeof *control->streams);
+  if (!control->streams)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory for %u streams",
+                    stream_count);
+  while (control->stream_count < stream_count) {
+    uint32_t i = control->stream_count++;
+    if ((rc = copy_stream(&streams[i], &control->streams[i], error)) < 0)
+      return rc;
+  }
+  if ((rc = check_pairs(control, error)) < 0)
+    return rc;
+  if ((rc = watch_set(control, &control->wake, EPOLLIN)) < 0)
+    return pst_fail(error, PST_EXIT_FAILED, rc, "control: epoll: %s", strerror(-rc));
+  return reach_out(control, params, error);
+}
+
+int control_open_limited(const struct control_params *params, const struct control_limits *limits,
+                         const struct control_callbacks *callbacks,
+                         const struct control_stream *streams, uint32_t stream_count,
+                         struct control **result, struct pst_error *error)
+{
+  struct control *control = control_new(params, limits, callbacks);
+
+  if (!control)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
+  int rc = prepare(control, params, streams, stream_count, error);
+  if (rc == 0) {
+    rc = -pthread_create(&control->thread, NULL, run, control);
+    if (rc < 0)
+      pst_fail(error, PST_EXIT_FAILED, rc, "control: no thread: %s", strerror(-rc));
+  }
+  if (rc < 0) {
+    control_free(control);
+    return rc;
+  }
+  *result = control;
+  return 0;
+}
+
+int control_open(const struct control_params *params, const struct control_callbacks *callbacks,
+                 const struct control_stream *streams, uint32_t stream_count,
+                 struct control **control, struct pst_error *error)
+{
+  return control_open_limited(params, &control_default_limits, callbacks, streams, stream_count,
+                              control, error);
+}
+
+uint16_t control_port(const struct control *control)
+{
+  return control->listener_count > 0 ? socket_port(control->listeners[0].fd) : 0;
+}
+
+/* ---- From any thread ------------------------------------------------------------------ */
+
+static void wake(struct control *control)
+{
+  uint64_t one = 1;
+
+  /* Full means that it is awake already. */
+  if (write(control->wake.fd, &one, sizeof one) < 0)
+    return;
+}
+
+void control_close(struct control *control)
+{
+  if (!control)
+    return;
+  pthread_mutex_lock(&control->mutex);
+  control->stopping = true;
+  pthread_mutex_unlock(&control->mutex);
+  wake(control);
+  pthread_join(control->thread, NULL);
+  control_free(control);
+}
+
+static int submit(struct control *control, void *context, enum wire_type type,
+                  const struct control_totals *totals, const struct pst_blob *address, int code,
+                  const char *text)
+{
+  struct stream *stream = NULL;
+  int rc = 0;
+
+  /* The contexts do not change after open. */
+  for (uint32_t i = 0; i < control->stream_count && !stream; i++) {
+    if (control->streams[i].context == context)
+      stream = &control->streams[i];
+  }
+  if (!stream)
+    return -ENOENT;
+  if (type == WIRE_FINISH && !stream->is_sender)
+    return -EINVAL;
+  struct command *command = calloc(1, sizeof *command);
+  if (!command)
+    return -ENOMEM;
+  command->type = type;
+  command->stream = stream;
+  command->code = code;
+  if (totals)
+    command->totals = *totals;
+  if (text)
+    snprintf(command->text, sizeof command->text, "%s", text);
+  if (address && (rc = blob_copy(address, &command->address)) < 0) {
+    free(command);
+    return rc;
+  }
+  pthread_mutex_lock(&control->mutex);
+  *control->commands_end = command;
+  control->commands_end = &command->next;
+  pthread_mutex_unlock(&control->mutex);
+  wake(control);
+  return 0;
+}
+
+int control_readdress(struct control *control, void *stream, const struct pst_blob *address)
+{
+  return submit(control, stream, WIRE_ADDRESS, NULL, address, 0, NULL);
+}
+
+int control_beat(struct control *control, void *stream, const struct control_totals *totals)
+{
+  return submit(control, stream, WIRE_BEAT, totals, NULL, 0, NULL);
+}
+
+int control_finish(struct control *control, void *stream, const struct control_totals *totals)
+{
+  return submit(control, stream, WIRE_FINISH, totals, NULL, 0, NULL);
+}
+
+int control_counts(struct control *control, void *stream, const struct control_totals *totals)
+{
+  return submit(control, stream, WIRE_COUNTS, totals, NULL, 0, NULL);
+}
+
+int control_fail(struct control *control, void *stream, int code, const char *text)
+{
+  return submit(control, stream, WIRE_FAIL, NULL, NULL, code < 0 ? code : -EPROTO, text);
+}

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "internal.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/nearest.h"
+
+static bool has_ended(const struct stream *s)
+{
+  return s->state == STREAM_OVER || s->state == STREAM_FAILED;
+}
+
+static struct stream *find(struct control *control, const char *name, bool is_sender)
+{
+  for (uint32_t i = 0; i < control->stream_count; i++) {
+    struct stream *s = &control->streams[i];
+    if (s->is_sender == is_sender && strcmp(s->name, name) == 0)
+      return s;
+  }
+  return NULL;
+}
+
+/* A connector's streams are its own from the start, also while they wait. */
+static bool belongs(const struct peer *peer, const struct stream *s)
+{
+  return s->peer == peer || (peer->is_connector && s->is_sender);
+}
+
+bool flow_has(const struct peer *peer, bool live_only)
+{
+  struct control *control = peer->control;
+
+  for (uint32_t i = 0; i < control->stream_count; i++) {
+    const struct stream *s = &control->streams[i];
+    if (belongs(peer, s) && (live_only ? s->state == STREAM_LIVE : !has_ended(s)))
+      return true;
+  }
+  return false;
+}
+
+void flow_fail(struct control *control, struct stream *s, int code, const char *text)
+{
+  if (has_ended(s))
+    return;
+  s->state = STREAM_FAILED;
+  s->peer = NULL;
+  s->fail_code = code;
+  snprintf(s->fail_text, sizeof s->fail_text, "%s", text);
+  if (!control->quiet)
+    control->callbacks.fail(control->callbacks.context, s->context, code, s->fail_text);
+}
+
+void flow_fail_peer(struct peer *peer, int code, const char *text)
+{
+  struct control *control = peer->control;
+
+  for (uint32_t i = 0; i < control->stream_count; i++) {
+    if (belongs(peer, &control->streams[i]))
+      flow_fail(control, &control->streams[i], code, text);
+  }
+}
+
+void flow_withdraw(struct peer *peer)
+{
+  struct control *control = peer->control;
+
+  for (uint32_t i = 0; i < control->stream_count; i++) {
+    struct stream *s = &control->streams[i];
+    if (s->peer != peer || s->state != STREAM_OFFERED)
+      continue;
+    s->state = STREAM_WAITING;
+    s->peer = NULL;
+  }
+}
+
+/* ---- Out ------------------------------------------------------------------------------ */
+
+static struct wire_message *new_message(struct control *control, enum wire_type type,
+                                        const struct stream *s)
+{
+  struct wire_message *m = &control->say;
+
+  memset(m, 0, sizeof *m);
+  m->type = type;
+  memcpy(m->stream, s->name, sizeof s->name);
+  return m;
+}
+
+static void send_text(struct peer *peer, enum wire_type type, const char *name, int code,
+                      const char *text)
+{
+  struct wire_message *m = &peer->control->say;
+
+  memset(m, 0, sizeof *m);
+  m->type = type;
+  m->code = code;
+  snprintf(m->stream, sizeof m->stream, "%s", name);
+  snprintf(m->text, sizeof m->text, "%s", text);
+  peer_send(peer, m);
+}
+
+static void send_totals(struct stream *s, enum wire_type type, const struct control_totals *totals)
+{
+  struct wire_message *m = new_message(s->peer->control, type, s);
+
+  m->totals = *totals;
+  peer_send(s->peer, m);
+}
+
+static void send_address(struct stream *s, enum wire_type type)
+{
+  struct wire_message *m = new_message(s->peer->control, type, s);
+
+  if (type == WIRE_OFFER) {
+    m->term_count = s->term_count;
+    if (s->term_count > 0)
+      memcpy(m->terms, s->terms, s->term_count * sizeof s->terms[0]);
+  }
+  if (type != WIRE_ADDRESS) {
+    m->param_count = s->param_count;
+    if (s->param_count > 0)
+      memcpy(m->params, s->params, s->param_count * sizeof s->params[0]);
+  }
+  m->address = s->address.bytes;
+  m->address_length = s->address.length;
+  pass_send(s->peer, &s->address, m);
+  peer_send(s->peer, m);
+}
+
+void flow_offer_all(struct peer *peer)
+{
+  struct control *control = peer->control;
+
+  for (uint32_t i = 0; i < control->stream_count; i++) {
+    struct stream *s = &control->streams[i];
+    if (!s->is_sender || s->state != STREAM_WAITING || peer->state != PEER_UP)
+      continue;
+    s->state = STREAM_OFFERED;
+    s->peer = peer;
+    s->answer_by_ns = control->now_ns + control->limits.answer_ns;
+    peer->had_stream = true;
+    send_address(s, WIRE_OFFER);
+  }
+}
+
+/* What the session asked for before its time had come. */
+static void send_wanted(struct stream *s)
+{
+  if (s->state != STREAM_LIVE)
+    return;
+  if (s->is_sender && s->finish_wanted && !s->finish_done) {
+    s->finish_done = true;
+    send_totals(s, WIRE_FINISH, &s->finish);
+  }
+  bool may_count = s->is_sender ? s->counts_got : s->finish_done;
+  if (s->counts_wanted && !s->counts_sent && may_count) {
+    s->counts_sent = true;
+    send_totals(s, WIRE_COUNTS, &s->counts);
+  }
+  if (s->counts_sent && s->counts_got) {
+    s->state = STREAM_OVER;
+    s->peer = NULL;
+    pst_log(PST_LOG_DEBUG, "control: %s: over at the %s", s->name,
+            s->is_sender ? "sender" : "receiver");
+  }
+}
+
+void flow_command(struct command *command)
+{
+  struct stream *s = command->stream;
+
+  if (has_ended(s))
+    return;
+  switch (command->type) {
+  case WIRE_ADDRESS: {
+    struct pst_blob old = s->address;
+    s->address = command->address;
+    command->address = old;
+    if (s->state == STREAM_OFFERED || s->state == STREAM_LIVE)
+      send_address(s, WIRE_ADDRESS);
+    break;
+  }
+  case WIRE_BEAT:
+    /* One more of what a peer has not read yet would tell it nothing new. */
+    if (s->state == STREAM_LIVE && s->peer->out_length == 0)
+      send_totals(s, WIRE_BEAT, &command->totals);
+    break;
+  case WIRE_FINISH:
+    s->finish_wanted = true;
+    s->finish = command->totals;
+    send_wanted(s);
+    break;
+  case WIRE_COUNTS:
+    s->counts_wanted = true;
+    s->counts = command->totals;
+    send_wanted(s);
+    break;
+  default:
+    if (s->peer)
+      send_text(s->peer, WIRE_FAIL, s->name, command->code, command->text);
+    s->state = STREAM_FAILED;
+    s->peer = NULL;
+    s->fail_code = command->code;
+    memcpy(s->fail_text, command->text, sizeof s->fail_text);
+    break;
+  }
+}
+
+void flow_close_all(struct control *control)
+{
+  for (uint32_t i = 0; i < control->stream_count; i++) {
+    struct stream *s = &control->streams[i];
+    if (!has_ended(s) && s->peer)
+      send_text(s->peer, WIRE_FAIL, s->name, -ECONNRESET,
+                "closed the stream before its end: look at its log");
+    if (!has_ended(s))
+      s->state = STREAM_FAILED;
+    s->peer = NULL;
+  }
+}
+
+/* ---- In: OFFER and its answers ---------------------------------------------------------- */
+
+static const struct control_pair *pair_of(const struct control_pair *pairs, uint32_t count,
+                                          const char *key)
+{
+  for (uint32_t i = 0; i < count; i++) {
+    if (strcmp(pairs[i].key, key) == 0)
+      return &pairs[i];
+  }
+  return NULL;
+}
+
+static void add_difference(char *text, size_t size, const char *key, const char *sender,
+                           const char *receiver)
+{
+  size_t at = strlen(text);
+
+  snprintf(text + at, size - at, "%s%s: sender %s, receiver %s", at ? "; " : "", key,
+           sender ? sender : "has none", receiver ? receiver : "has none");
+}
+
+static bool compare_terms(const struct stream *s, const struct wire_message *offer, char *text,
+                          size_t size)
+{
+  const struct control_pair *other;
+
+  text[0] = '\0';
+  for (uint32_t i = 0; i < offer->term_count; i++) {
+    const struct control_pair *theirs = &offer->terms[i];
+    other = pair_of(s->terms, s->term_count, theirs->key);
+    if (!other || strcmp(other->value, theirs->value) != 0)
+      add_difference(text, size, theirs->key, theirs->value, other ? other->value : NULL);
+  }
+  for (uint32_t i = 0; i < s->term_count; i++) {
+    if (!pair_of(offer->terms, offer->term_count, s->terms[i].key))
+      add_difference(text, size, s->terms[i].key, NULL, s->terms[i].value);
+  }
+  return text[0] == '\0';
+}
+
+static void refuse(struct peer *peer, const char *name, int code, const char *text)
+{
+  control_complain(peer->control, "control: refused stream '%s' of %s: %s", name, peer->text, text);
+  send_text(peer, WIRE_REFUSE, name, code, text);
+  if (++peer->refusals > peer->control->limits.refusals_max)
+    peer_drop(peer, -EPROTO, "offered more than %u streams that nobody wants",
+              peer->control->limits.refusals_max);
+}
+
+static void refuse_unknown(struct peer *peer, const char *name)
+{
+  struct control *control = peer->control;
+  const char *names[64];
+  size_t count = 0;
+  char text[REPORT_MAX];
+  char list[256];
+
+  for (uint32_t i = 0; i < control->stream_count && count < sizeof names / sizeof names[0]; i++) {
+    if (!control->streams[i].is_sender)
+      names[count++] = control->streams[i].name;
+  }
+  const char *nearest = nearest_name(name, names, count);
+  names_list(control, false, STREAM_WAITING, list, sizeof list);
+  snprintf(text, sizeof text, "the receiver has no stream '%s'%s%s%s; it waits for: %s", name,
+           nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "",
+           list[0] ? list : "none");
+  refuse(peer, name, -ENOENT, text);
+}
+
+static void tell_peer(struct control *control, struct stream *s, const struct wire_message *m,
+                      const struct side_fds *fds, bool is_new)
+{
+  struct pst_blob address = {.struct_size = sizeof address,
+                             .length = m->address_length,
+                             .capacity = m->address_length,
+                             .fd_count = fds->count,
+                             .bytes = (void *)(uintptr_t)m->address,
+                             .fds = {-1, -1, -1, -1}};
+  struct control_peer peer = {.text = s->peer->text,
+                              .params = m->params,
+                              .param_count = m->param_count,
+                              .address = &address};
+
+  for (uint32_t i = 0; i < fds->count; i++)
+    address.fds[i] = fds->fds[i];
+  if (control->quiet)
+    return;
+  if (is_new)
+    control->callbacks.peer(control->callbacks.context, s->context, &peer);
+  else
+    control->callbacks.address(control->callbacks.context, s->context, &address);
+}
+
+static void got_offer(struct peer *peer, const struct wire_message *m, const struct side_fds *fds)
+{
+  struct control *control = peer->control;
+  struct stream *s = peer->is_connector ? NULL : find(control, m->stream, false);
+  char text[REPORT_MAX];
+
+  if (peer->is_connector) {
+    peer_drop(peer, -EPROTO, "sent an OFFER, which only senders do");
+  } else if (!s) {
+    refuse_unknown(peer, m->stream);
+  } else if (s->state == STREAM_LIVE) {
+    snprintf(text, sizeof text, "it is taken already, by %s; give each sender a stream of its own",
+             s->peer->text);
+    refuse(peer, s->name, -EBUSY, text);
+  } else if (s->state == STREAM_OVER) {
+    refuse(peer, s->name, -EALREADY, "it is over; start the receiver again");
+  } else if (s->state == STREAM_FAILED) {
+    snprintf(text, sizeof text, "it has failed at the receiver: %s", s->fail_text);
+    refuse(peer, s->name, -ECONNRESET, text);
+  } else if (!compare_terms(s, m, text, sizeof text)) {
+    pst_log(PST_LOG_ERROR, "%s: %s and this end do not agree: %s; give both the same configuration",
+            s->name, peer->text, text);
+    send_text(peer, WIRE_REFUSE, s->name, -EPROTO, text);
+    flow_fail(control, s, -EPROTO, text);
+  } else {
+    s->state = STREAM_LIVE;
+    s->peer = peer;
+    peer->had_stream = true;
+    send_address(s, WIRE_ACCEPT);
+    pst_log(PST_LOG_DEBUG, "control: %s: %s", s->name, peer->text);
+    tell_peer(control, s, m, fds, true);
+  }
+}
+
+static void got_accept(struct stream *s, const struct wire_message *m, const struct side_fds *fds)
+{
+  struct control *control = s->peer->control;
+
+  if (!s->is_sender || s->state != STREAM_OFFERED) {
+    peer_drop(s->peer, -EPROTO, "accepted the stream '%s', which was not on offer", s->name);
+    return;
+  }
+  s->state = STREAM_LIVE;
+  tell_peer(control, s, m, fds, true);
+  send_wanted(s);
+}
+
+/* REFUSE and FAIL. */
+static void got_failure(struct stream *s, const struct wire_message *m)
+{
+  struct peer *peer = s->peer;
+  char text[REPORT_MAX];
+
+  if (m->type == WIRE_REFUSE)
+    snprintf(text, sizeof text, "refused by %s: %s", peer->text, m->text);
+  else
+    snprintf(text, sizeof text, "%s %s", peer->text, m->text);
+  pst_log(PST_LOG_ERROR, "%s: %s", s->name, text);
+  flow_fail(peer->control, s, m->code, text);
+}
+
+/* ---- In: the rest -------------------------------------------------------------------------- */
+
+static void got_finish(struct control *control, struct stream *s, const struct wire_message *m)
+{
+  if (s->is_sender || s->finish_done) {
+    peer_drop(s->peer, -EPROTO, "sent FINISH of '%s' %s", s->name,
+              s->is_sender ? "though it receives it" : "twice");
+    return;
+  }
+  s->finish_done = true;
+  if (!control->quiet)
+    control->callbacks.finish(control->callbacks.context, s->context, &m->totals);
+  send_wanted(s);
+}
+
+static void got_counts(struct control *control, struct stream *s, const struct wire_message *m)
+{
+  bool expected = s->is_sender ? s->finish_done : s->counts_sent;
+
+  if (!expected || s->counts_got) {
+    peer_drop(s->peer, -EPROTO, "sent COUNTS of '%s' %s", s->name,
+              s->counts_got ? "twice" : "before it was their turn");
+    return;
+  }
+  s->counts_got = true;
+  if (!control->quiet)
+    control->callbacks.counts(control->callbacks.context, s->context, &m->totals);
+  send_wanted(s);
+}
+
+static void got_bye(struct peer *peer, const struct wire_message *m)
+{
+  struct control *control = peer->control;
+  char text[REPORT_MAX];
+  char names[512];
+
+  if (m->code == 0 && peer->is_connector && !flow_has(peer, true)) {
+    flow_withdraw(peer);
+    peer_close(peer, 0, NULL);
+    if (flow_has(peer, false))
+      connect_again(control, "it has closed");
+    return;
+  }
+  if (m->code == 0)
+    snprintf(text, sizeof text, "%s has left before the end: look at its log", peer->text);
+  else
+    snprintf(text, sizeof text, "%s has dropped this end: this end %s", peer->text, m->text);
+  if (flow_has(peer, false) || m->code != 0) {
+    names_of_peer(control, peer, names, sizeof names);
+    pst_log(PST_LOG_ERROR, "control: %s%s%s", text, names[0] ? "; streams: " : "", names);
+    flow_fail_peer(peer, m->code ? m->code : -ECONNRESET, text);
+  }
+  peer_close(peer, 0, NULL);
+}
+
+void flow_got(struct peer *peer, const struct wire_message *m, const struct side_fds *fds)
+{
+  struct control *control = peer->control;
+
+  if (m->type == WIRE_KEEP)
+    return;
+  if (m->type == WIRE_BYE) {
+    got_bye(peer, m);
+    return;
+  }
+  if (m->type == WIRE_OFFER) {
+    got_offer(peer, m, fds);
+    return;
+  }
+  struct stream *s = find(control, m->stream, peer->is_connector);
+  /* Not with this peer: our own end of it has crossed the message on its way. */
+  if (!s || s->peer != peer)
+    return;
+  if (s->state == STREAM_OFFERED && m->type != WIRE_ACCEPT && m->type != WIRE_REFUSE) {
+    peer_drop(peer, -EPROTO, "sent a %s of '%s' before it took it", wire_type_name(m->type),
+              s->name);
+    return;
+  }
+  switch (m->type) {
+  case WIRE_ACCEPT:
+    got_accept(s, m, fds);
+    break;
+  case WIRE_REFUSE:
+  case WIRE_FAIL:
+    got_failure(s, m);
+    break;
+  case WIRE_ADDRESS:
+    tell_peer(control, s, m, fds, false);
+    break;
+  case WIRE_BEAT:
+    if (!control->quiet)
+      control->callbacks.beat(control->callbacks.context, s->context, &m->totals);
+    break;
+  case WIRE_FINISH:
+    got_finish(control, s, m);
+    break;
+  default:
+    got_counts(control, s, m);
+    break;
+  }
+}
+
+uint64_t flow_tick(struct control *control)
+{
+  uint64_t next = UINT64_MAX;
+  char seconds[24];
+
+  for (uint32_t i = 0; i < control->stream_count; i++) {
+    struct stream *s = &control->streams[i];
+    if (s->state != STREAM_OFFERED)
+      continue;
+    if (control->now_ns < s->answer_by_ns) {
+      next = sooner(next, s->answer_by_ns);
+      continue;
+    }
+    seconds_text(control->limits.answer_ns, seconds);
+    peer_drop(s->peer, -ETIMEDOUT, "did not answer the offer of '%s' within %s", s->name, seconds);
+  }
+  struct peer *link = control->link;
+  if (link && link->state == PEER_UP && !flow_has(link, false))
+    peer_close(link, 0, NULL);
+  return next;
+}

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define IN_FIRST_BYTES 1024
+#define IN_KEPT_BYTES 16384
+/* With so much unread by it, a peer is not listened to: its questions cannot pile
+ * up answers here. */
+#define OUT_BACKLOG_BYTES (256u * 1024)
+#define READS_A_ROUND 16
+
+struct peer *peer_new(struct control *control, int fd, bool is_connector)
+{
+  struct peer *peer = calloc(1, sizeof *peer);
+
+  if (!peer)
+    return NULL;
+  peer->control = control;
+  peer->is_connector = is_connector;
+  peer->state = PEER_HELLO;
+  peer->main = (struct watch){WATCH_PEER, fd, UINT32_MAX, peer};
+  peer->side = (struct watch){WATCH_PEER_SIDE, -1, UINT32_MAX, peer};
+  peer->answer_by_ns = control->now_ns + control->limits.answer_ns;
+  peer->heard_ns = peer->sent_ns = peer->taken_ns = control->now_ns;
+  peer->next = control->peers;
+  control->peers = peer;
+  control->peer_count++;
+  return peer;
+}
+
+/* The caller has taken it from the list. */
+void peer_free(struct peer *peer)
+{
+  if (peer->control->link == peer)
+    peer->control->link = NULL;
+  pass_close(peer);
+  watch_close(peer->control, &peer->main);
+  free(peer->in);
+  free(peer->out);
+  peer->control->peer_count--;
+  free(peer);
+}
+
+static bool is_reading(const struct peer *peer)
+{
+  return peer->state == PEER_CLOSING || (!peer->awaits_fds && peer->out_length < OUT_BACKLOG_BYTES);
+}
+
+void peer_watch(struct peer *peer)
+{
+  uint32_t events = 0;
+
+  if (peer->state == PEER_DEAD)
+    return;
+  if (peer->state == PEER_CONNECTING)
+    events = EPOLLOUT;
+  else
+    events = (is_reading(peer) ? (uint32_t)EPOLLIN : 0) | (peer->out_length ? EPOLLOUT : 0);
+  if (watch_set(peer->control, &peer->main, events) < 0)
+    peer->state = PEER_DEAD;
+}
+
+/* ---- Out ---------------------------------------------------------------------------- */
+
+static void flush(struct peer *peer)
+{
+  while (peer->out_length > 0) {
+    ssize_t n = send(peer->main.fd, peer->out + peer->out_at, peer->out_length, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0 && errno != EAGAIN) {
+      peer->out_broken = true;
+      peer->out_length = 0;
+    }
+    if (n < 0)
+      break;
+    peer->out_at += (size_t)n;
+    peer->out_length -= (size_t)n;
+    peer->taken_ns = peer->control->now_ns;
+  }
+  if (peer->out_length == 0) {
+    peer->out_at = 0;
+    if (peer->state == PEER_CLOSING && !peer->out_shut) {
+      /* Not close(): with bytes unread that would be a reset, which overtakes what
+       * the other has not read yet. */
+      shutdown(peer->main.fd, SHUT_WR);
+      peer->out_shut = true;
+    }
+  }
+}
+
+static int queue(struct peer *peer, const uint8_t *bytes, size_t length)
+{
+  if (peer->out_at > 0 && peer->out_at + peer->out_length + length > peer->out_capacity) {
+    memmove(peer->out, peer->out + peer->out_at, peer->out_length);
+    peer->out_at = 0;
+  }
+  if (peer->out_length + length > peer->out_capacity) {
+    size_t capacity = 2 * (peer->out_length + length);
+    uint8_t *larger = realloc(peer->out, capacity);
+    if (!larger)
+      return -ENOMEM;
+    peer->out = larger;
+    peer->out_capacity = capacity;
+  }
+  memcpy(peer->out + peer->out_at + peer->out_length, bytes, length);
+  peer->out_length += length;
+  return 0;
+}
+
+void peer_send(struct peer *peer, const struct wire_message *message)
+{
+  struct control *control = peer->control;
+  size_t length;
+
+  if (peer->state == PEER_CONNECTING || peer->state == PEER_DEAD || peer->out_broken)
+    return;
+  if (peer->out_length == 0)
+    peer->taken_ns = control->now_ns;
+  int rc = wire_encode(message, control->frame, sizeof control->frame, &length);
+  if (rc == 0)
+    rc = queue(peer, control->frame, length);
+  if (rc < 0) {
+    /* The stream cannot go on without it, and the other end must not wait. */
+    pst_log(PST_LOG_ERROR, "control: a %s for %s could not be made: %s",
+            wire_type_name(message->type), peer->text, strerror(-rc));
+    peer->out_broken = true;
+    shutdown(peer->main.fd, SHUT_RDWR);
+    return;
+  }
+  peer->sent_ns = control->now_ns;
+  flush(peer);
+  peer_watch(peer);
+}
+
+/* ---- Ends --------------------------------------------------------------------------- */
+
+void peer_close(struct peer *peer, int code, const char *text)
+{
+  struct wire_message *bye = &peer->control->say;
+
+  if (peer->state == PEER_CLOSING || peer->state == PEER_DEAD)
+    return;
+  if (peer->state == PEER_CONNECTING) {
+    peer->state = PEER_DEAD;
+    return;
+  }
+  memset(bye, 0, sizeof *bye);
+  bye->type = WIRE_BYE;
+  bye->code = code;
+  if (text)
+    snprintf(bye->text, sizeof bye->text, "%s", text);
+  peer_send(peer, bye);
+  if (peer->state == PEER_DEAD)
+    return;
+  peer->state = PEER_CLOSING;
+  peer->answer_by_ns = peer->control->now_ns + peer->control->limits.drain_ns;
+  peer->awaits_fds = false;
+  flush(peer);
+  peer_watch(peer);
+}
+
+void peer_drop(struct peer *peer, int code, const char *format, ...)
+{
+  char why[WIRE_TEXT_MAX + 1];
+  char text[REPORT_MAX];
+  va_list args;
+
+  if (peer->state == PEER_CLOSING || peer->state == PEER_DEAD)
+    return;
+  va_start(args, format);
+  vsnprintf(why, sizeof why, format, args);
+  va_end(args);
+  snprintf(text, sizeof text, "%s %s", peer->text, why);
+  if (flow_has(peer, false)) {
+    char names[512];
+    names_of_peer(peer->control, peer, names, sizeof names);
+    pst_log(PST_LOG_ERROR, "control: dropped: %s%s%s", text, names[0] ? "; streams: " : "", names);
+  } else {
+    control_complain(peer->control, "control: dropped: %s", text);
+  }
+  peer_close(peer, code, why);
+  flow_fail_peer(peer, code, text);
+}
+
+void peer_gone(struct peer *peer, int code, const char *why)
+{
+  struct control *control = peer->control;
+  char text[REPORT_MAX];
+  char names[512];
+
+  if (peer->state == PEER_DEAD)
+    return;
+  bool closing = peer->state == PEER_CLOSING;
+  bool greeted = peer->state == PEER_UP;
+  peer->state = PEER_DEAD;
+  if (closing)
+    return;
+  snprintf(text, sizeof text, "%s %s", peer->text, why);
+  if (peer->is_connector && !peer->in_process && !flow_has(peer, true)) {
+    flow_withdraw(peer);
+    if (flow_has(peer, false))
+      connect_again(control, why);
+    return;
+  }
+  if (flow_has(peer, false)) {
+    names_of_peer(control, peer, names, sizeof names);
+    pst_log(PST_LOG_ERROR, "control: lost %s (streams: %s)", text, names);
+    flow_fail_peer(peer, code, text);
+  } else if (!greeted) {
+    control_complain(control, "control: dropped: %s", text);
+  } else {
+    pst_log(PST_LOG_DEBUG, "control: %s; it had no stream left here", text);
+  }
+}
+
+/* ---- In ------------------------------------------------------------------------------- */
+
+static size_t frame_length(const uint8_t *at, size_t left)
+{
+  if (left < WIRE_HEADER_BYTES)
+    return 0;
+  return WIRE_HEADER_BYTES +
+         ((size_t)at[0] << 24 | (size_t)at[1] << 16 | (size_t)at[2] << 8 | (size_t)at[3]);
+}
+
+/* One frame. False: not complete, or waiting for descriptors. */
+static bool process_one(struct peer *peer, const uint8_t *at, size_t left, size_t *used)
+{
+  struct control *control = peer->control;
+  struct wire_message *message = &control->got;
+  struct side_fds fds = {0};
+  char why[WIRE_WHY_MAX];
+
+  *used = frame_length(at, left);
+  if (*used == 0)
+    return false;
+  if (*used > WIRE_FRAME_MAX) {
+    peer_drop(peer, -EPROTO,
+              "sent a frame of %zu bytes where at most %u are legal: is it Penstock's control "
+              "channel at all?",
+              *used - WIRE_HEADER_BYTES, WIRE_BODY_MAX);
+    return false;
+  }
+  if (*used > left)
+    return false;
+  if (wire_decode(at + WIRE_HEADER_BYTES, *used - WIRE_HEADER_BYTES, message, why) < 0) {
+    peer_drop(peer, -EPROTO, "sent a frame that is none of Penstock's: %s", why);
+    return false;
+  }
+  int rc = pass_take(peer, message, &fds);
+  if (rc == -EAGAIN) {
+    if (!peer->awaits_fds)
+      peer->fds_by_ns = control->now_ns + control->limits.answer_ns;
+    peer->awaits_fds = true;
+    return false;
+  }
+  peer->awaits_fds = false;
+  if (rc < 0)
+    peer_drop(peer, -EPROTO, "sent descriptors that do not belong to its %s",
+              wire_type_name(message->type));
+  else if (message->type == WIRE_HELLO)
+    handshake_got_hello(peer, message);
+  else if (peer->state != PEER_UP)
+    peer_drop(peer, -EPROTO, "sent a %s before its HELLO", wire_type_name(message->type));
+  else
+    flow_got(peer, message, &fds);
+  side_close_fds(&fds);
+  return true;
+}
+
+void peer_process(struct peer *peer)
+{
+  struct control *control = peer->control;
+  size_t at = 0;
+  size_t used = 0;
+
+  while (peer->state < PEER_CLOSING && peer->out_length < OUT_BACKLOG_BYTES &&
+         process_one(peer, peer->in + at, peer->in_length - at, &used)) {
+    at += used;
+    peer->frame_by_ns = 0;
+  }
+  if (peer->state >= PEER_CLOSING) {
+    peer->in_length = 0;
+  } else if (at > 0) {
+    memmove(peer->in, peer->in + at, peer->in_length - at);
+    peer->in_length -= at;
+  }
+  if (peer->in_length == 0 && peer->in_capacity > IN_KEPT_BYTES) {
+    free(peer->in);
+    peer->in = NULL;
+    peer->in_capacity = 0;
+  }
+  if (peer->in_length == 0)
+    peer->frame_by_ns = 0;
+  else if (peer->frame_by_ns == 0)
+    peer->frame_by_ns = control->now_ns + control->limits.answer_ns;
+  peer_watch(peer);
+}
+
+static int make_room(struct peer *peer)
+{
+  size_t need = frame_length(peer->in, peer->in_length);
+
+  if (need < IN_FIRST_BYTES)
+    need = IN_FIRST_BYTES;
+  if (need <= peer->in_capacity && peer->in_length < peer->in_capacity)
+    return 0;
+  uint8_t *larger = realloc(peer->in, need);
+  if (!larger)
+    return -ENOMEM;
+  peer->in = larger;
+  peer->in_capacity = need;
+  return 0;
+}
+
+static const char gone_text[] = "has gone without a goodbye: killed, crashed, or its host went "
+                                "away: look at its log";
+
+static void read_lost(struct peer *peer, int code)
+{
+  char why[WIRE_WHY_MAX];
+
+  if (code == 0 || code == -ECONNRESET || code == -EPIPE) {
+    bool silent = peer->state == PEER_HELLO;
+    peer_gone(peer, -ECONNRESET,
+              silent ? "closed the connection before its HELLO: is it Penstock's control channel?"
+                     : gone_text);
+    return;
+  }
+  snprintf(why, sizeof why, "cannot be read any more: %s: look at the network and at its log",
+           strerror(-code));
+  peer_gone(peer, code == -ETIMEDOUT ? code : -ECONNRESET, why);
+}
+
+static void read_more(struct peer *peer)
+{
+  struct control *control = peer->control;
+
+  for (int i = 0; i < READS_A_ROUND && peer->state < PEER_CLOSING && is_reading(peer); i++) {
+    if (make_room(peer) < 0) {
+      peer_drop(peer, -ENOMEM, "needs more memory than there is");
+      return;
+    }
+    ssize_t n =
+        recv(peer->main.fd, peer->in + peer->in_length, peer->in_capacity - peer->in_length, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+      return;
+    if (n <= 0) {
+      read_lost(peer, n < 0 ? -errno : 0);
+      return;
+    }
+    peer->in_length += (size_t)n;
+    peer->heard_ns = control->now_ns;
+    peer_process(peer);
+  }
+}
+
+static void read_away(struct peer *peer)
+{
+  uint8_t nowhere[4096];
+
+  for (int i = 0; i < READS_A_ROUND; i++) {
+    ssize_t n = recv(peer->main.fd, nowhere, sizeof nowhere, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+      return;
+    if (n <= 0) {
+      peer->state = PEER_DEAD;
+      return;
+    }
+  }
+}
+
+static void connected(struct peer *peer)
+{
+  int rc = socket_error(peer->main.fd);
+
+  if (rc < 0) {
+    char why[WIRE_WHY_MAX];
+    snprintf(why, sizeof why, "%s", strerror(-rc));
+    peer_gone(peer, rc, why);
+    return;
+  }
+  peer->state = PEER_HELLO;
+  peer_watch(peer);
+}
+
+void peer_event(struct peer *peer, uint32_t events)
+{
+  if (peer->state == PEER_DEAD)
+    return;
+  if (peer->state == PEER_CONNECTING) {
+    connected(peer);
+    return;
+  }
+  if (events & EPOLLOUT)
+    flush(peer);
+  if (events & (EPOLLHUP | EPOLLERR)) {
+    /* Nothing more is taken; what had been sent to us before is read below. */
+    peer->out_broken = true;
+    peer->out_length = 0;
+    if (peer->awaits_fds)
+      pass_close(peer);
+  }
+  if (peer->state < PEER_CLOSING && peer->in_length > 0)
+    peer_process(peer);
+  if (peer->state == PEER_CLOSING)
+    read_away(peer);
+  else
+    read_more(peer);
+  peer_watch(peer);
+}
+
+/* ---- Time -------------------------------------------------------------------------------- */
+
+static void check_silence(struct peer *peer)
+{
+  struct control *control = peer->control;
+  uint64_t limit = control->peer_timeout_ns;
+  char why[WIRE_WHY_MAX];
+  char seconds[24];
+
+  if (limit == 0 || peer->state != PEER_UP)
+    return;
+  bool silent = control->now_ns >= peer->heard_ns + limit;
+  bool stuck = peer->out_length > 0 && control->now_ns >= peer->taken_ns + limit;
+  if (!silent && !stuck)
+    return;
+  seconds_text(limit, seconds);
+  snprintf(why, sizeof why,
+           "has %s for %s: stopped, killed, or its host or the network between went away: look "
+           "at its log",
+           silent ? "said nothing" : "read nothing", seconds);
+  peer_gone(peer, -ETIMEDOUT, why);
+}
+
+static void check_answers(struct peer *peer)
+{
+  struct control *control = peer->control;
+  uint64_t now_ns = control->now_ns;
+  char seconds[24];
+
+  seconds_text(control->limits.answer_ns, seconds);
+  if (peer->state == PEER_CLOSING && now_ns >= peer->answer_by_ns)
+    peer->state = PEER_DEAD;
+  if (peer->state == PEER_CONNECTING && now_ns >= peer->answer_by_ns)
+    peer_gone(peer, -ETIMEDOUT, "no answer to the connection");
+  if (peer->state == PEER_HELLO && now_ns >= peer->answer_by_ns) {
+    if (peer->is_connector)
+      peer_gone(peer, -ETIMEDOUT, "it took the connection but sent no HELLO");
+    else
+      peer_drop(peer, -ETIMEDOUT, "sent no HELLO within %s", seconds);
+  }
+  if (peer->awaits_fds && now_ns >= peer->fds_by_ns) {
+    pst_log(PST_LOG_WARN, "control: descriptors of %s did not come within %s; going on without",
+            peer->text, seconds);
+    pass_close(peer);
+    peer_process(peer);
+  } else if (peer->state < PEER_CLOSING && !peer->awaits_fds && peer->frame_by_ns != 0 &&
+             peer->out_length < OUT_BACKLOG_BYTES && now_ns >= peer->frame_by_ns) {
+    peer_drop(peer, -ETIMEDOUT, "began a frame and did not end it within %s", seconds);
+  }
+  if (peer->state == PEER_UP && peer->idle_since_ns != 0 &&
+      now_ns >= peer->idle_since_ns + control->limits.idle_ns) {
+    if (peer->had_stream)
+      peer_close(peer, 0, NULL);
+    else
+      peer_drop(peer, -ETIMEDOUT, "offered no stream");
+  }
+}
+
+static void beat(struct peer *peer)
+{
+  struct control *control = peer->control;
+  struct wire_message *keep = &control->say;
+
+  if (peer->state != PEER_UP || control->now_ns < peer->sent_ns + control->heartbeat_ns)
+    return;
+  peer->sent_ns = control->now_ns;
+  if (peer->out_length > 0)
+    return;
+  memset(keep, 0, sizeof *keep);
+  keep->type = WIRE_KEEP;
+  peer_send(peer, keep);
+}
+
+uint64_t peer_tick(struct peer *peer)
+{
+  struct control *control = peer->control;
+  uint64_t next = UINT64_MAX;
+
+  if (peer->state == PEER_UP && !peer->is_connector) {
+    if (flow_has(peer, false))
+      peer->idle_since_ns = 0;
+    else if (peer->idle_since_ns == 0)
+      peer->idle_since_ns = control->now_ns;
+  }
+  check_answers(peer);
+  check_silence(peer);
+  beat(peer);
+  if (peer->state == PEER_DEAD)
+    return control->now_ns;
+  if (peer->state != PEER_UP)
+    next = peer->answer_by_ns;
+  if (peer->awaits_fds)
+    next = sooner(next, peer->fds_by_ns);
+  else if (peer->frame_by_ns != 0 && peer->out_length < OUT_BACKLOG_BYTES)
+    next = sooner(next, peer->frame_by_ns);
+  if (peer->state == PEER_UP) {
+    next = sooner(next, peer->sent_ns + control->heartbeat_ns);
+    if (peer->idle_since_ns != 0)
+      next = sooner(next, peer->idle_since_ns + control->limits.idle_ns);
+    if (control->peer_timeout_ns != 0)
+      next = sooner(next, sooner(peer->heard_ns, peer->out_length ? peer->taken_ns : UINT64_MAX) +
+                              control->peer_timeout_ns);
+  }
+  return next;
+}

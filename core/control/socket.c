@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HOST_MAX 255
+#define BACKLOG 256
+
+/* Splits at the last colon; an IPv6 address stands in brackets. */
+static int split(const char *host_port, char host[HOST_MAX + 1], char port[8])
+{
+  const char *colon = strrchr(host_port, ':');
+  const char *begin = host_port;
+  const char *end = colon;
+  char *rest;
+
+  if (!colon || strlen(colon + 1) < 1 || strlen(colon + 1) > 5)
+    return -EINVAL;
+  if (*begin == '[') {
+    begin++;
+    end--;
+    if (end < begin || *end != ']')
+      return -EINVAL;
+  }
+  if (end - begin > HOST_MAX)
+    return -EINVAL;
+  memcpy(host, begin, (size_t)(end - begin));
+  host[end - begin] = '\0';
+  if (begin == host_port && strchr(host, ':'))
+    return -EINVAL;
+  unsigned long value = strtoul(colon + 1, &rest, 10);
+  if (*rest != '\0' || colon[1] < '0' || colon[1] > '9' || value > 65535)
+    return -EINVAL;
+  snprintf(port, 8, "%lu", value);
+  return 0;
+}
+
+int socket_resolve(const char *host_port, bool listener, struct socket_addresses *addresses,
+                   char *why, size_t why_size)
+{
+  struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+  struct addrinfo *found = NULL;
+  char host[HOST_MAX + 1];
+  char port[8];
+
+  if (!host_port || split(host_port, host, port) < 0) {
+    snprintf(why, why_size,
+             "'%s' is not an address: write host:port, such as 127.0.0.1:18515 or [::1]:18515",
+             host_port ? host_port : "");
+    return -EINVAL;
+  }
+  bool every = host[0] == '\0' || strcmp(host, "*") == 0;
+  if (every && !listener) {
+    snprintf(why, why_size, "'%s' names no host to connect to: write host:port", host_port);
+    return -EINVAL;
+  }
+  if (every)
+    hints.ai_flags |= AI_PASSIVE;
+
+  int rc = getaddrinfo(every ? NULL : host, port, &hints, &found);
+  if (rc != 0) {
+    bool later = rc == EAI_AGAIN || rc == EAI_MEMORY || rc == EAI_SYSTEM;
+    snprintf(why, why_size, "the name '%s' is not found: %s; check the name, or write the address",
+             host, gai_strerror(rc));
+    return later ? -EHOSTUNREACH : -ENOENT;
+  }
+  struct socket_addresses result = {.count = 0};
+  for (struct addrinfo *a = found; a && result.count < SOCKET_ADDRESSES_MAX; a = a->ai_next) {
+    if (a->ai_family != AF_INET && a->ai_family != AF_INET6)
+      continue;
+    memcpy(&result.at[result.count].storage, a->ai_addr, a->ai_addrlen);
+    result.at[result.count++].length = a->ai_addrlen;
+  }
+  freeaddrinfo(found);
+  if (result.count == 0) {
+    snprintf(why, why_size, "the name '%s' has no IPv4 or IPv6 address", host);
+    return -ENOENT;
+  }
+  *addresses = result;
+  return 0;
+}
+
+bool socket_is_remote(const struct socket_address *address)
+{
+  if (address->storage.ss_family == AF_INET) {
+    const struct sockaddr_in *in = (const struct sockaddr_in *)&address->storage;
+    return ntohl(in->sin_addr.s_addr) >> 24 != 127;
+  }
+  const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&address->storage;
+  if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr))
+    return in6->sin6_addr.s6_addr[12] != 127;
+  return !IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+}
+
+void socket_text(const struct socket_address *address, char text[SOCKET_TEXT_MAX])
+{
+  char host[INET6_ADDRSTRLEN + 1];
+  char port[8];
+
+  text[0] = '\0';
+  if (getnameinfo((const struct sockaddr *)&address->storage, address->length, host, sizeof host,
+                  port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return;
+  bool is_v6 = address->storage.ss_family == AF_INET6;
+  snprintf(text, SOCKET_TEXT_MAX, is_v6 ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+void socket_peer_text(int fd, char text[SOCKET_TEXT_MAX])
+{
+  struct socket_address address = {.length = sizeof address.storage};
+
+  text[0] = '\0';
+  if (getpeername(fd, (struct sockaddr *)&address.storage, &address.length) == 0)
+    socket_text(&address, text);
+}
+
+uint16_t socket_port(int fd)
+{
+  struct socket_address address = {.length = sizeof address.storage};
+
+  if (getsockname(fd, (struct sockaddr *)&address.storage, &address.length) < 0)
+    return 0;
+  if (address.storage.ss_family == AF_INET)
+    return ntohs(((struct sockaddr_in *)&address.storage)->sin_port);
+  return ntohs(((struct sockaddr_in6 *)&address.storage)->sin6_port);
+}
+
+static int new_socket(const struct socket_address *address)
+{
+  int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+  return fd < 0 ? -errno : fd;
+}
+
+static void set_flag(int fd, int level, int name)
+{
+  int on = 1;
+
+  setsockopt(fd, level, name, &on, sizeof on);
+}
+
+int socket_listen(const struct socket_address *address)
+{
+  int fd = new_socket(address);
+
+  if (fd < 0)
+    return fd;
+  /* Or a port would stay taken for a minute after each run. */
+  set_flag(fd, SOL_SOCKET, SO_REUSEADDR);
+  if (address->storage.ss_family == AF_INET6)
+    set_flag(fd, IPPROTO_IPV6, IPV6_V6ONLY);
+  if (bind(fd, (const struct sockaddr *)&address->storage, address->length) < 0 ||
+      listen(fd, BACKLOG) < 0) {
+    int rc = -errno;
+    close(fd);
+    return rc;
+  }
+  return fd;
+}
+
+int socket_accept(int listener)
+{
+  int fd;
+
+  do {
+    fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  } while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
+  if (fd < 0)
+    return -errno;
+  set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
+  return fd;
+}
+
+int socket_connect(const struct socket_address *address)
+{
+  int fd = new_socket(address);
+
+  if (fd < 0)
+    return fd;
+  set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
+  if (connect(fd, (const struct sockaddr *)&address->storage, address->length) < 0 &&
+      errno != EINPROGRESS) {
+    int rc = -errno;
+    close(fd);
+    return rc;
+  }
+  return fd;
+}
+
+int socket_error(int fd)
+{
+  int error = 0;
+  socklen_t size = sizeof error;
+
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+    return -errno;
+  return -error;
+}

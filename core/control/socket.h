@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* "host:port" and the TCP sockets behind it. Sockets are non-blocking and
+ * close-on-exec. */
+#ifndef PST_CONTROL_SOCKET_H
+#define PST_CONTROL_SOCKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define SOCKET_ADDRESSES_MAX 8
+#define SOCKET_TEXT_MAX 72 /* "[scoped IPv6 address]:port" with NUL */
+
+struct socket_address {
+  struct sockaddr_storage storage;
+  socklen_t length;
+};
+
+struct socket_addresses {
+  struct socket_address at[SOCKET_ADDRESSES_MAX];
+  uint32_t count;
+};
+
+/* "host:port", "[IPv6]:port"; an empty host or "*" is every address of this host
+ * (for a listener). May block on name servers. 0; -EINVAL: not of that form;
+ * -ENOENT: no such name; -EHOSTUNREACH: it cannot be asked now. `why` says it in
+ * words. */
+int socket_resolve(const char *host_port, bool listener, struct socket_addresses *addresses,
+                   char *why, size_t why_size);
+/* Neither 127.0.0.0/8 nor ::1 (an IPv4 address within IPv6 counts as itself). */
+bool socket_is_remote(const struct socket_address *address);
+void socket_text(const struct socket_address *address, char text[SOCKET_TEXT_MAX]);
+/* Of the other end; "" when it has gone. */
+void socket_peer_text(int fd, char text[SOCKET_TEXT_MAX]);
+uint16_t socket_port(int fd);
+
+/* A descriptor or -errno. */
+int socket_listen(const struct socket_address *address);
+/* -EAGAIN: nobody there yet. */
+int socket_accept(int listener);
+/* Connects in the background: once the descriptor is writable, SO_ERROR has the
+ * outcome. */
+int socket_connect(const struct socket_address *address);
+int socket_error(int fd);
+
+#endif

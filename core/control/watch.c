@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* `events` of UINT32_MAX is a watch that epoll does not know yet. */
+int watch_set(struct control *control, struct watch *watch, uint32_t events)
+{
+  struct epoll_event event = {.events = events, .data.ptr = watch};
+  int operation = watch->events == UINT32_MAX ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+
+  if (watch->fd < 0 || watch->events == events)
+    return 0;
+  if (epoll_ctl(control->epoll_fd, operation, watch->fd, &event) < 0)
+    return -errno;
+  watch->events = events;
+  return 0;
+}
+
+void watch_close(struct control *control, struct watch *watch)
+{
+  if (watch->fd < 0)
+    return;
+  if (watch->events != UINT32_MAX)
+    epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+  close(watch->fd);
+  watch->fd = -1;
+  watch->events = UINT32_MAX;
+}

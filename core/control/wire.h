@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control channel's messages as bytes.
+ *
+ * A frame is a u32, big-endian, of the body's length, and the body: one CBOR map
+ * (RFC 8949) of integer keys in ascending order, definite lengths only. Unknown
+ * keys are skipped, so that a minor version may add some. In HELLO the keys
+ * `type`, `magic` and `version` come first and keep their form for ever: a
+ * decoder of another major still learns which one it met.
+ *
+ * Error codes travel as positive numbers of Linux's generic errno table.
+ */
+#ifndef PST_CONTROL_WIRE_H
+#define PST_CONTROL_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "control.h"
+
+#define WIRE_MAJOR 1u
+#define WIRE_MINOR 0u
+#define WIRE_MAGIC "penstock"
+
+#define WIRE_HEADER_BYTES 4u
+#define WIRE_BODY_MAX 65536u
+#define WIRE_FRAME_MAX (WIRE_HEADER_BYTES + WIRE_BODY_MAX)
+#define WIRE_STREAM_MAX 127 /* bytes of a stream's name */
+#define WIRE_HOST_MAX 64
+#define WIRE_TEXT_MAX 511
+#define WIRE_TOKEN_BYTES 16
+#define WIRE_SIDE_MAX 63
+#define WIRE_FDS_MAX 4
+#define WIRE_WHY_MAX 160
+
+enum wire_type {
+  WIRE_HELLO = 1,
+  WIRE_OFFER = 2,
+  WIRE_ACCEPT = 3,
+  WIRE_REFUSE = 4,
+  WIRE_ADDRESS = 5,
+  WIRE_BEAT = 6,
+  WIRE_FINISH = 7,
+  WIRE_COUNTS = 8,
+  WIRE_FAIL = 9,
+  WIRE_KEEP = 10, /* still alive, nothing to say */
+  WIRE_BYE = 11,  /* nothing follows */
+};
+
+enum wire_role {
+  WIRE_SENDER = 1,
+  WIRE_RECEIVER = 2,
+};
+
+/* Any message; which fields hold follows from the type. */
+struct wire_message {
+  uint32_t type;
+
+  /* HELLO. With another major than ours only `major` and `minor` hold. The
+   * receiver speaks first: its `side` names the side-socket, `token` is what this
+   * connection shows there; in the sender's answer side_open says that it did. */
+  uint32_t major, minor;
+  uint32_t role;
+  uint64_t pid;
+  char host[WIRE_HOST_MAX + 1];
+  char boot_id[40];
+  char library[32];
+  char side[WIRE_SIDE_MAX + 1];
+  uint8_t token[WIRE_TOKEN_BYTES];
+  bool has_token;
+  bool side_open;
+
+  /* All that concern a stream. */
+  char stream[WIRE_STREAM_MAX + 1];
+
+  /* OFFER, ACCEPT; of these ADDRESS has the address alone. */
+  uint32_t term_count;
+  uint32_t param_count;
+  struct control_pair terms[CONTROL_TERMS_MAX];
+  struct control_pair params[CONTROL_PARAMS_MAX];
+  const uint8_t *address; /* decoded: points into the frame */
+  uint32_t address_length;
+  uint32_t fd_count; /* descriptors that come by the side-socket under fd_id */
+  uint64_t fd_id;
+
+  /* BEAT, FINISH, COUNTS */
+  struct control_totals totals;
+
+  /* REFUSE, FAIL, BYE: -errno, and why */
+  int code;
+  char text[WIRE_TEXT_MAX + 1];
+};
+
+/* One frame with its header. Texts too long are cut, control characters become
+ * spaces. 0; -E2BIG: more than `size` or a body beyond WIRE_BODY_MAX; -EINVAL: an
+ * unknown type or a count over its bound. */
+int wire_encode(const struct wire_message *message, uint8_t *frame, size_t size, size_t *length);
+
+/* One body, without its header. 0, or -EPROTO with `why`: what is wrong, in words.
+ * Needs nothing but its arguments and allocates nothing. */
+int wire_decode(const uint8_t *body, size_t length, struct wire_message *message,
+                char why[WIRE_WHY_MAX]);
+
+const char *wire_type_name(uint32_t type);
+
+/* Totals of which nothing is known. */
+void wire_totals_unknown(struct control_totals *totals);
+
+/* ---- Shared by encoder and decoder ------------------------------------------ */
+
+enum wire_key {
+  WIRE_KEY_TYPE = 0,
+  WIRE_KEY_MAGIC = 1,
+  WIRE_KEY_VERSION = 2, /* [major, minor] */
+  WIRE_KEY_AUTH = 3,    /* map, empty: where credentials will stand */
+  WIRE_KEY_ROLE = 4,
+  WIRE_KEY_HOST = 5,
+  WIRE_KEY_PID = 6,
+  WIRE_KEY_BOOT = 7,
+  WIRE_KEY_LIBRARY = 8,
+  WIRE_KEY_SIDE = 9,
+  WIRE_KEY_TOKEN = 10,
+  WIRE_KEY_SIDE_OPEN = 11,
+  WIRE_KEY_STREAM = 16,
+  WIRE_KEY_TERMS = 17, /* map of text to text, as are params */
+  WIRE_KEY_PARAMS = 18,
+  WIRE_KEY_ADDRESS = 19,
+  WIRE_KEY_FD_ID = 20,
+  WIRE_KEY_FD_COUNT = 21,
+  WIRE_KEY_TOTALS = 22, /* map of wire_total; what is unknown is left out */
+  WIRE_KEY_CODE = 23,
+  WIRE_KEY_TEXT = 24,
+  WIRE_KEYS = 25,
+};
+
+enum wire_total {
+  WIRE_TOTAL_MESSAGES = 0,
+  WIRE_TOTAL_BYTES = 1,
+  WIRE_TOTAL_LAST_SEQUENCE = 2,
+  WIRE_TOTAL_DUPLICATES = 3,
+  WIRE_TOTAL_REORDERED = 4,
+  WIRE_TOTAL_VERIFIED = 5,
+  WIRE_TOTAL_CORRUPTED = 6,
+  WIRE_TOTAL_RUNNING = 7,
+  WIRE_TOTAL_BLOCKED = 8, /* map of stage to ns */
+  WIRE_TOTAL_DROPS = 9,   /* map of cause to messages */
+  WIRE_TOTALS = 10,
+};
+
+/* Where the plain numbers of the totals lie, by wire_total; NULL for the maps. */
+uint64_t *wire_total_at(struct control_totals *totals, uint32_t key);
+
+/* The keys that a type must have, and those it may have besides, as bits. */
+struct wire_form {
+  const char *name;
+  uint32_t needs;
+  uint32_t may;
+};
+const struct wire_form *wire_form_of(uint32_t type); /* NULL: no such type */
+
+#endif
