@@ -330,7 +330,7 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
   struct findings *found;
   int rc = 0;
 
-  if (!loader_kind_name(kind) || !name)
+  if (!loader_kind_name(kind))
     return pst_fail(error, PST_EXIT_FAILED, -EINVAL, "no kind of plugin has the number %u", kind);
   found = calloc(1, sizeof *found);
   if (!found)
