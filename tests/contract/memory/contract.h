@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What every memory plugin must do, whatever its memory: the words of memory.h
+ * as test cases. A case whose capability the plugin does not announce is
+ * skipped; what is announced is tried.
+ */
+#ifndef CONTRACT_MEMORY_H
+#define CONTRACT_MEMORY_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <penstock/memory.h>
+
+/* Nothing here takes longer, unless it never ends. */
+#define CONTRACT_DEADLINE_NS UINT64_C(20000000000)
+
+#define QUEUE_BATCHES 4u
+#define QUEUE_PIECES 64u
+
+/* The plugin under test, opened once. */
+struct contract {
+  const struct pst_host *host;
+  const struct pst_memory_ops *ops; /* laid over -EOPNOTSUPP */
+  const struct pst_memory_ops *raw; /* as the plugin gives them */
+  struct pst_memory *memory;
+  struct pst_queue *mover;   /* for put and get, where the CPU cannot reach a region */
+  struct pst_region staging; /* of the mover */
+  uint64_t random;
+};
+extern struct contract contract;
+
+#define need_capability(bits)                                                                      \
+  do {                                                                                             \
+    if ((contract.ops->capabilities & (bits)) != (bits))                                           \
+      skip();                                                                                      \
+  } while (0)
+
+/* Error lines since contract_errors_clear(). */
+unsigned int contract_errors(void);
+void contract_errors_clear(void);
+/* The call is refused with `code`, and the log says why, in one line. */
+#define assert_refused(code, call)                                                                 \
+  do {                                                                                             \
+    contract_errors_clear();                                                                       \
+    assert_int_equal((call), (code));                                                              \
+    assert_int_equal(contract_errors(), 1);                                                        \
+  } while (0)
+
+uint64_t contract_random(void);
+uint64_t contract_now_ns(void);
+
+struct pst_region contract_alloc(uint32_t purpose, uint64_t length, uint64_t alignment,
+                                 uint32_t needs);
+void contract_free(struct pst_region *region);
+int contract_alloc_params(const struct pst_alloc_params *params, struct pst_region *region);
+
+struct pst_queue *contract_queue(void);
+/* Poll until the batch is finished. */
+void contract_finish(struct pst_queue *queue, uint64_t ticket);
+
+/* Bytes into and out of a region, by the CPU where it can, else by copies. */
+bool contract_reaches(const struct pst_region *region);
+void contract_put(const struct pst_region *region, uint64_t offset, const void *bytes,
+                  uint64_t length);
+void contract_get(const struct pst_region *region, uint64_t offset, void *bytes, uint64_t length);
+
+/* The pattern, byte by byte, from the text of memory.h. */
+void contract_pattern(uint8_t *bytes, uint64_t length, uint64_t seed, uint64_t sequence);
+
+/* Groups of cases; each returns how many failed. */
+int contract_regions(void);
+int contract_exports(void);
+int contract_copies(void);
+int contract_patterns(void);
+int contract_fences(void);
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "contract.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include <penstock/penstock.h>
+
+static void test_capabilities_have_their_calls(void **state)
+{
+  (void)state;
+  const struct pst_memory_ops *raw = contract.raw;
+  const struct {
+    uint64_t capability;
+    size_t from, to;
+  } rules[] = {
+#define CALLS(capability, first, last)                                                             \
+  {capability, offsetof(struct pst_memory_ops, first), offsetof(struct pst_memory_ops, last)}
+      CALLS(0, open, close),
+      CALLS(0, alloc, free_region),
+      CALLS(PST_MEMORY_CAP_HOST_REGISTER, host_register, host_unregister),
+      CALLS(PST_MEMORY_CAP_EXPORT, export_region, export_region),
+      CALLS(PST_MEMORY_CAP_IMPORT, import_region, import_region),
+      CALLS(PST_MEMORY_CAP_COPY, queue_open, copy_batch),
+      CALLS(PST_MEMORY_CAP_COPY, queue_poll, queue_poll),
+      CALLS(PST_MEMORY_CAP_PATTERN, fill_batch, verify_result),
+      CALLS(PST_MEMORY_CAP_FENCE, fence_record, fence_release),
+      CALLS(PST_MEMORY_CAP_FLUSH, flush, flush),
+#undef CALLS
+  };
+  for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+    if ((raw->capabilities & rules[i].capability) != rules[i].capability)
+      continue;
+    for (size_t at = rules[i].from; at <= rules[i].to; at += sizeof(void *)) {
+      void *call = NULL;
+      assert_true(at + sizeof(call) <= raw->struct_size);
+      memcpy(&call, (const char *)raw + at, sizeof(call));
+      if (!call)
+        fail_msg("capability 0x%lx lacks the call at offset %zu",
+                 (unsigned long)rules[i].capability, at);
+    }
+  }
+}
+
+static void test_describe(void **state)
+{
+  (void)state;
+  struct pst_memory_info info, brief;
+  memset(&info, 0x7f, sizeof(info));
+  info.struct_size = sizeof(info);
+  int code = contract.ops->describe(contract.memory, &info);
+  if (code == -EOPNOTSUPP)
+    skip();
+  assert_int_equal(code, 0);
+  assert_int_equal(info.struct_size, sizeof(info));
+  assert_non_null(memchr(info.device, '\0', sizeof(info.device)));
+  assert_non_null(memchr(info.name, '\0', sizeof(info.name)));
+  struct pst_region region = contract_alloc(PST_ALLOC_NORMAL, 4096, 0, 0);
+  assert_int_equal(info.kind, region.kind);
+  assert_string_equal(info.device, region.device);
+  contract_free(&region);
+  memset(&brief, 0x7f, sizeof(brief));
+  brief.struct_size = offsetof(struct pst_memory_info, name);
+  assert_int_equal(contract.ops->describe(contract.memory, &brief), 0);
+  assert_int_equal(brief.kind, info.kind);
+  assert_int_equal(brief.name[0], 0x7f);
+}
+
+static void check_region(const struct pst_region *region, uint64_t length, bool staging)
+{
+  assert_int_equal(region->struct_size, sizeof(*region));
+  assert_in_range(region->kind, PST_MEMORY_HOST, PST_MEMORY_MAPPED);
+  assert_true(region->address != 0);
+  assert_true(region->length >= length);
+  assert_true(region->page_size >= 512 && (region->page_size & (region->page_size - 1)) == 0);
+  assert_ptr_equal(region->memory, contract.memory);
+  assert_int_equal(!!(region->flags & PST_REGION_STAGING), staging);
+  assert_false(region->flags & PST_REGION_IMPORTED);
+  assert_int_equal(region->reserved, 0);
+  assert_non_null(memchr(region->device, '\0', sizeof(region->device)));
+  assert_non_null(memchr(region->backing, '\0', sizeof(region->backing)));
+  assert_true(region->backing[0] != '\0');
+  if (region->kind == PST_MEMORY_HOST && region->host)
+    assert_int_equal(region->address, (uintptr_t)region->host);
+  if (staging)
+    assert_non_null(region->host);
+}
+
+static const uint64_t lengths[] = {1, 100, 4096, 5000, (1 << 20) + 1, 8 << 20};
+
+static void check_lengths(uint32_t purpose)
+{
+  for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+    struct pst_region region = contract_alloc(purpose, lengths[i], 0, 0);
+    check_region(&region, lengths[i], purpose == PST_ALLOC_STAGING);
+    if (contract_reaches(&region)) {
+      uint8_t first = 0x11, last = 0x22, found = 0;
+      contract_put(&region, 0, &first, 1);
+      contract_put(&region, region.length - 1, &last, 1);
+      contract_get(&region, region.length - 1, &found, 1);
+      assert_int_equal(found, last);
+    }
+    contract_free(&region);
+  }
+}
+
+static void test_regions_hold_what_was_asked_for(void **state)
+{
+  (void)state;
+  check_lengths(PST_ALLOC_NORMAL);
+}
+
+static void test_staging_is_host_memory(void **state)
+{
+  (void)state;
+  check_lengths(PST_ALLOC_STAGING);
+}
+
+static void test_alignment(void **state)
+{
+  (void)state;
+  for (uint32_t purpose = PST_ALLOC_NORMAL; purpose <= PST_ALLOC_STAGING; purpose++) {
+    for (uint64_t alignment = 1; alignment <= 2 << 20; alignment *= 2) {
+      struct pst_region region = contract_alloc(purpose, 3000, alignment, 0);
+      assert_int_equal(region.address % alignment, 0);
+      contract_free(&region);
+    }
+  }
+}
+
+static void test_regions_are_apart(void **state)
+{
+  (void)state;
+  enum { COUNT = 8, LENGTH = 10000 };
+  struct pst_region regions[COUNT];
+  uint8_t bytes[LENGTH], expected[LENGTH];
+  for (int i = 0; i < COUNT; i++) {
+    regions[i] = contract_alloc(i % 2 ? PST_ALLOC_STAGING : PST_ALLOC_NORMAL, LENGTH, 0, 0);
+    for (int j = 0; j < i; j++)
+      assert_true(regions[i].address + regions[i].length <= regions[j].address ||
+                  regions[j].address + regions[j].length <= regions[i].address);
+  }
+  for (int i = 0; i < COUNT && contract_reaches(&regions[0]); i++) {
+    memset(bytes, i + 1, LENGTH);
+    contract_put(&regions[i], 0, bytes, LENGTH);
+  }
+  for (int i = 0; i < COUNT; i++) {
+    if (contract_reaches(&regions[0])) {
+      memset(expected, i + 1, LENGTH);
+      contract_get(&regions[i], 0, bytes, LENGTH);
+      assert_memory_equal(bytes, expected, LENGTH);
+    }
+    contract_free(&regions[i]);
+  }
+}
+
+static void expect_alloc_refused(struct pst_alloc_params params, int code)
+{
+  struct pst_region region, untouched;
+  memset(&untouched, 0, sizeof(untouched));
+  untouched.struct_size = sizeof(untouched);
+  params.struct_size = sizeof(params);
+  params.label = "refused";
+  assert_refused(code, contract_alloc_params(&params, &region));
+  assert_memory_equal(&region, &untouched, sizeof(region));
+}
+
+static void test_alloc_refuses_what_is_not_sound(void **state)
+{
+  (void)state;
+  expect_alloc_refused((struct pst_alloc_params){.length = 0}, -EINVAL);
+  expect_alloc_refused((struct pst_alloc_params){.length = 4096, .alignment = 48}, -EINVAL);
+  expect_alloc_refused((struct pst_alloc_params){.length = 4096, .purpose = 2}, -EINVAL);
+  expect_alloc_refused((struct pst_alloc_params){.length = 4096, .needs = 1u << 31}, -EINVAL);
+  expect_alloc_refused((struct pst_alloc_params){.length = 4096, .reserved = 1}, -EINVAL);
+}
+
+static void test_alloc_says_when_there_is_not_so_much(void **state)
+{
+  (void)state;
+  expect_alloc_refused((struct pst_alloc_params){.length = UINT64_C(1) << 50}, -ENOMEM);
+  expect_alloc_refused((struct pst_alloc_params){.length = UINT64_MAX}, -ENOMEM);
+}
+
+static void test_structs_of_a_newer_host(void **state)
+{
+  (void)state;
+  struct {
+    struct pst_alloc_params params;
+    uint64_t unknown;
+  } longer = {{.struct_size = sizeof(longer), .length = 4096}, UINT64_MAX};
+  struct {
+    struct pst_region region;
+    uint64_t unknown;
+  } out = {{.struct_size = sizeof(out)}, 77};
+  assert_int_equal(contract.ops->alloc(contract.memory, &longer.params, &out.region), 0);
+  assert_int_equal(out.region.struct_size, sizeof(out));
+  assert_int_equal(out.unknown, 77);
+  contract_free(&out.region);
+}
+
+static unsigned int open_descriptors(void)
+{
+  unsigned int count = 0;
+  DIR *folder = opendir("/proc/self/fd");
+  assert_non_null(folder);
+  while (readdir(folder))
+    count++;
+  closedir(folder);
+  return count;
+}
+
+static void test_nothing_is_left_after_free(void **state)
+{
+  (void)state;
+  unsigned int before = 0;
+  for (int i = 0; i < 200; i++) {
+    struct pst_region region = contract_alloc(i % 2 ? PST_ALLOC_STAGING : PST_ALLOC_NORMAL, 20000,
+                                              0, i % 3 ? PST_NEED_EXPORT_FD : 0);
+    contract_free(&region);
+    if (i == 20)
+      before = open_descriptors();
+  }
+  assert_int_equal(open_descriptors(), before);
+}
+
+/* Needs are wishes: each is granted or not, and the region says so. */
+static void test_needs_are_answered(void **state)
+{
+  (void)state;
+  for (uint32_t need = PST_NEED_CPU_ACCESS; need <= PST_NEED_PINNED; need <<= 1) {
+    struct pst_region region = contract_alloc(PST_ALLOC_NORMAL, 8192, 0, need);
+    check_region(&region, 8192, false);
+    if (contract_reaches(&region)) {
+      uint8_t byte = 9;
+      contract_put(&region, 8191, &byte, 1);
+    }
+    contract_free(&region);
+  }
+}
+
+static void test_host_memory_can_be_registered(void **state)
+{
+  (void)state;
+  need_capability(PST_MEMORY_CAP_HOST_REGISTER);
+  void *foreign = aligned_alloc(4096, 1 << 16);
+  assert_non_null(foreign);
+  int code = contract.ops->host_register(contract.memory, foreign, 1 << 16);
+  if (code != -EOPNOTSUPP) {
+    assert_int_equal(code, 0);
+    assert_int_equal(contract.ops->host_register(contract.memory, foreign, 1 << 16), 0);
+    contract.ops->host_unregister(contract.memory, foreign, 1 << 16);
+  }
+  free(foreign);
+}
+
+int contract_regions(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_capabilities_have_their_calls),
+      cmocka_unit_test(test_describe),
+      cmocka_unit_test(test_regions_hold_what_was_asked_for),
+      cmocka_unit_test(test_staging_is_host_memory),
+      cmocka_unit_test(test_alignment),
+      cmocka_unit_test(test_regions_are_apart),
+      cmocka_unit_test(test_alloc_refuses_what_is_not_sound),
+      cmocka_unit_test(test_alloc_says_when_there_is_not_so_much),
+      cmocka_unit_test(test_structs_of_a_newer_host),
+      cmocka_unit_test(test_nothing_is_left_after_free),
+      cmocka_unit_test(test_needs_are_answered),
+      cmocka_unit_test(test_host_memory_can_be_registered),
+  };
+  return cmocka_run_group_tests_name("regions", tests, NULL, NULL);
+}
