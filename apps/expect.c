@@ -95,7 +95,7 @@ static void check_verified(struct findings *findings, const struct expect_value 
         ->met = account->delivered > 0 && account->verified >= account->delivered;
 }
 
-size_t expect_check(const struct expect_wanted *wanted, const struct account *account,
+size_t expect_judge(const struct expect_wanted *wanted, const struct account *account,
                     struct expect_result *results)
 {
   struct findings findings = {results, 0};

@@ -31,7 +31,7 @@ struct expect_wanted {
 /* Of a stream's configuration. */
 void expect_read(const struct pst_config *config, const char *stream, struct expect_wanted *wanted);
 /* Returns how many of `results` (EXPECT_MAX) were written. */
-size_t expect_check(const struct expect_wanted *wanted, const struct account *account,
+size_t expect_judge(const struct expect_wanted *wanted, const struct account *account,
                     struct expect_result *results);
 /* Of those checked, are all met? */
 bool expect_met(const struct expect_result *results, size_t count);

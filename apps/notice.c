@@ -63,7 +63,8 @@ int notice_fail(struct pst_error *error, int exit_status, int code, const char *
   va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
   va_end(args);
-  put_line(prefix_of(PST_LOG_ERROR), line);
+  if (shown_level >= PST_LOG_ERROR)
+    put_line(prefix_of(PST_LOG_ERROR), line);
 
   if (error != NULL) {
     size_t used = strlen(error->text);

@@ -99,7 +99,7 @@ static void judge_expects(struct judged *judged)
   struct flow *flow = judged->flow;
   char why[320];
 
-  judged->expect_count = expect_check(&judged->wanted, &judged->account, judged->expects);
+  judged->expect_count = expect_judge(&judged->wanted, &judged->account, judged->expects);
   for (size_t i = 0; i < judged->expect_count; i++) {
     const struct expect_result *expect = &judged->expects[i];
     if (!expect->checked || expect->met)

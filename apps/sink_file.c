@@ -155,8 +155,8 @@ static int write_run(struct file *file, const struct sink_host *host, const stru
 
   PST_STATIC_ASSERT(SINK_BATCH <= IOV_MAX, "one pwritev takes a batch");
   for (count = 0; count < n; count++) {
-    uint64_t offset;
-    void *bytes;
+    uint64_t offset = 0;
+    void *bytes = NULL;
     if (count > 0 && views[count].sequence != file->next)
       break;
     int result = reach(file, host, &views[count], &used, &bytes, error);

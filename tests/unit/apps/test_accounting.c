@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "accounting.h"
+#include "support.h"
+
+static struct pst_stats sender_of(uint64_t sent)
+{
+  return (struct pst_stats){
+      .state = PST_STATE_ENDED, .messages_sent = sent, .started_ns = 1, .ended_ns = 1000000001};
+}
+
+static struct pst_stats receiver_of(uint64_t delivered, uint64_t dropped, const char *carrier)
+{
+  struct pst_stats stats = {.state = PST_STATE_ENDED,
+                            .messages_sent = delivered + dropped,
+                            .sent_basis = PST_SENT_COUNTED,
+                            .messages_delivered = delivered,
+                            .started_ns = 1,
+                            .ended_ns = 2000000001,
+                            .drop_count = dropped > 0};
+  stats.drops[0].messages = dropped;
+  strcpy(stats.drops[0].cause, "no_buffer");
+  strcpy(stats.path.carrier, carrier);
+  return stats;
+}
+
+static enum accounting_finding check(const struct pst_stats *sender,
+                                     const struct pst_stats *receiver, struct account *account)
+{
+  char why[256];
+  accounting_gather(sender, receiver, account);
+  enum accounting_finding finding = accounting_check(account, why, sizeof why);
+  assert_int_equal(why[0] == '\0', finding == ACCOUNT_BALANCED);
+  return finding;
+}
+
+static void table_of_both_ends(void **state)
+{
+  static const struct {
+    uint64_t sent, delivered, dropped;
+    const char *carrier;
+    enum accounting_finding finding;
+    double loss;
+  } rows[] = {
+      {0, 0, 0, "memory", ACCOUNT_BALANCED, 0},
+      {100, 100, 0, "memory", ACCOUNT_BALANCED, 0},
+      {100, 97, 3, "udp", ACCOUNT_BALANCED, .03},
+      {100, 97, 3, "ethernet", ACCOUNT_BALANCED, .03},
+      {100, 97, 3, "shm", ACCOUNT_LOSS, .03},
+      {100, 97, 3, "soft-roce", ACCOUNT_LOSS, .03},
+      {100, 97, 0, "udp", ACCOUNT_UNBALANCED, .03},
+      {100, 99, 3, "udp", ACCOUNT_UNBALANCED, .01},
+      {100, 101, 0, "memory", ACCOUNT_UNBALANCED, 0},
+  };
+
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    struct account account;
+    struct pst_stats sender = sender_of(rows[i].sent);
+    struct pst_stats receiver = receiver_of(rows[i].delivered, rows[i].dropped, rows[i].carrier);
+    assert_int_equal(check(&sender, &receiver, &account), rows[i].finding);
+    assert_true(accounting_loss(&account) > rows[i].loss - 1e-9 &&
+                accounting_loss(&account) < rows[i].loss + 1e-9);
+    assert_int_equal(account.ns, 2000000000);
+  }
+}
+
+static void receiver_alone_uses_what_the_sender_said(void **state)
+{
+  struct account account;
+  struct pst_stats receiver = receiver_of(90, 10, "udp");
+
+  (void)state;
+  assert_int_equal(check(NULL, &receiver, &account), ACCOUNT_BALANCED);
+  assert_int_equal(account.sent, 100);
+  receiver.messages_sent = 95;
+  receiver.sent_basis = PST_SENT_HEARTBEAT;
+  assert_int_equal(check(NULL, &receiver, &account), ACCOUNT_UNBALANCED);
+  assert_int_equal(account.sent_basis, PST_SENT_HEARTBEAT);
+}
+
+static void unknown_is_unknown_and_not_zero(void **state)
+{
+  struct account account;
+  struct pst_stats receiver = receiver_of(90, 0, "udp"), sender = sender_of(90);
+
+  (void)state;
+  receiver.sent_basis = PST_SENT_UNKNOWN;
+  assert_int_equal(check(NULL, &receiver, &account), ACCOUNT_UNKNOWN);
+  assert_false(account.sent_known);
+  assert_true(accounting_loss(&account) < 0);
+  assert_int_equal(check(&sender, NULL, &account), ACCOUNT_UNKNOWN);
+  assert_false(account.delivered_known);
+}
+
+static void sender_alone_uses_the_receivers_count(void **state)
+{
+  struct account account;
+  struct pst_stats sender = sender_of(90);
+
+  (void)state;
+  sender.peer_known = 1;
+  sender.peer_delivered = 90;
+  assert_int_equal(check(&sender, NULL, &account), ACCOUNT_BALANCED);
+  assert_false(account.receiver_known);
+  sender.peer_delivered = 89;
+  assert_int_equal(check(&sender, NULL, &account), ACCOUNT_UNBALANCED);
+}
+
+static void corruption_comes_first(void **state)
+{
+  struct account account;
+  struct pst_stats sender = sender_of(100), receiver = receiver_of(97, 3, "memory");
+
+  (void)state;
+  receiver.verified = 97;
+  receiver.corrupted = 1;
+  assert_int_equal(check(&sender, &receiver, &account), ACCOUNT_CORRUPTED);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(table_of_both_ends),
+      cmocka_unit_test(receiver_alone_uses_what_the_sender_said),
+      cmocka_unit_test(unknown_is_unknown_and_not_zero),
+      cmocka_unit_test(sender_alone_uses_the_receivers_count),
+      cmocka_unit_test(corruption_comes_first),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

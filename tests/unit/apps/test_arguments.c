@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arguments.h"
+#include "notice.h"
+#include "support.h"
+
+static const struct command all = {
+    .name = "run",
+    .operand = "FILE",
+    .options = OPTION_DURATION | OPTION_COUNT | OPTION_JSON | OPTION_STREAM | OPTION_SET |
+               OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
+    .help = "",
+};
+static const struct command few = {
+    .name = "check", .operand = "FILE", .options = OPTION_SET, .help = ""};
+
+/* Parse words, NULL-terminated; what was said on stderr goes to `said`. */
+static enum arguments_result parse(const struct command *command, const char *const *words,
+                                   struct arguments *arguments, char *said, size_t size)
+{
+  char *argv[16] = {(char *)(uintptr_t)command->name};
+  int argc = 1, pipes[2], kept = dup(STDERR_FILENO);
+
+  for (; words[argc - 1] != NULL; argc++)
+    argv[argc] = (char *)(uintptr_t)words[argc - 1];
+  assert_int_equal(pipe(pipes), 0);
+  dup2(pipes[1], STDERR_FILENO);
+  notice_level(PST_LOG_ERROR);
+  enum arguments_result result = arguments_parse(command, argc, argv, arguments);
+  dup2(kept, STDERR_FILENO);
+  close(kept);
+  close(pipes[1]);
+  ssize_t got = read(pipes[0], said, size - 1);
+  said[got > 0 ? got : 0] = '\0';
+  close(pipes[0]);
+  return result;
+}
+
+static void every_option_arrives(void **state)
+{
+  const char *const words[] = {"--duration", "1.5",      "a.yaml", "--count=7", "--json",
+                               "-",          "--set",    "a=1",    "--set",     "b=2=3",
+                               "-qvv",       "--stream", "s",      NULL};
+  struct arguments arguments;
+  char said[512];
+
+  (void)state;
+  assert_int_equal(parse(&all, words, &arguments, said, sizeof said), ARGUMENTS_OK);
+  assert_string_equal(said, "");
+  assert_string_equal(arguments.operand, "a.yaml");
+  assert_true(arguments.duration_set);
+  assert_int_equal(arguments.duration_ns, 1500000000);
+  assert_true(arguments.count_set);
+  assert_int_equal(arguments.count, 7);
+  assert_string_equal(arguments.json, "-");
+  assert_int_equal(arguments.set_count, 2);
+  assert_string_equal(arguments.sets[1], "b=2=3");
+  assert_int_equal(arguments.stream_count, 1);
+  assert_true(arguments.quiet);
+  assert_int_equal(arguments.verbose, 2);
+  assert_string_equal(arguments.line, "penstock run --duration 1.5 a.yaml --count=7 --json - --set "
+                                      "a=1 --set b=2=3 -qvv --stream s");
+  arguments_free(&arguments);
+}
+
+static void table_of_what_is_wrong(void **state)
+{
+  static const struct {
+    const struct command *command;
+    const char *words[6];
+    const char *said;
+  } wrong[] = {
+      {&all, {NULL}, "FILE is missing"},
+      {&all, {"a", "b", NULL}, "'b' is too many"},
+      {&all, {"a", "--jsno", "x", NULL}, "did you mean '--json'?"},
+      {&all, {"a", "--duratoin=3", NULL}, "did you mean '--duration'?"},
+      {&all, {"a", "-x", NULL}, "unknown option '-x'"},
+      {&all, {"a", "--wholly-different", NULL}, "unknown option"},
+      {&all, {"a", "--json", NULL}, "'--json' needs a value"},
+      {&all, {"a", "--quiet=yes", NULL}, "takes no value"},
+      {&all, {"a", "--duration", "soon", NULL}, "--duration 'soon'"},
+      {&all, {"a", "--duration", "0", NULL}, "above 0"},
+      {&all, {"a", "--duration", "-1", NULL}, "--duration '-1'"},
+      {&all, {"a", "--count", "-1", NULL}, "--count '-1'"},
+      {&all, {"a", "--count", "1k", NULL}, "--count '1k'"},
+      {&all, {"a", "--count", "99999999999999999999", NULL}, "2^64"},
+      {&all, {"a", "--set", "novalue", NULL}, "PATH=VALUE"},
+      {&all, {"a", "--set", "=1", NULL}, "PATH=VALUE"},
+      {&few, {"a", "--count", "1", NULL}, "option of other subcommands"},
+  };
+
+  (void)state;
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    struct arguments arguments;
+    char said[1024];
+    assert_int_equal(parse(wrong[i].command, wrong[i].words, &arguments, said, sizeof said),
+                     ARGUMENTS_WRONG);
+    if (strstr(said, wrong[i].said) == NULL)
+      fail_msg("row %zu: '%s' is not in '%s'", i, wrong[i].said, said);
+    assert_non_null(strstr(said, "--help"));
+    arguments_free(&arguments);
+  }
+}
+
+static void help_wins_over_a_missing_file(void **state)
+{
+  const char *const words[] = {"--help", NULL};
+  struct arguments arguments;
+  char said[256];
+
+  (void)state;
+  assert_int_equal(parse(&few, words, &arguments, said, sizeof said), ARGUMENTS_HELP);
+  assert_string_equal(said, "");
+  arguments_free(&arguments);
+}
+
+static void table_of_durations(void **state)
+{
+  static const struct {
+    const char *text;
+    int result;
+    uint64_t ns;
+  } rows[] = {
+      {"3", 0, 3000000000},      {"1.5", 0, 1500000000},    {"250ms", 0, 250000000},
+      {"250 ms", 0, 250000000},  {"10us", 0, 10000},        {"7ns", 0, 7},
+      {"2min", 0, 120000000000}, {"1 h", 0, 3600000000000}, {"0", 0, 0},
+      {"", -EINVAL, 0},          {"ms", -EINVAL, 0},        {"3 sec", -EINVAL, 0},
+      {"0x10", -EINVAL, 0},      {"1e3", -EINVAL, 0},       {"inf", -EINVAL, 0},
+      {"nan", -EINVAL, 0},       {".", -EINVAL, 0},         {"99999999999999 h", -ERANGE, 0},
+  };
+
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    uint64_t ns = 0;
+    assert_int_equal(arguments_duration(rows[i].text, &ns), rows[i].result);
+    assert_true(ns == rows[i].ns);
+  }
+}
+
+static void nearest_is_near_or_nothing(void **state)
+{
+  const char *const names[] = {"run", "send", "receive", "check", "plugins", NULL};
+
+  (void)state;
+  assert_string_equal(arguments_nearest("recieve", names), "receive");
+  assert_string_equal(arguments_nearest("plugin", names), "plugins");
+  assert_string_equal(arguments_nearest("sned", names), "send");
+  assert_null(arguments_nearest("benchmark", names));
+  assert_null(arguments_nearest("", names));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_option_arrives),          cmocka_unit_test(table_of_what_is_wrong),
+      cmocka_unit_test(help_wins_over_a_missing_file), cmocka_unit_test(table_of_durations),
+      cmocka_unit_test(nearest_is_near_or_nothing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

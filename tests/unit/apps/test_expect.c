@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "expect.h"
+#include "support.h"
+
+static struct account good(void)
+{
+  struct account account = {.sent_known = true,
+                            .delivered_known = true,
+                            .receiver_known = true,
+                            .sent = 1000,
+                            .delivered = 990,
+                            .dropped = 10,
+                            .bytes = 1250000000,
+                            .ns = 1000000000, /* 10 Gbps */
+                            .duplicates = 2,
+                            .reordered = 3,
+                            .verified = 990,
+                            .corrupted = 1};
+  account.path.path = PST_PATH_STAGED;
+  strcpy(account.path.via, "memcpy");
+  strcpy(account.path.carrier, "udp");
+  strcpy(account.path.reason, "no dma-buf");
+  return account;
+}
+
+/* One expectation at a time: what is expected, and whether 'good' meets it. */
+static const struct row {
+  size_t member;
+  const char *text;
+  double number;
+  bool met;
+  const char *got;
+} rows[] = {
+#define ROW(key, ...)                                                                              \
+  {                                                                                                \
+    offsetof(struct expect_wanted, key), __VA_ARGS__                                               \
+  }
+    ROW(path, "staged", 0, true, "staged"),
+    ROW(path, "direct", 0, false, "staged (no dma-buf)"),
+    ROW(via, "memcpy", 0, true, "memcpy"),
+    ROW(via, "dma-buf", 0, false, "memcpy"),
+    ROW(carrier, "udp", 0, true, "udp"),
+    ROW(carrier, "rdma", 0, false, "udp"),
+    ROW(min_gbps, "10", 10, true, "10"),
+    ROW(min_gbps, "10.5", 10.5, false, "10"),
+    ROW(max_loss, "1%", 0.01, true, "1% (10 of 1000)"),
+    ROW(max_loss, "0", 0, false, "1% (10 of 1000)"),
+    ROW(max_corrupted, "1", 1, true, "1"),
+    ROW(max_corrupted, "0", 0, false, "1"),
+    ROW(max_duplicates, "2", 2, true, "2"),
+    ROW(max_duplicates, "1", 1, false, "2"),
+    ROW(max_reordered, "3", 3, true, "3"),
+    ROW(max_reordered, "2", 2, false, "3"),
+    ROW(min_messages, "990", 990, true, "990"),
+    ROW(min_messages, "991", 991, false, "990"),
+    ROW(verified, "true", 1, true, "990 of 990 checked"),
+};
+
+static void table_of_every_expectation(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    struct account account = good();
+    struct expect_wanted wanted = {0};
+    struct expect_result results[EXPECT_MAX];
+    struct expect_value *value = (struct expect_value *)((char *)&wanted + rows[i].member);
+
+    value->text = rows[i].text;
+    value->number = rows[i].number;
+    assert_int_equal(expect_judge(&wanted, &account, results), 1);
+    assert_true(results[0].checked);
+    assert_int_equal(results[0].met, rows[i].met);
+    assert_string_equal(results[0].got, rows[i].got);
+    assert_non_null(strstr(results[0].expected, rows[i].text));
+    assert_int_equal(expect_met(results, 1), rows[i].met);
+  }
+}
+
+static void nothing_expected_is_met(void **state)
+{
+  struct account account = good();
+  struct expect_wanted wanted = {0};
+  struct expect_result results[EXPECT_MAX];
+
+  (void)state;
+  assert_int_equal(expect_judge(&wanted, &account, results), 0);
+  assert_true(expect_met(results, 0));
+}
+
+static void unknown_loss_does_not_meet_a_bound(void **state)
+{
+  struct account account = good();
+  struct expect_wanted wanted = {.max_loss = {"100%", 1}};
+  struct expect_result results[EXPECT_MAX];
+
+  (void)state;
+  account.sent_known = false;
+  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_false(results[0].met);
+  assert_string_equal(results[0].got, "unknown");
+}
+
+static void sender_alone_leaves_the_receivers_to_it(void **state)
+{
+  struct account account = good();
+  struct expect_wanted wanted = {
+      .path = {"direct", 0}, .verified = {"true", 1}, .max_corrupted = {"0", 0}};
+  struct expect_result results[EXPECT_MAX];
+
+  (void)state;
+  account.receiver_known = false;
+  assert_int_equal(expect_judge(&wanted, &account, results), 3);
+  for (size_t i = 0; i < 3; i++)
+    assert_false(results[i].checked);
+  assert_true(expect_met(results, 3));
+}
+
+static void nothing_delivered_is_not_verified(void **state)
+{
+  struct account account = good();
+  struct expect_wanted wanted = {.verified = {"true", 1}};
+  struct expect_result results[EXPECT_MAX];
+
+  (void)state;
+  account.verified = 989;
+  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_false(results[0].met);
+  account.delivered = account.verified = 0;
+  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_false(results[0].met);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(table_of_every_expectation),
+      cmocka_unit_test(nothing_expected_is_met),
+      cmocka_unit_test(unknown_loss_does_not_meet_a_bound),
+      cmocka_unit_test(sender_alone_leaves_the_receivers_to_it),
+      cmocka_unit_test(nothing_delivered_is_not_verified),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "result.h"
+#include "support.h"
+
+static const char *stage_name(int stage)
+{
+  static const char *const names[] = {"source", "credit", "transport", "staging", "sink", "empty"};
+  return names[stage];
+}
+
+static struct json_object *at(struct json_object *object, const char *key)
+{
+  struct json_object *value;
+  if (!json_object_object_get_ex(object, key, &value))
+    fail_msg("no key '%s'", key);
+  return value;
+}
+
+static const struct environment machine = {
+    .hostname = "h", .kernel = "k", .cpu = "c", .cores = 2, .huge_page_bytes = 2097152};
+
+static struct json_object *new_result(void)
+{
+  const struct result_head head = {.version = "0.1.0",
+                                   .command = "run",
+                                   .command_line = "penstock run \"a\"/b.yaml",
+                                   .config_file = "b.yaml",
+                                   .config_hash = "abc",
+                                   .environment = &machine};
+  return result_new(&head);
+}
+
+static void add_stream(struct json_object *result, bool receiver_here)
+{
+  struct pst_stats sender = {.state = PST_STATE_ENDED,
+                             .messages_sent = 100,
+                             .started_ns = 1,
+                             .ended_ns = 1000000001,
+                             .blocked_ns = {500000000, 0, 0, 0, 0, 0}};
+  struct pst_stats receiver = {.state = PST_STATE_ENDED,
+                               .messages_delivered = 97,
+                               .bytes_delivered = 97000,
+                               .started_ns = 1,
+                               .ended_ns = 1000000001,
+                               .verified = 97,
+                               .drop_count = 1,
+                               .drops = {{"no_buffer", 3}},
+                               .blocked_ns = {0, 0, 0, 0, 250000000, 0}};
+  struct account account;
+  const struct expect_result expects[] = {
+      {.key = "path", .expected = "direct", .got = "staged", .checked = true, .met = false},
+      {.key = "via", .expected = "x", .got = "?", .checked = false}};
+
+  strcpy(receiver.path.carrier, "udp");
+  receiver.path.path = PST_PATH_STAGED;
+  accounting_gather(&sender, receiver_here ? &receiver : NULL, &account);
+  const struct result_stream stream = {.name = "packets",
+                                       .sender = &sender,
+                                       .receiver = receiver_here ? &receiver : NULL,
+                                       .account = &account,
+                                       .expects = expects,
+                                       .expect_count = 2,
+                                       .source = "pattern",
+                                       .sink = "verify",
+                                       .sender_memory = "host",
+                                       .receiver_memory = "host",
+                                       .message_bytes = 1000,
+                                       .ring_slots = 64,
+                                       .stage_name = stage_name,
+                                       .limited_by = PST_STAGE_SINK,
+                                       .share = 0.25,
+                                       .ok = false};
+  result_add_stream(result, &stream);
+}
+
+/* Written, then parsed back: what a reader of the file gets. */
+static struct json_object *written_and_read(struct json_object *result)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  assert_int_equal(result_write(result, "out.json", &error), 0);
+  json_object_put(result);
+  struct json_object *back = json_object_from_file("out.json");
+  assert_non_null(back);
+  assert_int_equal(count_entries(), 1);
+  unlink("out.json");
+  return back;
+}
+
+static void both_ends_come_back(void **state)
+{
+  static const char *const libraries[] = {"/lib/libx.so.1", NULL};
+  static const struct pst_description description = {
+      .name = "loopback", .version = "0.1.0", .rung = "kernel"};
+  const struct pst_plugin_info info = {.kind = PST_KIND_TRANSPORT,
+                                       .description = &description,
+                                       .path = "/p/transport-loopback.so",
+                                       .libraries = libraries};
+  struct json_object *result = new_result();
+
+  (void)state;
+  result_add_plugin(result, &info);
+  add_stream(result, true);
+  result_finish(result, PST_EXIT_EXPECT, "not met");
+  struct json_object *back = written_and_read(result);
+
+  assert_false(json_object_get_boolean(at(back, "ok")));
+  assert_int_equal(json_object_get_int(at(back, "exit_status")), 4);
+  assert_string_equal(json_object_get_string(at(back, "command_line")),
+                      "penstock run \"a\"/b.yaml");
+  assert_string_equal(json_object_get_string(at(at(back, "config"), "hash")), "abc");
+  assert_int_equal(json_object_get_int(at(at(back, "environment"), "cores")), 2);
+  struct json_object *plugin = json_object_array_get_idx(at(back, "plugins"), 0);
+  assert_string_equal(json_object_get_string(at(plugin, "path")), info.path);
+  assert_string_equal(json_object_get_string(json_object_array_get_idx(at(plugin, "libraries"), 0)),
+                      libraries[0]);
+
+  struct json_object *stream = json_object_array_get_idx(at(back, "streams"), 0);
+  assert_int_equal(json_object_get_int(at(stream, "messages_sent")), 100);
+  assert_string_equal(json_object_get_string(at(stream, "sent_basis")), "counted");
+  assert_int_equal(json_object_get_int(at(stream, "messages_delivered")), 97);
+  assert_int_equal(json_object_get_int(at(at(stream, "dropped"), "no_buffer")), 3);
+  assert_int_equal(json_object_get_int(at(stream, "bytes_delivered")), 97000);
+  assert_true(json_object_get_double(at(stream, "seconds")) == 1.0);
+  assert_true(json_object_get_double(at(at(stream, "blocked"), "source")) == 0.5);
+  assert_true(json_object_get_double(at(at(stream, "blocked"), "sink")) == 0.25);
+  assert_string_equal(json_object_get_string(at(stream, "path")), "staged");
+  assert_string_equal(json_object_get_string(at(at(stream, "verdict"), "limited_by")), "sink");
+  struct json_object *expects = at(stream, "expect");
+  assert_false(json_object_get_boolean(at(json_object_array_get_idx(expects, 0), "met")));
+  assert_null(at(json_object_array_get_idx(expects, 1), "met"));
+  json_object_put(back);
+}
+
+static void what_a_sender_cannot_know_is_null(void **state)
+{
+  struct json_object *result = new_result();
+
+  (void)state;
+  add_stream(result, false);
+  result_finish(result, PST_EXIT_OK, "");
+  struct json_object *back = written_and_read(result);
+  assert_true(json_object_get_boolean(at(back, "ok")));
+  assert_null(at(back, "error"));
+  struct json_object *stream = json_object_array_get_idx(at(back, "streams"), 0);
+  assert_int_equal(json_object_get_int(at(stream, "messages_sent")), 100);
+  assert_null(at(stream, "messages_delivered"));
+  assert_null(at(stream, "verified"));
+  assert_null(at(stream, "corrupted"));
+  assert_null(at(stream, "bytes_delivered"));
+  assert_null(at(stream, "receiver"));
+  assert_null(at(at(stream, "blocked"), "sink"));
+  json_object_put(back);
+}
+
+static void an_older_result_is_replaced_whole(void **state)
+{
+  struct json_object *result = new_result();
+
+  (void)state;
+  write_file("out.json", "{\"older\": 1}", 12);
+  result_finish(result, PST_EXIT_OK, NULL);
+  struct json_object *back = written_and_read(result), *older;
+  assert_false(json_object_object_get_ex(back, "older", &older));
+  json_object_put(back);
+}
+
+static void folder_that_is_missing_is_an_error(void **state)
+{
+  struct json_object *result = new_result();
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  assert_int_equal(result_write(result, "none/out.json", &error), -ENOENT);
+  assert_non_null(strstr(error.text, "none/out.json"));
+  json_object_put(result);
+}
+
+static void environment_is_of_this_machine(void **state)
+{
+  struct environment environment;
+
+  (void)state;
+  environment_read(&environment);
+  assert_true(environment.cores > 0);
+  assert_true(environment.hostname[0] != '\0');
+  assert_true(strncmp(environment.kernel, "Linux ", 6) == 0);
+  assert_true(environment.memory_bytes > 1 << 20);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(both_ends_come_back),
+      cmocka_unit_test(what_a_sender_cannot_know_is_null),
+      cmocka_unit_test(an_older_result_is_replaced_whole),
+      cmocka_unit_test(folder_that_is_missing_is_an_error),
+      cmocka_unit_test(environment_is_of_this_machine),
+  };
+  return cmocka_run_group_tests(tests, folder_setup, folder_teardown) ? 1 : 0;
+}

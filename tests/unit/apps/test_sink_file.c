@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support.h"
+
+#define MESSAGE 100u
+
+static char content[10 * MESSAGE];
+
+static int open_file(const char *path, bool overwrite, struct sink *sink, struct pst_error *error)
+{
+  const struct sink_params params = {
+      .stream = "s", .file = path, .message = MESSAGE, .overwrite = overwrite};
+  memset(sink, 0, sizeof *sink);
+  return sink_open(sink, "file", &params, error);
+}
+
+/* Message `sequence` of `content`, shorter when length is given. */
+static struct pst_view view_of(uint64_t sequence, uint32_t length)
+{
+  return (struct pst_view){
+      .host = content + sequence * MESSAGE, .length = length, .sequence = sequence};
+}
+
+static int take(struct sink *sink, const struct sink_host *host, const struct pst_view *views,
+                uint32_t n, struct pst_error *error)
+{
+  struct pst_fence *fence = (struct pst_fence *)&content;
+  int result = sink->ops->take(sink->state, host, views, n, &fence, error);
+  if (result == 0)
+    assert_null(fence);
+  return result;
+}
+
+static void expect_file(const char *path, size_t length)
+{
+  size_t got;
+  char *bytes = read_whole(path, &got);
+  assert_int_equal(got, length);
+  assert_memory_equal(bytes, content, length);
+  free(bytes);
+}
+
+static void messages_in_order_make_the_file(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+  const struct pst_view views[] = {view_of(0, 100), view_of(1, 100), view_of(2, 30)};
+
+  (void)state;
+  assert_int_equal(open_file("out", false, &sink, &error), 0);
+  assert_int_equal(take(&sink, NULL, views, 1, &error), 0);
+  assert_int_equal(access("out", F_OK), -1);
+  assert_int_equal(count_entries(), 0);
+  assert_int_equal(take(&sink, NULL, views + 1, 2, &error), 0);
+  assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
+  expect_file("out", 230);
+  sink_close(&sink);
+  unlink("out");
+}
+
+static void no_message_makes_an_empty_file(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  assert_int_equal(open_file("out", false, &sink, &error), 0);
+  assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
+  sink_close(&sink);
+  expect_file("out", 0);
+  unlink("out");
+}
+
+static void any_order_of_full_messages_makes_the_file(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+  const struct pst_view views[] = {view_of(1, 100), view_of(0, 100), view_of(4, 10),
+                                   view_of(2, 100), view_of(3, 100), view_of(1, 100)};
+
+  (void)state;
+  assert_int_equal(open_file("out", false, &sink, &error), 0);
+  assert_int_equal(take(&sink, NULL, views, 6, &error), 0);
+  assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
+  sink_close(&sink);
+  expect_file("out", 410);
+  unlink("out");
+}
+
+static void gap_behind_a_short_message_is_an_error(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+  const struct pst_view views[] = {view_of(0, 50), view_of(2, 100)};
+
+  (void)state;
+  assert_int_equal(open_file("out", false, &sink, &error), 0);
+  assert_int_equal(take(&sink, NULL, views, 2, &error), -EILSEQ);
+  sink_close(&sink);
+  assert_int_equal(count_entries(), 0);
+}
+
+static void short_messages_in_order_follow_each_other(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+  const struct pst_view views[] = {
+      {.host = content, .length = 50, .sequence = 0},
+      {.host = content + 50, .length = 0, .sequence = 1},
+      {.host = content + 50, .length = 100, .sequence = 2},
+  };
+
+  (void)state;
+  assert_int_equal(open_file("out", false, &sink, &error), 0);
+  assert_int_equal(take(&sink, NULL, views, 3, &error), 0);
+  assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
+  sink_close(&sink);
+  expect_file("out", 150);
+  unlink("out");
+}
+
+static void nothing_is_left_of_an_unfinished_file(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+  const struct pst_view view = view_of(0, 100);
+
+  (void)state;
+  assert_int_equal(open_file("out", false, &sink, &error), 0);
+  assert_int_equal(take(&sink, NULL, &view, 1, &error), 0);
+  sink_close(&sink);
+  assert_int_equal(count_entries(), 0);
+}
+
+static void existing_file_is_kept(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  write_file("out", content, 5);
+  assert_int_equal(open_file("out", false, &sink, &error), -EEXIST);
+  assert_int_equal(error.exit_status, PST_EXIT_USAGE);
+  assert_non_null(strstr(error.text, "overwrite"));
+  expect_file("out", 5);
+  unlink("out");
+}
+
+static void file_that_appears_meanwhile_is_kept(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  assert_int_equal(open_file("out", false, &sink, &error), 0);
+  write_file("out", content, 5);
+  assert_int_equal(sink.ops->finish(sink.state, NULL, &error), -EEXIST);
+  sink_close(&sink);
+  expect_file("out", 5);
+  assert_int_equal(count_entries(), 1);
+  unlink("out");
+}
+
+static void overwrite_replaces_behind_a_link(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+  const struct pst_view view = view_of(0, 100);
+  struct stat st;
+
+  (void)state;
+  write_file("real", "old", 3);
+  assert_int_equal(symlink("real", "out"), 0);
+  assert_int_equal(open_file("out", true, &sink, &error), 0);
+  assert_int_equal(take(&sink, NULL, &view, 1, &error), 0);
+  assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
+  sink_close(&sink);
+  expect_file("real", 100);
+  assert_int_equal(lstat("out", &st), 0);
+  assert_true(S_ISLNK(st.st_mode));
+  assert_int_equal(count_entries(), 2);
+  unlink("out");
+  unlink("real");
+}
+
+static void folder_that_is_missing_is_named(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  assert_int_equal(open_file("none/out", false, &sink, &error), -ENOENT);
+  assert_int_equal(error.exit_status, PST_EXIT_USAGE);
+  assert_non_null(strstr(error.text, "none/out"));
+  assert_int_equal(open_file(".", false, &sink, &error), -EISDIR);
+}
+
+static void device_is_written_to_as_it_is(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+  const struct pst_view view = view_of(0, 100);
+  struct stat st;
+
+  (void)state;
+  assert_int_equal(open_file("/dev/null", false, &sink, &error), 0);
+  assert_int_equal(take(&sink, NULL, &view, 1, &error), 0);
+  assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
+  sink_close(&sink);
+  assert_int_equal(stat("/dev/null", &st), 0);
+  assert_true(S_ISCHR(st.st_mode));
+}
+
+static void *read_fifo(void *arg)
+{
+  char *bytes = arg;
+  size_t got = 0;
+  int fd = open("fifo", O_RDONLY);
+  for (ssize_t part; got < 150 && (part = read(fd, bytes + got, 150 - got)) > 0;)
+    got += (size_t)part;
+  close(fd);
+  return (void *)got;
+}
+
+static void fifo_gets_every_byte(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+  const struct pst_view views[] = {view_of(0, 100), view_of(1, 50)};
+  char bytes[150];
+  pthread_t reader;
+  void *got;
+
+  (void)state;
+  assert_int_equal(mkfifo("fifo", 0600), 0);
+  assert_int_equal(pthread_create(&reader, NULL, read_fifo, bytes), 0);
+  assert_int_equal(open_file("fifo", false, &sink, &error), 0);
+  assert_int_equal(take(&sink, NULL, views, 2, &error), 0);
+  assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
+  sink_close(&sink);
+  pthread_join(reader, &got);
+  assert_int_equal((size_t)got, 150);
+  assert_memory_equal(bytes, content, 150);
+  unlink("fifo");
+}
+
+static void full_disk_is_said_with_path_and_bytes(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+  const struct pst_view view = view_of(0, 100);
+
+  (void)state;
+  assert_int_equal(open_file("/dev/full", false, &sink, &error), 0);
+  assert_int_equal(take(&sink, NULL, &view, 1, &error), -ENOSPC);
+  assert_int_equal(error.exit_status, PST_EXIT_FAILED);
+  assert_non_null(strstr(error.text, "/dev/full after 0 bytes"));
+  assert_non_null(strstr(error.text, "free space"));
+  sink_close(&sink);
+}
+
+static void file_too_large_leaves_nothing(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+  const struct pst_view views[] = {view_of(0, 100), view_of(1, 100), view_of(2, 100)};
+  struct rlimit before, small;
+
+  (void)state;
+  signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  small = before;
+  small.rlim_cur = 150;
+  assert_int_equal(open_file("out", false, &sink, &error), 0);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+  int result = take(&sink, NULL, views, 3, &error);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  assert_int_equal(result, -EFBIG);
+  assert_non_null(strstr(error.text, "after 150 bytes"));
+  sink_close(&sink);
+  assert_int_equal(count_entries(), 0);
+}
+
+static int read_device(void *context, const struct pst_view *view, void *to)
+{
+  ++*(unsigned *)context;
+  memcpy(to, (const char *)(uintptr_t)view->address, view->length);
+  return 0;
+}
+
+static void device_memory_is_copied_first(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+  unsigned reads = 0;
+  const struct sink_host host = {.context = &reads, .read = read_device};
+  struct pst_view views[3];
+
+  (void)state;
+  for (uint64_t i = 0; i < 3; i++)
+    views[i] = (struct pst_view){
+        .address = (uint64_t)(uintptr_t)(content + i * MESSAGE), .length = MESSAGE, .sequence = i};
+  assert_int_equal(open_file("out", false, &sink, &error), 0);
+  assert_int_equal(take(&sink, &host, views, 3, &error), 0);
+  assert_int_equal(sink.ops->finish(sink.state, &host, &error), 0);
+  sink_close(&sink);
+  assert_int_equal(reads, 3);
+  expect_file("out", 300);
+  unlink("out");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(messages_in_order_make_the_file),
+      cmocka_unit_test(no_message_makes_an_empty_file),
+      cmocka_unit_test(any_order_of_full_messages_makes_the_file),
+      cmocka_unit_test(gap_behind_a_short_message_is_an_error),
+      cmocka_unit_test(short_messages_in_order_follow_each_other),
+      cmocka_unit_test(nothing_is_left_of_an_unfinished_file),
+      cmocka_unit_test(existing_file_is_kept),
+      cmocka_unit_test(file_that_appears_meanwhile_is_kept),
+      cmocka_unit_test(overwrite_replaces_behind_a_link),
+      cmocka_unit_test(folder_that_is_missing_is_named),
+      cmocka_unit_test(device_is_written_to_as_it_is),
+      cmocka_unit_test(fifo_gets_every_byte),
+      cmocka_unit_test(full_disk_is_said_with_path_and_bytes),
+      cmocka_unit_test(file_too_large_leaves_nothing),
+      cmocka_unit_test(device_memory_is_copied_first),
+  };
+  for (size_t i = 0; i < sizeof content; i++)
+    content[i] = (char)(i * 13 + i / 100);
+  return cmocka_run_group_tests(tests, folder_setup, folder_teardown) ? 1 : 0;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "statistics.h"
+#include "support.h"
+
+static void expect_line(const struct statistics_sample *sample, const char *wanted)
+{
+  char line[256];
+  statistics_line(sample, line, sizeof line);
+  assert_string_equal(line, wanted);
+}
+
+static void receiver_line(void **state)
+{
+  (void)state;
+  expect_line(&(struct statistics_sample){.stream = "packets",
+                                          .messages = 5877704,
+                                          .bytes = UINT64_C(8593750000),
+                                          .interval_ns = 1000000000,
+                                          .path = PST_PATH_DIRECT},
+              "packets: Got 5877704 packets | 68.75 Gbps during 1.00 sec | 0 dropped | direct");
+}
+
+static void gpu_line_of_a_staged_stream(void **state)
+{
+  (void)state;
+  expect_line(&(struct statistics_sample){.stream = "a",
+                                          .gpu = true,
+                                          .messages = 1,
+                                          .bytes = 1000,
+                                          .dropped = 7,
+                                          .interval_ns = 1004000000,
+                                          .path = PST_PATH_STAGED},
+              "a: Got 1 GPU packets | 0.00 Gbps during 1.00 sec | 7 dropped | staged");
+}
+
+static void sender_line_without_time_divides_by_nothing(void **state)
+{
+  (void)state;
+  expect_line(&(struct statistics_sample){.stream = "a", .sent = true, .path = PST_PATH_MAPPED},
+              "a: Sent 0 packets | 0.00 Gbps during 0.00 sec | 0 dropped | mapped");
+}
+
+static void differences_are_taken_and_never_negative(void **state)
+{
+  struct statistics_mark mark = {.time_ns = 1000, .messages = 10, .bytes = 100, .dropped = 5};
+  struct pst_stats stats = {.messages_delivered = 25,
+                            .bytes_delivered = 250,
+                            .messages_sent = 999,
+                            .drop_count = 2,
+                            .drops = {{"a", 1}, {"b", 2}},
+                            .path.path = PST_PATH_STAGED};
+  struct statistics_sample sample = {.stream = "s"};
+
+  (void)state;
+  statistics_since(&mark, &stats, false, 3000, &sample);
+  assert_int_equal(sample.messages, 15);
+  assert_int_equal(sample.bytes, 150);
+  assert_int_equal(sample.dropped, 0);
+  assert_int_equal(sample.interval_ns, 2000);
+  assert_int_equal(sample.path, PST_PATH_STAGED);
+  statistics_since(&mark, &stats, false, 4000, &sample);
+  assert_int_equal(sample.messages, 0);
+  assert_int_equal(sample.interval_ns, 1000);
+}
+
+static void drop_count_beyond_the_array_is_bounded(void **state)
+{
+  struct pst_stats stats = {.drop_count = 1000};
+
+  (void)state;
+  for (size_t i = 0; i < 16; i++)
+    stats.drops[i].messages = 1;
+  assert_int_equal(statistics_dropped(&stats), 16);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(receiver_line),
+      cmocka_unit_test(gpu_line_of_a_staged_stream),
+      cmocka_unit_test(sender_line_without_time_divides_by_nothing),
+      cmocka_unit_test(differences_are_taken_and_never_negative),
+      cmocka_unit_test(drop_count_beyond_the_array_is_bounded),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
