@@ -26,21 +26,22 @@ static int refuse(const struct pst_memory *memory, const char *label, uint64_t l
                   const char *call, int code)
 {
   host_error(memory,
-             "%s: cannot get %s of host memory: %s: %s; %s available: ask for less (ring, message)",
+             "%s: cannot get %s of host memory: %s: %s; %" PRIu64
+             " MiB are available: ask for less (ring, message) or free some",
              label, host_size_text(length).text, call, strerror(code),
-             host_size_text(host_available_bytes()).text);
+             host_available_bytes() >> 20);
   return code == ENOMEM ? -ENOMEM : -code;
 }
 
-/* Without this a region beyond what there is would not fail but wake the OOM
- * killer. */
+/* The kernel promises more than it has: without this a region too large would
+ * not fail here but wake the OOM killer later. */
 static int check_available(const struct pst_memory *memory, uint64_t length, const char *label)
 {
-  uint64_t available = host_available_bytes();
-  if (length <= UINT64_C(1) << 62 &&
-      (available == 0 || length <= available || (!memory->populate && !memory->lock)))
+  bool at_once = memory->populate || memory->lock;
+  uint64_t there = at_once ? host_available_bytes() : host_total_bytes();
+  if (there == 0 || length <= there)
     return 0;
-  return refuse(memory, label, length, "memory", ENOMEM);
+  return refuse(memory, label, length, at_once ? "pages at once" : "pages and swap", ENOMEM);
 }
 
 /* mmap at an aligned address. The gap found for it is given back first and asked

@@ -58,8 +58,10 @@ struct host_text {
 struct host_text host_size_text(uint64_t bytes);
 /* The number a file holds; false when there is no such file or number. */
 bool host_read_number(const char *path, uint64_t *value);
-/* MemAvailable of /proc/meminfo in bytes; 0: unknown. */
+/* What can be had without swapping, and all that the machine has, swap included;
+ * 0: unknown. */
 uint64_t host_available_bytes(void);
+uint64_t host_total_bytes(void);
 
 /* pages.c: the kernel's reserved huge pages, counted in /sys. */
 struct host_pages {

@@ -27,16 +27,29 @@ bool host_read_number(const char *path, uint64_t *value)
   return read;
 }
 
-uint64_t host_available_bytes(void)
+static uint64_t meminfo_bytes(const char *name)
 {
   FILE *file = fopen("/proc/meminfo", "re");
   if (!file)
     return 0;
   uint64_t kib = 0;
   char line[128];
+  size_t length = strlen(name);
   while (fgets(line, sizeof(line), file))
-    if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1)
+    if (strncmp(line, name, length) == 0 && line[length] == ':') {
+      (void)sscanf(line + length + 1, "%" SCNu64, &kib);
       break;
+    }
   fclose(file);
   return kib * 1024;
+}
+
+uint64_t host_available_bytes(void)
+{
+  return meminfo_bytes("MemAvailable");
+}
+
+uint64_t host_total_bytes(void)
+{
+  return meminfo_bytes("MemTotal") + meminfo_bytes("SwapTotal");
 }

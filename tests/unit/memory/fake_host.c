@@ -2,6 +2,7 @@
 #include "fake_host.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,8 @@
 
 static char log_text[16384];
 static size_t log_length;
+/* A plugin's own threads log too; the text is read when they are quiet. */
+static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static void PST_PRINTF(3, 4)
     log_line(const struct pst_host *host, int level, const char *format, ...)
@@ -20,9 +23,11 @@ static void PST_PRINTF(3, 4)
   va_start(args, format);
   vsnprintf(line, sizeof(line), format, args);
   va_end(args);
+  pthread_mutex_lock(&log_mutex);
   int n = snprintf(log_text + log_length, sizeof(log_text) - log_length, "%d %s\n", level, line);
   if (n > 0 && (size_t)n < sizeof(log_text) - log_length)
     log_length += (size_t)n;
+  pthread_mutex_unlock(&log_mutex);
   errno = kept;
 }
 
