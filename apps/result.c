@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,7 +30,11 @@ static void put_known(struct json_object *object, const char *key, bool known, u
 
 static void put_number(struct json_object *object, const char *key, double value)
 {
-  json_object_object_add(object, key, json_object_new_double(value));
+  char text[32];
+
+  /* Nine digits are what was measured; 17 are noise to a reader. */
+  snprintf(text, sizeof text, "%.9g", value);
+  json_object_object_add(object, key, json_object_new_double_s(value, text));
 }
 
 static void put_bool(struct json_object *object, const char *key, bool value)

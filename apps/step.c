@@ -283,31 +283,37 @@ static bool receiver_told(struct flow *flow, uint64_t *until_ns)
   return now_ns() >= receiver->deadline_ns;
 }
 
-uint32_t receiver_step(struct flow *flow, uint64_t *until_ns)
+/* True while there may be more at once; *got: how many came. */
+static bool receiver_flow(struct flow *flow, uint64_t *until_ns, uint32_t *got)
 {
   struct flow_receiver *receiver = &flow->receiver;
   struct pst_batch batch = {
       .struct_size = sizeof batch, .capacity = SINK_BATCH, .views = receiver->views};
+  int count = pst_receiver_poll(receiver->handle, &batch);
 
-  int got = pst_receiver_poll(receiver->handle, &batch);
-  if (got > 0) {
-    receiver_take(flow, &batch, (uint32_t)got);
-    /* The deadline holds for a stream that never pauses too. */
-    if (receiver->phase != SIDE_OVER && !receiver_told(flow, until_ns))
-      return (uint32_t)got;
-  } else if (got == -ENODATA) {
+  *got = count > 0 ? (uint32_t)count : 0;
+  if (count > 0)
+    receiver_take(flow, &batch, (uint32_t)count);
+  else if (count == -ENODATA)
     receiver_end(flow, until_ns);
-    return 0;
-  } else if (got < 0) {
+  else if (count < 0)
     receiver_over(flow);
-    return 0;
-  } else if (!receiver_told(flow, until_ns)) {
-    return 0;
-  }
-  if (receiver->phase != SIDE_OVER) {
+  return count > 0 && receiver->phase != SIDE_OVER;
+}
+
+uint32_t receiver_step(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  uint32_t moved = 0, got;
+
+  /* As many as a sender on the same worker gives in a round, so that neither end
+   * starves the other; a poll may bring fewer than it was asked for. */
+  while (moved < SINK_BATCH && receiver_flow(flow, until_ns, &got))
+    moved += got;
+  if (receiver->phase == SIDE_FLOWING && receiver_told(flow, until_ns)) {
     receiver->cut = true;
     pst_receiver_abort(receiver->handle, -ECANCELED, "the receiver was told to stop");
     receiver_over(flow);
   }
-  return 0;
+  return moved;
 }
