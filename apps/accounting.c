@@ -34,7 +34,8 @@ static void gather_receiver(const struct pst_stats *receiver, struct account *ac
 
 static void gather_sender(const struct pst_stats *sender, struct account *account)
 {
-  account->delivered_known = sender->peer_known != 0;
+  /* A receiver that died has told by its last heartbeat only how far it was then. */
+  account->delivered_known = sender->peer_known != 0 && sender->state == PST_STATE_ENDED;
   account->delivered = sender->peer_delivered;
   account->bytes = sender->bytes_sent;
   account->path = sender->path;
@@ -63,6 +64,12 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
   account->drop_count = dropper->drop_count < 16 ? dropper->drop_count : 16;
   memcpy(account->drops, dropper->drops, account->drop_count * sizeof account->drops[0]);
   account->dropped = statistics_dropped(dropper);
+  /* A heartbeat is older than the messages that came after it. */
+  if (account->sent_basis == PST_SENT_HEARTBEAT && account->sent_known &&
+      account->sent < account->delivered + account->dropped) {
+    account->sent = account->delivered + account->dropped;
+    account->sent_basis = PST_SENT_SEQUENCE;
+  }
   account->lossy = may_lose(account->path.carrier);
 }
 

@@ -116,6 +116,8 @@ static void say_numbers(const struct judged *judged)
   const char *name = judged->flow->name;
   char sent[32] = "unknown", delivered[32] = "unknown", checked[96] = "";
   double loss = accounting_loss(account);
+  bool balanced = account->sent_known && account->delivered_known &&
+                  account->sent == account->delivered + account->dropped;
 
   if (account->sent_known)
     snprintf(sent, sizeof sent, "%" PRIu64, account->sent);
@@ -125,9 +127,10 @@ static void say_numbers(const struct judged *judged)
     snprintf(checked, sizeof checked, " | %" PRIu64 " verified, %" PRIu64 " corrupted",
              account->verified, account->corrupted);
   notice(PST_LOG_INFO,
-         "%s: %s sent = %s delivered + %" PRIu64 " dropped%s | %.2f Gbps over %.2f sec | %s", name,
-         sent, delivered, account->dropped, checked, statistics_gbps(account->bytes, account->ns),
-         (double)account->ns / 1e9, statistics_path(account->path.path));
+         "%s: %s sent %s %s delivered + %" PRIu64 " dropped%s | %.2f Gbps over %.2f sec | %s", name,
+         sent, balanced ? "=" : "/", delivered, account->dropped, checked,
+         statistics_gbps(account->bytes, account->ns), (double)account->ns / 1e9,
+         statistics_path(account->path.path));
   for (uint32_t i = 0; i < account->drop_count; i++) {
     if (account->drops[i].messages > 0)
       notice(PST_LOG_INFO, "%s: dropped: %" PRIu64 " %.32s", name, account->drops[i].messages,
@@ -136,7 +139,7 @@ static void say_numbers(const struct judged *judged)
   if (account->duplicates > 0 || account->reordered > 0)
     notice(PST_LOG_INFO, "%s: %" PRIu64 " duplicates, %" PRIu64 " reordered", name,
            account->duplicates, account->reordered);
-  if (loss > 0)
+  if (loss > 0 && balanced)
     notice(PST_LOG_INFO, "%s: LOSS %.2g%%", name, loss * 100);
 }
 

@@ -74,10 +74,23 @@ static void receiver_alone_uses_what_the_sender_said(void **state)
   (void)state;
   assert_int_equal(check(NULL, &receiver, &account), ACCOUNT_BALANCED);
   assert_int_equal(account.sent, 100);
-  receiver.messages_sent = 95;
+  receiver.messages_sent = 105;
   receiver.sent_basis = PST_SENT_HEARTBEAT;
   assert_int_equal(check(NULL, &receiver, &account), ACCOUNT_UNBALANCED);
   assert_int_equal(account.sent_basis, PST_SENT_HEARTBEAT);
+}
+
+static void heartbeat_older_than_what_came_gives_way_to_sequences(void **state)
+{
+  struct account account;
+  struct pst_stats receiver = receiver_of(90, 10, "udp");
+
+  (void)state;
+  receiver.messages_sent = 95;
+  receiver.sent_basis = PST_SENT_HEARTBEAT;
+  assert_int_equal(check(NULL, &receiver, &account), ACCOUNT_BALANCED);
+  assert_int_equal(account.sent, 100);
+  assert_int_equal(account.sent_basis, PST_SENT_SEQUENCE);
 }
 
 static void unknown_is_unknown_and_not_zero(void **state)
@@ -106,6 +119,8 @@ static void sender_alone_uses_the_receivers_count(void **state)
   assert_false(account.receiver_known);
   sender.peer_delivered = 89;
   assert_int_equal(check(&sender, NULL, &account), ACCOUNT_UNBALANCED);
+  sender.state = PST_STATE_FAILED;
+  assert_int_equal(check(&sender, NULL, &account), ACCOUNT_UNKNOWN);
 }
 
 static void corruption_comes_first(void **state)
@@ -124,6 +139,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(table_of_both_ends),
       cmocka_unit_test(receiver_alone_uses_what_the_sender_said),
+      cmocka_unit_test(heartbeat_older_than_what_came_gives_way_to_sequences),
       cmocka_unit_test(unknown_is_unknown_and_not_zero),
       cmocka_unit_test(sender_alone_uses_the_receivers_count),
       cmocka_unit_test(corruption_comes_first),
