@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An application outside the tree: it streams to itself and counts what arrives. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ static const char text[] = "penstock: 1\n"
                            "streams:\n"
                            "  - {name: packets, message: 64 B, ring: 128}\n";
 
+/* Fill and submit what there is room for, up to MESSAGES; then say that it was all. */
 static int send_some(struct pst_sender *sender, uint64_t *sent)
 {
   struct pst_slot slots[BATCH];
@@ -21,25 +23,26 @@ static int send_some(struct pst_sender *sender, uint64_t *sent)
   if (left == 0)
     return pst_sender_poll(sender);
   n = pst_sender_acquire(sender, slots, left < BATCH ? (uint32_t)left : BATCH);
+  if (n <= 0)
+    return n;
   for (int i = 0; i < n; i++) {
     memset(slots[i].host, (int)(slots[i].sequence & 0xff), slots[i].capacity);
     slots[i].length = slots[i].capacity;
   }
-  if (n <= 0)
-    return n;
   *sent += (uint64_t)n;
   n = pst_sender_submit(sender, slots, (uint32_t)n);
-  if (n == 0 && *sent == MESSAGES)
-    n = pst_sender_finish(sender);
-  return n;
+  return n == 0 && *sent == MESSAGES ? pst_sender_finish(sender) : n;
 }
 
+/* Look at what has arrived and give it back; at the end say that it was seen. */
 static int receive_some(struct pst_receiver *receiver, uint64_t *received, uint64_t *wrong)
 {
   struct pst_view views[BATCH];
   struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
   int n = pst_receiver_poll(receiver, &batch);
 
+  if (n == -ENODATA)
+    return pst_receiver_state(receiver) == PST_STATE_ENDING ? pst_receiver_finish(receiver) : 0;
   if (n <= 0)
     return n;
   for (int i = 0; i < n; i++)
@@ -63,14 +66,17 @@ int main(void)
   int status = 0;
 
   if (pst_config_open_text(text, strlen(text), "embedded", NULL, 0, &config, &error) != 0 ||
-      pst_session_open(config, &params, &session, &error) != 0) {
+      pst_session_open(config, &params, &session, &error) != 0 ||
+      pst_session_start(session, &error) != 0) {
     fprintf(stderr, "%s\n", error.text);
+    pst_session_close(session);
     pst_config_close(config);
     return 1;
   }
   sender = pst_session_sender(session, "packets");
   receiver = pst_session_receiver(session, "packets");
-  while (status >= 0) {
+  while (status >= 0 && (pst_sender_state(sender) < PST_STATE_ENDED ||
+                         pst_receiver_state(receiver) < PST_STATE_ENDED)) {
     status = send_some(sender, &sent);
     if (status >= 0)
       status = receive_some(receiver, &received, &wrong);
@@ -79,5 +85,5 @@ int main(void)
   pst_config_close(config);
   printf("%s: %llu received, %llu wrong\n", pst_version(), (unsigned long long)received,
          (unsigned long long)wrong);
-  return received == MESSAGES && wrong == 0 ? 0 : 1;
+  return status >= 0 && received == MESSAGES && wrong == 0 ? 0 : 1;
 }

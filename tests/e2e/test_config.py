@@ -195,7 +195,9 @@ class Usage(Case):
 
 class Check(Case):
     def test_every_example(self):
-        for path in sorted((ROOT / "config").glob("*.yaml")):
+        examples = sorted((ROOT / "config").glob("*.yaml"))
+        self.assertGreater(len(examples), 2)
+        for path in examples:
             with self.subTest(file=path.name):
                 child = self.run_program("check", path)
                 self.assertIn("penstock: 1", child.stdout)

@@ -38,7 +38,8 @@ class Verdict(Case):
 
     def test_staging(self):
         child = self.run_throttled(
-            receiver="{memory: {plugin: late, options: {rate: 20 MB, delay: 1 ms}}}"
+            receiver="{memory: {plugin: late, options: {rate: 20 MB, delay: 1 ms}}, "
+            "sink: {type: discard}}"
         )
         self.assert_verdict(child, "staging")
 
@@ -85,10 +86,12 @@ class Verdict(Case):
         self.assert_verdict(sender, "sink")
 
     def test_empty_is_the_receivers_own_view(self):
-        """The sender died and told nothing: the receiver knows only that nothing came."""
-        path = self.config(yaml_stream(message="1462 B", ring=256, sender="{rate: 5 Mbps}"))
-        receiver = self.start("receive", path)
-        sender = self.start("send", path)
+        """The sender died before it told of itself: the receiver knows that nothing came."""
+        path = self.config(
+            yaml_stream(message="1462 B", ring=256, timeout="2 h", sender="{rate: 5 Mbps}")
+        )
+        receiver = self.start("receive", path, "--set", "control.heartbeat=1 h")
+        sender = self.start("send", path, "--set", "control.heartbeat=1 h")
         receiver.wait_line(r"Got \d{2,}")
         sender.signal(signal.SIGKILL)
         self.assertEqual(receiver.wait(10), 1, str(receiver))
