@@ -24,7 +24,7 @@ static struct node *add(struct builder *builder, struct node *parent, enum node_
   const char *problem = text ? text_problem(text, strlen(text), false, &at) : NULL;
   if (problem) {
     findings_add(builder->findings, &builder->place, "%s: the value holds %s", key, problem);
-    text = "";
+    return NULL;
   }
   struct node *node = node_new(builder->arena, type, text, &builder->place);
   if (!node) {

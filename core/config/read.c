@@ -205,11 +205,13 @@ static bool on_scalar(struct reader *reader, const yaml_event_t *event, const st
     findings_add(reader->findings, place, "the value holds %s", problem);
     text = "";
   }
+  /* A value that was reported is from here on as if it were not written. */
   struct node *node = node_new(reader->arena, NODE_SCALAR, text, place);
   if (!node)
     return no_memory(reader);
-  node->null = !problem && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
-               (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0);
+  bool plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+  node->null =
+      problem || (plain && (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0));
   if (!anchor_add(reader, event->data.scalar.anchor, place, &anchor))
     return false;
   if (anchor)
@@ -362,6 +364,11 @@ void tree_read(struct arena *arena, struct findings *findings, const char *sourc
   if (!yaml_parser_initialize(&parser)) {
     no_memory(reader);
     return;
+  }
+  /* Told the encoding, libyaml does not look for a byte order mark. */
+  if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+    text += 3;
+    length -= 3;
   }
   yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);

@@ -88,7 +88,8 @@ void value_range_words(const struct pst_option *rule, char *words, size_t size)
   char low[VALUE_TEXT_MAX] = "", high[VALUE_TEXT_MAX] = "";
   words[0] = '\0';
   if (rule->type == PST_OPTION_STRING && rule->max > 0)
-    snprintf(words, size, "at most %llu bytes", (unsigned long long)rule->max);
+    snprintf(words, size, rule->min ? "1 to %llu bytes" : "at most %llu bytes",
+             (unsigned long long)rule->max);
   if (!is_numeric(rule->type))
     return;
   value_print(rule, &(struct value){.number = rule->min}, low, sizeof(low));
@@ -259,7 +260,7 @@ static int explain(const struct pst_option *rule, const char *text, int rc, char
   char range[2 * VALUE_TEXT_MAX];
   value_range_words(rule, range, sizeof(range));
   if (rc == -ERANGE && rule->type == PST_OPTION_STRING)
-    snprintf(why, why_size, "the text is too long; it takes %s", range);
+    snprintf(why, why_size, "the text is %s; it takes %s", *text ? "too long" : "empty", range);
   else if (rc == -ERANGE && rule->type == VALUE_SHARE)
     snprintf(why, why_size, "%.*s is out of range; it takes 0 to 1, or 0%% to 100%%", LONGEST_QUOTE,
              text);

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The effective configuration: complete, valid input, and the same again. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support.h"
+
+static const char *const samples[] = {
+    HEAD,
+    HEAD "control: none\nworkers: {count: 3, cpus: [1, 2]}\n",
+    HEAD "control: {listen: \"127.0.0.1:0\", connect: \"localhost:7\"}\n",
+    HEAD "  expect: {path: staged, max_loss: 0.00037, min_gbps: 1e3, verified: true}\n",
+    HEAD
+    "  sender: {memory: {plugin: cuda, options: {device: \"a \\\"b\\\" \\\\ é\\_\\N\\L# :\"}}}\n",
+    HEAD "  transport: {options: {names: [a, \"b, c\", \"\", \"~\", \"true\", \"[\"]}}\n",
+    HEAD "  transport: {filters: [fault, {plugin: fault, options: {drop: 3}}]}\n",
+    HEAD "- name: b\n  sender: {share: a}\n  receiver: {share: a, sink: discard}\n",
+    HEAD "  sender: {source: {type: file, file: \"-x y\", loop: true}}\n"
+         "  receiver: {sink: {type: file, file: \"null\", overwrite: true}}\n",
+    HEAD
+    "- name: b\n"
+    "transport: {plugin: loopback, options: {depth: 8 KiB, burst: 2, wait: 2 s, copy: copy}}\n",
+    HEAD "  sender: {transport: {plugin: verbs, options: {device: m0, mtu: 1024}}}\n",
+    HEAD "  receiver: {transport: {plugin: verbs, options: {device: m0, mtu: 1024}}}\n",
+    HEAD "  sender: {transport: {plugin: verbs, options: {device: m0, mtu: 1024}}}\n"
+         "  receiver: {transport: {plugin: verbs, options: {device: m1, mtu: 1024}}}\n",
+    HEAD "  sender: {transport: {options: {device: m0}}}\n"
+         "  receiver: {transport: loopback}\ntransport: verbs\n"};
+
+static void reads_back_to_the_same(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
+    struct pst_error error = PST_ERROR_INIT;
+    struct pst_config *first = NULL, *second = NULL;
+    char *text = NULL, *again = NULL;
+    if (config_load_text(samples[i], strlen(samples[i]), "t.yaml", NULL, 0, &test_catalog, &first,
+                         &error))
+      fail_msg("sample %zu: %s", i, error.text);
+    assert_int_equal(pst_config_effective(first, &text), 0);
+    second = load(text);
+    if (strcmp(pst_config_hash(first), pst_config_hash(second)) != 0) {
+      pst_config_effective(second, &again);
+      fail_msg("sample %zu:\n%s---\n%s", i, text, again);
+    }
+    free(text);
+    pst_config_close(first);
+    pst_config_close(second);
+  }
+}
+
+static void every_value_has_its_origin(void **state)
+{
+  (void)state;
+  char *text = NULL;
+  struct pst_config *config = load(HEAD "  ring: 16\n  transport: {options: {depth: 8192}}\n");
+  assert_int_equal(pst_config_effective(config, &text), 0);
+  assert_non_null(strstr(text, "    ring: 16                                # t.yaml:4:9\n"));
+  assert_non_null(strstr(text, "        depth: 8 KiB                        # t.yaml:5:32\n"));
+  assert_non_null(strstr(text, "    message: 8 KiB                          # default\n"));
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+    if (line[strlen(line) - 1] != ':' && !strstr(line, "  # "))
+      fail_msg("no origin: %s", line);
+  free(text);
+  pst_config_close(config);
+}
+
+static void options_stand_where_they_may(void **state)
+{
+  (void)state;
+  struct pst_config *config =
+      load(HEAD "transport: {options: {depth: 8 KiB, burst: 2, wait: 2 s}}\n");
+  assert_get(config, "streams.a.transport.options.depth", "8 KiB");
+  assert_get(config, "streams.a.sender.transport.options.burst", "2");
+  assert_get(config, "streams.a.receiver.transport.options.wait", "2 s");
+  assert_null(pst_config_get(config, "streams.a.sender.transport.options.wait"));
+  assert_null(pst_config_get(config, "streams.a.sender.transport.options.depth"));
+  pst_config_close(config);
+}
+
+static void the_hash_is_of_values_alone(void **state)
+{
+  (void)state;
+  struct pst_config *plain = load(HEAD);
+  struct pst_config *same = load("# a comment\n\npenstock: 1\nstreams:\n  - name:   \"a\"\n"
+                                 "    message: 8192 B\n    ring: 1024\n");
+  struct pst_config *other = load(HEAD "  ring: 1025\n");
+  assert_int_equal(strlen(pst_config_hash(plain)), 64);
+  assert_int_equal(strspn(pst_config_hash(plain), "0123456789abcdef"), 64);
+  assert_string_equal(pst_config_hash(plain), pst_config_hash(same));
+  assert_string_not_equal(pst_config_hash(plain), pst_config_hash(other));
+  pst_config_close(plain);
+  pst_config_close(same);
+  pst_config_close(other);
+}
+
+static void values_are_had_by_path(void **state)
+{
+  (void)state;
+  struct pst_config *config = load(HEAD "  sender: {rate: 68.75 Gbps}\n"
+                                        "  expect: {min_gbps: 1.5, max_loss: 1%, verified: true}\n"
+                                        "control: {timeout: 250 ms, insecure: true}\n");
+  assert_get(config, "streams.a.sender.source.type", "pattern");
+  assert_get(config, "streams.0.name", "a");
+  assert_true(pst_config_get_uint(config, "streams.a.sender.rate") == UINT64_C(68750000000));
+  assert_int_equal(pst_config_get_uint(config, "control.timeout"), 250000000);
+  assert_int_equal(pst_config_get_uint(config, "control.insecure"), 1);
+  assert_int_equal(pst_config_get_uint(config, "streams.a.message"), 8192);
+  assert_int_equal(pst_config_get_uint(config, "streams.a.sender.transport.options.burst"), 64);
+  assert_int_equal(pst_config_get_uint(config, "streams.a.transport.options.depth"), 4096);
+  assert_true(pst_config_get_number(config, "streams.a.expect.min_gbps") == 1.5);
+  assert_true(pst_config_get_number(config, "streams.a.expect.max_loss") == 0.01);
+  assert_true(pst_config_get_number(config, "streams.a.message") == 8192);
+  assert_null(pst_config_get(config, "streams.a.expect.via"));
+  assert_null(pst_config_get(config, "streams.a.sender"));
+  assert_null(pst_config_get(config, "streams.b.ring"));
+  assert_null(pst_config_get(config, "streams.a.ring.x"));
+  assert_null(pst_config_get(config, ""));
+  assert_null(pst_config_get(config, "."));
+  assert_int_equal(pst_config_get_uint(config, "nothing"), 0);
+  pst_config_close(config);
+}
+
+static void the_reference_has_every_key(void **state)
+{
+  (void)state;
+  static const char *const parts[] = {
+      "### `streams[].sender.source`",
+      "| `min_gbps` | number |",
+      "| `ring` | whole number | 2 to "
+      "16777216 | `1024` |",
+      "| `drop` | whole number |  | `0` | For tests. One in so many. Of the sender. |",
+      "| `device` | text | at most 31 bytes | required | Name the device. |",
+      "### `cuda`"};
+  char *text = NULL;
+  size_t size = 0;
+  FILE *file = open_memstream(&text, &size);
+  assert_non_null(file);
+  assert_int_equal(config_write_reference(&test_catalog, file), 0);
+  fclose(file);
+  for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+    if (!strstr(text, parts[i]))
+      fail_msg("not in the reference: %s", parts[i]);
+  free(text);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(reads_back_to_the_same),
+                                     cmocka_unit_test(every_value_has_its_origin),
+                                     cmocka_unit_test(options_stand_where_they_may),
+                                     cmocka_unit_test(the_hash_is_of_values_alone),
+                                     cmocka_unit_test(values_are_had_by_path),
+                                     cmocka_unit_test(the_reference_has_every_key)};
+  return cmocka_run_group_tests(tests, quiet, NULL) ? 1 : 0;
+}
