@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where plugins are looked for. In order: folders of pst_plugin_path_add(),
  * PENSTOCK_PLUGIN_PATH, the build tree when this library lies in one, the
- * installed folder. */
+ * installed folder (beside this library, and as it was built for). */
 #include "internal.h"
 
 #include <dirent.h>
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "util/log.h"
 
@@ -174,6 +175,21 @@ out:
   return rc;
 }
 
+/* Beside the library, where the build puts it, so that an installed tree that was
+ * moved finds its own plugins before those of another; then where it was built for. */
+static int add_installed(struct loader_folders *folders)
+{
+  char here[PATH_MAX], path[PATH_MAX + 16];
+  int rc = 0;
+
+  if (own_folder(here)) {
+    snprintf(path, sizeof path, "%s/penstock", here);
+    if (access(path, X_OK) == 0)
+      rc = folder_add(folders, path);
+  }
+  return rc < 0 ? rc : folder_add(folders, PST_PLUGIN_FOLDER);
+}
+
 int search_folders(struct loader_folders *folders)
 {
   int rc;
@@ -185,7 +201,7 @@ int search_folders(struct loader_folders *folders)
   if (rc == 0)
     rc = add_build_tree(folders);
   if (rc == 0)
-    rc = folder_add(folders, PST_PLUGIN_FOLDER);
+    rc = add_installed(folders);
   if (rc < 0)
     search_folders_free(folders);
   return rc;

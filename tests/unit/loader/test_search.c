@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -158,6 +159,29 @@ static void test_environment_of_others_is_ignored(void **state)
   scratch_free(folder);
 }
 
+/* An installed tree that was moved: its plugins lie beside the library. */
+static void test_moved_installation(void **state)
+{
+  char folder[4096], file[4200];
+  ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 32);
+  const struct loader_plugin *plugin = NULL;
+  int rc;
+
+  (void)state;
+  assert_true(n > 0);
+  folder[n] = '\0';
+  strcpy(strrchr(folder, '/'), "/penstock");
+  assert_int_equal(mkdir(folder, 0755), 0);
+  snprintf(file, sizeof file, "%s",
+           scratch_copy(folder, "transport-moved.so", "moved.so", 0, -1, 0));
+  log_capture();
+  rc = loader_load(T, "moved", &plugin, NULL);
+  unlink(file);
+  rmdir(folder);
+  assert_int_equal(rc, 0);
+  assert_string_equal(plugin->path, file);
+}
+
 /* A rejected one does not hide a good one of a later folder, and is not silent. */
 static void test_rejected_then_good(void **state)
 {
@@ -260,6 +284,7 @@ int main(void)
       cmocka_unit_test(test_missing_folder_is_said),
       cmocka_unit_test(test_environment),
       cmocka_unit_test(test_environment_of_others_is_ignored),
+      cmocka_unit_test(test_moved_installation),
       cmocka_unit_test(test_rejected_then_good),
       cmocka_unit_test(test_stale_description),
       cmocka_unit_test(test_describe_without_description_file),
