@@ -40,13 +40,14 @@ static bool round_once(struct worker *worker, uint32_t *moved, uint64_t *until_n
 
   for (uint32_t i = 0; i < worker->drive->flow_count; i++) {
     struct flow *flow = &worker->drive->flows[i];
-    if (flow->sender.handle != NULL && flow->sender.phase != SIDE_OVER &&
-        pst_sender_worker(flow->sender.handle) == worker->index) {
+    if (flow->sender.handle != NULL && pst_sender_worker(flow->sender.handle) == worker->index &&
+        flow->sender.phase != SIDE_OVER) {
       *moved += sender_step(flow, until_ns);
       left = true;
     }
-    if (flow->receiver.handle != NULL && flow->receiver.phase != SIDE_OVER &&
-        pst_receiver_worker(flow->receiver.handle) == worker->index) {
+    if (flow->receiver.handle != NULL &&
+        pst_receiver_worker(flow->receiver.handle) == worker->index &&
+        flow->receiver.phase != SIDE_OVER) {
       *moved += receiver_step(flow, until_ns);
       left = true;
     }
