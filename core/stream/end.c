@@ -161,7 +161,7 @@ void end_mail(struct session_end *end, const struct session_mail *mail)
       pthread_mutex_unlock(&end->text_lock);
       stat_set(end->peer_known, true);
       receiver->sent = mail->totals;
-      receiver->finish_known = true;
+      stat_set(receiver->finish_known, true);
       if (end->state == PST_STATE_CONNECTED)
         end_state(end, PST_STATE_ENDING);
     }

@@ -300,14 +300,14 @@ static int check_end(struct pst_receiver *receiver)
   if (!receiver->finish_known)
     return end_check(&receiver->end);
   if (receiver->delivered == receiver->sent.messages) {
-    receiver->complete = true;
+    stat_set(receiver->complete, true);
     return -ENODATA;
   }
   now = clock_now_ns();
   if (receiver->quiet_since_ns == 0)
     receiver->quiet_since_ns = now;
   if (!is_reliable(receiver) && now - receiver->quiet_since_ns >= RECEIVER_QUIET_NS) {
-    receiver->complete = true;
+    stat_set(receiver->complete, true);
     return -ENODATA;
   }
   if (is_reliable(receiver) && now - receiver->quiet_since_ns >= receiver->end.config->timeout_ns)
