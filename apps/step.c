@@ -117,8 +117,13 @@ static uint32_t sender_flow(struct flow *flow, uint64_t *until_ns)
     sender_broken(flow);
     return 0;
   }
-  if (ready == 0)
-    return sender_idle(flow);
+  if (ready == 0) {
+    uint32_t moved = sender_idle(flow);
+    /* To ask for none says that, if slots are free, the source is what we wait for. */
+    if (sender->phase == SIDE_FLOWING)
+      pst_sender_acquire(sender->handle, sender->slots, 0);
+    return moved;
+  }
   int got = pst_sender_acquire(sender->handle, sender->slots, (uint32_t)ready);
   if (got == 0)
     return sender_idle(flow);
