@@ -15,10 +15,10 @@ struct config_catalog;
 struct loader_plugin {
   uint32_t kind;
   const char *name;
-  const char *path;                     /* real path */
+  const char *path; /* real path */
   const struct pst_description *description;
   const struct pst_plugin *plugin;
-  const struct pst_host *host;          /* this plugin's */
+  const struct pst_host *host; /* this plugin's */
   /* The plugin's ops laid over a table in which every call answers -EOPNOTSUPP
    * (release, poll and post too), so that nobody tests pointers. By kind, the
    * other is NULL. */
