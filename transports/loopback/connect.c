@@ -56,7 +56,7 @@ static int address_check(const struct pst_endpoint *endpoint, const struct pst_b
                          struct lb_address *in)
 {
   struct pst_device *device = endpoint->worker->device;
-  if (!blob->bytes || blob->length != sizeof(*in))
+  if (blob->length != sizeof(*in))
     return refuse(endpoint, "it is not one of loopback's; both ends need the same transport");
   memcpy(in, blob->bytes, sizeof(*in));
   if (in->magic != LB_ADDRESS_MAGIC)
@@ -97,8 +97,15 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
   const char *why = "out of memory";
   if (!endpoint->worker->device->shared)
     return refuse(endpoint, "it is another process's, and the plan was for one process");
+  if (blob->fd_count == 0) {
+    LB_LOG(endpoint->worker->device, PST_LOG_ERROR,
+           "%s: the peer's address came without its descriptors; loopback needs both ends on one "
+           "host",
+           endpoint->label);
+    return -EXDEV;
+  }
   if (blob->fd_count != (in->slots ? 4u : 3u))
-    return refuse(endpoint, "it came without its descriptors; both ends must be on one host");
+    return refuse(endpoint, "it has not the descriptors that it needs");
   int rc = lb_link_map(in, blob->fds, &endpoint->peer, &why);
   if (rc == -EPROTO)
     return refuse(endpoint, why);
@@ -113,17 +120,30 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
   return rc == 0 ? 0 : refuse(endpoint, "its process cannot be watched");
 }
 
+/* Our addresses never change, so that all there can be is the same one again. */
+static int reconnect(struct pst_endpoint *endpoint, const struct lb_address *in)
+{
+  if (!endpoint->connected || endpoint->over)
+    return -EALREADY;
+  if (!endpoint->peer || endpoint->peer->id != in->id)
+    return refuse(endpoint, "this endpoint has another peer already");
+  endpoint->connected = false;
+  return 0;
+}
+
 int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
 {
   struct lb_address in;
   uint64_t nonce[2];
-  if (endpoint->connecting)
-    return -EALREADY;
+  if (!address || !address->bytes)
+    return -EINVAL;
   if (endpoint->close_mode)
     return -ENOTCONN;
   int rc = address_check(endpoint, address, &in);
   if (rc != 0)
     return rc;
+  if (endpoint->connecting)
+    return reconnect(endpoint, &in);
   lb_process_nonce(nonce);
   if (memcmp(nonce, in.nonce, sizeof(nonce)) == 0) {
     endpoint->peer = lb_registry_find_link(in.id);

@@ -12,7 +12,9 @@ static int params_check(struct pst_worker *worker, const struct pst_endpoint_par
 {
   const uint32_t known = PST_ROLE_SENDER | PST_ROLE_RECEIVER | PST_ROLE_RMA;
   const char *what = NULL;
-  if (!in->roles || (in->roles & ~known))
+  if (!in->cookie)
+    what = "its cookie is 0";
+  else if (!in->roles || (in->roles & ~known))
     what = "its roles are none that loopback knows";
   else if (!(in->roles & PST_ROLE_RECEIVER) != !in->ring)
     what = "a receiver needs a ring, and only a receiver";
@@ -195,9 +197,10 @@ void lb_endpoint_free(struct pst_endpoint *endpoint)
 void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *what)
 {
   endpoint->attention = true;
-  if (endpoint->gone_status)
+  if (endpoint->over)
     return;
-  endpoint->gone_status = status;
+  endpoint->over = true;
+  endpoint->over_status = status;
   if (status == -EPROTO)
     LB_LOG(endpoint->worker->device, PST_LOG_ERROR,
            "%s: the peer (process %u) %s; it is not a loopback endpoint of ours, or its memory "
@@ -248,6 +251,11 @@ static bool peer_is_over(const struct pst_endpoint *endpoint)
   return !endpoint->rx || !endpoint->connected || endpoint->shut || lb_rx_drained(endpoint->rx);
 }
 
+static bool peer_was_orderly(const struct pst_endpoint *endpoint)
+{
+  return atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) & LB_STATE_CLOSED;
+}
+
 /* The peer sees CLOSED before it writes again, or we see that it writes. */
 static bool shut(struct pst_endpoint *endpoint, bool expired)
 {
@@ -268,33 +276,45 @@ static bool shut(struct pst_endpoint *endpoint, bool expired)
   return true;
 }
 
-static bool tokens_out(const struct lb_rx *rx)
+/* No more comes out of regions lent to us: they go back with their last token. */
+static void rx_over(struct pst_endpoint *endpoint)
 {
-  for (uint32_t i = 0; rx && i < rx->buffer_count; i++)
-    if (rx->buffers[i].mr && rx->buffers[i].out)
-      return true;
-  return false;
+  if (!endpoint->rx || !endpoint->rx->buffer_count)
+    return;
+  endpoint->rx->over = true;
+  endpoint->worker->unlending = true;
 }
 
-static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_completion *out,
-                               uint32_t max)
+static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_completion *out)
 {
   struct pst_device *device = endpoint->worker->device;
   bool expired = device->host->clock_ns(device->host) >= endpoint->close_deadline_ns;
-  bool abort = endpoint->close_mode == PST_CLOSE_ABORT;
   struct lb_tx *tx = &endpoint->tx;
-  if (tx->tail != tx->head && (expired || (abort && !tx->settled)))
-    lb_tx_settle(endpoint, -ECANCELED, expired);
+  if (expired)
+    lb_tx_settle(endpoint, -ECANCELED, -EBUSY);
+  else if (endpoint->close_mode == PST_CLOSE_ABORT)
+    lb_tx_settle(endpoint, -ECANCELED, LB_PENDING);
   if (tx->tail != tx->head || !shut(endpoint, expired) ||
       endpoint->done_head != endpoint->done_tail)
     return 0;
-  uint32_t n = endpoint->rx ? lb_rx_unlend(endpoint->rx, true, out, max) : 0;
-  if (n == max || (!expired && !abort && tokens_out(endpoint->rx)))
-    return n;
-  out[n++] = event(endpoint, PST_EVENT_CLOSED, 0);
+  rx_over(endpoint);
+  out[0] = event(endpoint, PST_EVENT_CLOSED, 0);
   endpoint->freed = true;
   endpoint->worker->closed++;
-  return n;
+  return 1;
+}
+
+/* Orderly or not, tell the host once; a peer that broke the rules is told too. */
+static struct pst_completion disconnect(struct pst_endpoint *endpoint)
+{
+  lb_tx_settle(endpoint, -ECONNRESET, endpoint->dead ? -ECONNRESET : LB_PENDING);
+  if (endpoint->over_status == -EPROTO) {
+    atomic_fetch_or(&endpoint->own->port->state, LB_STATE_CLOSED);
+    lb_link_wake(endpoint->peer);
+  }
+  rx_over(endpoint);
+  endpoint->gone = true;
+  return event(endpoint, PST_EVENT_DISCONNECTED, endpoint->over_status);
 }
 
 uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completion *out,
@@ -303,7 +323,7 @@ uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completi
   uint32_t n = 0;
   if (max == 0)
     return 0;
-  if (!endpoint->connected && endpoint->peer && !endpoint->gone_status && !endpoint->close_mode &&
+  if (!endpoint->connected && endpoint->peer && !endpoint->over && !endpoint->close_mode &&
       (atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) &
        LB_STATE_ATTACHED)) {
     endpoint->connected = true;
@@ -311,20 +331,13 @@ uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completi
   }
   if (!endpoint->attention)
     return n;
-  if (!endpoint->gone_status && peer_is_over(endpoint))
-    lb_endpoint_fail(endpoint, -ECONNRESET, "");
-  if (endpoint->gone_status && !endpoint->gone && n < max) {
-    lb_tx_settle(endpoint, endpoint->gone_status, endpoint->dead);
-    if (endpoint->gone_status == -EPROTO) {
-      atomic_fetch_or(&endpoint->own->port->state, LB_STATE_CLOSED);
-      lb_link_wake(endpoint->peer);
-    }
-    endpoint->gone = true;
-    out[n++] = event(endpoint, PST_EVENT_DISCONNECTED, endpoint->gone_status);
-  }
+  if (!endpoint->over && peer_is_over(endpoint))
+    lb_endpoint_fail(endpoint, peer_was_orderly(endpoint) ? 0 : -ECONNRESET, "");
+  if (endpoint->over && !endpoint->gone && n < max)
+    out[n++] = disconnect(endpoint);
   if (endpoint->close_mode && n < max)
-    n += progress_close(endpoint, out + n, max - n);
-  endpoint->attention = endpoint->close_mode || (endpoint->gone_status && !endpoint->gone);
+    n += progress_close(endpoint, out + n);
+  endpoint->attention = endpoint->close_mode || (endpoint->over && !endpoint->gone);
   return n;
 }
 

@@ -254,6 +254,7 @@ struct pst_worker {
   struct lb_rx **rx; /* by the token's upper half; NULL: its ring is closed */
   uint32_t rx_count;
   uint32_t buffer_last; /* number of the last lent region */
+  bool unlending;       /* some rx is over and has regions to give up */
   uint64_t wakeups;
 };
 
@@ -287,6 +288,7 @@ struct lb_rx {
   struct lb_buffer *buffers;
   uint32_t buffer_count;
   uint32_t last_buffer;
+  bool over; /* its regions are to be given up as their tokens come back */
   uint64_t messages;
   uint64_t bytes;
 };
@@ -319,7 +321,6 @@ struct lb_tx {
   uint64_t *post_of; /* slot → which SEND */
   uint64_t *cookies; /* of SEND i at i & mask */
   int32_t *results;  /* likewise; LB_PENDING, 0 or -errno */
-  bool settled;      /* what the receiver never took has been ended */
   uint64_t messages;
   uint64_t bytes;
 };
@@ -342,7 +343,8 @@ struct pst_endpoint {
   bool gone;      /* DISCONNECTED has been polled */
   bool freed;
   bool shut;           /* our port says CLOSED */
-  int gone_status;     /* why; 0: not gone */
+  bool over;           /* no more will come of the peer, or go to it */
+  int over_status;     /* why; 0: orderly */
   uint32_t close_mode; /* 0: not closing */
   uint64_t close_deadline_ns;
   uint32_t peer_pid;
@@ -405,15 +407,17 @@ bool lb_endpoint_pending(struct pst_endpoint *endpoint);
 void lb_endpoint_free(struct pst_endpoint *endpoint);
 /* Credits that have come back; ends SENDs by reference. */
 void lb_tx_reap(struct pst_endpoint *endpoint);
-/* End with `status` what the receiver never took over, or everything. */
-void lb_tx_settle(struct pst_endpoint *endpoint, int32_t status, bool everything);
+/* By reference: end with `untaken` what the receiver never took over, and with
+ * `held` what it has not released; LB_PENDING: go on waiting for that. */
+void lb_tx_settle(struct pst_endpoint *endpoint, int32_t untaken, int32_t held);
 void lb_rx_free(struct lb_rx *rx);
 /* By reference: give back what was taken over and never handed to the host. */
 void lb_rx_return(struct lb_rx *rx);
 /* All that the peer has sent was handed over. */
 bool lb_rx_drained(const struct lb_rx *rx);
-/* UNLENT for regions that no token is out of: of all, or of those deregistered. */
-uint32_t lb_rx_unlend(struct lb_rx *rx, bool all, struct pst_completion *out, uint32_t max);
+/* UNLENT for regions that no token is out of, of every rx that is over. */
+uint32_t lb_worker_unlend(struct pst_worker *worker, struct pst_completion *out, uint32_t max);
+bool lb_worker_may_unlend(const struct pst_worker *worker);
 void lb_worker_watch(struct pst_worker *worker);
 int lb_worker_add_watch(struct pst_worker *worker, struct lb_watch *watch);
 void lb_worker_drop_watch(struct pst_worker *worker, struct lb_watch *watch);

@@ -2,6 +2,7 @@
 /* Registrations, and what a peer needs to reach them. */
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -26,8 +27,10 @@ int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params
   }
   bool by_cpu = device->mode == LB_MODE_COPY || (in.access & REMOTE_ACCESS);
   if (!region.host && by_cpu) {
-    LB_LOG(device, PST_LOG_DEBUG, "memory that the CPU cannot reach (%s) is not copied from or to",
-           region.backing);
+    struct pst_path_info path = {.reason = "the CPU cannot reach this memory, and loopback copies "
+                                           "with the CPU"};
+    if (in.path)
+      LB_GIVE(in.path, path);
     return -EOPNOTSUPP;
   }
   struct lb_mr *made = calloc(1, sizeof(*made));
@@ -44,6 +47,12 @@ int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params
   made->base = region.host ? (uint8_t *)region.host + in.offset : NULL;
   made->valid_fd = -1;
   made->region_fd = -1;
+  if (in.path) {
+    struct pst_path_info path;
+    LB_TAKE(path, in.path);
+    snprintf(path.via, sizeof(path.via), "%s", by_cpu ? "memcpy" : "reference");
+    LB_GIVE(in.path, path);
+  }
   lb_registry_add_mr(made);
   *mr = (struct pst_mr *)made;
   return 0;

@@ -136,7 +136,6 @@ static bool add_buffer(struct pst_endpoint *endpoint, struct lb_mr *mr, struct p
   *out = (struct pst_completion){
       .kind = PST_COMPLETION_EVENT,
       .code = PST_EVENT_LENT,
-      .endpoint = endpoint->cookie,
       .u.region = {&mr->region, rx->buffers[at].number},
   };
   return true;
@@ -146,8 +145,8 @@ static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_comple
                                 uint32_t max)
 {
   struct lb_rx *rx = endpoint->rx;
-  uint32_t n = lb_rx_unlend(rx, false, out, max);
-  claim(rx, max - n);
+  uint32_t n = 0;
+  claim(rx, max);
   while (n < max && rx->tail != rx->claimed) {
     const struct lb_desc *shared = &rx->own->desc[rx->tail & rx->own->mask];
     const struct lb_lent *lent = &rx->own->lent[shared->slot];
@@ -196,10 +195,10 @@ static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completi
     lb_tx_reap(endpoint);
     if (endpoint->gone &&
         (atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) & LB_STATE_VOID))
-      lb_tx_settle(endpoint, endpoint->gone_status, true);
+      lb_tx_settle(endpoint, -ECONNRESET, -ECONNRESET);
   }
   n += take_done(endpoint, out + n, max - n);
-  if (endpoint->rx && !endpoint->shut && endpoint->gone_status != -EPROTO)
+  if (endpoint->rx && !endpoint->shut && endpoint->over_status != -EPROTO)
     n += endpoint->rx->buffer_of ? take_references(endpoint, out + n, max - n)
                                  : take_copies(endpoint, out + n, max - n);
   if (__builtin_expect(endpoint->attention, 0) && n < max)
@@ -244,6 +243,8 @@ int lb_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
     n += poll_endpoint(worker->endpoints[at], completions + n, max - n);
     at = at + 1 < count ? at + 1 : 0;
   }
+  if (__builtin_expect(worker->unlending, 0))
+    n += lb_worker_unlend(worker, completions + n, max - n);
   worker->next++;
   worker->idle = n ? 0 : worker->idle + 1;
   if (worker->closed)

@@ -18,13 +18,17 @@ static int send_check(const struct pst_endpoint *endpoint, const struct pst_requ
                       bool reference)
 {
   uint64_t sum = 0;
-  if ((request->flags & ~PST_REQUEST_FENCE) || request->reserved0 || request->u.send.reserved)
+  /* Several pieces lie nowhere as one: they are gathered in the ring's slot. */
+  if (request->piece_count > 1)
+    reference = false;
+  if ((request->flags & ~(PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE)) || request->reserved0 ||
+      request->u.send.reserved)
     return -EINVAL;
   if (request->piece_count == 0) {
     sum = request->arg.length;
     if (!is_valid(lb_mr_of(request->local.mr), request->offset, sum, reference))
       return -EINVAL;
-  } else if (request->piece_count > (reference ? 1 : LB_PIECES_MAX)) {
+  } else if (request->piece_count > LB_PIECES_MAX) {
     return -E2BIG;
   } else if (!request->local.pieces || request->offset != 0) {
     return -EINVAL;
@@ -45,7 +49,8 @@ static inline bool is_plain(const struct pst_request *request, uint64_t message_
 {
   const struct lb_mr *mr = lb_mr_of(request->local.mr);
   uint64_t length = request->arg.length;
-  return !(request->flags | request->piece_count | request->reserved0 | request->u.send.reserved) &&
+  return !(request->piece_count | (request->flags & ~(PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE)) |
+           request->reserved0 | request->u.send.reserved) &&
          length <= message_max && mr && mr->base && (mr->access & PST_ACCESS_LOCAL_READ) &&
          length <= mr->length && request->offset <= mr->length - length;
 }
@@ -123,20 +128,17 @@ void lb_tx_reap(struct pst_endpoint *endpoint)
     advance(endpoint);
 }
 
-void lb_tx_settle(struct pst_endpoint *endpoint, int32_t status, bool everything)
+void lb_tx_settle(struct pst_endpoint *endpoint, int32_t untaken, int32_t held)
 {
   struct lb_tx *tx = &endpoint->tx;
   if (tx->tail == tx->head)
     return;
   lb_tx_reap(endpoint);
   struct lb_port *port = endpoint->peer->port;
-  uint64_t from = atomic_fetch_or(&port->claimed, LB_CLAIM_ABORT) & ~LB_CLAIM_ABORT;
-  if (everything || from < tx->tail)
-    from = tx->tail;
-  for (uint64_t i = from; i < tx->head; i++)
+  uint64_t taken = atomic_fetch_or(&port->claimed, LB_CLAIM_ABORT) & ~LB_CLAIM_ABORT;
+  for (uint64_t i = tx->tail; i < tx->head; i++)
     if (tx->results[i & endpoint->peer->mask] == LB_PENDING)
-      tx->results[i & endpoint->peer->mask] = status;
-  tx->settled = true;
+      tx->results[i & endpoint->peer->mask] = i < taken ? held : untaken;
   advance(endpoint);
 }
 
@@ -215,11 +217,19 @@ static uint32_t send_references(struct pst_endpoint *endpoint, const struct pst_
       break;
     struct lb_mr *mr = lb_mr_of(request->local.mr);
     uint64_t offset = request->offset;
-    if (request->piece_count) {
+    uint32_t slot = tx->stack[tx->credits - 1];
+    if (request->piece_count > 1) {
+      if (!peer->slot0) {
+        *rc = -E2BIG;
+        break;
+      }
+      gather(peer->slot0 + slot * peer->stride, request);
+      mr = NULL;
+    } else if (request->piece_count) {
       mr = lb_mr_of(request->local.pieces[0].mr);
       offset = request->local.pieces[0].offset;
     }
-    uint32_t slot = tx->stack[--tx->credits];
+    tx->credits--;
     peer->lent[slot] = (struct lb_lent){mr, mr ? mr->offset + offset : 0};
     tx->post_of[slot] = tx->head;
     tx->cookies[tx->head & peer->mask] = request->cookie;
@@ -241,8 +251,8 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
     return 0;
   }
   lb_tx_reap(endpoint);
-  if (endpoint->gone_status) {
-    *rc = endpoint->gone_status == -EPROTO ? -ECONNRESET : endpoint->gone_status;
+  if (endpoint->over) {
+    *rc = -ECONNRESET;
     return 0;
   }
   uint32_t most = n < tx->credits ? n : tx->credits;
@@ -280,7 +290,7 @@ static int enter(struct pst_endpoint *endpoint)
 {
   if (!endpoint->connected || endpoint->close_mode)
     return -ENOTCONN;
-  if (endpoint->gone_status || endpoint->dead)
+  if (endpoint->over || endpoint->dead)
     return -ECONNRESET;
   struct lb_link *peer = endpoint->peer;
   if (peer->in_process) {

@@ -10,8 +10,8 @@ static int ring_check(struct pst_device *device, const struct pst_ring_params *i
   const struct lb_mr *mr = lb_mr_of(in->mr);
   uint64_t need, span, end;
   const char *what = NULL;
-  if (!mr || !(mr->access & PST_ACCESS_LOCAL_WRITE))
-    what = "its registration has no local write access";
+  if (!mr || !(mr->access & PST_ACCESS_LOCAL_WRITE) || !(mr->access & PST_ACCESS_RING))
+    what = "its registration lacks the access LOCAL_WRITE or RING";
   else if (in->slots < 1 || in->slots > LB_SLOTS_MAX)
     what = "the number of slots is out of range";
   else if (in->endpoints < 1 || in->endpoints > in->slots)
@@ -118,22 +118,49 @@ bool lb_rx_drained(const struct lb_rx *rx)
   return head == rx->tail;
 }
 
-uint32_t lb_rx_unlend(struct lb_rx *rx, bool all, struct pst_completion *out, uint32_t max)
+static uint32_t unlend(struct lb_rx *rx, struct pst_completion *out, uint32_t max, bool *left)
 {
   uint32_t n = 0;
-  for (uint32_t i = 0; i < rx->buffer_count && n < max; i++) {
+  for (uint32_t i = 0; i < rx->buffer_count; i++) {
     struct lb_buffer *buffer = &rx->buffers[i];
-    if (!buffer->mr || buffer->out || (!all && atomic_load(&buffer->mr->valid)))
+    if (!buffer->mr)
       continue;
+    if (buffer->out || n == max) {
+      *left = true;
+      continue;
+    }
     out[n++] = (struct pst_completion){
         .kind = PST_COMPLETION_EVENT,
         .code = PST_EVENT_UNLENT,
-        .endpoint = rx->endpoint->cookie,
         .u.region = {NULL, buffer->number},
     };
     lb_mr_unref(buffer->mr);
     buffer->mr = NULL;
   }
+  return n;
+}
+
+bool lb_worker_may_unlend(const struct pst_worker *worker)
+{
+  for (uint32_t i = 0; i < worker->rx_count; i++) {
+    const struct lb_rx *rx = worker->rx[i];
+    for (uint32_t k = 0; rx && rx->over && k < rx->buffer_count; k++)
+      if (rx->buffers[k].mr && !rx->buffers[k].out)
+        return true;
+  }
+  return false;
+}
+
+uint32_t lb_worker_unlend(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
+{
+  uint32_t n = 0;
+  bool left = false;
+  for (uint32_t i = 0; i < worker->rx_count; i++) {
+    struct lb_rx *rx = worker->rx[i];
+    if (rx && rx->over)
+      n += unlend(rx, out + n, max - n, &left);
+  }
+  worker->unlending = left;
   return n;
 }
 

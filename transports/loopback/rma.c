@@ -141,7 +141,10 @@ int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *requ
   if ((request->flags & ~PST_REQUEST_FENCE) || request->reserved0)
     return -EINVAL;
   if (request->opcode == PST_OP_FLUSH)
-    return request->piece_count ? -EINVAL : 0;
+    return request->piece_count ||
+                   (request->u.rma.remote && request->u.rma.remote->endpoint != endpoint)
+               ? -EINVAL
+               : 0;
   if (!(endpoint->roles & PST_ROLE_RMA))
     return -EINVAL;
   switch (request->opcode) {

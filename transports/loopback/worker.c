@@ -26,9 +26,8 @@ int lb_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
     LB_LOG(device, PST_LOG_ERROR, "a worker was to be opened after start");
     return -EPERM;
   }
-  if (device->plan.workers && index >= device->plan.workers) {
-    LB_LOG(device, PST_LOG_ERROR, "worker %u is not in the plan, which has %u", index,
-           device->plan.workers);
+  if (index >= LB_WORKERS_MAX) {
+    LB_LOG(device, PST_LOG_ERROR, "worker %u: loopback has at most %u", index, LB_WORKERS_MAX);
     return -EINVAL;
   }
   struct pst_worker *made = calloc(1, sizeof(*made));
@@ -111,6 +110,8 @@ static uint32_t wanted(const struct pst_endpoint *endpoint)
 int lb_arm(struct pst_worker *worker)
 {
   lb_worker_watch(worker);
+  if (worker->unlending && lb_worker_may_unlend(worker))
+    return -EAGAIN;
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
     if (lb_endpoint_pending(worker->endpoints[i]))
       return -EAGAIN;

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <sched.h>
+#include <stdio.h>
+
+#include "harness.h"
+
+static const struct contract_params defaults = {
+    .endpoints = 1, .slots = 64, .message = 2048, .requests = 256, .pieces = 8, .headroom = 32};
+
+void contract_device_open(const struct contract_variant *variant,
+                          const struct contract_image *image, bool in_process, bool sleep,
+                          struct pst_device **device)
+{
+  struct pst_plan plan = {.struct_size = sizeof(plan),
+                          .flags = (in_process ? PST_PLAN_IN_PROCESS : 0u) |
+                                   (sleep ? PST_PLAN_SLEEP : 0u),
+                          .workers = 1,
+                          .rings = 1,
+                          .senders = CONTRACT_ENDPOINTS,
+                          .receivers = CONTRACT_ENDPOINTS,
+                          .requests = 4096,
+                          .pieces = 8,
+                          .ring_slots = 4096,
+                          .message_max = 1 << 20};
+  struct pst_options inner_options = {NULL, variant->options}, options = {NULL, variant->options};
+  struct pst_open_params inner = {
+      .struct_size = sizeof(inner), .options = &inner_options, .plan = &plan};
+  struct pst_open_params params = {
+      .struct_size = sizeof(params), .options = &options, .plan = &plan};
+  options.description = image->plugin->description;
+  if (image->inner) {
+    inner_options.description = image->inner->description;
+    options.text = variant->filter_options;
+    params.inner = image->inner_ops;
+    params.inner_host = &contract_host;
+    params.inner_params = &inner;
+  }
+  assert_int_equal(image->ops->open(&contract_host, &params, device), 0);
+}
+
+static void ring_open(struct contract_side *side, const struct contract_params *params)
+{
+  struct pst_ring_params ring = {.struct_size = sizeof(ring),
+                                 .slots = params->slots,
+                                 .mr = side->mr,
+                                 .stride = side->stride,
+                                 .payload_max = params->message,
+                                 .headroom = params->headroom,
+                                 .tailroom = side->limits.tailroom,
+                                 .endpoints = params->endpoints};
+  side->path.struct_size = sizeof(side->path);
+  assert_int_equal(side->image.ops->ring_open(side->worker, &ring, &side->path, &side->ring), 0);
+}
+
+static void endpoint_open(struct contract_side *side, const struct contract_params *params,
+                          bool receiver, uint32_t index)
+{
+  struct pst_endpoint_params endpoint = {
+      .struct_size = sizeof(endpoint),
+      .roles = (receiver ? PST_ROLE_RECEIVER : PST_ROLE_SENDER) | params->roles_more,
+      .ring = side->ring,
+      .cookie = index + 1,
+      .label = receiver ? "receiver" : "sender",
+      .requests = params->requests,
+      .pieces = params->pieces,
+      .message_max = params->message,
+      .timeout_ns = CONTRACT_DEADLINE_NS,
+  };
+  assert_int_equal(side->image.ops->endpoint_open(side->worker, &endpoint, &side->endpoints[index]),
+                   0);
+}
+
+void contract_side_open(const struct contract_variant *variant,
+                        const struct contract_params *params, bool second, bool receiver,
+                        struct contract_side *side)
+{
+  contract_image_open(variant, second, &side->image);
+  const struct pst_transport_ops *ops = side->image.ops;
+  contract_device_open(variant, &side->image, !variant->apart, params->sleep, &side->device);
+  side->limits.struct_size = sizeof(side->limits);
+  assert_int_equal(ops->limits(side->device, &side->limits), 0);
+  uint64_t align = side->limits.slot_alignment;
+  side->stride =
+      (params->headroom + params->message + side->limits.tailroom + align - 1) / align * align;
+  contract_region_make(side->stride * params->slots, &side->memory);
+  struct pst_mr_params mr = {.struct_size = sizeof(mr),
+                             .access = PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE |
+                                       PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE |
+                                       PST_ACCESS_REMOTE_ATOMIC | (receiver ? PST_ACCESS_RING : 0u),
+                             .region = &side->memory.region,
+                             .length = side->memory.region.length};
+  assert_int_equal(ops->mr_register(side->device, &mr, &side->mr), 0);
+  assert_int_equal(ops->worker_open(side->device, 0, &side->worker), 0);
+  if (receiver)
+    ring_open(side, params);
+  for (uint32_t i = 0; i < params->endpoints; i++)
+    endpoint_open(side, params, receiver, i);
+}
+
+void contract_side_close(struct contract_side *side)
+{
+  const struct pst_transport_ops *ops = side->image.ops;
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint32_t left = 0;
+  if (!side->device)
+    return;
+  for (uint32_t i = 0; i < CONTRACT_ENDPOINTS; i++)
+    if (side->endpoints[i] && !side->closed[i]) {
+      int rc = ops->endpoint_close(side->endpoints[i], PST_CLOSE_ABORT, 0);
+      assert_true(rc == 0 || rc == -EALREADY);
+      left++;
+    }
+  while (left) {
+    contract_poll(side);
+    struct pst_completion closed;
+    while (contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_CLOSED, &closed))
+      left--;
+    assert_true(contract_now_ns() < deadline);
+  }
+  ops->ring_close(side->ring);
+  ops->worker_close(side->worker);
+  ops->mr_deregister(side->device, side->mr);
+  ops->close(side->device);
+  contract_region_free(&side->memory);
+  free(side->log);
+  side->device = NULL;
+}
+
+struct contract_pair *contract_pair_open(const struct contract_variant *variant,
+                                         const struct contract_params *params)
+{
+  struct contract_pair *pair = calloc(1, sizeof(*pair));
+  assert_non_null(pair);
+  pair->variant = variant;
+  pair->params = params ? *params : defaults;
+  contract_side_open(variant, &pair->params, false, false, &pair->sender);
+  contract_side_open(variant, &pair->params, variant->apart, true, &pair->receiver);
+  if (pair->sender.image.ops->start) {
+    assert_int_equal(pair->sender.image.ops->start(pair->sender.device), 0);
+    assert_int_equal(pair->receiver.image.ops->start(pair->receiver.device), 0);
+  }
+  return pair;
+}
+
+void contract_address(struct contract_side *side, uint32_t index, struct pst_blob *blob)
+{
+  static _Thread_local uint8_t bytes[2][16384];
+  static _Thread_local uint32_t turn;
+  *blob = (struct pst_blob){.struct_size = sizeof(*blob),
+                            .capacity = side->limits.address_max,
+                            .bytes = bytes[turn++ % 2]};
+  assert_true(side->limits.address_max <= sizeof(bytes[0]));
+  assert_int_equal(side->image.ops->endpoint_address(side->endpoints[index], blob), 0);
+}
+
+int contract_connect(struct contract_side *side, uint32_t index, const struct pst_blob *blob)
+{
+  return side->image.ops->endpoint_connect(side->endpoints[index], blob);
+}
+
+void contract_pair_connect(struct contract_pair *pair)
+{
+  struct pst_blob blob;
+  for (uint32_t i = 0; i < pair->params.endpoints; i++) {
+    contract_address(&pair->receiver, i, &blob);
+    assert_int_equal(contract_connect(&pair->sender, i, &blob), 0);
+    contract_address(&pair->sender, i, &blob);
+    assert_int_equal(contract_connect(&pair->receiver, i, &blob), 0);
+  }
+  for (uint32_t i = 0; i < pair->params.endpoints; i++) {
+    contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+    contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  }
+}
+
+void contract_pair_close(struct contract_pair *pair)
+{
+  if (!pair)
+    return;
+  contract_side_close(&pair->sender);
+  contract_side_close(&pair->receiver);
+  free(pair);
+}
+
+struct contract_pair *contract_pair(void **state, const struct contract_params *params)
+{
+  struct contract_pair *pair = contract_pair_open(*state, params);
+  contract_pair_connect(pair);
+  return pair;
+}
+
+int contract_poll(struct contract_side *side)
+{
+  if (side->log_room - side->logged < 64) {
+    side->log_room = side->log_room * 2 + 256;
+    side->log = realloc(side->log, side->log_room * sizeof(*side->log));
+    assert_non_null(side->log);
+  }
+  int n = side->image.ops->poll(side->worker, side->log + side->logged, 64);
+  assert_in_range(n, 0, 64);
+  for (uint32_t i = side->logged; i < side->logged + (uint32_t)n; i++)
+    if (side->log[i].kind == PST_COMPLETION_EVENT && side->log[i].code == PST_EVENT_LENT)
+      side->lent[side->log[i].u.region.buffer % 64] = side->log[i].u.region.region;
+  side->logged += (uint32_t)n;
+  return n;
+}
+
+bool contract_take(struct contract_side *side, uint8_t kind, uint8_t code,
+                   struct pst_completion *completion)
+{
+  for (uint32_t i = 0; i < side->logged; i++) {
+    if (side->log[i].kind != kind || side->log[i].code != code)
+      continue;
+    *completion = side->log[i];
+    memmove(side->log + i, side->log + i + 1, (--side->logged - i) * sizeof(*side->log));
+    if (kind == PST_COMPLETION_EVENT && code == PST_EVENT_CLOSED)
+      side->closed[completion->endpoint - 1] = true;
+    return true;
+  }
+  return false;
+}
+
+struct pst_completion contract_await(struct contract_side *side, struct contract_side *far,
+                                     uint8_t kind, uint8_t code)
+{
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  struct pst_completion completion;
+  while (!contract_take(side, kind, code, &completion)) {
+    int n = contract_poll(side);
+    if (far)
+      n += contract_poll(far);
+    if (n == 0)
+      sched_yield();
+    if (contract_now_ns() > deadline)
+      fail_msg("no completion of kind %u, code %u", kind, code);
+  }
+  return completion;
+}
+
+void contract_await_done(struct contract_side *side, struct contract_side *far, uint8_t opcode,
+                         uint64_t count, int32_t status)
+{
+  uint64_t covered = 0;
+  while (covered < count) {
+    struct pst_completion done = contract_await(side, far, PST_COMPLETION_DONE, opcode);
+    assert_int_equal(done.status, status);
+    assert_true(done.u.done.count >= 1);
+    if (opcode != PST_OP_SEND && opcode != PST_OP_WRITE)
+      assert_int_equal(done.u.done.count, 1);
+    covered += done.u.done.count;
+  }
+  assert_int_equal(covered, count);
+}
+
+struct pst_request contract_send(const struct contract_side *side, uint64_t offset, uint64_t length,
+                                 uint64_t sequence)
+{
+  return (struct pst_request){.opcode = PST_OP_SEND,
+                              .local.mr = side->mr,
+                              .offset = offset,
+                              .arg.length = length,
+                              .cookie = sequence,
+                              .u.send = {.sequence = sequence, .meta = ~sequence}};
+}
+
+int contract_post(struct contract_side *side, uint32_t index, const struct pst_request *requests,
+                  uint32_t n, uint32_t *wait)
+{
+  return side->image.ops->post(side->endpoints[index], requests, n, wait);
+}
+
+void contract_post_one(struct contract_pair *pair, const struct pst_request *request)
+{
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint32_t wait;
+  int rc;
+  while ((rc = contract_post(&pair->sender, 0, request, 1, &wait)) == -EAGAIN) {
+    contract_poll(&pair->sender);
+    contract_poll(&pair->receiver);
+    assert_true(contract_now_ns() < deadline);
+  }
+  assert_int_equal(rc, 1);
+}
+
+uint8_t *contract_payload(const struct contract_side *side, const struct pst_completion *message)
+{
+  const struct pst_region *region = &side->memory.region;
+  if (message->u.message.buffer)
+    region = side->lent[message->u.message.buffer % 64];
+  assert_non_null(region);
+  assert_true(message->u.message.offset + message->u.message.length <= region->length);
+  return (uint8_t *)region->host + message->u.message.offset;
+}
+
+void contract_release(struct contract_side *side, const struct pst_completion *message)
+{
+  assert_int_equal(side->image.ops->release(side->worker, &message->u.message.token, 1), 0);
+}
+
+static uint8_t pattern(uint64_t seed, uint64_t i)
+{
+  return (uint8_t)((seed * UINT64_C(0x9e3779b97f4a7c15) + i * 131 + (i >> 8)) >> 8);
+}
+
+void contract_fill(uint8_t *at, uint64_t length, uint64_t seed)
+{
+  for (uint64_t i = 0; i < length; i++)
+    at[i] = pattern(seed, i);
+}
+
+bool contract_verify(const uint8_t *at, uint64_t length, uint64_t seed)
+{
+  for (uint64_t i = 0; i < length; i++)
+    if (at[i] != pattern(seed, i))
+      return false;
+  return true;
+}
+
+uint64_t contract_random(void)
+{
+  static _Thread_local uint64_t state = 88172645463325252u;
+  state ^= state << 13;
+  state ^= state >> 7;
+  return state ^= state << 17;
+}
+
+int contract_run(const char *group, struct CMUnitTest *cases, size_t count,
+                 const struct contract_variant *variant)
+{
+  char name[96];
+  for (size_t i = 0; i < count; i++)
+    cases[i].initial_state = (void *)(uintptr_t)variant;
+  snprintf(name, sizeof(name), "%s: %s", variant->name, group);
+  return _cmocka_run_group_tests(name, cases, count, NULL, NULL);
+}

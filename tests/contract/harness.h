@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the transport contract is tested with: plugins opened as a host would,
+ * regions, and two ends that may meet.
+ *
+ * The far end is opened through the same image of the plugin, for peers in one
+ * process, or through a second image of it, copied and loaded apart: such a one
+ * shares no variable with the first, so that it is another process to it, while
+ * both are driven from one thread. Deaths are tested with real processes.
+ */
+#ifndef CONTRACT_HARNESS_H
+#define CONTRACT_HARNESS_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <penstock/transport.h>
+
+#define CONTRACT_DEADLINE_NS UINT64_C(20000000000)
+
+/* One row of the table in transport.c: how a transport joins the suite. */
+struct contract_variant {
+  const char *name;    /* on the command line */
+  const char *plugin;  /* path of its shared object, and of what it wraps: "filter.so+inner.so" */
+  const char *options; /* "mode=copy,…", of the last one */
+  const char *filter_options;
+  const char *memory;    /* path of a memory plugin; NULL: the harness's own memfd regions */
+  bool apart;            /* the far end is another process to the near one */
+  uint64_t capabilities; /* that it must have */
+};
+
+struct contract_image {
+  const struct pst_transport_ops *ops; /* laid over -EOPNOTSUPP */
+  const struct pst_plugin *plugin;
+  const struct pst_plugin *inner; /* of a filter */
+  const struct pst_transport_ops *inner_ops;
+};
+
+/* The options of one plugin: what the harness's host understands by that. */
+struct pst_options {
+  const struct pst_description *description;
+  const char *text;
+};
+
+struct contract_region {
+  struct pst_region region;
+  int fd;
+};
+
+struct contract_params {
+  uint32_t endpoints; /* pairs; all receivers share one ring */
+  uint32_t slots;     /* of the ring */
+  uint64_t message;   /* bytes, at most */
+  uint32_t requests;
+  uint32_t pieces;
+  uint32_t headroom;
+  uint32_t roles_more; /* PST_ROLE_RMA */
+  bool sleep;
+};
+
+#define CONTRACT_ENDPOINTS 4
+
+/* One end: a device with one worker. */
+struct contract_side {
+  struct contract_image image;
+  struct pst_device *device;
+  struct pst_limits limits;
+  struct pst_worker *worker;
+  struct contract_region memory;
+  struct pst_mr *mr;
+  struct pst_ring *ring;
+  struct pst_path_info path;
+  uint64_t stride;
+  struct pst_endpoint *endpoints[CONTRACT_ENDPOINTS];
+  bool closed[CONTRACT_ENDPOINTS];
+  const struct pst_region *lent[64]; /* by number */
+  /* What poll has given and nobody has taken. */
+  struct pst_completion *log;
+  uint32_t logged;
+  uint32_t log_room;
+};
+
+struct contract_pair {
+  const struct contract_variant *variant;
+  struct contract_params params;
+  struct contract_side sender;
+  struct contract_side receiver;
+};
+
+extern const struct pst_host contract_host;
+/* Errors and warnings logged since the last call. */
+uint32_t contract_complaints(void);
+uint64_t contract_now_ns(void);
+
+void contract_image_open(const struct contract_variant *variant, bool second,
+                         struct contract_image *image);
+void contract_region_make(uint64_t length, struct contract_region *region);
+void contract_region_free(struct contract_region *region);
+/* Open the memory plugin that regions come from from now on; NULL: memfd. */
+void contract_memory_use(const char *path);
+
+/* A device, a worker, registered memory. */
+void contract_device_open(const struct contract_variant *variant,
+                          const struct contract_image *image, bool in_process, bool sleep,
+                          struct pst_device **device);
+void contract_side_open(const struct contract_variant *variant,
+                        const struct contract_params *params, bool second, bool receiver,
+                        struct contract_side *side);
+/* Closes endpoints that are still open (abort), then everything. */
+void contract_side_close(struct contract_side *side);
+/* Both ends, not yet connected; then connected. */
+struct contract_pair *contract_pair_open(const struct contract_variant *variant,
+                                         const struct contract_params *params);
+void contract_pair_connect(struct contract_pair *pair);
+void contract_pair_close(struct contract_pair *pair);
+struct contract_pair *contract_pair(void **state, const struct contract_params *params);
+
+void contract_address(struct contract_side *side, uint32_t index, struct pst_blob *blob);
+int contract_connect(struct contract_side *side, uint32_t index, const struct pst_blob *blob);
+
+/* Poll once and log. Returns how many came. */
+int contract_poll(struct contract_side *side);
+/* The first logged completion of that kind and code is taken out. */
+bool contract_take(struct contract_side *side, uint8_t kind, uint8_t code,
+                   struct pst_completion *completion);
+/* Poll both (far may be NULL) until there is one; fails the test at the deadline. */
+struct pst_completion contract_await(struct contract_side *side, struct contract_side *far,
+                                     uint8_t kind, uint8_t code);
+/* Poll until DONEs of `opcode` have covered count requests, all with status. */
+void contract_await_done(struct contract_side *side, struct contract_side *far, uint8_t opcode,
+                         uint64_t count, int32_t status);
+
+struct pst_request contract_send(const struct contract_side *side, uint64_t offset, uint64_t length,
+                                 uint64_t sequence);
+int contract_post(struct contract_side *side, uint32_t index, const struct pst_request *requests,
+                  uint32_t n, uint32_t *wait);
+/* Post one, polling while there is no room. */
+void contract_post_one(struct contract_pair *pair, const struct pst_request *request);
+uint8_t *contract_payload(const struct contract_side *side, const struct pst_completion *message);
+void contract_release(struct contract_side *side, const struct pst_completion *message);
+/* Bytes that depend on seed and position. */
+void contract_fill(uint8_t *at, uint64_t length, uint64_t seed);
+bool contract_verify(const uint8_t *at, uint64_t length, uint64_t seed);
+uint64_t contract_random(void);
+
+/* The groups of the suite. Each returns the number of failed cases. */
+int contract_life_run(const struct contract_variant *variant);
+int contract_post_run(const struct contract_variant *variant);
+int contract_stream_run(const struct contract_variant *variant);
+int contract_share_run(const struct contract_variant *variant);
+int contract_lend_run(const struct contract_variant *variant);
+int contract_rma_run(const struct contract_variant *variant);
+int contract_wake_run(const struct contract_variant *variant);
+int contract_close_run(const struct contract_variant *variant);
+int contract_thread_run(const struct contract_variant *variant);
+int contract_death_run(const struct contract_variant *variant);
+
+#define CONTRACT_CASE(function) cmocka_unit_test(function)
+/* Run an array of cases with the variant as their state, under a name of its own. */
+#define CONTRACT_RUN(group, cases, variant)                                                        \
+  contract_run(group, cases, sizeof(cases) / sizeof(cases[0]), variant)
+int contract_run(const char *group, struct CMUnitTest *cases, size_t count,
+                 const struct contract_variant *variant);
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The host that the plugins under test see, the images they are loaded from and
+ * the regions they move. */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+static _Atomic uint32_t complaints;
+static const struct pst_memory_ops *memory_ops;
+static struct pst_memory *memory;
+
+uint64_t contract_now_ns(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint32_t contract_complaints(void)
+{
+  return atomic_exchange(&complaints, 0);
+}
+
+static void host_log(const struct pst_host *host, int level, const char *format, ...)
+{
+  (void)host;
+  if (level <= PST_LOG_WARN)
+    atomic_fetch_add(&complaints, 1);
+  if (!getenv("CONTRACT_LOG"))
+    return;
+  va_list args;
+  va_start(args, format);
+  vfprintf(stderr, format, args);
+  va_end(args);
+  fputc('\n', stderr);
+}
+
+static uint64_t host_clock(const struct pst_host *host)
+{
+  (void)host;
+  return contract_now_ns();
+}
+
+static int host_defer(const struct pst_host *host, void (*work)(void *arg), void *arg)
+{
+  (void)host;
+  work(arg);
+  return 0;
+}
+
+static int host_library(const struct pst_host *host, const char *soname, void **handle)
+{
+  (void)host;
+  void *opened = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
+  if (!opened)
+    return -ENOENT;
+  *handle = opened;
+  return 0;
+}
+
+static const struct pst_option *find_option(const struct pst_options *options, const char *name)
+{
+  const struct pst_description *description = options->description;
+  for (uint32_t i = 0; i < description->option_count; i++)
+    if (strcmp(description->options[i].name, name) == 0)
+      return &description->options[i];
+  fail_msg("plugin %s asks for an option that is not in its table: %s", description->name, name);
+  return NULL;
+}
+
+/* "a=1,b=2"; one buffer a thread is enough for a getter's answer. */
+static const char *host_string(const struct pst_options *options, const char *name)
+{
+  static _Thread_local char value[128];
+  const struct pst_option *option = find_option(options, name);
+  size_t length = strlen(name);
+  const char *at = options->text;
+  while (at && *at) {
+    size_t end = strcspn(at, ",");
+    if (end > length && strncmp(at, name, length) == 0 && at[length] == '=') {
+      snprintf(value, sizeof(value), "%.*s", (int)(end - length - 1), at + length + 1);
+      return value;
+    }
+    at += end + (at[end] == ',');
+  }
+  return option->default_value ? option->default_value : "";
+}
+
+static uint64_t host_uint(const struct pst_options *options, const char *name)
+{
+  const struct pst_option *option = find_option(options, name);
+  const char *text = host_string(options, name);
+  if (option->type == PST_OPTION_BOOL)
+    return strcmp(text, "true") == 0;
+  if (option->type != PST_OPTION_ENUM)
+    return strtoull(text, NULL, 10);
+  for (uint64_t i = 0; option->choices[i]; i++)
+    if (strcmp(option->choices[i], text) == 0)
+      return i;
+  fail_msg("option %s has no choice %s", name, text);
+  return 0;
+}
+
+static const char *host_item(const struct pst_options *options, const char *name, uint32_t index)
+{
+  (void)options, (void)name, (void)index;
+  return NULL;
+}
+
+static int host_is_set(const struct pst_options *options, const char *name)
+{
+  find_option(options, name);
+  return options->text && strstr(options->text, name) != NULL;
+}
+
+static int host_export(const struct pst_host *host, const struct pst_region *region, uint32_t kind,
+                       uint64_t offset, uint64_t length, struct pst_export *out)
+{
+  (void)host;
+  if (region->memory)
+    return memory_ops->export_region
+               ? memory_ops->export_region(region->memory, region, kind, offset, length, out)
+               : -EOPNOTSUPP;
+  if (kind != PST_EXPORT_FD || !region->handle)
+    return -EOPNOTSUPP;
+  int fd = fcntl((int)(intptr_t)region->handle, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0)
+    return -errno;
+  *out = (struct pst_export){.struct_size = out->struct_size,
+                             .kind = kind,
+                             .fd = fd,
+                             .offset = offset,
+                             .length = length,
+                             .base_address = region->address,
+                             .base_length = region->length};
+  return 0;
+}
+
+const struct pst_host contract_host = {
+    .struct_size = sizeof(struct pst_host),
+    .abi_minor = PST_ABI_MINOR,
+    .log = host_log,
+    .clock_ns = host_clock,
+    .defer = host_defer,
+    .library_open = host_library,
+    .option_uint = host_uint,
+    .option_string = host_string,
+    .option_item = host_item,
+    .option_is_set = host_is_set,
+    .region_export = host_export,
+};
+
+/* A copy is another object to the dynamic linker: its variables are its own. */
+static void *load(const char *path, bool copy)
+{
+  char name[64];
+  int from = -1, to = -1;
+  if (copy) {
+    struct stat info;
+    from = open(path, O_RDONLY | O_CLOEXEC);
+    to = memfd_create("second", MFD_CLOEXEC);
+    assert_true(from >= 0 && to >= 0 && fstat(from, &info) == 0);
+    for (off_t left = info.st_size; left > 0;) {
+      ssize_t n = sendfile(to, from, NULL, (size_t)left);
+      assert_true(n > 0);
+      left -= n;
+    }
+    close(from);
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", to);
+    path = name;
+  }
+  /* The copy's descriptor stays open: its path names the object. */
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!handle)
+    fail_msg("%s", dlerror());
+  return handle;
+}
+
+static const struct pst_plugin *load_plugin(const char *path, bool second)
+{
+  static struct {
+    char path[512];
+    bool second;
+    const struct pst_plugin *plugin;
+  } known[16];
+  size_t i = 0;
+  while (known[i].plugin && (strcmp(known[i].path, path) != 0 || known[i].second != second))
+    assert_true(++i < sizeof(known) / sizeof(known[0]));
+  if (!known[i].plugin) {
+    known[i].plugin = dlsym(load(path, second), PST_PLUGIN_SYMBOL);
+    assert_non_null(known[i].plugin);
+    snprintf(known[i].path, sizeof(known[i].path), "%s", path);
+    known[i].second = second;
+  }
+  return known[i].plugin;
+}
+
+void contract_image_open(const struct contract_variant *variant, bool second,
+                         struct contract_image *image)
+{
+  char outer[512];
+  const char *plus = strchr(variant->plugin, '+');
+  snprintf(outer, sizeof(outer), "%.*s",
+           plus ? (int)(plus - variant->plugin) : (int)strlen(variant->plugin), variant->plugin);
+  *image = (struct contract_image){.plugin = load_plugin(outer, second)};
+  image->ops = image->plugin->ops;
+  assert_int_equal(image->ops->struct_size, sizeof(struct pst_transport_ops));
+  if (plus) {
+    image->inner = load_plugin(plus + 1, second);
+    image->inner_ops = image->inner->ops;
+  }
+}
+
+void contract_memory_use(const char *path)
+{
+  if (!path)
+    return;
+  const struct pst_plugin *plugin = load_plugin(path, false);
+  struct pst_options options = {plugin->description, NULL};
+  struct pst_memory_params params = {.struct_size = sizeof(params), .options = &options};
+  assert_int_equal(plugin->description->kind, PST_KIND_MEMORY);
+  memory_ops = plugin->ops;
+  assert_int_equal(memory_ops->open(&contract_host, &params, &memory), 0);
+}
+
+void contract_region_make(uint64_t length, struct contract_region *region)
+{
+  *region = (struct contract_region){.region.struct_size = sizeof(struct pst_region), .fd = -1};
+  if (memory) {
+    struct pst_alloc_params params = {.struct_size = sizeof(params),
+                                      .length = length,
+                                      .needs = PST_NEED_CPU_ACCESS | PST_NEED_EXPORT_FD,
+                                      .label = "contract"};
+    assert_int_equal(memory_ops->alloc(memory, &params, &region->region), 0);
+    return;
+  }
+  region->fd = memfd_create("contract", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  assert_true(region->fd >= 0);
+  assert_int_equal(ftruncate(region->fd, (off_t)length), 0);
+  assert_int_equal(fcntl(region->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  void *map = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd, 0);
+  assert_true(map != MAP_FAILED);
+  region->region.kind = PST_MEMORY_HOST;
+  region->region.address = (uint64_t)(uintptr_t)map;
+  region->region.host = map;
+  region->region.length = length;
+  region->region.page_size = 4096;
+  region->region.exports = PST_EXPORT_FD;
+  region->region.numa_node = -1;
+  region->region.handle = (void *)(intptr_t)region->fd;
+}
+
+void contract_region_free(struct contract_region *region)
+{
+  if (region->region.memory) {
+    memory_ops->free_region(region->region.memory, &region->region);
+  } else if (region->region.host) {
+    munmap(region->region.host, region->region.length);
+    close(region->fd);
+  }
+  region->region = (struct pst_region){0};
+}

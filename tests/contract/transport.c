@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The transport contract. A transport joins by rows of this table, one for each
+ * way it can be opened, and a line each in meson.build:
+ *
+ *     transport <variant> <plugin> [<memory plugin>]
+ */
+#include <stdio.h>
+
+#include "harness.h"
+
+#define LOOPBACK_CAPABILITIES                                                                      \
+  (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
+   PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_SHARED_RING | PST_CAP_WAKEUP |      \
+   PST_CAP_IN_PROCESS)
+
+static struct contract_variant variants[] = {
+    {
+        .name = "loopback-copy",
+        .options = "mode=copy",
+        .capabilities = LOOPBACK_CAPABILITIES,
+    },
+    {
+        .name = "loopback-reference",
+        .options = "mode=reference",
+        .capabilities = LOOPBACK_CAPABILITIES | PST_CAP_LEND,
+    },
+    {
+        .name = "loopback-processes",
+        .options = "mode=copy",
+        .apart = true,
+        .capabilities = LOOPBACK_CAPABILITIES,
+    },
+    {
+        .name = "throttle-loopback",
+        .options = "mode=copy",
+        .filter_options = "rate=1000000000",
+        .capabilities = LOOPBACK_CAPABILITIES,
+    },
+};
+
+int main(int argc, char **argv)
+{
+  if (argc < 3 || argc > 4) {
+    fprintf(stderr, "usage: %s VARIANT PLUGIN [MEMORY]\n", argv[0]);
+    return 2;
+  }
+  for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
+    struct contract_variant *variant = &variants[i];
+    if (strcmp(variant->name, argv[1]) != 0)
+      continue;
+    variant->plugin = argv[2];
+    contract_memory_use(argv[3]);
+    int failed = contract_life_run(variant);
+    failed += contract_post_run(variant);
+    failed += contract_stream_run(variant);
+    failed += contract_share_run(variant);
+    failed += contract_lend_run(variant);
+    failed += contract_rma_run(variant);
+    failed += contract_wake_run(variant);
+    failed += contract_close_run(variant);
+    failed += contract_thread_run(variant);
+    failed += contract_death_run(variant);
+    return failed ? 1 : 0;
+  }
+  fprintf(stderr, "%s: no such variant: %s\n", argv[0], argv[1]);
+  return 2;
+}

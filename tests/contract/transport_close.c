@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Closing: every request ends once, by the deadline, and the peer is told. */
+#include "harness.h"
+
+static void close_one(struct contract_side *side, uint32_t mode, uint64_t in_ns)
+{
+  assert_int_equal(
+      side->image.ops->endpoint_close(side->endpoints[0], mode, contract_now_ns() + in_ns), 0);
+}
+
+static void unconnected_endpoint_closes(void **state)
+{
+  struct contract_pair *pair = contract_pair_open(*state, NULL);
+  close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  close_one(&pair->receiver, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS);
+  contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  contract_pair_close(pair);
+}
+
+static void half_connected_endpoint_learns_that_its_peer_closed(void **state)
+{
+  struct contract_pair *pair = contract_pair_open(*state, NULL);
+  struct pst_blob blob;
+  contract_address(&pair->receiver, 0, &blob);
+  assert_int_equal(contract_connect(&pair->sender, 0, &blob), 0);
+  close_one(&pair->receiver, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS);
+  contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  contract_pair_close(pair);
+}
+
+static void second_close_and_unknown_mode_are_refused(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, NULL);
+  const struct pst_transport_ops *ops = pair->sender.image.ops;
+  assert_int_equal(ops->endpoint_close(pair->sender.endpoints[0], 0, 0), -EINVAL);
+  assert_int_equal(ops->endpoint_close(pair->sender.endpoints[0], 77, 0), -EINVAL);
+  close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  assert_true(ops->endpoint_close(pair->sender.endpoints[0], PST_CLOSE_DRAIN, 0) < 0);
+  contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  contract_pair_close(pair);
+}
+
+static void post_all(struct contract_pair *pair, uint32_t n)
+{
+  for (uint32_t i = 0; i < n; i++) {
+    struct pst_request request = contract_send(&pair->sender, i * 64, 64, i);
+    contract_post_one(pair, &request);
+  }
+}
+
+static void drained_messages_arrive_before_the_departure(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, NULL);
+  post_all(pair, 20);
+  close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  uint64_t arrived = 0, done = 0;
+  bool closed = false, gone = false;
+  while (!closed || !gone) {
+    struct pst_completion completion;
+    contract_poll(&pair->receiver);
+    while (contract_take(&pair->receiver, PST_COMPLETION_MESSAGE, 0, &completion)) {
+      assert_int_equal(completion.u.message.sequence, arrived++);
+      contract_release(&pair->receiver, &completion);
+    }
+    if (contract_take(&pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED, &completion)) {
+      assert_int_equal(completion.status, 0);
+      assert_int_equal(arrived, 20);
+      gone = true;
+    }
+    contract_poll(&pair->sender);
+    while (contract_take(&pair->sender, PST_COMPLETION_DONE, PST_OP_SEND, &completion)) {
+      assert_int_equal(completion.status, 0);
+      done += completion.u.done.count;
+    }
+    if (contract_take(&pair->sender, PST_COMPLETION_EVENT, PST_EVENT_CLOSED, &completion)) {
+      assert_int_equal(done, 20);
+      closed = true;
+    }
+  }
+  contract_pair_close(pair);
+}
+
+static void abort_ends_every_request_once(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, NULL);
+  post_all(pair, 20);
+  close_one(&pair->sender, PST_CLOSE_ABORT, 100000000u);
+  uint64_t done = 0;
+  struct pst_completion completion;
+  contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  while (contract_take(&pair->sender, PST_COMPLETION_DONE, PST_OP_SEND, &completion))
+    done += completion.u.done.count;
+  assert_int_equal(done, 20);
+  for (int i = 0; i < 50; i++)
+    assert_int_equal(contract_poll(&pair->sender), 0);
+  contract_pair_close(pair);
+}
+
+static void receiver_that_leaves_stops_the_sender(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, NULL);
+  post_all(pair, 10);
+  close_one(&pair->receiver, PST_CLOSE_DRAIN, 100000000u);
+  contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  struct pst_request request = contract_send(&pair->sender, 0, 8, 99);
+  uint32_t wait;
+  assert_int_equal(contract_post(&pair->sender, 0, &request, 1, &wait), -ECONNRESET);
+  uint64_t done = 0;
+  struct pst_completion completion;
+  while (contract_poll(&pair->sender) > 0)
+    ;
+  while (contract_take(&pair->sender, PST_COMPLETION_MESSAGE, 0, &completion))
+    ;
+  for (uint32_t i = 0; i < pair->receiver.logged; i++)
+    if (pair->receiver.log[i].kind == PST_COMPLETION_MESSAGE)
+      contract_release(&pair->receiver, &pair->receiver.log[i]);
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while (done < 10) {
+    contract_poll(&pair->sender);
+    while (contract_take(&pair->sender, PST_COMPLETION_DONE, PST_OP_SEND, &completion))
+      done += completion.u.done.count;
+    assert_true(contract_now_ns() < deadline);
+  }
+  assert_int_equal(done, 10);
+  contract_pair_close(pair);
+}
+
+static void post_after_close_is_refused(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, NULL);
+  close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  struct pst_request request = contract_send(&pair->sender, 0, 8, 0);
+  uint32_t wait;
+  assert_true(contract_post(&pair->sender, 0, &request, 1, &wait) < 0);
+  contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  contract_pair_close(pair);
+}
+
+static void tokens_stay_valid_after_close(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, NULL);
+  contract_fill(pair->sender.memory.region.host, 64, 3);
+  post_all(pair, 1);
+  struct pst_completion held =
+      contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+  close_one(&pair->receiver, PST_CLOSE_ABORT, 100000000u);
+  contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  assert_true(contract_verify(contract_payload(&pair->receiver, &held), 64, 3));
+  contract_release(&pair->receiver, &held);
+  contract_pair_close(pair);
+}
+
+int contract_close_run(const struct contract_variant *variant)
+{
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(unconnected_endpoint_closes),
+      CONTRACT_CASE(half_connected_endpoint_learns_that_its_peer_closed),
+      CONTRACT_CASE(second_close_and_unknown_mode_are_refused),
+      CONTRACT_CASE(drained_messages_arrive_before_the_departure),
+      CONTRACT_CASE(abort_ends_every_request_once),
+      CONTRACT_CASE(receiver_that_leaves_stops_the_sender),
+      CONTRACT_CASE(post_after_close_is_refused),
+      CONTRACT_CASE(tokens_stay_valid_after_close),
+  };
+  return CONTRACT_RUN("close", cases, variant);
+}

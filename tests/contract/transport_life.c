@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening, limits, what set-up refuses, and how ends meet. */
+#include "harness.h"
+
+static const struct contract_params one = {
+    .endpoints = 1, .slots = 8, .message = 256, .requests = 16, .pieces = 4};
+
+static void opens_and_closes(void **state)
+{
+  const struct contract_variant *variant = *state;
+  struct contract_image image;
+  contract_image_open(variant, false, &image);
+  for (int i = 0; i < 3; i++) {
+    struct pst_device *device = NULL;
+    contract_device_open(variant, &image, !variant->apart, false, &device);
+    assert_non_null(device);
+    image.ops->close(device);
+  }
+  image.ops->close(NULL);
+}
+
+static void has_every_mandatory_op(void **state)
+{
+  struct contract_image image;
+  contract_image_open(*state, false, &image);
+  const struct pst_transport_ops *ops = image.ops;
+  assert_true(ops->open && ops->close && ops->limits && ops->mr_register && ops->mr_deregister &&
+              ops->worker_open && ops->worker_close && ops->endpoint_open &&
+              ops->endpoint_address && ops->endpoint_connect && ops->endpoint_path &&
+              ops->endpoint_close && ops->post && ops->poll);
+  if (ops->capabilities & PST_CAP_SEND)
+    assert_true(ops->ring_open && ops->ring_close && ops->release);
+  if (ops->capabilities & (PST_CAP_READ | PST_CAP_WRITE | PST_CAP_ATOMIC))
+    assert_true(ops->mr_pack && ops->remote_open && ops->remote_close);
+  if (ops->capabilities & PST_CAP_WAKEUP)
+    assert_true(ops->arm && ops->event_fd);
+}
+
+static void limits_make_sense(void **state)
+{
+  const struct contract_variant *variant = *state;
+  struct contract_pair *pair = contract_pair_open(variant, &one);
+  const struct pst_limits *limits = &pair->sender.limits;
+  assert_int_equal(limits->capabilities & ~pair->sender.image.ops->capabilities, 0);
+  assert_int_equal(limits->capabilities & variant->capabilities, variant->capabilities);
+  assert_true(limits->slot_alignment > 0 &&
+              (limits->slot_alignment & (limits->slot_alignment - 1)) == 0);
+  assert_true(limits->message_max > 0 && limits->sequence_bits <= 64);
+  assert_true(limits->slots_min >= 1 && limits->slots_max >= limits->slots_min);
+  assert_true(limits->workers_max >= 1 && limits->endpoints_max >= 1);
+  assert_true(limits->requests_max >= 1 && limits->pieces_max >= 1);
+  assert_true(limits->page_size >= 1 && limits->address_max > 0);
+  if (limits->capabilities & PST_CAP_SEQUENCE)
+    assert_true(limits->sequence_bits > 0);
+  contract_pair_close(pair);
+}
+
+static void out_structs_are_written_no_further_than_they_go(void **state)
+{
+  struct contract_pair *pair = contract_pair_open(*state, &one);
+  struct pst_limits limits;
+  memset(&limits, 0xa5, sizeof(limits));
+  limits.struct_size = offsetof(struct pst_limits, message_max);
+  assert_int_equal(pair->sender.image.ops->limits(pair->sender.device, &limits), 0);
+  assert_int_equal(limits.struct_size, offsetof(struct pst_limits, message_max));
+  for (size_t i = limits.struct_size; i < sizeof(limits); i++)
+    assert_int_equal(((uint8_t *)&limits)[i], 0xa5);
+  contract_pair_close(pair);
+}
+
+static void registration_stays_in_its_region(void **state)
+{
+  struct contract_pair *pair = contract_pair_open(*state, &one);
+  struct contract_side *side = &pair->sender;
+  struct pst_mr *mr = (struct pst_mr *)side;
+  struct pst_mr_params params = {.struct_size = sizeof(params),
+                                 .access = PST_ACCESS_LOCAL_READ,
+                                 .region = &side->memory.region,
+                                 .offset = 1,
+                                 .length = side->memory.region.length};
+  assert_int_equal(side->image.ops->mr_register(side->device, &params, &mr), -EINVAL);
+  params.offset = UINT64_MAX;
+  params.length = 2;
+  assert_int_equal(side->image.ops->mr_register(side->device, &params, &mr), -EINVAL);
+  assert_ptr_equal(mr, side);
+  assert_true(contract_complaints() >= 1);
+  contract_pair_close(pair);
+}
+
+static void ring_that_breaks_the_limits_is_refused(void **state)
+{
+  const struct contract_variant *variant = *state;
+  struct contract_side side = {0};
+  struct contract_params none = one;
+  none.endpoints = 0;
+  contract_side_open(variant, &none, false, false, &side);
+  struct pst_mr_params mr_params = {.struct_size = sizeof(mr_params),
+                                    .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
+                                    .region = &side.memory.region,
+                                    .length = side.memory.region.length};
+  struct pst_mr *mr;
+  assert_int_equal(side.image.ops->mr_register(side.device, &mr_params, &mr), 0);
+  struct pst_path_info path = {.struct_size = sizeof(path)};
+  struct pst_ring *ring = NULL;
+  const struct pst_ring_params good = {.struct_size = sizeof(good),
+                                       .slots = 8,
+                                       .mr = mr,
+                                       .stride = side.stride,
+                                       .payload_max = 256,
+                                       .endpoints = 1};
+  struct pst_ring_params bad[5] = {good, good, good, good, good};
+  bad[0].slots = 9;   /* beyond the registration */
+  bad[1].stride = 64; /* slots overlap */
+  bad[2].slots = 0;
+  bad[3].base = UINT64_MAX - 64;  /* overflows */
+  bad[4].stride = UINT64_MAX / 4; /* likewise */
+  for (size_t i = 0; i < 5; i++) {
+    assert_int_equal(side.image.ops->ring_open(side.worker, &bad[i], &path, &ring), -EINVAL);
+    assert_null(ring);
+  }
+  side.image.ops->mr_deregister(side.device, mr);
+  contract_side_close(&side);
+  contract_complaints();
+}
+
+static void endpoint_without_sense_is_refused(void **state)
+{
+  const struct contract_variant *variant = *state;
+  struct contract_side side = {0};
+  struct contract_params none = one;
+  none.endpoints = 0;
+  contract_side_open(variant, &none, false, false, &side);
+  struct pst_endpoint *endpoint = NULL;
+  const struct pst_endpoint_params good = {.struct_size = sizeof(good),
+                                           .roles = PST_ROLE_SENDER,
+                                           .cookie = 1,
+                                           .label = "x",
+                                           .requests = 4,
+                                           .pieces = 1,
+                                           .message_max = 64};
+  struct pst_endpoint_params bad[5] = {good, good, good, good, good};
+  bad[0].roles = 0;
+  bad[1].roles = 1u << 30;
+  bad[2].roles = PST_ROLE_RECEIVER; /* without a ring */
+  bad[3].cookie = 0;
+  bad[4].requests = UINT32_MAX;
+  for (size_t i = 0; i < 5; i++)
+    assert_int_equal(side.image.ops->endpoint_open(side.worker, &bad[i], &endpoint), -EINVAL);
+  assert_null(endpoint);
+  contract_side_close(&side);
+  contract_complaints();
+}
+
+static void start_seals(void **state)
+{
+  struct contract_pair *pair = contract_pair_open(*state, &one);
+  struct contract_side *side = &pair->sender;
+  if (!(side->limits.capabilities & PST_CAP_DYNAMIC) && side->image.ops->start) {
+    struct pst_endpoint *endpoint = NULL;
+    struct pst_endpoint_params params = {.struct_size = sizeof(params),
+                                         .roles = PST_ROLE_SENDER,
+                                         .cookie = 9,
+                                         .requests = 4,
+                                         .message_max = 64};
+    assert_true(side->image.ops->endpoint_open(side->worker, &params, &endpoint) < 0);
+    assert_null(endpoint);
+    assert_int_equal(contract_complaints(), 1);
+  }
+  contract_pair_close(pair);
+}
+
+static void connects(struct contract_pair *pair, bool sender_first)
+{
+  struct pst_blob sender, receiver;
+  contract_address(&pair->sender, 0, &sender);
+  contract_address(&pair->receiver, 0, &receiver);
+  if (sender_first)
+    assert_int_equal(contract_connect(&pair->sender, 0, &receiver), 0);
+  else
+    assert_int_equal(contract_connect(&pair->receiver, 0, &sender), 0);
+  for (int i = 0; i < 100; i++) {
+    contract_poll(&pair->sender);
+    contract_poll(&pair->receiver);
+  }
+  struct pst_request request = contract_send(&pair->sender, 0, 8, 0);
+  uint32_t wait;
+  assert_int_equal(contract_post(&pair->sender, 0, &request, 1, &wait), -ENOTCONN);
+  if (sender_first)
+    assert_int_equal(contract_connect(&pair->receiver, 0, &sender), 0);
+  else
+    assert_int_equal(contract_connect(&pair->sender, 0, &receiver), 0);
+  contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  contract_post_one(pair, &request);
+  contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+  struct pst_path_info path = {.struct_size = sizeof(path)};
+  assert_int_equal(pair->sender.image.ops->endpoint_path(pair->sender.endpoints[0], &path), 0);
+  assert_true(path.path != PST_PATH_NONE && path.via[0] && path.carrier[0]);
+}
+
+static void connects_sender_first(void **state)
+{
+  struct contract_pair *pair = contract_pair_open(*state, &one);
+  connects(pair, true);
+  contract_pair_close(pair);
+}
+
+static void connects_receiver_first(void **state)
+{
+  struct contract_pair *pair = contract_pair_open(*state, &one);
+  connects(pair, false);
+  contract_pair_close(pair);
+}
+
+static void garbage_is_no_address(void **state)
+{
+  struct contract_pair *pair = contract_pair_open(*state, &one);
+  uint8_t bytes[512];
+  struct pst_blob blob;
+  contract_address(&pair->receiver, 0, &blob);
+  uint32_t length = blob.length;
+  uint8_t *good = blob.bytes;
+  assert_true(length <= sizeof(bytes));
+  blob.bytes = bytes;
+  memset(bytes, 0x5a, sizeof(bytes));
+  assert_int_equal(contract_connect(&pair->sender, 0, &blob), -EPROTO);
+  memcpy(bytes, good, length);
+  for (uint32_t cut = 0; cut < length; cut += 7) {
+    blob.length = cut;
+    assert_int_equal(contract_connect(&pair->sender, 0, &blob), -EPROTO);
+  }
+  assert_true(contract_complaints() > 0);
+  blob.length = length;
+  assert_int_equal(contract_connect(&pair->sender, 0, &blob), 0);
+  assert_int_equal(contract_connect(&pair->sender, 0, &blob), -EALREADY);
+  contract_pair_close(pair);
+}
+
+static void flipped_bits_in_an_address_harm_nobody(void **state)
+{
+  const struct contract_variant *variant = *state;
+  for (uint32_t round = 0; round < 200; round++) {
+    struct contract_pair *pair = contract_pair_open(variant, &one);
+    struct pst_blob blob;
+    contract_address(&pair->receiver, 0, &blob);
+    uint64_t bit = contract_random() % (blob.length * 8);
+    ((uint8_t *)blob.bytes)[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+    contract_connect(&pair->sender, 0, &blob);
+    contract_address(&pair->sender, 0, &blob);
+    contract_connect(&pair->receiver, 0, &blob);
+    for (int i = 0; i < 10; i++) {
+      contract_poll(&pair->sender);
+      contract_poll(&pair->receiver);
+    }
+    struct pst_request request = contract_send(&pair->sender, 0, 256, 0);
+    uint32_t wait;
+    contract_post(&pair->sender, 0, &request, 1, &wait);
+    contract_poll(&pair->receiver);
+    contract_pair_close(pair);
+  }
+  contract_complaints();
+}
+
+int contract_life_run(const struct contract_variant *variant)
+{
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(opens_and_closes),
+      CONTRACT_CASE(has_every_mandatory_op),
+      CONTRACT_CASE(limits_make_sense),
+      CONTRACT_CASE(out_structs_are_written_no_further_than_they_go),
+      CONTRACT_CASE(registration_stays_in_its_region),
+      CONTRACT_CASE(ring_that_breaks_the_limits_is_refused),
+      CONTRACT_CASE(endpoint_without_sense_is_refused),
+      CONTRACT_CASE(start_seals),
+      CONTRACT_CASE(connects_sender_first),
+      CONTRACT_CASE(connects_receiver_first),
+      CONTRACT_CASE(garbage_is_no_address),
+      CONTRACT_CASE(flipped_bits_in_an_address_harm_nobody),
+  };
+  return CONTRACT_RUN("life", cases, variant);
+}

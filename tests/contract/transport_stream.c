@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages from one sender to one receiver: whole, in order, none too many. */
+#include "harness.h"
+
+#define HELD_MAX 64
+
+/* A run of messages through a pair, checked one by one. */
+struct flow {
+  struct contract_pair *pair;
+  uint64_t count;
+  uint64_t (*length)(uint64_t i);
+  uint64_t (*sequence)(uint64_t i);
+  uint64_t posted;
+  uint64_t done;
+  uint64_t delivered;
+  bool shuffle;
+  struct pst_completion held[HELD_MAX];
+  uint32_t held_count;
+};
+
+static void flow_post(struct flow *flow)
+{
+  struct contract_side *side = &flow->pair->sender;
+  uint32_t slots = flow->pair->params.slots;
+  struct pst_request requests[16];
+  uint32_t n = 0, wait = 99;
+  for (; n < 16 && flow->posted + n < flow->count && flow->posted + n - flow->done < slots; n++) {
+    uint64_t i = flow->posted + n, offset = i % slots * side->stride;
+    uint64_t sequence = flow->sequence(i);
+    contract_fill((uint8_t *)side->memory.region.host + offset, flow->length(i), sequence);
+    requests[n] = contract_send(side, offset, flow->length(i), sequence);
+    requests[n].cookie = i;
+  }
+  if (n == 0)
+    return;
+  int taken = contract_post(side, 0, requests, n, &wait);
+  if (taken < 0) {
+    assert_int_equal(taken, -EAGAIN);
+    taken = 0;
+  }
+  if ((uint32_t)taken < n)
+    assert_true(wait == PST_WAIT_CREDIT || wait == PST_WAIT_QUEUE);
+  flow->posted += (uint64_t)taken;
+}
+
+static void flow_reap(struct flow *flow)
+{
+  struct pst_completion done;
+  contract_poll(&flow->pair->sender);
+  while (contract_take(&flow->pair->sender, PST_COMPLETION_DONE, PST_OP_SEND, &done)) {
+    assert_int_equal(done.status, 0);
+    assert_int_equal(done.endpoint, 1);
+    flow->done += done.u.done.count;
+    assert_int_equal(done.u.done.cookie, flow->done - 1); /* in post order */
+    assert_true(flow->done <= flow->posted);
+  }
+}
+
+static void flow_check(struct flow *flow, const struct pst_completion *message)
+{
+  struct contract_side *side = &flow->pair->receiver;
+  const struct pst_limits *limits = &side->limits;
+  uint64_t i = flow->delivered++, sequence = flow->sequence(i);
+  assert_int_equal(message->status, 0);
+  assert_int_equal(message->endpoint, 1);
+  assert_int_equal(message->u.message.length, flow->length(i));
+  if (limits->capabilities & PST_CAP_SEQUENCE) {
+    assert_true(message->flags & PST_HAS_SEQUENCE);
+    assert_int_equal(message->u.message.sequence, sequence);
+  }
+  if (limits->capabilities & PST_CAP_META) {
+    assert_true(message->flags & PST_HAS_META);
+    assert_int_equal(message->u.message.meta, ~sequence);
+  }
+  if (message->u.message.buffer == 0)
+    assert_true(message->u.message.offset % side->stride >= flow->pair->params.headroom);
+}
+
+static void flow_deliver(struct flow *flow)
+{
+  struct contract_side *side = &flow->pair->receiver;
+  struct pst_completion message;
+  contract_poll(side);
+  while (flow->held_count < HELD_MAX && contract_take(side, PST_COMPLETION_MESSAGE, 0, &message)) {
+    flow_check(flow, &message);
+    flow->held[flow->held_count++] = message;
+  }
+  /* Data is looked at when the message is given back: it must have stayed. */
+  uint32_t keep = flow->shuffle && flow->delivered < flow->count ? flow->held_count / 2 : 0;
+  while (flow->held_count > keep) {
+    uint32_t at = flow->shuffle ? (uint32_t)(contract_random() % flow->held_count) : 0;
+    struct pst_completion *held = &flow->held[at];
+    assert_true(contract_verify(contract_payload(side, held), held->u.message.length,
+                                ~held->u.message.meta));
+    contract_release(side, held);
+    memmove(held, held + 1, (--flow->held_count - at) * sizeof(*held));
+  }
+}
+
+static void flow_run(struct flow *flow)
+{
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while (flow->delivered < flow->count || flow->done < flow->count) {
+    flow_post(flow);
+    flow_reap(flow);
+    flow_deliver(flow);
+    assert_true(contract_now_ns() < deadline);
+  }
+  assert_int_equal(flow->held_count, 0);
+}
+
+static uint64_t up_to_max(uint64_t i)
+{
+  return i * 37 % 2049;
+}
+static uint64_t every_length(uint64_t i)
+{
+  return i;
+}
+static uint64_t with_gaps(uint64_t i)
+{
+  return i * 3 + (i > 500 ? UINT64_C(1) << 33 : 0);
+}
+static uint64_t without_gaps(uint64_t i)
+{
+  return i;
+}
+
+static void many_arrive_in_order_with_sequence_and_meta(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, NULL);
+  struct flow flow = {.pair = pair, .count = 20000, .length = up_to_max, .sequence = with_gaps};
+  flow_run(&flow);
+  contract_pair_close(pair);
+}
+
+static void every_length_from_0_to_max(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, NULL);
+  struct flow flow = {
+      .pair = pair, .count = 2049, .length = every_length, .sequence = without_gaps};
+  flow_run(&flow);
+  contract_pair_close(pair);
+}
+
+static void slots_released_in_any_order(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, NULL);
+  struct flow flow = {
+      .pair = pair, .count = 20000, .length = up_to_max, .sequence = without_gaps, .shuffle = true};
+  flow_run(&flow);
+  contract_pair_close(pair);
+}
+
+static void ring_of_one_slot(void **state)
+{
+  struct contract_params params = {
+      .endpoints = 1, .slots = 1, .message = 2048, .requests = 4, .pieces = 1};
+  struct contract_pair *pair = contract_pair(state, &params);
+  struct flow flow = {.pair = pair, .count = 300, .length = up_to_max, .sequence = without_gaps};
+  flow_run(&flow);
+  contract_pair_close(pair);
+}
+
+static void ring_of_an_odd_number_of_slots(void **state)
+{
+  struct contract_params params = {
+      .endpoints = 1, .slots = 37, .message = 2048, .requests = 19, .pieces = 1};
+  struct contract_pair *pair = contract_pair(state, &params);
+  struct flow flow = {.pair = pair, .count = 3000, .length = up_to_max, .sequence = with_gaps};
+  flow_run(&flow);
+  contract_pair_close(pair);
+}
+
+static void post_takes_what_there_is_credit_for(void **state)
+{
+  struct contract_params params = {
+      .endpoints = 1, .slots = 24, .message = 64, .requests = 64, .pieces = 1};
+  struct contract_pair *pair = contract_pair(state, &params);
+  struct pst_request requests[40];
+  uint32_t wait = 99;
+  for (uint32_t i = 0; i < 40; i++)
+    requests[i] = contract_send(&pair->sender, 0, 64, i);
+  assert_int_equal(contract_post(&pair->sender, 0, requests, 40, &wait), 24);
+  assert_int_equal(wait, PST_WAIT_CREDIT);
+  wait = 99;
+  assert_int_equal(contract_post(&pair->sender, 0, requests + 24, 1, &wait), -EAGAIN);
+  assert_int_equal(wait, PST_WAIT_CREDIT);
+  struct pst_completion messages[3];
+  for (int i = 0; i < 3; i++)
+    messages[i] = contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
+  contract_release(&pair->receiver, &messages[2]);
+  contract_release(&pair->receiver, &messages[0]);
+  contract_poll(&pair->receiver);
+  assert_int_equal(contract_post(&pair->sender, 0, requests + 24, 16, &wait), 2);
+  assert_int_equal(wait, PST_WAIT_CREDIT);
+  contract_pair_close(pair);
+}
+
+static void post_takes_no_more_than_may_be_outstanding(void **state)
+{
+  struct contract_params params = {
+      .endpoints = 1, .slots = 64, .message = 64, .requests = 10, .pieces = 1};
+  struct contract_pair *pair = contract_pair(state, &params);
+  struct pst_request requests[16];
+  uint32_t wait = 99;
+  for (uint32_t i = 0; i < 16; i++)
+    requests[i] = contract_send(&pair->sender, 0, 64, i);
+  int first = contract_post(&pair->sender, 0, requests, 16, &wait);
+  assert_int_equal(first, 10);
+  assert_int_equal(wait, PST_WAIT_QUEUE);
+  assert_int_equal(contract_post(&pair->sender, 0, requests, 1, &wait), -EAGAIN);
+  assert_int_equal(wait, PST_WAIT_QUEUE);
+  for (int i = 0; i < 10; i++) {
+    struct pst_completion message =
+        contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
+    contract_release(&pair->receiver, &message);
+  }
+  contract_await_done(&pair->sender, &pair->receiver, PST_OP_SEND, 10, 0);
+  assert_int_equal(contract_post(&pair->sender, 0, requests, 1, &wait), 1);
+  contract_pair_close(pair);
+}
+
+static void token_that_is_not_out_is_refused(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, NULL);
+  const struct pst_transport_ops *ops = pair->receiver.image.ops;
+  struct pst_request request = contract_send(&pair->sender, 0, 64, 0);
+  contract_post_one(pair, &request);
+  struct pst_completion message =
+      contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+  uint64_t bad = message.u.message.token + 1;
+  assert_int_equal(ops->release(pair->receiver.worker, &bad, 1), -EINVAL);
+  bad = UINT64_MAX;
+  assert_int_equal(ops->release(pair->receiver.worker, &bad, 1), -EINVAL);
+  contract_release(&pair->receiver, &message);
+  assert_int_equal(ops->release(pair->receiver.worker, &message.u.message.token, 1), -EINVAL);
+  assert_int_equal(contract_complaints(), 3);
+  contract_pair_close(pair);
+}
+
+static void poll_gives_no_more_than_there_is_room_for(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, NULL);
+  struct pst_request requests[8];
+  uint32_t wait, got = 0;
+  for (uint32_t i = 0; i < 8; i++)
+    requests[i] = contract_send(&pair->sender, i * 64, 64, i);
+  assert_int_equal(contract_post(&pair->sender, 0, requests, 8, &wait), 8);
+  struct pst_completion two[2];
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  memset(&two[1], 0x7e, sizeof(two[1]));
+  while (got < 8) {
+    int n = pair->receiver.image.ops->poll(pair->receiver.worker, two, 1);
+    assert_in_range(n, 0, 1);
+    if (n && two[0].kind == PST_COMPLETION_MESSAGE)
+      assert_int_equal(two[0].u.message.sequence, got++);
+    assert_int_equal(((uint8_t *)&two[1])[5], 0x7e);
+    assert_true(contract_now_ns() < deadline);
+  }
+  assert_int_equal(pair->receiver.image.ops->poll(pair->receiver.worker, two, 0), 0);
+  contract_pair_close(pair);
+}
+
+int contract_stream_run(const struct contract_variant *variant)
+{
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(many_arrive_in_order_with_sequence_and_meta),
+      CONTRACT_CASE(every_length_from_0_to_max),
+      CONTRACT_CASE(slots_released_in_any_order),
+      CONTRACT_CASE(ring_of_one_slot),
+      CONTRACT_CASE(ring_of_an_odd_number_of_slots),
+      CONTRACT_CASE(post_takes_what_there_is_credit_for),
+      CONTRACT_CASE(post_takes_no_more_than_may_be_outstanding),
+      CONTRACT_CASE(token_that_is_not_out_is_refused),
+      CONTRACT_CASE(poll_gives_no_more_than_there_is_room_for),
+  };
+  return CONTRACT_RUN("stream", cases, variant);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* arm and event_fd: no wake-up is lost. */
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "harness.h"
+
+static const struct contract_params sleepy = {
+    .endpoints = 1, .slots = 4, .message = 64, .requests = 16, .pieces = 1, .sleep = true};
+
+static struct contract_pair *open_sleepy(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, &sleepy);
+  if (!(pair->sender.limits.capabilities & PST_CAP_WAKEUP)) {
+    contract_pair_close(pair);
+    skip();
+  }
+  return pair;
+}
+
+static bool readable(const struct contract_side *side, int timeout_ms)
+{
+  struct pollfd fd = {.fd = side->image.ops->event_fd(side->worker), .events = POLLIN};
+  return poll(&fd, 1, timeout_ms) == 1;
+}
+
+/* Poll until there is nothing, then arm; a peer's late doings may be there yet. */
+static void settle_and_arm(struct contract_side *side)
+{
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  for (;;) {
+    while (contract_poll(side) > 0)
+      ;
+    int rc = side->image.ops->arm(side->worker);
+    if (rc == 0)
+      return;
+    assert_int_equal(rc, -EAGAIN);
+    assert_true(contract_now_ns() < deadline);
+  }
+}
+
+static void arm_finds_what_is_there_already(void **state)
+{
+  struct contract_pair *pair = open_sleepy(state);
+  settle_and_arm(&pair->receiver);
+  contract_poll(&pair->receiver);
+  struct pst_request request = contract_send(&pair->sender, 0, 8, 0);
+  contract_post_one(pair, &request);
+  pair->receiver.logged = 0;
+  contract_post_one(pair, &request);
+  struct contract_side *side = &pair->receiver;
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while (side->image.ops->arm(side->worker) != -EAGAIN)
+    assert_true(contract_now_ns() < deadline);
+  contract_pair_close(pair);
+}
+
+static void arrival_wakes(void **state)
+{
+  struct contract_pair *pair = open_sleepy(state);
+  for (int i = 0; i < 50; i++) {
+    settle_and_arm(&pair->receiver);
+    assert_int_equal(pair->receiver.image.ops->arm(pair->receiver.worker), 0);
+    assert_false(readable(&pair->receiver, 0));
+    struct pst_request request = contract_send(&pair->sender, 0, 8, 0);
+    contract_post_one(pair, &request);
+    assert_true(readable(&pair->receiver, 10000));
+    struct pst_completion message =
+        contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
+    contract_release(&pair->receiver, &message);
+    contract_poll(&pair->receiver);
+    contract_await_done(&pair->sender, NULL, PST_OP_SEND, 1, 0);
+  }
+  contract_pair_close(pair);
+}
+
+static void credit_wakes_a_sender_that_wanted_it(void **state)
+{
+  struct contract_pair *pair = open_sleepy(state);
+  struct pst_request requests[8];
+  uint32_t wait;
+  for (uint32_t i = 0; i < 8; i++)
+    requests[i] = contract_send(&pair->sender, 0, 8, i);
+  assert_int_equal(contract_post(&pair->sender, 0, requests, 8, &wait), 4);
+  settle_and_arm(&pair->sender);
+  assert_false(readable(&pair->sender, 0));
+  struct pst_completion message = contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
+  contract_release(&pair->receiver, &message);
+  contract_poll(&pair->receiver);
+  assert_true(readable(&pair->sender, 10000));
+  contract_poll(&pair->sender);
+  assert_int_equal(contract_post(&pair->sender, 0, requests + 4, 1, &wait), 1);
+  contract_pair_close(pair);
+}
+
+static void departure_wakes(void **state)
+{
+  struct contract_pair *pair = open_sleepy(state);
+  settle_and_arm(&pair->receiver);
+  const struct pst_transport_ops *ops = pair->sender.image.ops;
+  assert_int_equal(ops->endpoint_close(pair->sender.endpoints[0], PST_CLOSE_DRAIN,
+                                       contract_now_ns() + CONTRACT_DEADLINE_NS),
+                   0);
+  contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  assert_true(readable(&pair->receiver, 10000));
+  struct pst_completion gone =
+      contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_int_equal(gone.status, 0);
+  contract_pair_close(pair);
+}
+
+struct hammer {
+  struct contract_pair *pair;
+  uint64_t count;
+  _Atomic bool lost;
+};
+
+/* Sleep whenever there is nothing, with no timeout that could hide a loss but
+ * one that fails the test. */
+static void nap(struct hammer *hammer, struct contract_side *side)
+{
+  if (contract_poll(side) > 0 || side->image.ops->arm(side->worker) != 0)
+    return;
+  if (!readable(side, 20000))
+    atomic_store(&hammer->lost, true);
+}
+
+static void *hammer_sender(void *arg)
+{
+  struct hammer *hammer = arg;
+  struct contract_side *side = &hammer->pair->sender;
+  uint64_t posted = 0, done = 0;
+  while (done < hammer->count && !atomic_load(&hammer->lost)) {
+    struct pst_request requests[3];
+    uint32_t n = 0, wait;
+    for (; n < 3 && posted + n < hammer->count; n++)
+      requests[n] = contract_send(side, 0, 8, posted + n);
+    int rc = n ? contract_post(side, 0, requests, n, &wait) : 0;
+    if (rc > 0)
+      posted += (uint64_t)rc;
+    struct pst_completion completion;
+    if (rc < (int)n || n == 0)
+      nap(hammer, side);
+    while (contract_take(side, PST_COMPLETION_DONE, PST_OP_SEND, &completion))
+      done += completion.u.done.count;
+  }
+  return NULL;
+}
+
+static void *hammer_receiver(void *arg)
+{
+  struct hammer *hammer = arg;
+  struct contract_side *side = &hammer->pair->receiver;
+  uint64_t got = 0;
+  while (got < hammer->count && !atomic_load(&hammer->lost)) {
+    struct pst_completion message;
+    nap(hammer, side);
+    while (contract_take(side, PST_COMPLETION_MESSAGE, 0, &message)) {
+      if (message.u.message.sequence != got++)
+        atomic_store(&hammer->lost, true);
+      side->image.ops->release(side->worker, &message.u.message.token, 1);
+    }
+  }
+  return NULL;
+}
+
+static void two_sleeping_threads_lose_no_wake_up(void **state)
+{
+  struct hammer hammer = {.pair = open_sleepy(state), .count = 30000};
+  pthread_t sender, receiver;
+  assert_int_equal(pthread_create(&sender, NULL, hammer_sender, &hammer), 0);
+  assert_int_equal(pthread_create(&receiver, NULL, hammer_receiver, &hammer), 0);
+  pthread_join(sender, NULL);
+  pthread_join(receiver, NULL);
+  assert_false(atomic_load(&hammer.lost));
+  contract_pair_close(hammer.pair);
+}
+
+int contract_wake_run(const struct contract_variant *variant)
+{
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(arm_finds_what_is_there_already),      CONTRACT_CASE(arrival_wakes),
+      CONTRACT_CASE(credit_wakes_a_sender_that_wanted_it), CONTRACT_CASE(departure_wakes),
+      CONTRACT_CASE(two_sleeping_threads_lose_no_wake_up),
+  };
+  return CONTRACT_RUN("wake-up", cases, variant);
+}
