@@ -484,12 +484,31 @@ int pst_receiver_fence_wait(struct pst_receiver *receiver, struct pst_fence *rea
   return ready ? memory->plugin->memory->fence_wait(memory->memory, ready, NULL, native) : 0;
 }
 
+int pst_receiver_verified(struct pst_receiver *receiver, struct pst_verify_result *result)
+{
+  const struct pst_memory_ops *ops = receiver->landing->memory->plugin->memory;
+  uint64_t done;
+  int rc;
+
+  if (!receiver->queue)
+    return -EOPNOTSUPP;
+  rc = ops->queue_poll(receiver->queue, &done);
+  if (rc == 0)
+    rc = ops->verify_result(receiver->queue, result);
+  if (rc == 0) {
+    stat_set(receiver->verified, result->checked);
+    stat_set(receiver->corrupted, result->corrupted);
+  }
+  return rc;
+}
+
 int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n,
                         struct pst_fence **fence)
 {
   struct session_memory *memory = receiver->landing->memory;
   const struct pst_memory_ops *ops = memory->plugin->memory;
   struct pst_payload payloads[SESSION_POLL_BATCH];
+  struct pst_verify_result result = {.struct_size = sizeof(result)};
   uint64_t ticket, done;
   int rc = 0;
 
@@ -511,24 +530,9 @@ int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *vi
   }
   if (rc == 0 && (ops->capabilities & PST_MEMORY_CAP_FENCE))
     rc = ops->fence_record(memory->memory, receiver->queue, NULL, fence);
-  return rc;
-}
-
-int pst_receiver_verified(struct pst_receiver *receiver, struct pst_verify_result *result)
-{
-  const struct pst_memory_ops *ops = receiver->landing->memory->plugin->memory;
-  uint64_t done;
-  int rc;
-
-  if (!receiver->queue)
-    return -EOPNOTSUPP;
-  rc = ops->queue_poll(receiver->queue, &done);
+  /* For the statistics, should the stream end before its time. */
   if (rc == 0)
-    rc = ops->verify_result(receiver->queue, result);
-  if (rc == 0) {
-    stat_set(receiver->verified, result->checked);
-    stat_set(receiver->corrupted, result->corrupted);
-  }
+    rc = pst_receiver_verified(receiver, &result);
   return rc;
 }
 
