@@ -127,8 +127,7 @@ static void the_reference_has_every_key(void **state)
   static const char *const parts[] = {
       "### `streams[].sender.source`",
       "| `min_gbps` | number |",
-      "| `ring` | whole number | 2 to "
-      "16777216 | `1024` |",
+      "| `ring` | whole number | 2 to 16777216 | `1024` |",
       "| `drop` | whole number |  | `0` | For tests. One in so many. Of the sender. |",
       "| `device` | text | at most 31 bytes | required | Name the device. |",
       "### `cuda`"};
