@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "clock.h"
 #include "notice.h"
 #include "result.h"
 
@@ -154,6 +155,13 @@ static void say_verdict(const struct judged *judged, int *stage, double *share)
     notice(PST_LOG_INFO, "%s: limited by: cpu", judged->flow->name);
 }
 
+/* A side that was given up has not ended by itself: it ran until now. */
+static void stop_clock(struct pst_stats *stats)
+{
+  if (stats->started_ns != 0 && stats->ended_ns == 0)
+    stats->ended_ns = now_ns();
+}
+
 static void gather(struct flow *flow, struct judged *judged)
 {
   memset(judged, 0, sizeof *judged);
@@ -165,6 +173,8 @@ static void gather(struct flow *flow, struct judged *judged)
   if (flow->receiver.handle != NULL &&
       pst_receiver_stats(flow->receiver.handle, &judged->receiver_stats) == 0)
     judged->receiver = &judged->receiver_stats;
+  stop_clock(&judged->sender_stats);
+  stop_clock(&judged->receiver_stats);
 }
 
 void report_flow(struct flow *flow, struct json_object *result)

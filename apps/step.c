@@ -316,8 +316,9 @@ uint32_t receiver_step(struct flow *flow, uint64_t *until_ns)
   while (moved < SINK_BATCH && receiver_flow(flow, until_ns, &got))
     moved += got;
   if (receiver->phase == SIDE_FLOWING && receiver_told(flow, until_ns)) {
-    receiver->cut = true;
-    pst_receiver_abort(receiver->handle, -ECANCELED, "the receiver was told to stop");
+    receiver->cut = !source_broken(flow);
+    pst_receiver_abort(receiver->handle, -ECANCELED,
+                       receiver->cut ? "the receiver was told to stop" : "the source has failed");
     receiver_over(flow);
   }
   return moved;
