@@ -94,6 +94,12 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
     full.sent_basis = PST_SENT_COUNTED;
   else
     full.sent_basis = full.peer_known ? PST_SENT_HEARTBEAT : PST_SENT_UNKNOWN;
+  /* The sender's last word may be older than its last messages. */
+  if (full.sent_basis == PST_SENT_HEARTBEAT && full.messages_sent < full.messages_delivered) {
+    full.messages_sent = full.messages_delivered;
+    full.bytes_sent = full.bytes_delivered;
+    full.sent_basis = PST_SENT_SEQUENCE;
+  }
   if (stat_get(receiver->complete) && full.messages_sent > full.messages_delivered) {
     strcpy(full.drops[0].cause, "unattributed");
     full.drops[0].messages = full.messages_sent - full.messages_delivered;
@@ -126,6 +132,12 @@ static uint64_t running_ns(const struct pst_stats *stats)
   return (stats->ended_ns ? stats->ended_ns : clock_now_ns()) - stats->started_ns;
 }
 
+/* A last word from early in the run says nothing of most of it. */
+static bool peer_tells(const struct pst_stats *stats)
+{
+  return stats && stats->peer_known && stats->peer_seconds_ns >= running_ns(stats) / 2;
+}
+
 int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver, double *share)
 {
   struct shares s = {0}, r = {0};
@@ -134,11 +146,11 @@ int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver
 
   if (sender)
     take_shares(&s, sender->blocked_ns, running_ns(sender));
-  else if (receiver && receiver->peer_known)
+  else if (peer_tells(receiver))
     take_shares(&s, receiver->peer_blocked_ns, receiver->peer_seconds_ns);
   if (receiver)
     take_shares(&r, receiver->blocked_ns, running_ns(receiver));
-  else if (sender && sender->peer_known)
+  else if (peer_tells(sender))
     take_shares(&r, sender->peer_blocked_ns, sender->peer_seconds_ns);
 
   candidates[PST_STAGE_SOURCE] = s.of[PST_STAGE_SOURCE];
