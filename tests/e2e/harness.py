@@ -130,6 +130,18 @@ class Child:
             raise AssertionError(f"{error}\n{self}") from None
         return self.status
 
+    def sockets(self):
+        """Inodes of the sockets it has open."""
+        inodes = set()
+        for path in pathlib.Path(f"/proc/{self.pid}/fd").glob("*"):
+            try:
+                match = re.match(r"socket:\[(\d+)\]", os.readlink(path))
+            except OSError:
+                continue
+            if match:
+                inodes.add(match[1])
+        return inodes
+
     def signal(self, number):
         if self.poll() is None:
             os.kill(self.pid, number)
@@ -144,11 +156,11 @@ class Child:
                 stream.close()
 
 
-def abstract_sockets():
-    """Names of abstract Unix sockets that are Penstock's."""
+def unix_sockets():
+    """Inode and name of each Unix socket there is."""
     with open("/proc/net/unix") as table:
-        names = (line.split()[-1] for line in table)
-        return {name for name in names if name.startswith("@") and "penstock" in name.lower()}
+        fields = [line.split() for line in table][1:]
+    return {row[6]: row[7] if len(row) > 7 else "" for row in fields}
 
 
 def shared_memory():
@@ -167,7 +179,8 @@ class Case(unittest.TestCase):
         self.temporary.mkdir()
         self.port = free_port()
         self.children = []
-        self.before = {"/dev/shm": shared_memory(), "/proc/net/unix": abstract_sockets()}
+        self.shared_memory_before = shared_memory()
+        self.sockets = set()
 
     def tearDown(self):
         for child in self.children:
@@ -225,13 +238,10 @@ class Case(unittest.TestCase):
         """No temporary file, shared memory or socket is left behind."""
         for folder in (self.temporary, *folders):
             self.assertEqual(sorted(path.name for path in folder.iterdir()), [], folder)
-        for place, now in (("/dev/shm", shared_memory), ("/proc/net/unix", abstract_sockets)):
-            # Another program's comes and goes; ours would stay.
-            wait_until(
-                lambda: not {name for name in now() - self.before[place] if ours(name)},
-                10,
-                f"{place} as before",
-            )
+        left = {name for name in shared_memory() - self.shared_memory_before if ours(name)}
+        self.assertEqual(left, set(), "/dev/shm")
+        left = {inode: name for inode, name in unix_sockets().items() if inode in self.sockets}
+        self.assertEqual(left, {}, "Unix sockets")
 
     def only_stream(self, result):
         (stream,) = result["streams"]

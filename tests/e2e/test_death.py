@@ -19,6 +19,8 @@ class Death(Case):
         receiver = self.start("receive", path, "--json", self.folder / "receiver.json")
         sender = self.start("send", path, "--json", self.folder / "sender.json")
         receiver.wait_line(r"Got \d{2,}")
+        self.sockets |= receiver.sockets() | sender.sockets()
+        self.assertTrue(self.sockets)
         return receiver, sender
 
     def assert_survivor(self, survivor, dead):

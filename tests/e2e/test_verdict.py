@@ -88,10 +88,10 @@ class Verdict(Case):
     def test_empty_is_the_receivers_own_view(self):
         """The sender died before it told of itself: the receiver knows that nothing came."""
         path = self.config(
-            yaml_stream(message="1462 B", ring=256, timeout="2 h", sender="{rate: 5 Mbps}")
+            yaml_stream(message="1462 B", ring=256, timeout="1 h", sender="{rate: 5 Mbps}")
         )
-        receiver = self.start("receive", path, "--set", "control.heartbeat=1 h")
-        sender = self.start("send", path, "--set", "control.heartbeat=1 h")
+        receiver = self.start("receive", path, "--set", "control.heartbeat=30 min")
+        sender = self.start("send", path, "--set", "control.heartbeat=30 min")
         receiver.wait_line(r"Got \d{2,}")
         sender.signal(signal.SIGKILL)
         self.assertEqual(receiver.wait(10), 1, str(receiver))
