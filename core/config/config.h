@@ -53,16 +53,16 @@ struct config_sender {
   const char *share; /* stream whose slots and source are sent here too (fan-out); NULL */
   struct {
     enum config_source_type type;
-    const char *file;  /* file, pcap */
-    uint64_t seed;     /* pattern */
-    uint64_t length;   /* pattern: bytes a message; 0: the stream's `message` */
-    bool loop;         /* file, pcap: begin again at the end */
-    bool timed;        /* pcap: keep the capture's intervals */
+    const char *file; /* file, pcap */
+    uint64_t seed;    /* pattern */
+    uint64_t length;  /* pattern: bytes a message; 0: the stream's `message` */
+    bool loop;        /* file, pcap: begin again at the end */
+    bool timed;       /* pcap: keep the capture's intervals */
   } source;
-  uint64_t count;      /* messages; 0: until the source ends or the run is stopped */
-  uint64_t rate_bps;   /* of payload; 0: unlimited */
-  uint64_t burst;      /* bytes that may go at once under `rate`; 0: chosen */
-  uint32_t ring;       /* sender slots; 0: the stream's `ring` */
+  uint64_t count;    /* messages; 0: until the source ends or the run is stopped */
+  uint64_t rate_bps; /* of payload; 0: unlimited */
+  uint64_t burst;    /* bytes that may go at once under `rate`; 0: chosen */
+  uint32_t ring;     /* sender slots; 0: the stream's `ring` */
 };
 
 struct config_receiver {
@@ -73,30 +73,30 @@ struct config_receiver {
   struct {
     enum config_sink_type type;
     const char *file;
-    bool overwrite;    /* file, pcap: replace what stands under the name */
+    bool overwrite; /* file, pcap: replace what stands under the name */
   } sink;
 };
 
 struct config_expect {
-  bool any;              /* one at least is set */
-  const char *path;      /* NULL: not expected */
+  bool any;         /* one at least is set */
+  const char *path; /* NULL: not expected */
   const char *via;
   const char *carrier;
-  double min_gbps;       /* < 0: not expected; the same for all below */
-  double max_loss;       /* share of messages sent, 0 to 1 ("0.1%" is 0.001) */
-  double max_corrupted;  /* messages */
+  double min_gbps;      /* < 0: not expected; the same for all below */
+  double max_loss;      /* share of messages sent, 0 to 1 ("0.1%" is 0.001) */
+  double max_corrupted; /* messages */
   double max_duplicates;
   double max_reordered;
   double min_messages;
-  bool verified;         /* every delivered message was checked */
+  bool verified; /* every delivered message was checked */
 };
 
 struct config_stream {
   const char *name;
-  uint64_t message;      /* bytes, at most */
-  uint64_t stride;       /* bytes from slot to slot; 0: message rounded up to a cache line */
-  uint32_t ring;         /* slots */
-  uint64_t timeout_ns;   /* a peer silent for so long is dead */
+  uint64_t message;    /* bytes, at most */
+  uint64_t stride;     /* bytes from slot to slot; 0: message rounded up to a cache line */
+  uint32_t ring;       /* slots */
+  uint64_t timeout_ns; /* a peer silent for so long is dead */
   struct config_sender sender;
   struct config_receiver receiver;
   struct config_expect expect;
@@ -105,16 +105,16 @@ struct config_stream {
 
 struct config {
   struct {
-    bool none;             /* `control: none` */
-    const char *listen;    /* host:port the receiver binds */
-    const char *connect;   /* host:port the sender connects to */
+    bool none;           /* `control: none` */
+    const char *listen;  /* host:port the receiver binds */
+    const char *connect; /* host:port the sender connects to */
     bool insecure;
     uint64_t connect_timeout_ns; /* 0: wait for ever */
     uint64_t heartbeat_ns;
   } control;
   struct {
-    uint32_t count;        /* 0: one a stream, up to the cores */
-    const uint32_t *cpus;  /* worker i runs on cpus[i % cpu_count]; none: not pinned */
+    uint32_t count;       /* 0: one a stream, up to the cores */
+    const uint32_t *cpus; /* worker i runs on cpus[i % cpu_count]; none: not pinned */
     uint32_t cpu_count;
     uint64_t sleep_after_ns; /* 0: busy-poll for ever */
   } workers;
@@ -131,9 +131,8 @@ int config_load_file(const char *path, const char *const *sets, size_t set_count
 int config_load_text(const char *text, size_t length, const char *name, const char *const *sets,
                      size_t set_count, const struct config_catalog *catalog,
                      struct pst_config **config, struct pst_error *error);
-int config_load_params(const struct pst_config_params *params,
-                       const struct config_catalog *catalog, struct pst_config **config,
-                       struct pst_error *error);
+int config_load_params(const struct pst_config_params *params, const struct config_catalog *catalog,
+                       struct pst_config **config, struct pst_error *error);
 
 /* The typed result; lives as long as the pst_config. */
 const struct config *config_of(const struct pst_config *config);
