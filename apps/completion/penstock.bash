@@ -50,7 +50,7 @@ _penstock() {
       return ;;
     --set)
       compopt -o nospace
-      mapfile -t COMPREPLY < <(compgen -P streams. -S . -W "$(_penstock_streams)" -- "${current#streams.}")
+      mapfile -t COMPREPLY < <(compgen -W "$(_penstock_streams | sed 's/.*/streams.&./')" -- "$current")
       return ;;
   esac
   if [[ $current == -* ]]; then
@@ -59,7 +59,11 @@ _penstock() {
     mapfile -t COMPREPLY < <(compgen -W "$(_penstock_plugins)" -- "$current")
   else
     compopt -o filenames
-    mapfile -t COMPREPLY < <(compgen -f -X '!*.@(yaml|yml)' -- "$current"; compgen -d -- "$current")
+    mapfile -t COMPREPLY < <(
+      compgen -f -X '!*.yaml' -- "$current"
+      compgen -f -X '!*.yml' -- "$current"
+      compgen -d -- "$current"
+    )
   fi
 }
 
