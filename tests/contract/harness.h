@@ -161,6 +161,7 @@ int contract_wake_run(const struct contract_variant *variant);
 int contract_close_run(const struct contract_variant *variant);
 int contract_thread_run(const struct contract_variant *variant);
 int contract_death_run(const struct contract_variant *variant);
+int contract_throttle_run(const struct contract_variant *variant);
 
 #define CONTRACT_CASE(function) cmocka_unit_test(function)
 /* Run an array of cases with the variant as their state, under a name of its own. */

@@ -61,6 +61,8 @@ int main(int argc, char **argv)
     failed += contract_close_run(variant);
     failed += contract_thread_run(variant);
     failed += contract_death_run(variant);
+    if (variant->filter_options)
+      failed += contract_throttle_run(variant);
     return failed ? 1 : 0;
   }
   fprintf(stderr, "%s: no such variant: %s\n", argv[0], argv[1]);

@@ -97,7 +97,7 @@ static void ring_that_breaks_the_limits_is_refused(void **state)
   struct pst_mr_params mr_params = {.struct_size = sizeof(mr_params),
                                     .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
                                     .region = &side.memory.region,
-                                    .length = side.memory.region.length};
+                                    .length = side.stride * 8};
   struct pst_mr *mr;
   assert_int_equal(side.image.ops->mr_register(side.device, &mr_params, &mr), 0);
   struct pst_path_info path = {.struct_size = sizeof(path)};

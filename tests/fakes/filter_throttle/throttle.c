@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A filter, for tests: it wraps any transport and lets post take only so many
+ * messages a second. Everything else is the inner transport's.
+ *
+ * Devices, workers, endpoints and rings are wrapped, since their calls must find
+ * the inner transport. Registrations and tokens pass through as they are. So do
+ * remote handles, because requests name them; remote_close() has nothing but the
+ * handle, so a table says whose it is.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <penstock/transport.h>
+
+#define NS_PER_S 1000000000u
+
+struct pst_device {
+  const struct pst_host *host;
+  const struct pst_transport_ops *ops;
+  struct pst_device *inner;
+  uint64_t rate;
+};
+
+struct pst_worker {
+  struct pst_device *device;
+  struct pst_worker *inner;
+  struct pst_endpoint *endpoints;
+};
+
+struct pst_ring {
+  const struct pst_transport_ops *ops;
+  struct pst_ring *inner;
+};
+
+struct pst_endpoint {
+  struct pst_worker *worker;
+  struct pst_endpoint *inner;
+  struct pst_endpoint *next;
+  uint64_t cookie;
+  uint64_t since_ns; /* when `allowed` was last reckoned */
+  uint64_t allowed;  /* messages that post may take now */
+  bool held_back;    /* the last post was cut short here */
+};
+
+struct remote {
+  struct remote *next;
+  struct pst_remote *inner;
+  const struct pst_transport_ops *ops;
+};
+
+static pthread_mutex_t remotes_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct remote *remotes;
+
+static const struct pst_transport_ops *ops_of(const struct pst_endpoint *endpoint)
+{
+  return endpoint->worker->device->ops;
+}
+
+/* ---- Devices ------------------------------------------------------------ */
+
+static int throttle_probe(const struct pst_host *host, struct pst_probe *probe)
+{
+  (void)host, (void)probe;
+  return 0;
+}
+
+static int throttle_open(const struct pst_host *host, const struct pst_open_params *params,
+                         struct pst_device **device)
+{
+  if (!params->inner) {
+    host->log(host, PST_LOG_ERROR,
+              "throttle wraps a transport and was given none; name it under "
+              "`filters`, not as the plugin of `transport`");
+    return -EINVAL;
+  }
+  struct pst_device *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->host = host;
+  made->ops = params->inner;
+  made->rate = host->option_uint(params->options, "rate");
+  int rc = made->ops->open(params->inner_host, params->inner_params, &made->inner);
+  if (rc != 0) {
+    free(made);
+    return rc;
+  }
+  *device = made;
+  return 0;
+}
+
+static void throttle_close(struct pst_device *device)
+{
+  if (!device)
+    return;
+  device->ops->close(device->inner);
+  free(device);
+}
+
+static int throttle_limits(struct pst_device *device, struct pst_limits *limits)
+{
+  return device->ops->limits(device->inner, limits);
+}
+
+static int throttle_start(struct pst_device *device)
+{
+  return device->ops->start ? device->ops->start(device->inner) : 0;
+}
+
+/* ---- Memory --------------------------------------------------------------- */
+
+static int throttle_mr_register(struct pst_device *device, const struct pst_mr_params *params,
+                                struct pst_mr **mr)
+{
+  return device->ops->mr_register(device->inner, params, mr);
+}
+
+static void throttle_mr_deregister(struct pst_device *device, struct pst_mr *mr)
+{
+  device->ops->mr_deregister(device->inner, mr);
+}
+
+static int throttle_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
+{
+  return device->ops->mr_pack(device->inner, mr, blob);
+}
+
+static int throttle_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
+                                struct pst_remote **remote)
+{
+  struct remote *entry = malloc(sizeof(*entry));
+  if (!entry)
+    return -ENOMEM;
+  entry->ops = ops_of(endpoint);
+  int rc = entry->ops->remote_open(endpoint->inner, blob, &entry->inner);
+  if (rc != 0) {
+    free(entry);
+    return rc;
+  }
+  pthread_mutex_lock(&remotes_lock);
+  entry->next = remotes;
+  remotes = entry;
+  pthread_mutex_unlock(&remotes_lock);
+  *remote = entry->inner;
+  return 0;
+}
+
+static void throttle_remote_close(struct pst_remote *remote)
+{
+  struct remote *entry = NULL;
+  pthread_mutex_lock(&remotes_lock);
+  for (struct remote **at = &remotes; *at; at = &(*at)->next)
+    if ((*at)->inner == remote) {
+      entry = *at;
+      *at = entry->next;
+      break;
+    }
+  pthread_mutex_unlock(&remotes_lock);
+  if (entry)
+    entry->ops->remote_close(remote);
+  free(entry);
+}
+
+/* ---- Workers and rings ------------------------------------------------------ */
+
+static int throttle_worker_open(struct pst_device *device, uint32_t index,
+                                struct pst_worker **worker)
+{
+  struct pst_worker *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->device = device;
+  int rc = device->ops->worker_open(device->inner, index, &made->inner);
+  if (rc != 0) {
+    free(made);
+    return rc;
+  }
+  *worker = made;
+  return 0;
+}
+
+static void throttle_worker_close(struct pst_worker *worker)
+{
+  if (!worker)
+    return;
+  worker->device->ops->worker_close(worker->inner);
+  while (worker->endpoints) {
+    struct pst_endpoint *endpoint = worker->endpoints;
+    worker->endpoints = endpoint->next;
+    free(endpoint);
+  }
+  free(worker);
+}
+
+static int throttle_arm(struct pst_worker *worker)
+{
+  /* No descriptor tells when the next message may go. */
+  for (struct pst_endpoint *endpoint = worker->endpoints; endpoint; endpoint = endpoint->next)
+    if (endpoint->held_back)
+      return -EAGAIN;
+  return worker->device->ops->arm(worker->inner);
+}
+
+static int throttle_event_fd(struct pst_worker *worker)
+{
+  return worker->device->ops->event_fd(worker->inner);
+}
+
+static int throttle_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
+                              struct pst_path_info *path, struct pst_ring **ring)
+{
+  struct pst_ring *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->ops = worker->device->ops;
+  int rc = made->ops->ring_open(worker->inner, params, path, &made->inner);
+  if (rc != 0) {
+    free(made);
+    return rc;
+  }
+  *ring = made;
+  return 0;
+}
+
+static void throttle_ring_close(struct pst_ring *ring)
+{
+  if (!ring)
+    return;
+  ring->ops->ring_close(ring->inner);
+  free(ring);
+}
+
+static int throttle_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
+{
+  return worker->device->ops->release(worker->inner, tokens, n);
+}
+
+/* ---- Endpoints ------------------------------------------------------------------ */
+
+static int throttle_endpoint_open(struct pst_worker *worker,
+                                  const struct pst_endpoint_params *params,
+                                  struct pst_endpoint **endpoint)
+{
+  const struct pst_host *host = worker->device->host;
+  struct pst_endpoint *made = calloc(1, sizeof(*made));
+  /* Of a newer host's, with the fields that we do not know. */
+  struct pst_endpoint_params *inner = malloc(params->struct_size);
+  int rc = -ENOMEM;
+  if (!made || !inner)
+    goto fail;
+  memcpy(inner, params, params->struct_size);
+  if (params->ring)
+    inner->ring = params->ring->inner;
+  rc = worker->device->ops->endpoint_open(worker->inner, inner, &made->inner);
+  if (rc != 0)
+    goto fail;
+  free(inner);
+  made->worker = worker;
+  made->cookie = params->cookie;
+  made->since_ns = host->clock_ns(host);
+  made->next = worker->endpoints;
+  worker->endpoints = made;
+  *endpoint = made;
+  return 0;
+
+fail:
+  free(inner);
+  free(made);
+  return rc;
+}
+
+static int throttle_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
+{
+  return ops_of(endpoint)->endpoint_address(endpoint->inner, address);
+}
+
+static int throttle_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
+{
+  return ops_of(endpoint)->endpoint_connect(endpoint->inner, address);
+}
+
+static int throttle_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
+{
+  return ops_of(endpoint)->endpoint_path(endpoint->inner, path);
+}
+
+static int throttle_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode,
+                                   uint64_t deadline_ns)
+{
+  return ops_of(endpoint)->endpoint_close(endpoint->inner, mode, deadline_ns);
+}
+
+static int throttle_counters(struct pst_device *device, struct pst_worker *worker,
+                             struct pst_endpoint *endpoint, struct pst_counter *counters,
+                             uint32_t max)
+{
+  return device->ops->counters(device->inner, worker ? worker->inner : NULL,
+                               endpoint ? endpoint->inner : NULL, counters, max);
+}
+
+static int throttle_describe(struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  return ops_of(endpoint)->describe(endpoint->inner, text, size);
+}
+
+/* ---- The one thing it does --------------------------------------------------------- */
+
+/* What may be taken grows with time, up to a millisecond's worth, or one. */
+static void reckon(struct pst_endpoint *endpoint)
+{
+  const struct pst_device *device = endpoint->worker->device;
+  uint64_t now = device->host->clock_ns(device->host);
+  uint64_t most = device->rate / 1000 + 1;
+  uint64_t elapsed = now - endpoint->since_ns;
+  if (elapsed > NS_PER_S)
+    elapsed = NS_PER_S;
+  uint64_t grown = elapsed * device->rate / NS_PER_S;
+  if (grown == 0)
+    return;
+  endpoint->since_ns =
+      elapsed == NS_PER_S ? now : endpoint->since_ns + grown * NS_PER_S / device->rate;
+  endpoint->allowed = endpoint->allowed + grown < most ? endpoint->allowed + grown : most;
+}
+
+static int throttle_post(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                         uint32_t n, uint32_t *wait)
+{
+  const struct pst_transport_ops *ops = ops_of(endpoint);
+  endpoint->held_back = false;
+  if (endpoint->worker->device->rate == 0 || n == 0)
+    return ops->post(endpoint->inner, requests, n, wait);
+  reckon(endpoint);
+  if (endpoint->allowed == 0) {
+    endpoint->held_back = true;
+    *wait = PST_WAIT_QUEUE;
+    return -EAGAIN;
+  }
+  uint32_t most = endpoint->allowed < n ? (uint32_t)endpoint->allowed : n;
+  int taken = ops->post(endpoint->inner, requests, most, wait);
+  if (taken > 0)
+    endpoint->allowed -= (uint32_t)taken;
+  if (taken == (int)most && most < n) {
+    endpoint->held_back = true;
+    *wait = PST_WAIT_QUEUE;
+  }
+  return taken;
+}
+
+static void forget(struct pst_worker *worker, uint64_t cookie)
+{
+  for (struct pst_endpoint **at = &worker->endpoints; *at; at = &(*at)->next)
+    if ((*at)->cookie == cookie) {
+      struct pst_endpoint *closed = *at;
+      *at = closed->next;
+      free(closed);
+      return;
+    }
+}
+
+static int throttle_poll(struct pst_worker *worker, struct pst_completion *completions,
+                         uint32_t max)
+{
+  int n = worker->device->ops->poll(worker->inner, completions, max);
+  for (int i = 0; i < n; i++)
+    if (completions[i].kind == PST_COMPLETION_EVENT && completions[i].code == PST_EVENT_CLOSED)
+      forget(worker, completions[i].endpoint);
+  return n;
+}
+
+static const struct pst_transport_ops throttle_ops = {
+    .struct_size = sizeof(struct pst_transport_ops),
+    .capabilities = (PST_CAP_FOREIGN << 1) - 1, /* the inner transport's limits say which */
+    .open = throttle_open,
+    .close = throttle_close,
+    .limits = throttle_limits,
+    .mr_register = throttle_mr_register,
+    .mr_deregister = throttle_mr_deregister,
+    .mr_pack = throttle_mr_pack,
+    .remote_open = throttle_remote_open,
+    .remote_close = throttle_remote_close,
+    .worker_open = throttle_worker_open,
+    .worker_close = throttle_worker_close,
+    .arm = throttle_arm,
+    .event_fd = throttle_event_fd,
+    .ring_open = throttle_ring_open,
+    .ring_close = throttle_ring_close,
+    .endpoint_open = throttle_endpoint_open,
+    .endpoint_address = throttle_endpoint_address,
+    .endpoint_connect = throttle_endpoint_connect,
+    .endpoint_path = throttle_endpoint_path,
+    .post = throttle_post,
+    .poll = throttle_poll,
+    .release = throttle_release,
+    .counters = throttle_counters,
+    .describe = throttle_describe,
+    .start = throttle_start,
+    .endpoint_close = throttle_endpoint_close,
+};
+
+PST_PLUGIN(throttle_probe, &throttle_ops);
