@@ -110,6 +110,12 @@ static void report_unknown(struct check *check, const struct schema_map *map,
                  near);
     return;
   }
+  if (schema_find(map, "options")) {
+    findings_add(check->findings, &node->key_place,
+                 "unknown key \"%.60s\" in %s; options of the plugin stand under \"options\"",
+                 node->key, map_words(map));
+    return;
+  }
   for (size_t i = 0; i < map->count && at < sizeof(words); i++)
     at += (size_t)snprintf(words + at, sizeof(words) - at, "%s%s", i ? ", " : "", names[i]);
   findings_add(check->findings, &node->key_place, "unknown key \"%.60s\" in %s; there are: %s",

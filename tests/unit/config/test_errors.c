@@ -56,6 +56,14 @@ static void unknown_keys(void **state)
                  T "3:39: ring: \"z\" is not a whole number; write digits only, as in 4096");
 }
 
+static void options_outside_of_options(void **state)
+{
+  (void)state;
+  assert_refused(HEAD "  transport: {plugin: verbs, device: m0, options: {device: m0}}\n",
+                 T "4:30: unknown key \"device\" in transport; options of the plugin stand under "
+                   "\"options\"");
+}
+
 static void wrong_types(void **state)
 {
   (void)state;
@@ -316,6 +324,7 @@ int main(void)
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_file),
                                      cmocka_unit_test(another_version_stops_there),
                                      cmocka_unit_test(unknown_keys),
+                                     cmocka_unit_test(options_outside_of_options),
                                      cmocka_unit_test(wrong_types),
                                      cmocka_unit_test(units_and_ranges),
                                      cmocka_unit_test(plugins),
