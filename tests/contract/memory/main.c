@@ -122,10 +122,13 @@ int main(int argc, char **argv)
   int failed = 1;
   if (open_mover() == 0)
     failed = run();
+  /* A case that failed has left its queues and regions: close() may not be called. */
+  if (failed)
+    return 1;
   close_mover();
   contract_errors_clear();
   contract.ops->close(contract.memory);
   if (contract_errors() > 0)
     fprintf(stderr, "close() complains: something was left over\n");
-  return failed || contract_errors() ? 1 : 0;
+  return contract_errors() ? 1 : 0;
 }
