@@ -2,6 +2,7 @@
 #include "control.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,8 +140,17 @@ static uint64_t tick(struct control *control)
   return next;
 }
 
-/* One round: what has come first, then what is due, so that a busy or stopped
- * process does not take its own lateness for a peer's silence. */
+/* Time that this process did not run (stopped, suspended with its host) is not a
+ * peer's silence. */
+static void excuse(struct control *control, uint64_t late_ns)
+{
+  for (struct peer *peer = control->peers; peer; peer = peer->next) {
+    peer->heard_ns += late_ns;
+    peer->taken_ns += late_ns;
+  }
+}
+
+/* What has come goes before what is due (tick), for the same reason. */
 static void round_once(struct control *control, uint64_t next_ns)
 {
   struct epoll_event events[EVENTS_A_ROUND];
@@ -156,10 +166,8 @@ static void round_once(struct control *control, uint64_t next_ns)
   for (int turn = 0; turn < TURNS_A_ROUND; turn++) {
     n = epoll_wait(control->epoll_fd, events, EVENTS_A_ROUND, turn == 0 ? wait_ms : 0);
     control->now_ns = clock_now_ns();
-    if (turn == 0 && control->now_ns > next_ns && next_ns > now_ns) {
-      for (struct peer *peer = control->peers; peer; peer = peer->next)
-        peer->heard_ns += control->now_ns - next_ns;
-    }
+    if (turn == 0 && control->now_ns > next_ns)
+      excuse(control, control->now_ns - next_ns);
     for (int i = 0; i < n; i++)
       dispatch(control, events[i].data.ptr, events[i].events);
     if (n < EVENTS_A_ROUND)
@@ -348,6 +356,9 @@ static struct control *control_new(const struct control_params *params,
   control->connect_timeout_ns = params->connect_timeout_ns;
   control->heartbeat_ns = params->heartbeat_ns ? params->heartbeat_ns : HEARTBEAT_DEFAULT_NS;
   control->peer_timeout_ns = params->peer_timeout_ns;
+  /* One late beat is not a death. */
+  if (control->peer_timeout_ns && control->heartbeat_ns > control->peer_timeout_ns / 3)
+    control->heartbeat_ns = control->peer_timeout_ns / 3 + 1;
   control->now_ns = control->opened_ns = control->listen_notice_ns = clock_now_ns();
   control->wake = (struct watch){WATCH_WAKE, -1, UINT32_MAX, control};
   control->side_listener = (struct watch){WATCH_SIDE_LISTENER, -1, UINT32_MAX, control};
@@ -416,6 +427,18 @@ static int prepare(struct control *control, const struct control_params *params,
   return reach_out(control, params, error);
 }
 
+/* Signals are the application's: none runs a handler on this thread. */
+static int start_thread(struct control *control)
+{
+  sigset_t all, before;
+
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int rc = -pthread_create(&control->thread, NULL, run, control);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return rc;
+}
+
 int control_open_limited(const struct control_params *params, const struct control_limits *limits,
                          const struct control_callbacks *callbacks,
                          const struct control_stream *streams, uint32_t stream_count,
@@ -427,7 +450,7 @@ int control_open_limited(const struct control_params *params, const struct contr
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
   int rc = prepare(control, params, streams, stream_count, error);
   if (rc == 0) {
-    rc = -pthread_create(&control->thread, NULL, run, control);
+    rc = start_thread(control);
     if (rc < 0)
       pst_fail(error, PST_EXIT_FAILED, rc, "control: no thread: %s", strerror(-rc));
   }

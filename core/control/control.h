@@ -91,8 +91,12 @@ struct control_callbacks {
   /* The other side's final counts. Sender: the receiver has everything it will
    * get. Receiver: the sender agrees; the stream is over. */
   void (*counts)(void *context, void *stream, const struct control_totals *totals);
-  /* The stream has failed: refused, timed out, peer dead, or its own word. Once;
-   * nothing follows. Already logged, with the peer's name. */
+  /* The stream has failed: refused, timed out, peer dead, or the peer's own word
+   * (its code). Once; nothing follows. Already logged, with the peer's name. Not
+   * called for what this side itself said by control_fail. -EPROTO: terms differ,
+   * or the peer broke the protocol; -EBUSY: taken by another sender; -ENOENT: the
+   * receiver has no such stream; -EALREADY: it is over; -ETIMEDOUT: nobody came,
+   * or the peer fell silent; -ECONNRESET: it died or left. */
   void (*fail)(void *context, void *stream, int code, const char *text);
 };
 
@@ -102,24 +106,31 @@ struct control_params {
   const char *connect;    /* senders */
   bool insecure;
   uint64_t connect_timeout_ns; /* 0: none */
-  uint64_t heartbeat_ns;
-  uint64_t peer_timeout_ns;    /* nothing heard for so long: dead */
+  uint64_t heartbeat_ns;       /* 0: a second; at most a third of peer_timeout_ns is used */
+  uint64_t peer_timeout_ns;    /* nothing heard for so long: dead; 0: never */
 };
 
 /* Does an address need `insecure: true`, that is, is it beyond loopback? Resolves
- * names; 1, 0 or -errno. */
+ * names and may block for it; 1, 0, -EINVAL (not "host:port"), -ENOENT (no such
+ * name) or -EHOSTUNREACH (names cannot be asked now). Logs nothing: control_open
+ * reports the same with its remedy. */
 int control_address_is_remote(const char *host_port);
 
-/* Bind (errors here: port in use names who could hold it), start the thread; the
- * streams are copied. */
+/* Resolve and bind, start the thread; the streams are copied. In *error: -EADDRINUSE,
+ * -EADDRNOTAVAIL, -EACCES (binding); -EINVAL, -ENOENT, -EHOSTUNREACH (addresses, or
+ * a stream without its other end in_process); -EPERM (beyond loopback without
+ * `insecure`); -EEXIST (a stream twice); -E2BIG; -ENOMEM; -EMFILE. */
 int control_open(const struct control_params *params, const struct control_callbacks *callbacks,
                  const struct control_stream *streams, uint32_t stream_count,
                  struct control **control, struct pst_error *error);
 /* Tells peers of streams that are not over; joins the thread; callbacks have
- * ended when it returns. Closing NULL is legal. */
+ * ended when it returns. What was called before still goes out; waits for that at
+ * most a second. Not from a callback. Closing NULL is legal. */
 void control_close(struct control *control);
 
-/* Names streams by their context. */
+/* Name streams by their context. 0; -ENOENT: no such stream; -EINVAL: finish of a
+ * receiver; -E2BIG; -ENOMEM. A finish before the peer is there, and counts before it
+ * is their turn, are kept until then; what comes after a stream's end does nothing. */
 int control_readdress(struct control *control, void *stream, const struct pst_blob *address);
 int control_beat(struct control *control, void *stream, const struct control_totals *totals);
 int control_finish(struct control *control, void *stream, const struct control_totals *totals);

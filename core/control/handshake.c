@@ -100,7 +100,7 @@ void handshake_got_hello(struct peer *peer, const struct wire_message *hello)
     return;
   peer->state = PEER_UP;
   pst_log(PST_LOG_DEBUG, "control: %s is here (Penstock %s%s)", peer->text, hello->library,
-          peer->side_state != SIDE_NONE ? ", passes descriptors" : "");
+          peer->side_state == SIDE_OPEN ? ", passes descriptors" : "");
   if (peer->is_connector)
     flow_offer_all(peer);
 }

@@ -88,9 +88,10 @@ enum peer_state {
 };
 
 enum side_state {
-  SIDE_NONE,    /* another host or network namespace, or not allowed */
+  SIDE_NONE,    /* another host or network namespace, or it has ended */
   SIDE_PENDING, /* receiver: the sender says it has connected, its token is not here yet */
   SIDE_OPEN,
+  SIDE_DENIED, /* the other end is another user's */
 };
 
 struct side_out {
@@ -118,6 +119,7 @@ struct peer {
   size_t out_at, out_length, out_capacity;
   bool out_broken; /* nobody takes it any more; reading will tell why */
   bool out_shut;
+  bool is_silent; /* nobody is there to take what the kernel still holds */
 
   struct side_fds side_in[SIDE_QUEUE];
   uint32_t side_in_count;
@@ -205,7 +207,6 @@ struct control {
   uint8_t frame[WIRE_FRAME_MAX];
 
   pthread_t thread;
-  bool started;
   pthread_mutex_t mutex;
   struct command *commands; /* under the mutex, as are the two below */
   struct command **commands_end;

@@ -120,7 +120,7 @@ int pass_take(struct peer *peer, const struct wire_message *message, struct side
   /* An answer to an OFFER may carry descriptors: know first whether it can. */
   if (peer->side_state == SIDE_PENDING && (message->fd_count > 0 || message->type == WIRE_OFFER))
     return -EAGAIN;
-  if (message->fd_count == 0 || peer->side_state == SIDE_NONE)
+  if (message->fd_count == 0 || peer->side_state != SIDE_OPEN)
     return 0;
   while (peer->side_in_count > 0) {
     struct side_fds first = peer->side_in[0];
@@ -183,7 +183,7 @@ void pass_guest_event(struct guest *guest)
   if (rc == -EAGAIN)
     return;
   struct peer *peer = rc == 0 ? peer_of_token(control, token) : NULL;
-  if (!peer || peer->side_state == SIDE_OPEN) {
+  if (!peer || peer->side_state == SIDE_OPEN || peer->side_state == SIDE_DENIED) {
     watch_close(control, &guest->watch);
     return;
   }
@@ -193,7 +193,7 @@ void pass_guest_event(struct guest *guest)
             "user",
             peer->text, uid);
     watch_close(control, &guest->watch);
-    peer->side_state = SIDE_NONE;
+    peer->side_state = SIDE_DENIED;
   } else {
     int fd = guest->watch.fd;
     epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, fd, NULL);

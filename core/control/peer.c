@@ -44,6 +44,10 @@ void peer_free(struct peer *peer)
   if (peer->control->link == peer)
     peer->control->link = NULL;
   pass_close(peer);
+  if (peer->is_silent) {
+    const struct linger reset = {.l_onoff = 1};
+    setsockopt(peer->main.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  }
   watch_close(peer->control, &peer->main);
   free(peer->in);
   free(peer->out);
@@ -441,6 +445,7 @@ static void check_silence(struct peer *peer)
            "has %s for %s: stopped, killed, or its host or the network between went away: look "
            "at its log",
            silent ? "said nothing" : "read nothing", seconds);
+  peer->is_silent = true;
   peer_gone(peer, -ETIMEDOUT, why);
 }
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -185,6 +187,57 @@ static void test_nothing_stays_open(void **state)
   assert_int_equal(open_descriptors(), before);
 }
 
+/* In a process of its own, which is stopped for longer than peers may be silent. */
+static int live_through_a_stop(int ready, int go_on)
+{
+  const struct control_totals totals = totals_of(1);
+  struct both both = both_new();
+  char byte = 0;
+
+  both.end->params.heartbeat_ns = MS(20);
+  both.end->params.peer_timeout_ns = MS(200);
+  if (end_open(both.end) < 0)
+    return 2;
+  end_wait(both.end, SEEN_PEER, both.sender, 0);
+  if (write(ready, "r", 1) != 1 || read(go_on, &byte, 1) != 1)
+    return 3;
+  for (uint32_t i = 0; i < 3; i++) {
+    control_beat(both.end->control, both.sender, &totals);
+    end_wait(both.end, SEEN_BEAT, both.receiver, i);
+  }
+  uint32_t failed = end_seen(both.end, SEEN_FAIL, NULL);
+  end_close(both.end);
+  return failed ? 4 : 0;
+}
+
+static void test_stopped_process(void **state)
+{
+  int ready[2];
+  int go_on[2];
+  int status = -1;
+  char byte;
+
+  (void)state;
+  assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+  assert_int_equal(pipe2(go_on, O_CLOEXEC), 0);
+  pid_t child = fork();
+  if (child == 0)
+    _exit(live_through_a_stop(ready[1], go_on[0]));
+  assert_int_equal(read(ready[0], &byte, 1), 1);
+  assert_int_equal(kill(child, SIGSTOP), 0);
+  assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+  usleep(600000); /* the length of the stop is what is tested */
+  assert_int_equal(kill(child, SIGCONT), 0);
+  assert_int_equal(write(go_on[1], "g", 1), 1);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  for (int i = 0; i < 2; i++) {
+    close(ready[i]);
+    close(go_on[i]);
+  }
+}
+
 static int setup(void **state)
 {
   (void)state;
@@ -204,6 +257,7 @@ int main(void)
       cmocka_unit_test(test_calls_that_are_wrong),
       cmocka_unit_test(test_many_streams),
       cmocka_unit_test(test_nothing_stays_open),
+      cmocka_unit_test(test_stopped_process),
   };
 
   return cmocka_run_group_tests(tests, setup, NULL) ? 1 : 0;

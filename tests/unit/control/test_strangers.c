@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -375,6 +376,7 @@ static void test_reads_nothing(void **state)
   while (send(fd, frame, length, MSG_NOSIGNAL) == (ssize_t)length)
     sent++;
   assert_true(sent > 100);
+  assert_int_equal(send(fd, frame, length, MSG_NOSIGNAL), -1);
   close(fd);
   scene_close(&scene);
 }
@@ -718,6 +720,32 @@ static void test_side_guests(void **state)
   scene_close(&scene);
 }
 
+/* The other end's user is looked at, not its word. The system calls themselves
+ * change the user of this thread alone. */
+static void test_side_of_another_user(void **state)
+{
+  const uid_t nobody = 65534;
+  struct scene scene = scene_new();
+  struct side_fds batch = {.id = 1, .count = 1, .fds = {2}};
+  int side;
+
+  (void)state;
+  if (geteuid() != 0)
+    skip();
+  scene_open(&scene);
+  assert_int_equal(syscall(SYS_setresuid, -1, nobody, -1), 0);
+  int fd = side_sender(&scene, true, &side);
+  assert_int_equal(syscall(SYS_setresuid, -1, 0, -1), 0);
+  offer_fds(fd, 1);
+  (void)side_send_fds(side, &batch);
+  assert_int_equal(end_wait(scene.receiver, SEEN_PEER, scene.spare, 0).fd_count, 0);
+  log_wait("it belongs to user 65534");
+  close(side);
+  close(fd);
+  end_wait(scene.receiver, SEEN_FAIL, scene.spare, 0);
+  scene_close(&scene);
+}
+
 static int setup(void **state)
 {
   (void)state;
@@ -753,6 +781,7 @@ int main(void)
       cmocka_unit_test(test_side_misuse),
       cmocka_unit_test(test_side_flood),
       cmocka_unit_test(test_side_guests),
+      cmocka_unit_test(test_side_of_another_user),
   };
 
   return cmocka_run_group_tests(tests, setup, NULL) ? 1 : 0;
