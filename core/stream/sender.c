@@ -395,10 +395,12 @@ static void fill_slots(struct pst_sender *sender, struct pst_slot *slots, uint32
 int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
 {
   uint64_t free_slots;
+  uint32_t wanted;
   int rc;
 
   if (sender->leader)
     return -EINVAL;
+  sender->paced = false;
   thread_progress(sender->end.thread);
   rc = end_check(&sender->end);
   if (rc < 0)
@@ -418,8 +420,10 @@ int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32
   }
   if (n > free_slots)
     n = (uint32_t)free_slots;
+  wanted = n;
   if (sender->pace.ns_per_byte > 0)
     n = pace_allow(&sender->pace, clock_now_ns(), sender->end.config->message, n);
+  sender->paced = n == 0 && wanted > 0;
   end_stage(&sender->end, PST_STAGE_SOURCE);
   if (n == 0)
     return 0;
@@ -508,6 +512,7 @@ int pst_sender_finish(struct pst_sender *sender)
   if (sender->acquired != sender->submitted)
     return -EINVAL;
   sender->finishing = true;
+  sender->paced = false;
   end_stage(&sender->end, -1);
   push(sender);
   return end_check(&sender->end);

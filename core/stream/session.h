@@ -167,6 +167,7 @@ struct pst_sender {
   uint64_t submitted;
   uint64_t freed; /* all slots before it are free: the least `done` of the legs */
   struct pace pace;
+  bool paced; /* the last acquire gave nothing because of `pace` */
   uint64_t seed;
   bool lends; /* DONE waits for the receiver's release */
   bool finishing;

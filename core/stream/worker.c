@@ -179,9 +179,9 @@ static uint64_t sleep_until(struct session_thread *thread, uint64_t now)
 
     if (end->is_sender) {
       const struct pst_sender *sender = (const struct pst_sender *)end;
-      due = pace_next_ns(&sender->pace);
-      if (due <= now)
-        due = 0;
+      due = sender->paced ? pace_next_ns(&sender->pace) : 0;
+      if (sender->paced && due <= now) /* it came due since the acquire */
+        return 0;
     } else {
       const struct pst_receiver *receiver = (const struct pst_receiver *)end;
       const struct landing *landing = receiver->landing;
