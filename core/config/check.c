@@ -8,6 +8,7 @@
 #include "../util/nearest.h"
 
 #define WORDS_MAX 512
+#define NAMES_MAX 32 /* keys of a mapping that are suggested from */
 
 const struct place place_default = {"default", 0, 0};
 
@@ -91,10 +92,11 @@ static void elsewhere(const char *key, char *words, size_t size)
 static void report_unknown(struct check *check, const struct schema_map *map,
                            const struct node *node)
 {
-  const char *names[32];
+  const char *names[NAMES_MAX];
+  size_t count = map->count < NAMES_MAX ? map->count : NAMES_MAX;
   char words[WORDS_MAX] = "";
   size_t at = 0;
-  for (size_t i = 0; i < map->count; i++)
+  for (size_t i = 0; i < count; i++)
     names[i] = map->keys[i].rule.name;
   elsewhere(node->key, words, sizeof(words));
   if (words[0]) {
@@ -103,7 +105,7 @@ static void report_unknown(struct check *check, const struct schema_map *map,
                  words);
     return;
   }
-  const char *near = nearest_name(node->key, names, map->count);
+  const char *near = nearest_name(node->key, names, count);
   if (near) {
     findings_add(check->findings, &node->key_place,
                  "unknown key \"%.60s\" in %s; did you mean \"%s\"?", node->key, map_words(map),
@@ -116,7 +118,7 @@ static void report_unknown(struct check *check, const struct schema_map *map,
                  node->key, map_words(map));
     return;
   }
-  for (size_t i = 0; i < map->count && at < sizeof(words); i++)
+  for (size_t i = 0; i < count && at < sizeof(words); i++)
     at += (size_t)snprintf(words + at, sizeof(words) - at, "%s%s", i ? ", " : "", names[i]);
   findings_add(check->findings, &node->key_place, "unknown key \"%.60s\" in %s; there are: %s",
                node->key, map_words(map), words);

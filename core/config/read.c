@@ -358,6 +358,8 @@ void tree_read(struct arena *arena, struct findings *findings, const char *sourc
     findings->no_memory = true;
     return;
   }
+  /* libyaml asserts that there is a text, be it empty. */
+  text = text ? text : "";
   *reader = (struct reader){.arena = arena, .findings = findings, .source = source, .lines = lines};
   if (!check_text(reader, text, length))
     return;

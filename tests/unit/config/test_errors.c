@@ -301,6 +301,7 @@ static void without_an_error_to_fill(void **state)
   (void)state;
   struct pst_config *config = NULL;
   assert_int_equal(config_load_text("x", 1, NULL, NULL, 0, NULL, &config, NULL), -EINVAL);
+  assert_int_equal(config_load_text(NULL, 0, NULL, NULL, 0, NULL, &config, NULL), -EINVAL);
   assert_null(config);
 }
 
