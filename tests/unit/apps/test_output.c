@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A filesystem without O_TMPFILE: the link wraps open(). */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "output.h"
+#include "support.h"
+
+static int tmpfile_errno; /* 0: let it through */
+
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+int __wrap_open64(const char *path, int flags, ...);
+
+int __wrap_open(const char *path, int flags, ...)
+{
+  va_list args;
+
+  va_start(args, flags);
+  mode_t mode = (flags & (O_CREAT | __O_TMPFILE)) != 0 ? va_arg(args, mode_t) : 0;
+  va_end(args);
+  if ((flags & __O_TMPFILE) != 0 && tmpfile_errno != 0) {
+    errno = tmpfile_errno;
+    return -1;
+  }
+  return __real_open(path, flags, mode);
+}
+
+int __wrap_open64(const char *path, int flags, ...)
+{
+  va_list args;
+
+  va_start(args, flags);
+  mode_t mode = (flags & (O_CREAT | __O_TMPFILE)) != 0 ? va_arg(args, mode_t) : 0;
+  va_end(args);
+  return __wrap_open(path, flags, mode);
+}
+
+static void make(const char *text, bool overwrite, bool commit, int wanted)
+{
+  struct output output;
+  struct pst_error error = PST_ERROR_INIT;
+
+  assert_int_equal(output_open(&output, "test", "out", overwrite, &error), 0);
+  assert_int_equal(write(output.fd, text, strlen(text)), strlen(text));
+  if (commit)
+    assert_int_equal(output_commit(&output, "test", &error), wanted);
+  output_discard(&output);
+}
+
+static void expect_text(const char *wanted)
+{
+  char text[32] = "";
+  int fd = open("out", O_RDONLY);
+  assert_true(fd >= 0);
+  assert_int_equal(read(fd, text, sizeof text - 1), strlen(wanted));
+  assert_string_equal(text, wanted);
+  close(fd);
+  assert_int_equal(count_entries(), 1);
+}
+
+static void every_way(int code)
+{
+  tmpfile_errno = code;
+  make("first", false, false, 0);
+  assert_int_equal(count_entries(), 0);
+  make("second", false, true, 0);
+  expect_text("second");
+  make("third", true, true, 0);
+  expect_text("third");
+  unlink("out");
+}
+
+static void without_a_name_until_it_is_whole(void **state)
+{
+  (void)state;
+  every_way(0);
+}
+
+static void without_o_tmpfile_under_a_dot_name(void **state)
+{
+  static const int codes[] = {EOPNOTSUPP, EISDIR, EINVAL};
+
+  (void)state;
+  for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+    every_way(codes[i]);
+}
+
+static void dot_file_is_seen_meanwhile_and_keeps_what_appeared(void **state)
+{
+  struct output output;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  tmpfile_errno = EOPNOTSUPP;
+  assert_int_equal(output_open(&output, "test", "out", false, &error), 0);
+  assert_int_equal(count_entries(), 1);
+  assert_int_equal(access("out", F_OK), -1);
+  write_file("out", "other", 5);
+  assert_int_equal(output_commit(&output, "test", &error), -EEXIST);
+  expect_text("other");
+  unlink("out");
+}
+
+static void other_failures_are_not_worked_around(void **state)
+{
+  struct output output;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  tmpfile_errno = EACCES;
+  assert_int_equal(output_open(&output, "test", "out", false, &error), -EACCES);
+  assert_int_equal(count_entries(), 0);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(without_a_name_until_it_is_whole),
+      cmocka_unit_test(without_o_tmpfile_under_a_dot_name),
+      cmocka_unit_test(dot_file_is_seen_meanwhile_and_keeps_what_appeared),
+      cmocka_unit_test(other_failures_are_not_worked_around),
+  };
+  return cmocka_run_group_tests(tests, folder_setup, folder_teardown) ? 1 : 0;
+}
