@@ -14,7 +14,7 @@ from harness import main  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 UNLICENSED_NAMES = {"LICENSE", ".gitignore", ".gitattributes", ".clang-format", ".clang-tidy",
                     ".editorconfig"}  # fmt: skip
-UNLICENSED_SUFFIXES = {".md", ".pcap", ".txt", ".bin"}
+UNLICENSED_SUFFIXES = {".md", ".pcap", ".txt", ".bin", ".in"}
 
 
 def tracked():

@@ -202,18 +202,20 @@ class Many(Case):
 
 
 class Pacing(Case):
+    # A quarter of a second may be caught up: the mean is asked for, on a machine
+    # that may be busy with other things.
     @unittest.skipIf(SANITIZED, "a sanitized program does not reach the rate")
     def test_one_gigabit_within_one_percent(self):
-        path = self.config(yaml_stream(message="1462 B", ring=1024, sender="{rate: 1 Gbps}"))
+        path = self.config(yaml_stream(message="1462 B", ring=1024, sender="{rate: 1 Gbps, burst: 31 MB}"))
         result, _ = self.run_json("run", path, "--duration", "4")
         stream = self.only_stream(result)
         self.assertAlmostEqual(stream["gbps"], 1.0, delta=0.01)
         self.assert_accounted(stream)
 
     def test_a_slow_rate_is_held_too(self):
-        path = self.config(yaml_stream(message="1462 B", ring=64, sender="{rate: 10 Mbps}"))
+        path = self.config(yaml_stream(message="1462 B", ring=64, sender="{rate: 10 Mbps, burst: 310 KB}"))
         result, _ = self.run_json("run", path, "--duration", "3")
-        self.assertAlmostEqual(self.only_stream(result)["gbps"], 0.01, delta=0.0003)
+        self.assertAlmostEqual(self.only_stream(result)["gbps"], 0.01, delta=0.0001)
 
 
 class Idle(Case):
