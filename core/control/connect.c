@@ -56,6 +56,11 @@ static int resolve(const char *key, const char *address, bool listener, bool ins
   return 0;
 }
 
+static int no_memory(struct pst_error *error)
+{
+  return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
+}
+
 int connect_resolve(struct control *control, const char *address, bool insecure,
                     struct pst_error *error)
 {
@@ -65,7 +70,7 @@ int connect_resolve(struct control *control, const char *address, bool insecure,
     return rc;
   control->connect_text = strdup(address);
   control->connect_pause_ns = CONNECT_PAUSE_MIN_NS;
-  return control->connect_text ? 0 : -ENOMEM;
+  return control->connect_text ? 0 : no_memory(error);
 }
 
 static int listen_failed(const char *address, int rc, struct pst_error *error)
@@ -94,7 +99,7 @@ int connect_listen(struct control *control, const char *address, bool insecure,
     return rc;
   control->listen_text = strdup(address);
   if (!control->listen_text)
-    return -ENOMEM;
+    return no_memory(error);
   for (uint32_t i = 0; i < addresses.count; i++) {
     int fd = socket_listen(&addresses.at[i]);
     /* "localhost" is often two addresses, of which one is not set up. */
@@ -117,7 +122,8 @@ int connect_listen(struct control *control, const char *address, bool insecure,
     return 0;
   }
   control->side_listener.fd = fd;
-  return watch_set(control, &control->side_listener, EPOLLIN);
+  rc = watch_set(control, &control->side_listener, EPOLLIN);
+  return rc < 0 ? pst_fail(error, PST_EXIT_FAILED, rc, "control: epoll: %s", strerror(-rc)) : 0;
 }
 
 /* ---- Receivers -------------------------------------------------------------------- */

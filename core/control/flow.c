@@ -335,10 +335,12 @@ static void got_offer(struct peer *peer, const struct wire_message *m, const str
     snprintf(text, sizeof text, "it has failed at the receiver: %s", s->fail_text);
     refuse(peer, s->name, -ECONNRESET, text);
   } else if (!compare_terms(s, m, text, sizeof text)) {
-    pst_log(PST_LOG_ERROR, "%s: %s and this end do not agree: %s; give both the same configuration",
-            s->name, peer->text, text);
+    char report[2 * REPORT_MAX];
+    snprintf(report, sizeof report, "%s does not agree: %s; give both ends the same configuration",
+             peer->text, text);
+    pst_log(PST_LOG_ERROR, "%s: %s", s->name, report);
     send_text(peer, WIRE_REFUSE, s->name, -EPROTO, text);
-    flow_fail(control, s, -EPROTO, text);
+    flow_fail(control, s, -EPROTO, report);
   } else {
     s->state = STREAM_LIVE;
     s->peer = peer;

@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -465,6 +467,70 @@ static void test_subsets(void **state)
   end_close(receiver);
 }
 
+static void *call_often(void *argument)
+{
+  struct pair *pair = argument;
+  const struct pst_blob blob = {.struct_size = sizeof blob, .length = 1, .bytes = (void *)"x"};
+
+  for (uint64_t i = 0; i < 200; i++) {
+    const struct control_totals totals = totals_of(i);
+    control_beat(pair->sender->control, pair->out, &totals);
+    control_beat(pair->receiver->control, pair->in, &totals);
+    control_readdress(pair->sender->control, pair->out, &blob);
+  }
+  return NULL;
+}
+
+static void test_calls_from_many_threads(void **state)
+{
+  struct pair pair = pair_new();
+  const struct control_totals last = totals_of(77);
+  pthread_t threads[4];
+
+  (void)state;
+  pair_meet(&pair);
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, call_often, &pair), 0);
+  for (int i = 0; i < 4; i++)
+    pthread_join(threads[i], NULL);
+  assert_int_equal(control_finish(pair.sender->control, pair.out, &last), 0);
+  end_wait(pair.receiver, SEEN_FINISH, pair.in, 0);
+  /* None of the addresses is lost, whatever came between. */
+  assert_int_equal(end_seen(pair.receiver, SEEN_ADDRESS, pair.in), 4 * 200);
+  pair_close(&pair);
+}
+
+static void test_killed_process(void **state)
+{
+  uint16_t port = unused_port();
+  char address[32];
+  char name[64];
+  int status;
+
+  (void)state;
+  pid_t child = fork();
+  if (child == 0) {
+    struct end *sender = end_new();
+    void *out = end_stream(sender, "a", true, NULL);
+    end_connect(sender, port);
+    end_wait(sender, SEEN_FAIL, out, 0);
+    _exit(1);
+  }
+  struct end *receiver = end_new();
+  void *in = end_stream(receiver, "a", false, NULL);
+  snprintf(address, sizeof address, "127.0.0.1:%u", port);
+  receiver->params.listen = address;
+  assert_int_equal(end_open(receiver), 0);
+  end_wait(receiver, SEEN_PEER, in, 0);
+  assert_int_equal(kill(child, SIGKILL), 0);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  struct seen seen = end_wait(receiver, SEEN_FAIL, in, 0);
+  snprintf(name, sizeof name, "process %d at", (int)child);
+  assert_int_equal(seen.code, -ECONNRESET);
+  assert_non_null(strstr(seen.text, name));
+  end_close(receiver);
+}
+
 static void test_nothing_stays_open(void **state)
 {
   uint32_t before = open_descriptors();
@@ -507,6 +573,8 @@ int main(void)
       cmocka_unit_test(test_no_sender),
       cmocka_unit_test(test_many_senders),
       cmocka_unit_test(test_subsets),
+      cmocka_unit_test(test_calls_from_many_threads),
+      cmocka_unit_test(test_killed_process),
       cmocka_unit_test(test_nothing_stays_open),
   };
 
