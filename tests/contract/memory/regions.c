@@ -3,7 +3,9 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <penstock/penstock.h>
 
@@ -225,6 +227,31 @@ static void test_nothing_is_left_after_free(void **state)
   assert_int_equal(open_descriptors(), before);
 }
 
+static uint64_t address_space_bytes(void)
+{
+  unsigned long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "re");
+  assert_non_null(file);
+  assert_int_equal(fscanf(file, "%lu", &pages), 1);
+  fclose(file);
+  return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* With room for what a sanitizer keeps of freed memory. */
+static void test_address_space_comes_back(void **state)
+{
+  (void)state;
+  enum { COUNT = 400 };
+  const uint64_t length = 4 << 20;
+  uint64_t before = address_space_bytes();
+  for (int i = 0; i < COUNT; i++) {
+    struct pst_region region =
+        contract_alloc(i % 2 ? PST_ALLOC_STAGING : PST_ALLOC_NORMAL, length, 0, 0);
+    contract_free(&region);
+  }
+  assert_true(address_space_bytes() < before + COUNT * length * 3 / 8);
+}
+
 /* Needs are wishes: each is granted or not, and the region says so. */
 static void test_needs_are_answered(void **state)
 {
@@ -268,6 +295,7 @@ int contract_regions(void)
       cmocka_unit_test(test_alloc_says_when_there_is_not_so_much),
       cmocka_unit_test(test_structs_of_a_newer_host),
       cmocka_unit_test(test_nothing_is_left_after_free),
+      cmocka_unit_test(test_address_space_comes_back),
       cmocka_unit_test(test_needs_are_answered),
       cmocka_unit_test(test_host_memory_can_be_registered),
   };
