@@ -219,11 +219,10 @@ int pst_session_wait(struct pst_session *session, uint32_t worker, const uint64_
   struct epoll_event events[8];
   uint64_t now, until, drained;
 
-  if (sleep_after == 0) {
-    if (++thread->idle_rounds % THREAD_YIELD_ROUNDS == 0)
-      sched_yield();
+  if (++thread->idle_rounds % THREAD_YIELD_ROUNDS == 0)
+    sched_yield();
+  if (sleep_after == 0)
     return 0;
-  }
   now = clock_now_ns();
   if (thread->idle_since_ns == 0) {
     thread->idle_since_ns = now;
