@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "late.h"
 
+#include <endian.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -35,11 +36,24 @@ static uint8_t expected_byte(uint64_t first, uint64_t at)
   return (uint8_t)((first + at / 8 * PST_PATTERN_STEP) >> (at % 8 * 8));
 }
 
+/* Up to the word with the first wrong byte, or the last, cut one. */
+static uint64_t right_words(const uint8_t *bytes, uint64_t length, uint64_t first)
+{
+  uint64_t at = 0, word;
+  for (; length - at >= 8; at += 8, first += PST_PATTERN_STEP) {
+    memcpy(&word, bytes + at, 8);
+    if (le64toh(word) != first)
+      break;
+  }
+  return at;
+}
+
 static void verify(const struct late_piece *piece, uint64_t seed, struct pst_verify_result *found)
 {
   uint64_t first = first_word(seed, piece->sequence);
   found->checked++;
-  for (uint64_t at = 0; at < piece->length; at++) {
+  for (uint64_t at = right_words(piece->destination, piece->length, first); at < piece->length;
+       at++) {
     uint8_t expected = expected_byte(first, at);
     if (piece->destination[at] == expected)
       continue;
