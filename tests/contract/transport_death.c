@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Real processes: a stream between two, and peers that are killed. */
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -310,12 +311,39 @@ static void peer_that_dies_before_it_connects(void **state)
   close(pair[1]);
 }
 
+static void death_wakes_a_sleeper(void **state)
+{
+  const struct contract_variant *variant = *state;
+  struct contract_params sleepy = params;
+  struct contract_side side = {0};
+  int socket, status;
+  if (!variant->apart)
+    skip();
+  sleepy.sleep = true;
+  pid_t pid = spawn(variant, true, &socket, UINT64_MAX);
+  contract_side_open(variant, &sleepy, false, false, &side);
+  assert_true(side.limits.capabilities & PST_CAP_WAKEUP);
+  assert_true(meet(&side, socket));
+  while (contract_poll(&side) > 0 || side.image.ops->arm(side.worker) != 0)
+    ;
+  struct pollfd fd = {.fd = side.image.ops->event_fd(side.worker), .events = POLLIN};
+  assert_int_equal(poll(&fd, 1, 0), 0);
+  kill(pid, SIGKILL);
+  assert_int_equal(poll(&fd, 1, 10000), 1);
+  struct pst_completion gone =
+      contract_await(&side, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_int_equal(gone.status, -ECONNRESET);
+  contract_side_close(&side);
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  close(socket);
+}
+
 int contract_death_run(const struct contract_variant *variant)
 {
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(stream_from_parent_to_child),       CONTRACT_CASE(stream_from_child_to_parent),
       CONTRACT_CASE(receivers_that_are_killed),         CONTRACT_CASE(senders_that_are_killed),
-      CONTRACT_CASE(peer_that_dies_before_it_connects),
+      CONTRACT_CASE(peer_that_dies_before_it_connects), CONTRACT_CASE(death_wakes_a_sleeper),
   };
   return CONTRACT_RUN("processes", cases, variant);
 }

@@ -303,6 +303,60 @@ static void concurrent_atomics_lose_nothing(void **state)
   contract_region_free(&region);
 }
 
+struct writer {
+  struct rma rma;
+  int result;
+};
+
+static void *write_on(void *arg)
+{
+  struct writer *writer = arg;
+  struct pst_request request = access_of(&writer->rma, PST_OP_WRITE, 0, 0, 65536);
+  struct contract_side *side = &writer->rma.pair->sender;
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while (writer->result == 0 && contract_now_ns() < deadline) {
+    uint32_t wait;
+    int rc = contract_post(side, 0, &request, 1, &wait);
+    if (rc < 0 && rc != -EAGAIN)
+      writer->result = rc;
+    contract_poll(side);
+    for (uint32_t i = 0; i < side->logged; i++)
+      if (side->log[i].status)
+        writer->result = side->log[i].status;
+    side->logged = 0;
+  }
+  return NULL;
+}
+
+/* When deregistration returns, the memory may go: nobody writes there any more. */
+static void deregistration_waits_for_writes_under_way(void **state)
+{
+  for (int round = 0; round < 20; round++) {
+    struct writer writer = {.rma = open_rma(state)};
+    struct contract_side *far = &writer.rma.pair->receiver;
+    struct contract_region region;
+    struct pst_mr *mr;
+    pthread_t thread;
+    contract_region_make(65536, &region);
+    struct pst_mr_params params = {.struct_size = sizeof(params),
+                                   .access = PST_ACCESS_REMOTE_WRITE,
+                                   .region = &region.region,
+                                   .length = 65536};
+    assert_int_equal(far->image.ops->mr_register(far->device, &params, &mr), 0);
+    writer.rma.pair->sender.image.ops->remote_close(writer.rma.remote);
+    assert_int_equal(remote_open(writer.rma.pair, mr, &writer.rma.remote), 0);
+    assert_int_equal(pthread_create(&thread, NULL, write_on, &writer), 0);
+    uint64_t until = contract_now_ns() + contract_random() % 1000000;
+    while (contract_now_ns() < until)
+      ;
+    far->image.ops->mr_deregister(far->device, mr);
+    contract_region_free(&region);
+    pthread_join(thread, NULL);
+    assert_int_equal(writer.result, -EACCES);
+    close_rma(&writer.rma);
+  }
+}
+
 int contract_rma_run(const struct contract_variant *variant)
 {
   struct CMUnitTest cases[] = {
@@ -314,6 +368,7 @@ int contract_rma_run(const struct contract_variant *variant)
       CONTRACT_CASE(garbage_is_no_handle),
       CONTRACT_CASE(atomics_return_what_they_found),
       CONTRACT_CASE(concurrent_atomics_lose_nothing),
+      CONTRACT_CASE(deregistration_waits_for_writes_under_way),
   };
   return CONTRACT_RUN("one-sided", cases, variant);
 }

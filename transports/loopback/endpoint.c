@@ -149,7 +149,6 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->roles = in.roles;
   made->ring = in.ring;
   made->request_max = in.requests;
-  made->piece_max = in.pieces;
   made->tx.message_max = in.message_max ? in.message_max : LB_BYTES_MAX;
   made->wake_pair[0] = made->wake_pair[1] = -1;
   made->wake_watch.fd = made->process_watch.fd = -1;

@@ -349,7 +349,6 @@ struct pst_endpoint {
   uint64_t close_deadline_ns;
   uint32_t peer_pid;
   uint32_t request_max;
-  uint32_t piece_max;
   uint32_t outstanding;
   struct lb_done *done; /* a ring of done_mask + 1 */
   uint64_t done_mask;

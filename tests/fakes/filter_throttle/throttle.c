@@ -308,12 +308,13 @@ static int throttle_describe(struct pst_endpoint *endpoint, char *text, size_t s
 
 /* ---- The one thing it does --------------------------------------------------------- */
 
-/* What may be taken grows with time, up to a millisecond's worth, or one. */
+/* What may be taken grows with time, up to ten milliseconds' worth and one more: a
+ * thread that is not scheduled for a while makes up for it. */
 static void reckon(struct pst_endpoint *endpoint)
 {
   const struct pst_device *device = endpoint->worker->device;
   uint64_t now = device->host->clock_ns(device->host);
-  uint64_t most = device->rate / 1000 + 1;
+  uint64_t most = device->rate / 100 + 1;
   uint64_t elapsed = now - endpoint->since_ns;
   if (elapsed > NS_PER_S)
     elapsed = NS_PER_S;
