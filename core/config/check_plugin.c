@@ -38,17 +38,27 @@ static void report_no_plugin(struct check *check, uint32_t kind, const char *nam
       return;
     }
   }
+  char why[WHY_MAX * 4] = "";
+  if (check->catalog && check->catalog->missing &&
+      check->catalog->missing(check->catalog->context, kind, name, why, sizeof(why))) {
+    size_t before = check->findings->total;
+    findings_add(check->findings, place, "%s plugin \"%.60s\" cannot be used here: %s",
+                 kind_word(kind), name, why);
+    check->findings->unavailable += check->findings->total - before;
+    return;
+  }
+  const char *gap = why[0] ? "; " : "";
   const char *near = nearest_name(name, names, count);
   if (near) {
-    findings_add(check->findings, place, "no %s plugin is called \"%.60s\"; did you mean \"%s\"?",
-                 kind_word(kind), name, near);
+    findings_add(check->findings, place,
+                 "no %s plugin is called \"%.60s\"; did you mean \"%s\"?%s%s", kind_word(kind),
+                 name, near, why[0] ? " " : "", why);
     return;
   }
   for (size_t i = 0; i < count && at < sizeof(words); i++)
     at += (size_t)snprintf(words + at, sizeof(words) - at, "%s%s", i ? ", " : "", names[i]);
-  findings_add(check->findings, place, "no %s plugin is called \"%.60s\"; there are: %s",
-               kind_word(kind), name,
-               words[0] ? words : "none, and `penstock plugins` says where was looked");
+  findings_add(check->findings, place, "no %s plugin is called \"%.60s\"; there are: %s%s%s",
+               kind_word(kind), name, words[0] ? words : "none", gap, why);
 }
 
 /* ---- Making and copying states ---------------------------------------------- */

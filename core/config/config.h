@@ -23,6 +23,9 @@ struct config_catalog {
   const struct pst_description *(*find)(void *context, uint32_t kind, const char *name);
   /* The names there are, for suggestions; returns how many, writes up to max. */
   size_t (*names)(void *context, uint32_t kind, const char **names, size_t max);
+  /* May be NULL. Why there is none: what of that name was rejected, one "; " apart,
+   * and where was looked. Returns whether anything of that name was there. */
+  bool (*missing)(void *context, uint32_t kind, const char *name, char *text, size_t size);
 };
 
 struct config_plugin {

@@ -8,7 +8,7 @@
 
 #include "../util/log.h"
 
-#define FINDING_TEXT_MAX 768
+#define FINDING_TEXT_MAX 2048
 
 const char *place_text(struct arena *arena, const struct place *place)
 {
@@ -67,10 +67,12 @@ int findings_report(struct findings *findings, struct pst_error *error)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM,
                     "out of memory while reading the configuration; free some, or shorten it");
   sort(findings);
+  int exit_status =
+      findings->unavailable == findings->total ? PST_EXIT_UNAVAILABLE : PST_EXIT_USAGE;
   for (size_t i = 0; i < findings->kept; i++) {
     const struct finding *finding = &findings->items[i];
     const char *place = place_text(findings->arena, &finding->place);
-    pst_fail(error, PST_EXIT_USAGE, -EINVAL, "%s: %s", place ? place : finding->place.source,
+    pst_fail(error, exit_status, -EINVAL, "%s: %s", place ? place : finding->place.source,
              finding->text);
   }
   if (findings->total > findings->kept)

@@ -31,6 +31,7 @@ struct findings {
   struct finding items[FINDINGS_MAX];
   size_t kept;
   size_t total;
+  size_t unavailable; /* of them: right as written, but not to be had here */
   bool no_memory;
 };
 

@@ -183,13 +183,6 @@ static size_t catalog_names(void *context, uint32_t kind, const char **names, si
   return count;
 }
 
-const struct config_catalog *loader_catalog(void)
-{
-  static const struct config_catalog catalog = {.find = catalog_find, .names = catalog_names};
-
-  return &catalog;
-}
-
 /* ---- Loading ---------------------------------------------------------------- */
 
 /* What a search found, said when the lock is free again: a sink may call in. */
@@ -350,4 +343,37 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
   }
   free(found);
   return rc;
+}
+
+/* ---- The catalog --------------------------------------------------------------- */
+
+static bool catalog_missing(void *context, uint32_t kind, const char *name, char *text, size_t size)
+{
+  const struct loader_plugin *loaded = NULL;
+  struct findings *found = calloc(1, sizeof *found);
+  size_t used = 0;
+  bool rejected;
+
+  (void)context;
+  text[0] = 0;
+  if (!found)
+    return false;
+  loader_lock();
+  load_locked(kind, name, &loaded, found);
+  loader_unlock();
+  for (size_t i = 0; i < found->count && used < size; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s; ", found->reasons[i].line);
+  if (used < size)
+    snprintf(text + used, size - used, "looked in: %s", found->folders);
+  rejected = found->count > 0;
+  free(found);
+  return rejected;
+}
+
+const struct config_catalog *loader_catalog(void)
+{
+  static const struct config_catalog catalog = {
+      .find = catalog_find, .names = catalog_names, .missing = catalog_missing};
+
+  return &catalog;
 }
