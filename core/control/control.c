@@ -21,6 +21,7 @@
 #define WAIT_MAX_MS 60000
 #define COMPLAINTS_AT_ONCE 10
 #define HEARTBEAT_DEFAULT_NS PST_NS_PER_S
+#define FOR_EVER_NS (UINT64_MAX / 4)
 /* The sender says for whom it waits only when it does wait. */
 #define FIRST_NOTICE_NS (300 * PST_NS_PER_MS)
 
@@ -342,6 +343,12 @@ static int reach_out(struct control *control, const struct control_params *param
   return 0;
 }
 
+/* Added to a time it must not wrap: longer than a machine runs is never. */
+static uint64_t bounded(uint64_t ns)
+{
+  return ns > FOR_EVER_NS ? 0 : ns;
+}
+
 static struct control *control_new(const struct control_params *params,
                                    const struct control_limits *limits,
                                    const struct control_callbacks *callbacks)
@@ -353,9 +360,11 @@ static struct control *control_new(const struct control_params *params,
   control->callbacks = *callbacks;
   control->limits = *limits;
   control->in_process = params->in_process;
-  control->connect_timeout_ns = params->connect_timeout_ns;
-  control->heartbeat_ns = params->heartbeat_ns ? params->heartbeat_ns : HEARTBEAT_DEFAULT_NS;
-  control->peer_timeout_ns = params->peer_timeout_ns;
+  control->connect_timeout_ns = bounded(params->connect_timeout_ns);
+  control->heartbeat_ns = bounded(params->heartbeat_ns);
+  if (control->heartbeat_ns == 0)
+    control->heartbeat_ns = HEARTBEAT_DEFAULT_NS;
+  control->peer_timeout_ns = bounded(params->peer_timeout_ns);
   /* One late beat is not a death. */
   if (control->peer_timeout_ns && control->heartbeat_ns > control->peer_timeout_ns / 3)
     control->heartbeat_ns = control->peer_timeout_ns / 3 + 1;
@@ -450,16 +459,18 @@ int control_open_limited(const struct control_params *params, const struct contr
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
   int rc = prepare(control, params, streams, stream_count, error);
   if (rc == 0) {
+    /* Before the thread runs: its callbacks may want it at once. */
+    struct control *before = *result;
+    *result = control;
     rc = start_thread(control);
-    if (rc < 0)
+    if (rc < 0) {
+      *result = before;
       pst_fail(error, PST_EXIT_FAILED, rc, "control: no thread: %s", strerror(-rc));
+    }
   }
-  if (rc < 0) {
+  if (rc < 0)
     control_free(control);
-    return rc;
-  }
-  *result = control;
-  return 0;
+  return rc;
 }
 
 int control_open(const struct control_params *params, const struct control_callbacks *callbacks,

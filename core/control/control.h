@@ -116,8 +116,9 @@ struct control_params {
  * reports the same with its remedy. */
 int control_address_is_remote(const char *host_port);
 
-/* Resolve and bind, start the thread; the streams are copied. In *error: -EADDRINUSE,
- * -EADDRNOTAVAIL, -EACCES (binding); -EINVAL, -ENOENT, -EHOSTUNREACH (addresses, or
+/* Resolve and bind, start the thread; the streams are copied. *control is set before
+ * the first callback comes. In *error: -EADDRINUSE, -EADDRNOTAVAIL, -EACCES
+ * (binding); -EINVAL, -ENOENT, -EHOSTUNREACH (addresses, or
  * a stream without its other end in_process); -EPERM (beyond loopback without
  * `insecure`); -EEXIST (a stream twice); -E2BIG; -ENOMEM; -EMFILE. */
 int control_open(const struct control_params *params, const struct control_callbacks *callbacks,

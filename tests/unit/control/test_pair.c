@@ -467,6 +467,27 @@ static void test_subsets(void **state)
   end_close(receiver);
 }
 
+/* As large as they get: never, and not a time that has wrapped. */
+static void test_endless_timeouts(void **state)
+{
+  struct pair pair = pair_new();
+  const struct control_totals totals = totals_of(1);
+
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    struct end *end = i ? pair.sender : pair.receiver;
+    end->params.connect_timeout_ns = UINT64_MAX;
+    end->params.peer_timeout_ns = UINT64_MAX - 1;
+  }
+  pair_meet(&pair);
+  for (uint32_t i = 0; i < 3; i++) {
+    assert_int_equal(control_beat(pair.sender->control, pair.out, &totals), 0);
+    end_wait(pair.receiver, SEEN_BEAT, pair.in, i);
+  }
+  assert_int_equal(end_seen(pair.receiver, SEEN_FAIL, NULL), 0);
+  pair_close(&pair);
+}
+
 static void *call_often(void *argument)
 {
   struct pair *pair = argument;
@@ -573,6 +594,7 @@ int main(void)
       cmocka_unit_test(test_no_sender),
       cmocka_unit_test(test_many_senders),
       cmocka_unit_test(test_subsets),
+      cmocka_unit_test(test_endless_timeouts),
       cmocka_unit_test(test_calls_from_many_threads),
       cmocka_unit_test(test_killed_process),
       cmocka_unit_test(test_nothing_stays_open),
