@@ -195,18 +195,23 @@ struct pst_device {
   uint32_t workers;
 };
 
+/* What one-sided operations pass: they count themselves in, then look. */
+struct lb_gate {
+  _Atomic uint32_t open;
+  _Atomic uint32_t inside;
+};
+
 struct lb_mr {
   _Atomic uint32_t refs;
-  _Atomic uint32_t valid;
-  _Atomic uint32_t users; /* one-sided operations under way within this process */
+  struct lb_gate gate; /* for this process */
   struct pst_device *device;
   uint64_t id;
   struct pst_region region; /* a copy: receivers hold it until they have polled UNLENT */
   uint64_t offset;
   uint64_t length;
   uint32_t access;
-  uint8_t *base;                /* NULL: the CPU cannot touch it */
-  _Atomic uint32_t *valid_page; /* what other processes look at; NULL: not packed */
+  uint8_t *base;               /* NULL: the CPU cannot touch it */
+  struct lb_gate *shared_gate; /* for other processes; NULL: not packed */
   int valid_fd;
   int region_fd;
   uint64_t region_fd_offset;
@@ -225,7 +230,7 @@ struct pst_remote {
   uint8_t *base;
   uint64_t length;
   uint32_t access;
-  const _Atomic uint32_t *valid;
+  struct lb_gate *gate;
   void *valid_map;
   void *region_map;
   uint64_t region_map_bytes;

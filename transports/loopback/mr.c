@@ -9,6 +9,7 @@
 #include "loopback.h"
 
 #define VALID_BYTES 4096
+#define LEAVE_NS UINT64_C(2000000000) /* many times what the longest copy takes */
 #define REMOTE_ACCESS (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
 
 int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params,
@@ -37,7 +38,7 @@ int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params
   if (!made)
     return -ENOMEM;
   atomic_init(&made->refs, 1);
-  atomic_init(&made->valid, 1);
+  atomic_init(&made->gate.open, 1);
   made->device = device;
   made->id = lb_id_new();
   made->region = region;
@@ -64,31 +65,41 @@ void lb_mr_unref(struct lb_mr *mr)
     free(mr);
 }
 
+/* A peer's thread may be in the middle of a copy; the memory is the caller's
+ * again when we return. A process that died in there never counts itself out. */
+static void shut_gate(struct pst_device *device, struct lb_gate *gate, uint64_t patience_ns)
+{
+  uint64_t began = device->host->clock_ns(device->host);
+  atomic_store(&gate->open, 0);
+  while (atomic_load(&gate->inside) != 0) {
+    if (device->host->clock_ns(device->host) - began > patience_ns) {
+      LB_LOG(device, PST_LOG_WARN,
+             "a peer has not left memory that is deregistered; it died there, or is stopped");
+      return;
+    }
+    sched_yield();
+  }
+}
+
 void lb_mr_deregister(struct pst_device *device, struct pst_mr *handle)
 {
   struct lb_mr *mr = lb_mr_of(handle);
-  (void)device;
   if (!mr)
     return;
   lb_registry_remove_mr(mr);
-  atomic_store(&mr->valid, 0);
-  if (mr->valid_page)
-    atomic_store(mr->valid_page, 0);
-  /* A peer's thread may be in the middle of a copy; the memory is the caller's
-   * again when we return. */
-  while (atomic_load(&mr->users) != 0)
-    sched_yield();
-  if (mr->valid_page)
-    munmap(mr->valid_page, VALID_BYTES);
+  shut_gate(device, &mr->gate, UINT64_MAX);
+  if (mr->shared_gate) {
+    shut_gate(device, mr->shared_gate, LEAVE_NS);
+    munmap(mr->shared_gate, VALID_BYTES);
+  }
   if (mr->valid_fd >= 0)
     close(mr->valid_fd);
   if (mr->region_fd >= 0)
     close(mr->region_fd);
-  mr->valid_page = NULL;
   lb_mr_unref(mr);
 }
 
-static int make_valid_page(struct lb_mr *mr)
+static int make_gate(struct lb_mr *mr)
 {
   int fd = memfd_create("penstock-loopback-mr", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0)
@@ -101,9 +112,9 @@ static int make_valid_page(struct lb_mr *mr)
     close(fd);
     return rc;
   }
-  mr->valid_page = map;
+  mr->shared_gate = map;
   mr->valid_fd = fd;
-  atomic_store(mr->valid_page, 1);
+  atomic_store(&mr->shared_gate->open, 1);
   return 0;
 }
 
@@ -130,7 +141,7 @@ int lb_mr_pack(struct pst_device *device, struct pst_mr *handle, struct pst_blob
   if (blob->capacity < sizeof(struct lb_remote_blob))
     return -ENOSPC;
   if (device->shared) {
-    int rc = mr->valid_page ? 0 : make_valid_page(mr);
+    int rc = mr->shared_gate ? 0 : make_gate(mr);
     if (rc == 0 && mr->region_fd < 0)
       rc = export_region(device, mr);
     if (rc != 0)
@@ -169,11 +180,11 @@ static int remote_map(struct pst_remote *remote, const struct lb_remote_blob *in
     rc = lb_fd_check(fds[LB_FD_REGION], end, &remote->region_map_bytes, why);
   if (rc != 0)
     return rc;
-  void *map = mmap(NULL, VALID_BYTES, PROT_READ, MAP_SHARED, fds[LB_FD_VALID], 0);
+  void *map = mmap(NULL, VALID_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[LB_FD_VALID], 0);
   if (map == MAP_FAILED)
     return -errno;
   remote->valid_map = map;
-  remote->valid = map;
+  remote->gate = map;
   int prot = PROT_READ;
   if (in->access & (PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC))
     prot |= PROT_WRITE;
@@ -195,7 +206,7 @@ static int remote_find(struct pst_remote *remote, uint64_t id, const char **why)
   }
   remote->base = remote->mr->base;
   remote->length = remote->mr->length;
-  remote->valid = &remote->mr->valid;
+  remote->gate = &remote->mr->gate;
   return 0;
 }
 

@@ -43,22 +43,19 @@ static int local_check(const struct pst_endpoint *endpoint, const struct pst_req
 }
 
 /* Hold the peer's range while it is used: its owner waits for us when it
- * deregisters. Between processes the mapping keeps the pages. */
+ * deregisters. */
 static int remote_enter(struct pst_remote *remote)
 {
-  if (remote->mr)
-    atomic_fetch_add(&remote->mr->users, 1);
-  if (atomic_load(remote->valid))
+  atomic_fetch_add(&remote->gate->inside, 1);
+  if (atomic_load(&remote->gate->open))
     return 0;
-  if (remote->mr)
-    atomic_fetch_sub(&remote->mr->users, 1);
+  atomic_fetch_sub(&remote->gate->inside, 1);
   return -EACCES;
 }
 
 static void remote_leave(struct pst_remote *remote)
 {
-  if (remote->mr)
-    atomic_fetch_sub(&remote->mr->users, 1);
+  atomic_fetch_sub(&remote->gate->inside, 1);
 }
 
 static int remote_check(const struct pst_endpoint *endpoint, const struct pst_remote *remote,
