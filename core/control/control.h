@@ -31,10 +31,10 @@
 
 struct control;
 
-#define CONTROL_TERMS_MAX 64   /* agreed values of a stream */
-#define CONTROL_PARAMS_MAX 16  /* told by the sender */
+#define CONTROL_TERMS_MAX 64  /* agreed values of a stream */
+#define CONTROL_PARAMS_MAX 16 /* told by the sender */
 #define CONTROL_ADDRESS_MAX 16384
-#define CONTROL_KEY_MAX 31     /* bytes without NUL */
+#define CONTROL_KEY_MAX 31 /* bytes without NUL */
 #define CONTROL_VALUE_MAX 255
 
 struct control_pair {
@@ -47,18 +47,18 @@ struct control_pair {
  * B"), also a key that one side lacks. */
 struct control_stream {
   const char *name;
-  void *context;                      /* for the callbacks */
+  void *context; /* for the callbacks */
   bool is_sender;
-  const struct control_pair *terms;   /* both must have the same */
+  const struct control_pair *terms; /* both must have the same */
   uint32_t term_count;
-  const struct control_pair *params;  /* what this side tells the other */
+  const struct control_pair *params; /* what this side tells the other */
   uint32_t param_count;
-  struct pst_blob address;            /* of the endpoint; fds are duplicated here */
+  struct pst_blob address; /* of the endpoint; fds are duplicated here */
 };
 
 /* A side's account of a stream. Unknown is UINT64_MAX. */
 struct control_totals {
-  uint64_t messages;      /* sender: sent; receiver: delivered without duplicates */
+  uint64_t messages; /* sender: sent; receiver: delivered without duplicates */
   uint64_t bytes;
   uint64_t last_sequence; /* sender: of the last message; UINT64_MAX when none */
   uint64_t duplicates;
@@ -101,9 +101,9 @@ struct control_callbacks {
 };
 
 struct control_params {
-  bool in_process;        /* both ends here: no socket, no port */
-  const char *listen;     /* receivers: "host:port" */
-  const char *connect;    /* senders */
+  bool in_process;     /* both ends here: no socket, no port */
+  const char *listen;  /* receivers: "host:port" */
+  const char *connect; /* senders */
   bool insecure;
   uint64_t connect_timeout_ns; /* 0: none */
   uint64_t heartbeat_ns;       /* 0: a second; at most a third of peer_timeout_ns is used */
