@@ -14,11 +14,6 @@ static uint64_t running_ns(const struct pst_stats *stats)
              : 0;
 }
 
-static bool may_lose(const char *carrier)
-{
-  return strcmp(carrier, "udp") == 0 || strcmp(carrier, "ethernet") == 0;
-}
-
 static void gather_receiver(const struct pst_stats *receiver, struct account *account)
 {
   account->receiver_known = account->delivered_known = true;
@@ -70,7 +65,7 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
     account->sent = account->delivered + account->dropped;
     account->sent_basis = PST_SENT_SEQUENCE;
   }
-  account->lossy = may_lose(account->path.carrier);
+  account->lossy = !(counter->capabilities & PST_CAP_RELIABLE);
 }
 
 double accounting_loss(const struct account *account)

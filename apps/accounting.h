@@ -21,7 +21,7 @@ struct account {
   uint32_t drop_count;
   struct pst_drop drops[16];
   struct pst_path_info path;
-  bool lossy; /* the carrier may lose messages: loss is no failure by itself */
+  bool lossy; /* the transport may lose messages: loss is no failure by itself */
 };
 
 /* Either end may be NULL, not both. */

@@ -89,7 +89,6 @@ static void say_lines(struct drive *drive, uint64_t now)
     struct pst_stats stats = {.struct_size = sizeof stats};
     struct statistics_sample sample = {.stream = flow->name};
     bool sent = flow->receiver.handle == NULL;
-    const char *memory = sent ? flow->sender.memory : flow->receiver.memory;
     char line[256];
 
     if (sent ? pst_sender_stats(flow->sender.handle, &stats)
@@ -99,7 +98,7 @@ static void say_lines(struct drive *drive, uint64_t now)
       continue;
     if (flow->mark.time_ns < stats.started_ns)
       flow->mark.time_ns = stats.started_ns;
-    sample.gpu = strcmp(memory, "host") != 0;
+    sample.gpu = stats.memory_kind == PST_MEMORY_CUDA;
     statistics_since(&flow->mark, &stats, sent, stats.ended_ns != 0 ? stats.ended_ns : now,
                      &sample);
     statistics_line(&sample, line, sizeof line);

@@ -12,7 +12,7 @@
 struct statistics_sample {
   const char *stream;
   bool sent; /* the sender's numbers; else the receiver's */
-  bool gpu;  /* the memory is not the host's */
+  bool gpu;  /* the memory is a GPU's */
   uint64_t messages, bytes, dropped;
   uint64_t interval_ns;
   uint32_t path; /* enum pst_path */

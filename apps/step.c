@@ -48,10 +48,11 @@ static void sender_over(struct flow *flow)
   atomic_store(&flow->sender.over, true);
 }
 
-/* The source has failed. There is no half of a message to send: the session's end
- * tells the receiver; one in this process is told at once. */
+/* The source has failed. There is no half of a message to send: the receiver is
+ * told why; one in this process leaves with us. */
 static void sender_broken(struct flow *flow)
 {
+  pst_sender_abort(flow->sender.handle, flow->sender.error.code, flow->sender.error.text);
   atomic_store(&flow->source_broken, true);
   sender_over(flow);
   pst_session_wake(flow->drive->session);

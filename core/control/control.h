@@ -34,7 +34,7 @@ struct control;
 #define CONTROL_TERMS_MAX 64  /* agreed values of a stream */
 #define CONTROL_PARAMS_MAX 16 /* told by the sender */
 #define CONTROL_ADDRESS_MAX 16384
-#define CONTROL_KEY_MAX 31 /* bytes without NUL */
+#define CONTROL_KEY_MAX 63 /* bytes without NUL */
 #define CONTROL_VALUE_MAX 255
 
 struct control_pair {

@@ -113,8 +113,8 @@ static void add_pair(struct control_pair *pairs, uint32_t *count, uint32_t max, 
 {
   if (*count == max)
     return;
-  snprintf(pairs[*count].key, sizeof(pairs[*count].key), "%.31s", key);
-  snprintf(pairs[*count].value, sizeof(pairs[*count].value), "%.255s", value);
+  snprintf(pairs[*count].key, sizeof(pairs[*count].key), "%s", key);
+  snprintf(pairs[*count].value, sizeof(pairs[*count].value), "%s", value);
   ++*count;
 }
 
@@ -216,9 +216,10 @@ int glue_open(struct pst_session *session, struct pst_error *error)
   int rc = -ENOMEM;
 
   with_context.context = session;
-  for (uint32_t i = 0; i < config->stream_count; i++)
-    if (config->streams[i].timeout_ns < params.peer_timeout_ns)
-      params.peer_timeout_ns = config->streams[i].timeout_ns;
+  for (uint32_t i = 0; i < session->thread_count; i++)
+    for (uint32_t e = 0; e < session->threads[i]->end_count; e++)
+      if (session->threads[i]->ends[e]->config->timeout_ns < params.peer_timeout_ns)
+        params.peer_timeout_ns = session->threads[i]->ends[e]->config->timeout_ns;
   if (!streams || !rooms)
     pst_fail(error, PST_EXIT_FAILED, rc, "out of memory");
   else

@@ -299,7 +299,7 @@ void landing_close_ring(struct landing *landing)
   if (landing->queue)
     landing->memory->plugin->memory->queue_close(landing->queue);
   if (landing->ring)
-    landing->lane->ops->ring_close(landing->ring);
+    landing->lane->ops->ring_close(landing->lane->worker, landing->ring);
   landing->queue = NULL;
   landing->ring = NULL;
 }

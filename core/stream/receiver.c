@@ -93,10 +93,10 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
   if (rc < 0)
     return rc;
   receiver->end.path = receiver->landing->path;
-  memcpy(receiver->end.memory_backing,
-         receiver->landing->staged ? receiver->landing->final_region.backing
-                                   : receiver->landing->ring_region.backing,
-         sizeof(receiver->end.memory_backing));
+  const struct pst_region *final = receiver->landing->staged ? &receiver->landing->final_region
+                                                             : &receiver->landing->ring_region;
+  memcpy(receiver->end.memory_backing, final->backing, sizeof(receiver->end.memory_backing));
+  receiver->end.memory_kind = final->kind;
   params.ring = receiver->landing->ring;
   rc = receiver->end.lane->ops->endpoint_open(receiver->end.lane->worker, &params,
                                               &receiver->end.endpoint);

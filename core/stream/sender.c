@@ -58,6 +58,7 @@ static int open_region(struct pst_sender *sender, const struct pst_limits *limit
                     (double)params.length / 1048576.0, strerror(-rc));
   sender->has_region = true;
   memcpy(sender->end.memory_backing, sender->region.backing, sizeof(sender->end.memory_backing));
+  sender->end.memory_kind = sender->region.kind;
   if (!setup_region_meets(&sender->region, limits->send_needs, &lacks))
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                     "stream %s: transport %s sends only from memory with %s, which memory %s (%s) "
@@ -149,6 +150,7 @@ static int join_leader(struct pst_session *session, struct pst_sender *sender,
   leader->leg_count++;
   for (uint32_t i = 0; i < leader->slots; i++)
     leader->requests[i].flags &= (uint8_t)~PST_REQUEST_EXCLUSIVE;
+  sender->end.memory_kind = leader->end.memory_kind;
   memcpy(sender->end.memory_backing, leader->end.memory_backing,
          sizeof(sender->end.memory_backing));
   return 0;
@@ -487,6 +489,12 @@ int pst_sender_fill(struct pst_sender *sender, const struct pst_slot *slots, uin
     slots += run;
     n -= run;
   }
+  return 0;
+}
+
+int pst_sender_abort(struct pst_sender *sender, int code, const char *text)
+{
+  end_fail(&sender->end, code, text);
   return 0;
 }
 

@@ -129,6 +129,7 @@ struct session_end {
   uint64_t blocked_ns[PST_STAGES];
   struct pst_path_info path;
   char memory_backing[48];
+  uint32_t memory_kind; /* enum pst_memory_kind */
   bool peer_known;
   struct control_totals peer; /* the other side's last word */
   bool peer_final;

@@ -85,7 +85,9 @@ static int open_thread(struct pst_session *session, uint32_t index, struct pst_e
   return 0;
 }
 
-/* Ends that share a ring or slots go to one thread, and so count once. */
+/* What goes to one thread: ends that share a ring or slots, and, unless the file
+ * says how many threads there are, both ends of a stream in this process: what one
+ * core has just written is in its cache, and a stream costs one core, not two. */
 static const char *group_of(const struct session_end *end)
 {
   const char *share = end->is_sender ? end->config->sender.share : end->config->receiver.share;
@@ -94,8 +96,7 @@ static const char *group_of(const struct session_end *end)
 
 static struct session_end *end_at(const struct pst_session *session, uint32_t i)
 {
-  /* Senders and receivers alternate, so that both ends of a stream in one process
-   * do not meet on one core while another idles. */
+  /* Senders and receivers alternate, so that with two threads each has one. */
   uint32_t pairs = session->sender_count < session->receiver_count ? session->sender_count
                                                                    : session->receiver_count;
   if (i < 2 * pairs)
@@ -110,7 +111,8 @@ static struct session_end *group_first(const struct pst_session *session, uint32
 
   for (uint32_t k = 0; k < i; k++) {
     struct session_end *other = end_at(session, k);
-    if (other->is_sender == end->is_sender && strcmp(group_of(other), group_of(end)) == 0)
+    bool together = session->config->workers.count == 0 || other->is_sender == end->is_sender;
+    if (together && strcmp(group_of(other), group_of(end)) == 0)
       return other;
   }
   return NULL;

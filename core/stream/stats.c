@@ -45,11 +45,14 @@ void end_stats(const struct session_end *end, struct pst_stats *stats)
   uint64_t since = stat_get(end->stage_since_ns);
   int stage = stat_get(end->stage);
 
-  *stats = (struct pst_stats){.struct_size = sizeof(*stats),
-                              .state = (uint32_t)__atomic_load_n(&end->state, __ATOMIC_ACQUIRE),
-                              .error = stat_get(end->error),
-                              .started_ns = stat_get(end->started_ns),
-                              .ended_ns = stat_get(end->ended_ns)};
+  *stats =
+      (struct pst_stats){.struct_size = sizeof(*stats),
+                         .state = (uint32_t)__atomic_load_n(&end->state, __ATOMIC_ACQUIRE),
+                         .error = stat_get(end->error),
+                         .capabilities = end->lane ? end->lane->device->limits.capabilities : 0,
+                         .memory_kind = end->memory_kind,
+                         .started_ns = stat_get(end->started_ns),
+                         .ended_ns = stat_get(end->ended_ns)};
   for (int i = 0; i < PST_STAGES; i++)
     stats->blocked_ns[i] = stat_get(end->blocked_ns[i]);
   if (stage >= 0 && stats->ended_ns == 0) {

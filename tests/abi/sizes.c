@@ -56,4 +56,4 @@ SIZE(pst_slot, 64, reserved, 40);
 SIZE(pst_view, 64, reserved, 56);
 SIZE(pst_batch, 32, ready, 24);
 SIZE(pst_drop, 40, messages, 32);
-SIZE(pst_stats, 1808, error_text, 1296);
+SIZE(pst_stats, 1824, error_text, 1312);

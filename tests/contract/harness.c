@@ -117,7 +117,7 @@ void contract_side_close(struct contract_side *side)
       left--;
     assert_true(contract_now_ns() < deadline);
   }
-  ops->ring_close(side->ring);
+  ops->ring_close(side->worker, side->ring);
   ops->worker_close(side->worker);
   ops->mr_deregister(side->device, side->mr);
   ops->close(side->device);

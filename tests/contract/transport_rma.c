@@ -41,7 +41,7 @@ static struct rma open_rma(void **state)
 
 static void close_rma(struct rma *rma)
 {
-  rma->pair->sender.image.ops->remote_close(rma->remote);
+  rma->pair->sender.image.ops->remote_close(rma->pair->sender.endpoints[0], rma->remote);
   contract_pair_close(rma->pair);
 }
 
@@ -165,7 +165,7 @@ static void rights_are_those_registered(void **state)
   assert_int_equal(run(rma.pair, &request), -EACCES);
   request = access_of(&narrow, PST_OP_FETCH_ADD, 0, 0, 0);
   assert_int_equal(run(rma.pair, &request), -EACCES);
-  rma.pair->sender.image.ops->remote_close(narrow.remote);
+  rma.pair->sender.image.ops->remote_close(rma.pair->sender.endpoints[0], narrow.remote);
   rma.pair->receiver.image.ops->mr_deregister(rma.pair->receiver.device, mr);
   struct pst_mr *local = register_far(rma.pair, PST_ACCESS_LOCAL_WRITE);
   uint8_t bytes[4096];
@@ -192,7 +192,7 @@ static void deregistered_memory_is_out_of_reach(void **state)
   assert_int_equal(run(rma.pair, &request), -EACCES);
   request = access_of(&other, PST_OP_FETCH_ADD, 0, 0, 0);
   assert_int_equal(run(rma.pair, &request), -EACCES);
-  rma.pair->sender.image.ops->remote_close(other.remote);
+  rma.pair->sender.image.ops->remote_close(rma.pair->sender.endpoints[0], other.remote);
   close_rma(&rma);
 }
 
@@ -285,7 +285,8 @@ static void concurrent_atomics_lose_nothing(void **state)
                                    .region = &region.region,
                                    .length = 4096};
     assert_int_equal(far->image.ops->mr_register(far->device, &params, &mrs[i]), 0);
-    adders[i].rma.pair->sender.image.ops->remote_close(adders[i].rma.remote);
+    adders[i].rma.pair->sender.image.ops->remote_close(adders[i].rma.pair->sender.endpoints[0],
+                                                       adders[i].rma.remote);
     assert_int_equal(remote_open(adders[i].rma.pair, mrs[i], &adders[i].rma.remote), 0);
   }
   for (int i = 0; i < 2; i++)
@@ -343,7 +344,8 @@ static void deregistration_waits_for_writes_under_way(void **state)
                                    .region = &region.region,
                                    .length = 65536};
     assert_int_equal(far->image.ops->mr_register(far->device, &params, &mr), 0);
-    writer.rma.pair->sender.image.ops->remote_close(writer.rma.remote);
+    writer.rma.pair->sender.image.ops->remote_close(writer.rma.pair->sender.endpoints[0],
+                                                    writer.rma.remote);
     assert_int_equal(remote_open(writer.rma.pair, mr, &writer.rma.remote), 0);
     assert_int_equal(pthread_create(&thread, NULL, write_on, &writer), 0);
     uint64_t until = contract_now_ns() + contract_random() % 1000000;

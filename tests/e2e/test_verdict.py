@@ -46,9 +46,10 @@ class Verdict(Case):
 
     @unittest.skipIf(SANITIZED, "the processor is the limit of a sanitized program")
     def test_credit(self):
-        # Two slots, handed over late: the sender's own are free, the receiver's are not.
+        # Two slots between two threads: each credit is waited for on its way back.
         child = self.run_throttled(
-            ring=2, sender="{ring: 64}", receiver="{sink: {type: discard}}"
+            "--set", "workers.count=2",
+            ring=2, sender="{ring: 64}", receiver="{sink: {type: discard}}",
         )
         self.assert_verdict(child, "credit")
 

@@ -441,14 +441,14 @@ void lb_mr_deregister(struct pst_device *device, struct pst_mr *mr);
 int lb_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob);
 int lb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                    struct pst_remote **remote);
-void lb_remote_close(struct pst_remote *remote);
+void lb_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote);
 int lb_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker);
 void lb_worker_close(struct pst_worker *worker);
 int lb_arm(struct pst_worker *worker);
 int lb_event_fd(struct pst_worker *worker);
 int lb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
                  struct pst_path_info *path, struct pst_ring **ring);
-void lb_ring_close(struct pst_ring *ring);
+void lb_ring_close(struct pst_worker *worker, struct pst_ring *ring);
 int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
                      struct pst_endpoint **endpoint);
 int lb_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address);

@@ -239,7 +239,7 @@ int lb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
   if (rc != 0) {
     LB_LOG(device, PST_LOG_ERROR, "%s: the peer's memory cannot be reached: %s", endpoint->label,
            why);
-    lb_remote_close(made);
+    lb_remote_close(endpoint, made);
     return rc;
   }
   *remote = made;
@@ -253,8 +253,9 @@ garbage:
   return -EPROTO;
 }
 
-void lb_remote_close(struct pst_remote *remote)
+void lb_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
+  (void)endpoint;
   if (!remote)
     return;
   if (remote->valid_map)

@@ -164,11 +164,10 @@ uint32_t lb_worker_unlend(struct pst_worker *worker, struct pst_completion *out,
   return n;
 }
 
-void lb_ring_close(struct pst_ring *ring)
+void lb_ring_close(struct pst_worker *worker, struct pst_ring *ring)
 {
   if (!ring)
     return;
-  struct pst_worker *worker = ring->worker;
   for (uint32_t i = 0; i < worker->rx_count; i++) {
     struct lb_rx *rx = worker->rx[i];
     if (!rx || rx->ring != ring)

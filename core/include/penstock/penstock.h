@@ -253,6 +253,8 @@ PST_STATIC_ASSERT(sizeof(struct pst_slot) == 64, "frozen");
 /* Take up to n free slots. Their sequence numbers count up from call to call and
  * they are submitted in that order, all of them (an acquired slot cannot be
  * given back; a length of 0 is a message too).
+ * With n of 0 it only notes that the application has nothing to send, so that the
+ * time until it has counts as the source's.
  * Returns how many; 0: none now, for one of the reasons in stats.blocked_ns
  * (not yet connected, paced by `rate`, all on their way).
  * -EPIPE: after finish; -ECONNRESET, -ETIMEDOUT, …: the stream has failed. */
@@ -268,13 +270,16 @@ PST_EXPORT int pst_sender_fill(struct pst_sender *sender, const struct pst_slot 
 /* Make progress without acquiring: post what is kept, reap what is done.
  * Returns how many messages moved, or the stream's error. */
 PST_EXPORT int pst_sender_poll(struct pst_sender *sender);
+/* Stop taking part, when the source has failed: the receiver is told and gets
+ * `code` with the text. Acquired slots are void. */
+PST_EXPORT int pst_sender_abort(struct pst_sender *sender, int code, const char *text);
 /* No more will come. All acquired slots have been submitted. Poll until the
  * state is ENDED or FAILED. */
 PST_EXPORT int pst_sender_finish(struct pst_sender *sender);
 PST_EXPORT enum pst_state pst_sender_state(const struct pst_sender *sender);
 
 /* Tell the receiver something about the stream (a capture's link type): at most
- * 14 keys of at most 31 bytes, values of at most 255. -EALREADY: after
+ * 14 keys of at most 63 bytes, values of at most 255. -EALREADY: after
  * pst_session_start; -ENOSPC: too many. */
 PST_EXPORT int pst_sender_param_set(struct pst_sender *sender, const char *key, const char *value);
 
@@ -353,7 +358,7 @@ PST_EXPORT enum pst_state pst_receiver_state(const struct pst_receiver *receiver
 /* What the sender told by pst_sender_param_set; NULL before it has connected, or
  * when it told no such thing. */
 PST_EXPORT const char *pst_receiver_param(struct pst_receiver *receiver, const char *key);
-/* Stop taking part: the sender is told and gets -ECONNRESET with the text. */
+/* Stop taking part: the sender is told and gets `code` with the text. */
 PST_EXPORT int pst_receiver_abort(struct pst_receiver *receiver, int code, const char *text);
 
 /* ---- Statistics ------------------------------------------------------------------- */
@@ -406,6 +411,9 @@ struct pst_stats {
   uint32_t drop_count;
   struct pst_drop drops[16];
   struct pst_path_info path;
+  uint64_t capabilities; /* of the transport here: enum pst_transport_capability */
+  uint32_t memory_kind;  /* of this side: enum pst_memory_kind */
+  uint32_t reserved;
   char memory_backing[48];
   char peer[128];       /* "host, process 4711 at 127.0.0.1:41000" */
   char error_text[512]; /* FAILED: the first error, with its remedy */

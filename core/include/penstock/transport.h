@@ -114,7 +114,9 @@ enum pst_plan_flag {
 struct pst_open_params {
   uint32_t struct_size;
   uint32_t reserved;
-  const struct pst_options *options; /* scopes DEVICE and STREAM are meaningful here */
+  /* Scopes DEVICE and STREAM are meaningful here. A filter gets all of its own
+   * options here; those of endpoint_open are the innermost transport's. */
+  const struct pst_options *options;
   const struct pst_plan *plan;
   /* Filters only: what is wrapped, itself perhaps a filter. The filter calls
    * inner->open(inner_host, inner_params, …) and hands plan and calls through. */
@@ -445,7 +447,8 @@ struct pst_transport_ops {
    * here; -ENOTCONN. */
   int (*remote_open)(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                      struct pst_remote **remote);
-  void (*remote_close)(struct pst_remote *remote);
+  /* No request names it. What is still open at CLOSED is void. */
+  void (*remote_close)(struct pst_endpoint *endpoint, struct pst_remote *remote);
 
   /* `index` counts from 0 to plan.workers - 1. The thread that opens a worker
    * hands it over to the one that polls it before start(). */
@@ -464,11 +467,12 @@ struct pst_transport_ops {
 
   /* -EINVAL: alignment, slots or stride break the limits; -EOPNOTSUPP: cannot
    * receive into this mr (core stages under `path: auto`). *path says how
-   * messages get into the ring; the caller sets path->struct_size. */
+   * messages get into the ring, and with -EOPNOTSUPP, by its reason, why not; the
+   * caller sets path->struct_size. */
   int (*ring_open)(struct pst_worker *worker, const struct pst_ring_params *params,
                    struct pst_path_info *path, struct pst_ring **ring);
   /* All its endpoints are closed; tokens still out are void. */
-  void (*ring_close)(struct pst_ring *ring);
+  void (*ring_close)(struct pst_worker *worker, struct pst_ring *ring);
 
   int (*endpoint_open)(struct pst_worker *worker, const struct pst_endpoint_params *params,
                        struct pst_endpoint **endpoint);

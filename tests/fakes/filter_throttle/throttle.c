@@ -3,13 +3,11 @@
  * A filter, for tests: it wraps any transport and lets post take only so many
  * messages a second. Everything else is the inner transport's.
  *
- * Devices, workers, endpoints and rings are wrapped, since their calls must find
- * the inner transport. Registrations and tokens pass through as they are. So do
- * remote handles, because requests name them; remote_close() has nothing but the
- * handle, so a table says whose it is.
+ * Devices, workers and endpoints are wrapped, since their calls must find the
+ * inner transport. Registrations, rings, remote handles and tokens pass through as
+ * they are.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,11 +29,6 @@ struct pst_worker {
   struct pst_endpoint *endpoints;
 };
 
-struct pst_ring {
-  const struct pst_transport_ops *ops;
-  struct pst_ring *inner;
-};
-
 struct pst_endpoint {
   struct pst_worker *worker;
   struct pst_endpoint *inner;
@@ -45,15 +38,6 @@ struct pst_endpoint {
   uint64_t allowed;  /* messages that post may take now */
   bool held_back;    /* the last post was cut short here */
 };
-
-struct remote {
-  struct remote *next;
-  struct pst_remote *inner;
-  const struct pst_transport_ops *ops;
-};
-
-static pthread_mutex_t remotes_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct remote *remotes;
 
 static const struct pst_transport_ops *ops_of(const struct pst_endpoint *endpoint)
 {
@@ -131,37 +115,12 @@ static int throttle_mr_pack(struct pst_device *device, struct pst_mr *mr, struct
 static int throttle_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                                 struct pst_remote **remote)
 {
-  struct remote *entry = malloc(sizeof(*entry));
-  if (!entry)
-    return -ENOMEM;
-  entry->ops = ops_of(endpoint);
-  int rc = entry->ops->remote_open(endpoint->inner, blob, &entry->inner);
-  if (rc != 0) {
-    free(entry);
-    return rc;
-  }
-  pthread_mutex_lock(&remotes_lock);
-  entry->next = remotes;
-  remotes = entry;
-  pthread_mutex_unlock(&remotes_lock);
-  *remote = entry->inner;
-  return 0;
+  return ops_of(endpoint)->remote_open(endpoint->inner, blob, remote);
 }
 
-static void throttle_remote_close(struct pst_remote *remote)
+static void throttle_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
-  struct remote *entry = NULL;
-  pthread_mutex_lock(&remotes_lock);
-  for (struct remote **at = &remotes; *at; at = &(*at)->next)
-    if ((*at)->inner == remote) {
-      entry = *at;
-      *at = entry->next;
-      break;
-    }
-  pthread_mutex_unlock(&remotes_lock);
-  if (entry)
-    entry->ops->remote_close(remote);
-  free(entry);
+  ops_of(endpoint)->remote_close(endpoint->inner, remote);
 }
 
 /* ---- Workers and rings ------------------------------------------------------ */
@@ -212,25 +171,12 @@ static int throttle_event_fd(struct pst_worker *worker)
 static int throttle_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
                               struct pst_path_info *path, struct pst_ring **ring)
 {
-  struct pst_ring *made = calloc(1, sizeof(*made));
-  if (!made)
-    return -ENOMEM;
-  made->ops = worker->device->ops;
-  int rc = made->ops->ring_open(worker->inner, params, path, &made->inner);
-  if (rc != 0) {
-    free(made);
-    return rc;
-  }
-  *ring = made;
-  return 0;
+  return worker->device->ops->ring_open(worker->inner, params, path, ring);
 }
 
-static void throttle_ring_close(struct pst_ring *ring)
+static void throttle_ring_close(struct pst_worker *worker, struct pst_ring *ring)
 {
-  if (!ring)
-    return;
-  ring->ops->ring_close(ring->inner);
-  free(ring);
+  worker->device->ops->ring_close(worker->inner, ring);
 }
 
 static int throttle_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
@@ -246,18 +192,13 @@ static int throttle_endpoint_open(struct pst_worker *worker,
 {
   const struct pst_host *host = worker->device->host;
   struct pst_endpoint *made = calloc(1, sizeof(*made));
-  /* Of a newer host's, with the fields that we do not know. */
-  struct pst_endpoint_params *inner = malloc(params->struct_size);
-  int rc = -ENOMEM;
-  if (!made || !inner)
-    goto fail;
-  memcpy(inner, params, params->struct_size);
-  if (params->ring)
-    inner->ring = params->ring->inner;
-  rc = worker->device->ops->endpoint_open(worker->inner, inner, &made->inner);
-  if (rc != 0)
-    goto fail;
-  free(inner);
+  if (!made)
+    return -ENOMEM;
+  int rc = worker->device->ops->endpoint_open(worker->inner, params, &made->inner);
+  if (rc != 0) {
+    free(made);
+    return rc;
+  }
   made->worker = worker;
   made->cookie = params->cookie;
   made->since_ns = host->clock_ns(host);
@@ -265,11 +206,6 @@ static int throttle_endpoint_open(struct pst_worker *worker,
   worker->endpoints = made;
   *endpoint = made;
   return 0;
-
-fail:
-  free(inner);
-  free(made);
-  return rc;
 }
 
 static int throttle_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)

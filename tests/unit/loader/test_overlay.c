@@ -59,8 +59,8 @@ static void test_gaps_refuse(void **state)
   assert_int_equal(ops->counters(NULL, NULL, NULL, NULL, 0), -EOPNOTSUPP);
   assert_int_equal(ops->describe(NULL, text, sizeof text), -EOPNOTSUPP);
   assert_string_equal(text, "as was");
-  ops->ring_close(NULL);
-  ops->remote_close(NULL);
+  ops->ring_close(NULL, NULL);
+  ops->remote_close(NULL, NULL);
 }
 
 /* Every pointer of both tables is set, however little a plugin has. */
