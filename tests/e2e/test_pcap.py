@@ -157,7 +157,11 @@ class Replay(Case):
 class WithoutPcap(Case):
     def test_is_not_available_here(self):
         path = self.config(
-            yaml_stream(message="9000 B", sender="{source: {type: pcap, file: in.pcap}}")
+            yaml_stream(
+                message="9000 B",
+                sender="{source: {type: pcap, file: in.pcap}}",
+                receiver="{sink: {type: discard}}",
+            )
         )
         child = self.run_program("run", path, expect=3)
         self.assertIn("pcap", child.stderr)
