@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands.h"
 #include "notice.h"
@@ -76,10 +79,25 @@ static int run_command(const struct command *command, int argc, char **argv)
   return status;
 }
 
+/* A program that was started without standard error would give that number to the
+ * next file it opens, and write its lines into a sink's data. */
+static int hold_standard_streams(void)
+{
+  for (;;) {
+    int fd = open("/dev/null", O_RDWR);
+    if (fd < 0)
+      return fcntl(STDERR_FILENO, F_GETFD) < 0 ? -errno : 0;
+    if (fd > STDERR_FILENO)
+      return close(fd);
+  }
+}
+
 int main(int argc, char **argv)
 {
   const char *word = argc > 1 ? argv[1] : NULL;
 
+  if (hold_standard_streams() < 0)
+    return PST_EXIT_FAILED;
   if (word == NULL) {
     notice(PST_LOG_ERROR, "a command is missing; `penstock --help` lists them");
     return PST_EXIT_USAGE;

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import unittest
 
-from harness import Case, SANITIZED, main, random_file, wait_until, yaml_stream
+from harness import Case, PROGRAM, SANITIZED, main, random_file, wait_until, yaml_stream
 
 MIB = 1 << 20
 
@@ -123,6 +123,14 @@ class Files(FileCase):
         self.assertIn(child.status, (1, 2, 3), str(child))
         self.assertIn(str(self.sent), child.stderr)
         self.assert_nothing_left(self.output)
+
+    def test_without_standard_streams(self):
+        """A process that lacks them must not write its lines into what it opens instead."""
+        random_file(self.sent, 3 * MIB + 1)
+        path = self.file_config()
+        started = f'exec "{PROGRAM}" run "{path}" <&- >&- 2>&-'
+        self.assertEqual(subprocess.run(["sh", "-c", started], timeout=60).returncode, 0)
+        self.assertEqual(sha256(self.sent), sha256(self.received))
 
     def test_into_a_fifo(self):
         random_file(self.sent, 4 * MIB)
