@@ -227,7 +227,7 @@ static uint64_t tick_receivers(struct control *control)
     seconds_text(control->connect_timeout_ns, seconds);
     snprintf(text, sizeof text,
              "no sender came to %s within %s for: %s; start the sender with the same "
-             "configuration, check its control.connect, or raise control.connect_timeout",
+             "configuration, check its control.connect, or raise control.timeout",
              control->listen_text, seconds, names);
     fail_waiting(control, false, text);
     return next;
@@ -299,7 +299,7 @@ static uint64_t tick_senders(struct control *control)
     seconds_text(control->connect_timeout_ns, seconds);
     snprintf(text, sizeof text,
              "no receiver took %s at %s within %s (%s); start the receiver with the same "
-             "configuration, check control.connect, or raise control.connect_timeout",
+             "configuration, check control.connect, or raise control.timeout",
              names, control->connect_text, seconds, why);
     fail_waiting(control, true, text);
     return control->now_ns;

@@ -151,6 +151,17 @@ class Refusals(Case):
         for child in (sender, receiver):
             self.assertRegex(child.stderr, r"message: sender 8(192 B| KiB), receiver 4(096 B| KiB)")
 
+    def test_the_remedy_of_a_peer_that_does_not_come_is_a_key(self):
+        path = self.config(yaml_stream())
+        for command in ("receive", "send"):
+            with self.subTest(command=command):
+                child = self.run_program(
+                    command, path, "--set", "control.timeout=50 ms", expect=1
+                )
+                remedy = re.search(r"raise (\S+)", child.stderr)
+                self.assertIsNotNone(remedy, str(child))
+                self.run_program("check", path, "--set", f"{remedy[1]}=90 s")
+
     def test_port_in_use(self):
         path = self.config(yaml_stream(message="64 B", sender="{count: 10}"))
         first = self.start("receive", path)
