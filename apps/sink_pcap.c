@@ -161,6 +161,7 @@ static int take_packet(struct capture *capture, const struct sink_host *host,
                        const struct pst_view *view, struct pst_error *error)
 {
   int64_t unit = capture->nanoseconds ? 1000000000 : 1000000;
+  int64_t time;
 
   if ((view->flags & PST_VIEW_META) == 0)
     return notice_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
@@ -171,7 +172,11 @@ static int take_packet(struct capture *capture, const struct sink_host *host,
     capture->out_of_order = true;
   else
     capture->next = view->sequence + 1;
-  int64_t time = capture->base + capture_offset(view->meta);
+  if (__builtin_add_overflow(capture->base, capture_offset(view->meta), &time))
+    return notice_fail(error, PST_EXIT_FAILED, -EPROTO,
+                       "stream '%s': the sender's packet %" PRIu64
+                       " has a time that no clock shows; are both ends of one version?",
+                       capture->stream, view->sequence);
   int64_t seconds = time / unit, rest = time % unit;
   if (rest < 0) {
     rest += unit;

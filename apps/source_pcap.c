@@ -104,8 +104,13 @@ static int describe_packet(struct capture *capture, const struct pcap_pkthdr *he
 {
   char what[256];
   int64_t unit = capture->nanoseconds ? 1000000000 : 1000000;
-  int64_t time = (int64_t)header->ts.tv_sec * unit + (int64_t)header->ts.tv_usec;
+  int64_t time;
 
+  /* pcapng has seconds of 64 bits, which no file that a clock wrote needs. */
+  if (__builtin_mul_overflow((int64_t)header->ts.tv_sec, unit, &time) ||
+      __builtin_add_overflow(time, (int64_t)header->ts.tv_usec, &time))
+    return bad_packet(capture, error, -ERANGE,
+                      "has a time that no clock shows; the capture is damaged");
   if (!capture->base_known) {
     capture->base = time;
     capture->base_known = true;
@@ -116,8 +121,8 @@ static int describe_packet(struct capture *capture, const struct pcap_pkthdr *he
              header->caplen, capture->message, header->caplen);
     return bad_packet(capture, error, -EMSGSIZE, what);
   }
-  packet->after = time - capture->base;
-  if (!capture_offset_fits(packet->after))
+  if (__builtin_sub_overflow(time, capture->base, &packet->after) ||
+      !capture_offset_fits(packet->after))
     return bad_packet(
         capture, error, -ERANGE,
         capture->nanoseconds

@@ -235,6 +235,41 @@ static void nanoseconds_over_39_hours_are_an_error(void **state)
   unlink("in.pcap");
 }
 
+/* pcapng whose interface counts whole seconds (if_tsresol 0), in 64 bits. */
+static void write_pcapng(const char *path, const int64_t *seconds, size_t n)
+{
+  const uint32_t section[] = {0x0a0d0d0a, 28, 0x1a2b3c4d, 1, UINT32_MAX, UINT32_MAX, 28};
+  const uint32_t interface[] = {1, 32, 1, 65535, 0x00010009, 0, 0, 32};
+  FILE *file = fopen(path, "wb");
+
+  assert_non_null(file);
+  assert_int_equal(fwrite(section, sizeof section, 1, file), 1);
+  assert_int_equal(fwrite(interface, sizeof interface, 1, file), 1);
+  for (size_t i = 0; i < n; i++) {
+    uint64_t time = (uint64_t)seconds[i];
+    const uint32_t packet[] = {6, 36, 0, (uint32_t)(time >> 32), (uint32_t)time, 4, 4, 0, 36};
+    assert_int_equal(fwrite(packet, sizeof packet, 1, file), 1);
+  }
+  assert_int_equal(fclose(file), 0);
+}
+
+static void times_beyond_64_bits_of_nanoseconds_are_an_error(void **state)
+{
+  const int64_t too_late[] = {INT64_C(1) << 57};
+  const int64_t too_far[] = {INT64_C(-9000000000), INT64_C(9000000000)};
+  struct source source;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  write_pcapng("in.pcap", too_late, 1);
+  assert_int_equal(open_source("in.pcap", MESSAGE, false, &source, &error), -ERANGE);
+  assert_non_null(strstr(error.text, "packet 1 of in.pcap has a time that no clock shows"));
+  write_pcapng("in.pcap", too_far, 2);
+  assert_int_equal(open_source("in.pcap", MESSAGE, false, &source, &error), -ERANGE);
+  assert_non_null(strstr(error.text, "packet 2 of in.pcap is more than 39 hours"));
+  unlink("in.pcap");
+}
+
 static void what_is_no_capture_is_refused(void **state)
 {
   struct source source;
@@ -286,6 +321,23 @@ static void sender_without_capture_is_refused(void **state)
   assert_int_equal(count_entries(), 0);
 }
 
+static void base_that_leaves_no_room_is_refused(void **state)
+{
+  struct run run;
+
+  (void)state;
+  write_capture("in.pcap", false, 65535, 1, sample, 2);
+  read_source("in.pcap", &run);
+  for (size_t i = 0; i < param_count; i++)
+    if (strcmp(params[i].key, CAPTURE_PARAM_BASE) == 0)
+      snprintf(params[i].value, sizeof params->value, "%" PRId64, INT64_MAX);
+  run.metas[0] = capture_meta(1, 0);
+  write_sink(&run, "out.pcap", PST_VIEW_META, -EPROTO);
+  unlink("in.pcap");
+  assert_int_equal(count_entries(), 0);
+  free(run.bytes);
+}
+
 static void timed_keeps_the_intervals(void **state)
 {
   const struct record records[] = {
@@ -335,10 +387,12 @@ int main(void)
       cmocka_unit_test(packet_over_the_message_is_named_with_the_remedy),
       cmocka_unit_test(too_much_cut_off_is_an_error),
       cmocka_unit_test(nanoseconds_over_39_hours_are_an_error),
+      cmocka_unit_test(times_beyond_64_bits_of_nanoseconds_are_an_error),
       cmocka_unit_test(what_is_no_capture_is_refused),
       cmocka_unit_test(broken_capture_ends_with_an_error),
       cmocka_unit_test(times_that_did_not_travel_are_said_to_be_unknown),
       cmocka_unit_test(sender_without_capture_is_refused),
+      cmocka_unit_test(base_that_leaves_no_room_is_refused),
       cmocka_unit_test(timed_keeps_the_intervals),
       cmocka_unit_test(meta_holds_both_ends_of_its_ranges),
   };
