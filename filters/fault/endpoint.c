@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Endpoints, and the engines of those that send. */
+#include "fault.h"
+
+static void engine_free(struct fault_engine *engine)
+{
+  if (!engine)
+    return;
+  free(engine->entries);
+  free(engine->fifo);
+  free(engine->hold_memory);
+  free(engine->piece_memory);
+  free(engine->ledger.records);
+  free(engine);
+}
+
+static void holds_init(struct fault_engine *engine, uint32_t count)
+{
+  for (uint32_t i = 0; i < count; i++) {
+    struct fault_hold *hold = &engine->hold_memory[i];
+    hold->pieces = engine->piece_memory + (size_t)i * engine->pieces;
+    hold->next = engine->spare;
+    engine->spare = hold;
+  }
+  engine->reordered.last = &engine->reordered.first;
+  engine->delayed.last = &engine->delayed.first;
+  engine->next_due = FAULT_NEVER;
+}
+
+static struct fault_engine *engine_new(const struct pst_device *device,
+                                       const struct pst_endpoint_params *params)
+{
+  const struct fault_plan *plan = &device->plan;
+  uint32_t requests =
+      params->requests < device->requests_max ? params->requests : device->requests_max;
+  uint64_t size = 2;
+  while (size < requests)
+    size <<= 1;
+  uint64_t half = requests / 2 > 0 ? requests / 2 : 1;
+  struct fault_engine *engine = calloc(1, sizeof(*engine));
+  if (!engine)
+    return NULL;
+  engine->mask = size - 1;
+  engine->distance = plan->distance < half ? plan->distance : half;
+  engine->pieces = params->pieces ? params->pieces : 1;
+  engine->ledger.record_max = plan->ledger;
+  engine->stop_at = plan->stall_at < plan->kill_at ? plan->stall_at : plan->kill_at;
+  uint32_t holds = size < FAULT_HOLDS_MAX ? (uint32_t)size : FAULT_HOLDS_MAX;
+  engine->entries = calloc(size, sizeof(*engine->entries));
+  engine->fifo = calloc(2 * size, sizeof(*engine->fifo));
+  engine->hold_memory = calloc(holds, sizeof(*engine->hold_memory));
+  engine->piece_memory = calloc((size_t)holds * engine->pieces, sizeof(*engine->piece_memory));
+  engine->ledger.records = calloc(plan->ledger + 1u, sizeof(*engine->ledger.records));
+  if (!engine->entries || !engine->fifo || !engine->hold_memory || !engine->piece_memory ||
+      !engine->ledger.records) {
+    engine_free(engine);
+    return NULL;
+  }
+  holds_init(engine, holds);
+  for (uint16_t i = 0; i < FAULT_COPIES; i++)
+    engine->copies[engine->copy_count++] = (uint16_t)(i + 1);
+  return engine;
+}
+
+void fault_endpoint_free(struct pst_endpoint *endpoint)
+{
+  engine_free(endpoint->engine);
+  free(endpoint);
+}
+
+void fault_endpoint_forget(struct pst_endpoint *endpoint)
+{
+  struct pst_endpoint **at = &endpoint->worker->endpoints;
+  while (*at && *at != endpoint)
+    at = &(*at)->next;
+  if (*at)
+    *at = endpoint->next;
+  fault_endpoint_free(endpoint);
+}
+
+int fault_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
+                        struct pst_endpoint **endpoint)
+{
+  struct pst_device *device = worker->device;
+  struct pst_endpoint_params in = {0};
+  memcpy(&in, params, params->struct_size < sizeof(in) ? params->struct_size : sizeof(in));
+  if (in.struct_size > sizeof(in))
+    in.struct_size = sizeof(in);
+  struct pst_endpoint *made = calloc(1, sizeof(*made));
+  uint32_t part = 0;
+  if (!made)
+    return -ENOMEM;
+  made->worker = worker;
+  made->cookie = in.cookie;
+  bool sends = device->plan.active && (in.roles & PST_ROLE_SENDER);
+  int rc = sends ? fault_part_take(device, &part) : 0;
+  if (rc != 0) {
+    free(made);
+    return rc;
+  }
+  if (sends) {
+    made->engine = engine_new(device, &in);
+    rc = made->engine ? 0 : -ENOMEM;
+  }
+  if (in.cookie)
+    in.cookie = (uint64_t)(uintptr_t)made;
+  if (rc == 0)
+    rc = device->ops->endpoint_open(worker->inner, &in, &made->inner);
+  if (rc != 0) {
+    if (sends)
+      fault_part_untake(device, part);
+    fault_endpoint_free(made);
+    return rc;
+  }
+  if (sends)
+    made->engine->part = part;
+  made->next = worker->endpoints;
+  worker->endpoints = made;
+  *endpoint = made;
+  return 0;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A filter that injects faults where messages are sent. Everything that is no
+ * SEND of a sender's endpoint is the inner transport's.
+ */
+#include <stdio.h>
+
+#include "fault.h"
+
+static int fault_probe(const struct pst_host *host, struct pst_probe *probe)
+{
+  (void)host, (void)probe;
+  return 0;
+}
+
+/* ---- Devices ------------------------------------------------------------ */
+
+static int plan_read(const struct pst_host *host, const struct pst_options *options,
+                     struct fault_plan *plan)
+{
+  const char *const names[FAULT_STALL] = {
+      [FAULT_DROP] = "drop_ppm",       [FAULT_DUPLICATE] = "duplicate_ppm",
+      [FAULT_REORDER] = "reorder_ppm", [FAULT_CORRUPT] = "corrupt_ppm",
+      [FAULT_DELAY] = "delay_ppm",
+  };
+  uint64_t sum = 0;
+  for (int kind = FAULT_DROP; kind < FAULT_STALL; kind++) {
+    sum += host->option_uint(options, names[kind]);
+    plan->below[kind] = (uint32_t)sum;
+  }
+  if (sum > FAULT_MILLION) {
+    host->log(host, PST_LOG_ERROR,
+              "the rates add up to %llu per million, and a message has one fault at most; lower "
+              "some of drop_ppm, duplicate_ppm, reorder_ppm, corrupt_ppm, delay_ppm",
+              (unsigned long long)sum);
+    return -EINVAL;
+  }
+  plan->rates = (uint32_t)sum;
+  plan->corrupt = (uint32_t)host->option_uint(options, "corrupt_ppm");
+  plan->seed = host->option_uint(options, "seed");
+  plan->distance = host->option_uint(options, "distance");
+  plan->reorder_ns = host->option_uint(options, "reorder_time");
+  plan->delay_ns = host->option_uint(options, "delay_time");
+  plan->stall_ns = host->option_uint(options, "stall_time");
+  plan->ledger = (uint32_t)host->option_uint(options, "ledger");
+  plan->stall_at = plan->kill_at = FAULT_NEVER;
+  if (host->option_is_set(options, "stall_at"))
+    plan->stall_at = host->option_uint(options, "stall_at");
+  if (host->option_is_set(options, "kill_at"))
+    plan->kill_at = host->option_uint(options, "kill_at");
+  plan->active = sum || plan->stall_at != FAULT_NEVER || plan->kill_at != FAULT_NEVER;
+  return 0;
+}
+
+static int limits_read(struct pst_device *device, struct pst_limits *limits)
+{
+  int rc = device->ops->limits(device->inner, limits);
+  if (rc == 0 && device->plan.corrupt &&
+      limits->struct_size >= offsetof(struct pst_limits, send_needs) + sizeof(limits->send_needs))
+    limits->send_needs |= PST_NEED_CPU_ACCESS;
+  return rc;
+}
+
+static void fault_close(struct pst_device *device)
+{
+  if (!device)
+    return;
+  if (device->inner) {
+    fault_pool_close(device);
+    device->ops->close(device->inner);
+  }
+  fault_mrs_free(device);
+  free(device);
+}
+
+static int fault_open(const struct pst_host *host, const struct pst_open_params *params,
+                      struct pst_device **device)
+{
+  struct pst_limits limits = {.struct_size = sizeof(limits)};
+  if (!params->inner) {
+    host->log(host, PST_LOG_ERROR,
+              "fault wraps a transport and was given none; name it under `filters`, not as the "
+              "plugin of `transport`");
+    return -EINVAL;
+  }
+  struct pst_device *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->host = host;
+  made->ops = params->inner;
+  int rc = plan_read(host, params->options, &made->plan);
+  if (rc == 0)
+    rc = made->ops->open(params->inner_host, params->inner_params, &made->inner);
+  if (rc == 0)
+    rc = limits_read(made, &limits);
+  if (rc == 0) {
+    made->requests_max = limits.requests_max;
+    rc = fault_pool_open(made, params->plan, &limits);
+  }
+  if (rc != 0) {
+    fault_close(made);
+    return rc;
+  }
+  *device = made;
+  return 0;
+}
+
+static int fault_start(struct pst_device *device)
+{
+  return device->ops->start ? device->ops->start(device->inner) : 0;
+}
+
+static int fault_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
+{
+  return device->ops->mr_pack(device->inner, mr, blob);
+}
+
+/* ---- Workers and rings ---------------------------------------------------- */
+
+static int fault_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
+{
+  struct pst_worker *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->device = device;
+  int rc = device->ops->worker_open(device->inner, index, &made->inner);
+  if (rc != 0) {
+    free(made);
+    return rc;
+  }
+  *worker = made;
+  return 0;
+}
+
+static void fault_worker_close(struct pst_worker *worker)
+{
+  if (!worker)
+    return;
+  worker->device->ops->worker_close(worker->inner);
+  while (worker->endpoints) {
+    struct pst_endpoint *endpoint = worker->endpoints;
+    worker->endpoints = endpoint->next;
+    fault_endpoint_free(endpoint);
+  }
+  free(worker);
+}
+
+static int fault_event_fd(struct pst_worker *worker)
+{
+  return worker->device->ops->event_fd(worker->inner);
+}
+
+static int fault_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
+                           struct pst_path_info *path, struct pst_ring **ring)
+{
+  return worker->device->ops->ring_open(worker->inner, params, path, ring);
+}
+
+static void fault_ring_close(struct pst_worker *worker, struct pst_ring *ring)
+{
+  worker->device->ops->ring_close(worker->inner, ring);
+}
+
+static int fault_release_tokens(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
+{
+  return worker->device->ops->release(worker->inner, tokens, n);
+}
+
+/* ---- Endpoints: what was cut off has nothing inside any more ------------------ */
+
+static int fault_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
+{
+  return endpoint->inner ? fault_ops_of(endpoint)->endpoint_address(endpoint->inner, address)
+                         : -ECONNRESET;
+}
+
+static int fault_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
+{
+  return endpoint->inner ? fault_ops_of(endpoint)->endpoint_connect(endpoint->inner, address)
+                         : -ECONNRESET;
+}
+
+static int fault_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
+{
+  return endpoint->inner ? fault_ops_of(endpoint)->endpoint_path(endpoint->inner, path)
+                         : -ECONNRESET;
+}
+
+static int fault_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
+                             struct pst_remote **remote)
+{
+  return endpoint->inner ? fault_ops_of(endpoint)->remote_open(endpoint->inner, blob, remote)
+                         : -ENOTCONN;
+}
+
+static void fault_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
+{
+  if (endpoint->inner)
+    fault_ops_of(endpoint)->remote_close(endpoint->inner, remote);
+}
+
+static int fault_describe(struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  if (endpoint->inner)
+    return fault_ops_of(endpoint)->describe(endpoint->inner, text, size);
+  snprintf(text, size, "cut off by the filter fault");
+  return 0;
+}
+
+static const struct pst_transport_ops fault_ops = {
+    .struct_size = sizeof(struct pst_transport_ops),
+    .capabilities = (PST_CAP_FOREIGN << 1) - 1, /* the inner transport's limits say which */
+    .open = fault_open,
+    .close = fault_close,
+    .limits = limits_read,
+    .mr_register = fault_mr_register,
+    .mr_deregister = fault_mr_deregister,
+    .mr_pack = fault_mr_pack,
+    .remote_open = fault_remote_open,
+    .remote_close = fault_remote_close,
+    .worker_open = fault_worker_open,
+    .worker_close = fault_worker_close,
+    .arm = fault_arm,
+    .event_fd = fault_event_fd,
+    .ring_open = fault_ring_open,
+    .ring_close = fault_ring_close,
+    .endpoint_open = fault_endpoint_open,
+    .endpoint_address = fault_endpoint_address,
+    .endpoint_connect = fault_endpoint_connect,
+    .endpoint_path = fault_endpoint_path,
+    .post = fault_post,
+    .poll = fault_poll,
+    .release = fault_release_tokens,
+    .counters = fault_counters,
+    .describe = fault_describe,
+    .start = fault_start,
+    .endpoint_close = fault_endpoint_close,
+};
+
+PST_PLUGIN(fault_probe, &fault_ops);

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Registrations, and memory of our own for corrupted copies. */
+#include <sys/mman.h>
+
+#include "fault.h"
+
+/* ---- What may be sent from ----------------------------------------------- */
+
+static struct fault_mr *free_entry(struct pst_device *device)
+{
+  struct fault_mr *entry = atomic_load_explicit(&device->mrs, memory_order_relaxed);
+  for (; entry; entry = entry->next)
+    if (!atomic_load_explicit(&entry->mr, memory_order_relaxed))
+      return entry;
+  entry = calloc(1, sizeof(*entry));
+  if (!entry)
+    return NULL;
+  entry->next = atomic_load_explicit(&device->mrs, memory_order_relaxed);
+  atomic_store_explicit(&device->mrs, entry, memory_order_release);
+  return entry;
+}
+
+static const struct fault_mr *find(struct pst_device *device, const struct pst_mr *mr)
+{
+  const struct fault_mr *entry = atomic_load_explicit(&device->mrs, memory_order_acquire);
+  while (entry && atomic_load_explicit(&entry->mr, memory_order_acquire) != mr)
+    entry = entry->next;
+  return entry;
+}
+
+int fault_mr_register(struct pst_device *device, const struct pst_mr_params *params,
+                      struct pst_mr **mr)
+{
+  bool sends = (params->access & PST_ACCESS_LOCAL_READ) && !(params->access & PST_ACCESS_RING);
+  if (!device->plan.corrupt || !sends)
+    return device->ops->mr_register(device->inner, params, mr);
+  if (!params->region->host) {
+    FAULT_LOG(device, PST_LOG_ERROR,
+              "corrupt_ppm needs payloads that the CPU can read, and this memory (%s) has no host "
+              "mapping; set corrupt_ppm to 0 or send from other memory",
+              params->region->backing);
+    return -EINVAL;
+  }
+  struct fault_mr *entry = free_entry(device);
+  struct pst_mr *made = NULL;
+  if (!entry)
+    return -ENOMEM;
+  int rc = device->ops->mr_register(device->inner, params, &made);
+  if (rc != 0)
+    return rc;
+  entry->host = (const uint8_t *)params->region->host + params->offset;
+  entry->length = params->length;
+  atomic_store_explicit(&entry->mr, made, memory_order_release);
+  *mr = made;
+  return 0;
+}
+
+void fault_mr_deregister(struct pst_device *device, struct pst_mr *mr)
+{
+  struct fault_mr *entry = atomic_load_explicit(&device->mrs, memory_order_relaxed);
+  for (; mr && entry; entry = entry->next)
+    if (atomic_load_explicit(&entry->mr, memory_order_relaxed) == mr)
+      atomic_store_explicit(&entry->mr, NULL, memory_order_release);
+  device->ops->mr_deregister(device->inner, mr);
+}
+
+void fault_mrs_free(struct pst_device *device)
+{
+  struct fault_mr *entry = atomic_load(&device->mrs);
+  while (entry) {
+    struct fault_mr *next = entry->next;
+    free(entry);
+    entry = next;
+  }
+}
+
+/* ---- Copies ----------------------------------------------------------------- */
+
+static int pool_map(struct fault_pool *pool, uint64_t length, uint64_t page_size)
+{
+  void *map = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED)
+    return -errno;
+  pool->region = (struct pst_region){.struct_size = sizeof(pool->region),
+                                     .kind = PST_MEMORY_HOST,
+                                     .address = (uint64_t)(uintptr_t)map,
+                                     .host = map,
+                                     .length = length,
+                                     .page_size = page_size,
+                                     .numa_node = -1,
+                                     .backing = "copies of the filter fault"};
+  return 0;
+}
+
+int fault_pool_open(struct pst_device *device, const struct pst_plan *plan,
+                    const struct pst_limits *limits)
+{
+  const uint64_t page = 4096;
+  struct fault_pool *pool = &device->pool;
+  uint64_t align = limits->slot_alignment > 64 ? limits->slot_alignment : 64;
+  struct pst_path_info path = {.struct_size = sizeof(path)};
+  if (!device->plan.corrupt || !plan->senders)
+    return 0;
+  pool->stride = (plan->message_max + align - 1) / align * align;
+  pool->parts = plan->senders;
+  uint64_t length = (pool->stride * FAULT_COPIES * pool->parts + page - 1) / page * page;
+  int rc = length ? pool_map(pool, length, page) : -EINVAL;
+  if (rc == 0) {
+    struct pst_mr_params params = {.struct_size = sizeof(params),
+                                   .access = PST_ACCESS_LOCAL_READ,
+                                   .region = &pool->region,
+                                   .length = length,
+                                   .path = &path};
+    rc = device->ops->mr_register(device->inner, &params, &pool->mr);
+  }
+  if (rc != 0)
+    FAULT_LOG(device, PST_LOG_ERROR,
+              "corrupt_ppm needs %llu bytes of host memory for its copies, registered with the "
+              "transport, which gives: %s%s%s; set corrupt_ppm to 0",
+              (unsigned long long)length, strerror(-rc), path.reason[0] ? ": " : "", path.reason);
+  return rc;
+}
+
+void fault_pool_close(struct pst_device *device)
+{
+  if (device->pool.mr)
+    device->ops->mr_deregister(device->inner, device->pool.mr);
+  if (device->pool.region.host)
+    munmap(device->pool.region.host, device->pool.region.length);
+}
+
+int fault_part_take(struct pst_device *device, uint32_t *part)
+{
+  if (!device->plan.corrupt)
+    return 0;
+  uint32_t taken = atomic_fetch_add(&device->pool.parts_used, 1);
+  if (taken >= device->pool.parts) {
+    atomic_fetch_sub(&device->pool.parts_used, 1);
+    FAULT_LOG(device, PST_LOG_ERROR, "corrupt_ppm has copies for the %u senders of the plan only",
+              device->pool.parts);
+    return -ENOSPC;
+  }
+  *part = taken;
+  return 0;
+}
+
+void fault_part_untake(struct pst_device *device, uint32_t part)
+{
+  uint32_t expected = part + 1;
+  if (device->plan.corrupt)
+    atomic_compare_exchange_strong(&device->pool.parts_used, &expected, part);
+}
+
+static bool copy_piece(struct pst_device *device, uint8_t *to, const struct pst_mr *mr,
+                       uint64_t offset, uint64_t length)
+{
+  const struct fault_mr *entry = mr ? find(device, mr) : NULL;
+  if (length == 0)
+    return true;
+  if (!entry || offset > entry->length || length > entry->length - offset)
+    return false;
+  memcpy(to, entry->host + offset, length);
+  return true;
+}
+
+static bool gather(struct pst_device *device, uint8_t *to, const struct pst_request *request)
+{
+  uint64_t left = request->arg.length;
+  if (request->piece_count == 0)
+    return copy_piece(device, to, request->local.mr, request->offset, left);
+  for (uint32_t i = 0; i < request->piece_count; i++) {
+    const struct pst_piece *piece = &request->local.pieces[i];
+    if (piece->length > left || !copy_piece(device, to, piece->mr, piece->offset, piece->length))
+      return false;
+    to += piece->length;
+    left -= piece->length;
+  }
+  return left == 0;
+}
+
+bool fault_corrupt(struct pst_endpoint *endpoint, const struct pst_request *request, uint16_t copy,
+                   struct pst_request *corrupted)
+{
+  struct pst_device *device = endpoint->worker->device;
+  const struct fault_pool *pool = &device->pool;
+  uint64_t length = request->arg.length;
+  uint64_t offset = (endpoint->engine->part * FAULT_COPIES + copy - 1u) * pool->stride;
+  uint8_t *to = (uint8_t *)pool->region.host + offset;
+  if (!gather(device, to, request))
+    return false;
+  uint64_t bit = fault_mix(fault_draw(&device->plan, request->u.send.sequence)) % (length * 8);
+  to[bit / 8] ^= (uint8_t)(1u << bit % 8);
+  *corrupted = *request;
+  /* Nobody has asked the transport whether it wants room before the payload. */
+  corrupted->flags &= (uint8_t)~PST_REQUEST_EXCLUSIVE;
+  corrupted->piece_count = 0;
+  corrupted->local.mr = pool->mr;
+  corrupted->offset = offset;
+  return true;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <penstock/plugin.h>
+
+#define RATE(name_, what)                                                                          \
+  {                                                                                                \
+    .name = name_, .help = what " Messages per million: 10000 is 1%.", .default_value = "0",       \
+    .max = 1000000, .type = PST_OPTION_UINT, .scope = PST_SCOPE_DEVICE,                            \
+    .flags = PST_OPTION_TESTING                                                                    \
+  }
+#define TIME(name_, value, what)                                                                   \
+  {                                                                                                \
+    .name = name_, .help = what, .default_value = value, .max = UINT64_C(3600000000000),           \
+    .type = PST_OPTION_DURATION, .scope = PST_SCOPE_DEVICE, .flags = PST_OPTION_TESTING            \
+  }
+
+static const struct pst_option options[] = {
+    {
+        .name = "seed",
+        .help = "What the faults are drawn from: together with a message's sequence number it "
+                "says what befalls it. The same seed gives the same faults.",
+        .default_value = "1",
+        .type = PST_OPTION_UINT,
+        .scope = PST_SCOPE_DEVICE,
+        .flags = PST_OPTION_TESTING,
+    },
+    RATE("drop_ppm", "How many messages are not sent at all, while the sender is told that they "
+                     "were."),
+    RATE("duplicate_ppm", "How many messages are sent twice."),
+    RATE("reorder_ppm", "How many messages are held back and sent behind later ones."),
+    RATE("corrupt_ppm", "How many messages have one bit of their payload changed, in a copy. The "
+                        "sender's memory must be one that the CPU can touch."),
+    RATE("delay_ppm", "How many messages are sent later by delay_time. Others pass them."),
+    {
+        .name = "distance",
+        .help = "A reordered message is sent behind 1 to so many later ones, but no more than half "
+                "of what the sender can have outstanding.",
+        .default_value = "8",
+        .min = 1,
+        .max = 1024,
+        .type = PST_OPTION_UINT,
+        .scope = PST_SCOPE_DEVICE,
+        .flags = PST_OPTION_TESTING,
+    },
+    TIME("reorder_time", "1 s",
+         "How long a message that is to be reordered waits for later ones; when none come, it is "
+         "sent in its place."),
+    TIME("delay_time", "1 ms", "How long a delayed message is held back."),
+    {
+        .name = "stall_at",
+        .help = "Number of the message, counted from 0, before which the sender stops for "
+                "stall_time. Left out: it does not.",
+        .type = PST_OPTION_UINT,
+        .scope = PST_SCOPE_DEVICE,
+        .flags = PST_OPTION_TESTING,
+    },
+    TIME("stall_time", "1 s", "How long the sender stops at stall_at."),
+    {
+        .name = "kill_at",
+        .help = "Number of the message, counted from 0, before which the connection is cut off on "
+                "both sides. Left out: it is not.",
+        .type = PST_OPTION_UINT,
+        .scope = PST_SCOPE_DEVICE,
+        .flags = PST_OPTION_TESTING,
+    },
+    {
+        .name = "ledger",
+        .help = "How many faults of each sender are kept with their sequence numbers. All are "
+                "counted.",
+        .default_value = "32",
+        .max = 65536,
+        .type = PST_OPTION_UINT,
+        .scope = PST_SCOPE_DEVICE,
+        .flags = PST_OPTION_TESTING,
+    },
+};
+
+PST_DESCRIPTION(PST_KIND_FILTER, "fault", "0.1.0",
+                "Injects faults on the sending side of any transport, by seed and rate", "",
+                "hardware: any machine; it wraps whatever transport there is", options,
+                sizeof(options) / sizeof(options[0]));

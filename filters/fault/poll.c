@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completions: the inner ones told apart, DONEs in the host's post order. */
+#include "fault.h"
+
+static bool is_done(const struct fault_engine *engine, uint64_t entry)
+{
+  return entry != engine->head && engine->entries[entry & engine->mask].pending == 0;
+}
+
+static struct pst_completion event(const struct pst_endpoint *endpoint, uint8_t code,
+                                   int32_t status)
+{
+  return (struct pst_completion){
+      .kind = PST_COMPLETION_EVENT, .code = code, .status = status, .endpoint = endpoint->cookie};
+}
+
+static bool is_finished(const struct fault_engine *engine)
+{
+  return engine->close_mode && engine->inner_closed && engine->tail == engine->head;
+}
+
+/* What the host is to have of it, up to max. The CLOSED is the last, and the
+ * endpoint is freed with it. */
+static uint32_t emit(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+{
+  struct fault_engine *engine = endpoint->engine;
+  uint32_t n = 0;
+  if (engine->killed && !engine->kill_told && n < max) {
+    engine->kill_told = true;
+    out[n++] = event(endpoint, PST_EVENT_DISCONNECTED, -ECONNRESET);
+  }
+  while (n < max && is_done(engine, engine->tail)) {
+    uint64_t from = engine->tail;
+    int32_t status = engine->entries[from & engine->mask].status;
+    do
+      engine->tail++;
+    while (is_done(engine, engine->tail) &&
+           engine->entries[engine->tail & engine->mask].status == status);
+    out[n++] = (struct pst_completion){
+        .kind = PST_COMPLETION_DONE,
+        .code = PST_OP_SEND,
+        .status = status,
+        .endpoint = endpoint->cookie,
+        .u.done = {engine->entries[(engine->tail - 1) & engine->mask].cookie, engine->tail - from},
+    };
+  }
+  if (n < max && is_finished(engine)) {
+    out[n++] = event(endpoint, PST_EVENT_CLOSED, 0);
+    fault_endpoint_forget(endpoint);
+  }
+  return n;
+}
+
+static uint32_t emit_all(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
+{
+  uint32_t n = 0;
+  for (struct pst_endpoint *at = worker->endpoints, *next; at && n < max; at = next) {
+    next = at->next;
+    if (at->engine)
+      n += emit(at, out + n, max - n);
+  }
+  return n;
+}
+
+static int32_t status_of(const struct fault_engine *engine, int32_t status)
+{
+  return engine->killed && status == -ECANCELED ? -ECONNRESET : status;
+}
+
+static void inner_done(struct fault_engine *engine, uint64_t count, int32_t status)
+{
+  uint64_t mask = 2 * engine->mask + 1;
+  for (; count && engine->fifo_tail != engine->fifo_head; count--)
+    fault_entry_settle(engine, engine->fifo[engine->fifo_tail++ & mask], status_of(engine, status));
+}
+
+/* Is it for the host too? */
+static bool inner_event(struct pst_endpoint *endpoint, const struct pst_completion *completion)
+{
+  struct fault_engine *engine = endpoint->engine;
+  switch (completion->code) {
+  case PST_EVENT_CONNECTED:
+    engine->connected = true;
+    return true;
+  case PST_EVENT_DISCONNECTED:
+    if (engine->killed)
+      return false;
+    engine->over = true;
+    fault_holds_drop(engine, -ECONNRESET);
+    return true;
+  case PST_EVENT_CLOSED:
+    engine->inner_closed = true;
+    endpoint->inner = NULL;
+    /* None is left, by its promise; ours to the host rests on it. */
+    inner_done(engine, UINT64_MAX, -ECANCELED);
+    return false;
+  default:
+    return true;
+  }
+}
+
+/* One inner completion becomes at most one, at `out`, which may be where it is. */
+static uint32_t translate(const struct pst_completion *inner, struct pst_completion *out)
+{
+  struct pst_completion completion = *inner;
+  if (completion.endpoint == 0) {
+    *out = completion;
+    return 1;
+  }
+  struct pst_endpoint *endpoint = (struct pst_endpoint *)(uintptr_t)completion.endpoint;
+  struct fault_engine *engine = endpoint->engine;
+  completion.endpoint = endpoint->cookie;
+  if (engine && completion.kind == PST_COMPLETION_DONE) {
+    if (completion.code == PST_OP_SEND) {
+      inner_done(engine, completion.u.done.count, completion.status);
+      return emit(endpoint, out, 1);
+    }
+    completion.status = status_of(engine, completion.status);
+  } else if (engine && completion.kind == PST_COMPLETION_EVENT) {
+    if (!inner_event(endpoint, &completion))
+      return emit(endpoint, out, 1);
+  }
+  *out = completion;
+  if (!engine && completion.kind == PST_COMPLETION_EVENT && completion.code == PST_EVENT_CLOSED)
+    fault_endpoint_forget(endpoint);
+  return 1;
+}
+
+static void progress(struct pst_worker *worker)
+{
+  for (struct pst_endpoint *at = worker->endpoints; at; at = at->next) {
+    struct fault_engine *engine = at->engine;
+    uint32_t wait;
+    if (!engine)
+      continue;
+    if (engine->stalled_ns && fault_now(at) >= engine->stalled_ns)
+      engine->stalled_ns = 0;
+    if (engine->held && !engine->stalled_ns)
+      fault_release(at, false, &wait);
+    fault_close_progress(at);
+  }
+}
+
+int fault_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
+{
+  progress(worker);
+  uint32_t n = emit_all(worker, completions, max);
+  if (n == max)
+    return (int)n;
+  int got = worker->device->ops->poll(worker->inner, completions + n, max - n);
+  uint32_t end = got > 0 ? n + (uint32_t)got : n;
+  for (uint32_t i = n; i < end; i++)
+    n += translate(&completions[i], &completions[n]);
+  n += emit_all(worker, completions + n, max - n);
+  return (int)n;
+}
+
+/* Nothing would wake a sleeper when the time of a message has come. */
+static bool has_work(const struct fault_engine *engine)
+{
+  return engine->stalled_ns || (engine->held && !engine->blocked) ||
+         (engine->killed && !engine->kill_told) || is_done(engine, engine->tail) ||
+         (engine->close_mode && !engine->inner_closes) || is_finished(engine);
+}
+
+int fault_arm(struct pst_worker *worker)
+{
+  for (const struct pst_endpoint *at = worker->endpoints; at; at = at->next)
+    if (at->engine && has_work(at->engine))
+      return -EAGAIN;
+  return worker->device->ops->arm(worker->inner);
+}

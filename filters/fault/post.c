@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What befalls each message. */
+#include "fault.h"
+
+/* What one call of post has come to. */
+struct progress {
+  uint32_t wait; /* why it ends early */
+  int rc;        /* what is wrong with the next request */
+};
+
+static enum fault_kind kind_of(const struct pst_endpoint *endpoint,
+                               const struct pst_request *request)
+{
+  const struct fault_plan *plan = &endpoint->worker->device->plan;
+  if (!plan->rates)
+    return FAULT_NONE;
+  uint64_t draw = fault_draw(plan, request->u.send.sequence) >> 32;
+  uint32_t at = (uint32_t)(draw * FAULT_MILLION >> 32);
+  if (__builtin_expect(at >= plan->rates, 1))
+    return FAULT_NONE;
+  enum fault_kind kind = FAULT_DROP;
+  while (at >= plan->below[kind])
+    kind++;
+  if (kind == FAULT_CORRUPT && request->arg.length == 0)
+    return FAULT_NONE;
+  /* More pieces than were announced: the inner transport decides about them. */
+  return request->piece_count > endpoint->engine->pieces ? FAULT_NONE : kind;
+}
+
+static uint32_t wait_for_queue(struct progress *progress)
+{
+  progress->wait = PST_WAIT_QUEUE;
+  return 0;
+}
+
+/* Post inside as it is. Returns how many were taken. */
+static uint32_t post_inner(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                           uint32_t n, struct progress *progress)
+{
+  uint32_t wait = PST_WAIT_NONE;
+  int rc = fault_ops_of(endpoint)->post(endpoint->inner, requests, n, &wait);
+  if (rc == 0 || rc == -EAGAIN) {
+    progress->wait = wait ? wait : PST_WAIT_QUEUE;
+    return 0;
+  }
+  if (rc < 0) {
+    progress->rc = rc;
+    return 0;
+  }
+  if ((uint32_t)rc < n)
+    progress->wait = wait;
+  return (uint32_t)rc;
+}
+
+static void passes(struct fault_engine *engine, const struct pst_request *request)
+{
+  if (request->u.send.sequence >= engine->passed)
+    engine->passed = request->u.send.sequence + 1;
+}
+
+/* As many as nothing befalls, up to n. */
+static uint32_t post_plain(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                           uint32_t n, struct progress *progress)
+{
+  struct fault_engine *engine = endpoint->engine;
+  uint32_t run = 1;
+  if (n > engine->next_due - engine->head)
+    n = (uint32_t)(engine->next_due - engine->head);
+  while (run < n && requests[run].opcode == PST_OP_SEND &&
+         requests[run].u.send.sequence < engine->stop_at &&
+         kind_of(endpoint, &requests[run]) == FAULT_NONE)
+    run++;
+  uint32_t taken = post_inner(endpoint, requests, run, progress);
+  for (uint32_t i = 0; i < taken; i++) {
+    passes(engine, &requests[i]);
+    fault_fifo_push(engine, engine->head);
+    fault_entry_push(engine, requests[i].cookie, 1, 0);
+  }
+  return taken;
+}
+
+static uint32_t post_twice(struct pst_endpoint *endpoint, const struct pst_request *request,
+                           struct progress *progress)
+{
+  struct fault_engine *engine = endpoint->engine;
+  struct pst_request both[2] = {*request, *request};
+  if (!engine->spare)
+    return wait_for_queue(progress);
+  both[0].flags &= (uint8_t)~PST_REQUEST_EXCLUSIVE;
+  both[1].flags = both[0].flags;
+  uint32_t taken = post_inner(endpoint, both, 2, progress);
+  if (taken == 0)
+    return 0;
+  passes(engine, request);
+  fault_note(&engine->ledger, FAULT_DUPLICATE, request->u.send.sequence);
+  for (uint32_t i = 0; i < taken; i++)
+    fault_fifo_push(engine, engine->head);
+  if (taken == 1)
+    engine->again = fault_hold_take(engine, &both[1], engine->head);
+  progress->wait = PST_WAIT_NONE; /* of the second half, which is held */
+  fault_entry_push(engine, request->cookie, 2, 0);
+  return 1;
+}
+
+static uint32_t post_corrupted(struct pst_endpoint *endpoint, const struct pst_request *request,
+                               struct progress *progress)
+{
+  struct fault_engine *engine = endpoint->engine;
+  struct pst_request corrupted;
+  if (engine->copy_count == 0)
+    return wait_for_queue(progress);
+  uint16_t copy = engine->copies[engine->copy_count - 1];
+  if (request->arg.length > endpoint->worker->device->pool.stride ||
+      !fault_corrupt(endpoint, request, copy, &corrupted))
+    return post_plain(endpoint, request, 1, progress);
+  if (post_inner(endpoint, &corrupted, 1, progress) == 0)
+    return 0;
+  engine->copy_count--;
+  passes(engine, request);
+  fault_note(&engine->ledger, FAULT_CORRUPT, request->u.send.sequence);
+  fault_fifo_push(engine, engine->head);
+  fault_entry_push(engine, request->cookie, 1, copy);
+  return 1;
+}
+
+static uint32_t hold_back(struct pst_endpoint *endpoint, const struct pst_request *request,
+                          enum fault_kind kind, struct progress *progress)
+{
+  struct fault_engine *engine = endpoint->engine;
+  const struct fault_plan *plan = &endpoint->worker->device->plan;
+  uint64_t sequence = request->u.send.sequence;
+  if (!engine->spare)
+    return wait_for_queue(progress);
+  struct fault_hold *hold = fault_hold_take(engine, request, engine->head);
+  fault_entry_push(engine, request->cookie, 1, 0);
+  hold->due_ns = fault_now(endpoint);
+  if (kind == FAULT_DELAY) {
+    fault_note(&engine->ledger, FAULT_DELAY, sequence);
+    hold->due_ns += plan->delay_ns;
+    fault_hold_append(engine, &engine->delayed, hold);
+    return 1;
+  }
+  hold->due_ns += plan->reorder_ns;
+  hold->due_count = engine->head + 1 + fault_mix(fault_draw(plan, sequence)) % engine->distance;
+  fault_hold_append(engine, &engine->reordered, hold);
+  return 1;
+}
+
+/* Stall and kill. true: nothing is posted now. */
+static bool stops(struct pst_endpoint *endpoint, const struct pst_request *request,
+                  struct progress *progress)
+{
+  struct fault_engine *engine = endpoint->engine;
+  const struct fault_plan *plan = &endpoint->worker->device->plan;
+  uint64_t sequence = request->u.send.sequence;
+  if (sequence >= plan->stall_at && !engine->stall_over) {
+    engine->stall_over = true;
+    engine->stalled_ns = fault_now(endpoint) + plan->stall_ns;
+    fault_note(&engine->ledger, FAULT_STALL, sequence);
+  }
+  if (engine->stalled_ns && fault_now(endpoint) < engine->stalled_ns) {
+    wait_for_queue(progress);
+    return true;
+  }
+  engine->stalled_ns = 0;
+  engine->stop_at = plan->kill_at;
+  if (sequence < plan->kill_at)
+    return false;
+  fault_kill(endpoint, sequence);
+  progress->rc = -ECONNRESET;
+  return true;
+}
+
+static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                           uint32_t n, struct progress *progress)
+{
+  struct fault_engine *engine = endpoint->engine;
+  if (__builtin_expect(requests[0].u.send.sequence >= engine->stop_at || engine->stalled_ns, 0) &&
+      stops(endpoint, requests, progress))
+    return 0;
+  if (!fault_release(endpoint, false, &progress->wait)) {
+    if (!progress->wait)
+      progress->wait = PST_WAIT_QUEUE;
+    return 0;
+  }
+  uint64_t room = engine->mask + 1 - (engine->head - engine->tail);
+  if (room == 0)
+    return wait_for_queue(progress);
+  enum fault_kind kind = kind_of(endpoint, requests);
+  switch (kind) {
+  case FAULT_DROP:
+    fault_note(&engine->ledger, FAULT_DROP, requests[0].u.send.sequence);
+    fault_entry_push(engine, requests[0].cookie, 0, 0);
+    return 1;
+  case FAULT_DUPLICATE:
+    return post_twice(endpoint, requests, progress);
+  case FAULT_CORRUPT:
+    return post_corrupted(endpoint, requests, progress);
+  case FAULT_REORDER:
+  case FAULT_DELAY:
+    return hold_back(endpoint, requests, kind, progress);
+  default:
+    return post_plain(endpoint, requests, n < room ? n : (uint32_t)room, progress);
+  }
+}
+
+/* A FLUSH covers what was posted before it: it is not taken before that is gone. */
+static uint32_t post_others(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                            uint32_t n, struct progress *progress)
+{
+  struct fault_engine *engine = endpoint->engine;
+  uint32_t run = 0;
+  if (engine->held && requests[0].opcode == PST_OP_FLUSH) {
+    fault_release(endpoint, true, &progress->wait);
+    if (engine->held)
+      return wait_for_queue(progress);
+  }
+  while (run < n && requests[run].opcode != PST_OP_SEND &&
+         !(engine->held && requests[run].opcode == PST_OP_FLUSH))
+    run++;
+  return post_inner(endpoint, requests, run, progress);
+}
+
+int fault_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+               uint32_t *wait)
+{
+  const struct fault_engine *engine = endpoint->engine;
+  struct progress progress = {PST_WAIT_NONE, 0};
+  uint32_t taken = 0;
+  if (!engine)
+    return fault_ops_of(endpoint)->post(endpoint->inner, requests, n, wait);
+  if (engine->killed || engine->over)
+    return -ECONNRESET;
+  if (!engine->connected || engine->close_mode)
+    return -ENOTCONN;
+  while (taken < n && progress.rc == 0 && progress.wait == PST_WAIT_NONE) {
+    const struct pst_request *next = requests + taken;
+    taken += next->opcode == PST_OP_SEND ? post_sends(endpoint, next, n - taken, &progress)
+                                         : post_others(endpoint, next, n - taken, &progress);
+  }
+  if (taken == 0 && progress.rc != 0)
+    return progress.rc;
+  *wait = progress.wait;
+  return taken || n == 0 ? (int)taken : -EAGAIN;
+}
