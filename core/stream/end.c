@@ -29,10 +29,13 @@ void end_stage(struct session_end *end, int stage)
   if (end->stage == stage || end->started_ns == 0)
     return;
   uint64_t now = clock_now_ns();
+  stat_set(end->stage_turn, end->stage_turn + 1);
   if (end->stage >= 0)
-    stat_add(end->blocked_ns[end->stage], now - end->stage_since_ns);
-  stat_set(end->stage_since_ns, now);
-  stat_set(end->stage, stage);
+    __atomic_store_n(&end->blocked_ns[end->stage],
+                     end->blocked_ns[end->stage] + now - end->stage_since_ns, __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage_since_ns, now, __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage, stage, __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage_turn, end->stage_turn + 1, __ATOMIC_RELEASE);
 }
 
 void end_state(struct session_end *end, int state)
@@ -52,6 +55,10 @@ void end_fail(struct session_end *end, int code, const char *text)
 {
   if (end->state == PST_STATE_FAILED || end->state == PST_STATE_ENDED)
     return;
+  if (code >= 0) /* an application's abort: without an error nobody would see it */
+    code = -ECANCELED;
+  if (!text)
+    text = strerror(-code);
   pthread_mutex_lock(&end->text_lock);
   snprintf(end->error_text, sizeof(end->error_text), "%s", text);
   pthread_mutex_unlock(&end->text_lock);
@@ -80,14 +87,23 @@ void end_connected(struct session_end *end)
     pthread_mutex_unlock(&end->text_lock);
   }
   end_state(end, PST_STATE_CONNECTED);
+  if (!end->is_sender && ((struct pst_receiver *)end)->finish_known)
+    end_state(end, PST_STATE_ENDING); /* the sender's word was here before the transport's */
+}
+
+void end_close_endpoint(struct session_end *end, uint32_t mode, uint64_t deadline_ns)
+{
+  if (!end->endpoint || end->endpoint_closing)
+    return;
+  end->endpoint_closing = true;
+  if (end->lane->ops->endpoint_close(end->endpoint, mode, deadline_ns) < 0)
+    end->endpoint_closed = true;
 }
 
 static void connect_to(struct session_end *end, const struct pst_blob *address)
 {
-  int rc;
+  int rc = end->lane->ops->endpoint_connect(end->endpoint, address);
 
-  end->connecting = true;
-  rc = end->lane->ops->endpoint_connect(end->endpoint, address);
   if (rc < 0) {
     char text[256];
     snprintf(text, sizeof(text),

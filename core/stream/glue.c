@@ -198,6 +198,19 @@ static int describe_ends(struct pst_session *session, struct glue_stream *rooms,
   return 0;
 }
 
+/* An abort before the start has told nobody yet. */
+static void tell_failures(const struct pst_session *session)
+{
+  for (uint32_t i = 0; i < session->thread_count; i++)
+    for (uint32_t e = 0; e < session->threads[i]->end_count; e++) {
+      struct session_end *end = session->threads[i]->ends[e];
+      if (end->state != PST_STATE_FAILED || end->control_over)
+        continue;
+      end->control_over = true;
+      control_fail(session->control, end, end->error, end->error_text);
+    }
+}
+
 int glue_open(struct pst_session *session, struct pst_error *error)
 {
   const struct config *config = session->config;
@@ -226,6 +239,8 @@ int glue_open(struct pst_session *session, struct pst_error *error)
     rc = describe_ends(session, rooms, streams, error);
   if (rc == 0)
     rc = control_open(&params, &with_context, streams, count, &session->control, error);
+  if (rc == 0)
+    tell_failures(session);
   free(rooms);
   free(streams);
   return rc;

@@ -30,11 +30,8 @@ static uint64_t power_of_two(uint64_t n)
 }
 
 struct landing_plan {
-  struct pst_session *session;
-  struct pst_receiver *receiver;
   const struct config_stream *stream;
   const struct pst_limits *limits;
-  uint64_t slot_bytes;
   uint32_t endpoints;
   struct pst_error *error;
 };
@@ -44,12 +41,13 @@ static int alloc_region(const struct landing_plan *plan, struct landing *landing
                         struct pst_region *region)
 {
   char label[96];
-  struct pst_alloc_params params = {.struct_size = sizeof(params),
-                                    .purpose = purpose,
-                                    .length = length,
-                                    .alignment = 4096,
-                                    .needs = needs,
-                                    .label = label};
+  struct pst_alloc_params params = {
+      .struct_size = sizeof(params),
+      .purpose = purpose,
+      .length = length,
+      .alignment = plan->limits->slot_alignment > 4096 ? plan->limits->slot_alignment : 4096,
+      .needs = needs,
+      .label = label};
 
   snprintf(label, sizeof(label), "stream %s, %s", plan->stream->name,
            purpose == PST_ALLOC_STAGING ? "staging ring" : "ring");
@@ -175,7 +173,7 @@ static int open_staged(const struct landing_plan *plan, struct landing *landing,
   landing->staged = true;
   landing->final_stride = round_up(plan->stream->message, CACHE_LINE);
   if (plan->stream->stride > landing->final_stride)
-    landing->final_stride = plan->stream->stride;
+    landing->final_stride = round_up(plan->stream->stride, CACHE_LINE);
   rc = alloc_region(plan, landing, PST_ALLOC_NORMAL, landing->final_stride * landing->slots, 0,
                     &landing->final_region);
   if (rc == 0)
@@ -272,9 +270,7 @@ static uint32_t count_sharers(const struct pst_session *session, const char *nam
 int landing_open(struct pst_session *session, struct pst_receiver *receiver,
                  struct pst_error *error)
 {
-  struct landing_plan plan = {.session = session,
-                              .receiver = receiver,
-                              .stream = receiver->end.config,
+  struct landing_plan plan = {.stream = receiver->end.config,
                               .limits = &receiver->end.lane->device->limits,
                               .endpoints = 1 + count_sharers(session, receiver->end.name),
                               .error = error};
@@ -329,7 +325,7 @@ int landing_view(const struct landing *landing, const struct pst_completion *mes
   uint32_t buffer = message->u.message.buffer;
 
   if (buffer) {
-    region = buffer < SESSION_LENT_MAX ? landing->lane->lent[buffer] : NULL;
+    region = buffer < SESSION_LENT_MAX ? landing->lane->lent[buffer].region : NULL;
     if (!region)
       return -EIO;
   }
@@ -350,9 +346,13 @@ int landing_view(const struct landing *landing, const struct pst_completion *mes
 
 uint32_t landing_room(const struct landing *landing)
 {
+  uint64_t tokens = landing->token_mask + 1 - (landing->token_tail - landing->token_head);
+
   if (landing->copy_tail - landing->copy_head == landing->copy_capacity)
     return 0;
-  return landing->final_free_count;
+  /* Final slots may be given back before their copies are done, and a transport
+   * that lends has more tokens than the ring has slots. */
+  return tokens < landing->final_free_count ? (uint32_t)tokens : landing->final_free_count;
 }
 
 int landing_stage(struct landing *landing, struct pst_view *views, uint32_t n,

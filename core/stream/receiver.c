@@ -136,11 +136,25 @@ void receiver_close(struct pst_receiver *receiver)
 
 /* ---- Arrivals ----------------------------------------------------------------------- */
 
+static void give_up_pending(struct pst_receiver *receiver)
+{
+  const struct session_lane *lane = receiver->end.lane;
+
+  while (receiver->pending_head != receiver->pending_tail) {
+    uint32_t at = receiver->pending_head++ % receiver->pending_capacity;
+    lane->ops->release(lane->worker, &receiver->pending[at].u.message.token, 1);
+  }
+}
+
 /* Growing happens a few times in a stream's life: at most all slots can be out. */
 int receiver_pend(struct pst_receiver *receiver, const struct pst_completion *completion)
 {
   uint32_t capacity = receiver->pending_capacity;
+  const struct session_lane *lane = receiver->end.lane;
 
+  /* Nobody takes it any more, and those who share the ring need the slot. */
+  if (receiver->end.state == PST_STATE_FAILED || receiver->complete)
+    return lane->ops->release(lane->worker, &completion->u.message.token, 1);
   if (receiver->pending_tail - receiver->pending_head == capacity) {
     struct pst_completion *grown = calloc(2 * (size_t)capacity, sizeof(*grown));
     if (!grown) {
@@ -162,7 +176,7 @@ int receiver_pend(struct pst_receiver *receiver, const struct pst_completion *co
 
 /* One arrived message becomes a view, unless it is a duplicate. */
 static bool accept_message(struct pst_receiver *receiver, const struct pst_completion *message,
-                           struct pst_view *view)
+                           uint32_t before, struct pst_view *view)
 {
   struct landing *landing = receiver->landing;
 
@@ -178,7 +192,7 @@ static bool accept_message(struct pst_receiver *receiver, const struct pst_compl
     return false;
   }
   if (!(message->flags & PST_HAS_SEQUENCE))
-    view->sequence = receiver->delivered;
+    view->sequence = receiver->delivered + before;
   return true;
 }
 
@@ -190,12 +204,12 @@ static uint32_t gather(struct pst_receiver *receiver, struct pst_view *views, ui
   while (count < max && receiver->pending_head != receiver->pending_tail) {
     const struct pst_completion *message =
         &receiver->pending[receiver->pending_head++ % receiver->pending_capacity];
-    count += accept_message(receiver, message, &views[count]);
+    count += accept_message(receiver, message, count, &views[count]);
   }
   do {
     int n = count < max ? lane_poll(lane, &receiver->end, max - count) : 0;
     for (int i = 0; i < n; i++)
-      count += accept_message(receiver, &lane->completions[i], &views[count]);
+      count += accept_message(receiver, &lane->completions[i], count, &views[count]);
   } while (count < max && lane->seen);
   return count;
 }
@@ -237,8 +251,16 @@ static int watch_fences(struct pst_receiver *receiver)
   return 0;
 }
 
+/* Held by the application, not by a fence that it gave us. */
+static uint64_t views_out(const struct pst_receiver *receiver)
+{
+  return receiver->held - (receiver->after.token_tail - receiver->after.token_head);
+}
+
 int pst_receiver_release(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
 {
+  if (n > views_out(receiver))
+    return -EINVAL;
   receiver->held -= n;
   landing_give_back(receiver->landing, views, n);
   end_stage(&receiver->end, -1);
@@ -253,15 +275,24 @@ int pst_receiver_release_after(struct pst_receiver *receiver, const struct pst_v
 
   if (!fence)
     return pst_receiver_release(receiver, views, n);
+  if (n > views_out(receiver)) {
+    drop_fence(receiver, fence);
+    return -EINVAL;
+  }
   /* The FIFO is full only when fences stall; waiting for the oldest keeps order. */
   while (after->tail - after->head == after->capacity ||
          after->token_tail - after->token_head + n > after->token_mask + 1) {
-    int rc = memory->plugin->memory->fence_wait(
-        memory->memory, after->batches[after->head % after->capacity].fence, NULL, NULL);
-    if (rc == 0)
+    bool empty = after->head == after->tail; /* a batch larger than the FIFO */
+    struct pst_fence *oldest = empty ? fence : after->batches[after->head % after->capacity].fence;
+    int rc = memory->plugin->memory->fence_wait(memory->memory, oldest, NULL, NULL);
+    if (rc == 0 && !empty)
       rc = watch_fences(receiver);
+    if (rc < 0 || empty)
+      drop_fence(receiver, fence);
     if (rc < 0)
       return rc;
+    if (empty)
+      return pst_receiver_release(receiver, views, n);
   }
   for (uint32_t i = 0; i < n; i++)
     after->tokens[after->token_tail++ & after->token_mask] = views[i].token;
@@ -290,6 +321,14 @@ static int fail_short(struct pst_receiver *receiver)
   pst_log(PST_LOG_ERROR, "%s", text);
   end_fail(&receiver->end, -EPROTO, text);
   return -EPROTO;
+}
+
+uint64_t receiver_due_ns(const struct pst_receiver *receiver)
+{
+  if (receiver->quiet_since_ns == 0 || receiver->complete)
+    return 0;
+  return receiver->quiet_since_ns +
+         (is_reliable(receiver) ? receiver->end.config->timeout_ns : RECEIVER_QUIET_NS);
 }
 
 /* Nothing has arrived: is it over? */
@@ -356,6 +395,7 @@ int pst_receiver_finish(struct pst_receiver *receiver)
 int pst_receiver_abort(struct pst_receiver *receiver, int code, const char *text)
 {
   end_fail(&receiver->end, code, text);
+  give_up_pending(receiver);
   return 0;
 }
 
@@ -366,7 +406,7 @@ static int idle_stage(const struct pst_receiver *receiver)
 {
   const struct landing *landing = receiver->landing;
 
-  if (receiver->held >= landing->slots)
+  if (receiver->held >= landing->slots || (landing->staged && landing->final_free_count == 0))
     return PST_STAGE_SINK;
   if (landing->staged && landing->copy_head != landing->copy_tail)
     return PST_STAGE_STAGING;
@@ -410,6 +450,17 @@ int receiver_progress(struct pst_receiver *receiver)
   return rc;
 }
 
+static int flush(const struct landing *landing, int n)
+{
+  const struct session_memory *memory = landing->memory;
+  int rc;
+
+  if (!(memory->plugin->memory->capabilities & PST_MEMORY_CAP_FLUSH))
+    return n;
+  rc = memory->plugin->memory->flush(memory->memory, &landing->ring_region);
+  return rc < 0 ? rc : n;
+}
+
 static int take(struct pst_receiver *receiver, struct pst_batch *batch)
 {
   struct landing *landing = receiver->landing;
@@ -417,14 +468,14 @@ static int take(struct pst_receiver *receiver, struct pst_batch *batch)
   uint32_t n;
   int rc;
 
-  if (!landing->staged)
-    return (int)gather(receiver, batch->views, max);
+  if (!landing->staged) {
+    n = gather(receiver, batch->views, max);
+    return n ? flush(landing, (int)n) : 0;
+  }
   if (max > SESSION_POLL_BATCH)
     max = SESSION_POLL_BATCH;
   if (max > landing_room(landing))
     max = landing_room(landing);
-  if (max == 0)
-    return 0;
   n = gather(receiver, batch->views, max);
   if (n == 0)
     return 0;
@@ -434,6 +485,7 @@ static int take(struct pst_receiver *receiver, struct pst_batch *batch)
 
 int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
 {
+  bool room;
   int n;
 
   batch->count = 0;
@@ -443,22 +495,25 @@ int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
   n = receiver_progress(receiver);
   if (n < 0)
     return n;
-  if (receiver->end.state == PST_STATE_FAILED)
+  if (receiver->end.state == PST_STATE_FAILED) {
+    give_up_pending(receiver);
     return receiver->end.error;
+  }
   if (receiver->complete) {
     n = end_check(&receiver->end);
     if (receiver->end.control_over == false)
       lane_poll(receiver->end.lane, NULL, SESSION_POLL_BATCH);
     return n < 0 ? n : -ENODATA;
   }
-  n = take(receiver, batch);
+  room = batch->capacity && (!receiver->landing->staged || landing_room(receiver->landing));
+  n = room ? take(receiver, batch) : 0;
   if (n < 0) {
-    end_fail(&receiver->end, n, "copying to the final memory failed");
+    end_fail(&receiver->end, n, "making arrived messages readable in the final memory failed");
     return n;
   }
   if (n == 0) {
     end_stage(&receiver->end, idle_stage(receiver));
-    return check_end(receiver);
+    return room ? check_end(receiver) : 0; /* without room, more may have arrived */
   }
   count_views(receiver, batch->views, (uint32_t)n);
   batch->count = (uint32_t)n;
@@ -544,16 +599,17 @@ int pst_receiver_read(struct pst_receiver *receiver, const struct pst_view *view
   uint64_t ticket, done = 0;
   int rc;
 
+  if (!view->host && !receiver->queue)
+    return -EOPNOTSUPP;
+  if (receiver->ready) {
+    rc = ops->fence_wait(receiver->landing->memory->memory, receiver->ready,
+                         view->host ? NULL : receiver->queue, NULL);
+    if (rc < 0)
+      return rc;
+  }
   if (view->host) {
     memcpy(to, view->host, view->length);
     return 0;
-  }
-  if (!receiver->queue)
-    return -EOPNOTSUPP;
-  if (receiver->ready) {
-    rc = ops->fence_wait(receiver->landing->memory->memory, receiver->ready, receiver->queue, NULL);
-    if (rc < 0)
-      return rc;
   }
   while ((rc = ops->copy_batch(receiver->queue, &piece, 1, &ticket)) == -EAGAIN)
     ops->queue_poll(receiver->queue, &done);

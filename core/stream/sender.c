@@ -16,12 +16,14 @@
 
 #define SENDER_FLUSH_COOKIE UINT64_MAX
 
-static uint32_t power_of_two(uint32_t n)
+uint32_t sender_slots(const struct config_stream *config)
 {
-  uint32_t p = 2;
-  while (p < n && p < 1u << 30)
-    p <<= 1;
-  return p;
+  uint32_t wanted = config->sender.ring ? config->sender.ring : config->ring;
+  uint32_t slots = 2;
+
+  while (slots < wanted && slots < 1u << 30)
+    slots <<= 1;
+  return slots;
 }
 
 static struct pst_sender *leader_of(struct pst_sender *sender)
@@ -37,7 +39,7 @@ static int open_region(struct pst_sender *sender, const struct pst_limits *limit
   const struct pst_memory_ops *memory = sender->memory->plugin->memory;
   uint64_t step = limits->slot_alignment > CACHE_LINE ? limits->slot_alignment : CACHE_LINE;
   struct pst_alloc_params params = {.struct_size = sizeof(params),
-                                    .alignment = 4096,
+                                    .alignment = step > 4096 ? step : 4096,
                                     .needs = limits->send_needs,
                                     .label = sender->end.name};
   const char *lacks;
@@ -94,7 +96,7 @@ static int open_slots(struct pst_session *session, struct pst_sender *sender,
 
   if (rc < 0)
     return rc;
-  sender->slots = power_of_two(config->sender.ring ? config->sender.ring : config->ring);
+  sender->slots = sender_slots(config);
   sender->slot_mask = sender->slots - 1;
   rc = open_region(sender, &sender->end.lane->device->limits, error);
   if (rc == 0)
@@ -249,7 +251,8 @@ void sender_done(struct pst_sender *sender, const struct pst_completion *complet
     return;
   }
   struct sender_leg *leg = leg_of(sender);
-  leg->done += completion->u.done.count;
+  if (completion->status != -EBUSY) /* else the receiver still reads them */
+    leg->done += completion->u.done.count;
   if (completion->status < 0)
     leg_fail(leg, completion->status);
 }
@@ -271,6 +274,17 @@ static int post_run(struct pst_sender *leader, struct sender_leg *leg, uint32_t 
   return end->lane->ops->post(end->endpoint, copies, run, &leg->wait);
 }
 
+static void count_posted(struct pst_sender *leader, struct sender_leg *leg, uint32_t n)
+{
+  uint64_t bytes = 0;
+
+  for (uint32_t i = 0; i < n; i++)
+    bytes += leader->requests[(leg->posted + i) & leader->slot_mask].arg.length;
+  leg->posted += n;
+  stat_add(leg->owner->bytes, bytes);
+  stat_set(leg->owner->messages, leg->posted);
+}
+
 /* Returns how many were posted. */
 static uint32_t push_leg(struct pst_sender *leader, struct sender_leg *leg)
 {
@@ -286,9 +300,8 @@ static uint32_t push_leg(struct pst_sender *leader, struct sender_leg *leg)
         leg_fail(leg, rc);
       break;
     }
-    leg->posted += (uint32_t)rc;
+    count_posted(leader, leg, (uint32_t)rc);
     pushed += (uint32_t)rc;
-    stat_set(leg->owner->messages, leg->posted);
     if ((uint64_t)rc < run && leg->wait)
       break;
   }
@@ -319,6 +332,19 @@ static void finish_leg(struct pst_sender *leader, struct sender_leg *leg)
   }
 }
 
+/* A leg that has failed must not hold the others up: its receiver, which may live
+ * on, is left, so that what was posted comes back. */
+static void check_leg(const struct pst_sender *leader, struct sender_leg *leg)
+{
+  struct session_end *end = &leg->owner->end;
+
+  if (end_check(end) == 0)
+    return;
+  leg->dead = true;
+  if (leader->leg_count > 1 && leg->done < leg->posted && !end->endpoint_closing)
+    end_close_endpoint(end, PST_CLOSE_ABORT, clock_now_ns() + PST_NS_PER_S);
+}
+
 static uint32_t push(struct pst_sender *leader)
 {
   uint32_t pushed = 0;
@@ -326,10 +352,13 @@ static uint32_t push(struct pst_sender *leader)
 
   for (uint32_t i = 0; i < leader->leg_count; i++) {
     struct sender_leg *leg = &leader->legs[i];
+    check_leg(leader, leg);
     pushed += push_leg(leader, leg);
     if (leader->finishing)
       finish_leg(leader, leg);
-    if (!leg->dead && leg->done < freed)
+    if (leg->dead && leg->done == leg->posted)
+      continue;
+    if (leg->done < freed)
       freed = leg->done;
   }
   leader->freed = freed == UINT64_MAX ? leader->submitted : freed;
@@ -339,8 +368,15 @@ static uint32_t push(struct pst_sender *leader)
 int sender_progress(struct pst_sender *sender)
 {
   struct pst_sender *leader = leader_of(sender);
+  struct session_lane *polled = NULL;
 
-  lane_poll(sender->end.lane, NULL, SESSION_POLL_BATCH);
+  /* The legs of a fan-out may have transports of their own. */
+  for (uint32_t i = 0; i < leader->leg_count; i++) {
+    struct session_lane *lane = leader->legs[i].owner->end.lane;
+    if (lane != polled)
+      lane_poll(lane, NULL, SESSION_POLL_BATCH);
+    polled = lane;
+  }
   return (int)push(leader);
 }
 
@@ -453,8 +489,6 @@ int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, u
     bytes += slots[i].length;
   }
   sender->submitted += n;
-  for (uint32_t i = 0; i < sender->leg_count; i++)
-    stat_add(sender->legs[i].owner->bytes, bytes);
   if (sender->pace.ns_per_byte > 0)
     pace_spend(&sender->pace, bytes);
   end_stage(&sender->end, -1);
@@ -494,7 +528,11 @@ int pst_sender_fill(struct pst_sender *sender, const struct pst_slot *slots, uin
 
 int pst_sender_abort(struct pst_sender *sender, int code, const char *text)
 {
-  end_fail(&sender->end, code, text);
+  /* The source of a fan-out is everybody's. */
+  for (uint32_t i = 0; i < sender->leg_count; i++)
+    end_fail(&sender->legs[i].owner->end, code, text);
+  if (sender->leader)
+    end_fail(&sender->end, code, text);
   return 0;
 }
 

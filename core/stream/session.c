@@ -148,6 +148,7 @@ void pst_session_close(struct pst_session *session)
   if (!session)
     return;
   control_close(session->control);
+  session->control = NULL;
   lanes_close_endpoints(session);
   for (uint32_t i = 0; i < session->receiver_count; i++)
     if (session->receivers[i]->landing)
@@ -155,8 +156,13 @@ void pst_session_close(struct pst_session *session)
   setup_close_workers(session);
   for (uint32_t i = 0; i < session->receiver_count; i++)
     receiver_close(session->receivers[i]);
-  for (uint32_t i = 0; i < session->sender_count; i++)
-    sender_close(session->senders[i]);
+  /* A follower may have its leader's slots registered with a device of its own. */
+  for (int leading = 0; leading <= 1; leading++)
+    for (uint32_t i = 0; i < session->sender_count; i++)
+      if (session->senders[i] && (session->senders[i]->leader == NULL) == leading) {
+        sender_close(session->senders[i]);
+        session->senders[i] = NULL;
+      }
   setup_close(session);
   free(session->senders);
   free(session->receivers);

@@ -47,9 +47,8 @@ struct session_memory {
 /* One opened transport, filters included, with one set of options. */
 struct session_device {
   const struct config_transport *config;
-  const struct loader_plugin *plugin;   /* of the innermost transport */
-  const struct loader_plugin **filters; /* outermost first */
-  const struct pst_transport_ops *ops;  /* of the outermost */
+  const struct loader_plugin *plugin;  /* of the innermost transport */
+  const struct pst_transport_ops *ops; /* of the outermost */
   struct pst_device *device;
   struct pst_limits limits;
   struct pst_plan plan;
@@ -58,6 +57,13 @@ struct session_device {
 
 struct session_thread;
 
+struct session_lent {
+  const struct pst_region *region; /* NULL: nothing lent by this number */
+  void *host;                      /* of the region, which is gone when UNLENT has come */
+  uint64_t length;
+  uint64_t pinned; /* bit i: by the memory of the thread's end i */
+};
+
 struct session_lane {
   struct session_thread *thread;
   struct session_device *device;
@@ -65,7 +71,7 @@ struct session_lane {
   struct pst_worker *worker;
   int event_fd; /* -1: cannot wake */
   bool seen;    /* the last poll gave something */
-  const struct pst_region *lent[SESSION_LENT_MAX];
+  struct session_lent lent[SESSION_LENT_MAX];
   struct pst_completion completions[SESSION_POLL_BATCH];
 };
 
@@ -115,7 +121,7 @@ struct session_end {
   const char *name;
   bool is_sender;
   bool endpoint_closed;      /* EVENT CLOSED has come */
-  bool connecting;           /* endpoint_connect was called */
+  bool endpoint_closing;     /* endpoint_close was called */
   int state;                 /* enum pst_state; stat_ */
   int error;                 /* stat_ */
   bool control_over;         /* the control channel's part has ended or failed */
@@ -124,7 +130,8 @@ struct session_end {
   int gone_status;
   uint64_t started_ns;
   uint64_t ended_ns;
-  int stage; /* enum pst_stage it is blocked in, or -1 */
+  uint32_t stage_turn; /* odd while stage, stage_since_ns and blocked_ns change together */
+  int stage;           /* enum pst_stage it is blocked in, or -1 */
   uint64_t stage_since_ns;
   uint64_t blocked_ns[PST_STAGES];
   struct pst_path_info path;
@@ -145,7 +152,7 @@ struct sender_leg {
   uint64_t posted; /* sequence of the next message to post */
   uint64_t done;   /* all before it are done */
   uint32_t wait;   /* enum pst_wait of the last short post */
-  bool dead;       /* takes no more; its slots count as done */
+  bool dead;       /* takes no more; holds slots until what it took is done */
 };
 
 struct pst_sender {
@@ -163,7 +170,6 @@ struct pst_sender {
   struct sender_leg *legs;
   uint32_t leg_count;
   struct pst_sender *leader; /* fan-out: whose slots these are; NULL: its own */
-  struct sender_leg *leg;    /* of this sender's endpoint */
   uint64_t acquired;         /* next sequence to acquire */
   uint64_t submitted;
   uint64_t freed; /* all slots before it are free: the least `done` of the legs */
@@ -174,14 +180,13 @@ struct pst_sender {
   bool finishing;
   bool flush_posted;
   bool flushed;
-  bool counts_answered;
   uint64_t messages; /* stat_ */
   uint64_t bytes;    /* stat_ */
   uint32_t param_count;
   struct control_pair params[CONTROL_PARAMS_MAX];
 };
 
-/* A copy batch of the staged path, or a release that waits for a fence. */
+/* A copy batch of the staged path (ticket), or a release that waits (fence). */
 struct landing_batch {
   uint64_t ticket;
   struct pst_fence *fence;
@@ -197,10 +202,8 @@ struct landing {
   struct pst_region ring_region; /* what the transport writes */
   struct pst_mr *mr;
   struct pst_ring *ring;
-  uint64_t ring_base;
   uint64_t stride;
   uint32_t slots;
-  uint32_t headroom;
   struct pst_path_info path;
   struct pst_queue *queue; /* copies; staged only */
   /* staged only */
@@ -278,10 +281,6 @@ int setup_threads(struct pst_session *session, struct pst_error *error);
 int setup_memory(struct pst_session *session, const struct config_plugin *plugin,
                  struct session_memory **memory, struct pst_error *error);
 int setup_devices(struct pst_session *session, struct pst_error *error);
-struct session_device *setup_device_of(struct pst_session *session,
-                                       const struct config_transport *transport);
-int setup_lane(struct session_thread *thread, struct session_device *device,
-               struct session_lane **lane, struct pst_error *error);
 void setup_close_workers(struct pst_session *session);
 void setup_close(struct pst_session *session);
 int setup_plugin_note(struct pst_session *session, const struct loader_plugin *plugin);
@@ -309,6 +308,7 @@ void landing_give_back(struct landing *landing, const struct pst_view *views, ui
 void landing_give_tokens(struct landing *landing, const uint64_t *tokens, uint32_t n);
 
 /* sender.c */
+uint32_t sender_slots(const struct config_stream *config);
 int sender_open(struct pst_session *session, struct pst_sender *sender, struct pst_error *error);
 void sender_close(struct pst_sender *sender);
 void sender_done(struct pst_sender *sender, const struct pst_completion *completion);
@@ -321,6 +321,8 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
 void receiver_close(struct pst_receiver *receiver);
 int receiver_pend(struct pst_receiver *receiver, const struct pst_completion *completion);
 int receiver_progress(struct pst_receiver *receiver);
+/* When a stream whose last messages do not come is given up; 0: not waiting so. */
+uint64_t receiver_due_ns(const struct pst_receiver *receiver);
 void receiver_totals(const struct pst_receiver *receiver, struct control_totals *totals);
 
 /* worker.c */
@@ -330,6 +332,7 @@ void thread_progress(struct session_thread *thread);
  * whether there was anything at all. */
 int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max);
 void thread_mail(struct session_thread *thread, struct session_mail *mail);
+void lane_forget_lent(struct session_lane *lane, uint64_t buffer);
 void lanes_close_endpoints(struct pst_session *session);
 
 /* end.c */
@@ -339,6 +342,7 @@ void end_stage(struct session_end *end, int stage); /* -1: flows */
 void end_state(struct session_end *end, int state);
 void end_fail(struct session_end *end, int code, const char *text);
 void end_connected(struct session_end *end);
+void end_close_endpoint(struct session_end *end, uint32_t mode, uint64_t deadline_ns);
 void end_mail(struct session_end *end, const struct session_mail *mail);
 int end_check(struct session_end *end); /* 0, or the failure */
 /* The transport has lost the peer. */

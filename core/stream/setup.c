@@ -188,8 +188,12 @@ int setup_memory(struct pst_session *session, const struct config_plugin *config
   entry->options = config->options;
   entry->info.struct_size = sizeof(entry->info);
   plugin->memory->describe(entry->memory, &entry->info);
-  if (loader_memory_add(entry->memory, plugin->memory) < 0 ||
-      APPEND(session->memories, session->memory_count, entry) < 0) {
+  rc = loader_memory_add(entry->memory, plugin->memory);
+  if (rc == 0 && APPEND(session->memories, session->memory_count, entry) < 0) {
+    loader_memory_remove(entry->memory);
+    rc = -ENOMEM;
+  }
+  if (rc < 0) {
     plugin->memory->close(entry->memory);
     free(entry);
     return out_of_memory(error);
@@ -220,8 +224,8 @@ static const struct config_transport *transport_of(const struct session_end *end
   return end->is_sender ? &end->config->sender.transport : &end->config->receiver.transport;
 }
 
-struct session_device *setup_device_of(struct pst_session *session,
-                                       const struct config_transport *transport)
+static struct session_device *device_of(struct pst_session *session,
+                                        const struct config_transport *transport)
 {
   for (uint32_t i = 0; i < session->device_count; i++)
     if (same_transport(session->devices[i]->config, transport))
@@ -234,7 +238,7 @@ static int note_device(struct pst_session *session, const struct config_transpor
 {
   struct session_device *device;
 
-  if (setup_device_of(session, transport))
+  if (device_of(session, transport))
     return 0;
   device = calloc(1, sizeof(*device));
   if (!device || APPEND(session->devices, session->device_count, device) < 0) {
@@ -254,7 +258,7 @@ static uint32_t count_workers(struct pst_session *session, const struct session_
   for (uint32_t t = 0; t < session->thread_count; t++) {
     struct session_thread *thread = session->threads[t];
     for (uint32_t e = 0; e < thread->end_count; e++)
-      if (setup_device_of(session, transport_of(thread->ends[e])) == device) {
+      if (device_of(session, transport_of(thread->ends[e])) == device) {
         workers++;
         break;
       }
@@ -266,12 +270,14 @@ static void plan_end(struct session_device *device, const struct session_end *en
 {
   struct pst_plan *plan = &device->plan;
   const struct config_stream *config = end->config;
-  uint32_t slots = end->is_sender && config->sender.ring ? config->sender.ring : config->ring;
 
   if (config->message > plan->message_max)
     plan->message_max = config->message;
   plan->pieces = 1;
   if (end->is_sender) {
+    const struct pst_sender *leader =
+        config->sender.share ? pst_session_sender(end->session, config->sender.share) : NULL;
+    uint32_t slots = sender_slots(leader ? leader->end.config : config);
     plan->senders++;
     if (slots + 1 > plan->requests)
       plan->requests = slots + 1;
@@ -279,7 +285,7 @@ static void plan_end(struct session_device *device, const struct session_end *en
     plan->receivers++;
     if (!config->receiver.share) {
       plan->rings++;
-      plan->ring_slots += slots;
+      plan->ring_slots += config->ring;
     }
   }
 }
@@ -337,33 +343,8 @@ static int open_device(struct pst_session *session, struct session_device *devic
   return 0;
 }
 
-int setup_devices(struct pst_session *session, struct pst_error *error)
-{
-  uint32_t ends = session->sender_count + session->receiver_count;
-  int rc = 0;
-
-  for (uint32_t i = 0; i < ends && rc == 0; i++)
-    rc = note_device(session, transport_of(end_at(session, i)), error);
-  for (uint32_t i = 0; i < ends && rc == 0; i++)
-    plan_end(setup_device_of(session, transport_of(end_at(session, i))), end_at(session, i));
-  for (uint32_t i = 0; i < session->device_count && rc == 0; i++) {
-    struct session_device *device = session->devices[i];
-    device->plan.workers = count_workers(session, device);
-    if (session->roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER))
-      device->plan.flags |= PST_PLAN_IN_PROCESS;
-    if (session->config->workers.sleep_after_ns)
-      device->plan.flags |= PST_PLAN_SLEEP;
-    rc = open_device(session, device, error);
-  }
-  for (uint32_t i = 0; i < ends && rc == 0; i++) {
-    struct session_end *end = end_at(session, i);
-    rc = setup_lane(end->thread, setup_device_of(session, transport_of(end)), &end->lane, error);
-  }
-  return rc;
-}
-
-int setup_lane(struct session_thread *thread, struct session_device *device,
-               struct session_lane **lane, struct pst_error *error)
+static int open_lane(struct session_thread *thread, struct session_device *device,
+                     struct session_lane **lane, struct pst_error *error)
 {
   struct epoll_event event = {.events = EPOLLIN};
   struct session_lane *entry;
@@ -403,6 +384,31 @@ int setup_lane(struct session_thread *thread, struct session_device *device,
   return 0;
 }
 
+int setup_devices(struct pst_session *session, struct pst_error *error)
+{
+  uint32_t ends = session->sender_count + session->receiver_count;
+  int rc = 0;
+
+  for (uint32_t i = 0; i < ends && rc == 0; i++)
+    rc = note_device(session, transport_of(end_at(session, i)), error);
+  for (uint32_t i = 0; i < ends && rc == 0; i++)
+    plan_end(device_of(session, transport_of(end_at(session, i))), end_at(session, i));
+  for (uint32_t i = 0; i < session->device_count && rc == 0; i++) {
+    struct session_device *device = session->devices[i];
+    device->plan.workers = count_workers(session, device);
+    if (session->roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER))
+      device->plan.flags |= PST_PLAN_IN_PROCESS;
+    if (session->config->workers.sleep_after_ns)
+      device->plan.flags |= PST_PLAN_SLEEP;
+    rc = open_device(session, device, error);
+  }
+  for (uint32_t i = 0; i < ends && rc == 0; i++) {
+    struct session_end *end = end_at(session, i);
+    rc = open_lane(end->thread, device_of(session, transport_of(end)), &end->lane, error);
+  }
+  return rc;
+}
+
 /* ---- The end ---------------------------------------------------------------------------- */
 
 static void close_thread(struct session_thread *thread)
@@ -434,6 +440,9 @@ void setup_close_workers(struct pst_session *session)
   for (uint32_t t = 0; t < session->thread_count; t++)
     for (uint32_t l = 0; l < session->threads[t]->lane_count; l++) {
       struct session_lane *lane = session->threads[t]->lanes[l];
+      for (uint32_t buffer = 1; buffer < SESSION_LENT_MAX; buffer++)
+        if (lane->lent[buffer].region)
+          lane_forget_lent(lane, buffer);
       lane->ops->worker_close(lane->worker);
     }
 }
@@ -444,7 +453,6 @@ void setup_close(struct pst_session *session)
     struct session_device *device = session->devices[i];
     if (device->device)
       device->ops->close(device->device);
-    free(device->filters);
     free(device);
   }
   for (uint32_t i = 0; i < session->memory_count; i++) {

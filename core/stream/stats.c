@@ -39,11 +39,29 @@ static void peer_stats(const struct session_end *end, struct pst_stats *stats)
   }
 }
 
+/* A time that has just been added to its stage must not be counted as still
+ * running too: all of it is of one turn. */
+static void blocked_stats(const struct session_end *end, struct pst_stats *stats)
+{
+  uint64_t since, now;
+  uint32_t turn;
+  int stage;
+
+  do {
+    turn = __atomic_load_n(&end->stage_turn, __ATOMIC_ACQUIRE);
+    since = __atomic_load_n(&end->stage_since_ns, __ATOMIC_ACQUIRE);
+    stage = __atomic_load_n(&end->stage, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < PST_STAGES; i++)
+      stats->blocked_ns[i] = __atomic_load_n(&end->blocked_ns[i], __ATOMIC_ACQUIRE);
+  } while (turn % 2 || turn != stat_get(end->stage_turn));
+  now = clock_now_ns();
+  if (stage >= 0 && stats->ended_ns == 0 && now > since)
+    stats->blocked_ns[stage] += now - since;
+}
+
 void end_stats(const struct session_end *end, struct pst_stats *stats)
 {
   struct session_end *locked = (struct session_end *)end;
-  uint64_t since = stat_get(end->stage_since_ns);
-  int stage = stat_get(end->stage);
 
   *stats =
       (struct pst_stats){.struct_size = sizeof(*stats),
@@ -51,15 +69,9 @@ void end_stats(const struct session_end *end, struct pst_stats *stats)
                          .error = stat_get(end->error),
                          .capabilities = end->lane ? end->lane->device->limits.capabilities : 0,
                          .memory_kind = end->memory_kind,
-                         .started_ns = stat_get(end->started_ns),
                          .ended_ns = stat_get(end->ended_ns)};
-  for (int i = 0; i < PST_STAGES; i++)
-    stats->blocked_ns[i] = stat_get(end->blocked_ns[i]);
-  if (stage >= 0 && stats->ended_ns == 0) {
-    uint64_t now = clock_now_ns();
-    if (now > since)
-      stats->blocked_ns[stage] += now - since;
-  }
+  blocked_stats(end, stats);
+  stats->started_ns = stat_get(end->started_ns);
   pthread_mutex_lock(&locked->text_lock);
   if (stat_get(end->peer_known))
     peer_stats(end, stats);

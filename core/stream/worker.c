@@ -83,6 +83,17 @@ void thread_progress(struct session_thread *thread)
     look_at_clock(thread);
 }
 
+/* The memory into which the thread's end i copies what this lane is lent, or NULL. */
+static const struct session_memory *copies_lent(const struct session_lane *lane, uint32_t i)
+{
+  const struct pst_receiver *receiver = (const struct pst_receiver *)lane->thread->ends[i];
+
+  if (receiver->end.is_sender || receiver->end.lane != lane || !receiver->landing ||
+      !receiver->landing->staged)
+    return NULL;
+  return receiver->landing->memory;
+}
+
 /* Staged receivers copy out of lent memory: pinned, that runs at full speed. */
 static void take_lent(struct session_lane *lane, uint64_t buffer, const struct pst_region *region)
 {
@@ -91,14 +102,29 @@ static void take_lent(struct session_lane *lane, uint64_t buffer, const struct p
             lane->device->plugin->name, SESSION_LENT_MAX - 1);
     return;
   }
-  lane->lent[buffer] = region;
-  for (uint32_t i = 0; i < lane->thread->end_count; i++) {
-    const struct pst_receiver *receiver = (const struct pst_receiver *)lane->thread->ends[i];
-    if (receiver->end.is_sender || receiver->end.lane != lane || !receiver->landing->staged)
-      continue;
-    const struct session_memory *memory = receiver->landing->memory;
-    memory->plugin->memory->host_register(memory->memory, region->host, region->length);
+  struct session_lent *lent = &lane->lent[buffer];
+  *lent = (struct session_lent){.region = region, .host = region->host, .length = region->length};
+  for (uint32_t i = 0; i < lane->thread->end_count && i < 64; i++) {
+    const struct session_memory *memory = copies_lent(lane, i);
+    bool again = false;
+    for (uint32_t k = 0; k < i && memory; k++)
+      again |= copies_lent(lane, k) == memory;
+    if (memory && !again &&
+        memory->plugin->memory->host_register(memory->memory, lent->host, lent->length) == 0)
+      lent->pinned |= UINT64_C(1) << i;
   }
+}
+
+void lane_forget_lent(struct session_lane *lane, uint64_t buffer)
+{
+  struct session_lent *lent = &lane->lent[buffer];
+
+  for (uint32_t i = 0; i < lane->thread->end_count && i < 64; i++) {
+    const struct session_memory *memory = copies_lent(lane, i);
+    if (memory && (lent->pinned >> i & 1))
+      memory->plugin->memory->host_unregister(memory->memory, lent->host, lent->length);
+  }
+  *lent = (struct session_lent){0};
 }
 
 static void take_event(struct session_lane *lane, const struct pst_completion *completion)
@@ -116,7 +142,7 @@ static void take_event(struct session_lane *lane, const struct pst_completion *c
   case PST_EVENT_READDRESS: {
     char bytes[CONTROL_ADDRESS_MAX];
     struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
-    if (lane->ops->endpoint_address(end->endpoint, &blob) == 0)
+    if (end->session->control && lane->ops->endpoint_address(end->endpoint, &blob) == 0)
       control_readdress(end->session->control, end, &blob);
     break;
   }
@@ -128,7 +154,7 @@ static void take_event(struct session_lane *lane, const struct pst_completion *c
     break;
   case PST_EVENT_UNLENT:
     if (buffer < SESSION_LENT_MAX)
-      lane->lent[buffer] = NULL;
+      lane_forget_lent(lane, buffer);
     break;
   case PST_EVENT_DEVICE:
     for (uint32_t i = 0; i < lane->thread->end_count; i++)
@@ -189,6 +215,8 @@ static uint64_t sleep_until(struct session_thread *thread, uint64_t now)
         return 0;
       if (receiver->after.head != receiver->after.tail || landing->copy_head != landing->copy_tail)
         due = now + THREAD_NAP_NS;
+      else
+        due = receiver_due_ns(receiver);
     }
     if (end->gone_deadline_ns && end->state != PST_STATE_FAILED && end->state != PST_STATE_ENDED)
       due = due && due < end->gone_deadline_ns ? due : end->gone_deadline_ns;
@@ -214,11 +242,14 @@ static bool arm_lanes(struct session_thread *thread, uint64_t now, uint64_t *unt
 
 int pst_session_wait(struct pst_session *session, uint32_t worker, const uint64_t *until_ns)
 {
-  struct session_thread *thread = session->threads[worker];
   uint64_t sleep_after = session->config->workers.sleep_after_ns;
+  struct session_thread *thread;
   struct epoll_event events[8];
   uint64_t now, until, drained;
 
+  if (worker >= session->thread_count)
+    return -EINVAL;
+  thread = session->threads[worker];
   if (++thread->idle_rounds % THREAD_YIELD_ROUNDS == 0)
     sched_yield();
   if (sleep_after == 0)
@@ -268,8 +299,8 @@ static bool poll_closing(struct pst_session *session, struct session_end **ends,
         const struct pst_completion *completion = &lane->completions[i];
         if (completion->kind == PST_COMPLETION_MESSAGE)
           lane->ops->release(lane->worker, &completion->u.message.token, 1);
-        else if (completion->kind == PST_COMPLETION_EVENT && completion->code == PST_EVENT_CLOSED)
-          ((struct session_end *)(uintptr_t)completion->endpoint)->endpoint_closed = true;
+        else if (completion->kind == PST_COMPLETION_EVENT)
+          take_event(lane, completion);
       }
     }
   for (uint32_t i = 0; i < count; i++)
@@ -285,13 +316,8 @@ void lanes_close_endpoints(struct pst_session *session)
   for (uint32_t t = 0; t < session->thread_count; t++)
     for (uint32_t e = 0; e < session->threads[t]->end_count; e++) {
       struct session_end *end = session->threads[t]->ends[e];
-      if (!end->endpoint)
-        continue;
-      int rc = end->lane->ops->endpoint_close(
-          end->endpoint, end->state == PST_STATE_ENDED ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT,
-          deadline);
-      if (rc < 0)
-        end->endpoint_closed = true;
+      end_close_endpoint(end, end->state == PST_STATE_ENDED ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT,
+                         deadline);
     }
   for (uint32_t t = 0; t < session->thread_count; t++) {
     struct session_thread *thread = session->threads[t];

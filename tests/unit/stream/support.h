@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Both ends of a session on this thread, driven by hand. */
+#ifndef STREAM_SUPPORT_H
+#define STREAM_SUPPORT_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include <penstock/penstock.h>
+
+#define BATCH 64
+#define DEADLINE_NS UINT64_C(20000000000)
+
+struct run {
+  struct pst_config *config;
+  struct pst_session *session;
+  uint64_t deadline_ns;
+};
+
+uint64_t now_ns(void);
+void open_text(struct run *run, const char *text);
+void start(struct run *run);
+void in_time(const struct run *run);
+void close_run(struct run *run);
+/* Send what there is room for, up to `total`; then finish. */
+void feed(struct pst_sender *sender, uint64_t *sent, uint64_t total);
+/* Take what has arrived, check it, give it back behind the check. Returns false
+ * when the stream has ended. */
+bool drain(struct pst_receiver *receiver, uint64_t *received);
+void check_counts(struct pst_sender *sender, struct pst_receiver *receiver, uint64_t total);
+void stream_all(struct run *run, const char *name, uint64_t total);
+/* For a group's set-up. */
+int use_fakes(void **state);
+
+#endif

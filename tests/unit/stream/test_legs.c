@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fan-out and fan-in when one of those who take part stops: the others go on, and
+ * the counts of each stay its own. */
+#include "support.h"
+
+static const char shared[] = "penstock: 1\n"
+                             "transport: {plugin: loopback, options: {mode: %s}}\n"
+                             "workers: {count: 1}\n"
+                             "streams:\n"
+                             "  - {name: a, message: 1000 B, ring: 64}\n"
+                             "  - {name: b, message: 1000 B, ring: 64, %s: {share: a}}\n";
+
+static void open_shared(struct run *run, const char *mode, const char *side)
+{
+  char text[512];
+  snprintf(text, sizeof(text), shared, mode, side);
+  open_text(run, text);
+}
+
+/* Take and give back at once, without a look. */
+static int swallow(struct pst_receiver *receiver)
+{
+  struct pst_view views[BATCH];
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
+  int n = pst_receiver_poll(receiver, &batch);
+
+  if (n > 0)
+    assert_int_equal(pst_receiver_release(receiver, views, (uint32_t)n), 0);
+  return n;
+}
+
+/* One receiver of two gives up and keeps what it holds; its transport stays there. */
+static void fan_out_goes_on(const char *mode)
+{
+  struct pst_view views[BATCH];
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
+  struct pst_stats b = {.struct_size = sizeof(b)};
+  struct pst_sender *sender;
+  struct pst_receiver *good, *bad;
+  uint64_t sent = 0, received = 0, bytes = 0;
+  bool more = true;
+  struct run run;
+  int held = 0;
+
+  open_shared(&run, mode, "sender");
+  sender = pst_session_sender(run.session, "a");
+  good = pst_session_receiver(run.session, "a");
+  bad = pst_session_receiver(run.session, "b");
+  start(&run);
+  while (more) {
+    feed(sender, &sent, 5000);
+    more = drain(good, &received);
+    if (held == 0 && (held = pst_receiver_poll(bad, &batch)) > 0) {
+      assert_int_equal(pst_receiver_abort(bad, -ENOSPC, "the disk is full"), 0);
+      assert_int_equal(pst_receiver_release(bad, views, (uint32_t)held), 0);
+    }
+    in_time(&run);
+  }
+  assert_int_equal(received, 5000);
+  check_counts(sender, good, 5000);
+  pst_sender_stats(pst_session_sender(run.session, "b"), &b);
+  assert_int_equal(b.state, PST_STATE_FAILED);
+  assert_int_equal(b.error, -ENOSPC);
+  assert_true(b.messages_sent < 5000);
+  for (uint64_t s = 0; s < b.messages_sent; s++)
+    bytes += s * 37 % 1001;
+  assert_int_equal(b.bytes_sent, bytes);
+  close_run(&run);
+}
+
+static void fan_out_by_copy_outlives_a_receiver(void **state)
+{
+  (void)state;
+  fan_out_goes_on("copy");
+}
+
+static void fan_out_by_reference_outlives_a_receiver(void **state)
+{
+  (void)state;
+  fan_out_goes_on("reference");
+}
+
+static void a_failed_source_is_told_to_every_receiver(void **state)
+{
+  struct pst_receiver *receivers[2];
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
+  uint64_t sent = 0;
+  int n[2] = {0};
+  struct run run;
+
+  (void)state;
+  open_shared(&run, "copy", "sender");
+  receivers[0] = pst_session_receiver(run.session, "a");
+  receivers[1] = pst_session_receiver(run.session, "b");
+  start(&run);
+  while (n[0] >= 0 || n[1] >= 0) {
+    struct pst_sender *sender = pst_session_sender(run.session, "a");
+    if (sent < 100)
+      feed(sender, &sent, UINT64_MAX);
+    else
+      pst_sender_abort(sender, -EIO, "the source is gone");
+    for (int i = 0; i < 2; i++)
+      n[i] = n[i] < 0 ? n[i] : swallow(receivers[i]);
+    in_time(&run);
+  }
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(n[i], -EIO);
+    pst_receiver_stats(receivers[i], &stats);
+    assert_non_null(strstr(stats.error_text, "the source is gone"));
+  }
+  close_run(&run);
+}
+
+/* One of two receivers of a ring stops taking; what comes for it meanwhile must
+ * not fill the ring. */
+static void fan_in_outlives_a_receiver(void **state)
+{
+  struct pst_slot slots[BATCH];
+  uint64_t sent = 0, received = 0;
+  bool more = true, aborted = false;
+  struct run run;
+
+  (void)state;
+  open_shared(&run, "copy", "receiver");
+  start(&run);
+  while (more) {
+    struct pst_sender *bad = pst_session_sender(run.session, "b");
+    int n = pst_sender_acquire(bad, slots, BATCH);
+    if (n > 0)
+      pst_sender_submit(bad, slots, (uint32_t)n);
+    feed(pst_session_sender(run.session, "a"), &sent, 5000);
+    more = drain(pst_session_receiver(run.session, "a"), &received);
+    if (received > 1000 && !aborted) {
+      pst_receiver_abort(pst_session_receiver(run.session, "b"), -ENOSPC, "the disk is full");
+      aborted = true;
+    }
+    in_time(&run);
+  }
+  assert_int_equal(received, 5000);
+  assert_int_equal(pst_sender_state(pst_session_sender(run.session, "b")), PST_STATE_FAILED);
+  close_run(&run);
+}
+
+static void fan_in_outlives_a_sender(void **state)
+{
+  uint64_t sent[2] = {0}, received = 0;
+  bool more = true;
+  struct run run;
+
+  (void)state;
+  open_shared(&run, "copy", "receiver");
+  start(&run);
+  while (more) {
+    struct pst_sender *bad = pst_session_sender(run.session, "b");
+    if (sent[1] < 100)
+      feed(bad, &sent[1], UINT64_MAX);
+    else
+      pst_sender_abort(bad, 0, NULL);
+    feed(pst_session_sender(run.session, "a"), &sent[0], 5000);
+    more = drain(pst_session_receiver(run.session, "a"), &received);
+    swallow(pst_session_receiver(run.session, "b"));
+    in_time(&run);
+  }
+  assert_int_equal(received, 5000);
+  assert_int_equal(pst_sender_poll(pst_session_sender(run.session, "b")), -ECANCELED);
+  assert_int_equal(swallow(pst_session_receiver(run.session, "b")), -ECANCELED);
+  close_run(&run);
+}
+
+/* The legs' transports differ, so the slots are registered twice, and both are
+ * polled by who drives the first. */
+static void legs_may_have_transports_of_their_own(void **state)
+{
+  uint64_t sent = 0, received[2] = {0};
+  bool more[2] = {true, true};
+  const char *names[] = {"a", "b"};
+  struct run run;
+
+  (void)state;
+  open_text(
+      &run,
+      "penstock: 1\n"
+      "transport: loopback\n"
+      "workers: {count: 1}\n"
+      "streams:\n"
+      "  - {name: a, message: 1000 B, ring: 64,\n"
+      "     transport: {plugin: loopback, filters: [{plugin: failing}]}}\n"
+      "  - {name: b, message: 1000 B, ring: 64, sender: {share: a},\n"
+      "     transport: {plugin: loopback, filters: [{plugin: failing, options: {nth: 2}}]}}\n");
+  start(&run);
+  while (more[0] || more[1]) {
+    feed(pst_session_sender(run.session, "a"), &sent, 5000);
+    for (int i = 0; i < 2; i++)
+      more[i] = more[i] && drain(pst_session_receiver(run.session, names[i]), &received[i]);
+    in_time(&run);
+  }
+  for (int i = 0; i < 2; i++)
+    check_counts(pst_session_sender(run.session, names[i]),
+                 pst_session_receiver(run.session, names[i]), 5000);
+  close_run(&run);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(fan_out_by_copy_outlives_a_receiver),
+      cmocka_unit_test(fan_out_by_reference_outlives_a_receiver),
+      cmocka_unit_test(a_failed_source_is_told_to_every_receiver),
+      cmocka_unit_test(fan_in_outlives_a_receiver),
+      cmocka_unit_test(fan_in_outlives_a_sender),
+      cmocka_unit_test(legs_may_have_transports_of_their_own),
+  };
+  return cmocka_run_group_tests_name("stream_legs", tests, use_fakes, NULL) ? 1 : 0;
+}
