@@ -446,7 +446,7 @@ int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32
   if (sender->finishing)
     return -EPIPE;
   free_slots = sender->slots - (sender->acquired - sender->freed);
-  if (free_slots < n || free_slots < sender->slots / 2 || sender->end.state == PST_STATE_WAITING) {
+  if (free_slots < n || free_slots < sender->slots / 2 || !all_connected(sender)) {
     sender_progress(sender);
     free_slots = sender->slots - (sender->acquired - sender->freed);
   }
@@ -463,8 +463,10 @@ int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32
     n = pace_allow(&sender->pace, clock_now_ns(), sender->end.config->message, n);
   sender->paced = n == 0 && wanted > 0;
   end_stage(&sender->end, PST_STAGE_SOURCE);
-  if (n == 0)
+  if (n == 0) {
+    sender_progress(sender); /* what is left unpolled keeps the thread from sleeping */
     return 0;
+  }
   sender->end.thread->idle_since_ns = 0;
   fill_slots(sender, slots, n);
   return (int)n;
@@ -580,13 +582,15 @@ int pst_sender_param_set(struct pst_sender *sender, const char *key, const char 
 
   if (sender->end.session->control)
     return -EALREADY;
+  if (sender->leader)
+    return -EINVAL;
   if (strlen(key) > CONTROL_KEY_MAX || strlen(value) > CONTROL_VALUE_MAX)
     return -EINVAL;
   for (uint32_t i = 0; i < sender->param_count && !pair; i++)
     if (strcmp(sender->params[i].key, key) == 0)
       pair = &sender->params[i];
   if (!pair) {
-    if (sender->param_count == CONTROL_PARAMS_MAX)
+    if (sender->param_count == SENDER_PARAMS_MAX)
       return -ENOSPC;
     pair = &sender->params[sender->param_count++];
   }

@@ -28,6 +28,7 @@
 
 #define SESSION_POLL_BATCH 128 /* completions a poll of a transport asks for */
 #define SESSION_LENT_MAX 256   /* lent regions of one lane */
+#define SENDER_PARAMS_MAX 14   /* the application's; the rest of CONTROL_PARAMS_MAX is ours */
 #define CACHE_LINE 64
 
 #define stat_set(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
@@ -183,7 +184,7 @@ struct pst_sender {
   uint64_t messages; /* stat_ */
   uint64_t bytes;    /* stat_ */
   uint32_t param_count;
-  struct control_pair params[CONTROL_PARAMS_MAX];
+  struct control_pair params[SENDER_PARAMS_MAX];
 };
 
 /* A copy batch of the staged path (ticket), or a release that waits (fence). */

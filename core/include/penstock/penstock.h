@@ -218,7 +218,8 @@ PST_EXPORT int pst_session_worker_cpu(const struct pst_session *session, uint32_
 /* Called by a worker's thread when a round over its streams moved nothing. Busy
  * configurations return at once. With `workers.sleep_after`, once the worker has
  * been idle for so long, sleeps until a message, room, an event, or `until_ns`
- * (CLOCK_MONOTONIC; NULL: no bound). Returns 1 when it slept, 0 when not.
+ * (CLOCK_MONOTONIC; NULL: no bound), and at times for no reason at all. Returns 1
+ * when it slept, 0 when not; -EINVAL: no such worker.
  * A pst_session_wake() from any thread, or a signal handler, ends the sleep of
  * all workers. */
 PST_EXPORT int pst_session_wait(struct pst_session *session, uint32_t worker,
@@ -257,7 +258,8 @@ PST_STATIC_ASSERT(sizeof(struct pst_slot) == 64, "frozen");
  * time until it has counts as the source's.
  * Returns how many; 0: none now, for one of the reasons in stats.blocked_ns
  * (not yet connected, paced by `rate`, all on their way).
- * -EPIPE: after finish; -ECONNRESET, -ETIMEDOUT, …: the stream has failed. */
+ * -EPIPE: after finish; -ECONNRESET, -ETIMEDOUT, …: the stream has failed; -EINVAL:
+ * a fan-out's sender that shares another's slots, from which alone messages come. */
 PST_EXPORT int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32_t n);
 /* Hand over the n oldest acquired slots, in their order. What the transport does
  * not take at once is kept and posted by later calls. 0; -EINVAL: not the oldest
@@ -265,13 +267,16 @@ PST_EXPORT int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *sl
 PST_EXPORT int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots,
                                  uint32_t n);
 /* Write the test pattern of this stream into slots, where they are, with the
- * seed that the receiver was told. Sets nothing else: lengths are set before. */
+ * seed that the receiver was told. Sets nothing else: lengths are set before.
+ * Blocks until it is done where the memory is a device's. -EOPNOTSUPP: the memory
+ * makes no pattern. */
 PST_EXPORT int pst_sender_fill(struct pst_sender *sender, const struct pst_slot *slots, uint32_t n);
 /* Make progress without acquiring: post what is kept, reap what is done.
  * Returns how many messages moved, or the stream's error. */
 PST_EXPORT int pst_sender_poll(struct pst_sender *sender);
 /* Stop taking part, when the source has failed: the receiver is told and gets
- * `code` with the text. Acquired slots are void. */
+ * `code` (-errno) with the text. Acquired slots are void. With fan-out, the sender
+ * whose slots they are stops all, any other only itself. */
 PST_EXPORT int pst_sender_abort(struct pst_sender *sender, int code, const char *text);
 /* No more will come. All acquired slots have been submitted. Poll until the
  * state is ENDED or FAILED. */
@@ -280,7 +285,8 @@ PST_EXPORT enum pst_state pst_sender_state(const struct pst_sender *sender);
 
 /* Tell the receiver something about the stream (a capture's link type): at most
  * 14 keys of at most 63 bytes, values of at most 255. -EALREADY: after
- * pst_session_start; -ENOSPC: too many. */
+ * pst_session_start; -ENOSPC: too many; -EINVAL: too long, or a fan-out's sender
+ * that shares another's slots, and tells what that one does. */
 PST_EXPORT int pst_sender_param_set(struct pst_sender *sender, const char *key, const char *value);
 
 /* ---- Receiving -------------------------------------------------------------------- */
@@ -323,11 +329,12 @@ struct pst_batch {
  * before stay valid until they are released. */
 PST_EXPORT int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch);
 /* Give messages back, in any order and grouping; the credit goes to the sender.
- * Only the tokens of the views are read. */
+ * Only the tokens of the views are read. 0; -EINVAL: more than are out. */
 PST_EXPORT int pst_receiver_release(struct pst_receiver *receiver, const struct pst_view *views,
                                     uint32_t n);
 /* The same once the fence has passed, which later polls watch. The library takes
- * the fence over. NULL: at once. */
+ * the fence over, with an error too. NULL: at once. Blocks for the oldest fence
+ * while more than 1024 releases wait. */
 PST_EXPORT int pst_receiver_release_after(struct pst_receiver *receiver,
                                           const struct pst_view *views, uint32_t n,
                                           struct pst_fence *fence);
@@ -338,8 +345,10 @@ PST_EXPORT int pst_receiver_fence(struct pst_receiver *receiver, void *native,
 /* Make `native` wait for batch->ready on the device. NULL: wait here; blocks. */
 PST_EXPORT int pst_receiver_fence_wait(struct pst_receiver *receiver, struct pst_fence *ready,
                                        void *native);
-/* Check messages against the stream's test pattern where they are, behind
- * `ready`. *fence, for release_after, is passed when they have been read. */
+/* Check messages of the last poll against the stream's test pattern where they
+ * are, behind its `ready`. *fence, for release_after, is passed when they have been
+ * read. Blocks while 64 checks are under way. -EOPNOTSUPP: the memory has no
+ * pattern. */
 PST_EXPORT int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *views,
                                    uint32_t n, struct pst_fence **fence);
 /* What verify has found so far. */
@@ -358,7 +367,7 @@ PST_EXPORT enum pst_state pst_receiver_state(const struct pst_receiver *receiver
 /* What the sender told by pst_sender_param_set; NULL before it has connected, or
  * when it told no such thing. */
 PST_EXPORT const char *pst_receiver_param(struct pst_receiver *receiver, const char *key);
-/* Stop taking part: the sender is told and gets `code` with the text. */
+/* Stop taking part: the sender is told and gets `code` (-errno) with the text. */
 PST_EXPORT int pst_receiver_abort(struct pst_receiver *receiver, int code, const char *text);
 
 /* ---- Statistics ------------------------------------------------------------------- */

@@ -236,6 +236,66 @@ static void an_abort_before_the_start_is_told(void **state)
   close_run(&run);
 }
 
+static void as_many_words_as_promised_are_told(void **state)
+{
+  struct pst_sender *sender;
+  struct pst_receiver *receiver;
+  uint64_t sent = 0, received = 0;
+  char key[16];
+  struct run run;
+
+  (void)state;
+  open_text(&run, PLAIN(""));
+  sender = pst_session_sender(run.session, "a");
+  receiver = pst_session_receiver(run.session, "a");
+  for (int i = 0; i < 14; i++) {
+    snprintf(key, sizeof(key), "key%d", i);
+    assert_int_equal(pst_sender_param_set(sender, key, key), 0);
+  }
+  assert_int_equal(pst_sender_param_set(sender, "one", "more"), -ENOSPC);
+  start(&run);
+  while (drain(receiver, &received)) {
+    feed(sender, &sent, 1);
+    in_time(&run);
+  }
+  for (int i = 0; i < 14; i++) {
+    snprintf(key, sizeof(key), "key%d", i);
+    assert_string_equal(pst_receiver_param(receiver, key), key);
+  }
+  close_run(&run);
+}
+
+/* Its last messages are done and nobody has taken note: that must not keep an idle
+ * sender awake. */
+static void a_sender_without_a_source_sleeps(void **state)
+{
+  struct pst_slot slot;
+  struct pst_sender *sender;
+  uint64_t sent = 0, received = 0;
+  struct run run;
+
+  (void)state;
+  open_text(&run, "penstock: 1\n"
+                  "transport: loopback\n"
+                  "workers: {count: 2, sleep_after: 1 ms}\n"
+                  "streams: [{name: a, message: 100 B, ring: 64}]\n");
+  sender = pst_session_sender(run.session, "a");
+  start(&run);
+  while (received == 0) {
+    if (sent == 0 && pst_sender_state(sender) == PST_STATE_CONNECTED)
+      feed(sender, &sent, UINT64_MAX);
+    else
+      pst_sender_acquire(sender, &slot, 0);
+    drain(pst_session_receiver(run.session, "a"), &received);
+    in_time(&run);
+  }
+  while (pst_session_wait(run.session, pst_sender_worker(sender), NULL) == 0) {
+    assert_int_equal(pst_sender_acquire(sender, &slot, 0), 0);
+    in_time(&run);
+  }
+  close_run(&run);
+}
+
 static void waiting_needs_a_worker(void **state)
 {
   struct run run;
@@ -256,6 +316,8 @@ int main(void)
       cmocka_unit_test(blocked_times_fit_into_the_running_time),
       cmocka_unit_test(views_go_back_once),
       cmocka_unit_test(an_abort_before_the_start_is_told),
+      cmocka_unit_test(as_many_words_as_promised_are_told),
+      cmocka_unit_test(a_sender_without_a_source_sleeps),
       cmocka_unit_test(waiting_needs_a_worker),
   };
   return cmocka_run_group_tests_name("stream_times", tests, use_fakes, NULL) ? 1 : 0;
