@@ -4,8 +4,29 @@
 
 #include "harness.h"
 
+#include "config/options.h"
+
 static const struct contract_params defaults = {
     .endpoints = 1, .slots = 64, .message = 2048, .requests = 256, .pieces = 8, .headroom = 32};
+
+static struct pst_options *innermost_options(const struct contract_variant *variant,
+                                             const struct contract_image *image)
+{
+  const struct pst_plugin *innermost = image->inner ? image->inner : image->plugin;
+  return contract_options(innermost->description, variant->options, variant->option_list);
+}
+
+uint64_t contract_capabilities(const struct contract_variant *variant)
+{
+  struct pst_limits limits = {.struct_size = sizeof(limits)};
+  struct contract_image image;
+  struct pst_device *device;
+  contract_image_open(variant, false, &image);
+  contract_device_open(variant, &image, !variant->apart, false, &device);
+  assert_int_equal(image.ops->limits(device, &limits), 0);
+  image.ops->close(device);
+  return limits.capabilities;
+}
 
 void contract_device_open(const struct contract_variant *variant,
                           const struct contract_image *image, bool in_process, bool sleep,
@@ -22,20 +43,30 @@ void contract_device_open(const struct contract_variant *variant,
                           .pieces = 8,
                           .ring_slots = 4096,
                           .message_max = 1 << 20};
-  struct pst_options inner_options = {NULL, variant->options}, options = {NULL, variant->options};
-  struct pst_open_params inner = {
-      .struct_size = sizeof(inner), .options = &inner_options, .plan = &plan};
-  struct pst_open_params params = {
-      .struct_size = sizeof(params), .options = &options, .plan = &plan};
-  options.description = image->plugin->description;
+  struct pst_options *options = innermost_options(variant, image), *filter = NULL;
+  struct pst_open_params inner = {.struct_size = sizeof(inner), .options = options, .plan = &plan};
+  struct pst_open_params params = inner;
   if (image->inner) {
-    inner_options.description = image->inner->description;
-    options.text = variant->filter_options;
+    filter = contract_options(image->plugin->description, variant->filter_options, NULL);
+    params.options = filter;
     params.inner = image->inner_ops;
     params.inner_host = &contract_host;
     params.inner_params = &inner;
   }
-  assert_int_equal(image->ops->open(&contract_host, &params, device), 0);
+  int rc = image->ops->open(&contract_host, &params, device);
+  options_free(options);
+  options_free(filter);
+  assert_int_equal(rc, 0);
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+  return a < b ? a : b;
+}
+
+static uint32_t headroom(const struct contract_side *side, const struct contract_params *params)
+{
+  return params->headroom < side->limits.headroom ? side->limits.headroom : params->headroom;
 }
 
 static void ring_open(struct contract_side *side, const struct contract_params *params)
@@ -45,7 +76,7 @@ static void ring_open(struct contract_side *side, const struct contract_params *
                                  .mr = side->mr,
                                  .stride = side->stride,
                                  .payload_max = params->message,
-                                 .headroom = params->headroom,
+                                 .headroom = headroom(side, params),
                                  .tailroom = side->limits.tailroom,
                                  .endpoints = params->endpoints};
   side->path.struct_size = sizeof(side->path);
@@ -61,10 +92,12 @@ static void endpoint_open(struct contract_side *side, const struct contract_para
       .ring = side->ring,
       .cookie = index + 1,
       .label = receiver ? "receiver" : "sender",
-      .requests = params->requests,
-      .pieces = params->pieces,
+      .options = side->options,
+      .requests = smaller(params->requests, side->limits.requests_max),
+      .pieces = smaller(params->pieces, side->limits.pieces_max),
       .message_max = params->message,
       .timeout_ns = CONTRACT_DEADLINE_NS,
+      .mr = receiver ? NULL : side->mr,
   };
   assert_int_equal(side->image.ops->endpoint_open(side->worker, &endpoint, &side->endpoints[index]),
                    0);
@@ -77,11 +110,12 @@ void contract_side_open(const struct contract_variant *variant,
   contract_image_open(variant, second, &side->image);
   const struct pst_transport_ops *ops = side->image.ops;
   contract_device_open(variant, &side->image, !variant->apart, params->sleep, &side->device);
+  side->options = innermost_options(variant, &side->image);
   side->limits.struct_size = sizeof(side->limits);
   assert_int_equal(ops->limits(side->device, &side->limits), 0);
   uint64_t align = side->limits.slot_alignment;
-  side->stride =
-      (params->headroom + params->message + side->limits.tailroom + align - 1) / align * align;
+  side->stride = (headroom(side, params) + params->message + side->limits.tailroom + align - 1) /
+                 align * align;
   contract_region_make(side->stride * params->slots, &side->memory);
   struct pst_mr_params mr = {.struct_size = sizeof(mr),
                              .access = PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE |
@@ -122,6 +156,7 @@ void contract_side_close(struct contract_side *side)
   ops->mr_deregister(side->device, side->mr);
   ops->close(side->device);
   contract_region_free(&side->memory);
+  options_free(side->options);
   free(side->log);
   side->device = NULL;
 }
@@ -314,14 +349,6 @@ bool contract_verify(const uint8_t *at, uint64_t length, uint64_t seed)
     if (at[i] != pattern(seed, i))
       return false;
   return true;
-}
-
-uint64_t contract_random(void)
-{
-  static _Thread_local uint64_t state = 88172645463325252u;
-  state ^= state << 13;
-  state ^= state >> 7;
-  return state ^= state << 17;
 }
 
 int contract_run(const char *group, struct CMUnitTest *cases, size_t count,

@@ -23,13 +23,15 @@
 #include <cmocka.h>
 #include <penstock/transport.h>
 
-#define CONTRACT_DEADLINE_NS UINT64_C(20000000000)
+#include "common.h"
 
 /* One row of the table in transport.c: how a transport joins the suite. */
 struct contract_variant {
   const char *name;    /* on the command line */
   const char *plugin;  /* path of its shared object, and of what it wraps: "filter.so+inner.so" */
   const char *options; /* "mode=copy,…", of the last one */
+  /* Likewise, one each and NULL-terminated, as the command line gives them. */
+  const char *const *option_list;
   const char *filter_options;
   const char *memory;    /* path of a memory plugin; NULL: the harness's own memfd regions */
   bool apart;            /* the far end is another process to the near one */
@@ -41,12 +43,6 @@ struct contract_image {
   const struct pst_plugin *plugin;
   const struct pst_plugin *inner; /* of a filter */
   const struct pst_transport_ops *inner_ops;
-};
-
-/* The options of one plugin: what the harness's host understands by that. */
-struct pst_options {
-  const struct pst_description *description;
-  const char *text;
 };
 
 struct contract_region {
@@ -71,6 +67,7 @@ struct contract_params {
 struct contract_side {
   struct contract_image image;
   struct pst_device *device;
+  struct pst_options *options; /* of the innermost transport */
   struct pst_limits limits;
   struct pst_worker *worker;
   struct contract_region memory;
@@ -97,12 +94,22 @@ struct contract_pair {
 extern const struct pst_host contract_host;
 /* Errors and warnings logged since the last call. */
 uint32_t contract_complaints(void);
-uint64_t contract_now_ns(void);
 
+/* Options of a plugin with their defaults, and what is given over them; options_free(). */
+struct pst_options *contract_options(const struct pst_description *description, const char *text,
+                                     const char *const *list);
 void contract_image_open(const struct contract_variant *variant, bool second,
                          struct contract_image *image);
 void contract_region_make(uint64_t length, struct contract_region *region);
 void contract_region_free(struct contract_region *region);
+/* What a device of the variant announces. */
+uint64_t contract_capabilities(const struct contract_variant *variant);
+/* Skip the case where the transport cannot do it. Before anything is opened. */
+#define contract_need(state, bits)                                                                 \
+  do {                                                                                             \
+    if ((contract_capabilities(*(state)) & (bits)) != (bits))                                      \
+      skip();                                                                                      \
+  } while (0)
 /* Open the memory plugin that regions come from from now on; NULL: memfd. */
 void contract_memory_use(const char *path);
 
@@ -148,7 +155,31 @@ void contract_release(struct contract_side *side, const struct pst_completion *m
 /* Bytes that depend on seed and position. */
 void contract_fill(uint8_t *at, uint64_t length, uint64_t seed);
 bool contract_verify(const uint8_t *at, uint64_t length, uint64_t seed);
-uint64_t contract_random(void);
+
+/* ---- Two processes, exchange.c ---- */
+
+/* How a stream between processes went, seen from one side. */
+struct contract_account {
+  uint64_t message; /* bytes of each */
+  uint64_t posted;
+  uint64_t done;
+  uint64_t delivered;
+  uint64_t wrong;
+  bool gone;
+  int status;
+};
+
+/* A blob as a control channel would carry it, descriptors included, over a stream
+ * socket. False: the other side went, or the socket carries no descriptors. */
+bool contract_swap_out(int socket, const struct pst_blob *blob);
+bool contract_swap_in(int socket, struct pst_blob *blob, uint8_t *bytes, uint32_t capacity);
+/* Tell endpoint 0's address, connect to the other's, wait until both have. */
+bool contract_meet(struct contract_side *side, int socket);
+/* Until `count` are through, the other side is gone, or the deadline. */
+void contract_send_until(struct contract_side *side, uint64_t count,
+                         struct contract_account *account);
+void contract_receive_until(struct contract_side *side, uint64_t count,
+                            struct contract_account *account);
 
 /* The groups of the suite. Each returns the number of failed cases. */
 int contract_life_run(const struct contract_variant *variant);
@@ -162,6 +193,8 @@ int contract_close_run(const struct contract_variant *variant);
 int contract_thread_run(const struct contract_variant *variant);
 int contract_death_run(const struct contract_variant *variant);
 int contract_throttle_run(const struct contract_variant *variant);
+/* All but what is one filter's own. */
+int contract_transport_run(const struct contract_variant *variant);
 
 #define CONTRACT_CASE(function) cmocka_unit_test(function)
 /* Run an array of cases with the variant as their state, under a name of its own. */

@@ -8,21 +8,15 @@
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "harness.h"
 
+#include "config/options.h"
+
 static _Atomic uint32_t complaints;
 static const struct pst_memory_ops *memory_ops;
 static struct pst_memory *memory;
-
-uint64_t contract_now_ns(void)
-{
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 uint32_t contract_complaints(void)
 {
@@ -66,59 +60,62 @@ static int host_library(const struct pst_host *host, const char *soname, void **
   return 0;
 }
 
-static const struct pst_option *find_option(const struct pst_options *options, const char *name)
+struct pst_options *contract_options(const struct pst_description *description, const char *text,
+                                     const char *const *list)
 {
-  const struct pst_description *description = options->description;
-  for (uint32_t i = 0; i < description->option_count; i++)
-    if (strcmp(description->options[i].name, name) == 0)
-      return &description->options[i];
-  fail_msg("plugin %s asks for an option that is not in its table: %s", description->name, name);
-  return NULL;
+  struct pst_options *options;
+  char pair[512], why[256];
+  assert_int_equal(options_new(description->options, description->option_count, &options), 0);
+  while ((text && *text) || (list && *list)) {
+    if (text && *text) {
+      size_t length = strcspn(text, ",");
+      snprintf(pair, sizeof(pair), "%.*s", (int)length, text);
+      text += length + (text[length] == ',');
+    } else {
+      snprintf(pair, sizeof(pair), "%s", *list++);
+    }
+    char *value = strchr(pair, '=');
+    assert_non_null(value);
+    *value++ = '\0';
+    if (options_set(options, pair, value, why, sizeof(why)) != 0)
+      fail_msg("option %s of %s: %s", pair, description->name, why);
+  }
+  return options;
 }
 
-/* "a=1,b=2"; one buffer a thread is enough for a getter's answer. */
-static const char *host_string(const struct pst_options *options, const char *name)
+/* The getters only log what is a bug of the plugin. */
+static void check_option(const struct pst_options *options, const char *name)
 {
-  static _Thread_local char value[128];
-  const struct pst_option *option = find_option(options, name);
-  size_t length = strlen(name);
-  const char *at = options->text;
-  while (at && *at) {
-    size_t end = strcspn(at, ",");
-    if (end > length && strncmp(at, name, length) == 0 && at[length] == '=') {
-      snprintf(value, sizeof(value), "%.*s", (int)(end - length - 1), at + length + 1);
-      return value;
-    }
-    at += end + (at[end] == ',');
-  }
-  return option->default_value ? option->default_value : "";
+  size_t count;
+  const struct pst_option *table = options_table(options, &count);
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(table[i].name, name) == 0)
+      return;
+  fail_msg("the plugin asks for an option that is not in its table: %s", name);
 }
 
 static uint64_t host_uint(const struct pst_options *options, const char *name)
 {
-  const struct pst_option *option = find_option(options, name);
-  const char *text = host_string(options, name);
-  if (option->type == PST_OPTION_BOOL)
-    return strcmp(text, "true") == 0;
-  if (option->type != PST_OPTION_ENUM)
-    return strtoull(text, NULL, 10);
-  for (uint64_t i = 0; option->choices[i]; i++)
-    if (strcmp(option->choices[i], text) == 0)
-      return i;
-  fail_msg("option %s has no choice %s", name, text);
-  return 0;
+  check_option(options, name);
+  return options_get_uint(options, name);
+}
+
+static const char *host_string(const struct pst_options *options, const char *name)
+{
+  check_option(options, name);
+  return options_get_string(options, name);
 }
 
 static const char *host_item(const struct pst_options *options, const char *name, uint32_t index)
 {
-  (void)options, (void)name, (void)index;
-  return NULL;
+  check_option(options, name);
+  return options_get_item(options, name, index);
 }
 
 static int host_is_set(const struct pst_options *options, const char *name)
 {
-  find_option(options, name);
-  return options->text && strstr(options->text, name) != NULL;
+  check_option(options, name);
+  return options_is_set(options, name);
 }
 
 static int host_export(const struct pst_host *host, const struct pst_region *region, uint32_t kind,
@@ -184,13 +181,16 @@ static void *load(const char *path, bool copy)
   return handle;
 }
 
-static const struct pst_plugin *load_plugin(const char *path, bool second)
+struct loaded {
+  char path[512];
+  bool second;
+  const struct pst_plugin *plugin;
+  struct pst_transport_ops transport; /* of any minor: what it lacks is NULL */
+};
+
+static const struct loaded *load_plugin(const char *path, bool second)
 {
-  static struct {
-    char path[512];
-    bool second;
-    const struct pst_plugin *plugin;
-  } known[16];
+  static struct loaded known[16];
   size_t i = 0;
   while (known[i].plugin && (strcmp(known[i].path, path) != 0 || known[i].second != second))
     assert_true(++i < sizeof(known) / sizeof(known[0]));
@@ -199,8 +199,11 @@ static const struct pst_plugin *load_plugin(const char *path, bool second)
     assert_non_null(known[i].plugin);
     snprintf(known[i].path, sizeof(known[i].path), "%s", path);
     known[i].second = second;
+    uint32_t size = *(const uint32_t *)known[i].plugin->ops;
+    memcpy(&known[i].transport, known[i].plugin->ops,
+           size < sizeof(known[i].transport) ? size : sizeof(known[i].transport));
   }
-  return known[i].plugin;
+  return &known[i];
 }
 
 void contract_image_open(const struct contract_variant *variant, bool second,
@@ -210,12 +213,12 @@ void contract_image_open(const struct contract_variant *variant, bool second,
   const char *plus = strchr(variant->plugin, '+');
   snprintf(outer, sizeof(outer), "%.*s",
            plus ? (int)(plus - variant->plugin) : (int)strlen(variant->plugin), variant->plugin);
-  *image = (struct contract_image){.plugin = load_plugin(outer, second)};
-  image->ops = image->plugin->ops;
-  assert_int_equal(image->ops->struct_size, sizeof(struct pst_transport_ops));
+  const struct loaded *loaded = load_plugin(outer, second);
+  *image = (struct contract_image){.plugin = loaded->plugin, .ops = &loaded->transport};
   if (plus) {
-    image->inner = load_plugin(plus + 1, second);
-    image->inner_ops = image->inner->ops;
+    loaded = load_plugin(plus + 1, second);
+    image->inner = loaded->plugin;
+    image->inner_ops = loaded->plugin->ops;
   }
 }
 
@@ -223,12 +226,13 @@ void contract_memory_use(const char *path)
 {
   if (!path)
     return;
-  const struct pst_plugin *plugin = load_plugin(path, false);
-  struct pst_options options = {plugin->description, NULL};
-  struct pst_memory_params params = {.struct_size = sizeof(params), .options = &options};
+  const struct pst_plugin *plugin = load_plugin(path, false)->plugin;
+  struct pst_options *options = contract_options(plugin->description, NULL, NULL);
+  struct pst_memory_params params = {.struct_size = sizeof(params), .options = options};
   assert_int_equal(plugin->description->kind, PST_KIND_MEMORY);
   memory_ops = plugin->ops;
   assert_int_equal(memory_ops->open(&contract_host, &params, &memory), 0);
+  options_free(options);
 }
 
 void contract_region_make(uint64_t length, struct contract_region *region)

@@ -16,139 +16,19 @@
 static const struct contract_params params = {
     .endpoints = 1, .slots = 32, .message = 8192, .requests = 64, .pieces = 1};
 
-/* Addresses as a control channel would carry them: bytes, and descriptors. */
-static bool swap_out(int socket, const struct pst_blob *blob)
-{
-  char control[CMSG_SPACE(4 * sizeof(int))] = {0};
-  struct iovec part = {blob->bytes, blob->length};
-  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-  if (blob->fd_count) {
-    message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(blob->fd_count * sizeof(int));
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(blob->fd_count * sizeof(int));
-    memcpy(CMSG_DATA(header), blob->fds, blob->fd_count * sizeof(int));
-  }
-  return sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)blob->length;
-}
-
-static bool swap_in(int socket, struct pst_blob *blob, uint8_t *bytes, uint32_t capacity)
-{
-  char control[CMSG_SPACE(4 * sizeof(int))];
-  struct iovec part = {bytes, capacity};
-  struct msghdr message = {
-      .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
-  ssize_t n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  if (n <= 0)
-    return false;
-  *blob = (struct pst_blob){
-      .struct_size = sizeof(*blob), .length = (uint32_t)n, .capacity = capacity, .bytes = bytes};
-  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-  if (header) {
-    blob->fd_count = (uint32_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-    memcpy(blob->fds, CMSG_DATA(header), blob->fd_count * sizeof(int));
-  }
-  return true;
-}
-
-static bool meet(struct contract_side *side, int socket)
-{
-  uint8_t bytes[16384];
-  struct pst_blob blob;
-  contract_address(side, 0, &blob);
-  if (!swap_out(socket, &blob) || !swap_in(socket, &blob, bytes, sizeof(bytes)) ||
-      contract_connect(side, 0, &blob) != 0)
-    return false;
-  for (uint32_t i = 0; i < blob.fd_count; i++)
-    close(blob.fds[i]);
-  struct pst_completion connected;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
-  while (!contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED, &connected)) {
-    if (contract_now_ns() > deadline)
-      return false;
-    for (uint32_t i = 0; i < side->logged; i++)
-      if (side->log[i].kind == PST_COMPLETION_EVENT && side->log[i].code == PST_EVENT_DISCONNECTED)
-        return false;
-    contract_poll(side);
-  }
-  return true;
-}
-
-struct account {
-  uint64_t posted;
-  uint64_t done;
-  uint64_t delivered;
-  uint64_t wrong;
-  bool gone;
-  int status;
-};
-
-static void look_for_departure(struct contract_side *side, struct account *account)
-{
-  struct pst_completion gone;
-  if (!contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED, &gone))
-    return;
-  account->gone = true;
-  account->status = gone.status;
-}
-
-static void send_until(struct contract_side *side, uint64_t count, struct account *account)
-{
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
-  bool refused = false;
-  while (!account->gone && (account->posted < count || account->done < account->posted) &&
-         contract_now_ns() < deadline) {
-    struct pst_completion done;
-    uint32_t wait;
-    if (account->posted < count && !refused && account->posted - account->done < 32) {
-      uint64_t offset = account->posted % 32 * side->stride;
-      contract_fill((uint8_t *)side->memory.region.host + offset, 8192, account->posted);
-      struct pst_request request = contract_send(side, offset, 8192, account->posted);
-      int rc = contract_post(side, 0, &request, 1, &wait);
-      if (rc == 1)
-        account->posted++;
-      else if (rc != -EAGAIN)
-        refused = true;
-    }
-    contract_poll(side);
-    while (contract_take(side, PST_COMPLETION_DONE, PST_OP_SEND, &done))
-      account->done += done.u.done.count;
-    look_for_departure(side, account);
-  }
-}
-
-static void receive_until(struct contract_side *side, uint64_t count, struct account *account)
-{
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
-  while (!account->gone && account->delivered < count && contract_now_ns() < deadline) {
-    struct pst_completion message;
-    contract_poll(side);
-    while (contract_take(side, PST_COMPLETION_MESSAGE, 0, &message)) {
-      if (message.u.message.sequence != account->delivered ||
-          !contract_verify(contract_payload(side, &message), 8192, account->delivered))
-        account->wrong++;
-      account->delivered++;
-      side->image.ops->release(side->worker, &message.u.message.token, 1);
-    }
-    look_for_departure(side, account);
-  }
-}
-
 /* What the forked process does; it leaves by _exit, or is killed. */
 static void child(const struct contract_variant *variant, bool receiver, int socket, uint64_t count)
 {
   struct contract_side side = {0};
-  struct account account = {0};
+  struct contract_account account = {.message = 8192};
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   contract_side_open(variant, &params, false, receiver, &side);
-  if (!meet(&side, socket))
+  if (!contract_meet(&side, socket))
     _exit(3);
   if (receiver)
-    receive_until(&side, count, &account);
+    contract_receive_until(&side, count, &account);
   else
-    send_until(&side, count, &account);
+    contract_send_until(&side, count, &account);
   if (receiver && (account.delivered != count || account.wrong))
     _exit(4);
   if (!receiver && account.done != count)
@@ -161,7 +41,7 @@ static pid_t spawn(const struct contract_variant *variant, bool receiver, int *s
                    uint64_t count)
 {
   int pair[2];
-  assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
   fflush(NULL);
   pid_t pid = fork();
   assert_true(pid >= 0);
@@ -178,18 +58,18 @@ static void stream_runs(void **state, bool child_receives)
 {
   const uint64_t count = 5000;
   struct contract_side side = {0};
-  struct account account = {0};
+  struct contract_account account = {.message = 8192};
   int socket, status;
   const struct contract_variant *variant = *state;
   if (!variant->apart)
     skip();
   pid_t pid = spawn(variant, child_receives, &socket, count);
   contract_side_open(variant, &params, false, !child_receives, &side);
-  assert_true(meet(&side, socket));
+  assert_true(contract_meet(&side, socket));
   if (child_receives)
-    send_until(&side, count, &account);
+    contract_send_until(&side, count, &account);
   else
-    receive_until(&side, count, &account);
+    contract_receive_until(&side, count, &account);
   assert_int_equal(child_receives ? account.done : account.delivered, count);
   assert_int_equal(account.wrong, 0);
   assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -222,11 +102,11 @@ static void kill_soon(pid_t pid)
 static void one_death(const struct contract_variant *variant, bool child_receives)
 {
   struct contract_side side = {0};
-  struct account account = {0};
+  struct contract_account account = {.message = 8192};
   int socket, status;
   pid_t pid = spawn(variant, child_receives, &socket, UINT64_MAX);
   contract_side_open(variant, &params, false, !child_receives, &side);
-  bool met = meet(&side, socket);
+  bool met = contract_meet(&side, socket);
   pid_t killer = fork();
   assert_true(killer >= 0);
   if (killer == 0) {
@@ -236,9 +116,9 @@ static void one_death(const struct contract_variant *variant, bool child_receive
   assert_true(met);
   uint64_t began = contract_now_ns();
   if (child_receives)
-    send_until(&side, UINT64_MAX, &account);
+    contract_send_until(&side, UINT64_MAX, &account);
   else
-    receive_until(&side, UINT64_MAX, &account);
+    contract_receive_until(&side, UINT64_MAX, &account);
   assert_true(account.gone);
   assert_int_equal(account.status, -ECONNRESET);
   assert_true(contract_now_ns() - began < UINT64_C(5000000000));
@@ -286,18 +166,18 @@ static void peer_that_dies_before_it_connects(void **state)
   int pair[2], status;
   if (!variant->apart)
     skip();
-  assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
   pid_t pid = fork();
   if (pid == 0) {
     struct contract_side far = {0};
     contract_side_open(variant, &params, false, true, &far);
     contract_address(&far, 0, &blob);
-    swap_out(pair[1], &blob);
+    contract_swap_out(pair[1], &blob);
     recv(pair[1], bytes, 1, 0);
     kill(getpid(), SIGKILL);
   }
   contract_side_open(variant, &params, false, false, &side);
-  assert_true(swap_in(pair[0], &blob, bytes, sizeof(bytes)));
+  assert_true(contract_swap_in(pair[0], &blob, bytes, sizeof(bytes)));
   assert_int_equal(contract_connect(&side, 0, &blob), 0);
   assert_int_equal(send(pair[0], "x", 1, 0), 1);
   struct pst_completion gone =
@@ -319,11 +199,11 @@ static void death_wakes_a_sleeper(void **state)
   int socket, status;
   if (!variant->apart)
     skip();
+  contract_need(state, PST_CAP_WAKEUP);
   sleepy.sleep = true;
   pid_t pid = spawn(variant, true, &socket, UINT64_MAX);
   contract_side_open(variant, &sleepy, false, false, &side);
-  assert_true(side.limits.capabilities & PST_CAP_WAKEUP);
-  assert_true(meet(&side, socket));
+  assert_true(contract_meet(&side, socket));
   while (contract_poll(&side) > 0 || side.image.ops->arm(side.worker) != 0)
     ;
   struct pollfd fd = {.fd = side.image.ops->event_fd(side.worker), .events = POLLIN};

@@ -151,6 +151,16 @@ static void endpoint_without_sense_is_refused(void **state)
   contract_complaints();
 }
 
+/* As core opens a receiver: it posts nothing. */
+static void receiver_without_requests_is_opened(void **state)
+{
+  struct contract_params params = one;
+  params.requests = 0;
+  struct contract_side side = {0};
+  contract_side_open(*state, &params, false, true, &side);
+  contract_side_close(&side);
+}
+
 static void start_seals(void **state)
 {
   struct contract_pair *pair = contract_pair_open(*state, &one);
@@ -271,6 +281,7 @@ int contract_life_run(const struct contract_variant *variant)
       CONTRACT_CASE(registration_stays_in_its_region),
       CONTRACT_CASE(ring_that_breaks_the_limits_is_refused),
       CONTRACT_CASE(endpoint_without_sense_is_refused),
+      CONTRACT_CASE(receiver_without_requests_is_opened),
       CONTRACT_CASE(start_seals),
       CONTRACT_CASE(connects_sender_first),
       CONTRACT_CASE(connects_receiver_first),

@@ -5,21 +5,13 @@
 static const struct contract_params shared = {
     .endpoints = 3, .slots = 31, .message = 512, .requests = 64, .pieces = 1};
 
-static bool cannot_share(struct contract_pair *pair)
-{
-  return !(pair->receiver.limits.capabilities & PST_CAP_SHARED_RING);
-}
-
 static void fan_in_keeps_every_sender_in_order(void **state)
 {
+  contract_need(state, PST_CAP_SHARED_RING);
   struct contract_pair *pair = contract_pair(state, &shared);
   const uint64_t each = 3000;
   uint64_t posted[3] = {0}, done[3] = {0}, delivered[3] = {0};
   uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
-  if (cannot_share(pair)) {
-    contract_pair_close(pair);
-    skip();
-  }
   while (delivered[0] + delivered[1] + delivered[2] < 3 * each) {
     for (uint32_t k = 0; k < 3; k++) {
       uint32_t wait;
@@ -55,13 +47,10 @@ static void fan_in_keeps_every_sender_in_order(void **state)
 /* Slots of different senders never overlap, and together are the ring's. */
 static void fan_in_shares_all_slots_out(void **state)
 {
+  contract_need(state, PST_CAP_SHARED_RING);
   struct contract_pair *pair = contract_pair(state, &shared);
   bool seen[31] = {false};
   uint32_t total = 0;
-  if (cannot_share(pair)) {
-    contract_pair_close(pair);
-    skip();
-  }
   for (uint32_t k = 0; k < 3; k++) {
     struct pst_request requests[32];
     uint32_t wait;
@@ -87,11 +76,8 @@ static void fan_in_shares_all_slots_out(void **state)
 
 static void one_of_three_may_leave(void **state)
 {
+  contract_need(state, PST_CAP_SHARED_RING);
   struct contract_pair *pair = contract_pair(state, &shared);
-  if (cannot_share(pair)) {
-    contract_pair_close(pair);
-    skip();
-  }
   assert_int_equal(pair->sender.image.ops->endpoint_close(
                        pair->sender.endpoints[1], PST_CLOSE_DRAIN, contract_now_ns() + 1000000000u),
                    0);
@@ -113,11 +99,8 @@ static void one_of_three_may_leave(void **state)
 
 static void one_slot_goes_to_three_receivers(void **state)
 {
+  contract_need(state, PST_CAP_SHARED_RING);
   struct contract_pair *pair = contract_pair(state, &shared);
-  if (cannot_share(pair)) {
-    contract_pair_close(pair);
-    skip();
-  }
   contract_fill(pair->sender.memory.region.host, 512, 77);
   for (uint32_t k = 0; k < 3; k++) {
     struct pst_request request = contract_send(&pair->sender, 0, 512, k);
@@ -137,12 +120,9 @@ static void one_slot_goes_to_three_receivers(void **state)
 
 static void second_peer_of_an_endpoint_is_turned_away(void **state)
 {
+  contract_need(state, PST_CAP_SHARED_RING);
   struct contract_pair *pair = contract_pair_open(*state, &shared);
   struct pst_blob blob;
-  if (cannot_share(pair)) {
-    contract_pair_close(pair);
-    skip();
-  }
   contract_address(&pair->receiver, 0, &blob);
   assert_int_equal(contract_connect(&pair->sender, 0, &blob), 0);
   assert_int_equal(contract_connect(&pair->sender, 1, &blob), 0);

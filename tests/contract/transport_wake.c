@@ -11,12 +11,8 @@ static const struct contract_params sleepy = {
 
 static struct contract_pair *open_sleepy(void **state)
 {
-  struct contract_pair *pair = contract_pair(state, &sleepy);
-  if (!(pair->sender.limits.capabilities & PST_CAP_WAKEUP)) {
-    contract_pair_close(pair);
-    skip();
-  }
-  return pair;
+  contract_need(state, PST_CAP_WAKEUP);
+  return contract_pair(state, &sleepy);
 }
 
 static bool readable(const struct contract_side *side, int timeout_ms)

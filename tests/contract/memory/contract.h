@@ -18,8 +18,7 @@
 
 #include <penstock/memory.h>
 
-/* Nothing here takes longer, unless it never ends. */
-#define CONTRACT_DEADLINE_NS UINT64_C(20000000000)
+#include "common.h"
 
 #define QUEUE_BATCHES 4u
 #define QUEUE_PIECES 64u
@@ -32,7 +31,6 @@ struct contract {
   struct pst_memory *memory;
   struct pst_queue *mover;   /* for put and get, where the CPU cannot reach a region */
   struct pst_region staging; /* of the mover */
-  uint64_t random;
 };
 extern struct contract contract;
 
@@ -52,9 +50,6 @@ void contract_errors_clear(void);
     assert_int_equal((call), (code));                                                              \
     assert_int_equal(contract_errors(), 1);                                                        \
   } while (0)
-
-uint64_t contract_random(void);
-uint64_t contract_now_ns(void);
 
 struct pst_region contract_alloc(uint32_t purpose, uint64_t length, uint64_t alignment,
                                  uint32_t needs);

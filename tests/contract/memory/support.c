@@ -2,25 +2,6 @@
 #include "contract.h"
 
 #include <sched.h>
-#include <time.h>
-
-uint64_t contract_now_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
-/* xorshift64*: the same pieces in each run */
-uint64_t contract_random(void)
-{
-  uint64_t x = contract.random;
-  x ^= x >> 12;
-  x ^= x << 25;
-  x ^= x >> 27;
-  contract.random = x;
-  return x * UINT64_C(0x2545f4914f6cdd1d);
-}
 
 int contract_alloc_params(const struct pst_alloc_params *params, struct pst_region *region)
 {

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* penstock-contract: does a plugin keep what the headers promise? */
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include <penstock/penstock.h>
+
+#include "harness.h"
+#include "program.h"
+
+static const char usage[] =
+    "Usage: penstock-contract PLUGIN.so [OPTION]…\n"
+    "Run the contract of memories or transports against a plugin, and tell each case.\n"
+    "\n"
+    "  --option KEY=VALUE  an option of the plugin's (of the wrapped transport's, for a\n"
+    "                      filter); may be given again\n"
+    "  --inner PLUGIN.so   what a filter is to wrap\n"
+    "  --memory PLUGIN.so  where a transport's messages lie; else shared memory\n"
+    "  --listen ADDRESS    run the part for two processes with another penstock-contract,\n"
+    "  --connect ADDRESS   which may be on another host: HOST:PORT; or /PATH, by which\n"
+    "                      descriptors go, on this host\n"
+    "  --help              this\n"
+    "\n"
+    "Exit status: 0 it keeps the contract, 1 it breaks it, 2 wrong usage, 77 it cannot be\n"
+    "tried here, or not wholly. CONTRACT_LOG=1 shows what the plugin logs.\n";
+
+#define OPTIONS_MAX 64
+
+struct arguments {
+  const char *plugin, *inner, *memory, *listen, *connect;
+  const char *options[OPTIONS_MAX + 1]; /* NULL-terminated */
+  size_t option_count;
+};
+
+static int misused(const char *what, const char *which)
+{
+  fprintf(stderr, "penstock-contract: %s%s; --help tells more\n", what, which);
+  return 2;
+}
+
+/* 0; or exit status + 1. */
+static int parse(int argc, char **argv, struct arguments *arguments)
+{
+  static const struct option options[] = {{"option", required_argument, NULL, 'o'},
+                                          {"inner", required_argument, NULL, 'i'},
+                                          {"memory", required_argument, NULL, 'm'},
+                                          {"listen", required_argument, NULL, 'l'},
+                                          {"connect", required_argument, NULL, 'c'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+  int option;
+  while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+    if (option == 'h') {
+      fputs(usage, stdout);
+      return 1;
+    }
+    if (option == 'o' && (!strchr(optarg, '=') || arguments->option_count == OPTIONS_MAX))
+      return 1 + misused("not KEY=VALUE, or too many: ", optarg);
+    if (option == 'o')
+      arguments->options[arguments->option_count++] = optarg;
+    else if (option == 'i')
+      arguments->inner = optarg;
+    else if (option == 'm')
+      arguments->memory = optarg;
+    else if (option == 'l')
+      arguments->listen = optarg;
+    else if (option == 'c')
+      arguments->connect = optarg;
+    else
+      return 1 + misused("an unknown option", "");
+  }
+  if (optind != argc - 1)
+    return 1 + misused("one plugin is wanted", "");
+  arguments->plugin = argv[optind];
+  return 0;
+}
+
+/* By the loader, so that what it would refuse is refused here too, with its reason. */
+static int load(const char *file, char path[PATH_MAX], const struct loader_plugin **plugin)
+{
+  static const char *const kinds[] = {"transport-", "memory-", "filter-"};
+  struct pst_error error = PST_ERROR_INIT;
+  char folder[PATH_MAX], name[64];
+  if (!realpath(file, path)) {
+    fprintf(stderr, "penstock-contract: %s: %s\n", file, strerror(errno));
+    return 2;
+  }
+  const char *base = strrchr(path, '/') + 1, *dot = strstr(base, ".so");
+  snprintf(folder, sizeof(folder), "%.*s", base == path + 1 ? 1 : (int)(base - path - 1), path);
+  for (uint32_t i = 0; i < 3 && dot; i++) {
+    size_t length = strlen(kinds[i]);
+    if (strncmp(base, kinds[i], length) != 0)
+      continue;
+    snprintf(name, sizeof(name), "%.*s", (int)(dot - base - (int)length), base + length);
+    if (pst_plugin_path_add(folder) == 0 && loader_load(i + 1, name, plugin, &error) == 0)
+      return 0;
+    fprintf(stderr, "penstock-contract: %s\n", error.text);
+    return 1;
+  }
+  return misused("a plugin is named transport-NAME.so, memory-NAME.so or filter-NAME.so, not ",
+                 base);
+}
+
+static void ignore_device(void *context, const char *name, const char *detail)
+{
+  (void)context, (void)name, (void)detail;
+}
+
+static int probe(const struct loader_plugin *plugin)
+{
+  struct pst_probe found = {.struct_size = sizeof(found), .device = ignore_device};
+  if (plugin->plugin->probe(plugin->host, &found) == 0)
+    return 0;
+  fprintf(stderr, "%s cannot be used here: %s; %s\n", plugin->name, found.reason, found.remedy);
+  const char *required = getenv("PENSTOCK_REQUIRE");
+  return required && strstr(required, plugin->name) ? 1 : 77;
+}
+
+static int make_options(const struct loader_plugin *plugin, const struct arguments *arguments,
+                        struct pst_options **options)
+{
+  const struct pst_description *description = plugin->description;
+  char name[64], why[256];
+  if (options_new(description->options, description->option_count, options) != 0)
+    return 1;
+  for (size_t i = 0; i < arguments->option_count; i++) {
+    const char *pair = arguments->options[i], *value = strchr(pair, '=');
+    snprintf(name, sizeof(name), "%.*s", (int)(value - pair), pair);
+    if (options_set(*options, name, value + 1, why, sizeof(why)) != 0) {
+      fprintf(stderr, "penstock-contract: %s: %s\n", name, why);
+      return 2;
+    }
+  }
+  const char *missing = options_missing(*options);
+  return missing ? misused("this option must be given: ", missing) : 0;
+}
+
+static int run_memory(const struct loader_plugin *plugin, const struct arguments *arguments)
+{
+  struct pst_options *options = NULL;
+  if (arguments->listen || arguments->connect || arguments->inner || arguments->memory)
+    return misused("a memory is tried alone", "");
+  int status = make_options(plugin, arguments, &options);
+  if (status == 0)
+    status = contract_memory_run(plugin, options);
+  options_free(options);
+  return status;
+}
+
+/* What the streams of the suite go by. */
+static bool has_all(uint64_t capabilities)
+{
+  static const struct {
+    uint64_t bit;
+    const char *name;
+  } wanted[] = {{PST_CAP_SEND, "SEND"},
+                {PST_CAP_RELIABLE, "RELIABLE"},
+                {PST_CAP_ORDERED, "ORDERED"},
+                {PST_CAP_SEQUENCE, "SEQUENCE"},
+                {PST_CAP_META, "META"}};
+  bool all = true;
+  for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+    if (!(capabilities & wanted[i].bit)) {
+      printf("does not announce %s: only opening and meeting are tried\n", wanted[i].name);
+      all = false;
+    }
+  return all;
+}
+
+static int run_transport(const struct arguments *arguments, struct contract_variant *variant,
+                         uint64_t capabilities)
+{
+  bool in_process = capabilities & PST_CAP_IN_PROCESS, is_whole = has_all(capabilities);
+  bool is_reached = false;
+  int failed = 0;
+  contract_memory_use(arguments->memory);
+  if (arguments->listen || arguments->connect) {
+    variant->apart = true;
+    variant->name = "two processes";
+    if (!is_whole)
+      return 77;
+    return contract_remote_run(variant, arguments->listen ? arguments->listen : arguments->connect,
+                               arguments->listen)
+               ? 1
+               : 0;
+  }
+  if (in_process) {
+    variant->name = "in process";
+    failed += is_whole ? contract_transport_run(variant) : contract_life_run(variant);
+  }
+  variant->apart = true;
+  variant->name = "between processes";
+  failed += contract_reach_run(variant, &is_reached);
+  if (is_reached)
+    failed += is_whole ? contract_transport_run(variant) : contract_life_run(variant);
+  else if (in_process && !failed)
+    printf("it says -EXDEV to a peer of another process: not tried between processes\n");
+  else
+    failed++;
+  return failed ? 1 : is_whole ? 0 : 77;
+}
+
+int main(int argc, char **argv)
+{
+  static char path[PATH_MAX], inner[PATH_MAX], joined[2 * PATH_MAX];
+  const struct loader_plugin *plugin, *wrapped = NULL;
+  struct arguments arguments = {0};
+  struct pst_options *options = NULL;
+  int status = parse(argc, argv, &arguments);
+  if (status)
+    return status - 1;
+  status = load(arguments.plugin, path, &plugin);
+  if (status == 0 && arguments.inner)
+    status = load(arguments.inner, inner, &wrapped);
+  if (status == 0)
+    status = probe(plugin);
+  if (status)
+    return status;
+  printf("%s %s\n", path, plugin->description->version);
+  if (plugin->kind == PST_KIND_MEMORY)
+    return run_memory(plugin, &arguments);
+  if ((plugin->kind == PST_KIND_FILTER) != (wrapped != NULL))
+    return misused("--inner goes with a filter, and a filter with --inner", "");
+  status = make_options(wrapped ? wrapped : plugin, &arguments, &options);
+  options_free(options);
+  if (status)
+    return status;
+  snprintf(joined, sizeof(joined), "%s%s%s", path, wrapped ? "+" : "", inner);
+  struct contract_variant variant = {.plugin = joined, .option_list = arguments.options};
+  return run_transport(&arguments, &variant, (wrapped ? wrapped : plugin)->transport->capabilities);
+}

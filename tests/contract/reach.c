@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Is this a transport between processes at all? No capability tells. */
+#include "harness.h"
+#include "program.h"
+
+static bool reached;
+
+static void peer_of_another_process_is_reached_or_named_as_out_of_reach(void **state)
+{
+  struct contract_pair *pair = contract_pair_open(*state, NULL);
+  struct pst_blob blob;
+  contract_address(&pair->receiver, 0, &blob);
+  int rc = contract_connect(&pair->sender, 0, &blob);
+  assert_true(rc == 0 || rc == -EXDEV);
+  reached = rc == 0;
+  contract_pair_close(pair);
+  contract_complaints();
+}
+
+int contract_reach_run(const struct contract_variant *variant, bool *is_reached)
+{
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(peer_of_another_process_is_reached_or_named_as_out_of_reach),
+  };
+  int failed = CONTRACT_RUN("reach", cases, variant);
+  *is_reached = reached;
+  return failed;
+}
