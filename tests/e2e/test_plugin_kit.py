@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin's author goes through: the template, out of the tree, from what is installed."""
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+from harness import BUILD, Case, PATIENCE, SANITIZED, free_port, main, random_file
+
+
+def run(*command, seconds=60, **options):
+    return subprocess.run(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=seconds * PATIENCE,
+        **options,
+    )
+
+
+def code_lines(folder):
+    return sum(
+        bool(line.strip())
+        for path in folder.glob("*.c")
+        for line in path.read_text().splitlines()
+    )
+
+
+@unittest.skipIf(SANITIZED, "a sanitized plugin needs a sanitized program")
+@unittest.skipUnless(shutil.which("make"), "make is not installed")
+class Kit(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.stage = BUILD / "tests" / "e2e" / "stage-kit"
+        shutil.rmtree(cls.stage, ignore_errors=True)
+        out = run(
+            *("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet"),
+            *("--destdir", cls.stage),
+        )
+        if out.returncode:
+            raise AssertionError(out.stdout)
+        (cls.package_folder,) = {path.parent for path in cls.stage.rglob("penstock-plugin.pc")}
+        cls.library_folder = cls.package_folder.parent
+        cls.programs = next(cls.stage.rglob("penstock-contract")).parent
+        cls.kit = next(cls.stage.rglob("template-plugin")).parent
+        cls.environment = {
+            key: value for key, value in os.environ.items() if key != "PENSTOCK_PLUGIN_PATH"
+        }
+        cls.environment.update(
+            PKG_CONFIG_PATH=str(cls.package_folder), PKG_CONFIG_SYSROOT_DIR=str(cls.stage)
+        )
+
+    def copy(self, template):
+        return pathlib.Path(shutil.copytree(self.kit / template, self.folder / template))
+
+    def make(self, source, *arguments):
+        """With warnings as errors, where only pkg-config knows the tree."""
+        out = run(
+            *("make", "-C", source, "CFLAGS=-O2 -Wall -Wextra -Werror", *arguments),
+            env=self.environment,
+        )
+        self.assertEqual(out.returncode, 0, out.stdout)
+
+    def build(self, template):
+        source = self.copy(template)
+        folder = self.folder / "plugins"
+        self.make(source, "install", f"PLUGINDIR={folder}")
+        return folder
+
+    def contract(self, *arguments, expect=0):
+        out = run(
+            self.programs / "penstock-contract", *arguments, seconds=240, env=self.environment
+        )
+        self.assertEqual(out.returncode, expect, out.stdout)
+        return out.stdout
+
+    def test_template_is_short(self):
+        self.assertLessEqual(code_lines(self.kit / "template-plugin"), 150)
+
+    def test_memory_is_found_and_runs(self):
+        folder = self.build("template-plugin")
+        child = self.run_program("plugins", "template", "--plugin-path", folder)
+        self.assertIn("memory template 1.0: usable", child.stdout)
+        source = random_file(self.folder / "in.bin", (5 << 20) + 77)
+        target = self.folder / "out.bin"
+        stream = self.kit / "template-plugin" / "stream.yaml"
+        files = (
+            *("--set", f"streams.packets.sender.source.file={source}"),
+            *("--set", f"streams.packets.receiver.sink.file={target}"),
+            *("--plugin-path", folder),
+        )
+        result, _ = self.run_json("run", stream, *files)
+        self.assert_accounted(self.only_stream(result))
+        sums = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (source, target)]
+        self.assertEqual(sums[0], sums[1])
+        target.unlink()
+        options = ("--set", "streams.packets.sender.memory.options.limit=4096")
+        child = self.run_program("run", stream, *files, *options, expect=None)
+        self.assertNotEqual(child.status, 0)
+        self.assertIn("raise limit", child.stderr)
+
+    def test_installed_where_the_program_looks(self):
+        source = self.copy("template-plugin")
+        folder = self.library_folder / "penstock"
+        self.make(source, "install", f"PLUGINDIR={folder}")
+        self.addCleanup(lambda: [path.unlink() for path in folder.glob("memory-template*")])
+        out = run(self.programs / "penstock", "plugins", "template", env=self.environment)
+        self.assertIn("memory template 1.0: usable", out.stdout)
+
+    def test_transport_runs(self):
+        folder = self.build("template-transport")
+        stream = self.kit / "template-transport" / "stream.yaml"
+        result, _ = self.run_json(
+            "run", stream, "--count", "100000", "--plugin-path", folder
+        )
+        stream = self.only_stream(result)
+        self.assert_accounted(stream)
+        self.assertEqual(stream["messages_delivered"], 100000)
+
+    def test_memory_keeps_the_contract(self):
+        plugin = self.build("template-plugin") / "memory-template.so"
+        self.assertIn("test_random_pieces_both_ways", self.contract(plugin))
+        self.contract(plugin, "--option", "limit=1 GiB")
+
+    def test_transport_keeps_the_contract(self):
+        plugin = self.build("template-transport") / "transport-template.so"
+        out = self.contract(plugin)
+        self.assertIn("receiver_leaves_under_a_busy_sender", out)
+        self.assertIn("not tried between processes", out)
+
+    def test_broken_memory_fails(self):
+        source = self.copy("template-plugin")
+        path = source / "template.c"
+        text = path.read_text()
+        self.assertIn("*ticket = ++queue->ticket;", text)
+        path.write_text(text.replace("*ticket = ++queue->ticket;", "*ticket = queue->ticket += 2;"))
+        self.make(source)
+        self.assertIn(
+            "[  FAILED  ] test_queues_number_their_own", self.contract(source / "memory-template.so", expect=1)
+        )
+
+    def test_broken_transport_fails(self):
+        source = self.copy("template-transport")
+        path = source / "ring.c"
+        text = path.read_text()
+        self.assertIn("ring->is_out[slot] = false;", text)
+        path.write_text(text.replace("ring->is_out[slot] = false;", ""))
+        self.make(source)
+        self.assertIn(
+            "[  FAILED  ] token_that_is_not_out_is_refused",
+            self.contract(source / "transport-template.so", expect=1),
+        )
+
+    def test_refused_plugin_fails_with_the_reason(self):
+        plugin = self.build("template-plugin") / "memory-template.so"
+        plugin.chmod(0o777)
+        self.assertIn("world-writable", self.contract(plugin, expect=1))
+
+    def test_wrong_usage(self):
+        plugin = self.build("template-plugin") / "memory-template.so"
+        self.assertIn("limit", self.contract(plugin, "--option", "limt=3", expect=2))
+        self.contract(plugin, "--option", "limit=many", expect=2)
+        self.contract(plugin, "--inner", plugin, expect=2)
+        self.contract(plugin, "--nonsense", expect=2)
+        self.contract(expect=2)
+        self.contract(self.folder / "nothing.so", expect=2)
+        self.assertIn("--listen", self.contract("--help"))
+
+    def two_processes(self, address):
+        command = (self.programs / "penstock-contract", self.library_folder / "penstock")
+        command = [str(command[0]), str(command[1] / "transport-loopback.so")]
+        sides = [
+            subprocess.Popen(
+                [*command, side, address],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=self.environment,
+            )
+            for side in ("--connect", "--listen")
+        ]
+        texts = [side.communicate(timeout=120 * PATIENCE)[0] for side in sides]
+        return [side.returncode for side in sides], texts
+
+    def test_two_processes_on_this_host(self):
+        statuses, texts = self.two_processes(str(self.folder / "socket"))
+        self.assertEqual(statuses, [0, 0], "".join(texts))
+        for text in texts:
+            self.assertIn("[       OK ] departure_is_told", text)
+
+    def test_descriptors_do_not_go_by_tcp(self):
+        statuses, texts = self.two_processes(f"127.0.0.1:{free_port()}")
+        self.assertEqual(statuses, [1, 1], "".join(texts))
+        self.assertIn("only go to a process of this host", texts[0])
+
+
+if __name__ == "__main__":
+    main()
