@@ -36,6 +36,9 @@ static void open_mail(struct session_thread *thread)
 {
   struct session_mail *mail, *next;
 
+  /* It may change an end that had its turn in this round: not before another may the
+   * thread sleep. */
+  thread->idle_since_ns = 0;
   atomic_store_explicit(&thread->has_mail, false, memory_order_relaxed);
   pthread_mutex_lock(&thread->mail_lock);
   mail = thread->mail_first;

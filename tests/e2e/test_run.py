@@ -233,6 +233,23 @@ class Idle(Case):
             self.assertLess(busy, 0.25 * child.seconds + (1 if SANITIZED else 0.1), str(child))
 
 
+    def test_a_sleeper_notices_the_end(self):
+        """Not the next heartbeat, but the news itself, ends the sleep of a worker."""
+        for count in (1, 100, 20000):
+            with self.subTest(count=count):
+                path = self.config(
+                    "".join(
+                        yaml_stream(
+                            f"s{i}", message="64 B", timeout="90 s", sender=f"{{count: {count}}}"
+                        )
+                        for i in range(5)
+                    ),
+                    top="workers: {count: 5, sleep_after: 1 us}\n",
+                )
+                child = self.run_program("run", path, "--set", "control.heartbeat=40 s")
+                self.assertLess(child.seconds, 20, str(child))
+
+
 class Expect(Case):
     def breach(self, expect, **parts):
         parts = {"message": "1462 B", "sender": "{count: 2000}", **parts}
