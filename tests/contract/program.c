@@ -86,17 +86,16 @@ static int load(const char *file, char path[PATH_MAX], const struct loader_plugi
     fprintf(stderr, "penstock-contract: %s: %s\n", file, strerror(errno));
     return 2;
   }
-  const char *base = strrchr(path, '/') + 1, *dot = strstr(base, ".so");
+  const char *base = strrchr(path, '/') + 1, *dot = strchr(base, '.');
   snprintf(folder, sizeof(folder), "%.*s", base == path + 1 ? 1 : (int)(base - path - 1), path);
-  for (uint32_t i = 0; i < 3 && dot; i++) {
+  for (uint32_t i = 0; i < 3 && dot && strcmp(dot, ".so") == 0; i++) {
     size_t length = strlen(kinds[i]);
     if (strncmp(base, kinds[i], length) != 0)
       continue;
     snprintf(name, sizeof(name), "%.*s", (int)(dot - base - (int)length), base + length);
     if (pst_plugin_path_add(folder) == 0 && loader_load(i + 1, name, plugin, &error) == 0)
       return 0;
-    fprintf(stderr, "penstock-contract: %s\n", error.text);
-    return 1;
+    return 1; /* the loader has said why */
   }
   return misused("a plugin is named transport-NAME.so, memory-NAME.so or filter-NAME.so, not ",
                  base);

@@ -168,6 +168,7 @@ class Kit(Case):
         self.contract(plugin, "--nonsense", expect=2)
         self.contract(expect=2)
         self.contract(self.folder / "nothing.so", expect=2)
+        self.contract(plugin.with_suffix(".desc.so"), expect=2)
         self.assertIn("--listen", self.contract("--help"))
 
     def two_processes(self, address):
