@@ -120,7 +120,7 @@ struct fault_record {
 
 struct fault_ledger {
   uint64_t counts[FAULT_KINDS];
-  uint64_t delayed_late;   /* delayed ones that a later message has passed */
+  uint64_t delayed_late;   /* messages that are late because one was delayed */
   uint64_t reorder_missed; /* those that none has passed while they waited */
   uint64_t checksum;       /* of all records, in any order */
   struct fault_record *records;
@@ -149,6 +149,7 @@ struct fault_engine {
   uint64_t next_due;   /* the least due_count; FAULT_NEVER */
   uint64_t distance;   /* the plan's, bounded by what can be outstanding */
   uint64_t passed;     /* one past the highest sequence number posted inside */
+  uint64_t undelayed;  /* likewise, delayed ones aside: it does not depend on time */
   uint64_t stop_at;    /* of stall and kill the next: sequence number; FAULT_NEVER */
   uint64_t stalled_ns; /* until when; 0: not */
   bool stall_over;

@@ -87,14 +87,27 @@ static bool post_hold(struct pst_endpoint *endpoint, const struct fault_hold *ho
   return true;
 }
 
-/* Was it passed by a later one? From here on it is not the newest any more. */
-static bool passed(struct fault_engine *engine, const struct fault_hold *hold)
+/* Was a later one posted before it? From here on it is not the newest any more. */
+static bool is_late(uint64_t *newest, const struct fault_hold *hold)
 {
   uint64_t sequence = hold->request.u.send.sequence;
-  if (sequence < engine->passed)
+  if (sequence < *newest)
     return true;
-  engine->passed = sequence + 1;
+  *newest = sequence + 1;
   return false;
+}
+
+/* When a delayed one goes depends on time, the ledger must not. */
+static void note_reordered(struct fault_engine *engine, const struct fault_hold *hold)
+{
+  struct fault_ledger *ledger = &engine->ledger;
+  bool late = is_late(&engine->passed, hold);
+  if (is_late(&engine->undelayed, hold)) {
+    fault_note(ledger, FAULT_REORDER, hold->request.u.send.sequence);
+    return;
+  }
+  ledger->reorder_missed++;
+  ledger->delayed_late += late;
 }
 
 static bool release_reordered(struct pst_endpoint *endpoint, bool early, uint64_t now,
@@ -110,10 +123,7 @@ static bool release_reordered(struct pst_endpoint *endpoint, bool early, uint64_
     }
     if (!post_hold(endpoint, hold, wait))
       return false;
-    if (passed(engine, hold))
-      fault_note(&engine->ledger, FAULT_REORDER, hold->request.u.send.sequence);
-    else
-      engine->ledger.reorder_missed++;
+    note_reordered(engine, hold);
     give_back(engine, unlink_at(&engine->reordered, at));
   }
   find_next_due(engine);
@@ -127,8 +137,7 @@ static bool release_delayed(struct pst_endpoint *endpoint, uint64_t now, uint32_
     struct fault_hold *hold = engine->delayed.first;
     if (!post_hold(endpoint, hold, wait))
       return false;
-    if (passed(engine, hold))
-      engine->ledger.delayed_late++;
+    engine->ledger.delayed_late += is_late(&engine->passed, hold);
     give_back(engine, unlink_at(&engine->delayed, &engine->delayed.first));
   }
   return true;

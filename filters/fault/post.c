@@ -54,8 +54,11 @@ static uint32_t post_inner(struct pst_endpoint *endpoint, const struct pst_reque
 
 static void passes(struct fault_engine *engine, const struct pst_request *request)
 {
-  if (request->u.send.sequence >= engine->passed)
-    engine->passed = request->u.send.sequence + 1;
+  uint64_t next = request->u.send.sequence + 1;
+  if (next > engine->passed)
+    engine->passed = next;
+  if (next > engine->undelayed)
+    engine->undelayed = next;
 }
 
 /* As many as nothing befalls, up to n. */

@@ -108,10 +108,12 @@ static uint32_t take_ledger(void **state, const char *options, struct pst_counte
 
 static void same_seed_gives_the_same_ledger(void **state)
 {
-  static const char same[] = "drop_ppm=10000,duplicate_ppm=10000,reorder_ppm=10000,"
-                             "corrupt_ppm=10000,reorder_time=60000000000 ns,ledger=100,seed=7";
-  static const char other[] = "drop_ppm=10000,duplicate_ppm=10000,reorder_ppm=10000,"
-                              "corrupt_ppm=10000,reorder_time=60000000000 ns,ledger=100,seed=8";
+  static const char same[] = "drop_ppm=200000,duplicate_ppm=10000,reorder_ppm=200000,"
+                             "corrupt_ppm=10000,delay_ppm=200000,delay_time=2000 ns,"
+                             "reorder_time=60000000000 ns,ledger=100,seed=7";
+  static const char other[] = "drop_ppm=200000,duplicate_ppm=10000,reorder_ppm=200000,"
+                              "corrupt_ppm=10000,delay_ppm=200000,delay_time=2000 ns,"
+                              "reorder_time=60000000000 ns,ledger=100,seed=8";
   struct pst_counter a[200], b[200];
   uint32_t n = take_ledger(state, same, a, 200);
   assert_true(n > 100);
