@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes inputs that mutation alone would take long to find: seeds.py TARGET FOLDER"""
+import pathlib
+import struct
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+SUFFIXES = {"yaml": ".txt", "set": ".txt", "control": ".bin", "pcap": ".pcap"}
+
+
+# ---- Configurations ------------------------------------------------------------
+
+
+def yaml_seeds():
+    for path in sorted((HERE.parent.parent / "config").glob("*.yaml")):
+        yield path.read_bytes()
+    head = "penstock: 1\n"
+    for text in (HERE / "seeds-yaml.txt").read_text().split("\n====\n"):
+        yield (head + text).encode()
+    yield from (text.encode() for text in [
+        "", "~", "[1]", "penstock: 2", "penstock: [1]", "streams: []", "\t", "a: b: c", "[1", '"a',
+        "'a\n---\n", "penstock: 1\n---\nb: 1", "\ufeffpenstock: 1\nstreams: [{name: a}]", "- a\nb",
+        "a\nb: c", "%", "@a", "a: &b {c: *b}", "*none", "&a [*a]", "!!str a", "penstock: 1\nstreams: {a: b}",
+        "{a: 1}: b", "<<: a", "a: 1\na: 2", "[" * 40,
+        "x: &a [[[[[[[[[[1]]]]]]]]]]\ny: &b [[[[[[[[[[*a]]]]]]]]]]\nz: &c [[[[[[[[[[*b]]]]]]]]]]\nw: [[[*c]]]",
+        "".join(f"k{i}: 1\n" for i in range(258)),
+        "[" + ",".join(f"&a{i} 1" for i in range(258)) + "]",
+        head + "streams: [" + "," * 0 + ",".join("a" for _ in range(2)) + "]",
+        head + "workers: {cpus: [" + ",".join(["1"] * 1030) + "]}\nstreams: [{name: a}]\n",
+        head + "transport: {filters: [" + ",".join(["bare"] * 18) + "]}\nstreams: [{name: a}]\n",
+        head + "streams: [" + "a: b," * 0 + ",".join(["~"] * 4100)[:9000] + "]\n",
+        "\n".join(f"a{i}: &a{i} [" + (",".join([f"*a{i - 1}"] * 9) if i else "1,1,1,1,1,1,1,1,1") + "]" for i in range(7)),
+        head + "".join(f"b{i}: 1\n" for i in range(40)),
+    ])  # fmt: skip
+    yield from (b"a: \xff", b"a: \x00", b"a\r\nb\rc\x01", b'a: "\\0"', b'"\\x07": 1', "ä: \x7f".encode(),
+                "a: \u0085\u2028é€😀".encode(), b"\xed\xa0\x80", b"\xc0\x80", b"\xe2\x28\xa1")  # fmt: skip
+
+
+def set_seeds():
+    lines = (HERE / "seeds-set.txt").read_text().splitlines()
+    for line in lines:
+        yield line.encode()
+    for at in range(0, len(lines) - 4, 4):
+        yield "\n".join(lines[at:at + 4]).encode()
+    yield b"streams=[" + b",".join(b"{name: s%d}" % i for i in range(12)) + b"]\nstreams.zzzz.ring=3"
+    yield b"streams=[~,a,{plugin: fault},[1]]\nstreams.x.ring=3"
+
+
+# ---- Control messages: just enough of CBOR ---------------------------------------
+
+
+def head(major, value):
+    for size, code, form in ((24, None, None), (1 << 8, 24, ">B"), (1 << 16, 25, ">H"), (1 << 32, 26, ">I"), (1 << 64, 27, ">Q")):
+        if value < size:
+            return bytes([major << 5 | value]) if code is None else bytes([major << 5 | code]) + struct.pack(form, value)
+    raise ValueError(value)
+
+
+def cbor(value):
+    if isinstance(value, bool):
+        return bytes([0xF5 if value else 0xF4])
+    if value is None:
+        return b"\xf6"
+    if isinstance(value, int):
+        return head(0, value) if value >= 0 else head(1, -1 - value)
+    if isinstance(value, bytes):
+        return head(2, len(value)) + value
+    if isinstance(value, str):
+        return head(3, len(value.encode())) + value.encode()
+    if isinstance(value, list):
+        return head(4, len(value)) + b"".join(map(cbor, value))
+    return head(5, len(value)) + b"".join(cbor(k) + cbor(v) for k, v in value.items())
+
+
+HELLO = {0: 1, 1: "penstock", 2: [1, 0], 3: {}, 4: 1, 5: "host", 6: 4711, 7: "boot", 8: "0.1.0"}
+TOTALS = {0: 1, 1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7, 7: 8, 8: {0: 1, 99: 2}, 9: {"ring": 5, "no-slot": 6}}
+PAIRS = {"message": "1462 B", "ring": "1024"}
+
+
+def control_seeds():
+    offer = {0: 2, 16: "packets", 17: PAIRS, 18: {"a": ""}, 19: b"address", 20: 7, 21: 2}
+    good = [
+        HELLO,
+        {**HELLO, 9: "side", 10: bytes(16), 11: True},
+        {**HELLO, 3: {"user": [1, {2: -3}, None, 1.0 and 2]}, 11: False},
+        {0: 1, 1: "penstock", 2: [7, 3], 3: 1},
+        offer,
+        {0: 3, 16: "s", 18: {}, 19: b"", 30: [1, -1, {"k": [None, True]}], 1 << 40: "later"},
+        {0: 4, 16: "s", 23: 22, 24: "no such stream"},
+        {0: 5, 16: "s", 19: b"x" * 300, 20: 1 << 60, 21: 4},
+        {0: 6, 16: "s", 22: {}},
+        {0: 7, 16: "s", 22: TOTALS},
+        {0: 8, 16: "s", 22: {**TOTALS, 10: [1]}},
+        {0: 9, 16: "s", 23: 0, 24: "ende gut, alles gut: ä€"},
+        {0: 10}, {0: 11}, {0: 11, 23: 104, 24: "bye"}, {0: 11, 24: "only words"},
+        {0: 2, 16: "s", 17: {f"k{i}": "v" for i in range(64)}, 18: {}, 19: b""},
+    ]  # fmt: skip
+    bad = [
+        {}, {1: 2}, {0: 99}, {0: "x"}, {0: 1 << 40}, [], {"a": 1}, {0: 10, 12: [[[[[[1]]]]]]},
+        {0: 10, 12: [0] * 257}, {0: 10, 9: 1, 8: 2}, {**HELLO, 1: "stockpen"}, {**HELLO, 2: [1]},
+        {**HELLO, 2: [1 << 40, 0]}, {**HELLO, 2: [1, 1 << 40]}, {**HELLO, 4: 4}, {**HELLO, 10: b"short"},
+        {**HELLO, 10: bytes(17)}, {**HELLO, 11: 1}, {**HELLO, 9: ""}, {**HELLO, 5: "x" * 65}, {**HELLO, 5: "\n"},
+        {**HELLO, 3: 5}, {**HELLO, 2: 5}, {0: 1, 2: [7, 3]}, {0: 5, 16: "s", 19: b"", 21: 1}, {0: 5, 16: "s", 19: b"", 21: 5},
+        {0: 5, 16: "s", 19: "text"}, {0: 5, 16: "s", 19: b"y" * 16385}, {0: 6, 16: "s", 22: {1: 1, 0: 1}},
+        {0: 6, 16: "s", 22: {"a": 1}}, {0: 6, 16: "s", 22: {9: {"a" * 60: 1}}}, {0: 6, 16: "s", 22: {8: {0: "x"}}},
+        {0: 4, 16: "s", 23: 5000, 24: ""}, {0: 2, 16: "s", 17: {f"k{i}": "v" for i in range(65)}}, {0: 10, 12: {1: [{}]}},
+    ]  # fmt: skip
+    for message in good + bad:
+        yield cbor(message)
+    twice = cbor({0: 2, 16: "s", 17: {}})[:-1] + head(5, 2) + (cbor("k") + cbor("v")) * 2
+    yield from (twice, cbor({0: 10}) + b"\0", cbor(HELLO)[:-3], b"", b"\xff", b"\xbf\xff", b"\xa1\x00\xf9\x00\x00",
+                b"\xa1\x00\xfa\x00\x00\x00\x00", b"\xa1\x00\xfb" + bytes(8), b"\xa1\x00\xc1\x01", b"\xa1\x00\xf7",
+                b"\xa2\x00\x0a\x0c\x5f\xff", b"\xa2\x00\x0a\x0c\x7f\xff", b"\xa2\x00\x0a\x0c\x9f\xff", b"\x1c", b"\xa1\x00\xf8\x10",
+                b"\xa5\x00\x0a\x0c\x20\x0d\x38\x20\x0e\x39\x01\x00\x0f\x3a\x00\x01\x00\x00\x10\x3b" + bytes(8))  # fmt: skip
+
+
+# ---- Captures ---------------------------------------------------------------------
+
+
+def classic(magic, records, order="<", link=1, snaplen=65535):
+    out = struct.pack(order + "IHHIIII", magic, 2, 4, 0, 0, snaplen, link)
+    for seconds, fraction, length, original in records:
+        out += struct.pack(order + "IIII", seconds, fraction, length, original) + bytes(i & 255 for i in range(length))
+    return out
+
+
+def block(kind, body):
+    body += bytes(-len(body) % 4)
+    return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+
+
+def pcapng(packets, options=b"", snaplen=65535):
+    out = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    out += block(1, struct.pack("<HHI", 1, 0, snaplen) + options)
+    for time, data in packets:
+        out += block(6, struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, len(data), len(data)) + data)
+    return out
+
+
+def pcap_seeds():
+    usual = [(1, 2, 60, 60), (1, 500, 14, 1500), (0, 7, 0, 0)]
+    yield classic(0xA1B2C3D4, usual)
+    yield classic(0xA1B23C4D, usual, order=">")
+    yield classic(0xA1B2C3D4, [])
+    yield classic(0xA1B2C3D4, [(i, 0, 1, 1) for i in range(300)])
+    yield classic(0xA1B2C3D4, [(1, 0, 100, 100)])
+    yield classic(0xA1B2C3D4, [(1, 0, 3000, 3000)])
+    yield classic(0xA1B2C3D4, [(1, 0, 4, 70000)])
+    yield classic(0xA1B2C3D4, [(1, 0, 4, 3)])
+    yield classic(0xA1B2C3D4, [(0, 0, 4, 4), (0xFFFFFFFF, 0, 4, 4)])
+    yield classic(0xA1B23C4D, [(0, 0, 4, 4), (200000, 0, 4, 4)])
+    yield classic(0xA1B2C3D4, usual)[:-3] + b""
+    yield classic(0xA1B2C3D4, [(1, 0, 8, 8)])[:-3]
+    yield classic(0xA1B2CD34, usual)
+    yield from (b"", b"abc", b"abcdabcdabcdabcdabcdabcdabcd")
+    yield pcapng([(1 << 50, b"payload"), ((1 << 50) + 9, b"")])
+    yield pcapng([(5, b"abcd")], options=struct.pack("<HHB3xHH", 9, 1, 0, 0, 0))
+    yield pcapng([(5, b"abcd")], options=struct.pack("<HHB3xHHqHH", 9, 1, 0x80, 14, 8, -5, 0, 0))
+    yield pcapng([(5, b"abcd")])[:-2]
+
+
+def main():
+    target, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(globals()[target + "_seeds"]()):
+        (folder / f"seed-{number:03}{SUFFIXES[target]}").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()
