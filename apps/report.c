@@ -9,6 +9,8 @@
 #include "notice.h"
 #include "result.h"
 
+#define COUNTERS_MAX 128 /* of one side */
+
 int report_worse(int a, int b)
 {
   static const int order[] = {PST_EXIT_FAILED, PST_EXIT_UNAVAILABLE, PST_EXIT_USAGE,
@@ -177,8 +179,17 @@ static void gather(struct flow *flow, struct judged *judged)
   stop_clock(&judged->receiver_stats);
 }
 
+static struct result_counters counters_of(int count, const struct pst_counter_value *values)
+{
+  if (count < 0)
+    count = 0;
+  return (struct result_counters){values,
+                                  (uint32_t)count < COUNTERS_MAX ? (uint32_t)count : COUNTERS_MAX};
+}
+
 void report_flow(struct flow *flow, struct json_object *result)
 {
+  struct pst_counter_value sent[COUNTERS_MAX], received[COUNTERS_MAX];
   struct judged judged;
   double share;
   int stage;
@@ -201,6 +212,12 @@ void report_flow(struct flow *flow, struct json_object *result)
       .name = flow->name,
       .sender = judged.sender,
       .receiver = judged.receiver,
+      .sender_counters = counters_of(
+          judged.sender ? pst_sender_counters(flow->sender.handle, sent, COUNTERS_MAX) : 0, sent),
+      .receiver_counters = counters_of(
+          judged.receiver ? pst_receiver_counters(flow->receiver.handle, received, COUNTERS_MAX)
+                          : 0,
+          received),
       .account = &judged.account,
       .expects = judged.expects,
       .expect_count = judged.expect_count,

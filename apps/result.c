@@ -174,8 +174,25 @@ static struct json_object *blocked_json(const struct result_stream *stream)
   return blocked;
 }
 
+/* A list, not an object: a ledger has the same name for each of its entries. */
+static struct json_object *counters_json(const struct result_counters *counters)
+{
+  struct json_object *list = json_object_new_array();
+  for (uint32_t i = 0; i < counters->count; i++) {
+    const struct pst_counter_value *value = &counters->values[i];
+    struct json_object *counter = json_object_new_object();
+    put_text(counter, "name", value->name);
+    put_uint(counter, "value", value->value);
+    if (value->cause[0] != '\0')
+      put_text(counter, "cause", value->cause);
+    json_object_array_add(list, counter);
+  }
+  return list;
+}
+
 static struct json_object *side_json(const struct pst_stats *stats, const char *memory,
-                                     const char *kind, const char *type)
+                                     const char *kind, const char *type,
+                                     const struct result_counters *counters)
 {
   if (stats == NULL)
     return NULL;
@@ -189,6 +206,7 @@ static struct json_object *side_json(const struct pst_stats *stats, const char *
            strcmp(kind, "source") == 0 ? stats->messages_sent : stats->messages_delivered);
   put_known(side, "peer_delivered", stats->peer_known && strcmp(kind, "source") == 0,
             stats->peer_delivered);
+  json_object_object_add(side, "counters", counters_json(counters));
   put_text(side, "error", stats->error_text[0] != '\0' ? stats->error_text : NULL);
   return side;
 }
@@ -259,11 +277,12 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
   put_number(verdict, "share", stream->limited_by >= 0 ? stream->share : 0);
   json_object_object_add(object, "verdict", verdict);
   json_object_object_add(object, "expect", expects_json(stream->expects, stream->expect_count));
-  json_object_object_add(
-      object, "sender", side_json(stream->sender, stream->sender_memory, "source", stream->source));
-  json_object_object_add(
-      object, "receiver",
-      side_json(stream->receiver, stream->receiver_memory, "sink", stream->sink));
+  json_object_object_add(object, "sender",
+                         side_json(stream->sender, stream->sender_memory, "source", stream->source,
+                                   &stream->sender_counters));
+  json_object_object_add(object, "receiver",
+                         side_json(stream->receiver, stream->receiver_memory, "sink", stream->sink,
+                                   &stream->receiver_counters));
   put_text(object, "error", stream->error);
   json_object_array_add(streams, object);
 }

@@ -22,10 +22,17 @@ struct result_head {
   const struct environment *environment;
 };
 
+/* What a transport counted on one side. */
+struct result_counters {
+  const struct pst_counter_value *values; /* NULL when there are none */
+  uint32_t count;
+};
+
 struct result_stream {
   const char *name;
   const struct pst_stats *sender;   /* NULL: not here */
   const struct pst_stats *receiver; /* NULL: not here */
+  struct result_counters sender_counters, receiver_counters;
   const struct account *account;
   const struct expect_result *expects;
   size_t expect_count;

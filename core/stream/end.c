@@ -63,6 +63,7 @@ void end_fail(struct session_end *end, int code, const char *text)
   snprintf(end->error_text, sizeof(end->error_text), "%s", text);
   pthread_mutex_unlock(&end->text_lock);
   stat_set(end->error, code);
+  count_read(end);
   end_state(end, PST_STATE_FAILED);
   if (!end->control_over && end->session->control) {
     end->control_over = true;
@@ -134,6 +135,7 @@ static void take_peer(struct session_end *end, const struct session_mail *mail)
  * Receiver: the sender's answer does. */
 static void take_counts(struct session_end *end, const struct session_mail *mail)
 {
+  count_read(end);
   pthread_mutex_lock(&end->text_lock);
   end->peer = mail->totals;
   end->peer_final = true;

@@ -331,6 +331,17 @@ uint64_t receiver_due_ns(const struct pst_receiver *receiver)
          (is_reliable(receiver) ? receiver->end.config->timeout_ns : RECEIVER_QUIET_NS);
 }
 
+/* What the sender says has left it: a filter there may have dropped some. */
+static uint64_t expected(const struct pst_receiver *receiver)
+{
+  uint64_t messages = receiver->sent.messages;
+
+  for (uint32_t i = 0; i < receiver->sent.drop_count && i < SESSION_DROPS_MAX; i++)
+    messages -=
+        receiver->sent.drops[i].messages < messages ? receiver->sent.drops[i].messages : messages;
+  return messages;
+}
+
 /* Nothing has arrived: is it over? */
 static int check_end(struct pst_receiver *receiver)
 {
@@ -338,7 +349,7 @@ static int check_end(struct pst_receiver *receiver)
 
   if (!receiver->finish_known)
     return end_check(&receiver->end);
-  if (receiver->delivered == receiver->sent.messages) {
+  if (receiver->delivered == expected(receiver)) {
     stat_set(receiver->complete, true);
     return -ENODATA;
   }
@@ -371,11 +382,8 @@ void receiver_totals(const struct pst_receiver *receiver, struct control_totals 
                                     .corrupted = receiver->corrupted,
                                     .running_ns = end->started_ns ? now - end->started_ns : 0};
   memcpy(totals->blocked_ns, end->blocked_ns, sizeof(totals->blocked_ns));
-  if (missing) {
-    snprintf(totals->drops[0].cause, sizeof(totals->drops[0].cause), "unattributed");
-    totals->drops[0].messages = missing;
-    totals->drop_count = 1;
-  }
+  if (missing)
+    count_missing(end, &receiver->sent, missing, totals->drops, &totals->drop_count);
 }
 
 int pst_receiver_finish(struct pst_receiver *receiver)
@@ -388,6 +396,7 @@ int pst_receiver_finish(struct pst_receiver *receiver)
     return -EBUSY;
   receiver->finished = true;
   end_stage(&receiver->end, -1);
+  count_read(&receiver->end);
   receiver_totals(receiver, &totals);
   return control_counts(receiver->end.session->control, &receiver->end, &totals);
 }

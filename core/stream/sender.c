@@ -327,6 +327,7 @@ static void finish_leg(struct pst_sender *leader, struct sender_leg *leg)
   if (owner->flushed) {
     end_stage(&owner->end, -1);
     end_state(&owner->end, PST_STATE_ENDING);
+    count_read(&owner->end);
     sender_totals(owner, &totals);
     control_finish(owner->end.session->control, &owner->end, &totals);
   }
@@ -390,6 +391,7 @@ void sender_totals(const struct pst_sender *sender, struct control_totals *total
                                     .last_sequence = sender->messages - 1,
                                     .running_ns = end->started_ns ? now - end->started_ns : 0};
   memcpy(totals->blocked_ns, end->blocked_ns, sizeof(totals->blocked_ns));
+  count_own_drops(end, totals->drops, &totals->drop_count);
 }
 
 /* ---- What applications call ------------------------------------------------------------ */

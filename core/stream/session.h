@@ -26,9 +26,11 @@
 #include "pace.h"
 #include "track.h"
 
-#define SESSION_POLL_BATCH 128 /* completions a poll of a transport asks for */
-#define SESSION_LENT_MAX 256   /* lent regions of one lane */
-#define SENDER_PARAMS_MAX 14   /* the application's; the rest of CONTROL_PARAMS_MAX is ours */
+#define SESSION_POLL_BATCH 128   /* completions a poll of a transport asks for */
+#define SESSION_LENT_MAX 256     /* lent regions of one lane */
+#define SENDER_PARAMS_MAX 14     /* the application's; the rest of CONTROL_PARAMS_MAX is ours */
+#define SESSION_COUNTERS_MAX 128 /* of one endpoint */
+#define SESSION_DROPS_MAX 16     /* causes; as in struct pst_stats */
 #define CACHE_LINE 64
 
 #define stat_set(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
@@ -142,6 +144,8 @@ struct session_end {
   struct control_totals peer; /* the other side's last word */
   bool peer_final;
   pthread_mutex_t text_lock; /* peer_text, error_text: read by other threads */
+  struct pst_counter_value counters[SESSION_COUNTERS_MAX];
+  uint32_t counter_count;
   char peer_text[128];
   char error_text[512];
 };
@@ -349,6 +353,13 @@ int end_check(struct session_end *end); /* 0, or the failure */
 /* The transport has lost the peer. */
 void end_gone(struct session_end *end, int status);
 void end_stats(const struct session_end *end, struct pst_stats *stats);
+
+/* count.c. Reading is the worker's; the rest with text_lock held, or by the worker. */
+void count_read(struct session_end *end);
+void count_own_drops(const struct session_end *end, struct pst_drop *drops, uint32_t *count);
+/* Causes of `missing` messages: what the sender told, what this endpoint counts. */
+void count_missing(const struct session_end *end, const struct control_totals *sent,
+                   uint64_t missing, struct pst_drop *drops, uint32_t *count);
 
 /* glue.c: starts the control channel, whose callbacks become mail */
 int glue_open(struct pst_session *session, struct pst_error *error);

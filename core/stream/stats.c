@@ -79,6 +79,14 @@ void end_stats(const struct session_end *end, struct pst_stats *stats)
   memcpy(stats->memory_backing, end->memory_backing, sizeof(stats->memory_backing));
   memcpy(stats->peer, end->peer_text, sizeof(stats->peer));
   memcpy(stats->error_text, end->error_text, sizeof(stats->error_text));
+  if (end->is_sender && stats->drop_count == 0)
+    count_own_drops(end, stats->drops, &stats->drop_count);
+  if (!end->is_sender && stat_get(((const struct pst_receiver *)end)->complete)) {
+    uint64_t delivered = stat_get(((const struct pst_receiver *)end)->delivered);
+    if (stats->messages_sent > delivered)
+      count_missing(end, &end->peer, stats->messages_sent - delivered, stats->drops,
+                    &stats->drop_count);
+  }
   pthread_mutex_unlock(&locked->text_lock);
 }
 
@@ -114,11 +122,6 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
     full.messages_sent = full.messages_delivered;
     full.bytes_sent = full.bytes_delivered;
     full.sent_basis = PST_SENT_SEQUENCE;
-  }
-  if (stat_get(receiver->complete) && full.messages_sent > full.messages_delivered) {
-    strcpy(full.drops[0].cause, "unattributed");
-    full.drops[0].messages = full.messages_sent - full.messages_delivered;
-    full.drop_count = 1;
   }
   copy_out(stats, &full);
   return 0;

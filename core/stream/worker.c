@@ -60,6 +60,7 @@ static void send_beats(struct session_thread *thread)
     struct control_totals totals;
     if (end->control_over || end->started_ns == 0)
       continue;
+    count_read(end);
     if (end->is_sender)
       sender_totals((struct pst_sender *)end, &totals);
     else

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What transports count of an endpoint, kept for other threads, and the messages
+ * lost by cause. */
+#include <string.h>
+
+#include "session.h"
+
+static void copy_text(char *to, size_t size, const char *from)
+{
+  size_t length = from ? strnlen(from, size - 1) : 0;
+
+  memcpy(to, from ? from : "", length);
+  to[length] = 0;
+}
+
+void count_read(struct session_end *end)
+{
+  struct session_lane *lane = end->lane;
+  struct pst_counter raw[SESSION_COUNTERS_MAX];
+  int n;
+
+  if (!end->endpoint || end->endpoint_closed)
+    return;
+  n = lane->ops->counters(lane->device->device, lane->worker, end->endpoint, raw,
+                          SESSION_COUNTERS_MAX);
+  if (n < 0)
+    return;
+  if (n > SESSION_COUNTERS_MAX)
+    n = SESSION_COUNTERS_MAX;
+  pthread_mutex_lock(&end->text_lock);
+  for (int i = 0; i < n; i++) {
+    struct pst_counter_value *value = &end->counters[i];
+    copy_text(value->name, sizeof(value->name), raw[i].name);
+    copy_text(value->cause, sizeof(value->cause), raw[i].cause);
+    value->value = raw[i].value;
+    value->flags = raw[i].flags;
+  }
+  end->counter_count = (uint32_t)n;
+  pthread_mutex_unlock(&end->text_lock);
+}
+
+static void add_drop(struct pst_drop *drops, uint32_t *count, const char *cause, uint64_t messages)
+{
+  if (messages == 0)
+    return;
+  for (uint32_t i = 0; i < *count; i++)
+    if (strcmp(drops[i].cause, cause) == 0) {
+      drops[i].messages += messages;
+      return;
+    }
+  if (*count == SESSION_DROPS_MAX)
+    return;
+  copy_text(drops[*count].cause, sizeof(drops[*count].cause), cause);
+  drops[(*count)++].messages = messages;
+}
+
+void count_own_drops(const struct session_end *end, struct pst_drop *drops, uint32_t *count)
+{
+  for (uint32_t i = 0; i < end->counter_count; i++)
+    if (end->counters[i].flags & PST_COUNTER_DROP)
+      add_drop(drops, count,
+               end->counters[i].cause[0] ? end->counters[i].cause : end->counters[i].name,
+               end->counters[i].value);
+}
+
+/* Causes first, each for no more than is missing; what none accounts for is said so. */
+void count_missing(const struct session_end *end, const struct control_totals *sent,
+                   uint64_t missing, struct pst_drop *drops, uint32_t *count)
+{
+  struct pst_drop causes[SESSION_DROPS_MAX];
+  uint32_t cause_count = 0;
+
+  for (uint32_t i = 0; i < sent->drop_count && i < SESSION_DROPS_MAX; i++)
+    add_drop(causes, &cause_count, sent->drops[i].cause, sent->drops[i].messages);
+  count_own_drops(end, causes, &cause_count);
+  for (uint32_t i = 0; i < cause_count; i++) {
+    uint64_t messages = causes[i].messages < missing ? causes[i].messages : missing;
+    add_drop(drops, count, causes[i].cause, messages);
+    missing -= messages;
+  }
+  if (missing && *count == SESSION_DROPS_MAX)
+    drops[SESSION_DROPS_MAX - 1].messages += missing;
+  else
+    add_drop(drops, count, "unattributed", missing);
+}
+
+static int copy_counters(const struct session_end *end, struct pst_counter_value *values,
+                         uint32_t max)
+{
+  struct session_end *locked = (struct session_end *)end;
+  uint32_t count;
+
+  pthread_mutex_lock(&locked->text_lock);
+  count = end->counter_count;
+  memcpy(values, end->counters, (count < max ? count : max) * sizeof(*values));
+  pthread_mutex_unlock(&locked->text_lock);
+  return (int)count;
+}
+
+int pst_sender_counters(const struct pst_sender *sender, struct pst_counter_value *values,
+                        uint32_t max)
+{
+  return copy_counters(&sender->end, values, max);
+}
+
+int pst_receiver_counters(const struct pst_receiver *receiver, struct pst_counter_value *values,
+                          uint32_t max)
+{
+  return copy_counters(&receiver->end, values, max);
+}
