@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the filter `fault` injects is what the receiver detects, to the message.
+
+PENSTOCK_FAULT_MESSAGES=10000000 makes the runs as long as one likes."""
+import os
+import re
+import unittest
+
+from harness import SANITIZED, Case, FAKES, main, yaml_stream
+
+MESSAGES = int(os.environ.get("PENSTOCK_FAULT_MESSAGES", 50_000 if SANITIZED else 500_000))
+KINDS = ("drop", "duplicate", "reorder", "corrupt", "delay")
+PLACES = {
+    "direct": "{memory: host, path: direct}",
+    "staged": "{memory: host, path: staged}",
+    "staged to memory out of the CPU's reach": "{memory: {plugin: late, options: {delay: 20 us}}}",
+}
+
+
+class Fault(Case):
+    def run_faulty(self, receiver, expect=1, **options):
+        settings = ", ".join(f"{key}: {value}" for key, value in options.items())
+        transport = f"{{plugin: loopback, filters: [{{plugin: fault, options: {{{settings}}}}}]}}"
+        path = self.config(
+            yaml_stream(
+                message="256 B",
+                ring=1024,
+                sender=f"{{count: {MESSAGES}, transport: {transport}}}",
+                receiver=receiver,
+            )
+        )
+        result, child = self.run_json(
+            "run", path, "--plugin-path", FAKES / "memory_late", expect=expect, seconds=300
+        )
+        return self.only_stream(result), child
+
+    def ledger(self, stream):
+        found = {}
+        for counter in stream["sender"]["counters"]:
+            found.setdefault(counter["name"], []).append(counter["value"])
+        return found
+
+    def assert_detected(self, stream):
+        injected = {name: values[0] for name, values in self.ledger(stream).items()}
+        for name, detected in {
+            "injected_drop": stream["dropped"].get("injected", 0),
+            "injected_duplicate": stream["duplicates"],
+            "injected_corrupt": stream["corrupted"],
+        }.items():
+            self.assertEqual(detected, injected[name], name)
+        self.assertEqual(
+            stream["reordered"], injected["injected_reorder"] + injected["delayed_late"]
+        )
+        self.assertEqual(
+            stream["messages_sent"],
+            stream["messages_delivered"] + sum(stream["dropped"].values()),
+        )
+        self.assertNotIn("unattributed", stream["dropped"])
+        return injected
+
+    def test_every_kind_at_once(self):
+        rates = {f"{kind}_ppm": 10000 for kind in KINDS}
+        for place, receiver in PLACES.items():
+            with self.subTest(place):
+                stream, child = self.run_faulty(receiver, seed=7, delay_time="20 us", **rates)
+                injected = self.assert_detected(stream)
+                for kind in KINDS:
+                    about = injected[f"injected_{kind}"] / MESSAGES
+                    self.assertTrue(0.008 < about < 0.012, (kind, about))
+                self.assertRegex(child.stderr, r"corrupted")
+
+    def test_each_kind_alone(self):
+        for kind in KINDS[:4]:
+            with self.subTest(kind):
+                harmless = kind in ("duplicate", "reorder")
+                stream, child = self.run_faulty(
+                    PLACES["direct"], expect=0 if harmless else 1, **{f"{kind}_ppm": 10000}
+                )
+                injected = self.assert_detected(stream)
+                self.assertGreater(injected[f"injected_{kind}"], 0)
+                for other in set(KINDS) - {kind}:
+                    self.assertEqual(injected[f"injected_{other}"], 0)
+
+    def test_loss_on_a_reliable_transport_says_why(self):
+        stream, child = self.run_faulty(PLACES["direct"], drop_ppm=10000)
+        self.assertRegex(child.stderr, r"lost on a reliable transport")
+        self.assertRegex(child.stderr, r"dropped: \d+ injected")
+        self.assertFalse(stream["ok"])
+
+    def test_same_seed_same_ledger(self):
+        def once(seed):
+            stream, _ = self.run_faulty(
+                PLACES["direct"], seed=seed, drop_ppm=5000, corrupt_ppm=5000, duplicate_ppm=5000
+            )
+            ledger = self.ledger(stream)
+            return {
+                name: values
+                for name, values in ledger.items()
+                if re.match(r"injected_|ledger_checksum|.*_at$", name)
+            }
+
+        first = once(11)
+        self.assertEqual(first, once(11))
+        self.assertNotEqual(first, once(12))
+
+    def test_kill(self):
+        stream, child = self.run_faulty(PLACES["direct"], kill_at=1000)
+        self.assertFalse(stream["ok"])
+        self.assertEqual(self.ledger(stream)["injected_kill"], [1])
+        self.assertLessEqual(stream["messages_delivered"], 1000)
+
+
+if __name__ == "__main__":
+    main()
