@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "commands.h"
@@ -92,12 +93,24 @@ static int hold_standard_streams(void)
   }
 }
 
+/* A stream between processes takes some ten descriptors, and 1024 are soon gone. */
+static void raise_descriptor_limit(void)
+{
+  struct rlimit limit;
+
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
 int main(int argc, char **argv)
 {
   const char *word = argc > 1 ? argv[1] : NULL;
 
   if (hold_standard_streams() < 0)
     return PST_EXIT_FAILED;
+  raise_descriptor_limit();
   if (word == NULL) {
     notice(PST_LOG_ERROR, "a command is missing; `penstock --help` lists them");
     return PST_EXIT_USAGE;

@@ -3,6 +3,7 @@
 """Both ends in one process: accounting, the result, many streams, pacing."""
 import json
 import re
+import resource
 import unittest
 
 from harness import FAKES, Case, ROOT, SANITIZED, main, yaml_stream
@@ -165,6 +166,23 @@ class Many(Case):
             self.assertEqual(stream["messages_delivered"], 2000)
             self.assertEqual(stream["bytes_delivered"], 2000 * (64 + i))
             self.assertEqual(stream["verified"], 2000)
+
+    @unittest.skipIf(SANITIZED, "descriptors and threads are counted as a program without them has")
+    def test_more_streams_between_processes_than_one_file_can_be_watched_for(self):
+        # Linux lets 500 descriptors of epoll watch one file; each process has one worker.
+        count = 520
+        if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 16 * count:
+            self.skipTest("the hard limit of descriptors is too low: `ulimit -Hn`")
+        path = self.config(
+            "".join(
+                yaml_stream(f"s{i}", message="64 B", ring=4, sender="{count: 20}")
+                for i in range(count)
+            ),
+            top="workers: {count: 1}\n",
+        )
+        receiver = self.start("receive", path, "--quiet")
+        self.run_program("send", path, "--quiet")
+        self.assertEqual(receiver.wait(), 0, str(receiver))
 
     def test_fan_in_to_one_ring(self):
         path = self.config(

@@ -26,7 +26,7 @@ int lb_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
   lb_process_nonce(out.nonce);
   address->fd_count = 0;
   if (device->shared) {
-    address->fds[LB_FD_PROCESS] = device->process_fd;
+    address->fds[LB_FD_PROCESS] = endpoint->process_fd;
     address->fds[LB_FD_WAKE] = endpoint->wake_pair[1];
     address->fds[LB_FD_PORT] = own->port_fd;
     address->fd_count = 3;
@@ -117,7 +117,12 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
   int fd = fcntl(blob->fds[LB_FD_PROCESS], F_DUPFD_CLOEXEC, 0);
   endpoint->process_watch = (struct lb_watch){LB_WATCH_PROCESS, fd, endpoint};
   rc = fd < 0 ? -errno : lb_worker_add_watch(endpoint->worker, &endpoint->process_watch);
-  return rc == 0 ? 0 : refuse(endpoint, "its process cannot be watched");
+  if (rc == 0)
+    return 0;
+  LB_LOG(endpoint->worker->device, PST_LOG_ERROR,
+         "%s: the peer's process cannot be watched: %s; raise `ulimit -n`", endpoint->label,
+         strerror(-rc));
+  return rc;
 }
 
 /* Our addresses never change, so that all there can be is the same one again. */

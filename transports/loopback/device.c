@@ -13,13 +13,21 @@ void lb_path_fill(struct pst_path_info *path, enum lb_mode mode, bool shared)
   LB_GIVE(path, info);
 }
 
-/* What a peer in another process watches to learn of our death. */
-static int open_process_fd(struct pst_device *device)
+int lb_process_open(int *fd)
 {
-  device->process_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-  if (device->process_fd >= 0)
-    return 0;
-  int rc = -errno;
+  int opened = (int)syscall(SYS_pidfd_open, getpid(), 0);
+  if (opened < 0)
+    return -errno;
+  *fd = opened;
+  return 0;
+}
+
+static int check_process_fd(struct pst_device *device)
+{
+  int fd = -1;
+  int rc = lb_process_open(&fd);
+  if (rc == 0)
+    return close(fd);
   LB_LOG(device, PST_LOG_ERROR,
          "pidfd_open: %s; between processes loopback needs Linux 5.3 or newer and a sandbox that "
          "allows the call, or run both ends in one process",
@@ -36,7 +44,6 @@ int lb_open(const struct pst_host *host, const struct pst_open_params *params,
   if (!made)
     return -ENOMEM;
   made->host = host;
-  made->process_fd = -1;
   if (in.plan)
     LB_TAKE(made->plan, in.plan);
   made->mode = (enum lb_mode)host->option_uint(in.options, "mode");
@@ -49,7 +56,7 @@ int lb_open(const struct pst_host *host, const struct pst_open_params *params,
     rc = -EOPNOTSUPP;
   }
   if (rc == 0 && made->shared)
-    rc = open_process_fd(made);
+    rc = check_process_fd(made);
   if (rc != 0) {
     free(made);
     return rc;
@@ -62,8 +69,6 @@ void lb_close(struct pst_device *device)
 {
   if (!device)
     return;
-  if (device->process_fd >= 0)
-    close(device->process_fd);
   free(device);
 }
 

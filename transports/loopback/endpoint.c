@@ -151,10 +151,11 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->request_max = in.requests;
   made->tx.message_max = in.message_max ? in.message_max : LB_BYTES_MAX;
   made->wake_pair[0] = made->wake_pair[1] = -1;
-  made->wake_watch.fd = made->process_watch.fd = -1;
+  made->wake_watch.fd = made->process_watch.fd = made->process_fd = -1;
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
   if ((rc = open_queues(made, &in)) != 0 || (rc = open_port(made)) != 0 ||
-      (rc = open_wake(made)) != 0) {
+      (rc = open_wake(made)) != 0 ||
+      (device->shared && (rc = lb_process_open(&made->process_fd)) != 0)) {
     LB_LOG(device, PST_LOG_ERROR, "%s: endpoint: %s; raise `ulimit -n` or the memory limit",
            made->label, strerror(-rc));
     lb_endpoint_free(made);
@@ -174,6 +175,8 @@ void lb_endpoint_free(struct pst_endpoint *endpoint)
   lb_worker_drop_watch(worker, &endpoint->wake_watch);
   if (process_fd >= 0)
     close(process_fd);
+  if (endpoint->process_fd >= 0)
+    close(endpoint->process_fd);
   for (int i = 0; i < 2; i++)
     if (endpoint->wake_pair[i] >= 0)
       close(endpoint->wake_pair[i]);

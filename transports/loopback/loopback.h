@@ -128,6 +128,7 @@ static inline struct lb_link *lb_link_ref(struct lb_link *link)
 /* ---- Process-wide ------------------------------------------------------------ */
 
 /* Links and registrations that others in this process may find by number. */
+int lb_process_open(int *fd);
 uint64_t lb_id_new(void);
 void lb_process_nonce(uint64_t nonce[2]);
 void lb_registry_add_link(struct lb_link *link);
@@ -191,7 +192,6 @@ struct pst_device {
   enum lb_mode mode;
   bool shared; /* peers may be in other processes */
   bool sealed;
-  int process_fd; /* a pidfd of this process; -1: not shared */
   uint32_t workers;
 };
 
@@ -362,6 +362,9 @@ struct pst_endpoint {
   int wake_pair[2]; /* ours, the peer's */
   struct lb_watch wake_watch;
   struct lb_watch process_watch;
+  /* A pidfd of this process, for the peer to watch: its own for each endpoint, since
+   * Linux lets 500 descriptors of epoll watch one file. -1: not shared. */
+  int process_fd;
 };
 
 /* Fields that the writer's version of a struct did not have read as zero. */
