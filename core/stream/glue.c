@@ -34,6 +34,14 @@ static struct session_mail *new_mail(struct session_end *end, enum mail_type typ
   return mail;
 }
 
+void mail_free(struct session_mail *mail)
+{
+  for (uint32_t i = 0; i < mail->address.fd_count; i++)
+    close(mail->address.fds[i]);
+  if (!mail->is_kept)
+    free(mail);
+}
+
 static void post(struct session_end *end, struct session_mail *mail)
 {
   if (mail)
@@ -92,8 +100,11 @@ static void on_fail(void *context, void *stream, int code, const char *text)
   struct session_mail *mail = new_mail(stream, MAIL_FAIL, NULL);
 
   (void)context;
-  if (!mail)
-    return;
+  if (!mail) {
+    /* Lost, it would leave the stream waiting for ever. */
+    mail = &((struct session_end *)stream)->fail_mail;
+    *mail = (struct session_mail){.type = MAIL_FAIL, .is_kept = true, .end = stream};
+  }
   mail->code = code < 0 ? code : -EPROTO;
   snprintf(mail->text, sizeof(mail->text), "%s", text);
   post(stream, mail);

@@ -148,6 +148,8 @@ void pst_session_close(struct pst_session *session)
   if (!session)
     return;
   control_close(session->control);
+  for (uint32_t i = 0; i < session->thread_count; i++)
+    thread_drop_mail(session->threads[i]);
   session->control = NULL;
   lanes_close_endpoints(session);
   for (uint32_t i = 0; i < session->receiver_count; i++)

@@ -85,6 +85,7 @@ struct session_end;
 struct session_mail {
   struct session_mail *next;
   enum mail_type type;
+  bool is_kept; /* an end's own, not to be freed */
   struct session_end *end;
   int code;
   char text[512];
@@ -114,6 +115,8 @@ struct session_thread {
   struct session_mail *mail_last;
 };
 
+void mail_free(struct session_mail *mail); /* and close its descriptors */
+
 /* What senders and receivers have in common. */
 struct session_end {
   struct pst_session *session;
@@ -122,6 +125,7 @@ struct session_end {
   struct pst_endpoint *endpoint;
   const struct config_stream *config;
   const char *name;
+  struct session_mail fail_mail; /* for the one FAIL of a stream when memory is out */
   bool is_sender;
   bool endpoint_closed;      /* EVENT CLOSED has come */
   bool endpoint_closing;     /* endpoint_close was called */
@@ -337,6 +341,8 @@ void thread_progress(struct session_thread *thread);
  * whether there was anything at all. */
 int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max);
 void thread_mail(struct session_thread *thread, struct session_mail *mail);
+/* What nobody will read, once the control channel is closed. */
+void thread_drop_mail(struct session_thread *thread);
 void lane_forget_lent(struct session_lane *lane, uint64_t buffer);
 void lanes_close_endpoints(struct pst_session *session);
 

@@ -413,16 +413,8 @@ int setup_devices(struct pst_session *session, struct pst_error *error)
 
 static void close_thread(struct session_thread *thread)
 {
-  struct session_mail *mail, *next;
-
   for (uint32_t i = 0; i < thread->lane_count; i++)
     free(thread->lanes[i]);
-  for (mail = thread->mail_first; mail; mail = next) {
-    next = mail->next;
-    for (uint32_t i = 0; i < mail->address.fd_count; i++)
-      close(mail->address.fds[i]);
-    free(mail);
-  }
   if (thread->epoll_fd >= 0)
     close(thread->epoll_fd);
   if (thread->wake_fd >= 0)

@@ -47,10 +47,19 @@ static void open_mail(struct session_thread *thread)
   for (; mail; mail = next) {
     next = mail->next;
     end_mail(mail->end, mail);
-    for (uint32_t i = 0; i < mail->address.fd_count; i++)
-      close(mail->address.fds[i]);
-    free(mail);
+    mail_free(mail);
   }
+}
+
+void thread_drop_mail(struct session_thread *thread)
+{
+  struct session_mail *mail, *next;
+
+  for (mail = thread->mail_first; mail; mail = next) {
+    next = mail->next;
+    mail_free(mail);
+  }
+  thread->mail_first = thread->mail_last = NULL;
 }
 
 static void send_beats(struct session_thread *thread)
