@@ -66,6 +66,7 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
     account->sent_basis = PST_SENT_SEQUENCE;
   }
   account->lossy = !(counter->capabilities & PST_CAP_RELIABLE);
+  account->ordered = counter->capabilities & PST_CAP_ORDERED;
 }
 
 double accounting_loss(const struct account *account)
@@ -79,6 +80,9 @@ double accounting_loss(const struct account *account)
 
 enum accounting_finding accounting_check(const struct account *account, char *why, size_t size)
 {
+  const char *carrier =
+      account->path.carrier[0] != '\0' ? account->path.carrier : "carrier unknown";
+
   why[0] = '\0';
   if (account->receiver_known && account->corrupted > 0) {
     snprintf(why, size, "%" PRIu64 " of %" PRIu64 " messages checked are corrupted",
@@ -102,9 +106,20 @@ enum accounting_finding accounting_check(const struct account *account, char *wh
   if (account->dropped > 0 && !account->lossy) {
     snprintf(why, size,
              "%" PRIu64 " of %" PRIu64 " messages were lost on a reliable transport (%s)",
-             account->dropped, account->sent,
-             account->path.carrier[0] != '\0' ? account->path.carrier : "carrier unknown");
+             account->dropped, account->sent, carrier);
     return ACCOUNT_LOSS;
+  }
+  if (account->duplicates > 0 && !account->lossy) {
+    snprintf(why, size,
+             "%" PRIu64 " messages arrived twice on a transport that promises each once (%s)",
+             account->duplicates, carrier);
+    return ACCOUNT_DUPLICATES;
+  }
+  if (account->reordered > 0 && account->ordered) {
+    snprintf(why, size,
+             "%" PRIu64 " messages came late on a transport that promises their order (%s)",
+             account->reordered, carrier);
+    return ACCOUNT_REORDERED;
   }
   return ACCOUNT_BALANCED;
 }

@@ -21,7 +21,8 @@ struct account {
   uint32_t drop_count;
   struct pst_drop drops[16];
   struct pst_path_info path;
-  bool lossy; /* the transport may lose messages: loss is no failure by itself */
+  bool lossy;   /* the transport may lose or repeat messages: no failure by itself */
+  bool ordered; /* it promises the order that they were sent in */
 };
 
 /* Either end may be NULL, not both. */
@@ -33,6 +34,8 @@ enum accounting_finding {
   ACCOUNT_UNKNOWN,      /* nobody can say how many were sent or delivered */
   ACCOUNT_UNBALANCED,   /* sent != delivered + dropped */
   ACCOUNT_LOSS,         /* balanced, but a reliable carrier lost messages */
+  ACCOUNT_DUPLICATES,   /* the same, and it delivered some twice */
+  ACCOUNT_REORDERED,    /* the same, and one that keeps the order did not */
   ACCOUNT_CORRUPTED,    /* wrong bytes arrived */
 };
 /* `why` gets a sentence with the numbers, "" when balanced. */

@@ -90,6 +90,14 @@ static void judge_account(struct judged *judged)
     if (judged->wanted.max_loss.text == NULL)
       set_failed(flow, PST_EXIT_FAILED, why, false);
     break;
+  case ACCOUNT_DUPLICATES:
+    if (judged->wanted.max_duplicates.text == NULL)
+      set_failed(flow, PST_EXIT_FAILED, why, false);
+    break;
+  case ACCOUNT_REORDERED:
+    if (judged->wanted.max_reordered.text == NULL)
+      set_failed(flow, PST_EXIT_FAILED, why, false);
+    break;
   case ACCOUNT_CORRUPTED:
     if (judged->wanted.max_corrupted.text == NULL)
       set_failed(flow, PST_EXIT_FAILED, why, false);

@@ -136,9 +136,29 @@ static void corruption_comes_first(void **state)
   assert_int_equal(check(&sender, &receiver, &account), ACCOUNT_CORRUPTED);
 }
 
+static void promises_of_the_transport_are_held_to(void **state)
+{
+  struct pst_stats sender = sender_of(100), receiver = receiver_of(100, 0, "memory");
+  struct account account;
+
+  (void)state;
+  sender.capabilities = PST_CAP_RELIABLE | PST_CAP_ORDERED;
+  receiver.reordered = 2;
+  assert_int_equal(check(&sender, &receiver, &account), ACCOUNT_REORDERED);
+  receiver.duplicates = 1;
+  assert_int_equal(check(&sender, &receiver, &account), ACCOUNT_DUPLICATES);
+  sender.capabilities = PST_CAP_RELIABLE;
+  receiver.duplicates = 0;
+  assert_int_equal(check(&sender, &receiver, &account), ACCOUNT_BALANCED);
+  sender.capabilities = 0;
+  receiver.duplicates = 1;
+  assert_int_equal(check(&sender, &receiver, &account), ACCOUNT_BALANCED);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(promises_of_the_transport_are_held_to),
       cmocka_unit_test(table_of_both_ends),
       cmocka_unit_test(receiver_alone_uses_what_the_sender_said),
       cmocka_unit_test(heartbeat_older_than_what_came_gives_way_to_sequences),
