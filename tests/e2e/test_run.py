@@ -66,6 +66,11 @@ class Loopback(Case):
             self.assert_accounted(stream)
 
     def test_standard_output_holds_only_the_result(self):
+        nowhere = self.folder / "missing" / "out.json"
+        child = self.run_program(
+            "run", "config/loopback.yaml", "--count", "10", "--json", nowhere, expect=2
+        )
+        self.assertNotRegex(child.stderr, "messages of up to")  # nothing was started
         child = self.run_program("run", "config/loopback.yaml", "--count", "10", "--json", "-")
         self.assertIs(json.loads(child.stdout)["ok"], True)
         child = self.run_program("run", "config/loopback.yaml", "--count", "10")
