@@ -65,6 +65,10 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
     account->sent = account->delivered + account->dropped;
     account->sent_basis = PST_SENT_SEQUENCE;
   }
+  /* What a dead sender had on its way, nobody can say. */
+  if (sender == NULL && receiver->state == PST_STATE_FAILED &&
+      account->sent_basis != PST_SENT_COUNTED)
+    account->sent_known = false;
   account->lossy = !(counter->capabilities & PST_CAP_RELIABLE);
   account->ordered = counter->capabilities & PST_CAP_ORDERED;
 }

@@ -10,7 +10,7 @@
 #include <penstock/penstock.h>
 
 struct account {
-  bool sent_known;
+  bool sent_known;     /* else `sent` is the least it can have been, or 0 */
   uint32_t sent_basis; /* enum pst_sent_basis */
   bool delivered_known;
   bool receiver_known; /* duplicates, reordered, verified, corrupted hold */

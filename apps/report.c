@@ -125,13 +125,15 @@ static void say_numbers(const struct judged *judged)
 {
   const struct account *account = &judged->account;
   const char *name = judged->flow->name;
-  char sent[32] = "unknown", delivered[32] = "unknown", checked[96] = "";
+  char sent[40] = "unknown", delivered[32] = "unknown", checked[96] = "";
   double loss = accounting_loss(account);
   bool balanced = account->sent_known && account->delivered_known &&
                   account->sent == account->delivered + account->dropped;
 
   if (account->sent_known)
     snprintf(sent, sizeof sent, "%" PRIu64, account->sent);
+  else if (account->sent > 0)
+    snprintf(sent, sizeof sent, "at least %" PRIu64, account->sent);
   if (account->delivered_known)
     snprintf(delivered, sizeof delivered, "%" PRIu64, account->delivered);
   if (account->receiver_known && account->verified > 0)

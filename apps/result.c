@@ -239,7 +239,8 @@ static void put_counts(struct json_object *object, const struct account *account
   bool receiver = account->receiver_known;
 
   put_known(object, "messages_sent", account->sent_known, account->sent);
-  put_text(object, "sent_basis", basis_name(account->sent_known ? account->sent_basis : 0));
+  put_text(object, "sent_basis",
+           basis_name(account->sent > 0 || account->sent_known ? account->sent_basis : 0));
   put_known(object, "messages_delivered", account->delivered_known, account->delivered);
   json_object_object_add(object, "dropped", dropped_json(account));
   put_known(object, "duplicates", receiver, account->duplicates);

@@ -7,6 +7,8 @@
 
 #include "session.h"
 
+#define SESSION_LAST_WORD_NS PST_NS_PER_S
+
 static bool is_selected(const struct pst_session_params *params, const char *name)
 {
   if (!params->streams || params->stream_count == 0)
@@ -143,10 +145,31 @@ int pst_session_start(struct pst_session *session, struct pst_error *error)
   return glue_open(session, error);
 }
 
+/* Receivers that are through wait for their senders' last word, or these would take
+ * the end for a failure. */
+static void await_last_words(struct pst_session *session)
+{
+  uint64_t deadline = clock_now_ns() + SESSION_LAST_WORD_NS;
+  bool waiting = true;
+
+  while (waiting && session->control && clock_now_ns() < deadline) {
+    waiting = false;
+    for (uint32_t i = 0; i < session->thread_count; i++)
+      thread_progress(session->threads[i]);
+    for (uint32_t i = 0; i < session->receiver_count; i++)
+      waiting |= session->receivers[i]->finished &&
+                 session->receivers[i]->end.state != PST_STATE_ENDED &&
+                 end_check(&session->receivers[i]->end) == 0;
+    if (waiting)
+      nanosleep(&(struct timespec){.tv_nsec = (long)PST_NS_PER_MS}, NULL);
+  }
+}
+
 void pst_session_close(struct pst_session *session)
 {
   if (!session)
     return;
+  await_last_words(session);
   control_close(session->control);
   for (uint32_t i = 0; i < session->thread_count; i++)
     thread_drop_mail(session->threads[i]);

@@ -39,6 +39,7 @@ class Death(Case):
         self.assertIs(result["ok"], False)
         stream = self.only_stream(result)
         self.assertIn(stream["sent_basis"], ("heartbeat", "sequence", "unknown"))
+        self.assertIsNone(stream["messages_sent"], "a dead sender did not say")
         self.assertEqual(stream["corrupted"], 0)
         self.assertGreater(stream["messages_delivered"], 0)
         self.assert_nothing_left()

@@ -47,8 +47,11 @@ class Kit(Case):
         cls.library_folder = cls.package_folder.parent
         cls.programs = next(cls.stage.rglob("penstock-contract")).parent
         cls.kit = next(cls.stage.rglob("template-plugin")).parent
+        # Nor the runner's orders to cmocka: these are programs under test, not tests of its.
         cls.environment = {
-            key: value for key, value in os.environ.items() if key != "PENSTOCK_PLUGIN_PATH"
+            key: value
+            for key, value in os.environ.items()
+            if key != "PENSTOCK_PLUGIN_PATH" and not key.startswith("CMOCKA_")
         }
         cls.environment.update(
             PKG_CONFIG_PATH=str(cls.package_folder), PKG_CONFIG_SYSROOT_DIR=str(cls.stage)

@@ -12,6 +12,8 @@
  *       if (n == 0) pst_session_wait(session, pst_receiver_worker(rx), NULL);
  *     }                                            // -ENODATA: all of it was here
  *     pst_receiver_finish(rx);                     // the sender may know
+ *     while (pst_receiver_state(rx) < PST_STATE_ENDED)
+ *       pst_receiver_poll(rx, &batch);             // until both agree on the counts
  *     pst_session_close(session);
  *
  * Batches everywhere: one call moves many messages, and costs no lock,
@@ -194,7 +196,8 @@ PST_EXPORT int pst_session_open(const struct pst_config *config,
  * start first. A receiver binds its address here. Call once, before the workers'
  * threads begin. */
 PST_EXPORT int pst_session_start(struct pst_session *session, struct pst_error *error);
-/* Ends at once what has not ended; views, slots and fences are void. No thread
+/* Ends at once what has not ended; a receiver that has finished waits up to a second
+ * for its sender's answer; views, slots and fences are void. No thread
  * is in a call of this session. Blocks until devices are closed, at most some
  * seconds. Closing NULL is legal. */
 PST_EXPORT void pst_session_close(struct pst_session *session);

@@ -95,6 +95,20 @@ static void heartbeat_older_than_what_came_gives_way_to_sequences(void **state)
   assert_int_equal(account.sent_basis, PST_SENT_SEQUENCE);
 }
 
+static void a_dead_sender_leaves_only_a_least(void **state)
+{
+  struct account account;
+  struct pst_stats receiver = receiver_of(90, 0, "shm");
+
+  (void)state;
+  receiver.state = PST_STATE_FAILED;
+  receiver.messages_sent = 95;
+  receiver.sent_basis = PST_SENT_HEARTBEAT;
+  assert_int_equal(check(NULL, &receiver, &account), ACCOUNT_UNKNOWN);
+  assert_false(account.sent_known);
+  assert_int_equal(account.sent, 95);
+}
+
 static void unknown_is_unknown_and_not_zero(void **state)
 {
   struct account account;
@@ -158,6 +172,7 @@ static void promises_of_the_transport_are_held_to(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_dead_sender_leaves_only_a_least),
       cmocka_unit_test(promises_of_the_transport_are_held_to),
       cmocka_unit_test(table_of_both_ends),
       cmocka_unit_test(receiver_alone_uses_what_the_sender_said),
