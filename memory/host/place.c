@@ -59,8 +59,8 @@ bool host_node_parse(const struct pst_host *host, const char *text, int *node, i
   bool exists =
       access(path, F_OK) == 0 || (number == 0 && access("/sys/devices/system/node", F_OK) != 0);
   if (number >= NODES_MAX || !exists) {
-    host->log(host, PST_LOG_ERROR, "numa_node: there is no NUMA node %lu; this machine has %s",
-              number, nodes);
+    host->log(host, PST_LOG_ERROR, "numa_node: there is no NUMA node %lu; there are: %s", number,
+              nodes);
     *error = -ENODEV;
     return false;
   }

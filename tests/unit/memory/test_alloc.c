@@ -293,7 +293,7 @@ static void test_numa_nodes_that_are_none(void **state)
   fake_log_clear();
   params.options = FAKE_OPTIONS(OPTIONS({"numa_node", "900"}));
   assert_int_equal(memory_ops()->open(&fake_host, &params, &memory), -ENODEV);
-  assert_logged("no NUMA node 900; this machine has 0");
+  assert_logged("no NUMA node 900; there are: 0");
   params.options = FAKE_OPTIONS(OPTIONS({"numa_node", "0x1"}));
   assert_int_equal(memory_ops()->open(&fake_host, &params, &memory), -EINVAL);
   params.options = FAKE_OPTIONS(OPTIONS({"numa_node", "-2"}));
