@@ -19,7 +19,9 @@ struct pst_config {
   struct arena arena;
   struct config config;
   struct node *effective;
-  struct held_options *options; /* all that were made; freed with the config */
+  struct node *streams;          /* the effective list of streams */
+  struct node **stream_elements; /* its elements, in the order of config.streams */
+  struct held_options *options;  /* all that were made; freed with the config */
   char hash[65];
 };
 

@@ -7,14 +7,6 @@
 #include "check.h"
 #include "units.h"
 
-static const struct config_stream *find_stream(const struct config *config, const char *name)
-{
-  for (uint32_t i = 0; i < config->stream_count; i++)
-    if (config->streams[i].name && strcmp(config->streams[i].name, name) == 0)
-      return &config->streams[i];
-  return NULL;
-}
-
 static void report_no_stream(struct check *check, const char *name, const struct place *place)
 {
   const struct config *config = &check->owner->config;
@@ -73,7 +65,8 @@ static const struct config_stream *share_leader(struct check *check, const char 
                                                 const char *share, bool sender,
                                                 const struct place *place)
 {
-  const struct config_stream *leader = find_stream(&check->owner->config, share);
+  const struct config_stream *leader =
+      config_stream_find(&check->owner->config, share, strlen(share));
   if (own_name && strcmp(own_name, share) == 0) {
     findings_add(check->findings, place,
                  "share: a stream cannot share with itself; name another stream");

@@ -189,20 +189,40 @@ static void check_stream(struct check *check, struct node *node,
   check_sizes(check, map, stream);
 }
 
+/* Streams without a name have been reported. */
+static bool index_streams(struct check *check, struct config *config, struct node *effective)
+{
+  struct pst_config *owner = check->owner;
+  struct index_entry *names = check_alloc(check, config->stream_count * sizeof(*names));
+  uint32_t count = 0;
+  owner->streams = effective;
+  owner->stream_elements = check_alloc(check, config->stream_count * sizeof(struct node *));
+  if (!names || !owner->stream_elements)
+    return false;
+  for (uint32_t i = 0; i < config->stream_count; i++)
+    if (config->streams[i].name)
+      names[count++] = (struct index_entry){config->streams[i].name, i};
+  index_sort(names, count);
+  config->names = names;
+  config->name_count = count;
+  count = 0;
+  for (struct node *node = effective->first; node; node = node->next)
+    owner->stream_elements[count++] = node;
+  return true;
+}
+
 static void check_unique(struct check *check, const struct config *config, const struct node *list)
 {
-  uint32_t at = 0;
-  for (const struct node *node = list->first; node; node = node->next, at++) {
-    const char *name = config->streams[at].name;
+  const struct config_stream *stream = config->streams;
+  for (const struct node *node = list->first; node; node = node->next, stream++) {
     const struct node *mark = node_value(node, "name");
-    for (uint32_t i = 0; name && mark && i < at; i++) {
-      if (config->streams[i].name && strcmp(config->streams[i].name, name) == 0) {
-        findings_add(check->findings, &mark->place,
-                     "name: \"%s\" is the name of another stream too (%s); give it another", name,
-                     config->streams[i].mark.origin);
-        break;
-      }
-    }
+    const struct config_stream *first =
+        stream->name && mark ? config_stream_find(config, stream->name, strlen(stream->name))
+                             : NULL;
+    if (first && first < stream)
+      findings_add(check->findings, &mark->place,
+                   "name: \"%s\" is the name of another stream too (%s); give it another",
+                   stream->name, first->mark.origin);
   }
 }
 
@@ -231,6 +251,8 @@ void check_streams(struct check *check, struct node *list, const struct place *p
     return;
   for (struct node *node = list->first; node; node = node->next)
     check_stream(check, node, global, &config->streams[config->stream_count++], out);
+  if (!index_streams(check, config, out))
+    return;
   check_unique(check, config, list);
   check_relations(check, list);
 }

@@ -39,6 +39,13 @@ PST_EXPORT void pst_config_close(struct pst_config *config)
   free(config);
 }
 
+const struct config_stream *config_stream_find(const struct config *config, const char *name,
+                                               size_t length)
+{
+  const struct index_entry *entry = index_find(config->names, config->name_count, name, length);
+  return entry ? &config->streams[entry->item] : NULL;
+}
+
 const struct config *config_of(const struct pst_config *config)
 {
   return &config->config;
@@ -195,12 +202,31 @@ PST_EXPORT const char *pst_config_stream_name(const struct pst_config *config, u
   return index < config->config.stream_count ? config->config.streams[index].name : NULL;
 }
 
+/* As node_element(), but streams are too many to go through. */
+static const struct node *find_stream(const struct pst_config *config, const char *path,
+                                      const char **rest)
+{
+  size_t length = strlen(path);
+  while (length > 0) {
+    const struct config_stream *stream = config_stream_find(&config->config, path, length);
+    if (stream) {
+      *rest = path[length] == '.' ? path + length + 1 : NULL;
+      return config->stream_elements[stream - config->config.streams];
+    }
+    do
+      length--;
+    while (length > 0 && path[length] != '.');
+  }
+  return node_element(config->streams, path, rest);
+}
+
 static const struct node *find_scalar(const struct pst_config *config, const char *path)
 {
   const struct node *node = config->effective;
   while (node && path) {
     if (node->type == NODE_LIST) {
-      node = node_element(node, path, &path);
+      node = node == config->streams ? find_stream(config, path, &path)
+                                     : node_element(node, path, &path);
       continue;
     }
     char key[64];

@@ -10,6 +10,7 @@
 #include <penstock/penstock.h>
 
 #include "options.h"
+#include "util/index.h"
 
 /* Where a value was written. origin: "file.yaml:12:7", "--set", "default". */
 struct config_mark {
@@ -123,6 +124,8 @@ struct config {
   } workers;
   struct config_stream *streams;
   uint32_t stream_count;
+  const struct index_entry *names; /* of the streams: their indices by name */
+  uint32_t name_count;
 };
 
 /* Parse, apply sets, check. Every finding is reported in *error, one a line, as
@@ -139,6 +142,9 @@ int config_load_params(const struct pst_config_params *params, const struct conf
 
 /* The typed result; lives as long as the pst_config. */
 const struct config *config_of(const struct pst_config *config);
+/* The stream whose name is these `length` bytes; NULL: none. */
+const struct config_stream *config_stream_find(const struct config *config, const char *name,
+                                               size_t length);
 void config_hold(struct pst_config *config); /* reference counted; dropped by pst_config_close */
 
 /* The Markdown of config/README.md: every key of the file from core's tables, and

@@ -216,69 +216,6 @@ static void *run(void *argument)
 
 /* ---- Open --------------------------------------------------------------------------- */
 
-static int copy_pairs(const struct control_pair *from, uint32_t count, struct control_pair **to)
-{
-  *to = calloc(count ? count : 1, sizeof **to);
-  if (!*to)
-    return -ENOMEM;
-  if (count > 0)
-    memcpy(*to, from, count * sizeof **to);
-  return 0;
-}
-
-static int copy_stream(const struct control_stream *from, struct stream *to,
-                       struct pst_error *error)
-{
-  const char *name = from->name ? from->name : "";
-
-  if (!name[0] || strlen(name) > WIRE_STREAM_MAX)
-    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
-                    "stream '%.40s': its name has %zu bytes; 1 to %d are legal", name, strlen(name),
-                    WIRE_STREAM_MAX);
-  if (from->term_count > CONTROL_TERMS_MAX || from->param_count > CONTROL_PARAMS_MAX)
-    return pst_fail(error, PST_EXIT_USAGE, -E2BIG,
-                    "stream '%s': %u terms and %u params; at most %d and %d", name,
-                    from->term_count, from->param_count, CONTROL_TERMS_MAX, CONTROL_PARAMS_MAX);
-  snprintf(to->name, sizeof to->name, "%s", name);
-  to->context = from->context;
-  to->is_sender = from->is_sender;
-  to->term_count = from->term_count;
-  to->param_count = from->param_count;
-  int rc = copy_pairs(from->terms, from->term_count, &to->terms);
-  if (rc == 0)
-    rc = copy_pairs(from->params, from->param_count, &to->params);
-  if (rc == 0)
-    rc = blob_copy(&from->address, &to->address);
-  if (rc < 0)
-    return pst_fail(error, PST_EXIT_FAILED, rc,
-                    "stream '%s': its endpoint's address (%u bytes, %u descriptors) cannot be "
-                    "kept: %s",
-                    name, from->address.length, from->address.fd_count, strerror(-rc));
-  return 0;
-}
-
-static int check_pairs(const struct control *control, struct pst_error *error)
-{
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    const struct stream *a = &control->streams[i];
-    uint32_t mates = 0;
-    uint32_t twins = 0;
-    for (uint32_t k = 0; k < control->stream_count; k++) {
-      const struct stream *b = &control->streams[k];
-      bool same_name = strcmp(a->name, b->name) == 0;
-      mates += same_name && a->is_sender != b->is_sender;
-      twins += same_name && a->is_sender == b->is_sender && i != k;
-    }
-    if (twins > 0)
-      return pst_fail(error, PST_EXIT_USAGE, -EEXIST, "stream '%s' is there twice", a->name);
-    if (control->in_process && mates == 0)
-      return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
-                      "stream '%s' has a %s in this process but no %s", a->name,
-                      a->is_sender ? "sender" : "receiver", a->is_sender ? "receiver" : "sender");
-  }
-  return 0;
-}
-
 /* Both ends here: a peer each, over socketpairs. */
 static int join_ends(struct control *control, struct pst_error *error)
 {
@@ -396,12 +333,7 @@ static void control_free(struct control *control)
   for (uint32_t i = 0; i < control->listener_count; i++)
     watch_close(control, &control->listeners[i]);
   watch_close(control, &control->side_listener);
-  for (uint32_t i = 0; control->streams && i < control->stream_count; i++) {
-    free(control->streams[i].terms);
-    free(control->streams[i].params);
-    blob_free(&control->streams[i].address);
-  }
-  free(control->streams);
+  streams_free(control);
   free(control->listen_text);
   free(control->connect_text);
   watch_close(control, &control->wake);
@@ -420,16 +352,7 @@ static int prepare(struct control *control, const struct control_params *params,
   if (control->epoll_fd < 0 || control->wake.fd < 0)
     return pst_fail(error, PST_EXIT_FAILED, -EMFILE,
                     "control: no descriptors left for epoll: raise `ulimit -n`");
-  control->streams = calloc(stream_count ? stream_count : 1, sizeof *control->streams);
-  if (!control->streams)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory for %u streams",
-                    stream_count);
-  while (control->stream_count < stream_count) {
-    uint32_t i = control->stream_count++;
-    if ((rc = copy_stream(&streams[i], &control->streams[i], error)) < 0)
-      return rc;
-  }
-  if ((rc = check_pairs(control, error)) < 0)
+  if ((rc = streams_copy(control, streams, stream_count, error)) < 0)
     return rc;
   if ((rc = watch_set(control, &control->wake, EPOLLIN)) < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc, "control: epoll: %s", strerror(-rc));
@@ -513,14 +436,9 @@ static int submit(struct control *control, void *context, enum wire_type type,
                   const struct control_totals *totals, const struct pst_blob *address, int code,
                   const char *text)
 {
-  struct stream *stream = NULL;
+  struct stream *stream = streams_of_context(control, context);
   int rc = 0;
 
-  /* The contexts do not change after open. */
-  for (uint32_t i = 0; i < control->stream_count && !stream; i++) {
-    if (control->streams[i].context == context)
-      stream = &control->streams[i];
-  }
   if (!stream)
     return -ENOENT;
   if (type == WIRE_FINISH && !stream->is_sender)

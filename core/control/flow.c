@@ -13,16 +13,6 @@ static bool has_ended(const struct stream *s)
   return s->state == STREAM_OVER || s->state == STREAM_FAILED;
 }
 
-static struct stream *find(struct control *control, const char *name, bool is_sender)
-{
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    struct stream *s = &control->streams[i];
-    if (s->is_sender == is_sender && strcmp(s->name, name) == 0)
-      return s;
-  }
-  return NULL;
-}
-
 /* A connector's streams are its own from the start, also while they wait. */
 static bool belongs(const struct peer *peer, const struct stream *s)
 {
@@ -318,7 +308,7 @@ static void tell_peer(struct control *control, struct stream *s, const struct wi
 static void got_offer(struct peer *peer, const struct wire_message *m, const struct side_fds *fds)
 {
   struct control *control = peer->control;
-  struct stream *s = peer->is_connector ? NULL : find(control, m->stream, false);
+  struct stream *s = peer->is_connector ? NULL : streams_find(control, m->stream, false);
   char text[REPORT_MAX];
 
   if (peer->is_connector) {
@@ -447,7 +437,7 @@ void flow_got(struct peer *peer, const struct wire_message *m, const struct side
     got_offer(peer, m, fds);
     return;
   }
-  struct stream *s = find(control, m->stream, peer->is_connector);
+  struct stream *s = streams_find(control, m->stream, peer->is_connector);
   /* Not with this peer: our own end of it has crossed the message on its way. */
   if (!s || s->peer != peer)
     return;

@@ -14,6 +14,7 @@
 #include "control.h"
 #include "side.h"
 #include "socket.h"
+#include "util/index.h"
 #include "wire.h"
 
 #define PEER_TEXT_MAX 192
@@ -164,7 +165,9 @@ struct control {
   uint64_t peer_timeout_ns;
   struct stream *streams;
   uint32_t stream_count;
-  bool quiet; /* closing: no more callbacks */
+  struct index_entry *names; /* of the streams */
+  struct stream **contexts;  /* the streams in the order of their contexts */
+  bool quiet;                /* closing: no more callbacks */
   uint64_t opened_ns;
   uint64_t now_ns; /* of this round */
 
@@ -222,6 +225,13 @@ int control_open_limited(const struct control_params *params, const struct contr
 uint16_t control_port(const struct control *control);
 /* A warning about somebody who has no stream here, rate-limited. */
 void control_complain(struct control *control, const char *format, ...) PST_PRINTF(2, 3);
+
+/* ---- streams.c: they do not change after open, so any thread may look them up ---- */
+int streams_copy(struct control *control, const struct control_stream *streams, uint32_t count,
+                 struct pst_error *error);
+void streams_free(struct control *control);
+struct stream *streams_find(const struct control *control, const char *name, bool is_sender);
+struct stream *streams_of_context(const struct control *control, void *context);
 
 /* ---- watch.c ---- */
 int watch_set(struct control *control, struct watch *watch, uint32_t events);

@@ -256,23 +256,13 @@ static int plan_slots(const struct landing_plan *plan, struct landing *landing)
   return 0;
 }
 
-static uint32_t count_sharers(const struct pst_session *session, const char *name)
-{
-  uint32_t count = 0;
-
-  for (uint32_t i = 0; i < session->receiver_count; i++) {
-    const char *share = session->receivers[i]->end.config->receiver.share;
-    count += share && strcmp(share, name) == 0;
-  }
-  return count;
-}
-
 int landing_open(struct pst_session *session, struct pst_receiver *receiver,
                  struct pst_error *error)
 {
   struct landing_plan plan = {.stream = receiver->end.config,
                               .limits = &receiver->end.lane->device->limits,
-                              .endpoints = 1 + count_sharers(session, receiver->end.name),
+                              .endpoints =
+                                  1 + session_stream_find(session, receiver->end.name)->sharers,
                               .error = error};
   struct landing *landing = zalloc(1, sizeof(*landing));
   int rc;

@@ -9,47 +9,49 @@
 
 #define SESSION_LAST_WORD_NS PST_NS_PER_S
 
-static bool is_selected(const struct pst_session_params *params, const char *name)
+struct session_stream *session_stream_find(const struct pst_session *session, const char *name)
 {
-  if (!params->streams || params->stream_count == 0)
-    return true;
-  for (uint32_t i = 0; i < params->stream_count; i++)
-    if (strcmp(params->streams[i], name) == 0)
-      return true;
-  return false;
+  const struct config_stream *stream = config_stream_find(session->config, name, strlen(name));
+  return stream ? &session->streams[stream - session->config->streams] : NULL;
 }
 
-static int check_names(const struct pst_session *session, const struct pst_session_params *params,
-                       struct pst_error *error)
+static int select_streams(struct pst_session *session, const struct pst_session_params *params,
+                          struct pst_error *error)
 {
-  for (uint32_t i = 0; params->streams && i < params->stream_count; i++) {
-    bool found = false;
-    for (uint32_t s = 0; s < session->config->stream_count; s++)
-      found |= strcmp(session->config->streams[s].name, params->streams[i]) == 0;
-    if (!found)
+  bool all = !params->streams || params->stream_count == 0;
+
+  for (uint32_t i = 0; all && i < session->config->stream_count; i++)
+    session->streams[i].is_selected = true;
+  for (uint32_t i = 0; !all && i < params->stream_count; i++) {
+    struct session_stream *stream = session_stream_find(session, params->streams[i]);
+    if (!stream)
       return pst_fail(error, PST_EXIT_USAGE, -ENOENT, "no stream \"%s\" in the configuration",
                       params->streams[i]);
+    stream->is_selected = true;
   }
   return 0;
 }
 
-static int add_ends(struct pst_session *session, const struct config_stream *stream)
+static int add_ends(struct pst_session *session, const struct config_stream *config,
+                    struct session_stream *stream)
 {
   int rc = 0;
 
   if (session->roles & PST_SESSION_SENDER) {
-    struct pst_sender *sender = calloc(1, sizeof(*sender));
-    if (!sender)
+    stream->sender = calloc(1, sizeof(*stream->sender));
+    if (!stream->sender)
       return -ENOMEM;
-    session->senders[session->sender_count++] = sender;
-    rc = end_init(&sender->end, session, stream, true);
+    session->senders[session->sender_count++] = stream->sender;
+    rc = end_init(&stream->sender->end, session, config, true);
   }
   if (rc == 0 && (session->roles & PST_SESSION_RECEIVER)) {
-    struct pst_receiver *receiver = calloc(1, sizeof(*receiver));
-    if (!receiver)
+    stream->receiver = calloc(1, sizeof(*stream->receiver));
+    if (!stream->receiver)
       return -ENOMEM;
-    session->receivers[session->receiver_count++] = receiver;
-    rc = end_init(&receiver->end, session, stream, false);
+    session->receivers[session->receiver_count++] = stream->receiver;
+    rc = end_init(&stream->receiver->end, session, config, false);
+    if (config->receiver.share)
+      session_stream_find(session, config->receiver.share)->sharers++;
   }
   return rc;
 }
@@ -58,18 +60,20 @@ static int make_ends(struct pst_session *session, const struct pst_session_param
                      struct pst_error *error)
 {
   uint32_t count = session->config->stream_count;
-  int rc = check_names(session, params, error);
+  int rc;
 
-  if (rc < 0)
-    return rc;
+  session->streams = calloc(count ? count : 1, sizeof(*session->streams));
   session->senders = calloc(count ? count : 1, sizeof(*session->senders));
   session->receivers = calloc(count ? count : 1, sizeof(*session->receivers));
-  if (!session->senders || !session->receivers)
+  if (!session->streams || !session->senders || !session->receivers)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  rc = select_streams(session, params, error);
+  if (rc < 0)
+    return rc;
   for (uint32_t i = 0; i < count; i++) {
-    if (!is_selected(params, session->config->streams[i].name))
+    if (!session->streams[i].is_selected)
       continue;
-    rc = add_ends(session, &session->config->streams[i]);
+    rc = add_ends(session, &session->config->streams[i], &session->streams[i]);
     if (rc < 0)
       return pst_fail(error, PST_EXIT_FAILED, rc, "out of memory");
   }
@@ -189,6 +193,7 @@ void pst_session_close(struct pst_session *session)
         session->senders[i] = NULL;
       }
   setup_close(session);
+  free(session->streams);
   free(session->senders);
   free(session->receivers);
   pst_config_close(session->owner);
@@ -197,18 +202,14 @@ void pst_session_close(struct pst_session *session)
 
 struct pst_sender *pst_session_sender(struct pst_session *session, const char *name)
 {
-  for (uint32_t i = 0; i < session->sender_count; i++)
-    if (strcmp(session->senders[i]->end.name, name) == 0)
-      return session->senders[i];
-  return NULL;
+  const struct session_stream *stream = session_stream_find(session, name);
+  return stream ? stream->sender : NULL;
 }
 
 struct pst_receiver *pst_session_receiver(struct pst_session *session, const char *name)
 {
-  for (uint32_t i = 0; i < session->receiver_count; i++)
-    if (strcmp(session->receivers[i]->end.name, name) == 0)
-      return session->receivers[i];
-  return NULL;
+  const struct session_stream *stream = session_stream_find(session, name);
+  return stream ? stream->receiver : NULL;
 }
 
 uint32_t pst_session_plugins(const struct pst_session *session)

@@ -74,6 +74,8 @@ struct session_lane {
   struct pst_worker *worker;
   int event_fd; /* -1: cannot wake */
   bool seen;    /* the last poll gave something */
+  uint32_t end_count;
+  uint32_t spare_polls; /* so many polls to come would find what the last one left: nothing */
   struct session_lent lent[SESSION_LENT_MAX];
   struct pst_completion completions[SESSION_POLL_BATCH];
 };
@@ -121,7 +123,8 @@ void mail_free(struct session_mail *mail); /* and close its descriptors */
 struct session_end {
   struct pst_session *session;
   struct session_thread *thread;
-  struct session_lane *lane;
+  struct session_device *device;
+  struct session_lane *lane; /* the device's on the thread */
   struct pst_endpoint *endpoint;
   const struct config_stream *config;
   const char *name;
@@ -264,10 +267,19 @@ struct pst_receiver {
   struct control_pair params[CONTROL_PARAMS_MAX];
 };
 
+/* A stream of the configuration, by its place there. */
+struct session_stream {
+  bool is_selected;
+  struct pst_sender *sender;     /* NULL: not in this session */
+  struct pst_receiver *receiver; /* likewise */
+  uint32_t sharers;              /* receivers whose messages land in this one's ring */
+};
+
 struct pst_session {
   struct pst_config *owner;
   const struct config *config;
   uint32_t roles;
+  struct session_stream *streams; /* as many as the configuration has */
   struct session_memory **memories;
   uint32_t memory_count;
   struct session_device **devices;
@@ -284,6 +296,9 @@ struct pst_session {
   uint32_t plugin_count;
   struct control *control;
 };
+
+/* session.c. NULL: the configuration has no such stream. */
+struct session_stream *session_stream_find(const struct pst_session *session, const char *name);
 
 /* setup.c: threads, memories, devices, lanes */
 int setup_threads(struct pst_session *session, struct pst_error *error);

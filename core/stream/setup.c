@@ -85,15 +85,6 @@ static int open_thread(struct pst_session *session, uint32_t index, struct pst_e
   return 0;
 }
 
-/* What goes to one thread: ends that share a ring or slots, and, unless the file
- * says how many threads there are, both ends of a stream in this process: what one
- * core has just written is in its cache, and a stream costs one core, not two. */
-static const char *group_of(const struct session_end *end)
-{
-  const char *share = end->is_sender ? end->config->sender.share : end->config->receiver.share;
-  return share ? share : end->name;
-}
-
 static struct session_end *end_at(const struct pst_session *session, uint32_t i)
 {
   /* Senders and receivers alternate, so that with two threads each has one. */
@@ -105,17 +96,18 @@ static struct session_end *end_at(const struct pst_session *session, uint32_t i)
   return i < session->sender_count ? &session->senders[i]->end : &session->receivers[i]->end;
 }
 
-static struct session_end *group_first(const struct pst_session *session, uint32_t i)
+/* What goes to one thread: ends that share a ring or slots, and, unless the file
+ * says how many threads there are, both ends of a stream in this process: what one
+ * core has just written is in its cache, and a stream costs one core, not two.
+ * Such a group has a number from 1, noted in one of two places for each stream. */
+static uint32_t *group_of(const struct pst_session *session, const struct session_end *end,
+                          uint32_t *groups)
 {
-  const struct session_end *end = end_at(session, i);
+  const char *share = end->is_sender ? end->config->sender.share : end->config->receiver.share;
+  const struct session_stream *stream = session_stream_find(session, share ? share : end->name);
+  bool together = session->config->workers.count == 0;
 
-  for (uint32_t k = 0; k < i; k++) {
-    struct session_end *other = end_at(session, k);
-    bool together = session->config->workers.count == 0 || other->is_sender == end->is_sender;
-    if (together && strcmp(group_of(other), group_of(end)) == 0)
-      return other;
-  }
-  return NULL;
+  return &groups[2 * (stream - session->streams) + (end->is_sender || together)];
 }
 
 static uint32_t usable_cores(void)
@@ -124,32 +116,53 @@ static uint32_t usable_cores(void)
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
-int setup_threads(struct pst_session *session, struct pst_error *error)
+static uint32_t number_groups(const struct pst_session *session, uint32_t *groups)
 {
   uint32_t ends = session->sender_count + session->receiver_count;
-  uint32_t wanted = session->config->workers.count;
-  uint32_t groups = 0;
-  uint32_t next = 0;
+  uint32_t count = 0;
 
-  for (uint32_t i = 0; i < ends; i++)
-    groups += group_first(session, i) == NULL;
-  if (wanted == 0)
-    wanted = usable_cores();
-  if (wanted > groups)
-    wanted = groups;
-  for (uint32_t i = 0; i < wanted; i++) {
-    int rc = open_thread(session, i, error);
-    if (rc < 0)
-      return rc;
+  for (uint32_t i = 0; i < ends; i++) {
+    uint32_t *group = group_of(session, end_at(session, i), groups);
+    if (*group == 0)
+      *group = ++count;
   }
+  return count;
+}
+
+static int place_ends(struct pst_session *session, uint32_t *groups, struct pst_error *error)
+{
+  uint32_t ends = session->sender_count + session->receiver_count;
+
   for (uint32_t i = 0; i < ends; i++) {
     struct session_end *end = end_at(session, i);
-    struct session_end *first = group_first(session, i);
-    end->thread = first ? first->thread : session->threads[next++ % wanted];
+    uint32_t group = *group_of(session, end, groups);
+    end->thread = session->threads[(group - 1) % session->thread_count];
     if (APPEND(end->thread->ends, end->thread->end_count, end) < 0)
       return out_of_memory(error);
   }
   return 0;
+}
+
+int setup_threads(struct pst_session *session, struct pst_error *error)
+{
+  uint32_t *groups = calloc(2 * (size_t)session->config->stream_count, sizeof(*groups));
+  uint32_t wanted = session->config->workers.count;
+  uint32_t count;
+  int rc = 0;
+
+  if (!groups)
+    return out_of_memory(error);
+  count = number_groups(session, groups);
+  if (wanted == 0)
+    wanted = usable_cores();
+  if (wanted > count)
+    wanted = count;
+  for (uint32_t i = 0; i < wanted && rc == 0; i++)
+    rc = open_thread(session, i, error);
+  if (rc == 0)
+    rc = place_ends(session, groups, error);
+  free(groups);
+  return rc;
 }
 
 /* ---- Memories ---------------------------------------------------------------------- */
@@ -224,7 +237,7 @@ static const struct config_transport *transport_of(const struct session_end *end
   return end->is_sender ? &end->config->sender.transport : &end->config->receiver.transport;
 }
 
-static struct session_device *device_of(struct pst_session *session,
+static struct session_device *device_of(const struct pst_session *session,
                                         const struct config_transport *transport)
 {
   for (uint32_t i = 0; i < session->device_count; i++)
@@ -233,32 +246,35 @@ static struct session_device *device_of(struct pst_session *session,
   return NULL;
 }
 
-static int note_device(struct pst_session *session, const struct config_transport *transport,
+static int note_device(struct pst_session *session, struct session_end *end,
                        struct pst_error *error)
 {
-  struct session_device *device;
+  const struct config_transport *transport = transport_of(end);
+  struct session_device *device = device_of(session, transport);
 
-  if (device_of(session, transport))
-    return 0;
-  device = calloc(1, sizeof(*device));
-  if (!device || APPEND(session->devices, session->device_count, device) < 0) {
-    free(device);
-    return out_of_memory(error);
+  if (!device) {
+    device = calloc(1, sizeof(*device));
+    if (!device || APPEND(session->devices, session->device_count, device) < 0) {
+      free(device);
+      return out_of_memory(error);
+    }
+    device->config = transport;
+    device->plan.struct_size = sizeof(device->plan);
   }
-  device->config = transport;
-  device->plan.struct_size = sizeof(device->plan);
+  end->device = device;
   return 0;
 }
 
 /* A thread with an end on the device is a worker of it. */
-static uint32_t count_workers(struct pst_session *session, const struct session_device *device)
+static uint32_t count_workers(const struct pst_session *session,
+                              const struct session_device *device)
 {
   uint32_t workers = 0;
 
   for (uint32_t t = 0; t < session->thread_count; t++) {
-    struct session_thread *thread = session->threads[t];
+    const struct session_thread *thread = session->threads[t];
     for (uint32_t e = 0; e < thread->end_count; e++)
-      if (device_of(session, transport_of(thread->ends[e])) == device) {
+      if (thread->ends[e]->device == device) {
         workers++;
         break;
       }
@@ -266,9 +282,9 @@ static uint32_t count_workers(struct pst_session *session, const struct session_
   return workers;
 }
 
-static void plan_end(struct session_device *device, const struct session_end *end)
+static void plan_end(const struct session_end *end)
 {
-  struct pst_plan *plan = &device->plan;
+  struct pst_plan *plan = &end->device->plan;
   const struct config_stream *config = end->config;
 
   if (config->message > plan->message_max)
@@ -390,9 +406,9 @@ int setup_devices(struct pst_session *session, struct pst_error *error)
   int rc = 0;
 
   for (uint32_t i = 0; i < ends && rc == 0; i++)
-    rc = note_device(session, transport_of(end_at(session, i)), error);
+    rc = note_device(session, end_at(session, i), error);
   for (uint32_t i = 0; i < ends && rc == 0; i++)
-    plan_end(device_of(session, transport_of(end_at(session, i))), end_at(session, i));
+    plan_end(end_at(session, i));
   for (uint32_t i = 0; i < session->device_count && rc == 0; i++) {
     struct session_device *device = session->devices[i];
     device->plan.workers = count_workers(session, device);
@@ -404,7 +420,9 @@ int setup_devices(struct pst_session *session, struct pst_error *error)
   }
   for (uint32_t i = 0; i < ends && rc == 0; i++) {
     struct session_end *end = end_at(session, i);
-    rc = open_lane(end->thread, device_of(session, transport_of(end)), &end->lane, error);
+    rc = open_lane(end->thread, end->device, &end->lane, error);
+    if (rc == 0)
+      end->lane->end_count++;
   }
   return rc;
 }

@@ -121,6 +121,28 @@ static void values_are_had_by_path(void **state)
   pst_config_close(config);
 }
 
+static void streams_are_found_by_the_longest_name(void **state)
+{
+  (void)state;
+  struct pst_config *config = load("penstock: 1\nstreams:\n"
+                                   "- {name: a.ring, ring: 2}\n- {name: b, ring: 4}\n"
+                                   "- {name: a, ring: 8}\n- {name: \"1\", ring: 16}\n"
+                                   "- {name: a.ring.x, ring: 32}\n");
+  assert_get(config, "streams.a.ring.ring", "2");
+  assert_get(config, "streams.a.message", "8 KiB");
+  assert_get(config, "streams.a.stride", "0");
+  assert_get(config, "streams.a.ring.x.ring", "32");
+  assert_get(config, "streams.b.ring", "4");
+  assert_get(config, "streams.1.ring", "16"); /* a name goes before a place */
+  assert_get(config, "streams.2.ring", "8");
+  assert_null(pst_config_get(config, "streams.a.ring"));
+  assert_null(pst_config_get(config, "streams.c.ring"));
+  assert_null(pst_config_get(config, "streams.a."));
+  assert_null(pst_config_get(config, "streams."));
+  assert_null(pst_config_get(config, "streams"));
+  pst_config_close(config);
+}
+
 static void the_reference_has_every_key(void **state)
 {
   (void)state;
@@ -150,6 +172,7 @@ int main(void)
                                      cmocka_unit_test(options_stand_where_they_may),
                                      cmocka_unit_test(the_hash_is_of_values_alone),
                                      cmocka_unit_test(values_are_had_by_path),
+                                     cmocka_unit_test(streams_are_found_by_the_longest_name),
                                      cmocka_unit_test(the_reference_has_every_key)};
   return cmocka_run_group_tests(tests, quiet, NULL) ? 1 : 0;
 }
