@@ -12,6 +12,7 @@
 
 #define THREAD_TIME_ROUNDS 1024 /* rounds between looks at the clock */
 #define THREAD_YIELD_ROUNDS 64  /* idle rounds before the core is offered to others */
+#define LANE_POLL_ENDS 64       /* ends that one poll of their lane serves, where it has more */
 /* A transport that cannot wake, a copy, or a fence is looked at this often while
  * the thread sleeps. */
 #define THREAD_NAP_NS (100 * PST_NS_PER_US)
@@ -181,9 +182,20 @@ int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max)
 {
   struct pst_completion *completions = lane->completions;
   int kept = 0;
-  int n = lane->ops->poll(lane->worker, completions,
-                          max < SESSION_POLL_BATCH ? max : SESSION_POLL_BATCH);
 
+  if (__builtin_expect(lane->spare_polls > 0, 0)) {
+    lane->spare_polls--;
+    lane->seen = false;
+    return 0;
+  }
+  if (max > SESSION_POLL_BATCH)
+    max = SESSION_POLL_BATCH;
+  int n = lane->ops->poll(lane->worker, completions, max);
+
+  /* It looks at every end, and every end asks for it: with thousands of them, once
+   * for each would cost their square. Cut short, there is more to be had. */
+  if (n < (int)max)
+    lane->spare_polls = lane->end_count / LANE_POLL_ENDS;
   if (n > 0)
     lane->thread->idle_since_ns = 0;
   for (int i = 0; i < n; i++) {
