@@ -8,8 +8,10 @@
 #include "loopback.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct lb_link *links;
-static struct lb_mr *mrs;
+/* By the low bits of the number: those of one process count up. */
+#define BUCKETS 1024u
+static struct lb_link *links[BUCKETS];
+static struct lb_mr *mrs[BUCKETS];
 static uint64_t process_nonce[2];
 static pid_t nonce_pid;
 static uint64_t last_id;
@@ -51,15 +53,15 @@ uint64_t lb_id_new(void)
 void lb_registry_add_link(struct lb_link *link)
 {
   pthread_mutex_lock(&lock);
-  link->next = links;
-  links = link;
+  link->next = links[link->id % BUCKETS];
+  links[link->id % BUCKETS] = link;
   pthread_mutex_unlock(&lock);
 }
 
 void lb_registry_remove_link(struct lb_link *link)
 {
   pthread_mutex_lock(&lock);
-  for (struct lb_link **at = &links; *at; at = &(*at)->next)
+  for (struct lb_link **at = &links[link->id % BUCKETS]; *at; at = &(*at)->next)
     if (*at == link) {
       *at = link->next;
       break;
@@ -70,7 +72,7 @@ void lb_registry_remove_link(struct lb_link *link)
 struct lb_link *lb_registry_find_link(uint64_t id)
 {
   pthread_mutex_lock(&lock);
-  struct lb_link *link = links;
+  struct lb_link *link = links[id % BUCKETS];
   while (link && link->id != id)
     link = link->next;
   if (link)
@@ -82,15 +84,15 @@ struct lb_link *lb_registry_find_link(uint64_t id)
 void lb_registry_add_mr(struct lb_mr *mr)
 {
   pthread_mutex_lock(&lock);
-  mr->next = mrs;
-  mrs = mr;
+  mr->next = mrs[mr->id % BUCKETS];
+  mrs[mr->id % BUCKETS] = mr;
   pthread_mutex_unlock(&lock);
 }
 
 void lb_registry_remove_mr(struct lb_mr *mr)
 {
   pthread_mutex_lock(&lock);
-  for (struct lb_mr **at = &mrs; *at; at = &(*at)->next)
+  for (struct lb_mr **at = &mrs[mr->id % BUCKETS]; *at; at = &(*at)->next)
     if (*at == mr) {
       *at = mr->next;
       break;
@@ -101,7 +103,7 @@ void lb_registry_remove_mr(struct lb_mr *mr)
 struct lb_mr *lb_registry_find_mr(uint64_t id)
 {
   pthread_mutex_lock(&lock);
-  struct lb_mr *mr = mrs;
+  struct lb_mr *mr = mrs[id % BUCKETS];
   while (mr && mr->id != id)
     mr = mr->next;
   if (mr)
