@@ -76,6 +76,12 @@ static const struct config_stream *share_leader(struct check *check, const char 
     report_no_stream(check, share, place);
     return NULL;
   }
+  if (leader->region > 0) {
+    findings_add(check->findings, place,
+                 "share: stream \"%s\" is one-sided, and has no messages; name another stream",
+                 share);
+    return NULL;
+  }
   const char *further = sender ? leader->sender.share : leader->receiver.share;
   if (further) {
     findings_add(check->findings, place,

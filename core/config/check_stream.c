@@ -7,6 +7,9 @@
 
 #define BECAUSE_MAX 128
 
+static const char one_sided[] =
+    "has no effect beside \"region\", with which a stream has no messages";
+
 static const struct place *place_of(const struct node *node, const struct place *otherwise)
 {
   return node ? &node->place : otherwise;
@@ -51,11 +54,15 @@ static void check_typed(struct check *check, const struct schema_map *map, const
 /* ---- Ends ------------------------------------------------------------------------ */
 
 static void check_sender(struct check *check, struct node *map, const struct place *place,
-                         struct config_sender *sender, struct node *out)
+                         struct config_sender *sender, struct node *out, bool has_region)
 {
   const struct node *share = node_value(map, "share");
   const struct node *ring = node_value(map, "ring");
   struct node *source = node_find(map, "source");
+  if (has_region) {
+    check_keys(check, &schema_sender, map, place, sender, out, SCHEMA_ONE_SIDED, one_sided);
+    return;
+  }
   check_keys(check, &schema_sender, map, place, sender, out,
              share ? SCHEMA_SENDER_SHARING : SCHEMA_SENDER_OWN,
              "has no effect beside \"share\", which takes it from the other stream");
@@ -71,10 +78,12 @@ static void check_sender(struct check *check, struct node *map, const struct pla
 }
 
 static void check_receiver(struct check *check, struct node *map, const struct place *place,
-                           struct config_receiver *receiver, struct node *out)
+                           struct config_receiver *receiver, struct node *out, bool has_region)
 {
-  check_keys(check, &schema_receiver, map, place, receiver, out, 0, NULL);
-  check_typed(check, &schema_sink, "sink", node_find(map, "sink"), place, receiver, out);
+  check_keys(check, &schema_receiver, map, place, receiver, out,
+             has_region ? SCHEMA_ONE_SIDED : SCHEMA_MESSAGES, one_sided);
+  if (!has_region)
+    check_typed(check, &schema_sink, "sink", node_find(map, "sink"), place, receiver, out);
 }
 
 static void check_ends(struct check *check, struct node *map, const struct place *place,
@@ -105,8 +114,10 @@ static void check_ends(struct check *check, struct node *map, const struct place
   effective_transports(check, out, sender_out, receiver_out, &whole, &ends[0], &ends[1]);
   effective_memory(check, sender_out, &memory[0], PST_SCOPE_SENDER);
   effective_memory(check, receiver_out, &memory[1], PST_SCOPE_RECEIVER);
-  check_sender(check, sender, place_of(sender, place), &stream->sender, sender_out);
-  check_receiver(check, receiver, place_of(receiver, place), &stream->receiver, receiver_out);
+  bool has_region = stream->region > 0;
+  check_sender(check, sender, place_of(sender, place), &stream->sender, sender_out, has_region);
+  check_receiver(check, receiver, place_of(receiver, place), &stream->receiver, receiver_out,
+                 has_region);
   node_append(out, sender_out);
   node_append(out, receiver_out);
   store_transport(check, &ends[0], &stream->sender.transport);
@@ -182,10 +193,13 @@ static void check_stream(struct check *check, struct node *node,
   if (!out)
     return;
   stream->mark.origin = place_text(check->arena, &map->place);
-  check_keys(check, &schema_stream, map, &map->place, stream, out, 0, NULL);
+  bool has_region = node_value(map, "region") != NULL;
+  check_keys(check, &schema_stream, map, &map->place, stream, out,
+             has_region ? SCHEMA_ONE_SIDED : SCHEMA_MESSAGES, one_sided);
   check_name(check, map, stream->name);
   check_ends(check, map, &map->place, global, stream, out);
-  check_expect(check, map, &map->place, &stream->expect, out);
+  if (!has_region)
+    check_expect(check, map, &map->place, &stream->expect, out);
   check_sizes(check, map, stream);
 }
 

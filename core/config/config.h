@@ -100,6 +100,7 @@ struct config_stream {
   uint64_t message;    /* bytes, at most */
   uint64_t stride;     /* bytes from slot to slot; 0: message rounded up to a cache line */
   uint32_t ring;       /* slots */
+  uint64_t region;     /* bytes; > 0: one-sided, and message, stride and ring are 0 */
   uint64_t timeout_ns; /* a peer silent for so long is dead */
   struct config_sender sender;
   struct config_receiver receiver;

@@ -110,6 +110,7 @@ static void add_stream(struct builder *builder, struct node *list, uint32_t inde
   add_text(builder, stream, "name", params.name);
   add_number(builder, stream, "message", params.message);
   add_number(builder, stream, "ring", params.ring);
+  add_number(builder, stream, "region", params.region);
   if (params.transport || params.transport_option_count)
     add_plugin(builder, stream, "transport", params.transport, params.transport_options,
                params.transport_option_count);

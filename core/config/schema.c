@@ -27,12 +27,22 @@
            .help = help_,                                                                          \
            .scope = bits_,                                                                         \
            .flags = flags_}
+/* A key of streams of messages alone. */
+#define KEY_OF_MESSAGES(name_, type_, default_, min_, max_, help_)                                 \
+  KEY_FOR(SCHEMA_MESSAGES, 0, name_, type_, default_, min_, max_, help_)
 #define CHOICE(name_, default_, choices_, help_)                                                   \
   .rule = {.name = name_,                                                                          \
            .type = PST_OPTION_ENUM,                                                                \
            .default_value = default_,                                                              \
            .choices = choices_,                                                                    \
            .help = help_}
+#define CHOICE_OF_MESSAGES(name_, default_, choices_, help_)                                       \
+  .rule = {.name = name_,                                                                          \
+           .type = PST_OPTION_ENUM,                                                                \
+           .default_value = default_,                                                              \
+           .choices = choices_,                                                                    \
+           .help = help_,                                                                          \
+           .scope = SCHEMA_MESSAGES}
 #define REQUIRED(name_, type_, min_, max_, help_)                                                  \
   .rule = {.name = name_,                                                                          \
            .type = type_,                                                                          \
@@ -45,6 +55,7 @@
 #define NS_H UINT64_C(3600000000000)
 #define GIB (UINT64_C(1) << 30)
 #define RING_MAX 16777216
+#define REGION_MAX (UINT64_C(1) << 46)
 
 /* In the order of the enums of config.h. */
 static const char *const path_choices[] = {"auto", "direct", "mapped", "staged", NULL};
@@ -177,7 +188,8 @@ MAP_OF(sink, "streams[].receiver.sink", "type",
        "embeds libpenstock takes them itself. A lone name is the `type`.");
 
 static const struct schema_key sender_keys[] = {
-    {KEY("share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
+    {KEY_OF_MESSAGES(
+         "share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
          "Fan-out: name of another stream of this file whose messages are sent here too, out of "
          "the same slots. `source`, `count`, `rate`, `burst` and `ring` are then that stream's. "
          "Transport plugin, `message`, ring and memory must be the same."),
@@ -202,28 +214,31 @@ static const struct schema_key sender_keys[] = {
      .map = &schema_transport},
     {KEY("memory", SCHEMA_MEMORY, NULL, 0, 0, "Where the sender's slots live."),
      .map = &schema_memory},
-    {KEY("source", SCHEMA_MAP, NULL, 0, 0, "Where the messages come from."),
+    {KEY_OF_MESSAGES("source", SCHEMA_MAP, NULL, 0, 0, "Where the messages come from."),
      .map = &schema_source}};
 MAP_OF(sender, "streams[].sender", NULL, "The sending end of a stream.");
 
 static const struct schema_key receiver_keys[] = {
-    {KEY("share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
+    {KEY_OF_MESSAGES(
+         "share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
          "Fan-in: name of another stream of this file into whose ring these messages land too. "
          "Transport plugin and device, `message`, `ring` and memory must be the same."),
      AT(STRING, struct config_receiver, share)},
-    {CHOICE("path", "auto", path_choices,
-            "How messages may reach their memory. `direct`: the transport places them there "
-            "itself. `mapped`: the memory is host memory that the device sees. `staged`: they "
-            "land in pinned host memory and a batched copy moves them. `auto` takes the first of "
-            "these that works and says which and why; any other is an error where it does not "
-            "work."),
+    {CHOICE_OF_MESSAGES(
+         "path", "auto", path_choices,
+         "How messages may reach their memory. `direct`: the transport places them there "
+         "itself. `mapped`: the memory is host memory that the device sees. `staged`: they "
+         "land in pinned host memory and a batched copy moves them. `auto` takes the first of "
+         "these that works and says which and why; any other is an error where it does not "
+         "work."),
      AT(ENUM, struct config_receiver, path)},
     {KEY("transport", SCHEMA_TRANSPORT, NULL, 0, 0,
          "This side's transport, over that of the stream. Options of both ends stand there, not "
          "here."),
      .map = &schema_transport},
     {KEY("memory", SCHEMA_MEMORY, NULL, 0, 0, "Where the messages end up."), .map = &schema_memory},
-    {KEY("sink", SCHEMA_MAP, NULL, 0, 0, "Where the messages go."), .map = &schema_sink}};
+    {KEY_OF_MESSAGES("sink", SCHEMA_MAP, NULL, 0, 0, "Where the messages go."),
+     .map = &schema_sink}};
 MAP_OF(receiver, "streams[].receiver", NULL, "The receiving end of a stream.");
 
 static const struct schema_key expect_keys[] = {
@@ -259,13 +274,21 @@ static const struct schema_key stream_keys[] = {
     {REQUIRED("name", PST_OPTION_STRING, 1, SCHEMA_NAME_MAX,
               "Name of the stream, the same at both ends: letters, digits, `_`, `.` and `-`."),
      AT(STRING, struct config_stream, name)},
-    {KEY("message", PST_OPTION_SIZE, "8 KiB", 1, GIB, "Bytes of a message, at most."),
+    {KEY_OF_MESSAGES("message", PST_OPTION_SIZE, "8 KiB", 1, GIB, "Bytes of a message, at most."),
      AT(U64, struct config_stream, message)},
-    {KEY("stride", PST_OPTION_SIZE, "0", 0, 2 * GIB,
+    {KEY_OF_MESSAGES(
+         "stride", PST_OPTION_SIZE, "0", 0, 2 * GIB,
          "Bytes from one slot to the next, at least `message`, where they should lie further "
          "apart. 0: `message` rounded up to a cache line."),
      AT(U64, struct config_stream, stride)},
-    {KEY("ring", PST_OPTION_UINT, "1024", 2, RING_MAX,
+    {KEY("region", PST_OPTION_SIZE, NULL, 8, REGION_MAX,
+         "Makes the stream one-sided: instead of messages in a ring, the receiver offers a region "
+         "of so many bytes, which the sender reads and writes at will (RDMA READ, WRITE, atomics) "
+         "from one of its own as large. Programs that embed libpenstock and `penstock bench` use "
+         "such streams; `run`, `send` and `receive` do not."),
+     AT(U64, struct config_stream, region)},
+    {KEY_OF_MESSAGES(
+         "ring", PST_OPTION_UINT, "1024", 2, RING_MAX,
          "Slots, a message each. A ring that fits the cache is faster than one that does not; a "
          "larger one rides out longer pauses of the receiver."),
      AT(U32, struct config_stream, ring)},
@@ -277,9 +300,11 @@ static const struct schema_key stream_keys[] = {
      .map = &schema_transport},
     {KEY("sender", SCHEMA_MAP, NULL, 0, 0, "The sending end."), .map = &schema_sender},
     {KEY("receiver", SCHEMA_MAP, NULL, 0, 0, "The receiving end."), .map = &schema_receiver},
-    {KEY("expect", SCHEMA_MAP, NULL, 0, 0, "What must hold at the end."), .map = &schema_expect}};
+    {KEY_OF_MESSAGES("expect", SCHEMA_MAP, NULL, 0, 0, "What must hold at the end."),
+     .map = &schema_expect}};
 MAP_OF(stream, "streams[]", NULL,
-       "Messages from one sender to one receiver. All streams of a file run side by side.");
+       "Messages from one sender to one receiver, or with `region` one-sided access of the one to "
+       "the other's memory. All streams of a file run side by side.");
 
 static const struct schema_key root_keys[] = {
     {REQUIRED("penstock", PST_OPTION_UINT, 0, 0, "Version of the file's format. This one is 1.")},

@@ -37,8 +37,8 @@ struct schema_map;
 
 struct schema_key {
   /* Name, help, default, choices, range, type, PST_OPTION_REQUIRED. `scope` is, for
-   * a key that only some types of source or sink, or only senders without `share`,
-   * have, a bit for each; 0: all. */
+   * a key that only some types of source or sink, only senders without `share`, or
+   * only streams of messages have, a bit for each; 0: all. */
   struct pst_option rule;
   const struct schema_map *map;
   enum schema_store store;
@@ -54,9 +54,11 @@ struct schema_map {
 };
 
 #define SCHEMA_VERSION 1
-/* Bits in the scope of a sender's keys. */
+/* Bits in the scope of a stream's and its ends' keys. */
 #define SCHEMA_SENDER_OWN 1u
 #define SCHEMA_SENDER_SHARING 2u
+#define SCHEMA_MESSAGES (SCHEMA_SENDER_OWN | SCHEMA_SENDER_SHARING)
+#define SCHEMA_ONE_SIDED 4u
 #define SCHEMA_STREAMS_MAX 4096
 #define SCHEMA_WORKERS_MAX 1024
 #define SCHEMA_FILTERS_MAX 16

@@ -12,7 +12,7 @@
  *   sender                          receiver
  *   HELLO   →                       ← HELLO        version, roles, host, pid
  *   OFFER(terms, params, address)   →              one a stream
- *                                   ← ACCEPT(params, address) | REFUSE(why)
+ *                                   ← ACCEPT(params, address, remote) | REFUSE(why)
  *   ADDRESS                         ↔              when an endpoint's has changed
  *   BEAT(counts)                    ↔              every heartbeat_ns
  *   FINISH(totals)                  →
@@ -54,6 +54,10 @@ struct control_stream {
   const struct control_pair *params; /* what this side tells the other */
   uint32_t param_count;
   struct pst_blob address; /* of the endpoint; fds are duplicated here */
+  /* Receiver: a region that it offers for one-sided access, as mr_pack gave it, and its
+   * bytes; fds are duplicated here. remote_length 0: none. */
+  struct pst_blob remote;
+  uint64_t remote_length;
 };
 
 /* A side's account of a stream. Unknown is UINT64_MAX. */
@@ -76,6 +80,8 @@ struct control_peer {
   const struct control_pair *params;
   uint32_t param_count;
   const struct pst_blob *address; /* fds are closed after the callback: duplicate what is kept */
+  const struct pst_blob *remote;  /* sender: what the receiver offers; likewise; NULL: nothing */
+  uint64_t remote_length;
 };
 
 struct control_callbacks {

@@ -116,7 +116,13 @@ static void send_address(struct stream *s, enum wire_type type)
   }
   m->address = s->address.bytes;
   m->address_length = s->address.length;
-  pass_send(s->peer, &s->address, m);
+  bool offers = type == WIRE_ACCEPT && s->remote_length > 0;
+  if (offers) {
+    m->remote = s->remote.bytes;
+    m->remote_bytes = s->remote.length;
+    m->remote_length = s->remote_length;
+  }
+  pass_send(s->peer, &s->address, offers ? &s->remote : NULL, m);
   peer_send(s->peer, m);
 }
 
@@ -281,22 +287,37 @@ static void refuse_unknown(struct peer *peer, const char *name)
   refuse(peer, name, -ENOENT, text);
 }
 
+static struct pst_blob blob_of(const uint8_t *bytes, uint32_t length, const int *fds,
+                               uint32_t fd_count)
+{
+  struct pst_blob blob = {.struct_size = sizeof blob,
+                          .length = length,
+                          .capacity = length,
+                          .fd_count = fd_count,
+                          .bytes = (void *)(uintptr_t)bytes,
+                          .fds = {-1, -1, -1, -1}};
+
+  for (uint32_t i = 0; i < fd_count; i++)
+    blob.fds[i] = fds[i];
+  return blob;
+}
+
+/* All descriptors of a frame have come, or none has. */
 static void tell_peer(struct control *control, struct stream *s, const struct wire_message *m,
                       const struct side_fds *fds, bool is_new)
 {
-  struct pst_blob address = {.struct_size = sizeof address,
-                             .length = m->address_length,
-                             .capacity = m->address_length,
-                             .fd_count = fds->count,
-                             .bytes = (void *)(uintptr_t)m->address,
-                             .fds = {-1, -1, -1, -1}};
+  bool came = fds->count > 0;
+  struct pst_blob address =
+      blob_of(m->address, m->address_length, fds->fds, came ? m->fd_count : 0);
+  struct pst_blob remote =
+      blob_of(m->remote, m->remote_bytes, fds->fds + m->fd_count, came ? m->remote_fd_count : 0);
   struct control_peer peer = {.text = s->peer->text,
                               .params = m->params,
                               .param_count = m->param_count,
-                              .address = &address};
+                              .address = &address,
+                              .remote = m->remote_length > 0 ? &remote : NULL,
+                              .remote_length = m->remote_length};
 
-  for (uint32_t i = 0; i < fds->count; i++)
-    address.fds[i] = fds->fds[i];
   if (control->quiet)
     return;
   if (is_new)

@@ -67,10 +67,12 @@ struct stream {
   uint32_t term_count;
   uint32_t param_count;
   struct pst_blob address; /* bytes and descriptors are ours */
-  struct peer *peer;       /* OFFERED, LIVE */
-  uint64_t answer_by_ns;   /* OFFERED */
-  bool finish_wanted;      /* asked for by the session, perhaps too early to be sent */
-  bool finish_done;        /* sender: sent; receiver: got */
+  struct pst_blob remote;  /* likewise */
+  uint64_t remote_length;
+  struct peer *peer;     /* OFFERED, LIVE */
+  uint64_t answer_by_ns; /* OFFERED */
+  bool finish_wanted;    /* asked for by the session, perhaps too early to be sent */
+  bool finish_done;      /* sender: sent; receiver: got */
   bool counts_wanted;
   bool counts_sent;
   bool counts_got;
@@ -279,9 +281,10 @@ void handshake_hello(struct peer *peer, bool side_open);
 void handshake_got_hello(struct peer *peer, const struct wire_message *hello);
 
 /* ---- pass.c: descriptors by the side-socket ---- */
-/* Descriptors of the frame to be sent next: sets fd_id and fd_count, to none where
- * there is no side-socket. */
-void pass_send(struct peer *peer, const struct pst_blob *address, struct wire_message *message);
+/* Descriptors of the frame to be sent next: sets fd_id and the counts, to none where
+ * there is no side-socket. remote NULL: there is none. */
+void pass_send(struct peer *peer, const struct pst_blob *address, const struct pst_blob *remote,
+               struct wire_message *message);
 /* The descriptors of a frame. 0; -EAGAIN: still on their way; -EPROTO. */
 int pass_take(struct peer *peer, const struct wire_message *message, struct side_fds *batch);
 void pass_event(struct peer *peer, uint32_t events);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -55,28 +56,40 @@ static void send_queued(struct peer *peer)
   }
 }
 
-void pass_send(struct peer *peer, const struct pst_blob *address, struct wire_message *message)
+static int add_fds(struct side_fds *batch, const struct pst_blob *blob)
 {
-  struct pst_blob fds = *address;
-  struct pst_blob copy;
+  for (uint32_t i = 0; i < blob->fd_count && batch->count < SIDE_FDS_MAX; i++) {
+    int fd = fcntl(blob->fds[i], F_DUPFD_CLOEXEC, 3);
+    if (fd < 0)
+      return -errno;
+    batch->fds[batch->count++] = fd;
+  }
+  return 0;
+}
 
-  message->fd_count = 0;
-  if (address->fd_count == 0 || peer->side_state != SIDE_OPEN || peer->side.fd < 0)
+void pass_send(struct peer *peer, const struct pst_blob *address, const struct pst_blob *remote,
+               struct wire_message *message)
+{
+  uint32_t remote_count = remote ? remote->fd_count : 0;
+
+  message->fd_count = message->remote_fd_count = 0;
+  if (address->fd_count + remote_count == 0 || peer->side_state != SIDE_OPEN || peer->side.fd < 0)
     return;
   struct side_out *last = calloc(1, sizeof *last);
-  fds.length = 0;
-  int rc = last ? blob_copy(&fds, &copy) : -ENOMEM;
+  int rc = last ? add_fds(&last->batch, address) : -ENOMEM;
+  if (rc == 0 && remote)
+    rc = add_fds(&last->batch, remote);
   if (rc < 0) {
     pst_log(PST_LOG_WARN, "control: descriptors for %s could not be duplicated: %s", peer->text,
             strerror(-rc));
+    if (last)
+      side_close_fds(&last->batch);
     free(last);
     return;
   }
-  free(copy.bytes);
   last->batch.id = ++peer->side_id;
-  last->batch.count = copy.fd_count;
-  memcpy(last->batch.fds, copy.fds, sizeof copy.fds);
-  message->fd_count = last->batch.count;
+  message->fd_count = address->fd_count;
+  message->remote_fd_count = remote_count;
   message->fd_id = last->batch.id;
 
   struct side_out **end = &peer->side_out;
@@ -117,10 +130,12 @@ void pass_event(struct peer *peer, uint32_t events)
 
 int pass_take(struct peer *peer, const struct wire_message *message, struct side_fds *batch)
 {
+  uint32_t count = message->fd_count + message->remote_fd_count;
+
   /* An answer to an OFFER may carry descriptors: know first whether it can. */
-  if (peer->side_state == SIDE_PENDING && (message->fd_count > 0 || message->type == WIRE_OFFER))
+  if (peer->side_state == SIDE_PENDING && (count > 0 || message->type == WIRE_OFFER))
     return -EAGAIN;
-  if (message->fd_count == 0 || peer->side_state != SIDE_OPEN)
+  if (count == 0 || peer->side_state != SIDE_OPEN)
     return 0;
   while (peer->side_in_count > 0) {
     struct side_fds first = peer->side_in[0];
@@ -129,7 +144,7 @@ int pass_take(struct peer *peer, const struct wire_message *message, struct side
     peer->side_in_count--;
     memmove(&peer->side_in[0], &peer->side_in[1], peer->side_in_count * sizeof first);
     watch_side(peer);
-    if (first.id == message->fd_id && first.count == message->fd_count) {
+    if (first.id == message->fd_id && first.count == count) {
       *batch = first;
       return 0;
     }

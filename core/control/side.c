@@ -149,7 +149,7 @@ int side_send_fds(int fd, const struct side_fds *batch)
   return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* One message; descriptors beyond WIRE_FDS_MAX are closed, *all counts them. */
+/* One message; descriptors beyond SIDE_FDS_MAX are closed, *all counts them. */
 static ssize_t receive(int fd, void *bytes, size_t size, struct side_fds *batch, uint32_t *all,
                        int *flags)
 {
@@ -177,7 +177,7 @@ static ssize_t receive(int fd, void *bytes, size_t size, struct side_fds *batch,
     for (size_t i = 0; i < count; i++) {
       int got;
       memcpy(&got, CMSG_DATA(h) + i * sizeof got, sizeof got);
-      if (batch->count < WIRE_FDS_MAX)
+      if (batch->count < SIDE_FDS_MAX)
         batch->fds[batch->count++] = got;
       else
         close(got);
@@ -221,7 +221,7 @@ int side_receive_fds(int fd, struct side_fds *batch)
     side_close_fds(&got);
     return -ECONNRESET;
   }
-  if (n != sizeof id || all < 1 || all > WIRE_FDS_MAX || (flags & (MSG_TRUNC | MSG_CTRUNC))) {
+  if (n != sizeof id || all < 1 || all > SIDE_FDS_MAX || (flags & (MSG_TRUNC | MSG_CTRUNC))) {
     side_close_fds(&got);
     return -EPROTO;
   }

@@ -14,10 +14,12 @@
 
 #include "wire.h"
 
+#define SIDE_FDS_MAX (2 * WIRE_FDS_MAX) /* of an address and a region */
+
 struct side_fds {
   uint64_t id;
   uint32_t count;
-  int fds[WIRE_FDS_MAX];
+  int fds[SIDE_FDS_MAX];
 };
 
 /* Descriptors of a side-socket, or -errno. They do not block. */

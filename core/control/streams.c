@@ -41,6 +41,9 @@ static int copy_stream(const struct control_stream *from, struct stream *to,
     rc = copy_pairs(from->params, from->param_count, &to->params);
   if (rc == 0)
     rc = blob_copy(&from->address, &to->address);
+  to->remote_length = from->remote_length;
+  if (rc == 0 && from->remote_length > 0)
+    rc = blob_copy(&from->remote, &to->remote);
   if (rc < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc,
                     "stream '%s': its endpoint's address (%u bytes, %u descriptors) cannot be "
@@ -107,6 +110,7 @@ void streams_free(struct control *control)
     free(control->streams[i].terms);
     free(control->streams[i].params);
     blob_free(&control->streams[i].address);
+    blob_free(&control->streams[i].remote);
   }
   free(control->streams);
   free(control->names);

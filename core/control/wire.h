@@ -20,7 +20,7 @@
 #include "control.h"
 
 #define WIRE_MAJOR 1u
-#define WIRE_MINOR 0u
+#define WIRE_MINOR 1u
 #define WIRE_MAGIC "penstock"
 
 #define WIRE_HEADER_BYTES 4u
@@ -31,7 +31,7 @@
 #define WIRE_TEXT_MAX 511
 #define WIRE_TOKEN_BYTES 16
 #define WIRE_SIDE_MAX 63
-#define WIRE_FDS_MAX 4
+#define WIRE_FDS_MAX 4 /* of one blob */
 #define WIRE_WHY_MAX 160
 
 enum wire_type {
@@ -84,6 +84,13 @@ struct wire_message {
   uint32_t fd_count; /* descriptors that come by the side-socket under fd_id */
   uint64_t fd_id;
 
+  /* ACCEPT, since 1.1: a region offered for one-sided access. Its descriptors come
+   * under fd_id too, behind those of the address. remote_length 0: none is. */
+  const uint8_t *remote; /* decoded: points into the frame */
+  uint32_t remote_bytes;
+  uint32_t remote_fd_count;
+  uint64_t remote_length;
+
   /* BEAT, FINISH, COUNTS */
   struct control_totals totals;
 
@@ -131,7 +138,10 @@ enum wire_key {
   WIRE_KEY_TOTALS = 22, /* map of wire_total; what is unknown is left out */
   WIRE_KEY_CODE = 23,
   WIRE_KEY_TEXT = 24,
-  WIRE_KEYS = 25,
+  WIRE_KEY_REMOTE = 25,
+  WIRE_KEY_REMOTE_LENGTH = 26,
+  WIRE_KEY_REMOTE_FD_COUNT = 27,
+  WIRE_KEYS = 28,
 };
 
 enum wire_total {

@@ -469,6 +469,17 @@ static int read_value(struct reader *r, struct wire_message *m, uint64_t key)
     return rc;
   case WIRE_KEY_TEXT:
     return next_text(r, 0, WIRE_TEXT_MAX, m->text, "text");
+  case WIRE_KEY_REMOTE:
+    return read_bytes(r, CONTROL_ADDRESS_MAX, &m->remote, &m->remote_bytes, "region");
+  case WIRE_KEY_REMOTE_LENGTH:
+    if ((rc = next_uint(r, UINT64_MAX, &m->remote_length, "region's length")) == 0 &&
+        m->remote_length == 0)
+      rc = wrong(r, "region's length is 0");
+    return rc;
+  case WIRE_KEY_REMOTE_FD_COUNT:
+    if ((rc = next_uint(r, WIRE_FDS_MAX, &value, "number of the region's descriptors")) == 0)
+      m->remote_fd_count = (uint32_t)value;
+    return rc;
   default:
     return read_hello(r, m, key);
   }
@@ -533,8 +544,11 @@ int wire_decode(const uint8_t *body, size_t length, struct wire_message *m, char
   }
   if ((rc = check_present(&r, form, seen)) < 0)
     return rc;
-  if (m->fd_count > 0 && !(seen & (1u << WIRE_KEY_FD_ID)))
+  if ((m->fd_count > 0 || m->remote_fd_count > 0) && !(seen & (1u << WIRE_KEY_FD_ID)))
     return wrong(&r, "descriptors without an id");
+  bool has_region = seen & (1u << WIRE_KEY_REMOTE);
+  if (has_region != (m->remote_length > 0) || (m->remote_fd_count > 0 && !has_region))
+    return wrong(&r, "half of a region is there");
   if (r.left > 0)
     return wrong(&r, "%zu bytes follow its end", r.left);
   return 0;

@@ -16,7 +16,8 @@ static const struct wire_form forms[] = {
     [WIRE_OFFER] = {"OFFER", BIT(TYPE) | BIT(STREAM) | BIT(TERMS) | BIT(PARAMS) | BIT(ADDRESS),
                     BIT(FD_ID) | BIT(FD_COUNT)},
     [WIRE_ACCEPT] = {"ACCEPT", BIT(TYPE) | BIT(STREAM) | BIT(PARAMS) | BIT(ADDRESS),
-                     BIT(FD_ID) | BIT(FD_COUNT)},
+                     BIT(FD_ID) | BIT(FD_COUNT) | BIT(REMOTE) | BIT(REMOTE_LENGTH) |
+                         BIT(REMOTE_FD_COUNT)},
     [WIRE_REFUSE] = {"REFUSE", BIT(TYPE) | BIT(STREAM) | BIT(CODE) | BIT(TEXT), 0},
     [WIRE_ADDRESS] = {"ADDRESS", BIT(TYPE) | BIT(STREAM) | BIT(ADDRESS),
                       BIT(FD_ID) | BIT(FD_COUNT)},
@@ -251,6 +252,15 @@ static void put_value(struct writer *w, const struct wire_message *m, uint32_t k
   case WIRE_KEY_TEXT:
     put_text(w, m->text, WIRE_TEXT_MAX);
     break;
+  case WIRE_KEY_REMOTE:
+    put_bytes(w, m->remote, m->remote_bytes);
+    break;
+  case WIRE_KEY_REMOTE_LENGTH:
+    put_uint(w, m->remote_length);
+    break;
+  case WIRE_KEY_REMOTE_FD_COUNT:
+    put_uint(w, m->remote_fd_count);
+    break;
   default:
     break;
   }
@@ -270,8 +280,14 @@ static bool is_present(const struct wire_message *m, const struct wire_form *for
   case WIRE_KEY_SIDE_OPEN:
     return m->side_open;
   case WIRE_KEY_FD_ID:
+    return m->fd_count > 0 || m->remote_fd_count > 0;
   case WIRE_KEY_FD_COUNT:
     return m->fd_count > 0;
+  case WIRE_KEY_REMOTE:
+  case WIRE_KEY_REMOTE_LENGTH:
+    return m->remote_length > 0;
+  case WIRE_KEY_REMOTE_FD_COUNT:
+    return m->remote_fd_count > 0;
   default:
     return m->code < 0;
   }
@@ -284,6 +300,8 @@ int wire_encode(const struct wire_message *m, uint8_t *frame, size_t size, size_
 
   if (!form || m->term_count > CONTROL_TERMS_MAX || m->param_count > CONTROL_PARAMS_MAX ||
       m->address_length > CONTROL_ADDRESS_MAX || m->fd_count > WIRE_FDS_MAX ||
+      m->remote_bytes > CONTROL_ADDRESS_MAX || m->remote_fd_count > WIRE_FDS_MAX ||
+      (m->remote_fd_count > 0 && m->remote_length == 0) ||
       m->totals.drop_count > sizeof m->totals.drops / sizeof m->totals.drops[0])
     return -EINVAL;
   if (size < WIRE_HEADER_BYTES)

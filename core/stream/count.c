@@ -108,3 +108,15 @@ int pst_receiver_counters(const struct pst_receiver *receiver, struct pst_counte
 {
   return copy_counters(&receiver->end, values, max);
 }
+
+int pst_initiator_counters(const struct pst_initiator *initiator, struct pst_counter_value *values,
+                           uint32_t max)
+{
+  return copy_counters(&initiator->end, values, max);
+}
+
+int pst_target_counters(const struct pst_target *target, struct pst_counter_value *values,
+                        uint32_t max)
+{
+  return copy_counters(&target->end, values, max);
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* States, blocked times and failures: what senders and receivers have in common. */
+/* States, blocked times and failures: what all ends have in common. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +18,7 @@ int end_init(struct session_end *end, struct pst_session *session,
                               .config = config,
                               .name = config->name,
                               .is_sender = is_sender,
+                              .is_one_sided = config->region > 0,
                               .state = PST_STATE_WAITING,
                               .stage = -1};
   end->path.struct_size = sizeof(end->path);
@@ -71,6 +72,33 @@ void end_fail(struct session_end *end, int code, const char *text)
   }
 }
 
+static bool finish_known(const struct session_end *end)
+{
+  if (end->is_sender)
+    return false;
+  return end->is_one_sided ? ((const struct pst_target *)end)->finish_known
+                           : ((const struct pst_receiver *)end)->finish_known;
+}
+
+bool end_awaits(const struct session_end *end)
+{
+  bool finished = end->is_one_sided ? ((const struct pst_target *)end)->finished
+                                    : ((const struct pst_receiver *)end)->finished;
+  return !end->is_sender && finished && end->state != PST_STATE_ENDED;
+}
+
+void end_totals(const struct session_end *end, struct control_totals *totals)
+{
+  if (end->is_one_sided && end->is_sender)
+    initiator_totals((const struct pst_initiator *)end, totals);
+  else if (end->is_one_sided)
+    target_totals((const struct pst_target *)end, totals);
+  else if (end->is_sender)
+    sender_totals((const struct pst_sender *)end, totals);
+  else
+    receiver_totals((const struct pst_receiver *)end, totals);
+}
+
 void end_connected(struct session_end *end)
 {
   if (end->state != PST_STATE_WAITING)
@@ -87,8 +115,10 @@ void end_connected(struct session_end *end)
     end->path = path;
     pthread_mutex_unlock(&end->text_lock);
   }
+  if (end->is_one_sided && end->is_sender && initiator_connected((struct pst_initiator *)end) < 0)
+    return;
   end_state(end, PST_STATE_CONNECTED);
-  if (!end->is_sender && ((struct pst_receiver *)end)->finish_known)
+  if (finish_known(end))
     end_state(end, PST_STATE_ENDING); /* the sender's word was here before the transport's */
 }
 
@@ -97,6 +127,8 @@ void end_close_endpoint(struct session_end *end, uint32_t mode, uint64_t deadlin
   if (!end->endpoint || end->endpoint_closing)
     return;
   end->endpoint_closing = true;
+  if (end->is_one_sided && end->is_sender)
+    initiator_leave((struct pst_initiator *)end);
   if (end->lane->ops->endpoint_close(end->endpoint, mode, deadline_ns) < 0)
     end->endpoint_closed = true;
 }
@@ -116,19 +148,22 @@ static void connect_to(struct session_end *end, const struct pst_blob *address)
   }
 }
 
-static void take_peer(struct session_end *end, const struct session_mail *mail)
+static int take_peer(struct session_end *end, struct session_mail *mail)
 {
   pthread_mutex_lock(&end->text_lock);
   snprintf(end->peer_text, sizeof(end->peer_text), "%.127s", mail->text);
   pthread_mutex_unlock(&end->text_lock);
+  if (end->is_one_sided)
+    return end->is_sender ? initiator_offered((struct pst_initiator *)end, mail) : 0;
   if (end->is_sender)
-    return;
+    return 0;
   struct pst_receiver *receiver = (struct pst_receiver *)end;
   memcpy(receiver->params, mail->params, sizeof(receiver->params));
   receiver->param_count = mail->param_count;
   const char *seed = pst_receiver_param(receiver, "pattern.seed");
   if (seed)
     sscanf(seed, "%lu", &receiver->seed);
+  return 0;
 }
 
 /* Sender: the receiver's counts end the stream, once ours are on their way.
@@ -144,23 +179,40 @@ static void take_counts(struct session_end *end, const struct session_mail *mail
   if (end->is_sender) {
     struct control_totals totals;
     end_stage(end, -1);
-    sender_totals((struct pst_sender *)end, &totals);
+    end_totals(end, &totals);
     control_counts(end->session->control, end, &totals);
   }
   end->control_over = true;
   end_state(end, PST_STATE_ENDED);
 }
 
-void end_mail(struct session_end *end, const struct session_mail *mail)
+static void take_finish(struct session_end *end, const struct session_mail *mail)
 {
-  struct pst_receiver *receiver = end->is_sender ? NULL : (struct pst_receiver *)end;
+  if (end->is_sender)
+    return;
+  pthread_mutex_lock(&end->text_lock);
+  end->peer = mail->totals;
+  pthread_mutex_unlock(&end->text_lock);
+  stat_set(end->peer_known, true);
+  if (end->is_one_sided) {
+    ((struct pst_target *)end)->finish_known = true;
+  } else {
+    struct pst_receiver *receiver = (struct pst_receiver *)end;
+    receiver->sent = mail->totals;
+    stat_set(receiver->finish_known, true);
+  }
+  if (end->state == PST_STATE_CONNECTED)
+    end_state(end, PST_STATE_ENDING);
+}
 
+void end_mail(struct session_end *end, struct session_mail *mail)
+{
   if (end->state == PST_STATE_FAILED || end->state == PST_STATE_ENDED)
     return;
   switch (mail->type) {
   case MAIL_PEER:
-    take_peer(end, mail);
-    connect_to(end, &mail->address);
+    if (take_peer(end, mail) == 0)
+      connect_to(end, &mail->address);
     break;
   case MAIL_ADDRESS:
     connect_to(end, &mail->address);
@@ -173,16 +225,7 @@ void end_mail(struct session_end *end, const struct session_mail *mail)
     stat_set(end->peer_known, true);
     break;
   case MAIL_FINISH:
-    if (receiver) {
-      pthread_mutex_lock(&end->text_lock);
-      end->peer = mail->totals;
-      pthread_mutex_unlock(&end->text_lock);
-      stat_set(end->peer_known, true);
-      receiver->sent = mail->totals;
-      stat_set(receiver->finish_known, true);
-      if (end->state == PST_STATE_CONNECTED)
-        end_state(end, PST_STATE_ENDING);
-    }
+    take_finish(end, mail);
     break;
   case MAIL_COUNTS:
     take_counts(end, mail);
@@ -196,6 +239,13 @@ void end_mail(struct session_end *end, const struct session_mail *mail)
     pthread_mutex_unlock(&end->text_lock);
     break;
   }
+}
+
+static const char *end_role(bool is_sender, bool is_one_sided)
+{
+  if (is_one_sided)
+    return is_sender ? "initiator" : "target";
+  return is_sender ? "sender" : "receiver";
 }
 
 /* Senders fail as soon as a failure is known. Receivers ask here only when
@@ -215,7 +265,7 @@ int end_check(struct session_end *end)
     char text[512];
     snprintf(text, sizeof(text),
              "stream %s: the %s (%s) is gone: %s; see its log, or whether its process was killed",
-             end->name, end->is_sender ? "receiver" : "sender",
+             end->name, end_role(!end->is_sender, end->is_one_sided),
              end->peer_text[0] ? end->peer_text : "unknown", strerror(-end->gone_status));
     pst_log(PST_LOG_ERROR, "%s", text);
     end_fail(end, end->gone_status, text);

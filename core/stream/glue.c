@@ -10,11 +10,24 @@
 
 #include "session.h"
 
+/* Its bytes go to `bytes`. */
+static void keep_blob(const struct pst_blob *from, void *bytes, struct pst_blob *to)
+{
+  *to = *from;
+  to->struct_size = sizeof(*to);
+  to->bytes = bytes;
+  to->capacity = from->length;
+  if (from->length)
+    memcpy(bytes, from->bytes, from->length);
+  for (uint32_t i = 0; i < from->fd_count; i++)
+    to->fds[i] = fcntl(from->fds[i], F_DUPFD_CLOEXEC, 3);
+}
+
 static struct session_mail *new_mail(struct session_end *end, enum mail_type type,
-                                     const struct pst_blob *address)
+                                     const struct pst_blob *address, const struct pst_blob *remote)
 {
   uint32_t length = address ? address->length : 0;
-  struct session_mail *mail = calloc(1, sizeof(*mail) + length);
+  struct session_mail *mail = calloc(1, sizeof(*mail) + length + (remote ? remote->length : 0));
 
   if (!mail) {
     pst_log(PST_LOG_ERROR, "stream %s: out of memory for a control message", end->name);
@@ -22,15 +35,10 @@ static struct session_mail *new_mail(struct session_end *end, enum mail_type typ
   }
   mail->end = end;
   mail->type = type;
-  if (address) {
-    mail->address = *address;
-    mail->address.struct_size = sizeof(mail->address);
-    mail->address.bytes = mail + 1;
-    mail->address.capacity = length;
-    memcpy(mail + 1, address->bytes, length);
-    for (uint32_t i = 0; i < address->fd_count; i++)
-      mail->address.fds[i] = fcntl(address->fds[i], F_DUPFD_CLOEXEC, 3);
-  }
+  if (address)
+    keep_blob(address, mail + 1, &mail->address);
+  if (remote)
+    keep_blob(remote, (char *)(mail + 1) + length, &mail->remote);
   return mail;
 }
 
@@ -38,6 +46,8 @@ void mail_free(struct session_mail *mail)
 {
   for (uint32_t i = 0; i < mail->address.fd_count; i++)
     close(mail->address.fds[i]);
+  for (uint32_t i = 0; i < mail->remote.fd_count; i++)
+    close(mail->remote.fds[i]);
   if (!mail->is_kept)
     free(mail);
 }
@@ -50,12 +60,13 @@ static void post(struct session_end *end, struct session_mail *mail)
 
 static void on_peer(void *context, void *stream, const struct control_peer *peer)
 {
-  struct session_mail *mail = new_mail(stream, MAIL_PEER, peer->address);
+  struct session_mail *mail = new_mail(stream, MAIL_PEER, peer->address, peer->remote);
 
   (void)context;
   if (!mail)
     return;
   snprintf(mail->text, sizeof(mail->text), "%s", peer->text);
+  mail->remote_length = peer->remote_length;
   mail->param_count =
       peer->param_count < CONTROL_PARAMS_MAX ? peer->param_count : CONTROL_PARAMS_MAX;
   memcpy(mail->params, peer->params, mail->param_count * sizeof(*mail->params));
@@ -65,12 +76,12 @@ static void on_peer(void *context, void *stream, const struct control_peer *peer
 static void on_address(void *context, void *stream, const struct pst_blob *address)
 {
   (void)context;
-  post(stream, new_mail(stream, MAIL_ADDRESS, address));
+  post(stream, new_mail(stream, MAIL_ADDRESS, address, NULL));
 }
 
 static void mail_totals(void *stream, enum mail_type type, const struct control_totals *totals)
 {
-  struct session_mail *mail = new_mail(stream, type, NULL);
+  struct session_mail *mail = new_mail(stream, type, NULL, NULL);
 
   if (mail)
     mail->totals = *totals;
@@ -97,7 +108,7 @@ static void on_counts(void *context, void *stream, const struct control_totals *
 
 static void on_fail(void *context, void *stream, int code, const char *text)
 {
-  struct session_mail *mail = new_mail(stream, MAIL_FAIL, NULL);
+  struct session_mail *mail = new_mail(stream, MAIL_FAIL, NULL, NULL);
 
   (void)context;
   if (!mail) {
@@ -129,6 +140,18 @@ static void add_pair(struct control_pair *pairs, uint32_t *count, uint32_t max, 
   ++*count;
 }
 
+/* What one end can do and the other cannot would fail only when it is tried. */
+static const char *operations_of(const struct session_end *end)
+{
+  static const char *const names[] = {
+      "none",    "WRITE",          "READ",          "WRITE, READ",
+      "atomics", "WRITE, atomics", "READ, atomics", "WRITE, READ, atomics"};
+  uint64_t has = end->lane->device->limits.capabilities;
+
+  return names[(has & PST_CAP_WRITE ? 1 : 0) | (has & PST_CAP_READ ? 2 : 0) |
+               (has & PST_CAP_ATOMIC ? 4 : 0)];
+}
+
 /* What both ends must have the same. */
 static uint32_t make_terms(const struct session_end *end, struct control_pair *terms)
 {
@@ -139,8 +162,11 @@ static uint32_t make_terms(const struct session_end *end, struct control_pair *t
   uint32_t count = 0;
   size_t options;
 
-  snprintf(text, sizeof(text), "%lu B", end->config->message);
-  add_pair(terms, &count, CONTROL_TERMS_MAX, "message", text);
+  snprintf(text, sizeof(text), "%lu B",
+           end->is_one_sided ? end->config->region : end->config->message);
+  add_pair(terms, &count, CONTROL_TERMS_MAX, end->is_one_sided ? "region" : "message", text);
+  if (end->is_one_sided)
+    add_pair(terms, &count, CONTROL_TERMS_MAX, "one-sided operations", operations_of(end));
   add_pair(terms, &count, CONTROL_TERMS_MAX, "transport", transport->plugin.name);
   table = options_table(transport->plugin.options, &options);
   for (size_t i = 0; i < options; i++) {
@@ -159,7 +185,7 @@ static uint32_t make_params(const struct session_end *end, struct control_pair *
   char text[32];
   uint32_t count = 0;
 
-  if (!end->is_sender)
+  if (!end->is_sender || end->is_one_sided)
     return 0;
   snprintf(text, sizeof(text), "%lu", sender->seed);
   add_pair(params, &count, CONTROL_PARAMS_MAX, "pattern.seed", text);
@@ -187,6 +213,10 @@ static int describe_end(struct session_end *end, struct glue_stream *room,
                                     .address = {.struct_size = sizeof(stream->address),
                                                 .capacity = sizeof(room->address),
                                                 .bytes = room->address}};
+  if (end->is_one_sided && !end->is_sender) {
+    stream->remote = ((struct pst_target *)end)->offer;
+    stream->remote_length = ((struct pst_target *)end)->own.length;
+  }
   stream->term_count = make_terms(end, room->terms);
   stream->param_count = make_params(end, room->params);
   return end->lane->ops->endpoint_address(end->endpoint, &stream->address);
@@ -195,12 +225,11 @@ static int describe_end(struct session_end *end, struct glue_stream *room,
 static int describe_ends(struct pst_session *session, struct glue_stream *rooms,
                          struct control_stream *streams, struct pst_error *error)
 {
-  uint32_t count = session->sender_count + session->receiver_count;
+  uint32_t count = session->out_count + session->in_count;
 
   for (uint32_t i = 0; i < count; i++) {
-    struct session_end *end = i < session->sender_count
-                                  ? &session->senders[i]->end
-                                  : &session->receivers[i - session->sender_count]->end;
+    struct session_end *end =
+        i < session->out_count ? session->outs[i] : session->ins[i - session->out_count];
     int rc = describe_end(end, &rooms[i], &streams[i]);
     if (rc < 0)
       return pst_fail(error, PST_EXIT_FAILED, rc, "stream %s: no endpoint address: %s", end->name,
@@ -225,14 +254,14 @@ static void tell_failures(const struct pst_session *session)
 int glue_open(struct pst_session *session, struct pst_error *error)
 {
   const struct config *config = session->config;
-  uint32_t count = session->sender_count + session->receiver_count;
+  uint32_t count = session->out_count + session->in_count;
   struct control_stream *streams = calloc(count, sizeof(*streams));
   struct glue_stream *rooms = calloc(count, sizeof(*rooms));
   struct control_callbacks with_context = callbacks;
   struct control_params params = {.in_process =
                                       session->roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER),
-                                  .listen = session->receiver_count ? config->control.listen : NULL,
-                                  .connect = session->sender_count ? config->control.connect : NULL,
+                                  .listen = session->in_count ? config->control.listen : NULL,
+                                  .connect = session->out_count ? config->control.connect : NULL,
                                   .insecure = config->control.insecure,
                                   .connect_timeout_ns = config->control.connect_timeout_ns,
                                   .heartbeat_ns = config->control.heartbeat_ns,

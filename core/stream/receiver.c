@@ -153,7 +153,7 @@ int receiver_pend(struct pst_receiver *receiver, const struct pst_completion *co
   const struct session_lane *lane = receiver->end.lane;
 
   /* Nobody takes it any more, and those who share the ring need the slot. */
-  if (receiver->end.state == PST_STATE_FAILED || receiver->complete)
+  if (receiver->end.is_one_sided || receiver->end.state == PST_STATE_FAILED || receiver->complete)
     return lane->ops->release(lane->worker, &completion->u.message.token, 1);
   if (receiver->pending_tail - receiver->pending_head == capacity) {
     struct pst_completion *grown = calloc(2 * (size_t)capacity, sizeof(*grown));

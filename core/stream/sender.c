@@ -160,7 +160,7 @@ static int join_leader(struct pst_session *session, struct pst_sender *sender,
 
 /* Streams get patterns of their own, so that a message of another stream does not
  * pass for one of this. FNV-1a. */
-static uint64_t seed_of(const struct config_stream *config)
+uint64_t stream_seed(const struct config_stream *config)
 {
   uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ config->sender.source.seed;
 
@@ -188,7 +188,7 @@ int sender_open(struct pst_session *session, struct pst_sender *sender, struct p
                     "stream %s: message: %lu B is more than transport %s carries in one: %lu B",
                     config->name, config->message, sender->end.lane->device->plugin->name,
                     limits->message_max);
-  sender->seed = seed_of(config);
+  sender->seed = stream_seed(config);
   rc = config->sender.share ? join_leader(session, sender, error)
                             : open_slots(session, sender, error);
   if (rc < 0)

@@ -37,18 +37,34 @@ static int add_ends(struct pst_session *session, const struct config_stream *con
 {
   int rc = 0;
 
-  if (session->roles & PST_SESSION_SENDER) {
+  if ((session->roles & PST_SESSION_SENDER) && config->region) {
+    stream->initiator = calloc(1, sizeof(*stream->initiator));
+    if (!stream->initiator)
+      return -ENOMEM;
+    session->initiators[session->initiator_count++] = stream->initiator;
+    session->outs[session->out_count++] = &stream->initiator->end;
+    rc = end_init(&stream->initiator->end, session, config, true);
+  } else if (session->roles & PST_SESSION_SENDER) {
     stream->sender = calloc(1, sizeof(*stream->sender));
     if (!stream->sender)
       return -ENOMEM;
     session->senders[session->sender_count++] = stream->sender;
+    session->outs[session->out_count++] = &stream->sender->end;
     rc = end_init(&stream->sender->end, session, config, true);
   }
-  if (rc == 0 && (session->roles & PST_SESSION_RECEIVER)) {
+  if (rc == 0 && (session->roles & PST_SESSION_RECEIVER) && config->region) {
+    stream->target = calloc(1, sizeof(*stream->target));
+    if (!stream->target)
+      return -ENOMEM;
+    session->targets[session->target_count++] = stream->target;
+    session->ins[session->in_count++] = &stream->target->end;
+    rc = end_init(&stream->target->end, session, config, false);
+  } else if (rc == 0 && (session->roles & PST_SESSION_RECEIVER)) {
     stream->receiver = calloc(1, sizeof(*stream->receiver));
     if (!stream->receiver)
       return -ENOMEM;
     session->receivers[session->receiver_count++] = stream->receiver;
+    session->ins[session->in_count++] = &stream->receiver->end;
     rc = end_init(&stream->receiver->end, session, config, false);
     if (config->receiver.share)
       session_stream_find(session, config->receiver.share)->sharers++;
@@ -65,7 +81,12 @@ static int make_ends(struct pst_session *session, const struct pst_session_param
   session->streams = calloc(count ? count : 1, sizeof(*session->streams));
   session->senders = calloc(count ? count : 1, sizeof(*session->senders));
   session->receivers = calloc(count ? count : 1, sizeof(*session->receivers));
-  if (!session->streams || !session->senders || !session->receivers)
+  session->initiators = calloc(count ? count : 1, sizeof(*session->initiators));
+  session->targets = calloc(count ? count : 1, sizeof(*session->targets));
+  session->outs = calloc(count ? count : 1, sizeof(*session->outs));
+  session->ins = calloc(count ? count : 1, sizeof(*session->ins));
+  if (!session->streams || !session->senders || !session->receivers || !session->initiators ||
+      !session->targets || !session->outs || !session->ins)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   rc = select_streams(session, params, error);
   if (rc < 0)
@@ -77,7 +98,7 @@ static int make_ends(struct pst_session *session, const struct pst_session_param
     if (rc < 0)
       return pst_fail(error, PST_EXIT_FAILED, rc, "out of memory");
   }
-  if (session->sender_count + session->receiver_count == 0)
+  if (session->out_count + session->in_count == 0)
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "the configuration has no streams to run");
   return 0;
 }
@@ -95,6 +116,10 @@ static int open_ends(struct pst_session *session, struct pst_error *error)
       if ((session->senders[i]->end.config->sender.share != NULL) == sharing)
         rc = sender_open(session, session->senders[i], error);
   }
+  for (uint32_t i = 0; i < session->target_count && rc == 0; i++)
+    rc = target_open(session, session->targets[i], error);
+  for (uint32_t i = 0; i < session->initiator_count && rc == 0; i++)
+    rc = initiator_open(session, session->initiators[i], error);
   for (uint32_t i = 0; i < session->device_count && rc == 0; i++) {
     struct session_device *device = session->devices[i];
     rc = device->ops->start(device->device);
@@ -149,7 +174,7 @@ int pst_session_start(struct pst_session *session, struct pst_error *error)
   return glue_open(session, error);
 }
 
-/* Receivers that are through wait for their senders' last word, or these would take
+/* Receivers and targets that are through wait for their senders' last word, or these would take
  * the end for a failure. */
 static void await_last_words(struct pst_session *session)
 {
@@ -160,10 +185,8 @@ static void await_last_words(struct pst_session *session)
     waiting = false;
     for (uint32_t i = 0; i < session->thread_count; i++)
       thread_progress(session->threads[i]);
-    for (uint32_t i = 0; i < session->receiver_count; i++)
-      waiting |= session->receivers[i]->finished &&
-                 session->receivers[i]->end.state != PST_STATE_ENDED &&
-                 end_check(&session->receivers[i]->end) == 0;
+    for (uint32_t i = 0; i < session->in_count; i++)
+      waiting |= end_awaits(session->ins[i]) && end_check(session->ins[i]) == 0;
     if (waiting)
       nanosleep(&(struct timespec){.tv_nsec = (long)PST_NS_PER_MS}, NULL);
   }
@@ -183,6 +206,10 @@ void pst_session_close(struct pst_session *session)
     if (session->receivers[i]->landing)
       landing_close_ring(session->receivers[i]->landing);
   setup_close_workers(session);
+  for (uint32_t i = 0; i < session->initiator_count; i++)
+    initiator_close(session->initiators[i]);
+  for (uint32_t i = 0; i < session->target_count; i++)
+    target_close(session->targets[i]);
   for (uint32_t i = 0; i < session->receiver_count; i++)
     receiver_close(session->receivers[i]);
   /* A follower may have its leader's slots registered with a device of its own. */
@@ -196,6 +223,10 @@ void pst_session_close(struct pst_session *session)
   free(session->streams);
   free(session->senders);
   free(session->receivers);
+  free(session->initiators);
+  free(session->targets);
+  free(session->outs);
+  free(session->ins);
   pst_config_close(session->owner);
   free(session);
 }
@@ -210,6 +241,18 @@ struct pst_receiver *pst_session_receiver(struct pst_session *session, const cha
 {
   const struct session_stream *stream = session_stream_find(session, name);
   return stream ? stream->receiver : NULL;
+}
+
+struct pst_initiator *pst_session_initiator(struct pst_session *session, const char *name)
+{
+  const struct session_stream *stream = session_stream_find(session, name);
+  return stream ? stream->initiator : NULL;
+}
+
+struct pst_target *pst_session_target(struct pst_session *session, const char *name)
+{
+  const struct session_stream *stream = session_stream_find(session, name);
+  return stream ? stream->target : NULL;
 }
 
 uint32_t pst_session_plugins(const struct pst_session *session)

@@ -3,8 +3,8 @@
  * The inside of a session.
  *
  * A session has threads (what penstock.h calls workers). A thread has lanes, one
- * for each device it uses: a lane is a transport's worker. Senders and receivers
- * ("ends") sit on a lane and belong to its thread. The control thread never
+ * for each device it uses: a lane is a transport's worker. Senders and receivers,
+ * initiators and targets ("ends") sit on a lane and belong to its thread. The control thread never
  * touches an end: it leaves mail for the thread.
  *
  * Fields of an end that other threads may read are written with stat_set() and
@@ -93,6 +93,8 @@ struct session_mail {
   char text[512];
   struct control_totals totals;
   struct pst_blob address; /* bytes follow the struct; fds are ours to close */
+  struct pst_blob remote;  /* likewise, behind the address */
+  uint64_t remote_length;
   uint32_t param_count;
   struct control_pair params[CONTROL_PARAMS_MAX];
 };
@@ -119,7 +121,8 @@ struct session_thread {
 
 void mail_free(struct session_mail *mail); /* and close its descriptors */
 
-/* What senders and receivers have in common. */
+/* What all ends have in common. It is the first member of a pst_sender or pst_receiver,
+ * and of a pst_initiator or pst_target where is_one_sided. */
 struct session_end {
   struct pst_session *session;
   struct session_thread *thread;
@@ -129,7 +132,8 @@ struct session_end {
   const struct config_stream *config;
   const char *name;
   struct session_mail fail_mail; /* for the one FAIL of a stream when memory is out */
-  bool is_sender;
+  bool is_sender;                /* or an initiator */
+  bool is_one_sided;
   bool endpoint_closed;      /* EVENT CLOSED has come */
   bool endpoint_closing;     /* endpoint_close was called */
   int state;                 /* enum pst_state; stat_ */
@@ -267,12 +271,66 @@ struct pst_receiver {
   struct control_pair params[CONTROL_PARAMS_MAX];
 };
 
+/* The region of one side of a one-sided stream. */
+struct session_region {
+  struct session_memory *memory;
+  struct pst_region region;
+  bool is_there;
+  struct pst_mr *mr;
+  struct pst_queue *queue; /* fill and verify; NULL without PATTERN */
+  uint64_t length;
+  uint64_t seed;
+};
+
+struct initiator_slot; /* initiator.c */
+
+struct pst_initiator {
+  struct session_end end;
+  struct session_region own;
+  struct pst_blob offer; /* of the target, until it is opened; bytes and fds are ours */
+  uint64_t remote_length;
+  struct pst_remote *remote;
+  uint64_t rma_max; /* bytes of one request */
+  uint64_t operations;
+  uint32_t depth; /* slots, and requests under way */
+  struct initiator_slot *slots;
+  uint32_t *free_slots; /* stack */
+  uint32_t free_count;
+  uint32_t *ended; /* FIFO of slots whose transfers are to be handed out */
+  uint32_t ended_head, ended_tail;
+  /* A DONE may cover several WRITEs, so these are counted; others name their slots. */
+  uint32_t *write_slots;
+  uint64_t writes;
+  uint32_t mask;            /* of both rings */
+  uint32_t requests;        /* under way */
+  struct pst_transfer rest; /* what is not posted yet of a transfer that was cut */
+  uint32_t rest_slot;       /* INITIATOR_NO_SLOT: there is none */
+  bool has_read;            /* since the memory was flushed */
+  bool finishing;
+  bool flush_posted;
+  bool flushed;
+  uint64_t posted; /* stat_, as are those below */
+  uint64_t done;
+  uint64_t failed;
+  uint64_t bytes;
+};
+
+struct pst_target {
+  struct session_end end;
+  struct session_region own;
+  struct pst_blob offer; /* what the initiator needs; bytes are ours */
+  bool finish_known;     /* the initiator has finished */
+  bool finished;         /* pst_target_finish */
+};
+
 /* A stream of the configuration, by its place there. */
 struct session_stream {
   bool is_selected;
   struct pst_sender *sender;     /* NULL: not in this session */
   struct pst_receiver *receiver; /* likewise */
-  uint32_t sharers;              /* receivers whose messages land in this one's ring */
+  struct pst_initiator *initiator;
+  struct pst_target *target;
+  uint32_t sharers; /* receivers whose messages land in this one's ring */
 };
 
 struct pst_session {
@@ -290,6 +348,15 @@ struct pst_session {
   uint32_t sender_count;
   struct pst_receiver **receivers;
   uint32_t receiver_count;
+  struct pst_initiator **initiators;
+  uint32_t initiator_count;
+  struct pst_target **targets;
+  uint32_t target_count;
+  /* All ends of each side, in the order of the file. */
+  struct session_end **outs;
+  uint32_t out_count;
+  struct session_end **ins;
+  uint32_t in_count;
   struct landing **landings;
   uint32_t landing_count;
   const struct loader_plugin **plugins;
@@ -331,7 +398,39 @@ int landing_reap(struct landing *landing);
 void landing_give_back(struct landing *landing, const struct pst_view *views, uint32_t n);
 void landing_give_tokens(struct landing *landing, const uint64_t *tokens, uint32_t n);
 
+/* region.c: allocated, registered, with what peers need where it is `offered`. */
+int region_open(struct session_end *end, const struct config_plugin *memory, bool offered,
+                struct session_region *own, struct pst_error *error);
+void region_close(const struct session_end *end, struct session_region *own);
+void region_range(const struct session_region *own, struct pst_range *range);
+bool region_has(uint64_t region_length, uint64_t offset, uint64_t length);
+int region_fill(struct session_region *own, uint64_t offset, uint64_t length, uint64_t pattern);
+int region_verify(struct session_region *own, uint64_t offset, uint64_t length, uint64_t pattern,
+                  struct pst_verify_result *result);
+/* Make visible to the memory's device what a transport wrote. */
+int region_flush(const struct session_region *own);
+
+/* initiator.c */
+uint32_t initiator_depth(void); /* requests under way that are wished for */
+int initiator_open(struct pst_session *session, struct pst_initiator *initiator,
+                   struct pst_error *error);
+void initiator_close(struct pst_initiator *initiator);
+int initiator_offered(struct pst_initiator *initiator, struct session_mail *mail);
+int initiator_connected(struct pst_initiator *initiator);
+void initiator_done(struct pst_initiator *initiator, const struct pst_completion *completion);
+/* Before its endpoint is closed, and after. */
+void initiator_leave(struct pst_initiator *initiator);
+void initiator_left(struct pst_initiator *initiator);
+bool initiator_has_news(const struct pst_initiator *initiator);
+void initiator_totals(const struct pst_initiator *initiator, struct control_totals *totals);
+
+/* target.c */
+int target_open(struct pst_session *session, struct pst_target *target, struct pst_error *error);
+void target_close(struct pst_target *target);
+void target_totals(const struct pst_target *target, struct control_totals *totals);
+
 /* sender.c */
+uint64_t stream_seed(const struct config_stream *config);
 uint32_t sender_slots(const struct config_stream *config);
 int sender_open(struct pst_session *session, struct pst_sender *sender, struct pst_error *error);
 void sender_close(struct pst_sender *sender);
@@ -364,12 +463,15 @@ void lanes_close_endpoints(struct pst_session *session);
 /* end.c */
 int end_init(struct session_end *end, struct pst_session *session,
              const struct config_stream *config, bool is_sender);
+/* A last word from the other side is waited for. */
+bool end_awaits(const struct session_end *end);
 void end_stage(struct session_end *end, int stage); /* -1: flows */
 void end_state(struct session_end *end, int state);
 void end_fail(struct session_end *end, int code, const char *text);
 void end_connected(struct session_end *end);
 void end_close_endpoint(struct session_end *end, uint32_t mode, uint64_t deadline_ns);
-void end_mail(struct session_end *end, const struct session_mail *mail);
+void end_mail(struct session_end *end, struct session_mail *mail);
+void end_totals(const struct session_end *end, struct control_totals *totals);
 int end_check(struct session_end *end); /* 0, or the failure */
 /* The transport has lost the peer. */
 void end_gone(struct session_end *end, int status);

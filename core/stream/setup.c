@@ -87,13 +87,12 @@ static int open_thread(struct pst_session *session, uint32_t index, struct pst_e
 
 static struct session_end *end_at(const struct pst_session *session, uint32_t i)
 {
-  /* Senders and receivers alternate, so that with two threads each has one. */
-  uint32_t pairs = session->sender_count < session->receiver_count ? session->sender_count
-                                                                   : session->receiver_count;
+  /* Both sides alternate, so that with two threads each has one. */
+  uint32_t pairs = session->out_count < session->in_count ? session->out_count : session->in_count;
   if (i < 2 * pairs)
-    return i % 2 ? &session->receivers[i / 2]->end : &session->senders[i / 2]->end;
+    return i % 2 ? session->ins[i / 2] : session->outs[i / 2];
   i -= pairs;
-  return i < session->sender_count ? &session->senders[i]->end : &session->receivers[i]->end;
+  return i < session->out_count ? session->outs[i] : session->ins[i];
 }
 
 /* What goes to one thread: ends that share a ring or slots, and, unless the file
@@ -118,7 +117,7 @@ static uint32_t usable_cores(void)
 
 static uint32_t number_groups(const struct pst_session *session, uint32_t *groups)
 {
-  uint32_t ends = session->sender_count + session->receiver_count;
+  uint32_t ends = session->out_count + session->in_count;
   uint32_t count = 0;
 
   for (uint32_t i = 0; i < ends; i++) {
@@ -131,7 +130,7 @@ static uint32_t number_groups(const struct pst_session *session, uint32_t *group
 
 static int place_ends(struct pst_session *session, uint32_t *groups, struct pst_error *error)
 {
-  uint32_t ends = session->sender_count + session->receiver_count;
+  uint32_t ends = session->out_count + session->in_count;
 
   for (uint32_t i = 0; i < ends; i++) {
     struct session_end *end = end_at(session, i);
@@ -290,7 +289,11 @@ static void plan_end(const struct session_end *end)
   if (config->message > plan->message_max)
     plan->message_max = config->message;
   plan->pieces = 1;
-  if (end->is_sender) {
+  if (end->is_one_sided) {
+    plan->rma++;
+    if (end->is_sender && initiator_depth() > plan->requests)
+      plan->requests = initiator_depth();
+  } else if (end->is_sender) {
     const struct pst_sender *leader =
         config->sender.share ? pst_session_sender(end->session, config->sender.share) : NULL;
     uint32_t slots = sender_slots(leader ? leader->end.config : config);
@@ -402,7 +405,7 @@ static int open_lane(struct session_thread *thread, struct session_device *devic
 
 int setup_devices(struct pst_session *session, struct pst_error *error)
 {
-  uint32_t ends = session->sender_count + session->receiver_count;
+  uint32_t ends = session->out_count + session->in_count;
   int rc = 0;
 
   for (uint32_t i = 0; i < ends && rc == 0; i++)

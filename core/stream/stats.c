@@ -23,7 +23,12 @@ static void peer_stats(const struct session_end *end, struct pst_stats *stats)
   memcpy(stats->peer_blocked_ns, peer->blocked_ns, sizeof(stats->peer_blocked_ns));
   stats->peer_seconds_ns = peer->running_ns;
   stats->peer_known = 1;
-  if (end->is_sender) {
+  if (end->is_one_sided) {
+    if (!end->is_sender) {
+      stats->transfers_done = peer->messages;
+      stats->transfer_bytes = peer->bytes;
+    }
+  } else if (end->is_sender) {
     stats->peer_delivered = peer->messages;
     stats->messages_delivered = peer->messages;
     stats->bytes_delivered = peer->bytes;
@@ -81,7 +86,8 @@ void end_stats(const struct session_end *end, struct pst_stats *stats)
   memcpy(stats->error_text, end->error_text, sizeof(stats->error_text));
   if (end->is_sender && stats->drop_count == 0)
     count_own_drops(end, stats->drops, &stats->drop_count);
-  if (!end->is_sender && stat_get(((const struct pst_receiver *)end)->complete)) {
+  if (!end->is_sender && !end->is_one_sided &&
+      stat_get(((const struct pst_receiver *)end)->complete)) {
     uint64_t delivered = stat_get(((const struct pst_receiver *)end)->delivered);
     if (stats->messages_sent > delivered)
       count_missing(end, &end->peer, stats->messages_sent - delivered, stats->drops,
@@ -123,6 +129,28 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
     full.bytes_sent = full.bytes_delivered;
     full.sent_basis = PST_SENT_SEQUENCE;
   }
+  copy_out(stats, &full);
+  return 0;
+}
+
+int pst_initiator_stats(const struct pst_initiator *initiator, struct pst_stats *stats)
+{
+  struct pst_stats full;
+
+  end_stats(&initiator->end, &full);
+  full.transfers_posted = stat_get(initiator->posted);
+  full.transfers_done = stat_get(initiator->done);
+  full.transfers_failed = stat_get(initiator->failed);
+  full.transfer_bytes = stat_get(initiator->bytes);
+  copy_out(stats, &full);
+  return 0;
+}
+
+int pst_target_stats(const struct pst_target *target, struct pst_stats *stats)
+{
+  struct pst_stats full;
+
+  end_stats(&target->end, &full);
   copy_out(stats, &full);
   return 0;
 }

@@ -71,10 +71,7 @@ static void send_beats(struct session_thread *thread)
     if (end->control_over || end->started_ns == 0)
       continue;
     count_read(end);
-    if (end->is_sender)
-      sender_totals((struct pst_sender *)end, &totals);
-    else
-      receiver_totals((struct pst_receiver *)end, &totals);
+    end_totals(end, &totals);
     control_beat(end->session->control, end, &totals);
   }
 }
@@ -102,8 +99,8 @@ static const struct session_memory *copies_lent(const struct session_lane *lane,
 {
   const struct pst_receiver *receiver = (const struct pst_receiver *)lane->thread->ends[i];
 
-  if (receiver->end.is_sender || receiver->end.lane != lane || !receiver->landing ||
-      !receiver->landing->staged)
+  if (receiver->end.is_sender || receiver->end.is_one_sided || receiver->end.lane != lane ||
+      !receiver->landing || !receiver->landing->staged)
     return NULL;
   return receiver->landing->memory;
 }
@@ -162,6 +159,8 @@ static void take_event(struct session_lane *lane, const struct pst_completion *c
   }
   case PST_EVENT_CLOSED:
     end->endpoint_closed = true;
+    if (end->is_one_sided && end->is_sender)
+      initiator_left((struct pst_initiator *)end);
     break;
   case PST_EVENT_LENT:
     take_lent(lane, buffer, completion->u.region.region);
@@ -208,7 +207,10 @@ int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max)
       else if (kept++ != i)
         completions[kept - 1] = *completion;
     } else if (completion->kind == PST_COMPLETION_DONE) {
-      sender_done((struct pst_sender *)end, completion);
+      if (end->is_one_sided)
+        initiator_done((struct pst_initiator *)end, completion);
+      else
+        sender_done((struct pst_sender *)end, completion);
     } else {
       take_event(lane, completion);
     }
@@ -228,7 +230,10 @@ static uint64_t sleep_until(struct session_thread *thread, uint64_t now)
     struct session_end *end = thread->ends[i];
     uint64_t due = 0;
 
-    if (end->is_sender) {
+    if (end->is_one_sided) {
+      if (end->is_sender && initiator_has_news((const struct pst_initiator *)end))
+        return 0;
+    } else if (end->is_sender) {
       const struct pst_sender *sender = (const struct pst_sender *)end;
       due = sender->paced ? pace_next_ns(&sender->pace) : 0;
       if (sender->paced && due <= now) /* it came due since the acquire */

@@ -191,7 +191,8 @@ int lb_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
 {
   struct pst_device *device = endpoint->worker->device;
   bool shared = endpoint->peer ? !endpoint->peer->in_process : device->shared;
-  lb_path_fill(path, device->mode, shared);
+  /* READ and WRITE copy in any mode. */
+  lb_path_fill(path, endpoint->roles == PST_ROLE_RMA ? LB_MODE_COPY : device->mode, shared);
   return 0;
 }
 

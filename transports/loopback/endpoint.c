@@ -180,6 +180,8 @@ void lb_endpoint_free(struct pst_endpoint *endpoint)
   for (int i = 0; i < 2; i++)
     if (endpoint->wake_pair[i] >= 0)
       close(endpoint->wake_pair[i]);
+  while (endpoint->remotes) /* void from CLOSED on */
+    lb_remote_close(endpoint, endpoint->remotes);
   if (endpoint->rx)
     endpoint->rx->endpoint = NULL;
   if (endpoint->own) {

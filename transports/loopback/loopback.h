@@ -226,7 +226,8 @@ void lb_mr_unref(struct lb_mr *mr);
 
 struct pst_remote {
   struct pst_endpoint *endpoint;
-  struct lb_mr *mr; /* within this process */
+  struct pst_remote *next; /* of the endpoint's */
+  struct lb_mr *mr;        /* within this process */
   uint8_t *base;
   uint64_t length;
   uint32_t access;
@@ -337,6 +338,7 @@ struct pst_endpoint {
   char label[64];
   struct lb_link *own;
   struct lb_link *peer;
+  struct pst_remote *remotes; /* open */
   struct pst_ring *ring;
   struct lb_rx *rx;
   struct lb_tx tx;

@@ -228,6 +228,8 @@ int lb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
     return -ENOMEM;
   made->endpoint = endpoint;
   made->access = in.access;
+  made->next = endpoint->remotes;
+  endpoint->remotes = made;
   uint64_t nonce[2];
   lb_process_nonce(nonce);
   const char *why = "it came without its descriptors";
@@ -255,9 +257,13 @@ garbage:
 
 void lb_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
-  (void)endpoint;
+  struct pst_remote **at = &endpoint->remotes;
   if (!remote)
     return;
+  while (*at && *at != remote)
+    at = &(*at)->next;
+  if (*at)
+    *at = remote->next;
   if (remote->valid_map)
     munmap(remote->valid_map, VALID_BYTES);
   if (remote->region_map)

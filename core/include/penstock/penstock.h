@@ -16,15 +16,23 @@
  *       pst_receiver_poll(rx, &batch);             // until both agree on the counts
  *     pst_session_close(session);
  *
+ * A stream with a `region` instead of messages is one-sided: its receiver, the target,
+ * offers a region, and its sender, the initiator, reads from and writes to it.
+ *
+ *     i = pst_session_initiator(session, "store");
+ *     pst_initiator_local(i, &local);            // a region of its own, as large
+ *     taken = pst_initiator_post(i, transfers, n);
+ *     done = pst_initiator_poll(i, completed, max);
+ *
  * Batches everywhere: one call moves many messages, and costs no lock,
  * allocation, system call or log line per message.
  *
  * Threads. Streams are spread over workers, numbered from 0. A worker, and so
- * each sender and receiver on it, belongs to one thread at a time: the calls
- * that take a pst_sender or pst_receiver come from the thread that drives its
- * worker. Nothing happens on a worker unless its thread calls in; a session has
- * one thread of its own, for the control channel. Calls on a config or session
- * come from one thread at a time. No call blocks unless it says so.
+ * each end of a stream on it, belongs to one thread at a time: the calls that take a pst_sender,
+ * pst_receiver, pst_initiator or pst_target come from the thread that drives its worker. Nothing
+ * happens on a worker unless its thread calls in; a session has one thread of its own, for the
+ * control channel. Calls on a config or session come from one thread at a time. No call blocks
+ * unless it says so.
  *
  * Errors. 0, a count, or -errno; where there is a struct pst_error, it has the
  * cause, the place and the remedy, and the same line has been logged.
@@ -49,6 +57,8 @@ struct pst_config;
 struct pst_session;
 struct pst_sender;
 struct pst_receiver;
+struct pst_initiator;
+struct pst_target;
 
 /* What a failure means for a program's exit status. */
 enum pst_exit {
@@ -123,6 +133,7 @@ struct pst_stream_params {
   struct pst_side_params sender;
   struct pst_side_params receiver;
   const char *path; /* of the receiver: auto | direct | mapped | staged */
+  uint64_t region;  /* bytes; > 0: one-sided, then message, ring, rate_bps and path are not set */
 };
 struct pst_config_params {
   uint32_t struct_size;
@@ -202,9 +213,13 @@ PST_EXPORT int pst_session_start(struct pst_session *session, struct pst_error *
  * seconds. Closing NULL is legal. */
 PST_EXPORT void pst_session_close(struct pst_session *session);
 
-/* NULL when the session has no such stream or not that side of it. */
+/* NULL when the session has no such stream or not that side of it; of a one-sided
+ * stream there are an initiator and a target, of any other a sender and a receiver. */
 PST_EXPORT struct pst_sender *pst_session_sender(struct pst_session *session, const char *name);
 PST_EXPORT struct pst_receiver *pst_session_receiver(struct pst_session *session, const char *name);
+PST_EXPORT struct pst_initiator *pst_session_initiator(struct pst_session *session,
+                                                       const char *name);
+PST_EXPORT struct pst_target *pst_session_target(struct pst_session *session, const char *name);
 
 /* The plugins in use: their number, and each in turn. */
 PST_EXPORT uint32_t pst_session_plugins(const struct pst_session *session);
@@ -216,6 +231,8 @@ PST_EXPORT int pst_session_plugin(const struct pst_session *session, uint32_t in
 PST_EXPORT uint32_t pst_session_workers(const struct pst_session *session);
 PST_EXPORT uint32_t pst_sender_worker(const struct pst_sender *sender);
 PST_EXPORT uint32_t pst_receiver_worker(const struct pst_receiver *receiver);
+PST_EXPORT uint32_t pst_initiator_worker(const struct pst_initiator *initiator);
+PST_EXPORT uint32_t pst_target_worker(const struct pst_target *target);
 PST_EXPORT int pst_session_worker_cpu(const struct pst_session *session, uint32_t worker);
 
 /* Called by a worker's thread when a round over its streams moved nothing. Busy
@@ -373,6 +390,117 @@ PST_EXPORT const char *pst_receiver_param(struct pst_receiver *receiver, const c
 /* Stop taking part: the sender is told and gets `code` (-errno) with the text. */
 PST_EXPORT int pst_receiver_abort(struct pst_receiver *receiver, int code, const char *text);
 
+/* ---- One-sided access --------------------------------------------------------------- */
+
+/* A one-sided stream has two regions of the same size, `region`: the target's, which
+ * it offers, and the initiator's own. The initiator moves bytes between them; the
+ * target's CPU has no part in it where the transport needs none. What a range holds
+ * while a transfer of it is under way is undefined. */
+struct pst_range {
+  uint32_t struct_size;
+  uint32_t memory_kind; /* enum pst_memory_kind */
+  uint64_t address;     /* as the memory's device knows it */
+  void *host;           /* where the CPU may touch it, or NULL */
+  uint64_t length;      /* bytes: the stream's `region` */
+};
+
+/* One transfer; offsets are from the beginning of either region. An array element:
+ * its size is frozen. What an operation does not use is 0. */
+struct pst_transfer {
+  uint8_t op;         /* PST_OP_WRITE | READ | FETCH_ADD | COMPARE_SWAP | FLUSH */
+  uint8_t flags;      /* PST_REQUEST_FENCE */
+  uint16_t reserved0; /* 0, as all reserved are */
+  uint32_t reserved1;
+  uint64_t cookie;        /* the application's; comes back when it is done */
+  uint64_t local_offset;  /* atomics: where the 8 bytes found before are put, a multiple of 8 */
+  uint64_t remote_offset; /* atomics: a multiple of 8 */
+  uint64_t length;        /* bytes; READ: at least 1; atomics: 8; FLUSH: 0 */
+  uint64_t compare;       /* COMPARE_SWAP: swap if the target's 8 bytes equal this */
+  uint64_t operand;       /* FETCH_ADD: the addend; COMPARE_SWAP: the new value */
+  uint64_t reserved2;
+};
+PST_STATIC_ASSERT(sizeof(struct pst_transfer) == 64, "frozen");
+
+/* A transfer that has ended. An array element: its size is frozen. */
+struct pst_transfer_done {
+  uint64_t cookie;
+  uint64_t length; /* as posted */
+  int32_t status;  /* 0 or -errno */
+  uint8_t op;
+  uint8_t reserved0;
+  uint16_t reserved1;
+  uint64_t reserved2;
+};
+PST_STATIC_ASSERT(sizeof(struct pst_transfer_done) == 32, "frozen");
+
+PST_EXPORT int pst_initiator_local(const struct pst_initiator *initiator, struct pst_range *range);
+/* Bytes of the target's region; 0: not connected yet. */
+PST_EXPORT uint64_t pst_initiator_remote_length(const struct pst_initiator *initiator);
+/* Transfers that may be under way: taken, and not yet handed out by poll. */
+PST_EXPORT uint32_t pst_initiator_depth(const struct pst_initiator *initiator);
+
+/* Begin up to n transfers, in order; the array is the caller's again on return. They
+ * may take effect and end in any order: see PST_REQUEST_FENCE. One longer than the
+ * transport moves at once is cut, and is done when all of it is.
+ * Returns how many were taken; 0: none now (not yet connected, or no room: poll).
+ * -errno: the first one cannot be taken, none was: -ERANGE: out of one of the regions;
+ * -EINVAL: unknown operation or flag, alignment, a field that is not 0; -EOPNOTSUPP: the
+ * transport lacks the operation (stats.capabilities). -EPIPE: after finish;
+ * -ECONNRESET, -ETIMEDOUT, …: the stream has failed. */
+PST_EXPORT int pst_initiator_post(struct pst_initiator *initiator,
+                                  const struct pst_transfer *transfers, uint32_t n);
+/* Make progress and hand out up to max transfers that have ended. Each that was taken
+ * comes exactly once, also when the target dies (-ECONNRESET, -ETIMEDOUT) or after an
+ * abort (its code). WRITE done: the local range is reusable, nothing more; READ and
+ * atomics: the data is here; FLUSH: all that was posted before it is placed at the
+ * target.
+ * Returns how many; 0: none now; the stream's error once it has failed and the last one
+ * was handed out. */
+PST_EXPORT int pst_initiator_poll(struct pst_initiator *initiator,
+                                  struct pst_transfer_done *completed, uint32_t max);
+/* No more will be posted. What is under way ends, a FLUSH of the library's own is the
+ * last. Poll until the state is ENDED or FAILED. */
+PST_EXPORT int pst_initiator_finish(struct pst_initiator *initiator);
+/* Stop taking part: the target is told and gets `code` (-errno) with the text. What is
+ * under way is cancelled; poll until it returns the error. */
+PST_EXPORT int pst_initiator_abort(struct pst_initiator *initiator, int code, const char *text);
+PST_EXPORT enum pst_state pst_initiator_state(const struct pst_initiator *initiator);
+
+/* The test pattern number `pattern` over a range of the own region, where it is. What
+ * the range holds depends on the pattern's number, the stream, and the position in the
+ * range, not on where in the region it lies: filled here and written there, it is
+ * verified there. verify: 0; -EBADMSG: some bytes are wrong. *result (may be NULL) is
+ * what verify has found so far; it counts blocks of PST_RANGE_BLOCK bytes, `sequence` is
+ * pattern * 2^24 + the block's number in its range.
+ * Both block. -ERANGE; -EOPNOTSUPP: the memory makes no pattern. */
+#define PST_RANGE_BLOCK 65536u
+PST_EXPORT int pst_initiator_fill(struct pst_initiator *initiator, uint64_t offset, uint64_t length,
+                                  uint64_t pattern);
+PST_EXPORT int pst_initiator_verify(struct pst_initiator *initiator, uint64_t offset,
+                                    uint64_t length, uint64_t pattern,
+                                    struct pst_verify_result *result);
+
+PST_EXPORT int pst_target_range(const struct pst_target *target, struct pst_range *range);
+/* Make progress of the connection; data needs none. 0; -ENODATA: the initiator has
+ * finished, and all of it is placed; the stream's error. */
+PST_EXPORT int pst_target_poll(struct pst_target *target);
+/* Make visible to the region's own device what an initiator has flushed (GPUs that ask
+ * for it; nothing elsewhere). Never blocks. */
+PST_EXPORT int pst_target_flush(struct pst_target *target);
+/* After poll has said -ENODATA: the application is through with the region, and the
+ * initiator may be told. Poll on until the state is ENDED or FAILED. -EBUSY: the
+ * initiator has not finished. */
+PST_EXPORT int pst_target_finish(struct pst_target *target);
+/* Stop taking part: the initiator is told and gets `code` (-errno) with the text. The
+ * region stays within its reach until pst_session_close has returned. */
+PST_EXPORT int pst_target_abort(struct pst_target *target, int code, const char *text);
+PST_EXPORT enum pst_state pst_target_state(const struct pst_target *target);
+/* As of the initiator; legal before the peers have met. verify flushes first. */
+PST_EXPORT int pst_target_fill(struct pst_target *target, uint64_t offset, uint64_t length,
+                               uint64_t pattern);
+PST_EXPORT int pst_target_verify(struct pst_target *target, uint64_t offset, uint64_t length,
+                                 uint64_t pattern, struct pst_verify_result *result);
+
 /* ---- Statistics ------------------------------------------------------------------- */
 
 /* Where a stream's time goes when it does not flow. */
@@ -429,10 +557,18 @@ struct pst_stats {
   char memory_backing[48];
   char peer[128];       /* "host, process 4711 at 127.0.0.1:41000" */
   char error_text[512]; /* FAILED: the first error, with its remedy */
+  /* One-sided streams, which have no messages: all of those above are 0. The target's
+   * are what the initiator last told. */
+  uint64_t transfers_posted; /* taken by post */
+  uint64_t transfers_done;   /* ended without error */
+  uint64_t transfers_failed; /* ended with one; target: not told, 0 */
+  uint64_t transfer_bytes;   /* of those done: written, read, 8 an atomic */
 };
 
 PST_EXPORT int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats);
 PST_EXPORT int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *stats);
+PST_EXPORT int pst_initiator_stats(const struct pst_initiator *initiator, struct pst_stats *stats);
+PST_EXPORT int pst_target_stats(const struct pst_target *target, struct pst_stats *stats);
 
 /* What the transport counted of the stream's endpoint, filters included: read by
  * the worker with each heartbeat and at the end. An array element: its size is
@@ -448,6 +584,10 @@ PST_EXPORT int pst_sender_counters(const struct pst_sender *sender,
                                    struct pst_counter_value *values, uint32_t max);
 PST_EXPORT int pst_receiver_counters(const struct pst_receiver *receiver,
                                      struct pst_counter_value *values, uint32_t max);
+PST_EXPORT int pst_initiator_counters(const struct pst_initiator *initiator,
+                                      struct pst_counter_value *values, uint32_t max);
+PST_EXPORT int pst_target_counters(const struct pst_target *target,
+                                   struct pst_counter_value *values, uint32_t max);
 
 /* The stage that limits a stream, from the blocked times of one or both ends
  * (either may be NULL), and its share of the time, 0 to 1. Returns enum

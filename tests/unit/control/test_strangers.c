@@ -222,7 +222,7 @@ static void test_other_major(void **state)
   assert_true(plain_receive(fd, &got));
   assert_int_equal(got.type, WIRE_BYE);
   assert_int_equal(got.code, -EPROTO);
-  assert_non_null(strstr(got.text, "speaks version 2.0 of the control protocol, this end 1.0"));
+  assert_non_null(strstr(got.text, "speaks version 2.0 of the control protocol, this end 1.1"));
   assert_true(plain_closed(fd));
   close(fd);
   log_wait("speaks version 2.0");

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The regions of one-sided streams: allocated, registered, filled and verified. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "session.h"
+
+#define REGION_BATCH 128 /* blocks of one fill or verify batch */
+#define REGION_PATTERN_SHIFT 24
+
+/* ---- Opening --------------------------------------------------------------------- */
+
+static int alloc_region(const struct session_end *end, bool offered, struct session_region *own,
+                        struct pst_error *error)
+{
+  const struct pst_limits *limits = &end->lane->device->limits;
+  const struct pst_memory_ops *memory = own->memory->plugin->memory;
+  struct pst_alloc_params params = {.struct_size = sizeof(params),
+                                    .length = own->length,
+                                    .alignment = 4096,
+                                    .needs =
+                                        limits->send_needs | (offered ? limits->ring_needs : 0),
+                                    .label = end->name};
+  const char *lacks;
+
+  own->region.struct_size = sizeof(own->region);
+  int rc = memory->alloc(own->memory->memory, &params, &own->region);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                    "stream %s: memory %s gives no %.1f MiB for the region: %s; a smaller `region` "
+                    "needs less",
+                    end->name, own->memory->plugin->name, (double)own->length / 1048576.0,
+                    strerror(-rc));
+  own->is_there = true;
+  if (setup_region_meets(&own->region, limits->send_needs, &lacks))
+    return 0;
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                  "stream %s: transport %s reaches one-sidedly only %s, which memory %s (%s) has "
+                  "not, and nothing can be staged there; choose another %s.memory",
+                  end->name, end->lane->device->plugin->name, lacks, own->memory->plugin->name,
+                  own->region.backing, end->is_sender ? "sender" : "receiver");
+}
+
+static int register_region(const struct session_end *end, bool offered, struct session_region *own,
+                           struct pst_path_info *path, struct pst_error *error)
+{
+  struct session_device *device = end->lane->device;
+  uint64_t has = device->limits.capabilities;
+  uint32_t remote = (has & PST_CAP_READ ? PST_ACCESS_REMOTE_READ : 0u) |
+                    (has & PST_CAP_WRITE ? PST_ACCESS_REMOTE_WRITE : 0u) |
+                    (has & PST_CAP_ATOMIC ? PST_ACCESS_REMOTE_ATOMIC : 0u);
+  struct pst_mr_params params = {.struct_size = sizeof(params),
+                                 .access = PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE |
+                                           (offered ? remote : 0u),
+                                 .region = &own->region,
+                                 .length = own->length,
+                                 .path = path};
+
+  int rc = device->ops->mr_register(device->device, &params, &own->mr);
+  if (rc == 0)
+    return 0;
+  return pst_fail(
+      error, PST_EXIT_UNAVAILABLE, rc,
+      "stream %s: transport %s cannot register %.1f MiB of memory %s (%s) for one-sided "
+      "access: %s; nothing can be staged there: choose another %s.memory",
+      end->name, device->plugin->name, (double)own->length / 1048576.0, own->memory->plugin->name,
+      own->region.backing, path->reason[0] ? path->reason : strerror(-rc),
+      end->is_sender ? "sender" : "receiver");
+}
+
+static int open_queue(const struct session_end *end, struct session_region *own,
+                      struct pst_error *error)
+{
+  const struct pst_memory_ops *memory = own->memory->plugin->memory;
+  struct pst_queue_params params = {
+      .struct_size = sizeof(params), .batches = 16, .pieces = REGION_BATCH};
+
+  if (!(memory->capabilities & PST_MEMORY_CAP_PATTERN))
+    return 0;
+  int rc = memory->queue_open(own->memory->memory, &params, &own->queue);
+  if (rc == 0)
+    return 0;
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: memory %s opens no queue: %s",
+                  end->name, own->memory->plugin->name, strerror(-rc));
+}
+
+int region_open(struct session_end *end, const struct config_plugin *memory, bool offered,
+                struct session_region *own, struct pst_error *error)
+{
+  const struct session_device *device = end->lane->device;
+  struct pst_path_info path = {.struct_size = sizeof(path)};
+
+  if (!(device->limits.capabilities & (PST_CAP_WRITE | PST_CAP_READ)) ||
+      device->limits.rma_max == 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                    "stream %s: transport %s lacks both WRITE and READ, by which alone a `region` "
+                    "is reached; choose another transport, or a stream of messages",
+                    end->name, device->plugin->name);
+  own->length = end->config->region;
+  own->seed = stream_seed(end->config);
+  int rc = setup_memory(end->session, memory, &own->memory, error);
+  if (rc == 0)
+    rc = alloc_region(end, offered, own, error);
+  if (rc == 0)
+    rc = register_region(end, offered, own, &path, error);
+  if (rc == 0)
+    rc = open_queue(end, own, error);
+  if (rc < 0)
+    return rc;
+  memcpy(end->path.via, path.via, sizeof(end->path.via));
+  memcpy(end->memory_backing, own->region.backing, sizeof(end->memory_backing));
+  end->memory_kind = own->region.kind;
+  return 0;
+}
+
+void region_close(const struct session_end *end, struct session_region *own)
+{
+  const struct session_lane *lane = end->lane;
+
+  if (own->queue)
+    own->memory->plugin->memory->queue_close(own->queue);
+  if (own->mr)
+    lane->ops->mr_deregister(lane->device->device, own->mr);
+  if (own->is_there)
+    own->memory->plugin->memory->free_region(own->memory->memory, &own->region);
+}
+
+void region_range(const struct session_region *own, struct pst_range *range)
+{
+  struct pst_range full = {.struct_size = range->struct_size,
+                           .memory_kind = own->region.kind,
+                           .address = own->region.address,
+                           .host = own->region.host,
+                           .length = own->length};
+
+  memcpy(range, &full, range->struct_size < sizeof(full) ? range->struct_size : sizeof(full));
+}
+
+bool region_has(uint64_t region_length, uint64_t offset, uint64_t length)
+{
+  return offset <= region_length && length <= region_length - offset;
+}
+
+/* ---- The pattern ------------------------------------------------------------------- */
+
+struct blocks {
+  uint64_t address;
+  uint64_t left;
+  uint64_t sequence;
+};
+
+static uint32_t next_blocks(struct blocks *blocks, struct pst_payload *payloads)
+{
+  uint32_t n = 0;
+
+  for (; n < REGION_BATCH && blocks->left; n++) {
+    uint64_t length = blocks->left < PST_RANGE_BLOCK ? blocks->left : PST_RANGE_BLOCK;
+    payloads[n] = (struct pst_payload){
+        .address = blocks->address, .length = length, .sequence = blocks->sequence++};
+    blocks->address += length;
+    blocks->left -= length;
+  }
+  return n;
+}
+
+/* Fill or verify, and wait until it is done. */
+static int work(struct session_region *own, bool verify, uint64_t offset, uint64_t length,
+                uint64_t pattern)
+{
+  const struct pst_memory_ops *memory = own->memory->plugin->memory;
+  struct blocks blocks = {own->region.address + offset, length, pattern << REGION_PATTERN_SHIFT};
+  struct pst_payload payloads[REGION_BATCH];
+  uint64_t ticket = 0, done = 0;
+  int rc = 0;
+
+  if (!own->queue)
+    return -EOPNOTSUPP;
+  if (!region_has(own->length, offset, length))
+    return -ERANGE;
+  while (rc == 0 && blocks.left) {
+    uint32_t n = next_blocks(&blocks, payloads);
+    do {
+      rc = verify ? memory->verify_batch(own->queue, own->seed, payloads, n, &ticket)
+                  : memory->fill_batch(own->queue, own->seed, payloads, n, &ticket);
+    } while (rc == -EAGAIN && memory->queue_poll(own->queue, &done) == 0);
+  }
+  while (rc == 0 && done < ticket)
+    rc = memory->queue_poll(own->queue, &done);
+  return rc;
+}
+
+int region_fill(struct session_region *own, uint64_t offset, uint64_t length, uint64_t pattern)
+{
+  return work(own, false, offset, length, pattern);
+}
+
+int region_verify(struct session_region *own, uint64_t offset, uint64_t length, uint64_t pattern,
+                  struct pst_verify_result *result)
+{
+  struct pst_verify_result before = {.struct_size = sizeof(before)};
+  struct pst_verify_result after = {.struct_size = sizeof(after)};
+  int rc = own->queue ? region_flush(own) : -EOPNOTSUPP;
+
+  if (rc == 0)
+    rc = own->memory->plugin->memory->verify_result(own->queue, &before);
+  if (rc == 0)
+    rc = work(own, true, offset, length, pattern);
+  if (rc == 0)
+    rc = own->memory->plugin->memory->verify_result(own->queue, &after);
+  if (rc < 0)
+    return rc;
+  if (result) {
+    after.struct_size = result->struct_size;
+    memcpy(result, &after,
+           result->struct_size < sizeof(after) ? result->struct_size : sizeof(after));
+  }
+  return after.corrupted > before.corrupted ? -EBADMSG : 0;
+}
+
+int region_flush(const struct session_region *own)
+{
+  const struct pst_memory_ops *memory = own->memory->plugin->memory;
+
+  if (!(memory->capabilities & PST_MEMORY_CAP_FLUSH))
+    return 0;
+  return memory->flush(own->memory->memory, &own->region);
+}

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A filter, for tests: it makes of any transport one that moves less at once, has fewer
+ * one-sided operations, and takes its time over them. A one-sided request is kept until
+ * poll has been called `late` times, so that requests are under way when an endpoint
+ * is closed; DONEs of WRITEs that come together become one that covers all of them.
+ *
+ * Devices, workers and endpoints are wrapped, since their calls must find the
+ * inner transport. Registrations, rings, remote handles and tokens pass through as
+ * they are.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <penstock/transport.h>
+
+#define KEPT_MAX 4096u
+
+struct pst_device {
+  const struct pst_host *host;
+  const struct pst_transport_ops *ops;
+  struct pst_device *inner;
+  uint64_t rma_max;
+  uint64_t requests;
+  uint64_t late;
+  uint64_t lacks;
+};
+
+struct pst_worker {
+  struct pst_device *device;
+  struct pst_worker *inner;
+  struct pst_endpoint *endpoints;
+};
+
+struct pst_endpoint {
+  struct pst_worker *worker;
+  struct pst_endpoint *inner;
+  struct pst_endpoint *next;
+  uint64_t cookie;
+  struct pst_request kept[KEPT_MAX];
+  uint64_t due[KEPT_MAX]; /* the poll from which on it may go */
+  uint32_t head, tail;
+  uint64_t polls;
+  uint32_t close_mode; /* asked for; the inner one's is closed when nothing is kept */
+  uint64_t close_deadline_ns;
+  bool is_closing;
+};
+
+static const struct pst_transport_ops *ops_of(const struct pst_endpoint *endpoint)
+{
+  return endpoint->worker->device->ops;
+}
+
+/* ---- Devices ------------------------------------------------------------ */
+
+static int narrow_probe(const struct pst_host *host, struct pst_probe *probe)
+{
+  (void)host, (void)probe;
+  return 0;
+}
+
+static int narrow_open(const struct pst_host *host, const struct pst_open_params *params,
+                       struct pst_device **device)
+{
+  if (!params->inner) {
+    host->log(host, PST_LOG_ERROR,
+              "narrow wraps a transport and was given none; name it under "
+              "`filters`, not as the plugin of `transport`");
+    return -EINVAL;
+  }
+  struct pst_device *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->host = host;
+  made->ops = params->inner;
+  made->rma_max = host->option_uint(params->options, "rma_max");
+  made->requests = host->option_uint(params->options, "requests");
+  made->late = host->option_uint(params->options, "late");
+  made->lacks = (host->option_uint(params->options, "write") ? 0 : PST_CAP_WRITE) |
+                (host->option_uint(params->options, "read") ? 0 : PST_CAP_READ) |
+                (host->option_uint(params->options, "atomic") ? 0 : PST_CAP_ATOMIC);
+  int rc = made->ops->open(params->inner_host, params->inner_params, &made->inner);
+  if (rc != 0) {
+    free(made);
+    return rc;
+  }
+  *device = made;
+  return 0;
+}
+
+static void narrow_close(struct pst_device *device)
+{
+  if (!device)
+    return;
+  device->ops->close(device->inner);
+  free(device);
+}
+
+static int narrow_limits(struct pst_device *device, struct pst_limits *limits)
+{
+  struct pst_limits full = {.struct_size = sizeof(full)};
+  uint32_t size = limits->struct_size < sizeof(full) ? limits->struct_size : sizeof(full);
+  int rc = device->ops->limits(device->inner, &full);
+  if (rc != 0)
+    return rc;
+  full.capabilities &= ~device->lacks;
+  if (device->rma_max && device->rma_max < full.rma_max)
+    full.rma_max = device->rma_max;
+  if (device->requests && device->requests < full.requests_max)
+    full.requests_max = (uint32_t)device->requests;
+  if (full.requests_max > KEPT_MAX)
+    full.requests_max = KEPT_MAX;
+  full.struct_size = limits->struct_size;
+  memcpy(limits, &full, size);
+  return 0;
+}
+
+static int narrow_start(struct pst_device *device)
+{
+  return device->ops->start ? device->ops->start(device->inner) : 0;
+}
+
+/* ---- Memory --------------------------------------------------------------- */
+
+static int narrow_mr_register(struct pst_device *device, const struct pst_mr_params *params,
+                              struct pst_mr **mr)
+{
+  return device->ops->mr_register(device->inner, params, mr);
+}
+
+static void narrow_mr_deregister(struct pst_device *device, struct pst_mr *mr)
+{
+  device->ops->mr_deregister(device->inner, mr);
+}
+
+static int narrow_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
+{
+  return device->ops->mr_pack(device->inner, mr, blob);
+}
+
+static int narrow_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
+                              struct pst_remote **remote)
+{
+  return ops_of(endpoint)->remote_open(endpoint->inner, blob, remote);
+}
+
+static void narrow_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
+{
+  ops_of(endpoint)->remote_close(endpoint->inner, remote);
+}
+
+/* ---- Workers and rings ------------------------------------------------------ */
+
+static int narrow_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
+{
+  struct pst_worker *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->device = device;
+  int rc = device->ops->worker_open(device->inner, index, &made->inner);
+  if (rc != 0) {
+    free(made);
+    return rc;
+  }
+  *worker = made;
+  return 0;
+}
+
+static void narrow_worker_close(struct pst_worker *worker)
+{
+  if (!worker)
+    return;
+  worker->device->ops->worker_close(worker->inner);
+  while (worker->endpoints) {
+    struct pst_endpoint *endpoint = worker->endpoints;
+    worker->endpoints = endpoint->next;
+    free(endpoint);
+  }
+  free(worker);
+}
+
+static int narrow_arm(struct pst_worker *worker)
+{
+  for (struct pst_endpoint *endpoint = worker->endpoints; endpoint; endpoint = endpoint->next)
+    if (endpoint->head != endpoint->tail)
+      return -EAGAIN;
+  return worker->device->ops->arm(worker->inner);
+}
+
+static int narrow_event_fd(struct pst_worker *worker)
+{
+  return worker->device->ops->event_fd(worker->inner);
+}
+
+static int narrow_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
+                            struct pst_path_info *path, struct pst_ring **ring)
+{
+  return worker->device->ops->ring_open(worker->inner, params, path, ring);
+}
+
+static void narrow_ring_close(struct pst_worker *worker, struct pst_ring *ring)
+{
+  worker->device->ops->ring_close(worker->inner, ring);
+}
+
+static int narrow_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
+{
+  return worker->device->ops->release(worker->inner, tokens, n);
+}
+
+/* ---- Endpoints ------------------------------------------------------------------ */
+
+static int narrow_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
+                                struct pst_endpoint **endpoint)
+{
+  struct pst_endpoint *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  int rc = worker->device->ops->endpoint_open(worker->inner, params, &made->inner);
+  if (rc != 0) {
+    free(made);
+    return rc;
+  }
+  made->worker = worker;
+  made->cookie = params->cookie;
+  made->next = worker->endpoints;
+  worker->endpoints = made;
+  *endpoint = made;
+  return 0;
+}
+
+static int narrow_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
+{
+  return ops_of(endpoint)->endpoint_address(endpoint->inner, address);
+}
+
+static int narrow_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
+{
+  return ops_of(endpoint)->endpoint_connect(endpoint->inner, address);
+}
+
+static int narrow_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
+{
+  return ops_of(endpoint)->endpoint_path(endpoint->inner, path);
+}
+
+static int narrow_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
+{
+  if (endpoint->head == endpoint->tail)
+    return ops_of(endpoint)->endpoint_close(endpoint->inner, mode, deadline_ns);
+  endpoint->close_mode = mode;
+  endpoint->close_deadline_ns = deadline_ns;
+  endpoint->is_closing = true;
+  return 0;
+}
+
+static int narrow_counters(struct pst_device *device, struct pst_worker *worker,
+                           struct pst_endpoint *endpoint, struct pst_counter *counters,
+                           uint32_t max)
+{
+  return device->ops->counters(device->inner, worker ? worker->inner : NULL,
+                               endpoint ? endpoint->inner : NULL, counters, max);
+}
+
+static int narrow_describe(struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  return ops_of(endpoint)->describe(endpoint->inner, text, size);
+}
+
+/* ---- What it does ------------------------------------------------------------------- */
+
+static int narrow_post(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                       uint32_t n, uint32_t *wait)
+{
+  const struct pst_device *device = endpoint->worker->device;
+  uint64_t most = device->requests && device->requests < KEPT_MAX ? device->requests : KEPT_MAX;
+  uint32_t taken = 0;
+
+  if (device->late == 0 || n == 0 || requests[0].opcode == PST_OP_SEND)
+    return device->ops->post(endpoint->inner, requests, n, wait);
+  if (endpoint->is_closing)
+    return -ENOTCONN;
+  *wait = PST_WAIT_NONE;
+  for (; taken < n && requests[taken].opcode != PST_OP_SEND; taken++) {
+    if (endpoint->tail - endpoint->head == most) {
+      *wait = PST_WAIT_QUEUE;
+      break;
+    }
+    endpoint->due[endpoint->tail % KEPT_MAX] = endpoint->polls + device->late;
+    endpoint->kept[endpoint->tail++ % KEPT_MAX] = requests[taken];
+  }
+  return taken ? (int)taken : -EAGAIN;
+}
+
+static struct pst_completion done_of(const struct pst_endpoint *endpoint,
+                                     const struct pst_request *request, int32_t status)
+{
+  return (struct pst_completion){.kind = PST_COMPLETION_DONE,
+                                 .code = request->opcode,
+                                 .status = status,
+                                 .endpoint = endpoint->cookie,
+                                 .u.done = {request->cookie, 1}};
+}
+
+/* Kept requests go on their way, or come back. Returns the number of completions. */
+static uint32_t pass_on(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+{
+  bool cancel = endpoint->is_closing && endpoint->close_mode == PST_CLOSE_ABORT;
+  uint32_t n = 0, wait;
+
+  endpoint->polls++;
+  while (endpoint->head != endpoint->tail && n < max) {
+    const struct pst_request *request = &endpoint->kept[endpoint->head % KEPT_MAX];
+    if (cancel) {
+      out[n++] = done_of(endpoint, request, -ECANCELED);
+    } else {
+      if (endpoint->due[endpoint->head % KEPT_MAX] > endpoint->polls)
+        break;
+      int rc = ops_of(endpoint)->post(endpoint->inner, request, 1, &wait);
+      if (rc == -EAGAIN)
+        break;
+      if (rc < 0)
+        out[n++] = done_of(endpoint, request, rc);
+    }
+    endpoint->head++;
+  }
+  if (endpoint->is_closing && endpoint->head == endpoint->tail && endpoint->close_mode) {
+    ops_of(endpoint)->endpoint_close(endpoint->inner, endpoint->close_mode,
+                                     endpoint->close_deadline_ns);
+    endpoint->close_mode = 0;
+  }
+  return n;
+}
+
+static void forget(struct pst_worker *worker, uint64_t cookie)
+{
+  for (struct pst_endpoint **at = &worker->endpoints; *at; at = &(*at)->next)
+    if ((*at)->cookie == cookie) {
+      struct pst_endpoint *closed = *at;
+      *at = closed->next;
+      free(closed);
+      return;
+    }
+}
+
+static bool covers(const struct pst_completion *a, const struct pst_completion *b)
+{
+  return a->kind == PST_COMPLETION_DONE && b->kind == PST_COMPLETION_DONE &&
+         a->code == PST_OP_WRITE && b->code == PST_OP_WRITE && a->status == b->status &&
+         a->endpoint == b->endpoint;
+}
+
+static int merge(struct pst_completion *completions, int n)
+{
+  int kept = 0;
+  for (int i = 0; i < n; i++) {
+    if (kept && covers(&completions[kept - 1], &completions[i])) {
+      completions[kept - 1].u.done.cookie = completions[i].u.done.cookie;
+      completions[kept - 1].u.done.count += completions[i].u.done.count;
+    } else {
+      completions[kept++] = completions[i];
+    }
+  }
+  return kept;
+}
+
+static int narrow_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
+{
+  uint32_t own = 0;
+  for (struct pst_endpoint *endpoint = worker->endpoints; endpoint; endpoint = endpoint->next)
+    own += pass_on(endpoint, completions + own, max - own);
+  int n = own < max ? worker->device->ops->poll(worker->inner, completions + own, max - own) : 0;
+  if (n < 0)
+    return n;
+  for (uint32_t i = own; i < own + (uint32_t)n; i++)
+    if (completions[i].kind == PST_COMPLETION_EVENT && completions[i].code == PST_EVENT_CLOSED)
+      forget(worker, completions[i].endpoint);
+  return merge(completions, (int)own + n);
+}
+
+static const struct pst_transport_ops narrow_ops = {
+    .struct_size = sizeof(struct pst_transport_ops),
+    .capabilities = (PST_CAP_FOREIGN << 1) - 1, /* the inner transport's limits say which */
+    .open = narrow_open,
+    .close = narrow_close,
+    .limits = narrow_limits,
+    .mr_register = narrow_mr_register,
+    .mr_deregister = narrow_mr_deregister,
+    .mr_pack = narrow_mr_pack,
+    .remote_open = narrow_remote_open,
+    .remote_close = narrow_remote_close,
+    .worker_open = narrow_worker_open,
+    .worker_close = narrow_worker_close,
+    .arm = narrow_arm,
+    .event_fd = narrow_event_fd,
+    .ring_open = narrow_ring_open,
+    .ring_close = narrow_ring_close,
+    .endpoint_open = narrow_endpoint_open,
+    .endpoint_address = narrow_endpoint_address,
+    .endpoint_connect = narrow_endpoint_connect,
+    .endpoint_path = narrow_endpoint_path,
+    .post = narrow_post,
+    .poll = narrow_poll,
+    .release = narrow_release,
+    .counters = narrow_counters,
+    .describe = narrow_describe,
+    .start = narrow_start,
+    .endpoint_close = narrow_endpoint_close,
+};
+
+PST_PLUGIN(narrow_probe, &narrow_ops);
