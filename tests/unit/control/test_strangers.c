@@ -218,6 +218,7 @@ static void test_other_major(void **state)
   assert_true(plain_receive(fd, &got));
   hello_of(&say, WIRE_SENDER);
   say.major = 2;
+  say.minor = 0;
   plain_send(fd, &say);
   assert_true(plain_receive(fd, &got));
   assert_int_equal(got.type, WIRE_BYE);
