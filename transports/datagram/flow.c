@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "flow.h"
+
+#include <string.h>
+
+void dg_flow_begin(struct dg_flow *flow, const struct dg_flow_params *params)
+{
+  memset(flow, 0, sizeof(*flow));
+  flow->params = *params;
+  flow->jitter.clock_rate = params->clock_rate;
+  flow->segments = flow->segments_max = 1;
+  if (!params->numbered)
+    return;
+  flow->begun = true;
+  dg_sequence_begin(&flow->sequence, dg_sequence_bits(params->framing), params->initial, 0, 0,
+                    params->reorder);
+}
+
+static bool same_address(const struct dg_source *a, const struct dg_source *b)
+{
+  return memcmp(a->address, b->address, sizeof(a->address)) == 0;
+}
+
+static bool same_identity(const struct dg_identity *a, const struct dg_identity *b)
+{
+  return a->ssrc == b->ssrc && a->source.port == b->source.port &&
+         same_address(&a->source, &b->source);
+}
+
+static bool is_source(const struct dg_flow_params *params, const struct dg_source *source)
+{
+  return (!params->address_is_fixed || same_address(source, &params->source)) &&
+         (!params->port_is_fixed || source->port == params->source.port);
+}
+
+static bool is_wanted(const struct dg_flow_params *params, const struct dg_header *header)
+{
+  if (params->framing != DG_FRAMING_RTP)
+    return true;
+  return (!params->ssrc_is_fixed || header->ssrc == params->ssrc) &&
+         (params->payload_type < 0 || header->payload_type == params->payload_type);
+}
+
+/* NULL, or where this one is counted that is not a message of ours. */
+static uint64_t *classify(struct dg_flow *flow, const struct dg_arrival *arrival,
+                          struct dg_header *header, struct dg_message *message)
+{
+  const struct dg_flow_params *params = &flow->params;
+
+  if (!is_source(params, arrival->source))
+    return &flow->counts.not_ours;
+  if (arrival->is_cut)
+    return &flow->counts.too_long;
+  switch (dg_parse(params->framing, arrival->header, arrival->rest, arrival->total, header,
+                   &message->offset, &message->length)) {
+  case DG_BAD_HEADER:
+    return &flow->counts.bad_header;
+  case DG_OTHER_VERSION:
+    return &flow->counts.not_ours;
+  case DG_PARSED:
+    break;
+  }
+  if (!is_wanted(params, header))
+    return &flow->counts.not_ours;
+  if (message->length > params->message_max)
+    return &flow->counts.too_long;
+  if (params->framing == DG_FRAMING_SEQUENCE && params->checks &&
+      header->checksum != dg_byte_sum(arrival->rest + message->offset, message->length))
+    return &flow->counts.bad_checksum;
+  return NULL;
+}
+
+static void attribute(struct dg_flow *flow, uint64_t messages)
+{
+  *(flow->starved ? &flow->counts.no_buffer : &flow->counts.kernel) += messages;
+  flow->starved = false;
+}
+
+/* A gap was left by what the kernel dropped, as far as that can explain it; what was
+ * dropped beyond it was somebody else's. */
+static void match_drops(struct dg_flow *flow, uint64_t gap)
+{
+  uint64_t most = (uint64_t)flow->credit * flow->segments_max;
+
+  if (flow->credit == 0)
+    return;
+  if (gap)
+    attribute(flow, gap < most ? gap : most);
+  flow->credit = 0;
+}
+
+static void deliver(struct dg_flow *flow, const struct dg_message *message)
+{
+  flow->counts.messages++;
+  flow->counts.bytes += message->length;
+  if (message->has_meta)
+    dg_jitter_see(&flow->jitter, (uint32_t)message->meta, message->time_ns);
+}
+
+static uint32_t take_place(struct dg_flow *flow, uint32_t raw, enum dg_place place,
+                           struct dg_message *message)
+{
+  if (place == DG_AHEAD) {
+    match_drops(flow, message->sequence - flow->sequence.next);
+    dg_sequence_take(&flow->sequence, raw, message->sequence);
+  }
+  deliver(flow, message);
+  return DG_DELIVER;
+}
+
+static uint32_t drop_held(struct dg_flow *flow)
+{
+  if (!flow->holds)
+    return 0;
+  flow->holds = false;
+  ++*flow->held_cause;
+  return DG_HELD_DROP;
+}
+
+static uint32_t hold(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                     const struct dg_message *message, uint64_t *cause)
+{
+  uint32_t verdict = drop_held(flow);
+
+  flow->holds = true;
+  flow->held = *message;
+  flow->held_by = *by;
+  flow->held_raw = raw;
+  flow->held_cause = cause;
+  return verdict | DG_HOLD;
+}
+
+static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message *message)
+{
+  struct dg_sequence *sequence = &flow->sequence;
+
+  flow->counts.restarts++;
+  if (!same_identity(&flow->current, &flow->held_by)) {
+    flow->former = flow->current;
+    flow->has_former = true;
+    flow->current = flow->held_by;
+  }
+  flow->holds = false;
+  flow->credit = 0;
+  flow->held.sequence = sequence->next;
+  message->sequence = sequence->next + 1;
+  dg_sequence_begin(sequence, dg_sequence_bits(flow->params.framing), flow->held_raw,
+                    sequence->next, sequence->next, flow->params.reorder);
+  dg_sequence_take(sequence, flow->held_raw, flow->held.sequence);
+  dg_sequence_take(sequence, raw, message->sequence);
+  flow->jitter = (struct dg_jitter){.clock_rate = flow->params.clock_rate};
+  deliver(flow, &flow->held);
+  deliver(flow, message);
+  return DG_HELD_DELIVER | DG_DELIVER;
+}
+
+static uint32_t take_candidate(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                               struct dg_message *message, uint64_t *cause)
+{
+  if (flow->holds && same_identity(by, &flow->held_by) &&
+      raw == ((flow->held_raw + 1) & flow->sequence.mask))
+    return start_anew(flow, raw, message);
+  return hold(flow, by, raw, message, cause);
+}
+
+static uint32_t begin_foreign(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                              struct dg_message *message)
+{
+  uint32_t bits = dg_sequence_bits(flow->params.framing);
+
+  /* What was sent before it and is late gets a smaller number, which is positive too. */
+  message->sequence = (UINT64_C(1) << bits) + raw;
+  dg_sequence_begin(&flow->sequence, bits, raw, message->sequence, 0, flow->params.reorder);
+  flow->begun = true;
+  flow->current = *by;
+  flow->credit = 0; /* what was dropped before is not known to be of the stream */
+  return take_place(flow, raw, DG_AHEAD, message);
+}
+
+static uint32_t take_foreign(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                             struct dg_message *message)
+{
+  uint64_t lost = (uint64_t)flow->credit * flow->segments;
+
+  if (!flow->begun)
+    return begin_foreign(flow, by, raw, message);
+  if (same_identity(by, &flow->current)) {
+    enum dg_place place = dg_sequence_place(&flow->sequence, raw, lost, &message->sequence);
+    if (place == DG_TOO_LATE)
+      return take_candidate(flow, by, raw, message, &flow->counts.too_late);
+    return drop_held(flow) | take_place(flow, raw, place, message);
+  }
+  if (!same_address(&by->source, &flow->current.source) ||
+      (flow->has_former && same_identity(by, &flow->former))) {
+    flow->counts.not_ours++;
+    return 0;
+  }
+  return take_candidate(flow, by, raw, message, &flow->counts.not_ours);
+}
+
+static uint32_t take_numbered(struct dg_flow *flow, uint32_t raw, struct dg_message *message)
+{
+  uint64_t lost = (uint64_t)flow->credit * flow->segments;
+  enum dg_place place = dg_sequence_place(&flow->sequence, raw, lost, &message->sequence);
+
+  if (place != DG_TOO_LATE)
+    return take_place(flow, raw, place, message);
+  flow->counts.too_late++;
+  return 0;
+}
+
+uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
+                      struct dg_message *message)
+{
+  struct dg_header header;
+  struct dg_identity by = {.source = *arrival->source};
+
+  flow->counts.datagrams++;
+  flow->credit += arrival->drops - flow->drops_seen;
+  flow->drops_seen = arrival->drops;
+  *message = (struct dg_message){.time_ns = arrival->time_ns};
+  uint64_t *cause = classify(flow, arrival, &header, message);
+  if (cause) {
+    ++*cause;
+    return 0;
+  }
+  if (flow->params.framing == DG_FRAMING_NONE) {
+    if (flow->credit)
+      attribute(flow, flow->credit);
+    flow->credit = 0;
+    deliver(flow, message);
+    return DG_DELIVER;
+  }
+  message->has_sequence = true;
+  if (flow->params.framing == DG_FRAMING_RTP) {
+    message->has_meta = true;
+    message->meta = (uint64_t)header.ssrc << 32 | header.timestamp;
+    message->is_marked = header.marker;
+    by.ssrc = header.ssrc;
+  }
+  return flow->params.numbered ? take_numbered(flow, header.sequence, message)
+                               : take_foreign(flow, &by, header.sequence, message);
+}
+
+uint64_t dg_flow_tail(const struct dg_flow *flow, uint32_t drops)
+{
+  return (uint64_t)flow->credit + (uint32_t)(drops - flow->drops_seen);
+}
+
+void dg_flow_end(struct dg_flow *flow)
+{
+  drop_held(flow);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A stream of datagrams as its receiver sees it: which are the stream's, which number
+ * each has, whether its sender has started anew, and what became of all others. No
+ * sockets and no memory of its own: the transport brings what has arrived and does with
+ * it what the verdict says.
+ *
+ * What holds at all times:
+ *     datagrams == messages + bad_header + bad_checksum + too_long + not_ours
+ *                  + too_late + (1 while one is held)
+ *
+ * From another Penstock (`numbered`) the first number on the wire is known, it becomes
+ * sequence 0, and only that sender counts. A foreign sender is who comes first. It has
+ * started anew when two datagrams in a row, one number apart (RFC 3550, appendix A.1,
+ * MIN_SEQUENTIAL), come from its address with another port or SSRC, or lie further back
+ * than reordering explains: numbering then goes on behind the highest, so that no loss
+ * is invented. The first of the two is held until the second has come.
+ */
+#ifndef DATAGRAM_FLOW_H
+#define DATAGRAM_FLOW_H
+
+#include "framing.h"
+#include "jitter.h"
+#include "sequence.h"
+
+/* IPv4 as ::ffff:a.b.c.d. */
+struct dg_source {
+  uint8_t address[16];
+  uint16_t port;
+};
+
+struct dg_flow_params {
+  enum dg_framing framing;
+  bool numbered;         /* by another Penstock; else a foreign sender */
+  uint32_t initial;      /* numbered: sequence 0 on the wire */
+  bool address_is_fixed; /* others are not ours */
+  bool port_is_fixed;
+  struct dg_source source;
+  bool ssrc_is_fixed;
+  uint32_t ssrc;
+  int payload_type; /* -1: any */
+  bool checks;      /* sequence: compare the byte sum */
+  uint32_t message_max;
+  uint32_t clock_rate; /* of RTP's timestamps, Hz */
+  uint32_t reorder;    /* messages that one may come late by */
+};
+
+/* Who sends, as far as datagrams tell. */
+struct dg_identity {
+  struct dg_source source;
+  uint32_t ssrc;
+};
+
+struct dg_message {
+  uint32_t offset; /* of the payload in `rest` */
+  uint32_t length;
+  uint64_t sequence;
+  uint64_t meta; /* RTP: timestamp in the low half, SSRC in the high one */
+  bool has_sequence;
+  bool has_meta;
+  bool is_marked;
+  uint64_t time_ns;
+};
+
+struct dg_arrival {
+  const struct dg_source *source;
+  const uint8_t *header; /* dg_header_bytes() of it */
+  const uint8_t *rest;   /* all further ones */
+  uint32_t total;
+  bool is_cut;      /* it was longer than there was room for */
+  uint32_t drops;   /* the socket's running count of drops before this one arrived */
+  uint64_t time_ns; /* of arrival, for jitter and message */
+};
+
+struct dg_counts {
+  uint64_t datagrams;
+  uint64_t messages;
+  uint64_t bytes;
+  uint64_t bad_header;
+  uint64_t bad_checksum;
+  uint64_t too_long;
+  uint64_t not_ours;
+  uint64_t too_late;
+  uint64_t kernel;    /* messages that the kernel dropped, by the gap they left */
+  uint64_t no_buffer; /* likewise, while the ring had no free slot */
+  uint64_t restarts;
+};
+
+struct dg_flow {
+  struct dg_flow_params params;
+  struct dg_counts counts;
+  struct dg_sequence sequence;
+  struct dg_jitter jitter;
+  bool begun;
+  struct dg_identity current;
+  bool has_former; /* it was replaced: two senders at once are not one that restarts */
+  struct dg_identity former;
+  bool holds;
+  struct dg_message held;
+  struct dg_identity held_by;
+  uint32_t held_raw;
+  uint64_t *held_cause;
+  /* The transport's: */
+  bool starved;          /* the ring was without a slot since the last drop told of */
+  uint32_t segments;     /* of one buffer as it came last, and */
+  uint32_t segments_max; /* at most: the kernel counts drops by buffers */
+  uint32_t drops_seen;
+  uint32_t credit; /* buffers dropped, not yet matched with a gap */
+};
+
+enum dg_verdict {
+  DG_DELIVER = 1u << 0,      /* this one: *message says what it is */
+  DG_HOLD = 1u << 1,         /* keep this one; flow->held is it */
+  DG_HELD_DELIVER = 1u << 2, /* the one kept, before this one: flow->held */
+  DG_HELD_DROP = 1u << 3,    /* forget the one kept */
+};
+
+void dg_flow_begin(struct dg_flow *flow, const struct dg_flow_params *params);
+/* Bits of enum dg_verdict; without DELIVER and HOLD this one is counted and void. */
+uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
+                      struct dg_message *message);
+/* The socket's count of drops when nothing arrives any more: what would be attributed
+ * beyond counts.kernel and counts.no_buffer. */
+uint64_t dg_flow_tail(const struct dg_flow *flow, uint32_t drops);
+/* The end: the one held is counted for what it was. */
+void dg_flow_end(struct dg_flow *flow);
+
+#endif

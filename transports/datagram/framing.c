@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "framing.h"
+
+#include <string.h>
+
+static void put16(uint8_t *to, uint32_t value)
+{
+  to[0] = (uint8_t)(value >> 8);
+  to[1] = (uint8_t)value;
+}
+
+static void put32(uint8_t *to, uint32_t value)
+{
+  put16(to, value >> 16);
+  put16(to + 2, value);
+}
+
+static uint32_t get16(const uint8_t *from)
+{
+  return (uint32_t)from[0] << 8 | from[1];
+}
+
+static uint32_t get32(const uint8_t *from)
+{
+  return get16(from) << 16 | get16(from + 2);
+}
+
+void dg_write(enum dg_framing framing, const struct dg_header *header, uint8_t *to)
+{
+  if (framing == DG_FRAMING_SEQUENCE) {
+    put32(to, header->sequence);
+    put32(to + 4, header->checksum);
+  } else if (framing == DG_FRAMING_RTP) {
+    to[0] = 2 << 6;
+    to[1] = (uint8_t)((header->marker ? 0x80 : 0) | (header->payload_type & 0x7f));
+    put16(to + 2, header->sequence);
+    put32(to + 4, header->timestamp);
+    put32(to + 8, header->ssrc);
+  }
+}
+
+/* What stands between the fixed header and the payload, and behind it. */
+static enum dg_parse_result parse_rtp(const uint8_t *header, const uint8_t *rest, uint32_t left,
+                                      struct dg_header *parsed, uint32_t *offset, uint32_t *length)
+{
+  uint32_t skip = (header[0] & 0x0fu) * 4;
+  uint32_t padding = 0;
+
+  if (header[0] >> 6 != 2)
+    return DG_OTHER_VERSION;
+  if (header[0] & 0x10) { /* a header extension: 16 bits of its own, its length in words */
+    if (left < skip + 4)
+      return DG_BAD_HEADER;
+    skip += 4 + get16(rest + skip + 2) * 4;
+  }
+  if (left < skip)
+    return DG_BAD_HEADER;
+  if (header[0] & 0x20) { /* the last byte counts the padding, itself included */
+    padding = left > skip ? rest[left - 1] : 0;
+    if (padding == 0 || padding > left - skip)
+      return DG_BAD_HEADER;
+  }
+  *parsed = (struct dg_header){.sequence = get16(header + 2),
+                               .timestamp = get32(header + 4),
+                               .ssrc = get32(header + 8),
+                               .payload_type = header[1] & 0x7f,
+                               .marker = header[1] >> 7};
+  *offset = skip;
+  *length = left - skip - padding;
+  return DG_PARSED;
+}
+
+enum dg_parse_result dg_parse(enum dg_framing framing, const uint8_t *header, const uint8_t *rest,
+                              uint32_t total, struct dg_header *parsed, uint32_t *offset,
+                              uint32_t *length)
+{
+  uint32_t fixed = dg_header_bytes(framing);
+
+  if (total < fixed)
+    return DG_BAD_HEADER;
+  if (framing == DG_FRAMING_RTP)
+    return parse_rtp(header, rest, total - fixed, parsed, offset, length);
+  *parsed = (struct dg_header){0};
+  if (framing == DG_FRAMING_SEQUENCE) {
+    parsed->sequence = get32(header);
+    parsed->checksum = get32(header + 4);
+  }
+  *offset = 0;
+  *length = total - fixed;
+  return DG_PARSED;
+}
+
+/* Bytes are added up in eight lanes of a word; a lane holds 257 of them. */
+static uint32_t sum_words(const uint8_t *bytes, size_t words)
+{
+  const uint64_t lanes = UINT64_C(0x00ff00ff00ff00ff);
+  uint64_t sum = 0;
+
+  while (words) {
+    size_t run = words < 128 ? words : 128;
+    uint64_t part = 0;
+    for (size_t i = 0; i < run; i++) {
+      uint64_t word;
+      memcpy(&word, bytes + i * 8, 8);
+      part += (word & lanes) + (word >> 8 & lanes);
+    }
+    part = (part & UINT64_C(0x0000ffff0000ffff)) + (part >> 16 & UINT64_C(0x0000ffff0000ffff));
+    sum += (part & UINT32_MAX) + (part >> 32);
+    bytes += run * 8;
+    words -= run;
+  }
+  return (uint32_t)sum;
+}
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+
+static size_t sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
+{
+  __m128i a = _mm_setzero_si128(), b = a;
+  size_t done = 0;
+
+  for (; length - done >= 32; done += 32) {
+    a = _mm_add_epi64(
+        a, _mm_sad_epu8(_mm_loadu_si128((const __m128i *)(bytes + done)), _mm_setzero_si128()));
+    b = _mm_add_epi64(b, _mm_sad_epu8(_mm_loadu_si128((const __m128i *)(bytes + done + 16)),
+                                      _mm_setzero_si128()));
+  }
+  a = _mm_add_epi64(a, b);
+  a = _mm_add_epi64(a, _mm_unpackhi_epi64(a, a));
+  *sum = (uint32_t)_mm_cvtsi128_si32(a);
+  return done;
+}
+#else
+static size_t sum_blocks(const uint8_t *bytes, size_t length, uint32_t *sum)
+{
+  (void)bytes, (void)length;
+  *sum = 0;
+  return 0;
+}
+#endif
+
+uint32_t dg_byte_sum(const uint8_t *bytes, size_t length)
+{
+  uint32_t sum;
+  size_t done = sum_blocks(bytes, length, &sum);
+
+  sum += sum_words(bytes + done, (length - done) / 8);
+  for (done += (length - done) / 8 * 8; done < length; done++)
+    sum += bytes[done];
+  return sum;
+}

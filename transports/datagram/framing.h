@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What stands before the payload of a datagram: nothing, the 8-byte header of
+ * Rivermax's sample programs, or RTP. Without sockets, devices or state.
+ */
+#ifndef DATAGRAM_FRAMING_H
+#define DATAGRAM_FRAMING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum dg_framing {
+  DG_FRAMING_NONE = 0,
+  DG_FRAMING_SEQUENCE = 1, /* u32 sequence, u32 byte sum of the payload; big-endian */
+  DG_FRAMING_RTP = 2,      /* RFC 3550, section 5.1 */
+};
+
+#define DG_HEADER_MAX 12u
+/* A receiver of RTP keeps so much room behind a payload for the contributing sources
+ * and the header extension, which stand between header and payload: 15 of 4 bytes, and
+ * an extension of 64. */
+#define DG_RTP_TAILROOM 128u
+
+/* Bytes of the header that every message has. */
+static inline uint32_t dg_header_bytes(enum dg_framing framing)
+{
+  return framing == DG_FRAMING_RTP ? 12 : framing == DG_FRAMING_SEQUENCE ? 8 : 0;
+}
+
+static inline uint32_t dg_sequence_bits(enum dg_framing framing)
+{
+  return framing == DG_FRAMING_RTP ? 16 : framing == DG_FRAMING_SEQUENCE ? 32 : 0;
+}
+
+static inline uint32_t dg_tailroom(enum dg_framing framing)
+{
+  return framing == DG_FRAMING_RTP ? DG_RTP_TAILROOM : 0;
+}
+
+struct dg_header {
+  uint32_t sequence; /* its low bits go on the wire */
+  uint32_t checksum; /* sequence */
+  uint32_t timestamp;
+  uint32_t ssrc;
+  uint8_t payload_type;
+  bool marker;
+};
+
+/* `to` has dg_header_bytes(). */
+void dg_write(enum dg_framing framing, const struct dg_header *header, uint8_t *to);
+
+enum dg_parse_result {
+  DG_PARSED = 0,
+  DG_BAD_HEADER = 1,    /* shorter than its own header says, or impossible padding */
+  DG_OTHER_VERSION = 2, /* RTP, of a version that is not 2 */
+};
+
+/*
+ * Read a datagram of `total` bytes: its first dg_header_bytes() are at `header`,
+ * all further ones at `rest`. *offset and *length: the payload within `rest`. Nothing
+ * is read beyond `total`.
+ */
+enum dg_parse_result dg_parse(enum dg_framing framing, const uint8_t *header, const uint8_t *rest,
+                              uint32_t total, struct dg_header *parsed, uint32_t *offset,
+                              uint32_t *length);
+
+/* The sum of all bytes, as Rivermax's samples compute it. */
+uint32_t dg_byte_sum(const uint8_t *bytes, size_t length);
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Addresses: read, printed, and those that this host has. */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "udp.h"
+
+static bool parse_port(const char *text, uint16_t *port)
+{
+  char *end;
+  unsigned long value = strtoul(text, &end, 10);
+
+  if (*text < '0' || *text > '9' || *end || value > UINT16_MAX)
+    return false;
+  *port = (uint16_t)value;
+  return true;
+}
+
+static bool parse_v6(char *text, union udp_address *address)
+{
+  char *zone = strchr(text, '%');
+
+  if (zone)
+    *zone++ = '\0';
+  if (inet_pton(AF_INET6, text, &address->v6.sin6_addr) != 1)
+    return false;
+  address->v6.sin6_family = AF_INET6;
+  if (zone)
+    address->v6.sin6_scope_id = if_nametoindex(zone);
+  return !zone || address->v6.sin6_scope_id;
+}
+
+bool udp_address_parse(const char *text, union udp_address *address)
+{
+  union udp_address made = {.any.sa_family = AF_UNSPEC};
+  char host[96];
+  uint16_t port = 0;
+  const char *first = strchr(text, ':'), *last = strrchr(text, ':');
+  const char *bracket = text[0] == '[' ? strchr(text, ']') : NULL;
+  size_t from = 0, length = strlen(text);
+
+  if (text[0] == '[') {
+    if (!bracket || (bracket[1] && (bracket[1] != ':' || !parse_port(bracket + 2, &port))))
+      return false;
+    from = 1;
+    length = (size_t)(bracket - text) - 1;
+  } else if (first && first == last) {
+    if (!parse_port(last + 1, &port))
+      return false;
+    length = (size_t)(last - text);
+  }
+  if (length >= sizeof(host))
+    return false;
+  memcpy(host, text + from, length);
+  host[length] = '\0';
+  if (text[0] != '[' && inet_pton(AF_INET, host, &made.v4.sin_addr) == 1)
+    made.v4.sin_family = AF_INET;
+  else if ((first && first == last && !bracket) || !parse_v6(host, &made))
+    return false;
+  udp_address_port_set(&made, port);
+  *address = made;
+  return true;
+}
+
+void udp_address_print(const union udp_address *address, char *text, size_t size)
+{
+  char host[INET6_ADDRSTRLEN] = "";
+
+  if (address->any.sa_family == AF_INET) {
+    inet_ntop(AF_INET, &address->v4.sin_addr, host, sizeof(host));
+    snprintf(text, size, "%s:%u", host, udp_address_port(address));
+  } else {
+    inet_ntop(AF_INET6, &address->v6.sin6_addr, host, sizeof(host));
+    snprintf(text, size, "[%s]:%u", host, udp_address_port(address));
+  }
+}
+
+socklen_t udp_address_length(const union udp_address *address)
+{
+  return address->any.sa_family == AF_INET ? sizeof(address->v4) : sizeof(address->v6);
+}
+
+uint16_t udp_address_port(const union udp_address *address)
+{
+  return ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
+}
+
+void udp_address_port_set(union udp_address *address, uint16_t port)
+{
+  if (address->any.sa_family == AF_INET)
+    address->v4.sin_port = htons(port);
+  else
+    address->v6.sin6_port = htons(port);
+}
+
+bool udp_address_is_multicast(const union udp_address *address)
+{
+  return address->any.sa_family == AF_INET ? IN_MULTICAST(ntohl(address->v4.sin_addr.s_addr))
+                                           : IN6_IS_ADDR_MULTICAST(&address->v6.sin6_addr);
+}
+
+bool udp_address_is_any(const union udp_address *address)
+{
+  return address->any.sa_family == AF_INET ? address->v4.sin_addr.s_addr == htonl(INADDR_ANY)
+                                           : IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
+}
+
+void udp_address_source(const union udp_address *address, struct dg_source *source)
+{
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+  source->port = udp_address_port(address);
+  if (address->any.sa_family == AF_INET6) {
+    memcpy(source->address, &address->v6.sin6_addr, 16);
+    return;
+  }
+  memcpy(source->address, mapped, 12);
+  memcpy(source->address + 12, &address->v4.sin_addr, 4);
+}
+
+/* ---- This host's own ------------------------------------------------------------- */
+
+static void take_sockaddr(const struct sockaddr *from, union udp_address *address)
+{
+  memset(address, 0, sizeof(*address));
+  memcpy(address, from,
+         from->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+}
+
+/* IPv6 addresses that hold on one link only are the last resort. */
+static bool is_link_local(const union udp_address *address)
+{
+  return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&address->v6.sin6_addr);
+}
+
+static bool matches(const struct ifaddrs *one, int family)
+{
+  return one->ifa_addr && (one->ifa_flags & IFF_UP) &&
+         (one->ifa_addr->sa_family == AF_INET || one->ifa_addr->sa_family == AF_INET6) &&
+         (family == AF_UNSPEC || one->ifa_addr->sa_family == family);
+}
+
+static void address_of_netdev(const struct ifaddrs *all, const char *name, int family,
+                              union udp_address *address)
+{
+  for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+    union udp_address candidate;
+    if (!matches(one, family) || strcmp(one->ifa_name, name) != 0)
+      continue;
+    take_sockaddr(one->ifa_addr, &candidate);
+    if (address->any.sa_family == AF_UNSPEC ||
+        (is_link_local(address) && !is_link_local(&candidate)))
+      *address = candidate;
+  }
+}
+
+static bool same_host(const union udp_address *a, const union udp_address *b)
+{
+  struct dg_source x, y;
+
+  udp_address_source(a, &x);
+  udp_address_source(b, &y);
+  return memcmp(x.address, y.address, sizeof(x.address)) == 0;
+}
+
+/* "eth0 (192.0.2.1), lo (127.0.0.1, ::1)" */
+static void list_devices(const struct ifaddrs *all, char *text, size_t size)
+{
+  size_t used = 0;
+
+  text[0] = '\0';
+  for (const struct ifaddrs *one = all; one && used < size; one = one->ifa_next) {
+    union udp_address address;
+    char host[INET6_ADDRSTRLEN] = "";
+    if (!matches(one, AF_UNSPEC))
+      continue;
+    take_sockaddr(one->ifa_addr, &address);
+    inet_ntop(address.any.sa_family,
+              address.any.sa_family == AF_INET ? (const void *)&address.v4.sin_addr
+                                               : (const void *)&address.v6.sin6_addr,
+              host, sizeof(host));
+    used += (size_t)snprintf(text + used, size - used, "%s%s (%s)", used ? ", " : "", one->ifa_name,
+                             host);
+  }
+}
+
+/* The netdev that has the address, or 0. */
+static uint32_t owner_of(const struct ifaddrs *all, const union udp_address *address)
+{
+  for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+    union udp_address own;
+    if (!matches(one, address->any.sa_family))
+      continue;
+    take_sockaddr(one->ifa_addr, &own);
+    if (same_host(&own, address))
+      return if_nametoindex(one->ifa_name);
+  }
+  return 0;
+}
+
+int udp_device_find(struct pst_device *device, const char *name, int family,
+                    struct udp_device_name *found)
+{
+  struct udp_device_name made = {.is_set = name[0] != '\0'};
+  struct ifaddrs *all = NULL;
+  char known[512];
+  int rc = 0;
+
+  made.address.any.sa_family = AF_UNSPEC;
+  snprintf(made.name, sizeof(made.name), "%s", name);
+  if (made.is_set && getifaddrs(&all) != 0) {
+    rc = -errno;
+    UDP_LOG(device, PST_LOG_ERROR, "this host's addresses cannot be listed: %s", strerror(-rc));
+    return rc;
+  }
+  if (made.is_set && udp_address_parse(name, &made.address)) {
+    made.index = owner_of(all, &made.address);
+    /* 127.0.0.2 is lo's, too. */
+    if (!made.index && made.address.any.sa_family == AF_INET &&
+        ntohl(made.address.v4.sin_addr.s_addr) >> 24 == 127)
+      made.index = if_nametoindex("lo");
+  } else if (made.is_set) {
+    made.is_netdev = true;
+    made.index = if_nametoindex(name);
+    address_of_netdev(all, name, family, &made.address);
+  }
+  if (made.is_set && (!made.index || made.address.any.sa_family == AF_UNSPEC)) {
+    list_devices(all, known, sizeof(known));
+    UDP_LOG(device, PST_LOG_ERROR, "device: %s is %s here; there are: %s", name,
+            made.index ? "an interface without an address of that family"
+                       : "neither an address nor an interface that is up",
+            known);
+    rc = -ENODEV;
+  }
+  freeifaddrs(all);
+  if (rc == 0)
+    *found = made;
+  return rc;
+}
+
+uint32_t udp_addresses_own(int family, union udp_address *addresses, uint32_t max)
+{
+  struct ifaddrs *all = NULL;
+  uint32_t count = 0;
+
+  if (getifaddrs(&all) != 0)
+    return 0;
+  for (const struct ifaddrs *one = all; one && count < max; one = one->ifa_next) {
+    if (!matches(one, family) || (one->ifa_flags & IFF_LOOPBACK))
+      continue;
+    take_sockaddr(one->ifa_addr, &addresses[count]);
+    count += !is_link_local(&addresses[count]);
+  }
+  freeifaddrs(all);
+  return count;
+}
+
+static bool in_network(const void *address, const void *own, const void *mask, size_t bytes)
+{
+  const uint8_t *a = address, *b = own, *m = mask;
+
+  for (size_t i = 0; i < bytes; i++)
+    if ((a[i] ^ b[i]) & m[i])
+      return false;
+  return true;
+}
+
+bool udp_address_is_near(const union udp_address *address)
+{
+  struct ifaddrs *all = NULL;
+  bool is_near = false;
+
+  if (getifaddrs(&all) != 0)
+    return false;
+  for (const struct ifaddrs *one = all; one && !is_near; one = one->ifa_next) {
+    union udp_address own, mask;
+    if (!matches(one, address->any.sa_family) || !one->ifa_netmask)
+      continue;
+    take_sockaddr(one->ifa_addr, &own);
+    memset(&mask, 0, sizeof(mask));
+    memcpy(&mask, one->ifa_netmask, udp_address_length(&own));
+    is_near = own.any.sa_family == AF_INET
+                  ? in_network(&address->v4.sin_addr, &own.v4.sin_addr, &mask.v4.sin_addr, 4)
+                  : in_network(&address->v6.sin6_addr, &own.v6.sin6_addr, &mask.v6.sin6_addr, 16);
+  }
+  freeifaddrs(all);
+  return is_near;
+}
+
+void udp_host_identity(uint8_t identity[24])
+{
+  struct stat info = {0};
+  char text[40] = "";
+  int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  uint32_t digits = 0;
+
+  memset(identity, 0, 24);
+  if (fd >= 0) {
+    ssize_t n = read(fd, text, sizeof(text) - 1);
+    text[n < 0 ? 0 : n] = '\0';
+    close(fd);
+  }
+  for (const char *c = text; *c && digits < 32; c++) {
+    int value = *c >= '0' && *c <= '9' ? *c - '0' : *c >= 'a' && *c <= 'f' ? *c - 'a' + 10 : -1;
+    if (value < 0)
+      continue;
+    identity[digits / 2] |= (uint8_t)(value << (digits % 2 ? 0 : 4));
+    digits++;
+  }
+  if (stat("/proc/self/ns/net", &info) == 0)
+    for (int i = 0; i < 8; i++)
+      identity[16 + i] = (uint8_t)(info.st_ino >> (8 * i));
+}

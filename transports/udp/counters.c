@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is counted, and an endpoint in words. */
+#include <stdio.h>
+
+#include "udp.h"
+
+struct list {
+  struct pst_counter *at;
+  uint32_t room;
+  uint32_t count;
+};
+
+static void add(struct list *list, const char *name, const char *cause, uint64_t value,
+                uint64_t flags)
+{
+  if (list->at && list->count < list->room)
+    list->at[list->count] = (struct pst_counter){name, cause, value, flags};
+  list->count++;
+}
+
+static void add_sender(struct list *list, const struct udp_tx *tx)
+{
+  add(list, "messages_sent", NULL, tx->messages, 0);
+  add(list, "bytes_sent", NULL, tx->bytes, 0);
+  add(list, "unreachable", "unreachable", tx->unreachable, PST_COUNTER_DROP);
+  add(list, "refused", NULL, tx->refused, 0);
+  add(list, "device_busy", NULL, tx->throttled, 0);
+  add(list, "path_mtu_payload", NULL, tx->mtu, PST_COUNTER_GAUGE);
+}
+
+/* datagrams == messages_received + bad_header + bad_checksum + too_long + not_ours
+ *              + too_late + held */
+static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
+{
+  struct udp_rx *rx = endpoint->rx;
+  const struct dg_flow *flow = &rx->flow;
+  const struct dg_counts *counts = &flow->counts;
+  uint32_t drops = udp_socket_drops(endpoint);
+  uint64_t tail = endpoint->connected ? dg_flow_tail(flow, drops) : 0;
+
+  if (drops != rx->drops)
+    udp_socket_drops_tell(endpoint);
+  rx->drops = drops;
+  add(list, "datagrams", NULL, counts->datagrams, 0);
+  add(list, "messages_received", NULL, counts->messages, 0);
+  add(list, "bytes_received", NULL, counts->bytes, 0);
+  add(list, "kernel", "kernel", counts->kernel + (flow->starved ? 0 : tail), PST_COUNTER_DROP);
+  add(list, "no_buffer", "no_buffer", counts->no_buffer + (flow->starved ? tail : 0),
+      PST_COUNTER_DROP);
+  add(list, "bad_header", "bad_header", counts->bad_header, PST_COUNTER_DROP);
+  add(list, "bad_checksum", "bad_checksum", counts->bad_checksum, PST_COUNTER_DROP);
+  add(list, "too_long", "too_long", counts->too_long, PST_COUNTER_DROP);
+  add(list, "too_late", "too_late", counts->too_late, PST_COUNTER_DROP);
+  add(list, "not_ours", "not_ours", counts->not_ours, 0); /* no message of the stream */
+  add(list, "held", NULL, flow->holds, PST_COUNTER_GAUGE);
+  add(list, "restarts", NULL, counts->restarts, 0);
+  add(list, "socket_drops", NULL, drops, 0);
+  add(list, "copied", NULL, rx->copied, 0);
+  if (endpoint->worker->device->framing == DG_FRAMING_RTP)
+    add(list, "jitter_ns", NULL, dg_jitter_ns(&flow->jitter), PST_COUNTER_GAUGE);
+}
+
+int udp_counters(struct pst_device *device, struct pst_worker *worker,
+                 struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max)
+{
+  struct list list = {counters, max, 0};
+
+  (void)device;
+  if (endpoint && endpoint->tx)
+    add_sender(&list, endpoint->tx);
+  else if (endpoint)
+    add_receiver(&list, endpoint);
+  else if (worker)
+    add(&list, "sockets", NULL, worker->endpoint_count, PST_COUNTER_GAUGE);
+  return (int)list.count;
+}
+
+int udp_describe(struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  char local[80], peer[80];
+
+  if (size == 0)
+    return -EINVAL;
+  udp_address_print(&endpoint->local, local, sizeof(local));
+  if (endpoint->rx)
+    snprintf(text, size, "on %s, %u slots%s", local, endpoint->rx->ring->params.slots,
+             endpoint->rx->gro ? ", coalesced by the kernel" : "");
+  else if (!endpoint->connected)
+    snprintf(text, size, "from %s, not connected", local);
+  else {
+    udp_address_print(&endpoint->peer, peer, sizeof(peer));
+    snprintf(text, size, "from %s to %s%s", local, peer,
+             endpoint->tx->gso ? ", cut by the kernel" : "");
+  }
+  return 0;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Endpoints: opened, and freed. */
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "udp.h"
+
+static int params_check(struct pst_worker *worker, const struct pst_endpoint_params *in)
+{
+  struct pst_device *device = worker->device;
+  uint32_t most = UDP_DATAGRAM_MAX - dg_header_bytes(device->framing);
+  const char *what = NULL;
+
+  if (!in->cookie)
+    what = "its cookie is 0";
+  else if (in->roles != PST_ROLE_SENDER && in->roles != PST_ROLE_RECEIVER)
+    what = "it has to be a sender or a receiver";
+  else if (!(in->roles & PST_ROLE_RECEIVER) != !in->ring)
+    what = "a receiver needs a ring, and only a receiver";
+  else if (in->ring && (in->ring->worker != worker || in->ring->taken))
+    what = "its ring is another worker's, or another endpoint's";
+  else if (in->requests > UDP_REQUESTS_MAX || (in->roles == PST_ROLE_SENDER && !in->requests))
+    what = "its number of outstanding requests is out of range";
+  else if (in->pieces > UDP_PIECES_MAX)
+    what = "its pieces a request are more than the limit";
+  else if (in->message_max > most || (in->ring && in->message_max > in->ring->params.payload_max))
+    what = "its messages are longer than a datagram, or than the slots";
+  if (!what)
+    return 0;
+  UDP_LOG(device, PST_LOG_ERROR, "%s: endpoint refused: %s", in->label ? in->label : "", what);
+  return -EINVAL;
+}
+
+/* An option that is an address: 0, or -EINVAL, logged. */
+static int read_address(struct pst_endpoint *endpoint, const struct pst_options *options,
+                        const char *name, union udp_address *address)
+{
+  struct pst_device *device = endpoint->worker->device;
+  const char *text = device->host->option_string(options, name);
+
+  address->any.sa_family = AF_UNSPEC;
+  if (!text[0] || udp_address_parse(text, address))
+    return 0;
+  UDP_LOG(device, PST_LOG_ERROR,
+          "%s: %s: %s is not an address; write numbers (192.0.2.7, 192.0.2.7:5004, 2001:db8::7, "
+          "[2001:db8::7]:5004), names are not looked up",
+          endpoint->label, name, text);
+  return -EINVAL;
+}
+
+static int read_addresses(struct pst_endpoint *endpoint, const struct pst_options *options)
+{
+  int rc;
+
+  endpoint->to.any.sa_family = endpoint->group.any.sa_family = AF_UNSPEC;
+  endpoint->source.any.sa_family = AF_UNSPEC;
+  if (endpoint->roles & PST_ROLE_SENDER)
+    return read_address(endpoint, options, "to", &endpoint->to);
+  rc = read_address(endpoint, options, "group", &endpoint->group);
+  if (rc == 0)
+    rc = read_address(endpoint, options, "source", &endpoint->source);
+  if (rc < 0 || endpoint->group.any.sa_family == AF_UNSPEC ||
+      udp_address_is_multicast(&endpoint->group))
+    return rc;
+  UDP_LOG(endpoint->worker->device, PST_LOG_ERROR,
+          "%s: group: not a multicast address: those are 224.0.0.0/4 and ff00::/8; an address of "
+          "this host goes to `device`",
+          endpoint->label);
+  return -EINVAL;
+}
+
+static int family_of(const union udp_address *address, int other)
+{
+  return other == AF_UNSPEC ? address->any.sa_family : other;
+}
+
+/* Where it is bound, and which family all its addresses are of. */
+static int find_local(struct pst_endpoint *endpoint)
+{
+  static const int families[] = {AF_UNSPEC, AF_INET, AF_INET6};
+  struct pst_device *device = endpoint->worker->device;
+  const union udp_address *given[] = {&endpoint->to, &endpoint->group, &endpoint->source};
+  struct udp_device_name name;
+  int family = families[device->family];
+
+  for (int i = 0; i < 3; i++)
+    family = family_of(given[i], family);
+  int rc = udp_device_find(device, device->name, family, &name);
+  if (rc < 0)
+    return rc;
+  family = family_of(&name.address, family);
+  endpoint->family = family == AF_UNSPEC ? AF_INET : family;
+  endpoint->netdev = name.index;
+  endpoint->local_is_fixed = name.is_set;
+  endpoint->local = name.address;
+  if (!name.is_set)
+    endpoint->local = (union udp_address){.any.sa_family = (sa_family_t)endpoint->family};
+  for (int i = 0; i < 3; i++)
+    rc |= given[i]->any.sa_family != AF_UNSPEC && given[i]->any.sa_family != endpoint->family;
+  if (rc == 0 && endpoint->local.any.sa_family == endpoint->family)
+    return 0;
+  UDP_LOG(device, PST_LOG_ERROR,
+          "%s: device, to, group, source and family are not all of IPv4, or all of IPv6",
+          endpoint->label);
+  return -EINVAL;
+}
+
+static void read_flow(struct pst_endpoint *endpoint, const struct pst_options *options)
+{
+  struct pst_device *device = endpoint->worker->device;
+  const struct pst_host *host = device->host;
+  uint64_t type = host->option_uint(options, "payload_type");
+  uint64_t ssrc = host->option_uint(options, "ssrc");
+
+  endpoint->flow =
+      (struct dg_flow_params){.framing = device->framing,
+                              .address_is_fixed = endpoint->source.any.sa_family != AF_UNSPEC,
+                              .ssrc_is_fixed = ssrc != 0,
+                              .ssrc = (uint32_t)ssrc,
+                              .payload_type = type > 127 ? -1 : (int)type,
+                              .checks = host->option_uint(options, "checksum"),
+                              .message_max = (uint32_t)endpoint->message_max,
+                              .clock_rate = device->clock_rate};
+  if (endpoint->roles & PST_ROLE_SENDER)
+    return;
+  endpoint->flow.reorder = (uint32_t)host->option_uint(options, "reorder");
+  if (endpoint->flow.address_is_fixed) {
+    udp_address_source(&endpoint->source, &endpoint->flow.source);
+    endpoint->flow.port_is_fixed = endpoint->flow.source.port != 0;
+  }
+}
+
+static int open_queue(struct pst_endpoint *endpoint, uint32_t requests)
+{
+  uint64_t size = 1;
+
+  while (size < requests)
+    size <<= 1;
+  endpoint->request_max = requests;
+  endpoint->done_mask = size - 1;
+  endpoint->done = calloc(size, sizeof(*endpoint->done));
+  return endpoint->done ? 0 : -ENOMEM;
+}
+
+static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
+{
+  int rc = read_addresses(endpoint, in->options);
+
+  if (rc == 0)
+    rc = find_local(endpoint);
+  if (rc == 0)
+    rc = open_queue(endpoint, in->requests);
+  if (rc < 0)
+    return rc;
+  read_flow(endpoint, in->options);
+  rc = in->ring ? udp_rx_open(endpoint, in->ring) : udp_tx_open(endpoint, in->options);
+  if (rc == 0)
+    rc = udp_socket_open(endpoint, in->options);
+  if (rc == 0 && in->ring)
+    rc = udp_rx_spill(endpoint);
+  return rc;
+}
+
+static int join_worker(struct pst_worker *worker, struct pst_endpoint *endpoint)
+{
+  struct epoll_event event = {.data.ptr = endpoint};
+
+  if (worker->endpoint_count == worker->endpoint_room) {
+    uint32_t room = worker->endpoint_room ? 2 * worker->endpoint_room : 8;
+    struct pst_endpoint **grown = realloc(worker->endpoints, room * sizeof(struct pst_endpoint *));
+    if (!grown)
+      return -ENOMEM;
+    worker->endpoints = grown;
+    worker->endpoint_room = room;
+  }
+  if (epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, endpoint->fd, &event) != 0)
+    return -errno;
+  worker->endpoints[worker->endpoint_count++] = endpoint;
+  return 0;
+}
+
+int udp_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
+                      struct pst_endpoint **endpoint)
+{
+  struct pst_device *device = worker->device;
+  struct pst_endpoint_params in;
+
+  UDP_TAKE(in, params);
+  int rc = params_check(worker, &in);
+  if (rc < 0)
+    return rc;
+  struct pst_endpoint *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->worker = worker;
+  made->cookie = in.cookie;
+  made->roles = in.roles;
+  made->fd = -1;
+  made->message_max = in.message_max;
+  if (!made->message_max)
+    made->message_max =
+        in.ring ? in.ring->params.payload_max : UDP_DATAGRAM_MAX - dg_header_bytes(device->framing);
+  snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
+  rc = open_parts(made, &in);
+  if (rc == 0 && (rc = join_worker(worker, made)) != 0)
+    UDP_LOG(device, PST_LOG_ERROR, "%s: the socket cannot be watched: %s", made->label,
+            strerror(-rc));
+  if (rc < 0) {
+    udp_endpoint_free(made);
+    return rc;
+  }
+  *endpoint = made;
+  return 0;
+}
+
+void udp_endpoint_free(struct pst_endpoint *endpoint)
+{
+  udp_rx_close(endpoint);
+  udp_tx_close(endpoint);
+  if (endpoint->fd >= 0)
+    close(endpoint->fd);
+  free(endpoint->done);
+  free(endpoint);
+}
+
+int udp_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
+{
+  (void)deadline_ns; /* what post() took is the kernel's already */
+  if (mode != PST_CLOSE_DRAIN && mode != PST_CLOSE_ABORT)
+    return -EINVAL;
+  if (endpoint->close_mode)
+    return -EALREADY;
+  endpoint->close_mode = mode;
+  return 0;
+}
+
+int udp_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
+{
+  (void)endpoint;
+  udp_path_fill(path);
+  return 0;
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <penstock/plugin.h>
+
+static const char *const framing_choices[] = {"sequence", "rtp", "none", NULL};
+static const char *const family_choices[] = {"auto", "ipv4", "ipv6", NULL};
+static const char *const time_choices[] = {"off", "software", "hardware", NULL};
+
+#define SEND PST_SCOPE_SENDER
+#define RECEIVE PST_SCOPE_RECEIVER
+#define BOTH (PST_SCOPE_SENDER | PST_SCOPE_RECEIVER)
+
+static const struct pst_option options[] = {
+    {
+        .name = "device",
+        .help = "Network interface or address of this host to send from and receive on, eth0 or "
+                "192.0.2.1 for instance. Empty: all of this host's addresses, and the interface "
+                "that the route says.",
+        .type = PST_OPTION_STRING,
+        .max = 63,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "family",
+        .help = "IPv4 or IPv6. auto: as `device`, `to` or `group` are written, else IPv4.",
+        .default_value = "auto",
+        .choices = family_choices,
+        .type = PST_OPTION_ENUM,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "timestamps",
+        .help = "Who says when a message arrived. software: the kernel, when the driver hands it "
+                "over. hardware: the network card, where it was configured to (SIOCSHWTSTAMP), "
+                "else the kernel. off: nobody; jitter is then counted from when messages are "
+                "polled.",
+        .default_value = "software",
+        .choices = time_choices,
+        .type = PST_OPTION_ENUM,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "framing",
+        .help = "What stands before each payload. sequence: 8 bytes, a 32-bit sequence number and "
+                "a checksum, as Rivermax's sample programs have them. rtp: RFC 3550, 16-bit "
+                "sequence numbers. none: nothing; there are no sequence numbers, and a foreign "
+                "sender's loss is unknown.",
+        .default_value = "sequence",
+        .choices = framing_choices,
+        .type = PST_OPTION_ENUM,
+        .scope = PST_SCOPE_STREAM,
+    },
+    {
+        .name = "clock_rate",
+        .help = "rtp: ticks of the RTP timestamp in a second (90000 for video, the sampling rate "
+                "for audio).",
+        .default_value = "90000",
+        .type = PST_OPTION_UINT,
+        .min = 1,
+        .max = 1000000000,
+        .scope = PST_SCOPE_STREAM,
+    },
+    {
+        .name = "port",
+        .help = "UDP port to receive on. 0: the kernel chooses, and a Penstock sender is told.",
+        .default_value = "0",
+        .type = PST_OPTION_UINT,
+        .max = 65535,
+        .scope = RECEIVE,
+    },
+    {
+        .name = "group",
+        .help = "Multicast group to join and receive (IGMPv3, MLDv2) on the interface of "
+                "`device`, 239.1.2.3 or ff15::1 for instance.",
+        .type = PST_OPTION_STRING,
+        .max = 63,
+        .scope = RECEIVE,
+    },
+    {
+        .name = "source",
+        .help = "Address whose messages are received; with `group`, the join is for this source "
+                "only. Empty: a Penstock sender's own; else that of the first message to arrive, "
+                "and with framing none, any.",
+        .type = PST_OPTION_STRING,
+        .max = 63,
+        .scope = RECEIVE,
+    },
+    {
+        .name = "to",
+        .help = "Where a receiver without Penstock listens, address and port: 192.0.2.7:5004 or "
+                "[2001:db8::7]:5004; a multicast group, too. To a Penstock receiver, an address "
+                "alone chooses among those that it has.",
+        .type = PST_OPTION_STRING,
+        .max = 95,
+        .scope = SEND,
+    },
+    {
+        .name = "source_port",
+        .help = "UDP port to send from. 0: the kernel chooses.",
+        .default_value = "0",
+        .type = PST_OPTION_UINT,
+        .max = 65535,
+        .scope = SEND,
+    },
+    {
+        .name = "ttl",
+        .help = "Routers that a packet may pass, multicast packets included. 0: the system's "
+                "default, which is 1 for multicast.",
+        .default_value = "0",
+        .type = PST_OPTION_UINT,
+        .max = 255,
+        .scope = SEND,
+    },
+    {
+        .name = "dscp",
+        .help = "Differentiated services codepoint of what is sent (RFC 2474).",
+        .default_value = "0",
+        .type = PST_OPTION_UINT,
+        .max = 63,
+        .scope = SEND,
+    },
+    {
+        .name = "dont_fragment",
+        .help = "Refuse messages that are longer than the path's MTU instead of letting IP "
+                "fragment them. One lost fragment loses the message.",
+        .default_value = "false",
+        .type = PST_OPTION_BOOL,
+        .scope = SEND,
+    },
+    {
+        .name = "sndbuf",
+        .help = "Size of the socket's send buffer. 0: the system's default.",
+        .default_value = "0",
+        .type = PST_OPTION_SIZE,
+        .max = UINT64_C(1) << 30,
+        .scope = SEND,
+    },
+    {
+        .name = "rcvbuf",
+        .help = "Size of the socket's receive buffer: what may wait while the worker is busy. The "
+                "kernel gives no more than net.core.rmem_max to an ordinary user.",
+        .default_value = "16 MiB",
+        .type = PST_OPTION_SIZE,
+        .min = 4096,
+        .max = UINT64_C(1) << 30,
+        .scope = RECEIVE,
+    },
+    {
+        .name = "gso",
+        .help = "Hand messages of equal length to the kernel in one buffer, which it or the "
+                "network card cuts (UDP_SEGMENT). What is on the wire is the same.",
+        .default_value = "true",
+        .type = PST_OPTION_BOOL,
+        .scope = SEND,
+    },
+    {
+        .name = "gro",
+        .help = "Let the kernel hand over messages of equal length in one buffer (UDP_GRO). It "
+                "counts what it drops by such buffers, so that drops at the very end of a stream "
+                "are then not attributed in full.",
+        .default_value = "true",
+        .type = PST_OPTION_BOOL,
+        .scope = RECEIVE,
+    },
+    {
+        .name = "busy_poll",
+        .help = "How long the kernel polls the network card's queue within a call that finds "
+                "nothing (SO_BUSY_POLL). More than net.core.busy_read needs CAP_NET_ADMIN. 0: "
+                "not at all.",
+        .default_value = "0",
+        .type = PST_OPTION_DURATION,
+        .max = 1000000000,
+        .scope = RECEIVE,
+    },
+    {
+        .name = "checksum",
+        .help = "sequence: the sender computes the checksum of each payload, the receiver refuses "
+                "what differs. false: 0 is sent, and nothing is compared.",
+        .default_value = "true",
+        .type = PST_OPTION_BOOL,
+        .scope = BOTH,
+    },
+    {
+        .name = "ssrc",
+        .help = "rtp: synchronisation source. The sender has this one, the receiver takes no "
+                "other. 0: the sender chooses at random; from a foreign sender, that of the first "
+                "message to arrive.",
+        .default_value = "0",
+        .type = PST_OPTION_UINT,
+        .max = UINT32_MAX,
+        .scope = BOTH,
+    },
+    {
+        .name = "payload_type",
+        .help = "rtp: payload type, 0 to 127. The sender has this one, the receiver takes no "
+                "other. 128: the sender has 96, the receiver takes any.",
+        .default_value = "128",
+        .type = PST_OPTION_UINT,
+        .max = 128,
+        .scope = BOTH,
+    },
+    {
+        .name = "frame",
+        .help = "rtp: messages of a frame. The last has the marker, and all have the timestamp of "
+                "the first. 0: no markers, and each message has its own timestamp.",
+        .default_value = "0",
+        .type = PST_OPTION_UINT,
+        .max = UINT32_MAX,
+        .scope = SEND,
+    },
+    {
+        .name = "reorder",
+        .help = "How many messages one may come late by. A foreign sender whose numbers are "
+                "further back has started anew. rtp has at most 32767.",
+        .default_value = "1024",
+        .type = PST_OPTION_UINT,
+        .min = 1,
+        .max = 65536,
+        .scope = RECEIVE,
+    },
+};
+
+PST_DESCRIPTION(PST_KIND_TRANSPORT, "udp", "0.1.0",
+                "UDP and RTP by the kernel's sockets, to and from Penstock and anything else", "",
+                "kernel: Linux sockets; ninja -C build test (suite contract)", options,
+                sizeof(options) / sizeof(options[0]));

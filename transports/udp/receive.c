@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the kernel into slots.
+ *
+ * While nothing is coalesced an entry has one slot. Once the kernel hands over buffers
+ * of several datagrams, entries are laid for as many of that size, and the buffer's
+ * bytes scatter into the slots by themselves. What comes otherwise (another size, more
+ * datagrams, fewer free slots) ends in the entry's spill and is copied from there,
+ * at once or as soon as there is a free slot; nothing is lost for it.
+ */
+#include <time.h> /* before errqueue.h, which lacks it */
+
+#include <linux/errqueue.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+
+#include "udp.h"
+
+#define DEPTH_LIFE 64u /* entries after which a rarer, deeper buffer is forgotten */
+
+static uint32_t header_bytes(const struct pst_endpoint *endpoint)
+{
+  return dg_header_bytes(endpoint->worker->device->framing);
+}
+
+static uint8_t *slot_at(const struct pst_ring *ring, uint32_t slot)
+{
+  return ring->mr->base + udp_slot_offset(ring, slot);
+}
+
+static void give_slot(struct pst_ring *ring, uint32_t slot)
+{
+  ring->free[ring->free_count++] = slot;
+}
+
+/* ---- Laying entries out -------------------------------------------------------------- */
+
+static void lay(struct pst_endpoint *endpoint, struct udp_entry *entry, struct mmsghdr *vector)
+{
+  struct udp_rx *rx = endpoint->rx;
+  struct pst_ring *ring = rx->ring;
+  uint32_t header = header_bytes(endpoint), room = ring->capacity, parts = 0;
+  uint32_t slots = rx->depth < ring->free_count ? rx->depth : ring->free_count;
+
+  if (rx->segment < header || rx->segment - header > room)
+    slots = 1;
+  if (slots > 1)
+    room = rx->segment - header;
+  for (uint32_t i = 0; i < slots; i++) {
+    entry->slots[i] = ring->free[--ring->free_count];
+    if (header)
+      entry->parts[parts++] = (struct iovec){entry->headers + (size_t)i * header, header};
+    entry->parts[parts++] = (struct iovec){slot_at(ring, entry->slots[i]), room};
+  }
+  if (entry->spill)
+    entry->parts[parts++] = (struct iovec){entry->spill, UDP_SPILL_BYTES};
+  entry->laid = slots;
+  entry->stride = header + room;
+  vector->msg_hdr = (struct msghdr){.msg_name = entry->name,
+                                    .msg_namelen = sizeof(*entry->name),
+                                    .msg_iov = entry->parts,
+                                    .msg_iovlen = parts,
+                                    .msg_control = entry->control,
+                                    .msg_controllen = UDP_CONTROL_BYTES};
+  rx->laid_slots += slots;
+}
+
+static void lay_all(struct pst_endpoint *endpoint)
+{
+  struct udp_rx *rx = endpoint->rx;
+
+  while (rx->received + rx->laid < UDP_ENTRIES && rx->ring->free_count &&
+         (rx->laid == 0 || rx->laid_slots < UDP_ENTRY_SLOTS_MAX)) {
+    uint32_t at = (rx->first + rx->received + rx->laid) % UDP_ENTRIES;
+    lay(endpoint, &rx->entries[at], &rx->vector[at]);
+    rx->laid++;
+  }
+}
+
+/* ---- What has come --------------------------------------------------------------------- */
+
+static void read_time(const struct cmsghdr *message, struct udp_entry *entry)
+{
+  struct scm_timestamping times;
+
+  memcpy(&times, CMSG_DATA(message), sizeof(times));
+  const struct timespec *at = times.ts[2].tv_sec ? &times.ts[2] : &times.ts[0];
+  entry->time_ns = (uint64_t)at->tv_sec * 1000000000u + (uint64_t)at->tv_nsec;
+}
+
+static void read_control(struct msghdr *header, struct udp_entry *entry)
+{
+  for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {
+    if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+      int size;
+      memcpy(&size, CMSG_DATA(c), sizeof(size));
+      entry->segment = size > 0 ? (uint32_t)size : 0;
+    } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
+      memcpy(&entry->drops, CMSG_DATA(c), sizeof(entry->drops));
+    } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_TIMESTAMPING) {
+      read_time(c, entry);
+    }
+  }
+}
+
+/* What coalescing there is decides how the next entries are laid. */
+static void learn(struct udp_rx *rx, const struct udp_entry *entry)
+{
+  uint32_t count = entry->count < UDP_SEGMENTS_MAX ? entry->count : UDP_SEGMENTS_MAX;
+
+  rx->flow.segments = entry->count;
+  if (entry->count > rx->flow.segments_max)
+    rx->flow.segments_max = entry->count;
+  if (entry->count > 1)
+    rx->segment = entry->segment;
+  if (count > rx->peak)
+    rx->peak = count;
+  if (count > rx->depth)
+    rx->depth = count;
+  if (++rx->peak_age < DEPTH_LIFE)
+    return;
+  rx->depth = rx->peak;
+  rx->peak = 1;
+  rx->peak_age = 0;
+}
+
+/* All bytes in one piece, in the spill. */
+static void straighten(struct pst_endpoint *endpoint, struct udp_entry *entry)
+{
+  uint32_t header = header_bytes(endpoint), done = 0;
+  uint32_t spilled = entry->laid * entry->stride;
+
+  if (entry->total > spilled)
+    memmove(entry->spill + spilled, entry->spill, entry->total - spilled);
+  for (uint32_t i = 0; i < entry->laid && done < entry->total; i++) {
+    uint32_t left = entry->total - done;
+    uint32_t first = left < header ? left : header;
+    uint32_t rest = left - first < entry->stride - header ? left - first : entry->stride - header;
+    memcpy(entry->spill + done, entry->headers + (size_t)i * header, first);
+    memcpy(entry->spill + done + first, slot_at(endpoint->rx->ring, entry->slots[i]), rest);
+    done += first + rest;
+  }
+  entry->is_straight = false;
+}
+
+static void open_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
+                       struct mmsghdr *vector, uint64_t now_ns)
+{
+  struct udp_rx *rx = endpoint->rx;
+
+  entry->total = vector->msg_len;
+  entry->segment = 0;
+  entry->drops = rx->flow.drops_seen;
+  entry->time_ns = now_ns;
+  entry->next = entry->given = 0;
+  entry->is_cut = vector->msg_hdr.msg_flags & MSG_TRUNC;
+  entry->is_straight = true;
+  read_control(&vector->msg_hdr, entry);
+  if (entry->segment == 0 || entry->segment >= entry->total) {
+    entry->segment = entry->total;
+    entry->count = 1;
+  } else {
+    entry->count = (entry->total + entry->segment - 1) / entry->segment;
+  }
+  learn(rx, entry);
+  if (entry->count == 1 ? entry->total <= entry->stride : entry->segment == entry->stride)
+    return;
+  /* One that is longer than a slot, and nothing else. */
+  if (entry->count == 1 && entry->total > header_bytes(endpoint) + rx->ring->capacity)
+    entry->is_cut = true;
+  else
+    straighten(endpoint, entry);
+}
+
+static void close_entry(struct udp_rx *rx, struct udp_entry *entry)
+{
+  for (uint32_t i = 0; i < entry->laid; i++)
+    if (entry->slots[i] != UINT32_MAX)
+      give_slot(rx->ring, entry->slots[i]);
+  rx->first = (rx->first + 1) % UDP_ENTRIES;
+  rx->received--;
+}
+
+/* ---- One datagram -------------------------------------------------------------------------- */
+
+struct piece {
+  const uint8_t *header;
+  const uint8_t *rest;
+  uint32_t total;
+  uint32_t in_slot; /* index in the entry; UINT32_MAX: it is in the spill */
+};
+
+static struct piece piece_of(const struct pst_endpoint *endpoint, const struct udp_entry *entry)
+{
+  uint32_t header = header_bytes(endpoint), at = entry->next;
+  uint32_t begin = at * entry->segment;
+  struct piece piece = {.total = entry->total - begin < entry->segment ? entry->total - begin
+                                                                       : entry->segment,
+                        .in_slot = UINT32_MAX};
+
+  if (entry->is_straight && at < entry->laid) {
+    piece.header = entry->headers + (size_t)at * header;
+    piece.rest = slot_at(endpoint->rx->ring, entry->slots[at]);
+    piece.in_slot = at;
+    return piece;
+  }
+  if (entry->is_straight)
+    begin -= entry->laid * entry->stride;
+  piece.header = entry->spill + begin;
+  piece.rest = piece.header + header;
+  return piece;
+}
+
+/* A slot for a datagram out of the spill. */
+static bool has_slot(const struct udp_rx *rx, const struct udp_entry *entry)
+{
+  return rx->ring->free_count || (!entry->is_straight && entry->given < entry->laid);
+}
+
+static uint32_t take_slot(struct udp_rx *rx, struct udp_entry *entry)
+{
+  if (!entry->is_straight && entry->given < entry->laid) {
+    uint32_t slot = entry->slots[entry->given];
+    entry->slots[entry->given++] = UINT32_MAX;
+    return slot;
+  }
+  return rx->ring->free[--rx->ring->free_count];
+}
+
+/* The payload is in a slot after this. */
+static uint32_t settle(struct udp_rx *rx, struct udp_entry *entry, const struct piece *piece,
+                       uint32_t header)
+{
+  uint32_t slot;
+
+  if (piece->in_slot != UINT32_MAX) {
+    slot = entry->slots[piece->in_slot];
+    entry->slots[piece->in_slot] = UINT32_MAX;
+    return slot;
+  }
+  slot = take_slot(rx, entry);
+  memcpy(slot_at(rx->ring, slot), piece->rest, piece->total - header);
+  rx->copied++;
+  return slot;
+}
+
+static void give_message(struct pst_endpoint *endpoint, uint32_t slot,
+                         const struct dg_message *message, struct pst_completion *out)
+{
+  struct pst_ring *ring = endpoint->rx->ring;
+  bool timed = endpoint->worker->device->timestamps != UDP_TIME_OFF;
+
+  ring->states[slot] = UDP_SLOT_OUT;
+  *out = (struct pst_completion){
+      .kind = PST_COMPLETION_MESSAGE,
+      .flags = (uint16_t)((message->has_sequence ? PST_HAS_SEQUENCE : 0u) |
+                          (message->has_meta ? PST_HAS_META : 0u) | (timed ? PST_HAS_TIME : 0u) |
+                          (message->is_marked ? PST_IS_MARKED : 0u)),
+      .endpoint = endpoint->cookie,
+      .u.message = {.token = (uint64_t)ring->index << 32 | slot,
+                    .offset = udp_slot_offset(ring, slot) + message->offset,
+                    .length = message->length,
+                    .sequence = message->sequence,
+                    .meta = message->meta,
+                    .time_ns = timed ? message->time_ns : 0}};
+}
+
+/* One datagram of the entry, into up to two completions; the second may be parked. */
+static uint32_t take_one(struct pst_endpoint *endpoint, struct udp_entry *entry,
+                         const struct dg_source *source, struct pst_completion *out, uint32_t max)
+{
+  struct udp_rx *rx = endpoint->rx;
+  struct piece piece = piece_of(endpoint, entry);
+  struct dg_arrival arrival = {.source = source,
+                               .header = piece.header,
+                               .rest = piece.rest,
+                               .total = piece.total,
+                               .is_cut = entry->is_cut,
+                               .drops = entry->drops,
+                               .time_ns = entry->time_ns};
+  struct dg_message message;
+  uint32_t slot, n = 0, verdict = dg_flow_take(&rx->flow, &arrival, &message);
+
+  if (verdict & DG_HELD_DELIVER)
+    give_message(endpoint, rx->held_slot, &rx->flow.held, &out[n++]);
+  else if (verdict & DG_HELD_DROP)
+    give_slot(rx->ring, rx->held_slot);
+  if (verdict & (DG_DELIVER | DG_HOLD)) {
+    slot = settle(rx, entry, &piece, header_bytes(endpoint));
+    if (verdict & DG_HOLD) {
+      rx->held_slot = slot;
+    } else if (n == max) {
+      give_message(endpoint, slot, &message, &rx->parked);
+      rx->is_parked = true;
+    } else {
+      give_message(endpoint, slot, &message, &out[n++]);
+    }
+  }
+  entry->next++;
+  return n;
+}
+
+static uint32_t take_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
+                           struct pst_completion *out, uint32_t max)
+{
+  struct udp_rx *rx = endpoint->rx;
+  struct dg_source source;
+  uint32_t n = 0;
+
+  udp_address_source(entry->name, &source);
+  while (entry->next < entry->count && n < max && !rx->is_parked) {
+    bool in_slot = entry->is_straight && entry->next < entry->laid;
+    if (!in_slot && !has_slot(rx, entry)) {
+      rx->flow.starved = true;
+      return n;
+    }
+    n += take_one(endpoint, entry, &source, out + n, max - n);
+  }
+  return n;
+}
+
+/* ---- The calls ------------------------------------------------------------------------------ */
+
+/* False: nothing more there now. */
+static bool receive(struct pst_endpoint *endpoint)
+{
+  struct udp_rx *rx = endpoint->rx;
+  const struct pst_host *host = endpoint->worker->device->host;
+
+  lay_all(endpoint);
+  if (rx->laid == 0) {
+    rx->flow.starved = true;
+    return false;
+  }
+  uint32_t at = (rx->first + rx->received) % UDP_ENTRIES;
+  uint32_t room = rx->laid < UDP_ENTRIES - at ? rx->laid : UDP_ENTRIES - at;
+  int n = recvmmsg(endpoint->fd, &rx->vector[at], room, MSG_DONTWAIT, NULL);
+  if (n <= 0) {
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+      endpoint->has_error = true;
+    /* Nothing waits any more, and nothing was dropped meanwhile. */
+    else if (rx->flow.starved && udp_socket_drops(endpoint) == rx->flow.drops_seen)
+      rx->flow.starved = false;
+    return false;
+  }
+  uint64_t now = endpoint->worker->device->timestamps == UDP_TIME_OFF ? host->clock_ns(host) : 0;
+  for (int i = 0; i < n; i++)
+    rx->laid_slots -= rx->entries[at + (uint32_t)i].laid;
+  rx->received += (uint32_t)n;
+  rx->laid -= (uint32_t)n;
+  for (int i = 0; i < n; i++)
+    open_entry(endpoint, &rx->entries[at + (uint32_t)i], &rx->vector[at + (uint32_t)i], now);
+  return true;
+}
+
+static void look_at_drops(struct pst_endpoint *endpoint)
+{
+  struct udp_rx *rx = endpoint->rx;
+
+  if (rx->drops != rx->flow.drops_seen && rx->flow.drops_seen)
+    udp_socket_drops_tell(endpoint);
+  rx->drops = rx->flow.drops_seen;
+}
+
+uint32_t udp_rx_poll(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+{
+  struct udp_rx *rx = endpoint->rx;
+  uint32_t n = 0;
+
+  if (rx->is_parked && max) {
+    out[n++] = rx->parked;
+    rx->is_parked = false;
+  }
+  while (n < max) {
+    if (rx->received == 0 && !receive(endpoint))
+      break;
+    struct udp_entry *entry = &rx->entries[rx->first];
+    n += take_entry(endpoint, entry, out + n, max - n);
+    if (entry->next < entry->count)
+      break;
+    close_entry(rx, entry);
+  }
+  if (rx->flow.drops_seen != rx->drops)
+    look_at_drops(endpoint);
+  return n;
+}
+
+bool udp_rx_has_room(const struct pst_endpoint *endpoint)
+{
+  return endpoint->rx->laid || endpoint->rx->ring->free_count;
+}
+
+bool udp_rx_pending(const struct pst_endpoint *endpoint)
+{
+  const struct udp_rx *rx = endpoint->rx;
+
+  return rx->is_parked ||
+         (rx->received && (rx->ring->free_count || rx->entries[rx->first].is_straight));
+}
+
+/* ---- Opened and closed ------------------------------------------------------------------------
+ */
+
+int udp_rx_open(struct pst_endpoint *endpoint, struct pst_ring *ring)
+{
+  const size_t parts = 2 * UDP_SEGMENTS_MAX + 1;
+  const size_t each = parts * sizeof(struct iovec) + UDP_SEGMENTS_MAX * sizeof(uint32_t) +
+                      UDP_CONTROL_BYTES + sizeof(union udp_address) +
+                      UDP_SEGMENTS_MAX * DG_HEADER_MAX;
+  struct udp_rx *rx = calloc(1, sizeof(*rx));
+
+  if (!rx)
+    return -ENOMEM;
+  endpoint->rx = rx;
+  rx->ring = ring;
+  rx->depth = rx->peak = 1;
+  rx->entries = calloc(UDP_ENTRIES, sizeof(*rx->entries));
+  rx->vector = calloc(UDP_ENTRIES, sizeof(*rx->vector));
+  rx->memory = calloc(UDP_ENTRIES, (each + 63) / 64 * 64);
+  if (!rx->entries || !rx->vector || !rx->memory)
+    return -ENOMEM;
+  for (uint32_t i = 0; i < UDP_ENTRIES; i++) {
+    struct udp_entry *entry = &rx->entries[i];
+    uint8_t *at = rx->memory + i * ((each + 63) / 64 * 64);
+    entry->parts = (struct iovec *)at;
+    entry->control = at + parts * sizeof(struct iovec);
+    entry->name = (union udp_address *)(entry->control + UDP_CONTROL_BYTES);
+    entry->slots = (uint32_t *)(entry->name + 1);
+    entry->headers = (uint8_t *)(entry->slots + UDP_SEGMENTS_MAX);
+  }
+  ring->taken = true;
+  return 0;
+}
+
+/* Only where buffers of several datagrams may come; untouched, it costs nothing. */
+int udp_rx_spill(struct pst_endpoint *endpoint)
+{
+  struct udp_rx *rx = endpoint->rx;
+
+  if (!rx->gro)
+    return 0;
+  rx->spill = calloc(UDP_ENTRIES, UDP_SPILL_BYTES);
+  if (!rx->spill)
+    return -ENOMEM;
+  for (uint32_t i = 0; i < UDP_ENTRIES; i++)
+    rx->entries[i].spill = rx->spill + (size_t)i * UDP_SPILL_BYTES;
+  return 0;
+}
+
+void udp_rx_close(struct pst_endpoint *endpoint)
+{
+  struct udp_rx *rx = endpoint->rx;
+
+  if (!rx)
+    return;
+  for (uint32_t i = 0; rx->entries && i < rx->received + rx->laid; i++) {
+    struct udp_entry *entry = &rx->entries[(rx->first + i) % UDP_ENTRIES];
+    for (uint32_t k = 0; k < entry->laid; k++)
+      if (entry->slots[k] != UINT32_MAX)
+        give_slot(rx->ring, entry->slots[k]);
+  }
+  if (rx->flow.holds)
+    give_slot(rx->ring, rx->held_slot);
+  dg_flow_end(&rx->flow);
+  rx->ring->taken = false;
+  free(rx->spill);
+  free(rx->memory);
+  free(rx->vector);
+  free(rx->entries);
+  free(rx);
+  endpoint->rx = NULL;
+}

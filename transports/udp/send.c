@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From slots to the kernel. Headers are built in an array beside the slots; messages
+ * of equal length go into one buffer, which the kernel or the network card cuts
+ * (UDP_SEGMENT); up to UDP_SEND_BUFFERS of them go with one system call. The kernel
+ * copies, so that every request is done when it was taken.
+ */
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "udp.h"
+
+#define CONTROL_ROOM CMSG_SPACE(sizeof(uint16_t))
+#define RETRIES 8 /* after errors that tell of earlier messages */
+
+int udp_tx_open(struct pst_endpoint *endpoint, const struct pst_options *options)
+{
+  struct pst_device *device = endpoint->worker->device;
+  const struct pst_host *host = device->host;
+  struct udp_tx *tx = calloc(1, sizeof(*tx));
+  uint32_t random[3];
+
+  if (!tx)
+    return -ENOMEM;
+  endpoint->tx = tx;
+  tx->vector = calloc(UDP_SEND_BUFFERS, sizeof(*tx->vector));
+  tx->parts = calloc(UDP_SEND_IOVECS, sizeof(*tx->parts));
+  tx->headers = calloc(UDP_SEND_IOVECS, DG_HEADER_MAX);
+  tx->control = calloc(UDP_SEND_BUFFERS, CONTROL_ROOM);
+  tx->counts = calloc(UDP_SEND_BUFFERS, sizeof(*tx->counts));
+  if (!tx->vector || !tx->parts || !tx->headers || !tx->control || !tx->counts)
+    return -ENOMEM;
+  if (getrandom(random, sizeof(random), 0) != sizeof(random))
+    return -errno;
+  tx->gso = host->option_uint(options, "gso");
+  tx->checksums = host->option_uint(options, "checksum");
+  tx->ssrc = (uint32_t)host->option_uint(options, "ssrc");
+  tx->frame = (uint32_t)host->option_uint(options, "frame");
+  tx->message_max = endpoint->message_max;
+  uint64_t type = host->option_uint(options, "payload_type");
+  tx->payload_type = type > 127 ? 96 : (uint8_t)type;
+  if (device->framing == DG_FRAMING_RTP) { /* RFC 3550, 5.1: random beginnings */
+    tx->ssrc = tx->ssrc ? tx->ssrc : random[0];
+    tx->initial = random[1] & 0xffff;
+    tx->timestamp_base = random[2];
+  }
+  tx->started_ns = host->clock_ns(host);
+  return 0;
+}
+
+void udp_tx_close(struct pst_endpoint *endpoint)
+{
+  struct udp_tx *tx = endpoint->tx;
+
+  if (!tx)
+    return;
+  free(tx->vector);
+  free(tx->parts);
+  free(tx->headers);
+  free(tx->control);
+  free(tx->counts);
+  free(tx);
+  endpoint->tx = NULL;
+}
+
+/* ---- Checking -------------------------------------------------------------------------- */
+
+static bool is_readable(const struct udp_mr *mr, uint64_t offset, uint64_t length)
+{
+  if (!mr)
+    return length == 0;
+  return (mr->access & PST_ACCESS_LOCAL_READ) && offset <= mr->length &&
+         length <= mr->length - offset;
+}
+
+/* 0, or why this SEND cannot be taken. */
+static int send_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  uint64_t sum = 0;
+
+  if ((request->flags & ~(PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE)) || request->reserved0 ||
+      request->u.send.reserved)
+    return -EINVAL;
+  if (request->piece_count == 0) {
+    sum = request->arg.length;
+    if (!is_readable(udp_mr_of(request->local.mr), request->offset, sum))
+      return -EINVAL;
+  } else if (request->piece_count > UDP_PIECES_MAX) {
+    return -E2BIG;
+  } else if (!request->local.pieces || request->offset != 0) {
+    return -EINVAL;
+  }
+  for (uint32_t i = 0; i < request->piece_count; i++) {
+    const struct pst_piece *piece = &request->local.pieces[i];
+    if (piece->reserved || !is_readable(udp_mr_of(piece->mr), piece->offset, piece->length) ||
+        __builtin_add_overflow(sum, piece->length, &sum))
+      return -EINVAL;
+  }
+  if (sum != request->arg.length)
+    return -EINVAL;
+  return sum > endpoint->tx->message_max ? -EMSGSIZE : 0;
+}
+
+static int flush_check(const struct pst_request *request)
+{
+  return (request->flags & ~PST_REQUEST_FENCE) || request->reserved0 || request->piece_count ||
+                 request->u.rma.remote || request->u.rma.reserved
+             ? -EINVAL
+             : 0;
+}
+
+/* ---- Laying a message out ----------------------------------------------------------------- */
+
+struct batch {
+  uint32_t buffers;
+  uint32_t parts;
+  uint32_t messages;
+  uint32_t bytes; /* of the last buffer */
+  uint32_t size;  /* of the datagrams in it */
+  bool is_closed; /* the last buffer takes no more */
+};
+
+static uint32_t add_payload(struct udp_tx *tx, struct batch *batch,
+                            const struct pst_request *request)
+{
+  uint32_t sum = 0;
+  struct pst_piece one = {request->local.mr, request->offset, request->arg.length, 0};
+  const struct pst_piece *pieces = request->piece_count ? request->local.pieces : &one;
+
+  for (uint32_t i = 0; i < (request->piece_count ? request->piece_count : 1u); i++) {
+    if (pieces[i].length == 0)
+      continue;
+    uint8_t *at = udp_mr_of(pieces[i].mr)->base + pieces[i].offset;
+    tx->parts[batch->parts++] = (struct iovec){at, pieces[i].length};
+    if (tx->checksums)
+      sum += dg_byte_sum(at, pieces[i].length);
+  }
+  return sum;
+}
+
+static void write_header(struct pst_endpoint *endpoint, const struct pst_request *request,
+                         uint32_t sum, uint64_t now_ns, uint8_t *to)
+{
+  const struct pst_device *device = endpoint->worker->device;
+  struct udp_tx *tx = endpoint->tx;
+  uint64_t sequence = request->u.send.sequence;
+  struct dg_header header = {.sequence = tx->initial + (uint32_t)sequence,
+                             .checksum = sum,
+                             .ssrc = tx->ssrc,
+                             .payload_type = tx->payload_type};
+
+  if (device->framing == DG_FRAMING_RTP) {
+    if (!tx->frame || sequence % tx->frame == 0)
+      tx->timestamp = tx->timestamp_base + (uint32_t)((__uint128_t)(now_ns - tx->started_ns) *
+                                                      device->clock_rate / 1000000000u);
+    header.timestamp = tx->timestamp;
+    header.marker = tx->frame && sequence % tx->frame == tx->frame - 1;
+  }
+  dg_write(device->framing, &header, to);
+}
+
+/* Begin another buffer, or go on in the last? */
+static bool goes_on(const struct udp_tx *tx, const struct batch *batch, uint32_t size)
+{
+  return tx->gso && batch->buffers && !batch->is_closed && size && size <= batch->size &&
+         size <= tx->mtu && batch->size <= tx->mtu &&
+         tx->counts[batch->buffers - 1] < UDP_SEGMENTS_MAX &&
+         batch->bytes + size <= UDP_DATAGRAM_MAX;
+}
+
+static void end_buffer(struct udp_tx *tx, const struct batch *batch)
+{
+  if (!batch->buffers)
+    return;
+  uint32_t at = batch->buffers - 1;
+  struct msghdr *header = &tx->vector[at].msg_hdr;
+  uint16_t size = (uint16_t)batch->size;
+
+  header->msg_iovlen = (size_t)(tx->parts + batch->parts - header->msg_iov);
+  if (tx->counts[at] < 2)
+    return;
+  header->msg_control = tx->control + at * CONTROL_ROOM;
+  header->msg_controllen = CONTROL_ROOM;
+  struct cmsghdr *control = CMSG_FIRSTHDR(header);
+  control->cmsg_level = SOL_UDP;
+  control->cmsg_type = UDP_SEGMENT;
+  control->cmsg_len = CMSG_LEN(sizeof(size));
+  memcpy(CMSG_DATA(control), &size, sizeof(size));
+}
+
+/* False: there is no room for it in this batch. */
+static bool add(struct pst_endpoint *endpoint, struct batch *batch,
+                const struct pst_request *request, uint64_t now_ns)
+{
+  struct udp_tx *tx = endpoint->tx;
+  uint32_t header = dg_header_bytes(endpoint->worker->device->framing);
+  uint32_t size = header + (uint32_t)request->arg.length;
+  uint32_t parts = 1 + (request->piece_count ? request->piece_count : 1u);
+  bool same = goes_on(tx, batch, size);
+
+  if (batch->parts + parts > UDP_SEND_IOVECS || (!same && batch->buffers == UDP_SEND_BUFFERS))
+    return false;
+  if (!same) {
+    end_buffer(tx, batch);
+    tx->counts[batch->buffers] = 0;
+    tx->vector[batch->buffers++].msg_hdr = (struct msghdr){.msg_iov = tx->parts + batch->parts};
+    batch->bytes = 0;
+    batch->size = size;
+    batch->is_closed = false;
+  }
+  uint8_t *at = tx->headers + (size_t)batch->messages++ * DG_HEADER_MAX;
+  if (header)
+    tx->parts[batch->parts++] = (struct iovec){at, header};
+  write_header(endpoint, request, add_payload(tx, batch, request), now_ns, at);
+  tx->counts[batch->buffers - 1]++;
+  batch->bytes += size;
+  batch->is_closed = size < batch->size; /* only the last may be shorter */
+  return true;
+}
+
+/* ---- Sending -------------------------------------------------------------------------------- */
+
+/* What to do after sendmmsg() took nothing: 0 again, 1 the first buffer is lost, or
+ * -errno: -EAGAIN, or the request cannot be taken. */
+static int after_error(struct pst_endpoint *endpoint, int error, uint32_t attempt)
+{
+  struct udp_tx *tx = endpoint->tx;
+
+  switch (error) {
+  case EAGAIN:
+    tx->blocked = true;
+    return -EAGAIN;
+  case ENOBUFS:
+  case ENOMEM:
+    tx->is_throttled = true;
+    tx->throttled++;
+    return -EAGAIN;
+  case EINTR:
+    return 0;
+  case EINVAL:
+  case EIO:
+    if (!tx->gso)
+      return -error;
+    tx->gso = false;
+    UDP_LOG(endpoint->worker->device, PST_LOG_INFO,
+            "%s: the network device cuts no buffers (UDP_SEGMENT: %s); messages go one by one",
+            endpoint->label, strerror(error));
+    return 0;
+  case EMSGSIZE:
+    udp_socket_told(endpoint, error);
+    if (attempt < 2)
+      return 0; /* the path has become narrower: laid out again for its MTU */
+    return -EMSGSIZE;
+  case ECONNREFUSED:
+    udp_socket_errors(endpoint); /* of an earlier message */
+    return attempt < RETRIES ? 0 : -EAGAIN;
+  default:
+    if (attempt == 0) { /* perhaps of an earlier one */
+      udp_socket_errors(endpoint);
+      return 0;
+    }
+    udp_socket_told(endpoint, error);
+    return 1;
+  }
+}
+
+static void count_sent(struct udp_tx *tx, const struct pst_request *requests, uint32_t n)
+{
+  for (uint32_t i = 0; i < n; i++)
+    tx->bytes += requests[i].arg.length;
+  tx->messages += n;
+}
+
+/* Lay out as many SENDs as one call takes, and hand them over. Returns how many requests
+ * were taken; *rc: why no more. */
+static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                          uint32_t n, uint64_t now_ns, uint32_t attempt, int *rc)
+{
+  struct udp_tx *tx = endpoint->tx;
+  struct batch batch = {0};
+  uint32_t taken = 0;
+  int wrong = 0;
+
+  for (uint32_t i = 0; i < n && requests[i].opcode == PST_OP_SEND; i++) {
+    wrong = send_check(endpoint, &requests[i]);
+    if (wrong || !add(endpoint, &batch, &requests[i], now_ns))
+      break;
+  }
+  end_buffer(tx, &batch);
+  if (batch.buffers == 0) {
+    *rc = wrong;
+    return 0;
+  }
+  int sent = sendmmsg(endpoint->fd, tx->vector, batch.buffers, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent <= 0) {
+    *rc = after_error(endpoint, errno, attempt);
+    if (*rc != 1)
+      return 0;
+    *rc = 0;
+    tx->unreachable += tx->counts[0];
+    return tx->counts[0];
+  }
+  for (int i = 0; i < sent; i++)
+    taken += tx->counts[i];
+  count_sent(tx, requests, taken);
+  return taken;
+}
+
+static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                           uint32_t n, uint64_t now_ns, int *rc)
+{
+  uint32_t taken = 0, attempt = 0;
+
+  while (taken < n && requests[taken].opcode == PST_OP_SEND && *rc == 0) {
+    uint32_t some = send_some(endpoint, requests + taken, n - taken, now_ns, attempt, rc);
+    attempt = some ? 0 : attempt + 1;
+    taken += some;
+  }
+  if (taken)
+    udp_done_push(endpoint, PST_OP_SEND, requests[taken - 1].cookie, taken);
+  return taken;
+}
+
+static uint32_t post_flush(struct pst_endpoint *endpoint, const struct pst_request *request,
+                           int *rc)
+{
+  *rc = request->opcode == PST_OP_FLUSH ? flush_check(request) : -EINVAL;
+  if (*rc != 0)
+    return 0;
+  udp_done_push(endpoint, PST_OP_FLUSH, request->cookie, 1);
+  return 1;
+}
+
+int udp_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+             uint32_t *wait)
+{
+  const struct pst_host *host = endpoint->worker->device->host;
+  uint32_t taken = 0, why = PST_WAIT_NONE;
+  int rc = 0;
+
+  if (!endpoint->connected || endpoint->tell_connected || endpoint->close_mode)
+    return -ENOTCONN;
+  if (!endpoint->tx)
+    return n ? -EINVAL : 0;
+  uint64_t now = endpoint->worker->device->framing == DG_FRAMING_RTP ? host->clock_ns(host) : 0;
+  endpoint->tx->blocked = endpoint->tx->is_throttled = false;
+  while (taken < n && rc == 0) {
+    uint32_t room = endpoint->request_max - endpoint->outstanding;
+    uint32_t left = n - taken < room ? n - taken : room;
+    if (left == 0) {
+      why = PST_WAIT_QUEUE;
+      break;
+    }
+    uint32_t k = requests[taken].opcode == PST_OP_SEND
+                     ? post_sends(endpoint, requests + taken, left, now, &rc)
+                     : post_flush(endpoint, requests + taken, &rc);
+    taken += k;
+    endpoint->outstanding += k;
+  }
+  if (rc == -EAGAIN)
+    why = PST_WAIT_QUEUE;
+  else if (rc < 0 && taken == 0)
+    return rc;
+  *wait = why;
+  return taken || n == 0 ? (int)taken : -EAGAIN;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An endpoint's socket: made, bound, joined to groups; its buffers, errors and drops. */
+#include <time.h> /* before errqueue.h, which lacks it */
+
+#include <arpa/inet.h>
+#include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
+#include <linux/sock_diag.h>
+#include <net/if.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "udp.h"
+
+static int fail(const struct pst_endpoint *endpoint, const char *what, const char *remedy)
+{
+  int rc = -errno;
+
+  UDP_LOG(endpoint->worker->device, PST_LOG_ERROR, "%s: %s: %s%s", endpoint->label, what,
+          strerror(-rc), remedy);
+  return rc;
+}
+
+static int set(const struct pst_endpoint *endpoint, int level, int name, int value)
+{
+  return setsockopt(endpoint->fd, level, name, &value, sizeof(value));
+}
+
+/* ---- Buffers ------------------------------------------------------------------------- */
+
+static long sysctl_value(const char *path)
+{
+  long value = -1;
+  FILE *file = fopen(path, "re");
+
+  if (!file)
+    return -1;
+  if (fscanf(file, "%ld", &value) != 1)
+    value = -1;
+  fclose(file);
+  return value;
+}
+
+/* The kernel doubles what it is asked for and tells the double. */
+static uint64_t buffer_now(const struct pst_endpoint *endpoint, int name)
+{
+  int value = 0;
+  socklen_t length = sizeof(value);
+
+  getsockopt(endpoint->fd, SOL_SOCKET, name, &value, &length);
+  return (uint64_t)value / 2;
+}
+
+/* A wish from the file that is not met is a warning; the default's is not, since what
+ * it leads to, drops, is told when there are any. */
+static void buffer_set(struct pst_endpoint *endpoint, bool receives, uint64_t bytes, bool is_wish)
+{
+  const char *key = receives ? "net.core.rmem_max" : "net.core.wmem_max";
+  int name = receives ? SO_RCVBUF : SO_SNDBUF, value = (int)bytes;
+
+  if (bytes == 0 || setsockopt(endpoint->fd, SOL_SOCKET, receives ? SO_RCVBUFFORCE : SO_SNDBUFFORCE,
+                               &value, sizeof(value)) == 0)
+    return;
+  set(endpoint, SOL_SOCKET, name, value);
+  uint64_t got = buffer_now(endpoint, name);
+  if (got >= bytes)
+    return;
+  UDP_LOG(endpoint->worker->device, is_wish ? PST_LOG_WARN : PST_LOG_INFO,
+          "%s: the kernel gives %s %lu bytes of the %lu asked for, since %s is %ld: sysctl -w "
+          "%s=%lu",
+          endpoint->label, receives ? "rcvbuf" : "sndbuf", got, bytes, key,
+          sysctl_value(receives ? "/proc/sys/net/core/rmem_max" : "/proc/sys/net/core/wmem_max"),
+          key, bytes);
+}
+
+/* ---- Receiving --------------------------------------------------------------------------- */
+
+static int join_group(struct pst_endpoint *endpoint)
+{
+  int level = endpoint->family == AF_INET ? IPPROTO_IP : IPPROTO_IPV6;
+  struct group_source_req one = {.gsr_interface = endpoint->netdev};
+  struct group_req any = {.gr_interface = endpoint->netdev};
+  int rc;
+
+  memcpy(&any.gr_group, &endpoint->group, sizeof(endpoint->group));
+  memcpy(&one.gsr_group, &endpoint->group, sizeof(endpoint->group));
+  memcpy(&one.gsr_source, &endpoint->source, sizeof(endpoint->source));
+  if (endpoint->source.any.sa_family != AF_UNSPEC)
+    rc = setsockopt(endpoint->fd, level, MCAST_JOIN_SOURCE_GROUP, &one, sizeof(one));
+  else
+    rc = setsockopt(endpoint->fd, level, MCAST_JOIN_GROUP, &any, sizeof(any));
+  /* Groups that others on this host have joined are not this socket's. */
+  if (rc == 0 && endpoint->family == AF_INET)
+    rc = set(endpoint, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+  else if (rc == 0)
+    rc = set(endpoint, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+  if (rc == 0)
+    return 0;
+  return fail(endpoint, "the multicast group cannot be joined",
+              errno == ENOBUFS ? "; raise net.ipv4.igmp_max_memberships"
+                               : "; name the interface with `device`, and check that it is up "
+                                 "and does multicast");
+}
+
+static int stamp(struct pst_endpoint *endpoint)
+{
+  enum udp_timestamps wanted = endpoint->worker->device->timestamps;
+  int flags = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+
+  if (wanted == UDP_TIME_OFF)
+    return 0;
+  if (wanted == UDP_TIME_HARDWARE)
+    flags |= SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
+  if (set(endpoint, SOL_SOCKET, SO_TIMESTAMPING, flags) == 0)
+    return 0;
+  return fail(endpoint, "the kernel stamps no arrivals", "; set timestamps: off");
+}
+
+static void busy_poll(struct pst_endpoint *endpoint, const struct pst_options *options)
+{
+  const struct pst_host *host = endpoint->worker->device->host;
+  uint64_t us = host->option_uint(options, "busy_poll") / 1000;
+
+  if (us == 0)
+    return;
+  if (set(endpoint, SOL_SOCKET, SO_BUSY_POLL, (int)us) == 0 &&
+      set(endpoint, SOL_SOCKET, SO_PREFER_BUSY_POLL, 1) == 0)
+    return;
+  UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
+          "%s: busy_poll: %s; it needs CAP_NET_ADMIN, or sysctl -w net.core.busy_read=%lu",
+          endpoint->label, strerror(errno), us);
+}
+
+static int set_receiver(struct pst_endpoint *endpoint, const struct pst_options *options)
+{
+  const struct pst_host *host = endpoint->worker->device->host;
+
+  buffer_set(endpoint, true, host->option_uint(options, "rcvbuf"),
+             host->option_is_set(options, "rcvbuf"));
+  if (set(endpoint, SOL_SOCKET, SO_RXQ_OVFL, 1) != 0)
+    return fail(endpoint, "the kernel does not count what it drops", "; it needs Linux 2.6.33");
+  busy_poll(endpoint, options);
+  endpoint->rx->gro =
+      host->option_uint(options, "gro") && set(endpoint, IPPROTO_UDP, UDP_GRO, 1) == 0;
+  return stamp(endpoint);
+}
+
+/* ---- Sending -------------------------------------------------------------------------------- */
+
+static int set_path(struct pst_endpoint *endpoint, uint64_t ttl, uint64_t dscp, bool whole)
+{
+  bool v4 = endpoint->family == AF_INET;
+  int level = v4 ? IPPROTO_IP : IPPROTO_IPV6;
+
+  if (ttl && (set(endpoint, level, v4 ? IP_TTL : IPV6_UNICAST_HOPS, (int)ttl) != 0 ||
+              set(endpoint, level, v4 ? IP_MULTICAST_TTL : IPV6_MULTICAST_HOPS, (int)ttl) != 0))
+    return fail(endpoint, "ttl cannot be set", "");
+  if (dscp && set(endpoint, level, v4 ? IP_TOS : IPV6_TCLASS, (int)dscp << 2) != 0)
+    return fail(endpoint, "dscp cannot be set", "");
+  if (whole && set(endpoint, level, v4 ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER,
+                   v4 ? IP_PMTUDISC_DO : IPV6_PMTUDISC_DO) != 0)
+    return fail(endpoint, "dont_fragment cannot be set", "");
+  return 0;
+}
+
+/* Without RECVERR the kernel would say that it sent what a full device queue dropped. */
+static int set_sender(struct pst_endpoint *endpoint, const struct pst_options *options)
+{
+  const struct pst_host *host = endpoint->worker->device->host;
+  bool v4 = endpoint->family == AF_INET;
+
+  buffer_set(endpoint, false, host->option_uint(options, "sndbuf"),
+             host->option_is_set(options, "sndbuf"));
+  if (set(endpoint, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1) != 0)
+    return fail(endpoint, "errors of the path cannot be asked for", "");
+  if (endpoint->netdev) {
+    struct ip_mreqn v4_out = {.imr_ifindex = (int)endpoint->netdev};
+    int rc = v4 ? setsockopt(endpoint->fd, IPPROTO_IP, IP_MULTICAST_IF, &v4_out, sizeof(v4_out))
+                : set(endpoint, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)endpoint->netdev);
+    if (rc != 0)
+      return fail(endpoint, "the interface for multicast cannot be set", "");
+  }
+  return set_path(endpoint, host->option_uint(options, "ttl"), host->option_uint(options, "dscp"),
+                  host->option_uint(options, "dont_fragment"));
+}
+
+/* ---- Opening -----------------------------------------------------------------------------------
+ */
+
+static int bind_socket(struct pst_endpoint *endpoint, uint16_t port)
+{
+  union udp_address local = endpoint->local;
+  socklen_t length = sizeof(endpoint->local);
+  bool grouped = endpoint->group.any.sa_family != AF_UNSPEC;
+  char text[80], what[160];
+
+  if (grouped) {
+    local = endpoint->group;
+    if (set(endpoint, SOL_SOCKET, SO_REUSEADDR, 1) != 0)
+      return fail(endpoint, "SO_REUSEADDR", "");
+  }
+  if (local.any.sa_family == AF_INET6 && endpoint->netdev && !local.v6.sin6_scope_id)
+    local.v6.sin6_scope_id = endpoint->netdev;
+  udp_address_port_set(&local, port);
+  if (endpoint->family == AF_INET6 && set(endpoint, IPPROTO_IPV6, IPV6_V6ONLY, 1) != 0)
+    return fail(endpoint, "IPV6_V6ONLY", "");
+  udp_address_print(&local, text, sizeof(text));
+  snprintf(what, sizeof(what), "cannot bind to %s", text);
+  if (bind(endpoint->fd, &local.any, udp_address_length(&local)) != 0)
+    return fail(endpoint, what,
+                errno == EADDRINUSE      ? "; another program has that port, choose another `port`"
+                : errno == EADDRNOTAVAIL ? "; it is not an address of this host, see `device`"
+                : errno == EACCES        ? "; ports below 1024 need CAP_NET_BIND_SERVICE"
+                                         : "");
+  if (getsockname(endpoint->fd, &endpoint->local.any, &length) != 0)
+    return fail(endpoint, "the socket's own address", "");
+  return 0;
+}
+
+int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *options)
+{
+  const struct pst_host *host = endpoint->worker->device->host;
+  bool receives = endpoint->roles & PST_ROLE_RECEIVER;
+  int rc = 0;
+
+  endpoint->fd = socket(endpoint->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (endpoint->fd < 0)
+    return fail(endpoint, "no socket", "; raise `ulimit -n`");
+  /* Before the port is bound: from then on datagrams arrive. */
+  rc = receives ? set_receiver(endpoint, options) : set_sender(endpoint, options);
+  if (rc == 0)
+    rc = bind_socket(endpoint,
+                     (uint16_t)host->option_uint(options, receives ? "port" : "source_port"));
+  if (rc == 0 && receives && endpoint->group.any.sa_family != AF_UNSPEC)
+    rc = join_group(endpoint);
+  return rc;
+}
+
+/* ---- While it runs ------------------------------------------------------------------------------
+ */
+
+uint32_t udp_socket_drops(const struct pst_endpoint *endpoint)
+{
+  uint32_t info[SK_MEMINFO_VARS] = {0};
+  socklen_t length = sizeof(info);
+
+  if (getsockopt(endpoint->fd, SOL_SOCKET, SO_MEMINFO, info, &length) != 0)
+    return endpoint->rx->flow.drops_seen;
+  return info[SK_MEMINFO_DROPS];
+}
+
+void udp_socket_drops_tell(struct pst_endpoint *endpoint)
+{
+  struct udp_rx *rx = endpoint->rx;
+  uint64_t size = buffer_now(endpoint, SO_RCVBUF);
+
+  if (rx->told_drops)
+    return;
+  rx->told_drops = true;
+  if (rx->flow.starved)
+    UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
+            "%s: the kernel drops what arrives, since the ring has no free slot: what consumes "
+            "the messages is too slow; a longer `ring` helps over bursts",
+            endpoint->label);
+  else
+    UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
+            "%s: the kernel drops what arrives, since the socket's buffer of %lu bytes was full: "
+            "a larger `rcvbuf` (at most net.core.rmem_max, which is %ld: sysctl -w "
+            "net.core.rmem_max=%lu), or a core of its own for the worker (`workers`)",
+            endpoint->label, size, sysctl_value("/proc/sys/net/core/rmem_max"), 4 * size);
+}
+
+uint32_t udp_socket_mtu(const struct pst_endpoint *endpoint)
+{
+  int mtu = 0;
+  socklen_t length = sizeof(mtu);
+  bool v4 = endpoint->family == AF_INET;
+
+  if (getsockopt(endpoint->fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &mtu,
+                 &length) != 0 ||
+      mtu < (v4 ? 28 : 48))
+    return 0;
+  return (uint32_t)mtu - (v4 ? 28 : 48); /* what UDP can have in one packet */
+}
+
+void udp_socket_told(struct pst_endpoint *endpoint, int error)
+{
+  struct udp_tx *tx = endpoint->tx;
+  struct pst_device *device = endpoint->worker->device;
+  char text[80];
+
+  udp_address_print(&endpoint->peer, text, sizeof(text));
+  if (error == ECONNREFUSED) {
+    tx->refused++;
+    if (!tx->told_refused)
+      UDP_LOG(device, PST_LOG_WARN,
+              "%s: nobody receives at %s (ICMP port unreachable); sending goes on, in case that "
+              "a receiver is started",
+              endpoint->label, text);
+    tx->told_refused = true;
+  } else if (error == EMSGSIZE) {
+    tx->mtu = udp_socket_mtu(endpoint);
+  } else if (!tx->told_unreachable) {
+    tx->told_unreachable = true;
+    UDP_LOG(device, PST_LOG_WARN,
+            "%s: messages do not get to %s: %s; see `ip route get`, the link and firewalls. "
+            "Sending goes on",
+            endpoint->label, text, strerror(error));
+  }
+}
+
+void udp_socket_errors(struct pst_endpoint *endpoint)
+{
+  int error = 0;
+  socklen_t length = sizeof(error);
+
+  endpoint->has_error = false;
+  for (int i = 0; i < 64; i++) { /* what comes meanwhile is for the next time */
+    uint8_t control[512];
+    struct msghdr message = {.msg_control = control, .msg_controllen = sizeof(control)};
+    if (recvmsg(endpoint->fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+      break;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+      struct sock_extended_err told;
+      if ((c->cmsg_level != SOL_IP || c->cmsg_type != IP_RECVERR) &&
+          (c->cmsg_level != SOL_IPV6 || c->cmsg_type != IPV6_RECVERR))
+        continue;
+      memcpy(&told, CMSG_DATA(c), sizeof(told));
+      if (endpoint->tx && told.ee_errno)
+        udp_socket_told(endpoint, (int)told.ee_errno);
+    }
+  }
+  /* Taken off the socket, so that the next call does not fail for it. */
+  (void)getsockopt(endpoint->fd, SOL_SOCKET, SO_ERROR, &error, &length);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin's entry: its table of operations. */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "udp.h"
+
+static void tell_devices(struct pst_probe *probe)
+{
+  struct ifaddrs *all = NULL;
+
+  if (getifaddrs(&all) != 0)
+    return;
+  for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+    char host[INET6_ADDRSTRLEN], detail[128];
+    int family = one->ifa_addr ? one->ifa_addr->sa_family : AF_UNSPEC;
+    const void *bytes = family == AF_INET
+                            ? (const void *)&((struct sockaddr_in *)one->ifa_addr)->sin_addr
+                            : (const void *)&((struct sockaddr_in6 *)one->ifa_addr)->sin6_addr;
+    if (!(one->ifa_flags & IFF_UP) || (family != AF_INET && family != AF_INET6) ||
+        !inet_ntop(family, bytes, host, sizeof(host)))
+      continue;
+    snprintf(detail, sizeof(detail), "%s%s%s", host,
+             one->ifa_flags & IFF_MULTICAST ? ", multicast" : "",
+             one->ifa_flags & IFF_RUNNING ? "" : ", no link");
+    probe->device(probe->context, one->ifa_name, detail);
+  }
+  freeifaddrs(all);
+}
+
+static int probe(const struct pst_host *host, struct pst_probe *probe)
+{
+  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  int rc = fd < 0 ? -errno : 0;
+
+  (void)host;
+  if (rc < 0) {
+    snprintf(probe->reason, sizeof(probe->reason), "no UDP socket can be opened: %s",
+             strerror(-rc));
+    snprintf(probe->remedy, sizeof(probe->remedy),
+             "allow socket(AF_INET, SOCK_DGRAM) in the sandbox, or raise `ulimit -n`");
+    return rc;
+  }
+  close(fd);
+  tell_devices(probe);
+  return 0;
+}
+
+static const struct pst_transport_ops ops = {
+    .struct_size = sizeof(struct pst_transport_ops),
+    .capabilities = UDP_CAPABILITIES,
+    .open = udp_open,
+    .close = udp_close,
+    .limits = udp_limits,
+    .mr_register = udp_mr_register,
+    .mr_deregister = udp_mr_deregister,
+    .worker_open = udp_worker_open,
+    .worker_close = udp_worker_close,
+    .arm = udp_arm,
+    .event_fd = udp_event_fd,
+    .ring_open = udp_ring_open,
+    .ring_close = udp_ring_close,
+    .endpoint_open = udp_endpoint_open,
+    .endpoint_address = udp_endpoint_address,
+    .endpoint_connect = udp_endpoint_connect,
+    .endpoint_path = udp_endpoint_path,
+    .post = udp_post,
+    .poll = udp_poll,
+    .release = udp_release,
+    .counters = udp_counters,
+    .describe = udp_describe,
+    .endpoint_close = udp_endpoint_close,
+};
+
+PST_PLUGIN(probe, &ops);

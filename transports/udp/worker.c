@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What one thread polls: its endpoints' sockets, and their events. */
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "udp.h"
+
+int udp_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
+{
+  struct pst_worker *made = calloc(1, sizeof(*made));
+
+  (void)index;
+  if (!made)
+    return -ENOMEM;
+  made->device = device;
+  made->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  if (made->epoll_fd < 0) {
+    int rc = -errno;
+    UDP_LOG(device, PST_LOG_ERROR, "no descriptor for a worker: %s; raise `ulimit -n`",
+            strerror(-rc));
+    free(made);
+    return rc;
+  }
+  *worker = made;
+  return 0;
+}
+
+void udp_worker_close(struct pst_worker *worker)
+{
+  if (!worker)
+    return;
+  for (uint32_t i = 0; i < worker->endpoint_count; i++)
+    udp_endpoint_free(worker->endpoints[i]);
+  for (uint32_t i = 0; i < worker->ring_count; i++)
+    udp_ring_close(worker, worker->rings[i]);
+  close(worker->epoll_fd);
+  free(worker->endpoints);
+  free(worker->rings);
+  free(worker);
+}
+
+int udp_event_fd(struct pst_worker *worker)
+{
+  return worker->epoll_fd;
+}
+
+/* ---- Polling ---------------------------------------------------------------------------- */
+
+static struct pst_completion event(const struct pst_endpoint *endpoint, uint8_t code)
+{
+  return (struct pst_completion){
+      .kind = PST_COMPLETION_EVENT, .code = code, .endpoint = endpoint->cookie};
+}
+
+static uint32_t take_done(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
+{
+  uint32_t n = 0;
+
+  while (n < max && endpoint->done_tail != endpoint->done_head) {
+    const struct udp_done *done = &endpoint->done[endpoint->done_tail++ & endpoint->done_mask];
+    endpoint->outstanding -= (uint32_t)done->count;
+    out[n++] = (struct pst_completion){.kind = PST_COMPLETION_DONE,
+                                       .code = (uint8_t)done->opcode,
+                                       .endpoint = endpoint->cookie,
+                                       .u.done = {done->cookie, done->count}};
+  }
+  return n;
+}
+
+static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completion *out,
+                              uint32_t max)
+{
+  uint32_t n = 0;
+
+  if (endpoint->tell_connected && n < max) {
+    endpoint->tell_connected = false;
+    out[n++] = event(endpoint, PST_EVENT_CONNECTED);
+  }
+  if (endpoint->has_error)
+    udp_socket_errors(endpoint);
+  n += take_done(endpoint, out + n, max - n);
+  if (endpoint->rx && endpoint->connected && !endpoint->close_mode)
+    n += udp_rx_poll(endpoint, out + n, max - n);
+  return n;
+}
+
+static void disarm(struct pst_worker *worker)
+{
+  struct epoll_event events[16];
+  int n = epoll_wait(worker->epoll_fd, events, 16, 0);
+
+  worker->armed = false;
+  for (int i = 0; i < n; i++)
+    if (events[i].events & (EPOLLERR | EPOLLHUP))
+      ((struct pst_endpoint *)events[i].data.ptr)->has_error = true;
+}
+
+/* Backwards, since what is closed leaves the array. */
+static uint32_t close_endpoints(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
+{
+  uint32_t n = 0;
+
+  for (uint32_t i = worker->endpoint_count; i-- > 0 && n < max;) {
+    struct pst_endpoint *endpoint = worker->endpoints[i];
+    if (!endpoint->close_mode || endpoint->done_tail != endpoint->done_head ||
+        (endpoint->rx && endpoint->rx->is_parked))
+      continue;
+    out[n++] = event(endpoint, PST_EVENT_CLOSED);
+    udp_endpoint_free(endpoint);
+    worker->endpoints[i] = worker->endpoints[--worker->endpoint_count];
+  }
+  return n;
+}
+
+int udp_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
+{
+  uint32_t n = 0, count = worker->endpoint_count;
+  bool closing = false;
+
+  if (worker->armed)
+    disarm(worker);
+  for (uint32_t i = 0; i < count && n < max; i++) {
+    struct pst_endpoint *endpoint = worker->endpoints[(worker->turn + i) % count];
+    n += poll_endpoint(endpoint, completions + n, max - n);
+    closing |= endpoint->close_mode != 0;
+  }
+  worker->turn++;
+  if (closing)
+    n += close_endpoints(worker, completions + n, max - n);
+  return (int)n;
+}
+
+/* ---- Sleeping ------------------------------------------------------------------------------- */
+
+/* Level-triggered, and only what poll() or post() could take. */
+static uint32_t interest_of(const struct pst_endpoint *endpoint)
+{
+  if (endpoint->tx)
+    return endpoint->tx->blocked ? EPOLLOUT : 0;
+  return endpoint->connected && udp_rx_has_room(endpoint) ? EPOLLIN : 0;
+}
+
+static bool is_pending(const struct pst_endpoint *endpoint)
+{
+  return endpoint->tell_connected || endpoint->close_mode || endpoint->has_error ||
+         endpoint->done_head != endpoint->done_tail ||
+         (endpoint->tx && endpoint->tx->is_throttled) || (endpoint->rx && udp_rx_pending(endpoint));
+}
+
+int udp_arm(struct pst_worker *worker)
+{
+  struct epoll_event events[1];
+
+  for (uint32_t i = 0; i < worker->endpoint_count; i++) {
+    struct pst_endpoint *endpoint = worker->endpoints[i];
+    struct epoll_event wanted = {.events = interest_of(endpoint), .data.ptr = endpoint};
+    if (is_pending(endpoint))
+      return -EAGAIN;
+    if (wanted.events == endpoint->interest)
+      continue;
+    if (epoll_ctl(worker->epoll_fd, EPOLL_CTL_MOD, endpoint->fd, &wanted) != 0)
+      return -EAGAIN;
+    endpoint->interest = wanted.events;
+  }
+  worker->armed = true;
+  if (epoll_wait(worker->epoll_fd, events, 1, 0) == 0)
+    return 0;
+  /* Room that post() has not been told of yet: asked again, it takes. */
+  struct pst_endpoint *ready = events[0].data.ptr;
+  if (ready->tx)
+    ready->tx->blocked = false;
+  if (events[0].events & EPOLLERR)
+    ready->has_error = true;
+  return -EAGAIN;
+}
