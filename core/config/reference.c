@@ -24,7 +24,7 @@ static const char intro[] =
     "    message: 1462 B\n"
     "```\n\n"
     "That is all a run needs: what is not written has a default. The other files of this folder "
-    "are commented for a newcomer; `loopback.yaml` and `loopback-many.yaml` run as they are, the "
+    "are commented for a newcomer; `loopback.yaml`, `loopback-many.yaml` and `udp.yaml` run as they are, the "
     "others want the names of files.\n\n"
     "- `penstock check FILE` reads a file without running it, and prints every value in effect "
     "with where it came from. What it prints is itself a configuration.\n"

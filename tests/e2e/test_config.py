@@ -226,7 +226,7 @@ class Check(Case):
         table = (ROOT / "README.md").read_text().split("## Plugins")[1].split("##")[0]
         for folder in ("transports", "memory"):
             for path in sorted((ROOT / folder).iterdir()):
-                if path.is_dir():
+                if (path / "options.c").is_file():
                     self.assertIn(f"({folder}/{path.name}/README.md)", table)
 
     def test_effective_configuration_is_itself_valid_and_the_same(self):
