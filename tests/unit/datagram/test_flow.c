@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "flow.h"
+
+static const struct dg_source camera = {.address = {[10] = 0xff, [11] = 0xff, 192, 0, 2, 1},
+                                        .port = 5000};
+static const struct dg_source stranger = {.address = {[10] = 0xff, [11] = 0xff, 192, 0, 2, 9},
+                                          .port = 5000};
+
+struct packet {
+  struct dg_source source;
+  uint32_t sequence;
+  uint32_t ssrc;
+  uint32_t drops;
+  uint8_t payload_type;
+  bool is_damaged;
+};
+
+static struct dg_message message;
+
+static struct dg_flow begin(enum dg_framing framing, bool numbered, uint32_t initial)
+{
+  struct dg_flow flow;
+  struct dg_flow_params params = {.framing = framing,
+                                  .numbered = numbered,
+                                  .initial = initial,
+                                  .payload_type = -1,
+                                  .checks = true,
+                                  .message_max = 100,
+                                  .clock_rate = 90000,
+                                  .reorder = 100};
+  dg_flow_begin(&flow, &params);
+  return flow;
+}
+
+static uint32_t take(struct dg_flow *flow, const struct packet *packet)
+{
+  uint8_t bytes[32] = {[20] = 7};
+  uint32_t header = dg_header_bytes(flow->params.framing);
+  struct dg_header made = {.sequence = packet->sequence,
+                           .checksum = dg_byte_sum(bytes + header, 32 - header),
+                           .ssrc = packet->ssrc,
+                           .payload_type = packet->payload_type};
+  struct dg_arrival arrival = {.source = &packet->source,
+                               .header = bytes,
+                               .rest = bytes + header,
+                               .total = sizeof(bytes),
+                               .drops = packet->drops};
+  dg_write(flow->params.framing, &made, bytes);
+  if (packet->is_damaged)
+    bytes[30] ^= 1;
+  uint32_t verdict = dg_flow_take(flow, &arrival, &message);
+  const struct dg_counts *counts = &flow->counts;
+  assert_int_equal(counts->datagrams, counts->messages + counts->bad_header + counts->bad_checksum +
+                                          counts->too_long + counts->not_ours + counts->too_late +
+                                          flow->holds);
+  return verdict;
+}
+
+static void deliver(struct dg_flow *flow, struct packet packet, uint64_t sequence)
+{
+  assert_int_equal(take(flow, &packet) & ~(uint32_t)DG_HELD_DROP, DG_DELIVER);
+  assert_int_equal(message.sequence, sequence);
+}
+
+static void first_from_a_penstock_is_0(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, true, 0xfffe);
+
+  (void)state;
+  for (uint32_t i = 3; i < 100000; i++)
+    deliver(&flow, (struct packet){camera, (0xfffe + i) & 0xffff}, i);
+  assert_int_equal(flow.counts.messages, 100000 - 3);
+}
+
+static void first_from_a_foreigner_leaves_room_for_late_ones(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+
+  (void)state;
+  deliver(&flow, (struct packet){camera, 1}, 65536 + 1);
+  deliver(&flow, (struct packet){camera, 0xffff}, 65535);
+  deliver(&flow, (struct packet){camera, 0}, 65536);
+  deliver(&flow, (struct packet){camera, 2}, 65536 + 2);
+}
+
+static void another_ssrc_twice_is_a_restart(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+  struct packet anew = {camera, 40000, 8};
+
+  (void)state;
+  anew.source.port = 6000;
+  for (uint32_t i = 0; i < 5; i++)
+    deliver(&flow, (struct packet){camera, 100 + i, 7}, 65536 + 100 + i);
+  assert_int_equal(take(&flow, &anew), DG_HOLD);
+  anew.sequence++;
+  assert_int_equal(take(&flow, &anew), DG_HELD_DELIVER | DG_DELIVER);
+  assert_int_equal(flow.held.sequence, 65536 + 105); /* no loss is invented */
+  assert_int_equal(message.sequence, 65536 + 106);
+  anew.sequence++;
+  deliver(&flow, anew, 65536 + 107);
+  assert_int_equal(flow.counts.restarts, 1);
+  /* Late ones of before the restart had other numbers, and its sender is no more. */
+  anew.sequence = 39999;
+  assert_int_equal(take(&flow, &anew), DG_HOLD);
+  assert_int_equal(take(&flow, &(struct packet){camera, 105, 7}), 0);
+  assert_int_equal(flow.counts.not_ours, 1);
+  anew.sequence = 40003;
+  assert_int_equal(take(&flow, &anew), DG_HELD_DROP | DG_DELIVER);
+  assert_int_equal(flow.counts.too_late, 1);
+}
+
+static void two_senders_at_once_are_no_restarts(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+
+  (void)state;
+  for (uint32_t i = 0; i < 100; i++) {
+    deliver(&flow, (struct packet){camera, i, 7}, 65536 + i);
+    assert_int_equal(take(&flow, &(struct packet){camera, 500 + i, 8}), DG_HOLD);
+  }
+  assert_int_equal(flow.counts.restarts, 0);
+  assert_int_equal(flow.counts.not_ours, 99);
+  dg_flow_end(&flow);
+  assert_int_equal(flow.counts.not_ours, 100);
+}
+
+static void far_back_twice_is_a_restart_once_is_too_late(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, false, 0);
+  const uint64_t base = UINT64_C(1) << 32;
+
+  (void)state;
+  deliver(&flow, (struct packet){camera, 5000}, base + 5000);
+  assert_int_equal(take(&flow, &(struct packet){camera, 0}), DG_HOLD);
+  deliver(&flow, (struct packet){camera, 5001}, base + 5001);
+  assert_int_equal(flow.counts.too_late, 1);
+  assert_int_equal(take(&flow, &(struct packet){camera, 0}), DG_HOLD);
+  assert_int_equal(take(&flow, &(struct packet){camera, 1}), DG_HELD_DELIVER | DG_DELIVER);
+  assert_int_equal(message.sequence, base + 5003);
+  deliver(&flow, (struct packet){camera, 2}, base + 5004);
+  assert_int_equal(flow.counts.restarts, 1);
+}
+
+static void a_penstock_never_starts_anew(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, true, 0);
+
+  (void)state;
+  deliver(&flow, (struct packet){camera, 5000}, 5000);
+  for (uint32_t i = 0; i < 3; i++)
+    assert_int_equal(take(&flow, &(struct packet){camera, i}), 0);
+  assert_int_equal(flow.counts.too_late, 3);
+}
+
+static void a_jump_forward_is_loss(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, false, 0);
+  const uint64_t base = UINT64_C(1) << 32;
+
+  (void)state;
+  deliver(&flow, (struct packet){camera, 1}, base + 1);
+  deliver(&flow, (struct packet){camera, 0x7fffffff}, base + 0x7fffffff);
+  assert_int_equal(flow.counts.restarts, 0);
+}
+
+static void others_are_classified(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+  uint8_t bytes[12] = {0x40};
+  struct dg_arrival arrival = {.source = &camera, .header = bytes, .rest = bytes + 12};
+
+  (void)state;
+  flow.params.payload_type = 96;
+  deliver(&flow, (struct packet){camera, 1, .payload_type = 96}, 65537);
+  assert_int_equal(take(&flow, &(struct packet){camera, 2, .payload_type = 97}), 0);
+  assert_int_equal(take(&flow, &(struct packet){stranger, 2, .payload_type = 96}), 0);
+  arrival.total = 12;
+  assert_int_equal(dg_flow_take(&flow, &arrival, &message), 0);
+  assert_int_equal(flow.counts.not_ours, 3);
+  arrival.total = 11;
+  assert_int_equal(dg_flow_take(&flow, &arrival, &message), 0);
+  assert_int_equal(flow.counts.bad_header, 1);
+  arrival.is_cut = true;
+  assert_int_equal(dg_flow_take(&flow, &arrival, &message), 0);
+  flow.params.message_max = 19;
+  assert_int_equal(take(&flow, &(struct packet){camera, 2, .payload_type = 96}), 0);
+  assert_int_equal(flow.counts.too_long, 2);
+  assert_int_equal(flow.counts.messages, 1);
+}
+
+static void damaged_payloads_are_refused_unless_nobody_checks(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, true, 0);
+
+  (void)state;
+  assert_int_equal(take(&flow, &(struct packet){camera, 0, .is_damaged = true}), 0);
+  assert_int_equal(flow.counts.bad_checksum, 1);
+  flow.params.checks = false;
+  deliver(&flow, (struct packet){camera, 1, .is_damaged = true}, 1);
+}
+
+static void drops_are_matched_with_the_gap_behind_them(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, true, 0);
+
+  (void)state;
+  deliver(&flow, (struct packet){camera, 0, .drops = 0}, 0);
+  deliver(&flow, (struct packet){camera, 11, .drops = 4}, 11); /* 10 missing, 6 on the wire */
+  assert_int_equal(flow.counts.kernel, 4);
+  deliver(&flow, (struct packet){camera, 12, .drops = 9}, 12); /* a stranger's */
+  assert_int_equal(flow.counts.kernel, 4);
+  deliver(&flow, (struct packet){camera, 20, .drops = 9}, 20);
+  assert_int_equal(flow.counts.kernel, 4);
+  flow.starved = true;
+  deliver(&flow, (struct packet){camera, 24, .drops = 12}, 24);
+  assert_int_equal(flow.counts.no_buffer, 3);
+  assert_false(flow.starved);
+  flow.segments_max = 45; /* each drop may have been so many */
+  deliver(&flow, (struct packet){camera, 125, .drops = 15}, 125);
+  assert_int_equal(flow.counts.kernel, 4 + 100);
+  assert_int_equal(dg_flow_tail(&flow, 17), 2);
+}
+
+static void source_ssrc_and_meta_are_told(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, true, 0);
+  struct packet other = {camera, 1, 77};
+
+  (void)state;
+  flow.params.ssrc_is_fixed = true;
+  flow.params.ssrc = 77;
+  flow.params.port_is_fixed = true;
+  flow.params.source = camera;
+  deliver(&flow, (struct packet){camera, 0, 77}, 0);
+  assert_true(message.has_meta);
+  assert_int_equal(message.meta, UINT64_C(77) << 32);
+  assert_int_equal(take(&flow, &(struct packet){camera, 1, 78}), 0);
+  other.source.port = 5001;
+  assert_int_equal(take(&flow, &other), 0);
+  assert_int_equal(flow.counts.not_ours, 2);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(first_from_a_penstock_is_0),
+      cmocka_unit_test(first_from_a_foreigner_leaves_room_for_late_ones),
+      cmocka_unit_test(another_ssrc_twice_is_a_restart),
+      cmocka_unit_test(two_senders_at_once_are_no_restarts),
+      cmocka_unit_test(far_back_twice_is_a_restart_once_is_too_late),
+      cmocka_unit_test(a_penstock_never_starts_anew),
+      cmocka_unit_test(a_jump_forward_is_loss),
+      cmocka_unit_test(others_are_classified),
+      cmocka_unit_test(damaged_payloads_are_refused_unless_nobody_checks),
+      cmocka_unit_test(drops_are_matched_with_the_gap_behind_them),
+      cmocka_unit_test(source_ssrc_and_meta_are_told),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "framing.h"
+
+static enum dg_parse_result parse(enum dg_framing framing, const uint8_t *bytes, uint32_t total,
+                                  struct dg_header *header, uint32_t *offset, uint32_t *length)
+{
+  return dg_parse(framing, bytes, bytes + dg_header_bytes(framing), total, header, offset, length);
+}
+
+static void sequence_header_is_rivermaxs(void **state)
+{
+  static const uint8_t expected[8] = {0x12, 0x34, 0x56, 0x78, 0, 0, 1, 0xfe};
+  struct dg_header header = {.sequence = 0x12345678, .checksum = 510}, read;
+  uint8_t bytes[10] = {[8] = 255, [9] = 255};
+  uint32_t offset, length;
+
+  (void)state;
+  dg_write(DG_FRAMING_SEQUENCE, &header, bytes);
+  assert_memory_equal(bytes, expected, 8);
+  assert_int_equal(parse(DG_FRAMING_SEQUENCE, bytes, 10, &read, &offset, &length), DG_PARSED);
+  assert_int_equal(read.sequence, 0x12345678);
+  assert_int_equal(read.checksum, dg_byte_sum(bytes + 8, 2));
+  assert_int_equal(offset, 0);
+  assert_int_equal(length, 2);
+}
+
+static void rtp_header_is_rfc_3550s(void **state)
+{
+  static const uint8_t expected[12] = {0x80, 0x80 | 33, 0xab, 0xcd, 1, 2, 3, 4, 5, 6, 7, 8};
+  struct dg_header header = {.sequence = 0x1abcd,
+                             .timestamp = 0x01020304,
+                             .ssrc = 0x05060708,
+                             .payload_type = 33,
+                             .marker = true};
+  struct dg_header read;
+  uint8_t bytes[12];
+  uint32_t offset, length;
+
+  (void)state;
+  dg_write(DG_FRAMING_RTP, &header, bytes);
+  assert_memory_equal(bytes, expected, 12);
+  assert_int_equal(parse(DG_FRAMING_RTP, bytes, 12, &read, &offset, &length), DG_PARSED);
+  assert_int_equal(read.sequence, 0xabcd);
+  assert_int_equal(read.timestamp, header.timestamp);
+  assert_int_equal(read.ssrc, header.ssrc);
+  assert_int_equal(read.payload_type, 33);
+  assert_true(read.marker);
+  assert_int_equal(length, 0);
+}
+
+/* Two contributing sources, an extension of one word, three bytes of payload, two of
+ * padding. */
+static const uint8_t full[] = {0xb2, 96, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9,    1,    2,    3, 4, 5,
+                               6,    7,  8, 0, 0, 0, 1, 9, 9, 9, 9, 0xaa, 0xbb, 0xcc, 0, 2};
+
+static void payload_lies_between_extension_and_padding(void **state)
+{
+  struct dg_header header;
+  uint32_t offset, length;
+
+  (void)state;
+  assert_int_equal(parse(DG_FRAMING_RTP, full, sizeof(full), &header, &offset, &length), DG_PARSED);
+  assert_int_equal(offset, 16);
+  assert_int_equal(length, 3);
+  assert_int_equal(full[12 + offset], 0xaa);
+}
+
+/* The last byte counts padding: what is cut says 0, 0xcc, 0xbb …, none of which fits. */
+static void every_cut_is_a_bad_header(void **state)
+{
+  struct dg_header header;
+  uint32_t offset, length;
+
+  (void)state;
+  for (uint32_t total = 0; total < sizeof(full); total++)
+    assert_int_equal(parse(DG_FRAMING_RTP, full, total, &header, &offset, &length), DG_BAD_HEADER);
+  for (uint32_t total = 0; total < 8; total++)
+    assert_int_equal(parse(DG_FRAMING_SEQUENCE, full, total, &header, &offset, &length),
+                     DG_BAD_HEADER);
+}
+
+static void extension_beyond_the_end_is_a_bad_header(void **state)
+{
+  struct dg_header header;
+  uint8_t bytes[sizeof(full)];
+  uint32_t offset, length;
+
+  (void)state;
+  memcpy(bytes, full, sizeof(full));
+  bytes[22] = 0xff;
+  bytes[23] = 0xff;
+  assert_int_equal(parse(DG_FRAMING_RTP, bytes, sizeof(bytes), &header, &offset, &length),
+                   DG_BAD_HEADER);
+}
+
+static void padding_counts_itself_and_no_more_than_there_is(void **state)
+{
+  static const struct {
+    uint8_t count;
+    enum dg_parse_result result;
+  } cases[] = {
+      {0, DG_BAD_HEADER}, {1, DG_PARSED}, {4, DG_PARSED}, {5, DG_BAD_HEADER}, {255, DG_BAD_HEADER}};
+  struct dg_header header;
+  uint8_t bytes[16] = {0xa0, 96};
+  uint32_t offset, length;
+
+  (void)state;
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    bytes[15] = cases[i].count;
+    assert_int_equal(parse(DG_FRAMING_RTP, bytes, 16, &header, &offset, &length), cases[i].result);
+    if (cases[i].result == DG_PARSED)
+      assert_int_equal(length, 4 - cases[i].count);
+  }
+}
+
+static void other_versions_are_told_apart(void **state)
+{
+  struct dg_header header;
+  uint8_t bytes[12] = {0};
+  uint32_t offset, length;
+
+  (void)state;
+  for (uint8_t version = 0; version < 4; version++) {
+    bytes[0] = (uint8_t)(version << 6);
+    assert_int_equal(parse(DG_FRAMING_RTP, bytes, 12, &header, &offset, &length),
+                     version == 2 ? DG_PARSED : DG_OTHER_VERSION);
+  }
+}
+
+static void without_framing_all_is_payload(void **state)
+{
+  struct dg_header header;
+  uint32_t offset, length;
+
+  (void)state;
+  assert_int_equal(parse(DG_FRAMING_NONE, full, 7, &header, &offset, &length), DG_PARSED);
+  assert_int_equal(offset, 0);
+  assert_int_equal(length, 7);
+}
+
+static void byte_sum_is_the_sum_of_bytes(void **state)
+{
+  static uint8_t bytes[70000];
+  uint32_t seed = 1;
+
+  (void)state;
+  for (size_t i = 0; i < sizeof(bytes); i++)
+    bytes[i] = (uint8_t)(seed = seed * 1103515245u + 12345) | (i % 3 ? 0 : 0xf0);
+  for (size_t from = 0; from < 9; from++)
+    for (size_t length = 0; length < 300; length++) {
+      uint32_t sum = 0;
+      for (size_t i = 0; i < length; i++)
+        sum += bytes[from + i];
+      assert_int_equal(dg_byte_sum(bytes + from, length), sum);
+    }
+  memset(bytes, 255, sizeof(bytes));
+  assert_int_equal(dg_byte_sum(bytes, 65507), 65507u * 255);
+  assert_int_equal(dg_byte_sum(bytes + 1, 65499), 65499u * 255);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sequence_header_is_rivermaxs),
+      cmocka_unit_test(rtp_header_is_rfc_3550s),
+      cmocka_unit_test(payload_lies_between_extension_and_padding),
+      cmocka_unit_test(every_cut_is_a_bad_header),
+      cmocka_unit_test(extension_beyond_the_end_is_a_bad_header),
+      cmocka_unit_test(padding_counts_itself_and_no_more_than_there_is),
+      cmocka_unit_test(other_versions_are_told_apart),
+      cmocka_unit_test(without_framing_all_is_payload),
+      cmocka_unit_test(byte_sum_is_the_sum_of_bytes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
