@@ -44,6 +44,7 @@ int lb_open(const struct pst_host *host, const struct pst_open_params *params,
   if (!made)
     return -ENOMEM;
   made->host = host;
+  made->send_plain = lb_send_plain();
   if (in.plan)
     LB_TAKE(made->plan, in.plan);
   made->mode = (enum lb_mode)host->option_uint(in.options, "mode");

@@ -18,6 +18,7 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,8 +187,14 @@ enum { LB_FD_VALID, LB_FD_REGION };
 
 /* ---- Objects -------------------------------------------------------------------- */
 
+/* Copy the leading requests that are valid SENDs of one piece, up to n, all of which
+ * have a credit. Returns how many. */
+typedef uint32_t lb_send_fn(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                            uint32_t n);
+
 struct pst_device {
   const struct pst_host *host;
+  lb_send_fn *send_plain; /* for this CPU */
   struct pst_plan plan;
   enum lb_mode mode;
   bool shared; /* peers may be in other processes */
@@ -406,6 +413,40 @@ static inline void lb_done_push(struct pst_endpoint *endpoint, uint32_t opcode, 
   *entry = (struct lb_done){cookie, count, opcode, status};
 }
 
+/* To write soon: where another core has the line, its way here takes longer than a
+ * copy of a message. gcc's prefetch for writing asks for the line shared only. */
+static inline void lb_prefetch_write(const void *line)
+{
+#if defined(__x86_64__)
+  __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
+static inline void lb_desc_write(struct lb_desc *desc, uint32_t slot,
+                                 const struct pst_request *request)
+{
+  desc->slot = slot;
+  desc->length = (uint32_t)request->arg.length;
+  memcpy(&desc->sequence, &request->u.send.sequence, sizeof(desc->sequence) + sizeof(desc->meta));
+}
+_Static_assert(offsetof(struct lb_desc, meta) == offsetof(struct lb_desc, sequence) + 8 &&
+                   offsetof(struct pst_request, u.send.meta) ==
+                       offsetof(struct pst_request, u.send.sequence) + 8,
+               "copied as one");
+
+/* Show the peer what was written up to `head`. */
+static inline void lb_tx_publish(const struct pst_endpoint *endpoint, uint64_t head)
+{
+  struct lb_port *port = endpoint->peer->port;
+  atomic_store_explicit(&port->desc_head, head, memory_order_release);
+  lb_barrier_light(endpoint->fenced);
+  if (__builtin_expect(atomic_load_explicit(&port->armed, memory_order_relaxed), 0) &&
+      atomic_exchange(&port->armed, 0))
+    lb_link_wake(endpoint->peer);
+}
+
 /* The peer broke the rules, or is gone; logged here when status is -EPROTO. */
 void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *what);
 /* The slow part of poll: states, closing, events. Returns completions written. */
@@ -432,6 +473,8 @@ int lb_worker_add_watch(struct pst_worker *worker, struct lb_watch *watch);
 void lb_worker_drop_watch(struct pst_worker *worker, struct lb_watch *watch);
 /* One request that is not a SEND: done on return, 0 or the error. */
 int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request);
+
+lb_send_fn *lb_send_plain(void); /* the best this CPU has */
 
 /* ---- The operations ------------------------------------------------------------------ */
 

@@ -6,6 +6,8 @@
  * call: when messages flow, and when none do. */
 #define WATCH_BUSY 1024u
 #define WATCH_IDLE 64u
+/* Descriptors between asking for one and reading it. */
+#define AHEAD 8u
 
 static uint32_t take_done(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
 {
@@ -76,7 +78,9 @@ static uint32_t take_copies(struct pst_endpoint *endpoint, struct pst_completion
   uint32_t i;
   for (i = 0; i < n; i++) {
     struct lb_desc desc;
-    __builtin_prefetch(&own->desc[(tail + i + 8) & own->mask]);
+    /* No further than what has arrived: the sender is writing there. */
+    if (i + AHEAD < n)
+      __builtin_prefetch(&own->desc[(tail + i + AHEAD) & own->mask]);
     if (!take_desc(rx, tail + i, &desc)) {
       lb_endpoint_fail(endpoint, -EPROTO, "sent a slot or a length that was not its to use");
       break;
@@ -191,6 +195,12 @@ static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completi
     n += lb_endpoint_progress(endpoint, out, max);
   if (endpoint->freed || !endpoint->connected)
     return n;
+  if (endpoint->tx.stack) {
+    const struct lb_link *peer = endpoint->peer;
+    /* For the post that follows a poll: the receiver has written them since. */
+    __builtin_prefetch(&peer->port->free_head);
+    __builtin_prefetch(&peer->free_slots[endpoint->tx.free_tail & peer->mask]);
+  }
   if (endpoint->tx.tail != endpoint->tx.head) {
     lb_tx_reap(endpoint);
     if (endpoint->gone &&

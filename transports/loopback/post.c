@@ -2,9 +2,6 @@
 /* The sending half of the hot path. */
 #include "loopback.h"
 
-/* Enough for the receiver to begin while a long post still copies. */
-#define PUBLISH_EVERY 32u
-
 static bool is_valid(const struct lb_mr *mr, uint64_t offset, uint64_t length, bool reference)
 {
   if (!mr)
@@ -43,31 +40,6 @@ static int send_check(const struct pst_endpoint *endpoint, const struct pst_requ
   if (sum != request->arg.length)
     return -EINVAL;
   return sum > endpoint->tx.message_max ? -EMSGSIZE : 0;
-}
-
-static inline bool is_plain(const struct pst_request *request, uint64_t message_max)
-{
-  const struct lb_mr *mr = lb_mr_of(request->local.mr);
-  uint64_t length = request->arg.length;
-  return !(request->piece_count | (request->flags & ~(PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE)) |
-           request->reserved0 | request->u.send.reserved) &&
-         length <= message_max && mr && mr->base && (mr->access & PST_ACCESS_LOCAL_READ) &&
-         length <= mr->length && request->offset <= mr->length - length;
-}
-
-/* Small messages in line: a call costs as much as their copy. */
-static inline void copy(uint8_t *restrict to, const uint8_t *restrict from, uint64_t length)
-{
-  if (length > 128 || length < 32) {
-    memcpy(to, from, length);
-    return;
-  }
-  __builtin_memcpy(to, from, 32);
-  if (length > 64)
-    __builtin_memcpy(to + 32, from + 32, 32);
-  if (length > 96)
-    __builtin_memcpy(to + 64, from + 64, 32);
-  __builtin_memcpy(to + length - 32, from + length - 32, 32);
 }
 
 static void gather(uint8_t *to, const struct pst_request *request)
@@ -142,61 +114,30 @@ void lb_tx_settle(struct pst_endpoint *endpoint, int32_t untaken, int32_t held)
   advance(endpoint);
 }
 
-static inline void publish(struct pst_endpoint *endpoint)
-{
-  struct lb_port *port = endpoint->peer->port;
-  atomic_store_explicit(&port->desc_head, endpoint->tx.head, memory_order_release);
-  lb_barrier_light(endpoint->fenced);
-  if (__builtin_expect(atomic_load_explicit(&port->armed, memory_order_relaxed), 0) &&
-      atomic_exchange(&port->armed, 0))
-    lb_link_wake(endpoint->peer);
-}
-
-static inline void describe_to(struct lb_desc *desc, uint32_t slot,
-                               const struct pst_request *request)
-{
-  desc->slot = slot;
-  desc->length = (uint32_t)request->arg.length;
-  desc->sequence = request->u.send.sequence;
-  desc->meta = request->u.send.meta;
-}
-
 /* One copy a message, up to n, all of which have a credit. Returns how many. */
 static uint32_t send_copies(struct pst_endpoint *endpoint, const struct pst_request *requests,
                             uint32_t n, int *rc)
 {
   struct lb_tx *tx = &endpoint->tx;
   struct lb_link *peer = endpoint->peer;
-  struct lb_desc *desc = peer->desc;
-  uint8_t *slot0 = peer->slot0;
-  uint64_t stride = peer->stride, mask = peer->mask, max = tx->message_max;
-  uint64_t bytes = 0;
-  uint32_t i;
-  for (i = 0; i < n; i++) {
-    const struct pst_request *request = &requests[i];
-    if (request->opcode != PST_OP_SEND)
+  uint32_t i = 0;
+  while (i < n && requests[i].opcode == PST_OP_SEND) {
+    uint32_t plain = endpoint->worker->device->send_plain(endpoint, requests + i, n - i);
+    i += plain;
+    if (plain)
+      continue;
+    *rc = send_check(endpoint, &requests[i], false);
+    if (*rc != 0)
       break;
-    uint32_t slot = tx->stack[tx->credits - 1];
-    uint8_t *to = slot0 + slot * stride;
-    if (__builtin_expect(is_plain(request, max), 1)) {
-      __builtin_prefetch(slot0 + tx->stack[tx->credits - (i + 1 < n ? 2 : 1)] * stride, 1);
-      copy(to, lb_mr_of(request->local.mr)->base + request->offset, request->arg.length);
-    } else {
-      *rc = send_check(endpoint, request, false);
-      if (*rc != 0)
-        break;
-      gather(to, request);
-    }
-    tx->credits--;
-    bytes += request->arg.length;
-    describe_to(&desc[tx->head++ & mask], slot, request);
-    if ((i + 1) % PUBLISH_EVERY == 0)
-      publish(endpoint);
+    uint32_t slot = tx->stack[--tx->credits];
+    gather(peer->slot0 + slot * peer->stride, &requests[i]);
+    lb_desc_write(&peer->desc[tx->head++ & peer->mask], slot, &requests[i]);
+    tx->bytes += requests[i].arg.length;
+    lb_tx_publish(endpoint, tx->head);
+    i++;
   }
-  tx->bytes += bytes;
   if (i == 0)
     return 0;
-  publish(endpoint);
   tx->tail = tx->head;
   lb_done_push(endpoint, PST_OP_SEND, 0, requests[i - 1].cookie, i);
   return i;
@@ -235,10 +176,10 @@ static uint32_t send_references(struct pst_endpoint *endpoint, const struct pst_
     tx->cookies[tx->head & peer->mask] = request->cookie;
     tx->results[tx->head & peer->mask] = LB_PENDING;
     tx->bytes += request->arg.length;
-    describe_to(&peer->desc[tx->head++ & peer->mask], slot, request);
+    lb_desc_write(&peer->desc[tx->head++ & peer->mask], slot, request);
   }
   if (i)
-    publish(endpoint);
+    lb_tx_publish(endpoint, tx->head);
   return i;
 }
 
