@@ -14,6 +14,7 @@ static const char *const samples[] = {
     "  sender: {memory: {plugin: cuda, options: {device: \"a \\\"b\\\" \\\\ é\\_\\N\\L# :\"}}}\n",
     HEAD "  transport: {options: {names: [a, \"b, c\", \"\", \"~\", \"true\", \"[\"]}}\n",
     HEAD "  transport: {filters: [fault, {plugin: fault, options: {drop: 3}}]}\n",
+    HEAD "  region: 3 GiB\n  receiver: {memory: {plugin: cuda, options: {device: m}}}\n",
     HEAD "- name: b\n  sender: {share: a}\n  receiver: {share: a, sink: discard}\n",
     HEAD "  sender: {source: {type: file, file: \"-x y\", loop: true}}\n"
          "  receiver: {sink: {type: file, file: \"null\", overwrite: true}}\n",

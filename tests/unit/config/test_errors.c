@@ -305,6 +305,23 @@ static void without_an_error_to_fill(void **state)
   assert_null(config);
 }
 
+static void one_sided_streams(void **state)
+{
+#define BESIDE "has no effect beside \"region\", with which a stream has no messages; remove it"
+  (void)state;
+  assert_refused(HEAD "  region: 1 MiB\n  ring: 64\n", T "5:3: \"ring\" " BESIDE);
+  assert_refused(HEAD "  region: 1 MiB\n  message: 64\n", T "5:3: \"message\" " BESIDE);
+  assert_refused(HEAD "  expect: {path: direct}\n  region: 1 MiB\n", T "4:3: \"expect\" " BESIDE);
+  assert_refused(HEAD "  region: 1 MiB\n  sender: {rate: 1 Gbps}\n", T "5:12: \"rate\" " BESIDE);
+  assert_refused(HEAD "  region: 1 MiB\n  sender: {source: pattern}\n",
+                 T "5:12: \"source\" " BESIDE);
+  assert_refused(HEAD "  region: 1 MiB\n  receiver: {path: direct}\n", T "5:14: \"path\" " BESIDE);
+  assert_refused(HEAD "  region: 1 MiB\n  receiver: {sink: discard}\n", T "5:14: \"sink\" " BESIDE);
+  assert_refused(HEAD "  region: 1 MiB\n- name: b\n  receiver: {share: a}\n",
+                 T "6:21: share: stream \"a\" is one-sided, and has no messages; name another "
+                   "stream");
+}
+
 static void files_that_cannot_be_read(void **state)
 {
   (void)state;
@@ -334,6 +351,7 @@ int main(void)
                                      cmocka_unit_test(names_of_streams),
                                      cmocka_unit_test(sources_and_sinks),
                                      cmocka_unit_test(sharing),
+                                     cmocka_unit_test(one_sided_streams),
                                      cmocka_unit_test(control_addresses),
                                      cmocka_unit_test(all_findings_in_order),
                                      cmocka_unit_test(findings_are_bounded),

@@ -115,6 +115,22 @@ static void older_structs_read_as_zero(void **state)
   pst_config_close(config);
 }
 
+static void a_region_is_the_same_as_in_yaml(void **state)
+{
+  (void)state;
+  const struct pst_stream_params stream = STREAM(.name = "a", .region = 1048576);
+  const struct pst_stream_params both = STREAM(.name = "a", .region = 64, .ring = 4);
+  struct pst_config *config = load_params(&PARAMS(&stream));
+  struct pst_config *text = load(HEAD "  region: 1 MiB\n");
+  assert_string_equal(pst_config_hash(config), pst_config_hash(text));
+  assert_int_equal(pst_config_get_uint(config, "streams.a.region"), 1048576);
+  assert_int_equal(config_of(text)->streams[0].region, 1048576);
+  assert_int_equal(config_of(text)->streams[0].message, 0);
+  assert_non_null(strstr(params_refusal(&PARAMS(&both)), "no effect beside \"region\""));
+  pst_config_close(config);
+  pst_config_close(text);
+}
+
 static void no_control_channel(void **state)
 {
   (void)state;
@@ -126,9 +142,11 @@ static void no_control_channel(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(zero_means_the_default), cmocka_unit_test(everything_is_the_same_as_in_yaml),
-      cmocka_unit_test(findings_name_the_struct), cmocka_unit_test(older_structs_read_as_zero),
-      cmocka_unit_test(no_control_channel)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(zero_means_the_default),
+                                     cmocka_unit_test(everything_is_the_same_as_in_yaml),
+                                     cmocka_unit_test(findings_name_the_struct),
+                                     cmocka_unit_test(older_structs_read_as_zero),
+                                     cmocka_unit_test(a_region_is_the_same_as_in_yaml),
+                                     cmocka_unit_test(no_control_channel)};
   return cmocka_run_group_tests(tests, quiet, NULL) ? 1 : 0;
 }

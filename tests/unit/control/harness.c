@@ -59,6 +59,14 @@ static void on_peer(void *context, void *stream, const struct control_peer *peer
     snprintf(seen.param[1], sizeof seen.param[1], "%s", peer->params[0].value);
   }
   keep_address(&seen, peer->address);
+  seen.remote_length = peer->remote_length;
+  if (peer->remote) {
+    memcpy(seen.remote, peer->remote->bytes,
+           peer->remote->length < sizeof seen.remote ? peer->remote->length : sizeof seen.remote);
+    seen.remote_fd_count = peer->remote->fd_count;
+    for (uint32_t i = 0; i < peer->remote->fd_count; i++)
+      seen.remote_fds[i] = fcntl(peer->remote->fds[i], F_DUPFD_CLOEXEC, 3);
+  }
   keep(context, &seen);
 }
 
@@ -177,6 +185,8 @@ void end_close(struct end *end)
   for (uint32_t i = 0; i < end->count; i++) {
     for (uint32_t k = 0; k < end->seen[i].fd_count; k++)
       close(end->seen[i].fds[k]);
+    for (uint32_t k = 0; k < end->seen[i].remote_fd_count; k++)
+      close(end->seen[i].remote_fds[k]);
   }
   pthread_cond_destroy(&end->more);
   pthread_mutex_destroy(&end->mutex);

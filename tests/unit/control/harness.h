@@ -30,7 +30,11 @@ struct seen {
   uint8_t address[ADDRESS_KEPT]; /* PEER, ADDRESS: its beginning */
   uint32_t address_length;
   uint32_t fd_count;
-  int fds[4]; /* duplicates; closed with the end */
+  int fds[4];             /* duplicates; closed with the end */
+  uint64_t remote_length; /* PEER: of the region offered; 0: none */
+  uint8_t remote[8];      /* its beginning */
+  uint32_t remote_fd_count;
+  int remote_fds[4]; /* likewise */
   struct control_totals totals;
 };
 

@@ -108,6 +108,46 @@ static void test_accept_and_address(void **state)
   }
 }
 
+/* As large as it can be: it must fit a frame beside everything else. */
+static void test_accept_with_a_region(void **state)
+{
+  static uint8_t address[CONTROL_ADDRESS_MAX], remote[CONTROL_ADDRESS_MAX];
+
+  (void)state;
+  start(WIRE_ACCEPT);
+  strcpy(said.stream, "store");
+  memset(address, 0x5A, sizeof address);
+  memset(remote, 0xA5, sizeof remote);
+  said.param_count = CONTROL_PARAMS_MAX;
+  for (uint32_t i = 0; i < CONTROL_PARAMS_MAX; i++) {
+    memset(said.params[i].key, 'k', CONTROL_KEY_MAX);
+    said.params[i].key[0] = (char)('0' + i);
+    memset(said.params[i].value, 'v', CONTROL_VALUE_MAX);
+  }
+  said.address = address;
+  said.address_length = sizeof address;
+  said.remote = remote;
+  said.remote_bytes = sizeof remote;
+  said.remote_length = UINT64_MAX;
+  said.remote_fd_count = 4;
+  said.fd_count = 4;
+  said.fd_id = 9;
+  round_trip();
+  assert_int_equal(heard.remote_bytes, sizeof remote);
+  assert_memory_equal(heard.remote, remote, sizeof remote);
+  assert_true(heard.remote_length == UINT64_MAX);
+  assert_int_equal(heard.remote_fd_count, 4);
+  assert_int_equal(heard.fd_count, 4);
+  assert_int_equal(heard.fd_id, 9);
+
+  said.fd_count = 0; /* descriptors of the region alone */
+  said.remote_fd_count = 2;
+  round_trip();
+  assert_int_equal(heard.remote_fd_count, 2);
+  assert_int_equal(heard.fd_count, 0);
+  assert_int_equal(heard.fd_id, 9);
+}
+
 static void test_empty_address(void **state)
 {
   (void)state;
@@ -209,6 +249,16 @@ static void test_encoder_refuses(void **state)
   assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
   start(WIRE_OFFER);
   said.term_count = CONTROL_TERMS_MAX + 1;
+  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  start(WIRE_ACCEPT);
+  said.remote_length = 1;
+  said.remote_fd_count = WIRE_FDS_MAX + 1;
+  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  said.remote_fd_count = 1;
+  said.remote_length = 0;
+  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  said.remote_fd_count = 0;
+  said.remote_bytes = CONTROL_ADDRESS_MAX + 1;
   assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
   start(WIRE_FAIL);
   strcpy(said.text, "some text");
@@ -337,6 +387,20 @@ static const struct malformed table[] = {
      BYTES("\xa4\x00\x05\x10\x61"
            "a\x13\x40\x15\x01"),
      "without an id"},
+#define ACCEPT(pairs_)                                                                             \
+  "\x00\x03\x10\x61"                                                                               \
+  "a"                                                                                              \
+  "\x12\xa0\x13\x40" pairs_
+    {"region without its length", BYTES("\xa5" ACCEPT("\x18\x19\x41k")), "half of a region"},
+    {"length without a region", BYTES("\xa5" ACCEPT("\x18\x1a\x08")), "half of a region"},
+    {"region of 0 bytes", BYTES("\xa6" ACCEPT("\x18\x19\x41k\x18\x1a\x00")), "length is 0"},
+    {"region as text", BYTES("\xa6" ACCEPT("\x18\x19\x61k\x18\x1a\x08")), "not a byte string"},
+    {"region of 16385 bytes", BYTES("\xa5" ACCEPT("\x18\x19\x59\x40\x01")), "ends"},
+    {"region's descriptors without id",
+     BYTES("\xa7" ACCEPT("\x18\x19\x41k\x18\x1a\x08\x18\x1b\x01")), "without an id"},
+    {"region's five descriptors", BYTES("\xa7" ACCEPT("\x18\x19\x41k\x18\x1a\x08\x18\x1b\x05")),
+     "descriptors"},
+    {"descriptors of no region", BYTES("\xa6" ACCEPT("\x14\x01\x18\x1b\x01")), "half of a region"},
     {"terms twice",
      BYTES("\xa5\x00\x02\x10\x61"
            "a\x11\xa2\x61k\x61v\x61k\x61v\x12\xa0\x13\x40"),
@@ -394,6 +458,7 @@ int main(void)
       cmocka_unit_test(test_hello_of_another_major_is_named),
       cmocka_unit_test(test_largest_offer),
       cmocka_unit_test(test_accept_and_address),
+      cmocka_unit_test(test_accept_with_a_region),
       cmocka_unit_test(test_empty_address),
       cmocka_unit_test(test_totals),
       cmocka_unit_test(test_unknown_totals_are_left_out),
