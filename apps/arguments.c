@@ -13,7 +13,13 @@
 
 #define NAME_MAX_BYTES 64
 
-enum { KEY_HELP = 'h', KEY_LONG = 256 };
+enum {
+  KEY_HELP = 'h',
+  KEY_LONG = 256,
+  KEY_BENCH = 512, /* + enum bench_word */
+  KEY_TRANSPORT_OPTION = KEY_BENCH + BENCH_WORDS,
+  KEY_MEMORY_OPTION,
+};
 
 static const struct option_word {
   uint32_t bit; /* 0: every command has it */
@@ -22,6 +28,37 @@ static const struct option_word {
   const char *value; /* NULL: takes none */
   const char *help;
 } words[] = {
+    {OPTION_BENCH, KEY_BENCH + BENCH_TRANSPORT, "transport", "NAME",
+     "the transport plugin that is measured"},
+    {OPTION_BENCH, KEY_TRANSPORT_OPTION, "transport-option", "KEY=VALUE",
+     "an option of it; may be repeated"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_MEMORY, "memory", "NAME",
+     "the memory plugin of this side (of both without a HOST)"},
+    {OPTION_BENCH, KEY_MEMORY_OPTION, "memory-option", "KEY=VALUE",
+     "an option of it; may be repeated"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_OP, "op", "LIST", "send; all when not given"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_SIZE, "size", "LIST",
+     "bytes a message: 64,1462,64KiB; 64 B to 4 MiB in steps of 4 when not given"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_BANDWIDTH, "bandwidth", NULL, "no latency"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_LATENCY, "latency", NULL, "no bandwidth"},
+    {OPTION_BENCH, KEY_LONG, "duration", "TIME", "of each measurement; 500ms when not given"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_RING, "ring", "N",
+     "slots at each end; as many as 4 MiB hold, 16 to 1024, when not given"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_PATH, "path", "PATH",
+     "how messages may reach their memory: auto, direct, mapped, staged"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_CPU, "cpu", "A[,B]",
+     "pin this side's thread to CPU A, and the other end's, when it is here too, to B"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_TOUCH, "touch", "yes|no",
+     "the receiver reads a cache line of each message; yes where its CPU can"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_VERIFY, "verify", NULL,
+     "fill each message with the test pattern, and check each byte"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_IN_PROCESS, "in-process", NULL,
+     "both ends in one process, by two threads"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_SERVER, "server", NULL,
+     "be the other end, for clients one after the other"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_ONCE, "once", NULL, "as the server: end after one client"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_INSECURE, "insecure", NULL,
+     "allow a HOST beyond this machine: nothing is authenticated or encrypted"},
     {OPTION_DURATION, KEY_LONG, "duration", "TIME",
      "stop so long after both ends have connected: 3, 1.5, 250ms, 2min"},
     {OPTION_COUNT, KEY_LONG + 1, "count", "N", "stop after N messages of each stream"},
@@ -129,6 +166,35 @@ int arguments_count(const char *text, uint64_t *count)
   return 0;
 }
 
+int arguments_size(const char *text, uint64_t *bytes)
+{
+  static const struct {
+    const char *unit;
+    uint64_t bytes;
+  } units[] = {{"", 1},         {"B", 1},         {"KB", 1000},       {"KiB", 1 << 10},
+               {"MB", 1000000}, {"MiB", 1 << 20}, {"GB", 1000000000}, {"GiB", 1 << 30}};
+  char *end;
+
+  if (!isdigit((unsigned char)text[0]))
+    return -EINVAL;
+  errno = 0;
+  unsigned long long value = strtoull(text, &end, 10);
+  if (errno == ERANGE)
+    return -ERANGE;
+  while (*end == ' ')
+    end++;
+  for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+    uint64_t product;
+    if (strcmp(end, units[i].unit) != 0)
+      continue;
+    if (__builtin_mul_overflow((uint64_t)value, units[i].bytes, &product))
+      return -ERANGE;
+    *bytes = product;
+    return 0;
+  }
+  return -EINVAL;
+}
+
 static int append(const char ***list, size_t *count, const char *item)
 {
   const char **longer = reallocarray(*list, *count + 2, sizeof *longer);
@@ -154,7 +220,7 @@ static char *join(int argc, char **argv)
   return line;
 }
 
-static enum arguments_result wrong(const struct command *command, const char *what)
+enum arguments_result arguments_wrong(const struct command *command, const char *what)
 {
   notice(PST_LOG_ERROR, "%s: %s; `penstock %s --help` lists the options", command->name, what,
          command->name);
@@ -175,7 +241,7 @@ static enum arguments_result unknown_option(const struct command *command, const
         snprintf(what, sizeof what, "option '--%s' takes no value", bare);
       else
         snprintf(what, sizeof what, "'--%s' is an option of other subcommands", bare);
-      return wrong(command, what);
+      return arguments_wrong(command, what);
     }
     if ((words[i].bit & command->options) != 0 || words[i].bit == 0)
       names[count++] = words[i].name;
@@ -185,7 +251,7 @@ static enum arguments_result unknown_option(const struct command *command, const
   snprintf(what, sizeof what, "unknown option '%.200s'%s%s%s", written,
            near != NULL ? ", did you mean '--" : "", near != NULL ? near : "",
            near != NULL ? "'?" : "");
-  return wrong(command, what);
+  return arguments_wrong(command, what);
 }
 
 static enum arguments_result take(const struct command *command, int key, const char *value,
@@ -233,12 +299,30 @@ static enum arguments_result take(const struct command *command, int key, const 
   case 'v':
     a->verbose++;
     break;
+  case KEY_TRANSPORT_OPTION:
+  case KEY_MEMORY_OPTION: {
+    bool transport = key == KEY_TRANSPORT_OPTION;
+    const char *equals = strchr(value, '=');
+    if (equals == NULL || equals == value)
+      result = -EINVAL;
+    else if (transport)
+      result = append(&a->transport_options, &a->transport_option_count, value);
+    else
+      result = append(&a->memory_options, &a->memory_option_count, value);
+    snprintf(what, sizeof what,
+             "--%s-option '%.200s' is not KEY=VALUE; `penstock plugins NAME` "
+             "lists the options of a plugin",
+             transport ? "transport" : "memory", value);
+    break;
+  }
   default:
+    if (key >= KEY_BENCH)
+      a->bench[key - KEY_BENCH] = value != NULL ? value : "";
     break;
   }
   if (result == -ENOMEM)
-    return wrong(command, "out of memory");
-  return result < 0 ? wrong(command, what) : ARGUMENTS_OK;
+    return arguments_wrong(command, "out of memory");
+  return result < 0 ? arguments_wrong(command, what) : ARGUMENTS_OK;
 }
 
 static enum arguments_result take_operands(const struct command *command, int argc, char **argv,
@@ -251,11 +335,11 @@ static enum arguments_result take_operands(const struct command *command, int ar
   if (optind < argc) {
     snprintf(what, sizeof what, "one %s is enough, '%.200s' is too many", command->operand,
              argv[optind]);
-    return wrong(command, what);
+    return arguments_wrong(command, what);
   }
   if (a->operand == NULL && command->need == OPERAND_REQUIRED) {
     snprintf(what, sizeof what, "%s is missing", command->operand);
-    return wrong(command, what);
+    return arguments_wrong(command, what);
   }
   return ARGUMENTS_OK;
 }
@@ -279,7 +363,7 @@ enum arguments_result arguments_parse(const struct command *command, int argc, c
       shorts[used++] = (char)words[i].key;
   }
   if ((arguments->line = join(argc, argv)) == NULL)
-    return wrong(command, "out of memory");
+    return arguments_wrong(command, "out of memory");
 
   opterr = 0;
   optind = 0;
@@ -291,7 +375,7 @@ enum arguments_result arguments_parse(const struct command *command, int argc, c
       char letter[3] = {'-', (char)optopt, '\0'};
       if (key == ':') {
         snprintf(what, sizeof what, "option '%.200s' needs a value", written);
-        return wrong(command, what);
+        return arguments_wrong(command, what);
       }
       bool is_short = optopt > 0 && optopt < KEY_LONG && strncmp(written, "--", 2) != 0;
       return unknown_option(command, is_short ? letter : written);
@@ -308,6 +392,8 @@ void arguments_free(struct arguments *arguments)
   free(arguments->sets);
   free(arguments->streams);
   free(arguments->plugin_paths);
+  free(arguments->transport_options);
+  free(arguments->memory_options);
   free(arguments->line);
   memset(arguments, 0, sizeof *arguments);
 }

@@ -16,6 +16,27 @@ enum option_bit {
   OPTION_PLUGIN_PATH = 1u << 5,
   OPTION_QUIET = 1u << 6,
   OPTION_VERBOSE = 1u << 7,
+  OPTION_BENCH = 1u << 8, /* all of enum bench_word */
+};
+
+/* What only `bench` has, as it was written; bench/plan.c reads it. */
+enum bench_word {
+  BENCH_TRANSPORT,
+  BENCH_MEMORY,
+  BENCH_OP,
+  BENCH_SIZE,
+  BENCH_BANDWIDTH,
+  BENCH_LATENCY,
+  BENCH_RING,
+  BENCH_PATH,
+  BENCH_CPU,
+  BENCH_TOUCH,
+  BENCH_VERIFY,
+  BENCH_SERVER,
+  BENCH_ONCE,
+  BENCH_IN_PROCESS,
+  BENCH_INSECURE,
+  BENCH_WORDS,
 };
 
 enum operand_need { OPERAND_REQUIRED, OPERAND_OPTIONAL };
@@ -33,6 +54,11 @@ struct arguments {
   size_t stream_count;
   const char **plugin_paths;
   size_t plugin_path_count;
+  const char *bench[BENCH_WORDS]; /* NULL: not written; "": has no value */
+  const char **transport_options; /* "k=v" */
+  size_t transport_option_count;
+  const char **memory_options;
+  size_t memory_option_count;
   bool quiet;
   int verbose;
   char *line; /* the whole command line, for results */
@@ -59,10 +85,16 @@ void arguments_free(struct arguments *arguments);
 /* The page of --help, on stdout. */
 void arguments_help(const struct command *command);
 
+/* Say what is wrong with the command line, and where its options are listed. */
+enum arguments_result arguments_wrong(const struct command *command, const char *what);
+
 /* "3", "1.5" (seconds), or with a unit as in YAML: ns us ms s min h. 0 or -EINVAL,
  * -ERANGE. */
 int arguments_duration(const char *text, uint64_t *ns);
 int arguments_count(const char *text, uint64_t *count);
+/* "64", "1462B", "64 KiB": whole bytes, with a unit of YAML's sizes. 0 or -EINVAL,
+ * -ERANGE. */
+int arguments_size(const char *text, uint64_t *bytes);
 
 /* The one of `names` (NULL-terminated) that was most likely meant, or NULL. */
 const char *arguments_nearest(const char *word, const char *const *names);

@@ -9,5 +9,6 @@ extern const struct command command_send;
 extern const struct command command_receive;
 extern const struct command command_check;
 extern const struct command command_plugins;
+extern const struct command command_bench;
 
 #endif

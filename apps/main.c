@@ -10,7 +10,7 @@
 #include "notice.h"
 
 static const struct command *const commands[] = {
-    &command_run, &command_send, &command_receive, &command_check, &command_plugins,
+    &command_run, &command_send, &command_receive, &command_check, &command_plugins, &command_bench,
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -32,6 +32,7 @@ static void print_help(void)
       "Examples:\n"
       "  penstock run config/loopback.yaml --duration 3\n"
       "  penstock plugins\n"
+      "  penstock bench --transport loopback --memory host\n"
       "\n"
       "Exit status: 0 all accounted for; 1 the run failed; 2 usage or configuration; 3 not\n"
       "available here; 4 an `expect` of the configuration was not met; 130 ended by a second ^C.\n");

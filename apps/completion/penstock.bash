@@ -16,9 +16,10 @@ _penstock_streams() {
     "$file" | tr -d "\"'"
 }
 
+# Of one kind, or of all.
 _penstock_plugins() {
   "${COMP_WORDS[0]}" plugins 2>/dev/null |
-    sed -n 's/^\(transport\|memory\|filter\)[[:space:]]\{1,\}\([^[:space:]]*\).*/\2/p'
+    sed -n "s/^\(${1:-transport\|memory\|filter}\)[[:space:]]\{1,\}\([^[:space:]]*\).*/\2/p"
 }
 
 _penstock_options() {
@@ -31,7 +32,7 @@ _penstock() {
   COMPREPLY=()
 
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W 'run send receive check plugins --help --version' -- "$current")
+    mapfile -t COMPREPLY < <(compgen -W 'run send receive check plugins bench --help --version' -- "$current")
     return
   fi
   case $previous in
@@ -46,7 +47,19 @@ _penstock() {
       compopt -o filenames
       mapfile -t COMPREPLY < <(compgen -f -- "$current")
       return ;;
-    --duration | --count)
+    --transport | --memory)
+      mapfile -t COMPREPLY < <(compgen -W "$(_penstock_plugins "${previous#--}")" -- "$current")
+      return ;;
+    --op)
+      mapfile -t COMPREPLY < <(compgen -W 'send' -- "$current")
+      return ;;
+    --path)
+      mapfile -t COMPREPLY < <(compgen -W 'auto direct mapped staged' -- "$current")
+      return ;;
+    --touch)
+      mapfile -t COMPREPLY < <(compgen -W 'yes no' -- "$current")
+      return ;;
+    --duration | --count | --size | --ring | --cpu | --transport-option | --memory-option)
       return ;;
     --set)
       compopt -o nospace
@@ -55,6 +68,8 @@ _penstock() {
   esac
   if [[ $current == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$(_penstock_options "$command" | sort -u)" -- "$current")
+  elif [[ $command == bench ]]; then
+    mapfile -t COMPREPLY < <(compgen -A hostname -- "$current")
   elif [[ $command == plugins ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$(_penstock_plugins)" -- "$current")
   else

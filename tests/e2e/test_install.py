@@ -225,7 +225,7 @@ class Completion(Case):
     def test_commands(self):
         self.assertEqual(
             sorted(word for word in self.complete("penstock", "") if word[0] != "-"),
-            ["check", "plugins", "receive", "run", "send"],
+            ["bench", "check", "plugins", "receive", "run", "send"],
         )
         self.assertEqual(self.complete("penstock", "rec"), ["receive"])
 

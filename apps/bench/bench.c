@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `penstock bench`: what a transport and a memory do here, without a file. */
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "commands.h"
+#include "ends.h"
+#include "notice.h"
+#include "report.h"
+#include "result.h"
+#include "run.h"
+#include "signals.h"
+
+#define WARMUP_MOST_NS (100 * NS_PER_MS)
+#define WARMUP_SHARE 10 /* of the duration */
+
+struct bench {
+  const struct command *command;
+  const struct arguments *arguments;
+  struct bench_plan plan;
+  struct bench_setting setting;
+  struct link link; /* fd < 0: both ends are in this process */
+  pid_t child;      /* the other end, when it was forked here; 0 */
+  FILE *table;
+  struct json_object *result, *rows; /* NULL without --json */
+  uint32_t ops;
+  char skipped[256]; /* what the transport lacks */
+  char error[2048];  /* the first; "" */
+  int status;
+};
+
+static void note_failure(struct bench *bench, int status, const char *text)
+{
+  if (bench->error[0] == '\0')
+    snprintf(bench->error, sizeof bench->error, "%s", text);
+  bench->status = report_worse(bench->status, status != 0 ? status : PST_EXIT_FAILED);
+}
+
+/* ---- Before the first case --------------------------------------------------------- */
+
+static uint64_t warmup_of(const struct bench_plan *plan)
+{
+  uint64_t share = plan->duration_ns / WARMUP_SHARE;
+  return share < WARMUP_MOST_NS ? share : WARMUP_MOST_NS;
+}
+
+static void make_case(const struct bench *bench, enum bench_op op, enum bench_measure measure,
+                      uint64_t size, struct bench_case *c)
+{
+  const struct bench_plan *plan = &bench->plan;
+  uint64_t random[1] = {0};
+
+  *c = (struct bench_case){.op = op,
+                           .measure = measure,
+                           .size = size,
+                           .ring = plan->ring != 0 ? plan->ring : bench_ring_of(size),
+                           .duration_ns = plan->duration_ns,
+                           .warmup_ns = bench->setting.warmup_ns,
+                           .touch = !plan->no_touch && !plan->verify,
+                           .verify = plan->verify};
+  if (getrandom(random, sizeof random, 0) != sizeof random)
+    random[0] = now_ns();
+  snprintf(c->token, sizeof c->token, "%016" PRIx64, random[0]);
+}
+
+static void note_plugin(struct bench *bench, const struct pst_plugin_info *info)
+{
+  char *text = info->kind == PST_KIND_TRANSPORT ? bench->setting.transport
+               : info->kind == PST_KIND_MEMORY  ? bench->setting.memory
+                                                : NULL;
+
+  if (text != NULL)
+    snprintf(text, sizeof bench->setting.memory, "%s %s", info->description->name,
+             info->description->version);
+  result_add_plugin(bench->result, info);
+}
+
+/* Open once what the cases will open, to know what it can, and that it can be opened. */
+static int look_at_transport(struct bench *bench)
+{
+  const struct bench_plan *plan = &bench->plan;
+  uint32_t roles = PST_SESSION_SENDER | (plan->in_process ? PST_SESSION_RECEIVER : 0);
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_stats stats = {.struct_size = sizeof stats};
+  struct pst_session *session = NULL;
+  struct bench_case c;
+  char name[64];
+
+  make_case(bench, BENCH_SEND, MEASURE_BANDWIDTH, plan->sizes[0], &c);
+  int result = bench_session_open(&plan->side, &c, roles, false, false, "127.0.0.1:1", false,
+                                  &session, &error);
+  if (result < 0) {
+    note_failure(bench, error.exit_status, error.text);
+    return result;
+  }
+  bench_stream_name(&c, false, name, sizeof name);
+  pst_sender_stats(pst_session_sender(session, name), &stats);
+  for (uint32_t i = 0; i < pst_session_plugins(session); i++) {
+    struct pst_plugin_info info = {.struct_size = sizeof info};
+    if (pst_session_plugin(session, i, &info) == 0)
+      note_plugin(bench, &info);
+  }
+  pst_session_close(session);
+  bench->ops = plan->ops != 0 ? plan->ops : 1u << BENCH_SEND;
+  if ((stats.capabilities & PST_CAP_RELIABLE) == 0 && (plan->measures & MEASURE_LATENCY) != 0) {
+    bench->plan.measures &= ~(uint32_t)MEASURE_LATENCY;
+    snprintf(bench->skipped, sizeof bench->skipped,
+             "no send latency: transport %s may lose a message, and its reply would be waited for "
+             "for ever",
+             plan->side.transport);
+  }
+  return 0;
+}
+
+/* ---- The cases ----------------------------------------------------------------------- */
+
+/* False: no other can follow. */
+static bool run_case(struct bench *bench, const struct bench_case *c)
+{
+  struct bench_row *row = calloc(1, sizeof *row);
+  bool alive = true;
+
+  if (row == NULL) {
+    note_failure(bench, PST_EXIT_FAILED, "out of memory");
+    return false;
+  }
+  row->c = *c;
+  if (bench->plan.in_process)
+    bench_run_here(&bench->plan, row);
+  else
+    alive = bench_run_with(&bench->link, &bench->plan, row);
+  bench_show_row(bench->table, row);
+  if (row->error[0] != '\0') {
+    notice(PST_LOG_ERROR, "bench: %s %s of %" PRIu64 " B: %s", bench_op_name(c->op),
+           bench_measure_name(c->measure), c->size, row->error);
+    note_failure(bench, row->exit_status, row->error);
+  }
+  if (bench->rows != NULL)
+    json_object_array_add(bench->rows, bench_row_json(row));
+  free(row);
+  return alive && !signals_stop();
+}
+
+static void run_cases(struct bench *bench)
+{
+  static const enum bench_measure measures[] = {MEASURE_BANDWIDTH, MEASURE_LATENCY};
+  const struct bench_plan *plan = &bench->plan;
+  struct bench_case c;
+
+  for (uint32_t op = 1; op < BENCH_OPS; op++) {
+    for (uint32_t m = 0; m < 2; m++) {
+      if ((bench->ops & 1u << op) == 0 || (plan->measures & measures[m]) == 0)
+        continue;
+      for (uint32_t i = 0; i < plan->size_count; i++) {
+        make_case(bench, (enum bench_op)op, measures[m], plan->sizes[i], &c);
+        if (i == 0)
+          bench_show_title(bench->table, &c);
+        if (!run_case(bench, &c))
+          return;
+      }
+    }
+  }
+}
+
+/* ---- Who measures ---------------------------------------------------------------------- */
+
+static int serve_as_child(struct bench *bench, int fd)
+{
+  const struct sigaction ignore = {.sa_handler = SIG_IGN};
+  struct link link;
+
+  /* ^C is the parent's, which ends us by leaving. */
+  sigaction(SIGINT, &ignore, NULL);
+  sigaction(SIGTERM, &ignore, NULL);
+  if (bench_pin(bench->plan.cpus[1]) < 0)
+    return PST_EXIT_USAGE;
+  if (link_pair(fd, (long)getppid(), &link) < 0)
+    return PST_EXIT_FAILED;
+  bench_serve(&link, &bench->plan, 0, bench->plan.cpus[1]);
+  link_close(&link);
+  return PST_EXIT_OK;
+}
+
+/* Before any plugin or thread. Returns in both: *child_status is the child's, else -1. */
+static int fork_server(struct bench *bench, int *child_status)
+{
+  int ends[2];
+
+  *child_status = -1;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+    return -errno;
+  pid_t pid = fork();
+  if (pid < 0) {
+    int code = -errno;
+    close(ends[0]);
+    close(ends[1]);
+    return code;
+  }
+  if (pid == 0) {
+    close(ends[0]);
+    *child_status = serve_as_child(bench, ends[1]);
+    return 0;
+  }
+  close(ends[1]);
+  bench->child = pid;
+  return link_pair(ends[0], (long)pid, &bench->link);
+}
+
+static void bury_child(struct bench *bench)
+{
+  int status = 0;
+  char text[128];
+
+  if (bench->child == 0)
+    return;
+  while (waitpid(bench->child, &status, 0) < 0 && errno == EINTR)
+    ;
+  if (!WIFSIGNALED(status))
+    return;
+  snprintf(text, sizeof text, "the receiving process, %ld, was killed by signal %d",
+           (long)bench->child, WTERMSIG(status));
+  notice(PST_LOG_ERROR, "bench: %s", text);
+  note_failure(bench, PST_EXIT_FAILED, text);
+}
+
+static int connect_server(struct bench *bench)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  int result = 0;
+
+  bench->setting.form = "threads";
+  snprintf(bench->setting.server, sizeof bench->setting.server, "another thread of this process");
+  if (bench->plan.in_process)
+    return 0;
+  bench->setting.form = bench->plan.host != NULL ? "hosts" : "processes";
+  if (bench->plan.host != NULL)
+    result = link_connect(bench->plan.host, BENCH_PORT, bench->plan.insecure, &bench->link, &error);
+  if (result == 0)
+    result = bench_greet(&bench->link, &bench->plan, &bench->setting, &error);
+  if (result < 0)
+    note_failure(bench, error.exit_status, error.text);
+  return result;
+}
+
+static void begin_result(struct bench *bench)
+{
+  const struct result_head head = {.version = pst_version(),
+                                   .command = bench->command->name,
+                                   .command_line = bench->arguments->line,
+                                   .environment = &bench->setting.environment};
+
+  environment_read(&bench->setting.environment);
+  if (bench->arguments->json == NULL || (bench->result = result_new(&head)) == NULL)
+    return;
+  json_object_object_del(bench->result, "config");
+  json_object_object_del(bench->result, "streams");
+  json_object_object_add(bench->result, "bench", NULL); /* in its place, filled at the end */
+  bench->rows = json_object_new_array();
+  json_object_object_add(bench->result, "rows", bench->rows);
+}
+
+static void end_result(struct bench *bench)
+{
+  if (bench->arguments->json == NULL)
+    return;
+  if (bench->result != NULL) {
+    json_object_object_add(bench->result, "bench", bench_setting_json(&bench->setting));
+    json_object_object_add(bench->result, "stopped", json_object_new_boolean(signals_stop()));
+  }
+  result_finish(bench->result, bench->status, bench->error);
+  if (result_write(bench->result, bench->arguments->json, NULL) < 0)
+    bench->status = report_worse(bench->status, PST_EXIT_FAILED);
+  json_object_put(bench->result);
+}
+
+static void run_client(struct bench *bench)
+{
+  begin_result(bench);
+  bench->setting.plan = &bench->plan;
+  bench->setting.warmup_ns = warmup_of(&bench->plan);
+  if (bench_pin(bench->plan.cpus[0]) < 0)
+    note_failure(bench, PST_EXIT_USAGE, "--cpu: no such CPU");
+  else if (look_at_transport(bench) == 0 && connect_server(bench) == 0) {
+    bench_show_head(bench->table, &bench->setting);
+    if (bench->skipped[0] != '\0')
+      fprintf(bench->table, "%s\n", bench->skipped);
+    run_cases(bench);
+  }
+  link_close(&bench->link);
+  bury_child(bench);
+  end_result(bench);
+}
+
+static int run(const struct command *command, const struct arguments *arguments)
+{
+  struct bench bench = {.command = command, .arguments = arguments, .link = {.fd = -1}};
+  bool json_out = arguments->json != NULL && strcmp(arguments->json, "-") == 0;
+  int log_level = arguments->verbose > 0 ? PST_LOG_DEBUG : PST_LOG_ERROR, child_status = -1;
+
+  bench.table = json_out ? stderr : stdout;
+  if (bench_plan_read(command, arguments, &bench.plan) < 0) {
+    bench_plan_free(&bench.plan);
+    return PST_EXIT_USAGE;
+  }
+  if (arguments->quiet || arguments->verbose > 0)
+    notice_level(arguments->quiet ? PST_LOG_ERROR : PST_LOG_DEBUG);
+  pst_log_set(NULL, NULL, log_level);
+  for (size_t i = 0; i < arguments->plugin_path_count; i++)
+    pst_plugin_path_add(arguments->plugin_paths[i]);
+  int result = signals_open(-1);
+  if (result == 0 && !bench.plan.server && !bench.plan.in_process && bench.plan.host == NULL)
+    result = fork_server(&bench, &child_status);
+  if (result < 0) {
+    notice(PST_LOG_ERROR, "bench: cannot begin: %s", strerror(-result));
+    bench.status = PST_EXIT_FAILED;
+  } else if (child_status >= 0) {
+    bench.status = child_status;
+  } else if (bench.plan.server) {
+    bench.status = bench_pin(bench.plan.cpus[0]) < 0 ? PST_EXIT_USAGE : bench_server(&bench.plan);
+  } else {
+    run_client(&bench);
+  }
+  if (fflush(stdout) != 0)
+    bench.status = report_worse(bench.status, PST_EXIT_FAILED);
+  bench_plan_free(&bench.plan);
+  return bench.status;
+}
+
+const struct command command_bench = {
+    .name = "bench",
+    .operand = "HOST",
+    .need = OPERAND_OPTIONAL,
+    .options = OPTION_BENCH | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
+    .summary = "message rate, bandwidth and latency of a transport and a memory, without a file",
+    .help =
+        "Without HOST both ends are two processes here, or with --in-process two threads. With\n"
+        "HOST[:PORT] this is the client of a `penstock bench --server [ADDRESS][:PORT]` there,\n"
+        "which needs the same --transport; all else the client says. Either may start first.\n"
+        "The table goes to standard output.\n"
+        "\n"
+        "Examples:\n"
+        "  penstock bench --transport loopback --memory host\n"
+        "      What can this machine do between two processes?\n"
+        "  penstock bench --transport loopback --memory host --size 1462 --bandwidth --cpu 0,1\n"
+        "      One size, each end on a CPU of its own.\n"
+        "  penstock bench --server --transport loopback --memory host\n"
+        "  penstock bench --transport loopback --memory host 127.0.0.1\n"
+        "      The same as server and client.",
+    .run = run,
+};

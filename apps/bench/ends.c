@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ends.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "notice.h"
+
+void bench_stream_name(const struct bench_case *c, bool back, char *name, size_t size)
+{
+  snprintf(name, size, "bench-%s%s", c->token, back ? "-back" : "");
+}
+
+int bench_session_open(const struct bench_side *side, const struct bench_case *c, uint32_t roles,
+                       bool back, bool with_back, const char *control, bool insecure,
+                       struct pst_session **session, struct pst_error *error)
+{
+  const struct pst_side_params end = {
+      .memory = side->memory,
+      .memory_options = side->memory_options,
+      .memory_option_count = side->memory_option_count,
+  };
+  struct pst_stream_params streams[2];
+  const struct pst_stream_params *all[2] = {&streams[0], &streams[1]};
+  const struct pst_config_params params = {
+      .struct_size = sizeof params,
+      .stream_count = with_back ? 2 : 1,
+      .streams = all,
+      .control = control,
+      /* In process each end has a worker of its own, so that its thread has. */
+      .workers = roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER) ? (with_back ? 4 : 2) : 1,
+      .insecure = insecure,
+  };
+  const struct pst_session_params roles_params = {.struct_size = sizeof roles_params,
+                                                  .roles = roles};
+  struct pst_config *config = NULL;
+  char names[2][64];
+
+  for (int i = 0; i < 2; i++) {
+    bench_stream_name(c, i == 1 || back, names[i], sizeof names[i]);
+    streams[i] = (struct pst_stream_params){
+        .struct_size = sizeof streams[i],
+        .ring = c->ring,
+        .name = names[i],
+        .message = c->size,
+        .transport = side->transport,
+        .transport_options = side->transport_options,
+        .transport_option_count = side->transport_option_count,
+        .sender = end,
+        .receiver = end,
+        .path = side->path,
+    };
+  }
+  int result = pst_config_open_params(&params, &config, error);
+  if (result == 0)
+    result = pst_session_open(config, &roles_params, session, error);
+  pst_config_close(config);
+  return result;
+}
+
+int bench_pin(int cpu)
+{
+  cpu_set_t set;
+
+  if (cpu < 0)
+    return 0;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  int code = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+  if (code != 0)
+    notice(PST_LOG_ERROR,
+           "bench: --cpu %d: %s; `lscpu` lists those there are, `taskset -p $$` "
+           "those allowed",
+           cpu, strerror(code));
+  return -code;
+}
+
+int bench_session_start(struct pst_session *session, int cpu, struct pst_error *error)
+{
+  cpu_set_t pinned, all;
+
+  if (cpu < 0)
+    return pst_session_start(session, error);
+  pthread_getaffinity_np(pthread_self(), sizeof pinned, &pinned);
+  memset(&all, 0xff, sizeof all);
+  pthread_setaffinity_np(pthread_self(), sizeof all, &all);
+  int result = pst_session_start(session, error);
+  pthread_setaffinity_np(pthread_self(), sizeof pinned, &pinned);
+  return result;
+}

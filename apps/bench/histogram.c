@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "histogram.h"
+
+#define STEPS (UINT64_C(1) << HISTOGRAM_BITS)
+
+static uint32_t bucket_of(uint64_t value)
+{
+  if (value < STEPS)
+    return (uint32_t)value;
+  uint32_t shift = 63 - (uint32_t)__builtin_clzll(value) - HISTOGRAM_BITS;
+  return (uint32_t)(((uint64_t)(shift + 1) << HISTOGRAM_BITS) + ((value >> shift) - STEPS));
+}
+
+/* The largest value of a bucket. */
+static uint64_t top_of(uint32_t bucket)
+{
+  if (bucket < STEPS)
+    return bucket;
+  uint32_t shift = (bucket >> HISTOGRAM_BITS) - 1;
+  uint64_t low = (STEPS + (bucket & (STEPS - 1))) << shift;
+  return low + ((UINT64_C(1) << shift) - 1);
+}
+
+void histogram_add(struct histogram *histogram, uint64_t value)
+{
+  if (histogram->count == 0 || value < histogram->least)
+    histogram->least = value;
+  if (value > histogram->most)
+    histogram->most = value;
+  histogram->count++;
+  histogram->sum += (double)value;
+  histogram->buckets[bucket_of(value)]++;
+}
+
+uint64_t histogram_at(const struct histogram *histogram, double share)
+{
+  double exact = share * (double)histogram->count;
+  uint64_t wanted = (uint64_t)exact, seen = 0;
+
+  if (histogram->count == 0)
+    return 0;
+  if ((double)wanted < exact || wanted == 0)
+    wanted++;
+  for (uint32_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
+    seen += histogram->buckets[i];
+    if (seen >= wanted)
+      return top_of(i) < histogram->most ? top_of(i) : histogram->most;
+  }
+  return histogram->most;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The other end: opens what a client asks for, and tells what it saw. No client can
+ * make it end, or allocate or wait without bound. */
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "ends.h"
+#include "notice.h"
+#include "run.h"
+#include "signals.h"
+
+#define GREET_NS (10 * NS_PER_S)
+#define IDLE_NS (120 * NS_PER_S) /* a client with nothing to ask for */
+#define LOOK_MS 50
+
+struct serving {
+  struct link *link;
+  const struct bench_plan *plan;
+  struct bench_case c;
+  struct pst_session *in, *back;
+  int cpu;
+};
+
+static int answer_error(struct link *link, int exit_status, const char *text)
+{
+  struct json_object *answer = json_object_new_object();
+
+  json_object_object_add(answer, "error", json_object_new_string(text));
+  json_object_object_add(answer, "exit_status", json_object_new_int(exit_status));
+  return link_send(link, answer);
+}
+
+static int greet_client(struct link *link, const struct bench_plan *plan)
+{
+  struct json_object *said = NULL, *member = NULL;
+  struct environment environment;
+  char text[256];
+  int result = link_receive(link, GREET_NS, true, &said);
+
+  if (result < 0)
+    return result;
+  if (!json_object_object_get_ex(said, "penstock_bench", &member) ||
+      json_object_get_int(member) != 1 || !json_object_object_get_ex(said, "transport", &member)) {
+    answer_error(link, PST_EXIT_FAILED, "this is a penstock bench --server of another version");
+    result = -EPROTO;
+  } else if (strcmp(json_object_get_string(member), plan->side.transport) != 0) {
+    snprintf(text, sizeof text,
+             "it was started with --transport %.60s, this client with %.60s; give both the same",
+             plan->side.transport, json_object_get_string(member));
+    answer_error(link, PST_EXIT_USAGE, text);
+    result = -EPROTO;
+  }
+  json_object_put(said);
+  if (result < 0)
+    return result;
+  environment_read(&environment);
+  struct json_object *hello = json_object_new_object();
+  json_object_object_add(hello, "penstock_bench", json_object_new_int(1));
+  json_object_object_add(hello, "version", json_object_new_string(pst_version()));
+  json_object_object_add(hello, "memory", json_object_new_string(plan->side.memory));
+  json_object_object_add(hello, "hostname", json_object_new_string(environment.hostname));
+  json_object_object_add(hello, "cpu", json_object_new_string(environment.cpu));
+  json_object_object_add(hello, "pid", json_object_new_int64(getpid()));
+  return link_send(link, hello);
+}
+
+static int open_streams(struct serving *serving, uint16_t port, struct pst_error *error)
+{
+  const struct bench_side *side = &serving->plan->side;
+  bool insecure = serving->plan->insecure;
+  char control[96];
+
+  snprintf(control, sizeof control, "%s:%u", serving->link->local, port);
+  int result = bench_session_open(side, &serving->c, PST_SESSION_RECEIVER, false, false, control,
+                                  insecure, &serving->in, error);
+  if (result == 0)
+    result = bench_session_start(serving->in, serving->cpu, error);
+  if (result < 0 || serving->c.measure == MEASURE_BANDWIDTH)
+    return result;
+  snprintf(control, sizeof control, "%s:%u", serving->link->remote, serving->c.back_port);
+  result = bench_session_open(side, &serving->c, PST_SESSION_SENDER, true, false, control, insecure,
+                              &serving->back, error);
+  return result == 0 ? bench_session_start(serving->back, serving->cpu, error) : result;
+}
+
+static int measure(struct serving *serving)
+{
+  struct measure_watch watch = {.link = serving->link, .serves = true};
+  struct pst_stats stats = {.struct_size = sizeof stats};
+  struct measure_taken taken = {0};
+  struct bench_path path = {0};
+  char name[64];
+  int result;
+
+  bench_stream_name(&serving->c, false, name, sizeof name);
+  struct pst_receiver *receiver = pst_session_receiver(serving->in, name);
+  bench_stream_name(&serving->c, true, name, sizeof name);
+  if (serving->back == NULL)
+    result = measure_sink(receiver, &serving->c, &watch, &taken);
+  else
+    result = measure_pong(receiver, pst_session_sender(serving->back, name), &serving->c, &watch,
+                          &taken);
+  pst_receiver_stats(receiver, &stats);
+  bench_path_of(&stats, &path);
+  struct json_object *answer = json_object_new_object();
+  json_object_object_add(answer, "result", bench_taken_write(&taken, &path));
+  if (result < 0)
+    json_object_object_add(
+        answer, "error",
+        json_object_new_string(stats.error_text[0] != '\0' ? stats.error_text : strerror(-result)));
+  /* Before the client may go on, the streams' port is free again. */
+  pst_session_close(serving->in);
+  pst_session_close(serving->back);
+  serving->in = serving->back = NULL;
+  return link_send(serving->link, answer);
+}
+
+static int serve_case(struct serving *serving, struct json_object *said, uint16_t port)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  struct json_object *asked = NULL;
+  char why[256];
+
+  json_object_object_get_ex(said, "case", &asked);
+  if (bench_case_read(asked, &serving->c, why, sizeof why) < 0) {
+    notice(PST_LOG_WARN, "bench: %s asks for what cannot be: %s", serving->link->peer, why);
+    return answer_error(serving->link, PST_EXIT_FAILED, why);
+  }
+  if (port == 0)
+    port = link_free_port(serving->link->local);
+  int result = open_streams(serving, port, &error);
+  if (result < 0) {
+    result = answer_error(serving->link, error.exit_status, error.text);
+  } else {
+    struct json_object *ready = json_object_new_object();
+    json_object_object_add(ready, "port", json_object_new_int(port));
+    result = link_send(serving->link, ready);
+    if (result == 0)
+      result = measure(serving);
+  }
+  pst_session_close(serving->in);
+  pst_session_close(serving->back);
+  serving->in = serving->back = NULL;
+  return result;
+}
+
+int bench_serve(struct link *link, const struct bench_plan *plan, uint16_t port, int cpu)
+{
+  struct serving serving = {.link = link, .plan = plan, .cpu = cpu};
+  struct json_object *said = NULL;
+  int result = greet_client(link, plan);
+  bool asked = false;
+
+  while (result == 0) {
+    result = link_receive(link, IDLE_NS, true, &said);
+    if (result < 0)
+      break;
+    asked = true;
+    result = serve_case(&serving, said, port);
+    json_object_put(said);
+  }
+  return result == -ECONNRESET && asked ? 0 : result;
+}
+
+static const char *why_left(int result)
+{
+  switch (result) {
+  case 0:
+    return "is through";
+  case -EINTR:
+    return "is left";
+  case -ETIMEDOUT:
+    return "is dropped: it was silent for too long";
+  case -EPROTO:
+    return "is dropped: it does not speak the protocol, or another version of it";
+  default:
+    return "has died or left before it asked for anything";
+  }
+}
+
+int bench_server(const struct bench_plan *plan)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  struct link_listener listener = {.fd = -1};
+  const char *where = plan->host != NULL ? plan->host : "127.0.0.1";
+  int result = link_listen(where, BENCH_PORT, plan->insecure, &listener, &error);
+  bool served = false;
+
+  if (result < 0)
+    return error.exit_status;
+  notice(PST_LOG_INFO,
+         "bench: serving transport %s, memory %s at %s, port %u, and its streams at port %u; ^C "
+         "ends",
+         plan->side.transport, plan->side.memory, where, listener.port,
+         listener.port < UINT16_MAX ? listener.port + 1 : listener.port - 1);
+  if (plan->insecure)
+    notice(PST_LOG_INFO, "bench: insecure: true, so whoever reaches its ports can join or disturb "
+                         "the run; nothing on them is authenticated or encrypted");
+  while (!signals_stop() && !(plan->once && served)) {
+    struct pollfd event = {.fd = listener.fd, .events = POLLIN};
+    struct link link;
+    if (poll(&event, 1, LOOK_MS) <= 0 || link_accept(&listener, &link) < 0)
+      continue;
+    notice(PST_LOG_INFO, "bench: client %s", link.peer);
+    result = bench_serve(
+        &link, plan, (uint16_t)(listener.port < UINT16_MAX ? listener.port + 1 : listener.port - 1),
+        plan->cpus[0]);
+    notice(PST_LOG_INFO, "bench: client %s %s", link.peer, why_left(result));
+    served = result == 0;
+    link_close(&link);
+  }
+  close(listener.fd);
+  return PST_EXIT_OK;
+}

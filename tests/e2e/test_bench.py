@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""penstock bench: every form of it, and what it says when it cannot measure."""
+import json
+import os
+import random
+import re
+import signal
+import socket
+import time
+
+from harness import Case, PATIENCE, SANITIZED, main, wait_until
+
+PAIR = ("--transport", "loopback", "--memory", "host")
+BRIEF = ("--duration", "200ms" if SANITIZED else "50ms")
+
+
+def children_of(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except FileNotFoundError:
+        return []
+
+
+def free_pair():
+    """A port that is free and the next one too, below those that connections are given."""
+    for _ in range(100):
+        port = random.randrange(10000, 30000, 2)
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind(("127.0.0.1", port))
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+        return port
+    raise AssertionError("no two free ports")
+
+
+class Bench(Case):
+    def setUp(self):
+        super().setUp()
+        self.port = free_pair()
+
+    def bench(self, *arguments, expect=0, **options):
+        """The result and the child."""
+        child = self.run_program("bench", *PAIR, *BRIEF, "--json", "-", *arguments,
+                                 expect=expect, **options)  # fmt: skip
+        return json.loads(child.stdout), child
+
+    def server(self, *arguments, **options):
+        """A server on a port of its own, ready."""
+        server = self.start("bench", "--server", *PAIR, *arguments, f"127.0.0.1:{self.port}",
+                            **options)  # fmt: skip
+        server.wait_line("serving transport loopback")
+        return server
+
+    def assert_rows(self, result, sizes, measures=("bandwidth", "latency"), ops=("send",)):
+        wanted = [(op, measure, size) for op in ops for measure in measures for size in sizes]
+        rows = result["rows"]
+        self.assertEqual([(row["op"], row["measure"], row["size_bytes"]) for row in rows], wanted)
+        for row in rows:
+            with self.subTest(row=(row["op"], row["measure"], row["size_bytes"])):
+                self.assertIs(row["ok"], True, row)
+                self.assertEqual(row["path"], "direct")
+                self.assertGreater(row["messages_measured"], 0)
+                self.assertEqual(
+                    row["bytes_measured"], row["messages_measured"] * row["size_bytes"]
+                )
+                if row["op"] == "send":
+                    self.assertEqual(row["messages_sent"], row["messages_delivered"])
+                    self.assertLess(row["messages_measured"], row["messages_sent"])
+                if row["measure"] == "bandwidth":
+                    rate = row["messages_measured"] / row["seconds"]
+                    self.assertAlmostEqual(row["messages_per_second"] / rate, 1, 6)
+                    gbps = row["bytes_measured"] * 8 / row["seconds"] / 1e9
+                    self.assertAlmostEqual(row["gbps"] / gbps, 1, 6)
+                else:
+                    self.assert_ordered(self.latency_of(row))
+
+    def latency_of(self, row):
+        (key,) = [key for key in row if key.endswith("_ns")]
+        return row[key]
+
+    def assert_ordered(self, latency):
+        values = [latency[key] for key in ("min", "p50", "p90", "p99", "p99_9", "max")]
+        self.assertGreater(values[0], 0)
+        self.assertEqual(values, sorted(values), latency)
+        self.assertTrue(latency["min"] <= latency["mean"] <= latency["max"], latency)
+
+    # ---- Forms ----
+
+    def test_two_processes(self):
+        result, child = self.bench("--size", "64,1462,64KiB")
+        self.assert_rows(result, [64, 1462, 65536])
+        self.assertIs(result["ok"], True)
+        self.assertEqual(result["command"], "bench")
+        self.assertEqual(result["bench"]["form"], "processes")
+        self.assertEqual({row["carrier"] for row in result["rows"]}, {"shm"})
+        self.assertTrue(all(row["touched"] for row in result["rows"]))
+        for plugin in result["plugins"]:
+            self.assertTrue(os.path.isabs(plugin["path"]), plugin)
+        self.assertEqual({plugin["name"] for plugin in result["plugins"]}, {"loopback", "host"})
+        # The table went to stderr, as stdout has the JSON.
+        self.assertRegex(child.stderr, r"1462 B +\d+ +\d+")
+        self.assert_nothing_left()
+
+    def test_table_on_standard_output(self):
+        child = self.run_program("bench", *PAIR, *BRIEF, "--size", "1462")
+        self.assertRegex(child.stdout, r"(?m)^send bandwidth: .*receiver")
+        self.assertRegex(child.stdout, r"(?m)^ +1462 B +1024 +\d+ +\d+\.\d+ .*direct, memcpy")
+        self.assertRegex(child.stdout, r"(?m)^send latency in us, half of a round trip")
+        self.assertRegex(child.stdout, r"(?m)^ +1462 B( +\d+\.\d{3}){6} +\d+ +direct")
+        self.assertEqual(child.stderr, "")
+
+    def test_in_process(self):
+        result, _ = self.bench("--in-process", "--size", "1462")
+        self.assert_rows(result, [1462])
+        self.assertEqual(result["bench"]["form"], "threads")
+        self.assertEqual({row["carrier"] for row in result["rows"]}, {"memory"})
+
+    def test_in_process_by_reference(self):
+        result, _ = self.bench("--in-process", "--transport-option", "mode=reference",
+                               "--size", "1462")  # fmt: skip
+        self.assert_rows(result, [1462])
+        self.assertEqual({row["via"] for row in result["rows"]}, {"reference"})
+
+    def test_server_and_client(self):
+        server = self.server("--once")
+        result, _ = self.bench("--size", "64,64KiB", f"127.0.0.1:{self.port}")
+        self.assert_rows(result, [64, 65536])
+        self.assertEqual(result["bench"]["form"], "hosts")
+        self.assertIn(str(server.pid), result["bench"]["server"])
+        self.assertEqual(server.wait(10), 0, str(server))
+        self.assert_nothing_left()
+
+    def test_client_first(self):
+        client = self.start("bench", *PAIR, *BRIEF, "--size", "64", "--json", "-",
+                            f"127.0.0.1:{self.port}")  # fmt: skip
+        client.wait_line("waiting for a server at 127.0.0.1")
+        self.server("--once")
+        self.assertEqual(client.wait(30), 0, str(client))
+        self.assert_rows(json.loads(client.stdout), [64])
+
+    def test_a_server_serves_one_after_the_other(self):
+        server = self.server()
+        for _ in range(3):
+            result, _ = self.bench("--size", "64", "--bandwidth", f"127.0.0.1:{self.port}")
+            self.assert_rows(result, [64], ("bandwidth",))
+        server.signal(signal.SIGINT)
+        self.assertEqual(server.wait(10), 0, str(server))
+
+    def test_only_one_measure(self):
+        for measure in ("bandwidth", "latency"):
+            result, _ = self.bench("--size", "64", f"--{measure}")
+            self.assert_rows(result, [64], (measure,))
+
+    def test_verify(self):
+        for form in ((), ("--in-process",)):
+            with self.subTest(form=form):
+                result, _ = self.bench("--verify", "--size", "64,1462", *form)
+                self.assert_rows(result, [64, 1462])
+                for row in result["rows"]:
+                    self.assertEqual(row["corrupted"], 0)
+                    times = 1 if row["measure"] == "bandwidth" else 2  # there, and back
+                    self.assertEqual(row["verified"], times * row["messages_delivered"], row)
+
+    def test_no_touch(self):
+        result, _ = self.bench("--touch", "no", "--size", "64", "--bandwidth")
+        self.assertIs(result["rows"][0]["touched"], False)
+
+    def test_pinned(self):
+        cpu = min(os.sched_getaffinity(0))
+        result, _ = self.bench("--cpu", f"{cpu},{cpu}", "--size", "1462", "--in-process")
+        self.assert_rows(result, [1462])
+        self.assertEqual(result["bench"]["pinned_cpus"], [cpu, cpu])
+
+    def test_ring(self):
+        result, _ = self.bench("--ring", "8", "--size", "1462")
+        self.assert_rows(result, [1462])
+        self.assertEqual({row["ring_slots"] for row in result["rows"]}, {8})
+
+    def test_a_case_takes_little_more_than_its_duration(self):
+        sizes = ",".join(["64"] * 20)
+        began = time.monotonic()
+        self.bench("--size", sizes, "--bandwidth", "--duration", "20ms")
+        self.assertLess(time.monotonic() - began, 3 * PATIENCE, "150 ms a case")
+
+    # ---- Failures ----
+
+    def test_bad_input(self):
+        cases = [
+            (("--op", "sned"), "send"),
+            (("--size", "0"), "1 B to 1 GiB"),
+            (("--size", "64Kib"), "64KiB"),
+            (("--duraton", "1"), "--duration"),
+            (("--path", "direkt"), "'direct'"),
+            (("--cpu", "4000"), "--cpu 4000"),
+            (("--memory-option", "backing"), "KEY=VALUE"),
+            (("--memory-option", "backnig=malloc"), "backing"),
+            (("10.255.255.1",), "--insecure"),
+            (("[::1",), "[IPV6]:PORT"),
+        ]
+        for arguments, hint in cases:
+            with self.subTest(arguments=arguments):
+                child = self.run_program("bench", *PAIR, *arguments, expect=2)
+                self.assertIn(hint, child.stderr)
+                self.assertEqual(child.stdout, "")
+
+    def test_unknown_plugins(self):
+        for pair, hint in (
+            (("--transport", "loopbock", "--memory", "host"), "loopback"),
+            (("--transport", "loopback", "--memory", "hots"), "host"),
+        ):
+            for form in ((), ("--in-process",)):
+                child = self.run_program("bench", *pair, *form, expect=2)
+                self.assertRegex(child.stderr, f"did you mean .?{hint}")
+                self.assertEqual(len(re.findall("did you mean", child.stderr)), 1, str(child))
+
+    def test_not_available_here(self):
+        result, child = self.bench("--transport-option", "mode=reference", expect=3)
+        self.assertIn("one process", child.stderr)
+        self.assertIs(result["ok"], False)
+        self.assertEqual(result["rows"], [])
+
+    def test_no_server(self):
+        began = time.monotonic()
+        child = self.run_program("bench", *PAIR, f"127.0.0.1:{self.port}", expect=1)
+        self.assertIn("bench --server", child.stderr)
+        self.assertLess(time.monotonic() - began, 20 * PATIENCE)
+
+    def test_another_transport_at_the_server(self):
+        server = self.server()
+        wrong = self.run_program("bench", "--transport", "template", "--memory", "host",
+                                 f"127.0.0.1:{self.port}", expect=None)  # fmt: skip
+        self.assertNotEqual(wrong.status, 0)
+        with socket.create_connection(("127.0.0.1", self.port)) as client:
+            client.sendall(b'{"penstock_bench": 1, "transport": "verbs_rc"}\n')
+            answer = json.loads(client.makefile().readline())
+        self.assertRegex(answer["error"], "loopback.*verbs_rc")
+        self.assertIsNone(server.poll())
+
+    def start_long(self, *arguments):
+        child = self.start("bench", *PAIR, "--duration", "60", "--size", "64,128", "--json", "-",
+                           *arguments)  # fmt: skip
+        child.wait_line("send (bandwidth|latency)")
+        return child
+
+    def processes(self):
+        """A client that measures, and the process at its other end."""
+        client = self.start_long()
+        (server,) = wait_until(lambda: children_of(client.pid), 10, "the other process")
+        return client, server
+
+    def test_receiving_process_killed(self):
+        client, server = self.processes()
+        began = time.monotonic()
+        os.kill(server, signal.SIGKILL)
+        self.assertEqual(client.wait(10), 1, str(client))
+        self.assertLess(time.monotonic() - began, 10 * PATIENCE)
+        self.assertIn(str(server), client.stderr)
+        self.assertRegex(client.stderr, "killed by signal 9")
+        result = json.loads(client.stdout)
+        self.assertEqual(len(result["rows"]), 1, "no case follows")
+        self.assertIs(result["rows"][0]["ok"], False)
+        self.assert_nothing_left()
+
+    def test_client_killed(self):
+        client, server = self.processes()
+        client.signal(signal.SIGKILL)
+        client.wait()
+        wait_until(lambda: not os.path.exists(f"/proc/{server}"), 10, "the other process ends")
+        self.assert_nothing_left()
+
+    def test_server_killed(self):
+        for measure in ("--bandwidth", "--latency"):
+            with self.subTest(measure=measure):
+                server = self.server()
+                client = self.start_long(measure, f"127.0.0.1:{self.port}")
+                server.kill()
+                self.assertEqual(client.wait(10), 1, str(client))
+                self.assertIn(str(server.pid), client.stderr)
+        self.assert_nothing_left()
+
+    def test_a_server_outlives_its_clients(self):
+        server = self.server()
+        for measure in ("--bandwidth", "--latency"):
+            client = self.start_long(measure, f"127.0.0.1:{self.port}")
+            client.kill()
+        result, _ = self.bench("--size", "64", f"127.0.0.1:{self.port}")
+        self.assert_rows(result, [64])
+        self.assertIsNone(server.poll())
+
+    def test_a_server_outlives_hostile_clients(self):
+        server = self.server()
+        hello = b'{"penstock_bench": 1, "transport": "loopback"}\n'
+        for said in (
+            b"",
+            b"GET / HTTP/1.0\r\n\r\n",
+            b"\n",
+            b"{" * 70000,
+            b"[" * 70000 + b"\n",
+            b'{"penstock_bench": 1}\n',
+            b'{"penstock_bench": 1, "transport": {}}\n',
+            hello + b"{}\n",
+            hello + b'{"case": 7}\n',
+            hello + b'{"case": {"op": "send", "measure": "bandwidth", "size_bytes": 1099511627776,'
+            b' "ring_slots": 65536, "duration_ns": 1, "warmup_ns": 0, "touch": false,'
+            b' "verify": false, "back_port": 0, "token": "ab"}}\n',
+        ):
+            with socket.create_connection(("127.0.0.1", self.port)) as client:
+                try:
+                    client.sendall(said)
+                    client.shutdown(socket.SHUT_WR)
+                    client.settimeout(10)
+                    while client.recv(4096):
+                        pass
+                except OSError as error:  # it may have hung up on us at any point
+                    self.assertNotIsInstance(error, TimeoutError, said[:60])
+            self.assertIsNone(server.poll(), f"{said[:60]}\n{server}")
+        result, _ = self.bench("--size", "64", f"127.0.0.1:{self.port}")
+        self.assert_rows(result, [64])
+
+    def test_interrupted(self):
+        for arguments in ((), ("--in-process",)):
+            with self.subTest(arguments=arguments):
+                client = self.start_long(*arguments)
+                client.signal(signal.SIGINT)
+                self.assertEqual(client.wait(15), 0, str(client))
+                result = json.loads(client.stdout)
+                self.assertIs(result["stopped"], True)
+                self.assertEqual(len(result["rows"]), 1, "no case follows")
+                self.assertIs(result["rows"][0]["stopped"], True)
+
+
+if __name__ == "__main__":
+    main()
