@@ -224,12 +224,14 @@ static int join_ends(struct control *control, struct pst_error *error)
   int rc = 0;
 
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, main_fds) < 0)
-    return pst_fail(error, PST_EXIT_FAILED, -errno, "control: no socketpair: %s", strerror(errno));
+    return pst_fail(error, PST_EXIT_FAILED, -errno, "control: no socketpair: %s; raise `ulimit -n`",
+                    strerror(errno));
   rc = side_pair(side_fds);
   if (rc < 0) {
     close(main_fds[0]);
     close(main_fds[1]);
-    return pst_fail(error, PST_EXIT_FAILED, rc, "control: no socketpair: %s", strerror(-rc));
+    return pst_fail(error, PST_EXIT_FAILED, rc, "control: no socketpair: %s; raise `ulimit -n`",
+                    strerror(-rc));
   }
   for (int i = 0; i < 2; i++) {
     struct peer *peer = peer_new(control, main_fds[i], i == 0);

@@ -287,7 +287,8 @@ int inspect_file(const char *path, const char *real, const char *stem, struct in
     return rc;
   elf.fd = open(real, O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (elf.fd < 0 || fstat(elf.fd, &st) < 0) {
-    rc = loader_reject(why, -errno, path, "cannot be opened: %s", strerror(errno));
+    rc = loader_reject(why, -errno, path, "cannot be opened: %s%s", strerror(errno),
+                       loader_limit_remedy(-errno));
     goto out;
   }
   elf.size = (uint64_t)st.st_size;

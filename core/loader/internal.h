@@ -25,6 +25,11 @@ int loader_reject(struct loader_reason *why, int code, const char *path, const c
 
 /* ---- names.c ---- */
 
+/* "; raise `ulimit -n`" when that is what helps against -errno, else "". */
+const char *loader_limit_remedy(int code);
+/* Why no plugin could be looked for. */
+void loader_search_failed(int code, char text[128]);
+
 const char *loader_kind_name(uint32_t kind); /* NULL: no such kind */
 bool loader_name_ok(const char *name);       /* [a-z][a-z0-9_]*, at most 31 bytes */
 /* Take a file's name apart. False: not named as a plugin or a description is. */
@@ -47,7 +52,8 @@ struct loader_folders {
   size_t count;
 };
 
-/* The folders to look into, in order, each once. 0 or -ENOMEM. */
+/* The folders to look into, in order, each once. 0, -ENOMEM, or why the list of the
+ * build's cannot be read: loader_search_failed() has the words. */
 int search_folders(struct loader_folders *folders);
 void search_folders_free(struct loader_folders *folders);
 /* "a, b (No such file or directory)" */

@@ -185,6 +185,14 @@ static void list_description(const struct report *report, const struct found *en
   report_other(report, entry, description, real, -ENOENT, "known but not built here", remedy);
 }
 
+static void say_failed(int code)
+{
+  char text[128];
+
+  loader_search_failed(code, text);
+  pst_log(PST_LOG_ERROR, "%s", text);
+}
+
 int pst_plugins_list(void (*plugin)(void *context, const struct pst_plugin_info *info),
                      void (*device)(void *context, const char *name, const char *detail),
                      void *context)
@@ -202,7 +210,7 @@ int pst_plugins_list(void (*plugin)(void *context, const struct pst_plugin_info 
   }
   loader_unlock();
   if (rc < 0)
-    pst_log(PST_LOG_ERROR, "no memory to look for plugins");
+    say_failed(rc);
   for (size_t i = 0; rc == 0 && i < all.count; i++) {
     const struct found *entry = &all.list[i];
 

@@ -321,6 +321,7 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
 {
   const struct loader_plugin *loaded = NULL;
   struct findings *found;
+  char text[128];
   int rc = 0;
 
   if (!loader_kind_name(kind))
@@ -334,7 +335,9 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
     rc = load_locked(kind, name, &loaded, found);
   loader_unlock();
   if (rc < 0) {
-    rc = pst_fail(error, PST_EXIT_FAILED, rc, "no memory to look for plugins");
+    loader_search_failed(rc, text);
+    rc = pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s '%s': %s", loader_kind_name(kind), name,
+                  text);
   } else if (loaded) {
     say_loaded(found);
     *plugin = loaded;
@@ -352,15 +355,23 @@ static bool catalog_missing(void *context, uint32_t kind, const char *name, char
   const struct loader_plugin *loaded = NULL;
   struct findings *found = calloc(1, sizeof *found);
   size_t used = 0;
+  char failed[128];
   bool rejected;
+  int rc;
 
   (void)context;
   text[0] = 0;
   if (!found)
     return false;
   loader_lock();
-  load_locked(kind, name, &loaded, found);
+  rc = load_locked(kind, name, &loaded, found);
   loader_unlock();
+  if (rc < 0) {
+    loader_search_failed(rc, failed);
+    snprintf(text, size, "%s", failed);
+    free(found);
+    return true;
+  }
   for (size_t i = 0; i < found->count && used < size; i++)
     used += (size_t)snprintf(text + used, size - used, "%s; ", found->reasons[i].line);
   if (used < size)

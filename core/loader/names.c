@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "internal.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,19 @@ static const char *const kinds[] = {
 const char *loader_kind_name(uint32_t kind)
 {
   return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind] : NULL;
+}
+
+const char *loader_limit_remedy(int code)
+{
+  if (code == -EMFILE)
+    return "; raise `ulimit -n`";
+  return code == -ENFILE ? "; raise the sysctl fs.file-max" : "";
+}
+
+void loader_search_failed(int code, char text[128])
+{
+  snprintf(text, 128, "plugins cannot be looked for: %s%s", strerror(-code),
+           loader_limit_remedy(code));
 }
 
 bool loader_name_ok(const char *name)

@@ -66,6 +66,9 @@ static int dlopen_reason(const char *path, struct loader_reason *why)
 
   if (!error)
     error = "no reason given";
+  if (strstr(error, strerror(EMFILE)))
+    return loader_reject(why, -EMFILE, path, "cannot be opened: %s%s", error,
+                         loader_limit_remedy(-EMFILE));
   at = strstr(error, missing);
   if (at)
     return loader_reject(why, -ELIBACC, path,

@@ -152,7 +152,7 @@ static int add_build_tree(struct loader_folders *folders)
   snprintf(path, sizeof path, "%s/plugins.path", here);
   file = fopen(path, "re");
   if (!file)
-    return 0;
+    return errno == ENOENT ? 0 : -errno;
   if (fstat(fileno(file), &st) < 0 || (st.st_mode & S_IWOTH)) {
     pst_log(PST_LOG_WARN, "%s is ignored: world-writable; chmod o-w it", path);
     goto out;

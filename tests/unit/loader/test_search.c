@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -260,6 +261,30 @@ static void test_catalog(void **state)
   assert_null(catalog->find(catalog->context, 77, "good"));
 }
 
+/* The list of the build's folders cannot be read then: that is not an empty list. */
+static void test_no_descriptor_left(void **state)
+{
+  const struct loader_plugin *plugin;
+  struct pst_error error = PST_ERROR_INIT;
+  struct rlimit before, none;
+  char why[512];
+
+  (void)state;
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  none = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
+  log_capture();
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  int rc = loader_load(T, "major2", &plugin, &error);
+  bool rejected = loader_catalog()->missing(NULL, T, "major2", why, sizeof why);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+  assert_int_equal(rc, -EMFILE);
+  assert_int_equal(error.exit_status, PST_EXIT_UNAVAILABLE);
+  assert_string_equal(error.text, "transport 'major2': plugins cannot be looked for: Too many open "
+                                  "files; raise `ulimit -n`");
+  assert_true(rejected);
+  assert_string_equal(why, "plugins cannot be looked for: Too many open files; raise `ulimit -n`");
+}
+
 static void test_no_such_kind(void **state)
 {
   const struct loader_plugin *plugin;
@@ -290,6 +315,7 @@ int main(void)
       cmocka_unit_test(test_describe_without_description_file),
       cmocka_unit_test(test_bad_description_said_once),
       cmocka_unit_test(test_catalog),
+      cmocka_unit_test(test_no_descriptor_left),
       cmocka_unit_test(test_no_such_kind),
   };
 
