@@ -160,6 +160,10 @@ static int parse_real(const char *text, bool share, double *real)
 
 static void print_real(double real, char *text, size_t size)
 {
+  if (real < 1e15 && real == (double)(uint64_t)real) { /* 5000, not 5e+03 */
+    snprintf(text, size, "%llu", (unsigned long long)real);
+    return;
+  }
   for (int precision = 1; precision <= 17; precision++) {
     double back = 0;
     snprintf(text, size, "%.*g", precision, real);

@@ -109,6 +109,7 @@ static void values_are_had_by_path(void **state)
   assert_int_equal(pst_config_get_uint(config, "streams.a.message"), 8192);
   assert_int_equal(pst_config_get_uint(config, "streams.a.sender.transport.options.burst"), 64);
   assert_int_equal(pst_config_get_uint(config, "streams.a.transport.options.depth"), 4096);
+  assert_get(config, "streams.a.expect.min_gbps", "1.5");
   assert_true(pst_config_get_number(config, "streams.a.expect.min_gbps") == 1.5);
   assert_true(pst_config_get_number(config, "streams.a.expect.max_loss") == 0.01);
   assert_true(pst_config_get_number(config, "streams.a.message") == 8192);
@@ -120,6 +121,21 @@ static void values_are_had_by_path(void **state)
   assert_null(pst_config_get(config, "."));
   assert_int_equal(pst_config_get_uint(config, "nothing"), 0);
   pst_config_close(config);
+}
+
+static void numbers_are_printed_as_people_write_them(void **state)
+{
+  static const char *const rows[][2] = {{"5000", "5000"}, {"5e3", "5000"},
+                                        {"400", "400"},   {"0", "0"},
+                                        {"2.5", "2.5"},   {"123456.75", "123456.75"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    char text[128];
+    snprintf(text, sizeof(text), HEAD "  expect: {min_gbps: %s}\n", rows[i][0]);
+    struct pst_config *config = load(text);
+    assert_get(config, "streams.a.expect.min_gbps", rows[i][1]);
+    pst_config_close(config);
+  }
 }
 
 static void streams_are_found_by_the_longest_name(void **state)
@@ -173,6 +189,7 @@ int main(void)
                                      cmocka_unit_test(options_stand_where_they_may),
                                      cmocka_unit_test(the_hash_is_of_values_alone),
                                      cmocka_unit_test(values_are_had_by_path),
+                                     cmocka_unit_test(numbers_are_printed_as_people_write_them),
                                      cmocka_unit_test(streams_are_found_by_the_longest_name),
                                      cmocka_unit_test(the_reference_has_every_key)};
   return cmocka_run_group_tests(tests, quiet, NULL) ? 1 : 0;
