@@ -385,7 +385,8 @@ static void got_failure(struct stream *s, const struct wire_message *m)
     snprintf(text, sizeof text, "refused by %s: %s", peer->text, m->text);
   else
     snprintf(text, sizeof text, "%s %s", peer->text, m->text);
-  pst_log(PST_LOG_ERROR, "%s: %s", s->name, text);
+  /* In one process whoever failed has said it, the same log has the line. */
+  pst_log(peer->in_process ? PST_LOG_DEBUG : PST_LOG_ERROR, "%s: %s", s->name, text);
   flow_fail(peer->control, s, m->code, text);
 }
 
