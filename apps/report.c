@@ -156,9 +156,18 @@ static void say_numbers(const struct judged *judged)
     notice(PST_LOG_INFO, "%s: LOSS %.2g%%", name, loss * 100);
 }
 
+static bool has_run(const struct judged *judged)
+{
+  return (judged->sender != NULL && judged->sender->started_ns != 0) ||
+         (judged->receiver != NULL && judged->receiver->started_ns != 0);
+}
+
 static void say_verdict(const struct judged *judged, int *stage, double *share)
 {
   *share = 0;
+  *stage = RESULT_NEVER_RAN;
+  if (!has_run(judged))
+    return;
   *stage = pst_verdict(judged->sender, judged->receiver, share);
   if (*stage >= 0)
     notice(PST_LOG_INFO, "%s: limited by: %s (%.0f%%)", judged->flow->name, pst_stage_name(*stage),

@@ -274,7 +274,7 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
   json_object_object_add(object, "blocked", blocked_json(stream));
   verdict = json_object_new_object();
   put_text(verdict, "limited_by",
-           stream->limited_by >= 0 ? stream->stage_name(stream->limited_by) : "cpu");
+           stream->limited_by == RESULT_NEVER_RAN ? NULL : stream->stage_name(stream->limited_by));
   put_number(verdict, "share", stream->limited_by >= 0 ? stream->share : 0);
   json_object_object_add(object, "verdict", verdict);
   json_object_object_add(object, "expect", expects_json(stream->expects, stream->expect_count));

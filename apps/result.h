@@ -28,6 +28,8 @@ struct result_counters {
   uint32_t count;
 };
 
+#define RESULT_NEVER_RAN (-2) /* as limited_by: there is no verdict */
+
 struct result_stream {
   const char *name;
   const struct pst_stats *sender;   /* NULL: not here */
@@ -40,7 +42,7 @@ struct result_stream {
   const char *sender_memory, *receiver_memory; /* plugins; NULL: not here */
   uint64_t message_bytes, ring_slots;
   const char *(*stage_name)(int stage);
-  int limited_by; /* as pst_verdict */
+  int limited_by; /* as pst_verdict, or RESULT_NEVER_RAN */
   double share;
   const char *error; /* first one; NULL */
   bool ok;
