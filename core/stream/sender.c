@@ -355,7 +355,9 @@ static uint32_t push(struct pst_sender *leader)
     struct sender_leg *leg = &leader->legs[i];
     check_leg(leader, leg);
     pushed += push_leg(leader, leg);
-    if (leader->finishing)
+    /* Nobody can submit any more once the leader has failed: the others end with what
+     * there was. */
+    if (leader->finishing || leader->end.state == PST_STATE_FAILED)
       finish_leg(leader, leg);
     if (leg->dead && leg->done == leg->posted)
       continue;
@@ -390,7 +392,8 @@ void sender_totals(const struct pst_sender *sender, struct control_totals *total
                                     .bytes = sender->bytes,
                                     .last_sequence = sender->messages - 1,
                                     .running_ns = end->started_ns ? now - end->started_ns : 0};
-  memcpy(totals->blocked_ns, end->blocked_ns, sizeof(totals->blocked_ns));
+  memcpy(totals->blocked_ns, sender->leader ? sender->leader->end.blocked_ns : end->blocked_ns,
+         sizeof(totals->blocked_ns));
   count_own_drops(end, totals->drops, &totals->drop_count);
 }
 
@@ -481,6 +484,8 @@ int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, u
 
   if (sender->leader || n > sender->acquired - sender->submitted)
     return -EINVAL;
+  if (sender->end.state == PST_STATE_FAILED)
+    return sender->end.error;
   for (uint32_t i = 0; i < n; i++) {
     uint64_t sequence = sender->submitted + i;
     struct pst_request *request = &sender->requests[sequence & sender->slot_mask];

@@ -64,6 +64,15 @@ static void blocked_stats(const struct session_end *end, struct pst_stats *stats
     stats->blocked_ns[stage] += now - since;
 }
 
+/* Who shares another's slots waits where that one does. */
+static const struct session_end *blocked_end(const struct session_end *end)
+{
+  if (!end->is_sender || end->is_one_sided)
+    return end;
+  const struct pst_sender *leader = ((const struct pst_sender *)end)->leader;
+  return leader ? &leader->end : end;
+}
+
 void end_stats(const struct session_end *end, struct pst_stats *stats)
 {
   struct session_end *locked = (struct session_end *)end;
@@ -75,7 +84,7 @@ void end_stats(const struct session_end *end, struct pst_stats *stats)
                          .capabilities = end->lane ? end->lane->device->limits.capabilities : 0,
                          .memory_kind = end->memory_kind,
                          .ended_ns = stat_get(end->ended_ns)};
-  blocked_stats(end, stats);
+  blocked_stats(blocked_end(end), stats);
   stats->started_ns = stat_get(end->started_ns);
   pthread_mutex_lock(&locked->text_lock);
   if (stat_get(end->peer_known))

@@ -84,6 +84,56 @@ static void fan_out_by_reference_outlives_a_receiver(void **state)
   fan_out_goes_on("reference");
 }
 
+/* Without the sender whose slots they are nothing more can come: the other receiver
+ * gets all that had been submitted, and both of that stream agree on it. */
+static void the_others_end_when_the_leader_loses_its_receiver(void **state)
+{
+  struct pst_sender *leader, *follower;
+  struct pst_receiver *bad, *good;
+  struct pst_stats a = {.struct_size = sizeof(a)}, b = {.struct_size = sizeof(b)};
+  struct pst_slot slots[BATCH];
+  uint64_t sent = 0;
+  bool aborted = false;
+  struct run run;
+
+  (void)state;
+  open_shared(&run, "copy", "sender");
+  leader = pst_session_sender(run.session, "a");
+  follower = pst_session_sender(run.session, "b");
+  bad = pst_session_receiver(run.session, "a");
+  good = pst_session_receiver(run.session, "b");
+  start(&run);
+  while (pst_sender_state(follower) != PST_STATE_ENDED) {
+    if (pst_sender_state(leader) != PST_STATE_FAILED) {
+      int n = pst_sender_acquire(leader, slots, BATCH);
+      for (int i = 0; i < n; i++) {
+        slots[i].length = 1000;
+        slots[i].meta = ~slots[i].sequence;
+      }
+      if (n > 0 && pst_sender_submit(leader, slots, (uint32_t)n) == 0)
+        sent += (uint64_t)n;
+    } else {
+      assert_true(pst_sender_poll(follower) >= 0);
+    }
+    if (swallow(good) == -ENODATA)
+      pst_receiver_finish(good);
+    if (!aborted && swallow(bad) > 0) {
+      assert_int_equal(pst_receiver_abort(bad, -ENOSPC, "the disk is full"), 0);
+      aborted = true;
+    }
+    in_time(&run);
+  }
+  pst_sender_stats(leader, &a);
+  pst_sender_stats(follower, &b);
+  assert_int_equal(a.error, -ENOSPC);
+  assert_int_equal(b.messages_sent, b.messages_delivered);
+  assert_true(sent > 0 && b.messages_sent >= sent);
+  assert_int_equal(pst_sender_acquire(leader, slots, 1), -ENOSPC);
+  for (int i = 0; i < PST_STAGES; i++) /* a follower waits where its leader does */
+    assert_int_equal(a.blocked_ns[i], b.blocked_ns[i]);
+  close_run(&run);
+}
+
 static void a_failed_source_is_told_to_every_receiver(void **state)
 {
   struct pst_receiver *receivers[2];
@@ -209,6 +259,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fan_out_by_copy_outlives_a_receiver),
       cmocka_unit_test(fan_out_by_reference_outlives_a_receiver),
+      cmocka_unit_test(the_others_end_when_the_leader_loses_its_receiver),
       cmocka_unit_test(a_failed_source_is_told_to_every_receiver),
       cmocka_unit_test(fan_in_outlives_a_receiver),
       cmocka_unit_test(fan_in_outlives_a_sender),
