@@ -497,6 +497,8 @@ int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
   bool room;
   int n;
 
+  if (batch->struct_size < sizeof(*batch))
+    return -EINVAL;
   batch->count = 0;
   batch->ready = NULL;
   drop_fence(receiver, receiver->ready);

@@ -138,6 +138,11 @@ int pst_session_open(const struct pst_config *config, const struct pst_session_p
   struct pst_session *opened;
   int rc;
 
+  if (params->struct_size < sizeof(*params))
+    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
+                    "pst_session_params has a struct_size of %u, and %zu at least; set it to its "
+                    "sizeof",
+                    params->struct_size, sizeof(*params));
   if (!(params->roles & (PST_SESSION_SENDER | PST_SESSION_RECEIVER)))
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
                     "a session needs a role: sender, receiver, or both");

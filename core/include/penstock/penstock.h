@@ -34,6 +34,10 @@
  * control channel. Calls on a config or session come from one thread at a time. No call blocks
  * unless it says so.
  *
+ * Growth. Structs that begin with `struct_size` grow at the end, as plugin.h says: set
+ * it to the sizeof that you were compiled with. The first version's size, which is
+ * today's, is the least there is; less is refused (-EINVAL).
+ *
  * Errors. 0, a count, or -errno; where there is a struct pst_error, it has the
  * cause, the place and the remedy, and the same line has been logged.
  */
@@ -344,8 +348,8 @@ struct pst_batch {
 };
 
 /* Messages that have arrived, up to batch->capacity.
- * Returns how many; 0: none now; -ENODATA: the stream has ended, all of it was
- * handed over; -ECONNRESET, -ETIMEDOUT, …: it has failed. Views handed over
+ * Returns how many; 0: none now; -EINVAL: batch->struct_size is not set; -ENODATA: the
+ * stream has ended, all of it was handed over; -ECONNRESET, -ETIMEDOUT, …: it has failed. Views handed over
  * before stay valid until they are released. */
 PST_EXPORT int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch);
 /* Give messages back, in any order and grouping; the credit goes to the sender.
