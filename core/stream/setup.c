@@ -189,9 +189,13 @@ int setup_memory(struct pst_session *session, const struct config_plugin *config
     return out_of_memory(error);
   }
   struct pst_memory_params params = {.struct_size = sizeof(params), .options = config->options};
+  pst_log_place(config->mark.origin);
   rc = plugin->memory->open(plugin->host, &params, &entry->memory);
+  pst_log_place(NULL);
   if (rc < 0) {
     free(entry);
+    if (pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
+      return rc;
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
                     "%s: memory %s does not open: %s; `penstock plugins %s` tells what it needs",
                     config->mark.origin, config->name, strerror(-rc), config->name);
@@ -309,6 +313,21 @@ static void plan_end(const struct session_end *end)
   }
 }
 
+/* Nobody has said why. With filters, any of them may have refused. */
+static int unopened(const struct config_transport *config, int rc, struct pst_error *error)
+{
+  char filters[256] = "";
+  size_t at = 0;
+
+  for (uint32_t i = 0; i < config->filter_count && at < sizeof(filters); i++)
+    at += (size_t)snprintf(filters + at, sizeof(filters) - at, "%s%s",
+                           i ? ", " : ", or one of its filters: ", config->filters[i].name);
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                  "%s: transport %s%s does not open: %s; `penstock plugins NAME` tells what each "
+                  "needs",
+                  config->plugin.mark.origin, config->plugin.name, filters, strerror(-rc));
+}
+
 static int open_device(struct pst_session *session, struct session_device *device,
                        struct pst_error *error)
 {
@@ -343,12 +362,13 @@ static int open_device(struct pst_session *session, struct session_device *devic
       return rc;
   }
   device->ops = plugin->transport;
+  pst_log_place(config->plugin.mark.origin);
   rc = device->ops->open(plugin->host, &params[levels - 1], &device->device);
+  pst_log_place(NULL);
+  if (rc < 0 && pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
+    return rc;
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                    "%s: transport %s does not open: %s; `penstock plugins %s` tells what it needs",
-                    config->plugin.mark.origin, config->plugin.name, strerror(-rc),
-                    config->plugin.name);
+    return unopened(config, rc, error);
   device->limits.struct_size = sizeof(device->limits);
   rc = device->ops->limits(device->device, &device->limits);
   if (rc < 0)
@@ -359,6 +379,12 @@ static int open_device(struct pst_session *session, struct session_device *devic
                     "transport %s has at most %u workers a device, the configuration makes %u; set "
                     "workers.count",
                     config->plugin.name, device->limits.workers_max, device->plan.workers);
+  if (device->limits.rings_max && device->plan.rings > device->limits.rings_max)
+    return pst_fail(error, PST_EXIT_USAGE, -ENOSPC,
+                    "%s: transport %s has at most %u rings a device, the streams have %u; let some "
+                    "share one (`receiver.share`), or run fewer",
+                    config->plugin.mark.origin, config->plugin.name, device->limits.rings_max,
+                    device->plan.rings);
   return 0;
 }
 
@@ -424,8 +450,11 @@ int setup_devices(struct pst_session *session, struct pst_error *error)
   for (uint32_t i = 0; i < ends && rc == 0; i++) {
     struct session_end *end = end_at(session, i);
     rc = open_lane(end->thread, end->device, &end->lane, error);
-    if (rc == 0)
-      end->lane->end_count++;
+    if (rc == 0 && ++end->lane->end_count > end->device->limits.endpoints_max)
+      rc = pst_fail(error, PST_EXIT_USAGE, -ENOSPC,
+                    "stream %s: transport %s has at most %u endpoints a worker; raise "
+                    "workers.count, or run fewer streams",
+                    end->name, end->device->plugin->name, end->device->limits.endpoints_max);
   }
   return rc;
 }

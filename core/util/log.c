@@ -23,6 +23,7 @@ static struct {
 } state = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER, .level = PST_LOG_INFO};
 
 static __thread char last_error[2048];
+static __thread const char *error_place;
 /* A sink that logs itself must neither deadlock nor recurse. */
 static __thread bool in_sink;
 
@@ -119,8 +120,11 @@ static void emit(int level, const char *text)
     level = PST_LOG_ERROR;
   if (level > PST_LOG_DEBUG)
     level = PST_LOG_DEBUG;
-  if (level == PST_LOG_ERROR)
-    snprintf(last_error, sizeof last_error, "%s", text);
+  if (level == PST_LOG_ERROR) {
+    snprintf(last_error, sizeof last_error, "%s%s%s", error_place ? error_place : "",
+             error_place ? ": " : "", text);
+    text = error_place ? last_error : text;
+  }
   if (!pst_log_enabled(level))
     return;
   if (in_sink) {
@@ -184,6 +188,32 @@ static void append_line(struct pst_error *error, const char *text)
     mark_cut(error->text, size);
 }
 
+static void note_error(struct pst_error *error, int exit_status, int code, const char *text)
+{
+  if (!error || error->struct_size < offsetof(struct pst_error, reserved))
+    return;
+  if (error->code == 0) {
+    error->code = code;
+    error->exit_status = exit_status;
+  }
+  append_line(error, text);
+}
+
+void pst_log_place(const char *place)
+{
+  error_place = place;
+  if (place)
+    pst_log_clear_error();
+}
+
+int pst_fail_said(struct pst_error *error, int exit_status, int code)
+{
+  if (!last_error[0])
+    return -ENOENT;
+  note_error(error, exit_status, code, last_error);
+  return code;
+}
+
 int pst_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
 {
   int saved = errno;
@@ -194,13 +224,7 @@ int pst_fail(struct pst_error *error, int exit_status, int code, const char *for
   format_line(text, sizeof text, format, args);
   va_end(args);
   emit(PST_LOG_ERROR, text);
-  if (error && error->struct_size >= offsetof(struct pst_error, reserved)) {
-    if (error->code == 0) {
-      error->code = code;
-      error->exit_status = exit_status;
-    }
-    append_line(error, text);
-  }
+  note_error(error, exit_status, code, text);
   errno = saved;
   return code;
 }

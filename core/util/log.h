@@ -18,6 +18,13 @@ bool pst_log_enabled(int level);
 const char *pst_log_last_error(void);
 void pst_log_clear_error(void);
 
+/* Error lines of this thread begin with "place: " (a file's line and column) until
+ * it is called with NULL; the text outlives that. Forgets the last error. */
+void pst_log_place(const char *place);
+/* As pst_fail(), with the error that this thread has logged since pst_log_place():
+ * it is not logged again. -ENOENT: there was none. */
+int pst_fail_said(struct pst_error *error, int exit_status, int code);
+
 /* Log at error level and, when error is not NULL, fill it (several calls append
  * lines; code and exit status are the first call's). Returns code. */
 int pst_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)

@@ -33,6 +33,8 @@ struct pst_device {
   uint32_t workers;
   uint32_t rings;
   struct registration registrations[REGISTRATIONS_MAX];
+  uint32_t endpoints; /* limits that are lower than the inner transport's; 0: its own */
+  uint32_t rings_max;
 };
 
 struct pst_worker {
@@ -73,6 +75,8 @@ static int failing_open(const struct pst_host *host, const struct pst_open_param
   made->ops = params->inner;
   made->left = host->option_uint(params->options, "nth");
   made->sequence = host->option_uint(params->options, "sequence");
+  made->endpoints = (uint32_t)host->option_uint(params->options, "endpoints");
+  made->rings_max = (uint32_t)host->option_uint(params->options, "rings");
   strncpy(made->fail, host->option_string(params->options, "fail"), sizeof(made->fail) - 1);
   int rc = fails(made, "open")
                ? -EIO
@@ -104,6 +108,10 @@ static int failing_limits(struct pst_device *device, struct pst_limits *limits)
     return -EIO;
   int rc = device->ops->limits(device->inner, limits);
   limits->capabilities &= CAPABILITIES;
+  if (device->endpoints)
+    limits->endpoints_max = device->endpoints;
+  if (device->rings_max)
+    limits->rings_max = device->rings_max;
   if (!device->sequence) {
     limits->sequence_bits = 0;
     limits->capabilities &= ~(uint64_t)PST_CAP_SEQUENCE;

@@ -20,6 +20,22 @@ static const struct pst_option options[] = {
         .flags = PST_OPTION_TESTING,
     },
     {
+        .name = "endpoints",
+        .help = "Endpoints of a worker, at most; 0: as many as the inner transport has.",
+        .default_value = "0",
+        .type = PST_OPTION_UINT,
+        .scope = PST_SCOPE_DEVICE,
+        .flags = PST_OPTION_TESTING,
+    },
+    {
+        .name = "rings",
+        .help = "Rings of a device, at most; 0: as many as the inner transport has.",
+        .default_value = "0",
+        .type = PST_OPTION_UINT,
+        .scope = PST_SCOPE_DEVICE,
+        .flags = PST_OPTION_TESTING,
+    },
+    {
         .name = "sequence",
         .help = "`false`: messages arrive without their numbers, as if the transport carried none.",
         .default_value = "true",

@@ -20,6 +20,23 @@ void open_text(struct run *run, const char *text)
     fail_msg("%s", error.text);
 }
 
+const char *refused_text(const char *text)
+{
+  static struct pst_error error;
+  struct pst_session_params params = {.struct_size = sizeof(params),
+                                      .roles = PST_SESSION_SENDER | PST_SESSION_RECEIVER};
+  struct pst_session *session = NULL;
+  struct pst_config *config;
+
+  error = (struct pst_error)PST_ERROR_INIT;
+  if (pst_config_open_text(text, strlen(text), "test.yaml", NULL, 0, &config, &error) < 0)
+    fail_msg("%s", error.text);
+  assert_true(pst_session_open(config, &params, &session, &error) < 0);
+  assert_null(session);
+  pst_config_close(config);
+  return error.text;
+}
+
 void start(struct run *run)
 {
   struct pst_error error = PST_ERROR_INIT;

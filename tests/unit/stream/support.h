@@ -29,6 +29,8 @@ struct run {
 
 uint64_t now_ns(void);
 void open_text(struct run *run, const char *text);
+/* Opens what must be refused; the report, valid until the next call. */
+const char *refused_text(const char *text);
 void start(struct run *run);
 void in_time(const struct run *run);
 void close_run(struct run *run);

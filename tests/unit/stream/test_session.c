@@ -317,9 +317,82 @@ static void an_idle_worker_sleeps_until_woken(void **state)
   close_run(&run);
 }
 
+#define FAILING(options)                                                                           \
+  "penstock: 1\n"                                                                                  \
+  "transport: {plugin: loopback, filters: [{plugin: failing, options: {" options "}}]}\n"          \
+  "workers: {count: 1}\n"                                                                          \
+  "streams: [{name: a}, {name: b}]\n"
+
+static void what_a_plugin_refuses_has_its_place(void **state)
+{
+  const char *text;
+
+  (void)state;
+  text = refused_text("penstock: 1\n"
+                      "transport: loopback\n"
+                      "streams:\n"
+                      "  - name: a\n"
+                      "    sender: {memory: {plugin: host, options: {numa_node: x}}}\n");
+  assert_string_equal(text, "test.yaml:5:31: memory host: numa_node: \"x\" is not a node; write "
+                            "auto, -1 or a number");
+}
+
+static void a_filter_that_does_not_open_is_named(void **state)
+{
+  (void)state;
+  assert_string_equal(refused_text(FAILING("fail: open")),
+                      "test.yaml:2:21: transport loopback, or one of its filters: failing does not "
+                      "open: Input/output error; `penstock plugins NAME` tells what each needs");
+}
+
+static void more_than_the_limits_is_refused(void **state)
+{
+  struct run run;
+
+  (void)state;
+  assert_string_equal(refused_text(FAILING("endpoints: 3")),
+                      "stream b: transport loopback has at most 3 endpoints a worker; raise "
+                      "workers.count, or run fewer streams");
+  assert_string_equal(
+      refused_text(FAILING("rings: 1")),
+      "test.yaml:2:21: transport loopback has at most 1 rings a device, the streams "
+      "have 2; let some share one (`receiver.share`), or run fewer");
+  open_text(&run, FAILING("endpoints: 4, rings: 2"));
+  close_run(&run);
+}
+
+static void structs_without_a_size_are_refused(void **state)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_session_params params = {.roles = PST_SESSION_SENDER};
+  struct pst_session *session = NULL;
+  struct pst_view view;
+  struct pst_batch batch = {.capacity = 1, .views = &view};
+  struct {
+    struct pst_batch known;
+    uint64_t later;
+  } grown = {.known = {.struct_size = sizeof(grown), .capacity = 1, .views = &view}, .later = 7};
+  struct run run;
+
+  (void)state;
+  open_text(&run, STREAM("mode: copy", "{memory: host}"));
+  assert_int_equal(pst_session_open(run.config, &params, &session, &error), -EINVAL);
+  assert_null(session);
+  start(&run);
+  struct pst_receiver *receiver = pst_session_receiver(run.session, "packets");
+  assert_int_equal(pst_receiver_poll(receiver, &batch), -EINVAL);
+  assert_int_equal(pst_receiver_poll(receiver, &grown.known), 0);
+  assert_int_equal(grown.later, 7);
+  close_run(&run);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_a_plugin_refuses_has_its_place),
+      cmocka_unit_test(a_filter_that_does_not_open_is_named),
+      cmocka_unit_test(more_than_the_limits_is_refused),
+      cmocka_unit_test(structs_without_a_size_are_refused),
       cmocka_unit_test(a_stream_by_copy_is_whole),
       cmocka_unit_test(a_stream_by_reference_is_whole),
       cmocka_unit_test(staged_on_request),
