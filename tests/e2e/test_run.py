@@ -115,6 +115,27 @@ class Loopback(Case):
         self.assertIs(result["ok"], True)
 
 
+class Failures(Case):
+    def test_a_sink_that_fails_is_told_of_once(self):
+        path = self.config(
+            yaml_stream(message="64 B", receiver="{sink: {type: file, file: /dev/full}}")
+        )
+        result, child = self.run_json("run", path, "--count", "100000", expect=1)
+        lines = [line for line in child.lines["stderr"] if "No space left" in line]
+        self.assertEqual(len(lines), 1, child)
+        self.assertIn("No space left", result["streams"][0]["error"])
+
+    def test_a_stream_that_never_ran_has_no_verdict(self):
+        path = self.config(
+            yaml_stream(message="64 B"), top="# nobody sends\n"
+        )
+        result, child = self.run_json(
+            "receive", path, "--set", "control.timeout=100 ms", expect=1
+        )
+        self.assertIsNone(self.only_stream(result)["verdict"]["limited_by"])
+        self.assertNotIn("limited by", child.stderr)
+
+
 class Staged(Case):
     """The final memory is one that the CPU cannot touch and that copies late."""
 
