@@ -349,8 +349,8 @@ struct pst_batch {
 
 /* Messages that have arrived, up to batch->capacity.
  * Returns how many; 0: none now; -EINVAL: batch->struct_size is not set; -ENODATA: the
- * stream has ended, all of it was handed over; -ECONNRESET, -ETIMEDOUT, …: it has failed. Views handed over
- * before stay valid until they are released. */
+ * stream has ended, all of it was handed over; -ECONNRESET, -ETIMEDOUT, …: it has failed. Views
+ * handed over before stay valid until they are released. */
 PST_EXPORT int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch);
 /* Give messages back, in any order and grouping; the credit goes to the sender.
  * Only the tokens of the views are read. 0; -EINVAL: more than are out. */
