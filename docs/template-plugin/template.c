@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole memory plugin of ordinary memory. Its work is done when a call returns, so that it needs
- * no fences; a device's memory submits here and tells of the end in queue_poll(). */
+/* A whole memory plugin of ordinary memory. Its work is done when a call returns, so that it
+ * needs no fences; a device's submits it here and tells of the end in queue_poll(). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,21 +16,14 @@ struct pst_memory {
 
 struct pst_queue {
   const struct pst_host *host;
-  struct pst_queue_params params;
-  uint64_t ticket;
+  uint32_t pieces; /* of one batch, at most */
+  uint64_t ticket; /* of the last batch */
 };
 
 static int refuse(const struct pst_host *host, const char *why)
 {
   host->log(host, PST_LOG_ERROR, "%s", why);
   return -EINVAL;
-}
-
-/* The host may be older or newer: no more than it has room for, its size kept. */
-static void give(void *out, const void *made, uint32_t size)
-{
-  uint32_t room = *(const uint32_t *)out;
-  memcpy((char *)out + 4, (const char *)made + 4, (room < size ? room : size) - 4);
 }
 
 static int probe(const struct pst_host *host, struct pst_probe *found)
@@ -60,28 +53,26 @@ static int memory_alloc(struct pst_memory *memory, const struct pst_alloc_params
                         struct pst_region *region)
 {
   uint64_t align = params->alignment > PAGE ? params->alignment : PAGE;
+  uint64_t length = (params->length + align - 1) / align * align;
   if (!params->length || (params->alignment & (params->alignment - 1)) || params->reserved ||
       params->purpose > PST_ALLOC_STAGING || params->needs >= PST_NEED_PINNED << 1)
     return refuse(memory->host, "a region needs a length, a power of two to align to, known needs");
-  uint64_t length = (params->length + align - 1) / align * align;
-  void *at = NULL;
-  if (length >= params->length && (!memory->limit || params->length <= memory->limit))
-    at = aligned_alloc(align, length);
-  if (!at) {
-    memory->host->log(memory->host, PST_LOG_ERROR, "%s: no %llu bytes; raise limit, or ask less",
-                      params->label, (unsigned long long)params->length);
-    return -ENOMEM;
-  }
   struct pst_region made = {.kind = PST_MEMORY_HOST,
-                            .address = (uint64_t)(uintptr_t)at,
-                            .host = at,
                             .length = length,
                             .page_size = PAGE,
                             .numa_node = -1,
                             .backing = "malloc",
                             .memory = memory};
   made.flags = params->purpose == PST_ALLOC_STAGING ? PST_REGION_STAGING : 0;
-  give(region, &made, sizeof(made));
+  if (length >= params->length && (!memory->limit || params->length <= memory->limit))
+    made.host = aligned_alloc(align, length);
+  if (!made.host) {
+    memory->host->log(memory->host, PST_LOG_ERROR, "%s: no %llu bytes; raise limit, or ask less",
+                      params->label, (unsigned long long)params->length);
+    return -ENOMEM;
+  }
+  made.address = (uintptr_t)made.host;
+  pst_struct_write(region, &made, sizeof(made));
   return 0;
 }
 
@@ -99,7 +90,7 @@ static int queue_open(struct pst_memory *memory, const struct pst_queue_params *
   struct pst_queue *made = malloc(sizeof(*made));
   if (!made)
     return -ENOMEM;
-  *made = (struct pst_queue){memory->host, *params, 0};
+  *made = (struct pst_queue){memory->host, params->pieces, 0};
   *queue = made;
   return 0;
 }
@@ -113,10 +104,10 @@ static int copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, ui
                       uint64_t *ticket)
 {
   uint64_t reserved = 0;
-  for (uint32_t i = 0; i < n && n <= queue->params.pieces; i++)
+  for (uint32_t i = 0; i < n && n <= queue->pieces; i++)
     reserved |= pieces[i].reserved;
-  if (!n || n > queue->params.pieces || reserved)
-    return refuse(queue->host, "a batch has 1 to params.pieces pieces, reserved fields 0");
+  if (!n || n > queue->pieces || reserved)
+    return refuse(queue->host, "a batch has 1 to its queue's pieces, reserved fields 0");
   for (uint32_t i = 0; i < n; i++)
     memcpy((void *)(uintptr_t)pieces[i].destination, (void *)(uintptr_t)pieces[i].source,
            pieces[i].length);

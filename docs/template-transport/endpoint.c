@@ -49,7 +49,7 @@ int template_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_
     return template_refuse(worker->device, -ENOMEM, "no memory for an endpoint");
   }
   made->worker = worker;
-  made->params = *params;
+  pst_struct_read(&made->params, sizeof(made->params), params);
   made->owed = owed;
   made->next = worker->endpoints;
   worker->endpoints = made;

@@ -2,17 +2,13 @@
 /* Receive slots: free, arrived, or out with the host by a token. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "template.h"
 
 void template_path(struct pst_path_info *path)
 {
-  const struct pst_path_info made = {.struct_size = path->struct_size,
-                                     .path = PST_PATH_DIRECT,
-                                     .via = "memcpy",
-                                     .carrier = "memory"};
-  memcpy(path, &made, path->struct_size < sizeof(made) ? path->struct_size : sizeof(made));
+  const struct pst_path_info made = {.path = PST_PATH_DIRECT, .via = "memcpy", .carrier = "memory"};
+  pst_struct_write(path, &made, sizeof(made));
 }
 
 static bool fits(const struct pst_ring_params *params)
@@ -46,12 +42,12 @@ int template_ring_open(struct pst_worker *worker, const struct pst_ring_params *
     return template_refuse(worker->device, -ENOMEM, "no memory for a ring; ask for fewer slots");
   }
   *made = (struct pst_ring){.next = worker->rings,
-                            .params = *params,
                             .number = worker->rings ? worker->rings->number + 1 : 0,
                             .free = free_slots,
                             .free_count = params->slots,
                             .is_out = is_out,
                             .arrived = arrived};
+  pst_struct_read(&made->params, sizeof(made->params), params);
   for (uint32_t i = 0; i < params->slots; i++)
     free_slots[i] = params->slots - 1 - i;
   worker->rings = made;

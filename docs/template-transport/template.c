@@ -44,8 +44,7 @@ static void device_close(struct pst_device *device)
 
 static int limits(struct pst_device *device, struct pst_limits *limits)
 {
-  const struct pst_limits made = {.struct_size = limits->struct_size,
-                                  .sequence_bits = 64,
+  const struct pst_limits made = {.sequence_bits = 64,
                                   .capabilities = CAPABILITIES,
                                   .message_max = MESSAGE_MAX,
                                   .slot_alignment = 1,
@@ -60,8 +59,7 @@ static int limits(struct pst_device *device, struct pst_limits *limits)
                                   .page_size = 1,
                                   .address_max = template_address_bytes()};
   (void)device;
-  /* An older host has room for less. */
-  memcpy(limits, &made, limits->struct_size < sizeof(made) ? limits->struct_size : sizeof(made));
+  pst_struct_write(limits, &made, sizeof(made));
   return 0;
 }
 

@@ -82,14 +82,12 @@ int fault_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_par
                         struct pst_endpoint **endpoint)
 {
   struct pst_device *device = worker->device;
-  struct pst_endpoint_params in = {0};
-  memcpy(&in, params, params->struct_size < sizeof(in) ? params->struct_size : sizeof(in));
-  if (in.struct_size > sizeof(in))
-    in.struct_size = sizeof(in);
+  struct pst_endpoint_params in;
   struct pst_endpoint *made = calloc(1, sizeof(*made));
   uint32_t part = 0;
   if (!made)
     return -ENOMEM;
+  pst_struct_read(&in, sizeof(in), params);
   made->worker = worker;
   made->cookie = in.cookie;
   bool sends = device->plan.active && (in.roles & PST_ROLE_SENDER);

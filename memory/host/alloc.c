@@ -23,7 +23,7 @@ static int check_params(const struct pst_memory *memory, const struct pst_alloc_
     wrong = "an alignment that is no power of two";
   else if (params->needs & ~(uint32_t)NEEDS_KNOWN || params->reserved)
     wrong = "an unknown need";
-  else if (region_size < sizeof(struct pst_region))
+  else if (region_size < HOST_REGION_LEAST)
     wrong = "a region struct too short to hold a handle";
   if (!wrong)
     return 0;
@@ -120,14 +120,14 @@ void host_region_fill(struct pst_memory *memory, struct host_block *block, uint8
       .handle = block,
   };
   snprintf(made.backing, sizeof(made.backing), "%s", block->words);
-  host_copy_out(region, &made, sizeof(made));
+  pst_struct_write(region, &made, sizeof(made));
 }
 
 int host_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
                struct pst_region *region)
 {
   struct pst_alloc_params params;
-  host_copy_in(&params, sizeof(params), caller);
+  pst_struct_read(&params, sizeof(params), caller);
   if (!params.label)
     params.label = "memory";
   int code = check_params(memory, &params, region->struct_size);

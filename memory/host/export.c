@@ -22,7 +22,7 @@ int host_export_region(struct pst_memory *memory, const struct pst_region *regio
     return -EINVAL;
   }
   if (region->memory != memory || !region->handle || length == 0 || offset > region->length ||
-      length > region->length - offset || out->struct_size < sizeof(*out)) {
+      length > region->length - offset || out->struct_size < HOST_EXPORT_LEAST) {
     host_error(memory,
                "export: %" PRIu64 " bytes from %" PRIu64 " are not in this region of %" PRIu64,
                length, offset, region->length);
@@ -46,7 +46,7 @@ int host_export_region(struct pst_memory *memory, const struct pst_region *regio
       .base_address = region->address,
       .base_length = block->length,
   };
-  host_copy_out(out, &made, sizeof(made));
+  pst_struct_write(out, &made, sizeof(made));
   return 0;
 }
 
@@ -101,7 +101,7 @@ static int check_import(const struct pst_memory *memory, const struct pst_export
     snprintf(why, sizeof(why), "it is memory of %.47s, not host memory", from->device);
     return refuse_import(memory, -EXDEV, why);
   }
-  if (region_size < sizeof(struct pst_region))
+  if (region_size < HOST_REGION_LEAST)
     return refuse_import(memory, -EINVAL, "a region struct too short to hold a handle");
   return 0;
 }
@@ -118,7 +118,7 @@ int host_import_region(struct pst_memory *memory, const struct pst_export *calle
 {
   struct pst_export from;
   uint64_t page_size = 1;
-  host_copy_in(&from, sizeof(from), caller);
+  pst_struct_read(&from, sizeof(from), caller);
   int code = check_import(memory, &from, region->struct_size);
   if (code == 0)
     code = check_descriptor(memory, &from, &page_size);

@@ -60,7 +60,7 @@ static int host_describe(struct pst_memory *memory, struct pst_memory_info *info
 {
   (void)memory;
   struct pst_memory_info made = {.kind = PST_MEMORY_HOST, .free_bytes = host_available_bytes()};
-  host_copy_out(info, &made, sizeof(made));
+  pst_struct_write(info, &made, sizeof(made));
   return 0;
 }
 

@@ -128,23 +128,8 @@ int host_fence_wait(struct pst_memory *memory, struct pst_fence *fence, struct p
 int host_fence_query(struct pst_memory *memory, struct pst_fence *fence);
 void host_fence_release(struct pst_memory *memory, struct pst_fence *fence);
 
-/* A struct that crosses: copy what both sides know of, keep the owner's size. */
-static inline void host_copy_out(void *out, const void *from, size_t from_size)
-{
-  uint32_t size;
-  memcpy(&size, out, sizeof(size));
-  if (size < sizeof(size))
-    return;
-  memcpy((char *)out + sizeof(size), (const char *)from + sizeof(size),
-         (size < from_size ? size : from_size) - sizeof(size));
-}
-
-static inline void host_copy_in(void *to, size_t to_size, const void *from)
-{
-  uint32_t size;
-  memcpy(&size, from, sizeof(size));
-  memset(to, 0, to_size);
-  memcpy(to, from, size < to_size ? size : to_size);
-}
+/* What these structs have at minor 0: a host gives no less. */
+#define HOST_REGION_LEAST (offsetof(struct pst_region, handle) + sizeof(void *))
+#define HOST_EXPORT_LEAST (offsetof(struct pst_export, handle) + 64)
 
 #endif

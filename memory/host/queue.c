@@ -20,7 +20,7 @@ int host_queue_open(struct pst_memory *memory, const struct pst_queue_params *ca
                     struct pst_queue **queue)
 {
   struct pst_queue_params params;
-  host_copy_in(&params, sizeof(params), caller);
+  pst_struct_read(&params, sizeof(params), caller);
   if (params.batches == 0 || params.pieces == 0 || params.reserved) {
     host_error(memory, "queue: %" PRIu32 " batches of %" PRIu32 " pieces; both must be at least 1",
                params.batches, params.pieces);
@@ -140,7 +140,7 @@ int host_queue_poll(struct pst_queue *queue, uint64_t *done)
 
 int host_verify_result(struct pst_queue *queue, struct pst_verify_result *result)
 {
-  host_copy_out(result, &queue->reported, sizeof(queue->reported));
+  pst_struct_write(result, &queue->reported, sizeof(queue->reported));
   return 0;
 }
 

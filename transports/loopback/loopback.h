@@ -376,20 +376,8 @@ struct pst_endpoint {
   int process_fd;
 };
 
-/* Fields that the writer's version of a struct did not have read as zero. */
-#define LB_TAKE(local, from)                                                                       \
-  do {                                                                                             \
-    memset(&(local), 0, sizeof(local));                                                            \
-    memcpy(&(local), (from),                                                                       \
-           (from)->struct_size < sizeof(local) ? (from)->struct_size : sizeof(local));             \
-  } while (0)
-/* Write no more than the owner of an out-struct has, its size included. */
-#define LB_GIVE(to, local)                                                                         \
-  do {                                                                                             \
-    uint32_t size_ = (to)->struct_size;                                                            \
-    memcpy((to), &(local), size_ < sizeof(local) ? size_ : sizeof(local));                         \
-    (to)->struct_size = size_;                                                                     \
-  } while (0)
+#define LB_TAKE(local, from) pst_struct_read(&(local), sizeof(local), (from))
+#define LB_GIVE(to, local) pst_struct_write((to), &(local), sizeof(local))
 
 #define LB_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
 

@@ -17,8 +17,11 @@
  * `struct_size` that its owner put there. Array elements carry no size; theirs
  * is frozen for the major, their reserved fields are zero, and new meaning
  * comes by capability bit and flag. Unknown opcodes, flags, and non-zero
- * reserved fields are refused with -EINVAL, never ignored. A plugin emits no
- * completion kind, event or flag that is newer than host->abi_minor.
+ * reserved fields are refused with -EINVAL, never ignored; so is a plugin with
+ * an option of unknown type, scope or flag. A capability bit that the host does
+ * not know stays unused. A plugin emits no completion kind, event or flag that
+ * is newer than host->abi_minor. pst_struct_read() and pst_struct_write() keep
+ * the rule of sizes.
  *
  * Errors. A call returns 0, a count, or -errno. -EAGAIN is the only
  * back-pressure and is never logged. The function that decides an error logs
@@ -33,6 +36,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -47,9 +51,11 @@ extern "C" {
 #if defined(__GNUC__)
 #define PST_EXPORT __attribute__((visibility("default")))
 #define PST_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define PST_INLINE static inline __attribute__((unused))
 #else
 #define PST_EXPORT
 #define PST_PRINTF(fmt, args)
+#define PST_INLINE static inline
 #endif
 
 #ifdef __cplusplus
@@ -61,6 +67,34 @@ extern "C" {
 /* Plugins cross between compilers on one host: pointers and size_t are 8
  * bytes. */
 PST_STATIC_ASSERT(sizeof(void *) == 8, "Penstock's ABI is defined for 64-bit machines");
+
+/* A struct that begins with struct_size, as this side knows it: what `from`, of
+ * another minor perhaps, does not have is zero. to->struct_size becomes how much of
+ * *to was there, so that *to may be handed on. */
+PST_INLINE void pst_struct_read(void *to, size_t to_size, const void *from)
+{
+  uint32_t size;
+
+  memcpy(&size, from, sizeof(size));
+  if (size > to_size)
+    size = (uint32_t)to_size;
+  memset(to, 0, to_size);
+  memcpy(to, from, size);
+  memcpy(to, &size, sizeof(size));
+}
+
+/* Fill an out-struct with no more than its owner has room for, by the struct_size
+ * that he put there and that stays. */
+PST_INLINE void pst_struct_write(void *to, const void *from, size_t from_size)
+{
+  uint32_t size;
+
+  memcpy(&size, to, sizeof(size));
+  if (size > from_size)
+    size = (uint32_t)from_size;
+  if (size > sizeof(size))
+    memcpy((char *)to + sizeof(size), (const char *)from + sizeof(size), size - sizeof(size));
+}
 
 enum pst_plugin_kind {
   PST_KIND_TRANSPORT = 1, /* how bytes travel: ops is struct pst_transport_ops */

@@ -14,23 +14,6 @@ uint64_t late_now_ns(void)
   return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
 
-void late_copy_in(void *to, size_t to_size, const void *from)
-{
-  uint32_t size;
-  memcpy(&size, from, sizeof(size));
-  memset(to, 0, to_size);
-  memcpy(to, from, size < to_size ? size : to_size);
-}
-
-void late_copy_out(void *out, const void *from, size_t from_size)
-{
-  uint32_t size;
-  memcpy(&size, out, sizeof(size));
-  if (size > sizeof(size))
-    memcpy((char *)out + sizeof(size), (const char *)from + sizeof(size),
-           (size < from_size ? size : from_size) - sizeof(size));
-}
-
 static int late_probe(const struct pst_host *host, struct pst_probe *probe)
 {
   (void)host;
@@ -81,7 +64,7 @@ static int late_describe(struct pst_memory *memory, struct pst_memory_info *info
       .device = "late",
       .name = "late memory for tests",
   };
-  late_copy_out(info, &made, sizeof(made));
+  pst_struct_write(info, &made, sizeof(made));
   return 0;
 }
 

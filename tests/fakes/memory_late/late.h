@@ -141,7 +141,5 @@ void late_fence_release(struct pst_memory *memory, struct pst_fence *fence);
 void late_fence_drop(struct pst_fence *fence);
 
 uint64_t late_now_ns(void);
-void late_copy_in(void *to, size_t to_size, const void *from);
-void late_copy_out(void *out, const void *from, size_t from_size);
 
 #endif

@@ -107,7 +107,7 @@ int late_queue_open(struct pst_memory *memory, const struct pst_queue_params *ca
                     struct pst_queue **queue)
 {
   struct pst_queue_params params;
-  late_copy_in(&params, sizeof(params), caller);
+  pst_struct_read(&params, sizeof(params), caller);
   if (params.batches == 0 || params.pieces == 0 || params.reserved) {
     late_error(memory, "queue: %" PRIu32 " batches of %" PRIu32 " pieces; both must be 1 or more",
                params.batches, params.pieces);
@@ -170,6 +170,6 @@ int late_queue_poll(struct pst_queue *queue, uint64_t *done)
 
 int late_verify_result(struct pst_queue *queue, struct pst_verify_result *result)
 {
-  late_copy_out(result, &queue->reported, sizeof(queue->reported));
+  pst_struct_write(result, &queue->reported, sizeof(queue->reported));
   return 0;
 }

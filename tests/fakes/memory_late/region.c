@@ -73,14 +73,14 @@ static void describe(struct pst_memory *memory, struct late_region *made, struct
   };
   snprintf(out.device, sizeof(out.device), "%s", staging ? "" : "late");
   snprintf(out.backing, sizeof(out.backing), "%s", staging ? "memfd" : "late");
-  late_copy_out(region, &out, sizeof(out));
+  pst_struct_write(region, &out, sizeof(out));
 }
 
 int late_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
                struct pst_region *region)
 {
   struct pst_alloc_params params;
-  late_copy_in(&params, sizeof(params), caller);
+  pst_struct_read(&params, sizeof(params), caller);
   const char *label = params.label ? params.label : "memory";
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   if (params.length == 0 || params.purpose > PST_ALLOC_STAGING ||
@@ -184,6 +184,6 @@ int late_export_region(struct pst_memory *memory, const struct pst_region *regio
       .base_address = made->address,
       .base_length = made->length,
   };
-  late_copy_out(out, &made_export, sizeof(made_export));
+  pst_struct_write(out, &made_export, sizeof(made_export));
   return 0;
 }
