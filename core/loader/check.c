@@ -22,6 +22,15 @@ static int option_breach(struct loader_reason *why, const char *path,
   return loader_reject(why, -EPROTO, path, "option '%s': %s", option->name, what);
 }
 
+static int option_unknown(struct loader_reason *why, const char *path,
+                          const struct pst_option *option, const char *field)
+{
+  return loader_reject(why, -EPROTO, path,
+                       "option '%s': its %s is unknown to ABI %u.%u; build it with this host's "
+                       "headers, or install a newer host",
+                       option->name, field, PST_ABI_MAJOR, PST_ABI_MINOR);
+}
+
 static int check_default(const char *path, const struct pst_option *option,
                          struct loader_reason *why)
 {
@@ -52,12 +61,13 @@ static int check_option(const char *path, const struct pst_option *table, uint32
       return option_breach(why, path, option, "is in the table twice");
   }
   if (option->type < PST_OPTION_BOOL || option->type > PST_OPTION_LIST)
-    return option_breach(why, path, option, "its type is unknown here");
-  if (option->scope == 0 || (option->scope & ~scopes))
-    return option_breach(why, path, option,
-                         option->scope ? "its scope is unknown here" : "has no scope");
+    return option_unknown(why, path, option, "type");
+  if (option->scope == 0)
+    return option_breach(why, path, option, "has no scope");
+  if (option->scope & ~scopes)
+    return option_unknown(why, path, option, "scope");
   if (option->flags & ~flags || option->reserved)
-    return option_breach(why, path, option, "its flags are unknown here");
+    return option_unknown(why, path, option, "set of flags");
   if (!option->help || !*option->help)
     return option_breach(why, path, option, "has no help text");
   if ((option->type == PST_OPTION_ENUM) != (option->choices && option->choices[0]))
@@ -94,11 +104,11 @@ int check_description(const char *path, uint32_t kind, const char *name,
 
   if (!description)
     return breach(why, path, "has no description; add PST_DESCRIPTION() in options.c");
-  if (description->struct_size < sizeof *description)
+  if (description->struct_size < LOADER_DESCRIPTION_LEAST)
     return loader_reject(why, -EPROTO, path,
                          "its pst_description has %u bytes, ABI %u begins with %zu; "
                          "build it with this host's headers",
-                         description->struct_size, PST_ABI_MAJOR, sizeof *description);
+                         description->struct_size, PST_ABI_MAJOR, LOADER_DESCRIPTION_LEAST);
   if (description->kind != kind)
     return loader_reject(why, -EPROTO, path,
                          "describes itself as a %s, its file name says %s; rename one of them",

@@ -85,6 +85,11 @@ void inspect_free(struct inspect *found);
 
 /* ---- check.c ---- */
 
+/* What these have at minor 0, so the least in any. A field that comes later is read only
+ * where struct_size reaches it. */
+#define LOADER_PLUGIN_LEAST (offsetof(struct pst_plugin, ops) + sizeof(void *))
+#define LOADER_DESCRIPTION_LEAST (offsetof(struct pst_description, options) + sizeof(void *))
+
 int check_description(const char *path, uint32_t kind, const char *name,
                       const struct pst_description *description, struct loader_reason *why);
 int check_ops(const char *path, uint32_t kind, const void *ops, struct loader_reason *why);

@@ -142,11 +142,11 @@ static int check_plugin(const char *path, const char *real, uint32_t kind, const
 {
   int rc;
 
-  if (plugin->struct_size < sizeof *plugin)
+  if (plugin->struct_size < LOADER_PLUGIN_LEAST)
     return loader_reject(why, -EPROTO, path,
                          "its pst_plugin has %u bytes, ABI %u begins with %zu; "
                          "build it with this host's headers",
-                         plugin->struct_size, PST_ABI_MAJOR, sizeof *plugin);
+                         plugin->struct_size, PST_ABI_MAJOR, LOADER_PLUGIN_LEAST);
   if (plugin->description) {
     rc = check_origin(path, real, PST_DESCRIPTION_SYMBOL, plugin->description, why);
     if (rc < 0)

@@ -26,10 +26,15 @@
 #ifndef FIXTURE_OPTION
 #define FIXTURE_OPTION "depth", "8", PST_OPTION_UINT, PST_SCOPE_DEVICE
 #endif
+#ifndef FIXTURE_OPTION_MORE
+#define FIXTURE_OPTION_MORE .help = "What the fixture changes."
+#endif
+#ifndef FIXTURE_OPTION_COUNT
+#define FIXTURE_OPTION_COUNT 2
+#endif
 #define FIXTURE_OPTION_(name_, default_, type_, scope_)                                            \
   {                                                                                                \
-    .name = name_, .default_value = default_, .type = type_, .scope = scope_,                      \
-    .help = "What the fixture changes."                                                            \
+    .name = name_, .default_value = default_, .type = type_, .scope = scope_, FIXTURE_OPTION_MORE  \
   }
 #define FIXTURE_OPTION_OF(...) FIXTURE_OPTION_(__VA_ARGS__)
 
@@ -42,7 +47,7 @@ PST_PLUGIN_EXTERN const struct pst_description pst_description_v1 = {
     FIXTURE_DESCRIPTION_SIZE,
     PST_ABI_MINOR,
     FIXTURE_DESCRIBED_KIND,
-    2,
+    FIXTURE_OPTION_COUNT,
     FIXTURE_DESCRIBED_NAME,
     FIXTURE_VERSION,
     "A fixture of the loader's tests",

@@ -131,13 +131,13 @@ static int host_export(const struct pst_host *host, const struct pst_region *reg
   int fd = fcntl((int)(intptr_t)region->handle, F_DUPFD_CLOEXEC, 0);
   if (fd < 0)
     return -errno;
-  *out = (struct pst_export){.struct_size = out->struct_size,
-                             .kind = kind,
-                             .fd = fd,
-                             .offset = offset,
-                             .length = length,
-                             .base_address = region->address,
-                             .base_length = region->length};
+  const struct pst_export made = {.kind = kind,
+                                  .fd = fd,
+                                  .offset = offset,
+                                  .length = length,
+                                  .base_address = region->address,
+                                  .base_length = region->length};
+  pst_struct_write(out, &made, sizeof(made));
   return 0;
 }
 

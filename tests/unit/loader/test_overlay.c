@@ -88,6 +88,41 @@ static void test_no_pointer_is_null(void **state)
   assert_int_equal(memory.open(NULL, NULL, NULL), -EOPNOTSUPP);
 }
 
+/* However early a plugin's table ends, the calls before its end are the plugin's and
+ * those behind it are the refusals, whatever lies there. */
+static void expect_cut(const char *theirs, const char *refusals, const char *ours, size_t size,
+                       size_t end)
+{
+  for (size_t at = sizeof(struct ops_head); at < size; at += sizeof(void *))
+    assert_memory_equal(ours + at, (at + sizeof(void *) <= end ? theirs : refusals) + at,
+                        sizeof(void *));
+}
+
+static void test_every_end(void **state)
+{
+  struct pst_transport_ops transport, no_transport = {.struct_size = sizeof(struct ops_head)};
+  struct pst_memory_ops memory, no_memory = {.struct_size = sizeof(struct ops_head)};
+  struct pst_transport_ops transport_out, transport_refusals;
+  struct pst_memory_ops memory_out, memory_refusals;
+
+  (void)state;
+  overlay_transport(&no_transport, &transport_refusals);
+  overlay_memory(&no_memory, &memory_refusals);
+  memset(&transport, 0x55, sizeof transport);
+  memset(&memory, 0x55, sizeof memory);
+  for (uint32_t end = sizeof(struct ops_head); end <= sizeof transport; end++) {
+    transport.struct_size = end;
+    overlay_transport(&transport, &transport_out);
+    expect_cut((char *)&transport, (char *)&transport_refusals, (char *)&transport_out,
+               sizeof transport, end);
+  }
+  for (uint32_t end = sizeof(struct ops_head); end <= sizeof memory; end++) {
+    memory.struct_size = end;
+    overlay_memory(&memory, &memory_out);
+    expect_cut((char *)&memory, (char *)&memory_refusals, (char *)&memory_out, sizeof memory, end);
+  }
+}
+
 /* A struct_size that ends inside a pointer does not give half of one. */
 static void test_size_within_a_pointer(void **state)
 {
@@ -107,7 +142,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_older_minor),           cmocka_unit_test(test_newer_minor),
       cmocka_unit_test(test_gaps_refuse),           cmocka_unit_test(test_no_pointer_is_null),
-      cmocka_unit_test(test_size_within_a_pointer),
+      cmocka_unit_test(test_size_within_a_pointer), cmocka_unit_test(test_every_end),
   };
 
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

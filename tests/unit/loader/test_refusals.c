@@ -59,7 +59,19 @@ static const struct row rows[] = {
     {"bad_default", T, -EPROTO, "option 'depth': its default '8 apples' does not parse"},
     {"twice", T, -EPROTO, "option 'device': is in the table twice"},
     {"no_scope", T, -EPROTO, "option 'depth': has no scope"},
-    {"no_type", T, -EPROTO, "option 'depth': its type is unknown here"},
+    {"no_type", T, -EPROTO,
+     "option 'depth': its type is unknown to ABI 1.0; build it with this host's headers, or install "
+     "a newer host"},
+    {"later_scope", T, -EPROTO,
+     "option 'depth': its scope is unknown to ABI 1.0; build it with this host's headers, or "
+     "install a newer host"},
+    {"later_flags", T, -EPROTO,
+     "option 'depth': its set of flags is unknown to ABI 1.0; build it with this host's headers, or "
+     "install a newer host"},
+    {"no_help", T, -EPROTO, "option 'depth': has no help text"},
+    {"min_over_max", T, -EPROTO, "option 'depth': its min is over its max"},
+    {"required_default", T, -EPROTO, "option 'depth': is required and has a default all the same"},
+    {"many_options", T, -EPROTO, "speaks of 257 options but 256 is the most"},
     {"no_choices", T, -EPROTO, "option 'depth': choices belong to an ENUM, and an ENUM has some"},
     {"bad_option_name", T, -EPROTO, "option 1: its name is none: write lower case, digits and '_'"},
 };
@@ -204,6 +216,20 @@ static void test_other_class(void **state)
   expect_refused(T, "narrow", path, -ENOEXEC, "built for a 32-bit machine; build it for this one");
 }
 
+static void test_no_shared_object(void **state)
+{
+  const char *path;
+
+  (void)state;
+  path = scratch_copy(folder, "transport-program.so", "transport-good.so", 0,
+                      offsetof(Elf64_Ehdr, e_type), ET_EXEC);
+  expect_refused(T, "program", path, -ENOEXEC, "not a shared object; link it with -shared");
+  path = scratch_copy(folder, "transport-hollow.so", "transport-good.so", 0,
+                      offsetof(Elf64_Ehdr, e_phnum), 0);
+  expect_refused(T, "hollow", path, -ENOEXEC,
+                 "not a shared object that can be loaded; install it again");
+}
+
 static void test_other_machine(void **state)
 {
   struct pst_error error = PST_ERROR_INIT;
@@ -292,17 +318,12 @@ int main(void)
 {
   enum { FIXTURES = sizeof rows / sizeof rows[0] };
   const struct CMUnitTest made[] = {
-      cmocka_unit_test(test_text_file),
-      cmocka_unit_test(test_empty_file),
-      cmocka_unit_test(test_truncated),
-      cmocka_unit_test(test_damaged_headers),
-      cmocka_unit_test(test_other_class),
-      cmocka_unit_test(test_other_machine),
-      cmocka_unit_test(test_writable_file),
-      cmocka_unit_test(test_writable_folder),
-      cmocka_unit_test(test_link_into_writable_folder),
-      cmocka_unit_test(test_dangling_link),
-      cmocka_unit_test(test_folder_named_as_plugin),
+      cmocka_unit_test(test_text_file),       cmocka_unit_test(test_empty_file),
+      cmocka_unit_test(test_truncated),       cmocka_unit_test(test_damaged_headers),
+      cmocka_unit_test(test_other_class),     cmocka_unit_test(test_no_shared_object),
+      cmocka_unit_test(test_other_machine),   cmocka_unit_test(test_writable_file),
+      cmocka_unit_test(test_writable_folder), cmocka_unit_test(test_link_into_writable_folder),
+      cmocka_unit_test(test_dangling_link),   cmocka_unit_test(test_folder_named_as_plugin),
   };
   struct CMUnitTest fixtures[FIXTURES];
   int failed;

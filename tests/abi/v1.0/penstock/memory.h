@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory plugins: where bytes live.
+ *
+ * A memory plugin gives regions, exports them to transports and to other
+ * processes, moves bytes between its memory and pinned host memory, marks
+ * points in its own order of work by fences, and makes and checks the test
+ * pattern where the memory is.
+ *
+ * Objects. `struct pst_memory` is one opened device of the plugin;
+ * `struct pst_queue` is an order of asynchronous work on it (a CUDA stream);
+ * `struct pst_fence` marks a point in such an order (a CUDA event). All three
+ * are opaque, defined by the plugin.
+ *
+ * Threads. A pst_memory is shared by all threads: alloc, free, export and
+ * import are serialised by the host and may run beside the work of queues. A
+ * queue belongs to one thread. A fence may be queried and waited for by any one
+ * thread at a time. Only what says so blocks.
+ */
+#ifndef PENSTOCK_MEMORY_H
+#define PENSTOCK_MEMORY_H
+
+#include "plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct pst_memory;
+struct pst_queue;
+struct pst_fence;
+
+/* ---- Regions ----------------------------------------------------------- */
+
+enum pst_memory_kind {
+  PST_MEMORY_HOST = 1,   /* ordinary host memory */
+  PST_MEMORY_CUDA = 2,   /* CUDA device memory */
+  PST_MEMORY_MAPPED = 3, /* host memory that a device sees by a mapping (iGPU, cudaHostAlloc) */
+};
+
+enum pst_export_kind {
+  PST_EXPORT_FD = 1u << 0,     /* a file descriptor that mmap() and another process take */
+  PST_EXPORT_DMABUF = 1u << 1, /* a dma-buf descriptor, for ibv_reg_dmabuf_mr() and the like */
+  PST_EXPORT_IPC = 1u << 2,    /* an opaque handle of the vendor's, at most 64 bytes */
+};
+
+enum pst_region_flag {
+  PST_REGION_PINNED = 1u << 0,  /* its pages do not move */
+  PST_REGION_STAGING = 1u << 1, /* allocated for PST_ALLOC_STAGING */
+  PST_REGION_IMPORTED = 1u << 2,
+};
+
+/* Memory got from a plugin. Written by the plugin, read by everyone; immutable
+ * from alloc() to free(). */
+struct pst_region {
+  uint32_t struct_size;
+  uint32_t kind;      /* enum pst_memory_kind */
+  uint64_t address;   /* as its device knows it; for host memory the pointer */
+  void *host;         /* where the CPU may touch it, or NULL */
+  uint64_t length;    /* bytes usable, at least what was asked for */
+  uint64_t page_size; /* of its backing; what a registration rounds to */
+  uint32_t exports;   /* enum pst_export_kind bits that will work */
+  uint32_t flags;     /* enum pst_region_flag */
+  int32_t numa_node;  /* -1: unknown */
+  uint32_t reserved;
+  char device[48];  /* which device: "GPU-<uuid>", a PCI address; "" for host memory */
+  char backing[48]; /* in words: "malloc", "memfd", "2 MiB pages", "cuMemAlloc"; for results */
+  struct pst_memory *memory; /* whose it is; NULL: a transport's or filter's own, exports 0 */
+  void *handle;              /* the plugin's own */
+};
+
+enum pst_alloc_purpose {
+  PST_ALLOC_NORMAL = 0,  /* the plugin's own kind of memory */
+  PST_ALLOC_STAGING = 1, /* host memory, pinned for this plugin's copies, registrable by a NIC */
+};
+
+/* What a transport wants of memory, matched by the host with what a region
+ * has. Given to alloc() so that "auto" backings can choose. */
+enum pst_memory_need {
+  PST_NEED_CPU_ACCESS = 1u << 0, /* region.host is set */
+  PST_NEED_EXPORT_FD = 1u << 1,
+  PST_NEED_EXPORT_DMABUF = 1u << 2,
+  PST_NEED_EXPORT_IPC = 1u << 3,
+  PST_NEED_PINNED = 1u << 4,
+};
+
+struct pst_alloc_params {
+  uint32_t struct_size;
+  uint32_t purpose;   /* enum pst_alloc_purpose */
+  uint64_t length;    /* bytes, > 0 */
+  uint64_t alignment; /* of `address`; a power of two; 0: the plugin's own */
+  uint32_t needs;     /* enum pst_memory_need bits: wanted, not promised */
+  uint32_t reserved;
+  const char *label; /* what it is for, in words, for error messages */
+};
+
+/* A region, or a part of it, on its way to somebody else. */
+struct pst_export {
+  uint32_t struct_size;
+  uint32_t kind;            /* one of enum pst_export_kind */
+  int32_t fd;               /* FD, DMABUF: the receiver's to close; else -1 */
+  uint32_t handle_length;   /* IPC: bytes of `handle` in use */
+  uint64_t offset;          /* of the requested range within what fd or handle names */
+  uint64_t length;          /* of the requested range */
+  uint64_t base_address;    /* of the whole allocation that fd or handle names */
+  uint64_t base_length;     /* of it */
+  char device[48];          /* region.device of the exporter; an importer on another refuses */
+  unsigned char handle[64]; /* IPC */
+};
+
+/* ---- Work on a queue ---------------------------------------------------- */
+
+/* One piece of a copy. Addresses are as the plugin's device knows them; one
+ * side at least is the plugin's own memory, the other may be pinned host
+ * memory. The ranges do not overlap. An array element: its size is frozen. */
+struct pst_copy {
+  uint64_t source;
+  uint64_t destination;
+  uint64_t length;
+  uint64_t reserved;
+};
+PST_STATIC_ASSERT(sizeof(struct pst_copy) == 32, "frozen");
+
+/* One message's payload for fill and verify. An array element. */
+struct pst_payload {
+  uint64_t address;
+  uint64_t length;
+  uint64_t sequence; /* of the message in its stream */
+  uint64_t reserved;
+};
+PST_STATIC_ASSERT(sizeof(struct pst_payload) == 32, "frozen");
+
+/*
+ * The pattern. A message of sequence number s in a stream of seed k is, as
+ * 64-bit little-endian words counted from 0,
+ *     word[i] = h + i * PST_PATTERN_STEP   (mod 2^64)
+ *     h       = mix(k + s * PST_PATTERN_SEQUENCE)
+ * with mix() the finaliser of SplitMix64 (Steele, Lea, Flood 2014):
+ *     z ^= z >> 30; z *= 0xbf58476d1ce4e5b9; z ^= z >> 27;
+ *     z *= 0x94d049bb133111eb; z ^= z >> 31
+ * and the last word cut to the length. STEP is odd, so no two words of a
+ * message are alike, and mix() is a bijection, so no two messages of a stream
+ * begin alike: a byte at the wrong offset, slot, order or value does not pass.
+ */
+#define PST_PATTERN_STEP UINT64_C(0x9e3779b97f4a7c15)
+#define PST_PATTERN_SEQUENCE UINT64_C(0xd1342543de82ef95)
+
+/* What verify has found on a queue since queue_open(), of work that
+ * queue_poll() has reported as done. */
+struct pst_verify_result {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t checked;   /* messages */
+  uint64_t corrupted; /* messages with at least one wrong byte */
+  /* The first mismatch found, meaningful when corrupted > 0. */
+  uint64_t sequence; /* of the message */
+  uint64_t offset;   /* of the first wrong byte in it */
+  uint8_t expected;
+  uint8_t found;
+  uint8_t pad[6];
+};
+
+struct pst_queue_params {
+  uint32_t struct_size;
+  uint32_t batches; /* submitted and not finished, at most */
+  uint32_t pieces;  /* of one batch, at most */
+  uint32_t reserved;
+};
+
+struct pst_memory_params {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const struct pst_options *options;
+};
+
+/* In words, for `penstock plugins`, banner and result. */
+struct pst_memory_info {
+  uint32_t struct_size;
+  uint32_t kind;       /* enum pst_memory_kind of NORMAL regions */
+  char device[48];     /* as in regions */
+  char name[96];       /* "NVIDIA H100 80GB HBM3"; "" for host */
+  uint64_t free_bytes; /* 0: unknown */
+};
+
+enum pst_memory_capability {
+  PST_MEMORY_CAP_COPY = 1u << 0,          /* queues, copy_batch */
+  PST_MEMORY_CAP_PATTERN = 1u << 1,       /* fill_batch, verify_batch, verify_result */
+  PST_MEMORY_CAP_FENCE = 1u << 2,         /* fence_*; without it every fence is NULL, passed, and
+                                             batches are finished when their call returns */
+  PST_MEMORY_CAP_EXPORT = 1u << 3,        /* export_region */
+  PST_MEMORY_CAP_IMPORT = 1u << 4,        /* import_region */
+  PST_MEMORY_CAP_HOST_REGISTER = 1u << 5, /* host_register, host_unregister */
+  PST_MEMORY_CAP_FLUSH = 1u << 6,         /* flush; without it nothing needs flushing */
+};
+
+/* A call that is NULL, or past struct_size, is -EOPNOTSUPP; it must be there
+ * when its capability is announced. open, close, alloc and free_region are
+ * mandatory. */
+struct pst_memory_ops {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t capabilities; /* enum pst_memory_capability */
+
+  /* Open the device that the options name. May block.
+   * 0; -ENODEV: no such device; -EACCES; -ENOMEM. */
+  int (*open)(const struct pst_host *host, const struct pst_memory_params *params,
+              struct pst_memory **memory);
+  /* All regions, queues and fences are gone by then. */
+  void (*close)(struct pst_memory *memory);
+  int (*describe)(struct pst_memory *memory, struct pst_memory_info *info);
+
+  /* A region of at least params->length bytes; its contents are undefined. The
+   * caller sets region->struct_size. May block.
+   * 0; -ENOMEM: says what was asked, what is free, and the remedy; -EINVAL. */
+  int (*alloc)(struct pst_memory *memory, const struct pst_alloc_params *params,
+               struct pst_region *region);
+  /* Every registration of it is gone by then. */
+  void (*free_region)(struct pst_memory *memory, struct pst_region *region);
+
+  /* Pin host memory of somebody else's so that this device's copies read it at
+   * full speed, until host_unregister. Idempotent for a range already pinned
+   * whole. 0; -EOPNOTSUPP: not needed or not possible; copies work all the
+   * same. May block. */
+  int (*host_register)(struct pst_memory *memory, void *address, uint64_t length);
+  void (*host_unregister)(struct pst_memory *memory, void *address, uint64_t length);
+
+  /* Export [offset, offset + length) of a region. The fd is a new one, the
+   * caller's to close. The plugin widens the range to whole pages where the
+   * kind asks for it, and says by offset and base what it exported.
+   * 0; -EOPNOTSUPP; -EINVAL: out of the region; -errno of the vendor's call. */
+  int (*export_region)(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,
+                       uint64_t offset, uint64_t length, struct pst_export *out);
+  /* Map what another process exported; freed by free_region. The fd stays the
+   * caller's. -EXDEV: exported by another device. */
+  int (*import_region)(struct pst_memory *memory, const struct pst_export *from,
+                       struct pst_region *region);
+
+  int (*queue_open)(struct pst_memory *memory, const struct pst_queue_params *params,
+                    struct pst_queue **queue);
+  /* Waits for work under way; its results are lost. May block. */
+  void (*queue_close)(struct pst_queue *queue);
+
+  /* Each of the three submits n pieces as one batch, in the queue's order, and
+   * returns at once; the arrays are the caller's again. *ticket numbers the
+   * batch: 1, 2, 3, … over all three calls on this queue.
+   * 0; -EAGAIN: params.batches are under way, poll first; -EINVAL: n is 0 or
+   * over params.pieces; -EIO: the device is lost. */
+  int (*copy_batch)(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
+                    uint64_t *ticket);
+  int (*fill_batch)(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
+                    uint32_t n, uint64_t *ticket);
+  int (*verify_batch)(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
+                      uint32_t n, uint64_t *ticket);
+  /* *done = the last ticket T such that all batches up to T are finished; 0 when
+   * none is. Never blocks, never waits. 0, or -EIO: the device is lost. */
+  int (*queue_poll)(struct pst_queue *queue, uint64_t *done);
+  int (*verify_result)(struct pst_queue *queue, struct pst_verify_result *result);
+
+  /* A fence behind all work now on `queue`, or, when queue is NULL, on the
+   * application's own order of work `native` (a CUstream; NULL: the CPU, so that
+   * the fence is passed at once). A fence of NULL is always passed.
+   * 0; -ENOMEM: too many unreleased fences; -EIO. */
+  int (*fence_record)(struct pst_memory *memory, struct pst_queue *queue, void *native,
+                      struct pst_fence **fence);
+  /* Later work on `queue`, or on `native`, waits for the fence on the device.
+   * With both NULL the calling thread waits: that call alone may block. */
+  int (*fence_wait)(struct pst_memory *memory, struct pst_fence *fence, struct pst_queue *queue,
+                    void *native);
+  /* 0: passed; -EAGAIN: not yet; -EIO: the device is lost. Never blocks. */
+  int (*fence_query)(struct pst_memory *memory, struct pst_fence *fence);
+  /* The fence may be reused by the plugin; it need not have passed. */
+  void (*fence_release)(struct pst_memory *memory, struct pst_fence *fence);
+
+  /* Make visible to the device's later work what a NIC wrote into the region
+   * (GPUs with flush-writes option "host" or "memops"). Called once a poll that
+   * brought messages, before they are handed over. Never blocks. */
+  int (*flush)(struct pst_memory *memory, const struct pst_region *region);
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What every Penstock plugin has in common: the exported symbol, the
+ * description, the option table, and the services the host hands in.
+ *
+ * A plugin is a shared object that exports exactly two data symbols,
+ * `pst_plugin_v1` and `pst_description_v1`, made by PST_PLUGIN() and
+ * PST_DESCRIPTION(). It includes only the headers of this folder, links
+ * neither libpenstock nor another plugin, and calls the host through
+ * `struct pst_host` alone. The host opens it with RTLD_NOW, RTLD_LOCAL and
+ * RTLD_NODELETE: a plugin is never unloaded.
+ *
+ * Growth. The ABI's major is part of the symbols' names. Within a major,
+ * structs that cross by themselves begin with `struct_size`, grow at the end,
+ * and are read up to the smaller of both sizes: what the writer did not have
+ * reads as zero. The writer of an out-struct writes no more than the
+ * `struct_size` that its owner put there. Array elements carry no size; theirs
+ * is frozen for the major, their reserved fields are zero, and new meaning
+ * comes by capability bit and flag. Unknown opcodes, flags, and non-zero
+ * reserved fields are refused with -EINVAL, never ignored; so is a plugin with
+ * an option of unknown type, scope or flag. A capability bit that the host does
+ * not know stays unused. A plugin emits no completion kind, event or flag that
+ * is newer than host->abi_minor. pst_struct_read() and pst_struct_write() keep
+ * the rule of sizes.
+ *
+ * Errors. A call returns 0, a count, or -errno. -EAGAIN is the only
+ * back-pressure and is never logged. The function that decides an error logs
+ * it once, through host->log, with the vendor's code and the remedy; its
+ * callers only pass it on. Out-parameters stay untouched on failure.
+ *
+ * Sizes are bytes, times are nanoseconds of CLOCK_MONOTONIC, rates are bits
+ * per second, unless a name says otherwise.
+ */
+#ifndef PENSTOCK_PLUGIN_H
+#define PENSTOCK_PLUGIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PST_ABI_MAJOR 1u
+#define PST_ABI_MINOR 0u
+
+#define PST_PLUGIN_SYMBOL "pst_plugin_v1"
+#define PST_DESCRIPTION_SYMBOL "pst_description_v1"
+
+#if defined(__GNUC__)
+#define PST_EXPORT __attribute__((visibility("default")))
+#define PST_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define PST_INLINE static inline __attribute__((unused))
+#else
+#define PST_EXPORT
+#define PST_PRINTF(fmt, args)
+#define PST_INLINE static inline
+#endif
+
+#ifdef __cplusplus
+#define PST_STATIC_ASSERT(cond, text) static_assert(cond, text)
+#else
+#define PST_STATIC_ASSERT(cond, text) _Static_assert(cond, text)
+#endif
+
+/* Plugins cross between compilers on one host: pointers and size_t are 8
+ * bytes. */
+PST_STATIC_ASSERT(sizeof(void *) == 8, "Penstock's ABI is defined for 64-bit machines");
+
+/* A struct that begins with struct_size, as this side knows it: what `from`, of
+ * another minor perhaps, does not have is zero. to->struct_size becomes how much of
+ * *to was there, so that *to may be handed on. */
+PST_INLINE void pst_struct_read(void *to, size_t to_size, const void *from)
+{
+  uint32_t size;
+
+  memcpy(&size, from, sizeof(size));
+  if (size > to_size)
+    size = (uint32_t)to_size;
+  memset(to, 0, to_size);
+  memcpy(to, from, size);
+  memcpy(to, &size, sizeof(size));
+}
+
+/* Fill an out-struct with no more than its owner has room for, by the struct_size
+ * that he put there and that stays. */
+PST_INLINE void pst_struct_write(void *to, const void *from, size_t from_size)
+{
+  uint32_t size;
+
+  memcpy(&size, to, sizeof(size));
+  if (size > from_size)
+    size = (uint32_t)from_size;
+  if (size > sizeof(size))
+    memcpy((char *)to + sizeof(size), (const char *)from + sizeof(size), size - sizeof(size));
+}
+
+enum pst_plugin_kind {
+  PST_KIND_TRANSPORT = 1, /* how bytes travel: ops is struct pst_transport_ops */
+  PST_KIND_MEMORY = 2,    /* where bytes live: ops is struct pst_memory_ops */
+  PST_KIND_FILTER = 3,    /* wraps a transport: ops is struct pst_transport_ops */
+};
+
+enum pst_log_level {
+  PST_LOG_ERROR = 0, /* something asked for will not happen; says the remedy */
+  PST_LOG_WARN = 1,  /* it happens, but not as one would want */
+  PST_LOG_INFO = 2,
+  PST_LOG_DEBUG = 3,
+};
+
+/* ---- Options ----------------------------------------------------------- */
+
+enum pst_option_type {
+  PST_OPTION_BOOL = 1,     /* true | false; getter: 0 or 1 */
+  PST_OPTION_UINT = 2,     /* 4096 */
+  PST_OPTION_SIZE = 3,     /* 8 KiB, 1462 B; getter: bytes */
+  PST_OPTION_DURATION = 4, /* 250 ms; getter: nanoseconds */
+  PST_OPTION_RATE = 5,     /* 68.75 Gbps; getter: bits per second */
+  PST_OPTION_STRING = 6,
+  PST_OPTION_ENUM = 7, /* one of `choices`; getter: its index, or the string */
+  PST_OPTION_LIST = 8, /* list of strings */
+};
+
+/* Where in a configuration an option may stand, and so who has to agree on it.
+ * The `options` of a plugin given for the whole run or a whole stream may hold
+ * any of them; those given under `sender` or `receiver` only what that side
+ * uses. */
+enum pst_option_scope {
+  PST_SCOPE_DEVICE = 1u << 0,   /* belongs to the opened device: handed to open() */
+  PST_SCOPE_STREAM = 1u << 1,   /* both ends must agree: compared when they connect */
+  PST_SCOPE_SENDER = 1u << 2,   /* handed to endpoint_open() of a sender */
+  PST_SCOPE_RECEIVER = 1u << 3, /* handed to endpoint_open() of a receiver */
+};
+
+enum pst_option_flag {
+  PST_OPTION_REQUIRED = 1u << 0, /* no default; leaving it out is an error */
+  PST_OPTION_TESTING = 1u << 1,  /* for tests; documented as such */
+};
+
+/* One option. An array element: its size is frozen. */
+struct pst_option {
+  const char *name;           /* lower case, words joined by '_' */
+  const char *help;           /* whole sentences; says units and consequences */
+  const char *default_value;  /* as it would stand in YAML; NULL: empty or required */
+  const char *const *choices; /* ENUM only: NULL-terminated */
+  uint64_t min;               /* inclusive, for UINT, SIZE, DURATION, RATE */
+  uint64_t max;               /* inclusive; 0: no bound. STRING: longest length */
+  uint32_t type;              /* enum pst_option_type */
+  uint32_t scope;             /* one or more of enum pst_option_scope */
+  uint32_t flags;             /* enum pst_option_flag */
+  uint32_t reserved;
+};
+PST_STATIC_ASSERT(sizeof(struct pst_option) == 64, "frozen");
+
+/* The option values of one plugin at one place, checked against its table and
+ * with defaults filled in. Read through the host's getters. Valid for the call
+ * it is passed to, strings got from it included. */
+struct pst_options;
+
+/* What can be known of a plugin without its vendor libraries. It lives in a
+ * source file of its own (`options.c`) that is built into the plugin and, by
+ * itself, into a description `<kind>-<name>.desc.so` beside it, so that a
+ * machine without the vendor's library can still check a configuration. */
+struct pst_description {
+  uint32_t struct_size;
+  uint32_t abi_minor;    /* PST_ABI_MINOR it was built with */
+  uint32_t kind;         /* enum pst_plugin_kind */
+  uint32_t option_count; /* elements of `options` */
+  const char *name;      /* [a-z][a-z0-9_]*, at most 31 bytes; the file is <kind>-<name>.so */
+  const char *version;   /* the plugin's own */
+  const char *summary;   /* one line, no full stop */
+  const char *needs;     /* in words: libraries, devices, privileges; "" for none */
+  const char *rung;      /* hardware | kernel | simulated | compiled, and how it is shown */
+  const struct pst_option *options;
+};
+
+/* ---- Host services ----------------------------------------------------- */
+
+struct pst_region; /* memory.h */
+struct pst_export; /* memory.h */
+
+/* Handed to probe() and open(); one per plugin and valid for the process's
+ * life. All services may be called from any thread unless they say otherwise.
+ * A plugin built for a newer minor checks struct_size before it calls a
+ * service that an older host lacks. */
+struct pst_host {
+  uint32_t struct_size;
+  uint32_t abi_minor;
+
+  /* Log one line, without a trailing newline. The host adds plugin and level.
+   * Never called per message. Keeps errno. */
+  void (*log)(const struct pst_host *host, int level, const char *format, ...) PST_PRINTF(3, 4);
+
+  /* CLOCK_MONOTONIC, nanoseconds. */
+  uint64_t (*clock_ns)(const struct pst_host *host);
+
+  /* Run work(arg) soon on a thread of the host's, for what may block (name
+   * lookup, address handles, vendor calls that sleep). The result surfaces in a
+   * later poll(): the work stores it where poll() looks, and wakes the worker's
+   * event fd. Works run one after the other, in order. Not serialised with
+   * device calls. All have run before worker_close() and close().
+   * 0, or -ENOMEM. */
+  int (*defer)(const struct pst_host *host, void (*work)(void *arg), void *arg);
+
+  /* Bind a vendor library at run time, RTLD_NOW | RTLD_LOCAL, and record its
+   * real path for the run's result. It stays loaded.
+   * 0 and a dlopen handle, or -ENOENT: not logged, since absence may be fine. */
+  int (*library_open)(const struct pst_host *host, const char *soname, void **handle);
+
+  /* Option getters. A name that is not in the table is a bug of the plugin: it
+   * is logged, and zero or "" comes back.
+   * option_uint serves BOOL, UINT, SIZE, DURATION, RATE, and ENUM (index). */
+  uint64_t (*option_uint)(const struct pst_options *options, const char *name);
+  const char *(*option_string)(const struct pst_options *options, const char *name);
+  /* LIST: element `index`, or NULL past the end. */
+  const char *(*option_item)(const struct pst_options *options, const char *name, uint32_t index);
+  /* 1 when the user wrote it, 0 when it is the default. */
+  int (*option_is_set)(const struct pst_options *options, const char *name);
+
+  /* Transports: export [offset, offset + length) of a region by way of its
+   * memory plugin, as memory.h's export_region says. The descriptor in *out is
+   * the caller's to close. 0; -EOPNOTSUPP: the region has no such export;
+   * otherwise the memory plugin's error, logged by it. May block; not from
+   * poll() or post(). */
+  int (*region_export)(const struct pst_host *host, const struct pst_region *region, uint32_t kind,
+                       uint64_t offset, uint64_t length, struct pst_export *out);
+};
+
+/* ---- Probe ------------------------------------------------------------- */
+
+/* Filled by probe(). */
+struct pst_probe {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void *context; /* pass to device() */
+  /* Report one usable device: the name that the option `device` takes, and a
+   * line about it (address, speed, driver). */
+  void (*device)(void *context, const char *name, const char *detail);
+  char reason[256]; /* why not usable here */
+  char remedy[256]; /* what to do about it */
+};
+
+/* ---- The exported symbols ----------------------------------------------- */
+
+struct pst_plugin {
+  uint32_t struct_size;
+  uint32_t abi_minor;
+  const struct pst_description *description;
+
+  /* Can this plugin work on this machine? Leaves no process-wide state behind:
+   * no EAL, no CUDA context, no signal handler. 0, or -errno with `reason` and
+   * `remedy`; logs nothing. Any thread; may block for up to a second. */
+  int (*probe)(const struct pst_host *host, struct pst_probe *probe);
+
+  const void *ops; /* by kind: struct pst_transport_ops or struct pst_memory_ops */
+};
+
+#ifdef __cplusplus
+#define PST_PLUGIN_EXTERN extern "C" PST_EXPORT
+#else
+#define PST_PLUGIN_EXTERN PST_EXPORT
+#endif
+
+extern PST_EXPORT const struct pst_plugin pst_plugin_v1;
+extern PST_EXPORT const struct pst_description pst_description_v1;
+
+/* In options.c: the description. */
+#define PST_DESCRIPTION(kind_, name_, version_, summary_, needs_, rung_, options_, count_)         \
+  PST_PLUGIN_EXTERN const struct pst_description pst_description_v1 = {                            \
+      sizeof(struct pst_description),                                                              \
+      PST_ABI_MINOR,                                                                               \
+      (kind_),                                                                                     \
+      (count_),                                                                                    \
+      (name_),                                                                                     \
+      (version_),                                                                                  \
+      (summary_),                                                                                  \
+      (needs_),                                                                                    \
+      (rung_),                                                                                     \
+      (options_)}
+
+/* In the plugin: the entry. */
+#define PST_PLUGIN(probe_, ops_)                                                                   \
+  PST_PLUGIN_EXTERN const struct pst_plugin pst_plugin_v1 = {                                      \
+      sizeof(struct pst_plugin), PST_ABI_MINOR, &pst_description_v1, (probe_), (ops_)}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Transport plugins: how bytes travel. Filters, which wrap a transport, have
+ * the same operations.
+ *
+ * Objects, all opaque and defined by the plugin:
+ *   pst_device    what open() gives: a NIC, a shared-memory domain
+ *   pst_mr        a range of a region registered with a device
+ *   pst_worker    what one thread polls: a completion queue, a ucp_worker
+ *   pst_ring      receive slots; endpoints of one worker may share it
+ *   pst_endpoint  one peer of a worker
+ *   pst_remote    a peer's registered range, opened on an endpoint
+ *
+ * Order of life.
+ *   probe → open(plan) → mr_register → worker_open → ring_open → endpoint_open
+ *   → endpoint_address → start → endpoint_connect → EVENT CONNECTED
+ *   → post, poll, release … → endpoint_close → EVENT CLOSED
+ *   → ring_close → worker_close → mr_deregister → close
+ * start() seals workers, rings and endpoints: after it none is opened unless
+ * the capability DYNAMIC is there. The plan gives the totals at open(), because
+ * completion queues, SRQs, DCI pools, EAL and UCX must be sized first.
+ *
+ * Threads. Devices and registrations are shared by all workers and immutable
+ * once made; the host serialises calls that take a device, and they may run
+ * beside polling. A worker with its rings and endpoints belongs to one thread
+ * at a time: every call that takes one comes from there. Only open,
+ * close, mr_register, mr_deregister and worker_close block; worker_open,
+ * ring_open, endpoint_open and remote_open may take milliseconds but never wait
+ * for a peer; what would block elsewhere goes to host->defer. Set-up that must
+ * happen on the polling thread belongs in its first poll. Calls leave the thread's
+ * current device context (CUDA) as they found it.
+ *
+ * Hot path: post, poll, release. No lock, allocation, system call or log line
+ * per message.
+ */
+#ifndef PENSTOCK_TRANSPORT_H
+#define PENSTOCK_TRANSPORT_H
+
+#include "memory.h"
+#include "plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct pst_device;
+struct pst_mr;
+struct pst_worker;
+struct pst_ring;
+struct pst_endpoint;
+struct pst_remote;
+struct pst_transport_ops;
+
+/* ---- What a transport can do --------------------------------------------- */
+
+enum pst_transport_capability {
+  PST_CAP_SEND = 1u << 0,         /* SEND, ring_open, release: streams */
+  PST_CAP_WRITE = 1u << 1,        /* one-sided; needs mr_pack, remote_open, remote_close */
+  PST_CAP_READ = 1u << 2,         /* likewise */
+  PST_CAP_ATOMIC = 1u << 3,       /* FETCH_ADD, COMPARE_SWAP of 8 bytes; likewise */
+  PST_CAP_RELIABLE = 1u << 4,     /* an accepted SEND arrives once, or the endpoint fails */
+  PST_CAP_ORDERED = 1u << 5,      /* MESSAGEs of an endpoint come in the order of their SENDs */
+  PST_CAP_SEQUENCE = 1u << 6,     /* carries limits.sequence_bits of each SEND's sequence */
+  PST_CAP_META = 1u << 7,         /* carries 64 bits of the application's with each SEND */
+  PST_CAP_TIME = 1u << 8,         /* MESSAGE.time_ns comes from the device or kernel */
+  PST_CAP_LEND = 1u << 9,         /* may hand over messages in regions of its own or the sender's */
+  PST_CAP_SHARED_RING = 1u << 10, /* several endpoints may name one ring */
+  PST_CAP_WAKEUP = 1u << 11,      /* arm and event_fd */
+  PST_CAP_DYNAMIC = 1u << 12,     /* rings and endpoints may be opened after start */
+  PST_CAP_IN_PROCESS = 1u << 13,  /* both ends may be in one process */
+  PST_CAP_FOREIGN = 1u << 14,     /* speaks to peers without Penstock: `control: none` */
+};
+
+/* Regions that a transport lends are of the kind and device of the ring's mr; what
+ * ring_open says of the path covers them. */
+
+enum pst_path {
+  PST_PATH_NONE = 0,
+  PST_PATH_DIRECT = 1, /* the transport itself places bytes in the final memory */
+  PST_PATH_MAPPED = 2, /* the final memory is host memory that its device sees by a mapping */
+  PST_PATH_STAGED = 3, /* they bounce: in core's staging, or inside a library */
+};
+
+/* How bytes get there, in words for banner, statistics and result. */
+struct pst_path_info {
+  uint32_t struct_size;
+  uint32_t path;    /* enum pst_path; for an endpoint the worse of its ring's and its own */
+  char via[48];     /* "memcpy", "reference", "dma-buf", "peermem", "cuda-ipc" */
+  char carrier[48]; /* memory | shm | tcp | udp | soft-roce | rdma | ethernet */
+  char reason[160]; /* why this path and not a better one; "" when there is no better */
+};
+
+/* What will be used of a device, all streams of this process together. */
+struct pst_plan {
+  uint32_t struct_size;
+  uint32_t flags; /* enum pst_plan_flag */
+  uint32_t workers;
+  uint32_t rings;
+  uint32_t senders;   /* endpoints with PST_ROLE_SENDER */
+  uint32_t receivers; /* endpoints with PST_ROLE_RECEIVER */
+  uint32_t rma;       /* endpoints with PST_ROLE_RMA */
+  uint32_t requests;  /* outstanding on one endpoint, at most */
+  uint32_t pieces;    /* of one request, at most */
+  uint32_t reserved;
+  uint64_t ring_slots;  /* of all rings together */
+  uint64_t message_max; /* bytes */
+};
+
+enum pst_plan_flag {
+  PST_PLAN_IN_PROCESS = 1u << 0, /* both ends of every endpoint are in this process */
+  PST_PLAN_SLEEP = 1u << 1,      /* idle workers will sleep: arm and event_fd are used */
+};
+
+struct pst_open_params {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Scopes DEVICE and STREAM are meaningful here. A filter gets all of its own
+   * options here; those of endpoint_open are the innermost transport's. */
+  const struct pst_options *options;
+  const struct pst_plan *plan;
+  /* Filters only: what is wrapped, itself perhaps a filter. The filter calls
+   * inner->open(inner_host, inner_params, …) and hands plan and calls through. */
+  const struct pst_transport_ops *inner;
+  const struct pst_host *inner_host;
+  const struct pst_open_params *inner_params;
+};
+
+/* What an opened device demands and allows. */
+struct pst_limits {
+  uint32_t struct_size;
+  uint32_t sequence_bits; /* carried of each SEND's sequence number: 0 to 64 */
+  uint64_t capabilities;  /* enum pst_transport_capability; never more than the ops' */
+  uint64_t message_max;   /* bytes of one SEND */
+  uint64_t rma_max;       /* bytes of one WRITE or READ; 0: none */
+  uint32_t
+      slot_alignment; /* of the address of slot 0 and of the stride; a power of two, at least 1 */
+  uint32_t headroom;  /* bytes it needs before the payload in a receive slot */
+  uint32_t tailroom;  /* and behind it */
+  uint32_t send_headroom; /* bytes it needs before a payload it sends from; 0: none */
+  uint32_t slots_min;     /* of a ring */
+  uint32_t slots_max;
+  uint32_t workers_max;
+  uint32_t endpoints_max; /* of one worker */
+  uint32_t requests_max;  /* outstanding on one endpoint; post takes no more */
+  uint32_t pieces_max;    /* of one request; more are refused: -E2BIG */
+  uint32_t ring_needs;    /* enum pst_memory_need of regions that receive; unmet: core stages */
+  uint32_t send_needs;    /* of regions that are sent from, or offered for one-sided access */
+  uint64_t page_size;     /* registrations round to it */
+  uint32_t address_max;   /* bytes of endpoint_address */
+  uint32_t remote_max;    /* bytes of mr_pack */
+  uint32_t rings_max;     /* of the device; 0: no bound */
+  uint32_t reserved;
+};
+
+/* ---- Registration and remote access -------------------------------------- */
+
+enum pst_access {
+  PST_ACCESS_LOCAL_READ = 1u << 0,  /* sent from, source of WRITE */
+  PST_ACCESS_LOCAL_WRITE = 1u << 1, /* ring, destination of READ and atomics */
+  PST_ACCESS_REMOTE_READ = 1u << 2,
+  PST_ACCESS_REMOTE_WRITE = 1u << 3,
+  PST_ACCESS_REMOTE_ATOMIC = 1u << 4,
+  /* Will hold a ring: the transport adds the remote rights that its peers' sends
+   * need; mr_pack serves none of them. */
+  PST_ACCESS_RING = 1u << 5,
+};
+
+struct pst_mr_params {
+  uint32_t struct_size;
+  uint32_t access;                 /* enum pst_access bits */
+  const struct pst_region *region; /* stays allocated and unchanged until mr_deregister */
+  uint64_t offset;                 /* of the registered range in the region */
+  uint64_t length;
+  /* NULL, or written: `via` ("dma-buf", "peermem"); with -EOPNOTSUPP, `reason`. */
+  struct pst_path_info *path;
+};
+
+/* Opaque bytes for a peer, with up to four descriptors for one on this host.
+ * Who fills it finds `bytes` and `capacity` set by the caller. Descriptors stay
+ * the property of who made them: the maker keeps them open while the object
+ * lives, the taker duplicates what it keeps. */
+struct pst_blob {
+  uint32_t struct_size;
+  uint32_t length;   /* bytes in use */
+  uint32_t capacity; /* limits.address_max or limits.remote_max at least */
+  uint32_t fd_count; /* of `fds` in use */
+  void *bytes;
+  int32_t fds[4];
+};
+
+/* ---- Rings and endpoints --------------------------------------------------- */
+
+/* slot i is [base + i * stride, base + i * stride + headroom + payload + tailroom)
+ * of the mr. A MESSAGE's payload starts anywhere at or behind the headroom. */
+struct pst_ring_params {
+  uint32_t struct_size;
+  uint32_t slots;       /* at least limits.slots_min */
+  struct pst_mr *mr;    /* with LOCAL_WRITE and RING; outlives the ring */
+  uint64_t base;        /* offset in the mr of slot 0; aligned to limits.slot_alignment */
+  uint64_t stride;      /* bytes from slot to slot; likewise */
+  uint64_t payload_max; /* bytes one message can have */
+  uint32_t headroom;
+  uint32_t tailroom;
+  uint32_t endpoints; /* that will share the ring, at least 1 */
+  uint32_t reserved;
+};
+
+enum pst_role {
+  PST_ROLE_SENDER = 1u << 0,
+  PST_ROLE_RECEIVER = 1u << 1, /* needs a ring */
+  PST_ROLE_RMA = 1u << 2,      /* initiates or serves READ, WRITE, atomics */
+};
+
+struct pst_endpoint_params {
+  uint32_t struct_size;
+  uint32_t roles;                    /* enum pst_role bits */
+  struct pst_ring *ring;             /* RECEIVER: where messages land; else NULL */
+  uint64_t cookie;                   /* not 0; comes back in every completion of this endpoint */
+  const struct pst_options *options; /* all scopes of this stream and side */
+  const char *label;                 /* the stream's name, for messages */
+  uint32_t requests;                 /* the host will have outstanding here, at most */
+  uint32_t pieces;                   /* of one request, at most */
+  uint64_t message_max;              /* bytes */
+  /* A peer whose transport owes an answer (not a credit, not a lent slot) for so
+   * long is dead; 0: never. */
+  uint64_t timeout_ns;
+  struct pst_mr *mr; /* SENDER: what it will mostly send from; NULL: unknown */
+};
+
+/* ---- Requests --------------------------------------------------------------- */
+
+enum pst_opcode {
+  PST_OP_SEND = 1,
+  PST_OP_WRITE = 2,
+  PST_OP_READ = 3,
+  PST_OP_FETCH_ADD = 4,    /* 8 bytes, aligned to 8 at the peer */
+  PST_OP_COMPARE_SWAP = 5, /* likewise */
+  PST_OP_FLUSH = 6, /* no buffers; u.rma.remote: the range meant, or NULL: all written since */
+};
+
+enum pst_request_flag {
+  /* Start only when all earlier READs and atomics of this endpoint are done, and
+   * take effect at the peer after all its earlier WRITEs (IBV_SEND_FENCE;
+   * InfiniBand Architecture Specification 1.4, 10.8.3.3). Without it, SENDs and
+   * WRITEs have no order among each other. */
+  PST_REQUEST_FENCE = 1u << 0,
+  /* SEND: no other request names these bytes until DONE, so the limits.send_headroom
+   * bytes before them may be written. Without it a transport gathers its header. */
+  PST_REQUEST_EXCLUSIVE = 1u << 1,
+};
+
+/* A piece of local memory, for requests of several. An array element. */
+struct pst_piece {
+  struct pst_mr *mr;
+  uint64_t offset; /* in the mr */
+  uint64_t length;
+  uint64_t reserved;
+};
+PST_STATIC_ASSERT(sizeof(struct pst_piece) == 32, "frozen");
+
+/* One request: a cache line, frozen. Several pieces are gathered into (SEND,
+ * WRITE) or scattered from (READ) one contiguous range at the peer. */
+struct pst_request {
+  uint8_t opcode;       /* enum pst_opcode */
+  uint8_t flags;        /* enum pst_request_flag */
+  uint16_t piece_count; /* 0: the one piece {mr, offset, length}; else `pieces` */
+  uint32_t reserved0;
+  union {
+    struct pst_mr *mr;              /* piece_count == 0 */
+    const struct pst_piece *pieces; /* piece_count > 0; offset is 0 and length their sum */
+  } local;
+  uint64_t offset; /* in the mr. Atomics: where the 8 bytes found before are put */
+  union {
+    uint64_t length;  /* bytes; SEND and WRITE may have 0 */
+    uint64_t compare; /* COMPARE_SWAP: swap if the peer's 8 bytes equal this */
+  } arg;
+  uint64_t cookie; /* comes back in the DONE */
+  union {
+    struct {
+      /* Core's, from 0, gaps legal; less than 2^(sequence_bits - 1) ahead of the
+       * highest posted before. A filter may repeat or reorder: a transport relies
+       * on no more. */
+      uint64_t sequence;
+      uint64_t meta; /* the application's; travels where META is */
+      uint64_t reserved;
+    } send;
+    struct {
+      struct pst_remote *remote;
+      uint64_t offset; /* in the remote range */
+      uint64_t reserved;
+    } rma;
+    struct {
+      struct pst_remote *remote;
+      uint64_t offset;  /* multiple of 8 */
+      uint64_t operand; /* FETCH_ADD: addend; COMPARE_SWAP: the new value */
+    } atomic;
+  } u;
+};
+PST_STATIC_ASSERT(sizeof(struct pst_request) == 64, "a cache line, frozen");
+
+/* Why post() took fewer than it was given. */
+enum pst_wait {
+  PST_WAIT_NONE = 0,
+  PST_WAIT_CREDIT = 1, /* the peer has no free slot */
+  PST_WAIT_QUEUE = 2,  /* this side's queue is full: poll */
+};
+
+/* ---- Completions --------------------------------------------------------------- */
+
+enum pst_completion_kind {
+  PST_COMPLETION_DONE = 1,
+  PST_COMPLETION_MESSAGE = 2,
+  PST_COMPLETION_EVENT = 3,
+};
+
+enum pst_completion_flag {
+  PST_HAS_SEQUENCE = 1u << 0, /* MESSAGE: `sequence` holds all 64 bits, rebuilt */
+  PST_HAS_META = 1u << 1,
+  PST_HAS_TIME = 1u << 2,
+  PST_IS_MARKED = 1u << 3, /* the framing's end-of-frame mark (RTP marker) */
+};
+
+enum pst_event {
+  PST_EVENT_CONNECTED = 1,    /* post is allowed; endpoint_path is final */
+  PST_EVENT_DISCONNECTED = 2, /* the peer is gone; `status` says how; DONEs still follow */
+  PST_EVENT_READDRESS = 3,    /* endpoint_address has changed: tell the peer, who connects again */
+  PST_EVENT_CLOSED = 4,       /* the endpoint is freed; its cookie comes no more */
+  PST_EVENT_LENT = 5,         /* region.buffer now names *region.region */
+  PST_EVENT_UNLENT = 6,       /* region.buffer is withdrawn; none of its tokens is out */
+  PST_EVENT_DEVICE = 7,       /* the device failed; all endpoints will */
+};
+
+/*
+ * One completion: a cache line, frozen.
+ *
+ * DONE ends requests. Every request that post() took is covered by exactly one
+ * DONE, also when the peer dies (-ECONNRESET; -ETIMEDOUT) or the endpoint
+ * closes (-ECANCELED). It covers the done.count requests of `opcode` that were
+ * posted one after the other (others of other opcodes between them not
+ * counted) and end with the one of done.cookie; their status is the same. An
+ * error status gives the buffer back too; only -EBUSY (a lent SEND that the
+ * receiver still holds at the close's deadline) does not: do not write or free it
+ * before the receiver's worker is closed. SENDs are covered in post order, lent
+ * ones too. DONE of SEND and WRITE: the local buffer is
+ * reusable, nothing more. Of READ and atomics: the data is here. Of FLUSH: what
+ * was posted before it is placed at the peer (a datagram transport: handed to
+ * the device). A SEND out of a region that was lent to the receiver is done
+ * when the receiver releases it.
+ *
+ * MESSAGE: one has arrived. Slots come in any order. The bytes are valid until
+ * release() of the token.
+ *
+ * EVENT: status, and the endpoint's cookie; LENT, UNLENT and DEVICE are the
+ * worker's: cookie 0, and UNLENT may follow CLOSED. CONNECTED precedes the
+ * endpoint's MESSAGEs and DONEs. DISCONNECTED follows every MESSAGE that arrived
+ * whole; its status 0: orderly.
+ */
+struct pst_completion {
+  uint8_t kind;      /* enum pst_completion_kind */
+  uint8_t code;      /* DONE: enum pst_opcode; EVENT: enum pst_event; MESSAGE: 0 */
+  uint16_t flags;    /* enum pst_completion_flag */
+  int32_t status;    /* 0 or -errno; MESSAGE: 0, or -EBADMSG: damaged on the way */
+  uint64_t endpoint; /* its cookie */
+  union {
+    struct {
+      uint64_t cookie; /* of the last request covered */
+      uint64_t count;  /* requests covered, at least 1; READ, atomics, FLUSH: 1 */
+    } done;
+    struct {
+      uint64_t token;  /* what release() takes; unique on the worker while out */
+      uint64_t offset; /* of the payload. Buffer 0: in the ring's mr; lent: in the region */
+      uint32_t length; /* bytes of payload */
+      uint32_t buffer; /* 0: the endpoint's ring; else a lent region's number */
+      uint64_t sequence;
+      uint64_t meta;
+      uint64_t time_ns; /* of arrival, CLOCK_REALTIME as the device stamped it */
+    } message;
+    struct {
+      const struct pst_region *region; /* LENT: valid until UNLENT has been polled */
+      uint64_t buffer;                 /* LENT, UNLENT: its number, > 0, unique on the worker */
+    } region;
+  } u;
+};
+PST_STATIC_ASSERT(sizeof(struct pst_completion) == 64, "a cache line, frozen");
+
+/* ---- Accounting -------------------------------------------------------------------- */
+
+enum pst_counter_flag {
+  PST_COUNTER_DROP = 1u << 0,  /* messages lost on this side; `cause` is the key in `dropped` */
+  PST_COUNTER_GAUGE = 1u << 1, /* a level, not a count */
+};
+
+/* An array element. The strings live as long as the device. */
+struct pst_counter {
+  const char *name;  /* "retransmissions" */
+  const char *cause; /* "no_buffer"; NULL */
+  uint64_t value;
+  uint64_t flags; /* enum pst_counter_flag */
+};
+PST_STATIC_ASSERT(sizeof(struct pst_counter) == 32, "frozen");
+
+enum pst_close_mode {
+  PST_CLOSE_DRAIN = 1, /* let outstanding requests finish, until the deadline */
+  PST_CLOSE_ABORT = 2, /* cancel them */
+};
+
+/* ---- The operations ------------------------------------------------------------------ */
+
+/* A call that is NULL, or past struct_size, is -EOPNOTSUPP; it must be there
+ * when a capability that needs it is announced. Mandatory: open, close, limits,
+ * mr_register, mr_deregister, worker_open, worker_close, endpoint_open,
+ * endpoint_address, endpoint_connect, endpoint_path, endpoint_close, post,
+ * poll. */
+struct pst_transport_ops {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t capabilities; /* what any device of this plugin may have */
+
+  /* Open the device that the options name. Device thread; may block.
+   * 0; -ENODEV: none of that name (names those there are); -EACCES; -ENOMEM;
+   * -ENOSPC: the device has not so many endpoints, rings or slots. plan.workers and
+   * plan.requests are wishes; limits says what there is. */
+  int (*open)(const struct pst_host *host, const struct pst_open_params *params,
+              struct pst_device **device);
+  void (*close)(struct pst_device *device);
+
+  /* Final from open() on. The caller sets limits->struct_size. */
+  int (*limits)(struct pst_device *device, struct pst_limits *limits);
+
+  /* Make a range usable by this device. May block (milliseconds for GPU
+   * memory).
+   * 0; -EOPNOTSUPP: this transport cannot reach this kind of memory at all: not
+   * logged, params->path->reason says why, and with ring_open's the only answer
+   * that lets core stage under `path: auto`; -ENOMEM: locked-memory limit or device
+   * table, says which; -EINVAL: outside the region. */
+  int (*mr_register)(struct pst_device *device, const struct pst_mr_params *params,
+                     struct pst_mr **mr);
+  /* Revokes remote access. No request, ring or message uses it any more; every
+   * UNLENT of the range has been polled, or that worker is closed. When this
+   * returns, no device and no peer touches the range. */
+  void (*mr_deregister)(struct pst_device *device, struct pst_mr *mr);
+
+  /* What a peer needs for one-sided access to the mr, by its access flags.
+   * -EACCES: no remote access was registered; -ENOSPC: blob too small. */
+  int (*mr_pack)(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob);
+  /* Worker thread. -EPROTO: not one of ours; -EXDEV: cannot be reached from
+   * here; -ENOTCONN. */
+  int (*remote_open)(struct pst_endpoint *endpoint, const struct pst_blob *blob,
+                     struct pst_remote **remote);
+  /* No request names it. What is still open at CLOSED is void. */
+  void (*remote_close)(struct pst_endpoint *endpoint, struct pst_remote *remote);
+
+  /* `index` counts from 0 to plan.workers - 1. The thread that opens a worker
+   * hands it over to the one that polls it before start(). */
+  int (*worker_open)(struct pst_device *device, uint32_t index, struct pst_worker **worker);
+  void (*worker_close)(struct pst_worker *worker);
+
+  /* Ask to be woken. 0: event_fd becomes readable at the next arrival, room to
+   * post, DONE or event, as soon as poll() has something to give or post()
+   * would take again; -EAGAIN: there is something already, poll. Room counts
+   * only after a post was cut short. -EAGAIN also while poll() has work of its own
+   * (credits to send). Once per wake-up; poll() disarms; arming twice is legal. */
+  int (*arm)(struct pst_worker *worker);
+  /* For poll(2) and epoll; the transport's own, valid until worker_close. A
+   * spurious wake-up is legal. */
+  int (*event_fd)(struct pst_worker *worker);
+
+  /* -EINVAL: alignment, slots or stride break the limits; -EOPNOTSUPP: cannot
+   * receive into this mr (core stages under `path: auto`). *path says how
+   * messages get into the ring, and with -EOPNOTSUPP, by its reason, why not; the
+   * caller sets path->struct_size. */
+  int (*ring_open)(struct pst_worker *worker, const struct pst_ring_params *params,
+                   struct pst_path_info *path, struct pst_ring **ring);
+  /* All its endpoints are closed; tokens still out are void. */
+  void (*ring_close)(struct pst_worker *worker, struct pst_ring *ring);
+
+  int (*endpoint_open)(struct pst_worker *worker, const struct pst_endpoint_params *params,
+                       struct pst_endpoint **endpoint);
+  /* What the peer's endpoint_connect needs. Valid from endpoint_open on. */
+  int (*endpoint_address)(struct pst_endpoint *endpoint, struct pst_blob *address);
+  /* Begin to connect to a peer by its address; called on both sides, in any
+   * order; never blocks. Its outcome is EVENT CONNECTED, or DISCONNECTED with
+   * the status. -EPROTO: not an address of this transport; -EALREADY: still
+   * connecting. -EXDEV: needs descriptors, but the peer is on another host. On a
+   * connected endpoint: the peer's address has changed; accepted requests stay
+   * accepted, and CONNECTED comes again. `address` NULL (FOREIGN only, else
+   * -EINVAL): the peer is in the options. */
+  int (*endpoint_connect)(struct pst_endpoint *endpoint, const struct pst_blob *address);
+  /* How bytes travel on it, final after CONNECTED. */
+  int (*endpoint_path)(struct pst_endpoint *endpoint, struct pst_path_info *path);
+
+  /* Post requests in order; the arrays, pieces included, are the caller's again
+   * on return. Returns how many were taken, 1 to n; fewer than n: *wait says
+   * why. -EAGAIN: none, *wait says why. Any other -errno: the first one cannot
+   * be taken, none was: -EINVAL (unknown opcode or flag, out of the mr),
+   * -EMSGSIZE, -E2BIG, -ENOTCONN, -ECONNRESET, -EACCES (bounds or rights of the
+   * remote range, as far as they are known here). */
+  int (*post)(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+              uint32_t *wait);
+  /* Up to max completions. Makes progress of everything on the worker; never
+   * holds work back for a later post; reaps sends also when nothing is posted.
+   * Returns how many; 0: nothing now. Errors come as completions. */
+  int (*poll)(struct pst_worker *worker, struct pst_completion *completions, uint32_t max);
+  /* Give messages back, in any order: their slots are the transport's again,
+   * and credits go to the sender at the latest in the next poll. Returns 0;
+   * -EINVAL: a token that is not out, which is a bug of the host. */
+  int (*release)(struct pst_worker *worker, const uint64_t *tokens, uint32_t n);
+
+  /* Write up to max counters: of the endpoint, else of the worker, else (both
+   * NULL) of the device. Returns how many there are. */
+  int (*counters)(struct pst_device *device, struct pst_worker *worker,
+                  struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max);
+  /* Lanes, QPs, numbers, for a person; always NUL-terminated within size. */
+  int (*describe)(struct pst_endpoint *endpoint, char *text, size_t size);
+
+  /* Once, after all workers, rings and endpoints of the plan are open. Optional. */
+  int (*start)(struct pst_device *device);
+
+  /* Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of
+   * CLOCK_MONOTONIC at the latest. Legal in every state, once. Tokens of its
+   * messages stay valid and are to be released. */
+  int (*endpoint_close)(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns);
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif
