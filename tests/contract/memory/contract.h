@@ -28,6 +28,7 @@ struct contract {
   const struct pst_host *host;
   const struct pst_memory_ops *ops; /* laid over -EOPNOTSUPP */
   const struct pst_memory_ops *raw; /* as the plugin gives them */
+  uint32_t minor;                   /* of the ABI, that the plugin was built with */
   struct pst_memory *memory;
   struct pst_queue *mover;   /* for put and get, where the CPU cannot reach a region */
   struct pst_region staging; /* of the mover */

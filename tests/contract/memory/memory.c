@@ -67,6 +67,7 @@ int contract_memory_run(const struct loader_plugin *plugin, const struct pst_opt
   contract.host = plugin->host;
   contract.ops = plugin->memory;
   contract.raw = plugin->plugin->ops;
+  contract.minor = plugin->plugin->abi_minor;
   if (contract.ops->open(contract.host, &params, &contract.memory) != 0) {
     fprintf(stderr, "%s does not open\n", plugin->name);
     return 1;

@@ -188,6 +188,8 @@ static void test_alloc_says_when_there_is_not_so_much(void **state)
 static void test_structs_of_a_newer_host(void **state)
 {
   (void)state;
+  if (contract.minor > PST_ABI_MINOR)
+    skip(); /* it may know what is made up here */
   struct {
     struct pst_alloc_params params;
     uint64_t unknown;
