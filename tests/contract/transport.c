@@ -7,12 +7,17 @@
  */
 #include <stdio.h>
 
+#include "datagram.h"
 #include "harness.h"
 
 #define LOOPBACK_CAPABILITIES                                                                      \
   (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
    PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_SHARED_RING | PST_CAP_WAKEUP |      \
    PST_CAP_IN_PROCESS)
+
+#define UDP_CAPABILITIES                                                                           \
+  (PST_CAP_SEND | PST_CAP_TIME | PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS |           \
+   PST_CAP_FOREIGN)
 
 static struct contract_variant variants[] = {
     {
@@ -30,6 +35,38 @@ static struct contract_variant variants[] = {
         .options = "mode=copy",
         .apart = true,
         .capabilities = LOOPBACK_CAPABILITIES,
+    },
+    {
+        .name = "udp-sequence",
+        .options = "device=127.0.0.1,rcvbuf=64KiB",
+        .capabilities = UDP_CAPABILITIES | PST_CAP_SEQUENCE,
+    },
+    {
+        .name = "udp-rtp",
+        .options = "framing=rtp,rcvbuf=64KiB",
+        .capabilities = UDP_CAPABILITIES | PST_CAP_SEQUENCE,
+    },
+    {
+        .name = "udp-none",
+        .options = "framing=none,device=lo,rcvbuf=64KiB",
+        .capabilities = UDP_CAPABILITIES,
+    },
+    /* One datagram a buffer. */
+    {
+        .name = "udp-plain",
+        .options = "gso=false,gro=false,timestamps=off,checksum=false,rcvbuf=64KiB",
+        .capabilities = (UDP_CAPABILITIES & ~(uint64_t)PST_CAP_TIME) | PST_CAP_SEQUENCE,
+    },
+    {
+        .name = "udp-ipv6",
+        .options = "device=::1,rcvbuf=64KiB",
+        .capabilities = UDP_CAPABILITIES | PST_CAP_SEQUENCE,
+    },
+    {
+        .name = "udp-processes",
+        .options = "framing=rtp,device=127.0.0.1,rcvbuf=64KiB",
+        .apart = true,
+        .capabilities = UDP_CAPABILITIES | PST_CAP_SEQUENCE,
     },
     {
         .name = "throttle-loopback",
@@ -78,7 +115,8 @@ int main(int argc, char **argv)
       continue;
     variant->plugin = argv[2];
     contract_memory_use(argv[3]);
-    int failed = contract_transport_run(variant);
+    int failed = variant->capabilities & PST_CAP_RELIABLE ? contract_transport_run(variant)
+                                                          : contract_datagram_run(variant);
     if (strncmp(variant->name, "throttle", strlen("throttle")) == 0)
       failed += contract_throttle_run(variant);
     return failed ? 1 : 0;

@@ -211,10 +211,24 @@ static struct piece piece_of(const struct pst_endpoint *endpoint, const struct u
   return piece;
 }
 
-/* A slot for a datagram out of the spill. */
-static bool has_slot(const struct udp_rx *rx, const struct udp_entry *entry)
+/* Slots of the last entry that is ready and has not come are free again. */
+static void take_back(struct udp_rx *rx)
 {
-  return rx->ring->free_count || (!entry->is_straight && entry->given < entry->laid);
+  struct udp_entry *entry = &rx->entries[(rx->first + rx->received + --rx->laid) % UDP_ENTRIES];
+
+  for (uint32_t i = 0; i < entry->laid; i++)
+    give_slot(rx->ring, entry->slots[i]);
+  rx->laid_slots -= entry->laid;
+}
+
+/* A slot for a datagram out of the spill. */
+static bool has_slot(struct udp_rx *rx, const struct udp_entry *entry)
+{
+  if (!entry->is_straight && entry->given < entry->laid)
+    return true;
+  if (!rx->ring->free_count && rx->laid)
+    take_back(rx);
+  return rx->ring->free_count;
 }
 
 static uint32_t take_slot(struct udp_rx *rx, struct udp_entry *entry)

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The contract of transports that lose: what arrives is whole and numbered rightly,
+ * and what does not is accounted for. The cases for reliable ones that ask for no more
+ * are run, too.
+ */
+#include <poll.h>
+#include <stdio.h>
+
+#include "datagram.h"
+
+#define QUIET_NS 50000000u /* of no arrival, after which nothing is on its way any more */
+
+uint64_t datagram_counter(struct contract_side *side, const char *name)
+{
+  struct pst_counter counters[32];
+  int n = side->image.ops->counters(side->device, side->worker, side->endpoints[0], counters, 32);
+  assert_true(n <= 32);
+  for (int i = 0; i < n; i++)
+    if (strcmp(counters[i].name, name) == 0)
+      return counters[i].value;
+  fail_msg("no counter %s", name);
+  return 0;
+}
+
+void datagram_check_counters(struct contract_side *side)
+{
+  assert_int_equal(datagram_counter(side, "datagrams"),
+                   datagram_counter(side, "messages_received") +
+                       datagram_counter(side, "bad_header") +
+                       datagram_counter(side, "bad_checksum") + datagram_counter(side, "too_long") +
+                       datagram_counter(side, "not_ours") + datagram_counter(side, "too_late") +
+                       datagram_counter(side, "held"));
+}
+
+/* Messages through a pair, each checked; what a slow receiver loses is counted. */
+struct run {
+  struct contract_pair *pair;
+  uint64_t count;
+  uint64_t (*length)(uint64_t i);
+  uint64_t window; /* sent and not yet seen; 0: any number */
+  uint32_t hold;   /* messages that the receiver keeps */
+  uint64_t posted;
+  uint64_t done;
+  uint64_t delivered;
+  uint64_t next; /* one past the highest sequence seen */
+  uint64_t reordered;
+};
+
+static void run_post(struct run *run)
+{
+  struct contract_side *side = &run->pair->sender;
+  uint32_t slots = run->pair->params.slots, n = 0, wait = 99;
+  struct pst_request requests[32];
+  for (; n < 32 && run->posted + n < run->count && run->posted + n - run->done < slots &&
+         (!run->window || run->posted + n - run->next < run->window);
+       n++) {
+    uint64_t i = run->posted + n, offset = i % slots * side->stride;
+    contract_fill((uint8_t *)side->memory.region.host + offset, run->length(i), i);
+    requests[n] = contract_send(side, offset, run->length(i), i);
+    requests[n].cookie = i;
+  }
+  int taken = n ? contract_post(side, 0, requests, n, &wait) : 0;
+  if (taken < 0) {
+    assert_int_equal(taken, -EAGAIN);
+    assert_int_equal(wait, PST_WAIT_QUEUE);
+    taken = 0;
+  }
+  run->posted += (uint64_t)taken;
+  struct pst_completion done;
+  contract_poll(side);
+  while (contract_take(side, PST_COMPLETION_DONE, PST_OP_SEND, &done)) {
+    assert_int_equal(done.status, 0);
+    run->done += done.u.done.count;
+    assert_int_equal(done.u.done.cookie, run->done - 1);
+  }
+}
+
+static void run_take(struct run *run, const struct pst_completion *message)
+{
+  struct contract_side *side = &run->pair->receiver;
+  uint64_t i = side->limits.sequence_bits ? message->u.message.sequence : run->delivered;
+  assert_int_equal(message->status, 0);
+  assert_int_equal(!!(message->flags & PST_HAS_SEQUENCE), side->limits.sequence_bits != 0);
+  assert_int_equal(!!(message->flags & PST_HAS_TIME), !!(side->limits.capabilities & PST_CAP_TIME));
+  assert_true(i < run->posted);
+  assert_int_equal(message->u.message.length, run->length(i));
+  assert_true(contract_verify(contract_payload(side, message), run->length(i), i));
+  if (i < run->next)
+    run->reordered++;
+  else
+    run->next = i + 1;
+  run->delivered++;
+}
+
+/* Until nothing has come for a while. */
+static void run_through(struct run *run)
+{
+  struct contract_side *side = &run->pair->receiver;
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, last = contract_now_ns();
+  struct pst_completion message;
+  uint64_t *kept = calloc(run->hold + 1, sizeof(*kept));
+  uint32_t keeps = 0;
+  assert_non_null(kept);
+  while (run->posted < run->count || run->done < run->count ||
+         (run->delivered < run->count && contract_now_ns() - last < QUIET_NS)) {
+    run_post(run);
+    contract_poll(side);
+    while (contract_take(side, PST_COMPLETION_MESSAGE, 0, &message)) {
+      run_take(run, &message);
+      last = contract_now_ns();
+      if (keeps < run->hold)
+        kept[keeps++] = message.u.message.token;
+      else
+        contract_release(side, &message);
+    }
+    assert_true(contract_now_ns() < deadline);
+  }
+  assert_int_equal(side->image.ops->release(side->worker, kept, keeps), 0);
+  free(kept);
+}
+
+static uint64_t up_to_max(uint64_t i)
+{
+  return i * 37 % 2049;
+}
+static uint64_t mostly_equal(uint64_t i)
+{
+  return i % 97 == 96 ? 100 : i / 2000 % 2 ? 1400 : 700;
+}
+static uint64_t empty(uint64_t i)
+{
+  (void)i;
+  return 0;
+}
+
+static void framing_round_trip(void **state, uint64_t (*length)(uint64_t), uint64_t count)
+{
+  struct contract_params params = {
+      .endpoints = 1, .slots = 256, .message = 2048, .requests = 256, .pieces = 1, .headroom = 32};
+  struct contract_pair *pair = contract_pair(state, &params);
+  struct run run = {.pair = pair, .count = count, .length = length, .window = 64};
+  run_through(&run);
+  assert_int_equal(run.delivered, count);
+  assert_int_equal(run.reordered, 0);
+  assert_int_equal(datagram_counter(&pair->receiver, "messages_received"), count);
+  assert_int_equal(datagram_counter(&pair->receiver, "datagrams"), count);
+  contract_pair_close(pair);
+}
+
+static void lengths_of_all_kinds_come_whole_and_numbered(void **state)
+{
+  framing_round_trip(state, up_to_max, 20000);
+}
+
+static void runs_of_equal_length_come_whole_and_numbered(void **state)
+{
+  framing_round_trip(state, mostly_equal, 100000);
+}
+
+static void empty_messages_come(void **state)
+{
+  framing_round_trip(state, empty, 300);
+}
+
+static void largest_message_comes(void **state)
+{
+  struct contract_params params = {.endpoints = 1, .slots = 4, .requests = 4, .pieces = 1};
+  struct contract_side side = {0};
+  struct contract_params none = {.endpoints = 0, .slots = 1, .message = 64, .requests = 1};
+  contract_side_open(*state, &none, false, false, &side);
+  params.message = side.limits.message_max;
+  contract_side_close(&side);
+  struct contract_pair *pair = contract_pair(state, &params);
+  contract_fill(pair->sender.memory.region.host, params.message, 5);
+  struct pst_request request = contract_send(&pair->sender, 0, params.message, 0);
+  for (uint64_t i = 0; i < 8; i++) {
+    request.u.send.sequence = i;
+    contract_post_one(pair, &request);
+    struct pst_completion message =
+        contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+    assert_int_equal(message.u.message.length, params.message);
+    assert_true(contract_verify(contract_payload(&pair->receiver, &message), params.message, 5));
+    contract_release(&pair->receiver, &message);
+  }
+  contract_pair_close(pair);
+}
+
+static void ring_of_one_slot_loses_nothing_while_there_is_room(void **state)
+{
+  struct contract_params params = {
+      .endpoints = 1, .slots = 1, .message = 2048, .requests = 4, .pieces = 1};
+  struct contract_pair *pair = contract_pair(state, &params);
+  struct run run = {.pair = pair, .count = 500, .length = up_to_max, .window = 1};
+  run_through(&run);
+  assert_int_equal(run.delivered, 500);
+  contract_pair_close(pair);
+}
+
+/* A buffer of many messages has to wait in the transport for slots. */
+static void burst_into_few_slots_is_kept(void **state)
+{
+  struct contract_params params = {
+      .endpoints = 1, .slots = 48, .message = 512, .requests = 64, .pieces = 1};
+  struct contract_pair *pair = contract_pair(state, &params);
+  struct pst_request requests[48];
+  struct pst_completion held[3];
+  uint32_t wait;
+  for (uint32_t round = 0; round < 20; round++) {
+    for (uint32_t i = 0; i < 48; i++) {
+      uint64_t offset = i * pair->sender.stride;
+      contract_fill((uint8_t *)pair->sender.memory.region.host + offset, 512, round * 48 + i);
+      requests[i] = contract_send(&pair->sender, offset, 512, round * 48 + i);
+    }
+    assert_int_equal(contract_post(&pair->sender, 0, requests, 48, &wait), 48);
+    for (uint32_t i = 0; i < 48; i++) {
+      held[i % 3] = contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+      assert_true(
+          contract_verify(contract_payload(&pair->receiver, &held[i % 3]), 512, round * 48 + i));
+      if (i % 3 == 2)
+        for (int k = 0; k < 3; k++)
+          contract_release(&pair->receiver, &held[k]);
+    }
+    contract_await_done(&pair->sender, NULL, PST_OP_SEND, 48, 0);
+  }
+  datagram_check_counters(&pair->receiver);
+  contract_pair_close(pair);
+}
+
+static void what_a_full_ring_loses_is_accounted_for(void **state)
+{
+  struct contract_params params = {
+      .endpoints = 1, .slots = 64, .message = 2048, .requests = 64, .pieces = 1};
+  struct contract_pair *pair = contract_pair(state, &params);
+  struct contract_side *side = &pair->receiver;
+  struct run run = {.pair = pair, .count = 1, .length = mostly_equal};
+  if (!side->limits.sequence_bits) {
+    contract_pair_close(pair);
+    skip();
+  }
+  /* All slots are out; far more than the socket holds is sent. */
+  struct pst_completion held[64];
+  for (uint32_t i = 0; i < 64; i++) {
+    run.count = i + 1;
+    run_post(&run);
+    run_post(&run);
+    held[i] = contract_await(side, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+    run_take(&run, &held[i]);
+  }
+  run.count = 30000;
+  while (run.posted < run.count || run.done < run.count) {
+    run_post(&run);
+    assert_int_equal(contract_poll(side), 0);
+  }
+  for (uint32_t i = 0; i < 64; i++)
+    contract_release(side, &held[i]);
+  run_through(&run);
+  /* One more, so that the gap before it is seen. */
+  run.count = run.posted + 1;
+  run_through(&run);
+  assert_int_equal(run.next, run.posted);
+  uint64_t lost = run.posted - run.delivered;
+  assert_true(lost > 0);
+  assert_int_equal(datagram_counter(side, "no_buffer") + datagram_counter(side, "kernel"), lost);
+  assert_true(datagram_counter(side, "no_buffer") > 0);
+  datagram_check_counters(side);
+  assert_true(contract_complaints() <= 2);
+  contract_pair_close(pair);
+}
+
+static void drops_are_told_when_nothing_arrives_any_more(void **state)
+{
+  struct contract_params params = {
+      .endpoints = 1, .slots = 8, .message = 2048, .requests = 64, .pieces = 1};
+  struct contract_pair *pair = contract_pair(state, &params);
+  struct contract_side *side = &pair->receiver;
+  struct run run = {.pair = pair, .count = 30000, .length = mostly_equal};
+  while (run.posted < run.count || run.done < run.count)
+    run_post(&run);
+  assert_true(datagram_counter(side, "kernel") + datagram_counter(side, "no_buffer") > 0);
+  contract_complaints();
+  contract_pair_close(pair);
+}
+
+static void closing_under_traffic_ends_every_request(void **state)
+{
+  for (uint32_t round = 0; round < 20; round++) {
+    struct contract_pair *pair = contract_pair(state, NULL);
+    struct run run = {.pair = pair, .count = 64, .length = up_to_max};
+    struct contract_side *first = round % 2 ? &pair->sender : &pair->receiver;
+    struct contract_side *second = round % 2 ? &pair->receiver : &pair->sender;
+    uint32_t mode = round / 2 % 2 ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT;
+    run_post(&run);
+    contract_poll(&pair->receiver);
+    assert_int_equal(
+        first->image.ops->endpoint_close(first->endpoints[0], mode, contract_now_ns() + 100000000u),
+        0);
+    contract_await(first, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+    if (second == &pair->sender)
+      run_post(&run); /* nobody receives there any more: no error of the stream */
+    assert_int_equal(second->image.ops->endpoint_close(second->endpoints[0], mode,
+                                                       contract_now_ns() + 100000000u),
+                     0);
+    contract_await(second, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+    struct pst_completion done;
+    while (contract_take(&pair->sender, PST_COMPLETION_DONE, PST_OP_SEND, &done))
+      run.done += done.u.done.count;
+    assert_int_equal(run.done, run.posted);
+    contract_complaints();
+    contract_pair_close(pair);
+  }
+}
+
+/* ---- Waking ---------------------------------------------------------------------------- */
+
+static bool readable(const struct contract_side *side, int timeout_ms)
+{
+  struct pollfd fd = {.fd = side->image.ops->event_fd(side->worker), .events = POLLIN};
+  return poll(&fd, 1, timeout_ms) == 1;
+}
+
+static void settle_and_arm(struct contract_side *side)
+{
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  do {
+    while (contract_poll(side) > 0)
+      ;
+    assert_true(contract_now_ns() < deadline);
+  } while (side->image.ops->arm(side->worker) != 0);
+}
+
+static void arrival_wakes_unless_there_is_no_slot(void **state)
+{
+  struct contract_params params = {
+      .endpoints = 1, .slots = 1, .message = 64, .requests = 16, .pieces = 1, .sleep = true};
+  contract_need(state, PST_CAP_WAKEUP);
+  struct contract_pair *pair = contract_pair(state, &params);
+  struct contract_side *side = &pair->receiver;
+  for (uint64_t i = 0; i < 100; i += 2) {
+    struct pst_request request = contract_send(&pair->sender, 0, 8, i);
+    settle_and_arm(side);
+    assert_false(readable(side, 0));
+    contract_post_one(pair, &request);
+    assert_true(readable(side, 10000));
+    struct pst_completion held = contract_await(side, NULL, PST_COMPLETION_MESSAGE, 0);
+    /* The next one stays where it is: to be woken for it would be to spin. */
+    request.u.send.sequence++;
+    contract_post_one(pair, &request);
+    settle_and_arm(side);
+    assert_false(readable(side, 0));
+    contract_release(side, &held);
+    assert_int_equal(side->image.ops->arm(side->worker), -EAGAIN);
+    held = contract_await(side, NULL, PST_COMPLETION_MESSAGE, 0);
+    assert_int_equal(held.u.message.length, 8);
+    contract_release(side, &held);
+  }
+  contract_pair_close(pair);
+}
+
+int contract_datagram_run(const struct contract_variant *variant)
+{
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(lengths_of_all_kinds_come_whole_and_numbered),
+      CONTRACT_CASE(runs_of_equal_length_come_whole_and_numbered),
+      CONTRACT_CASE(empty_messages_come),
+      CONTRACT_CASE(largest_message_comes),
+      CONTRACT_CASE(ring_of_one_slot_loses_nothing_while_there_is_room),
+      CONTRACT_CASE(burst_into_few_slots_is_kept),
+      CONTRACT_CASE(what_a_full_ring_loses_is_accounted_for),
+      CONTRACT_CASE(drops_are_told_when_nothing_arrives_any_more),
+      CONTRACT_CASE(closing_under_traffic_ends_every_request),
+      CONTRACT_CASE(arrival_wakes_unless_there_is_no_slot),
+  };
+  int failed = contract_life_run(variant);
+  failed += contract_post_run(variant);
+  return failed + CONTRACT_RUN("datagrams", cases, variant);
+}
