@@ -46,8 +46,8 @@ static struct pst_session *open_end(uint32_t role, const char *port, const char 
 {
   struct pst_error error = PST_ERROR_INIT;
   struct pst_session_params params = {.struct_size = sizeof params, .roles = role};
-  struct pst_session *session;
-  struct pst_config *config;
+  struct pst_session *session = NULL;
+  struct pst_config *config = NULL;
   char yaml[sizeof text + 16];
   cpu_set_t set;
 
