@@ -65,7 +65,9 @@ static void try_streams(const struct config *config)
 {
   for (uint32_t i = 0; i < config->stream_count; i++) {
     const struct config_stream *stream = &config->streams[i];
-    REQUIRE(stream->name && stream->message > 0 && stream->ring > 1);
+    bool has_messages = stream->message > 0 && stream->ring > 1;
+    bool is_one_sided = stream->region > 0 && stream->message == 0 && stream->ring == 0;
+    REQUIRE(stream->name && has_messages != is_one_sided);
     try_options(&stream->sender.transport.plugin, &stream->receiver.memory);
     try_options(&stream->receiver.memory, &stream->sender.transport.plugin);
     for (uint32_t j = 0; j < stream->sender.transport.filter_count; j++)
