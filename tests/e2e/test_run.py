@@ -168,6 +168,13 @@ class Staged(Case):
         self.assertIn("direct", child.stderr)
 
 
+    def test_a_one_sided_stream_is_not_for_run(self):
+        path = self.config("  - {name: store, region: 1 MiB}\n")
+        for command in "run", "send", "receive":
+            child = self.run_program(command, path, expect=2)
+            self.assertIn(f"'store' is one-sided (`region`) and has no messages for `penstock {command}`", child.stderr)
+
+
 class Many(Case):
     def test_the_example_of_many_streams(self):
         result, _ = self.run_json("run", "config/loopback-many.yaml", "--duration", "1")
