@@ -37,6 +37,19 @@ static void gather_sender(const struct pst_stats *sender, struct account *accoun
   account->ns = running_ns(sender);
 }
 
+/* The transport has not lost them. */
+static uint64_t unassembled(const struct account *account)
+{
+  static const char *const causes[] = {"late", "incomplete_frame", "misframed"};
+  uint64_t sum = 0;
+
+  for (uint32_t i = 0; i < account->drop_count; i++)
+    for (size_t k = 0; k < sizeof causes / sizeof causes[0]; k++)
+      if (strcmp(account->drops[i].cause, causes[k]) == 0)
+        sum += account->drops[i].messages;
+  return sum;
+}
+
 void accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,
                        struct account *account)
 {
@@ -59,6 +72,7 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
   account->drop_count = dropper->drop_count < 16 ? dropper->drop_count : 16;
   memcpy(account->drops, dropper->drops, account->drop_count * sizeof account->drops[0]);
   account->dropped = statistics_dropped(dropper);
+  account->unassembled = unassembled(account);
   /* A heartbeat is older than the messages that came after it. */
   if (account->sent_basis == PST_SENT_HEARTBEAT && account->sent_known &&
       account->sent < account->delivered + account->dropped) {
@@ -107,10 +121,10 @@ enum accounting_finding accounting_check(const struct account *account, char *wh
              account->delivered + account->dropped);
     return ACCOUNT_UNBALANCED;
   }
-  if (account->dropped > 0 && !account->lossy) {
+  if (account->dropped > account->unassembled && !account->lossy) {
     snprintf(why, size,
              "%" PRIu64 " of %" PRIu64 " messages were lost on a reliable transport (%s)",
-             account->dropped, account->sent, carrier);
+             account->dropped - account->unassembled, account->sent, carrier);
     return ACCOUNT_LOSS;
   }
   if (account->duplicates > 0 && !account->lossy) {

@@ -17,7 +17,8 @@ struct account {
   uint64_t sent, delivered, dropped;
   uint64_t bytes; /* delivered; on a sender alone, sent */
   uint64_t duplicates, reordered, verified, corrupted;
-  uint64_t ns; /* running time */
+  uint64_t unassembled; /* of `dropped`: arrived, but in no frame that was handed over */
+  uint64_t ns;          /* running time */
   uint32_t drop_count;
   struct pst_drop drops[16];
   struct pst_path_info path;

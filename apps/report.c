@@ -149,6 +149,12 @@ static void say_numbers(const struct judged *judged)
       notice(PST_LOG_INFO, "%s: dropped: %" PRIu64 " %.32s", name, account->drops[i].messages,
              account->drops[i].cause);
   }
+  if (judged->receiver != NULL && judged->receiver->frame_packets > 0)
+    notice(PST_LOG_INFO,
+           "%s: frames: %" PRIu64 " complete, %" PRIu64 " incomplete, %" PRIu64 " dropped, %" PRIu64
+           " lost",
+           name, judged->receiver->frames_complete, judged->receiver->frames_incomplete,
+           judged->receiver->frames_dropped, judged->receiver->frames_lost);
   if (account->duplicates > 0 || account->reordered > 0)
     notice(PST_LOG_INFO, "%s: %" PRIu64 " duplicates, %" PRIu64 " reordered", name,
            account->duplicates, account->reordered);

@@ -254,6 +254,19 @@ static void put_counts(struct json_object *object, const struct account *account
   json_object_object_add(object, "wire_gbps", NULL);
 }
 
+static struct json_object *frames_json(const struct pst_stats *receiver)
+{
+  if (receiver == NULL || receiver->frame_packets == 0)
+    return NULL;
+  struct json_object *frames = json_object_new_object();
+  put_uint(frames, "packets", receiver->frame_packets);
+  put_uint(frames, "complete", receiver->frames_complete);
+  put_uint(frames, "incomplete", receiver->frames_incomplete);
+  put_uint(frames, "dropped", receiver->frames_dropped);
+  put_uint(frames, "lost", receiver->frames_lost);
+  return frames;
+}
+
 void result_add_stream(struct json_object *result, const struct result_stream *stream)
 {
   struct json_object *streams, *object, *verdict;
@@ -267,6 +280,7 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
   put_uint(object, "message_bytes", stream->message_bytes);
   put_uint(object, "ring_slots", stream->ring_slots);
   put_counts(object, account);
+  json_object_object_add(object, "frames", frames_json(stream->receiver));
   put_text(object, "path", statistics_path(account->path.path));
   put_text(object, "path_reason", account->path.reason);
   put_text(object, "via", account->path.via);

@@ -11,6 +11,8 @@
  * often both were told. */
 #define GRACE_NS NS_PER_S
 
+#define FRAME_BATCH 8 /* frames of one poll */
+
 static void lower(uint64_t *until_ns, uint64_t time_ns)
 {
   if (time_ns < *until_ns)
@@ -206,29 +208,74 @@ static void receiver_broken(struct flow *flow)
   receiver_over(flow);
 }
 
+static int await_ready(struct flow *flow, struct pst_fence *ready)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+
+  if (!receiver->sink.ops->reads || ready == NULL)
+    return 0;
+  int result = pst_receiver_fence_wait(receiver->handle, ready, NULL);
+  if (result < 0)
+    notice_fail(&receiver->error, PST_EXIT_FAILED, result,
+                "stream '%s': waiting for messages to be in memory failed: %s", flow->name,
+                strerror(-result));
+  return result;
+}
+
 static void receiver_take(struct flow *flow, struct pst_batch *batch, uint32_t n)
 {
   struct flow_receiver *receiver = &flow->receiver;
-  const struct sink_ops *sink = receiver->sink.ops;
   const struct sink_host host = host_of(receiver->handle);
   struct pst_fence *fence = NULL;
-  int result = 0;
+  int result = await_ready(flow, batch->ready);
 
-  if (sink->reads && batch->ready != NULL) {
-    result = pst_receiver_fence_wait(receiver->handle, batch->ready, NULL);
-    if (result < 0)
-      notice_fail(&receiver->error, PST_EXIT_FAILED, result,
-                  "stream '%s': waiting for messages to be in memory failed: %s", flow->name,
-                  strerror(-result));
-  }
   if (result == 0)
-    result = sink->take(receiver->sink.state, &host, batch->views, n, &fence, &receiver->error);
+    result = receiver->sink.ops->take(receiver->sink.state, &host, batch->views, n, &fence,
+                                      &receiver->error);
   if (result < 0) {
     pst_receiver_release(receiver->handle, batch->views, n);
     receiver_broken(flow);
     return;
   }
   pst_receiver_release_after(receiver->handle, batch->views, n, fence);
+}
+
+/* The packets of a frame go to the sink at their places, in their order. *fence is
+ * behind all of it: a sink's fences pass in order. */
+static int frame_take(struct flow *flow, const struct pst_frame *frame, struct pst_fence **fence)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  const struct sink_host host = host_of(receiver->handle);
+  int result = 0;
+
+  for (uint32_t i = 0; i < frame->packets && result == 0;) {
+    struct pst_fence *last = NULL;
+    uint32_t n = 0;
+    for (; n < SINK_BATCH && i < frame->packets; i++)
+      n += (uint32_t)pst_frame_view(frame, i, &receiver->views[n]);
+    if (n == 0)
+      continue;
+    result = receiver->sink.ops->take(receiver->sink.state, &host, receiver->views, n, &last,
+                                      &receiver->error);
+    if (result == 0 && *fence != NULL)
+      pst_receiver_release_after(receiver->handle, NULL, 0, *fence);
+    if (result == 0)
+      *fence = last;
+  }
+  return result;
+}
+
+static void frames_take(struct flow *flow, const struct pst_frame_batch *batch)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  struct pst_fence *fence = NULL;
+  int result = await_ready(flow, batch->ready);
+
+  for (uint32_t i = 0; i < batch->count && result == 0; i++)
+    result = frame_take(flow, &batch->frames[i], &fence);
+  pst_receiver_release_frames_after(receiver->handle, batch->frames, batch->count, fence);
+  if (result < 0)
+    receiver_broken(flow);
 }
 
 /* All of the stream was here: the sink makes its result stand, then the sender may
@@ -295,10 +342,17 @@ static bool receiver_flow(struct flow *flow, uint64_t *until_ns, uint32_t *got)
   struct flow_receiver *receiver = &flow->receiver;
   struct pst_batch batch = {
       .struct_size = sizeof batch, .capacity = SINK_BATCH, .views = receiver->views};
-  int count = pst_receiver_poll(receiver->handle, &batch);
+  struct pst_frame frames[FRAME_BATCH];
+  struct pst_frame_batch frame_batch = {
+      .struct_size = sizeof frame_batch, .capacity = FRAME_BATCH, .frames = frames};
+  bool assembles = pst_receiver_frame_packets(receiver->handle) > 0;
+  int count = assembles ? pst_receiver_poll_frames(receiver->handle, &frame_batch)
+                        : pst_receiver_poll(receiver->handle, &batch);
 
   *got = count > 0 ? (uint32_t)count : 0;
-  if (count > 0)
+  if (count > 0 && assembles)
+    frames_take(flow, &frame_batch);
+  else if (count > 0)
     receiver_take(flow, &batch, (uint32_t)count);
   else if (count == -ENODATA)
     receiver_end(flow, until_ns);

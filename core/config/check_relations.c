@@ -150,6 +150,33 @@ static void check_sink(struct check *check, const struct config_stream *stream,
                  types[stream->sender.source.type]);
 }
 
+/* Frames are copied into memory of their own, which neither fits a direct path nor a
+ * ring that several streams share. */
+static void check_assemble(struct check *check, const struct config_stream *stream,
+                           const struct node *node)
+{
+  const struct node *receiver = node_value(node, "receiver");
+  const struct node *path = node_value(receiver, "path");
+  const struct node *share = node_value(receiver, "share");
+  const struct config_stream *leader;
+
+  if (path && stream->receiver.assemble.packets &&
+      (stream->receiver.path == CONFIG_PATH_DIRECT || stream->receiver.path == CONFIG_PATH_MAPPED))
+    findings_add(check->findings, &path->place,
+                 "path: %s cannot be had beside \"assemble\", which copies each payload to its "
+                 "place in a frame; write \"path: staged\", or remove one of them",
+                 path->text);
+  if (!share || !stream->receiver.share)
+    return;
+  leader = config_stream_find(&check->owner->config, stream->receiver.share,
+                              strlen(stream->receiver.share));
+  if (stream->receiver.assemble.packets || (leader && leader->receiver.assemble.packets))
+    findings_add(check->findings, &share->place,
+                 "share: stream \"%.63s\" assembles frames, whose ring is its own; remove "
+                 "\"share\" or \"assemble\"",
+                 stream->receiver.assemble.packets ? stream->name : leader->name);
+}
+
 static void check_timeout(struct check *check, const struct config_stream *stream,
                           const struct node *node)
 {
@@ -182,6 +209,7 @@ void check_relations(struct check *check, const struct node *streams)
   stream = config->streams;
   for (const struct node *node = streams->first; node; node = node->next, stream++) {
     check_sink(check, stream, node);
+    check_assemble(check, stream, node);
     check_timeout(check, stream, node);
   }
 }

@@ -77,13 +77,26 @@ static void check_sender(struct check *check, struct node *map, const struct pla
                  "remove it");
 }
 
+/* Without it, a stream has no such keys at all. */
+static void check_assemble(struct check *check, struct node *node, const struct place *place,
+                           struct config_receiver *receiver, struct node *effective)
+{
+  struct node *map = check_map(check, &schema_assemble, node);
+  struct node *out = map ? effective_map(check, effective, "assemble", &map->place) : NULL;
+
+  if (out)
+    check_keys(check, &schema_assemble, map, place_of(map, place), receiver, out, 0, NULL);
+}
+
 static void check_receiver(struct check *check, struct node *map, const struct place *place,
                            struct config_receiver *receiver, struct node *out, bool has_region)
 {
   check_keys(check, &schema_receiver, map, place, receiver, out,
              has_region ? SCHEMA_ONE_SIDED : SCHEMA_MESSAGES, one_sided);
-  if (!has_region)
-    check_typed(check, &schema_sink, "sink", node_find(map, "sink"), place, receiver, out);
+  if (has_region)
+    return;
+  check_assemble(check, node_find(map, "assemble"), place, receiver, out);
+  check_typed(check, &schema_sink, "sink", node_find(map, "sink"), place, receiver, out);
 }
 
 static void check_ends(struct check *check, struct node *map, const struct place *place,

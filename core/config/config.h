@@ -49,6 +49,8 @@ enum config_sink_type {
   CONFIG_SINK_FILE,
   CONFIG_SINK_PCAP
 };
+enum config_assemble_by { CONFIG_BY_SEQUENCE, CONFIG_BY_RTP_MARKER };
+enum config_missing { CONFIG_MISSING_ZERO, CONFIG_MISSING_KEEP, CONFIG_MISSING_DROP };
 enum config_path { CONFIG_PATH_AUTO, CONFIG_PATH_DIRECT, CONFIG_PATH_MAPPED, CONFIG_PATH_STAGED };
 
 struct config_sender {
@@ -79,6 +81,13 @@ struct config_receiver {
     const char *file;
     bool overwrite; /* file, pcap: replace what stands under the name */
   } sink;
+  struct {
+    enum config_assemble_by by;
+    uint32_t packets; /* of a frame, at most; 0: messages are handed over as they are */
+    uint64_t timeout_ns;
+    enum config_missing missing;
+    uint32_t frames; /* buffers */
+  } assemble;
 };
 
 struct config_expect {

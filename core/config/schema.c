@@ -61,6 +61,8 @@
 static const char *const path_choices[] = {"auto", "direct", "mapped", "staged", NULL};
 static const char *const source_choices[] = {"pattern", "file", "pcap", NULL};
 static const char *const sink_choices[] = {"verify", "discard", "file", "pcap", NULL};
+static const char *const by_choices[] = {"sequence", "rtp_marker", NULL};
+static const char *const missing_choices[] = {"zero", "keep", "drop", NULL};
 static const char *const expect_path_choices[] = {"direct", "mapped", "staged", NULL};
 
 #define OF_PATTERN (1u << CONFIG_SOURCE_PATTERN)
@@ -218,6 +220,35 @@ static const struct schema_key sender_keys[] = {
      .map = &schema_source}};
 MAP_OF(sender, "streams[].sender", NULL, "The sending end of a stream.");
 
+static const struct schema_key assemble_keys[] = {
+    {CHOICE("by", "sequence", by_choices,
+            "What makes a frame. `sequence`: frame f is the messages from f × `packets` on, "
+            "`packets` of them. `rtp_marker`: messages of one RTP timestamp, the last of them "
+            "marked; `packets` is the most there can be."),
+     AT(ENUM, struct config_receiver, assemble.by)},
+    {REQUIRED("packets", PST_OPTION_UINT, 1, 1048576,
+              "Messages of a frame, or, by `rtp_marker`, the most it has."),
+     AT(U32, struct config_receiver, assemble.packets)},
+    {KEY("timeout", PST_OPTION_DURATION, "2 ms", 1, NS_H,
+         "How long a frame waits for what is missing, from the first message of it, or of a frame "
+         "behind it. A sender that spreads a frame over a frame's time needs more than that "
+         "time."),
+     AT(U64, struct config_receiver, assemble.timeout_ns)},
+    {CHOICE("missing", "zero", missing_choices,
+            "What becomes of a frame with messages missing. `zero`: it is handed over, with zeros "
+            "in their places. `keep`: the same, with whatever lay there before. `drop`: it is not "
+            "handed over, and its messages are counted as dropped, `incomplete_frame`."),
+     AT(ENUM, struct config_receiver, assemble.missing)},
+    {KEY("frames", PST_OPTION_UINT, "8", 2, 128,
+         "Frame buffers. Up to half of them are open at once for messages; the others are "
+         "finished, or still with the application."),
+     AT(U32, struct config_receiver, assemble.frames)}};
+MAP_OF(assemble, "streams[].receiver.assemble", NULL,
+       "Hand over frames instead of messages: ordered and contiguous, each payload copied once, "
+       "from the ring to its place in the frame, so that the path is `staged`. The transport must "
+       "carry sequence numbers, and for `rtp_marker` timestamps, as udp does with `framing: rtp`. "
+       "Messages that come for a frame already handed over are dropped as `late`.");
+
 static const struct schema_key receiver_keys[] = {
     {KEY_OF_MESSAGES(
          "share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
@@ -237,6 +268,8 @@ static const struct schema_key receiver_keys[] = {
          "here."),
      .map = &schema_transport},
     {KEY("memory", SCHEMA_MEMORY, NULL, 0, 0, "Where the messages end up."), .map = &schema_memory},
+    {KEY_OF_MESSAGES("assemble", SCHEMA_MAP, NULL, 0, 0, "Make frames of the messages."),
+     .map = &schema_assemble},
     {KEY_OF_MESSAGES("sink", SCHEMA_MAP, NULL, 0, 0, "Where the messages go."),
      .map = &schema_sink}};
 MAP_OF(receiver, "streams[].receiver", NULL, "The receiving end of a stream.");
@@ -279,7 +312,8 @@ static const struct schema_key stream_keys[] = {
     {KEY_OF_MESSAGES(
          "stride", PST_OPTION_SIZE, "0", 0, 2 * GIB,
          "Bytes from one slot to the next, at least `message`, where they should lie further "
-         "apart. 0: `message` rounded up to a cache line."),
+         "apart. 0: `message` rounded up to a cache line; in frames (`assemble`), `message` as it "
+         "is."),
      AT(U64, struct config_stream, stride)},
     {KEY("region", PST_OPTION_SIZE, NULL, 8, REGION_MAX,
          "Makes the stream one-sided: instead of messages in a ring, the receiver offers a region "
@@ -318,19 +352,13 @@ static const struct schema_key root_keys[] = {
      .map = &schema_stream}};
 MAP_OF(root, "", NULL, "One file serves both ends and both hosts.");
 
-const struct schema_map *const schema_maps[] = {&schema_root,
-                                                &schema_control,
-                                                &schema_workers,
-                                                &schema_transport,
-                                                &schema_filter,
-                                                &schema_stream,
-                                                &schema_sender,
-                                                &schema_source,
-                                                &schema_receiver,
-                                                &schema_sink,
-                                                &schema_memory,
-                                                &schema_expect,
-                                                NULL};
+const struct schema_map *const schema_maps[] = {&schema_root,     &schema_control,
+                                                &schema_workers,  &schema_transport,
+                                                &schema_filter,   &schema_stream,
+                                                &schema_sender,   &schema_source,
+                                                &schema_receiver, &schema_sink,
+                                                &schema_assemble, &schema_memory,
+                                                &schema_expect,   NULL};
 
 const struct schema_key *schema_find(const struct schema_map *map, const char *name)
 {

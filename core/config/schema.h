@@ -66,7 +66,7 @@ struct schema_map {
 
 extern const struct schema_map schema_root, schema_control, schema_workers, schema_transport,
     schema_filter, schema_memory, schema_stream, schema_sender, schema_receiver, schema_source,
-    schema_sink, schema_expect;
+    schema_sink, schema_assemble, schema_expect;
 /* All of them in the order of the documentation, NULL at the end. */
 extern const struct schema_map *const schema_maps[];
 

@@ -61,6 +61,12 @@ void count_own_drops(const struct session_end *end, struct pst_drop *drops, uint
       add_drop(drops, count,
                end->counters[i].cause[0] ? end->counters[i].cause : end->counters[i].name,
                end->counters[i].value);
+  if (!end->is_sender && !end->is_one_sided) {
+    const struct assemble_counts *frames = &((const struct pst_receiver *)end)->frame_counts;
+    add_drop(drops, count, "late", stat_get(frames->late));
+    add_drop(drops, count, "misframed", stat_get(frames->misframed));
+    add_drop(drops, count, "incomplete_frame", stat_get(frames->incomplete_messages));
+  }
 }
 
 /* Causes first, each for no more than is missing; what none accounts for is said so. */

@@ -161,8 +161,10 @@ static int alloc_staging_state(struct landing *landing)
 static int open_staged(const struct landing_plan *plan, struct landing *landing, const char *why)
 {
   const struct pst_memory_ops *memory = landing->memory->plugin->memory;
-  struct pst_queue_params queue = {
-      .struct_size = sizeof(queue), .batches = LANDING_COPIES, .pieces = SESSION_POLL_BATCH};
+  struct pst_queue_params queue = {.struct_size = sizeof(queue),
+                                   .batches = LANDING_COPIES,
+                                   .pieces = frames_pieces(plan->stream)};
+  uint64_t length = frames_length(plan->stream);
   const char *lacks;
   int rc;
 
@@ -174,8 +176,9 @@ static int open_staged(const struct landing_plan *plan, struct landing *landing,
   landing->final_stride = round_up(plan->stream->message, CACHE_LINE);
   if (plan->stream->stride > landing->final_stride)
     landing->final_stride = round_up(plan->stream->stride, CACHE_LINE);
-  rc = alloc_region(plan, landing, PST_ALLOC_NORMAL, landing->final_stride * landing->slots, 0,
-                    &landing->final_region);
+  if (length == 0)
+    length = landing->final_stride * landing->slots;
+  rc = alloc_region(plan, landing, PST_ALLOC_NORMAL, length, 0, &landing->final_region);
   if (rc == 0)
     rc = alloc_region(plan, landing, PST_ALLOC_STAGING, landing->stride * landing->slots,
                       plan->limits->ring_needs, &landing->ring_region);
@@ -221,9 +224,12 @@ static int open_path(const struct landing_plan *plan, struct landing *landing)
 {
   char why[160] = "asked for by `path: staged`";
   enum config_path path = plan->stream->receiver.path;
+  bool assembles = plan->stream->receiver.assemble.packets;
   int rc = 1;
 
-  if (path != CONFIG_PATH_STAGED)
+  if (assembles)
+    snprintf(why, sizeof(why), "`assemble` copies each payload to its place in a frame");
+  else if (path != CONFIG_PATH_STAGED)
     rc = try_direct(plan, landing, why, sizeof(why));
   if (rc == 1 && (path == CONFIG_PATH_AUTO || path == CONFIG_PATH_STAGED))
     rc = open_staged(plan, landing, why);
@@ -345,16 +351,41 @@ uint32_t landing_room(const struct landing *landing)
   return tokens < landing->final_free_count ? (uint32_t)tokens : landing->final_free_count;
 }
 
+int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count,
+                 const struct pst_view *views, uint32_t n)
+{
+  const struct pst_memory_ops *memory = landing->memory->plugin->memory;
+  struct landing_batch *batch = &landing->copies[landing->copy_tail % landing->copy_capacity];
+
+  *batch = (struct landing_batch){.ticket = landing->done_ticket, .count = n};
+  if (count) {
+    int rc = memory->copy_batch(landing->queue, pieces, count, &batch->ticket);
+    if (rc < 0)
+      return rc;
+  }
+  for (uint32_t i = 0; i < n; i++)
+    landing->copy_tokens[landing->token_tail++ & landing->token_mask] = views[i].token;
+  landing->copy_tail++;
+  return 0;
+}
+
+int landing_fence(struct landing *landing, struct pst_fence **ready)
+{
+  const struct pst_memory_ops *memory = landing->memory->plugin->memory;
+
+  *ready = NULL;
+  if (!(memory->capabilities & PST_MEMORY_CAP_FENCE))
+    return 0;
+  return memory->fence_record(landing->memory->memory, landing->queue, NULL, ready);
+}
+
 int landing_stage(struct landing *landing, struct pst_view *views, uint32_t n,
                   struct pst_fence **ready)
 {
-  const struct pst_memory_ops *memory = landing->memory->plugin->memory;
-  struct pst_copy pieces[SESSION_POLL_BATCH];
-  struct landing_batch *batch = &landing->copies[landing->copy_tail % landing->copy_capacity];
+  struct pst_copy *pieces = landing->pieces;
   uint32_t count = 0;
   int rc;
 
-  *batch = (struct landing_batch){.ticket = landing->done_ticket, .count = n};
   for (uint32_t i = 0; i < n; i++) {
     uint64_t offset =
         landing->final_stride * landing->final_free[landing->final_free_count - 1 - i];
@@ -363,24 +394,18 @@ int landing_stage(struct landing *landing, struct pst_view *views, uint32_t n,
                                           .destination = landing->final_region.address + offset,
                                           .length = views[i].length};
   }
-  if (count) {
-    rc = memory->copy_batch(landing->queue, pieces, count, &batch->ticket);
-    if (rc < 0)
-      return rc;
-  }
+  rc = landing_copy(landing, pieces, count, views, n);
+  if (rc < 0)
+    return rc;
   for (uint32_t i = 0; i < n; i++) {
     uint32_t slot = landing->final_free[--landing->final_free_count];
     uint64_t offset = landing->final_stride * slot;
-    landing->copy_tokens[landing->token_tail++ & landing->token_mask] = views[i].token;
     views[i].address = landing->final_region.address + offset;
     views[i].host = landing->final_region.host ? (char *)landing->final_region.host + offset : NULL;
     views[i].token = slot;
   }
-  landing->copy_tail++;
   *ready = NULL;
-  if (count && (memory->capabilities & PST_MEMORY_CAP_FENCE))
-    return memory->fence_record(landing->memory->memory, landing->queue, NULL, ready);
-  return 0;
+  return count ? landing_fence(landing, ready) : 0;
 }
 
 int landing_reap(struct landing *landing)

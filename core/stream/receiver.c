@@ -92,6 +92,10 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
     rc = open_queue(receiver, error);
   if (rc < 0)
     return rc;
+  if (config->receiver.assemble.packets)
+    rc = frames_open(receiver, error);
+  if (rc < 0)
+    return rc;
   receiver->end.path = receiver->landing->path;
   const struct pst_region *final = receiver->landing->staged ? &receiver->landing->final_region
                                                              : &receiver->landing->ring_region;
@@ -107,7 +111,7 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
   return 0;
 }
 
-static void drop_fence(struct pst_receiver *receiver, struct pst_fence *fence)
+void receiver_drop_fence(const struct pst_receiver *receiver, struct pst_fence *fence)
 {
   struct session_memory *memory = receiver->landing->memory;
 
@@ -120,9 +124,11 @@ void receiver_close(struct pst_receiver *receiver)
   if (!receiver)
     return;
   if (receiver->landing) {
-    drop_fence(receiver, receiver->ready);
+    frames_close(receiver);
+    receiver_drop_fence(receiver, receiver->ready);
     while (receiver->after.batches && receiver->after.head != receiver->after.tail)
-      drop_fence(receiver, receiver->after.batches[receiver->after.head++ % RECEIVER_AFTER].fence);
+      receiver_drop_fence(receiver,
+                          receiver->after.batches[receiver->after.head++ % RECEIVER_AFTER].fence);
     if (receiver->queue)
       receiver->landing->memory->plugin->memory->queue_close(receiver->queue);
     landing_close(receiver->landing);
@@ -196,7 +202,7 @@ static bool accept_message(struct pst_receiver *receiver, const struct pst_compl
   return true;
 }
 
-static uint32_t gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max)
+uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max)
 {
   struct session_lane *lane = receiver->end.lane;
   uint32_t count = 0;
@@ -244,7 +250,7 @@ static int watch_fences(struct pst_receiver *receiver)
       break;
     if (rc < 0)
       return rc;
-    drop_fence(receiver, batch->fence);
+    receiver_drop_fence(receiver, batch->fence);
     give_fifo(receiver, batch->count);
     after->head++;
   }
@@ -259,7 +265,7 @@ static uint64_t views_out(const struct pst_receiver *receiver)
 
 int pst_receiver_release(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
 {
-  if (n > views_out(receiver))
+  if (n > views_out(receiver) || (n && receiver->frames))
     return -EINVAL;
   receiver->held -= n;
   landing_give_back(receiver->landing, views, n);
@@ -275,8 +281,8 @@ int pst_receiver_release_after(struct pst_receiver *receiver, const struct pst_v
 
   if (!fence)
     return pst_receiver_release(receiver, views, n);
-  if (n > views_out(receiver)) {
-    drop_fence(receiver, fence);
+  if (n > views_out(receiver) || (n && receiver->frames)) {
+    receiver_drop_fence(receiver, fence);
     return -EINVAL;
   }
   /* The FIFO is full only when fences stall; waiting for the oldest keeps order. */
@@ -288,7 +294,7 @@ int pst_receiver_release_after(struct pst_receiver *receiver, const struct pst_v
     if (rc == 0 && !empty)
       rc = watch_fences(receiver);
     if (rc < 0 || empty)
-      drop_fence(receiver, fence);
+      receiver_drop_fence(receiver, fence);
     if (rc < 0)
       return rc;
     if (empty)
@@ -309,6 +315,12 @@ static bool is_reliable(const struct pst_receiver *receiver)
   return receiver->end.lane->device->limits.capabilities & PST_CAP_RELIABLE;
 }
 
+/* Messages that need not be waited for any more. */
+static uint64_t arrived(const struct pst_receiver *receiver)
+{
+  return receiver->frames ? frames_arrived(receiver->frames) : receiver->delivered;
+}
+
 static int fail_short(struct pst_receiver *receiver)
 {
   char text[256];
@@ -316,7 +328,7 @@ static int fail_short(struct pst_receiver *receiver)
   snprintf(text, sizeof(text),
            "stream %s: the sender sent %lu messages, %lu arrived, and nothing more came for %.1f s "
            "on a transport that loses none: a bug of the transport, or of its peer",
-           receiver->end.name, receiver->sent.messages, receiver->delivered,
+           receiver->end.name, receiver->sent.messages, arrived(receiver),
            (double)receiver->end.config->timeout_ns / 1e9);
   pst_log(PST_LOG_ERROR, "%s", text);
   end_fail(&receiver->end, -EPROTO, text);
@@ -343,13 +355,13 @@ static uint64_t expected(const struct pst_receiver *receiver)
 }
 
 /* Nothing has arrived: is it over? */
-static int check_end(struct pst_receiver *receiver)
+int receiver_check_end(struct pst_receiver *receiver)
 {
   uint64_t now;
 
   if (!receiver->finish_known)
     return end_check(&receiver->end);
-  if (receiver->delivered == expected(receiver)) {
+  if (arrived(receiver) == expected(receiver)) {
     stat_set(receiver->complete, true);
     return -ENODATA;
   }
@@ -450,6 +462,8 @@ int receiver_progress(struct pst_receiver *receiver)
     rc = watch_fences(receiver);
   if (rc == 0 && receiver->landing->staged)
     rc = landing_reap(receiver->landing);
+  if (rc == 0 && receiver->frames)
+    rc = frames_watch(receiver);
   if (rc < 0) {
     char text[160];
     snprintf(text, sizeof(text), "stream %s: memory %s has failed: %s", receiver->end.name,
@@ -478,18 +492,39 @@ static int take(struct pst_receiver *receiver, struct pst_batch *batch)
   int rc;
 
   if (!landing->staged) {
-    n = gather(receiver, batch->views, max);
+    n = receiver_gather(receiver, batch->views, max);
     return n ? flush(landing, (int)n) : 0;
   }
   if (max > SESSION_POLL_BATCH)
     max = SESSION_POLL_BATCH;
   if (max > landing_room(landing))
     max = landing_room(landing);
-  n = gather(receiver, batch->views, max);
+  n = receiver_gather(receiver, batch->views, max);
   if (n == 0)
     return 0;
   rc = landing_stage(landing, batch->views, n, &receiver->ready);
   return rc < 0 ? rc : (int)n;
+}
+
+int receiver_begin_poll(struct pst_receiver *receiver)
+{
+  int rc;
+
+  receiver_drop_fence(receiver, receiver->ready);
+  receiver->ready = NULL;
+  rc = receiver_progress(receiver);
+  if (rc < 0)
+    return rc;
+  if (receiver->end.state == PST_STATE_FAILED) {
+    give_up_pending(receiver);
+    return receiver->end.error;
+  }
+  if (!receiver->complete)
+    return 0;
+  rc = end_check(&receiver->end);
+  if (receiver->end.control_over == false)
+    lane_poll(receiver->end.lane, NULL, SESSION_POLL_BATCH);
+  return rc < 0 ? rc : 1;
 }
 
 int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
@@ -497,25 +532,13 @@ int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
   bool room;
   int n;
 
-  if (batch->struct_size < sizeof(*batch))
+  if (batch->struct_size < sizeof(*batch) || receiver->frames)
     return -EINVAL;
   batch->count = 0;
   batch->ready = NULL;
-  drop_fence(receiver, receiver->ready);
-  receiver->ready = NULL;
-  n = receiver_progress(receiver);
-  if (n < 0)
-    return n;
-  if (receiver->end.state == PST_STATE_FAILED) {
-    give_up_pending(receiver);
-    return receiver->end.error;
-  }
-  if (receiver->complete) {
-    n = end_check(&receiver->end);
-    if (receiver->end.control_over == false)
-      lane_poll(receiver->end.lane, NULL, SESSION_POLL_BATCH);
+  n = receiver_begin_poll(receiver);
+  if (n)
     return n < 0 ? n : -ENODATA;
-  }
   room = batch->capacity && (!receiver->landing->staged || landing_room(receiver->landing));
   n = room ? take(receiver, batch) : 0;
   if (n < 0) {
@@ -524,7 +547,7 @@ int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
   }
   if (n == 0) {
     end_stage(&receiver->end, idle_stage(receiver));
-    return room ? check_end(receiver) : 0; /* without room, more may have arrived */
+    return room ? receiver_check_end(receiver) : 0; /* without room, more may have arrived */
   }
   count_views(receiver, batch->views, (uint32_t)n);
   batch->count = (uint32_t)n;

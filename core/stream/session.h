@@ -23,6 +23,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 
+#include "assemble.h"
 #include "pace.h"
 #include "track.h"
 
@@ -234,6 +235,7 @@ struct landing {
   uint64_t token_head, token_tail;
   uint64_t token_mask;
   uint64_t done_ticket;
+  struct pst_copy pieces[SESSION_POLL_BATCH];
 };
 
 struct release_fifo {
@@ -263,10 +265,12 @@ struct pst_receiver {
   uint64_t seed;
   bool finish_known; /* the sender has said what it sent */
   struct control_totals sent;
-  bool complete;      /* everything is handed over */
-  bool finished;      /* pst_receiver_finish */
-  uint64_t verified;  /* stat_ */
-  uint64_t corrupted; /* stat_ */
+  bool complete;                       /* everything is handed over */
+  struct frames *frames;               /* NULL: messages are handed over as they are */
+  struct assemble_counts frame_counts; /* stat_ */
+  bool finished;                       /* pst_receiver_finish */
+  uint64_t verified;                   /* stat_ */
+  uint64_t corrupted;                  /* stat_ */
   uint32_t param_count;
   struct control_pair params[CONTROL_PARAMS_MAX];
 };
@@ -389,6 +393,12 @@ int landing_view(const struct landing *landing, const struct pst_completion *mes
                  struct pst_view *view);
 /* Staged path: how many messages can be taken now. */
 uint32_t landing_room(const struct landing *landing);
+/* Staged path: start a copy of `count` pieces, on behalf of n messages whose slots the
+ * transport gets back when it is done. landing_room() was not 0. */
+int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count,
+                 const struct pst_view *views, uint32_t n);
+/* A fence behind all copies so far; NULL where the memory has none. */
+int landing_fence(struct landing *landing, struct pst_fence **ready);
 /* Staged path: start the copy of n views, at most landing_room(), to their final
  * places, which the views name after. 0, or -errno of the memory plugin. */
 int landing_stage(struct landing *landing, struct pst_view *views, uint32_t n,
@@ -444,9 +454,27 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
 void receiver_close(struct pst_receiver *receiver);
 int receiver_pend(struct pst_receiver *receiver, const struct pst_completion *completion);
 int receiver_progress(struct pst_receiver *receiver);
+/* Views of up to `max` messages that have arrived, duplicates left out. */
+uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
+/* Nothing has arrived: -ENODATA: the stream is over; 0: not yet; its failure. */
+int receiver_check_end(struct pst_receiver *receiver);
+/* What every poll begins with: 0; 1: the stream is over; -errno. */
+int receiver_begin_poll(struct pst_receiver *receiver);
+void receiver_drop_fence(const struct pst_receiver *receiver, struct pst_fence *fence);
 /* When a stream whose last messages do not come is given up; 0: not waiting so. */
 uint64_t receiver_due_ns(const struct pst_receiver *receiver);
 void receiver_totals(const struct pst_receiver *receiver, struct control_totals *totals);
+
+/* frames.c. What a stream that assembles needs, by its configuration alone: bytes of
+ * all its frames, and pieces of a copy. */
+uint64_t frames_length(const struct config_stream *config);
+uint32_t frames_pieces(const struct config_stream *config);
+int frames_open(struct pst_receiver *receiver, struct pst_error *error);
+void frames_close(struct pst_receiver *receiver);
+/* Take back frames whose fences have passed. */
+int frames_watch(struct pst_receiver *receiver);
+uint64_t frames_arrived(const struct frames *frames); /* messages, whatever became of them */
+uint64_t frames_due_ns(const struct frames *frames, uint64_t now);
 
 /* worker.c */
 void thread_progress(struct session_thread *thread);

@@ -247,6 +247,11 @@ static uint64_t sleep_until(struct session_thread *thread, uint64_t now)
         due = now + THREAD_NAP_NS;
       else
         due = receiver_due_ns(receiver);
+      uint64_t frame_due = receiver->frames ? frames_due_ns(receiver->frames, now) : 0;
+      if (frame_due && frame_due <= now)
+        return 0;
+      if (frame_due && (due == 0 || frame_due < due))
+        due = frame_due;
     }
     if (end->gone_deadline_ns && end->state != PST_STATE_FAILED && end->state != PST_STATE_ENDED)
       due = due && due < end->gone_deadline_ns ? due : end->gone_deadline_ns;

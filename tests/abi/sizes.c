@@ -59,4 +59,6 @@ SIZE(pst_drop, 40, messages, 32);
 SIZE(pst_range, 32, length, 24);
 SIZE(pst_transfer, 64, reserved2, 56);
 SIZE(pst_transfer_done, 32, reserved2, 24);
-SIZE(pst_stats, 1856, transfer_bytes, 1848);
+SIZE(pst_frame, 128, reserved, 104);
+SIZE(pst_frame_batch, 32, ready, 24);
+SIZE(pst_stats, 1896, frames_lost, 1888);

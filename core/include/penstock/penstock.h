@@ -348,8 +348,9 @@ struct pst_batch {
 };
 
 /* Messages that have arrived, up to batch->capacity.
- * Returns how many; 0: none now; -EINVAL: batch->struct_size is not set; -ENODATA: the
- * stream has ended, all of it was handed over; -ECONNRESET, -ETIMEDOUT, …: it has failed. Views
+ * Returns how many; 0: none now; -EINVAL: batch->struct_size is not set, or the stream
+ * assembles frames, which pst_receiver_poll_frames() gives; -ENODATA: the stream has
+ * ended, all of it was handed over; -ECONNRESET, -ETIMEDOUT, …: it has failed. Views
  * handed over before stay valid until they are released. */
 PST_EXPORT int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch);
 /* Give messages back, in any order and grouping; the credit goes to the sender.
@@ -393,6 +394,86 @@ PST_EXPORT enum pst_state pst_receiver_state(const struct pst_receiver *receiver
 PST_EXPORT const char *pst_receiver_param(struct pst_receiver *receiver, const char *key);
 /* Stop taking part: the sender is told and gets `code` (-errno) with the text. */
 PST_EXPORT int pst_receiver_abort(struct pst_receiver *receiver, int code, const char *text);
+
+/* ---- Receiving frames ----------------------------------------------------------------- */
+
+/*
+ * With `receiver.assemble`, a stream's messages ("packets" here) are handed over
+ * as frames. Each payload is copied once, to its place in the frame, whatever the
+ * order it came in: packet i lies at address + i * stride. Frames come in the
+ * order of their numbers, each when it is complete, or when `assemble.timeout` has
+ * passed since its first packet (or since that of a frame behind it), or when one
+ * more has to be opened than half of `assemble.frames`. Times are those at which
+ * polls take packets in, and no frame times out while some that have arrived are
+ * not taken in yet.
+ *
+ * by: sequence: frame f has the packets [f * packets, (f + 1) * packets).
+ * by: rtp_marker: a frame's packets have one RTP timestamp (`meta`), the last is
+ * marked. Its end is known when that, or the packet behind it, is here, and its
+ * start when the end of the frame before is known; where they are not, the frame
+ * goes from the first packet that is here to the last, and is not COMPLETE.
+ */
+enum pst_frame_flag {
+  PST_FRAME_META = PST_VIEW_META, /* `meta` holds */
+  PST_FRAME_TIME = PST_VIEW_TIME, /* first_ns and last_ns are the device's or kernel's; else they
+                                     say when the library took the packets */
+  PST_FRAME_MARKED = PST_VIEW_MARKED,   /* a packet with the marker is here */
+  PST_FRAME_DAMAGED = PST_VIEW_DAMAGED, /* of a packet the transport found the checksum wrong */
+  PST_FRAME_COMPLETE = 1u << 8,         /* all packets are here, first and last included */
+};
+
+/* A frame, the application's until it is released. An array element: its size is
+ * frozen. */
+struct pst_frame {
+  uint64_t address;  /* of packet 0's payload, as the memory's device knows it */
+  const void *host;  /* where the CPU may read it, or NULL */
+  uint64_t stride;   /* bytes from packet to packet: the stream's `message`, or its `stride` */
+  uint64_t number;   /* increases; by sequence, gaps are frames that were lost or dropped */
+  uint64_t sequence; /* of packet 0; of packet i: sequence + i */
+  uint64_t meta;     /* of the first packet that is here; its RTP timestamp where there is one */
+  uint64_t first_ns; /* arrival of the earliest and the latest packet, CLOCK_REALTIME */
+  uint64_t last_ns;
+  uint64_t bytes;          /* payload that is here */
+  const uint64_t *valid;   /* packet i is here: valid[i / 64] >> (i % 64) & 1 */
+  const uint32_t *lengths; /* of packet i, bytes; 0 where it is missing */
+  uint32_t packets;        /* at most `assemble.packets` */
+  uint32_t present;
+  uint32_t flags; /* enum pst_frame_flag */
+  uint32_t token; /* the library's */
+  uint64_t reserved[3];
+};
+PST_STATIC_ASSERT(sizeof(struct pst_frame) == 128, "frozen");
+
+struct pst_frame_batch {
+  uint32_t struct_size;
+  uint32_t capacity; /* elements of `frames`, set by the caller */
+  struct pst_frame *frames;
+  uint32_t count; /* set: as returned */
+  uint32_t reserved;
+  struct pst_fence *ready; /* set: as in struct pst_batch */
+};
+
+/* The most packets a frame of this stream has; 0: it hands over messages. */
+PST_EXPORT uint32_t pst_receiver_frame_packets(const struct pst_receiver *receiver);
+/* Frames that are through, up to batch->capacity.
+ * Returns how many; 0: none now; -ENODATA and errors as pst_receiver_poll();
+ * -EINVAL: the stream hands over messages. `valid` and `lengths` belong to the
+ * library and hold until the frame is released. */
+PST_EXPORT int pst_receiver_poll_frames(struct pst_receiver *receiver,
+                                        struct pst_frame_batch *batch);
+/* As pst_receiver_release() and pst_receiver_release_after(), for frames. While the
+ * application holds all of `assemble.frames`, messages stay where the transport
+ * put them: a sender that waits for credit stops, a datagram transport runs out of
+ * slots and counts drops. */
+PST_EXPORT int pst_receiver_release_frames(struct pst_receiver *receiver,
+                                           const struct pst_frame *frames, uint32_t n);
+PST_EXPORT int pst_receiver_release_frames_after(struct pst_receiver *receiver,
+                                                 const struct pst_frame *frames, uint32_t n,
+                                                 struct pst_fence *fence);
+/* Packet i of a frame as a view, for pst_receiver_verify() and pst_receiver_read();
+ * its token is void: frames are released whole. 1; 0: the packet is missing, and
+ * *view is not touched. Any thread. */
+PST_EXPORT int pst_frame_view(const struct pst_frame *frame, uint32_t i, struct pst_view *view);
 
 /* ---- One-sided access --------------------------------------------------------------- */
 
@@ -567,6 +648,15 @@ struct pst_stats {
   uint64_t transfers_done;   /* ended without error */
   uint64_t transfers_failed; /* ended with one; target: not told, 0 */
   uint64_t transfer_bytes;   /* of those done: written, read, 8 an atomic */
+  /* Receivers that assemble frames; frame_packets is 0 for others. A message is
+   * delivered when its frame is handed over. Those that are not have the causes
+   * `late` (its frame was closed), `incomplete_frame` (its frame was dropped) and
+   * `misframed` (its marker or timestamp fits no frame of so many packets). */
+  uint64_t frame_packets;
+  uint64_t frames_complete;   /* handed over with all packets */
+  uint64_t frames_incomplete; /* handed over without some */
+  uint64_t frames_dropped;    /* incomplete, by `missing: drop` */
+  uint64_t frames_lost;       /* by sequence: nothing came in time */
 };
 
 PST_EXPORT int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats);

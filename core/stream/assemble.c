@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "assemble.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <penstock/penstock.h>
+
+struct open_frame {
+  uint64_t anchor;    /* sequence of cell 0 */
+  uint64_t low, high; /* the lowest and the highest that is here */
+  uint64_t meta;      /* of `low` */
+  uint64_t opened_ns;
+  uint64_t first_ns, last_ns;
+  uint64_t bytes;
+  uint32_t present;
+  uint32_t buffer;
+  uint32_t flags;
+  bool ended; /* by marker: `high` is marked */
+};
+
+struct assemble {
+  struct assemble_params params;
+  uint32_t cells;
+  uint32_t words; /* of a buffer's bitmap */
+  uint64_t *bits;
+  uint32_t *lengths;
+  uint32_t *free; /* stack */
+  uint32_t free_count;
+  uint32_t *unsettled; /* of dropped frames */
+  uint32_t unsettled_count;
+  struct assemble_frame *ready; /* FIFO of closed frames */
+  uint32_t ready_head, ready_tail;
+  struct open_frame open[ASSEMBLE_OPEN_MAX]; /* by sequence */
+  uint32_t open_count;
+  bool started;
+  uint64_t floor;    /* all before it is closed */
+  bool floor_exact;  /* a frame ends right before it */
+  uint64_t cut_meta; /* by marker: of the last closed frame, when its end was not known */
+  bool cut;
+  uint64_t number; /* by marker: of the next to be closed */
+  struct assemble_counts counts;
+};
+
+uint32_t assemble_cells(const struct assemble_params *params)
+{
+  if (!params->by_marker)
+    return params->packets;
+  return params->packets + (params->packets < ASSEMBLE_SLACK ? params->packets : ASSEMBLE_SLACK);
+}
+
+static uint32_t slack(const struct assemble *assemble)
+{
+  return assemble->cells - assemble->params.packets;
+}
+
+int assemble_open(const struct assemble_params *params, struct assemble **assemble)
+{
+  struct assemble *made;
+
+  if (params->packets == 0 || params->open == 0 || params->open > ASSEMBLE_OPEN_MAX ||
+      params->buffers <= params->open)
+    return -EINVAL;
+  made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->params = *params;
+  made->cells = assemble_cells(params);
+  made->words = (made->cells + 63) / 64;
+  made->bits = calloc((size_t)params->buffers * made->words, sizeof(*made->bits));
+  made->lengths = calloc((size_t)params->buffers * made->cells, sizeof(*made->lengths));
+  made->free = calloc(params->buffers, sizeof(*made->free));
+  made->unsettled = calloc(params->buffers, sizeof(*made->unsettled));
+  made->ready = calloc(params->buffers, sizeof(*made->ready));
+  if (!made->bits || !made->lengths || !made->free || !made->unsettled || !made->ready) {
+    assemble_close(made);
+    return -ENOMEM;
+  }
+  for (uint32_t i = 0; i < params->buffers; i++)
+    made->free[i] = params->buffers - 1 - i;
+  made->free_count = params->buffers;
+  made->floor = params->origin;
+  made->floor_exact = !params->joins;
+  made->started = !params->joins;
+  *assemble = made;
+  return 0;
+}
+
+void assemble_close(struct assemble *assemble)
+{
+  if (!assemble)
+    return;
+  free(assemble->bits);
+  free(assemble->lengths);
+  free(assemble->free);
+  free(assemble->unsettled);
+  free(assemble->ready);
+  free(assemble);
+}
+
+/* ---- What is known of an open frame -------------------------------------------- */
+
+/* By marker: nothing of frame i lies before it, and whether the frame before it is
+ * known to end there. */
+static uint64_t bound_of(const struct assemble *assemble, uint32_t i, bool *exact)
+{
+  *exact = i ? assemble->open[i - 1].ended : assemble->floor_exact;
+  return i ? assemble->open[i - 1].high + 1 : assemble->floor;
+}
+
+static uint64_t start_of(const struct assemble *assemble, uint32_t i, bool *exact)
+{
+  const struct open_frame *frame = &assemble->open[i];
+  uint64_t bound;
+
+  if (!assemble->params.by_marker) {
+    *exact = true;
+    return frame->anchor;
+  }
+  bound = bound_of(assemble, i, exact);
+  if (bound == frame->low)
+    *exact = true;
+  /* A whole frame is missing between, or more of this one than there are cells for. */
+  else if (frame->high - bound >= assemble->params.packets || bound < frame->anchor)
+    *exact = false;
+  return *exact ? bound : frame->low;
+}
+
+/* The first open frame: all of it is here, and nothing before it is outstanding. */
+static bool is_complete(const struct assemble *assemble)
+{
+  const struct open_frame *frame = &assemble->open[0];
+  bool exact;
+  uint64_t start = start_of(assemble, 0, &exact);
+
+  if (!assemble->params.by_marker)
+    return frame->present == assemble->params.packets && frame->anchor == assemble->floor;
+  if (!frame->ended && !(assemble->open_count > 1 && assemble->open[1].low == frame->high + 1))
+    return false;
+  return exact && frame->present == frame->high - start + 1;
+}
+
+/* ---- Closing -------------------------------------------------------------------- */
+
+static uint64_t *bits_of(const struct assemble *assemble, uint32_t buffer)
+{
+  return assemble->bits + (size_t)buffer * assemble->words;
+}
+
+/* Bit `by` becomes bit 0. */
+static void shift_down(uint64_t *bits, uint32_t words, uint32_t by)
+{
+  uint32_t skip = by / 64, rest = by % 64;
+
+  for (uint32_t i = 0; by && i < words; i++) {
+    uint64_t low = i + skip < words ? bits[i + skip] : 0;
+    uint64_t high = i + skip + 1 < words ? bits[i + skip + 1] : 0;
+    bits[i] = rest ? low >> rest | high << (64 - rest) : low;
+  }
+}
+
+static void give_out(struct assemble *assemble, const struct open_frame *frame, uint64_t start,
+                     uint32_t packets, bool complete)
+{
+  uint64_t *bits = bits_of(assemble, frame->buffer);
+  uint32_t cell = (uint32_t)(start - frame->anchor);
+  uint64_t number = assemble->params.by_marker
+                        ? assemble->number
+                        : (start - assemble->params.origin) / assemble->params.packets;
+
+  shift_down(bits, assemble->words, cell);
+  assemble->ready[assemble->ready_tail++ % assemble->params.buffers] = (struct assemble_frame){
+      .buffer = frame->buffer,
+      .cell = cell,
+      .packets = packets,
+      .present = frame->present,
+      .flags = frame->flags | (complete ? PST_FRAME_COMPLETE : 0),
+      .number = number,
+      .sequence = start,
+      .meta = frame->meta,
+      .first_ns = frame->first_ns,
+      .last_ns = frame->last_ns,
+      .bytes = frame->bytes,
+      .valid = bits,
+      .lengths = assemble->lengths + (size_t)frame->buffer * assemble->cells + cell};
+}
+
+static void close_first(struct assemble *assemble)
+{
+  struct open_frame frame = assemble->open[0];
+  struct assemble_counts *counts = &assemble->counts;
+  bool exact, complete = is_complete(assemble);
+  uint64_t start = start_of(assemble, 0, &exact);
+  uint32_t packets = assemble->params.packets;
+
+  if (assemble->params.by_marker) {
+    packets = (uint32_t)(frame.high - start + 1);
+  } else {
+    complete = frame.present == packets;
+    counts->lost += (start - assemble->floor) / packets;
+  }
+  counts->complete += complete;
+  counts->incomplete += !complete;
+  if (!complete && assemble->params.drops) {
+    counts->dropped++;
+    counts->placed -= frame.present;
+    counts->incomplete_messages += frame.present;
+    assemble->unsettled[assemble->unsettled_count++] = frame.buffer;
+  } else {
+    give_out(assemble, &frame, start, packets, complete);
+  }
+  assemble->number++;
+  assemble->floor = assemble->params.by_marker ? frame.high + 1 : start + packets;
+  assemble->floor_exact = frame.ended;
+  assemble->cut = assemble->params.by_marker && !frame.ended;
+  assemble->cut_meta = frame.meta;
+  assemble->open_count--;
+  memmove(&assemble->open[0], &assemble->open[1], assemble->open_count * sizeof(assemble->open[0]));
+}
+
+static void close_complete(struct assemble *assemble)
+{
+  while (assemble->open_count && is_complete(assemble))
+    close_first(assemble);
+}
+
+void assemble_expire(struct assemble *assemble, uint64_t now_ns)
+{
+  uint32_t count = assemble->open_count;
+
+  while (count && now_ns - assemble->open[count - 1].opened_ns < assemble->params.timeout_ns)
+    count--;
+  if (count == 0)
+    return;
+  for (; count; count--)
+    close_first(assemble);
+  close_complete(assemble);
+}
+
+void assemble_end(struct assemble *assemble)
+{
+  while (assemble->open_count)
+    close_first(assemble);
+}
+
+uint64_t assemble_due_ns(const struct assemble *assemble)
+{
+  uint64_t opened_ns = UINT64_MAX;
+
+  for (uint32_t i = 0; i < assemble->open_count; i++)
+    if (assemble->open[i].opened_ns < opened_ns)
+      opened_ns = assemble->open[i].opened_ns;
+  return assemble->open_count ? opened_ns + assemble->params.timeout_ns : 0;
+}
+
+/* ---- Taking ---------------------------------------------------------------------- */
+
+/* How many open frames begin at or before the sequence. */
+static uint32_t frames_upto(const struct assemble *assemble, uint64_t sequence)
+{
+  uint32_t count = assemble->open_count;
+
+  while (count && (assemble->params.by_marker ? assemble->open[count - 1].low
+                                              : assemble->open[count - 1].anchor) > sequence)
+    count--;
+  return count;
+}
+
+/* The open frame that a message belongs to, or -ENOENT: it needs a new one at
+ * *position; -EILSEQ: it contradicts what is here. */
+static int find_frame(const struct assemble *assemble, const struct assemble_message *message,
+                      uint32_t *position)
+{
+  uint32_t upto = frames_upto(assemble, message->sequence);
+  const struct open_frame *before = upto ? &assemble->open[upto - 1] : NULL;
+
+  *position = upto;
+  if (!assemble->params.by_marker)
+    return before && message->sequence - before->anchor < assemble->params.packets ? (int)upto - 1
+                                                                                   : -ENOENT;
+  if (before && message->sequence <= before->high)
+    return message->meta == before->meta ? (int)upto - 1 : -EILSEQ;
+  if (before && !before->ended && message->meta == before->meta)
+    return (int)upto - 1;
+  if (upto < assemble->open_count && message->meta == assemble->open[upto].meta)
+    return (int)upto;
+  return -ENOENT;
+}
+
+static uint64_t anchor_of(const struct assemble *assemble, uint32_t position, uint64_t sequence)
+{
+  uint32_t packets = assemble->params.packets;
+  uint64_t bound, distance;
+  bool exact;
+
+  if (!assemble->params.by_marker)
+    return sequence - (sequence - assemble->params.origin) % packets;
+  bound = bound_of(assemble, position, &exact);
+  distance = sequence - bound;
+  if (exact && distance < packets)
+    return bound;
+  return distance < slack(assemble) ? bound : sequence - slack(assemble);
+}
+
+/* The rest of a frame that was closed before its end was known. */
+static bool is_of_cut_frame(struct assemble *assemble, const struct assemble_message *message,
+                            uint32_t position)
+{
+  if (position || !assemble->cut || message->meta != assemble->cut_meta)
+    return false;
+  assemble->floor = message->sequence + 1;
+  assemble->floor_exact = message->flags & PST_VIEW_MARKED;
+  assemble->cut = !assemble->floor_exact;
+  return true;
+}
+
+static enum assemble_verdict open_frame(struct assemble *assemble,
+                                        const struct assemble_message *message, uint32_t position,
+                                        uint64_t now_ns, int *at)
+{
+  struct open_frame *frame;
+
+  if (is_of_cut_frame(assemble, message, position))
+    return ASSEMBLE_LATE;
+  if (assemble->open_count == assemble->params.open) {
+    if (position == 0)
+      return ASSEMBLE_LATE;
+    close_first(assemble);
+    position--;
+  }
+  if (assemble->free_count == 0)
+    return ASSEMBLE_WAIT;
+  frame = &assemble->open[position];
+  memmove(frame + 1, frame, (assemble->open_count - position) * sizeof(*frame));
+  assemble->open_count++;
+  *frame = (struct open_frame){.anchor = anchor_of(assemble, position, message->sequence),
+                               .low = message->sequence,
+                               .high = message->sequence,
+                               .meta = message->meta,
+                               .opened_ns = now_ns,
+                               .first_ns = UINT64_MAX,
+                               .flags = PST_FRAME_META | PST_FRAME_TIME,
+                               .buffer = assemble->free[--assemble->free_count]};
+  memset(bits_of(assemble, frame->buffer), 0, assemble->words * sizeof(*assemble->bits));
+  memset(assemble->lengths + (size_t)frame->buffer * assemble->cells, 0,
+         assemble->cells * sizeof(*assemble->lengths));
+  *at = (int)position;
+  return ASSEMBLE_PLACED;
+}
+
+static enum assemble_verdict check_room(const struct assemble *assemble,
+                                        const struct open_frame *frame, uint64_t sequence)
+{
+  uint64_t low = sequence < frame->low ? sequence : frame->low;
+  uint64_t high = sequence > frame->high ? sequence : frame->high;
+
+  if (sequence < frame->anchor)
+    return ASSEMBLE_LATE;
+  if (high - low >= assemble->params.packets || high - frame->anchor >= assemble->cells)
+    return ASSEMBLE_MISFRAMED;
+  return ASSEMBLE_PLACED;
+}
+
+static void note(struct open_frame *frame, const struct assemble_message *message)
+{
+  const uint32_t all = PST_FRAME_META | PST_FRAME_TIME;
+
+  PST_STATIC_ASSERT((uint32_t)PST_FRAME_META == (uint32_t)PST_VIEW_META &&
+                        (uint32_t)PST_FRAME_TIME == (uint32_t)PST_VIEW_TIME &&
+                        (uint32_t)PST_FRAME_DAMAGED == (uint32_t)PST_VIEW_DAMAGED &&
+                        (uint32_t)PST_FRAME_MARKED == (uint32_t)PST_VIEW_MARKED,
+                    "flags go from messages to frames as they are");
+  if (message->sequence <= frame->low) {
+    frame->low = message->sequence;
+    frame->meta = message->meta;
+  }
+  if (message->sequence >= frame->high) {
+    frame->high = message->sequence;
+    frame->ended = message->flags & PST_VIEW_MARKED;
+  }
+  if (message->time_ns < frame->first_ns)
+    frame->first_ns = message->time_ns;
+  if (message->time_ns > frame->last_ns)
+    frame->last_ns = message->time_ns;
+  frame->flags &= (message->flags & all) | ~all;
+  frame->flags |= message->flags & (PST_FRAME_DAMAGED | PST_FRAME_MARKED);
+  frame->bytes += message->length;
+  frame->present++;
+}
+
+static enum assemble_verdict place(struct assemble *assemble, struct open_frame *frame,
+                                   const struct assemble_message *message,
+                                   struct assemble_place *to)
+{
+  uint64_t *bits = bits_of(assemble, frame->buffer);
+  uint32_t cell = (uint32_t)(message->sequence - frame->anchor);
+
+  if (bits[cell / 64] >> (cell % 64) & 1)
+    return ASSEMBLE_DUPLICATE;
+  bits[cell / 64] |= UINT64_C(1) << (cell % 64);
+  assemble->lengths[(size_t)frame->buffer * assemble->cells + cell] = message->length;
+  note(frame, message);
+  assemble->counts.placed++;
+  *to = (struct assemble_place){.buffer = frame->buffer, .cell = cell};
+  return ASSEMBLE_PLACED;
+}
+
+static void start(struct assemble *assemble, const struct assemble_message *message)
+{
+  assemble->started = true;
+  if (!assemble->params.by_marker && message->sequence >= assemble->floor)
+    assemble->floor = anchor_of(assemble, 0, message->sequence);
+}
+
+static enum assemble_verdict try_take(struct assemble *assemble,
+                                      const struct assemble_message *message, uint64_t now_ns,
+                                      struct assemble_place *to)
+{
+  enum assemble_verdict verdict = ASSEMBLE_PLACED;
+  uint32_t position;
+  int at;
+
+  if (!assemble->started)
+    start(assemble, message);
+  if (message->sequence < assemble->floor)
+    return ASSEMBLE_LATE;
+  at = find_frame(assemble, message, &position);
+  if (at == -EILSEQ)
+    return ASSEMBLE_MISFRAMED;
+  if (at == -ENOENT)
+    verdict = open_frame(assemble, message, position, now_ns, &at);
+  else
+    verdict = check_room(assemble, &assemble->open[at], message->sequence);
+  if (verdict == ASSEMBLE_PLACED)
+    verdict = place(assemble, &assemble->open[at], message, to);
+  return verdict;
+}
+
+enum assemble_verdict assemble_take(struct assemble *assemble,
+                                    const struct assemble_message *message, uint64_t now_ns,
+                                    struct assemble_place *to)
+{
+  enum assemble_verdict verdict = try_take(assemble, message, now_ns, to);
+
+  if (verdict == ASSEMBLE_LATE)
+    assemble->counts.late++;
+  else if (verdict == ASSEMBLE_MISFRAMED)
+    assemble->counts.misframed++;
+  close_complete(assemble);
+  return verdict;
+}
+
+/* ---- Closed frames --------------------------------------------------------------- */
+
+const struct assemble_frame *assemble_first(const struct assemble *assemble)
+{
+  return assemble->ready_head == assemble->ready_tail
+             ? NULL
+             : &assemble->ready[assemble->ready_head % assemble->params.buffers];
+}
+
+void assemble_pop(struct assemble *assemble)
+{
+  assemble->ready_head++;
+}
+
+void assemble_release(struct assemble *assemble, uint32_t buffer)
+{
+  assemble->free[assemble->free_count++] = buffer;
+}
+
+void assemble_settle(struct assemble *assemble)
+{
+  while (assemble->unsettled_count)
+    assemble_release(assemble, assemble->unsettled[--assemble->unsettled_count]);
+}
+
+const struct assemble_counts *assemble_counts(const struct assemble *assemble)
+{
+  return &assemble->counts;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which frame a message belongs to, and where in it: arithmetic only, no memory
+ * of payloads, no I/O, no clock.
+ *
+ * A frame is a run of consecutive sequence numbers. It is put together in one of
+ * a fixed number of buffers, each a row of cells that hold one message's payload
+ * each. Several frames are open at once, in the order of their sequences, and they
+ * are closed in that order:
+ *   - when the first open frame is complete and nothing before it is outstanding;
+ *   - `timeout_ns` after the first message of it, or of a frame behind it;
+ *   - when one more has to be opened than may be open at once.
+ * What comes for a frame that is closed is late.
+ *
+ * By sequence, frame f is [origin + f * packets, origin + (f + 1) * packets).
+ *
+ * By marker, messages of one frame have the same `meta` (an RTP timestamp with its
+ * SSRC) and the last of them is marked. A frame's end is known when its marked
+ * message, or the one behind its last, is here; its start when the end of the one
+ * before it is. Where the start is not known it is taken to be the first message
+ * that is here, and the frame is not called complete. Cells are counted from the
+ * lowest sequence at which it can start, so that what comes before the first seen
+ * finds its cell.
+ */
+#ifndef PST_STREAM_ASSEMBLE_H
+#define PST_STREAM_ASSEMBLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ASSEMBLE_OPEN_MAX 64 /* frames open at once */
+/* By marker: how far before the first message that came of a frame its start may
+ * turn out to be, at most. */
+#define ASSEMBLE_SLACK 64
+
+struct assemble_params {
+  bool by_marker;
+  bool drops;       /* incomplete frames are not given out */
+  bool joins;       /* the stream may have begun before its first message here */
+  uint32_t packets; /* of a frame; by marker, at most */
+  uint32_t open;    /* frames at once, 1 to ASSEMBLE_OPEN_MAX */
+  uint32_t buffers; /* more than `open` */
+  uint64_t timeout_ns;
+  uint64_t origin; /* by sequence: of the first packet of frame 0 */
+};
+
+struct assemble_message {
+  uint64_t sequence;
+  uint64_t meta;
+  uint64_t time_ns; /* of arrival */
+  uint32_t length;
+  uint32_t flags; /* enum pst_view_flag */
+};
+
+enum assemble_verdict {
+  ASSEMBLE_PLACED,
+  ASSEMBLE_DUPLICATE,
+  ASSEMBLE_LATE,      /* its frame is closed, or had its start settled without it */
+  ASSEMBLE_MISFRAMED, /* by marker: in no frame of at most `packets` with its meta */
+  ASSEMBLE_WAIT,      /* no buffer is free: offer it again after a release or settle */
+};
+
+struct assemble_place {
+  uint32_t buffer;
+  uint32_t cell;
+};
+
+/* A closed frame; its buffer is the taker's until assemble_release(). */
+struct assemble_frame {
+  uint32_t buffer;
+  uint32_t cell; /* of packet 0 */
+  uint32_t packets;
+  uint32_t present;
+  uint32_t flags; /* enum pst_frame_flag */
+  uint64_t number;
+  uint64_t sequence; /* of packet 0 */
+  uint64_t meta;     /* of the first packet that is here */
+  uint64_t first_ns; /* earliest and latest time_ns */
+  uint64_t last_ns;
+  uint64_t bytes;
+  const uint64_t *valid;   /* bit i: packet i is here */
+  const uint32_t *lengths; /* of packet i */
+};
+
+struct assemble_counts {
+  uint64_t complete;   /* frames closed */
+  uint64_t incomplete; /* the same, with packets missing, dropped ones included */
+  uint64_t dropped;    /* frames of them not given out */
+  uint64_t lost;       /* by sequence: frames of which nothing came in time */
+  uint64_t placed;     /* messages in frames that are open or were given out */
+  uint64_t late;       /* messages */
+  uint64_t misframed;
+  uint64_t incomplete_messages; /* in dropped frames */
+};
+
+struct assemble;
+
+/* 0, -EINVAL: a number is out of its range; -ENOMEM. */
+int assemble_open(const struct assemble_params *params, struct assemble **assemble);
+void assemble_close(struct assemble *assemble);
+
+/* Cells of a buffer. */
+uint32_t assemble_cells(const struct assemble_params *params);
+
+/* Take a message at `now_ns`. PLACED alone fills *place: the payload belongs there. */
+enum assemble_verdict assemble_take(struct assemble *assemble,
+                                    const struct assemble_message *message, uint64_t now_ns,
+                                    struct assemble_place *place);
+/* Close what has waited for its time. */
+void assemble_expire(struct assemble *assemble, uint64_t now_ns);
+/* Close all: nothing more will come. */
+void assemble_end(struct assemble *assemble);
+/* When assemble_expire() next closes something; 0: nothing is open. */
+uint64_t assemble_due_ns(const struct assemble *assemble);
+
+/* The oldest closed frame that was not taken yet; NULL: none. */
+const struct assemble_frame *assemble_first(const struct assemble *assemble);
+void assemble_pop(struct assemble *assemble);
+/* Its buffer may be used again, at once. */
+void assemble_release(struct assemble *assemble, uint32_t buffer);
+/* What was placed so far is on its way in order: buffers of dropped frames may be
+ * used again. Until then they are not, lest two payloads of one submission go to
+ * one place. */
+void assemble_settle(struct assemble *assemble);
+
+const struct assemble_counts *assemble_counts(const struct assemble *assemble);
+
+#endif

@@ -1,0 +1,719 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Frames out of messages: what each rule gives, and random schedules of loss, swap,
+ * duplicate, delay, time-outs and slow applications against a model that is written
+ * the long way.
+ *
+ * PENSTOCK_ASSEMBLE_SCHEDULES=1000000 sets how many schedules run;
+ * PENSTOCK_ASSEMBLE_SEED, from which number on, as a failure prints it.
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <penstock/penstock.h>
+
+#include "assemble_model.h"
+
+#define MARK PST_VIEW_MARKED
+#define BUFFERS_MAX 16
+#define CELLS_MAX 32
+
+/* ---- By hand ----------------------------------------------------------------------- */
+
+static struct assemble *opened(struct assemble_params params)
+{
+  struct assemble *assemble = NULL;
+
+  assert_int_equal(assemble_open(&params, &assemble), 0);
+  return assemble;
+}
+
+static enum assemble_verdict offer(struct assemble *assemble, uint64_t sequence, uint64_t meta,
+                                   uint32_t flags, uint64_t now_ns)
+{
+  const struct assemble_message message = {.sequence = sequence,
+                                           .meta = meta,
+                                           .time_ns = 1000 + sequence,
+                                           .length = 100,
+                                           .flags = flags | PST_VIEW_META};
+  struct assemble_place place;
+
+  return assemble_take(assemble, &message, now_ns, &place);
+}
+
+static void expect_frame(struct assemble *assemble, uint64_t number, uint64_t sequence,
+                         uint32_t packets, uint64_t valid, bool complete)
+{
+  const struct assemble_frame *frame = assemble_first(assemble);
+
+  assert_non_null(frame);
+  assert_int_equal(frame->number, number);
+  assert_int_equal(frame->sequence, sequence);
+  assert_int_equal(frame->packets, packets);
+  assert_int_equal(frame->valid[0], valid);
+  assert_int_equal(frame->present, __builtin_popcountll(valid));
+  assert_int_equal((frame->flags & PST_FRAME_COMPLETE) != 0, complete);
+  uint32_t buffer = frame->buffer;
+  assemble_pop(assemble);
+  assemble_release(assemble, buffer);
+}
+
+static void swapped_packets_make_a_frame(void **state)
+{
+  struct assemble *a =
+      opened((struct assemble_params){.packets = 4, .open = 2, .buffers = 4, .timeout_ns = 100});
+
+  (void)state;
+  offer(a, 3, 0, 0, 0);
+  offer(a, 1, 0, 0, 0);
+  offer(a, 2, 0, 0, 0);
+  assert_null(assemble_first(a));
+  assert_int_equal(offer(a, 1, 0, 0, 0), ASSEMBLE_DUPLICATE);
+  offer(a, 0, 0, 0, 0);
+  expect_frame(a, 0, 0, 4, 0xf, true);
+  assert_int_equal(offer(a, 1, 0, 0, 0), ASSEMBLE_LATE);
+  assemble_close(a);
+}
+
+static void a_complete_frame_waits_for_the_one_before_it(void **state)
+{
+  struct assemble *a =
+      opened((struct assemble_params){.packets = 2, .open = 3, .buffers = 4, .timeout_ns = 100});
+
+  (void)state;
+  offer(a, 2, 0, 0, 10);
+  offer(a, 3, 0, 0, 10);
+  assert_null(assemble_first(a)); /* frame 0 may still come */
+  assert_int_equal(assemble_due_ns(a), 110);
+  assemble_expire(a, 109);
+  assert_null(assemble_first(a));
+  assemble_expire(a, 110);
+  expect_frame(a, 1, 2, 2, 3, true);
+  assert_int_equal(assemble_counts(a)->lost, 1);
+  assert_int_equal(assemble_due_ns(a), 0);
+  assemble_close(a);
+}
+
+static void one_more_frame_than_may_be_open_closes_the_oldest(void **state)
+{
+  struct assemble *a =
+      opened((struct assemble_params){.packets = 2, .open = 2, .buffers = 3, .timeout_ns = 100});
+
+  (void)state;
+  offer(a, 0, 0, 0, 0);
+  offer(a, 2, 0, 0, 0);
+  assert_null(assemble_first(a));
+  offer(a, 5, 0, 0, 0);
+  expect_frame(a, 0, 0, 2, 1, false);
+  assert_int_equal(offer(a, 1, 0, 0, 0), ASSEMBLE_LATE);
+  offer(a, 3, 0, 0, 0);
+  expect_frame(a, 1, 2, 2, 3, true);
+  assemble_close(a);
+}
+
+static void without_a_buffer_it_waits(void **state)
+{
+  struct assemble *a =
+      opened((struct assemble_params){.packets = 1, .open = 1, .buffers = 2, .timeout_ns = 100});
+
+  (void)state;
+  offer(a, 0, 0, 0, 0);
+  offer(a, 1, 0, 0, 0);
+  assert_int_equal(offer(a, 2, 0, 0, 0), ASSEMBLE_WAIT);
+  expect_frame(a, 0, 0, 1, 1, true);
+  assert_int_equal(offer(a, 2, 0, 0, 0), ASSEMBLE_PLACED);
+  expect_frame(a, 1, 1, 1, 1, true);
+  expect_frame(a, 2, 2, 1, 1, true);
+  assemble_close(a);
+}
+
+static void a_dropped_frame_s_buffer_is_free_once_settled(void **state)
+{
+  struct assemble *a = opened((struct assemble_params){
+      .packets = 2, .open = 1, .buffers = 2, .timeout_ns = 100, .drops = true});
+
+  (void)state;
+  offer(a, 0, 0, 0, 0);
+  offer(a, 2, 0, 0, 0);
+  assert_int_equal(offer(a, 4, 0, 0, 0), ASSEMBLE_WAIT);
+  assemble_settle(a);
+  assert_int_equal(offer(a, 4, 0, 0, 0), ASSEMBLE_PLACED);
+  assert_null(assemble_first(a));
+  assert_int_equal(assemble_counts(a)->dropped, 2);
+  assert_int_equal(assemble_counts(a)->incomplete_messages, 2);
+  assemble_close(a);
+}
+
+static const struct assemble_params by_marker = {
+    .by_marker = true, .packets = 8, .open = 3, .buffers = 5, .timeout_ns = 100};
+
+static void markers_end_frames(void **state)
+{
+  struct assemble *a = opened(by_marker);
+
+  (void)state;
+  offer(a, 0, 7, 0, 0);
+  offer(a, 1, 7, MARK, 0);
+  expect_frame(a, 0, 0, 2, 3, true);
+  offer(a, 3, 8, 0, 0); /* the marker overtaken by the next frame */
+  offer(a, 4, 8, MARK, 0);
+  offer(a, 5, 9, MARK, 0);
+  assert_null(assemble_first(a));
+  offer(a, 2, 8, 0, 0);
+  expect_frame(a, 1, 2, 3, 7, true);
+  expect_frame(a, 2, 5, 1, 1, true);
+  assemble_close(a);
+}
+
+static void a_lost_marker_is_made_up_for_by_the_timestamp(void **state)
+{
+  struct assemble *a = opened(by_marker);
+
+  (void)state;
+  offer(a, 0, 7, 0, 0);
+  offer(a, 1, 7, 0, 0);
+  offer(a, 3, 8, 0, 0); /* 2, marked, is lost */
+  offer(a, 4, 8, MARK, 0);
+  assert_null(assemble_first(a));
+  assemble_expire(a, 100);
+  expect_frame(a, 0, 0, 2, 3, false);
+  expect_frame(a, 1, 3, 2, 3, false); /* 2 may have been its first */
+  offer(a, 5, 9, MARK, 200);
+  expect_frame(a, 2, 5, 1, 1, true);
+  assert_int_equal(assemble_counts(a)->late, 0);
+  assemble_close(a);
+}
+
+static void a_sender_that_does_not_mark_is_followed_by_its_timestamps(void **state)
+{
+  struct assemble *a = opened(by_marker);
+
+  (void)state;
+  for (uint64_t s = 0; s < 12; s++)
+    offer(a, s, s / 3, 0, 0);
+  for (uint64_t f = 0; f < 3; f++)
+    expect_frame(a, f, 3 * f, 3, 7, true);
+  assert_null(assemble_first(a)); /* the end of the last is not known */
+  assemble_close(a);
+}
+
+static void a_frame_whose_first_packets_come_last_has_cells_for_them(void **state)
+{
+  struct assemble *a = opened(by_marker);
+
+  (void)state;
+  offer(a, 0, 7, 0, 0);
+  offer(a, 4, 8, MARK, 0);
+  offer(a, 3, 8, 0, 0);
+  offer(a, 2, 8, 0, 0);
+  offer(a, 1, 7, MARK, 0);
+  expect_frame(a, 0, 0, 2, 3, true);
+  expect_frame(a, 1, 2, 3, 7, true);
+  assemble_close(a);
+}
+
+static void what_comes_of_a_frame_that_timed_out_is_late(void **state)
+{
+  struct assemble *a = opened(by_marker);
+
+  (void)state;
+  offer(a, 0, 7, 0, 0);
+  assemble_expire(a, 100);
+  expect_frame(a, 0, 0, 1, 1, false);
+  assert_int_equal(offer(a, 2, 7, 0, 101), ASSEMBLE_LATE);
+  assert_int_equal(offer(a, 1, 7, 0, 101), ASSEMBLE_LATE);
+  assert_int_equal(offer(a, 3, 7, MARK, 101), ASSEMBLE_LATE);
+  assert_int_equal(offer(a, 4, 8, MARK, 101), ASSEMBLE_PLACED);
+  expect_frame(a, 1, 4, 1, 1, true);
+  assemble_close(a);
+}
+
+static void a_frame_longer_than_it_may_be_is_cut(void **state)
+{
+  struct assemble *a = opened(by_marker);
+
+  (void)state;
+  for (uint64_t s = 0; s < 8; s++)
+    assert_int_equal(offer(a, s, 7, 0, 0), ASSEMBLE_PLACED);
+  assert_int_equal(offer(a, 8, 7, 0, 0), ASSEMBLE_MISFRAMED);
+  assert_int_equal(offer(a, 9, 7, MARK, 0), ASSEMBLE_MISFRAMED);
+  assert_int_equal(offer(a, 10, 8, MARK, 0), ASSEMBLE_PLACED);
+  assemble_expire(a, 100);
+  expect_frame(a, 0, 0, 8, 0xff, false);
+  assert_int_equal(assemble_counts(a)->misframed, 2);
+  assemble_close(a);
+}
+
+static void a_stream_joined_in_its_middle_begins_where_it_is(void **state)
+{
+  struct assemble *a = opened((struct assemble_params){
+      .packets = 4, .open = 2, .buffers = 4, .timeout_ns = 100, .joins = true, .origin = 65536});
+
+  (void)state;
+  offer(a, 65536 + 4006, 0, 0, 0);
+  offer(a, 65536 + 4007, 0, 0, 0);
+  assemble_expire(a, 100);
+  expect_frame(a, 1001, 65536 + 4004, 4, 0xc, false);
+  assert_int_equal(assemble_counts(a)->lost, 0);
+  assemble_close(a);
+}
+
+static void long_frames_shift_their_bitmaps(void **state)
+{
+  struct assemble_params params = by_marker;
+  struct assemble *a;
+
+  (void)state;
+  params.packets = 200;
+  params.joins = true;
+  a = opened(params);
+  /* The first seen gets cell 64; packet 0 of what is given out is in cell 1. */
+  for (uint64_t s = 1063; s < 1190; s++)
+    assert_int_equal(offer(a, s, 7, 0, 0), ASSEMBLE_PLACED);
+  assemble_expire(a, 100);
+  const struct assemble_frame *frame = assemble_first(a);
+  assert_int_equal(frame->packets, 127);
+  assert_int_equal(frame->valid[0], UINT64_MAX);
+  assert_int_equal(frame->valid[1], UINT64_MAX >> 1);
+  for (uint32_t i = 0; i < frame->packets; i++)
+    assert_int_equal(frame->lengths[i], 100);
+  assemble_close(a);
+}
+
+static void numbers_out_of_range_are_refused(void **state)
+{
+  struct assemble_params params = by_marker;
+  struct assemble *a = NULL;
+
+  (void)state;
+  params.packets = 0;
+  assert_int_equal(assemble_open(&params, &a), -22);
+  params = by_marker;
+  params.open = 0;
+  assert_int_equal(assemble_open(&params, &a), -22);
+  params = by_marker;
+  params.buffers = params.open;
+  assert_int_equal(assemble_open(&params, &a), -22);
+  assert_null(a);
+  assemble_close(NULL);
+}
+
+/* ---- Random schedules ---------------------------------------------------------------- */
+
+struct schedule {
+  uint64_t number; /* what it is made from */
+  uint64_t random;
+  struct assemble_params params;
+  bool impaired;
+  bool truthful; /* metas tell frames apart, and nothing contradicts them */
+  uint32_t count;
+  struct assemble_message messages[MODEL_SPAN * 2];
+  int true_frame[MODEL_SPAN]; /* from 1 */
+  uint64_t true_start[MODEL_SPAN], true_packets[MODEL_SPAN];
+};
+
+static uint64_t draw(struct schedule *schedule, uint64_t below)
+{
+  uint64_t z = schedule->random += UINT64_C(0x9e3779b97f4a7c15);
+
+  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+  return (z ^ (z >> 31)) % below;
+}
+
+static bool chance(struct schedule *schedule, uint32_t percent)
+{
+  return draw(schedule, 100) < percent;
+}
+
+static void make_params(struct schedule *schedule)
+{
+  struct assemble_params *params = &schedule->params;
+
+  *params = (struct assemble_params){.by_marker = chance(schedule, 60),
+                                     .drops = chance(schedule, 30),
+                                     .joins = chance(schedule, 30),
+                                     .packets = 1 + (uint32_t)draw(schedule, 10),
+                                     .open = 1 + (uint32_t)draw(schedule, 4),
+                                     .timeout_ns = 1 + draw(schedule, 60)};
+  params->buffers = params->open + 1 + (uint32_t)draw(schedule, 4);
+  if (!params->by_marker && chance(schedule, 50))
+    params->origin = draw(schedule, 40);
+}
+
+/* What a sender sends, in order: frames of random lengths, now and then longer
+ * than they may be, unmarked, or of the timestamp of the frame before. */
+static void make_stream(struct schedule *schedule)
+{
+  uint32_t total = 1 + (uint32_t)draw(schedule, 60), frame = 0, left = 0;
+  uint64_t sequence = schedule->params.origin, meta = draw(schedule, 1000);
+  bool marks = !chance(schedule, 10), odd = chance(schedule, 20);
+
+  if (schedule->params.joins)
+    sequence += draw(schedule, 80);
+  schedule->truthful = !odd;
+  schedule->count = 0;
+  memset(schedule->true_frame, 0, sizeof(schedule->true_frame));
+  for (uint32_t i = 0; i < total; i++, sequence++) {
+    if (left == 0) {
+      left = 1 + (uint32_t)draw(schedule, schedule->params.packets + (odd ? 3 : 0));
+      meta += odd && chance(schedule, 30) ? 0 : 1 + draw(schedule, 3);
+      schedule->true_start[++frame] = sequence;
+      schedule->true_packets[frame] = 0;
+    }
+    left--;
+    bool marked = marks && left == 0 && !(odd && chance(schedule, 20));
+    marked |= odd && chance(schedule, 3);
+    schedule->true_frame[sequence] = (int)frame;
+    schedule->true_packets[frame]++;
+    schedule->messages[schedule->count++] = (struct assemble_message){
+        .sequence = sequence,
+        .meta = odd && chance(schedule, 3) ? meta + 1 : meta,
+        .length = (uint32_t)draw(schedule, 1500),
+        .flags = (marked ? MARK : 0) | (chance(schedule, 95) ? PST_VIEW_TIME : 0) |
+                 (chance(schedule, 95) ? PST_VIEW_META : 0) |
+                 (chance(schedule, 3) ? PST_VIEW_DAMAGED : 0)};
+  }
+}
+
+static void swap(struct schedule *schedule, uint32_t i, uint32_t k)
+{
+  struct assemble_message kept = schedule->messages[i];
+  schedule->messages[i] = schedule->messages[k];
+  schedule->messages[k] = kept;
+}
+
+static void remove_message(struct schedule *schedule, uint32_t i)
+{
+  memmove(&schedule->messages[i], &schedule->messages[i + 1],
+          (--schedule->count - i) * sizeof(schedule->messages[0]));
+}
+
+static void insert(struct schedule *schedule, uint32_t i, struct assemble_message message)
+{
+  memmove(&schedule->messages[i + 1], &schedule->messages[i],
+          (schedule->count++ - i) * sizeof(schedule->messages[0]));
+  schedule->messages[i] = message;
+}
+
+static void impair(struct schedule *schedule)
+{
+  uint32_t loss = (uint32_t)draw(schedule, 3) * 10, swaps = (uint32_t)draw(schedule, 4) * 10;
+  uint32_t repeats = (uint32_t)draw(schedule, 3) * 5, delays = (uint32_t)draw(schedule, 3) * 5;
+
+  schedule->impaired = loss || swaps || repeats || delays;
+  for (uint32_t i = 0; i < schedule->count;) {
+    if (chance(schedule, loss))
+      remove_message(schedule, i);
+    else
+      i++;
+  }
+  for (uint32_t i = 0; i + 1 < schedule->count; i++)
+    if (chance(schedule, swaps))
+      swap(schedule, i, i + 1);
+  for (uint32_t i = 0; i < schedule->count; i++) {
+    struct assemble_message message = schedule->messages[i];
+    uint32_t later = i + 1 + (uint32_t)draw(schedule, 20);
+    if (later > schedule->count)
+      later = schedule->count;
+    if (chance(schedule, repeats) && schedule->count < MODEL_SPAN) {
+      insert(schedule, later, message);
+    } else if (chance(schedule, delays)) {
+      remove_message(schedule, i);
+      insert(schedule, later - 1, message);
+    }
+  }
+}
+
+struct bench {
+  struct schedule *schedule;
+  struct assemble *assemble;
+  struct model *model;
+  uint64_t cells[BUFFERS_MAX][CELLS_MAX]; /* the payload in it: its sequence + 1 */
+  uint32_t held[BUFFERS_MAX];
+  uint32_t held_count;
+  uint64_t now_ns;
+  uint64_t given; /* messages in frames that came out */
+  uint64_t frames, complete;
+  uint64_t last_number;
+};
+
+/* A failure names the schedule. */
+#define SAME(what, a, b)                                                                           \
+  do {                                                                                             \
+    uint64_t a_ = (uint64_t)(a), b_ = (uint64_t)(b);                                               \
+    if (a_ != b_)                                                                                  \
+      fail_msg("PENSTOCK_ASSEMBLE_SEED=%" PRIu64 ": %s: %" PRIu64 " is not %" PRIu64,              \
+               bench->schedule->number, what, a_, b_);                                             \
+  } while (0)
+
+static void check_truth(const struct bench *bench, const struct assemble_frame *frame)
+{
+  const struct schedule *schedule = bench->schedule;
+  int truth = schedule->true_frame[frame->sequence];
+
+  if (!(frame->flags & PST_FRAME_COMPLETE))
+    return;
+  SAME("present of a complete frame", frame->present, frame->packets);
+  if (!schedule->params.by_marker) {
+    SAME("first packet of a complete frame",
+         (frame->sequence - schedule->params.origin) % schedule->params.packets, 0);
+  } else if (schedule->truthful) {
+    SAME("first packet of a complete frame", frame->sequence, schedule->true_start[truth]);
+    SAME("packets of a complete frame", frame->packets, schedule->true_packets[truth]);
+  }
+}
+
+static void check_packets(struct bench *bench, const struct assemble_frame *frame, int expected)
+{
+  const struct model *model = bench->model;
+  uint64_t bytes = 0, first_ns = UINT64_MAX, last_ns = 0, meta = 0;
+  uint32_t present = 0, flags = PST_FRAME_META | PST_FRAME_TIME;
+
+  for (uint32_t i = 0; i < frame->packets; i++) {
+    uint64_t sequence = frame->sequence + i;
+    const struct assemble_message *message = &model->message[sequence];
+    bool is_here = frame->valid[i / 64] >> (i % 64) & 1;
+    SAME("valid", is_here, model->frame_of[sequence] == expected);
+    SAME("length", frame->lengths[i], is_here ? message->length : 0);
+    if (!is_here)
+      continue;
+    SAME("payload", bench->cells[frame->buffer][frame->cell + i], sequence + 1);
+    if (present++ == 0)
+      meta = message->meta;
+    bytes += message->length;
+    first_ns = message->time_ns < first_ns ? message->time_ns : first_ns;
+    last_ns = message->time_ns > last_ns ? message->time_ns : last_ns;
+    flags &= message->flags | ~(PST_FRAME_META | PST_FRAME_TIME);
+    flags |= message->flags & (PST_FRAME_MARKED | PST_FRAME_DAMAGED);
+  }
+  SAME("present", frame->present, present);
+  SAME("bytes", frame->bytes, bytes);
+  SAME("first_ns", frame->first_ns, first_ns);
+  SAME("last_ns", frame->last_ns, last_ns);
+  SAME("meta", frame->meta, meta);
+  SAME("flags", frame->flags & ~(uint32_t)PST_FRAME_COMPLETE, flags);
+  bench->given += present;
+}
+
+static void take_frame(struct bench *bench)
+{
+  const struct assemble_frame *frame = assemble_first(bench->assemble);
+  int expected = model_pop(bench->model);
+  const struct model_frame *truth = &bench->model->frames[expected];
+
+  SAME("whether there is a frame", frame != NULL, expected != 0);
+  if (!frame)
+    return;
+  SAME("number", frame->number, truth->number);
+  SAME("sequence", frame->sequence, truth->start);
+  SAME("packets", frame->packets, truth->packets);
+  SAME("complete", (frame->flags & PST_FRAME_COMPLETE) != 0, truth->complete);
+  SAME("cells", frame->cell + frame->packets <= assemble_cells(&bench->schedule->params), 1);
+  SAME("order", bench->frames == 0 || frame->number > bench->last_number, 1);
+  check_packets(bench, frame, expected);
+  check_truth(bench, frame);
+  bench->last_number = frame->number;
+  bench->frames++;
+  bench->complete += (frame->flags & PST_FRAME_COMPLETE) != 0;
+  bench->held[bench->held_count++] = frame->buffer;
+  assemble_pop(bench->assemble);
+}
+
+static void give_back(struct bench *bench)
+{
+  uint32_t i;
+
+  if (bench->held_count == 0)
+    return;
+  i = (uint32_t)draw(bench->schedule, bench->held_count);
+  assemble_release(bench->assemble, bench->held[i]);
+  bench->held[i] = bench->held[--bench->held_count];
+  model_release(bench->model);
+}
+
+static void settle(struct bench *bench)
+{
+  assemble_settle(bench->assemble);
+  model_settle(bench->model);
+}
+
+/* What happens between two messages. */
+static void pass_time(struct bench *bench, bool is_idle)
+{
+  struct schedule *schedule = bench->schedule;
+
+  bench->now_ns += draw(schedule, chance(schedule, 10) ? 100 : 4);
+  if (chance(schedule, 50)) {
+    assemble_expire(bench->assemble, bench->now_ns);
+    model_expire(bench->model, bench->now_ns);
+  }
+  while (is_idle || chance(schedule, 60)) {
+    if (!assemble_first(bench->assemble))
+      break;
+    take_frame(bench);
+  }
+  while (bench->held_count && (is_idle || chance(schedule, 60)))
+    give_back(bench);
+  if (is_idle || chance(schedule, 60))
+    settle(bench);
+}
+
+static void check_counts(const struct bench *bench)
+{
+  const struct assemble_counts *ours = assemble_counts(bench->assemble);
+  const struct assemble_counts *theirs = &bench->model->counts;
+
+  SAME("complete frames", ours->complete, theirs->complete);
+  SAME("incomplete frames", ours->incomplete, theirs->incomplete);
+  SAME("dropped frames", ours->dropped, theirs->dropped);
+  SAME("lost frames", ours->lost, theirs->lost);
+  SAME("placed messages", ours->placed, theirs->placed);
+  SAME("late messages", ours->late, theirs->late);
+  SAME("misframed messages", ours->misframed, theirs->misframed);
+  SAME("messages of dropped frames", ours->incomplete_messages, theirs->incomplete_messages);
+}
+
+static void offer_message(struct bench *bench, struct assemble_message *message, uint64_t *verdicts)
+{
+  enum assemble_verdict verdict, expected;
+  struct assemble_place place = {0};
+
+  message->time_ns = bench->now_ns * 3;
+  while (true) {
+    verdict = assemble_take(bench->assemble, message, bench->now_ns, &place);
+    expected = model_take(bench->model, message, bench->now_ns);
+    SAME("verdict", verdict, expected);
+    SAME("due", assemble_due_ns(bench->assemble), model_due_ns(bench->model));
+    verdicts[verdict]++;
+    if (verdict != ASSEMBLE_WAIT)
+      break;
+    pass_time(bench, true);
+  }
+  if (verdict == ASSEMBLE_PLACED) {
+    SAME("buffer", place.buffer < bench->schedule->params.buffers, 1);
+    SAME("cell", place.cell < assemble_cells(&bench->schedule->params), 1);
+    bench->cells[place.buffer][place.cell] = message->sequence + 1;
+  }
+}
+
+static void run_schedule(struct schedule *schedule, struct model *model, uint64_t *verdicts,
+                         uint64_t *complete)
+{
+  struct bench on_stack = {.schedule = schedule, .model = model};
+  struct bench *bench = &on_stack;
+  uint64_t own[5] = {0};
+
+  schedule->random = schedule->number;
+  make_params(schedule);
+  make_stream(schedule);
+  impair(schedule);
+  model_init(model, &schedule->params);
+  assert_int_equal(assemble_open(&schedule->params, &bench->assemble), 0);
+  for (uint32_t i = 0; i < schedule->count; i++) {
+    offer_message(bench, &schedule->messages[i], own);
+    pass_time(bench, false);
+  }
+  assemble_end(bench->assemble);
+  model_end(model);
+  pass_time(bench, true);
+  SAME("whether there is a frame", model_pop(model) != 0, 0);
+  check_counts(bench);
+  const struct assemble_counts *counts = assemble_counts(bench->assemble);
+  SAME("account", schedule->count,
+       bench->given + counts->late + counts->misframed + counts->incomplete_messages +
+           own[ASSEMBLE_DUPLICATE]);
+  SAME("placed", counts->placed, bench->given);
+  for (int i = 0; i < 5; i++)
+    verdicts[i] += own[i];
+  *complete += bench->complete;
+  assemble_close(bench->assemble);
+}
+
+static uint64_t from_environment(const char *name, uint64_t otherwise)
+{
+  const char *text = getenv(name);
+
+  return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void random_schedules_agree_with_the_model(void **state)
+{
+  uint64_t first = from_environment("PENSTOCK_ASSEMBLE_SEED", 1);
+  uint64_t count = from_environment("PENSTOCK_ASSEMBLE_SCHEDULES", 20000);
+  struct schedule *schedule = calloc(1, sizeof(*schedule));
+  struct model *model = calloc(1, sizeof(*model));
+  uint64_t verdicts[5] = {0}, complete = 0;
+
+  (void)state;
+  assert_non_null(schedule);
+  assert_non_null(model);
+  for (uint64_t i = 0; i < count; i++) {
+    schedule->number = first + i;
+    run_schedule(schedule, model, verdicts, &complete);
+  }
+  print_message("%" PRIu64 " schedules: %" PRIu64 " placed, %" PRIu64 " duplicates, %" PRIu64
+                " late, %" PRIu64 " misframed, %" PRIu64 " waits, %" PRIu64 " complete frames\n",
+                count, verdicts[ASSEMBLE_PLACED], verdicts[ASSEMBLE_DUPLICATE],
+                verdicts[ASSEMBLE_LATE], verdicts[ASSEMBLE_MISFRAMED], verdicts[ASSEMBLE_WAIT],
+                complete);
+  if (count >= 1000) { /* all there is has been met */
+    for (int i = 0; i < 5; i++)
+      assert_true(verdicts[i] > count / 1000);
+    assert_true(complete > count);
+  }
+  free(model);
+  free(schedule);
+}
+
+/* Nothing goes wrong: every frame comes out, complete. */
+static void unimpaired_streams_come_out_whole(void **state)
+{
+  struct assemble_params params = {.packets = 5, .open = 2, .buffers = 4, .timeout_ns = 10};
+
+  (void)state;
+  for (int marker = 0; marker < 2; marker++) {
+    params.by_marker = marker;
+    struct assemble *a = opened(params);
+    for (uint64_t s = 0; s < 5000; s++) {
+      assert_int_equal(offer(a, s, s / 5, s % 5 == 4 ? MARK : 0, s), ASSEMBLE_PLACED);
+      if (s % 5 == 4)
+        expect_frame(a, s / 5, s - 4, 5, 0x1f, true);
+      assemble_expire(a, s);
+    }
+    assert_int_equal(assemble_counts(a)->complete, 1000);
+    assert_int_equal(assemble_counts(a)->incomplete, 0);
+    assemble_close(a);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(swapped_packets_make_a_frame),
+      cmocka_unit_test(a_complete_frame_waits_for_the_one_before_it),
+      cmocka_unit_test(one_more_frame_than_may_be_open_closes_the_oldest),
+      cmocka_unit_test(without_a_buffer_it_waits),
+      cmocka_unit_test(a_dropped_frame_s_buffer_is_free_once_settled),
+      cmocka_unit_test(markers_end_frames),
+      cmocka_unit_test(a_lost_marker_is_made_up_for_by_the_timestamp),
+      cmocka_unit_test(a_sender_that_does_not_mark_is_followed_by_its_timestamps),
+      cmocka_unit_test(a_frame_whose_first_packets_come_last_has_cells_for_them),
+      cmocka_unit_test(what_comes_of_a_frame_that_timed_out_is_late),
+      cmocka_unit_test(a_frame_longer_than_it_may_be_is_cut),
+      cmocka_unit_test(a_stream_joined_in_its_middle_begins_where_it_is),
+      cmocka_unit_test(long_frames_shift_their_bitmaps),
+      cmocka_unit_test(numbers_out_of_range_are_refused),
+      cmocka_unit_test(unimpaired_streams_come_out_whole),
+      cmocka_unit_test(random_schedules_agree_with_the_model),
+  };
+  return cmocka_run_group_tests_name("stream_assemble", tests, NULL, NULL) ? 1 : 0;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frames through a whole session: in place, byte for byte, on memory that the CPU
+ * reaches and on memory that it does not, whatever the filter does to messages. */
+#include "support.h"
+
+#define MESSAGE 100 /* not a multiple of anything: frames are contiguous all the same */
+#define PACKETS 8
+#define SEED 7
+
+static const char *const memories[] = {"host", "{plugin: late, options: {delay: 5 us}}"};
+static const char faults[] =
+    "filters: [{plugin: fault, options: {seed: 3, drop_ppm: 20000, duplicate_ppm: 20000, "
+    "reorder_ppm: 20000, delay_ppm: 5000, delay_time: 200 us}}]";
+
+/* The pattern of memory.h, told the long way. */
+static uint8_t pattern_at(uint64_t seed, uint64_t sequence, uint32_t at)
+{
+  uint64_t z = seed + sequence * PST_PATTERN_SEQUENCE;
+
+  z ^= z >> 30;
+  z *= UINT64_C(0xbf58476d1ce4e5b9);
+  z ^= z >> 27;
+  z *= UINT64_C(0x94d049bb133111eb);
+  z ^= z >> 31;
+  return (uint8_t)((z + at / 8 * PST_PATTERN_STEP) >> (at % 8 * 8));
+}
+
+static void open_frames(struct run *run, const char *memory, const char *assemble,
+                        const char *filters)
+{
+  char text[1024];
+
+  snprintf(text, sizeof(text),
+           "penstock: 1\n"
+           "transport: {plugin: loopback%s%s}\n"
+           "streams:\n"
+           "- name: a\n"
+           "  message: %d B\n"
+           "  ring: 256\n"
+           "  sender: {source: {type: pattern, seed: %d}}\n"
+           "  receiver: {memory: %s, assemble: {%s}}\n",
+           *filters ? ", " : "", filters, MESSAGE, SEED, memory, assemble);
+  open_text(run, text);
+}
+
+struct seen {
+  uint64_t frames, complete, messages, bytes, next;
+  uint64_t zeros;   /* missing packets that were found zeroed */
+  uint32_t holding; /* frames to keep before any goes back */
+  struct pst_frame held[64];
+  uint32_t held_count;
+};
+
+static void look_at(struct pst_receiver *receiver, const struct pst_frame *frame, bool zeroed,
+                    struct seen *seen)
+{
+  uint64_t seed = strtoull(pst_receiver_param(receiver, "pattern.seed"), NULL, 10);
+  uint32_t present = 0;
+
+  assert_int_equal(frame->stride, MESSAGE);
+  assert_true(frame->packets <= PACKETS);
+  assert_true(seen->frames == 0 || frame->number >= seen->next);
+  seen->next = frame->number + 1;
+  for (uint32_t i = 0; i < frame->packets; i++) {
+    struct pst_view view = {.address = frame->address + i * frame->stride,
+                            .host = frame->host ? (const char *)frame->host + i * MESSAGE : NULL,
+                            .length = MESSAGE};
+    uint8_t bytes[MESSAGE];
+    bool is_here = frame->valid[i / 64] >> (i % 64) & 1;
+    assert_int_equal(pst_frame_view(frame, i, &view), is_here);
+    assert_int_equal(view.address, frame->address + i * frame->stride);
+    if (!is_here && !zeroed)
+      continue;
+    assert_int_equal(pst_receiver_read(receiver, &view, bytes), 0);
+    for (uint32_t b = 0; b < view.length; b++)
+      assert_int_equal(bytes[b], is_here ? pattern_at(seed, frame->sequence + i, b) : 0);
+    present += is_here;
+    seen->zeros += !is_here;
+  }
+  if (zeroed)
+    assert_int_equal(present, frame->present);
+  seen->frames++;
+  seen->complete += (frame->flags & PST_FRAME_COMPLETE) != 0;
+  seen->messages += frame->present;
+  seen->bytes += frame->bytes;
+}
+
+static void give_back(struct pst_receiver *receiver, struct seen *seen)
+{
+  struct pst_fence *fence = NULL;
+
+  assert_int_equal(pst_receiver_fence(receiver, NULL, &fence), 0);
+  assert_int_equal(pst_receiver_release_frames_after(receiver, seen->held, seen->held_count, fence),
+                   0);
+  seen->held_count = 0;
+}
+
+static bool drain_frames(struct pst_receiver *receiver, bool zeroed, struct seen *seen)
+{
+  struct pst_frame frames[4];
+  struct pst_frame_batch batch = {.struct_size = sizeof(batch), .capacity = 4, .frames = frames};
+  int n = pst_receiver_poll_frames(receiver, &batch);
+
+  if (n == -ENODATA) {
+    if (seen->held_count)
+      give_back(receiver, seen);
+    pst_receiver_finish(receiver);
+    return pst_receiver_state(receiver) != PST_STATE_ENDED;
+  }
+  assert_true(n >= 0);
+  assert_int_equal(n, batch.count);
+  for (int i = 0; i < n; i++) {
+    look_at(receiver, &frames[i], zeroed, seen);
+    seen->held[seen->held_count++] = frames[i];
+  }
+  if (seen->held_count > seen->holding)
+    give_back(receiver, seen);
+  return true;
+}
+
+/* As support.h's, but all of one length: messages of a frame. */
+static void feed_full(struct pst_sender *sender, uint64_t *sent, uint64_t total)
+{
+  struct pst_slot slots[BATCH];
+  int n;
+
+  if (*sent == total) {
+    assert_true(pst_sender_poll(sender) >= 0);
+    return;
+  }
+  n = pst_sender_acquire(sender, slots, total - *sent < BATCH ? (uint32_t)(total - *sent) : BATCH);
+  assert_true(n >= 0);
+  for (int i = 0; i < n; i++) {
+    slots[i].length = MESSAGE;
+    slots[i].meta = slots[i].sequence / 5; /* a timestamp: five messages each */
+  }
+  assert_int_equal(pst_sender_fill(sender, slots, (uint32_t)n), 0);
+  assert_int_equal(pst_sender_submit(sender, slots, (uint32_t)n), 0);
+  *sent += (uint64_t)n;
+  if (*sent == total)
+    assert_int_equal(pst_sender_finish(sender), 0);
+}
+
+static uint64_t dropped(const struct pst_stats *stats, const char *cause)
+{
+  for (uint32_t i = 0; i < stats->drop_count; i++)
+    if (strcmp(stats->drops[i].cause, cause) == 0)
+      return stats->drops[i].messages;
+  return 0;
+}
+
+static void run_frames(struct run *run, uint64_t total, bool zeroed, struct seen *seen,
+                       struct pst_stats *stats)
+{
+  struct pst_sender *sender = pst_session_sender(run->session, "a");
+  struct pst_receiver *receiver = pst_session_receiver(run->session, "a");
+  uint64_t sent = 0, drops = 0;
+  bool more = true;
+
+  start(run);
+  while (more || pst_sender_state(sender) != PST_STATE_ENDED) {
+    feed_full(sender, &sent, total);
+    more = drain_frames(receiver, zeroed, seen);
+    in_time(run);
+  }
+  *stats = (struct pst_stats){.struct_size = sizeof(*stats)};
+  pst_receiver_stats(receiver, stats);
+  for (uint32_t i = 0; i < stats->drop_count; i++)
+    drops += stats->drops[i].messages;
+  assert_int_equal(stats->messages_sent, total);
+  assert_int_equal(stats->messages_delivered, seen->messages);
+  assert_int_equal(stats->bytes_delivered, seen->bytes);
+  assert_int_equal(total, stats->messages_delivered + drops);
+  assert_int_equal(dropped(stats, "unattributed"), 0);
+  assert_int_equal(stats->frames_complete + stats->frames_incomplete, seen->frames);
+  assert_int_equal(stats->frames_complete, seen->complete);
+  assert_int_equal(stats->path.path, PST_PATH_STAGED);
+  assert_non_null(strstr(stats->path.reason, "assemble"));
+}
+
+static void whole_frames_come_out_in_place(void **state)
+{
+  (void)state;
+  for (size_t m = 0; m < 2; m++) {
+    struct run run;
+    struct seen seen = {.holding = 2};
+    struct pst_stats stats;
+    open_frames(&run, memories[m], "packets: 8, timeout: 1 h", "");
+    assert_int_equal(pst_receiver_frame_packets(pst_session_receiver(run.session, "a")), 8);
+    run_frames(&run, 1600, true, &seen, &stats);
+    assert_int_equal(seen.frames, 200);
+    assert_int_equal(seen.complete, 200);
+    assert_int_equal(stats.drop_count, 0);
+    close_run(&run);
+  }
+}
+
+static void the_last_frame_may_be_short(void **state)
+{
+  struct run run;
+  struct seen seen = {0};
+  struct pst_stats stats;
+
+  (void)state;
+  open_frames(&run, memories[1], "packets: 8, timeout: 1 h", "");
+  run_frames(&run, 803, true, &seen, &stats);
+  assert_int_equal(seen.frames, 101);
+  assert_int_equal(seen.complete, 100);
+  assert_int_equal(seen.zeros, 5);
+  close_run(&run);
+}
+
+static void metadata_tells_frames_apart(void **state)
+{
+  (void)state;
+  for (size_t m = 0; m < 2; m++) {
+    struct run run;
+    struct seen seen = {0};
+    struct pst_stats stats;
+    open_frames(&run, memories[m], "by: rtp_marker, packets: 8, timeout: 1 h", "");
+    run_frames(&run, 1000, true, &seen, &stats);
+    assert_int_equal(seen.frames, 200);
+    assert_int_equal(seen.complete, 199); /* the end of the last is not marked */
+    assert_int_equal(stats.messages_delivered, 1000);
+    close_run(&run);
+  }
+}
+
+static void what_is_missing_is_zeroed_or_kept_or_costs_the_frame(void **state)
+{
+  static const char *const ways[] = {"zero", "keep", "drop"};
+
+  (void)state;
+  for (size_t m = 0; m < 2; m++)
+    for (size_t w = 0; w < 3; w++) {
+      struct run run;
+      struct seen seen = {.holding = 3};
+      struct pst_stats stats;
+      char assemble[96];
+      snprintf(assemble, sizeof(assemble), "packets: 8, timeout: 20 ms, missing: %s", ways[w]);
+      open_frames(&run, memories[m], assemble, faults);
+      run_frames(&run, 5000, w == 0, &seen, &stats);
+      assert_true(dropped(&stats, "injected") > 50);
+      assert_true(stats.duplicates > 50);
+      assert_true(stats.reordered > 50);
+      assert_true(seen.complete > 300);
+      if (w == 0)
+        assert_true(seen.zeros > 50);
+      if (w == 2) {
+        assert_int_equal(seen.frames, seen.complete);
+        assert_true(stats.frames_dropped > 50);
+        assert_true(dropped(&stats, "incomplete_frame") >= stats.frames_dropped);
+      } else {
+        assert_true(seen.frames > seen.complete);
+        assert_int_equal(dropped(&stats, "incomplete_frame"), 0);
+      }
+      close_run(&run);
+    }
+}
+
+/* An application that keeps its frames stops the sender; nothing is lost. */
+static void held_frames_hold_the_sender(void **state)
+{
+  struct run run;
+  struct seen seen = {.holding = 63};
+  struct pst_stats stats;
+  struct pst_sender *sender;
+  struct pst_receiver *receiver;
+  uint64_t sent = 0;
+
+  (void)state;
+  open_frames(&run, memories[1], "packets: 8, timeout: 1 h, frames: 4", "");
+  sender = pst_session_sender(run.session, "a");
+  receiver = pst_session_receiver(run.session, "a");
+  start(&run);
+  for (uint64_t before = 1, rounds = 0; rounds < 2000; rounds++) {
+    before = sent;
+    feed_full(sender, &sent, 1600);
+    assert_true(drain_frames(receiver, true, &seen));
+    rounds = sent == before && seen.held_count == 4 ? rounds : 0;
+    in_time(&run);
+  }
+  assert_int_equal(seen.frames, 4);
+  assert_true(sent < 1600);
+  assert_int_equal(pst_receiver_finish(receiver), -EBUSY);
+  assert_int_equal(pst_receiver_release_frames(receiver, seen.held, 5), -EINVAL);
+  assert_int_equal(pst_receiver_release(receiver, &(struct pst_view){0}, 1), -EINVAL);
+  give_back(receiver, &seen);
+  seen.holding = 0;
+  while (pst_receiver_state(receiver) != PST_STATE_ENDED) {
+    feed_full(sender, &sent, 1600);
+    drain_frames(receiver, true, &seen);
+    in_time(&run);
+  }
+  pst_receiver_stats(receiver, (stats.struct_size = sizeof(stats), &stats));
+  assert_int_equal(stats.messages_delivered, 1600);
+  assert_int_equal(seen.complete, 200);
+  close_run(&run);
+}
+
+static void messages_and_frames_are_not_confused(void **state)
+{
+  struct run run;
+  struct pst_view view;
+  struct pst_frame frame;
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 1, .views = &view};
+  struct pst_frame_batch frames = {.struct_size = sizeof(frames), .capacity = 1, .frames = &frame};
+
+  (void)state;
+  open_frames(&run, "host", "packets: 8", "");
+  assert_int_equal(pst_receiver_poll(pst_session_receiver(run.session, "a"), &batch), -EINVAL);
+  close_run(&run);
+  open_text(&run, "penstock: 1\nstreams: [{name: a}]\n");
+  assert_int_equal(pst_receiver_frame_packets(pst_session_receiver(run.session, "a")), 0);
+  assert_int_equal(pst_receiver_poll_frames(pst_session_receiver(run.session, "a"), &frames),
+                   -EINVAL);
+  close_run(&run);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(whole_frames_come_out_in_place),
+      cmocka_unit_test(the_last_frame_may_be_short),
+      cmocka_unit_test(metadata_tells_frames_apart),
+      cmocka_unit_test(what_is_missing_is_zeroed_or_kept_or_costs_the_frame),
+      cmocka_unit_test(held_frames_hold_the_sender),
+      cmocka_unit_test(messages_and_frames_are_not_confused),
+  };
+  return cmocka_run_group_tests_name("stream_frames", tests, use_fakes, NULL) ? 1 : 0;
+}
