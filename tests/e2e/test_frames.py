@@ -37,6 +37,13 @@ class Frames(Case):
         self.assertNotIn("unattributed", stream["dropped"])
         return stream, child
 
+    def test_the_example(self):
+        result, _ = self.run_json("run", "config/loopback-frames.yaml", "--duration", "1")
+        stream = self.only_stream(result)
+        self.assert_accounted(stream)
+        self.assertGreater(stream["frames"]["complete"], 0)
+        self.assertGreater(stream["frames"]["incomplete"], 0)
+
     def test_all_frames_are_whole(self):
         for memory in MEMORIES:
             with self.subTest(memory):
@@ -100,6 +107,7 @@ class Frames(Case):
         stream = self.only_stream(result)
         self.assert_accounted(stream)
         self.assertEqual(stream["verified"], stream["messages_delivered"])
+        self.assertNotIn("misframed", stream["dropped"])
         # A busy machine may lose datagrams; each costs at most two frames.
         lost = sum(stream["dropped"].values())
         self.assertGreaterEqual(stream["frames"]["complete"], count // 10 - 2 * lost)

@@ -200,8 +200,9 @@ static const struct pst_option options[] = {
     },
     {
         .name = "frame",
-        .help = "rtp: messages of a frame. The last has the marker, and all have the timestamp of "
-                "the first. 0: no markers, and each message has its own timestamp.",
+        .help = "rtp: messages of a frame. The last has the marker, and all have one timestamp, at "
+                "least a tick later than that of the frame before. 0: no markers, and each message "
+                "has its own timestamp.",
         .default_value = "0",
         .type = PST_OPTION_UINT,
         .max = UINT32_MAX,

@@ -139,6 +139,31 @@ static uint32_t add_payload(struct udp_tx *tx, struct batch *batch,
   return sum;
 }
 
+static uint64_t ticks_at(const struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  uint64_t passed_ns = now_ns - endpoint->tx->started_ns;
+
+  return (uint64_t)((__uint128_t)passed_ns * endpoint->worker->device->clock_rate / 1000000000u);
+}
+
+/* One for all messages of a frame, whichever of them is sent first or not at all, and
+ * another than that of the frame before: by it receivers tell frames apart. */
+static uint32_t frame_timestamp(struct pst_endpoint *endpoint, uint64_t number, uint64_t now_ns)
+{
+  struct udp_tx *tx = endpoint->tx;
+  struct udp_frame *frame = &tx->frames[number % UDP_FRAMES_KEPT];
+  uint64_t ticks;
+
+  if (frame->number == number + 1)
+    return frame->timestamp;
+  ticks = ticks_at(endpoint, now_ns);
+  if (frame->number > number + 1) /* held back for longer than frames are kept */
+    return tx->timestamp_base + (uint32_t)ticks;
+  tx->ticks = ticks > tx->ticks ? ticks : tx->ticks + 1;
+  *frame = (struct udp_frame){number + 1, tx->timestamp_base + (uint32_t)tx->ticks};
+  return frame->timestamp;
+}
+
 static void write_header(struct pst_endpoint *endpoint, const struct pst_request *request,
                          uint32_t sum, uint64_t now_ns, uint8_t *to)
 {
@@ -151,11 +176,10 @@ static void write_header(struct pst_endpoint *endpoint, const struct pst_request
                              .payload_type = tx->payload_type};
 
   if (device->framing == DG_FRAMING_RTP) {
-    if (!tx->frame || sequence % tx->frame == 0)
-      tx->timestamp = tx->timestamp_base + (uint32_t)((__uint128_t)(now_ns - tx->started_ns) *
-                                                      device->clock_rate / 1000000000u);
-    header.timestamp = tx->timestamp;
-    header.marker = tx->frame && sequence % tx->frame == tx->frame - 1;
+    uint64_t number = tx->frame ? sequence / tx->frame : 0;
+    header.timestamp = tx->frame ? frame_timestamp(endpoint, number, now_ns)
+                                 : tx->timestamp_base + (uint32_t)ticks_at(endpoint, now_ns);
+    header.marker = tx->frame && sequence - number * tx->frame == tx->frame - 1;
   }
   dg_write(device->framing, &header, to);
 }

@@ -205,6 +205,15 @@ struct udp_done {
   uint32_t opcode;
 };
 
+/* Messages of a frame may be sent later than those of the next ones: a filter may
+ * hold them back. */
+#define UDP_FRAMES_KEPT 64
+
+struct udp_frame {
+  uint64_t number; /* from 1; 0: none */
+  uint32_t timestamp;
+};
+
 struct udp_tx {
   bool gso;
   bool blocked;      /* the socket's buffer was full */
@@ -216,8 +225,9 @@ struct udp_tx {
   uint8_t payload_type;
   uint32_t frame; /* messages of a frame; 0: no marker */
   uint32_t timestamp_base;
-  uint32_t timestamp;
+  uint64_t ticks; /* since started_ns, of the latest frame */
   uint64_t started_ns;
+  struct udp_frame frames[UDP_FRAMES_KEPT];
   uint64_t message_max;
   struct mmsghdr *vector;
   struct iovec *parts;
