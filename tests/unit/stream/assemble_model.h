@@ -8,8 +8,8 @@
 
 #include "stream/assemble.h"
 
-#define MODEL_SPAN 192 /* sequences, from 0 */
-#define MODEL_FRAMES 256
+#define MODEL_SPAN 1280 /* sequences, from 0 */
+#define MODEL_FRAMES (MODEL_SPAN + 1) /* each has a message of its own */
 
 struct model_frame {
   bool is_open, is_closed, is_dropped;

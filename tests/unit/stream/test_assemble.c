@@ -24,7 +24,8 @@
 
 #define MARK PST_VIEW_MARKED
 #define BUFFERS_MAX 16
-#define CELLS_MAX 32
+#define CELLS_MAX 288
+#define LONG_EVERY 100 /* schedules: so many are of short frames for one of long ones */
 
 /* ---- By hand ----------------------------------------------------------------------- */
 
@@ -312,7 +313,7 @@ struct schedule {
   uint64_t number; /* what it is made from */
   uint64_t random;
   struct assemble_params params;
-  bool impaired;
+  bool is_long; /* frames of several words of a bitmap, and more than the slack */
   bool truthful; /* metas tell frames apart, and nothing contradicts them */
   uint32_t count;
   struct assemble_message messages[MODEL_SPAN * 2];
@@ -344,6 +345,10 @@ static void make_params(struct schedule *schedule)
                                      .packets = 1 + (uint32_t)draw(schedule, 10),
                                      .open = 1 + (uint32_t)draw(schedule, 4),
                                      .timeout_ns = 1 + draw(schedule, 60)};
+  if (schedule->is_long) {
+    params->packets = 50 + (uint32_t)draw(schedule, 160);
+    params->timeout_ns = 1 + draw(schedule, 1500);
+  }
   params->buffers = params->open + 1 + (uint32_t)draw(schedule, 4);
   if (!params->by_marker && chance(schedule, 50))
     params->origin = draw(schedule, 40);
@@ -353,12 +358,13 @@ static void make_params(struct schedule *schedule)
  * than they may be, unmarked, or of the timestamp of the frame before. */
 static void make_stream(struct schedule *schedule)
 {
-  uint32_t total = 1 + (uint32_t)draw(schedule, 60), frame = 0, left = 0;
+  uint32_t total = 1 + (uint32_t)draw(schedule, schedule->is_long ? 600 : 60);
+  uint32_t frame = 0, left = 0;
   uint64_t sequence = schedule->params.origin, meta = draw(schedule, 1000);
   bool marks = !chance(schedule, 10), odd = chance(schedule, 20);
 
   if (schedule->params.joins)
-    sequence += draw(schedule, 80);
+    sequence += draw(schedule, schedule->is_long ? 400 : 80);
   schedule->truthful = !odd;
   schedule->count = 0;
   memset(schedule->true_frame, 0, sizeof(schedule->true_frame));
@@ -409,7 +415,10 @@ static void impair(struct schedule *schedule)
   uint32_t loss = (uint32_t)draw(schedule, 3) * 10, swaps = (uint32_t)draw(schedule, 4) * 10;
   uint32_t repeats = (uint32_t)draw(schedule, 3) * 5, delays = (uint32_t)draw(schedule, 3) * 5;
 
-  schedule->impaired = loss || swaps || repeats || delays;
+  /* Now and then the beginning of it all is lost, or most of it. */
+  for (uint32_t lost = chance(schedule, 20) ? (uint32_t)draw(schedule, schedule->count) : 0; lost;
+       lost--)
+    remove_message(schedule, 0);
   for (uint32_t i = 0; i < schedule->count;) {
     if (chance(schedule, loss))
       remove_message(schedule, i);
@@ -421,10 +430,10 @@ static void impair(struct schedule *schedule)
       swap(schedule, i, i + 1);
   for (uint32_t i = 0; i < schedule->count; i++) {
     struct assemble_message message = schedule->messages[i];
-    uint32_t later = i + 1 + (uint32_t)draw(schedule, 20);
+    uint32_t later = i + 1 + (uint32_t)draw(schedule, schedule->is_long ? 200 : 20);
     if (later > schedule->count)
       later = schedule->count;
-    if (chance(schedule, repeats) && schedule->count < MODEL_SPAN) {
+    if (chance(schedule, repeats) && schedule->count < MODEL_SPAN * 2) {
       insert(schedule, later, message);
     } else if (chance(schedule, delays)) {
       remove_message(schedule, i);
@@ -613,6 +622,7 @@ static void run_schedule(struct schedule *schedule, struct model *model, uint64_
   uint64_t own[5] = {0};
 
   schedule->random = schedule->number;
+  schedule->is_long = schedule->number % LONG_EVERY == 0;
   make_params(schedule);
   make_stream(schedule);
   impair(schedule);
