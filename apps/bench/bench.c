@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "commands.h"
 #include "ends.h"
+#include "look.h"
 #include "notice.h"
 #include "report.h"
 #include "result.h"
@@ -33,9 +34,8 @@ struct bench {
   pid_t child;      /* the other end, when it was forked here; 0 */
   FILE *table;
   struct json_object *result, *rows; /* NULL without --json */
-  uint32_t ops;
-  char skipped[256]; /* what the transport lacks */
-  char error[2048];  /* the first; "" */
+  struct bench_look look;
+  char error[2048]; /* the first; "" */
   int status;
 };
 
@@ -54,6 +54,21 @@ static uint64_t warmup_of(const struct bench_plan *plan)
   return share < WARMUP_MOST_NS ? share : WARMUP_MOST_NS;
 }
 
+static uint32_t under_way(const struct bench *bench, enum bench_op op, enum bench_measure measure,
+                          uint64_t size)
+{
+  const struct bench_plan *plan = &bench->plan;
+  uint32_t most = bench_ring_of(size);
+
+  if (!bench_is_one_sided(op))
+    return plan->ring != 0 ? plan->ring : most;
+  if (measure == MEASURE_LATENCY)
+    return 1;
+  if (plan->depth != 0)
+    return plan->depth;
+  return bench->look.depth_max < most ? bench->look.depth_max : most;
+}
+
 static void make_case(const struct bench *bench, enum bench_op op, enum bench_measure measure,
                       uint64_t size, struct bench_case *c)
 {
@@ -63,7 +78,7 @@ static void make_case(const struct bench *bench, enum bench_op op, enum bench_me
   *c = (struct bench_case){.op = op,
                            .measure = measure,
                            .size = size,
-                           .ring = plan->ring != 0 ? plan->ring : bench_ring_of(size),
+                           .ring = under_way(bench, op, measure, size),
                            .duration_ns = plan->duration_ns,
                            .warmup_ns = bench->setting.warmup_ns,
                            .touch = !plan->no_touch && !plan->verify,
@@ -73,8 +88,9 @@ static void make_case(const struct bench *bench, enum bench_op op, enum bench_me
   snprintf(c->token, sizeof c->token, "%016" PRIx64, random[0]);
 }
 
-static void note_plugin(struct bench *bench, const struct pst_plugin_info *info)
+static void note_plugin(void *context, const struct pst_plugin_info *info)
 {
+  struct bench *bench = context;
   char *text = info->kind == PST_KIND_TRANSPORT ? bench->setting.transport
                : info->kind == PST_KIND_MEMORY  ? bench->setting.memory
                                                 : NULL;
@@ -85,41 +101,14 @@ static void note_plugin(struct bench *bench, const struct pst_plugin_info *info)
   result_add_plugin(bench->result, info);
 }
 
-/* Open once what the cases will open, to know what it can, and that it can be opened. */
 static int look_at_transport(struct bench *bench)
 {
-  const struct bench_plan *plan = &bench->plan;
-  uint32_t roles = PST_SESSION_SENDER | (plan->in_process ? PST_SESSION_RECEIVER : 0);
   struct pst_error error = PST_ERROR_INIT;
-  struct pst_stats stats = {.struct_size = sizeof stats};
-  struct pst_session *session = NULL;
-  struct bench_case c;
-  char name[64];
+  int result = bench_look(&bench->plan, note_plugin, bench, &bench->look, &error);
 
-  make_case(bench, BENCH_SEND, MEASURE_BANDWIDTH, plan->sizes[0], &c);
-  int result = bench_session_open(&plan->side, &c, roles, false, false, "127.0.0.1:1", false,
-                                  &session, &error);
-  if (result < 0) {
+  if (result < 0)
     note_failure(bench, error.exit_status, error.text);
-    return result;
-  }
-  bench_stream_name(&c, false, name, sizeof name);
-  pst_sender_stats(pst_session_sender(session, name), &stats);
-  for (uint32_t i = 0; i < pst_session_plugins(session); i++) {
-    struct pst_plugin_info info = {.struct_size = sizeof info};
-    if (pst_session_plugin(session, i, &info) == 0)
-      note_plugin(bench, &info);
-  }
-  pst_session_close(session);
-  bench->ops = plan->ops != 0 ? plan->ops : 1u << BENCH_SEND;
-  if ((stats.capabilities & PST_CAP_RELIABLE) == 0 && (plan->measures & MEASURE_LATENCY) != 0) {
-    bench->plan.measures &= ~(uint32_t)MEASURE_LATENCY;
-    snprintf(bench->skipped, sizeof bench->skipped,
-             "no send latency: transport %s may lose a message, and its reply would be waited for "
-             "for ever",
-             plan->side.transport);
-  }
-  return 0;
+  return result;
 }
 
 /* ---- The cases ----------------------------------------------------------------------- */
@@ -159,7 +148,9 @@ static void run_cases(struct bench *bench)
 
   for (uint32_t op = 1; op < BENCH_OPS; op++) {
     for (uint32_t m = 0; m < 2; m++) {
-      if ((bench->ops & 1u << op) == 0 || (plan->measures & measures[m]) == 0)
+      if ((bench->look.ops & 1u << op) == 0 || (plan->measures & measures[m]) == 0)
+        continue;
+      if (op == BENCH_SEND && measures[m] == MEASURE_LATENCY && bench->look.no_send_latency)
         continue;
       for (uint32_t i = 0; i < plan->size_count; i++) {
         make_case(bench, (enum bench_op)op, measures[m], plan->sizes[i], &c);
@@ -292,8 +283,7 @@ static void run_client(struct bench *bench)
     note_failure(bench, PST_EXIT_USAGE, "--cpu: no such CPU");
   else if (look_at_transport(bench) == 0 && connect_server(bench) == 0) {
     bench_show_head(bench->table, &bench->setting);
-    if (bench->skipped[0] != '\0')
-      fprintf(bench->table, "%s\n", bench->skipped);
+    fputs(bench->look.skipped, bench->table);
     run_cases(bench);
   }
   link_close(&bench->link);
@@ -353,6 +343,8 @@ const struct command command_bench = {
         "      What can this machine do between two processes?\n"
         "  penstock bench --transport loopback --memory host --size 1462 --bandwidth --cpu 0,1\n"
         "      One size, each end on a CPU of its own.\n"
+        "  penstock bench --transport loopback --memory host --op write,read --depth 16 --verify\n"
+        "      One-sided only, 16 transfers under way, every byte compared where it went.\n"
         "  penstock bench --server --transport loopback --memory host\n"
         "  penstock bench --transport loopback --memory host 127.0.0.1\n"
         "      The same as server and client.",

@@ -40,17 +40,19 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
 
   for (int i = 0; i < 2; i++) {
     bench_stream_name(c, i == 1 || back, names[i], sizeof names[i]);
+    bool one_sided = bench_is_one_sided(c->op);
     streams[i] = (struct pst_stream_params){
         .struct_size = sizeof streams[i],
-        .ring = c->ring,
+        .ring = one_sided ? 0 : c->ring,
         .name = names[i],
-        .message = c->size,
+        .message = one_sided ? 0 : c->size,
+        .region = one_sided ? bench_places(c) * bench_stride(c) : 0,
         .transport = side->transport,
         .transport_options = side->transport_options,
         .transport_option_count = side->transport_option_count,
         .sender = end,
         .receiver = end,
-        .path = side->path,
+        .path = one_sided ? NULL : side->path,
     };
   }
   int result = pst_config_open_params(&params, &config, error);

@@ -7,12 +7,6 @@
 
 #include "plan.h"
 
-struct bench_ends {
-  struct pst_session *out, *in; /* the same one where both ends are in this process */
-  struct pst_sender *sender;
-  struct pst_receiver *receiver;
-};
-
 /* One direction of a case, named for it, as a session of `roles`. It binds or connects
  * to `control`, "host:port", as its role says, when it is started. `back`: the stream of
  * replies. `with_back`: both, in one session, which is for in process. */

@@ -175,7 +175,10 @@ int link_pair(int fd, long pid, struct link *link)
   if (result == 0) {
     strcpy(link->local, "127.0.0.1");
     strcpy(link->remote, "127.0.0.1");
-    snprintf(link->peer, sizeof link->peer, "process %ld", pid);
+    if (pid == 0)
+      snprintf(link->peer, sizeof link->peer, "another thread");
+    else
+      snprintf(link->peer, sizeof link->peer, "process %ld", pid);
   }
   return result;
 }
@@ -275,6 +278,7 @@ void link_close(struct link *link)
   if (link->fd >= 0)
     close(link->fd);
   free(link->line);
+  json_object_put(link->returned);
   *link = (struct link){.fd = -1};
 }
 
@@ -338,6 +342,11 @@ int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
 {
   uint64_t until_ns = now_ns() + timeout_ns;
 
+  if (link->returned != NULL) {
+    *object = link->returned;
+    link->returned = NULL;
+    return 0;
+  }
   for (;;) {
     int result = take_line(link, object);
     if (result != -EAGAIN)
@@ -360,9 +369,18 @@ int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
   }
 }
 
+void link_return(struct link *link, struct json_object *object)
+{
+  json_object_put(link->returned);
+  link->returned = object;
+}
+
 int link_look(const struct link *link)
 {
   char byte;
+
+  if (link->returned != NULL || memchr(link->line, '\n', link->filled) != NULL)
+    return 1;
   ssize_t got = recv(link->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
 
   if (got > 0)

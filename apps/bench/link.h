@@ -22,6 +22,7 @@ struct link {
   char local[64], remote[64];  /* numeric hosts, bracketed where IPv6 needs it */
   char *line;                  /* LINK_LINE_MAX, of which `filled` are read */
   size_t filled;
+  struct json_object *returned; /* NULL */
 };
 
 struct link_listener {
@@ -38,7 +39,7 @@ int link_connect(const char *where, uint16_t port, bool insecure, struct link *l
                  struct pst_error *error);
 /* A client has come: 0; -EAGAIN: none. */
 int link_accept(const struct link_listener *listener, struct link *link);
-/* Of a socketpair to process `pid`. Takes fd over. */
+/* Of a socketpair to process `pid`; 0: to a thread of this one. Takes fd over. */
 int link_pair(int fd, long pid, struct link *link);
 void link_close(struct link *link);
 
@@ -49,6 +50,8 @@ int link_send(struct link *link, struct json_object *object);
  * long. */
 int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
                  struct json_object **object);
+/* Has the next link_receive give this object, which it takes over. */
+void link_return(struct link *link, struct json_object *object);
 /* 0: nothing to read; 1: something; -ECONNRESET: the peer has gone. */
 int link_look(const struct link *link);
 

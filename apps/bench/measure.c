@@ -10,16 +10,13 @@
 
 #define BATCH 64
 #define LOOK_NS (10 * NS_PER_MS)
-#define CONNECT_NS (10 * NS_PER_S)
-#define END_NS (10 * NS_PER_S) /* for the last messages and the counts */
 /* How often the receiver reads its clock: not for each message where they are small. */
 #define STAMP_MESSAGES 256
 #define STAMP_BYTES (64 * 1024)
 /* A transport that takes a message only by and by has to be asked. */
 #define POLL_SENDER_EVERY 8
 
-/* 0: go on; else why not. */
-static int watch_look(struct measure_watch *watch, uint64_t now)
+int measure_look(struct measure_watch *watch, uint64_t now)
 {
   if (now < watch->next_ns)
     return 0;
@@ -44,7 +41,7 @@ static int watch_look(struct measure_watch *watch, uint64_t now)
 static int await(struct pst_sender *sender, struct pst_receiver *receiver, struct pst_batch *batch,
                  struct measure_watch *watch)
 {
-  uint64_t until_ns = now_ns() + CONNECT_NS;
+  uint64_t until_ns = now_ns() + MEASURE_CONNECT_NS;
   int got = 0, result = 0;
 
   for (;;) {
@@ -58,7 +55,7 @@ static int await(struct pst_sender *sender, struct pst_receiver *receiver, struc
     if (result >= 0 && got == 0 && receiver != NULL)
       result = got = pst_receiver_poll(receiver, batch);
     if (result >= 0)
-      result = watch_look(watch, now);
+      result = measure_look(watch, now);
     if (result < 0)
       return result;
     if (now >= until_ns)
@@ -75,7 +72,7 @@ static bool is_over(enum pst_state state)
 /* Both ends agree on the counts, or one has failed. */
 static int end_sender(struct pst_sender *sender, const struct measure_watch *watch)
 {
-  uint64_t until_ns = now_ns() + END_NS;
+  uint64_t until_ns = now_ns() + MEASURE_END_NS;
   int result = pst_sender_finish(sender);
 
   while (result >= 0 && !is_over(pst_sender_state(sender))) {
@@ -95,7 +92,7 @@ static int end_receiver(struct pst_receiver *receiver, const struct measure_watc
 {
   struct pst_view views[BATCH];
   struct pst_batch batch = {.struct_size = sizeof batch, .capacity = BATCH, .views = views};
-  uint64_t until_ns = now_ns() + END_NS;
+  uint64_t until_ns = now_ns() + MEASURE_END_NS;
   bool finished = false;
 
   while (!is_over(pst_receiver_state(receiver))) {
@@ -142,7 +139,7 @@ int measure_source(struct pst_sender *sender, const struct bench_case *c,
 
   while (result >= 0) {
     uint64_t now = now_ns();
-    result = watch_look(watch, now);
+    result = measure_look(watch, now);
     if (result < 0 || now >= until_ns || watch->stopped)
       break;
     /* The clock is read once for some batches: it costs as much as a small message. */
@@ -271,7 +268,7 @@ int measure_sink(struct pst_receiver *receiver, const struct bench_case *c,
     }
     if (stamp_is_due(&stamps) ? got > 0 : got == 0 && stamps.messages > stamps.seen_messages)
       stamp(&stamps, c);
-    if (got == 0 && ++idle % 4096 == 0 && (got = watch_look(watch, now_ns())) < 0)
+    if (got == 0 && ++idle % 4096 == 0 && (got = measure_look(watch, now_ns())) < 0)
       break;
     got = pst_receiver_poll(receiver, &batch);
   }
@@ -293,7 +290,7 @@ static int send_one(struct pst_sender *sender, const struct bench_case *c,
   for (uint32_t idle = 0; got == 0; got = pst_sender_acquire(sender, &slot, 1)) {
     got = pst_sender_poll(sender);
     if (got >= 0 && ++idle % 4096 == 0)
-      got = watch_look(watch, now_ns());
+      got = measure_look(watch, now_ns());
     if (got < 0)
       return got;
   }
@@ -309,7 +306,7 @@ static int await_one(struct pst_receiver *receiver, struct pst_sender *sender,
   for (uint32_t idle = 0; got == 0; idle++) {
     if (idle % POLL_SENDER_EVERY == POLL_SENDER_EVERY - 1 && (got = pst_sender_poll(sender)) < 0)
       return got;
-    if (idle % 4096 == 4095 && (got = watch_look(watch, now_ns())) < 0)
+    if (idle % 4096 == 4095 && (got = measure_look(watch, now_ns())) < 0)
       return got;
     got = pst_receiver_poll(receiver, batch);
   }
@@ -346,10 +343,11 @@ int measure_ping(struct pst_sender *sender, struct pst_receiver *receiver,
       taken->messages++;
       taken->ns += end_ns - begin_ns;
     }
-    if (end_ns - start_ns >= c->warmup_ns + c->duration_ns)
+    /* One at least, however long the machine was busy with others. */
+    if (end_ns - start_ns >= c->warmup_ns + c->duration_ns && taken->messages > 0)
       break;
     if (end_ns >= watch->next_ns) {
-      result = watch_look(watch, end_ns);
+      result = measure_look(watch, end_ns);
       if (watch->stopped)
         break;
       end_ns = now_ns();

@@ -18,8 +18,9 @@
 #define RING_LEAST 16
 #define RING_MOST 1024
 #define CPU_MAX 4095
+#define STRIDE 64 /* no two places share a cache line */
 
-static const char *const op_names[] = {"send", NULL};
+static const char *const op_names[] = {"send", "write", "read", NULL};
 static const char *const measure_names[] = {"bandwidth", "latency", NULL};
 static const char *const path_names[] = {"auto", "direct", "mapped", "staged", NULL};
 
@@ -31,6 +32,21 @@ const char *bench_op_name(enum bench_op op)
 const char *bench_measure_name(enum bench_measure measure)
 {
   return measure_names[measure - 1];
+}
+
+bool bench_is_one_sided(enum bench_op op)
+{
+  return (BENCH_ONE_SIDED & 1u << op) != 0;
+}
+
+uint32_t bench_places(const struct bench_case *c)
+{
+  return c->verify && c->ring < 2 ? 2 : c->ring;
+}
+
+uint64_t bench_stride(const struct bench_case *c)
+{
+  return (c->size + STRIDE - 1) / STRIDE * STRIDE;
 }
 
 uint32_t bench_ring_of(uint64_t size)
@@ -189,21 +205,31 @@ static int read_side(const struct reader *reader)
   return 0;
 }
 
-static int read_ring(const struct reader *reader)
+static int read_number(const struct reader *reader, const char *word, const char *is,
+                       uint32_t least, uint32_t *number)
 {
-  const char *word = reader->arguments->bench[BENCH_RING];
-  uint64_t ring = 0;
+  uint64_t read = 0;
   char what[256];
 
   if (word == NULL)
     return 0;
-  if (arguments_count(word, &ring) < 0 || ring < 2 || ring > BENCH_RING_MAX) {
-    snprintf(what, sizeof what, "--ring '%.60s' is not a number of slots from 2 to %u", word,
-             BENCH_RING_MAX);
+  if (arguments_count(word, &read) < 0 || read < least || read > BENCH_RING_MAX) {
+    snprintf(what, sizeof what, "'%.60s' is not %s from %u to %u", word, is, least, BENCH_RING_MAX);
     return wrong(reader, what);
   }
-  reader->plan->ring = (uint32_t)ring;
+  *number = (uint32_t)read;
   return 0;
+}
+
+static int read_ring(const struct reader *reader)
+{
+  const char *const *words = reader->arguments->bench;
+  struct bench_plan *plan = reader->plan;
+
+  if (read_number(reader, words[BENCH_RING], "a --ring, a number of slots", 2, &plan->ring) < 0)
+    return -EINVAL;
+  return read_number(reader, words[BENCH_DEPTH], "a --depth, a number of transfers", 1,
+                     &plan->depth);
 }
 
 static int read_touch(const struct reader *reader)
@@ -227,6 +253,12 @@ static int check_together(const struct reader *reader)
   if (words[BENCH_BANDWIDTH] != NULL && words[BENCH_LATENCY] != NULL)
     return wrong(reader, "--bandwidth and --latency exclude each other; without either both are "
                          "measured");
+  if (plan->ops != 0 && (plan->ops & BENCH_ONE_SIDED) == 0 && words[BENCH_DEPTH] != NULL)
+    return wrong(reader, "--depth is for write and read; send has --ring");
+  if (plan->ops != 0 && (plan->ops & 1u << BENCH_SEND) == 0 &&
+      (words[BENCH_RING] != NULL || words[BENCH_PATH] != NULL))
+    return wrong(reader, "--ring and --path are for send: write and read have --depth, and reach "
+                         "their regions without staging");
   if (plan->in_process && (plan->server || plan->host != NULL))
     return wrong(reader, "--in-process has both ends here: no HOST, no --server");
   if (plan->once && !plan->server)
@@ -234,25 +266,23 @@ static int check_together(const struct reader *reader)
   if (!plan->server)
     return 0;
   if (words[BENCH_OP] != NULL || words[BENCH_SIZE] != NULL || words[BENCH_BANDWIDTH] != NULL ||
-      words[BENCH_LATENCY] != NULL || words[BENCH_RING] != NULL || words[BENCH_TOUCH] != NULL ||
-      words[BENCH_VERIFY] != NULL || reader->arguments->duration_set ||
-      reader->arguments->json != NULL)
+      words[BENCH_LATENCY] != NULL || words[BENCH_RING] != NULL || words[BENCH_DEPTH] != NULL ||
+      words[BENCH_TOUCH] != NULL || words[BENCH_VERIFY] != NULL ||
+      reader->arguments->duration_set || reader->arguments->json != NULL)
     return wrong(reader, "the client says what is measured: the server takes --transport, "
                          "--memory, their options, --path, --cpu, --once and --insecure");
   return 0;
 }
 
-static int check_bytes(const struct reader *reader)
+static int check_bytes(const struct reader *reader, uint32_t count, const char *option)
 {
   const struct bench_plan *plan = reader->plan;
   char what[256];
 
   for (uint32_t i = 0; i < plan->size_count; i++) {
-    if (plan->ring != 0 && plan->sizes[i] * plan->ring > BENCH_BYTES_MAX) {
-      snprintf(what, sizeof what,
-               "a ring of %u slots of %" PRIu64 " B is over 4 GiB; choose a "
-               "smaller --ring",
-               plan->ring, plan->sizes[i]);
+    if (plan->sizes[i] * count > BENCH_BYTES_MAX) {
+      snprintf(what, sizeof what, "%u slots of %" PRIu64 " B are over 4 GiB; choose a smaller %s",
+               count, plan->sizes[i], option);
       return wrong(reader, what);
     }
   }
@@ -278,8 +308,9 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
       .insecure = words[BENCH_INSECURE] != NULL,
       .host = arguments->operand,
   };
-  if (check_together(&reader) < 0 || read_side(&reader) < 0 || read_ring(&reader) < 0 ||
-      read_touch(&reader) < 0 || each_word(&reader, BENCH_OP, "op", take_op) < 0 ||
+  bool all = words[BENCH_OP] != NULL && strcmp(words[BENCH_OP], "all") == 0;
+  if ((!all && each_word(&reader, BENCH_OP, "op", take_op) < 0) || check_together(&reader) < 0 ||
+      read_side(&reader) < 0 || read_ring(&reader) < 0 || read_touch(&reader) < 0 ||
       each_word(&reader, BENCH_SIZE, "size", take_size) < 0 ||
       each_word(&reader, BENCH_CPU, "cpu", take_cpu) < 0)
     return -EINVAL;
@@ -289,7 +320,9 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
     snprintf(what, sizeof what, "--duration is that of one measurement, at most an hour");
     return wrong(&reader, what);
   }
-  return check_bytes(&reader);
+  if (check_bytes(&reader, plan->ring, "--ring") < 0)
+    return -EINVAL;
+  return check_bytes(&reader, plan->depth, "--depth");
 }
 
 static void free_settings(struct pst_setting *settings, uint32_t count)
@@ -409,7 +442,7 @@ int bench_case_read(struct json_object *from, struct bench_case *c, char *why, s
   if (read_name(from, "op", op_names, &op, why, size) < 0 ||
       read_name(from, "measure", measure_names, &measure, why, size) < 0 ||
       read_uint(from, "size_bytes", 1, BENCH_SIZE_MAX, &in.size, why, size) < 0 ||
-      read_uint(from, "ring_slots", 2, BENCH_RING_MAX, &ring, why, size) < 0 ||
+      read_uint(from, "ring_slots", 1, BENCH_RING_MAX, &ring, why, size) < 0 ||
       read_uint(from, "duration_ns", 1, BENCH_DURATION_MAX_NS, &in.duration_ns, why, size) < 0 ||
       read_uint(from, "warmup_ns", 0, BENCH_DURATION_MAX_NS, &in.warmup_ns, why, size) < 0 ||
       read_uint(from, "back_port", 0, UINT16_MAX, &port, why, size) < 0 ||
@@ -421,11 +454,15 @@ int bench_case_read(struct json_object *from, struct bench_case *c, char *why, s
     snprintf(why, size, "%" PRIu64 " slots of %" PRIu64 " B are over 4 GiB", ring, in.size);
     return -EPROTO;
   }
-  if (measure + 1 == MEASURE_LATENCY && port == 0) {
-    snprintf(why, size, "latency needs back_port");
+  in.op = (enum bench_op)(op + 1);
+  if (ring < 2 && !bench_is_one_sided(in.op)) {
+    snprintf(why, size, "ring_slots is 1, and a ring has 2 at least");
     return -EPROTO;
   }
-  in.op = (enum bench_op)(op + 1);
+  if (measure + 1 == MEASURE_LATENCY && port == 0 && !bench_is_one_sided(in.op)) {
+    snprintf(why, size, "send latency needs back_port");
+    return -EPROTO;
+  }
   in.measure = (enum bench_measure)(measure + 1);
   in.ring = (uint32_t)ring;
   in.back_port = (uint16_t)port;

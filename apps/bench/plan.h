@@ -23,7 +23,8 @@ struct json_object;
 #define BENCH_TOKEN_MAX 32
 #define BENCH_PORT 18520 /* of the server; the next one is for its streams */
 
-enum bench_op { BENCH_SEND = 1, BENCH_OPS };
+enum bench_op { BENCH_SEND = 1, BENCH_WRITE, BENCH_READ, BENCH_OPS };
+#define BENCH_ONE_SIDED (1u << BENCH_WRITE | 1u << BENCH_READ)
 enum bench_measure { MEASURE_BANDWIDTH = 1, MEASURE_LATENCY = 2 };
 
 /* One measurement. */
@@ -31,7 +32,7 @@ struct bench_case {
   enum bench_op op;
   enum bench_measure measure;
   uint64_t size; /* bytes a message */
-  uint32_t ring; /* slots */
+  uint32_t ring; /* slots; one-sided: transfers under way */
   uint64_t duration_ns;
   uint64_t warmup_ns; /* before the clock starts */
   bool touch;         /* the receiver reads a cache line of each message */
@@ -53,7 +54,8 @@ struct bench_plan {
   uint32_t measures; /* enum bench_measure bits */
   uint64_t sizes[BENCH_SIZES_MAX];
   uint32_t size_count;
-  uint32_t ring; /* 0: bench_ring_of */
+  uint32_t ring;  /* 0: bench_ring_of */
+  uint32_t depth; /* of WRITE and READ; 0: bench_ring_of */
   uint64_t duration_ns;
   int cpus[2]; /* -1: anywhere */
   bool no_touch, verify, in_process, server, once, insecure;
@@ -68,6 +70,11 @@ void bench_plan_free(struct bench_plan *plan);
 /* The slots of a ring whose size was not given. */
 uint32_t bench_ring_of(uint64_t size);
 const char *bench_op_name(enum bench_op op);
+bool bench_is_one_sided(enum bench_op op);
+/* Of a one-sided case: places in either region, one for each transfer under way and two
+ * at least where what was there before has to differ; and bytes from one to the next. */
+uint32_t bench_places(const struct bench_case *c);
+uint64_t bench_stride(const struct bench_case *c);
 const char *bench_measure_name(enum bench_measure measure);
 
 /* A case on its way to the server. read: 0, or -EPROTO with what is wrong with it

@@ -33,6 +33,12 @@ static double message_rate(const struct bench_row *row)
   return row->taken.ns > 0 ? (double)row->taken.messages / seconds_of(row) : 0;
 }
 
+/* What a time in the histogram has to be divided by. */
+static double parts_of(const struct bench_case *c)
+{
+  return bench_is_one_sided(c->op) ? 1 : 2;
+}
+
 /* ---- For people ----------------------------------------------------------------- */
 
 static void size_text(uint64_t size, char *text, size_t length)
@@ -60,10 +66,40 @@ void bench_show_head(FILE *to, const struct bench_setting *setting)
           setting->server_cpu);
 }
 
+static void show_onesided_title(FILE *to, const struct bench_case *c)
+{
+  const char *name = bench_op_name(c->op), *note = "";
+  double warmup_ms = (double)c->warmup_ns / 1e6, duration = (double)c->duration_ns / 1e9;
+  bool is_write = c->op == BENCH_WRITE;
+
+  if (c->verify)
+    note = is_write ? "; filled, and verified at the target, between them"
+                    : "; verified, between them";
+  else if (c->touch && !is_write)
+    note = "; a cache line of each is read";
+  if (c->measure == MEASURE_BANDWIDTH)
+    fprintf(to,
+            "\n%s bandwidth: by the initiator's clock, after %g ms, from nothing under way until "
+            "%s, %g s each%s\n%10s %8s %14s %10s  %-14s  %s\n",
+            name, warmup_ms, is_write ? "the last is placed (FLUSH)" : "the last is here", duration,
+            note, "size", "depth", "messages/s", "Gbps", "limited by", "path");
+  else
+    fprintf(to,
+            "\n%s latency in us, by the initiator's clock, from the post until %s, all after %g "
+            "ms; %g s each%s\n%10s %9s %9s %9s %9s %9s %9s %12s  %s\n",
+            name, is_write ? "a FLUSH behind it is done" : "the data is here", warmup_ms, duration,
+            note, "size", "min", "p50", "p90", "p99", "p99.9", "max", is_write ? "writes" : "reads",
+            "path");
+}
+
 void bench_show_title(FILE *to, const struct bench_case *c)
 {
   double warmup_ms = (double)c->warmup_ns / 1e6, duration = (double)c->duration_ns / 1e9;
 
+  if (bench_is_one_sided(c->op)) {
+    show_onesided_title(to, c);
+    return;
+  }
   if (c->measure == MEASURE_BANDWIDTH) {
     fprintf(to,
             "\n%s bandwidth: payload at the receiver, by its clock, from %g ms after its first "
@@ -97,7 +133,8 @@ static void show_notes(FILE *to, const struct bench_row *row)
     fprintf(to, " (only %.3g ms of it were measured)", (double)row->taken.ns / 1e6);
   if (row->c.verify && row->taken.corrupted > 0)
     fprintf(to, " CORRUPTED %" PRIu64, row->taken.corrupted);
-  if (row->c.measure == MEASURE_BANDWIDTH && row->sent > row->taken.delivered)
+  if (row->c.measure == MEASURE_BANDWIDTH && !bench_is_one_sided(row->c.op) &&
+      row->sent > row->taken.delivered)
     fprintf(to, " LOSS %.3g%%",
             100.0 * (double)(row->sent - row->taken.delivered) / (double)row->sent);
   fprintf(to, "\n");
@@ -121,10 +158,11 @@ void bench_show_row(FILE *to, const struct bench_row *row)
     show_way(to, &row->path);
     show_notes(to, row);
   } else {
-    fprintf(to, " %9.3f", (double)row->times.least / 2e3);
+    double us = 1e3 * parts_of(&row->c);
+    fprintf(to, " %9.3f", (double)row->times.least / us);
     for (size_t i = 0; i < PERCENTILES; i++)
-      fprintf(to, " %9.3f", (double)histogram_at(&row->times, percentiles[i].share) / 2e3);
-    fprintf(to, " %9.3f %12" PRIu64, (double)row->times.most / 2e3, row->times.count);
+      fprintf(to, " %9.3f", (double)histogram_at(&row->times, percentiles[i].share) / us);
+    fprintf(to, " %9.3f %12" PRIu64, (double)row->times.most / us, row->times.count);
     show_way(to, &row->path);
     show_notes(to, row);
   }
@@ -185,33 +223,45 @@ struct json_object *bench_setting_json(const struct bench_setting *setting)
   return object;
 }
 
-static struct json_object *latency_json(const struct histogram *times)
+static struct json_object *latency_json(const struct histogram *times, double parts)
 {
   struct json_object *object = json_object_new_object();
 
-  put_number(object, "min", (double)times->least / 2);
-  put_number(object, "mean", times->count > 0 ? times->sum / (double)times->count / 2 : 0);
+  put_number(object, "min", (double)times->least / parts);
+  put_number(object, "mean", times->count > 0 ? times->sum / (double)times->count / parts : 0);
   for (size_t i = 0; i < PERCENTILES; i++)
-    put_number(object, percentiles[i].key, (double)histogram_at(times, percentiles[i].share) / 2);
-  put_number(object, "max", (double)times->most / 2);
+    put_number(object, percentiles[i].key,
+               (double)histogram_at(times, percentiles[i].share) / parts);
+  put_number(object, "max", (double)times->most / parts);
   return object;
+}
+
+static void put_counts(struct json_object *object, const struct bench_row *row)
+{
+  if (bench_is_one_sided(row->c.op)) {
+    put_uint(object, "transfers_posted", row->sent);
+    put_uint(object, "transfers_done", row->done);
+    put_uint(object, "transfers_failed", row->failed);
+  } else {
+    put_uint(object, "messages_sent", row->sent);
+    put_uint(object, "messages_delivered", row->taken.delivered);
+  }
 }
 
 struct json_object *bench_row_json(const struct bench_row *row)
 {
   const struct measure_taken *taken = &row->taken;
   struct json_object *object = json_object_new_object();
-  bool bandwidth = row->c.measure == MEASURE_BANDWIDTH;
+  bool bandwidth = row->c.measure == MEASURE_BANDWIDTH, one_sided = bench_is_one_sided(row->c.op);
 
   put_text(object, "op", bench_op_name(row->c.op));
   put_text(object, "measure", bench_measure_name(row->c.measure));
   put_uint(object, "size_bytes", row->c.size);
-  put_uint(object, "ring_slots", row->c.ring);
+  put_uint(object, one_sided ? "depth" : "ring_slots", row->c.ring);
   put_bool(object, "ok", row->error[0] == '\0');
   put_text(object, "error", row->error);
   put_bool(object, "stopped", row->stopped);
-  put_uint(object, "messages_sent", row->sent);
-  put_uint(object, "messages_delivered", taken->delivered);
+  put_counts(object, row);
   put_uint(object, "messages_measured", taken->messages);
   put_uint(object, "bytes_measured", taken->bytes);
   put_number(object, "seconds", seconds_of(row));
@@ -221,14 +271,15 @@ struct json_object *bench_row_json(const struct bench_row *row)
     put_text(object, "limited_by", pst_stage_name(row->limited_by));
     put_number(object, "limited_by_share", row->share);
   } else {
-    json_object_object_add(object, "half_round_trip_ns",
-                           taken->messages > 0 ? latency_json(&row->times) : NULL);
+    json_object_object_add(object, one_sided ? "completion_ns" : "half_round_trip_ns",
+                           taken->messages > 0 ? latency_json(&row->times, parts_of(&row->c))
+                                               : NULL);
   }
   put_bool(object, "touched", taken->touched);
   put_uint(object, "verified", taken->verified);
   put_uint(object, "corrupted", taken->corrupted);
   put_path(object, &row->path);
-  if (!bandwidth) {
+  if (!bandwidth && !one_sided) {
     struct json_object *back = json_object_new_object();
     put_path(back, &row->back);
     json_object_object_add(object, "back", back);

@@ -24,13 +24,14 @@ struct bench_path {
 
 struct bench_row {
   struct bench_case c;
-  struct measure_taken taken; /* by the receiver; latency: by the client */
-  struct histogram times;     /* latency: whole round trips, in ns */
+  struct measure_taken taken; /* by the receiver; latency, one-sided: by the client */
+  struct histogram times;     /* latency: whole round trips, or transfers, in ns */
   struct bench_path path;
-  struct bench_path back; /* latency: of what comes back */
-  uint64_t sent;
-  bool reliable;  /* the transport promises that none is lost */
-  int limited_by; /* as pst_verdict */
+  struct bench_path back; /* send latency: of what comes back */
+  uint64_t sent;          /* one-sided: posted */
+  uint64_t done, failed;  /* one-sided */
+  bool reliable;          /* the transport promises that none is lost */
+  int limited_by;         /* as pst_verdict */
   double share;
   bool stopped; /* cut short by ^C */
   int exit_status;

@@ -6,10 +6,13 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "ends.h"
 #include "notice.h"
+#include "onesided.h"
 #include "signals.h"
 
 #define OPEN_NS (60 * NS_PER_S) /* a server may have a GPU to wake */
@@ -62,7 +65,36 @@ static void take_receiver(const struct pst_receiver *receiver, int result, struc
     fail(row, PST_EXIT_FAILED, stats.error_text);
 }
 
-/* Latency: of the messages there to those back. */
+static void take_initiator(const struct pst_initiator *initiator, int result, struct bench_row *row)
+{
+  struct pst_stats stats = {.struct_size = sizeof stats};
+
+  if (pst_initiator_stats(initiator, &stats) < 0)
+    return;
+  row->sent = stats.transfers_posted;
+  row->done = stats.transfers_done;
+  row->failed = stats.transfers_failed;
+  row->reliable = true;
+  row->limited_by = pst_verdict(&stats, NULL, &row->share);
+  if (row->c.op == BENCH_READ) /* where the bytes arrive */
+    bench_path_of(&stats, &row->path);
+  if (result < 0 && stats.error_text[0] != '\0')
+    fail(row, PST_EXIT_FAILED, stats.error_text);
+}
+
+static void take_target(const struct pst_target *target, int result, struct bench_row *row)
+{
+  struct pst_stats stats = {.struct_size = sizeof stats};
+
+  if (pst_target_stats(target, &stats) < 0)
+    return;
+  if (row->c.op == BENCH_WRITE)
+    bench_path_of(&stats, &row->path);
+  if (result < 0 && stats.error_text[0] != '\0')
+    fail(row, PST_EXIT_FAILED, stats.error_text);
+}
+
+/* Of the messages there to those back, or of the target's checks to the initiator's. */
 static void add_checked(struct measure_taken *taken, const struct measure_taken *there)
 {
   taken->verified += there->verified;
@@ -71,14 +103,21 @@ static void add_checked(struct measure_taken *taken, const struct measure_taken 
 
 static void judge(struct bench_row *row)
 {
+  bool one_sided = bench_is_one_sided(row->c.op);
   char text[256];
 
   if (row->taken.corrupted > 0) {
-    snprintf(text, sizeof text, "%llu messages arrived with wrong bytes",
-             (unsigned long long)row->taken.corrupted);
+    snprintf(text, sizeof text, "%llu %s arrived with wrong bytes",
+             (unsigned long long)row->taken.corrupted, one_sided ? "transfers" : "messages");
     fail(row, PST_EXIT_FAILED, text);
   }
-  if (row->reliable && row->sent != row->taken.delivered) {
+  if (one_sided && (row->sent != row->done || row->done != row->taken.delivered)) {
+    snprintf(text, sizeof text,
+             "%llu transfers were posted and %llu done; the target was told of %llu",
+             (unsigned long long)row->sent, (unsigned long long)row->done,
+             (unsigned long long)row->taken.delivered);
+    fail(row, PST_EXIT_FAILED, text);
+  } else if (row->reliable && row->sent != row->taken.delivered) {
     snprintf(text, sizeof text,
              "%llu messages were sent and %llu delivered, over a transport that promises all",
              (unsigned long long)row->sent, (unsigned long long)row->taken.delivered);
@@ -94,6 +133,8 @@ struct other_end {
   const struct bench_case *c;
   struct pst_sender *sender;
   struct pst_receiver *receiver;
+  struct pst_target *target; /* NULL: messages */
+  struct link turns;
   struct measure_watch watch;
   struct measure_taken taken;
   int cpu, result;
@@ -105,12 +146,15 @@ static void *work(void *arg)
   struct other_end *end = arg;
 
   end->result = bench_pin(end->cpu);
-  if (end->result == 0)
+  if (end->result == 0 && end->target != NULL)
+    end->result = onesided_offer(end->target, end->c, &end->watch, &end->turns, &end->taken);
+  else if (end->result == 0)
     end->result = end->c->measure == MEASURE_BANDWIDTH
                       ? measure_sink(end->receiver, end->c, &end->watch, &end->taken)
                       : measure_pong(end->receiver, end->sender, end->c, &end->watch, &end->taken);
   if (end->result < 0)
     __atomic_store_n(end->gone, 1, __ATOMIC_RELEASE);
+  link_close(&end->turns); /* nobody waits for an answer any more */
   return NULL;
 }
 
@@ -156,17 +200,92 @@ static void run_threads(const struct bench_plan *plan, struct pst_session *sessi
     fail_code(row, result < 0 ? result : other.result);
 }
 
+static int pair_threads(struct link *here, struct link *there)
+{
+  int ends[2];
+
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+    return -errno;
+  int result = link_pair(ends[0], 0, here);
+  if (result < 0)
+    close(ends[1]);
+  else
+    result = link_pair(ends[1], 0, there);
+  return result;
+}
+
+static void run_onesided_threads(const struct bench_plan *plan, struct pst_session *session,
+                                 struct bench_row *row)
+{
+  int gone[2] = {0, 0}, result;
+  struct measure_watch watch = {.gone = &gone[1]};
+  struct other_end other = {.c = &row->c,
+                            .watch = {.serves = true, .gone = &gone[0]},
+                            .turns = {.fd = -1},
+                            .cpu = plan->cpus[1],
+                            .gone = &gone[1]};
+  struct link turns = {.fd = -1};
+  pthread_t thread;
+  char name[64];
+
+  bench_stream_name(&row->c, false, name, sizeof name);
+  struct pst_initiator *initiator = pst_session_initiator(session, name);
+  other.target = pst_session_target(session, name);
+  result = pair_threads(&turns, &other.turns);
+  if (result == 0)
+    result = -pthread_create(&thread, NULL, work, &other);
+  if (result < 0) {
+    link_close(&other.turns);
+    link_close(&turns);
+    fail_code(row, result);
+    return;
+  }
+  result = onesided_initiate(initiator, &row->c, &watch, &turns, &row->times, &row->taken);
+  if (result < 0)
+    __atomic_store_n(&gone[0], 1, __ATOMIC_RELEASE);
+  link_close(&turns);
+  pthread_join(thread, NULL);
+  row->taken.delivered = other.taken.delivered;
+  add_checked(&row->taken, &other.taken);
+  row->stopped = watch.stopped;
+  take_initiator(initiator, result, row);
+  take_target(other.target, other.result, row);
+  if (result < 0 || other.result < 0)
+    fail_code(row, result < 0 ? result : other.result);
+}
+
+int bench_prepare(struct pst_session *session, const struct bench_case *c, struct pst_error *error)
+{
+  char name[64];
+
+  if (!bench_is_one_sided(c->op))
+    return 0;
+  bench_stream_name(c, false, name, sizeof name);
+  int result = onesided_prepare(pst_session_target(session, name), c);
+  if (result < 0)
+    notice_fail(error, PST_EXIT_UNAVAILABLE, result,
+                "bench: the target's region cannot be filled with the pattern: %s; run without "
+                "--verify",
+                strerror(-result));
+  return result;
+}
+
 void bench_run_here(const struct bench_plan *plan, struct bench_row *row)
 {
   struct pst_error error = PST_ERROR_INIT;
   struct pst_session *session = NULL;
 
-  int result =
-      bench_session_open(&plan->side, &row->c, PST_SESSION_SENDER | PST_SESSION_RECEIVER, false,
-                         row->c.measure == MEASURE_LATENCY, NULL, false, &session, &error);
+  bool one_sided = bench_is_one_sided(row->c.op);
+  int result = bench_session_open(&plan->side, &row->c, PST_SESSION_SENDER | PST_SESSION_RECEIVER,
+                                  false, row->c.measure == MEASURE_LATENCY && !one_sided, NULL,
+                                  false, &session, &error);
+  if (result == 0)
+    result = bench_prepare(session, &row->c, &error);
   if (result == 0)
     result = bench_session_start(session, plan->cpus[0], &error);
-  if (result == 0)
+  if (result == 0 && one_sided)
+    run_onesided_threads(plan, session, row);
+  else if (result == 0)
     run_threads(plan, session, row);
   else
     fail(row, error.exit_status, error.text);
@@ -234,17 +353,21 @@ static bool take_result(struct link *link, struct bench_row *row)
 {
   struct json_object *said = NULL, *taken = NULL;
   struct measure_taken theirs;
+  struct bench_path path = {0};
   bool alive = listen_to(link, RESULT_NS, row, &said);
 
   if (!alive)
     return false;
   if (json_object_object_get_ex(said, "result", &taken) &&
-      bench_taken_read(taken, &theirs, &row->path) == 0) {
-    if (row->c.measure == MEASURE_BANDWIDTH) {
+      bench_taken_read(taken, &theirs, &path) == 0) {
+    if (row->c.op != BENCH_READ)
+      row->path = path;
+    if (bench_is_one_sided(row->c.op))
+      row->taken.delivered = theirs.delivered;
+    if (row->c.measure == MEASURE_BANDWIDTH && !bench_is_one_sided(row->c.op))
       row->taken = theirs;
-    } else {
+    else
       add_checked(&row->taken, &theirs);
-    }
   }
   json_object_put(said);
   return true;
@@ -273,6 +396,20 @@ static int open_out(const struct link *link, const struct bench_plan *plan,
   int result = bench_session_open(&plan->side, &row->c, PST_SESSION_SENDER, false, false, control,
                                   plan->insecure, session, error);
   return result == 0 ? bench_session_start(*session, plan->cpus[0], error) : result;
+}
+
+static void measure_onesided(struct link *link, struct pst_session *out, struct bench_row *row)
+{
+  struct measure_watch watch = {.link = link};
+  char name[64];
+
+  bench_stream_name(&row->c, false, name, sizeof name);
+  struct pst_initiator *initiator = pst_session_initiator(out, name);
+  int result = onesided_initiate(initiator, &row->c, &watch, link, &row->times, &row->taken);
+  row->stopped = watch.stopped;
+  take_initiator(initiator, result, row);
+  if (result < 0 && result != -ECONNRESET) /* the server knows better why */
+    fail_code(row, result);
 }
 
 static void measure_with(const struct link *link, struct pst_session *out, struct pst_session *back,
@@ -309,7 +446,7 @@ bool bench_run_with(struct link *link, const struct bench_plan *plan, struct ben
   bool alive = true, asked = false;
   int result = 0;
 
-  if (row->c.measure == MEASURE_LATENCY)
+  if (row->c.measure == MEASURE_LATENCY && !bench_is_one_sided(row->c.op))
     result = open_back(link, plan, row, &back, &error);
   if (result == 0) {
     ask = json_object_new_object();
@@ -320,7 +457,9 @@ bool bench_run_with(struct link *link, const struct bench_plan *plan, struct ben
   }
   if (asked) {
     result = open_out(link, plan, row, (uint16_t)number_of(said, "port"), &out, &error);
-    if (result == 0)
+    if (result == 0 && bench_is_one_sided(row->c.op))
+      measure_onesided(link, out, row);
+    else if (result == 0)
       measure_with(link, out, back, row);
   }
   if (result < 0)

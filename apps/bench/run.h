@@ -9,6 +9,10 @@
 #include "plan.h"
 #include "row.h"
 
+/* Of a session that has the target of a one-sided case, before it is started: what the
+ * case expects to find there. Nothing to do for any other. */
+int bench_prepare(struct pst_session *session, const struct bench_case *c, struct pst_error *error);
+
 /* Both ends in this process. */
 void bench_run_here(const struct bench_plan *plan, struct bench_row *row);
 /* With a server at the other end of `link`. False: that has gone, no case can follow. */

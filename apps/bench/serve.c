@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "ends.h"
 #include "notice.h"
+#include "onesided.h"
 #include "run.h"
 #include "signals.h"
 
@@ -80,13 +81,45 @@ static int open_streams(struct serving *serving, uint16_t port, struct pst_error
   int result = bench_session_open(side, &serving->c, PST_SESSION_RECEIVER, false, false, control,
                                   insecure, &serving->in, error);
   if (result == 0)
+    result = bench_prepare(serving->in, &serving->c, error);
+  if (result == 0)
     result = bench_session_start(serving->in, serving->cpu, error);
-  if (result < 0 || serving->c.measure == MEASURE_BANDWIDTH)
+  if (result < 0 || serving->c.measure == MEASURE_BANDWIDTH || bench_is_one_sided(serving->c.op))
     return result;
   snprintf(control, sizeof control, "%s:%u", serving->link->remote, serving->c.back_port);
   result = bench_session_open(side, &serving->c, PST_SESSION_SENDER, true, false, control, insecure,
                               &serving->back, error);
   return result == 0 ? bench_session_start(serving->back, serving->cpu, error) : result;
+}
+
+static int measure_messages(struct serving *serving, struct measure_watch *watch,
+                            struct measure_taken *taken, struct pst_stats *stats)
+{
+  char name[64];
+  int result;
+
+  bench_stream_name(&serving->c, false, name, sizeof name);
+  struct pst_receiver *receiver = pst_session_receiver(serving->in, name);
+  bench_stream_name(&serving->c, true, name, sizeof name);
+  if (serving->back == NULL)
+    result = measure_sink(receiver, &serving->c, watch, taken);
+  else
+    result =
+        measure_pong(receiver, pst_session_sender(serving->back, name), &serving->c, watch, taken);
+  pst_receiver_stats(receiver, stats);
+  return result;
+}
+
+static int measure_onesided(struct serving *serving, struct measure_watch *watch,
+                            struct measure_taken *taken, struct pst_stats *stats)
+{
+  char name[64];
+
+  bench_stream_name(&serving->c, false, name, sizeof name);
+  struct pst_target *target = pst_session_target(serving->in, name);
+  int result = onesided_offer(target, &serving->c, watch, serving->link, taken);
+  pst_target_stats(target, stats);
+  return result;
 }
 
 static int measure(struct serving *serving)
@@ -95,18 +128,10 @@ static int measure(struct serving *serving)
   struct pst_stats stats = {.struct_size = sizeof stats};
   struct measure_taken taken = {0};
   struct bench_path path = {0};
-  char name[64];
-  int result;
 
-  bench_stream_name(&serving->c, false, name, sizeof name);
-  struct pst_receiver *receiver = pst_session_receiver(serving->in, name);
-  bench_stream_name(&serving->c, true, name, sizeof name);
-  if (serving->back == NULL)
-    result = measure_sink(receiver, &serving->c, &watch, &taken);
-  else
-    result = measure_pong(receiver, pst_session_sender(serving->back, name), &serving->c, &watch,
-                          &taken);
-  pst_receiver_stats(receiver, &stats);
+  int result = bench_is_one_sided(serving->c.op)
+                   ? measure_onesided(serving, &watch, &taken, &stats)
+                   : measure_messages(serving, &watch, &taken, &stats);
   bench_path_of(&stats, &path);
   struct json_object *answer = json_object_new_object();
   json_object_object_add(answer, "result", bench_taken_write(&taken, &path));

@@ -51,7 +51,7 @@ _penstock() {
       mapfile -t COMPREPLY < <(compgen -W "$(_penstock_plugins "${previous#--}")" -- "$current")
       return ;;
     --op)
-      mapfile -t COMPREPLY < <(compgen -W 'send' -- "$current")
+      mapfile -t COMPREPLY < <(compgen -W 'send write read all' -- "$current")
       return ;;
     --path)
       mapfile -t COMPREPLY < <(compgen -W 'auto direct mapped staged' -- "$current")
@@ -59,7 +59,7 @@ _penstock() {
     --touch)
       mapfile -t COMPREPLY < <(compgen -W 'yes no' -- "$current")
       return ;;
-    --duration | --count | --size | --ring | --cpu | --transport-option | --memory-option)
+    --duration | --count | --size | --ring | --depth | --cpu | --transport-option | --memory-option)
       return ;;
     --set)
       compopt -o nospace

@@ -11,8 +11,10 @@ import time
 
 from harness import Case, PATIENCE, SANITIZED, main, wait_until
 
+OPS = ("send", "write", "read")
+ONE_SIDED = ("write", "read")
 PAIR = ("--transport", "loopback", "--memory", "host")
-BRIEF = ("--duration", "200ms" if SANITIZED else "50ms")
+BRIEF = ("--duration", "200ms" if SANITIZED else "100ms")
 
 
 def children_of(pid):
@@ -55,7 +57,7 @@ class Bench(Case):
         server.wait_line("serving transport loopback")
         return server
 
-    def assert_rows(self, result, sizes, measures=("bandwidth", "latency"), ops=("send",)):
+    def assert_rows(self, result, sizes, measures=("bandwidth", "latency"), ops=OPS):
         wanted = [(op, measure, size) for op in ops for measure in measures for size in sizes]
         rows = result["rows"]
         self.assertEqual([(row["op"], row["measure"], row["size_bytes"]) for row in rows], wanted)
@@ -70,6 +72,10 @@ class Bench(Case):
                 if row["op"] == "send":
                     self.assertEqual(row["messages_sent"], row["messages_delivered"])
                     self.assertLess(row["messages_measured"], row["messages_sent"])
+                else:
+                    self.assertEqual(row["transfers_posted"], row["transfers_done"])
+                    self.assertEqual(row["transfers_failed"], 0)
+                    self.assertLess(row["messages_measured"], row["transfers_done"])
                 if row["measure"] == "bandwidth":
                     rate = row["messages_measured"] / row["seconds"]
                     self.assertAlmostEqual(row["messages_per_second"] / rate, 1, 6)
@@ -79,8 +85,7 @@ class Bench(Case):
                     self.assert_ordered(self.latency_of(row))
 
     def latency_of(self, row):
-        (key,) = [key for key in row if key.endswith("_ns")]
-        return row[key]
+        return row["half_round_trip_ns" if row["op"] == "send" else "completion_ns"]
 
     def assert_ordered(self, latency):
         values = [latency[key] for key in ("min", "p50", "p90", "p99", "p99_9", "max")]
@@ -97,7 +102,9 @@ class Bench(Case):
         self.assertEqual(result["command"], "bench")
         self.assertEqual(result["bench"]["form"], "processes")
         self.assertEqual({row["carrier"] for row in result["rows"]}, {"shm"})
-        self.assertTrue(all(row["touched"] for row in result["rows"]))
+        # Nobody at the target sees a WRITE arrive.
+        self.assertEqual([row["touched"] for row in result["rows"]],
+                         [row["op"] != "write" for row in result["rows"]])  # fmt: skip
         for plugin in result["plugins"]:
             self.assertTrue(os.path.isabs(plugin["path"]), plugin)
         self.assertEqual({plugin["name"] for plugin in result["plugins"]}, {"loopback", "host"})
@@ -111,6 +118,9 @@ class Bench(Case):
         self.assertRegex(child.stdout, r"(?m)^ +1462 B +1024 +\d+ +\d+\.\d+ .*direct, memcpy")
         self.assertRegex(child.stdout, r"(?m)^send latency in us, half of a round trip")
         self.assertRegex(child.stdout, r"(?m)^ +1462 B( +\d+\.\d{3}){6} +\d+ +direct")
+        for op, ends in (("write", "placed"), ("read", "here")):
+            self.assertRegex(child.stdout, f"(?m)^{op} bandwidth: by the initiator's .*{ends}")
+            self.assertRegex(child.stdout, f"(?m)^{op} latency in us, by the initiator's clock")
         self.assertEqual(child.stderr, "")
 
     def test_in_process(self):
@@ -121,14 +131,15 @@ class Bench(Case):
 
     def test_in_process_by_reference(self):
         result, _ = self.bench("--in-process", "--transport-option", "mode=reference",
-                               "--size", "1462")  # fmt: skip
-        self.assert_rows(result, [1462])
+                               "--op", "send", "--size", "1462")  # fmt: skip
+        self.assert_rows(result, [1462], ops=("send",))
         self.assertEqual({row["via"] for row in result["rows"]}, {"reference"})
 
     def test_server_and_client(self):
         server = self.server("--once")
-        result, _ = self.bench("--size", "64,64KiB", f"127.0.0.1:{self.port}")
+        result, _ = self.bench("--verify", "--size", "64,64KiB", f"127.0.0.1:{self.port}")
         self.assert_rows(result, [64, 65536])
+        self.assert_verified(result)
         self.assertEqual(result["bench"]["form"], "hosts")
         self.assertIn(str(server.pid), result["bench"]["server"])
         self.assertEqual(server.wait(10), 0, str(server))
@@ -158,16 +169,25 @@ class Bench(Case):
     def test_verify(self):
         for form in ((), ("--in-process",)):
             with self.subTest(form=form):
-                result, _ = self.bench("--verify", "--size", "64,1462", *form)
-                self.assert_rows(result, [64, 1462])
-                for row in result["rows"]:
-                    self.assertEqual(row["corrupted"], 0)
-                    times = 1 if row["measure"] == "bandwidth" else 2  # there, and back
-                    self.assertEqual(row["verified"], times * row["messages_delivered"], row)
+                result, _ = self.bench("--verify", "--size", "64,1462,70000", *form)
+                self.assert_rows(result, [64, 1462, 70000])
+                self.assert_verified(result)
+
+    def assert_verified(self, result):
+        for row in result["rows"]:
+            self.assertEqual(row["corrupted"], 0)
+            if row["op"] == "send":
+                times = 1 if row["measure"] == "bandwidth" else 2  # there, and back
+                self.assertEqual(row["verified"], times * row["messages_delivered"], row)
+            else:  # a round is checked as a whole; those of the warm-up too
+                flushes = row["op"] == "write" and row["transfers_done"] - row["verified"]
+                self.assertEqual(row["verified"] + flushes, row["transfers_done"], row)
+                self.assertEqual(flushes * row["depth"], row["verified"] if flushes else 0, row)
+                self.assertGreaterEqual(row["verified"], row["messages_measured"])
 
     def test_no_touch(self):
         result, _ = self.bench("--touch", "no", "--size", "64", "--bandwidth")
-        self.assertIs(result["rows"][0]["touched"], False)
+        self.assertEqual([row["touched"] for row in result["rows"]], [False] * len(OPS))
 
     def test_pinned(self):
         cpu = min(os.sched_getaffinity(0))
@@ -176,21 +196,42 @@ class Bench(Case):
         self.assertEqual(result["bench"]["pinned_cpus"], [cpu, cpu])
 
     def test_ring(self):
-        result, _ = self.bench("--ring", "8", "--size", "1462")
-        self.assert_rows(result, [1462])
+        result, _ = self.bench("--ring", "8", "--size", "1462", "--op", "send")
+        self.assert_rows(result, [1462], ops=("send",))
         self.assertEqual({row["ring_slots"] for row in result["rows"]}, {8})
+
+    def test_depth(self):
+        for depth in (1, 300):
+            with self.subTest(depth=depth):
+                result, _ = self.bench("--depth", depth, "--size", "1462", "--op", "read,write")
+                self.assert_rows(result, [1462], ops=ONE_SIDED)
+                self.assertEqual({row["depth"] for row in result["rows"]}, {1, depth})
+
+    def test_operations(self):
+        for given, measured in (("all", OPS), ("read", ("read",)), ("write,send", OPS[:2])):
+            with self.subTest(op=given):
+                result, _ = self.bench("--op", given, "--size", "64", "--bandwidth")
+                self.assert_rows(result, [64], ("bandwidth",), measured)
+
+    def test_a_path_is_for_send(self):
+        child = self.run_program("bench", *PAIR, *BRIEF, "--size", "64", "--path", "direct")
+        self.assertIn("no write or read: --path is for send", child.stdout)
+        self.assertNotIn("write bandwidth", child.stdout)
 
     def test_a_case_takes_little_more_than_its_duration(self):
         sizes = ",".join(["64"] * 20)
         began = time.monotonic()
-        self.bench("--size", sizes, "--bandwidth", "--duration", "20ms")
+        self.bench("--size", sizes, "--bandwidth", "--duration", "20ms", "--op", "send")
         self.assertLess(time.monotonic() - began, 3 * PATIENCE, "150 ms a case")
 
     # ---- Failures ----
 
     def test_bad_input(self):
         cases = [
-            (("--op", "sned"), "send"),
+            (("--op", "sned"), "did you mean 'send'"),
+            (("--op", "read", "--ring", "8"), "--depth"),
+            (("--op", "send", "--depth", "8"), "--ring"),
+            (("--depth", "0"), "from 1 to 65536"),
             (("--size", "0"), "1 B to 1 GiB"),
             (("--size", "64Kib"), "64KiB"),
             (("--duraton", "1"), "--duration"),
@@ -223,6 +264,21 @@ class Bench(Case):
         self.assertIs(result["ok"], False)
         self.assertEqual(result["rows"], [])
 
+    def test_an_operation_that_the_transport_lacks(self):
+        for op in ONE_SIDED:
+            child = self.run_program("bench", "--transport", "udp", "--memory", "host",
+                                     "--op", f"send,{op}", expect=3)  # fmt: skip
+            self.assertRegex(child.stderr, f"udp has no {op}; transports here that have {op}:.*loopback")
+            self.assertEqual(child.stdout, "")
+        child = self.run_program("bench", "--transport", "udp", "--memory", "host", *BRIEF,
+                                 "--size", "64", "--bandwidth")  # fmt: skip
+        self.assertIn("no write or read: transport udp lacks", child.stdout)
+
+    def test_more_under_way_than_the_transport_takes(self):
+        result, child = self.bench("--op", "write", "--size", "64", "--depth", "65536", expect=3)
+        self.assertRegex(child.stderr, r"--depth 65536: .* at most \d+ transfers")
+        self.assertEqual(result["rows"], [])
+
     def test_no_server(self):
         began = time.monotonic()
         child = self.run_program("bench", *PAIR, f"127.0.0.1:{self.port}", expect=1)
@@ -243,26 +299,34 @@ class Bench(Case):
     def start_long(self, *arguments):
         child = self.start("bench", *PAIR, "--duration", "60", "--size", "64,128", "--json", "-",
                            *arguments)  # fmt: skip
-        child.wait_line("send (bandwidth|latency)")
+        child.wait_line("(send|write|read) (bandwidth|latency)")
         return child
 
-    def processes(self):
+    def kinds(self):
+        for op in OPS:
+            for measure in ("--bandwidth", "--latency"):
+                yield "--op", op, measure
+        yield "--op", "write", "--verify"
+
+    def processes(self, *arguments):
         """A client that measures, and the process at its other end."""
-        client = self.start_long()
+        client = self.start_long(*arguments)
         (server,) = wait_until(lambda: children_of(client.pid), 10, "the other process")
         return client, server
 
     def test_receiving_process_killed(self):
-        client, server = self.processes()
-        began = time.monotonic()
-        os.kill(server, signal.SIGKILL)
-        self.assertEqual(client.wait(10), 1, str(client))
-        self.assertLess(time.monotonic() - began, 10 * PATIENCE)
-        self.assertIn(str(server), client.stderr)
-        self.assertRegex(client.stderr, "killed by signal 9")
-        result = json.loads(client.stdout)
-        self.assertEqual(len(result["rows"]), 1, "no case follows")
-        self.assertIs(result["rows"][0]["ok"], False)
+        for arguments in ((), ("--op", "write"), ("--op", "read"), ("--op", "write", "--verify")):
+            with self.subTest(arguments=arguments):
+                client, server = self.processes(*arguments)
+                began = time.monotonic()
+                os.kill(server, signal.SIGKILL)
+                self.assertEqual(client.wait(10), 1, str(client))
+                self.assertLess(time.monotonic() - began, 10 * PATIENCE)
+                self.assertIn(str(server), client.stderr)
+                self.assertRegex(client.stderr, "killed by signal 9")
+                result = json.loads(client.stdout)
+                self.assertEqual(len(result["rows"]), 1, "no case follows")
+                self.assertIs(result["rows"][0]["ok"], False)
         self.assert_nothing_left()
 
     def test_client_killed(self):
@@ -273,10 +337,10 @@ class Bench(Case):
         self.assert_nothing_left()
 
     def test_server_killed(self):
-        for measure in ("--bandwidth", "--latency"):
-            with self.subTest(measure=measure):
+        for arguments in self.kinds():
+            with self.subTest(arguments=arguments):
                 server = self.server()
-                client = self.start_long(measure, f"127.0.0.1:{self.port}")
+                client = self.start_long(*arguments, f"127.0.0.1:{self.port}")
                 server.kill()
                 self.assertEqual(client.wait(10), 1, str(client))
                 self.assertIn(str(server.pid), client.stderr)
@@ -284,8 +348,8 @@ class Bench(Case):
 
     def test_a_server_outlives_its_clients(self):
         server = self.server()
-        for measure in ("--bandwidth", "--latency"):
-            client = self.start_long(measure, f"127.0.0.1:{self.port}")
+        for arguments in self.kinds():
+            client = self.start_long(*arguments, f"127.0.0.1:{self.port}")
             client.kill()
         result, _ = self.bench("--size", "64", f"127.0.0.1:{self.port}")
         self.assert_rows(result, [64])
@@ -322,7 +386,8 @@ class Bench(Case):
         self.assert_rows(result, [64])
 
     def test_interrupted(self):
-        for arguments in ((), ("--in-process",)):
+        forms = ((), ("--in-process",))
+        for arguments in [(*form, *kind) for form in forms for kind in self.kinds()]:
             with self.subTest(arguments=arguments):
                 client = self.start_long(*arguments)
                 client.signal(signal.SIGINT)

@@ -141,6 +141,36 @@ static void the_default_sweeps(void **state)
   bench_plan_free(&plan);
 }
 
+static void operations_are_a_list_or_all(void **state)
+{
+  struct bench_plan plan;
+
+  (void)state;
+  assert_int_equal(READ(&plan, "--op", "all"), 0);
+  assert_int_equal(plan.ops, 0);
+  bench_plan_free(&plan);
+  assert_int_equal(READ(&plan, "--op", "write,read", "--depth", "1"), 0);
+  assert_int_equal(plan.ops, BENCH_ONE_SIDED);
+  assert_int_equal(plan.depth, 1);
+  bench_plan_free(&plan);
+  assert_int_equal(READ(&plan, "--op", "send,write", "--ring", "2", "--path", "direct"), 0);
+  assert_int_equal(plan.ops, 1u << BENCH_SEND | 1u << BENCH_WRITE);
+  bench_plan_free(&plan);
+}
+
+static void places_do_not_share_a_line(void **state)
+{
+  struct bench_case c = {.op = BENCH_READ, .size = 1, .ring = 1};
+
+  (void)state;
+  assert_int_equal(bench_stride(&c), 64);
+  assert_int_equal(bench_places(&c), 1);
+  c.verify = true;
+  c.size = 65;
+  assert_int_equal(bench_stride(&c), 128);
+  assert_int_equal(bench_places(&c), 2); /* what is read differs from what was there */
+}
+
 static void options_of_plugins_are_split(void **state)
 {
   struct bench_plan plan;
@@ -158,7 +188,7 @@ static void options_of_plugins_are_split(void **state)
 
 static void what_cannot_be_is_refused(void **state)
 {
-  static const char *const refused[][4] = {
+  static const char *const refused[][5] = {
       {"--size", "0"},
       {"--size", "18446744073709551616"},
       {"--size", "18446744073709551615"},
@@ -180,6 +210,15 @@ static void what_cannot_be_is_refused(void **state)
       {"--in-process", "10.0.0.1"},
       {"--bandwidth", "--latency"},
       {"--once"},
+      {"--op", "all,send"},
+      {"--op", ""},
+      {"--depth", "0"},
+      {"--depth", "65537"},
+      {"--depth", "65536", "--size", "128KiB"},
+      {"--op", "send", "--depth", "4"},
+      {"--op", "write", "--ring", "4"},
+      {"--op", "write,read", "--path", "direct"},
+      {"--server", "--depth", "4"},
       {"--server", "--size", "64"},
       {"--duration", "2h"},
       {"--duration", "0"},
@@ -258,6 +297,22 @@ static void a_case_comes_as_it_went(void **state)
   json_object_put(wire);
 }
 
+static void a_one_sided_case_needs_less(void **state)
+{
+  struct bench_case asked = sound, got = {0};
+  char why[128];
+
+  (void)state;
+  asked.op = BENCH_READ;
+  asked.ring = 1;
+  asked.back_port = 0;
+  struct json_object *wire = bench_case_write(&asked);
+  assert_int_equal(bench_case_read(wire, &got, why, sizeof why), 0);
+  assert_int_equal(got.op, BENCH_READ);
+  assert_int_equal(got.ring, 1);
+  json_object_put(wire);
+}
+
 static void a_hostile_case_is_refused(void **state)
 {
   static const char *const refused[][2] = {
@@ -269,6 +324,7 @@ static void a_hostile_case_is_refused(void **state)
       {"size_bytes", "[64]"},
       {"size_bytes", "1073741824"}, /* alone it is legal, with 64 slots it is not */
       {"ring_slots", "0"},
+      {"ring_slots", "1"},
       {"ring_slots", "4294967298"},
       {"duration_ns", "9223372036854775807"},
       {"warmup_ns", "-1"},
@@ -344,11 +400,14 @@ int main(void)
       cmocka_unit_test(percentiles_match_a_sorted_list),
       cmocka_unit_test(sizes_are_read_with_units),
       cmocka_unit_test(the_default_sweeps),
+      cmocka_unit_test(operations_are_a_list_or_all),
+      cmocka_unit_test(places_do_not_share_a_line),
       cmocka_unit_test(options_of_plugins_are_split),
       cmocka_unit_test(what_cannot_be_is_refused),
       cmocka_unit_test(a_million_sizes_are_too_many),
       cmocka_unit_test(a_ring_holds_few_large_and_many_small),
       cmocka_unit_test(a_case_comes_as_it_went),
+      cmocka_unit_test(a_one_sided_case_needs_less),
       cmocka_unit_test(a_hostile_case_is_refused),
       cmocka_unit_test(what_the_receiver_saw_comes_back),
   };
