@@ -50,8 +50,8 @@ def instructions(program, function, size, count):
     with tempfile.TemporaryDirectory(prefix="instructions-") as folder:
         command = [
             "valgrind", "--tool=callgrind", f"--toggle-collect={function}",
-            f"--callgrind-out-file={folder}/out", str(program), "--in-process", "--size", str(size),
-            "--ring", str(RING), "--count", str(count), "--port", str(free_port()),
+            f"--callgrind-out-file={folder}/out", str(program), str(size), str(RING), str(count),
+            str(free_port()),
         ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
@@ -84,7 +84,7 @@ def main():
         skip("the record is of gcc's -O2 on x86-64 without sanitizers, as ./run build makes it")
     root = pathlib.Path(__file__).resolve().parents[2]
     build = pathlib.Path(os.environ.get("PENSTOCK_BUILD") or root / "build")
-    counted = count_all(build / "tests" / "bench" / "bench-stream")
+    counted = count_all(build / "tests" / "bench" / "bench-turn")
     recorded = read_record()
     for name, value in counted.items():
         print(f"{name}: {value} instructions a message, recorded {recorded.get(name)}")

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What benches share: interleaved pairs, their median and its interval, the machine's
-load, the table and the JSON. docs/benchmarks.md says how to read them."""
+"""The one form of all benches: tests/bench/NAME [--json FILE], a table for people, and
+rows {case, unit, penstock, peer, ratio, low, high} for machines. Interleaved pairs, their
+median and its interval, the machine's load. docs/benchmarks.md says how to read them.
+
+Where there is nobody to compare with, peer, ratio, low and high are null."""
 import argparse
 import json
 import math
@@ -8,6 +11,7 @@ import os
 import pathlib
 import platform
 import resource
+import socket
 import statistics
 import subprocess
 import sys
@@ -19,6 +23,9 @@ TRIES = 3  # of a run that others disturb
 EXIT_LOADED = 75  # EX_TEMPFAIL: later it may work
 EXIT_MISSING = 77
 TICKS = os.sysconf("SC_CLK_TCK")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+check = False  # --check: does it run at all? Whatever the load; no figure is shown
 
 
 class Loaded(Exception):
@@ -42,6 +49,17 @@ def interval(values, confidence=0.95):
         k += 1
         outside += 2 * math.comb(n, k) * 0.5**n
     return statistics.median(ordered), ordered[k], ordered[n - 1 - k]
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def alone(case, unit, value):
+    """Of a figure that nobody else has."""
+    return {"case": case, "unit": unit, "penstock": value,
+            "peer": None, "ratio": None, "low": None, "high": None}  # fmt: skip
 
 
 def row(case, unit, ours, peers, peer_name, goal=None):
@@ -94,6 +112,8 @@ def others_share(before, after, own, wall):
 
 def undisturbed(run, cpus):
     """run()'s value, from a time when nobody else used the CPUs."""
+    if check:
+        return run()
     share = 0.0
     for attempt in range(TRIES):
         if attempt:
@@ -133,71 +153,108 @@ def choose_cpus():
     raise Missing("needs two cores: this machine, or this process's affinity, has one")
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def output_of(command, **more):
+    return subprocess.run(
+        [str(word) for word in command], check=True, capture_output=True, text=True, **more
+    ).stdout
+
+
+def pairs():
+    return range(1 if check else PAIRS)
+
+
 def environment(cpus, **more):
     model = ""
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             model = line.partition(":")[2].strip()
             break
-    return {"cpu": model, "cpus": list(cpus), "kernel": platform.release(), "pairs": PAIRS, **more}
+    return {"cpu": model, "cpus": list(cpus), "kernel": platform.release(), **more}
 
 
 # ---- The form ----------------------------------------------------------------------
 
 
 def number(value, unit):
+    if value is None:
+        return ""
     if unit.endswith("/s"):
         return f"{value / 1e6:.3f} M"
     return f"{value:.3g}"
 
 
+def cells(r):
+    if r["ratio"] is None:
+        return [r["case"], r["unit"], number(r["penstock"], r["unit"])]
+    goal = "" if "goal" not in r else f"{r['goal']:g} {'met' if r['met'] else 'MISSED'}"
+    return [r["case"], r["unit"], number(r["penstock"], r["unit"]), number(r["peer"], r["unit"]),
+            f"{r['ratio']:.2f}", f"{r['low']:.2f} to {r['high']:.2f}", goal, r["peer_name"]]  # fmt: skip
+
+
 def table(rows):
     head = ["case", "unit", "penstock", "peer", "ratio", "95% interval", "goal", "against"]
-    lines = [head]
-    for r in rows:
-        goal = "" if "goal" not in r else f"{r['goal']:g} {'met' if r['met'] else 'MISSED'}"
-        lines.append(
-            [
-                r["case"],
-                r["unit"],
-                number(r["penstock"], r["unit"]),
-                number(r["peer"], r["unit"]),
-                f"{r['ratio']:.2f}",
-                f"{r['low']:.2f} to {r['high']:.2f}",
-                goal,
-                r["peer_name"],
-            ]
-        )
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    lines = [cells(r) for r in rows]
+    columns = max(map(len, lines), default=0)
+    lines = [line + [""] * (columns - len(line)) for line in [head[:columns], *lines]]
+    widths = [max(len(line[i]) for line in lines) for i in range(columns)]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths)).rstrip() for line in lines)
 
 
-def arguments(description):
+def arguments(description, pinned):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", metavar="FILE", help="rows and environment; -: standard output")
-    parser.add_argument("--cpus", metavar="A,B", help="where the two sides run; default: two cores")
+    parser.add_argument("--check", action="store_true",
+                        help="run each case once, on a loaded machine too, and show no figures")
     parser.add_argument("--build", metavar="FOLDER", help="default: build/ of this tree")
+    if pinned:
+        parser.add_argument("--cpus", metavar="A,B", help="where the two sides run; default: two cores")
     return parser
 
 
 def build_folder(given):
-    root = pathlib.Path(__file__).resolve().parents[2]
-    folder = pathlib.Path(given or os.environ.get("PENSTOCK_BUILD") or root / "build")
-    if not (folder / "tests" / "bench" / "bench-stream").exists():
-        raise Missing(f"{folder} holds no benchmarks: `./run build` builds them")
+    folder = pathlib.Path(given or os.environ.get("PENSTOCK_BUILD") or ROOT / "build").resolve()
+    if not (folder / "penstock").exists():
+        raise Missing(f"{folder} holds no penstock: `./run build` builds it")
     return folder
 
 
-def main(description, measure, more_arguments=None):
-    """measure(options, build, cpus) -> (rows, environment). Ends the program."""
-    parser = arguments(description)
+def cpus_of(options):
+    if not hasattr(options, "cpus"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(map(int, options.cpus.split(","))) if options.cpus else choose_cpus()
+
+
+def show(options, rows, about):
+    out = sys.stderr if options.json == "-" else sys.stdout
+    print("\n".join(f"{key}: {value}" for key, value in about.items()), file=out)
+    print(f"\n{table(rows)}", file=out)
+    if not options.json:
+        return
+    text = json.dumps({"environment": about, "rows": rows}, indent=2) + "\n"
+    if options.json == "-":
+        sys.stdout.write(text)
+    else:
+        pathlib.Path(options.json).write_text(text)
+
+
+def main(description, measure, pinned=True, more_arguments=None):
+    """measure(options, build, cpus) -> (rows, what to say of it beside the machine). With
+    `pinned`, cpus are two cores; without, all that there are. Ends the program."""
+    parser = arguments(description, pinned)
     if more_arguments:
         more_arguments(parser)
     options = parser.parse_args()
+    global check
+    check = options.check
     try:
-        build = build_folder(options.build)
-        cpus = tuple(map(int, options.cpus.split(","))) if options.cpus else choose_cpus()
-        rows, about = measure(options, build, cpus)
+        build, cpus = build_folder(options.build), cpus_of(options)
+        rows, more = measure(options, build, cpus)
     except Missing as error:
         print(f"skipped: {error}", file=sys.stderr)
         sys.exit(EXIT_MISSING)
@@ -208,14 +265,8 @@ def main(description, measure, more_arguments=None):
         print(f"failed: {' '.join(map(str, error.cmd))}: exit status {error.returncode}: "
               f"{(error.stderr or '').strip()}", file=sys.stderr)
         sys.exit(1)
-    if options.json != "-":
-        print("\n".join(f"{key}: {value}" for key, value in about.items()))
-        print()
-        print(table(rows))
-    if options.json:
-        text = json.dumps({"environment": about, "rows": rows}, indent=2) + "\n"
-        if options.json == "-":
-            sys.stdout.write(text)
-        else:
-            pathlib.Path(options.json).write_text(text)
+    if check:
+        print(f"{len(rows)} cases run")
+    else:
+        show(options, rows, environment(cpus, **more))
     sys.exit(0)
