@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the suites of transports and of memories share. */
-#include <stdint.h>
-#include <time.h>
-
 #include "common.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 uint64_t contract_now_ns(void)
 {
@@ -18,4 +21,47 @@ uint64_t contract_random(void)
   state ^= state << 13;
   state ^= state >> 7;
   return state ^= state << 17;
+}
+
+static void on_alarm(int number)
+{
+  static const char text[] = "\npenstock-contract: the case above does not end: a call into the "
+                             "plugin waits for ever\n";
+  (void)number;
+  (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+  _exit(1);
+}
+
+int contract_watch(void **state)
+{
+  (void)state;
+  signal(SIGALRM, on_alarm);
+  alarm(CONTRACT_PATIENCE_S);
+  return 0;
+}
+
+static const char *value_text(uintmax_t value, char *text, size_t size)
+{
+  intmax_t number = (intmax_t)value;
+  if (number < 0 && number >= -133) /* the last errno of Linux */
+    snprintf(text, size, "%jd (%s)", number, strerror((int)-number));
+  else if (number < 0)
+    snprintf(text, size, "%#jx", value);
+  else
+    snprintf(text, size, "%ju", value);
+  return text;
+}
+
+void contract_int_equal(uintmax_t found, uintmax_t expected, const char *found_text,
+                        const char *expected_text, const char *file, int line)
+{
+  char is[96], wanted[96];
+  if (found == expected)
+    return;
+  print_error("[  ERROR   ] --- %s is %s, not %s", found_text, value_text(found, is, sizeof(is)),
+              value_text(expected, wanted, sizeof(wanted)));
+  if (strcmp(expected_text, wanted) != 0)
+    print_error(", which is %s", expected_text);
+  print_error("\n");
+  _fail(file, line);
 }

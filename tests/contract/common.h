@@ -2,13 +2,34 @@
 #ifndef CONTRACT_COMMON_H
 #define CONTRACT_COMMON_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include <cmocka.h>
 
 /* Nothing here takes longer, unless it never ends. */
 #define CONTRACT_DEADLINE_NS UINT64_C(20000000000)
 
+/* A case that a call into the plugin has kept for so long hangs. */
+#define CONTRACT_PATIENCE_S 180u
+
 uint64_t contract_now_ns(void);
 /* The same numbers in each run. */
 uint64_t contract_random(void);
+
+/* From here on, a case that does not end ends the program, with a word. Fixtures. */
+int contract_watch(void **state);
+
+/* cmocka's, but telling what was called and naming errno: who writes a plugin reads these
+ * lines, and not the suite's sources. */
+void contract_int_equal(uintmax_t found, uintmax_t expected, const char *found_text,
+                        const char *expected_text, const char *file, int line);
+#undef assert_int_equal
+#define assert_int_equal(found, expected)                                                          \
+  contract_int_equal(cast_to_largest_integral_type(found),                                         \
+                     cast_to_largest_integral_type(expected), #found, #expected, __FILE__,         \
+                     __LINE__)
 
 #endif

@@ -11,6 +11,20 @@
 
 #define QUIET_NS 50000000u /* of no arrival, after which nothing is on its way any more */
 
+/* By whatever causes the receiver's transport gives. */
+static uint64_t dropped(struct contract_side *side)
+{
+  struct pst_counter counters[64];
+  uint64_t sum = 0;
+  if (!side->image.ops->counters)
+    return 0;
+  int n = side->image.ops->counters(side->device, side->worker, side->endpoints[0], counters, 64);
+  for (int i = 0; i < n && i < 64; i++)
+    if (counters[i].flags & PST_COUNTER_DROP)
+      sum += counters[i].value;
+  return sum;
+}
+
 uint64_t datagram_counter(struct contract_side *side, const char *name)
 {
   struct pst_counter counters[32];
@@ -98,6 +112,7 @@ static void run_through(struct run *run)
 {
   struct contract_side *side = &run->pair->receiver;
   uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, last = contract_now_ns();
+  uint64_t seen = 0;
   struct pst_completion message;
   uint64_t *kept = calloc(run->hold + 1, sizeof(*kept));
   uint32_t keeps = 0;
@@ -114,6 +129,9 @@ static void run_through(struct run *run)
       else
         contract_release(side, &message);
     }
+    if (run->done + run->delivered != seen)
+      deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    seen = run->done + run->delivered;
     assert_true(contract_now_ns() < deadline);
   }
   assert_int_equal(side->image.ops->release(side->worker, kept, keeps), 0);
@@ -143,8 +161,11 @@ static void framing_round_trip(void **state, uint64_t (*length)(uint64_t), uint6
   run_through(&run);
   assert_int_equal(run.delivered, count);
   assert_int_equal(run.reordered, 0);
-  assert_int_equal(datagram_counter(&pair->receiver, "messages_received"), count);
-  assert_int_equal(datagram_counter(&pair->receiver, "datagrams"), count);
+  assert_int_equal(dropped(&pair->receiver), 0);
+  if (pair->variant->accounts) {
+    assert_int_equal(datagram_counter(&pair->receiver, "messages_received"), count);
+    assert_int_equal(datagram_counter(&pair->receiver, "datagrams"), count);
+  }
   contract_pair_close(pair);
 }
 
@@ -223,7 +244,8 @@ static void burst_into_few_slots_is_kept(void **state)
     }
     contract_await_done(&pair->sender, NULL, PST_OP_SEND, 48, 0);
   }
-  datagram_check_counters(&pair->receiver);
+  if (pair->variant->accounts)
+    datagram_check_counters(&pair->receiver);
   contract_pair_close(pair);
 }
 
@@ -248,9 +270,12 @@ static void what_a_full_ring_loses_is_accounted_for(void **state)
     run_take(&run, &held[i]);
   }
   run.count = 30000;
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
   while (run.posted < run.count || run.done < run.count) {
     run_post(&run);
     assert_int_equal(contract_poll(side), 0);
+    /* Who is not RELIABLE loses; a receiver that is behind stops nobody. */
+    assert_true(contract_now_ns() < deadline);
   }
   for (uint32_t i = 0; i < 64; i++)
     contract_release(side, &held[i]);
@@ -260,10 +285,15 @@ static void what_a_full_ring_loses_is_accounted_for(void **state)
   run_through(&run);
   assert_int_equal(run.next, run.posted);
   uint64_t lost = run.posted - run.delivered;
-  assert_true(lost > 0);
-  assert_int_equal(datagram_counter(side, "no_buffer") + datagram_counter(side, "kernel"), lost);
-  assert_true(datagram_counter(side, "no_buffer") > 0);
-  datagram_check_counters(side);
+  if (pair->variant->accounts)
+    assert_true(lost > 0); /* its rows give it a small buffer */
+  /* What it says it dropped is lost; what it knows nothing of, core finds in the gaps. */
+  assert_true(dropped(side) <= lost);
+  if (pair->variant->accounts) {
+    assert_int_equal(datagram_counter(side, "no_buffer") + datagram_counter(side, "kernel"), lost);
+    assert_true(datagram_counter(side, "no_buffer") > 0);
+    datagram_check_counters(side);
+  }
   assert_true(contract_complaints() <= 2);
   contract_pair_close(pair);
 }
@@ -275,9 +305,13 @@ static void drops_are_told_when_nothing_arrives_any_more(void **state)
   struct contract_pair *pair = contract_pair(state, &params);
   struct contract_side *side = &pair->receiver;
   struct run run = {.pair = pair, .count = 30000, .length = mostly_equal};
-  while (run.posted < run.count || run.done < run.count)
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while (run.posted < run.count || run.done < run.count) {
     run_post(&run);
-  assert_true(datagram_counter(side, "kernel") + datagram_counter(side, "no_buffer") > 0);
+    assert_true(contract_now_ns() < deadline);
+  }
+  if (pair->variant->accounts)
+    assert_true(datagram_counter(side, "kernel") + datagram_counter(side, "no_buffer") > 0);
   contract_complaints();
   contract_pair_close(pair);
 }

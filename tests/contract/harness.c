@@ -103,6 +103,14 @@ static void endpoint_open(struct contract_side *side, const struct contract_para
                    0);
 }
 
+/* No more than core asks for. */
+static uint32_t remote_rights(uint64_t capabilities)
+{
+  return (capabilities & PST_CAP_READ ? PST_ACCESS_REMOTE_READ : 0u) |
+         (capabilities & PST_CAP_WRITE ? PST_ACCESS_REMOTE_WRITE : 0u) |
+         (capabilities & PST_CAP_ATOMIC ? PST_ACCESS_REMOTE_ATOMIC : 0u);
+}
+
 void contract_side_open(const struct contract_variant *variant,
                         const struct contract_params *params, bool second, bool receiver,
                         struct contract_side *side)
@@ -119,8 +127,8 @@ void contract_side_open(const struct contract_variant *variant,
   contract_region_make(side->stride * params->slots, &side->memory);
   struct pst_mr_params mr = {.struct_size = sizeof(mr),
                              .access = PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE |
-                                       PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE |
-                                       PST_ACCESS_REMOTE_ATOMIC | (receiver ? PST_ACCESS_RING : 0u),
+                                       remote_rights(side->limits.capabilities) |
+                                       (receiver ? PST_ACCESS_RING : 0u),
                              .region = &side->memory.region,
                              .length = side->memory.region.length};
   assert_int_equal(ops->mr_register(side->device, &mr, &side->mr), 0);
@@ -355,8 +363,10 @@ int contract_run(const char *group, struct CMUnitTest *cases, size_t count,
                  const struct contract_variant *variant)
 {
   char name[96];
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
     cases[i].initial_state = (void *)(uintptr_t)variant;
+    cases[i].setup_func = contract_watch;
+  }
   snprintf(name, sizeof(name), "%s: %s", variant->name, group);
   return _cmocka_run_group_tests(name, cases, count, NULL, NULL);
 }

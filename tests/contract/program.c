@@ -6,6 +6,7 @@
 
 #include <penstock/penstock.h>
 
+#include "datagram.h"
 #include "harness.h"
 #include "program.h"
 
@@ -20,6 +21,7 @@ static const char usage[] =
     "  --listen ADDRESS    run the part for two processes with another penstock-contract,\n"
     "  --connect ADDRESS   which may be on another host: HOST:PORT; or /PATH, by which\n"
     "                      descriptors go, on this host\n"
+    "  --case PATTERN      only cases of that name; * and ? are wild\n"
     "  --help              this\n"
     "\n"
     "Exit status: 0 it keeps the contract, 1 it breaks it, 2 wrong usage, 77 it cannot be\n"
@@ -28,7 +30,7 @@ static const char usage[] =
 #define OPTIONS_MAX 64
 
 struct arguments {
-  const char *plugin, *inner, *memory, *listen, *connect;
+  const char *plugin, *inner, *memory, *listen, *connect, *cases;
   const char *options[OPTIONS_MAX + 1]; /* NULL-terminated */
   size_t option_count;
 };
@@ -42,13 +44,11 @@ static int misused(const char *what, const char *which)
 /* 0; or exit status + 1. */
 static int parse(int argc, char **argv, struct arguments *arguments)
 {
-  static const struct option options[] = {{"option", required_argument, NULL, 'o'},
-                                          {"inner", required_argument, NULL, 'i'},
-                                          {"memory", required_argument, NULL, 'm'},
-                                          {"listen", required_argument, NULL, 'l'},
-                                          {"connect", required_argument, NULL, 'c'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+  static const struct option options[] = {
+      {"option", required_argument, NULL, 'o'},  {"inner", required_argument, NULL, 'i'},
+      {"memory", required_argument, NULL, 'm'},  {"listen", required_argument, NULL, 'l'},
+      {"connect", required_argument, NULL, 'c'}, {"case", required_argument, NULL, 'k'},
+      {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
   int option;
   while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
     if (option == 'h') {
@@ -67,6 +67,8 @@ static int parse(int argc, char **argv, struct arguments *arguments)
       arguments->listen = optarg;
     else if (option == 'c')
       arguments->connect = optarg;
+    else if (option == 'k')
+      arguments->cases = optarg;
     else
       return 1 + misused("an unknown option", "");
   }
@@ -141,63 +143,105 @@ static int run_memory(const struct loader_plugin *plugin, const struct arguments
   if (arguments->listen || arguments->connect || arguments->inner || arguments->memory)
     return misused("a memory is tried alone", "");
   int status = make_options(plugin, arguments, &options);
+  cmocka_set_test_filter(arguments->cases);
   if (status == 0)
     status = contract_memory_run(plugin, options);
   options_free(options);
   return status;
 }
 
-/* What the streams of the suite go by. */
+/* What the streams of the suite for reliable transports go by. */
 static bool has_all(uint64_t capabilities)
 {
   static const struct {
     uint64_t bit;
     const char *name;
-  } wanted[] = {{PST_CAP_SEND, "SEND"},
-                {PST_CAP_RELIABLE, "RELIABLE"},
-                {PST_CAP_ORDERED, "ORDERED"},
-                {PST_CAP_SEQUENCE, "SEQUENCE"},
-                {PST_CAP_META, "META"}};
+  } wanted[] = {
+      {PST_CAP_ORDERED, "ORDERED"}, {PST_CAP_SEQUENCE, "SEQUENCE"}, {PST_CAP_META, "META"}};
   bool all = true;
   for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
     if (!(capabilities & wanted[i].bit)) {
-      printf("does not announce %s: only opening and meeting are tried\n", wanted[i].name);
+      printf("announces RELIABLE but not %s: only opening and meeting are tried\n", wanted[i].name);
       all = false;
     }
   return all;
 }
 
-static int run_transport(const struct arguments *arguments, struct contract_variant *variant,
-                         uint64_t capabilities)
+typedef int suite_run(const struct contract_variant *variant);
+
+/* By what the device announces. Sets *is_whole when that is all there is. */
+static suite_run *suite_for(uint64_t capabilities, bool *is_whole)
 {
-  bool in_process = capabilities & PST_CAP_IN_PROCESS, is_whole = has_all(capabilities);
-  bool is_reached = false;
-  int failed = 0;
+  *is_whole = true;
+  if (!(capabilities & PST_CAP_SEND)) {
+    printf("does not announce SEND: only opening and meeting are tried\n");
+    *is_whole = false;
+    return contract_life_run;
+  }
+  if (!(capabilities & PST_CAP_RELIABLE)) {
+    printf("does not announce RELIABLE: the contract of datagrams\n");
+    return contract_datagram_run;
+  }
+  *is_whole = has_all(capabilities);
+  return *is_whole ? contract_transport_run : contract_life_run;
+}
+
+static int run_remote(const struct arguments *arguments, struct contract_variant *variant,
+                      suite_run *suite)
+{
+  variant->apart = true;
+  variant->name = "two processes";
+  if (suite != contract_transport_run) {
+    printf("only reliable transports are tried between two programs\n");
+    return 77;
+  }
+  return contract_remote_run(variant, arguments->listen ? arguments->listen : arguments->connect,
+                             arguments->listen)
+             ? 1
+             : 0;
+}
+
+static int run_transport(const struct arguments *arguments, struct contract_variant *variant,
+                         bool in_process)
+{
+  bool is_whole, is_reached = false;
+  uint64_t capabilities;
   contract_memory_use(arguments->memory);
-  if (arguments->listen || arguments->connect) {
-    variant->apart = true;
-    variant->name = "two processes";
-    if (!is_whole)
-      return 77;
-    return contract_remote_run(variant, arguments->listen ? arguments->listen : arguments->connect,
-                               arguments->listen)
-               ? 1
-               : 0;
-  }
-  if (in_process) {
-    variant->name = "in process";
-    failed += is_whole ? contract_transport_run(variant) : contract_life_run(variant);
-  }
+  variant->apart = !in_process;
+  variant->name = in_process ? "in process" : "between processes";
+  if (contract_open_run(variant, &capabilities))
+    return 1;
+  suite_run *suite = suite_for(capabilities, &is_whole);
+  if (arguments->listen || arguments->connect)
+    return run_remote(arguments, variant, suite);
+  cmocka_set_test_filter(arguments->cases);
+  int failed = in_process ? suite(variant) : 0;
   variant->apart = true;
   variant->name = "between processes";
+  cmocka_set_test_filter(NULL);
   failed += contract_reach_run(variant, &is_reached);
+  cmocka_set_test_filter(arguments->cases);
   if (is_reached)
-    failed += is_whole ? contract_transport_run(variant) : contract_life_run(variant);
+    failed += suite(variant);
   else if (in_process && !failed)
     printf("it says -EXDEV to a peer of another process: not tried between processes\n");
   else
     failed++;
   return failed ? 1 : is_whole ? 0 : 77;
+}
+
+/* Words to go by, last. */
+static int tell(int status)
+{
+  if (status == 0)
+    puts("penstock-contract: it keeps the contract");
+  else if (status == 1)
+    puts("penstock-contract: it BREAKS the contract: each ERROR above says what was called and "
+         "what came back;\nCONTRACT_LOG=1 shows what the plugin logs, and --case NAME runs one "
+         "case alone");
+  else if (status == 77)
+    puts("penstock-contract: what was tried keeps the contract, but not all could be");
+  return status;
 }
 
 int main(int argc, char **argv)
@@ -206,6 +250,7 @@ int main(int argc, char **argv)
   const struct loader_plugin *plugin, *wrapped = NULL;
   struct arguments arguments = {0};
   struct pst_options *options = NULL;
+  setvbuf(stdout, NULL, _IOLBF, 0);
   int status = parse(argc, argv, &arguments);
   if (status)
     return status - 1;
@@ -218,7 +263,7 @@ int main(int argc, char **argv)
     return status;
   printf("%s %s\n", path, plugin->description->version);
   if (plugin->kind == PST_KIND_MEMORY)
-    return run_memory(plugin, &arguments);
+    return tell(run_memory(plugin, &arguments));
   if ((plugin->kind == PST_KIND_FILTER) != (wrapped != NULL))
     return misused("--inner goes with a filter, and a filter with --inner", "");
   status = make_options(wrapped ? wrapped : plugin, &arguments, &options);
@@ -227,5 +272,7 @@ int main(int argc, char **argv)
     return status;
   snprintf(joined, sizeof(joined), "%s%s%s", path, wrapped ? "+" : "", inner);
   struct contract_variant variant = {.plugin = joined, .option_list = arguments.options};
-  return run_transport(&arguments, &variant, (wrapped ? wrapped : plugin)->transport->capabilities);
+  return tell(
+      run_transport(&arguments, &variant,
+                    (wrapped ? wrapped : plugin)->transport->capabilities & PST_CAP_IN_PROCESS));
 }

@@ -18,6 +18,9 @@ int contract_memory_run(const struct loader_plugin *plugin, const struct pst_opt
  * listens receives first. Returns failed cases. */
 int contract_remote_run(const struct contract_variant *variant, const char *address, bool listens);
 
+/* Sets `*capabilities` to what the opened device announces. Returns failed cases. */
+int contract_open_run(const struct contract_variant *variant, uint64_t *capabilities);
+
 /* Sets `*reached` when an endpoint connects to one of another process; not when the
  * plugin says -EXDEV. Returns failed cases. */
 int contract_reach_run(const struct contract_variant *variant, bool *reached);

@@ -1,9 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is this a transport between processes at all? No capability tells. */
+/* What the suites are chosen by: what the device announces; and whether this is a
+ * transport between processes at all, which no capability tells. */
 #include "harness.h"
 #include "program.h"
 
 static bool reached;
+static uint64_t announced;
+
+static void a_device_opens_and_announces(void **state)
+{
+  announced = contract_capabilities(*state);
+}
+
+int contract_open_run(const struct contract_variant *variant, uint64_t *capabilities)
+{
+  struct CMUnitTest cases[] = {CONTRACT_CASE(a_device_opens_and_announces)};
+  int failed = CONTRACT_RUN("open", cases, variant);
+  *capabilities = announced;
+  return failed;
+}
 
 static void peer_of_another_process_is_reached_or_named_as_out_of_reach(void **state)
 {

@@ -39,33 +39,39 @@ static struct contract_variant variants[] = {
     {
         .name = "udp-sequence",
         .options = "device=127.0.0.1,rcvbuf=64KiB",
+        .accounts = true,
         .capabilities = UDP_CAPABILITIES | PST_CAP_SEQUENCE,
     },
     {
         .name = "udp-rtp",
         .options = "framing=rtp,rcvbuf=64KiB",
+        .accounts = true,
         .capabilities = UDP_CAPABILITIES | PST_CAP_SEQUENCE,
     },
     {
         .name = "udp-none",
         .options = "framing=none,device=lo,rcvbuf=64KiB",
+        .accounts = true,
         .capabilities = UDP_CAPABILITIES,
     },
     /* One datagram a buffer. */
     {
         .name = "udp-plain",
         .options = "gso=false,gro=false,timestamps=off,checksum=false,rcvbuf=64KiB",
+        .accounts = true,
         .capabilities = (UDP_CAPABILITIES & ~(uint64_t)PST_CAP_TIME) | PST_CAP_SEQUENCE,
     },
     {
         .name = "udp-ipv6",
         .options = "device=::1,rcvbuf=64KiB",
+        .accounts = true,
         .capabilities = UDP_CAPABILITIES | PST_CAP_SEQUENCE,
     },
     {
         .name = "udp-processes",
         .options = "framing=rtp,device=127.0.0.1,rcvbuf=64KiB",
         .apart = true,
+        .accounts = true,
         .capabilities = UDP_CAPABILITIES | PST_CAP_SEQUENCE,
     },
     {

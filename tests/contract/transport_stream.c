@@ -191,9 +191,24 @@ static void post_takes_what_there_is_credit_for(void **state)
     messages[i] = contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
   contract_release(&pair->receiver, &messages[2]);
   contract_release(&pair->receiver, &messages[0]);
-  contract_poll(&pair->receiver);
-  assert_int_equal(contract_post(&pair->sender, 0, requests + 24, 16, &wait), 2);
-  assert_int_equal(wait, PST_WAIT_CREDIT);
+  /* Credits take their way, which may be that of a network. */
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  int more = 0;
+  while (more < 2) {
+    contract_poll(&pair->receiver);
+    contract_poll(&pair->sender);
+    int rc = contract_post(&pair->sender, 0, requests + 24 + more, (uint32_t)(16 - more), &wait);
+    assert_true(rc == -EAGAIN || (rc > 0 && rc <= 2 - more));
+    assert_int_equal(wait, PST_WAIT_CREDIT);
+    more += rc > 0 ? rc : 0;
+    assert_true(contract_now_ns() < deadline);
+  }
+  for (int i = 0; i < 100; i++) {
+    contract_poll(&pair->receiver);
+    contract_poll(&pair->sender);
+    assert_int_equal(contract_post(&pair->sender, 0, requests + 26, 1, &wait), -EAGAIN);
+    assert_int_equal(wait, PST_WAIT_CREDIT);
+  }
   contract_pair_close(pair);
 }
 

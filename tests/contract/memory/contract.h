@@ -49,7 +49,10 @@ void contract_errors_clear(void);
   do {                                                                                             \
     contract_errors_clear();                                                                       \
     assert_int_equal((call), (code));                                                              \
-    assert_int_equal(contract_errors(), 1);                                                        \
+    if (contract_errors() != 1)                                                                    \
+      fail_msg("refused as it should be, but with %u error lines in the log: who decides an "      \
+               "error logs it, once, and says the remedy; " #call,                                 \
+               contract_errors());                                                                 \
   } while (0)
 
 struct pst_region contract_alloc(uint32_t purpose, uint64_t length, uint64_t alignment,

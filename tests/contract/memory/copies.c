@@ -301,5 +301,5 @@ int contract_copies(void)
       CASE(test_close_waits_for_work),     CASE(test_queues_number_their_own),
 #undef CASE
   };
-  return cmocka_run_group_tests_name("copies", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("copies", tests, contract_watch, NULL);
 }

@@ -216,5 +216,5 @@ int contract_fences(void)
       CASE(test_a_fence_outlives_its_queue),      cmocka_unit_test(test_flush),
 #undef CASE
   };
-  return cmocka_run_group_tests_name("fences", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("fences", tests, contract_watch, NULL);
 }

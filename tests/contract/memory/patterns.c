@@ -215,5 +215,5 @@ int contract_patterns(void)
       CASE(test_payloads_that_are_refused),
 #undef CASE
   };
-  return cmocka_run_group_tests_name("patterns", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("patterns", tests, contract_watch, NULL);
 }
