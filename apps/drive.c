@@ -84,6 +84,18 @@ static bool all_announced(struct drive *drive)
   return all;
 }
 
+static uint64_t restarts_of(const struct flow *flow)
+{
+  struct pst_counter_value values[COUNTERS_MAX];
+
+  if (!flow->foreign || flow->receiver.handle == NULL)
+    return 0;
+  int count = pst_receiver_counters(flow->receiver.handle, values, COUNTERS_MAX);
+  const struct pst_counter_value *restarts = statistics_counter(
+      values, (uint32_t)(count < COUNTERS_MAX ? count : COUNTERS_MAX), "restarts");
+  return restarts != NULL ? restarts->value : 0;
+}
+
 static void say_lines(struct drive *drive, uint64_t now)
 {
   for (uint32_t i = 0; i < drive->flow_count; i++) {
@@ -101,6 +113,8 @@ static void say_lines(struct drive *drive, uint64_t now)
     if (flow->mark.time_ns < stats.started_ns)
       flow->mark.time_ns = stats.started_ns;
     sample.gpu = stats.memory_kind == PST_MEMORY_CUDA;
+    sample.loss_unknown = flow->foreign && (sent || stats.sent_basis == PST_SENT_UNKNOWN);
+    sample.restarts = restarts_of(flow);
     statistics_since(&flow->mark, &stats, sent, stats.ended_ns != 0 ? stats.ended_ns : now,
                      &sample);
     statistics_line(&sample, line, sizeof line);

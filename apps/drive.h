@@ -17,6 +17,8 @@
 #include "source.h"
 #include "statistics.h"
 
+#define COUNTERS_MAX 128 /* of one side of a stream */
+
 enum side_phase {
   SIDE_FLOWING = 0, /* messages are made or taken */
   SIDE_ENDING,      /* sender: finished, the rest drains; receiver: the sink finishes */
@@ -42,6 +44,7 @@ struct flow_receiver {
   struct pst_receiver *handle;
   const char *memory, *sink_type;
   struct sink sink;
+  uint64_t left; /* `control: none`: messages still to take; UINT64_MAX: no bound */
   uint64_t deadline_ns;
   enum side_phase phase;
   atomic_bool over;
@@ -59,6 +62,7 @@ struct flow {
   struct flow_receiver receiver;
   struct statistics_mark mark;
   struct flow *leader; /* fan-out: whose messages are sent here too; NULL */
+  bool foreign;        /* `control: none` */
   atomic_bool source_broken;
   bool announced; /* its banner was printed */
   int exit_status;

@@ -54,6 +54,12 @@ static int unknown_stream(struct drive *drive, const char *name)
   return -ENOENT;
 }
 
+static bool has_no_control(const struct drive *drive)
+{
+  const char *control = pst_config_get(drive->config, "control");
+  return control != NULL && strcmp(control, "none") == 0;
+}
+
 static int choose(struct drive *drive)
 {
   const struct arguments *arguments = drive->arguments;
@@ -84,6 +90,7 @@ static int choose(struct drive *drive)
                          name, drive->command->name);
     flow->message = number(flow, "message");
     flow->ring = number(flow, "ring");
+    flow->foreign = has_no_control(drive);
   }
   return 0;
 }
@@ -133,6 +140,16 @@ static int open_receiver(struct flow *flow)
 
   receiver->memory = value_or(flow, "receiver.memory.plugin", "host");
   receiver->sink_type = value_or(flow, "receiver.sink.type", "verify");
+  receiver->left = flow->foreign ? number(flow, "receiver.count") : 0;
+  if (drive->arguments->count_set && (drive->roles & PST_SESSION_SENDER) == 0) {
+    if (!flow->foreign)
+      return notice_fail(&drive->error, PST_EXIT_USAGE, -EINVAL,
+                         "--count: a receiver can end a stream only with `control: none`; with a "
+                         "control channel give --count to `penstock send`");
+    receiver->left = drive->arguments->count;
+  }
+  if (receiver->left == 0)
+    receiver->left = UINT64_MAX;
   receiver->views = calloc(SINK_BATCH, sizeof *receiver->views);
   if (receiver->views == NULL)
     return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");

@@ -9,8 +9,6 @@
 #include "notice.h"
 #include "result.h"
 
-#define COUNTERS_MAX 128 /* of one side */
-
 int report_worse(int a, int b)
 {
   static const int order[] = {PST_EXIT_FAILED, PST_EXIT_UNAVAILABLE, PST_EXIT_USAGE,
@@ -81,6 +79,8 @@ static void judge_account(struct judged *judged)
   case ACCOUNT_BALANCED:
     break;
   case ACCOUNT_UNKNOWN:
+    if (flow->foreign) /* nobody was to say */
+      break;
     notice(PST_LOG_WARN, "stream '%s': %s", flow->name, why);
     break;
   case ACCOUNT_UNBALANCED:
@@ -160,6 +160,8 @@ static void say_numbers(const struct judged *judged)
            account->duplicates, account->reordered);
   if (loss > 0 && balanced)
     notice(PST_LOG_INFO, "%s: LOSS %.2g%%", name, loss * 100);
+  else if (loss < 0 && judged->flow->foreign)
+    notice(PST_LOG_INFO, "%s: loss ?", name);
 }
 
 static bool has_run(const struct judged *judged)

@@ -37,6 +37,15 @@ static void put_number(struct json_object *object, const char *key, double value
   json_object_object_add(object, key, json_object_new_double_s(value, text));
 }
 
+/* null where it is not known, which is less than 0. */
+static void put_share(struct json_object *object, const char *key, double share)
+{
+  if (share >= 0)
+    put_number(object, key, share);
+  else
+    json_object_object_add(object, key, NULL);
+}
+
 static void put_bool(struct json_object *object, const char *key, bool value)
 {
   json_object_object_add(object, key, json_object_new_boolean(value));
@@ -243,6 +252,7 @@ static void put_counts(struct json_object *object, const struct account *account
            basis_name(account->sent > 0 || account->sent_known ? account->sent_basis : 0));
   put_known(object, "messages_delivered", account->delivered_known, account->delivered);
   json_object_object_add(object, "dropped", dropped_json(account));
+  put_share(object, "loss", accounting_loss(account));
   put_known(object, "duplicates", receiver, account->duplicates);
   put_known(object, "reordered", receiver, account->reordered);
   put_known(object, "verified", receiver, account->verified);
@@ -267,6 +277,15 @@ static struct json_object *frames_json(const struct pst_stats *receiver)
   return frames;
 }
 
+/* What only some transports count. */
+static void put_counter(struct json_object *object, const char *name,
+                        const struct result_counters *counters)
+{
+  const struct pst_counter_value *counter =
+      statistics_counter(counters->values, counters->count, name);
+  put_known(object, name, counter != NULL, counter != NULL ? counter->value : 0);
+}
+
 void result_add_stream(struct json_object *result, const struct result_stream *stream)
 {
   struct json_object *streams, *object, *verdict;
@@ -281,6 +300,8 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
   put_uint(object, "ring_slots", stream->ring_slots);
   put_counts(object, account);
   json_object_object_add(object, "frames", frames_json(stream->receiver));
+  put_counter(object, "restarts", &stream->receiver_counters);
+  put_counter(object, "jitter_ns", &stream->receiver_counters);
   put_text(object, "path", statistics_path(account->path.path));
   put_text(object, "path_reason", account->path.reason);
   put_text(object, "via", account->path.via);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 const char *statistics_path(uint32_t path)
 {
@@ -37,11 +38,29 @@ uint64_t statistics_dropped(const struct pst_stats *stats)
 
 void statistics_line(const struct statistics_sample *sample, char *line, size_t size)
 {
-  snprintf(line, size,
-           "%s: %s %" PRIu64 " %spackets | %.2f Gbps during %.2f sec | %" PRIu64 " dropped | %s",
+  char dropped[48] = "", restarts[48] = "";
+
+  if (sample->dropped > 0 || !sample->loss_unknown)
+    snprintf(dropped, sizeof dropped, "%" PRIu64 " dropped%s", sample->dropped,
+             sample->loss_unknown ? ", " : "");
+  if (sample->restarts > 0)
+    snprintf(restarts, sizeof restarts, " | %" PRIu64 " restart%s", sample->restarts,
+             sample->restarts > 1 ? "s" : "");
+  snprintf(line, size, "%s: %s %" PRIu64 " %spackets | %.2f Gbps during %.2f sec | %s%s | %s%s",
            sample->stream, sample->sent ? "Sent" : "Got", sample->messages,
            sample->gpu ? "GPU " : "", statistics_gbps(sample->bytes, sample->interval_ns),
-           (double)sample->interval_ns / 1e9, sample->dropped, statistics_path(sample->path));
+           (double)sample->interval_ns / 1e9, dropped, sample->loss_unknown ? "loss ?" : "",
+           statistics_path(sample->path), restarts);
+}
+
+const struct pst_counter_value *statistics_counter(const struct pst_counter_value *values,
+                                                   uint32_t count, const char *name)
+{
+  for (uint32_t i = 0; i < count; i++) {
+    if (strcmp(values[i].name, name) == 0)
+      return &values[i];
+  }
+  return NULL;
 }
 
 /* A count may be corrected downwards (a late message was no loss after all). */

@@ -15,10 +15,13 @@ struct statistics_sample {
   bool gpu;  /* the memory is a GPU's */
   uint64_t messages, bytes, dropped;
   uint64_t interval_ns;
-  uint32_t path; /* enum pst_path */
+  uint32_t path;     /* enum pst_path */
+  bool loss_unknown; /* nobody says how many were sent, or delivered */
+  uint64_t restarts; /* of a foreign sender, since the beginning */
 };
 
-/* "packets: Got 5877704 GPU packets | 68.75 Gbps during 1.00 sec | 0 dropped | staged" */
+/* "packets: Got 5877704 GPU packets | 68.75 Gbps during 1.00 sec | 0 dropped | staged".
+ * Where the loss is not known, "loss ?" for the drops; and how often the sender restarted. */
 void statistics_line(const struct statistics_sample *sample, char *line, size_t size);
 
 /* What was at the last line, to take differences. */
@@ -32,6 +35,9 @@ void statistics_since(struct statistics_mark *mark, const struct pst_stats *stat
 /* "direct", "mapped", "staged", "unknown path". */
 const char *statistics_path(uint32_t path);
 double statistics_gbps(uint64_t bytes, uint64_t ns);
+/* The counter of that name; NULL: the transport has none. */
+const struct pst_counter_value *statistics_counter(const struct pst_counter_value *values,
+                                                   uint32_t count, const char *name);
 uint64_t statistics_dropped(const struct pst_stats *stats);
 
 #endif

@@ -302,6 +302,24 @@ static void receiver_end(struct flow *flow, uint64_t *until_ns)
     receiver_over(flow);
 }
 
+/* A stream without another Penstock ends here, in good order, when it is enough. */
+static bool receiver_enough(struct flow *flow, uint64_t *until_ns)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  const struct arguments *arguments = flow->drive->arguments;
+
+  if (receiver->left == 0 || atomic_load_explicit(&flow->drive->stop, memory_order_relaxed))
+    return true;
+  if (!arguments->duration_set)
+    return false;
+  if (receiver->deadline_ns == 0 && pst_receiver_state(receiver->handle) >= PST_STATE_CONNECTED)
+    receiver->deadline_ns = now_ns() + arguments->duration_ns;
+  if (receiver->deadline_ns == 0)
+    return false;
+  lower(until_ns, receiver->deadline_ns);
+  return now_ns() >= receiver->deadline_ns;
+}
+
 /* Leave when told to, by a signal or by the time: see GRACE_NS. In a process that
  * has the sender too, the sender ends the stream. */
 static bool receiver_told(struct flow *flow, uint64_t *until_ns)
@@ -313,7 +331,9 @@ static bool receiver_told(struct flow *flow, uint64_t *until_ns)
     return true;
   if (drained_too_long(drive, until_ns))
     return true;
-  if (flow->sender.handle != NULL)
+  if (flow->foreign && receiver_enough(flow, until_ns))
+    pst_receiver_stop(receiver->handle); /* the next poll says that it is over */
+  if (flow->sender.handle != NULL || flow->foreign)
     return false;
   if (receiver->deadline_ns == 0 && drive->arguments->duration_set &&
       pst_receiver_state(receiver->handle) >= PST_STATE_CONNECTED) {
@@ -336,6 +356,17 @@ static bool receiver_told(struct flow *flow, uint64_t *until_ns)
   return now_ns() >= receiver->deadline_ns;
 }
 
+/* Frames are whole: the last may bring more than were wanted. */
+static void count_down(struct flow_receiver *receiver, const struct pst_frame_batch *frames,
+                       uint64_t messages)
+{
+  if (frames != NULL)
+    messages = 0;
+  for (uint32_t i = 0; frames != NULL && i < frames->count; i++)
+    messages += frames->frames[i].present;
+  receiver->left -= messages < receiver->left ? messages : receiver->left;
+}
+
 /* True while there may be more at once; *got: how many came. */
 static bool receiver_flow(struct flow *flow, uint64_t *until_ns, uint32_t *got)
 {
@@ -346,10 +377,14 @@ static bool receiver_flow(struct flow *flow, uint64_t *until_ns, uint32_t *got)
   struct pst_frame_batch frame_batch = {
       .struct_size = sizeof frame_batch, .capacity = FRAME_BATCH, .frames = frames};
   bool assembles = pst_receiver_frame_packets(receiver->handle) > 0;
+  if (receiver->left < SINK_BATCH)
+    batch.capacity = (uint32_t)receiver->left;
   int count = assembles ? pst_receiver_poll_frames(receiver->handle, &frame_batch)
                         : pst_receiver_poll(receiver->handle, &batch);
 
   *got = count > 0 ? (uint32_t)count : 0;
+  if (count > 0 && receiver->left != UINT64_MAX)
+    count_down(receiver, assembles ? &frame_batch : NULL, (uint64_t)count);
   if (count > 0 && assembles)
     frames_take(flow, &frame_batch);
   else if (count > 0)

@@ -6,6 +6,7 @@
 #include "check.h"
 
 #define HOST_MAX 254
+#define COUNTERS_EVERY_NS UINT64_C(500000000) /* where no heartbeat sets the pace */
 
 /* "host:port" or "[v6]:port" into its parts. NULL, or what is wrong. */
 static const char *split_address(const char *text, char host[HOST_MAX + 1], bool listens)
@@ -103,6 +104,7 @@ void check_control(struct check *check, struct node *node, struct node *effectiv
   struct config *config = &check->owner->config;
   if (node && node->type == NODE_SCALAR && strcmp(node->text, "none") == 0) {
     config->control.none = true;
+    config->control.heartbeat_ns = COUNTERS_EVERY_NS;
     effective_scalar(check, effective, "control", "none", &node->place);
     return;
   }

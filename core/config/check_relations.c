@@ -177,6 +177,26 @@ static void check_assemble(struct check *check, const struct config_stream *stre
                  stream->receiver.assemble.packets ? stream->name : leader->name);
 }
 
+/* What needs a word from the other side. */
+static void check_foreign(struct check *check, const struct config_stream *stream,
+                          const struct node *node)
+{
+  const struct node *region = node_value(node, "region");
+  const struct node *sink = node_value(node_value(node, "receiver"), "sink");
+
+  if (!check->owner->config.control.none)
+    return;
+  if (region)
+    findings_add(check->findings, &region->place,
+                 "region: one-sided streams need a control channel, over which the receiver "
+                 "offers its region; remove \"control: none\"");
+  else if (stream->receiver.sink.type == CONFIG_SINK_VERIFY)
+    findings_add(check->findings, sink ? &sink->place : &node->place,
+                 "sink: verify needs the sender's word which pattern it makes, and there is none "
+                 "with \"control: none\"; write \"sink: discard\" or \"sink: {type: file, file: "
+                 "PATH}\" under \"receiver\"");
+}
+
 static void check_timeout(struct check *check, const struct config_stream *stream,
                           const struct node *node)
 {
@@ -208,8 +228,10 @@ void check_relations(struct check *check, const struct node *streams)
   }
   stream = config->streams;
   for (const struct node *node = streams->first; node; node = node->next, stream++) {
-    check_sink(check, stream, node);
+    if (!config->control.none)
+      check_sink(check, stream, node);
     check_assemble(check, stream, node);
+    check_foreign(check, stream, node);
     check_timeout(check, stream, node);
   }
 }

@@ -91,12 +91,22 @@ static void check_assemble(struct check *check, struct node *node, const struct 
 static void check_receiver(struct check *check, struct node *map, const struct place *place,
                            struct config_receiver *receiver, struct node *out, bool has_region)
 {
-  check_keys(check, &schema_receiver, map, place, receiver, out,
-             has_region ? SCHEMA_ONE_SIDED : SCHEMA_MESSAGES, one_sided);
-  if (has_region)
+  bool foreign = check->owner->config.control.none;
+  struct node *sink = node_find(map, "sink");
+
+  if (has_region) {
+    check_keys(check, &schema_receiver, map, place, receiver, out, SCHEMA_ONE_SIDED, one_sided);
     return;
+  }
+  check_keys(check, &schema_receiver, map, place, receiver, out,
+             SCHEMA_MESSAGES | (foreign ? SCHEMA_FOREIGN : 0),
+             "is for \"control: none\"; with a control channel the sender ends the stream");
   check_assemble(check, node_find(map, "assemble"), place, receiver, out);
-  check_typed(check, &schema_sink, "sink", node_find(map, "sink"), place, receiver, out);
+  if (foreign && (!sink || sink->null)) {
+    sink = node_new(check->arena, NODE_SCALAR, "discard", &place_default);
+    check->findings->no_memory |= !sink;
+  }
+  check_typed(check, &schema_sink, "sink", sink, place, receiver, out);
 }
 
 static void check_ends(struct check *check, struct node *map, const struct place *place,

@@ -88,6 +88,8 @@ struct config_receiver {
     enum config_missing missing;
     uint32_t frames; /* buffers */
   } assemble;
+  uint64_t count;      /* `control: none`: messages to end after; 0: no bound */
+  uint64_t silence_ns; /* `control: none`: after the first message; 0: never */
 };
 
 struct config_expect {

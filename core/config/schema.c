@@ -96,8 +96,9 @@ static const struct schema_key control_keys[] = {
      AT(U64, struct config, control.heartbeat_ns)}};
 MAP_OF(control, "control", "address",
        "The channel over which both ends find each other, compare what they share and exchange "
-       "final counts. `control: none` does without, for peers that are not Penstock. A lone "
-       "`host:port` stands for `address`.");
+       "final counts. `control: none` does without, for peers that are not Penstock: each side "
+       "then runs alone, by `penstock receive` or `penstock send`, and its transport's options "
+       "say where. A lone `host:port` stands for `address`.");
 
 static const struct schema_key workers_keys[] = {
     {KEY("count", PST_OPTION_UINT, "0", 0, SCHEMA_WORKERS_MAX,
@@ -177,7 +178,8 @@ static const struct schema_key sink_keys[] = {
     {CHOICE("type", "verify", sink_choices,
             "`verify`: check every byte of the source's pattern, where it lies. `discard`: count "
             "and drop. `file`: write the payloads one behind the other. `pcap`: write a capture, "
-            "with the times of the source's."),
+            "with the times of the source's. With `control: none` the default is `discard`, since "
+            "no pattern is known."),
      AT(ENUM, struct config_receiver, sink.type)},
     {KEY_FOR(TO_FILE | TO_PCAP, PST_OPTION_REQUIRED, "file", PST_OPTION_STRING, NULL, 1, 4095,
              "Path of the file to write, relative to where penstock was started."),
@@ -270,6 +272,13 @@ static const struct schema_key receiver_keys[] = {
     {KEY("memory", SCHEMA_MEMORY, NULL, 0, 0, "Where the messages end up."), .map = &schema_memory},
     {KEY_OF_MESSAGES("assemble", SCHEMA_MAP, NULL, 0, 0, "Make frames of the messages."),
      .map = &schema_assemble},
+    {KEY_FOR(SCHEMA_FOREIGN, 0, "count", PST_OPTION_UINT, "0", 0, 0,
+             "`control: none`: end after so many messages. 0: no bound."),
+     AT(U64, struct config_receiver, count)},
+    {KEY_FOR(SCHEMA_FOREIGN, 0, "silence", PST_OPTION_DURATION, "2 s", 0, 24 * NS_H,
+             "`control: none`: the stream has ended when, after the first message, nothing has "
+             "come for so long. 0: never."),
+     AT(U64, struct config_receiver, silence_ns)},
     {KEY_OF_MESSAGES("sink", SCHEMA_MAP, NULL, 0, 0, "Where the messages go."),
      .map = &schema_sink}};
 MAP_OF(receiver, "streams[].receiver", NULL, "The receiving end of a stream.");

@@ -65,8 +65,15 @@ void count_own_drops(const struct session_end *end, struct pst_drop *drops, uint
     const struct assemble_counts *frames = &((const struct pst_receiver *)end)->frame_counts;
     add_drop(drops, count, "late", stat_get(frames->late));
     add_drop(drops, count, "misframed", stat_get(frames->misframed));
+    add_drop(drops, count, "given_up", stat_get(((const struct pst_receiver *)end)->given_up));
     add_drop(drops, count, "incomplete_frame", stat_get(frames->incomplete_messages));
   }
+}
+
+/* What no end has dropped was lost between them. */
+static const char *rest_cause(const struct session_end *end)
+{
+  return end->lane->device->limits.capabilities & PST_CAP_RELIABLE ? "unattributed" : "wire";
 }
 
 /* Causes first, each for no more than is missing; what none accounts for is said so. */
@@ -87,7 +94,7 @@ void count_missing(const struct session_end *end, const struct control_totals *s
   if (missing && *count == SESSION_DROPS_MAX)
     drops[SESSION_DROPS_MAX - 1].messages += missing;
   else
-    add_drop(drops, count, "unattributed", missing);
+    add_drop(drops, count, rest_cause(end), missing);
 }
 
 static int copy_counters(const struct session_end *end, struct pst_counter_value *values,

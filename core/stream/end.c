@@ -19,6 +19,8 @@ int end_init(struct session_end *end, struct pst_session *session,
                               .name = config->name,
                               .is_sender = is_sender,
                               .is_one_sided = config->region > 0,
+                              .is_foreign = session->config->control.none,
+                              .control_over = session->config->control.none,
                               .state = PST_STATE_WAITING,
                               .stage = -1};
   end->path.struct_size = sizeof(end->path);
@@ -39,15 +41,23 @@ void end_stage(struct session_end *end, int stage)
   __atomic_store_n(&end->stage_turn, end->stage_turn + 1, __ATOMIC_RELEASE);
 }
 
+void end_stage_forget(struct session_end *end)
+{
+  stat_set(end->stage_turn, end->stage_turn + 1);
+  __atomic_store_n(&end->stage, -1, __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage_turn, end->stage_turn + 1, __ATOMIC_RELEASE);
+}
+
 void end_state(struct session_end *end, int state)
 {
   if (end->state == PST_STATE_FAILED || end->state == state)
     return;
   if (state == PST_STATE_CONNECTED) {
-    stat_set(end->started_ns, clock_now_ns());
+    if (end->is_sender || !end->is_foreign) /* else the first message begins the stream */
+      stat_set(end->started_ns, clock_now_ns());
   } else if (state == PST_STATE_ENDED || state == PST_STATE_FAILED) {
     end_stage(end, -1);
-    stat_set(end->ended_ns, clock_now_ns());
+    stat_set(end->ended_ns, end->over_ns ? end->over_ns : clock_now_ns());
   }
   __atomic_store_n(&end->state, state, __ATOMIC_RELEASE);
 }

@@ -191,6 +191,17 @@ uint64_t frames_arrived(const struct frames *frames)
   return frames->arrived;
 }
 
+uint32_t frames_give_up(struct pst_receiver *receiver)
+{
+  const struct session_lane *lane = receiver->end.lane;
+  struct frames *frames = receiver->frames;
+  uint32_t count = frames->view_count - frames->view_at;
+
+  for (; frames->view_at < frames->view_count; frames->view_at++)
+    lane->ops->release(lane->worker, &frames->views[frames->view_at].token, 1);
+  return count;
+}
+
 /* Messages that wait for a buffer are looked at again soon: what frees it may be a
  * fence. */
 uint64_t frames_due_ns(const struct frames *frames, uint64_t now)
@@ -301,7 +312,7 @@ static int collect(struct pst_receiver *receiver)
       frames->arrived += frames->view_count;
       if (frames->view_count == 0)
         return 0;
-      receiver->quiet_since_ns = 0;
+      receiver_arrived(receiver, frames->arrived);
       rc = check_timestamps(receiver);
     }
     if (rc == 0)

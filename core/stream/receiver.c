@@ -96,6 +96,8 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
     rc = frames_open(receiver, error);
   if (rc < 0)
     return rc;
+  receiver->is_numbered = receiver->end.lane->device->limits.capabilities & PST_CAP_SEQUENCE;
+  receiver->track.floats = receiver->end.is_foreign;
   receiver->end.path = receiver->landing->path;
   const struct pst_region *final = receiver->landing->staged ? &receiver->landing->final_region
                                                              : &receiver->landing->ring_region;
@@ -339,6 +341,8 @@ uint64_t receiver_due_ns(const struct pst_receiver *receiver)
 {
   if (receiver->quiet_since_ns == 0 || receiver->complete)
     return 0;
+  if (receiver->end.is_foreign)
+    return receiver->quiet_since_ns + receiver->end.config->receiver.silence_ns;
   return receiver->quiet_since_ns +
          (is_reliable(receiver) ? receiver->end.config->timeout_ns : RECEIVER_QUIET_NS);
 }
@@ -354,11 +358,59 @@ static uint64_t expected(const struct pst_receiver *receiver)
   return messages;
 }
 
+/* Nobody says so but the application, or silence. */
+static void end_foreign(struct pst_receiver *receiver, uint64_t over_ns)
+{
+  receiver->end.over_ns = over_ns;
+  if (over_ns)
+    end_stage_forget(&receiver->end);
+  give_up_pending(receiver);
+  if (receiver->frames)
+    stat_add(receiver->given_up, frames_give_up(receiver));
+  stat_set(receiver->complete, true);
+}
+
+/* A foreign sender that has begun, and fallen silent, has ended. Had this thread been
+ * away, the poll before it was an old one: one more has to find nothing. */
+static int check_silence(struct pst_receiver *receiver)
+{
+  uint64_t silence = receiver->end.config->receiver.silence_ns;
+  int rc = end_check(&receiver->end);
+  uint64_t now;
+
+  if (rc < 0 || silence == 0 || receiver->end.started_ns == 0)
+    return rc;
+  now = clock_now_ns();
+  if (receiver->quiet_since_ns == 0)
+    receiver->quiet_since_ns = now;
+  if (now - receiver->quiet_since_ns < silence)
+    return 0;
+  if (!receiver->was_silent) {
+    receiver->was_silent = true;
+    return 0;
+  }
+  end_foreign(receiver, receiver->quiet_since_ns);
+  return -ENODATA;
+}
+
+int pst_receiver_stop(struct pst_receiver *receiver)
+{
+  int rc = end_check(&receiver->end);
+
+  if (!receiver->end.is_foreign)
+    return -EINVAL;
+  if (rc == 0 && !receiver->complete)
+    end_foreign(receiver, 0);
+  return rc;
+}
+
 /* Nothing has arrived: is it over? */
 int receiver_check_end(struct pst_receiver *receiver)
 {
   uint64_t now;
 
+  if (receiver->end.is_foreign)
+    return check_silence(receiver);
   if (!receiver->finish_known)
     return end_check(&receiver->end);
   if (arrived(receiver) == expected(receiver)) {
@@ -375,6 +427,15 @@ int receiver_check_end(struct pst_receiver *receiver)
   if (is_reliable(receiver) && now - receiver->quiet_since_ns >= receiver->end.config->timeout_ns)
     return fail_short(receiver);
   return end_check(&receiver->end);
+}
+
+/* A frame's messages are delivered with it; until then they are not missing. */
+uint64_t receiver_missing(const struct pst_receiver *receiver)
+{
+  const struct assemble_counts *frames = &receiver->frame_counts;
+
+  return stat_get(receiver->unseen) + stat_get(receiver->given_up) + stat_get(frames->late) +
+         stat_get(frames->misframed) + stat_get(frames->incomplete_messages);
 }
 
 void receiver_totals(const struct pst_receiver *receiver, struct control_totals *totals)
@@ -409,6 +470,10 @@ int pst_receiver_finish(struct pst_receiver *receiver)
   receiver->finished = true;
   end_stage(&receiver->end, -1);
   count_read(&receiver->end);
+  if (receiver->end.is_foreign) {
+    end_state(&receiver->end, PST_STATE_ENDED);
+    return 0;
+  }
   receiver_totals(receiver, &totals);
   return control_counts(receiver->end.session->control, &receiver->end, &totals);
 }
@@ -434,6 +499,18 @@ static int idle_stage(const struct pst_receiver *receiver)
   return PST_STAGE_EMPTY;
 }
 
+void receiver_arrived(struct pst_receiver *receiver, uint64_t messages)
+{
+  uint64_t span = receiver->track.next - receiver->track.base;
+
+  if (receiver->end.started_ns == 0)
+    stat_set(receiver->end.started_ns, clock_now_ns());
+  receiver->quiet_since_ns = 0;
+  receiver->was_silent = false;
+  stat_set(receiver->span, span);
+  stat_set(receiver->unseen, receiver->is_numbered ? span - messages : 0);
+}
+
 static void count_views(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
 {
   uint64_t bytes = 0;
@@ -444,7 +521,7 @@ static void count_views(struct pst_receiver *receiver, const struct pst_view *vi
     damaged += (views[i].flags & PST_VIEW_DAMAGED) != 0;
   }
   receiver->held += n;
-  receiver->quiet_since_ns = 0;
+  receiver_arrived(receiver, receiver->delivered + n);
   stat_add(receiver->bytes, bytes);
   stat_add(receiver->delivered, n);
   if (damaged)

@@ -328,6 +328,10 @@ static void finish_leg(struct pst_sender *leader, struct sender_leg *leg)
     end_stage(&owner->end, -1);
     end_state(&owner->end, PST_STATE_ENDING);
     count_read(&owner->end);
+    if (owner->end.is_foreign) {
+      end_state(&owner->end, PST_STATE_ENDED);
+      return;
+    }
     sender_totals(owner, &totals);
     control_finish(owner->end.session->control, &owner->end, &totals);
   }
@@ -587,7 +591,7 @@ int pst_sender_param_set(struct pst_sender *sender, const char *key, const char 
 {
   struct control_pair *pair = NULL;
 
-  if (sender->end.session->control)
+  if (sender->end.session->is_started)
     return -EALREADY;
   if (sender->leader)
     return -EINVAL;

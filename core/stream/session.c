@@ -170,13 +170,10 @@ int pst_session_open(const struct pst_config *config, const struct pst_session_p
 
 int pst_session_start(struct pst_session *session, struct pst_error *error)
 {
-  if (session->control)
+  if (session->is_started)
     return -EALREADY;
-  if (session->config->control.none)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                    "`control: none` is for foreign peers, which transport %s does not speak to",
-                    session->devices[0]->plugin->name);
-  return glue_open(session, error);
+  session->is_started = true;
+  return session->config->control.none ? foreign_open(session, error) : glue_open(session, error);
 }
 
 /* Receivers and targets that are through wait for their senders' last word, or these would take

@@ -135,6 +135,7 @@ struct session_end {
   struct session_mail fail_mail; /* for the one FAIL of a stream when memory is out */
   bool is_sender;                /* or an initiator */
   bool is_one_sided;
+  bool is_foreign;           /* `control: none`: nobody to tell, or to be told by */
   bool endpoint_closed;      /* EVENT CLOSED has come */
   bool endpoint_closing;     /* endpoint_close was called */
   int state;                 /* enum pst_state; stat_ */
@@ -145,6 +146,7 @@ struct session_end {
   int gone_status;
   uint64_t started_ns;
   uint64_t ended_ns;
+  uint64_t over_ns;    /* when it was over, where that is known only later; 0: not so */
   uint32_t stage_turn; /* odd while stage, stage_since_ns and blocked_ns change together */
   int stage;           /* enum pst_stage it is blocked in, or -1 */
   uint64_t stage_since_ns;
@@ -255,13 +257,19 @@ struct pst_receiver {
   struct release_fifo after; /* release_after */
   struct pst_queue *queue;   /* verify, read; NULL without PATTERN */
   struct pst_fence *ready;   /* of the last batch handed out */
-  uint64_t quiet_since_ns;   /* the sender has finished, and nothing has come since; 0: not so */
-  uint64_t duplicates;       /* stat_ */
-  uint64_t reordered;        /* stat_ */
-  uint64_t held;             /* views out */
-  uint64_t delivered;        /* stat_ */
-  uint64_t bytes;            /* stat_ */
-  uint64_t damaged;          /* stat_ */
+  /* Nothing has come since, and the sender has finished or is foreign; 0: not so. */
+  uint64_t quiet_since_ns;
+  bool was_silent;     /* a foreign sender, for so long; one more poll is to say the same */
+  bool is_numbered;    /* messages have sequence numbers */
+  uint64_t span;       /* stat_; numbers from the first to the highest seen */
+  uint64_t unseen;     /* stat_; of these, how many have not come */
+  uint64_t given_up;   /* stat_; came, but the application had had enough */
+  uint64_t duplicates; /* stat_ */
+  uint64_t reordered;  /* stat_ */
+  uint64_t held;       /* views out */
+  uint64_t delivered;  /* stat_ */
+  uint64_t bytes;      /* stat_ */
+  uint64_t damaged;    /* stat_ */
   uint64_t seed;
   bool finish_known; /* the sender has said what it sent */
   struct control_totals sent;
@@ -361,6 +369,7 @@ struct pst_session {
   uint32_t out_count;
   struct session_end **ins;
   uint32_t in_count;
+  bool is_started;
   struct landing **landings;
   uint32_t landing_count;
   const struct loader_plugin **plugins;
@@ -456,6 +465,8 @@ int receiver_pend(struct pst_receiver *receiver, const struct pst_completion *co
 int receiver_progress(struct pst_receiver *receiver);
 /* Views of up to `max` messages that have arrived, duplicates left out. */
 uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
+/* Some have: `messages` of the stream so far. */
+void receiver_arrived(struct pst_receiver *receiver, uint64_t messages);
 /* Nothing has arrived: -ENODATA: the stream is over; 0: not yet; its failure. */
 int receiver_check_end(struct pst_receiver *receiver);
 /* What every poll begins with: 0; 1: the stream is over; -errno. */
@@ -463,6 +474,8 @@ int receiver_begin_poll(struct pst_receiver *receiver);
 void receiver_drop_fence(const struct pst_receiver *receiver, struct pst_fence *fence);
 /* When a stream whose last messages do not come is given up; 0: not waiting so. */
 uint64_t receiver_due_ns(const struct pst_receiver *receiver);
+/* Messages that were sent, as numbers show, and will not be delivered; any thread. */
+uint64_t receiver_missing(const struct pst_receiver *receiver);
 void receiver_totals(const struct pst_receiver *receiver, struct control_totals *totals);
 
 /* frames.c. What a stream that assembles needs, by its configuration alone: bytes of
@@ -473,6 +486,8 @@ int frames_open(struct pst_receiver *receiver, struct pst_error *error);
 void frames_close(struct pst_receiver *receiver);
 /* Take back frames whose fences have passed. */
 int frames_watch(struct pst_receiver *receiver);
+/* Messages that have found no place yet never will; how many. */
+uint32_t frames_give_up(struct pst_receiver *receiver);
 uint64_t frames_arrived(const struct frames *frames); /* messages, whatever became of them */
 uint64_t frames_due_ns(const struct frames *frames, uint64_t now);
 
@@ -494,6 +509,8 @@ int end_init(struct session_end *end, struct pst_session *session,
 /* A last word from the other side is waited for. */
 bool end_awaits(const struct session_end *end);
 void end_stage(struct session_end *end, int stage); /* -1: flows */
+/* The time of its stage does not count: the stream was over when it began. */
+void end_stage_forget(struct session_end *end);
 void end_state(struct session_end *end, int state);
 void end_fail(struct session_end *end, int code, const char *text);
 void end_connected(struct session_end *end);
@@ -514,5 +531,9 @@ void count_missing(const struct session_end *end, const struct control_totals *s
 
 /* glue.c: starts the control channel, whose callbacks become mail */
 int glue_open(struct pst_session *session, struct pst_error *error);
+
+/* foreign.c: begins without one, with peers that are not Penstock. Before the workers'
+ * threads do. */
+int foreign_open(struct pst_session *session, struct pst_error *error);
 
 #endif

@@ -73,6 +73,22 @@ static const struct session_end *blocked_end(const struct session_end *end)
   return leader ? &leader->end : end;
 }
 
+/* At the end what the sender said it sent is the measure; before, and for a foreign
+ * sender, what the numbers say. Without numbers, what this side has seen dropped. */
+static void receiver_drops(const struct pst_receiver *receiver, struct pst_stats *stats)
+{
+  const struct session_end *end = &receiver->end;
+  uint64_t delivered = stat_get(receiver->delivered);
+  uint64_t missing = receiver_missing(receiver);
+
+  if (!end->is_foreign && stat_get(receiver->complete))
+    missing = stats->messages_sent > delivered ? stats->messages_sent - delivered : 0;
+  if (missing)
+    count_missing(end, &end->peer, missing, stats->drops, &stats->drop_count);
+  else if (end->is_foreign && !receiver->is_numbered)
+    count_own_drops(end, stats->drops, &stats->drop_count);
+}
+
 void end_stats(const struct session_end *end, struct pst_stats *stats)
 {
   struct session_end *locked = (struct session_end *)end;
@@ -95,13 +111,8 @@ void end_stats(const struct session_end *end, struct pst_stats *stats)
   memcpy(stats->error_text, end->error_text, sizeof(stats->error_text));
   if (end->is_sender && stats->drop_count == 0)
     count_own_drops(end, stats->drops, &stats->drop_count);
-  if (!end->is_sender && !end->is_one_sided &&
-      stat_get(((const struct pst_receiver *)end)->complete)) {
-    uint64_t delivered = stat_get(((const struct pst_receiver *)end)->delivered);
-    if (stats->messages_sent > delivered)
-      count_missing(end, &end->peer, stats->messages_sent - delivered, stats->drops,
-                    &stats->drop_count);
-  }
+  if (!end->is_sender && !end->is_one_sided && end->lane)
+    receiver_drops((const struct pst_receiver *)end, stats);
   pthread_mutex_unlock(&locked->text_lock);
 }
 
@@ -134,7 +145,12 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
   full.frames_dropped = stat_get(frames->dropped);
   full.frames_incomplete = stat_get(frames->incomplete) - full.frames_dropped;
   full.frames_lost = stat_get(frames->lost);
-  if (stat_get(receiver->finish_known))
+  if (receiver->end.is_foreign) {
+    uint64_t span = stat_get(receiver->span);
+    bool known = receiver->is_numbered && span > 0;
+    full.sent_basis = known ? PST_SENT_SEQUENCE : PST_SENT_UNKNOWN;
+    full.messages_sent = known ? span : 0;
+  } else if (stat_get(receiver->finish_known))
     full.sent_basis = PST_SENT_COUNTED;
   else
     full.sent_basis = full.peer_known ? PST_SENT_HEARTBEAT : PST_SENT_UNKNOWN;

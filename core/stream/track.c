@@ -41,8 +41,16 @@ static void skip_to(struct track *track, uint64_t sequence)
   advance(track);
 }
 
+static void begin_at(struct track *track, uint64_t sequence)
+{
+  track->base = track->next = sequence;
+  track->contiguous = sequence > TRACK_WINDOW ? sequence - TRACK_WINDOW : 0;
+}
+
 enum track_verdict track_slow(struct track *track, uint64_t sequence)
 {
+  if (track->next == 0 && track->floats)
+    begin_at(track, sequence);
   if (sequence >= track->next) {
     skip_to(track, sequence);
     return TRACK_NEW;
@@ -51,6 +59,8 @@ enum track_verdict track_slow(struct track *track, uint64_t sequence)
     track->duplicates++;
     return TRACK_DUPLICATE;
   }
+  if (sequence < track->base)
+    track->base = sequence;
   mark(track, sequence, true);
   track->reordered++;
   advance(track);

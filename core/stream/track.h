@@ -15,6 +15,8 @@
 enum track_verdict { TRACK_NEW, TRACK_LATE, TRACK_DUPLICATE };
 
 struct track {
+  bool floats;         /* it begins with the first that is seen, and earlier ones that come late */
+  uint64_t base;       /* floats: the least seen; else 0 */
   uint64_t next;       /* one past the highest seen */
   uint64_t contiguous; /* all before it have been seen, or are out of the window */
   uint64_t duplicates;

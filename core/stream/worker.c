@@ -68,6 +68,8 @@ static void send_beats(struct session_thread *thread)
   for (uint32_t i = 0; i < thread->end_count; i++) {
     struct session_end *end = thread->ends[i];
     struct control_totals totals;
+    if (end->is_foreign && end->state == PST_STATE_CONNECTED)
+      count_read(end);
     if (end->control_over || end->started_ns == 0)
       continue;
     count_read(end);

@@ -36,7 +36,9 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   const struct dg_flow *flow = &rx->flow;
   const struct dg_counts *counts = &flow->counts;
   uint32_t drops = udp_socket_drops(endpoint);
-  uint64_t tail = endpoint->connected ? dg_flow_tail(flow, drops) : 0;
+  /* What was dropped behind the last message of a foreign sender is not known to be its. */
+  bool is_known = flow->params.numbered || flow->params.framing == DG_FRAMING_NONE;
+  uint64_t tail = endpoint->connected && is_known ? dg_flow_tail(flow, drops) : 0;
 
   if (drops != rx->drops)
     udp_socket_drops_tell(endpoint);

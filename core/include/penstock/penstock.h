@@ -209,7 +209,10 @@ PST_EXPORT int pst_session_open(const struct pst_config *config,
                                 struct pst_session **session, struct pst_error *error);
 /* Start the control channel, which connects in the background: either side may
  * start first. A receiver binds its address here. Call once, before the workers'
- * threads begin. */
+ * threads begin. With `control: none` streams are connected as soon as they are polled:
+ * a receiver takes what comes, a sender sends to whom its transport's options name.
+ * In *error: -EOPNOTSUPP: the transport does not speak to peers without Penstock;
+ * -EINVAL: the session has both ends, or an option is missing. */
 PST_EXPORT int pst_session_start(struct pst_session *session, struct pst_error *error);
 /* Ends at once what has not ended; a receiver that has finished waits up to a second
  * for its sender's answer; views, slots and fences are void. No thread
@@ -256,7 +259,7 @@ enum pst_state {
   PST_STATE_WAITING = 1,   /* for the peer */
   PST_STATE_CONNECTED = 2, /* messages flow */
   PST_STATE_ENDING = 3,    /* the sender has finished; the last messages are on their way */
-  PST_STATE_ENDED = 4,     /* both ends agree on the counts */
+  PST_STATE_ENDED = 4,     /* both ends agree on the counts, or the peer is foreign */
   PST_STATE_FAILED = 5,
 };
 
@@ -388,6 +391,11 @@ PST_EXPORT int pst_receiver_read(struct pst_receiver *receiver, const struct pst
  * been released. Poll on until the state is ENDED or FAILED. -EBUSY: the stream
  * has not ended, or views are out. */
 PST_EXPORT int pst_receiver_finish(struct pst_receiver *receiver);
+/* `control: none`: the application has had enough. The next poll says -ENODATA; what
+ * has arrived and was not handed over is given up, and counts neither as sent nor as
+ * lost. Without it a stream ends by its `silence`. 0, also when it has ended; the
+ * stream's error; -EINVAL: with a control channel the sender ends a stream. */
+PST_EXPORT int pst_receiver_stop(struct pst_receiver *receiver);
 PST_EXPORT enum pst_state pst_receiver_state(const struct pst_receiver *receiver);
 /* What the sender told by pst_sender_param_set; NULL before it has connected, or
  * when it told no such thing. */
@@ -624,8 +632,9 @@ struct pst_stats {
   uint64_t bytes_delivered;
   uint64_t duplicates;
   uint64_t reordered;
-  uint64_t started_ns;                  /* connected; 0: not yet. CLOCK_MONOTONIC */
-  uint64_t ended_ns;                    /* ended or failed; 0: not yet */
+  uint64_t started_ns; /* connected; from a foreign sender, the first message; 0: not yet.
+                        * CLOCK_MONOTONIC */
+  uint64_t ended_ns;   /* ended or failed; 0: not yet */
   uint64_t blocked_ns[PST_STAGES];      /* of this side */
   uint64_t peer_blocked_ns[PST_STAGES]; /* of the other, known at the end */
   uint64_t peer_seconds_ns;             /* the other's running time; 0: not known */

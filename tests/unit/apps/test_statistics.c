@@ -42,6 +42,20 @@ static void sender_line_without_time_divides_by_nothing(void **state)
               "a: Sent 0 packets | 0.00 Gbps during 0.00 sec | 0 dropped | mapped");
 }
 
+static void unknown_loss_is_no_zero(void **state)
+{
+  struct statistics_sample sample = {
+      .stream = "a", .messages = 5, .path = PST_PATH_DIRECT, .loss_unknown = true};
+
+  (void)state;
+  expect_line(&sample, "a: Got 5 packets | 0.00 Gbps during 0.00 sec | loss ? | direct");
+  sample.dropped = 3;
+  sample.restarts = 2;
+  expect_line(&sample,
+              "a: Got 5 packets | 0.00 Gbps during 0.00 sec | 3 dropped, loss ? | direct | "
+              "2 restarts");
+}
+
 static void differences_are_taken_and_never_negative(void **state)
 {
   struct statistics_mark mark = {.time_ns = 1000, .messages = 10, .bytes = 100, .dropped = 5};
@@ -81,6 +95,7 @@ int main(void)
       cmocka_unit_test(receiver_line),
       cmocka_unit_test(gpu_line_of_a_staged_stream),
       cmocka_unit_test(sender_line_without_time_divides_by_nothing),
+      cmocka_unit_test(unknown_loss_is_no_zero),
       cmocka_unit_test(differences_are_taken_and_never_negative),
       cmocka_unit_test(drop_count_beyond_the_array_is_bounded),
   };

@@ -102,9 +102,47 @@ static void random_schedules_agree_with_a_table(void **state)
   free(seen);
 }
 
+static void one_that_floats_begins_with_the_first_seen(void **state)
+{
+  struct track *track = calloc(1, sizeof(*track));
+
+  (void)state;
+  track->floats = true;
+  assert_int_equal(track_see(track, 70000), TRACK_NEW);
+  assert_int_equal(track->base, 70000);
+  assert_int_equal(track_see(track, 70000), TRACK_DUPLICATE);
+  assert_int_equal(track_see(track, 69998), TRACK_LATE);
+  assert_int_equal(track_see(track, 69998), TRACK_DUPLICATE);
+  assert_int_equal(track_see(track, 69999), TRACK_LATE);
+  assert_int_equal(track_see(track, 70001), TRACK_NEW);
+  assert_int_equal(track->next - track->base, 4);
+  assert_int_equal(track->duplicates, 2);
+  assert_int_equal(track->reordered, 2);
+  for (uint64_t s = 70002; s < 70002 + 3 * (uint64_t)TRACK_WINDOW; s++)
+    assert_int_equal(track_see(track, s), TRACK_NEW);
+  assert_int_equal(track->contiguous, track->next); /* the fast way again */
+  assert_int_equal(track->base, 69998);
+  free(track);
+}
+
+static void one_that_floats_may_begin_near_zero(void **state)
+{
+  struct track *track = calloc(1, sizeof(*track));
+
+  (void)state;
+  track->floats = true;
+  assert_int_equal(track_see(track, 3), TRACK_NEW);
+  assert_int_equal(track_see(track, 0), TRACK_LATE);
+  assert_int_equal(track_see(track, 4), TRACK_NEW);
+  assert_int_equal(track->next - track->base, 5);
+  free(track);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(one_that_floats_begins_with_the_first_seen),
+      cmocka_unit_test(one_that_floats_may_begin_near_zero),
       cmocka_unit_test(in_order_is_new),
       cmocka_unit_test(a_repeat_is_a_duplicate),
       cmocka_unit_test(a_late_one_counts_once),

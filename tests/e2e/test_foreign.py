@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`control: none`: peers that know nothing of Penstock, here plain sockets."""
+import socket
+import struct
+import unittest
+
+from harness import Case, main, yaml_stream
+
+TIME_STEP = 3600  # ticks of an RTP timestamp from packet to packet
+
+
+def free_udp_port(host="127.0.0.1"):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.bind((host, 0))
+        return probe.getsockname()[1]
+
+
+def rtp(sequence, payload, ssrc=0x1234, payload_type=96, marker=False):
+    second = payload_type | (0x80 if marker else 0)
+    stamp = (sequence * TIME_STEP) & 0xFFFFFFFF
+    return struct.pack("!BBHII", 0x80, second, sequence & 0xFFFF, stamp, ssrc) + payload
+
+
+def plain(sequence, payload):
+    """Rivermax's sample header: sequence and the sum of the payload's bytes."""
+    return struct.pack("!II", sequence & 0xFFFFFFFF, sum(payload)) + payload
+
+
+class Foreign(Case):
+    host = "127.0.0.1"
+
+    def setUp(self):
+        super().setUp()
+        self.udp_port = free_udp_port(self.host)
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        self.socket = socket.socket(family, socket.SOCK_DGRAM)
+        self.addCleanup(self.socket.close)
+
+    def foreign_config(self, framing, receiver="", expect="", **options):
+        options = {"framing": framing, "device": f'"{self.host}"', **options}
+        words = ", ".join(f"{key}: {value}" for key, value in options.items())
+        port = f"transport: {{options: {{port: {self.udp_port}}}}}"
+        parts = {"receiver": f"{{{port}, sink: discard{receiver}}}"}
+        if expect:
+            parts["expect"] = expect
+        return self.write(
+            "foreign.yaml",
+            "penstock: 1\ncontrol: none\n"
+            f"transport: {{plugin: udp, options: {{{words}}}}}\n"
+            "streams:\n  " + yaml_stream(message="1500 B", ring=1024, **parts).replace("\n", "\n  "),
+        )
+
+    def receive(self, path, *arguments):
+        """A receiver that is ready: what is sent from now on arrives."""
+        child = self.start("receive", path, "--json", self.folder / "out.json", *arguments)
+        child.wait_line("messages of up to")
+        return child
+
+    def send(self, *packets):
+        for packet in packets:
+            self.socket.sendto(packet, (self.host, self.udp_port))
+
+    def ended(self, child, expect=0):
+        self.assertEqual(child.wait(), expect, str(child))
+        return self.only_stream(self.result())
+
+    def run_packets(self, framing, packets, receiver=", silence: 200 ms", expect=0, **options):
+        child = self.receive(self.foreign_config(framing, receiver, **options))
+        self.send(*packets)
+        return self.ended(child, expect), child
+
+
+class Ends(Foreign):
+    def test_silence(self):
+        stream, _ = self.run_packets("rtp", [rtp(n, b"x" * 100) for n in range(500)])
+        self.assertEqual(stream["messages_delivered"], 500)
+        self.assertEqual(stream["messages_sent"], 500)
+        self.assertEqual(stream["sent_basis"], "sequence")
+        self.assertEqual(stream["loss"], 0)
+        self.assertEqual(stream["bytes_delivered"], 50000)
+        # The silence is no part of the stream.
+        self.assertLess(stream["seconds"], 0.2)
+
+    def test_count(self):
+        child = self.receive(self.foreign_config("rtp", ", silence: 0"), "--count", "100")
+        self.send(*(rtp(n, b"x") for n in range(150)))
+        stream = self.ended(child)
+        self.assertEqual(stream["messages_delivered"], 100)
+        self.assertEqual(stream["messages_sent"], 100)
+
+    def test_count_in_the_file(self):
+        child = self.receive(self.foreign_config("none", ", silence: 0, count: 7"))
+        self.send(*(b"x" for _ in range(7)))
+        self.assertEqual(self.ended(child)["messages_delivered"], 7)
+
+    def test_duration_and_nobody(self):
+        child = self.receive(self.foreign_config("rtp"), "--duration", "300ms")
+        stream = self.ended(child)
+        self.assertEqual(stream["messages_delivered"], 0)
+        self.assertIsNone(stream["messages_sent"])
+        self.assertIsNone(stream["loss"])
+        self.assertEqual(stream["sent_basis"], "unknown")
+
+    def test_interrupt(self):
+        child = self.receive(self.foreign_config("rtp", ", silence: 0"))
+        self.send(*(rtp(n, b"x") for n in range(10)))
+        child.wait_line(r"Got [1-9]")
+        child.signal(2)
+        stream = self.ended(child)
+        self.assertGreater(stream["messages_delivered"], 0)
+        self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
+        self.assertEqual(stream["receiver"]["state"], "ended")
+
+    def test_a_sleeping_worker_ends_too(self):
+        path = self.foreign_config("rtp", ", silence: 100 ms")
+        child = self.receive(path, "--set", "workers.sleep_after=1 ms")
+        self.send(*(rtp(n, b"x") for n in range(10)))
+        self.assertEqual(self.ended(child)["messages_delivered"], 10)
+
+
+class Accounts(Foreign):
+    def test_gaps_are_loss(self):
+        lost = {7, 8, 9, 200}
+        packets = [rtp(n, b"x" * 8) for n in range(300) if n not in lost]
+        stream, child = self.run_packets("rtp", packets)
+        self.assertEqual(stream["messages_sent"], 300)
+        self.assertEqual(stream["messages_delivered"], 296)
+        self.assertEqual(stream["dropped"], {"wire": 4})
+        self.assertAlmostEqual(stream["loss"], 4 / 300)
+        self.assertRegex(child.stderr, r"LOSS 1\.3%")
+
+    def test_the_number_space_wraps(self):
+        packets = [rtp(n, b"x") for n in range(65000, 65000 + 140000) if n % 1000]
+        child = self.receive(self.foreign_config("rtp", ", silence: 1 s, count: 139861"))
+        for at in range(0, len(packets), 200):
+            self.send(*packets[at : at + 200])
+        stream = self.ended(child)
+        # From 65001, the first sent: 65000 is not in the span.
+        self.assert_accounted(stream)
+        self.assertEqual(stream["messages_sent"], 139999)
+        if set(stream["dropped"]) == {"wire"}:  # else this machine was too busy for its buffer
+            self.assertEqual(stream["dropped"], {"wire": 139})
+
+    def test_late_and_twice(self):
+        order = [5, 6, 4, 7, 9, 8, 8, 10]  # 4 was sent before the first that came
+        stream, _ = self.run_packets("rtp", [rtp(n, b"x") for n in order])
+        self.assertEqual(stream["messages_sent"], 7)
+        self.assertEqual(stream["messages_delivered"], 7)
+        self.assertEqual(stream["duplicates"], 1)
+        self.assertEqual(stream["reordered"], 2)
+
+    def test_checksums(self):
+        good, bad = plain(2**32 - 2, b"abc"), bytearray(plain(2**32 - 1, b"abc"))
+        bad[-1] ^= 1
+        stream, _ = self.run_packets("sequence", [good, bytes(bad), plain(2**32, b"abc")])
+        self.assertEqual(stream["messages_sent"], 3)
+        self.assertEqual(stream["dropped"], {"bad_checksum": 1})
+
+    def test_without_numbers_loss_is_unknown(self):
+        child = self.receive(self.foreign_config("none", ", silence: 1200 ms"))
+        self.send(*(b"hello" for _ in range(10)))
+        stream = self.ended(child)
+        self.assertEqual(stream["messages_delivered"], 10)
+        self.assertIsNone(stream["messages_sent"])
+        self.assertIsNone(stream["loss"])
+        self.assertEqual(stream["sent_basis"], "unknown")
+        self.assertRegex(child.stderr, r"Got \d+ packets .*\| loss \? \|")
+        self.assertRegex(child.lines["stderr"][-2], r"loss \?$")
+        self.assertNotRegex(child.stderr, "LOSS")
+
+    def test_expected_loss(self):
+        packets = [rtp(n, b"x") for n in range(100) if n != 50]
+        for most, status in (("0.5%", 4), ("1.5%", 0)):
+            path = self.foreign_config("rtp", ", silence: 100 ms", f"{{max_loss: {most}}}")
+            child = self.receive(path)
+            self.send(*packets)
+            self.ended(child, status)
+
+    def test_unknown_loss_meets_no_bound(self):
+        child = self.receive(self.foreign_config("none", ", silence: 100 ms", "{max_loss: 1}"))
+        self.send(b"x")
+        self.ended(child, 4)
+
+    def test_a_restarted_sender(self):
+        first = [rtp(n, b"x", ssrc=1) for n in range(1000, 1100)]
+        second = [rtp(n, b"x", ssrc=2) for n in range(60000, 60100)]
+        child = self.receive(self.foreign_config("rtp", ", silence: 1200 ms"))
+        self.send(*first, *second)
+        stream = self.ended(child)
+        self.assertEqual(stream["messages_delivered"], 200)
+        self.assertEqual(stream["messages_sent"], 200)
+        self.assertEqual(stream["restarts"], 1)
+        self.assertRegex(child.stderr, r"(?m)Got \d+ packets .*\| 1 restart$")
+
+    def test_strangers_are_not_ours(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.bind(("127.0.0.2", 0))
+            child = self.receive(self.foreign_config("rtp", ", count: 20", device='""'))
+            for n in range(20):
+                self.send(rtp(n, b"x"))
+                stranger.sendto(rtp(n * 7, b"y", ssrc=9), (self.host, self.udp_port))
+            stream = self.ended(child)
+        self.assertEqual(stream["messages_sent"], 20)
+        self.assertEqual(stream["dropped"], {})
+
+    def test_what_is_counted_adds_up(self):
+        packets = [rtp(n, b"x" * 20) for n in range(100)]
+        junk = [b"\x80\x60", b"\x00" * 30, rtp(500, b"y" * 2000)]
+        stream, _ = self.run_packets("rtp", packets[:50] + junk + packets[50:])
+        counters = {c["name"]: c["value"] for c in stream["receiver"]["counters"]}
+        classified = ("bad_header", "bad_checksum", "too_long", "not_ours", "too_late", "held")
+        self.assertEqual(
+            counters["datagrams"],
+            counters["messages_received"] + sum(counters[name] for name in classified),
+        )
+        self.assertEqual(counters["datagrams"], 103)
+        self.assertEqual([counters[n] for n in ("bad_header", "not_ours", "too_long")], [1, 1, 1])
+        self.assertEqual(stream["messages_delivered"], 100)
+        self.assertEqual(stream["dropped"], {})
+
+
+class OverIPv6(Foreign):
+    host = "::1"
+
+    def setUp(self):
+        try:
+            super().setUp()
+        except OSError as error:
+            self.skipTest(f"no IPv6 here: {error}")
+
+    def test_received(self):
+        stream, _ = self.run_packets("rtp", [rtp(n, b"x") for n in range(100) if n != 9])
+        self.assertEqual(stream["messages_sent"], 100)
+        self.assertEqual(stream["dropped"], {"wire": 1})
+
+
+class Sends(Foreign):
+    """A plain socket receives what Penstock sends."""
+
+    def sender_config(self, framing, sender):
+        return self.write(
+            "send.yaml",
+            "penstock: 1\ncontrol: none\n"
+            f"transport: {{plugin: udp, options: {{framing: {framing}}}}}\n"
+            "streams:\n  - name: packets\n    message: 1316 B\n"
+            f"    sender: {{transport: {{options: {{{sender[0]}}}}}, {sender[1]}}}\n",
+        )
+
+    def test_a_file(self):
+        data = bytes(range(256)) * 200
+        source = self.folder / "data"
+        source.write_bytes(data)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        self.socket.bind((self.host, self.udp_port))
+        self.socket.settimeout(20)
+        path = self.sender_config(
+            "rtp",
+            (
+                f'to: "{self.host}:{self.udp_port}", payload_type: 33',
+                f"source: {{type: file, file: {source}}}",
+            ),
+        )
+        result, child = self.run_json("send", path)
+        stream = self.only_stream(result)
+        packets = [self.socket.recv(2048) for _ in range(stream["messages_sent"])]
+        self.assertEqual(b"".join(packet[12:] for packet in packets), data)
+        numbers = [struct.unpack("!H", packet[2:4])[0] for packet in packets]
+        self.assertEqual(
+            numbers, [(numbers[0] + n) & 0xFFFF for n in range(len(packets))], "sequence numbers"
+        )
+        self.assertEqual({packet[1] & 0x7F for packet in packets}, {33})
+        self.assertEqual(stream["sent_basis"], "counted")
+        self.assertIsNone(stream["messages_delivered"])
+        self.assertIsNone(stream["loss"])
+        self.assertRegex(child.stderr, r"loss \?")
+
+    def test_nobody_there(self):
+        path = self.sender_config("rtp", (f'to: "{self.host}:{self.udp_port}"', "count: 100"))
+        result, child = self.run_json("send", path)
+        self.assertEqual(self.only_stream(result)["messages_sent"], 100)
+
+    def test_to_is_missing(self):
+        path = self.sender_config("rtp", ("ttl: 3", "count: 100"))
+        child = self.run_program("send", path, expect=2)
+        self.assertRegex(child.stderr, "`to`")
+
+    def test_two_penstocks(self):
+        receiver = self.receive(self.foreign_config("sequence", ", silence: 300 ms"))
+        path = self.sender_config(
+            "sequence",
+            (f'to: "{self.host}:{self.udp_port}"', "count: 5000, rate: 200 Mbps"),
+        )
+        self.run_program("send", path)
+        stream = self.ended(receiver)
+        self.assertEqual(stream["messages_delivered"], 5000)
+        self.assertEqual(stream["messages_sent"], 5000)
+
+
+class Refusals(Foreign):
+    def test_another_transport(self):
+        path = self.foreign_config("rtp")
+        child = self.run_program("receive", path, "--set", "transport=loopback",
+                                 "--set", "streams.packets.receiver.transport=", expect=3)
+        self.assertRegex(child.stderr, r"loopback speaks to no peer without Penstock.*udp")
+
+    def test_both_ends_at_once(self):
+        child = self.run_program("run", self.foreign_config("rtp"), expect=2)
+        self.assertRegex(child.stderr, r"one end alone")
+
+    def test_verify_has_no_pattern(self):
+        path = self.foreign_config("rtp")
+        child = self.run_program(
+            "receive", path, "--set", "streams.packets.receiver.sink=verify", expect=2
+        )
+        self.assertRegex(child.stderr, r"sink: verify needs the sender's word")
+
+    def test_its_keys_are_for_it(self):
+        path = self.config(yaml_stream(receiver="{silence: 1 s}"))
+        child = self.run_program("check", path, expect=2)
+        self.assertRegex(child.stderr, r'"silence" is for "control: none"')
+
+    def test_count_needs_it(self):
+        path = self.config(yaml_stream())
+        child = self.run_program("receive", path, "--count", "3", expect=2)
+        self.assertRegex(child.stderr, r"--count: .*`control: none`")
+
+
+class Camera(Case):
+    def test_the_example(self):
+        port = free_udp_port()
+        child = self.start(
+            "receive", "config/udp-camera.yaml", "--json", self.folder / "out.json",
+            "--set", f"streams.camera.receiver.transport.options.port={port}",
+            "--set", "streams.camera.receiver.silence=200 ms",
+        )
+        child.wait_line("messages of up to")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as camera:
+            for n in range(100):
+                camera.sendto(rtp(n, b"x" * 1400), ("127.0.0.1", port))
+        self.assertEqual(child.wait(), 0, str(child))
+        stream = self.only_stream(self.result())
+        self.assertEqual(stream["messages_delivered"], 100)
+        self.assertIsNotNone(stream["jitter_ns"])
+
+
+if __name__ == "__main__":
+    main()
