@@ -6,7 +6,7 @@ import struct
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-SUFFIXES = {"yaml": ".txt", "set": ".txt", "control": ".bin", "pcap": ".pcap"}
+SUFFIXES = {"yaml": ".txt", "set": ".txt", "control": ".bin", "packet": ".bin", "pcap": ".pcap"}
 
 
 # ---- Configurations ------------------------------------------------------------
@@ -120,6 +120,50 @@ def control_seeds():
                 b"\xa1\x00\xfa\x00\x00\x00\x00", b"\xa1\x00\xfb" + bytes(8), b"\xa1\x00\xc1\x01", b"\xa1\x00\xf7",
                 b"\xa2\x00\x0a\x0c\x5f\xff", b"\xa2\x00\x0a\x0c\x7f\xff", b"\xa2\x00\x0a\x0c\x9f\xff", b"\x1c", b"\xa1\x00\xf8\x10",
                 b"\xa5\x00\x0a\x0c\x20\x0d\x38\x20\x0e\x39\x01\x00\x0f\x3a\x00\x01\x00\x00\x10\x3b" + bytes(8))  # fmt: skip
+
+
+# ---- Datagrams ---------------------------------------------------------------------
+
+
+def setting(bits, initial=0, payload_type=-1, message_max=255, reorder=16, rate=90):
+    return struct.pack(">BIBHHB", bits, initial, payload_type + 1, message_max, reorder, rate)
+
+
+def arrivals(*packets):
+    return b"".join(bytes([bits, len(packet)]) + packet for bits, packet in packets)
+
+
+def rtp(number, ssrc=1, first=0x80, kind=96, rest=b"payload"):
+    return struct.pack(">BBHII", first, kind, number & 0xFFFF, number * 3000, ssrc) + rest
+
+
+def sequence(number, payload=b"payload"):
+    return struct.pack(">II", number & 0xFFFFFFFF, sum(payload)) + payload
+
+
+def packet_seeds():
+    cut, drops, follows, starved, back, checked = 4, 8, 16, 32, 64, 128
+    run = [(0, rtp(n)) for n in range(65530, 65540)]
+    for bits in range(0, 128, 4):
+        for framing in range(3):
+            value = next(v for v in range(bits, bits + 4) if v % 3 == framing)
+            yield setting(value, 65530) + arrivals(*run, (1, rtp(7)), (follows, rtp(0)), (2, rtp(9)), (cut, rtp(1)))
+            yield setting(value, 1 << 31) + arrivals(*((checked, sequence((1 << 31) + n)) for n in range(4)), (0, sequence(0)),
+                                                     (follows, sequence(0)), (checked, sequence(1, bytes(range(200)))))  # fmt: skip
+    free_rtp = next(v for v in range(4) if v % 3 == 2)
+    for packets in [
+        [(0, rtp(1)), (drops, rtp(9)), (drops | starved, rtp(20)), (back, rtp(19)), (0, rtp(4))],
+        [(0, rtp(1)), (1, rtp(500)), (1, rtp(501)), (0, rtp(2)), (1, rtp(502))],
+        [(0, rtp(1)), (0, rtp(500, 2)), (0, rtp(501, 2)), (0, rtp(2))],
+        [(0, rtp(40000)), (0, rtp(20)), (0, rtp(39000)), (0, rtp(20)), (0, rtp(21)), (0, rtp(20))],
+        [(0, rtp(1, first=0x83, rest=bytes(12) + b"a")), (0, rtp(2, first=0x8F)), (0, rtp(3, first=0xA0, rest=b"abc\2")),
+         (0, rtp(4, first=0xA0, rest=b"")), (0, rtp(5, first=0xA0, rest=b"\7")), (0, rtp(6, first=0x90, rest=b"\0\0\0\1abcd")),
+         (0, rtp(7, first=0x90, rest=b"\0\0\0\2abcd")), (0, rtp(8, first=0x90, rest=b"\0")), (0, rtp(9, first=0x40)), (0, b"short")],
+        [(0, rtp(1, kind=0xE0)), (0, rtp(2, kind=33))],
+    ]:  # fmt: skip
+        yield setting(free_rtp) + arrivals(*packets)
+        yield setting(free_rtp, payload_type=96, message_max=3) + arrivals(*packets)
+        yield setting(free_rtp, rate=0) + arrivals(*packets)
 
 
 # ---- Captures ---------------------------------------------------------------------

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Datagrams as a receiver gets them, header and rest each in memory of exactly its
+ * size. An input is a setting of SETTING_BYTES, then datagrams, each behind a byte of
+ * circumstances and a byte of length. What must hold is told by flow.h; it is counted
+ * here once more, from the verdicts alone.
+ */
+#include <string.h>
+
+#include "datagram/flow.h"
+#include "require.h"
+
+enum { SETTING_BYTES = 11, SOURCES = 4 };
+
+/* Of the byte before a datagram. */
+enum {
+  SOURCE_MASK = 3,  /* who sent it */
+  IS_CUT = 4,       /* it was longer than there was room for */
+  HAS_DROPS = 8,    /* the kernel dropped some before; how many is in the byte of length */
+  FOLLOWS = 16,     /* its number is one behind that of the datagram before */
+  IS_STARVED = 32,  /* the ring was without a slot */
+  GOES_BACK = 64,   /* the clock was set back */
+  IS_CHECKED = 128, /* its byte sum is made right */
+};
+
+struct reader {
+  const uint8_t *at;
+  size_t left;
+};
+
+struct seen {
+  uint32_t framing, mask;
+  bool begun, holds;
+  uint64_t shift; /* of a sequence over its number on the wire */
+  uint64_t least;
+  uint64_t delivered, bytes, restarts, drops;
+  uint32_t last; /* on the wire */
+  uint32_t held_raw, held_room;
+};
+
+static struct dg_flow flow;
+static uint64_t datagrams; /* of all inputs */
+
+static void tell_datagrams(void)
+{
+  fprintf(stderr, "stat::datagrams: %lu\n", datagrams);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+  (void)argc, (void)argv;
+  return atexit(tell_datagrams);
+}
+
+static uint32_t take(struct reader *reader, uint32_t bytes)
+{
+  uint32_t value = 0;
+
+  for (; bytes && reader->left; bytes--, reader->left--)
+    value = value << 8 | *reader->at++;
+  return value;
+}
+
+static struct dg_source source_of(uint32_t index)
+{
+  struct dg_source source = {.address = {[10] = 0xff, [11] = 0xff, [12] = 10}, .port = 5004};
+
+  source.address[15] = index >> 1 & 1;
+  source.port += index & 1;
+  return source;
+}
+
+static struct dg_flow_params read_setting(struct reader *reader)
+{
+  uint32_t bits = take(reader, 1);
+  struct dg_flow_params params = {.framing = (enum dg_framing)(bits % 3),
+                                  .numbered = bits & 4,
+                                  .address_is_fixed = bits & 8,
+                                  .port_is_fixed = bits & 16,
+                                  .ssrc_is_fixed = bits & 32,
+                                  .checks = bits & 64,
+                                  .source = source_of(0),
+                                  .ssrc = 1};
+
+  params.initial = take(reader, 4);
+  params.payload_type = (int)take(reader, 1) - 1;
+  if (params.payload_type > 127)
+    params.payload_type = -1;
+  params.message_max = take(reader, 2);
+  params.reorder = take(reader, 2);
+  params.clock_rate = take(reader, 1) * 1000;
+  return params;
+}
+
+static uint32_t read_number(enum dg_framing framing, const uint8_t *header)
+{
+  if (framing == DG_FRAMING_RTP)
+    return (uint32_t)header[2] << 8 | header[3];
+  return (uint32_t)header[0] << 24 | (uint32_t)header[1] << 16 | (uint32_t)header[2] << 8 |
+         header[3];
+}
+
+static void write_number(enum dg_framing framing, uint8_t *header, uint32_t number)
+{
+  uint32_t bytes = framing == DG_FRAMING_RTP ? 2 : 4, at = framing == DG_FRAMING_RTP ? 2 : 0;
+
+  for (uint32_t i = 0; i < bytes; i++)
+    header[at + i] = (uint8_t)(number >> 8 * (bytes - 1 - i));
+}
+
+static void make_sum(uint8_t *header, const uint8_t *rest, uint32_t length)
+{
+  uint32_t sum = 0;
+
+  for (uint32_t i = 0; i < length; i++)
+    sum += rest[i];
+  REQUIRE(sum == dg_byte_sum(rest, length));
+  for (uint32_t i = 0; i < 4; i++)
+    header[4 + i] = (uint8_t)(sum >> 8 * (3 - i));
+}
+
+/* A payload lies within its datagram; a header without contributors, extension and
+ * padding is what is written again. */
+static void check_parse(enum dg_framing framing, const struct dg_arrival *arrival)
+{
+  struct dg_header parsed;
+  uint8_t again[DG_HEADER_MAX];
+  uint32_t offset, length, bytes = dg_header_bytes(framing);
+
+  if (dg_parse(framing, arrival->header, arrival->rest, arrival->total, &parsed, &offset,
+               &length) != DG_PARSED)
+    return;
+  uint32_t room = arrival->total - bytes;
+  REQUIRE(length <= room && offset <= room - length);
+  if (framing == DG_FRAMING_RTP && arrival->header[0] != 0x80)
+    return;
+  REQUIRE(length == room);
+  dg_write(framing, &parsed, again);
+  REQUIRE(memcmp(again, arrival->header, bytes) == 0);
+}
+
+static void check_message(struct seen *seen, const struct dg_message *message, uint32_t raw,
+                          uint32_t room)
+{
+  REQUIRE(message->length <= room && message->offset <= room - message->length);
+  REQUIRE(message->length <= flow.params.message_max);
+  REQUIRE(message->has_sequence == (seen->framing != DG_FRAMING_NONE));
+  REQUIRE(message->has_meta == (seen->framing == DG_FRAMING_RTP));
+  seen->delivered++;
+  seen->bytes += message->length;
+  if (!message->has_sequence)
+    return;
+  REQUIRE(message->sequence >= seen->least);
+  REQUIRE(((message->sequence - raw) & seen->mask) == (seen->shift & seen->mask));
+}
+
+static void check_verdict(struct seen *seen, uint32_t verdict, const struct dg_message *message,
+                          uint32_t raw, uint32_t room)
+{
+  REQUIRE((verdict & (DG_DELIVER | DG_HOLD)) != (DG_DELIVER | DG_HOLD));
+  REQUIRE(seen->holds || !(verdict & (DG_HELD_DELIVER | DG_HELD_DROP)));
+  REQUIRE((verdict & (DG_HELD_DELIVER | DG_HELD_DROP)) != (DG_HELD_DELIVER | DG_HELD_DROP));
+  REQUIRE(!seen->holds || !(verdict & DG_HOLD) || verdict & DG_HELD_DROP);
+  if (verdict & DG_HELD_DELIVER) {
+    REQUIRE(verdict & DG_DELIVER && message->sequence == flow.held.sequence + 1);
+    REQUIRE(raw == ((seen->held_raw + 1) & seen->mask));
+    seen->restarts++;
+    seen->least = flow.held.sequence;
+    seen->shift = flow.held.sequence - seen->held_raw;
+    check_message(seen, &flow.held, seen->held_raw, seen->held_room);
+  }
+  if (verdict & DG_DELIVER) {
+    if (!seen->begun)
+      seen->shift = message->sequence - raw;
+    seen->begun = true;
+    check_message(seen, message, raw, room);
+  }
+  if (verdict & (DG_HELD_DELIVER | DG_HELD_DROP))
+    seen->holds = false;
+  if (verdict & DG_HOLD) {
+    seen->holds = true;
+    seen->held_raw = raw;
+    seen->held_room = room;
+  }
+  REQUIRE(seen->holds == flow.holds);
+}
+
+static void check_counts(const struct seen *seen)
+{
+  const struct dg_counts *counts = &flow.counts;
+
+  REQUIRE(counts->datagrams == counts->messages + counts->bad_header + counts->bad_checksum +
+                                   counts->too_long + counts->not_ours + counts->too_late +
+                                   flow.holds);
+  REQUIRE(counts->messages == seen->delivered && counts->bytes == seen->bytes);
+  REQUIRE(counts->restarts == seen->restarts);
+  REQUIRE(flow.jitter.clock_rate || dg_jitter_ns(&flow.jitter) == 0);
+  REQUIRE(counts->kernel + counts->no_buffer <= seen->drops * flow.segments_max);
+  if (seen->framing == DG_FRAMING_NONE)
+    REQUIRE(counts->kernel + counts->no_buffer + flow.credit == seen->drops);
+}
+
+/* A copy, in memory of its own that ends where it ends. */
+static uint8_t *copy_of(struct reader *reader, uint32_t bytes)
+{
+  uint8_t *copy = malloc(bytes);
+
+  REQUIRE(copy || bytes == 0);
+  if (bytes)
+    memcpy(copy, reader->at, bytes);
+  reader->at += bytes;
+  reader->left -= bytes;
+  return copy;
+}
+
+static void take_one(struct reader *reader, struct seen *seen, struct dg_arrival *arrival)
+{
+  enum dg_framing framing = flow.params.framing;
+  uint32_t bits = take(reader, 1), total = take(reader, 1), fixed = dg_header_bytes(framing);
+  struct dg_source source = source_of(bits & SOURCE_MASK);
+  struct dg_message message;
+
+  if (bits & HAS_DROPS) {
+    arrival->drops += 1u << total % 20;
+    seen->drops += 1u << total % 20;
+  }
+  flow.starved = bits & IS_STARVED;
+  if (total > reader->left)
+    total = (uint32_t)reader->left;
+  uint32_t head = total < fixed ? total : fixed;
+  uint8_t *header = copy_of(reader, head), *rest = copy_of(reader, total - head);
+  if (fixed && head == fixed) {
+    if (bits & FOLLOWS)
+      write_number(framing, header, seen->last + 1);
+    if (bits & IS_CHECKED && framing == DG_FRAMING_SEQUENCE)
+      make_sum(header, rest, total - head);
+    seen->last = read_number(framing, header);
+  }
+  arrival->source = &source;
+  arrival->header = header;
+  arrival->rest = rest;
+  arrival->total = total;
+  arrival->is_cut = bits & IS_CUT;
+  arrival->time_ns += bits & GOES_BACK ? -UINT64_C(5000000) : (uint64_t)total * 100000;
+  check_parse(framing, arrival);
+  datagrams++;
+  uint32_t verdict = dg_flow_take(&flow, arrival, &message);
+  check_verdict(seen, verdict, &message, seen->last & seen->mask, total - head);
+  check_counts(seen);
+  free(header);
+  free(rest);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+  struct reader reader = {.at = data, .left = size};
+  struct dg_arrival arrival = {.time_ns = UINT64_C(1) << 60};
+
+  if (size < SETTING_BYTES)
+    return -1;
+  struct dg_flow_params params = read_setting(&reader);
+  uint32_t bits = dg_sequence_bits(params.framing);
+  struct seen seen = {.framing = params.framing,
+                      .mask = bits < 32 ? (1u << bits) - 1 : UINT32_MAX,
+                      .begun = params.numbered,
+                      .last = params.initial - 1};
+  seen.shift = 0 - (uint64_t)(params.initial & seen.mask);
+  dg_flow_begin(&flow, &params);
+  while (reader.left >= 2)
+    take_one(&reader, &seen, &arrival);
+  REQUIRE(dg_flow_tail(&flow, arrival.drops) == flow.credit);
+  dg_flow_end(&flow);
+  REQUIRE(!flow.holds);
+  check_counts(&seen);
+  return 0;
+}
