@@ -91,6 +91,28 @@ static void credit_wakes_a_sender_that_wanted_it(void **state)
   contract_pair_close(pair);
 }
 
+/* The post that wants it has not been told, and nothing more may come. */
+static void credit_that_a_poll_takes_keeps_awake(void **state)
+{
+  struct contract_pair *pair = open_sleepy(state);
+  struct pst_request requests[8];
+  struct pst_completion messages[4];
+  uint32_t wait;
+  for (uint32_t i = 0; i < 8; i++)
+    requests[i] = contract_send(&pair->sender, 0, 8, i);
+  assert_int_equal(contract_post(&pair->sender, 0, requests, 8, &wait), 4);
+  for (int i = 0; i < 4; i++)
+    messages[i] = contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
+  for (int i = 0; i < 4; i++)
+    contract_release(&pair->receiver, &messages[i]);
+  contract_poll(&pair->receiver);
+  while (contract_poll(&pair->sender) > 0)
+    ;
+  const struct contract_side *side = &pair->sender;
+  assert_true(side->image.ops->arm(side->worker) == -EAGAIN || readable(side, 10000));
+  contract_pair_close(pair);
+}
+
 static void departure_wakes(void **state)
 {
   struct contract_pair *pair = open_sleepy(state);
@@ -177,8 +199,11 @@ static void two_sleeping_threads_lose_no_wake_up(void **state)
 int contract_wake_run(const struct contract_variant *variant)
 {
   struct CMUnitTest cases[] = {
-      CONTRACT_CASE(arm_finds_what_is_there_already),      CONTRACT_CASE(arrival_wakes),
-      CONTRACT_CASE(credit_wakes_a_sender_that_wanted_it), CONTRACT_CASE(departure_wakes),
+      CONTRACT_CASE(arm_finds_what_is_there_already),
+      CONTRACT_CASE(arrival_wakes),
+      CONTRACT_CASE(credit_wakes_a_sender_that_wanted_it),
+      CONTRACT_CASE(departure_wakes),
+      CONTRACT_CASE(credit_that_a_poll_takes_keeps_awake),
       CONTRACT_CASE(two_sleeping_threads_lose_no_wake_up),
   };
   return CONTRACT_RUN("wake-up", cases, variant);

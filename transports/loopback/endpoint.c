@@ -229,6 +229,7 @@ bool lb_endpoint_pending(struct pst_endpoint *endpoint)
   if (!tx->stack || endpoint->gone)
     return tx->tail != tx->head && (state & LB_STATE_VOID);
   bool back =
+      (tx->blocked && tx->credits) ||
       atomic_load_explicit(&endpoint->peer->port->free_head, memory_order_acquire) != tx->free_tail;
   if (!back)
     return false;

@@ -323,7 +323,9 @@ struct lb_done {
 };
 
 struct lb_tx {
-  uint32_t *stack; /* free slots, the last one back on top: it is the warmest */
+  /* Free slots, those back last on top, since they are the warmest; of them the first
+   * on top, so that slots are written in the order in which they were before. */
+  uint32_t *stack;
   uint32_t credits;
   bool blocked; /* the last post wanted credits */
   uint64_t free_tail;
@@ -411,6 +413,9 @@ static inline void lb_prefetch_write(const void *line)
   __builtin_prefetch(line, 1);
 #endif
 }
+
+/* Messages between asking for a line and writing to it. */
+#define LB_AHEAD 8u
 
 static inline void lb_desc_write(struct lb_desc *desc, uint32_t slot,
                                  const struct pst_request *request)

@@ -195,12 +195,8 @@ static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completi
     n += lb_endpoint_progress(endpoint, out, max);
   if (endpoint->freed || !endpoint->connected)
     return n;
-  if (endpoint->tx.stack) {
-    const struct lb_link *peer = endpoint->peer;
-    /* For the post that follows a poll: the receiver has written them since. */
-    __builtin_prefetch(&peer->port->free_head);
-    __builtin_prefetch(&peer->free_slots[endpoint->tx.free_tail & peer->mask]);
-  }
+  if (endpoint->tx.blocked)
+    lb_tx_reap(endpoint);
   if (endpoint->tx.tail != endpoint->tx.head) {
     lb_tx_reap(endpoint);
     if (endpoint->gone &&

@@ -68,36 +68,61 @@ static void advance(struct pst_endpoint *endpoint)
   }
 }
 
+/* By reference: what the receiver has released is done. */
+static void end_lent(struct pst_endpoint *endpoint, const uint32_t *slots, uint32_t n)
+{
+  struct lb_tx *tx = &endpoint->tx;
+  uint64_t mask = endpoint->peer->mask;
+  bool returned = false;
+  while (n--) {
+    uint64_t post = tx->post_of[slots[n]];
+    if (post < tx->tail || post >= tx->head || tx->results[post & mask] != LB_PENDING)
+      continue;
+    tx->results[post & mask] = 0;
+    returned = true;
+  }
+  if (returned)
+    advance(endpoint);
+}
+
+/* What the next post writes first. */
+static void warm(const struct pst_endpoint *endpoint)
+{
+  const struct lb_tx *tx = &endpoint->tx;
+  const struct lb_link *peer = endpoint->peer;
+  uint32_t n = tx->credits < LB_AHEAD ? tx->credits : LB_AHEAD;
+  for (uint32_t i = 1; i <= n; i++)
+    lb_prefetch_write(peer->slot0 + tx->stack[tx->credits - i] * peer->stride);
+}
+
 void lb_tx_reap(struct pst_endpoint *endpoint)
 {
   struct lb_tx *tx = &endpoint->tx;
   struct lb_link *peer = endpoint->peer;
   uint64_t head = atomic_load_explicit(&peer->port->free_head, memory_order_acquire);
-  bool returned = false;
-  if (head == tx->free_tail)
+  uint64_t from = tx->free_tail;
+  if (head == from)
     return;
-  if (head - tx->free_tail > peer->slots - tx->credits) {
+  if (head - from > peer->slots - tx->credits) {
     lb_endpoint_fail(endpoint, -EPROTO, "returned more slots than it has");
     return;
   }
-  while (tx->free_tail != head) {
-    uint32_t slot = *(volatile uint32_t *)&peer->free_slots[tx->free_tail & peer->mask];
-    if (slot >= peer->slots) {
+  uint32_t n = (uint32_t)(head - from);
+  uint32_t *at = tx->stack + tx->credits + n;
+  for (; from != head; from++) {
+    uint32_t slot = *(volatile uint32_t *)&peer->free_slots[from & peer->mask];
+    if (__builtin_expect(slot >= peer->slots, 0)) {
       lb_endpoint_fail(endpoint, -EPROTO, "returned a slot that it does not have");
       return;
     }
-    tx->free_tail++;
-    tx->stack[tx->credits++] = slot;
-    if (!tx->post_of)
-      continue;
-    uint64_t post = tx->post_of[slot];
-    if (post < tx->tail || post >= tx->head || tx->results[post & peer->mask] != LB_PENDING)
-      continue;
-    tx->results[post & peer->mask] = 0;
-    returned = true;
+    *--at = slot;
   }
-  if (returned)
-    advance(endpoint);
+  tx->free_tail = head;
+  tx->credits += n;
+  if (tx->post_of)
+    end_lent(endpoint, at, n);
+  else
+    warm(endpoint);
 }
 
 void lb_tx_settle(struct pst_endpoint *endpoint, int32_t untaken, int32_t held)
@@ -191,7 +216,8 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
     *rc = -EINVAL;
     return 0;
   }
-  lb_tx_reap(endpoint);
+  if (tx->credits < n || tx->post_of)
+    lb_tx_reap(endpoint);
   if (endpoint->over) {
     *rc = -ECONNRESET;
     return 0;
@@ -209,6 +235,9 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
   tx->blocked = taken == most && most < n && requests[taken].opcode == PST_OP_SEND;
   if (tx->blocked)
     *why = PST_WAIT_CREDIT;
+  /* Those of the next post are on their way here while its messages are made. */
+  if (!reference)
+    lb_tx_reap(endpoint);
   return taken;
 }
 

@@ -4,12 +4,10 @@
 #include "loopback.h"
 
 /* Shown to the receiver after so many messages or bytes: often enough for it to
- * begin while a long post still copies, and to give slots back in time; seldom
- * enough for the line of the index not to travel with each message. */
-#define PUBLISH_MESSAGES 16u
-#define PUBLISH_BYTES 32768u
-/* Messages between asking for a line and writing to it. */
-#define AHEAD 8u
+ * begin while a long post still copies, and to give slots back in time; seldom, since
+ * the stores behind one of the index wait until its line is back. */
+#define PUBLISH_MESSAGES 32u
+#define PUBLISH_BYTES 65536u
 /* Longer ones are memcpy's. */
 #define COPY_MAX 2048u
 
@@ -52,57 +50,82 @@ static ALWAYS_INLINE void copy(uint8_t *restrict to, const uint8_t *restrict fro
   }
 }
 
-static ALWAYS_INLINE uint32_t send_plain(struct pst_endpoint *endpoint,
-                                         const struct pst_request *requests, uint32_t n)
+/* They are read when this post is done. */
+static ALWAYS_INLINE void ask_for_credits(const struct pst_endpoint *endpoint)
+{
+  const struct lb_link *peer = endpoint->peer;
+  const uint64_t tail = endpoint->tx.free_tail, line = LB_CACHE_LINE / sizeof(*peer->free_slots);
+  __builtin_prefetch(&peer->port->free_head);
+  __builtin_prefetch(&peer->free_slots[tail & peer->mask]);
+  __builtin_prefetch(&peer->free_slots[(tail + line) & peer->mask]);
+}
+
+/* The region that the last request named, and the longest message it may name. */
+struct source {
+  const struct lb_mr *mr;
+  uint64_t longest;
+};
+
+static ALWAYS_INLINE bool is_plain(const struct pst_endpoint *endpoint,
+                                   const struct pst_request *request, struct source *source)
 {
   static const struct pst_request sends = {.opcode = PST_OP_SEND};
   static const struct pst_request flags = {.flags = PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE};
+  const struct lb_mr *mr = lb_mr_of(request->local.mr);
+  /* Of several pieces, `local` is not an mr. */
+  if (__builtin_expect((kind_of(request) & ~kind_of(&flags)) != kind_of(&sends), 0))
+    return false;
+  if (__builtin_expect(mr != source->mr, 0)) {
+    if (!mr || !mr->base || !(mr->access & PST_ACCESS_LOCAL_READ))
+      return false;
+    source->mr = mr;
+    source->longest = endpoint->tx.message_max < mr->length ? endpoint->tx.message_max : mr->length;
+  }
+  return __builtin_expect(mr && request->arg.length <= source->longest &&
+                              request->offset <= mr->length - request->arg.length &&
+                              !request->u.send.reserved,
+                          1);
+}
+
+static ALWAYS_INLINE uint32_t send_plain(struct pst_endpoint *endpoint,
+                                         const struct pst_request *requests, uint32_t n)
+{
   struct lb_tx *tx = &endpoint->tx;
   struct lb_desc *desc = endpoint->peer->desc;
   uint8_t *slot0 = endpoint->peer->slot0;
   const uint64_t stride = endpoint->peer->stride, mask = endpoint->peer->mask;
-  const uint64_t max = tx->message_max, ignored = kind_of(&flags), wanted = kind_of(&sends);
-  const uint32_t *top = tx->stack + tx->credits, *bottom = tx->stack + AHEAD;
-  const struct lb_mr *mr = NULL;
-  const uint8_t *base = NULL;
-  uint64_t mr_length = 0, bytes = 0, head = tx->head, shown = 0, shown_bytes = 0;
-  uint32_t i;
-  for (i = 0; i < n; i++) {
-    const struct pst_request *request = &requests[i];
-    const uint64_t length = request->arg.length;
-    /* Of several pieces, `local` is not an mr. */
-    if (__builtin_expect((kind_of(request) & ~ignored) != wanted, 0))
-      break;
-    if (__builtin_expect(lb_mr_of(request->local.mr) != mr, 0)) {
-      mr = lb_mr_of(request->local.mr);
-      if (!mr || !mr->base || !(mr->access & PST_ACCESS_LOCAL_READ))
+  const uint32_t *top = tx->stack + tx->credits, *bottom = tx->stack + LB_AHEAD;
+  const struct pst_request *request = requests, *end = requests + n;
+  const struct pst_request *last = n > LB_AHEAD ? end - LB_AHEAD : requests;
+  struct source source = {0};
+  uint64_t head = tx->head, bytes = 0;
+  bool plain = true;
+  while (request < end && plain) {
+    const uint64_t first = head, bytes_end = bytes + PUBLISH_BYTES;
+    const struct pst_request *run_end = end;
+    if (end - request > PUBLISH_MESSAGES)
+      run_end = request + PUBLISH_MESSAGES;
+    for (; request < run_end && bytes < bytes_end; request++) {
+      if (!(plain = is_plain(endpoint, request, &source)))
         break;
-      base = mr->base;
-      mr_length = mr->length;
+      if (top > bottom)
+        lb_prefetch_write(slot0 + top[-1 - (int)LB_AHEAD] * stride);
+      lb_prefetch_write(&desc[(head + LB_AHEAD) & mask]);
+      if (request == last)
+        ask_for_credits(endpoint);
+      uint32_t slot = *--top;
+      copy(slot0 + slot * stride, source.mr->base + request->offset, request->arg.length);
+      lb_desc_write(&desc[head++ & mask], slot, request);
+      bytes += request->arg.length;
     }
-    if (__builtin_expect(!mr || length > max || length > mr_length ||
-                             request->offset > mr_length - length || request->u.send.reserved,
-                         0))
-      break;
-    if (top > bottom)
-      lb_prefetch_write(slot0 + top[-1 - (int)AHEAD] * stride);
-    lb_prefetch_write(&desc[(head + AHEAD) & mask]);
-    uint32_t slot = *--top;
-    copy(slot0 + slot * stride, base + request->offset, length);
-    lb_desc_write(&desc[head++ & mask], slot, request);
-    bytes += length;
-    if (++shown == PUBLISH_MESSAGES || bytes - shown_bytes >= PUBLISH_BYTES) {
+    if (head != first)
       lb_tx_publish(endpoint, head);
-      shown = 0;
-      shown_bytes = bytes;
-    }
   }
-  if (shown)
-    lb_tx_publish(endpoint, head);
-  tx->credits -= i;
+  uint32_t sent = (uint32_t)(request - requests);
+  tx->credits -= sent;
   tx->head = head;
   tx->bytes += bytes;
-  return i;
+  return sent;
 }
 
 static uint32_t send_portable(struct pst_endpoint *endpoint, const struct pst_request *requests,
