@@ -110,8 +110,9 @@ static int open_slots(struct pst_session *session, struct pst_sender *sender,
                       sender->end.name, sender->memory->plugin->name, strerror(-rc));
   }
   sender->requests = aligned_alloc(CACHE_LINE, sizeof(*sender->requests) * sender->slots);
+  sender->bytes_to = calloc(sender->slots, sizeof(*sender->bytes_to));
   sender->legs = calloc(1, sizeof(*sender->legs));
-  if (!sender->requests || !sender->legs)
+  if (!sender->requests || !sender->bytes_to || !sender->legs)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
   for (uint32_t i = 0; i < sender->slots; i++)
     sender->requests[i] = (struct pst_request){.opcode = PST_OP_SEND,
@@ -218,6 +219,7 @@ void sender_close(struct pst_sender *sender)
   if (sender->has_region)
     sender->memory->plugin->memory->free_region(sender->memory->memory, &sender->region);
   free(sender->requests);
+  free(sender->bytes_to);
   free(sender->legs);
   pthread_mutex_destroy(&sender->end.text_lock);
   free(sender);
@@ -274,14 +276,12 @@ static int post_run(struct pst_sender *leader, struct sender_leg *leg, uint32_t 
   return end->lane->ops->post(end->endpoint, copies, run, &leg->wait);
 }
 
-static void count_posted(struct pst_sender *leader, struct sender_leg *leg, uint32_t n)
+static void count_posted(const struct pst_sender *leader, struct sender_leg *leg, uint32_t n)
 {
-  uint64_t bytes = 0;
-
-  for (uint32_t i = 0; i < n; i++)
-    bytes += leader->requests[(leg->posted + i) & leader->slot_mask].arg.length;
+  if (n == 0)
+    return;
   leg->posted += n;
-  stat_add(leg->owner->bytes, bytes);
+  stat_set(leg->owner->bytes, leader->bytes_to[(leg->posted - 1) & leader->slot_mask]);
   stat_set(leg->owner->messages, leg->posted);
 }
 
@@ -422,21 +422,34 @@ static bool all_connected(const struct pst_sender *sender)
   return true;
 }
 
+/* The first of these slots, and how many of them lie in a row from there. */
+static uint32_t row_of(const struct pst_sender *sender, uint64_t sequence, uint64_t n,
+                       uint64_t *first)
+{
+  *first = sequence & sender->slot_mask;
+  return (uint32_t)(n < sender->slots - *first ? n : sender->slots - *first);
+}
+
 static void fill_slots(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
 {
   char *host = sender->region.host;
+  uint64_t sequence = sender->acquired, stride = sender->stride, first;
+  uint32_t capacity = (uint32_t)sender->end.config->message;
 
-  for (uint32_t i = 0; i < n; i++) {
-    uint64_t sequence = sender->acquired + i;
-    uint64_t offset = sender->base + (sequence & sender->slot_mask) * sender->stride;
-    slots[i].address = sender->region.address + offset;
-    slots[i].host = host ? host + offset : NULL;
-    slots[i].capacity = (uint32_t)sender->end.config->message;
-    slots[i].length = 0;
-    slots[i].meta = 0;
-    slots[i].sequence = sequence;
-  }
   sender->acquired += n;
+  while (n) {
+    uint32_t row = row_of(sender, sequence, n, &first);
+    uint64_t offset = sender->base + first * stride;
+    for (const struct pst_slot *end = slots + row; slots < end; slots++, offset += stride) {
+      slots->address = sender->region.address + offset;
+      slots->host = host ? host + offset : NULL;
+      slots->capacity = capacity;
+      slots->length = 0;
+      slots->meta = 0;
+      slots->sequence = sequence++;
+    }
+    n -= row;
+  }
 }
 
 int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
@@ -483,27 +496,29 @@ int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32
 
 int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, uint32_t n)
 {
-  uint64_t bytes = 0;
-  uint64_t message = sender->end.config->message;
+  uint64_t message = sender->end.config->message, sequence = sender->submitted;
+  uint64_t bytes = sender->bytes_submitted;
 
-  if (sender->leader || n > sender->acquired - sender->submitted)
+  if (sender->leader || n > sender->acquired - sequence)
     return -EINVAL;
   if (sender->end.state == PST_STATE_FAILED)
     return sender->end.error;
-  for (uint32_t i = 0; i < n; i++) {
-    uint64_t sequence = sender->submitted + i;
+  for (uint32_t i = 0; i < n; i++, sequence++) {
     struct pst_request *request = &sender->requests[sequence & sender->slot_mask];
-    if (slots[i].sequence != sequence || slots[i].length > message)
+    uint64_t length = slots[i].length;
+    if (slots[i].sequence != sequence || length > message)
       return -EINVAL;
-    request->arg.length = slots[i].length;
+    bytes += length;
+    request->arg.length = length;
     request->cookie = sequence;
     request->u.send.sequence = sequence;
     request->u.send.meta = slots[i].meta;
-    bytes += slots[i].length;
+    sender->bytes_to[sequence & sender->slot_mask] = bytes;
   }
-  sender->submitted += n;
+  sender->submitted = sequence;
   if (sender->pace.ns_per_byte > 0)
-    pace_spend(&sender->pace, bytes);
+    pace_spend(&sender->pace, bytes - sender->bytes_submitted);
+  sender->bytes_submitted = bytes;
   end_stage(&sender->end, -1);
   push(sender);
   return end_check(&sender->end);
