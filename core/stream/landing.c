@@ -314,30 +314,9 @@ void landing_close(struct landing *landing)
 
 /* ---- The way of messages ------------------------------------------------------ */
 
-int landing_view(const struct landing *landing, const struct pst_completion *message,
-                 struct pst_view *view)
+const struct pst_region *landing_lent(const struct landing *landing, uint32_t buffer)
 {
-  const struct pst_region *region = &landing->ring_region;
-  uint32_t buffer = message->u.message.buffer;
-
-  if (buffer) {
-    region = buffer < SESSION_LENT_MAX ? landing->lane->lent[buffer].region : NULL;
-    if (!region)
-      return -EIO;
-  }
-  view->address = region->address + message->u.message.offset;
-  view->host = region->host ? (char *)region->host + message->u.message.offset : NULL;
-  view->length = message->u.message.length;
-  view->flags = (message->flags & PST_HAS_META ? PST_VIEW_META : 0) |
-                (message->flags & PST_HAS_TIME ? PST_VIEW_TIME : 0) |
-                (message->flags & PST_IS_MARKED ? PST_VIEW_MARKED : 0) |
-                (message->status ? PST_VIEW_DAMAGED : 0);
-  view->sequence = message->u.message.sequence;
-  view->meta = message->u.message.meta;
-  view->time_ns = message->u.message.time_ns;
-  view->token = message->u.message.token;
-  view->reserved = 0;
-  return 0;
+  return buffer < SESSION_LENT_MAX ? landing->lane->lent[buffer].region : NULL;
 }
 
 uint32_t landing_room(const struct landing *landing)

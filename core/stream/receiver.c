@@ -182,26 +182,64 @@ int receiver_pend(struct pst_receiver *receiver, const struct pst_completion *co
   return 0;
 }
 
-/* One arrived message becomes a view, unless it is a duplicate. */
-static bool accept_message(struct pst_receiver *receiver, const struct pst_completion *message,
-                           uint32_t before, struct pst_view *view)
-{
-  struct landing *landing = receiver->landing;
+_Static_assert(PST_VIEW_META == PST_HAS_META >> 1 && PST_VIEW_TIME == PST_HAS_TIME >> 1 &&
+                   PST_VIEW_MARKED == PST_IS_MARKED >> 1,
+               "taken over by a shift");
 
-  if (landing_view(landing, message, view) < 0) {
-    pst_log(PST_LOG_ERROR, "stream %s: transport %s delivers from an unknown buffer: a bug of it",
-            receiver->end.name, landing->lane->device->plugin->name);
-    end_gone(&receiver->end, -EIO);
-    return false;
+static inline void make_view(const struct pst_region *region, const struct pst_completion *message,
+                             struct pst_view *view)
+{
+  uint64_t offset = message->u.message.offset;
+  uint32_t flags =
+      message->flags >> 1 & (PST_VIEW_META | PST_VIEW_TIME | (uint32_t)PST_VIEW_MARKED);
+
+  if (message->status)
+    flags |= PST_VIEW_DAMAGED;
+  view->address = region->address + offset;
+  view->host = region->host ? (char *)region->host + offset : NULL;
+  view->length = message->u.message.length;
+  view->flags = flags;
+  view->sequence = message->u.message.sequence;
+  view->meta = message->u.message.meta;
+  view->time_ns = message->u.message.time_ns;
+  view->token = message->u.message.token;
+  view->reserved = 0;
+}
+
+static void refuse_buffer(struct pst_receiver *receiver)
+{
+  pst_log(PST_LOG_ERROR, "stream %s: transport %s delivers from an unknown buffer: a bug of it",
+          receiver->end.name, receiver->landing->lane->device->plugin->name);
+  end_gone(&receiver->end, -EIO);
+}
+
+/* Arrived messages become views, after the first `count`, but for duplicates. Returns
+ * how many views there are then. */
+static uint32_t accept_messages(struct pst_receiver *receiver,
+                                const struct pst_completion *messages, uint32_t n,
+                                struct pst_view *views, uint32_t count)
+{
+  const struct landing *landing = receiver->landing;
+
+  for (const struct pst_completion *message = messages; message < messages + n; message++) {
+    const struct pst_region *region = &landing->ring_region;
+    if (message->u.message.buffer) {
+      region = landing_lent(landing, message->u.message.buffer);
+      if (!region) {
+        refuse_buffer(receiver);
+        continue;
+      }
+    }
+    make_view(region, message, &views[count]);
+    if (!(message->flags & PST_HAS_SEQUENCE)) {
+      views[count].sequence = receiver->delivered + count;
+    } else if (track_see(&receiver->track, message->u.message.sequence) == TRACK_DUPLICATE) {
+      landing->lane->ops->release(landing->lane->worker, &message->u.message.token, 1);
+      continue;
+    }
+    count++;
   }
-  if ((message->flags & PST_HAS_SEQUENCE) &&
-      track_see(&receiver->track, message->u.message.sequence) == TRACK_DUPLICATE) {
-    landing->lane->ops->release(landing->lane->worker, &message->u.message.token, 1);
-    return false;
-  }
-  if (!(message->flags & PST_HAS_SEQUENCE))
-    view->sequence = receiver->delivered + before;
-  return true;
+  return count;
 }
 
 uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max)
@@ -212,12 +250,11 @@ uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, 
   while (count < max && receiver->pending_head != receiver->pending_tail) {
     const struct pst_completion *message =
         &receiver->pending[receiver->pending_head++ % receiver->pending_capacity];
-    count += accept_message(receiver, message, count, &views[count]);
+    count = accept_messages(receiver, message, 1, views, count);
   }
   do {
     int n = count < max ? lane_poll(lane, &receiver->end, max - count) : 0;
-    for (int i = 0; i < n; i++)
-      count += accept_message(receiver, &lane->completions[i], count, &views[count]);
+    count = accept_messages(receiver, lane->completions, (uint32_t)n, views, count);
   } while (count < max && lane->seen);
   return count;
 }

@@ -399,9 +399,8 @@ int landing_open(struct pst_session *session, struct pst_receiver *receiver,
 /* Before the workers are closed, and after. */
 void landing_close_ring(struct landing *landing);
 void landing_close(struct landing *landing);
-/* Where a message's payload lies now. -EIO: the transport names an unknown buffer. */
-int landing_view(const struct landing *landing, const struct pst_completion *message,
-                 struct pst_view *view);
+/* The lent region that a message lies in; NULL: the transport names an unknown one. */
+const struct pst_region *landing_lent(const struct landing *landing, uint32_t buffer);
 /* Staged path: how many messages can be taken now. */
 uint32_t landing_room(const struct landing *landing);
 /* Staged path: start a copy of `count` pieces, on behalf of n messages whose slots the

@@ -199,7 +199,11 @@ int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max)
     lane->spare_polls = lane->end_count / LANE_POLL_ENDS;
   if (n > 0)
     lane->thread->idle_since_ns = 0;
-  for (int i = 0; i < n; i++) {
+  /* Mostly they are all messages of the end that asks. */
+  while (kept < n && completions[kept].kind == PST_COMPLETION_MESSAGE &&
+         completions[kept].endpoint == (uintptr_t)mine)
+    kept++;
+  for (int i = kept; i < n; i++) {
     struct pst_completion *completion = &completions[i];
     struct session_end *end = (struct session_end *)(uintptr_t)completion->endpoint;
 

@@ -27,32 +27,45 @@ static uint32_t take_done(struct pst_endpoint *endpoint, struct pst_completion *
   return n;
 }
 
-/* A peer in another process may have written anything: each value is read once,
- * and a slot must be one that it was given. */
-static inline bool take_desc(struct lb_rx *rx, uint64_t at, struct lb_desc *desc)
+/* What take_desc() needs of an rx, which writing a state could change for all that the
+ * compiler knows. */
+struct taking {
+  const struct lb_desc *descs;
+  uint64_t mask, payload_max;
+  uint8_t *states;
+  uint32_t slots;
+};
+
+static inline struct taking taking_of(const struct lb_rx *rx)
 {
   const struct lb_link *own = rx->own;
-  const volatile struct lb_desc *shared = &own->desc[at & own->mask];
+  return (struct taking){own->desc, own->mask, own->payload_max, rx->states, own->slots};
+}
+
+/* A peer in another process may have written anything: each value is read once,
+ * and a slot must be one that it was given. */
+static inline bool take_desc(const struct taking *taking, uint64_t at, struct lb_desc *desc)
+{
+  const volatile struct lb_desc *shared = &taking->descs[at & taking->mask];
   desc->slot = shared->slot;
   desc->length = shared->length;
   desc->sequence = shared->sequence;
   desc->meta = shared->meta;
-  if (__builtin_expect(desc->slot >= own->slots || desc->length > own->payload_max, 0) ||
-      __builtin_expect(rx->states[desc->slot] != LB_SLOT_PEER, 0))
+  if (__builtin_expect(desc->slot >= taking->slots || desc->length > taking->payload_max, 0) ||
+      __builtin_expect(taking->states[desc->slot] != LB_SLOT_PEER, 0))
     return false;
-  rx->states[desc->slot] = LB_SLOT_HELD;
+  taking->states[desc->slot] = LB_SLOT_HELD;
   return true;
 }
 
-static inline void give_message(const struct lb_rx *rx, uint64_t endpoint,
-                                const struct lb_desc *desc, uint64_t offset, uint32_t buffer,
-                                struct pst_completion *out)
+static inline void give_message(uint64_t index, uint64_t endpoint, const struct lb_desc *desc,
+                                uint64_t offset, uint32_t buffer, struct pst_completion *out)
 {
   *out = (struct pst_completion){
       .kind = PST_COMPLETION_MESSAGE,
       .flags = PST_HAS_SEQUENCE | PST_HAS_META,
       .endpoint = endpoint,
-      .u.message = {.token = (uint64_t)rx->index << 32 | desc->slot,
+      .u.message = {.token = index << 32 | desc->slot,
                     .offset = offset,
                     .length = desc->length,
                     .buffer = buffer,
@@ -66,7 +79,9 @@ static uint32_t take_copies(struct pst_endpoint *endpoint, struct pst_completion
   struct lb_rx *rx = endpoint->rx;
   const struct lb_link *own = rx->own;
   uint64_t tail = rx->tail, bytes = 0;
-  uint64_t offset0 = rx->payload_offset, stride = own->stride;
+  const uint64_t offset0 = rx->payload_offset, stride = own->stride;
+  const uint64_t index = rx->index, cookie = endpoint->cookie;
+  const struct taking taking = taking_of(rx);
   uint64_t available = atomic_load_explicit(&own->port->desc_head, memory_order_acquire) - tail;
   if (available == 0)
     return 0;
@@ -80,13 +95,13 @@ static uint32_t take_copies(struct pst_endpoint *endpoint, struct pst_completion
     struct lb_desc desc;
     /* No further than what has arrived: the sender is writing there. */
     if (i + AHEAD < n)
-      __builtin_prefetch(&own->desc[(tail + i + AHEAD) & own->mask]);
-    if (!take_desc(rx, tail + i, &desc)) {
+      __builtin_prefetch(&taking.descs[(tail + i + AHEAD) & taking.mask]);
+    if (!take_desc(&taking, tail + i, &desc)) {
       lb_endpoint_fail(endpoint, -EPROTO, "sent a slot or a length that was not its to use");
       break;
     }
     bytes += desc.length;
-    give_message(rx, endpoint->cookie, &desc, offset0 + desc.slot * stride, 0, &out[i]);
+    give_message(index, cookie, &desc, offset0 + desc.slot * stride, 0, &out[i]);
   }
   rx->tail = tail + i;
   rx->messages += i;
@@ -149,6 +164,7 @@ static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_comple
                                 uint32_t max)
 {
   struct lb_rx *rx = endpoint->rx;
+  const struct taking taking = taking_of(rx);
   uint32_t n = 0;
   claim(rx, max);
   while (n < max && rx->tail != rx->claimed) {
@@ -171,7 +187,7 @@ static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_comple
       offset = rx->payload_offset + shared->slot * rx->own->stride;
     }
     struct lb_desc desc;
-    if (!take_desc(rx, rx->tail, &desc)) {
+    if (!take_desc(&taking, rx->tail, &desc)) {
       lb_endpoint_fail(endpoint, -EPROTO, "sent a slot that was not its to use");
       break;
     }
@@ -179,7 +195,7 @@ static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_comple
     rx->tail++;
     rx->messages++;
     rx->bytes += desc.length;
-    give_message(rx, endpoint->cookie, &desc, offset, number, &out[n++]);
+    give_message(rx->index, endpoint->cookie, &desc, offset, number, &out[n++]);
   }
   return n;
 }

@@ -200,28 +200,40 @@ static int bad_token(struct pst_worker *worker, uint64_t token)
   return -EINVAL;
 }
 
-int lb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
+/* Up to n tokens of one rx. Returns how many were its own. */
+static uint32_t release_some(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
 {
-  struct lb_rx *rx = NULL;
-  int rc = 0;
-  for (uint32_t i = 0; i < n; i++) {
-    uint32_t index = (uint32_t)(tokens[i] >> 32);
+  const uint64_t mask = rx->own->mask, index = rx->index;
+  const uint32_t slots = rx->own->slots;
+  uint32_t *free_slots = rx->own->free_slots;
+  uint8_t *states = rx->states;
+  uint64_t head = rx->free_head;
+  uint32_t i;
+  for (i = 0; i < n; i++) {
     uint32_t slot = (uint32_t)tokens[i];
-    if (!rx || rx->index != index) {
-      if (rx)
-        publish(rx);
-      rx = index < worker->rx_count ? worker->rx[index] : NULL;
-    }
-    if (__builtin_expect(!rx || slot >= rx->own->slots || rx->states[slot] != LB_SLOT_HELD, 0)) {
-      rc = bad_token(worker, tokens[i]);
+    if (__builtin_expect(tokens[i] >> 32 != index, 0))
       break;
-    }
-    rx->states[slot] = LB_SLOT_PEER;
-    rx->own->free_slots[rx->free_head++ & rx->own->mask] = slot;
+    if (__builtin_expect(slot >= slots || states[slot] != LB_SLOT_HELD, 0))
+      break;
+    states[slot] = LB_SLOT_PEER;
+    free_slots[head++ & mask] = slot;
     if (rx->buffer_of && rx->buffer_of[slot] != LB_NO_BUFFER)
       rx->buffers[rx->buffer_of[slot]].out--;
   }
-  if (rx)
+  rx->free_head = head;
+  return i;
+}
+
+int lb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
+{
+  for (uint32_t i = 0; i < n;) {
+    uint32_t index = (uint32_t)(tokens[i] >> 32);
+    struct lb_rx *rx = index < worker->rx_count ? worker->rx[index] : NULL;
+    uint32_t released = rx ? release_some(rx, tokens + i, n - i) : 0;
+    if (released == 0)
+      return bad_token(worker, tokens[i]);
     publish(rx);
-  return rc;
+    i += released;
+  }
+  return 0;
 }
