@@ -16,6 +16,7 @@
 #define WORD_MAX 64
 #define RING_BYTES ((uint64_t)4 << 20)
 #define RING_LEAST 16
+#define RING_BYTES_MOST ((uint64_t)1 << 30) /* beyond, fewer than RING_LEAST */
 #define RING_MOST 1024
 #define CPU_MAX 4095
 #define STRIDE 64 /* no two places share a cache line */
@@ -56,7 +57,9 @@ uint32_t bench_ring_of(uint64_t size)
 
   if (slots > RING_MOST)
     return RING_MOST;
-  return slots < RING_LEAST ? RING_LEAST : (uint32_t)slots;
+  if (slots < RING_LEAST)
+    slots = RING_LEAST * stride > RING_BYTES_MOST ? RING_BYTES_MOST / stride : RING_LEAST;
+  return slots < 2 ? 2 : (uint32_t)slots;
 }
 
 static int index_of(const char *word, const char *const *names)

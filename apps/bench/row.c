@@ -152,7 +152,8 @@ void bench_show_row(FILE *to, const struct bench_row *row)
     first[strcspn(first, "\n")] = '\0';
     fprintf(to, " %s\n", first[0] != '\0' ? first : "nothing was measured");
   } else if (row->c.measure == MEASURE_BANDWIDTH) {
-    fprintf(to, " %8u %14.0f %10.3f", row->c.ring, message_rate(row),
+    double rate = message_rate(row);
+    fprintf(to, " %8u %14.*f %10.3f", row->c.ring, rate < 100 ? 2 : 0, rate,
             statistics_gbps(row->taken.bytes, row->taken.ns));
     fprintf(to, "  %-9s %3.0f%%", pst_stage_name(row->limited_by), 100 * row->share);
     show_way(to, &row->path);

@@ -32,7 +32,7 @@ static void fail_code(struct bench_row *row, int code)
   char text[256];
 
   if (code == -ETIMEDOUT)
-    snprintf(text, sizeof text, "the other end did not answer within 10 s");
+    snprintf(text, sizeof text, "the other end did not answer in time");
   else if (code == -ECONNRESET)
     snprintf(text, sizeof text, "the other end has gone");
   else
