@@ -8,7 +8,7 @@
 
 #include "stream/assemble.h"
 
-#define MODEL_SPAN 1280 /* sequences, from 0 */
+#define MODEL_SPAN 1280               /* sequences, from 0 */
 #define MODEL_FRAMES (MODEL_SPAN + 1) /* each has a message of its own */
 
 struct model_frame {

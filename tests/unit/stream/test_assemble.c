@@ -289,6 +289,44 @@ static void long_frames_shift_their_bitmaps(void **state)
   assemble_close(a);
 }
 
+static void an_overlong_frame_does_not_leave_its_cells(void **state)
+{
+  struct assemble_params params = by_marker;
+  struct assemble *a;
+
+  (void)state;
+  params.packets = 100;
+  a = opened(params);
+  assert_int_equal(offer(a, 90, 7, 0, 0), ASSEMBLE_PLACED); /* its start is known: 0 */
+  assert_int_equal(assemble_cells(&params), 164);
+  assert_int_equal(offer(a, 164, 7, 0, 0), ASSEMBLE_MISFRAMED);
+  assert_int_equal(offer(a, 163, 7, 0, 0), ASSEMBLE_PLACED);
+  assemble_expire(a, 100);
+  assert_int_equal(assemble_first(a)->sequence, 90);
+  assert_int_equal(assemble_first(a)->packets, 74);
+  assert_int_equal(assemble_first(a)->valid[0], 1);
+  assert_int_equal(assemble_first(a)->valid[1], UINT64_C(1) << (73 - 64));
+  assemble_close(a);
+}
+
+static void a_start_that_is_too_far_back_is_given_up(void **state)
+{
+  struct assemble_params params = by_marker;
+  struct assemble *a;
+
+  (void)state;
+  params.packets = 100;
+  a = opened(params);
+  assert_int_equal(offer(a, 99, 7, 0, 0), ASSEMBLE_PLACED); /* as long as may be, from 0 */
+  assert_int_equal(offer(a, 0, 7, 0, 0), ASSEMBLE_PLACED);
+  assemble_close(a);
+  a = opened(params);
+  assert_int_equal(offer(a, 100, 7, 0, 0), ASSEMBLE_PLACED); /* not from 0 */
+  assert_int_equal(offer(a, 100 - ASSEMBLE_SLACK - 1, 7, 0, 0), ASSEMBLE_LATE);
+  assert_int_equal(offer(a, 100 - ASSEMBLE_SLACK, 7, 0, 0), ASSEMBLE_PLACED);
+  assemble_close(a);
+}
+
 static void numbers_out_of_range_are_refused(void **state)
 {
   struct assemble_params params = by_marker;
@@ -303,8 +341,42 @@ static void numbers_out_of_range_are_refused(void **state)
   params = by_marker;
   params.buffers = params.open;
   assert_int_equal(assemble_open(&params, &a), -22);
+  params = by_marker;
+  params.open = ASSEMBLE_OPEN_MAX + 1;
+  params.buffers = 2 * params.open;
+  assert_int_equal(assemble_open(&params, &a), -22);
   assert_null(a);
+  params.open = ASSEMBLE_OPEN_MAX;
+  assemble_close(opened(params));
+  params.by_marker = false;
+  assert_int_equal(assemble_cells(&params), params.packets);
   assemble_close(NULL);
+}
+
+static int allowed = -1; /* allocations before one fails; < 0: all succeed */
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+  return allowed >= 0 && allowed-- == 0 ? NULL : __real_calloc(count, size);
+}
+
+static void each_allocation_may_fail(void **state)
+{
+  struct assemble *a = NULL;
+  int rc = -12;
+
+  (void)state;
+  for (int i = 0; rc == -12; i++) {
+    allowed = i;
+    rc = assemble_open(&by_marker, &a);
+    allowed = -1;
+    assert_int_equal(rc, i < 6 ? -12 : 0);
+    assert_int_equal(a != NULL, i == 6);
+  }
+  assemble_close(a);
 }
 
 /* ---- Random schedules ---------------------------------------------------------------- */
@@ -313,7 +385,7 @@ struct schedule {
   uint64_t number; /* what it is made from */
   uint64_t random;
   struct assemble_params params;
-  bool is_long; /* frames of several words of a bitmap, and more than the slack */
+  bool is_long;  /* frames of several words of a bitmap, and more than the slack */
   bool truthful; /* metas tell frames apart, and nothing contradicts them */
   uint32_t count;
   struct assemble_message messages[MODEL_SPAN * 2];
@@ -504,6 +576,8 @@ static void check_packets(struct bench *bench, const struct assemble_frame *fram
     flags &= message->flags | ~(PST_FRAME_META | PST_FRAME_TIME);
     flags |= message->flags & (PST_FRAME_MARKED | PST_FRAME_DAMAGED);
   }
+  if (frame->packets % 64)
+    SAME("bits behind the last", frame->valid[frame->packets / 64] >> (frame->packets % 64), 0);
   SAME("present", frame->present, present);
   SAME("bytes", frame->bytes, bytes);
   SAME("first_ns", frame->first_ns, first_ns);
@@ -596,7 +670,8 @@ static void offer_message(struct bench *bench, struct assemble_message *message,
   enum assemble_verdict verdict, expected;
   struct assemble_place place = {0};
 
-  message->time_ns = bench->now_ns * 3;
+  /* Not in order: it may be the device's. */
+  message->time_ns = bench->now_ns * 3 + draw(bench->schedule, 40);
   while (true) {
     verdict = assemble_take(bench->assemble, message, bench->now_ns, &place);
     expected = model_take(bench->model, message, bench->now_ns);
@@ -721,7 +796,10 @@ int main(void)
       cmocka_unit_test(a_frame_longer_than_it_may_be_is_cut),
       cmocka_unit_test(a_stream_joined_in_its_middle_begins_where_it_is),
       cmocka_unit_test(long_frames_shift_their_bitmaps),
+      cmocka_unit_test(an_overlong_frame_does_not_leave_its_cells),
+      cmocka_unit_test(a_start_that_is_too_far_back_is_given_up),
       cmocka_unit_test(numbers_out_of_range_are_refused),
+      cmocka_unit_test(each_allocation_may_fail),
       cmocka_unit_test(unimpaired_streams_come_out_whole),
       cmocka_unit_test(random_schedules_agree_with_the_model),
   };
