@@ -60,22 +60,29 @@ static void add_number(struct builder *builder, struct node *parent, const char 
   add_text(builder, parent, key, number ? text : NULL);
 }
 
+/* What stands under `key`, as `of` has it. */
+static void add_settings(struct builder *builder, struct node *parent, const char *key,
+                         const char *of, const struct pst_setting *settings, uint32_t count)
+{
+  struct node *map = count ? add_map(builder, parent, key) : NULL;
+  for (uint32_t i = 0; map && i < count; i++) {
+    const char *name = text_printable(builder->arena, settings[i].name ? settings[i].name : "");
+    if (!name)
+      builder->findings->no_memory = true;
+    else if (node_find(map, name))
+      findings_add(builder->findings, &builder->place,
+                   "option \"%.60s\" of %s is given twice; remove one", name, of);
+    else
+      add_text(builder, map, name, settings[i].value);
+  }
+}
+
 static void add_plugin(struct builder *builder, struct node *parent, const char *key,
                        const char *name, const struct pst_setting *settings, uint32_t count)
 {
   struct node *map = add_map(builder, parent, key);
   add_text(builder, map, "plugin", name);
-  struct node *options = count ? add_map(builder, map, "options") : NULL;
-  for (uint32_t i = 0; options && i < count; i++) {
-    const char *option = text_printable(builder->arena, settings[i].name ? settings[i].name : "");
-    if (!option)
-      builder->findings->no_memory = true;
-    else if (node_find(options, option))
-      findings_add(builder->findings, &builder->place,
-                   "option \"%.60s\" of %s is given twice; remove one", option, key);
-    else
-      add_text(builder, options, option, settings[i].value);
-  }
+  add_settings(builder, map, "options", key, settings, count);
 }
 
 static void add_side(struct builder *builder, struct node *stream, const char *key,
@@ -118,6 +125,7 @@ static void add_stream(struct builder *builder, struct node *list, uint32_t inde
   add_number(builder, sender, "rate", params.rate_bps);
   add_side(builder, stream, "receiver", &params.receiver, &receiver);
   add_text(builder, receiver, "path", params.path);
+  add_settings(builder, receiver, "assemble", "assemble", params.assemble, params.assemble_count);
 }
 
 static void add_control(struct builder *builder, struct node *root,

@@ -137,7 +137,11 @@ struct pst_stream_params {
   struct pst_side_params sender;
   struct pst_side_params receiver;
   const char *path; /* of the receiver: auto | direct | mapped | staged */
-  uint64_t region;  /* bytes; > 0: one-sided, then message, ring, rate_bps and path are not set */
+  uint64_t region;  /* bytes; > 0: one-sided, then message, ring, rate_bps, path and assemble are
+                       not set */
+  const struct pst_setting *assemble; /* of the receiver: {"packets", "64"}, … */
+  uint32_t assemble_count;            /* 0: messages are handed over, not frames */
+  uint32_t reserved;
 };
 struct pst_config_params {
   uint32_t struct_size;
@@ -442,8 +446,10 @@ struct pst_frame {
   uint64_t first_ns; /* arrival of the earliest and the latest packet, CLOCK_REALTIME */
   uint64_t last_ns;
   uint64_t bytes;          /* payload that is here */
-  const uint64_t *valid;   /* packet i is here: valid[i / 64] >> (i % 64) & 1 */
-  const uint32_t *lengths; /* of packet i, bytes; 0 where it is missing */
+  const uint64_t *valid;   /* packet i is here: valid[i / 64] >> (i % 64) & 1; behind the last
+                              packet, the bits of its word are 0 */
+  const uint32_t *lengths; /* of packet i, bytes; 0 where it is missing. What lies behind a packet
+                              shorter than the stride is of no frame in particular */
   uint32_t packets;        /* at most `assemble.packets` */
   uint32_t present;
   uint32_t flags; /* enum pst_frame_flag */

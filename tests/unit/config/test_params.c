@@ -73,6 +73,35 @@ static void everything_is_the_same_as_in_yaml(void **state)
   pst_config_close(text);
 }
 
+static void frames_are_the_same_as_in_yaml(void **state)
+{
+  (void)state;
+  const struct pst_setting assemble[] = {
+      {"by", "rtp_marker"}, {"packets", "64"}, {"timeout", "3 ms"}, {"missing", NULL}};
+  const struct pst_setting wrong[] = {{"package", "64"}},
+                           twice[] = {{"by", "sequence"}, {"by", "x"}};
+  struct pst_stream_params stream = STREAM(.name = "a", .assemble = assemble, .assemble_count = 4);
+  struct pst_config *config = load_params(&PARAMS(&stream));
+  struct pst_config *text =
+      load(HEAD "  receiver: {assemble: {by: rtp_marker, packets: 64, timeout: 3 ms}}\n");
+  assert_string_equal(pst_config_hash(config), pst_config_hash(text));
+  assert_int_equal(pst_config_get_uint(config, "streams.a.receiver.assemble.packets"), 64);
+  pst_config_close(config);
+  pst_config_close(text);
+  stream.assemble = wrong;
+  stream.assemble_count = 1;
+  assert_non_null(strstr(params_refusal(&PARAMS(&stream)), "unknown key \"package\""));
+  stream.assemble = twice;
+  stream.assemble_count = 2;
+  assert_non_null(
+      strstr(params_refusal(&PARAMS(&stream)), "option \"by\" of assemble is given twice"));
+  /* A program built before has no such members. */
+  stream.struct_size = offsetof(struct pst_stream_params, assemble);
+  config = load_params(&PARAMS(&stream));
+  assert_int_equal(pst_config_get_uint(config, "streams.a.receiver.assemble.packets"), 0);
+  pst_config_close(config);
+}
+
 static void findings_name_the_struct(void **state)
 {
   (void)state;
@@ -144,6 +173,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(zero_means_the_default),
                                      cmocka_unit_test(everything_is_the_same_as_in_yaml),
+                                     cmocka_unit_test(frames_are_the_same_as_in_yaml),
                                      cmocka_unit_test(findings_name_the_struct),
                                      cmocka_unit_test(older_structs_read_as_zero),
                                      cmocka_unit_test(a_region_is_the_same_as_in_yaml),
