@@ -1,185 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Frames for applications: messages that have arrived in the ring are copied, one
- * batch a poll, to where assemble.h says; frames that are closed are handed over
- * behind a fence. A queue's batches run in order, so what a buffer is used for next
- * is copied after what it was used for before.
- */
+/* Frames go to the application and come back; frames.h says how they are made. */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include "session.h"
-
-#define FRAMES_ZEROS (UINT64_C(1) << 20) /* bytes that one piece can zero, at most */
-#define FRAMES_ROUNDS 16                 /* batches of messages that one poll takes */
-#define FRAMES_ALIGNMENT 256             /* of a frame; what GPUs copy and load best from */
-
-struct frames_release {
-  struct pst_fence *fence;
-  uint32_t count;
-};
-
-struct frames {
-  struct assemble *assemble;
-  struct assemble_params params;
-  enum config_missing missing;
-  uint64_t stride;       /* from packet to packet */
-  uint64_t frame_stride; /* from buffer to buffer */
-  uint64_t arrived;      /* messages */
-  struct pst_region zeros;
-  struct pst_copy *pieces;
-  struct pst_view views[SESSION_POLL_BATCH]; /* taken, with no place found yet */
-  uint32_t view_at, view_count;
-  struct frames_release *releases; /* FIFO; never more than there are frames */
-  uint32_t *released;              /* their buffers */
-  uint32_t release_head, release_tail;
-  uint32_t buffer_head, buffer_tail;
-};
-
-/* ---- Sizes --------------------------------------------------------------------- */
-
-static struct assemble_params params_of(const struct config_stream *config)
-{
-  return (struct assemble_params){.by_marker = config->receiver.assemble.by == CONFIG_BY_RTP_MARKER,
-                                  .drops = config->receiver.assemble.missing == CONFIG_MISSING_DROP,
-                                  .packets = config->receiver.assemble.packets,
-                                  .open = config->receiver.assemble.frames / 2,
-                                  .buffers = config->receiver.assemble.frames,
-                                  .timeout_ns = config->receiver.assemble.timeout_ns};
-}
-
-/* Contiguous, unless the file asks for more. */
-static uint64_t stride_of(const struct config_stream *config)
-{
-  return config->stride ? config->stride : config->message;
-}
-
-static uint64_t frame_stride_of(const struct config_stream *config)
-{
-  struct assemble_params params = params_of(config);
-
-  return round_up(assemble_cells(&params) * stride_of(config), FRAMES_ALIGNMENT);
-}
-
-static uint64_t zeros_of(const struct config_stream *config)
-{
-  uint64_t length = config->receiver.assemble.packets * stride_of(config);
-
-  return length < FRAMES_ZEROS ? length : FRAMES_ZEROS;
-}
-
-uint64_t frames_length(const struct config_stream *config)
-{
-  return config->receiver.assemble.packets
-             ? frame_stride_of(config) * config->receiver.assemble.frames
-             : 0;
-}
-
-uint32_t frames_pieces(const struct config_stream *config)
-{
-  uint32_t packets = config->receiver.assemble.packets;
-  uint64_t pieces;
-
-  if (packets == 0)
-    return SESSION_POLL_BATCH;
-  /* Every other packet missing, and runs cut where the zeros end. */
-  pieces = packets / 2 + 1 + packets * stride_of(config) / zeros_of(config) + 1;
-  return pieces > SESSION_POLL_BATCH ? (uint32_t)pieces : SESSION_POLL_BATCH;
-}
-
-/* ---- Opening ------------------------------------------------------------------- */
-
-static int check_transport(const struct pst_receiver *receiver, struct pst_error *error)
-{
-  if (receiver->end.device->limits.capabilities & PST_CAP_SEQUENCE)
-    return 0;
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                  "stream %s: assemble needs sequence numbers, which transport %s does not carry "
-                  "as it is set up; choose another transport or framing, or remove \"assemble\"",
-                  receiver->end.name, receiver->end.device->plugin->name);
-}
-
-static int open_zeros(struct pst_receiver *receiver, struct frames *frames, struct pst_error *error)
-{
-  const struct session_memory *memory = receiver->landing->memory;
-  struct pst_alloc_params params = {.struct_size = sizeof(params),
-                                    .purpose = PST_ALLOC_STAGING,
-                                    .length = zeros_of(receiver->end.config),
-                                    .needs = PST_NEED_CPU_ACCESS,
-                                    .label = "zeros for missing packets"};
-  int rc;
-
-  if (frames->missing != CONFIG_MISSING_ZERO)
-    return 0;
-  frames->zeros.struct_size = sizeof(frames->zeros);
-  rc = memory->plugin->memory->alloc(memory->memory, &params, &frames->zeros);
-  if (rc == 0 && !frames->zeros.host)
-    rc = -EOPNOTSUPP;
-  if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                    "stream %s: memory %s gives no staging memory of %lu B for zeros: %s; "
-                    "`missing: keep` or `drop` needs none",
-                    receiver->end.name, memory->plugin->name, params.length, strerror(-rc));
-  memset(frames->zeros.host, 0, params.length);
-  return 0;
-}
-
-int frames_open(struct pst_receiver *receiver, struct pst_error *error)
-{
-  const struct config_stream *config = receiver->end.config;
-  const struct config *all = receiver->end.session->config;
-  uint32_t bits = receiver->end.device->limits.sequence_bits;
-  struct frames *frames;
-  int rc = check_transport(receiver, error);
-
-  if (rc < 0)
-    return rc;
-  frames = calloc(1, sizeof(*frames));
-  if (!frames)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", config->name);
-  receiver->frames = frames;
-  frames->params = params_of(config);
-  /* A foreign sender's numbers begin behind all that its framing has. */
-  frames->params.joins = all->control.none;
-  if (frames->params.joins && !frames->params.by_marker && bits < 64)
-    frames->params.origin = UINT64_C(1) << bits;
-  frames->missing = config->receiver.assemble.missing;
-  frames->stride = stride_of(config);
-  frames->frame_stride = frame_stride_of(config);
-  frames->pieces = calloc(frames_pieces(config), sizeof(*frames->pieces));
-  frames->releases = calloc(frames->params.buffers, sizeof(*frames->releases));
-  frames->released = calloc(frames->params.buffers, sizeof(*frames->released));
-  rc = frames->pieces && frames->releases && frames->released
-           ? assemble_open(&frames->params, &frames->assemble)
-           : -ENOMEM;
-  if (rc < 0)
-    return pst_fail(error, PST_EXIT_FAILED, rc, "stream %s: no frames: %s", config->name,
-                    strerror(-rc));
-  return open_zeros(receiver, frames, error);
-}
-
-void frames_close(struct pst_receiver *receiver)
-{
-  const struct session_memory *memory = receiver->landing->memory;
-  struct frames *frames = receiver->frames;
-
-  if (!frames)
-    return;
-  for (; frames->release_head != frames->release_tail; frames->release_head++)
-    receiver_drop_fence(receiver,
-                        frames->releases[frames->release_head % frames->params.buffers].fence);
-  if (frames->zeros.length)
-    memory->plugin->memory->free_region(memory->memory, &frames->zeros);
-  assemble_close(frames->assemble);
-  free(frames->pieces);
-  free(frames->releases);
-  free(frames->released);
-  free(frames);
-  receiver->frames = NULL;
-}
+#include "frames.h"
 
 uint32_t pst_receiver_frame_packets(const struct pst_receiver *receiver)
 {
@@ -191,17 +14,6 @@ uint64_t frames_arrived(const struct frames *frames)
   return frames->arrived;
 }
 
-uint32_t frames_give_up(struct pst_receiver *receiver)
-{
-  const struct session_lane *lane = receiver->end.lane;
-  struct frames *frames = receiver->frames;
-  uint32_t count = frames->view_count - frames->view_at;
-
-  for (; frames->view_at < frames->view_count; frames->view_at++)
-    lane->ops->release(lane->worker, &frames->views[frames->view_at].token, 1);
-  return count;
-}
-
 /* Messages that wait for a buffer are looked at again soon: what frees it may be a
  * fence. */
 uint64_t frames_due_ns(const struct frames *frames, uint64_t now)
@@ -209,120 +21,6 @@ uint64_t frames_due_ns(const struct frames *frames, uint64_t now)
   if (frames->view_at < frames->view_count || frames->release_head != frames->release_tail)
     return now + 100 * PST_NS_PER_US;
   return assemble_first(frames->assemble) ? now : assemble_due_ns(frames->assemble);
-}
-
-/* ---- Messages go to their places ------------------------------------------------ */
-
-static uint64_t realtime_ns(void)
-{
-  struct timespec t;
-
-  clock_gettime(CLOCK_REALTIME, &t);
-  return (uint64_t)t.tv_sec * PST_NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
-static enum assemble_verdict place_view(struct frames *frames, const struct landing *landing,
-                                        const struct pst_view *view, uint64_t now_ns,
-                                        uint64_t arrival_ns, struct pst_copy *piece)
-{
-  const struct assemble_message message = {.sequence = view->sequence,
-                                           .meta = view->flags & PST_VIEW_META ? view->meta : 0,
-                                           .time_ns = view->flags & PST_VIEW_TIME ? view->time_ns
-                                                                                  : arrival_ns,
-                                           .length = view->length,
-                                           .flags = view->flags};
-  struct assemble_place place = {0};
-  enum assemble_verdict verdict = assemble_take(frames->assemble, &message, now_ns, &place);
-
-  if (verdict == ASSEMBLE_PLACED)
-    *piece = (struct pst_copy){.source = view->address,
-                               .destination = landing->final_region.address +
-                                              place.buffer * frames->frame_stride +
-                                              place.cell * frames->stride,
-                               .length = view->length};
-  return verdict;
-}
-
-/* Find places for what is in `views`, at most `room` of them, and start the copies. */
-static int place_views(struct pst_receiver *receiver, uint32_t room)
-{
-  struct frames *frames = receiver->frames;
-  struct landing *landing = receiver->landing;
-  struct pst_view placed[SESSION_POLL_BATCH];
-  uint64_t refused[SESSION_POLL_BATCH];
-  uint64_t now_ns = clock_now_ns(), arrival_ns = realtime_ns();
-  uint32_t count = 0, pieces = 0, refused_count = 0;
-  int rc;
-
-  while (count < room && frames->view_at < frames->view_count) {
-    const struct pst_view *view = &frames->views[frames->view_at];
-    struct pst_copy *piece = &frames->pieces[pieces];
-    enum assemble_verdict verdict = place_view(frames, landing, view, now_ns, arrival_ns, piece);
-    if (verdict == ASSEMBLE_WAIT)
-      break;
-    frames->view_at++;
-    if (verdict == ASSEMBLE_PLACED) {
-      placed[count++] = *view;
-      pieces += piece->length > 0;
-    } else {
-      refused[refused_count++] = view->token;
-    }
-  }
-  if (refused_count)
-    landing->lane->ops->release(landing->lane->worker, refused, refused_count);
-  rc = count ? landing_copy(landing, frames->pieces, pieces, placed, count) : 0;
-  if (rc == 0)
-    assemble_settle(frames->assemble);
-  return rc;
-}
-
-/* Which transports have timestamps only their messages tell. */
-static int check_timestamps(struct pst_receiver *receiver)
-{
-  const struct frames *frames = receiver->frames;
-  char text[256];
-
-  if (!frames->params.by_marker || frames->view_count == 0 ||
-      (frames->views[0].flags & PST_VIEW_META))
-    return 0;
-  snprintf(text, sizeof(text),
-           "stream %s: assemble: messages by `rtp_marker` need timestamps, and transport %s brings "
-           "none; set its framing to rtp, or assemble by sequence",
-           receiver->end.name, receiver->end.device->plugin->name);
-  pst_log(PST_LOG_ERROR, "%s", text);
-  end_fail(&receiver->end, -EPROTO, text);
-  return -EPROTO;
-}
-
-/* Returns whether more may have arrived than there was room for. */
-static int collect(struct pst_receiver *receiver)
-{
-  struct frames *frames = receiver->frames;
-  int rc = 0;
-
-  for (int round = 0; rc == 0 && round < FRAMES_ROUNDS; round++) {
-    uint32_t room = landing_room(receiver->landing);
-    if (room > SESSION_POLL_BATCH)
-      room = SESSION_POLL_BATCH;
-    if (room == 0)
-      return 1;
-    if (frames->view_at == frames->view_count) {
-      frames->view_at = 0;
-      frames->view_count = receiver_gather(receiver, frames->views, room);
-      frames->arrived += frames->view_count;
-      if (frames->view_count == 0)
-        return 0;
-      receiver_arrived(receiver, frames->arrived);
-      rc = check_timestamps(receiver);
-    }
-    if (rc == 0)
-      rc = place_views(receiver, room);
-    if (rc == 0)
-      rc = landing_reap(receiver->landing);
-    if (rc == 0 && (frames->view_at < frames->view_count || assemble_first(frames->assemble)))
-      return 1;
-  }
-  return rc < 0 ? rc : 1;
 }
 
 /* ---- Frames go to the application ------------------------------------------------ */
@@ -342,7 +40,6 @@ static int fill_missing(struct pst_receiver *receiver, const struct assemble_fra
 {
   struct frames *frames = receiver->frames;
   uint64_t base = receiver->landing->final_region.address + offset_of(frames, frame);
-  uint64_t most = zeros_of(receiver->end.config);
   uint32_t pieces = 0;
 
   for (uint32_t i = 0; i < frame->packets;) {
@@ -351,7 +48,7 @@ static int fill_missing(struct pst_receiver *receiver, const struct assemble_fra
       i++;
     uint64_t at = from * frames->stride, end = i * frames->stride;
     for (uint64_t length; at < end; at += length) {
-      length = end - at < most ? end - at : most;
+      length = end - at < frames->zeros_length ? end - at : frames->zeros_length;
       frames->pieces[pieces++] = (struct pst_copy){
           .source = frames->zeros.address, .destination = base + at, .length = length};
     }
@@ -474,7 +171,7 @@ static int poll_end(struct pst_receiver *receiver, struct pst_frame_batch *batch
 static int poll_frames(struct pst_receiver *receiver, struct pst_frame_batch *batch)
 {
   struct frames *frames = receiver->frames;
-  int more = collect(receiver);
+  int more = frames_collect(receiver);
   int n;
 
   if (more < 0)

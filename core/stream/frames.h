@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Frames for applications: messages that have arrived in the ring are copied, one
+ * batch a poll, to where assemble.h says; frames that are closed are handed over
+ * behind a fence. A queue's batches run in order, so what a buffer is used for next
+ * is copied after what it was used for before.
+ */
+#ifndef PST_STREAM_FRAMES_H
+#define PST_STREAM_FRAMES_H
+
+#include "session.h"
+
+struct frames_release {
+  struct pst_fence *fence;
+  uint32_t count;
+};
+
+struct frames {
+  struct assemble *assemble;
+  struct assemble_params params;
+  enum config_missing missing;
+  uint64_t stride;         /* from packet to packet */
+  uint64_t frame_stride;   /* from buffer to buffer */
+  uint64_t arrived;        /* messages */
+  struct pst_region zeros; /* what missing packets are copied from */
+  uint64_t zeros_length;
+  struct pst_copy *pieces;
+  struct pst_view views[SESSION_POLL_BATCH]; /* taken, with no place found yet */
+  uint32_t view_at, view_count;
+  struct frames_release *releases; /* FIFO; never more than there are frames */
+  uint32_t *released;              /* their buffers */
+  uint32_t release_head, release_tail;
+  uint32_t buffer_head, buffer_tail;
+};
+
+/* Take in what has arrived, and start the copies. Returns whether more may have
+ * arrived than there was room for; -errno of the memory or the stream. */
+int frames_collect(struct pst_receiver *receiver);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages go to their places in frames. */
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "frames.h"
+
+#define FRAMES_ROUNDS 16 /* batches of messages that one poll takes */
+
+static uint64_t realtime_ns(void)
+{
+  struct timespec t;
+
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (uint64_t)t.tv_sec * PST_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static enum assemble_verdict place_view(struct frames *frames, const struct landing *landing,
+                                        const struct pst_view *view, uint64_t now_ns,
+                                        uint64_t arrival_ns, struct pst_copy *piece)
+{
+  const struct assemble_message message = {.sequence = view->sequence,
+                                           .meta = view->flags & PST_VIEW_META ? view->meta : 0,
+                                           .time_ns = view->flags & PST_VIEW_TIME ? view->time_ns
+                                                                                  : arrival_ns,
+                                           .length = view->length,
+                                           .flags = view->flags};
+  struct assemble_place place = {0};
+  enum assemble_verdict verdict = assemble_take(frames->assemble, &message, now_ns, &place);
+
+  if (verdict == ASSEMBLE_PLACED)
+    *piece = (struct pst_copy){.source = view->address,
+                               .destination = landing->final_region.address +
+                                              place.buffer * frames->frame_stride +
+                                              place.cell * frames->stride,
+                               .length = view->length};
+  return verdict;
+}
+
+/* Find places for what is in `views`, at most `room` of them, and start the copies. */
+static int place_views(struct pst_receiver *receiver, uint32_t room)
+{
+  struct frames *frames = receiver->frames;
+  struct landing *landing = receiver->landing;
+  struct pst_view placed[SESSION_POLL_BATCH];
+  uint64_t refused[SESSION_POLL_BATCH];
+  uint64_t now_ns = clock_now_ns(), arrival_ns = realtime_ns();
+  uint32_t count = 0, pieces = 0, refused_count = 0;
+  int rc;
+
+  while (count < room && frames->view_at < frames->view_count) {
+    const struct pst_view *view = &frames->views[frames->view_at];
+    struct pst_copy *piece = &frames->pieces[pieces];
+    enum assemble_verdict verdict = place_view(frames, landing, view, now_ns, arrival_ns, piece);
+    if (verdict == ASSEMBLE_WAIT)
+      break;
+    frames->view_at++;
+    if (verdict == ASSEMBLE_PLACED) {
+      placed[count++] = *view;
+      pieces += piece->length > 0;
+    } else {
+      refused[refused_count++] = view->token;
+    }
+  }
+  if (refused_count)
+    landing->lane->ops->release(landing->lane->worker, refused, refused_count);
+  rc = count ? landing_copy(landing, frames->pieces, pieces, placed, count) : 0;
+  if (rc == 0)
+    assemble_settle(frames->assemble);
+  return rc;
+}
+
+/* Which transports have timestamps only their messages tell. */
+static int check_timestamps(struct pst_receiver *receiver)
+{
+  const struct frames *frames = receiver->frames;
+  char text[256];
+
+  if (!frames->params.by_marker || frames->view_count == 0 ||
+      (frames->views[0].flags & PST_VIEW_META))
+    return 0;
+  snprintf(text, sizeof(text),
+           "stream %s: assemble: messages by `rtp_marker` need timestamps, and transport %s brings "
+           "none; set its framing to rtp, or assemble by sequence",
+           receiver->end.name, receiver->end.device->plugin->name);
+  pst_log(PST_LOG_ERROR, "%s", text);
+  end_fail(&receiver->end, -EPROTO, text);
+  return -EPROTO;
+}
+
+int frames_collect(struct pst_receiver *receiver)
+{
+  struct frames *frames = receiver->frames;
+  int rc = 0;
+
+  for (int round = 0; rc == 0 && round < FRAMES_ROUNDS; round++) {
+    uint32_t room = landing_room(receiver->landing);
+    if (room > SESSION_POLL_BATCH)
+      room = SESSION_POLL_BATCH;
+    if (room == 0)
+      return 1;
+    if (frames->view_at == frames->view_count) {
+      frames->view_at = 0;
+      frames->view_count = receiver_gather(receiver, frames->views, room);
+      frames->arrived += frames->view_count;
+      if (frames->view_count == 0)
+        return 0;
+      receiver_arrived(receiver, frames->arrived);
+      rc = check_timestamps(receiver);
+    }
+    if (rc == 0)
+      rc = place_views(receiver, room);
+    if (rc == 0)
+      rc = landing_reap(receiver->landing);
+    if (rc == 0 && (frames->view_at < frames->view_count || assemble_first(frames->assemble)))
+      return 1;
+  }
+  return rc < 0 ? rc : 1;
+}
+
+uint32_t frames_give_up(struct pst_receiver *receiver)
+{
+  const struct session_lane *lane = receiver->end.lane;
+  struct frames *frames = receiver->frames;
+  uint32_t count = frames->view_count - frames->view_at;
+
+  for (; frames->view_at < frames->view_count; frames->view_at++)
+    lane->ops->release(lane->worker, &frames->views[frames->view_at].token, 1);
+  return count;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much a stream of frames needs, and its life from open to close. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "frames.h"
+
+#define FRAMES_ZEROS (UINT64_C(1) << 20) /* bytes that one piece can zero, at most */
+#define FRAMES_ALIGNMENT 256             /* of a frame; what GPUs copy and load best from */
+
+/* ---- Sizes --------------------------------------------------------------------- */
+
+static struct assemble_params params_of(const struct config_stream *config)
+{
+  return (struct assemble_params){.by_marker = config->receiver.assemble.by == CONFIG_BY_RTP_MARKER,
+                                  .drops = config->receiver.assemble.missing == CONFIG_MISSING_DROP,
+                                  .packets = config->receiver.assemble.packets,
+                                  .open = config->receiver.assemble.frames / 2,
+                                  .buffers = config->receiver.assemble.frames,
+                                  .timeout_ns = config->receiver.assemble.timeout_ns};
+}
+
+/* Contiguous, unless the file asks for more. */
+static uint64_t stride_of(const struct config_stream *config)
+{
+  return config->stride ? config->stride : config->message;
+}
+
+static uint64_t frame_stride_of(const struct config_stream *config)
+{
+  struct assemble_params params = params_of(config);
+
+  return round_up(assemble_cells(&params) * stride_of(config), FRAMES_ALIGNMENT);
+}
+
+static uint64_t zeros_of(const struct config_stream *config)
+{
+  uint64_t length = config->receiver.assemble.packets * stride_of(config);
+
+  return length < FRAMES_ZEROS ? length : FRAMES_ZEROS;
+}
+
+uint64_t frames_length(const struct config_stream *config)
+{
+  return config->receiver.assemble.packets
+             ? frame_stride_of(config) * config->receiver.assemble.frames
+             : 0;
+}
+
+uint32_t frames_pieces(const struct config_stream *config)
+{
+  uint32_t packets = config->receiver.assemble.packets;
+  uint64_t pieces;
+
+  if (packets == 0)
+    return SESSION_POLL_BATCH;
+  /* Every other packet missing, and runs cut where the zeros end. */
+  pieces = packets / 2 + 1 + packets * stride_of(config) / zeros_of(config) + 1;
+  return pieces > SESSION_POLL_BATCH ? (uint32_t)pieces : SESSION_POLL_BATCH;
+}
+
+/* ---- Opening ------------------------------------------------------------------- */
+
+static int check_transport(const struct pst_receiver *receiver, struct pst_error *error)
+{
+  if (receiver->end.device->limits.capabilities & PST_CAP_SEQUENCE)
+    return 0;
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                  "stream %s: assemble needs sequence numbers, which transport %s does not carry "
+                  "as it is set up; choose another transport or framing, or remove \"assemble\"",
+                  receiver->end.name, receiver->end.device->plugin->name);
+}
+
+static int open_zeros(struct pst_receiver *receiver, struct frames *frames, struct pst_error *error)
+{
+  const struct session_memory *memory = receiver->landing->memory;
+  struct pst_alloc_params params = {.struct_size = sizeof(params),
+                                    .purpose = PST_ALLOC_STAGING,
+                                    .length = frames->zeros_length,
+                                    .needs = PST_NEED_CPU_ACCESS,
+                                    .label = "zeros for missing packets"};
+  int rc;
+
+  if (frames->missing != CONFIG_MISSING_ZERO)
+    return 0;
+  frames->zeros.struct_size = sizeof(frames->zeros);
+  rc = memory->plugin->memory->alloc(memory->memory, &params, &frames->zeros);
+  if (rc == 0 && !frames->zeros.host)
+    rc = -EOPNOTSUPP;
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                    "stream %s: memory %s gives no staging memory of %lu B for zeros: %s; "
+                    "`missing: keep` or `drop` needs none",
+                    receiver->end.name, memory->plugin->name, params.length, strerror(-rc));
+  memset(frames->zeros.host, 0, params.length);
+  return 0;
+}
+
+int frames_open(struct pst_receiver *receiver, struct pst_error *error)
+{
+  const struct config_stream *config = receiver->end.config;
+  const struct config *all = receiver->end.session->config;
+  uint32_t bits = receiver->end.device->limits.sequence_bits;
+  struct frames *frames;
+  int rc = check_transport(receiver, error);
+
+  if (rc < 0)
+    return rc;
+  frames = calloc(1, sizeof(*frames));
+  if (!frames)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", config->name);
+  receiver->frames = frames;
+  frames->params = params_of(config);
+  /* A foreign sender's numbers begin behind all that its framing has. */
+  frames->params.joins = all->control.none;
+  if (frames->params.joins && !frames->params.by_marker && bits < 64)
+    frames->params.origin = UINT64_C(1) << bits;
+  frames->missing = config->receiver.assemble.missing;
+  frames->zeros_length = zeros_of(config);
+  frames->stride = stride_of(config);
+  frames->frame_stride = frame_stride_of(config);
+  frames->pieces = calloc(frames_pieces(config), sizeof(*frames->pieces));
+  frames->releases = calloc(frames->params.buffers, sizeof(*frames->releases));
+  frames->released = calloc(frames->params.buffers, sizeof(*frames->released));
+  rc = frames->pieces && frames->releases && frames->released
+           ? assemble_open(&frames->params, &frames->assemble)
+           : -ENOMEM;
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_FAILED, rc, "stream %s: no frames: %s", config->name,
+                    strerror(-rc));
+  return open_zeros(receiver, frames, error);
+}
+
+void frames_close(struct pst_receiver *receiver)
+{
+  const struct session_memory *memory = receiver->landing->memory;
+  struct frames *frames = receiver->frames;
+
+  if (!frames)
+    return;
+  for (; frames->release_head != frames->release_tail; frames->release_head++)
+    receiver_drop_fence(receiver,
+                        frames->releases[frames->release_head % frames->params.buffers].fence);
+  if (frames->zeros.length)
+    memory->plugin->memory->free_region(memory->memory, &frames->zeros);
+  assemble_close(frames->assemble);
+  free(frames->pieces);
+  free(frames->releases);
+  free(frames->released);
+  free(frames);
+  receiver->frames = NULL;
+}
