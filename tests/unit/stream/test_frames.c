@@ -25,22 +25,28 @@ static uint8_t pattern_at(uint64_t seed, uint64_t sequence, uint32_t at)
   return (uint8_t)((z + at / 8 * PST_PATTERN_STEP) >> (at % 8 * 8));
 }
 
-static void open_frames(struct run *run, const char *memory, const char *assemble,
-                        const char *filters)
+static void open_frames_over(struct run *run, const char *transport, const char *of_sender,
+                             const char *memory, const char *assemble)
 {
   char text[1024];
 
   snprintf(text, sizeof(text),
            "penstock: 1\n"
-           "transport: {plugin: loopback%s%s}\n"
+           "transport: %s\n"
            "streams:\n"
            "- name: a\n"
            "  message: %d B\n"
            "  ring: 256\n"
-           "  sender: {source: {type: pattern, seed: %d}}\n"
+           "  sender: {source: {type: pattern, seed: %d}, transport: {%s}}\n"
            "  receiver: {memory: %s, assemble: {%s}}\n",
-           *filters ? ", " : "", filters, MESSAGE, SEED, memory, assemble);
+           transport, MESSAGE, SEED, of_sender, memory, assemble);
   open_text(run, text);
+}
+
+static void open_frames(struct run *run, const char *memory, const char *assemble,
+                        const char *filters)
+{
+  open_frames_over(run, "loopback", filters, memory, assemble);
 }
 
 struct seen {
@@ -258,6 +264,34 @@ static void what_is_missing_is_zeroed_or_kept_or_costs_the_frame(void **state)
     }
 }
 
+/* Real packets: what is missing is zero on either memory, and nothing else is. */
+static void frames_of_datagrams_are_exact(void **state)
+{
+  static const char *const transports[] = {"{plugin: udp, options: {framing: sequence}}",
+                                           "{plugin: udp, options: {framing: rtp}}"};
+
+  (void)state;
+  for (size_t m = 0; m < 2; m++)
+    for (size_t rtp = 0; rtp < 2; rtp++) {
+      struct run run;
+      struct seen seen = {.holding = 3};
+      struct pst_stats stats;
+      char of_sender[256];
+      snprintf(of_sender, sizeof(of_sender), "%s%s", rtp ? "options: {frame: 5}, " : "", faults);
+      open_frames_over(&run, transports[rtp], of_sender, memories[m],
+                       rtp ? "by: rtp_marker, packets: 8, timeout: 20 ms"
+                           : "packets: 8, timeout: 20 ms");
+      run_frames(&run, 5000, true, &seen, &stats);
+      assert_string_equal(stats.path.carrier, "udp");
+      assert_true(dropped(&stats, "injected") > 50);
+      assert_int_equal(dropped(&stats, "misframed"), 0);
+      assert_true(seen.zeros > 10);
+      assert_true(seen.complete > 300);
+      assert_true(seen.frames > seen.complete);
+      close_run(&run);
+    }
+}
+
 /* An application that keeps its frames stops the sender; nothing is lost. */
 static void held_frames_hold_the_sender(void **state)
 {
@@ -324,6 +358,7 @@ int main(void)
       cmocka_unit_test(the_last_frame_may_be_short),
       cmocka_unit_test(metadata_tells_frames_apart),
       cmocka_unit_test(what_is_missing_is_zeroed_or_kept_or_costs_the_frame),
+      cmocka_unit_test(frames_of_datagrams_are_exact),
       cmocka_unit_test(held_frames_hold_the_sender),
       cmocka_unit_test(messages_and_frames_are_not_confused),
   };
