@@ -38,7 +38,9 @@ class Frames(Case):
         return stream, child
 
     def test_the_example(self):
-        result, _ = self.run_json("run", "config/loopback-frames.yaml", "--duration", "1")
+        result, _ = self.run_json(
+            "run", "config/loopback-frames.yaml", "--set", "streams.frames.sender.count=100000"
+        )
         stream = self.only_stream(result)
         self.assert_accounted(stream)
         self.assertGreater(stream["frames"]["complete"], 0)
