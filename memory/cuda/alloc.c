@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "inside.h"
+
+#define NEEDS_KNOWN                                                                                \
+  (PST_NEED_CPU_ACCESS | PST_NEED_EXPORT_FD | PST_NEED_EXPORT_DMABUF | PST_NEED_EXPORT_IPC |       \
+   PST_NEED_PINNED)
+
+static int check_params(const struct pst_memory *memory, const struct pst_alloc_params *params,
+                        uint32_t region_size)
+{
+  const char *wrong = NULL;
+  if (params->length == 0)
+    wrong = "a region of no bytes";
+  else if (params->purpose != PST_ALLOC_NORMAL && params->purpose != PST_ALLOC_STAGING)
+    wrong = "an unknown purpose";
+  else if (params->alignment & (params->alignment - 1))
+    wrong = "an alignment that is no power of two";
+  else if (params->needs & ~(uint32_t)NEEDS_KNOWN || params->reserved)
+    wrong = "an unknown need";
+  else if (region_size < CUDA_REGION_LEAST)
+    wrong = "a region struct too short to hold a handle";
+  if (!wrong)
+    return 0;
+  cuda_error_log(memory, "%s: cannot allocate: the caller asked for %s", params->label, wrong);
+  return -EINVAL;
+}
+
+void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block, uint32_t flags,
+                      struct pst_region *region)
+{
+  bool host = block->kind == CUDA_BLOCK_HOST || block->kind == CUDA_BLOCK_MEMFD;
+  struct pst_region made = {
+      .kind = host ? PST_MEMORY_HOST : PST_MEMORY_CUDA,
+      .address = block->address,
+      .host = host ? (void *)(uintptr_t)block->address : NULL,
+      .length = block->length,
+      .page_size = host ? 4096 : CUDA_PAGE,
+      .exports = block->exports,
+      .flags = flags | PST_REGION_PINNED,
+      .numa_node = -1,
+      .memory = memory,
+      .handle = block,
+  };
+  snprintf(made.device, sizeof(made.device), "%s", host ? "" : memory->uuid);
+  snprintf(made.backing, sizeof(made.backing), "%s", block->words);
+  pst_struct_write(region, &made, sizeof(made));
+}
+
+static int take_block(struct pst_memory *memory, const struct pst_alloc_params *params,
+                      struct cuda_block *block)
+{
+  if (params->purpose == PST_ALLOC_STAGING)
+    return (params->needs & PST_NEED_EXPORT_FD ? cuda_block_memfd : cuda_block_host)(
+        memory, params->length, params->alignment, params->label, block);
+  return (memory->allocator == CUDA_ALLOCATOR_VMM ? cuda_block_vmm : cuda_block_malloc)(
+      memory, params->length, params->alignment, params->label, block);
+}
+
+int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
+               struct pst_region *region)
+{
+  struct pst_alloc_params params;
+  pst_struct_read(&params, sizeof(params), caller);
+  if (!params.label)
+    params.label = "memory";
+  int code = check_params(memory, &params, region->struct_size);
+  if (code)
+    return code;
+  struct cuda_block *block = calloc(1, sizeof(*block));
+  if (!block || params.length >= CUDA_LENGTH_MAX || params.alignment >= CUDA_LENGTH_MAX) {
+    cuda_error_log(memory, "%s: cannot get %.1f MiB: more than any machine has; ask for less",
+                   params.label, (double)params.length / 1048576.0);
+    free(block);
+    return -ENOMEM;
+  }
+  cuda_enter(memory);
+  code = take_block(memory, &params, block);
+  if (code == 0)
+    code = cuda_range_add(memory, block->address, block->length, false,
+                          block->kind != CUDA_BLOCK_MEMFD || memory->has.same_host_pointer);
+  if (code && block->length)
+    cuda_block_release(memory, block);
+  cuda_leave(memory);
+  if (code) {
+    free(block);
+    return code;
+  }
+  cuda_region_fill(memory, block, params.purpose == PST_ALLOC_STAGING ? PST_REGION_STAGING : 0,
+                   region);
+  return 0;
+}
+
+void cuda_free_region(struct pst_memory *memory, struct pst_region *region)
+{
+  if (!region || !region->handle)
+    return;
+  struct cuda_block *block = region->handle;
+  cuda_range_remove(memory, block->address);
+  cuda_enter(memory);
+  cuda_block_release(memory, block);
+  cuda_leave(memory);
+  free(block);
+  region->handle = NULL;
+}

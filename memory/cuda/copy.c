@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <string.h>
+
+#include "inside.h"
+
+static cuda_status copy_run(struct pst_queue *queue, const struct cuda_run *run)
+{
+  const struct cuda_driver *driver = queue->memory->driver;
+  if (run->rows == 1)
+    return driver->MemcpyAsync(run->destination, run->source, run->width, queue->stream);
+  const struct cuda_copy_2d copy = {
+      .source_type = CUDA_MEMORYTYPE_UNIFIED,
+      .source_device = run->source,
+      .source_pitch = run->source_pitch,
+      .destination_type = CUDA_MEMORYTYPE_UNIFIED,
+      .destination_device = run->destination,
+      .destination_pitch = run->destination_pitch,
+      .width = run->width,
+      .height = run->rows,
+  };
+  return driver->Memcpy2DAsync(&copy, queue->stream);
+}
+
+/* A copy of the driver's for each run; `plan` has those of the first pieces. */
+static cuda_status copy_runs(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
+                             struct cuda_plan *plan)
+{
+  cuda_status status = CUDA_SUCCESS;
+  for (;;) {
+    for (uint32_t i = 0; i < plan->runs && status == CUDA_SUCCESS; i++)
+      status = copy_run(queue, &plan->run[i]);
+    if (plan->pieces == n || status != CUDA_SUCCESS)
+      return status;
+    pieces += plan->pieces;
+    n -= plan->pieces;
+    cuda_plan_make(pieces, n, queue->memory->has.max_pitch, plan);
+  }
+}
+
+static cuda_status copy_each(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n)
+{
+  cuda_status status = CUDA_SUCCESS;
+  for (uint32_t i = 0; i < n && status == CUDA_SUCCESS; i++)
+    if (pieces[i].length)
+      status = queue->memory->driver->MemcpyAsync(pieces[i].destination, pieces[i].source,
+                                                  pieces[i].length, queue->stream);
+  return status;
+}
+
+/* One kernel for the small ones; a warp would be long about a large one. */
+static cuda_status gather(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
+                          struct pst_copy *room)
+{
+  const struct cuda_driver *driver = queue->memory->driver;
+  cuda_status status = CUDA_SUCCESS;
+  uint32_t small = 0;
+  for (uint32_t i = 0; i < n && status == CUDA_SUCCESS; i++) {
+    if (pieces[i].length >= CUDA_RUN_BYTES)
+      status = driver->MemcpyAsync(pieces[i].destination, pieces[i].source, pieces[i].length,
+                                   queue->stream);
+    else
+      room[small++] = pieces[i];
+  }
+  if (status != CUDA_SUCCESS || small == 0)
+    return status;
+  struct cuda_gather_args args = {.pieces = (uintptr_t)room, .count = small};
+  void *params[] = {&args};
+  return driver->LaunchKernel(queue->memory->gather, cuda_grid(queue->memory, small, false), 1, 1,
+                              CUDA_KERNEL_THREADS, 1, 1, 0, queue->stream, params, NULL);
+}
+
+static bool should_gather(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
+                          const struct cuda_plan *plan)
+{
+  enum cuda_copies copies = queue->memory->copies;
+  bool wanted =
+      copies == CUDA_COPIES_GATHER || (copies == CUDA_COPIES_AUTO && cuda_plan_gathers(plan));
+  return wanted && cuda_ranges_reach(queue->memory, pieces, n);
+}
+
+int cuda_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
+                    uint64_t *ticket)
+{
+  struct pst_memory *memory = queue->memory;
+  struct cuda_plan plan;
+  struct pst_copy *room = NULL;
+  uint64_t reserved = 0;
+  for (uint32_t i = 0; i < n && n <= queue->pieces; i++)
+    reserved |= pieces[i].reserved;
+  int code = cuda_queue_begin(queue, "copy", n, reserved);
+  if (code)
+    return code;
+  if (memory->copies != CUDA_COPIES_EACH) {
+    cuda_plan_make(pieces, n, memory->has.max_pitch, &plan);
+    if (should_gather(queue, pieces, n, &plan)) {
+      room = cuda_queue_room(queue, n);
+      if (!room)
+        return -EAGAIN;
+    }
+  }
+  cuda_queue_next(queue)->checked = 0;
+  cuda_enter(memory);
+  cuda_status status = memory->copies == CUDA_COPIES_EACH ? copy_each(queue, pieces, n)
+                       : room                             ? gather(queue, pieces, n, room)
+                                                          : copy_runs(queue, pieces, n, &plan);
+  code =
+      cuda_queue_end(queue, status, room ? "copy: cuLaunchKernel" : "copy: cuMemcpyAsync", ticket);
+  cuda_leave(memory);
+  return code;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of the memory plugin `cuda`. */
+#ifndef CUDA_INSIDE_H
+#define CUDA_INSIDE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <penstock/memory.h>
+
+#include "driver.h"
+#include "kernels.h"
+
+/* What a GPU's page table and nvidia-peermem work in. */
+#define CUDA_PAGE UINT64_C(65536)
+#define CUDA_FENCES_MAX 4096u
+#define CUDA_LENGTH_MAX (UINT64_C(1) << 50)
+
+/* In the order of the options' choices. */
+enum cuda_allocator { CUDA_ALLOCATOR_MALLOC, CUDA_ALLOCATOR_VMM };
+enum cuda_copies { CUDA_COPIES_AUTO, CUDA_COPIES_STRIDED, CUDA_COPIES_GATHER, CUDA_COPIES_EACH };
+
+/* Addresses that a kernel may use. */
+struct cuda_range {
+  uint64_t begin, end;
+  bool registered; /* by host_register() */
+  bool reachable;  /* by a kernel, at these addresses */
+};
+
+struct cuda_properties {
+  bool vmm, posix_handles, rdma_with_vmm, rdma, dmabuf, flush, same_host_pointer;
+  int multiprocessors;
+  uint64_t max_pitch;
+};
+
+struct pst_memory {
+  const struct pst_host *host;
+  const struct cuda_driver *driver;
+  enum cuda_allocator allocator;
+  enum cuda_copies copies;
+  cuda_device device;
+  cuda_context context;
+  struct cuda_properties has;
+  char uuid[48]; /* "GPU-…" */
+  char name[96];
+  cuda_module module;
+  cuda_function gather, fill, fill_wide, verify, verify_wide;
+
+  pthread_mutex_t lock; /* of all below; never held while the driver is called, but to
+                           make an event */
+  struct cuda_range *ranges;
+  uint32_t range_count;
+  struct pst_fence *free_fences;
+  uint32_t fences; /* handed out and not released */
+  bool lost;       /* said in the log */
+};
+
+/* An event, referred to by the caller's fence and by the batch that it ends. */
+struct pst_fence {
+  struct pst_fence *next;
+  cuda_event event;
+  uint32_t references;
+};
+
+enum cuda_block_kind {
+  CUDA_BLOCK_MALLOC, /* cuMemAlloc */
+  CUDA_BLOCK_VMM,
+  CUDA_BLOCK_HOST,  /* cuMemHostAlloc */
+  CUDA_BLOCK_MEMFD, /* mapped and registered */
+  CUDA_BLOCK_IPC,   /* opened from another process */
+};
+
+/* What a region's `handle` is. */
+struct cuda_block {
+  enum cuda_block_kind kind;
+  uint64_t base, base_length; /* of the whole allocation */
+  uint64_t address, length;   /* of the region in it */
+  cuda_handle handle;         /* VMM */
+  int fd;                     /* MEMFD; else -1 */
+  uint32_t exports;
+  const char *words;
+};
+
+#define cuda_log(memory, level, ...) (memory)->host->log((memory)->host, (level), __VA_ARGS__)
+#define cuda_error_log(memory, ...) cuda_log(memory, PST_LOG_ERROR, __VA_ARGS__)
+
+/* error.c */
+struct cuda_text {
+  char text[160];
+};
+/* "CUDA_ERROR_OUT_OF_MEMORY: out of memory". */
+struct cuda_text cuda_status_text(const struct cuda_driver *driver, cuda_status status);
+/* The errno for a status that nobody else knows better; says in the log, once, when the
+ * device is lost: -EIO. */
+int cuda_failed(struct pst_memory *memory, const char *call, cuda_status status);
+bool cuda_is_lost(cuda_status status);
+
+/* device.c: devices by the names that people have for them. */
+struct cuda_place {
+  char uuid[48];
+  char pci[16]; /* "0000:b7:00.0" */
+  char name[96];
+  int capability; /* 90 for 9.0 */
+};
+enum cuda_wanted_by { CUDA_BY_INDEX, CUDA_BY_UUID, CUDA_BY_PCI };
+struct cuda_wanted {
+  enum cuda_wanted_by by;
+  int index;
+  char uuid[48]; /* lower case, without "GPU-"; a prefix will do */
+  unsigned int domain, bus, device;
+};
+bool cuda_wanted_parse(const char *text, struct cuda_wanted *wanted);
+/* Does the device at `index` go by that name? */
+bool cuda_wanted_is(const struct cuda_wanted *wanted, int index, const struct cuda_place *place);
+cuda_status cuda_place_read(const struct cuda_driver *driver, cuda_device device,
+                            struct cuda_place *place);
+/* 0 and *device, or -ENODEV or -EINVAL, logged. */
+int cuda_device_find(const struct pst_host *host, const struct cuda_driver *driver,
+                     const char *text, cuda_device *device);
+
+/* context.c: the primary context, current for the calling thread between the two. */
+void cuda_enter(const struct pst_memory *memory);
+void cuda_leave(const struct pst_memory *memory);
+int cuda_context_open(struct pst_memory *memory);
+void cuda_context_close(struct pst_memory *memory);
+/* Why the kernels that were built cannot run with this driver; false: they can. */
+bool cuda_kernels_refused(const struct cuda_driver *driver, struct cuda_refusal *refusal);
+
+/* block.c: memory itself. All log their errors. */
+int cuda_block_malloc(struct pst_memory *memory, uint64_t length, uint64_t alignment,
+                      const char *label, struct cuda_block *block);
+int cuda_block_vmm(struct pst_memory *memory, uint64_t length, uint64_t alignment,
+                   const char *label, struct cuda_block *block);
+int cuda_block_host(struct pst_memory *memory, uint64_t length, uint64_t alignment,
+                    const char *label, struct cuda_block *block);
+int cuda_block_memfd(struct pst_memory *memory, uint64_t length, uint64_t alignment,
+                     const char *label, struct cuda_block *block);
+void cuda_block_release(struct pst_memory *memory, struct cuda_block *block);
+
+/* alloc.c */
+int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *params,
+               struct pst_region *region);
+void cuda_free_region(struct pst_memory *memory, struct pst_region *region);
+void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block, uint32_t flags,
+                      struct pst_region *region);
+
+/* ranges.c */
+int cuda_range_add(struct pst_memory *memory, uint64_t begin, uint64_t length, bool registered,
+                   bool reachable);
+void cuda_range_remove(struct pst_memory *memory, uint64_t begin);
+/* May a kernel read and write all of these? */
+bool cuda_ranges_reach(struct pst_memory *memory, const struct pst_copy *pieces, uint32_t n);
+bool cuda_ranges_hold(struct pst_memory *memory, const struct pst_payload *payloads, uint32_t n);
+int cuda_host_register(struct pst_memory *memory, void *address, uint64_t length);
+void cuda_host_unregister(struct pst_memory *memory, void *address, uint64_t length);
+
+/* export.c */
+int cuda_export_region(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,
+                       uint64_t offset, uint64_t length, struct pst_export *out);
+int cuda_import_region(struct pst_memory *memory, const struct pst_export *from,
+                       struct pst_region *region);
+
+/* fence.c */
+int cuda_fence_record(struct pst_memory *memory, struct pst_queue *queue, void *native,
+                      struct pst_fence **fence);
+int cuda_fence_wait(struct pst_memory *memory, struct pst_fence *fence, struct pst_queue *queue,
+                    void *native);
+int cuda_fence_query(struct pst_memory *memory, struct pst_fence *fence);
+void cuda_fence_release(struct pst_memory *memory, struct pst_fence *fence);
+/* An event nobody uses, with one reference; or NULL, logged. The context is current. */
+struct pst_fence *cuda_fence_take(struct pst_memory *memory);
+void cuda_fence_drop(struct pst_memory *memory, struct pst_fence *fence);
+void cuda_fences_close(struct pst_memory *memory);
+
+/* plan.c: how a batch of copies is submitted. */
+struct cuda_run {
+  uint64_t source, destination;
+  uint64_t width; /* bytes of a row */
+  uint64_t source_pitch, destination_pitch;
+  uint64_t rows;
+};
+#define CUDA_RUNS_MAX 64u
+struct cuda_plan {
+  uint32_t runs;   /* contiguous pieces merged, equal strides one run */
+  uint32_t pieces; /* how many of them, from the first, made these runs */
+  uint64_t bytes;
+  struct cuda_run run[CUDA_RUNS_MAX];
+};
+void cuda_plan_make(const struct pst_copy *pieces, uint32_t n, uint64_t max_pitch,
+                    struct cuda_plan *plan);
+/* A piece of so many bytes is worth a copy of its own. */
+#define CUDA_RUN_BYTES (UINT64_C(128) << 10)
+/* One kernel, rather than a copy for each run? */
+bool cuda_plan_gathers(const struct cuda_plan *plan);
+
+/* queue.c */
+struct cuda_batch {
+  struct pst_fence *end;
+  uint64_t descriptors; /* queue.descriptors_tail behind this batch */
+  uint32_t checked;     /* messages; 0: no verify */
+  uint64_t seed;
+  const struct pst_payload *payloads; /* verify: the descriptors, or NULL: */
+  uint64_t sequence;                  /* of the first, and one more each */
+};
+
+struct pst_queue {
+  struct pst_memory *memory;
+  cuda_stream stream;
+  uint32_t batches, pieces;
+  uint64_t submitted, finished; /* tickets */
+  bool failed;
+  bool waits;               /* the stream waits for a fence behind the last batch */
+  struct cuda_batch *batch; /* ticket modulo `batches` */
+  struct cuda_verify_slot *slots;
+  /* Pieces and payloads of batches under way, in pinned memory: a ring, in which a
+   * batch's lie in one go. */
+  void *descriptors;
+  uint64_t descriptors_size, descriptors_head, descriptors_tail;
+  void *pinned;
+  struct pst_verify_result found;
+  struct pst_verify_result reported;
+};
+
+int cuda_queue_open(struct pst_memory *memory, const struct pst_queue_params *params,
+                    struct pst_queue **queue);
+void cuda_queue_close(struct pst_queue *queue);
+int cuda_queue_poll(struct pst_queue *queue, uint64_t *done);
+int cuda_verify_result(struct pst_queue *queue, struct pst_verify_result *result);
+/* May a batch of n begin? 0, -EAGAIN, -EIO, or -EINVAL, logged. */
+int cuda_queue_begin(struct pst_queue *queue, const char *call, uint32_t n, uint64_t reserved);
+/* Room for n descriptors in one go, or NULL. */
+void *cuda_queue_room(struct pst_queue *queue, uint32_t n);
+/* The batch that comes next; cuda_queue_end() makes it one and gives it its ticket. */
+struct cuda_batch *cuda_queue_next(struct pst_queue *queue);
+struct cuda_verify_slot *cuda_queue_slot(struct pst_queue *queue);
+int cuda_queue_end(struct pst_queue *queue, cuda_status status, const char *call, uint64_t *ticket);
+
+/* The blocks of a kernel that gives each of n items a warp, or a block. */
+unsigned int cuda_grid(const struct pst_memory *memory, uint32_t n, bool wide);
+
+/* copy.c, pattern.c */
+int cuda_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
+                    uint64_t *ticket);
+int cuda_fill_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
+                    uint32_t n, uint64_t *ticket);
+int cuda_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
+                      uint32_t n, uint64_t *ticket);
+
+/* What these structs have at minor 0: a host gives no less. */
+#define CUDA_REGION_LEAST (offsetof(struct pst_region, handle) + sizeof(void *))
+#define CUDA_EXPORT_LEAST (offsetof(struct pst_export, handle) + 64)
+
+static inline uint64_t cuda_round_up(uint64_t value, uint64_t to)
+{
+  return (value + to - 1) / to * to;
+}
+
+#endif

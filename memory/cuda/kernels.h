@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the host hands to the kernels: each takes one of these structs by value.
+ * Shared by the kernels (CUDA C++), the plugin, and the fake driver of the tests.
+ */
+#ifndef CUDA_KERNELS_H
+#define CUDA_KERNELS_H
+
+#include <stdint.h>
+
+#define CUDA_KERNEL_THREADS 256u /* a block of the kernels that give each message a warp */
+#define CUDA_KERNEL_WIDE 1024u   /* a block of those that give each message a block */
+
+/* "pst_gather": a warp a piece. */
+struct cuda_gather_args {
+  uint64_t pieces; /* of `count` struct pst_copy, where the device reads them */
+  uint32_t count;
+  uint32_t reserved;
+};
+
+/* "pst_fill", "pst_verify": a warp a message; "pst_fill_wide", "pst_verify_wide": a
+ * block a message. Message i is payloads[i], or, when payloads is 0, `length` bytes
+ * at base + i * stride, of sequence + i. */
+struct cuda_pattern_args {
+  uint64_t payloads; /* of `count` struct pst_payload, where the device reads them */
+  uint64_t base;
+  uint64_t stride;
+  uint64_t length;
+  uint64_t sequence;
+  uint64_t seed;
+  uint64_t result; /* verify: a struct cuda_verify_slot in pinned memory */
+  uint32_t count;
+  uint32_t reserved;
+};
+
+/* What verify found in a batch. The host sets it to {0, UINT64_MAX} before. */
+struct cuda_verify_slot {
+  uint64_t corrupted; /* messages */
+  uint64_t first;     /* the least mismatch, see below */
+};
+
+/* A mismatch in one word, so that the least is the first: the message's place in the
+ * batch, the offset in the message, the byte found. */
+#define CUDA_MISMATCH_MESSAGES (UINT64_C(1) << 24)
+#define CUDA_MISMATCH_LENGTH (UINT64_C(1) << 32)
+#define CUDA_MISMATCH(message, offset, found)                                                      \
+  ((uint64_t)(message) << 40 | (uint64_t)(offset) << 8 | (uint64_t)(found))
+#define CUDA_MISMATCH_MESSAGE(m) ((uint32_t)((m) >> 40))
+#define CUDA_MISMATCH_OFFSET(m) ((m) >> 8 & UINT32_MAX)
+#define CUDA_MISMATCH_FOUND(m) ((uint8_t)(m))
+
+/* The kernels as an image for cuModuleLoadData(), or no bytes where nvcc was not there
+ * at build time; and nvcc's version, as 13000 for 13.0. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern const unsigned char cuda_kernels_image[];
+extern const unsigned long cuda_kernels_length;
+extern const int cuda_kernels_version;
+#ifdef __cplusplus
+}
+#endif
+
+#endif

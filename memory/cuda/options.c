@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <penstock/plugin.h>
+
+static const char *const allocators[] = {"malloc", "vmm", NULL};
+static const char *const copies[] = {"auto", "strided", "gather", "each", NULL};
+
+static const struct pst_option options[] = {
+    {
+        .name = "device",
+        .help = "The GPU: an index (0), a UUID or its beginning (GPU-5f2a), or a PCI address in "
+                "any form (b7:00.0, 0000:b7:00.0, 00000000:B7:00.0, any function). Empty: the "
+                "first. CUDA_VISIBLE_DEVICES hides and renumbers devices.",
+        .default_value = "",
+        .max = 95,
+        .type = PST_OPTION_STRING,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "allocator",
+        .help = "What device memory is made of. malloc: cuMemAlloc, which every GPU has. vmm: "
+                "cuMemCreate and cuMemMap, made for GPUDirect RDMA where the GPU offers that.",
+        .default_value = "malloc",
+        .choices = allocators,
+        .type = PST_OPTION_ENUM,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "copies",
+        .help = "How batches of small copies are submitted. auto: contiguous pieces merged, equal "
+                "strides as one copy, anything else by a kernel that gathers. strided, gather: "
+                "always so, where possible. each: one cuMemcpyAsync a piece, to compare with.",
+        .default_value = "auto",
+        .choices = copies,
+        .type = PST_OPTION_ENUM,
+        .scope = PST_SCOPE_DEVICE,
+        .flags = PST_OPTION_TESTING,
+    },
+};
+
+PST_DESCRIPTION(PST_KIND_MEMORY, "cuda", "1.0", "Memory of an NVIDIA GPU",
+                "NVIDIA's driver for CUDA 11.7 or later; nvcc when Penstock is built",
+                "simulated: tests/contract/memory on tests/fakes/cuda", options,
+                sizeof(options) / sizeof(options[0]));

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A queue is a stream. Each batch ends with an event; queue_poll() asks for the oldest,
+ * and nothing waits. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inside.h"
+
+#define DESCRIPTORS_MAX (UINT64_C(512) << 10) /* 16 MiB of pinned memory */
+
+static uint64_t descriptors_for(const struct pst_queue_params *params)
+{
+  uint64_t all = (uint64_t)params->batches * params->pieces;
+  uint64_t least = 2 * (uint64_t)params->pieces; /* any batch fits in one go */
+  if (all > DESCRIPTORS_MAX)
+    all = DESCRIPTORS_MAX;
+  /* One batch more than may be under way, since the ring's end may cut one off. */
+  all += params->pieces;
+  return all > least ? all : least;
+}
+
+static int open_stream(struct pst_queue *made)
+{
+  const struct cuda_driver *driver = made->memory->driver;
+  uint64_t slots_bytes = made->batches * sizeof(*made->slots);
+  slots_bytes = cuda_round_up(slots_bytes, 64);
+  cuda_status status = driver->MemHostAlloc(
+      &made->pinned, slots_bytes + made->descriptors_size * sizeof(struct pst_copy),
+      CUDA_HOSTALLOC_PORTABLE | CUDA_HOSTALLOC_DEVICEMAP);
+  if (status != CUDA_SUCCESS)
+    return cuda_failed(made->memory, "queue: cuMemHostAlloc", status);
+  made->slots = made->pinned;
+  made->descriptors = (char *)made->pinned + slots_bytes;
+  status = driver->StreamCreate(&made->stream, CUDA_STREAM_NON_BLOCKING);
+  if (status == CUDA_SUCCESS)
+    return 0;
+  driver->MemFreeHost(made->pinned);
+  return cuda_failed(made->memory, "queue: cuStreamCreate", status);
+}
+
+static int check_params(const struct pst_memory *memory, const struct pst_queue_params *params)
+{
+  if (params->batches && params->pieces && !params->reserved &&
+      params->pieces < CUDA_MISMATCH_MESSAGES && params->batches < CUDA_MISMATCH_MESSAGES)
+    return 0;
+  cuda_error_log(memory,
+                 "queue: %" PRIu32 " batches of %" PRIu32 " pieces; both must be from 1 to %u",
+                 params->batches, params->pieces, (unsigned int)CUDA_MISMATCH_MESSAGES - 1);
+  return -EINVAL;
+}
+
+int cuda_queue_open(struct pst_memory *memory, const struct pst_queue_params *caller,
+                    struct pst_queue **queue)
+{
+  struct pst_queue_params params;
+  pst_struct_read(&params, sizeof(params), caller);
+  int code = check_params(memory, &params);
+  if (code)
+    return code;
+  struct pst_queue *made = calloc(1, sizeof(*made));
+  if (made)
+    made->batch = calloc(params.batches, sizeof(*made->batch));
+  if (!made || !made->batch) {
+    cuda_error_log(memory, "queue: no memory for its description");
+    free(made);
+    return -ENOMEM;
+  }
+  made->memory = memory;
+  made->batches = params.batches;
+  made->pieces = params.pieces;
+  made->descriptors_size = descriptors_for(&params);
+  cuda_enter(memory);
+  code = open_stream(made);
+  cuda_leave(memory);
+  if (code) {
+    free(made->batch);
+    free(made);
+    return code;
+  }
+  *queue = made;
+  return 0;
+}
+
+void cuda_queue_close(struct pst_queue *queue)
+{
+  if (!queue)
+    return;
+  const struct cuda_driver *driver = queue->memory->driver;
+  cuda_enter(queue->memory);
+  driver->StreamSynchronize(queue->stream);
+  for (; queue->finished < queue->submitted; queue->finished++)
+    cuda_fence_drop(queue->memory, queue->batch[(queue->finished + 1) % queue->batches].end);
+  driver->StreamDestroy(queue->stream);
+  driver->MemFreeHost(queue->pinned);
+  cuda_leave(queue->memory);
+  free(queue->batch);
+  free(queue);
+}
+
+int cuda_queue_begin(struct pst_queue *queue, const char *call, uint32_t n, uint64_t reserved)
+{
+  if (n == 0 || n > queue->pieces || reserved) {
+    cuda_error_log(queue->memory,
+                   "%s: a batch of %" PRIu32 " pieces, of at most %" PRIu32
+                   ", or with a reserved field that is not 0",
+                   call, n, queue->pieces);
+    return -EINVAL;
+  }
+  if (queue->failed)
+    return -EIO;
+  return queue->submitted - queue->finished == queue->batches ? -EAGAIN : 0;
+}
+
+/* Positions count on for ever; a batch that would be cut off at the ring's end begins at
+ * its start. */
+void *cuda_queue_room(struct pst_queue *queue, uint32_t n)
+{
+  uint64_t at = queue->descriptors_tail % queue->descriptors_size;
+  uint64_t begin = queue->descriptors_tail;
+  if (at + n > queue->descriptors_size)
+    begin += queue->descriptors_size - at;
+  if (begin + n - queue->descriptors_head > queue->descriptors_size)
+    return NULL;
+  queue->descriptors_tail = begin + n;
+  return (struct pst_copy *)queue->descriptors + begin % queue->descriptors_size;
+}
+
+unsigned int cuda_grid(const struct pst_memory *memory, uint32_t n, bool wide)
+{
+  uint32_t each = wide ? 1 : CUDA_KERNEL_THREADS / 32;
+  uint32_t most = (uint32_t)memory->has.multiprocessors * (wide ? 2 : 8);
+  uint32_t blocks = (n - 1) / each + 1;
+  return blocks < most || most == 0 ? blocks : most;
+}
+
+struct cuda_batch *cuda_queue_next(struct pst_queue *queue)
+{
+  return &queue->batch[(queue->submitted + 1) % queue->batches];
+}
+
+struct cuda_verify_slot *cuda_queue_slot(struct pst_queue *queue)
+{
+  return &queue->slots[(queue->submitted + 1) % queue->batches];
+}
+
+int cuda_queue_end(struct pst_queue *queue, cuda_status status, const char *call, uint64_t *ticket)
+{
+  struct pst_memory *memory = queue->memory;
+  struct cuda_batch *batch = cuda_queue_next(queue);
+  batch->end = NULL;
+  if (status == CUDA_SUCCESS) {
+    batch->end = cuda_fence_take(memory);
+    call = "cuEventRecord";
+    status = batch->end ? memory->driver->EventRecord(batch->end->event, queue->stream)
+                        : CUDA_OUT_OF_MEMORY;
+  }
+  if (status != CUDA_SUCCESS) {
+    if (batch->end)
+      cuda_fence_drop(memory, batch->end);
+    queue->failed = queue->failed || cuda_is_lost(status);
+    return cuda_failed(memory, call, status);
+  }
+  batch->descriptors = queue->descriptors_tail;
+  queue->waits = false;
+  *ticket = ++queue->submitted;
+  return 0;
+}
+
+static uint8_t pattern_byte(uint64_t seed, uint64_t sequence, uint64_t offset)
+{
+  uint64_t z = seed + sequence * PST_PATTERN_SEQUENCE;
+  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+  z ^= z >> 31;
+  return (uint8_t)((z + offset / 8 * PST_PATTERN_STEP) >> offset % 8 * 8);
+}
+
+/* A finished verify's slot into the queue's result. */
+static void take_found(struct pst_queue *queue, const struct cuda_batch *batch,
+                       const struct cuda_verify_slot *slot)
+{
+  struct pst_verify_result *found = &queue->found;
+  found->checked += batch->checked;
+  if (slot->corrupted == 0)
+    return;
+  if (found->corrupted == 0) {
+    uint32_t message = CUDA_MISMATCH_MESSAGE(slot->first);
+    found->sequence =
+        batch->payloads ? batch->payloads[message].sequence : batch->sequence + message;
+    found->offset = CUDA_MISMATCH_OFFSET(slot->first);
+    found->expected = pattern_byte(batch->seed, found->sequence, found->offset);
+    found->found = CUDA_MISMATCH_FOUND(slot->first);
+  }
+  found->corrupted += slot->corrupted;
+}
+
+int cuda_queue_poll(struct pst_queue *queue, uint64_t *done)
+{
+  struct pst_memory *memory = queue->memory;
+  if (queue->failed)
+    return -EIO;
+  while (queue->finished < queue->submitted) {
+    uint64_t at = (queue->finished + 1) % queue->batches;
+    struct cuda_batch *batch = &queue->batch[at];
+    cuda_status status = memory->driver->EventQuery(batch->end->event);
+    if (status == CUDA_NOT_READY)
+      break;
+    if (status != CUDA_SUCCESS) {
+      queue->failed = true;
+      cuda_failed(memory, "cuEventQuery", status);
+      return -EIO;
+    }
+    cuda_fence_drop(memory, batch->end);
+    if (batch->checked)
+      take_found(queue, batch, &queue->slots[at]);
+    queue->descriptors_head = batch->descriptors;
+    queue->finished++;
+  }
+  queue->reported = queue->found;
+  *done = queue->finished;
+  return 0;
+}
+
+int cuda_verify_result(struct pst_queue *queue, struct pst_verify_result *result)
+{
+  pst_struct_write(result, &queue->reported, sizeof(queue->reported));
+  return 0;
+}
