@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The program with a GPU's memory: on the fake driver, whose work is done late and whose
+errors are scripted."""
+import unittest
+
+from harness import BUILD, FAKES, Case, main
+
+FILE = "config/loopback-cuda.yaml"
+DEVICE = "streams.packets.receiver.memory.options.device"
+
+
+class Cuda(Case):
+    def environment(self, script):
+        return {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": script}
+
+    def arguments(self, command, *arguments):
+        """Where no nvcc was, the plugin that goes with the fake."""
+        path = [] if self.has_kernels() else ["--plugin-path", FAKES / "cuda"]
+        return [command, *path, *arguments]
+
+    def has_kernels(self):
+        return (BUILD / "memory" / "cuda" / "kernels.fatbin").exists()
+
+    def stream_of(self, *arguments, script="delay_us=200"):
+        result, _ = self.run_json(
+            *self.arguments("run", *arguments), environment=self.environment(script)
+        )
+        stream = self.only_stream(result)
+        self.assertEqual(stream["path"], "staged")
+        self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
+        self.assertEqual(stream["verified"], stream["messages_delivered"])
+        self.assertEqual(stream["corrupted"], 0)
+        self.assertEqual(stream["receiver"]["memory"], "cuda")
+        self.assert_accounted(stream)
+        return stream
+
+    def refused(self, script, *arguments, expect=3):
+        child = self.run_program(
+            *self.arguments("run", FILE, "--count", 20000, *arguments),
+            expect=expect,
+            environment=self.environment(script),
+        )
+        return child.stderr
+
+    def test_by_reference_and_by_copy(self):
+        for mode in ("reference", "copy"):
+            for script in ("delay_us=0", "delay_us=2000"):
+                with self.subTest(mode=mode, script=script):
+                    stream = self.stream_of(
+                        FILE,
+                        "--count",
+                        40000,
+                        "--set",
+                        f"transport.options.mode={mode}",
+                        "--set",
+                        "streams.packets.ring=1024",
+                        script=script,
+                    )
+                    self.assertEqual(stream["messages_delivered"], 40000)
+
+    def test_every_way_of_copying(self):
+        for copies in ("auto", "strided", "gather", "each"):
+            with self.subTest(copies=copies):
+                option = f"streams.packets.receiver.memory.options.copies={copies}"
+                self.stream_of(FILE, "--count", 5000, "--set", option)
+
+    def test_udp(self):
+        stream = self.stream_of(
+            "config/udp.yaml",
+            "--set",
+            "streams.packets.receiver.memory.plugin=cuda",
+            "--set",
+            "streams.packets.sender.rate=200 Mbps",
+            "--count",
+            5000,
+        )
+        self.assertEqual(stream["carrier"], "udp")
+
+    def test_the_staged_path_is_said_where_nobody_asked_for_it(self):
+        stream = self.stream_of(FILE, "--count", 1000, "--set", "streams.packets.receiver.path=auto")
+        self.assertIn("loopback hands over host memory", stream["path_reason"])
+
+    def test_memory_that_runs_out(self):
+        text = self.refused("memory_mib=1")
+        self.assertRegex(text, r"packets, ring: cannot get 23\.0 MiB of Fake GPU: cuMemAlloc: "
+                               r"CUDA_ERROR_OUT_OF_MEMORY.* 1\.0 of 1\.0 MiB are free: ask for less")
+        self.assertIn("pinned host memory", self.refused("host_mib=1", "--set", "transport.options.mode=copy"))
+
+    def test_a_device_that_is_not_there(self):
+        text = self.refused("devices=2", "--set", f"{DEVICE}=c1:00.0")
+        self.assertRegex(text, r"loopback-cuda.yaml:\d+:\d+: memory cuda: device: c1:00.0: no such "
+                               r"GPU; here are 0 \(0000:b7:00.0, GPU-.*; 1 \(0000:b8:00.0, GPU-")
+        self.assertIn("not a name of a GPU", self.refused("", "--set", f"{DEVICE}=eth0"))
+
+    def test_a_device_chosen_by_its_address(self):
+        self.stream_of(FILE, "--count", 1000, "--set", f"{DEVICE}=B8:00.1", script="devices=2")
+
+    def test_a_device_that_is_lost(self):
+        for after in (1, 9, 60):
+            with self.subTest(after=after):
+                text = self.refused(f"lost_after={after}", expect=1)
+                self.assertIn("is lost: CUDA_ERROR_LAUNCH_FAILED", text)
+                self.assertEqual(text.count("is lost"), 1)
+
+    def test_drivers_that_will_not_do(self):
+        for script, reason in (
+            ("version=11060", "the NVIDIA driver is for CUDA 11.6; 11.7 or later is needed"),
+            ("devices=0", "the NVIDIA driver finds no CUDA device"),
+            ("init=803", "libcuda.so.1 and the NVIDIA kernel module are of different versions"),
+            ("init=999", "the NVIDIA driver does not start"),
+            ("init=34", "libcuda.so.1 is the toolkit's stub"),
+            ("capability=70", "no GPU here is of compute capability 7.5 or later"),
+        ):
+            with self.subTest(script=script):
+                child = self.run_program(
+                    *self.arguments("plugins", "cuda"), environment=self.environment(script)
+                )
+                self.assertIn("not usable", child.stdout)
+                self.assertIn(reason, child.stdout)
+                self.assertIn("remedy:", child.stdout)
+        self.assertIn("11.7 or later", self.refused("version=11060"))
+
+    def test_usable_devices_are_listed(self):
+        child = self.run_program(
+            *self.arguments("plugins", "cuda"), environment=self.environment("devices=2")
+        )
+        self.assertIn("memory cuda 1.0: usable", child.stdout)
+        self.assertRegex(child.stdout, r"GPU-fa0b1c2d-.*Fake GPU, 2048 MiB, 0000:b7:00\.0")
+        self.assertIn("0000:b8:00.0", child.stdout)
+
+    def test_two_processes(self):
+        control = f"control.address=127.0.0.1:{self.port}"
+        common = [FILE, "--set", control, "--set", "transport.options.mode=copy"]
+        receiver = self.start(
+            *self.arguments("receive", *common), environment=self.environment("delay_us=500")
+        )
+        self.run_program("send", *common, "--count", 30000)
+        self.assertEqual(receiver.wait(), 0, receiver)
+        self.assertIn("30000 verified, 0 corrupted", receiver.stderr)
+
+
+if __name__ == "__main__":
+    main()

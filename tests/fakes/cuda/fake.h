@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A libcuda.so.1 for machines without a GPU: as much of the driver API as the memory
+ * plugin cuda calls, by the rules of NVIDIA's documentation that matter to it.
+ *
+ * Device memory has addresses that fault when the CPU touches them; its bytes are in
+ * mappings of the fake's own. Streams are threads, which do their work in order and no
+ * sooner than `delay_us` after it was submitted; an event is done when its stream has got
+ * there. Kernels go by name: for each there is a reference in C. Work that touches what
+ * is not mapped for the device ends the context for good, as the driver's does.
+ *
+ * The environment variable FAKE_CUDA scripts it, as in "delay_us=500,no_dmabuf":
+ *   delay_us=N      (200)    the least time from submission to execution
+ *   devices=N       (1)      how many there are, at b7:00.0, b8:00.0, …
+ *   memory_mib=N    (2048)   of each
+ *   capability=N    (90)     compute capability
+ *   version=N       (13000)  of the driver, as cuDriverGetVersion tells it
+ *   init=N          (0)      what cuInit returns
+ *   lost_after=N    (never)  the N-th piece of work fails, and the device with it
+ *   host_mib=N      (4096)   what can be pinned
+ *   no_dmabuf, no_vmm, no_posix, ipc_refused
+ */
+#ifndef FAKE_CUDA_H
+#define FAKE_CUDA_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include <driver.h>
+#include <kernels.h>
+#include <penstock/memory.h>
+
+#define FAKE_DEVICES_MAX 8
+
+enum fake_kind { FAKE_DEVICE, FAKE_VMM, FAKE_IPC, FAKE_HOST, FAKE_REGISTERED };
+
+/* Memory that the device reaches. */
+struct fake_range {
+  struct fake_range *next;
+  enum fake_kind kind;
+  uint64_t address, length;
+  uint8_t *bytes;       /* where the fake touches it */
+  void *reserved, *map; /* mappings to undo */
+  size_t reserved_length, map_length;
+  int fd; /* of the bytes, or -1 */
+  int device;
+};
+
+struct fake_config {
+  uint64_t delay_ns, memory, host_memory, lost_after;
+  int devices, capability, version, init;
+  bool no_dmabuf, no_vmm, no_posix, ipc_refused;
+};
+
+struct fake {
+  pthread_mutex_t mutex; /* of all below; never held while bytes move */
+  pthread_cond_t changed;
+  bool initialised;
+  cuda_status lost; /* what every call answers from then on */
+  uint64_t submitted;
+  uint64_t used[FAKE_DEVICES_MAX], host_used;
+  struct fake_range *ranges;
+  struct CUstream_st *streams;
+};
+extern struct fake fake;
+extern struct fake_config fake_config;
+
+struct CUctx_st {
+  int device;
+};
+
+struct CUevent_st {
+  uint64_t recorded, done;
+  uint32_t under_way; /* jobs that mark it or wait for it */
+  bool destroyed;
+};
+
+enum fake_work { FAKE_COPY, FAKE_COPY_2D, FAKE_KERNEL, FAKE_MARK, FAKE_WAIT };
+
+typedef bool fake_kernel(const void *args);
+struct CUfunc_st {
+  const char *name;
+  size_t args_size;
+  fake_kernel *run;
+};
+
+struct fake_job {
+  struct fake_job *next;
+  enum fake_work work;
+  uint64_t due_ns;
+  struct cuda_copy_2d copy; /* COPY: one row */
+  const struct CUfunc_st *function;
+  unsigned char args[128];
+  cuda_event event;
+  uint64_t generation;
+};
+
+struct CUstream_st {
+  struct CUstream_st *next;
+  struct CUctx_st *context;
+  pthread_t thread;
+  bool closing;
+  struct fake_job *first;
+  struct fake_job **last;
+};
+
+/* The device's context that is current for this thread, or NULL. */
+cuda_context fake_current(void);
+/* CUDA_SUCCESS, or why a call that needs a context cannot be. */
+cuda_status fake_usable(void);
+
+/* memory.c. The CPU's pointer to all of the range, or NULL; the mutex is held. */
+uint8_t *fake_bytes(uint64_t address, uint64_t length);
+/* stream.c: until all streams have nothing to do. */
+void fake_drain(void);
+/* kernels.c */
+const struct CUfunc_st *fake_function(const char *name);
+/* fake_bytes(), the mutex not held. */
+uint8_t *fake_reach(uint64_t address, uint64_t length);
+
+#define X(name, params) cuda_status fake_##name params;
+CUDA_CALLS(X)
+#undef X
+
+#endif

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fake.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define GRANULARITY UINT64_C(65536)
+#define LARGE (UINT64_C(2) << 20)
+#define SUBALLOCATED 512 /* what small allocations are aligned to, and no more */
+
+static uint64_t round_up(uint64_t value, uint64_t to)
+{
+  return (value + to - 1) / to * to;
+}
+
+uint8_t *fake_bytes(uint64_t address, uint64_t length)
+{
+  for (struct fake_range *r = fake.ranges; r; r = r->next)
+    if (address >= r->address && address - r->address <= r->length &&
+        length <= r->length - (address - r->address))
+      return r->bytes + (address - r->address);
+  return NULL;
+}
+
+uint8_t *fake_reach(uint64_t address, uint64_t length)
+{
+  pthread_mutex_lock(&fake.mutex);
+  uint8_t *bytes = fake_bytes(address, length);
+  pthread_mutex_unlock(&fake.mutex);
+  return bytes;
+}
+
+static void link_range(struct fake_range *range)
+{
+  pthread_mutex_lock(&fake.mutex);
+  range->next = fake.ranges;
+  fake.ranges = range;
+  pthread_mutex_unlock(&fake.mutex);
+}
+
+/* Taken out of the list; or NULL when there is none of that kind at the address. */
+static struct fake_range *unlink_range(uint64_t address, enum fake_kind kind)
+{
+  struct fake_range *found = NULL;
+  pthread_mutex_lock(&fake.mutex);
+  for (struct fake_range **at = &fake.ranges; *at; at = &(*at)->next)
+    if ((*at)->address == address && (*at)->kind == kind) {
+      found = *at;
+      *at = found->next;
+      break;
+    }
+  pthread_mutex_unlock(&fake.mutex);
+  return found;
+}
+
+static void free_range(struct fake_range *range)
+{
+  if (range->map)
+    munmap(range->map, range->map_length);
+  if (range->reserved)
+    munmap(range->reserved, range->reserved_length);
+  if (range->fd >= 0)
+    close(range->fd);
+  free(range);
+}
+
+static bool take(uint64_t *used, uint64_t limit, uint64_t length)
+{
+  pthread_mutex_lock(&fake.mutex);
+  bool fits = length <= limit && *used <= limit - length;
+  if (fits)
+    *used += length;
+  pthread_mutex_unlock(&fake.mutex);
+  return fits;
+}
+
+static void give(uint64_t *used, uint64_t length)
+{
+  pthread_mutex_lock(&fake.mutex);
+  *used -= length;
+  pthread_mutex_unlock(&fake.mutex);
+}
+
+/* Addresses that nobody may touch. */
+static bool reserve(struct fake_range *range, uint64_t alignment)
+{
+  range->reserved_length = range->length + alignment;
+  range->reserved = mmap(NULL, range->reserved_length, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range->reserved == MAP_FAILED) {
+    range->reserved = NULL;
+    return false;
+  }
+  range->address = round_up((uintptr_t)range->reserved, alignment);
+  return true;
+}
+
+static bool map_bytes(struct fake_range *range)
+{
+  range->map_length = range->length;
+  range->map = mmap(NULL, range->length, PROT_READ | PROT_WRITE, MAP_SHARED, range->fd, 0);
+  if (range->map == MAP_FAILED) {
+    range->map = NULL;
+    return false;
+  }
+  range->bytes = range->map;
+  return true;
+}
+
+static int bytes_new(uint64_t length)
+{
+  int fd = memfd_create("fake-cuda", MFD_CLOEXEC);
+  if (fd >= 0 && ftruncate(fd, (off_t)length) != 0) {
+    close(fd);
+    fd = -1;
+  }
+  return fd;
+}
+
+cuda_status fake_MemGetInfo(size_t *available, size_t *total)
+{
+  cuda_status status = fake_usable();
+  if (status != CUDA_SUCCESS)
+    return status;
+  pthread_mutex_lock(&fake.mutex);
+  *total = fake_config.memory;
+  *available = *total - fake.used[fake_current()->device];
+  pthread_mutex_unlock(&fake.mutex);
+  return CUDA_SUCCESS;
+}
+
+cuda_status fake_MemAlloc(cuda_pointer *address, size_t length)
+{
+  cuda_status status = fake_usable();
+  if (status != CUDA_SUCCESS)
+    return status;
+  int device = fake_current()->device;
+  uint64_t whole = round_up(length + SUBALLOCATED, GRANULARITY);
+  if (length == 0)
+    return CUDA_INVALID_VALUE;
+  struct fake_range *range = calloc(1, sizeof(*range));
+  if (!range || length > fake_config.memory ||
+      !take(&fake.used[device], fake_config.memory, whole)) {
+    free(range);
+    return CUDA_OUT_OF_MEMORY;
+  }
+  *range = (struct fake_range){.kind = FAKE_DEVICE, .length = whole, .device = device};
+  range->fd = bytes_new(whole);
+  if (range->fd < 0 || !map_bytes(range) || !reserve(range, LARGE)) {
+    give(&fake.used[device], whole);
+    free_range(range);
+    return CUDA_OUT_OF_MEMORY;
+  }
+  /* Small ones are cut from a block of the driver's. */
+  uint64_t lead = length < LARGE ? SUBALLOCATED : 0;
+  range->address += lead;
+  range->bytes += lead;
+  range->length = length;
+  link_range(range);
+  *address = range->address;
+  return CUDA_SUCCESS;
+}
+
+static cuda_status release(uint64_t address, enum fake_kind kind, uint64_t *used)
+{
+  if (!fake_current())
+    return CUDA_INVALID_CONTEXT;
+  fake_drain();
+  struct fake_range *range = unlink_range(address, kind);
+  if (!range)
+    return CUDA_INVALID_VALUE;
+  if (used)
+    give(used, range->map_length ? range->map_length : range->length);
+  free_range(range);
+  return CUDA_SUCCESS;
+}
+
+cuda_status fake_MemFree(cuda_pointer address)
+{
+  cuda_context context = fake_current();
+  return release(address, FAKE_DEVICE, context ? &fake.used[context->device] : NULL);
+}
+
+cuda_status fake_MemGetAddressRange(cuda_pointer *base, size_t *length, cuda_pointer address)
+{
+  cuda_status status = CUDA_NOT_FOUND;
+  pthread_mutex_lock(&fake.mutex);
+  for (struct fake_range *r = fake.ranges; r; r = r->next)
+    if (address >= r->address && address < r->address + r->length) {
+      *base = r->address;
+      *length = r->length;
+      status = CUDA_SUCCESS;
+    }
+  pthread_mutex_unlock(&fake.mutex);
+  return status;
+}
+
+/* ---- Host memory --------------------------------------------------------------- */
+
+cuda_status fake_MemHostAlloc(void **address, size_t length, unsigned int flags)
+{
+  cuda_status status = fake_usable();
+  if (status != CUDA_SUCCESS)
+    return status;
+  if (length == 0 || flags & ~(CUDA_HOSTALLOC_PORTABLE | CUDA_HOSTALLOC_DEVICEMAP | 4u))
+    return CUDA_INVALID_VALUE;
+  uint64_t whole = round_up(length + SUBALLOCATED, 4096);
+  struct fake_range *range = calloc(1, sizeof(*range));
+  if (!range || length > fake_config.host_memory ||
+      !take(&fake.host_used, fake_config.host_memory, whole)) {
+    free(range);
+    return CUDA_OUT_OF_MEMORY;
+  }
+  *range = (struct fake_range){.kind = FAKE_HOST, .length = length, .fd = -1};
+  range->map_length = whole;
+  range->map = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (range->map == MAP_FAILED) {
+    range->map = NULL;
+    give(&fake.host_used, whole);
+    free_range(range);
+    return CUDA_OUT_OF_MEMORY;
+  }
+  range->bytes = (uint8_t *)range->map + (length < LARGE ? SUBALLOCATED : 0);
+  range->address = (uintptr_t)range->bytes;
+  link_range(range);
+  *address = range->bytes;
+  return CUDA_SUCCESS;
+}
+
+cuda_status fake_MemFreeHost(void *address)
+{
+  return release((uintptr_t)address, FAKE_HOST, &fake.host_used);
+}
+
+cuda_status fake_MemHostRegister(void *address, size_t length, unsigned int flags)
+{
+  cuda_status status = fake_usable();
+  uint64_t begin = (uintptr_t)address, end = begin + length;
+  if (status != CUDA_SUCCESS)
+    return status;
+  if (!address || length == 0 || end < begin || flags & ~15u)
+    return CUDA_INVALID_VALUE;
+  unsigned char resident;
+  for (uint64_t page = begin / 4096 * 4096; page < end; page += 4096)
+    if (mincore((void *)(uintptr_t)page, 1, &resident) != 0)
+      return CUDA_INVALID_VALUE;
+  pthread_mutex_lock(&fake.mutex);
+  for (struct fake_range *r = fake.ranges; r; r = r->next)
+    if (begin < r->address + r->length && end > r->address)
+      status = CUDA_ALREADY_REGISTERED;
+  pthread_mutex_unlock(&fake.mutex);
+  if (status != CUDA_SUCCESS)
+    return status;
+  if (!take(&fake.host_used, fake_config.host_memory, length))
+    return CUDA_OUT_OF_MEMORY;
+  struct fake_range *range = calloc(1, sizeof(*range));
+  if (!range)
+    return CUDA_OUT_OF_MEMORY;
+  *range = (struct fake_range){
+      .kind = FAKE_REGISTERED, .address = begin, .length = length, .bytes = address, .fd = -1};
+  link_range(range);
+  return CUDA_SUCCESS;
+}
+
+cuda_status fake_MemHostUnregister(void *address)
+{
+  cuda_status status = release((uintptr_t)address, FAKE_REGISTERED, &fake.host_used);
+  return status == CUDA_INVALID_VALUE ? CUDA_NOT_REGISTERED : status;
+}
+
+cuda_status fake_PointerSetAttribute(const void *value, int attribute, cuda_pointer address)
+{
+  cuda_status status = fake_usable();
+  if (status != CUDA_SUCCESS)
+    return status;
+  return value && attribute == CUDA_POINTER_SYNC_MEMOPS && fake_reach(address, 1)
+             ? CUDA_SUCCESS
+             : CUDA_INVALID_VALUE;
+}
+
+/* ---- To others ------------------------------------------------------------------ */
+
+static int descriptor_of(uint64_t address, uint64_t length, uint64_t *offset)
+{
+  int fd = -1;
+  pthread_mutex_lock(&fake.mutex);
+  for (struct fake_range *r = fake.ranges; r; r = r->next)
+    if (r->fd >= 0 && address >= r->address && length <= r->length - (address - r->address)) {
+      fd = r->fd;
+      *offset = address - r->address;
+    }
+  pthread_mutex_unlock(&fake.mutex);
+  return fd;
+}
+
+cuda_status fake_MemGetHandleForAddressRange(void *handle, cuda_pointer address, size_t length,
+                                             int type, unsigned long long flags)
+{
+  cuda_status status = fake_usable();
+  uint64_t offset;
+  if (status != CUDA_SUCCESS)
+    return status;
+  if (fake_config.no_dmabuf)
+    return CUDA_NOT_SUPPORTED;
+  if (type != CUDA_RANGE_DMABUF || flags || address % 4096 || length % 4096 || length == 0)
+    return CUDA_INVALID_VALUE;
+  int fd = descriptor_of(address, length, &offset);
+  if (fd < 0)
+    return CUDA_INVALID_VALUE;
+  fd = fcntl(fd, F_DUPFD, 3);
+  if (fd < 0)
+    return CUDA_OPERATING_SYSTEM;
+  *(int *)handle = fd;
+  return CUDA_SUCCESS;
+}
+
+struct ipc {
+  char magic[8];
+  int pid, fd, device;
+  uint64_t length, lead;
+};
+
+cuda_status fake_IpcGetMemHandle(struct cuda_ipc *handle, cuda_pointer address)
+{
+  cuda_status status = fake_usable();
+  if (status != CUDA_SUCCESS)
+    return status;
+  if (fake_config.ipc_refused)
+    return CUDA_NOT_SUPPORTED;
+  struct ipc ipc = {.magic = "fakecuda", .pid = getpid(), .fd = -1};
+  pthread_mutex_lock(&fake.mutex);
+  for (struct fake_range *r = fake.ranges; r; r = r->next)
+    if (r->kind == FAKE_DEVICE && address >= r->address && address < r->address + r->length) {
+      ipc.fd = r->fd;
+      ipc.device = r->device;
+      ipc.length = r->length;
+      ipc.lead = (uint64_t)(r->bytes - (uint8_t *)r->map);
+    }
+  pthread_mutex_unlock(&fake.mutex);
+  if (ipc.fd < 0)
+    return CUDA_INVALID_VALUE;
+  memset(handle, 0, sizeof(*handle));
+  memcpy(handle, &ipc, sizeof(ipc));
+  return CUDA_SUCCESS;
+}
+
+cuda_status fake_IpcOpenMemHandle(cuda_pointer *address, struct cuda_ipc handle, unsigned int flags)
+{
+  cuda_status status = fake_usable();
+  struct ipc ipc;
+  char path[64];
+  if (status != CUDA_SUCCESS)
+    return status;
+  memcpy(&ipc, &handle, sizeof(ipc));
+  if (memcmp(ipc.magic, "fakecuda", sizeof(ipc.magic)) != 0 || flags != CUDA_IPC_LAZY_PEER_ACCESS)
+    return CUDA_INVALID_VALUE;
+  if (ipc.pid == getpid())
+    return CUDA_INVALID_CONTEXT; /* not by who made it */
+  snprintf(path, sizeof(path), "/proc/%d/fd/%d", ipc.pid, ipc.fd);
+  struct fake_range *range = calloc(1, sizeof(*range));
+  if (!range)
+    return CUDA_OUT_OF_MEMORY;
+  *range = (struct fake_range){.kind = FAKE_IPC,
+                               .length = round_up(ipc.lead + ipc.length, 4096),
+                               .fd = open(path, O_RDWR | O_CLOEXEC),
+                               .device = ipc.device};
+  if (range->fd < 0 || !map_bytes(range) || !reserve(range, LARGE)) {
+    free_range(range);
+    return CUDA_INVALID_VALUE;
+  }
+  range->address += ipc.lead;
+  range->bytes += ipc.lead;
+  range->length = ipc.length;
+  link_range(range);
+  *address = range->address;
+  return CUDA_SUCCESS;
+}
+
+cuda_status fake_IpcCloseMemHandle(cuda_pointer address)
+{
+  return release(address, FAKE_IPC, NULL);
+}
