@@ -50,8 +50,7 @@ __device__ void copy_vectors(uint4 *to, const uint4 *from, uint64_t vectors)
 {
   uint64_t at = lane();
   for (; at + 3 * WARP < vectors; at += 4 * WARP) {
-    const uint4 a = from[at], b = from[at + WARP], c = from[at + 2 * WARP],
-                d = from[at + 3 * WARP];
+    const uint4 a = from[at], b = from[at + WARP], c = from[at + 2 * WARP], d = from[at + 3 * WARP];
     to[at] = a;
     to[at + WARP] = b;
     to[at + 2 * WARP] = c;
