@@ -2,6 +2,8 @@
 /* What the suites of transports and of memories share. */
 #include "common.h"
 
+#include <dirent.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +23,26 @@ uint64_t contract_random(void)
   state ^= state << 13;
   state ^= state >> 7;
   return state ^= state << 17;
+}
+
+unsigned int contract_descriptors(void)
+{
+  unsigned int count = 0;
+  DIR *folder = opendir("/proc/self/fd");
+  assert_non_null(folder);
+  while (readdir(folder))
+    count++;
+  closedir(folder);
+  return count;
+}
+
+uint64_t contract_heap_bytes(void)
+{
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+  return mallinfo2().uordblks;
+#else
+  return 0;
+#endif
 }
 
 static void on_alarm(int number)

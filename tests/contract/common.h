@@ -19,6 +19,13 @@ uint64_t contract_now_ns(void);
 /* The same numbers in each run. */
 uint64_t contract_random(void);
 
+/* Of this process. Bytes that malloc has given out: 0 where nobody says. */
+unsigned int contract_descriptors(void);
+uint64_t contract_heap_bytes(void);
+/* What a hundred rounds may add to the heap: not one allocation each, but the
+ * allocator's own. */
+#define CONTRACT_HEAP_NOISE_BYTES UINT64_C(1500)
+
 /* From here on, a case that does not end ends the program, with a word. Fixtures. */
 int contract_watch(void **state);
 

@@ -74,6 +74,7 @@ static void ring_open(struct contract_side *side, const struct contract_params *
   struct pst_ring_params ring = {.struct_size = sizeof(ring),
                                  .slots = params->slots,
                                  .mr = side->mr,
+                                 .base = side->stride, /* a ring need not begin its range */
                                  .stride = side->stride,
                                  .payload_max = params->message,
                                  .headroom = headroom(side, params),
@@ -124,7 +125,7 @@ void contract_side_open(const struct contract_variant *variant,
   uint64_t align = side->limits.slot_alignment;
   side->stride = (headroom(side, params) + params->message + side->limits.tailroom + align - 1) /
                  align * align;
-  contract_region_make(side->stride * params->slots, &side->memory);
+  contract_region_make(side->stride * (params->slots + receiver), &side->memory);
   struct pst_mr_params mr = {.struct_size = sizeof(mr),
                              .access = PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE |
                                        remote_rights(side->limits.capabilities) |

@@ -137,15 +137,30 @@ static int make_options(const struct loader_plugin *plugin, const struct argumen
   return missing ? misused("this option must be given: ", missing) : 0;
 }
 
+struct recipe {
+  const struct loader_plugin *plugin;
+  const struct arguments *arguments;
+};
+
+static struct pst_options *options_again(void *context)
+{
+  const struct recipe *recipe = context;
+  struct pst_options *options = NULL;
+  if (make_options(recipe->plugin, recipe->arguments, &options) != 0)
+    abort(); /* it could be made before */
+  return options;
+}
+
 static int run_memory(const struct loader_plugin *plugin, const struct arguments *arguments)
 {
+  struct recipe recipe = {plugin, arguments};
   struct pst_options *options = NULL;
   if (arguments->listen || arguments->connect || arguments->inner || arguments->memory)
     return misused("a memory is tried alone", "");
   int status = make_options(plugin, arguments, &options);
   cmocka_set_test_filter(arguments->cases);
   if (status == 0)
-    status = contract_memory_run(plugin, options);
+    status = contract_memory_run(plugin, options_again, &recipe);
   options_free(options);
   return status;
 }

@@ -10,8 +10,10 @@
 
 struct contract_variant;
 
-/* All groups of the memory suite. 0, or 1: it breaks the contract. */
-int contract_memory_run(const struct loader_plugin *plugin, const struct pst_options *options);
+/* All groups of the memory suite. `options` makes what each device is opened with;
+ * options_free() after it. 0, or 1: it breaks the contract. */
+int contract_memory_run(const struct loader_plugin *plugin,
+                        struct pst_options *(*options)(void *context), void *context);
 
 /* What runs between two hosts. `address` is HOST:PORT, or /PATH of a Unix socket, by
  * which descriptors go too. Both sides run the same cases in the same order; who

@@ -37,7 +37,7 @@ static void second_close_and_unknown_mode_are_refused(void **state)
   assert_int_equal(ops->endpoint_close(pair->sender.endpoints[0], 0, 0), -EINVAL);
   assert_int_equal(ops->endpoint_close(pair->sender.endpoints[0], 77, 0), -EINVAL);
   close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
-  assert_true(ops->endpoint_close(pair->sender.endpoints[0], PST_CLOSE_DRAIN, 0) < 0);
+  assert_int_equal(ops->endpoint_close(pair->sender.endpoints[0], PST_CLOSE_DRAIN, 0), -EALREADY);
   contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
   contract_pair_close(pair);
 }
@@ -153,6 +153,107 @@ static void tokens_stay_valid_after_close(void **state)
   contract_pair_close(pair);
 }
 
+/* Until no more is taken, while nobody receives. Returns how many were. */
+static uint64_t post_until_full(struct contract_pair *pair)
+{
+  uint64_t posted = 0;
+  for (uint32_t idle = 0; idle < 100; idle++) {
+    struct pst_request request = contract_send(&pair->sender, 0, 8192, posted);
+    uint32_t wait;
+    int rc = contract_post(&pair->sender, 0, &request, 1, &wait);
+    assert_true(rc == 1 || rc == -EAGAIN);
+    if (rc == 1) {
+      posted++;
+      idle = 0;
+    }
+    contract_poll(&pair->sender);
+  }
+  return posted;
+}
+
+static const struct contract_params many = {
+    .endpoints = 1, .slots = 1024, .message = 8192, .requests = 1024, .pieces = 1};
+
+/* Whatever was under way, and nobody receiving it: all is DONE, then CLOSED, in time. */
+static void close_in_time_under_load(void **state)
+{
+  const uint64_t patience_ns = 200000000, slack_ns = 10000000000;
+  for (uint32_t round = 0; round < 4; round++) {
+    struct contract_pair *pair = contract_pair(state, &many);
+    uint64_t posted = post_until_full(pair), done = 0;
+    uint64_t deadline = contract_now_ns() + patience_ns + slack_ns;
+    bool is_closed = false;
+    close_one(&pair->sender, round % 2 ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT, patience_ns);
+    while (!is_closed) {
+      contract_poll(&pair->sender);
+      for (uint32_t i = 0; i < pair->sender.logged; i++) {
+        const struct pst_completion *one = &pair->sender.log[i];
+        assert_false(is_closed); /* its cookie comes no more */
+        if (one->kind == PST_COMPLETION_DONE)
+          done += one->u.done.count;
+        is_closed = one->kind == PST_COMPLETION_EVENT && one->code == PST_EVENT_CLOSED;
+      }
+      pair->sender.logged = 0;
+      assert_true(contract_now_ns() < deadline);
+    }
+    pair->sender.closed[0] = true;
+    assert_int_equal(done, posted);
+    contract_pair_close(pair);
+    contract_complaints();
+  }
+}
+
+/* Once FLUSH is done, what was posted before is where its receiver finds it, without
+ * another call on the sender. */
+static void flushed_messages_are_at_the_peer(void **state)
+{
+  struct contract_params params = many;
+  params.slots = 512; /* so that there is room for the FLUSH */
+  struct contract_pair *pair = contract_pair(state, &params);
+  uint64_t posted = post_until_full(pair), arrived = 0;
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = 9};
+  struct pst_completion completion;
+  contract_post_one(pair, &flush);
+  contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_DONE, PST_OP_FLUSH);
+  while (arrived < posted) {
+    while (contract_take(&pair->receiver, PST_COMPLETION_MESSAGE, 0, &completion)) {
+      contract_release(&pair->receiver, &completion);
+      arrived++;
+    }
+    contract_poll(&pair->receiver);
+    assert_true(contract_now_ns() < deadline);
+  }
+  contract_pair_close(pair);
+}
+
+/* Of ends that met, sent, and left in every way. */
+static void nothing_is_left_after_close(void **state)
+{
+  enum { WARM = 20, ROUNDS = 100 };
+  unsigned int descriptors = 0;
+  uint64_t heap = 0;
+  for (int i = 0; i < WARM + ROUNDS; i++) {
+    struct contract_pair *pair =
+        i % 5 ? contract_pair(state, NULL) : contract_pair_open(*state, NULL);
+    if (i % 5) {
+      post_all(pair, 5);
+      struct pst_completion held =
+          contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+      if (i % 2)
+        contract_release(&pair->receiver, &held);
+    }
+    contract_pair_close(pair);
+    if (i == WARM - 1) {
+      descriptors = contract_descriptors();
+      heap = contract_heap_bytes();
+    }
+  }
+  contract_complaints();
+  assert_int_equal(contract_descriptors(), descriptors);
+  assert_in_range(contract_heap_bytes(), 0, heap + CONTRACT_HEAP_NOISE_BYTES);
+}
+
 int contract_close_run(const struct contract_variant *variant)
 {
   struct CMUnitTest cases[] = {
@@ -164,6 +265,9 @@ int contract_close_run(const struct contract_variant *variant)
       CONTRACT_CASE(receiver_that_leaves_stops_the_sender),
       CONTRACT_CASE(post_after_close_is_refused),
       CONTRACT_CASE(tokens_stay_valid_after_close),
+      CONTRACT_CASE(close_in_time_under_load),
+      CONTRACT_CASE(flushed_messages_are_at_the_peer),
+      CONTRACT_CASE(nothing_is_left_after_close),
   };
   return CONTRACT_RUN("close", cases, variant);
 }

@@ -113,6 +113,64 @@ static void credit_that_a_poll_takes_keeps_awake(void **state)
   contract_pair_close(pair);
 }
 
+/* A receiver that may sleep has no credit left to send, or says so. */
+static void credits_are_not_slept_on(void **state)
+{
+  struct contract_pair *pair = open_sleepy(state);
+  for (uint64_t i = 0; i < 4; i++) {
+    struct pst_request request = contract_send(&pair->sender, 0, 8, i);
+    contract_post_one(pair, &request);
+  }
+  for (uint64_t i = 4; i < 100; i++) {
+    struct contract_side *side = &pair->receiver;
+    struct pst_completion message = contract_await(side, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+    while (contract_poll(side) > 0)
+      ;
+    contract_release(side, &message);
+    while (side->image.ops->arm(side->worker) != 0)
+      contract_poll(side);
+    struct pst_request request = contract_send(&pair->sender, 0, 8, i);
+    uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    uint32_t wait;
+    while (contract_post(&pair->sender, 0, &request, 1, &wait) == -EAGAIN) {
+      contract_poll(&pair->sender);
+      assert_true(contract_now_ns() < deadline);
+    }
+  }
+  contract_pair_close(pair);
+}
+
+static void take_all(struct contract_side *side)
+{
+  struct pst_completion message;
+  contract_poll(side);
+  while (contract_take(side, PST_COMPLETION_MESSAGE, 0, &message))
+    contract_release(side, &message);
+  contract_poll(side);
+}
+
+static void done_wakes(void **state)
+{
+  struct contract_pair *pair = open_sleepy(state);
+  struct contract_side *side = &pair->sender;
+  settle_and_arm(side);
+  for (uint64_t i = 0; i < 50; i++) {
+    struct pst_request request = contract_send(side, 0, 8, i);
+    uint32_t wait;
+    assert_int_equal(contract_post(side, 0, &request, 1, &wait), 1);
+    uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    while (side->image.ops->arm(side->worker) != -EAGAIN && !readable(side, 0)) {
+      /* An answer, or a release of what was lent, may be what is waited for. */
+      take_all(&pair->receiver);
+      assert_true(contract_now_ns() < deadline);
+    }
+    contract_await_done(side, &pair->receiver, PST_OP_SEND, 1, 0);
+    take_all(&pair->receiver);
+    settle_and_arm(side);
+  }
+  contract_pair_close(pair);
+}
+
 static void departure_wakes(void **state)
 {
   struct contract_pair *pair = open_sleepy(state);
@@ -202,8 +260,10 @@ int contract_wake_run(const struct contract_variant *variant)
       CONTRACT_CASE(arm_finds_what_is_there_already),
       CONTRACT_CASE(arrival_wakes),
       CONTRACT_CASE(credit_wakes_a_sender_that_wanted_it),
-      CONTRACT_CASE(departure_wakes),
+      CONTRACT_CASE(credits_are_not_slept_on),
+      CONTRACT_CASE(done_wakes),
       CONTRACT_CASE(credit_that_a_poll_takes_keeps_awake),
+      CONTRACT_CASE(departure_wakes),
       CONTRACT_CASE(two_sleeping_threads_lose_no_wake_up),
   };
   return CONTRACT_RUN("wake-up", cases, variant);

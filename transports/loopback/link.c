@@ -98,7 +98,8 @@ int lb_fd_check(int fd, uint64_t bytes, uint64_t *size, const char **why)
   struct stat info;
   int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || !(seals & F_SEAL_SHRINK)) {
-    *why = "the peer's memory is not sealed against shrinking";
+    *why = "the peer's memory is not sealed against shrinking: its memory plugin must export a "
+           "memfd with F_SEAL_SHRINK";
     return -EPROTO;
   }
   if (fstat(fd, &info) != 0 || info.st_size < 0 || (uint64_t)info.st_size < bytes) {

@@ -39,7 +39,10 @@ enum pst_memory_kind {
 };
 
 enum pst_export_kind {
-  PST_EXPORT_FD = 1u << 0,     /* a file descriptor that mmap() and another process take */
+  /* A file descriptor that mmap() and another process take, sealed against shrinking
+   * (F_SEAL_SHRINK of a memfd): peers refuse another, since who maps it would die of
+   * SIGBUS where its maker cuts it. */
+  PST_EXPORT_FD = 1u << 0,
   PST_EXPORT_DMABUF = 1u << 1, /* a dma-buf descriptor, for ibv_reg_dmabuf_mr() and the like */
   PST_EXPORT_IPC = 1u << 2,    /* an opaque handle of the vendor's, at most 64 bytes */
 };
@@ -88,7 +91,7 @@ struct pst_alloc_params {
   uint32_t struct_size;
   uint32_t purpose;   /* enum pst_alloc_purpose */
   uint64_t length;    /* bytes, > 0 */
-  uint64_t alignment; /* of `address`; a power of two; 0: the plugin's own */
+  uint64_t alignment; /* of `address`; a power of two, up to 2 MiB; 0: the plugin's own */
   uint32_t needs;     /* enum pst_memory_need bits: wanted, not promised */
   uint32_t reserved;
   const char *label; /* what it is for, in words, for error messages */
@@ -211,7 +214,8 @@ struct pst_memory_ops {
 
   /* A region of at least params->length bytes; its contents are undefined. The
    * caller sets region->struct_size. May block.
-   * 0; -ENOMEM: says what was asked, what is free, and the remedy; -EINVAL. */
+   * 0; -ENOMEM: says what was asked, what is free, and the remedy; -EINVAL: length 0,
+   * alignment that is no power of two, unknown purpose or needs, reserved not zero. */
   int (*alloc)(struct pst_memory *memory, const struct pst_alloc_params *params,
                struct pst_region *region);
   /* Every registration of it is gone by then. */
@@ -227,14 +231,17 @@ struct pst_memory_ops {
   /* Export [offset, offset + length) of a region. The fd is a new one, the
    * caller's to close. The plugin widens the range to whole pages where the
    * kind asks for it, and says by offset and base what it exported.
-   * 0; -EOPNOTSUPP; -EINVAL: out of the region; -errno of the vendor's call. */
+   * 0; -EOPNOTSUPP: not in region.exports, not logged; -EINVAL: out of the region, length
+   * 0, not one known kind; -errno of the vendor's call. */
   int (*export_region)(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,
                        uint64_t offset, uint64_t length, struct pst_export *out);
   /* Map what another process exported; freed by free_region. The fd stays the
-   * caller's. -EXDEV: exported by another device. */
+   * caller's. -EXDEV: exported by another device; -EINVAL: a range that is not in
+   * its base; -errno of the mapping. */
   int (*import_region)(struct pst_memory *memory, const struct pst_export *from,
                        struct pst_region *region);
 
+  /* -EINVAL: no batches or no pieces. */
   int (*queue_open)(struct pst_memory *memory, const struct pst_queue_params *params,
                     struct pst_queue **queue);
   /* Waits for work under way; its results are lost. May block. */
@@ -258,8 +265,10 @@ struct pst_memory_ops {
 
   /* A fence behind all work now on `queue`, or, when queue is NULL, on the
    * application's own order of work `native` (a CUstream; NULL: the CPU, so that
-   * the fence is passed at once). A fence of NULL is always passed.
-   * 0; -ENOMEM: too many unreleased fences; -EIO. */
+   * the fence is passed at once). A fence of NULL is always passed, and may be what is
+   * given. It outlives its queue.
+   * 0; -ENOMEM: too many unreleased fences; -EINVAL: `native`, but this memory has no such
+   * orders; -EIO. */
   int (*fence_record)(struct pst_memory *memory, struct pst_queue *queue, void *native,
                       struct pst_fence **fence);
   /* Later work on `queue`, or on `native`, waits for the fence on the device.

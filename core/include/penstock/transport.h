@@ -86,7 +86,7 @@ struct pst_path_info {
   uint32_t struct_size;
   uint32_t path;    /* enum pst_path; for an endpoint the worse of its ring's and its own */
   char via[48];     /* "memcpy", "reference", "dma-buf", "peermem", "cuda-ipc" */
-  char carrier[48]; /* memory | shm | tcp | udp | soft-roce | rdma | ethernet */
+  char carrier[48]; /* memory, shm, unix, tcp, udp, soft-roce, rdma, ethernet, … */
   char reason[160]; /* why this path and not a better one; "" when there is no better */
 };
 
@@ -157,6 +157,7 @@ struct pst_limits {
 enum pst_access {
   PST_ACCESS_LOCAL_READ = 1u << 0,  /* sent from, source of WRITE */
   PST_ACCESS_LOCAL_WRITE = 1u << 1, /* ring, destination of READ and atomics */
+  /* Asked for only of a transport with READ, WRITE, ATOMIC. */
   PST_ACCESS_REMOTE_READ = 1u << 2,
   PST_ACCESS_REMOTE_WRITE = 1u << 3,
   PST_ACCESS_REMOTE_ATOMIC = 1u << 4,
@@ -218,9 +219,9 @@ struct pst_endpoint_params {
   uint64_t cookie;                   /* not 0; comes back in every completion of this endpoint */
   const struct pst_options *options; /* all scopes of this stream and side */
   const char *label;                 /* the stream's name, for messages */
-  uint32_t requests;                 /* the host will have outstanding here, at most */
-  uint32_t pieces;                   /* of one request, at most */
-  uint64_t message_max;              /* bytes */
+  uint32_t requests;    /* outstanding here, at most: post takes no more; 0: it posts nothing */
+  uint32_t pieces;      /* of one request, at most */
+  uint64_t message_max; /* bytes */
   /* A peer whose transport owes an answer (not a credit, not a lent slot) for so
    * long is dead; 0: never. */
   uint64_t timeout_ns;
@@ -235,9 +236,12 @@ enum pst_opcode {
   PST_OP_READ = 3,
   PST_OP_FETCH_ADD = 4,    /* 8 bytes, aligned to 8 at the peer */
   PST_OP_COMPARE_SWAP = 5, /* likewise */
-  PST_OP_FLUSH = 6, /* no buffers; u.rma.remote: the range meant, or NULL: all written since */
+  /* No buffers; u.rma.remote: the range meant, or NULL: all written since. Every transport
+   * takes it, one with SEND alone, too. */
+  PST_OP_FLUSH = 6,
 };
 
+/* Every transport takes these. */
 enum pst_request_flag {
   /* Start only when all earlier READs and atomics of this endpoint are done, and
    * take effect at the peer after all its earlier WRITEs (IBV_SEND_FENCE;
@@ -353,7 +357,9 @@ enum pst_event {
  * EVENT: status, and the endpoint's cookie; LENT, UNLENT and DEVICE are the
  * worker's: cookie 0, and UNLENT may follow CLOSED. CONNECTED precedes the
  * endpoint's MESSAGEs and DONEs. DISCONNECTED follows every MESSAGE that arrived
- * whole; its status 0: orderly.
+ * whole; its status 0: the peer has drained and closed. It comes, too, where the peer
+ * closes (after an ABORT or before it connected, any status) or dies (-ECONNRESET)
+ * while this side still connects.
  */
 struct pst_completion {
   uint8_t kind;      /* enum pst_completion_kind */
@@ -422,6 +428,7 @@ struct pst_transport_ops {
    * plan.requests are wishes; limits says what there is. */
   int (*open)(const struct pst_host *host, const struct pst_open_params *params,
               struct pst_device **device);
+  /* NULL is legal. */
   void (*close)(struct pst_device *device);
 
   /* Final from open() on. The caller sets limits->struct_size. */
@@ -432,7 +439,7 @@ struct pst_transport_ops {
    * 0; -EOPNOTSUPP: this transport cannot reach this kind of memory at all: not
    * logged, params->path->reason says why, and with ring_open's the only answer
    * that lets core stage under `path: auto`; -ENOMEM: locked-memory limit or device
-   * table, says which; -EINVAL: outside the region. */
+   * table, says which; -EINVAL: outside the region, or an unknown right. */
   int (*mr_register)(struct pst_device *device, const struct pst_mr_params *params,
                      struct pst_mr **mr);
   /* Revokes remote access. No request, ring or message uses it any more; every
@@ -458,8 +465,10 @@ struct pst_transport_ops {
   /* Ask to be woken. 0: event_fd becomes readable at the next arrival, room to
    * post, DONE or event, as soon as poll() has something to give or post()
    * would take again; -EAGAIN: there is something already, poll. Room counts
-   * only after a post was cut short. -EAGAIN also while poll() has work of its own
-   * (credits to send). Once per wake-up; poll() disarms; arming twice is legal. */
+   * only after a post was cut short: poll() may take a credit in and give nothing, and then
+   * arm() is what tells. -EAGAIN also while poll() has work of its own (credits to send).
+   * What is there already may be told by a descriptor that is readable at once instead.
+   * Once per wake-up; poll() disarms; arming twice is legal. */
   int (*arm)(struct pst_worker *worker);
   /* For poll(2) and epoll; the transport's own, valid until worker_close. A
    * spurious wake-up is legal. */
@@ -471,30 +480,32 @@ struct pst_transport_ops {
    * caller sets path->struct_size. */
   int (*ring_open)(struct pst_worker *worker, const struct pst_ring_params *params,
                    struct pst_path_info *path, struct pst_ring **ring);
-  /* All its endpoints are closed; tokens still out are void. */
+  /* All its endpoints are closed; tokens still out are void. NULL is legal. */
   void (*ring_close)(struct pst_worker *worker, struct pst_ring *ring);
 
+  /* -EINVAL: no role or an unknown one, RECEIVER without a ring, cookie 0, more than limits
+   * says; -EOPNOTSUPP: RMA without READ, WRITE and ATOMIC; -ENOSPC: no more endpoints. */
   int (*endpoint_open)(struct pst_worker *worker, const struct pst_endpoint_params *params,
                        struct pst_endpoint **endpoint);
   /* What the peer's endpoint_connect needs. Valid from endpoint_open on. */
   int (*endpoint_address)(struct pst_endpoint *endpoint, struct pst_blob *address);
   /* Begin to connect to a peer by its address; called on both sides, in any
    * order; never blocks. Its outcome is EVENT CONNECTED, or DISCONNECTED with
-   * the status. -EPROTO: not an address of this transport; -EALREADY: still
-   * connecting. -EXDEV: needs descriptors, but the peer is on another host. On a
-   * connected endpoint: the peer's address has changed; accepted requests stay
-   * accepted, and CONNECTED comes again. `address` NULL (FOREIGN only, else
-   * -EINVAL): the peer is in the options. */
+   * the status. -EPROTO: not an address of this transport: each byte of it came over a
+   * network; -EALREADY: still connecting. -EXDEV: needs descriptors, but the peer is on another
+   * host. On a connected endpoint: the peer's address has changed; accepted requests stay accepted,
+   * and CONNECTED comes again. `address` NULL (FOREIGN only, else -EINVAL): the peer is in the
+   * options. */
   int (*endpoint_connect)(struct pst_endpoint *endpoint, const struct pst_blob *address);
   /* How bytes travel on it, final after CONNECTED. */
   int (*endpoint_path)(struct pst_endpoint *endpoint, struct pst_path_info *path);
 
   /* Post requests in order; the arrays, pieces included, are the caller's again
    * on return. Returns how many were taken, 1 to n; fewer than n: *wait says
-   * why. -EAGAIN: none, *wait says why. Any other -errno: the first one cannot
-   * be taken, none was: -EINVAL (unknown opcode or flag, out of the mr),
-   * -EMSGSIZE, -E2BIG, -ENOTCONN, -ECONNRESET, -EACCES (bounds or rights of the
-   * remote range, as far as they are known here). */
+   * why. -EAGAIN: none, *wait says why. Any other
+   * -errno: the first one cannot be taken, none was, *wait stays as it was: -EINVAL (unknown opcode
+   * or flag, out of the mr), -EMSGSIZE, -E2BIG, -ENOTCONN, -ECONNRESET, -EACCES (bounds or rights
+   * of the remote range, as far as they are known here). */
   int (*post)(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
               uint32_t *wait);
   /* Up to max completions. Makes progress of everything on the worker; never
@@ -507,7 +518,9 @@ struct pst_transport_ops {
   int (*release)(struct pst_worker *worker, const uint64_t *tokens, uint32_t n);
 
   /* Write up to max counters: of the endpoint, else of the worker, else (both
-   * NULL) of the device. Returns how many there are. */
+   * NULL) of the device. Returns how many there are. An endpoint that sends has
+   * messages_sent and bytes_sent, one that receives messages_received and bytes_received;
+   * the others are the transport's own. Optional. */
   int (*counters)(struct pst_device *device, struct pst_worker *worker,
                   struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max);
   /* Lanes, QPs, numbers, for a person; always NUL-terminated within size. */
@@ -518,7 +531,8 @@ struct pst_transport_ops {
 
   /* Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of
    * CLOCK_MONOTONIC at the latest. Legal in every state, once. Tokens of its
-   * messages stay valid and are to be released. */
+   * messages stay valid and are to be released. -EALREADY: closed before; -EINVAL:
+   * unknown mode. */
   int (*endpoint_close)(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns);
 };
 

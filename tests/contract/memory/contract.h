@@ -23,6 +23,8 @@
 #define QUEUE_BATCHES 4u
 #define QUEUE_PIECES 64u
 
+typedef struct pst_options *contract_options_make(void *context);
+
 /* The plugin under test, opened once. */
 struct contract {
   const struct pst_host *host;
@@ -30,6 +32,8 @@ struct contract {
   const struct pst_memory_ops *raw; /* as the plugin gives them */
   uint32_t minor;                   /* of the ABI, that the plugin was built with */
   struct pst_memory *memory;
+  contract_options_make *options;
+  void *options_context;
   struct pst_queue *mover;   /* for put and get, where the CPU cannot reach a region */
   struct pst_region staging; /* of the mover */
 };
@@ -54,6 +58,9 @@ void contract_errors_clear(void);
                "error logs it, once, and says the remedy; " #call,                                 \
                contract_errors());                                                                 \
   } while (0)
+
+/* One more device of the same options, which are gone when this returns. */
+struct pst_memory *contract_open(void);
 
 struct pst_region contract_alloc(uint32_t purpose, uint64_t length, uint64_t alignment,
                                  uint32_t needs);

@@ -122,6 +122,48 @@ static void check_mapping(uint32_t purpose)
   close(out.fd);
 }
 
+/* Who maps it must not die of SIGBUS because somebody cuts it short. */
+static void test_a_descriptor_cannot_be_cut_short(void **state)
+{
+  (void)state;
+  need_capability(PST_MEMORY_CAP_EXPORT);
+  for (uint32_t purpose = PST_ALLOC_NORMAL; purpose <= PST_ALLOC_STAGING; purpose++) {
+    struct pst_region region = fd_region(purpose);
+    if (!has_fd(&region))
+      continue;
+    struct pst_export out = export_new(&region, PST_EXPORT_FD, 0, LENGTH);
+    int seals = fcntl(out.fd, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK))
+      fail_msg("the descriptor of an export lacks F_SEAL_SHRINK, without which no peer maps it: "
+               "memfd_create() with MFD_ALLOW_SEALING, then fcntl(F_ADD_SEALS); memory that "
+               "cannot be sealed leaves PST_EXPORT_FD out of region.exports");
+    close(out.fd);
+    contract_free(&region);
+  }
+}
+
+static void test_exports_to_a_newer_host(void **state)
+{
+  (void)state;
+  need_capability(PST_MEMORY_CAP_EXPORT);
+  if (contract.minor > PST_ABI_MINOR)
+    skip(); /* it may know what is made up here */
+  struct pst_region region = fd_region(PST_ALLOC_NORMAL);
+  struct {
+    struct pst_export out;
+    uint64_t unknown;
+  } longer = {{.struct_size = sizeof(longer), .fd = -1}, 77};
+  if (!has_fd(&region))
+    skip();
+  assert_int_equal(
+      contract.ops->export_region(contract.memory, &region, PST_EXPORT_FD, 0, LENGTH, &longer.out),
+      0);
+  assert_int_equal(longer.out.struct_size, sizeof(longer));
+  assert_int_equal(longer.unknown, 77);
+  close(longer.out.fd);
+  contract_free(&region);
+}
+
 static void test_a_descriptor_maps_the_same_bytes(void **state)
 {
   (void)state;
@@ -218,7 +260,7 @@ static void test_import_within_the_process(void **state)
     skip();
   struct pst_export out = export_new(&region, PST_EXPORT_FD, 4100, 1462);
   assert_int_equal(contract.ops->import_region(contract.memory, &out, &same), 0);
-  close(out.fd);
+  assert_int_equal(close(out.fd), 0); /* it stayed the caller's … */
   assert_int_equal(same.struct_size, sizeof(same));
   assert_int_equal(same.kind, region.kind);
   assert_true(same.length >= 1462);
@@ -232,7 +274,9 @@ static void test_import_within_the_process(void **state)
   contract_free(&region);
   contract_get(&same, 0, found, sizeof(found));
   assert_memory_equal(found, expected, sizeof(expected));
+  int other = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, out.fd); /* … and its number is another's */
   contract_free(&same);
+  assert_int_equal(close(other), 0);
 }
 
 static void test_import_refuses_what_is_not_ours(void **state)
@@ -266,6 +310,8 @@ int contract_exports(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_exports_announced_work_and_others_do_not),
       cmocka_unit_test(test_exports_stay_within_the_region),
+      cmocka_unit_test(test_a_descriptor_cannot_be_cut_short),
+      cmocka_unit_test(test_exports_to_a_newer_host),
       cmocka_unit_test(test_a_descriptor_maps_the_same_bytes),
       cmocka_unit_test(test_another_process_maps_the_descriptor),
       cmocka_unit_test(test_another_process_imports),

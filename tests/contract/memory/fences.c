@@ -77,6 +77,18 @@ static void await(struct pst_fence *fence)
   }
 }
 
+/* Work that takes a while, ahead of what is tried. */
+static uint64_t heavy(struct pst_queue *on)
+{
+  struct pst_copy pieces[QUEUE_PIECES];
+  uint64_t ticket = 0;
+  for (uint32_t i = 0; i < QUEUE_PIECES; i++)
+    pieces[i] =
+        (struct pst_copy){staging.address + LENGTH / 2, normal.address + LENGTH / 2, LENGTH / 2, 0};
+  assert_int_equal(contract.ops->copy_batch(on, pieces, QUEUE_PIECES, &ticket), 0);
+  return ticket;
+}
+
 /* Also without the capability, wherever the calls answer at all. */
 static void test_no_fence_has_passed(void **state)
 {
@@ -128,15 +140,75 @@ static void test_waiting_in_the_caller(void **state)
   (void)state;
   need_fences();
   uint8_t expected[4096];
-  contract_pattern(expected, sizeof(expected), 1, 2);
-  memcpy(staging.host, expected, sizeof(expected));
-  copy(queue, staging.address, normal.address, 4096);
-  copy(queue, normal.address, staging.address + 8192, 4096);
-  struct pst_fence *fence = record(queue);
-  assert_int_equal(contract.ops->fence_wait(contract.memory, fence, NULL, NULL), 0);
-  assert_int_equal(query(fence), 0);
-  assert_memory_equal((uint8_t *)staging.host + 8192, expected, sizeof(expected));
-  release(fence);
+  for (uint64_t round = 0; round < 10; round++) {
+    contract_pattern(expected, sizeof(expected), 1, 2 + round);
+    memcpy(staging.host, expected, sizeof(expected));
+    heavy(queue);
+    copy(queue, staging.address, normal.address, 4096);
+    uint64_t ticket = copy(queue, normal.address, staging.address + 8192, 4096);
+    struct pst_fence *fence = record(queue);
+    assert_int_equal(contract.ops->fence_wait(contract.memory, fence, NULL, NULL), 0);
+    assert_int_equal(query(fence), 0);
+    assert_memory_equal((uint8_t *)staging.host + 8192, expected, sizeof(expected));
+    release(fence);
+    contract_finish(queue, ticket);
+  }
+}
+
+/* Behind a queue that is at work, another one's batches are under way for sure: no more
+ * are taken than agreed, and polling does not wait for them. */
+static void test_what_waits_is_under_way(void **state)
+{
+  (void)state;
+  need_fences();
+  struct pst_queue *other = contract_queue();
+  uint32_t tried = 0, waited = 0, over = 0;
+  for (uint64_t round = 0; round < 20; round++) {
+    uint64_t ahead = heavy(queue), ticket = 0, next = 0, done = 0;
+    struct pst_fence *fence = record(queue);
+    assert_int_equal(contract.ops->fence_wait(contract.memory, fence, other, NULL), 0);
+    for (uint32_t i = 0; i < QUEUE_BATCHES; i++)
+      ticket = copy(other, normal.address, staging.address, 64);
+    struct pst_copy piece = {normal.address, staging.address, 64, 0};
+    int code = contract.ops->copy_batch(other, &piece, 1, &next);
+    bool behind = query(fence) == -EAGAIN;
+    if (code == 0)
+      ticket = next;
+    over += behind && code != -EAGAIN;
+    assert_int_equal(contract.ops->queue_poll(other, &done), 0);
+    tried += behind;
+    waited += behind && query(fence) == 0;
+    contract_finish(queue, ahead);
+    contract_finish(other, ticket);
+    release(fence);
+  }
+  if (over)
+    fail_msg("%u batches were taken where %u are agreed", QUEUE_BATCHES + 1, QUEUE_BATCHES);
+  if (tried >= 5 && waited == tried)
+    fail_msg("queue_poll() came back only when all was finished, %u times of %u: it never waits",
+             waited, tried);
+  contract.ops->queue_close(other);
+}
+
+static void test_nothing_is_left_of_queues_and_fences(void **state)
+{
+  (void)state;
+  need_fences();
+  enum { WARM = 50, ROUNDS = 400 };
+  uint64_t heap = 0;
+  for (int i = 0; i < WARM + ROUNDS; i++) {
+    struct pst_queue *brief = contract_queue();
+    copy(brief, staging.address, normal.address, 64);
+    struct pst_fence *fence = record(brief);
+    uint64_t ticket = copy(brief, staging.address, normal.address, 64);
+    if (i % 2)
+      contract_finish(brief, ticket);
+    contract.ops->queue_close(brief);
+    release(fence);
+    if (i == WARM - 1)
+      heap = contract_heap_bytes();
+  }
+  assert_in_range(contract_heap_bytes(), 0, heap + CONTRACT_HEAP_NOISE_BYTES);
 }
 
 static void test_waiting_in_another_queue(void **state)
@@ -213,6 +285,7 @@ int contract_fences(void)
       cmocka_unit_test(test_no_fence_has_passed), CASE(test_a_fence_follows_the_work_before_it),
       CASE(test_waiting_in_the_caller),           CASE(test_waiting_in_another_queue),
       CASE(test_a_fence_on_an_idle_queue_passes), CASE(test_released_fences_come_back),
+      CASE(test_what_waits_is_under_way),         CASE(test_nothing_is_left_of_queues_and_fences),
       CASE(test_a_fence_outlives_its_queue),      cmocka_unit_test(test_flush),
 #undef CASE
   };

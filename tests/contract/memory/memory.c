@@ -43,6 +43,23 @@ static int run(void)
   return failed + contract_fences();
 }
 
+static int open_device(struct pst_memory **memory)
+{
+  struct pst_options *options = contract.options(contract.options_context);
+  struct pst_memory_params params = {sizeof(params), 0, options};
+  int rc = contract.ops->open(contract.host, &params, memory);
+  options_free(options);
+  return rc;
+}
+
+struct pst_memory *contract_open(void)
+{
+  struct pst_memory *memory = NULL;
+  assert_int_equal(open_device(&memory), 0);
+  assert_non_null(memory);
+  return memory;
+}
+
 static int open_mover(void)
 {
   struct pst_queue_params params = {sizeof(params), QUEUE_BATCHES, QUEUE_PIECES, 0};
@@ -60,16 +77,20 @@ static void close_mover(void)
   contract_free(&contract.staging);
 }
 
-int contract_memory_run(const struct loader_plugin *plugin, const struct pst_options *options)
+int contract_memory_run(const struct loader_plugin *plugin, contract_options_make *options,
+                        void *context)
 {
-  struct pst_memory_params params = {sizeof(params), 0, options};
   pst_log_set(log_line, NULL, PST_LOG_DEBUG);
   contract.host = plugin->host;
   contract.ops = plugin->memory;
   contract.raw = plugin->plugin->ops;
   contract.minor = plugin->plugin->abi_minor;
-  if (contract.ops->open(contract.host, &params, &contract.memory) != 0) {
-    fprintf(stderr, "%s does not open\n", plugin->name);
+  contract.options = options;
+  contract.options_context = context;
+  int rc = open_device(&contract.memory);
+  if (rc != 0) {
+    fprintf(stderr, "%s does not open: %s; CONTRACT_LOG=1 shows what it logs\n", plugin->name,
+            strerror(-rc));
     return 1;
   }
   int failed = 1;

@@ -172,6 +172,12 @@ static void test_results_are_of_reported_work(void **state)
   uint64_t ticket = 0;
   run(contract.ops->fill_batch, SEED, payloads, COUNT);
   assert_int_equal(contract.ops->verify_batch(queue, SEED, payloads, COUNT, &ticket), 0);
+  if (contract.ops->capabilities & PST_MEMORY_CAP_FENCE) {
+    struct pst_fence *fence = NULL;
+    assert_int_equal(contract.ops->fence_record(contract.memory, queue, NULL, &fence), 0);
+    assert_int_equal(contract.ops->fence_wait(contract.memory, fence, NULL, NULL), 0);
+    contract.ops->fence_release(contract.memory, fence);
+  }
   expect_result(0, 0);
   contract_finish(queue, ticket);
   expect_result(COUNT, 0);

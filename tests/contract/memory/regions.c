@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "contract.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,17 +203,6 @@ static void test_structs_of_a_newer_host(void **state)
   contract_free(&out.region);
 }
 
-static unsigned int open_descriptors(void)
-{
-  unsigned int count = 0;
-  DIR *folder = opendir("/proc/self/fd");
-  assert_non_null(folder);
-  while (readdir(folder))
-    count++;
-  closedir(folder);
-  return count;
-}
-
 static void test_nothing_is_left_after_free(void **state)
 {
   (void)state;
@@ -224,9 +212,35 @@ static void test_nothing_is_left_after_free(void **state)
                                               0, i % 3 ? PST_NEED_EXPORT_FD : 0);
     contract_free(&region);
     if (i == 20)
-      before = open_descriptors();
+      before = contract_descriptors();
   }
-  assert_int_equal(open_descriptors(), before);
+  assert_int_equal(contract_descriptors(), before);
+}
+
+/* Nor of a device, with or without a region. */
+static void test_nothing_is_left_after_close(void **state)
+{
+  (void)state;
+  enum { WARM = 20 };
+  unsigned int descriptors = 0;
+  uint64_t heap = 0;
+  for (int i = 0; i < WARM + 100; i++) {
+    struct pst_memory *memory = contract_open();
+    if (i % 2) {
+      struct pst_region region = {.struct_size = sizeof(region)};
+      struct pst_alloc_params params = {.struct_size = sizeof(params), .length = 10000};
+      assert_int_equal(contract.ops->alloc(memory, &params, &region), 0);
+      contract.ops->free_region(memory, &region);
+    }
+    contract.ops->close(memory);
+    if (i == WARM - 1) {
+      descriptors = contract_descriptors();
+      heap = contract_heap_bytes();
+    }
+  }
+  assert_int_equal(contract_descriptors(), descriptors);
+  assert_in_range(contract_heap_bytes(), 0, heap + CONTRACT_HEAP_NOISE_BYTES);
+  contract.ops->close(NULL);
 }
 
 static uint64_t address_space_bytes(void)
@@ -297,6 +311,7 @@ int contract_regions(void)
       cmocka_unit_test(test_alloc_says_when_there_is_not_so_much),
       cmocka_unit_test(test_structs_of_a_newer_host),
       cmocka_unit_test(test_nothing_is_left_after_free),
+      cmocka_unit_test(test_nothing_is_left_after_close),
       cmocka_unit_test(test_address_space_comes_back),
       cmocka_unit_test(test_needs_are_answered),
       cmocka_unit_test(test_host_memory_can_be_registered),
