@@ -2,6 +2,7 @@
 #include "measure.h"
 
 #include <errno.h>
+#include <json-c/json.h>
 #include <sched.h>
 #include <string.h>
 
@@ -15,6 +16,37 @@
 #define STAMP_BYTES (64 * 1024)
 /* A transport that takes a message only by and by has to be asked. */
 #define POLL_SENDER_EVERY 8
+/* Of its duration: how long a sender goes on for a receiver that is not run. */
+#define PATIENCE 10
+
+/* A server speaks before the end only when it has measured enough, or failed. */
+static int hear(struct measure_watch *watch)
+{
+  struct json_object *said = NULL;
+  int result = link_receive(watch->link, NS_PER_S, false, &said);
+
+  if (result < 0)
+    return result;
+  if (!json_object_object_get_ex(said, "enough", NULL)) {
+    link_return(watch->link, said); /* it tells why it has failed */
+    return -ECONNRESET;
+  }
+  json_object_put(said);
+  watch->enough = true;
+  return 0;
+}
+
+static int say_enough(struct measure_watch *watch)
+{
+  watch->enough = true;
+  if (watch->enough_here != NULL)
+    __atomic_store_n(watch->enough_here, 1, __ATOMIC_RELEASE);
+  if (watch->link == NULL)
+    return 0;
+  struct json_object *said = json_object_new_object();
+  json_object_object_add(said, "enough", json_object_new_boolean(true));
+  return link_send(watch->link, said);
+}
 
 int measure_look(struct measure_watch *watch, uint64_t now)
 {
@@ -25,10 +57,12 @@ int measure_look(struct measure_watch *watch, uint64_t now)
     return -ECONNRESET;
   if (watch->link != NULL) {
     int seen = link_look(watch->link);
-    /* A server speaks before the end only when it has failed. */
-    if (seen < 0 || (seen > 0 && !watch->serves))
-      return -ECONNRESET;
+    int result = seen > 0 && !watch->serves ? hear(watch) : seen;
+    if (result < 0)
+      return result;
   }
+  if (!watch->serves && watch->enough_here != NULL)
+    watch->enough = __atomic_load_n(watch->enough_here, __ATOMIC_ACQUIRE) != 0;
   if (!watch->serves && signals_stop())
     watch->stopped = true;
   return 0;
@@ -135,12 +169,12 @@ int measure_source(struct pst_sender *sender, const struct bench_case *c,
 {
   struct pst_slot slots[BATCH];
   int result = await(sender, NULL, NULL, watch);
-  uint64_t until_ns = now_ns() + c->warmup_ns + c->duration_ns;
+  uint64_t until_ns = now_ns() + PATIENCE * (c->warmup_ns + c->duration_ns) + MEASURE_END_NS;
 
   while (result >= 0) {
     uint64_t now = now_ns();
     result = measure_look(watch, now);
-    if (result < 0 || now >= until_ns || watch->stopped)
+    if (result < 0 || watch->enough || watch->stopped || now >= until_ns)
       break;
     /* The clock is read once for some batches: it costs as much as a small message. */
     for (uint32_t i = 0; i < 8 && result >= 0; i++) {
@@ -164,6 +198,7 @@ struct stamps {
   uint64_t seen_messages, seen_bytes; /* when the clock was last read */
   uint64_t messages, bytes;           /* so far */
   bool running;                       /* the warm-up is over */
+  bool enough;                        /* and so is the duration, with messages in it */
 };
 
 static void stamp(struct stamps *stamps, const struct bench_case *c)
@@ -181,7 +216,9 @@ static void stamp(struct stamps *stamps, const struct bench_case *c)
     stamps->begin_bytes = stamps->bytes;
   }
   /* What is emptied out of the ring when the sender has stopped is no rate of both. */
-  if (stamps->running && now - stamps->begin_ns > c->duration_ns)
+  stamps->enough |= stamps->running && now - stamps->begin_ns > c->duration_ns &&
+                    stamps->end_messages > stamps->begin_messages;
+  if (stamps->enough)
     return;
   stamps->end_ns = now;
   stamps->end_messages = stamps->messages;
@@ -268,6 +305,8 @@ int measure_sink(struct pst_receiver *receiver, const struct bench_case *c,
     }
     if (stamp_is_due(&stamps) ? got > 0 : got == 0 && stamps.messages > stamps.seen_messages)
       stamp(&stamps, c);
+    if (stamps.enough && !watch->enough && (got = say_enough(watch)) < 0)
+      break;
     if (got == 0 && ++idle % 4096 == 0 && (got = measure_look(watch, now_ns())) < 0)
       break;
     got = pst_receiver_poll(receiver, &batch);

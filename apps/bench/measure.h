@@ -14,11 +14,14 @@
 
 /* Why a loop should end though its streams have not. */
 struct measure_watch {
-  const struct link *link;  /* to the other end; NULL: a thread of this process */
+  struct link *link;        /* to the other end; NULL: a thread of this process */
   bool serves;              /* the server's end: a client's ^C is none of ours */
   const volatile int *gone; /* in process: the other thread has given up */
   uint64_t next_ns;         /* when to look again */
   bool stopped;             /* ^C: the case is cut short, and counts */
+  /* Send bandwidth: the receiver has measured for as long as it was to, and says so. */
+  bool enough;
+  int *enough_here; /* in process: where it says so */
 };
 
 /* 0: go on; watch->stopped may have been set. Else why not. Cheap until it is time. */

@@ -162,10 +162,13 @@ static void run_threads(const struct bench_plan *plan, struct pst_session *sessi
                         struct bench_row *row)
 {
   const struct bench_case *c = &row->c;
-  int gone[2] = {0, 0}, result;
-  struct measure_watch watch = {.gone = &gone[1]};
-  struct other_end other = {
-      .c = c, .watch = {.serves = true, .gone = &gone[0]}, .cpu = plan->cpus[1], .gone = &gone[1]};
+  int gone[2] = {0, 0}, enough = 0, result;
+  struct measure_watch watch = {.gone = &gone[1], .enough_here = &enough};
+  struct other_end other = {.c = c,
+                            .watch = {.serves = true, .gone = &gone[0], .enough_here = &enough},
+                            .turns = {.fd = -1},
+                            .cpu = plan->cpus[1],
+                            .gone = &gone[1]};
   char name[64], back[64];
   pthread_t thread;
 
@@ -331,6 +334,11 @@ static bool listen_to(struct link *link, uint64_t timeout_ns, struct bench_row *
   char text[512];
   int result = link_receive(link, timeout_ns, false, said);
 
+  /* It had measured enough when this end had stopped by itself. */
+  if (result == 0 && json_object_object_get_ex(*said, "enough", NULL)) {
+    json_object_put(*said);
+    result = link_receive(link, timeout_ns, false, said);
+  }
   if (result < 0) {
     snprintf(text, sizeof text, "the server, %s, %s", link->peer,
              result == -ETIMEDOUT    ? "does not answer any more"
@@ -412,7 +420,7 @@ static void measure_onesided(struct link *link, struct pst_session *out, struct 
     fail_code(row, result);
 }
 
-static void measure_with(const struct link *link, struct pst_session *out, struct pst_session *back,
+static void measure_with(struct link *link, struct pst_session *out, struct pst_session *back,
                          struct bench_row *row)
 {
   const struct bench_case *c = &row->c;
