@@ -9,7 +9,7 @@ may add to what is lost; where it does, on a busy machine, the run is done again
 import os
 import unittest
 
-from harness import Case, FAKES, main, yaml_stream
+from harness import BUILD, Case, FAKES, main, yaml_stream
 
 MESSAGE = 1000
 PACKETS = 10  # of a frame
@@ -74,11 +74,13 @@ class FrameBytes(Case):
             )
         )
 
-    def attempt(self, path, processes):
+    def attempt(self, path, processes, environment):
         """One run; its stream, as the receiver tells it, with the sender's counters."""
-        more = ("--plugin-path", FAKES / "memory_late")
+        more = ["--plugin-path", FAKES / "memory_late"]
+        if environment and not (BUILD / "memory" / "cuda" / "kernels.fatbin").exists():
+            more += ["--plugin-path", FAKES / "cuda"]
         if processes == 1:
-            result, _ = self.run_json("run", path, *more, expect=None)
+            result, _ = self.run_json("run", path, *more, expect=None, environment=environment)
             return self.only_stream(result)
         receiver = self.start("receive", path, "--json", self.folder / "receiver.json", *more)
         sender = self.start("send", path, "--json", self.folder / "sender.json", *more)
@@ -88,9 +90,9 @@ class FrameBytes(Case):
         stream["sender"] = self.only_stream(self.result("sender.json"))["sender"]
         return stream
 
-    def run_frames(self, path, processes=1, others=()):
+    def run_frames(self, path, processes=1, others=(), environment=None):
         for _ in range(ATTEMPTS):
-            stream = self.attempt(path, processes)
+            stream = self.attempt(path, processes, environment or {})
             if set(stream["dropped"]) <= {"injected", "incomplete_frame", *others}:
                 break
         else:
@@ -165,6 +167,22 @@ class FrameBytes(Case):
                 )
                 stream = self.run_frames(path, processes=2)
                 self.assert_frames(stream, "drop", by == "rtp_marker")
+
+    def test_on_a_gpu(self):
+        """On the fake driver, whose copies are late; the file's bytes come back from there."""
+        environment = {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": "delay_us=200"}
+        for transport, by, missing in (
+            ("loopback", "sequence", "zero"),
+            ("sequence", "sequence", "drop"),
+            ("rtp", "rtp_marker", "zero"),
+        ):
+            with self.subTest(f"{transport}, {missing}"):
+                path = self.stream(
+                    transport, f"by: {by}, timeout: 1 min, frames: 64, missing: {missing}", "cuda"
+                )
+                stream = self.run_frames(path, environment=environment)
+                self.assertEqual(stream["receiver"]["memory"], "cuda")
+                self.assert_frames(stream, missing, by == "rtp_marker")
 
     def test_late_packets_are_told_from_lost_ones(self):
         """Delayed beyond the time-out: each is counted, and its place is empty."""
