@@ -3,7 +3,6 @@
 """`control: none`: peers that know nothing of Penstock, here plain sockets."""
 import socket
 import struct
-import unittest
 
 from harness import Case, main, yaml_stream
 

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two network namespaces joined by a veth pair, as an ordinary user: all in a user
+namespace of its own, so that no test needs a privilege and none changes this host."""
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+# A test that runs as root gives that up first.
+ORDINARY = (
+    ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.getuid() == 0 else []
+)
+MAC = ("02:00:00:00:00:01", "02:00:00:00:00:02")
+IPV4 = ("10.77.0.1", "10.77.0.2")
+IPV6 = ("fd77::1", "fd77::2")
+DEVICE = ("va0", "vb0")
+NEAR, FAR = 0, 1
+
+
+def need(*programs):
+    """Skip the test where one of them is not installed."""
+    for program in programs:
+        if not shutil.which(program):
+            raise unittest.SkipTest(f"{program} is not installed")
+
+
+class Namespaces:
+    def __init__(self):
+        need("unshare", "nsenter", "ip", *(["setpriv"] if ORDINARY else []))
+        self.holders = []
+        try:
+            self._hold([*ORDINARY, "unshare", "-Urn"])
+            self._hold([*self.enter(NEAR), "unshare", "-n"])
+            self._join()
+        except BaseException:
+            self.close()
+            raise
+
+    def _hold(self, command):
+        holder = subprocess.Popen(
+            [*command, "sh", "-c", "echo here; exec cat >/dev/null"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if holder.stdout.readline() != "here\n":
+            why = holder.stderr.read().strip()
+            holder.wait()
+            raise unittest.SkipTest(f"no user and network namespaces for ordinary users here: {why}")
+        self.holders.append(holder)
+
+    def _join(self):
+        near, far = DEVICE
+        self.run(
+            NEAR, "ip", "link", "add", near, "address", MAC[NEAR], "type", "veth",
+            "peer", "name", far, "address", MAC[FAR], "netns", str(self.holders[FAR].pid),
+        )
+        for side in (NEAR, FAR):
+            self.run(side, "ip", "link", "set", "lo", "up")
+            self.run(side, "ip", "address", "add", f"{IPV4[side]}/24", "dev", DEVICE[side])
+            self.run(side, "ip", "address", "add", f"{IPV6[side]}/64", "dev", DEVICE[side], "nodad")
+            self.run(side, "ip", "link", "set", DEVICE[side], "up")
+            # No traffic but the test's: neighbours are known.
+            for address in (IPV4[1 - side], IPV6[1 - side]):
+                self.run(side, "ip", "neighbour", "add", address, "lladdr", MAC[1 - side],
+                         "dev", DEVICE[side], "nud", "permanent")
+
+    def enter(self, side):
+        """What stands before a command to run it on that side."""
+        pid = str(self.holders[side].pid)
+        return [*ORDINARY, "nsenter", "-t", pid, "-U", "-n", "--preserve-credentials"]
+
+    def run(self, side, *command):
+        done = subprocess.run(
+            [*self.enter(side), *command], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+        if done.returncode != 0:
+            raise AssertionError(f"{' '.join(command)}: {done.returncode}: {done.stderr}")
+        return done.stdout
+
+    def reaches(self, path):
+        return subprocess.run([*self.enter(NEAR), "test", "-r", path]).returncode == 0
+
+    def close(self):
+        for holder in reversed(self.holders):
+            holder.stdin.close()
+            holder.wait()
+            holder.stdout.close()
+            holder.stderr.close()
+        self.holders = []
+
+
+def udp_socket(pid, port):
+    """(bytes that wait, drops) of the socket bound to that port where pid runs; None."""
+    for table in ("udp", "udp6"):
+        try:
+            lines = pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+        except FileNotFoundError:
+            raise AssertionError(f"process {pid} has ended") from None
+        for line in lines:
+            fields = line.split()
+            if fields[1].endswith(f":{port:04X}"):
+                return int(fields[4].split(":")[1], 16), int(fields[12])
+    return None

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""UDP when things go wrong: a receiver that comes late, is stopped, has too small a
+buffer or too slow a consumer; a sender that is killed and comes again. Nothing stalls,
+each loss has its cause, and the next run is clean."""
+import os
+import signal
+import subprocess
+
+import netns
+from harness import HAS_PCAP, Case, main, wait_until, yaml_stream
+from test_foreign import free_udp_port
+from test_foreign_programs import pcap
+
+DROPPED_HERE = {"kernel", "no_buffer"}
+
+
+class Trouble(Case):
+    def setUp(self):
+        super().setUp()
+        self.udp_port = free_udp_port()
+
+    def file(self, control, sender="", receiver="sink: discard", options="", **parts):
+        to = f'to: "127.0.0.1:{self.udp_port}"'
+        ends = {
+            "sender": f"{{transport: {{options: {{{to}}}}}{sender}}}",
+            "receiver": f"{{transport: {{options: {{port: {self.udp_port}{options}}}}}, {receiver}}}",
+        }
+        parts = {"message": "1200 B", "ring": 256, **ends, **parts}
+        return self.write(
+            "udp.yaml",
+            f"penstock: 1\ncontrol: {control}\n"
+            "transport: {plugin: udp, options: {framing: rtp, device: 127.0.0.1}}\n"
+            "streams:\n  " + yaml_stream(**parts).replace("\n", "\n  "),
+        )
+
+    def pair_file(self, **parts):
+        return self.file(f'{{address: "127.0.0.1:{self.port}"}}', **parts)
+
+    def drops(self, child):
+        socket = netns.udp_socket(child.pid, self.udp_port)
+        return socket[1] if socket else 0
+
+    def receiver(self, path, *arguments):
+        child = self.start("receive", path, "--json", self.folder / "out.json", *arguments)
+        wait_until(lambda: netns.udp_socket(child.pid, self.udp_port), 20, "a bound socket")
+        return child
+
+    def ended(self, child, expect=0):
+        self.assertEqual(child.wait(), expect, str(child))
+        return self.only_stream(self.result())
+
+    def assert_clean(self):
+        """The next run loses nothing."""
+        path = self.pair_file(sender=", count: 2000, rate: 20 Mbps", receiver="sink: verify")
+        receiver = self.receiver(path)
+        self.run_program("send", path)
+        stream = self.ended(receiver)
+        self.assertEqual(stream["dropped"], {})
+        self.assertEqual(stream["verified"], 2000)
+
+
+class Receiver(Trouble):
+    def test_started_under_full_traffic(self):
+        path = self.file("none", sender=", rate: 0")
+        sender = self.start("send", path)
+        sender.wait_line("messages of up to")
+        receiver = self.receiver(path, "--count", "20000")
+        stream = self.ended(receiver)
+        sender.signal(signal.SIGINT)
+        self.assertEqual(sender.wait(), 0, str(sender))
+        self.assertEqual(stream["messages_delivered"], 20000)
+        self.assertEqual(stream["sent_basis"], "sequence")
+        self.assert_accounted(stream)
+        self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
+        self.assert_clean()
+
+    def stopped(self, path):
+        """Stop the receiver until the kernel has dropped what is for it."""
+        receiver = self.receiver(path)
+        sender = self.start("send", path)
+        receiver.wait_line("peer: ")
+        sender.wait_line("peer: ")
+        receiver.signal(signal.SIGSTOP)
+        try:
+            wait_until(lambda: self.drops(receiver) > 100, 20, "the kernel drops")
+        finally:
+            receiver.signal(signal.SIGCONT)
+        self.assertEqual(sender.wait(), 0, str(sender))
+        return self.ended(receiver)
+
+    def test_stopped_and_continued(self):
+        path = self.pair_file(
+            sender=", count: 100000, rate: 500 Mbps",
+            receiver="sink: verify",
+            options=", gro: false, rcvbuf: 256 KiB",
+            timeout="60 s",
+        )
+        stream = self.stopped(path)
+        self.assertEqual(stream["messages_sent"], 100000)
+        self.assert_accounted(stream)
+        self.assertGreater(sum(stream["dropped"].values()), 100)
+        self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
+        self.assertEqual(stream["verified"], stream["messages_delivered"])
+        self.assert_clean()
+
+    def test_too_small_a_buffer(self):
+        path = self.pair_file(
+            sender=", count: 50000, rate: 0", options=", gro: false, rcvbuf: 4 KiB", timeout="60 s"
+        )
+        receiver = self.receiver(path)
+        self.assertEqual(self.run_program("send", path).status, 0)
+        stream = self.ended(receiver)
+        self.assertEqual(stream["messages_sent"], 50000)
+        self.assert_accounted(stream)
+        self.assertGreater(stream["dropped"].get("kernel", 0), 0)
+        self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
+        self.assertRegex(receiver.stderr, r"LOSS \d")
+        self.assertRegex(receiver.stderr, r"a larger `rcvbuf`")
+        self.assert_clean()
+
+    def test_too_slow_a_consumer(self):
+        """Nobody reads the FIFO that messages are written to until the kernel drops."""
+        if not HAS_PCAP:
+            self.skipTest("built without libpcap")
+        capture = self.folder / "capture.pcap"
+        capture.write_bytes(pcap(range(20000)))
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        ends = os.open(fifo, os.O_RDWR)  # so that neither side waits for the other to open
+        self.addCleanup(os.close, ends)
+        path = self.pair_file(
+            sender=", source: {type: pcap, file: %s}, rate: 500 Mbps" % capture,
+            receiver=f"sink: {{type: pcap, file: {fifo}, overwrite: true}}",
+            options=", gro: false, rcvbuf: 64 KiB",
+            timeout="60 s",
+        )
+        receiver = self.receiver(path)
+        sender = self.start("send", path)
+        wait_until(lambda: self.drops(receiver) > 100, 20, "the kernel drops")
+        reader = subprocess.Popen(["cat", fifo], stdout=subprocess.DEVNULL)
+        self.assertEqual(sender.wait(), 0, str(sender))
+        stream = self.ended(receiver)
+        reader.kill()
+        reader.wait()
+        self.assertEqual(stream["messages_sent"], 20000)
+        self.assert_accounted(stream)
+        self.assertGreater(sum(stream["dropped"].values()), 100)
+        self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
+
+
+class Sender(Trouble):
+    def test_killed_and_started_again(self):
+        path = self.file("none", sender=", rate: 20 Mbps", receiver="silence: 2 s")
+        receiver = self.receiver(path)
+        for ends in range(3):
+            sender = self.start("send", path)
+            receiver.wait_line(r"Got [1-9]" if ends == 0 else rf"\| {ends} restart")
+            sender.kill()
+        stream = self.ended(receiver)
+        self.assertEqual(stream["restarts"], 2)
+        self.assertGreater(stream["messages_delivered"], 0)
+        self.assert_accounted(stream)
+        self.assertEqual(stream["loss"], 0)
+
+    def test_killed_is_no_failure(self):
+        path = self.file("none", sender=", rate: 20 Mbps", receiver="silence: 300 ms")
+        receiver = self.receiver(path)
+        sender = self.start("send", path)
+        receiver.wait_line(r"Got [1-9]")
+        sender.kill()
+        stream = self.ended(receiver)
+        self.assertEqual(stream["sent_basis"], "sequence")
+        self.assertEqual(stream["loss"], 0)
+
+
+if __name__ == "__main__":
+    main()
