@@ -72,8 +72,10 @@ static void flow_check(struct flow *flow, const struct pst_completion *message)
     assert_true(message->flags & PST_HAS_META);
     assert_int_equal(message->u.message.meta, ~sequence);
   }
-  if (message->u.message.buffer == 0)
+  if (message->u.message.buffer == 0) {
+    assert_true(message->u.message.offset >= side->stride); /* where its ring begins */
     assert_true(message->u.message.offset % side->stride >= flow->pair->params.headroom);
+  }
 }
 
 static void flow_deliver(struct flow *flow)

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What udp receives from plain sockets: a stream that somebody else makes, what is wrong
+ * with it, senders that start anew, strangers, and multicast on the loopback interface. */
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "datagram.h"
+
+#define GROUP "239.255.71.9"
+
+static char options[256];
+static struct contract_variant variant = {.name = "udp-foreign", .options = options};
+static const struct contract_params params = {
+    .endpoints = 1, .slots = 64, .message = 512, .requests = 64, .pieces = 1};
+
+/* A port that nobody has, as far as one can know. */
+static uint16_t free_port(void)
+{
+  struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof(any);
+  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&any, sizeof(any)) == 0);
+  assert_int_equal(getsockname(fd, (struct sockaddr *)&any, &length), 0);
+  close(fd);
+  return ntohs(any.sin_port);
+}
+
+/* A plain socket that sends to that port of 127.0.0.1, or of the group. */
+static int plain_socket(const char *to, uint16_t port)
+{
+  struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons(port)};
+  struct ip_mreqn lo = {.imr_ifindex = (int)if_nametoindex("lo")};
+  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  assert_true(fd >= 0 && inet_pton(AF_INET, to, &there.sin_addr) == 1);
+  assert_int_equal(setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &lo, sizeof(lo)), 0);
+  assert_int_equal(connect(fd, (struct sockaddr *)&there, sizeof(there)), 0);
+  return fd;
+}
+
+static void send_bytes(int fd, const void *bytes, size_t length)
+{
+  assert_int_equal(send(fd, bytes, length, 0), length);
+}
+
+/* A message of framing `sequence`, from its description in the plugin's README. */
+static void send_message(int fd, uint32_t sequence, uint32_t length)
+{
+  uint8_t bytes[8 + 1024];
+  uint32_t sum = 0, word = htonl(sequence);
+  contract_fill(bytes + 8, length, sequence);
+  for (uint32_t i = 0; i < length; i++)
+    sum += bytes[8 + i];
+  memcpy(bytes, &word, 4);
+  word = htonl(sum);
+  memcpy(bytes + 4, &word, 4);
+  send_bytes(fd, bytes, 8 + length);
+}
+
+static void send_rtp(int fd, uint16_t sequence, uint32_t ssrc)
+{
+  uint8_t bytes[12 + 100] = {0x80, 96, (uint8_t)(sequence >> 8), (uint8_t)sequence};
+  ssrc = htonl(ssrc);
+  memcpy(bytes + 8, &ssrc, 4);
+  contract_fill(bytes + 12, 100, sequence);
+  send_bytes(fd, bytes, sizeof(bytes));
+}
+
+static uint16_t open_receiver(struct contract_side *side, const char *more)
+{
+  uint16_t port = free_port();
+  memset(side, 0, sizeof(*side));
+  snprintf(options, sizeof(options), "port=%u%s", port, more);
+  contract_side_open(&variant, &params, false, true, side);
+  return port;
+}
+
+static uint16_t open_foreign(struct contract_side *side, const char *more)
+{
+  uint16_t port = open_receiver(side, more);
+  assert_int_equal(contract_connect(side, 0, NULL), 0);
+  contract_await(side, NULL, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  return port;
+}
+
+/* The next message, which is that of the pattern `seed`. Of its number, a sender without
+ * Penstock has given the low bits. */
+static uint64_t expect_message(struct contract_side *side, uint64_t seed, uint32_t length)
+{
+  struct pst_completion message = contract_await(side, NULL, PST_COMPLETION_MESSAGE, 0);
+  assert_int_equal(message.status, 0);
+  assert_int_equal(message.u.message.length, length);
+  assert_true(contract_verify(contract_payload(side, &message), length, seed));
+  contract_release(side, &message);
+  return message.u.message.sequence;
+}
+
+/* All of `count` datagrams have been read, and no message is left. */
+static void expect_read(struct contract_side *side, uint64_t count)
+{
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  struct pst_completion message;
+  while (datagram_counter(side, "datagrams") < count) {
+    contract_poll(side);
+    assert_true(contract_now_ns() < deadline);
+  }
+  contract_poll(side);
+  assert_false(contract_take(side, PST_COMPLETION_MESSAGE, 0, &message));
+  assert_int_equal(datagram_counter(side, "datagrams"), count);
+  datagram_check_counters(side);
+}
+
+static void a_plain_socket_is_received(void **state)
+{
+  (void)state;
+  struct contract_side side;
+  int fd = plain_socket("127.0.0.1", open_foreign(&side, ",device=127.0.0.1"));
+  for (uint32_t i = 0; i < 200; i++) {
+    send_message(fd, 5000 + i, i);
+    assert_int_equal((uint32_t)expect_message(&side, 5000 + i, i), 5000 + i);
+  }
+  expect_read(&side, 200);
+  close(fd);
+  contract_side_close(&side);
+}
+
+/* Between good ones, each wrong one is counted by its cause and nothing else happens. */
+static void wrong_packets_are_counted_by_cause(void **state)
+{
+  (void)state;
+  struct contract_side side;
+  uint8_t bytes[600];
+  int fd = plain_socket("127.0.0.1", open_foreign(&side, ",device=127.0.0.1,reorder=16"));
+  send_message(fd, 100, 64);
+  expect_message(&side, 100, 64);
+  for (size_t length = 0; length < 8; length++)
+    send_bytes(fd, "\0\0\0\0\0\0\0", length);
+  expect_read(&side, 9);
+  assert_int_equal(datagram_counter(&side, "bad_header"), 8);
+  memset(bytes, 0x11, sizeof(bytes));
+  memcpy(bytes, (uint8_t[]){0, 0, 0, 101, 0, 0, 0, 1}, 8);
+  send_bytes(fd, bytes, 64);
+  expect_read(&side, 10);
+  assert_int_equal(datagram_counter(&side, "bad_checksum"), 1);
+  send_message(fd, 101, 64);
+  expect_message(&side, 101, 64);
+  send_message(fd, 102, 513);
+  expect_read(&side, 12);
+  assert_int_equal(datagram_counter(&side, "too_long"), 1);
+  /* One of long ago waits for a second, and is dropped when none comes. */
+  send_message(fd, 3, 64);
+  expect_read(&side, 13);
+  assert_int_equal(datagram_counter(&side, "held"), 1);
+  send_message(fd, 103, 64);
+  assert_int_equal((uint32_t)expect_message(&side, 103, 64), 103);
+  expect_read(&side, 14);
+  assert_int_equal(datagram_counter(&side, "held"), 0);
+  assert_int_equal(datagram_counter(&side, "too_late"), 1);
+  assert_int_equal(datagram_counter(&side, "restarts"), 0);
+  assert_int_equal(datagram_counter(&side, "messages_received"), 3);
+  close(fd);
+  contract_side_close(&side);
+}
+
+static void random_packets_harm_nobody(void **state)
+{
+  (void)state;
+  static const char *const framings[] = {",framing=sequence", ",framing=rtp", ",framing=none"};
+  for (size_t i = 0; i < 3; i++) {
+    struct contract_side side;
+    uint64_t bytes[100];
+    int fd = plain_socket("127.0.0.1", open_foreign(&side, framings[i]));
+    struct pst_completion message;
+    for (uint64_t count = 1; count <= 3000; count++) {
+      for (size_t k = 0; k < 100; k++)
+        bytes[k] = contract_random();
+      if (count % 2)
+        ((uint8_t *)bytes)[0] = 0x80 | (bytes[1] & 0x3f); /* RTP's version */
+      send_bytes(fd, bytes, contract_random() % sizeof(bytes));
+      uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+      while (datagram_counter(&side, "datagrams") < count) {
+        contract_poll(&side);
+        assert_true(contract_now_ns() < deadline);
+      }
+      while (contract_take(&side, PST_COMPLETION_MESSAGE, 0, &message)) {
+        assert_true(message.u.message.length <= params.message);
+        contract_payload(&side, &message);
+        contract_release(&side, &message);
+      }
+      datagram_check_counters(&side);
+    }
+    close(fd);
+    contract_complaints();
+    contract_side_close(&side);
+  }
+}
+
+/* Same address, another port, numbers from 0 again. */
+static void a_sender_that_restarts_goes_on_behind(void **state)
+{
+  (void)state;
+  struct contract_side side;
+  uint16_t port = open_foreign(&side, ",device=127.0.0.1");
+  uint64_t highest = 0;
+  for (uint32_t life = 0; life < 3; life++) {
+    int fd = plain_socket("127.0.0.1", port);
+    for (uint32_t i = 0; i < 10; i++) {
+      send_message(fd, i, 64);
+      if (life > 0 && i == 0) {
+        contract_poll(&side); /* the first of two is kept back */
+        continue;
+      }
+      for (uint32_t k = life > 0 && i == 1 ? 0 : i; k <= i; k++) {
+        uint64_t sequence = expect_message(&side, k, 64);
+        assert_true((life == 0 && k == 0) || sequence > highest);
+        highest = sequence;
+      }
+    }
+    close(fd);
+    assert_int_equal(datagram_counter(&side, "restarts"), life);
+  }
+  expect_read(&side, 30);
+  assert_int_equal(datagram_counter(&side, "messages_received"), 30);
+  contract_side_close(&side);
+}
+
+static void an_rtp_sender_that_restarts_has_another_source(void **state)
+{
+  (void)state;
+  struct contract_side side;
+  int fd = plain_socket("127.0.0.1", open_foreign(&side, ",framing=rtp"));
+  for (uint16_t i = 0; i < 10; i++) {
+    send_rtp(fd, (uint16_t)(65530 + i), 0x1111);
+    expect_message(&side, (uint16_t)(65530 + i), 100);
+  }
+  send_rtp(fd, 700, 0x2222);
+  expect_read(&side, 11);
+  send_rtp(fd, 701, 0x2222);
+  uint64_t first = expect_message(&side, 700, 100);
+  assert_int_equal(expect_message(&side, 701, 100), first + 1);
+  assert_int_equal(datagram_counter(&side, "restarts"), 1);
+  /* The one before is a stranger now; one packet of it changes nothing. */
+  send_rtp(fd, 8, 0x1111);
+  send_rtp(fd, 702, 0x2222);
+  assert_int_equal(expect_message(&side, 702, 100), first + 2);
+  expect_read(&side, 14);
+  close(fd);
+  contract_side_close(&side);
+}
+
+/* Between two Penstocks only the named sender counts, whatever others send. */
+static void strangers_do_not_get_into_a_pair(void **state)
+{
+  (void)state;
+  struct contract_pair *pair = calloc(1, sizeof(*pair));
+  assert_non_null(pair);
+  pair->variant = &variant;
+  pair->params = params;
+  uint16_t port = open_receiver(&pair->receiver, ",device=127.0.0.1");
+  snprintf(options, sizeof(options), "device=127.0.0.1");
+  contract_side_open(&variant, &params, false, false, &pair->sender);
+  contract_pair_connect(pair);
+  int fd = plain_socket("127.0.0.1", port);
+  for (uint32_t i = 0; i < 300; i++) {
+    struct pst_request request = contract_send(&pair->sender, 0, 64, i);
+    send_message(fd, i, 64 + i % 9); /* with the very number that comes next */
+    contract_fill(pair->sender.memory.region.host, 64, 7000 + i);
+    contract_post_one(pair, &request);
+    assert_int_equal(expect_message(&pair->receiver, 7000 + i, 64), i);
+    contract_await_done(&pair->sender, NULL, PST_OP_SEND, 1, 0);
+  }
+  expect_read(&pair->receiver, 600);
+  assert_int_equal(datagram_counter(&pair->receiver, "not_ours"), 300);
+  close(fd);
+  contract_pair_close(pair);
+}
+
+static void a_group_is_received_on_lo(void **state)
+{
+  (void)state;
+  struct contract_side side;
+  uint16_t port = open_foreign(&side, ",device=lo,group=" GROUP);
+  int fd = plain_socket(GROUP, port), other = plain_socket("239.255.71.10", port);
+  for (uint32_t i = 0; i < 50; i++) {
+    send_message(other, 40000 + i, 32); /* nobody here has joined that one */
+    send_message(fd, i, 64);
+    assert_int_equal((uint32_t)expect_message(&side, i, 64), i);
+  }
+  expect_read(&side, 50);
+  close(fd);
+  close(other);
+  contract_side_close(&side);
+}
+
+/* From a Penstock that was not told who receives. */
+static void a_group_is_sent_to_on_lo(void **state)
+{
+  (void)state;
+  struct contract_pair *pair = calloc(1, sizeof(*pair));
+  assert_non_null(pair);
+  pair->variant = &variant;
+  pair->params = params;
+  uint16_t port = open_foreign(&pair->receiver, ",device=lo,group=" GROUP);
+  snprintf(options, sizeof(options), "device=lo,to=" GROUP ":%u", port);
+  contract_side_open(&variant, &params, false, false, &pair->sender);
+  assert_int_equal(contract_connect(&pair->sender, 0, NULL), 0);
+  contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  for (uint32_t i = 0; i < 50; i++) {
+    struct pst_request request = contract_send(&pair->sender, 0, 300, i);
+    contract_fill(pair->sender.memory.region.host, 300, i);
+    contract_post_one(pair, &request);
+    contract_await_done(&pair->sender, NULL, PST_OP_SEND, 1, 0);
+    expect_message(&pair->receiver, i, 300);
+  }
+  expect_read(&pair->receiver, 50);
+  contract_pair_close(pair);
+}
+
+int main(int argc, char **argv)
+{
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(a_plain_socket_is_received),
+      CONTRACT_CASE(wrong_packets_are_counted_by_cause),
+      CONTRACT_CASE(random_packets_harm_nobody),
+      CONTRACT_CASE(a_sender_that_restarts_goes_on_behind),
+      CONTRACT_CASE(an_rtp_sender_that_restarts_has_another_source),
+      CONTRACT_CASE(strangers_do_not_get_into_a_pair),
+      CONTRACT_CASE(a_group_is_received_on_lo),
+      CONTRACT_CASE(a_group_is_sent_to_on_lo),
+  };
+  if (argc != 2) {
+    fprintf(stderr, "usage: %s PLUGIN\n", argv[0]);
+    return 2;
+  }
+  variant.plugin = argv[1];
+  return CONTRACT_RUN("udp with plain sockets", cases, &variant) ? 1 : 0;
+}
