@@ -54,7 +54,7 @@ uint32_t frames_pieces(const struct config_stream *config)
   uint64_t pieces;
 
   if (packets == 0)
-    return SESSION_POLL_BATCH;
+    return SESSION_DEVICE_BATCH;
   /* Every other packet missing, and runs cut where the zeros end. */
   pieces = packets / 2 + 1 + packets * stride_of(config) / zeros_of(config) + 1;
   return pieces > SESSION_POLL_BATCH ? (uint32_t)pieces : SESSION_POLL_BATCH;

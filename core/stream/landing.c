@@ -14,7 +14,8 @@
 
 #include "session.h"
 
-#define LANDING_COPIES 64 /* copy batches under way */
+/* Copy batches under way. What arrives meanwhile makes the next one larger. */
+#define LANDING_COPIES 8
 
 static void *zalloc(size_t count, size_t size)
 {
@@ -149,12 +150,13 @@ static int alloc_staging_state(struct landing *landing)
   landing->token_mask = power_of_two(landing->slots) - 1;
   landing->copies = zalloc(landing->copy_capacity, sizeof(*landing->copies));
   landing->copy_tokens = zalloc(landing->token_mask + 1, sizeof(uint64_t));
-  landing->final_free = zalloc(landing->slots, sizeof(uint32_t));
-  if (!landing->copies || !landing->copy_tokens || !landing->final_free)
+  landing->final_mask = (uint32_t)landing->token_mask;
+  landing->final_free = zalloc(landing->token_mask + 1, sizeof(uint32_t));
+  landing->pieces = zalloc(SESSION_DEVICE_BATCH, sizeof(*landing->pieces));
+  if (!landing->copies || !landing->copy_tokens || !landing->final_free || !landing->pieces)
     return -ENOMEM;
   for (uint32_t i = 0; i < landing->slots; i++)
-    landing->final_free[i] = landing->slots - 1 - i;
-  landing->final_free_count = landing->slots;
+    landing->final_free[landing->final_tail++] = i;
   return 0;
 }
 
@@ -309,6 +311,7 @@ void landing_close(struct landing *landing)
   free(landing->copies);
   free(landing->copy_tokens);
   free(landing->final_free);
+  free(landing->pieces);
   free(landing);
 }
 
@@ -327,7 +330,8 @@ uint32_t landing_room(const struct landing *landing)
     return 0;
   /* Final slots may be given back before their copies are done, and a transport
    * that lends has more tokens than the ring has slots. */
-  return tokens < landing->final_free_count ? (uint32_t)tokens : landing->final_free_count;
+  uint32_t slots = landing->final_tail - landing->final_head;
+  return tokens < slots ? (uint32_t)tokens : slots;
 }
 
 int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count,
@@ -366,8 +370,8 @@ int landing_stage(struct landing *landing, struct pst_view *views, uint32_t n,
   int rc;
 
   for (uint32_t i = 0; i < n; i++) {
-    uint64_t offset =
-        landing->final_stride * landing->final_free[landing->final_free_count - 1 - i];
+    uint32_t slot = landing->final_free[(landing->final_head + i) & landing->final_mask];
+    uint64_t offset = landing->final_stride * slot;
     if (views[i].length)
       pieces[count++] = (struct pst_copy){.source = views[i].address,
                                           .destination = landing->final_region.address + offset,
@@ -377,7 +381,7 @@ int landing_stage(struct landing *landing, struct pst_view *views, uint32_t n,
   if (rc < 0)
     return rc;
   for (uint32_t i = 0; i < n; i++) {
-    uint32_t slot = landing->final_free[--landing->final_free_count];
+    uint32_t slot = landing->final_free[landing->final_head++ & landing->final_mask];
     uint64_t offset = landing->final_stride * slot;
     views[i].address = landing->final_region.address + offset;
     views[i].host = landing->final_region.host ? (char *)landing->final_region.host + offset : NULL;
@@ -421,7 +425,7 @@ void landing_give_tokens(struct landing *landing, const uint64_t *tokens, uint32
     return;
   }
   for (uint32_t i = 0; i < n; i++)
-    landing->final_free[landing->final_free_count++] = (uint32_t)tokens[i];
+    landing->final_free[landing->final_tail++ & landing->final_mask] = (uint32_t)tokens[i];
 }
 
 void landing_give_back(struct landing *landing, const struct pst_view *views, uint32_t n)

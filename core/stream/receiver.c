@@ -60,11 +60,16 @@ static int open_fifos(struct pst_receiver *receiver, struct pst_error *error)
 static int open_queue(struct pst_receiver *receiver, struct pst_error *error)
 {
   struct session_memory *memory = receiver->landing->memory;
-  struct pst_queue_params params = {.struct_size = sizeof(params), .batches = 64, .pieces = 65536};
+  struct pst_queue_params params = {
+      .struct_size = sizeof(params), .batches = 32, .pieces = SESSION_DEVICE_BATCH};
   int rc;
 
   if (!(memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN))
     return 0;
+  receiver->payloads = calloc(SESSION_DEVICE_BATCH, sizeof(*receiver->payloads));
+  if (!receiver->payloads)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory",
+                    receiver->end.name);
   rc = memory->plugin->memory->queue_open(memory->memory, &params, &receiver->queue);
   if (rc < 0)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: memory %s opens no queue: %s",
@@ -135,6 +140,7 @@ void receiver_close(struct pst_receiver *receiver)
       receiver->landing->memory->plugin->memory->queue_close(receiver->queue);
     landing_close(receiver->landing);
   }
+  free(receiver->payloads);
   free(receiver->pending);
   free(receiver->after.batches);
   free(receiver->after.tokens);
@@ -529,7 +535,8 @@ static int idle_stage(const struct pst_receiver *receiver)
 {
   const struct landing *landing = receiver->landing;
 
-  if (receiver->held >= landing->slots || (landing->staged && landing->final_free_count == 0))
+  if (receiver->held >= landing->slots ||
+      (landing->staged && landing->final_head == landing->final_tail))
     return PST_STAGE_SINK;
   if (landing->staged && landing->copy_head != landing->copy_tail)
     return PST_STAGE_STAGING;
@@ -609,8 +616,8 @@ static int take(struct pst_receiver *receiver, struct pst_batch *batch)
     n = receiver_gather(receiver, batch->views, max);
     return n ? flush(landing, (int)n) : 0;
   }
-  if (max > SESSION_POLL_BATCH)
-    max = SESSION_POLL_BATCH;
+  if (max > SESSION_DEVICE_BATCH)
+    max = SESSION_DEVICE_BATCH;
   if (max > landing_room(landing))
     max = landing_room(landing);
   n = receiver_gather(receiver, batch->views, max);
@@ -710,7 +717,7 @@ int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *vi
 {
   struct session_memory *memory = receiver->landing->memory;
   const struct pst_memory_ops *ops = memory->plugin->memory;
-  struct pst_payload payloads[SESSION_POLL_BATCH];
+  struct pst_payload *payloads = receiver->payloads;
   struct pst_verify_result result = {.struct_size = sizeof(result)};
   uint64_t ticket, done;
   int rc = 0;
@@ -721,7 +728,7 @@ int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *vi
   if (receiver->ready)
     rc = ops->fence_wait(memory->memory, receiver->ready, receiver->queue, NULL);
   while (n && rc == 0) {
-    uint32_t run = n < SESSION_POLL_BATCH ? n : SESSION_POLL_BATCH;
+    uint32_t run = n < SESSION_DEVICE_BATCH ? n : SESSION_DEVICE_BATCH;
     for (uint32_t i = 0; i < run; i++)
       payloads[i] = (struct pst_payload){
           .address = views[i].address, .length = views[i].length, .sequence = views[i].sequence};

@@ -27,8 +27,11 @@
 #include "pace.h"
 #include "track.h"
 
-#define SESSION_POLL_BATCH 128   /* completions a poll of a transport asks for */
-#define SESSION_LENT_MAX 256     /* lent regions of one lane */
+#define SESSION_POLL_BATCH 128 /* completions a poll of a transport asks for */
+#define SESSION_LENT_MAX 256   /* lent regions of one lane */
+/* Messages of one copy, and of one check: each costs a device the same, be they few or
+ * many. */
+#define SESSION_DEVICE_BATCH 4096
 #define SENDER_PARAMS_MAX 14     /* the application's; the rest of CONTROL_PARAMS_MAX is ours */
 #define SESSION_COUNTERS_MAX 128 /* of one endpoint */
 #define SESSION_DROPS_MAX 16     /* causes; as in struct pst_stats */
@@ -231,15 +234,17 @@ struct landing {
   bool staged;
   struct pst_region final_region;
   uint64_t final_stride;
-  uint32_t *final_free; /* stack of free final slots */
-  uint32_t final_free_count;
+  /* FIFO of free final slots: they come back in the order in which they went, so that a
+   * batch's lie one behind the other. */
+  uint32_t *final_free;
+  uint32_t final_head, final_tail, final_mask;
   struct landing_batch *copies; /* FIFO of batches under way */
   uint32_t copy_head, copy_tail, copy_capacity;
   uint64_t *copy_tokens; /* FIFO of the transport's tokens they read from */
   uint64_t token_head, token_tail;
   uint64_t token_mask;
   uint64_t done_ticket;
-  struct pst_copy pieces[SESSION_POLL_BATCH];
+  struct pst_copy *pieces; /* SESSION_DEVICE_BATCH of them, to make a batch in */
 };
 
 struct release_fifo {
@@ -256,9 +261,10 @@ struct pst_receiver {
   /* MESSAGE completions that another end's poll has reaped for this one. */
   struct pst_completion *pending;
   uint32_t pending_head, pending_tail, pending_capacity;
-  struct release_fifo after; /* release_after */
-  struct pst_queue *queue;   /* verify, read; NULL without PATTERN */
-  struct pst_fence *ready;   /* of the last batch handed out */
+  struct release_fifo after;    /* release_after */
+  struct pst_queue *queue;      /* verify, read; NULL without PATTERN */
+  struct pst_payload *payloads; /* with queue: SESSION_DEVICE_BATCH, to make a batch in */
+  struct pst_fence *ready;      /* of the last batch handed out */
   /* Nothing has come since, and the sender has finished or is foreign; 0: not so. */
   uint64_t quiet_since_ns;
   bool was_silent;     /* a foreign sender, for so long; one more poll is to say the same */

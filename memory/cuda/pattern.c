@@ -42,6 +42,18 @@ static int refuse_payloads(const struct pst_queue *queue, const char *call, uint
   return -EINVAL;
 }
 
+/* Of a uniform batch that runs forward, all of it is one range. */
+static bool lies_here(struct pst_memory *memory, const struct pst_payload *payloads, uint32_t n,
+                      bool uniform)
+{
+  const struct pst_payload *last = &payloads[n - 1];
+  if (!uniform || last->address < payloads->address)
+    return cuda_ranges_hold(memory, payloads, n);
+  const struct pst_payload whole = {payloads->address,
+                                    last->address + last->length - payloads->address, 0, 0};
+  return cuda_ranges_hold(memory, &whole, 1) || cuda_ranges_hold(memory, payloads, n);
+}
+
 /* The descriptors, where the batch needs any. */
 static int fill_args(struct pst_queue *queue, const struct pst_payload *payloads, uint32_t n,
                      uint64_t seed, bool uniform, struct cuda_pattern_args *args)
@@ -73,7 +85,7 @@ static int submit(struct pst_queue *queue, bool verify, uint64_t seed,
     shape = shape_of(payloads, n);
   int code = cuda_queue_begin(queue, call, n, shape.reserved);
   if (code == 0 &&
-      (shape.longest >= CUDA_MISMATCH_LENGTH || !cuda_ranges_hold(memory, payloads, n)))
+      (shape.longest >= CUDA_MISMATCH_LENGTH || !lies_here(memory, payloads, n, shape.uniform)))
     code = refuse_payloads(queue, call, shape.longest);
   if (code == 0)
     code = fill_args(queue, payloads, n, seed, shape.uniform, &args);

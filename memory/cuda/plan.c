@@ -1,31 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inside.h"
 
-/* Does the piece go on where the run ends, and in its manner? */
-static bool extend(struct cuda_run *run, const struct pst_copy *piece, uint64_t max_pitch)
+/* Contiguous on both sides? */
+static bool append(struct cuda_run *run, const struct pst_copy *piece)
 {
-  uint64_t rows = run->rows;
-  uint64_t source = run->source + rows * run->source_pitch;
-  uint64_t destination = run->destination + rows * run->destination_pitch;
-  if (rows == 1 && piece->source == run->source + run->width &&
-      piece->destination == run->destination + run->width) {
-    run->width += piece->length;
-    return true;
-  }
-  if (piece->length != run->width)
+  if (run->rows != 1 || piece->source != run->source + run->width ||
+      piece->destination != run->destination + run->width)
     return false;
-  if (rows == 1) {
-    uint64_t from = piece->source - run->source, to = piece->destination - run->destination;
-    /* Backwards is a huge number here. */
-    if (from < run->width || to < run->width || from > max_pitch || to > max_pitch)
-      return false;
-    run->source_pitch = from;
-    run->destination_pitch = to;
-  } else if (piece->source != source || piece->destination != destination) {
-    return false;
-  }
-  run->rows++;
+  run->width += piece->length;
   return true;
+}
+
+/* How many pieces from the first on are rows of one copy: of one length, at equal strides.
+ * This is what most batches are as a whole, and what each message pays for. */
+static uint32_t rows_of(const struct pst_copy *pieces, uint32_t n, uint64_t max_pitch)
+{
+  const uint64_t width = pieces->length;
+  if (n < 2 || pieces[1].length != width)
+    return 1;
+  const uint64_t from = pieces[1].source - pieces->source;
+  const uint64_t to = pieces[1].destination - pieces->destination;
+  /* Backwards is a huge number here. */
+  if (from < width || to < width || from > max_pitch || to > max_pitch ||
+      (from == width && to == width))
+    return 1;
+  uint64_t source = pieces->source, destination = pieces->destination;
+  uint32_t rows = 0;
+  while (rows < n && pieces[rows].source == source && pieces[rows].destination == destination &&
+         pieces[rows].length == width) {
+    source += from;
+    destination += to;
+    rows++;
+  }
+  return rows;
+}
+
+static uint32_t begin(struct cuda_run *run, const struct pst_copy *pieces, uint32_t n,
+                      uint64_t max_pitch)
+{
+  uint32_t rows = rows_of(pieces, n, max_pitch);
+  *run = (struct cuda_run){
+      .source = pieces->source,
+      .destination = pieces->destination,
+      .width = pieces->length,
+      .rows = rows,
+  };
+  if (rows > 1) {
+    run->source_pitch = pieces[1].source - pieces->source;
+    run->destination_pitch = pieces[1].destination - pieces->destination;
+  }
+  return rows;
 }
 
 void cuda_plan_make(const struct pst_copy *pieces, uint32_t n, uint64_t max_pitch,
@@ -33,21 +57,18 @@ void cuda_plan_make(const struct pst_copy *pieces, uint32_t n, uint64_t max_pitc
 {
   plan->runs = 0;
   plan->bytes = 0;
-  for (plan->pieces = 0; plan->pieces < n; plan->pieces++) {
+  for (plan->pieces = 0; plan->pieces < n;) {
     const struct pst_copy *piece = &pieces[plan->pieces];
-    if (piece->length == 0)
-      continue;
-    if (plan->runs == 0 || !extend(&plan->run[plan->runs - 1], piece, max_pitch)) {
+    struct cuda_run *run = &plan->run[plan->runs];
+    uint32_t taken = 1;
+    if (piece->length && (plan->runs == 0 || !append(run - 1, piece))) {
       if (plan->runs == CUDA_RUNS_MAX)
         break;
-      plan->run[plan->runs++] = (struct cuda_run){
-          .source = piece->source,
-          .destination = piece->destination,
-          .width = piece->length,
-          .rows = 1,
-      };
+      taken = begin(run, piece, n - plan->pieces, max_pitch);
+      plan->runs++;
     }
-    plan->bytes += piece->length;
+    plan->bytes += taken * piece->length;
+    plan->pieces += taken;
   }
 }
 
