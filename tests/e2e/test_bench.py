@@ -129,6 +129,13 @@ class Bench(Case):
         self.assertEqual(result["bench"]["form"], "threads")
         self.assertEqual({row["carrier"] for row in result["rows"]}, {"memory"})
 
+    def test_standard_input_stays_open(self):
+        client = self.start("bench", *PAIR, "--in-process", "--op", "send,write", "--size", "64",
+                            "--duration", "1", "--bandwidth", "--json", "-")  # fmt: skip
+        client.wait_line("write bandwidth")  # those of send are through
+        self.assertEqual(os.readlink(f"/proc/{client.pid}/fd/0"), "/dev/null")
+        self.assertEqual(client.wait(20), 0, str(client))
+
     def test_in_process_by_reference(self):
         result, _ = self.bench("--in-process", "--transport-option", "mode=reference",
                                "--op", "send", "--size", "1462")  # fmt: skip
