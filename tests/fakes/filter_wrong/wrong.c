@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A filter that breaks the contract, so that the contract is seen to notice: the
+ * environment variable WRONG says how. It wraps one transport a process and hands that
+ * one's objects out as its own.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <penstock/transport.h>
+
+static const struct pst_transport_ops *inner;
+
+static bool wrong(const char *how)
+{
+  const char *wanted = getenv("WRONG");
+  return wanted && strcmp(wanted, how) == 0;
+}
+
+static int wrong_probe(const struct pst_host *host, struct pst_probe *probe)
+{
+  (void)host, (void)probe;
+  return 0;
+}
+
+static int wrong_open(const struct pst_host *host, const struct pst_open_params *params,
+                      struct pst_device **device)
+{
+  (void)host;
+  inner = params->inner;
+  return inner ? inner->open(params->inner_host, params->inner_params, device) : -EINVAL;
+}
+
+static void wrong_close(struct pst_device *device)
+{
+  if (device)
+    inner->close(device);
+}
+
+static const struct pst_transport_ops ops;
+
+static int wrong_limits(struct pst_device *device, struct pst_limits *limits)
+{
+  int rc = inner->limits(device, limits);
+  limits->capabilities &= ops.capabilities;
+  return rc;
+}
+
+static int wrong_mr_register(struct pst_device *device, const struct pst_mr_params *params,
+                             struct pst_mr **mr)
+{
+  return inner->mr_register(device, params, mr);
+}
+
+static void wrong_mr_deregister(struct pst_device *device, struct pst_mr *mr)
+{
+  inner->mr_deregister(device, mr);
+}
+
+static int wrong_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
+{
+  if (wrong("leaks"))
+    (void)!open("/dev/null", O_RDONLY | O_CLOEXEC);
+  return inner->worker_open(device, index, worker);
+}
+
+static void wrong_worker_close(struct pst_worker *worker)
+{
+  inner->worker_close(worker);
+}
+
+static int wrong_arm(struct pst_worker *worker)
+{
+  int rc = inner->arm(worker);
+  return wrong("sleeps") ? 0 : rc;
+}
+
+static int wrong_event_fd(struct pst_worker *worker)
+{
+  return inner->event_fd(worker);
+}
+
+static int wrong_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
+                           struct pst_path_info *path, struct pst_ring **ring)
+{
+  struct pst_ring_params other = *params;
+  if (wrong("ignores the base"))
+    other.base = 0;
+  return inner->ring_open(worker, &other, path, ring);
+}
+
+static void wrong_ring_close(struct pst_worker *worker, struct pst_ring *ring)
+{
+  inner->ring_close(worker, ring);
+}
+
+static int wrong_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
+                               struct pst_endpoint **endpoint)
+{
+  return inner->endpoint_open(worker, params, endpoint);
+}
+
+static int wrong_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
+{
+  return inner->endpoint_address(endpoint, address);
+}
+
+static int wrong_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
+{
+  return inner->endpoint_connect(endpoint, address);
+}
+
+static int wrong_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
+{
+  return inner->endpoint_path(endpoint, path);
+}
+
+static int wrong_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
+{
+  return inner->endpoint_close(endpoint, mode, deadline_ns);
+}
+
+static int wrong_start(struct pst_device *device)
+{
+  return inner->start ? inner->start(device) : 0;
+}
+
+static int wrong_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+                      uint32_t *wait)
+{
+  int rc = inner->post(endpoint, requests, n, wait);
+  if (wrong("writes on refusal") && rc < 0 && rc != -EAGAIN)
+    *wait = PST_WAIT_NONE;
+  return rc;
+}
+
+static void tamper(struct pst_worker *worker, struct pst_completion *one)
+{
+  if (one->kind == PST_COMPLETION_DONE && wrong("miscounts"))
+    one->u.done.count++;
+  if (one->kind == PST_COMPLETION_EVENT && one->code == PST_EVENT_DISCONNECTED &&
+      wrong("mistells departures"))
+    one->status = one->status ? 0 : -ECONNRESET;
+  if (one->kind != PST_COMPLETION_MESSAGE)
+    return;
+  if (one->u.message.length == 777 && wrong("mismeasures"))
+    one->u.message.length++;
+  if (wrong("reuses slots"))
+    inner->release(worker, &one->u.message.token, 1);
+}
+
+static int wrong_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
+{
+  int n = inner->poll(worker, completions, max);
+  for (int i = 0; i < n; i++)
+    tamper(worker, &completions[i]);
+  if (wrong("reorders"))
+    for (int i = 1; i < n; i++)
+      if (completions[i].kind == PST_COMPLETION_MESSAGE &&
+          completions[i - 1].kind == PST_COMPLETION_MESSAGE) {
+        struct pst_completion one = completions[i];
+        completions[i] = completions[i - 1];
+        completions[i - 1] = one;
+      }
+  return n;
+}
+
+static int wrong_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
+{
+  int rc = inner->release(worker, tokens, n);
+  return wrong("reuses slots") || wrong("takes any token") ? 0 : rc;
+}
+
+static const struct pst_transport_ops ops = {
+    .struct_size = sizeof(ops),
+    .capabilities = PST_CAP_SEND | PST_CAP_RELIABLE | PST_CAP_ORDERED | PST_CAP_SEQUENCE |
+                    PST_CAP_META | PST_CAP_LEND | PST_CAP_SHARED_RING | PST_CAP_WAKEUP |
+                    PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS,
+    .open = wrong_open,
+    .close = wrong_close,
+    .limits = wrong_limits,
+    .mr_register = wrong_mr_register,
+    .mr_deregister = wrong_mr_deregister,
+    .worker_open = wrong_worker_open,
+    .worker_close = wrong_worker_close,
+    .arm = wrong_arm,
+    .event_fd = wrong_event_fd,
+    .ring_open = wrong_ring_open,
+    .ring_close = wrong_ring_close,
+    .endpoint_open = wrong_endpoint_open,
+    .endpoint_address = wrong_endpoint_address,
+    .endpoint_connect = wrong_endpoint_connect,
+    .endpoint_path = wrong_endpoint_path,
+    .endpoint_close = wrong_endpoint_close,
+    .post = wrong_post,
+    .poll = wrong_poll,
+    .release = wrong_release,
+    .start = wrong_start,
+};
+
+PST_PLUGIN(wrong_probe, &ops);
