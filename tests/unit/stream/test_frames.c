@@ -75,6 +75,8 @@ static void look_at(struct pst_receiver *receiver, const struct pst_frame *frame
     bool is_here = frame->valid[i / 64] >> (i % 64) & 1;
     assert_int_equal(pst_frame_view(frame, i, &view), is_here);
     assert_int_equal(view.address, frame->address + i * frame->stride);
+    if (is_here)
+      assert_int_equal(view.sequence, frame->sequence + i);
     if (!is_here && !zeroed)
       continue;
     assert_int_equal(pst_receiver_read(receiver, &view, bytes), 0);
