@@ -84,16 +84,17 @@ static bool all_announced(struct drive *drive)
   return all;
 }
 
-static uint64_t restarts_of(const struct flow *flow)
+/* A counter of the receiver's transport; 0: there is none. */
+static uint64_t counted(const struct flow *flow, const char *name)
 {
   struct pst_counter_value values[COUNTERS_MAX];
 
-  if (!flow->foreign || flow->receiver.handle == NULL)
+  if (flow->receiver.handle == NULL)
     return 0;
   int count = pst_receiver_counters(flow->receiver.handle, values, COUNTERS_MAX);
-  const struct pst_counter_value *restarts = statistics_counter(
-      values, (uint32_t)(count < COUNTERS_MAX ? count : COUNTERS_MAX), "restarts");
-  return restarts != NULL ? restarts->value : 0;
+  const struct pst_counter_value *counter =
+      statistics_counter(values, (uint32_t)(count < COUNTERS_MAX ? count : COUNTERS_MAX), name);
+  return counter != NULL ? counter->value : 0;
 }
 
 static void say_lines(struct drive *drive, uint64_t now)
@@ -114,7 +115,12 @@ static void say_lines(struct drive *drive, uint64_t now)
       flow->mark.time_ns = stats.started_ns;
     sample.gpu = stats.memory_kind == PST_MEMORY_CUDA;
     sample.loss_unknown = flow->foreign && (sent || stats.sent_basis == PST_SENT_UNKNOWN);
-    sample.restarts = restarts_of(flow);
+    if (flow->foreign)
+      sample.restarts = counted(flow, "restarts");
+    if (drive->arguments->verbose > 0) {
+      sample.jitter_ns = counted(flow, "jitter_ns");
+      sample.p99_ns = stats.intervals.p99_ns;
+    }
     statistics_since(&flow->mark, &stats, sent, stats.ended_ns != 0 ? stats.ended_ns : now,
                      &sample);
     statistics_line(&sample, line, sizeof line);

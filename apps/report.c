@@ -158,6 +158,11 @@ static void say_numbers(const struct judged *judged)
   if (account->duplicates > 0 || account->reordered > 0)
     notice(PST_LOG_INFO, "%s: %" PRIu64 " duplicates, %" PRIu64 " reordered", name,
            account->duplicates, account->reordered);
+  if (judged->receiver != NULL && judged->receiver->intervals.count > 0)
+    notice(PST_LOG_INFO, "%s: between arrivals: p50 %.3f ms, p99 %.3f ms, max %.3f ms", name,
+           (double)judged->receiver->intervals.p50_ns / 1e6,
+           (double)judged->receiver->intervals.p99_ns / 1e6,
+           (double)judged->receiver->intervals.max_ns / 1e6);
   if (loss > 0 && balanced)
     notice(PST_LOG_INFO, "%s: LOSS %.2g%%", name, loss * 100);
   else if (loss < 0 && judged->flow->foreign)

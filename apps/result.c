@@ -277,6 +277,23 @@ static struct json_object *frames_json(const struct pst_stats *receiver)
   return frames;
 }
 
+static struct json_object *intervals_json(const struct pst_stats *receiver)
+{
+  if (receiver == NULL || receiver->intervals.count == 0)
+    return NULL;
+  const struct pst_times *times = &receiver->intervals;
+  struct json_object *object = json_object_new_object();
+  put_uint(object, "count", times->count);
+  put_uint(object, "min", times->min_ns);
+  put_uint(object, "mean", times->mean_ns);
+  put_uint(object, "p50", times->p50_ns);
+  put_uint(object, "p90", times->p90_ns);
+  put_uint(object, "p99", times->p99_ns);
+  put_uint(object, "p99_9", times->p99_9_ns);
+  put_uint(object, "max", times->max_ns);
+  return object;
+}
+
 /* What only some transports count. */
 static void put_counter(struct json_object *object, const char *name,
                         const struct result_counters *counters)
@@ -302,6 +319,7 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
   json_object_object_add(object, "frames", frames_json(stream->receiver));
   put_counter(object, "restarts", &stream->receiver_counters);
   put_counter(object, "jitter_ns", &stream->receiver_counters);
+  json_object_object_add(object, "intervals_ns", intervals_json(stream->receiver));
   put_text(object, "path", statistics_path(account->path.path));
   put_text(object, "path_reason", account->path.reason);
   put_text(object, "via", account->path.via);

@@ -38,7 +38,7 @@ uint64_t statistics_dropped(const struct pst_stats *stats)
 
 void statistics_line(const struct statistics_sample *sample, char *line, size_t size)
 {
-  char dropped[48] = "", restarts[48] = "";
+  char dropped[48] = "", restarts[48] = "", jitter[48] = "", between[48] = "";
 
   if (sample->dropped > 0 || !sample->loss_unknown)
     snprintf(dropped, sizeof dropped, "%" PRIu64 " dropped%s", sample->dropped,
@@ -46,11 +46,15 @@ void statistics_line(const struct statistics_sample *sample, char *line, size_t 
   if (sample->restarts > 0)
     snprintf(restarts, sizeof restarts, " | %" PRIu64 " restart%s", sample->restarts,
              sample->restarts > 1 ? "s" : "");
-  snprintf(line, size, "%s: %s %" PRIu64 " %spackets | %.2f Gbps during %.2f sec | %s%s | %s%s",
+  if (sample->jitter_ns > 0)
+    snprintf(jitter, sizeof jitter, " | jitter %.3f ms", (double)sample->jitter_ns / 1e6);
+  if (sample->p99_ns > 0)
+    snprintf(between, sizeof between, " | 99%% within %.3f ms", (double)sample->p99_ns / 1e6);
+  snprintf(line, size, "%s: %s %" PRIu64 " %spackets | %.2f Gbps during %.2f sec | %s%s | %s%s%s%s",
            sample->stream, sample->sent ? "Sent" : "Got", sample->messages,
            sample->gpu ? "GPU " : "", statistics_gbps(sample->bytes, sample->interval_ns),
            (double)sample->interval_ns / 1e9, dropped, sample->loss_unknown ? "loss ?" : "",
-           statistics_path(sample->path), restarts);
+           statistics_path(sample->path), restarts, jitter, between);
 }
 
 const struct pst_counter_value *statistics_counter(const struct pst_counter_value *values,

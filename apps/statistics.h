@@ -15,9 +15,10 @@ struct statistics_sample {
   bool gpu;  /* the memory is a GPU's */
   uint64_t messages, bytes, dropped;
   uint64_t interval_ns;
-  uint32_t path;     /* enum pst_path */
-  bool loss_unknown; /* nobody says how many were sent, or delivered */
-  uint64_t restarts; /* of a foreign sender, since the beginning */
+  uint32_t path;              /* enum pst_path */
+  bool loss_unknown;          /* nobody says how many were sent, or delivered */
+  uint64_t restarts;          /* of a foreign sender, since the beginning */
+  uint64_t jitter_ns, p99_ns; /* RTP's jitter; between arrivals; 0: not said */
 };
 
 /* "packets: Got 5877704 GPU packets | 68.75 Gbps during 1.00 sec | 0 dropped | staged".

@@ -69,6 +69,10 @@ static void check_sender(struct check *check, struct node *map, const struct pla
   if (sender->ring == 1 && ring)
     findings_add(check->findings, &ring->place,
                  "ring: 1 is out of range; it takes 2 to 16777216, or 0 for the stream's ring");
+  const struct node *sleep = node_value(map, "sleep");
+  if (sleep && sender->sleep_ns && !sender->chunk)
+    findings_add(check->findings, &sleep->place,
+                 "sleep: after how many messages is not said; write \"chunk\" beside it");
   if (!share)
     check_typed(check, &schema_source, "source", source, place, sender, out);
   else if (source && !source->null)

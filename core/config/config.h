@@ -68,6 +68,8 @@ struct config_sender {
   uint64_t count;    /* messages; 0: until the source ends or the run is stopped */
   uint64_t rate_bps; /* of payload; 0: unlimited */
   uint64_t burst;    /* bytes that may go at once under `rate`; 0: chosen */
+  uint32_t chunk;    /* messages between sleeps; 0: none */
+  uint64_t sleep_ns; /* after each chunk */
   uint32_t ring;     /* sender slots; 0: the stream's `ring` */
 };
 
@@ -88,6 +90,7 @@ struct config_receiver {
     enum config_missing missing;
     uint32_t frames; /* buffers */
   } assemble;
+  bool intervals;      /* measure the times between arrivals */
   uint64_t count;      /* `control: none`: messages to end after; 0: no bound */
   uint64_t silence_ns; /* `control: none`: after the first message; 0: never */
 };

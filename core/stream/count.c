@@ -13,12 +13,26 @@ static void copy_text(char *to, size_t size, const char *from)
   to[length] = 0;
 }
 
+static void read_times(struct pst_receiver *receiver)
+{
+  struct pst_times times;
+
+  if (!receiver->intervals)
+    return;
+  intervals_read(receiver->intervals, &times);
+  pthread_mutex_lock(&receiver->end.text_lock);
+  receiver->times = times;
+  pthread_mutex_unlock(&receiver->end.text_lock);
+}
+
 void count_read(struct session_end *end)
 {
   struct session_lane *lane = end->lane;
   struct pst_counter raw[SESSION_COUNTERS_MAX];
   int n;
 
+  if (!end->is_sender && !end->is_one_sided)
+    read_times((struct pst_receiver *)end);
   if (!end->endpoint || end->endpoint_closed)
     return;
   n = lane->ops->counters(lane->device->device, lane->worker, end->endpoint, raw,

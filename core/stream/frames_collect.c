@@ -106,6 +106,8 @@ int frames_collect(struct pst_receiver *receiver)
       frames->arrived += frames->view_count;
       if (frames->view_count == 0)
         return 0;
+      if (receiver->intervals)
+        receiver_see_times(receiver, frames->views, frames->view_count);
       receiver_arrived(receiver, frames->arrived);
       rc = check_timestamps(receiver);
     }

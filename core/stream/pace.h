@@ -3,23 +3,35 @@
  * A token bucket that holds a mean rate of payload bits. Tokens are nanoseconds
  * of line time: what was sent moves `next_ns` on, and sending is allowed while
  * the clock has reached it. A pacer that falls behind catches up by at most
- * `burst_ns`.
+ * `burst_ns`, so that no more than the burst's bytes go at once.
+ *
+ * And chunks: so many messages, then a sleep, as Rivermax's senders have them.
  */
 #ifndef PST_STREAM_PACE_H
 #define PST_STREAM_PACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct pace {
+  bool is_on;
   double ns_per_byte; /* 0: unlimited */
   double next_ns;     /* when the line is free again */
-  double burst_ns;
+  double burst_ns;    /* of a burst but its first message */
+  uint32_t chunk;     /* messages; 0: no chunks */
+  uint32_t left;      /* of the chunk */
+  uint64_t sleep_ns;
+  uint64_t wake_ns; /* when the next chunk may go; 0: this one has not gone yet */
 };
 
 void pace_init(struct pace *pace, uint64_t rate_bps, uint64_t burst_bytes, uint64_t message_bytes);
-/* How many messages of at most `message_bytes` may go now; `limit` when unlimited. */
+void pace_chunks(struct pace *pace, uint32_t messages, uint64_t sleep_ns);
+/* How many messages of at most `message_bytes` may go now, which will; `limit` when
+ * unlimited. */
 uint32_t pace_allow(struct pace *pace, uint64_t now_ns, uint64_t message_bytes, uint32_t limit);
 void pace_spend(struct pace *pace, uint64_t bytes);
+/* All that was allowed has gone. */
+void pace_sent(struct pace *pace, uint64_t now_ns);
 /* When pace_allow will give again; 0: now. */
 uint64_t pace_next_ns(const struct pace *pace);
 

@@ -77,6 +77,22 @@ static int open_queue(struct pst_receiver *receiver, struct pst_error *error)
   return 0;
 }
 
+static int open_intervals(struct pst_receiver *receiver, struct pst_error *error)
+{
+  const struct session_device *device = receiver->end.lane->device;
+
+  if (!(device->limits.capabilities & PST_CAP_TIME))
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                    "stream %s: intervals need messages with times, and transport %s stamps none "
+                    "as it is set up; remove \"intervals\"",
+                    receiver->end.name, device->plugin->name);
+  receiver->intervals = calloc(1, sizeof(*receiver->intervals));
+  if (!receiver->intervals)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory",
+                    receiver->end.name);
+  return 0;
+}
+
 int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
                   struct pst_error *error)
 {
@@ -99,6 +115,10 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
     return rc;
   if (config->receiver.assemble.packets)
     rc = frames_open(receiver, error);
+  if (rc < 0)
+    return rc;
+  if (config->receiver.intervals)
+    rc = open_intervals(receiver, error);
   if (rc < 0)
     return rc;
   receiver->is_numbered = receiver->end.lane->device->limits.capabilities & PST_CAP_SEQUENCE;
@@ -141,6 +161,7 @@ void receiver_close(struct pst_receiver *receiver)
     landing_close(receiver->landing);
   }
   free(receiver->payloads);
+  free(receiver->intervals);
   free(receiver->pending);
   free(receiver->after.batches);
   free(receiver->after.tokens);
@@ -555,6 +576,12 @@ void receiver_arrived(struct pst_receiver *receiver, uint64_t messages)
   stat_set(receiver->unseen, receiver->is_numbered ? span - messages : 0);
 }
 
+void receiver_see_times(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
+{
+  for (uint32_t i = 0; i < n; i++)
+    intervals_see(receiver->intervals, views[i].time_ns);
+}
+
 static void count_views(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
 {
   uint64_t bytes = 0;
@@ -564,6 +591,8 @@ static void count_views(struct pst_receiver *receiver, const struct pst_view *vi
     bytes += views[i].length;
     damaged += (views[i].flags & PST_VIEW_DAMAGED) != 0;
   }
+  if (receiver->intervals)
+    receiver_see_times(receiver, views, n);
   receiver->held += n;
   receiver_arrived(receiver, receiver->delivered + n);
   stat_add(receiver->bytes, bytes);

@@ -123,6 +123,7 @@ static int open_slots(struct pst_session *session, struct pst_sender *sender,
   sender->leg_count = 1;
   sender->lends = sender->end.lane->device->limits.capabilities & PST_CAP_LEND;
   pace_init(&sender->pace, config->sender.rate_bps, config->sender.burst, config->message);
+  pace_chunks(&sender->pace, config->sender.chunk, config->sender.sleep_ns);
   return 0;
 }
 
@@ -481,7 +482,7 @@ int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32
   if (n > free_slots)
     n = (uint32_t)free_slots;
   wanted = n;
-  if (sender->pace.ns_per_byte > 0)
+  if (sender->pace.is_on)
     n = pace_allow(&sender->pace, clock_now_ns(), sender->end.config->message, n);
   sender->paced = n == 0 && wanted > 0;
   end_stage(&sender->end, PST_STAGE_SOURCE);
@@ -516,8 +517,10 @@ int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, u
     sender->bytes_to[sequence & sender->slot_mask] = bytes;
   }
   sender->submitted = sequence;
-  if (sender->pace.ns_per_byte > 0)
+  if (sender->pace.is_on)
     pace_spend(&sender->pace, bytes - sender->bytes_submitted);
+  if (sender->pace.chunk && sender->submitted == sender->acquired)
+    pace_sent(&sender->pace, clock_now_ns());
   sender->bytes_submitted = bytes;
   end_stage(&sender->end, -1);
   push(sender);

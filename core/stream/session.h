@@ -24,6 +24,7 @@
 #include "util/log.h"
 
 #include "assemble.h"
+#include "intervals.h"
 #include "pace.h"
 #include "track.h"
 
@@ -267,17 +268,19 @@ struct pst_receiver {
   struct pst_fence *ready;      /* of the last batch handed out */
   /* Nothing has come since, and the sender has finished or is foreign; 0: not so. */
   uint64_t quiet_since_ns;
-  bool was_silent;     /* a foreign sender, for so long; one more poll is to say the same */
-  bool is_numbered;    /* messages have sequence numbers */
-  uint64_t span;       /* stat_; numbers from the first to the highest seen */
-  uint64_t unseen;     /* stat_; of these, how many have not come */
-  uint64_t given_up;   /* stat_; came, but the application had had enough */
-  uint64_t duplicates; /* stat_ */
-  uint64_t reordered;  /* stat_ */
-  uint64_t held;       /* views out */
-  uint64_t delivered;  /* stat_ */
-  uint64_t bytes;      /* stat_ */
-  uint64_t damaged;    /* stat_ */
+  bool was_silent;             /* a foreign sender, for so long; one more poll is to say the same */
+  bool is_numbered;            /* messages have sequence numbers */
+  uint64_t span;               /* stat_; numbers from the first to the highest seen */
+  uint64_t unseen;             /* stat_; of these, how many have not come */
+  struct intervals *intervals; /* NULL: not asked for */
+  struct pst_times times;      /* of these, as last read; text_lock */
+  uint64_t given_up;           /* stat_; came, but the application had had enough */
+  uint64_t duplicates;         /* stat_ */
+  uint64_t reordered;          /* stat_ */
+  uint64_t held;               /* views out */
+  uint64_t delivered;          /* stat_ */
+  uint64_t bytes;              /* stat_ */
+  uint64_t damaged;            /* stat_ */
   uint64_t seed;
   bool finish_known; /* the sender has said what it sent */
   struct control_totals sent;
@@ -472,6 +475,7 @@ int receiver_pend(struct pst_receiver *receiver, const struct pst_completion *co
 int receiver_progress(struct pst_receiver *receiver);
 /* Views of up to `max` messages that have arrived, duplicates left out. */
 uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
+void receiver_see_times(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n);
 /* Some have: `messages` of the stream so far. */
 void receiver_arrived(struct pst_receiver *receiver, uint64_t messages);
 /* Nothing has arrived: -ENODATA: the stream is over; 0: not yet; its failure. */

@@ -111,6 +111,8 @@ void end_stats(const struct session_end *end, struct pst_stats *stats)
   memcpy(stats->error_text, end->error_text, sizeof(stats->error_text));
   if (end->is_sender && stats->drop_count == 0)
     count_own_drops(end, stats->drops, &stats->drop_count);
+  if (!end->is_sender && !end->is_one_sided)
+    stats->intervals = ((const struct pst_receiver *)end)->times;
   if (!end->is_sender && !end->is_one_sided && end->lane)
     receiver_drops((const struct pst_receiver *)end, stats);
   pthread_mutex_unlock(&locked->text_lock);

@@ -53,7 +53,7 @@ class Foreign(Case):
 
     def receive(self, path, *arguments):
         """A receiver that is ready: what is sent from now on arrives."""
-        child = self.start("receive", path, "--json", self.folder / "out.json", *arguments)
+        child = self.start("receive", path, "--json", self.folder / "received.json", *arguments)
         child.wait_line("messages of up to")
         return child
 
@@ -63,7 +63,7 @@ class Foreign(Case):
 
     def ended(self, child, expect=0):
         self.assertEqual(child.wait(), expect, str(child))
-        return self.only_stream(self.result())
+        return self.only_stream(self.result("received.json"))
 
     def run_packets(self, framing, packets, receiver=", silence: 200 ms", expect=0, **options):
         child = self.receive(self.foreign_config(framing, receiver, **options))
@@ -295,6 +295,39 @@ class Sends(Foreign):
         stream = self.ended(receiver)
         self.assertEqual(stream["messages_delivered"], 5000)
         self.assertEqual(stream["messages_sent"], 5000)
+
+
+class Times(Foreign):
+    def test_chunks_and_what_lies_between_arrivals(self):
+        child = self.receive(self.foreign_config("rtp", ", silence: 1 s, intervals: true", gro="false"))
+        path = self.write(
+            "chunks.yaml",
+            "penstock: 1\ncontrol: none\ntransport: {plugin: udp, options: {framing: rtp}}\n"
+            "streams:\n  - name: packets\n    message: 500 B\n"
+            "    sender: {count: 50, chunk: 5, sleep: 20 ms, "
+            f'transport: {{options: {{to: "{self.host}:{self.udp_port}"}}}}}}\n',
+        )
+        result, _ = self.run_json("send", path)
+        self.assertGreaterEqual(self.only_stream(result)["seconds"], 0.18)  # nine sleeps
+        self.assertEqual(child.wait(), 0, str(child))
+        # Nine of the 49 intervals have a sleep in them.
+        stream = self.only_stream(self.result("received.json"))
+        times = stream["intervals_ns"]
+        self.assertEqual(times["count"], 49)
+        self.assertGreaterEqual(times["p90"], 19_000_000)
+        order = [times[key] for key in ("min", "p50", "p90", "p99", "p99_9", "max")]
+        self.assertEqual(order, sorted(order))
+        self.assertLessEqual(times["max"] / 1e9, stream["seconds"])
+        self.assertRegex(child.stderr, r"between arrivals: p50 \d+\.\d+ ms")
+
+    def test_not_asked_for(self):
+        stream, _ = self.run_packets("rtp", [rtp(n, b"x") for n in range(3)])
+        self.assertIsNone(stream["intervals_ns"])
+
+    def test_a_transport_without_times(self):
+        path = self.config(yaml_stream(sender="{count: 1}", receiver="{intervals: true}"))
+        child = self.run_program("run", path, expect=3)
+        self.assertRegex(child.stderr, "transport loopback stamps none")
 
 
 class Refusals(Foreign):

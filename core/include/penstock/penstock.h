@@ -626,6 +626,18 @@ struct pst_drop {
   uint64_t messages;
 };
 
+/* Times of many samples. Percentiles are at most 3.2% too high. */
+struct pst_times {
+  uint64_t count; /* 0: not measured */
+  uint64_t min_ns;
+  uint64_t mean_ns;
+  uint64_t p50_ns;
+  uint64_t p90_ns;
+  uint64_t p99_ns;
+  uint64_t p99_9_ns;
+  uint64_t max_ns;
+};
+
 /* One side of a stream. Readable from any thread; numbers may be a moment old. */
 struct pst_stats {
   uint32_t struct_size;
@@ -672,6 +684,9 @@ struct pst_stats {
   uint64_t frames_incomplete; /* handed over without some */
   uint64_t frames_dropped;    /* incomplete, by `missing: drop` */
   uint64_t frames_lost;       /* by sequence: nothing came in time */
+  /* Receiver, where `intervals` is set: between arrivals, in the order of their coming, as
+   * the transport stamped them; as of the last heartbeat, or the end. */
+  struct pst_times intervals;
 };
 
 PST_EXPORT int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats);

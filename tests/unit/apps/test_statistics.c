@@ -54,6 +54,12 @@ static void unknown_loss_is_no_zero(void **state)
   expect_line(&sample,
               "a: Got 5 packets | 0.00 Gbps during 0.00 sec | 3 dropped, loss ? | direct | "
               "2 restarts");
+  sample.restarts = 0;
+  sample.jitter_ns = 1500;
+  sample.p99_ns = 20000000;
+  expect_line(&sample,
+              "a: Got 5 packets | 0.00 Gbps during 0.00 sec | 3 dropped, loss ? | direct | "
+              "jitter 0.002 ms | 99% within 20.000 ms");
 }
 
 static void differences_are_taken_and_never_negative(void **state)

@@ -61,7 +61,47 @@ static void a_burst_is_bounded(void **state)
   pace_spend(&pace, MESSAGE);
   assert_int_equal(pace_allow(&pace, START, MESSAGE, 1000), 0);
   /* After a second of silence not a second's worth, but the burst. */
-  assert_in_range(pace_allow(&pace, START + 1000000000u, MESSAGE, 100000), 100, 101);
+  assert_int_equal(pace_allow(&pace, START + 1000000000u, MESSAGE, 100000), 100);
+  /* One message at a time is the least. */
+  pace_init(&pace, GBPS, 1, MESSAGE);
+  assert_int_equal(pace_allow(&pace, START, MESSAGE, 1000), 1);
+  pace_spend(&pace, MESSAGE);
+  assert_int_equal(pace_allow(&pace, START + 1000000000u, MESSAGE, 1000), 1);
+}
+
+static void a_chunk_then_a_sleep(void **state)
+{
+  struct pace pace;
+
+  (void)state;
+  pace_init(&pace, 0, 0, MESSAGE);
+  pace_chunks(&pace, 100, 50000);
+  assert_true(pace.is_on);
+  assert_int_equal(pace_allow(&pace, START, MESSAGE, 64), 64);
+  pace_sent(&pace, START);
+  assert_int_equal(pace_next_ns(&pace), 0);
+  assert_int_equal(pace_allow(&pace, START, MESSAGE, 64), 36);
+  assert_int_equal(pace_allow(&pace, START + 1000000, MESSAGE, 64), 0); /* it has not gone yet */
+  pace_sent(&pace, START + 1000);
+  assert_int_equal(pace_next_ns(&pace), START + 51000);
+  assert_int_equal(pace_allow(&pace, START + 50999, MESSAGE, 64), 0);
+  assert_int_equal(pace_allow(&pace, START + 51000, MESSAGE, 1000), 100);
+}
+
+static void chunks_keep_the_rate(void **state)
+{
+  struct pace pace;
+
+  (void)state;
+  pace_init(&pace, GBPS, 10 * MESSAGE, MESSAGE);
+  pace_chunks(&pace, 4, 1000000);
+  assert_int_equal(pace_allow(&pace, START, MESSAGE, 64), 1);
+  pace_spend(&pace, MESSAGE);
+  assert_int_equal(pace_allow(&pace, START + 40000, MESSAGE, 64), 3); /* left of the chunk */
+  pace_spend(&pace, UINT64_C(3) * MESSAGE);
+  pace_sent(&pace, START + 40000);
+  assert_int_equal(pace_allow(&pace, START + 900000, MESSAGE, 64), 0);
+  assert_int_equal(pace_allow(&pace, START + 1040000, MESSAGE, 64), 4);
 }
 
 static void it_says_when_to_come_again(void **state)
@@ -83,6 +123,8 @@ int main(void)
       cmocka_unit_test(the_mean_holds_whatever_the_caller_does),
       cmocka_unit_test(a_burst_is_bounded),
       cmocka_unit_test(it_says_when_to_come_again),
+      cmocka_unit_test(a_chunk_then_a_sleep),
+      cmocka_unit_test(chunks_keep_the_rate),
   };
   return cmocka_run_group_tests_name("stream_pace", tests, NULL, NULL) ? 1 : 0;
 }
