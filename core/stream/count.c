@@ -68,13 +68,25 @@ static void add_drop(struct pst_drop *drops, uint32_t *count, const char *cause,
   drops[(*count)++].messages = messages;
 }
 
+/* How many are known to be missing behind the last message that arrived. */
+static uint64_t behind_last(const struct session_end *end)
+{
+  if (end->is_sender || end->is_one_sided)
+    return 0;
+  return stat_get(((const struct pst_receiver *)end)->behind_last);
+}
+
 void count_own_drops(const struct session_end *end, struct pst_drop *drops, uint32_t *count)
 {
-  for (uint32_t i = 0; i < end->counter_count; i++)
-    if (end->counters[i].flags & PST_COUNTER_DROP)
-      add_drop(drops, count,
-               end->counters[i].cause[0] ? end->counters[i].cause : end->counters[i].name,
-               end->counters[i].value);
+  for (uint32_t i = 0; i < end->counter_count; i++) {
+    const struct pst_counter_value *counter = &end->counters[i];
+    uint64_t messages = counter->value;
+    if (!(counter->flags & PST_COUNTER_DROP))
+      continue;
+    if ((counter->flags & PST_COUNTER_GAUGE) && messages > behind_last(end))
+      messages = behind_last(end);
+    add_drop(drops, count, counter->cause[0] ? counter->cause : counter->name, messages);
+  }
   if (!end->is_sender && !end->is_one_sided) {
     const struct assemble_counts *frames = &((const struct pst_receiver *)end)->frame_counts;
     add_drop(drops, count, "late", stat_get(frames->late));

@@ -4,6 +4,7 @@
 buffer or too slow a consumer; a sender that is killed and comes again. Nothing stalls,
 each loss has its cause, and the next run is clean."""
 import os
+import re
 import signal
 import subprocess
 
@@ -118,6 +119,30 @@ class Receiver(Trouble):
         self.assertRegex(receiver.stderr, r"LOSS \d")
         self.assertRegex(receiver.stderr, r"a larger `rcvbuf`")
         self.assert_clean()
+
+    def test_what_is_lost_behind_the_last_has_its_cause_too(self):
+        """The receiver stands still until the sender is through, and then for good: what its
+        buffer does not hold, the kernel has dropped, in buffers of many messages."""
+        path = self.pair_file(
+            sender=", count: 30000, rate: 0",
+            options=", rcvbuf: 512 KiB",
+            timeout="60 s",
+        )
+        receiver = self.receiver(path)
+        sender = self.start("send", path)
+        receiver.wait_line("peer: ")
+        receiver.signal(signal.SIGSTOP)
+        try:
+            sender.wait_line("peer: ")
+            said = lambda: re.findall(r"Sent (\d+) packets", sender.stderr)
+            wait_until(lambda: sum(map(int, said())) == 30000, 30, "all is sent")
+        finally:
+            receiver.signal(signal.SIGCONT)
+        self.assertEqual(sender.wait(), 0, str(sender))
+        stream = self.ended(receiver)
+        self.assert_accounted(stream)
+        self.assertGreater(sum(stream["dropped"].values()), 100)
+        self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
 
     def test_too_slow_a_consumer(self):
         """Nobody reads the FIFO that messages are written to until the kernel drops."""

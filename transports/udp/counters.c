@@ -36,9 +36,10 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   const struct dg_flow *flow = &rx->flow;
   const struct dg_counts *counts = &flow->counts;
   uint32_t drops = udp_socket_drops(endpoint);
-  /* What was dropped behind the last message of a foreign sender is not known to be its. */
-  bool is_known = flow->params.numbered || flow->params.framing == DG_FRAMING_NONE;
-  uint64_t tail = endpoint->connected && is_known ? dg_flow_tail(flow, drops) : 0;
+  /* Behind the last message there is no gap to say how many a buffer had. */
+  uint64_t tail = endpoint->connected ? dg_flow_tail(flow, drops) : 0;
+  uint64_t unnumbered = flow->params.framing == DG_FRAMING_NONE ? tail : 0;
+  uint64_t behind = unnumbered ? 0 : tail * flow->segments_max;
 
   if (drops != rx->drops)
     udp_socket_drops_tell(endpoint);
@@ -46,9 +47,12 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   add(list, "datagrams", NULL, counts->datagrams, 0);
   add(list, "messages_received", NULL, counts->messages, 0);
   add(list, "bytes_received", NULL, counts->bytes, 0);
-  add(list, "kernel", "kernel", counts->kernel + (flow->starved ? 0 : tail), PST_COUNTER_DROP);
-  add(list, "no_buffer", "no_buffer", counts->no_buffer + (flow->starved ? tail : 0),
+  add(list, "kernel", "kernel", counts->kernel + (flow->starved ? 0 : unnumbered),
       PST_COUNTER_DROP);
+  add(list, "no_buffer", "no_buffer", counts->no_buffer + (flow->starved ? unnumbered : 0),
+      PST_COUNTER_DROP);
+  add(list, "behind_last", flow->starved ? "no_buffer" : "kernel", behind,
+      PST_COUNTER_DROP | PST_COUNTER_GAUGE);
   add(list, "bad_header", "bad_header", counts->bad_header, PST_COUNTER_DROP);
   add(list, "bad_checksum", "bad_checksum", counts->bad_checksum, PST_COUNTER_DROP);
   add(list, "too_long", "too_long", counts->too_long, PST_COUNTER_DROP);

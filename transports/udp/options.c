@@ -155,8 +155,8 @@ static const struct pst_option options[] = {
     {
         .name = "gro",
         .help = "Let the kernel hand over messages of equal length in one buffer (UDP_GRO). It "
-                "counts what it drops by such buffers, so that drops at the very end of a stream "
-                "are then not attributed in full.",
+                "counts what it drops by such buffers: with framing none, each then counts as one "
+                "message.",
         .default_value = "true",
         .type = PST_OPTION_BOOL,
         .scope = RECEIVE,
