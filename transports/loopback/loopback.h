@@ -415,7 +415,7 @@ static inline void lb_prefetch_write(const void *line)
 }
 
 /* Messages between asking for a line and writing to it. */
-#define LB_AHEAD 8u
+#define LB_AHEAD 4u
 
 static inline void lb_desc_write(struct lb_desc *desc, uint32_t slot,
                                  const struct pst_request *request)
