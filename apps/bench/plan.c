@@ -9,15 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <penstock/penstock.h>
+
 #include "clock.h"
 #include "notice.h"
 
 #define DURATION_NS (500 * NS_PER_MS)
 #define WORD_MAX 64
-#define RING_BYTES ((uint64_t)4 << 20)
-#define RING_LEAST 16
-#define RING_BYTES_MOST ((uint64_t)1 << 30) /* beyond, fewer than RING_LEAST */
-#define RING_MOST 1024
 #define CPU_MAX 4095
 #define STRIDE 64 /* no two places share a cache line */
 
@@ -52,14 +50,7 @@ uint64_t bench_stride(const struct bench_case *c)
 
 uint32_t bench_ring_of(uint64_t size)
 {
-  uint64_t stride = (size + 63) / 64 * 64;
-  uint64_t slots = RING_BYTES / stride;
-
-  if (slots > RING_MOST)
-    return RING_MOST;
-  if (slots < RING_LEAST)
-    slots = RING_LEAST * stride > RING_BYTES_MOST ? RING_BYTES_MOST / stride : RING_LEAST;
-  return slots < 2 ? 2 : (uint32_t)slots;
+  return pst_ring_default(size);
 }
 
 static int index_of(const char *word, const char *const *names)

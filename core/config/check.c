@@ -236,6 +236,10 @@ void check_keys(struct check *check, const struct schema_map *map, const struct 
                    child->type == NODE_LIST ? "list" : "mapping", words);
     } else if (child) {
       take_value(check, key, child->text, &child->place, base, effective);
+    } else if (key->default_of && base) {
+      char text[24];
+      snprintf(text, sizeof(text), "%llu", (unsigned long long)key->default_of(base));
+      take_value(check, key, text, &place_default, base, effective);
     } else if (key->rule.default_value) {
       take_value(check, key, key->rule.default_value, &place_default, base, effective);
     } else if (key->rule.flags & PST_OPTION_REQUIRED) {

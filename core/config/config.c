@@ -247,6 +247,19 @@ PST_EXPORT const char *pst_config_get(const struct pst_config *config, const cha
   return node ? node->text : NULL;
 }
 
+PST_EXPORT uint32_t pst_ring_default(uint64_t message_bytes)
+{
+  /* The sender's slots are as many, and both are to fit into an L2 of 2 MiB. */
+  const uint64_t ring_bytes = UINT64_C(1) << 20, most_bytes = UINT64_C(1) << 30;
+  uint32_t slots = 1024;
+
+  while (slots > 16 && message_bytes > ring_bytes / slots)
+    slots /= 2;
+  while (slots > 2 && message_bytes > most_bytes / slots)
+    slots /= 2;
+  return slots;
+}
+
 PST_EXPORT uint64_t pst_config_get_uint(const struct pst_config *config, const char *path)
 {
   const struct node *node = find_scalar(config, path);

@@ -106,7 +106,7 @@ static void write_values(FILE *out, const struct pst_option *rule)
   }
 }
 
-static void write_row(FILE *out, const struct pst_option *rule)
+static void write_row(FILE *out, const struct pst_option *rule, const char *default_words)
 {
   fprintf(out, "| `%s` | %s | ", rule->name, type_word(rule->type));
   write_values(out, rule);
@@ -114,6 +114,8 @@ static void write_row(FILE *out, const struct pst_option *rule)
     fputs(" | required | ", out);
   else if (rule->default_value && rule->default_value[0])
     fprintf(out, " | `%s` | ", rule->default_value);
+  else if (default_words)
+    fprintf(out, " | %s | ", default_words);
   else
     fputs(" | | ", out);
 }
@@ -146,7 +148,7 @@ static void write_map(FILE *out, const struct schema_map *map)
   fprintf(out, "%s\n\n", map->help);
   write_table_head(out);
   for (size_t i = 0; i < map->count; i++) {
-    write_row(out, &map->keys[i].rule);
+    write_row(out, &map->keys[i].rule, map->keys[i].default_words);
     write_types(out, map, map->keys[i].rule.scope);
     cell(out, map->keys[i].rule.help);
     fputs(" |\n", out);
@@ -180,7 +182,7 @@ static void write_plugin(FILE *out, const struct pst_description *plugin)
   for (uint32_t i = 0; i < plugin->option_count; i++) {
     const struct pst_option *rule = &plugin->options[i];
     const char *scope = scope_words(rule->scope);
-    write_row(out, rule);
+    write_row(out, rule, NULL);
     if (rule->flags & PST_OPTION_TESTING)
       fputs("For tests. ", out);
     cell(out, rule->help ? rule->help : "");

@@ -322,6 +322,11 @@ MAP_OF(expect, "streams[].expect", NULL,
        "What the run must have shown. Each breach is said with expected and got, and the exit "
        "status is 4. What is not written is not expected.");
 
+static uint64_t default_ring(const void *stream)
+{
+  return pst_ring_default(((const struct config_stream *)stream)->message);
+}
+
 static const struct schema_key stream_keys[] = {
     {REQUIRED("name", PST_OPTION_STRING, 1, SCHEMA_NAME_MAX,
               "Name of the stream, the same at both ends: letters, digits, `_`, `.` and `-`."),
@@ -341,10 +346,12 @@ static const struct schema_key stream_keys[] = {
          "such streams; `run`, `send` and `receive` do not."),
      AT(U64, struct config_stream, region)},
     {KEY_OF_MESSAGES(
-         "ring", PST_OPTION_UINT, "1024", 2, RING_MAX,
+         "ring", PST_OPTION_UINT, NULL, 2, RING_MAX,
          "Slots, a message each. A ring that fits the cache is faster than one that does not; a "
-         "larger one rides out longer pauses of the receiver."),
-     AT(U32, struct config_stream, ring)},
+         "larger one rides out longer pauses of the receiver. Without it, the power of two that 1 "
+         "MiB holds, but 16 to 1024, and at most 1 GiB of them."),
+     AT(U32, struct config_stream, ring), .default_of = default_ring,
+     .default_words = "by `message`"},
     {KEY("timeout", PST_OPTION_DURATION, "5 s", NS_MS, NS_H,
          "A peer from which nothing was heard for so long is dead."),
      AT(U64, struct config_stream, timeout_ns)},

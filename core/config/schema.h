@@ -43,6 +43,10 @@ struct schema_key {
   const struct schema_map *map;
   enum schema_store store;
   size_t offset;
+  /* In place of rule.default_value, where it depends on keys before this one, which
+   * `base` has; and in words. */
+  uint64_t (*default_of)(const void *base);
+  const char *default_words;
 };
 
 struct schema_map {

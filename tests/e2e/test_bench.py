@@ -115,7 +115,7 @@ class Bench(Case):
     def test_table_on_standard_output(self):
         child = self.run_program("bench", *PAIR, *BRIEF, "--size", "1462")
         self.assertRegex(child.stdout, r"(?m)^send bandwidth: .*receiver")
-        self.assertRegex(child.stdout, r"(?m)^ +1462 B +1024 +\d+ +\d+\.\d+ .*direct, memcpy")
+        self.assertRegex(child.stdout, r"(?m)^ +1462 B +512 +\d+ +\d+\.\d+ .*direct, memcpy")
         self.assertRegex(child.stdout, r"(?m)^send latency in us, half of a round trip")
         self.assertRegex(child.stdout, r"(?m)^ +1462 B( +\d+\.\d{3}){6} +\d+ +direct")
         for op, ends in (("write", "placed"), ("read", "here")):

@@ -170,6 +170,9 @@ PST_EXPORT const char *pst_config_stream_name(const struct pst_config *config, u
 PST_EXPORT const char *pst_config_get(const struct pst_config *config, const char *path);
 PST_EXPORT uint64_t pst_config_get_uint(const struct pst_config *config, const char *path);
 PST_EXPORT double pst_config_get_number(const struct pst_config *config, const char *path);
+/* Slots of a stream's ring where the file has no `ring`, for messages of at most so many
+ * bytes. Measured: docs/benchmarks.md. */
+PST_EXPORT uint32_t pst_ring_default(uint64_t message_bytes);
 
 /* ---- Plugins ------------------------------------------------------------------ */
 

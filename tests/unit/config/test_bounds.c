@@ -113,7 +113,7 @@ static void many_streams_are_legal(void **state)
   strcpy(at, "]\n");
   struct pst_config *config = load(text);
   assert_int_equal(pst_config_stream_count(config), 4096);
-  assert_get(config, "streams.s4095.ring", "1024");
+  assert_get(config, "streams.s4095.ring", "128");
   pst_config_close(config);
   free(text);
 }

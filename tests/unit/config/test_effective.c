@@ -84,7 +84,7 @@ static void the_hash_is_of_values_alone(void **state)
   (void)state;
   struct pst_config *plain = load(HEAD);
   struct pst_config *same = load("# a comment\n\npenstock: 1\nstreams:\n  - name:   \"a\"\n"
-                                 "    message: 8192 B\n    ring: 1024\n");
+                                 "    message: 8192 B\n    ring: 128\n");
   struct pst_config *other = load(HEAD "  ring: 1025\n");
   assert_int_equal(strlen(pst_config_hash(plain)), 64);
   assert_int_equal(strspn(pst_config_hash(plain), "0123456789abcdef"), 64);
@@ -166,7 +166,7 @@ static void the_reference_has_every_key(void **state)
   static const char *const parts[] = {
       "### `streams[].sender.source`",
       "| `min_gbps` | number |",
-      "| `ring` | whole number | 2 to 16777216 | `1024` |",
+      "| `ring` | whole number | 2 to 16777216 | by `message` |",
       "| `drop` | whole number |  | `0` | For tests. One in so many. Of the sender. |",
       "| `device` | text | at most 31 bytes | required | Name the device. |",
       "### `cuda`"};

@@ -18,7 +18,7 @@ static void defaults(void **state)
   assert_string_equal(a->mark.origin, "t.yaml:3:3");
   assert_int_equal(a->message, 8192);
   assert_int_equal(a->stride, 0);
-  assert_int_equal(a->ring, 1024);
+  assert_int_equal(a->ring, 128);
   assert_int_equal(a->timeout_ns, UINT64_C(5000000000));
   assert_string_equal(a->sender.transport.plugin.name, "loopback");
   assert_string_equal(a->sender.transport.plugin.mark.origin, "default");

@@ -52,7 +52,7 @@ static const char text[] =
     HEAD "  transport: {filters: [{plugin: fault, options: {drop: 3}}], options: {names: [x, y]}}\n"
          "  sender: {transport: {options: {burst: 2}}, memory: cuda, source: {seed: 3}}\n"
          "  receiver: {transport: {options: {wait: 2 s, names: [z]}}}\n"
-         "- {name: b, sender: {share: a, memory: cuda}, ring: 1024}\n"
+         "- {name: b, sender: {share: a, memory: cuda}, ring: 128}\n"
          "control: \"127.0.0.1:5\"\ntransport: {options: {depth: 8 KiB}}\n";
 
 static void loading(void **state)

@@ -62,7 +62,7 @@ static void later_sets_win(void **state)
 static void an_empty_value_is_the_default(void **state)
 {
   (void)state;
-  check_set(TWO, "streams.a.ring=", "streams.a.ring", "1024");
+  check_set(TWO, "streams.a.ring=", "streams.a.ring", "128");
 }
 
 static void the_origin_shows_the_set(void **state)
