@@ -4,12 +4,13 @@
  * application's own choice of device stays. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "inside.h"
 
 void cuda_enter(const struct pst_memory *memory)
 {
-  memory->driver->CtxPushCurrent(memory->context);
+  memory->driver->CtxPushCurrent(memory->shared->context);
 }
 
 void cuda_leave(const struct pst_memory *memory)
@@ -39,19 +40,20 @@ bool cuda_kernels_refused(const struct cuda_driver *driver, struct cuda_refusal 
   return true;
 }
 
-static int open_kernels(struct pst_memory *memory, const struct cuda_place *place)
+static int open_kernels(struct pst_memory *memory, struct cuda_shared *shared,
+                        const struct cuda_place *place)
 {
   const struct {
     const char *name;
     cuda_function *function;
   } wanted[] = {
-      {"pst_gather", &memory->gather},           {"pst_fill", &memory->fill},
-      {"pst_fill_wide", &memory->fill_wide},     {"pst_verify", &memory->verify},
-      {"pst_verify_wide", &memory->verify_wide},
+      {"pst_gather", &shared->gather},           {"pst_fill", &shared->fill},
+      {"pst_fill_wide", &shared->fill_wide},     {"pst_verify", &shared->verify},
+      {"pst_verify_wide", &shared->verify_wide},
   };
-  cuda_status status = memory->driver->ModuleLoadData(&memory->module, cuda_kernels_image);
+  cuda_status status = memory->driver->ModuleLoadData(&shared->module, cuda_kernels_image);
   for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]) && status == CUDA_SUCCESS; i++)
-    status = memory->driver->ModuleGetFunction(wanted[i].function, memory->module, wanted[i].name);
+    status = memory->driver->ModuleGetFunction(wanted[i].function, shared->module, wanted[i].name);
   if (status == CUDA_SUCCESS)
     return 0;
   cuda_error_log(memory,
@@ -60,6 +62,76 @@ static int open_kernels(struct pst_memory *memory, const struct cuda_place *plac
                  place->name, place->capability / 10, place->capability % 10,
                  cuda_status_text(memory->driver, status).text);
   return -ENODEV;
+}
+
+static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cuda_shared *all_shared;
+
+/* With the context and the kernels; the lock is held. */
+static int shared_new(struct pst_memory *memory, const struct cuda_place *place,
+                      struct cuda_shared **out)
+{
+  struct cuda_shared *made = calloc(1, sizeof(*made));
+  if (!made) {
+    cuda_error_log(memory, "no memory to open a GPU");
+    return -ENOMEM;
+  }
+  made->device = memory->device;
+  cuda_status status = memory->driver->DevicePrimaryCtxRetain(&made->context, made->device);
+  if (status != CUDA_SUCCESS) {
+    cuda_error_log(memory, "no CUDA context on %s (%s): %s; is it in exclusive mode, or full?",
+                   place->name, place->pci, cuda_status_text(memory->driver, status).text);
+    free(made);
+    return status == CUDA_OUT_OF_MEMORY ? -ENOMEM : -EACCES;
+  }
+  memory->shared = made;
+  cuda_enter(memory);
+  int code = open_kernels(memory, made, place);
+  cuda_leave(memory);
+  if (code) {
+    memory->driver->DevicePrimaryCtxRelease(made->device);
+    free(made);
+    return code;
+  }
+  made->next = all_shared;
+  all_shared = made;
+  *out = made;
+  return 0;
+}
+
+static int shared_open(struct pst_memory *memory, const struct cuda_place *place)
+{
+  int code = 0;
+  pthread_mutex_lock(&shared_lock);
+  struct cuda_shared *found = all_shared;
+  while (found && found->device != memory->device)
+    found = found->next;
+  if (!found)
+    code = shared_new(memory, place, &found);
+  if (code == 0) {
+    found->users++;
+    memory->shared = found;
+  }
+  pthread_mutex_unlock(&shared_lock);
+  return code;
+}
+
+static void shared_close(struct pst_memory *memory)
+{
+  struct cuda_shared *shared = memory->shared;
+  pthread_mutex_lock(&shared_lock);
+  if (--shared->users == 0) {
+    struct cuda_shared **at = &all_shared;
+    while (*at != shared)
+      at = &(*at)->next;
+    *at = shared->next;
+    cuda_enter(memory);
+    memory->driver->ModuleUnload(shared->module);
+    cuda_leave(memory);
+    memory->driver->DevicePrimaryCtxRelease(shared->device);
+    free(shared);
+  }
+  pthread_mutex_unlock(&shared_lock);
 }
 
 static int attribute(const struct pst_memory *memory, int which)
@@ -95,25 +167,13 @@ int cuda_context_open(struct pst_memory *memory)
   snprintf(memory->uuid, sizeof(memory->uuid), "%s", place.uuid);
   snprintf(memory->name, sizeof(memory->name), "%s", place.name);
   read_properties(memory);
-  status = memory->driver->DevicePrimaryCtxRetain(&memory->context, memory->device);
-  if (status != CUDA_SUCCESS) {
-    cuda_error_log(memory, "no CUDA context on %s (%s): %s; is it in exclusive mode, or full?",
-                   place.name, place.pci, cuda_status_text(memory->driver, status).text);
-    return status == CUDA_OUT_OF_MEMORY ? -ENOMEM : -EACCES;
-  }
-  cuda_enter(memory);
-  int code = open_kernels(memory, &place);
-  cuda_leave(memory);
-  if (code)
-    memory->driver->DevicePrimaryCtxRelease(memory->device);
-  return code;
+  return shared_open(memory, &place);
 }
 
 void cuda_context_close(struct pst_memory *memory)
 {
   cuda_enter(memory);
   cuda_fences_close(memory);
-  memory->driver->ModuleUnload(memory->module);
   cuda_leave(memory);
-  memory->driver->DevicePrimaryCtxRelease(memory->device);
+  shared_close(memory);
 }

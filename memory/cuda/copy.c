@@ -66,8 +66,8 @@ static cuda_status gather(struct pst_queue *queue, const struct pst_copy *pieces
     return status;
   struct cuda_gather_args args = {.pieces = (uintptr_t)room, .count = small};
   void *params[] = {&args};
-  return driver->LaunchKernel(queue->memory->gather, cuda_grid(queue->memory, small, false), 1, 1,
-                              CUDA_KERNEL_THREADS, 1, 1, 0, queue->stream, params, NULL);
+  return driver->LaunchKernel(queue->memory->shared->gather, cuda_grid(queue->memory, small, false),
+                              1, 1, CUDA_KERNEL_THREADS, 1, 1, 0, queue->stream, params, NULL);
 }
 
 static bool should_gather(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,

@@ -35,18 +35,26 @@ struct cuda_properties {
   uint64_t max_pitch;
 };
 
+/* What all of this process's memories of one device share. */
+struct cuda_shared {
+  struct cuda_shared *next;
+  uint32_t users;
+  cuda_device device;
+  cuda_context context;
+  cuda_module module;
+  cuda_function gather, fill, fill_wide, verify, verify_wide;
+};
+
 struct pst_memory {
   const struct pst_host *host;
   const struct cuda_driver *driver;
   enum cuda_allocator allocator;
   enum cuda_copies copies;
   cuda_device device;
-  cuda_context context;
+  struct cuda_shared *shared;
   struct cuda_properties has;
   char uuid[48]; /* "GPU-…" */
   char name[96];
-  cuda_module module;
-  cuda_function gather, fill, fill_wide, verify, verify_wide;
 
   pthread_mutex_t lock; /* of all below; never held while the driver is called, but to
                            make an event */

@@ -39,5 +39,5 @@ static const struct pst_option options[] = {
 
 PST_DESCRIPTION(PST_KIND_MEMORY, "cuda", "1.0", "Memory of an NVIDIA GPU",
                 "NVIDIA's driver for CUDA 11.7 or later; nvcc when Penstock is built",
-                "simulated: tests/contract/memory on tests/fakes/cuda", options,
+                "hardware: tests/gpu/run, on an H100; without a GPU: tests/fakes/cuda", options,
                 sizeof(options) / sizeof(options[0]));

@@ -102,8 +102,8 @@ static int submit(struct pst_queue *queue, bool verify, uint64_t seed,
     batch->payloads = (const struct pst_payload *)(uintptr_t)args.payloads;
     batch->sequence = args.sequence;
   }
-  cuda_function function = verify ? (wide ? memory->verify_wide : memory->verify)
-                                  : (wide ? memory->fill_wide : memory->fill);
+  cuda_function function = verify ? (wide ? memory->shared->verify_wide : memory->shared->verify)
+                                  : (wide ? memory->shared->fill_wide : memory->shared->fill);
   void *params[] = {&args};
   cuda_enter(memory);
   cuda_status status = memory->driver->LaunchKernel(function, cuda_grid(memory, n, wide), 1, 1,
