@@ -465,7 +465,16 @@ void lb_worker_watch(struct pst_worker *worker);
 int lb_worker_add_watch(struct pst_worker *worker, struct lb_watch *watch);
 void lb_worker_drop_watch(struct pst_worker *worker, struct lb_watch *watch);
 /* One request that is not a SEND: done on return, 0 or the error. */
-int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request);
+/* Which peer's memory this thread is in, of the requests of one post. It comes out
+ * after so many bytes, lest the owner wait long. */
+struct lb_passage {
+  struct pst_remote *inside; /* NULL: none */
+  uint64_t bytes;
+};
+#define LB_PASSAGE_BYTES (UINT64_C(1) << 20)
+int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request,
+                   struct lb_passage *passage);
+void lb_rma_leave(struct lb_passage *passage);
 
 lb_send_fn *lb_send_plain(void); /* the best this CPU has */
 

@@ -244,13 +244,15 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
 static uint32_t post_others(struct pst_endpoint *endpoint, const struct pst_request *requests,
                             uint32_t n, int *rc)
 {
+  struct lb_passage passage = {0};
   uint32_t i;
   for (i = 0; i < n && requests[i].opcode != PST_OP_SEND; i++) {
-    *rc = lb_rma_execute(endpoint, &requests[i]);
+    *rc = lb_rma_execute(endpoint, &requests[i], &passage);
     if (*rc != 0)
       break;
     lb_done_push(endpoint, requests[i].opcode, 0, requests[i].cookie, 1);
   }
+  lb_rma_leave(&passage);
   return i;
 }
 

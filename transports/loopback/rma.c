@@ -42,20 +42,29 @@ static int local_check(const struct pst_endpoint *endpoint, const struct pst_req
   return length > LB_BYTES_MAX ? -EMSGSIZE : 0;
 }
 
-/* Hold the peer's range while it is used: its owner waits for us when it
- * deregisters. */
-static int remote_enter(struct pst_remote *remote)
+void lb_rma_leave(struct lb_passage *passage)
 {
-  atomic_fetch_add(&remote->gate->inside, 1);
-  if (atomic_load(&remote->gate->open))
-    return 0;
-  atomic_fetch_sub(&remote->gate->inside, 1);
-  return -EACCES;
+  if (passage->inside)
+    atomic_fetch_sub(&passage->inside->gate->inside, 1);
+  passage->inside = NULL;
 }
 
-static void remote_leave(struct pst_remote *remote)
+/* Hold the peer's range while it is used: its owner waits for us when it
+ * deregisters. Going in and out costs more than moving a small message does. */
+static int remote_enter(struct lb_passage *passage, struct pst_remote *remote, uint64_t bytes)
 {
-  atomic_fetch_sub(&remote->gate->inside, 1);
+  if (passage->inside == remote && passage->bytes < LB_PASSAGE_BYTES) {
+    passage->bytes += bytes;
+    return 0;
+  }
+  lb_rma_leave(passage);
+  atomic_fetch_add(&remote->gate->inside, 1);
+  if (!atomic_load(&remote->gate->open)) {
+    atomic_fetch_sub(&remote->gate->inside, 1);
+    return -EACCES;
+  }
+  *passage = (struct lb_passage){.inside = remote, .bytes = bytes};
+  return 0;
 }
 
 static int remote_check(const struct pst_endpoint *endpoint, const struct pst_remote *remote,
@@ -78,7 +87,8 @@ static void move(uint8_t *local, uint8_t *far, uint64_t length, bool reading)
     memcpy(far, local, length);
 }
 
-static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request *request)
+static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request *request,
+                         struct lb_passage *passage)
 {
   bool reading = request->opcode == PST_OP_READ;
   struct pst_remote *remote = request->u.rma.remote;
@@ -89,7 +99,7 @@ static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request
     rc = remote_check(endpoint, remote, request->u.rma.offset, request->arg.length,
                       reading ? PST_ACCESS_REMOTE_READ : PST_ACCESS_REMOTE_WRITE);
   if (rc == 0)
-    rc = remote_enter(remote);
+    rc = remote_enter(passage, remote, request->arg.length);
   if (rc != 0)
     return rc;
   uint8_t *far = remote->base + request->u.rma.offset;
@@ -100,11 +110,11 @@ static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request
     move(lb_mr_of(piece->mr)->base + piece->offset, far, piece->length, reading);
     far += piece->length;
   }
-  remote_leave(remote);
   return 0;
 }
 
-static int atomic(struct pst_endpoint *endpoint, const struct pst_request *request)
+static int atomic(struct pst_endpoint *endpoint, const struct pst_request *request,
+                  struct lb_passage *passage)
 {
   struct pst_remote *remote = request->u.atomic.remote;
   struct lb_mr *mr = lb_mr_of(request->local.mr);
@@ -117,7 +127,7 @@ static int atomic(struct pst_endpoint *endpoint, const struct pst_request *reque
   uint8_t *at = remote->base + request->u.atomic.offset;
   if (request->u.atomic.offset % 8 != 0 || (uintptr_t)at % 8 != 0)
     return -EINVAL;
-  rc = remote_enter(remote);
+  rc = remote_enter(passage, remote, 8);
   if (rc != 0)
     return rc;
   _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)at;
@@ -128,12 +138,12 @@ static int atomic(struct pst_endpoint *endpoint, const struct pst_request *reque
     found = request->arg.compare;
     atomic_compare_exchange_strong(word, &found, request->u.atomic.operand);
   }
-  remote_leave(remote);
   memcpy(mr->base + request->offset, &found, sizeof(found));
   return 0;
 }
 
-int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request)
+int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request,
+                   struct lb_passage *passage)
 {
   if ((request->flags & ~PST_REQUEST_FENCE) || request->reserved0)
     return -EINVAL;
@@ -147,10 +157,10 @@ int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *requ
   switch (request->opcode) {
   case PST_OP_READ:
   case PST_OP_WRITE:
-    return read_or_write(endpoint, request);
+    return read_or_write(endpoint, request, passage);
   case PST_OP_FETCH_ADD:
   case PST_OP_COMPARE_SWAP:
-    return atomic(endpoint, request);
+    return atomic(endpoint, request, passage);
   default:
     return -EINVAL;
   }
