@@ -105,7 +105,7 @@ static void meet(struct pst_endpoint *endpoint)
 {
   struct pst_endpoint *peer = find(endpoint->peer_number);
   if (!peer || (peer->params.ring != NULL) == (endpoint->params.ring != NULL) || peer->is_gone) {
-    part(endpoint, -ECONNREFUSED);
+    part(endpoint, -ECONNRESET);
   } else if (peer->peer_number == endpoint->number) {
     endpoint->peer = peer;
     peer->peer = endpoint;

@@ -43,7 +43,7 @@ struct contract_image {
   const struct pst_transport_ops *ops; /* laid over -EOPNOTSUPP */
   const struct pst_plugin *plugin;
   const struct pst_plugin *inner; /* of a filter */
-  const struct pst_transport_ops *inner_ops;
+  const struct pst_transport_ops *inner_ops; /* laid over -EOPNOTSUPP, as the loader does */
 };
 
 struct contract_region {

@@ -13,6 +13,7 @@
 #include "harness.h"
 
 #include "config/options.h"
+#include "loader/internal.h"
 
 static _Atomic uint32_t complaints;
 static const struct pst_memory_ops *memory_ops;
@@ -186,6 +187,7 @@ struct loaded {
   bool second;
   const struct pst_plugin *plugin;
   struct pst_transport_ops transport; /* of any minor: what it lacks is NULL */
+  struct pst_transport_ops whole;     /* as a filter is handed it */
 };
 
 static const struct loaded *load_plugin(const char *path, bool second)
@@ -202,6 +204,8 @@ static const struct loaded *load_plugin(const char *path, bool second)
     uint32_t size = *(const uint32_t *)known[i].plugin->ops;
     memcpy(&known[i].transport, known[i].plugin->ops,
            size < sizeof(known[i].transport) ? size : sizeof(known[i].transport));
+    if (known[i].plugin->description->kind == PST_KIND_TRANSPORT)
+      overlay_transport(known[i].plugin->ops, &known[i].whole);
   }
   return &known[i];
 }
@@ -218,7 +222,7 @@ void contract_image_open(const struct contract_variant *variant, bool second,
   if (plus) {
     loaded = load_plugin(plus + 1, second);
     image->inner = loaded->plugin;
-    image->inner_ops = loaded->plugin->ops;
+    image->inner_ops = &loaded->whole;
   }
 }
 
