@@ -42,7 +42,7 @@ struct contract_variant {
 struct contract_image {
   const struct pst_transport_ops *ops; /* laid over -EOPNOTSUPP */
   const struct pst_plugin *plugin;
-  const struct pst_plugin *inner; /* of a filter */
+  const struct pst_plugin *inner;            /* of a filter */
   const struct pst_transport_ops *inner_ops; /* laid over -EOPNOTSUPP, as the loader does */
 };
 
