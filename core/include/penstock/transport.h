@@ -76,7 +76,9 @@ enum pst_transport_capability {
 
 enum pst_path {
   PST_PATH_NONE = 0,
-  PST_PATH_DIRECT = 1, /* the transport itself places bytes in the final memory */
+  /* The transport itself places bytes in the final memory: a device does, the kernel, or the
+   * plugin's own last copy out of a socket's buffer; `via` says which. */
+  PST_PATH_DIRECT = 1,
   PST_PATH_MAPPED = 2, /* the final memory is host memory that its device sees by a mapping */
   PST_PATH_STAGED = 3, /* they bounce: in core's staging, or inside a library */
 };
@@ -223,7 +225,7 @@ struct pst_endpoint_params {
   uint32_t pieces;      /* of one request, at most */
   uint64_t message_max; /* bytes */
   /* A peer whose transport owes an answer (not a credit, not a lent slot) for so
-   * long is dead; 0: never. */
+   * long is dead, one that connects included; 0: never. */
   uint64_t timeout_ns;
   struct pst_mr *mr; /* SENDER: what it will mostly send from; NULL: unknown */
 };
@@ -304,7 +306,7 @@ PST_STATIC_ASSERT(sizeof(struct pst_request) == 64, "a cache line, frozen");
 
 /* Why post() took fewer than it was given. */
 enum pst_wait {
-  PST_WAIT_NONE = 0,
+  PST_WAIT_NONE = 0,   /* the next one cannot be taken at all; alone, it gets the errno */
   PST_WAIT_CREDIT = 1, /* the peer has no free slot */
   PST_WAIT_QUEUE = 2,  /* this side's queue is full: poll */
 };
@@ -325,13 +327,14 @@ enum pst_completion_flag {
 };
 
 enum pst_event {
-  PST_EVENT_CONNECTED = 1,    /* post is allowed; endpoint_path is final */
-  PST_EVENT_DISCONNECTED = 2, /* the peer is gone; `status` says how; DONEs still follow */
-  PST_EVENT_READDRESS = 3,    /* endpoint_address has changed: tell the peer, who connects again */
-  PST_EVENT_CLOSED = 4,       /* the endpoint is freed; its cookie comes no more */
-  PST_EVENT_LENT = 5,         /* region.buffer now names *region.region */
-  PST_EVENT_UNLENT = 6,       /* region.buffer is withdrawn; none of its tokens is out */
-  PST_EVENT_DEVICE = 7,       /* the device failed; all endpoints will */
+  PST_EVENT_CONNECTED = 1, /* post is allowed; endpoint_path is final */
+  /* The peer is gone, or its address answers no more; `status` says how; DONEs still follow. */
+  PST_EVENT_DISCONNECTED = 2,
+  PST_EVENT_READDRESS = 3, /* endpoint_address has changed: tell the peer, who connects again */
+  PST_EVENT_CLOSED = 4,    /* the endpoint is freed; its cookie comes no more */
+  PST_EVENT_LENT = 5,      /* region.buffer now names *region.region */
+  PST_EVENT_UNLENT = 6,    /* region.buffer is withdrawn; none of its tokens is out */
+  PST_EVENT_DEVICE = 7,    /* the device failed; all endpoints will */
 };
 
 /*
@@ -503,11 +506,12 @@ struct pst_transport_ops {
   int (*endpoint_path)(struct pst_endpoint *endpoint, struct pst_path_info *path);
 
   /* Post requests in order; the arrays, pieces included, are the caller's again
-   * on return. Returns how many were taken, 1 to n; fewer than n: *wait says
-   * why. -EAGAIN: none, *wait says why. Any other
-   * -errno: the first one cannot be taken, none was, *wait stays as it was: -EINVAL (unknown opcode
-   * or flag, out of the mr), -EMSGSIZE, -E2BIG, -ENOTCONN, -ECONNRESET, -EACCES (bounds or rights
-   * of the remote range, as far as they are known here). */
+   * on return. What was taken starts by itself: it arrives though this side polls no more.
+   * Returns how many were taken, 1 to n; fewer than n: *wait says why. -EAGAIN: none,
+   * *wait says why. Any other -errno: the first one cannot be taken, none was, *wait stays as
+   * it was: -EINVAL (unknown opcode or flag, out of the mr), -EMSGSIZE (over message_max, or
+   * the peer's slots), -E2BIG, -ENOTCONN, -ECONNRESET, -EACCES (bounds or rights of the remote
+   * range, as far as they are known here). */
   int (*post)(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
               uint32_t *wait);
   /* Up to max completions. Makes progress of everything on the worker; never
