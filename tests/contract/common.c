@@ -3,6 +3,7 @@
 #include "common.h"
 
 #include <dirent.h>
+#include <fnmatch.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -60,6 +61,28 @@ int contract_watch(void **state)
   signal(SIGALRM, on_alarm);
   alarm(CONTRACT_PATIENCE_S);
   return 0;
+}
+
+static const char *pattern;
+static bool has_picked;
+
+void contract_pick(const char *wanted)
+{
+  pattern = wanted;
+  cmocka_set_test_filter(wanted);
+}
+
+bool contract_picked(void)
+{
+  return !pattern || has_picked;
+}
+
+int contract_group(const char *name, const struct CMUnitTest *cases, size_t count,
+                   CMFixtureFunction setup)
+{
+  for (size_t i = 0; pattern && i < count; i++)
+    has_picked |= fnmatch(pattern, cases[i].name, 0) == 0;
+  return _cmocka_run_group_tests(name, cases, count, setup, NULL);
 }
 
 static const char *value_text(uintmax_t value, char *text, size_t size)

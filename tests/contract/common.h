@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,14 @@ uint64_t contract_heap_bytes(void);
 
 /* From here on, a case that does not end ends the program, with a word. Fixtures. */
 int contract_watch(void **state);
+
+/* Only cases of such names are run, by contract_group(); NULL: all. */
+void contract_pick(const char *pattern);
+/* Were there any, up to now? */
+bool contract_picked(void);
+/* cmocka's, and what contract_pick() chose. */
+int contract_group(const char *name, const struct CMUnitTest *cases, size_t count,
+                   CMFixtureFunction setup);
 
 /* cmocka's, but telling what was called and naming errno: who writes a plugin reads these
  * lines, and not the suite's sources. */

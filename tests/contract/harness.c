@@ -376,5 +376,5 @@ int contract_run(const char *group, struct CMUnitTest *cases, size_t count,
     cases[i].setup_func = contract_watch;
   }
   snprintf(name, sizeof(name), "%s: %s", variant->name, group);
-  return _cmocka_run_group_tests(name, cases, count, NULL, NULL);
+  return contract_group(name, cases, count, NULL);
 }

@@ -158,7 +158,7 @@ static int run_memory(const struct loader_plugin *plugin, const struct arguments
   if (arguments->listen || arguments->connect || arguments->inner || arguments->memory)
     return misused("a memory is tried alone", "");
   int status = make_options(plugin, arguments, &options);
-  cmocka_set_test_filter(arguments->cases);
+  contract_pick(arguments->cases);
   if (status == 0)
     status = contract_memory_run(plugin, options_again, &recipe);
   options_free(options);
@@ -229,13 +229,13 @@ static int run_transport(const struct arguments *arguments, struct contract_vari
   suite_run *suite = suite_for(capabilities, &is_whole);
   if (arguments->listen || arguments->connect)
     return run_remote(arguments, variant, suite);
-  cmocka_set_test_filter(arguments->cases);
+  contract_pick(arguments->cases);
   int failed = in_process ? suite(variant) : 0;
   variant->apart = true;
   variant->name = "between processes";
-  cmocka_set_test_filter(NULL);
+  contract_pick(NULL);
   failed += contract_reach_run(variant, &is_reached);
-  cmocka_set_test_filter(arguments->cases);
+  contract_pick(arguments->cases);
   if (is_reached)
     failed += suite(variant);
   else if (in_process && !failed)
@@ -246,8 +246,10 @@ static int run_transport(const struct arguments *arguments, struct contract_vari
 }
 
 /* Words to go by, last. */
-static int tell(int status)
+static int tell(const struct arguments *arguments, int status)
 {
+  if (status != 1 && !contract_picked())
+    return misused("of the cases for such a plugin none is named ", arguments->cases);
   if (status == 0)
     puts("penstock-contract: it keeps the contract");
   else if (status == 1)
@@ -278,7 +280,7 @@ int main(int argc, char **argv)
     return status;
   printf("%s %s\n", path, plugin->description->version);
   if (plugin->kind == PST_KIND_MEMORY)
-    return tell(run_memory(plugin, &arguments));
+    return tell(&arguments, run_memory(plugin, &arguments));
   if ((plugin->kind == PST_KIND_FILTER) != (wrapped != NULL))
     return misused("--inner goes with a filter, and a filter with --inner", "");
   status = make_options(wrapped ? wrapped : plugin, &arguments, &options);
@@ -287,7 +289,7 @@ int main(int argc, char **argv)
     return status;
   snprintf(joined, sizeof(joined), "%s%s%s", path, wrapped ? "+" : "", inner);
   struct contract_variant variant = {.plugin = joined, .option_list = arguments.options};
-  return tell(
-      run_transport(&arguments, &variant,
-                    (wrapped ? wrapped : plugin)->transport->capabilities & PST_CAP_IN_PROCESS));
+  return tell(&arguments, run_transport(&arguments, &variant,
+                                        (wrapped ? wrapped : plugin)->transport->capabilities &
+                                            PST_CAP_IN_PROCESS));
 }

@@ -166,6 +166,7 @@ class Kit(Case):
         self.contract(plugin, "--option", "limit=many", expect=2)
         self.contract(plugin, "--inner", plugin, expect=2)
         self.contract(plugin, "--nonsense", expect=2)
+        self.contract(plugin, "--case", "nonesuch*", expect=2)
         self.contract(expect=2)
         self.contract(self.folder / "nothing.so", expect=2)
         self.contract(plugin.with_suffix(".desc.so"), expect=2)

@@ -301,5 +301,5 @@ int contract_copies(void)
       CASE(test_close_waits_for_work),     CASE(test_queues_number_their_own),
 #undef CASE
   };
-  return cmocka_run_group_tests_name("copies", tests, contract_watch, NULL);
+  return contract_group("copies", tests, sizeof(tests) / sizeof(tests[0]), contract_watch);
 }

@@ -318,5 +318,5 @@ int contract_exports(void)
       cmocka_unit_test(test_import_within_the_process),
       cmocka_unit_test(test_import_refuses_what_is_not_ours),
   };
-  return cmocka_run_group_tests_name("exports", tests, contract_watch, NULL);
+  return contract_group("exports", tests, sizeof(tests) / sizeof(tests[0]), contract_watch);
 }

@@ -289,5 +289,5 @@ int contract_fences(void)
       CASE(test_a_fence_outlives_its_queue),      cmocka_unit_test(test_flush),
 #undef CASE
   };
-  return cmocka_run_group_tests_name("fences", tests, contract_watch, NULL);
+  return contract_group("fences", tests, sizeof(tests) / sizeof(tests[0]), contract_watch);
 }

@@ -221,5 +221,5 @@ int contract_patterns(void)
       CASE(test_payloads_that_are_refused),
 #undef CASE
   };
-  return cmocka_run_group_tests_name("patterns", tests, contract_watch, NULL);
+  return contract_group("patterns", tests, sizeof(tests) / sizeof(tests[0]), contract_watch);
 }

@@ -316,5 +316,5 @@ int contract_regions(void)
       cmocka_unit_test(test_needs_are_answered),
       cmocka_unit_test(test_host_memory_can_be_registered),
   };
-  return cmocka_run_group_tests_name("regions", tests, contract_watch, NULL);
+  return contract_group("regions", tests, sizeof(tests) / sizeof(tests[0]), contract_watch);
 }
