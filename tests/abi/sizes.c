@@ -61,4 +61,4 @@ SIZE(pst_transfer, 64, reserved2, 56);
 SIZE(pst_transfer_done, 32, reserved2, 24);
 SIZE(pst_frame, 128, reserved, 104);
 SIZE(pst_frame_batch, 32, ready, 24);
-SIZE(pst_stats, 1896, frames_lost, 1888);
+SIZE(pst_stats, 1960, intervals, 1896);

@@ -227,8 +227,8 @@ static uint64_t counter(const struct contract_side *side, const char *name)
   return 0;
 }
 
-/* What is optional is the transport's own: a filter has only what it wraps has. */
-static const struct pst_transport_ops *own_ops(const struct contract_side *side)
+/* Of what a filter wraps; else of the transport itself. */
+static const struct pst_transport_ops *innermost(const struct contract_side *side)
 {
   return side->image.inner ? side->image.inner->ops : side->image.ops;
 }
@@ -236,7 +236,7 @@ static const struct pst_transport_ops *own_ops(const struct contract_side *side)
 static void counters_count(void **state)
 {
   struct contract_pair *pair = contract_pair(state, NULL);
-  if (!own_ops(&pair->sender)->counters) {
+  if (!pair->sender.image.ops->counters || !innermost(&pair->sender)->counters) {
     contract_pair_close(pair);
     skip();
   }
@@ -263,7 +263,7 @@ static void description_is_cut_to_its_room(void **state)
   struct contract_pair *pair = contract_pair(state, NULL);
   const struct contract_side *side = &pair->sender;
   char whole[512], part[512];
-  if (!own_ops(side)->describe) {
+  if (!side->image.ops->describe || !innermost(side)->describe) {
     contract_pair_close(pair);
     skip();
   }
