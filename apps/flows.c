@@ -158,6 +158,7 @@ static int open_receiver(struct flow *flow)
       .file = value(flow, "receiver.sink.file"),
       .message = flow->message,
       .overwrite = number(flow, "receiver.sink.overwrite") != 0,
+      .joins = flow->foreign,
   };
   return sink_open(&receiver->sink, receiver->sink_type, &params, &drive->error);
 }

@@ -24,6 +24,7 @@ struct sink_params {
   const char *file;
   uint64_t message;
   bool overwrite;
+  bool joins; /* a foreign sender's stream: it may have begun long before its first message here */
 };
 
 struct sink_ops {

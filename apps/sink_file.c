@@ -20,10 +20,12 @@ struct file {
   char what[128];
   struct output output;
   uint64_t message;
+  uint64_t first;    /* sequence number of the byte at 0 */
   uint64_t next;     /* sequence number that follows the bytes up to `end` */
   uint64_t end;      /* of the file so far */
   uint64_t written;  /* bytes, in all */
   uint64_t messages; /* taken */
+  bool joins;        /* the first message that comes is the file's first */
   bool short_seen;   /* a message was shorter than `message`: places are no longer known ahead */
   char *bounce;      /* for messages that the CPU cannot read */
   uint64_t bounce_size;
@@ -39,6 +41,7 @@ static int file_open(const struct sink_params *params, void **state, struct pst_
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   file->stream = params->stream;
   file->message = params->message;
+  file->joins = params->joins;
   snprintf(file->what, sizeof file->what, "stream '%s': sink", params->stream);
   int result = output_open(&file->output, file->what, params->file, params->overwrite, error);
   if (result < 0) {
@@ -96,8 +99,18 @@ static int write_fully(struct file *file, struct iovec *iov, int count, uint64_t
 static int place(struct file *file, const struct pst_view *view, uint64_t *offset,
                  struct pst_error *error)
 {
+  if (file->joins) {
+    file->first = file->next = view->sequence;
+    file->joins = false;
+  }
   if (view->sequence == file->next) {
     *offset = file->end;
+  } else if (view->sequence < file->first) {
+    return notice_fail(error, PST_EXIT_FAILED, -EILSEQ,
+                       "stream '%s': message %" PRIu64 " came behind %" PRIu64
+                       ", the first of a stream that was joined, so it has no place in %s; try "
+                       "again",
+                       file->stream, view->sequence, file->first, file->output.path);
   } else if (file->output.in_place ||
              (view->sequence > file->next ? file->short_seen : view->length < file->message)) {
     return notice_fail(error, PST_EXIT_FAILED, -EILSEQ,
@@ -106,7 +119,7 @@ static int place(struct file *file, const struct pst_view *view, uint64_t *offse
                        "order and loses nothing",
                        file->stream, view->sequence, file->next, file->output.path);
   } else {
-    *offset = view->sequence * file->message;
+    *offset = (view->sequence - file->first) * file->message;
   }
   if (view->length < file->message)
     file->short_seen = true;

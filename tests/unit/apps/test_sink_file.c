@@ -49,6 +49,29 @@ static void expect_file(const char *path, size_t length)
   free(bytes);
 }
 
+static void a_joined_stream_begins_the_file(void **state)
+{
+  const struct sink_params params = {
+      .stream = "s", .file = "out", .message = MESSAGE, .joins = true};
+  struct sink sink = {0};
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_view views[] = {view_of(0, 100), view_of(2, 100), view_of(1, 100)};
+  struct pst_view before = view_of(0, 100);
+
+  (void)state;
+  for (uint32_t i = 0; i < 3; i++)
+    views[i].sequence += 65536 + 7;
+  before.sequence = 65536 + 6;
+  assert_int_equal(sink_open(&sink, "file", &params, &error), 0);
+  assert_int_equal(take(&sink, NULL, views, 3, &error), 0);
+  assert_int_equal(take(&sink, NULL, &before, 1, &error), -EILSEQ);
+  assert_non_null(strstr(error.text, "65543"));
+  assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
+  expect_file("out", 300);
+  sink_close(&sink);
+  unlink("out");
+}
+
 static void messages_in_order_make_the_file(void **state)
 {
   struct sink sink;
@@ -321,6 +344,7 @@ static void device_memory_is_copied_first(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_joined_stream_begins_the_file),
       cmocka_unit_test(messages_in_order_make_the_file),
       cmocka_unit_test(no_message_makes_an_empty_file),
       cmocka_unit_test(any_order_of_full_messages_makes_the_file),
