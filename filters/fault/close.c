@@ -24,15 +24,15 @@ static int close_inner(struct pst_endpoint *endpoint)
 {
   struct fault_engine *engine = endpoint->engine;
   engine->inner_closes = true;
-  return fault_ops_of(endpoint)->endpoint_close(endpoint->inner, engine->close_mode,
-                                                engine->close_deadline_ns);
+  return pass_ops(endpoint)->endpoint_close(endpoint->inner, engine->close_mode,
+                                            engine->close_deadline_ns);
 }
 
 int fault_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
 {
   struct fault_engine *engine = endpoint->engine;
   if (!engine)
-    return fault_ops_of(endpoint)->endpoint_close(endpoint->inner, mode, deadline_ns);
+    return pass_ops(endpoint)->endpoint_close(endpoint->inner, mode, deadline_ns);
   if (mode != PST_CLOSE_DRAIN && mode != PST_CLOSE_ABORT)
     return -EINVAL;
   if (engine->close_mode)

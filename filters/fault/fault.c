@@ -105,32 +105,7 @@ static int fault_open(const struct pst_host *host, const struct pst_open_params 
   return 0;
 }
 
-static int fault_start(struct pst_device *device)
-{
-  return device->ops->start ? device->ops->start(device->inner) : 0;
-}
-
-static int fault_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
-{
-  return device->ops->mr_pack(device->inner, mr, blob);
-}
-
 /* ---- Workers and rings ---------------------------------------------------- */
-
-static int fault_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
-{
-  struct pst_worker *made = calloc(1, sizeof(*made));
-  if (!made)
-    return -ENOMEM;
-  made->device = device;
-  int rc = device->ops->worker_open(device->inner, index, &made->inner);
-  if (rc != 0) {
-    free(made);
-    return rc;
-  }
-  *worker = made;
-  return 0;
-}
 
 static void fault_worker_close(struct pst_worker *worker)
 {
@@ -145,64 +120,42 @@ static void fault_worker_close(struct pst_worker *worker)
   free(worker);
 }
 
-static int fault_event_fd(struct pst_worker *worker)
-{
-  return worker->device->ops->event_fd(worker->inner);
-}
-
-static int fault_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
-                           struct pst_path_info *path, struct pst_ring **ring)
-{
-  return worker->device->ops->ring_open(worker->inner, params, path, ring);
-}
-
-static void fault_ring_close(struct pst_worker *worker, struct pst_ring *ring)
-{
-  worker->device->ops->ring_close(worker->inner, ring);
-}
-
-static int fault_release_tokens(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
-{
-  return worker->device->ops->release(worker->inner, tokens, n);
-}
-
 /* ---- Endpoints: what was cut off has nothing inside any more ------------------ */
 
 static int fault_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
 {
-  return endpoint->inner ? fault_ops_of(endpoint)->endpoint_address(endpoint->inner, address)
+  return endpoint->inner ? pass_ops(endpoint)->endpoint_address(endpoint->inner, address)
                          : -ECONNRESET;
 }
 
 static int fault_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
 {
-  return endpoint->inner ? fault_ops_of(endpoint)->endpoint_connect(endpoint->inner, address)
+  return endpoint->inner ? pass_ops(endpoint)->endpoint_connect(endpoint->inner, address)
                          : -ECONNRESET;
 }
 
 static int fault_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
 {
-  return endpoint->inner ? fault_ops_of(endpoint)->endpoint_path(endpoint->inner, path)
-                         : -ECONNRESET;
+  return endpoint->inner ? pass_ops(endpoint)->endpoint_path(endpoint->inner, path) : -ECONNRESET;
 }
 
 static int fault_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                              struct pst_remote **remote)
 {
-  return endpoint->inner ? fault_ops_of(endpoint)->remote_open(endpoint->inner, blob, remote)
+  return endpoint->inner ? pass_ops(endpoint)->remote_open(endpoint->inner, blob, remote)
                          : -ENOTCONN;
 }
 
 static void fault_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
   if (endpoint->inner)
-    fault_ops_of(endpoint)->remote_close(endpoint->inner, remote);
+    pass_ops(endpoint)->remote_close(endpoint->inner, remote);
 }
 
 static int fault_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   if (endpoint->inner)
-    return fault_ops_of(endpoint)->describe(endpoint->inner, text, size);
+    return pass_ops(endpoint)->describe(endpoint->inner, text, size);
   snprintf(text, size, "cut off by the filter fault");
   return 0;
 }
@@ -215,25 +168,25 @@ static const struct pst_transport_ops fault_ops = {
     .limits = limits_read,
     .mr_register = fault_mr_register,
     .mr_deregister = fault_mr_deregister,
-    .mr_pack = fault_mr_pack,
+    .mr_pack = pass_mr_pack,
     .remote_open = fault_remote_open,
     .remote_close = fault_remote_close,
-    .worker_open = fault_worker_open,
+    .worker_open = pass_worker_open,
     .worker_close = fault_worker_close,
     .arm = fault_arm,
-    .event_fd = fault_event_fd,
-    .ring_open = fault_ring_open,
-    .ring_close = fault_ring_close,
+    .event_fd = pass_event_fd,
+    .ring_open = pass_ring_open,
+    .ring_close = pass_ring_close,
     .endpoint_open = fault_endpoint_open,
     .endpoint_address = fault_endpoint_address,
     .endpoint_connect = fault_endpoint_connect,
     .endpoint_path = fault_endpoint_path,
     .post = fault_post,
     .poll = fault_poll,
-    .release = fault_release_tokens,
+    .release = pass_release,
     .counters = fault_counters,
     .describe = fault_describe,
-    .start = fault_start,
+    .start = pass_start,
     .endpoint_close = fault_endpoint_close,
 };
 

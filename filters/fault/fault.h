@@ -183,10 +183,7 @@ struct pst_endpoint {
 
 #define FAULT_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
 
-static inline const struct pst_transport_ops *fault_ops_of(const struct pst_endpoint *endpoint)
-{
-  return endpoint->worker->device->ops;
-}
+#include "pass.h"
 
 static inline uint64_t fault_now(const struct pst_endpoint *endpoint)
 {

@@ -76,7 +76,7 @@ static struct fault_hold *unlink_at(struct fault_holds *holds, struct fault_hold
 static bool post_hold(struct pst_endpoint *endpoint, const struct fault_hold *hold, uint32_t *wait)
 {
   struct fault_engine *engine = endpoint->engine;
-  int rc = fault_ops_of(endpoint)->post(endpoint->inner, &hold->request, 1, wait);
+  int rc = pass_ops(endpoint)->post(endpoint->inner, &hold->request, 1, wait);
   engine->blocked = rc == 0 || rc == -EAGAIN;
   if (engine->blocked)
     return false;

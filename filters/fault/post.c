@@ -38,7 +38,7 @@ static uint32_t post_inner(struct pst_endpoint *endpoint, const struct pst_reque
                            uint32_t n, struct progress *progress)
 {
   uint32_t wait = PST_WAIT_NONE;
-  int rc = fault_ops_of(endpoint)->post(endpoint->inner, requests, n, &wait);
+  int rc = pass_ops(endpoint)->post(endpoint->inner, requests, n, &wait);
   if (rc == 0 || rc == -EAGAIN) {
     progress->wait = wait ? wait : PST_WAIT_QUEUE;
     return 0;
@@ -231,7 +231,7 @@ int fault_post(struct pst_endpoint *endpoint, const struct pst_request *requests
   struct progress progress = {PST_WAIT_NONE, 0};
   uint32_t taken = 0;
   if (!engine)
-    return fault_ops_of(endpoint)->post(endpoint->inner, requests, n, wait);
+    return pass_ops(endpoint)->post(endpoint->inner, requests, n, wait);
   if (engine->killed || engine->over)
     return -ECONNRESET;
   if (!engine->connected || engine->close_mode)

@@ -48,10 +48,7 @@ struct pst_endpoint {
   bool is_closing;
 };
 
-static const struct pst_transport_ops *ops_of(const struct pst_endpoint *endpoint)
-{
-  return endpoint->worker->device->ops;
-}
+#include "pass.h"
 
 /* ---- Devices ------------------------------------------------------------ */
 
@@ -117,56 +114,7 @@ static int narrow_limits(struct pst_device *device, struct pst_limits *limits)
   return 0;
 }
 
-static int narrow_start(struct pst_device *device)
-{
-  return device->ops->start ? device->ops->start(device->inner) : 0;
-}
-
-/* ---- Memory --------------------------------------------------------------- */
-
-static int narrow_mr_register(struct pst_device *device, const struct pst_mr_params *params,
-                              struct pst_mr **mr)
-{
-  return device->ops->mr_register(device->inner, params, mr);
-}
-
-static void narrow_mr_deregister(struct pst_device *device, struct pst_mr *mr)
-{
-  device->ops->mr_deregister(device->inner, mr);
-}
-
-static int narrow_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
-{
-  return device->ops->mr_pack(device->inner, mr, blob);
-}
-
-static int narrow_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
-                              struct pst_remote **remote)
-{
-  return ops_of(endpoint)->remote_open(endpoint->inner, blob, remote);
-}
-
-static void narrow_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
-{
-  ops_of(endpoint)->remote_close(endpoint->inner, remote);
-}
-
 /* ---- Workers and rings ------------------------------------------------------ */
-
-static int narrow_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
-{
-  struct pst_worker *made = calloc(1, sizeof(*made));
-  if (!made)
-    return -ENOMEM;
-  made->device = device;
-  int rc = device->ops->worker_open(device->inner, index, &made->inner);
-  if (rc != 0) {
-    free(made);
-    return rc;
-  }
-  *worker = made;
-  return 0;
-}
 
 static void narrow_worker_close(struct pst_worker *worker)
 {
@@ -187,27 +135,6 @@ static int narrow_arm(struct pst_worker *worker)
     if (endpoint->head != endpoint->tail)
       return -EAGAIN;
   return worker->device->ops->arm(worker->inner);
-}
-
-static int narrow_event_fd(struct pst_worker *worker)
-{
-  return worker->device->ops->event_fd(worker->inner);
-}
-
-static int narrow_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
-                            struct pst_path_info *path, struct pst_ring **ring)
-{
-  return worker->device->ops->ring_open(worker->inner, params, path, ring);
-}
-
-static void narrow_ring_close(struct pst_worker *worker, struct pst_ring *ring)
-{
-  worker->device->ops->ring_close(worker->inner, ring);
-}
-
-static int narrow_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
-{
-  return worker->device->ops->release(worker->inner, tokens, n);
 }
 
 /* ---- Endpoints ------------------------------------------------------------------ */
@@ -231,42 +158,14 @@ static int narrow_endpoint_open(struct pst_worker *worker, const struct pst_endp
   return 0;
 }
 
-static int narrow_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
-{
-  return ops_of(endpoint)->endpoint_address(endpoint->inner, address);
-}
-
-static int narrow_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
-{
-  return ops_of(endpoint)->endpoint_connect(endpoint->inner, address);
-}
-
-static int narrow_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
-{
-  return ops_of(endpoint)->endpoint_path(endpoint->inner, path);
-}
-
 static int narrow_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
 {
   if (endpoint->head == endpoint->tail)
-    return ops_of(endpoint)->endpoint_close(endpoint->inner, mode, deadline_ns);
+    return pass_ops(endpoint)->endpoint_close(endpoint->inner, mode, deadline_ns);
   endpoint->close_mode = mode;
   endpoint->close_deadline_ns = deadline_ns;
   endpoint->is_closing = true;
   return 0;
-}
-
-static int narrow_counters(struct pst_device *device, struct pst_worker *worker,
-                           struct pst_endpoint *endpoint, struct pst_counter *counters,
-                           uint32_t max)
-{
-  return device->ops->counters(device->inner, worker ? worker->inner : NULL,
-                               endpoint ? endpoint->inner : NULL, counters, max);
-}
-
-static int narrow_describe(struct pst_endpoint *endpoint, char *text, size_t size)
-{
-  return ops_of(endpoint)->describe(endpoint->inner, text, size);
 }
 
 /* ---- What it does ------------------------------------------------------------------- */
@@ -318,7 +217,7 @@ static uint32_t pass_on(struct pst_endpoint *endpoint, struct pst_completion *ou
     } else {
       if (endpoint->due[endpoint->head % KEPT_MAX] > endpoint->polls)
         break;
-      int rc = ops_of(endpoint)->post(endpoint->inner, request, 1, &wait);
+      int rc = pass_ops(endpoint)->post(endpoint->inner, request, 1, &wait);
       if (rc == -EAGAIN)
         break;
       if (rc < 0)
@@ -327,8 +226,8 @@ static uint32_t pass_on(struct pst_endpoint *endpoint, struct pst_completion *ou
     endpoint->head++;
   }
   if (endpoint->is_closing && endpoint->head == endpoint->tail && endpoint->close_mode) {
-    ops_of(endpoint)->endpoint_close(endpoint->inner, endpoint->close_mode,
-                                     endpoint->close_deadline_ns);
+    pass_ops(endpoint)->endpoint_close(endpoint->inner, endpoint->close_mode,
+                                       endpoint->close_deadline_ns);
     endpoint->close_mode = 0;
   }
   return n;
@@ -386,27 +285,27 @@ static const struct pst_transport_ops narrow_ops = {
     .open = narrow_open,
     .close = narrow_close,
     .limits = narrow_limits,
-    .mr_register = narrow_mr_register,
-    .mr_deregister = narrow_mr_deregister,
-    .mr_pack = narrow_mr_pack,
-    .remote_open = narrow_remote_open,
-    .remote_close = narrow_remote_close,
-    .worker_open = narrow_worker_open,
+    .mr_register = pass_mr_register,
+    .mr_deregister = pass_mr_deregister,
+    .mr_pack = pass_mr_pack,
+    .remote_open = pass_remote_open,
+    .remote_close = pass_remote_close,
+    .worker_open = pass_worker_open,
     .worker_close = narrow_worker_close,
     .arm = narrow_arm,
-    .event_fd = narrow_event_fd,
-    .ring_open = narrow_ring_open,
-    .ring_close = narrow_ring_close,
+    .event_fd = pass_event_fd,
+    .ring_open = pass_ring_open,
+    .ring_close = pass_ring_close,
     .endpoint_open = narrow_endpoint_open,
-    .endpoint_address = narrow_endpoint_address,
-    .endpoint_connect = narrow_endpoint_connect,
-    .endpoint_path = narrow_endpoint_path,
+    .endpoint_address = pass_endpoint_address,
+    .endpoint_connect = pass_endpoint_connect,
+    .endpoint_path = pass_endpoint_path,
     .post = narrow_post,
     .poll = narrow_poll,
-    .release = narrow_release,
-    .counters = narrow_counters,
-    .describe = narrow_describe,
-    .start = narrow_start,
+    .release = pass_release,
+    .counters = pass_counters,
+    .describe = pass_describe,
+    .start = pass_start,
     .endpoint_close = narrow_endpoint_close,
 };
 

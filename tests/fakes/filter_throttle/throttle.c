@@ -39,10 +39,7 @@ struct pst_endpoint {
   bool held_back;    /* the last post was cut short here */
 };
 
-static const struct pst_transport_ops *ops_of(const struct pst_endpoint *endpoint)
-{
-  return endpoint->worker->device->ops;
-}
+#include "pass.h"
 
 /* ---- Devices ------------------------------------------------------------ */
 
@@ -89,57 +86,7 @@ static int throttle_limits(struct pst_device *device, struct pst_limits *limits)
   return device->ops->limits(device->inner, limits);
 }
 
-static int throttle_start(struct pst_device *device)
-{
-  return device->ops->start ? device->ops->start(device->inner) : 0;
-}
-
-/* ---- Memory --------------------------------------------------------------- */
-
-static int throttle_mr_register(struct pst_device *device, const struct pst_mr_params *params,
-                                struct pst_mr **mr)
-{
-  return device->ops->mr_register(device->inner, params, mr);
-}
-
-static void throttle_mr_deregister(struct pst_device *device, struct pst_mr *mr)
-{
-  device->ops->mr_deregister(device->inner, mr);
-}
-
-static int throttle_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
-{
-  return device->ops->mr_pack(device->inner, mr, blob);
-}
-
-static int throttle_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
-                                struct pst_remote **remote)
-{
-  return ops_of(endpoint)->remote_open(endpoint->inner, blob, remote);
-}
-
-static void throttle_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
-{
-  ops_of(endpoint)->remote_close(endpoint->inner, remote);
-}
-
 /* ---- Workers and rings ------------------------------------------------------ */
-
-static int throttle_worker_open(struct pst_device *device, uint32_t index,
-                                struct pst_worker **worker)
-{
-  struct pst_worker *made = calloc(1, sizeof(*made));
-  if (!made)
-    return -ENOMEM;
-  made->device = device;
-  int rc = device->ops->worker_open(device->inner, index, &made->inner);
-  if (rc != 0) {
-    free(made);
-    return rc;
-  }
-  *worker = made;
-  return 0;
-}
 
 static void throttle_worker_close(struct pst_worker *worker)
 {
@@ -161,27 +108,6 @@ static int throttle_arm(struct pst_worker *worker)
     if (endpoint->held_back)
       return -EAGAIN;
   return worker->device->ops->arm(worker->inner);
-}
-
-static int throttle_event_fd(struct pst_worker *worker)
-{
-  return worker->device->ops->event_fd(worker->inner);
-}
-
-static int throttle_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
-                              struct pst_path_info *path, struct pst_ring **ring)
-{
-  return worker->device->ops->ring_open(worker->inner, params, path, ring);
-}
-
-static void throttle_ring_close(struct pst_worker *worker, struct pst_ring *ring)
-{
-  worker->device->ops->ring_close(worker->inner, ring);
-}
-
-static int throttle_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
-{
-  return worker->device->ops->release(worker->inner, tokens, n);
 }
 
 /* ---- Endpoints ------------------------------------------------------------------ */
@@ -208,40 +134,6 @@ static int throttle_endpoint_open(struct pst_worker *worker,
   return 0;
 }
 
-static int throttle_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
-{
-  return ops_of(endpoint)->endpoint_address(endpoint->inner, address);
-}
-
-static int throttle_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
-{
-  return ops_of(endpoint)->endpoint_connect(endpoint->inner, address);
-}
-
-static int throttle_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
-{
-  return ops_of(endpoint)->endpoint_path(endpoint->inner, path);
-}
-
-static int throttle_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode,
-                                   uint64_t deadline_ns)
-{
-  return ops_of(endpoint)->endpoint_close(endpoint->inner, mode, deadline_ns);
-}
-
-static int throttle_counters(struct pst_device *device, struct pst_worker *worker,
-                             struct pst_endpoint *endpoint, struct pst_counter *counters,
-                             uint32_t max)
-{
-  return device->ops->counters(device->inner, worker ? worker->inner : NULL,
-                               endpoint ? endpoint->inner : NULL, counters, max);
-}
-
-static int throttle_describe(struct pst_endpoint *endpoint, char *text, size_t size)
-{
-  return ops_of(endpoint)->describe(endpoint->inner, text, size);
-}
-
 /* ---- The one thing it does --------------------------------------------------------- */
 
 /* What may be taken grows with time, up to ten milliseconds' worth and one more: a
@@ -265,7 +157,7 @@ static void reckon(struct pst_endpoint *endpoint)
 static int throttle_post(struct pst_endpoint *endpoint, const struct pst_request *requests,
                          uint32_t n, uint32_t *wait)
 {
-  const struct pst_transport_ops *ops = ops_of(endpoint);
+  const struct pst_transport_ops *ops = pass_ops(endpoint);
   endpoint->held_back = false;
   if (endpoint->worker->device->rate == 0 || n == 0)
     return ops->post(endpoint->inner, requests, n, wait);
@@ -313,28 +205,28 @@ static const struct pst_transport_ops throttle_ops = {
     .open = throttle_open,
     .close = throttle_close,
     .limits = throttle_limits,
-    .mr_register = throttle_mr_register,
-    .mr_deregister = throttle_mr_deregister,
-    .mr_pack = throttle_mr_pack,
-    .remote_open = throttle_remote_open,
-    .remote_close = throttle_remote_close,
-    .worker_open = throttle_worker_open,
+    .mr_register = pass_mr_register,
+    .mr_deregister = pass_mr_deregister,
+    .mr_pack = pass_mr_pack,
+    .remote_open = pass_remote_open,
+    .remote_close = pass_remote_close,
+    .worker_open = pass_worker_open,
     .worker_close = throttle_worker_close,
     .arm = throttle_arm,
-    .event_fd = throttle_event_fd,
-    .ring_open = throttle_ring_open,
-    .ring_close = throttle_ring_close,
+    .event_fd = pass_event_fd,
+    .ring_open = pass_ring_open,
+    .ring_close = pass_ring_close,
     .endpoint_open = throttle_endpoint_open,
-    .endpoint_address = throttle_endpoint_address,
-    .endpoint_connect = throttle_endpoint_connect,
-    .endpoint_path = throttle_endpoint_path,
+    .endpoint_address = pass_endpoint_address,
+    .endpoint_connect = pass_endpoint_connect,
+    .endpoint_path = pass_endpoint_path,
     .post = throttle_post,
     .poll = throttle_poll,
-    .release = throttle_release,
-    .counters = throttle_counters,
-    .describe = throttle_describe,
-    .start = throttle_start,
-    .endpoint_close = throttle_endpoint_close,
+    .release = pass_release,
+    .counters = pass_counters,
+    .describe = pass_describe,
+    .start = pass_start,
+    .endpoint_close = pass_endpoint_close,
 };
 
 PST_PLUGIN(throttle_probe, &throttle_ops);
