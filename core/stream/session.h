@@ -473,6 +473,8 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
                   struct pst_error *error);
 void receiver_close(struct pst_receiver *receiver);
 int receiver_pend(struct pst_receiver *receiver, const struct pst_completion *completion);
+/* What has arrived and was not handed over goes back to the transport. */
+void receiver_give_up_pending(struct pst_receiver *receiver);
 int receiver_progress(struct pst_receiver *receiver);
 /* Views of up to `max` messages that have arrived, duplicates left out. */
 uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
