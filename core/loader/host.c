@@ -243,7 +243,7 @@ const char *const *host_libraries(const struct host *host)
   return paths;
 }
 
-/* ---- Exports of regions -------------------------------------------------- */
+/* ---- Regions of memory plugins -------------------------------------------- */
 
 struct memory_entry {
   struct memory_entry *next;
@@ -251,7 +251,7 @@ struct memory_entry {
   const struct pst_memory_ops *ops;
 };
 
-/* Held over an export, so that a memory is not closed under it and exports of it
+/* Held over exports and imports, so that a memory is not closed under them and they
  * come one at a time. */
 static pthread_mutex_t memories_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct memory_entry *memories;
@@ -284,26 +284,73 @@ void loader_memory_remove(struct pst_memory *memory)
   pthread_mutex_unlock(&memories_mutex);
 }
 
+/* The mutex is held. */
+static const struct pst_memory_ops *ops_of(const struct pst_region *region)
+{
+  for (const struct memory_entry *entry = memories; entry; entry = entry->next)
+    if (region->memory && entry->memory == region->memory)
+      return entry->ops;
+  return NULL;
+}
+
 static int host_region_export(const struct pst_host *table, const struct pst_region *region,
                               uint32_t kind, uint64_t offset, uint64_t length,
                               struct pst_export *out)
 {
+  const struct pst_memory_ops *ops;
   int rc = -EOPNOTSUPP;
 
   (void)table;
-  if (kind != PST_EXPORT_FD && kind != PST_EXPORT_DMABUF && kind != PST_EXPORT_IPC)
+  if (kind != PST_EXPORT_FD && kind != PST_EXPORT_DMABUF && kind != PST_EXPORT_IPC &&
+      kind != PST_EXPORT_VENDOR_FD)
     return -EINVAL;
   if (!(region->exports & kind))
     return -EOPNOTSUPP;
   pthread_mutex_lock(&memories_mutex);
-  for (const struct memory_entry *entry = memories; entry; entry = entry->next) {
-    if (entry->memory == region->memory) {
-      rc = entry->ops->export_region(region->memory, region, kind, offset, length, out);
-      break;
-    }
-  }
+  ops = ops_of(region);
+  if (ops)
+    rc = ops->export_region(region->memory, region, kind, offset, length, out);
   pthread_mutex_unlock(&memories_mutex);
   return rc;
+}
+
+static const struct pst_memory_ops *host_region_memory(const struct pst_host *table,
+                                                       const struct pst_region *region)
+{
+  const struct pst_memory_ops *ops;
+
+  (void)table;
+  pthread_mutex_lock(&memories_mutex);
+  ops = ops_of(region);
+  pthread_mutex_unlock(&memories_mutex);
+  return ops;
+}
+
+static int host_region_import(const struct pst_host *table, const struct pst_region *near,
+                              const struct pst_export *from, struct pst_region *far)
+{
+  const struct pst_memory_ops *ops;
+  int rc = -EOPNOTSUPP;
+
+  (void)table;
+  pthread_mutex_lock(&memories_mutex);
+  ops = ops_of(near);
+  if (ops)
+    rc = ops->import_region(near->memory, from, far);
+  pthread_mutex_unlock(&memories_mutex);
+  return rc;
+}
+
+static void host_region_release(const struct pst_host *table, struct pst_region *far)
+{
+  const struct pst_memory_ops *ops;
+
+  (void)table;
+  pthread_mutex_lock(&memories_mutex);
+  ops = ops_of(far);
+  if (ops)
+    ops->free_region(far->memory, far);
+  pthread_mutex_unlock(&memories_mutex);
 }
 
 /* ---- The table ----------------------------------------------------------- */
@@ -338,6 +385,9 @@ struct host *host_new(const char *label)
       .option_item = options_get_item,
       .option_is_set = options_is_set,
       .region_export = host_region_export,
+      .region_memory = host_region_memory,
+      .region_import = host_region_import,
+      .region_release = host_region_release,
   };
   return host;
 }

@@ -41,7 +41,7 @@ const struct config_catalog *loader_catalog(void);
 const char *const *loader_libraries(const struct loader_plugin *plugin);
 /* Before close() of a plugin's device or memory: all its deferred works have run. */
 void loader_defer_drain(const struct loader_plugin *plugin);
-/* How host->region_export reaches memory plugins: the session tells which memory
+/* How the host's services for regions reach memory plugins: the session tells which memory
  * plugin a pst_memory belongs to, and takes it back before close(). */
 int loader_memory_add(struct pst_memory *memory, const struct pst_memory_ops *ops);
 void loader_memory_remove(struct pst_memory *memory);

@@ -32,7 +32,8 @@ static int check_params(const struct pst_memory *memory, const struct pst_alloc_
 void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block, uint32_t flags,
                       struct pst_region *region)
 {
-  bool host = block->kind == CUDA_BLOCK_HOST || block->kind == CUDA_BLOCK_MEMFD;
+  bool host = block->kind == CUDA_BLOCK_HOST || block->kind == CUDA_BLOCK_MEMFD ||
+              block->kind == CUDA_BLOCK_FILE;
   struct pst_region made = {
       .kind = host ? PST_MEMORY_HOST : PST_MEMORY_CUDA,
       .address = block->address,
@@ -45,9 +46,30 @@ void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block, uint3
       .memory = memory,
       .handle = block,
   };
-  snprintf(made.device, sizeof(made.device), "%s", host ? "" : memory->uuid);
+  snprintf(made.device, sizeof(made.device), "%s",
+           host               ? ""
+           : block->device[0] ? block->device
+                              : memory->uuid);
   snprintf(made.backing, sizeof(made.backing), "%s", block->words);
   pst_struct_write(region, &made, sizeof(made));
+}
+
+/* A NIC reaches the GPU through a window that may be smaller than the GPU's memory: 256 MiB
+ * on many boards. The driver would give the memory, and refuse the registration later. */
+static int check_window(const struct pst_memory *memory, const struct pst_alloc_params *params)
+{
+  struct cuda_window window;
+  if (params->purpose != PST_ALLOC_NORMAL || !(params->needs & PST_NEED_EXPORT_DMABUF) ||
+      !cuda_window_read(memory, &window) || params->length <= window.free)
+    return 0;
+  cuda_error_log(memory,
+                 "%s: cannot get %.1f MiB of %s for a NIC: of its BAR1, through which one writes, "
+                 "%.1f of %.1f MiB are free: ask for less (ring, message), end what else is "
+                 "registered there (nvidia-smi -q -d MEMORY), or let the firmware map all of the "
+                 "GPU (Above 4G Decoding, Resizable BAR)",
+                 params->label, (double)params->length / 1048576.0, memory->name,
+                 (double)window.free / 1048576.0, (double)window.total / 1048576.0);
+  return -ENOMEM;
 }
 
 static int take_block(struct pst_memory *memory, const struct pst_alloc_params *params,
@@ -68,6 +90,8 @@ int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,
   if (!params.label)
     params.label = "memory";
   int code = check_params(memory, &params, region->struct_size);
+  if (code == 0)
+    code = check_window(memory, &params);
   if (code)
     return code;
   struct cuda_block *block = calloc(1, sizeof(*block));
@@ -99,7 +123,7 @@ void cuda_free_region(struct pst_memory *memory, struct pst_region *region)
   if (!region || !region->handle)
     return;
   struct cuda_block *block = region->handle;
-  cuda_range_remove(memory, block->address);
+  cuda_range_remove(memory, block->address, block->length);
   cuda_enter(memory);
   cuda_block_release(memory, block);
   cuda_leave(memory);

@@ -43,10 +43,10 @@ static void sync_memops(struct pst_memory *memory, uint64_t address)
 }
 
 /* Containers and MIG may forbid it. */
-static bool can_ipc(const struct pst_memory *memory, uint64_t address)
+static bool can_ipc(const struct pst_memory *memory, struct cuda_block *made)
 {
-  struct cuda_ipc handle;
-  return memory->driver->IpcGetMemHandle(&handle, address) == CUDA_SUCCESS;
+  made->context = memory->shared->context;
+  return memory->driver->IpcGetMemHandle(&made->ipc, made->base) == CUDA_SUCCESS;
 }
 
 int cuda_block_malloc(struct pst_memory *memory, uint64_t length, uint64_t alignment,
@@ -61,7 +61,7 @@ int cuda_block_malloc(struct pst_memory *memory, uint64_t length, uint64_t align
   if (status != CUDA_SUCCESS)
     return refuse_device(memory, label, length, "cuMemAlloc", status);
   made.address = cuda_round_up(made.base, alignment);
-  made.exports = (can_ipc(memory, made.base) ? PST_EXPORT_IPC : 0u) |
+  made.exports = (can_ipc(memory, &made) ? PST_EXPORT_IPC : 0u) |
                  (memory->has.dmabuf ? PST_EXPORT_DMABUF : 0u);
   sync_memops(memory, made.base);
   *block = made;
@@ -78,7 +78,7 @@ static struct cuda_allocation allocation_of(const struct pst_memory *memory)
   };
 }
 
-static cuda_status map_vmm(struct pst_memory *memory, uint64_t alignment, struct cuda_block *made)
+cuda_status cuda_block_map(struct pst_memory *memory, uint64_t alignment, struct cuda_block *made)
 {
   const struct cuda_driver *driver = memory->driver;
   const struct cuda_access access = {{CUDA_LOCATION_DEVICE, memory->device}, CUDA_ACCESS_READWRITE};
@@ -113,14 +113,15 @@ int cuda_block_vmm(struct pst_memory *memory, uint64_t length, uint64_t alignmen
   status = memory->driver->MemCreate(&made.handle, made.base_length, &properties, 0);
   if (status != CUDA_SUCCESS)
     return refuse_device(memory, label, length, "cuMemCreate", status);
-  status = map_vmm(memory, alignment > granularity ? alignment : 0, &made);
+  status = cuda_block_map(memory, alignment > granularity ? alignment : 0, &made);
   if (status != CUDA_SUCCESS) {
     memory->driver->MemRelease(made.handle);
     return refuse_device(memory, label, length, "cuMemMap", status);
   }
   made.address = made.base;
   made.length = made.base_length;
-  made.exports = memory->has.dmabuf && properties.rdma_capable ? PST_EXPORT_DMABUF : 0u;
+  made.exports = (memory->has.dmabuf && properties.rdma_capable ? PST_EXPORT_DMABUF : 0u) |
+                 (properties.handle_types ? PST_EXPORT_VENDOR_FD : 0u);
   sync_memops(memory, made.base);
   *block = made;
   return 0;
@@ -230,6 +231,7 @@ void cuda_block_release(struct pst_memory *memory, struct cuda_block *block)
   const struct cuda_driver *driver = memory->driver;
   switch (block->kind) {
   case CUDA_BLOCK_MALLOC:
+    cuda_exported_forget(block);
     driver->MemFree(block->base);
     break;
   case CUDA_BLOCK_VMM:
@@ -247,6 +249,12 @@ void cuda_block_release(struct pst_memory *memory, struct cuda_block *block)
     break;
   case CUDA_BLOCK_IPC:
     driver->IpcCloseMemHandle(block->base);
+    break;
+  case CUDA_BLOCK_ALIAS:
+    break;
+  case CUDA_BLOCK_FILE:
+    driver->MemHostUnregister((void *)(uintptr_t)block->handle);
+    munmap((void *)(uintptr_t)block->base, block->base_length);
     break;
   }
 }

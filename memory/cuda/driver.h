@@ -40,6 +40,7 @@ enum {
   CUDA_INVALID_CONTEXT = 201,
   CUDA_NO_BINARY_FOR_GPU = 209,
   CUDA_ECC_UNCORRECTABLE = 214,
+  CUDA_MAP_FAILED = 205,
   CUDA_PEER_ACCESS_UNSUPPORTED = 217,
   CUDA_UNSUPPORTED_PTX_VERSION = 222,
   CUDA_OPERATING_SYSTEM = 304,
@@ -47,6 +48,7 @@ enum {
   CUDA_NOT_FOUND = 500,
   CUDA_NOT_READY = 600,
   CUDA_ILLEGAL_ADDRESS = 700,
+  CUDA_PEER_ACCESS_ENABLED = 704,
   CUDA_ALREADY_REGISTERED = 712,
   CUDA_NOT_REGISTERED = 713,
   CUDA_LAUNCH_FAILED = 719,
@@ -158,7 +160,9 @@ struct cuda_access { /* CUmemAccessDesc */
   X(DeviceTotalMem, (size_t * bytes, cuda_device device))                                          \
   X(DevicePrimaryCtxRetain, (cuda_context * context, cuda_device device))                          \
   X(DevicePrimaryCtxRelease, (cuda_device device))                                                 \
+  X(DeviceCanAccessPeer, (int *can, cuda_device device, cuda_device peer))                         \
   X(CtxGetCurrent, (cuda_context * context))                                                       \
+  X(CtxEnablePeerAccess, (cuda_context peer, unsigned int flags))                                  \
   X(CtxPushCurrent, (cuda_context context))                                                        \
   X(CtxPopCurrent, (cuda_context * context))                                                       \
   X(MemGetInfo, (size_t * free, size_t * total))                                                   \

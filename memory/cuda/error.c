@@ -22,7 +22,8 @@ bool cuda_is_lost(cuda_status status)
 {
   return status == CUDA_ECC_UNCORRECTABLE || status == CUDA_DEINITIALIZED ||
          (status >= CUDA_ILLEGAL_ADDRESS && status < CUDA_NOT_PERMITTED &&
-          status != CUDA_ALREADY_REGISTERED && status != CUDA_NOT_REGISTERED) ||
+          status != CUDA_PEER_ACCESS_ENABLED && status != CUDA_ALREADY_REGISTERED &&
+          status != CUDA_NOT_REGISTERED) ||
          status == CUDA_DEVICE_UNAVAILABLE || status == CUDA_UNKNOWN;
 }
 

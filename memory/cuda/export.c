@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,24 +33,76 @@ static int export_dmabuf(struct pst_memory *memory, const struct cuda_block *blo
   return 0;
 }
 
+/* The driver opens no handle in the process that made it: there the block itself is found.
+ * All exports of a block have the one handle that it was given when it was made. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cuda_block *list;
+
+static void list_add(struct cuda_block *block)
+{
+  pthread_mutex_lock(&list_lock);
+  if (!block->listed) {
+    block->next = list;
+    list = block;
+    block->listed = true;
+  }
+  pthread_mutex_unlock(&list_lock);
+}
+
+const struct cuda_block *cuda_exported_find(const struct cuda_ipc *handle)
+{
+  pthread_mutex_lock(&list_lock);
+  const struct cuda_block *found = list;
+  while (found && memcmp(&found->ipc, handle, sizeof(*handle)) != 0)
+    found = found->next;
+  pthread_mutex_unlock(&list_lock);
+  return found;
+}
+
+void cuda_exported_forget(struct cuda_block *block)
+{
+  pthread_mutex_lock(&list_lock);
+  for (struct cuda_block **at = &list; block->listed && *at; at = &(*at)->next)
+    if (*at == block) {
+      *at = block->next;
+      break;
+    }
+  block->listed = false;
+  pthread_mutex_unlock(&list_lock);
+}
+
 /* What the handle names is the whole allocation, which the driver may have cut from a
  * larger one of its own. */
-static int export_ipc(struct pst_memory *memory, const struct cuda_block *block,
-                      struct pst_export *made)
+static int export_ipc(struct pst_memory *memory, struct cuda_block *block, struct pst_export *made)
 {
-  struct cuda_ipc handle;
   cuda_pointer base = 0;
   size_t length = 0;
-  cuda_status status = memory->driver->IpcGetMemHandle(&handle, block->base);
-  if (status == CUDA_SUCCESS)
-    status = memory->driver->MemGetAddressRange(&base, &length, block->base);
+  cuda_status status = memory->driver->MemGetAddressRange(&base, &length, block->base);
   if (status != CUDA_SUCCESS)
-    return cuda_failed(memory, "export: cuIpcGetMemHandle", status);
-  memcpy(made->handle, handle.reserved, sizeof(handle.reserved));
-  made->handle_length = sizeof(handle.reserved);
+    return cuda_failed(memory, "export: cuMemGetAddressRange", status);
+  list_add(block);
+  memcpy(made->handle, block->ipc.reserved, sizeof(made->handle));
+  made->handle_length = sizeof(block->ipc.reserved);
   made->offset += block->address - base;
   made->base_address = base;
   made->base_length = length;
+  return 0;
+}
+
+/* Without cuMemCreate's POSIX handle type it would be refused; then it is not announced. */
+static int export_vendor_fd(struct pst_memory *memory, const struct cuda_block *block,
+                            struct pst_export *made)
+{
+  int fd = -1;
+  cuda_status status =
+      memory->driver->MemExportToShareableHandle(&fd, block->handle, CUDA_HANDLE_POSIX, 0);
+  if (status != CUDA_SUCCESS)
+    return cuda_failed(memory, "export: cuMemExportToShareableHandle", status);
+  (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+  made->fd = fd;
+  made->offset += block->address - block->base;
+  made->base_address = block->base;
+  made->base_length = block->base_length;
   return 0;
 }
 
@@ -72,7 +123,8 @@ static int export_fd(struct pst_memory *memory, const struct cuda_block *block,
 int cuda_export_region(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,
                        uint64_t offset, uint64_t length, struct pst_export *out)
 {
-  if (kind != PST_EXPORT_FD && kind != PST_EXPORT_DMABUF && kind != PST_EXPORT_IPC) {
+  if (kind != PST_EXPORT_FD && kind != PST_EXPORT_DMABUF && kind != PST_EXPORT_IPC &&
+      kind != PST_EXPORT_VENDOR_FD) {
     cuda_error_log(memory, "export: %" PRIu32 " is not a kind of export", kind);
     return -EINVAL;
   }
@@ -83,7 +135,7 @@ int cuda_export_region(struct pst_memory *memory, const struct pst_region *regio
                    length, offset, region->length);
     return -EINVAL;
   }
-  const struct cuda_block *block = region->handle;
+  struct cuda_block *block = region->handle;
   struct pst_export made = {.kind = kind, .fd = -1, .offset = offset, .length = length};
   if (!(block->exports & kind))
     return -EOPNOTSUPP;
@@ -91,74 +143,10 @@ int cuda_export_region(struct pst_memory *memory, const struct pst_region *regio
   cuda_enter(memory);
   int code = kind == PST_EXPORT_FD       ? export_fd(memory, block, &made)
              : kind == PST_EXPORT_DMABUF ? export_dmabuf(memory, block, &made)
-                                         : export_ipc(memory, block, &made);
+             : kind == PST_EXPORT_IPC    ? export_ipc(memory, block, &made)
+                                         : export_vendor_fd(memory, block, &made);
   cuda_leave(memory);
   if (code == 0)
     pst_struct_write(out, &made, sizeof(made));
   return code;
-}
-
-static int check_import(const struct pst_memory *memory, const struct pst_export *from,
-                        uint32_t region_size)
-{
-  if (from->kind != PST_EXPORT_IPC) {
-    cuda_error_log(memory, "import: kind %" PRIu32 "; of CUDA memory only IPC handles (%d) are",
-                   from->kind, PST_EXPORT_IPC);
-    return -EOPNOTSUPP;
-  }
-  if (strncmp(from->device, memory->uuid, sizeof(from->device)) != 0) {
-    cuda_error_log(memory, "import: refused: it is memory of %.47s, and this is %s",
-                   from->device[0] ? from->device : "the host", memory->uuid);
-    return -EXDEV;
-  }
-  if (from->handle_length != sizeof(struct cuda_ipc) || from->length == 0 ||
-      from->offset > from->base_length || from->length > from->base_length - from->offset ||
-      region_size < CUDA_REGION_LEAST) {
-    cuda_error_log(memory,
-                   "import: refused: %" PRIu64 " bytes from %" PRIu64 " of %" PRIu64
-                   ", by a handle of %" PRIu32 " bytes",
-                   from->length, from->offset, from->base_length, from->handle_length);
-    return -EINVAL;
-  }
-  return 0;
-}
-
-int cuda_import_region(struct pst_memory *memory, const struct pst_export *caller,
-                       struct pst_region *region)
-{
-  struct pst_export from;
-  struct cuda_ipc handle;
-  pst_struct_read(&from, sizeof(from), caller);
-  int code = check_import(memory, &from, region->struct_size);
-  if (code)
-    return code;
-  struct cuda_block *block = calloc(1, sizeof(*block));
-  if (!block) {
-    cuda_error_log(memory, "import: no memory for its description");
-    return -ENOMEM;
-  }
-  *block = (struct cuda_block){.kind = CUDA_BLOCK_IPC,
-                               .fd = -1,
-                               .base_length = from.base_length,
-                               .length = from.length,
-                               .words = "imported by cuIpcOpenMemHandle"};
-  memcpy(handle.reserved, from.handle, sizeof(handle.reserved));
-  cuda_enter(memory);
-  cuda_status status =
-      memory->driver->IpcOpenMemHandle(&block->base, handle, CUDA_IPC_LAZY_PEER_ACCESS);
-  if (status != CUDA_SUCCESS)
-    code = cuda_failed(memory, "import: cuIpcOpenMemHandle", status);
-  block->address = block->base + from.offset;
-  if (code == 0) {
-    code = cuda_range_add(memory, block->address, block->length, false, true);
-    if (code)
-      cuda_block_release(memory, block);
-  }
-  cuda_leave(memory);
-  if (code) {
-    free(block);
-    return code;
-  }
-  cuda_region_fill(memory, block, PST_REGION_IMPORTED, region);
-  return 0;
 }

@@ -78,6 +78,8 @@ enum cuda_block_kind {
   CUDA_BLOCK_HOST,  /* cuMemHostAlloc */
   CUDA_BLOCK_MEMFD, /* mapped and registered */
   CUDA_BLOCK_IPC,   /* opened from another process */
+  CUDA_BLOCK_ALIAS, /* another memory's of this process */
+  CUDA_BLOCK_FILE,  /* another's descriptor, mapped and registered */
 };
 
 /* What a region's `handle` is. */
@@ -85,10 +87,15 @@ struct cuda_block {
   enum cuda_block_kind kind;
   uint64_t base, base_length; /* of the whole allocation */
   uint64_t address, length;   /* of the region in it */
-  cuda_handle handle;         /* VMM */
+  cuda_handle handle;         /* VMM; FILE: the first page registered */
   int fd;                     /* MEMFD; else -1 */
   uint32_t exports;
   const char *words;
+  char device[48];      /* where it is; "": on the memory's own, or the host's */
+  struct cuda_ipc ipc;  /* MALLOC, where it can be exported so */
+  cuda_context context; /* of `ipc`, for others of this process */
+  struct cuda_block *next;
+  bool listed; /* among those that this process has exported */
 };
 
 #define cuda_log(memory, level, ...) (memory)->host->log((memory)->host, (level), __VA_ARGS__)
@@ -145,6 +152,8 @@ int cuda_block_host(struct pst_memory *memory, uint64_t length, uint64_t alignme
                     const char *label, struct cuda_block *block);
 int cuda_block_memfd(struct pst_memory *memory, uint64_t length, uint64_t alignment,
                      const char *label, struct cuda_block *block);
+/* Map physical memory at addresses of its own, for this memory's device. */
+cuda_status cuda_block_map(struct pst_memory *memory, uint64_t alignment, struct cuda_block *made);
 void cuda_block_release(struct pst_memory *memory, struct cuda_block *block);
 
 /* alloc.c */
@@ -157,7 +166,7 @@ void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block, uint3
 /* ranges.c */
 int cuda_range_add(struct pst_memory *memory, uint64_t begin, uint64_t length, bool registered,
                    bool reachable);
-void cuda_range_remove(struct pst_memory *memory, uint64_t begin);
+void cuda_range_remove(struct pst_memory *memory, uint64_t begin, uint64_t length);
 /* May a kernel read and write all of these? */
 bool cuda_ranges_reach(struct pst_memory *memory, const struct pst_copy *pieces, uint32_t n);
 bool cuda_ranges_hold(struct pst_memory *memory, const struct pst_payload *payloads, uint32_t n);
@@ -165,10 +174,22 @@ int cuda_host_register(struct pst_memory *memory, void *address, uint64_t length
 void cuda_host_unregister(struct pst_memory *memory, void *address, uint64_t length);
 
 /* export.c */
+/* The block that this process has exported by that handle, or NULL. It lives as long as its
+ * exporter lets it: whoever imports it closes first. */
+const struct cuda_block *cuda_exported_find(const struct cuda_ipc *handle);
+void cuda_exported_forget(struct cuda_block *block);
 int cuda_export_region(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,
                        uint64_t offset, uint64_t length, struct pst_export *out);
+/* import.c */
 int cuda_import_region(struct pst_memory *memory, const struct pst_export *from,
                        struct pst_region *region);
+
+/* nvml.c */
+/* What a NIC's window into the GPU (BAR1) has free. False: NVML is not here, or does not tell. */
+struct cuda_window {
+  uint64_t total, free;
+};
+bool cuda_window_read(const struct pst_memory *memory, struct cuda_window *window);
 
 /* fence.c */
 int cuda_fence_record(struct pst_memory *memory, struct pst_queue *queue, void *native,

@@ -28,11 +28,11 @@ int cuda_range_add(struct pst_memory *memory, uint64_t begin, uint64_t length, b
   return code;
 }
 
-void cuda_range_remove(struct pst_memory *memory, uint64_t begin)
+void cuda_range_remove(struct pst_memory *memory, uint64_t begin, uint64_t length)
 {
   pthread_mutex_lock(&memory->lock);
   for (uint32_t i = 0; i < memory->range_count; i++)
-    if (memory->ranges[i].begin == begin) {
+    if (memory->ranges[i].begin == begin && memory->ranges[i].end == begin + length) {
       memory->ranges[i] = memory->ranges[--memory->range_count];
       break;
     }
@@ -146,7 +146,7 @@ void cuda_host_unregister(struct pst_memory *memory, void *address, uint64_t len
   pthread_mutex_unlock(&memory->lock);
   if (!mine)
     return;
-  cuda_range_remove(memory, begin);
+  cuda_range_remove(memory, begin, end - begin);
   cuda_enter(memory);
   memory->driver->MemHostUnregister((void *)(uintptr_t)begin);
   cuda_leave(memory);

@@ -17,7 +17,8 @@
 int host_export_region(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,
                        uint64_t offset, uint64_t length, struct pst_export *out)
 {
-  if (kind != PST_EXPORT_FD && kind != PST_EXPORT_DMABUF && kind != PST_EXPORT_IPC) {
+  if (kind != PST_EXPORT_FD && kind != PST_EXPORT_DMABUF && kind != PST_EXPORT_IPC &&
+      kind != PST_EXPORT_VENDOR_FD) {
     host_error(memory, "export: %" PRIu32 " is not a kind of export", kind);
     return -EINVAL;
   }

@@ -142,6 +142,28 @@ static int host_export(const struct pst_host *host, const struct pst_region *reg
   return 0;
 }
 
+static const struct pst_memory_ops *host_memory(const struct pst_host *host,
+                                                const struct pst_region *region)
+{
+  (void)host;
+  return region->memory ? memory_ops : NULL;
+}
+
+static int host_import(const struct pst_host *host, const struct pst_region *near,
+                       const struct pst_export *from, struct pst_region *far)
+{
+  (void)host;
+  return near->memory && memory_ops->import_region
+             ? memory_ops->import_region(near->memory, from, far)
+             : -EOPNOTSUPP;
+}
+
+static void host_release(const struct pst_host *host, struct pst_region *far)
+{
+  (void)host;
+  memory_ops->free_region(far->memory, far);
+}
+
 const struct pst_host contract_host = {
     .struct_size = sizeof(struct pst_host),
     .abi_minor = PST_ABI_MINOR,
@@ -154,6 +176,9 @@ const struct pst_host contract_host = {
     .option_item = host_item,
     .option_is_set = host_is_set,
     .region_export = host_export,
+    .region_memory = host_memory,
+    .region_import = host_import,
+    .region_release = host_release,
 };
 
 /* A copy is another object to the dynamic linker: its variables are its own. */

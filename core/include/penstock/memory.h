@@ -44,7 +44,12 @@ enum pst_export_kind {
    * SIGBUS where its maker cuts it. */
   PST_EXPORT_FD = 1u << 0,
   PST_EXPORT_DMABUF = 1u << 1, /* a dma-buf descriptor, for ibv_reg_dmabuf_mr() and the like */
-  PST_EXPORT_IPC = 1u << 2,    /* an opaque handle of the vendor's, at most 64 bytes */
+  /* An opaque handle of the vendor's, at most 64 bytes (cuIpcGetMemHandle). It keeps nothing:
+   * imports are closed before the exporter frees the region. */
+  PST_EXPORT_IPC = 1u << 2,
+  /* A descriptor of the vendor's (cuMemExportToShareableHandle), that his import alone takes:
+   * it is not to be mapped. The memory stays while somebody has imported it. Minor 1. */
+  PST_EXPORT_VENDOR_FD = 1u << 3,
 };
 
 enum pst_region_flag {
@@ -101,13 +106,13 @@ struct pst_alloc_params {
 struct pst_export {
   uint32_t struct_size;
   uint32_t kind;            /* one of enum pst_export_kind */
-  int32_t fd;               /* FD, DMABUF: the receiver's to close; else -1 */
+  int32_t fd;               /* FD, DMABUF, VENDOR_FD: the receiver's to close; else -1 */
   uint32_t handle_length;   /* IPC: bytes of `handle` in use */
   uint64_t offset;          /* of the requested range within what fd or handle names */
   uint64_t length;          /* of the requested range */
   uint64_t base_address;    /* of the whole allocation that fd or handle names */
   uint64_t base_length;     /* of it */
-  char device[48];          /* region.device of the exporter; an importer on another refuses */
+  char device[48];          /* region.device of the exporter: where the memory is */
   unsigned char handle[64]; /* IPC */
 };
 
@@ -235,9 +240,14 @@ struct pst_memory_ops {
    * 0, not one known kind; -errno of the vendor's call. */
   int (*export_region)(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,
                        uint64_t offset, uint64_t length, struct pst_export *out);
-  /* Map what another process exported; freed by free_region. The fd stays the
-   * caller's. -EXDEV: exported by another device; -EINVAL: a range that is not in
-   * its base; -errno of the mapping. */
+  /* Map what another process exported, or this one; freed by free_region. The fd stays the
+   * caller's. `from->device` is where the memory is and stays: region->device says the same.
+   * The importer has to see that device, under this very name (a UUID), and to reach it: it
+   * is this memory's own, or another of this machine to which this memory's has access as a
+   * peer; copies on this memory's queues then go between the two without a stop in between.
+   * 0; -EOPNOTSUPP: a kind that this memory does not import; -EXDEV: a device that this
+   * process does not see, or that this memory's cannot reach; -EINVAL: a range that is not in
+   * its base; -ESTALE: an IPC handle whose memory is gone; -errno of the mapping. */
   int (*import_region)(struct pst_memory *memory, const struct pst_export *from,
                        struct pst_region *region);
 

@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 #define PST_ABI_MAJOR 1u
-#define PST_ABI_MINOR 0u
+#define PST_ABI_MINOR 1u
 
 #define PST_PLUGIN_SYMBOL "pst_plugin_v1"
 #define PST_DESCRIPTION_SYMBOL "pst_description_v1"
@@ -177,8 +177,9 @@ struct pst_description {
 
 /* ---- Host services ----------------------------------------------------- */
 
-struct pst_region; /* memory.h */
-struct pst_export; /* memory.h */
+struct pst_region;     /* memory.h */
+struct pst_export;     /* memory.h */
+struct pst_memory_ops; /* memory.h */
 
 /* Handed to probe() and open(); one per plugin and valid for the process's
  * life. All services may be called from any thread unless they say otherwise.
@@ -225,6 +226,25 @@ struct pst_host {
    * poll() or post(). */
   int (*region_export)(const struct pst_host *host, const struct pst_region *region, uint32_t kind,
                        uint64_t offset, uint64_t length, struct pst_export *out);
+
+  /* Minor 1, for transports that have memory copied by its own plugin, where the CPU cannot. */
+
+  /* The operations of a region's memory plugin; what it lacks is -EOPNOTSUPP. A transport
+   * reads `capabilities` and calls those of queues and fences (queue_open(region->memory, …),
+   * queue_close, copy_batch, queue_poll, fence_*), on the thread that has the queue; the
+   * others are the host's. Valid while the region is. NULL: it is of no memory plugin's.
+   * Never blocks. */
+  const struct pst_memory_ops *(*region_memory)(const struct pst_host *host,
+                                                const struct pst_region *region);
+  /* Import what a peer's region_export gave, or this process's, by way of the memory of
+   * `near`, as memory.h's import_region says; copies between the two are that memory's. The
+   * caller sets far->struct_size. 0; -EOPNOTSUPP: `near` is of no memory plugin's, or of one
+   * that does not import this kind; otherwise the memory plugin's error, logged by it. May
+   * block for milliseconds; not from poll() or post(). */
+  int (*region_import)(const struct pst_host *host, const struct pst_region *near,
+                       const struct pst_export *from, struct pst_region *far);
+  /* Undo region_import(), while the memory of `near` is open. No copy uses it any more. */
+  void (*region_release)(const struct pst_host *host, struct pst_region *far);
 };
 
 /* ---- Probe ------------------------------------------------------------- */

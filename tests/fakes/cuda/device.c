@@ -36,6 +36,7 @@ static void configure(void)
       .host_memory = setting("host_mib", 4096) << 20,
       .lost_after = setting("lost_after", 0),
       .devices = (int)setting("devices", 1),
+      .first = (int)setting("first", 0),
       .capability = (int)setting("capability", 90),
       .version = (int)setting("version", 13000),
       .init = (int)setting("init", 0),
@@ -43,9 +44,11 @@ static void configure(void)
       .no_vmm = setting("no_vmm", 0),
       .no_posix = setting("no_posix", 0),
       .ipc_refused = setting("ipc_refused", 0),
+      .no_peer = setting("no_peer", 0),
   };
   if (fake_config.devices > FAKE_DEVICES_MAX)
     fake_config.devices = FAKE_DEVICES_MAX;
+  fake_config.devices -= fake_config.first < fake_config.devices ? fake_config.first : 0;
 }
 
 static pthread_once_t configured = PTHREAD_ONCE_INIT;
@@ -83,6 +86,8 @@ static const struct {
     {CUDA_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {CUDA_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU",
      "no kernel image is available for execution on the device"},
+    {CUDA_PEER_ACCESS_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+     "peer access is not supported between these two devices"},
     {CUDA_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {CUDA_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
     {CUDA_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS",
@@ -149,8 +154,15 @@ cuda_status fake_DeviceGetUuid(struct cuda_uuid *uuid, cuda_device device)
   if (!is_device(device))
     return CUDA_INVALID_DEVICE;
   for (int i = 0; i < 16; i++)
-    uuid->bytes[i] = (unsigned char)(0xfa + 17 * i + (i == 0 ? 16 * device : 0));
+    uuid->bytes[i] =
+        (unsigned char)(0xfa + 17 * i + (i == 0 ? 16 * (device + fake_config.first) : 0));
   return CUDA_SUCCESS;
+}
+
+cuda_status fake_DeviceCanAccessPeer(int *can, cuda_device device, cuda_device peer)
+{
+  *can = device != peer && !fake_config.no_peer;
+  return is_device(device) && is_device(peer) ? CUDA_SUCCESS : CUDA_INVALID_DEVICE;
 }
 
 cuda_status fake_DeviceTotalMem(size_t *bytes, cuda_device device)
@@ -171,7 +183,7 @@ cuda_status fake_DeviceGetAttribute(int *value, int attribute, cuda_device devic
     *value = 4;
     return CUDA_SUCCESS;
   case CUDA_ATTRIBUTE_PCI_BUS:
-    *value = 0xb7 + device;
+    *value = 0xb7 + device + fake_config.first;
     return CUDA_SUCCESS;
   case CUDA_ATTRIBUTE_PCI_DEVICE:
   case CUDA_ATTRIBUTE_PCI_DOMAIN:
@@ -269,6 +281,24 @@ cuda_status fake_CtxPopCurrent(cuda_context *context)
     return CUDA_INVALID_CONTEXT;
   *context = stack[--depth];
   return CUDA_SUCCESS;
+}
+
+cuda_status fake_CtxEnablePeerAccess(cuda_context peer, unsigned int flags)
+{
+  static bool enabled[FAKE_DEVICES_MAX][FAKE_DEVICES_MAX];
+  cuda_status status = fake_usable();
+  if (status != CUDA_SUCCESS)
+    return status;
+  if (flags || !peer || peer == fake_current())
+    return CUDA_INVALID_VALUE;
+  if (fake_config.no_peer)
+    return CUDA_PEER_ACCESS_UNSUPPORTED;
+  pthread_mutex_lock(&fake.mutex);
+  bool *there = &enabled[fake_current()->device][peer->device];
+  status = *there ? CUDA_PEER_ACCESS_ENABLED : CUDA_SUCCESS;
+  *there = true;
+  pthread_mutex_unlock(&fake.mutex);
+  return status;
 }
 
 cuda_status fake_FlushGPUDirectRDMAWrites(int target, int scope)

@@ -12,13 +12,17 @@
  * The environment variable FAKE_CUDA scripts it, as in "delay_us=500,no_dmabuf":
  *   delay_us=N      (200)    the least time from submission to execution
  *   devices=N       (1)      how many there are, at b7:00.0, b8:00.0, …
+ *   first=N         (0)      of these the first that this process sees, as device 0
  *   memory_mib=N    (2048)   of each
  *   capability=N    (90)     compute capability
  *   version=N       (13000)  of the driver, as cuDriverGetVersion tells it
  *   init=N          (0)      what cuInit returns
  *   lost_after=N    (never)  the N-th piece of work fails, and the device with it
  *   host_mib=N      (4096)   what can be pinned
- *   no_dmabuf, no_vmm, no_posix, ipc_refused
+ *   bar1_mib=N      (65536)  of each, by the fake NVML beside this
+ *   no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_nvml
+ * Two processes of one script share device memory by handles and descriptors, since its
+ * bytes are in memfds.
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
@@ -31,6 +35,9 @@
 #include <penstock/memory.h>
 
 #define FAKE_DEVICES_MAX 8
+
+/* What a device is to all processes: its place among `devices`. */
+#define FAKE_NAME "fake-cuda-%d"
 
 enum fake_kind { FAKE_DEVICE, FAKE_VMM, FAKE_IPC, FAKE_HOST, FAKE_REGISTERED };
 
@@ -48,8 +55,8 @@ struct fake_range {
 
 struct fake_config {
   uint64_t delay_ns, memory, host_memory, lost_after;
-  int devices, capability, version, init;
-  bool no_dmabuf, no_vmm, no_posix, ipc_refused;
+  int devices, first, capability, version, init;
+  bool no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer;
 };
 
 struct fake {
@@ -111,6 +118,9 @@ cuda_status fake_usable(void);
 
 /* memory.c. The CPU's pointer to all of the range, or NULL; the mutex is held. */
 uint8_t *fake_bytes(uint64_t address, uint64_t length);
+/* Of which device's bytes the memfd is, as this process numbers it, or -1: not seen. */
+int fake_device_of(int fd);
+int fake_bytes_new(uint64_t length, int device);
 /* stream.c: until all streams have nothing to do. */
 void fake_drain(void);
 /* kernels.c */

@@ -112,9 +112,24 @@ static bool map_bytes(struct fake_range *range)
   return true;
 }
 
-static int bytes_new(uint64_t length)
+int fake_device_of(int fd)
 {
-  int fd = memfd_create("fake-cuda", MFD_CLOEXEC);
+  char path[64], name[128];
+  int device = -1;
+  snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+  ssize_t length = readlink(path, name, sizeof(name) - 1);
+  name[length > 0 ? length : 0] = '\0';
+  if (sscanf(name, "/memfd:" FAKE_NAME, &device) != 1 || device < fake_config.first ||
+      device - fake_config.first >= fake_config.devices)
+    return -1;
+  return device - fake_config.first;
+}
+
+int fake_bytes_new(uint64_t length, int device)
+{
+  char name[32];
+  snprintf(name, sizeof(name), FAKE_NAME, device + fake_config.first);
+  int fd = memfd_create(name, MFD_CLOEXEC);
   if (fd >= 0 && ftruncate(fd, (off_t)length) != 0) {
     close(fd);
     fd = -1;
@@ -150,7 +165,7 @@ cuda_status fake_MemAlloc(cuda_pointer *address, size_t length)
     return CUDA_OUT_OF_MEMORY;
   }
   *range = (struct fake_range){.kind = FAKE_DEVICE, .length = whole, .device = device};
-  range->fd = bytes_new(whole);
+  range->fd = fake_bytes_new(whole, device);
   if (range->fd < 0 || !map_bytes(range) || !reserve(range, LARGE)) {
     give(&fake.used[device], whole);
     free_range(range);
@@ -321,7 +336,7 @@ cuda_status fake_MemGetHandleForAddressRange(void *handle, cuda_pointer address,
 
 struct ipc {
   char magic[8];
-  int pid, fd, device;
+  int pid, fd;
   uint64_t length, lead;
 };
 
@@ -337,7 +352,6 @@ cuda_status fake_IpcGetMemHandle(struct cuda_ipc *handle, cuda_pointer address)
   for (struct fake_range *r = fake.ranges; r; r = r->next)
     if (r->kind == FAKE_DEVICE && address >= r->address && address < r->address + r->length) {
       ipc.fd = r->fd;
-      ipc.device = r->device;
       ipc.length = r->length;
       ipc.lead = (uint64_t)(r->bytes - (uint8_t *)r->map);
     }
@@ -367,11 +381,15 @@ cuda_status fake_IpcOpenMemHandle(cuda_pointer *address, struct cuda_ipc handle,
     return CUDA_OUT_OF_MEMORY;
   *range = (struct fake_range){.kind = FAKE_IPC,
                                .length = round_up(ipc.lead + ipc.length, 4096),
-                               .fd = open(path, O_RDWR | O_CLOEXEC),
-                               .device = ipc.device};
-  if (range->fd < 0 || !map_bytes(range) || !reserve(range, LARGE)) {
+                               .fd = open(path, O_RDWR | O_CLOEXEC)};
+  range->device = range->fd >= 0 ? fake_device_of(range->fd) : -1;
+  if (range->device < 0 || !map_bytes(range) || !reserve(range, LARGE)) {
     free_range(range);
     return CUDA_INVALID_VALUE;
+  }
+  if (range->device != fake_current()->device && fake_config.no_peer) {
+    free_range(range);
+    return CUDA_PEER_ACCESS_UNSUPPORTED;
   }
   range->address += ipc.lead;
   range->bytes += ipc.lead;

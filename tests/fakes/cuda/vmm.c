@@ -14,7 +14,7 @@ struct physical {
   int fd, device;
   uint64_t length;
   uint32_t mappings;
-  bool released, shareable;
+  bool released, shareable, imported;
 };
 
 static struct physical *physical_of(cuda_handle handle)
@@ -27,7 +27,8 @@ static void physical_drop(struct physical *p)
   if (!p->released || p->mappings)
     return;
   pthread_mutex_lock(&fake.mutex);
-  fake.used[p->device] -= p->length;
+  if (!p->imported)
+    fake.used[p->device] -= p->length;
   pthread_mutex_unlock(&fake.mutex);
   close(p->fd);
   free(p);
@@ -64,8 +65,8 @@ cuda_status fake_MemCreate(cuda_handle *handle, size_t length,
   if (fits)
     fake.used[made->device] += length;
   pthread_mutex_unlock(&fake.mutex);
-  made->fd = fits ? memfd_create("fake-cuda", MFD_CLOEXEC) : -1;
-  if (made->fd < 0 || ftruncate(made->fd, (off_t)length) != 0) {
+  made->fd = fits ? fake_bytes_new(length, made->device) : -1;
+  if (made->fd < 0) {
     free(made);
     return CUDA_OUT_OF_MEMORY;
   }
@@ -144,6 +145,11 @@ cuda_status fake_MemSetAccess(cuda_pointer address, size_t length, const struct 
   pthread_mutex_lock(&fake.mutex);
   for (struct mapping *m = mappings; m && status; m = m->next)
     if (m->address == address && m->length == length && !m->range) {
+      if (access->location.type != CUDA_LOCATION_DEVICE ||
+          (access->location.id != m->physical->device && fake_config.no_peer)) {
+        status = CUDA_INVALID_DEVICE;
+        break;
+      }
       *range = (struct fake_range){.next = fake.ranges,
                                    .kind = FAKE_VMM,
                                    .address = address,
@@ -203,15 +209,17 @@ cuda_status fake_MemImportFromShareableHandle(cuda_handle *handle, void *shareab
 {
   int fd = (int)(intptr_t)shareable;
   off_t length = lseek(fd, 0, SEEK_END);
-  if (type != CUDA_HANDLE_POSIX || length <= 0)
+  int device = fake_device_of(fd);
+  if (type != CUDA_HANDLE_POSIX || length <= 0 || device < 0)
     return CUDA_INVALID_VALUE;
   struct physical *made = calloc(1, sizeof(*made));
   if (!made)
     return CUDA_OUT_OF_MEMORY;
-  *made = (struct physical){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3), .length = (uint64_t)length};
-  pthread_mutex_lock(&fake.mutex);
-  fake.used[0] += made->length; /* given back with it */
-  pthread_mutex_unlock(&fake.mutex);
+  *made = (struct physical){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3),
+                            .device = device,
+                            .length = (uint64_t)length,
+                            .imported = true,
+                            .shareable = true};
   *handle = (uintptr_t)made;
   return CUDA_SUCCESS;
 }

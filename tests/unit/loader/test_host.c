@@ -251,6 +251,52 @@ static void test_region_export(void **state)
   assert_int_equal(exported, 1);
 }
 
+static int imported, freed;
+
+static int fake_import(struct pst_memory *memory, const struct pst_export *from,
+                       struct pst_region *region)
+{
+  imported++;
+  region->memory = memory;
+  region->length = from->length;
+  return 0;
+}
+
+static void fake_free(struct pst_memory *memory, struct pst_region *region)
+{
+  assert_ptr_equal(memory, region->memory);
+  freed++;
+}
+
+static void test_region_import(void **state)
+{
+  static const struct pst_memory_ops ops = {
+      .struct_size = sizeof ops, .import_region = fake_import, .free_region = fake_free};
+  struct pst_memory *memory = (struct pst_memory *)&imported;
+  struct pst_region near = {.struct_size = sizeof near, .memory = memory};
+  struct pst_region own = {.struct_size = sizeof own};
+  struct pst_region far = {.struct_size = sizeof far};
+  struct pst_export from = {.struct_size = sizeof from, .length = 77};
+  const struct pst_host *host = plugin->host;
+
+  (void)state;
+  assert_null(host->region_memory(host, &near));
+  assert_int_equal(host->region_import(host, &near, &from, &far), -EOPNOTSUPP);
+  assert_int_equal(loader_memory_add(memory, &ops), 0);
+  assert_ptr_equal(host->region_memory(host, &near), &ops);
+  assert_null(host->region_memory(host, &own));
+  assert_int_equal(host->region_import(host, &own, &from, &far), -EOPNOTSUPP);
+  assert_int_equal(imported, 0);
+  assert_int_equal(host->region_import(host, &near, &from, &far), 0);
+  assert_int_equal(far.length, 77);
+  host->region_release(host, &far);
+  assert_int_equal(freed, 1);
+  host->region_release(host, &own);
+  loader_memory_remove(memory);
+  host->region_release(host, &far);
+  assert_int_equal(freed, 1);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -260,7 +306,7 @@ int main(void)
       cmocka_unit_test(test_drain_from_a_work),      cmocka_unit_test(test_defer_from_many_threads),
       cmocka_unit_test(test_defer_takes_no_signals), cmocka_unit_test(test_library_open),
       cmocka_unit_test(test_libraries_linked),       cmocka_unit_test(test_library_absent),
-      cmocka_unit_test(test_region_export),
+      cmocka_unit_test(test_region_export),          cmocka_unit_test(test_region_import),
   };
 
   return cmocka_run_group_tests(tests, setup, NULL) ? 1 : 0;

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that another process has exported, or another GPU's of this one: mapped for this
+ * memory's device. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "inside.h"
+
+static int refuse_range(const struct pst_memory *memory, const struct pst_export *from,
+                        uint64_t base_length)
+{
+  cuda_error_log(memory,
+                 "import: refused: %" PRIu64 " bytes from %" PRIu64 " are not in the %" PRIu64
+                 " that were exported; both ends need the same release of Penstock",
+                 from->length, from->offset, base_length);
+  return -EINVAL;
+}
+
+static bool holds(uint64_t base_length, const struct pst_export *from)
+{
+  return from->length && from->offset <= base_length && from->length <= base_length - from->offset;
+}
+
+/* Among those that this process sees. */
+static bool find_device(const struct cuda_driver *driver, const char *uuid, cuda_device *device)
+{
+  int count = 0;
+  if (driver->DeviceGetCount(&count) != CUDA_SUCCESS)
+    count = 0;
+  for (int i = 0; i < count; i++) {
+    struct cuda_place place;
+    if (driver->DeviceGet(device, i) == CUDA_SUCCESS &&
+        cuda_place_read(driver, *device, &place) == CUDA_SUCCESS && strcmp(place.uuid, uuid) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* By UUID, since indices are each process's own. */
+static int check_device(const struct pst_memory *memory, const char *where)
+{
+  cuda_device owner;
+  int can = 0;
+  if (strcmp(where, memory->uuid) == 0)
+    return 0;
+  if (!find_device(memory->driver, where, &owner)) {
+    cuda_error_log(memory,
+                   "import: refused: it is memory of %s, which this process does not see; "
+                   "CUDA_VISIBLE_DEVICES has to show it here too",
+                   where[0] ? where : "the host");
+    return -EXDEV;
+  }
+  if (memory->driver->DeviceCanAccessPeer(&can, memory->device, owner) == CUDA_SUCCESS && can)
+    return 0;
+  cuda_error_log(memory,
+                 "import: refused: it is memory of %s, to which %s has no access as a peer "
+                 "(nvidia-smi topo -p2p rw); give both ends the same GPU, or two with NVLink",
+                 where, memory->uuid);
+  return -EXDEV;
+}
+
+static int check(const struct pst_memory *memory, const struct pst_export *from,
+                 uint32_t region_size)
+{
+  if (from->kind != PST_EXPORT_IPC && from->kind != PST_EXPORT_VENDOR_FD &&
+      from->kind != PST_EXPORT_FD) {
+    cuda_error_log(memory,
+                   "import: kind %" PRIu32 "; of CUDA memory IPC handles (%d) and descriptors of "
+                   "cuMemCreate's (%d) are, of the host's descriptors to map (%d)",
+                   from->kind, PST_EXPORT_IPC, PST_EXPORT_VENDOR_FD, PST_EXPORT_FD);
+    return -EOPNOTSUPP;
+  }
+  if (!memchr(from->device, '\0', sizeof(from->device)) || region_size < CUDA_REGION_LEAST ||
+      (from->kind == PST_EXPORT_IPC && from->handle_length != sizeof(struct cuda_ipc))) {
+    cuda_error_log(memory, "import: refused: what came is no export: a device's name without end, "
+                           "or a handle of another length than CUDA's");
+    return -EINVAL;
+  }
+  if (!holds(from->base_length, from) || from->base_length >= CUDA_LENGTH_MAX)
+    return refuse_range(memory, from, from->base_length);
+  if (from->kind != PST_EXPORT_FD)
+    return check_device(memory, from->device);
+  if (from->device[0] == '\0')
+    return 0;
+  cuda_error_log(memory, "import: refused: a descriptor to map, of memory of %s, not of the host",
+                 from->device);
+  return -EXDEV;
+}
+
+/* ---- IPC handles --------------------------------------------------------------- */
+
+static int refuse_handle(struct pst_memory *memory, cuda_status status)
+{
+  bool gone = status == CUDA_INVALID_VALUE || status == CUDA_INVALID_HANDLE ||
+              status == CUDA_INVALID_CONTEXT || status == CUDA_MAP_FAILED ||
+              status == CUDA_NOT_FOUND;
+  if (!gone)
+    return cuda_failed(memory, "import: cuIpcOpenMemHandle", status);
+  cuda_error_log(memory,
+                 "import: refused: the handle names no memory any more: cuIpcOpenMemHandle: %s; "
+                 "its process has freed it, or has ended",
+                 cuda_status_text(memory->driver, status).text);
+  return -ESTALE;
+}
+
+/* The truth is the driver's: the sender may be mistaken about its own. */
+static int open_handle(struct pst_memory *memory, const struct pst_export *from,
+                       const struct cuda_ipc *handle, struct cuda_block *block)
+{
+  const struct cuda_driver *driver = memory->driver;
+  cuda_pointer base = 0;
+  size_t length = 0;
+  cuda_status status = driver->IpcOpenMemHandle(&block->base, *handle, CUDA_IPC_LAZY_PEER_ACCESS);
+  if (status != CUDA_SUCCESS)
+    return refuse_handle(memory, status);
+  block->kind = CUDA_BLOCK_IPC;
+  block->words = "imported by cuIpcOpenMemHandle";
+  status = driver->MemGetAddressRange(&base, &length, block->base);
+  int code =
+      status == CUDA_SUCCESS ? 0 : cuda_failed(memory, "import: cuMemGetAddressRange", status);
+  if (code == 0 && !holds(base + length - block->base, from))
+    code = refuse_range(memory, from, base + length - block->base);
+  if (code)
+    driver->IpcCloseMemHandle(block->base);
+  return code;
+}
+
+static int use_own(struct pst_memory *memory, const struct pst_export *from,
+                   const struct cuda_block *own, struct cuda_block *block)
+{
+  const struct cuda_driver *driver = memory->driver;
+  cuda_pointer base = 0;
+  size_t length = 0;
+  cuda_status status = driver->MemGetAddressRange(&base, &length, own->base);
+  if (status != CUDA_SUCCESS)
+    return cuda_failed(memory, "import: cuMemGetAddressRange", status);
+  if (!holds(length, from))
+    return refuse_range(memory, from, length);
+  if (own->context != memory->shared->context) {
+    status = driver->CtxEnablePeerAccess(own->context, 0);
+    if (status != CUDA_SUCCESS && status != CUDA_PEER_ACCESS_ENABLED)
+      return cuda_failed(memory, "import: cuCtxEnablePeerAccess", status);
+  }
+  block->kind = CUDA_BLOCK_ALIAS;
+  block->words = "cuMemAlloc, of this process";
+  block->base = base;
+  return 0;
+}
+
+static int import_ipc(struct pst_memory *memory, const struct pst_export *from,
+                      struct cuda_block *block)
+{
+  struct cuda_ipc handle;
+  memcpy(handle.reserved, from->handle, sizeof(handle.reserved));
+  const struct cuda_block *own = cuda_exported_find(&handle);
+  return own ? use_own(memory, from, own, block) : open_handle(memory, from, &handle, block);
+}
+
+/* ---- Descriptors ----------------------------------------------------------------- */
+
+static int import_vendor_fd(struct pst_memory *memory, const struct pst_export *from,
+                            struct cuda_block *block)
+{
+  const struct cuda_driver *driver = memory->driver;
+  if (!memory->has.vmm || from->fd < 0) {
+    cuda_error_log(memory, "import: refused: %s",
+                   from->fd < 0 ? "no descriptor came"
+                                : "this GPU has no virtual memory management; allocator: malloc "
+                                  "at the other end");
+    return from->fd < 0 ? -EBADF : -EOPNOTSUPP;
+  }
+  cuda_status status = driver->MemImportFromShareableHandle(
+      &block->handle, (void *)(intptr_t)from->fd, CUDA_HANDLE_POSIX);
+  if (status != CUDA_SUCCESS)
+    return cuda_failed(memory, "import: cuMemImportFromShareableHandle", status);
+  block->kind = CUDA_BLOCK_VMM;
+  block->words = "imported by cuMemImportFromShareableHandle";
+  status = cuda_block_map(memory, 0, block);
+  if (status == CUDA_SUCCESS)
+    return 0;
+  driver->MemRelease(block->handle);
+  return status == CUDA_INVALID_VALUE ? refuse_range(memory, from, from->base_length)
+                                      : cuda_failed(memory, "import: cuMemMap", status);
+}
+
+static int map_file(const struct pst_export *from, struct cuda_block *block)
+{
+  struct stat info;
+  int seals = fcntl(from->fd, F_GET_SEALS);
+  if (seals < 0 || !(seals & F_SEAL_SHRINK))
+    return seals < 0 ? -errno : -EPERM;
+  if (fstat(from->fd, &info) != 0 || info.st_size < 0 || (uint64_t)info.st_size < from->base_length)
+    return -EINVAL;
+  /* From its beginning: offsets into huge pages would have to be theirs. */
+  void *at = mmap(NULL, block->base_length, PROT_READ | PROT_WRITE, MAP_SHARED, from->fd, 0);
+  if (at == MAP_FAILED)
+    return -errno;
+  block->base = (uintptr_t)at;
+  return 0;
+}
+
+static int import_file(struct pst_memory *memory, const struct pst_export *from,
+                       struct cuda_block *block)
+{
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  int code = map_file(from, block);
+  if (code) {
+    cuda_error_log(memory,
+                   "import: refused: the descriptor of %" PRIu64 " bytes cannot be mapped: %s; it "
+                   "has to be sealed against shrinking",
+                   from->base_length, strerror(-code));
+    return code;
+  }
+  uint64_t first = (block->base + from->offset) / page * page;
+  uint64_t end = cuda_round_up(block->base + from->offset + from->length, page);
+  cuda_status status = memory->driver->MemHostRegister(
+      (void *)(uintptr_t)first, end - first, CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP);
+  block->kind = CUDA_BLOCK_FILE;
+  block->words = "mapped, cuMemHostRegister";
+  block->handle = first;
+  if (status == CUDA_SUCCESS)
+    return 0;
+  munmap((void *)(uintptr_t)block->base, block->base_length);
+  return cuda_failed(memory, "import: cuMemHostRegister", status);
+}
+
+static int take(struct pst_memory *memory, const struct pst_export *from, struct cuda_block *block)
+{
+  int code = from->kind == PST_EXPORT_IPC         ? import_ipc(memory, from, block)
+             : from->kind == PST_EXPORT_VENDOR_FD ? import_vendor_fd(memory, from, block)
+                                                  : import_file(memory, from, block);
+  if (code)
+    return code;
+  block->address = block->base + from->offset;
+  code = cuda_range_add(memory, block->address, block->length, false,
+                        block->kind != CUDA_BLOCK_FILE || memory->has.same_host_pointer);
+  if (code)
+    cuda_block_release(memory, block);
+  return code;
+}
+
+int cuda_import_region(struct pst_memory *memory, const struct pst_export *caller,
+                       struct pst_region *region)
+{
+  struct pst_export from;
+  pst_struct_read(&from, sizeof(from), caller);
+  int code = check(memory, &from, region->struct_size);
+  if (code)
+    return code;
+  struct cuda_block *block = calloc(1, sizeof(*block));
+  if (!block) {
+    cuda_error_log(memory, "import: no memory for its description");
+    return -ENOMEM;
+  }
+  block->fd = -1;
+  block->base_length = from.base_length;
+  block->length = from.length;
+  memcpy(block->device, from.device, sizeof(block->device));
+  cuda_enter(memory);
+  code = take(memory, &from, block);
+  cuda_leave(memory);
+  if (code) {
+    free(block);
+    return code;
+  }
+  cuda_region_fill(memory, block, PST_REGION_IMPORTED, region);
+  return 0;
+}
