@@ -42,7 +42,7 @@ int template_ring_open(struct pst_worker *worker, const struct pst_ring_params *
     return template_refuse(worker->device, -ENOMEM, "no memory for a ring; ask for fewer slots");
   }
   *made = (struct pst_ring){.next = worker->rings,
-                            .number = worker->rings ? worker->rings->number + 1 : 0,
+                            .number = worker->rings_opened++,
                             .free = free_slots,
                             .free_count = params->slots,
                             .is_out = is_out,

@@ -31,6 +31,7 @@ struct pst_worker {
   struct pst_device *device;
   struct pst_endpoint *endpoints; /* by `next` */
   struct pst_ring *rings;
+  uint32_t rings_opened; /* ever */
 };
 
 struct arrival {

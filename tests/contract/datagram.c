@@ -409,5 +409,6 @@ int contract_datagram_run(const struct contract_variant *variant)
   };
   int failed = contract_life_run(variant);
   failed += contract_post_run(variant);
+  failed += contract_dynamic_run(variant);
   return failed + CONTRACT_RUN("datagrams", cases, variant);
 }

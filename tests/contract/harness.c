@@ -36,7 +36,7 @@ void contract_device_open(const struct contract_variant *variant,
                           .flags = (in_process ? PST_PLAN_IN_PROCESS : 0u) |
                                    (sleep ? PST_PLAN_SLEEP : 0u),
                           .workers = 1,
-                          .rings = 1,
+                          .rings = 2,
                           .senders = CONTRACT_ENDPOINTS,
                           .receivers = CONTRACT_ENDPOINTS,
                           .requests = 4096,
@@ -69,36 +69,37 @@ static uint32_t headroom(const struct contract_side *side, const struct contract
   return params->headroom < side->limits.headroom ? side->limits.headroom : params->headroom;
 }
 
-static void ring_open(struct contract_side *side, const struct contract_params *params)
+void contract_ring_open(struct contract_side *side, const struct contract_params *params,
+                        struct pst_mr *mr, struct pst_ring **ring)
 {
-  struct pst_ring_params ring = {.struct_size = sizeof(ring),
-                                 .slots = params->slots,
-                                 .mr = side->mr,
-                                 .base = side->stride, /* a ring need not begin its range */
-                                 .stride = side->stride,
-                                 .payload_max = params->message,
-                                 .headroom = headroom(side, params),
-                                 .tailroom = side->limits.tailroom,
-                                 .endpoints = params->endpoints};
+  struct pst_ring_params in = {.struct_size = sizeof(in),
+                               .slots = params->slots,
+                               .mr = mr,
+                               .base = side->stride, /* a ring need not begin its range */
+                               .stride = side->stride,
+                               .payload_max = params->message,
+                               .headroom = headroom(side, params),
+                               .tailroom = side->limits.tailroom,
+                               .endpoints = params->endpoints};
   side->path.struct_size = sizeof(side->path);
-  assert_int_equal(side->image.ops->ring_open(side->worker, &ring, &side->path, &side->ring), 0);
+  assert_int_equal(side->image.ops->ring_open(side->worker, &in, &side->path, ring), 0);
 }
 
-static void endpoint_open(struct contract_side *side, const struct contract_params *params,
-                          bool receiver, uint32_t index)
+void contract_endpoint_open(struct contract_side *side, const struct contract_params *params,
+                            struct pst_ring *ring, uint32_t index)
 {
   struct pst_endpoint_params endpoint = {
       .struct_size = sizeof(endpoint),
-      .roles = (receiver ? PST_ROLE_RECEIVER : PST_ROLE_SENDER) | params->roles_more,
-      .ring = side->ring,
+      .roles = (ring ? PST_ROLE_RECEIVER : PST_ROLE_SENDER) | params->roles_more,
+      .ring = ring,
       .cookie = index + 1,
-      .label = receiver ? "receiver" : "sender",
+      .label = ring ? "receiver" : "sender",
       .options = side->options,
       .requests = smaller(params->requests, side->limits.requests_max),
       .pieces = smaller(params->pieces, side->limits.pieces_max),
       .message_max = params->message,
       .timeout_ns = CONTRACT_DEADLINE_NS,
-      .mr = receiver ? NULL : side->mr,
+      .mr = ring ? NULL : side->mr,
   };
   assert_int_equal(side->image.ops->endpoint_open(side->worker, &endpoint, &side->endpoints[index]),
                    0);
@@ -135,9 +136,9 @@ void contract_side_open(const struct contract_variant *variant,
   assert_int_equal(ops->mr_register(side->device, &mr, &side->mr), 0);
   assert_int_equal(ops->worker_open(side->device, 0, &side->worker), 0);
   if (receiver)
-    ring_open(side, params);
+    contract_ring_open(side, params, side->mr, &side->ring);
   for (uint32_t i = 0; i < params->endpoints; i++)
-    endpoint_open(side, params, receiver, i);
+    contract_endpoint_open(side, params, side->ring, i);
 }
 
 void contract_side_close(struct contract_side *side)

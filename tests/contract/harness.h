@@ -123,6 +123,12 @@ void contract_side_open(const struct contract_variant *variant,
                         struct contract_side *side);
 /* Closes endpoints that are still open (abort), then everything. */
 void contract_side_close(struct contract_side *side);
+/* As contract_side_open() opens them: a ring a stride behind the beginning of its mr, and an
+ * endpoint, which receives if it has a ring, with the cookie index + 1. */
+void contract_ring_open(struct contract_side *side, const struct contract_params *params,
+                        struct pst_mr *mr, struct pst_ring **ring);
+void contract_endpoint_open(struct contract_side *side, const struct contract_params *params,
+                            struct pst_ring *ring, uint32_t index);
 /* Both ends, not yet connected; then connected. */
 struct contract_pair *contract_pair_open(const struct contract_variant *variant,
                                          const struct contract_params *params);
@@ -193,6 +199,7 @@ int contract_wake_run(const struct contract_variant *variant);
 int contract_close_run(const struct contract_variant *variant);
 int contract_thread_run(const struct contract_variant *variant);
 int contract_death_run(const struct contract_variant *variant);
+int contract_dynamic_run(const struct contract_variant *variant);
 int contract_throttle_run(const struct contract_variant *variant);
 /* All but what is one filter's own. */
 int contract_transport_run(const struct contract_variant *variant);

@@ -8,6 +8,14 @@
 
 #include "loopback.h"
 
+static uint32_t parts_live(const struct pst_ring *ring)
+{
+  uint32_t live = 0;
+  for (uint32_t i = 0; i < ring->params.endpoints; i++)
+    live += ring->parts[i] && ring->parts[i]->endpoint;
+  return live;
+}
+
 static int params_check(struct pst_worker *worker, const struct pst_endpoint_params *in)
 {
   const uint32_t known = PST_ROLE_SENDER | PST_ROLE_RECEIVER | PST_ROLE_RMA;
@@ -27,7 +35,7 @@ static int params_check(struct pst_worker *worker, const struct pst_endpoint_par
   else if (in->message_max > LB_BYTES_MAX ||
            (in->ring && in->message_max > in->ring->params.payload_max))
     what = "its messages are longer than the limit, or the slots";
-  else if (in->ring && in->ring->parts_used >= in->ring->params.endpoints)
+  else if (in->ring && parts_live(in->ring) >= in->ring->params.endpoints)
     what = "more endpoints on a ring than ring_open was told";
   if (!what)
     return 0;
@@ -36,47 +44,19 @@ static int params_check(struct pst_worker *worker, const struct pst_endpoint_par
   return -EINVAL;
 }
 
-/* Append to the worker's array; its tables only grow before start. */
-static int add_slot(void **array, uint32_t count, size_t element)
+static int add_slot(struct pst_worker *worker)
 {
-  void *grown = realloc(*array, (count + 1) * element);
+  if (worker->endpoint_count >= LB_ENDPOINTS_MAX) {
+    LB_LOG(worker->device, PST_LOG_ERROR,
+           "no more endpoints: a worker of loopback has at most %u at a time", LB_ENDPOINTS_MAX);
+    return -ENOSPC;
+  }
+  void *grown =
+      realloc(worker->endpoints, (worker->endpoint_count + 1) * sizeof(struct pst_endpoint *));
   if (!grown)
     return -ENOMEM;
-  *array = grown;
+  worker->endpoints = grown;
   return 0;
-}
-
-static struct lb_rx *rx_new(struct pst_ring *ring, bool reference)
-{
-  const struct pst_ring_params *params = &ring->params;
-  struct lb_rx *rx = calloc(1, sizeof(*rx));
-  uint64_t part = ring->parts_used;
-  if (!rx)
-    return NULL;
-  rx->ring = ring;
-  rx->first = (uint32_t)(part * params->slots / params->endpoints);
-  uint32_t end = (uint32_t)((part + 1) * params->slots / params->endpoints);
-  uint32_t slots = end - rx->first;
-  rx->payload_offset = params->base + rx->first * params->stride + params->headroom;
-  rx->states = calloc(slots, 1);
-  if (reference)
-    rx->buffer_of = malloc(slots * sizeof(*rx->buffer_of));
-  rx->own = lb_link_new(lb_id_new(), slots, ring->worker->device->shared, reference);
-  if (!rx->states || (reference && !rx->buffer_of) || !rx->own) {
-    lb_link_unref(rx->own);
-    free(rx->states);
-    free(rx->buffer_of);
-    free(rx);
-    return NULL;
-  }
-  rx->own->slot0 = ring->mr->base ? ring->mr->base + rx->payload_offset : NULL;
-  rx->own->stride = params->stride;
-  rx->own->payload_max = params->payload_max;
-  for (uint32_t i = 0; i < slots; i++)
-    rx->own->free_slots[i] = slots - 1 - i; /* the sender takes the last one first */
-  rx->free_head = slots;
-  atomic_store_explicit(&rx->own->port->free_head, slots, memory_order_release);
-  return rx;
 }
 
 static int open_wake(struct pst_endpoint *endpoint)
@@ -111,16 +91,11 @@ static int open_port(struct pst_endpoint *endpoint)
     endpoint->own = lb_link_new(lb_id_new(), 0, device->shared, false);
     return endpoint->own ? 0 : -ENOMEM;
   }
-  int rc = add_slot((void **)&worker->rx, worker->rx_count, sizeof(*worker->rx));
+  struct lb_rx *rx;
+  int rc = lb_rx_open(endpoint->ring, &rx);
   if (rc != 0)
     return rc;
-  struct lb_rx *rx = rx_new(endpoint->ring, device->mode == LB_MODE_REFERENCE);
-  if (!rx)
-    return -ENOMEM;
   rx->endpoint = endpoint;
-  rx->index = worker->rx_count;
-  worker->rx[worker->rx_count++] = rx;
-  endpoint->ring->parts_used++;
   endpoint->rx = rx;
   endpoint->own = lb_link_ref(rx->own);
   return 0;
@@ -132,13 +107,9 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   struct pst_device *device = worker->device;
   struct pst_endpoint_params in;
   LB_TAKE(in, params);
-  if (device->sealed) {
-    LB_LOG(device, PST_LOG_ERROR, "an endpoint was to be opened after start");
-    return -EPERM;
-  }
   int rc = params_check(worker, &in);
   if (rc == 0)
-    rc = add_slot((void **)&worker->endpoints, worker->endpoint_count, sizeof(*worker->endpoints));
+    rc = add_slot(worker);
   if (rc != 0)
     return rc;
   struct pst_endpoint *made = calloc(1, sizeof(*made));
@@ -173,7 +144,9 @@ void lb_endpoint_free(struct pst_endpoint *endpoint)
   int process_fd = endpoint->process_watch.fd;
   lb_worker_drop_watch(worker, &endpoint->process_watch);
   lb_worker_drop_watch(worker, &endpoint->wake_watch);
-  if (process_fd >= 0)
+  if (endpoint->rx)
+    endpoint->rx->process_fd = process_fd;
+  else if (process_fd >= 0)
     close(process_fd);
   if (endpoint->process_fd >= 0)
     close(endpoint->process_fd);

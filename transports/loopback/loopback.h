@@ -32,10 +32,14 @@
 #define LB_REQUESTS_MAX (1u << 20)
 #define LB_WORKERS_MAX 1024u
 #define LB_ENDPOINTS_MAX 4096u /* of one worker */
+/* A token's upper half: below, the place of its rx in the worker's table; above, the count
+ * of those opened before, so that a token of one that had the place earlier is told apart. */
+#define LB_PLACE_BITS 14u
+#define LB_PLACES (UINT32_C(1) << LB_PLACE_BITS)
 #define LB_CAPABILITIES                                                                            \
   (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
    PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_LEND | PST_CAP_SHARED_RING |        \
-   PST_CAP_WAKEUP | PST_CAP_IN_PROCESS)
+   PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS)
 
 enum lb_mode { LB_MODE_COPY = 0, LB_MODE_REFERENCE = 1 };
 
@@ -263,9 +267,10 @@ struct pst_worker {
   uint32_t next;
   struct pst_endpoint **endpoints;
   uint32_t endpoint_count;
-  uint32_t closed;   /* endpoints freed in this poll */
-  struct lb_rx **rx; /* by the token's upper half; NULL: its ring is closed */
-  uint32_t rx_count;
+  uint32_t closed;      /* endpoints freed in this poll */
+  struct lb_rx **rx;    /* by place; NULL: free, its ring is closed */
+  uint32_t rx_count;    /* places there are */
+  uint32_t rx_opened;   /* ever */
   uint32_t buffer_last; /* number of the last lent region */
   bool unlending;       /* some rx is over and has regions to give up */
   uint64_t wakeups;
@@ -290,7 +295,9 @@ struct lb_rx {
   struct lb_link *own;
   struct lb_link *peer; /* to wake; NULL: not connected */
   bool fenced;
-  uint32_t index;
+  uint32_t index; /* upper half of its tokens */
+  uint32_t part;  /* of the ring's */
+  int process_fd; /* -1, or the peer's, of which nobody knows yet that it writes no more */
   uint32_t first; /* its slot 0 in the ring */
   uint64_t tail;
   uint64_t claimed; /* by reference: taken over up to here */
@@ -310,9 +317,9 @@ struct pst_ring {
   struct pst_worker *worker;
   struct pst_ring_params params;
   struct lb_mr *mr;
-  uint32_t parts_used;
-  int fd;             /* of the region, for peers; -1: this process only */
-  uint64_t fd_offset; /* of the mr's range in it */
+  struct lb_rx **parts; /* params.endpoints; NULL: never used */
+  int fd;               /* of the region, for peers; -1: this process only */
+  uint64_t fd_offset;   /* of the mr's range in it */
 };
 
 struct lb_done {
@@ -453,6 +460,8 @@ void lb_tx_reap(struct pst_endpoint *endpoint);
 /* By reference: end with `untaken` what the receiver never took over, and with
  * `held` what it has not released; LB_PENDING: go on waiting for that. */
 void lb_tx_settle(struct pst_endpoint *endpoint, int32_t untaken, int32_t held);
+/* A part of the ring that is free, and a place in the worker's table. -ENOSPC: none is. */
+int lb_rx_open(struct pst_ring *ring, struct lb_rx **rx);
 void lb_rx_free(struct lb_rx *rx);
 /* By reference: give back what was taken over and never handed to the host. */
 void lb_rx_return(struct lb_rx *rx);

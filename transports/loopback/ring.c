@@ -53,10 +53,6 @@ int lb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   struct pst_device *device = worker->device;
   struct pst_ring_params in;
   LB_TAKE(in, params);
-  if (device->sealed) {
-    LB_LOG(device, PST_LOG_ERROR, "a ring was to be opened after start");
-    return -EPERM;
-  }
   int rc = ring_check(device, &in);
   if (rc != 0)
     return rc;
@@ -64,38 +60,24 @@ int lb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   if (device->mode == LB_MODE_COPY && !mr->base)
     return -EOPNOTSUPP;
   struct pst_ring *made = calloc(1, sizeof(*made));
-  if (!made)
+  if (made)
+    made->parts = calloc(in.endpoints, sizeof(struct lb_rx *));
+  if (!made || !made->parts) {
+    free(made);
     return -ENOMEM;
+  }
   made->worker = worker;
   made->params = in;
   made->mr = mr;
   made->fd = -1;
   if (device->shared && (rc = ring_export(device, made)) != 0) {
+    free(made->parts);
     free(made);
     return rc;
   }
   lb_path_fill(path, device->mode, device->shared);
   *ring = made;
   return 0;
-}
-
-void lb_rx_free(struct lb_rx *rx)
-{
-  if (!rx)
-    return;
-  atomic_fetch_or(&rx->own->port->state, LB_STATE_CLOSED | LB_STATE_VOID);
-  if (rx->peer)
-    lb_link_wake(rx->peer);
-  if (rx->endpoint)
-    rx->endpoint->rx = NULL;
-  for (uint32_t i = 0; i < rx->buffer_count; i++)
-    lb_mr_unref(rx->buffers[i].mr);
-  lb_link_unref(rx->own);
-  lb_link_unref(rx->peer);
-  free(rx->states);
-  free(rx->buffer_of);
-  free(rx->buffers);
-  free(rx);
 }
 
 void lb_rx_return(struct lb_rx *rx)
@@ -168,15 +150,12 @@ void lb_ring_close(struct pst_worker *worker, struct pst_ring *ring)
 {
   if (!ring)
     return;
-  for (uint32_t i = 0; i < worker->rx_count; i++) {
-    struct lb_rx *rx = worker->rx[i];
-    if (!rx || rx->ring != ring)
-      continue;
-    lb_rx_free(rx);
-    worker->rx[i] = NULL;
-  }
+  (void)worker;
+  for (uint32_t i = 0; i < ring->params.endpoints; i++)
+    lb_rx_free(ring->parts[i]);
   if (ring->fd >= 0)
     close(ring->fd);
+  free(ring->parts);
   free(ring);
 }
 
@@ -228,7 +207,8 @@ int lb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
 {
   for (uint32_t i = 0; i < n;) {
     uint32_t index = (uint32_t)(tokens[i] >> 32);
-    struct lb_rx *rx = index < worker->rx_count ? worker->rx[index] : NULL;
+    uint32_t place = index % LB_PLACES;
+    struct lb_rx *rx = place < worker->rx_count ? worker->rx[place] : NULL;
     uint32_t released = rx ? release_some(rx, tokens + i, n - i) : 0;
     if (released == 0)
       return bad_token(worker, tokens[i]);

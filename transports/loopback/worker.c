@@ -59,8 +59,10 @@ void lb_worker_close(struct pst_worker *worker)
     return;
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
     lb_endpoint_free(worker->endpoints[i]);
+  /* Closes rings that the host has left open, too. */
   for (uint32_t i = 0; i < worker->rx_count; i++)
-    lb_rx_free(worker->rx[i]);
+    if (worker->rx[i])
+      lb_rx_free(worker->rx[i]);
   if (worker->event_fd >= 0)
     close(worker->event_fd);
   if (worker->epoll_fd >= 0)

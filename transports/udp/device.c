@@ -138,6 +138,24 @@ static bool ring_fits(const struct pst_ring_params *in, const struct udp_mr *mr,
   return end <= mr->length;
 }
 
+static int place_find(struct pst_worker *worker)
+{
+  uint32_t place = 0;
+
+  while (place < worker->ring_count && worker->rings[place])
+    place++;
+  if (place == UDP_PLACES)
+    return -ENOSPC;
+  if (place < worker->ring_count)
+    return (int)place;
+  struct pst_ring **rings = realloc(worker->rings, (place + 1) * sizeof(struct pst_ring *));
+  if (!rings)
+    return -ENOMEM;
+  worker->rings = rings;
+  worker->rings[worker->ring_count++] = NULL;
+  return (int)place;
+}
+
 int udp_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
                   struct pst_path_info *path, struct pst_ring **ring)
 {
@@ -162,11 +180,9 @@ int udp_ring_open(struct pst_worker *worker, const struct pst_ring_params *param
     UDP_LOG(device, PST_LOG_ERROR, "ring refused: %s", what);
     return -EINVAL;
   }
-  struct pst_ring **rings =
-      realloc(worker->rings, (worker->ring_count + 1) * sizeof(struct pst_ring *));
-  if (!rings)
-    return -ENOMEM;
-  worker->rings = rings;
+  int place = place_find(worker);
+  if (place < 0)
+    return place;
   struct pst_ring *made = calloc(1, sizeof(*made));
   if (made) {
     made->states = calloc(in.slots, sizeof(*made->states));
@@ -184,11 +200,11 @@ int udp_ring_open(struct pst_worker *worker, const struct pst_ring_params *param
   made->params = in;
   made->mr = mr;
   made->capacity = (uint32_t)(slot - in.headroom);
-  made->index = worker->ring_count;
+  made->index = worker->rings_opened++ << UDP_PLACE_BITS | (uint32_t)place;
   for (uint32_t i = 0; i < in.slots; i++)
     made->free[i] = in.slots - 1 - i; /* the first slot first, later the one last back */
   made->free_count = in.slots;
-  worker->rings[worker->ring_count++] = made;
+  worker->rings[place] = made;
   if (path)
     udp_path_fill(path);
   *ring = made;
@@ -199,7 +215,7 @@ void udp_ring_close(struct pst_worker *worker, struct pst_ring *ring)
 {
   if (!ring)
     return;
-  worker->rings[ring->index] = NULL;
+  worker->rings[ring->index % UDP_PLACES] = NULL;
   free(ring->states);
   free(ring->free);
   free(ring);
@@ -209,8 +225,10 @@ int udp_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
 {
   for (uint32_t i = 0; i < n; i++) {
     uint32_t index = (uint32_t)(tokens[i] >> 32), slot = (uint32_t)tokens[i];
-    struct pst_ring *ring = index < worker->ring_count ? worker->rings[index] : NULL;
-    if (!ring || slot >= ring->params.slots || ring->states[slot] != UDP_SLOT_OUT) {
+    uint32_t place = index % UDP_PLACES;
+    struct pst_ring *ring = place < worker->ring_count ? worker->rings[place] : NULL;
+    if (!ring || ring->index != index || slot >= ring->params.slots ||
+        ring->states[slot] != UDP_SLOT_OUT) {
       UDP_LOG(worker->device, PST_LOG_ERROR,
               "a token was released that is not out: %#lx; a bug of the host", tokens[i]);
       return -EINVAL;

@@ -29,6 +29,8 @@
 #define UDP_PIECES_MAX 64u
 #define UDP_WORKERS_MAX 1024u
 #define UDP_ENDPOINTS_MAX 4096u
+#define UDP_PLACE_BITS 14u
+#define UDP_PLACES (UINT32_C(1) << UDP_PLACE_BITS) /* of rings of one worker */
 #define UDP_SEGMENTS_MAX 64u     /* of one buffer, either way (UDP_MAX_SEGMENTS of Linux 5) */
 #define UDP_ENTRIES 64u          /* buffers that one recvmmsg() may fill */
 #define UDP_ENTRY_SLOTS_MAX 512u /* slots that lie ready in entries */
@@ -128,9 +130,10 @@ struct pst_worker {
   struct pst_endpoint **endpoints;
   uint32_t endpoint_count;
   uint32_t endpoint_room;
-  struct pst_ring **rings; /* by the token's upper half; NULL: closed */
-  uint32_t ring_count;
-  uint32_t turn; /* endpoint that the next poll begins with */
+  struct pst_ring **rings; /* by place; NULL: closed */
+  uint32_t ring_count;     /* places there are */
+  uint32_t rings_opened;   /* ever */
+  uint32_t turn;           /* endpoint that the next poll begins with */
   bool armed;
 };
 
@@ -140,7 +143,7 @@ struct pst_ring {
   struct pst_worker *worker;
   struct pst_ring_params params;
   struct udp_mr *mr;
-  uint32_t index;
+  uint32_t index;    /* upper half of its tokens: its place, and above it how many came before */
   uint32_t capacity; /* bytes of a slot behind its headroom */
   uint8_t *states;   /* enum udp_slot, of each slot */
   uint32_t *free;    /* stack */

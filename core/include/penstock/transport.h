@@ -18,7 +18,8 @@
  *   → ring_close → worker_close → mr_deregister → close
  * start() seals workers, rings and endpoints: after it none is opened unless
  * the capability DYNAMIC is there. The plan gives the totals at open(), because
- * completion queues, SRQs, DCI pools, EAL and UCX must be sized first.
+ * completion queues, SRQs, DCI pools, EAL and UCX must be sized first; with DYNAMIC they
+ * are what is open at one time.
  *
  * Threads. Devices and registrations are shared by all workers and immutable
  * once made; the host serialises calls that take a device, and they may run

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* DYNAMIC: rings and endpoints that come and go after start, while others stay. */
+#include "harness.h"
+
+#define ROUNDS 2000
+#define WARM 200
+/* Of the allocator: less than a table that has grown by a pointer each round. */
+#define NOISE_BYTES (UINT64_C(4) * ROUNDS)
+
+static const struct contract_params staying = {
+    .endpoints = 1, .slots = 8, .message = 256, .requests = 16, .pieces = 1};
+static const struct contract_params sharing = {
+    .endpoints = 2, .slots = 8, .message = 256, .requests = 16, .pieces = 1};
+
+/* A ring of its own, and endpoint 1 of either side. */
+struct guest {
+  struct contract_pair *pair;
+  struct contract_region memory;
+  struct pst_mr *mr;
+  struct pst_ring *ring;
+};
+
+static void connect_guest(struct contract_pair *pair)
+{
+  struct pst_blob blob;
+  contract_address(&pair->receiver, 1, &blob);
+  assert_int_equal(contract_connect(&pair->sender, 1, &blob), 0);
+  contract_address(&pair->sender, 1, &blob);
+  assert_int_equal(contract_connect(&pair->receiver, 1, &blob), 0);
+  struct pst_completion connected =
+      contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  assert_int_equal(connected.endpoint, 2);
+  connected =
+      contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  assert_int_equal(connected.endpoint, 2);
+}
+
+static void open_endpoints(struct contract_pair *pair, struct pst_ring *ring)
+{
+  pair->sender.closed[1] = pair->receiver.closed[1] = false;
+  contract_endpoint_open(&pair->receiver, &pair->params, ring, 1);
+  contract_endpoint_open(&pair->sender, &pair->params, NULL, 1);
+}
+
+static void come(struct contract_pair *pair, struct guest *guest)
+{
+  struct contract_side *side = &pair->receiver;
+  *guest = (struct guest){.pair = pair};
+  contract_region_make(side->stride * (pair->params.slots + 1), &guest->memory);
+  struct pst_mr_params mr = {.struct_size = sizeof(mr),
+                             .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
+                             .region = &guest->memory.region,
+                             .length = guest->memory.region.length};
+  assert_int_equal(side->image.ops->mr_register(side->device, &mr, &guest->mr), 0);
+  contract_ring_open(side, &pair->params, guest->mr, &guest->ring);
+  open_endpoints(pair, guest->ring);
+}
+
+static void close_endpoint(struct contract_side *side, struct contract_side *far, uint32_t mode)
+{
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  struct pst_completion closed;
+  assert_int_equal(side->image.ops->endpoint_close(side->endpoints[1], mode, deadline), 0);
+  closed = contract_await(side, far, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  assert_int_equal(closed.endpoint, 2);
+}
+
+static void close_ring(struct guest *guest)
+{
+  struct contract_side *side = &guest->pair->receiver;
+  side->image.ops->ring_close(side->worker, guest->ring);
+  side->image.ops->mr_deregister(side->device, guest->mr);
+  contract_region_free(&guest->memory);
+}
+
+/* A receiver that leaves first takes its ring with it, tokens that are out included. */
+static void leave(struct guest *guest, bool receiver_first)
+{
+  struct contract_side *sender = &guest->pair->sender, *receiver = &guest->pair->receiver;
+  if (receiver_first) {
+    close_endpoint(receiver, sender, PST_CLOSE_ABORT);
+    close_ring(guest);
+    close_endpoint(sender, receiver, PST_CLOSE_ABORT);
+  } else {
+    close_endpoint(sender, receiver, PST_CLOSE_ABORT);
+    close_endpoint(receiver, sender, PST_CLOSE_ABORT);
+    close_ring(guest);
+  }
+}
+
+/* Forget of endpoint 1 what is not a message. */
+static void forget_events(struct contract_side *side)
+{
+  struct pst_completion completion;
+  while (contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED, &completion))
+    assert_int_equal(completion.endpoint, 2);
+  while (contract_take(side, PST_COMPLETION_DONE, PST_OP_SEND, &completion))
+    ;
+  while (contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_LENT, &completion))
+    ;
+  while (contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_UNLENT, &completion))
+    ;
+}
+
+/* A message there; the token is still out. `memory` is of its ring. */
+static struct pst_completion pass_one(struct contract_pair *pair, uint32_t index,
+                                      const struct contract_region *memory, uint64_t number)
+{
+  struct contract_side *side = &pair->sender;
+  uint64_t offset = (number * 2 + index) % pair->params.slots * side->stride;
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint32_t wait;
+  int rc;
+  contract_fill((uint8_t *)side->memory.region.host + offset, 200, number * 2 + index);
+  struct pst_request request = contract_send(side, offset, 200, number);
+  while ((rc = contract_post(side, index, &request, 1, &wait)) == -EAGAIN) {
+    contract_poll(side);
+    contract_poll(&pair->receiver);
+    assert_true(contract_now_ns() < deadline);
+  }
+  assert_int_equal(rc, 1);
+  struct pst_completion message = contract_await(&pair->receiver, side, PST_COMPLETION_MESSAGE, 0);
+  assert_int_equal(message.endpoint, index + 1);
+  assert_int_equal(message.u.message.length, 200);
+  const struct pst_region *region = message.u.message.buffer
+                                        ? pair->receiver.lent[message.u.message.buffer % 64]
+                                        : &memory->region;
+  assert_non_null(region);
+  assert_true(message.u.message.offset + 200 <= region->length);
+  assert_true(
+      contract_verify((uint8_t *)region->host + message.u.message.offset, 200, number * 2 + index));
+  return message;
+}
+
+static void guests_come_and_go_while_another_stays(void **state)
+{
+  contract_need(state, PST_CAP_DYNAMIC);
+  struct contract_pair *pair = contract_pair(state, &staying);
+  uint64_t sent = 0;
+  for (uint64_t round = 0; round < 20; round++) {
+    struct guest guest;
+    come(pair, &guest);
+    struct pst_completion message = pass_one(pair, 0, &pair->receiver.memory, sent++);
+    contract_release(&pair->receiver, &message);
+    connect_guest(pair);
+    for (uint64_t i = 0; i < 3 * staying.slots; i++) {
+      struct pst_completion mine = pass_one(pair, 1, &guest.memory, i);
+      message = pass_one(pair, 0, &pair->receiver.memory, sent++);
+      contract_release(&pair->receiver, &mine);
+      contract_release(&pair->receiver, &message);
+    }
+    leave(&guest, round % 2);
+    message = pass_one(pair, 0, &pair->receiver.memory, sent++);
+    contract_release(&pair->receiver, &message);
+    forget_events(&pair->sender);
+    forget_events(&pair->receiver);
+  }
+  assert_int_equal(contract_complaints(), 0);
+  contract_pair_close(pair);
+}
+
+/* Some never connect, some leave a message behind or a token out. */
+static void guests_leave_nothing_behind(void **state)
+{
+  contract_need(state, PST_CAP_DYNAMIC);
+  struct contract_pair *pair = contract_pair(state, &staying);
+  unsigned int descriptors = 0;
+  uint64_t heap = 0;
+  for (uint64_t round = 0; round < WARM + ROUNDS; round++) {
+    struct guest guest;
+    come(pair, &guest);
+    bool held = false;
+    if (round % 5) {
+      connect_guest(pair);
+      struct pst_completion message = pass_one(pair, 1, &guest.memory, 0);
+      held = round % 2;
+      if (!held)
+        contract_release(&pair->receiver, &message);
+    }
+    leave(&guest, held || round % 3);
+    forget_events(&pair->sender);
+    forget_events(&pair->receiver);
+    if (round == WARM - 1) {
+      descriptors = contract_descriptors();
+      heap = contract_heap_bytes();
+    }
+  }
+  assert_int_equal(contract_descriptors(), descriptors);
+  assert_in_range(contract_heap_bytes(), 0, heap + NOISE_BYTES);
+  contract_pair_close(pair);
+  contract_complaints();
+}
+
+static void token_of_a_closed_ring_is_refused(void **state)
+{
+  contract_need(state, PST_CAP_DYNAMIC);
+  struct contract_pair *pair = contract_pair(state, &staying);
+  uint64_t old[16];
+  for (uint32_t round = 0; round < 16; round++) {
+    struct guest guest;
+    come(pair, &guest);
+    connect_guest(pair);
+    struct pst_completion message = pass_one(pair, 1, &guest.memory, 0);
+    contract_complaints();
+    for (uint32_t i = 0; i < round; i++)
+      assert_int_equal(pair->receiver.image.ops->release(pair->receiver.worker, &old[i], 1),
+                       -EINVAL);
+    old[round] = message.u.message.token;
+    if (round % 2)
+      contract_release(&pair->receiver, &message);
+    leave(&guest, round % 2 == 0);
+    forget_events(&pair->sender);
+    forget_events(&pair->receiver);
+  }
+  contract_pair_close(pair);
+  contract_complaints();
+}
+
+/* On one ring: its slots go from one endpoint to the next, all of them. */
+static void slots_of_one_that_left_are_the_next_ones(void **state)
+{
+  contract_need(state, PST_CAP_DYNAMIC | PST_CAP_SHARED_RING);
+  struct contract_pair *pair = contract_pair(state, &sharing);
+  uint64_t sent = 0;
+  for (uint64_t round = 0; round < 20; round++) {
+    struct pst_completion message = pass_one(pair, 0, &pair->receiver.memory, sent++);
+    contract_release(&pair->receiver, &message);
+    for (uint64_t i = 0; i < 3 * sharing.slots; i++) {
+      message = pass_one(pair, 1, &pair->receiver.memory, i);
+      contract_release(&pair->receiver, &message);
+    }
+    close_endpoint(&pair->sender, &pair->receiver, PST_CLOSE_DRAIN);
+    close_endpoint(&pair->receiver, &pair->sender, PST_CLOSE_DRAIN);
+    forget_events(&pair->sender);
+    forget_events(&pair->receiver);
+    open_endpoints(pair, pair->receiver.ring);
+    connect_guest(pair);
+  }
+  assert_int_equal(contract_complaints(), 0);
+  contract_pair_close(pair);
+}
+
+int contract_dynamic_run(const struct contract_variant *variant)
+{
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(guests_come_and_go_while_another_stays),
+      CONTRACT_CASE(guests_leave_nothing_behind),
+      CONTRACT_CASE(token_of_a_closed_ring_is_refused),
+      CONTRACT_CASE(slots_of_one_that_left_are_the_next_ones),
+  };
+  return CONTRACT_RUN("dynamic", cases, variant);
+}

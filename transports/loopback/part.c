@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A ring's slots are cut into parts, one for each endpoint that shares it. A part is one
+ * endpoint's until it has closed, all its tokens are back, and its peer writes no more; then
+ * the next one may have it. Each part in use has a place in the worker's table.
+ */
+#include <poll.h>
+#include <unistd.h>
+
+#include "loopback.h"
+
+/* A free place, the table made longer where there is none. */
+static int place_take(struct pst_worker *worker, struct lb_rx *rx)
+{
+  uint32_t place = 0;
+  while (place < worker->rx_count && worker->rx[place])
+    place++;
+  if (place == LB_PLACES)
+    return -ENOSPC;
+  if (place == worker->rx_count) {
+    struct lb_rx **grown = realloc(worker->rx, (place + 1) * sizeof(struct lb_rx *));
+    if (!grown)
+      return -ENOMEM;
+    worker->rx = grown;
+    worker->rx_count++;
+  }
+  rx->index = worker->rx_opened++ << LB_PLACE_BITS | place;
+  worker->rx[place] = rx;
+  return 0;
+}
+
+/* May the endpoint's peer be writing into its slots? Within the process it was waited for. */
+static bool peer_writes(const struct lb_rx *rx)
+{
+  struct pollfd process = {.fd = rx->process_fd, .events = POLLIN};
+  if (!rx->peer || rx->peer->in_process || rx->process_fd < 0 ||
+      (atomic_load_explicit(&rx->peer->port->state, memory_order_acquire) & LB_STATE_CLOSED))
+    return false;
+  return poll(&process, 1, 0) == 0;
+}
+
+static bool is_free(const struct lb_rx *rx)
+{
+  if (!rx)
+    return true;
+  if (rx->endpoint || memchr(rx->states, LB_SLOT_HELD, rx->own->slots) || peer_writes(rx))
+    return false;
+  for (uint32_t i = 0; i < rx->buffer_count; i++)
+    if (rx->buffers[i].mr)
+      return false;
+  return true;
+}
+
+static int part_find(const struct pst_ring *ring, uint32_t *part)
+{
+  for (uint32_t i = 0; i < ring->params.endpoints; i++)
+    if (is_free(ring->parts[i])) {
+      *part = i;
+      return 0;
+    }
+  LB_LOG(ring->worker->device, PST_LOG_ERROR,
+         "no slots for another endpoint of this ring: those of one that has closed are still in "
+         "use; release its messages, and let its peer close");
+  return -ENOSPC;
+}
+
+static struct lb_rx *rx_new(struct pst_ring *ring, uint32_t part, bool reference)
+{
+  const struct pst_ring_params *params = &ring->params;
+  struct lb_rx *rx = calloc(1, sizeof(*rx));
+  if (!rx)
+    return NULL;
+  rx->ring = ring;
+  rx->part = part;
+  rx->process_fd = -1;
+  rx->first = (uint32_t)((uint64_t)part * params->slots / params->endpoints);
+  uint32_t end = (uint32_t)(((uint64_t)part + 1) * params->slots / params->endpoints);
+  uint32_t slots = end - rx->first;
+  rx->payload_offset = params->base + rx->first * params->stride + params->headroom;
+  rx->states = calloc(slots, 1);
+  if (reference)
+    rx->buffer_of = malloc(slots * sizeof(*rx->buffer_of));
+  rx->own = lb_link_new(lb_id_new(), slots, ring->worker->device->shared, reference);
+  if (!rx->states || (reference && !rx->buffer_of) || !rx->own) {
+    lb_link_unref(rx->own);
+    free(rx->states);
+    free(rx->buffer_of);
+    free(rx);
+    return NULL;
+  }
+  rx->own->slot0 = ring->mr->base ? ring->mr->base + rx->payload_offset : NULL;
+  rx->own->stride = params->stride;
+  rx->own->payload_max = params->payload_max;
+  for (uint32_t i = 0; i < slots; i++)
+    rx->own->free_slots[i] = slots - 1 - i; /* the sender takes the last one first */
+  rx->free_head = slots;
+  atomic_store_explicit(&rx->own->port->free_head, slots, memory_order_release);
+  return rx;
+}
+
+int lb_rx_open(struct pst_ring *ring, struct lb_rx **rx)
+{
+  struct pst_worker *worker = ring->worker;
+  uint32_t part;
+  int rc = part_find(ring, &part);
+  if (rc != 0)
+    return rc;
+  struct lb_rx *made = rx_new(ring, part, worker->device->mode == LB_MODE_REFERENCE);
+  if (!made)
+    return -ENOMEM;
+  lb_rx_free(ring->parts[part]);
+  ring->parts[part] = made;
+  rc = place_take(worker, made);
+  if (rc != 0) {
+    lb_rx_free(made);
+    return rc;
+  }
+  *rx = made;
+  return 0;
+}
+
+void lb_rx_free(struct lb_rx *rx)
+{
+  if (!rx)
+    return;
+  struct pst_worker *worker = rx->ring->worker;
+  uint32_t place = rx->index % LB_PLACES;
+  if (place < worker->rx_count && worker->rx[place] == rx)
+    worker->rx[place] = NULL;
+  rx->ring->parts[rx->part] = NULL;
+  atomic_fetch_or(&rx->own->port->state, LB_STATE_CLOSED | LB_STATE_VOID);
+  if (rx->peer)
+    lb_link_wake(rx->peer);
+  if (rx->endpoint)
+    rx->endpoint->rx = NULL;
+  if (rx->process_fd >= 0)
+    close(rx->process_fd);
+  for (uint32_t i = 0; i < rx->buffer_count; i++)
+    lb_mr_unref(rx->buffers[i].mr);
+  lb_link_unref(rx->own);
+  lb_link_unref(rx->peer);
+  free(rx->states);
+  free(rx->buffer_of);
+  free(rx->buffers);
+  free(rx);
+}
