@@ -286,6 +286,25 @@ static void count_posted(const struct pst_sender *leader, struct sender_leg *leg
   stat_set(leg->owner->messages, leg->posted);
 }
 
+/* The transport does not take the next message, or has lost its peer. */
+static void refused(const struct pst_sender *leader, struct sender_leg *leg, int rc)
+{
+  struct session_end *end = &leg->owner->end;
+  char text[256];
+
+  leg->dead = true;
+  if (rc != -EINVAL && rc != -EMSGSIZE && rc != -EOPNOTSUPP) {
+    end_gone(end, rc);
+    return;
+  }
+  snprintf(text, sizeof(text),
+           "stream %s: transport %s refuses a message of %lu B: %s; see its log", end->name,
+           end->lane->device->plugin->name,
+           leader->requests[leg->posted & leader->slot_mask].arg.length, strerror(-rc));
+  pst_log(PST_LOG_ERROR, "%s", text);
+  end_fail(end, rc, text);
+}
+
 /* Returns how many were posted. */
 static uint32_t push_leg(struct pst_sender *leader, struct sender_leg *leg)
 {
@@ -298,7 +317,7 @@ static uint32_t push_leg(struct pst_sender *leader, struct sender_leg *leg)
     int rc = post_run(leader, leg, (uint32_t)run);
     if (rc < 0) {
       if (rc != -EAGAIN)
-        leg_fail(leg, rc);
+        refused(leader, leg, rc);
       break;
     }
     count_posted(leader, leg, (uint32_t)rc);

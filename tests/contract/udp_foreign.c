@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "datagram.h"
@@ -319,6 +320,67 @@ static void a_group_is_sent_to_on_lo(void **state)
   contract_pair_close(pair);
 }
 
+/* The receiver's socket in this process: bound to that port, connected to nobody. */
+static int socket_on(uint16_t port)
+{
+  for (int fd = 3; fd < 1024; fd++) {
+    struct sockaddr_in here = {0};
+    socklen_t length = sizeof(here);
+    if (getsockname(fd, (struct sockaddr *)&here, &length) == 0 && here.sin_family == AF_INET &&
+        ntohs(here.sin_port) == port)
+      return fd;
+  }
+  fail_msg("no socket has port %u", port);
+  return -1;
+}
+
+/* The kernel has taken it, or the log says what it takes. */
+static void busy_poll_is_set_or_its_refusal_told(void **state)
+{
+  (void)state;
+  struct contract_side side;
+  int value = 0;
+  socklen_t length = sizeof(value);
+  uint16_t port = open_foreign(&side, ",device=127.0.0.1,busy_poll=50us");
+  assert_int_equal(getsockopt(socket_on(port), SOL_SOCKET, SO_BUSY_POLL, &value, &length), 0);
+  if (value == 50)
+    assert_int_equal(contract_complaints(), 0);
+  else
+    assert_int_equal(contract_complaints(), 1);
+  int fd = plain_socket("127.0.0.1", port);
+  for (uint32_t i = 0; i < 20; i++) {
+    send_message(fd, i, 64);
+    assert_int_equal((uint32_t)expect_message(&side, i, 64), i);
+  }
+  close(fd);
+  contract_side_close(&side);
+}
+
+/* Arrivals have the kernel's time: not before they were sent, not after they were taken. */
+static void stamps_lie_between_sending_and_taking(void **state)
+{
+  (void)state;
+  struct contract_side side;
+  int fd = plain_socket("127.0.0.1", open_foreign(&side, ",device=127.0.0.1,gro=false"));
+  uint64_t last = 0;
+  for (uint32_t i = 0; i < 50; i++) {
+    struct timespec before, after;
+    clock_gettime(CLOCK_REALTIME, &before);
+    send_message(fd, i, 64);
+    struct pst_completion message = contract_await(&side, NULL, PST_COMPLETION_MESSAGE, 0);
+    clock_gettime(CLOCK_REALTIME, &after);
+    uint64_t at = message.u.message.time_ns;
+    assert_true(message.flags & PST_HAS_TIME);
+    assert_true(at >= (uint64_t)before.tv_sec * 1000000000u + (uint64_t)before.tv_nsec);
+    assert_true(at <= (uint64_t)after.tv_sec * 1000000000u + (uint64_t)after.tv_nsec);
+    assert_true(at > last);
+    last = at;
+    contract_release(&side, &message);
+  }
+  close(fd);
+  contract_side_close(&side);
+}
+
 int main(int argc, char **argv)
 {
   struct CMUnitTest cases[] = {
@@ -330,6 +392,8 @@ int main(int argc, char **argv)
       CONTRACT_CASE(strangers_do_not_get_into_a_pair),
       CONTRACT_CASE(a_group_is_received_on_lo),
       CONTRACT_CASE(a_group_is_sent_to_on_lo),
+      CONTRACT_CASE(busy_poll_is_set_or_its_refusal_told),
+      CONTRACT_CASE(stamps_lie_between_sending_and_taking),
   };
   if (argc != 2) {
     fprintf(stderr, "usage: %s PLUGIN\n", argv[0]);

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import unittest
 
+from harness import wait_until
+
 # A test that runs as root gives that up first.
 ORDINARY = (
     ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.getuid() == 0 else []
@@ -66,6 +68,15 @@ class Namespaces:
             for address in (IPV4[1 - side], IPV6[1 - side]):
                 self.run(side, "ip", "neighbour", "add", address, "lladdr", MAC[1 - side],
                          "dev", DEVICE[side], "nud", "permanent")
+
+    def await_multicast(self):
+        """IPv6 has its routes for it some time after the links are up."""
+        for side in (NEAR, FAR):
+            wait_until(
+                lambda: "multicast ff00::/8" in self.run(side, "ip", "-6", "route", "show", "table", "all"),
+                20,
+                "a route for IPv6 multicast",
+            )
 
     def enter(self, side):
         """What stands before a command to run it on that side."""

@@ -62,6 +62,8 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   add(list, "restarts", NULL, counts->restarts, 0);
   add(list, "socket_drops", NULL, drops, 0);
   add(list, "copied", NULL, rx->copied, 0);
+  if (endpoint->worker->device->timestamps == UDP_TIME_HARDWARE)
+    add(list, "software_stamps", NULL, rx->software_stamps, 0);
   if (endpoint->worker->device->framing == DG_FRAMING_RTP)
     add(list, "jitter_ns", NULL, dg_jitter_ns(&flow->jitter), PST_COUNTER_GAUGE);
 }

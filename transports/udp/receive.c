@@ -84,7 +84,8 @@ static void read_time(const struct cmsghdr *message, struct udp_entry *entry)
   struct scm_timestamping times;
 
   memcpy(&times, CMSG_DATA(message), sizeof(times));
-  const struct timespec *at = times.ts[2].tv_sec ? &times.ts[2] : &times.ts[0];
+  entry->by_card = times.ts[2].tv_sec;
+  const struct timespec *at = entry->by_card ? &times.ts[2] : &times.ts[0];
   entry->time_ns = (uint64_t)at->tv_sec * 1000000000u + (uint64_t)at->tv_nsec;
 }
 
@@ -101,6 +102,22 @@ static void read_control(struct msghdr *header, struct udp_entry *entry)
       read_time(c, entry);
     }
   }
+}
+
+/* The network card was to say when; where it did not, the kernel's word is taken. */
+static void count_stamps(struct pst_endpoint *endpoint, const struct udp_entry *entry)
+{
+  struct udp_rx *rx = endpoint->rx;
+
+  if (entry->by_card || endpoint->worker->device->timestamps != UDP_TIME_HARDWARE)
+    return;
+  if (rx->software_stamps == 0)
+    UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
+            "%s: timestamps: the network card stamped no arrival, the kernel's stamps are taken; "
+            "`hwstamp_ctl -i INTERFACE -r 1` (SIOCSHWTSTAMP) switches the card's on, where "
+            "`ethtool -T INTERFACE` lists hardware-receive",
+            endpoint->label);
+  rx->software_stamps += entry->count;
 }
 
 /* What coalescing there is decides how the next entries are laid. */
@@ -155,6 +172,7 @@ static void open_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
   entry->next = entry->given = 0;
   entry->is_cut = vector->msg_hdr.msg_flags & MSG_TRUNC;
   entry->is_straight = true;
+  entry->by_card = false;
   read_control(&vector->msg_hdr, entry);
   if (entry->segment == 0 || entry->segment >= entry->total) {
     entry->segment = entry->total;
@@ -163,6 +181,7 @@ static void open_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
     entry->count = (entry->total + entry->segment - 1) / entry->segment;
   }
   learn(rx, entry);
+  count_stamps(endpoint, entry);
   if (entry->count == 1 ? entry->total <= entry->stride : entry->segment == entry->stride)
     return;
   /* One that is longer than a slot, and nothing else. */

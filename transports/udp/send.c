@@ -274,7 +274,11 @@ static int after_error(struct pst_endpoint *endpoint, int error, uint32_t attemp
   case EMSGSIZE:
     udp_socket_told(endpoint, error);
     if (attempt < 2)
-      return 0; /* the path has become narrower: laid out again for its MTU */
+      return 0; /* laid out again for its MTU */
+    UDP_LOG(endpoint->worker->device, PST_LOG_ERROR,
+            "%s: a message is longer than the %u bytes that a packet of this path has room for, "
+            "its header included: make `message` smaller, or set dont_fragment: false",
+            endpoint->label, tx->mtu);
     return -EMSGSIZE;
   case ECONNREFUSED:
     udp_socket_errors(endpoint); /* of an earlier message */

@@ -299,7 +299,7 @@ void udp_socket_told(struct pst_endpoint *endpoint, int error)
               "a receiver is started",
               endpoint->label, text);
     tx->told_refused = true;
-  } else if (error == EMSGSIZE) {
+  } else if (error == EMSGSIZE) { /* the path has become narrower */
     tx->mtu = udp_socket_mtu(endpoint);
   } else if (!tx->told_unreachable) {
     tx->told_unreachable = true;

@@ -174,6 +174,7 @@ struct udp_entry {
   uint32_t given;   /* of its slots, from the first */
   bool is_straight; /* each datagram lies in its slot */
   bool is_cut;
+  bool by_card; /* time_ns is the network card's */
   uint32_t drops;
   uint64_t time_ns;
 };
@@ -199,7 +200,8 @@ struct udp_rx {
   uint32_t drops; /* the kernel's count as last read */
   bool gro;
   bool told_drops;
-  uint64_t copied; /* datagrams that were put right by a copy */
+  uint64_t copied;          /* datagrams that were put right by a copy */
+  uint64_t software_stamps; /* of hardware's, those that the kernel had to give */
 };
 
 struct udp_done {
