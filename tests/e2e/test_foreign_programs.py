@@ -111,7 +111,7 @@ class Between(Case):
     def foreign_receiver(self, *arguments):
         """Any RTP that comes to PORT."""
         path = self.file(
-            receiver=f"{{sink: discard, silence: 1 s, transport: {{options: {{port: {PORT}}}}}}}"
+            receiver=f"{{sink: discard, silence: 3 s, transport: {{options: {{port: {PORT}}}}}}}"
         )
         return self.receiver(path, *arguments)
 
@@ -138,15 +138,37 @@ class Tshark:
 
 
 class FromFfmpeg(Between):
+    def ffmpeg(self, seconds):
+        """Sends a video; each that is started has an SSRC and numbers of its own."""
+        source = ["-re", "-f", "lavfi", "-i", "testsrc2=size=640x360:rate=25", "-t", str(seconds)]
+        codec = ["-c:v", "mpeg2video", "-b:v", "4M", "-f", "rtp", f"rtp://{IPV4[FAR]}:{PORT}"]
+        command = [*self.spaces.enter(NEAR), "ffmpeg", "-v", "error", *source, *codec]
+        return Program(self, command)
+
+    def test_a_restarted_ffmpeg(self):
+        """Ended by itself, and killed: the stream goes on, and no loss is invented."""
+        need("ffmpeg", "tshark")
+        child = self.foreign_receiver()
+        tshark = Tshark(self)
+        self.assertEqual(self.ffmpeg(1).wait(), 0)
+        killed = self.ffmpeg(60)
+        child.wait_line(r"Got [1-9].*\| 1 restart")
+        killed.end()
+        self.assertEqual(self.ffmpeg(1).wait(), 0)
+        seen = tshark.sequences()
+        self.ended(child)
+        stream = self.stream_of(FAR)
+        self.assertEqual(stream["restarts"], 2)
+        self.assertEqual(stream["messages_delivered"], len(seen))
+        self.assertEqual(stream["messages_sent"], len(seen))
+        self.assertEqual(stream["sent_basis"], "sequence")
+        self.assertEqual((stream["loss"], stream["dropped"]), (0, {}))
+
     def test_counts_are_tsharks(self):
         need("ffmpeg", "tshark")
         child = self.foreign_receiver()
         tshark = Tshark(self)
-        source = ["-re", "-f", "lavfi", "-i", "testsrc2=size=640x360:rate=25", "-t", "3"]
-        codec = ["-c:v", "mpeg2video", "-b:v", "4M", "-f", "rtp", f"rtp://{IPV4[FAR]}:{PORT}"]
-        ffmpeg = Program(
-            self, [*self.spaces.enter(NEAR), "ffmpeg", "-v", "error", *source, *codec]
-        )
+        ffmpeg = self.ffmpeg(3)
         self.assertEqual(ffmpeg.wait(), 0, ffmpeg.lines)
         seen = tshark.sequences()
         self.ended(child)

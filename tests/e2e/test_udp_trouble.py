@@ -142,6 +142,7 @@ class Receiver(Trouble):
         self.assert_accounted(stream)
         self.assertGreater(sum(stream["dropped"].values()), 100)
         self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
+        self.assert_clean()
 
     def test_too_slow_a_consumer(self):
         """Nobody reads the FIFO that messages are written to until the kernel drops."""
@@ -171,6 +172,7 @@ class Receiver(Trouble):
         self.assert_accounted(stream)
         self.assertGreater(sum(stream["dropped"].values()), 100)
         self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
+        self.assert_clean()
 
 
 class Sender(Trouble):
@@ -186,6 +188,7 @@ class Sender(Trouble):
         self.assertGreater(stream["messages_delivered"], 0)
         self.assert_accounted(stream)
         self.assertEqual(stream["loss"], 0)
+        self.assert_clean()
 
     def test_killed_is_no_failure(self):
         path = self.file("none", sender=", rate: 20 Mbps", receiver="silence: 300 ms")
@@ -196,6 +199,7 @@ class Sender(Trouble):
         stream = self.ended(receiver)
         self.assertEqual(stream["sent_basis"], "sequence")
         self.assertEqual(stream["loss"], 0)
+        self.assert_clean()
 
 
 if __name__ == "__main__":
