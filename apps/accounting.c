@@ -87,6 +87,17 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
   account->ordered = counter->capabilities & PST_CAP_ORDERED;
 }
 
+void accounting_least(struct account *account, const struct pst_counter_value *counters,
+                      uint32_t count)
+{
+  const uint64_t both = PST_COUNTER_DROP | PST_COUNTER_GAUGE;
+
+  if (account->sent_known)
+    return;
+  for (uint32_t i = 0; i < count; i++)
+    account->dropped_at_least |= (counters[i].flags & both) == both && counters[i].value > 0;
+}
+
 double accounting_loss(const struct account *account)
 {
   if (!account->sent_known || !account->delivered_known)

@@ -17,8 +17,9 @@ struct account {
   uint64_t sent, delivered, dropped;
   uint64_t bytes; /* delivered; on a sender alone, sent */
   uint64_t duplicates, reordered, verified, corrupted;
-  uint64_t unassembled; /* of `dropped`: arrived, but in no frame that was handed over */
-  uint64_t ns;          /* running time */
+  uint64_t unassembled;  /* of `dropped`: arrived, but in no frame that was handed over */
+  bool dropped_at_least; /* `dropped` is what the transport is sure of, no more is known */
+  uint64_t ns;           /* running time */
   uint32_t drop_count;
   struct pst_drop drops[16];
   struct pst_path_info path;
@@ -29,6 +30,10 @@ struct account {
 /* Either end may be NULL, not both. */
 void accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,
                        struct account *account);
+
+/* By the receiver's counters: may there be more drops than are counted? */
+void accounting_least(struct account *account, const struct pst_counter_value *counters,
+                      uint32_t count);
 
 enum accounting_finding {
   ACCOUNT_BALANCED = 0, /* all accounted for; datagram loss included */

@@ -146,7 +146,8 @@ static void say_numbers(const struct judged *judged)
          statistics_path(account->path.path));
   for (uint32_t i = 0; i < account->drop_count; i++) {
     if (account->drops[i].messages > 0)
-      notice(PST_LOG_INFO, "%s: dropped: %" PRIu64 " %.32s", name, account->drops[i].messages,
+      notice(PST_LOG_INFO, "%s: dropped: %s%" PRIu64 " %.32s", name,
+             account->dropped_at_least ? "at least " : "", account->drops[i].messages,
              account->drops[i].cause);
   }
   if (judged->receiver != NULL && judged->receiver->frame_packets > 0)
@@ -224,12 +225,19 @@ void report_flow(struct flow *flow, struct json_object *result)
   struct pst_counter_value sent[COUNTERS_MAX], received[COUNTERS_MAX];
   struct judged judged;
   double share;
-  int stage;
+  int stage, sent_count = 0, received_count = 0;
 
   gather(flow, &judged);
   if (judged.sender == NULL && judged.receiver == NULL)
     return;
   accounting_gather(judged.sender, judged.receiver, &judged.account);
+  if (judged.sender != NULL)
+    sent_count = pst_sender_counters(flow->sender.handle, sent, COUNTERS_MAX);
+  if (judged.receiver != NULL)
+    received_count = pst_receiver_counters(flow->receiver.handle, received, COUNTERS_MAX);
+  const struct result_counters sent_counters = counters_of(sent_count, sent);
+  const struct result_counters received_counters = counters_of(received_count, received);
+  accounting_least(&judged.account, received_counters.values, received_counters.count);
   expect_read(flow->drive->config, flow->name, &judged.wanted);
   if (flow->receiver.cut)
     set_failed(flow, PST_EXIT_FAILED, "the receiver left before the stream had ended", false);
@@ -244,12 +252,8 @@ void report_flow(struct flow *flow, struct json_object *result)
       .name = flow->name,
       .sender = judged.sender,
       .receiver = judged.receiver,
-      .sender_counters = counters_of(
-          judged.sender ? pst_sender_counters(flow->sender.handle, sent, COUNTERS_MAX) : 0, sent),
-      .receiver_counters = counters_of(
-          judged.receiver ? pst_receiver_counters(flow->receiver.handle, received, COUNTERS_MAX)
-                          : 0,
-          received),
+      .sender_counters = sent_counters,
+      .receiver_counters = received_counters,
       .account = &judged.account,
       .expects = judged.expects,
       .expect_count = judged.expect_count,

@@ -252,6 +252,7 @@ static void put_counts(struct json_object *object, const struct account *account
            basis_name(account->sent > 0 || account->sent_known ? account->sent_basis : 0));
   put_known(object, "messages_delivered", account->delivered_known, account->delivered);
   json_object_object_add(object, "dropped", dropped_json(account));
+  put_text(object, "dropped_basis", account->dropped_at_least ? "at_least" : "counted");
   put_share(object, "loss", accounting_loss(account));
   put_known(object, "duplicates", receiver, account->duplicates);
   put_known(object, "reordered", receiver, account->reordered);

@@ -68,7 +68,7 @@ static void add_drop(struct pst_drop *drops, uint32_t *count, const char *cause,
   drops[(*count)++].messages = messages;
 }
 
-/* How many are known to be missing behind the last message that arrived. */
+/* How many are known to be missing where the transport cannot know it. */
 static uint64_t behind_last(const struct session_end *end)
 {
   if (end->is_sender || end->is_one_sided)

@@ -130,6 +130,8 @@ int receiver_check_end(struct pst_receiver *receiver)
   if (receiver->quiet_since_ns == 0)
     receiver->quiet_since_ns = now;
   if (!is_reliable(receiver) && now - receiver->quiet_since_ns >= RECEIVER_QUIET_NS) {
+    if (!receiver->is_numbered && expected(receiver) > arrived(receiver))
+      stat_set(receiver->behind_last, expected(receiver) - arrived(receiver));
     if (receiver->is_numbered && receiver->sent.last_sequence + 1 > receiver->track.next)
       stat_set(receiver->behind_last, receiver->sent.last_sequence + 1 - receiver->track.next);
     stat_set(receiver->complete, true);

@@ -274,7 +274,8 @@ struct pst_receiver {
   uint64_t unseen;             /* stat_; of these, how many have not come */
   struct intervals *intervals; /* NULL: not asked for */
   struct pst_times times;      /* of these, as last read; text_lock */
-  uint64_t behind_last; /* stat_; missing behind the highest, when the sender has said its last */
+  uint64_t behind_last; /* stat_; missing behind the highest, or at all without numbers, by the
+                           sender's total */
   uint64_t given_up;    /* stat_; came, but the application had had enough */
   uint64_t duplicates;  /* stat_ */
   uint64_t reordered;   /* stat_ */

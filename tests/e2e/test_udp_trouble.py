@@ -21,7 +21,7 @@ class Trouble(Case):
         super().setUp()
         self.udp_port = free_udp_port()
 
-    def file(self, control, sender="", receiver="sink: discard", options="", **parts):
+    def file(self, control, sender="", receiver="sink: discard", options="", framing="rtp", **parts):
         to = f'to: "127.0.0.1:{self.udp_port}"'
         ends = {
             "sender": f"{{transport: {{options: {{{to}}}}}{sender}}}",
@@ -31,7 +31,7 @@ class Trouble(Case):
         return self.write(
             "udp.yaml",
             f"penstock: 1\ncontrol: {control}\n"
-            "transport: {plugin: udp, options: {framing: rtp, device: 127.0.0.1}}\n"
+            f"transport: {{plugin: udp, options: {{framing: {framing}, device: 127.0.0.1}}}}\n"
             "streams:\n  " + yaml_stream(**parts).replace("\n", "\n  "),
         )
 
@@ -104,6 +104,37 @@ class Receiver(Trouble):
         self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
         self.assertEqual(stream["verified"], stream["messages_delivered"])
         self.assert_clean()
+
+    def test_stopped_without_numbers(self):
+        """The kernel drops buffers of many messages; how many, the sender's total tells."""
+        path = self.pair_file(
+            sender=", count: 100000, rate: 500 Mbps", options=", rcvbuf: 256 KiB", framing="none",
+            timeout="60 s",
+        )
+        stream = self.stopped(path)
+        self.assertEqual(stream["messages_sent"], 100000)
+        self.assert_accounted(stream)
+        self.assertGreater(sum(stream["dropped"].values()), 100)
+        self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
+        self.assertEqual(stream["dropped_basis"], "counted")
+
+    def test_stopped_without_numbers_and_total(self):
+        """Without that, each buffer is one message at least; or it is one."""
+        for gro, basis in (("true", "at_least"), ("false", "counted")):
+            with self.subTest(basis):
+                options = f", rcvbuf: 256 KiB, gro: {gro}"
+                path = self.file("none", sender=", count: 100000, rate: 500 Mbps", options=options,
+                                 receiver="sink: discard, silence: 1 s", framing="none")  # fmt: skip
+                stream, receiver = self.stopped(path), self.children[-2]
+                dropped = sum(stream["dropped"].values())
+                self.assertIsNone(stream["messages_sent"])
+                self.assertEqual(stream["dropped_basis"], basis)
+                self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
+                if basis == "counted":
+                    self.assertEqual(stream["messages_delivered"] + dropped, 100000)
+                else:
+                    self.assertLess(stream["messages_delivered"] + dropped, 100000)
+                    self.assertRegex(receiver.stderr, r"dropped: at least \d+ ")
 
     def test_too_small_a_buffer(self):
         path = self.pair_file(

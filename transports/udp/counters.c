@@ -28,6 +28,15 @@ static void add_sender(struct list *list, const struct udp_tx *tx)
   add(list, "path_mtu_payload", NULL, tx->mtu, PST_COUNTER_GAUGE);
 }
 
+/* The kernel counts buffers. How many messages one had beyond the first, a gap in the
+ * numbers tells; where there are none, only that it had so many at most. */
+static void add_coalesced(struct list *list, const char *name, const char *cause, uint64_t buffers,
+                          uint32_t segments_max)
+{
+  if (segments_max > 1)
+    add(list, name, cause, buffers * (segments_max - 1), PST_COUNTER_DROP | PST_COUNTER_GAUGE);
+}
+
 /* datagrams == messages_received + bad_header + bad_checksum + too_long + not_ours
  *              + too_late + held */
 static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
@@ -40,6 +49,8 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   uint64_t tail = endpoint->connected ? dg_flow_tail(flow, drops) : 0;
   uint64_t unnumbered = flow->params.framing == DG_FRAMING_NONE ? tail : 0;
   uint64_t behind = unnumbered ? 0 : tail * flow->segments_max;
+  uint64_t kernel = counts->kernel + (flow->starved ? 0 : unnumbered);
+  uint64_t no_buffer = counts->no_buffer + (flow->starved ? unnumbered : 0);
 
   if (drops != rx->drops)
     udp_socket_drops_tell(endpoint);
@@ -47,10 +58,12 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   add(list, "datagrams", NULL, counts->datagrams, 0);
   add(list, "messages_received", NULL, counts->messages, 0);
   add(list, "bytes_received", NULL, counts->bytes, 0);
-  add(list, "kernel", "kernel", counts->kernel + (flow->starved ? 0 : unnumbered),
-      PST_COUNTER_DROP);
-  add(list, "no_buffer", "no_buffer", counts->no_buffer + (flow->starved ? unnumbered : 0),
-      PST_COUNTER_DROP);
+  add(list, "kernel", "kernel", kernel, PST_COUNTER_DROP);
+  add(list, "no_buffer", "no_buffer", no_buffer, PST_COUNTER_DROP);
+  if (flow->params.framing == DG_FRAMING_NONE) {
+    add_coalesced(list, "kernel_coalesced", "kernel", kernel, flow->segments_max);
+    add_coalesced(list, "no_buffer_coalesced", "no_buffer", no_buffer, flow->segments_max);
+  }
   add(list, "behind_last", flow->starved ? "no_buffer" : "kernel", behind,
       PST_COUNTER_DROP | PST_COUNTER_GAUGE);
   add(list, "bad_header", "bad_header", counts->bad_header, PST_COUNTER_DROP);

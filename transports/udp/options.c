@@ -155,8 +155,8 @@ static const struct pst_option options[] = {
     {
         .name = "gro",
         .help = "Let the kernel hand over messages of equal length in one buffer (UDP_GRO). It "
-                "counts what it drops by such buffers: with framing none, each then counts as one "
-                "message.",
+                "counts what it drops by such buffers: from a foreign sender with framing none, what "
+                "was dropped is then known at least, not exactly.",
         .default_value = "true",
         .type = PST_OPTION_BOOL,
         .scope = RECEIVE,

@@ -398,8 +398,9 @@ PST_STATIC_ASSERT(sizeof(struct pst_completion) == 64, "a cache line, frozen");
 enum pst_counter_flag {
   PST_COUNTER_DROP = 1u << 0,  /* messages lost on this side; `cause` is the key in `dropped` */
   PST_COUNTER_GAUGE = 1u << 1, /* a level, not a count */
-  /* Both: messages lost behind the last MESSAGE, at most so many: the transport cannot
-   * know how many until one comes behind them. The host may, by the sender's total. */
+  /* Both: messages lost behind the last MESSAGE, or anywhere where they have no numbers,
+   * beyond those counted and at most so many: the transport cannot know how many. The host
+   * may, by the sender's total. */
 };
 
 /* An array element. The strings live as long as the device. */

@@ -123,6 +123,31 @@ static void unknown_is_unknown_and_not_zero(void **state)
   assert_false(account.delivered_known);
 }
 
+/* A level of drops that nobody's total bounds. */
+static void drops_are_the_least_where_nothing_else_tells(void **state)
+{
+  const struct pst_counter_value counters[] = {
+      {.name = "kernel", .value = 3, .flags = PST_COUNTER_DROP},
+      {.name = "jitter_ns", .value = 5, .flags = PST_COUNTER_GAUGE},
+      {.name = "kernel_coalesced", .value = 9, .flags = PST_COUNTER_DROP | PST_COUNTER_GAUGE}};
+  struct pst_counter_value none = counters[2];
+  struct account account;
+  struct pst_stats receiver = receiver_of(90, 3, "udp");
+
+  (void)state;
+  none.value = 0;
+  check(NULL, &receiver, &account);
+  accounting_least(&account, counters, 3);
+  assert_false(account.dropped_at_least); /* the sender has said how many it sent */
+  receiver.sent_basis = PST_SENT_UNKNOWN;
+  check(NULL, &receiver, &account);
+  accounting_least(&account, counters, 2);
+  accounting_least(&account, &none, 1);
+  assert_false(account.dropped_at_least);
+  accounting_least(&account, counters, 3);
+  assert_true(account.dropped_at_least);
+}
+
 static void sender_alone_uses_the_receivers_count(void **state)
 {
   struct account account;
@@ -178,6 +203,7 @@ int main(void)
       cmocka_unit_test(receiver_alone_uses_what_the_sender_said),
       cmocka_unit_test(heartbeat_older_than_what_came_gives_way_to_sequences),
       cmocka_unit_test(unknown_is_unknown_and_not_zero),
+      cmocka_unit_test(drops_are_the_least_where_nothing_else_tells),
       cmocka_unit_test(sender_alone_uses_the_receivers_count),
       cmocka_unit_test(corruption_comes_first),
   };

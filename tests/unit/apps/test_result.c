@@ -125,6 +125,7 @@ static void both_ends_come_back(void **state)
   assert_string_equal(json_object_get_string(at(stream, "sent_basis")), "counted");
   assert_int_equal(json_object_get_int(at(stream, "messages_delivered")), 97);
   assert_int_equal(json_object_get_int(at(at(stream, "dropped"), "no_buffer")), 3);
+  assert_string_equal(json_object_get_string(at(stream, "dropped_basis")), "counted");
   assert_int_equal(json_object_get_int(at(stream, "bytes_delivered")), 97000);
   assert_true(json_object_get_double(at(stream, "seconds")) == 1.0);
   assert_true(json_object_get_double(at(at(stream, "blocked"), "source")) == 0.5);
