@@ -251,11 +251,12 @@ static const struct schema_key assemble_keys[] = {
          "Frame buffers. Up to half of them are open at once for messages; the others are "
          "finished, or still with the application."),
      AT(U32, struct config_receiver, assemble.frames)}};
-MAP_OF(assemble, "streams[].receiver.assemble", NULL,
-       "Hand over frames instead of messages: ordered and contiguous, each payload copied once, "
-       "from the ring to its place in the frame, so that the path is `staged`. The transport must "
-       "carry sequence numbers, and for `rtp_marker` timestamps, as udp does with `framing: rtp`. "
-       "Messages that come for a frame already handed over are dropped as `late`.");
+MAP_OF(
+    assemble, "streams[].receiver.assemble", NULL,
+    "Hand over frames instead of messages: ordered and contiguous, each payload copied once, "
+    "from the ring to its place in the frame, so that the path is `staged`. The transport must "
+    "carry sequence numbers, and for `rtp_marker` timestamps; `penstock plugins` lists the options "
+    "that give them. Messages that come for a frame already handed over are dropped as `late`.");
 
 static const struct schema_key receiver_keys[] = {
     {KEY_OF_MESSAGES(

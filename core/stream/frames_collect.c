@@ -75,15 +75,17 @@ static int place_views(struct pst_receiver *receiver, uint32_t room)
 static int check_timestamps(struct pst_receiver *receiver)
 {
   const struct frames *frames = receiver->frames;
-  char text[256];
+  char text[320];
 
   if (!frames->params.by_marker || frames->view_count == 0 ||
       (frames->views[0].flags & PST_VIEW_META))
     return 0;
-  snprintf(text, sizeof(text),
-           "stream %s: assemble: messages by `rtp_marker` need timestamps, and transport %s brings "
-           "none; set its framing to rtp, or assemble by sequence",
-           receiver->end.name, receiver->end.device->plugin->name);
+  snprintf(
+      text, sizeof(text),
+      "stream %s: assemble: messages by `rtp_marker` need timestamps, and transport %s brings "
+      "none as it is set up; `penstock plugins %s` says whether an option does, or assemble by "
+      "sequence",
+      receiver->end.name, receiver->end.device->plugin->name, receiver->end.device->plugin->name);
   pst_log(PST_LOG_ERROR, "%s", text);
   end_fail(&receiver->end, -EPROTO, text);
   return -EPROTO;

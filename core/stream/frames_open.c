@@ -68,8 +68,10 @@ static int check_transport(const struct pst_receiver *receiver, struct pst_error
     return 0;
   return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                   "stream %s: assemble needs sequence numbers, which transport %s does not carry "
-                  "as it is set up; choose another transport or framing, or remove \"assemble\"",
-                  receiver->end.name, receiver->end.device->plugin->name);
+                  "as it is set up; `penstock plugins %s` says whether an option does, or choose "
+                  "another transport, or remove \"assemble\"",
+                  receiver->end.name, receiver->end.device->plugin->name,
+                  receiver->end.device->plugin->name);
 }
 
 static int open_zeros(struct pst_receiver *receiver, struct frames *frames, struct pst_error *error)

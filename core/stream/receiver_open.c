@@ -75,8 +75,9 @@ static int open_intervals(struct pst_receiver *receiver, struct pst_error *error
   if (!(device->limits.capabilities & PST_CAP_TIME))
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                     "stream %s: intervals need messages with times, and transport %s stamps none "
-                    "as it is set up; remove \"intervals\"",
-                    receiver->end.name, device->plugin->name);
+                    "as it is set up; `penstock plugins %s` says whether an option does, or remove "
+                    "\"intervals\"",
+                    receiver->end.name, device->plugin->name, device->plugin->name);
   receiver->intervals = calloc(1, sizeof(*receiver->intervals));
   if (!receiver->intervals)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory",

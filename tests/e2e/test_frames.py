@@ -124,7 +124,7 @@ class Frames(Case):
             )
         )
         child = self.run_program("run", path, expect=1)
-        self.assertRegex(child.stderr, r"set its framing to rtp, or assemble by sequence")
+        self.assertRegex(child.stderr, r"`penstock plugins udp` says whether an option does, or assemble by sequence")
 
     def test_what_cannot_be_is_refused(self):
         for more, why in (

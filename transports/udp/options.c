@@ -42,7 +42,8 @@ static const struct pst_option options[] = {
         .name = "framing",
         .help = "What stands before each payload. sequence: 8 bytes, a 32-bit sequence number and "
                 "a checksum, as Rivermax's sample programs have them. rtp: RFC 3550, 16-bit "
-                "sequence numbers. none: nothing; there are no sequence numbers, and a foreign "
+                "sequence numbers, timestamps and markers, which `assemble: {by: rtp_marker}` "
+                "needs. none: nothing; there are no sequence numbers, and a foreign "
                 "sender's loss is unknown.",
         .default_value = "sequence",
         .choices = framing_choices,
@@ -154,9 +155,10 @@ static const struct pst_option options[] = {
     },
     {
         .name = "gro",
-        .help = "Let the kernel hand over messages of equal length in one buffer (UDP_GRO). It "
-                "counts what it drops by such buffers: from a foreign sender with framing none, what "
-                "was dropped is then known at least, not exactly.",
+        .help =
+            "Let the kernel hand over messages of equal length in one buffer (UDP_GRO). It "
+            "counts what it drops by such buffers: from a foreign sender with framing none, what "
+            "was dropped is then known at least, not exactly.",
         .default_value = "true",
         .type = PST_OPTION_BOOL,
         .scope = RECEIVE,

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames through a whole session: in place, byte for byte, on memory that the CPU
  * reaches and on memory that it does not, whatever the filter does to messages. */
-#include "support.h"
-
-#define MESSAGE 100 /* not a multiple of anything: frames are contiguous all the same */
-#define PACKETS 8
-#define SEED 7
+#include "frames_support.h"
 
 static const char *const memories[] = {"host", "{plugin: late, options: {delay: 5 us}}"};
 static const char faults[] =
@@ -23,30 +19,6 @@ static uint8_t pattern_at(uint64_t seed, uint64_t sequence, uint32_t at)
   z *= UINT64_C(0x94d049bb133111eb);
   z ^= z >> 31;
   return (uint8_t)((z + at / 8 * PST_PATTERN_STEP) >> (at % 8 * 8));
-}
-
-static void open_frames_over(struct run *run, const char *transport, const char *of_sender,
-                             const char *memory, const char *assemble)
-{
-  char text[1024];
-
-  snprintf(text, sizeof(text),
-           "penstock: 1\n"
-           "transport: %s\n"
-           "streams:\n"
-           "- name: a\n"
-           "  message: %d B\n"
-           "  ring: 256\n"
-           "  sender: {source: {type: pattern, seed: %d}, transport: {%s}}\n"
-           "  receiver: {memory: %s, assemble: {%s}}\n",
-           transport, MESSAGE, SEED, of_sender, memory, assemble);
-  open_text(run, text);
-}
-
-static void open_frames(struct run *run, const char *memory, const char *assemble,
-                        const char *filters)
-{
-  open_frames_over(run, "loopback", filters, memory, assemble);
 }
 
 struct seen {
@@ -124,29 +96,6 @@ static bool drain_frames(struct pst_receiver *receiver, bool zeroed, struct seen
   if (seen->held_count > seen->holding)
     give_back(receiver, seen);
   return true;
-}
-
-/* As support.h's, but all of one length: messages of a frame. */
-static void feed_full(struct pst_sender *sender, uint64_t *sent, uint64_t total)
-{
-  struct pst_slot slots[BATCH];
-  int n;
-
-  if (*sent == total) {
-    assert_true(pst_sender_poll(sender) >= 0);
-    return;
-  }
-  n = pst_sender_acquire(sender, slots, total - *sent < BATCH ? (uint32_t)(total - *sent) : BATCH);
-  assert_true(n >= 0);
-  for (int i = 0; i < n; i++) {
-    slots[i].length = MESSAGE;
-    slots[i].meta = slots[i].sequence / 5; /* a timestamp: five messages each */
-  }
-  assert_int_equal(pst_sender_fill(sender, slots, (uint32_t)n), 0);
-  assert_int_equal(pst_sender_submit(sender, slots, (uint32_t)n), 0);
-  *sent += (uint64_t)n;
-  if (*sent == total)
-    assert_int_equal(pst_sender_finish(sender), 0);
 }
 
 static uint64_t dropped(const struct pst_stats *stats, const char *cause)
@@ -266,6 +215,37 @@ static void what_is_missing_is_zeroed_or_kept_or_costs_the_frame(void **state)
     }
 }
 
+/* Two packets a frame, half of them dropped: of each fourth frame there is nothing. */
+static void lost_frames_are_counted(void **state)
+{
+  struct run run;
+  struct seen seen = {0};
+  struct pst_stats stats;
+
+  (void)state;
+  open_frames(&run, memories[0], "packets: 2, timeout: 1 h",
+              "filters: [{plugin: fault, options: {seed: 3, drop_ppm: 500000}}]");
+  run_frames(&run, 4000, true, &seen, &stats);
+  assert_true(stats.frames_lost > 400);
+  assert_int_equal(seen.next, seen.frames + stats.frames_lost);
+  close_run(&run);
+}
+
+/* Timestamps change every five messages, and frames of three have no place for them. */
+static void messages_beyond_a_frame_are_misframed(void **state)
+{
+  struct run run;
+  struct seen seen = {0};
+  struct pst_stats stats;
+
+  (void)state;
+  open_frames(&run, memories[0], "by: rtp_marker, packets: 3, timeout: 1 h", "");
+  run_frames(&run, 1000, true, &seen, &stats);
+  assert_int_equal(dropped(&stats, "misframed"), 1000 - stats.messages_delivered);
+  assert_true(dropped(&stats, "misframed") > 100);
+  close_run(&run);
+}
+
 /* Real packets: what is missing is zero on either memory, and nothing else is. */
 static void frames_of_datagrams_are_exact(void **state)
 {
@@ -331,6 +311,7 @@ static void held_frames_hold_the_sender(void **state)
   pst_receiver_stats(receiver, (stats.struct_size = sizeof(stats), &stats));
   assert_int_equal(stats.messages_delivered, 1600);
   assert_int_equal(seen.complete, 200);
+  assert_true(stats.blocked_ns[PST_STAGE_SINK] > stats.blocked_ns[PST_STAGE_EMPTY]);
   close_run(&run);
 }
 
@@ -360,6 +341,8 @@ int main(void)
       cmocka_unit_test(the_last_frame_may_be_short),
       cmocka_unit_test(metadata_tells_frames_apart),
       cmocka_unit_test(what_is_missing_is_zeroed_or_kept_or_costs_the_frame),
+      cmocka_unit_test(lost_frames_are_counted),
+      cmocka_unit_test(messages_beyond_a_frame_are_misframed),
       cmocka_unit_test(frames_of_datagrams_are_exact),
       cmocka_unit_test(held_frames_hold_the_sender),
       cmocka_unit_test(messages_and_frames_are_not_confused),
