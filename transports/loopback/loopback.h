@@ -50,7 +50,7 @@ struct lb_desc {
   uint32_t length;
   uint64_t sequence;
   uint64_t meta;
-  uint64_t reserved;
+  uint64_t offset; /* by reference: of the payload in the lent region; else unused */
 };
 _Static_assert(sizeof(struct lb_desc) == 32, "two descriptors a cache line");
 
@@ -80,12 +80,6 @@ struct lb_port {
   alignas(LB_CACHE_LINE) _Atomic uint64_t claimed;
 };
 
-/* A sender's slot on its way, by reference. */
-struct lb_lent {
-  struct lb_mr *mr;
-  uint64_t offset; /* in the region */
-};
-
 struct lb_link {
   _Atomic uint32_t refs;
   bool in_process;  /* seen by both ends through this very object */
@@ -104,7 +98,7 @@ struct lb_link {
   uint64_t payload_max;
   void *ring_map; /* of the peer's ring region; NULL: plain pointers */
   uint64_t ring_map_bytes;
-  struct lb_lent *lent; /* by reference: of each slot */
+  struct lb_mr **lent;  /* by reference: whose each slot's message is; NULL: in the slot itself */
   struct lb_link *next; /* in the registry */
   /* Within a process: the peer is between its look at `state` and its last
    * write into the slots. */
@@ -308,7 +302,8 @@ struct lb_rx {
   struct lb_buffer *buffers;
   uint32_t buffer_count;
   uint32_t last_buffer;
-  bool over; /* its regions are to be given up as their tokens come back */
+  uint32_t in_slots; /* tokens out of messages that lie in the ring's own slots */
+  bool over;         /* its regions are to be given up as their tokens come back */
   uint64_t messages;
   uint64_t bytes;
 };

@@ -160,43 +160,89 @@ static bool add_buffer(struct pst_endpoint *endpoint, struct lb_mr *mr, struct p
   return true;
 }
 
+/* By reference: whose region the messages at hand are of. */
+struct lender {
+  const struct lb_mr *mr;
+  int at;          /* of its entry; LB_NO_BUFFER: they lie in the ring's slots */
+  uint32_t number; /* as the host knows it */
+  uint32_t taken;  /* tokens that its entry does not count yet */
+};
+
+static inline void count_out(struct lb_rx *rx, struct lender *lender)
+{
+  if (lender->mr)
+    rx->buffers[lender->at].out += lender->taken;
+  else
+    rx->in_slots += lender->taken;
+  lender->taken = 0;
+}
+
+/* False: the host knows nothing of the region yet. */
+static bool change_lender(struct lb_rx *rx, const struct lb_mr *mr, struct lender *lender)
+{
+  int at = mr ? find_buffer(rx, mr) : LB_NO_BUFFER;
+  count_out(rx, lender);
+  if (at < 0)
+    return false;
+  *lender = (struct lender){.mr = mr, .at = at, .number = mr ? rx->buffers[at].number : 0};
+  return true;
+}
+
+/* The sender is of this process: what it has published it does not touch again. */
 static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_completion *out,
                                 uint32_t max)
 {
   struct lb_rx *rx = endpoint->rx;
+  const struct lb_link *own = rx->own;
   const struct taking taking = taking_of(rx);
+  struct lb_mr *const *lent = own->lent;
+  uint16_t *buffer_of = rx->buffer_of;
+  const uint64_t index = (uint64_t)rx->index << 32, cookie = endpoint->cookie;
+  struct lender lender = {.at = LB_NO_BUFFER};
+  const uint64_t first = rx->tail;
+  uint64_t tail = first, bytes = 0;
   uint32_t n = 0;
   claim(rx, max);
-  while (n < max && rx->tail != rx->claimed) {
-    const struct lb_desc *shared = &rx->own->desc[rx->tail & rx->own->mask];
-    const struct lb_lent *lent = &rx->own->lent[shared->slot];
-    uint64_t offset = lent->offset;
-    uint32_t number = 0;
-    int at = LB_NO_BUFFER;
-    if (lent->mr) {
-      at = find_buffer(rx, lent->mr);
-      if (at < 0) {
-        if (!add_buffer(endpoint, lent->mr, &out[n]))
-          break; /* out of memory: later, perhaps */
-        n++;
-        continue;
-      }
-      rx->buffers[at].out++;
-      number = rx->buffers[at].number;
-    } else {
-      offset = rx->payload_offset + shared->slot * rx->own->stride;
+  const uint64_t claimed = rx->claimed;
+  for (; n < max && tail != claimed; tail++) {
+    const struct lb_desc *desc = &taking.descs[tail & taking.mask];
+    const uint32_t slot = desc->slot;
+    struct lb_mr *mr = lent[slot];
+    if (claimed - tail > AHEAD) /* past the ring's end it asks for nothing of use */
+      __builtin_prefetch(desc + AHEAD);
+    if (__builtin_expect(mr != lender.mr, 0) && !change_lender(rx, mr, &lender)) {
+      if (!add_buffer(endpoint, mr, &out[n]))
+        break; /* out of memory: later, perhaps */
+      n++;
+      if (n == max || !change_lender(rx, mr, &lender))
+        break;
     }
-    struct lb_desc desc;
-    if (!take_desc(&taking, rx->tail, &desc)) {
+    if (__builtin_expect(slot >= taking.slots || desc->length > taking.payload_max ||
+                             taking.states[slot] != LB_SLOT_PEER,
+                         0)) {
       lb_endpoint_fail(endpoint, -EPROTO, "sent a slot that was not its to use");
       break;
     }
-    rx->buffer_of[desc.slot] = (uint16_t)at;
-    rx->tail++;
-    rx->messages++;
-    rx->bytes += desc.length;
-    give_message(rx->index, endpoint->cookie, &desc, offset, number, &out[n++]);
+    taking.states[slot] = LB_SLOT_HELD;
+    buffer_of[slot] = (uint16_t)lender.at;
+    bytes += desc->length;
+    out[n++] = (struct pst_completion){
+        .kind = PST_COMPLETION_MESSAGE,
+        .flags = PST_HAS_SEQUENCE | PST_HAS_META,
+        .endpoint = cookie,
+        .u.message = {.token = index | slot,
+                      .offset = mr ? desc->offset : rx->payload_offset + slot * own->stride,
+                      .length = desc->length,
+                      .buffer = lender.number,
+                      .sequence = desc->sequence,
+                      .meta = desc->meta},
+    };
+    lender.taken++;
   }
+  count_out(rx, &lender);
+  rx->tail = tail;
+  rx->messages += tail - first;
+  rx->bytes += bytes;
   return n;
 }
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sending half of the hot path. */
-#include "loopback.h"
+#include "plain.h"
+
+/* By reference, messages are shown to the receiver after so many. */
+#define PUBLISH_LENT 128u
 
 static bool is_valid(const struct lb_mr *mr, uint64_t offset, uint64_t length, bool reference)
 {
@@ -68,12 +71,32 @@ static void advance(struct pst_endpoint *endpoint)
   }
 }
 
+/* Mostly they come back in the order in which they went. Returns how many of the slots, the
+ * last of which came back first, are left. */
+static uint32_t end_in_order(struct pst_endpoint *endpoint, const uint32_t *slots, uint32_t n)
+{
+  struct lb_tx *tx = &endpoint->tx;
+  const uint64_t *post_of = tx->post_of, from = tx->tail, head = tx->head;
+  uint64_t next = from;
+  while (n && next < head && post_of[slots[n - 1]] == next) {
+    next++;
+    n--;
+  }
+  if (next == from)
+    return n;
+  tx->tail = next;
+  lb_done_push(endpoint, PST_OP_SEND, 0, tx->cookies[(next - 1) & endpoint->peer->mask],
+               next - from);
+  return n;
+}
+
 /* By reference: what the receiver has released is done. */
 static void end_lent(struct pst_endpoint *endpoint, const uint32_t *slots, uint32_t n)
 {
   struct lb_tx *tx = &endpoint->tx;
   uint64_t mask = endpoint->peer->mask;
-  bool returned = false;
+  n = end_in_order(endpoint, slots, n);
+  bool returned = tx->tail != tx->head && tx->results[tx->tail & mask] != LB_PENDING;
   while (n--) {
     uint64_t post = tx->post_of[slots[n]];
     if (post < tx->tail || post >= tx->head || tx->results[post & mask] != LB_PENDING)
@@ -168,43 +191,73 @@ static uint32_t send_copies(struct pst_endpoint *endpoint, const struct pst_requ
   return i;
 }
 
+/* What a SEND that is not plain lends: *mr NULL: nothing, it is gathered in the slot. */
+static int lend_any(const struct pst_endpoint *endpoint, const struct pst_request *request,
+                    uint32_t slot, struct lb_mr **mr, uint64_t *offset)
+{
+  const struct lb_link *peer = endpoint->peer;
+  int rc = send_check(endpoint, request, true);
+  if (rc != 0)
+    return rc;
+  *mr = lb_mr_of(request->local.mr);
+  *offset = request->offset;
+  if (request->piece_count > 1) {
+    if (!peer->slot0)
+      return -E2BIG;
+    gather(peer->slot0 + slot * peer->stride, request);
+    *mr = NULL;
+  } else if (request->piece_count) {
+    *mr = lb_mr_of(request->local.pieces[0].mr);
+    *offset = request->local.pieces[0].offset;
+  }
+  return 0;
+}
+
 static uint32_t send_references(struct pst_endpoint *endpoint, const struct pst_request *requests,
                                 uint32_t n, int *rc)
 {
   struct lb_tx *tx = &endpoint->tx;
-  struct lb_link *peer = endpoint->peer;
+  const struct lb_link *peer = endpoint->peer;
+  /* Copies of what these stores could change for all that the compiler knows. */
+  struct lb_desc *const descs = peer->desc;
+  struct lb_mr **const lent = peer->lent;
+  uint64_t *const post_of = tx->post_of, *const cookies = tx->cookies;
+  int32_t *const results = tx->results;
+  const uint32_t *top = tx->stack + tx->credits;
+  const uint64_t mask = peer->mask;
+  struct lb_source source = {0};
+  uint64_t head = tx->head, bytes = 0;
   uint32_t i;
-  for (i = 0; i < n; i++) {
+  for (i = 0; i < n; i++, head++) {
     const struct pst_request *request = &requests[i];
-    if (request->opcode != PST_OP_SEND)
-      break;
-    *rc = send_check(endpoint, request, true);
-    if (*rc != 0)
-      break;
-    struct lb_mr *mr = lb_mr_of(request->local.mr);
+    const uint32_t slot = *--top;
     uint64_t offset = request->offset;
-    uint32_t slot = tx->stack[tx->credits - 1];
-    if (request->piece_count > 1) {
-      if (!peer->slot0) {
-        *rc = -E2BIG;
+    struct lb_mr *mr = lb_mr_of(request->local.mr);
+    if (!lb_is_plain(endpoint, request, &source)) {
+      if (request->opcode != PST_OP_SEND)
         break;
-      }
-      gather(peer->slot0 + slot * peer->stride, request);
-      mr = NULL;
-    } else if (request->piece_count) {
-      mr = lb_mr_of(request->local.pieces[0].mr);
-      offset = request->local.pieces[0].offset;
+      *rc = lend_any(endpoint, request, slot, &mr, &offset);
+      if (*rc != 0)
+        break;
     }
-    tx->credits--;
-    peer->lent[slot] = (struct lb_lent){mr, mr ? mr->offset + offset : 0};
-    tx->post_of[slot] = tx->head;
-    tx->cookies[tx->head & peer->mask] = request->cookie;
-    tx->results[tx->head & peer->mask] = LB_PENDING;
-    tx->bytes += request->arg.length;
-    lb_desc_write(&peer->desc[tx->head++ & peer->mask], slot, request);
+    /* Mostly the slot's last was of the same region: a line that nobody writes is both's. */
+    if (lent[slot] != mr)
+      lent[slot] = mr;
+    post_of[slot] = head;
+    cookies[head & mask] = request->cookie;
+    results[head & mask] = LB_PENDING;
+    bytes += request->arg.length;
+    struct lb_desc *desc = &descs[head & mask];
+    desc->offset = mr ? mr->offset + offset : 0;
+    lb_desc_write(desc, slot, request);
+    if (i % PUBLISH_LENT == PUBLISH_LENT - 1)
+      lb_tx_publish(endpoint, head + 1);
   }
+  tx->credits -= i;
+  tx->bytes += bytes;
+  tx->head = head;
   if (i)
-    lb_tx_publish(endpoint, tx->head);
+    lb_tx_publish(endpoint, head);
   return i;
 }
 

@@ -179,6 +179,24 @@ static int bad_token(struct pst_worker *worker, uint64_t token)
   return -EINVAL;
 }
 
+/* By reference: of n slots that have come back, whose regions they were of. */
+static void count_back(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
+{
+  if (rx->buffer_count == 1 && rx->in_slots == 0) { /* mostly there is one, and all are of it */
+    rx->buffers[0].out -= n;
+    return;
+  }
+  for (uint32_t i = 0, run; i < n; i += run) {
+    const uint16_t at = rx->buffer_of[(uint32_t)tokens[i]];
+    for (run = 1; i + run < n && rx->buffer_of[(uint32_t)tokens[i + run]] == at; run++)
+      ;
+    if (at != LB_NO_BUFFER)
+      rx->buffers[at].out -= run;
+    else
+      rx->in_slots -= run;
+  }
+}
+
 /* Up to n tokens of one rx. Returns how many were its own. */
 static uint32_t release_some(struct lb_rx *rx, const uint64_t *tokens, uint32_t n)
 {
@@ -196,10 +214,10 @@ static uint32_t release_some(struct lb_rx *rx, const uint64_t *tokens, uint32_t 
       break;
     states[slot] = LB_SLOT_PEER;
     free_slots[head++ & mask] = slot;
-    if (rx->buffer_of && rx->buffer_of[slot] != LB_NO_BUFFER)
-      rx->buffers[rx->buffer_of[slot]].out--;
   }
   rx->free_head = head;
+  if (rx->buffer_of)
+    count_back(rx, tokens, i);
   return i;
 }
 

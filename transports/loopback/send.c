@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The copying of SENDs, for each instruction set. AVX-512 is no faster here: the copy
  * waits for caches. */
-#include "loopback.h"
+#include "plain.h"
 
 /* Shown to the receiver after so many messages or bytes: often enough for it to
  * begin while a long post still copies, and to give slots back in time; seldom, since
@@ -11,32 +11,23 @@
 /* Longer ones are memcpy's. */
 #define COPY_MAX 2048u
 
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-
-/* Opcode, flags, number of pieces and what is reserved, in one load. */
-static ALWAYS_INLINE uint64_t kind_of(const struct pst_request *request)
-{
-  uint64_t kind;
-  memcpy(&kind, request, sizeof(kind));
-  return kind;
-}
-
 /* A move of one is one instruction where the function it is in is compiled for that. */
 typedef uint8_t vector32 __attribute__((vector_size(32), aligned(1), may_alias));
 
-static ALWAYS_INLINE void move32(uint8_t *to, const uint8_t *from)
+static LB_ALWAYS_INLINE void move32(uint8_t *to, const uint8_t *from)
 {
   *(vector32 *)to = *(const vector32 *)from;
 }
 
-static ALWAYS_INLINE void move64(uint8_t *to, const uint8_t *from)
+static LB_ALWAYS_INLINE void move64(uint8_t *to, const uint8_t *from)
 {
   move32(to, from);
   move32(to + 32, from + 32);
 }
 
 /* In line: for small messages a call costs as much as their copy. */
-static ALWAYS_INLINE void copy(uint8_t *restrict to, const uint8_t *restrict from, uint64_t length)
+static LB_ALWAYS_INLINE void copy(uint8_t *restrict to, const uint8_t *restrict from,
+                                  uint64_t length)
 {
   if (length < 32 || length > COPY_MAX) {
     memcpy(to, from, length);
@@ -51,7 +42,7 @@ static ALWAYS_INLINE void copy(uint8_t *restrict to, const uint8_t *restrict fro
 }
 
 /* They are read when this post is done. */
-static ALWAYS_INLINE void ask_for_credits(const struct pst_endpoint *endpoint)
+static LB_ALWAYS_INLINE void ask_for_credits(const struct pst_endpoint *endpoint)
 {
   const struct lb_link *peer = endpoint->peer;
   const uint64_t tail = endpoint->tx.free_tail, line = LB_CACHE_LINE / sizeof(*peer->free_slots);
@@ -60,35 +51,8 @@ static ALWAYS_INLINE void ask_for_credits(const struct pst_endpoint *endpoint)
   __builtin_prefetch(&peer->free_slots[(tail + line) & peer->mask]);
 }
 
-/* The region that the last request named, and the longest message it may name. */
-struct source {
-  const struct lb_mr *mr;
-  uint64_t longest;
-};
-
-static ALWAYS_INLINE bool is_plain(const struct pst_endpoint *endpoint,
-                                   const struct pst_request *request, struct source *source)
-{
-  static const struct pst_request sends = {.opcode = PST_OP_SEND};
-  static const struct pst_request flags = {.flags = PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE};
-  const struct lb_mr *mr = lb_mr_of(request->local.mr);
-  /* Of several pieces, `local` is not an mr. */
-  if (__builtin_expect((kind_of(request) & ~kind_of(&flags)) != kind_of(&sends), 0))
-    return false;
-  if (__builtin_expect(mr != source->mr, 0)) {
-    if (!mr || !mr->base || !(mr->access & PST_ACCESS_LOCAL_READ))
-      return false;
-    source->mr = mr;
-    source->longest = endpoint->tx.message_max < mr->length ? endpoint->tx.message_max : mr->length;
-  }
-  return __builtin_expect(mr && request->arg.length <= source->longest &&
-                              request->offset <= mr->length - request->arg.length &&
-                              !request->u.send.reserved,
-                          1);
-}
-
-static ALWAYS_INLINE uint32_t send_plain(struct pst_endpoint *endpoint,
-                                         const struct pst_request *requests, uint32_t n)
+static LB_ALWAYS_INLINE uint32_t send_plain(struct pst_endpoint *endpoint,
+                                            const struct pst_request *requests, uint32_t n)
 {
   struct lb_tx *tx = &endpoint->tx;
   struct lb_desc *desc = endpoint->peer->desc;
@@ -97,7 +61,7 @@ static ALWAYS_INLINE uint32_t send_plain(struct pst_endpoint *endpoint,
   const uint32_t *top = tx->stack + tx->credits, *bottom = tx->stack + LB_AHEAD;
   const struct pst_request *request = requests, *end = requests + n;
   const struct pst_request *last = n > LB_AHEAD ? end - LB_AHEAD : requests;
-  struct source source = {0};
+  struct lb_source source = {0};
   uint64_t head = tx->head, bytes = 0;
   bool plain = true;
   while (request < end && plain) {
@@ -106,7 +70,7 @@ static ALWAYS_INLINE uint32_t send_plain(struct pst_endpoint *endpoint,
     if (end - request > PUBLISH_MESSAGES)
       run_end = request + PUBLISH_MESSAGES;
     for (; request < run_end && bytes < bytes_end; request++) {
-      if (!(plain = is_plain(endpoint, request, &source)))
+      if (!(plain = lb_is_plain(endpoint, request, &source)))
         break;
       if (top > bottom)
         lb_prefetch_write(slot0 + top[-1 - (int)LB_AHEAD] * stride);
