@@ -15,7 +15,7 @@
 #include "session.h"
 
 /* Copy batches under way. What arrives meanwhile makes the next one larger. */
-#define LANDING_COPIES 8
+#define LANDING_COPIES 4
 
 static void *zalloc(size_t count, size_t size)
 {
@@ -152,7 +152,7 @@ static int alloc_staging_state(struct landing *landing)
   landing->copy_tokens = zalloc(landing->token_mask + 1, sizeof(uint64_t));
   landing->final_mask = (uint32_t)landing->token_mask;
   landing->final_free = zalloc(landing->token_mask + 1, sizeof(uint32_t));
-  landing->pieces = zalloc(SESSION_DEVICE_BATCH, sizeof(*landing->pieces));
+  landing->pieces = zalloc(SESSION_DEVICE_BATCH + 1, sizeof(*landing->pieces));
   if (!landing->copies || !landing->copy_tokens || !landing->final_free || !landing->pieces)
     return -ENOMEM;
   for (uint32_t i = 0; i < landing->slots; i++)
@@ -334,8 +334,9 @@ uint32_t landing_room(const struct landing *landing)
   return tokens < slots ? (uint32_t)tokens : slots;
 }
 
-int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count,
-                 const struct pst_view *views, uint32_t n)
+/* `count` pieces, which read what the last n tokens in the FIFO stand for. */
+static int start_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count,
+                      uint32_t n)
 {
   const struct pst_memory_ops *memory = landing->memory->plugin->memory;
   struct landing_batch *batch = &landing->copies[landing->copy_tail % landing->copy_capacity];
@@ -343,13 +344,21 @@ int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_
   *batch = (struct landing_batch){.ticket = landing->done_ticket, .count = n};
   if (count) {
     int rc = memory->copy_batch(landing->queue, pieces, count, &batch->ticket);
-    if (rc < 0)
+    if (rc < 0) {
+      landing->token_tail -= n;
       return rc;
+    }
   }
-  for (uint32_t i = 0; i < n; i++)
-    landing->copy_tokens[landing->token_tail++ & landing->token_mask] = views[i].token;
   landing->copy_tail++;
   return 0;
+}
+
+int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count,
+                 const struct pst_view *views, uint32_t n)
+{
+  for (uint32_t i = 0; i < n; i++)
+    landing->copy_tokens[landing->token_tail++ & landing->token_mask] = views[i].token;
+  return start_copy(landing, pieces, count, n);
 }
 
 int landing_fence(struct landing *landing, struct pst_fence **ready)
@@ -362,32 +371,46 @@ int landing_fence(struct landing *landing, struct pst_fence **ready)
   return memory->fence_record(landing->memory->memory, landing->queue, NULL, ready);
 }
 
-int landing_stage(struct landing *landing, struct pst_view *views, uint32_t n,
-                  struct pst_fence **ready)
+void landing_place(struct landing *landing, struct pst_view *views, uint32_t n)
 {
-  struct pst_copy *pieces = landing->pieces;
-  uint32_t count = 0;
-  int rc;
+  /* Copies of what stores to views and pieces could change for all that the compiler knows. */
+  const uint64_t base = landing->final_region.address, stride = landing->final_stride;
+  char *const host = landing->final_region.host;
+  const uint32_t *const final_free = landing->final_free, final_mask = landing->final_mask;
+  uint64_t *const tokens = landing->copy_tokens;
+  const uint64_t token_mask = landing->token_mask, token_tail = landing->token_tail;
+  const uint32_t final_head = landing->final_head;
+  struct pst_copy *piece = landing->pieces + landing->piece_count;
 
   for (uint32_t i = 0; i < n; i++) {
-    uint32_t slot = landing->final_free[(landing->final_head + i) & landing->final_mask];
-    uint64_t offset = landing->final_stride * slot;
-    if (views[i].length)
-      pieces[count++] = (struct pst_copy){.source = views[i].address,
-                                          .destination = landing->final_region.address + offset,
-                                          .length = views[i].length};
+    struct pst_view *view = &views[i];
+    uint32_t slot = final_free[(final_head + i) & final_mask];
+    uint64_t offset = stride * slot;
+    tokens[(token_tail + i) & token_mask] = view->token;
+    *piece = (struct pst_copy){
+        .source = view->address, .destination = base + offset, .length = view->length};
+    piece += view->length != 0;
+    view->address = base + offset;
+    view->host = host ? host + offset : NULL;
+    view->token = slot;
   }
-  rc = landing_copy(landing, pieces, count, views, n);
-  if (rc < 0)
-    return rc;
-  for (uint32_t i = 0; i < n; i++) {
-    uint32_t slot = landing->final_free[landing->final_head++ & landing->final_mask];
-    uint64_t offset = landing->final_stride * slot;
-    views[i].address = landing->final_region.address + offset;
-    views[i].host = landing->final_region.host ? (char *)landing->final_region.host + offset : NULL;
-    views[i].token = slot;
-  }
+  landing->final_head += n;
+  landing->token_tail += n;
+  landing->piece_count = (uint32_t)(piece - landing->pieces);
+  landing->placed += n;
+}
+
+int landing_submit(struct landing *landing, struct pst_fence **ready)
+{
+  uint32_t count = landing->piece_count, n = landing->placed;
+
+  landing->piece_count = landing->placed = 0;
   *ready = NULL;
+  int rc = start_copy(landing, landing->pieces, count, n);
+  if (rc < 0) {
+    landing->final_head -= n;
+    return rc;
+  }
   return count ? landing_fence(landing, ready) : 0;
 }
 
@@ -432,6 +455,11 @@ void landing_give_back(struct landing *landing, const struct pst_view *views, ui
 {
   uint64_t tokens[SESSION_POLL_BATCH];
 
+  if (landing->staged) {
+    for (uint32_t i = 0; i < n; i++)
+      landing->final_free[landing->final_tail++ & landing->final_mask] = (uint32_t)views[i].token;
+    return;
+  }
   while (n) {
     uint32_t run = n < SESSION_POLL_BATCH ? n : SESSION_POLL_BATCH;
     for (uint32_t i = 0; i < run; i++)

@@ -78,15 +78,17 @@ static uint32_t accept_messages(struct pst_receiver *receiver,
                                 struct pst_view *views, uint32_t count)
 {
   const struct landing *landing = receiver->landing;
+  const struct pst_region *region = &landing->ring_region;
+  uint32_t buffer = 0;
 
   for (const struct pst_completion *message = messages; message < messages + n; message++) {
-    const struct pst_region *region = &landing->ring_region;
-    if (message->u.message.buffer) {
-      region = landing_lent(landing, message->u.message.buffer);
-      if (!region) {
-        refuse_buffer(receiver);
-        continue;
-      }
+    if (message->u.message.buffer != buffer) { /* mostly all are of one */
+      buffer = message->u.message.buffer;
+      region = buffer ? landing_lent(landing, buffer) : &landing->ring_region;
+    }
+    if (!region) {
+      refuse_buffer(receiver);
+      continue;
     }
     make_view(region, message, &views[count]);
     if (!(message->flags & PST_HAS_SEQUENCE)) {
@@ -237,23 +239,34 @@ void receiver_see_times(struct pst_receiver *receiver, const struct pst_view *vi
     intervals_see(receiver->intervals, views[i].time_ns);
 }
 
-static void count_views(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
+/* What a batch adds to the counts. */
+struct tally {
+  uint64_t bytes, damaged;
+};
+
+static void add_views(struct tally *tally, const struct pst_view *views, uint32_t n)
 {
-  uint64_t bytes = 0;
-  uint64_t damaged = 0;
+  uint64_t bytes = 0, damaged = 0;
 
   for (uint32_t i = 0; i < n; i++) {
     bytes += views[i].length;
     damaged += (views[i].flags & PST_VIEW_DAMAGED) != 0;
   }
+  tally->bytes += bytes;
+  tally->damaged += damaged;
+}
+
+static void count_views(struct pst_receiver *receiver, const struct tally *tally,
+                        const struct pst_view *views, uint32_t n)
+{
   if (receiver->intervals)
     receiver_see_times(receiver, views, n);
   receiver->held += n;
   receiver_arrived(receiver, receiver->delivered + n);
-  stat_add(receiver->bytes, bytes);
+  stat_add(receiver->bytes, tally->bytes);
   stat_add(receiver->delivered, n);
-  if (damaged)
-    stat_add(receiver->damaged, damaged);
+  if (tally->damaged)
+    stat_add(receiver->damaged, tally->damaged);
   stat_set(receiver->duplicates, receiver->track.duplicates);
   stat_set(receiver->reordered, receiver->track.reordered);
 }
@@ -289,26 +302,40 @@ static int flush(const struct landing *landing, int n)
   return rc < 0 ? rc : n;
 }
 
-static int take(struct pst_receiver *receiver, struct pst_batch *batch)
+/* A large batch goes through in parts, each of which is done with while it is in the
+ * first-level cache; one copy moves all of them. */
+static int take_staged(struct pst_receiver *receiver, struct pst_view *views, uint32_t max,
+                       struct tally *tally)
 {
   struct landing *landing = receiver->landing;
-  uint32_t max = batch->capacity;
-  uint32_t n;
-  int rc;
+  uint32_t count = 0, n, part;
 
-  if (!landing->staged) {
-    n = receiver_gather(receiver, batch->views, max);
-    return n ? flush(landing, (int)n) : 0;
-  }
-  if (max > SESSION_DEVICE_BATCH)
-    max = SESSION_DEVICE_BATCH;
   if (max > landing_room(landing))
     max = landing_room(landing);
-  n = receiver_gather(receiver, batch->views, max);
-  if (n == 0)
+  do {
+    part = max - count < SESSION_POLL_BATCH ? max - count : SESSION_POLL_BATCH;
+    n = receiver_gather(receiver, views + count, part);
+    add_views(tally, views + count, n);
+    landing_place(landing, views + count, n);
+    count += n;
+  } while (n == part && count < max);
+  if (count == 0)
     return 0;
-  rc = landing_stage(landing, batch->views, n, &receiver->ready);
-  return rc < 0 ? rc : (int)n;
+  int rc = landing_submit(landing, &receiver->ready);
+  return rc < 0 ? rc : (int)count;
+}
+
+static int take(struct pst_receiver *receiver, struct pst_batch *batch, struct tally *tally)
+{
+  struct landing *landing = receiver->landing;
+
+  if (landing->staged)
+    return take_staged(
+        receiver, batch->views,
+        batch->capacity < SESSION_DEVICE_BATCH ? batch->capacity : SESSION_DEVICE_BATCH, tally);
+  uint32_t n = receiver_gather(receiver, batch->views, batch->capacity);
+  add_views(tally, batch->views, n);
+  return n ? flush(landing, (int)n) : 0;
 }
 
 int receiver_begin_poll(struct pst_receiver *receiver)
@@ -334,6 +361,7 @@ int receiver_begin_poll(struct pst_receiver *receiver)
 
 int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
 {
+  struct tally tally = {0};
   bool room;
   int n;
 
@@ -345,7 +373,7 @@ int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
   if (n)
     return n < 0 ? n : -ENODATA;
   room = batch->capacity && (!receiver->landing->staged || landing_room(receiver->landing));
-  n = room ? take(receiver, batch) : 0;
+  n = room ? take(receiver, batch, &tally) : 0;
   if (n < 0) {
     end_fail(&receiver->end, n, "making arrived messages readable in the final memory failed");
     return n;
@@ -354,7 +382,7 @@ int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
     end_stage(&receiver->end, idle_stage(receiver));
     return room ? receiver_check_end(receiver) : 0; /* without room, more may have arrived */
   }
-  count_views(receiver, batch->views, (uint32_t)n);
+  count_views(receiver, &tally, batch->views, (uint32_t)n);
   batch->count = (uint32_t)n;
   batch->ready = receiver->ready;
   end_stage(&receiver->end, PST_STAGE_SINK);

@@ -245,7 +245,10 @@ struct landing {
   uint64_t token_head, token_tail;
   uint64_t token_mask;
   uint64_t done_ticket;
-  struct pst_copy *pieces; /* SESSION_DEVICE_BATCH of them, to make a batch in */
+  /* SESSION_DEVICE_BATCH of them, and one that is written for an empty message, to make a
+   * batch in; so many are made, on behalf of so many messages. */
+  struct pst_copy *pieces;
+  uint32_t piece_count, placed;
 };
 
 struct release_fifo {
@@ -420,10 +423,11 @@ int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_
                  const struct pst_view *views, uint32_t n);
 /* A fence behind all copies so far; NULL where the memory has none. */
 int landing_fence(struct landing *landing, struct pst_fence **ready);
-/* Staged path: start the copy of n views, at most landing_room(), to their final
- * places, which the views name after. 0, or -errno of the memory plugin. */
-int landing_stage(struct landing *landing, struct pst_view *views, uint32_t n,
-                  struct pst_fence **ready);
+/* Staged path: give n views, at most landing_room() in all, their final places, which
+ * they name after; landing_submit() starts the copy of all that were given any since the
+ * last. 0, or -errno of the memory plugin, and nothing has been placed. */
+void landing_place(struct landing *landing, struct pst_view *views, uint32_t n);
+int landing_submit(struct landing *landing, struct pst_fence **ready);
 /* Give back to the transport what finished copies have read. */
 int landing_reap(struct landing *landing);
 void landing_give_back(struct landing *landing, const struct pst_view *views, uint32_t n);
