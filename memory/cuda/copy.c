@@ -85,19 +85,19 @@ int cuda_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint
   struct pst_memory *memory = queue->memory;
   struct cuda_plan plan;
   struct pst_copy *room = NULL;
-  uint64_t reserved = 0;
-  for (uint32_t i = 0; i < n && n <= queue->pieces; i++)
-    reserved |= pieces[i].reserved;
-  int code = cuda_queue_begin(queue, "copy", n, reserved);
+  plan.reserved = 0;
+  if (n && n <= queue->pieces) {
+    cuda_plan_make(pieces, n, memory->has.max_pitch, &plan);
+    for (uint32_t i = plan.pieces; i < n; i++)
+      plan.reserved |= pieces[i].reserved;
+  }
+  int code = cuda_queue_begin(queue, "copy", n, plan.reserved);
   if (code)
     return code;
-  if (memory->copies != CUDA_COPIES_EACH) {
-    cuda_plan_make(pieces, n, memory->has.max_pitch, &plan);
-    if (should_gather(queue, pieces, n, &plan)) {
-      room = cuda_queue_room(queue, n);
-      if (!room)
-        return -EAGAIN;
-    }
+  if (should_gather(queue, pieces, n, &plan)) {
+    room = cuda_queue_room(queue, n);
+    if (!room)
+      return -EAGAIN;
   }
   cuda_queue_next(queue)->checked = 0;
   cuda_enter(memory);

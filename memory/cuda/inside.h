@@ -215,6 +215,7 @@ struct cuda_plan {
   uint32_t runs;   /* contiguous pieces merged, equal strides one run */
   uint32_t pieces; /* how many of them, from the first, made these runs */
   uint64_t bytes;
+  uint64_t reserved; /* not 0: a piece's is not */
   struct cuda_run run[CUDA_RUNS_MAX];
 };
 void cuda_plan_make(const struct pst_copy *pieces, uint32_t n, uint64_t max_pitch,

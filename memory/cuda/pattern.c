@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "inside.h"
+#include "row.h"
 
 /* From here on a message gets a block rather than a warp. */
 #define WIDE_BYTES (UINT64_C(8) << 10)
@@ -18,15 +19,15 @@ struct shape {
 static struct shape shape_of(const struct pst_payload *payloads, uint32_t n)
 {
   const struct pst_payload *first = payloads;
-  struct shape shape = {.uniform = true};
+  struct shape shape = {.reserved = first->reserved, .longest = first->length};
   uint64_t stride = n > 1 ? payloads[1].address - first->address : 0;
-  for (uint32_t i = 0; i < n; i++) {
-    const struct pst_payload *p = &payloads[i];
-    shape.reserved |= p->reserved;
-    if (p->length > shape.longest)
-      shape.longest = p->length;
-    shape.uniform &= p->length == first->length && p->sequence == first->sequence + i &&
-                     p->address == first->address + i * stride;
+  const uint64_t step[4] = {stride, 0, 1, 0};
+  uint32_t row = cuda_row(payloads, n, step);
+  shape.uniform = row == n;
+  for (uint32_t i = row; i < n; i++) {
+    shape.reserved |= payloads[i].reserved;
+    if (payloads[i].length > shape.longest)
+      shape.longest = payloads[i].length;
   }
   return shape;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inside.h"
+#include "row.h"
 
 /* Contiguous on both sides? */
 static bool append(struct cuda_run *run, const struct pst_copy *piece)
@@ -24,15 +25,8 @@ static uint32_t rows_of(const struct pst_copy *pieces, uint32_t n, uint64_t max_
   if (from < width || to < width || from > max_pitch || to > max_pitch ||
       (from == width && to == width))
     return 1;
-  uint64_t source = pieces->source, destination = pieces->destination;
-  uint32_t rows = 0;
-  while (rows < n && pieces[rows].source == source && pieces[rows].destination == destination &&
-         pieces[rows].length == width) {
-    source += from;
-    destination += to;
-    rows++;
-  }
-  return rows;
+  const uint64_t step[4] = {from, to};
+  return cuda_row(pieces, n, step);
 }
 
 static uint32_t begin(struct cuda_run *run, const struct pst_copy *pieces, uint32_t n,
@@ -57,6 +51,7 @@ void cuda_plan_make(const struct pst_copy *pieces, uint32_t n, uint64_t max_pitc
 {
   plan->runs = 0;
   plan->bytes = 0;
+  plan->reserved = 0;
   for (plan->pieces = 0; plan->pieces < n;) {
     const struct pst_copy *piece = &pieces[plan->pieces];
     struct cuda_run *run = &plan->run[plan->runs];
@@ -68,6 +63,7 @@ void cuda_plan_make(const struct pst_copy *pieces, uint32_t n, uint64_t max_pitc
       plan->runs++;
     }
     plan->bytes += taken * piece->length;
+    plan->reserved |= piece->reserved; /* those of one run are alike */
     plan->pieces += taken;
   }
 }

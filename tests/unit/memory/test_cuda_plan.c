@@ -72,6 +72,26 @@ static void test_backwards_is_no_stride(void **state)
   assert_int_equal(plan.runs, 2);
 }
 
+/* A row ends with the piece before one that is wrong in any of its words, wherever it is. */
+static void test_a_row_ends_where_a_piece_differs(void **state)
+{
+  (void)state;
+  enum { PIECES = 23 };
+  struct pst_copy pieces[PIECES];
+  for (uint32_t wrong = 2; wrong < PIECES; wrong++)
+    for (int word = 0; word < 4; word++) {
+      for (uint64_t i = 0; i < PIECES; i++)
+        pieces[i] = (struct pst_copy){5000 + 1472 * i, 900000 + 1536 * i, 1462, 0};
+      uint64_t *words[] = {&pieces[wrong].source, &pieces[wrong].destination, &pieces[wrong].length,
+                           &pieces[wrong].reserved};
+      *words[word] += 3;
+      make(pieces, PIECES);
+      assert_int_equal(plan.run[0].rows, wrong);
+      assert_int_equal(plan.pieces, PIECES);
+      assert_int_equal(plan.reserved, word == 3 ? 3 : 0);
+    }
+}
+
 static void test_what_is_small_and_scattered_is_gathered(void **state)
 {
   (void)state;
@@ -197,6 +217,7 @@ int main(void)
       cmocka_unit_test(test_equal_strides_are_one_copy),
       cmocka_unit_test(test_a_ring_that_wraps_is_two),
       cmocka_unit_test(test_backwards_is_no_stride),
+      cmocka_unit_test(test_a_row_ends_where_a_piece_differs),
       cmocka_unit_test(test_what_is_small_and_scattered_is_gathered),
       cmocka_unit_test(test_runs_are_the_pieces),
       cmocka_unit_test(test_names_of_a_gpu),
