@@ -280,7 +280,6 @@ static void disarm(struct pst_worker *worker)
   worker->wakeups++;
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
     atomic_store_explicit(&worker->endpoints[i]->own->port->armed, 0, memory_order_relaxed);
-  lb_worker_watch(worker);
 }
 
 static void compact(struct pst_worker *worker)
@@ -296,20 +295,33 @@ static void compact(struct pst_worker *worker)
   worker->closed = 0;
 }
 
-int lb_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
+static uint32_t poll_endpoints(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
 {
   uint32_t n = 0, count = worker->endpoint_count;
-  if (__builtin_expect(worker->armed, 0))
-    disarm(worker);
-  else if (++worker->polls % WATCH_BUSY == 0 || worker->idle >= WATCH_IDLE) {
-    worker->idle = 0;
-    lb_worker_watch(worker);
-  }
   if (worker->next >= count)
     worker->next = 0;
   for (uint32_t i = 0, at = worker->next; i < count && n < max; i++) {
-    n += poll_endpoint(worker->endpoints[at], completions + n, max - n);
+    n += poll_endpoint(worker->endpoints[at], out + n, max - n);
     at = at + 1 < count ? at + 1 : 0;
+  }
+  return n;
+}
+
+int lb_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
+{
+  bool woken = worker->armed;
+  if (__builtin_expect(woken, 0)) {
+    disarm(worker);
+  } else if (++worker->polls % WATCH_BUSY == 0 || worker->idle >= WATCH_IDLE) {
+    worker->idle = 0;
+    lb_worker_watch(worker);
+  }
+  uint32_t n = poll_endpoints(worker, completions, max);
+  /* Whoever was woken for a message has it before a system call: those wake-ups are taken
+   * off by the next arm(). Where there was none, it may have been a death. */
+  if (__builtin_expect(woken && n == 0, 0)) {
+    lb_worker_watch(worker);
+    n = poll_endpoints(worker, completions, max);
   }
   if (__builtin_expect(worker->unlending, 0))
     n += lb_worker_unlend(worker, completions + n, max - n);
