@@ -80,9 +80,26 @@ bool contract_picked(void)
 int contract_group(const char *name, const struct CMUnitTest *cases, size_t count,
                    CMFixtureFunction setup)
 {
-  for (size_t i = 0; pattern && i < count; i++)
-    has_picked |= fnmatch(pattern, cases[i].name, 0) == 0;
+  size_t chosen = 0;
+  for (size_t i = 0; i < count; i++)
+    chosen += !pattern || fnmatch(pattern, cases[i].name, 0) == 0;
+  has_picked |= chosen > 0;
+  if (chosen > 0)
+    printf("\n%s\n", name);
   return _cmocka_run_group_tests(name, cases, count, setup, NULL);
+}
+
+void contract_await_ends(uint64_t deadline_ns, const char *file, int line, const char *format, ...)
+{
+  char what[256];
+  va_list list;
+  if (contract_now_ns() < deadline_ns)
+    return;
+  va_start(list, format);
+  vsnprintf(what, sizeof(what), format, list);
+  va_end(list);
+  print_error("[  ERROR   ] --- time is up, and what was waited for has not come: %s\n", what);
+  _fail(file, line);
 }
 
 static const char *value_text(uintmax_t value, char *text, size_t size)

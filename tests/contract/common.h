@@ -2,6 +2,7 @@
 #ifndef CONTRACT_COMMON_H
 #define CONTRACT_COMMON_H
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -34,7 +35,7 @@ int contract_watch(void **state);
 void contract_pick(const char *pattern);
 /* Were there any, up to now? */
 bool contract_picked(void);
-/* cmocka's, and what contract_pick() chose. */
+/* cmocka's, under its name, and what contract_pick() chose. */
 int contract_group(const char *name, const struct CMUnitTest *cases, size_t count,
                    CMFixtureFunction setup);
 
@@ -42,6 +43,12 @@ int contract_group(const char *name, const struct CMUnitTest *cases, size_t coun
  * lines, and not the suite's sources. */
 void contract_int_equal(uintmax_t found, uintmax_t expected, const char *found_text,
                         const char *expected_text, const char *file, int line);
+/* Fails the case once `deadline` has passed, with what has been waited for in vain. */
+#define contract_in_time(deadline, ...)                                                            \
+  contract_await_ends(deadline, __FILE__, __LINE__, __VA_ARGS__)
+void contract_await_ends(uint64_t deadline_ns, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
 #undef assert_int_equal
 #define assert_int_equal(found, expected)                                                          \
   contract_int_equal(cast_to_largest_integral_type(found),                                         \

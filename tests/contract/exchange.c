@@ -82,6 +82,17 @@ static void look_for_departure(struct contract_side *side, struct contract_accou
   account->status = gone.status;
 }
 
+/* In post order: behind the first SEND that failed none can have succeeded. */
+void contract_account_done(struct contract_account *account, const struct pst_completion *done)
+{
+  const int status = done->status;
+  if ((status != 0 && status != -ECONNRESET && status != -ETIMEDOUT) ||
+      (status == 0 && account->done_status != 0))
+    account->unlike++;
+  account->done_status = status;
+  account->done += done->u.done.count;
+}
+
 void contract_send_until(struct contract_side *side, uint64_t count,
                          struct contract_account *account)
 {
@@ -104,7 +115,7 @@ void contract_send_until(struct contract_side *side, uint64_t count,
     }
     contract_poll(side);
     while (contract_take(side, PST_COMPLETION_DONE, PST_OP_SEND, &done))
-      account->done += done.u.done.count;
+      contract_account_done(account, &done);
     look_for_departure(side, account);
   }
 }

@@ -98,7 +98,7 @@ void contract_endpoint_open(struct contract_side *side, const struct contract_pa
       .requests = smaller(params->requests, side->limits.requests_max),
       .pieces = smaller(params->pieces, side->limits.pieces_max),
       .message_max = params->message,
-      .timeout_ns = CONTRACT_DEADLINE_NS,
+      .timeout_ns = params->timeout_ns ? params->timeout_ns : CONTRACT_DEADLINE_NS,
       .mr = ring ? NULL : side->mr,
   };
   assert_int_equal(side->image.ops->endpoint_open(side->worker, &endpoint, &side->endpoints[index]),
@@ -159,7 +159,9 @@ void contract_side_close(struct contract_side *side)
     struct pst_completion closed;
     while (contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_CLOSED, &closed))
       left--;
-    assert_true(contract_now_ns() < deadline);
+    contract_in_time(deadline,
+                     "EVENT CLOSED of %u endpoints, closed by ABORT with a deadline that is over",
+                     left);
   }
   ops->ring_close(side->worker, side->ring);
   ops->worker_close(side->worker);
@@ -272,6 +274,58 @@ bool contract_take(struct contract_side *side, uint8_t kind, uint8_t code,
   return false;
 }
 
+static const char *const opcodes[] = {[PST_OP_SEND] = "SEND",
+                                      [PST_OP_WRITE] = "WRITE",
+                                      [PST_OP_READ] = "READ",
+                                      [PST_OP_FETCH_ADD] = "FETCH_ADD",
+                                      [PST_OP_COMPARE_SWAP] = "COMPARE_SWAP",
+                                      [PST_OP_FLUSH] = "FLUSH"};
+static const char *const events[] = {
+    [PST_EVENT_CONNECTED] = "CONNECTED", [PST_EVENT_DISCONNECTED] = "DISCONNECTED",
+    [PST_EVENT_READDRESS] = "READDRESS", [PST_EVENT_CLOSED] = "CLOSED",
+    [PST_EVENT_LENT] = "LENT",           [PST_EVENT_UNLENT] = "UNLENT",
+    [PST_EVENT_DEVICE] = "DEVICE"};
+#define NAME_OF(names, code)                                                                       \
+  ((code) < sizeof(names) / sizeof((names)[0]) && (names)[code] ? (names)[code]                    \
+                                                                : "of no known code")
+
+/* "DONE of SEND" */
+static const char *name_of(uint8_t kind, uint8_t code, char *text, size_t size)
+{
+  if (kind == PST_COMPLETION_DONE)
+    snprintf(text, size, "DONE of %s", NAME_OF(opcodes, code));
+  else if (kind == PST_COMPLETION_EVENT)
+    snprintf(text, size, "EVENT %s", NAME_OF(events, code));
+  else if (kind == PST_COMPLETION_MESSAGE)
+    snprintf(text, size, "MESSAGE");
+  else
+    snprintf(text, size, "completion of the unknown kind %u", kind);
+  return text;
+}
+
+/* What came instead may tell why. */
+static void tell_instead(const struct contract_side *side, const char *whose)
+{
+  char name[64];
+  for (uint32_t i = 0; i < side->logged && i < 8; i++)
+    print_error("[  ERROR   ] --- %s poll gave instead: %s, status %d (%s)\n", whose,
+                name_of(side->log[i].kind, side->log[i].code, name, sizeof(name)),
+                side->log[i].status, strerror(-side->log[i].status));
+}
+
+static void await_ends(const struct contract_side *side, const struct contract_side *far,
+                       uint8_t kind, uint8_t code, uint64_t deadline)
+{
+  char name[64];
+  if (contract_now_ns() < deadline)
+    return;
+  tell_instead(side, "its");
+  if (far)
+    tell_instead(far, "its peer's");
+  contract_in_time(deadline, "%s, though %s polled", name_of(kind, code, name, sizeof(name)),
+                   far ? "both sides were" : "its side was");
+}
+
 struct pst_completion contract_await(struct contract_side *side, struct contract_side *far,
                                      uint8_t kind, uint8_t code)
 {
@@ -283,8 +337,7 @@ struct pst_completion contract_await(struct contract_side *side, struct contract
       n += contract_poll(far);
     if (n == 0)
       sched_yield();
-    if (contract_now_ns() > deadline)
-      fail_msg("no completion of kind %u, code %u", kind, code);
+    await_ends(side, far, kind, code, deadline);
   }
   return completion;
 }
@@ -324,12 +377,15 @@ int contract_post(struct contract_side *side, uint32_t index, const struct pst_r
 void contract_post_one(struct contract_pair *pair, const struct pst_request *request)
 {
   uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
-  uint32_t wait;
+  uint32_t wait = PST_WAIT_NONE;
   int rc;
   while ((rc = contract_post(&pair->sender, 0, request, 1, &wait)) == -EAGAIN) {
     contract_poll(&pair->sender);
     contract_poll(&pair->receiver);
-    assert_true(contract_now_ns() < deadline);
+    contract_in_time(
+        deadline,
+        "post to take a request: it went on saying -EAGAIN (*wait is %u) while both sides were polled",
+        wait);
   }
   assert_int_equal(rc, 1);
 }

@@ -59,6 +59,7 @@ struct contract_params {
   uint32_t pieces;
   uint32_t headroom;
   uint32_t roles_more; /* PST_ROLE_RMA */
+  uint64_t timeout_ns; /* of a peer that owes an answer; 0: longer than any wait here */
   bool sleep;
 };
 
@@ -174,6 +175,8 @@ struct contract_account {
   uint64_t wrong;
   bool gone;
   int status;
+  uint64_t unlike; /* DONEs with a status that they may not have */
+  int done_status; /* the last DONE's */
 };
 
 /* A blob as a control channel would carry it, descriptors included, over a stream
@@ -182,6 +185,8 @@ bool contract_swap_out(int socket, const struct pst_blob *blob);
 bool contract_swap_in(int socket, struct pst_blob *blob, uint8_t *bytes, uint32_t capacity);
 /* Tell endpoint 0's address, connect to the other's, wait until both have. */
 bool contract_meet(struct contract_side *side, int socket);
+/* A DONE of SENDs: how many it covers, and whether its status is one that it may have. */
+void contract_account_done(struct contract_account *account, const struct pst_completion *done);
 /* Until `count` are through, the other side is gone, or the deadline. */
 void contract_send_until(struct contract_side *side, uint64_t count,
                          struct contract_account *account);

@@ -12,6 +12,8 @@
 #include "harness.h"
 
 #define DEATHS 50
+/* Of a peer that owes an answer, where that is tried. */
+#define TIMEOUT_NS UINT64_C(200000000)
 
 static const struct contract_params params = {
     .endpoints = 1, .slots = 32, .message = 8192, .requests = 64, .pieces = 1};
@@ -127,9 +129,11 @@ static void one_death(const struct contract_variant *variant, bool child_receive
   while (account.done < account.posted && contract_now_ns() - began < CONTRACT_DEADLINE_NS) {
     contract_poll(&side);
     while (contract_take(&side, PST_COMPLETION_DONE, PST_OP_SEND, &done))
-      account.done += done.u.done.count;
+      contract_account_done(&account, &done);
   }
   assert_int_equal(account.done, account.posted);
+  /* 0, then -ECONNRESET or -ETIMEDOUT. */
+  assert_int_equal(account.unlike, 0);
   for (int i = 0; i < 10; i++)
     assert_int_equal(contract_poll(&side), 0);
   contract_side_close(&side);
@@ -191,6 +195,95 @@ static void peer_that_dies_before_it_connects(void **state)
   close(pair[1]);
 }
 
+static void stop(pid_t pid)
+{
+  int status;
+  kill(pid, SIGSTOP);
+  assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+  assert_true(WIFSTOPPED(status));
+}
+
+/* A peer that stands still, and whose transport may owe an answer to the FLUSH. */
+static void requests_end_though_the_peer_stands_still(void **state)
+{
+  const struct contract_variant *variant = *state;
+  struct contract_params impatient = params;
+  struct contract_side side = {0};
+  int socket, status;
+  if (!variant->apart)
+    skip();
+  impatient.timeout_ns = TIMEOUT_NS;
+  pid_t pid = spawn(variant, true, &socket, UINT64_MAX);
+  contract_side_open(variant, &impatient, false, false, &side);
+  assert_true(contract_meet(&side, socket));
+  stop(pid);
+  struct pst_request requests[2] = {contract_send(&side, 0, 8192, 0),
+                                    {.opcode = PST_OP_FLUSH, .cookie = 1}};
+  uint32_t wait;
+  assert_int_equal(contract_post(&side, 0, requests, 2, &wait), 2);
+  struct pst_completion flushed = contract_await(&side, NULL, PST_COMPLETION_DONE, PST_OP_FLUSH);
+  if (flushed.status != 0) {
+    assert_int_equal(flushed.status, -ETIMEDOUT);
+    struct pst_completion gone =
+        contract_await(&side, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+    assert_int_equal(gone.status, -ETIMEDOUT);
+  }
+  contract_await(&side, NULL, PST_COMPLETION_DONE, PST_OP_SEND);
+  kill(pid, SIGKILL);
+  contract_side_close(&side);
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  close(socket);
+}
+
+/* It tells its address and never connects: its control channel may say no more. */
+static void peer_that_does_not_connect_is_given_up_in_time(void **state)
+{
+  const struct contract_variant *variant = *state;
+  struct contract_params impatient = params;
+  struct contract_side side = {0};
+  uint8_t bytes[16384];
+  struct pst_blob blob;
+  int pair[2], status;
+  if (!variant->apart)
+    skip();
+  impatient.timeout_ns = TIMEOUT_NS;
+  impatient.sleep = (contract_capabilities(variant) & PST_CAP_WAKEUP) != 0;
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  fflush(NULL);
+  pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) {
+    struct contract_side far = {0};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    contract_side_open(variant, &params, false, true, &far);
+    contract_address(&far, 0, &blob);
+    contract_swap_out(pair[1], &blob);
+    for (;;)
+      pause();
+  }
+  contract_side_open(variant, &impatient, false, false, &side);
+  assert_true(contract_swap_in(pair[0], &blob, bytes, sizeof(bytes)));
+  assert_int_equal(contract_connect(&side, 0, &blob), 0);
+  /* Asleep, where it can be. */
+  struct pollfd fd = {.fd = -1, .events = POLLIN};
+  if (impatient.sleep)
+    fd.fd = side.image.ops->event_fd(side.worker);
+  while (impatient.sleep && contract_poll(&side) == 0)
+    if (side.image.ops->arm(side.worker) == 0 && poll(&fd, 1, 10000) == 0)
+      fail_msg("arm said 0, and event_fd did not become readable when timeout_ns had passed");
+  struct pst_completion gone =
+      contract_await(&side, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_int_equal(gone.status, -ETIMEDOUT);
+  for (uint32_t i = 0; i < blob.fd_count; i++)
+    close(blob.fds[i]);
+  contract_side_close(&side);
+  contract_complaints();
+  kill(pid, SIGKILL);
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  close(pair[0]);
+  close(pair[1]);
+}
+
 static void death_wakes_a_sleeper(void **state)
 {
   const struct contract_variant *variant = *state;
@@ -221,9 +314,14 @@ static void death_wakes_a_sleeper(void **state)
 int contract_death_run(const struct contract_variant *variant)
 {
   struct CMUnitTest cases[] = {
-      CONTRACT_CASE(stream_from_parent_to_child),       CONTRACT_CASE(stream_from_child_to_parent),
-      CONTRACT_CASE(receivers_that_are_killed),         CONTRACT_CASE(senders_that_are_killed),
-      CONTRACT_CASE(peer_that_dies_before_it_connects), CONTRACT_CASE(death_wakes_a_sleeper),
+      CONTRACT_CASE(stream_from_parent_to_child),
+      CONTRACT_CASE(stream_from_child_to_parent),
+      CONTRACT_CASE(receivers_that_are_killed),
+      CONTRACT_CASE(senders_that_are_killed),
+      CONTRACT_CASE(peer_that_dies_before_it_connects),
+      CONTRACT_CASE(death_wakes_a_sleeper),
+      CONTRACT_CASE(requests_end_though_the_peer_stands_still),
+      CONTRACT_CASE(peer_that_does_not_connect_is_given_up_in_time),
   };
   return CONTRACT_RUN("processes", cases, variant);
 }

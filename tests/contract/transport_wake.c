@@ -32,7 +32,7 @@ static void settle_and_arm(struct contract_side *side)
     if (rc == 0)
       return;
     assert_int_equal(rc, -EAGAIN);
-    assert_true(contract_now_ns() < deadline);
+    contract_in_time(deadline, "arm to say 0: it went on saying -EAGAIN");
   }
 }
 
@@ -49,7 +49,8 @@ static void arm_finds_what_is_there_already(void **state)
   uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
   /* It says so, or the descriptor does. */
   while (side->image.ops->arm(side->worker) != -EAGAIN && !readable(side, 0))
-    assert_true(contract_now_ns() < deadline);
+    contract_in_time(deadline,
+                     "arm to say -EAGAIN, or event_fd to be readable: a message is there");
   contract_pair_close(pair);
 }
 
@@ -134,7 +135,8 @@ static void credits_are_not_slept_on(void **state)
     uint32_t wait;
     while (contract_post(&pair->sender, 0, &request, 1, &wait) == -EAGAIN) {
       contract_poll(&pair->sender);
-      assert_true(contract_now_ns() < deadline);
+      contract_in_time(
+          deadline, "post to take a SEND after its receiver had released a slot and armed with 0");
     }
   }
   contract_pair_close(pair);
@@ -165,7 +167,8 @@ static void done_wakes(void **state)
         take_all(&pair->receiver);
       else
         contract_poll(&pair->receiver);
-      assert_true(contract_now_ns() < deadline);
+      contract_in_time(deadline,
+                       "arm to say -EAGAIN, or event_fd to be readable, for the DONE of a SEND");
     }
     contract_await_done(side, &pair->receiver, PST_OP_SEND, 1, 0);
     take_all(&pair->receiver);
@@ -187,6 +190,36 @@ static void departure_wakes(void **state)
   struct pst_completion gone =
       contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
   assert_int_equal(gone.status, 0);
+  contract_pair_close(pair);
+}
+
+/* What keeps it from closing, if anything does, is a receiver that holds every slot. */
+static void deadline_of_a_close_wakes(void **state)
+{
+  const uint64_t patience_ns = 200000000;
+  struct contract_pair *pair = open_sleepy(state);
+  struct contract_side *side = &pair->sender;
+  uint32_t wait;
+  int taken = 1;
+  for (uint64_t i = 0; taken == 1; i++) {
+    struct pst_request request = contract_send(side, 0, 64, i);
+    taken = contract_post(side, 0, &request, 1, &wait);
+  }
+  contract_await(&pair->receiver, side, PST_COMPLETION_MESSAGE, 0);
+  const struct pst_transport_ops *ops = side->image.ops;
+  assert_int_equal(
+      ops->endpoint_close(side->endpoints[0], PST_CLOSE_DRAIN, contract_now_ns() + patience_ns), 0);
+  uint64_t deadline = contract_now_ns() + patience_ns + CONTRACT_DEADLINE_NS;
+  struct pst_completion closed;
+  for (;;) {
+    contract_poll(side);
+    if (contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_CLOSED, &closed))
+      break;
+    contract_in_time(deadline, "EVENT CLOSED, of a worker that sleeps whenever arm says 0");
+    if (ops->arm(side->worker) == 0 && !readable(side, 10000))
+      fail_msg("arm said 0, and event_fd did not become readable at the close's deadline");
+  }
+  contract_complaints();
   contract_pair_close(pair);
 }
 
@@ -267,6 +300,7 @@ int contract_wake_run(const struct contract_variant *variant)
       CONTRACT_CASE(done_wakes),
       CONTRACT_CASE(credit_that_a_poll_takes_keeps_awake),
       CONTRACT_CASE(departure_wakes),
+      CONTRACT_CASE(deadline_of_a_close_wakes),
       CONTRACT_CASE(two_sleeping_threads_lose_no_wake_up),
   };
   return CONTRACT_RUN("wake-up", cases, variant);

@@ -106,7 +106,7 @@ static void expect_read(struct contract_side *side, uint64_t count)
   struct pst_completion message;
   while (datagram_counter(side, "datagrams") < count) {
     contract_poll(side);
-    assert_true(contract_now_ns() < deadline);
+    contract_in_time(deadline, "datagram %" PRIu64 " to be counted", count);
   }
   contract_poll(side);
   assert_false(contract_take(side, PST_COMPLETION_MESSAGE, 0, &message));
@@ -184,7 +184,7 @@ static void random_packets_harm_nobody(void **state)
       uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
       while (datagram_counter(&side, "datagrams") < count) {
         contract_poll(&side);
-        assert_true(contract_now_ns() < deadline);
+        contract_in_time(deadline, "datagram %" PRIu64 " to be counted", count);
       }
       while (contract_take(&side, PST_COMPLETION_MESSAGE, 0, &message)) {
         assert_true(message.u.message.length <= params.message);

@@ -177,6 +177,9 @@ int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
     lb_endpoint_fail(endpoint, -EADDRINUSE, "");
     return 0;
   }
+  const struct pst_host *host = endpoint->worker->device->host;
+  if (endpoint->timeout_ns)
+    endpoint->connect_deadline_ns = host->clock_ns(host) + endpoint->timeout_ns;
   endpoint->fenced = !(in.expedited && lb_barrier_expedited());
   if (endpoint->rx) {
     endpoint->rx->fenced = endpoint->fenced;

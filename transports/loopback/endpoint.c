@@ -120,6 +120,7 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->roles = in.roles;
   made->ring = in.ring;
   made->request_max = in.requests;
+  made->timeout_ns = in.timeout_ns;
   made->tx.message_max = in.message_max ? in.message_max : LB_BYTES_MAX;
   made->wake_pair[0] = made->wake_pair[1] = -1;
   made->wake_watch.fd = made->process_watch.fd = made->process_fd = -1;
@@ -178,11 +179,17 @@ void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *wha
     return;
   endpoint->over = true;
   endpoint->over_status = status;
+  endpoint->connect_deadline_ns = 0;
   if (status == -EPROTO)
     LB_LOG(endpoint->worker->device, PST_LOG_ERROR,
            "%s: the peer (process %u) %s; it is not a loopback endpoint of ours, or its memory "
            "was overwritten",
            endpoint->label, endpoint->peer_pid, what);
+  if (status == -ETIMEDOUT)
+    LB_LOG(
+        endpoint->worker->device, PST_LOG_ERROR,
+        "%s: the peer (process %u) has not connected within %llu ms: is it stopped, or too busy?",
+        endpoint->label, endpoint->peer_pid, (unsigned long long)(endpoint->timeout_ns / 1000000u));
 }
 
 bool lb_endpoint_pending(struct pst_endpoint *endpoint)
@@ -286,7 +293,7 @@ static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_complet
 static struct pst_completion disconnect(struct pst_endpoint *endpoint)
 {
   lb_tx_settle(endpoint, -ECONNRESET, endpoint->dead ? -ECONNRESET : LB_PENDING);
-  if (endpoint->over_status == -EPROTO) {
+  if (endpoint->over_status == -EPROTO || endpoint->over_status == -ETIMEDOUT) {
     atomic_fetch_or(&endpoint->own->port->state, LB_STATE_CLOSED);
     lb_link_wake(endpoint->peer);
   }
@@ -298,6 +305,7 @@ static struct pst_completion disconnect(struct pst_endpoint *endpoint)
 uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completion *out,
                               uint32_t max)
 {
+  const struct pst_host *host = endpoint->worker->device->host;
   uint32_t n = 0;
   if (max == 0)
     return 0;
@@ -305,7 +313,11 @@ uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completi
       (atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) &
        LB_STATE_ATTACHED)) {
     endpoint->connected = true;
+    endpoint->connect_deadline_ns = 0;
     out[n++] = event(endpoint, PST_EVENT_CONNECTED, 0);
+  } else if (endpoint->connect_deadline_ns && !endpoint->over &&
+             host->clock_ns(host) >= endpoint->connect_deadline_ns) {
+    lb_endpoint_fail(endpoint, -ETIMEDOUT, "");
   }
   if (!endpoint->attention)
     return n;

@@ -242,7 +242,7 @@ struct pst_remote {
   uint64_t region_map_bytes;
 };
 
-enum lb_watch_kind { LB_WATCH_WORKER, LB_WATCH_WAKE, LB_WATCH_PROCESS };
+enum lb_watch_kind { LB_WATCH_WORKER, LB_WATCH_WAKE, LB_WATCH_PROCESS, LB_WATCH_TIMER };
 struct lb_watch {
   enum lb_watch_kind kind;
   int fd;
@@ -255,6 +255,8 @@ struct pst_worker {
   int epoll_fd;
   int event_fd; /* wakes from within the process */
   struct lb_watch watch;
+  struct lb_watch timer; /* wakes for the deadline of a peer that is to connect */
+  uint64_t timer_ns;     /* that it is set to; 0: none */
   bool armed;
   uint32_t idle; /* polls that brought nothing, one after the other */
   uint32_t polls;
@@ -365,6 +367,8 @@ struct pst_endpoint {
   int over_status;     /* why; 0: orderly */
   uint32_t close_mode; /* 0: not closing */
   uint64_t close_deadline_ns;
+  uint64_t timeout_ns;
+  uint64_t connect_deadline_ns; /* of a peer that has not connected; 0: none */
   uint32_t peer_pid;
   uint32_t request_max;
   uint32_t outstanding;

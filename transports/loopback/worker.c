@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "loopback.h"
@@ -39,13 +40,15 @@ int lb_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
   made->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   made->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   made->watch = (struct lb_watch){LB_WATCH_WORKER, made->event_fd, NULL};
-  if (made->epoll_fd < 0 || made->event_fd < 0)
+  made->timer = (struct lb_watch){
+      LB_WATCH_TIMER, timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), NULL};
+  if (made->epoll_fd < 0 || made->event_fd < 0 || made->timer.fd < 0)
     rc = -errno;
-  else
-    rc = lb_worker_add_watch(made, &made->watch);
+  else if ((rc = lb_worker_add_watch(made, &made->watch)) == 0)
+    rc = lb_worker_add_watch(made, &made->timer);
   if (rc != 0) {
-    LB_LOG(device, PST_LOG_ERROR, "epoll or eventfd for worker %u: %s; raise `ulimit -n`", index,
-           strerror(-rc));
+    LB_LOG(device, PST_LOG_ERROR, "epoll, eventfd or timerfd for worker %u: %s; raise `ulimit -n`",
+           index, strerror(-rc));
     lb_worker_close(made);
     return rc;
   }
@@ -65,6 +68,8 @@ void lb_worker_close(struct pst_worker *worker)
       lb_rx_free(worker->rx[i]);
   if (worker->event_fd >= 0)
     close(worker->event_fd);
+  if (worker->timer.fd >= 0)
+    close(worker->timer.fd);
   if (worker->epoll_fd >= 0)
     close(worker->epoll_fd);
   free(worker->endpoints);
@@ -75,7 +80,7 @@ void lb_worker_close(struct pst_worker *worker)
 static void drain(const struct lb_watch *watch)
 {
   uint64_t sink[8];
-  if (watch->kind == LB_WATCH_WORKER) {
+  if (watch->kind != LB_WATCH_WAKE) {
     ssize_t got = read(watch->fd, sink, sizeof(sink[0]));
     (void)got;
     return;
@@ -109,6 +114,23 @@ static uint32_t wanted(const struct pst_endpoint *endpoint)
   return LB_ARMED_ARRIVAL | (credit ? LB_ARMED_CREDIT : 0u);
 }
 
+/* Nobody else would wake us for that. */
+static void set_timer(struct pst_worker *worker)
+{
+  uint64_t first = 0;
+  for (uint32_t i = 0; i < worker->endpoint_count; i++) {
+    uint64_t deadline = worker->endpoints[i]->connect_deadline_ns;
+    if (deadline && (first == 0 || deadline < first))
+      first = deadline;
+  }
+  if (first == worker->timer_ns)
+    return;
+  struct itimerspec at = {.it_value = {.tv_sec = (time_t)(first / 1000000000u),
+                                       .tv_nsec = (long)(first % 1000000000u)}};
+  timerfd_settime(worker->timer.fd, TFD_TIMER_ABSTIME, &at, NULL);
+  worker->timer_ns = first;
+}
+
 int lb_arm(struct pst_worker *worker)
 {
   lb_worker_watch(worker);
@@ -121,6 +143,7 @@ int lb_arm(struct pst_worker *worker)
     atomic_store_explicit(&worker->endpoints[i]->own->port->armed, wanted(worker->endpoints[i]),
                           memory_order_relaxed);
   worker->armed = true;
+  set_timer(worker);
   lb_barrier_heavy();
   /* Whatever came before the peers could see the flags. */
   for (uint32_t i = 0; i < worker->endpoint_count; i++)

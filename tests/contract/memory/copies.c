@@ -83,7 +83,7 @@ static uint64_t submit(struct pst_queue *queue, const struct pst_copy *pieces, u
   uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, ticket = 0, done;
   int code;
   while ((code = contract.ops->copy_batch(queue, pieces, n, &ticket)) == -EAGAIN) {
-    assert_true(contract_now_ns() < deadline);
+    contract_in_time(deadline, "copy_batch to take %u pieces: it went on saying -EAGAIN", n);
     assert_int_equal(contract.ops->queue_poll(queue, &done), 0);
     sched_yield();
   }
