@@ -56,8 +56,20 @@ static int open_messages(const struct bench_side *side, uint64_t size, uint32_t 
   return 0;
 }
 
-static int open_region(const struct bench_plan *plan, uint32_t roles, uint32_t *depth,
-                       struct pst_error *error)
+static void tell_plugins(const struct pst_session *session,
+                         void (*plugin)(void *context, const struct pst_plugin_info *info),
+                         void *context)
+{
+  for (uint32_t i = 0; plugin != NULL && i < pst_session_plugins(session); i++) {
+    struct pst_plugin_info info = {.struct_size = sizeof info};
+    if (pst_session_plugin(session, i, &info) == 0)
+      plugin(context, &info);
+  }
+}
+
+static int open_region(const struct bench_plan *plan, uint32_t roles,
+                       void (*plugin)(void *context, const struct pst_plugin_info *info),
+                       void *context, uint32_t *depth, struct pst_error *error)
 {
   const struct bench_case c = {.op = BENCH_WRITE,
                                .size = plan->sizes[0],
@@ -73,6 +85,7 @@ static int open_region(const struct bench_plan *plan, uint32_t roles, uint32_t *
     return result;
   bench_stream_name(&c, false, name, sizeof name);
   *depth = pst_initiator_depth(pst_session_initiator(session, name));
+  tell_plugins(session, plugin, context);
   pst_session_close(session);
   return 0;
 }
@@ -173,20 +186,23 @@ int bench_look(const struct bench_plan *plan,
   bool sends = plan->ops == 0 || (plan->ops & 1u << BENCH_SEND) != 0;
   uint64_t size = sends ? plan->sizes[0] : SMALL, capabilities = 0;
   struct pst_session *session = NULL;
+  struct bench_side side = plan->side;
 
-  *look = (struct bench_look){.ops = 0};
-  int result = open_messages(&plan->side, size, plan->ring != 0 ? plan->ring : bench_ring_of(size),
-                             roles, &session, &capabilities, error);
-  for (uint32_t i = 0; result == 0 && i < pst_session_plugins(session); i++) {
-    struct pst_plugin_info info = {.struct_size = sizeof info};
-    if (pst_session_plugin(session, i, &info) == 0)
-      plugin(context, &info);
+  /* What a transport can do does not depend on the memory, but whether it sends from it. */
+  if (!sends) {
+    side.memory = "host";
+    side.memory_option_count = 0;
   }
+  *look = (struct bench_look){.ops = 0};
+  int result = open_messages(&side, size, plan->ring != 0 ? plan->ring : bench_ring_of(size), roles,
+                             &session, &capabilities, error);
+  if (result == 0)
+    tell_plugins(session, sends ? plugin : NULL, context);
   pst_session_close(session);
   if (result == 0)
     result = choose(plan, capabilities, look, error);
   if (result == 0 && (look->ops & BENCH_ONE_SIDED) != 0)
-    result = open_region(plan, roles, &look->depth_max, error);
+    result = open_region(plan, roles, sends ? NULL : plugin, context, &look->depth_max, error);
   if (result < 0)
     return result;
   if (plan->depth > look->depth_max && (look->ops & BENCH_ONE_SIDED) != 0)

@@ -113,6 +113,8 @@ void end_connected(struct session_end *end)
 {
   if (end->state != PST_STATE_WAITING)
     return;
+  if (end->is_one_sided && end->is_sender && initiator_connected((struct pst_initiator *)end) < 0)
+    return;
   struct pst_path_info path = {.struct_size = sizeof(path)};
   if (end->lane->ops->endpoint_path(end->endpoint, &path) == 0) {
     pthread_mutex_lock(&end->text_lock);
@@ -125,8 +127,6 @@ void end_connected(struct session_end *end)
     end->path = path;
     pthread_mutex_unlock(&end->text_lock);
   }
-  if (end->is_one_sided && end->is_sender && initiator_connected((struct pst_initiator *)end) < 0)
-    return;
   end_state(end, PST_STATE_CONNECTED);
   if (finish_known(end))
     end_state(end, PST_STATE_ENDING); /* the sender's word was here before the transport's */

@@ -184,6 +184,8 @@ def environment(cpus, **more):
 def number(value, unit):
     if value is None:
         return ""
+    if unit == "GB/s":
+        return f"{value:.4g}"
     if unit.endswith("/s"):
         return f"{value / 1e6:.3f} M"
     return f"{value:.3g}"

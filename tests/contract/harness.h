@@ -115,6 +115,9 @@ uint64_t contract_capabilities(const struct contract_variant *variant);
 /* Open the memory plugin that regions come from from now on; NULL: memfd. */
 void contract_memory_use(const char *path);
 
+/* The plugin of regions that a test brings along itself. */
+void contract_memory_ops(const struct pst_memory_ops *ops);
+
 /* A device, a worker, registered memory. */
 void contract_device_open(const struct contract_variant *variant,
                           const struct contract_image *image, bool in_process, bool sleep,

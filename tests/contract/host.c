@@ -251,6 +251,11 @@ void contract_image_open(const struct contract_variant *variant, bool second,
   }
 }
 
+void contract_memory_ops(const struct pst_memory_ops *ops)
+{
+  memory_ops = ops;
+}
+
 void contract_memory_use(const char *path)
 {
   if (!path)

@@ -194,8 +194,15 @@ int lb_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
 {
   struct pst_device *device = endpoint->worker->device;
   bool shared = endpoint->peer ? !endpoint->peer->in_process : device->shared;
-  /* READ and WRITE copy in any mode. */
+  /* READ and WRITE copy in any mode; what of, the registration has told, or the remotes do. */
   lb_path_fill(path, endpoint->roles == PST_ROLE_RMA ? LB_MODE_COPY : device->mode, shared);
+  if (endpoint->roles == PST_ROLE_RMA) {
+    struct pst_path_info info;
+    LB_TAKE(info, path);
+    snprintf(info.via, sizeof(info.via), "%s",
+             endpoint->remotes && endpoint->remotes->copier ? endpoint->remotes->via : "");
+    LB_GIVE(path, info);
+  }
   return 0;
 }
 

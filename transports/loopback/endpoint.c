@@ -121,6 +121,10 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->ring = in.ring;
   made->request_max = in.requests;
   made->timeout_ns = in.timeout_ns;
+  if (in.mr && (in.roles & PST_ROLE_RMA)) {
+    made->near = lb_mr_of(in.mr);
+    atomic_fetch_add_explicit(&made->near->refs, 1, memory_order_relaxed);
+  }
   made->tx.message_max = in.message_max ? in.message_max : LB_BYTES_MAX;
   made->wake_pair[0] = made->wake_pair[1] = -1;
   made->wake_watch.fd = made->process_watch.fd = made->process_fd = -1;
@@ -154,6 +158,7 @@ void lb_endpoint_free(struct pst_endpoint *endpoint)
   for (int i = 0; i < 2; i++)
     if (endpoint->wake_pair[i] >= 0)
       close(endpoint->wake_pair[i]);
+  lb_copy_end(endpoint);
   while (endpoint->remotes) /* void from CLOSED on */
     lb_remote_close(endpoint, endpoint->remotes);
   if (endpoint->rx)
@@ -169,6 +174,8 @@ void lb_endpoint_free(struct pst_endpoint *endpoint)
   free(endpoint->tx.cookies);
   free(endpoint->tx.results);
   free(endpoint->done);
+  lb_copy_free(endpoint);
+  lb_mr_unref(endpoint->near);
   free(endpoint);
 }
 
@@ -195,7 +202,8 @@ void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *wha
 bool lb_endpoint_pending(struct pst_endpoint *endpoint)
 {
   const struct lb_rx *rx = endpoint->rx;
-  if (endpoint->attention || endpoint->done_head != endpoint->done_tail)
+  if (endpoint->attention || endpoint->done_head != endpoint->done_tail ||
+      lb_copy_pending(endpoint))
     return true;
   if (!endpoint->peer)
     return false;
@@ -275,11 +283,13 @@ static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_complet
   struct pst_device *device = endpoint->worker->device;
   bool expired = device->host->clock_ns(device->host) >= endpoint->close_deadline_ns;
   struct lb_tx *tx = &endpoint->tx;
+  if (expired && lb_copy_pending(endpoint))
+    lb_copy_end(endpoint);
   if (expired)
     lb_tx_settle(endpoint, -ECANCELED, -EBUSY);
   else if (endpoint->close_mode == PST_CLOSE_ABORT)
     lb_tx_settle(endpoint, -ECANCELED, LB_PENDING);
-  if (tx->tail != tx->head || !shut(endpoint, expired) ||
+  if (tx->tail != tx->head || lb_copy_pending(endpoint) || !shut(endpoint, expired) ||
       endpoint->done_head != endpoint->done_tail)
     return 0;
   rx_over(endpoint);

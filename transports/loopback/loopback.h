@@ -24,7 +24,7 @@
 
 #include <penstock/transport.h>
 
-#define LB_VERSION 1u
+#define LB_VERSION 2u
 #define LB_CACHE_LINE 64
 #define LB_SLOTS_MAX (1u << 22)
 #define LB_BYTES_MAX (UINT64_C(1) << 30) /* of a message, and of a READ or WRITE */
@@ -39,7 +39,7 @@
 #define LB_CAPABILITIES                                                                            \
   (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
    PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_LEND | PST_CAP_SHARED_RING |        \
-   PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS)
+   PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS | PST_CAP_DEVICE_RMA)
 
 enum lb_mode { LB_MODE_COPY = 0, LB_MODE_REFERENCE = 1 };
 
@@ -171,14 +171,23 @@ struct lb_address {
 #define LB_ADDRESS_MAGIC UINT64_C(0x7078626c5f747370) /* "pst_lbxp" */
 enum { LB_FD_PROCESS, LB_FD_WAKE, LB_FD_PORT, LB_FD_RING };
 
+#define LB_REMOTE_ACCESS                                                                           \
+  (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
 struct lb_remote_blob {
   uint64_t magic;
   uint32_t version;
   uint32_t access;
   uint64_t nonce[2];
   uint64_t id;
-  uint64_t offset; /* of the range in the region's descriptor */
+  uint64_t offset; /* of the range in what the region's descriptor or handle names */
   uint64_t length;
+  /* How another process gets at it, as in struct pst_export. */
+  uint32_t kind; /* 0: it does not */
+  uint32_t handle_length;
+  uint64_t base_address;
+  uint64_t base_length;
+  char device[48];
+  unsigned char handle[64];
 };
 #define LB_REMOTE_MAGIC UINT64_C(0x72786d725f747370) /* "pst_rmxr" */
 enum { LB_FD_VALID, LB_FD_REGION };
@@ -204,6 +213,7 @@ struct pst_device {
 struct lb_gate {
   _Atomic uint32_t open;
   _Atomic uint32_t inside;
+  _Atomic uint32_t imports; /* by handles that keep nothing: how many have it mapped */
 };
 
 struct lb_mr {
@@ -218,10 +228,13 @@ struct lb_mr {
   uint8_t *base;               /* NULL: the CPU cannot touch it */
   struct lb_gate *shared_gate; /* for other processes; NULL: not packed */
   int valid_fd;
-  int region_fd;
-  uint64_t region_fd_offset;
+  struct pst_export out; /* for other processes; kind 0: not packed */
   struct lb_mr *next;
 };
+/* The export by which others reach a region, or 0. */
+uint32_t lb_export_kind(const struct pst_region *region);
+/* In words: "cuda-vmm"; device: where it is reached from. */
+const char *lb_via(const struct pst_region *region, uint32_t kind, const char *device);
 struct pst_mr; /* is a struct lb_mr */
 static inline struct lb_mr *lb_mr_of(struct pst_mr *mr)
 {
@@ -229,11 +242,36 @@ static inline struct lb_mr *lb_mr_of(struct pst_mr *mr)
 }
 void lb_mr_unref(struct lb_mr *mr);
 
+/* A queue of a memory's, for the requests of one endpoint that the CPU cannot do. */
+struct lb_copier {
+  struct lb_copier *next;
+  const struct pst_memory_ops *ops;
+  struct pst_memory *memory;
+  struct pst_queue *queue;
+  uint64_t done; /* ticket */
+  uint32_t pending;
+  bool failed;
+};
+
+/* A request of an endpoint with copiers, in post order, until its DONE. */
+struct lb_pending {
+  struct lb_copier *copier; /* NULL: done, behind others that are not */
+  uint64_t ticket;
+  uint64_t cookie;
+  struct lb_gate *gate; /* to leave when it is done; NULL: another's */
+  uint8_t opcode;
+};
+
 struct pst_remote {
   struct pst_endpoint *endpoint;
-  struct pst_remote *next; /* of the endpoint's */
-  struct lb_mr *mr;        /* within this process */
-  uint8_t *base;
+  struct pst_remote *next;  /* of the endpoint's */
+  struct lb_mr *mr;         /* within this process */
+  struct lb_copier *copier; /* for what the CPU cannot do; NULL: it can */
+  uint64_t address;         /* as the copier's memory knows it */
+  struct pst_region far;    /* imported for that; memory NULL: not so */
+  const char *via;          /* of the copier's copies */
+  bool counted;             /* among the gate's imports */
+  uint8_t *base;            /* NULL: the CPU cannot touch it */
   uint64_t length;
   uint32_t access;
   struct lb_gate *gate;
@@ -352,6 +390,11 @@ struct pst_endpoint {
   struct lb_link *own;
   struct lb_link *peer;
   struct pst_remote *remotes; /* open */
+  struct lb_mr *near;         /* what it reaches others from; NULL: unknown */
+  struct lb_copier *copiers;
+  struct lb_pending *pending; /* a ring of done_mask + 1, with copiers */
+  uint64_t pending_head;
+  uint64_t pending_tail;
   struct pst_ring *ring;
   struct lb_rx *rx;
   struct lb_tx tx;
@@ -480,9 +523,32 @@ struct lb_passage {
   uint64_t bytes;
 };
 #define LB_PASSAGE_BYTES (UINT64_C(1) << 20)
+/* Are request and ranges right? *by_copy: the CPU does not reach both ends. */
+int lb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request,
+                 bool *by_copy);
 int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request,
                    struct lb_passage *passage);
 void lb_rma_leave(struct lb_passage *passage);
+bool lb_gate_enter(struct lb_gate *gate); /* false: it is shut */
+
+/* copy.c: copies by the memory's own plugin, which end later. */
+bool lb_copies_by(const struct pst_device *device, const struct pst_region *region);
+/* The endpoint's copier of that region's memory, opened where it has none. */
+int lb_copier_open(struct pst_endpoint *endpoint, const struct pst_region *region,
+                   struct lb_copier **copier);
+/* Of requests that are no SENDs, up to n. Returns how many were taken; *why and *rc as
+ * post() has them. */
+uint32_t lb_copy_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+                      uint32_t *why, int *rc);
+/* DONEs of what has ended. */
+void lb_copy_progress(struct pst_endpoint *endpoint);
+/* Wait for the device, and end all that is pending: the memory is the host's again. */
+void lb_copy_end(struct pst_endpoint *endpoint);
+void lb_copy_free(struct pst_endpoint *endpoint);
+static inline bool lb_copy_pending(const struct pst_endpoint *endpoint)
+{
+  return endpoint->pending_head != endpoint->pending_tail;
+}
 
 lb_send_fn *lb_send_plain(void); /* the best this CPU has */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registrations, and what a peer needs to reach them. */
+/* Registrations, and what a peer needs to reach them: remote.c. */
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -10,7 +10,48 @@
 
 #define VALID_BYTES 4096
 #define LEAVE_NS UINT64_C(2000000000) /* many times what the longest copy takes */
-#define REMOTE_ACCESS (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
+
+uint32_t lb_export_kind(const struct pst_region *region)
+{
+  return region->host                             ? region->exports & PST_EXPORT_FD
+         : region->exports & PST_EXPORT_VENDOR_FD ? PST_EXPORT_VENDOR_FD
+                                                  : region->exports & (uint32_t)PST_EXPORT_IPC;
+}
+
+const char *lb_via(const struct pst_region *region, uint32_t kind, const char *device)
+{
+  if (region->kind != PST_MEMORY_CUDA)
+    return region->host ? "memcpy" : "device-copy";
+  if (device && strcmp(device, region->device) != 0)
+    return "cuda-peer";
+  return kind == PST_EXPORT_VENDOR_FD ? "cuda-vmm"
+         : kind == PST_EXPORT_IPC     ? "cuda-ipc"
+                                      : "cuda-copy";
+}
+
+/* How its bytes will be reached, or NULL and why they cannot. What the CPU does not touch,
+ * its memory's own copies do, for READ and WRITE. */
+static const char *register_via(const struct pst_device *device, const struct pst_region *region,
+                                uint32_t access, const char **why)
+{
+  bool one_sided =
+      (access & (LB_REMOTE_ACCESS | PST_ACCESS_LOCAL_WRITE)) && !(access & PST_ACCESS_RING);
+  bool by_cpu = device->mode == LB_MODE_COPY || (access & LB_REMOTE_ACCESS);
+  if (region->host || !by_cpu)
+    return by_cpu ? "memcpy" : "reference";
+  *why = "the CPU cannot reach this memory, and loopback copies messages with the CPU";
+  if (!one_sided ||
+      (access & PST_ACCESS_REMOTE_ATOMIC && !(access & ~(uint32_t)PST_ACCESS_REMOTE_ATOMIC)))
+    return NULL;
+  *why = "the CPU cannot reach this memory, and its plugin copies nothing";
+  if (!lb_copies_by(device, region))
+    return NULL;
+  uint32_t kind = device->shared ? lb_export_kind(region) : 0;
+  *why = "this memory has neither a descriptor nor a handle for another process";
+  if (device->shared && (access & LB_REMOTE_ACCESS) && !kind)
+    return NULL;
+  return lb_via(region, kind, NULL);
+}
 
 int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params,
                    struct pst_mr **mr)
@@ -26,10 +67,10 @@ int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params
            (unsigned long long)region.length);
     return -EINVAL;
   }
-  bool by_cpu = device->mode == LB_MODE_COPY || (in.access & REMOTE_ACCESS);
-  if (!region.host && by_cpu) {
-    struct pst_path_info path = {.reason = "the CPU cannot reach this memory, and loopback copies "
-                                           "with the CPU"};
+  const char *why = NULL, *via = register_via(device, &region, in.access, &why);
+  if (!via) {
+    struct pst_path_info path = {0};
+    snprintf(path.reason, sizeof(path.reason), "%s", why);
     if (in.path)
       LB_GIVE(in.path, path);
     return -EOPNOTSUPP;
@@ -47,11 +88,11 @@ int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params
   made->access = in.access;
   made->base = region.host ? (uint8_t *)region.host + in.offset : NULL;
   made->valid_fd = -1;
-  made->region_fd = -1;
+  made->out = (struct pst_export){.struct_size = sizeof(made->out), .fd = -1};
   if (in.path) {
     struct pst_path_info path;
     LB_TAKE(path, in.path);
-    snprintf(path.via, sizeof(path.via), "%s", by_cpu ? "memcpy" : "reference");
+    snprintf(path.via, sizeof(path.via), "%s", via);
     LB_GIVE(in.path, path);
   }
   lb_registry_add_mr(made);
@@ -63,6 +104,24 @@ void lb_mr_unref(struct lb_mr *mr)
 {
   if (mr && atomic_fetch_sub_explicit(&mr->refs, 1, memory_order_acq_rel) == 1)
     free(mr);
+}
+
+bool lb_gate_enter(struct lb_gate *gate)
+{
+  atomic_fetch_add(&gate->inside, 1);
+  if (atomic_load(&gate->open))
+    return true;
+  atomic_fetch_sub(&gate->inside, 1);
+  return false;
+}
+
+/* A handle is closed before its memory is freed, where peers are there to do so. */
+static void await_imports(const struct pst_device *device, struct lb_gate *gate)
+{
+  uint64_t began = device->host->clock_ns(device->host);
+  while (atomic_load(&gate->imports) != 0 &&
+         device->host->clock_ns(device->host) - began < LEAVE_NS)
+    sched_yield();
 }
 
 /* A peer's thread may be in the middle of a copy; the memory is the caller's
@@ -90,12 +149,13 @@ void lb_mr_deregister(struct pst_device *device, struct pst_mr *handle)
   shut_gate(device, &mr->gate, UINT64_MAX);
   if (mr->shared_gate) {
     shut_gate(device, mr->shared_gate, LEAVE_NS);
+    await_imports(device, mr->shared_gate);
     munmap(mr->shared_gate, VALID_BYTES);
   }
   if (mr->valid_fd >= 0)
     close(mr->valid_fd);
-  if (mr->region_fd >= 0)
-    close(mr->region_fd);
+  if (mr->out.fd >= 0)
+    close(mr->out.fd);
   lb_mr_unref(mr);
 }
 
@@ -120,20 +180,19 @@ static int make_gate(struct lb_mr *mr)
 
 static int export_region(struct pst_device *device, struct lb_mr *mr)
 {
-  struct pst_export out = {.struct_size = sizeof(out)};
-  int rc = device->host->region_export(device->host, &mr->region, PST_EXPORT_FD, mr->offset,
-                                       mr->length, &out);
-  if (rc != 0)
-    return rc;
-  mr->region_fd = out.fd;
-  mr->region_fd_offset = out.offset;
-  return 0;
+  uint32_t kind = lb_export_kind(&mr->region);
+  struct pst_export out = {.struct_size = sizeof(out), .fd = -1};
+  int rc = device->host->region_export(device->host, &mr->region, kind ? kind : PST_EXPORT_FD,
+                                       mr->offset, mr->length, &out);
+  if (rc == 0)
+    mr->out = out;
+  return rc;
 }
 
 int lb_mr_pack(struct pst_device *device, struct pst_mr *handle, struct pst_blob *blob)
 {
   struct lb_mr *mr = lb_mr_of(handle);
-  if (!(mr->access & REMOTE_ACCESS)) {
+  if (!(mr->access & LB_REMOTE_ACCESS)) {
     LB_LOG(device, PST_LOG_ERROR,
            "a registration without remote access was to be offered to a peer");
     return -EACCES;
@@ -142,7 +201,7 @@ int lb_mr_pack(struct pst_device *device, struct pst_mr *handle, struct pst_blob
     return -ENOSPC;
   if (device->shared) {
     int rc = mr->shared_gate ? 0 : make_gate(mr);
-    if (rc == 0 && mr->region_fd < 0)
+    if (rc == 0 && !mr->out.kind)
       rc = export_region(device, mr);
     if (rc != 0)
       return rc;
@@ -150,124 +209,26 @@ int lb_mr_pack(struct pst_device *device, struct pst_mr *handle, struct pst_blob
   struct lb_remote_blob out = {
       .magic = LB_REMOTE_MAGIC,
       .version = LB_VERSION,
-      .access = mr->access & REMOTE_ACCESS,
+      .access = mr->access & LB_REMOTE_ACCESS,
       .id = mr->id,
-      .offset = mr->region_fd_offset,
+      .offset = mr->out.offset,
       .length = mr->length,
+      .kind = mr->out.kind,
+      .handle_length = mr->out.handle_length,
+      .base_address = mr->out.base_address,
+      .base_length = mr->out.base_length,
   };
+  memcpy(out.device, mr->out.device, sizeof(out.device));
+  memcpy(out.handle, mr->out.handle, sizeof(out.handle));
   lb_process_nonce(out.nonce);
   memcpy(blob->bytes, &out, sizeof(out));
   blob->length = sizeof(out);
   blob->fd_count = 0;
   if (device->shared) {
     blob->fds[LB_FD_VALID] = mr->valid_fd;
-    blob->fds[LB_FD_REGION] = mr->region_fd;
-    blob->fd_count = 2;
+    blob->fd_count = 1;
+    if (mr->out.fd >= 0)
+      blob->fds[blob->fd_count++] = mr->out.fd;
   }
   return 0;
-}
-
-static int remote_map(struct pst_remote *remote, const struct lb_remote_blob *in,
-                      const int32_t *fds, const char **why)
-{
-  uint64_t end, size;
-  if (__builtin_add_overflow(in->offset, in->length, &end)) {
-    *why = "its range makes no sense";
-    return -EPROTO;
-  }
-  int rc = lb_fd_check(fds[LB_FD_VALID], VALID_BYTES, &size, why);
-  if (rc == 0)
-    rc = lb_fd_check(fds[LB_FD_REGION], end, &remote->region_map_bytes, why);
-  if (rc != 0)
-    return rc;
-  void *map = mmap(NULL, VALID_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[LB_FD_VALID], 0);
-  if (map == MAP_FAILED)
-    return -errno;
-  remote->valid_map = map;
-  remote->gate = map;
-  int prot = PROT_READ;
-  if (in->access & (PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC))
-    prot |= PROT_WRITE;
-  map = mmap(NULL, remote->region_map_bytes, prot, MAP_SHARED, fds[LB_FD_REGION], 0);
-  if (map == MAP_FAILED)
-    return -errno;
-  remote->region_map = map;
-  remote->base = (uint8_t *)map + in->offset;
-  remote->length = in->length;
-  return 0;
-}
-
-static int remote_find(struct pst_remote *remote, uint64_t id, const char **why)
-{
-  remote->mr = lb_registry_find_mr(id);
-  if (!remote->mr) {
-    *why = "its registration has been withdrawn";
-    return -EXDEV;
-  }
-  remote->base = remote->mr->base;
-  remote->length = remote->mr->length;
-  remote->gate = &remote->mr->gate;
-  return 0;
-}
-
-int lb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
-                   struct pst_remote **remote)
-{
-  struct pst_device *device = endpoint->worker->device;
-  struct lb_remote_blob in;
-  if (blob->length != sizeof(in))
-    goto garbage;
-  memcpy(&in, blob->bytes, sizeof(in));
-  if (in.magic != LB_REMOTE_MAGIC || in.version != LB_VERSION || (in.access & ~REMOTE_ACCESS))
-    goto garbage;
-  if (!endpoint->peer || endpoint->close_mode)
-    return -ENOTCONN;
-
-  struct pst_remote *made = calloc(1, sizeof(*made));
-  if (!made)
-    return -ENOMEM;
-  made->endpoint = endpoint;
-  made->access = in.access;
-  made->next = endpoint->remotes;
-  endpoint->remotes = made;
-  uint64_t nonce[2];
-  lb_process_nonce(nonce);
-  const char *why = "it came without its descriptors";
-  int rc = -EXDEV;
-  if (memcmp(nonce, in.nonce, sizeof(nonce)) == 0)
-    rc = remote_find(made, in.id, &why);
-  else if (blob->fd_count == 2)
-    rc = remote_map(made, &in, blob->fds, &why);
-  if (rc != 0) {
-    LB_LOG(device, PST_LOG_ERROR, "%s: the peer's memory cannot be reached: %s", endpoint->label,
-           why);
-    lb_remote_close(endpoint, made);
-    return rc;
-  }
-  *remote = made;
-  return 0;
-
-garbage:
-  LB_LOG(device, PST_LOG_ERROR,
-         "%s: what the peer sent is not a memory handle of loopback version %u; both ends need "
-         "the same transport and version",
-         endpoint->label, LB_VERSION);
-  return -EPROTO;
-}
-
-void lb_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
-{
-  struct pst_remote **at = &endpoint->remotes;
-  if (!remote)
-    return;
-  while (*at && *at != remote)
-    at = &(*at)->next;
-  if (*at)
-    *at = remote->next;
-  if (remote->valid_map)
-    munmap(remote->valid_map, VALID_BYTES);
-  if (remote->region_map)
-    munmap(remote->region_map, remote->region_map_bytes);
-  lb_mr_unref(remote->mr);
-  free(remote);
 }

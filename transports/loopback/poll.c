@@ -265,6 +265,8 @@ static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completi
         (atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) & LB_STATE_VOID))
       lb_tx_settle(endpoint, -ECONNRESET, -ECONNRESET);
   }
+  if (__builtin_expect(lb_copy_pending(endpoint), 0))
+    lb_copy_progress(endpoint);
   n += take_done(endpoint, out + n, max - n);
   if (endpoint->rx && !endpoint->shut && endpoint->over_status != -EPROTO)
     n += endpoint->rx->buffer_of ? take_references(endpoint, out + n, max - n)

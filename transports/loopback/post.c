@@ -295,10 +295,12 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
 }
 
 static uint32_t post_others(struct pst_endpoint *endpoint, const struct pst_request *requests,
-                            uint32_t n, int *rc)
+                            uint32_t n, uint32_t *why, int *rc)
 {
   struct lb_passage passage = {0};
   uint32_t i;
+  if (__builtin_expect(endpoint->copiers != NULL, 0))
+    return lb_copy_post(endpoint, requests, n, why, rc);
   for (i = 0; i < n && requests[i].opcode != PST_OP_SEND; i++) {
     *rc = lb_rma_execute(endpoint, &requests[i], &passage);
     if (*rc != 0)
@@ -306,6 +308,15 @@ static uint32_t post_others(struct pst_endpoint *endpoint, const struct pst_requ
     lb_done_push(endpoint, requests[i].opcode, 0, requests[i].cookie, 1);
   }
   lb_rma_leave(&passage);
+  return i;
+}
+
+/* SENDs with FENCE come behind copies that have not ended. Those before the first. */
+static uint32_t unfenced(const struct pst_request *requests, uint32_t n)
+{
+  uint32_t i = 0;
+  while (i < n && !(requests[i].opcode == PST_OP_SEND && (requests[i].flags & PST_REQUEST_FENCE)))
+    i++;
   return i;
 }
 
@@ -344,9 +355,14 @@ int lb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
       why = PST_WAIT_QUEUE;
       break;
     }
+    if (__builtin_expect(lb_copy_pending(endpoint), 0) &&
+        (left = unfenced(requests + taken, left)) == 0) {
+      why = PST_WAIT_QUEUE;
+      break;
+    }
     uint32_t k = requests[taken].opcode == PST_OP_SEND
                      ? post_sends(endpoint, requests + taken, left, &why, &rc)
-                     : post_others(endpoint, requests + taken, left, &rc);
+                     : post_others(endpoint, requests + taken, left, &why, &rc);
     taken += k;
     endpoint->outstanding += k;
     if (rc != 0 || why != PST_WAIT_NONE)

@@ -2,43 +2,45 @@
 /* READ, WRITE and atomics: done within post(), by this side's CPU. */
 #include "loopback.h"
 
-static bool pieces_valid(const struct pst_request *request, uint64_t *total, uint32_t access)
+/* *reached: the CPU does, all of it. */
+static bool pieces_valid(const struct pst_request *request, uint64_t *total, uint32_t access,
+                         bool *reached)
 {
   const struct pst_piece *pieces = request->local.pieces;
   uint64_t sum = 0;
   for (uint32_t i = 0; i < request->piece_count; i++) {
     const struct pst_piece *piece = &pieces[i];
     const struct lb_mr *mr = lb_mr_of(piece->mr);
-    if (!mr || !mr->base || piece->reserved || !(mr->access & access) ||
-        piece->offset > mr->length || piece->length > mr->length - piece->offset ||
+    if (!mr || piece->reserved || !(mr->access & access) || piece->offset > mr->length ||
+        piece->length > mr->length - piece->offset ||
         __builtin_add_overflow(sum, piece->length, &sum))
       return false;
+    *reached &= mr->base != NULL;
   }
   *total = sum;
   return true;
 }
 
 /* Local side of a READ or WRITE, and the bytes they move. */
-static int local_check(const struct pst_endpoint *endpoint, const struct pst_request *request,
-                       uint32_t access)
+static int local_check(const struct pst_request *request, uint32_t access, bool *reached)
 {
   uint64_t length = request->arg.length;
   if (request->piece_count == 0) {
     const struct lb_mr *mr = lb_mr_of(request->local.mr);
     if (length == 0 && !mr)
       return 0;
-    if (!mr || !mr->base || !(mr->access & access) || request->offset > mr->length ||
+    if (!mr || !(mr->access & access) || request->offset > mr->length ||
         length > mr->length - request->offset)
       return -EINVAL;
+    *reached &= mr->base != NULL;
   } else {
     uint64_t total;
     if (request->piece_count > LB_PIECES_MAX)
       return -E2BIG;
-    if (!request->local.pieces || request->offset != 0 || !pieces_valid(request, &total, access) ||
-        total != length)
+    if (!request->local.pieces || request->offset != 0 ||
+        !pieces_valid(request, &total, access, reached) || total != length)
       return -EINVAL;
   }
-  (void)endpoint;
   return length > LB_BYTES_MAX ? -EMSGSIZE : 0;
 }
 
@@ -58,11 +60,8 @@ static int remote_enter(struct lb_passage *passage, struct pst_remote *remote, u
     return 0;
   }
   lb_rma_leave(passage);
-  atomic_fetch_add(&remote->gate->inside, 1);
-  if (!atomic_load(&remote->gate->open)) {
-    atomic_fetch_sub(&remote->gate->inside, 1);
+  if (!lb_gate_enter(remote->gate))
     return -EACCES;
-  }
   *passage = (struct lb_passage){.inside = remote, .bytes = bytes};
   return 0;
 }
@@ -87,23 +86,38 @@ static void move(uint8_t *local, uint8_t *far, uint64_t length, bool reading)
     memcpy(far, local, length);
 }
 
-static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request *request,
-                         struct lb_passage *passage)
+static int check_read_or_write(const struct pst_endpoint *endpoint,
+                               const struct pst_request *request, bool *reached)
 {
   bool reading = request->opcode == PST_OP_READ;
-  struct pst_remote *remote = request->u.rma.remote;
+  const struct pst_remote *remote = request->u.rma.remote;
   if (request->u.rma.reserved)
     return -EINVAL;
-  int rc = local_check(endpoint, request, reading ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ);
+  int rc = local_check(request, reading ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ, reached);
   if (rc == 0)
     rc = remote_check(endpoint, remote, request->u.rma.offset, request->arg.length,
                       reading ? PST_ACCESS_REMOTE_READ : PST_ACCESS_REMOTE_WRITE);
+  if (rc == 0)
+    *reached &= remote->base != NULL;
+  return rc;
+}
+
+static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request *request,
+                         struct lb_passage *passage)
+{
+  bool reading = request->opcode == PST_OP_READ, reached = true;
+  struct pst_remote *remote = request->u.rma.remote;
+  int rc = check_read_or_write(endpoint, request, &reached);
+  if (rc == 0 && request->arg.length == 0)
+    return atomic_load_explicit(&remote->gate->open, memory_order_relaxed) ? 0 : -EACCES;
+  if (rc == 0 && !reached)
+    rc = -EINVAL;
   if (rc == 0)
     rc = remote_enter(passage, remote, request->arg.length);
   if (rc != 0)
     return rc;
   uint8_t *far = remote->base + request->u.rma.offset;
-  if (request->piece_count == 0 && request->arg.length)
+  if (request->piece_count == 0)
     move(lb_mr_of(request->local.mr)->base + request->offset, far, request->arg.length, reading);
   for (uint32_t i = 0; i < request->piece_count; i++) {
     const struct pst_piece *piece = &request->local.pieces[i];
@@ -118,10 +132,12 @@ static int atomic(struct pst_endpoint *endpoint, const struct pst_request *reque
 {
   struct pst_remote *remote = request->u.atomic.remote;
   struct lb_mr *mr = lb_mr_of(request->local.mr);
-  if (request->piece_count || !mr || !mr->base || !(mr->access & PST_ACCESS_LOCAL_WRITE) ||
+  if (request->piece_count || !mr || !(mr->access & PST_ACCESS_LOCAL_WRITE) ||
       request->offset > mr->length || mr->length - request->offset < 8)
     return -EINVAL;
   int rc = remote_check(endpoint, remote, request->u.atomic.offset, 8, PST_ACCESS_REMOTE_ATOMIC);
+  if (rc == 0 && (!remote->base || !mr->base))
+    rc = -EOPNOTSUPP;
   if (rc != 0)
     return rc;
   uint8_t *at = remote->base + request->u.atomic.offset;
@@ -140,6 +156,32 @@ static int atomic(struct pst_endpoint *endpoint, const struct pst_request *reque
   }
   memcpy(mr->base + request->offset, &found, sizeof(found));
   return 0;
+}
+
+/* What a copy reads and writes is its memory's own, or the host's. */
+static bool is_copiers(const struct lb_copier *copier, const struct lb_mr *mr)
+{
+  return !mr || mr->base || mr->region.memory == copier->memory;
+}
+
+int lb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request,
+                 bool *by_copy)
+{
+  bool reached = true;
+  if (request->opcode != PST_OP_READ && request->opcode != PST_OP_WRITE)
+    return 0;
+  if ((request->flags & ~PST_REQUEST_FENCE) || request->reserved0 ||
+      !(endpoint->roles & PST_ROLE_RMA))
+    return -EINVAL;
+  int rc = check_read_or_write(endpoint, request, &reached);
+  *by_copy = rc == 0 && !reached && request->arg.length;
+  if (!*by_copy)
+    return rc;
+  const struct lb_copier *copier = request->u.rma.remote->copier;
+  bool right = copier && (request->piece_count || is_copiers(copier, lb_mr_of(request->local.mr)));
+  for (uint32_t i = 0; i < request->piece_count && right; i++)
+    right = is_copiers(copier, lb_mr_of(request->local.pieces[i].mr));
+  return right ? 0 : -EINVAL;
 }
 
 int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request,

@@ -70,6 +70,9 @@ enum pst_transport_capability {
   PST_CAP_DYNAMIC = 1u << 12,     /* rings and endpoints may be opened after start */
   PST_CAP_IN_PROCESS = 1u << 13,  /* both ends may be in one process */
   PST_CAP_FOREIGN = 1u << 14,     /* speaks to peers without Penstock: `control: none` */
+  /* READ and WRITE reach memory that the CPU cannot touch: PST_NEED_CPU_ACCESS of send_needs
+   * is for SENDs alone. Minor 1. */
+  PST_CAP_DEVICE_RMA = 1u << 15,
 };
 
 /* Regions that a transport lends are of the kind and device of the ring's mr; what
@@ -504,7 +507,8 @@ struct pst_transport_ops {
    * and CONNECTED comes again. `address` NULL (FOREIGN only, else -EINVAL): the peer is in the
    * options. */
   int (*endpoint_connect)(struct pst_endpoint *endpoint, const struct pst_blob *address);
-  /* How bytes travel on it, final after CONNECTED. */
+  /* How bytes travel on it, final after CONNECTED; of one-sided access, once the remotes are
+   * open. `via` may be empty where mr_register has told it. */
   int (*endpoint_path)(struct pst_endpoint *endpoint, struct pst_path_info *path);
 
   /* Post requests in order; the arrays, pieces included, are the caller's again
@@ -512,8 +516,8 @@ struct pst_transport_ops {
    * Returns how many were taken, 1 to n; fewer than n: *wait says why. -EAGAIN: none,
    * *wait says why. Any other -errno: the first one cannot be taken, none was, *wait stays as
    * it was: -EINVAL (unknown opcode or flag, out of the mr), -EMSGSIZE (over message_max, or
-   * the peer's slots), -E2BIG, -ENOTCONN, -ECONNRESET, -EACCES (bounds or rights of the remote
-   * range, as far as they are known here). */
+   * the peer's slots), -EOPNOTSUPP (an atomic on memory that it does not reach), -E2BIG, -ENOTCONN,
+   * -ECONNRESET, -EACCES (bounds or rights of the remote range, as far as they are known here). */
   int (*post)(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
               uint32_t *wait);
   /* Up to max completions. Makes progress of everything on the worker; never

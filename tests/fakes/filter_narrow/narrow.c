@@ -77,7 +77,8 @@ static int narrow_open(const struct pst_host *host, const struct pst_open_params
   made->late = host->option_uint(params->options, "late");
   made->lacks = (host->option_uint(params->options, "write") ? 0 : PST_CAP_WRITE) |
                 (host->option_uint(params->options, "read") ? 0 : PST_CAP_READ) |
-                (host->option_uint(params->options, "atomic") ? 0 : PST_CAP_ATOMIC);
+                (host->option_uint(params->options, "atomic") ? 0 : PST_CAP_ATOMIC) |
+                (host->option_uint(params->options, "device") ? 0 : PST_CAP_DEVICE_RMA);
   int rc = made->ops->open(params->inner_host, params->inner_params, &made->inner);
   if (rc != 0) {
     free(made);
@@ -281,7 +282,7 @@ static int narrow_poll(struct pst_worker *worker, struct pst_completion *complet
 
 static const struct pst_transport_ops narrow_ops = {
     .struct_size = sizeof(struct pst_transport_ops),
-    .capabilities = (PST_CAP_FOREIGN << 1) - 1, /* the inner transport's limits say which */
+    .capabilities = (PST_CAP_DEVICE_RMA << 1) - 1, /* the inner transport's limits say which */
     .open = narrow_open,
     .close = narrow_close,
     .limits = narrow_limits,

@@ -14,6 +14,7 @@ static const struct pst_option options[] = {
     OPTION("write", PST_OPTION_BOOL, "true", "Have WRITE."),
     OPTION("read", PST_OPTION_BOOL, "true", "Have READ."),
     OPTION("atomic", PST_OPTION_BOOL, "true", "Have atomics."),
+    OPTION("device", PST_OPTION_BOOL, "true", "Reach memory that the CPU cannot touch."),
 };
 
 PST_DESCRIPTION(PST_KIND_FILTER, "narrow", "0.1.0",

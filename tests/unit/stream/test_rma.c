@@ -254,6 +254,38 @@ static void bounds_and_fields_are_checked(void **state)
   }
 }
 
+/* Memory that the CPU cannot touch, at either end or both: copied by its plugin, later. */
+static void memory_that_copies_itself(void **state)
+{
+  static const char *const texts[] = {
+      STREAM("", ", sender: {memory: late}, receiver: {memory: late}"),
+      STREAM("", ", sender: {memory: late}"),
+      STREAM("", ", receiver: {memory: late}"),
+      STREAM("{plugin: narrow, options: {rma_max: 64 KiB}}", ", receiver: {memory: late}"),
+  };
+  struct pair pair;
+  (void)state;
+  for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+    meet(&pair, texts[i]);
+    struct pst_transfer t = transfer(PST_OP_WRITE, 4096, 100000, 300001);
+    assert_int_equal(pst_initiator_fill(pair.initiator, 4096, 300001, 5), 0);
+    assert_int_equal(run_one(&pair, &t), 0);
+    t = transfer(PST_OP_FLUSH, 0, 0, 0);
+    assert_int_equal(run_one(&pair, &t), 0);
+    assert_int_equal(pst_target_verify(pair.target, 100000, 300001, 5, NULL), 0);
+    assert_int_equal(pst_target_verify(pair.target, 100000, 300001, 6, NULL), -EBADMSG);
+    assert_int_equal(pst_target_fill(pair.target, 500000, 200000, 9), 0);
+    t = transfer(PST_OP_READ, 800000, 500000, 200000);
+    assert_int_equal(run_one(&pair, &t), 0);
+    assert_int_equal(pst_initiator_verify(pair.initiator, 800000, 200000, 9, NULL), 0);
+    t = transfer(PST_OP_FETCH_ADD, 8, 24, 8);
+    assert_int_equal(run_one(&pair, &t), -EOPNOTSUPP);
+    part(&pair);
+  }
+}
+
+#define NO_DEVICE "{plugin: narrow, options: {device: false}}"
+
 static void what_a_transport_lacks_is_said(void **state)
 {
   struct pst_session_params params = {.struct_size = sizeof(params),
@@ -277,8 +309,8 @@ static void what_a_transport_lacks_is_said(void **state)
   } bad[] = {
       {STREAM("{plugin: narrow, options: {read: false, write: false}}", ""),
        "lacks both WRITE and READ"},
-      {STREAM("", ", receiver: {memory: late}"), "choose another receiver.memory"},
-      {STREAM("", ", sender: {memory: late}"), "choose another sender.memory"},
+      {STREAM(NO_DEVICE, ", receiver: {memory: late}"), "choose another receiver.memory"},
+      {STREAM(NO_DEVICE, ", sender: {memory: late}"), "choose another sender.memory"},
       {STREAM("{plugin: failing, options: {}}", ""), "lacks both WRITE and READ"},
   };
   for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
@@ -482,6 +514,7 @@ int main(void)
       cmocka_unit_test(the_target_learns_what_was_done),
       cmocka_unit_test(long_ones_are_cut_and_filters_pass_through),
       cmocka_unit_test(bounds_and_fields_are_checked),
+      cmocka_unit_test(memory_that_copies_itself),
       cmocka_unit_test(what_a_transport_lacks_is_said),
       cmocka_unit_test(each_ends_once),
       cmocka_unit_test(the_depth_bounds_what_is_taken),

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Regions of GPU memory, written and read by another process, by the GPU's own copies: on the
+fake driver, whose device memory two processes share."""
+import json
+import signal
+import time
+
+from harness import BUILD, FAKES, PATIENCE, Case, main, wait_until
+
+
+class Regions(Case):
+    def environment(self, script):
+        return {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": script}
+
+    def arguments(self, *arguments):
+        """Where no nvcc was, the plugin that goes with the fake."""
+        built = (BUILD / "memory" / "cuda" / "kernels.fatbin").exists()
+        path = [] if built else ["--plugin-path", FAKES / "cuda"]
+        return ["bench", *path, "--transport", "loopback", "--memory", "cuda", *arguments]
+
+    def rows(self, *arguments, script="delay_us=100,devices=2", **options):
+        child = self.run_program(
+            *self.arguments("--op", "write,read", "--size", "1000,65536", "--duration", "60ms",
+                            "--bandwidth", "--verify", "--json", "-", *arguments),
+            environment=self.environment(script), **options,
+        )  # fmt: skip
+        return json.loads(child.stdout)["rows"]
+
+    def assert_direct(self, rows, via, carrier):
+        self.assertEqual(sorted((row["op"], row["size_bytes"]) for row in rows),
+                         [("read", 1000), ("read", 65536), ("write", 1000), ("write", 65536)])  # fmt: skip
+        for row in rows:
+            with self.subTest(op=row["op"], size=row["size_bytes"]):
+                self.assertTrue(row["ok"], row["error"])
+                self.assertEqual((row["path"], row["via"], row["carrier"]), ("direct", via, carrier))
+                self.assertGreater(row["verified"], 0)
+                self.assertEqual(row["corrupted"], 0)
+                self.assertEqual(row["transfers_failed"], 0)
+
+    def test_two_processes(self):
+        for allocator, via in (("malloc", "cuda-ipc"), ("vmm", "cuda-vmm")):
+            for script in ("delay_us=0", "delay_us=1000"):
+                with self.subTest(allocator=allocator, script=script):
+                    rows = self.rows("--memory-option", f"allocator={allocator}", script=script)
+                    self.assert_direct(rows, via, "shm")
+
+    def test_one_process(self):
+        self.assert_direct(self.rows("--in-process"), "cuda-copy", "memory")
+
+    def server(self, *arguments, script):
+        server = self.start(*self.arguments("--server", "--once", *arguments, f"127.0.0.1:{self.port}"),
+                            environment=self.environment(script))  # fmt: skip
+        server.wait_line("serving transport loopback")
+        return server
+
+    def test_two_gpus(self):
+        for allocator in ("malloc", "vmm"):
+            with self.subTest(allocator=allocator):
+                option = ("--memory-option", f"allocator={allocator}")
+                server = self.server(*option, "--memory-option", "device=1", script="delay_us=100,devices=2")
+                rows = self.rows(*option, f"127.0.0.1:{self.port}")
+                self.assertEqual(server.wait(10), 0, str(server))
+                # A WRITE's path is told by who is written to, and who does not know from where.
+                for row in rows:
+                    if row["op"] == "write":
+                        self.assertEqual(row["via"], "cuda-vmm" if allocator == "vmm" else "cuda-ipc")
+                        row["via"] = "cuda-peer"
+                self.assert_direct(rows, "cuda-peer", "shm")
+
+    def refused(self, script, theirs, words, *arguments):
+        server = self.server("--memory-option", "device=0", *arguments, script=theirs)
+        child = self.run_program(
+            *self.arguments("--op", "write", "--size", "4096", "--duration", "60ms", "--json", "-",
+                            f"127.0.0.1:{self.port}"),
+            environment=self.environment(script), expect=1,
+        )  # fmt: skip
+        self.assertIn(words, child.stderr)
+        self.assertIn("the peer's memory cannot be reached", child.stderr)
+        server.signal(signal.SIGINT)
+        server.wait(10)
+
+    def test_gpus_that_do_not_see_each_other(self):
+        self.refused("devices=1", "devices=2,first=1", "which this process does not see")
+
+    def test_gpus_that_are_no_peers(self):
+        script = "devices=2,no_peer"
+        server = self.server("--memory-option", "device=1", script=script)
+        child = self.run_program(
+            *self.arguments("--op", "write", "--size", "4096", "--duration", "60ms", "--json", "-",
+                            f"127.0.0.1:{self.port}"),
+            environment=self.environment(script), expect=1,
+        )  # fmt: skip
+        self.assertIn("has no access as a peer", child.stderr)
+        server.signal(signal.SIGINT)
+        server.wait(10)
+
+    def test_memory_that_cannot_be_handed_over(self):
+        child = self.run_program(
+            *self.arguments("--op", "write", "--size", "4096", "--duration", "60ms"),
+            environment=self.environment("ipc_refused"), expect=3,
+        )  # fmt: skip
+        self.assertIn("neither a descriptor nor a handle for another process", child.stderr)
+
+    def killed(self, who):
+        """One of the two, in mid-flow: the other ends soon, and says who died."""
+        for allocator in ("malloc", "vmm"):
+            with self.subTest(allocator=allocator):
+                option = ("--memory-option", f"allocator={allocator}")
+                script = "delay_us=300"
+                server = self.server(*option, script=script)
+                client = self.start(
+                    *self.arguments("--op", "write", "--bandwidth", "--size", "65536", "--duration",
+                                    "60s", *option, f"127.0.0.1:{self.port}"),
+                    environment=self.environment(script),
+                )  # fmt: skip
+                # Device memory of the other's is mapped: the stream is under way.
+                wait_until(lambda: self.maps(client.pid) > self.maps_alone, 10, "the region is imported")
+                dead, other = (server, client) if who == "server" else (client, server)
+                began = time.monotonic()
+                dead.signal(signal.SIGKILL)
+                dead.wait()
+                # A server has served, however its client ended.
+                self.assertEqual(other.wait(20), 1 if other is client else 0, str(other))
+                self.assertLess(time.monotonic() - began, 10 * PATIENCE)
+                self.assertIn(str(dead.pid), other.stderr)
+
+    # Its own region, and the other's.
+    maps_alone = 1
+
+    @staticmethod
+    def maps(pid):
+        try:
+            with open(f"/proc/{pid}/maps") as lines:
+                return sum("memfd:fake-cuda" in line for line in lines)
+        except OSError:
+            return 0
+
+    def test_the_writer_is_killed(self):
+        self.killed("client")
+
+    def test_the_owner_is_killed(self):
+        self.killed("server")
+
+
+if __name__ == "__main__":
+    main()
