@@ -31,9 +31,20 @@ int control_address_is_remote(const char *host_port)
   return 0;
 }
 
-static int resolve(const char *key, const char *address, bool listener, bool insecure,
+const struct connect_words connect_stream_words = {
+    .listen = "control.listen",
+    .connect = "control.connect",
+    .insecure = "set control.insecure: true",
+    .is_set = "control.insecure",
+    .check = "check control.address",
+    .in_use = "another receiver is running? stop it, or choose another control.address",
+    .not_ours =
+        "the receiver binds an address of its own host: choose one of those `ip address` shows"};
+
+static int resolve(const struct control *control, const char *address, bool listener, bool insecure,
                    struct socket_addresses *addresses, struct pst_error *error)
 {
+  const char *key = listener ? control->words->listen : control->words->connect;
   char why[WIRE_TEXT_MAX + 1];
   bool remote = false;
   int rc = socket_resolve(address, listener, addresses, why, sizeof why);
@@ -46,13 +57,11 @@ static int resolve(const char *key, const char *address, bool listener, bool ins
   if (remote && !insecure)
     return pst_fail(error, PST_EXIT_USAGE, -EPERM,
                     "%s: %s lies beyond loopback, and the control channel has no credentials yet: "
-                    "whoever reaches it can take part; where the network is trusted, set "
-                    "control.insecure: true",
-                    key, address);
+                    "whoever reaches it can take part; where the network is trusted, %s",
+                    key, address, control->words->insecure);
   if (remote)
-    pst_log(PST_LOG_WARN,
-            "control.insecure is set: %s %s is open to whoever reaches it, without credentials",
-            key, address);
+    pst_log(PST_LOG_WARN, "%s is set: %s %s is open to whoever reaches it, without credentials",
+            control->words->is_set, key, address);
   return 0;
 }
 
@@ -64,7 +73,7 @@ static int no_memory(struct pst_error *error)
 int connect_resolve(struct control *control, const char *address, bool insecure,
                     struct pst_error *error)
 {
-  int rc = resolve("control.connect", address, false, insecure, &control->targets, error);
+  int rc = resolve(control, address, false, insecure, &control->targets, error);
 
   if (rc < 0)
     return rc;
@@ -73,26 +82,32 @@ int connect_resolve(struct control *control, const char *address, bool insecure,
   return control->connect_text ? 0 : no_memory(error);
 }
 
-static int listen_failed(const char *address, int rc, struct pst_error *error)
+int connect_targets(const struct control *control, const char *address, bool insecure,
+                    struct socket_addresses *targets, struct pst_error *error)
 {
-  const char *remedy = "check control.address";
+  return resolve(control, address, false, insecure, targets, error);
+}
+
+static int listen_failed(const struct control *control, const char *address, int rc,
+                         struct pst_error *error)
+{
+  const char *remedy = control->words->check;
 
   if (rc == -EADDRINUSE)
-    remedy = "another receiver is running? stop it, or choose another control.address";
+    remedy = control->words->in_use;
   else if (rc == -EADDRNOTAVAIL)
-    remedy =
-        "the receiver binds an address of its own host: choose one of those `ip address` shows";
+    remedy = control->words->not_ours;
   else if (rc == -EACCES)
     remedy = "ports below 1024 need privileges: choose a higher one";
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "control.listen: cannot listen on %s: %s; %s",
-                  address, strerror(-rc), remedy);
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: cannot listen on %s: %s; %s",
+                  control->words->listen, address, strerror(-rc), remedy);
 }
 
 int connect_listen(struct control *control, const char *address, bool insecure,
                    struct pst_error *error)
 {
   struct socket_addresses addresses;
-  int rc = resolve("control.listen", address, true, insecure, &addresses, error);
+  int rc = resolve(control, address, true, insecure, &addresses, error);
   int skipped = 0;
 
   if (rc < 0)
@@ -108,14 +123,14 @@ int connect_listen(struct control *control, const char *address, bool insecure,
       continue;
     }
     if (fd < 0)
-      return listen_failed(address, fd, error);
+      return listen_failed(control, address, fd, error);
     struct watch *watch = &control->listeners[control->listener_count++];
     *watch = (struct watch){WATCH_LISTENER, fd, UINT32_MAX, control};
     if ((rc = watch_set(control, watch, EPOLLIN)) < 0)
-      return listen_failed(address, rc, error);
+      return listen_failed(control, address, rc, error);
   }
   if (control->listener_count == 0)
-    return listen_failed(address, skipped, error);
+    return listen_failed(control, address, skipped, error);
   int fd = side_listen(control->side_name);
   if (fd < 0) {
     pst_log(PST_LOG_WARN, "control: no side-socket for descriptors: %s", strerror(-fd));
@@ -136,12 +151,13 @@ static bool make_room(struct control *control)
   if (control->peer_count < control->limits.peers_max)
     return true;
   for (struct peer *peer = control->peers; peer; peer = peer->next) {
-    if (!peer->is_connector && peer->state != PEER_DEAD && !flow_has(peer, false))
+    if (!peer->is_connector && peer->state != PEER_DEAD && !control->flow->has(peer, false))
       oldest = peer;
   }
   if (!oldest)
     return false;
-  control_complain(control, "control: dropped: %s, without a stream, to make room: %u connections",
+  control_complain(control,
+                   "control: dropped: %s, which wants nothing, to make room: %u connections",
                    oldest->text, control->peer_count);
   oldest->state = PEER_DEAD;
   return true;
@@ -254,28 +270,37 @@ void connect_again(struct control *control, const char *why)
   control->connect_pause_ns = sooner(2 * control->connect_pause_ns, CONNECT_PAUSE_MAX_NS);
 }
 
-static void try_connect(struct control *control)
+struct peer *connect_begin(struct control *control, const struct socket_address *target,
+                           const char **why)
 {
-  const struct socket_address *target = &control->targets.at[control->target_next];
   int fd = socket_connect(target);
 
-  control->connect_at_ns = 0;
   if (fd < 0) {
-    connect_again(control, strerror(-fd));
-    return;
+    *why = strerror(-fd);
+    return NULL;
   }
   struct peer *peer = peer_new(control, fd, true);
   if (!peer) {
     struct watch none = {WATCH_PEER, fd, UINT32_MAX, NULL};
     watch_close(control, &none);
-    connect_again(control, strerror(ENOMEM));
-    return;
+    *why = strerror(ENOMEM);
+    return NULL;
   }
   peer->state = PEER_CONNECTING;
-  control->link = peer;
   socket_text(target, peer->place);
   snprintf(peer->text, sizeof peer->text, "what answers at %s", peer->place);
   peer_watch(peer);
+  return peer;
+}
+
+static void try_connect(struct control *control)
+{
+  const char *why = NULL;
+
+  control->connect_at_ns = 0;
+  control->link = connect_begin(control, &control->targets.at[control->target_next], &why);
+  if (!control->link)
+    connect_again(control, why);
 }
 
 static uint64_t tick_senders(struct control *control)

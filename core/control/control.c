@@ -63,6 +63,7 @@ void control_complain(struct control *control, const char *format, ...)
 static void command_free(struct command *command)
 {
   blob_free(&command->address);
+  node_join_free(command->join);
   free(command);
 }
 
@@ -83,7 +84,7 @@ static bool run_commands(struct control *control)
   while (first) {
     struct command *command = first;
     first = command->next;
-    flow_command(command);
+    control->flow->command(control, command);
     command_free(command);
   }
   return stopping;
@@ -132,7 +133,7 @@ static uint64_t tick(struct control *control)
 {
   uint64_t next = pass_tick(control);
 
-  next = sooner(next, flow_tick(control));
+  next = sooner(next, control->flow->tick(control));
   for (struct peer *peer = control->peers; peer; peer = peer->next)
     next = sooner(next, peer_tick(peer));
   if (!control->quiet)
@@ -181,7 +182,7 @@ static void say_goodbye(struct control *control)
   uint64_t until_ns = control->now_ns + control->limits.drain_ns;
 
   control->quiet = true;
-  flow_close_all(control);
+  control->flow->close_all(control);
   for (struct peer *peer = control->peers; peer; peer = peer->next) {
     if (peer->state == PEER_UP)
       peer_close(peer, 0, NULL);
@@ -288,15 +289,15 @@ static uint64_t bounded(uint64_t ns)
   return ns > FOR_EVER_NS ? 0 : ns;
 }
 
-static struct control *control_new(const struct control_params *params,
-                                   const struct control_limits *limits,
-                                   const struct control_callbacks *callbacks)
+struct control *control_new(const struct control_params *params,
+                            const struct control_limits *limits, const struct control_flow *flow)
 {
   struct control *control = calloc(1, sizeof *control);
 
   if (!control)
     return NULL;
-  control->callbacks = *callbacks;
+  control->flow = flow;
+  control->words = &connect_stream_words;
   control->limits = *limits;
   control->in_process = params->in_process;
   control->connect_timeout_ns = bounded(params->connect_timeout_ns);
@@ -321,7 +322,7 @@ static struct control *control_new(const struct control_params *params,
   return control;
 }
 
-static void control_free(struct control *control)
+void control_free(struct control *control)
 {
   while (control->commands) {
     struct command *command = control->commands;
@@ -336,6 +337,8 @@ static void control_free(struct control *control)
     watch_close(control, &control->listeners[i]);
   watch_close(control, &control->side_listener);
   streams_free(control);
+  free(control->node_terms);
+  free(control->node_params);
   free(control->listen_text);
   free(control->connect_text);
   watch_close(control, &control->wake);
@@ -349,16 +352,11 @@ static int prepare(struct control *control, const struct control_params *params,
                    const struct control_stream *streams, uint32_t stream_count,
                    struct pst_error *error)
 {
-  int rc = 0;
+  int rc = control_ready(control, error);
 
-  if (control->epoll_fd < 0 || control->wake.fd < 0)
-    return pst_fail(error, PST_EXIT_FAILED, -EMFILE,
-                    "control: no descriptors left for epoll: raise `ulimit -n`");
-  if ((rc = streams_copy(control, streams, stream_count, error)) < 0)
-    return rc;
-  if ((rc = watch_set(control, &control->wake, EPOLLIN)) < 0)
-    return pst_fail(error, PST_EXIT_FAILED, rc, "control: epoll: %s", strerror(-rc));
-  return reach_out(control, params, error);
+  if (rc == 0)
+    rc = streams_copy(control, streams, stream_count, error);
+  return rc < 0 ? rc : reach_out(control, params, error);
 }
 
 /* Signals are the application's: none runs a handler on this thread. */
@@ -373,26 +371,44 @@ static int start_thread(struct control *control)
   return rc;
 }
 
+int control_ready(struct control *control, struct pst_error *error)
+{
+  int rc;
+
+  if (control->epoll_fd < 0 || control->wake.fd < 0)
+    return pst_fail(error, PST_EXIT_FAILED, -EMFILE,
+                    "control: no descriptors left for epoll: raise `ulimit -n`");
+  if ((rc = watch_set(control, &control->wake, EPOLLIN)) < 0)
+    return pst_fail(error, PST_EXIT_FAILED, rc, "control: epoll: %s", strerror(-rc));
+  return 0;
+}
+
+int control_run(struct control *control, struct control **result, struct pst_error *error)
+{
+  struct control *before = *result;
+
+  /* Before the thread runs: its callbacks may want it at once. */
+  *result = control;
+  int rc = start_thread(control);
+  if (rc == 0)
+    return 0;
+  *result = before;
+  return pst_fail(error, PST_EXIT_FAILED, rc, "control: no thread: %s", strerror(-rc));
+}
+
 int control_open_limited(const struct control_params *params, const struct control_limits *limits,
                          const struct control_callbacks *callbacks,
                          const struct control_stream *streams, uint32_t stream_count,
                          struct control **result, struct pst_error *error)
 {
-  struct control *control = control_new(params, limits, callbacks);
+  struct control *control = control_new(params, limits, &flow_streams);
 
   if (!control)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
+  control->callbacks = *callbacks;
   int rc = prepare(control, params, streams, stream_count, error);
-  if (rc == 0) {
-    /* Before the thread runs: its callbacks may want it at once. */
-    struct control *before = *result;
-    *result = control;
-    rc = start_thread(control);
-    if (rc < 0) {
-      *result = before;
-      pst_fail(error, PST_EXIT_FAILED, rc, "control: no thread: %s", strerror(-rc));
-    }
-  }
+  if (rc == 0)
+    rc = control_run(control, result, error);
   if (rc < 0)
     control_free(control);
   return rc;
@@ -434,6 +450,15 @@ void control_close(struct control *control)
   control_free(control);
 }
 
+void control_submit(struct control *control, struct command *command)
+{
+  pthread_mutex_lock(&control->mutex);
+  *control->commands_end = command;
+  control->commands_end = &command->next;
+  pthread_mutex_unlock(&control->mutex);
+  wake(control);
+}
+
 static int submit(struct control *control, void *context, enum wire_type type,
                   const struct control_totals *totals, const struct pst_blob *address, int code,
                   const char *text)
@@ -459,11 +484,7 @@ static int submit(struct control *control, void *context, enum wire_type type,
     free(command);
     return rc;
   }
-  pthread_mutex_lock(&control->mutex);
-  *control->commands_end = command;
-  control->commands_end = &command->next;
-  pthread_mutex_unlock(&control->mutex);
-  wake(control);
+  control_submit(control, command);
   return 0;
 }
 

@@ -19,7 +19,7 @@ static bool belongs(const struct peer *peer, const struct stream *s)
   return s->peer == peer || (peer->is_connector && s->is_sender);
 }
 
-bool flow_has(const struct peer *peer, bool live_only)
+static bool flow_has(const struct peer *peer, bool live_only)
 {
   struct control *control = peer->control;
 
@@ -43,7 +43,7 @@ void flow_fail(struct control *control, struct stream *s, int code, const char *
     control->callbacks.fail(control->callbacks.context, s->context, code, s->fail_text);
 }
 
-void flow_fail_peer(struct peer *peer, int code, const char *text)
+static void flow_fail_peer(struct peer *peer, int code, const char *text)
 {
   struct control *control = peer->control;
 
@@ -53,7 +53,8 @@ void flow_fail_peer(struct peer *peer, int code, const char *text)
   }
 }
 
-void flow_withdraw(struct peer *peer)
+/* Streams go back to waiting. */
+static void flow_withdraw(struct peer *peer)
 {
   struct control *control = peer->control;
 
@@ -88,7 +89,7 @@ static void send_text(struct peer *peer, enum wire_type type, const char *name, 
   m->type = type;
   m->code = code;
   snprintf(m->stream, sizeof m->stream, "%s", name);
-  snprintf(m->text, sizeof m->text, "%s", text);
+  snprintf(m->text, sizeof m->text, "%.*s", WIRE_TEXT_MAX, text);
   peer_send(peer, m);
 }
 
@@ -126,7 +127,7 @@ static void send_address(struct stream *s, enum wire_type type)
   peer_send(s->peer, m);
 }
 
-void flow_offer_all(struct peer *peer)
+static void flow_offer_all(struct peer *peer)
 {
   struct control *control = peer->control;
 
@@ -164,8 +165,9 @@ static void send_wanted(struct stream *s)
   }
 }
 
-void flow_command(struct command *command)
+static void flow_command(struct control *control, struct command *command)
 {
+  (void)control;
   struct stream *s = command->stream;
 
   if (has_ended(s))
@@ -205,7 +207,7 @@ void flow_command(struct command *command)
   }
 }
 
-void flow_close_all(struct control *control)
+static void flow_close_all(struct control *control)
 {
   for (uint32_t i = 0; i < control->stream_count; i++) {
     struct stream *s = &control->streams[i];
@@ -231,29 +233,30 @@ static const struct control_pair *pair_of(const struct control_pair *pairs, uint
 }
 
 static void add_difference(char *text, size_t size, const char *key, const char *sender,
-                           const char *receiver)
+                           const char *receiver, const char *const ends[2])
 {
   size_t at = strlen(text);
 
-  snprintf(text + at, size - at, "%s%s: sender %s, receiver %s", at ? "; " : "", key,
-           sender ? sender : "has none", receiver ? receiver : "has none");
+  snprintf(text + at, size - at, "%s%s: %s %s, %s %s", at ? "; " : "", key, ends[0],
+           sender ? sender : "has none", ends[1], receiver ? receiver : "has none");
 }
 
-static bool compare_terms(const struct stream *s, const struct wire_message *offer, char *text,
-                          size_t size)
+bool flow_compare_terms(const struct control_pair *terms, uint32_t count,
+                        const struct wire_message *offer, const char *const ends[2], char *text,
+                        size_t size)
 {
   const struct control_pair *other;
 
   text[0] = '\0';
   for (uint32_t i = 0; i < offer->term_count; i++) {
     const struct control_pair *theirs = &offer->terms[i];
-    other = pair_of(s->terms, s->term_count, theirs->key);
+    other = pair_of(terms, count, theirs->key);
     if (!other || strcmp(other->value, theirs->value) != 0)
-      add_difference(text, size, theirs->key, theirs->value, other ? other->value : NULL);
+      add_difference(text, size, theirs->key, theirs->value, other ? other->value : NULL, ends);
   }
-  for (uint32_t i = 0; i < s->term_count; i++) {
-    if (!pair_of(offer->terms, offer->term_count, s->terms[i].key))
-      add_difference(text, size, s->terms[i].key, NULL, s->terms[i].value);
+  for (uint32_t i = 0; i < count; i++) {
+    if (!pair_of(offer->terms, offer->term_count, terms[i].key))
+      add_difference(text, size, terms[i].key, NULL, terms[i].value, ends);
   }
   return text[0] == '\0';
 }
@@ -287,8 +290,7 @@ static void refuse_unknown(struct peer *peer, const char *name)
   refuse(peer, name, -ENOENT, text);
 }
 
-static struct pst_blob blob_of(const uint8_t *bytes, uint32_t length, const int *fds,
-                               uint32_t fd_count)
+struct pst_blob flow_blob(const uint8_t *bytes, uint32_t length, const int *fds, uint32_t fd_count)
 {
   struct pst_blob blob = {.struct_size = sizeof blob,
                           .length = length,
@@ -308,9 +310,9 @@ static void tell_peer(struct control *control, struct stream *s, const struct wi
 {
   bool came = fds->count > 0;
   struct pst_blob address =
-      blob_of(m->address, m->address_length, fds->fds, came ? m->fd_count : 0);
+      flow_blob(m->address, m->address_length, fds->fds, came ? m->fd_count : 0);
   struct pst_blob remote =
-      blob_of(m->remote, m->remote_bytes, fds->fds + m->fd_count, came ? m->remote_fd_count : 0);
+      flow_blob(m->remote, m->remote_bytes, fds->fds + m->fd_count, came ? m->remote_fd_count : 0);
   struct control_peer peer = {.text = s->peer->text,
                               .params = m->params,
                               .param_count = m->param_count,
@@ -328,6 +330,7 @@ static void tell_peer(struct control *control, struct stream *s, const struct wi
 
 static void got_offer(struct peer *peer, const struct wire_message *m, const struct side_fds *fds)
 {
+  static const char *const ends[2] = {"sender", "receiver"};
   struct control *control = peer->control;
   struct stream *s = peer->is_connector ? NULL : streams_find(control, m->stream, false);
   char text[REPORT_MAX];
@@ -345,7 +348,7 @@ static void got_offer(struct peer *peer, const struct wire_message *m, const str
   } else if (s->state == STREAM_FAILED) {
     snprintf(text, sizeof text, "it has failed at the receiver: %s", s->fail_text);
     refuse(peer, s->name, -ECONNRESET, text);
-  } else if (!compare_terms(s, m, text, sizeof text)) {
+  } else if (!flow_compare_terms(s->terms, s->term_count, m, ends, text, sizeof text)) {
     char report[2 * REPORT_MAX];
     snprintf(report, sizeof report, "%s does not agree: %s; give both ends the same configuration",
              peer->text, text);
@@ -445,7 +448,7 @@ static void got_bye(struct peer *peer, const struct wire_message *m)
   peer_close(peer, 0, NULL);
 }
 
-void flow_got(struct peer *peer, const struct wire_message *m, const struct side_fds *fds)
+static void flow_got(struct peer *peer, const struct wire_message *m, const struct side_fds *fds)
 {
   struct control *control = peer->control;
 
@@ -492,7 +495,7 @@ void flow_got(struct peer *peer, const struct wire_message *m, const struct side
   }
 }
 
-uint64_t flow_tick(struct control *control)
+static uint64_t flow_tick(struct control *control)
 {
   uint64_t next = UINT64_MAX;
   char seconds[24];
@@ -513,3 +516,24 @@ uint64_t flow_tick(struct control *control)
     peer_close(link, 0, NULL);
   return next;
 }
+
+static void flow_retry(struct peer *peer, int code, const char *why)
+{
+  (void)code;
+  flow_withdraw(peer);
+  if (flow_has(peer, false))
+    connect_again(peer->control, why);
+}
+
+const struct control_flow flow_streams = {.connector = WIRE_SENDER,
+                                          .acceptor = WIRE_RECEIVER,
+                                          .idle = "offered no stream",
+                                          .up = flow_offer_all,
+                                          .got = flow_got,
+                                          .has = flow_has,
+                                          .names = names_of_peer,
+                                          .fail_peer = flow_fail_peer,
+                                          .retry = flow_retry,
+                                          .command = flow_command,
+                                          .close_all = flow_close_all,
+                                          .tick = flow_tick};

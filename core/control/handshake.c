@@ -17,7 +17,7 @@ void handshake_hello(struct peer *peer, bool side_open)
   hello->type = WIRE_HELLO;
   hello->major = WIRE_MAJOR;
   hello->minor = WIRE_MINOR;
-  hello->role = peer->is_connector ? WIRE_SENDER : WIRE_RECEIVER;
+  hello->role = peer->is_connector ? control->flow->connector : control->flow->acceptor;
   hello->pid = (uint64_t)getpid();
   memcpy(hello->host, control->host, sizeof hello->host);
   memcpy(hello->boot_id, control->boot_id, sizeof hello->boot_id);
@@ -63,7 +63,8 @@ static void open_side(struct peer *peer, const struct wire_message *hello)
 
 void handshake_got_hello(struct peer *peer, const struct wire_message *hello)
 {
-  uint32_t wanted = peer->is_connector ? WIRE_RECEIVER : WIRE_SENDER;
+  const struct control_flow *flow = peer->control->flow;
+  uint32_t wanted = peer->is_connector ? flow->acceptor : flow->connector;
 
   if (peer->state != PEER_HELLO) {
     peer_drop(peer, -EPROTO, "said HELLO twice");
@@ -77,6 +78,15 @@ void handshake_got_hello(struct peer *peer, const struct wire_message *hello)
               "speaks version %u.%u of the control protocol, this end %u.%u: install the same "
               "release of Penstock on both",
               hello->major, hello->minor, WIRE_MAJOR, WIRE_MINOR);
+    return;
+  }
+  if (hello->role != wanted && (hello->role == WIRE_NODE || wanted == WIRE_NODE)) {
+    peer_drop(peer, -EPROTO, "%s",
+              wanted == WIRE_NODE
+                  ? "has streams (`penstock send`, `receive`), and this end serves on demand "
+                    "(`penstock serve`): give each a port of its own"
+                  : "serves on demand (`penstock serve`), and this end has streams (`penstock "
+                    "send`, `receive`): give each a port of its own");
     return;
   }
   if (hello->role != wanted) {
@@ -102,5 +112,5 @@ void handshake_got_hello(struct peer *peer, const struct wire_message *hello)
   pst_log(PST_LOG_DEBUG, "control: %s is here (Penstock %s%s)", peer->text, hello->library,
           peer->side_state == SIDE_OPEN ? ", passes descriptors" : "");
   if (peer->is_connector)
-    flow_offer_all(peer);
+    flow->up(peer);
 }

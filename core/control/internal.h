@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "control.h"
+#include "nodes.h"
 #include "side.h"
 #include "socket.h"
 #include "util/index.h"
@@ -97,6 +98,39 @@ enum side_state {
   SIDE_DENIED, /* the other end is another user's */
 };
 
+enum node_state {
+  NODE_STRANGE, /* no JOIN yet */
+  NODE_JOINING, /* connector: until WELCOME; acceptor: until the node's thread has answered */
+  NODE_JOINED,
+  NODE_OVER, /* the node knows, or has said so */
+};
+
+/* An attempt to connect to a node: its addresses are tried one after the other. */
+struct node_join {
+  uint64_t id;
+  uint64_t by_ns;
+  struct socket_addresses targets;
+  uint32_t next;
+  struct pst_blob address; /* of the endpoint; bytes and descriptors are ours */
+};
+
+struct node_region {
+  uint32_t id; /* 0: a free place */
+  bool is_withdrawn;
+};
+
+/* What nodes.c keeps of a peer. */
+struct node_link {
+  enum node_state state;
+  uint64_t id;
+  uint64_t by_ns; /* JOINING */
+  struct node_join *join;
+  /* What it offers, node_offers_max places: those that the node has not done with, since each
+   * holds memory and descriptors of ours. */
+  struct node_region *regions;
+  uint32_t offered; /* ours that it has not answered */
+};
+
 struct side_out {
   struct side_out *next;
   struct side_fds batch;
@@ -138,6 +172,7 @@ struct peer {
   uint64_t idle_since_ns; /* 0: it has streams */
   uint32_t refusals;
   bool had_stream;
+  struct node_link node;
 };
 
 /* A connection to the side-socket that has not shown its token. */
@@ -154,11 +189,53 @@ struct command {
   struct stream *stream;
   struct control_totals totals;
   struct pst_blob address;
+  uint64_t node; /* of nodes: the peer */
+  uint32_t region;
+  uint32_t access;
+  uint64_t length;
+  struct node_join *join;
   int code;
   char text[WIRE_TEXT_MAX + 1];
 };
 
+/* What peers talk about: streams (flow.c), or a node's regions (nodes.c). */
+struct control_flow {
+  uint32_t connector, acceptor; /* enum wire_role */
+  bool is_quiet;                /* peers that go are no error of ours */
+  const char *idle;             /* what one has not done that is dropped for idleness */
+  /* The connector's peer has said HELLO. */
+  void (*up)(struct peer *peer);
+  void (*got)(struct peer *peer, const struct wire_message *message, const struct side_fds *fds);
+  /* Is there anything that needs this peer? */
+  bool (*has)(const struct peer *peer, bool live_only);
+  /* What, for people. */
+  void (*names)(const struct control *control, const struct peer *peer, char *text, size_t size);
+  void (*fail_peer)(struct peer *peer, int code, const char *text);
+  /* A connector is lost before anything was live. */
+  void (*retry)(struct peer *peer, int code, const char *why);
+  void (*forget)(struct peer *peer); /* it is freed; may be NULL */
+  void (*command)(struct control *control, struct command *command);
+  void (*close_all)(struct control *control);
+  uint64_t (*tick)(struct control *control);
+};
+
+/* How an address is named to whoever wrote it. */
+struct connect_words {
+  const char *listen, *connect;
+  const char *insecure; /* what allows one beyond loopback */
+  const char *is_set;   /* and what to call that */
+  const char *check, *in_use, *not_ours;
+};
+
 struct control {
+  const struct control_flow *flow;
+  const struct connect_words *words;
+  struct control_node_callbacks node_callbacks;
+  struct control_pair *node_terms;
+  struct control_pair *node_params;
+  uint32_t node_term_count, node_param_count;
+  uint32_t node_offers_max;
+  uint64_t node_last; /* of the peers that came */
   struct control_callbacks callbacks;
   struct control_limits limits;
   bool in_process;
@@ -225,6 +302,14 @@ int control_open_limited(const struct control_params *params, const struct contr
                          struct control **control, struct pst_error *error);
 /* Of the first listener; 0: none. Safe once open. */
 uint16_t control_port(const struct control *control);
+/* Of either flow, when what is peculiar to it is there: listens, begins the thread. */
+struct control *control_new(const struct control_params *params,
+                            const struct control_limits *limits, const struct control_flow *flow);
+int control_ready(struct control *control, struct pst_error *error);
+int control_run(struct control *control, struct control **result, struct pst_error *error);
+void control_free(struct control *control);
+/* Takes the command over. */
+void control_submit(struct control *control, struct command *command);
 /* A warning about somebody who has no stream here, rate-limited. */
 void control_complain(struct control *control, const char *format, ...) PST_PRINTF(2, 3);
 
@@ -253,6 +338,13 @@ int connect_listen(struct control *control, const char *address, bool insecure,
                    struct pst_error *error);
 int connect_resolve(struct control *control, const char *address, bool insecure,
                     struct pst_error *error);
+/* The addresses of one to connect to; any thread. */
+int connect_targets(const struct control *control, const char *address, bool insecure,
+                    struct socket_addresses *targets, struct pst_error *error);
+/* A peer that connects there; NULL: *why says why not. */
+struct peer *connect_begin(struct control *control, const struct socket_address *target,
+                           const char **why);
+extern const struct connect_words connect_stream_words;
 void connect_accept(struct control *control, struct watch *listener);
 /* The senders' connection has come to nothing before a stream was live. */
 void connect_again(struct control *control, const char *why);
@@ -296,18 +388,19 @@ uint64_t pass_tick(struct control *control);
 void pass_close_guests(struct control *control);
 
 /* ---- flow.c: a stream's life ---- */
-void flow_offer_all(struct peer *peer);
-void flow_got(struct peer *peer, const struct wire_message *message, const struct side_fds *fds);
-void flow_command(struct command *command);
-/* Its streams that are not over; they know `text` then. */
-void flow_fail_peer(struct peer *peer, int code, const char *text);
+extern const struct control_flow flow_streams;
 /* Without a line. */
 void flow_fail(struct control *control, struct stream *stream, int code, const char *text);
-bool flow_has(const struct peer *peer, bool live_only);
-/* Streams go back to waiting. */
-void flow_withdraw(struct peer *peer);
-void flow_close_all(struct control *control);
-uint64_t flow_tick(struct control *control);
+/* What differs, in words; the connector's are the `sender`'s. "": nothing. */
+bool flow_compare_terms(const struct control_pair *terms, uint32_t count,
+                        const struct wire_message *offer, const char *const ends[2], char *text,
+                        size_t size);
+struct pst_blob flow_blob(const uint8_t *bytes, uint32_t length, const int *fds, uint32_t fd_count);
+int flow_copy_pairs(const struct control_pair *from, uint32_t count, struct control_pair **to);
+
+/* ---- nodes.c: peers that come and go ---- */
+extern const struct control_flow flow_nodes;
+void node_join_free(struct node_join *join);
 
 static inline uint64_t sooner(uint64_t a, uint64_t b)
 {

@@ -133,7 +133,8 @@ int pass_take(struct peer *peer, const struct wire_message *message, struct side
   uint32_t count = message->fd_count + message->remote_fd_count;
 
   /* An answer to an OFFER may carry descriptors: know first whether it can. */
-  if (peer->side_state == SIDE_PENDING && (count > 0 || message->type == WIRE_OFFER))
+  if (peer->side_state == SIDE_PENDING &&
+      (count > 0 || message->type == WIRE_OFFER || message->type == WIRE_JOIN))
     return -EAGAIN;
   if (count == 0 || peer->side_state != SIDE_OPEN)
     return 0;

@@ -43,6 +43,8 @@ void peer_free(struct peer *peer)
 {
   if (peer->control->link == peer)
     peer->control->link = NULL;
+  if (peer->control->flow->forget)
+    peer->control->flow->forget(peer);
   pass_close(peer);
   if (peer->is_silent) {
     const struct linger reset = {.l_onoff = 1};
@@ -186,15 +188,16 @@ void peer_drop(struct peer *peer, int code, const char *format, ...)
   vsnprintf(why, sizeof why, format, args);
   va_end(args);
   snprintf(text, sizeof text, "%s %s", peer->text, why);
-  if (flow_has(peer, false)) {
+  const struct control_flow *flow = peer->control->flow;
+  if (flow->has(peer, false) && !flow->is_quiet) {
     char names[512];
-    names_of_peer(peer->control, peer, names, sizeof names);
+    flow->names(peer->control, peer, names, sizeof names);
     pst_log(PST_LOG_ERROR, "control: dropped: %s%s%s", text, names[0] ? "; streams: " : "", names);
   } else {
     control_complain(peer->control, "control: dropped: %s", text);
   }
   peer_close(peer, code, why);
-  flow_fail_peer(peer, code, text);
+  flow->fail_peer(peer, code, text);
 }
 
 void peer_gone(struct peer *peer, int code, const char *why)
@@ -211,20 +214,21 @@ void peer_gone(struct peer *peer, int code, const char *why)
   if (closing)
     return;
   snprintf(text, sizeof text, "%s %s", peer->text, why);
-  if (peer->is_connector && !peer->in_process && !flow_has(peer, true)) {
-    flow_withdraw(peer);
-    if (flow_has(peer, false))
-      connect_again(control, why);
+  if (peer->is_connector && !peer->in_process && !control->flow->has(peer, true)) {
+    control->flow->retry(peer, code, why);
     return;
   }
-  if (flow_has(peer, false)) {
-    names_of_peer(control, peer, names, sizeof names);
-    pst_log(PST_LOG_ERROR, "control: lost %s (streams: %s)", text, names);
-    flow_fail_peer(peer, code, text);
+  if (control->flow->has(peer, false)) {
+    control->flow->names(control, peer, names, sizeof names);
+    if (control->flow->is_quiet)
+      control_complain(control, "control: lost %s", text);
+    else
+      pst_log(PST_LOG_ERROR, "control: lost %s (streams: %s)", text, names);
+    control->flow->fail_peer(peer, code, text);
   } else if (!greeted) {
     control_complain(control, "control: dropped: %s", text);
   } else {
-    pst_log(PST_LOG_DEBUG, "control: %s; it had no stream left here", text);
+    pst_log(PST_LOG_DEBUG, "control: %s; it had nothing left here", text);
   }
 }
 
@@ -278,7 +282,7 @@ static bool process_one(struct peer *peer, const uint8_t *at, size_t left, size_
   else if (peer->state != PEER_UP)
     peer_drop(peer, -EPROTO, "sent a %s before its HELLO", wire_type_name(message->type));
   else
-    flow_got(peer, message, &fds);
+    control->flow->got(peer, message, &fds);
   side_close_fds(&fds);
   return true;
 }
@@ -480,7 +484,7 @@ static void check_answers(struct peer *peer)
     if (peer->had_stream)
       peer_close(peer, 0, NULL);
     else
-      peer_drop(peer, -ETIMEDOUT, "offered no stream");
+      peer_drop(peer, -ETIMEDOUT, "%s", control->flow->idle);
   }
 }
 
@@ -505,7 +509,7 @@ uint64_t peer_tick(struct peer *peer)
   uint64_t next = UINT64_MAX;
 
   if (peer->state == PEER_UP && !peer->is_connector) {
-    if (flow_has(peer, false))
+    if (control->flow->has(peer, false))
       peer->idle_since_ns = 0;
     else if (peer->idle_since_ns == 0)
       peer->idle_since_ns = control->now_ns;

@@ -8,7 +8,7 @@
 #include "internal.h"
 #include "util/log.h"
 
-static int copy_pairs(const struct control_pair *from, uint32_t count, struct control_pair **to)
+int flow_copy_pairs(const struct control_pair *from, uint32_t count, struct control_pair **to)
 {
   *to = calloc(count ? count : 1, sizeof **to);
   if (!*to)
@@ -36,9 +36,9 @@ static int copy_stream(const struct control_stream *from, struct stream *to,
   to->is_sender = from->is_sender;
   to->term_count = from->term_count;
   to->param_count = from->param_count;
-  int rc = copy_pairs(from->terms, from->term_count, &to->terms);
+  int rc = flow_copy_pairs(from->terms, from->term_count, &to->terms);
   if (rc == 0)
-    rc = copy_pairs(from->params, from->param_count, &to->params);
+    rc = flow_copy_pairs(from->params, from->param_count, &to->params);
   if (rc == 0)
     rc = blob_copy(&from->address, &to->address);
   to->remote_length = from->remote_length;

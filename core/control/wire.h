@@ -20,7 +20,7 @@
 #include "control.h"
 
 #define WIRE_MAJOR 1u
-#define WIRE_MINOR 1u
+#define WIRE_MINOR 2u
 #define WIRE_MAGIC "penstock"
 
 #define WIRE_HEADER_BYTES 4u
@@ -46,11 +46,18 @@ enum wire_type {
   WIRE_FAIL = 9,
   WIRE_KEEP = 10, /* still alive, nothing to say */
   WIRE_BYE = 11,  /* nothing follows */
+  /* Between nodes, since 1.2. */
+  WIRE_JOIN = 12,     /* who has connected: what both must have the same, its address */
+  WIRE_WELCOME = 13,  /* the answer */
+  WIRE_REGION = 14,   /* a region on offer */
+  WIRE_TAKEN = 15,    /* it is known; with a code: refused */
+  WIRE_WITHDRAW = 16, /* it is no more */
 };
 
 enum wire_role {
   WIRE_SENDER = 1,
   WIRE_RECEIVER = 2,
+  WIRE_NODE = 4,
 };
 
 /* Any message; which fields hold follows from the type. */
@@ -74,7 +81,7 @@ struct wire_message {
   /* All that concern a stream. */
   char stream[WIRE_STREAM_MAX + 1];
 
-  /* OFFER, ACCEPT; of these ADDRESS has the address alone. */
+  /* OFFER, ACCEPT, JOIN, WELCOME; of these ADDRESS has the address alone. */
   uint32_t term_count;
   uint32_t param_count;
   struct control_pair terms[CONTROL_TERMS_MAX];
@@ -84,17 +91,19 @@ struct wire_message {
   uint32_t fd_count; /* descriptors that come by the side-socket under fd_id */
   uint64_t fd_id;
 
-  /* ACCEPT, since 1.1: a region offered for one-sided access. Its descriptors come
-   * under fd_id too, behind those of the address. remote_length 0: none is. */
+  /* ACCEPT, since 1.1, and REGION: a region offered for one-sided access. Its descriptors
+   * come under fd_id too, behind those of the address. remote_length 0: none is. */
   const uint8_t *remote; /* decoded: points into the frame */
   uint32_t remote_bytes;
   uint32_t remote_fd_count;
   uint64_t remote_length;
+  uint32_t region_id; /* REGION, TAKEN, WITHDRAW: from 1 on */
+  uint32_t access;    /* REGION: enum pst_access, the remote rights */
 
   /* BEAT, FINISH, COUNTS */
   struct control_totals totals;
 
-  /* REFUSE, FAIL, BYE: -errno, and why */
+  /* REFUSE, FAIL, BYE, TAKEN: -errno, and why */
   int code;
   char text[WIRE_TEXT_MAX + 1];
 };
@@ -141,7 +150,9 @@ enum wire_key {
   WIRE_KEY_REMOTE = 25,
   WIRE_KEY_REMOTE_LENGTH = 26,
   WIRE_KEY_REMOTE_FD_COUNT = 27,
-  WIRE_KEYS = 28,
+  WIRE_KEY_REGION_ID = 28,
+  WIRE_KEY_ACCESS = 29,
+  WIRE_KEYS = 30,
 };
 
 enum wire_total {

@@ -419,7 +419,7 @@ static int read_hello(struct reader *r, struct wire_message *m, uint64_t key)
       rc = skip(r, 2);
     return rc;
   case WIRE_KEY_ROLE:
-    if ((rc = next_uint(r, WIRE_SENDER | WIRE_RECEIVER, &value, "role")) == 0)
+    if ((rc = next_uint(r, WIRE_SENDER | WIRE_RECEIVER | WIRE_NODE, &value, "role")) == 0)
       m->role = (uint32_t)value;
     return rc;
   case WIRE_KEY_HOST:
@@ -479,6 +479,14 @@ static int read_value(struct reader *r, struct wire_message *m, uint64_t key)
   case WIRE_KEY_REMOTE_FD_COUNT:
     if ((rc = next_uint(r, WIRE_FDS_MAX, &value, "number of the region's descriptors")) == 0)
       m->remote_fd_count = (uint32_t)value;
+    return rc;
+  case WIRE_KEY_REGION_ID:
+    if ((rc = next_uint(r, UINT32_MAX, &value, "region's number")) == 0)
+      m->region_id = (uint32_t)value;
+    return rc == 0 && value == 0 ? wrong(r, "region's number is 0") : rc;
+  case WIRE_KEY_ACCESS:
+    if ((rc = next_uint(r, UINT32_MAX, &value, "access")) == 0)
+      m->access = (uint32_t)value;
     return rc;
   default:
     return read_hello(r, m, key);

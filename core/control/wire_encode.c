@@ -27,6 +27,15 @@ static const struct wire_form forms[] = {
     [WIRE_FAIL] = {"FAIL", BIT(TYPE) | BIT(STREAM) | BIT(CODE) | BIT(TEXT), 0},
     [WIRE_KEEP] = {"KEEP", BIT(TYPE), 0},
     [WIRE_BYE] = {"BYE", BIT(TYPE), BIT(CODE) | BIT(TEXT)},
+    [WIRE_JOIN] = {"JOIN", BIT(TYPE) | BIT(TERMS) | BIT(PARAMS) | BIT(ADDRESS),
+                   BIT(FD_ID) | BIT(FD_COUNT)},
+    [WIRE_WELCOME] = {"WELCOME", BIT(TYPE) | BIT(PARAMS) | BIT(ADDRESS),
+                      BIT(FD_ID) | BIT(FD_COUNT)},
+    [WIRE_REGION] = {"REGION",
+                     BIT(TYPE) | BIT(REMOTE) | BIT(REMOTE_LENGTH) | BIT(REGION_ID) | BIT(ACCESS),
+                     BIT(FD_ID) | BIT(REMOTE_FD_COUNT)},
+    [WIRE_TAKEN] = {"TAKEN", BIT(TYPE) | BIT(REGION_ID), BIT(CODE) | BIT(TEXT)},
+    [WIRE_WITHDRAW] = {"WITHDRAW", BIT(TYPE) | BIT(REGION_ID), 0},
 };
 
 const struct wire_form *wire_form_of(uint32_t type)
@@ -261,6 +270,12 @@ static void put_value(struct writer *w, const struct wire_message *m, uint32_t k
   case WIRE_KEY_REMOTE_FD_COUNT:
     put_uint(w, m->remote_fd_count);
     break;
+  case WIRE_KEY_REGION_ID:
+    put_uint(w, m->region_id);
+    break;
+  case WIRE_KEY_ACCESS:
+    put_uint(w, m->access);
+    break;
   default:
     break;
   }
@@ -302,6 +317,8 @@ int wire_encode(const struct wire_message *m, uint8_t *frame, size_t size, size_
       m->address_length > CONTROL_ADDRESS_MAX || m->fd_count > WIRE_FDS_MAX ||
       m->remote_bytes > CONTROL_ADDRESS_MAX || m->remote_fd_count > WIRE_FDS_MAX ||
       (m->remote_fd_count > 0 && m->remote_length == 0) ||
+      (form->needs & BIT(REMOTE) && m->remote_length == 0) ||
+      (form->needs & BIT(REGION_ID) && m->region_id == 0) ||
       m->totals.drop_count > sizeof m->totals.drops / sizeof m->totals.drops[0])
     return -EINVAL;
   if (size < WIRE_HEADER_BYTES)

@@ -130,8 +130,8 @@ static const struct control_callbacks callbacks = {.peer = on_peer,
 
 /* ---- What a stream says of itself --------------------------------------------- */
 
-static void add_pair(struct control_pair *pairs, uint32_t *count, uint32_t max, const char *key,
-                     const char *value)
+void glue_add_pair(struct control_pair *pairs, uint32_t *count, uint32_t max, const char *key,
+                   const char *value)
 {
   if (*count == max)
     return;
@@ -152,30 +152,38 @@ static const char *operations_of(const struct session_end *end)
                (has & PST_CAP_ATOMIC ? 4 : 0)];
 }
 
-/* What both ends must have the same. */
-static uint32_t make_terms(const struct session_end *end, struct control_pair *terms)
+void glue_transport_terms(const struct config_transport *transport, struct control_pair *terms,
+                          uint32_t *count)
 {
-  const struct config_transport *transport =
-      end->is_sender ? &end->config->sender.transport : &end->config->receiver.transport;
   const struct pst_option *table;
   char key[64], text[CONTROL_VALUE_MAX + 1];
-  uint32_t count = 0;
   size_t options;
 
-  snprintf(text, sizeof(text), "%lu B",
-           end->is_one_sided ? end->config->region : end->config->message);
-  add_pair(terms, &count, CONTROL_TERMS_MAX, end->is_one_sided ? "region" : "message", text);
-  if (end->is_one_sided)
-    add_pair(terms, &count, CONTROL_TERMS_MAX, "one-sided operations", operations_of(end));
-  add_pair(terms, &count, CONTROL_TERMS_MAX, "transport", transport->plugin.name);
+  glue_add_pair(terms, count, CONTROL_TERMS_MAX, "transport", transport->plugin.name);
   table = options_table(transport->plugin.options, &options);
   for (size_t i = 0; i < options; i++) {
     if (!(table[i].scope & PST_SCOPE_STREAM))
       continue;
     snprintf(key, sizeof(key), "transport.%s", table[i].name);
     if (options_text(transport->plugin.options, table[i].name, text, sizeof(text)) == 0)
-      add_pair(terms, &count, CONTROL_TERMS_MAX, key, text);
+      glue_add_pair(terms, count, CONTROL_TERMS_MAX, key, text);
   }
+}
+
+/* What both ends must have the same. */
+static uint32_t make_terms(const struct session_end *end, struct control_pair *terms)
+{
+  const struct config_transport *transport =
+      end->is_sender ? &end->config->sender.transport : &end->config->receiver.transport;
+  char text[CONTROL_VALUE_MAX + 1];
+  uint32_t count = 0;
+
+  snprintf(text, sizeof(text), "%lu B",
+           end->is_one_sided ? end->config->region : end->config->message);
+  glue_add_pair(terms, &count, CONTROL_TERMS_MAX, end->is_one_sided ? "region" : "message", text);
+  if (end->is_one_sided)
+    glue_add_pair(terms, &count, CONTROL_TERMS_MAX, "one-sided operations", operations_of(end));
+  glue_transport_terms(transport, terms, &count);
   return count;
 }
 
@@ -188,11 +196,12 @@ static uint32_t make_params(const struct session_end *end, struct control_pair *
   if (!end->is_sender || end->is_one_sided)
     return 0;
   snprintf(text, sizeof(text), "%lu", sender->seed);
-  add_pair(params, &count, CONTROL_PARAMS_MAX, "pattern.seed", text);
+  glue_add_pair(params, &count, CONTROL_PARAMS_MAX, "pattern.seed", text);
   if (sender->leader)
     sender = sender->leader;
   for (uint32_t i = 0; i < sender->param_count; i++)
-    add_pair(params, &count, CONTROL_PARAMS_MAX, sender->params[i].key, sender->params[i].value);
+    glue_add_pair(params, &count, CONTROL_PARAMS_MAX, sender->params[i].key,
+                  sender->params[i].value);
   return count;
 }
 

@@ -76,20 +76,19 @@ static int register_region(const struct session_end *end, bool offered, struct s
       end->is_sender ? "sender" : "receiver");
 }
 
-static int open_queue(const struct session_end *end, struct session_region *own,
-                      struct pst_error *error)
+int region_open_queue(struct session_region *own, const char *what, struct pst_error *error)
 {
   const struct pst_memory_ops *memory = own->memory->plugin->memory;
   struct pst_queue_params params = {
       .struct_size = sizeof(params), .batches = 16, .pieces = REGION_BATCH};
 
-  if (!(memory->capabilities & PST_MEMORY_CAP_PATTERN))
+  if (!(memory->capabilities & (PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_COPY)))
     return 0;
   int rc = memory->queue_open(own->memory->memory, &params, &own->queue);
   if (rc == 0)
     return 0;
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: memory %s opens no queue: %s",
-                  end->name, own->memory->plugin->name, strerror(-rc));
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: memory %s opens no queue: %s", what,
+                  own->memory->plugin->name, strerror(-rc));
 }
 
 int region_open(struct session_end *end, const struct config_plugin *memory, bool offered,
@@ -112,7 +111,7 @@ int region_open(struct session_end *end, const struct config_plugin *memory, boo
   if (rc == 0)
     rc = register_region(end, offered, own, &path, error);
   if (rc == 0)
-    rc = open_queue(end, own, error);
+    rc = region_open_queue(own, end->name, error);
   if (rc < 0)
     return rc;
   memcpy(end->path.via, path.via, sizeof(end->path.via));
@@ -181,7 +180,7 @@ static int work(struct session_region *own, bool verify, uint64_t offset, uint64
   uint64_t ticket = 0, done = 0;
   int rc = 0;
 
-  if (!own->queue)
+  if (!own->queue || !(memory->capabilities & PST_MEMORY_CAP_PATTERN))
     return -EOPNOTSUPP;
   if (!region_has(own->length, offset, length))
     return -ERANGE;
@@ -207,7 +206,8 @@ int region_verify(struct session_region *own, uint64_t offset, uint64_t length, 
 {
   struct pst_verify_result before = {.struct_size = sizeof(before)};
   struct pst_verify_result after = {.struct_size = sizeof(after)};
-  int rc = own->queue ? region_flush(own) : -EOPNOTSUPP;
+  bool able = own->queue && (own->memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN);
+  int rc = able ? region_flush(own) : -EOPNOTSUPP;
 
   if (rc == 0)
     rc = own->memory->plugin->memory->verify_result(own->queue, &before);
@@ -232,4 +232,32 @@ int region_flush(const struct session_region *own)
   if (!(memory->capabilities & PST_MEMORY_CAP_FLUSH))
     return 0;
   return memory->flush(own->memory->memory, &own->region);
+}
+
+/* The device reads and writes pinned memory at its full speed; what is foreign it bounces. */
+int region_copy(struct session_region *own, uint64_t offset, uint64_t length, void *host, bool out)
+{
+  const struct pst_memory_ops *memory = own->memory->plugin->memory;
+  uint64_t at = own->region.address + offset, there = (uint64_t)(uintptr_t)host;
+  struct pst_copy piece = {
+      .source = out ? at : there, .destination = out ? there : at, .length = length};
+  uint64_t ticket = 0, done = 0;
+  int rc = out ? region_flush(own) : 0;
+
+  if (!region_has(own->length, offset, length))
+    return -ERANGE;
+  if (rc < 0 || length == 0)
+    return rc;
+  if (own->region.host) {
+    uint8_t *mine = (uint8_t *)own->region.host + offset;
+    memcpy(out ? host : mine, out ? mine : host, length);
+    return 0;
+  }
+  if (!own->queue || !(memory->capabilities & PST_MEMORY_CAP_COPY))
+    return -EOPNOTSUPP;
+  while ((rc = memory->copy_batch(own->queue, &piece, 1, &ticket)) == -EAGAIN)
+    memory->queue_poll(own->queue, &done);
+  while (rc == 0 && done < ticket)
+    rc = memory->queue_poll(own->queue, &done);
+  return rc;
 }

@@ -26,6 +26,7 @@
 #include "assemble.h"
 #include "intervals.h"
 #include "pace.h"
+#include "rma.h"
 #include "track.h"
 
 #define SESSION_POLL_BATCH 128 /* completions a poll of a transport asks for */
@@ -310,30 +311,14 @@ struct session_region {
   uint64_t seed;
 };
 
-struct initiator_slot; /* initiator.c */
-
 struct pst_initiator {
   struct session_end end;
   struct session_region own;
   struct pst_blob offer; /* of the target, until it is opened; bytes and fds are ours */
   uint64_t remote_length;
   struct pst_remote *remote;
-  uint64_t rma_max; /* bytes of one request */
-  uint64_t operations;
-  uint32_t depth; /* slots, and requests under way */
-  struct initiator_slot *slots;
-  uint32_t *free_slots; /* stack */
-  uint32_t free_count;
-  uint32_t *ended; /* FIFO of slots whose transfers are to be handed out */
-  uint32_t ended_head, ended_tail;
-  /* A DONE may cover several WRITEs, so these are counted; others name their slots. */
-  uint32_t *write_slots;
-  uint64_t writes;
-  uint32_t mask;            /* of both rings */
-  uint32_t requests;        /* under way */
-  struct pst_transfer rest; /* what is not posted yet of a transfer that was cut */
-  uint32_t rest_slot;       /* INITIATOR_NO_SLOT: there is none */
-  bool has_read;            /* since the memory was flushed */
+  struct rma rma;
+  bool has_read; /* since the memory was flushed */
   bool finishing;
   bool flush_posted;
   bool flushed;
@@ -401,6 +386,9 @@ int setup_threads(struct pst_session *session, struct pst_error *error);
 int setup_memory(struct pst_session *session, const struct config_plugin *plugin,
                  struct session_memory **memory, struct pst_error *error);
 int setup_devices(struct pst_session *session, struct pst_error *error);
+/* Open one whose config and plan are set. */
+int setup_device(struct pst_session *session, struct session_device *device,
+                 struct pst_error *error);
 void setup_close_workers(struct pst_session *session);
 void setup_close(struct pst_session *session);
 int setup_plugin_note(struct pst_session *session, const struct loader_plugin *plugin);
@@ -444,6 +432,10 @@ int region_verify(struct session_region *own, uint64_t offset, uint64_t length, 
                   struct pst_verify_result *result);
 /* Make visible to the memory's device what a transport wrote. */
 int region_flush(const struct session_region *own);
+/* Copy between [offset, offset + length) and the CPU's memory; waits. */
+int region_copy(struct session_region *own, uint64_t offset, uint64_t length, void *host, bool out);
+/* For fill, verify and copy, where the memory has any of them. */
+int region_open_queue(struct session_region *own, const char *what, struct pst_error *error);
 
 /* initiator.c */
 uint32_t initiator_depth(void); /* requests under way that are wished for */
@@ -548,6 +540,11 @@ void count_own_drops(const struct session_end *end, struct pst_drop *drops, uint
 void count_missing(const struct session_end *end, const struct control_totals *sent,
                    uint64_t missing, struct pst_drop *drops, uint32_t *count);
 
+/* What both ends of a transport must have the same: its name and the options of a stream. */
+void glue_transport_terms(const struct config_transport *transport, struct control_pair *terms,
+                          uint32_t *count);
+void glue_add_pair(struct control_pair *pairs, uint32_t *count, uint32_t max, const char *key,
+                   const char *value);
 /* glue.c: starts the control channel, whose callbacks become mail */
 int glue_open(struct pst_session *session, struct pst_error *error);
 

@@ -328,8 +328,8 @@ static int unopened(const struct config_transport *config, int rc, struct pst_er
                   config->plugin.mark.origin, config->plugin.name, filters, strerror(-rc));
 }
 
-static int open_device(struct pst_session *session, struct session_device *device,
-                       struct pst_error *error)
+int setup_device(struct pst_session *session, struct session_device *device,
+                 struct pst_error *error)
 {
   const struct config_transport *config = device->config;
   uint32_t levels = config->filter_count + 1;
@@ -445,7 +445,7 @@ int setup_devices(struct pst_session *session, struct pst_error *error)
       device->plan.flags |= PST_PLAN_IN_PROCESS;
     if (session->config->workers.sleep_after_ns)
       device->plan.flags |= PST_PLAN_SLEEP;
-    rc = open_device(session, device, error);
+    rc = setup_device(session, device, error);
   }
   for (uint32_t i = 0; i < ends && rc == 0; i++) {
     struct session_end *end = end_at(session, i);

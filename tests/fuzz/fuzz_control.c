@@ -15,7 +15,7 @@ static void drop_idle(struct wire_message *message)
 {
   if (message->fd_count == 0 && message->remote_fd_count == 0)
     message->fd_id = 0;
-  if (message->type == WIRE_BYE && message->code == 0)
+  if ((message->type == WIRE_BYE || message->type == WIRE_TAKEN) && message->code == 0)
     memset(message->text, 0, sizeof message->text);
 }
 

@@ -223,7 +223,7 @@ static void test_other_major(void **state)
   assert_true(plain_receive(fd, &got));
   assert_int_equal(got.type, WIRE_BYE);
   assert_int_equal(got.code, -EPROTO);
-  assert_non_null(strstr(got.text, "speaks version 2.0 of the control protocol, this end 1.1"));
+  assert_non_null(strstr(got.text, "speaks version 2.0 of the control protocol, this end 1.2"));
   assert_true(plain_closed(fd));
   close(fd);
   log_wait("speaks version 2.0");
@@ -439,7 +439,7 @@ static void test_sender_dies_after_the_end(void **state)
   say_of(fd, WIRE_COUNTS, "spare");
   end_wait(scene.receiver, SEEN_COUNTS, scene.spare, 0);
   close(fd);
-  log_wait("it had no stream left here");
+  log_wait("it had nothing left here");
   assert_int_equal(end_seen(scene.receiver, SEEN_FAIL, NULL), 0);
   scene_close(&scene);
 }

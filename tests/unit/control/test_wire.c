@@ -148,6 +148,72 @@ static void test_accept_with_a_region(void **state)
   assert_int_equal(heard.fd_id, 9);
 }
 
+static void test_join_and_welcome(void **state)
+{
+  static const uint8_t address[] = {9, 8};
+
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    start(i ? WIRE_WELCOME : WIRE_JOIN);
+    strcpy(said.params[0].key, "message.max");
+    strcpy(said.params[0].value, "4096");
+    said.param_count = 1;
+    said.terms[0] = said.params[0];
+    said.term_count = i ? 0 : 1;
+    said.address = address;
+    said.address_length = sizeof address;
+    said.fd_count = 3;
+    said.fd_id = 5;
+    round_trip();
+    assert_int_equal(heard.term_count, said.term_count);
+    assert_int_equal(heard.param_count, 1);
+    assert_string_equal(heard.params[0].value, "4096");
+    assert_memory_equal(heard.address, address, sizeof address);
+    assert_int_equal(heard.fd_count, 3);
+  }
+}
+
+static void test_regions_of_nodes(void **state)
+{
+  static const uint8_t key[] = {1, 2, 3};
+  size_t length;
+
+  (void)state;
+  start(WIRE_REGION);
+  said.remote = key;
+  said.remote_bytes = sizeof key;
+  said.remote_length = UINT64_MAX;
+  said.remote_fd_count = 2;
+  said.fd_id = 7;
+  said.region_id = UINT32_MAX;
+  said.access = PST_ACCESS_REMOTE_READ;
+  round_trip();
+  assert_memory_equal(heard.remote, key, sizeof key);
+  assert_true(heard.remote_length == UINT64_MAX);
+  assert_int_equal(heard.remote_fd_count, 2);
+  assert_true(heard.region_id == UINT32_MAX);
+  assert_int_equal(heard.access, PST_ACCESS_REMOTE_READ);
+  said.region_id = 0;
+  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  said.region_id = 1;
+  said.remote_length = said.remote_fd_count = 0;
+  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  for (int code = 0; code <= 1; code++) {
+    start(WIRE_TAKEN);
+    said.region_id = 3;
+    said.code = code ? -ENOSPC : 0;
+    strcpy(said.text, code ? "too many" : "");
+    round_trip();
+    assert_int_equal(heard.region_id, 3);
+    assert_int_equal(heard.code, said.code);
+    assert_string_equal(heard.text, said.text);
+  }
+  start(WIRE_WITHDRAW);
+  said.region_id = 4;
+  round_trip();
+  assert_int_equal(heard.region_id, 4);
+}
+
 static void test_empty_address(void **state)
 {
   (void)state;
@@ -459,6 +525,8 @@ int main(void)
       cmocka_unit_test(test_largest_offer),
       cmocka_unit_test(test_accept_and_address),
       cmocka_unit_test(test_accept_with_a_region),
+      cmocka_unit_test(test_join_and_welcome),
+      cmocka_unit_test(test_regions_of_nodes),
       cmocka_unit_test(test_empty_address),
       cmocka_unit_test(test_totals),
       cmocka_unit_test(test_unknown_totals_are_left_out),

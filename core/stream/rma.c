@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rma.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RMA_BATCH 32 /* requests of one post */
+
+uint64_t rma_operations(uint64_t capabilities)
+{
+  uint64_t operations = UINT64_C(1) << PST_OP_FLUSH;
+
+  if (capabilities & PST_CAP_WRITE)
+    operations |= UINT64_C(1) << PST_OP_WRITE;
+  if (capabilities & PST_CAP_READ)
+    operations |= UINT64_C(1) << PST_OP_READ;
+  if (capabilities & PST_CAP_ATOMIC)
+    operations |= UINT64_C(1) << PST_OP_FETCH_ADD | UINT64_C(1) << PST_OP_COMPARE_SWAP;
+  return operations;
+}
+
+int rma_open(struct rma *rma)
+{
+  uint32_t size = 1;
+
+  while (size < rma->depth)
+    size <<= 1;
+  rma->mask = size - 1;
+  rma->rest_slot = RMA_NO_SLOT;
+  rma->cancelled = -ECANCELED;
+  rma->slots = calloc(rma->depth, sizeof(*rma->slots));
+  rma->free_slots = calloc(rma->depth, sizeof(*rma->free_slots));
+  rma->ended = calloc(size, sizeof(*rma->ended));
+  rma->write_slots = calloc(size, sizeof(*rma->write_slots));
+  rma->rest_pieces = calloc(rma->pieces ? rma->pieces : 1, sizeof(*rma->rest_pieces));
+  rma->cut = calloc(rma->pieces ? rma->pieces : 1, sizeof(*rma->cut));
+  if (!rma->slots || !rma->free_slots || !rma->ended || !rma->write_slots || !rma->rest_pieces ||
+      !rma->cut)
+    return -ENOMEM;
+  for (uint32_t i = 0; i < rma->depth; i++)
+    rma->free_slots[rma->free_count++] = rma->depth - 1 - i;
+  for (uint32_t i = 0; i < size; i++)
+    rma->write_slots[i] = RMA_NO_SLOT;
+  return 0;
+}
+
+void rma_close(struct rma *rma)
+{
+  free(rma->slots);
+  free(rma->free_slots);
+  free(rma->ended);
+  free(rma->write_slots);
+  free(rma->rest_pieces);
+  free(rma->cut);
+}
+
+/* ---- What has ended --------------------------------------------------------------- */
+
+static void end_transfer(struct rma *rma, uint32_t at)
+{
+  rma->ended[rma->ended_tail++ & rma->mask] = at;
+  rma->end(rma->context, at);
+}
+
+static void end_part(struct rma *rma, uint32_t at, int32_t status)
+{
+  struct rma_slot *slot = &rma->slots[at];
+
+  if (status == -ECANCELED)
+    status = rma->cancelled;
+  if (slot->status == 0)
+    slot->status = status;
+  slot->parts--;
+  rma->requests--;
+  if (slot->parts == 0 && at != rma->rest_slot)
+    end_transfer(rma, at);
+}
+
+static bool end_writes(struct rma *rma, const struct pst_completion *completion)
+{
+  uint64_t last = completion->u.done.cookie;
+  uint64_t count = completion->u.done.count;
+
+  /* By number, so that one covered twice, or never posted, is noticed. */
+  if (last >= rma->writes || count > last + 1 || count > rma->mask + 1u ||
+      rma->writes - last > rma->mask + 1u)
+    return false;
+  for (uint64_t write = last + 1 - count; write <= last; write++) {
+    uint32_t *at = &rma->write_slots[write & rma->mask];
+    uint32_t slot = *at;
+    if (slot == RMA_NO_SLOT || rma->slots[slot].parts == 0)
+      return false;
+    *at = RMA_NO_SLOT;
+    end_part(rma, slot, completion->status);
+  }
+  return true;
+}
+
+bool rma_done(struct rma *rma, const struct pst_completion *completion)
+{
+  uint64_t at = completion->u.done.cookie;
+  uint64_t count = completion->u.done.count;
+
+  if (completion->code == PST_OP_WRITE)
+    return end_writes(rma, completion);
+  if (at >= rma->depth || rma->slots[at].op != completion->code || count > rma->slots[at].parts)
+    return false;
+  while (count--)
+    end_part(rma, (uint32_t)at, completion->status);
+  return true;
+}
+
+void rma_abandon(struct rma *rma, int status)
+{
+  if (rma->rest_slot != RMA_NO_SLOT)
+    rma_end_rest(rma, status);
+  for (uint32_t i = 0; rma->slots && i < rma->depth && rma->requests; i++)
+    while (rma->slots[i].parts)
+      end_part(rma, i, status);
+}
+
+uint32_t rma_take_ended(struct rma *rma)
+{
+  if (rma->ended_head == rma->ended_tail)
+    return RMA_NO_SLOT;
+  uint32_t at = rma->ended[rma->ended_head++ & rma->mask];
+  rma->free_slots[rma->free_count++] = at;
+  return at;
+}
+
+/* ---- Posting ------------------------------------------------------------------------ */
+
+int rma_check(const struct rma *rma, const struct rma_work *w)
+{
+  bool atomic = w->op == PST_OP_FETCH_ADD || w->op == PST_OP_COMPARE_SWAP;
+
+  if (w->op < PST_OP_WRITE || w->op > PST_OP_FLUSH || (w->flags & ~PST_REQUEST_FENCE))
+    return -EINVAL;
+  if (!(rma->operations >> w->op & 1))
+    return -EOPNOTSUPP;
+  if (w->op == PST_OP_FLUSH && (w->length | w->local_offset | w->remote_offset))
+    return -EINVAL;
+  if (w->op == PST_OP_READ && w->length == 0)
+    return -EINVAL;
+  if (atomic && (w->length != 8 || ((w->local_offset | w->remote_offset) & 7)))
+    return -EINVAL;
+  if ((w->op != PST_OP_COMPARE_SWAP && w->compare) || (!atomic && w->operand))
+    return -EINVAL;
+  return 0;
+}
+
+/* A request for the first `length` bytes of a transfer that has no pieces. */
+static void make_request(struct rma *rma, const struct rma_work *w, uint64_t length, uint32_t slot,
+                         uint64_t write, struct pst_request *request)
+{
+  *request = (struct pst_request){.opcode = w->op,
+                                  .flags = w->flags,
+                                  .local.mr = w->mr,
+                                  .offset = w->local_offset,
+                                  .arg.length = length,
+                                  .cookie = slot};
+  switch (w->op) {
+  case PST_OP_WRITE:
+    rma->write_slots[write & rma->mask] = slot;
+    request->cookie = write;
+    request->u.rma.remote = w->remote;
+    request->u.rma.offset = w->remote_offset;
+    break;
+  case PST_OP_READ:
+    request->u.rma.remote = w->remote;
+    request->u.rma.offset = w->remote_offset;
+    break;
+  case PST_OP_FLUSH:
+    request->local.mr = NULL;
+    request->u.rma.remote = w->remote;
+    break;
+  default:
+    request->arg.compare = w->compare;
+    request->u.atomic.remote = w->remote;
+    request->u.atomic.offset = w->remote_offset;
+    request->u.atomic.operand = w->operand;
+    break;
+  }
+  if (w->piece_count) {
+    request->piece_count = w->piece_count;
+    request->local.pieces = w->pieces;
+    request->offset = 0;
+  }
+}
+
+/* Returns how many were taken, 0 also when the peer is going; -errno: the transport
+ * refuses the first. */
+static int post_requests(struct rma *rma, const struct pst_request *requests, uint32_t n)
+{
+  uint32_t wait, taken;
+  int rc = rma->ops->post(rma->endpoint, requests, n, &wait);
+
+  taken = rc > 0 ? (uint32_t)rc : 0;
+  for (uint32_t i = 0; i < n; i++) {
+    if (requests[i].opcode != PST_OP_WRITE)
+      continue;
+    if (i < taken)
+      rma->writes++;
+    else
+      rma->write_slots[requests[i].cookie & rma->mask] = RMA_NO_SLOT;
+  }
+  rma->requests += taken;
+  if (rc >= 0 || rc == -EAGAIN)
+    return (int)taken;
+  return rma->refused(rma->context, rc);
+}
+
+int rma_request(struct rma *rma, const struct pst_request *request)
+{
+  return post_requests(rma, request, 1);
+}
+
+static void take_slot(struct rma *rma, const struct rma_work *w, uint32_t slot, uint32_t parts)
+{
+  rma->slots[slot] =
+      (struct rma_slot){.cookie = w->cookie, .length = w->length, .parts = parts, .op = w->op};
+}
+
+/* Those at the front that are one request each. Returns how many were taken; *stop: go on
+ * to no more, *rc says when the next is to blame. */
+static uint32_t post_whole(struct rma *rma, const struct rma_work *works, uint32_t n,
+                           uint32_t *slots, int *rc, bool *stop)
+{
+  struct pst_request requests[RMA_BATCH];
+  uint64_t write = rma->writes;
+  uint32_t room = rma->depth - rma->requests;
+  uint32_t k = 0;
+  int taken;
+
+  if (room > rma->free_count)
+    room = rma->free_count;
+  if (room > RMA_BATCH)
+    room = RMA_BATCH;
+  *stop = room == 0;
+  for (; k < n && k < room && !rma_is_cut(rma, &works[k]); k++) {
+    const struct rma_work *w = &works[k];
+    uint32_t slot = rma->free_slots[rma->free_count - 1 - k];
+    take_slot(rma, w, slot, 1);
+    make_request(rma, w, w->length, slot, write, &requests[k]);
+    write += w->op == PST_OP_WRITE;
+    if (slots)
+      slots[k] = slot;
+  }
+  if (k == 0)
+    return 0;
+  taken = post_requests(rma, requests, k);
+  *stop |= taken < (int)k;
+  if (taken < 0) {
+    *rc = taken;
+    for (uint32_t i = 0; i < k; i++)
+      rma->slots[rma->free_slots[rma->free_count - 1 - i]].parts = 0;
+    return 0;
+  }
+  for (uint32_t i = (uint32_t)taken; i < k; i++)
+    rma->slots[rma->free_slots[rma->free_count - 1 - i]].parts = 0;
+  rma->free_count -= (uint32_t)taken;
+  return (uint32_t)taken;
+}
+
+void rma_end_rest(struct rma *rma, int status)
+{
+  uint32_t at = rma->rest_slot;
+  struct rma_slot *slot = &rma->slots[at];
+
+  rma->rest_slot = RMA_NO_SLOT;
+  if (slot->status == 0)
+    slot->status = status;
+  if (slot->parts == 0)
+    end_transfer(rma, at);
+}
+
+static void advance(struct rma_work *rest, uint64_t length)
+{
+  rest->remote_offset += length;
+  rest->length -= length;
+  if (!rest->piece_count) {
+    rest->local_offset += length;
+    return;
+  }
+  while (length) {
+    struct pst_piece *piece = (struct pst_piece *)(uintptr_t)rest->pieces;
+    uint64_t part = length < piece->length ? length : piece->length;
+    piece->offset += part;
+    piece->length -= part;
+    length -= part;
+    if (piece->length == 0 && rest->piece_count > 1) {
+      rest->pieces++;
+      rest->piece_count--;
+    }
+  }
+}
+
+/* With pieces: the first `length` bytes of what is left, as pieces of its own. */
+static void cut_pieces(struct rma *rma, uint64_t length, struct pst_request *request)
+{
+  uint16_t n = 0;
+
+  for (uint64_t left = length; left; n++) {
+    rma->cut[n] = rma->rest.pieces[n];
+    if (rma->cut[n].length > left)
+      rma->cut[n].length = left;
+    left -= rma->cut[n].length;
+  }
+  request->local.pieces = rma->cut;
+  request->piece_count = n;
+}
+
+/* As many requests as there is room for, but one only where there are pieces. Returns how many,
+ * at the front of what is left. */
+static uint32_t make_rest(struct rma *rma, struct pst_request *requests)
+{
+  struct rma_work ahead = rma->rest;
+  uint64_t write = rma->writes;
+  uint32_t room = rma->depth - rma->requests;
+  uint32_t k = 0;
+
+  if (room > RMA_BATCH)
+    room = RMA_BATCH;
+  if (ahead.piece_count && room > 1)
+    room = 1;
+  for (; k < room && ahead.length; k++) {
+    uint64_t length = ahead.length < rma->max ? ahead.length : rma->max;
+    make_request(rma, &ahead, length, rma->rest_slot, write, &requests[k]);
+    if (ahead.piece_count)
+      cut_pieces(rma, length, &requests[k]);
+    write += ahead.op == PST_OP_WRITE;
+    ahead.local_offset += length;
+    ahead.remote_offset += length;
+    ahead.length -= length;
+  }
+  return k;
+}
+
+/* Post on what is left of a transfer that is cut. Returns how many requests were
+ * taken, or why the transport refuses it. */
+static int post_rest(struct rma *rma)
+{
+  struct pst_request requests[RMA_BATCH];
+  int all = 0;
+
+  while (rma->rest.length && rma->requests < rma->depth) {
+    uint32_t k = make_rest(rma, requests);
+    int taken = post_requests(rma, requests, k);
+    if (taken < 0)
+      return taken;
+    for (int i = 0; i < taken; i++)
+      advance(&rma->rest, requests[i].arg.length);
+    rma->slots[rma->rest_slot].parts += (uint32_t)taken;
+    all += taken;
+    if (taken < (int)k)
+      break;
+  }
+  return all;
+}
+
+bool rma_push(struct rma *rma)
+{
+  if (rma->rest_slot == RMA_NO_SLOT)
+    return true;
+  int rc = post_rest(rma);
+  if (rc < 0)
+    rma_end_rest(rma, rc);
+  else if (rma->rest.length == 0)
+    rma_end_rest(rma, 0);
+  return rma->rest_slot == RMA_NO_SLOT;
+}
+
+/* One that is longer than a request. Returns 1 when it was taken. */
+static uint32_t post_cut(struct rma *rma, const struct rma_work *w, uint32_t *slots, int *rc)
+{
+  if (rma->free_count == 0)
+    return 0;
+  uint32_t slot = rma->free_slots[rma->free_count - 1];
+  take_slot(rma, w, slot, 0);
+  rma->rest = *w;
+  rma->rest_slot = slot;
+  if (w->piece_count) {
+    memcpy(rma->rest_pieces, w->pieces, w->piece_count * sizeof(*w->pieces));
+    rma->rest.pieces = rma->rest_pieces;
+  }
+  int taken = post_rest(rma);
+  if (taken < 0 && rma->slots[slot].parts == 0) {
+    *rc = taken;
+    rma->rest_slot = RMA_NO_SLOT;
+    return 0;
+  }
+  if (taken == 0) {
+    rma->rest_slot = RMA_NO_SLOT;
+    return 0;
+  }
+  rma->free_count--;
+  if (slots)
+    slots[0] = slot;
+  if (taken < 0 || rma->rest.length == 0)
+    rma_end_rest(rma, taken < 0 ? taken : 0);
+  return 1;
+}
+
+uint32_t rma_post(struct rma *rma, const struct rma_work *works, uint32_t n, uint32_t *slots,
+                  int *rc)
+{
+  uint32_t taken = 0;
+  bool stop = false;
+
+  while (taken < n && !stop && rma->rest_slot == RMA_NO_SLOT) {
+    uint32_t *into = slots ? slots + taken : NULL;
+    if (rma_is_cut(rma, &works[taken])) {
+      uint32_t one = post_cut(rma, &works[taken], into, rc);
+      taken += one;
+      stop = one == 0;
+    } else {
+      taken += post_whole(rma, works + taken, n - taken, into, rc, &stop);
+    }
+  }
+  return taken;
+}
