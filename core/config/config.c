@@ -114,16 +114,24 @@ int config_load_text(const char *text, size_t length, const char *name, const ch
   return finish(made, &findings, source, root, catalog, config, error);
 }
 
-int config_load_params(const struct pst_config_params *params, const struct config_catalog *catalog,
-                       struct pst_config **config, struct pst_error *error)
+int config_load_params_more(const struct pst_config_params *params,
+                            const struct config_params_more *more,
+                            const struct config_catalog *catalog, struct pst_config **config,
+                            struct pst_error *error)
 {
   struct pst_config *made = config_new();
   struct node *root = NULL;
   if (!made)
     return out_of_memory(error);
   struct findings findings = {.arena = &made->arena};
-  params_read(&made->arena, &findings, params, &root);
+  params_read(&made->arena, &findings, params, more, &root);
   return finish(made, &findings, PARAMS_SOURCE, root, catalog, config, error);
+}
+
+int config_load_params(const struct pst_config_params *params, const struct config_catalog *catalog,
+                       struct pst_config **config, struct pst_error *error)
+{
+  return config_load_params_more(params, NULL, catalog, config, error);
 }
 
 /* All of a file, and one byte more than may be when it is too long. */

@@ -152,6 +152,16 @@ int config_load_file(const char *path, const char *const *sets, size_t set_count
 int config_load_text(const char *text, size_t length, const char *name, const char *const *sets,
                      size_t set_count, const struct config_catalog *catalog,
                      struct pst_config **config, struct pst_error *error);
+/* Of the one stream that there is. */
+struct config_params_more {
+  const char *source; /* in findings: where its values come from */
+  const struct pst_filter_params *filters;
+  uint32_t filter_count;
+};
+int config_load_params_more(const struct pst_config_params *params,
+                            const struct config_params_more *more,
+                            const struct config_catalog *catalog, struct pst_config **config,
+                            struct pst_error *error);
 int config_load_params(const struct pst_config_params *params, const struct config_catalog *catalog,
                        struct pst_config **config, struct pst_error *error);
 

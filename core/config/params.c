@@ -97,12 +97,23 @@ static void add_side(struct builder *builder, struct node *stream, const char *k
                side->transport_option_count);
 }
 
+static void add_filters(struct builder *builder, struct node *transport,
+                        const struct config_params_more *more)
+{
+  struct node *list = transport ? add(builder, transport, NODE_LIST, "filters", NULL) : NULL;
+  for (uint32_t i = 0; list && i < more->filter_count; i++)
+    add_plugin(builder, list, NULL, more->filters[i].name, more->filters[i].options,
+               more->filters[i].option_count);
+}
+
 static void add_stream(struct builder *builder, struct node *list, uint32_t index,
-                       const struct pst_stream_params *given)
+                       const struct pst_stream_params *given, const struct config_params_more *more)
 {
   struct pst_stream_params params;
   struct node *sender = NULL, *receiver = NULL;
-  builder->place.source = arena_printf(builder->arena, "%s.streams[%u]", PARAMS_SOURCE, index);
+  builder->place.source =
+      more ? text_printable(builder->arena, more->source)
+           : arena_printf(builder->arena, "%s.streams[%u]", PARAMS_SOURCE, index);
   if (!builder->place.source) {
     builder->place.source = PARAMS_SOURCE;
     builder->findings->no_memory = true;
@@ -121,6 +132,8 @@ static void add_stream(struct builder *builder, struct node *list, uint32_t inde
   if (params.transport || params.transport_option_count)
     add_plugin(builder, stream, "transport", params.transport, params.transport_options,
                params.transport_option_count);
+  if (more && more->filter_count)
+    add_filters(builder, node_find(stream, "transport"), more);
   add_side(builder, stream, "sender", &params.sender, &sender);
   add_number(builder, sender, "rate", params.rate_bps);
   add_side(builder, stream, "receiver", &params.receiver, &receiver);
@@ -141,7 +154,8 @@ static void add_control(struct builder *builder, struct node *root,
 }
 
 void params_read(struct arena *arena, struct findings *findings,
-                 const struct pst_config_params *given, struct node **root)
+                 const struct pst_config_params *given, const struct config_params_more *more,
+                 struct node **root)
 {
   struct builder builder = {arena, findings, {PARAMS_SOURCE, 0, 0}};
   struct pst_config_params params;
@@ -155,5 +169,5 @@ void params_read(struct arena *arena, struct findings *findings,
   add_number(&builder, workers, "count", params.workers);
   struct node *streams = add(&builder, *root, NODE_LIST, "streams", NULL);
   for (uint32_t i = 0; streams && params.streams && i < params.stream_count; i++)
-    add_stream(&builder, streams, i, params.streams[i]);
+    add_stream(&builder, streams, i, params.streams[i], more);
 }

@@ -5,11 +5,13 @@
 
 #include <penstock/penstock.h>
 
+#include "config.h"
 #include "tree.h"
 
 #define PARAMS_SOURCE "params"
 
 void params_read(struct arena *arena, struct findings *findings,
-                 const struct pst_config_params *params, struct node **root);
+                 const struct pst_config_params *params, const struct config_params_more *more,
+                 struct node **root);
 
 #endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of the application's, for operations and offers. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node.h"
+
+static int alloc_region(struct pst_area *area, const char *label, struct pst_error *error)
+{
+  const struct pst_limits *limits = &area->node->device->limits;
+  const struct loader_plugin *plugin = area->own.memory->plugin;
+  struct pst_alloc_params params = {.struct_size = sizeof(params),
+                                    .length = area->own.length,
+                                    .alignment = 4096,
+                                    .needs = limits->send_needs | limits->ring_needs,
+                                    .label = label};
+  const char *lacks;
+
+  area->own.region.struct_size = sizeof(area->own.region);
+  int rc = plugin->memory->alloc(area->own.memory->memory, &params, &area->own.region);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: memory %s gives no %.1f MiB: %s", label,
+                    plugin->name, (double)area->own.length / 1048576.0, strerror(-rc));
+  area->own.is_there = true;
+  if (setup_region_meets(&area->own.region, limits->send_needs, &lacks))
+    return 0;
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                  "%s: transport %s reaches one-sidedly only %s, which memory %s (%s) has not; "
+                  "choose another memory",
+                  label, area->node->device->plugin->name, lacks, plugin->name,
+                  area->own.region.backing);
+}
+
+/* For our own operations; each offer has a registration of its own. */
+static int register_region(struct pst_area *area, const char *label, struct pst_error *error)
+{
+  struct pst_node *node = area->node;
+  struct pst_path_info path = {.struct_size = sizeof(path)};
+  struct pst_mr_params params = {.struct_size = sizeof(params),
+                                 .access = PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE,
+                                 .region = &area->own.region,
+                                 .length = area->own.length,
+                                 .path = &path};
+  int rc = node->ops->mr_register(node->device->device, &params, &area->own.mr);
+
+  if (rc == 0)
+    return 0;
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                  "%s: transport %s cannot register %.1f MiB of memory %s (%s): %s", label,
+                  node->device->plugin->name, (double)area->own.length / 1048576.0,
+                  area->own.memory->plugin->name, area->own.region.backing,
+                  path.reason[0] ? path.reason : strerror(-rc));
+}
+
+int pst_node_alloc(struct pst_node *node, const struct pst_area_params *given,
+                   struct pst_area **area, struct pst_error *error)
+{
+  struct pst_area_params params = {0};
+  struct pst_area *made;
+
+  if (given->struct_size < sizeof(params) || given->length == 0)
+    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
+                    "pst_area_params: a length of 0, or a struct_size of %u under %zu",
+                    given->struct_size, sizeof(params));
+  memcpy(&params, given, sizeof(params));
+  const char *label = params.label ? params.label : "area";
+  const struct node_memory_params memory = {.memory = params.memory,
+                                            .options = params.memory_options,
+                                            .option_count = params.memory_option_count};
+  made = calloc(1, sizeof(*made));
+  if (!made)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "%s: out of memory", label);
+  made->node = node;
+  made->next = node->areas;
+  node->areas = made;
+  made->own.length = params.length;
+  made->own.seed = NODE_SEED;
+  int rc = node_memory(node, &memory, label, &made->own.memory, error);
+  if (rc == 0)
+    rc = alloc_region(made, label, error);
+  if (rc == 0)
+    rc = register_region(made, label, error);
+  if (rc == 0)
+    rc = region_open_queue(&made->own, label, error);
+  if (rc < 0) {
+    pst_area_free(made);
+    return rc;
+  }
+  *area = made;
+  return 0;
+}
+
+int pst_area_free(struct pst_area *area)
+{
+  if (!area)
+    return 0;
+  if (area->uses)
+    return -EBUSY;
+  struct pst_node *node = area->node;
+  struct pst_area **at = &node->areas;
+  while (*at != area)
+    at = &(*at)->next;
+  *at = area->next;
+  if (area->own.queue)
+    area->own.memory->plugin->memory->queue_close(area->own.queue);
+  if (area->own.mr)
+    node->ops->mr_deregister(node->device->device, area->own.mr);
+  if (area->own.is_there)
+    area->own.memory->plugin->memory->free_region(area->own.memory->memory, &area->own.region);
+  free(area);
+  return 0;
+}
+
+int pst_area_range(const struct pst_area *area, struct pst_range *range)
+{
+  region_range(&area->own, range);
+  return 0;
+}
+
+const char *pst_area_backing(const struct pst_area *area)
+{
+  return area->own.region.backing;
+}
+
+int pst_area_fill(struct pst_area *area, uint64_t offset, uint64_t length, uint64_t pattern)
+{
+  return region_fill(&area->own, offset, length, pattern);
+}
+
+int pst_area_verify(struct pst_area *area, uint64_t offset, uint64_t length, uint64_t pattern,
+                    struct pst_verify_result *result)
+{
+  return region_verify(&area->own, offset, length, pattern, result);
+}
+
+int pst_area_read(struct pst_area *area, uint64_t offset, uint64_t length, void *to)
+{
+  return region_copy(&area->own, offset, length, to, true);
+}
+
+int pst_area_write(struct pst_area *area, uint64_t offset, uint64_t length, const void *from)
+{
+  return region_copy(&area->own, offset, length, (void *)(uintptr_t)from, false);
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Peers that ask for too much, lie, or speak something else; others go on being served. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "control/wire.h"
+#include "support.h"
+
+#define AREA 65536u
+
+/* ---- By hand --------------------------------------------------------------------------------- */
+
+static uint8_t frame[WIRE_FRAME_MAX];
+static struct wire_message said, heard;
+
+static int dial(uint16_t port)
+{
+  struct sockaddr_in address = {
+      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  struct timeval patience = {.tv_sec = 15};
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+  assert_true(fd >= 0);
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+  return fd;
+}
+
+static void say(int fd)
+{
+  size_t length;
+
+  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), 0);
+  assert_int_equal(send(fd, frame, length, MSG_NOSIGNAL), length);
+}
+
+/* False: the connection has ended. */
+static bool hear(int fd)
+{
+  char why[WIRE_WHY_MAX];
+
+  if (recv(fd, frame, WIRE_HEADER_BYTES, MSG_WAITALL) != WIRE_HEADER_BYTES)
+    return false;
+  size_t length = (size_t)frame[1] << 16 | (size_t)frame[2] << 8 | frame[3];
+  if (recv(fd, frame, length, MSG_WAITALL) != (ssize_t)length)
+    return false;
+  if (wire_decode(frame, length, &heard, why) < 0)
+    fail_msg("%s", why);
+  return true;
+}
+
+static void say_hello(int fd, uint32_t role)
+{
+  memset(&said, 0, sizeof(said));
+  said.type = WIRE_HELLO;
+  said.major = WIRE_MAJOR;
+  said.minor = WIRE_MINOR;
+  said.role = role;
+  snprintf(said.host, sizeof(said.host), "elsewhere");
+  snprintf(said.boot_id, sizeof(said.boot_id), "another");
+  snprintf(said.library, sizeof(said.library), "0.0.1");
+  say(fd);
+}
+
+static void make_join(const char *mode)
+{
+  static const uint8_t address[] = "no address of loopback's";
+
+  memset(&said, 0, sizeof(said));
+  said.type = WIRE_JOIN;
+  said.term_count = 2;
+  snprintf(said.terms[0].key, sizeof(said.terms[0].key), "transport");
+  snprintf(said.terms[0].value, sizeof(said.terms[0].value), "loopback");
+  snprintf(said.terms[1].key, sizeof(said.terms[1].key), "transport.mode");
+  snprintf(said.terms[1].value, sizeof(said.terms[1].value), "%s", mode);
+  said.param_count = 1;
+  snprintf(said.params[0].key, sizeof(said.params[0].key), "message.max");
+  snprintf(said.params[0].value, sizeof(said.params[0].value), "100");
+  said.address = address;
+  said.address_length = sizeof(address);
+}
+
+/* Until it is told why it is dropped. The node goes on meanwhile. */
+static void expect_bye(int fd, struct pair *pair, int code, const char *text)
+{
+  fd_set readable;
+  bool more = true;
+
+  heard.type = 0;
+  while (more && heard.type != WIRE_BYE) {
+    struct timeval none = {0};
+    FD_ZERO(&readable);
+    FD_SET(fd, &readable);
+    side_turn(&pair->server);
+    if (select(fd + 1, &readable, NULL, NULL, &none) > 0)
+      more = hear(fd);
+  }
+  if (heard.type != WIRE_BYE || heard.code != code || !strstr(heard.text, text))
+    fail_msg("not told \"%s\" by code %d, but \"%s\" by %d", text, code, heard.text, heard.code);
+  close(fd);
+}
+
+/* The good client is still served. */
+static void still_served(struct pair *pair)
+{
+  static uint64_t round;
+  char bytes[64] = "";
+
+  snprintf(bytes, sizeof(bytes), "round %llu", (unsigned long long)round++);
+  assert_int_equal(pst_peer_send(pair->client.peer, bytes, sizeof(bytes)), 0);
+  const char *text;
+  await_text(&pair->server, &pair->client, PST_NODE_MESSAGE, &text);
+  assert_string_equal(text, bytes);
+}
+
+static void strangers_are_told_and_dropped(void **state)
+{
+  struct pair pair;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  uint16_t port = pst_node_port(pair.server.node);
+
+  int fd = dial(port);
+  assert_int_equal(send(fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
+  expect_bye(fd, &pair, -EPROTO, "is it Penstock's control channel");
+  still_served(&pair);
+
+  fd = dial(port);
+  say_hello(fd, WIRE_SENDER);
+  expect_bye(fd, &pair, -EPROTO, "this end serves on demand");
+  still_served(&pair);
+
+  fd = dial(port);
+  say_hello(fd, WIRE_NODE);
+  memset(&said, 0, sizeof(said));
+  said.type = WIRE_WITHDRAW;
+  said.region_id = 1;
+  say(fd);
+  expect_bye(fd, &pair, -EPROTO, "before it had joined");
+  still_served(&pair);
+
+  fd = dial(port);
+  say_hello(fd, WIRE_NODE);
+  make_join("reference");
+  say(fd);
+  expect_bye(fd, &pair, -EPROTO, "transport.mode: the other end reference, this one copy");
+  still_served(&pair);
+
+  fd = dial(port);
+  say_hello(fd, WIRE_NODE);
+  make_join("copy");
+  say(fd);
+  say(fd);
+  expect_bye(fd, &pair, -EPROTO, "");
+  still_served(&pair);
+  pair_close(&pair);
+}
+
+/* An address that is none: the transport refuses, and says so. */
+static void garbage_for_an_address(void **state)
+{
+  struct pair pair;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  for (int i = 0; i < 20; i++) {
+    int fd = dial(pst_node_port(pair.server.node));
+    say_hello(fd, WIRE_NODE);
+    make_join("copy");
+    say(fd);
+    expect_bye(fd, &pair, -EPROTO, "cannot reach it");
+    still_served(&pair);
+    struct pst_node_event left = await(&pair.server, NULL, PST_NODE_LEFT);
+    assert_int_equal(left.status, -EPROTO);
+  }
+  pair_close(&pair);
+}
+
+/* As many as the control channel bears, all silent. */
+static void half_open_connections(void **state)
+{
+  enum { COUNT = 200 };
+  struct pair pair;
+  int fds[COUNT];
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  for (int i = 0; i < COUNT; i++) {
+    fds[i] = dial(pst_node_port(pair.server.node));
+    if (i % 2)
+      say_hello(fds[i], WIRE_NODE);
+    still_served(&pair);
+  }
+  struct side late;
+  struct pst_node_params params = some_params();
+  side_open(&late, &params);
+  connect_sides(&pair.server, &late);
+  side_close(&late);
+  for (int i = 0; i < COUNT; i++)
+    close(fds[i]);
+  still_served(&pair);
+  pair_close(&pair);
+}
+
+/* ---- By the API
+ * ---------------------------------------------------------------------------------- */
+
+static void offers_over_the_limit(void **state)
+{
+  enum { COUNT = 100 };
+  struct pair pair;
+  uint32_t ids[COUNT], taken = 0, refused = 0, offered = 0;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  struct pst_area *area = area_of(&pair.client, AREA);
+  for (uint32_t i = 0; i < COUNT; i++)
+    assert_int_equal(pst_peer_offer(pair.client.peer, area, 0, AREA, ALL_ACCESS, &ids[i]), 0);
+  while (taken + refused < COUNT) {
+    const char *text;
+    struct pst_node_event event = await_text(&pair.client, &pair.server, PST_NODE_TAKEN, &text);
+    taken += event.status == 0;
+    refused += event.status == -ENOSPC && strstr(text, "`offers`: 4");
+  }
+  assert_int_equal(taken, 4);
+  char text[256];
+  struct pst_node_event event;
+  while (side_take(&pair.server, PST_NODE_OFFERED, &event, text))
+    offered++;
+  assert_int_equal(offered, 4);
+  /* What was refused is withdrawn; the others make room. */
+  for (uint32_t i = 0; i < COUNT; i++)
+    refused -= pst_peer_withdraw(pair.client.peer, ids[i]) == -ENOENT;
+  assert_int_equal(refused, 0);
+  for (uint32_t i = 0; i < 4; i++)
+    await(&pair.server, &pair.client, PST_NODE_WITHDRAWN);
+  assert_int_equal(pst_area_free(area), 0);
+  area = area_of(&pair.client, AREA);
+  for (uint32_t i = 0; i < 50; i++) {
+    uint32_t id = offer(&pair.client, &pair.server, area, ALL_ACCESS);
+    assert_int_equal(pst_peer_withdraw(pair.client.peer, id), 0);
+    await(&pair.server, &pair.client, PST_NODE_WITHDRAWN);
+  }
+  still_served(&pair);
+  pair_close(&pair);
+}
+
+/* Offered and withdrawn at once, again and again, without looking at the other side. */
+static void withdrawn_before_it_is_taken(void **state)
+{
+  struct pair pair;
+  uint32_t id;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  struct pst_area *area = area_of(&pair.client, AREA);
+  for (uint32_t i = 0; i < 200; i++) {
+    assert_int_equal(pst_peer_offer(pair.client.peer, area, 0, AREA, ALL_ACCESS, &id), 0);
+    assert_int_equal(pst_peer_withdraw(pair.client.peer, id), 0);
+  }
+  for (uint32_t i = 0; i < 200; i++)
+    await(&pair.client, &pair.server, PST_NODE_TAKEN);
+  assert_int_equal(pst_area_free(area), 0);
+  area = area_of(&pair.client, AREA);
+  pair.server.logged = 0;
+  uint64_t deadline = now_ns() + DEADLINE_NS;
+  /* Places of those that were withdrawn come back as the other side gets to it. */
+  for (bool offered = false; !offered;) {
+    assert_int_equal(pst_peer_offer(pair.client.peer, area, 0, AREA, ALL_ACCESS, &id), 0);
+    offered = await(&pair.client, &pair.server, PST_NODE_TAKEN).status == 0;
+    assert_true(now_ns() < deadline);
+  }
+  still_served(&pair);
+  pair_close(&pair);
+}
+
+static void bytes_over_the_limit(void **state)
+{
+  struct pst_node_params params = some_params();
+  struct pair pair;
+  const char *text;
+  uint32_t id;
+
+  (void)state;
+  params.offer_bytes = AREA + 100;
+  pair_open(&pair, &params, NULL);
+  struct pst_area *area = area_of(&pair.client, 2 * AREA);
+  assert_int_equal(pst_peer_offer(pair.client.peer, area, 0, AREA, ALL_ACCESS, &id), 0);
+  assert_int_equal(await(&pair.client, &pair.server, PST_NODE_TAKEN).status, 0);
+  assert_int_equal(pst_peer_offer(pair.client.peer, area, 0, 101, ALL_ACCESS, &id), 0);
+  assert_int_equal(await_text(&pair.client, &pair.server, PST_NODE_TAKEN, &text).status, -ENOSPC);
+  assert_non_null(strstr(text, "`offer_bytes` is 65636"));
+  assert_int_equal(pst_peer_offer(pair.client.peer, area, 0, 100, ALL_ACCESS, &id), 0);
+  assert_int_equal(await(&pair.client, &pair.server, PST_NODE_TAKEN).status, 0);
+  still_served(&pair);
+  pair_close(&pair);
+}
+
+/* One floods and one does not; neither is polled for long. */
+static void floods_are_bounded(void **state)
+{
+  struct pair pair;
+  struct side other;
+  struct pst_node_params params = some_params();
+  uint32_t sent = 0, got = 0;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  side_open(&other, &params);
+  struct pst_peer *good = pair.server.peer;
+  connect_sides(&pair.server, &other);
+  pair.server.peer = good;
+  for (uint32_t i = 0; i < 10000; i++)
+    sent += pst_peer_send(other.peer, "flood", 6) == 0;
+  assert_in_range(sent, 8, 16); /* slots here, and slots there */
+  struct pst_node_event event;
+  char bytes[256];
+  while (got < sent) {
+    side_poll(&pair.server);
+    side_turn(&other);
+    while (side_take(&pair.server, PST_NODE_MESSAGE, &event, bytes))
+      got++;
+  }
+  still_served(&pair);
+  side_close(&other);
+  pair_close(&pair);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(strangers_are_told_and_dropped),
+      cmocka_unit_test(garbage_for_an_address),
+      cmocka_unit_test(half_open_connections),
+      cmocka_unit_test(offers_over_the_limit),
+      cmocka_unit_test(withdrawn_before_it_is_taken),
+      cmocka_unit_test(bytes_over_the_limit),
+      cmocka_unit_test(floods_are_bounded),
+  };
+  return cmocka_run_group_tests(tests, use_fakes, NULL);
+}

@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two nodes: joining, messages, regions, operations, leaving. */
+#include "support.h"
+
+#define AREA 65536u
+
+static struct pst_operation operation(uint8_t op, uint32_t id, struct pst_area *area,
+                                      uint64_t offset, uint64_t remote, uint64_t length)
+{
+  static uint64_t cookie;
+  return (struct pst_operation){.op = op,
+                                .id = id,
+                                .cookie = ++cookie,
+                                .area = area,
+                                .offset = offset,
+                                .remote_offset = remote,
+                                .length = length};
+}
+
+static struct pst_node_event run_one(struct side *side, const struct pst_operation *o)
+{
+  assert_int_equal(pst_peer_post(side->peer, o, 1), 1);
+  struct pst_node_event done = await(side, NULL, PST_NODE_DONE);
+  assert_int_equal(done.cookie, o->cookie);
+  assert_int_equal(done.op, o->op);
+  assert_int_equal(done.length, o->length);
+  return done;
+}
+
+static void peers_join_and_leave(void **state)
+{
+  struct pair pair;
+  const char *text;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  pst_peer_set_context(pair.server.peer, &pair);
+  assert_non_null(strstr(pst_peer_text(pair.client.peer), "process"));
+  assert_int_equal(pst_peer_message_max(pair.client.peer), 256);
+  pst_peer_close(pair.client.peer, 0, NULL);
+  struct pst_node_event left = await(&pair.client, &pair.server, PST_NODE_LEFT);
+  assert_int_equal(left.status, 0);
+  left = await_text(&pair.server, &pair.client, PST_NODE_LEFT, &text);
+  assert_int_equal(left.status, 0);
+  assert_ptr_equal(left.context, &pair);
+  assert_non_null(strstr(text, "has closed"));
+  /* And again, on the same nodes. */
+  connect_sides(&pair.server, &pair.client);
+  pair_close(&pair);
+}
+
+static void reason_reaches_the_other_side(void **state)
+{
+  struct pair pair;
+  const char *text;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  pst_peer_close(pair.server.peer, -EDQUOT, "has asked for more than 3 things: limit `things`");
+  struct pst_node_event left = await_text(&pair.client, &pair.server, PST_NODE_LEFT, &text);
+  assert_int_equal(left.status, -EDQUOT);
+  assert_non_null(strstr(text, "limit `things`"));
+  left = await(&pair.server, &pair.client, PST_NODE_LEFT);
+  assert_int_equal(left.status, -EDQUOT);
+  pair_close(&pair);
+}
+
+static void messages_go_both_ways_in_order(void **state)
+{
+  enum { COUNT = 1000 };
+  struct pair pair;
+  struct side *sides[2] = {&pair.server, &pair.client};
+  uint32_t sent[2] = {0}, got[2] = {0}, rooms = 0, refused = 0;
+  uint64_t deadline = now_ns() + DEADLINE_NS;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  while (got[0] < COUNT || got[1] < COUNT) {
+    for (int i = 0; i < 2; i++) {
+      struct pst_node_event event;
+      char bytes[256] = {0};
+      int rc = 0;
+      for (; sent[i] < COUNT && rc == 0; sent[i] += rc == 0) {
+        snprintf(bytes, sizeof(bytes), "%d:%u", i, sent[i]);
+        rc = pst_peer_send(sides[i]->peer, bytes, 1 + sent[i] % 256);
+      }
+      assert_true(rc == 0 || rc == -EAGAIN);
+      refused += rc == -EAGAIN;
+      side_turn(sides[i]);
+      while (side_take(sides[i], PST_NODE_MESSAGE, &event, bytes)) {
+        char want[64] = {0};
+        snprintf(want, sizeof(want), "%d:%u", !i, got[i]);
+        assert_int_equal(event.length, 1 + got[i] % 256);
+        assert_memory_equal(bytes, want, event.length < 8 ? (size_t)event.length : 8);
+        got[i]++;
+      }
+      while (side_take(sides[i], PST_NODE_ROOM, &event, bytes))
+        rooms++;
+    }
+    assert_true(now_ns() < deadline);
+  }
+  assert_true(refused > 0);
+  assert_true(rooms > 0);
+  char large[257] = {0};
+  assert_int_equal(pst_peer_send(pair.client.peer, large, 257), -EMSGSIZE);
+  assert_int_equal(pst_peer_send(pair.client.peer, NULL, 0), 0);
+  assert_int_equal(await(&pair.server, &pair.client, PST_NODE_MESSAGE).length, 0);
+  pair_close(&pair);
+}
+
+/* The receiver polls only after the other has left. */
+static void messages_before_a_close_arrive(void **state)
+{
+  struct pair pair;
+  struct pst_node_event event;
+  char bytes[256];
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  for (int i = 0; i < 8; i++)
+    assert_int_equal(pst_peer_send(pair.client.peer, "last", 5), 0);
+  pst_peer_close(pair.client.peer, 0, NULL);
+  await(&pair.client, NULL, PST_NODE_LEFT);
+  await(&pair.server, NULL, PST_NODE_LEFT);
+  for (int i = 0; i < 8; i++) {
+    assert_true(side_take(&pair.server, PST_NODE_MESSAGE, &event, bytes));
+    assert_string_equal(bytes, "last");
+  }
+  assert_false(side_take(&pair.server, PST_NODE_MESSAGE, &event, bytes));
+  pair_close(&pair);
+}
+
+static void regions_are_written_and_read(void **state)
+{
+  struct pair pair;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  struct pst_area *theirs = area_of(&pair.client, AREA), *mine = area_of(&pair.server, 2 * AREA);
+  uint32_t id = offer(&pair.client, &pair.server, theirs, ALL_ACCESS);
+  for (uint64_t pattern = 0; pattern < 10; pattern++) {
+    uint64_t length = 1 + pattern * 5000, at = pattern * 64;
+    assert_int_equal(pst_area_fill(mine, 100, length, pattern), 0);
+    struct pst_operation o = operation(PST_OP_WRITE, id, mine, 100, at, length);
+    assert_int_equal(run_one(&pair.server, &o).status, 0);
+    o = operation(PST_OP_FLUSH, 0, NULL, 0, 0, 0);
+    assert_int_equal(run_one(&pair.server, &o).status, 0);
+    assert_int_equal(pst_area_verify(theirs, at, length, pattern, NULL), 0);
+    assert_int_equal(pst_area_verify(theirs, at, length, pattern + 1, NULL), -EBADMSG);
+    assert_int_equal(pst_area_fill(theirs, at, length, pattern + 77), 0);
+    o = operation(PST_OP_READ, id, mine, AREA, at, length);
+    assert_int_equal(run_one(&pair.server, &o).status, 0);
+    assert_int_equal(pst_area_verify(mine, AREA, length, pattern + 77, NULL), 0);
+  }
+  pair_close(&pair);
+}
+
+static void pieces_and_atomics(void **state)
+{
+  struct pair pair;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  struct pst_area *theirs = area_of(&pair.client, AREA), *mine = area_of(&pair.server, AREA);
+  struct pst_area *other = area_of(&pair.server, AREA);
+  uint32_t id = offer(&pair.client, &pair.server, theirs, ALL_ACCESS);
+  struct pst_area_piece pieces[5] = {
+      {mine, 0, 10, 0}, {other, 5, 20, 0}, {mine, 100, 0, 0}, {mine, 200, 3, 0}, {mine, 0, 1, 0}};
+  for (uint32_t i = 0; i < AREA; i++)
+    bytes_of(mine)[i] = (uint8_t)i, bytes_of(other)[i] = (uint8_t)(i ^ 0xff);
+  struct pst_operation o = operation(PST_OP_WRITE, id, NULL, 0, 7, 33);
+  o.piece_count = 4;
+  o.pieces = pieces;
+  assert_int_equal(run_one(&pair.server, &o).status, 0);
+  assert_memory_equal(bytes_of(theirs) + 7, bytes_of(mine), 10);
+  assert_memory_equal(bytes_of(theirs) + 17, bytes_of(other) + 5, 20);
+  assert_memory_equal(bytes_of(theirs) + 37, bytes_of(mine) + 200, 3);
+  o.piece_count = 5;
+  assert_int_equal(pst_peer_post(pair.server.peer, &o, 1), -E2BIG);
+  o.piece_count = 4;
+  o.length = 34;
+  assert_int_equal(pst_peer_post(pair.server.peer, &o, 1), -EINVAL);
+  pieces[3].length = AREA;
+  assert_int_equal(pst_peer_post(pair.server.peer, &o, 1), -ERANGE);
+
+  uint64_t *word = (uint64_t *)(void *)(bytes_of(theirs) + 64);
+  *word = 5;
+  o = operation(PST_OP_FETCH_ADD, id, mine, 8, 64, 8);
+  o.operand = 3;
+  assert_int_equal(run_one(&pair.server, &o).status, 0);
+  assert_int_equal(*word, 8);
+  assert_int_equal(*(uint64_t *)(void *)(bytes_of(mine) + 8), 5);
+  o = operation(PST_OP_COMPARE_SWAP, id, mine, 8, 64, 8);
+  o.compare = 8;
+  o.operand = 99;
+  assert_int_equal(run_one(&pair.server, &o).status, 0);
+  assert_int_equal(*word, 99);
+  pair_close(&pair);
+}
+
+static void what_is_wrong_is_refused_at_once(void **state)
+{
+  struct pair pair;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  struct pst_area *theirs = area_of(&pair.client, AREA), *mine = area_of(&pair.server, AREA);
+  struct pst_area *strange = area_of(&pair.client, AREA);
+  uint32_t id = offer(&pair.client, &pair.server, theirs, PST_ACCESS_REMOTE_READ);
+  const struct {
+    struct pst_operation o;
+    int rc;
+  } wrong[] = {
+      {operation(PST_OP_WRITE, id, mine, 0, 0, 8), -EACCES},
+      {operation(PST_OP_FETCH_ADD, id, mine, 0, 0, 8), -EACCES},
+      {operation(PST_OP_READ, id + 1, mine, 0, 0, 8), -ENOENT},
+      {operation(PST_OP_READ, 0, mine, 0, 0, 8), -ENOENT},
+      {operation(PST_OP_READ, id, mine, 0, 0, AREA + 1), -ERANGE},
+      {operation(PST_OP_READ, id, mine, AREA - 7, 0, 8), -ERANGE},
+      {operation(PST_OP_READ, id, mine, 0, AREA - 7, 8), -ERANGE},
+      {operation(PST_OP_READ, id, mine, 0, UINT64_MAX - 3, 8), -ERANGE},
+      {operation(PST_OP_READ, id, mine, UINT64_MAX - 3, 0, 8), -ERANGE},
+      {operation(PST_OP_READ, id, mine, 0, 0, 0), -EINVAL},
+      {operation(PST_OP_READ, id, NULL, 0, 0, 8), -EINVAL},
+      {operation(PST_OP_READ, id, strange, 0, 0, 8), -EINVAL},
+      {operation(PST_OP_SEND, id, mine, 0, 0, 8), -EINVAL},
+      {operation(77, id, mine, 0, 0, 8), -EINVAL},
+      {operation(PST_OP_FLUSH, id, NULL, 0, 0, 0), -EINVAL},
+      {operation(PST_OP_FLUSH, 0, mine, 0, 0, 0), -EINVAL},
+  };
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+    if (pst_peer_post(pair.server.peer, &wrong[i].o, 1) != wrong[i].rc)
+      fail_msg("operation %zu is not refused by %d", i, wrong[i].rc);
+  uint32_t none = 77;
+  struct pst_peer *owner = pair.client.peer;
+  assert_int_equal(pst_peer_offer(owner, theirs, 0, AREA + 1, ALL_ACCESS, &none), -ERANGE);
+  assert_int_equal(pst_peer_offer(owner, theirs, 1, UINT64_MAX, ALL_ACCESS, &none), -ERANGE);
+  assert_int_equal(pst_peer_offer(owner, theirs, 0, 0, ALL_ACCESS, &none), -EINVAL);
+  assert_int_equal(pst_peer_offer(owner, theirs, 0, 8, 0, &none), -EINVAL);
+  assert_int_equal(pst_peer_offer(owner, theirs, 0, 8, PST_ACCESS_RING, &none), -EINVAL);
+  assert_int_equal(pst_peer_offer(owner, mine, 0, 8, ALL_ACCESS, &none), -EINVAL);
+  assert_int_equal(pst_peer_withdraw(owner, 9), -ENOENT);
+  assert_int_equal(none, 77);
+  pair_close(&pair);
+}
+
+/* The key covers what was offered and nothing besides. */
+static void part_of_an_area_is_offered(void **state)
+{
+  struct pair pair;
+  uint32_t id;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  struct pst_area *theirs = area_of(&pair.client, AREA), *mine = area_of(&pair.server, AREA);
+  memset(bytes_of(theirs), 0x11, AREA);
+  memset(bytes_of(mine), 0x22, AREA);
+  assert_int_equal(pst_peer_offer(pair.client.peer, theirs, 1000, 100, ALL_ACCESS, &id), 0);
+  assert_int_equal(await(&pair.server, &pair.client, PST_NODE_OFFERED).length, 100);
+  assert_int_equal(pst_area_free(theirs), -EBUSY);
+  struct pst_operation o = operation(PST_OP_WRITE, id, mine, 0, 0, 101);
+  assert_int_equal(pst_peer_post(pair.server.peer, &o, 1), -ERANGE);
+  o = operation(PST_OP_WRITE, id, mine, 0, 0, 100);
+  assert_int_equal(run_one(&pair.server, &o).status, 0);
+  assert_int_equal(bytes_of(theirs)[999], 0x11);
+  assert_int_equal(bytes_of(theirs)[1000], 0x22);
+  assert_int_equal(bytes_of(theirs)[1099], 0x22);
+  assert_int_equal(bytes_of(theirs)[1100], 0x11);
+
+  assert_int_equal(pst_peer_withdraw(pair.client.peer, id), 0);
+  assert_int_equal(pst_area_free(theirs), 0);
+  o = operation(PST_OP_WRITE, id, mine, 0, 0, 100);
+  int rc = pst_peer_post(pair.server.peer, &o, 1);
+  assert_true(rc == -EACCES); /* before it has heard of it */
+  assert_int_equal(await(&pair.server, &pair.client, PST_NODE_WITHDRAWN).id, id);
+  assert_int_equal(pst_peer_post(pair.server.peer, &o, 1), -ENOENT);
+  pair_close(&pair);
+}
+
+static struct pst_node_params narrow(const struct pst_setting *options, uint32_t count,
+                                     struct pst_filter_params *filter)
+{
+  struct pst_node_params params = some_params();
+
+  *filter = (struct pst_filter_params){"narrow", options, count, 0};
+  params.filters = filter;
+  params.filter_count = 1;
+  return params;
+}
+
+/* More than the transport moves at once, many at a time, and each ends once. */
+static void long_operations_are_cut(void **state)
+{
+  static const struct pst_setting options[] = {{"rma_max", "1000"}, {"late", "3"}};
+  struct pst_filter_params filter;
+  struct pst_node_params params = narrow(options, 2, &filter);
+  struct pair pair;
+  uint64_t deadline = now_ns() + DEADLINE_NS;
+  uint32_t posted = 0, done = 0;
+
+  (void)state;
+  pair_open(&pair, &params, NULL);
+  assert_int_equal(pst_node_transfer_max(pair.server.node), 1000);
+  struct pst_area *theirs = area_of(&pair.client, AREA), *mine = area_of(&pair.server, AREA);
+  uint32_t id = offer(&pair.client, &pair.server, theirs, ALL_ACCESS);
+  assert_int_equal(pst_area_fill(mine, 0, 40000, 3), 0);
+  while (done < 40) {
+    struct pst_operation o =
+        operation(PST_OP_WRITE, id, mine, 1000u * posted, 1000u * posted, posted % 2 ? 100 : 40000);
+    struct pst_node_event event;
+    char text[256];
+    o.offset = o.remote_offset = posted % 2 ? 50000 : 0;
+    o.cookie = posted;
+    int rc = posted < 40 ? pst_peer_post(pair.server.peer, &o, 1) : 0;
+    assert_in_range(rc, 0, 1);
+    posted += (uint32_t)rc;
+    side_turn(&pair.server);
+    while (side_take(&pair.server, PST_NODE_DONE, &event, text)) {
+      assert_int_equal(event.status, 0);
+      assert_int_equal(event.length, event.cookie % 2 ? 100 : 40000);
+      done++;
+    }
+    assert_true(now_ns() < deadline);
+  }
+  assert_int_equal(pst_area_verify(theirs, 0, 40000, 3, NULL), 0);
+  pair_close(&pair);
+}
+
+/* The rest is not posted, and until DONE the area is in use. */
+static void cancelled_operation_ends_once(void **state)
+{
+  static const struct pst_setting options[] = {{"rma_max", "1000"}, {"late", "50"}};
+  struct pst_filter_params filter;
+  struct pst_node_params params = narrow(options, 2, &filter);
+  struct pair pair;
+
+  (void)state;
+  pair_open(&pair, &params, NULL);
+  struct pst_area *theirs = area_of(&pair.client, AREA), *mine = area_of(&pair.server, AREA);
+  uint32_t id = offer(&pair.client, &pair.server, theirs, ALL_ACCESS);
+  memset(bytes_of(theirs), 0, AREA);
+  memset(bytes_of(mine), 1, AREA);
+  struct pst_operation o = operation(PST_OP_WRITE, id, mine, 0, 0, AREA);
+  assert_int_equal(pst_peer_post(pair.server.peer, &o, 1), 1);
+  assert_int_equal(pst_area_free(mine), -EBUSY);
+  assert_int_equal(pst_peer_cancel(pair.server.peer, o.cookie + 1), 0);
+  assert_int_equal(pst_peer_cancel(pair.server.peer, o.cookie), 1);
+  struct pst_node_event done = await(&pair.server, NULL, PST_NODE_DONE);
+  assert_int_equal(done.status, -ECANCELED);
+  assert_int_equal(done.cookie, o.cookie);
+  assert_int_equal(pst_peer_cancel(pair.server.peer, o.cookie), 0);
+  assert_int_equal(bytes_of(theirs)[AREA - 1], 0);
+  assert_int_equal(pst_area_free(mine), 0);
+  pair_close(&pair);
+}
+
+/* Withdrawn while much is under way there: all ends, then WITHDRAWN comes. */
+static void withdrawn_under_load(void **state)
+{
+  static const struct pst_setting options[] = {{"late", "20"}};
+  struct pst_filter_params filter;
+  struct pst_node_params params = narrow(options, 1, &filter);
+  struct pair pair;
+  uint32_t done = 0, failed = 0;
+
+  (void)state;
+  pair_open(&pair, &params, NULL);
+  struct pst_area *theirs = area_of(&pair.client, AREA), *mine = area_of(&pair.server, AREA);
+  uint32_t id = offer(&pair.client, &pair.server, theirs, ALL_ACCESS);
+  for (uint32_t i = 0; i < 16; i++) {
+    struct pst_operation o = operation(PST_OP_WRITE, id, mine, 0, 0, 1024);
+    assert_int_equal(pst_peer_post(pair.server.peer, &o, 1), 1);
+  }
+  struct pst_operation more = operation(PST_OP_WRITE, id, mine, 0, 0, 1024);
+  assert_int_equal(pst_peer_post(pair.server.peer, &more, 1), 0);
+  assert_int_equal(pst_peer_withdraw(pair.client.peer, id), 0);
+  for (bool withdrawn = false; !withdrawn;) {
+    side_poll(&pair.server);
+    for (uint32_t i = 0; i < pair.server.logged; i++) {
+      assert_false(withdrawn && pair.server.log[i].kind == PST_NODE_DONE);
+      done += pair.server.log[i].kind == PST_NODE_DONE;
+      failed += pair.server.log[i].kind == PST_NODE_DONE && pair.server.log[i].status < 0;
+      withdrawn |= pair.server.log[i].kind == PST_NODE_WITHDRAWN;
+    }
+    pair.server.logged = 0;
+  }
+  assert_int_equal(done, 16);
+  assert_int_equal(failed, 16);
+  pair_close(&pair);
+}
+
+/* By either side, with operations under way: a DONE each, then LEFT. */
+static void closing_ends_every_operation(void **state)
+{
+  static const struct pst_setting options[] = {{"late", "1000000"}};
+  struct pst_filter_params filter;
+  struct pst_node_params params = narrow(options, 1, &filter);
+
+  (void)state;
+  for (int who = 0; who < 2; who++) {
+    struct pair pair;
+    uint32_t done = 0;
+    bool left = false;
+    pair_open(&pair, &params, NULL);
+    struct pst_area *theirs = area_of(&pair.client, AREA), *mine = area_of(&pair.server, AREA);
+    uint32_t id = offer(&pair.client, &pair.server, theirs, ALL_ACCESS);
+    for (uint32_t i = 0; i < 10; i++) {
+      struct pst_operation o = operation(i % 2 ? PST_OP_READ : PST_OP_WRITE, id, mine, 0, 0, 64);
+      assert_int_equal(pst_peer_post(pair.server.peer, &o, 1), 1);
+    }
+    pst_peer_close(who ? pair.client.peer : pair.server.peer, -ECONNABORTED, "has had enough");
+    while (!left) {
+      side_poll(&pair.server);
+      side_poll(&pair.client);
+      for (uint32_t i = 0; i < pair.server.logged; i++) {
+        const struct pst_node_event *event = &pair.server.log[i];
+        assert_false(left);
+        if (event->kind == PST_NODE_DONE) {
+          assert_true(event->status < 0);
+          done++;
+        }
+        left |= event->kind == PST_NODE_LEFT;
+      }
+      pair.server.logged = 0;
+    }
+    assert_int_equal(done, 10);
+    assert_int_equal(pst_area_free(mine), 0);
+    pair_close(&pair);
+  }
+}
+
+static void nobody_there(void **state)
+{
+  struct pst_node_params params = some_params();
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_peer *peer = NULL;
+  struct side side;
+  const char *text;
+
+  (void)state;
+  params.listen = "127.0.0.1:0";
+  side_open(&side, &params);
+  uint16_t port = pst_node_port(side.node);
+  assert_int_not_equal(port, 0);
+  side_close(&side);
+  params.listen = NULL;
+  side_open(&side, &params);
+  assert_int_equal(pst_node_port(side.node), 0);
+  char address[64];
+  snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+  assert_int_equal(pst_node_connect(side.node, address, &peer, &error), 0);
+  struct pst_node_event left = await_text(&side, NULL, PST_NODE_LEFT, &text);
+  assert_ptr_equal(left.peer, peer);
+  assert_int_equal(left.status, -ECONNREFUSED);
+  assert_non_null(strstr(text, address));
+  peer = NULL;
+  assert_int_equal(pst_node_connect(side.node, "nonsense", &peer, &error), -EINVAL);
+  assert_int_equal(pst_node_connect(side.node, "192.0.2.1:1", &peer, &error), -EPERM);
+  assert_null(peer);
+  side_turn(&side);
+  side_close(&side);
+}
+
+static void unfit_transports_and_options_are_named(void **state)
+{
+  static const struct pst_setting lacks[] = {{"lacks", "write"}};
+  struct pst_filter_params filter;
+  struct pst_node_params params = some_params();
+  struct pst_node *node = NULL;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  params.transport = "udp";
+  assert_int_equal(pst_node_open(&params, &node, &error), -EOPNOTSUPP);
+  assert_non_null(strstr(error.text, "RELIABLE"));
+  params.transport = "loopbak";
+  error = (struct pst_error)PST_ERROR_INIT;
+  assert_true(pst_node_open(&params, &node, &error) < 0);
+  assert_non_null(strstr(error.text, "loopback"));
+  const struct pst_setting bad[] = {{"mode", "copies"}};
+  params = some_params();
+  params.transport_options = bad;
+  params.transport_option_count = 1;
+  error = (struct pst_error)PST_ERROR_INIT;
+  assert_int_equal(pst_node_open(&params, &node, &error), -EINVAL);
+  assert_non_null(strstr(error.text, "mode"));
+  params = some_params();
+  params.pieces = 1000000;
+  error = (struct pst_error)PST_ERROR_INIT;
+  assert_int_equal(pst_node_open(&params, &node, &error), -EINVAL);
+  assert_non_null(strstr(error.text, "pieces"));
+  params = some_params();
+  params.struct_size = 8;
+  assert_int_equal(pst_node_open(&params, &node, &error), -EINVAL);
+  assert_null(node);
+  (void)lacks, (void)filter;
+}
+
+static void waking_and_waiting(void **state)
+{
+  struct pair pair;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  while (pst_node_arm(pair.server.node) == -EAGAIN)
+    side_turn(&pair.server);
+  uint64_t until = now_ns() + 20000000;
+  assert_int_equal(pst_node_wait(pair.server.node, &until), 1);
+  pst_node_wake(pair.server.node);
+  assert_int_equal(pst_node_wait(pair.server.node, NULL), 0);
+  side_turn(&pair.server);
+  assert_int_equal(pst_peer_send(pair.client.peer, "x", 1), 0);
+  while (pair.server.logged == 0) { /* no bound: it must be woken */
+    pst_node_wait(pair.server.node, NULL);
+    side_turn(&pair.server);
+  }
+  assert_int_equal(pair.server.log[0].kind, PST_NODE_MESSAGE);
+  pair_close(&pair);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(peers_join_and_leave),
+      cmocka_unit_test(reason_reaches_the_other_side),
+      cmocka_unit_test(messages_go_both_ways_in_order),
+      cmocka_unit_test(messages_before_a_close_arrive),
+      cmocka_unit_test(regions_are_written_and_read),
+      cmocka_unit_test(pieces_and_atomics),
+      cmocka_unit_test(what_is_wrong_is_refused_at_once),
+      cmocka_unit_test(part_of_an_area_is_offered),
+      cmocka_unit_test(long_operations_are_cut),
+      cmocka_unit_test(cancelled_operation_ends_once),
+      cmocka_unit_test(withdrawn_under_load),
+      cmocka_unit_test(closing_ends_every_operation),
+      cmocka_unit_test(nobody_there),
+      cmocka_unit_test(unfit_transports_and_options_are_named),
+      cmocka_unit_test(waking_and_waiting),
+  };
+  return cmocka_run_group_tests(tests, use_fakes, NULL);
+}
