@@ -15,11 +15,14 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 PAIRS = 9  # the design asks for 7 at least
-LOAD_MAX = 0.05  # of one core, of all others together, while a run takes place
-TRIES = 3  # of a run that others disturb
+LOAD_MAX = 0.05  # of one core, of all others together, while a run takes place; or
+WAIT_MAX = 0.08  # of the time that it takes, waited for a CPU by any thread of ours
+LOOK_S = 0.02
+TRIES = 5  # of a run that others disturb
 EXIT_LOADED = 75  # EX_TEMPFAIL: later it may work
 EXIT_MISSING = 77
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -110,24 +113,79 @@ def others_share(before, after, own, wall):
     return max(0.0, (after - before - own) / wall)
 
 
+class Waits:
+    """How long the processes that are started meanwhile wait for a CPU that others have."""
+
+    def __init__(self):
+        self.of_tasks = {}  # the kernel's run_delay, as last seen
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._watch)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+    def _watch(self):
+        while not self.over.wait(LOOK_S):
+            for process in children():
+                self._look(process)
+
+    def _look(self, process):
+        try:
+            for task in pathlib.Path(f"/proc/{process}/task").iterdir():
+                self.of_tasks[task.name] = int((task / "schedstat").read_text().split()[1]) / 1e9
+        except OSError:  # it has ended
+            pass
+
+    def share(self, wall):
+        """Of that time, the thread that waited longest; None: nobody was there to wait."""
+        return max(self.of_tasks.values()) / wall if self.of_tasks else None
+
+
+def children():
+    """All processes that this one has started, and that they have."""
+    found, left = [], [os.getpid()]
+    while left:
+        for path in pathlib.Path(f"/proc/{left.pop()}/task").glob("*/children"):
+            try:
+                started = path.read_text().split()
+            except OSError:
+                continue
+            found += started
+            left += started
+    return found
+
+
+def is_disturbed(share, waited, cpus, wall):
+    """What the clock's ticks cannot tell apart is no load, nor what nobody waits for."""
+    if share <= LOAD_MAX + 2 * len(cpus) / TICKS / wall:
+        return False
+    return waited is None or waited > WAIT_MAX
+
+
 def undisturbed(run, cpus):
-    """run()'s value, from a time when nobody else used the CPUs."""
+    """run()'s value, from a time when nobody else took the CPUs from it."""
     if check:
         return run()
-    share = 0.0
     for attempt in range(TRIES):
         if attempt:
             time.sleep(1)
         before, own, start = busy_seconds(cpus), own_seconds(), time.monotonic()
-        value = run()
+        with Waits() as waits:
+            value = run()
         wall = time.monotonic() - start
         share = others_share(before, busy_seconds(cpus), own_seconds() - own, wall)
-        # What the clock's ticks cannot tell apart is no load.
-        if share <= LOAD_MAX + 2 * len(cpus) / TICKS / wall:
+        waited = waits.share(wall)
+        if not is_disturbed(share, waited, cpus, wall):
             return value
     raise Loaded(
-        f"other processes used {share:.0%} of a core on CPUs {sorted(cpus)} during a run, {TRIES} "
-        "times: stop them (top shows which), or choose other CPUs with --cpus"
+        f"other processes used {share:.0%} of a core on CPUs {sorted(cpus)} during a run, which "
+        f"waited for a CPU {waited or 0:.0%} of its time, {TRIES} times: stop them (top shows which), "
+        "or choose other CPUs with --cpus"
     )
 
 

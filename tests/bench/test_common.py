@@ -2,7 +2,9 @@
 """The benches' own arithmetic, on numbers whose answer is known."""
 import math
 import os
+import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -73,6 +75,24 @@ class Load(unittest.TestCase):
     def test_what_others_used_is_what_is_not_ours(self):
         self.assertAlmostEqual(common.others_share(10.0, 12.5, 2.0, 1.0), 0.5)
         self.assertEqual(common.others_share(10.0, 11.0, 2.0, 1.0), 0.0)
+
+    def test_load_that_nobody_waits_for_is_none(self):
+        cpus = {0, 1}
+        self.assertFalse(common.is_disturbed(0.04, None, cpus, 1.0))
+        self.assertFalse(common.is_disturbed(0.04, 0.9, cpus, 1.0))
+        self.assertFalse(common.is_disturbed(1.5, 0.04, cpus, 1.0))
+        self.assertTrue(common.is_disturbed(1.5, 0.09, cpus, 1.0))
+        self.assertTrue(common.is_disturbed(1.5, None, cpus, 1.0))
+
+    def test_two_on_one_core_wait_for_each_other(self):
+        turn = "import os, time; os.sched_setaffinity(0, {%d}); end = time.monotonic() + 0.4\n"
+        turn = turn % min(os.sched_getaffinity(0)) + "while time.monotonic() < end: pass"
+        start = time.monotonic()
+        with common.Waits() as waits:
+            both = [subprocess.Popen([sys.executable, "-c", turn]) for _ in range(2)]
+            for one in both:
+                one.wait()
+        self.assertGreater(waits.share(time.monotonic() - start), 0.2)
 
     def test_a_loaded_machine_is_refused(self):
         clock = iter(range(100))

@@ -36,7 +36,7 @@ static void look_at(struct pst_receiver *receiver, const struct pst_frame *frame
   uint32_t present = 0;
 
   assert_int_equal(frame->stride, MESSAGE);
-  assert_true(frame->packets <= PACKETS);
+  assert_true(frame->packets <= pst_receiver_frame_packets(receiver));
   assert_true(seen->frames == 0 || frame->number >= seen->next);
   seen->next = frame->number + 1;
   for (uint32_t i = 0; i < frame->packets; i++) {
@@ -231,6 +231,28 @@ static void lost_frames_are_counted(void **state)
   close_run(&run);
 }
 
+/* As many runs to zero as there can be, about, and one longer than the zeros there are. */
+static void long_frames_are_zeroed_too(void **state)
+{
+  struct run run;
+  struct seen seen = {0};
+  struct pst_stats stats;
+
+  (void)state;
+  open_frames(&run, memories[0], "packets: 4096, frames: 2, timeout: 1 h",
+              "filters: [{plugin: fault, options: {seed: 3, drop_ppm: 500000}}]");
+  run_frames(&run, 8192, true, &seen, &stats);
+  assert_int_equal(seen.frames, 2);
+  assert_int_equal(seen.zeros, dropped(&stats, "injected"));
+  close_run(&run);
+  seen = (struct seen){0};
+  open_frames(&run, memories[0], "packets: 24000, frames: 2, timeout: 1 h", "");
+  run_frames(&run, 24100, true, &seen, &stats);
+  assert_int_equal(seen.frames, 2);
+  assert_int_equal(seen.zeros, 24000 - 100);
+  close_run(&run);
+}
+
 /* Timestamps change every five messages, and frames of three have no place for them. */
 static void messages_beyond_a_frame_are_misframed(void **state)
 {
@@ -342,6 +364,7 @@ int main(void)
       cmocka_unit_test(metadata_tells_frames_apart),
       cmocka_unit_test(what_is_missing_is_zeroed_or_kept_or_costs_the_frame),
       cmocka_unit_test(lost_frames_are_counted),
+      cmocka_unit_test(long_frames_are_zeroed_too),
       cmocka_unit_test(messages_beyond_a_frame_are_misframed),
       cmocka_unit_test(frames_of_datagrams_are_exact),
       cmocka_unit_test(held_frames_hold_the_sender),
