@@ -29,7 +29,7 @@ static int poll_frames(struct pst_receiver *receiver, struct pst_frame *frames, 
                        bool is_late)
 {
   struct pst_frame_batch batch = {
-      .struct_size = sizeof(batch), .capacity = capacity, .frames = frames};
+      .struct_size = sizeof(batch), .capacity = capacity, .frames = frames, .count = 99};
   int n = pst_receiver_poll_frames(receiver, &batch);
 
   assert_int_equal(batch.count, n > 0 ? n : 0);
