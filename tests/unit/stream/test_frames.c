@@ -223,7 +223,7 @@ static void lost_frames_are_counted(void **state)
   struct pst_stats stats;
 
   (void)state;
-  open_frames(&run, memories[0], "packets: 2, timeout: 1 h",
+  open_frames(&run, memories[0], "packets: 2, timeout: 1 h, frames: 32",
               "filters: [{plugin: fault, options: {seed: 3, drop_ppm: 500000}}]");
   run_frames(&run, 4000, true, &seen, &stats);
   assert_true(stats.frames_lost > 400);

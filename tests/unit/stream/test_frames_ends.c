@@ -28,11 +28,15 @@ static void open_sleepy(struct run *run, const char *memory, const char *assembl
 static int poll_frames(struct pst_receiver *receiver, struct pst_frame *frames, uint32_t capacity,
                        bool is_late)
 {
-  struct pst_frame_batch batch = {
-      .struct_size = sizeof(batch), .capacity = capacity, .frames = frames, .count = 99};
+  struct pst_frame_batch batch = {.struct_size = sizeof(batch),
+                                  .capacity = capacity,
+                                  .frames = frames,
+                                  .count = 99,
+                                  .ready = (struct pst_fence *)frames};
   int n = pst_receiver_poll_frames(receiver, &batch);
 
   assert_int_equal(batch.count, n > 0 ? n : 0);
+  assert_ptr_not_equal(batch.ready, frames);
   if (n <= 0)
     assert_null(batch.ready);
   else if (is_late) /* copies take their time */
@@ -90,6 +94,7 @@ static void frames_go_back_when_they_have_been_checked(void **state)
     in_time(&run);
   }
   assert_int_equal(packets, 400);
+  assert_int_equal(pst_receiver_release_frames(receiver, frames, 1), -EINVAL);
   assert_int_equal(pst_receiver_verified(receiver, &result), 0);
   assert_int_equal(result.checked, 400);
   assert_int_equal(result.corrupted, 0);
@@ -177,6 +182,80 @@ static void a_frame_is_cut_at_its_time(void **state)
   close_run(&run);
 }
 
+/* More lies in the ring than one poll takes in: then the receiver is late, no packet is,
+ * however short the time of a frame. */
+static void what_is_here_does_not_time_out(void **state)
+{
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
+  struct pst_frame frame;
+  struct pst_sender *sender;
+  struct pst_receiver *receiver;
+  struct run run;
+  uint64_t sent = 0, whole = 0, frames = 0;
+  int n = 0;
+
+  (void)state;
+  open_frames(&run, "host", "packets: 7, timeout: 1 us, frames: 4", "");
+  sender = pst_session_sender(run.session, "a");
+  receiver = pst_session_receiver(run.session, "a");
+  start(&run);
+  while (pst_sender_state(sender) == PST_STATE_WAITING) {
+    assert_true(pst_sender_poll(sender) >= 0);
+    assert_int_equal(poll_frames(receiver, &frame, 1, false), 0);
+    in_time(&run);
+  }
+  for (int i = 0; i < 20; i++) /* the ring has 256 slots */
+    feed_full(sender, &sent, 252);
+  assert_int_equal(sent, 252);
+  while (n != -ENODATA) {
+    assert_true(pst_sender_poll(sender) >= 0);
+    n = poll_frames(receiver, &frame, 1, false);
+    assert_true(n >= 0 || n == -ENODATA);
+    if (n > 0) {
+      whole += (frame.flags & PST_FRAME_COMPLETE) != 0;
+      frames++;
+      assert_int_equal(pst_receiver_release_frames(receiver, &frame, 1), 0);
+    }
+    in_time(&run);
+  }
+  assert_int_equal(frames, 36);
+  assert_int_equal(whole, 36);
+  pst_receiver_stats(receiver, &stats);
+  assert_int_equal(stats.messages_delivered, 252);
+  close_run(&run);
+}
+
+/* A memory whose first copy fails ends the stream, and says so. */
+static void copies_that_fail_end_the_stream(void **state)
+{
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
+  struct pst_frame frame;
+  struct pst_sender *sender;
+  struct pst_receiver *receiver;
+  struct run run;
+  uint64_t sent = 0;
+  int n = 0;
+
+  (void)state;
+  open_frames(&run, "{plugin: failing, options: {fail: copy_batch}}", "packets: 8", "");
+  sender = pst_session_sender(run.session, "a");
+  receiver = pst_session_receiver(run.session, "a");
+  start(&run);
+  while (n == 0) {
+    if (sent == 0)
+      feed_full(sender, &sent, 1000);
+    n = poll_frames(receiver, &frame, 1, false);
+    in_time(&run);
+  }
+  assert_int_equal(n, -EIO);
+  assert_int_equal(pst_receiver_state(receiver), PST_STATE_FAILED);
+  pst_receiver_stats(receiver, &stats);
+  assert_int_equal(stats.error, -EIO);
+  assert_non_null(strstr(stats.error_text, "copying"));
+  assert_int_equal(poll_frames(receiver, &frame, 1, false), -EIO);
+  close_run(&run);
+}
+
 /* What came before the sender left is handed over, and then its reason. */
 static void a_sender_that_leaves_costs_no_packet_that_came(void **state)
 {
@@ -230,6 +309,8 @@ int main(void)
       cmocka_unit_test(frames_go_back_when_they_have_been_checked),
       cmocka_unit_test(fences_are_taken_over_with_an_error_too),
       cmocka_unit_test(a_frame_is_cut_at_its_time),
+      cmocka_unit_test(what_is_here_does_not_time_out),
+      cmocka_unit_test(copies_that_fail_end_the_stream),
       cmocka_unit_test(a_sender_that_leaves_costs_no_packet_that_came),
   };
   return cmocka_run_group_tests_name("stream_frames_ends", tests, use_fakes, NULL) ? 1 : 0;
