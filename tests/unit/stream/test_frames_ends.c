@@ -195,7 +195,7 @@ static void what_is_here_does_not_time_out(void **state)
   int n = 0;
 
   (void)state;
-  open_frames(&run, "host", "packets: 7, timeout: 1 us, frames: 4", "");
+  open_frames(&run, "host", "packets: 7, timeout: 1 ns, frames: 4", "");
   sender = pst_session_sender(run.session, "a");
   receiver = pst_session_receiver(run.session, "a");
   start(&run);
