@@ -126,6 +126,7 @@ static void say_numbers(const struct judged *judged)
   const struct account *account = &judged->account;
   const char *name = judged->flow->name;
   char sent[40] = "unknown", delivered[32] = "unknown", checked[96] = "";
+  char rate[STATISTICS_RATE_BYTES];
   double loss = accounting_loss(account);
   bool balanced = account->sent_known && account->delivered_known &&
                   account->sent == account->delivered + account->dropped;
@@ -140,9 +141,9 @@ static void say_numbers(const struct judged *judged)
     snprintf(checked, sizeof checked, " | %" PRIu64 " verified, %" PRIu64 " corrupted",
              account->verified, account->corrupted);
   notice(PST_LOG_INFO,
-         "%s: %s sent %s %s delivered + %" PRIu64 " dropped%s | %.2f Gbps over %.2f sec | %s", name,
-         sent, balanced ? "=" : "/", delivered, account->dropped, checked,
-         statistics_gbps(account->bytes, account->ns), (double)account->ns / 1e9,
+         "%s: %s sent %s %s delivered + %" PRIu64 " dropped%s | %s over %.2f sec | %s", name, sent,
+         balanced ? "=" : "/", delivered, account->dropped, checked,
+         statistics_rate(account->bytes, account->ns, rate), (double)account->ns / 1e9,
          statistics_path(account->path.path));
   for (uint32_t i = 0; i < account->drop_count; i++) {
     if (account->drops[i].messages > 0)

@@ -36,8 +36,20 @@ uint64_t statistics_dropped(const struct pst_stats *stats)
   return sum;
 }
 
+const char *statistics_rate(uint64_t bytes, uint64_t ns, char text[STATISTICS_RATE_BYTES])
+{
+  double gbps = statistics_gbps(bytes, ns);
+
+  if (gbps > 0 && gbps < 0.1)
+    snprintf(text, STATISTICS_RATE_BYTES, "%.2f Mbps", gbps * 1e3);
+  else
+    snprintf(text, STATISTICS_RATE_BYTES, "%.2f Gbps", gbps);
+  return text;
+}
+
 void statistics_line(const struct statistics_sample *sample, char *line, size_t size)
 {
+  char rate[STATISTICS_RATE_BYTES];
   char dropped[48] = "", restarts[48] = "", jitter[48] = "", between[48] = "";
 
   if (sample->dropped > 0 || !sample->loss_unknown)
@@ -50,9 +62,9 @@ void statistics_line(const struct statistics_sample *sample, char *line, size_t 
     snprintf(jitter, sizeof jitter, " | jitter %.3f ms", (double)sample->jitter_ns / 1e6);
   if (sample->p99_ns > 0)
     snprintf(between, sizeof between, " | 99%% within %.3f ms", (double)sample->p99_ns / 1e6);
-  snprintf(line, size, "%s: %s %" PRIu64 " %spackets | %.2f Gbps during %.2f sec | %s%s | %s%s%s%s",
+  snprintf(line, size, "%s: %s %" PRIu64 " %spackets | %s during %.2f sec | %s%s | %s%s%s%s",
            sample->stream, sample->sent ? "Sent" : "Got", sample->messages,
-           sample->gpu ? "GPU " : "", statistics_gbps(sample->bytes, sample->interval_ns),
+           sample->gpu ? "GPU " : "", statistics_rate(sample->bytes, sample->interval_ns, rate),
            (double)sample->interval_ns / 1e9, dropped, sample->loss_unknown ? "loss ?" : "",
            statistics_path(sample->path), restarts, jitter, between);
 }

@@ -36,6 +36,9 @@ void statistics_since(struct statistics_mark *mark, const struct pst_stats *stat
 /* "direct", "mapped", "staged", "unknown path". */
 const char *statistics_path(uint32_t path);
 double statistics_gbps(uint64_t bytes, uint64_t ns);
+/* "68.75 Gbps"; what is less than a tenth of one, in Mbps. */
+#define STATISTICS_RATE_BYTES 32
+const char *statistics_rate(uint64_t bytes, uint64_t ns, char text[STATISTICS_RATE_BYTES]);
 /* The counter of that name; NULL: the transport has none. */
 const struct pst_counter_value *statistics_counter(const struct pst_counter_value *values,
                                                    uint32_t count, const char *name);

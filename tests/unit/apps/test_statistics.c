@@ -22,6 +22,21 @@ static void receiver_line(void **state)
               "packets: Got 5877704 packets | 68.75 Gbps during 1.00 sec | 0 dropped | direct");
 }
 
+/* A camera's. */
+static void slow_streams_are_told_in_megabits(void **state)
+{
+  struct statistics_sample sample = {.stream = "camera",
+                                     .messages = 437,
+                                     .bytes = 500000,
+                                     .interval_ns = 1000000000,
+                                     .path = PST_PATH_DIRECT};
+
+  (void)state;
+  expect_line(&sample, "camera: Got 437 packets | 4.00 Mbps during 1.00 sec | 0 dropped | direct");
+  sample.bytes = 12500000;
+  expect_line(&sample, "camera: Got 437 packets | 0.10 Gbps during 1.00 sec | 0 dropped | direct");
+}
+
 static void gpu_line_of_a_staged_stream(void **state)
 {
   (void)state;
@@ -32,7 +47,7 @@ static void gpu_line_of_a_staged_stream(void **state)
                                           .dropped = 7,
                                           .interval_ns = 1004000000,
                                           .path = PST_PATH_STAGED},
-              "a: Got 1 GPU packets | 0.00 Gbps during 1.00 sec | 7 dropped | staged");
+              "a: Got 1 GPU packets | 0.01 Mbps during 1.00 sec | 7 dropped | staged");
 }
 
 static void sender_line_without_time_divides_by_nothing(void **state)
@@ -99,6 +114,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(receiver_line),
+      cmocka_unit_test(slow_streams_are_told_in_megabits),
       cmocka_unit_test(gpu_line_of_a_staged_stream),
       cmocka_unit_test(sender_line_without_time_divides_by_nothing),
       cmocka_unit_test(unknown_loss_is_no_zero),
