@@ -186,8 +186,10 @@ static int import_vendor_fd(struct pst_memory *memory, const struct pst_export *
   if (status == CUDA_SUCCESS)
     return 0;
   driver->MemRelease(block->handle);
-  return status == CUDA_INVALID_VALUE ? refuse_range(memory, from, from->base_length)
-                                      : cuda_failed(memory, "import: cuMemMap", status);
+  /* 580.159 says NOT_SUPPORTED of more bytes than there are. */
+  return status == CUDA_INVALID_VALUE || status == CUDA_NOT_SUPPORTED
+             ? refuse_range(memory, from, from->base_length)
+             : cuda_failed(memory, "import: cuMemMap", status);
 }
 
 static int map_file(const struct pst_export *from, struct cuda_block *block)

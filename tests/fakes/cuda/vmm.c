@@ -120,8 +120,10 @@ cuda_status fake_MemMap(cuda_pointer address, size_t length, size_t offset, cuda
                         unsigned long long flags)
 {
   struct physical *physical = physical_of(handle);
-  if (offset || flags || length != physical->length || address % GRANULARITY)
+  if (offset || flags || address % GRANULARITY)
     return CUDA_INVALID_VALUE;
+  if (length != physical->length)
+    return CUDA_NOT_SUPPORTED; /* as driver 580.159 has it */
   struct mapping *made = calloc(1, sizeof(*made));
   if (!made)
     return CUDA_OUT_OF_MEMORY;
