@@ -38,9 +38,11 @@ static int export_dmabuf(struct pst_memory *memory, const struct cuda_block *blo
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_block *list;
 
-static void list_add(struct cuda_block *block)
+static void list_add(struct cuda_block *block, uint64_t base, uint64_t length)
 {
   pthread_mutex_lock(&list_lock);
+  block->ipc_base = base;
+  block->ipc_length = length;
   if (!block->listed) {
     block->next = list;
     list = block;
@@ -80,7 +82,7 @@ static int export_ipc(struct pst_memory *memory, struct cuda_block *block, struc
   cuda_status status = memory->driver->MemGetAddressRange(&base, &length, block->base);
   if (status != CUDA_SUCCESS)
     return cuda_failed(memory, "export: cuMemGetAddressRange", status);
-  list_add(block);
+  list_add(block, base, length);
   memcpy(made->handle, block->ipc.reserved, sizeof(made->handle));
   made->handle_length = sizeof(block->ipc.reserved);
   made->offset += block->address - base;

@@ -135,22 +135,16 @@ static int open_handle(struct pst_memory *memory, const struct pst_export *from,
 static int use_own(struct pst_memory *memory, const struct pst_export *from,
                    const struct cuda_block *own, struct cuda_block *block)
 {
-  const struct cuda_driver *driver = memory->driver;
-  cuda_pointer base = 0;
-  size_t length = 0;
-  cuda_status status = driver->MemGetAddressRange(&base, &length, own->base);
-  if (status != CUDA_SUCCESS)
-    return cuda_failed(memory, "import: cuMemGetAddressRange", status);
-  if (!holds(length, from))
-    return refuse_range(memory, from, length);
+  if (!holds(own->ipc_length, from))
+    return refuse_range(memory, from, own->ipc_length);
   if (own->context != memory->shared->context) {
-    status = driver->CtxEnablePeerAccess(own->context, 0);
+    cuda_status status = memory->driver->CtxEnablePeerAccess(own->context, 0);
     if (status != CUDA_SUCCESS && status != CUDA_PEER_ACCESS_ENABLED)
       return cuda_failed(memory, "import: cuCtxEnablePeerAccess", status);
   }
   block->kind = CUDA_BLOCK_ALIAS;
   block->words = "cuMemAlloc, of this process";
-  block->base = base;
+  block->base = own->ipc_base;
   return 0;
 }
 

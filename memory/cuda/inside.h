@@ -91,9 +91,10 @@ struct cuda_block {
   int fd;                     /* MEMFD; else -1 */
   uint32_t exports;
   const char *words;
-  char device[48];      /* where it is; "": on the memory's own, or the host's */
-  struct cuda_ipc ipc;  /* MALLOC, where it can be exported so */
-  cuda_context context; /* of `ipc`, for others of this process */
+  char device[48];               /* where it is; "": on the memory's own, or the host's */
+  struct cuda_ipc ipc;           /* MALLOC, where it can be exported so */
+  cuda_context context;          /* of `ipc`, for others of this process */
+  uint64_t ipc_base, ipc_length; /* of what `ipc` names, once exported */
   struct cuda_block *next;
   bool listed; /* among those that this process has exported */
 };

@@ -51,6 +51,7 @@ struct fake_range {
   size_t reserved_length, map_length;
   int fd; /* of the bytes, or -1 */
   int device;
+  int context; /* the device's whose context has it; VMM: any has */
 };
 
 struct fake_config {

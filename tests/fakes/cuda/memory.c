@@ -164,7 +164,8 @@ cuda_status fake_MemAlloc(cuda_pointer *address, size_t length)
     free(range);
     return CUDA_OUT_OF_MEMORY;
   }
-  *range = (struct fake_range){.kind = FAKE_DEVICE, .length = whole, .device = device};
+  *range = (struct fake_range){
+      .kind = FAKE_DEVICE, .length = whole, .device = device, .context = device};
   range->fd = fake_bytes_new(whole, device);
   if (range->fd < 0 || !map_bytes(range) || !reserve(range, LARGE)) {
     give(&fake.used[device], whole);
@@ -204,9 +205,12 @@ cuda_status fake_MemFree(cuda_pointer address)
 cuda_status fake_MemGetAddressRange(cuda_pointer *base, size_t *length, cuda_pointer address)
 {
   cuda_status status = CUDA_NOT_FOUND;
+  if (!fake_current())
+    return CUDA_INVALID_CONTEXT;
   pthread_mutex_lock(&fake.mutex);
   for (struct fake_range *r = fake.ranges; r; r = r->next)
-    if (address >= r->address && address < r->address + r->length) {
+    if (address >= r->address && address < r->address + r->length &&
+        (r->context == fake_current()->device || r->kind == FAKE_VMM)) {
       *base = r->address;
       *length = r->length;
       status = CUDA_SUCCESS;
@@ -381,6 +385,7 @@ cuda_status fake_IpcOpenMemHandle(cuda_pointer *address, struct cuda_ipc handle,
     return CUDA_OUT_OF_MEMORY;
   *range = (struct fake_range){.kind = FAKE_IPC,
                                .length = round_up(ipc.lead + ipc.length, 4096),
+                               .context = fake_current()->device,
                                .fd = open(path, O_RDWR | O_CLOEXEC)};
   range->device = range->fd >= 0 ? fake_device_of(range->fd) : -1;
   if (range->device < 0 || !map_bytes(range) || !reserve(range, LARGE)) {
