@@ -284,7 +284,7 @@ static void between_two_gpus(void **state)
 static void with_host_memory_at_one_end(void **state)
 {
   (void)state;
-  goes_there_and_back(malloced, NULL, true, "memcpy");
+  goes_there_and_back(malloced, NULL, true, "cuda-copy");
   goes_there_and_back(malloced, NULL, false, "cuda-copy");
   goes_there_and_back(NULL, malloced, false, "cuda-copy");
 }

@@ -7,9 +7,14 @@ import signal
 import time
 
 from harness import BUILD, FAKES, PATIENCE, Case, main, wait_until
+from test_bench import free_pair
 
 
 class Regions(Case):
+    def setUp(self):
+        super().setUp()
+        self.port = free_pair()
+
     def environment(self, script):
         return {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": script}
 
@@ -115,7 +120,8 @@ class Regions(Case):
                     environment=self.environment(script),
                 )  # fmt: skip
                 # Device memory of the other's is mapped: the stream is under way.
-                wait_until(lambda: self.maps(client.pid) > self.maps_alone, 10, "the region is imported")
+                wait_until(lambda: self.maps(client.pid) > self.maps_alone, 10,
+                           f"the region is imported by {client}")
                 dead, other = (server, client) if who == "server" else (client, server)
                 began = time.monotonic()
                 dead.signal(signal.SIGKILL)

@@ -40,8 +40,7 @@ static const char *register_via(const struct pst_device *device, const struct ps
   if (region->host || !by_cpu)
     return by_cpu ? "memcpy" : "reference";
   *why = "the CPU cannot reach this memory, and loopback copies messages with the CPU";
-  if (!one_sided ||
-      (access & PST_ACCESS_REMOTE_ATOMIC && !(access & ~(uint32_t)PST_ACCESS_REMOTE_ATOMIC)))
+  if (!one_sided)
     return NULL;
   *why = "the CPU cannot reach this memory, and its plugin copies nothing";
   if (!lb_copies_by(device, region))

@@ -95,6 +95,7 @@ static int open_file(struct pst_remote *remote, const struct lb_remote_blob *in,
   rc = import(remote, near, &from);
   if (rc == -EOPNOTSUPP)
     rc = map_file(remote, in, fd);
+  remote->via = lb_via(near, 0, NULL);
   return rc == 0 ? lb_copier_open(remote->endpoint, near, &remote->copier) : rc;
 }
 
