@@ -31,7 +31,7 @@ void node_join_free(struct node_join *join)
   free(join);
 }
 
-/* ---- Out --------------------------------------------------------------------------------- */
+/* ---- Out --------------------------------------------------------------------------- */
 
 static struct wire_message *new_message(struct control *control, enum wire_type type)
 {
@@ -92,7 +92,7 @@ static void say_number(struct peer *peer, enum wire_type type, uint32_t region, 
   peer_send(peer, m);
 }
 
-/* ---- Ends ---------------------------------------------------------------------------------- */
+/* ---- Ends -------------------------------------------------------------------------- */
 
 static void tell_gone(struct control *control, uint64_t id, int code, const char *text)
 {
@@ -156,7 +156,7 @@ static bool make_regions(struct peer *peer)
   return peer->node.regions;
 }
 
-/* ---- Connecting ------------------------------------------------------------------------------ */
+/* ---- Connecting -------------------------------------------------------------------- */
 
 /* The next address, of which the last one's outcome is the attempt's. Takes `join` over. */
 static void try_next(struct control *control, struct node_join *join, int code, const char *why)
@@ -192,8 +192,7 @@ static void retry(struct peer *peer, int code, const char *why)
   try_next(peer->control, join, code, why);
 }
 
-/* ---- In ----------------------------------------------------------------------------------------
- */
+/* ---- In ---------------------------------------------------------------------------- */
 
 static void tell_peer(struct peer *peer, const struct wire_message *m, const struct side_fds *fds,
                       void (*callback)(void *, uint64_t, const struct control_peer *))
@@ -338,8 +337,7 @@ static void got(struct peer *peer, const struct wire_message *m, const struct si
   }
 }
 
-/* ---- What the node wants ------------------------------------------------------------------------
- */
+/* ---- What the node wants ----------------------------------------------------------- */
 
 static struct peer *find(const struct control *control, uint64_t id)
 {
@@ -441,8 +439,7 @@ const struct control_flow flow_nodes = {.connector = WIRE_NODE,
                                         .close_all = close_all,
                                         .tick = tick};
 
-/* ---- From any thread
- * ------------------------------------------------------------------------------ */
+/* ---- From any thread --------------------------------------------------------------- */
 
 static int prepare(struct control *control, const struct control_node_params *params,
                    struct pst_error *error)

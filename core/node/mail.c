@@ -26,7 +26,7 @@ static void drop_mail(struct node_mail *mail)
   free(mail);
 }
 
-/* ---- The control thread's side ------------------------------------------------------------ */
+/* ---- The control thread's side ----------------------------------------------------- */
 
 static int keep_blob(const struct pst_blob *from, struct pst_blob *to)
 {
@@ -130,7 +130,7 @@ static void on_gone(void *context, uint64_t id, int code, const char *text)
   put(context, &(struct node_mail){.type = NODE_MAIL_GONE, .peer = id, .code = code}, NULL, text);
 }
 
-/* ---- Ours ------------------------------------------------------------------------------------ */
+/* ---- Ours -------------------------------------------------------------------------- */
 
 int mail_open(struct pst_node *node, const struct pst_node_params *params, struct pst_error *error)
 {

@@ -10,7 +10,7 @@
 
 #include "node.h"
 
-/* ---- Events on their way -------------------------------------------------------------------- */
+/* ---- Events on their way ----------------------------------------------------------- */
 
 /* JOINED, LEFT, ROOM and, for what is under way, a DONE or a MESSAGE each; of each region of the
  * peer's OFFERED and WITHDRAWN. */
@@ -116,8 +116,7 @@ static uint32_t hand_out(struct pst_node *node, struct pst_node_event *events, u
   return n;
 }
 
-/* ---- Progress
- * ------------------------------------------------------------------------------------ */
+/* ---- Progress ---------------------------------------------------------------------- */
 
 struct pst_peer *node_peer(const struct pst_node *node, uint64_t id)
 {
@@ -204,8 +203,7 @@ int pst_node_poll(struct pst_node *node, struct pst_node_event *events, uint32_t
   return n == 0 && node->has_failed && !node->peers ? -EIO : (int)n;
 }
 
-/* ---- Sleep
- * --------------------------------------------------------------------------------------- */
+/* ---- Sleep ------------------------------------------------------------------------- */
 
 static uint64_t next_deadline(const struct pst_node *node)
 {
@@ -283,6 +281,7 @@ void pst_node_wake(struct pst_node *node)
 {
   uint64_t one = 1;
 
-  atomic_store(&node->is_woken, true);
+  /* In this order, or a poll between the two would leave it readable for ever. */
   (void)!write(node->wake_fd, &one, sizeof(one));
+  atomic_store(&node->is_woken, true);
 }

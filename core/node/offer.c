@@ -10,7 +10,7 @@
 
 #define REMOTE_ACCESS (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
 
-/* ---- Ours ------------------------------------------------------------------------------- */
+/* ---- Ours -------------------------------------------------------------------------- */
 
 static uint32_t possible_access(const struct pst_node *node)
 {
@@ -140,8 +140,7 @@ int pst_peer_withdraw(struct pst_peer *peer, uint32_t id)
   return 0;
 }
 
-/* ---- The peer's -------------------------------------------------------------------------------
- */
+/* ---- The peer's -------------------------------------------------------------------- */
 
 struct node_remote *remote_find(const struct pst_peer *peer, uint32_t id)
 {

@@ -75,7 +75,7 @@ int node_memory(struct pst_node *node, const struct node_memory_params *params, 
   return rc;
 }
 
-/* ---- The device ----------------------------------------------------------------------- */
+/* ---- The device -------------------------------------------------------------------- */
 
 static int check_capabilities(const struct pst_node *node, struct pst_error *error)
 {
@@ -217,7 +217,7 @@ static int open_descriptors(struct pst_node *node, struct pst_error *error)
   return 0;
 }
 
-/* ---- The node --------------------------------------------------------------------------- */
+/* ---- The node ---------------------------------------------------------------------- */
 
 static uint32_t choose(uint32_t given, uint32_t otherwise)
 {
@@ -377,7 +377,7 @@ void pst_node_close(struct pst_node *node)
   free(node);
 }
 
-/* ---- What there is -------------------------------------------------------------------------- */
+/* ---- What there is ----------------------------------------------------------------- */
 
 uint16_t pst_node_port(const struct pst_node *node)
 {

@@ -8,7 +8,7 @@
 
 #define BATCH 16 /* operations that are checked at a time */
 
-/* ---- Opening ------------------------------------------------------------------------------ */
+/* ---- Opening ----------------------------------------------------------------------- */
 
 /* What an operation names is in use until it has ended. */
 static void unuse(struct pst_peer *peer, uint32_t slot)
@@ -81,7 +81,7 @@ bool operate_has_room(const struct pst_peer *peer)
          peer->rma.rest_slot == RMA_NO_SLOT;
 }
 
-/* ---- Posting --------------------------------------------------------------------------------- */
+/* ---- Posting ----------------------------------------------------------------------- */
 
 static int check_area(const struct pst_peer *peer, const struct pst_area *area, uint64_t offset,
                       uint64_t length)

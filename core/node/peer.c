@@ -10,7 +10,7 @@
 /* Whose reason for the end is the better one. */
 enum { RANK_NONE, RANK_TRANSPORT, RANK_CONTROL, RANK_OURS };
 
-/* ---- Opening ---------------------------------------------------------------------------- */
+/* ---- Opening ----------------------------------------------------------------------- */
 
 static int alloc_region(struct pst_node *node, uint64_t length, uint32_t needs, const char *label,
                         struct pst_region *region)
@@ -162,7 +162,7 @@ void peer_forget(struct pst_peer *peer)
   free(peer);
 }
 
-/* ---- Leaving -------------------------------------------------------------------------------- */
+/* ---- Leaving ----------------------------------------------------------------------- */
 
 static void give_reason(struct pst_peer *peer, int rank, int code, const char *text)
 {
@@ -258,8 +258,7 @@ static void end(struct pst_peer *peer)
   entry->event.text = peer->end_text;
 }
 
-/* ---- Meeting and going on
- * ------------------------------------------------------------------------- */
+/* ---- Meeting and going on ---------------------------------------------------------- */
 
 int peer_address(struct pst_peer *peer, void *bytes, struct pst_blob *blob)
 {
@@ -416,8 +415,7 @@ void peer_progress(struct pst_peer *peer, uint64_t now)
     overdue(peer);
 }
 
-/* ---- What applications call -------------------------------------------------------------------
- */
+/* ---- What applications call -------------------------------------------------------- */
 
 int pst_node_connect(struct pst_node *node, const char *address, struct pst_peer **peer,
                      struct pst_error *error)

@@ -815,7 +815,8 @@ PST_EXPORT int pst_area_write(struct pst_area *area, uint64_t offset, uint64_t l
 PST_EXPORT int pst_peer_offer(struct pst_peer *peer, struct pst_area *area, uint64_t offset,
                               uint64_t length, uint32_t access, uint32_t *id);
 /* When it returns, the peer cannot reach the range any more. Waits for what the peer has
- * under way there, not for a dead peer. 0; -ENOENT: no such offer. */
+ * under way there; where it died in the middle of that, at most some seconds. 0; -ENOENT:
+ * no such offer. */
 PST_EXPORT int pst_peer_withdraw(struct pst_peer *peer, uint32_t id);
 
 /* A piece of an area. An array element: its size is frozen. */

@@ -10,7 +10,7 @@
 
 #define AREA 65536u
 
-/* ---- By hand --------------------------------------------------------------------------------- */
+/* ---- By hand ----------------------------------------------------------------------- */
 
 static uint8_t frame[WIRE_FRAME_MAX];
 static struct wire_message said, heard;
@@ -205,8 +205,68 @@ static void half_open_connections(void **state)
   pair_close(&pair);
 }
 
-/* ---- By the API
- * ---------------------------------------------------------------------------------- */
+/* A listener of TCP's, and its address. */
+static int listen_plain(char text[64])
+{
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof(address);
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+  assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+  assert_int_equal(listen(fd, 4), 0);
+  assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+  snprintf(text, 64, "127.0.0.1:%u", ntohs(address.sin_port));
+  return fd;
+}
+
+/* What listens there is a stream's receiver. */
+static void node_that_calls_a_receiver_is_told(void **state)
+{
+  struct pst_node_params params = some_params();
+  struct pst_error error = PST_ERROR_INIT;
+  const char *why;
+  struct side side;
+  char text[64];
+  int listener = listen_plain(text);
+
+  (void)state;
+  side_open(&side, &params);
+  assert_int_equal(pst_node_connect(side.node, text, &side.peer, &error), 0);
+  int fd = accept(listener, NULL, NULL);
+  assert_true(fd >= 0);
+  say_hello(fd, WIRE_RECEIVER);
+  struct pst_node_event left = await_text(&side, NULL, PST_NODE_LEFT, &why);
+  assert_int_equal(left.status, -EPROTO);
+  assert_non_null(strstr(why, "has streams"));
+  side_close(&side);
+  close(fd);
+  close(listener);
+}
+
+/* Nobody ever answers: the connection is taken, and that is all. */
+static void silence_times_out(void **state)
+{
+  struct pst_node_params params = some_params();
+  struct pst_error error = PST_ERROR_INIT;
+  struct side side;
+  char text[64];
+  int listener = listen_plain(text);
+
+  (void)state;
+  params.connect_timeout_ns = 200000000;
+  side_open(&side, &params);
+  assert_int_equal(pst_node_connect(side.node, text, &side.peer, &error), 0);
+  assert_int_equal(pst_peer_send(side.peer, "x", 1), -ENOTCONN);
+  assert_int_equal(await(&side, NULL, PST_NODE_LEFT).status, -ETIMEDOUT);
+  /* And given up before it answers. */
+  assert_int_equal(pst_node_connect(side.node, text, &side.peer, &error), 0);
+  pst_peer_close(side.peer, -ECANCELED, "no longer wanted");
+  assert_int_equal(await(&side, NULL, PST_NODE_LEFT).status, -ECANCELED);
+  side_close(&side);
+  close(listener);
+}
+
+/* ---- By the API -------------------------------------------------------------------- */
 
 static void offers_over_the_limit(void **state)
 {
@@ -335,6 +395,8 @@ int main(void)
       cmocka_unit_test(strangers_are_told_and_dropped),
       cmocka_unit_test(garbage_for_an_address),
       cmocka_unit_test(half_open_connections),
+      cmocka_unit_test(node_that_calls_a_receiver_is_told),
+      cmocka_unit_test(silence_times_out),
       cmocka_unit_test(offers_over_the_limit),
       cmocka_unit_test(withdrawn_before_it_is_taken),
       cmocka_unit_test(bytes_over_the_limit),

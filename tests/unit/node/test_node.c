@@ -429,6 +429,51 @@ static void closing_ends_every_operation(void **state)
   }
 }
 
+static void areas_are_read_and_written(void **state)
+{
+  struct pst_path_info path = {.struct_size = sizeof(path)};
+  struct pst_plugin_info info = {.struct_size = sizeof(info)};
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_area *area, *none = NULL;
+  struct pair pair;
+  char bytes[16] = "";
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  area = area_of(&pair.server, 100);
+  assert_int_equal(pst_area_write(area, 90, 10, "0123456789"), 0);
+  assert_int_equal(pst_area_read(area, 92, 8, bytes), 0);
+  assert_string_equal(bytes, "23456789");
+  assert_int_equal(pst_area_read(area, 93, 8, bytes), -ERANGE);
+  assert_int_equal(pst_area_write(area, 101, 0, bytes), -ERANGE);
+  assert_int_equal(pst_area_fill(area, 50, 51, 1), -ERANGE);
+  assert_string_equal(pst_area_backing(area), "memfd");
+  assert_int_equal(pst_area_free(area), 0);
+  assert_int_equal(pst_area_free(NULL), 0);
+
+  assert_int_equal(pst_peer_path(pair.server.peer, &path), 0);
+  assert_int_equal(path.path, PST_PATH_DIRECT);
+  assert_true(pst_node_capabilities(pair.server.node) & PST_CAP_DYNAMIC);
+  assert_int_equal(pst_node_plugins(pair.server.node), 2);
+  assert_int_equal(pst_node_plugin(pair.server.node, 0, &info), 0);
+  assert_string_equal(info.description->name, "loopback");
+  assert_int_equal(pst_node_plugin(pair.server.node, 2, &info), -ENOENT);
+
+  struct pst_area_params params = {.struct_size = sizeof(params), .memory = "hoast", .length = 1};
+  assert_true(pst_node_alloc(pair.server.node, &params, &none, &error) < 0);
+  assert_non_null(strstr(error.text, "did you mean \"host\""));
+  params.memory = NULL;
+  params.length = 0;
+  assert_int_equal(pst_node_alloc(pair.server.node, &params, &none, &error), -EINVAL);
+  params.length = UINT64_MAX / 2;
+  params.label = "the store";
+  error = (struct pst_error)PST_ERROR_INIT;
+  assert_true(pst_node_alloc(pair.server.node, &params, &none, &error) < 0);
+  assert_non_null(strstr(error.text, "the store"));
+  assert_null(none);
+  pair_close(&pair);
+}
+
 static void nobody_there(void **state)
 {
   struct pst_node_params params = some_params();
@@ -463,8 +508,6 @@ static void nobody_there(void **state)
 
 static void unfit_transports_and_options_are_named(void **state)
 {
-  static const struct pst_setting lacks[] = {{"lacks", "write"}};
-  struct pst_filter_params filter;
   struct pst_node_params params = some_params();
   struct pst_node *node = NULL;
   struct pst_error error = PST_ERROR_INIT;
@@ -493,7 +536,6 @@ static void unfit_transports_and_options_are_named(void **state)
   params.struct_size = 8;
   assert_int_equal(pst_node_open(&params, &node, &error), -EINVAL);
   assert_null(node);
-  (void)lacks, (void)filter;
 }
 
 static void waking_and_waiting(void **state)
@@ -533,6 +575,7 @@ int main(void)
       cmocka_unit_test(cancelled_operation_ends_once),
       cmocka_unit_test(withdrawn_under_load),
       cmocka_unit_test(closing_ends_every_operation),
+      cmocka_unit_test(areas_are_read_and_written),
       cmocka_unit_test(nobody_there),
       cmocka_unit_test(unfit_transports_and_options_are_named),
       cmocka_unit_test(waking_and_waiting),
