@@ -276,7 +276,9 @@ int receiver_progress(struct pst_receiver *receiver)
   int rc = 0;
 
   thread_progress(receiver->end.thread);
-  if (receiver->after.head != receiver->after.tail)
+  if (receiver->tensors)
+    rc = tensors_take_back(receiver);
+  if (rc == 0 && receiver->after.head != receiver->after.tail)
     rc = watch_fences(receiver);
   if (rc == 0 && receiver->landing->staged)
     rc = landing_reap(receiver->landing);

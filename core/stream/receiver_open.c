@@ -142,6 +142,7 @@ void receiver_close(struct pst_receiver *receiver)
 {
   if (!receiver)
     return;
+  tensors_close(receiver);
   if (receiver->landing) {
     frames_close(receiver);
     receiver_drop_fence(receiver, receiver->ready);

@@ -270,6 +270,7 @@ struct pst_receiver {
   struct pst_queue *queue;      /* verify, read; NULL without PATTERN */
   struct pst_payload *payloads; /* with queue: SESSION_DEVICE_BATCH, to make a batch in */
   struct pst_fence *ready;      /* of the last batch handed out */
+  struct tensors *tensors;      /* views out as tensors; NULL: there were none */
   /* Nothing has come since, and the sender has finished or is foreign; 0: not so. */
   uint64_t quiet_since_ns;
   bool was_silent;             /* a foreign sender, for so long; one more poll is to say the same */
@@ -488,6 +489,12 @@ uint64_t receiver_due_ns(const struct pst_receiver *receiver);
 /* Messages that were sent, as numbers show, and will not be delivered; any thread. */
 uint64_t receiver_missing(const struct pst_receiver *receiver);
 void receiver_totals(const struct pst_receiver *receiver, struct control_totals *totals);
+
+/* tensors.c. There are some, or were: those that have been deleted give their views back. */
+int tensors_take_back(struct pst_receiver *receiver);
+/* Views may come back without the worker's being woken. */
+bool tensors_out(const struct pst_receiver *receiver);
+void tensors_close(struct pst_receiver *receiver);
 
 /* frames.c. What a stream that assembles needs, by its configuration alone: bytes of
  * all its frames, and pieces of a copy. */

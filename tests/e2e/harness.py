@@ -47,10 +47,11 @@ def free_port():
 
 
 class Child:
-    """A running penstock. Its lines are collected as they come."""
+    """A running penstock, or another program. Its lines are collected as they come."""
 
-    def __init__(self, *arguments, cwd=None, environment=None, stdout_file=None, prefix=()):
-        self.command = [*prefix, str(PROGRAM), *map(str, arguments)]
+    def __init__(self, *arguments, cwd=None, environment=None, stdout_file=None, prefix=(),
+                 program=PROGRAM):
+        self.command = [*prefix, str(program), *map(str, arguments)]
         self.process = subprocess.Popen(
             self.command,
             cwd=cwd,

@@ -129,6 +129,24 @@ class Cuda(Case):
         self.assertRegex(child.stdout, r"GPU-fa0b1c2d-.*Fake GPU, 2048 MiB, 0000:b7:00\.0")
         self.assertIn("0000:b8:00.0", child.stdout)
 
+    def test_an_application_with_a_kernel_of_its_own(self):
+        consumer = BUILD / "apps" / "examples" / "gpu-consumer"
+        if not consumer.exists():
+            self.skipTest("no nvcc was there to build apps/examples/gpu-consumer")
+        sent = bytes(i * i % 251 for i in range(1462 * 3000 + 100))
+        (self.folder / "input.bin").write_bytes(sent)
+        file = self.config(
+            "- name: packets\n"
+            "  message: 1462 B\n"
+            "  ring: 512\n"
+            f"  sender: {{source: {{type: file, file: {self.folder / 'input.bin'}}}}}\n"
+            "  receiver: {memory: cuda, sink: discard}\n")
+        receiver = self.start(file, program=consumer, environment=self.environment("delay_us=500"))
+        self.run_program("send", file)
+        self.assertEqual(receiver.wait(), 0, receiver)
+        self.assertEqual(receiver.stdout,
+                         f"3001 messages, the sum of their bytes is {sum(sent)}")
+
     def test_two_processes(self):
         control = f"control.address=127.0.0.1:{self.port}"
         common = [FILE, "--set", control, "--set", "transport.options.mode=copy"]

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include <consumer.h>
+
 static bool gather(const void *argument)
 {
   const struct cuda_gather_args *args = argument;
@@ -81,12 +83,33 @@ static bool verify(const void *argument)
   return slot;
 }
 
+/* Of apps/examples. */
+static bool consumer_sum(const void *argument)
+{
+  const struct consumer_args *args = argument;
+  uint8_t *at = fake_reach(args->sum, sizeof(uint64_t));
+  uint64_t sum;
+  if (!at)
+    return false;
+  memcpy(&sum, at, sizeof(sum));
+  for (uint64_t i = 0; i < args->count; i++) {
+    const uint8_t *message = fake_reach(args->base + i * args->stride, args->length);
+    if (args->length && !message)
+      return false;
+    for (uint64_t k = 0; k < args->length; k++)
+      sum += message[k];
+  }
+  memcpy(at, &sum, sizeof(sum));
+  return true;
+}
+
 static const struct CUfunc_st functions[] = {
     {"pst_gather", sizeof(struct cuda_gather_args), gather},
     {"pst_fill", sizeof(struct cuda_pattern_args), fill},
     {"pst_fill_wide", sizeof(struct cuda_pattern_args), fill},
     {"pst_verify", sizeof(struct cuda_pattern_args), verify},
     {"pst_verify_wide", sizeof(struct cuda_pattern_args), verify},
+    {"consumer_sum", sizeof(struct consumer_args), consumer_sum},
 };
 
 static struct CUmod_st {

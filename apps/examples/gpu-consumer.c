@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An application that has messages delivered into a GPU's memory, and works on them there
+ * with a kernel of its own. The CPU waits for no copy and no kernel: the kernel's stream
+ * waits for the batch, and the slots go back when the stream has got past the kernel.
+ *
+ *   gpu-consumer FILE [KEY=VALUE]…    and beside it: penstock send FILE [--set KEY=VALUE]…
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cuda.h>
+#include <penstock/dlpack.h>
+
+#include "consumer.h"
+
+extern const unsigned char cuda_kernels_image[]; /* consumer.cu, compiled */
+
+#define BATCH 4096
+
+static CUstream stream;
+static CUfunction kernel;
+static CUdeviceptr sum;
+
+static void must(const char *what, int code)
+{
+  if (code == 0)
+    return;
+  fprintf(stderr, "gpu-consumer: %s: error %d\n", what, code);
+  exit(1);
+}
+
+static void open_gpu(void)
+{
+  CUcontext context;
+  CUmodule module;
+  must("cuInit", cuInit(0));
+  must("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain(&context, 0));
+  must("cuCtxPushCurrent", cuCtxPushCurrent(context));
+  must("cuModuleLoadData", cuModuleLoadData(&module, cuda_kernels_image));
+  must("cuModuleGetFunction", cuModuleGetFunction(&kernel, module, "consumer_sum"));
+  must("cuStreamCreate", cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  must("cuMemAlloc", cuMemAlloc(&sum, sizeof(uint64_t)));
+  must("cuMemsetD8", cuMemsetD8(sum, 0, sizeof(uint64_t)));
+}
+
+/* One launch for each run of messages at equal strides. */
+static void work(struct pst_receiver *receiver, const struct pst_batch *batch)
+{
+  struct pst_fence *through = NULL;
+  must("ready", pst_receiver_fence_wait(receiver, batch->ready, stream));
+  for (uint32_t at = 0, rows; at < batch->count; at += rows) {
+    const struct pst_view *view = &batch->views[at];
+    rows = pst_view_rows(view, batch->count - at);
+    struct consumer_args args = {view->address, rows > 1 ? view[1].address - view->address : 0,
+                                 view->length, sum, rows};
+    void *params[] = {&args};
+    must("cuLaunchKernel",
+         cuLaunchKernel(kernel, (rows - 1) / 8 + 1, 1, 1, 256, 1, 1, 0, stream, params, NULL));
+  }
+  must("fence", pst_receiver_fence(receiver, stream, &through));
+  must("release", pst_receiver_release_after(receiver, batch->views, batch->count, through));
+}
+
+int main(int argc, char **argv)
+{
+  static struct pst_view views[BATCH];
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
+  struct pst_session_params params = {.struct_size = sizeof(params), .roles = PST_SESSION_RECEIVER};
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_config *config;
+  struct pst_session *session;
+  unsigned long long messages = 0, total = 0;
+  if (argc < 2 ||
+      pst_config_open_file(argv[1], (const char *const *)argv + 2, (size_t)argc - 2, &config,
+                           &error) < 0 ||
+      pst_session_open(config, &params, &session, &error) < 0)
+    return argc < 2 ? PST_EXIT_USAGE : error.exit_status; /* it has been said */
+  open_gpu();
+  struct pst_receiver *receiver = pst_session_receiver(session, "packets");
+  if (!receiver || pst_session_start(session, &error) < 0)
+    return PST_EXIT_USAGE;
+  while (pst_receiver_state(receiver) < PST_STATE_ENDED) {
+    int n = pst_receiver_poll(receiver, &batch);
+    if (n > 0)
+      work(receiver, &batch);
+    else if (n == -ENODATA)
+      pst_receiver_finish(receiver); /* as soon as the last fence has passed */
+    else if (n < 0)
+      return PST_EXIT_FAILED;
+    else
+      pst_session_wait(session, pst_receiver_worker(receiver), NULL);
+    messages += n > 0 ? (unsigned int)n : 0;
+  }
+  must("cuMemcpyDtoH", cuMemcpyDtoH(&total, sum, sizeof(total)));
+  printf("%llu messages, the sum of their bytes is %llu\n", messages, total);
+  pst_session_close(session);
+  return PST_EXIT_OK;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Views as DLPack tensors. Whoever has one deletes it when and on which thread it likes,
+ * and views go back on their worker's alone: deleted ones are put on a list, which the
+ * next poll takes.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <penstock/dlpack.h>
+
+#include "session.h"
+
+struct tensor {
+  struct DLManagedTensorVersioned managed;
+  struct tensors *home;
+  struct tensor *next;
+  void *native;
+  int64_t shape[2], strides[2];
+  uint32_t count;
+  struct pst_view views[];
+};
+
+/* It lives as long as the receiver and all of its tensors. */
+struct tensors {
+  atomic_uint users;
+  atomic_bool closed;               /* nobody polls any more */
+  _Atomic(struct tensor *) deleted; /* and not taken back yet */
+};
+
+static void leave(struct tensors *home)
+{
+  if (atomic_fetch_sub(&home->users, 1) == 1)
+    free(home);
+}
+
+static void drop_deleted(struct tensors *home)
+{
+  struct tensor *tensor = atomic_exchange(&home->deleted, NULL), *next;
+
+  for (; tensor; tensor = next) {
+    next = tensor->next;
+    free(tensor);
+  }
+}
+
+static void delete_tensor(struct DLManagedTensorVersioned *managed)
+{
+  struct tensor *tensor = managed->manager_ctx;
+  struct tensors *home = tensor->home;
+
+  tensor->next = atomic_load(&home->deleted);
+  while (!atomic_compare_exchange_weak(&home->deleted, &tensor->next, tensor))
+    ;
+  if (atomic_load(&home->closed))
+    drop_deleted(home);
+  leave(home);
+}
+
+uint32_t pst_view_rows(const struct pst_view *views, uint32_t n)
+{
+  const uint64_t stride = n > 1 ? views[1].address - views[0].address : 0;
+  uint32_t rows = n ? 1 : 0;
+
+  /* Backwards is a huge number here. */
+  if (n > 1 && (stride < views[0].length || stride > (uint64_t)INT64_MAX))
+    return 1;
+  while (rows < n && views[rows].length == views[0].length &&
+         views[rows].address == views[rows - 1].address + stride)
+    rows++;
+  return rows;
+}
+
+static int32_t device_type(const struct pst_receiver *receiver)
+{
+  switch (receiver->end.memory_kind) {
+  case PST_MEMORY_CUDA:
+    return kDLCUDA;
+  case PST_MEMORY_MAPPED:
+    return kDLCUDAHost;
+  default:
+    return kDLCPU;
+  }
+}
+
+static bool is_lent(const struct pst_receiver *receiver)
+{
+  return !receiver->landing->staged &&
+         (receiver->end.lane->device->limits.capabilities & PST_CAP_LEND);
+}
+
+static struct tensors *home_of(struct pst_receiver *receiver)
+{
+  if (!receiver->tensors) {
+    receiver->tensors = calloc(1, sizeof(*receiver->tensors));
+    if (receiver->tensors)
+      atomic_init(&receiver->tensors->users, 1);
+  }
+  return receiver->tensors;
+}
+
+static void describe(const struct pst_receiver *receiver, struct tensor *tensor, int32_t device_id)
+{
+  const struct pst_view *views = tensor->views;
+  int32_t type = device_type(receiver);
+
+  tensor->shape[0] = tensor->count;
+  tensor->shape[1] = views->length;
+  tensor->strides[0] =
+      tensor->count > 1 ? (int64_t)(views[1].address - views->address) : views->length;
+  tensor->strides[1] = 1;
+  tensor->managed = (struct DLManagedTensorVersioned){
+      .version = {1, 0},
+      .manager_ctx = tensor,
+      .deleter = delete_tensor,
+      .flags = is_lent(receiver) ? DLPACK_FLAG_BITMASK_READ_ONLY : 0,
+      .dl_tensor = {.data = (void *)(uintptr_t)views->address, /* kDLCPU: it is the host's */
+                    .device = {type, type == kDLCPU ? 0 : device_id},
+                    .ndim = 2,
+                    .dtype = {kDLUInt, 8, 1},
+                    .shape = tensor->shape,
+                    .strides = tensor->strides},
+  };
+}
+
+int pst_receiver_dlpack(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n,
+                        void *native, int32_t device_id, struct DLManagedTensorVersioned **tensor)
+{
+  if (receiver->frames || n == 0 || pst_view_rows(views, n) < n)
+    return -EINVAL;
+  struct tensors *home = home_of(receiver);
+  struct tensor *made = malloc(sizeof(*made) + n * sizeof(*views));
+  if (!home || !made) {
+    free(made);
+    return -ENOMEM;
+  }
+  int rc = pst_receiver_fence_wait(receiver, receiver->ready, native);
+  if (rc < 0) {
+    free(made);
+    return rc;
+  }
+  made->home = home;
+  made->native = native;
+  made->count = n;
+  memcpy(made->views, views, n * sizeof(*views));
+  describe(receiver, made, device_id);
+  atomic_fetch_add(&home->users, 1);
+  *tensor = &made->managed;
+  return 0;
+}
+
+int tensors_take_back(struct pst_receiver *receiver)
+{
+  struct tensors *home = receiver->tensors;
+  struct tensor *tensor, *next;
+  int rc = 0;
+
+  if (!atomic_load_explicit(&home->deleted, memory_order_relaxed))
+    return 0;
+  for (tensor = atomic_exchange(&home->deleted, NULL); tensor; tensor = next) {
+    struct pst_fence *fence = NULL;
+    next = tensor->next;
+    if (rc == 0 && tensor->native)
+      rc = pst_receiver_fence(receiver, tensor->native, &fence);
+    if (rc == 0)
+      rc = pst_receiver_release_after(receiver, tensor->views, tensor->count, fence);
+    free(tensor);
+  }
+  return rc;
+}
+
+bool tensors_out(const struct pst_receiver *receiver)
+{
+  const struct tensors *home = receiver->tensors;
+  return home && (atomic_load(&home->users) > 1 || atomic_load(&home->deleted));
+}
+
+void tensors_close(struct pst_receiver *receiver)
+{
+  struct tensors *home = receiver->tensors;
+
+  if (!home)
+    return;
+  atomic_store(&home->closed, true);
+  drop_deleted(home);
+  leave(home);
+}

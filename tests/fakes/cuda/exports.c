@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an application that is linked with libcuda calls by name, as cuda.h names it. */
+#include "fake.h"
+
+#include <string.h>
+
+#define SAME(name, exported, params, arguments)                                                    \
+  PST_EXPORT cuda_status exported params;                                                          \
+  PST_EXPORT cuda_status exported params                                                           \
+  {                                                                                                \
+    return fake_##name arguments;                                                                  \
+  }
+
+SAME(Init, cuInit, (unsigned int flags), (flags))
+SAME(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (cuda_context * context, cuda_device device),
+     (context, device))
+SAME(CtxPushCurrent, cuCtxPushCurrent_v2, (cuda_context context), (context))
+SAME(ModuleLoadData, cuModuleLoadData, (cuda_module * module, const void *image), (module, image))
+SAME(ModuleGetFunction, cuModuleGetFunction,
+     (cuda_function * function, cuda_module module, const char *name), (function, module, name))
+SAME(StreamCreate, cuStreamCreate, (cuda_stream * stream, unsigned int flags), (stream, flags))
+SAME(MemAlloc, cuMemAlloc_v2, (cuda_pointer * address, size_t length), (address, length))
+SAME(LaunchKernel, cuLaunchKernel,
+     (cuda_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+      unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
+      cuda_stream stream, void **params, void **extra),
+     (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, params, extra))
+
+/* As the driver's, they wait for no non-blocking stream. */
+PST_EXPORT cuda_status cuMemsetD8_v2(cuda_pointer to, unsigned char value, size_t length);
+PST_EXPORT cuda_status cuMemcpyDtoH_v2(void *to, cuda_pointer from, size_t length);
+
+cuda_status cuMemsetD8_v2(cuda_pointer to, unsigned char value, size_t length)
+{
+  uint8_t *bytes = fake_reach(to, length);
+  if (bytes)
+    memset(bytes, value, length);
+  return bytes ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
+}
+
+cuda_status cuMemcpyDtoH_v2(void *to, cuda_pointer from, size_t length)
+{
+  const uint8_t *bytes = fake_reach(from, length);
+  if (bytes)
+    memcpy(to, bytes, length);
+  return bytes ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
+}
