@@ -28,8 +28,9 @@ def code_of(path):
 
 
 def declared():
-    """Functions of penstock.h."""
-    return set(re.findall(r"^PST_EXPORT [^;{]*?\b(pst_\w+)\(", code_of(HEADERS / "penstock.h"), re.M))
+    """Functions of what applications include."""
+    return {name for header in ("penstock.h", "dlpack.h")
+            for name in re.findall(r"^PST_EXPORT [^;{]*?\b(pst_\w+)\(", code_of(HEADERS / header), re.M)}
 
 
 def folded(text):

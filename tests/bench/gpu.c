@@ -4,7 +4,8 @@
  * that a configuration names, by its own path, copied or by reference; and how many
  * messages a second have been there, and been released. With `verify`, every byte of
  * every message is checked where it is: a slot has always the message that it was filled
- * with, so that message s is the pattern of s modulo the slots.
+ * with, so that message s is the pattern of s modulo the slots. A stream that assembles
+ * frames has its packets counted.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -66,8 +67,25 @@ static void send_some(struct bench *b)
   must("submit", pst_sender_submit(b->sender, slots, (uint32_t)n));
 }
 
+static int receive_frames(struct bench *b)
+{
+  static struct pst_frame frames[BATCH_MAX];
+  struct pst_frame_batch batch = {
+      .struct_size = sizeof(batch), .capacity = BATCH_MAX, .frames = frames};
+  int n = pst_receiver_poll_frames(b->receiver, &batch), packets = 0;
+  if (n <= 0)
+    return n;
+  for (int i = 0; i < n; i++)
+    packets += (int)frames[i].present;
+  must("release", pst_receiver_release_frames(b->receiver, frames, (uint32_t)n));
+  b->received += (uint32_t)packets;
+  return packets;
+}
+
 static int receive_some(struct bench *b)
 {
+  if (pst_receiver_frame_packets(b->receiver))
+    return receive_frames(b);
   static struct pst_view views[BATCH_MAX];
   struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = b->batch, .views = views};
   struct pst_fence *fence = NULL;
