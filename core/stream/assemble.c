@@ -437,10 +437,30 @@ static enum assemble_verdict try_take(struct assemble *assemble,
   return verdict;
 }
 
+/* Mostly a message is the next of the newest frame, which is complete with it or goes on. */
+static bool take_next(struct assemble *assemble, const struct assemble_message *message,
+                      struct assemble_place *to)
+{
+  struct open_frame *newest;
+
+  if (assemble->params.by_marker || assemble->open_count == 0)
+    return false;
+  newest = &assemble->open[assemble->open_count - 1];
+  if (message->sequence != newest->high + 1 ||
+      message->sequence - newest->anchor >= assemble->params.packets)
+    return false;
+  place(assemble, newest, message, to);
+  if (newest->present == assemble->params.packets)
+    close_complete(assemble);
+  return true;
+}
+
 enum assemble_verdict assemble_take(struct assemble *assemble,
                                     const struct assemble_message *message, uint64_t now_ns,
                                     struct assemble_place *to)
 {
+  if (take_next(assemble, message, to))
+    return ASSEMBLE_PLACED;
   enum assemble_verdict verdict = try_take(assemble, message, now_ns, to);
 
   if (verdict == ASSEMBLE_LATE)

@@ -54,7 +54,7 @@ static int fill_missing(struct pst_receiver *receiver, const struct assemble_fra
     }
     i += i == from;
   }
-  return landing_copy(receiver->landing, frames->pieces, pieces, NULL, 0);
+  return landing_copy(receiver->landing, frames->pieces, pieces);
 }
 
 static void describe(const struct pst_receiver *receiver, const struct assemble_frame *frame,

@@ -25,6 +25,7 @@ struct frames {
   struct pst_region zeros; /* what missing packets are copied from */
   uint64_t zeros_length;
   struct pst_copy *pieces;
+  uint32_t piece_count;                      /* placed, and to be copied with the next */
   struct pst_view views[SESSION_POLL_BATCH]; /* taken, with no place found yet */
   uint32_t view_at, view_count;
   struct frames_release *releases; /* FIFO; never more than there are frames */

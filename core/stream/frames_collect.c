@@ -6,7 +6,9 @@
 
 #include "frames.h"
 
-#define FRAMES_ROUNDS 16 /* batches of messages that one poll takes */
+#define FRAMES_ROUNDS 32 /* batches of messages that one poll takes */
+
+_Static_assert(FRAMES_ROUNDS *SESSION_POLL_BATCH <= SESSION_DEVICE_BATCH, "one copy takes them");
 
 static uint64_t realtime_ns(void)
 {
@@ -38,37 +40,49 @@ static enum assemble_verdict place_view(struct frames *frames, const struct land
   return verdict;
 }
 
-/* Find places for what is in `views`, at most `room` of them, and start the copies. */
-static int place_views(struct pst_receiver *receiver, uint32_t room)
+/* Find places for what is in `views`, at most `room` of them. */
+static void place_views(struct pst_receiver *receiver, uint32_t room)
 {
   struct frames *frames = receiver->frames;
   struct landing *landing = receiver->landing;
-  struct pst_view placed[SESSION_POLL_BATCH];
   uint64_t refused[SESSION_POLL_BATCH];
   uint64_t now_ns = clock_now_ns(), arrival_ns = realtime_ns();
-  uint32_t count = 0, pieces = 0, refused_count = 0;
-  int rc;
+  uint32_t count = 0, refused_count = 0, from = frames->view_at;
 
   while (count < room && frames->view_at < frames->view_count) {
     const struct pst_view *view = &frames->views[frames->view_at];
-    struct pst_copy *piece = &frames->pieces[pieces];
+    struct pst_copy *piece = &frames->pieces[frames->piece_count];
     enum assemble_verdict verdict = place_view(frames, landing, view, now_ns, arrival_ns, piece);
     if (verdict == ASSEMBLE_WAIT)
       break;
-    frames->view_at++;
     if (verdict == ASSEMBLE_PLACED) {
-      placed[count++] = *view;
-      pieces += piece->length > 0;
+      frames->piece_count += piece->length > 0;
+      count++;
     } else {
+      landing_note(landing, &frames->views[from], frames->view_at - from);
+      from = frames->view_at + 1;
       refused[refused_count++] = view->token;
     }
+    frames->view_at++;
   }
+  landing_note(landing, &frames->views[from], frames->view_at - from);
   if (refused_count)
     landing->lane->ops->release(landing->lane->worker, refused, refused_count);
-  rc = count ? landing_copy(landing, frames->pieces, pieces, placed, count) : 0;
+}
+
+/* One copy of all that has been placed. */
+static int copy_placed(struct pst_receiver *receiver)
+{
+  struct frames *frames = receiver->frames;
+  uint32_t pieces = frames->piece_count;
+  int rc = 0;
+
+  frames->piece_count = 0;
+  if (receiver->landing->placed)
+    rc = landing_copy(receiver->landing, frames->pieces, pieces);
   if (rc == 0)
     assemble_settle(frames->assemble);
-  return rc;
+  return rc < 0 ? rc : landing_reap(receiver->landing);
 }
 
 /* Which transports have timestamps only their messages tell. */
@@ -91,36 +105,49 @@ static int check_timestamps(struct pst_receiver *receiver)
   return -EPROTO;
 }
 
-int frames_collect(struct pst_receiver *receiver)
+/* The next part of what has arrived. 1: there may be more of it that fits; 0: nothing
+ * more has come; -EAGAIN: nothing more fits, or a frame is through and nobody has to wait for
+ * what comes next; -errno. */
+static int collect_some(struct pst_receiver *receiver)
 {
   struct frames *frames = receiver->frames;
-  int rc = 0;
+  uint32_t room = landing_room(receiver->landing);
+  bool is_all = false;
 
-  for (int round = 0; rc == 0 && round < FRAMES_ROUNDS; round++) {
-    uint32_t room = landing_room(receiver->landing);
-    if (room > SESSION_POLL_BATCH)
-      room = SESSION_POLL_BATCH;
-    if (room == 0)
-      return 1;
-    if (frames->view_at == frames->view_count) {
-      frames->view_at = 0;
-      frames->view_count = receiver_gather(receiver, frames->views, room);
-      frames->arrived += frames->view_count;
-      if (frames->view_count == 0)
-        return 0;
-      if (receiver->intervals)
-        receiver_see_times(receiver, frames->views, frames->view_count);
-      receiver_arrived(receiver, frames->arrived);
-      rc = check_timestamps(receiver);
-    }
-    if (rc == 0)
-      rc = place_views(receiver, room);
-    if (rc == 0)
-      rc = landing_reap(receiver->landing);
-    if (rc == 0 && (frames->view_at < frames->view_count || assemble_first(frames->assemble)))
-      return 1;
+  if (room > SESSION_POLL_BATCH)
+    room = SESSION_POLL_BATCH;
+  if (room == 0)
+    return -EAGAIN;
+  if (frames->view_at == frames->view_count) {
+    frames->view_at = 0;
+    frames->view_count = receiver_gather(receiver, frames->views, room);
+    frames->arrived += frames->view_count;
+    if (frames->view_count == 0)
+      return 0;
+    is_all = frames->view_count < room;
+    if (receiver->intervals)
+      receiver_see_times(receiver, frames->views, frames->view_count);
+    receiver_arrived(receiver, frames->arrived);
+    int rc = check_timestamps(receiver);
+    if (rc < 0)
+      return rc;
   }
-  return rc < 0 ? rc : 1;
+  place_views(receiver, room);
+  return frames->view_at < frames->view_count || (is_all && assemble_first(frames->assemble))
+             ? -EAGAIN
+             : 1;
+}
+
+int frames_collect(struct pst_receiver *receiver)
+{
+  int rc = 1;
+
+  for (int round = 0; rc == 1 && round < FRAMES_ROUNDS; round++)
+    rc = collect_some(receiver);
+  if (rc < 0 && rc != -EAGAIN)
+    return rc;
+  int copied = copy_placed(receiver);
+  return copied < 0 ? copied : rc != 0;
 }
 
 uint32_t frames_give_up(struct pst_receiver *receiver)

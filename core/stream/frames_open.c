@@ -57,7 +57,7 @@ uint32_t frames_pieces(const struct config_stream *config)
     return SESSION_DEVICE_BATCH;
   /* Every other packet missing, and runs cut where the zeros end. */
   pieces = packets / 2 + 1 + packets * stride_of(config) / zeros_of(config) + 1;
-  return pieces > SESSION_POLL_BATCH ? (uint32_t)pieces : SESSION_POLL_BATCH;
+  return pieces > SESSION_DEVICE_BATCH ? (uint32_t)pieces : SESSION_DEVICE_BATCH;
 }
 
 /* ---- Opening ------------------------------------------------------------------- */
@@ -122,7 +122,7 @@ int frames_open(struct pst_receiver *receiver, struct pst_error *error)
   frames->zeros_length = zeros_of(config);
   frames->stride = stride_of(config);
   frames->frame_stride = frame_stride_of(config);
-  frames->pieces = calloc(frames_pieces(config), sizeof(*frames->pieces));
+  frames->pieces = calloc(frames_pieces(config) + 1, sizeof(*frames->pieces)); /* an empty one's */
   frames->releases = calloc(frames->params.buffers, sizeof(*frames->releases));
   frames->released = calloc(frames->params.buffers, sizeof(*frames->released));
   rc = frames->pieces && frames->releases && frames->released

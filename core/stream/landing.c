@@ -334,13 +334,20 @@ uint32_t landing_room(const struct landing *landing)
   return tokens < slots ? (uint32_t)tokens : slots;
 }
 
-/* `count` pieces, which read what the last n tokens in the FIFO stand for. */
-static int start_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count,
-                      uint32_t n)
+void landing_note(struct landing *landing, const struct pst_view *views, uint32_t n)
+{
+  for (uint32_t i = 0; i < n; i++)
+    landing->copy_tokens[landing->token_tail++ & landing->token_mask] = views[i].token;
+  landing->placed += n;
+}
+
+int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count)
 {
   const struct pst_memory_ops *memory = landing->memory->plugin->memory;
   struct landing_batch *batch = &landing->copies[landing->copy_tail % landing->copy_capacity];
+  uint32_t n = landing->placed;
 
+  landing->placed = 0;
   *batch = (struct landing_batch){.ticket = landing->done_ticket, .count = n};
   if (count) {
     int rc = memory->copy_batch(landing->queue, pieces, count, &batch->ticket);
@@ -351,14 +358,6 @@ static int start_copy(struct landing *landing, const struct pst_copy *pieces, ui
   }
   landing->copy_tail++;
   return 0;
-}
-
-int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count,
-                 const struct pst_view *views, uint32_t n)
-{
-  for (uint32_t i = 0; i < n; i++)
-    landing->copy_tokens[landing->token_tail++ & landing->token_mask] = views[i].token;
-  return start_copy(landing, pieces, count, n);
 }
 
 int landing_fence(struct landing *landing, struct pst_fence **ready)
@@ -404,9 +403,9 @@ int landing_submit(struct landing *landing, struct pst_fence **ready)
 {
   uint32_t count = landing->piece_count, n = landing->placed;
 
-  landing->piece_count = landing->placed = 0;
+  landing->piece_count = 0;
   *ready = NULL;
-  int rc = start_copy(landing, landing->pieces, count, n);
+  int rc = landing_copy(landing, landing->pieces, count);
   if (rc < 0) {
     landing->final_head -= n;
     return rc;

@@ -406,10 +406,11 @@ void landing_close(struct landing *landing);
 const struct pst_region *landing_lent(const struct landing *landing, uint32_t buffer);
 /* Staged path: how many messages can be taken now. */
 uint32_t landing_room(const struct landing *landing);
-/* Staged path: start a copy of `count` pieces, on behalf of n messages whose slots the
- * transport gets back when it is done. landing_room() was not 0. */
-int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count,
-                 const struct pst_view *views, uint32_t n);
+/* Staged path: the next copy is on behalf of these n messages too, whose slots the
+ * transport gets back when it is done. Together they are no more than landing_room() was. */
+void landing_note(struct landing *landing, const struct pst_view *views, uint32_t n);
+/* Start a copy of `count` pieces. landing_room() was not 0. 0, or -errno of the memory. */
+int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count);
 /* A fence behind all copies so far; NULL where the memory has none. */
 int landing_fence(struct landing *landing, struct pst_fence **ready);
 /* Staged path: give n views, at most landing_room() in all, their final places, which
