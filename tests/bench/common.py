@@ -244,7 +244,7 @@ def number(value, unit):
         return ""
     if unit == "GB/s":
         return f"{value:.4g}"
-    if unit.endswith("/s"):
+    if unit.endswith("/s") and not unit.startswith("G"):
         return f"{value / 1e6:.3f} M"
     return f"{value:.3g}"
 
