@@ -23,7 +23,8 @@ static uint64_t setting(const char *name, uint64_t otherwise)
         (text[length] == '=' || text[length] == ',' || text[length] == '\0'))
       return text[length] == '=' ? strtoull(text + length + 1, NULL, 0) : 1;
     text = strchr(text, ',');
-    text += text != NULL;
+    if (text)
+      text++;
   }
   return otherwise;
 }

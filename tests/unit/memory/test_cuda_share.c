@@ -123,7 +123,7 @@ static int be_the_other(int socket, const char *device, uint32_t kind)
 {
   struct offer offer = {.out = {.struct_size = sizeof(offer.out), .fd = -1}};
   struct pst_memory *memory = open_cuda(device, kind == PST_EXPORT_VENDOR_FD);
-  struct pst_region region;
+  struct pst_region region = {0};
   uint32_t purpose = kind == PST_EXPORT_FD ? PST_ALLOC_STAGING : PST_ALLOC_NORMAL;
   char asked;
   if (!memory || !alloc(memory, purpose, &region))
@@ -133,10 +133,16 @@ static int be_the_other(int socket, const char *device, uint32_t kind)
   if (offer.code == 0)
     offer.code = memory_ops()->export_region(memory, &region, kind, OFFSET, PART, &offer.out);
   send_offer(socket, &offer);
+  if (offer.out.fd >= 0)
+    close(offer.out.fd);
   while (offer.code == 0 && read(socket, &asked, 1) == 1) {
     int code = answer(memory, &region, asked);
     if (write(socket, &code, sizeof(code)) != sizeof(code))
       return 1;
+  }
+  if (memory) {
+    memory_ops()->free_region(memory, &region);
+    memory_ops()->close(memory);
   }
   return 0;
 }
