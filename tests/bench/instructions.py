@@ -20,6 +20,9 @@ TOLERANCE = 0.05
 SIZES = (64, 1462)
 SIDES = {"send": "send_some", "receive": "receive_some"}
 COUNTS = (4096, 20480)  # their difference leaves out what is not of messages
+# A process that waits for a CPU meets its heartbeats, one a second, among fewer messages:
+# what seems to have grown is counted again, and the least of each counts.
+TRIES = 3
 RING = 256
 
 
@@ -60,13 +63,23 @@ def instructions(program, function, size, count):
     return int(totals[-1])
 
 
-def count_all(program):
-    counted = {}
-    for size in SIZES:
-        for side, function in SIDES.items():
-            few, many = (instructions(program, function, size, count) for count in COUNTS)
-            counted[f"{side} {size} B"] = round((many - few) / (COUNTS[1] - COUNTS[0]), 1)
-    return counted
+def count_one(program, function, size, recorded):
+    least = [float("inf")] * len(COUNTS)
+    for _ in range(TRIES):
+        least = [min(old, instructions(program, function, size, count)) for old, count in zip(least, COUNTS)]
+        value = round((least[1] - least[0]) / (COUNTS[1] - COUNTS[0]), 1)
+        if recorded is not None and value <= recorded * (1 + TOLERANCE):
+            break
+    return value
+
+
+def count_all(program, recorded):
+    return {
+        name: count_one(program, function, size, recorded.get(name))
+        for size in SIZES
+        for side, function in SIDES.items()
+        for name in [f"{side} {size} B"]
+    }
 
 
 def check(counted, recorded):
@@ -84,8 +97,8 @@ def main():
         skip("the record is of gcc's -O2 on x86-64 without sanitizers, as ./run build makes it")
     root = pathlib.Path(__file__).resolve().parents[2]
     build = pathlib.Path(os.environ.get("PENSTOCK_BUILD") or root / "build")
-    counted = count_all(build / "tests" / "bench" / "bench-turn")
     recorded = read_record()
+    counted = count_all(build / "tests" / "bench" / "bench-turn", recorded)
     for name, value in counted.items():
         print(f"{name}: {value} instructions a message, recorded {recorded.get(name)}")
     if sys.argv[1] == "--record":
