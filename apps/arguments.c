@@ -10,72 +10,9 @@
 #include <string.h>
 
 #include "notice.h"
+#include "words.h"
 
 #define NAME_MAX_BYTES 64
-
-enum {
-  KEY_HELP = 'h',
-  KEY_LONG = 256,
-  KEY_BENCH = 512, /* + enum bench_word */
-  KEY_TRANSPORT_OPTION = KEY_BENCH + BENCH_WORDS,
-  KEY_MEMORY_OPTION,
-};
-
-static const struct option_word {
-  uint32_t bit; /* 0: every command has it */
-  int key;
-  const char *name;
-  const char *value; /* NULL: takes none */
-  const char *help;
-} words[] = {
-    {OPTION_BENCH, KEY_BENCH + BENCH_TRANSPORT, "transport", "NAME",
-     "the transport plugin that is measured"},
-    {OPTION_BENCH, KEY_TRANSPORT_OPTION, "transport-option", "KEY=VALUE",
-     "an option of it; may be repeated"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_MEMORY, "memory", "NAME",
-     "the memory plugin of this side (of both without a HOST)"},
-    {OPTION_BENCH, KEY_MEMORY_OPTION, "memory-option", "KEY=VALUE",
-     "an option of it; may be repeated"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_OP, "op", "LIST",
-     "send,write,read; all that the transport has when not given"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_SIZE, "size", "LIST",
-     "bytes a message: 64,1462,64KiB; 64 B to 4 MiB in steps of 4 when not given"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_BANDWIDTH, "bandwidth", NULL, "no latency"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_LATENCY, "latency", NULL, "no bandwidth"},
-    {OPTION_BENCH, KEY_LONG, "duration", "TIME", "of each measurement; 500ms when not given"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_RING, "ring", "N",
-     "send: slots at each end; as many as 4 MiB hold, 16 to 1024, when not given"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_DEPTH, "depth", "N",
-     "write, read: transfers under way; like --ring when not given"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_PATH, "path", "PATH",
-     "send: how messages may reach their memory: auto, direct, mapped, staged"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_CPU, "cpu", "A[,B]",
-     "pin this side's thread to CPU A, and the other end's, when it is here too, to B"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_TOUCH, "touch", "yes|no",
-     "send, read: read a cache line of each where it arrived; yes where its CPU can"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_VERIFY, "verify", NULL,
-     "fill each with the test pattern, and check each byte where it arrived"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_IN_PROCESS, "in-process", NULL,
-     "both ends in one process, by two threads"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_SERVER, "server", NULL,
-     "be the other end, for clients one after the other"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_ONCE, "once", NULL, "as the server: end after one client"},
-    {OPTION_BENCH, KEY_BENCH + BENCH_INSECURE, "insecure", NULL,
-     "allow a HOST beyond this machine: nothing is authenticated or encrypted"},
-    {OPTION_DURATION, KEY_LONG, "duration", "TIME",
-     "stop so long after both ends have connected: 3, 1.5, 250ms, 2min"},
-    {OPTION_COUNT, KEY_LONG + 1, "count", "N", "stop after N messages of each stream"},
-    {OPTION_JSON, KEY_LONG + 2, "json", "FILE", "write the result as JSON; - is standard output"},
-    {OPTION_STREAM, KEY_LONG + 3, "stream", "NAME", "only this stream; may be repeated"},
-    {OPTION_SET, KEY_LONG + 4, "set", "PATH=VALUE",
-     "override a value: streams.packets.ring=4096; may be repeated"},
-    {OPTION_PLUGIN_PATH, KEY_LONG + 5, "plugin-path", "DIR",
-     "look for plugins here first; may be repeated"},
-    {OPTION_QUIET, 'q', "quiet", NULL, "errors only"},
-    {OPTION_VERBOSE, 'v', "verbose", NULL, "say more"},
-    {0, KEY_HELP, "help", NULL, "this page"},
-};
-#define WORDS (sizeof words / sizeof words[0])
 
 /* Damerau-Levenshtein distance with adjacent transpositions. */
 static size_t distance(const char *a, const char *b)
@@ -232,24 +169,30 @@ enum arguments_result arguments_wrong(const struct command *command, const char 
 
 static enum arguments_result unknown_option(const struct command *command, const char *written)
 {
-  const char *names[WORDS + 1];
+  const char *names[WORDS_MAX + 1];
   char what[512], bare[NAME_MAX_BYTES + 1];
+  bool known = false, takes_none = false;
   size_t count = 0;
 
   snprintf(bare, sizeof bare, "%s", written + strspn(written, "-"));
   bare[strcspn(bare, "=")] = '\0';
-  for (size_t i = 0; i < WORDS; i++) {
-    if (strcmp(bare, words[i].name) == 0) {
-      if ((words[i].bit & command->options) != 0 || words[i].bit == 0)
-        snprintf(what, sizeof what, "option '--%s' takes no value", bare);
-      else
-        snprintf(what, sizeof what, "'--%s' is an option of other subcommands", bare);
-      return arguments_wrong(command, what);
+  for (size_t i = 0; i < option_word_count; i++) {
+    bool ours = (option_words[i].bit & command->options) != 0 || option_words[i].bit == 0;
+    if (strcmp(bare, option_words[i].name) == 0) {
+      known = true;
+      takes_none |= ours;
     }
-    if ((words[i].bit & command->options) != 0 || words[i].bit == 0)
-      names[count++] = words[i].name;
+    if (ours)
+      names[count++] = option_words[i].name;
   }
   names[count] = NULL;
+  if (known) {
+    snprintf(what, sizeof what,
+             takes_none ? "option '--%s' takes no value"
+                        : "'--%s' is an option of other subcommands",
+             bare);
+    return arguments_wrong(command, what);
+  }
   const char *near = arguments_nearest(bare, names);
   snprintf(what, sizeof what, "unknown option '%.200s'%s%s%s", written,
            near != NULL ? ", did you mean '--" : "", near != NULL ? near : "",
@@ -319,7 +262,9 @@ static enum arguments_result take(const struct command *command, int key, const 
     break;
   }
   default:
-    if (key >= KEY_BENCH)
+    if (key >= KEY_NODE)
+      a->node[key - KEY_NODE] = value != NULL ? value : "";
+    else if (key >= KEY_BENCH)
       a->bench[key - KEY_BENCH] = value != NULL ? value : "";
     break;
   }
@@ -333,15 +278,22 @@ static enum arguments_result take_operands(const struct command *command, int ar
 {
   char what[512];
 
-  if (optind < argc)
-    a->operand = argv[optind++];
+  size_t most = command->operands_most > 0 ? command->operands_most : 1;
+  size_t least = command->operands_least > 0 ? command->operands_least : 1;
+
+  while (optind < argc && a->operand_count < most) {
+    if (append(&a->operands, &a->operand_count, argv[optind++]) < 0)
+      return arguments_wrong(command, "out of memory");
+  }
+  a->operand = a->operand_count > 0 ? a->operands[0] : NULL;
   if (optind < argc) {
     snprintf(what, sizeof what, "one %s is enough, '%.200s' is too many", command->operand,
              argv[optind]);
     return arguments_wrong(command, what);
   }
-  if (a->operand == NULL && command->need == OPERAND_REQUIRED) {
-    snprintf(what, sizeof what, "%s is missing", command->operand);
+  if (a->operand_count < least && command->need == OPERAND_REQUIRED) {
+    snprintf(what, sizeof what, "%s is missing%s", command->operand,
+             a->operand_count > 0 ? " in part" : "");
     return arguments_wrong(command, what);
   }
   return ARGUMENTS_OK;
@@ -350,20 +302,20 @@ static enum arguments_result take_operands(const struct command *command, int ar
 enum arguments_result arguments_parse(const struct command *command, int argc, char **argv,
                                       struct arguments *arguments)
 {
-  struct option longs[WORDS + 1] = {{0}};
-  char shorts[2 * WORDS + 2] = ":", what[512];
+  struct option longs[WORDS_MAX + 1] = {{0}};
+  char shorts[2 * WORDS_MAX + 2] = ":", what[512];
   size_t count = 0, used = 1;
   int key;
 
   memset(arguments, 0, sizeof *arguments);
-  for (size_t i = 0; i < WORDS; i++) {
-    if (words[i].bit != 0 && (words[i].bit & command->options) == 0)
+  for (size_t i = 0; i < option_word_count; i++) {
+    if (option_words[i].bit != 0 && (option_words[i].bit & command->options) == 0)
       continue;
-    longs[count++] =
-        (struct option){words[i].name, words[i].value != NULL ? required_argument : no_argument,
-                        NULL, words[i].key};
-    if (words[i].key < KEY_LONG)
-      shorts[used++] = (char)words[i].key;
+    longs[count++] = (struct option){
+        option_words[i].name, option_words[i].value != NULL ? required_argument : no_argument, NULL,
+        option_words[i].key};
+    if (option_words[i].key < KEY_LONG)
+      shorts[used++] = (char)option_words[i].key;
   }
   if ((arguments->line = join(argc, argv)) == NULL)
     return arguments_wrong(command, "out of memory");
@@ -392,6 +344,7 @@ enum arguments_result arguments_parse(const struct command *command, int argc, c
 
 void arguments_free(struct arguments *arguments)
 {
+  free(arguments->operands);
   free(arguments->sets);
   free(arguments->streams);
   free(arguments->plugin_paths);
@@ -407,15 +360,15 @@ void arguments_help(const struct command *command)
 
   printf("Usage: penstock %s %s%s%s [options]\n\n%s\n\nOptions:\n", command->name,
          optional ? "[" : "", command->operand, optional ? "]" : "", command->help);
-  for (size_t i = 0; i < WORDS; i++) {
+  for (size_t i = 0; i < option_word_count; i++) {
     char left[64];
-    if (words[i].bit != 0 && (words[i].bit & command->options) == 0)
+    if (option_words[i].bit != 0 && (option_words[i].bit & command->options) == 0)
       continue;
-    if (words[i].key < KEY_LONG)
-      snprintf(left, sizeof left, "-%c, --%s", words[i].key, words[i].name);
+    if (option_words[i].key < KEY_LONG)
+      snprintf(left, sizeof left, "-%c, --%s", option_words[i].key, option_words[i].name);
     else
-      snprintf(left, sizeof left, "    --%s %s", words[i].name,
-               words[i].value != NULL ? words[i].value : "");
-    printf("  %-24s %s\n", left, words[i].help);
+      snprintf(left, sizeof left, "    --%s %s", option_words[i].name,
+               option_words[i].value != NULL ? option_words[i].value : "");
+    printf("  %-24s %s\n", left, option_words[i].help);
   }
 }

@@ -17,6 +17,10 @@ enum option_bit {
   OPTION_QUIET = 1u << 6,
   OPTION_VERBOSE = 1u << 7,
   OPTION_BENCH = 1u << 8, /* all of enum bench_word */
+  OPTION_NODE = 1u << 9,  /* of enum node_word: what serve and its clients have */
+  OPTION_SERVE = 1u << 10,
+  OPTION_REQUEST = 1u << 11,
+  OPTION_COPY = 1u << 12, /* get, put */
 };
 
 /* What only `bench` has, as it was written; bench/plan.c reads it. */
@@ -40,11 +44,39 @@ enum bench_word {
   BENCH_WORDS,
 };
 
+/* What only `serve`, `request`, `get` and `put` have; serve/words.c reads it. */
+enum node_word {
+  NODE_TRANSPORT,
+  NODE_MEMORY,
+  NODE_INSECURE,
+  NODE_ROOT,
+  NODE_READ_ONLY,
+  NODE_OVERWRITE,
+  NODE_CLIENTS,
+  NODE_IN_FLIGHT,
+  NODE_REQUEST_MAX,
+  NODE_IDLE,
+  NODE_ONCE,
+  NODE_SIZE,
+  NODE_PIECES,
+  NODE_OFFSET,
+  NODE_DEPTH,
+  NODE_NO_VERIFY,
+  NODE_TO,
+  NODE_RECURSIVE,
+  NODE_RESUME,
+  NODE_SHA256,
+  NODE_CHUNK,
+  NODE_WORDS,
+};
+
 enum operand_need { OPERAND_REQUIRED, OPERAND_OPTIONAL };
 
 struct arguments {
-  const char *operand; /* FILE or NAME; NULL */
-  const char *json;    /* "-": stdout; NULL: none */
+  const char *operand;   /* the first: FILE or NAME; NULL */
+  const char **operands; /* all */
+  size_t operand_count;
+  const char *json; /* "-": stdout; NULL: none */
   uint64_t duration_ns;
   bool duration_set;
   uint64_t count;
@@ -56,6 +88,7 @@ struct arguments {
   const char **plugin_paths;
   size_t plugin_path_count;
   const char *bench[BENCH_WORDS]; /* NULL: not written; "": has no value */
+  const char *node[NODE_WORDS];
   const char **transport_options; /* "k=v" */
   size_t transport_option_count;
   const char **memory_options;
@@ -69,7 +102,8 @@ struct command {
   const char *name;
   const char *operand; /* "FILE" */
   enum operand_need need;
-  uint32_t options; /* enum option_bit */
+  uint32_t operands_least, operands_most; /* 0: one, as `need` says */
+  uint32_t options;                       /* enum option_bit */
   const char *summary;
   const char *help; /* what follows the usage line: what it does, two examples */
   int (*run)(const struct command *command, const struct arguments *arguments);

@@ -10,5 +10,9 @@ extern const struct command command_receive;
 extern const struct command command_check;
 extern const struct command command_plugins;
 extern const struct command command_bench;
+extern const struct command command_serve;
+extern const struct command command_request;
+extern const struct command command_get;
+extern const struct command command_put;
 
 #endif

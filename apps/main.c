@@ -10,7 +10,8 @@
 #include "notice.h"
 
 static const struct command *const commands[] = {
-    &command_run, &command_send, &command_receive, &command_check, &command_plugins, &command_bench,
+    &command_run,   &command_send,  &command_receive, &command_check, &command_plugins,
+    &command_bench, &command_serve, &command_request, &command_get,   &command_put,
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -23,7 +24,7 @@ static void print_help(void)
          "\n"
          "Commands:\n");
   for (size_t i = 0; i < COMMANDS; i++)
-    printf("  %-8s %-6s %s\n", commands[i]->name, commands[i]->operand, commands[i]->summary);
+    printf("  %-8s %-20s %s\n", commands[i]->name, commands[i]->operand, commands[i]->summary);
   printf(
       "\n"
       "  penstock COMMAND --help   options and examples of a command\n"
@@ -33,6 +34,7 @@ static void print_help(void)
       "  penstock run config/loopback.yaml --duration 3\n"
       "  penstock plugins\n"
       "  penstock bench --transport loopback --memory host\n"
+      "  penstock serve --root DIR &  penstock get 127.0.0.1:18530 NAME\n"
       "\n"
       "Exit status: 0 all accounted for; 1 the run failed; 2 usage or configuration; 3 not\n"
       "available here; 4 an `expect` of the configuration was not met; 130 ended by a second ^C.\n");

@@ -32,7 +32,7 @@ _penstock() {
   COMPREPLY=()
 
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W 'run send receive check plugins bench --help --version' -- "$current")
+    mapfile -t COMPREPLY < <(compgen -W 'run send receive check plugins bench serve request get put --help --version' -- "$current")
     return
   fi
   case $previous in
@@ -59,7 +59,16 @@ _penstock() {
     --touch)
       mapfile -t COMPREPLY < <(compgen -W 'yes no' -- "$current")
       return ;;
-    --duration | --count | --size | --ring | --depth | --cpu | --transport-option | --memory-option)
+    --root)
+      compopt -o filenames
+      mapfile -t COMPREPLY < <(compgen -d -- "$current")
+      return ;;
+    --to)
+      compopt -o filenames
+      mapfile -t COMPREPLY < <(compgen -f -- "$current")
+      return ;;
+    --duration | --count | --size | --ring | --depth | --cpu | --transport-option | --memory-option | \
+      --clients | --in-flight | --request-max | --idle | --pieces | --offset | --chunk)
       return ;;
     --set)
       compopt -o nospace
@@ -68,7 +77,12 @@ _penstock() {
   esac
   if [[ $current == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$(_penstock_options "$command" | sort -u)" -- "$current")
-  elif [[ $command == bench ]]; then
+  elif [[ $command == request ]] && ((COMP_CWORD == 2)); then
+    mapfile -t COMPREPLY < <(compgen -W 'write read' -- "$current")
+  elif [[ $command == put ]] && ((COMP_CWORD > 2)); then
+    compopt -o filenames
+    mapfile -t COMPREPLY < <(compgen -f -- "$current")
+  elif [[ $command == bench || $command == serve || $command == request || $command == get || $command == put ]]; then
     mapfile -t COMPREPLY < <(compgen -A hostname -- "$current")
   elif [[ $command == plugins ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$(_penstock_plugins)" -- "$current")

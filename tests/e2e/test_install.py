@@ -225,12 +225,14 @@ class Completion(Case):
     def test_commands(self):
         self.assertEqual(
             sorted(word for word in self.complete("penstock", "") if word[0] != "-"),
-            ["bench", "check", "plugins", "receive", "run", "send"],
+            ["bench", "check", "get", "plugins", "put", "receive", "request", "run", "send", "serve"],
         )
         self.assertEqual(self.complete("penstock", "rec"), ["receive"])
+        self.assertEqual(self.complete("penstock", "request", ""), ["write", "read"])
 
     def test_options(self):
         self.assertIn("--json", self.complete("penstock", "run", "--"))
+        self.assertIn("--resume", self.complete("penstock", "get", "--"))
 
     def test_plugin_names(self):
         self.assertIn("loopback", self.complete("penstock", "plugins", ""))

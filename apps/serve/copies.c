@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `penstock get` and `penstock put`. */
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+
+#include "clock.h"
+#include "commands.h"
+#include "plan.h"
+
+static int read_params(const struct command *command, const struct arguments *arguments,
+                       const struct plan_side *side, struct copy_params *params)
+{
+  const char *const *words = arguments->node;
+
+  *params = (struct copy_params){.names = arguments->operands + 1,
+                                 .name_count = (uint32_t)arguments->operand_count - 1,
+                                 .to = words[NODE_TO],
+                                 .recursive = words[NODE_RECURSIVE] != NULL,
+                                 .overwrite = words[NODE_OVERWRITE] != NULL,
+                                 .resume = words[NODE_RESUME] != NULL,
+                                 .sha256 = words[NODE_SHA256] != NULL,
+                                 .quiet = arguments->quiet,
+                                 .chunk = 1 << 20,
+                                 .depth = 8};
+  plan_remote(side, arguments->operand, &params->remote);
+  if (plan_size(command, "chunk", words[NODE_CHUNK], 4096, PLAN_CHUNK_MAX, &params->chunk) < 0 ||
+      plan_number(command, "depth", words[NODE_DEPTH], COPY_DEPTH_MAX, &params->depth) < 0)
+    return -EINVAL;
+  return 0;
+}
+
+static void add_totals(struct json_object *result, const struct copy *copy)
+{
+  const struct copy_totals *totals = &copy->totals;
+  const struct {
+    const char *key;
+    uint64_t value;
+  } values[] = {{"files", totals->files},          {"folders", totals->folders},
+                {"skipped", totals->skipped},      {"failed", totals->failed},
+                {"bytes", totals->bytes},          {"bytes_moved", totals->moved},
+                {"bytes_resumed", totals->resumed}};
+  struct json_object *object = json_object_new_object();
+
+  for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+    json_object_object_add(object, values[i].key, json_object_new_uint64(values[i].value));
+  json_object_object_add(object, "seconds", json_object_new_double((double)copy->ns / 1e9));
+  json_object_object_add(
+      object, "io",
+      json_object_new_string(copy->remote.io != NULL ? io_name(copy->remote.io) : ""));
+  json_object_object_add(result, "copy", object);
+}
+
+static int copy_files(const struct command *command, const struct arguments *arguments,
+                      const struct copy_params *params, int event_fd)
+{
+  const struct copy_ops *ops = command == &command_get ? &copy_get : &copy_put;
+  struct copy *copy = malloc(sizeof *copy);
+
+  if (copy == NULL)
+    return PST_EXIT_FAILED;
+  int rc = copy_run(params, ops, event_fd, copy);
+  int status = rc < 0 || copy->totals.failed > 0 ? PST_EXIT_FAILED : PST_EXIT_OK;
+  if (status != PST_EXIT_OK && copy->error.exit_status != 0)
+    status = copy->error.exit_status;
+  struct json_object *result = plan_result(command, arguments, copy->remote.node);
+  if (result != NULL)
+    add_totals(result, copy);
+  copy_close(copy);
+  status = plan_finish(arguments, result, status, copy->error.text);
+  free(copy);
+  return status;
+}
+
+static int run(const struct command *command, const struct arguments *arguments)
+{
+  struct copy_params params;
+  struct plan_side side;
+  int status = PST_EXIT_USAGE;
+
+  if (plan_side_read(command, arguments, &side) == 0 &&
+      read_params(command, arguments, &side, &params) == 0) {
+    int event_fd = plan_start(command, arguments);
+    status = event_fd < 0 ? PST_EXIT_FAILED : copy_files(command, arguments, &params, event_fd);
+  }
+  plan_side_free(&side);
+  return status;
+}
+
+#define OPTIONS                                                                                    \
+  OPTION_NODE | OPTION_COPY | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE
+
+const struct command command_get = {
+    .name = "get",
+    .operand = "HOST:PORT NAME...",
+    .need = OPERAND_REQUIRED,
+    .operands_least = 2,
+    .operands_most = UINT32_MAX,
+    .options = OPTIONS,
+    .summary = "files from a `penstock serve --root`, by RDMA",
+    .help =
+        "Names are relative to the server's root. A file has its name once all of it is on the\n"
+        "disk; what an interrupted transfer leaves is .NAME" NAMES_PART_SUFFIX ".\n"
+        "\n"
+        "Examples:\n"
+        "  penstock get 127.0.0.1:18530 run7/events.bin --to /data --sha256\n"
+        "      One file, into a folder, its SHA-256 compared.\n"
+        "  penstock get 127.0.0.1:18530 run7 --recursive --resume\n"
+        "      A folder; what is here already is compared and not sent again.",
+    .run = run,
+};
+
+const struct command command_put = {
+    .name = "put",
+    .operand = "HOST:PORT FILE...",
+    .need = OPERAND_REQUIRED,
+    .operands_least = 2,
+    .operands_most = UINT32_MAX,
+    .options = OPTIONS,
+    .summary = "files to a `penstock serve --root`, by RDMA",
+    .help = "The server keeps them below its root. A file has its name there once all of it is on\n"
+            "the disk; what an interrupted transfer leaves is .NAME" NAMES_PART_SUFFIX ".\n"
+            "\n"
+            "Examples:\n"
+            "  penstock put 127.0.0.1:18530 events.bin --to run7/events.bin\n"
+            "      One file, under another name.\n"
+            "  penstock put 127.0.0.1:18530 run8 --recursive --to archive/\n"
+            "      A folder, into another.",
+    .run = run,
+};

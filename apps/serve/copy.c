@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "notice.h"
+#include "signals.h"
+
+#define SUM_BYTES (1u << 20)
+#define BUSY_NS (5 * NS_PER_S)
+#define RETRY_NS (100 * NS_PER_MS)
+
+/* ---- Slots ------------------------------------------------------------------------------- */
+
+static int open_slots(struct copy *copy)
+{
+  const struct copy_params *params = copy->params;
+  const struct serve_message *limits = &copy->remote.limits;
+  struct pst_range range = {.struct_size = sizeof range};
+
+  copy->chunk = params->chunk < limits->chunk_max ? params->chunk : limits->chunk_max;
+  int rc = remote_offer(&copy->remote, &params->remote, copy->chunk * params->depth,
+                        copy->ops->access, &copy->area, &copy->region, &copy->error);
+  if (rc < 0)
+    return rc;
+  pst_area_range(copy->area, &range);
+  copy->direct = range.host != NULL;
+  copy->slots = calloc(params->depth, sizeof *copy->slots);
+  for (uint32_t i = params->depth; copy->slots != NULL && i-- > 0;) {
+    struct slot *slot = &copy->slots[i];
+    slot->place = i * copy->chunk;
+    slot->bytes = copy->direct ? (uint8_t *)range.host + slot->place : malloc(copy->chunk);
+    slot->next = copy->free;
+    copy->free = slot;
+    if (slot->bytes == NULL)
+      rc = -ENOMEM;
+  }
+  if (copy->slots == NULL || rc < 0)
+    return notice_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM, "out of memory for %u chunks",
+                       params->depth);
+  return 0;
+}
+
+int slot_fetch(struct slot *slot, uint64_t length)
+{
+  const struct copy *copy = slot->transfer->copy;
+
+  return copy->direct ? 0 : pst_area_read(copy->area, slot->place, length, slot->bytes);
+}
+
+int slot_push(struct slot *slot, uint64_t length)
+{
+  const struct copy *copy = slot->transfer->copy;
+
+  return copy->direct ? 0 : pst_area_write(copy->area, slot->place, length, slot->bytes);
+}
+
+void slot_free(struct slot *slot)
+{
+  struct transfer *t = slot->transfer;
+  struct copy *copy = t->copy;
+
+  slot->transfer = NULL;
+  slot->next = copy->free;
+  copy->free = slot;
+  t->slots--;
+}
+
+/* ---- Transfers ----------------------------------------------------------------------------- */
+
+void transfer_fail(struct transfer *t, int code, const char *format, ...)
+{
+  struct copy *copy = t->copy;
+  char what[1024];
+  va_list args;
+
+  if (t->failed)
+    return;
+  t->failed = true;
+  copy->totals.failed++;
+  va_start(args, format);
+  vsnprintf(what, sizeof what, format, args);
+  va_end(args);
+  notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s: %s", t->name, what);
+}
+
+void transfer_refused(struct transfer *t, const struct serve_message *answer)
+{
+  transfer_fail(t, -(int)answer->code, "%s", answer->text);
+}
+
+void transfer_covered(struct transfer *t, uint64_t offset, uint64_t length)
+{
+  uint64_t before = t->extents.covered;
+  int rc = extents_add(&t->extents, offset, offset + length);
+
+  if (rc < 0)
+    transfer_fail(t, rc, "its chunks came in too wild an order");
+  t->copy->totals.bytes += t->extents.covered - before;
+  t->counted += t->extents.covered - before;
+}
+
+bool transfer_waits(struct transfer *t)
+{
+  uint64_t now = now_ns();
+
+  if (t->busy_ns == 0)
+    t->busy_ns = now;
+  if (now - t->busy_ns > BUSY_NS || t->copy->stopped)
+    return false;
+  t->retry_ns = now + RETRY_NS;
+  return true;
+}
+
+void transfer_end(struct transfer *t)
+{
+  t->ended = true;
+}
+
+static void drop(struct copy *copy, struct transfer *t)
+{
+  struct transfer **at = &copy->first;
+
+  while (*at != t)
+    at = &(*at)->next;
+  *at = t->next;
+  if (*at == NULL)
+    copy->last = at;
+  copy->active--;
+  if (t->failed)
+    copy->totals.bytes -= t->counted;
+  else if (!t->folder)
+    copy->totals.files++;
+  extents_free(&t->extents);
+  sums_sha256_close(t->sum, NULL);
+  free(t->sum_bytes);
+  if (t->fd >= 0)
+    close(t->fd);
+  part_close(&t->part, false);
+  t->used = false;
+}
+
+static bool begin_next(struct copy *copy)
+{
+  struct transfer *t = copy->transfers;
+
+  if (copy->active == COPY_FILES)
+    return false;
+  while (t->used)
+    t++;
+  memset(t, 0, sizeof *t);
+  t->copy = copy;
+  t->fd = -1;
+  t->part = (struct part)PART_INIT;
+  if (copy->ops->next(copy, t) < 0)
+    return false;
+  t->used = true;
+  if (copy->first == NULL)
+    copy->last = &copy->first;
+  *copy->last = t;
+  copy->last = &t->next;
+  copy->active++;
+  copy->ops->begin(t);
+  return true;
+}
+
+/* The oldest takes all slots that it can use: a file that is through needs none any more. */
+static void feed(struct copy *copy)
+{
+  for (struct transfer *t = copy->first; t != NULL; t = t->next) {
+    while (t->running && !t->failed && copy->free != NULL) {
+      struct slot *slot = copy->free;
+      struct slot *rest = slot->next;
+      slot->transfer = t;
+      copy->free = rest;
+      t->slots++;
+      if (!copy->ops->feed(t, slot)) {
+        slot_free(slot);
+        break;
+      }
+    }
+  }
+}
+
+static void look_after(struct copy *copy)
+{
+  struct transfer *next;
+  uint64_t now = now_ns();
+
+  for (struct transfer *t = copy->first; t != NULL; t = next) {
+    next = t->next;
+    if (t->retry_ns != 0 && now >= t->retry_ns) {
+      t->retry_ns = 0;
+      copy->ops->retry(t);
+    }
+    if (t->running && t->slots == 0 && (t->failed || t->extents.covered == t->size)) {
+      t->running = false;
+      if (t->failed)
+        copy->ops->abandon(t);
+      else
+        copy->ops->finish(t);
+    }
+    if (t->ended)
+      drop(copy, t);
+  }
+}
+
+static void stop(struct copy *copy)
+{
+  copy->stopped = true;
+  for (struct transfer *t = copy->first; t != NULL; t = t->next) {
+    if (t->running)
+      transfer_fail(t, -EINTR, "stopped by a signal; --resume goes on with it");
+  }
+}
+
+static int copy_all(struct copy *copy)
+{
+  int rc = 0;
+
+  for (;;) {
+    while (!copy->stopped && begin_next(copy))
+      ;
+    feed(copy);
+    look_after(copy);
+    if (copy->active == 0 &&
+        (copy->stopped || (!copy->listing && copy->pending == NULL && copy->walk == NULL)))
+      return 0;
+    if (signals_stop() && !copy->stopped)
+      stop(copy);
+    rc = remote_step(&copy->remote);
+    if (rc < 0)
+      return notice_fail(&copy->error, PST_EXIT_FAILED, rc, "%s: %s", copy->params->remote.address,
+                         copy->remote.text);
+    progress_show(copy, now_ns());
+  }
+}
+
+int copy_run(const struct copy_params *params, const struct copy_ops *ops, int event_fd,
+             struct copy *copy)
+{
+  *copy = (struct copy){.params = params, .ops = ops, .root = -1, .error = PST_ERROR_INIT};
+  copy->tty = isatty(STDERR_FILENO) && !params->quiet;
+  int rc = remote_open(&params->remote, event_fd, &copy->remote, &copy->error);
+  if (rc == 0 && (copy->remote.limits.flags & SERVE_FLAG_FILES) == 0)
+    rc = notice_fail(&copy->error, PST_EXIT_FAILED, -EOPNOTSUPP,
+                     "%s has no files: it was started without --root", params->remote.address);
+  if (rc == 0)
+    rc = open_slots(copy);
+  if (rc == 0)
+    rc = ops == &copy_get ? get_open(copy) : put_open(copy);
+  copy->began_ns = now_ns();
+  if (rc < 0)
+    return rc;
+  rc = copy_all(copy);
+  copy->ns = now_ns() - copy->began_ns;
+  progress_end(copy);
+  return rc;
+}
+
+/* What is being read or written has ended before its memory goes. */
+void copy_close(struct copy *copy)
+{
+  remote_close(&copy->remote);
+  for (struct transfer *t = copy->first; t != NULL; t = copy->first) {
+    t->failed = true;
+    drop(copy, t);
+  }
+  for (uint32_t i = 0; copy->slots != NULL && !copy->direct && i < copy->params->depth; i++)
+    free(copy->slots[i].bytes);
+  free(copy->slots);
+  get_close(copy);
+  put_close(copy);
+  for (struct pending *p = copy->pending; p != NULL; p = copy->pending) {
+    copy->pending = p->next;
+    free(p);
+  }
+}
+
+/* ---- SHA-256 of a whole file ------------------------------------------------------------------
+ */
+
+static void sum_on(struct transfer *t, int fd);
+
+static void end_sum(struct transfer *t)
+{
+  sums_sha256_close(t->sum, t->own);
+  t->sum = NULL;
+  t->local_sum = true;
+  t->sum_then(t);
+}
+
+static void summed(struct work *work)
+{
+  struct transfer *t = (struct transfer *)(void *)((char *)work - offsetof(struct transfer, work));
+
+  if (work->io.result <= 0) {
+    transfer_fail(t, work->io.result < 0 ? (int)work->io.result : -ESTALE,
+                  "reading it for its SHA-256: %s",
+                  work->io.result < 0 ? strerror((int)-work->io.result) : "it became shorter");
+    end_sum(t);
+    return;
+  }
+  sums_sha256_add(t->sum, t->sum_bytes, (size_t)work->io.result);
+  t->summed += (uint64_t)work->io.result;
+  sum_on(t, work->io.fd);
+}
+
+static void sum_on(struct transfer *t, int fd)
+{
+  uint64_t left = t->size - t->summed;
+
+  if (left == 0)
+    end_sum(t);
+  else
+    remote_work(&t->copy->remote, &t->work, IO_READ, fd, t->sum_bytes,
+                left < SUM_BYTES ? left : SUM_BYTES, t->summed, summed);
+}
+
+void transfer_sum(struct transfer *t, int fd, void (*then)(struct transfer *t))
+{
+  t->sum = sums_sha256_open();
+  t->sum_bytes = malloc(SUM_BYTES);
+  t->sum_then = then;
+  if (t->sum != NULL && t->sum_bytes != NULL) {
+    sum_on(t, fd);
+    return;
+  }
+  transfer_fail(t, -ENOMEM, "out of memory");
+  end_sum(t);
+}

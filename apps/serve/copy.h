@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What `get` and `put` share: one region of slots that the server reads and writes, files
+ * that are under way, and which of them uses which slot.
+ *
+ * A transfer goes on by call backs. Where it is and what it waits for lies in it; it ends by
+ * transfer_end() once no slot is its own any more.
+ */
+#ifndef APP_SERVE_COPY_H
+#define APP_SERVE_COPY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include <penstock/penstock.h>
+
+#include "extents.h"
+#include "part.h"
+#include "remote.h"
+#include "root.h"
+#include "sums.h"
+
+#define COPY_DEPTH_MAX 64u
+#define COPY_FILES 8u /* under way at a time: small ones are all waiting */
+
+struct copy;
+struct transfer;
+struct slot;
+
+struct copy_params {
+  struct remote_params remote;
+  const char *const *names; /* what is copied */
+  uint32_t name_count;
+  const char *to; /* NULL */
+  bool recursive, overwrite, resume, sha256, quiet;
+  uint64_t chunk;
+  uint32_t depth;
+};
+
+struct copy_totals {
+  uint64_t files, folders, skipped, failed;
+  uint64_t bytes;   /* of files that are through or under way, holes and what was resumed too */
+  uint64_t moved;   /* that came or went */
+  uint64_t resumed; /* that were there already */
+  uint64_t known;   /* sizes of all files that were begun */
+};
+
+/* The direction. */
+struct copy_ops {
+  const char *verb; /* "got" */
+  uint32_t access;  /* of the server to the region */
+  /* The next one to begin: 0; -ENODATA: there is none any more; -EAGAIN: not yet. */
+  int (*next)(struct copy *copy, struct transfer *transfer);
+  void (*begin)(struct transfer *transfer);
+  /* Give it a slot: false: it has nothing to do with one. */
+  bool (*feed)(struct transfer *transfer, struct slot *slot);
+  /* All of it is there: what comes then ends by transfer_end(). */
+  void (*finish)(struct transfer *transfer);
+  /* Somebody else was writing it, a moment ago: try once more. */
+  void (*retry)(struct transfer *transfer);
+  /* It has failed, and no slot is its own any more; as finish. */
+  void (*abandon)(struct transfer *transfer);
+};
+
+/* One chunk on its way. */
+struct slot {
+  struct ask ask;
+  struct work work;
+  struct transfer *transfer; /* NULL: free */
+  uint8_t *bytes;            /* where the CPU has it: the region itself, or beside it */
+  uint64_t place;            /* in the region */
+  uint64_t offset, length;   /* in the file */
+  uint32_t crc;
+  uint8_t sha256[SERVE_SHA256_BYTES];
+  struct slot *next;
+};
+
+struct transfer {
+  struct copy *copy;
+  struct transfer *next;
+  bool used, running, failed, ended, local_sum, remote_sum;
+  char name[SERVE_NAME_MAX + 1];  /* at the server */
+  char local[SERVE_NAME_MAX + 1]; /* below copy->root */
+  struct ask ask;
+  struct work work;
+  bool folder;    /* it is none, and is listed instead */
+  uint32_t strip; /* as of its pending name */
+  bool open;      /* at the server: `file` */
+  uint32_t file, slots, mode;
+  int fd;
+  struct stat stat;
+  struct root_data data;
+  struct part part;
+  uint64_t size, at, there, counted;
+  uint64_t busy_ns, retry_ns; /* since when, and until when, somebody else is writing it; or 0 */
+  struct extents extents;
+  /* --sha256: all of the file, as it lies here. */
+  struct sums_sha256 *sum;
+  uint8_t *sum_bytes;
+  uint64_t summed;
+  void (*sum_then)(struct transfer *t);
+  uint8_t own[SERVE_SHA256_BYTES], theirs[SERVE_SHA256_BYTES];
+};
+
+/* A name that is still to be looked at. */
+struct pending {
+  struct pending *next;
+  uint32_t kind;  /* enum serve_kind; 0: not known */
+  uint32_t strip; /* bytes of the name that it loses at its destination */
+  char name[];
+};
+
+struct copy {
+  const struct copy_params *params;
+  const struct copy_ops *ops;
+  struct remote remote;
+  struct pst_area *area;
+  uint32_t region;
+  bool direct; /* slots' bytes are the region's */
+  uint64_t chunk;
+  struct slot *slots, *free;
+  struct transfer transfers[COPY_FILES];
+  struct transfer *first, **last; /* under way, oldest first */
+  uint32_t active;
+  int root;                        /* get: where files go; -1 */
+  char single[SERVE_NAME_MAX + 1]; /* what the only file is called there; "" */
+  struct pending *pending;
+  struct ask list;
+  bool listing, making;
+  char folder_name[SERVE_NAME_MAX + 1];
+  uint32_t folder_strip;
+  void *walk; /* put: an FTS */
+  struct copy_totals totals;
+  uint64_t began_ns, shown_ns, ns; /* ns: all of it took */
+  bool tty, stopped;
+  struct pst_error error;
+};
+
+/* All of it: connects, copies, says how it went. *error has the first failure. */
+int copy_run(const struct copy_params *params, const struct copy_ops *ops, int event_fd,
+             struct copy *copy);
+void copy_close(struct copy *copy);
+/* Get's and put's own. */
+extern const struct copy_ops copy_get, copy_put;
+int get_open(struct copy *copy);
+void get_close(struct copy *copy);
+int get_next(struct copy *copy, struct transfer *t);
+void get_push(struct copy *copy, const char *name, uint32_t strip, uint32_t kind);
+int put_open(struct copy *copy);
+int put_next(struct copy *copy, struct transfer *t);
+void put_close(struct copy *copy);
+
+/* This file fails; the others go on. The first reason counts. */
+void transfer_fail(struct transfer *t, int code, const char *format, ...) PST_PRINTF(3, 4);
+void transfer_refused(struct transfer *t, const struct serve_message *answer);
+/* It is written by somebody else: true: by one who may just have been killed, and whose end
+ * is not told yet; it is tried again. */
+bool transfer_waits(struct transfer *t);
+/* Of a slot that has done what it was given for. */
+void transfer_covered(struct transfer *t, uint64_t offset, uint64_t length);
+void slot_free(struct slot *slot);
+void transfer_end(struct transfer *t);
+/* SHA-256 of [0, size) of an open file into t->own; then sets t->local_sum and calls `then`,
+ * with t->failed where it could not be made. */
+void transfer_sum(struct transfer *t, int fd, void (*then)(struct transfer *t));
+
+/* Between the region and where the CPU has a slot's bytes. 0 or -errno. */
+int slot_fetch(struct slot *slot, uint64_t length);
+int slot_push(struct slot *slot, uint64_t length);
+
+/* progress.c: one line on a terminal, at the end one for everybody. */
+void progress_show(struct copy *copy, uint64_t now);
+void progress_end(struct copy *copy);
+
+#endif

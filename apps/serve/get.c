@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files from the server: each chunk is asked for into a slot, which the server writes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "copy.h"
+#include "root.h"
+
+#define FROM(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+static void fetch(struct slot *slot);
+
+/* ---- One chunk ---------------------------------------------------------------------------- */
+
+static void through(struct slot *slot, uint64_t length)
+{
+  struct transfer *t = slot->transfer;
+
+  if (!t->failed)
+    transfer_covered(t, slot->offset, length);
+  /* The server may end a chunk where a hole begins. */
+  if (t->failed || length >= slot->length) {
+    slot_free(slot);
+    return;
+  }
+  slot->offset += length;
+  slot->length -= length;
+  fetch(slot);
+}
+
+static void fail_write(struct transfer *t, int code)
+{
+  if (code == -ENOSPC || code == -EDQUOT)
+    part_remove(&t->part);
+  transfer_fail(t, code, "writing %s: %s", t->local, strerror(-code));
+}
+
+static void written(struct work *work)
+{
+  struct slot *slot = FROM(struct slot, work, work);
+  struct transfer *t = slot->transfer;
+
+  if (work->io.result < 0)
+    fail_write(t, (int)work->io.result);
+  through(slot, work->io.length);
+}
+
+static void take_hole(struct slot *slot, uint64_t length)
+{
+  struct transfer *t = slot->transfer;
+  uint64_t left = t->size - slot->offset;
+
+  if (length > left)
+    length = left;
+  /* What an older transfer left may have data there. */
+  if (slot->offset < t->part.there &&
+      fallocate(t->part.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)slot->offset,
+                (off_t)length) < 0)
+    transfer_fail(t, -errno, "a hole in %s: %s; begin without --resume", t->local, strerror(errno));
+  if (t->at < slot->offset + length)
+    t->at = slot->offset + length;
+  through(slot, length);
+}
+
+static void take_data(struct slot *slot, uint64_t length, uint32_t crc)
+{
+  struct transfer *t = slot->transfer;
+  int rc = slot_fetch(slot, length);
+  uint32_t own = rc == 0 ? sums_crc32c(slot->bytes, length) : 0;
+
+  t->copy->totals.moved += length;
+  if (rc < 0)
+    transfer_fail(t, rc, "reading the region back: %s", strerror(-rc));
+  else if (own != crc)
+    transfer_fail(t, -EBADMSG,
+                  "the CRC32C of %" PRIu64 " bytes at %" PRIu64 " is %08" PRIx32
+                  ", the server said %08" PRIx32,
+                  length, slot->offset, own, crc);
+  if (t->failed)
+    slot_free(slot);
+  else
+    remote_work(&t->copy->remote, &slot->work, IO_WRITE, t->part.fd, slot->bytes, length,
+                slot->offset, written);
+}
+
+static void fetched(struct ask *ask, const struct serve_message *answer)
+{
+  struct slot *slot = FROM(struct slot, ask, ask);
+  struct transfer *t = slot->transfer;
+  bool hole = (answer->flags & SERVE_FLAG_HOLE) != 0;
+
+  if (answer->type == SERVE_REFUSE)
+    transfer_refused(t, answer);
+  else if (answer->length == 0 || (!hole && answer->length > slot->length))
+    transfer_fail(t, -EPROTO, "the server sent %" PRIu64 " bytes for %" PRIu64, answer->length,
+                  slot->length);
+  if (t->failed)
+    slot_free(slot);
+  else if (hole)
+    take_hole(slot, answer->length);
+  else
+    take_data(slot, answer->length, answer->crc);
+}
+
+static void fetch(struct slot *slot)
+{
+  struct copy *copy = slot->transfer->copy;
+  const struct serve_message message = {.type = SERVE_FETCH,
+                                        .file = slot->transfer->file,
+                                        .offset = slot->offset,
+                                        .length = slot->length,
+                                        .region = copy->region,
+                                        .place = slot->place};
+
+  remote_ask(&copy->remote, &slot->ask, SERVE_FETCHED, &message, fetched);
+}
+
+/* ---- A chunk that may be there already ------------------------------------------------------ */
+
+static void compared(struct ask *ask, const struct serve_message *answer)
+{
+  struct slot *slot = FROM(struct slot, ask, ask);
+  struct transfer *t = slot->transfer;
+
+  if (answer->type == SERVE_REFUSE)
+    transfer_refused(t, answer);
+  if (t->failed) {
+    slot_free(slot);
+  } else if (memcmp(answer->sha256, slot->sha256, SERVE_SHA256_BYTES) == 0) {
+    t->copy->totals.resumed += slot->length;
+    through(slot, slot->length);
+  } else {
+    fetch(slot);
+  }
+}
+
+static void read_back(struct work *work)
+{
+  struct slot *slot = FROM(struct slot, work, work);
+  struct transfer *t = slot->transfer;
+  const struct serve_message message = {
+      .type = SERVE_CHECK, .file = t->file, .offset = slot->offset, .length = slot->length};
+
+  if (t->failed) {
+    slot_free(slot);
+  } else if (work->io.result != (int64_t)slot->length) {
+    fetch(slot);
+  } else {
+    sums_sha256_of(slot->bytes, slot->length, slot->sha256);
+    remote_ask(&t->copy->remote, &slot->ask, SERVE_CHECKED, &message, compared);
+  }
+}
+
+static bool feed(struct transfer *t, struct slot *slot)
+{
+  uint64_t end = t->at < t->part.there ? t->part.there : t->size;
+  uint64_t left = (end < t->size ? end : t->size) - t->at;
+
+  if (left == 0)
+    return false;
+  slot->offset = t->at;
+  slot->length = left < t->copy->chunk ? left : t->copy->chunk;
+  t->at += slot->length;
+  if (slot->offset < t->part.there)
+    remote_work(&t->copy->remote, &slot->work, IO_READ, t->part.fd, slot->bytes, slot->length,
+                slot->offset, read_back);
+  else
+    fetch(slot);
+  return true;
+}
+
+/* ---- Beginning and end of a file ---------------------------------------------------------------
+ */
+
+static void closed_after_failure(struct ask *ask, const struct serve_message *answer)
+{
+  (void)answer;
+  transfer_end(FROM(struct transfer, ask, ask));
+}
+
+static void abandon(struct transfer *t)
+{
+  const struct serve_message message = {.type = SERVE_CLOSE, .file = t->file};
+
+  if (t->open)
+    remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, closed_after_failure);
+  else
+    transfer_end(t);
+  t->open = false;
+}
+
+static void fail_and_abandon(struct transfer *t, int code, const char *what)
+{
+  transfer_fail(t, code, "%s %s: %s", what, t->local, strerror(-code));
+  abandon(t);
+}
+
+static void folder_synced(struct work *work)
+{
+  struct transfer *t = FROM(struct transfer, work, work);
+
+  if (work->io.result < 0)
+    transfer_fail(t, (int)work->io.result, "the folder of %s: %s", t->local,
+                  strerror((int)-work->io.result));
+  transfer_end(t);
+}
+
+static void file_synced(struct work *work)
+{
+  struct transfer *t = FROM(struct transfer, work, work);
+  int rc = work->io.result < 0 ? (int)work->io.result : part_rename(&t->part);
+
+  if (rc == -EEXIST) {
+    transfer_fail(t, rc, "%s came meanwhile and is not replaced without --overwrite", t->local);
+    transfer_end(t);
+  } else if (rc < 0) {
+    fail_write(t, rc);
+    transfer_end(t);
+  } else {
+    remote_work(&t->copy->remote, &t->work, IO_SYNC, t->part.folder, NULL, 0, 0, folder_synced);
+  }
+}
+
+/* The server has said that the file is as it was when it was opened. */
+static void closed(struct ask *ask, const struct serve_message *answer)
+{
+  struct transfer *t = FROM(struct transfer, ask, ask);
+
+  if (answer->type == SERVE_REFUSE) {
+    transfer_refused(t, answer);
+    part_remove(&t->part);
+    transfer_end(t);
+    return;
+  }
+  remote_work(&t->copy->remote, &t->work, IO_SYNC, t->part.fd, NULL, 0, 0, file_synced);
+}
+
+static void close_remote(struct transfer *t)
+{
+  const struct serve_message message = {.type = SERVE_CLOSE, .file = t->file};
+
+  t->open = false;
+  remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, closed);
+}
+
+static void both_summed(struct transfer *t)
+{
+  if (!t->local_sum || !t->remote_sum)
+    return;
+  if (!t->failed && memcmp(t->own, t->theirs, SERVE_SHA256_BYTES) == 0) {
+    close_remote(t);
+    return;
+  }
+  if (!t->failed)
+    part_remove(&t->part);
+  transfer_fail(t, -EBADMSG, "its SHA-256 is not the server's; what came is removed");
+  abandon(t);
+}
+
+static void their_sum(struct ask *ask, const struct serve_message *answer)
+{
+  struct transfer *t = FROM(struct transfer, ask, ask);
+
+  t->remote_sum = true;
+  memcpy(t->theirs, answer->sha256, SERVE_SHA256_BYTES);
+  if (answer->type == SERVE_REFUSE)
+    transfer_refused(t, answer);
+  both_summed(t);
+}
+
+static void finish(struct transfer *t)
+{
+  const struct serve_message message = {.type = SERVE_CHECK, .file = t->file, .length = t->size};
+  int rc = part_prepare(&t->part);
+
+  if (rc < 0) {
+    fail_and_abandon(t, rc, "writing");
+    return;
+  }
+  if (!t->copy->params->sha256 || t->size == 0) {
+    close_remote(t);
+    return;
+  }
+  remote_ask(&t->copy->remote, &t->ask, SERVE_CHECKED, &message, their_sum);
+  transfer_sum(t, t->part.fd, both_summed);
+}
+
+static void create(struct transfer *t)
+{
+  const struct copy_params *params = t->copy->params;
+  int rc = part_open(t->copy->root, t->local, t->size, t->mode, params->overwrite, params->resume,
+                     &t->part);
+
+  if (rc == -EBUSY && transfer_waits(t))
+    return;
+  if (rc == 0) {
+    t->running = true;
+  } else if (rc == -EEXIST) {
+    transfer_fail(t, rc, "%s exists; --overwrite allows to replace it", t->local);
+    abandon(t);
+  } else if (rc == -EBUSY) {
+    transfer_fail(t, rc, "another transfer is writing %s", t->local);
+    abandon(t);
+  } else {
+    fail_and_abandon(t, rc, "creating");
+  }
+}
+
+static void opened(struct ask *ask, const struct serve_message *answer)
+{
+  struct transfer *t = FROM(struct transfer, ask, ask);
+
+  t->folder = answer->type == SERVE_REFUSE && answer->code == EISDIR && t->copy->params->recursive;
+  if (t->folder)
+    get_push(t->copy, t->name, t->strip, SERVE_KIND_FOLDER);
+  else if (answer->type == SERVE_REFUSE)
+    transfer_refused(t, answer);
+  if (answer->type == SERVE_REFUSE) {
+    transfer_end(t);
+    return;
+  }
+  t->open = true;
+  t->file = answer->file;
+  t->size = answer->size;
+  t->mode = answer->mode;
+  t->copy->totals.known += t->size;
+  create(t);
+}
+
+static void begin(struct transfer *t)
+{
+  const struct serve_message message = {.type = SERVE_OPEN,
+                                        .name = (const uint8_t *)t->name,
+                                        .name_length = (uint32_t)strlen(t->name)};
+
+  remote_ask(&t->copy->remote, &t->ask, SERVE_OPENED, &message, opened);
+}
+
+const struct copy_ops copy_get = {.verb = "got",
+                                  .access = PST_ACCESS_REMOTE_WRITE,
+                                  .next = get_next,
+                                  .begin = begin,
+                                  .feed = feed,
+                                  .finish = finish,
+                                  .retry = create,
+                                  .abandon = abandon};

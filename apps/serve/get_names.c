@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which files `get` takes, where they go, and what folders of the server hold. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "copy.h"
+#include "names.h"
+#include "notice.h"
+#include "root.h"
+
+static int fail(struct copy *copy, int exit_status, int code, const char *name, const char *why)
+{
+  return notice_fail(&copy->error, exit_status, code, "%s: %s", name, why);
+}
+
+void get_push(struct copy *copy, const char *name, uint32_t strip, uint32_t kind)
+{
+  size_t length = strlen(name) + 1;
+  struct pending *pending = malloc(sizeof *pending + length);
+
+  if (pending == NULL) {
+    copy->totals.failed++;
+    fail(copy, PST_EXIT_FAILED, -ENOMEM, name, "out of memory");
+    return;
+  }
+  memcpy(pending->name, name, length);
+  pending->kind = kind;
+  pending->strip = strip;
+  pending->next = copy->pending;
+  copy->pending = pending;
+}
+
+/* ---- Folders ------------------------------------------------------------------------------ */
+
+static void take_entry(struct copy *copy, const struct serve_entry *entry)
+{
+  const char *folder = copy->folder_name, *why = "its name is too long";
+  char part[SERVE_NAME_MAX + 1], name[2 * SERVE_NAME_MAX + 2];
+  int rc = names_check_part(entry->name, entry->length, part, &why);
+  int length =
+      rc < 0 ? 0
+             : snprintf(name, sizeof name, "%s%s%s", folder, folder[0] != '\0' ? "/" : "", part);
+
+  if (rc == 0 && length > (int)SERVE_NAME_MAX)
+    rc = -ENAMETOOLONG;
+  if (rc < 0) {
+    copy->totals.failed++;
+    fail(copy, PST_EXIT_FAILED, rc, folder, why);
+  } else if (entry->kind == SERVE_KIND_OTHER) {
+    copy->totals.skipped++;
+    notice(PST_LOG_WARN, "%s: neither file nor folder, left out", name);
+  } else {
+    get_push(copy, name, copy->folder_strip, entry->kind);
+  }
+}
+
+static void ask_list(struct copy *copy, uint64_t cursor);
+
+static void listed(struct ask *ask, const struct serve_message *answer)
+{
+  struct copy *copy = (struct copy *)(void *)((char *)ask - offsetof(struct copy, list));
+
+  copy->listing = false;
+  if (answer->type == SERVE_REFUSE) {
+    copy->totals.failed++;
+    notice_fail(&copy->error, PST_EXIT_FAILED, -(int)answer->code, "%s", answer->text);
+    return;
+  }
+  for (uint32_t i = 0; i < answer->entry_count; i++)
+    take_entry(copy, &answer->entries[i]);
+  if (answer->cursor != 0)
+    ask_list(copy, answer->cursor);
+}
+
+static void ask_list(struct copy *copy, uint64_t cursor)
+{
+  const struct serve_message message = {.type = SERVE_LIST,
+                                        .name = (const uint8_t *)copy->folder_name,
+                                        .name_length = (uint32_t)strlen(copy->folder_name),
+                                        .cursor = cursor};
+
+  copy->listing = true;
+  remote_ask(&copy->remote, &copy->list, SERVE_LISTED, &message, listed);
+}
+
+static void begin_folder(struct copy *copy, const struct pending *pending)
+{
+  const char *local = pending->name + pending->strip;
+  int rc = local[0] != '\0' ? root_make_folder(copy->root, local, 0777) : 0;
+
+  if (rc < 0) {
+    copy->totals.failed++;
+    fail(copy, PST_EXIT_FAILED, rc, local, strerror(-rc));
+    return;
+  }
+  copy->totals.folders += local[0] != '\0';
+  copy->folder_strip = pending->strip;
+  snprintf(copy->folder_name, sizeof copy->folder_name, "%s", pending->name);
+  ask_list(copy, 0);
+}
+
+int get_next(struct copy *copy, struct transfer *t)
+{
+  struct pending *pending = copy->pending;
+
+  if (pending == NULL)
+    return copy->listing ? -EAGAIN : -ENODATA;
+  bool folder = pending->kind == SERVE_KIND_FOLDER;
+  if (folder && copy->listing)
+    return -EAGAIN;
+  copy->pending = pending->next;
+  if (folder) {
+    begin_folder(copy, pending);
+  } else {
+    const char *local = copy->single[0] != '\0' ? copy->single : pending->name + pending->strip;
+    snprintf(t->name, sizeof t->name, "%s", pending->name);
+    snprintf(t->local, sizeof t->local, "%s", local);
+    t->strip = pending->strip;
+  }
+  free(pending);
+  return folder ? -EAGAIN : 0;
+}
+
+/* ---- The destination ------------------------------------------------------------------------ */
+
+/* Of one file: the folder that it goes into, and its name there. */
+static int open_single(struct copy *copy, const char *to)
+{
+  char folder[4096];
+  const char *slash = strrchr(to, '/'), *last = slash != NULL ? slash + 1 : to, *why = NULL;
+  int rc = names_check((const uint8_t *)last, strlen(last), copy->single, &why);
+
+  if (rc < 0)
+    return fail(copy, PST_EXIT_USAGE, rc, to, why);
+  if (slash == NULL)
+    snprintf(folder, sizeof folder, ".");
+  else
+    snprintf(folder, sizeof folder, "%.*s", slash == to ? 1 : (int)(slash - to), to);
+  copy->root = root_open(folder);
+  return copy->root < 0 ? fail(copy, PST_EXIT_USAGE, copy->root, folder, strerror(-copy->root)) : 0;
+}
+
+static int open_destination(struct copy *copy)
+{
+  const struct copy_params *params = copy->params;
+  const char *to = params->to != NULL ? params->to : ".";
+
+  copy->root = root_open(to);
+  if (copy->root >= 0)
+    return 0;
+  if ((copy->root == -ENOENT || copy->root == -ENOTDIR) && params->name_count == 1 &&
+      !params->recursive)
+    return open_single(copy, to);
+  return fail(copy, PST_EXIT_USAGE, copy->root, to, strerror(-copy->root));
+}
+
+/* "a/b/" is "a/b"; "." and "" are the server's root. */
+static int push_name(struct copy *copy, const char *written)
+{
+  char name[SERVE_NAME_MAX + 1] = "";
+  const char *why = NULL;
+  size_t length = strlen(written);
+
+  while (length > 1 && written[length - 1] == '/')
+    length--;
+  bool root = length == 0 || (length == 1 && written[0] == '.');
+  int rc = root ? 0 : names_check((const uint8_t *)written, length, name, &why);
+  if (root && !copy->params->recursive) {
+    rc = -EISDIR;
+    why = "the server's root is a folder (--recursive takes all of it)";
+  }
+  if (rc < 0)
+    return fail(copy, PST_EXIT_USAGE, rc, written, why);
+  const char *slash = strrchr(name, '/');
+  get_push(copy, name, slash != NULL ? (uint32_t)(slash + 1 - name) : 0,
+           root ? SERVE_KIND_FOLDER : 0);
+  return 0;
+}
+
+int get_open(struct copy *copy)
+{
+  int rc = open_destination(copy);
+
+  for (uint32_t i = copy->params->name_count; rc == 0 && i-- > 0;)
+    rc = push_name(copy, copy->params->names[i]);
+  return rc;
+}
+
+void get_close(struct copy *copy)
+{
+  if (copy->root >= 0)
+    close(copy->root);
+  copy->root = -1;
+}

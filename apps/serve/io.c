@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct io {
+  int event_fd;
+  struct io_ring *ring; /* NULL: threads */
+  struct io_threads *threads;
+  char name[96];
+};
+
+void io_push(struct io_list *list, struct io_request *request)
+{
+  request->next = NULL;
+  if (list->last == NULL)
+    list->last = &list->first;
+  *list->last = request;
+  list->last = &request->next;
+}
+
+struct io_request *io_pull(struct io_list *list)
+{
+  struct io_request *request = list->first;
+
+  if (request == NULL)
+    return NULL;
+  list->first = request->next;
+  if (list->first == NULL)
+    list->last = &list->first;
+  return request;
+}
+
+int io_took(struct io_request *request, int64_t outcome)
+{
+  if (outcome == -EINTR || outcome == -EAGAIN)
+    return 0;
+  if (outcome < 0 || request->op == IO_SYNC) {
+    request->result = outcome;
+    return 1;
+  }
+  request->done += (uint64_t)outcome;
+  request->result = (int64_t)request->done;
+  /* A write that moves nothing, and says nothing of why, would go on for ever. */
+  if (outcome == 0 && request->op == IO_WRITE && request->done < request->length)
+    request->result = -EIO;
+  return outcome == 0 || request->done == request->length;
+}
+
+int io_open(struct io **out)
+{
+  struct io *io = calloc(1, sizeof *io);
+
+  if (io == NULL)
+    return -ENOMEM;
+  io->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  int rc = io->event_fd < 0 ? -errno : io_ring_open(io->event_fd, &io->ring);
+  if (rc == 0) {
+    snprintf(io->name, sizeof io->name, "io_uring");
+  } else if (io->event_fd >= 0) {
+    snprintf(io->name, sizeof io->name, "threads, since io_uring is not to be had: %s",
+             strerror(-rc));
+    rc = io_threads_open(io->event_fd, &io->threads);
+  }
+  if (rc < 0) {
+    io_close(io);
+    return rc;
+  }
+  *out = io;
+  return 0;
+}
+
+void io_close(struct io *io)
+{
+  if (io == NULL)
+    return;
+  io_ring_close(io->ring);
+  io_threads_close(io->threads);
+  if (io->event_fd >= 0)
+    close(io->event_fd);
+  free(io);
+}
+
+const char *io_name(const struct io *io)
+{
+  return io->name;
+}
+
+int io_event_fd(const struct io *io)
+{
+  return io->event_fd;
+}
+
+void io_submit(struct io *io, struct io_request *request)
+{
+  request->done = 0;
+  request->result = 0;
+  if (io->ring != NULL)
+    io_ring_submit(io->ring, request);
+  else
+    io_threads_submit(io->threads, request);
+}
+
+struct io_request *io_poll(struct io *io)
+{
+  struct io_request *request =
+      io->ring != NULL ? io_ring_poll(io->ring) : io_threads_poll(io->threads);
+  uint64_t told;
+
+  if (request != NULL)
+    return request;
+  /* Told of what was polled meanwhile: cleared, then looked at once more. */
+  if (read(io->event_fd, &told, sizeof told) < 0)
+    return NULL;
+  return io->ring != NULL ? io_ring_poll(io->ring) : io_threads_poll(io->threads);
+}

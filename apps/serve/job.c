@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all jobs have: memory in turn, operations, files' reads and writes, an answer. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server.h"
+
+static void push(struct job_list *list, struct job *job)
+{
+  job->next = NULL;
+  if (list->first == NULL)
+    list->last = &list->first;
+  *list->last = job;
+  list->last = &job->next;
+}
+
+static struct job *pull(struct job_list *list)
+{
+  struct job *job = list->first;
+
+  if (job != NULL)
+    list->first = job->next;
+  return job;
+}
+
+struct job *job_new(struct client *client, const struct serve_message *asked)
+{
+  struct job *job = calloc(1, sizeof *job);
+
+  if (job == NULL)
+    return NULL;
+  job->client = client;
+  job->asked = *asked;
+  job->asked.name = NULL; /* it lies in the message, which goes */
+  job->asked.entry_count = 0;
+  job->block = POOL_NONE;
+  job->io.owner = job;
+  client->jobs++;
+  client->requests++;
+  client->server->totals.requests++;
+  return job;
+}
+
+void job_free(struct job *job)
+{
+  struct client *client = job->client;
+
+  job_release_block(job);
+  sums_sha256_close(job->sum, NULL);
+  if (job->file != NULL)
+    job->file->jobs--;
+  free(job->names);
+  free(job);
+  client->jobs--;
+  if (client->gone && client->jobs == 0)
+    client_free(client);
+}
+
+/* ---- Answers ------------------------------------------------------------------------- */
+
+/* False: there is no room now. */
+static bool send_answer(struct job *job)
+{
+  struct client *client = job->client;
+  uint8_t bytes[SERVE_MESSAGE_MAX];
+  size_t length = 0;
+
+  if (client->gone || client->closing)
+    return true;
+  int rc = serve_encode(&job->answer, bytes, sizeof bytes, &length);
+  if (rc == 0)
+    rc = pst_peer_send(client->peer, bytes, length);
+  if (rc < 0 && rc != -EAGAIN)
+    client_end(client, rc, "the server cannot answer");
+  return rc != -EAGAIN;
+}
+
+static void end(struct job *job, uint32_t type)
+{
+  struct client *client = job->client;
+
+  job_release_block(job);
+  job->answer.type = type;
+  job->answer.tag = job->asked.tag;
+  if (client->answers.first != NULL || !send_answer(job))
+    push(&client->answers, job);
+  else
+    job_free(job);
+}
+
+void job_answer(struct job *job, uint32_t type)
+{
+  end(job, type);
+}
+
+void job_refuse(struct job *job, int code, const char *format, ...)
+{
+  va_list args;
+
+  va_start(args, format);
+  vsnprintf(job->answer.text, sizeof job->answer.text, format, args);
+  va_end(args);
+  job->answer.code = (uint32_t)-code;
+  job->client->server->totals.refused++;
+  end(job, SERVE_REFUSE);
+}
+
+void job_flush_answers(struct client *client)
+{
+  while (client->answers.first != NULL && send_answer(client->answers.first))
+    job_free(pull(&client->answers));
+}
+
+/* ---- Memory, in turn ------------------------------------------------------------------- */
+
+static uint32_t index_of(const struct server *server, const struct store *store)
+{
+  return (uint32_t)(store - server->stores);
+}
+
+static void queue_turn(struct store *store, struct client *client, uint32_t index)
+{
+  client->turn_next[index] = NULL;
+  if (store->first == NULL)
+    store->last = &store->first;
+  *store->last = client;
+  store->last = &client->turn_next[index];
+}
+
+static void leave_turn(struct store *store, struct client *client, uint32_t index)
+{
+  struct client **at = &store->first;
+
+  while (*at != NULL && *at != client)
+    at = &(*at)->turn_next[index];
+  if (*at == NULL)
+    return;
+  *at = client->turn_next[index];
+  if (*at == NULL)
+    store->last = at;
+}
+
+/* The first of each client's in turn, until the next one finds no block: it shall not wait for
+ * ever while smaller ones go past it. */
+static void serve_turns(struct server *server, struct store *store)
+{
+  uint32_t index = index_of(server, store);
+
+  if (store->serving)
+    return;
+  store->serving = true;
+  while (store->first != NULL) {
+    struct client *client = store->first;
+    struct job *job = client->waiting[index].first;
+    uint64_t block = pool_take(store->pool, job->length);
+    if (block == POOL_NONE)
+      break;
+    leave_turn(store, client, index);
+    pull(&client->waiting[index]);
+    if (client->waiting[index].first != NULL)
+      queue_turn(store, client, index);
+    job->block = block;
+    job->go(job);
+  }
+  store->serving = false;
+}
+
+void job_with_block(struct job *job, struct store *store, uint64_t bytes,
+                    void (*go)(struct job *job))
+{
+  struct client *client = job->client;
+  uint32_t index = index_of(client->server, store);
+
+  job->store = store;
+  job->length = bytes;
+  job->go = go;
+  if (client->waiting[index].first == NULL)
+    queue_turn(store, client, index);
+  push(&client->waiting[index], job);
+  serve_turns(client->server, store);
+}
+
+void job_release_block(struct job *job)
+{
+  struct server *server = job->client->server;
+
+  if (job->block == POOL_NONE)
+    return;
+  pool_give(job->store->pool, job->block);
+  job->block = POOL_NONE;
+  serve_turns(server, job->store);
+}
+
+uint8_t *job_bytes(const struct job *job)
+{
+  return job->store->host + job->block;
+}
+
+/* ---- Operations on the client's region -------------------------------------------------- */
+
+void job_posts(struct client *client)
+{
+  while (client->posts.first != NULL) {
+    struct job *job = client->posts.first;
+    int n = pst_peer_post(client->peer, job->operations + job->posted, job->to_post - job->posted);
+    if (n == 0)
+      return;
+    if (n < 0) {
+      pull(&client->posts);
+      job->status = n;
+      job->to_post = job->posted;
+      if (job->ended == job->posted)
+        job_done(job, 1);
+      continue;
+    }
+    job->posted += (uint32_t)n;
+    if (job->posted == job->to_post)
+      pull(&client->posts);
+  }
+}
+
+void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place)
+{
+  struct pst_operation *move = &job->operations[0], *flush = &job->operations[1];
+
+  *move = (struct pst_operation){.op = op,
+                                 .piece_count = (uint16_t)pieces,
+                                 .id = (uint32_t)job->asked.region,
+                                 .cookie = (uint64_t)(uintptr_t)job,
+                                 .area = pieces > 0 ? NULL : job->store->area,
+                                 .pieces = pieces > 0 ? job->pieces : NULL,
+                                 .offset = pieces > 0 ? 0 : job->block,
+                                 .remote_offset = place,
+                                 .length = length};
+  *flush = (struct pst_operation){.op = PST_OP_FLUSH, .cookie = move->cookie};
+  job->step = STEP_MOVE;
+  job->to_post = op == PST_OP_WRITE ? 2 : 1;
+  job->posted = job->ended = 0;
+  job->status = 0;
+  push(&job->client->posts, job);
+  if (job->client->posts.first == job)
+    job_posts(job->client);
+}
+
+static const char *refusal_of(int status)
+{
+  switch (status) {
+  case -ENOENT:
+    return "no such region is offered";
+  case -ERANGE:
+    return "it reaches beyond the region that is offered";
+  case -EACCES:
+    return "the region is not offered for it, or was withdrawn";
+  case -EOPNOTSUPP:
+    return "the transport has no such operation";
+  default:
+    return strerror(-status);
+  }
+}
+
+static void go_on(struct job *job)
+{
+  if (job->asked.type == SERVE_MOVE)
+    job_move_step(job);
+  else
+    job_file_step(job);
+}
+
+/* status 1: nothing has ended, the posting has failed. */
+void job_done(struct job *job, int status)
+{
+  if (status < 0 && job->status == 0)
+    job->status = status;
+  job->ended += status <= 0;
+  if (job->ended < job->to_post)
+    return;
+  if (job->status < 0)
+    job_refuse(job, job->status, "%s of %llu bytes at %llu of region %llu: %s",
+               job->operations[0].op == PST_OP_WRITE ? "a WRITE" : "a READ",
+               (unsigned long long)job->operations[0].length,
+               (unsigned long long)job->operations[0].remote_offset,
+               (unsigned long long)job->asked.region, refusal_of(job->status));
+  else
+    go_on(job);
+}
+
+/* ---- Files' reads and writes ------------------------------------------------------------- */
+
+void job_io(struct job *job, enum job_step step, enum io_op op, int fd, uint8_t *bytes,
+            uint64_t length, uint64_t offset)
+{
+  job->step = step;
+  job->io = (struct io_request){
+      .op = op, .fd = fd, .bytes = bytes, .length = length, .offset = offset, .owner = job};
+  job->client->server->io_under_way++;
+  io_submit(job->client->server->io, &job->io);
+}
+
+void job_io_ended(struct job *job)
+{
+  job->client->server->io_under_way--;
+  if (job->client->gone)
+    job_free(job);
+  else
+    go_on(job);
+}
+
+static void drop(struct job_list *list)
+{
+  struct job *job;
+
+  while ((job = pull(list)) != NULL)
+    job_free(job);
+}
+
+void job_drop_waiting(struct client *client)
+{
+  struct server *server = client->server;
+
+  for (uint32_t i = 0; i < 2; i++) {
+    if (client->waiting[i].first != NULL)
+      leave_turn(&server->stores[i], client, i);
+    drop(&client->waiting[i]);
+  }
+  drop(&client->posts);
+  drop(&client->answers);
+}

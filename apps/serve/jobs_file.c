@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is read from an open file, or written to one, or done with all of it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "root.h"
+#include "server.h"
+
+static const char *name_of(const struct job *job)
+{
+  return serve_type_name(job->asked.type);
+}
+
+/* Within the file, and no more at once than the server told. */
+static bool range_is_legal(struct job *job, uint64_t most)
+{
+  const struct serve_message *m = &job->asked;
+
+  if (m->length == 0 || m->length > most)
+    job_refuse(job, -EFBIG, "%s: %" PRIu64 " bytes; 1 to %" PRIu64 " at once are served",
+               name_of(job), m->length, most);
+  else if (m->offset > job->file->size || m->length > job->file->size - m->offset)
+    job_refuse(job, -ERANGE, "%s: %" PRIu64 " bytes at %" PRIu64 " of a file of %" PRIu64,
+               name_of(job), m->length, m->offset, job->file->size);
+  else
+    return true;
+  return false;
+}
+
+static bool region_is_legal(struct job *job)
+{
+  if (job->asked.region > 0 && job->asked.region <= UINT32_MAX)
+    return true;
+  job_refuse(job, -ENOENT, "%s: region %" PRIu64 ": no such region is offered", name_of(job),
+             job->asked.region);
+  return false;
+}
+
+/* What a write has met is not mended by another: the file ends here. With the disk full,
+ * what was written of it goes too, and leaves room. */
+static void fail_write(struct job *job, int code)
+{
+  struct open_file *file = job->file;
+  bool full = code == -ENOSPC || code == -EDQUOT;
+
+  file->dead = true;
+  if (full)
+    part_remove(&file->part);
+  job_refuse(job, code, "writing %s: %s%s", file->part.name, strerror(-code),
+             full ? "; what there was of it is removed" : "; what there is of it is kept");
+}
+
+static void shrank(struct job *job)
+{
+  job_refuse(job, -ESTALE, "the file became shorter than %" PRIu64 " bytes while it was read",
+             job->file->size);
+}
+
+/* ---- FETCH: from the file into the client's region --------------------------------------- */
+
+static void begin_fetch(struct job *job)
+{
+  job_io(job, STEP_READ, IO_READ, job->file->fd, job_bytes(job), job->length, job->asked.offset);
+}
+
+void job_fetch(struct job *job)
+{
+  bool hole = false;
+
+  if (!range_is_legal(job, job->client->server->chunk_max) || !region_is_legal(job))
+    return;
+  int64_t extent = root_extent(job->file->fd, job->asked.offset, job->asked.length, job->file->size,
+                               &job->file->data, &hole);
+  if (extent == -ESTALE) {
+    shrank(job);
+  } else if (extent < 0) {
+    job_refuse(job, (int)extent, "FETCH: %s", strerror((int)-extent));
+  } else if (hole) {
+    job->answer.length = (uint64_t)extent;
+    job->answer.flags = SERVE_FLAG_HOLE;
+    job_answer(job, SERVE_FETCHED);
+  } else {
+    job_with_block(job, job->client->server->files, (uint64_t)extent, begin_fetch);
+  }
+}
+
+static void fetch_step(struct job *job)
+{
+  if (job->step == STEP_READ && job->io.result < 0) {
+    job_refuse(job, (int)job->io.result, "reading the file: %s", strerror((int)-job->io.result));
+  } else if (job->step == STEP_READ && (uint64_t)job->io.result < job->length) {
+    shrank(job);
+  } else if (job->step == STEP_READ) {
+    job->answer.length = job->length;
+    job->answer.crc = sums_crc32c(job_bytes(job), job->length);
+    job_move(job, PST_OP_WRITE, job->length, 0, job->asked.place);
+  } else {
+    job->client->bytes += job->length;
+    job->client->server->totals.bytes_written += job->length;
+    job_answer(job, SERVE_FETCHED);
+  }
+}
+
+/* ---- STORE: from the client's region into the file ---------------------------------------- */
+
+static void begin_store(struct job *job)
+{
+  job_move(job, PST_OP_READ, job->length, 0, job->asked.place);
+}
+
+void job_store(struct job *job)
+{
+  if (range_is_legal(job, job->client->server->chunk_max) && region_is_legal(job))
+    job_with_block(job, job->client->server->files, job->asked.length, begin_store);
+}
+
+static void cover(struct job *job)
+{
+  int rc =
+      extents_add(&job->file->extents, job->asked.offset, job->asked.offset + job->asked.length);
+
+  if (rc < 0)
+    job_refuse(job, rc, "%s: %s", name_of(job),
+               rc == -ENOSPC ? "the file has too many gaps; go from front to back"
+                             : "the server is out of memory");
+  else
+    job_answer(job, job->asked.type == SERVE_CHECK ? SERVE_CHECKED : SERVE_DONE);
+}
+
+static void store_step(struct job *job)
+{
+  if (job->step == STEP_MOVE) {
+    uint32_t crc = sums_crc32c(job_bytes(job), job->length);
+    job->client->bytes += job->length;
+    job->client->server->totals.bytes_read += job->length;
+    if (crc != job->asked.crc)
+      job_refuse(job, -EBADMSG,
+                 "STORE: the CRC32C of %" PRIu64 " bytes at %" PRIu64 " is %08" PRIx32
+                 ", the client said %08" PRIx32,
+                 job->length, job->asked.offset, crc, job->asked.crc);
+    else if (job->file->dead)
+      job_refuse(job, -EBADF, "STORE: file %u has ended", job->asked.file);
+    else
+      job_io(job, STEP_WRITE, IO_WRITE, job->file->part.fd, job_bytes(job), job->length,
+             job->asked.offset);
+  } else if (job->io.result < 0) {
+    fail_write(job, (int)job->io.result);
+  } else {
+    cover(job);
+  }
+}
+
+/* ---- HOLE, CHECK ---------------------------------------------------------------------------- */
+
+void job_hole(struct job *job)
+{
+  const struct serve_message *m = &job->asked;
+  struct part *part = &job->file->part;
+
+  if (!range_is_legal(job, INT64_MAX))
+    return;
+  /* What an older transfer left may have data there. */
+  if (m->offset < part->there && fallocate(part->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                           (off_t)m->offset, (off_t)m->length) < 0)
+    job_refuse(job, -errno, "a hole in %s: %s; begin without --resume", part->name,
+               strerror(errno));
+  else
+    cover(job);
+}
+
+static int fd_of(const struct open_file *file)
+{
+  return file->writable ? file->part.fd : file->fd;
+}
+
+/* The next part of what is to be summed, into the block. False: that was all. */
+static bool read_on(struct job *job)
+{
+  uint64_t end = job->asked.offset + job->asked.length;
+  uint64_t left = end - job->at;
+
+  if (left == 0)
+    return false;
+  job_io(job, STEP_READ, IO_READ, fd_of(job->file), job_bytes(job),
+         left < job->length ? left : job->length, job->at);
+  return true;
+}
+
+static void begin_sum(struct job *job)
+{
+  job->at = job->asked.offset;
+  job->sum = sums_sha256_open();
+  if (job->sum == NULL)
+    job_refuse(job, -ENOMEM, "the server is out of memory");
+  else if (!read_on(job))
+    job_file_step(job);
+}
+
+static void sum_range(struct job *job)
+{
+  uint64_t most = job->client->server->chunk_max, length = job->asked.length;
+
+  job_with_block(job, job->client->server->files, length < most ? length : most, begin_sum);
+}
+
+void job_check(struct job *job)
+{
+  if (job->file->size == 0) {
+    sums_sha256_of("", 0, job->answer.sha256);
+    job_answer(job, SERVE_CHECKED);
+  } else if (range_is_legal(job, INT64_MAX)) {
+    sum_range(job);
+  }
+}
+
+/* True: all of it is summed, and the sum is in the answer. */
+static bool sum_step(struct job *job)
+{
+  if (job->step == STEP_READ && job->at < job->asked.offset + job->asked.length) {
+    if (job->io.result < 0) {
+      job_refuse(job, (int)job->io.result, "reading the file: %s", strerror((int)-job->io.result));
+      return false;
+    }
+    if (job->io.result == 0) {
+      shrank(job);
+      return false;
+    }
+    sums_sha256_add(job->sum, job_bytes(job), (size_t)job->io.result);
+    job->at += (uint64_t)job->io.result;
+    if (read_on(job))
+      return false;
+  }
+  sums_sha256_close(job->sum, job->answer.sha256);
+  job->sum = NULL;
+  job->answer.has_sha256 = true;
+  job_release_block(job);
+  return true;
+}
+
+static void check_step(struct job *job)
+{
+  if (!sum_step(job))
+    return;
+  /* The same on both sides: the client need not send it. */
+  if (job->file->writable && job->asked.has_sha256 &&
+      memcmp(job->asked.sha256, job->answer.sha256, SERVE_SHA256_BYTES) == 0)
+    cover(job);
+  else
+    job_answer(job, SERVE_CHECKED);
+}
+
+/* ---- COMMIT -----------------------------------------------------------------------------------
+ */
+
+static void sync_file(struct job *job)
+{
+  job_io(job, STEP_SYNC_FILE, IO_SYNC, job->file->part.fd, NULL, 0, 0);
+}
+
+void job_commit(struct job *job)
+{
+  struct open_file *file = job->file;
+
+  if (file->extents.covered != file->size) {
+    job_refuse(job, -EINVAL, "COMMIT: only %" PRIu64 " of %" PRIu64 " bytes have come",
+               file->extents.covered, file->size);
+  } else if (file->jobs > 1) {
+    job_refuse(job, -EBUSY, "COMMIT: other requests on the file are under way");
+  } else {
+    int rc = part_prepare(&file->part);
+    file->dead = true; /* for all that comes now */
+    job->asked.offset = 0;
+    job->asked.length = file->size;
+    if (rc < 0)
+      fail_write(job, rc);
+    else if (job->asked.has_sha256 && file->size > 0)
+      sum_range(job);
+    else
+      sync_file(job);
+  }
+}
+
+static void give_name(struct job *job)
+{
+  struct part *part = &job->file->part;
+  int rc = part_rename(part);
+
+  if (rc == -EEXIST)
+    job_refuse(job, rc, "%s came meanwhile and is not replaced (--overwrite at both ends)",
+               part->name);
+  else if (rc < 0)
+    fail_write(job, rc);
+  else
+    job_io(job, STEP_SYNC_FOLDER, IO_SYNC, part->folder, NULL, 0, 0);
+}
+
+static void commit_step(struct job *job)
+{
+  struct part *part = &job->file->part;
+
+  if (job->step == STEP_READ) {
+    if (!sum_step(job))
+      return;
+    if (memcmp(job->asked.sha256, job->answer.sha256, SERVE_SHA256_BYTES) == 0) {
+      sync_file(job);
+      return;
+    }
+    part_close(part, true);
+    job_refuse(job, -EBADMSG, "the SHA-256 of %s is not the client's; it is removed", part->name);
+  } else if (job->io.result < 0) {
+    fail_write(job, (int)job->io.result);
+  } else if (job->step == STEP_SYNC_FILE) {
+    give_name(job);
+  } else {
+    part_close(part, false);
+    job->client->server->totals.files_written++;
+    job_answer(job, SERVE_DONE);
+  }
+}
+
+void job_file_step(struct job *job)
+{
+  switch (job->asked.type) {
+  case SERVE_FETCH:
+    fetch_step(job);
+    break;
+  case SERVE_STORE:
+    store_step(job);
+    break;
+  case SERVE_CHECK:
+    check_step(job);
+    break;
+  default:
+    commit_step(job);
+    break;
+  }
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing files, and folders. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "root.h"
+#include "server.h"
+
+/* Of a listing's names; the rest of the message is small. */
+#define LISTED_BYTES 3072u
+
+static const char *why(int code)
+{
+  switch (code) {
+  case -EXDEV:
+    return "it leads out of the server's root";
+  case -EISDIR:
+    return "it is a folder (--recursive takes all of it)";
+  case -ENOTSUP:
+    return "it is no regular file";
+  case -EBUSY:
+    return "another transfer is writing it";
+  case -EEXIST:
+    return "it exists and is not replaced (--overwrite at both ends allows it)";
+  default:
+    return strerror(-code);
+  }
+}
+
+static void refuse(struct job *job, const char *name, int code)
+{
+  job_refuse(job, code, "%.300s: %s", name, why(code));
+}
+
+static struct open_file *unused_file(struct job *job)
+{
+  struct client *client = job->client;
+
+  for (uint32_t i = 0; i < SERVER_FILES; i++) {
+    if (client->files[i].used)
+      continue;
+    client->files[i] = (struct open_file){.fd = -1, .part = PART_INIT};
+    job->answer.file = i;
+    return &client->files[i];
+  }
+  job_refuse(job, -EMFILE, "a client has at most %u files open", SERVER_FILES);
+  return NULL;
+}
+
+void file_drop(struct open_file *file)
+{
+  if (!file->used)
+    return;
+  if (file->fd >= 0)
+    close(file->fd);
+  part_close(&file->part, false);
+  extents_free(&file->extents);
+  file->used = false;
+}
+
+void job_open(struct job *job, const char *name)
+{
+  struct open_file *file = unused_file(job);
+
+  if (file == NULL)
+    return;
+  int fd = root_open_file(job->client->server->root, name, &file->stat);
+  if (fd < 0) {
+    refuse(job, name, fd);
+    return;
+  }
+  file->used = true;
+  file->fd = fd;
+  file->size = (uint64_t)file->stat.st_size;
+  job->answer.size = file->size;
+  job->answer.mode = file->stat.st_mode & 0777;
+  job->client->server->totals.files_read++;
+  job_answer(job, SERVE_OPENED);
+}
+
+void job_create(struct job *job, const char *name)
+{
+  const struct server *server = job->client->server;
+  const struct serve_message *m = &job->asked;
+  bool overwrite = server->params->overwrite && (m->flags & SERVE_FLAG_OVERWRITE) != 0;
+  struct open_file *file = unused_file(job);
+
+  if (file == NULL)
+    return;
+  int rc = part_open(server->root, name, m->size, m->mode, overwrite,
+                     (m->flags & SERVE_FLAG_RESUME) != 0, &file->part);
+  if (rc < 0) {
+    refuse(job, name, rc);
+    return;
+  }
+  file->used = file->writable = true;
+  file->size = m->size;
+  job->answer.size = file->part.there;
+  job_answer(job, SERVE_CREATED);
+}
+
+static bool changed(const struct open_file *file)
+{
+  struct stat now;
+
+  return fstat(file->fd, &now) < 0 || now.st_size != file->stat.st_size ||
+         now.st_mtim.tv_sec != file->stat.st_mtim.tv_sec ||
+         now.st_mtim.tv_nsec != file->stat.st_mtim.tv_nsec;
+}
+
+void job_close(struct job *job)
+{
+  struct open_file *file = job->file;
+
+  if (file->jobs > 1) {
+    job_refuse(job, -EBUSY, "CLOSE: other requests on the file are under way");
+    return;
+  }
+  bool stale = !file->writable && changed(file);
+  file_drop(file);
+  job->file = NULL;
+  if (stale)
+    job_refuse(job, -ESTALE, "the file was changed while it was read");
+  else
+    job_answer(job, SERVE_DONE);
+}
+
+void job_list_folder(struct job *job, const char *name)
+{
+  int folder = root_open_folder(job->client->server->root, name);
+
+  if (folder < 0) {
+    refuse(job, name, folder);
+    return;
+  }
+  job->answer.cursor = job->asked.cursor;
+  job->names = malloc(LISTED_BYTES);
+  int count = job->names == NULL ? -ENOMEM
+                                 : root_list(folder, &job->answer.cursor, job->answer.entries,
+                                             job->names, LISTED_BYTES);
+  close(folder);
+  if (count < 0) {
+    refuse(job, name, count);
+    return;
+  }
+  job->answer.entry_count = (uint32_t)count;
+  job_answer(job, SERVE_LISTED);
+}
+
+void job_make_folder(struct job *job, const char *name)
+{
+  int rc = root_make_folder(job->client->server->root, name, job->asked.mode);
+
+  if (rc < 0)
+    refuse(job, name, rc);
+  else
+    job_answer(job, SERVE_DONE);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "names.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+static int refuse(int code, const char *rule, const char **why)
+{
+  *why = rule;
+  return code;
+}
+
+/* What a transfer that is under way, or was interrupted, writes to. */
+static bool is_part(const uint8_t *bytes, size_t length)
+{
+  const size_t suffix = sizeof NAMES_PART_SUFFIX - 1;
+
+  return length > suffix && bytes[0] == '.' &&
+         memcmp(bytes + length - suffix, NAMES_PART_SUFFIX, suffix) == 0;
+}
+
+static int check_one(const uint8_t *bytes, size_t length, const char **why)
+{
+  if (length == 0)
+    return refuse(-EINVAL, "it begins or ends with '/', or has two in a row", why);
+  if ((length == 1 && bytes[0] == '.') || (length == 2 && memcmp(bytes, "..", 2) == 0))
+    return refuse(-EINVAL, "'.' and '..' are no parts of a name", why);
+  if (length > NAMES_BYTES_MAX)
+    return refuse(-ENAMETOOLONG, "one of its parts is longer than 240 bytes", why);
+  for (size_t i = 0; i < length; i++) {
+    if (bytes[i] < 0x20 || bytes[i] == 0x7f)
+      return refuse(-EINVAL, "it has NUL, a newline or another control character", why);
+  }
+  if (is_part(bytes, length))
+    return refuse(-EINVAL, "'.*" NAMES_PART_SUFFIX "' is what unfinished transfers are called",
+                  why);
+  return 0;
+}
+
+int names_check(const uint8_t *bytes, size_t length, char *name, const char **why)
+{
+  if (length == 0)
+    return refuse(-EINVAL, "it is empty", why);
+  if (length > SERVE_NAME_MAX)
+    return refuse(-ENAMETOOLONG, "it is longer than 1024 bytes", why);
+  if (bytes[0] == '/')
+    return refuse(-EINVAL, "it is absolute; names are relative to the root", why);
+  for (size_t at = 0; at <= length;) {
+    const uint8_t *slash = memchr(bytes + at, '/', length - at);
+    size_t end = slash != NULL ? (size_t)(slash - bytes) : length;
+    int rc = check_one(bytes + at, end - at, why);
+    if (rc < 0)
+      return rc;
+    at = end + 1;
+  }
+  memcpy(name, bytes, length);
+  name[length] = '\0';
+  return 0;
+}
+
+int names_check_part(const uint8_t *bytes, size_t length, char *name, const char **why)
+{
+  if (memchr(bytes, '/', length) != NULL)
+    return refuse(-EINVAL, "an entry of a folder has no '/'", why);
+  return names_check(bytes, length, name, why);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of files as peers may say them: relative, parts joined by '/'. */
+#ifndef APP_SERVE_NAMES_H
+#define APP_SERVE_NAMES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire.h"
+
+#define NAMES_PART_SUFFIX ".penstock-part"
+/* So that ".NAME.penstock-part" is one that file systems take. */
+#define NAMES_BYTES_MAX 240u /* of what stands between two slashes */
+
+/* Copies a legal name and ends it by NUL. 0; -EINVAL with *why: the rule that it breaks, in
+ * words; -ENAMETOOLONG likewise. `name` has room for SERVE_NAME_MAX + 1. */
+int names_check(const uint8_t *bytes, size_t length, char *name, const char **why);
+
+/* The same for one part of a name: no '/'. */
+int names_check_part(const uint8_t *bytes, size_t length, char *name, const char **why);
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "part.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "root.h"
+
+#define TRIES 8
+#define NAME_BYTES (NAMES_BYTES_MAX + sizeof NAMES_PART_SUFFIX + 1)
+
+static void part_name(const struct part *part, char name[NAME_BYTES])
+{
+  snprintf(name, NAME_BYTES, ".%s" NAMES_PART_SUFFIX, part->name);
+}
+
+static int check_final(const struct part *part)
+{
+  struct stat stat;
+
+  if (fstatat(part->folder, part->name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
+    return errno == ENOENT ? 0 : -errno;
+  if (S_ISDIR(stat.st_mode))
+    return -EISDIR;
+  return part->overwrite ? 0 : -EEXIST;
+}
+
+/* Another may have finished, or removed, what was opened here before it was locked. */
+static int lock(const struct part *part, const char *name, bool *gone)
+{
+  struct stat ours, named;
+
+  if (flock(part->fd, LOCK_EX | LOCK_NB) < 0)
+    return errno == EWOULDBLOCK ? -EBUSY : -errno;
+  if (fstat(part->fd, &ours) < 0)
+    return -errno;
+  *gone = fstatat(part->folder, name, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
+          named.st_ino != ours.st_ino || named.st_dev != ours.st_dev;
+  return 0;
+}
+
+static int open_locked(struct part *part)
+{
+  char name[NAME_BYTES];
+  struct stat stat;
+  bool gone = true;
+  int rc = 0;
+
+  part_name(part, name);
+  for (int i = 0; i < TRIES && gone && rc == 0; i++) {
+    if (part->fd >= 0)
+      close(part->fd);
+    part->fd = openat(part->folder, name,
+                      O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+    if (part->fd < 0)
+      return errno == ELOOP ? -ENOTSUP : -errno;
+    if (fstat(part->fd, &stat) < 0)
+      return -errno;
+    /* A second link of it may be anywhere. */
+    if (!S_ISREG(stat.st_mode) || stat.st_nlink > 1)
+      return -ENOTSUP;
+    rc = lock(part, name, &gone);
+  }
+  return rc == 0 && gone ? -EBUSY : rc;
+}
+
+static int open_in(struct part *part, bool resume)
+{
+  struct stat stat;
+  int rc = check_final(part);
+
+  if (rc == 0)
+    rc = open_locked(part);
+  if (rc < 0)
+    return rc;
+  if (!resume && ftruncate(part->fd, 0) < 0)
+    return -errno;
+  if (fstat(part->fd, &stat) < 0)
+    return -errno;
+  part->there = (uint64_t)stat.st_size;
+  return 0;
+}
+
+int part_open(int root, const char *name, uint64_t size, uint32_t mode, bool overwrite, bool resume,
+              struct part *part)
+{
+  const char *last = NULL;
+
+  *part = (struct part){.folder = -1, .fd = -1, .size = size, .mode = mode, .overwrite = overwrite};
+  int folder = root_open_parent(root, name, &last);
+  if (folder < 0)
+    return folder;
+  part->folder = folder;
+  snprintf(part->name, sizeof part->name, "%s", last);
+  int rc = open_in(part, resume);
+  if (rc < 0)
+    part_close(part, false);
+  return rc;
+}
+
+/* The process's own, which can only be read by setting it: once. */
+static mode_t creation_mask(void)
+{
+  static mode_t mask;
+  static bool known;
+
+  if (!known) {
+    mask = umask(0);
+    umask(mask);
+    known = true;
+  }
+  return mask;
+}
+
+int part_prepare(struct part *part)
+{
+  if (ftruncate(part->fd, (off_t)part->size) < 0 ||
+      fchmod(part->fd, (mode_t)part->mode & 0777 & ~creation_mask()) < 0)
+    return -errno;
+  return 0;
+}
+
+int part_rename(struct part *part)
+{
+  char name[NAME_BYTES];
+  unsigned flags = part->overwrite ? 0 : RENAME_NOREPLACE;
+
+  part_name(part, name);
+  int rc = renameat2(part->folder, name, part->folder, part->name, flags);
+  if (rc < 0 && errno == EINVAL && flags != 0) /* a file system without the flag */
+    rc = linkat(part->folder, name, part->folder, part->name, 0) < 0
+             ? -1
+             : unlinkat(part->folder, name, 0);
+  return rc < 0 ? -errno : 0;
+}
+
+/* Cut too, since its blocks are the file system's again only once nobody has it open. */
+void part_remove(struct part *part)
+{
+  char name[NAME_BYTES];
+
+  part_name(part, name);
+  unlinkat(part->folder, name, 0);
+  if (ftruncate(part->fd, 0) < 0)
+    return; /* then they are when it is closed */
+}
+
+void part_close(struct part *part, bool remove)
+{
+  if (part->fd >= 0 && remove)
+    part_remove(part);
+  if (part->fd >= 0)
+    close(part->fd);
+  if (part->folder >= 0)
+    close(part->folder);
+  part->fd = part->folder = -1;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "environment.h"
+#include "notice.h"
+#include "report.h"
+#include "result.h"
+#include "signals.h"
+
+static int settings_of(const char **words, size_t count, struct pst_setting **settings,
+                       uint32_t *written)
+{
+  *settings = calloc(count + 1, sizeof **settings);
+  if (*settings == NULL)
+    return -ENOMEM;
+  for (size_t i = 0; i < count; i++) {
+    const char *equals = strchr(words[i], '=');
+    (*settings)[i].name = strndup(words[i], (size_t)(equals - words[i]));
+    (*settings)[i].value = equals + 1;
+    if ((*settings)[i].name == NULL)
+      return -ENOMEM;
+    (*written)++;
+  }
+  return 0;
+}
+
+int plan_side_read(const struct command *command, const struct arguments *arguments,
+                   struct plan_side *side)
+{
+  const char *const *words = arguments->node;
+
+  *side = (struct plan_side){.transport =
+                                 words[NODE_TRANSPORT] != NULL ? words[NODE_TRANSPORT] : "loopback",
+                             .memory = words[NODE_MEMORY] != NULL ? words[NODE_MEMORY] : "host",
+                             .insecure = words[NODE_INSECURE] != NULL};
+  if (settings_of(arguments->transport_options, arguments->transport_option_count,
+                  &side->transport_options, &side->transport_option_count) < 0 ||
+      settings_of(arguments->memory_options, arguments->memory_option_count, &side->memory_options,
+                  &side->memory_option_count) < 0) {
+    arguments_wrong(command, "out of memory");
+    return -ENOMEM;
+  }
+  return 0;
+}
+
+static void free_settings(struct pst_setting *settings, uint32_t count)
+{
+  for (uint32_t i = 0; i < count; i++)
+    free((char *)(uintptr_t)settings[i].name);
+  free(settings);
+}
+
+void plan_side_free(struct plan_side *side)
+{
+  free_settings(side->transport_options, side->transport_option_count);
+  free_settings(side->memory_options, side->memory_option_count);
+}
+
+void plan_remote(const struct plan_side *side, const char *address, struct remote_params *params)
+{
+  *params = (struct remote_params){.address = address,
+                                   .transport = side->transport,
+                                   .memory = side->memory,
+                                   .transport_options = side->transport_options,
+                                   .memory_options = side->memory_options,
+                                   .transport_option_count = side->transport_option_count,
+                                   .memory_option_count = side->memory_option_count,
+                                   .insecure = side->insecure};
+}
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+int plan_size(const struct command *command, const char *option, const char *word, uint64_t least,
+              uint64_t most, uint64_t *value)
+{
+  uint64_t read = 0;
+  char what[256];
+
+  if (word == NULL)
+    return 0;
+  if (arguments_size(word, &read) == 0 && read >= least && read <= most) {
+    *value = read;
+    return 0;
+  }
+  snprintf(what, sizeof what,
+           "--%s '%.60s' is not a size from %" PRIu64 " to %" PRIu64 " bytes; write 4096 or 64KiB",
+           option, word, least, most);
+  arguments_wrong(command, what);
+  return -EINVAL;
+}
+
+int plan_number(const struct command *command, const char *option, const char *word, uint32_t most,
+                uint32_t *value)
+{
+  uint64_t read = 0;
+  char what[256];
+
+  if (word == NULL)
+    return 0;
+  if (arguments_count(word, &read) == 0 && read >= 1 && read <= most) {
+    *value = (uint32_t)read;
+    return 0;
+  }
+  snprintf(what, sizeof what, "--%s '%.60s' is not a number from 1 to %u", option, word, most);
+  arguments_wrong(command, what);
+  return -EINVAL;
+}
+
+int plan_time(const struct command *command, const char *option, const char *word, uint64_t *ns)
+{
+  uint64_t read = 0;
+  char what[256];
+
+  if (word == NULL)
+    return 0;
+  if (arguments_duration(word, &read) == 0 && read > 0) {
+    *ns = read;
+    return 0;
+  }
+  snprintf(what, sizeof what, "--%s '%.60s' is not a time above 0; write 3, 1.5, 250ms or 2min",
+           option, word);
+  arguments_wrong(command, what);
+  return -EINVAL;
+}
+
+/* ---- Beginning and end -------------------------------------------------------------------------
+ */
+
+int plan_start(const struct command *command, const struct arguments *arguments)
+{
+  int log_level = arguments->verbose > 0 ? PST_LOG_DEBUG : PST_LOG_ERROR;
+  int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  int rc = event_fd < 0 ? -errno : signals_open(event_fd);
+
+  if (arguments->quiet || arguments->verbose > 0)
+    notice_level(arguments->quiet ? PST_LOG_ERROR : PST_LOG_DEBUG);
+  pst_log_set(NULL, NULL, log_level);
+  for (size_t i = 0; i < arguments->plugin_path_count; i++)
+    pst_plugin_path_add(arguments->plugin_paths[i]);
+  if (rc < 0)
+    notice(PST_LOG_ERROR, "%s: cannot begin: %s", command->name, strerror(-rc));
+  return rc < 0 ? rc : event_fd;
+}
+
+struct json_object *plan_result(const struct command *command, const struct arguments *arguments,
+                                const struct pst_node *node)
+{
+  struct environment environment = {0};
+  const struct result_head head = {.version = pst_version(),
+                                   .command = command->name,
+                                   .command_line = arguments->line,
+                                   .environment = &environment};
+  struct pst_plugin_info info = {.struct_size = sizeof info};
+
+  if (arguments->json == NULL)
+    return NULL;
+  environment_read(&environment);
+  struct json_object *result = result_new(&head);
+  if (result == NULL)
+    return NULL;
+  json_object_object_del(result, "config");
+  json_object_object_del(result, "streams");
+  for (uint32_t i = 0; node != NULL && i < pst_node_plugins(node); i++) {
+    if (pst_node_plugin(node, i, &info) == 0)
+      result_add_plugin(result, &info);
+  }
+  return result;
+}
+
+int plan_finish(const struct arguments *arguments, struct json_object *result, int status,
+                const char *error)
+{
+  if (arguments->json == NULL)
+    return status;
+  result_finish(result, status, error);
+  if (result_write(result, arguments->json, NULL) < 0)
+    status = report_worse(status, PST_EXIT_FAILED);
+  json_object_put(result);
+  return status;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files to the server: each chunk is read into a slot, which the server reads. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "copy.h"
+#include "root.h"
+
+#define FROM(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+/* ---- One chunk ------------------------------------------------------------------------------ */
+
+static void through(struct slot *slot)
+{
+  struct transfer *t = slot->transfer;
+
+  if (!t->failed)
+    transfer_covered(t, slot->offset, slot->length);
+  slot_free(slot);
+}
+
+static void stored(struct ask *ask, const struct serve_message *answer)
+{
+  struct slot *slot = FROM(struct slot, ask, ask);
+
+  if (answer->type == SERVE_REFUSE)
+    transfer_refused(slot->transfer, answer);
+  else
+    slot->transfer->copy->totals.moved += slot->length;
+  through(slot);
+}
+
+static void hole_made(struct ask *ask, const struct serve_message *answer)
+{
+  struct slot *slot = FROM(struct slot, ask, ask);
+
+  if (answer->type == SERVE_REFUSE)
+    transfer_refused(slot->transfer, answer);
+  through(slot);
+}
+
+static void store(struct slot *slot)
+{
+  struct transfer *t = slot->transfer;
+  const struct serve_message message = {.type = SERVE_STORE,
+                                        .file = t->file,
+                                        .offset = slot->offset,
+                                        .length = slot->length,
+                                        .region = t->copy->region,
+                                        .place = slot->place,
+                                        .crc = slot->crc};
+  int rc = slot_push(slot, slot->length);
+
+  if (rc < 0) {
+    transfer_fail(t, rc, "writing into the region: %s", strerror(-rc));
+    slot_free(slot);
+    return;
+  }
+  remote_ask(&t->copy->remote, &slot->ask, SERVE_DONE, &message, stored);
+}
+
+/* Of what an older transfer left: the server has it, or it is stored once more. */
+static void compared(struct ask *ask, const struct serve_message *answer)
+{
+  struct slot *slot = FROM(struct slot, ask, ask);
+  struct transfer *t = slot->transfer;
+
+  if (answer->type == SERVE_CHECKED &&
+      memcmp(answer->sha256, slot->sha256, SERVE_SHA256_BYTES) == 0) {
+    t->copy->totals.resumed += slot->length;
+    through(slot);
+  } else if (t->failed) {
+    slot_free(slot);
+  } else {
+    store(slot);
+  }
+}
+
+static void compare(struct slot *slot)
+{
+  struct transfer *t = slot->transfer;
+  struct serve_message message = {.type = SERVE_CHECK,
+                                  .file = t->file,
+                                  .offset = slot->offset,
+                                  .length = slot->length,
+                                  .has_sha256 = true};
+
+  sums_sha256_of(slot->bytes, slot->length, slot->sha256);
+  memcpy(message.sha256, slot->sha256, SERVE_SHA256_BYTES);
+  remote_ask(&t->copy->remote, &slot->ask, SERVE_CHECKED, &message, compared);
+}
+
+static void shrank(struct transfer *t)
+{
+  transfer_fail(t, -ESTALE, "it became shorter than %" PRIu64 " bytes while it was read", t->size);
+}
+
+static void was_read(struct work *work)
+{
+  struct slot *slot = FROM(struct slot, work, work);
+  struct transfer *t = slot->transfer;
+
+  if (work->io.result < 0)
+    transfer_fail(t, (int)work->io.result, "reading it: %s", strerror((int)-work->io.result));
+  else if ((uint64_t)work->io.result < slot->length)
+    shrank(t);
+  if (t->failed) {
+    slot_free(slot);
+    return;
+  }
+  slot->crc = sums_crc32c(slot->bytes, slot->length);
+  if (slot->offset < t->there)
+    compare(slot);
+  else
+    store(slot);
+}
+
+static bool feed(struct transfer *t, struct slot *slot)
+{
+  struct serve_message message = {.type = SERVE_HOLE, .file = t->file, .offset = t->at};
+  struct remote *remote = &t->copy->remote;
+  bool hole = false;
+
+  if (t->at == t->size)
+    return false;
+  uint64_t most = t->copy->chunk;
+  if (t->at < t->there && t->there - t->at < most)
+    most = t->there - t->at;
+  int64_t extent = root_extent(t->fd, t->at, most, t->size, &t->data, &hole);
+  if (extent == -ESTALE)
+    shrank(t);
+  else if (extent < 0)
+    transfer_fail(t, (int)extent, "reading it: %s", strerror((int)-extent));
+  if (extent < 0)
+    return false;
+  slot->offset = t->at;
+  slot->length = message.length = (uint64_t)extent;
+  t->at += slot->length;
+  if (hole)
+    remote_ask(remote, &slot->ask, SERVE_DONE, &message, hole_made);
+  else
+    remote_work(remote, &slot->work, IO_READ, t->fd, slot->bytes, slot->length, slot->offset,
+                was_read);
+  return true;
+}
+
+/* ---- Beginning and end of a file --------------------------------------------------------------
+ */
+
+static void closed_after_failure(struct ask *ask, const struct serve_message *answer)
+{
+  (void)answer;
+  transfer_end(FROM(struct transfer, ask, ask));
+}
+
+static void abandon(struct transfer *t)
+{
+  const struct serve_message message = {.type = SERVE_CLOSE, .file = t->file};
+
+  if (t->open)
+    remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, closed_after_failure);
+  else
+    transfer_end(t);
+  t->open = false;
+}
+
+static bool changed(const struct transfer *t)
+{
+  struct stat now;
+
+  return fstat(t->fd, &now) < 0 || now.st_size != t->stat.st_size ||
+         now.st_mtim.tv_sec != t->stat.st_mtim.tv_sec ||
+         now.st_mtim.tv_nsec != t->stat.st_mtim.tv_nsec;
+}
+
+/* In either case the server has still to be told that we are through with it. */
+static void committed(struct ask *ask, const struct serve_message *answer)
+{
+  struct transfer *t = FROM(struct transfer, ask, ask);
+
+  if (answer->type == SERVE_REFUSE)
+    transfer_refused(t, answer);
+  abandon(t);
+}
+
+static void commit(struct transfer *t)
+{
+  struct serve_message message = {
+      .type = SERVE_COMMIT, .file = t->file, .has_sha256 = t->local_sum};
+
+  if (!t->failed && changed(t))
+    transfer_fail(t, -ESTALE, "it was changed while it was read");
+  if (t->failed) {
+    abandon(t);
+    return;
+  }
+  memcpy(message.sha256, t->own, SERVE_SHA256_BYTES);
+  remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, committed);
+}
+
+static void finish(struct transfer *t)
+{
+  if (t->copy->params->sha256)
+    transfer_sum(t, t->fd, commit);
+  else
+    commit(t);
+}
+
+static void created(struct ask *ask, const struct serve_message *answer)
+{
+  struct transfer *t = FROM(struct transfer, ask, ask);
+
+  if (answer->type == SERVE_REFUSE && answer->code == EBUSY && transfer_waits(t))
+    return;
+  if (answer->type == SERVE_REFUSE) {
+    transfer_refused(t, answer);
+    transfer_end(t);
+    return;
+  }
+  t->open = t->running = true;
+  t->file = answer->file;
+  t->there = answer->size < t->size ? answer->size : t->size;
+}
+
+static int open_local(struct transfer *t)
+{
+  t->fd = open(t->local, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (t->fd < 0 || fstat(t->fd, &t->stat) < 0)
+    return -errno;
+  return S_ISREG(t->stat.st_mode) ? 0 : -ENOTSUP;
+}
+
+static void create(struct transfer *t)
+{
+  const struct copy_params *params = t->copy->params;
+  const struct serve_message message = {.type = SERVE_CREATE,
+                                        .name = (const uint8_t *)t->name,
+                                        .name_length = (uint32_t)strlen(t->name),
+                                        .size = t->size,
+                                        .mode = t->stat.st_mode & 0777,
+                                        .flags = (params->overwrite ? SERVE_FLAG_OVERWRITE : 0u) |
+                                                 (params->resume ? SERVE_FLAG_RESUME : 0u)};
+
+  remote_ask(&t->copy->remote, &t->ask, SERVE_CREATED, &message, created);
+}
+
+static void begin(struct transfer *t)
+{
+  int rc = open_local(t);
+
+  if (rc < 0) {
+    transfer_fail(t, rc, "%s", rc == -ENOTSUP ? "it is no regular file" : strerror(-rc));
+    transfer_end(t);
+    return;
+  }
+  t->size = (uint64_t)t->stat.st_size;
+  t->copy->totals.known += t->size;
+  create(t);
+}
+
+const struct copy_ops copy_put = {.verb = "put",
+                                  .access = PST_ACCESS_REMOTE_READ,
+                                  .next = put_next,
+                                  .begin = begin,
+                                  .feed = feed,
+                                  .finish = finish,
+                                  .retry = create,
+                                  .abandon = abandon};

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which files `put` sends, and what they are called at the server. */
+#include <errno.h>
+#include <fts.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "copy.h"
+#include "names.h"
+#include "notice.h"
+
+static void fail(struct copy *copy, int code, const char *name, const char *why)
+{
+  copy->totals.failed++;
+  notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s: %s", name, why);
+}
+
+/* What of an entry's path its name at the server does not have: all before the last part
+ * of what was named; of "." and ".." that part too. */
+static size_t stripped(const FTSENT *entry)
+{
+  while (entry->fts_level > FTS_ROOTLEVEL)
+    entry = entry->fts_parent;
+  size_t strip = entry->fts_pathlen - entry->fts_namelen;
+  bool dots = strcmp(entry->fts_name, ".") == 0 || strcmp(entry->fts_name, "..") == 0;
+  return dots ? entry->fts_pathlen + 1u : strip;
+}
+
+/* "": the root itself. */
+static int name_at_server(const struct copy *copy, const FTSENT *entry, char *name,
+                          const char **why)
+{
+  const char *to = copy->params->to != NULL ? copy->params->to : "";
+  char whole[2 * SERVE_NAME_MAX + 2];
+  size_t strip = stripped(entry), length = strlen(to);
+  const char *below = strip < entry->fts_pathlen ? entry->fts_path + strip : "";
+
+  while (length > 0 && to[length - 1] == '/')
+    length--;
+  if (copy->single[0] != '\0')
+    below = "";
+  int used = snprintf(whole, sizeof whole, "%.*s%s%s", (int)length, to,
+                      length > 0 && below[0] != '\0' ? "/" : "", below);
+  if (used < 0 || (size_t)used >= sizeof whole) {
+    *why = "its name is too long";
+    return -ENAMETOOLONG;
+  }
+  name[0] = '\0';
+  return used == 0 ? 0 : names_check((const uint8_t *)whole, (size_t)used, name, why);
+}
+
+/* ---- Folders -------------------------------------------------------------------------------- */
+
+struct folder_ask {
+  struct ask ask;
+  struct copy *copy;
+  char name[];
+};
+
+static void made(struct ask *ask, const struct serve_message *answer)
+{
+  struct folder_ask *folder = (struct folder_ask *)(void *)ask;
+
+  if (answer->type == SERVE_REFUSE)
+    fail(folder->copy, -(int)answer->code, folder->name, answer->text);
+  else
+    folder->copy->totals.folders++;
+  folder->copy->making = false;
+  free(folder);
+}
+
+static void make_folder(struct copy *copy, const char *name, uint32_t mode)
+{
+  struct folder_ask *folder = calloc(1, sizeof *folder + strlen(name) + 1);
+  struct serve_message message = {.type = SERVE_MKDIR,
+                                  .name = (const uint8_t *)name,
+                                  .name_length = (uint32_t)strlen(name),
+                                  .mode = mode | 0700};
+
+  if (folder == NULL) {
+    fail(copy, -ENOMEM, name, "out of memory");
+    return;
+  }
+  folder->copy = copy;
+  strcpy(folder->name, name);
+  copy->making = true;
+  remote_ask(&copy->remote, &folder->ask, SERVE_DONE, &message, made);
+}
+
+/* ---- The walk ---------------------------------------------------------------------------------
+ */
+
+/* 0: a file, in *t; 1: something else, which is dealt with. */
+static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
+{
+  const char *why = NULL;
+  char name[SERVE_NAME_MAX + 1];
+  bool folder = entry->fts_info == FTS_D;
+
+  switch (entry->fts_info) {
+  case FTS_DP:
+    return 1;
+  case FTS_DNR:
+  case FTS_ERR:
+  case FTS_NS:
+    fail(copy, -entry->fts_errno, entry->fts_path, strerror(entry->fts_errno));
+    return 1;
+  case FTS_F:
+  case FTS_D:
+    break;
+  default:
+    copy->totals.skipped++;
+    notice(PST_LOG_WARN, "%s: neither file nor folder, left out", entry->fts_path);
+    return 1;
+  }
+  if (folder && !copy->params->recursive) {
+    fail(copy, -EISDIR, entry->fts_path, "it is a folder (--recursive takes all of it)");
+    fts_set(copy->walk, entry, FTS_SKIP);
+    return 1;
+  }
+  int rc = name_at_server(copy, entry, name, &why);
+  if (rc == 0 && strlen(entry->fts_path) > SERVE_NAME_MAX) {
+    rc = -ENAMETOOLONG;
+    why = "its path is longer than 1024 bytes";
+  }
+  if (rc < 0) {
+    fail(copy, rc, entry->fts_path, why);
+    if (folder)
+      fts_set(copy->walk, entry, FTS_SKIP);
+    return 1;
+  }
+  if (folder) {
+    if (name[0] != '\0')
+      make_folder(copy, name, entry->fts_statp->st_mode & 0777);
+    return 1;
+  }
+  snprintf(t->name, sizeof t->name, "%s", name);
+  snprintf(t->local, sizeof t->local, "%s", entry->fts_path);
+  return 0;
+}
+
+/* A folder is made before anything in it is begun. */
+int put_next(struct copy *copy, struct transfer *t)
+{
+  while (copy->walk != NULL && !copy->making) {
+    FTSENT *entry = fts_read(copy->walk);
+    if (entry == NULL) {
+      put_close(copy);
+      break;
+    }
+    if (take_entry(copy, entry, t) == 0)
+      return 0;
+  }
+  return copy->making ? -EAGAIN : -ENODATA;
+}
+
+static char *without_slashes(const char *path)
+{
+  size_t length = strlen(path);
+
+  while (length > 1 && path[length - 1] == '/')
+    length--;
+  return strndup(path, length);
+}
+
+static FTS *open_walk(const struct copy_params *params)
+{
+  char **paths = calloc(params->name_count + 1, sizeof *paths);
+  FTS *walk = NULL;
+  uint32_t count = 0;
+
+  while (paths != NULL && count < params->name_count &&
+         (paths[count] = without_slashes(params->names[count])) != NULL)
+    count++;
+  /* A command's own names may be links; what lies below is taken as it is. */
+  if (paths != NULL && count == params->name_count)
+    walk = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+  while (paths != NULL && count > 0)
+    free(paths[--count]);
+  free(paths);
+  return walk;
+}
+
+/* --to is what a single file is called; with '/' behind it, or for more, their folder. */
+static int open_to(struct copy *copy)
+{
+  const struct copy_params *params = copy->params;
+  char name[SERVE_NAME_MAX + 1];
+  const char *to = params->to, *why = NULL;
+  size_t length = to != NULL ? strlen(to) : 0;
+
+  if (length == 0)
+    return 0;
+  bool folder = params->name_count > 1 || params->recursive || to[length - 1] == '/';
+  while (length > 0 && to[length - 1] == '/')
+    length--;
+  int rc = names_check((const uint8_t *)to, length, name, &why);
+  if (rc < 0)
+    return notice_fail(&copy->error, PST_EXIT_USAGE, rc, "--to %s: %s", to, why);
+  if (folder)
+    make_folder(copy, name, 0777);
+  else
+    snprintf(copy->single, sizeof copy->single, "%s", name);
+  return 0;
+}
+
+int put_open(struct copy *copy)
+{
+  copy->walk = open_walk(copy->params);
+  if (copy->walk == NULL)
+    return notice_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  return open_to(copy);
+}
+
+void put_close(struct copy *copy)
+{
+  if (copy->walk != NULL)
+    fts_close(copy->walk);
+  copy->walk = NULL;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remote.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "notice.h"
+#include "signals.h"
+
+#define EVENTS 64
+#define SPIN_NS 50000 /* an answer often comes within it */
+#define SLEEP_MS 200
+#define NAP_MS 1 /* where the transport wakes nobody */
+#define LEAVE_NS NS_PER_S
+#define PINGS_AN_IDLE 3
+
+static void fail(struct remote *remote, int status, const char *text)
+{
+  if (remote->left)
+    return;
+  remote->left = true;
+  remote->status = status < 0 ? status : -ECONNRESET;
+  snprintf(remote->text, sizeof remote->text, "%s",
+           status < 0 ? text : "the server has closed the connection");
+}
+
+/* The server speaks what we do not. */
+static void break_off(struct remote *remote, const char *why)
+{
+  char text[SERVE_TEXT_MAX];
+
+  snprintf(text, sizeof text, "the server's answer is wrong: %s", why);
+  pst_peer_close(remote->peer, -EPROTO, text);
+  fail(remote, -EPROTO, text);
+}
+
+/* ---- What is asked, and its answer ------------------------------------------------------ */
+
+static void send_waiting(struct remote *remote)
+{
+  while (remote->first != NULL && remote->under_way < remote->limits.window && !remote->left) {
+    struct ask *ask = remote->first;
+    int rc = pst_peer_send(remote->peer, ask->bytes, ask->length);
+    if (rc == -EAGAIN || rc == -ENOTCONN) /* LEFT comes, and says why */
+      return;
+    if (rc < 0) {
+      fail(remote, rc, "cannot send to the server");
+      return;
+    }
+    remote->first = ask->next;
+    ask->sent = true;
+    remote->under_way++;
+    remote->said_ns = now_ns();
+  }
+}
+
+void remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
+                const struct serve_message *message,
+                void (*answered)(struct ask *ask, const struct serve_message *answer))
+{
+  struct serve_message tagged = *message;
+  size_t length = 0;
+
+  while (tagged.tag < REMOTE_ASKS && remote->asks[tagged.tag] != NULL)
+    tagged.tag++;
+  if (tagged.tag == REMOTE_ASKS) {
+    fail(remote, -ENOBUFS, "too many questions at once");
+    return;
+  }
+  remote->asks[tagged.tag++] = ask;
+  if (serve_encode(&tagged, ask->bytes, sizeof ask->bytes, &length) < 0) {
+    fail(remote, -EINVAL, "a question that cannot be said");
+    return;
+  }
+  ask->length = (uint32_t)length;
+  ask->wanted = wanted;
+  ask->answered = answered;
+  ask->sent = false;
+  ask->next = NULL;
+  if (remote->first == NULL)
+    remote->last = &remote->first;
+  *remote->last = ask;
+  remote->last = &ask->next;
+  send_waiting(remote);
+}
+
+static void take_answer(struct remote *remote, const struct serve_message *answer)
+{
+  struct ask *ask =
+      answer->tag > 0 && answer->tag <= REMOTE_ASKS ? remote->asks[answer->tag - 1] : NULL;
+
+  if (ask == NULL || !ask->sent) {
+    break_off(remote, "it belongs to nothing that was asked");
+    return;
+  }
+  if (answer->type != ask->wanted && answer->type != SERVE_REFUSE) {
+    break_off(remote, serve_type_name(answer->type));
+    return;
+  }
+  remote->asks[answer->tag - 1] = NULL;
+  remote->under_way--;
+  ask->answered(ask, answer);
+}
+
+static void take_message(struct remote *remote, const void *bytes, uint64_t length)
+{
+  struct serve_message message;
+  char why[SERVE_WHY_MAX];
+
+  if (serve_decode(bytes, length, &message, why) < 0)
+    break_off(remote, why);
+  else if (message.type == SERVE_WELCOME && remote->limits.type != 0)
+    break_off(remote, "a second WELCOME");
+  else if (message.type == SERVE_WELCOME && message.major != SERVE_MAJOR)
+    break_off(remote, "another version of the protocol");
+  else if (message.type == SERVE_WELCOME)
+    remote->limits = message;
+  else
+    take_answer(remote, &message);
+}
+
+void remote_work(struct remote *remote, struct work *work, enum io_op op, int fd, uint8_t *bytes,
+                 uint64_t length, uint64_t offset, void (*ended)(struct work *work))
+{
+  work->io = (struct io_request){
+      .op = op, .fd = fd, .bytes = bytes, .length = length, .offset = offset, .owner = work};
+  work->ended = ended;
+  remote->working++;
+  io_submit(remote->io, &work->io);
+}
+
+/* ---- Progress --------------------------------------------------------------------------- */
+
+static void take_event(struct remote *remote, const struct pst_node_event *event)
+{
+  switch (event->kind) {
+  case PST_NODE_JOINED:
+    remote->joined = true;
+    break;
+  case PST_NODE_LEFT:
+    fail(remote, event->status, event->text);
+    remote->peer = NULL;
+    break;
+  case PST_NODE_TAKEN:
+    remote->taken = true;
+    if (event->status < 0)
+      fail(remote, event->status, event->text);
+    break;
+  case PST_NODE_MESSAGE:
+    if (!remote->left)
+      take_message(remote, event->bytes, event->length);
+    break;
+  case PST_NODE_ROOM:
+    send_waiting(remote);
+    break;
+  default:
+    break;
+  }
+}
+
+static int take_all(struct remote *remote)
+{
+  struct pst_node_event events[EVENTS];
+  struct io_request *request;
+  int n = pst_node_poll(remote->node, events, EVENTS);
+
+  if (n < 0)
+    fail(remote, n, "the transport's device has failed");
+  for (int i = 0; i < n; i++)
+    take_event(remote, &events[i]);
+  send_waiting(remote);
+  while ((request = io_poll(remote->io)) != NULL) {
+    struct work *work = request->owner;
+    remote->working--;
+    n = n < 0 ? n : n + 1;
+    work->ended(work);
+  }
+  return n;
+}
+
+static void sleep_some(struct remote *remote)
+{
+  struct pollfd fds[] = {{.fd = io_event_fd(remote->io), .events = POLLIN},
+                         {.fd = remote->event_fd, .events = POLLIN},
+                         {.fd = pst_node_fd(remote->node), .events = POLLIN}};
+  int armed = pst_node_arm(remote->node);
+
+  if (armed == -EAGAIN)
+    return;
+  poll(fds, armed < 0 ? 2 : 3, armed < 0 ? NAP_MS : SLEEP_MS);
+}
+
+static void pinged(struct ask *ask, const struct serve_message *answer)
+{
+  struct remote *remote = (struct remote *)(void *)((char *)ask - offsetof(struct remote, ping));
+
+  (void)answer;
+  remote->pinging = false;
+}
+
+/* While files are read and written here, the server hears nothing of us. */
+static void ping(struct remote *remote, uint64_t now)
+{
+  const struct serve_message message = {.type = SERVE_PING};
+
+  if (remote->limits.type == 0 || remote->pinging ||
+      now - remote->said_ns < remote->limits.idle_ns / PINGS_AN_IDLE)
+    return;
+  remote->pinging = true;
+  remote_ask(remote, &remote->ping, SERVE_DONE, &message, pinged);
+}
+
+int remote_step(struct remote *remote)
+{
+  int n = take_all(remote);
+  uint64_t now = now_ns();
+
+  if (n > 0)
+    remote->busy_ns = now;
+  else if (now - remote->busy_ns > SPIN_NS && !remote->left)
+    sleep_some(remote);
+  if (!remote->left)
+    ping(remote, now);
+  return remote->left ? remote->status : 0;
+}
+
+/* ---- Beginning and end -------------------------------------------------------------------- */
+
+static int wait_for(struct remote *remote, const bool *flag, const uint32_t *number)
+{
+  while ((flag != NULL && !*flag) || (number != NULL && *number == 0)) {
+    int rc = signals_stop() ? -EINTR : remote_step(remote);
+    if (rc < 0)
+      return rc;
+  }
+  return 0;
+}
+
+static int report(const struct remote *remote, int rc, const char *what, struct pst_error *error)
+{
+  return notice_fail(error, PST_EXIT_FAILED, rc, "%s: %s", what,
+                     remote->left ? remote->text : strerror(-rc));
+}
+
+static int greet(struct remote *remote, const char *address, struct pst_error *error)
+{
+  struct serve_message hello = {.type = SERVE_HELLO, .major = SERVE_MAJOR, .minor = SERVE_MINOR};
+  uint8_t bytes[256];
+  size_t length = 0;
+  int rc = wait_for(remote, &remote->joined, NULL);
+
+  snprintf(hello.program, sizeof hello.program, "%s", pst_version());
+  if (rc == 0)
+    rc = serve_encode(&hello, bytes, sizeof bytes, &length);
+  if (rc == 0)
+    rc = pst_peer_send(remote->peer, bytes, length);
+  if (rc == 0)
+    rc = wait_for(remote, NULL, &remote->limits.type);
+  remote->said_ns = now_ns();
+  return rc < 0 ? report(remote, rc, address, error) : 0;
+}
+
+int remote_open(const struct remote_params *params, int event_fd, struct remote *remote,
+                struct pst_error *error)
+{
+  const struct pst_node_params node = {.struct_size = sizeof node,
+                                       .insecure = params->insecure,
+                                       .transport = params->transport,
+                                       .transport_options = params->transport_options,
+                                       .transport_option_count = params->transport_option_count,
+                                       .peers = 1,
+                                       .message_max = SERVE_MESSAGE_MAX};
+
+  *remote = (struct remote){.event_fd = event_fd};
+  int rc = io_open(&remote->io);
+  if (rc < 0)
+    return notice_fail(error, PST_EXIT_FAILED, rc, "no way to read files: %s", strerror(-rc));
+  rc = pst_node_open(&node, &remote->node, error);
+  if (rc == 0)
+    rc = pst_node_connect(remote->node, params->address, &remote->peer, error);
+  return rc < 0 ? rc : greet(remote, params->address, error);
+}
+
+void remote_close(struct remote *remote)
+{
+  uint64_t deadline = now_ns() + LEAVE_NS;
+
+  if (remote->node != NULL && remote->peer != NULL) {
+    pst_peer_close(remote->peer, 0, NULL);
+    while (remote->peer != NULL && now_ns() < deadline && take_all(remote) >= 0)
+      sleep_some(remote);
+  }
+  io_close(remote->io);
+  pst_node_close(remote->node);
+}
+
+int remote_offer(struct remote *remote, const struct remote_params *params, uint64_t bytes,
+                 uint32_t access, struct pst_area **area, uint32_t *region, struct pst_error *error)
+{
+  const struct pst_area_params asked = {.struct_size = sizeof asked,
+                                        .memory = params->memory,
+                                        .memory_options = params->memory_options,
+                                        .memory_option_count = params->memory_option_count,
+                                        .length = bytes,
+                                        .label = "the region that is offered"};
+  int rc = pst_node_alloc(remote->node, &asked, area, error);
+
+  if (rc < 0)
+    return rc;
+  remote->taken = false;
+  rc = pst_peer_offer(remote->peer, *area, 0, bytes, access, region);
+  if (rc == 0)
+    rc = wait_for(remote, &remote->taken, NULL);
+  return rc < 0 ? report(remote, rc, "the region cannot be offered", error) : 0;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client's connection to a `penstock serve`, and its files' reads and writes: what is
+ * asked and what is begun ends by a call back, out of remote_step(). One thread.
+ */
+#ifndef APP_SERVE_REMOTE_H
+#define APP_SERVE_REMOTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+#include "io.h"
+#include "wire.h"
+
+#define REMOTE_ASKS 256u /* at a time, those that wait for the server's window included */
+
+struct remote_params {
+  const char *address, *transport, *memory;
+  const struct pst_setting *transport_options, *memory_options;
+  uint32_t transport_option_count, memory_option_count;
+  bool insecure;
+};
+
+/* A question, its owner's from remote_ask() until `answered`; there the answer is one of
+ * the type that was asked for, or REFUSE. */
+struct ask {
+  void (*answered)(struct ask *ask, const struct serve_message *answer);
+  uint32_t wanted; /* enum serve_type of the answer */
+  struct ask *next;
+  uint32_t length;
+  bool sent;
+  uint8_t bytes[SERVE_NAME_MAX + 256];
+};
+
+/* A read, write or sync of a file. */
+struct work {
+  struct io_request io;
+  void (*ended)(struct work *work);
+};
+
+struct remote {
+  struct pst_node *node;
+  struct pst_peer *peer;
+  struct io *io;
+  int event_fd; /* of signals; -1 */
+  bool joined, taken, closing, left;
+  int status; /* once it has left, or an offer was refused */
+  char text[SERVE_TEXT_MAX + 1];
+  struct serve_message limits;   /* the WELCOME; type 0: not yet */
+  struct ask *asks[REMOTE_ASKS]; /* by tag - 1 */
+  uint32_t under_way, working;
+  struct ask *first, **last; /* those that wait */
+  struct ask ping;
+  bool pinging;
+  uint64_t said_ns, busy_ns;
+};
+
+/* Connects and greets; blocks. Close in any case. 0, or -errno with *error. */
+int remote_open(const struct remote_params *params, int event_fd, struct remote *remote,
+                struct pst_error *error);
+void remote_close(struct remote *remote);
+
+/* Memory as the params say, and its offer to the server; blocks. */
+int remote_offer(struct remote *remote, const struct remote_params *params, uint64_t bytes,
+                 uint32_t access, struct pst_area **area, uint32_t *region,
+                 struct pst_error *error);
+
+/* What the server does not take now waits. No more than REMOTE_ASKS at a time. */
+void remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
+                const struct serve_message *message,
+                void (*answered)(struct ask *ask, const struct serve_message *answer));
+void remote_work(struct remote *remote, struct work *work, enum io_op op, int fd, uint8_t *bytes,
+                 uint64_t length, uint64_t offset, void (*ended)(struct work *work));
+/* Call back what has ended; sleep when there was nothing. 0; -errno: the server has left, as
+ * status and text say, and nothing that was asked is answered any more. */
+int remote_step(struct remote *remote);
+
+#endif

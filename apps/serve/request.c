@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `penstock request`: a region of ours, which the server writes or reads, again and again. */
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/histogram.h"
+#include "clock.h"
+#include "commands.h"
+#include "move.h"
+#include "notice.h"
+#include "plan.h"
+#include "signals.h"
+
+struct request;
+
+/* A place in the region, and the iteration that uses it. */
+struct place {
+  struct ask ask;
+  struct request *request;
+  uint64_t offset, iteration, asked_ns;
+};
+
+struct request {
+  struct remote_params params;
+  struct remote remote;
+  struct pst_area *area;
+  uint32_t region, op, pieces, depth;
+  uint64_t size, offset, count, duration_ns;
+  bool verify;
+  struct move_plan plan;
+  struct place *places;
+  uint64_t asked, done, verified, began_ns, ended_ns;
+  uint32_t under_way;
+  struct histogram moves, rounds; /* by the server's clock; by ours, there and back */
+  struct pst_error error;
+};
+
+/* ---- One iteration -------------------------------------------------------------------------- */
+
+static int for_segments(struct place *place, bool verify)
+{
+  const struct request *r = place->request;
+  struct pst_verify_result found = {.struct_size = sizeof found};
+  uint64_t offset, length;
+  int rc = 0;
+
+  for (uint64_t i = 0; i < r->plan.candidates && rc == 0; i++) {
+    if (!move_segment(&r->plan, i, &offset, &length))
+      continue;
+    uint64_t pattern = move_pattern(&r->plan, place->iteration, i);
+    rc = verify ? pst_area_verify(r->area, place->offset + offset, length, pattern, &found)
+                : pst_area_fill(r->area, place->offset + offset, length, pattern);
+  }
+  return rc;
+}
+
+static void fail(struct request *r, int rc, const char *format, ...) PST_PRINTF(3, 4);
+
+static void fail(struct request *r, int rc, const char *format, ...)
+{
+  char what[SERVE_TEXT_MAX + 128];
+  va_list args;
+
+  if (r->error.code != 0)
+    return;
+  va_start(args, format);
+  vsnprintf(what, sizeof what, format, args);
+  va_end(args);
+  notice_fail(&r->error, PST_EXIT_FAILED, rc, "request: %s", what);
+}
+
+static bool goes_on(const struct request *r, uint64_t now)
+{
+  if (r->error.code != 0 || signals_stop())
+    return false;
+  return r->duration_ns > 0 ? now - r->began_ns < r->duration_ns : r->asked < r->count;
+}
+
+static void moved(struct ask *ask, const struct serve_message *answer);
+
+static void ask_move(struct place *place, uint64_t now)
+{
+  struct request *r = place->request;
+  const struct serve_message message = {.type = SERVE_MOVE,
+                                        .region = r->region,
+                                        .place = place->offset,
+                                        .op = r->op,
+                                        .length = r->size,
+                                        .pieces = r->pieces,
+                                        .iteration = r->asked,
+                                        .flags = r->verify ? SERVE_FLAG_VERIFY : 0};
+
+  place->iteration = r->asked++;
+  r->under_way++;
+  if (r->verify && r->op == SERVE_OP_READ) {
+    int rc = for_segments(place, false);
+    if (rc < 0)
+      fail(r, rc, "the memory makes no pattern: %s", strerror(-rc));
+    now = now_ns();
+  }
+  place->asked_ns = now;
+  remote_ask(&r->remote, &place->ask, SERVE_MOVED, &message, moved);
+}
+
+static void moved(struct ask *ask, const struct serve_message *answer)
+{
+  struct place *place = (struct place *)(void *)((char *)ask - offsetof(struct place, ask));
+  struct request *r = place->request;
+  uint64_t now = now_ns();
+  int rc = 0;
+
+  r->under_way--;
+  if (answer->type == SERVE_REFUSE) {
+    fail(r, -(int)answer->code, "refused: %s", answer->text);
+    return;
+  }
+  r->done++;
+  histogram_add(&r->moves, answer->ns);
+  histogram_add(&r->rounds, now - place->asked_ns);
+  if (r->verify && r->op == SERVE_OP_WRITE)
+    rc = for_segments(place, true);
+  if (rc < 0)
+    fail(r, rc, "iteration %" PRIu64 ": what the server wrote is not the pattern: %s",
+         place->iteration, strerror(-rc));
+  else
+    r->verified += r->verify ? r->size : 0;
+  r->ended_ns = r->verify ? now_ns() : now;
+  if (goes_on(r, r->ended_ns))
+    ask_move(place, r->ended_ns);
+}
+
+/* ---- All of them -------------------------------------------------------------------------------
+ */
+
+static int open_places(struct request *r)
+{
+  uint32_t access = r->op == SERVE_OP_WRITE ? PST_ACCESS_REMOTE_WRITE : PST_ACCESS_REMOTE_READ;
+  int rc = remote_offer(&r->remote, &r->params, r->offset + r->size * r->depth, access, &r->area,
+                        &r->region, &r->error);
+
+  if (rc < 0)
+    return rc;
+  r->places = calloc(r->depth, sizeof *r->places);
+  if (r->places == NULL)
+    return notice_fail(&r->error, PST_EXIT_FAILED, -ENOMEM, "request: out of memory");
+  for (uint32_t i = 0; i < r->depth; i++) {
+    r->places[i].request = r;
+    r->places[i].offset = r->offset + i * r->size;
+  }
+  move_plan(r->size, r->pieces, &r->plan);
+  return 0;
+}
+
+static int move_all(struct request *r)
+{
+  r->began_ns = r->ended_ns = now_ns();
+  for (uint32_t i = 0; i < r->depth && goes_on(r, now_ns()); i++)
+    ask_move(&r->places[i], now_ns());
+  while (r->under_way > 0) {
+    int rc = remote_step(&r->remote);
+    if (rc < 0) {
+      fail(r, rc, "%s: %s", r->params.address, r->remote.text);
+      return rc;
+    }
+  }
+  return r->error.code;
+}
+
+static double seconds_of(const struct request *r)
+{
+  double seconds = (double)(r->ended_ns - r->began_ns) / 1e9;
+  return seconds > 0 ? seconds : 1e-9;
+}
+
+/* The first two lines are as the programs had them that this one takes the place of. */
+static void print(const struct request *r, FILE *to)
+{
+  const struct {
+    const char *name;
+    const struct histogram *times;
+  } all[] = {{"READ or WRITE", &r->moves}, {"there and back", &r->rounds}};
+  double seconds = seconds_of(r);
+  unsigned long long bytes = r->done * r->size;
+
+  fprintf(to, "%llu bytes in %.2f seconds = %.2f Mbit/sec\n", bytes, seconds,
+          (double)bytes * 8 / 1e6 / seconds);
+  fprintf(to, "%llu iters in %.2f seconds = %.2f usec/iter\n", (unsigned long long)r->done, seconds,
+          r->done > 0 ? seconds * 1e6 / (double)r->done : 0);
+  for (size_t i = 0; i < 2; i++)
+    fprintf(to, "%-14s usec: min %.2f, p50 %.2f, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f\n",
+            all[i].name, (double)all[i].times->least / 1e3,
+            (double)histogram_at(all[i].times, 0.5) / 1e3,
+            (double)histogram_at(all[i].times, 0.9) / 1e3,
+            (double)histogram_at(all[i].times, 0.99) / 1e3,
+            (double)histogram_at(all[i].times, 0.999) / 1e3, (double)all[i].times->most / 1e3);
+  if (r->verify)
+    fprintf(to, "%llu bytes verified\n", (unsigned long long)r->verified);
+}
+
+static struct json_object *times_json(const struct histogram *times)
+{
+  struct json_object *object = json_object_new_object();
+
+  json_object_object_add(object, "count", json_object_new_uint64(times->count));
+  json_object_object_add(object, "min", json_object_new_uint64(times->least));
+  json_object_object_add(object, "p50", json_object_new_uint64(histogram_at(times, 0.5)));
+  json_object_object_add(object, "p90", json_object_new_uint64(histogram_at(times, 0.9)));
+  json_object_object_add(object, "p99", json_object_new_uint64(histogram_at(times, 0.99)));
+  json_object_object_add(object, "p99_9", json_object_new_uint64(histogram_at(times, 0.999)));
+  json_object_object_add(object, "max", json_object_new_uint64(times->most));
+  return object;
+}
+
+static struct json_object *request_json(const struct request *r)
+{
+  struct json_object *object = json_object_new_object();
+
+  json_object_object_add(object, "op",
+                         json_object_new_string(r->op == SERVE_OP_WRITE ? "write" : "read"));
+  json_object_object_add(object, "size_bytes", json_object_new_uint64(r->size));
+  json_object_object_add(object, "pieces", json_object_new_uint64(r->pieces));
+  json_object_object_add(object, "depth", json_object_new_uint64(r->depth));
+  json_object_object_add(object, "iterations", json_object_new_uint64(r->done));
+  json_object_object_add(object, "bytes", json_object_new_uint64(r->done * r->size));
+  json_object_object_add(object, "verified_bytes", json_object_new_uint64(r->verified));
+  json_object_object_add(object, "seconds", json_object_new_double(seconds_of(r)));
+  json_object_object_add(
+      object, "gbps", json_object_new_double((double)(r->done * r->size) * 8e-9 / seconds_of(r)));
+  json_object_object_add(object, "operation_ns", times_json(&r->moves));
+  json_object_object_add(object, "round_trip_ns", times_json(&r->rounds));
+  return object;
+}
+
+static int ask_all(const struct command *command, const struct arguments *arguments,
+                   struct request *r, int event_fd)
+{
+  bool json_out = arguments->json != NULL && strcmp(arguments->json, "-") == 0;
+  int rc = remote_open(&r->params, event_fd, &r->remote, &r->error);
+
+  if (rc == 0)
+    rc = open_places(r);
+  if (rc == 0)
+    rc = move_all(r);
+  struct json_object *result = plan_result(command, arguments, r->remote.node);
+  if (rc == 0 || r->done > 0)
+    print(r, json_out ? stderr : stdout);
+  if (result != NULL)
+    json_object_object_add(result, "request", request_json(r));
+  remote_close(&r->remote);
+  free(r->places);
+  int status = rc == 0                     ? PST_EXIT_OK
+               : r->error.exit_status != 0 ? r->error.exit_status
+                                           : PST_EXIT_FAILED;
+  return plan_finish(arguments, result, status, r->error.text);
+}
+
+/* ---- The command line --------------------------------------------------------------------------
+ */
+
+static int read_request(const struct command *command, const struct arguments *arguments,
+                        const struct plan_side *side, struct request *r)
+{
+  const char *const *words = arguments->node;
+  const char *op = arguments->operands[0];
+  bool write = strcmp(op, "write") == 0;
+
+  *r = (struct request){.op = write ? SERVE_OP_WRITE : SERVE_OP_READ,
+                        .pieces = 1,
+                        .depth = 1,
+                        .size = 4096,
+                        .count = arguments->count_set ? arguments->count : 1000,
+                        .duration_ns = arguments->duration_set ? arguments->duration_ns : 0,
+                        .verify = words[NODE_NO_VERIFY] == NULL,
+                        .error = PST_ERROR_INIT};
+  plan_remote(side, arguments->operands[1], &r->params);
+  if (!write && strcmp(op, "read") != 0) {
+    arguments_wrong(command, "the first word is write or read: what the server does");
+    return -EINVAL;
+  }
+  if (arguments->count_set && arguments->duration_set) {
+    arguments_wrong(command, "--count and --duration exclude each other");
+    return -EINVAL;
+  }
+  if (plan_size(command, "size", words[NODE_SIZE], 1, INT64_MAX / COPY_DEPTH_MAX / 2, &r->size) <
+          0 ||
+      plan_size(command, "offset", words[NODE_OFFSET], 0, INT64_MAX / 2, &r->offset) < 0 ||
+      plan_number(command, "pieces", words[NODE_PIECES], MOVE_PIECES_MAX, &r->pieces) < 0 ||
+      plan_number(command, "depth", words[NODE_DEPTH], COPY_DEPTH_MAX, &r->depth) < 0)
+    return -EINVAL;
+  if (r->pieces <= r->size)
+    return 0;
+  arguments_wrong(command, "there are more --pieces than bytes in --size");
+  return -EINVAL;
+}
+
+static int run(const struct command *command, const struct arguments *arguments)
+{
+  struct request *r = malloc(sizeof *r);
+  struct plan_side side;
+  int status = PST_EXIT_USAGE;
+
+  if (r == NULL)
+    return PST_EXIT_FAILED;
+  if (plan_side_read(command, arguments, &side) == 0 &&
+      read_request(command, arguments, &side, r) == 0) {
+    int event_fd = plan_start(command, arguments);
+    status = event_fd < 0 ? PST_EXIT_FAILED : ask_all(command, arguments, r, event_fd);
+  }
+  plan_side_free(&side);
+  free(r);
+  return status;
+}
+
+const struct command command_request = {
+    .name = "request",
+    .operand = "write|read HOST:PORT",
+    .need = OPERAND_REQUIRED,
+    .operands_least = 2,
+    .operands_most = 2,
+    .options = OPTION_NODE | OPTION_REQUEST | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
+               OPTION_VERBOSE,
+    .summary = "have a `penstock serve` write to, or read from, a region of ours",
+    .help =
+        "Offers a region, host memory or a GPU's, and asks for RDMA WRITEs into it or READs out\n"
+        "of it; each iteration's bytes are checked where they arrived. The result goes to\n"
+        "standard output.\n"
+        "\n"
+        "Examples:\n"
+        "  penstock request write 127.0.0.1:18530 --size 1MiB --count 1000 --depth 4\n"
+        "  penstock request read 127.0.0.1:18530 --size 64KiB --pieces 10 --duration 10",
+    .run = run,
+};

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one folder in which names of a peer's are looked up. No name, link or mount leads
+ * out of it: openat2(2) with RESOLVE_BENEATH walks each name from the folder's own
+ * descriptor. Names are those that names.h has found legal. Blocks for the file system.
+ */
+#ifndef APP_SERVE_ROOT_H
+#define APP_SERVE_ROOT_H
+
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "wire.h"
+
+/* Descriptor of the folder. -ENOSYS: the kernel lacks openat2(2), which came with Linux
+ * 5.6; -ENOTDIR; -ENOENT; -EACCES; … */
+int root_open(const char *path);
+
+/* A regular file, to read it; where links within the root lead. *stat is of it.
+ * The descriptor; -EISDIR; -ENOTSUP: neither file nor folder; -EXDEV: a link leads out of
+ * the root; -ENOENT, -EACCES, -ELOOP, … */
+int root_open_file(int root, const char *name, struct stat *stat);
+
+/* A folder ("": the root itself). The descriptor, or as above. */
+int root_open_folder(int root, const char *name);
+
+/* The folder that a name lies in; *last is what the name is called there. */
+int root_open_parent(int root, const char *name, const char **last);
+
+/* 0, also when the folder is there already; -EEXIST: something else is. */
+int root_make_folder(int root, const char *name, uint32_t mode);
+
+/* Up to SERVE_ENTRIES_MAX entries of a folder that together have at most `bytes` bytes of
+ * names, in the order in which the folder has them, from *cursor (0: the first). Leaves out
+ * what no peer may name, and unfinished transfers. *cursor: where the next call goes on,
+ * 0: there are no more. `names` holds the names. How many, or -errno. */
+int root_list(int folder, uint64_t *cursor, struct serve_entry entries[SERVE_ENTRIES_MAX],
+              uint8_t *names, uint32_t bytes);
+
+/* Where a file is known to have data; all zero: nowhere. To find its end again for each
+ * chunk takes file systems that look page by page (tmpfs) longer than to copy it. */
+struct root_data {
+  uint64_t begin, end;
+};
+
+/* What lies at an offset of a file: a hole (*hole), or data. Holes of less than 64 KiB
+ * count as data. Returns for how many bytes: of data, at most `length`; of a hole, up to
+ * its end, at most to `size`. -ESTALE: the file ends at or before the offset. */
+int64_t root_extent(int fd, uint64_t offset, uint64_t length, uint64_t size,
+                    struct root_data *known, bool *hole);
+
+#endif

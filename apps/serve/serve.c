@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `penstock serve`: RDMA READ and WRITE, and files, for whoever asks. */
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "notice.h"
+#include "plan.h"
+
+#define CLIENTS_MAX 4096u
+#define IN_FLIGHT_LEAST (2 * MOVE_SEGMENT) /* half of it may be for files */
+
+static int read_params(const struct command *command, const struct arguments *arguments,
+                       const struct plan_side *side, struct server_params *params)
+{
+  const char *const *words = arguments->node;
+
+  *params = (struct server_params){.listen = arguments->operand != NULL ? arguments->operand
+                                                                        : PLAN_ADDRESS,
+                                   .transport = side->transport,
+                                   .memory = side->memory,
+                                   .transport_options = side->transport_options,
+                                   .memory_options = side->memory_options,
+                                   .transport_option_count = side->transport_option_count,
+                                   .memory_option_count = side->memory_option_count,
+                                   .root = words[NODE_ROOT],
+                                   .read_only = words[NODE_READ_ONLY] != NULL,
+                                   .overwrite = words[NODE_OVERWRITE] != NULL,
+                                   .insecure = side->insecure,
+                                   .once = words[NODE_ONCE] != NULL,
+                                   .clients = 64,
+                                   .in_flight = UINT64_C(256) << 20,
+                                   .request_max = UINT64_C(1) << 30,
+                                   .idle_ns = UINT64_C(30000000000)};
+  if (params->root == NULL && (params->read_only || params->overwrite)) {
+    arguments_wrong(command, "--read-only and --overwrite are about files, and need --root");
+    return -EINVAL;
+  }
+  if (plan_number(command, "clients", words[NODE_CLIENTS], CLIENTS_MAX, &params->clients) < 0 ||
+      plan_size(command, "in-flight", words[NODE_IN_FLIGHT], IN_FLIGHT_LEAST, INT64_MAX,
+                &params->in_flight) < 0 ||
+      plan_size(command, "request-max", words[NODE_REQUEST_MAX], 1, INT64_MAX,
+                &params->request_max) < 0 ||
+      plan_time(command, "idle", words[NODE_IDLE], &params->idle_ns) < 0)
+    return -EINVAL;
+  return 0;
+}
+
+static void say_banner(const struct server *server)
+{
+  const struct server_params *p = server->params;
+
+  notice(PST_LOG_INFO,
+         "serve: listening on %s, port %u | %s, %s memory (%s) | %u clients, %" PRIu64
+         " bytes in flight | %s%s%s%s",
+         p->listen, pst_node_port(server->node), p->transport, p->memory,
+         pst_area_backing(server->moves->area), p->clients, p->in_flight,
+         p->root != NULL ? "files of " : "no files", p->root != NULL ? p->root : "",
+         p->root == NULL ? ""
+         : p->read_only  ? ", read only, by "
+         : p->overwrite  ? ", which may be replaced, by "
+                         : ", by ",
+         p->root != NULL ? io_name(server->io) : "");
+  if (p->insecure)
+    notice(PST_LOG_WARN, "--insecure: whoever reaches the port can take part; nothing is "
+                         "authenticated or encrypted");
+}
+
+static void add_totals(struct json_object *result, const struct server_totals *totals)
+{
+  const struct {
+    const char *key;
+    uint64_t value;
+  } values[] = {{"clients", totals->clients},
+                {"requests", totals->requests},
+                {"refused", totals->refused},
+                {"bytes_written", totals->bytes_written},
+                {"bytes_read", totals->bytes_read},
+                {"files_read", totals->files_read},
+                {"files_written", totals->files_written}};
+  struct json_object *object = json_object_new_object();
+
+  for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+    json_object_object_add(object, values[i].key, json_object_new_uint64(values[i].value));
+  json_object_object_add(result, "serve", object);
+}
+
+static int serve(const struct command *command, const struct arguments *arguments,
+                 const struct server_params *params, int event_fd)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  struct server server;
+  int rc = server_open(params, &server, &error);
+  struct json_object *result = plan_result(command, arguments, server.node);
+
+  if (rc == 0) {
+    say_banner(&server);
+    rc = server_run(&server, event_fd);
+    if (rc < 0)
+      notice_fail(&error, PST_EXIT_FAILED, rc, "serve: the transport's device has failed: %s",
+                  strerror(-rc));
+  }
+  server_close(&server);
+  if (rc == 0)
+    notice(PST_LOG_INFO,
+           "serve: %" PRIu64 " clients, %" PRIu64 " requests, %" PRIu64 " refused, %" PRIu64
+           " bytes to them and %" PRIu64 " from them",
+           server.totals.clients, server.totals.requests, server.totals.refused,
+           server.totals.bytes_written, server.totals.bytes_read);
+  if (result != NULL)
+    add_totals(result, &server.totals);
+  return plan_finish(arguments, result, rc < 0 ? error.exit_status : PST_EXIT_OK, error.text);
+}
+
+static int run(const struct command *command, const struct arguments *arguments)
+{
+  struct server_params params;
+  struct plan_side side;
+  int status = PST_EXIT_USAGE;
+
+  if (plan_side_read(command, arguments, &side) == 0 &&
+      read_params(command, arguments, &side, &params) == 0) {
+    int event_fd = plan_start(command, arguments);
+    status = event_fd < 0 ? PST_EXIT_FAILED : serve(command, arguments, &params, event_fd);
+  }
+  plan_side_free(&side);
+  return status;
+}
+
+const struct command command_serve = {
+    .name = "serve",
+    .operand = "HOST:PORT",
+    .need = OPERAND_OPTIONAL,
+    .options = OPTION_NODE | OPTION_SERVE | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
+               OPTION_VERBOSE,
+    .summary = "be the server of request, get and put: RDMA READ and WRITE on demand",
+    .help =
+        "Listens on HOST:PORT, " PLAN_ADDRESS " when not given, port 0 being any that is free,\n"
+        "until ^C. Reads and writes regions that clients offer, and with --root files too.\n"
+        "\n"
+        "Examples:\n"
+        "  penstock serve\n"
+        "      For `penstock request` on this machine.\n"
+        "  penstock serve --root /srv/data --read-only --in-flight 64MiB\n"
+        "      For `penstock get`.",
+    .run = run,
+};

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "notice.h"
+#include "root.h"
+#include "signals.h"
+
+#define EVENTS 64
+#define SPIN_NS 50000 /* a client's next request often comes within it */
+#define IDLE_CHECK_NS (100 * NS_PER_MS)
+#define LEAVE_NS (2 * NS_PER_S)
+#define NAP_MS 1 /* where the transport wakes nobody */
+
+static int open_store(struct server *server, struct store *store, const char *memory,
+                      uint64_t bytes, struct pst_error *error)
+{
+  const struct server_params *p = server->params;
+  struct pst_range range = {.struct_size = sizeof range};
+  struct pst_area_params params = {
+      .struct_size = sizeof params, .memory = memory, .length = bytes, .label = "--in-flight"};
+
+  if (memory == p->memory) {
+    params.memory_options = p->memory_options;
+    params.memory_option_count = p->memory_option_count;
+  }
+  store->last = &store->first;
+  int rc = pst_node_alloc(server->node, &params, &store->area, error);
+  if (rc < 0)
+    return rc;
+  pst_area_range(store->area, &range);
+  store->host = range.host;
+  store->pool = pool_open(bytes);
+  if (store->pool == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "serve: out of memory");
+  return 0;
+}
+
+/* One for files and MOVEs, where the CPU can read what MOVEs use. */
+static int open_stores(struct server *server, struct pst_error *error)
+{
+  const struct server_params *p = server->params;
+  bool split = p->root != NULL && strcmp(p->memory, "host") != 0;
+  uint64_t bytes = split ? p->in_flight / 2 : p->in_flight;
+  int rc = open_store(server, &server->stores[0], split ? "host" : p->memory, bytes, error);
+
+  if (rc == 0 && split)
+    rc = open_store(server, &server->stores[1], p->memory, bytes, error);
+  if (rc < 0)
+    return rc;
+  server->files = &server->stores[0];
+  server->moves = &server->stores[split];
+  server->chunk_max = pool_largest(server->files->pool);
+  if (server->chunk_max > SERVER_CHUNK_MAX)
+    server->chunk_max = SERVER_CHUNK_MAX;
+  return 0;
+}
+
+int server_open(const struct server_params *params, struct server *server, struct pst_error *error)
+{
+  const struct pst_node_params node = {.struct_size = sizeof node,
+                                       .insecure = params->insecure,
+                                       .listen = params->listen,
+                                       .transport = params->transport,
+                                       .transport_options = params->transport_options,
+                                       .transport_option_count = params->transport_option_count,
+                                       .peers = params->clients,
+                                       .message_max = SERVE_MESSAGE_MAX,
+                                       .messages = SERVER_WINDOW,
+                                       .depth = 4 * SERVER_WINDOW,
+                                       .pieces = SERVER_PIECES,
+                                       .offers = SERVER_OFFERS};
+
+  *server = (struct server){.params = params, .root = -1};
+  if (params->root != NULL && (server->root = root_open(params->root)) < 0)
+    return notice_fail(error, PST_EXIT_USAGE, server->root, "serve: --root %s: %s%s", params->root,
+                       strerror(-server->root),
+                       server->root == -ENOSYS ? " (openat2(2) needs Linux 5.6)" : "");
+  int rc = io_open(&server->io);
+  if (rc < 0)
+    return notice_fail(error, PST_EXIT_FAILED, rc, "serve: no way to read files: %s",
+                       strerror(-rc));
+  rc = pst_node_open(&node, &server->node, error);
+  return rc < 0 ? rc : open_stores(server, error);
+}
+
+/* ---- The loop -------------------------------------------------------------------------- */
+
+static void take_event(struct server *server, const struct pst_node_event *event)
+{
+  /* Not event->context: what came with JOINED was told before we had set it. */
+  struct client *client = pst_peer_context(event->peer);
+
+  if (event->kind == PST_NODE_JOINED) {
+    client_joined(server, event->peer);
+    return;
+  }
+  if (client == NULL) /* one that left before it had joined */
+    return;
+  switch (event->kind) {
+  case PST_NODE_LEFT:
+    client_left(client, event->status, event->text);
+    server->stopping |= server->params->once;
+    break;
+  case PST_NODE_MESSAGE:
+    client_message(client, event->bytes, event->length);
+    break;
+  case PST_NODE_ROOM:
+    client_room(client);
+    break;
+  case PST_NODE_DONE:
+    job_done((struct job *)(uintptr_t)event->cookie, event->status);
+    break;
+  default:
+    break;
+  }
+}
+
+/* How many things there were, or -errno: the device has failed. */
+static int take_all(struct server *server)
+{
+  struct pst_node_event events[EVENTS];
+  struct io_request *request;
+  int n = pst_node_poll(server->node, events, EVENTS);
+
+  for (int i = 0; i < n; i++)
+    take_event(server, &events[i]);
+  while (n >= 0 && (request = io_poll(server->io)) != NULL) {
+    job_io_ended(request->owner);
+    n++;
+  }
+  return n;
+}
+
+static void sleep_until(struct server *server, int event_fd, uint64_t until)
+{
+  struct pollfd fds[] = {{.fd = io_event_fd(server->io), .events = POLLIN},
+                         {.fd = event_fd, .events = POLLIN},
+                         {.fd = pst_node_fd(server->node), .events = POLLIN}};
+  int armed = pst_node_arm(server->node);
+  uint64_t now = now_ns();
+  int left = until > now ? (int)((until - now) / NS_PER_MS) + 1 : 0;
+
+  if (server->clients == NULL) /* nobody can be idle */
+    left = -1;
+
+  if (armed == -EAGAIN)
+    return;
+  if (armed < 0)
+    left = NAP_MS;
+  poll(fds, armed < 0 ? 2 : 3, left);
+}
+
+static void check_idle(struct server *server, uint64_t now)
+{
+  struct client *next;
+
+  for (struct client *client = server->clients; client != NULL; client = next) {
+    next = client->next;
+    client_check_idle(client, now);
+  }
+}
+
+int server_run(struct server *server, int event_fd)
+{
+  uint64_t busy = now_ns(), check = busy;
+
+  while (!signals_stop() && !server->stopping) {
+    int n = take_all(server);
+    if (n < 0)
+      return n;
+    uint64_t now = now_ns();
+    if (n > 0)
+      busy = now;
+    if (now >= check) {
+      check_idle(server, now);
+      check = now + IDLE_CHECK_NS;
+    }
+    if (now - busy > SPIN_NS)
+      sleep_until(server, event_fd, check);
+  }
+  return 0;
+}
+
+/* ---- The end --------------------------------------------------------------------------- */
+
+/* What is under way with clients, and their files, ends first. */
+static void part_with_all(struct server *server)
+{
+  uint64_t deadline = now_ns() + LEAVE_NS;
+
+  for (struct client *client = server->clients; client != NULL; client = client->next)
+    client_end(client, -ESHUTDOWN, "the server is stopping");
+  while (server->clients != NULL && now_ns() < deadline) {
+    uint64_t until = now_ns() + NAP_MS * NS_PER_MS;
+    int n = take_all(server);
+    if (n < 0)
+      break;
+    if (n == 0)
+      pst_node_wait(server->node, &until);
+  }
+  while (server->clients != NULL) {
+    server->clients->peer = NULL;
+    client_left(server->clients, -ESHUTDOWN, "it did not leave in time");
+  }
+}
+
+void server_close(struct server *server)
+{
+  struct io_request *request;
+
+  if (server->node != NULL)
+    part_with_all(server);
+  while (server->io_under_way > 0) {
+    struct pollfd readable = {.fd = io_event_fd(server->io), .events = POLLIN};
+    poll(&readable, 1, -1);
+    while ((request = io_poll(server->io)) != NULL)
+      job_io_ended(request->owner);
+  }
+  io_close(server->io);
+  pst_node_close(server->node);
+  for (int i = 0; i < 2; i++)
+    pool_close(server->stores[i].pool);
+  if (server->root >= 0)
+    close(server->root);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `penstock serve`: one thread, one node, many clients. A request is a job, which has a
+ * block of memory while it needs one, and waits in turn where none is free: a client after
+ * the other, whatever each of them has asked for. What a job does to files goes by io.h, so
+ * that no client waits for another's disk.
+ */
+#ifndef APP_SERVE_SERVER_H
+#define APP_SERVE_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include <penstock/penstock.h>
+
+#include "extents.h"
+#include "io.h"
+#include "move.h"
+#include "part.h"
+#include "pool.h"
+#include "root.h"
+#include "sums.h"
+#include "wire.h"
+
+#define SERVER_CHUNK_MAX (4u << 20)
+#define SERVER_WINDOW 64u /* requests of one client under way */
+#define SERVER_FILES 32u  /* of one client open at a time */
+#define SERVER_OFFERS 16u
+#define SERVER_PIECES 16u /* of one operation */
+
+struct server_params {
+  const char *listen;
+  const char *transport, *memory;
+  const struct pst_setting *transport_options, *memory_options;
+  uint32_t transport_option_count, memory_option_count;
+  const char *root; /* NULL: no files */
+  bool read_only, overwrite, insecure, once;
+  uint32_t clients;
+  uint64_t in_flight, request_max, idle_ns;
+};
+
+struct server_totals {
+  uint64_t clients, requests, refused, bytes_written, bytes_read; /* into, from clients */
+  uint64_t files_read, files_written;
+};
+
+struct client;
+struct job;
+
+struct job_list {
+  struct job *first, **last;
+};
+
+/* Memory, and who waits for a part of it. */
+struct store {
+  struct pst_area *area;
+  struct pool *pool;
+  uint8_t *host; /* NULL: the CPU cannot touch it */
+  struct client *first, **last;
+  bool serving; /* turns are being given; whoever frees a block now need not */
+};
+
+struct open_file {
+  bool used, writable;
+  bool dead; /* its part is through, or failed: nothing but CLOSE */
+  uint32_t jobs;
+  int fd;
+  struct stat stat; /* as it was when it was opened, to read */
+  uint64_t size;
+  struct root_data data;
+  struct part part; /* to write */
+  struct extents extents;
+};
+
+enum job_step {
+  STEP_READ = 1, /* of the file, on its way into the block */
+  STEP_WRITE,
+  STEP_MOVE, /* operations on the client's region */
+  STEP_SYNC_FILE,
+  STEP_SYNC_FOLDER,
+};
+
+struct job {
+  struct job *next;
+  struct client *client;
+  struct serve_message asked; /* without name and entries */
+  struct serve_message answer;
+  struct open_file *file;
+  struct store *store;
+  uint64_t block;              /* POOL_NONE */
+  void (*go)(struct job *job); /* once there is a block */
+  enum job_step step;
+  struct io_request io;
+  struct pst_operation operations[2];
+  struct pst_area_piece pieces[SERVER_PIECES];
+  uint32_t to_post, posted, ended; /* of the operations */
+  int status;
+  struct sums_sha256 *sum;
+  uint64_t at, length; /* CHECK, COMMIT: how far it has come */
+  struct move_plan plan;
+  uint64_t segment, segments;      /* MOVE: of this round: the first, how many */
+  uint64_t numbers[SERVER_PIECES]; /* and which */
+  uint64_t began_ns;
+  uint8_t *names; /* of the entries in the answer */
+};
+
+struct client {
+  struct server *server;
+  struct client *next, **place;   /* of all */
+  struct client *turn_next[2];    /* of those who wait for a store */
+  struct job_list waiting[2];     /* by store */
+  struct job_list posts, answers; /* for room */
+  struct pst_peer *peer;
+  bool gone, welcome, closing;
+  uint32_t jobs;
+  uint64_t heard_ns, joined_ns, requests, bytes;
+  struct open_file files[SERVER_FILES];
+};
+
+struct server {
+  const struct server_params *params;
+  struct pst_node *node;
+  struct io *io;
+  int root;               /* -1 */
+  struct store stores[2]; /* for files, for MOVE; the same where the memory is host's */
+  struct store *files, *moves;
+  uint64_t chunk_max;
+  struct client *clients;
+  uint32_t client_count, io_under_way;
+  struct server_totals totals;
+  bool stopping;
+};
+
+/* 0, or -errno with *error. */
+int server_open(const struct server_params *params, struct server *server, struct pst_error *error);
+void server_close(struct server *server);
+/* Until signals_stop(), or the first client has left with `once`; event_fd tells of signals. */
+int server_run(struct server *server, int event_fd);
+
+/* ---- Between server*.c and job*.c -------------------------------------------- */
+
+/* client.c */
+void client_joined(struct server *server, struct pst_peer *peer);
+void client_left(struct client *client, int status, const char *text);
+void client_message(struct client *client, const void *bytes, uint64_t length);
+void client_room(struct client *client);
+/* End the connection for this reason. */
+void client_end(struct client *client, int code, const char *format, ...) PST_PRINTF(3, 4);
+void client_check_idle(struct client *client, uint64_t now);
+void client_free(struct client *client);
+
+/* job.c. A job ends by one of the first three, which free it. */
+void job_answer(struct job *job, uint32_t type);
+void job_refuse(struct job *job, int code, const char *format, ...) PST_PRINTF(3, 4);
+void job_flush_answers(struct client *client);
+struct job *job_new(struct client *client, const struct serve_message *asked);
+/* go() is called with a block of so many bytes, now or later. */
+void job_with_block(struct job *job, struct store *store, uint64_t bytes,
+                    void (*go)(struct job *job));
+void job_release_block(struct job *job);
+uint8_t *job_bytes(const struct job *job);
+void job_io(struct job *job, enum job_step step, enum io_op op, int fd, uint8_t *bytes,
+            uint64_t length, uint64_t offset);
+/* WRITE or READ of `length` bytes of the block, or of job->pieces; a WRITE is flushed. */
+void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place);
+void job_posts(struct client *client);
+void job_done(struct job *job, int status);   /* of one operation */
+void job_io_ended(struct job *job);           /* of its io */
+void job_drop_waiting(struct client *client); /* it has gone */
+void job_free(struct job *job);
+
+/* jobs_file.c, jobs_folder.c, jobs_move.c: what is asked; and how it goes on. */
+void job_fetch(struct job *job);
+void job_store(struct job *job);
+void job_hole(struct job *job);
+void job_check(struct job *job);
+void job_commit(struct job *job);
+void job_file_step(struct job *job);
+void job_open(struct job *job, const char *name);
+void job_create(struct job *job, const char *name);
+void job_close(struct job *job);
+void job_list_folder(struct job *job, const char *name);
+void job_make_folder(struct job *job, const char *name);
+void file_drop(struct open_file *file);
+void job_start_move(struct job *job);
+void job_move_step(struct job *job);
+
+#endif

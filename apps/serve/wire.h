@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What `serve` and its clients say to each other, one message of the node's each.
+ *
+ * A message is one CBOR map (RFC 8949) of integer keys in ascending order, definite
+ * lengths only. Unknown keys are skipped, so that a minor version may add some. In HELLO and
+ * WELCOME the keys up to MINOR keep their form for ever: a decoder of another major still
+ * learns which one it met.
+ *
+ * The client asks, the server answers: each request has a tag of the client's, and gets
+ * one answer with the same tag, in any order. What the client offers as a region is the
+ * server's to read and write while a request that names it is under way, and no longer.
+ *
+ *     HELLO                                              WELCOME: the server's limits
+ *     MOVE   {region, place, op, length, …}              MOVED   the pattern was written or read
+ *     OPEN   {name}                                      OPENED  {file, size, mode}
+ *     FETCH  {file, offset, length, region, place}       FETCHED {length, crc, or a hole}
+ *     CREATE {name, size, mode}                          CREATED {file, size: of an older part}
+ *     STORE  {file, offset, length, region, place, crc}  DONE
+ *     HOLE   {file, offset, length}                      DONE
+ *     CHECK  {file, offset, length, sha256?}             CHECKED {sha256}
+ *     COMMIT {file, sha256?}                             DONE    it has its final name
+ *     CLOSE  {file}                                      DONE    it did not change meanwhile
+ *     LIST   {name, cursor}                              LISTED  {entries, cursor: 0 at the end}
+ *     MKDIR  {name, mode}                                DONE
+ *     PING                                               DONE
+ * Any of them may be answered by REFUSE {code, text}.
+ *
+ * Error codes travel as positive numbers of Linux's generic errno table.
+ */
+#ifndef APP_SERVE_WIRE_H
+#define APP_SERVE_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SERVE_MAJOR 1u
+#define SERVE_MINOR 0u
+#define SERVE_MAGIC "penstock-serve"
+
+#define SERVE_MESSAGE_MAX 4096u /* bytes */
+#define SERVE_NAME_MAX 1024u    /* bytes of a name, as SERVE_PART_MAX is of a part of one */
+#define SERVE_TEXT_MAX 511u
+#define SERVE_PROGRAM_MAX 31u
+#define SERVE_SHA256_BYTES 32u
+#define SERVE_ENTRIES_MAX 128u
+#define SERVE_WHY_MAX 160u
+
+enum serve_type {
+  SERVE_HELLO = 1,
+  SERVE_WELCOME = 2,
+  SERVE_REFUSE = 3,
+  SERVE_DONE = 4,
+  SERVE_MOVE = 5,
+  SERVE_MOVED = 6,
+  SERVE_OPEN = 7,
+  SERVE_OPENED = 8,
+  SERVE_FETCH = 9,
+  SERVE_FETCHED = 10,
+  SERVE_CREATE = 11,
+  SERVE_CREATED = 12,
+  SERVE_STORE = 13,
+  SERVE_HOLE = 14,
+  SERVE_CHECK = 15,
+  SERVE_CHECKED = 16,
+  SERVE_COMMIT = 17,
+  SERVE_CLOSE = 18,
+  SERVE_LIST = 19,
+  SERVE_LISTED = 20,
+  SERVE_MKDIR = 21,
+  SERVE_PING = 22,
+};
+
+enum serve_op {
+  SERVE_OP_WRITE = 1, /* by the server, into the client's region */
+  SERVE_OP_READ = 2,
+};
+
+enum serve_flag {
+  SERVE_FLAG_VERIFY = 1u << 0,    /* MOVE: the pattern is made, or checked, by the server */
+  SERVE_FLAG_HOLE = 1u << 1,      /* FETCHED: `length` bytes are 0 and were not written */
+  SERVE_FLAG_OVERWRITE = 1u << 2, /* CREATE: a file of that name may be there */
+  SERVE_FLAG_RESUME = 1u << 3,    /* CREATE: keep what an interrupted transfer left */
+  SERVE_FLAG_FILES = 1u << 4,     /* WELCOME: there is a root */
+  SERVE_FLAG_READ_ONLY = 1u << 5, /* WELCOME */
+  SERVE_FLAGS = (1u << 6) - 1,
+};
+
+enum serve_kind {
+  SERVE_KIND_FILE = 1,
+  SERVE_KIND_FOLDER = 2,
+  SERVE_KIND_OTHER = 3, /* links and what is not a file: neither is followed */
+};
+
+/* One entry of a folder. Decoded, the name points into the message. */
+struct serve_entry {
+  uint32_t kind; /* enum serve_kind */
+  uint32_t length;
+  const uint8_t *name;
+};
+
+/* Any message; which fields hold follows from the type. */
+struct serve_message {
+  uint32_t type; /* enum serve_type */
+  uint32_t code; /* REFUSE: errno, positive */
+  uint64_t tag;  /* 0 in a REFUSE: of the connection, which ends */
+  uint32_t major, minor;
+  char program[SERVE_PROGRAM_MAX + 1]; /* "0.1.0" */
+  uint64_t region;                     /* as offered */
+  uint64_t place;                      /* offset in it */
+  uint32_t op;                         /* enum serve_op */
+  uint32_t pieces;                     /* MOVE: of the server's memory, at least 1 */
+  uint64_t length;
+  uint64_t iteration; /* MOVE: names the pattern */
+  uint32_t flags;     /* enum serve_flag */
+  uint32_t file;
+  uint64_t offset; /* in the file */
+  uint64_t size;   /* of the file, in bytes */
+  uint32_t mode;   /* permission bits */
+  uint32_t crc;    /* CRC32C of the bytes */
+  bool has_sha256;
+  uint8_t sha256[SERVE_SHA256_BYTES];
+  uint64_t ns; /* MOVED: from the first post to the last completion */
+  uint64_t cursor;
+  uint64_t request_max, chunk_max, idle_ns; /* WELCOME: bytes, bytes, time */
+  uint32_t window;                          /* WELCOME: requests under way */
+  uint32_t name_length;
+  const uint8_t *name; /* decoded: points into the message; no NUL behind it */
+  char text[SERVE_TEXT_MAX + 1];
+  uint32_t entry_count;
+  struct serve_entry entries[SERVE_ENTRIES_MAX];
+};
+
+/* Texts too long are cut, control characters become spaces. 0; -E2BIG: more than `size`;
+ * -EINVAL: an unknown type, or more entries than there may be. */
+int serve_encode(const struct serve_message *message, uint8_t *bytes, size_t size, size_t *length);
+
+/* 0, or -EPROTO with `why`: what is wrong, in words. Needs nothing but its arguments and
+ * allocates nothing. Of another major only type, major and minor hold. */
+int serve_decode(const uint8_t *bytes, size_t length, struct serve_message *message,
+                 char why[SERVE_WHY_MAX]);
+
+const char *serve_type_name(uint32_t type);
+
+/* ---- Shared by encoder and decoder ------------------------------------------ */
+
+enum serve_key {
+  SERVE_KEY_TYPE,
+  SERVE_KEY_MAGIC,
+  SERVE_KEY_MAJOR,
+  SERVE_KEY_MINOR,
+  SERVE_KEY_PROGRAM,
+  SERVE_KEY_TAG,
+  SERVE_KEY_REGION,
+  SERVE_KEY_PLACE,
+  SERVE_KEY_OP,
+  SERVE_KEY_PIECES,
+  SERVE_KEY_LENGTH,
+  SERVE_KEY_ITERATION,
+  SERVE_KEY_FLAGS,
+  SERVE_KEY_NAME,
+  SERVE_KEY_FILE,
+  SERVE_KEY_OFFSET,
+  SERVE_KEY_SIZE,
+  SERVE_KEY_MODE,
+  SERVE_KEY_CRC,
+  SERVE_KEY_SHA256,
+  SERVE_KEY_CODE,
+  SERVE_KEY_TEXT,
+  SERVE_KEY_NS,
+  SERVE_KEY_CURSOR,
+  SERVE_KEY_ENTRIES, /* array of kind and name in turn */
+  SERVE_KEY_REQUEST_MAX,
+  SERVE_KEY_CHUNK_MAX,
+  SERVE_KEY_IDLE,
+  SERVE_KEY_WINDOW,
+  SERVE_KEYS,
+};
+
+/* What is known of a key: a number of at most `max` that lies in the message at `at`, of
+ * `bytes` bytes; bytes 0: one of those with a form of their own. */
+struct serve_field {
+  const char *name;
+  size_t at;
+  uint32_t bytes;
+  uint64_t least, most;
+};
+extern const struct serve_field serve_fields[SERVE_KEYS];
+
+/* The keys that a type must have, and those it may have besides, as bits. */
+struct serve_form {
+  const char *name;
+  uint32_t needs;
+  uint32_t may;
+};
+const struct serve_form *serve_form_of(uint32_t type); /* NULL: no such type */
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All options of all subcommands. */
+#ifndef APP_WORDS_H
+#define APP_WORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arguments.h"
+
+#define WORDS_MAX 80
+
+enum {
+  KEY_HELP = 'h',
+  KEY_LONG = 256,
+  KEY_BENCH = 512, /* + enum bench_word */
+  KEY_TRANSPORT_OPTION = KEY_BENCH + BENCH_WORDS,
+  KEY_MEMORY_OPTION,
+  KEY_NODE, /* + enum node_word */
+};
+
+/* One name may be there several times, for commands of different bits. */
+struct option_word {
+  uint32_t bit; /* those of the commands that have it; 0: every command */
+  int key;
+  const char *name;
+  const char *value; /* NULL: takes none */
+  const char *help;
+};
+extern const struct option_word option_words[];
+extern const size_t option_word_count;
+
+#endif

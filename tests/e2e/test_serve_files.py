@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""get and put: equality, holes, names, resuming what was killed, full disks, little memory."""
+import os
+import random
+import signal
+import subprocess
+
+from harness import SANITIZED, main, random_file, wait_until
+from serving import MIB, PART, ServeCase, parts, sha256, tree
+
+KILLS = int(os.environ.get("PENSTOCK_SERVE_KILLS", 3 if SANITIZED else 5))
+KILLED_MIB = int(os.environ.get("PENSTOCK_SERVE_KILLED_MIB", 32))
+LARGE_MIB = int(os.environ.get("PENSTOCK_SERVE_LARGE_MIB", 192))
+
+
+def sparse_file(path):
+    """2 MiB of data in 64."""
+    with open(path, "wb") as file:
+        file.truncate(64 * MIB)
+        for at in (5 * MIB + 1, 40 * MIB):
+            file.seek(at)
+            file.write(os.urandom(MIB))
+    return path
+
+
+class Copies(ServeCase):
+    def test_lengths_at_the_edges(self):
+        self.serve()
+        lengths = (0, 1, 4095, 4096, 4097, MIB - 1, MIB, MIB + 1, 9 * MIB + 13)
+        for length in lengths:
+            random_file(self.root / f"{length}", length)
+        self.get(*map(str, lengths), "--sha256")
+        self.assertEqual(tree(self.root), tree(self.here))
+        self.put(*map(str, lengths), "--to", "up/", "--sha256")
+        self.assertEqual(tree(self.here), tree(self.root / "up"))
+        self.stop()
+        self.assert_nothing_left()
+
+    def test_chunks_and_depths(self):
+        self.serve("--in-flight", "4MiB")
+        random_file(self.root / "file", 20 * MIB + 7)
+        for chunk, depth in (("4KiB", 1), ("64KiB", 64), ("16MiB", 3), (12345, 5)):
+            with self.subTest(chunk=chunk, depth=depth):
+                self.get("file", "--chunk", chunk, "--depth", depth, "--overwrite")
+                self.assertEqual(sha256(self.here / "file"), sha256(self.root / "file"))
+                self.put("file", "--chunk", chunk, "--depth", depth, "--to", f"up-{depth}")
+                self.assertEqual(sha256(self.here / "file"), sha256(self.root / f"up-{depth}"))
+
+    def make_tree(self, folder):
+        (folder / "a" / "b").mkdir(parents=True)
+        (folder / "empty").mkdir()
+        for number in range(150):
+            random_file(folder / "a" / f"f{number}", number * 37)
+        random_file(folder / "a" / "b" / "large", 5 * MIB + 1)
+        (folder / "a" / "b" / "runs").write_text("#!/bin/sh\n")
+        (folder / "a" / "b" / "runs").chmod(0o755)
+        sparse_file(folder / "sparse")
+        (folder / "spaces and ümlauts").write_text("x")
+        (folder / "link").symlink_to("/etc/passwd")
+        os.mkfifo(folder / "fifo")
+        random_file(folder / f".left{PART}", 10)
+
+    def assert_same_tree(self, one, other):
+        left = {name: value for name, value in tree(one).items() if not name.endswith(PART) and name != "link"}
+        self.assertEqual(left, tree(other))
+        for name in ("a/b/runs", "a/b/large"):
+            self.assertEqual(os.access(one / name, os.X_OK), os.access(other / name, os.X_OK))
+        self.assertLess((other / "sparse").stat().st_blocks * 512, 4 * MIB)
+
+    def test_folders(self):
+        self.serve()
+        self.make_tree(self.root / "data")
+        child = self.get("data", "--recursive", "--sha256")
+        self.assert_same_tree(self.root / "data", self.here / "data")
+        self.assertIn("2 left out", child.stderr)
+        self.put("data", "--recursive", "--to", "copy", "--sha256")
+        self.assert_same_tree(self.here / "data", self.root / "copy" / "data")
+        (self.here / "all").mkdir()
+        self.get(".", "--recursive", "--to", "all")
+        self.assert_same_tree(self.root / "data", self.here / "all" / "data")
+        self.assert_same_tree(self.root / "data", self.here / "all" / "copy" / "data")
+
+    def test_what_exists_stays(self):
+        self.serve()
+        (self.root / "file").write_text("the server's")
+        (self.here / "file").write_text("ours")
+        self.assertIn("--overwrite", self.get("file", expect=1).stderr)
+        self.assertIn("--overwrite", self.put("file", expect=1).stderr)
+        # The server has the last word.
+        self.assertIn("--overwrite", self.put("file", "--overwrite", expect=1).stderr)
+        self.assertEqual((self.root / "file").read_text(), "the server's")
+        self.assertEqual((self.here / "file").read_text(), "ours")
+        self.get("file", "--overwrite")
+        self.assertEqual((self.here / "file").read_text(), "the server's")
+        self.stop()
+        (self.here / "file").write_text("ours")
+        self.serve("--overwrite")
+        self.put("file", "--overwrite")
+        self.assertEqual((self.root / "file").read_text(), "ours")
+        self.assertEqual(parts(self.folder), [])
+
+    def test_one_that_fails_lets_the_others_go_on(self):
+        self.serve()
+        for name in ("one", "three"):
+            random_file(self.root / name, 100000)
+        child = self.get("one", "two", "three", expect=1)
+        self.assertRegex(child.stderr, "two: .*No such file")
+        self.assertEqual(tree(self.root), tree(self.here))
+
+    def test_read_only_and_no_files(self):
+        self.serve("--read-only")
+        random_file(self.here / "file", 1000)
+        self.assertIn("--read-only", self.put("file", expect=1).stderr)
+        self.assertEqual(tree(self.root), {})
+        self.stop()
+        self.serve(root=False)
+        self.assertIn("--root", self.get("file", expect=1).stderr)
+
+    def test_where_io_uring_is_forbidden(self):
+        """The server says what it does instead."""
+        forbid = ("import ctypes,os,struct,sys\n"
+                  "libc=ctypes.CDLL(None,use_errno=True)\n"
+                  "code=b''.join(struct.pack('HBBI',*f) for f in ((0x20,0,0,0),(0x15,0,1,425),(6,0,0,0x50001),(6,0,0,0x7fff0000)))\n"
+                  "buffer=ctypes.create_string_buffer(code)\n"
+                  "program=ctypes.create_string_buffer(struct.pack('HxxxxxxP',4,ctypes.addressof(buffer)))\n"
+                  "assert libc.prctl(38,1,0,0,0)==0 and libc.prctl(22,2,program,0,0)==0\n"
+                  "os.execvp(sys.argv[1],sys.argv[1:])\n")  # fmt: skip
+        self.serve(prefix=["python3", "-c", forbid])
+        self.assertIn("threads, since io_uring", self.server.stderr)
+        random_file(self.root / "file", 7 * MIB + 3)
+        self.get("file", "--sha256", prefix=["python3", "-c", forbid])
+        self.put("file", "--to", "up", "--sha256")
+        self.assertEqual(sha256(self.root / "up"), sha256(self.root / "file"))
+
+    def test_a_file_that_changes_meanwhile(self):
+        """Shorter, or written to, while it is read: refused, and nothing under its name."""
+        self.serve()
+        source = random_file(self.root / "file", 64 * MIB)
+
+        def cut(folder):
+            wait_until(lambda: parts(folder), 20, "it has begun")
+            os.truncate(source, MIB)
+
+        client = self.start("get", self.address, "file", "--chunk", "64KiB", "--depth", 1, cwd=self.here)
+        cut(self.here)
+        self.assertEqual(client.wait(), 1, str(client))
+        self.assertRegex(client.stderr, "became shorter|was changed")
+        self.assertFalse((self.here / "file").exists())
+        source = random_file(self.here / "other", 64 * MIB)
+        client = self.start("put", self.address, "other", "--chunk", "64KiB", "--depth", 1, cwd=self.here)
+        cut(self.root)
+        self.assertEqual(client.wait(), 1, str(client))
+        self.assertRegex(client.stderr, "became shorter|was changed")
+        self.assertFalse((self.root / "other").exists())
+        self.assert_healthy()
+
+
+class Interrupted(ServeCase):
+    def setUp(self):
+        super().setUp()
+        self.random = random.Random(4711)
+        self.serve("--overwrite")
+        self.source = random_file(self.folder / "source", KILLED_MIB * MIB + 4321)
+        self.sum = sha256(self.source)
+
+    def kill_and_resume(self, victim_of, command, target):
+        """Killed when a random share of the bytes is there, again and again; then resumed."""
+        part = target.with_name(f".{target.name}{PART}")
+        resumed = 0
+        for _ in range(KILLS):
+            share = self.random.random()
+            client = self.start(*command, cwd=self.here)
+            wait_until(lambda: (part.exists() and part.stat().st_size >= share * self.source.stat().st_size)
+                       or client.poll() is not None, 60, "that much is there")  # fmt: skip
+            victim_of(client)
+            client.kill()
+            if target.exists():  # it was faster
+                self.assertEqual(sha256(target), self.sum)
+                target.unlink()
+                continue
+            self.assertTrue(part.exists())
+            if self.server.poll() is not None:
+                self.serve("--overwrite")
+                command[1] = self.address
+            out = self.folder / "resumed.json"
+            child = self.run_program(*command, "--resume", "--sha256", "--json", out, cwd=self.here)
+            self.assertEqual(sha256(target), self.sum, str(child))
+            self.assertFalse(part.exists())
+            resumed += self.result("resumed.json")["copy"]["bytes_resumed"]
+            target.unlink()
+        self.assertGreater(resumed, 0)
+
+    def test_get_killed(self):
+        os.link(self.source, self.root / "file")
+        self.kill_and_resume(lambda client: None, ["get", self.address, "file"], self.here / "file")
+
+    def test_put_killed(self):
+        os.link(self.source, self.here / "file")
+        self.kill_and_resume(lambda client: None, ["put", self.address, "file"], self.root / "file")
+
+    def test_server_killed(self):
+        os.link(self.source, self.here / "file")
+        self.kill_and_resume(lambda client: self.server.kill(), ["put", self.address, "file"], self.root / "file")
+
+    def test_what_was_left_may_be_of_another_file(self):
+        """It is compared, not trusted."""
+        os.link(self.source, self.root / "file")
+        with open(self.source, "rb") as source, open(self.here / f".file{PART}", "wb") as part:
+            part.write(source.read(20 * MIB))
+            part.seek(7 * MIB + 5)
+            part.write(b"other")
+            part.seek(30 * MIB)
+            part.write(os.urandom(3 * MIB))
+        self.get("file", "--resume", "--json", self.folder / "out.json")
+        self.assertEqual(sha256(self.here / "file"), self.sum)
+        resumed = self.result()["copy"]["bytes_resumed"]
+        self.assertGreater(resumed, 15 * MIB)
+        self.assertLess(resumed, 20 * MIB)
+
+    def test_holes_where_data_was_left(self):
+        sparse_file(self.root / "sparse")
+        random_file(self.here / f".sparse{PART}", 80 * MIB)
+        self.get("sparse", "--resume", "--sha256")
+        self.assertEqual(sha256(self.here / "sparse"), sha256(self.root / "sparse"))
+        random_file(self.root / f".up{PART}", 80 * MIB)
+        self.put("sparse", "--to", "up", "--resume", "--sha256")
+        self.assertEqual(sha256(self.here / "sparse"), sha256(self.root / "up"))
+        self.assertLess((self.root / "up").stat().st_blocks * 512, 4 * MIB)
+
+    def test_a_signal_leaves_what_can_be_resumed(self):
+        os.link(self.source, self.root / "file")
+        client = self.start("get", self.address, "file", "--chunk", "64KiB", "--depth", 1, cwd=self.here)
+        part = self.here / f".file{PART}"
+        wait_until(lambda: part.exists() and part.stat().st_size > 0, 20, "it has begun")
+        client.signal(signal.SIGINT)
+        self.assertEqual(client.wait(), 1, str(client))
+        self.assertIn("--resume", client.stderr)
+        self.get("file", "--resume")
+        self.assertEqual(sha256(self.here / "file"), self.sum)
+
+    def test_two_at_the_same_file(self):
+        """Only one writes it."""
+        for name in ("one", "two"):
+            os.link(self.source, self.here / name)
+        clients = [self.start("put", self.address, name, "--to", "same", "--chunk", "64KiB", cwd=self.here) for name in ("one", "two")]
+        statuses = sorted(client.wait() for client in clients)
+        self.assertIn(statuses, ([0, 1],), "\n".join(map(str, clients)))
+        loser = clients[0] if clients[0].status else clients[1]
+        self.assertRegex(loser.stderr, "another transfer|exists")
+        self.assertEqual(sha256(self.root / "same"), self.sum)
+
+
+class Bounded(ServeCase):
+    def test_memory_does_not_depend_on_the_size(self):
+        """64 MiB at each end, the server's memory for clients included."""
+        self.serve("--in-flight", "16MiB", "--overwrite")
+        source = random_file(self.root / "large", LARGE_MIB * MIB + 17)
+        wanted = sha256(source)
+        peak = 160 * 1024 if SANITIZED else 64 * 1024  # KiB
+        child = self.get("large", "--sha256", seconds=300)
+        self.assertEqual(sha256(self.here / "large"), wanted)
+        self.assertLess(child.usage.ru_maxrss, peak)
+        child = self.put("large", "--to", "again", "--sha256", seconds=300)
+        self.assertEqual(sha256(self.root / "again"), wanted)
+        self.assertLess(child.usage.ru_maxrss, peak)
+        self.stop()
+        self.assertLess(self.server.usage.ru_maxrss, peak)
+
+
+class FullDisk(ServeCase):
+    def mount(self, folder):
+        run = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "penstock-test", folder], capture_output=True, text=True)
+        if run.returncode:
+            self.skipTest(f"cannot mount a small file system: {run.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
+
+    def test_at_the_server(self):
+        self.mount(self.root)
+        self.serve()
+        random_file(self.here / "large", 64 * MIB)
+        random_file(self.here / "small", MIB)
+        child = self.put("large", expect=1)
+        self.assertRegex(child.stderr, "(?i)no space left.*removed")
+        self.put("small")
+        self.assertEqual(tree(self.root), {"small": sha256(self.here / "small")})
+        self.assert_healthy()
+
+    def test_at_the_client(self):
+        self.mount(self.here)
+        self.serve()
+        random_file(self.root / "large", 64 * MIB)
+        child = self.get("large", expect=1)
+        self.assertRegex(child.stderr, "(?i)no space left")
+        self.assertEqual(list(self.here.iterdir()), [])
+        self.assert_healthy()
+
+
+class Limits(ServeCase):
+    def test_a_file_size_limit(self):
+        """RLIMIT_FSIZE: the write's own error, not a signal's."""
+        self.serve()
+        random_file(self.root / "file", 48 * MIB)
+        # Of shared memory too, which the region is of.
+        child = self.start("get", self.address, "file", cwd=self.here,
+                           prefix=["prlimit", f"--fsize={16 * MIB}"])  # fmt: skip
+        self.assertEqual(child.wait(), 1, str(child))
+        self.assertRegex(child.stderr, "(?i)file too large")
+        self.assertFalse((self.here / "file").exists())
+
+
+if __name__ == "__main__":
+    main()
