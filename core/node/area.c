@@ -14,7 +14,7 @@ static int alloc_region(struct pst_area *area, const char *label, struct pst_err
   struct pst_alloc_params params = {.struct_size = sizeof(params),
                                     .length = area->own.length,
                                     .alignment = 4096,
-                                    .needs = limits->send_needs | limits->ring_needs,
+                                    .needs = region_needs(limits) | limits->ring_needs,
                                     .label = label};
   const char *lacks;
 
@@ -24,7 +24,7 @@ static int alloc_region(struct pst_area *area, const char *label, struct pst_err
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: memory %s gives no %.1f MiB: %s", label,
                     plugin->name, (double)area->own.length / 1048576.0, strerror(-rc));
   area->own.is_there = true;
-  if (setup_region_meets(&area->own.region, limits->send_needs, &lacks))
+  if (setup_region_meets(&area->own.region, region_needs(limits), &lacks))
     return 0;
   return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                   "%s: transport %s reaches one-sidedly only %s, which memory %s (%s) has not; "

@@ -23,6 +23,20 @@ static void unuse(struct pst_peer *peer, uint32_t slot)
   use->remote = NULL;
 }
 
+/* To its device, what was read into an area. */
+static int make_visible(const struct pst_peer *peer, uint32_t slot)
+{
+  const struct node_use *use = &peer->uses[slot];
+  uint8_t op = peer->rma.slots[slot].op;
+  int rc = 0;
+
+  if (op == PST_OP_WRITE || op == PST_OP_FLUSH)
+    return 0;
+  for (uint32_t i = 0; i < use->area_count && rc == 0; i++)
+    rc = region_flush(&peer->areas[(uint64_t)slot * peer->node->pieces + i]->own);
+  return rc < 0 ? -EIO : 0;
+}
+
 static void ended(void *context, uint32_t at)
 {
   struct pst_peer *peer = context;
@@ -30,7 +44,7 @@ static void ended(void *context, uint32_t at)
   struct node_entry *entry = node_tell(peer, PST_NODE_DONE);
 
   entry->event.op = slot->op;
-  entry->event.status = slot->status;
+  entry->event.status = slot->status ? slot->status : make_visible(peer, at);
   entry->event.cookie = slot->cookie;
   entry->event.length = slot->length;
   unuse(peer, at);

@@ -81,6 +81,16 @@ static int open_send(struct pst_node *node, struct pst_peer *peer)
   return rc == 0 && !peer->lengths ? -ENOMEM : rc;
 }
 
+/* An area whose memory's own copies will move what goes to this peer, if there is one. */
+static const struct pst_area *device_area(const struct pst_node *node)
+{
+  const struct pst_area *area = node->areas;
+
+  while (area && area->own.region.host)
+    area = area->next;
+  return area;
+}
+
 static int open_endpoint(struct pst_node *node, struct pst_peer *peer)
 {
   struct pst_endpoint_params params = {
@@ -94,7 +104,7 @@ static int open_endpoint(struct pst_node *node, struct pst_peer *peer)
       .pieces = node->pieces,
       .message_max = node->message_max,
       .timeout_ns = node->connect_timeout_ns,
-      .mr = peer->send_mr,
+      .mr = device_area(node) ? device_area(node)->own.mr : peer->send_mr,
   };
 
   return node->ops->endpoint_open(node->worker, &params, &peer->endpoint);

@@ -12,7 +12,7 @@
 /* ---- Opening --------------------------------------------------------------------- */
 
 /* What a region has to have for one-sided access alone. */
-static uint32_t needs_of(const struct pst_limits *limits)
+uint32_t region_needs(const struct pst_limits *limits)
 {
   uint32_t spared = limits->capabilities & PST_CAP_DEVICE_RMA ? PST_NEED_CPU_ACCESS : 0u;
 
@@ -27,7 +27,8 @@ static int alloc_region(const struct session_end *end, bool offered, struct sess
   struct pst_alloc_params params = {.struct_size = sizeof(params),
                                     .length = own->length,
                                     .alignment = 4096,
-                                    .needs = needs_of(limits) | (offered ? limits->ring_needs : 0),
+                                    .needs =
+                                        region_needs(limits) | (offered ? limits->ring_needs : 0),
                                     .label = end->name};
   const char *lacks;
 
@@ -40,7 +41,7 @@ static int alloc_region(const struct session_end *end, bool offered, struct sess
                     end->name, own->memory->plugin->name, (double)own->length / 1048576.0,
                     strerror(-rc));
   own->is_there = true;
-  if (setup_region_meets(&own->region, needs_of(limits), &lacks))
+  if (setup_region_meets(&own->region, region_needs(limits), &lacks))
     return 0;
   return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                   "stream %s: transport %s reaches one-sidedly only %s, which memory %s (%s) has "

@@ -434,6 +434,8 @@ int region_verify(struct session_region *own, uint64_t offset, uint64_t length, 
                   struct pst_verify_result *result);
 /* Make visible to the memory's device what a transport wrote. */
 int region_flush(const struct session_region *own);
+/* What a transport of these limits needs of memory for one-sided access. */
+uint32_t region_needs(const struct pst_limits *limits);
 /* Copy between [offset, offset + length) and the CPU's memory; waits. */
 int region_copy(struct session_region *own, uint64_t offset, uint64_t length, void *host, bool out);
 /* For fill, verify and copy, where the memory has any of them. */

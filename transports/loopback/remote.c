@@ -9,6 +9,10 @@
 
 #define GATE_BYTES 4096
 
+static const char no_device[] =
+    "the CPU cannot touch it, so that it is reached from the same kind of memory alone; give this "
+    "side the other's `memory`";
+
 /* What it reaches others from, when that is nothing for the CPU. */
 static const struct pst_region *near_device(const struct pst_endpoint *endpoint)
 {
@@ -106,8 +110,7 @@ static int open_device(struct pst_remote *remote, const struct lb_remote_blob *i
   const struct pst_region *near = near_device(remote->endpoint);
   const struct pst_export from = export_of(in, fd, 0);
   if (!near) {
-    *why = "the CPU cannot touch it, so that it is reached from the same kind of memory alone; "
-           "give this side the other's `memory`";
+    *why = no_device;
     return -EXDEV;
   }
   if (in->kind == PST_EXPORT_IPC)
@@ -178,6 +181,12 @@ static int open_own(struct pst_remote *remote, uint64_t id, const char **why)
   remote->gate = &remote->mr->gate;
   if (mr->base && !near)
     return 0;
+  /* Of others in this process, who may close their memory before us: as another process's. */
+  const struct pst_device *device = remote->endpoint->worker->device;
+  if (!near && device->shared && mr->device != device) {
+    *why = no_device;
+    return -EXDEV;
+  }
   const struct pst_region *copies = near ? near : &mr->region;
   int rc = 0;
   remote->via = lb_via(copies, 0, NULL);

@@ -785,7 +785,9 @@ struct pst_area_params {
   uint64_t length;   /* bytes, > 0; at least so many are there */
   const char *label; /* what it is for, in words, for error messages; NULL: "area" */
 };
-/* May block (milliseconds, for GPU memory). In *error: -ENOMEM; -EOPNOTSUPP: the transport
+/* What the CPU cannot touch (a GPU's) is allocated before those peers join whose regions are
+ * written from it, or read into it.
+ * May block (milliseconds, for GPU memory). In *error: -ENOMEM; -EOPNOTSUPP: the transport
  * cannot reach this memory; what the plugin says. */
 PST_EXPORT int pst_node_alloc(struct pst_node *node, const struct pst_area_params *params,
                               struct pst_area **area, struct pst_error *error);
