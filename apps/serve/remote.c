@@ -293,8 +293,11 @@ void remote_close(struct remote *remote)
 
   if (remote->node != NULL && remote->peer != NULL) {
     pst_peer_close(remote->peer, 0, NULL);
-    while (remote->peer != NULL && now_ns() < deadline && take_all(remote) >= 0)
-      sleep_some(remote);
+    /* The library's own times, of which no descriptor tells, bring the end. */
+    while (remote->peer != NULL && now_ns() < deadline && take_all(remote) >= 0) {
+      uint64_t until = now_ns() + NAP_MS * NS_PER_MS;
+      pst_node_wait(remote->node, &until);
+    }
   }
   io_close(remote->io);
   pst_node_close(remote->node);
