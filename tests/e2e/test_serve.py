@@ -6,8 +6,8 @@ import os
 import signal
 import unittest
 
-from harness import SANITIZED, main, wait_until
-from serving import MIB, ServeCase
+from harness import BUILD, FAKES, SANITIZED, main, random_file, wait_until
+from serving import MIB, ServeCase, sha256
 
 CLIENTS = 16 if SANITIZED else 64
 SECONDS = float(os.environ.get("PENSTOCK_SERVE_SECONDS", 4))
@@ -187,6 +187,36 @@ class Many(ServeCase):
         self.assertLess(self.resident(), memory + MIB)
         self.stop()
         self.assert_nothing_left()
+
+
+class Gpu(ServeCase):
+    """Regions of GPU memory, on the fake driver, whose device memory two processes share."""
+
+    def setUp(self):
+        super().setUp()
+        built = (BUILD / "memory" / "cuda" / "kernels.fatbin").exists()
+        path = [] if built else ["--plugin-path", FAKES / "cuda"]
+        self.cuda = [*path, "--memory", "cuda"]
+        self.environment = {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": "delay_us=100"}
+
+    def test_requests_and_files(self):
+        self.serve(*self.cuda, environment=self.environment)
+        for op in ("write", "read"):
+            self.run_program("request", op, self.address, *self.cuda, "--size", 300000, "--pieces", 3, "--offset", 64,
+                             "--depth", 3, "--count", 20, "--json", self.folder / "out.json",
+                             environment=self.environment)  # fmt: skip
+            self.assertEqual(self.result()["request"]["verified_bytes"], 20 * 300000)
+        source = random_file(self.root / "file", 9 * MIB + 5)
+        self.get("file", *self.cuda, "--sha256", environment=self.environment)
+        self.assertEqual(sha256(self.here / "file"), sha256(source))
+        self.put("file", *self.cuda, "--to", "back", "--sha256", environment=self.environment)
+        self.assertEqual(sha256(self.root / "back"), sha256(source))
+
+    def test_a_server_without_a_gpu_says_so(self):
+        self.serve(environment=self.environment)
+        child = self.run_program("request", "write", self.address, *self.cuda, environment=self.environment, expect=1)
+        self.assertIn("cannot be offered", child.stderr)
+        self.assert_healthy()
 
 
 if __name__ == "__main__":
