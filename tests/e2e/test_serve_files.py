@@ -269,11 +269,20 @@ class Bounded(ServeCase):
 
 
 class FullDisk(ServeCase):
+    mounted = None
+
     def mount(self, folder):
         run = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "penstock-test", folder], capture_output=True, text=True)
         if run.returncode:
             self.skipTest(f"cannot mount a small file system: {run.stderr.strip()}")
-        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
+        self.mounted = folder
+
+    def tearDown(self):
+        for child in self.children:
+            child.kill()
+        if self.mounted:
+            subprocess.run(["umount", self.mounted], check=True)
+        super().tearDown()
 
     def test_at_the_server(self):
         self.mount(self.root)
