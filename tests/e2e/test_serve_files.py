@@ -281,7 +281,8 @@ class FullDisk(ServeCase):
         for child in self.children:
             child.kill()
         if self.mounted:
-            subprocess.run(["umount", self.mounted], check=True)
+            # What a killed process wrote by io_uring may hold it a moment longer.
+            wait_until(lambda: subprocess.run(["umount", self.mounted]).returncode == 0, 10, "unmounted")
         super().tearDown()
 
     def test_at_the_server(self):
