@@ -28,9 +28,8 @@ uint64_t contract_capabilities(const struct contract_variant *variant)
   return limits.capabilities;
 }
 
-void contract_device_open(const struct contract_variant *variant,
-                          const struct contract_image *image, bool in_process, bool sleep,
-                          struct pst_device **device)
+int contract_device_try(const struct contract_variant *variant, const struct contract_image *image,
+                        bool in_process, bool sleep, struct pst_device **device)
 {
   struct pst_plan plan = {.struct_size = sizeof(plan),
                           .flags = (in_process ? PST_PLAN_IN_PROCESS : 0u) |
@@ -56,7 +55,14 @@ void contract_device_open(const struct contract_variant *variant,
   int rc = image->ops->open(&contract_host, &params, device);
   options_free(options);
   options_free(filter);
-  assert_int_equal(rc, 0);
+  return rc;
+}
+
+void contract_device_open(const struct contract_variant *variant,
+                          const struct contract_image *image, bool in_process, bool sleep,
+                          struct pst_device **device)
+{
+  assert_int_equal(contract_device_try(variant, image, in_process, sleep, device), 0);
 }
 
 static uint32_t smaller(uint32_t a, uint32_t b)

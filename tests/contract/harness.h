@@ -122,6 +122,9 @@ void contract_memory_ops(const struct pst_memory_ops *ops);
 void contract_device_open(const struct contract_variant *variant,
                           const struct contract_image *image, bool in_process, bool sleep,
                           struct pst_device **device);
+/* The same, for a device that may not open: what open returned. */
+int contract_device_try(const struct contract_variant *variant, const struct contract_image *image,
+                        bool in_process, bool sleep, struct pst_device **device);
 void contract_side_open(const struct contract_variant *variant,
                         const struct contract_params *params, bool second, bool receiver,
                         struct contract_side *side);

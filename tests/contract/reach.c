@@ -22,6 +22,16 @@ int contract_open_run(const struct contract_variant *variant, uint64_t *capabili
 
 static void peer_of_another_process_is_reached_or_named_as_out_of_reach(void **state)
 {
+  struct contract_image image;
+  struct pst_device *device;
+  contract_image_open(*state, false, &image);
+  int opened = contract_device_try(*state, &image, false, false, &device);
+  if (opened == -EXDEV) { /* as its options are, none at all */
+    contract_complaints();
+    return;
+  }
+  assert_int_equal(opened, 0);
+  image.ops->close(device);
   struct contract_pair *pair = contract_pair_open(*state, NULL);
   struct pst_blob blob;
   contract_address(&pair->receiver, 0, &blob);

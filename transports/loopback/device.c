@@ -54,7 +54,7 @@ int lb_open(const struct pst_host *host, const struct pst_open_params *params,
   if (made->shared && made->mode == LB_MODE_REFERENCE) {
     LB_LOG(made, PST_LOG_ERROR,
            "mode: reference works within one process only; use mode: copy, or `penstock run`");
-    rc = -EOPNOTSUPP;
+    rc = -EXDEV;
   }
   if (rc == 0 && made->shared)
     rc = check_process_fd(made);

@@ -435,7 +435,8 @@ struct pst_transport_ops {
   /* Open the device that the options name. Device thread; may block.
    * 0; -ENODEV: none of that name (names those there are); -EACCES; -ENOMEM;
    * -ENOSPC: the device has not so many endpoints, rings or slots. plan.workers and
-   * plan.requests are wishes; limits says what there is. */
+   * plan.requests are wishes; limits says what there is. -EXDEV: as its options are, it
+   * reaches no peer of another process, and the plan is not IN_PROCESS. */
   int (*open)(const struct pst_host *host, const struct pst_open_params *params,
               struct pst_device **device);
   /* NULL is legal. */
