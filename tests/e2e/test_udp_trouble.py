@@ -42,8 +42,8 @@ class Trouble(Case):
         socket = netns.udp_socket(child.pid, self.udp_port)
         return socket[1] if socket else 0
 
-    def receiver(self, path, *arguments):
-        child = self.start("receive", path, "--json", self.folder / "out.json", *arguments)
+    def receiver(self, path):
+        child = self.start("receive", path, "--json", self.folder / "out.json")
         wait_until(lambda: netns.udp_socket(child.pid, self.udp_port), 20, "a bound socket")
         return child
 
@@ -66,7 +66,8 @@ class Receiver(Trouble):
         path = self.file("none", sender=", rate: 0")
         sender = self.start("send", path)
         sender.wait_line("messages of up to")
-        receiver = self.receiver(path, "--count", "20000")
+        # It may have all that it wants before its socket could be seen.
+        receiver = self.start("receive", path, "--json", self.folder / "out.json", "--count", "20000")
         stream = self.ended(receiver)
         sender.signal(signal.SIGINT)
         self.assertEqual(sender.wait(), 0, str(sender))
