@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An application that has messages delivered into a GPU's memory, and works on them there
- * with a kernel of its own. The CPU waits for no copy and no kernel: the kernel's stream
- * waits for the batch, and the slots go back when the stream has got past the kernel.
+ * An application that works on messages in GPU memory with a kernel of its own. The CPU waits
+ * for neither copy nor kernel: the stream does, and the slots go back when it is through.
  *
  *   gpu-consumer FILE [KEY=VALUE]…    and beside it: penstock send FILE [--set KEY=VALUE]…
  */
@@ -96,5 +95,6 @@ int main(int argc, char **argv)
   must("cuMemcpyDtoH", cuMemcpyDtoH(&total, sum, sizeof(total)));
   printf("%llu messages, the sum of their bytes is %llu\n", messages, total);
   pst_session_close(session);
+  pst_config_close(config);
   return PST_EXIT_OK;
 }
