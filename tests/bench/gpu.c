@@ -164,6 +164,7 @@ static int open_session(struct bench *b, char **argv, int argc)
     fprintf(stderr, "bench-gpu: %s\n", error.text);
     return error.exit_status;
   }
+  pst_config_close(config); /* the session keeps what it needs */
   b->session = session;
   b->sender = pst_session_sender(session, "packets");
   b->receiver = pst_session_receiver(session, "packets");
