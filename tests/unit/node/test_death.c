@@ -18,9 +18,18 @@ static void say(int fd, char what)
     _exit(1);
 }
 
+/* A process that will be a peer of the node whose port it is told. It is made before any node of
+ * this one's has a thread: what is forked then may have threads under a sanitizer, too. */
+struct kin {
+  pid_t pid;
+  int port; /* to write to */
+  int said; /* to read from */
+};
+
 /* No cmocka in here: its failures are this process's alone. */
-static void child(uint16_t port, enum stage stage, int fd)
+static void child(enum stage stage, int port_fd, int fd)
 {
+  uint16_t port;
   struct pst_node_params params = some_params();
   struct pst_area_params area_params = {.struct_size = sizeof(area_params), .length = AREA};
   struct pst_error error = PST_ERROR_INIT;
@@ -31,6 +40,8 @@ static void child(uint16_t port, enum stage stage, int fd)
   uint32_t id;
   char address[64];
 
+  if (read(port_fd, &port, sizeof(port)) != sizeof(port))
+    _exit(1);
   snprintf(address, sizeof(address), "127.0.0.1:%u", port);
   if (pst_node_open(&params, &node, &error) < 0 ||
       pst_node_connect(node, address, &peer, &error) < 0 ||
@@ -63,6 +74,34 @@ static void child(uint16_t port, enum stage stage, int fd)
   }
 }
 
+static struct kin kin_open(enum stage stage)
+{
+  int port[2], said[2];
+
+  assert_int_equal(pipe2(port, O_CLOEXEC), 0);
+  assert_int_equal(pipe2(said, O_CLOEXEC), 0);
+  pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0)
+    child(stage, port[0], said[1]);
+  close(port[0]);
+  close(said[1]);
+  return (struct kin){pid, port[1], said[0]};
+}
+
+static void kin_begin(const struct kin *kin, const struct side *server)
+{
+  uint16_t port = pst_node_port(server->node);
+
+  assert_int_equal(write(kin->port, &port, sizeof(port)), sizeof(port));
+}
+
+static void kin_close(const struct kin *kin)
+{
+  close(kin->port);
+  close(kin->said);
+}
+
 static void use_region(struct side *server, struct pst_area *mine, uint32_t id, bool *told)
 {
   struct pst_operation o = {
@@ -81,23 +120,21 @@ static void killed_at(enum stage stage)
   bool dead = false, told = false, left = false;
   uint32_t id = 0;
   struct side server;
-  int pipe_fds[2], status;
+  int status;
   char what;
+  const struct kin kin = kin_open(stage);
 
+  assert_int_equal(fcntl(kin.said, F_SETFL, O_NONBLOCK), 0);
   params.listen = "127.0.0.1:0";
   params.connect_timeout_ns = 2000000000;
   side_open(&server, &params);
   struct pst_area *mine = area_of(&server, AREA);
-  assert_int_equal(pipe2(pipe_fds, O_NONBLOCK | O_CLOEXEC), 0);
-  pid_t pid = fork();
-  assert_true(pid >= 0);
-  if (pid == 0)
-    child(pst_node_port(server.node), stage, pipe_fds[1]);
+  kin_begin(&kin, &server);
   while (!left && !(stage == CONNECTING && dead && server.logged == 0 && now_ns() > deadline)) {
     struct pst_node_event event;
     char text[256];
-    if (!dead && read(pipe_fds[0], &what, 1) == 1) {
-      kill(pid, SIGKILL);
+    if (!dead && read(kin.said, &what, 1) == 1) {
+      kill(kin.pid, SIGKILL);
       dead = true;
       /* It may have died before it came. */
       if (stage == CONNECTING)
@@ -117,10 +154,10 @@ static void killed_at(enum stage stage)
       assert_true(event.status == -ECONNRESET || event.status == -ETIMEDOUT);
     else if (id && stage >= WRITTEN)
       use_region(&server, mine, id, &told);
-    if (stage != CONNECTING)
+    if (stage != CONNECTING || !dead)
       assert_true(now_ns() < deadline);
   }
-  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_int_equal(waitpid(kin.pid, &status, 0), kin.pid);
   assert_true(dead && WIFSIGNALED(status));
   /* Nothing of it is left in use, and the next one is served. */
   side_turn(&server);
@@ -132,8 +169,7 @@ static void killed_at(enum stage stage)
   connect_sides(&server, &client);
   side_close(&client);
   side_close(&server);
-  close(pipe_fds[0]);
-  close(pipe_fds[1]);
+  kin_close(&kin);
 }
 
 static void killed_while_connecting(void **state)
@@ -174,28 +210,24 @@ static void stopped_peer_times_out(void **state)
   struct pst_node_params params = some_params();
   struct side server;
   struct pst_node_event event;
-  int pipe_fds[2], status;
+  const struct kin kin = kin_open(OFFERED);
+  int status;
   char what;
 
   (void)state;
   params.listen = "127.0.0.1:0";
   params.peer_timeout_ns = 600000000;
   side_open(&server, &params);
-  assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
-  pid_t pid = fork();
-  assert_true(pid >= 0);
-  if (pid == 0)
-    child(pst_node_port(server.node), OFFERED, pipe_fds[1]);
+  kin_begin(&kin, &server);
   await(&server, NULL, PST_NODE_OFFERED);
-  assert_int_equal(read(pipe_fds[0], &what, 1), 1);
-  assert_int_equal(kill(pid, SIGSTOP), 0);
+  assert_int_equal(read(kin.said, &what, 1), 1);
+  assert_int_equal(kill(kin.pid, SIGSTOP), 0);
   event = await(&server, NULL, PST_NODE_LEFT);
   assert_int_equal(event.status, -ETIMEDOUT);
-  kill(pid, SIGKILL);
-  assert_int_equal(waitpid(pid, &status, 0), pid);
+  kill(kin.pid, SIGKILL);
+  assert_int_equal(waitpid(kin.pid, &status, 0), kin.pid);
   side_close(&server);
-  close(pipe_fds[0]);
-  close(pipe_fds[1]);
+  kin_close(&kin);
 }
 
 int main(void)
