@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "notice.h"
+#include "settings.h"
 
 #define DURATION_NS (500 * NS_PER_MS)
 #define WORD_MAX 64
@@ -159,23 +160,6 @@ static int take_cpu(const struct reader *reader, const char *word)
   return 0;
 }
 
-static int settings_of(const char **words, size_t count, struct pst_setting **settings,
-                       uint32_t *written)
-{
-  *settings = calloc(count + 1, sizeof **settings);
-  if (*settings == NULL)
-    return -ENOMEM;
-  for (size_t i = 0; i < count; i++) {
-    const char *equals = strchr(words[i], '=');
-    (*settings)[i].name = strndup(words[i], (size_t)(equals - words[i]));
-    (*settings)[i].value = equals + 1;
-    if ((*settings)[i].name == NULL)
-      return -ENOMEM;
-    (*written)++;
-  }
-  return 0;
-}
-
 static int read_side(const struct reader *reader)
 {
   const struct arguments *arguments = reader->arguments;
@@ -191,10 +175,10 @@ static int read_side(const struct reader *reader)
     return wrong(reader, "--memory is missing; `penstock plugins` lists them, host is everywhere");
   if (side->path != NULL && index_of(side->path, path_names) < 0)
     return unknown_word(reader, "path", side->path, path_names);
-  if (settings_of(arguments->transport_options, arguments->transport_option_count,
-                  &side->transport_options, &side->transport_option_count) < 0 ||
-      settings_of(arguments->memory_options, arguments->memory_option_count, &side->memory_options,
-                  &side->memory_option_count) < 0)
+  if (settings_read(arguments->transport_options, arguments->transport_option_count,
+                    &side->transport_options, &side->transport_option_count) < 0 ||
+      settings_read(arguments->memory_options, arguments->memory_option_count,
+                    &side->memory_options, &side->memory_option_count) < 0)
     return wrong(reader, "out of memory");
   return 0;
 }
@@ -319,19 +303,12 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
   return check_bytes(&reader, plan->depth, "--depth");
 }
 
-static void free_settings(struct pst_setting *settings, uint32_t count)
-{
-  for (uint32_t i = 0; i < count; i++)
-    free((char *)(uintptr_t)settings[i].name);
-  free(settings);
-}
-
 void bench_plan_free(struct bench_plan *plan)
 {
   struct bench_side *side = &plan->side;
 
-  free_settings(side->transport_options, side->transport_option_count);
-  free_settings(side->memory_options, side->memory_option_count);
+  settings_free(side->transport_options, side->transport_option_count);
+  settings_free(side->memory_options, side->memory_option_count);
 }
 
 /* ---- Between client and server ---------------------------------------------- */

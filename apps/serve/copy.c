@@ -125,6 +125,23 @@ void transfer_end(struct transfer *t)
   t->ended = true;
 }
 
+static void closed_after_failure(struct ask *ask, const struct serve_message *answer)
+{
+  (void)answer;
+  transfer_end(FROM(struct transfer, ask, ask));
+}
+
+void transfer_abandon(struct transfer *t)
+{
+  const struct serve_message message = {.type = SERVE_CLOSE, .file = t->file};
+
+  if (t->open)
+    remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, closed_after_failure);
+  else
+    transfer_end(t);
+  t->open = false;
+}
+
 static void drop(struct copy *copy, struct transfer *t)
 {
   struct transfer **at = &copy->first;

@@ -10,6 +10,7 @@
 #define APP_SERVE_COPY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -20,6 +21,9 @@
 #include "remote.h"
 #include "root.h"
 #include "sums.h"
+
+/* What `pointer` is the `member` of. */
+#define FROM(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 #define COPY_DEPTH_MAX 64u
 #define COPY_FILES 8u /* under way at a time: small ones are all waiting */
@@ -161,6 +165,8 @@ bool transfer_waits(struct transfer *t);
 void transfer_covered(struct transfer *t, uint64_t offset, uint64_t length);
 void slot_free(struct slot *slot);
 void transfer_end(struct transfer *t);
+/* The same, once the server has closed the file that is open there. */
+void transfer_abandon(struct transfer *t);
 /* SHA-256 of [0, size) of an open file into t->own; then sets t->local_sum and calls `then`,
  * with t->failed where it could not be made. */
 void transfer_sum(struct transfer *t, int fd, void (*then)(struct transfer *t));

@@ -12,8 +12,6 @@
 #include "copy.h"
 #include "root.h"
 
-#define FROM(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
-
 static void fetch(struct slot *slot);
 
 /* ---- One chunk ---------------------------------------------------------------------------- */
@@ -178,27 +176,10 @@ static bool feed(struct transfer *t, struct slot *slot)
 /* ---- Beginning and end of a file ---------------------------------------------------------------
  */
 
-static void closed_after_failure(struct ask *ask, const struct serve_message *answer)
-{
-  (void)answer;
-  transfer_end(FROM(struct transfer, ask, ask));
-}
-
-static void abandon(struct transfer *t)
-{
-  const struct serve_message message = {.type = SERVE_CLOSE, .file = t->file};
-
-  if (t->open)
-    remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, closed_after_failure);
-  else
-    transfer_end(t);
-  t->open = false;
-}
-
 static void fail_and_abandon(struct transfer *t, int code, const char *what)
 {
   transfer_fail(t, code, "%s %s: %s", what, t->local, strerror(-code));
-  abandon(t);
+  transfer_abandon(t);
 }
 
 static void folder_synced(struct work *work)
@@ -260,7 +241,7 @@ static void both_summed(struct transfer *t)
   if (!t->failed)
     part_remove(&t->part);
   transfer_fail(t, -EBADMSG, "its SHA-256 is not the server's; what came is removed");
-  abandon(t);
+  transfer_abandon(t);
 }
 
 static void their_sum(struct ask *ask, const struct serve_message *answer)
@@ -303,10 +284,10 @@ static void create(struct transfer *t)
     t->running = true;
   } else if (rc == -EEXIST) {
     transfer_fail(t, rc, "%s exists; --overwrite allows to replace it", t->local);
-    abandon(t);
+    transfer_abandon(t);
   } else if (rc == -EBUSY) {
     transfer_fail(t, rc, "another transfer is writing %s", t->local);
-    abandon(t);
+    transfer_abandon(t);
   } else {
     fail_and_abandon(t, rc, "creating");
   }
@@ -349,4 +330,4 @@ const struct copy_ops copy_get = {.verb = "got",
                                   .feed = feed,
                                   .finish = finish,
                                   .retry = create,
-                                  .abandon = abandon};
+                                  .abandon = transfer_abandon};

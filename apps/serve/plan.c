@@ -13,24 +13,8 @@
 #include "notice.h"
 #include "report.h"
 #include "result.h"
+#include "settings.h"
 #include "signals.h"
-
-static int settings_of(const char **words, size_t count, struct pst_setting **settings,
-                       uint32_t *written)
-{
-  *settings = calloc(count + 1, sizeof **settings);
-  if (*settings == NULL)
-    return -ENOMEM;
-  for (size_t i = 0; i < count; i++) {
-    const char *equals = strchr(words[i], '=');
-    (*settings)[i].name = strndup(words[i], (size_t)(equals - words[i]));
-    (*settings)[i].value = equals + 1;
-    if ((*settings)[i].name == NULL)
-      return -ENOMEM;
-    (*written)++;
-  }
-  return 0;
-}
 
 int plan_side_read(const struct command *command, const struct arguments *arguments,
                    struct plan_side *side)
@@ -41,27 +25,20 @@ int plan_side_read(const struct command *command, const struct arguments *argume
                                  words[NODE_TRANSPORT] != NULL ? words[NODE_TRANSPORT] : "loopback",
                              .memory = words[NODE_MEMORY] != NULL ? words[NODE_MEMORY] : "host",
                              .insecure = words[NODE_INSECURE] != NULL};
-  if (settings_of(arguments->transport_options, arguments->transport_option_count,
-                  &side->transport_options, &side->transport_option_count) < 0 ||
-      settings_of(arguments->memory_options, arguments->memory_option_count, &side->memory_options,
-                  &side->memory_option_count) < 0) {
+  if (settings_read(arguments->transport_options, arguments->transport_option_count,
+                    &side->transport_options, &side->transport_option_count) < 0 ||
+      settings_read(arguments->memory_options, arguments->memory_option_count,
+                    &side->memory_options, &side->memory_option_count) < 0) {
     arguments_wrong(command, "out of memory");
     return -ENOMEM;
   }
   return 0;
 }
 
-static void free_settings(struct pst_setting *settings, uint32_t count)
-{
-  for (uint32_t i = 0; i < count; i++)
-    free((char *)(uintptr_t)settings[i].name);
-  free(settings);
-}
-
 void plan_side_free(struct plan_side *side)
 {
-  free_settings(side->transport_options, side->transport_option_count);
-  free_settings(side->memory_options, side->memory_option_count);
+  settings_free(side->transport_options, side->transport_option_count);
+  settings_free(side->memory_options, side->memory_option_count);
 }
 
 void plan_remote(const struct plan_side *side, const char *address, struct remote_params *params)

@@ -11,8 +11,6 @@
 #include "copy.h"
 #include "root.h"
 
-#define FROM(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
-
 /* ---- One chunk ------------------------------------------------------------------------------ */
 
 static void through(struct slot *slot)
@@ -152,23 +150,6 @@ static bool feed(struct transfer *t, struct slot *slot)
 /* ---- Beginning and end of a file --------------------------------------------------------------
  */
 
-static void closed_after_failure(struct ask *ask, const struct serve_message *answer)
-{
-  (void)answer;
-  transfer_end(FROM(struct transfer, ask, ask));
-}
-
-static void abandon(struct transfer *t)
-{
-  const struct serve_message message = {.type = SERVE_CLOSE, .file = t->file};
-
-  if (t->open)
-    remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, closed_after_failure);
-  else
-    transfer_end(t);
-  t->open = false;
-}
-
 static bool changed(const struct transfer *t)
 {
   struct stat now;
@@ -185,7 +166,7 @@ static void committed(struct ask *ask, const struct serve_message *answer)
 
   if (answer->type == SERVE_REFUSE)
     transfer_refused(t, answer);
-  abandon(t);
+  transfer_abandon(t);
 }
 
 static void commit(struct transfer *t)
@@ -196,7 +177,7 @@ static void commit(struct transfer *t)
   if (!t->failed && changed(t))
     transfer_fail(t, -ESTALE, "it was changed while it was read");
   if (t->failed) {
-    abandon(t);
+    transfer_abandon(t);
     return;
   }
   memcpy(message.sha256, t->own, SERVE_SHA256_BYTES);
@@ -270,4 +251,4 @@ const struct copy_ops copy_put = {.verb = "put",
                                   .feed = feed,
                                   .finish = finish,
                                   .retry = create,
-                                  .abandon = abandon};
+                                  .abandon = transfer_abandon};

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of plugins, from words of the command line. */
+#ifndef APP_SETTINGS_H
+#define APP_SETTINGS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+/* From `count` words "KEY=VALUE", which arguments.c has checked for the "=", and whose values
+ * must stay; settings_free() what was written, after a failure too. 0 or -ENOMEM. */
+int settings_read(const char **words, size_t count, struct pst_setting **settings,
+                  uint32_t *written);
+void settings_free(struct pst_setting *settings, uint32_t count);
+
+#endif
