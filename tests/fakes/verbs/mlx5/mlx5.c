@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device as mlx5dv knows it: opened, asked, its clock.
+#include "mlx5.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool mlx5dv_is_supported(struct ibv_device *device)
+{
+  (void)device;
+  return true;
+}
+
+struct ibv_context *mlx5dv_open_device(struct ibv_device *device, struct mlx5dv_context_attr *attr)
+{
+  if (attr->comp_mask)
+    return SIM_FAIL(EINVAL, NULL);
+  // DEVX is firmware's own command interface.
+  if (attr->flags)
+    return SIM_FAIL(EOPNOTSUPP, NULL);
+  return ibv_open_device(device);
+}
+
+int mlx5dv_query_device(struct ibv_context *context, struct mlx5dv_context *attrs)
+{
+  return sim_query_mlx5(sim_context_of(context), attrs);
+}
+
+// A tick is a nanosecond: the conversion is 1 to 1.
+int mlx5dv_get_clock_info(struct ibv_context *context, struct mlx5dv_clock_info *clock_info)
+{
+  uint64_t now_ns = sim_clock_ns(sim_context_of(context));
+
+  *clock_info = (struct mlx5dv_clock_info){
+      .nsec = now_ns,
+      .last_cycles = now_ns,
+      .mult = 1,
+      .mask = UINT64_MAX,
+  };
+  return 0;
+}
+
+int _mlx5dv_query_port(struct ibv_context *context, uint32_t port_num, struct mlx5dv_port *info,
+                       size_t info_len)
+{
+  struct ibv_port_attr attr;
+
+  memset(info, 0, info_len);
+  // Of a port, mlx5dv tells what switch offload and LAG are: none here, so only that it exists.
+  return sim_query_port(sim_context_of(context), port_num, &attr);
+}
+
+struct ibv_cq_ex *mlx5dv_create_cq(struct ibv_context *context, struct ibv_cq_init_attr_ex *cq_attr,
+                                   struct mlx5dv_cq_init_attr *mlx5_cq_attr)
+{
+  // CQE compression and padding are layouts that no program sees but through mlx5dv_init_obj.
+  if (mlx5_cq_attr && mlx5_cq_attr->comp_mask)
+    return SIM_FAIL(EOPNOTSUPP, NULL);
+  return ibv_create_cq_ex(context, cq_attr);
+}
