@@ -217,6 +217,10 @@ static const struct rule memory_rules[] = {
     M_CAP(HOST_REGISTER, host_register),
     M_CAP(HOST_REGISTER, host_unregister),
     M_CAP(FLUSH, flush),
+    M_CAP(CHECKSUM, queue_open),
+    M_CAP(CHECKSUM, queue_close),
+    M_CAP(CHECKSUM, queue_poll),
+    M_CAP(CHECKSUM, sum_batch),
 };
 
 static bool has_op(const struct ops_head *head, size_t offset)

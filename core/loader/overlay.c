@@ -157,6 +157,7 @@ REFUSE4(memory_fence_wait, struct pst_memory *, struct pst_fence *, struct pst_q
 REFUSE2(memory_fence_query, struct pst_memory *, struct pst_fence *)
 IGNORE2(memory_fence_release, struct pst_memory *, struct pst_fence *)
 REFUSE2(memory_flush, struct pst_memory *, const struct pst_region *)
+REFUSE4(memory_sum_batch, struct pst_queue *, struct pst_sum *, uint32_t, uint64_t *)
 
 /* clang-format on */
 static const struct pst_memory_ops no_memory = {
@@ -182,6 +183,7 @@ static const struct pst_memory_ops no_memory = {
     .fence_query = no_memory_fence_query,
     .fence_release = no_memory_fence_release,
     .flush = no_memory_flush,
+    .sum_batch = no_memory_sum_batch,
 };
 
 /* Both tables: a head, then nothing but function pointers. */

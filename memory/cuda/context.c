@@ -49,7 +49,7 @@ static int open_kernels(struct pst_memory *memory, struct cuda_shared *shared,
   } wanted[] = {
       {"pst_gather", &shared->gather},           {"pst_fill", &shared->fill},
       {"pst_fill_wide", &shared->fill_wide},     {"pst_verify", &shared->verify},
-      {"pst_verify_wide", &shared->verify_wide},
+      {"pst_verify_wide", &shared->verify_wide}, {"pst_crc32c", &shared->sum},
   };
   cuda_status status = memory->driver->ModuleLoadData(&shared->module, cuda_kernels_image);
   for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]) && status == CUDA_SUCCESS; i++)

@@ -100,6 +100,7 @@ int cuda_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint
       return -EAGAIN;
   }
   cuda_queue_next(queue)->checked = 0;
+  cuda_queue_next(queue)->sums = NULL;
   cuda_enter(memory);
   cuda_status status = memory->copies == CUDA_COPIES_EACH ? copy_each(queue, pieces, n)
                        : room                             ? gather(queue, pieces, n, room)

@@ -133,7 +133,7 @@ static const struct pst_memory_ops ops = {
     .struct_size = sizeof(ops),
     .capabilities = PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_FENCE |
                     PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT | PST_MEMORY_CAP_HOST_REGISTER |
-                    PST_MEMORY_CAP_FLUSH,
+                    PST_MEMORY_CAP_FLUSH | PST_MEMORY_CAP_CHECKSUM,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
@@ -155,6 +155,7 @@ static const struct pst_memory_ops ops = {
     .fence_query = cuda_fence_query,
     .fence_release = cuda_fence_release,
     .flush = cuda_flush,
+    .sum_batch = cuda_sum_batch,
 };
 
 PST_PLUGIN(cuda_probe, &ops);

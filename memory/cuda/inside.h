@@ -42,7 +42,7 @@ struct cuda_shared {
   cuda_device device;
   cuda_context context;
   cuda_module module;
-  cuda_function gather, fill, fill_wide, verify, verify_wide;
+  cuda_function gather, fill, fill_wide, verify, verify_wide, sum;
 };
 
 struct pst_memory {
@@ -234,6 +234,9 @@ struct cuda_batch {
   uint64_t seed;
   const struct pst_payload *payloads; /* verify: the descriptors, or NULL: */
   uint64_t sequence;                  /* of the first, and one more each */
+  struct pst_sum *sums;               /* the caller's; NULL: no checksums */
+  const struct pst_sum *summed;       /* by the kernel, in the descriptors */
+  uint32_t sum_count;
 };
 
 struct pst_queue {
@@ -278,6 +281,10 @@ int cuda_fill_batch(struct pst_queue *queue, uint64_t seed, const struct pst_pay
                     uint32_t n, uint64_t *ticket);
 int cuda_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
                       uint32_t n, uint64_t *ticket);
+
+/* sum.c */
+int cuda_sum_batch(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket);
+void cuda_sum_take(const struct cuda_batch *batch);
 
 /* What these structs have at minor 0: a host gives no less. */
 #define CUDA_REGION_LEAST (offsetof(struct pst_region, handle) + sizeof(void *))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathering packets out of pinned host memory, and the test pattern of memory.h. */
+/* Gathering packets out of pinned host memory, the test pattern of memory.h, and checksums. */
 #include <stdint.h>
 
 #include <penstock/memory.h>
@@ -213,6 +213,84 @@ __device__ void note(const cuda_pattern_args &args, const pst_payload &p, uint32
   atomicMin((unsigned long long *)&slot->first,
             (unsigned long long)CUDA_MISMATCH(i, offset, found));
 }
+
+/* CRC-32C. Polynomials modulo Castagnoli's, bit 31 for x^0. A range's remainder is the sum
+ * (XOR) of its words', each times a power of x for what lies behind it; so words are counted
+ * from the range's end, and it does not matter who takes which. */
+constexpr uint32_t CRC_POLYNOMIAL = 0x82f63b78u, CRC_ONE = 0x80000000u;
+/* Four bytes whose remainder is UINT32_MAX: put before a range, they are what the CRC begins
+ * with, however short the range. */
+constexpr uint32_t CRC_PREFIX = 0x641f6454u;
+constexpr unsigned int CRC_PERIOD = 31; /* x^(2^31) is x */
+/* x^(2^i) */
+__constant__ const uint32_t crc_powers[CRC_PERIOD] = {
+    0x40000000, 0x20000000, 0x08000000, 0x00800000, 0x00008000, 0x82f63b78, 0x6ea2d55c, 0x18b8ea18,
+    0x510ac59a, 0xb82be955, 0xb8fdb1e7, 0x88e56f72, 0x74c360a4, 0xe4172b16, 0x0d65762a, 0x35d73a62,
+    0x28461564, 0xbf455269, 0xe2ea32dc, 0xfe7740e6, 0xf946610b, 0x3c204f8f, 0x538586e3, 0x59726915,
+    0x734d5309, 0xbc1ac763, 0x7d0722cc, 0xd289cabe, 0xe94ca9bc, 0x05b74f3f, 0xa51e1f42};
+constexpr unsigned int CRC_ROUND_LOG = 13; /* a round of a block's words is 2^13 bits, */
+constexpr unsigned int CRC_TILE_LOG = 19;  /* and a tile 2^19 */
+static_assert(CUDA_KERNEL_THREADS * 32u == 1u << CRC_ROUND_LOG &&
+                  CUDA_SUM_TILE * 8u == 1u << CRC_TILE_LOG,
+              "as crc_powers are taken");
+
+__device__ uint32_t crc_times(uint32_t a, uint32_t b)
+{
+  uint32_t product = 0;
+  for (int i = 31; i >= 0; i--) {
+    product ^= (a >> i & 1) ? b : 0;
+    b = b >> 1 ^ ((b & 1) ? CRC_POLYNOMIAL : 0);
+  }
+  return product;
+}
+
+/* x^(2^log * n). All of a warp get it, and share the work. */
+__device__ uint32_t crc_power(uint32_t n, unsigned int log)
+{
+  uint32_t product = (n >> lane() & 1) ? crc_powers[(log + lane()) % CRC_PERIOD] : CRC_ONE;
+  for (unsigned int step = WARP / 2; step; step /= 2)
+    product = crc_times(product, __shfl_xor_sync(ALL, product, step));
+  return product;
+}
+
+/* Word `from_end` of a range with its prefix, and zeros before that. */
+__device__ uint32_t word_slow(const uint8_t *bytes, uint64_t length, uint64_t from_end)
+{
+  uint32_t word = 0;
+  for (unsigned int i = 0; i < 4; i++) {
+    const int64_t at = (int64_t)length - 4 * ((int64_t)from_end + 1) + i;
+    const uint32_t byte = at >= 0 ? bytes[at] : at >= -4 ? CRC_PREFIX >> 8 * (at + 4) & 0xff : 0;
+    word |= byte << 8 * i;
+  }
+  return word;
+}
+
+/* At any address; reads the aligned words that have a byte of it. */
+__device__ uint32_t word_at(uint64_t address)
+{
+  const uint32_t *words = (const uint32_t *)(address / 4 * 4);
+  const unsigned int bits = address % 4 * 8;
+  return bits ? __funnelshift_r(words[0], words[1], bits) : words[0];
+}
+
+/* What this thread has of a tile: every CUDA_KERNEL_THREADS-th word, as one remainder. */
+__device__ uint32_t sum_tile(const pst_sum &sum, uint64_t tile, const uint32_t (*round)[256])
+{
+  const uint64_t first = tile * (CUDA_SUM_TILE / 4) + threadIdx.x, words = sum.length / 4;
+  const bool whole = (tile + 1) * (CUDA_SUM_TILE / 4) <= words;
+  const uint64_t last = sum.address + sum.length - 4 * (first + 1);
+  uint32_t crc = 0;
+#pragma unroll 8
+  for (unsigned int i = CUDA_SUM_ROUNDS; i-- > 0;) {
+    const uint64_t from_end = first + i * CUDA_KERNEL_THREADS;
+    const uint32_t word = whole || from_end < words
+                              ? word_at(last - i * (4 * CUDA_KERNEL_THREADS))
+                              : word_slow((const uint8_t *)sum.address, sum.length, from_end);
+    crc = round[0][crc & 0xff] ^ round[1][crc >> 8 & 0xff] ^ round[2][crc >> 16 & 0xff] ^
+          round[3][crc >> 24] ^ word;
+  }
+  return crc;
+}
 } // namespace
 
 extern "C" __global__ void __launch_bounds__(CUDA_KERNEL_THREADS) pst_gather(cuda_gather_args args)
@@ -266,6 +344,37 @@ extern "C" __global__ void __launch_bounds__(CUDA_KERNEL_WIDE)
     __syncthreads();
     if (threadIdx.x == 0)
       note(args, p, i, least);
+    __syncthreads();
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(CUDA_KERNEL_THREADS) pst_crc32c(cuda_sum_args args)
+{
+  __shared__ uint32_t round[4][256], all;
+  pst_sum *sums = (pst_sum *)args.sums;
+  for (unsigned int i = threadIdx.x; i < 4 * 256; i += blockDim.x)
+    round[i / 256][i % 256] = crc_times((i % 256) << i / 256 * 8, crc_powers[CRC_ROUND_LOG]);
+  uint32_t own = CRC_ONE; /* x^32 for this thread's word and for each behind it in a round */
+  for (unsigned int bit = 0; bit < 9; bit++)
+    own = ((threadIdx.x + 1) >> bit & 1) ? crc_times(own, crc_powers[5 + bit]) : own;
+  for (uint32_t i = blockIdx.y; i < args.count; i += gridDim.y) {
+    const pst_sum sum = sums[i];
+    const uint64_t tiles = (sum.length + 4 - 1) / CUDA_SUM_TILE + 1;
+    uint32_t crc = 0;
+    if (threadIdx.x == 0)
+      all = 0;
+    __syncthreads();
+    for (uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+      uint32_t part = crc_times(sum_tile(sum, tile, round), own);
+      for (unsigned int step = WARP / 2; step; step /= 2)
+        part ^= __shfl_xor_sync(ALL, part, step);
+      crc ^= crc_times(part, crc_power((uint32_t)tile, CRC_TILE_LOG));
+    }
+    if (lane() == 0)
+      atomicXor(&all, crc);
+    __syncthreads();
+    if (threadIdx.x == 0 && all)
+      atomicXor(&sums[i].crc32c, all);
     __syncthreads();
   }
 }

@@ -33,6 +33,18 @@ struct cuda_pattern_args {
   uint32_t reserved;
 };
 
+/* "pst_crc32c": the blocks of row y take ranges y, y + rows, …, and share each range's tiles. */
+struct cuda_sum_args {
+  uint64_t sums; /* of `count` struct pst_sum in pinned memory; crc32c begins as UINT32_MAX */
+  uint32_t count;
+  uint32_t reserved;
+};
+
+/* What a block sums at a time, counted from a range's end: CUDA_KERNEL_THREADS words, so many
+ * times. */
+#define CUDA_SUM_ROUNDS 64u
+#define CUDA_SUM_TILE (4u * CUDA_KERNEL_THREADS * CUDA_SUM_ROUNDS)
+
 /* What verify found in a batch. The host sets it to {0, UINT64_MAX} before. */
 struct cuda_verify_slot {
   uint64_t corrupted; /* messages */

@@ -95,6 +95,7 @@ static int submit(struct pst_queue *queue, bool verify, uint64_t seed,
   bool wide = shape.longest >= WIDE_BYTES;
   struct cuda_batch *batch = cuda_queue_next(queue);
   batch->checked = verify ? n : 0;
+  batch->sums = NULL;
   if (verify) {
     struct cuda_verify_slot *slot = cuda_queue_slot(queue);
     *slot = (struct cuda_verify_slot){0, UINT64_MAX};

@@ -215,6 +215,8 @@ int cuda_queue_poll(struct pst_queue *queue, uint64_t *done)
     cuda_fence_drop(memory, batch->end);
     if (batch->checked)
       take_found(queue, batch, &queue->slots[at]);
+    if (batch->sums)
+      cuda_sum_take(batch);
     queue->descriptors_head = batch->descriptors;
     queue->finished++;
   }

@@ -6,7 +6,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include <isa-l/crc.h>
+
 #include "host.h"
+
+#define CRC_PART (UINT64_C(1) << 30) /* ISA-L counts bytes by int */
 
 struct pst_queue {
   const struct pst_memory *memory;
@@ -127,6 +131,38 @@ int host_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_p
       note_corrupted(&queue->found, payload, first, right);
   }
   queue->found.checked += n;
+  *ticket = ++queue->submitted;
+  return 0;
+}
+
+static bool sums_valid(const struct pst_queue *queue, const struct pst_sum *sums, uint32_t n)
+{
+  uint64_t reserved = 0;
+  if (n == 0 || n > queue->pieces)
+    return false;
+  for (uint32_t i = 0; i < n; i++)
+    reserved |= sums[i].reserved | sums[i].reserved2;
+  return reserved == 0;
+}
+
+static uint32_t crc32c(uint8_t *bytes, uint64_t length)
+{
+  uint32_t crc = UINT32_MAX;
+  while (length > 0) {
+    uint64_t part = length < CRC_PART ? length : CRC_PART;
+    crc = crc32_iscsi(bytes, (int)part, crc);
+    bytes += part;
+    length -= part;
+  }
+  return ~crc;
+}
+
+int host_sum_batch(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket)
+{
+  if (!sums_valid(queue, sums, n))
+    return refuse_batch(queue, "sum", n);
+  for (uint32_t i = 0; i < n; i++)
+    sums[i].crc32c = crc32c(pointer(sums[i].address), sums[i].length);
   *ticket = ++queue->submitted;
   return 0;
 }

@@ -27,7 +27,8 @@ SIZE(pst_verify_result, 48, pad, 42);
 SIZE(pst_queue_params, 16, reserved, 12);
 SIZE(pst_memory_params, 16, options, 8);
 SIZE(pst_memory_info, 160, free_bytes, 152);
-SIZE(pst_memory_ops, 184, flush, 176);
+SIZE(pst_sum, 32, reserved2, 24);
+SIZE(pst_memory_ops, 192, sum_batch, 184);
 
 /* transport.h */
 SIZE(pst_path_info, 264, reason, 104);

@@ -153,6 +153,16 @@ PST_STATIC_ASSERT(sizeof(struct pst_payload) == 32, "frozen");
 #define PST_PATTERN_STEP UINT64_C(0x9e3779b97f4a7c15)
 #define PST_PATTERN_SEQUENCE UINT64_C(0xd1342543de82ef95)
 
+/* A range and its checksum. An array element. Minor 1. */
+struct pst_sum {
+  uint64_t address;
+  uint64_t length;
+  uint32_t crc32c;   /* out */
+  uint32_t reserved; /* 0, as is the next */
+  uint64_t reserved2;
+};
+PST_STATIC_ASSERT(sizeof(struct pst_sum) == 32, "frozen");
+
 /* What verify has found on a queue since queue_open(), of work that
  * queue_poll() has reported as done. */
 struct pst_verify_result {
@@ -199,6 +209,7 @@ enum pst_memory_capability {
   PST_MEMORY_CAP_IMPORT = 1u << 4,        /* import_region */
   PST_MEMORY_CAP_HOST_REGISTER = 1u << 5, /* host_register, host_unregister */
   PST_MEMORY_CAP_FLUSH = 1u << 6,         /* flush; without it nothing needs flushing */
+  PST_MEMORY_CAP_CHECKSUM = 1u << 7,      /* sum_batch. Minor 1 */
 };
 
 /* A call that is NULL, or past struct_size, is -EOPNOTSUPP; it must be there
@@ -295,6 +306,13 @@ struct pst_memory_ops {
    * (GPUs with flush-writes option "host" or "memops"). Called once a poll that
    * brought messages, before they are handed over. Never blocks. */
   int (*flush)(struct pst_memory *memory, const struct pst_region *region);
+
+  /* The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of each range, computed where the bytes
+   * are. A batch like the three above, its ticket of the same count, with the same errors; but
+   * `sums` stays the plugin's until queue_poll tells of the ticket, by when crc32c of each is
+   * written, or until queue_close. Minor 1.
+   * -EINVAL besides: a range that this memory's device does not reach. */
+  int (*sum_batch)(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket);
 };
 
 #ifdef __cplusplus

@@ -28,6 +28,7 @@ static void test_capabilities_have_their_calls(void **state)
       CALLS(PST_MEMORY_CAP_PATTERN, fill_batch, verify_result),
       CALLS(PST_MEMORY_CAP_FENCE, fence_record, fence_release),
       CALLS(PST_MEMORY_CAP_FLUSH, flush, flush),
+      CALLS(PST_MEMORY_CAP_CHECKSUM, sum_batch, sum_batch),
 #undef CALLS
   };
   for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {

@@ -83,6 +83,26 @@ static bool verify(const void *argument)
   return slot;
 }
 
+/* Bit by bit, from RFC 3720's words. */
+static bool sum(const void *argument)
+{
+  const struct cuda_sum_args *args = argument;
+  struct pst_sum *sums = (struct pst_sum *)fake_reach(args->sums, args->count * sizeof(*sums));
+  for (uint32_t i = 0; sums && i < args->count; i++) {
+    const uint8_t *bytes = fake_reach(sums[i].address, sums[i].length);
+    uint32_t crc = UINT32_MAX;
+    if (sums[i].length && !bytes)
+      return false;
+    for (uint64_t at = 0; at < sums[i].length; at++) {
+      crc ^= bytes[at];
+      for (int bit = 0; bit < 8; bit++)
+        crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
+    }
+    sums[i].crc32c ^= crc; /* what it begins with is the last inversion */
+  }
+  return sums;
+}
+
 /* Of apps/examples. */
 static bool consumer_sum(const void *argument)
 {
@@ -109,6 +129,7 @@ static const struct CUfunc_st functions[] = {
     {"pst_fill_wide", sizeof(struct cuda_pattern_args), fill},
     {"pst_verify", sizeof(struct cuda_pattern_args), verify},
     {"pst_verify_wide", sizeof(struct cuda_pattern_args), verify},
+    {"pst_crc32c", sizeof(struct cuda_sum_args), sum},
     {"consumer_sum", sizeof(struct consumer_args), consumer_sum},
 };
 

@@ -244,8 +244,8 @@ cuda_status fake_LaunchKernel(cuda_function function, unsigned int grid_x, unsig
                               void **params, void **extra)
 {
   struct fake_job job = {.work = FAKE_KERNEL, .function = function};
-  if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 ||
-      block_z != 1 || shared || extra)
+  if (grid_x == 0 || grid_y == 0 || grid_y > 65535 || grid_z != 1 || block_x == 0 ||
+      block_x > 1024 || block_y != 1 || block_z != 1 || shared || extra)
     return CUDA_INVALID_VALUE;
   memcpy(job.args, params[0], function->args_size);
   return submit(stream, &job);

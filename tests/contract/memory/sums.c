@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checksums, against RFC 3720's own examples and against one bit after the other. */
+#include "contract.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define LENGTH (UINT64_C(600) << 10)
+
+static struct pst_region region;
+static struct pst_queue *queue;
+static uint8_t *bytes; /* the region's contents */
+
+static bool usable(void)
+{
+  return (contract.ops->capabilities & PST_MEMORY_CAP_CHECKSUM) &&
+         (contract.ops->capabilities & PST_MEMORY_CAP_COPY);
+}
+
+static int setup(void **state)
+{
+  uint64_t x = 88172645463325252u;
+  (void)state;
+  if (!usable())
+    return 0;
+  region = contract_alloc(PST_ALLOC_NORMAL, LENGTH, 0, 0);
+  queue = contract_queue();
+  bytes = malloc(LENGTH);
+  for (uint64_t i = 0; i < LENGTH; i++) {
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    bytes[i] = (uint8_t)(x >> 32);
+  }
+  contract_put(&region, 0, bytes, LENGTH);
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  (void)state;
+  if (!usable())
+    return 0;
+  contract.ops->queue_close(queue);
+  contract_free(&region);
+  free(bytes);
+  return 0;
+}
+
+#define need_sums() need_capability(PST_MEMORY_CAP_CHECKSUM | PST_MEMORY_CAP_COPY)
+
+static uint32_t bit_by_bit(const uint8_t *at, uint64_t length)
+{
+  uint32_t crc = UINT32_MAX;
+  for (uint64_t i = 0; i < length; i++) {
+    crc ^= at[i];
+    for (int bit = 0; bit < 8; bit++)
+      crc = crc & 1 ? crc >> 1 ^ 0x82f63b78 : crc >> 1;
+  }
+  return ~crc;
+}
+
+static void run(struct pst_sum *sums, uint32_t n)
+{
+  uint64_t ticket = 0;
+  assert_int_equal(contract.ops->sum_batch(queue, sums, n, &ticket), 0);
+  contract_finish(queue, ticket);
+}
+
+static struct pst_sum range(uint64_t offset, uint64_t length)
+{
+  return (struct pst_sum){.address = region.address + offset, .length = length};
+}
+
+static void expect(const struct pst_sum *sum)
+{
+  uint64_t offset = sum->address - region.address;
+  uint32_t right = bit_by_bit(bytes + offset, sum->length);
+  if (sum->crc32c != right)
+    fail_msg("the CRC32C of %lu bytes at %lu is %08x, not %08x", (unsigned long)sum->length,
+             (unsigned long)offset, right, sum->crc32c);
+}
+
+/* RFC 3720, appendix B.4, whose bytes are the number's from the lowest. */
+static void test_the_examples_of_the_rfc(void **state)
+{
+  (void)state;
+  need_sums();
+  static const uint8_t read_pdu[48] = {
+      0x01, 0xc0, [16] = 0x14, [22] = 0x04, [27] = 0x14, [31] = 0x18, 0x28, [40] = 0x02};
+  static const uint32_t right[5] = {0x8a9136aa, 0x62a8ab43, 0x46dd794e, 0x113fdb5c, 0xd9963a56};
+  struct pst_sum sums[5];
+  memset(bytes, 0, 32);
+  memset(bytes + 32, 0xff, 32);
+  for (uint8_t i = 0; i < 32; i++) {
+    bytes[64 + i] = i;
+    bytes[96 + i] = 31 - i;
+  }
+  memcpy(bytes + 128, read_pdu, sizeof(read_pdu));
+  contract_put(&region, 0, bytes, 256);
+  for (uint32_t i = 0; i < 5; i++)
+    sums[i] = range(32 * i, i < 4 ? 32 : sizeof(read_pdu));
+  run(sums, 5);
+  for (uint32_t i = 0; i < 5; i++)
+    assert_int_equal(sums[i].crc32c, right[i]);
+}
+
+static void test_any_length_at_any_place(void **state)
+{
+  (void)state;
+  need_sums();
+  static const uint64_t lengths[] = {0,     1,     2,     3,      4,      5,      8,
+                                     63,    1024,  1462,  4095,   65531,  65532,  65533,
+                                     65536, 65537, 70001, 131068, 131072, 131073, 500000};
+  for (uint64_t place = 0; place < 5; place++) {
+    struct pst_sum sums[sizeof(lengths) / sizeof(*lengths)];
+    for (uint32_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
+      sums[i] = range(1000 + place + 7 * i, lengths[i]);
+    run(sums, sizeof(lengths) / sizeof(*lengths));
+    for (uint32_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
+      expect(&sums[i]);
+  }
+}
+
+static void test_they_are_written_by_the_poll_that_tells(void **state)
+{
+  (void)state;
+  need_sums();
+  struct pst_sum sums[3][2];
+  uint64_t tickets[3];
+  for (uint32_t i = 0; i < 3; i++) {
+    sums[i][0] = range(i, 3000 + i);
+    sums[i][1] = range(9000 + i, 200000);
+    assert_int_equal(contract.ops->sum_batch(queue, sums[i], 2, &tickets[i]), 0);
+    assert_int_equal(tickets[i], i + 1);
+  }
+  contract_finish(queue, tickets[2]);
+  for (uint32_t i = 0; i < 3; i++) {
+    expect(&sums[i][0]);
+    expect(&sums[i][1]);
+  }
+}
+
+static void test_they_are_of_what_was_copied_before(void **state)
+{
+  (void)state;
+  need_sums();
+  struct pst_copy piece = {region.address + 300000, region.address + 1, 100000, 0};
+  struct pst_sum sum = range(1, 100000);
+  uint64_t ticket;
+  assert_int_equal(contract.ops->copy_batch(queue, &piece, 1, &ticket), 0);
+  run(&sum, 1);
+  assert_int_equal(sum.crc32c, bit_by_bit(bytes + 300000, 100000));
+}
+
+static void test_sums_that_are_refused(void **state)
+{
+  (void)state;
+  need_sums();
+  struct pst_sum many[QUEUE_PIECES + 1];
+  uint64_t ticket = 42;
+  for (uint32_t i = 0; i <= QUEUE_PIECES; i++)
+    many[i] = range(0, 16);
+  assert_refused(-EINVAL, contract.ops->sum_batch(queue, many, 0, &ticket));
+  assert_refused(-EINVAL, contract.ops->sum_batch(queue, many, QUEUE_PIECES + 1, &ticket));
+  many[1].reserved = 1;
+  assert_refused(-EINVAL, contract.ops->sum_batch(queue, many, 2, &ticket));
+  many[1] = range(0, 16);
+  many[1].reserved2 = 1;
+  assert_refused(-EINVAL, contract.ops->sum_batch(queue, many, 2, &ticket));
+  assert_int_equal(ticket, 42);
+}
+
+int contract_sums(void)
+{
+  const struct CMUnitTest tests[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+      CASE(test_the_examples_of_the_rfc),
+      CASE(test_any_length_at_any_place),
+      CASE(test_they_are_written_by_the_poll_that_tells),
+      CASE(test_they_are_of_what_was_copied_before),
+      CASE(test_sums_that_are_refused),
+#undef CASE
+  };
+  return contract_group("checksums", tests, sizeof(tests) / sizeof(tests[0]), contract_watch);
+}
