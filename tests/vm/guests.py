@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual machines with this host's files and a kernel of their own: soft-RoCE, losses
+and routers by real packets, where the host's kernel has none and nobody is root.
+
+QEMU emulates the processor (no KVM), so a guest does some 10 to 70 MB/s. Guests are wired
+to each other and to nothing else; they die with the test that started them.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "e2e"))
+
+import image  # noqa: E402
+from harness import BUILD, wait_until  # noqa: E402
+
+BOOT_SECONDS = 90  # a boot takes 5 s on an idle machine
+TOOLS = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "setpriv": "util-linux",
+    "busybox": "busybox-static",
+    "cpio": "cpio",
+    "depmod": "kmod",
+    "rdma": "iproute2",
+    "ibv_rc_pingpong": "ibverbs-utils",
+    "ib_write_bw": "perftest",
+    "rping": "rdmacm-utils",
+}
+
+
+def why_not():
+    """Why no guest can be started here; None where one can."""
+    path = image.ENVIRONMENT["PATH"]
+    missing = [package for tool, package in TOOLS.items() if not shutil.which(tool, path=path)]
+    if not pathlib.Path("/etc/libibverbs.d/rxe.driver").exists():
+        missing.append("ibverbs-providers")
+    if missing:
+        return f"not installed: {' '.join(missing)}. `./run test vm` installs them"
+    if not image.kernel(BUILD):
+        return f"no kernel for guests in {BUILD}/vm. `./run test vm` fetches Debian's"
+    return None
+
+
+def need():
+    """Skip where guests cannot be; fail where a runner declares that they can."""
+    reason = why_not()
+    if reason is None:
+        return
+    if "rxe" in os.environ.get("PENSTOCK_REQUIRE", "").split(","):
+        raise AssertionError(f"PENSTOCK_REQUIRE has rxe, and there are no guests: {reason}")
+    raise unittest.SkipTest(reason)
+
+
+def mac(guest, nic):
+    return f"52:54:00:00:{guest:02x}:{nic:02x}"
+
+
+class Job:
+    """A shell script that runs in a guest; its output is there as it comes."""
+
+    def __init__(self, guest, name, script):
+        self.guest = guest
+        self.name = name
+        self.script = script
+        self.pid = None
+        self.status = None
+
+    def _read(self, suffix):
+        try:
+            return (self.guest.folder / (self.name + suffix)).read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    @property
+    def stdout(self):
+        return self._read(".out")
+
+    @property
+    def stderr(self):
+        return self._read(".err")
+
+    def __str__(self):
+        return (
+            f"guest {self.guest.name}, job {self.name} [exit {self.status}]\n{self.script.strip()}\n"
+            f"-- output\n{self.stdout}\n-- errors\n{self.stderr}"
+        )
+
+    def ended(self):
+        self.guest.hear()
+        return self.status is not None
+
+    def wait(self, seconds=60):
+        """The exit status; 128 + N for signal N."""
+        try:
+            wait_until(self.ended, seconds, "ended")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self}") from None
+        return self.status
+
+    def wait_line(self, pattern, seconds=60):
+        """The first match of pattern in what it wrote."""
+
+        def search():
+            ended = self.ended()
+            match = re.search(pattern, self.stdout + self.stderr, re.MULTILINE)
+            if ended and not match:
+                raise AssertionError(f"ended without a line like {pattern!r}")
+            return match
+
+        try:
+            return wait_until(search, seconds, f"a line like {pattern!r}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self}") from None
+
+    def signal(self, number=signal.SIGKILL):
+        """To the job and all that it started."""
+        wait_until(lambda: self.guest.hear() or self.pid, 20, f"a process of job {self.name}")
+        self.guest.run(f"kill -{int(number)} -{self.pid}")
+
+
+class Guest:
+    """One machine. cables: one end of a socket pair for each network interface."""
+
+    def __init__(self, number, name, folder, cables, memory_mib=768):
+        self.number = number
+        self.name = name
+        self.folder = folder / name
+        self.log = folder / f"{name}.serial.log"
+        self.folder.mkdir()
+        self.jobs = {}
+        self.heard = b""
+        self.ready = False
+        self.greeted = None
+        self.agent, agent_end = socket.socketpair()
+        self.monitor, monitor_end = socket.socketpair()
+        inherited = [agent_end, monitor_end, *cables]
+        with open(folder / f"{name}.qemu.log", "w") as log:
+            self.process = subprocess.Popen(
+                self._command(memory_mib, *(end.fileno() for end in inherited)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[end.fileno() for end in inherited],
+            )
+        for end in inherited:
+            end.close()
+        self.agent.setblocking(False)
+        self.monitor.settimeout(20)
+        self.answers = self.monitor.makefile("rw")
+
+    def _command(self, memory_mib, agent, monitor, *cables):
+        kernel, initramfs = image.initramfs(image.kernel(BUILD))
+        append = f"console=ttyS0 panic=-1 quiet loglevel=5 guest={self.name} random.trust_cpu=on"
+        command = [
+            # However this process ends, the guest ends with it.
+            *("setpriv", "--pdeathsig", "KILL"),
+            *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max"),
+            *("-m", str(memory_mib), "-nodefaults", "-no-user-config", "-display", "none"),
+            *("-no-reboot", "-kernel", str(kernel), "-initrd", str(initramfs), "-append", append),
+            *("-serial", f"file:{self.log}"),
+            *("-chardev", f"socket,id=agent,fd={agent}", "-serial", "chardev:agent"),
+            *("-chardev", f"socket,id=monitor,fd={monitor}", "-mon", "chardev=monitor,mode=control"),
+            *("-device", "virtio-rng-pci"),
+        ]
+        shared = "security_model=none,multidevs=remap"
+        for tag, path, more in (("host", "/", ",readonly=on"), ("job", self.folder, "")):
+            command += ["-fsdev", f"local,id={tag},path={path},{shared}{more}"]
+            command += ["-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+        for nic, cable in enumerate(cables or [None]):
+            wire = "hubport,hubid=0" if cable is None else f"socket,fd={cable}"
+            command += ["-netdev", f"{wire},id=net{nic}"]
+            command += ["-device", f"virtio-net-pci,netdev=net{nic},mac={mac(self.number, nic)},romfile="]
+        return command
+
+    def hear(self):
+        """Takes in what the guest has said since the last time."""
+        try:
+            while part := self.agent.recv(4096):
+                self.heard += part
+        except BlockingIOError:
+            pass
+        *lines, self.heard = self.heard.split(b"\n")
+        for line in lines:
+            self._heard(line.decode(errors="replace").split())
+        if self.process.poll() is not None:
+            raise AssertionError(f"guest {self.name} is gone, exit {self.process.returncode}:\n{self.last_words()}")
+
+    def _heard(self, words):
+        if words == ["ready"]:
+            self.ready = True
+        elif len(words) == 3 and words[0] == "started":
+            self.jobs[words[1]].pid = int(words[2])
+        elif len(words) == 3 and words[0] == "ended":
+            self.jobs[words[1]].status = int(words[2])
+
+    def last_words(self, count=40):
+        texts = [self.log.with_name(f"{self.name}.qemu.log"), self.log]
+        lines = [line for path in texts if path.exists() for line in path.read_text(errors="replace").splitlines()]
+        return "\n".join(lines[-count:])
+
+    def await_ready(self):
+        def is_ready():
+            self.hear()
+            return self.ready
+
+        try:
+            wait_until(is_ready, BOOT_SECONDS, f"guest {self.name} has booted")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.last_words()}") from None
+
+    def start(self, script):
+        """A job that runs now; sh -e, in a folder that is this guest's `folder` here."""
+        name = f"job-{len(self.jobs)}"
+        (self.folder / f"{name}.sh").write_text(script)
+        job = self.jobs[name] = Job(self, name, script)
+        self.agent.sendall(f"{name}\n".encode())
+        return job
+
+    def run(self, script, expect=0, seconds=60):
+        """Run to the end; the job. expect: the exit status it must have, or None."""
+        job = self.start(script)
+        status = job.wait(seconds)
+        if expect is not None and status != expect:
+            raise AssertionError(f"exit {status}, not {expect}\n{job}")
+        return job
+
+    def await_listener(self, port, seconds=30):
+        """Until a TCP socket listens there."""
+        self.run(
+            f"for i in $(seq {seconds * 20}); do\n"
+            f"  ! ss -Htln 'sport = :{port}' | grep -q . || exit 0; sleep 0.05\n"
+            "done\nexit 1"
+        )
+
+    def ask(self, command, **arguments):
+        """A command of QEMU's monitor (QMP)."""
+        if not self.greeted:
+            self.greeted = json.loads(self.answers.readline())
+            self.ask("qmp_capabilities")
+        self.answers.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
+        self.answers.flush()
+        while True:
+            answer = json.loads(self.answers.readline())
+            if "error" in answer:
+                raise AssertionError(f"{command} {arguments}: {answer['error']}")
+            if "return" in answer:
+                return answer["return"]
+
+    def set_link(self, up, nic=0):
+        """Pulls the cable of an interface, or puts it back."""
+        self.ask("set_link", name=f"net{nic}", up=up)
+
+    def kill(self):
+        """Cuts its power."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def close(self):
+        self.kill()
+        self.answers.close()
+        self.monitor.close()
+        self.agent.close()
+
+
+class Guests:
+    """Guests that are up, each with an rxe0 on its eth0 (the router has none).
+
+    One: `a` alone. Two: `a` and `b` on one wire, 10.9.0.1 and .2. With a router: `a` and
+    `b` on networks of their own, 10.9.1.1 and 10.9.2.1, with `r` between them.
+    """
+
+    def __init__(self, folder, count=2, router=False, memory_mib=768):
+        self.folder = folder
+        self.all = []
+        try:
+            self._start(count, router, memory_mib)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, count, router, memory_mib):
+        cables = {"a": [], "b": [], "r": []}
+        if router:
+            for name in "ab":
+                near, far = socket.socketpair()
+                cables[name].append(near)
+                cables["r"].append(far)
+        elif count == 2:
+            near, far = socket.socketpair()
+            cables["a"].append(near)
+            cables["b"].append(far)
+        for number, name in enumerate("abr", 1):
+            if cables[name] or name == "a":
+                self.all.append(Guest(number, name, self.folder, cables[name], memory_mib))
+        for guest in self.all:
+            guest.await_ready()
+        for guest in self.all:
+            guest.run(self._network(guest, router))
+
+    @staticmethod
+    def _network(guest, router):
+        # No duplicate can be here: do not wait for its detection.
+        lines = ["sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0"]
+        if guest.name == "r":
+            lines += ["sysctl -qw net.ipv4.ip_forward=1"]
+            for nic in (0, 1):
+                lines += [f"sysctl -qw net.ipv6.conf.eth{nic}.accept_dad=0"]
+                lines += [f"ip address add 10.{net}.{nic + 1}.254/24 dev eth{nic}" for net in (9, 8)]
+                lines += [f"ip link set eth{nic} up"]
+            return "\n".join(lines)
+        lines += ["sysctl -qw net.ipv6.conf.eth0.accept_dad=0"]
+        if router:
+            near, far = guest.number, 3 - guest.number
+            lines += [f"ip address add 10.{net}.{near}.1/24 dev eth0" for net in (9, 8)]
+            lines += ["ip link set eth0 up"]
+            lines += [f"ip route add 10.{net}.{far}.0/24 via 10.{net}.{near}.254 src 10.{net}.{near}.1" for net in (9, 8)]
+        else:
+            lines += [f"ip address add 10.9.0.{guest.number}/24 dev eth0", "ip link set eth0 up"]
+        return "\n".join([*lines, "rdma link add rxe0 type rxe netdev eth0"])
+
+    def __getitem__(self, name):
+        (guest,) = (guest for guest in self.all if guest.name == name)
+        return guest
+
+    def close(self):
+        for guest in self.all:
+            guest.close()
