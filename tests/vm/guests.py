@@ -14,13 +14,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
 
 import image  # noqa: E402
-from harness import BUILD, wait_until  # noqa: E402
+from harness import BUILD, main, wait_until  # noqa: E402, F401
 
 BOOT_SECONDS = 90  # a boot takes 5 s on an idle machine
 TOOLS = {
@@ -206,6 +207,11 @@ class Guest:
         lines = [line for path in texts if path.exists() for line in path.read_text(errors="replace").splitlines()]
         return "\n".join(lines[-count:])
 
+    def complaint(self):
+        """Where the kernel says that something in it went wrong; None."""
+        match = re.search(r"^.*(?:BUG: |Oops|Call Trace|WARNING: CPU).*", self.log.read_text(errors="replace"), re.M)
+        return match and match[0]
+
     def await_ready(self):
         def is_ready():
             self.hear()
@@ -331,6 +337,65 @@ class Guests:
         (guest,) = (guest for guest in self.all if guest.name == name)
         return guest
 
+    def alive(self):
+        return [guest for guest in self.all if guest.process.poll() is None]
+
     def close(self):
         for guest in self.all:
             guest.close()
+
+
+class Case(unittest.TestCase):
+    """Tests on guests that they share, booted for the first of them.
+
+    What a failure leaves (serial logs, each job's script and output) is kept, and named.
+    """
+
+    count = 2
+    router = False
+    guests = None
+    folder = None
+    failed = False
+    maxDiff = None
+
+    def setUp(self):
+        need()
+        cls = type(self)
+        if cls.folder and not cls.guests:
+            self.fail(f"the guests did not come up for the test before: {cls.folder}")
+        if not cls.folder:
+            runs = BUILD / "vm" / "runs"
+            runs.mkdir(exist_ok=True)
+            cls.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{cls.__name__}-", dir=runs))
+            cls.guests = Guests(cls.folder, cls.count, cls.router)
+        self.addCleanup(self._end_jobs)
+
+    def guest(self, name="a"):
+        return self.guests[name]
+
+    def _end_jobs(self):
+        for guest in self.guests.alive():
+            for job in list(guest.jobs.values()):
+                if not job.ended():
+                    job.signal()
+                    job.wait(20)
+            complaint = guest.complaint()
+            self.assertIsNone(complaint, f"the kernel of guest {guest.name} complains")
+
+    def run(self, result=None):
+        def bad():
+            return len(result.failures) + len(result.errors) if result else 0
+
+        before = bad()
+        super().run(result)
+        if bad() > before:
+            type(self).failed = True
+
+    @classmethod
+    def tearDownClass(cls):
+        if cls.guests:
+            cls.guests.close()
+        if cls.folder and cls.failed:
+            print(f"what the guests said and did: {cls.folder}")
+        elif cls.folder:
+            shutil.rmtree(cls.folder)

@@ -100,7 +100,7 @@ def initramfs(folder):
 
 
 def fill(root, folder, release):
-    for name in ("bin", "modules", "proc", "sys", "dev", "lower", "job", "over", "root"):
+    for name in ("bin", "modules", "proc", "sys", "dev", "lower", "job", "over", "new"):
         (root / name).mkdir(parents=True)
     shutil.copy(shutil.which("busybox"), root / "bin" / "busybox")
     for name in ("init", "agent"):
