@@ -35,17 +35,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "util/cbor_message.h"
+
 #define SERVE_MAJOR 1u
 #define SERVE_MINOR 0u
 #define SERVE_MAGIC "penstock-serve"
 
 #define SERVE_MESSAGE_MAX 4096u /* bytes */
 #define SERVE_NAME_MAX 1024u    /* bytes of a name, as SERVE_PART_MAX is of a part of one */
-#define SERVE_TEXT_MAX 511u
+#define SERVE_TEXT_MAX PST_CBOR_TEXT_MAX
 #define SERVE_PROGRAM_MAX 31u
 #define SERVE_SHA256_BYTES 32u
 #define SERVE_ENTRIES_MAX 128u
-#define SERVE_WHY_MAX 160u
+#define SERVE_WHY_MAX PST_CBOR_WHY_MAX
 
 enum serve_type {
   SERVE_HELLO = 1,
@@ -70,6 +72,7 @@ enum serve_type {
   SERVE_LISTED = 20,
   SERVE_MKDIR = 21,
   SERVE_PING = 22,
+  SERVE_TYPES = 23,
 };
 
 enum serve_op {
@@ -188,12 +191,6 @@ struct serve_field {
 };
 extern const struct serve_field serve_fields[SERVE_KEYS];
 
-/* The keys that a type must have, and those it may have besides, as bits. */
-struct serve_form {
-  const char *name;
-  uint32_t needs;
-  uint32_t may;
-};
-const struct serve_form *serve_form_of(uint32_t type); /* NULL: no such type */
+extern const struct pst_cbor_form serve_forms[SERVE_TYPES]; /* by type */
 
 #endif

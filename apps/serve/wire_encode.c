@@ -5,8 +5,6 @@
 #include <limits.h>
 #include <string.h>
 
-#include <cbor.h>
-
 #define BIT(key) (1u << SERVE_KEY_##key)
 #define ASKS(more) BIT(TYPE) | BIT(TAG) | more
 #define NUMBER(key, member, low, high)                                                             \
@@ -44,7 +42,7 @@ const struct serve_field serve_fields[SERVE_KEYS] = {
 #define RANGE BIT(FILE) | BIT(OFFSET) | BIT(LENGTH)
 #define GREETING BIT(TYPE) | BIT(MAGIC) | BIT(MAJOR) | BIT(MINOR) | BIT(PROGRAM)
 
-static const struct serve_form forms[] = {
+const struct pst_cbor_form serve_forms[SERVE_TYPES] = {
     [SERVE_HELLO] = {"HELLO", GREETING, 0},
     [SERVE_WELCOME] = {"WELCOME",
                        GREETING | BIT(FLAGS) | BIT(REQUEST_MAX) | BIT(CHUNK_MAX) | BIT(IDLE) |
@@ -75,88 +73,28 @@ static const struct serve_form forms[] = {
     [SERVE_PING] = {"PING", ASKS(0), 0},
 };
 
-const struct serve_form *serve_form_of(uint32_t type)
+static const struct pst_cbor_form *form_of(uint32_t type)
 {
-  return type > 0 && type < sizeof forms / sizeof forms[0] ? &forms[type] : NULL;
+  return type < SERVE_TYPES && serve_forms[type].name != NULL ? &serve_forms[type] : NULL;
 }
 
 const char *serve_type_name(uint32_t type)
 {
-  const struct serve_form *form = serve_form_of(type);
+  const struct pst_cbor_form *form = form_of(type);
 
   return form != NULL ? form->name : "unknown";
 }
 
-/* Once full it stays so, and only the last call has to look. */
-struct writer {
-  uint8_t *bytes;
-  size_t size, at;
-  bool full;
-};
-
-static void put_head(struct writer *w, size_t (*encode)(size_t, unsigned char *, size_t),
-                     size_t value)
+static void put_entries(struct pst_cbor_writer *w, const struct serve_message *m)
 {
-  size_t written = w->full ? 0 : encode(value, w->bytes + w->at, w->size - w->at);
-
-  w->full = w->full || written == 0;
-  w->at += written;
-}
-
-static void put_uint(struct writer *w, uint64_t value)
-{
-  size_t written = w->full ? 0 : cbor_encode_uint(value, w->bytes + w->at, w->size - w->at);
-
-  w->full = w->full || written == 0;
-  w->at += written;
-}
-
-static void put_raw(struct writer *w, const void *bytes, size_t length)
-{
-  if (w->full || length > w->size - w->at) {
-    w->full = true;
-    return;
-  }
-  if (length > 0)
-    memcpy(w->bytes + w->at, bytes, length);
-  w->at += length;
-}
-
-static void put_bytes(struct writer *w, const void *bytes, size_t length)
-{
-  put_head(w, cbor_encode_bytestring_start, length);
-  put_raw(w, bytes, length);
-}
-
-/* Cut to `most` bytes, not within a UTF-8 character. */
-static void put_text(struct writer *w, const char *text, size_t most)
-{
-  char clean[SERVE_TEXT_MAX + 1];
-  size_t length = strnlen(text, most + 1);
-
-  if (length > most) {
-    length = most;
-    while (length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80)
-      length--;
-  }
-  for (size_t i = 0; i < length; i++) {
-    unsigned char c = (unsigned char)text[i];
-    clean[i] = c < 0x20 || c == 0x7f ? ' ' : (char)c;
-  }
-  put_head(w, cbor_encode_string_start, length);
-  put_raw(w, clean, length);
-}
-
-static void put_entries(struct writer *w, const struct serve_message *m)
-{
-  put_head(w, cbor_encode_array_start, 2 * (size_t)m->entry_count);
+  pst_cbor_write_array(w, 2 * (size_t)m->entry_count);
   for (uint32_t i = 0; i < m->entry_count; i++) {
-    put_uint(w, m->entries[i].kind);
-    put_bytes(w, m->entries[i].name, m->entries[i].length);
+    pst_cbor_write_uint(w, m->entries[i].kind);
+    pst_cbor_write_bytes(w, m->entries[i].name, m->entries[i].length);
   }
 }
 
-static void put_number(struct writer *w, const struct serve_message *m, uint32_t key)
+static void put_number(struct pst_cbor_writer *w, const struct serve_message *m, uint32_t key)
 {
   const struct serve_field *field = &serve_fields[key];
   const uint8_t *at = (const uint8_t *)m + field->at;
@@ -169,29 +107,29 @@ static void put_number(struct writer *w, const struct serve_message *m, uint32_t
   } else {
     memcpy(&value, at, sizeof value);
   }
-  put_uint(w, value);
+  pst_cbor_write_uint(w, value);
 }
 
-static void put_value(struct writer *w, const struct serve_message *m, uint32_t key)
+static void put_value(struct pst_cbor_writer *w, const struct serve_message *m, uint32_t key)
 {
   switch (key) {
   case SERVE_KEY_TYPE:
-    put_uint(w, m->type);
+    pst_cbor_write_uint(w, m->type);
     break;
   case SERVE_KEY_MAGIC:
-    put_text(w, SERVE_MAGIC, sizeof SERVE_MAGIC - 1);
+    pst_cbor_write_text(w, SERVE_MAGIC, sizeof SERVE_MAGIC - 1);
     break;
   case SERVE_KEY_PROGRAM:
-    put_text(w, m->program, SERVE_PROGRAM_MAX);
+    pst_cbor_write_text(w, m->program, SERVE_PROGRAM_MAX);
     break;
   case SERVE_KEY_NAME:
-    put_bytes(w, m->name, m->name_length);
+    pst_cbor_write_bytes(w, m->name, m->name_length);
     break;
   case SERVE_KEY_SHA256:
-    put_bytes(w, m->sha256, SERVE_SHA256_BYTES);
+    pst_cbor_write_bytes(w, m->sha256, SERVE_SHA256_BYTES);
     break;
   case SERVE_KEY_TEXT:
-    put_text(w, m->text, SERVE_TEXT_MAX);
+    pst_cbor_write_text(w, m->text, SERVE_TEXT_MAX);
     break;
   case SERVE_KEY_ENTRIES:
     put_entries(w, m);
@@ -204,17 +142,17 @@ static void put_value(struct writer *w, const struct serve_message *m, uint32_t 
 
 int serve_encode(const struct serve_message *message, uint8_t *bytes, size_t size, size_t *length)
 {
-  const struct serve_form *form = serve_form_of(message->type);
-  struct writer w = {.bytes = bytes, .size = size};
+  const struct pst_cbor_form *form = form_of(message->type);
+  struct pst_cbor_writer w = {.bytes = bytes, .size = size};
 
   if (form == NULL || message->entry_count > SERVE_ENTRIES_MAX)
     return -EINVAL;
   uint32_t keys = form->needs | (message->has_sha256 ? form->may : 0);
-  put_head(&w, cbor_encode_map_start, (size_t)__builtin_popcount(keys));
+  pst_cbor_write_map(&w, (size_t)__builtin_popcount(keys));
   for (uint32_t key = 0; key < SERVE_KEYS; key++) {
     if ((keys & 1u << key) == 0)
       continue;
-    put_uint(&w, key);
+    pst_cbor_write_uint(&w, key);
     put_value(&w, message, key);
   }
   if (w.full)

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "control.h"
+#include "util/cbor_message.h"
 
 #define WIRE_MAJOR 1u
 #define WIRE_MINOR 2u
@@ -28,11 +29,11 @@
 #define WIRE_FRAME_MAX (WIRE_HEADER_BYTES + WIRE_BODY_MAX)
 #define WIRE_STREAM_MAX 127 /* bytes of a stream's name */
 #define WIRE_HOST_MAX 64
-#define WIRE_TEXT_MAX 511
+#define WIRE_TEXT_MAX PST_CBOR_TEXT_MAX
 #define WIRE_TOKEN_BYTES 16
 #define WIRE_SIDE_MAX 63
 #define WIRE_FDS_MAX 4 /* of one blob */
-#define WIRE_WHY_MAX 160
+#define WIRE_WHY_MAX PST_CBOR_WHY_MAX
 
 enum wire_type {
   WIRE_HELLO = 1,
@@ -52,6 +53,7 @@ enum wire_type {
   WIRE_REGION = 14,   /* a region on offer */
   WIRE_TAKEN = 15,    /* it is known; with a code: refused */
   WIRE_WITHDRAW = 16, /* it is no more */
+  WIRE_TYPES = 17,
 };
 
 enum wire_role {
@@ -172,12 +174,6 @@ enum wire_total {
 /* Where the plain numbers of the totals lie, by wire_total; NULL for the maps. */
 uint64_t *wire_total_at(struct control_totals *totals, uint32_t key);
 
-/* The keys that a type must have, and those it may have besides, as bits. */
-struct wire_form {
-  const char *name;
-  uint32_t needs;
-  uint32_t may;
-};
-const struct wire_form *wire_form_of(uint32_t type); /* NULL: no such type */
+extern const struct pst_cbor_form wire_forms[WIRE_TYPES]; /* by type */
 
 #endif

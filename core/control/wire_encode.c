@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include <cbor.h>
+#include "util/cbor_message.h"
 
 #define BIT(key) (1u << WIRE_KEY_##key)
 
-static const struct wire_form forms[] = {
+const struct pst_cbor_form wire_forms[WIRE_TYPES] = {
     [WIRE_HELLO] = {"HELLO",
                     BIT(TYPE) | BIT(MAGIC) | BIT(VERSION) | BIT(AUTH) | BIT(ROLE) | BIT(HOST) |
                         BIT(PID) | BIT(BOOT) | BIT(LIBRARY),
@@ -38,14 +38,14 @@ static const struct wire_form forms[] = {
     [WIRE_WITHDRAW] = {"WITHDRAW", BIT(TYPE) | BIT(REGION_ID), 0},
 };
 
-const struct wire_form *wire_form_of(uint32_t type)
+static const struct pst_cbor_form *form_of(uint32_t type)
 {
-  return type > 0 && type < sizeof forms / sizeof forms[0] ? &forms[type] : NULL;
+  return type < WIRE_TYPES && wire_forms[type].name ? &wire_forms[type] : NULL;
 }
 
 const char *wire_type_name(uint32_t type)
 {
-  const struct wire_form *form = wire_form_of(type);
+  const struct pst_cbor_form *form = form_of(type);
 
   return form ? form->name : "unknown";
 }
@@ -83,83 +83,16 @@ void wire_totals_unknown(struct control_totals *totals)
     totals->blocked_ns[stage] = UINT64_MAX;
 }
 
-/* Runs on behind the end without writing, so that only the last call has to look. */
-struct writer {
-  uint8_t *bytes;
-  size_t size;
-  size_t at;
-  bool full;
-};
-
-static void advance(struct writer *w, size_t written)
+static void put_pairs(struct pst_cbor_writer *w, const struct control_pair *pairs, uint32_t count)
 {
-  if (written == 0)
-    w->full = true;
-  w->at += written;
-}
-
-#define PUT(w, encoder, ...)                                                                       \
-  do {                                                                                             \
-    if (!(w)->full)                                                                                \
-      advance(w, encoder(__VA_ARGS__, (w)->bytes + (w)->at, (w)->size - (w)->at));                 \
-  } while (0)
-
-static void put_uint(struct writer *w, uint64_t value)
-{
-  PUT(w, cbor_encode_uint, value);
-}
-
-static void put_map(struct writer *w, size_t pairs)
-{
-  PUT(w, cbor_encode_map_start, pairs);
-}
-
-static void put_raw(struct writer *w, const void *bytes, size_t length)
-{
-  if (w->full || length > w->size - w->at) {
-    w->full = true;
-    return;
-  }
-  if (length > 0)
-    memcpy(w->bytes + w->at, bytes, length);
-  w->at += length;
-}
-
-static void put_bytes(struct writer *w, const void *bytes, size_t length)
-{
-  PUT(w, cbor_encode_bytestring_start, length);
-  put_raw(w, bytes, length);
-}
-
-/* Cut to `max` bytes, not within a UTF-8 character. */
-static void put_text(struct writer *w, const char *text, size_t max)
-{
-  char clean[WIRE_TEXT_MAX + 1];
-  size_t length = strnlen(text, max + 1);
-
-  if (length > max) {
-    length = max;
-    while (length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80)
-      length--;
-  }
-  for (size_t i = 0; i < length; i++) {
-    unsigned char c = (unsigned char)text[i];
-    clean[i] = c < 0x20 || c == 0x7f ? ' ' : (char)c;
-  }
-  PUT(w, cbor_encode_string_start, length);
-  put_raw(w, clean, length);
-}
-
-static void put_pairs(struct writer *w, const struct control_pair *pairs, uint32_t count)
-{
-  put_map(w, count);
+  pst_cbor_write_map(w, count);
   for (uint32_t i = 0; i < count; i++) {
-    put_text(w, pairs[i].key, CONTROL_KEY_MAX);
-    put_text(w, pairs[i].value, CONTROL_VALUE_MAX);
+    pst_cbor_write_text(w, pairs[i].key, CONTROL_KEY_MAX);
+    pst_cbor_write_text(w, pairs[i].value, CONTROL_VALUE_MAX);
   }
 }
 
-static void put_totals(struct writer *w, const struct control_totals *from)
+static void put_totals(struct pst_cbor_writer *w, const struct control_totals *from)
 {
   struct control_totals totals = *from;
   uint32_t stages = 0;
@@ -170,72 +103,72 @@ static void put_totals(struct writer *w, const struct control_totals *from)
   for (uint32_t stage = 0; stage < PST_STAGES; stage++)
     stages += totals.blocked_ns[stage] != UINT64_MAX;
 
-  put_map(w, fields);
+  pst_cbor_write_map(w, fields);
   for (uint32_t key = 0; key < WIRE_TOTAL_BLOCKED; key++) {
     if (*wire_total_at(&totals, key) == UINT64_MAX)
       continue;
-    put_uint(w, key);
-    put_uint(w, *wire_total_at(&totals, key));
+    pst_cbor_write_uint(w, key);
+    pst_cbor_write_uint(w, *wire_total_at(&totals, key));
   }
-  put_uint(w, WIRE_TOTAL_BLOCKED);
-  put_map(w, stages);
+  pst_cbor_write_uint(w, WIRE_TOTAL_BLOCKED);
+  pst_cbor_write_map(w, stages);
   for (uint32_t stage = 0; stage < PST_STAGES; stage++) {
     if (totals.blocked_ns[stage] == UINT64_MAX)
       continue;
-    put_uint(w, stage);
-    put_uint(w, totals.blocked_ns[stage]);
+    pst_cbor_write_uint(w, stage);
+    pst_cbor_write_uint(w, totals.blocked_ns[stage]);
   }
-  put_uint(w, WIRE_TOTAL_DROPS);
-  put_map(w, totals.drop_count);
+  pst_cbor_write_uint(w, WIRE_TOTAL_DROPS);
+  pst_cbor_write_map(w, totals.drop_count);
   for (uint32_t i = 0; i < totals.drop_count; i++) {
-    put_text(w, totals.drops[i].cause, sizeof totals.drops[i].cause - 1);
-    put_uint(w, totals.drops[i].messages);
+    pst_cbor_write_text(w, totals.drops[i].cause, sizeof totals.drops[i].cause - 1);
+    pst_cbor_write_uint(w, totals.drops[i].messages);
   }
 }
 
-static void put_value(struct writer *w, const struct wire_message *m, uint32_t key)
+static void put_value(struct pst_cbor_writer *w, const struct wire_message *m, uint32_t key)
 {
   switch (key) {
   case WIRE_KEY_TYPE:
-    put_uint(w, m->type);
+    pst_cbor_write_uint(w, m->type);
     break;
   case WIRE_KEY_MAGIC:
-    put_text(w, WIRE_MAGIC, sizeof WIRE_MAGIC - 1);
+    pst_cbor_write_text(w, WIRE_MAGIC, sizeof WIRE_MAGIC - 1);
     break;
   case WIRE_KEY_VERSION:
-    PUT(w, cbor_encode_array_start, 2);
-    put_uint(w, m->major);
-    put_uint(w, m->minor);
+    pst_cbor_write_array(w, 2);
+    pst_cbor_write_uint(w, m->major);
+    pst_cbor_write_uint(w, m->minor);
     break;
   case WIRE_KEY_AUTH:
-    put_map(w, 0);
+    pst_cbor_write_map(w, 0);
     break;
   case WIRE_KEY_ROLE:
-    put_uint(w, m->role);
+    pst_cbor_write_uint(w, m->role);
     break;
   case WIRE_KEY_HOST:
-    put_text(w, m->host, WIRE_HOST_MAX);
+    pst_cbor_write_text(w, m->host, WIRE_HOST_MAX);
     break;
   case WIRE_KEY_PID:
-    put_uint(w, m->pid);
+    pst_cbor_write_uint(w, m->pid);
     break;
   case WIRE_KEY_BOOT:
-    put_text(w, m->boot_id, sizeof m->boot_id - 1);
+    pst_cbor_write_text(w, m->boot_id, sizeof m->boot_id - 1);
     break;
   case WIRE_KEY_LIBRARY:
-    put_text(w, m->library, sizeof m->library - 1);
+    pst_cbor_write_text(w, m->library, sizeof m->library - 1);
     break;
   case WIRE_KEY_SIDE:
-    put_text(w, m->side, WIRE_SIDE_MAX);
+    pst_cbor_write_text(w, m->side, WIRE_SIDE_MAX);
     break;
   case WIRE_KEY_TOKEN:
-    put_bytes(w, m->token, WIRE_TOKEN_BYTES);
+    pst_cbor_write_bytes(w, m->token, WIRE_TOKEN_BYTES);
     break;
   case WIRE_KEY_SIDE_OPEN:
-    PUT(w, cbor_encode_bool, m->side_open);
+    pst_cbor_write_bool(w, m->side_open);
     break;
   case WIRE_KEY_STREAM:
-    put_text(w, m->stream, WIRE_STREAM_MAX);
+    pst_cbor_write_text(w, m->stream, WIRE_STREAM_MAX);
     break;
   case WIRE_KEY_TERMS:
     put_pairs(w, m->terms, m->term_count);
@@ -244,44 +177,44 @@ static void put_value(struct writer *w, const struct wire_message *m, uint32_t k
     put_pairs(w, m->params, m->param_count);
     break;
   case WIRE_KEY_ADDRESS:
-    put_bytes(w, m->address, m->address_length);
+    pst_cbor_write_bytes(w, m->address, m->address_length);
     break;
   case WIRE_KEY_FD_ID:
-    put_uint(w, m->fd_id);
+    pst_cbor_write_uint(w, m->fd_id);
     break;
   case WIRE_KEY_FD_COUNT:
-    put_uint(w, m->fd_count);
+    pst_cbor_write_uint(w, m->fd_count);
     break;
   case WIRE_KEY_TOTALS:
     put_totals(w, &m->totals);
     break;
   case WIRE_KEY_CODE:
-    put_uint(w, m->code < 0 ? (uint64_t) - (int64_t)m->code : EPROTO);
+    pst_cbor_write_uint(w, m->code < 0 ? (uint64_t) - (int64_t)m->code : EPROTO);
     break;
   case WIRE_KEY_TEXT:
-    put_text(w, m->text, WIRE_TEXT_MAX);
+    pst_cbor_write_text(w, m->text, WIRE_TEXT_MAX);
     break;
   case WIRE_KEY_REMOTE:
-    put_bytes(w, m->remote, m->remote_bytes);
+    pst_cbor_write_bytes(w, m->remote, m->remote_bytes);
     break;
   case WIRE_KEY_REMOTE_LENGTH:
-    put_uint(w, m->remote_length);
+    pst_cbor_write_uint(w, m->remote_length);
     break;
   case WIRE_KEY_REMOTE_FD_COUNT:
-    put_uint(w, m->remote_fd_count);
+    pst_cbor_write_uint(w, m->remote_fd_count);
     break;
   case WIRE_KEY_REGION_ID:
-    put_uint(w, m->region_id);
+    pst_cbor_write_uint(w, m->region_id);
     break;
   case WIRE_KEY_ACCESS:
-    put_uint(w, m->access);
+    pst_cbor_write_uint(w, m->access);
     break;
   default:
     break;
   }
 }
 
-static bool is_present(const struct wire_message *m, const struct wire_form *form, uint32_t key)
+static bool is_present(const struct wire_message *m, const struct pst_cbor_form *form, uint32_t key)
 {
   if (form->needs & (1u << key))
     return true;
@@ -310,7 +243,7 @@ static bool is_present(const struct wire_message *m, const struct wire_form *for
 
 int wire_encode(const struct wire_message *m, uint8_t *frame, size_t size, size_t *length)
 {
-  const struct wire_form *form = wire_form_of(m->type);
+  const struct pst_cbor_form *form = form_of(m->type);
   uint32_t keys = 0;
 
   if (!form || m->term_count > CONTROL_TERMS_MAX || m->param_count > CONTROL_PARAMS_MAX ||
@@ -324,16 +257,16 @@ int wire_encode(const struct wire_message *m, uint8_t *frame, size_t size, size_
   if (size < WIRE_HEADER_BYTES)
     return -E2BIG;
 
-  struct writer w = {.bytes = frame + WIRE_HEADER_BYTES, .size = size - WIRE_HEADER_BYTES};
+  struct pst_cbor_writer w = {.bytes = frame + WIRE_HEADER_BYTES, .size = size - WIRE_HEADER_BYTES};
   if (w.size > WIRE_BODY_MAX)
     w.size = WIRE_BODY_MAX;
   for (uint32_t key = 0; key < WIRE_KEYS; key++)
     keys += is_present(m, form, key);
-  put_map(&w, keys);
+  pst_cbor_write_map(&w, keys);
   for (uint32_t key = 0; key < WIRE_KEYS; key++) {
     if (!is_present(m, form, key))
       continue;
-    put_uint(&w, key);
+    pst_cbor_write_uint(&w, key);
     put_value(&w, m, key);
   }
   if (w.full)

@@ -386,8 +386,8 @@ struct malformed {
 
 static const struct malformed table[] = {
     {"nothing", BYTES(""), "ends"},
-    {"not a map", BYTES("\x01"), "not a map"},
-    {"an array", BYTES("\x82\x00\x0a"), "not a map"},
+    {"not a map", BYTES("\x01"), "no map"},
+    {"an array", BYTES("\x82\x00\x0a"), "no map"},
     {"an empty map", BYTES("\xa0"), "empty"},
     {"text", BYTES("GET / HTTP/1.1\r\n"), ""},
     {"reserved", BYTES("\xa1\x1c\x00"), "not CBOR"},
@@ -397,11 +397,11 @@ static const struct malformed table[] = {
     {"type is text",
      BYTES("\xa1\x00\x61"
            "a"),
-     "not a number"},
+     "no number"},
     {"text key",
      BYTES("\xa2\x00\x0a\x61"
            "a\x00"),
-     "not a number"},
+     "no number"},
     {"keys twice", BYTES("\xa3\x00\x0b\x17\x05\x17\x05"), "order"},
     {"type twice", BYTES("\xa2\x00\x0a\x00\x0a"), "order"},
     {"lacks its stream", BYTES("\xa2\x00\x09\x17\x05"), "lacks"},
@@ -435,7 +435,7 @@ static const struct malformed table[] = {
     {"negative code",
      BYTES("\xa3\x00\x0b\x17\x20\x18\x18\x61"
            "a"),
-     "not a number"},
+     "no number"},
     {"empty stream name", BYTES("\xa2\x00\x06\x10\x60"), "stream"},
     {"wrong magic",
      BYTES("\xa2\x00\x01\x01\x68"
@@ -460,7 +460,7 @@ static const struct malformed table[] = {
     {"region without its length", BYTES("\xa5" ACCEPT("\x18\x19\x41k")), "half of a region"},
     {"length without a region", BYTES("\xa5" ACCEPT("\x18\x1a\x08")), "half of a region"},
     {"region of 0 bytes", BYTES("\xa6" ACCEPT("\x18\x19\x41k\x18\x1a\x00")), "length is 0"},
-    {"region as text", BYTES("\xa6" ACCEPT("\x18\x19\x61k\x18\x1a\x08")), "not a byte string"},
+    {"region as text", BYTES("\xa6" ACCEPT("\x18\x19\x61k\x18\x1a\x08")), "no byte string"},
     {"region of 16385 bytes", BYTES("\xa5" ACCEPT("\x18\x19\x59\x40\x01")), "ends"},
     {"region's descriptors without id",
      BYTES("\xa7" ACCEPT("\x18\x19\x41k\x18\x1a\x08\x18\x1b\x01")), "without an id"},
