@@ -14,7 +14,6 @@
 #include "notice.h"
 #include "signals.h"
 
-#define SUM_BYTES (1u << 20)
 #define BUSY_NS (5 * NS_PER_S)
 #define RETRY_NS (100 * NS_PER_MS)
 
@@ -72,6 +71,13 @@ void slot_free(struct slot *slot)
   slot->next = copy->free;
   copy->free = slot;
   t->slots--;
+}
+
+void slot_through(struct slot *slot)
+{
+  if (!slot->transfer->failed)
+    transfer_covered(slot->transfer, slot->offset, slot->length);
+  slot_free(slot);
 }
 
 /* ---- Transfers ----------------------------------------------------------------------------- */
@@ -158,7 +164,6 @@ static void drop(struct copy *copy, struct transfer *t)
     copy->totals.files++;
   extents_free(&t->extents);
   sums_sha256_close(t->sum, NULL);
-  free(t->sum_bytes);
   if (t->fd >= 0)
     close(t->fd);
   part_close(&t->part, false);
@@ -218,7 +223,8 @@ static void look_after(struct copy *copy)
       t->retry_ns = 0;
       copy->ops->retry(t);
     }
-    if (t->running && t->slots == 0 && (t->failed || t->extents.covered == t->size)) {
+    if (t->running && transfer_summed(t) && t->slots == 0 &&
+        (t->failed || t->extents.covered == t->size)) {
       t->running = false;
       if (t->failed)
         copy->ops->abandon(t);
@@ -300,57 +306,4 @@ void copy_close(struct copy *copy)
     copy->pending = p->next;
     free(p);
   }
-}
-
-/* ---- SHA-256 of a whole file ------------------------------------------------------------------
- */
-
-static void sum_on(struct transfer *t, int fd);
-
-static void end_sum(struct transfer *t)
-{
-  sums_sha256_close(t->sum, t->own);
-  t->sum = NULL;
-  t->local_sum = true;
-  t->sum_then(t);
-}
-
-static void summed(struct work *work)
-{
-  struct transfer *t = (struct transfer *)(void *)((char *)work - offsetof(struct transfer, work));
-
-  if (work->io.result <= 0) {
-    transfer_fail(t, work->io.result < 0 ? (int)work->io.result : -ESTALE,
-                  "reading it for its SHA-256: %s",
-                  work->io.result < 0 ? strerror((int)-work->io.result) : "it became shorter");
-    end_sum(t);
-    return;
-  }
-  sums_sha256_add(t->sum, t->sum_bytes, (size_t)work->io.result);
-  t->summed += (uint64_t)work->io.result;
-  sum_on(t, work->io.fd);
-}
-
-static void sum_on(struct transfer *t, int fd)
-{
-  uint64_t left = t->size - t->summed;
-
-  if (left == 0)
-    end_sum(t);
-  else
-    remote_work(&t->copy->remote, &t->work, IO_READ, fd, t->sum_bytes,
-                left < SUM_BYTES ? left : SUM_BYTES, t->summed, summed);
-}
-
-void transfer_sum(struct transfer *t, int fd, void (*then)(struct transfer *t))
-{
-  t->sum = sums_sha256_open();
-  t->sum_bytes = malloc(SUM_BYTES);
-  t->sum_then = then;
-  if (t->sum != NULL && t->sum_bytes != NULL) {
-    sum_on(t, fd);
-    return;
-  }
-  transfer_fail(t, -ENOMEM, "out of memory");
-  end_sum(t);
 }

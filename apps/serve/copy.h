@@ -77,13 +77,14 @@ struct slot {
   uint64_t offset, length;   /* in the file */
   uint32_t crc;
   uint8_t sha256[SERVE_SHA256_BYTES];
+  void (*differs)(struct slot *slot);
   struct slot *next;
 };
 
 struct transfer {
   struct copy *copy;
   struct transfer *next;
-  bool used, running, failed, ended, local_sum, remote_sum;
+  bool used, running, failed, ended;
   char name[SERVE_NAME_MAX + 1];  /* at the server */
   char local[SERVE_NAME_MAX + 1]; /* below copy->root */
   struct ask ask;
@@ -99,12 +100,13 @@ struct transfer {
   uint64_t size, at, there, counted;
   uint64_t busy_ns, retry_ns; /* since when, and until when, somebody else is writing it; or 0 */
   struct extents extents;
-  /* --sha256: all of the file, as it lies here. */
+  /* --sha256: the file as it lies here, and at the server: how far each has come. */
   struct sums_sha256 *sum;
-  uint8_t *sum_bytes;
-  uint64_t summed;
-  void (*sum_then)(struct transfer *t);
-  uint8_t own[SERVE_SHA256_BYTES], theirs[SERVE_SHA256_BYTES];
+  struct work sum_work;
+  struct ask sum_ask;
+  bool summing, asking;
+  uint64_t summed, asked;
+  uint8_t theirs[SERVE_SHA256_BYTES];
 };
 
 /* A name that is still to be looked at. */
@@ -163,13 +165,20 @@ void transfer_refused(struct transfer *t, const struct serve_message *answer);
 bool transfer_waits(struct transfer *t);
 /* Of a slot that has done what it was given for. */
 void transfer_covered(struct transfer *t, uint64_t offset, uint64_t length);
+void slot_through(struct slot *slot);
 void slot_free(struct slot *slot);
 void transfer_end(struct transfer *t);
 /* The same, once the server has closed the file that is open there. */
 void transfer_abandon(struct transfer *t);
-/* SHA-256 of [0, size) of an open file into t->own; then sets t->local_sum and calls `then`,
- * with t->failed where it could not be made. */
-void transfer_sum(struct transfer *t, int fd, void (*then)(struct transfer *t));
+
+/* copy_sum.c: --sha256. Both ends sum what is there while the rest is still on its way. */
+bool transfer_has_sum(const struct transfer *t);
+/* Goes on with it. True: nothing is under way, and all of it is summed unless it has failed. */
+bool transfer_summed(struct transfer *t);
+int transfer_sum(const struct transfer *t, uint8_t digest[SERVE_SHA256_BYTES]); /* ours */
+/* Of a chunk that may be there already: what this slot has of it is compared with what the
+ * server has. The same: the slot is through; `differs` is called else. */
+void slot_compare(struct slot *slot, void (*differs)(struct slot *slot));
 
 /* Between the region and where the CPU has a slot's bytes. 0 or -errno. */
 int slot_fetch(struct slot *slot, uint64_t length);

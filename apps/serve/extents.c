@@ -63,6 +63,11 @@ int extents_add(struct extents *e, uint64_t begin, uint64_t end)
   return 0;
 }
 
+uint64_t extents_front(const struct extents *e)
+{
+  return e->count > 0 && e->list[0].begin == 0 ? e->list[0].end : 0;
+}
+
 void extents_free(struct extents *e)
 {
   free(e->list);

@@ -19,6 +19,8 @@ struct extents {
 /* [begin, end) is there, whether or not some of it was before. 0; -ENOMEM; -ENOSPC: that
  * would be more than EXTENTS_MAX runs. */
 int extents_add(struct extents *extents, uint64_t begin, uint64_t end);
+/* Bytes that are there from the beginning on, up to the first gap. */
+uint64_t extents_front(const struct extents *extents);
 void extents_free(struct extents *extents);
 
 #endif

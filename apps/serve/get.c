@@ -20,13 +20,13 @@ static void through(struct slot *slot, uint64_t length)
 {
   struct transfer *t = slot->transfer;
 
-  if (!t->failed)
-    transfer_covered(t, slot->offset, length);
-  /* The server may end a chunk where a hole begins. */
   if (t->failed || length >= slot->length) {
-    slot_free(slot);
+    slot->length = length;
+    slot_through(slot);
     return;
   }
+  /* The server has ended the chunk where a hole begins. */
+  transfer_covered(t, slot->offset, length);
   slot->offset += length;
   slot->length -= length;
   fetch(slot);
@@ -121,38 +121,16 @@ static void fetch(struct slot *slot)
 
 /* ---- A chunk that may be there already ------------------------------------------------------ */
 
-static void compared(struct ask *ask, const struct serve_message *answer)
-{
-  struct slot *slot = FROM(struct slot, ask, ask);
-  struct transfer *t = slot->transfer;
-
-  if (answer->type == SERVE_REFUSE)
-    transfer_refused(t, answer);
-  if (t->failed) {
-    slot_free(slot);
-  } else if (memcmp(answer->sha256, slot->sha256, SERVE_SHA256_BYTES) == 0) {
-    t->copy->totals.resumed += slot->length;
-    through(slot, slot->length);
-  } else {
-    fetch(slot);
-  }
-}
-
 static void read_back(struct work *work)
 {
   struct slot *slot = FROM(struct slot, work, work);
-  struct transfer *t = slot->transfer;
-  const struct serve_message message = {
-      .type = SERVE_CHECK, .file = t->file, .offset = slot->offset, .length = slot->length};
 
-  if (t->failed) {
+  if (slot->transfer->failed)
     slot_free(slot);
-  } else if (work->io.result != (int64_t)slot->length) {
+  else if (work->io.result != (int64_t)slot->length)
     fetch(slot);
-  } else {
-    sums_sha256_of(slot->bytes, slot->length, slot->sha256);
-    remote_ask(&t->copy->remote, &slot->ask, SERVE_CHECKED, &message, compared);
-  }
+  else
+    slot_compare(slot, fetch);
 }
 
 static bool feed(struct transfer *t, struct slot *slot)
@@ -230,46 +208,31 @@ static void close_remote(struct transfer *t)
   remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, closed);
 }
 
-static void both_summed(struct transfer *t)
+static bool sums_are_the_same(struct transfer *t)
 {
-  if (!t->local_sum || !t->remote_sum)
-    return;
-  if (!t->failed && memcmp(t->own, t->theirs, SERVE_SHA256_BYTES) == 0) {
-    close_remote(t);
-    return;
-  }
-  if (!t->failed)
+  uint8_t own[SERVE_SHA256_BYTES];
+
+  if (!transfer_has_sum(t))
+    return true;
+  if (transfer_sum(t, own) < 0) {
+    transfer_fail(t, -ENOMEM, "out of memory");
+  } else if (memcmp(own, t->theirs, SERVE_SHA256_BYTES) != 0) {
     part_remove(&t->part);
-  transfer_fail(t, -EBADMSG, "its SHA-256 is not the server's; what came is removed");
-  transfer_abandon(t);
-}
-
-static void their_sum(struct ask *ask, const struct serve_message *answer)
-{
-  struct transfer *t = FROM(struct transfer, ask, ask);
-
-  t->remote_sum = true;
-  memcpy(t->theirs, answer->sha256, SERVE_SHA256_BYTES);
-  if (answer->type == SERVE_REFUSE)
-    transfer_refused(t, answer);
-  both_summed(t);
+    transfer_fail(t, -EBADMSG, "its SHA-256 is not the server's; what came is removed");
+  }
+  return !t->failed;
 }
 
 static void finish(struct transfer *t)
 {
-  const struct serve_message message = {.type = SERVE_CHECK, .file = t->file, .length = t->size};
   int rc = part_prepare(&t->part);
 
-  if (rc < 0) {
+  if (rc < 0)
     fail_and_abandon(t, rc, "writing");
-    return;
-  }
-  if (!t->copy->params->sha256 || t->size == 0) {
+  else if (sums_are_the_same(t))
     close_remote(t);
-    return;
-  }
-  remote_ask(&t->copy->remote, &t->ask, SERVE_CHECKED, &message, their_sum);
-  transfer_sum(t, t->part.fd, both_summed);
+  else
+    transfer_abandon(t);
 }
 
 static void create(struct transfer *t)

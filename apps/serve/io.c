@@ -10,8 +10,9 @@
 
 struct io {
   int event_fd;
-  struct io_ring *ring; /* NULL: threads */
-  struct io_threads *threads;
+  struct io_ring *ring;       /* NULL: threads */
+  struct io_threads *threads; /* beside a ring: once there is something to sum */
+  struct io_list failed;      /* for want of threads */
   char name[96];
 };
 
@@ -96,20 +97,43 @@ int io_event_fd(const struct io *io)
   return io->event_fd;
 }
 
+static void submit_to_threads(struct io *io, struct io_request *request)
+{
+  int rc = io->threads != NULL ? 0 : io_threads_open(io->event_fd, &io->threads);
+
+  if (rc == 0) {
+    io_threads_submit(io->threads, request);
+    return;
+  }
+  request->result = rc;
+  io_push(&io->failed, request);
+  eventfd_write(io->event_fd, 1);
+}
+
 void io_submit(struct io *io, struct io_request *request)
 {
   request->done = 0;
   request->result = 0;
-  if (io->ring != NULL)
+  if (io->ring != NULL && request->op != IO_SUM)
     io_ring_submit(io->ring, request);
   else
-    io_threads_submit(io->threads, request);
+    submit_to_threads(io, request);
+}
+
+static struct io_request *poll_all(struct io *io)
+{
+  struct io_request *request = io_pull(&io->failed);
+
+  if (request == NULL && io->ring != NULL)
+    request = io_ring_poll(io->ring);
+  if (request == NULL && io->threads != NULL)
+    request = io_threads_poll(io->threads);
+  return request;
 }
 
 struct io_request *io_poll(struct io *io)
 {
-  struct io_request *request =
-      io->ring != NULL ? io_ring_poll(io->ring) : io_threads_poll(io->threads);
+  struct io_request *request = poll_all(io);
   uint64_t told;
 
   if (request != NULL)
@@ -117,5 +141,5 @@ struct io_request *io_poll(struct io *io)
   /* Told of what was polled meanwhile: cleared, then looked at once more. */
   if (read(io->event_fd, &told, sizeof told) < 0)
     return NULL;
-  return io->ring != NULL ? io_ring_poll(io->ring) : io_threads_poll(io->threads);
+  return poll_all(io);
 }

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading and writing files without waiting for them: by io_uring, or where the system
- * forbids that, by a few threads. One thread calls; no call blocks but io_close().
+ * forbids that, by a few threads; these make all sums. One thread calls; no call blocks but
+ * io_close().
  */
 #ifndef APP_SERVE_IO_H
 #define APP_SERVE_IO_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "sums.h"
 
 struct io;
 
@@ -14,13 +18,16 @@ enum io_op {
   IO_READ = 1,
   IO_WRITE = 2,
   IO_SYNC = 3, /* fsync: the file, and its length, are on the disk */
+  IO_SUM = 4,  /* what is in the file is added to `sum` */
 };
 
 /* The caller's, untouched from io_submit() until io_poll() has handed it out. */
 struct io_request {
   enum io_op op;
   int fd;
-  uint8_t *bytes;
+  uint8_t *bytes;          /* SUM: NULL */
+  struct sums_sha256 *sum; /* SUM; nobody else's meanwhile */
+  bool to_grow;            /* SUM: where the file ends, zeros are still to come */
   uint64_t length, offset;
   uint64_t done;  /* bytes moved */
   int64_t result; /* bytes, fewer than `length` only where a file ends; or -errno */

@@ -5,10 +5,12 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define THREADS 4
-#define STEP_MAX (1u << 30) /* bytes of one call */
+#define STEP_MAX (1u << 30)   /* bytes of one call */
+#define SUM_STEP (128u << 10) /* that stay in a cache between reading and summing */
 
 struct io_threads {
   pthread_mutex_t lock;
@@ -20,12 +22,30 @@ struct io_threads {
   pthread_t threads[THREADS];
 };
 
-static int64_t call(const struct io_request *request)
+/* Bytes that were added. */
+static int64_t add_to_sum(const struct io_request *request, uint8_t *buffer)
+{
+  uint64_t left = request->length - request->done;
+  size_t step = left < SUM_STEP ? left : SUM_STEP;
+  ssize_t got = pread(request->fd, buffer, step, (off_t)(request->offset + request->done));
+
+  if (got == 0 && request->to_grow) {
+    memset(buffer, 0, step);
+    got = (ssize_t)step;
+  }
+  if (got > 0)
+    sums_sha256_add(request->sum, buffer, (size_t)got);
+  return got < 0 ? -errno : got;
+}
+
+static int64_t call(const struct io_request *request, uint8_t *buffer)
 {
   uint64_t left = request->length - request->done, offset = request->offset + request->done;
   size_t step = left < STEP_MAX ? left : STEP_MAX;
   ssize_t moved;
 
+  if (request->op == IO_SUM)
+    return add_to_sum(request, buffer);
   if (request->op == IO_READ)
     moved = pread(request->fd, request->bytes + request->done, step, (off_t)offset);
   else if (request->op == IO_WRITE)
@@ -35,9 +55,20 @@ static int64_t call(const struct io_request *request)
   return moved < 0 ? -errno : moved;
 }
 
+/* True: it has ended. A sum lets others go first between its steps. */
+static bool go_on(struct io_request *request, uint8_t *buffer)
+{
+  if (request->op == IO_SUM)
+    return io_took(request, buffer == NULL ? -ENOMEM : call(request, buffer));
+  while (!io_took(request, call(request, buffer)))
+    ;
+  return true;
+}
+
 static void *work(void *context)
 {
   struct io_threads *t = context;
+  uint8_t *buffer = malloc(SUM_STEP);
   uint64_t one = 1;
 
   pthread_mutex_lock(&t->lock);
@@ -50,14 +81,18 @@ static void *work(void *context)
       continue;
     }
     pthread_mutex_unlock(&t->lock);
-    while (!io_took(request, call(request)))
-      ;
+    bool ended = go_on(request, buffer);
     pthread_mutex_lock(&t->lock);
+    if (!ended) {
+      io_push(&t->waiting, request);
+      continue;
+    }
     io_push(&t->ended, request);
     ssize_t written = write(t->event_fd, &one, sizeof one);
     (void)written; /* a counter that is full wakes all the same */
   }
   pthread_mutex_unlock(&t->lock);
+  free(buffer);
   return NULL;
 }
 

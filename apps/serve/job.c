@@ -289,14 +289,31 @@ void job_done(struct job *job, int status)
 
 /* ---- Files' reads and writes ------------------------------------------------------------- */
 
+static void begin_io(struct job *job, enum job_step step)
+{
+  job->step = step;
+  job->client->server->io_under_way++;
+  io_submit(job->client->server->io, &job->io);
+}
+
 void job_io(struct job *job, enum job_step step, enum io_op op, int fd, uint8_t *bytes,
             uint64_t length, uint64_t offset)
 {
-  job->step = step;
   job->io = (struct io_request){
       .op = op, .fd = fd, .bytes = bytes, .length = length, .offset = offset, .owner = job};
-  job->client->server->io_under_way++;
-  io_submit(job->client->server->io, &job->io);
+  begin_io(job, step);
+}
+
+void job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length)
+{
+  job->io = (struct io_request){.op = IO_SUM,
+                                .fd = fd,
+                                .sum = sum,
+                                .to_grow = to_grow,
+                                .length = length,
+                                .offset = job->at,
+                                .owner = job};
+  begin_io(job, STEP_SUM);
 }
 
 void job_io_ended(struct job *job)

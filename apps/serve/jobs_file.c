@@ -9,6 +9,8 @@
 #include "root.h"
 #include "server.h"
 
+#define SUM_STEP (64u << 20) /* bytes */
+
 static const char *name_of(const struct job *job)
 {
   return serve_type_name(job->asked.type);
@@ -51,6 +53,12 @@ static void fail_write(struct job *job, int code)
     part_remove(&file->part);
   job_refuse(job, code, "writing %s: %s%s", file->part.name, strerror(-code),
              full ? "; what there was of it is removed" : "; what there is of it is kept");
+}
+
+/* What is written where it was summed already makes that sum one of something else. */
+static void note_written(struct job *job)
+{
+  job->file->rewritten |= job->asked.offset < job->file->summed;
 }
 
 static void shrank(struct job *job)
@@ -144,11 +152,12 @@ static void store_step(struct job *job)
     else if (job->file->dead)
       job_refuse(job, -EBADF, "STORE: file %u has ended", job->asked.file);
     else
-      job_io(job, STEP_WRITE, IO_WRITE, job->file->part.fd, job_bytes(job), job->length,
-             job->asked.offset);
+      note_written(job), job_io(job, STEP_WRITE, IO_WRITE, job->file->part.fd, job_bytes(job),
+                                job->length, job->asked.offset);
   } else if (job->io.result < 0) {
     fail_write(job, (int)job->io.result);
   } else {
+    note_written(job);
     cover(job);
   }
 }
@@ -162,6 +171,7 @@ void job_hole(struct job *job)
 
   if (!range_is_legal(job, INT64_MAX))
     return;
+  note_written(job);
   /* What an older transfer left may have data there. */
   if (m->offset < part->there && fallocate(part->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                            (off_t)m->offset, (off_t)m->length) < 0)
@@ -171,72 +181,85 @@ void job_hole(struct job *job)
     cover(job);
 }
 
-static int fd_of(const struct open_file *file)
+static bool goes_on(const struct job *job)
 {
-  return file->writable ? file->part.fd : file->fd;
+  return job->asked.type == SERVE_CHECK && (job->asked.flags & SERVE_FLAG_ON) != 0;
 }
 
-/* The next part of what is to be summed, into the block. False: that was all. */
-static bool read_on(struct job *job)
+/* The next part of the range, so that a client that goes is not read for long. False: that
+ * was all. */
+static bool sum_on(struct job *job)
 {
-  uint64_t end = job->asked.offset + job->asked.length;
-  uint64_t left = end - job->at;
+  struct open_file *file = job->file;
+  uint64_t left = job->asked.offset + job->asked.length - job->at;
 
   if (left == 0)
     return false;
-  job_io(job, STEP_READ, IO_READ, fd_of(job->file), job_bytes(job),
-         left < job->length ? left : job->length, job->at);
+  job_sum(job, file->writable ? file->part.fd : file->fd, goes_on(job) ? file->sum : job->sum,
+          file->writable, left < SUM_STEP ? left : SUM_STEP);
   return true;
 }
 
 static void begin_sum(struct job *job)
 {
-  job->at = job->asked.offset;
-  job->sum = sums_sha256_open();
-  if (job->sum == NULL)
+  struct sums_sha256 **sum = goes_on(job) ? &job->file->sum : &job->sum;
+
+  if (*sum == NULL)
+    *sum = sums_sha256_open();
+  if (*sum == NULL) {
     job_refuse(job, -ENOMEM, "the server is out of memory");
-  else if (!read_on(job))
-    job_file_step(job);
-}
-
-static void sum_range(struct job *job)
-{
-  uint64_t most = job->client->server->chunk_max, length = job->asked.length;
-
-  job_with_block(job, job->client->server->files, length < most ? length : most, begin_sum);
+    return;
+  }
+  if (goes_on(job)) {
+    job->file->summing = true;
+    job->file->summed += job->asked.length;
+  }
+  job->at = job->asked.offset;
+  sum_on(job);
 }
 
 void job_check(struct job *job)
 {
-  if (job->file->size == 0) {
+  const struct open_file *file = job->file;
+
+  if (file->size == 0) {
     sums_sha256_of("", 0, job->answer.sha256);
     job_answer(job, SERVE_CHECKED);
-  } else if (range_is_legal(job, INT64_MAX)) {
-    sum_range(job);
+  } else if (!range_is_legal(job, INT64_MAX)) {
+    return;
+  } else if (goes_on(job) && file->rewritten) {
+    job_refuse(job, -EINVAL, "CHECK: what was summed was written again");
+  } else if (goes_on(job) && (file->summing || job->asked.offset != file->summed)) {
+    job_refuse(job, -EINVAL, "CHECK: the sum goes on at %" PRIu64 "%s, not at %" PRIu64,
+               file->summed, file->summing ? " once that is summed" : "", job->asked.offset);
+  } else {
+    begin_sum(job);
   }
 }
 
-/* True: all of it is summed, and the sum is in the answer. */
+/* True: all of the range is summed, and the sum is in the answer. */
 static bool sum_step(struct job *job)
 {
-  if (job->step == STEP_READ && job->at < job->asked.offset + job->asked.length) {
-    if (job->io.result < 0) {
+  struct open_file *file = job->file;
+  const bool on = goes_on(job), whole = job->io.result == (int64_t)job->io.length;
+
+  job->at += job->io.length;
+  if (whole && sum_on(job))
+    return false;
+  if (on)
+    file->summing = false;
+  if (!whole) {
+    file->rewritten |= on; /* for the sum is of nothing now */
+    if (job->io.result < 0)
       job_refuse(job, (int)job->io.result, "reading the file: %s", strerror((int)-job->io.result));
-      return false;
-    }
-    if (job->io.result == 0) {
+    else
       shrank(job);
-      return false;
-    }
-    sums_sha256_add(job->sum, job_bytes(job), (size_t)job->io.result);
-    job->at += (uint64_t)job->io.result;
-    if (read_on(job))
-      return false;
+    return false;
   }
-  sums_sha256_close(job->sum, job->answer.sha256);
-  job->sum = NULL;
-  job->answer.has_sha256 = true;
-  job_release_block(job);
+  if (sums_sha256_so_far(on ? file->sum : job->sum, job->answer.sha256) < 0) {
+    job_refuse(job, -ENOMEM, "the server is out of memory");
+    return false;
+  }
   return true;
 }
 
@@ -245,7 +268,7 @@ static void check_step(struct job *job)
   if (!sum_step(job))
     return;
   /* The same on both sides: the client need not send it. */
-  if (job->file->writable && job->asked.has_sha256 &&
+  if (job->file->writable && !goes_on(job) && job->asked.has_sha256 &&
       memcmp(job->asked.sha256, job->answer.sha256, SERVE_SHA256_BYTES) == 0)
     cover(job);
   else
@@ -258,6 +281,27 @@ static void check_step(struct job *job)
 static void sync_file(struct job *job)
 {
   job_io(job, STEP_SYNC_FILE, IO_SYNC, job->file->part.fd, NULL, 0, 0);
+}
+
+static void finish_sum(struct job *job)
+{
+  struct part *part = &job->file->part;
+
+  if (memcmp(job->asked.sha256, job->answer.sha256, SERVE_SHA256_BYTES) == 0) {
+    sync_file(job);
+    return;
+  }
+  part_close(part, true);
+  job_refuse(job, -EBADMSG, "the SHA-256 of %s is not the client's; it is removed", part->name);
+}
+
+/* All of it was summed while it came. */
+static void compare_sum(struct job *job)
+{
+  if (sums_sha256_so_far(job->file->sum, job->answer.sha256) < 0)
+    job_refuse(job, -ENOMEM, "the server is out of memory");
+  else
+    finish_sum(job);
 }
 
 void job_commit(struct job *job)
@@ -276,10 +320,12 @@ void job_commit(struct job *job)
     job->asked.length = file->size;
     if (rc < 0)
       fail_write(job, rc);
-    else if (job->asked.has_sha256 && file->size > 0)
-      sum_range(job);
-    else
+    else if (!job->asked.has_sha256 || file->size == 0)
       sync_file(job);
+    else if (file->summed == file->size && !file->rewritten && !file->summing)
+      compare_sum(job);
+    else
+      begin_sum(job);
   }
 }
 
@@ -301,15 +347,9 @@ static void commit_step(struct job *job)
 {
   struct part *part = &job->file->part;
 
-  if (job->step == STEP_READ) {
-    if (!sum_step(job))
-      return;
-    if (memcmp(job->asked.sha256, job->answer.sha256, SERVE_SHA256_BYTES) == 0) {
-      sync_file(job);
-      return;
-    }
-    part_close(part, true);
-    job_refuse(job, -EBADMSG, "the SHA-256 of %s is not the client's; it is removed", part->name);
+  if (job->step == STEP_SUM) {
+    if (sum_step(job))
+      finish_sum(job);
   } else if (job->io.result < 0) {
     fail_write(job, (int)job->io.result);
   } else if (job->step == STEP_SYNC_FILE) {

@@ -58,6 +58,7 @@ void file_drop(struct open_file *file)
     close(file->fd);
   part_close(&file->part, false);
   extents_free(&file->extents);
+  sums_sha256_close(file->sum, NULL);
   file->used = false;
 }
 

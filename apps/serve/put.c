@@ -13,15 +13,6 @@
 
 /* ---- One chunk ------------------------------------------------------------------------------ */
 
-static void through(struct slot *slot)
-{
-  struct transfer *t = slot->transfer;
-
-  if (!t->failed)
-    transfer_covered(t, slot->offset, slot->length);
-  slot_free(slot);
-}
-
 static void stored(struct ask *ask, const struct serve_message *answer)
 {
   struct slot *slot = FROM(struct slot, ask, ask);
@@ -30,7 +21,7 @@ static void stored(struct ask *ask, const struct serve_message *answer)
     transfer_refused(slot->transfer, answer);
   else
     slot->transfer->copy->totals.moved += slot->length;
-  through(slot);
+  slot_through(slot);
 }
 
 static void hole_made(struct ask *ask, const struct serve_message *answer)
@@ -39,7 +30,7 @@ static void hole_made(struct ask *ask, const struct serve_message *answer)
 
   if (answer->type == SERVE_REFUSE)
     transfer_refused(slot->transfer, answer);
-  through(slot);
+  slot_through(slot);
 }
 
 static void store(struct slot *slot)
@@ -62,37 +53,6 @@ static void store(struct slot *slot)
   remote_ask(&t->copy->remote, &slot->ask, SERVE_DONE, &message, stored);
 }
 
-/* Of what an older transfer left: the server has it, or it is stored once more. */
-static void compared(struct ask *ask, const struct serve_message *answer)
-{
-  struct slot *slot = FROM(struct slot, ask, ask);
-  struct transfer *t = slot->transfer;
-
-  if (answer->type == SERVE_CHECKED &&
-      memcmp(answer->sha256, slot->sha256, SERVE_SHA256_BYTES) == 0) {
-    t->copy->totals.resumed += slot->length;
-    through(slot);
-  } else if (t->failed) {
-    slot_free(slot);
-  } else {
-    store(slot);
-  }
-}
-
-static void compare(struct slot *slot)
-{
-  struct transfer *t = slot->transfer;
-  struct serve_message message = {.type = SERVE_CHECK,
-                                  .file = t->file,
-                                  .offset = slot->offset,
-                                  .length = slot->length,
-                                  .has_sha256 = true};
-
-  sums_sha256_of(slot->bytes, slot->length, slot->sha256);
-  memcpy(message.sha256, slot->sha256, SERVE_SHA256_BYTES);
-  remote_ask(&t->copy->remote, &slot->ask, SERVE_CHECKED, &message, compared);
-}
-
 static void shrank(struct transfer *t)
 {
   transfer_fail(t, -ESTALE, "it became shorter than %" PRIu64 " bytes while it was read", t->size);
@@ -113,7 +73,7 @@ static void was_read(struct work *work)
   }
   slot->crc = sums_crc32c(slot->bytes, slot->length);
   if (slot->offset < t->there)
-    compare(slot);
+    slot_compare(slot, store);
   else
     store(slot);
 }
@@ -172,24 +132,16 @@ static void committed(struct ask *ask, const struct serve_message *answer)
 static void commit(struct transfer *t)
 {
   struct serve_message message = {
-      .type = SERVE_COMMIT, .file = t->file, .has_sha256 = t->local_sum};
+      .type = SERVE_COMMIT, .file = t->file, .has_sha256 = transfer_has_sum(t)};
 
-  if (!t->failed && changed(t))
+  if (changed(t))
     transfer_fail(t, -ESTALE, "it was changed while it was read");
-  if (t->failed) {
+  else if (message.has_sha256 && transfer_sum(t, message.sha256) < 0)
+    transfer_fail(t, -ENOMEM, "out of memory");
+  if (t->failed)
     transfer_abandon(t);
-    return;
-  }
-  memcpy(message.sha256, t->own, SERVE_SHA256_BYTES);
-  remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, committed);
-}
-
-static void finish(struct transfer *t)
-{
-  if (t->copy->params->sha256)
-    transfer_sum(t, t->fd, commit);
   else
-    commit(t);
+    remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, committed);
 }
 
 static void created(struct ask *ask, const struct serve_message *answer)
@@ -249,6 +201,6 @@ const struct copy_ops copy_put = {.verb = "put",
                                   .next = put_next,
                                   .begin = begin,
                                   .feed = feed,
-                                  .finish = finish,
+                                  .finish = commit,
                                   .retry = create,
                                   .abandon = transfer_abandon};

@@ -125,14 +125,32 @@ static void take_message(struct remote *remote, const void *bytes, uint64_t leng
     take_answer(remote, &message);
 }
 
+static void begin_work(struct remote *remote, struct work *work, void (*ended)(struct work *work))
+{
+  work->ended = ended;
+  remote->working++;
+  io_submit(remote->io, &work->io);
+}
+
 void remote_work(struct remote *remote, struct work *work, enum io_op op, int fd, uint8_t *bytes,
                  uint64_t length, uint64_t offset, void (*ended)(struct work *work))
 {
   work->io = (struct io_request){
       .op = op, .fd = fd, .bytes = bytes, .length = length, .offset = offset, .owner = work};
-  work->ended = ended;
-  remote->working++;
-  io_submit(remote->io, &work->io);
+  begin_work(remote, work, ended);
+}
+
+void remote_sum(struct remote *remote, struct work *work, int fd, struct sums_sha256 *sum,
+                bool to_grow, uint64_t length, uint64_t offset, void (*ended)(struct work *work))
+{
+  work->io = (struct io_request){.op = IO_SUM,
+                                 .fd = fd,
+                                 .sum = sum,
+                                 .to_grow = to_grow,
+                                 .length = length,
+                                 .offset = offset,
+                                 .owner = work};
+  begin_work(remote, work, ended);
 }
 
 /* ---- Progress --------------------------------------------------------------------------- */

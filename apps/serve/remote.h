@@ -73,6 +73,9 @@ void remote_ask(struct remote *remote, struct ask *ask, uint32_t wanted,
                 void (*answered)(struct ask *ask, const struct serve_message *answer));
 void remote_work(struct remote *remote, struct work *work, enum io_op op, int fd, uint8_t *bytes,
                  uint64_t length, uint64_t offset, void (*ended)(struct work *work));
+/* What is in a file, added to a sum; as struct io_request has it. */
+void remote_sum(struct remote *remote, struct work *work, int fd, struct sums_sha256 *sum,
+                bool to_grow, uint64_t length, uint64_t offset, void (*ended)(struct work *work));
 /* Call back what has ended; sleep when there was nothing. 0; -errno: the server has left, as
  * status and text say, and nothing that was asked is answered any more. */
 int remote_step(struct remote *remote);

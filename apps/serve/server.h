@@ -71,12 +71,18 @@ struct open_file {
   struct root_data data;
   struct part part; /* to write */
   struct extents extents;
+  /* What CHECKs have summed with SERVE_FLAG_ON: [0, summed), or are summing. */
+  struct sums_sha256 *sum;
+  uint64_t summed;
+  bool summing;
+  bool rewritten; /* in what is summed */
 };
 
 enum job_step {
   STEP_READ = 1, /* of the file, on its way into the block */
   STEP_WRITE,
   STEP_MOVE, /* operations on the client's region */
+  STEP_SUM,
   STEP_SYNC_FILE,
   STEP_SYNC_FOLDER,
 };
@@ -162,6 +168,8 @@ void job_release_block(struct job *job);
 uint8_t *job_bytes(const struct job *job);
 void job_io(struct job *job, enum job_step step, enum io_op op, int fd, uint8_t *bytes,
             uint64_t length, uint64_t offset);
+/* From job->at on, at most `length` bytes of a file are added to a sum. */
+void job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length);
 /* WRITE or READ of `length` bytes of the block, or of job->pieces; a WRITE is flushed. */
 void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place);
 void job_posts(struct client *client);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sums.h"
 
+#include <errno.h>
 #include <limits.h>
 
 #include <isa-l/crc.h>
@@ -38,6 +39,16 @@ struct sums_sha256 *sums_sha256_open(void)
 void sums_sha256_add(struct sums_sha256 *sum, const void *bytes, size_t length)
 {
   EVP_DigestUpdate((EVP_MD_CTX *)sum, bytes, length);
+}
+
+int sums_sha256_so_far(const struct sums_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES])
+{
+  EVP_MD_CTX *copy = EVP_MD_CTX_new();
+  bool made = copy != NULL && EVP_MD_CTX_copy_ex(copy, (const EVP_MD_CTX *)sum) == 1 &&
+              EVP_DigestFinal_ex(copy, digest, NULL) == 1;
+
+  EVP_MD_CTX_free(copy);
+  return made ? 0 : -ENOMEM;
 }
 
 void sums_sha256_close(struct sums_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES])

@@ -14,6 +14,8 @@ uint32_t sums_crc32c(const void *bytes, size_t length);
 struct sums_sha256;                         /* one that is being made */
 struct sums_sha256 *sums_sha256_open(void); /* NULL: out of memory */
 void sums_sha256_add(struct sums_sha256 *sum, const void *bytes, size_t length);
+/* Of what was added until now; more may follow. 0, or -ENOMEM. */
+int sums_sha256_so_far(const struct sums_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES]);
 /* Writes the sum, where `digest` is not NULL, and frees. Of NULL it is legal. */
 void sums_sha256_close(struct sums_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES]);
 void sums_sha256_of(const void *bytes, size_t length, uint8_t digest[SERVE_SHA256_BYTES]);

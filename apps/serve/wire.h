@@ -18,7 +18,7 @@
  *     CREATE {name, size, mode}                          CREATED {file, size: of an older part}
  *     STORE  {file, offset, length, region, place, crc}  DONE
  *     HOLE   {file, offset, length}                      DONE
- *     CHECK  {file, offset, length, sha256?}             CHECKED {sha256}
+ *     CHECK  {file, offset, length, sha256?, flags?}     CHECKED {sha256}
  *     COMMIT {file, sha256?}                             DONE    it has its final name
  *     CLOSE  {file}                                      DONE    it did not change meanwhile
  *     LIST   {name, cursor}                              LISTED  {entries, cursor: 0 at the end}
@@ -87,7 +87,10 @@ enum serve_flag {
   SERVE_FLAG_RESUME = 1u << 3,    /* CREATE: keep what an interrupted transfer left */
   SERVE_FLAG_FILES = 1u << 4,     /* WELCOME: there is a root */
   SERVE_FLAG_READ_ONLY = 1u << 5, /* WELCOME */
-  SERVE_FLAGS = (1u << 6) - 1,
+  /* CHECK: its range begins where the last such one ended, and the sum is of all from the
+   * beginning of the file to the end of the range */
+  SERVE_FLAG_ON = 1u << 6,
+  SERVE_FLAGS = (1u << 7) - 1,
 };
 
 enum serve_kind {

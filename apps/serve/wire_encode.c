@@ -63,7 +63,7 @@ const struct pst_cbor_form serve_forms[SERVE_TYPES] = {
     [SERVE_CREATED] = {"CREATED", ASKS(BIT(FILE)) | BIT(SIZE), 0},
     [SERVE_STORE] = {"STORE", ASKS(RANGE) | BIT(REGION) | BIT(PLACE) | BIT(CRC), 0},
     [SERVE_HOLE] = {"HOLE", ASKS(RANGE), 0},
-    [SERVE_CHECK] = {"CHECK", ASKS(RANGE), BIT(SHA256)},
+    [SERVE_CHECK] = {"CHECK", ASKS(RANGE), BIT(SHA256) | BIT(FLAGS)},
     [SERVE_CHECKED] = {"CHECKED", ASKS(BIT(SHA256)), 0},
     [SERVE_COMMIT] = {"COMMIT", ASKS(BIT(FILE)), BIT(SHA256)},
     [SERVE_CLOSE] = {"CLOSE", ASKS(BIT(FILE)), 0},
@@ -147,7 +147,9 @@ int serve_encode(const struct serve_message *message, uint8_t *bytes, size_t siz
 
   if (form == NULL || message->entry_count > SERVE_ENTRIES_MAX)
     return -EINVAL;
-  uint32_t keys = form->needs | (message->has_sha256 ? form->may : 0);
+  uint32_t absent =
+      (message->has_sha256 ? 0 : BIT(SHA256)) | (message->flags != 0 ? 0 : BIT(FLAGS));
+  uint32_t keys = form->needs | (form->may & ~absent);
   pst_cbor_write_map(&w, (size_t)__builtin_popcount(keys));
   for (uint32_t key = 0; key < SERVE_KEYS; key++) {
     if ((keys & 1u << key) == 0)

@@ -84,6 +84,75 @@ static void move_all(enum io_op op, int fd, uint8_t *bytes)
   }
 }
 
+static int64_t sum_one(int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length,
+                       uint64_t offset)
+{
+  struct io_request request = {
+      .op = IO_SUM, .fd = fd, .sum = sum, .to_grow = to_grow, .length = length, .offset = offset};
+
+  io_submit(io, &request);
+  assert_ptr_equal(wait_one(), &request);
+  return request.result;
+}
+
+static void assert_sum(const struct sums_sha256 *sum, const void *bytes, size_t length)
+{
+  uint8_t wanted[SERVE_SHA256_BYTES], digest[SERVE_SHA256_BYTES];
+
+  sums_sha256_of(bytes, length, wanted);
+  assert_int_equal(sums_sha256_so_far(sum, digest), 0);
+  assert_memory_equal(digest, wanted, sizeof wanted);
+}
+
+/* In steps, the last of which reaches beyond the end. */
+static void sum_and_compare(int fd, const uint8_t *bytes)
+{
+  enum { ALL = BLOCKS * BLOCK, STEP = 300000 };
+  struct sums_sha256 *sum = sums_sha256_open();
+  uint8_t *longer = calloc(1, ALL + STEP);
+
+  assert_int_equal(sum_one(fd, sum, false, STEP, 0), STEP);
+  assert_sum(sum, bytes, STEP);
+  assert_int_equal(sum_one(fd, sum, false, ALL, STEP), ALL - STEP);
+  assert_sum(sum, bytes, ALL);
+  assert_int_equal(sum_one(fd, sum, true, STEP, ALL), STEP);
+  memcpy(longer, bytes, ALL);
+  assert_sum(sum, longer, ALL + STEP);
+  assert_int_equal(sum_one(-1, sum, false, 1, 0), -EBADF);
+  sums_sha256_close(sum, NULL);
+  free(longer);
+}
+
+/* More sums at once than there are threads, of which each has its turn. */
+static void test_sums_at_once(void **state)
+{
+  enum { SUMS = 16, LENGTH = 1 << 20 };
+  struct io_request requests[SUMS];
+  uint8_t *bytes = malloc(LENGTH);
+  int fd = open("summed", O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+  (void)state;
+  for (int i = 0; i < LENGTH; i++)
+    bytes[i] = (uint8_t)(i * 7 + i / 1000);
+  assert_int_equal(write(fd, bytes, LENGTH), LENGTH);
+  for (int i = 0; i < SUMS; i++) {
+    requests[i] = (struct io_request){.op = IO_SUM,
+                                      .fd = fd,
+                                      .sum = sums_sha256_open(),
+                                      .length = LENGTH - (uint64_t)i * 1000,
+                                      .offset = (uint64_t)i * 1000};
+    io_submit(io, &requests[i]);
+  }
+  for (int i = 0; i < SUMS; i++) {
+    const struct io_request *request = wait_one();
+    assert_int_equal(request->result, request->length);
+    assert_sum(request->sum, bytes + request->offset, request->length);
+    sums_sha256_close(request->sum, NULL);
+  }
+  close(fd);
+  free(bytes);
+}
+
 static void move_and_compare(void)
 {
   uint8_t *out = malloc(BLOCKS * BLOCK), *in = calloc(BLOCKS, BLOCK), byte = 0;
@@ -100,6 +169,7 @@ static void move_and_compare(void)
   assert_int_equal(one(IO_READ, fd, in, BLOCK, BLOCKS * BLOCK), 0);
   assert_int_equal(one(IO_READ, fd, in, 0, 0), 0);
   assert_int_equal(one(IO_READ, -1, &byte, 1, 0), -EBADF);
+  sum_and_compare(fd, out);
   close(fd);
   fd = open("file", O_RDONLY);
   assert_int_equal(one(IO_WRITE, fd, &byte, 1, 0), -EBADF);
@@ -215,6 +285,10 @@ static void test_extents(void **state)
     }
     assert_int_equal(e.covered, covered);
     assert_int_equal(e.count, runs);
+    uint64_t front = 0;
+    while (front < 500 && there[front])
+      front++;
+    assert_int_equal(extents_front(&e), front);
     if (covered == 500) {
       extents_free(&e);
       memset(there, 0, sizeof there);
@@ -286,6 +360,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_moves, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_sums_at_once, setup, teardown),
       cmocka_unit_test(test_where_io_uring_is_forbidden),
       cmocka_unit_test_setup_teardown(test_a_full_disk, setup, teardown),
       cmocka_unit_test(test_sums),
