@@ -99,7 +99,7 @@ struct sim_cqe {
   uint8_t solicited; /* to the engine: does it wake a CQ armed for solicited events */
   uint8_t is_send;   /* to the engine: it frees room in the send queue, up to sq_count */
   uint32_t sq_count;
-  uint32_t reserved;
+  uint32_t srq; /* to the engine: index + 1 of the shared queue that it frees room in */
 };
 
 struct sim_cq {
@@ -109,9 +109,8 @@ struct sim_cq {
   };
   uint32_t index; /* in the fabric's table */
   struct sim_list link;
-  struct sim_list on_channel; /* its undelivered event, if any; under the channel's lock */
-  bool event_waits;
   uint32_t events_given; /* by sim_channel_next: destroying waits until as many are acknowledged */
+  uint32_t async_given;  /* by sim_async_next, as of the other objects */
   uint64_t wc_flags;     /* what ibv_create_cq_ex asked for */
   uint32_t create_flags;
   struct sim_cqe current; /* front/'s, between ibv_start_poll and ibv_end_poll */
@@ -122,6 +121,8 @@ struct sim_srq {
   struct ibv_srq srq;
   uint32_t index; /* in the fabric's table */
   uint32_t number;
+  uint32_t async_given;
+  struct sim_cq *cq; /* ibv_create_srq_ex's */
   enum ibv_srq_type type;
   struct sim_list link;
   uint32_t max_wr, max_sge;
@@ -172,6 +173,7 @@ struct sim_qp {
   enum sim_qp_kind kind;
   uint32_t index;  /* in the fabric's table */
   uint32_t number; /* on the wire: a DCT's is there before ibv_qp.qp_num may show it */
+  uint32_t async_given;
   struct sim_list link;
   struct sim_sq *sq;
   struct ibv_qp_attr attr; /* as set so far, what ibv_query_qp gives */
@@ -183,7 +185,7 @@ struct sim_qp {
   void *front;          /* front/'s own (copies of sge lists of the WR being built), freed by it */
 };
 
-#define sim_context_of(context) sim_container_of(verbs_get_ctx(context), struct sim_context, verbs)
+#define sim_context_of(p) sim_container_of(p, struct sim_context, verbs.context)
 #define sim_device_of(device) sim_container_of(device, struct sim_device, dev)
 #define sim_pd_of(p) sim_container_of(p, struct sim_pd, pd)
 #define sim_mr_of(p) sim_container_of(p, struct sim_mr, mr)

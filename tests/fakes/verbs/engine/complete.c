@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completions, the errors that end a queue pair, and what a killed process left half done. */
+#include "engine.h"
+
+#include <string.h>
+
+uint32_t sim_syndrome(enum ibv_wc_status status)
+{
+  switch (status) {
+  case IBV_WC_SUCCESS:
+    return 0;
+  case IBV_WC_LOC_LEN_ERR:
+    return 0x6a;
+  case IBV_WC_LOC_QP_OP_ERR:
+    return 0x68;
+  case IBV_WC_LOC_PROT_ERR:
+    return 0x51;
+  case IBV_WC_WR_FLUSH_ERR:
+    return 0xf9;
+  case IBV_WC_MW_BIND_ERR:
+    return 0x6b;
+  case IBV_WC_REM_INV_REQ_ERR:
+    return 0x8a;
+  case IBV_WC_REM_ACCESS_ERR:
+    return 0x88;
+  case IBV_WC_REM_OP_ERR:
+    return 0x89;
+  case IBV_WC_RETRY_EXC_ERR:
+    return 0x81;
+  case IBV_WC_RNR_RETRY_EXC_ERR:
+    return 0x87;
+  default:
+    return 0xff;
+  }
+}
+
+static bool wakes(const struct fab_cq *cq, const struct sim_cqe *cqe)
+{
+  if (cq->armed == FAB_ARM_SOLICITED)
+    return cqe->solicited || cqe->status != IBV_WC_SUCCESS;
+  return cq->armed == FAB_ARM_ANY;
+}
+
+static void overrun(struct fab_cq *cq)
+{
+  if (atomic_exchange(&cq->overrun, 1))
+    return;
+  fab_counted(NULL, FAB_CQ_OVERRUNS);
+  fab_log(2, "a completion queue of %u entries is overrun", cq->ring.size - 1);
+  atomic_fetch_or(&cq->async_bits, 1u << IBV_EVENT_CQ_ERR);
+  fab_kick(cq->owner);
+}
+
+void sim_complete(uint32_t index, const struct sim_cqe *cqe)
+{
+  struct fab_cq *cq = &fab->cq[index];
+  struct fab_ring *ring = &cq->ring;
+  uint64_t now = fab_clock_ns(fab);
+  fab_lock(&cq->lock);
+  bool full = ring->head - ring->tail >= ring->size - 1;
+  if (!cq->number || (full && !cq->ignore_overrun) || cq->overrun) {
+    if (cq->number)
+      overrun(cq);
+    fab_unlock(&cq->lock);
+    return;
+  }
+  if (full)
+    ring->tail++;
+  struct sim_cqe *to = sim_ring_at(ring, ring->head);
+  *to = *cqe;
+  to->timestamp_ns = now;
+  atomic_store_explicit(&ring->head, ring->head + 1, memory_order_release);
+  bool wake = wakes(cq, cqe);
+  if (wake) {
+    cq->armed = FAB_ARM_NONE;
+    atomic_fetch_add(&cq->event, 1);
+  }
+  fab_unlock(&cq->lock);
+  if (wake)
+    fab_kick(cq->owner);
+}
+
+void sim_qp_event(struct fab_qp *qp, enum ibv_event_type event)
+{
+  atomic_fetch_or(&qp->async_bits, 1u << event);
+  fab_kick(qp->owner);
+}
+
+static void flush_receive(struct fab_qp *qp, uint64_t wr_id)
+{
+  struct sim_cqe cqe = {.wr_id = wr_id,
+                        .status = IBV_WC_WR_FLUSH_ERR,
+                        .opcode = IBV_WC_RECV,
+                        .vendor_err = sim_syndrome(IBV_WC_WR_FLUSH_ERR),
+                        .qp_num = qp->number,
+                        .srq = qp->srq};
+  if (qp->recv_cq)
+    sim_complete(qp->recv_cq - 1, &cqe);
+}
+
+void sim_qp_fail(struct fab_qp *qp)
+{
+  /* A target serves many: what one of them does wrong ends that one. */
+  if (qp->kind == SIM_DCT)
+    return;
+  bool first = qp->state != IBV_QPS_ERR || !qp->flushed;
+  atomic_store_explicit(&qp->state, IBV_QPS_ERR, memory_order_release);
+  while (!qp->srq && qp->rq.tail != qp->rq.head) {
+    const struct fab_recv *recv = sim_ring_at(&qp->rq, qp->rq.tail);
+    uint64_t wr_id = recv->wr_id;
+    qp->rq.tail++;
+    flush_receive(qp, wr_id);
+  }
+  if (!first)
+    return;
+  qp->flushed = 1;
+  if (qp->srq)
+    atomic_fetch_or(&qp->async_bits, 1u << IBV_EVENT_QP_LAST_WQE_REACHED);
+  atomic_store(&qp->attention, 1);
+  fab_kick(qp->owner);
+}
+
+/* Was the receive that was being delivered completed before the holder died? */
+static bool was_completed(const struct fab_qp *qp)
+{
+  struct fab_cq *cq = &fab->cq[qp->recv_cq - 1];
+  bool found = false;
+  fab_lock(&cq->lock);
+  if (cq->ring.head - qp->taken_cq_head > cq->ring.size)
+    found = true;
+  for (uint32_t i = qp->taken_cq_head; !found && i != cq->ring.head; i++) {
+    const struct sim_cqe *cqe = sim_ring_at(&cq->ring, i);
+    found = cqe->qp_num == qp->number && !cqe->is_send && cqe->wr_id == qp->taken_wr_id;
+  }
+  fab_unlock(&cq->lock);
+  return found;
+}
+
+void sim_qp_repair(struct fab_qp *qp)
+{
+  if (!qp->number || !qp->taken || !qp->recv_cq)
+    return;
+  qp->taken = 0;
+  fab_log(2, "a process died delivering to qp 0x%06x: its receive is flushed", qp->number);
+  if (!was_completed(qp))
+    flush_receive(qp, qp->taken_wr_id);
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The responder's part of a message, which the initiator's process does with the target's lock
+ * held. */
+#include "engine.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A receiver-not-ready timer's value is an index into these, in units of 10 us. */
+static const uint32_t rnr_timer_10us[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
+                                            16,    24,   32,   48,    64,    96,    128,   192,
+                                            256,   384,  512,  768,   1024,  1536,  2048,  3072,
+                                            4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
+
+static struct sim_outcome done(uint32_t length)
+{
+  return (struct sim_outcome){.fate = SIM_DONE, .length = length};
+}
+
+static bool is_reliable(const struct fab_qp *to)
+{
+  return to->kind == SIM_RC || to->kind == SIM_DCT;
+}
+
+/* The error goes back to the initiator, and the target's own queue pair ends. Nothing goes back on
+ * an unreliable one. */
+static struct sim_outcome refuse(struct fab_qp *to, enum ibv_wc_status status)
+{
+  if (!is_reliable(to))
+    return (struct sim_outcome){.fate = SIM_LOST};
+  if (status == IBV_WC_REM_ACCESS_ERR) {
+    fab_counted(fab_port_of(to->device, to->port), FAB_ACCESS_ERRORS);
+    sim_qp_event(to, IBV_EVENT_QP_ACCESS_ERR);
+  } else if (status == IBV_WC_REM_INV_REQ_ERR) {
+    sim_qp_event(to, IBV_EVENT_QP_REQ_ERR);
+  }
+  sim_qp_fail(to);
+  return sim_error(status);
+}
+
+/* What went wrong with the memory on the way. */
+static struct sim_outcome broken(struct fab_qp *to, int error)
+{
+  if (error == ESRCH)
+    return (struct sim_outcome){.fate = SIM_LOST};
+  return refuse(to, IBV_WC_REM_OP_ERR);
+}
+
+static struct sim_outcome not_ready(struct fab_qp *to)
+{
+  if (!is_reliable(to)) {
+    fab_counted(fab_port_of(to->device, to->port), FAB_LOST_NO_RECEIVE);
+    return (struct sim_outcome){.fate = SIM_LOST};
+  }
+  fab_counted(fab_port_of(to->device, to->port), FAB_RNR_NAKS);
+  return (struct sim_outcome){.fate = SIM_RNR,
+                              .wait_ns = rnr_timer_10us[to->min_rnr_timer & 31] * UINT64_C(10000)};
+}
+
+static void note_taken(struct fab_qp *to, const struct fab_recv *recv)
+{
+  to->taken_wr_id = recv->wr_id;
+  to->taken_cq_head = fab->cq[to->recv_cq - 1].ring.head;
+  to->taken = 1;
+}
+
+/* The next posted receive: NULL if there is none. It stays where it is until its completion is
+ * polled. */
+static const struct fab_recv *take_shared(struct fab_qp *to)
+{
+  struct fab_srq *srq = &fab->srq[to->srq - 1];
+  const struct fab_recv *recv = NULL;
+  bool reached = false;
+  fab_lock(&srq->lock);
+  if (srq->number && srq->ring.tail != srq->ring.head) {
+    recv = sim_ring_at(&srq->ring, srq->ring.tail);
+    note_taken(to, recv);
+    srq->ring.tail++;
+    reached = srq->limit && srq->ring.head - srq->ring.tail < srq->limit;
+    if (reached)
+      srq->limit = 0;
+  }
+  fab_unlock(&srq->lock);
+  if (reached) {
+    atomic_fetch_or(&srq->async_bits, 1u << IBV_EVENT_SRQ_LIMIT_REACHED);
+    fab_kick(srq->owner);
+  }
+  return recv;
+}
+
+static const struct fab_recv *take(struct fab_qp *to)
+{
+  if (!to->recv_cq)
+    return NULL;
+  if (to->srq)
+    return take_shared(to);
+  if (to->rq.tail == to->rq.head)
+    return NULL;
+  const struct fab_recv *recv = sim_ring_at(&to->rq, to->rq.tail);
+  note_taken(to, recv);
+  to->rq.tail++;
+  return recv;
+}
+
+static void complete(struct fab_qp *to, const struct sim_message *message,
+                     const struct fab_recv *recv, enum ibv_wc_status status)
+{
+  const struct sim_slot *slot = message->slot;
+  bool write = slot->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  bool imm = write || slot->opcode == IBV_WR_SEND_WITH_IMM;
+  bool inv = slot->opcode == IBV_WR_SEND_WITH_INV;
+  struct sim_cqe cqe = {.wr_id = recv->wr_id,
+                        .status = status,
+                        .opcode = write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
+                        .vendor_err = sim_syndrome(status),
+                        .byte_len = message->length,
+                        .imm_or_rkey = imm || inv ? slot->imm_or_rkey : 0,
+                        .qp_num = to->number,
+                        .src_qp = message->from->number,
+                        .slid = message->slid,
+                        .sl = message->ah->sl,
+                        .dlid_path_bits = message->ah->src_path_bits,
+                        .pkey_index = to->pkey,
+                        .solicited = !!(slot->flags & IBV_SEND_SOLICITED),
+                        .srq = to->srq};
+  cqe.wc_flags = (imm ? IBV_WC_WITH_IMM : 0u) | (inv ? IBV_WC_WITH_INV : 0u);
+  if (to->kind == SIM_UD && message->ah->is_global)
+    cqe.wc_flags |= IBV_WC_GRH;
+  sim_complete(to->recv_cq - 1, &cqe);
+  to->taken = 0;
+}
+
+/* Into the receive's entries, one after the other; each is checked as the bytes come to it. */
+static enum ibv_wc_status scatter(struct fab_qp *to, const struct sim_message *message,
+                                  const struct fab_recv *recv, int *error)
+{
+  uint64_t done_bytes = 0;
+  struct fab_qp view = *to;
+  if (to->srq)
+    view.pd = fab->srq[to->srq - 1].pd;
+  for (uint32_t i = 0; i < recv->num_sge && done_bytes < message->length; i++) {
+    struct ibv_sge part = recv->sges[i];
+    if (part.length > message->length - done_bytes)
+      part.length = (uint32_t)(message->length - done_bytes);
+    if (!part.length)
+      continue;
+    struct fab_mr *mr;
+    struct sim_bytes bytes;
+    if (sim_remote(&view, part.lkey, part.addr, part.length, IBV_ACCESS_LOCAL_WRITE, &mr, &bytes))
+      return IBV_WC_LOC_PROT_ERR;
+    *error = sim_move(message->data, done_bytes, &bytes, true);
+    sim_release(mr);
+    if (*error)
+      return IBV_WC_LOC_PROT_ERR;
+    done_bytes += part.length;
+  }
+  return done_bytes < message->length ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
+}
+
+static uint64_t room_of(const struct fab_recv *recv)
+{
+  uint64_t room = 0;
+  for (uint32_t i = 0; i < recv->num_sge; i++)
+    room += recv->sges[i].length;
+  return room;
+}
+
+static struct sim_outcome receive(struct fab_qp *to, const struct sim_message *message)
+{
+  const struct sim_slot *slot = message->slot;
+  const struct fab_recv *recv = take(to);
+  if (!recv)
+    return not_ready(to);
+  int error = 0;
+  enum ibv_wc_status status = IBV_WC_LOC_LEN_ERR;
+  if (room_of(recv) >= message->length)
+    status = scatter(to, message, recv, &error);
+  if (!status && slot->opcode == IBV_WR_SEND_WITH_INV &&
+      !sim_invalidate_remote(to, slot->imm_or_rkey))
+    status = IBV_WC_LOC_ACCESS_ERR;
+  if (error == ESRCH)
+    return (struct sim_outcome){.fate = SIM_LOST};
+  complete(to, message, recv, status);
+  if (status == IBV_WC_LOC_LEN_ERR)
+    return refuse(to, IBV_WC_REM_INV_REQ_ERR);
+  if (status == IBV_WC_LOC_ACCESS_ERR)
+    return refuse(to, IBV_WC_REM_ACCESS_ERR);
+  return status ? refuse(to, IBV_WC_REM_OP_ERR) : done(message->length);
+}
+
+/* Finds what a one-sided request addresses; an outcome other than SIM_DONE is final. */
+static struct sim_outcome reach(struct fab_qp *to, const struct sim_slot *slot, uint32_t access,
+                                struct fab_mr **mr, struct sim_bytes *bytes)
+{
+  *mr = NULL;
+  if ((to->access & access) != access)
+    return refuse(to, IBV_WC_REM_INV_REQ_ERR);
+  if (!slot->length)
+    return done(0);
+  enum ibv_wc_status status =
+      sim_remote(to, slot->rkey, slot->remote_addr, slot->length, access, mr, bytes);
+  return status ? refuse(to, status) : done(0);
+}
+
+static struct sim_outcome write_to(struct fab_qp *to, const struct sim_message *message)
+{
+  const struct sim_slot *slot = message->slot;
+  struct fab_mr *mr;
+  struct sim_bytes bytes;
+  const struct fab_recv *recv = NULL;
+  bool imm = slot->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  struct sim_outcome outcome = reach(to, slot, IBV_ACCESS_REMOTE_WRITE, &mr, &bytes);
+  if (outcome.fate != SIM_DONE)
+    return outcome;
+  if (imm)
+    recv = take(to);
+  int error = 0;
+  if (mr && (!imm || recv))
+    error = sim_move(message->data, 0, &bytes, true);
+  if (mr)
+    sim_release(mr);
+  if (imm && !recv)
+    return not_ready(to);
+  if (error)
+    return broken(to, error);
+  if (imm)
+    complete(to, message, recv, IBV_WC_SUCCESS);
+  return done(slot->length);
+}
+
+static struct sim_outcome read_from(struct fab_qp *to, const struct sim_message *message)
+{
+  struct fab_mr *mr;
+  struct sim_bytes bytes;
+  if (!to->max_dest_rd_atomic && to->kind == SIM_RC)
+    return refuse(to, IBV_WC_REM_INV_REQ_ERR);
+  struct sim_outcome outcome = reach(to, message->slot, IBV_ACCESS_REMOTE_READ, &mr, &bytes);
+  if (outcome.fate != SIM_DONE || !mr)
+    return outcome;
+  int error = sim_move(message->data, 0, &bytes, false);
+  sim_release(mr);
+  return error ? broken(to, error) : done(message->slot->length);
+}
+
+static struct sim_outcome change(struct fab_qp *to, const struct sim_message *message)
+{
+  const struct sim_slot *slot = message->slot;
+  struct fab_mr *mr;
+  struct sim_bytes bytes;
+  if ((slot->remote_addr & 7) || (!to->max_dest_rd_atomic && to->kind == SIM_RC))
+    return refuse(to, IBV_WC_REM_INV_REQ_ERR);
+  struct sim_outcome outcome = reach(to, slot, IBV_ACCESS_REMOTE_ATOMIC, &mr, &bytes);
+  if (outcome.fate != SIM_DONE)
+    return outcome;
+  uint64_t value = 0, result;
+  struct sim_runs old = {.count = 1, .run = {{fab_slot, (uintptr_t)&value, sizeof(value)}}};
+  struct sim_runs new = {.count = 1, .run = {{fab_slot, (uintptr_t)&result, sizeof(result)}}};
+  /* Atomic against what else this device does, as IBV_ATOMIC_HCA promises, and no more. */
+  pthread_mutex_t *lock = &fab->device[to->device].atomics;
+  fab_lock(lock);
+  int error = sim_move(&old, 0, &bytes, false);
+  result = value;
+  if (slot->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+    result = value + slot->compare_add;
+  else if (value == slot->compare_add)
+    result = slot->swap;
+  if (!error && result != value)
+    error = sim_move(&new, 0, &bytes, true);
+  fab_unlock(lock);
+  sim_release(mr);
+  if (error)
+    return broken(to, error);
+  struct sim_bytes original = {fab_slot, (uintptr_t)&value, sizeof(value)};
+  sim_move(message->data, 0, &original, false);
+  return done(sizeof(value));
+}
+
+struct sim_outcome sim_respond(struct fab_qp *to, const struct sim_message *message)
+{
+  switch (message->slot->opcode) {
+  case IBV_WR_RDMA_WRITE:
+  case IBV_WR_RDMA_WRITE_WITH_IMM:
+    return write_to(to, message);
+  case IBV_WR_RDMA_READ:
+    return read_from(to, message);
+  case IBV_WR_ATOMIC_CMP_AND_SWP:
+  case IBV_WR_ATOMIC_FETCH_AND_ADD:
+    return change(to, message);
+  default:
+    return receive(to, message);
+  }
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fabric's time, and how a NIC thread waits for it. */
+#include "fabric.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static int64_t monotonic_ns(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+uint64_t fab_clock_ns(const struct fabric *f)
+{
+  int64_t base = atomic_load(&f->clock_base_ns);
+  if (f->clock_kind == FAB_CLOCK_MANUAL)
+    return base;
+  int64_t passed = monotonic_ns() - f->clock_start_ns;
+  if (f->clock_kind == FAB_CLOCK_SCALED)
+    passed = (int64_t)((double)passed * f->clock_scale);
+  return base + passed;
+}
+
+int fab_clock_set(struct fabric *f, const char *text)
+{
+  char *end;
+  double scale = strtod(text, &end);
+  bool manual = !strcmp(text, "manual"), real = !strcmp(text, "real");
+  if (!manual && !real && (end == text || *end || scale <= 0))
+    return EINVAL;
+  int64_t now = (int64_t)fab_clock_ns(f);
+  f->clock_kind = FAB_CLOCK_MANUAL;
+  atomic_store(&f->clock_base_ns, now);
+  f->clock_start_ns = monotonic_ns();
+  f->clock_scale = real ? 1 : scale;
+  f->clock_kind = manual ? FAB_CLOCK_MANUAL : real ? FAB_CLOCK_REAL : FAB_CLOCK_SCALED;
+  return 0;
+}
+
+uint64_t fab_clock_real_ns(const struct fabric *f, uint64_t at)
+{
+  uint64_t now = fab_clock_ns(f);
+  if (at <= now)
+    return 0;
+  if (f->clock_kind == FAB_CLOCK_MANUAL)
+    return UINT64_MAX;
+  if (f->clock_kind == FAB_CLOCK_SCALED)
+    return (uint64_t)((double)(at - now) / f->clock_scale) + 1;
+  return at - now;
+}
+
+void fab_kick(uint32_t slot)
+{
+  struct fab_process *process = &fab->process[slot];
+  atomic_fetch_add(&process->doorbell, 1);
+  if (atomic_load(&process->asleep))
+    syscall(SYS_futex, &process->doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void fab_sleep(uint32_t seen, uint64_t until_ns)
+{
+  struct fab_process *process = &fab->process[fab_slot];
+  uint64_t wait = until_ns ? fab_clock_real_ns(fab, until_ns) : UINT64_MAX;
+  if (!wait)
+    return;
+  struct timespec limit = {.tv_sec = wait / 1000000000, .tv_nsec = wait % 1000000000};
+  atomic_store(&process->asleep, 1);
+  if (atomic_load(&process->doorbell) == seen)
+    syscall(SYS_futex, &process->doorbell, FUTEX_WAIT, seen, wait == UINT64_MAX ? NULL : &limit,
+            NULL, 0);
+  atomic_store(&process->asleep, 0);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a message comes out: subnets, and the routers between them. */
+#include "fabric.h"
+
+#include <string.h>
+
+struct fab_port *fab_port_of(uint32_t device, unsigned port)
+{
+  if (port < 1 || port > FAB_PORTS || !fab->device[device].ports[port - 1].used)
+    return NULL;
+  return &fab->device[device].ports[port - 1];
+}
+
+static uint8_t less(uint8_t a, uint8_t b)
+{
+  return a < b ? a : b;
+}
+
+/* One step further from `from`, through the routers at every subnet that is `hops` away. */
+static bool widen(struct fabric *f, uint32_t from, uint8_t hops)
+{
+  bool found = false;
+  for (uint32_t at = 0; at < f->subnets; at++) {
+    if (f->hops[from][at] != hops)
+      continue;
+    for (uint32_t r = 0; r < f->routers; r++) {
+      struct fab_router *router = &f->router[r];
+      if (!router->up || !(router->subnets >> at & 1))
+        continue;
+      for (uint32_t to = 0; to < f->subnets; to++) {
+        if (!(router->subnets >> to & 1) || f->hops[from][to] != FAB_NO_ROUTE)
+          continue;
+        f->hops[from][to] = (uint8_t)(hops + 1);
+        f->path_mtu[from][to] = less(f->path_mtu[from][at], less(router->mtu, f->subnet[to].mtu));
+        f->first_router[from][to] = hops ? f->first_router[from][at] : (uint8_t)r;
+        found = true;
+      }
+    }
+  }
+  return found;
+}
+
+void fab_routes_changed(struct fabric *f)
+{
+  memset(f->hops, FAB_NO_ROUTE, sizeof(f->hops));
+  for (uint32_t from = 0; from < f->subnets; from++) {
+    f->hops[from][from] = 0;
+    f->path_mtu[from][from] = f->subnet[from].mtu;
+    for (uint8_t hops = 0; hops < FAB_NO_ROUTE - 1 && widen(f, from, hops); hops++)
+      ;
+  }
+  atomic_fetch_add(&f->topology, 1);
+}
+
+static struct fab_path lost(enum fab_counter why)
+{
+  return (struct fab_path){.lost = why};
+}
+
+/* The port of that link layer which has the address in its subnet's table. */
+static struct fab_path find_gid(const union ibv_gid *gid, const struct fab_gid *source,
+                                const struct fab_port *from)
+{
+  enum fab_counter why = FAB_LOST_NO_PATH;
+  for (uint32_t d = 0; d < fab->devices; d++) {
+    for (unsigned p = 1; p <= FAB_PORTS; p++) {
+      struct fab_port *port = fab_port_of(d, p);
+      if (!port || port->link_layer != from->link_layer)
+        continue;
+      for (unsigned g = 0; g < FAB_GIDS; g++) {
+        const struct fab_gid *entry = &port->gids[g];
+        if (!entry->used || memcmp(&entry->gid, gid, sizeof(*gid)))
+          continue;
+        if (entry->type != source->type)
+          why = FAB_LOST_GID_TYPE;
+        else if (entry->vlan != source->vlan && port->subnet == from->subnet)
+          why = FAB_LOST_VLAN;
+        else
+          return (struct fab_path){.device = d, .port = p, .found = true};
+      }
+    }
+  }
+  return lost(why);
+}
+
+static struct fab_path find_lid(uint16_t lid, const struct fab_port *from)
+{
+  for (uint32_t d = 0; d < fab->devices; d++) {
+    for (unsigned p = 1; p <= FAB_PORTS; p++) {
+      struct fab_port *port = fab_port_of(d, p);
+      if (port && port->link_layer == from->link_layer && port->subnet == from->subnet &&
+          port->lid == lid)
+        return (struct fab_path){.device = d, .port = p, .found = true};
+    }
+  }
+  return lost(FAB_LOST_NO_PATH);
+}
+
+static bool is_link_local(const union ibv_gid *gid)
+{
+  return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
+}
+
+/* The way through the routers, for a message that was addressed by GID. */
+static struct fab_path cross(struct fab_path path, const struct fab_port *from,
+                             const struct fab_gid *source, const struct ibv_ah_attr *ah,
+                             uint8_t mtu)
+{
+  uint16_t to = fab_port_of(path.device, path.port)->subnet;
+  uint8_t hops = fab->hops[from->subnet][to];
+  bool routable = source->type != IBV_GID_TYPE_ROCE_V1 && !is_link_local(&ah->grh.dgid);
+  if (hops == FAB_NO_ROUTE || (hops && !routable && from->link_layer == IBV_LINK_LAYER_ETHERNET))
+    return lost(FAB_LOST_NO_PATH);
+  /* A router takes one off, and does not pass on what has none left. */
+  if (hops && ah->grh.hop_limit <= hops) {
+    atomic_fetch_add(&fab->router[fab->first_router[from->subnet][to]].died_of_hop_limit, 1);
+    return lost(FAB_LOST_HOP_LIMIT);
+  }
+  if (mtu > fab->path_mtu[from->subnet][to])
+    return lost(FAB_LOST_MTU);
+  return path;
+}
+
+struct fab_path fab_route(uint32_t device, unsigned port, const struct ibv_ah_attr *ah, uint8_t mtu)
+{
+  const struct fab_port *from = fab_port_of(device, port);
+  if (!from || !from->up || fab->device[device].removed)
+    return lost(FAB_LOST_PORT_DOWN);
+  struct fab_path path;
+  bool by_gid = from->link_layer == IBV_LINK_LAYER_ETHERNET;
+  const struct fab_gid *source = &from->gids[ah->grh.sgid_index % FAB_GIDS];
+  if (!by_gid) {
+    path = find_lid(ah->dlid, from);
+    by_gid = !path.found && ah->is_global;
+  }
+  if (by_gid) {
+    if (!source->used || !ah->is_global)
+      return lost(FAB_LOST_NO_PATH);
+    path = find_gid(&ah->grh.dgid, source, from);
+    if (path.found)
+      path = cross(path, from, source, ah, mtu);
+  }
+  if (!path.found)
+    return path;
+  const struct fab_port *to = fab_port_of(path.device, path.port);
+  if (!to->up || fab->device[path.device].removed)
+    return lost(FAB_LOST_PORT_DOWN);
+  if (mtu > to->mtu || mtu > from->mtu || mtu > fab->path_mtu[from->subnet][from->subnet])
+    return lost(FAB_LOST_MTU);
+  return path;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a process leaves behind when it ends: its peers see what hardware would show, a queue pair
+ * that answers nothing and keys that are gone. */
+#include "fabric.h"
+
+static void reap_qps(uint32_t slot)
+{
+  for (uint32_t i = 0; i < fab->high[FAB_KIND_QP]; i++) {
+    struct fab_qp *qp = &fab->qp[i];
+    if (!qp->number || qp->owner != slot)
+      continue;
+    fab_lock(&qp->lock);
+    atomic_store(&qp->state, IBV_QPS_RESET);
+    atomic_store(&qp->number, 0);
+    fab_unlock(&qp->lock);
+    fab_uncount(&fab->device[qp->device], FAB_KIND_QP);
+  }
+}
+
+static void reap_srqs(uint32_t slot)
+{
+  for (uint32_t i = 0; i < fab->high[FAB_KIND_SRQ]; i++) {
+    struct fab_srq *srq = &fab->srq[i];
+    if (!srq->number || srq->owner != slot)
+      continue;
+    fab_lock(&srq->lock);
+    atomic_store(&srq->number, 0);
+    fab_unlock(&srq->lock);
+    fab_uncount(&fab->device[srq->device], FAB_KIND_SRQ);
+  }
+}
+
+static void reap_mrs(uint32_t slot)
+{
+  for (uint32_t i = 0; i < fab->high[FAB_KIND_MR]; i++) {
+    struct fab_mr *mr = &fab->mr[i];
+    if (!mr->number || mr->owner != slot)
+      continue;
+    fab_lock(&mr->lock);
+    atomic_store(&mr->number, 0);
+    fab_unlock(&mr->lock);
+    fab_uncount(&fab->device[mr->device], FAB_KIND_MR);
+  }
+}
+
+static void reap_cqs(uint32_t slot)
+{
+  for (uint32_t i = 0; i < fab->high[FAB_KIND_CQ]; i++) {
+    struct fab_cq *cq = &fab->cq[i];
+    if (!cq->number || cq->owner != slot)
+      continue;
+    fab_lock(&cq->lock);
+    atomic_store(&cq->number, 0);
+    fab_unlock(&cq->lock);
+    fab_uncount(&fab->device[cq->device], FAB_KIND_CQ);
+  }
+}
+
+static void reap_pds(uint32_t slot)
+{
+  for (uint32_t i = 0; i < fab->high[FAB_KIND_PD]; i++) {
+    struct fab_pd *pd = &fab->pd[i];
+    if (!pd->number || pd->owner != slot)
+      continue;
+    atomic_store(&pd->number, 0);
+    fab_uncount(&fab->device[pd->device], FAB_KIND_PD);
+  }
+}
+
+void fab_reap(uint32_t slot)
+{
+  struct fab_process *process = &fab->process[slot];
+  fab_lock(&fab->lock);
+  if (atomic_load(&process->state) != FAB_SLOT_FREE) {
+    fab_log(2, "process %d has ended: its objects go", process->pid);
+    reap_qps(slot);
+    reap_srqs(slot);
+    reap_mrs(slot);
+    reap_cqs(slot);
+    reap_pds(slot);
+    /* Last: while an object was there, somebody might have been using its ring. */
+    for (uint32_t page = 0; page < FAB_PAGES; page++) {
+      if (fab->page_owner[page] == slot + 1)
+        fab->page_owner[page] = 0;
+    }
+    fab->page_cursor = 0;
+    atomic_store(&process->state, FAB_SLOT_FREE);
+  }
+  fab_unlock(&fab->lock);
+}
+
+void fab_reap_all(void)
+{
+  for (uint32_t i = 0; i < FAB_PROCESSES; i++) {
+    if (atomic_load(&fab->process[i].state) == FAB_SLOT_USED)
+      fab_is_dead(i);
+  }
+}

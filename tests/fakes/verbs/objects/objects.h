@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the objects of this process share with each other and with the engine. */
+#ifndef OBJECTS_H
+#define OBJECTS_H
+
+#include "fabric/fabric.h"
+
+/* ---- lists ---- */
+static inline void sim_list_init(struct sim_list *list)
+{
+  list->next = list->prev = list;
+}
+static inline void sim_list_add(struct sim_list *list, struct sim_list *link)
+{
+  link->next = list;
+  link->prev = list->prev;
+  list->prev->next = link;
+  list->prev = link;
+}
+static inline void sim_list_del(struct sim_list *link)
+{
+  link->next->prev = link->prev;
+  link->prev->next = link->next;
+}
+#define sim_list_each(at, list) for (at = (list)->next; at != (list); at = at->next)
+
+/* What this process has. The NIC thread goes through it under the lock, and takes a send queue's
+ * lock only by trying: a program may hold that one between ibv_wr_start and ibv_wr_complete. */
+struct sim_self {
+  pthread_mutex_t lock;
+  struct sim_list contexts, qps, cqs, srqs;
+  struct sim_device **devices;
+  unsigned device_count;
+  int attach_error; /* of the only try */
+  bool tried;
+  bool nic_runs;
+  pthread_t nic;
+  _Atomic bool nic_stop;
+};
+extern struct sim_self sim_self;
+
+/* By index in the fabric; only of this process. */
+extern _Atomic(struct sim_qp *) sim_qp_at[FAB_QPS];
+
+/* Attaches, once. */
+int sim_attach(void);
+
+/* ---- events ---- */
+/* A completion event, in a channel's list: element.cq. */
+#define SIM_EVENT_COMPLETION ((enum ibv_event_type) - 1)
+int sim_events_open(struct sim_events *events);
+void sim_events_close(struct sim_events *events);
+void sim_events_push(struct sim_events *events, const struct ibv_async_event *event);
+/* Also counts it as given, under the same lock. */
+int sim_events_next(struct sim_events *events, struct ibv_async_event *event);
+/* Forgets those about an object: a CQ, QP or SRQ. */
+void sim_events_forget(struct sim_events *events, const void *object);
+/* Waits until *completed has come up to `given`. */
+void sim_await_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *completed,
+                    uint32_t given);
+
+/* ---- counts of what is alive ---- */
+void sim_alive(unsigned *count, int by);
+
+/* Sets errno: for functions that give a pointer. */
+void *sim_fail(int error);
+
+/* ---- rings ---- */
+/* Room for `entries` of `stride` bytes (both are rounded up). ENOMEM. */
+int sim_ring_alloc(struct fab_ring *ring, uint32_t entries, uint32_t stride);
+void sim_ring_free(struct fab_ring *ring);
+static inline void *sim_ring_at(const struct fab_ring *ring, uint32_t i)
+{
+  return (char *)fab + ring->offset + (size_t)(i & (ring->size - 1)) * ring->stride;
+}
+/* Posts to a receive ring whose lock is held. */
+int sim_ring_post(struct fab_ring *ring, const struct ibv_recv_wr *wr);
+
+/* The fabric's end of an object of ours. */
+#define sim_fab_cq(c) (&fab->cq[(c)->index])
+#define sim_fab_srq(s) (&fab->srq[(s)->index])
+#define sim_fab_qp(q) (&fab->qp[(q)->index])
+#define sim_fab_device(context) (&fab->device[sim_context_of(context)->device->number])
+#define sim_device_number(context) (sim_context_of(context)->device->number)
+
+/* The states' attribute masks, and the ranges of what they bring: 0 or EINVAL. */
+int sim_modify_check(const struct sim_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
+                     const struct ibv_qp_attr *attr, int mask);
+int sim_ah_check(struct ibv_context *context, const struct ibv_ah_attr *attr);
+
+/* Takes a window off its region. */
+void sim_mw_unbind(struct fab_mr *window);
+
+/* Removes a queue pair's completions from a CQ. */
+void sim_cq_purge(uint32_t cq_index, uint32_t qpn);
+
+#endif
