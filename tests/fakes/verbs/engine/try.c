@@ -166,6 +166,9 @@ static struct sim_outcome deliver(struct sim_qp *qp, struct fab_path path, uint3
   if (!to)
     return vanish(qp, FAB_LOST_NO_QP);
   uint32_t owner = to->owner;
+  /* Where no bytes are to move, nothing else would show it. */
+  if (message->length ? fab_seems_dead(owner) : fab_is_dead(owner))
+    return vanish(qp, FAB_LOST_DEAD);
   sim_qp_lock(to);
   if (to->number != number || to->device != path.device || to->port != path.port) {
     fab_unlock(&to->lock);

@@ -342,8 +342,10 @@ int fab_attach(const char *path, const char *host);
 void fab_detach(void);
 /* In a forked child: it is attached to nothing. */
 void fab_forget(void);
-/* Is the process in this slot dead? Reaps it if it is. */
+/* Is the process in this slot dead? Reaps it if it is; no lock but a send queue's may be held. */
 bool fab_is_dead(uint32_t slot);
+/* The same, but looks at most once in a tick of the coarse clock (some milliseconds). */
+bool fab_seems_dead(uint32_t slot);
 /* Reaps all that are dead. */
 void fab_reap_all(void);
 /* Frees everything that a slot owns, and the slot. */
