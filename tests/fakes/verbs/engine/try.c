@@ -108,6 +108,21 @@ static bool answers(const struct fab_qp *to, const struct sim_qp *qp)
   return true;
 }
 
+static uint8_t gid_type(const struct fab_port *port, const struct ibv_ah_attr *ah)
+{
+  return port->gids[ah->grh.sgid_index % FAB_GIDS].type;
+}
+
+/* Both ends of a connection speak one version of RoCE: what comes in another is not theirs. */
+static bool types_agree(const struct sim_qp *qp, const struct ibv_ah_attr *ah,
+                        const struct fab_qp *to)
+{
+  const struct fab_port *from = fab_port_of(sim_fab_qp(qp)->device, qp->attr.port_num);
+  if (from->link_layer != IBV_LINK_LAYER_ETHERNET)
+    return true;
+  return gid_type(from, ah) == gid_type(fab_port_of(to->device, to->port), &to->ah);
+}
+
 static uint32_t packets_of(uint32_t length, uint8_t mtu)
 {
   uint32_t bytes = 128u << mtu;
@@ -120,12 +135,15 @@ static bool sizes_agree(const struct fab_qp *to, uint32_t length, uint8_t mtu)
 }
 
 /* What the target's port makes of a packet before any answer: FAB_COUNTERS if it takes it. */
-static enum fab_counter refused(struct sim_qp *qp, const struct sim_slot *slot,
+static enum fab_counter refused(struct sim_qp *qp, const struct sim_message *message,
                                 const struct fab_qp *to)
 {
+  const struct sim_slot *slot = message->slot;
   enum ibv_qp_state state = to->state;
   if (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE)
     return FAB_LOST_QP_STATE;
+  if (qp->kind != SIM_UD && !types_agree(qp, message->ah, to))
+    return FAB_LOST_GID_TYPE;
   switch (qp->kind) {
   case SIM_RC:
   case SIM_UC:
@@ -174,7 +192,7 @@ static struct sim_outcome deliver(struct sim_qp *qp, struct fab_path path, uint3
     fab_unlock(&to->lock);
     return vanish(qp, FAB_LOST_NO_QP);
   }
-  enum fab_counter why = refused(qp, message->slot, to);
+  enum fab_counter why = refused(qp, message, to);
   if (why != FAB_COUNTERS) {
     fab_unlock(&to->lock);
     return vanish(qp, why);
