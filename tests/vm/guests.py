@@ -5,9 +5,11 @@ and routers by real packets, where the host's kernel has none and nobody is root
 QEMU emulates the processor (no KVM), so a guest does some 10 to 70 MB/s. Guests are wired
 to each other and to nothing else; they die with the test that started them.
 """
+import contextlib
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import signal
@@ -40,6 +42,8 @@ TOOLS = {
 def why_not():
     """Why no guest can be started here; None where one can."""
     path = image.ENVIRONMENT["PATH"]
+    if platform.machine() != "x86_64":
+        return f"the guests are x86-64 machines, and this is {platform.machine()}"
     missing = [package for tool, package in TOOLS.items() if not shutil.which(tool, path=path)]
     if not pathlib.Path("/etc/libibverbs.d/rxe.driver").exists():
         missing.append("ibverbs-providers")
@@ -122,9 +126,9 @@ class Job:
             raise AssertionError(f"{error}\n{self}") from None
 
     def signal(self, number=signal.SIGKILL):
-        """To the job and all that it started."""
-        wait_until(lambda: self.guest.hear() or self.pid, 20, f"a process of job {self.name}")
-        self.guest.run(f"kill -{int(number)} -{self.pid}")
+        """To the job and all that it started; nothing where they have ended."""
+        wait_until(lambda: self.ended() or self.pid, 20, f"a process of job {self.name}")
+        self.guest.run(f"kill -{int(number)} -{self.pid} 2>/dev/null || :")
 
 
 class Guest:
@@ -245,6 +249,29 @@ class Guest:
             f"  ! ss -Htln 'sport = :{port}' | grep -q . || exit 0; sleep 0.05\n"
             "done\nexit 1"
         )
+
+    def counters(self):
+        """What rxe0 has counted on its port, by name."""
+        shown = self.run("cd /sys/class/infiniband/rxe0/ports/1/hw_counters\ngrep . *").stdout
+        return {name: int(value) for name, _, value in (line.partition(":") for line in shown.splitlines())}
+
+    def network_counter(self, protocol, name):
+        """Of /proc/net/snmp, such as Ip's InHdrErrors."""
+        rows = [
+            line.split()
+            for line in self.run("cat /proc/net/snmp").stdout.splitlines()
+            if line.startswith(f"{protocol}:")
+        ]
+        return int(rows[1][rows[0].index(name)])
+
+    @contextlib.contextmanager
+    def netem(self, what, nic=0):
+        """Trouble with what goes out of an interface, in the words of tc-netem(8)."""
+        self.run(f"tc qdisc replace dev eth{nic} root netem {what}")
+        try:
+            yield
+        finally:
+            self.run(f"tc qdisc del dev eth{nic} root")
 
     def ask(self, command, **arguments):
         """A command of QEMU's monitor (QMP)."""
