@@ -68,6 +68,19 @@ def mac(guest, nic):
     return f"52:54:00:00:{guest:02x}:{nic:02x}"
 
 
+def tcp_listener(port):
+    return f'ss -Htln "sport = :{port}" | grep -q .'
+
+
+RDMA_CM_LISTENER = "rdma resource show cm_id | grep -q LISTEN"
+
+
+def with_memlock(kib):
+    """What stands before a command that is to lock so much memory and no more: root's
+    privilege to pass the limit is taken away, too."""
+    return f"setpriv --inh-caps -ipc_lock --bounding-set -ipc_lock prlimit --memlock={kib * 1024}"
+
+
 class Job:
     """A shell script that runs in a guest; its output is there as it comes."""
 
@@ -125,6 +138,13 @@ class Job:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self}") from None
 
+    def await_listener(self, condition, seconds=30):
+        """Until it listens; condition: a shell command that is true then. See tcp_listener()."""
+        waiter = self.guest.start(f"exec timeout {seconds} sh -c 'until {condition}; do sleep 0.05; done'")
+        wait_until(lambda: waiter.ended() or self.ended(), seconds * 2, f"job {self.name} listens or ends")
+        if waiter.status != 0:
+            raise AssertionError(f"does not listen: {condition}\n{self}")
+
     def signal(self, number=signal.SIGKILL):
         """To the job and all that it started; nothing where they have ended."""
         wait_until(lambda: self.ended() or self.pid, 20, f"a process of job {self.name}")
@@ -134,7 +154,7 @@ class Job:
 class Guest:
     """One machine. cables: one end of a socket pair for each network interface."""
 
-    def __init__(self, number, name, folder, cables, memory_mib=768):
+    def __init__(self, number, name, folder, cables, memory_mib=768, kernel_arguments=""):
         self.number = number
         self.name = name
         self.folder = folder / name
@@ -149,7 +169,7 @@ class Guest:
         inherited = [agent_end, monitor_end, *cables]
         with open(folder / f"{name}.qemu.log", "w") as log:
             self.process = subprocess.Popen(
-                self._command(memory_mib, *(end.fileno() for end in inherited)),
+                self._command(memory_mib, kernel_arguments, *(end.fileno() for end in inherited)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -161,9 +181,10 @@ class Guest:
         self.monitor.settimeout(20)
         self.answers = self.monitor.makefile("rw")
 
-    def _command(self, memory_mib, agent, monitor, *cables):
+    def _command(self, memory_mib, kernel_arguments, agent, monitor, *cables):
         kernel, initramfs = image.initramfs(image.kernel(BUILD))
         append = f"console=ttyS0 panic=-1 quiet loglevel=5 guest={self.name} random.trust_cpu=on"
+        append = f"{append} {kernel_arguments}"
         command = [
             # However this process ends, the guest ends with it.
             *("setpriv", "--pdeathsig", "KILL"),
@@ -242,18 +263,15 @@ class Guest:
             raise AssertionError(f"exit {status}, not {expect}\n{job}")
         return job
 
-    def await_listener(self, port, seconds=30):
-        """Until a TCP socket listens there."""
-        self.run(
-            f"for i in $(seq {seconds * 20}); do\n"
-            f"  ! ss -Htln 'sport = :{port}' | grep -q . || exit 0; sleep 0.05\n"
-            "done\nexit 1"
-        )
-
     def counters(self):
         """What rxe0 has counted on its port, by name."""
         shown = self.run("cd /sys/class/infiniband/rxe0/ports/1/hw_counters\ngrep . *").stdout
         return {name: int(value) for name, _, value in (line.partition(":") for line in shown.splitlines())}
+
+    def resources(self):
+        """How many of each verbs object there are on rxe0: qp, mr, cq, pd, cm_id, ctx, srq."""
+        words = self.run("rdma resource show rxe0").stdout.split("rxe0:")[1].split()
+        return {kind: int(count) for kind, count in zip(words[::2], words[1::2])}
 
     def network_counter(self, protocol, name):
         """Of /proc/net/snmp, such as Ip's InHdrErrors."""
@@ -311,16 +329,16 @@ class Guests:
     `b` on networks of their own, 10.9.1.1 and 10.9.2.1, with `r` between them.
     """
 
-    def __init__(self, folder, count=2, router=False, memory_mib=768):
+    def __init__(self, folder, count=2, router=False, **options):
         self.folder = folder
         self.all = []
         try:
-            self._start(count, router, memory_mib)
+            self._start(count, router, options)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, count, router, memory_mib):
+    def _start(self, count, router, options):
         cables = {"a": [], "b": [], "r": []}
         if router:
             for name in "ab":
@@ -333,7 +351,7 @@ class Guests:
             cables["b"].append(far)
         for number, name in enumerate("abr", 1):
             if cables[name] or name == "a":
-                self.all.append(Guest(number, name, self.folder, cables[name], memory_mib))
+                self.all.append(Guest(number, name, self.folder, cables[name], **options))
         for guest in self.all:
             guest.await_ready()
         for guest in self.all:

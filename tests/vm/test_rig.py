@@ -5,7 +5,7 @@ works, on one that loses and reorders, and through a router."""
 import re
 
 import guests
-from guests import main
+from guests import main, tcp_listener
 
 PORT = 18515  # perftest's and ibverbs-utils' own
 DEVICE = "-d rxe0"
@@ -35,7 +35,7 @@ class Between(guests.Case):
     def between(self, program, server="", client="", to="10.9.0.2", seconds=60):
         """A program of perftest or ibverbs-utils: on b as a server, then on a; both jobs."""
         far = self.guest("b").start(f"exec {program} {DEVICE} {server}")
-        self.guest("b").await_listener(PORT)
+        far.await_listener(tcp_listener(PORT))
         near = self.guest("a").run(f"exec {program} {DEVICE} {client} {to}", seconds=seconds)
         self.assertEqual(far.wait(20), 0, str(far))
         return near, far
@@ -90,11 +90,7 @@ class Wire(Between):
 
     def test_rdma_cm(self):
         far = self.guest("b").start("exec rping -s -a 10.9.0.2 -C 20 -V")
-        self.guest("b").run(
-            "for i in $(seq 400); do\n"
-            "  ! rdma resource show cm_id | grep -q LISTEN || exit 0; sleep 0.05\n"
-            "done\nexit 1"
-        )
+        far.await_listener(guests.RDMA_CM_LISTENER)
         self.guest("a").run("exec rping -c -a 10.9.0.2 -C 20 -V")
         self.assertEqual(far.wait(20), 0, str(far))
 
@@ -142,7 +138,7 @@ class Routed(Between):
         received = self.guest("b").counters()["rcvd_pkts"]
 
         far = self.guest("b").start("exec ibv_rc_pingpong -d rxe0 -g 1 -n 10")
-        self.guest("b").await_listener(PORT)
+        far.await_listener(tcp_listener(PORT))
         near = self.guest("a").start("exec ibv_rc_pingpong -d rxe0 -g 1 -n 10 10.8.2.1")
         guests.wait_until(
             lambda: router.network_counter("Ip", "InHdrErrors") > errors + 2, 60, "the router drops packets"

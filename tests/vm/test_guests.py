@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What guests.py promises: jobs, files and signals; guests that hang, die or are cut off;
+and nothing that outlives the test."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import guests
+from guests import BUILD, main, tcp_listener, wait_until
+
+PORT = 18515
+
+
+def is_alive(pid):
+    """Whether it runs; one that has ended and waits for its parent does not."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class Jobs(guests.Case):
+    def test_a_job_brings_back_its_status_its_output_and_files(self):
+        guest = self.guest()
+        job = guest.run("echo said; echo complained >&2; echo kept >file; exit 3", expect=3)
+        self.assertEqual((job.stdout, job.stderr), ("said\n", "complained\n"))
+        self.assertEqual((guest.folder / "file").read_text(), "kept\n")
+
+    def test_a_failing_command_ends_a_job(self):
+        with self.assertRaisesRegex(AssertionError, "exit 1, not 0"):
+            self.guest().run("false\necho not here")
+
+    def test_a_job_is_followed_and_killed_with_all_that_it_started(self):
+        job = self.guest().start("sleep 1000 &\necho up $!\nwait")
+        child = job.wait_line(r"up (\d+)")[1]
+        self.assertFalse(job.ended())
+        job.signal(signal.SIGKILL)
+        self.assertEqual(job.wait(20), 128 + signal.SIGKILL)
+        self.guest().run(f"! grep -q '^State:.[^Z]' /proc/{child}/status")
+
+    def test_the_build_is_inside_and_the_host_is_safe(self):
+        self.guest().run(f"test -x {BUILD}/penstock && {BUILD}/penstock --version && touch {BUILD}/touched")
+        self.assertFalse((BUILD / "touched").exists())
+
+    def test_killed_programs_leave_nothing_of_verbs_behind(self):
+        guest = self.guest("b")
+        before = guest.resources()
+        for _ in range(5):
+            job = guest.start("exec ibv_rc_pingpong -d rxe0 -g 1")
+            job.await_listener(tcp_listener(PORT))
+            held = guest.resources()
+            for kind in ("qp", "mr", "cq", "pd"):
+                self.assertGreater(held[kind], before[kind], held)
+            job.signal(signal.SIGKILL)
+            job.wait(20)
+        self.assertEqual(guest.resources(), before)
+
+    def test_a_memlock_limit_bites(self):
+        def server(command):
+            return self.guest("b").start(f"exec {command} ibv_rc_pingpong -d rxe0 -g 1 -s 1048576")
+
+        refused = server(guests.with_memlock(64))
+        self.assertNotEqual(refused.wait(20), 0)
+        self.assertIn("Couldn't register MR", refused.stderr)
+        allowed = server(guests.with_memlock(1 << 16))
+        allowed.await_listener(tcp_listener(PORT))
+
+    def test_a_cable_that_is_out_for_a_while(self):
+        """perftest retries for ever, so it survives; the port says that it is down."""
+        near, far = self.guest("a"), self.guest("b")
+        server = far.start("exec ib_write_bw -d rxe0 -x 1 -F -n 1000")
+        server.await_listener(tcp_listener(PORT))
+        client = near.start("exec ib_write_bw -d rxe0 -x 1 -F -n 1000 10.9.0.2")
+        sent = near.counters()["sent_pkts"]
+        wait_until(lambda: near.counters()["sent_pkts"] > sent + 1000, 20, "packets are sent")
+        near.set_link(False)
+        wait_until(lambda: "state DOWN" in near.run("rdma link show rxe0/1").stdout, 20, "the port is down")
+        self.assertFalse(client.ended(), str(client))
+        near.set_link(True)
+        wait_until(lambda: "state ACTIVE" in near.run("rdma link show rxe0/1").stdout, 20, "the port is up")
+        self.assertEqual(client.wait(120), 0, str(client))
+        self.assertEqual(server.wait(20), 0, str(server))
+
+
+class Deaths(unittest.TestCase):
+    """Guests of their own: they do not live."""
+
+    def setUp(self):
+        guests.need()
+        folder = tempfile.TemporaryDirectory(prefix="deaths-", dir=BUILD / "vm")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def test_a_boot_that_takes_too_long_is_ended_and_reported(self):
+        usual = guests.BOOT_SECONDS
+        self.addCleanup(setattr, guests, "BOOT_SECONDS", usual)
+        guests.BOOT_SECONDS = 0.2
+        with self.assertRaisesRegex(AssertionError, "still not: guest a has booted"):
+            guests.Guests(self.folder, 1)
+        self.assertFalse(self.emulators())
+
+    def test_a_kernel_that_gives_up_is_reported_with_its_last_words(self):
+        with self.assertRaisesRegex(AssertionError, "(?s)guest a is gone.*Kernel panic"):
+            guests.Guests(self.folder, 1, kernel_arguments="rdinit=/nowhere")
+        self.assertFalse(self.emulators())
+
+    def test_a_guest_whose_power_is_cut_answers_no_more(self):
+        both = guests.Guests(self.folder, 2)
+        self.addCleanup(both.close)
+        both["a"].run("busybox ping -c 1 -W 10 10.9.0.2")
+        both["b"].kill()
+        self.assertEqual([guest.name for guest in both.alive()], ["a"])
+        both["a"].run("busybox ping -c 1 -W 1 10.9.0.2", expect=1)
+        with self.assertRaisesRegex(AssertionError, "guest b is gone"):
+            both["b"].run("true")
+
+    def test_guests_end_with_their_runner(self):
+        for number in (signal.SIGKILL, signal.SIGINT):
+            with self.subTest(number):
+                program = f"import guests, pathlib; g = guests.Guests(pathlib.Path({str(self.folder)!r}), 1); input()"
+                runner = subprocess.Popen([sys.executable, "-c", program], cwd=guests.HERE,
+                                          stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+                wait_until(self.emulators, 20, "a guest is started")
+                os.kill(runner.pid, number)
+                runner.wait()
+                runner.stdin.close()
+                wait_until(lambda: not self.emulators(), 20, "the guest has ended")
+                (self.folder / "a").rename(self.folder / f"a-{number}")
+
+    def emulators(self):
+        """The processes that run guests of this test's folder."""
+        found = []
+        for path in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                command = (path / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if command.startswith(b"qemu") and bytes(self.folder) in command and is_alive(path.name):
+                found.append(int(path.name))
+        return found
+
+
+if __name__ == "__main__":
+    main()
