@@ -99,7 +99,7 @@ class Deaths(unittest.TestCase):
     def test_a_boot_that_takes_too_long_is_ended_and_reported(self):
         usual = guests.BOOT_SECONDS
         self.addCleanup(setattr, guests, "BOOT_SECONDS", usual)
-        guests.BOOT_SECONDS = 0.2
+        guests.BOOT_SECONDS = 0.1
         with self.assertRaisesRegex(AssertionError, "still not: guest a has booted"):
             guests.Guests(self.folder, 1)
         self.assertFalse(self.emulators())
