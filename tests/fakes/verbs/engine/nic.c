@@ -63,7 +63,7 @@ static uint64_t serve_qp(struct sim_qp *qp)
   struct fab_qp *entry = sim_fab_qp(qp);
   struct sim_sq *sq = qp->sq;
   uint64_t wake = 0;
-  if (sq && (sq->next != sq->head || atomic_load(&entry->attention))) {
+  if (sq && (atomic_load(&sq->waits) || atomic_load(&entry->attention))) {
     /* Whoever has it kicks again when letting go. */
     atomic_store(&sq->attention, true);
     if (!pthread_mutex_trylock(&sq->lock)) {

@@ -174,7 +174,7 @@ static void drained(struct sim_qp *qp)
     sim_qp_event(sim_fab_qp(qp), IBV_EVENT_SQ_DRAINED);
 }
 
-void sim_sq_run(struct sim_qp *qp)
+static void go_through(struct sim_qp *qp)
 {
   struct sim_sq *sq = qp->sq;
   const struct fab_qp *entry = sim_fab_qp(qp);
@@ -207,4 +207,11 @@ void sim_sq_run(struct sim_qp *qp)
     settle(qp, &outcome);
   }
   drained(qp);
+}
+
+void sim_sq_run(struct sim_qp *qp)
+{
+  struct sim_sq *sq = qp->sq;
+  go_through(qp);
+  atomic_store_explicit(&sq->waits, sq->next != sq->head, memory_order_relaxed);
 }

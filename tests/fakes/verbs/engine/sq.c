@@ -179,8 +179,10 @@ void sim_post_end(struct sim_qp *qp)
   sq->head = sq->pending;
   if (!deferred)
     sim_sq_run(qp);
-  else
+  else {
+    atomic_store(&sq->waits, true);
     atomic_store(&sq->attention, true);
+  }
   sim_sq_unlock(qp);
 }
 
