@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Registrations, with a library whose answers are set here. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "mr.h"
+
+#define PAGE 65536u
+
+static struct {
+  int dmabuf_error, plain_error, export_error; /* 0: it works */
+  int plain_from;                              /* which call of ibv_reg_mr works again */
+  int plain_calls, dmabuf_calls, closed;
+  uint64_t export_offset, offset, iova, address;
+  size_t length;
+  int access, fd;
+  char logged[512];
+} fake;
+
+static struct ibv_mr made;
+static char memory[4 * PAGE];
+
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+                                 int fd, int access)
+{
+  (void)pd;
+  fake.dmabuf_calls++;
+  fake.offset = offset;
+  fake.length = length;
+  fake.iova = iova;
+  fake.fd = fd;
+  fake.access = access;
+  errno = fake.dmabuf_error;
+  return fake.dmabuf_error ? NULL : &made;
+}
+
+#undef ibv_reg_mr
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access)
+{
+  (void)pd;
+  fake.address = (uint64_t)(uintptr_t)address;
+  fake.length = length;
+  fake.access = access;
+  errno = fake.plain_error;
+  return fake.plain_error && ++fake.plain_calls != fake.plain_from ? NULL : &made;
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+                                unsigned int access)
+{
+  (void)iova;
+  return ibv_reg_mr(pd, address, length, (int)access);
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+  assert_ptr_equal(mr, &made);
+  fake.closed++;
+  return 0;
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+  return device->name;
+}
+
+static void take_log(const struct pst_host *host, int level, const char *format, ...)
+{
+  va_list list;
+  (void)host, (void)level;
+  va_start(list, format);
+  vsnprintf(fake.logged, sizeof(fake.logged), format, list);
+  va_end(list);
+}
+
+static int export_range(const struct pst_host *host, const struct pst_region *region, uint32_t kind,
+                        uint64_t offset, uint64_t length, struct pst_export *out)
+{
+  (void)host, (void)region;
+  assert_int_equal(kind, PST_EXPORT_DMABUF);
+  if (fake.export_error)
+    return fake.export_error;
+  fake.export_offset = offset;
+  out->fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  out->offset = offset % PAGE; /* the memory exports whole pages */
+  out->length = length;
+  return 0;
+}
+
+static const struct pst_host host = {
+    .struct_size = sizeof(host), .log = take_log, .region_export = export_range};
+static struct ibv_device device = {.name = "fake0"};
+static struct ibv_context context = {.device = &device};
+static struct ibv_pd pd = {.context = &context};
+
+static struct pst_region gpu(void)
+{
+  return (struct pst_region){.struct_size = sizeof(struct pst_region),
+                             .kind = PST_MEMORY_CUDA,
+                             .address = UINT64_C(0x7f0000000000),
+                             .length = sizeof(memory),
+                             .page_size = PAGE,
+                             .exports = PST_EXPORT_DMABUF};
+}
+
+static struct vb_mr mr;
+static char reason[160];
+
+static int registers(const struct pst_region *region, uint64_t offset, uint64_t length)
+{
+  return vb_mr_register(&host, &pd, region, offset, length, IBV_ACCESS_LOCAL_WRITE, &mr, reason);
+}
+
+static int reset(void **state)
+{
+  (void)state;
+  memset(&fake, 0, sizeof(fake));
+  memset(&mr, 0, sizeof(mr));
+  return 0;
+}
+
+/* The device's address and the dma-buf's offset have the same place in a page, whatever part of
+ * a region is registered. */
+static void dmabuf_offsets_share_the_page_offset(void **state)
+{
+  (void)state;
+  struct pst_region region = gpu();
+  static const uint64_t offsets[] = {0, 1, 4096, PAGE - 1, PAGE, PAGE + 512, 3 * PAGE + 17};
+  for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+    assert_int_equal(registers(&region, offsets[i], 100), 0);
+    assert_int_equal(fake.export_offset, offsets[i]);
+    assert_int_equal(fake.length, 100);
+    assert_int_equal(fake.iova, region.address + offsets[i]);
+    assert_int_equal(fake.iova % PAGE, fake.offset % PAGE);
+    assert_int_equal(mr.address, fake.iova);
+    assert_int_equal(fcntl(fake.fd, F_GETFD), -1); /* closed again */
+  }
+  assert_string_equal(mr.via, "dma-buf");
+  assert_int_equal(mr.path, PST_PATH_DIRECT);
+  assert_int_equal(fake.plain_calls, 0);
+}
+
+static void peermem_is_next(void **state)
+{
+  (void)state;
+  struct pst_region region = gpu();
+  fake.dmabuf_error = EOPNOTSUPP;
+  assert_int_equal(registers(&region, 4096, 100), 0);
+  assert_string_equal(mr.via, "peermem");
+  assert_int_equal(fake.address, region.address + 4096);
+  assert_non_null(strstr(reason, "dma-buf: this device's driver takes none"));
+  assert_int_equal(fcntl(fake.fd, F_GETFD), -1);
+}
+
+static void host_mapping_is_last(void **state)
+{
+  (void)state;
+  struct pst_region region = gpu();
+  fake.dmabuf_error = ENOMEM;
+  fake.plain_error = EFAULT;
+  fake.plain_from = 2;
+  region.host = memory;
+  assert_int_equal(registers(&region, 8, 16), 0);
+  assert_string_equal(mr.via, "host mapping");
+  assert_int_equal(mr.path, PST_PATH_MAPPED);
+  assert_int_equal(mr.address, (uintptr_t)memory + 8);
+  assert_non_null(strstr(reason, "BAR1"));
+  assert_non_null(strstr(reason, "modprobe nvidia-peermem"));
+}
+
+static void no_way_says_what_was_tried(void **state)
+{
+  (void)state;
+  struct pst_region region = gpu();
+  struct vb_mr before = mr;
+  region.exports = 0;
+  fake.plain_error = EFAULT;
+  assert_int_equal(registers(&region, 0, 16), -EOPNOTSUPP);
+  assert_memory_equal(&mr, &before, sizeof(mr));
+  assert_string_equal(reason, "dma-buf: its memory exports none; peermem: not loaded (`modprobe "
+                              "nvidia-peermem`)");
+  assert_string_equal(fake.logged, "");
+  region.exports = PST_EXPORT_DMABUF;
+  fake.export_error = -ENOTSUP;
+  assert_int_equal(registers(&region, 0, 16), -EOPNOTSUPP);
+  assert_int_equal(fake.dmabuf_calls, 0);
+}
+
+static void memlock_is_named_with_its_value(void **state)
+{
+  (void)state;
+  struct pst_region region = {.kind = PST_MEMORY_HOST, .host = memory, .length = sizeof(memory)};
+  struct rlimit before, small;
+  assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+  small = before;
+  small.rlim_cur = 65536;
+  assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &small), 0);
+  fake.plain_error = ENOMEM;
+  assert_int_equal(registers(&region, 0, sizeof(memory)), -ENOMEM);
+  assert_non_null(strstr(fake.logged, "64 KiB is less than the 256 KiB wanted"));
+  assert_non_null(strstr(fake.logged, "ulimit -l"));
+  assert_non_null(strstr(fake.logged, "fake0"));
+  assert_int_equal(registers(&region, 0, 4096), -ENOMEM);
+  assert_non_null(strstr(fake.logged, "is used up"));
+  assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+  fake.plain_error = EFAULT;
+  assert_int_equal(registers(&region, 0, 4096), -EFAULT);
+}
+
+static void host_memory_is_registered_once(void **state)
+{
+  (void)state;
+  struct pst_region region = {.kind = PST_MEMORY_HOST, .host = memory, .length = sizeof(memory)};
+  assert_int_equal(registers(&region, 100, 200), 0);
+  assert_int_equal(fake.address, (uintptr_t)memory + 100);
+  assert_int_equal(fake.length, 200);
+  assert_int_equal(fake.access, IBV_ACCESS_LOCAL_WRITE);
+  assert_int_equal(mr.path, PST_PATH_DIRECT);
+  vb_mr_close(&mr);
+  vb_mr_close(&mr);
+  assert_int_equal(fake.closed, 1);
+  region.kind = PST_MEMORY_MAPPED;
+  assert_int_equal(registers(&region, 0, 200), 0);
+  assert_int_equal(mr.path, PST_PATH_MAPPED);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup(dmabuf_offsets_share_the_page_offset, reset),
+      cmocka_unit_test_setup(peermem_is_next, reset),
+      cmocka_unit_test_setup(host_mapping_is_last, reset),
+      cmocka_unit_test_setup(no_way_says_what_was_tried, reset),
+      cmocka_unit_test_setup(memlock_is_named_with_its_value, reset),
+      cmocka_unit_test_setup(host_memory_is_registered_once, reset),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "path.h"
+
+static void mtus(void **state)
+{
+  (void)state;
+  assert_int_equal(vb_mtu_of(0), IBV_MTU_256);
+  assert_int_equal(vb_mtu_of(1023), IBV_MTU_512);
+  assert_int_equal(vb_mtu_of(1024), IBV_MTU_1024);
+  assert_int_equal(vb_mtu_of(1500), IBV_MTU_1024);
+  assert_int_equal(vb_mtu_of(9000), IBV_MTU_4096);
+  for (enum ibv_mtu mtu = IBV_MTU_256; mtu <= IBV_MTU_4096; mtu++)
+    assert_int_equal(vb_mtu_of(vb_mtu_bytes(mtu)), mtu);
+}
+
+static void times(void **state)
+{
+  (void)state;
+  assert_int_equal(vb_ack_timeout_ns(14), 67108864);
+  assert_int_equal(vb_ack_timeout_ns(0), 0);
+  struct vb_path path = {.timeout = 14, .retry_cnt = 6};
+  assert_int_equal(vb_silence_ns(&path), 7 * UINT64_C(67108864));
+}
+
+static void address_vectors(void **state)
+{
+  (void)state;
+  struct vb_path path = {.hop_limit = 64, .traffic_class = 104, .service_level = 3};
+  struct vb_peer peer = {.is_ethernet = true, .lid = 7};
+  struct ibv_ah_attr attr;
+  memset(&attr, 0xa5, sizeof(attr));
+  memset(peer.gid, 0x11, sizeof(peer.gid));
+  vb_address_vector(&path, &peer, 2, 5, &attr);
+  assert_int_equal(attr.port_num, 2);
+  assert_int_equal(attr.is_global, 1);
+  assert_int_equal(attr.dlid, 0);
+  assert_int_equal(attr.sl, 3);
+  assert_int_equal(attr.grh.hop_limit, 64);
+  assert_int_equal(attr.grh.traffic_class, 104);
+  assert_int_equal(attr.grh.sgid_index, 5);
+  assert_int_equal(attr.grh.flow_label, 0); /* and what is not ours to set */
+  assert_int_equal(attr.static_rate, 0);
+  assert_memory_equal(attr.grh.dgid.raw, peer.gid, 16);
+  peer.is_ethernet = false;
+  vb_address_vector(&path, &peer, 1, 0, &attr);
+  assert_int_equal(attr.dlid, 7);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(mtus), cmocka_unit_test(times),
+                                     cmocka_unit_test(address_vectors)};
+  return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <infiniband/verbs.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "status.h"
+
+static void every_status_has_its_words(void **state)
+{
+  (void)state;
+  for (int code = IBV_WC_SUCCESS; code <= IBV_WC_GENERAL_ERR; code++) {
+    const struct vb_status *one = vb_wc_status(code);
+    assert_int_equal(one->code, code);
+    assert_int_equal(strncmp(one->name, "IBV_WC_", 7), 0);
+    assert_true(strlen(one->cause) > 8);
+    assert_true(code == IBV_WC_SUCCESS || (one->error < 0 && strlen(one->checks) > 8));
+  }
+  assert_string_equal(vb_wc_status(777)->name, "unknown status");
+  assert_true(vb_wc_status(-3)->error < 0);
+}
+
+static void every_event_has_its_words(void **state)
+{
+  (void)state;
+  for (int code = IBV_EVENT_CQ_ERR; code <= IBV_EVENT_WQ_FATAL; code++) {
+    const struct vb_status *one = vb_event(code);
+    assert_int_equal(one->code, code);
+    assert_int_equal(strncmp(one->name, "IBV_EVENT_", 10), 0);
+    assert_true(strlen(one->cause) > 8);
+  }
+  assert_string_equal(vb_event(777)->name, "unknown event");
+}
+
+/* The reference's famous failure: what is looked at first is the hop limit. */
+static void silence_names_the_hop_limit_first(void **state)
+{
+  (void)state;
+  char text[1024];
+  vb_wc_text(IBV_WC_RETRY_EXC_ERR, 0x81, text, sizeof(text));
+  const char *checks = strstr(text, "Check: ");
+  assert_non_null(checks);
+  assert_int_equal(strncmp(checks, "Check: `hop_limit`", 18), 0);
+  assert_non_null(strstr(text, "IBV_WC_RETRY_EXC_ERR (12; vendor code 0x81, no answer"));
+}
+
+static void text_is_cut_to_its_room(void **state)
+{
+  (void)state;
+  char text[32];
+  memset(text, '#', sizeof(text));
+  vb_wc_text(IBV_WC_REM_ACCESS_ERR, 0, text, 20);
+  assert_int_equal(strlen(text), 19);
+  assert_int_equal(text[20], '#');
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_status_has_its_words),
+      cmocka_unit_test(every_event_has_its_words),
+      cmocka_unit_test(silence_names_the_hop_limit_first),
+      cmocka_unit_test(text_is_cut_to_its_room),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

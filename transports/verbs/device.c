@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device.h"
+
+#define NO_DEVICE_REMEDY                                                                           \
+  "load the adapter's kernel module (mlx5_ib, rdma_rxe for soft-RoCE: `rdma link add rxe0 type "   \
+  "rxe netdev eth0`), install its provider (Debian: ibverbs-providers), and hand /dev/infiniband " \
+  "to the container"
+
+static void read_pci(const struct ibv_device *device, char pci[16])
+{
+  char path[300], target[300];
+
+  snprintf(path, sizeof(path), "%s/device", device->ibdev_path);
+  ssize_t n = readlink(path, target, sizeof(target) - 1);
+  if (n <= 0)
+    return;
+  target[n] = '\0';
+  const char *last = strrchr(target, '/');
+  unsigned domain, bus, slot, function;
+  if (last && sscanf(last + 1, "%x:%x:%x.%x", &domain, &bus, &slot, &function) == 4)
+    snprintf(pci, 16, "%.15s", last + 1);
+}
+
+static void read_port(struct ibv_context *context, uint32_t number, struct vb_port *port)
+{
+  struct ibv_port_attr attr;
+
+  if (ibv_query_port(context, (uint8_t)number, &attr) != 0)
+    return;
+  port->number = number;
+  port->state = attr.state;
+  port->is_ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+  port->mtu = attr.active_mtu;
+  port->lid = attr.lid;
+  port->mbps = vb_port_mbps(attr.active_width, attr.active_speed);
+  int n = vb_gid_read(context, number, port->is_ethernet, port->gids);
+  port->gid_count = n > 0 ? (uint32_t)n : 0;
+}
+
+static int read_device(struct ibv_context *context, struct vb_device *to)
+{
+  struct ibv_device_attr attr;
+  int rc = ibv_query_device(context, &attr);
+
+  if (rc != 0)
+    return -rc;
+  snprintf(to->name, sizeof(to->name), "%s", ibv_get_device_name(context->device));
+  snprintf(to->firmware, sizeof(to->firmware), "%s", attr.fw_ver);
+  read_pci(context->device, to->pci);
+  to->port_count = attr.phys_port_cnt < VB_PORTS_MAX ? attr.phys_port_cnt : VB_PORTS_MAX;
+  for (uint32_t i = 0; i < to->port_count; i++)
+    read_port(context, i + 1, &to->ports[i]);
+  return 0;
+}
+
+int vb_list(struct vb_device **all, char *why, size_t why_size, char *remedy, size_t remedy_size)
+{
+  int count = 0, opened = 0, error = 0;
+  struct ibv_device **devices = ibv_get_device_list(&count);
+
+  if (!devices || count == 0) {
+    error = devices ? -ENODEV : errno ? -errno : -ENODEV;
+    snprintf(why, why_size, "there is no RDMA device (ibv_get_device_list: %s)",
+             devices ? "none" : strerror(-error));
+    snprintf(remedy, remedy_size, "%s", NO_DEVICE_REMEDY);
+    if (devices)
+      ibv_free_device_list(devices);
+    return error == -ENOSYS ? -ENODEV : error;
+  }
+  count = count < (int)VB_DEVICES_MAX ? count : (int)VB_DEVICES_MAX;
+  struct vb_device *made = calloc((size_t)count, sizeof(*made));
+  for (int i = 0; made && i < count; i++) {
+    struct ibv_context *context = ibv_open_device(devices[i]);
+    if (!context) {
+      error = errno ? -errno : -EIO;
+      continue;
+    }
+    if (read_device(context, &made[opened]) == 0)
+      opened++;
+    ibv_close_device(context);
+  }
+  ibv_free_device_list(devices);
+  if (opened) {
+    *all = made;
+    return opened;
+  }
+  free(made);
+  error = !made ? -ENOMEM : error ? error : -EIO;
+  snprintf(why, why_size, "none of the %d RDMA devices can be opened: %s", count, strerror(-error));
+  snprintf(remedy, remedy_size,
+           "give this user read and write access to /dev/infiniband/uverbs*, and a locked-memory "
+           "limit (`ulimit -l`) that is not tiny");
+  return error;
+}
+
+static struct ibv_context *open_named(const char *name)
+{
+  struct ibv_device **devices = ibv_get_device_list(NULL);
+  struct ibv_context *context = NULL;
+
+  for (int i = 0; devices && devices[i] && !context; i++)
+    if (strcmp(ibv_get_device_name(devices[i]), name) == 0)
+      context = ibv_open_device(devices[i]);
+  if (devices)
+    ibv_free_device_list(devices);
+  return context;
+}
+
+static int choose_gid(const struct pst_host *host, const struct vb_match *match,
+                      struct vb_open *made)
+{
+  uint32_t at;
+  int rc = vb_gid_choose(made->port->gids, made->port->gid_count, &match->wish, &at,
+                         made->gid_reason, sizeof(made->gid_reason));
+
+  if (rc < 0)
+    host->log(host, PST_LOG_ERROR, "%s port %u: %s", made->info->name, made->port->number,
+              made->gid_reason);
+  else
+    made->gid = made->port->gids[at];
+  return rc < 0 ? -ENODEV : 0;
+}
+
+static int open_match(const struct pst_host *host, struct vb_device *all,
+                      const struct vb_match *match, struct vb_open *opened)
+{
+  struct vb_open made = {.info = malloc(sizeof(*made.info))};
+
+  if (!made.info)
+    return -ENOMEM;
+  *made.info = all[match->device];
+  made.port = &made.info->ports[match->port];
+  int rc = choose_gid(host, match, &made);
+  if (rc == 0 && !(made.context = open_named(made.info->name))) {
+    rc = errno ? -errno : -EIO;
+    host->log(host, PST_LOG_ERROR, "%s cannot be opened: %s; see /dev/infiniband", made.info->name,
+              strerror(-rc));
+  }
+  if (rc < 0) {
+    free(made.info);
+    return rc;
+  }
+  if (made.port->state != IBV_PORT_ACTIVE)
+    host->log(host, PST_LOG_WARN,
+              "%s port %u is not active: nothing arrives before it is; see `rdma link`, cable and "
+              "switch, `ip link set dev … up`",
+              made.info->name, made.port->number);
+  *opened = made;
+  return 0;
+}
+
+int vb_open(const struct pst_host *host, const char *name, uint32_t port, int32_t gid_index,
+            struct vb_open *opened)
+{
+  char why[1280], remedy[512];
+  struct vb_device *all = NULL;
+  struct vb_match match;
+  int count = vb_list(&all, why, sizeof(why), remedy, sizeof(remedy));
+
+  if (count < 0) {
+    host->log(host, PST_LOG_ERROR, "%s: %s", why, remedy);
+    return count;
+  }
+  int rc = vb_match(all, (uint32_t)count, name, port, name[0] ? if_nametoindex(name) : 0, &match,
+                    why, sizeof(why));
+  if (rc < 0)
+    host->log(host, PST_LOG_ERROR, "%s", why);
+  match.wish.index = gid_index;
+  if (rc == 0)
+    rc = open_match(host, all, &match, opened);
+  free(all);
+  return rc;
+}
+
+void vb_open_close(struct vb_open *opened)
+{
+  if (opened->context)
+    ibv_close_device(opened->context);
+  free(opened->info);
+  *opened = (struct vb_open){0};
+}
+
+int vb_probe(struct pst_probe *probe)
+{
+  struct vb_device *all = NULL;
+  int count =
+      vb_list(&all, probe->reason, sizeof(probe->reason), probe->remedy, sizeof(probe->remedy));
+
+  for (int i = 0; i < count; i++) {
+    char detail[320], port[160];
+    for (uint32_t p = 0; p < all[i].port_count; p++) {
+      vb_port_text(&all[i].ports[p], port, sizeof(port));
+      snprintf(detail, sizeof(detail), "%s%s%s, firmware %s", port, all[i].pci[0] ? ", PCI " : "",
+               all[i].pci, all[i].firmware[0] ? all[i].firmware : "unknown");
+      probe->device(probe->context, all[i].name, detail);
+    }
+  }
+  free(all);
+  return count < 0 ? count : 0;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verbs devices of this machine: what there is, which one is meant, and how to open it. */
+#ifndef VERBS_DEVICE_H
+#define VERBS_DEVICE_H
+
+#include <infiniband/verbs.h>
+#include <penstock/plugin.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gid.h"
+
+#define VB_PORTS_MAX 4u
+#define VB_DEVICES_MAX 32u
+
+struct vb_port {
+  uint32_t number; /* from 1 */
+  enum ibv_port_state state;
+  bool is_ethernet;
+  enum ibv_mtu mtu; /* active */
+  uint16_t lid;
+  uint32_t mbps; /* of its width and speed; 0: unknown */
+  uint32_t gid_count;
+  struct vb_gid gids[VB_GIDS_MAX];
+};
+
+/* A device as it is listed. */
+struct vb_device {
+  char name[64];
+  char pci[16]; /* "0000:3b:00.0"; "": not on PCI */
+  char firmware[64];
+  uint32_t port_count;
+  struct vb_port ports[VB_PORTS_MAX];
+};
+
+/* One that is meant: places in the list, and what its GID has to be. */
+struct vb_match {
+  uint32_t device;
+  uint32_t port; /* place in `ports` */
+  struct vb_gid_wish wish;
+};
+
+/* What the option `device` says: "" (the only active port there is), a verbs device (mlx5_0), an
+ * address, a netdev or a PCI address; `port` 0: the first active one. `netdev` is the index of the
+ * netdev of that name, 0 for none. 0, or -ENODEV, with `why`, which names those there are. */
+int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint32_t port,
+             uint32_t netdev, struct vb_match *match, char *why, size_t size);
+/* "port 1 active, Ethernet, 25 Gbit/s, 192.0.2.1 (RoCE v2)" */
+void vb_port_text(const struct vb_port *port, char *text, size_t size);
+/* Width times speed; codes as in struct ibv_port_attr. */
+uint32_t vb_port_mbps(uint32_t width, uint32_t speed);
+
+/* What is there. How many; -errno with `why` and `remedy` when none is or none opens. */
+int vb_list(struct vb_device **all, char *why, size_t why_size, char *remedy, size_t remedy_size);
+
+/* The device that is meant, opened. */
+struct vb_open {
+  struct ibv_context *context;
+  struct vb_device *info; /* to be freed */
+  struct vb_port *port;   /* in *info */
+  struct vb_gid gid;
+  char gid_reason[256];
+};
+/* 0; -ENODEV, -EACCES and others of opening, logged. */
+int vb_open(const struct pst_host *host, const char *name, uint32_t port, int32_t gid_index,
+            struct vb_open *opened);
+void vb_open_close(struct vb_open *opened);
+/* A plugin's probe(). */
+int vb_probe(struct pst_probe *probe);
+
+#endif

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gid.h"
+
+/* What an address is good for, best first. */
+enum reach { REACH_IPV4, REACH_GLOBAL, REACH_LINK_LOCAL };
+
+static bool is_ipv4(const uint8_t raw[16])
+{
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+  return memcmp(raw, mapped, sizeof(mapped)) == 0;
+}
+
+static enum reach reach_of(const uint8_t raw[16])
+{
+  if (is_ipv4(raw))
+    return raw[12] == 169 && raw[13] == 254 ? REACH_LINK_LOCAL : REACH_IPV4;
+  return raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80 ? REACH_LINK_LOCAL : REACH_GLOBAL;
+}
+
+void vb_gid_address(const uint8_t raw[16], char text[VB_GID_TEXT])
+{
+  if (is_ipv4(raw))
+    inet_ntop(AF_INET, raw + 12, text, VB_GID_TEXT);
+  else
+    inet_ntop(AF_INET6, raw, text, VB_GID_TEXT);
+}
+
+void vb_gid_print(const struct vb_gid *gid, char text[VB_GID_TEXT])
+{
+  static const char *const types[] = {"InfiniBand", "RoCE v1", "RoCE v2"};
+  char address[VB_GID_TEXT];
+
+  vb_gid_address(gid->raw, address);
+  snprintf(text, VB_GID_TEXT, "%.45s (%s)", address,
+           gid->type <= VB_GID_ROCE_V2 ? types[gid->type] : "?");
+}
+
+bool vb_gid_parse(const char *text, uint8_t raw[16])
+{
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+  uint8_t bytes[16];
+
+  if (inet_pton(AF_INET, text, bytes) == 1) {
+    memcpy(raw, mapped, sizeof(mapped));
+    memcpy(raw + 12, bytes, 4);
+    return true;
+  }
+  if (inet_pton(AF_INET6, text, bytes) != 1)
+    return false;
+  memcpy(raw, bytes, sizeof(bytes));
+  return true;
+}
+
+/* ---- The choice ------------------------------------------------------------------------ */
+
+static bool is_wanted(const struct vb_gid *gid, const struct vb_gid_wish *wish)
+{
+  if (wish->index >= 0)
+    return gid->index == (uint32_t)wish->index;
+  if (wish->has_address && memcmp(gid->raw, wish->address, sizeof(gid->raw)) != 0)
+    return false;
+  return !wish->netdev || !gid->netdev || gid->netdev == wish->netdev;
+}
+
+/* Less is better: RoCE v2 is routed and what peers expect, then by reach, then the first. */
+static uint32_t rank_of(const struct vb_gid *gid, const struct vb_gid *first)
+{
+  uint32_t older = gid->type == VB_GID_ROCE_V1;
+  /* A VLAN's entries follow those of the netdev under it. */
+  uint32_t other = gid->netdev != first->netdev;
+  return older << 16 | other << 8 | (uint32_t)reach_of(gid->raw);
+}
+
+static void list(const struct vb_gid *table, uint32_t count, char *text, size_t size)
+{
+  size_t used = 0;
+
+  text[0] = '\0';
+  for (uint32_t i = 0; i < count && used < size; i++) {
+    char one[VB_GID_TEXT];
+    vb_gid_print(&table[i], one);
+    int n = snprintf(text + used, size - used, "%s%u: %s", i ? ", " : "", table[i].index, one);
+    used += n > 0 ? (size_t)n : 0;
+  }
+}
+
+static int refuse(const struct vb_gid *table, uint32_t count, const struct vb_gid_wish *wish,
+                  char *reason, size_t size)
+{
+  char there[512], address[VB_GID_TEXT], netdev[IF_NAMESIZE] = "";
+
+  list(table, count, there, sizeof(there));
+  if (count == 0)
+    snprintf(reason, size,
+             "the port's GID table is empty: give its netdev an address (`ip addr add`) and set it "
+             "up (`ip link set dev … up`)");
+  else if (wish->index >= 0)
+    snprintf(reason, size, "the port's GID table has no entry %d; it has %s", wish->index, there);
+  else if (wish->has_address) {
+    vb_gid_address(wish->address, address);
+    snprintf(reason, size, "the port's GID table has no entry of %s; it has %s", address, there);
+  } else
+    snprintf(reason, size, "the port's GID table has no entry of netdev %s; it has %s",
+             wish->netdev && if_indextoname(wish->netdev, netdev) ? netdev : "?", there);
+  return -ENOENT;
+}
+
+static void explain(const struct vb_gid *chosen, const struct vb_gid_wish *wish, uint32_t equals,
+                    char *reason, size_t size)
+{
+  char text[VB_GID_TEXT];
+  const char *why;
+
+  vb_gid_print(chosen, text);
+  if (wish->index >= 0)
+    why = "as gid_index says";
+  else if (wish->has_address)
+    why = "the address that device names";
+  else if (wish->is_ethernet && reach_of(chosen->raw) == REACH_LINK_LOCAL)
+    why = "the port has only link-local addresses, which reach its own subnet alone";
+  else if (equals > 1)
+    why = "the first of several addresses; an address as device chooses another";
+  else if (wish->netdev)
+    why = "of the netdev that device names";
+  else
+    why = wish->is_ethernet ? "the port's only routable address" : "the port's GID";
+  snprintf(reason, size, "GID %u, %s: %s", chosen->index, text, why);
+}
+
+int vb_gid_choose(const struct vb_gid *table, uint32_t count, const struct vb_gid_wish *wish,
+                  uint32_t *at, char *reason, size_t size)
+{
+  const struct vb_gid *best = NULL;
+  uint32_t equals = 0;
+
+  for (uint32_t i = 0; i < count; i++) {
+    if (!is_wanted(&table[i], wish))
+      continue;
+    uint32_t rank = rank_of(&table[i], &table[0]);
+    if (best && rank > rank_of(best, &table[0]))
+      continue;
+    if (best && rank == rank_of(best, &table[0])) {
+      equals++;
+      continue;
+    }
+    best = &table[i];
+    equals = 1;
+  }
+  if (!best)
+    return refuse(table, count, wish, reason, size);
+  *at = (uint32_t)(best - table);
+  explain(best, wish, equals, reason, size);
+  return 0;
+}
+
+/* ---- The table -------------------------------------------------------------------------- */
+
+typedef ssize_t query_table(struct ibv_context *, struct ibv_gid_entry *, size_t, uint32_t, size_t);
+
+static bool is_empty(const uint8_t raw[16])
+{
+  static const uint8_t none[16];
+  return memcmp(raw, none, sizeof(none)) == 0;
+}
+
+static int read_sysfs(const struct ibv_context *context, const char *what, uint32_t port,
+                      uint32_t index, char *text, size_t size)
+{
+  char path[320];
+  snprintf(path, sizeof(path), "%s/ports/%u/gid_attrs/%s/%u", context->device->ibdev_path, port,
+           what, index);
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return -errno;
+  char *line = fgets(text, (int)size, file);
+  fclose(file);
+  if (!line)
+    return -EINVAL;
+  text[strcspn(text, "\n")] = '\0';
+  return 0;
+}
+
+/* Of an rdma-core before 33: entry by entry, with the types from sysfs. */
+static int read_one_by_one(struct ibv_context *context, uint32_t port, bool is_ethernet,
+                           struct vb_gid table[VB_GIDS_MAX])
+{
+  struct ibv_port_attr attr;
+  uint32_t count = 0;
+
+  if (ibv_query_port(context, (uint8_t)port, &attr) != 0)
+    return -EIO;
+  for (int i = 0; i < attr.gid_tbl_len && count < VB_GIDS_MAX; i++) {
+    struct vb_gid *gid = &table[count];
+    union ibv_gid raw;
+    char text[64];
+    if (ibv_query_gid(context, (uint8_t)port, i, &raw) != 0 || is_empty(raw.raw))
+      continue;
+    *gid = (struct vb_gid){.index = (uint32_t)i, .type = VB_GID_IB};
+    memcpy(gid->raw, raw.raw, sizeof(gid->raw));
+    if (is_ethernet)
+      gid->type = read_sysfs(context, "types", port, (uint32_t)i, text, sizeof(text)) == 0 &&
+                          strstr(text, "v2")
+                      ? VB_GID_ROCE_V2
+                      : VB_GID_ROCE_V1;
+    if (read_sysfs(context, "ndevs", port, (uint32_t)i, text, sizeof(text)) == 0)
+      gid->netdev = if_nametoindex(text);
+    count++;
+  }
+  return (int)count;
+}
+
+int vb_gid_read(struct ibv_context *context, uint32_t port, bool is_ethernet,
+                struct vb_gid table[VB_GIDS_MAX])
+{
+  query_table *query = NULL;
+  uint32_t count = 0;
+  /* Looked up, so that this runs with an rdma-core that lacks it. */
+  *(void **)&query = dlsym(RTLD_DEFAULT, "_ibv_query_gid_table");
+  if (!query)
+    return read_one_by_one(context, port, is_ethernet, table);
+  struct ibv_gid_entry entries[VB_GIDS_MAX];
+  ssize_t n = query(context, entries, VB_GIDS_MAX, 0, sizeof(entries[0]));
+  if (n < 0)
+    return n == -EOPNOTSUPP ? read_one_by_one(context, port, is_ethernet, table) : (int)n;
+  for (ssize_t i = 0; i < n; i++) {
+    if (entries[i].port_num != port || is_empty(entries[i].gid.raw))
+      continue;
+    struct vb_gid *gid = &table[count++];
+    *gid = (struct vb_gid){.index = entries[i].gid_index,
+                           .type = entries[i].gid_type,
+                           .netdev = entries[i].ndev_ifindex};
+    memcpy(gid->raw, entries[i].gid.raw, sizeof(gid->raw));
+  }
+  return (int)count;
+}

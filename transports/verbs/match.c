@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which device is meant: over a list, so that it is tried without devices. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "device.h"
+
+uint32_t vb_port_mbps(uint32_t width, uint32_t speed)
+{
+  static const struct {
+    uint32_t code, mbps;
+  } speeds[] = {{1, 2500},   {2, 5000},   {4, 10000},  {8, 10000},
+                {16, 14000}, {32, 25000}, {64, 50000}, {128, 100000}};
+  static const uint32_t lanes[] = {[1] = 1, [2] = 4, [4] = 8, [8] = 12, [16] = 2};
+  uint32_t count = width <= 16 ? lanes[width] : 0;
+
+  for (size_t i = 0; i < sizeof(speeds) / sizeof(speeds[0]); i++)
+    if (speeds[i].code == speed)
+      return speeds[i].mbps * count;
+  return 0;
+}
+
+/* Of a port's addresses the best one, as the GID would be chosen. */
+void vb_port_text(const struct vb_port *port, char *text, size_t size)
+{
+  struct vb_gid_wish wish = {.is_ethernet = port->is_ethernet, .index = -1};
+  char gid[VB_GID_TEXT] = "no address", ignored[256], rate[32] = "";
+  uint32_t at;
+
+  if (vb_gid_choose(port->gids, port->gid_count, &wish, &at, ignored, sizeof(ignored)) == 0)
+    vb_gid_print(&port->gids[at], gid);
+  if (port->mbps)
+    snprintf(rate, sizeof(rate), ", %g Gbit/s", port->mbps / 1000.0);
+  snprintf(text, size, "port %u %s, %s%s, %s", port->number,
+           port->state == IBV_PORT_ACTIVE ? "active"
+           : port->state == IBV_PORT_DOWN ? "down"
+                                          : "not active",
+           port->is_ethernet ? "Ethernet" : "InfiniBand", rate, gid);
+}
+
+static void list(const struct vb_device *all, uint32_t count, char *text, size_t size)
+{
+  size_t used = 0;
+
+  text[0] = '\0';
+  for (uint32_t i = 0; i < count; i++)
+    for (uint32_t p = 0; p < all[i].port_count && used < size; p++) {
+      char port[160];
+      vb_port_text(&all[i].ports[p], port, sizeof(port));
+      int n = snprintf(text + used, size - used, "%s%s: %s", used ? "; " : "", all[i].name, port);
+      used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static bool is_called(const struct vb_device *device, const char *name)
+{
+  if (strcmp(device->name, name) == 0)
+    return true;
+  /* With or without the domain. */
+  return device->pci[0] && (strcasecmp(device->pci, name) == 0 ||
+                            (strlen(device->pci) > 5 && strcasecmp(device->pci + 5, name) == 0));
+}
+
+/* The place of the port meant; -1: none. */
+static int find_port(const struct vb_device *device, uint32_t number)
+{
+  for (uint32_t i = 0; i < device->port_count; i++)
+    if (number ? device->ports[i].number == number : device->ports[i].state == IBV_PORT_ACTIVE)
+      return (int)i;
+  return number == 0 && device->port_count ? 0 : -1;
+}
+
+static bool has_gid(const struct vb_port *port, const struct vb_gid_wish *wish)
+{
+  for (uint32_t i = 0; i < port->gid_count; i++)
+    if (wish->has_address ? memcmp(port->gids[i].raw, wish->address, 16) == 0
+                          : port->gids[i].netdev && port->gids[i].netdev == wish->netdev)
+      return true;
+  return false;
+}
+
+/* By address or netdev. */
+static bool find_by_gid(const struct vb_device *all, uint32_t count, uint32_t number,
+                        struct vb_match *match)
+{
+  for (uint32_t i = 0; i < count; i++)
+    for (uint32_t p = 0; p < all[i].port_count; p++)
+      if ((number == 0 || all[i].ports[p].number == number) &&
+          has_gid(&all[i].ports[p], &match->wish)) {
+        match->device = i;
+        match->port = p;
+        return true;
+      }
+  return false;
+}
+
+static uint32_t find_active(const struct vb_device *all, uint32_t count, uint32_t number,
+                            struct vb_match *match)
+{
+  uint32_t found = 0;
+
+  for (uint32_t i = 0; i < count; i++)
+    for (uint32_t p = 0; p < all[i].port_count; p++) {
+      const struct vb_port *port = &all[i].ports[p];
+      if (port->state != IBV_PORT_ACTIVE || (number && port->number != number))
+        continue;
+      if (found++ == 0) {
+        match->device = i;
+        match->port = p;
+      }
+    }
+  return found;
+}
+
+static int finish(const struct vb_device *all, struct vb_match *match)
+{
+  match->wish.is_ethernet = all[match->device].ports[match->port].is_ethernet;
+  return 0;
+}
+
+int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint32_t port,
+             uint32_t netdev, struct vb_match *match, char *why, size_t size)
+{
+  struct vb_match found = {.wish = {.index = -1}};
+  char there[1024];
+
+  for (uint32_t i = 0; i < count && name[0]; i++) {
+    int at = is_called(&all[i], name) ? find_port(&all[i], port) : -1;
+    if (at < 0)
+      continue;
+    found.device = i;
+    found.port = (uint32_t)at;
+    *match = found;
+    return finish(all, match);
+  }
+  found.wish.has_address = name[0] && vb_gid_parse(name, found.wish.address);
+  found.wish.netdev = found.wish.has_address ? 0 : netdev;
+  if ((found.wish.has_address || netdev) && find_by_gid(all, count, port, &found)) {
+    *match = found;
+    return finish(all, match);
+  }
+  list(all, count, there, sizeof(there));
+  if (name[0]) {
+    snprintf(
+        why, size,
+        "no RDMA device, address, netdev or PCI address of this machine's is %s%s; there is %s",
+        name, port ? " with that port" : "", there[0] ? there : "none");
+    return -ENODEV;
+  }
+  uint32_t active = find_active(all, count, port, &found);
+  if (active == 1) {
+    *match = found;
+    return finish(all, match);
+  }
+  snprintf(why, size,
+           active ? "several ports are active: say which by the option `device`; there is %s"
+                  : "no port is active; there is %s",
+           there[0] ? there : "none");
+  return -ENODEV;
+}

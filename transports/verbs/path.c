@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "path.h"
+
+void vb_path_read(const struct pst_host *host, const struct pst_options *options,
+                  struct vb_path *path)
+{
+  *path = (struct vb_path){
+      .pkey_index = (uint32_t)host->option_uint(options, "pkey_index"),
+      .service_level = (uint32_t)host->option_uint(options, "service_level"),
+      .traffic_class = (uint32_t)host->option_uint(options, "traffic_class"),
+      .hop_limit = (uint32_t)host->option_uint(options, "hop_limit"),
+      .mtu = (uint32_t)host->option_uint(options, "mtu"),
+      .timeout = (uint32_t)host->option_uint(options, "timeout"),
+      .retry_cnt = (uint32_t)host->option_uint(options, "retry_cnt"),
+      .rnr_retry = (uint32_t)host->option_uint(options, "rnr_retry"),
+      .min_rnr_timer = (uint32_t)host->option_uint(options, "min_rnr_timer"),
+  };
+}
+
+uint32_t vb_mtu_bytes(enum ibv_mtu mtu)
+{
+  return 128u << (uint32_t)mtu;
+}
+
+enum ibv_mtu vb_mtu_of(uint32_t bytes)
+{
+  uint32_t mtu = IBV_MTU_256;
+
+  while (mtu < IBV_MTU_4096 && vb_mtu_bytes((enum ibv_mtu)(mtu + 1)) <= bytes)
+    mtu++;
+  return (enum ibv_mtu)mtu;
+}
+
+uint64_t vb_ack_timeout_ns(uint32_t timeout)
+{
+  return timeout ? UINT64_C(4096) << timeout : 0;
+}
+
+uint64_t vb_silence_ns(const struct vb_path *path)
+{
+  return vb_ack_timeout_ns(path->timeout) * (path->retry_cnt + 1);
+}
+
+void vb_address_vector(const struct vb_path *path, const struct vb_peer *peer, uint32_t port,
+                       uint32_t sgid_index, struct ibv_ah_attr *attr)
+{
+  memset(attr, 0, sizeof(*attr));
+  attr->port_num = (uint8_t)port;
+  attr->sl = (uint8_t)path->service_level;
+  attr->dlid = peer->is_ethernet ? 0 : peer->lid;
+  /* With a GRH on InfiniBand, too: it is what crosses a router there. */
+  attr->is_global = 1;
+  memcpy(attr->grh.dgid.raw, peer->gid, sizeof(peer->gid));
+  attr->grh.sgid_index = (uint8_t)sgid_index;
+  attr->grh.hop_limit = (uint8_t)path->hop_limit;
+  attr->grh.traffic_class = (uint8_t)path->traffic_class;
+}
