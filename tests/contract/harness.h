@@ -35,6 +35,7 @@ struct contract_variant {
   const char *filter_options;
   const char *memory;    /* path of a memory plugin; NULL: the harness's own memfd regions */
   bool apart;            /* the far end is another process to the near one */
+  bool silent;           /* a peer that goes before it connects is noticed by its silence */
   bool accounts;         /* a datagram transport with the counters of udp, which are checked */
   uint64_t capabilities; /* that it must have */
 };

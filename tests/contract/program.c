@@ -171,8 +171,7 @@ static bool has_all(uint64_t capabilities)
   static const struct {
     uint64_t bit;
     const char *name;
-  } wanted[] = {
-      {PST_CAP_ORDERED, "ORDERED"}, {PST_CAP_SEQUENCE, "SEQUENCE"}, {PST_CAP_META, "META"}};
+  } wanted[] = {{PST_CAP_ORDERED, "ORDERED"}, {PST_CAP_SEQUENCE, "SEQUENCE"}};
   bool all = true;
   for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
     if (!(capabilities & wanted[i].bit)) {
@@ -288,7 +287,8 @@ int main(int argc, char **argv)
   if (status)
     return status;
   snprintf(joined, sizeof(joined), "%s%s%s", path, wrapped ? "+" : "", inner);
-  struct contract_variant variant = {.plugin = joined, .option_list = arguments.options};
+  struct contract_variant variant = {
+      .plugin = joined, .option_list = arguments.options, .silent = true};
   return tell(&arguments, run_transport(&arguments, &variant,
                                         (wrapped ? wrapped : plugin)->transport->capabilities &
                                             PST_CAP_IN_PROCESS));

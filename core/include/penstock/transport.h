@@ -366,7 +366,8 @@ enum pst_event {
  * endpoint's MESSAGEs and DONEs. DISCONNECTED follows every MESSAGE that arrived
  * whole; its status 0: the peer has drained and closed. It comes, too, where the peer
  * closes (after an ABORT or before it connected, any status) or dies (-ECONNRESET)
- * while this side still connects.
+ * while this side still connects; where nothing but its silence tells, by timeout_ns, with
+ * -ETIMEDOUT.
  */
 struct pst_completion {
   uint8_t kind;      /* enum pst_completion_kind */
