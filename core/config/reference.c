@@ -25,7 +25,7 @@ static const char intro[] =
     "```\n\n"
     "That is all a run needs: what is not written has a default. The other files of this folder "
     "are commented for a newcomer; `loopback.yaml`, `loopback-many.yaml`, `loopback-frames.yaml`, "
-    "`udp.yaml` and `udp-camera.yaml` run as they are, `loopback-cuda.yaml` wants a GPU, the others "
+    "`udp.yaml` and `udp-camera.yaml` run as they are, `loopback-cuda.yaml` wants a GPU, `verbs.yaml` an RDMA device, the others "
     "want the names of files.\n\n"
     "- `penstock check FILE` reads a file without running it, and prints every value in effect "
     "with where it came from. What it prints is itself a configuration.\n"

@@ -15,6 +15,10 @@
    PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_SHARED_RING | PST_CAP_WAKEUP |      \
    PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS)
 
+#define RC_CAPABILITIES                                                                            \
+  (PST_CAP_SEND | PST_CAP_RELIABLE | PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING |    \
+   PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS)
+
 #define UDP_CAPABILITIES                                                                           \
   (PST_CAP_SEND | PST_CAP_TIME | PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS |           \
    PST_CAP_FOREIGN)
@@ -73,6 +77,20 @@ static struct contract_variant variants[] = {
         .apart = true,
         .accounts = true,
         .capabilities = UDP_CAPABILITIES | PST_CAP_SEQUENCE,
+    },
+    /* On whatever verbs device there is; a peer that is gone shows soon. */
+    {
+        .name = "verbs_rc",
+        .options = "device=mlx5_0,timeout=8,keepalive=50ms",
+        .silent = true,
+        .capabilities = RC_CAPABILITIES,
+    },
+    {
+        .name = "verbs_rc-wrap",
+        .options = "device=mlx5_0,timeout=8,keepalive=50ms,first_sequence=18446744073709551000",
+        .apart = true,
+        .silent = true,
+        .capabilities = RC_CAPABILITIES,
     },
     {
         .name = "throttle-loopback",

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How connections end: failed, left by the peer, closed by the host. */
+#include <stdio.h>
+
+#include "rc.h"
+
+/* What a failed queue pair may take to give everything back. */
+#define FLUSH_NS UINT64_C(1000000000)
+
+static void say(const struct pst_endpoint *endpoint, int status, const char *why)
+{
+  const struct pst_device *device = endpoint->device;
+  struct vb_counters now;
+  char counters[256], peer[VB_GID_TEXT];
+
+  vb_counters_read(device->counter_folder, &now);
+  vb_counters_text(&device->counters, &now, counters, sizeof(counters));
+  vb_gid_address(endpoint->peer.gid, peer);
+  RC_LOG(device, PST_LOG_ERROR,
+         "%s: the connection from %s port %u to %s (QP %u) failed: %s (%s). Of the port's counters "
+         "since it was opened: %s. %s",
+         endpoint->label, device->open.info->name, device->open.port->number, peer,
+         endpoint->peer.qpn, why, strerror(-status), counters, device->open.gid_reason);
+}
+
+void rc_forget_room(struct pst_endpoint *endpoint)
+{
+  if (endpoint->has_told_room)
+    endpoint->worker->told--;
+  endpoint->has_told_room = endpoint->wants_room = false;
+}
+
+static void over(struct pst_endpoint *endpoint, int status)
+{
+  endpoint->state = RC_OVER;
+  endpoint->gone_status = status;
+  endpoint->tell_gone = !endpoint->close_mode;
+  rc_forget_room(endpoint);
+  endpoint->over_ns = rc_now_ns(endpoint->device);
+  rc_due(endpoint->worker, endpoint->over_ns + FLUSH_NS);
+  rc_pend(endpoint);
+}
+
+void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
+{
+  if (endpoint->is_failed)
+    return;
+  endpoint->is_failed = true;
+  if (!endpoint->error)
+    endpoint->error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
+  if (atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 1)
+    rc_queue_error(endpoint);
+  if (endpoint->state == RC_OVER) { /* told, and what is still posted ends */
+    rc_pend(endpoint);
+    return;
+  }
+  if (why && !endpoint->close_mode)
+    say(endpoint, status, why);
+  over(endpoint, status);
+}
+
+/* What this end has posted is still answered, as long as the peer's queue pair is there. */
+void rc_left(struct pst_endpoint *endpoint, int status)
+{
+  if (endpoint->state == RC_OVER)
+    return;
+  endpoint->peer_left = true;
+  over(endpoint, status);
+}
+
+/* ---- By the host ---------------------------------------------------------------------------- */
+
+int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
+{
+  if (mode != PST_CLOSE_DRAIN && mode != PST_CLOSE_ABORT)
+    return -EINVAL;
+  if (endpoint->close_mode)
+    return -EALREADY;
+  endpoint->close_mode = mode;
+  endpoint->close_by_ns = deadline_ns;
+  endpoint->tell_gone = false;
+  rc_forget_room(endpoint);
+  /* Behind all that is posted. */
+  if (endpoint->state == RC_CONNECTED &&
+      rc_queue_own(endpoint, mode == PST_CLOSE_DRAIN ? RC_FAREWELL : RC_ABORTED, NULL, 0, 0, 0) ==
+          0)
+    endpoint->farewell = endpoint->sq_head;
+  rc_due(endpoint->worker, deadline_ns);
+  rc_pend(endpoint);
+  return 0;
+}
+
+static bool is_empty(const struct pst_endpoint *endpoint)
+{
+  return endpoint->sq_done == endpoint->sq_head && endpoint->rq_posted == 0;
+}
+
+/* The deadline is over, and the device has not given back what was posted: it will be told all the
+ * same, and its completions, should they come, are no longer ours. */
+static void cut(struct pst_endpoint *endpoint)
+{
+  if (endpoint->failed_from == RC_NEVER)
+    endpoint->failed_from = endpoint->sq_done;
+  if (!endpoint->error)
+    endpoint->error = -ECANCELED;
+  endpoint->sq_done = endpoint->sq_head;
+  endpoint->rq_posted = 0;
+  endpoint->is_cut = true;
+}
+
+bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  bool late = now_ns >= endpoint->close_by_ns;
+
+  if (atomic_load_explicit(&endpoint->setup, memory_order_acquire) == 1)
+    return false; /* it comes by itself */
+  /* All that was posted, the farewell last, or as far as time allows. */
+  bool done = endpoint->sq_done == endpoint->sq_head;
+  bool waits = endpoint->state == RC_CONNECTED || endpoint->peer_left;
+  if (!endpoint->is_erred && waits && !done && !late)
+    return false;
+  if (!endpoint->is_erred) {
+    if (!endpoint->error)
+      endpoint->error = -ECANCELED;
+    rc_queue_error(endpoint);
+    rc_pend(endpoint); /* what is flushed at once is taken in first */
+    return false;
+  }
+  if (is_empty(endpoint))
+    return true;
+  if (!late)
+    return false;
+  cut(endpoint);
+  return true;
+}
+
+/* A failed one is told once what arrived before is told. */
+bool rc_gone_step(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  if (endpoint->peer_left || is_empty(endpoint))
+    return true;
+  if (now_ns < endpoint->over_ns + FLUSH_NS)
+    return false;
+  cut(endpoint);
+  return true;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How ends meet. Each takes its queue pair to RTS by the other's address, on the host's thread for
+ * what may block (the kernel resolves the address); one of the two says hello. A hello to a peer
+ * that is not there yet is repeated by the device; when that gives up, the queue pair is reset and
+ * begins anew, until timeout_ns is over.
+ */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "rc.h"
+
+static int refuse(const struct pst_endpoint *endpoint, int rc, const char *why)
+{
+  RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: the peer's address is of no use: %s",
+         endpoint->label, why);
+  return rc;
+}
+
+static int check(const struct pst_endpoint *endpoint, const struct pst_blob *address,
+                 struct rc_blob *peer)
+{
+  const struct rc_blob *own = &endpoint->own;
+
+  if (!rc_blob_read(address->bytes, address->length, peer))
+    return refuse(endpoint, -EPROTO,
+                  "it is not one of verbs_rc's; both ends need the same transport and version");
+  if (peer->is_sender == own->is_sender)
+    return refuse(endpoint, -EPROTO,
+                  own->is_sender ? "we send, and it does not receive"
+                                 : "we receive, and it does not send");
+  if (peer->is_ethernet != own->is_ethernet)
+    return refuse(endpoint, -EXDEV,
+                  "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices");
+  if (peer->gid_type != own->gid_type)
+    return refuse(endpoint, -EXDEV,
+                  "one end's GID is RoCE v1, the other's RoCE v2; set gid_index, or an address as "
+                  "`device`, so that both are v2");
+  return 0;
+}
+
+/* A second connection to the same queue pair would never be answered. */
+static bool is_taken(const struct pst_endpoint *endpoint, const struct rc_blob *peer)
+{
+  const struct rc_places *places = &endpoint->worker->endpoints;
+
+  for (uint32_t i = 0; i < places->room; i++) {
+    const struct pst_endpoint *other = places->all[i].at;
+    if (other && other != endpoint && other->state != RC_NEW && other->peer.qpn == peer->qpn &&
+        memcmp(other->peer.gid, peer->gid, sizeof(peer->gid)) == 0)
+      return true;
+  }
+  return false;
+}
+
+static int take_peer(struct pst_endpoint *endpoint)
+{
+  const struct rc_blob *peer = &endpoint->peer;
+  struct rc_tx *tx = endpoint->tx;
+
+  if (endpoint->rx) {
+    uint32_t receives = peer->control_receives;
+    endpoint->rx->control_receives =
+        receives < RC_CONTROL_RECEIVES ? receives : RC_CONTROL_RECEIVES;
+    endpoint->rx->initial = endpoint->rx->highest = peer->initial;
+    return 0;
+  }
+  tx->address = peer->address;
+  tx->rkey = peer->rkey;
+  tx->stride = peer->stride;
+  tx->payload_max = peer->payload_max;
+  tx->slots = peer->slots;
+  int rc = rc_fifo_open(&tx->credits, peer->share);
+  for (uint32_t i = 0; rc == 0 && i < peer->run_count; i++)
+    for (uint32_t k = 0; k < peer->runs[i].count; k++)
+      rc_fifo_put(&tx->credits, peer->runs[i].first + k);
+  return rc;
+}
+
+/* ---- The queue pair's states, on the host's thread ---------------------------------------- */
+
+static int to_rtr(struct pst_endpoint *endpoint)
+{
+  const struct pst_device *device = endpoint->device;
+  const struct rc_blob *peer = &endpoint->peer;
+  struct vb_peer where = {.is_ethernet = peer->is_ethernet, .lid = peer->lid};
+  uint32_t mtu = peer->mtu < device->mtu ? peer->mtu : (uint32_t)device->mtu;
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+                             .path_mtu = (enum ibv_mtu)mtu,
+                             .dest_qp_num = peer->qpn,
+                             .rq_psn = peer->psn,
+                             .max_dest_rd_atomic = endpoint->own.rd_atomic,
+                             .min_rnr_timer = (uint8_t)device->path.min_rnr_timer};
+
+  memcpy(where.gid, peer->gid, sizeof(where.gid));
+  vb_address_vector(&device->path, &where, device->open.port->number, device->open.gid.index,
+                    &attr.ah_attr);
+  return ibv_modify_qp(endpoint->qp, &attr,
+                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                           IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static int to_rts(struct pst_endpoint *endpoint)
+{
+  const struct vb_path *path = &endpoint->device->path;
+  uint8_t own = endpoint->own.rd_atomic, peer = endpoint->peer.rd_atomic;
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
+                             .timeout = (uint8_t)path->timeout,
+                             .retry_cnt = (uint8_t)path->retry_cnt,
+                             .rnr_retry = (uint8_t)path->rnr_retry,
+                             .sq_psn = endpoint->psn,
+                             .max_rd_atomic = own < peer ? own : peer};
+
+  return ibv_modify_qp(endpoint->qp, &attr,
+                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                           IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static void set_up(void *arg)
+{
+  struct pst_endpoint *endpoint = arg;
+  struct pst_worker *worker = endpoint->worker;
+  uint64_t one = 1;
+  int rc = 0;
+
+  if (endpoint->is_erred) { /* once more */
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+    rc = ibv_modify_qp(endpoint->qp, &attr, IBV_QP_STATE);
+    if (rc == 0)
+      rc = -rc_queue_init(endpoint);
+  }
+  if (rc == 0)
+    rc = to_rtr(endpoint);
+  if (rc == 0)
+    rc = to_rts(endpoint);
+  endpoint->setup_rc = rc;
+  atomic_store_explicit(&endpoint->setup, 2, memory_order_release);
+  atomic_fetch_add_explicit(&worker->notices, 1, memory_order_release);
+  if (write(worker->wake_fd, &one, sizeof(one)) < 0)
+    return; /* it is full: awake already */
+}
+
+static int set_up_soon(struct pst_endpoint *endpoint)
+{
+  endpoint->state = RC_SETTING_UP;
+  atomic_store_explicit(&endpoint->setup, 1, memory_order_relaxed);
+  return endpoint->device->host->defer(endpoint->device->host, set_up, endpoint);
+}
+
+/* ---- The worker's side ------------------------------------------------------------------------
+ */
+
+int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
+{
+  struct rc_blob peer;
+
+  if (!address)
+    return -EINVAL;
+  int rc = check(endpoint, address, &peer);
+  if (rc < 0)
+    return rc;
+  if (endpoint->state != RC_NEW || endpoint->close_mode)
+    return -EALREADY;
+  bool taken = is_taken(endpoint, &peer);
+  endpoint->peer = peer;
+  if ((rc = take_peer(endpoint)) < 0)
+    return rc;
+  endpoint->heard_ns = rc_now_ns(endpoint->device);
+  if (endpoint->timeout_ns)
+    endpoint->connect_by_ns = endpoint->heard_ns + endpoint->timeout_ns;
+  rc_due(endpoint->worker, endpoint->connect_by_ns);
+  if (taken) {
+    rc_fail(endpoint, -EADDRINUSE,
+            "another endpoint of this process connects to the same receiver already");
+    return 0;
+  }
+  return set_up_soon(endpoint);
+}
+
+/* Both ends come to the same answer. */
+static bool says_hello(const struct pst_endpoint *endpoint)
+{
+  const struct rc_blob *own = &endpoint->own, *peer = &endpoint->peer;
+  int order = memcmp(own->gid, peer->gid, sizeof(own->gid));
+
+  return order ? order < 0 : own->qpn < peer->qpn;
+}
+
+void rc_greet(struct pst_endpoint *endpoint)
+{
+  char why[256];
+
+  atomic_store_explicit(&endpoint->setup, 0, memory_order_relaxed);
+  if (endpoint->is_failed)
+    rc_queue_error(endpoint);
+  if (endpoint->state != RC_SETTING_UP || endpoint->close_mode)
+    return;
+  if (endpoint->setup_rc != 0) {
+    snprintf(why, sizeof(why),
+             "the queue pair cannot be set up: %s; the peer's GID may not be reachable (`ip route "
+             "get`, `ip neigh`), its subnet another",
+             strerror(endpoint->setup_rc));
+    rc_fail(endpoint, -endpoint->setup_rc, why);
+    return;
+  }
+  endpoint->is_erred = false;
+  endpoint->state = RC_GREETING;
+  if (!says_hello(endpoint))
+    return;
+  int rc = rc_queue_own(endpoint, RC_HELLO, NULL, 0, 0, 0);
+  if (rc < 0)
+    rc_fail(endpoint, rc, "ibv_post_send of the hello");
+}
+
+/* The device has given up a hello, and what was posted is flushed. */
+void rc_greet_again(struct pst_endpoint *endpoint)
+{
+  endpoint->sq_told = endpoint->sq_done = endpoint->sq_head;
+  int rc = set_up_soon(endpoint);
+  if (rc < 0)
+    rc_fail(endpoint, rc, "no memory to connect with");
+}
+
+void rc_connected(struct pst_endpoint *endpoint)
+{
+  if (endpoint->state != RC_GREETING)
+    return;
+  endpoint->state = RC_CONNECTED;
+  endpoint->tell_connected = true;
+  endpoint->heard_ns = rc_now_ns(endpoint->device);
+  rc_due(endpoint->worker, 0);
+  rc_pend(endpoint);
+}

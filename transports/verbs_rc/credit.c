@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Credits: slots that were released go back to the sender as runs of slot numbers, at the latest
+ * in the next poll. A sender has receives for a known number of such messages; how many it has
+ * taken in is known from its messages, which use slots in the order of their grant. With all of
+ * them under way it has that many slots to use at least, so that nobody waits.
+ */
+#include <endian.h>
+
+#include "rc.h"
+
+#define RUNS_MAX (RC_CONTROL_BYTES / (uint32_t)sizeof(struct rc_run))
+
+static uint32_t fill(struct rc_rx *rx, struct rc_run *runs)
+{
+  uint32_t n = 0, next = 0;
+
+  while (rc_fifo_count(&rx->back)) {
+    uint32_t slot = rx->back.at[rx->back.tail & rx->back.mask];
+    if (n && slot == next)
+      runs[n - 1].count = htobe32(be32toh(runs[n - 1].count) + 1);
+    else if (n < RUNS_MAX)
+      runs[n++] = (struct rc_run){htobe32(slot), htobe32(1)};
+    else
+      break;
+    next = slot + 1;
+    rc_fifo_put(&rx->granted, rc_fifo_get(&rx->back));
+    rx->grants++;
+  }
+  return n;
+}
+
+/* Receives come before the credit that uses them. */
+static int restore_receives(struct pst_endpoint *endpoint)
+{
+  uint32_t missing = endpoint->rq_size - endpoint->rq_posted;
+
+  return missing ? rc_receives_post(endpoint, missing) : 0;
+}
+
+void rc_credit_send(struct pst_endpoint *endpoint)
+{
+  struct rc_rx *rx = endpoint->rx;
+
+  if (endpoint->state != RC_CONNECTED || endpoint->close_mode || rc_fifo_count(&rx->back) == 0)
+    return;
+  int rc = restore_receives(endpoint);
+  while (rc == 0 && rc_fifo_count(&rx->back) &&
+         rx->credits_sent - rx->credits_taken < rx->control_receives &&
+         rc_queue_room(endpoint) > RC_SPARE_SENDS / 2) {
+    uint32_t buffer = (uint32_t)(rx->credits_sent % RC_CONTROL_RECEIVES);
+    uint8_t *at = endpoint->control + (size_t)buffer * RC_CONTROL_BYTES;
+    rx->first_of[buffer] = rx->before + rx->grants;
+    uint32_t n = fill(rx, (struct rc_run *)(void *)at);
+    struct ibv_sge bytes = {.addr = (uintptr_t)at,
+                            .length = n * (uint32_t)sizeof(struct rc_run),
+                            .lkey = endpoint->control_mr->lkey};
+    rx->credits_sent++;
+    rc = rc_queue_own(endpoint, RC_CREDIT, &bytes, 0, 0, 0);
+  }
+  if (rc < 0)
+    rc_fail(endpoint, rc, "posting credits");
+}
+
+bool rc_credit_take(struct pst_endpoint *endpoint, const uint8_t *bytes, uint32_t length)
+{
+  struct rc_tx *tx = endpoint->tx;
+  struct rc_fifo *credits = &tx->credits;
+  struct rc_run run;
+
+  if (length == 0 || length % sizeof(run) != 0 || length > RC_CONTROL_BYTES)
+    return false;
+  for (uint32_t i = 0; i < length; i += (uint32_t)sizeof(run)) {
+    memcpy(&run, bytes + i, sizeof(run));
+    uint32_t first = be32toh(run.first), count = be32toh(run.count);
+    if (first >= tx->slots || count > tx->slots - first ||
+        count > credits->mask + 1 - rc_fifo_count(credits))
+      return false;
+    while (count-- > 0)
+      rc_fifo_put(credits, first++);
+  }
+  tx->credit_messages++;
+  return true;
+}

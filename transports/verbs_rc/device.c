@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices, what they allow, and registrations. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "rc.h"
+
+#define SOFT_ROCE_VENDOR 0xffffffu
+
+static uint32_t smaller(uint64_t a, uint64_t b)
+{
+  return (uint32_t)(a < b ? a : b);
+}
+
+static int refuse(struct pst_device *device, const char *call)
+{
+  int rc = errno ? -errno : -EIO;
+
+  RC_LOG(device, PST_LOG_ERROR, "%s: %s: %s; see the kernel's log (`dmesg`) and `ulimit -l`",
+         device->open.info->name, call, strerror(-rc));
+  return rc;
+}
+
+static int read_device(struct pst_device *device)
+{
+  struct vb_open *open = &device->open;
+  struct ibv_port_attr port;
+  uint32_t wish = device->path.mtu;
+
+  if ((errno = ibv_query_device(open->context, &device->attr)) != 0)
+    return refuse(device, "ibv_query_device");
+  if ((errno = ibv_query_port(open->context, (uint8_t)open->port->number, &port)) != 0)
+    return refuse(device, "ibv_query_port");
+  device->message_max = smaller(port.max_msg_sz ? port.max_msg_sz : UINT32_MAX, 1u << 30);
+  device->mtu = port.active_mtu;
+  if (wish && vb_mtu_of(wish) < device->mtu)
+    device->mtu = vb_mtu_of(wish);
+  snprintf(device->carrier, sizeof(device->carrier), "%s",
+           device->attr.vendor_id == SOFT_ROCE_VENDOR ? "soft-roce" : "rdma");
+  snprintf(device->counter_folder, sizeof(device->counter_folder), "%.250s/ports/%u",
+           open->context->device->ibdev_path, open->port->number);
+  vb_counters_read(device->counter_folder, &device->counters);
+  return 0;
+}
+
+static void read_options(struct pst_device *device, const struct pst_options *options)
+{
+  const struct pst_host *host = device->host;
+
+  vb_path_read(host, options, &device->path);
+#ifdef IBV_ACCESS_OPTIONAL_RANGE
+  if (host->option_uint(options, "relaxed_ordering"))
+    device->relaxed = IBV_ACCESS_RELAXED_ORDERING;
+#endif
+  device->keepalive_ns = host->option_uint(options, "keepalive");
+  device->initial = host->option_uint(options, "first_sequence");
+}
+
+int rc_open(const struct pst_host *host, const struct pst_open_params *params,
+            struct pst_device **device)
+{
+  struct pst_open_params in;
+  struct pst_device *made = calloc(1, sizeof(*made));
+
+  if (!made)
+    return -ENOMEM;
+  pst_struct_read(&in, sizeof(in), params);
+  made->host = host;
+  if (in.plan)
+    pst_struct_read(&made->plan, sizeof(made->plan), in.plan);
+  read_options(made, in.options);
+  pthread_mutex_init(&made->events, NULL);
+  int32_t gid = host->option_is_set(in.options, "gid_index")
+                    ? (int32_t)host->option_uint(in.options, "gid_index")
+                    : -1;
+  int rc = vb_open(host, host->option_string(in.options, "device"),
+                   (uint32_t)host->option_uint(in.options, "port"), gid, &made->open);
+  if (rc == 0)
+    rc = read_device(made);
+  if (rc == 0 && !(made->pd = ibv_alloc_pd(made->open.context)))
+    rc = refuse(made, "ibv_alloc_pd");
+  if (rc < 0) {
+    rc_close(made);
+    return rc;
+  }
+  RC_LOG(made, PST_LOG_DEBUG, "%s port %u, %s", made->open.info->name, made->open.port->number,
+         made->open.gid_reason);
+  *device = made;
+  return 0;
+}
+
+void rc_close(struct pst_device *device)
+{
+  if (!device)
+    return;
+  if (device->pd)
+    ibv_dealloc_pd(device->pd);
+  vb_open_close(&device->open);
+  pthread_mutex_destroy(&device->events);
+  free(device);
+}
+
+int rc_limits(struct pst_device *device, struct pst_limits *limits)
+{
+  const struct ibv_device_attr *attr = &device->attr;
+  uint32_t depth = (uint32_t)attr->max_qp_wr;
+  struct pst_limits out = {
+      .sequence_bits = 32,
+      .capabilities = RC_CAPABILITIES,
+      .message_max = device->message_max,
+      .slot_alignment = 1,
+      .slots_min = 1,
+      .slots_max =
+          smaller(depth > 2 * RC_SPARE_RECEIVES ? depth - RC_SPARE_RECEIVES : 1, RC_SLOTS_MAX),
+      .workers_max = smaller((uint64_t)attr->max_cq, RC_WORKERS_MAX),
+      .endpoints_max = smaller((uint64_t)attr->max_qp, RC_PLACES),
+      .requests_max =
+          smaller(depth > 2 * RC_SPARE_SENDS ? depth - RC_SPARE_SENDS : 1, RC_REQUESTS_MAX),
+      .pieces_max = smaller((uint64_t)attr->max_sge, RC_PIECES_MAX),
+      .page_size = (uint64_t)sysconf(_SC_PAGESIZE),
+      .address_max = RC_BLOB_BYTES,
+  };
+  pst_struct_write(limits, &out, sizeof(out));
+  return 0;
+}
+
+/* ---- Registrations -------------------------------------------------------------------- */
+
+static int rights(const struct pst_device *device, uint32_t access)
+{
+  /* A ring has a registration of its own, which alone its peers can write to. */
+  return device->relaxed | (access & PST_ACCESS_LOCAL_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0);
+}
+
+static void tell_path(struct pst_path_info *path, const struct pst_device *device,
+                      const struct vb_mr *mr, const char *reason)
+{
+  struct pst_path_info info = {.path = mr->path};
+
+  if (!path)
+    return;
+  snprintf(info.via, sizeof(info.via), "%s", mr->via);
+  snprintf(info.carrier, sizeof(info.carrier), "%s", device->carrier);
+  snprintf(info.reason, sizeof(info.reason), "%s", reason);
+  pst_struct_write(path, &info, sizeof(info));
+}
+
+static int check(const struct pst_device *device, const struct pst_mr_params *in,
+                 const struct pst_region *region)
+{
+  const uint32_t known = PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING;
+  const char *what = NULL;
+
+  if (in->offset > region->length || in->length > region->length - in->offset)
+    what = "it lies outside its region";
+  else if (in->length == 0)
+    what = "it is empty";
+  else if (in->access & ~known)
+    what = "it asks for rights that verbs_rc does not give: one-sided access is not built yet";
+  if (!what)
+    return 0;
+  RC_LOG(device, PST_LOG_ERROR, "registration of [%llu, +%llu) of %llu bytes refused: %s",
+         (unsigned long long)in->offset, (unsigned long long)in->length,
+         (unsigned long long)region->length, what);
+  return -EINVAL;
+}
+
+int rc_mr_register(struct pst_device *device, const struct pst_mr_params *params,
+                   struct pst_mr **mr)
+{
+  struct pst_mr_params in;
+  struct pst_region region;
+  char reason[160];
+
+  pst_struct_read(&in, sizeof(in), params);
+  pst_struct_read(&region, sizeof(region), in.region);
+  int rc = check(device, &in, &region);
+  if (rc < 0)
+    return rc;
+  struct pst_mr *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  rc = vb_mr_register(device->host, device->pd, in.region, in.offset, in.length,
+                      rights(device, in.access), &made->verbs, reason);
+  if (rc < 0) {
+    tell_path(in.path, device, &made->verbs, reason);
+    free(made);
+    return rc;
+  }
+  made->device = device;
+  made->length = in.length;
+  made->offset = in.offset;
+  made->access = in.access;
+  made->is_cpu_readable = region.host && region.kind != PST_MEMORY_CUDA;
+  made->region = in.region;
+  tell_path(in.path, device, &made->verbs, reason);
+  *mr = made;
+  return 0;
+}
+
+void rc_mr_deregister(struct pst_device *device, struct pst_mr *mr)
+{
+  (void)device;
+  if (!mr)
+    return;
+  vb_mr_close(&mr->verbs);
+  free(mr);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Endpoints: opened, told, and freed. */
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "rc.h"
+
+static int check(struct pst_worker *worker, const struct pst_endpoint_params *in)
+{
+  struct pst_device *device = worker->device;
+  struct pst_limits limits = {.struct_size = sizeof(limits)};
+  const char *what = NULL;
+
+  rc_limits(device, &limits);
+  if (!in->cookie)
+    what = "its cookie is 0";
+  else if (in->roles != PST_ROLE_SENDER && in->roles != PST_ROLE_RECEIVER)
+    what = "it has to be a sender or a receiver; one-sided access is not built yet";
+  else if (!(in->roles & PST_ROLE_RECEIVER) != !in->ring)
+    what = "a receiver needs a ring, and only a receiver";
+  else if (in->ring && in->ring->worker != worker)
+    what = "its ring is another worker's";
+  else if (in->requests > limits.requests_max || (in->roles == PST_ROLE_SENDER && !in->requests))
+    what = "its number of outstanding requests is out of range";
+  else if (in->pieces > limits.pieces_max)
+    what = "its pieces a request are more than the device's max_sge";
+  else if (in->message_max > device->message_max ||
+           (in->ring && in->message_max > in->ring->params.payload_max))
+    what = "its messages are longer than the port's largest, or than the slots";
+  if (!what)
+    return 0;
+  RC_LOG(device, PST_LOG_ERROR, "%s: endpoint refused: %s", in->label ? in->label : "", what);
+  return -EINVAL;
+}
+
+/* As many slots as the address has room for go with it; the others as credit. */
+static void grant_with_address(struct rc_rx *rx, struct rc_blob *own)
+{
+  while (rc_fifo_count(&rx->back)) {
+    uint32_t slot = rx->back.at[rx->back.tail & rx->back.mask];
+    struct rc_run *last = own->run_count ? &own->runs[own->run_count - 1] : NULL;
+    if (last && last->first + last->count == slot)
+      last->count++;
+    else if (own->run_count < RC_BLOB_RUNS)
+      own->runs[own->run_count++] = (struct rc_run){slot, 1};
+    else
+      return;
+    rc_fifo_put(&rx->granted, rc_fifo_get(&rx->back));
+    rx->before++;
+  }
+}
+
+static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
+{
+  struct rc_rx *rx = calloc(1, sizeof(*rx));
+
+  if (!rx)
+    return -ENOMEM;
+  endpoint->rx = rx;
+  int rc = rc_fifo_open(&rx->back, ring->params.slots);
+  if (rc == 0)
+    rc = rc_fifo_open(&rx->granted, ring->params.slots);
+  if (rc < 0)
+    return rc;
+  if (ring->free_count == 0) {
+    RC_LOG(endpoint->device, PST_LOG_ERROR,
+           "%s: its ring has no slot left: others have them, or what they have received is not "
+           "released yet",
+           endpoint->label);
+    return -ENOSPC;
+  }
+  rx->ring = ring;
+  rc_ring_share(ring, endpoint);
+  return 0;
+}
+
+static void describe_self(struct pst_endpoint *endpoint)
+{
+  struct pst_device *device = endpoint->device;
+  struct rc_blob *own = &endpoint->own;
+
+  *own = (struct rc_blob){
+      .is_ethernet = device->open.port->is_ethernet,
+      .gid_type = (uint8_t)device->open.gid.type,
+      .mtu = (uint8_t)device->mtu,
+      .rd_atomic = (uint8_t)(device->attr.max_qp_rd_atom < 16 ? device->attr.max_qp_rd_atom : 16),
+      .lid = device->open.port->lid,
+      .qpn = endpoint->qp->qp_num,
+      .psn = endpoint->psn,
+      .is_sender = endpoint->tx != NULL,
+      .is_receiver = endpoint->rx != NULL};
+  memcpy(own->gid, device->open.gid.raw, sizeof(own->gid));
+  if (endpoint->tx) {
+    own->initial = device->initial;
+    own->control_receives = RC_CONTROL_RECEIVES;
+    return;
+  }
+  const struct pst_ring *ring = endpoint->rx->ring;
+  own->address = ring->base;
+  own->rkey = ring->verbs.mr->rkey;
+  own->stride = ring->params.stride;
+  own->payload_max = ring->params.payload_max;
+  own->slots = ring->params.slots;
+  own->share = endpoint->rx->share;
+  grant_with_address(endpoint->rx, own);
+}
+
+static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
+{
+  int rc = rc_place_take(&endpoint->worker->endpoints, endpoint, &endpoint->place,
+                         &endpoint->generation);
+
+  if (rc < 0)
+    return rc;
+  endpoint->has_place = true;
+  if (in->ring)
+    rc = open_receiver(endpoint, in->ring);
+  else
+    rc = (endpoint->tx = calloc(1, sizeof(*endpoint->tx))) ? 0 : -ENOMEM;
+  if (rc == 0)
+    rc = rc_queue_open(endpoint, in->pieces);
+  if (rc == 0)
+    describe_self(endpoint);
+  return rc;
+}
+
+static uint32_t random_psn(void)
+{
+  uint32_t psn = 1;
+
+  if (getrandom(&psn, sizeof(psn), GRND_NONBLOCK) != sizeof(psn))
+    psn = (uint32_t)(uintptr_t)&psn;
+  return psn & 0xffffff;
+}
+
+int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
+                     struct pst_endpoint **endpoint)
+{
+  struct pst_endpoint_params in;
+
+  pst_struct_read(&in, sizeof(in), params);
+  int rc = check(worker, &in);
+  if (rc < 0)
+    return rc;
+  struct pst_endpoint *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  made->worker = worker;
+  made->device = worker->device;
+  made->roles = in.roles;
+  made->cookie = in.cookie;
+  made->timeout_ns = in.timeout_ns;
+  made->message_max = in.message_max ? in.message_max : worker->device->message_max;
+  made->requests_max = in.requests;
+  made->mostly = in.mr;
+  made->failed_from = RC_NEVER;
+  made->connect_by_ns = made->close_by_ns = RC_NEVER;
+  made->psn = random_psn();
+  snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
+  rc = open_parts(made, &in);
+  if (rc < 0) {
+    rc_endpoint_free(made);
+    return rc;
+  }
+  *endpoint = made;
+  return 0;
+}
+
+void rc_endpoint_free(struct pst_endpoint *endpoint)
+{
+  struct pst_worker *worker = endpoint->worker;
+
+  /* The peer writes no more before its slots become another's. */
+  rc_queue_close(endpoint);
+  if (endpoint->rx && endpoint->rx->ring)
+    rc_ring_unshare(endpoint->rx->ring, endpoint);
+  if (endpoint->has_place)
+    rc_place_give(&worker->endpoints, endpoint->place);
+  rc_forget_room(endpoint);
+  rc_unpend(endpoint);
+  if (endpoint->rx) {
+    free(endpoint->rx->back.at);
+    free(endpoint->rx->granted.at);
+  }
+  if (endpoint->tx)
+    free(endpoint->tx->credits.at);
+  free(endpoint->rx);
+  free(endpoint->tx);
+  free(endpoint);
+}
+
+int rc_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
+{
+  if (address->capacity < RC_BLOB_BYTES)
+    return -ENOSPC;
+  rc_blob_write(&endpoint->own, address->bytes);
+  address->length = RC_BLOB_BYTES;
+  address->fd_count = 0;
+  return 0;
+}
+
+int rc_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
+{
+  const struct vb_mr *mr = endpoint->rx       ? &endpoint->rx->ring->verbs
+                           : endpoint->mostly ? &endpoint->mostly->verbs
+                                              : NULL;
+  struct pst_path_info info = {.path = mr ? mr->path : PST_PATH_DIRECT};
+
+  snprintf(info.via, sizeof(info.via), "%s", mr ? mr->via : "dma");
+  snprintf(info.carrier, sizeof(info.carrier), "%s", endpoint->device->carrier);
+  pst_struct_write(path, &info, sizeof(info));
+  return 0;
+}

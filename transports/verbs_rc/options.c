@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <penstock/plugin.h>
+
+#include "../verbs/path_options.h"
+
+static const struct pst_option options[] = {
+    {
+        .name = "device",
+        .help = "RDMA device: by verbs name (mlx5_0), netdev (eth0), address of this host "
+                "(192.0.2.1) or PCI address (3b:00.0). An address or netdev chooses the GID, too. "
+                "Empty: the only one with an active port.",
+        .type = PST_OPTION_STRING,
+        .max = 63,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "port",
+        .help = "Port of the device, from 1. 0: the first active one.",
+        .default_value = "0",
+        .type = PST_OPTION_UINT,
+        .max = 255,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "gid_index",
+        .help = "Entry of the port's GID table. Empty: the one of the address or netdev that "
+                "`device` names; else RoCE v2 and IPv4 before others.",
+        .type = PST_OPTION_UINT,
+        .max = 65535,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    VB_PATH_OPTIONS,
+    {
+        .name = "relaxed_ordering",
+        .help = "Let the device's writes into memory overtake one another "
+                "(IBV_ACCESS_RELAXED_ORDERING), which some hosts need for full speed. A message's "
+                "bytes are there all the same when it is told.",
+        .default_value = "false",
+        .type = PST_OPTION_BOOL,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "keepalive",
+        .help = "A connection over which nothing comes for so long is tried, so that a peer that "
+                "is gone is noticed though nothing is sent to it. 0: not tried.",
+        .default_value = "1 s",
+        .type = PST_OPTION_DURATION,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "first_sequence",
+        .help = "What sequence number 0 travels as: near 2^32 and 2^64 numbers wrap.",
+        .default_value = "0",
+        .type = PST_OPTION_UINT,
+        .scope = PST_SCOPE_DEVICE,
+        .flags = PST_OPTION_TESTING,
+    },
+};
+
+PST_DESCRIPTION(PST_KIND_TRANSPORT, "verbs_rc", "0.1.0",
+                "RDMA over InfiniBand, RoCE and soft-RoCE by reliable connections",
+                "an RDMA device, and libibverbs with a provider for it",
+                "simulated: the contract suite on the simulated device of tests/fakes/verbs; "
+                "meson test -C build 'transport verbs_rc'",
+                options, sizeof(options) / sizeof(options[0]));

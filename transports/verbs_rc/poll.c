@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completions: of messages, of requests, of the transport's own, and events. */
+#include <endian.h>
+#include <stdio.h>
+
+#include "rc.h"
+
+#define POLLS_BETWEEN_CLOCKS 64u
+#define BUDGET (8u * RC_POLL_BATCH) /* completions of the device's a poll takes */
+
+struct out {
+  struct pst_completion *at;
+  uint32_t room;
+};
+
+static void event(struct out *out, const struct pst_endpoint *endpoint, uint8_t code, int status)
+{
+  *out->at++ = (struct pst_completion){
+      .kind = PST_COMPLETION_EVENT, .code = code, .status = status, .endpoint = endpoint->cookie};
+  out->room--;
+}
+
+/* ---- What the device says -------------------------------------------------------------------- */
+
+static void failed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  const struct vb_status *status = vb_wc_status((int)wc->status);
+  char text[1024];
+
+  vb_wc_text((int)wc->status, wc->vendor_err, text, sizeof(text));
+  rc_fail(endpoint, status->error, text);
+}
+
+static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  uint64_t index =
+      endpoint->sq_done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)endpoint->sq_done);
+
+  if (wc->status == IBV_WC_SUCCESS) {
+    endpoint->sq_done = index + 1;
+    rc_connected(endpoint);
+    rc_pend(endpoint);
+    return;
+  }
+  if (endpoint->failed_from == RC_NEVER && endpoint->state != RC_GREETING)
+    endpoint->failed_from = index;
+  endpoint->sq_done = index + 1;
+  if (endpoint->state == RC_GREETING && wc->status == IBV_WC_RETRY_EXC_ERR) {
+    endpoint->greets_again = true;
+    rc_queue_error(endpoint);
+  } else if (wc->status != IBV_WC_WR_FLUSH_ERR && !endpoint->greets_again)
+    failed(endpoint, wc);
+  rc_pend(endpoint);
+}
+
+static void control(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  uint32_t what = be32toh(wc->imm_data), buffer = (uint32_t)wc->wr_id;
+  bool fine = wc->wc_flags & IBV_WC_WITH_IMM;
+
+  if (fine && what == RC_CREDIT)
+    fine = endpoint->tx &&
+           rc_credit_take(endpoint, endpoint->control + (size_t)buffer * RC_CONTROL_BYTES,
+                          wc->byte_len);
+  else if (fine && (what == RC_FAREWELL || what == RC_ABORTED))
+    rc_left(endpoint, what == RC_FAREWELL ? 0 : -ECONNRESET);
+  else if (what != RC_HELLO)
+    fine = false;
+  if (!fine)
+    rc_fail(endpoint, -EPROTO, "the peer sent what is none of verbs_rc's messages");
+  else if (endpoint->tx && endpoint->state == RC_CONNECTED) {
+    int rc = rc_receive_again(endpoint, buffer);
+    if (rc < 0)
+      rc_fail(endpoint, rc, "ibv_post_recv");
+    rc_pend(endpoint);
+  }
+}
+
+static void arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct out *out)
+{
+  struct rc_rx *rx = endpoint->rx;
+
+  if (!rx || rc_fifo_count(&rx->granted) == 0 || wc->byte_len > rx->ring->params.payload_max) {
+    rc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot, or a longer one");
+    return;
+  }
+  if (endpoint->close_mode)
+    return;
+  uint32_t slot = rc_fifo_get(&rx->granted);
+  const struct pst_ring_params *ring = &rx->ring->params;
+  /* The nearest number that ends so. */
+  uint64_t sequence =
+      rx->highest + (uint64_t)(int64_t)(int32_t)(be32toh(wc->imm_data) - (uint32_t)rx->highest);
+  if ((int64_t)(sequence - rx->highest) > 0)
+    rx->highest = sequence;
+  rx->arrived++;
+  rx->bytes += wc->byte_len;
+  while (rx->credits_taken != rx->credits_sent &&
+         rx->arrived > rx->first_of[rx->credits_taken % RC_CONTROL_RECEIVES])
+    rx->credits_taken++;
+  if (rc_fifo_count(&rx->back))
+    rc_pend(endpoint);
+  *out->at++ = (struct pst_completion){
+      .kind = PST_COMPLETION_MESSAGE,
+      .flags = PST_HAS_SEQUENCE,
+      .endpoint = endpoint->cookie,
+      .u.message = {.token = rc_ring_token(rx->ring, slot),
+                    .offset = ring->base + slot * ring->stride + ring->headroom,
+                    .length = wc->byte_len,
+                    .sequence = sequence - rx->initial}};
+  out->room--;
+}
+
+/* False: it needs more room than there is. */
+static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct out *out)
+{
+  if (wc->status == IBV_WC_SUCCESS) {
+    rc_connected(endpoint); /* whoever sends has heard us */
+    if (endpoint->tell_connected && !endpoint->close_mode) {
+      endpoint->tell_connected = false;
+      event(out, endpoint, PST_EVENT_CONNECTED, 0);
+      if (out->room == 0)
+        return false;
+    }
+  }
+  endpoint->rq_posted--;
+  endpoint->arrivals++;
+  if (wc->status != IBV_WC_SUCCESS) {
+    if (wc->status != IBV_WC_WR_FLUSH_ERR && !endpoint->greets_again)
+      failed(endpoint, wc);
+    if (endpoint->rq_posted == 0)
+      rc_pend(endpoint);
+  } else if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+    arrived(endpoint, wc, out);
+  else
+    control(endpoint, wc);
+  return true;
+}
+
+static void take(struct pst_worker *worker, struct out *out)
+{
+  for (uint32_t budget = BUDGET; out->room && budget; budget--) {
+    if (worker->wc_at == worker->wc_count) {
+      int n = ibv_poll_cq(worker->cq, RC_POLL_BATCH, worker->wc);
+      worker->wc_at = 0;
+      worker->wc_count = n > 0 ? (uint32_t)n : 0;
+      if (n <= 0)
+        return;
+    }
+    const struct ibv_wc *wc = &worker->wc[worker->wc_at];
+    struct pst_endpoint *endpoint =
+        rc_place_find(&worker->endpoints, (wc->wr_id >> 32) & 0xffff, (wc->wr_id >> 48) & 0x7fff);
+    if (endpoint && endpoint->is_cut)
+      endpoint = NULL;
+    if (endpoint && !(wc->wr_id & RC_RECEIVE))
+      sent(endpoint, wc);
+    else if (endpoint && !received(endpoint, wc, out))
+      return;
+    worker->wc_at++;
+  }
+}
+
+/* ---- What endpoints have to tell ----------------------------------------------------------------
+ */
+
+static void tell_done(struct pst_endpoint *endpoint, struct out *out)
+{
+  while (endpoint->sq_told != endpoint->sq_done) {
+    const struct rc_sent *one = &endpoint->sent[endpoint->sq_told & endpoint->sq_mask];
+    if (one->opcode && out->room == 0)
+      return;
+    if (one->opcode == 0) {
+      endpoint->sq_told++;
+      continue;
+    }
+    bool bad = endpoint->sq_told >= endpoint->failed_from;
+    uint64_t count = 0, cookie = 0;
+    uint8_t opcode = one->opcode;
+    do {
+      cookie = one->cookie;
+      count++;
+      one = &endpoint->sent[++endpoint->sq_told & endpoint->sq_mask];
+    } while (opcode == PST_OP_SEND && endpoint->sq_told != endpoint->sq_done &&
+             one->opcode == opcode && (endpoint->sq_told >= endpoint->failed_from) == bad);
+    endpoint->outstanding -= (uint32_t)count;
+    *out->at++ = (struct pst_completion){.kind = PST_COMPLETION_DONE,
+                                         .code = opcode,
+                                         .status = bad ? endpoint->error : 0,
+                                         .endpoint = endpoint->cookie,
+                                         .u.done = {cookie, count}};
+    out->room--;
+  }
+}
+
+/* Room that a post wanted, and that nothing else tells of. */
+static void tell_room(struct pst_endpoint *endpoint)
+{
+  if (!endpoint->wants_room || endpoint->has_told_room || endpoint->state != RC_CONNECTED ||
+      rc_fifo_count(&endpoint->tx->credits) == 0 || endpoint->outstanding == endpoint->requests_max)
+    return;
+  endpoint->has_told_room = true;
+  endpoint->worker->told++;
+}
+
+/* False: it is freed. */
+static bool work_on(struct pst_endpoint *endpoint, struct out *out)
+{
+  uint64_t now = endpoint->close_mode || endpoint->tell_gone ? rc_now_ns(endpoint->device) : 0;
+
+  if (endpoint->greets_again && endpoint->sq_done == endpoint->sq_head &&
+      endpoint->rq_posted == 0 && !endpoint->close_mode && !endpoint->is_failed) {
+    endpoint->greets_again = false;
+    rc_greet_again(endpoint);
+  }
+  if (endpoint->rx)
+    rc_credit_send(endpoint);
+  else
+    tell_room(endpoint);
+  if (endpoint->tell_connected && out->room && !endpoint->close_mode) {
+    endpoint->tell_connected = false;
+    event(out, endpoint, PST_EVENT_CONNECTED, 0);
+  }
+  bool closable = endpoint->close_mode && rc_close_step(endpoint, now);
+  bool gone = endpoint->tell_gone && rc_gone_step(endpoint, now);
+  tell_done(endpoint, out);
+  if (gone && out->room) {
+    endpoint->tell_gone = false;
+    event(out, endpoint, PST_EVENT_DISCONNECTED, endpoint->gone_status);
+  }
+  if (!closable || endpoint->sq_told != endpoint->sq_head || out->room == 0) {
+    /* What only waits for room is asked again; what waits for time or peers is not. */
+    if (endpoint->sq_told != endpoint->sq_done || closable || (gone && endpoint->tell_gone) ||
+        endpoint->tell_connected)
+      rc_pend(endpoint);
+    return true;
+  }
+  uint64_t cookie = endpoint->cookie;
+  rc_endpoint_free(endpoint);
+  *out->at++ = (struct pst_completion){
+      .kind = PST_COMPLETION_EVENT, .code = PST_EVENT_CLOSED, .endpoint = cookie};
+  out->room--;
+  return false;
+}
+
+static void work(struct pst_worker *worker, struct out *out)
+{
+  struct pst_endpoint *list = worker->pending;
+
+  worker->pending = NULL;
+  while (list) {
+    struct pst_endpoint *endpoint = list;
+    list = endpoint->next_pending;
+    endpoint->is_pending = false;
+    work_on(endpoint, out);
+  }
+}
+
+int rc_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
+{
+  struct out out = {completions, max};
+  bool woken = worker->armed;
+
+  if (woken)
+    rc_disarm(worker);
+  rc_take_notices(worker);
+  if (worker->pending)
+    work(worker, &out);
+  take(worker, &out);
+  if (worker->pending)
+    work(worker, &out);
+  worker->calls += out.room == max ? POLLS_BETWEEN_CLOCKS : 1;
+  if (woken || worker->calls >= POLLS_BETWEEN_CLOCKS * POLLS_BETWEEN_CLOCKS) {
+    worker->calls = 0;
+    rc_look(worker);
+  }
+  return (int)(max - out.room);
+}

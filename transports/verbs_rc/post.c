@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests into the send queue: a list of work requests, one call, the last of them signalled. */
+#include <endian.h>
+
+#include "rc.h"
+
+static bool is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr, uint64_t offset,
+                      uint64_t length)
+{
+  return mr && mr->device == endpoint->device && (mr->access & PST_ACCESS_LOCAL_READ) &&
+         offset <= mr->length && length <= mr->length - offset;
+}
+
+static int check_pieces(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  uint64_t left = request->arg.length;
+
+  if (request->piece_count > endpoint->pieces_max)
+    return -E2BIG;
+  if (request->offset != 0)
+    return -EINVAL;
+  for (uint32_t i = 0; i < request->piece_count; i++) {
+    const struct pst_piece *piece = &request->local.pieces[i];
+    if (piece->reserved || piece->length > left ||
+        !is_within(endpoint, piece->mr, piece->offset, piece->length))
+      return -EINVAL;
+    left -= piece->length;
+  }
+  return left ? -EINVAL : 0;
+}
+
+static int check_send(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  const struct rc_tx *tx = endpoint->tx;
+  uint64_t length = request->arg.length;
+
+  if (request->reserved0 || request->u.send.reserved)
+    return -EINVAL;
+  if (length > endpoint->message_max || length > tx->payload_max)
+    return -EMSGSIZE;
+  if (request->piece_count)
+    return check_pieces(endpoint, request);
+  return is_within(endpoint, request->local.mr, request->offset, length) ? 0 : -EINVAL;
+}
+
+static int check_flush(const struct pst_request *request)
+{
+  return request->reserved0 || request->piece_count || request->u.rma.remote ||
+                 request->u.rma.reserved
+             ? -EINVAL
+             : 0;
+}
+
+static int check(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  if (request->flags & ~(PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE))
+    return -EINVAL;
+  switch (request->opcode) {
+  case PST_OP_SEND:
+    return check_send(endpoint, request);
+  case PST_OP_FLUSH:
+    return check_flush(request);
+  case PST_OP_WRITE:
+  case PST_OP_READ:
+  case PST_OP_FETCH_ADD:
+  case PST_OP_COMPARE_SWAP:
+    return -EOPNOTSUPP;
+  default:
+    return -EINVAL;
+  }
+}
+
+/* True: all of it is memory that the CPU reads. */
+static bool add_piece(struct ibv_send_wr *wr, const struct pst_mr *mr, uint64_t offset,
+                      uint64_t length)
+{
+  if (length == 0)
+    return true;
+  wr->sg_list[wr->num_sge++] = (struct ibv_sge){
+      .addr = mr->verbs.address + offset, .length = (uint32_t)length, .lkey = mr->verbs.mr->lkey};
+  return mr->is_cpu_readable;
+}
+
+static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+                       const struct pst_request *request)
+{
+  struct rc_tx *tx = endpoint->tx;
+  bool readable = true;
+
+  wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  wr->imm_data = htobe32((uint32_t)(request->u.send.sequence + endpoint->own.initial));
+  wr->wr.rdma.remote_addr = tx->address + rc_fifo_get(&tx->credits) * tx->stride;
+  wr->wr.rdma.rkey = tx->rkey;
+  if (request->piece_count == 0)
+    readable = add_piece(wr, request->local.mr, request->offset, request->arg.length);
+  for (uint32_t i = 0; i < request->piece_count; i++) {
+    const struct pst_piece *piece = &request->local.pieces[i];
+    readable &= add_piece(wr, piece->mr, piece->offset, piece->length);
+  }
+  if (readable && wr->num_sge && request->arg.length <= endpoint->max_inline)
+    wr->send_flags |= IBV_SEND_INLINE;
+  tx->messages++;
+  tx->bytes += request->arg.length;
+}
+
+/* An RC answers in order: when an empty WRITE is answered, all before it is placed. */
+static void build_flush(struct ibv_send_wr *wr)
+{
+  wr->opcode = IBV_WR_RDMA_WRITE;
+  wr->wr.rdma.remote_addr = 0;
+  wr->wr.rdma.rkey = 0;
+}
+
+static void build(struct pst_endpoint *endpoint, uint64_t index, const struct pst_request *request)
+{
+  uint32_t at = (uint32_t)index & endpoint->sq_mask;
+  struct ibv_send_wr *wr = &endpoint->wrs[at];
+
+  wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
+  wr->num_sge = 0;
+  wr->send_flags = request->flags & PST_REQUEST_FENCE ? IBV_SEND_FENCE : 0;
+  if (request->opcode == PST_OP_SEND)
+    build_send(endpoint, wr, request);
+  else
+    build_flush(wr);
+  endpoint->sent[at] = (struct rc_sent){.cookie = request->cookie, .opcode = request->opcode};
+}
+
+static int not_now(const struct pst_endpoint *endpoint)
+{
+  if (endpoint->state == RC_OVER)
+    return -ECONNRESET;
+  if (endpoint->state != RC_CONNECTED || endpoint->tell_connected || endpoint->close_mode)
+    return -ENOTCONN;
+  return endpoint->tx ? 0 : -EINVAL;
+}
+
+static void want_room(struct pst_endpoint *endpoint, bool wants)
+{
+  rc_forget_room(endpoint);
+  endpoint->wants_room = wants;
+}
+
+/* The device refused what its own queue has room for. */
+static int broken(struct pst_endpoint *endpoint, int rc)
+{
+  rc_fail(endpoint, rc, "ibv_post_send");
+  return -ECONNRESET;
+}
+
+int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+            uint32_t *wait)
+{
+  uint64_t from = endpoint->sq_head, index = from;
+  uint32_t why = PST_WAIT_NONE, taken = 0;
+  int rc = not_now(endpoint);
+
+  if (rc < 0 || n == 0)
+    return rc;
+  uint32_t room = endpoint->requests_max - endpoint->outstanding;
+  for (; taken < n; taken++, index++) {
+    const struct pst_request *request = &requests[taken];
+    if ((rc = check(endpoint, request)) < 0)
+      break;
+    why = taken == room ? PST_WAIT_QUEUE
+          : request->opcode == PST_OP_SEND && rc_fifo_count(&endpoint->tx->credits) == 0
+              ? PST_WAIT_CREDIT
+              : PST_WAIT_NONE;
+    if (why)
+      break;
+    build(endpoint, index, request);
+    /* So that room comes back before all of a long list is done. */
+    if ((index & (endpoint->sq_mask >> 2)) == 0)
+      endpoint->wrs[index & endpoint->sq_mask].send_flags |= IBV_SEND_SIGNALED;
+  }
+  want_room(endpoint, why != PST_WAIT_NONE);
+  if (taken == 0) {
+    if (rc < 0)
+      return rc;
+    *wait = why;
+    return -EAGAIN;
+  }
+  endpoint->wrs[(index - 1) & endpoint->sq_mask].send_flags |= IBV_SEND_SIGNALED;
+  int went = rc_queue_ring(endpoint, from, index);
+  if (went < 0)
+    return broken(endpoint, went);
+  endpoint->outstanding += (uint32_t)went;
+  if ((uint32_t)went < taken)
+    broken(endpoint, -EIO);
+  *wait = why;
+  return went;
+}

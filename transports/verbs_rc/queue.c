@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queue pairs, and what goes into their queues. */
+#include <endian.h>
+#include <stdio.h>
+
+#include "rc.h"
+
+static int create(struct pst_endpoint *endpoint, uint32_t pieces, uint32_t inline_wish)
+{
+  struct ibv_qp_init_attr attr = {.qp_context = endpoint,
+                                  .send_cq = endpoint->worker->cq,
+                                  .recv_cq = endpoint->worker->cq,
+                                  .cap = {.max_send_wr = endpoint->sq_size,
+                                          .max_recv_wr = endpoint->rq_size,
+                                          .max_send_sge = pieces ? pieces : 1,
+                                          .max_recv_sge = 1,
+                                          .max_inline_data = inline_wish},
+                                  .qp_type = IBV_QPT_RC};
+
+  endpoint->qp = ibv_create_qp(endpoint->device->pd, &attr);
+  if (!endpoint->qp)
+    return errno ? -errno : -EIO;
+  /* As it was made, which may be more than was asked for. */
+  endpoint->max_inline = attr.cap.max_inline_data;
+  endpoint->pieces_max = pieces ? pieces : 1;
+  return 0;
+}
+
+/* Completions that there may be at a time: of all queues of the worker's. */
+static int reserve_completions(struct pst_endpoint *endpoint)
+{
+  struct pst_worker *worker = endpoint->worker;
+  uint32_t wanted = worker->cq_used + endpoint->sq_size + endpoint->rq_size, most;
+  int rc = 0;
+
+  if (wanted > (uint32_t)worker->cq->cqe) {
+    most = (uint32_t)endpoint->device->attr.max_cqe;
+    uint32_t room = 2 * wanted < most ? 2 * wanted : most;
+    rc = room < wanted ? ENOSPC : ibv_resize_cq(worker->cq, (int)room);
+  }
+  if (rc == 0) {
+    worker->cq_used = wanted;
+    return 0;
+  }
+  RC_LOG(endpoint->device, PST_LOG_ERROR,
+         "%s: no room for %u completions in a completion queue (%s; the device has at most %d): "
+         "fewer streams on a worker, smaller rings, or fewer requests",
+         endpoint->label, wanted, strerror(rc), endpoint->device->attr.max_cqe);
+  return -ENOSPC;
+}
+
+static int open_sends(struct pst_endpoint *endpoint, uint32_t pieces)
+{
+  uint32_t size = 1;
+
+  while (size < endpoint->sq_size)
+    size <<= 1;
+  endpoint->sq_mask = size - 1;
+  endpoint->sent = calloc(size, sizeof(*endpoint->sent));
+  endpoint->wrs = calloc(size, sizeof(*endpoint->wrs));
+  endpoint->sges = calloc((size_t)size * pieces, sizeof(*endpoint->sges));
+  if (!endpoint->sent || !endpoint->wrs || !endpoint->sges)
+    return -ENOMEM;
+  for (uint32_t i = 0; i < size; i++) {
+    endpoint->wrs[i].next = &endpoint->wrs[(i + 1) & endpoint->sq_mask];
+    endpoint->wrs[i].sg_list = &endpoint->sges[(size_t)i * pieces];
+  }
+  return 0;
+}
+
+/* A sender receives credit into it, a receiver sends credit from it. */
+static int open_control(struct pst_endpoint *endpoint)
+{
+  uint32_t buffers = RC_CONTROL_RECEIVES + RC_SPARE_RECEIVES;
+  size_t bytes = (size_t)buffers * RC_CONTROL_BYTES;
+  char why[320];
+
+  endpoint->control = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  if (!endpoint->control)
+    return -ENOMEM;
+  memset(endpoint->control, 0, bytes);
+  endpoint->control_mr =
+      ibv_reg_mr(endpoint->device->pd, endpoint->control, bytes, IBV_ACCESS_LOCAL_WRITE);
+  if (endpoint->control_mr)
+    return 0;
+  int rc = errno ? -errno : -EIO;
+  vb_mr_refusal(-rc, bytes, why, sizeof(why));
+  RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: ibv_reg_mr of %zu bytes for credits: %s: %s",
+         endpoint->label, bytes, strerror(-rc), why);
+  return rc;
+}
+
+int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
+{
+  int rc;
+
+  endpoint->sq_size = endpoint->requests_max + RC_SPARE_SENDS;
+  endpoint->rq_size = RC_CONTROL_RECEIVES + RC_SPARE_RECEIVES;
+  if (endpoint->rx) {
+    endpoint->sq_size += RC_CONTROL_RECEIVES;
+    endpoint->rq_size = endpoint->rx->share + RC_SPARE_RECEIVES;
+  }
+  if ((rc = reserve_completions(endpoint)) < 0) {
+    endpoint->sq_size = endpoint->rq_size = 0;
+    return rc;
+  }
+  rc = create(endpoint, pieces, RC_INLINE_WISH);
+  if (rc < 0)
+    rc = create(endpoint, pieces, 0);
+  if (rc < 0) {
+    RC_LOG(endpoint->device, PST_LOG_ERROR,
+           "%s: ibv_create_qp (%u sends of %u pieces, %u receives): %s; fewer `requests`, fewer "
+           "slots, or see `ulimit -l` and `rdma resource`",
+           endpoint->label, endpoint->sq_size, pieces ? pieces : 1, endpoint->rq_size,
+           strerror(-rc));
+    return rc;
+  }
+  rc = open_sends(endpoint, endpoint->pieces_max);
+  if (rc == 0)
+    rc = open_control(endpoint);
+  for (uint32_t i = 0; rc == 0 && endpoint->rx && i < RC_POLL_BATCH; i++)
+    endpoint->rx->again[i] =
+        (struct ibv_recv_wr){.wr_id = RC_RECEIVE | rc_wr_id(endpoint, 0),
+                             .next = i + 1 < RC_POLL_BATCH ? &endpoint->rx->again[i + 1] : NULL};
+  return rc == 0 ? rc_queue_init(endpoint) : rc;
+}
+
+/* To INIT, with all receives posted: the peer may send as soon as it knows us. */
+int rc_queue_init(struct pst_endpoint *endpoint)
+{
+  const struct pst_device *device = endpoint->device;
+  /* Remote writes at both ends: keepalives are empty ones. */
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                             .pkey_index = (uint16_t)device->path.pkey_index,
+                             .port_num = (uint8_t)device->open.port->number,
+                             .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+  int rc = ibv_modify_qp(endpoint->qp, &attr,
+                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+
+  if (rc != 0) {
+    RC_LOG(device, PST_LOG_ERROR,
+           "%s: the queue pair cannot be taken to INIT: %s; see `pkey_index`", endpoint->label,
+           strerror(rc));
+    return -rc;
+  }
+  if (endpoint->rx)
+    return rc_receives_post(endpoint, endpoint->rq_size);
+  for (uint32_t i = 0; i < endpoint->rq_size && rc == 0; i++)
+    rc = rc_receive_again(endpoint, i);
+  return rc;
+}
+
+void rc_queue_close(struct pst_endpoint *endpoint)
+{
+  if (endpoint->qp)
+    ibv_destroy_qp(endpoint->qp);
+  if (endpoint->control_mr)
+    ibv_dereg_mr(endpoint->control_mr);
+  endpoint->worker->cq_used -= endpoint->sq_size + endpoint->rq_size;
+  free(endpoint->control);
+  free(endpoint->sent);
+  free(endpoint->wrs);
+  free(endpoint->sges);
+}
+
+void rc_queue_error(struct pst_endpoint *endpoint)
+{
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+  if (endpoint->is_erred)
+    return;
+  endpoint->is_erred = true;
+  ibv_modify_qp(endpoint->qp, &attr, IBV_QP_STATE);
+}
+
+/* ---- Receives ------------------------------------------------------------------------------ */
+
+int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n)
+{
+  struct rc_rx *rx = endpoint->rx;
+  struct ibv_recv_wr *bad;
+  int rc = 0;
+
+  while (n > 0 && rc == 0) {
+    uint32_t some = n < RC_POLL_BATCH ? n : RC_POLL_BATCH;
+    struct ibv_recv_wr *last = &rx->again[some - 1], *next = last->next;
+    last->next = NULL;
+    rc = ibv_post_recv(endpoint->qp, rx->again, &bad);
+    last->next = next;
+    if (rc == 0)
+      endpoint->rq_posted += some;
+    n -= some;
+  }
+  return -rc;
+}
+
+int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer)
+{
+  struct ibv_sge sge = {.addr = (uintptr_t)endpoint->control + (size_t)buffer * RC_CONTROL_BYTES,
+                        .length = RC_CONTROL_BYTES,
+                        .lkey = endpoint->control_mr->lkey};
+  struct ibv_recv_wr wr = {.wr_id = RC_RECEIVE | rc_wr_id(endpoint, buffer),
+                           .sg_list = &sge,
+                           .num_sge = 1},
+                     *bad;
+  int rc = ibv_post_recv(endpoint->qp, &wr, &bad);
+
+  if (rc == 0)
+    endpoint->rq_posted++;
+  return -rc;
+}
+
+/* ---- Sends ----------------------------------------------------------------------------------- */
+
+int rc_queue_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
+{
+  struct ibv_send_wr *last = &endpoint->wrs[(to - 1) & endpoint->sq_mask], *next = last->next;
+  struct ibv_send_wr *first = &endpoint->wrs[from & endpoint->sq_mask], *bad = NULL;
+
+  last->next = NULL;
+  int rc = ibv_post_send(endpoint->qp, first, &bad);
+  last->next = next;
+  if (rc == 0) {
+    endpoint->sq_head = to;
+    return (int)(to - from);
+  }
+  uint32_t went = bad ? (uint32_t)((bad - first) & (ptrdiff_t)endpoint->sq_mask) : 0;
+  endpoint->sq_head = from + went;
+  return went ? (int)went : -rc;
+}
+
+int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct ibv_sge *bytes,
+                 unsigned int flags, uint8_t opcode, uint64_t cookie)
+{
+  uint64_t index = endpoint->sq_head;
+  uint32_t at = (uint32_t)index & endpoint->sq_mask;
+  struct ibv_send_wr *wr = &endpoint->wrs[at];
+
+  if (rc_queue_room(endpoint) == 0)
+    return -EAGAIN;
+  wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
+  wr->opcode = control ? IBV_WR_SEND_WITH_IMM : IBV_WR_RDMA_WRITE;
+  wr->imm_data = htobe32(control);
+  wr->send_flags = IBV_SEND_SIGNALED | flags;
+  wr->num_sge = 0;
+  wr->wr.rdma.remote_addr = 0;
+  wr->wr.rdma.rkey = 0;
+  if (bytes) {
+    wr->sg_list[0] = *bytes;
+    wr->num_sge = 1;
+    if (bytes->length <= endpoint->max_inline)
+      wr->send_flags |= IBV_SEND_INLINE;
+  }
+  endpoint->sent[at] = (struct rc_sent){.cookie = cookie, .opcode = opcode};
+  int rc = rc_queue_ring(endpoint, index, index + 1);
+  return rc < 0 ? rc : 0;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is counted, and an endpoint in words. */
+#include <stdio.h>
+
+#include "rc.h"
+
+struct list {
+  struct pst_counter *at;
+  uint32_t room;
+  uint32_t count;
+};
+
+static void add(struct list *list, const char *name, uint64_t value, uint64_t flags)
+{
+  if (list->at && list->count < list->room)
+    list->at[list->count] = (struct pst_counter){name, NULL, value, flags};
+  list->count++;
+}
+
+int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst_endpoint *endpoint,
+                struct pst_counter *counters, uint32_t max)
+{
+  struct list list = {counters, max, 0};
+
+  (void)device;
+  if (endpoint && endpoint->tx) {
+    add(&list, "messages_sent", endpoint->tx->messages, 0);
+    add(&list, "bytes_sent", endpoint->tx->bytes, 0);
+    add(&list, "credit_messages", endpoint->tx->credit_messages, 0);
+    add(&list, "credits", endpoint->tx->credits.at ? rc_fifo_count(&endpoint->tx->credits) : 0,
+        PST_COUNTER_GAUGE);
+  } else if (endpoint) {
+    add(&list, "messages_received", endpoint->rx->arrived, 0);
+    add(&list, "bytes_received", endpoint->rx->bytes, 0);
+    add(&list, "credit_messages", endpoint->rx->credits_sent, 0);
+    add(&list, "receives_posted", endpoint->rq_posted, PST_COUNTER_GAUGE);
+  } else if (worker) {
+    add(&list, "completion_queue", (uint64_t)worker->cq->cqe, PST_COUNTER_GAUGE);
+    add(&list, "completions_reserved", worker->cq_used, PST_COUNTER_GAUGE);
+  }
+  return (int)list.count;
+}
+
+int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  const struct pst_device *device = endpoint->device;
+  char peer[VB_GID_TEXT];
+
+  if (size == 0)
+    return -EINVAL;
+  if (endpoint->state == RC_NEW) {
+    snprintf(text, size, "%s port %u, QP %u, %s, not connected", device->open.info->name,
+             device->open.port->number, endpoint->qp->qp_num, device->open.gid_reason);
+    return 0;
+  }
+  uint32_t mtu = endpoint->peer.mtu < device->mtu ? endpoint->peer.mtu : (uint32_t)device->mtu;
+  vb_gid_address(endpoint->peer.gid, peer);
+  snprintf(text, size,
+           "%s port %u, QP %u to QP %u of %s, MTU %u, hop limit %u, inline %u bytes, %s",
+           device->open.info->name, device->open.port->number, endpoint->qp->qp_num,
+           endpoint->peer.qpn, peer, vb_mtu_bytes((enum ibv_mtu)mtu), device->path.hop_limit,
+           endpoint->max_inline, device->open.gid_reason);
+  return 0;
+}

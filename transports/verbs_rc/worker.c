@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Workers: opened, put to sleep, woken; and what only time tells. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "rc.h"
+
+#define CQ_FIRST 1024u /* it grows as endpoints are opened */
+
+static int refuse(const struct pst_device *device, const char *call)
+{
+  int rc = errno ? -errno : -EIO;
+
+  RC_LOG(device, PST_LOG_ERROR, "a worker cannot be opened: %s: %s; see `ulimit -n`, `ulimit -l`",
+         call, strerror(-rc));
+  return rc;
+}
+
+static int set_nonblocking(int fd)
+{
+  int flags = fcntl(fd, F_GETFL);
+  return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+static int watch(struct pst_worker *worker, int fd)
+{
+  struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+  return epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+static int open_descriptors(struct pst_worker *worker)
+{
+  struct pst_device *device = worker->device;
+
+  worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  worker->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (worker->epoll_fd < 0 || worker->timer_fd < 0 || worker->wake_fd < 0)
+    return refuse(device, "descriptors");
+  worker->channel = ibv_create_comp_channel(device->open.context);
+  if (!worker->channel)
+    return refuse(device, "ibv_create_comp_channel");
+  if (set_nonblocking(worker->channel->fd) < 0 ||
+      set_nonblocking(device->open.context->async_fd) < 0 ||
+      watch(worker, worker->channel->fd) < 0 || watch(worker, worker->timer_fd) < 0 ||
+      watch(worker, worker->wake_fd) < 0 || watch(worker, device->open.context->async_fd) < 0)
+    return refuse(device, "epoll_ctl");
+  return 0;
+}
+
+int rc_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
+{
+  struct pst_worker *made = calloc(1, sizeof(*made));
+  uint32_t most = (uint32_t)device->attr.max_cqe;
+
+  (void)index;
+  if (!made)
+    return -ENOMEM;
+  made->device = device;
+  made->epoll_fd = made->timer_fd = made->wake_fd = -1;
+  made->soonest_ns = made->timer_ns = RC_NEVER;
+  int rc = open_descriptors(made);
+  if (rc == 0) {
+    made->cq = ibv_create_cq(device->open.context, (int)(CQ_FIRST < most ? CQ_FIRST : most), NULL,
+                             made->channel, 0);
+    if (!made->cq)
+      rc = refuse(device, "ibv_create_cq");
+  }
+  if (rc < 0) {
+    rc_worker_close(made);
+    return rc;
+  }
+  *worker = made;
+  return 0;
+}
+
+static void close_fd(int fd)
+{
+  if (fd >= 0)
+    close(fd);
+}
+
+void rc_worker_close(struct pst_worker *worker)
+{
+  if (!worker)
+    return;
+  for (uint32_t i = 0; i < worker->endpoints.room; i++)
+    if (worker->endpoints.all[i].at)
+      rc_endpoint_free(worker->endpoints.all[i].at);
+  for (uint32_t i = 0; i < worker->rings.room; i++)
+    rc_ring_close(worker, worker->rings.all[i].at);
+  if (worker->cq) {
+    ibv_ack_cq_events(worker->cq, worker->events_unacked);
+    ibv_destroy_cq(worker->cq);
+  }
+  close_fd(worker->epoll_fd);
+  if (worker->channel)
+    ibv_destroy_comp_channel(worker->channel);
+  close_fd(worker->timer_fd);
+  close_fd(worker->wake_fd);
+  free(worker->endpoints.all);
+  free(worker->rings.all);
+  free(worker);
+}
+
+void rc_pend(struct pst_endpoint *endpoint)
+{
+  if (endpoint->is_pending)
+    return;
+  endpoint->is_pending = true;
+  endpoint->next_pending = endpoint->worker->pending;
+  endpoint->worker->pending = endpoint;
+}
+
+static void drain(int fd)
+{
+  uint64_t count;
+
+  while (read(fd, &count, sizeof(count)) > 0)
+    ;
+}
+
+void rc_unpend(struct pst_endpoint *endpoint)
+{
+  struct pst_endpoint **at = &endpoint->worker->pending;
+
+  while (endpoint->is_pending && *at && *at != endpoint)
+    at = &(*at)->next_pending;
+  if (endpoint->is_pending && *at)
+    *at = endpoint->next_pending;
+}
+
+static void look_at_event(struct pst_endpoint *endpoint)
+{
+  int event = atomic_exchange(&endpoint->event, 0);
+  char why[512];
+
+  if (event) {
+    const struct vb_status *what = vb_event(event - 1);
+    snprintf(why, sizeof(why), "%s: %s. Usual reasons: %s. Check: %s", what->name, what->cause,
+             what->reasons, what->checks);
+    rc_fail(endpoint, what->error ? what->error : -EIO, why);
+  }
+  if (atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed))
+    rc_fail(endpoint, -EIO, "the device is lost");
+}
+
+void rc_take_notices(struct pst_worker *worker)
+{
+  uint32_t notices = atomic_load_explicit(&worker->notices, memory_order_acquire);
+
+  if (notices == worker->notices_seen)
+    return;
+  worker->notices_seen = notices;
+  drain(worker->wake_fd);
+  for (uint32_t i = 0; i < worker->endpoints.room; i++) {
+    struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
+    if (!endpoint)
+      continue;
+    look_at_event(endpoint);
+    if (atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 2)
+      continue;
+    rc_greet(endpoint);
+    rc_pend(endpoint);
+  }
+}
+
+/* ---- Sleep --------------------------------------------------------------------------------- */
+
+int rc_event_fd(struct pst_worker *worker)
+{
+  return worker->epoll_fd;
+}
+
+void rc_disarm(struct pst_worker *worker)
+{
+  struct ibv_cq *cq;
+  void *context;
+
+  worker->armed = false;
+  while (ibv_get_cq_event(worker->channel, &cq, &context) == 0)
+    if (++worker->events_unacked == 1024) { /* each acknowledgement takes a lock */
+      ibv_ack_cq_events(worker->cq, worker->events_unacked);
+      worker->events_unacked = 0;
+    }
+  drain(worker->wake_fd);
+  drain(worker->timer_fd);
+}
+
+static void set_timer(struct pst_worker *worker)
+{
+  uint64_t at = worker->soonest_ns;
+  struct itimerspec when = {0};
+
+  if (at == worker->timer_ns)
+    return;
+  worker->timer_ns = at;
+  if (at != RC_NEVER) {
+    at = at ? at : 1;
+    when.it_value = (struct timespec){(time_t)(at / 1000000000), (long)(at % 1000000000)};
+  }
+  timerfd_settime(worker->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+int rc_arm(struct pst_worker *worker)
+{
+  worker->armed = true;
+  rc_look(worker);
+  if (worker->pending || worker->told || worker->wc_at != worker->wc_count ||
+      atomic_load_explicit(&worker->notices, memory_order_acquire) != worker->notices_seen)
+    return -EAGAIN;
+  if (ibv_req_notify_cq(worker->cq, 0) != 0)
+    return -EAGAIN;
+  /* What came between the last poll and the request wakes nobody. */
+  int n = ibv_poll_cq(worker->cq, RC_POLL_BATCH, worker->wc);
+  worker->wc_at = 0;
+  worker->wc_count = n > 0 ? (uint32_t)n : 0;
+  if (n > 0)
+    return -EAGAIN;
+  set_timer(worker);
+  return 0;
+}
+
+/* ---- Asynchronous events ------------------------------------------------------------------------
+ */
+
+static void take_event(struct pst_device *device, const struct ibv_async_event *event)
+{
+  const struct vb_status *what = vb_event((int)event->event_type);
+  struct pst_endpoint *endpoint;
+
+  switch (event->event_type) {
+  case IBV_EVENT_QP_FATAL:
+  case IBV_EVENT_QP_REQ_ERR:
+  case IBV_EVENT_QP_ACCESS_ERR:
+    endpoint = event->element.qp->qp_context;
+    atomic_store(&endpoint->event, (int)event->event_type + 1);
+    atomic_fetch_add(&endpoint->worker->notices, 1);
+    break;
+  case IBV_EVENT_DEVICE_FATAL:
+  case IBV_EVENT_CQ_ERR:
+    atomic_store(&device->is_lost, true);
+    RC_LOG(device, PST_LOG_ERROR, "%s: %s: %s; check: %s", device->open.info->name, what->name,
+           what->cause, what->checks);
+    break;
+  case IBV_EVENT_PORT_ERR:
+  case IBV_EVENT_PORT_ACTIVE:
+  case IBV_EVENT_GID_CHANGE:
+  case IBV_EVENT_LID_CHANGE:
+  case IBV_EVENT_PKEY_CHANGE:
+    RC_LOG(device, event->event_type == IBV_EVENT_PORT_ACTIVE ? PST_LOG_INFO : PST_LOG_WARN,
+           "%s port %d: %s: %s%s%s", device->open.info->name, event->element.port_num, what->name,
+           what->cause, what->checks[0] ? "; check: " : "", what->checks);
+    break;
+  default:
+    break;
+  }
+}
+
+void rc_events(struct pst_device *device)
+{
+  struct ibv_async_event event;
+
+  /* Destroying a queue pair waits for its events' acknowledgement: its endpoint is there. */
+  pthread_mutex_lock(&device->events);
+  while (ibv_get_async_event(device->open.context, &event) == 0) {
+    take_event(device, &event);
+    ibv_ack_async_event(&event);
+  }
+  pthread_mutex_unlock(&device->events);
+}
+
+/* ---- What only time tells -------------------------------------------------------------------- */
+
+/* Is the peer there? What it owes an answer to, or else an empty WRITE, tells. */
+static void look_at_life(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  const struct pst_device *device = endpoint->device;
+  bool owes = endpoint->sq_head != endpoint->sq_done;
+
+  if (endpoint->arrivals != endpoint->heard_arrivals || endpoint->sq_done != endpoint->heard_done ||
+      owes != endpoint->owed) {
+    endpoint->heard_arrivals = endpoint->arrivals;
+    endpoint->heard_done = endpoint->sq_done;
+    endpoint->heard_ns = now_ns;
+    endpoint->owed = owes;
+  }
+  uint64_t patience = owes ? endpoint->timeout_ns : device->keepalive_ns;
+  if (patience == 0)
+    return;
+  if (now_ns - endpoint->heard_ns < patience) {
+    rc_due(endpoint->worker, endpoint->heard_ns + patience);
+    return;
+  }
+  if (owes) {
+    rc_fail(endpoint, -ETIMEDOUT,
+            "the peer owes an answer, and neither it nor the device's own error came within the "
+            "stream's timeout: peer or path is gone (see hop_limit, GIDs, MTU, routes), and "
+            "retry_cnt or timeout make the device try for longer");
+    return;
+  }
+  int rc = rc_queue_own(endpoint, 0, NULL, 0, 0, 0);
+  if (rc < 0 && rc != -EAGAIN)
+    rc_fail(endpoint, rc, "ibv_post_send of a keepalive");
+  endpoint->heard_ns = now_ns;
+  endpoint->owed = true;
+  rc_due(endpoint->worker, now_ns + (endpoint->timeout_ns ? endpoint->timeout_ns : patience));
+}
+
+static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  struct pst_worker *worker = endpoint->worker;
+
+  if (endpoint->close_mode) {
+    if (now_ns >= endpoint->close_by_ns)
+      rc_pend(endpoint);
+    else
+      rc_due(worker, endpoint->close_by_ns);
+    return;
+  }
+  switch (endpoint->state) {
+  case RC_SETTING_UP:
+  case RC_GREETING:
+    if (now_ns >= endpoint->connect_by_ns)
+      rc_fail(endpoint, -ETIMEDOUT,
+              "the peer did not answer in time: it never connected, or packets do not reach it "
+              "(hop_limit, GIDs, MTU, routes, firewall: UDP port 4791)");
+    else
+      rc_due(worker, endpoint->connect_by_ns);
+    break;
+  case RC_CONNECTED:
+    look_at_life(endpoint, now_ns);
+    break;
+  case RC_OVER:
+    if (endpoint->tell_gone)
+      rc_pend(endpoint);
+    break;
+  default:
+    break;
+  }
+}
+
+void rc_look(struct pst_worker *worker)
+{
+  uint64_t now = rc_now_ns(worker->device);
+
+  rc_events(worker->device);
+  worker->soonest_ns = RC_NEVER;
+  for (uint32_t i = 0; i < worker->endpoints.room; i++)
+    if (worker->endpoints.all[i].at)
+      look_at(worker->endpoints.all[i].at, now);
+}
