@@ -32,7 +32,7 @@ struct sim_slot {
 struct sim_sq {
   pthread_mutex_t lock;
   _Atomic bool attention; /* the NIC thread found the lock taken: its holder runs the queue */
-  _Atomic bool waits;       /* something is left in it, for the NIC thread */
+  _Atomic bool waits;     /* something is left in it, for the NIC thread */
   char *slots;
   uint32_t size, stride; /* size a power of two */
   uint32_t room;         /* what the program asked for */
