@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asynchronous events, the draining of a send queue, and who waits for whom. */
+#include "support.h"
+
+#include <pthread.h>
+
+static void test_communication_established(void **state)
+{
+  (void)state;
+  struct wish wish = usual();
+  struct pair pair;
+  struct ibv_qp_attr attr;
+  struct ibv_sge sge;
+  pair_make(&pair, &wish);
+  struct end *ends[] = {&pair.a, &pair.b};
+  for (int i = 0; i < 2; i++) {
+    int mask = to_init(&pair, &attr);
+    modify(ends[i]->qp, &attr, mask);
+    mask = to_rtr(&pair, ends[!i], &attr);
+    modify(ends[i]->qp, &attr, mask);
+  }
+  int mask = to_rts(&pair, &attr);
+  modify(pair.a.qp, &attr, mask);
+  /* The responder answers in RTR already, and is told that somebody has spoken. */
+  struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 8);
+  assert_int_equal(post(pair.a.qp, &wr), 0);
+  expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
+  expect_event(pair.context, IBV_EVENT_COMM_EST);
+  pair_close(&pair);
+}
+
+/* In SQD what has begun ends, and what has not waits for RTS. */
+static void test_drained(void **state)
+{
+  (void)state;
+  struct wish wish = usual();
+  struct pair pair;
+  struct ibv_sge sge;
+  wish.rnr_retry = 7;
+  pair_open(&pair, &wish);
+  struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 8);
+  assert_int_equal(post(pair.a.qp, &wr), 0);
+  wr.wr_id = 2;
+  assert_int_equal(post(pair.a.qp, &wr), 0);
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
+  modify(pair.a.qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
+  assert_int_equal(post_recv(&pair.b, 5, 8), 0);
+  assert_int_equal(post_recv(&pair.b, 6, 8), 0);
+  expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
+  expect_event(pair.context, IBV_EVENT_SQ_DRAINED);
+  no_wc(pair.a.cq);
+  attr.qp_state = IBV_QPS_RTS;
+  modify(pair.a.qp, &attr, IBV_QP_STATE);
+  expect_wc(pair.a.cq, 2, IBV_WC_SUCCESS);
+  pair_close(&pair);
+}
+
+struct late {
+  struct ibv_cq *cq;
+  _Atomic bool acknowledged;
+};
+
+static void *acknowledge(void *argument)
+{
+  struct late *late = argument;
+  late->acknowledged = true;
+  ibv_ack_cq_events(late->cq, 1);
+  return NULL;
+}
+
+/* An event that was given is acknowledged before what it is about can go. */
+static void test_destroying_waits_for_acknowledgement(void **state)
+{
+  (void)state;
+  struct wish wish = usual();
+  struct pair pair;
+  struct ibv_sge sge;
+  wish.channel = true;
+  pair_open(&pair, &wish);
+  assert_int_equal(ibv_req_notify_cq(pair.b.cq, 0), 0);
+  struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 8);
+  assert_int_equal(post_recv(&pair.b, 5, 8), 0);
+  assert_int_equal(post(pair.a.qp, &wr), 0);
+  struct ibv_cq *cq;
+  void *context;
+  assert_int_equal(ibv_get_cq_event(pair.channel, &cq, &context), 0);
+  assert_int_equal(ibv_destroy_qp(pair.b.qp), 0);
+  pair.b.qp = NULL;
+  struct late late = {.cq = cq};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, acknowledge, &late), 0);
+  assert_int_equal(ibv_destroy_cq(pair.b.cq), 0);
+  assert_true(late.acknowledged);
+  pthread_join(thread, NULL);
+  pair.b.cq = ibv_create_cq(pair.context, 1, NULL, NULL, 0);
+  pair_close(&pair);
+}
+
+enum { ROUNDS = 2000 };
+
+static void *flood(void *argument)
+{
+  struct pair *pair = argument;
+  struct ibv_sge sge;
+  for (int i = 0; i < ROUNDS; i++) {
+    struct ibv_send_wr wr = request(pair, i % 2 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE, &sge, 4096);
+    /* The receive is there before the send, whose turn is next. */
+    if (i % 2)
+      assert_int_equal(post_recv(&pair->b, 5, 8192), 0);
+    assert_int_equal(post(pair->a.qp, &wr), 0);
+    expect_wc(pair->a.cq, 1, IBV_WC_SUCCESS);
+    if (i % 2)
+      expect_wc(pair->b.cq, 5, IBV_WC_SUCCESS);
+  }
+  return NULL;
+}
+
+static void *churn(void *argument)
+{
+  struct pair *pair = argument;
+  for (int i = 0; i < ROUNDS / 10; i++) {
+    struct ibv_mr *mr = ibv_reg_mr(pair->pd, pair->a.bytes, BYTES, ALL_ACCESS);
+    assert_non_null(mr);
+    struct ibv_qp_init_attr init = {
+        .send_cq = pair->a.cq, .recv_cq = pair->b.cq, .cap = pair->wish.cap, .qp_type = IBV_QPT_RC};
+    struct ibv_qp *qp = ibv_create_qp(pair->pd, &init);
+    assert_non_null(qp);
+    assert_int_equal(ibv_destroy_qp(qp), 0);
+    assert_int_equal(ibv_dereg_mr(mr), 0);
+  }
+  return NULL;
+}
+
+/* Several threads at once, each on its own queue pairs, while others come and go. */
+static void test_threads(void **state)
+{
+  (void)state;
+  enum { THREADS = 3 };
+  struct wish wish = usual();
+  struct pair pairs[THREADS];
+  pthread_t threads[THREADS + 1];
+  for (int i = 0; i < THREADS; i++)
+    pair_open(&pairs[i], &wish);
+  for (int i = 0; i < THREADS; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, flood, &pairs[i]), 0);
+  assert_int_equal(pthread_create(&threads[THREADS], NULL, churn, &pairs[0]), 0);
+  for (int i = 0; i <= THREADS; i++)
+    pthread_join(threads[i], NULL);
+  for (int i = 0; i < THREADS; i++)
+    pair_close(&pairs[i]);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_communication_established),
+      cmocka_unit_test(test_drained),
+      cmocka_unit_test(test_destroying_waits_for_acknowledgement),
+      cmocka_unit_test(test_threads),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
