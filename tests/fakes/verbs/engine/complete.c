@@ -72,8 +72,10 @@ void sim_complete(uint32_t index, const struct sim_cqe *cqe)
   atomic_store_explicit(&ring->head, ring->head + 1, memory_order_release);
   bool wake = wakes(cq, cqe);
   if (wake) {
-    cq->armed = FAB_ARM_NONE;
+    /* In this order: killed between the two, the owner has an event too many, not one too few. */
     atomic_fetch_add(&cq->event, 1);
+    atomic_signal_fence(memory_order_seq_cst);
+    cq->armed = FAB_ARM_NONE;
   }
   fab_unlock(&cq->lock);
   if (wake)
@@ -107,9 +109,10 @@ void sim_qp_fail(struct fab_qp *qp)
   atomic_store_explicit(&qp->state, IBV_QPS_ERR, memory_order_release);
   while (!qp->srq && qp->rq.tail != qp->rq.head) {
     const struct fab_recv *recv = sim_ring_at(&qp->rq, qp->rq.tail);
-    uint64_t wr_id = recv->wr_id;
+    sim_note_taken(qp, recv, qp->rq.tail);
     qp->rq.tail++;
-    flush_receive(qp, wr_id);
+    flush_receive(qp, recv->wr_id);
+    qp->taken = 0;
   }
   if (!first)
     return;
@@ -118,6 +121,15 @@ void sim_qp_fail(struct fab_qp *qp)
     atomic_fetch_or(&qp->async_bits, 1u << IBV_EVENT_QP_LAST_WQE_REACHED);
   atomic_store(&qp->attention, 1);
   fab_kick(qp->owner);
+}
+
+void sim_note_taken(struct fab_qp *qp, const struct fab_recv *recv, uint32_t tail)
+{
+  qp->taken_wr_id = recv->wr_id;
+  qp->taken_tail = tail;
+  qp->taken_cq_head = fab->cq[qp->recv_cq - 1].ring.head;
+  atomic_signal_fence(memory_order_seq_cst);
+  qp->taken = 1;
 }
 
 /* Was the receive that was being delivered completed before the holder died? */
@@ -136,11 +148,27 @@ static bool was_completed(const struct fab_qp *qp)
   return found;
 }
 
+void sim_srq_repair(struct fab_srq *srq)
+{
+  if (srq->taker && srq->ring.tail == srq->taker_tail)
+    fab->qp[srq->taker - 1].taken = 0;
+  srq->taker = 0;
+}
+
 void sim_qp_repair(struct fab_qp *qp)
 {
+  if (qp->srq) {
+    struct fab_srq *srq = &fab->srq[qp->srq - 1];
+    if (fab_lock(&srq->lock))
+      sim_srq_repair(srq);
+    fab_unlock(&srq->lock);
+  }
   if (!qp->number || !qp->taken || !qp->recv_cq)
     return;
   qp->taken = 0;
+  /* Not taken yet, after all. Of a shared queue, sim_srq_repair knows. */
+  if (!qp->srq && qp->rq.tail == qp->taken_tail)
+    return;
   fab_log(2, "a process died delivering to qp 0x%06x: its receive is flushed", qp->number);
   if (!was_completed(qp))
     flush_receive(qp, qp->taken_wr_id);

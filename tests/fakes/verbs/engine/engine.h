@@ -146,6 +146,11 @@ uint32_t sim_syndrome(enum ibv_wc_status status);
 void sim_qp_fail(struct fab_qp *qp);
 /* What a dead holder of the QP's lock left behind. */
 void sim_qp_repair(struct fab_qp *qp);
+/* Of a shared queue's lock. */
+void sim_srq_repair(struct fab_srq *srq);
+/* Before a receive is taken off its queue: so that its completion is not lost with whoever does
+ * it. */
+void sim_note_taken(struct fab_qp *qp, const struct fab_recv *recv, uint32_t tail);
 void sim_qp_event(struct fab_qp *qp, enum ibv_event_type event);
 static inline void sim_qp_lock(struct fab_qp *qp)
 {

@@ -140,7 +140,9 @@ static void *run(void *unused)
   (void)unused;
   while (!atomic_load(&sim_self.nic_stop)) {
     uint32_t seen = atomic_load(&fab->process[fab_slot].doorbell);
-    fab_sleep(seen, serve());
+    /* A sleep that nothing ended. */
+    if (!fab_sleep(seen, serve()))
+      fab_patrol();
   }
   return NULL;
 }

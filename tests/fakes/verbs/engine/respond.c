@@ -57,13 +57,6 @@ static struct sim_outcome not_ready(struct fab_qp *to)
                               .wait_ns = rnr_timer_10us[to->min_rnr_timer & 31] * UINT64_C(10000)};
 }
 
-static void note_taken(struct fab_qp *to, const struct fab_recv *recv)
-{
-  to->taken_wr_id = recv->wr_id;
-  to->taken_cq_head = fab->cq[to->recv_cq - 1].ring.head;
-  to->taken = 1;
-}
-
 /* The next posted receive: NULL if there is none. It stays where it is until its completion is
  * polled. */
 static const struct fab_recv *take_shared(struct fab_qp *to)
@@ -71,11 +64,16 @@ static const struct fab_recv *take_shared(struct fab_qp *to)
   struct fab_srq *srq = &fab->srq[to->srq - 1];
   const struct fab_recv *recv = NULL;
   bool reached = false;
-  fab_lock(&srq->lock);
+  if (fab_lock(&srq->lock))
+    sim_srq_repair(srq);
   if (srq->number && srq->ring.tail != srq->ring.head) {
     recv = sim_ring_at(&srq->ring, srq->ring.tail);
-    note_taken(to, recv);
+    srq->taker_tail = srq->ring.tail;
+    atomic_signal_fence(memory_order_seq_cst);
+    srq->taker = (uint32_t)(to - fab->qp) + 1;
+    sim_note_taken(to, recv, srq->ring.tail);
     srq->ring.tail++;
+    srq->taker = 0;
     reached = srq->limit && srq->ring.head - srq->ring.tail < srq->limit;
     if (reached)
       srq->limit = 0;
@@ -97,7 +95,7 @@ static const struct fab_recv *take(struct fab_qp *to)
   if (to->rq.tail == to->rq.head)
     return NULL;
   const struct fab_recv *recv = sim_ring_at(&to->rq, to->rq.tail);
-  note_taken(to, recv);
+  sim_note_taken(to, recv, to->rq.tail);
   to->rq.tail++;
   return recv;
 }

@@ -65,16 +65,22 @@ void fab_kick(uint32_t slot)
     syscall(SYS_futex, &process->doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void fab_sleep(uint32_t seen, uint64_t until_ns)
+bool fab_sleep(uint32_t seen, uint64_t until_ns)
 {
+  /* Whoever was about to kick may have been killed: nobody sleeps for longer than this. */
+  static const uint64_t longest = 1000000000;
   struct fab_process *process = &fab->process[fab_slot];
   uint64_t wait = until_ns ? fab_clock_real_ns(fab, until_ns) : UINT64_MAX;
   if (!wait)
-    return;
+    return true;
+  if (wait > longest)
+    wait = longest;
   struct timespec limit = {.tv_sec = wait / 1000000000, .tv_nsec = wait % 1000000000};
   atomic_store(&process->asleep, 1);
+  long slept = 0;
   if (atomic_load(&process->doorbell) == seen)
-    syscall(SYS_futex, &process->doorbell, FUTEX_WAIT, seen, wait == UINT64_MAX ? NULL : &limit,
-            NULL, 0);
+    slept = syscall(SYS_futex, &process->doorbell, FUTEX_WAIT, seen, &limit, NULL, 0);
+  bool alone = slept < 0 && errno == ETIMEDOUT && wait == longest;
   atomic_store(&process->asleep, 0);
+  return !alone;
 }

@@ -209,6 +209,8 @@ struct fab_srq {
   uint32_t pd;
   struct fab_ring ring;
   uint32_t limit; /* 0: not armed */
+  /* While a receive is taken: by which QP (index + 1), from which place. */
+  uint32_t taker, taker_tail;
   _Atomic uint32_t async_bits;
   uint32_t users;
 };
@@ -243,6 +245,7 @@ struct fab_qp {
   _Atomic uint32_t attention; /* its owner has its send queue to flush */
   /* The receive being delivered, for the repair of a lock whose holder died in it. */
   uint32_t taken;         /* 1 while there is one */
+  uint32_t taken_tail;    /* its place in the queue */
   uint32_t taken_cq_head; /* the CQ's head when it was taken */
   uint64_t taken_wr_id;
 };
@@ -346,6 +349,8 @@ void fab_forget(void);
 bool fab_is_dead(uint32_t slot);
 /* The same, but looks at most once in a tick of the coarse clock (some milliseconds). */
 bool fab_seems_dead(uint32_t slot);
+/* Looks at one process more, each time: what nobody else notices is noticed so. */
+void fab_patrol(void);
 /* Reaps all that are dead. */
 void fab_reap_all(void);
 /* Frees everything that a slot owns, and the slot. */
@@ -392,8 +397,9 @@ static inline struct fab_mr *fab_mr_of(uint32_t key)
 
 /* Wakes the NIC thread of a process. */
 void fab_kick(uint32_t slot);
-/* Sleeps until kicked since `seen` was read, or until the time comes (0: no time). */
-void fab_sleep(uint32_t seen, uint64_t until_ns);
+/* Sleeps until kicked since `seen` was read, until the time comes (0: no time), or a second: then,
+ * nothing having happened, false. */
+bool fab_sleep(uint32_t seen, uint64_t until_ns);
 
 uint64_t fab_clock_ns(const struct fabric *f);
 /* Nanoseconds of real time until the fabric's clock shows `at`; UINT64_MAX on a manual clock. */

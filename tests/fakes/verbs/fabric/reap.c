@@ -87,6 +87,23 @@ void fab_reap(uint32_t slot)
     atomic_store(&process->state, FAB_SLOT_FREE);
   }
   fab_unlock(&fab->lock);
+  /* It may have died just before it would have woken one of these. */
+  for (uint32_t i = 0; i < FAB_PROCESSES; i++) {
+    if (i != slot && atomic_load(&fab->process[i].state) == FAB_SLOT_USED)
+      fab_kick(i);
+  }
+}
+
+void fab_patrol(void)
+{
+  static uint32_t next;
+  for (uint32_t tried = 0; tried < FAB_PROCESSES; tried++) {
+    uint32_t i = next++ % FAB_PROCESSES;
+    if (i == fab_slot || atomic_load(&fab->process[i].state) != FAB_SLOT_USED)
+      continue;
+    fab_is_dead(i);
+    return;
+  }
 }
 
 void fab_reap_all(void)

@@ -112,7 +112,8 @@ int sim_srq_modify(struct sim_srq *srq, const struct ibv_srq_attr *attr, int mas
   struct fab_srq *entry = sim_fab_srq(srq);
   if (attr->srq_limit >= srq->max_wr)
     return EINVAL;
-  fab_lock(&entry->lock);
+  if (fab_lock(&entry->lock))
+    sim_srq_repair(entry);
   entry->limit = attr->srq_limit;
   bool reached = entry->limit && entry->ring.head - entry->ring.tail < entry->limit;
   if (reached) {
@@ -162,7 +163,8 @@ int sim_srq_post(struct sim_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr
 {
   struct fab_srq *entry = sim_fab_srq(srq);
   int error = 0;
-  fab_lock(&entry->lock);
+  if (fab_lock(&entry->lock))
+    sim_srq_repair(entry);
   for (; wr && !error; wr = error ? wr : wr->next)
     error = sim_ring_post(&entry->ring, wr);
   fab_unlock(&entry->lock);
