@@ -165,6 +165,12 @@ void sim_nic_stop(void);
 /* ---- strict mode ---- */
 void sim_strict_posted(struct sim_qp *qp, struct sim_slot *slot);
 void sim_strict_polled(const struct sim_cqe *cqe);
+/* Of a receive as it is posted, and as bytes come to it; `view` has its owner, device and domain.
+ */
+void sim_strict_recv_posted(const struct fab_qp *view, struct fab_recv *recv);
+void sim_strict_recv_taken(const struct fab_qp *view, const struct fab_recv *recv);
+/* As the process ends. */
+void sim_strict_left(void);
 void sim_strict_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

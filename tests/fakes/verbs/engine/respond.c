@@ -128,14 +128,20 @@ static void complete(struct fab_qp *to, const struct sim_message *message,
   to->taken = 0;
 }
 
+/* Whose keys a receive's are: a shared queue has a domain of its own. */
+static struct fab_qp as_owner(const struct fab_qp *to)
+{
+  return (struct fab_qp){.number = to->number,
+                         .owner = to->owner,
+                         .device = to->device,
+                         .pd = to->srq ? fab->srq[to->srq - 1].pd : to->pd};
+}
+
 /* Into the receive's entries, one after the other; each is checked as the bytes come to it. */
-static enum ibv_wc_status scatter(struct fab_qp *to, const struct sim_message *message,
+static enum ibv_wc_status scatter(const struct fab_qp *view, const struct sim_message *message,
                                   const struct fab_recv *recv, int *error)
 {
   uint64_t done_bytes = 0;
-  struct fab_qp view = *to;
-  if (to->srq)
-    view.pd = fab->srq[to->srq - 1].pd;
   for (uint32_t i = 0; i < recv->num_sge && done_bytes < message->length; i++) {
     struct ibv_sge part = recv->sges[i];
     if (part.length > message->length - done_bytes)
@@ -144,7 +150,7 @@ static enum ibv_wc_status scatter(struct fab_qp *to, const struct sim_message *m
       continue;
     struct fab_mr *mr;
     struct sim_bytes bytes;
-    if (sim_remote(&view, part.lkey, part.addr, part.length, IBV_ACCESS_LOCAL_WRITE, &mr, &bytes))
+    if (sim_remote(view, part.lkey, part.addr, part.length, IBV_ACCESS_LOCAL_WRITE, &mr, &bytes))
       return IBV_WC_LOC_PROT_ERR;
     *error = sim_move(message->data, done_bytes, &bytes, true);
     sim_release(mr);
@@ -171,8 +177,11 @@ static struct sim_outcome receive(struct fab_qp *to, const struct sim_message *m
     return not_ready(to);
   int error = 0;
   enum ibv_wc_status status = IBV_WC_LOC_LEN_ERR;
+  struct fab_qp view = as_owner(to);
+  if (fab->strict)
+    sim_strict_recv_taken(&view, recv);
   if (room_of(recv) >= message->length)
-    status = scatter(to, message, recv, &error);
+    status = scatter(&view, message, recv, &error);
   if (!status && slot->opcode == IBV_WR_SEND_WITH_INV &&
       !sim_invalidate_remote(to, slot->imm_or_rkey))
     status = IBV_WC_LOC_ACCESS_ERR;

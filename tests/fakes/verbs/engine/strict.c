@@ -16,12 +16,45 @@ void sim_strict_report(const char *format, ...)
   fab_log(1, "strict: %s", text);
 }
 
-/* A hash is enough to see a change (FNV-1a, eight bytes at a time). */
-static uint32_t hash_bytes(uint64_t hash, const char *bytes, uint64_t length)
+static uint64_t hash_bytes(uint64_t hash, const char *bytes, uint64_t length)
 {
   for (uint64_t i = 0; i < length; i++)
-    hash = (hash ^ (uint8_t)bytes[i]) * 0x100000001b3u;
-  return (uint32_t)(hash ^ hash >> 32);
+    hash = (hash ^ (uint8_t)bytes[i]) * 0x100000001b3u; /* FNV-1a */
+  return hash;
+}
+
+/* Those of another process are read piece by piece. */
+static uint64_t hash_run(uint64_t hash, const struct sim_bytes *bytes)
+{
+  char piece[4096];
+  if (bytes->slot == fab_slot)
+    return hash_bytes(hash, (const char *)(uintptr_t)bytes->address, bytes->length);
+  for (uint64_t at = 0; at < bytes->length;) {
+    uint64_t length = bytes->length - at < sizeof(piece) ? bytes->length - at : sizeof(piece);
+    struct sim_runs here = {.count = 1, .run = {{fab_slot, (uintptr_t)piece, length}}};
+    struct sim_bytes there = {bytes->slot, bytes->address + at, length};
+    if (sim_move(&here, 0, &there, false))
+      return 0;
+    hash = hash_bytes(hash, piece, length);
+    at += length;
+  }
+  return hash;
+}
+
+/* 0 if a key is wrong: the request will end with that. */
+static uint32_t hash_sges(const struct fab_qp *qp, const struct ibv_sge *sges, uint32_t count)
+{
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (uint32_t i = 0; i < count; i++) {
+    struct sim_bytes bytes;
+    if (!sges[i].length)
+      continue;
+    if (sim_local(qp, &sges[i], 0, &bytes))
+      return 0;
+    hash = hash_run(hash, &bytes);
+  }
+  uint32_t folded = (uint32_t)(hash ^ hash >> 32);
+  return folded ? folded : 1;
 }
 
 static bool reads_memory(const struct sim_slot *slot)
@@ -38,19 +71,9 @@ static bool reads_memory(const struct sim_slot *slot)
   }
 }
 
-/* 0 if a key is wrong: the request will end with that. */
 static uint32_t hash_of(const struct sim_qp *qp, const struct sim_slot *slot)
 {
-  uint32_t hash = 2166136261u;
-  for (uint32_t i = 0; i < slot->num_sge; i++) {
-    struct sim_bytes bytes;
-    if (!slot->sges[i].length)
-      continue;
-    if (sim_local(sim_fab_qp(qp), &slot->sges[i], 0, &bytes))
-      return 0;
-    hash = hash_bytes(hash, (const char *)(uintptr_t)bytes.address, bytes.length);
-  }
-  return hash;
+  return hash_sges(sim_fab_qp(qp), slot->sges, slot->num_sge);
 }
 
 void sim_strict_posted(struct sim_qp *qp, struct sim_slot *slot)
@@ -76,4 +99,31 @@ void sim_strict_polled(const struct sim_cqe *cqe)
           (unsigned long long)slot->wr_id, qp->number);
   }
   sim_sq_unlock(qp);
+}
+
+void sim_strict_recv_posted(const struct fab_qp *view, struct fab_recv *recv)
+{
+  recv->hash = hash_sges(view, recv->sges, recv->num_sge);
+}
+
+void sim_strict_recv_taken(const struct fab_qp *view, const struct fab_recv *recv)
+{
+  uint32_t hash = recv->hash ? hash_sges(view, recv->sges, recv->num_sge) : 0;
+  if (hash && hash != recv->hash)
+    sim_strict_report("the buffer of receive 0x%llx (qp 0x%06x of process %d) was written to while "
+                      "it was posted, by the program or by another receive over the same bytes",
+                      (unsigned long long)recv->wr_id, view->number, fab->process[view->owner].pid);
+}
+
+void sim_strict_left(void)
+{
+  struct sim_list *at;
+  sim_list_each(at, &sim_self.contexts)
+  {
+    const struct sim_context *context = sim_container_of(at, struct sim_context, link);
+    sim_strict_report("%s is open as the process ends, with %u PD, %u MR, %u MW, %u CQ, %u QP, "
+                      "%u SRQ, %u AH, %u channels",
+                      context->device->dev.name, context->pds, context->mrs, context->mws,
+                      context->cqs, context->qps, context->srqs, context->ahs, context->channels);
+  }
 }

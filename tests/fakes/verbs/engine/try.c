@@ -306,6 +306,9 @@ struct sim_outcome sim_try(struct sim_qp *qp, struct sim_slot *slot)
     status = gather(qp, slot, &runs);
   if (status)
     return sim_error(status);
+  if (fab->strict && qp->kind == SIM_DCI && !slot->remote_qpn)
+    sim_strict_report("qp 0x%06x sends to target 0: was a DCT's qp_num read before it was in RTR?",
+                      qp->number);
   struct sim_outcome outcome;
   if (faulted(qp, slot, &outcome))
     return outcome;

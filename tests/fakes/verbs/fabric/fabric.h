@@ -170,7 +170,7 @@ struct fab_mr {
 struct fab_recv {
   uint64_t wr_id;
   uint32_t num_sge;
-  uint32_t reserved;
+  uint32_t hash; /* of its bytes as they were posted: strict; 0: none */
   struct ibv_sge sges[];
 };
 

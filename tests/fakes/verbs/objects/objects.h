@@ -73,8 +73,8 @@ static inline void *sim_ring_at(const struct fab_ring *ring, uint32_t i)
 {
   return (char *)fab + ring->offset + (size_t)(i & (ring->size - 1)) * ring->stride;
 }
-/* Posts to a receive ring whose lock is held. */
-int sim_ring_post(struct fab_ring *ring, const struct ibv_recv_wr *wr);
+/* Posts to a receive ring whose lock is held; `view` has its owner, device and domain. */
+int sim_ring_post(const struct fab_qp *view, struct fab_ring *ring, const struct ibv_recv_wr *wr);
 
 /* The fabric's end of an object of ours. */
 #define sim_fab_cq(c) (&fab->cq[(c)->index])

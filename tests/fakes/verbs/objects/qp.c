@@ -238,7 +238,7 @@ int sim_qp_post_recv(struct sim_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
   if (state == IBV_QPS_RESET || entry->srq || !entry->rq.offset)
     error = EINVAL;
   for (; wr && !error; wr = error ? wr : wr->next)
-    error = sim_ring_post(&entry->rq, wr);
+    error = sim_ring_post(entry, &entry->rq, wr);
   if (state == IBV_QPS_ERR)
     sim_qp_fail(entry);
   fab_unlock(&entry->lock);

@@ -126,5 +126,7 @@ static __attribute__((destructor)) void leave(void)
   if (!sim_self.tried || sim_self.attach_error)
     return;
   sim_nic_stop();
+  if (fab->strict)
+    sim_strict_left();
   fab_detach();
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int sim_ring_post(struct fab_ring *ring, const struct ibv_recv_wr *wr)
+int sim_ring_post(const struct fab_qp *view, struct fab_ring *ring, const struct ibv_recv_wr *wr)
 {
   if (wr->num_sge < 0 || (uint32_t)wr->num_sge > ring->max_sge)
     return EINVAL;
@@ -18,6 +18,9 @@ int sim_ring_post(struct fab_ring *ring, const struct ibv_recv_wr *wr)
   recv->num_sge = (uint32_t)wr->num_sge;
   if (wr->num_sge)
     memcpy(recv->sges, wr->sg_list, (size_t)wr->num_sge * sizeof(recv->sges[0]));
+  recv->hash = 0;
+  if (fab->strict)
+    sim_strict_recv_posted(view, recv);
   atomic_store_explicit(&ring->head, head + 1, memory_order_release);
   return 0;
 }
@@ -162,11 +165,12 @@ int sim_srq_destroy(struct sim_srq *srq)
 int sim_srq_post(struct sim_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
   struct fab_srq *entry = sim_fab_srq(srq);
+  const struct fab_qp view = {.owner = entry->owner, .device = entry->device, .pd = entry->pd};
   int error = 0;
   if (fab_lock(&entry->lock))
     sim_srq_repair(entry);
   for (; wr && !error; wr = error ? wr : wr->next)
-    error = sim_ring_post(&entry->ring, wr);
+    error = sim_ring_post(&view, &entry->ring, wr);
   fab_unlock(&entry->lock);
   if (error && bad)
     *bad = wr;

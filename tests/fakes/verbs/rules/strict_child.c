@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs that strict mode has something to say of, by name, or nothing. */
+#include "support.h"
+
+/* One send, with what `mode` says done to the receive's buffer before it. */
+static void receive(const char *mode, bool shared)
+{
+  struct wish wish = usual();
+  struct pair pair;
+  struct ibv_sge sge;
+  wish.srq = shared;
+  pair_open(&pair, &wish);
+  if (!strcmp(mode, "before"))
+    pair.b.bytes[3] = 1;
+  assert_int_equal(shared ? post_srq(&pair, 5, 64) : post_recv(&pair.b, 5, 64), 0);
+  if (!strcmp(mode, "while"))
+    pair.b.bytes[3] = 1;
+  struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 8);
+  assert_int_equal(post(pair.a.qp, &wr), 0);
+  expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
+  expect_wc(pair.b.cq, 5, IBV_WC_SUCCESS);
+  if (!strcmp(mode, "after"))
+    pair.b.bytes[3] = 1;
+  if (strcmp(mode, "left"))
+    pair_close(&pair);
+}
+
+int main(int argc, char **argv)
+{
+  receive(argc > 1 ? argv[1] : "", argc > 2 && !strcmp(argv[2], "shared"));
+  return 0;
+}
