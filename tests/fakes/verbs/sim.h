@@ -41,7 +41,8 @@ struct sim_device {
 struct sim_context {
   struct sim_device *device;
   struct sim_events async;
-  struct sim_list link; /* of the process' open contexts */
+  struct sim_list link;             /* of the process' open contexts */
+  struct sim_list regions, windows; /* its MRs and MWs */
   unsigned pds, mrs, mws, cqs, qps, srqs, ahs, channels,
       others;                 /* alive, under sim_process' lock */
   uint64_t port_seen;         /* what the async events have told of the ports */
@@ -60,6 +61,7 @@ struct sim_pd {
 
 struct sim_mr {
   struct ibv_mr mr;
+  struct sim_list link;
   uint32_t index; /* in the fabric's table */
   void *mapped;   /* a dma-buf's, as this process has it mapped; else NULL */
   size_t mapped_len;
@@ -67,6 +69,7 @@ struct sim_mr {
 
 struct sim_mw {
   struct ibv_mw mw;
+  struct sim_list link;
   uint32_t index;
 };
 
@@ -208,7 +211,8 @@ int sim_devices(struct sim_device *const **devices, unsigned *count);
 /* The context has verbs.sz, context.device, cmd_fd, async_fd, num_comp_vectors and abi_compat set;
  * its operations are for front/ to fill. */
 struct sim_context *sim_context_open(struct sim_device *device);
-/* EBUSY, with a word in the log, while objects are alive, as the kernel would reclaim them. */
+/* What is still alive goes with it, as the kernel does it, and the log says so: the handles are
+ * the program's mistake, but peers see nothing of what is gone. */
 int sim_context_close(struct sim_context *context);
 
 int sim_query_device(struct sim_context *context, struct ibv_device_attr_ex *attr);

@@ -23,6 +23,8 @@ struct sim_context *sim_context_open(struct sim_device *device)
   if (!context)
     return sim_fail(ENOMEM);
   context->device = device;
+  sim_list_init(&context->regions);
+  sim_list_init(&context->windows);
   error = sim_events_open(&context->async);
   if (error) {
     free(context);
@@ -51,8 +53,6 @@ int sim_context_close(struct sim_context *context)
   pthread_mutex_lock(&sim_self.lock);
   unsigned left = context->pds + context->mrs + context->mws + context->cqs + context->qps +
                   context->srqs + context->ahs + context->channels;
-  if (!left)
-    sim_list_del(&context->link);
   pthread_mutex_unlock(&sim_self.lock);
   if (left) {
     fab_log(fab->strict ? 1 : 2,
@@ -60,8 +60,11 @@ int sim_context_close(struct sim_context *context)
             "%u channels",
             context->device->dev.name, context->pds, context->mrs, context->mws, context->cqs,
             context->qps, context->srqs, context->ahs, context->channels);
-    return EBUSY;
+    sim_reclaim(context);
   }
+  pthread_mutex_lock(&sim_self.lock);
+  sim_list_del(&context->link);
+  pthread_mutex_unlock(&sim_self.lock);
   sim_events_close(&context->async);
   close(context->verbs.context.cmd_fd);
   free(context);

@@ -131,6 +131,22 @@ static int take_mr(struct ibv_context *context, struct fab_mr *content, uint32_t
   return i < 0 ? ENOMEM : 0;
 }
 
+static void enlist(unsigned *count, struct sim_list *list, struct sim_list *link)
+{
+  pthread_mutex_lock(&sim_self.lock);
+  ++*count;
+  sim_list_add(list, link);
+  pthread_mutex_unlock(&sim_self.lock);
+}
+
+static void delist(unsigned *count, struct sim_list *link)
+{
+  pthread_mutex_lock(&sim_self.lock);
+  --*count;
+  sim_list_del(link);
+  pthread_mutex_unlock(&sim_self.lock);
+}
+
 struct sim_mr *sim_mr_reg(struct sim_pd *pd, const struct sim_mr_init *init)
 {
   struct ibv_context *context = pd->pd.context;
@@ -157,7 +173,7 @@ struct sim_mr *sim_mr_reg(struct sim_pd *pd, const struct sim_mr_init *init)
                            .lkey = key,
                            .rkey = key};
   sim_alive(&pd->users, 1);
-  sim_alive(&sim_context_of(context)->mrs, 1);
+  enlist(&sim_context_of(context)->mrs, &sim_context_of(context)->regions, &mr->link);
   return mr;
 }
 
@@ -224,7 +240,7 @@ int sim_mr_dereg(struct sim_mr *mr)
   if (error)
     return error;
   sim_alive(&sim_pd_of(mr->mr.pd)->users, -1);
-  sim_alive(&sim_context_of(mr->mr.context)->mrs, -1);
+  delist(&sim_context_of(mr->mr.context)->mrs, &mr->link);
   if (mr->mapped)
     munmap(mr->mapped, mr->mapped_len);
   free(mr);
@@ -250,7 +266,7 @@ struct sim_mw *sim_mw_alloc(struct sim_pd *pd, enum ibv_mw_type type)
                            .handle = mw->index,
                            .type = type};
   sim_alive(&pd->users, 1);
-  sim_alive(&sim_context_of(pd->pd.context)->mws, 1);
+  enlist(&sim_context_of(pd->pd.context)->mws, &sim_context_of(pd->pd.context)->windows, &mw->link);
   return mw;
 }
 
@@ -276,7 +292,7 @@ int sim_mw_free(struct sim_mw *mw)
   if (error)
     return error;
   sim_alive(&sim_pd_of(mw->mw.pd)->users, -1);
-  sim_alive(&sim_context_of(mw->mw.context)->mws, -1);
+  delist(&sim_context_of(mw->mw.context)->mws, &mw->link);
   free(mw);
   return 0;
 }

@@ -62,6 +62,9 @@ void sim_await_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t
 /* ---- counts of what is alive ---- */
 void sim_alive(unsigned *count, int by);
 
+/* Destroys the queue pairs, queues, windows and regions that a context still has. */
+void sim_reclaim(struct sim_context *context);
+
 /* Sets errno: for functions that give a pointer. */
 void *sim_fail(int error);
 
