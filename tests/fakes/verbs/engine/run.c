@@ -55,14 +55,14 @@ void sim_sq_flush(struct sim_qp *qp)
 
 static bool stream_failed(const struct sim_sq *sq, uint16_t stream)
 {
-  return stream && sq->stream_errors && (sq->stream_errors[stream / 64] >> stream % 64 & 1);
+  return sq->stream_errors && (sq->stream_errors[stream / 64] >> stream % 64 & 1);
 }
 
 /* An initiator with streams loses the stream alone, until too many are lost. */
 static bool contain(struct sim_qp *qp, uint16_t stream)
 {
   struct sim_sq *sq = qp->sq;
-  if (!stream || !sq->stream_errors)
+  if (!sq->stream_errors)
     return false;
   sq->stream_errors[stream / 64] |= UINT64_C(1) << stream % 64;
   unsigned failed = 0;

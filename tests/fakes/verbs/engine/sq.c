@@ -20,7 +20,8 @@ struct sim_sq *sim_sq_alloc(const struct ibv_qp_cap *cap, unsigned log_streams)
   sq->stride = (uint32_t)((stride + 15) & ~(size_t)15);
   sq->slots = calloc(sq->size, sq->stride);
   if (log_streams) {
-    sq->stream_words = (1u << log_streams) / 64 + 1;
+    /* How many run at once is the device's matter; which ids there are is the program's. */
+    sq->stream_words = (UINT16_MAX + 1) / 64;
     sq->stream_errors = calloc(sq->stream_words, sizeof(*sq->stream_errors));
   }
   if (!sq->slots || (log_streams && !sq->stream_errors)) {
@@ -143,8 +144,6 @@ int sim_post_add(struct sim_qp *qp, const struct sim_wqe *wqe)
   if (state == IBV_QPS_RESET || state == IBV_QPS_INIT || state == IBV_QPS_RTR)
     return EINVAL;
   if ((qp->kind == SIM_UD || qp->kind == SIM_DCI) && !wqe->ah)
-    return EINVAL;
-  if (wqe->stream && (!sq->stream_errors || wqe->stream > 1u << qp->dc.log_num_concurrent))
     return EINVAL;
   if (sq->pending - atomic_load_explicit(&entry->sq_freed, memory_order_acquire) >= sq->room)
     return ENOMEM;

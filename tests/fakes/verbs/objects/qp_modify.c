@@ -141,13 +141,15 @@ int sim_qp_query(struct sim_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init
 
 int sim_dci_stream_reset(struct sim_qp *qp, uint16_t stream)
 {
-  if (qp->kind != SIM_DCI || !qp->sq->stream_errors || !stream ||
-      stream > 1u << qp->dc.log_num_concurrent)
+  if (qp->kind != SIM_DCI || !qp->sq->stream_errors)
     return EINVAL;
+  uint64_t bit = UINT64_C(1) << stream % 64;
   pthread_mutex_lock(&qp->sq->lock);
-  int error = sim_fab_qp(qp)->state == IBV_QPS_RTS ? 0 : EINVAL;
+  uint64_t *word = &qp->sq->stream_errors[stream / 64];
+  /* A stream that has not failed has nothing to be reset. */
+  int error = sim_fab_qp(qp)->state == IBV_QPS_RTS && (*word & bit) ? 0 : EINVAL;
   if (!error)
-    qp->sq->stream_errors[stream / 64] &= ~(UINT64_C(1) << stream % 64);
+    *word &= ~bit;
   sim_sq_unlock(qp);
   return error;
 }
