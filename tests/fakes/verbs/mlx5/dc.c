@@ -152,10 +152,12 @@ int mlx5dv_dci_stream_id_reset(struct ibv_qp *qp, uint16_t stream_id)
 // counts is who may ask.
 int mlx5dv_modify_qp_udp_sport(struct ibv_qp *qp, uint16_t udp_sport)
 {
-  struct sim_qp *sim = sim_qp_of(qp);
+  struct ibv_qp_attr attr;
+  struct ibv_qp_init_attr init;
 
   (void)udp_sport;
-  if (sim->kind != SIM_RC && sim->kind != SIM_UC)
+  if (qp->qp_type != IBV_QPT_RC && qp->qp_type != IBV_QPT_UC)
     return EOPNOTSUPP;
-  return sim->attr.qp_state == IBV_QPS_RTS ? 0 : EINVAL;
+  int error = ibv_query_qp(qp, &attr, IBV_QP_STATE, &init);
+  return error || attr.qp_state == IBV_QPS_RTS ? error : EINVAL;
 }

@@ -6,6 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Bytes of a completion queue's entry that mlx5 has.
+enum {
+  CQE_SHORT = 64,
+  CQE_LONG = 128,
+};
+
 bool mlx5dv_is_supported(struct ibv_device *device)
 {
   (void)device;
@@ -54,8 +60,12 @@ int _mlx5dv_query_port(struct ibv_context *context, uint32_t port_num, struct ml
 struct ibv_cq_ex *mlx5dv_create_cq(struct ibv_context *context, struct ibv_cq_init_attr_ex *cq_attr,
                                    struct mlx5dv_cq_init_attr *mlx5_cq_attr)
 {
-  // CQE compression and padding are layouts that no program sees but through mlx5dv_init_obj.
-  if (mlx5_cq_attr && mlx5_cq_attr->comp_mask)
+  const uint64_t mask = mlx5_cq_attr ? mlx5_cq_attr->comp_mask : 0;
+
+  // Compression and padding are not among the capabilities; how long an entry is no program sees.
+  if (mask & ~(uint64_t)MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE)
     return SIM_FAIL(EOPNOTSUPP, NULL);
+  if (mask && mlx5_cq_attr->cqe_size != CQE_SHORT && mlx5_cq_attr->cqe_size != CQE_LONG)
+    return SIM_FAIL(EINVAL, NULL);
   return ibv_create_cq_ex(context, cq_attr);
 }
