@@ -3,10 +3,14 @@
 #include "front.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 
 enum {
   POLL_BATCH = 16,
+  // Polls in vain after which a spinning program lets others run, and between two times of that.
+  PATIENT_POLLS = 4096,
+  POLLS_BETWEEN = 64,
 };
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
@@ -68,6 +72,19 @@ static void wc_of(struct ibv_wc *wc, const struct sim_cqe *cqe)
   wc->dlid_path_bits = cqe->dlid_path_bits;
 }
 
+// The peer, which on hardware would have a core and a NIC of its own, may be waiting for this core.
+static void give_way(bool in_vain)
+{
+  static _Thread_local unsigned polls;
+
+  if (!in_vain) {
+    polls = 0;
+  } else if (++polls == PATIENT_POLLS) {
+    polls -= POLLS_BETWEEN;
+    sched_yield();
+  }
+}
+
 int front_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 {
   struct sim_cqe batch[POLL_BATCH];
@@ -83,5 +100,6 @@ int front_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc)
     if (got < wanted)
       break;
   }
+  give_way(!done);
   return done;
 }

@@ -38,12 +38,12 @@ class Judge(Case):
         environment = {**sanitizer_runtime(), **options.pop("environment", {})}
         return self.start(*arguments, program=program, environment=environment, **options)
 
-    def run_judge(self, program, *arguments, expect=0, seconds=60, **options):
+    def run_judge(self, program, *arguments, expect=0, seconds=120, **options):
         child = self.start_judge(program, *arguments, **options)
         self.assertEqual(child.wait(seconds), expect, str(child))
         return child
 
-    def pair(self, program, *arguments, server=(), client=(), port_option="-p", seconds=60, host="127.0.0.1"):
+    def pair(self, program, *arguments, server=(), client=(), port_option="-p", seconds=240, host="127.0.0.1"):
         """A server and its client, both to the end; their outputs."""
         port = free_port()
         listener = self.start_judge(program, *arguments, *server, port_option, port)

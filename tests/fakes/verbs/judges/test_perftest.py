@@ -33,6 +33,7 @@ class Perftest(Judge):
         super().setUp()
         need("ib_write_bw", "perftest")
 
+    # A machine with fewer idle cores than the two that spin takes milliseconds a message.
     def play(self, program, *arguments, sizes=(65536,), iterations=ITERATIONS, device=ETHERNET, **options):
         place = ("-d", device, "-F") + (("-x", "3") if device == ETHERNET else ())
         caller, _ = self.pair(program, *place, "-n", iterations, *arguments, **options)
