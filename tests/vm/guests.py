@@ -57,10 +57,13 @@ def why_not():
     return None
 
 
-def need():
-    """Skip where guests cannot be; fail where a runner declares that they can."""
+def need(program=None):
+    """Skip where guests cannot be, or a program of the build was not built; fail where a
+    runner declares that they can."""
     reason = why_not()
-    if reason is None:
+    if not reason and program and not program.exists():
+        reason = f"{program} was not built: it needs libibverbs-dev"
+    if not reason:
         return
     if "rxe" in os.environ.get("PENSTOCK_REQUIRE", "").split(","):
         raise AssertionError(f"PENSTOCK_REQUIRE has rxe, and there are no guests: {reason}")

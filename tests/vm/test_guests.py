@@ -119,6 +119,13 @@ class Deaths(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "guest b is gone"):
             both["b"].run("true")
 
+    def test_a_kernel_that_complains_is_heard(self):
+        one = guests.Guests(self.folder, 1)
+        self.addCleanup(one.close)
+        self.assertIsNone(one["a"].complaint())
+        one["a"].run("echo '<2>BUG: made up' >/dev/kmsg")
+        wait_until(one["a"].complaint, 20, "the complaint is on the serial line")
+
     def test_guests_end_with_their_runner(self):
         for number in (signal.SIGKILL, signal.SIGINT):
             with self.subTest(number):

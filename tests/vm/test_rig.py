@@ -79,6 +79,18 @@ class Wire(Between):
             lambda: wanted <= set(gids(guest).values()) - before, 20, f"GIDs {wanted}: {gids(guest)}"
         )
 
+    def test_a_cable_and_an_address_raise_events(self):
+        guest = self.guest("a")
+        watch = guest.start("exec stdbuf -oL ibv_asyncwatch rxe0")
+        watch.wait_line("async event FD")
+        guest.set_link(False)
+        watch.wait_line("IBV_EVENT_PORT_ERR .*port 1")
+        guest.set_link(True)
+        watch.wait_line("IBV_EVENT_PORT_ACTIVE .*port 1")
+        guest.run("ip address add 10.9.8.1/24 dev eth0")
+        self.addCleanup(guest.run, "ip address del 10.9.8.1/24 dev eth0")
+        watch.wait_line("IBV_EVENT_GID_CHANGE .*port 1")
+
     def test_pingpong(self):
         near, _ = self.between("ibv_rc_pingpong", *["-g 1 -n 200"] * 2)
         self.assertIn("200 iters", near.stdout)

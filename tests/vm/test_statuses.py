@@ -7,15 +7,20 @@ import guests
 from guests import BUILD, HERE, main
 
 TABLE = HERE / "statuses-rxe.txt"
+PROGRAM = BUILD / "tests" / "vm" / "statuses"
 
 
 class Statuses(guests.Case):
     count = 1
 
+    def setUp(self):
+        guests.need(PROGRAM)
+        super().setUp()
+
     def test_they_are_those_of_the_table(self):
         guest = self.guest()
         kernel = guest.run("uname -r -v").stdout
-        found = guest.run(f"exec {BUILD}/tests/vm/statuses", seconds=300).stdout
+        found = guest.run(f"exec {PROGRAM}", seconds=300).stdout
         found = f"# soft-RoCE (rxe) of Linux {kernel}# build/tests/vm/statuses, in a guest\n{found}"
         kept = BUILD / "vm" / TABLE.name
         kept.write_text(found)
