@@ -31,7 +31,7 @@ void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES])
   memcpy(bytes, magic, sizeof(magic));
   put(&to,
       (uint64_t)blob->is_ethernet | (uint64_t)blob->is_sender << 1 |
-          (uint64_t)blob->is_receiver << 2,
+          (uint64_t)blob->is_receiver << 2 | (uint64_t)blob->is_rma << 3,
       1);
   put(&to, blob->gid_type, 1);
   put(&to, blob->mtu, 1);
@@ -63,10 +63,11 @@ static bool makes_sense(const struct rc_blob *blob)
 
   if (blob->mtu < IBV_MTU_256 || blob->mtu > IBV_MTU_4096 || blob->qpn > 0xffffff ||
       blob->psn > 0xffffff || blob->gid_type > VB_GID_ROCE_V2 ||
-      blob->is_sender == blob->is_receiver)
+      !(blob->is_sender || blob->is_receiver || blob->is_rma) ||
+      (blob->is_sender && blob->control_receives == 0))
     return false;
-  if (blob->is_sender)
-    return blob->control_receives >= 1;
+  if (!blob->is_receiver)
+    return true;
   if (blob->slots == 0 || blob->slots > RC_SLOTS_MAX || blob->share == 0 ||
       blob->share > blob->slots || blob->run_count > RC_BLOB_RUNS || blob->payload_max == 0 ||
       blob->stride < blob->payload_max || blob->stride > UINT64_MAX / RC_SLOTS_MAX)
@@ -87,9 +88,11 @@ bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob)
   if (length != RC_BLOB_BYTES || memcmp(bytes, magic, sizeof(magic)) != 0)
     return false;
   uint8_t flags = (uint8_t)get(&at, 1);
-  *blob =
-      (struct rc_blob){.is_ethernet = flags & 1, .is_sender = flags & 2, .is_receiver = flags & 4};
-  if (flags & ~7u)
+  *blob = (struct rc_blob){.is_ethernet = flags & 1,
+                           .is_sender = flags & 2,
+                           .is_receiver = flags & 4,
+                           .is_rma = flags & 8};
+  if (flags & ~15u)
     return false;
   blob->gid_type = (uint8_t)get(&at, 1);
   blob->mtu = (uint8_t)get(&at, 1);

@@ -25,10 +25,10 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_blob *add
   if (!rc_blob_read(address->bytes, address->length, peer))
     return refuse(endpoint, -EPROTO,
                   "it is not one of verbs_rc's; both ends need the same transport and version");
-  if (peer->is_sender == own->is_sender)
+  if (peer->is_sender != own->is_receiver || peer->is_receiver != own->is_sender)
     return refuse(endpoint, -EPROTO,
-                  own->is_sender ? "we send, and it does not receive"
-                                 : "we receive, and it does not send");
+                  own->is_sender ? "we send, and it does not receive, or sends too"
+                                 : "it sends, and we do not receive, or the other way round");
   if (peer->is_ethernet != own->is_ethernet)
     return refuse(endpoint, -EXDEV,
                   "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices");
@@ -63,8 +63,9 @@ static int take_peer(struct pst_endpoint *endpoint)
     endpoint->rx->control_receives =
         receives < RC_CONTROL_RECEIVES ? receives : RC_CONTROL_RECEIVES;
     endpoint->rx->initial = endpoint->rx->highest = peer->initial;
-    return 0;
   }
+  if (!tx)
+    return 0;
   tx->address = peer->address;
   tx->rkey = peer->rkey;
   tx->stride = peer->stride;
@@ -103,13 +104,14 @@ static int to_rtr(struct pst_endpoint *endpoint)
 static int to_rts(struct pst_endpoint *endpoint)
 {
   const struct vb_path *path = &endpoint->device->path;
-  uint8_t own = endpoint->own.rd_atomic, peer = endpoint->peer.rd_atomic;
+  uint32_t own = (uint32_t)endpoint->device->attr.max_qp_init_rd_atom;
+  uint32_t peer = endpoint->peer.rd_atomic;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
                              .timeout = (uint8_t)path->timeout,
                              .retry_cnt = (uint8_t)path->retry_cnt,
                              .rnr_retry = (uint8_t)path->rnr_retry,
                              .sq_psn = endpoint->psn,
-                             .max_rd_atomic = own < peer ? own : peer};
+                             .max_rd_atomic = (uint8_t)(own < peer ? own : peer)};
 
   return ibv_modify_qp(endpoint->qp, &attr,
                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |

@@ -33,7 +33,7 @@ static uint32_t fill(struct rc_rx *rx, struct rc_run *runs)
 /* Receives come before the credit that uses them. */
 static int restore_receives(struct pst_endpoint *endpoint)
 {
-  uint32_t missing = endpoint->rq_size - endpoint->rq_posted;
+  uint32_t missing = endpoint->receive_buffers ? 0 : endpoint->rq_size - endpoint->rq_posted;
 
   return missing ? rc_receives_post(endpoint, missing) : 0;
 }
@@ -49,7 +49,7 @@ void rc_credit_send(struct pst_endpoint *endpoint)
          rx->credits_sent - rx->credits_taken < rx->control_receives &&
          rc_queue_room(endpoint) > RC_SPARE_SENDS / 2) {
     uint32_t buffer = (uint32_t)(rx->credits_sent % RC_CONTROL_RECEIVES);
-    uint8_t *at = endpoint->control + (size_t)buffer * RC_CONTROL_BYTES;
+    uint8_t *at = rc_send_buffer(endpoint, buffer);
     rx->first_of[buffer] = rx->before + rx->grants;
     uint32_t n = fill(rx, (struct rc_run *)(void *)at);
     struct ibv_sge bytes = {.addr = (uintptr_t)at,

@@ -32,6 +32,16 @@ static int read_device(struct pst_device *device)
   if ((errno = ibv_query_port(open->context, (uint8_t)open->port->number, &port)) != 0)
     return refuse(device, "ibv_query_port");
   device->message_max = smaller(port.max_msg_sz ? port.max_msg_sz : UINT32_MAX, 1u << 30);
+  device->capabilities = RC_CAPABILITIES;
+  if (device->attr.max_qp_rd_atom < 1 || device->attr.max_qp_init_rd_atom < 1)
+    device->capabilities &= ~(uint64_t)(PST_CAP_READ | PST_CAP_WRITE | PST_CAP_ATOMIC);
+  if (device->attr.atomic_cap == IBV_ATOMIC_NONE)
+    device->capabilities &= ~(uint64_t)PST_CAP_ATOMIC;
+  /* Both lists of a READ and of a WRITE. */
+  int sges = device->attr.max_sge_rd > 0 && device->attr.max_sge_rd < device->attr.max_sge
+                 ? device->attr.max_sge_rd
+                 : device->attr.max_sge;
+  device->pieces_max = smaller((uint64_t)sges, RC_PIECES_MAX);
   device->mtu = port.active_mtu;
   if (wish && vb_mtu_of(wish) < device->mtu)
     device->mtu = vb_mtu_of(wish);
@@ -106,8 +116,9 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
   uint32_t depth = (uint32_t)attr->max_qp_wr;
   struct pst_limits out = {
       .sequence_bits = 32,
-      .capabilities = RC_CAPABILITIES,
+      .capabilities = device->capabilities,
       .message_max = device->message_max,
+      .rma_max = device->capabilities & PST_CAP_READ ? device->message_max : 0,
       .slot_alignment = 1,
       .slots_min = 1,
       .slots_max =
@@ -116,9 +127,10 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
       .endpoints_max = smaller((uint64_t)attr->max_qp, RC_PLACES),
       .requests_max =
           smaller(depth > 2 * RC_SPARE_SENDS ? depth - RC_SPARE_SENDS : 1, RC_REQUESTS_MAX),
-      .pieces_max = smaller((uint64_t)attr->max_sge, RC_PIECES_MAX),
+      .pieces_max = device->pieces_max,
       .page_size = (uint64_t)sysconf(_SC_PAGESIZE),
       .address_max = RC_BLOB_BYTES,
+      .remote_max = RC_REMOTE_BYTES,
   };
   pst_struct_write(limits, &out, sizeof(out));
   return 0;
@@ -129,7 +141,12 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
 static int rights(const struct pst_device *device, uint32_t access)
 {
   /* A ring has a registration of its own, which alone its peers can write to. */
-  return device->relaxed | (access & PST_ACCESS_LOCAL_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0);
+  const uint32_t writes =
+      PST_ACCESS_LOCAL_WRITE | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC;
+  return device->relaxed | (access & writes ? IBV_ACCESS_LOCAL_WRITE : 0) |
+         (access & PST_ACCESS_REMOTE_READ ? IBV_ACCESS_REMOTE_READ : 0) |
+         (access & PST_ACCESS_REMOTE_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0) |
+         (access & PST_ACCESS_REMOTE_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
 }
 
 static void tell_path(struct pst_path_info *path, const struct pst_device *device,
@@ -148,7 +165,8 @@ static void tell_path(struct pst_path_info *path, const struct pst_device *devic
 static int check(const struct pst_device *device, const struct pst_mr_params *in,
                  const struct pst_region *region)
 {
-  const uint32_t known = PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING;
+  const uint32_t known =
+      PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING | RC_REMOTE_ACCESS;
   const char *what = NULL;
 
   if (in->offset > region->length || in->length > region->length - in->offset)
@@ -156,7 +174,9 @@ static int check(const struct pst_device *device, const struct pst_mr_params *in
   else if (in->length == 0)
     what = "it is empty";
   else if (in->access & ~known)
-    what = "it asks for rights that verbs_rc does not give: one-sided access is not built yet";
+    what = "it asks for rights that are not known";
+  else if ((in->access & PST_ACCESS_REMOTE_ATOMIC) && !(device->capabilities & PST_CAP_ATOMIC))
+    what = "the device has no atomics";
   if (!what)
     return 0;
   RC_LOG(device, PST_LOG_ERROR, "registration of [%llu, +%llu) of %llu bytes refused: %s",

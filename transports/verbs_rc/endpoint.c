@@ -14,19 +14,21 @@ static int check(struct pst_worker *worker, const struct pst_endpoint_params *in
   rc_limits(device, &limits);
   if (!in->cookie)
     what = "its cookie is 0";
-  else if (in->roles != PST_ROLE_SENDER && in->roles != PST_ROLE_RECEIVER)
-    what = "it has to be a sender or a receiver; one-sided access is not built yet";
+  else if (!in->roles || (in->roles & ~(PST_ROLE_SENDER | PST_ROLE_RECEIVER | PST_ROLE_RMA)))
+    what = "it has no role, or an unknown one";
   else if (!(in->roles & PST_ROLE_RECEIVER) != !in->ring)
     what = "a receiver needs a ring, and only a receiver";
   else if (in->ring && in->ring->worker != worker)
     what = "its ring is another worker's";
-  else if (in->requests > limits.requests_max || (in->roles == PST_ROLE_SENDER && !in->requests))
+  else if (in->requests > limits.requests_max || ((in->roles & PST_ROLE_SENDER) && !in->requests))
     what = "its number of outstanding requests is out of range";
   else if (in->pieces > limits.pieces_max)
     what = "its pieces a request are more than the device's max_sge";
   else if (in->message_max > device->message_max ||
            (in->ring && in->message_max > in->ring->params.payload_max))
     what = "its messages are longer than the port's largest, or than the slots";
+  if (!what && (in->roles & PST_ROLE_RMA) && !(limits.capabilities & PST_CAP_READ))
+    return -EOPNOTSUPP;
   if (!what)
     return 0;
   RC_LOG(device, PST_LOG_ERROR, "%s: endpoint refused: %s", in->label ? in->label : "", what);
@@ -88,13 +90,15 @@ static void describe_self(struct pst_endpoint *endpoint)
       .qpn = endpoint->qp->qp_num,
       .psn = endpoint->psn,
       .is_sender = endpoint->tx != NULL,
-      .is_receiver = endpoint->rx != NULL};
+      .is_receiver = endpoint->rx != NULL,
+      .is_rma = endpoint->roles & PST_ROLE_RMA};
   memcpy(own->gid, device->open.gid.raw, sizeof(own->gid));
   if (endpoint->tx) {
     own->initial = device->initial;
     own->control_receives = RC_CONTROL_RECEIVES;
-    return;
   }
+  if (!endpoint->rx)
+    return;
   const struct pst_ring *ring = endpoint->rx->ring;
   own->address = ring->base;
   own->rkey = ring->verbs.mr->rkey;
@@ -115,7 +119,7 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
   endpoint->has_place = true;
   if (in->ring)
     rc = open_receiver(endpoint, in->ring);
-  else
+  if (rc == 0 && (in->roles & PST_ROLE_SENDER))
     rc = (endpoint->tx = calloc(1, sizeof(*endpoint->tx))) ? 0 : -ENOMEM;
   if (rc == 0)
     rc = rc_queue_open(endpoint, in->pieces);
@@ -184,6 +188,8 @@ void rc_endpoint_free(struct pst_endpoint *endpoint)
   }
   if (endpoint->tx)
     free(endpoint->tx->credits.at);
+  while (endpoint->remotes)
+    rc_remote_close(endpoint, endpoint->remotes);
   free(endpoint->rx);
   free(endpoint->tx);
   free(endpoint);

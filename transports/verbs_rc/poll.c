@@ -31,6 +31,15 @@ static void failed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   rc_fail(endpoint, status->error, text);
 }
 
+/* An access that the peer refuses is told as that, not as the end of the connection that it is. */
+static int own_error(const struct pst_endpoint *endpoint, uint64_t index, const struct ibv_wc *wc)
+{
+  uint8_t opcode = endpoint->sent[index & endpoint->sq_mask].opcode;
+  bool is_access = wc->status == IBV_WC_REM_ACCESS_ERR || wc->status == IBV_WC_REM_INV_REQ_ERR;
+
+  return is_access && opcode != 0 && opcode != PST_OP_SEND && opcode != PST_OP_FLUSH ? -EACCES : 0;
+}
+
 static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   uint64_t index =
@@ -42,8 +51,10 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     rc_pend(endpoint);
     return;
   }
-  if (endpoint->failed_from == RC_NEVER && endpoint->state != RC_GREETING)
+  if (endpoint->failed_from == RC_NEVER && endpoint->state != RC_GREETING) {
     endpoint->failed_from = index;
+    endpoint->first_error = own_error(endpoint, index, wc);
+  }
   endpoint->sq_done = index + 1;
   if (endpoint->state == RC_GREETING && wc->status == IBV_WC_RETRY_EXC_ERR) {
     endpoint->greets_again = true;
@@ -59,21 +70,16 @@ static void control(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   bool fine = wc->wc_flags & IBV_WC_WITH_IMM;
 
   if (fine && what == RC_CREDIT)
-    fine = endpoint->tx &&
-           rc_credit_take(endpoint, endpoint->control + (size_t)buffer * RC_CONTROL_BYTES,
-                          wc->byte_len);
+    fine =
+        endpoint->tx && rc_credit_take(endpoint, rc_receive_buffer(endpoint, buffer), wc->byte_len);
   else if (fine && (what == RC_FAREWELL || what == RC_ABORTED))
     rc_left(endpoint, what == RC_FAREWELL ? 0 : -ECONNRESET);
   else if (what != RC_HELLO)
     fine = false;
   if (!fine)
     rc_fail(endpoint, -EPROTO, "the peer sent what is none of verbs_rc's messages");
-  else if (endpoint->tx && endpoint->state == RC_CONNECTED) {
-    int rc = rc_receive_again(endpoint, buffer);
-    if (rc < 0)
-      rc_fail(endpoint, rc, "ibv_post_recv");
+  else
     rc_pend(endpoint);
-  }
 }
 
 static void arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct out *out)
@@ -130,10 +136,17 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
       failed(endpoint, wc);
     if (endpoint->rq_posted == 0)
       rc_pend(endpoint);
-  } else if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+    return true;
+  }
+  if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
     arrived(endpoint, wc, out);
   else
     control(endpoint, wc);
+  if (endpoint->receive_buffers && endpoint->state == RC_CONNECTED) {
+    int rc = rc_receive_again(endpoint, (uint32_t)wc->wr_id);
+    if (rc < 0)
+      rc_fail(endpoint, rc, "ibv_post_recv");
+  }
   return true;
 }
 
@@ -163,6 +176,14 @@ static void take(struct pst_worker *worker, struct out *out)
 /* ---- What endpoints have to tell ----------------------------------------------------------------
  */
 
+static int status_of(const struct pst_endpoint *endpoint, uint64_t index)
+{
+  if (index < endpoint->failed_from)
+    return 0;
+  return index == endpoint->failed_from && endpoint->first_error ? endpoint->first_error
+                                                                 : endpoint->error;
+}
+
 static void tell_done(struct pst_endpoint *endpoint, struct out *out)
 {
   while (endpoint->sq_told != endpoint->sq_done) {
@@ -173,19 +194,20 @@ static void tell_done(struct pst_endpoint *endpoint, struct out *out)
       endpoint->sq_told++;
       continue;
     }
-    bool bad = endpoint->sq_told >= endpoint->failed_from;
+    int status = status_of(endpoint, endpoint->sq_told);
     uint64_t count = 0, cookie = 0;
     uint8_t opcode = one->opcode;
     do {
       cookie = one->cookie;
       count++;
       one = &endpoint->sent[++endpoint->sq_told & endpoint->sq_mask];
-    } while (opcode == PST_OP_SEND && endpoint->sq_told != endpoint->sq_done &&
-             one->opcode == opcode && (endpoint->sq_told >= endpoint->failed_from) == bad);
+    } while ((opcode == PST_OP_SEND || opcode == PST_OP_WRITE) &&
+             endpoint->sq_told != endpoint->sq_done && one->opcode == opcode &&
+             status_of(endpoint, endpoint->sq_told) == status);
     endpoint->outstanding -= (uint32_t)count;
     *out->at++ = (struct pst_completion){.kind = PST_COMPLETION_DONE,
                                          .code = opcode,
-                                         .status = bad ? endpoint->error : 0,
+                                         .status = status,
                                          .endpoint = endpoint->cookie,
                                          .u.done = {cookie, count}};
     out->room--;
@@ -196,7 +218,8 @@ static void tell_done(struct pst_endpoint *endpoint, struct out *out)
 static void tell_room(struct pst_endpoint *endpoint)
 {
   if (!endpoint->wants_room || endpoint->has_told_room || endpoint->state != RC_CONNECTED ||
-      rc_fifo_count(&endpoint->tx->credits) == 0 || endpoint->outstanding == endpoint->requests_max)
+      endpoint->outstanding == endpoint->requests_max ||
+      (!endpoint->wants_queue && rc_fifo_count(&endpoint->tx->credits) == 0))
     return;
   endpoint->has_told_room = true;
   endpoint->worker->told++;
@@ -214,8 +237,7 @@ static bool work_on(struct pst_endpoint *endpoint, struct out *out)
   }
   if (endpoint->rx)
     rc_credit_send(endpoint);
-  else
-    tell_room(endpoint);
+  tell_room(endpoint);
   if (endpoint->tell_connected && out->room && !endpoint->close_mode) {
     endpoint->tell_connected = false;
     event(out, endpoint, PST_EVENT_CONNECTED, 0);

@@ -4,14 +4,15 @@
 
 #include "rc.h"
 
-static bool is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr, uint64_t offset,
-                      uint64_t length)
+bool rc_is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr, uint64_t offset,
+                  uint64_t length, uint32_t right)
 {
-  return mr && mr->device == endpoint->device && (mr->access & PST_ACCESS_LOCAL_READ) &&
-         offset <= mr->length && length <= mr->length - offset;
+  return mr && mr->device == endpoint->device && (mr->access & right) && offset <= mr->length &&
+         length <= mr->length - offset;
 }
 
-static int check_pieces(const struct pst_endpoint *endpoint, const struct pst_request *request)
+static int check_pieces(const struct pst_endpoint *endpoint, const struct pst_request *request,
+                        uint32_t right)
 {
   uint64_t left = request->arg.length;
 
@@ -22,11 +23,24 @@ static int check_pieces(const struct pst_endpoint *endpoint, const struct pst_re
   for (uint32_t i = 0; i < request->piece_count; i++) {
     const struct pst_piece *piece = &request->local.pieces[i];
     if (piece->reserved || piece->length > left ||
-        !is_within(endpoint, piece->mr, piece->offset, piece->length))
+        !rc_is_within(endpoint, piece->mr, piece->offset, piece->length, right))
       return -EINVAL;
     left -= piece->length;
   }
   return left ? -EINVAL : 0;
+}
+
+int rc_check_local(const struct pst_endpoint *endpoint, const struct pst_request *request,
+                   uint32_t right)
+{
+  if (request->piece_count)
+    return check_pieces(endpoint, request, right);
+  /* No bytes are of no memory. */
+  if (request->arg.length == 0 && !request->local.mr && request->opcode != PST_OP_SEND)
+    return 0;
+  return rc_is_within(endpoint, request->local.mr, request->offset, request->arg.length, right)
+             ? 0
+             : -EINVAL;
 }
 
 static int check_send(const struct pst_endpoint *endpoint, const struct pst_request *request)
@@ -34,43 +48,32 @@ static int check_send(const struct pst_endpoint *endpoint, const struct pst_requ
   const struct rc_tx *tx = endpoint->tx;
   uint64_t length = request->arg.length;
 
-  if (request->reserved0 || request->u.send.reserved)
+  if (!tx || request->u.send.reserved)
     return -EINVAL;
   if (length > endpoint->message_max || length > tx->payload_max)
     return -EMSGSIZE;
-  if (request->piece_count)
-    return check_pieces(endpoint, request);
-  return is_within(endpoint, request->local.mr, request->offset, length) ? 0 : -EINVAL;
-}
-
-static int check_flush(const struct pst_request *request)
-{
-  return request->reserved0 || request->piece_count || request->u.rma.remote ||
-                 request->u.rma.reserved
-             ? -EINVAL
-             : 0;
+  return rc_check_local(endpoint, request, PST_ACCESS_LOCAL_READ);
 }
 
 static int check(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
-  if (request->flags & ~(PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE))
+  if ((request->flags & ~(PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE)) || request->reserved0)
     return -EINVAL;
   switch (request->opcode) {
   case PST_OP_SEND:
     return check_send(endpoint, request);
   case PST_OP_FLUSH:
-    return check_flush(request);
+    return rc_flush_check(endpoint, request);
   case PST_OP_WRITE:
   case PST_OP_READ:
   case PST_OP_FETCH_ADD:
   case PST_OP_COMPARE_SWAP:
-    return -EOPNOTSUPP;
+    return rc_rma_check(endpoint, request);
   default:
     return -EINVAL;
   }
 }
 
-/* True: all of it is memory that the CPU reads. */
 static bool add_piece(struct ibv_send_wr *wr, const struct pst_mr *mr, uint64_t offset,
                       uint64_t length)
 {
@@ -81,34 +84,33 @@ static bool add_piece(struct ibv_send_wr *wr, const struct pst_mr *mr, uint64_t 
   return mr->is_cpu_readable;
 }
 
+bool rc_add_local(struct ibv_send_wr *wr, const struct pst_request *request)
+{
+  bool readable = true;
+
+  if (request->piece_count == 0)
+    return request->arg.length == 0 ||
+           add_piece(wr, request->local.mr, request->offset, request->arg.length);
+  for (uint32_t i = 0; i < request->piece_count; i++) {
+    const struct pst_piece *piece = &request->local.pieces[i];
+    readable &= add_piece(wr, piece->mr, piece->offset, piece->length);
+  }
+  return readable;
+}
+
 static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                        const struct pst_request *request)
 {
   struct rc_tx *tx = endpoint->tx;
-  bool readable = true;
 
   wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   wr->imm_data = htobe32((uint32_t)(request->u.send.sequence + endpoint->own.initial));
   wr->wr.rdma.remote_addr = tx->address + rc_fifo_get(&tx->credits) * tx->stride;
   wr->wr.rdma.rkey = tx->rkey;
-  if (request->piece_count == 0)
-    readable = add_piece(wr, request->local.mr, request->offset, request->arg.length);
-  for (uint32_t i = 0; i < request->piece_count; i++) {
-    const struct pst_piece *piece = &request->local.pieces[i];
-    readable &= add_piece(wr, piece->mr, piece->offset, piece->length);
-  }
-  if (readable && wr->num_sge && request->arg.length <= endpoint->max_inline)
+  if (rc_add_local(wr, request) && wr->num_sge && request->arg.length <= endpoint->max_inline)
     wr->send_flags |= IBV_SEND_INLINE;
   tx->messages++;
   tx->bytes += request->arg.length;
-}
-
-/* An RC answers in order: when an empty WRITE is answered, all before it is placed. */
-static void build_flush(struct ibv_send_wr *wr)
-{
-  wr->opcode = IBV_WR_RDMA_WRITE;
-  wr->wr.rdma.remote_addr = 0;
-  wr->wr.rdma.rkey = 0;
 }
 
 static void build(struct pst_endpoint *endpoint, uint64_t index, const struct pst_request *request)
@@ -121,8 +123,10 @@ static void build(struct pst_endpoint *endpoint, uint64_t index, const struct ps
   wr->send_flags = request->flags & PST_REQUEST_FENCE ? IBV_SEND_FENCE : 0;
   if (request->opcode == PST_OP_SEND)
     build_send(endpoint, wr, request);
+  else if (request->opcode == PST_OP_FLUSH)
+    rc_flush_build(endpoint, wr, request);
   else
-    build_flush(wr);
+    rc_rma_build(endpoint, wr, request);
   endpoint->sent[at] = (struct rc_sent){.cookie = request->cookie, .opcode = request->opcode};
 }
 
@@ -132,13 +136,14 @@ static int not_now(const struct pst_endpoint *endpoint)
     return -ECONNRESET;
   if (endpoint->state != RC_CONNECTED || endpoint->tell_connected || endpoint->close_mode)
     return -ENOTCONN;
-  return endpoint->tx ? 0 : -EINVAL;
+  return endpoint->requests_max ? 0 : -EINVAL;
 }
 
-static void want_room(struct pst_endpoint *endpoint, bool wants)
+static void want_room(struct pst_endpoint *endpoint, uint32_t why)
 {
   rc_forget_room(endpoint);
-  endpoint->wants_room = wants;
+  endpoint->wants_room = why != PST_WAIT_NONE;
+  endpoint->wants_queue = why == PST_WAIT_QUEUE;
 }
 
 /* The device refused what its own queue has room for. */
@@ -173,7 +178,7 @@ int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
     if ((index & (endpoint->sq_mask >> 2)) == 0)
       endpoint->wrs[index & endpoint->sq_mask].send_flags |= IBV_SEND_SIGNALED;
   }
-  want_room(endpoint, why != PST_WAIT_NONE);
+  want_room(endpoint, why);
   if (taken == 0) {
     if (rc < 0)
       return rc;

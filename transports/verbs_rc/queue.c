@@ -71,8 +71,8 @@ static int open_sends(struct pst_endpoint *endpoint, uint32_t pieces)
 /* A sender receives credit into it, a receiver sends credit from it. */
 static int open_control(struct pst_endpoint *endpoint)
 {
-  uint32_t buffers = RC_CONTROL_RECEIVES + RC_SPARE_RECEIVES;
-  size_t bytes = (size_t)buffers * RC_CONTROL_BYTES;
+  size_t buffers = (endpoint->rx ? RC_CONTROL_RECEIVES : 0) + endpoint->receive_buffers;
+  size_t bytes = buffers * RC_CONTROL_BYTES + RC_SCRATCH_BYTES;
   char why[320];
 
   endpoint->control = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
@@ -95,11 +95,13 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
   int rc;
 
   endpoint->sq_size = endpoint->requests_max + RC_SPARE_SENDS;
-  endpoint->rq_size = RC_CONTROL_RECEIVES + RC_SPARE_RECEIVES;
+  endpoint->rq_size = RC_SPARE_RECEIVES;
   if (endpoint->rx) {
     endpoint->sq_size += RC_CONTROL_RECEIVES;
-    endpoint->rq_size = endpoint->rx->share + RC_SPARE_RECEIVES;
+    endpoint->rq_size += endpoint->rx->share;
   }
+  if (endpoint->tx)
+    endpoint->receive_buffers = endpoint->rq_size += RC_CONTROL_RECEIVES;
   if ((rc = reserve_completions(endpoint)) < 0) {
     endpoint->sq_size = endpoint->rq_size = 0;
     return rc;
@@ -118,10 +120,10 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
   rc = open_sends(endpoint, endpoint->pieces_max);
   if (rc == 0)
     rc = open_control(endpoint);
-  for (uint32_t i = 0; rc == 0 && endpoint->rx && i < RC_POLL_BATCH; i++)
-    endpoint->rx->again[i] =
+  for (uint32_t i = 0; rc == 0 && i < RC_POLL_BATCH; i++)
+    endpoint->again[i] =
         (struct ibv_recv_wr){.wr_id = RC_RECEIVE | rc_wr_id(endpoint, 0),
-                             .next = i + 1 < RC_POLL_BATCH ? &endpoint->rx->again[i + 1] : NULL};
+                             .next = i + 1 < RC_POLL_BATCH ? &endpoint->again[i + 1] : NULL};
   return rc == 0 ? rc_queue_init(endpoint) : rc;
 }
 
@@ -130,10 +132,14 @@ int rc_queue_init(struct pst_endpoint *endpoint)
 {
   const struct pst_device *device = endpoint->device;
   /* Remote writes at both ends: keepalives are empty ones. */
+  int access = IBV_ACCESS_REMOTE_WRITE;
+  if (endpoint->roles & PST_ROLE_RMA)
+    access |= IBV_ACCESS_REMOTE_READ |
+              (device->capabilities & PST_CAP_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                              .pkey_index = (uint16_t)device->path.pkey_index,
                              .port_num = (uint8_t)device->open.port->number,
-                             .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+                             .qp_access_flags = (unsigned int)access};
   int rc = ibv_modify_qp(endpoint->qp, &attr,
                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 
@@ -143,7 +149,7 @@ int rc_queue_init(struct pst_endpoint *endpoint)
            strerror(rc));
     return -rc;
   }
-  if (endpoint->rx)
+  if (!endpoint->receive_buffers)
     return rc_receives_post(endpoint, endpoint->rq_size);
   for (uint32_t i = 0; i < endpoint->rq_size && rc == 0; i++)
     rc = rc_receive_again(endpoint, i);
@@ -177,15 +183,14 @@ void rc_queue_error(struct pst_endpoint *endpoint)
 
 int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n)
 {
-  struct rc_rx *rx = endpoint->rx;
   struct ibv_recv_wr *bad;
   int rc = 0;
 
   while (n > 0 && rc == 0) {
     uint32_t some = n < RC_POLL_BATCH ? n : RC_POLL_BATCH;
-    struct ibv_recv_wr *last = &rx->again[some - 1], *next = last->next;
+    struct ibv_recv_wr *last = &endpoint->again[some - 1], *next = last->next;
     last->next = NULL;
-    rc = ibv_post_recv(endpoint->qp, rx->again, &bad);
+    rc = ibv_post_recv(endpoint->qp, endpoint->again, &bad);
     last->next = next;
     if (rc == 0)
       endpoint->rq_posted += some;
@@ -196,7 +201,7 @@ int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n)
 
 int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer)
 {
-  struct ibv_sge sge = {.addr = (uintptr_t)endpoint->control + (size_t)buffer * RC_CONTROL_BYTES,
+  struct ibv_sge sge = {.addr = (uintptr_t)rc_receive_buffer(endpoint, buffer),
                         .length = RC_CONTROL_BYTES,
                         .lkey = endpoint->control_mr->lkey};
   struct ibv_recv_wr wr = {.wr_id = RC_RECEIVE | rc_wr_id(endpoint, buffer),

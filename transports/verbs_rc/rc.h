@@ -35,8 +35,9 @@
 #include "../verbs/status.h"
 
 #define RC_CAPABILITIES                                                                            \
-  (PST_CAP_SEND | PST_CAP_RELIABLE | PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING |    \
-   PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS)
+  (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
+   PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING | PST_CAP_WAKEUP | PST_CAP_DYNAMIC |   \
+   PST_CAP_IN_PROCESS)
 
 #define RC_PLACES 65535u /* endpoints, and rings, of a worker */
 #define RC_WORKERS_MAX 1024u
@@ -51,6 +52,10 @@
 #define RC_SPARE_SENDS 8u       /* likewise, with a keepalive */
 #define RC_BLOB_RUNS 16u
 #define RC_BLOB_BYTES 256u
+#define RC_REMOTE_BYTES 40u
+#define RC_SCRATCH_BYTES 64u /* behind the control buffers */
+#define RC_REMOTE_ACCESS                                                                           \
+  (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
 #define RC_NEVER UINT64_MAX
 
 #define RC_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
@@ -64,6 +69,8 @@ struct pst_device {
   struct ibv_pd *pd;
   enum ibv_mtu mtu;
   uint32_t message_max;
+  uint32_t pieces_max;
+  uint64_t capabilities;
   int relaxed; /* IBV_ACCESS_RELAXED_ORDERING or 0 */
   uint64_t keepalive_ns;
   uint64_t initial; /* what sequence 0 travels as: a test's */
@@ -72,6 +79,16 @@ struct pst_device {
   struct vb_counters counters; /* as they were at open() */
   pthread_mutex_t events;      /* who reads the asynchronous ones */
   _Atomic bool is_lost;
+};
+
+/* A peer's registered range. */
+struct pst_remote {
+  struct pst_endpoint *endpoint;
+  uint64_t address;
+  uint64_t length;
+  uint32_t rkey;
+  uint32_t access; /* enum pst_access: the remote ones */
+  struct pst_remote *next;
 };
 
 struct pst_mr {
@@ -181,6 +198,7 @@ struct rc_blob {
   uint8_t gid[16];
   bool is_receiver;
   bool is_sender;
+  bool is_rma;
   uint64_t initial; /* sender */
   uint32_t control_receives;
   uint64_t address; /* receiver: of slot 0's payload; and so on */
@@ -223,7 +241,6 @@ struct rc_rx {
   uint64_t highest;                       /* sequence + initial */
   uint64_t initial;
   uint64_t bytes;
-  struct ibv_recv_wr again[RC_POLL_BATCH]; /* receives without buffers, linked */
 };
 
 enum rc_state {
@@ -264,16 +281,21 @@ struct pst_endpoint {
   struct ibv_send_wr *wrs;
   struct ibv_sge *sges;
   uint32_t outstanding; /* requests taken and not told */
-  uint64_t failed_from; /* from this index on they failed, with `error` */
+  uint64_t failed_from; /* this one failed with first_error, those behind it with `error` */
+  int first_error;
   int error;
 
   uint32_t rq_size;
   uint32_t rq_posted;
-  uint8_t *control; /* a sender's receive buffers, a receiver's credit messages */
+  struct ibv_recv_wr again[RC_POLL_BATCH]; /* receives without buffers, linked */
+  uint8_t *control;         /* a receiver's credit messages, a sender's receive buffers, scratch */
+  uint32_t receive_buffers; /* a sender has one for each receive; else none */
   struct ibv_mr *control_mr;
 
   struct rc_tx *tx;
   struct rc_rx *rx;
+  struct pst_remote *remotes;
+  struct pst_remote *written; /* the last that a WRITE named and that may be read */
 
   uint64_t connect_by_ns;
   uint64_t heard_ns;   /* when the peer was last known to be there */
@@ -291,7 +313,7 @@ struct pst_endpoint {
   bool is_cut;    /* completions that still come are of nothing */
   bool peer_left; /* by farewell */
   bool is_erred;  /* the queue pair is in ERR */
-  bool wants_room, has_told_room;
+  bool wants_room, wants_queue, has_told_room;
   bool has_place;
   bool greets_again; /* once what was posted is flushed */
   bool is_pending;
@@ -324,6 +346,10 @@ int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
 int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
             uint32_t *wait);
 int rc_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max);
+int rc_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob);
+int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
+                   struct pst_remote **remote);
+void rc_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote);
 int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst_endpoint *endpoint,
                 struct pst_counter *counters, uint32_t max);
 int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size);
@@ -388,7 +414,8 @@ void rc_events(struct pst_device *device);
 int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces);
 void rc_queue_close(struct pst_endpoint *endpoint);
 int rc_queue_init(struct pst_endpoint *endpoint);
-/* Receives: a sender's with a buffer each, a receiver's `n` without. 0 or -errno. */
+/* Receives: `n` without buffers; or, of who sends and is sent credit, the one with that buffer.
+ * 0 or -errno. */
 int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n);
 int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer);
 static inline uint32_t rc_queue_room(const struct pst_endpoint *endpoint)
@@ -402,6 +429,34 @@ int rc_queue_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);
 int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct ibv_sge *bytes,
                  unsigned int flags, uint8_t opcode, uint64_t cookie);
 void rc_queue_error(struct pst_endpoint *endpoint);
+
+static inline uint8_t *rc_send_buffer(const struct pst_endpoint *endpoint, uint32_t buffer)
+{
+  return endpoint->control + (size_t)buffer * RC_CONTROL_BYTES;
+}
+static inline uint8_t *rc_receive_buffer(const struct pst_endpoint *endpoint, uint32_t buffer)
+{
+  return rc_send_buffer(endpoint, (endpoint->rx ? RC_CONTROL_RECEIVES : 0) + buffer);
+}
+static inline uint8_t *rc_scratch(const struct pst_endpoint *endpoint)
+{
+  return rc_receive_buffer(endpoint, endpoint->receive_buffers);
+}
+
+/* rma.c: 0 or -errno; and what was checked, as a work request. */
+int rc_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
+void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+                  const struct pst_request *request);
+int rc_flush_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
+void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+                    const struct pst_request *request);
+/* post.c: is it a range of local memory with that right; a piece of it for a work request. */
+bool rc_is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr, uint64_t offset,
+                  uint64_t length, uint32_t right);
+int rc_check_local(const struct pst_endpoint *endpoint, const struct pst_request *request,
+                   uint32_t right);
+/* True: all of it is memory that the CPU reads. */
+bool rc_add_local(struct ibv_send_wr *wr, const struct pst_request *request);
 
 /* blob.c */
 void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES]);

@@ -26,15 +26,17 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
   if (endpoint && endpoint->tx) {
     add(&list, "messages_sent", endpoint->tx->messages, 0);
     add(&list, "bytes_sent", endpoint->tx->bytes, 0);
-    add(&list, "credit_messages", endpoint->tx->credit_messages, 0);
+    add(&list, "credit_messages_received", endpoint->tx->credit_messages, 0);
     add(&list, "credits", endpoint->tx->credits.at ? rc_fifo_count(&endpoint->tx->credits) : 0,
         PST_COUNTER_GAUGE);
-  } else if (endpoint) {
+  }
+  if (endpoint && endpoint->rx) {
     add(&list, "messages_received", endpoint->rx->arrived, 0);
     add(&list, "bytes_received", endpoint->rx->bytes, 0);
-    add(&list, "credit_messages", endpoint->rx->credits_sent, 0);
+    add(&list, "credit_messages_sent", endpoint->rx->credits_sent, 0);
     add(&list, "receives_posted", endpoint->rq_posted, PST_COUNTER_GAUGE);
-  } else if (worker) {
+  }
+  if (!endpoint && worker) {
     add(&list, "completion_queue", (uint64_t)worker->cq->cqe, PST_COUNTER_GAUGE);
     add(&list, "completions_reserved", worker->cq_used, PST_COUNTER_GAUGE);
   }

@@ -351,7 +351,8 @@ enum pst_event {
  * counted) and end with the one of done.cookie; their status is the same. An
  * error status gives the buffer back too; only -EBUSY (a lent SEND that the
  * receiver still holds at the close's deadline) does not: do not write or free it
- * before the receiver's worker is closed. SENDs are covered in post order, lent
+ * before the receiver's worker is closed. An access that the peer's device refuses
+ * (-EACCES) may end the connection. SENDs are covered in post order, lent
  * ones too. DONE of SEND and WRITE: the local buffer is
  * reusable, nothing more. Of READ and atomics: the data is here. Of FLUSH: what
  * was posted before it is placed at the peer (a datagram transport: handed to

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The transport verbs_rc in the real program, on the simulated device."""
+import filecmp
+import os
+import re
+import signal
+import unittest
+
+from harness import Case, free_port, main, random_file, yaml_stream
+
+SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
+OPTIONS = {"device": "mlx5_0", "timeout": 10, "keepalive": "100 ms"}
+
+
+@unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
+class Verbs(Case):
+    def setUp(self):
+        super().setUp()
+        self.fabric = f"e2e-{os.getpid()}"
+        self.addCleanup(self.run_simulated, "rm", self.fabric)
+
+    def run_simulated(self, *arguments):
+        return os.spawnv(os.P_WAIT, SIMULATED, [SIMULATED, *arguments])
+
+    def prefix(self):
+        return {"prefix": (SIMULATED, "--fabric", self.fabric)}
+
+    def verbs_config(self, **parts):
+        options = ", ".join(f"{key}: {value}" for key, value in OPTIONS.items())
+        path = self.config(yaml_stream(**{"message": "1462 B", "ring": 256, **parts}))
+        transport = f"transport: {{plugin: verbs_rc, options: {{{options}}}}}"
+        path.write_text(path.read_text().replace("transport: {plugin: loopback}", transport))
+        return path
+
+    def test_one_process(self):
+        self.run_program("run", self.verbs_config(), "--duration", "1", "--json",
+                         self.folder / "out.json", **self.prefix())  # fmt: skip
+        stream = self.only_stream(self.result())
+        self.assert_accounted(stream)
+        self.assertGreater(stream["messages_delivered"], 1000)
+        self.assertEqual(stream["verified"], stream["messages_delivered"])
+        self.assertEqual((stream["path"], stream["via"], stream["carrier"]), ("direct", "dma", "rdma"))
+
+    def test_two_processes(self):
+        path = self.verbs_config()
+        receiver = self.start("receive", path, "--json", self.folder / "out.json", **self.prefix())
+        sender = self.start("send", path, "--duration", "1", **self.prefix())
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        stream = self.only_stream(self.result())
+        self.assert_accounted(stream)
+        self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
+        self.assertEqual(stream["dropped"], {})
+
+    def test_either_is_killed(self):
+        path = self.verbs_config()
+        for victim in (0, 1):
+            receiver = self.start("receive", path, **self.prefix())
+            sender = self.start("send", path, **self.prefix())
+            receiver.wait_line(r"Got \d{2,}")
+            both = (receiver, sender)
+            # The launcher stands before the program: its child is what dies.
+            os.kill(child_of(both[victim].pid), signal.SIGKILL)
+            both[victim].wait()
+            self.assertEqual(both[1 - victim].wait(10), 1, str(both[1 - victim]))
+        # And afterwards all is as before.
+        self.run_program("run", path, "--duration", "0.2", **self.prefix())
+
+    def test_served_files_and_regions(self):
+        root, port = self.folder / "root", free_port()
+        root.mkdir()
+        random_file(root / "a", 5_000_001)
+        options = ["--transport", "verbs_rc", "--transport-option", "device=mlx5_0"]
+        address = f"127.0.0.1:{port}"
+        server = self.start("serve", address, "--root", root, *options, **self.prefix())
+        server.wait_line("listening")
+        for what in ("write", "read"):
+            child = self.run_program("request", what, address, "--size", "100000B", "--pieces", "7",
+                                     "--depth", "3", "--count", "50", *options, **self.prefix())  # fmt: skip
+            self.assertIn("5000000 bytes verified", child.stdout)
+        self.run_program("get", address, "a", "--to", self.folder / "b", *options, **self.prefix())
+        self.run_program("put", address, self.folder / "b", "--to", "c", *options, **self.prefix())
+        self.assertTrue(filecmp.cmp(root / "a", root / "c", shallow=False))
+        os.kill(child_of(server.pid), signal.SIGINT)
+        self.assertEqual(server.wait(), 0, str(server))
+
+    def test_devices_and_mistakes(self):
+        listed = self.run_program("plugins", "verbs_rc", **self.prefix()).stdout
+        self.assertRegex(listed, "mlx5_0.*port 1 active, Ethernet")
+        path = self.verbs_config()
+        for setting, expected in (("device=mlx5_9", "mlx5_9.*there is mlx5_0: port 1 active"),
+                                  ("device=", "several ports are active"),
+                                  ("gid_index=77", "no entry 77")):  # fmt: skip
+            child = self.run_program("run", path, "--set", f"transport.options.{setting}", expect=3,
+                                     **self.prefix())  # fmt: skip
+            self.assertRegex(child.stderr, expected)
+
+
+def child_of(pid):
+    """The program behind a launcher that stays before it, or the process itself."""
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        children = re.findall(r"\d+", file.read())
+    return int(children[0]) if children else pid
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One-sided access. Bounds and rights are checked here by what the peer has told of its range,
+ * and once more by the peer's device, which knows what has become of it since.
+ */
+#include "rc.h"
+
+static const uint8_t magic[8] = {'p', 's', 't', 'r', 'm', 'a', 0, 1};
+
+static void put(uint8_t *to, uint64_t value, uint32_t bytes)
+{
+  for (uint32_t i = 0; i < bytes; i++)
+    to[i] = (uint8_t)(value >> (8 * (bytes - 1 - i)));
+}
+
+static uint64_t get(const uint8_t *from, uint32_t bytes)
+{
+  uint64_t value = 0;
+
+  for (uint32_t i = 0; i < bytes; i++)
+    value = value << 8 | from[i];
+  return value;
+}
+
+int rc_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
+{
+  uint8_t *at = blob->bytes;
+
+  (void)device;
+  if (!(mr->access & RC_REMOTE_ACCESS))
+    return -EACCES;
+  if (blob->capacity < RC_REMOTE_BYTES)
+    return -ENOSPC;
+  memset(at, 0, RC_REMOTE_BYTES);
+  memcpy(at, magic, sizeof(magic));
+  put(at + 8, mr->verbs.address, 8);
+  put(at + 16, mr->length, 8);
+  put(at + 24, mr->verbs.mr->rkey, 4);
+  put(at + 28, mr->access & RC_REMOTE_ACCESS, 4);
+  blob->length = RC_REMOTE_BYTES;
+  blob->fd_count = 0;
+  return 0;
+}
+
+int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
+                   struct pst_remote **remote)
+{
+  const uint8_t *at = blob->bytes;
+
+  if (blob->length != RC_REMOTE_BYTES || memcmp(at, magic, sizeof(magic)) != 0 ||
+      (get(at + 28, 4) & ~(uint64_t)RC_REMOTE_ACCESS) || get(at + 32, 8) != 0 ||
+      get(at + 8, 8) > UINT64_MAX - get(at + 16, 8)) {
+    RC_LOG(endpoint->device, PST_LOG_ERROR,
+           "%s: what the peer says of its memory is not verbs_rc's; both ends need the same "
+           "transport and version",
+           endpoint->label);
+    return -EPROTO;
+  }
+  struct pst_remote *made = calloc(1, sizeof(*made));
+  if (!made)
+    return -ENOMEM;
+  *made = (struct pst_remote){.endpoint = endpoint,
+                              .address = get(at + 8, 8),
+                              .length = get(at + 16, 8),
+                              .rkey = (uint32_t)get(at + 24, 4),
+                              .access = (uint32_t)get(at + 28, 4),
+                              .next = endpoint->remotes};
+  endpoint->remotes = made;
+  *remote = made;
+  return 0;
+}
+
+void rc_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
+{
+  struct pst_remote **at = &endpoint->remotes;
+
+  while (*at && *at != remote)
+    at = &(*at)->next;
+  if (!*at)
+    return;
+  *at = remote->next;
+  if (endpoint->written == remote)
+    endpoint->written = NULL;
+  free(remote);
+}
+
+/* ---- Requests ------------------------------------------------------------------------------ */
+
+static int check_remote(const struct pst_endpoint *endpoint, const struct pst_remote *remote,
+                        uint64_t offset, uint64_t length, uint32_t right)
+{
+  if (!remote || remote->endpoint != endpoint)
+    return -EINVAL;
+  return (remote->access & right) && offset <= remote->length && length <= remote->length - offset
+             ? 0
+             : -EACCES;
+}
+
+static int check_atomic(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  const struct pst_remote *remote = request->u.atomic.remote;
+  uint64_t offset = request->u.atomic.offset;
+
+  if (!(endpoint->device->capabilities & PST_CAP_ATOMIC))
+    return -EOPNOTSUPP;
+  if (request->piece_count ||
+      !rc_is_within(endpoint, request->local.mr, request->offset, 8, PST_ACCESS_LOCAL_WRITE))
+    return -EINVAL;
+  int rc = check_remote(endpoint, remote, offset, 8, PST_ACCESS_REMOTE_ATOMIC);
+  return rc == 0 && (remote->address + offset) % 8 ? -EINVAL : rc;
+}
+
+int rc_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  bool reads = request->opcode == PST_OP_READ;
+
+  if (!(endpoint->roles & PST_ROLE_RMA) || (request->flags & PST_REQUEST_EXCLUSIVE))
+    return -EINVAL;
+  if (request->opcode != PST_OP_WRITE && !reads)
+    return check_atomic(endpoint, request);
+  if (request->u.rma.reserved)
+    return -EINVAL;
+  int rc =
+      rc_check_local(endpoint, request, reads ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ);
+  if (rc == 0)
+    rc = check_remote(endpoint, request->u.rma.remote, request->u.rma.offset, request->arg.length,
+                      reads ? PST_ACCESS_REMOTE_READ : PST_ACCESS_REMOTE_WRITE);
+  return rc == 0 && request->arg.length > endpoint->device->message_max ? -EMSGSIZE : rc;
+}
+
+static void build_atomic(struct ibv_send_wr *wr, const struct pst_request *request)
+{
+  const struct pst_remote *remote = request->u.atomic.remote;
+  const struct pst_mr *mr = request->local.mr;
+
+  wr->wr.atomic.remote_addr = remote->address + request->u.atomic.offset;
+  wr->wr.atomic.rkey = remote->rkey;
+  if (request->opcode == PST_OP_FETCH_ADD) {
+    wr->opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+    wr->wr.atomic.compare_add = request->u.atomic.operand;
+    wr->wr.atomic.swap = 0;
+  } else {
+    wr->opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+    wr->wr.atomic.compare_add = request->arg.compare;
+    wr->wr.atomic.swap = request->u.atomic.operand;
+  }
+  wr->sg_list[0] = (struct ibv_sge){
+      .addr = mr->verbs.address + request->offset, .length = 8, .lkey = mr->verbs.mr->lkey};
+  wr->num_sge = 1;
+}
+
+void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+                  const struct pst_request *request)
+{
+  struct pst_remote *remote = request->u.rma.remote;
+
+  if (request->opcode != PST_OP_READ && request->opcode != PST_OP_WRITE) {
+    build_atomic(wr, request);
+    return;
+  }
+  bool readable = rc_add_local(wr, request);
+  wr->opcode = request->opcode == PST_OP_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+  wr->wr.rdma.remote_addr = remote->address + request->u.rma.offset;
+  wr->wr.rdma.rkey = remote->rkey;
+  if (request->opcode == PST_OP_READ)
+    return;
+  if (readable && wr->num_sge && request->arg.length <= endpoint->max_inline)
+    wr->send_flags |= IBV_SEND_INLINE;
+  if ((remote->access & PST_ACCESS_REMOTE_READ) && remote->length)
+    endpoint->written = remote;
+}
+
+/* ---- FLUSH ---------------------------------------------------------------------------------- */
+
+int rc_flush_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  const struct pst_remote *remote = request->u.rma.remote;
+
+  return request->piece_count || request->u.rma.reserved || (remote && remote->endpoint != endpoint)
+             ? -EINVAL
+             : 0;
+}
+
+/*
+ * A connection answers in order: once an empty WRITE is answered, all messages before it are at the
+ * peer, whose completions make them visible. WRITEs have no completion there, and an answer means
+ * that the device has them; a READ of that memory pushes them there (PCI Express Base
+ * Specification, 2.4: a read completion does not pass posted writes).
+ */
+void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+                    const struct pst_request *request)
+{
+  const struct pst_remote *remote = request->u.rma.remote;
+
+  if (!remote || !(remote->access & PST_ACCESS_REMOTE_READ) || remote->length == 0)
+    remote = endpoint->written;
+  wr->opcode = remote ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+  wr->wr.rdma.remote_addr = remote ? remote->address : 0;
+  wr->wr.rdma.rkey = remote ? remote->rkey : 0;
+  if (!remote)
+    return;
+  wr->sg_list[0] = (struct ibv_sge){
+      .addr = (uintptr_t)rc_scratch(endpoint), .length = 1, .lkey = endpoint->control_mr->lkey};
+  wr->num_sge = 1;
+}
