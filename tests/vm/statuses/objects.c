@@ -2,7 +2,9 @@
 /* What cannot be made, and what cannot be taken away while something stands on it. */
 #include "statuses.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static void tell_made(const char *name, const void *object)
 {
@@ -133,11 +135,14 @@ static void create_mrs(struct ibv_pd *pd)
 
 static void create_dmabuf(struct ibv_pd *pd)
 {
+  int fd = open("/dev/zero", O_RDWR | O_CLOEXEC);
+  require("/dev/zero", fd >= 0);
   errno = 0;
-  struct ibv_mr *mr = ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE);
+  struct ibv_mr *mr = ibv_reg_dmabuf_mr(pd, 0, 4096, 0, fd, IBV_ACCESS_LOCAL_WRITE);
   tell_made("create.dmabuf-mr.of-no-dma-buf", mr);
   if (mr)
     ibv_dereg_mr(mr);
+  close(fd);
 }
 
 static void create_srq(const char *name, struct ibv_pd *pd, uint32_t wr, uint32_t sge)
