@@ -26,8 +26,9 @@ struct assemble {
   uint32_t words; /* of a buffer's bitmap */
   uint64_t *bits;
   uint32_t *lengths;
-  uint32_t *free; /* stack */
+  uint64_t *free; /* bit i: buffer i is */
   uint32_t free_count;
+  uint32_t next_free;  /* where the search begins */
   uint32_t *unsettled; /* of dropped frames */
   uint32_t unsettled_count;
   struct assemble_frame *ready; /* FIFO of closed frames */
@@ -70,7 +71,7 @@ int assemble_open(const struct assemble_params *params, struct assemble **assemb
   made->words = (made->cells + 63) / 64;
   made->bits = calloc((size_t)params->buffers * made->words, sizeof(*made->bits));
   made->lengths = calloc((size_t)params->buffers * made->cells, sizeof(*made->lengths));
-  made->free = calloc(params->buffers, sizeof(*made->free));
+  made->free = calloc(params->buffers / 64 + 1, sizeof(*made->free));
   made->unsettled = calloc(params->buffers, sizeof(*made->unsettled));
   made->ready = calloc(params->buffers, sizeof(*made->ready));
   if (!made->bits || !made->lengths || !made->free || !made->unsettled || !made->ready) {
@@ -78,8 +79,7 @@ int assemble_open(const struct assemble_params *params, struct assemble **assemb
     return -ENOMEM;
   }
   for (uint32_t i = 0; i < params->buffers; i++)
-    made->free[i] = params->buffers - 1 - i;
-  made->free_count = params->buffers;
+    assemble_release(made, i);
   made->floor = params->origin;
   made->floor_exact = !params->joins;
   made->started = !params->joins;
@@ -303,6 +303,25 @@ static uint64_t anchor_of(const struct assemble *assemble, uint32_t position, ui
   return distance < slack(assemble) ? bound : sequence - slack(assemble);
 }
 
+/* One is free. In the order of their addresses, however they came back: frames that follow each
+ * other then lie side by side, and one copy does for them. */
+static uint32_t take_buffer(struct assemble *assemble)
+{
+  uint32_t word = assemble->next_free / 64, words = assemble->params.buffers / 64 + 1;
+  uint64_t bits = assemble->free[word] & (UINT64_MAX << assemble->next_free % 64);
+  uint32_t buffer;
+
+  while (bits == 0) {
+    word = word + 1 < words ? word + 1 : 0;
+    bits = assemble->free[word];
+  }
+  buffer = 64 * word + (uint32_t)__builtin_ctzll(bits);
+  assemble->free[word] &= ~(UINT64_C(1) << buffer % 64);
+  assemble->free_count--;
+  assemble->next_free = buffer + 1 < assemble->params.buffers ? buffer + 1 : 0;
+  return buffer;
+}
+
 /* The rest of a frame that was closed before its end was known. */
 static bool is_of_cut_frame(struct assemble *assemble, const struct assemble_message *message,
                             uint32_t position)
@@ -341,7 +360,7 @@ static enum assemble_verdict open_frame(struct assemble *assemble,
                                .opened_ns = now_ns,
                                .first_ns = UINT64_MAX,
                                .flags = PST_FRAME_META | PST_FRAME_TIME,
-                               .buffer = assemble->free[--assemble->free_count]};
+                               .buffer = take_buffer(assemble)};
   memset(bits_of(assemble, frame->buffer), 0, assemble->words * sizeof(*assemble->bits));
   memset(assemble->lengths + (size_t)frame->buffer * assemble->cells, 0,
          assemble->cells * sizeof(*assemble->lengths));
@@ -437,30 +456,76 @@ static enum assemble_verdict try_take(struct assemble *assemble,
   return verdict;
 }
 
-/* Mostly a message is the next of the newest frame, which is complete with it or goes on. */
-static bool take_next(struct assemble *assemble, const struct assemble_message *message,
-                      struct assemble_place *to)
+static void set_bits(uint64_t *bits, uint32_t from, uint32_t n)
 {
+  for (uint32_t end = from + n; from < end;) {
+    uint32_t some = 64 - from % 64 < end - from ? 64 - from % 64 : end - from;
+    bits[from / 64] |= UINT64_MAX >> (64 - some) << from % 64;
+    from += some;
+  }
+}
+
+/* The next of the newest frame that are here in a row: nothing behind its highest is. */
+static uint32_t row_of(const struct assemble *assemble, const struct open_frame *newest,
+                       const struct pst_view *views, uint32_t n)
+{
+  const uint64_t next = newest->high + 1, room = newest->anchor + assemble->params.packets - next;
+  uint32_t row = 0;
+
+  if (n > room)
+    n = (uint32_t)room;
+  while (row < n && views[row].sequence == next + row)
+    row++;
+  return row;
+}
+
+uint32_t assemble_take_row(struct assemble *assemble, const struct pst_view *views, uint32_t n,
+                           uint64_t arrival_ns, struct assemble_place *to)
+{
+  const uint32_t all = PST_FRAME_META | PST_FRAME_TIME;
+  const uint32_t any = PST_FRAME_DAMAGED | PST_FRAME_MARKED;
   struct open_frame *newest;
+  uint64_t first_ns, last_ns, bytes = 0;
+  uint32_t every = UINT32_MAX, some = 0, row, cell, *lengths;
 
   if (assemble->params.by_marker || assemble->open_count == 0)
-    return false;
+    return 0;
   newest = &assemble->open[assemble->open_count - 1];
-  if (message->sequence != newest->high + 1 ||
-      message->sequence - newest->anchor >= assemble->params.packets)
-    return false;
-  place(assemble, newest, message, to);
+  row = row_of(assemble, newest, views, n);
+  if (row == 0)
+    return 0;
+  cell = (uint32_t)(newest->high + 1 - newest->anchor);
+  lengths = assemble->lengths + (size_t)newest->buffer * assemble->cells + cell;
+  first_ns = newest->first_ns;
+  last_ns = newest->last_ns;
+  for (uint32_t i = 0; i < row; i++) {
+    uint64_t time_ns = views[i].flags & PST_VIEW_TIME ? views[i].time_ns : arrival_ns;
+    first_ns = time_ns < first_ns ? time_ns : first_ns;
+    last_ns = time_ns > last_ns ? time_ns : last_ns;
+    every &= views[i].flags;
+    some |= views[i].flags;
+    bytes += views[i].length;
+    lengths[i] = views[i].length;
+  }
+  set_bits(bits_of(assemble, newest->buffer), cell, row);
+  newest->first_ns = first_ns;
+  newest->last_ns = last_ns;
+  newest->flags = (newest->flags & (every | ~all)) | (some & any);
+  newest->high += row;
+  newest->ended = views[row - 1].flags & PST_VIEW_MARKED;
+  newest->bytes += bytes;
+  newest->present += row;
+  assemble->counts.placed += row;
+  *to = (struct assemble_place){.buffer = newest->buffer, .cell = cell};
   if (newest->present == assemble->params.packets)
     close_complete(assemble);
-  return true;
+  return row;
 }
 
 enum assemble_verdict assemble_take(struct assemble *assemble,
                                     const struct assemble_message *message, uint64_t now_ns,
                                     struct assemble_place *to)
 {
-  if (take_next(assemble, message, to))
-    return ASSEMBLE_PLACED;
   enum assemble_verdict verdict = try_take(assemble, message, now_ns, to);
 
   if (verdict == ASSEMBLE_LATE)
@@ -487,7 +552,8 @@ void assemble_pop(struct assemble *assemble)
 
 void assemble_release(struct assemble *assemble, uint32_t buffer)
 {
-  assemble->free[assemble->free_count++] = buffer;
+  assemble->free[buffer / 64] |= UINT64_C(1) << buffer % 64;
+  assemble->free_count++;
 }
 
 void assemble_settle(struct assemble *assemble)

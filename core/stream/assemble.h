@@ -106,6 +106,12 @@ uint32_t assemble_cells(const struct assemble_params *params);
 enum assemble_verdict assemble_take(struct assemble *assemble,
                                     const struct assemble_message *message, uint64_t now_ns,
                                     struct assemble_place *place);
+/* Take the leading of n messages that are the next of the newest frame, one after the other, as
+ * most are: all that assemble_take() does, at once. Those without a time arrived at arrival_ns.
+ * Returns how many; *place is the first one's, and the others' are the cells behind it. */
+struct pst_view;
+uint32_t assemble_take_row(struct assemble *assemble, const struct pst_view *views, uint32_t n,
+                           uint64_t arrival_ns, struct assemble_place *place);
 /* Close what has waited for its time. */
 void assemble_expire(struct assemble *assemble, uint64_t now_ns);
 /* Close all: nothing more will come. */

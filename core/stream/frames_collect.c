@@ -40,6 +40,27 @@ static enum assemble_verdict place_view(struct frames *frames, const struct land
   return verdict;
 }
 
+/* As many of the next n views as follow each other in a frame. Returns how many. */
+static uint32_t place_row(struct frames *frames, const struct landing *landing,
+                          const struct pst_view *views, uint32_t n, uint64_t arrival_ns)
+{
+  struct pst_copy *piece = &frames->pieces[frames->piece_count];
+  struct assemble_place place;
+  uint32_t row = assemble_take_row(frames->assemble, views, n, arrival_ns, &place);
+  uint64_t stride = frames->stride, to;
+
+  if (row == 0)
+    return 0;
+  to = landing->final_region.address + place.buffer * frames->frame_stride + place.cell * stride;
+  for (uint32_t i = 0; i < row; i++, to += stride) {
+    *piece =
+        (struct pst_copy){.source = views[i].address, .destination = to, .length = views[i].length};
+    piece += views[i].length != 0;
+  }
+  frames->piece_count = (uint32_t)(piece - frames->pieces);
+  return row;
+}
+
 /* Find places for what is in `views`, at most `room` of them. */
 static void place_views(struct pst_receiver *receiver, uint32_t room)
 {
@@ -51,6 +72,13 @@ static void place_views(struct pst_receiver *receiver, uint32_t room)
 
   while (count < room && frames->view_at < frames->view_count) {
     const struct pst_view *view = &frames->views[frames->view_at];
+    uint32_t left = frames->view_count - frames->view_at;
+    uint32_t row =
+        place_row(frames, landing, view, left < room - count ? left : room - count, arrival_ns);
+    count += row;
+    frames->view_at += row;
+    if (row)
+      continue;
     struct pst_copy *piece = &frames->pieces[frames->piece_count];
     enum assemble_verdict verdict = place_view(frames, landing, view, now_ns, arrival_ns, piece);
     if (verdict == ASSEMBLE_WAIT)

@@ -7,7 +7,9 @@
 #include "frames.h"
 
 #define FRAMES_ZEROS (UINT64_C(1) << 20) /* bytes that one piece can zero, at most */
-#define FRAMES_ALIGNMENT 256             /* of a frame; what GPUs copy and load best from */
+/* Of a frame. No more: where a frame's bytes are a multiple of it, the next one follows at the
+ * packets' own stride, and one strided copy takes them all. */
+#define FRAMES_ALIGNMENT CACHE_LINE
 
 /* ---- Sizes --------------------------------------------------------------------- */
 

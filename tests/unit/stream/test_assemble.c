@@ -25,6 +25,7 @@
 #define MARK PST_VIEW_MARKED
 #define BUFFERS_MAX 16
 #define CELLS_MAX 288
+#define ROW_MAX 40
 #define LONG_EVERY 100 /* schedules: so many are of short frames for one of long ones */
 
 /* ---- By hand ----------------------------------------------------------------------- */
@@ -689,8 +690,41 @@ static void offer_message(struct bench *bench, struct assemble_message *message,
   }
 }
 
+/* What follows each other in the newest frame, all at once; what remains is offered alone. */
+static uint32_t offer_row(struct bench *bench, struct assemble_message *messages, uint32_t n,
+                          uint64_t *verdicts)
+{
+  struct pst_view views[ROW_MAX] = {{0}};
+  struct assemble_place place = {0};
+  uint64_t arrival_ns = bench->now_ns * 3 + draw(bench->schedule, 40);
+  uint32_t row;
+
+  for (uint32_t i = 0; i < n; i++) {
+    messages[i].time_ns = arrival_ns;
+    if (messages[i].flags & PST_VIEW_TIME)
+      messages[i].time_ns = bench->now_ns * 3 + draw(bench->schedule, 40);
+    views[i] = (struct pst_view){.sequence = messages[i].sequence,
+                                 .meta = messages[i].meta,
+                                 .flags = messages[i].flags,
+                                 .length = messages[i].length};
+    if (messages[i].flags & PST_VIEW_TIME)
+      views[i].time_ns = messages[i].time_ns;
+  }
+  row = assemble_take_row(bench->assemble, views, n, arrival_ns, &place);
+  assert_true(row <= n);
+  for (uint32_t i = 0; i < row; i++) {
+    SAME("verdict in a row", ASSEMBLE_PLACED,
+         model_take(bench->model, &messages[i], bench->now_ns));
+    SAME("cell in a row", place.cell + i < assemble_cells(&bench->schedule->params), 1);
+    bench->cells[place.buffer][place.cell + i] = messages[i].sequence + 1;
+  }
+  SAME("due after a row", assemble_due_ns(bench->assemble), model_due_ns(bench->model));
+  verdicts[ASSEMBLE_PLACED] += row;
+  return row;
+}
+
 static void run_schedule(struct schedule *schedule, struct model *model, uint64_t *verdicts,
-                         uint64_t *complete)
+                         uint64_t *complete, uint64_t *in_rows)
 {
   struct bench on_stack = {.schedule = schedule, .model = model};
   struct bench *bench = &on_stack;
@@ -703,8 +737,14 @@ static void run_schedule(struct schedule *schedule, struct model *model, uint64_
   impair(schedule);
   model_init(model, &schedule->params);
   assert_int_equal(assemble_open(&schedule->params, &bench->assemble), 0);
-  for (uint32_t i = 0; i < schedule->count; i++) {
-    offer_message(bench, &schedule->messages[i], own);
+  for (uint32_t i = 0; i < schedule->count;) {
+    uint32_t left = schedule->count - i, row = 0;
+    if (chance(schedule, 50))
+      row = offer_row(bench, &schedule->messages[i], left < ROW_MAX ? left : ROW_MAX, own);
+    if (row == 0)
+      offer_message(bench, &schedule->messages[i], own);
+    *in_rows += row;
+    i += row ? row : 1;
     pass_time(bench, false);
   }
   assemble_end(bench->assemble);
@@ -736,14 +776,14 @@ static void random_schedules_agree_with_the_model(void **state)
   uint64_t count = from_environment("PENSTOCK_ASSEMBLE_SCHEDULES", 20000);
   struct schedule *schedule = calloc(1, sizeof(*schedule));
   struct model *model = calloc(1, sizeof(*model));
-  uint64_t verdicts[5] = {0}, complete = 0;
+  uint64_t verdicts[5] = {0}, complete = 0, in_rows = 0;
 
   (void)state;
   assert_non_null(schedule);
   assert_non_null(model);
   for (uint64_t i = 0; i < count; i++) {
     schedule->number = first + i;
-    run_schedule(schedule, model, verdicts, &complete);
+    run_schedule(schedule, model, verdicts, &complete, &in_rows);
   }
   print_message("%" PRIu64 " schedules: %" PRIu64 " placed, %" PRIu64 " duplicates, %" PRIu64
                 " late, %" PRIu64 " misframed, %" PRIu64 " waits, %" PRIu64 " complete frames\n",
@@ -754,9 +794,40 @@ static void random_schedules_agree_with_the_model(void **state)
     for (int i = 0; i < 5; i++)
       assert_true(verdicts[i] > count / 1000);
     assert_true(complete > count);
+    assert_true(in_rows > count);
   }
   free(model);
   free(schedule);
+}
+
+/* The buffer of a frame of one packet, which stays out. */
+static uint32_t buffer_of_next(struct assemble *assemble, uint64_t sequence)
+{
+  assert_int_equal(offer(assemble, sequence, sequence, 0, sequence), ASSEMBLE_PLACED);
+  const struct assemble_frame *frame = assemble_first(assemble);
+  assert_non_null(frame);
+  uint32_t buffer = frame->buffer;
+  assemble_pop(assemble);
+  return buffer;
+}
+
+/* However they come back: so frames that follow each other lie side by side. */
+static void buffers_are_taken_in_order(void **state)
+{
+  static const uint32_t back[] = {69, 3, 0, 64, 1, 2};
+  static const uint32_t taken[] = {0, 1, 2, 3, 64, 69};
+  struct assemble_params params = {.packets = 1, .open = 2, .buffers = 70, .timeout_ns = 10};
+  struct assemble *a = opened(params);
+
+  (void)state;
+  for (uint32_t s = 0; s < 70; s++)
+    assert_int_equal(buffer_of_next(a, s), s);
+  for (uint32_t i = 0; i < 6; i++)
+    assemble_release(a, back[i]);
+  for (uint32_t i = 0; i < 6; i++)
+    assert_int_equal(buffer_of_next(a, 70 + i), taken[i]);
+  assert_int_equal(offer(a, 76, 76, 0, 76), ASSEMBLE_WAIT);
+  assemble_close(a);
 }
 
 /* Nothing goes wrong: every frame comes out, complete. */
@@ -798,6 +869,7 @@ int main(void)
       cmocka_unit_test(long_frames_shift_their_bitmaps),
       cmocka_unit_test(an_overlong_frame_does_not_leave_its_cells),
       cmocka_unit_test(a_start_that_is_too_far_back_is_given_up),
+      cmocka_unit_test(buffers_are_taken_in_order),
       cmocka_unit_test(numbers_out_of_range_are_refused),
       cmocka_unit_test(each_allocation_may_fail),
       cmocka_unit_test(unimpaired_streams_come_out_whole),
