@@ -165,7 +165,7 @@ static void run_cases(struct bench *bench)
 
 /* ---- Who measures ---------------------------------------------------------------------- */
 
-static int serve_as_child(struct bench *bench, int fd)
+static int serve_as_child(struct bench *bench, int fd, int log_level)
 {
   const struct sigaction ignore = {.sa_handler = SIG_IGN};
   struct link link;
@@ -177,13 +177,14 @@ static int serve_as_child(struct bench *bench, int fd)
     return PST_EXIT_USAGE;
   if (link_pair(fd, (long)getppid(), &link) < 0)
     return PST_EXIT_FAILED;
+  bench_choose_sender(&bench->plan.side, log_level);
   bench_serve(&link, &bench->plan, 0, bench->plan.cpus[1]);
   link_close(&link);
   return PST_EXIT_OK;
 }
 
 /* Before any plugin or thread. Returns in both: *child_status is the child's, else -1. */
-static int fork_server(struct bench *bench, int *child_status)
+static int fork_server(struct bench *bench, int log_level, int *child_status)
 {
   int ends[2];
 
@@ -199,7 +200,7 @@ static int fork_server(struct bench *bench, int *child_status)
   }
   if (pid == 0) {
     close(ends[0]);
-    *child_status = serve_as_child(bench, ends[1]);
+    *child_status = serve_as_child(bench, ends[1], log_level);
     return 0;
   }
   close(ends[1]);
@@ -294,7 +295,7 @@ static void run_client(struct bench *bench)
     note_failure(bench, PST_EXIT_USAGE, "--cpu: no such CPU");
   else if (open_both(bench) == 0) {
     bench_show_head(bench->table, &bench->setting);
-    fputs(bench->look.skipped, bench->table);
+    fputs(bench->look.notes, bench->table);
     run_cases(bench);
   }
   link_close(&bench->link);
@@ -320,15 +321,18 @@ static int run(const struct command *command, const struct arguments *arguments)
     pst_plugin_path_add(arguments->plugin_paths[i]);
   int result = signals_open(-1);
   if (result == 0 && !bench.plan.server && !bench.plan.in_process && bench.plan.host == NULL)
-    result = fork_server(&bench, &child_status);
+    result = fork_server(&bench, log_level, &child_status);
   if (result < 0) {
     notice(PST_LOG_ERROR, "bench: cannot begin: %s", strerror(-result));
     bench.status = PST_EXIT_FAILED;
   } else if (child_status >= 0) {
     bench.status = child_status;
   } else if (bench.plan.server) {
+    bench_choose_sender(&bench.plan.side, log_level);
     bench.status = bench_pin(bench.plan.cpus[0]) < 0 ? PST_EXIT_USAGE : bench_server(&bench.plan);
   } else {
+    if (bench.plan.ops == 0 || (bench.plan.ops & 1u << BENCH_SEND) != 0)
+      bench_choose_sender(&bench.plan.side, log_level);
     run_client(&bench);
   }
   if (fflush(stdout) != 0)

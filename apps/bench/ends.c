@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ends.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
       .memory_options = side->memory_options,
       .memory_option_count = side->memory_option_count,
   };
+  const struct pst_side_params host = {.memory = "host"};
   struct pst_stream_params streams[2];
   const struct pst_stream_params *all[2] = {&streams[0], &streams[1]};
   const struct pst_config_params params = {
@@ -50,7 +52,7 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
         .transport = side->transport,
         .transport_options = side->transport_options,
         .transport_option_count = side->transport_option_count,
-        .sender = end,
+        .sender = side->sends_from_host && !one_sided ? host : end,
         .receiver = end,
         .path = one_sided ? NULL : side->path,
     };
@@ -60,6 +62,22 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
     result = pst_session_open(config, &roles_params, session, error);
   pst_config_close(config);
   return result;
+}
+
+void bench_choose_sender(struct bench_side *side, int log_level)
+{
+  const struct bench_case c = {.op = BENCH_SEND, .size = 64, .ring = 16, .token = "0"};
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_session *session = NULL;
+
+  if (strcmp(side->memory, "host") == 0)
+    return;
+  pst_log_set(NULL, NULL, PST_LOG_ERROR - 1); /* what else is wrong, the streams will say */
+  int result = bench_session_open(side, &c, PST_SESSION_SENDER, false, false, "127.0.0.1:1", false,
+                                  &session, &error);
+  pst_session_close(session);
+  pst_log_set(NULL, NULL, log_level);
+  side->sends_from_host = result == -EOPNOTSUPP;
 }
 
 int bench_pin(int cpu)

@@ -2,6 +2,7 @@
 #include "look.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -142,11 +143,20 @@ static int refuse(const struct bench_plan *plan, uint32_t lacking, struct pst_er
       plan->side.transport, what, bench_op_name(op), who[0] != '\0' ? who : "none");
 }
 
+__attribute__((format(printf, 2, 3))) static void note(struct bench_look *look, const char *format,
+                                                       ...)
+{
+  size_t used = strlen(look->notes);
+  va_list args;
+
+  va_start(args, format);
+  vsnprintf(look->notes + used, sizeof look->notes - used, format, args);
+  va_end(args);
+}
+
 static void skip(struct bench_look *look, const char *what, const char *why)
 {
-  size_t used = strlen(look->skipped);
-
-  snprintf(look->skipped + used, sizeof look->skipped - used, "no %s: %s\n", what, why);
+  note(look, "no %s: %s\n", what, why);
 }
 
 static int choose(const struct bench_plan *plan, uint64_t capabilities, struct bench_look *look,
@@ -196,6 +206,9 @@ int bench_look(const struct bench_plan *plan,
   *look = (struct bench_look){.ops = 0};
   int result = open_messages(&side, size, plan->ring != 0 ? plan->ring : bench_ring_of(size), roles,
                              &session, &capabilities, error);
+  if (result == 0 && sends && side.sends_from_host)
+    note(look, "send: from slots in host memory: transport %.31s sends from no memory %.31s\n",
+         side.transport, side.memory);
   if (result == 0)
     tell_plugins(session, sends ? plugin : NULL, context);
   pst_session_close(session);

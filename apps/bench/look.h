@@ -15,7 +15,7 @@ struct bench_look {
   uint32_t ops;         /* 1 << enum bench_op: to be measured */
   bool no_send_latency; /* a lost reply would be waited for for ever */
   uint32_t depth_max;   /* transfers that an initiator can have under way; 0: not known */
-  char skipped[512];    /* what is not measured, and why, a line each; "" */
+  char notes[512];      /* what is not measured or not as said, and why, a line each; "" */
 };
 
 /* `plugin` is called for each plugin in use. 0, or -errno, said why: what was asked for
