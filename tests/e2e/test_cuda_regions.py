@@ -24,6 +24,9 @@ class Regions(Case):
         path = [] if built else ["--plugin-path", FAKES / "cuda"]
         return ["bench", *path, "--transport", "loopback", "--memory", "cuda", *arguments]
 
+    def arguments_of(self, command, *arguments):
+        return [command, *self.arguments()[1:-4], *arguments]
+
     def rows(self, *arguments, script="delay_us=100,devices=2", **options):
         child = self.run_program(
             *self.arguments("--op", "write,read", "--size", "1000,65536", "--duration", "60ms",
@@ -107,13 +110,39 @@ class Regions(Case):
         )  # fmt: skip
         self.assertIn("neither a descriptor nor a handle for another process", child.stderr)
 
+    FILE = "config/loopback-region-cuda.yaml"
+
+    def test_the_file_with_a_region(self):
+        """As an application runs it: apps/examples/region.c."""
+        program = BUILD / "apps" / "examples" / "region"
+        receiver = "streams.store.receiver.memory.options"
+        common = [self.FILE]
+        sets = [f"control.address=127.0.0.1:{self.port}"]
+        environment = self.environment("delay_us=100,devices=2")
+        if not (BUILD / "memory" / "cuda" / "kernels.fatbin").exists():
+            environment["PENSTOCK_PLUGIN_PATH"] = str(FAKES / "cuda")
+        for allocator, device, via in (("malloc", 0, "cuda-ipc"), ("vmm", 0, "cuda-vmm"), ("malloc", 1, "cuda-ipc")):
+            with self.subTest(allocator=allocator, device=device):
+                ours = [*sets, f"{receiver}.allocator={allocator}", f"{receiver}.device={device}",
+                        f"streams.store.sender.memory.options.allocator={allocator}"]  # fmt: skip
+                target = self.start(*common, "target", *ours, program=program, environment=environment)
+                self.run_program(*common, "initiator", *ours, program=program, environment=environment)
+                self.assertEqual(target.wait(), 0, target)
+                words = {"malloc": "cuMemAlloc", "vmm": "cuMemCreate"}[allocator]
+                self.assertRegex(target.stdout, f"^67108864 bytes in {words}.*, all of them right, by {via}$")
+
+    def test_the_file_is_not_for_run(self):
+        child = self.run_program(*self.arguments_of("run", self.FILE), environment=self.environment(""), expect=2)
+        self.assertIn("is one-sided (`region`)", child.stderr)
+        self.run_program(*self.arguments_of("check", self.FILE), environment=self.environment(""))
+
     def killed(self, who):
-        """One of the two, in mid-flow: the other ends soon, and says who died."""
-        for allocator in ("malloc", "vmm"):
-            with self.subTest(allocator=allocator):
+        """One of the two, in mid-flow, on one GPU and on two: the other ends soon, and says who died."""
+        for allocator, device in (("malloc", 0), ("vmm", 0), ("malloc", 1), ("vmm", 1)):
+            with self.subTest(allocator=allocator, device=device):
                 option = ("--memory-option", f"allocator={allocator}")
-                script = "delay_us=300"
-                server = self.server(*option, script=script)
+                script = "delay_us=300,devices=2"
+                server = self.server(*option, "--memory-option", f"device={device}", script=script)
                 client = self.start(
                     *self.arguments("--op", "write", "--bandwidth", "--size", "65536", "--duration",
                                     "60s", *option, f"127.0.0.1:{self.port}"),
