@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include "clock.h"
+#include "notice.h"
 
 #define BATCH 64
 #define LOOK_BYTES (1 << 20)     /* posted between looks at the clock, at most */
@@ -144,6 +145,7 @@ static int measure_flow(struct flight *flight)
   int result = c->warmup_ns > 0 ? flow(flight, now_ns() + c->warmup_ns) : 0;
   uint64_t before = flight->ended, begin_ns = now_ns();
 
+  notice(PST_LOG_DEBUG, "bench: warmed up, the clock runs");
   if (result >= 0 && !flight->watch->stopped)
     result = flow(flight, begin_ns + c->duration_ns);
   flight->taken->messages = flight->ended - before;

@@ -370,33 +370,49 @@ int landing_fence(struct landing *landing, struct pst_fence **ready)
   return memory->fence_record(landing->memory->memory, landing->queue, NULL, ready);
 }
 
-void landing_place(struct landing *landing, struct pst_view *views, uint32_t n)
+/* n messages, whose numbers and tokens lie in a row. */
+static __attribute__((noinline)) struct pst_copy *place_row(const struct landing *landing,
+                                                            struct pst_view *view, uint32_t n,
+                                                            const uint32_t *slots, uint64_t *tokens,
+                                                            struct pst_copy *piece)
 {
-  /* Copies of what stores to views and pieces could change for all that the compiler knows. */
   const uint64_t base = landing->final_region.address, stride = landing->final_stride;
-  char *const host = landing->final_region.host;
-  const uint32_t *const final_free = landing->final_free, final_mask = landing->final_mask;
-  uint64_t *const tokens = landing->copy_tokens;
-  const uint64_t token_mask = landing->token_mask, token_tail = landing->token_tail;
-  const uint32_t final_head = landing->final_head;
-  struct pst_copy *piece = landing->pieces + landing->piece_count;
+  const uintptr_t host = (uintptr_t)landing->final_region.host, reads = host ? UINTPTR_MAX : 0;
 
-  for (uint32_t i = 0; i < n; i++) {
-    struct pst_view *view = &views[i];
-    uint32_t slot = final_free[(final_head + i) & final_mask];
-    uint64_t offset = stride * slot;
-    tokens[(token_tail + i) & token_mask] = view->token;
+  for (const struct pst_view *const end = view + n; view < end; view++) {
+    const uint32_t slot = *slots++;
+    const uint64_t offset = stride * slot;
+    *tokens++ = view->token;
     *piece = (struct pst_copy){
         .source = view->address, .destination = base + offset, .length = view->length};
     piece += view->length != 0;
     view->address = base + offset;
-    view->host = host ? host + offset : NULL;
+    view->host = (const void *)((host + offset) & reads); /* NULL where the CPU cannot read */
     view->token = slot;
   }
-  landing->final_head += n;
-  landing->token_tail += n;
-  landing->piece_count = (uint32_t)(piece - landing->pieces);
+  return piece;
+}
+
+void landing_place(struct landing *landing, struct pst_view *views, uint32_t n)
+{
+  struct pst_copy *piece = landing->pieces + landing->piece_count;
+
   landing->placed += n;
+  while (n) {
+    uint64_t token = landing->token_tail & landing->token_mask;
+    uint32_t slot = landing->final_head & landing->final_mask, run = n;
+    if (run > landing->token_mask + 1 - token)
+      run = (uint32_t)(landing->token_mask + 1 - token);
+    if (run > landing->final_mask + 1 - slot)
+      run = landing->final_mask + 1 - slot;
+    piece = place_row(landing, views, run, &landing->final_free[slot], &landing->copy_tokens[token],
+                      piece);
+    landing->final_head += run;
+    landing->token_tail += run;
+    views += run;
+    n -= run;
+  }
+  landing->piece_count = (uint32_t)(piece - landing->pieces);
 }
 
 int landing_submit(struct landing *landing, struct pst_fence **ready)

@@ -259,10 +259,16 @@ struct release_fifo {
   uint64_t token_head, token_tail, token_mask;
 };
 
+/* Of what has been gathered since a poll began. */
+struct receiver_tally {
+  uint64_t bytes, damaged;
+};
+
 struct pst_receiver {
   struct session_end end;
   struct landing *landing;
   struct track track;
+  struct receiver_tally polled;
   /* MESSAGE completions that another end's poll has reaped for this one. */
   struct pst_completion *pending;
   uint32_t pending_head, pending_tail, pending_capacity;

@@ -8,6 +8,7 @@
 #define WATCH_IDLE 64u
 /* Descriptors between asking for one and reading it. */
 #define AHEAD 8u
+#define REFERENCES_AHEAD 24u /* by reference, where a descriptor is all that there is to do */
 
 static uint32_t take_done(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
 {
@@ -109,8 +110,9 @@ static uint32_t take_copies(struct pst_endpoint *endpoint, struct pst_completion
   return i;
 }
 
-/* Take messages over from the sender, who could still cancel them until now. */
-static void claim(struct lb_rx *rx, uint32_t max)
+/* Take messages over from the sender, who could still cancel them until now. Returns how many
+ * it has published so far. */
+static uint64_t claim(struct lb_rx *rx, uint32_t max)
 {
   struct lb_port *port = rx->own->port;
   uint64_t head = atomic_load_explicit(&port->desc_head, memory_order_acquire);
@@ -119,9 +121,10 @@ static void claim(struct lb_rx *rx, uint32_t max)
     uint64_t want = head - rx->tail < max ? head : rx->tail + max;
     if (atomic_compare_exchange_weak(&port->claimed, &claimed, want)) {
       rx->claimed = want;
-      return;
+      break;
     }
   }
+  return head;
 }
 
 /* Index of the region's entry, or -1: there is none yet. */
@@ -188,6 +191,58 @@ static bool change_lender(struct lb_rx *rx, const struct lb_mr *mr, struct lende
   return true;
 }
 
+/* Of the next n, which lie side by side, those that are the lender's. `visible` have been
+ * published, these among them. */
+static __attribute__((noinline)) uint32_t
+take_run(struct lb_rx *rx, const struct lender *lender, const struct lb_desc *desc, uint32_t n,
+         uint64_t visible, const struct pst_completion *head, struct pst_completion *out)
+{
+  const struct lb_link *own = rx->own;
+  struct lb_mr *const *const lent = own->lent;
+  const struct lb_mr *const mr = lender->mr;
+  const struct lb_desc *const first = desc, *const end = desc + n, *const seen = desc + visible;
+  const uint64_t payload_max = own->payload_max, index = (uint64_t)rx->index << 32;
+  const uint32_t slots = own->slots, number = lender->number;
+  const uint16_t at = (uint16_t)lender->at;
+  uint8_t *const states = rx->states;
+  uint16_t *const buffer_of = rx->buffer_of;
+  uint64_t bytes = 0;
+  for (; desc < end; desc++, out++) {
+    const uint32_t slot = desc->slot, length = desc->length;
+    if (__builtin_expect(slot >= slots || length > payload_max, 0) ||
+        __builtin_expect(lent[slot] != mr || states[slot] != LB_SLOT_PEER, 0))
+      break;
+    if (desc + REFERENCES_AHEAD < seen)
+      __builtin_prefetch(desc + REFERENCES_AHEAD);
+    states[slot] = LB_SLOT_HELD;
+    buffer_of[slot] = at;
+    bytes += length;
+    memcpy(out, head, offsetof(struct pst_completion, u));
+    out->u.message.token = index | slot;
+    out->u.message.offset = desc->offset;
+    out->u.message.length = length;
+    out->u.message.buffer = number;
+    memcpy(&out->u.message.sequence, &desc->sequence, sizeof(desc->sequence) + sizeof(desc->meta));
+    out->u.message.time_ns = 0;
+  }
+  rx->bytes += bytes;
+  return (uint32_t)(desc - first);
+}
+
+/* One that lies in the ring's own slot. */
+static uint32_t take_gathered(struct lb_rx *rx, const struct taking *taking, uint64_t at,
+                              uint64_t endpoint, struct pst_completion *out)
+{
+  struct lb_desc desc;
+  if (!take_desc(taking, at, &desc))
+    return 0;
+  rx->buffer_of[desc.slot] = LB_NO_BUFFER;
+  rx->bytes += desc.length;
+  give_message(rx->index, endpoint, &desc, rx->payload_offset + desc.slot * rx->own->stride, 0,
+               out);
+  return 1;
+}
+
 /* The sender is of this process: what it has published it does not touch again. */
 static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_completion *out,
                                 uint32_t max)
@@ -195,54 +250,39 @@ static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_comple
   struct lb_rx *rx = endpoint->rx;
   const struct lb_link *own = rx->own;
   const struct taking taking = taking_of(rx);
-  struct lb_mr *const *lent = own->lent;
-  uint16_t *buffer_of = rx->buffer_of;
-  const uint64_t index = (uint64_t)rx->index << 32, cookie = endpoint->cookie;
+  const struct pst_completion head = {.kind = PST_COMPLETION_MESSAGE,
+                                      .flags = PST_HAS_SEQUENCE | PST_HAS_META,
+                                      .endpoint = endpoint->cookie};
   struct lender lender = {.at = LB_NO_BUFFER};
   const uint64_t first = rx->tail;
-  uint64_t tail = first, bytes = 0;
-  uint32_t n = 0;
-  claim(rx, max);
+  uint64_t tail = first;
+  uint32_t n = 0, taken;
+  const uint64_t published = claim(rx, max);
   const uint64_t claimed = rx->claimed;
-  for (; n < max && tail != claimed; tail++) {
+  for (; n < max && tail != claimed; tail += taken, n += taken) {
     const struct lb_desc *desc = &taking.descs[tail & taking.mask];
-    const uint32_t slot = desc->slot;
-    struct lb_mr *mr = lent[slot];
-    if (claimed - tail > AHEAD) /* past the ring's end it asks for nothing of use */
-      __builtin_prefetch(desc + AHEAD);
-    if (__builtin_expect(mr != lender.mr, 0) && !change_lender(rx, mr, &lender)) {
+    struct lb_mr *mr = own->lent[desc->slot];
+    if (mr != lender.mr && !change_lender(rx, mr, &lender)) {
       if (!add_buffer(endpoint, mr, &out[n]))
         break; /* out of memory: later, perhaps */
       n++;
       if (n == max || !change_lender(rx, mr, &lender))
         break;
     }
-    if (__builtin_expect(slot >= taking.slots || desc->length > taking.payload_max ||
-                             taking.states[slot] != LB_SLOT_PEER,
-                         0)) {
+    const uint64_t row = taking.mask + 1 - (tail & taking.mask);
+    const uint64_t run = claimed - tail < max - n ? claimed - tail : max - n;
+    taken = mr ? take_run(rx, &lender, desc, (uint32_t)(run < row ? run : row),
+                          published - tail < row ? published - tail : row, &head, &out[n])
+               : take_gathered(rx, &taking, tail, endpoint->cookie, &out[n]);
+    if (taken == 0) {
       lb_endpoint_fail(endpoint, -EPROTO, "sent a slot that was not its to use");
       break;
     }
-    taking.states[slot] = LB_SLOT_HELD;
-    buffer_of[slot] = (uint16_t)lender.at;
-    bytes += desc->length;
-    out[n++] = (struct pst_completion){
-        .kind = PST_COMPLETION_MESSAGE,
-        .flags = PST_HAS_SEQUENCE | PST_HAS_META,
-        .endpoint = cookie,
-        .u.message = {.token = index | slot,
-                      .offset = mr ? desc->offset : rx->payload_offset + slot * own->stride,
-                      .length = desc->length,
-                      .buffer = lender.number,
-                      .sequence = desc->sequence,
-                      .meta = desc->meta},
-    };
-    lender.taken++;
+    lender.taken += taken;
   }
   count_out(rx, &lender);
   rx->tail = tail;
   rx->messages += tail - first;
-  rx->bytes += bytes;
   return n;
 }
 
