@@ -34,6 +34,17 @@ static const struct {
     {"RATE_LIMIT", IBV_QP_RATE_LIMIT},
 };
 
+/* Until it has, soft-RoCE lets a QP go from SQD to ERR alone. */
+static void await_drained(struct ibv_qp *qp)
+{
+  struct ibv_qp_attr attr;
+  struct ibv_qp_init_attr init;
+  int64_t deadline = now_ms() + PATIENCE_MS;
+  do
+    require("ibv_query_qp", ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) == 0);
+  while (attr.sq_draining && now_ms() < deadline);
+}
+
 static void to_state(struct pair *pair, enum ibv_qp_state state)
 {
   errno = qp_bring(pair, REQ, state == IBV_QPS_SQD || state == IBV_QPS_ERR ? IBV_QPS_RTS : state);
@@ -42,6 +53,7 @@ static void to_state(struct pair *pair, enum ibv_qp_state state)
     struct ibv_qp_attr attr = {.qp_state = state};
     errno = ibv_modify_qp(pair->end[REQ].qp, &attr, IBV_QP_STATE);
     require(state == IBV_QPS_SQD ? "to SQD" : "to ERR", errno == 0);
+    await_drained(pair->end[REQ].qp);
   }
 }
 

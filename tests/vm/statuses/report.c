@@ -64,7 +64,7 @@ enum ibv_qp_state qp_state(struct ibv_qp *qp)
   return attr.qp_state;
 }
 
-static int64_t now_ms(void)
+int64_t now_ms(void)
 {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -106,6 +106,7 @@ const char *errno_name(int error);
 const char *status_name(enum ibv_wc_status status);
 const char *state_name(enum ibv_qp_state state);
 enum ibv_qp_state qp_state(struct ibv_qp *qp);
+int64_t now_ms(void);
 /* Waits for so many completions at either end and for what comes unasked, then prints
  * the line of the case: completions, states and asynchronous events of both ends. */
 void tell_outcome(const char *name, struct pair *pair, unsigned int at_req, unsigned int at_rsp);
