@@ -88,7 +88,8 @@ static const struct fab_recv *take_shared(struct fab_qp *to)
 
 static const struct fab_recv *take(struct fab_qp *to)
 {
-  if (!to->recv_cq)
+  if (!to->recv_cq ||
+      (is_reliable(to) && fab_fault_hits(FAB_FAULT_RNR, to->device, to->number, NULL, NULL)))
     return NULL;
   if (to->srq)
     return take_shared(to);

@@ -11,11 +11,6 @@ static bool is_atomic(uint32_t opcode)
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-static bool is_unreliable(const struct sim_qp *qp)
-{
-  return qp->kind == SIM_UC || qp->kind == SIM_UD;
-}
-
 static enum ibv_wc_status gather(struct sim_qp *qp, struct sim_slot *slot, struct sim_runs *runs)
 {
   const struct fab_qp *entry = sim_fab_qp(qp);
@@ -62,10 +57,6 @@ static bool faulted(struct sim_qp *qp, struct sim_slot *slot, struct sim_outcome
   if (fab_fault_hits(FAB_FAULT_DROP, device, qp->number, NULL, NULL)) {
     fab_counted(fab_port_of(device, qp->attr.port_num), FAB_LOST_FAULT);
     *outcome = (struct sim_outcome){.fate = SIM_LOST};
-    return true;
-  }
-  if (!is_unreliable(qp) && fab_fault_hits(FAB_FAULT_RNR, device, qp->number, &delay_ns, NULL)) {
-    *outcome = (struct sim_outcome){.fate = SIM_RNR, .wait_ns = delay_ns};
     return true;
   }
   return false;

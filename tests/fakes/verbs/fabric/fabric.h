@@ -86,7 +86,8 @@ struct fab_port {
   uint8_t used;
   uint8_t link_layer;
   _Atomic uint8_t up;
-  uint8_t mtu; /* enum ibv_mtu: max and active */
+  _Atomic uint8_t cut; /* nothing gets through, and nobody is told */
+  uint8_t mtu;         /* enum ibv_mtu: max and active */
   uint16_t lid;
   uint16_t subnet;
   uint16_t pkeys[FAB_PKEYS];
@@ -255,23 +256,44 @@ enum fab_engine { FAB_ENGINE_EAGER, FAB_ENGINE_DEFERRED };
 
 enum fab_fault_kind {
   FAB_FAULT_NONE,
+  FAB_FAULT_CLAIMED, /* being written */
+  /* Asked for where data passes or memory is registered: fab_fault_hits. */
   FAB_FAULT_DROP,
   FAB_FAULT_DELAY,
   FAB_FAULT_RNR,
   FAB_FAULT_REG_MR,
   FAB_FAULT_DMABUF,
+  /* Done once, to `on`. */
+  FAB_FAULT_PORT_DOWN,
+  FAB_FAULT_PORT_UP,
+  FAB_FAULT_LOSE_PEER,
+  FAB_FAULT_RESTORE_PEER,
+  FAB_FAULT_REMOVE_DEVICE,
+  FAB_FAULT_RESTORE_DEVICE,
+  FAB_FAULT_ROUTER_DOWN,
+  FAB_FAULT_ROUTER_UP,
+};
+
+/* A host, a device or a port, what is 0 being any; or a router. */
+struct fab_target {
+  uint16_t host, device; /* index + 1 */
+  uint16_t port;         /* from 1 */
+  uint16_t router;       /* index + 1 */
 };
 
 struct fab_fault {
   _Atomic uint32_t kind;
-  uint32_t host;   /* index + 1: of the sender, or the one that registers; 0: any */
-  uint32_t device; /* index + 1; 0: any */
-  uint32_t qpn;    /* 0: any */
+  struct fab_target of; /* who sends (RNR: receives; the refusals: registers) what it counts */
+  struct fab_target on; /* of what is done once */
+  uint32_t qpn;         /* 0: any */
   uint32_t per_million;
-  _Atomic int64_t after; /* so many pass first */
+  int error;             /* errno of FAB_FAULT_REG_MR and _DMABUF */
+  _Atomic int64_t after; /* so many pass first; what is done once is done as the next one comes */
   _Atomic int64_t left;  /* so many are hit, then it is over; negative: no end */
   uint64_t delay_ns;
-  int error; /* errno of FAB_FAULT_REG_MR and _DMABUF */
+  uint64_t at_ns;    /* not before, by the fabric's clock */
+  uint64_t until_ns; /* 0: no end */
+  uint64_t for_ns;   /* of what is done once: undone so much later; 0: never */
 };
 
 struct fab_mcast {
@@ -310,6 +332,9 @@ struct fabric {
   uint8_t hops[FAB_SUBNETS][FAB_SUBNETS];     /* routers between; FAB_NO_ROUTE */
   uint8_t path_mtu[FAB_SUBNETS][FAB_SUBNETS]; /* the least on the way */
   uint8_t first_router[FAB_SUBNETS][FAB_SUBNETS];
+  _Atomic uint32_t faults;      /* entries from here on were never used */
+  _Atomic uint32_t script_bell; /* futex: rung when something new is to be done at a time */
+  uint64_t description;         /* hash of the file it was made from; 0: there was none */
   struct fab_fault fault[FAB_FAULTS];
   struct fab_mcast mcast[FAB_MCAST];
 
@@ -427,27 +452,34 @@ struct fab_path {
 /* Where a message from this port with this address vector comes out. */
 struct fab_path fab_route(uint32_t device, unsigned port, const struct ibv_ah_attr *ah,
                           uint8_t mtu);
-/* Computes hops from the routers that are up; counts the topology on. */
+/* Computes hops from the routers that are up, and counts the topology on. The fabric's lock is
+ * held, or nobody else has the fabric yet. */
 void fab_routes_changed(struct fabric *f);
 /* Its port, counted from 1; NULL if it has no such port. */
 struct fab_port *fab_port_of(uint32_t device, unsigned port);
 
 /* ---- faults ---- */
 
-/* The first armed fault of a kind that hits; its delay_ns or error. */
+/* The first armed fault of a kind that hits; its delay_ns or error. Each try of a message asks once
+ * for FAB_FAULT_DROP, which also counts it for what is done after so many. Takes no lock. */
 bool fab_fault_hits(enum fab_fault_kind kind, uint32_t device, uint32_t qpn, uint64_t *delay_ns,
                     int *error);
-
-enum fab_fault_kind fab_fault_kind_of(const char *name);
-/* Arms it: ENOSPC if all are in use. */
-int fab_fault_plant(struct fabric *f, enum fab_fault_kind kind, const struct fab_fault *fault);
-/* "ENOMEM" or 12; -1 for what is neither. */
-int fab_errno(const char *text);
-/* "real", "manual" or how many times as fast; the time shown goes on from where it is. */
-int fab_clock_set(struct fabric *f, const char *text);
-
+/* Arms it; what is to be done at once is done. ENOSPC: the table is full. */
+int fab_fault_plant(const struct fab_fault *fault);
+/* Disarms all. What was done stays. */
+void fab_fault_clear(void);
+/* Does what is due, and returns the clock's time of what comes next; 0: nothing does. Whoever
+ * makes or joins a fabric as a launcher calls it then; several may. */
+uint64_t fab_script_run(void);
+/* Advances a manual clock, doing on the way what comes due. */
+void fab_clock_advance(uint64_t ns);
+/* Wakes the NIC threads of all processes. */
+void fab_kick_all(void);
 /* Of the simulator's own generator: programs' rand() is not to be disturbed. */
 uint64_t fab_random(void);
+/* "real", "manual" or how many times as fast; the time shown goes on from where it is. NULL: only
+ * looks whether it is one. 0 or EINVAL. */
+int fab_clock_set(struct fabric *f, const char *text);
 
 /* ---- description ---- */
 

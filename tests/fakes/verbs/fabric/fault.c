@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults: planted by the description or by `penstock-simverbs ctl`, consumed here. */
+/* Faults: planted by the description or by `penstock-simverbs ctl`, met where data passes. */
 #include "fabric.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 uint64_t fab_random(void)
 {
@@ -15,22 +17,21 @@ uint64_t fab_random(void)
   return x ^ x >> 31;
 }
 
+static bool is_done_once(uint32_t kind)
+{
+  return kind >= FAB_FAULT_PORT_DOWN;
+}
+
 static bool matches(const struct fab_fault *fault, uint32_t device, uint32_t qpn)
 {
-  if (fault->host && fault->host != fab->device[device].host + 1u)
-    return false;
-  if (fault->device && fault->device != device + 1)
-    return false;
-  if (fault->qpn && fault->qpn != qpn)
-    return false;
-  return true;
+  const struct fab_target *of = &fault->of;
+  return (!of->host || of->host == fab->device[device].host + 1) &&
+         (!of->device || of->device == device + 1) && (!fault->qpn || fault->qpn == qpn);
 }
 
 /* Takes one of what is left; false once there is nothing. */
 static bool take(struct fab_fault *fault)
 {
-  if (atomic_load(&fault->after) > 0 && atomic_fetch_sub(&fault->after, 1) > 0)
-    return false;
   int64_t left = atomic_load(&fault->left);
   while (left > 0) {
     if (atomic_compare_exchange_weak(&fault->left, &left, left - 1))
@@ -39,64 +40,256 @@ static bool take(struct fab_fault *fault)
   return left < 0;
 }
 
+/* False once so many have been passed. */
+static bool passes(struct fab_fault *fault)
+{
+  return atomic_load(&fault->after) > 0 && atomic_fetch_sub(&fault->after, 1) > 0;
+}
+
+static bool is_in_time(const struct fab_fault *fault)
+{
+  if (!fault->at_ns && !fault->until_ns)
+    return true;
+  uint64_t now = fab_clock_ns(fab);
+  return now >= fault->at_ns && (!fault->until_ns || now < fault->until_ns);
+}
+
+/* ---- what is done once ---- */
+
+static void set_up(struct fab_port *port, bool up)
+{
+  atomic_store(&port->up, up);
+}
+
+static void set_cut(struct fab_port *port, bool cut)
+{
+  atomic_store(&port->cut, cut);
+}
+
+static void each_port(const struct fab_target *on, void (*set)(struct fab_port *port, bool value),
+                      bool value)
+{
+  for (uint32_t d = 0; d < fab->devices; d++) {
+    if ((on->host && on->host != fab->device[d].host + 1) || (on->device && on->device != d + 1))
+      continue;
+    for (unsigned p = 1; p <= FAB_PORTS; p++) {
+      struct fab_port *port = fab_port_of(d, p);
+      if (port && (!on->port || on->port == p))
+        set(port, value);
+    }
+  }
+}
+
+static uint32_t reverse_of(uint32_t kind)
+{
+  switch (kind) {
+  case FAB_FAULT_PORT_DOWN:
+    return FAB_FAULT_PORT_UP;
+  case FAB_FAULT_LOSE_PEER:
+    return FAB_FAULT_RESTORE_PEER;
+  case FAB_FAULT_REMOVE_DEVICE:
+    return FAB_FAULT_RESTORE_DEVICE;
+  default:
+    return FAB_FAULT_ROUTER_UP;
+  }
+}
+
+static void set_router(const struct fab_target *on, bool up)
+{
+  fab_lock(&fab->lock);
+  atomic_store(&fab->router[on->router - 1].up, up);
+  fab_routes_changed(fab);
+  fab_unlock(&fab->lock);
+}
+
+static void perform(uint32_t kind, const struct fab_target *on)
+{
+  switch (kind) {
+  case FAB_FAULT_PORT_DOWN:
+  case FAB_FAULT_PORT_UP:
+    each_port(on, set_up, kind == FAB_FAULT_PORT_UP);
+    break;
+  case FAB_FAULT_LOSE_PEER:
+  case FAB_FAULT_RESTORE_PEER:
+    each_port(on, set_cut, kind == FAB_FAULT_LOSE_PEER);
+    break;
+  case FAB_FAULT_REMOVE_DEVICE:
+  case FAB_FAULT_RESTORE_DEVICE:
+    atomic_store(&fab->device[on->device - 1].removed, kind == FAB_FAULT_REMOVE_DEVICE);
+    break;
+  case FAB_FAULT_ROUTER_DOWN:
+  case FAB_FAULT_ROUTER_UP:
+    set_router(on, kind == FAB_FAULT_ROUTER_UP);
+    break;
+  default:
+    break;
+  }
+  fab_log(2, "fault %u is done to host %u device %u port %u router %u (0: all)", kind, on->host,
+          on->device, on->port, on->router);
+  atomic_fetch_add(&fab->topology, 1);
+  fab_kick_all();
+}
+
+static void ring(void)
+{
+  atomic_fetch_add(&fab->script_bell, 1);
+  syscall(SYS_futex, &fab->script_bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Does it, once among all processes; what ends by itself becomes its own reverse. */
+static void perform_once(struct fab_fault *fault, uint64_t now)
+{
+  uint32_t kind = atomic_load(&fault->kind);
+  if (!is_done_once(kind) ||
+      !atomic_compare_exchange_strong(&fault->kind, &kind, FAB_FAULT_CLAIMED))
+    return;
+  perform(kind, &fault->on);
+  if (!fault->for_ns) {
+    atomic_store(&fault->kind, FAB_FAULT_NONE);
+    return;
+  }
+  fault->at_ns = now + fault->for_ns;
+  fault->for_ns = 0;
+  atomic_store(&fault->after, 0);
+  atomic_store(&fault->kind, reverse_of(kind));
+  ring();
+}
+
+uint64_t fab_script_run(void)
+{
+  uint64_t next = 0;
+  uint32_t count = atomic_load(&fab->faults);
+  for (uint32_t i = 0; i < count; i++) {
+    struct fab_fault *fault = &fab->fault[i];
+    if (!is_done_once(atomic_load(&fault->kind)) || atomic_load(&fault->after) > 0)
+      continue;
+    uint64_t now = fab_clock_ns(fab), due = fault->at_ns;
+    if (due <= now) {
+      perform_once(fault, due ? due : now);
+      due = is_done_once(atomic_load(&fault->kind)) ? fault->at_ns : 0;
+    }
+    if (due && (!next || due < next))
+      next = due;
+  }
+  return next;
+}
+
+/* A message counts for what is done after so many, which happens as the next one comes: `after` is
+ * one more than was said. */
+static void count_message(struct fab_fault *fault, uint32_t device)
+{
+  if (atomic_load(&fault->after) > 0 && matches(fault, device, 0) &&
+      atomic_fetch_sub(&fault->after, 1) == 1)
+    perform_once(fault, fab_clock_ns(fab));
+}
+
+/* ---- asked for where data passes ---- */
+
+static bool hits(struct fab_fault *fault, uint32_t device, uint32_t qpn)
+{
+  return matches(fault, device, qpn) && is_in_time(fault) && !passes(fault) &&
+         (fault->per_million >= 1000000 || fab_random() % 1000000 < fault->per_million) &&
+         take(fault);
+}
+
 bool fab_fault_hits(enum fab_fault_kind kind, uint32_t device, uint32_t qpn, uint64_t *delay_ns,
                     int *error)
 {
-  for (unsigned i = 0; i < FAB_FAULTS; i++) {
+  uint32_t count = atomic_load_explicit(&fab->faults, memory_order_acquire);
+  bool hit = false;
+  for (uint32_t i = 0; i < count; i++) {
     struct fab_fault *fault = &fab->fault[i];
-    if (atomic_load_explicit(&fault->kind, memory_order_acquire) != (uint32_t)kind ||
-        !matches(fault, device, qpn))
+    uint32_t is = atomic_load_explicit(&fault->kind, memory_order_acquire);
+    if (kind == FAB_FAULT_DROP && is_done_once(is))
+      count_message(fault, device);
+    if (hit || is != (uint32_t)kind || !hits(fault, device, qpn))
       continue;
-    if (fault->per_million < 1000000 && fab_random() % 1000000 >= fault->per_million)
-      continue;
-    if (!take(fault))
-      continue;
+    hit = true;
     if (delay_ns)
       *delay_ns = fault->delay_ns;
     if (error)
       *error = fault->error;
-    return true;
   }
-  return false;
+  return hit;
 }
 
-enum fab_fault_kind fab_fault_kind_of(const char *name)
+/* ---- planting ---- */
+
+/* Nothing of it can happen any more. */
+static bool is_over(const struct fab_fault *fault)
 {
-  static const char *const names[] = {
-      [FAB_FAULT_DROP] = "drop",     [FAB_FAULT_DELAY] = "delay",   [FAB_FAULT_RNR] = "rnr",
-      [FAB_FAULT_REG_MR] = "reg-mr", [FAB_FAULT_DMABUF] = "dmabuf",
-  };
-  for (unsigned i = 1; i < sizeof(names) / sizeof(names[0]); i++) {
-    if (!strcmp(names[i], name))
-      return i;
-  }
-  return FAB_FAULT_NONE;
+  uint32_t kind = atomic_load(&fault->kind);
+  if (kind == FAB_FAULT_NONE || kind == FAB_FAULT_CLAIMED)
+    return kind == FAB_FAULT_NONE;
+  if (is_done_once(kind))
+    return false;
+  return !atomic_load(&fault->left) || (fault->until_ns && fab_clock_ns(fab) >= fault->until_ns);
 }
 
-int fab_fault_plant(struct fabric *f, enum fab_fault_kind kind, const struct fab_fault *fault)
+static struct fab_fault *claim(void)
 {
-  for (unsigned i = 0; i < FAB_FAULTS; i++) {
-    struct fab_fault *to = &f->fault[i];
-    if (atomic_load(&to->kind) != FAB_FAULT_NONE && atomic_load(&to->left) != 0)
+  for (uint32_t i = 0; i < FAB_FAULTS; i++) {
+    struct fab_fault *fault = &fab->fault[i];
+    uint32_t kind = atomic_load(&fault->kind);
+    if (!is_over(fault) || !atomic_compare_exchange_strong(&fault->kind, &kind, FAB_FAULT_CLAIMED))
       continue;
-    atomic_store(&to->kind, FAB_FAULT_NONE);
-    *to = *fault;
-    atomic_store_explicit(&to->kind, kind, memory_order_release);
-    return 0;
+    uint32_t count = atomic_load(&fab->faults);
+    while (count <= i && !atomic_compare_exchange_weak(&fab->faults, &count, i + 1))
+      ;
+    return fault;
   }
-  return ENOSPC;
+  return NULL;
 }
 
-int fab_errno(const char *text)
+int fab_fault_plant(const struct fab_fault *fault)
 {
-  char *end;
-  long number = strtol(text, &end, 10);
-  if (end != text && !*end && number > 0 && number < 4096)
-    return (int)number;
-  for (int i = 1; i < 134; i++) {
-    const char *name = strerrorname_np(i);
-    if (name && !strcmp(name, text))
-      return i;
+  struct fab_fault *entry = claim();
+  if (!entry)
+    return ENOSPC;
+  entry->of = fault->of;
+  entry->on = fault->on;
+  entry->qpn = fault->qpn;
+  entry->per_million = fault->per_million;
+  entry->error = fault->error;
+  int64_t after = atomic_load(&fault->after);
+  bool counts = after && is_done_once(atomic_load(&fault->kind));
+  atomic_store(&entry->after, after + counts);
+  atomic_store(&entry->left, atomic_load(&fault->left));
+  entry->delay_ns = fault->delay_ns;
+  entry->at_ns = fault->at_ns;
+  entry->until_ns = fault->until_ns;
+  entry->for_ns = fault->for_ns;
+  atomic_store(&entry->kind, atomic_load(&fault->kind));
+  fab_script_run();
+  ring();
+  return 0;
+}
+
+void fab_fault_clear(void)
+{
+  for (uint32_t i = 0; i < FAB_FAULTS; i++) {
+    uint32_t kind = atomic_load(&fab->fault[i].kind);
+    if (kind != FAB_FAULT_CLAIMED)
+      atomic_compare_exchange_strong(&fab->fault[i].kind, &kind, FAB_FAULT_NONE);
   }
-  return -1;
+}
+
+/* ---- a manual clock ---- */
+
+void fab_kick_all(void)
+{
+  for (uint32_t i = 0; i < FAB_PROCESSES; i++) {
+    if (atomic_load(&fab->process[i].state) == FAB_SLOT_USED)
+      fab_kick(i);
+  }
+}
+
+void fab_clock_advance(uint64_t ns)
+{
+  uint64_t end = fab_clock_ns(fab) + ns;
+  for (uint64_t next; (next = fab_script_run()) && next <= end;)
+    atomic_store(&fab->clock_base_ns, (int64_t)next);
+  atomic_store(&fab->clock_base_ns, (int64_t)end);
+  fab_script_run();
+  fab_kick_all();
 }

@@ -16,39 +16,59 @@ static uint8_t less(uint8_t a, uint8_t b)
   return a < b ? a : b;
 }
 
-/* One step further from `from`, through the routers at every subnet that is `hops` away. */
-static bool widen(struct fabric *f, uint32_t from, uint8_t hops)
+struct routes {
+  uint8_t hops[FAB_SUBNETS][FAB_SUBNETS];
+  uint8_t path_mtu[FAB_SUBNETS][FAB_SUBNETS];
+  uint8_t first_router[FAB_SUBNETS][FAB_SUBNETS];
+};
+
+/* Through a router from subnet `at` to those that nothing led to yet. */
+static bool pass(const struct fabric *f, struct routes *routes, uint32_t from, uint32_t at,
+                 uint32_t r)
 {
+  const struct fab_router *router = &f->router[r];
+  uint8_t hops = routes->hops[from][at];
   bool found = false;
-  for (uint32_t at = 0; at < f->subnets; at++) {
-    if (f->hops[from][at] != hops)
+  if (!router->up || !(router->subnets >> at & 1))
+    return false;
+  for (uint32_t to = 0; to < f->subnets; to++) {
+    if (!(router->subnets >> to & 1) || routes->hops[from][to] != FAB_NO_ROUTE)
       continue;
-    for (uint32_t r = 0; r < f->routers; r++) {
-      struct fab_router *router = &f->router[r];
-      if (!router->up || !(router->subnets >> at & 1))
-        continue;
-      for (uint32_t to = 0; to < f->subnets; to++) {
-        if (!(router->subnets >> to & 1) || f->hops[from][to] != FAB_NO_ROUTE)
-          continue;
-        f->hops[from][to] = (uint8_t)(hops + 1);
-        f->path_mtu[from][to] = less(f->path_mtu[from][at], less(router->mtu, f->subnet[to].mtu));
-        f->first_router[from][to] = hops ? f->first_router[from][at] : (uint8_t)r;
-        found = true;
-      }
-    }
+    routes->hops[from][to] = (uint8_t)(hops + 1);
+    routes->path_mtu[from][to] =
+        less(routes->path_mtu[from][at], less(router->mtu, f->subnet[to].mtu));
+    routes->first_router[from][to] = hops ? routes->first_router[from][at] : (uint8_t)r;
+    found = true;
   }
   return found;
 }
 
+/* One step further from `from`, through the routers at every subnet that is `hops` away. */
+static bool widen(const struct fabric *f, struct routes *routes, uint32_t from, uint8_t hops)
+{
+  bool found = false;
+  for (uint32_t at = 0; at < f->subnets; at++) {
+    for (uint32_t r = 0; routes->hops[from][at] == hops && r < f->routers; r++)
+      found |= pass(f, routes, from, at, r);
+  }
+  return found;
+}
+
+/* Made aside: messages are on their way meanwhile, and see the old or the new. */
 void fab_routes_changed(struct fabric *f)
 {
-  memset(f->hops, FAB_NO_ROUTE, sizeof(f->hops));
+  struct routes routes;
+  memset(&routes, 0, sizeof(routes));
+  memset(routes.hops, FAB_NO_ROUTE, sizeof(routes.hops));
   for (uint32_t from = 0; from < f->subnets; from++) {
-    f->hops[from][from] = 0;
-    f->path_mtu[from][from] = f->subnet[from].mtu;
-    for (uint8_t hops = 0; hops < FAB_NO_ROUTE - 1 && widen(f, from, hops); hops++)
+    routes.hops[from][from] = 0;
+    routes.path_mtu[from][from] = f->subnet[from].mtu;
+    for (uint8_t hops = 0; hops < FAB_NO_ROUTE - 1 && widen(f, &routes, from, hops); hops++)
       ;
   }
+  memcpy(f->path_mtu, routes.path_mtu, sizeof(f->path_mtu));
+  memcpy(f->first_router, routes.first_router, sizeof(f->first_router));
+  memcpy(f->hops, routes.hops, sizeof(f->hops));
   atomic_fetch_add(&f->topology, 1);
 }
 
@@ -126,6 +146,8 @@ struct fab_path fab_route(uint32_t device, unsigned port, const struct ibv_ah_at
   const struct fab_port *from = fab_port_of(device, port);
   if (!from || !from->up || fab->device[device].removed)
     return lost(FAB_LOST_PORT_DOWN);
+  if (from->cut)
+    return lost(FAB_LOST_FAULT);
   struct fab_path path;
   bool by_gid = from->link_layer == IBV_LINK_LAYER_ETHERNET;
   const struct fab_gid *source = &from->gids[ah->grh.sgid_index % FAB_GIDS];
@@ -145,6 +167,8 @@ struct fab_path fab_route(uint32_t device, unsigned port, const struct ibv_ah_at
   const struct fab_port *to = fab_port_of(path.device, path.port);
   if (!to->up || fab->device[path.device].removed)
     return lost(FAB_LOST_PORT_DOWN);
+  if (to->cut)
+    return lost(FAB_LOST_FAULT);
   if (mtu > to->mtu || mtu > from->mtu || mtu > fab->path_mtu[from->subnet][from->subnet])
     return lost(FAB_LOST_MTU);
   return path;

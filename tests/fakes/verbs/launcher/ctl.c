@@ -1,322 +1,191 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* penstock-simverbs ctl: looks at a fabric and changes it while programs run on it. */
+/* penstock-simverbs ctl: a fabric at run time. */
 #include "launcher.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static const char help_text[] =
-    "verbs of penstock-simverbs ctl FABRIC:\n"
-    "  show                           devices, ports, processes\n"
-    "  counters                       what was moved, lost and why\n"
-    "  port DEVICE[/PORT] up|down     with the host before it, if several: HOST:DEVICE/PORT\n"
-    "  device DEVICE remove|restore   as if pulled out of its slot\n"
-    "  router NAME up|down\n"
-    "  fault drop|delay|rnr|reg-mr|dmabuf [KEY=VALUE...]\n"
-    "                                 host= device= qpn= percent= after= count= delay= errno=\n"
-    "  faults clear\n"
-    "  clock real|manual|SCALE        SCALE: fabric seconds in one real second\n"
-    "  advance TIME                   of a manual clock: 5s, 20ms, 100us, 7ns\n"
+#include "util/nearest.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+enum { CTL_FAILED = 1, CTL_USAGE = 2 };
+
+static const char help[] =
+    "usage: penstock-simverbs ctl FABRIC ACTION [TARGET] [--KEY VALUE]...\n"
+    "\n"
+    "FABRIC is a name, the description's FILE.yaml, or \".\": the one of the launcher around.\n"
+    "TARGET is HOST, HOST/DEVICE or HOST/DEVICE/PORT.\n"
+    "\n"
+    "  show                          hosts, ports, processes, faults, time\n"
+    "  counters [TARGET]             what was sent and what was lost, and why\n"
+    "  advance TIME                  a manual clock, as in advance 30s\n"
+    "  clock real|manual|FACTOR      FACTOR: so many times as fast as real\n"
+    "  engine eager|deferred         where work that is posted runs\n"
     "  strict on|off\n"
-    "  engine eager|deferred [DELAY]  deferred: on the NIC thread, up to DELAY later\n"
-    "  kill-objects PID               reap a process that hangs, as if it had died\n";
+    "  clear                         forget all faults that are armed; what was done stays\n"
+    "\n"
+    "  port-down TARGET, port-up TARGET            programs get the event, traffic stops\n"
+    "  lose-peer TARGET, restore-peer TARGET       traffic stops, nobody is told\n"
+    "  remove-device TARGET, restore-device TARGET as if pulled out; programs open it anew\n"
+    "  router-down ROUTER, router-up ROUTER\n"
+    "      --after N     as the next message after N comes;  --from HOST[/DEVICE]: of this sender\n"
+    "      --at TIME     so much later;  --for TIME: undone so much later\n"
+    "\n"
+    "  drop                          messages vanish\n"
+    "  delay --by TIME               messages come later\n"
+    "      --from HOST[/DEVICE]  of this sender;  --qp NUMBER: of this queue pair\n"
+    "  rnr [TARGET]                  the receiver says that it is not ready\n"
+    "  refuse-registration [TARGET]  ibv_reg_mr fails;  --error ENOMEM\n"
+    "  refuse-dmabuf [TARGET]        ibv_reg_dmabuf_mr fails;  --error EOPNOTSUPP\n"
+    "      --after N  the first N pass;  --count N: then so many are hit, and it is over\n"
+    "      --share 1%  of them, at random;  --at TIME, --for TIME: from when, and how long\n"
+    "\n"
+    "Exit status: 0; 1 if it could not be done; 2 if it was not understood.\n";
 
-static void kick_all(void)
+static int advance(int count, char *const words[])
 {
-  for (uint32_t i = 0; i < FAB_PROCESSES; i++) {
-    if (atomic_load(&fab->process[i].state) == FAB_SLOT_USED)
-      fab_kick(i);
+  static const struct pst_option rule = {.type = PST_OPTION_DURATION, .max = INT64_MAX};
+  struct value value;
+  char why[VALUE_WHY_MIN];
+  if (count != 1) {
+    complain("advance takes a time, as in advance 30s");
+    return CTL_USAGE;
   }
+  if (value_parse(&rule, words[0], &value, why, sizeof(why))) {
+    complain("advance: %s", why);
+    return CTL_USAGE;
+  }
+  if (fab->clock_kind != FAB_CLOCK_MANUAL) {
+    complain("the clock of \"%s\" goes by itself; make the fabric with --clock manual", fab->name);
+    return CTL_FAILED;
+  }
+  fab_clock_advance(value.number);
+  return 0;
 }
 
-static int complain(const char *what, const char *word)
+static int counters(int count, char *const words[])
 {
-  fprintf(stderr, "penstock-simverbs ctl: %s '%s'\n", what, word ? word : "");
-  return 2;
+  struct fab_target of = {0};
+  if (count > 1) {
+    complain("counters takes one target: HOST, HOST/DEVICE or HOST/DEVICE/PORT");
+    return CTL_USAGE;
+  }
+  if (count && describe_target_words(words[0], &of))
+    return CTL_USAGE;
+  show_counters(&of);
+  return 0;
 }
 
-/* 0 for what is no time. */
-static bool parse_time(const char *text, uint64_t *ns)
+static int show(int count, char *const words[])
 {
-  static const struct {
-    const char *unit;
-    double ns;
-  } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 6e10}};
-  char *end;
-  double value = text ? strtod(text, &end) : -1;
-  if (value < 0 || end == text)
-    return false;
-  for (unsigned i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-    if (!strcmp(end, units[i].unit)) {
-      *ns = (uint64_t)(value * units[i].ns);
+  (void)words;
+  if (count) {
+    complain("show takes nothing more");
+    return CTL_USAGE;
+  }
+  show_fabric();
+  return 0;
+}
+
+static int clear(int count, char *const words[])
+{
+  (void)words;
+  if (count) {
+    complain("clear takes nothing more: it forgets all faults");
+    return CTL_USAGE;
+  }
+  fab_fault_clear();
+  return 0;
+}
+
+static int set_clock(int count, char *const words[])
+{
+  if (count == 1 && !fab_clock_set(fab, words[0])) {
+    fab_kick_all();
+    return 0;
+  }
+  complain("clock takes real, manual, or how many times as fast as real, as in 1000");
+  return CTL_USAGE;
+}
+
+/* One of two words: 0 or 1, or -1 and a line on stderr. */
+static int choose(int count, char *const words[], const char *no, const char *yes)
+{
+  if (count == 1 && (!strcmp(words[0], no) || !strcmp(words[0], yes)))
+    return !strcmp(words[0], yes);
+  complain("here is to be said: %s or %s", no, yes);
+  return -1;
+}
+
+static int set_engine(int count, char *const words[])
+{
+  int deferred = choose(count, words, "eager", "deferred");
+  if (deferred < 0)
+    return CTL_USAGE;
+  fab->engine = deferred ? FAB_ENGINE_DEFERRED : FAB_ENGINE_EAGER;
+  return 0;
+}
+
+static int set_strict(int count, char *const words[])
+{
+  int on = choose(count, words, "off", "on");
+  if (on < 0)
+    return CTL_USAGE;
+  fab->strict = (uint32_t)on;
+  return 0;
+}
+
+static const struct action {
+  const char *name;
+  int (*act)(int count, char *const words[]);
+} actions[] = {
+    {"show", show},       {"counters", counters}, {"advance", advance},   {"clear", clear},
+    {"clock", set_clock}, {"engine", set_engine}, {"strict", set_strict},
+};
+
+static int unknown(const char *action)
+{
+  const char *names[32];
+  size_t count = 0;
+  for (size_t i = 0; i < COUNT(actions); i++)
+    names[count++] = actions[i].name;
+  for (size_t i = 0; describe_fault_names[i]; i++)
+    names[count++] = describe_fault_names[i];
+  const char *near = nearest_name(action, names, count);
+  if (near)
+    complain("there is no action \"%s\"; did you mean \"%s\"?", action, near);
+  else
+    complain("there is no action \"%s\"; see penstock-simverbs ctl --help", action);
+  return CTL_USAGE;
+}
+
+static bool is_fault(const char *word)
+{
+  for (size_t i = 0; describe_fault_names[i]; i++) {
+    if (!strcmp(describe_fault_names[i], word))
       return true;
-    }
   }
   return false;
 }
 
-static int find_host(const char *name)
+int ctl_main(int argc, char *argv[])
 {
-  for (uint32_t i = 0; i < fab->hosts; i++) {
-    if (!strcmp(fab->host[i], name))
-      return (int)i;
+  if (argc > 1 && !strcmp(argv[1], "--help"))
+    return fputs(help, stdout) < 0;
+  if (argc < 3) {
+    fputs(help, stderr);
+    return CTL_USAGE;
   }
-  return -1;
-}
-
-/* [HOST:]DEVICE[/PORT] */
-static int find_device(const char *text, unsigned *port)
-{
-  char host[FAB_NAME + 1] = "", device[FAB_NAME + 1] = "";
-  const char *colon = strchr(text, ':');
-  if (colon)
-    snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
-  const char *name = colon ? colon + 1 : text;
-  size_t length = strcspn(name, "/");
-  snprintf(device, sizeof(device), "%.*s", (int)length, name);
-  *port = name[length] ? (unsigned)atoi(name + length + 1) : 1;
-  for (uint32_t i = 0; i < fab->devices; i++) {
-    if (strcmp(fab->device[i].name, device))
-      continue;
-    if (!colon || fab->device[i].host == find_host(host))
-      return (int)i;
-  }
-  return -1;
-}
-
-static int show(int argc, char **argv)
-{
-  (void)argc;
-  (void)argv;
-  fab_reap_all();
-  for (uint32_t i = 0; i < fab->devices; i++) {
-    const struct fab_device *device = &fab->device[i];
-    printf("%s:%s%s\n", fab->host[device->host], device->name, device->removed ? " (removed)" : "");
-    for (unsigned p = 0; p < FAB_PORTS && device->ports[p].used; p++) {
-      const struct fab_port *port = &device->ports[p];
-      printf("  port %u %s %s, subnet %s, lid %u, mtu %u\n", p + 1, port->up ? "up" : "down",
-             port->link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand",
-             fab->subnet[port->subnet].name, port->lid, 128u << port->mtu);
-    }
-    printf("  objects: %u PD, %u MR, %u CQ, %u SRQ, %u QP\n", device->objects[FAB_KIND_PD],
-           device->objects[FAB_KIND_MR], device->objects[FAB_KIND_CQ],
-           device->objects[FAB_KIND_SRQ], device->objects[FAB_KIND_QP]);
-  }
-  for (uint32_t i = 0; i < fab->routers; i++)
-    printf("router %s %s, %" PRIu64 " died of their hop limit\n", fab->router[i].name,
-           fab->router[i].up ? "up" : "down", fab->router[i].died_of_hop_limit);
-  for (uint32_t i = 0; i < FAB_PROCESSES; i++) {
-    if (atomic_load(&fab->process[i].state) == FAB_SLOT_USED)
-      printf("process %d on %s\n", fab->process[i].pid, fab->host[fab->process[i].host]);
-  }
-  return 0;
-}
-
-static int counters(int argc, char **argv)
-{
-  (void)argc;
-  (void)argv;
-  for (unsigned c = 0; c < FAB_COUNTERS; c++) {
-    uint64_t sum = atomic_load(&fab->counters[c]);
-    for (uint32_t i = 0; !sum && i < fab->devices; i++) {
-      for (unsigned p = 0; p < FAB_PORTS; p++)
-        sum += atomic_load(&fab->device[i].ports[p].counters[c]);
-    }
-    printf("%s %" PRIu64 "\n", fab_counter_names[c], sum);
-  }
-  return 0;
-}
-
-static int set_port(int argc, char **argv)
-{
-  unsigned number;
-  int device = argc > 1 ? find_device(argv[1], &number) : -1;
-  struct fab_port *port = device < 0 ? NULL : fab_port_of((uint32_t)device, number);
-  if (!port || argc != 3)
-    return complain("no such port", argc > 1 ? argv[1] : NULL);
-  bool up = !strcmp(argv[2], "up");
-  if (!up && strcmp(argv[2], "down"))
-    return complain("up or down, not", argv[2]);
-  atomic_store(&port->up, up);
-  atomic_fetch_add(&fab->topology, 1);
-  kick_all();
-  return 0;
-}
-
-static int set_device(int argc, char **argv)
-{
-  unsigned port;
-  int device = argc > 1 ? find_device(argv[1], &port) : -1;
-  if (device < 0 || argc != 3)
-    return complain("no such device", argc > 1 ? argv[1] : NULL);
-  bool removed = !strcmp(argv[2], "remove");
-  if (!removed && strcmp(argv[2], "restore"))
-    return complain("remove or restore, not", argv[2]);
-  atomic_store(&fab->device[device].removed, removed);
-  atomic_fetch_add(&fab->topology, 1);
-  kick_all();
-  return 0;
-}
-
-static int set_router(int argc, char **argv)
-{
-  for (uint32_t i = 0; argc == 3 && i < fab->routers; i++) {
-    if (strcmp(fab->router[i].name, argv[1]))
-      continue;
-    atomic_store(&fab->router[i].up, !strcmp(argv[2], "up"));
-    fab_routes_changed(fab);
-    kick_all();
-    return 0;
-  }
-  return complain("no such router", argc > 1 ? argv[1] : NULL);
-}
-
-static int fault_word(struct fab_fault *fault, const char *word)
-{
-  const char *value = strchr(word, '=');
-  if (!value)
-    return complain("KEY=VALUE, not", word);
-  size_t length = (size_t)(value++ - word);
-  unsigned port;
-  if (!strncmp(word, "host", length))
-    fault->host = (uint32_t)find_host(value) + 1;
-  else if (!strncmp(word, "device", length))
-    fault->device = (uint32_t)find_device(value, &port) + 1;
-  else if (!strncmp(word, "qpn", length))
-    fault->qpn = (uint32_t)strtoul(value, NULL, 0);
-  else if (!strncmp(word, "percent", length))
-    fault->per_million = (uint32_t)(strtod(value, NULL) * 10000);
-  else if (!strncmp(word, "after", length))
-    fault->after = strtoll(value, NULL, 0);
-  else if (!strncmp(word, "count", length))
-    fault->left = strtoll(value, NULL, 0);
-  else if (!strncmp(word, "errno", length))
-    fault->error = fab_errno(value);
-  else if (strncmp(word, "delay", length) || !parse_time(value, &fault->delay_ns))
-    return complain("no such key or value", word);
-  if (fault->error < 0)
-    return complain("no such errno", value);
-  return 0;
-}
-
-static int plant(int argc, char **argv)
-{
-  struct fab_fault fault = {
-      .per_million = 1000000, .left = -1, .error = ENOMEM, .delay_ns = 1000000};
-  int kind = argc > 1 ? fab_fault_kind_of(argv[1]) : FAB_FAULT_NONE;
-  if (kind == FAB_FAULT_NONE)
-    return complain("no such fault", argc > 1 ? argv[1] : NULL);
-  for (int i = 2; i < argc; i++) {
-    int status = fault_word(&fault, argv[i]);
-    if (status)
-      return status;
-  }
-  if (fab_fault_plant(fab, kind, &fault))
-    return complain("too many faults: clear them first", NULL);
-  return 0;
-}
-
-static int clear_faults(int argc, char **argv)
-{
-  if (argc != 2 || strcmp(argv[1], "clear"))
-    return complain("clear, not", argc > 1 ? argv[1] : NULL);
-  for (unsigned i = 0; i < FAB_FAULTS; i++)
-    atomic_store(&fab->fault[i].kind, FAB_FAULT_NONE);
-  return 0;
-}
-
-static int set_clock(int argc, char **argv)
-{
-  if (argc != 2 || fab_clock_set(fab, argv[1]))
-    return complain("real, manual or a number above 0, not", argc > 1 ? argv[1] : NULL);
-  kick_all();
-  return 0;
-}
-
-static int advance(int argc, char **argv)
-{
-  uint64_t ns;
-  if (argc != 2 || !parse_time(argv[1], &ns))
-    return complain("a time as 5s or 20ms, not", argc > 1 ? argv[1] : NULL);
-  atomic_fetch_add(&fab->clock_base_ns, (int64_t)ns);
-  kick_all();
-  return 0;
-}
-
-static int set_strict(int argc, char **argv)
-{
-  if (argc != 2)
-    return complain("on or off", NULL);
-  fab->strict = !strcmp(argv[1], "on");
-  return 0;
-}
-
-static int set_engine(int argc, char **argv)
-{
-  uint64_t delay = 0;
-  if (argc < 2 || argc > 3 || (argc == 3 && !parse_time(argv[2], &delay)))
-    return complain("eager, or deferred and a time", NULL);
-  fab->engine_delay_ns = delay;
-  fab->engine = strcmp(argv[1], "deferred") ? FAB_ENGINE_EAGER : FAB_ENGINE_DEFERRED;
-  return 0;
-}
-
-static int kill_objects(int argc, char **argv)
-{
-  for (uint32_t i = 0; argc == 2 && i < FAB_PROCESSES; i++) {
-    if (atomic_load(&fab->process[i].state) == FAB_SLOT_USED &&
-        fab->process[i].pid == atoi(argv[1])) {
-      fab_reap(i);
-      return 0;
-    }
-  }
-  return complain("no such process on the fabric", argc > 1 ? argv[1] : NULL);
-}
-
-static int help(int argc, char **argv)
-{
-  (void)argc;
-  (void)argv;
-  fputs(help_text, stdout);
-  return 0;
-}
-
-int launcher_ctl(int argc, char **argv)
-{
-  static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-  } verbs[] = {{"show", show},
-               {"counters", counters},
-               {"port", set_port},
-               {"device", set_device},
-               {"router", set_router},
-               {"fault", plant},
-               {"faults", clear_faults},
-               {"clock", set_clock},
-               {"advance", advance},
-               {"strict", set_strict},
-               {"engine", set_engine},
-               {"kill-objects", kill_objects},
-               {"help", help}};
-  char path[PATH_MAX];
-  if (argc < 2) {
-    fputs(help_text, stderr);
-    return 2;
-  }
-  launcher_path(argv[0], path, sizeof(path));
-  int error = fab_open(path);
-  if (error) {
-    fprintf(stderr, "penstock-simverbs ctl: %s: %s\n", path, strerror(error));
-    return 1;
-  }
-  for (unsigned i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-    if (!strcmp(verbs[i].name, argv[1]))
-      return verbs[i].run(argc - 1, argv + 1);
-  }
-  return complain("no such verb; see help:", argv[1]);
+  const struct action *action = actions;
+  while (action < actions + COUNT(actions) && strcmp(action->name, argv[2]))
+    action++;
+  bool known = action < actions + COUNT(actions);
+  if (!known && !is_fault(argv[2]))
+    return unknown(argv[2]);
+  if (site_open(argv[1]))
+    return CTL_FAILED;
+  if (known)
+    return action->act(argc - 3, argv + 3);
+  return describe_fault_words(argv[2], argc - 3, argv + 3) ? CTL_USAGE : 0;
 }

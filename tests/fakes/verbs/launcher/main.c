@@ -1,204 +1,185 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* penstock-simverbs: runs a program on the simulated device. */
 #include "launcher.h"
 
-#include <errno.h>
 #include <getopt.h>
-#include <limits.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-enum { STATUS_STRICT = 86, STATUS_USAGE = 2, STATUS_NOT_RUN = 127 };
+#include "util/nearest.h"
 
-static const char usage_text[] =
-    "usage: penstock-simverbs [OPTIONS] COMMAND [ARGUMENT...]\n"
-    "       penstock-simverbs ctl FABRIC VERB [ARGUMENT...]     (see `ctl FABRIC help`)\n"
-    "       penstock-simverbs rm FABRIC\n"
-    "Runs COMMAND with a simulated RDMA device in place of libibverbs and libmlx5.\n"
-    "  --fabric NAME        join this fabric, making it if it is not there; without it,\n"
-    "                       the command has a fabric of its own, which goes with it\n"
-    "  --description FILE   what a new fabric is made of (YAML); default: one host with\n"
-    "                       mlx5_0 (RoCE) and mlx5_1 (InfiniBand)\n"
-    "  --host NAME          the host of the fabric to be on (default: its first)\n"
-    "  --strict             report what hardware leaves undefined; exit status 86 if the\n"
-    "                       command itself succeeds\n";
+static const char help[] =
+    "usage: penstock-simverbs [OPTION]... COMMAND [ARGUMENT]...\n"
+    "       penstock-simverbs ctl FABRIC ACTION ...    (penstock-simverbs ctl --help)\n"
+    "\n"
+    "Runs a command whose libibverbs and libmlx5 are simulated devices on a fabric of this\n"
+    "machine's memory. No RDMA hardware, no privileges, the command unchanged.\n"
+    "\n"
+    "  --fabric NAME       the fabric of this name, made if there is none: launchers in two\n"
+    "                      terminals meet on it. Without --fabric: the fabric of the launcher\n"
+    "                      around, or a new one of this command's own\n"
+    "  --fabric FILE.yaml  the fabric that this file describes: hosts, subnets, routers, faults\n"
+    "  --own               a fabric of this command's own, even if FILE.yaml's is there already\n"
+    "  --host NAME         the host that the command runs on (the first one described)\n"
+    "  --strict            report what hardware would let pass and punish later: a buffer\n"
+    "                      changed while posted, objects left at the end\n"
+    "  --engine eager      work runs in the call that posts it (the default)\n"
+    "  --engine deferred   work runs later, on another thread\n"
+    "  --clock real | manual | scaled:FACTOR\n"
+    "                      of all timers; manual: as `ctl FABRIC advance TIME` says;\n"
+    "                      FACTOR: so many times as fast as real\n"
+    "  --log LEVEL         on stderr: 0 nothing, 1 errors (the default), 2 also what is lost\n"
+    "                      and why, 3 also states\n"
+    "  --help\n"
+    "\n"
+    "The last launcher to leave a fabric removes it. Signals are passed on to the command; if\n"
+    "the launcher is killed, the command is too.\n"
+    "\n"
+    "Exit status: the command's; by signal, if the command was ended by one; 86 if the command\n"
+    "succeeded but strict mode had something to report; 125 if the launcher failed; 126 if the\n"
+    "command cannot be run; 127 if there is no such command.\n";
 
-struct options {
-  const char *fabric, *description, *host;
-  bool strict;
+void complain(const char *format, ...)
+{
+  va_list args;
+  fputs("penstock-simverbs: ", stderr);
+  va_start(args, format);
+  vfprintf(stderr, format, args);
+  va_end(args);
+  fputc('\n', stderr);
+}
+
+struct launch {
+  const char *fabric, *host, *log;
+  struct describe_options options;
 };
 
-void launcher_path(const char *name, char *path, size_t size)
+static int wrong(const char *what, const char *text, const char *remedy)
 {
-  if (strchr(name, '/')) {
-    snprintf(path, size, "%s", name);
-    return;
-  }
-  const char *folder = "/dev/shm";
-  if (access(folder, W_OK))
-    folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
-  snprintf(path, size, "%s/penstock-simverbs.%u.%s", folder, getuid(), name);
+  complain("%s \"%s\"; %s", what, text, remedy);
+  return LAUNCH_FAILED;
 }
 
-static int describe(struct fabric *f, void *argument)
+static int take_option(struct launch *launch, int option)
 {
-  const struct options *options = argument;
-  int error = 0;
-  if (options->description)
-    error = launcher_describe(f, options->description);
-  else
-    fab_describe_default(f);
-  if (options->strict)
-    f->strict = 1;
-  return error;
-}
-
-/* The folder of the libraries: beside this program in a build, in lib/ where it is installed. */
-static int set_library_path(void)
-{
-  char self[PATH_MAX], folder[PATH_MAX + 64], all[3 * PATH_MAX];
-  ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-  if (n < 0)
-    return errno;
-  self[n] = '\0';
-  *strrchr(self, '/') = '\0';
-  snprintf(folder, sizeof(folder), "%s/libibverbs.so.1", self);
-  if (!access(folder, R_OK))
-    snprintf(folder, sizeof(folder), "%s", self);
-  else
-    snprintf(folder, sizeof(folder), "%s/" SIMVERBS_LIBRARIES, self);
-  const char *old = getenv("LD_LIBRARY_PATH");
-  snprintf(all, sizeof(all), "%s%s%s", folder, old && *old ? ":" : "", old ? old : "");
-  return setenv("LD_LIBRARY_PATH", all, 1) ? errno : 0;
-}
-
-static volatile sig_atomic_t child;
-
-static void pass_on(int number)
-{
-  if (child > 0)
-    kill(child, number);
-}
-
-static int run(char **command)
-{
-  struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
-  sigaction(SIGTERM, &action, NULL);
-  sigaction(SIGHUP, &action, NULL);
-  /* From a terminal the command gets these itself. */
-  signal(SIGINT, SIG_IGN);
-  signal(SIGQUIT, SIG_IGN);
-  child = fork();
-  if (child < 0) {
-    fprintf(stderr, "penstock-simverbs: fork: %s\n", strerror(errno));
-    return STATUS_NOT_RUN;
-  }
-  if (!child) {
-    signal(SIGINT, SIG_DFL);
-    signal(SIGQUIT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execvp(command[0], command);
-    fprintf(stderr, "penstock-simverbs: %s: %s\n", command[0], strerror(errno));
-    _exit(STATUS_NOT_RUN);
-  }
-  int status;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-    ;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static int make_or_join(const char *path, struct options *options)
-{
-  int error = fab_create(path, describe, options);
-  if (error == EEXIST && options->fabric) {
-    if (options->description)
-      fprintf(stderr, "penstock-simverbs: %s is there already: --description is not read\n",
-              options->fabric);
-    error = 0;
-    /* Whoever makes it may not be through. */
-    for (int tries = 0; (error = fab_open(path)) == EPROTO && tries < 1000; tries++)
-      usleep(1000);
-  }
-  if (error)
-    fprintf(stderr, "penstock-simverbs: the fabric %s: %s%s\n", path, strerror(error),
-            error == EPROTO ? " (made by another version? remove it: penstock-simverbs rm)" : "");
-  return error;
-}
-
-static int parse(int argc, char **argv, struct options *options)
-{
-  static const struct option known[] = {
-      {"fabric", required_argument, NULL, 'f'}, {"description", required_argument, NULL, 'd'},
-      {"host", required_argument, NULL, 'h'},   {"strict", no_argument, NULL, 's'},
-      {"help", no_argument, NULL, 'H'},         {NULL, 0, NULL, 0}};
-  int c;
-  while ((c = getopt_long(argc, argv, "+", known, NULL)) != -1) {
-    switch (c) {
-    case 'f':
-      options->fabric = optarg;
-      break;
-    case 'd':
-      options->description = optarg;
-      break;
-    case 'h':
-      options->host = optarg;
-      break;
-    case 's':
-      options->strict = true;
-      break;
-    case 'H':
-      fputs(usage_text, stdout);
-      exit(0);
-    default:
-      return STATUS_USAGE;
-    }
-  }
-  if (optind < argc)
+  switch (option) {
+  case 'f':
+    launch->fabric = optarg;
     return 0;
-  fputs(usage_text, stderr);
-  return STATUS_USAGE;
+  case 'h':
+    launch->host = optarg;
+    return 0;
+  case 'o':
+    launch->options.own = true;
+    return 0;
+  case 's':
+    launch->options.strict = 1;
+    return 0;
+  case 'e':
+    if (strcmp(optarg, "eager") && strcmp(optarg, "deferred"))
+      return wrong("there is no engine", optarg, "take eager or deferred");
+    launch->options.engine = *optarg == 'e' ? FAB_ENGINE_EAGER : FAB_ENGINE_DEFERRED;
+    return 0;
+  case 'c':
+    if (fab_clock_set(NULL, optarg))
+      return wrong("there is no clock", optarg,
+                   "take real, manual, or how many times as fast as real, as in 1000");
+    launch->options.clock = optarg;
+    return 0;
+  case 'l':
+    if (strlen(optarg) != 1 || *optarg < '0' || *optarg > '3')
+      return wrong("there is no log level", optarg, "take 0, 1, 2 or 3");
+    launch->log = optarg;
+    return 0;
+  default:
+    complain("see penstock-simverbs --help");
+    return LAUNCH_FAILED;
+  }
 }
 
-int main(int argc, char **argv)
+static bool is_host(const char *host)
 {
-  char path[PATH_MAX], own[32];
-  if (argc > 2 && !strcmp(argv[1], "ctl"))
-    return launcher_ctl(argc - 2, argv + 2);
-  if (argc == 3 && !strcmp(argv[1], "rm")) {
-    launcher_path(argv[2], path, sizeof(path));
-    if (!unlink(path))
-      return 0;
-    fprintf(stderr, "penstock-simverbs: %s: %s\n", path, strerror(errno));
-    return 1;
+  const char *names[FAB_HOSTS];
+  for (uint32_t i = 0; i < fab->hosts; i++) {
+    names[i] = fab->host[i];
+    if (!strcmp(names[i], host))
+      return true;
   }
-  struct options options = {0};
-  int status = parse(argc, argv, &options);
-  if (status)
-    return status;
-  snprintf(own, sizeof(own), "own.%d", getpid());
-  launcher_path(options.fabric ? options.fabric : own, path, sizeof(path));
-  if (make_or_join(path, &options))
-    return STATUS_NOT_RUN;
-  setenv("PENSTOCK_SIMVERBS_FABRIC", path, 1);
-  if (options.host)
-    setenv("PENSTOCK_SIMVERBS_HOST", options.host, 1);
-  int error = set_library_path();
-  if (error) {
-    fprintf(stderr, "penstock-simverbs: %s\n", strerror(error));
-    return STATUS_NOT_RUN;
+  const char *near = nearest_name(host, names, fab->hosts);
+  if (near)
+    complain("the fabric \"%s\" has no host \"%s\"; did you mean \"%s\"?", fab->name, host, near);
+  else
+    complain("the fabric \"%s\" has no host \"%s\"; its first is \"%s\"", fab->name, host,
+             names[0]);
+  return false;
+}
+
+/* Ends as the command did. */
+static int end(int status, int killed_by, uint64_t reports)
+{
+  if (reports)
+    complain("strict mode has reported %llu times", (unsigned long long)reports);
+  if (!killed_by)
+    return reports && !status ? LAUNCH_STRICT : status;
+  struct rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  signal(killed_by, SIG_DFL);
+  raise(killed_by);
+  return status;
+}
+
+static int launch_command(struct launch *launch, char *const argv[])
+{
+  struct site site;
+  if (launch->log)
+    setenv("PENSTOCK_SIMVERBS_LOG", launch->log, 1);
+  if (site_enter(launch->fabric, &launch->options, &site)) {
+    site_leave(&site);
+    return LAUNCH_FAILED;
   }
-  uint64_t reports = atomic_load(&fab->counters[FAB_STRICT_REPORTS]);
-  status = run(argv + optind);
-  reports = atomic_load(&fab->counters[FAB_STRICT_REPORTS]) - reports;
-  if (!options.fabric)
-    unlink(path);
-  return !status && reports ? STATUS_STRICT : status;
+  int status = LAUNCH_FAILED, killed_by = 0;
+  uint64_t reports = 0;
+  if (!launch->host || is_host(launch->host)) {
+    uint64_t before = atomic_load(&fab->counters[FAB_STRICT_REPORTS]);
+    status = run_command(&site, launch->host, argv, &killed_by);
+    if (fab->strict)
+      reports = atomic_load(&fab->counters[FAB_STRICT_REPORTS]) - before;
+  }
+  site_leave(&site);
+  return end(status, killed_by, reports);
+}
+
+int main(int argc, char *argv[])
+{
+  static const struct option options[] = {
+      {"fabric", required_argument, NULL, 'f'},
+      {"host", required_argument, NULL, 'h'},
+      {"own", no_argument, NULL, 'o'},
+      {"strict", no_argument, NULL, 's'},
+      {"engine", required_argument, NULL, 'e'},
+      {"clock", required_argument, NULL, 'c'},
+      {"log", required_argument, NULL, 'l'},
+      {"help", no_argument, NULL, 'H'},
+      {NULL, 0, NULL, 0},
+  };
+  struct launch launch = {.options = {.strict = -1, .engine = -1}};
+  if (argc > 1 && !strcmp(argv[1], "ctl"))
+    return ctl_main(argc - 1, argv + 1);
+  int option;
+  while ((option = getopt_long(argc, argv, "+", options, NULL)) >= 0) {
+    if (option == 'H')
+      return fputs(help, stdout) < 0;
+    int status = take_option(&launch, option);
+    if (status)
+      return status;
+  }
+  if (optind == argc) {
+    fputs(help, stderr);
+    return LAUNCH_FAILED;
+  }
+  return launch_command(&launch, argv + optind);
 }
