@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program that strict mode has nothing (kept, later), or something (changed) to say of. */
+#include "rig.h"
+
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+  struct rig rig;
+  const char *mode = argc == 2 ? argv[1] : "";
+  rig_open(&rig, &(struct rig_how){.from = "mlx5_0", .to = "mlx5_0"});
+  rig_post_recv(&rig.b, 1, 64);
+  rig_post_send(&rig.a, 2, 64);
+  if (!strcmp(mode, "changed"))
+    rig.a.bytes[63] ^= 1;
+  assert_int_equal(rig_wait(&rig.a).status, IBV_WC_SUCCESS);
+  if (!strcmp(mode, "later"))
+    rig.a.bytes[63] ^= 1;
+  assert_int_equal(rig_wait(&rig.b).status, IBV_WC_SUCCESS);
+  rig_close(&rig);
+  return 0;
+}
