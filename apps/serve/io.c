@@ -41,6 +41,9 @@ int io_took(struct io_request *request, int64_t outcome)
 {
   if (outcome == -EINTR || outcome == -EAGAIN)
     return 0;
+  /* A file system that cannot be asked for it writes out when it likes. */
+  if (request->op == IO_OUT && (outcome >= 0 || outcome == -EINVAL || outcome == -ENOSYS))
+    return 1;
   if (outcome < 0 || request->op == IO_SYNC) {
     request->result = outcome;
     return 1;
@@ -50,7 +53,12 @@ int io_took(struct io_request *request, int64_t outcome)
   /* A write that moves nothing, and says nothing of why, would go on for ever. */
   if (outcome == 0 && request->op == IO_WRITE && request->done < request->length)
     request->result = -EIO;
-  return outcome == 0 || request->done == request->length;
+  if (request->result < 0 || request->done < request->length)
+    return outcome == 0;
+  if (request->op != IO_WRITE || request->length == 0)
+    return 1;
+  request->op = IO_OUT;
+  return 0;
 }
 
 int io_open(struct io **out)

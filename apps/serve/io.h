@@ -16,9 +16,10 @@ struct io;
 
 enum io_op {
   IO_READ = 1,
-  IO_WRITE = 2,
-  IO_SYNC = 3, /* fsync: the file, and its length, are on the disk */
-  IO_SUM = 4,  /* what is in the file is added to `sum` */
+  IO_WRITE = 2, /* and out to the disk: no more waits for that than is under way */
+  IO_SYNC = 3,  /* fsync: the file, and its length, are on the disk */
+  IO_SUM = 4,   /* what is in the file is added to `sum` */
+  IO_OUT = 5,   /* between io.c and its engines: the second half of a WRITE */
 };
 
 /* The caller's, untouched from io_submit() until io_poll() has handed it out. */
@@ -55,6 +56,9 @@ struct io_list {
 };
 void io_push(struct io_list *list, struct io_request *request);
 struct io_request *io_pull(struct io_list *list);
+
+/* Of sync_file_range(2): no metadata, that is what SYNC is for. */
+#define IO_OUT_FLAGS (SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER)
 
 /* Take the outcome of one call: bytes moved or -errno. True: it has ended. */
 int io_took(struct io_request *request, int64_t outcome);

@@ -2,6 +2,7 @@
 #include "io.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include <liburing.h>
@@ -65,6 +66,9 @@ static void prepare(struct io_uring_sqe *sqe, struct io_request *request)
   else if (request->op == IO_WRITE)
     io_uring_prep_write(sqe, request->fd, request->bytes + request->done, step,
                         request->offset + request->done);
+  else if (request->op == IO_OUT)
+    io_uring_prep_sync_file_range(sqe, request->fd, (unsigned)request->length, request->offset,
+                                  IO_OUT_FLAGS);
   else
     io_uring_prep_fsync(sqe, request->fd, 0);
   io_uring_sqe_set_data(sqe, request);

@@ -2,6 +2,7 @@
 #include "io.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #define THREADS 4
+#define STACK (1u << 20)      /* memory is counted: the usual 8 MiB each are not needed */
 #define STEP_MAX (1u << 30)   /* bytes of one call */
 #define SUM_STEP (128u << 10) /* that stay in a cache between reading and summing */
 
@@ -23,7 +25,7 @@ struct io_threads {
 };
 
 /* Bytes that were added. */
-static int64_t add_to_sum(const struct io_request *request, uint8_t *buffer)
+static int64_t add_to_sum(const struct io_request *request, uint8_t buffer[SUM_STEP])
 {
   uint64_t left = request->length - request->done;
   size_t step = left < SUM_STEP ? left : SUM_STEP;
@@ -38,7 +40,7 @@ static int64_t add_to_sum(const struct io_request *request, uint8_t *buffer)
   return got < 0 ? -errno : got;
 }
 
-static int64_t call(const struct io_request *request, uint8_t *buffer)
+static int64_t call(const struct io_request *request, uint8_t buffer[SUM_STEP])
 {
   uint64_t left = request->length - request->done, offset = request->offset + request->done;
   size_t step = left < STEP_MAX ? left : STEP_MAX;
@@ -50,16 +52,19 @@ static int64_t call(const struct io_request *request, uint8_t *buffer)
     moved = pread(request->fd, request->bytes + request->done, step, (off_t)offset);
   else if (request->op == IO_WRITE)
     moved = pwrite(request->fd, request->bytes + request->done, step, (off_t)offset);
+  else if (request->op == IO_OUT)
+    moved =
+        sync_file_range(request->fd, (off_t)request->offset, (off_t)request->length, IO_OUT_FLAGS);
   else
     moved = fsync(request->fd);
   return moved < 0 ? -errno : moved;
 }
 
 /* True: it has ended. A sum lets others go first between its steps. */
-static bool go_on(struct io_request *request, uint8_t *buffer)
+static bool go_on(struct io_request *request, uint8_t buffer[SUM_STEP])
 {
   if (request->op == IO_SUM)
-    return io_took(request, buffer == NULL ? -ENOMEM : call(request, buffer));
+    return io_took(request, call(request, buffer));
   while (!io_took(request, call(request, buffer)))
     ;
   return true;
@@ -68,7 +73,7 @@ static bool go_on(struct io_request *request, uint8_t *buffer)
 static void *work(void *context)
 {
   struct io_threads *t = context;
-  uint8_t *buffer = malloc(SUM_STEP);
+  uint8_t buffer[SUM_STEP];
   uint64_t one = 1;
 
   pthread_mutex_lock(&t->lock);
@@ -92,13 +97,13 @@ static void *work(void *context)
     (void)written; /* a counter that is full wakes all the same */
   }
   pthread_mutex_unlock(&t->lock);
-  free(buffer);
   return NULL;
 }
 
 int io_threads_open(int event_fd, struct io_threads **out)
 {
   struct io_threads *t = calloc(1, sizeof *t);
+  pthread_attr_t attributes;
   int rc = 0;
 
   if (t == NULL)
@@ -106,10 +111,13 @@ int io_threads_open(int event_fd, struct io_threads **out)
   t->event_fd = event_fd;
   pthread_mutex_init(&t->lock, NULL);
   pthread_cond_init(&t->begun, NULL);
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, STACK);
   while (t->count < THREADS && rc == 0) {
-    rc = -pthread_create(&t->threads[t->count], NULL, work, t);
+    rc = -pthread_create(&t->threads[t->count], &attributes, work, t);
     t->count += rc == 0;
   }
+  pthread_attr_destroy(&attributes);
   if (t->count == 0) {
     io_threads_close(t);
     return rc;

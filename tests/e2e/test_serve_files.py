@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """get and put: equality, holes, names, resuming what was killed, full disks, little memory."""
+import contextlib
 import os
 import random
 import signal
 import subprocess
+import unittest
 
 from harness import SANITIZED, main, random_file, wait_until
+from memory_limit import Cgroup, is_in_memory
 from serving import MIB, PART, ServeCase, parts, sha256, tree
 
 KILLS = int(os.environ.get("PENSTOCK_SERVE_KILLS", 3 if SANITIZED else 5))
@@ -252,20 +255,63 @@ class Interrupted(ServeCase):
 
 
 class Bounded(ServeCase):
-    def test_memory_does_not_depend_on_the_size(self):
-        """64 MiB at each end, the server's memory for clients included."""
-        self.serve("--in-flight", "16MiB", "--overwrite")
+    """64 MiB at each end, the server's memory for clients included."""
+
+    def setUp(self):
+        super().setUp()
+        self.cgroups = []
+
+    def tearDown(self):
+        for child in self.children:
+            child.kill()
+        for cgroup in self.cgroups:
+            # Who was killed may be counted in it a moment longer.
+            wait_until(lambda: self.removed(cgroup), 10, "the cgroup is gone")
+        super().tearDown()
+
+    @staticmethod
+    def removed(cgroup):
+        with contextlib.suppress(OSError):
+            cgroup.remove()
+        return not cgroup.folder.exists()
+
+    def there_and_back(self, server=(), client=()):
+        self.serve("--in-flight", "16MiB", "--overwrite", prefix=server)
         source = random_file(self.root / "large", LARGE_MIB * MIB + 17)
         wanted = sha256(source)
-        peak = 160 * 1024 if SANITIZED else 64 * 1024  # KiB
-        child = self.get("large", "--sha256", seconds=300)
+        got = self.get("large", "--sha256", seconds=300, prefix=client)
         self.assertEqual(sha256(self.here / "large"), wanted)
-        self.assertLess(child.usage.ru_maxrss, peak)
-        child = self.put("large", "--to", "again", "--sha256", seconds=300)
+        put = self.put("large", "--to", "again", "--sha256", seconds=300, prefix=client)
         self.assertEqual(sha256(self.root / "again"), wanted)
-        self.assertLess(child.usage.ru_maxrss, peak)
         self.stop()
-        self.assertLess(self.server.usage.ru_maxrss, peak)
+        return got, put, self.server
+
+    def test_what_each_process_had_at_most(self):
+        peak = 160 * 1024 if SANITIZED else 64 * 1024  # KiB
+        for process in self.there_and_back():
+            self.assertLess(process.usage.ru_maxrss, peak)
+
+    def test_in_cgroups_that_allow_no_more(self):
+        """The page cache counts too: what is written has to get to the disk in time."""
+        if is_in_memory(self.folder):
+            self.skipTest(f"{self.folder} is memory; set TMPDIR to a folder on a disk")
+        for name in ("server", "client"):
+            try:
+                self.cgroups.append(Cgroup((256 if SANITIZED else 64) * MIB, name))
+            except OSError as error:
+                self.skipTest(str(error))
+        self.there_and_back(*(cgroup.prefix() for cgroup in self.cgroups))
+        for cgroup in self.cgroups:
+            self.assertEqual(cgroup.killed(), 0)
+            # It was at its limit, or it would have shown nothing.
+            self.assertGreater(cgroup.peak() or LARGE_MIB * MIB, min(LARGE_MIB, 60) * MIB // 2)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer maps far more than it uses")
+    def test_with_a_limit_on_what_is_allocated(self):
+        """RLIMIT_DATA counts all memory of a process's own, stacks included, but not the region
+        that it shares with its peer: 16 MiB at the server, 8 at the client."""
+        limit = ["prlimit", f"--data={48 * MIB}"]
+        self.there_and_back(limit, limit)
 
 
 class FullDisk(ServeCase):
