@@ -48,18 +48,43 @@ static int open_slots(struct copy *copy)
   return 0;
 }
 
-int slot_fetch(struct slot *slot, uint64_t length)
+/* Of what lies in the region, by the memory itself where it can; 1: it cannot. */
+static int sum_in_region(const struct slot *slot, uint64_t length, uint32_t *crc)
+{
+  int rc = pst_area_checksum(slot->transfer->copy->area, slot->place, length, crc);
+
+  return rc == -EOPNOTSUPP ? 1 : rc;
+}
+
+int slot_fetch(struct slot *slot, uint64_t length, uint32_t *crc)
 {
   const struct copy *copy = slot->transfer->copy;
+  int rc = copy->direct ? 1 : sum_in_region(slot, length, crc);
 
-  return copy->direct ? 0 : pst_area_read(copy->area, slot->place, length, slot->bytes);
+  if (rc >= 0 && !copy->direct) {
+    int copied = pst_area_read(copy->area, slot->place, length, slot->bytes);
+    rc = copied < 0 ? copied : rc;
+  }
+  if (rc < 0)
+    return rc;
+  uint32_t read = sums_crc32c(slot->bytes, length);
+  if (rc == 0 && read != *crc) /* on the way out of the region */
+    return -EBADMSG;
+  *crc = read;
+  return 0;
 }
 
 int slot_push(struct slot *slot, uint64_t length)
 {
   const struct copy *copy = slot->transfer->copy;
+  uint32_t crc = 0;
 
-  return copy->direct ? 0 : pst_area_write(copy->area, slot->place, length, slot->bytes);
+  if (copy->direct)
+    return 0;
+  int rc = pst_area_write(copy->area, slot->place, length, slot->bytes);
+  if (rc == 0)
+    rc = sum_in_region(slot, length, &crc);
+  return rc == 0 && crc != slot->crc ? -EBADMSG : rc < 0 ? rc : 0;
 }
 
 void slot_free(struct slot *slot)

@@ -69,8 +69,8 @@ static void take_hole(struct slot *slot, uint64_t length)
 static void take_data(struct slot *slot, uint64_t length, uint32_t crc)
 {
   struct transfer *t = slot->transfer;
-  int rc = slot_fetch(slot, length);
-  uint32_t own = rc == 0 ? sums_crc32c(slot->bytes, length) : 0;
+  uint32_t own = 0;
+  int rc = slot_fetch(slot, length, &own);
 
   t->copy->totals.moved += length;
   if (rc < 0)

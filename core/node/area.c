@@ -135,6 +135,11 @@ int pst_area_verify(struct pst_area *area, uint64_t offset, uint64_t length, uin
   return region_verify(&area->own, offset, length, pattern, result);
 }
 
+int pst_area_checksum(struct pst_area *area, uint64_t offset, uint64_t length, uint32_t *crc32c)
+{
+  return region_checksum(&area->own, offset, length, crc32c);
+}
+
 int pst_area_read(struct pst_area *area, uint64_t offset, uint64_t length, void *to)
 {
   return region_copy(&area->own, offset, length, to, true);

@@ -83,7 +83,8 @@ int region_open_queue(struct session_region *own, const char *what, struct pst_e
   struct pst_queue_params params = {
       .struct_size = sizeof(params), .batches = 16, .pieces = REGION_BATCH};
 
-  if (!(memory->capabilities & (PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_COPY)))
+  if (!(memory->capabilities &
+        (PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_CHECKSUM)))
     return 0;
   int rc = memory->queue_open(own->memory->memory, &params, &own->queue);
   if (rc == 0)
@@ -171,6 +172,16 @@ static uint32_t next_blocks(struct blocks *blocks, struct pst_payload *payloads)
   return n;
 }
 
+static int await(struct session_region *own, uint64_t ticket)
+{
+  uint64_t done = 0;
+  int rc = 0;
+
+  while (rc == 0 && done < ticket)
+    rc = own->memory->plugin->memory->queue_poll(own->queue, &done);
+  return rc;
+}
+
 /* Fill or verify, and wait until it is done. */
 static int work(struct session_region *own, bool verify, uint64_t offset, uint64_t length,
                 uint64_t pattern)
@@ -192,9 +203,7 @@ static int work(struct session_region *own, bool verify, uint64_t offset, uint64
                   : memory->fill_batch(own->queue, own->seed, payloads, n, &ticket);
     } while (rc == -EAGAIN && memory->queue_poll(own->queue, &done) == 0);
   }
-  while (rc == 0 && done < ticket)
-    rc = memory->queue_poll(own->queue, &done);
-  return rc;
+  return rc < 0 ? rc : await(own, ticket);
 }
 
 int region_fill(struct session_region *own, uint64_t offset, uint64_t length, uint64_t pattern)
@@ -258,7 +267,25 @@ int region_copy(struct session_region *own, uint64_t offset, uint64_t length, vo
     return -EOPNOTSUPP;
   while ((rc = memory->copy_batch(own->queue, &piece, 1, &ticket)) == -EAGAIN)
     memory->queue_poll(own->queue, &done);
-  while (rc == 0 && done < ticket)
+  return rc < 0 ? rc : await(own, ticket);
+}
+
+int region_checksum(struct session_region *own, uint64_t offset, uint64_t length, uint32_t *crc32c)
+{
+  const struct pst_memory_ops *memory = own->memory->plugin->memory;
+  struct pst_sum sum = {.address = own->region.address + offset, .length = length};
+  uint64_t ticket = 0, done = 0;
+
+  if (!own->queue || !(memory->capabilities & PST_MEMORY_CAP_CHECKSUM))
+    return -EOPNOTSUPP;
+  if (!region_has(own->length, offset, length))
+    return -ERANGE;
+  int rc = region_flush(own);
+  while (rc == 0 && (rc = memory->sum_batch(own->queue, &sum, 1, &ticket)) == -EAGAIN)
     rc = memory->queue_poll(own->queue, &done);
+  if (rc == 0)
+    rc = await(own, ticket);
+  if (rc == 0)
+    *crc32c = sum.crc32c;
   return rc;
 }

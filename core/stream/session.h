@@ -442,6 +442,8 @@ int region_verify(struct session_region *own, uint64_t offset, uint64_t length, 
 int region_flush(const struct session_region *own);
 /* What a transport of these limits needs of memory for one-sided access. */
 uint32_t region_needs(const struct pst_limits *limits);
+/* The CRC-32C of a range, computed where it is; waits. -ERANGE, -EOPNOTSUPP, -EIO. */
+int region_checksum(struct session_region *own, uint64_t offset, uint64_t length, uint32_t *crc32c);
 /* Copy between [offset, offset + length) and the CPU's memory; waits. */
 int region_copy(struct session_region *own, uint64_t offset, uint64_t length, void *host, bool out);
 /* For fill, verify and copy, where the memory has any of them. */

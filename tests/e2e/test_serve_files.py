@@ -187,7 +187,7 @@ class Interrupted(ServeCase):
                 self.serve("--overwrite")
                 command[1] = self.address
             out = self.folder / "resumed.json"
-            child = self.run_program(*command, "--resume", "--sha256", "--json", out, cwd=self.here)
+            child = self.run_program(*command, "--resume", "--sha256", "--json", out, cwd=self.here, seconds=60 + KILLED_MIB // 8)
             self.assertEqual(sha256(target), self.sum, str(child))
             self.assertFalse(part.exists())
             resumed += self.result("resumed.json")["copy"]["bytes_resumed"]

@@ -803,6 +803,11 @@ PST_EXPORT int pst_area_fill(struct pst_area *area, uint64_t offset, uint64_t le
                              uint64_t pattern);
 PST_EXPORT int pst_area_verify(struct pst_area *area, uint64_t offset, uint64_t length,
                                uint64_t pattern, struct pst_verify_result *result);
+/* The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of a range, computed where the bytes are: by
+ * a GPU, of a GPU's. Blocks. 0; -ERANGE; -EOPNOTSUPP: the memory plugin has no
+ * PST_MEMORY_CAP_CHECKSUM. */
+PST_EXPORT int pst_area_checksum(struct pst_area *area, uint64_t offset, uint64_t length,
+                                 uint32_t *crc32c);
 /* Copy between the area and the CPU's memory, also where the CPU cannot touch the area. Both
  * block. 0; -ERANGE; -EOPNOTSUPP. */
 PST_EXPORT int pst_area_read(struct pst_area *area, uint64_t offset, uint64_t length, void *to);

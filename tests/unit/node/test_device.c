@@ -109,6 +109,12 @@ static void device_areas_are_copied_to_the_cpu(void **state)
   assert_int_equal(pst_area_read(area, 100, AREA - 100, out), 0);
   assert_memory_equal(out, in + 100, AREA - 100);
   assert_int_equal(pst_area_read(area, 1, AREA, out), -ERANGE);
+  /* The usual check value. */
+  uint32_t crc = 0;
+  assert_int_equal(pst_area_write(area, 77, 9, "123456789"), 0);
+  assert_int_equal(pst_area_checksum(area, 77, 9, &crc), 0);
+  assert_int_equal(crc, 0xe3069283u);
+  assert_int_equal(pst_area_checksum(area, 1, AREA, &crc), -ERANGE);
   pair_close(&pair);
 }
 

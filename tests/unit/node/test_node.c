@@ -447,6 +447,11 @@ static void areas_are_read_and_written(void **state)
   assert_int_equal(pst_area_read(area, 93, 8, bytes), -ERANGE);
   assert_int_equal(pst_area_write(area, 101, 0, bytes), -ERANGE);
   assert_int_equal(pst_area_fill(area, 50, 51, 1), -ERANGE);
+  uint32_t crc = 0;
+  assert_int_equal(pst_area_write(area, 91, 9, "123456789"), 0);
+  assert_int_equal(pst_area_checksum(area, 91, 9, &crc), 0);
+  assert_int_equal(crc, 0xe3069283u);
+  assert_int_equal(pst_area_checksum(area, 92, 9, &crc), -ERANGE);
   assert_string_equal(pst_area_backing(area), "memfd");
   assert_int_equal(pst_area_free(area), 0);
   assert_int_equal(pst_area_free(NULL), 0);
