@@ -221,6 +221,7 @@ static const struct rule memory_rules[] = {
     M_CAP(CHECKSUM, queue_close),
     M_CAP(CHECKSUM, queue_poll),
     M_CAP(CHECKSUM, sum_batch),
+    M_CAP(ADOPT, adopt_region),
 };
 
 static bool has_op(const struct ops_head *head, size_t offset)

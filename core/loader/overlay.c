@@ -158,6 +158,7 @@ REFUSE2(memory_fence_query, struct pst_memory *, struct pst_fence *)
 IGNORE2(memory_fence_release, struct pst_memory *, struct pst_fence *)
 REFUSE2(memory_flush, struct pst_memory *, const struct pst_region *)
 REFUSE4(memory_sum_batch, struct pst_queue *, struct pst_sum *, uint32_t, uint64_t *)
+REFUSE3(memory_adopt_region, struct pst_memory *, const struct pst_adopt_params *, struct pst_region *)
 
 /* clang-format on */
 static const struct pst_memory_ops no_memory = {
@@ -184,6 +185,7 @@ static const struct pst_memory_ops no_memory = {
     .fence_release = no_memory_fence_release,
     .flush = no_memory_flush,
     .sum_batch = no_memory_sum_batch,
+    .adopt_region = no_memory_adopt_region,
 };
 
 /* Both tables: a head, then nothing but function pointers. */

@@ -54,11 +54,36 @@ static int register_region(struct pst_area *area, const char *label, struct pst_
                   path.reason[0] ? path.reason : strerror(-rc));
 }
 
+/* One that has no memory yet. */
+static int make_area(struct pst_node *node, uint64_t length, const char *label,
+                     struct pst_area **area, struct pst_error *error)
+{
+  struct pst_area *made = calloc(1, sizeof(*made));
+
+  if (!made)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "%s: out of memory", label);
+  made->node = node;
+  made->next = node->areas;
+  node->areas = made;
+  made->own.length = length;
+  made->own.seed = NODE_SEED;
+  *area = made;
+  return 0;
+}
+
+/* Its region is there: what else an area has. */
+static int finish_area(struct pst_area *area, const char *label, struct pst_error *error)
+{
+  int rc = register_region(area, label, error);
+
+  return rc < 0 ? rc : region_open_queue(&area->own, label, error);
+}
+
 int pst_node_alloc(struct pst_node *node, const struct pst_area_params *given,
                    struct pst_area **area, struct pst_error *error)
 {
   struct pst_area_params params = {0};
-  struct pst_area *made;
+  struct pst_area *made = NULL;
 
   if (given->struct_size < sizeof(params) || given->length == 0)
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
@@ -69,21 +94,72 @@ int pst_node_alloc(struct pst_node *node, const struct pst_area_params *given,
   const struct node_memory_params memory = {.memory = params.memory,
                                             .options = params.memory_options,
                                             .option_count = params.memory_option_count};
-  made = calloc(1, sizeof(*made));
-  if (!made)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "%s: out of memory", label);
-  made->node = node;
-  made->next = node->areas;
-  node->areas = made;
-  made->own.length = params.length;
-  made->own.seed = NODE_SEED;
-  int rc = node_memory(node, &memory, label, &made->own.memory, error);
+  int rc = make_area(node, params.length, label, &made, error);
+  if (rc < 0)
+    return rc;
+  rc = node_memory(node, &memory, label, &made->own.memory, error);
   if (rc == 0)
     rc = alloc_region(made, label, error);
   if (rc == 0)
-    rc = register_region(made, label, error);
+    rc = finish_area(made, label, error);
+  if (rc < 0) {
+    pst_area_free(made);
+    return rc;
+  }
+  *area = made;
+  return 0;
+}
+
+/* What the transport needs of memory that peers reach is asked when it is offered: for operations
+ * of our own, less is enough. */
+static int adopt_region(struct pst_area *area, const struct pst_register_params *params,
+                        const char *label, struct pst_error *error)
+{
+  const struct loader_plugin *plugin = area->own.memory->plugin;
+  const struct pst_adopt_params adopt = {.struct_size = sizeof(adopt),
+                                         .fd = params->fd,
+                                         .address = params->address,
+                                         .length = params->length,
+                                         .fd_offset = params->fd_offset,
+                                         .label = label};
+
+  area->own.region.struct_size = sizeof(area->own.region);
+  int rc = plugin->memory->adopt_region(area->own.memory->memory, &adopt, &area->own.region);
+  area->own.is_there = rc == 0;
+  if (rc == -EOPNOTSUPP)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                    "%s: memory %s takes no memory but its own; pst_node_alloc() gives some", label,
+                    plugin->name);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_USAGE, rc, "%s cannot be registered: %s", label,
+                    pst_log_last_error()[0] ? pst_log_last_error() : strerror(-rc));
+  return 0;
+}
+
+int pst_node_register(struct pst_node *node, const struct pst_register_params *given,
+                      struct pst_area **area, struct pst_error *error)
+{
+  struct pst_register_params params = {0};
+  struct pst_area *made = NULL;
+
+  if (given->struct_size < sizeof(params) || given->reserved)
+    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
+                    "pst_register_params: a struct_size of %u under %zu, or what is reserved is "
+                    "not 0",
+                    given->struct_size, sizeof(params));
+  memcpy(&params, given, sizeof(params));
+  const char *label = params.label ? params.label : "area";
+  const struct node_memory_params memory = {.memory = params.memory,
+                                            .options = params.memory_options,
+                                            .option_count = params.memory_option_count};
+  int rc = make_area(node, params.length, label, &made, error);
+  if (rc < 0)
+    return rc;
+  rc = node_memory(node, &memory, label, &made->own.memory, error);
   if (rc == 0)
-    rc = region_open_queue(&made->own, label, error);
+    rc = adopt_region(made, &params, label, error);
+  if (rc == 0)
+    rc = finish_area(made, label, error);
   if (rc < 0) {
     pst_area_free(made);
     return rc;

@@ -212,7 +212,7 @@ void host_block_release(struct host_block *block)
     if (block->bound)
       host_block_unbind(block);
     free(block->address);
-  } else {
+  } else if (!block->adopted) {
     munmap(block->map, block->map_length);
   }
   if (block->fd >= 0)

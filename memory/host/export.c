@@ -42,10 +42,10 @@ int host_export_region(struct pst_memory *memory, const struct pst_region *regio
   struct pst_export made = {
       .kind = PST_EXPORT_FD,
       .fd = fd,
-      .offset = offset,
+      .offset = block->fd_offset + offset,
       .length = length,
-      .base_address = region->address,
-      .base_length = block->length,
+      .base_address = region->address - block->fd_offset,
+      .base_length = block->adopted ? block->fd_size : block->length,
   };
   pst_struct_write(out, &made, sizeof(made));
   return 0;

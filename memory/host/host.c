@@ -69,7 +69,7 @@ static int host_describe(struct pst_memory *memory, struct pst_memory_info *info
 static const struct pst_memory_ops ops = {
     .struct_size = sizeof(ops),
     .capabilities = PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_EXPORT |
-                    PST_MEMORY_CAP_IMPORT | PST_MEMORY_CAP_CHECKSUM,
+                    PST_MEMORY_CAP_IMPORT | PST_MEMORY_CAP_CHECKSUM | PST_MEMORY_CAP_ADOPT,
     .open = host_open,
     .close = host_close,
     .describe = host_describe,
@@ -89,6 +89,7 @@ static const struct pst_memory_ops ops = {
     .fence_query = host_fence_query,
     .fence_release = host_fence_release,
     .sum_batch = host_sum_batch,
+    .adopt_region = host_adopt_region,
 };
 
 PST_PLUGIN(host_probe, &ops);

@@ -37,14 +37,17 @@ struct host_block {
   uint8_t *address;
   uint64_t length; /* whole pages */
   uint64_t page_size;
-  int fd;      /* -1: not exportable */
-  bool heap;   /* from malloc, else mapped */
-  bool locked; /* by mlock */
-  bool bound;  /* to a NUMA node */
-  int node;    /* of its first page; -1: unknown */
-  void *map;   /* mapped: all of the mapping, which may begin before `address` */
+  int fd;       /* -1: not exportable */
+  bool heap;    /* from malloc, else mapped */
+  bool adopted; /* neither: it is the caller's */
+  bool locked;  /* by mlock */
+  bool bound;   /* to a NUMA node */
+  int node;     /* of its first page; -1: unknown */
+  void *map;    /* mapped: all of the mapping, which may begin before `address` */
   uint64_t map_length;
-  const char *words; /* region.backing */
+  const char *words;  /* region.backing */
+  uint64_t fd_offset; /* adopted: of `address` in fd, and how long that is */
+  uint64_t fd_size;
 };
 
 #define host_error(memory, ...) (memory)->host->log((memory)->host, PST_LOG_ERROR, __VA_ARGS__)
@@ -102,6 +105,10 @@ void host_free_region(struct pst_memory *memory, struct pst_region *region);
 /* Describe a block to the caller, who has set region->struct_size. */
 void host_region_fill(struct pst_memory *memory, struct host_block *block, uint8_t *address,
                       uint64_t length, uint32_t flags, struct pst_region *region);
+
+/* adopt.c */
+int host_adopt_region(struct pst_memory *memory, const struct pst_adopt_params *params,
+                      struct pst_region *region);
 
 /* export.c */
 int host_export_region(struct pst_memory *memory, const struct pst_region *region, uint32_t kind,

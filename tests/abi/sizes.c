@@ -20,6 +20,7 @@ SIZE(pst_plugin, 32, ops, 24);
 /* memory.h */
 SIZE(pst_region, 168, handle, 160);
 SIZE(pst_alloc_params, 40, label, 32);
+SIZE(pst_adopt_params, 48, label, 40);
 SIZE(pst_export, 160, handle, 96);
 SIZE(pst_copy, 32, reserved, 24);
 SIZE(pst_payload, 32, reserved, 24);
@@ -28,7 +29,7 @@ SIZE(pst_queue_params, 16, reserved, 12);
 SIZE(pst_memory_params, 16, options, 8);
 SIZE(pst_memory_info, 160, free_bytes, 152);
 SIZE(pst_sum, 32, reserved2, 24);
-SIZE(pst_memory_ops, 192, sum_batch, 184);
+SIZE(pst_memory_ops, 200, adopt_region, 192);
 
 /* transport.h */
 SIZE(pst_path_info, 264, reason, 104);

@@ -102,6 +102,17 @@ struct pst_alloc_params {
   const char *label; /* what it is for, in words, for error messages */
 };
 
+/* Memory that the caller has already. Minor 1. */
+struct pst_adopt_params {
+  uint32_t struct_size;
+  int32_t fd;         /* an open descriptor by which other processes can have it too; -1: none */
+  uint64_t address;   /* as this memory's device knows it; of host memory the pointer */
+  uint64_t length;    /* bytes, > 0 */
+  uint64_t fd_offset; /* of `address` within what fd names; without one 0 */
+  uint64_t reserved;
+  const char *label; /* what it is for, in words, for error messages */
+};
+
 /* A region, or a part of it, on its way to somebody else. */
 struct pst_export {
   uint32_t struct_size;
@@ -210,6 +221,7 @@ enum pst_memory_capability {
   PST_MEMORY_CAP_HOST_REGISTER = 1u << 5, /* host_register, host_unregister */
   PST_MEMORY_CAP_FLUSH = 1u << 6,         /* flush; without it nothing needs flushing */
   PST_MEMORY_CAP_CHECKSUM = 1u << 7,      /* sum_batch. Minor 1 */
+  PST_MEMORY_CAP_ADOPT = 1u << 8,         /* adopt_region. Minor 1 */
 };
 
 /* A call that is NULL, or past struct_size, is -EOPNOTSUPP; it must be there
@@ -313,6 +325,16 @@ struct pst_memory_ops {
    * written, or until queue_close. Minor 1.
    * -EINVAL besides: a range that this memory's device does not reach. */
   int (*sum_batch)(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket);
+
+  /* A region over memory that the caller has got elsewhere, and that stays his: free_region
+   * ends the region and leaves the bytes. It has to stay where it is until then. With a
+   * descriptor it can be exported as PST_EXPORT_FD, whole: who imports a part can reach all that
+   * the descriptor names. The fd stays the caller's. The caller sets region->struct_size. May
+   * block. Minor 1.
+   * 0; -EINVAL: no range, a descriptor that could shrink, or one that is not mapped at
+   * `address`; -EFAULT: not all of it is there; -ENOMEM; -EMFILE. */
+  int (*adopt_region)(struct pst_memory *memory, const struct pst_adopt_params *params,
+                      struct pst_region *region);
 };
 
 #ifdef __cplusplus

@@ -791,6 +791,31 @@ struct pst_area_params {
  * cannot reach this memory; what the plugin says. */
 PST_EXPORT int pst_node_alloc(struct pst_node *node, const struct pst_area_params *params,
                               struct pst_area **area, struct pst_error *error);
+
+/* Memory that the application has already: an area like the others, which pst_area_free() ends
+ * without touching the bytes. It stays mapped where it is until then. */
+struct pst_register_params {
+  uint32_t struct_size;
+  uint32_t memory_option_count;
+  const char *memory; /* the plugin that knows this kind of memory; NULL: host */
+  const struct pst_setting *memory_options;
+  uint64_t address; /* as its device knows it; of host memory the pointer, to any byte */
+  uint64_t length;  /* bytes, > 0 */
+  /* A descriptor by which other processes can have it, and where in it `address` is: what
+   * transports over shared memory ask for before it can be offered. Of host memory a memfd,
+   * sealed with F_SEAL_SHRINK, and mapped there shared; peers that are offered a part of it
+   * can reach all that the descriptor names. The fd stays the caller's. -1: there is none. */
+  int32_t fd;
+  uint32_t reserved; /* 0 */
+  uint64_t fd_offset;
+  const char *label; /* in error messages; NULL: "area" */
+};
+/* May block (milliseconds a GiB, where a device pins it). In *error: -EINVAL: no range, or a
+ * descriptor that is not what it should be; -EFAULT: not all of it is mapped; -EOPNOTSUPP: the
+ * memory plugin takes none but its own (no PST_MEMORY_CAP_ADOPT), or the transport cannot reach
+ * it; -ENOMEM; what the plugins say. */
+PST_EXPORT int pst_node_register(struct pst_node *node, const struct pst_register_params *params,
+                                 struct pst_area **area, struct pst_error *error);
 /* 0; -EBUSY: an operation names it, or an offer of it stands. NULL is legal. */
 PST_EXPORT int pst_area_free(struct pst_area *area);
 PST_EXPORT int pst_area_range(const struct pst_area *area, struct pst_range *range);

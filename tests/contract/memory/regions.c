@@ -2,8 +2,10 @@
 #include "contract.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <penstock/penstock.h>
@@ -29,6 +31,7 @@ static void test_capabilities_have_their_calls(void **state)
       CALLS(PST_MEMORY_CAP_FENCE, fence_record, fence_release),
       CALLS(PST_MEMORY_CAP_FLUSH, flush, flush),
       CALLS(PST_MEMORY_CAP_CHECKSUM, sum_batch, sum_batch),
+      CALLS(PST_MEMORY_CAP_ADOPT, adopt_region, adopt_region),
 #undef CALLS
   };
   for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
@@ -299,6 +302,89 @@ static void test_host_memory_can_be_registered(void **state)
   free(foreign);
 }
 
+static int adopt(const void *address, uint64_t length, int fd, uint64_t fd_offset,
+                 struct pst_region *region)
+{
+  const struct pst_adopt_params params = {.struct_size = sizeof(params),
+                                          .fd = fd,
+                                          .address = (uint64_t)(uintptr_t)address,
+                                          .length = length,
+                                          .fd_offset = fd_offset,
+                                          .label = "the caller's"};
+
+  memset(region, 0, sizeof(*region));
+  region->struct_size = sizeof(*region);
+  return contract.ops->adopt_region(contract.memory, &params, region);
+}
+
+/* Any bytes, which stay when the region goes. */
+static void test_memory_of_the_callers(void **state)
+{
+  (void)state;
+  need_capability(PST_MEMORY_CAP_ADOPT);
+  char *mine = malloc(100000), bytes[6] = "";
+  struct pst_region region, none = {.struct_size = sizeof(none)};
+  assert_int_equal(adopt(mine + 3, 90001, -1, 0, &region), 0);
+  assert_int_equal(region.address, (uintptr_t)(mine + 3));
+  assert_int_equal(region.length, 90001);
+  assert_int_equal(region.exports, 0);
+  contract_put(&region, 89996, "hello", 5);
+  assert_memory_equal(mine + 3 + 89996, "hello", 5);
+  contract_get(&region, 89996, bytes, 5);
+  assert_string_equal(bytes, "hello");
+  contract_free(&region);
+  assert_memory_equal(mine + 3 + 89996, "hello", 5);
+  assert_refused(-EINVAL, adopt(mine, 0, -1, 0, &none));
+  assert_refused(-EINVAL, adopt(NULL, 1, -1, 0, &none));
+  assert_refused(-EINVAL, adopt(mine, UINT64_MAX, -1, 0, &none));
+  assert_refused(-EINVAL, adopt(mine, 1, -1, 1, &none));
+  assert_refused(-EFAULT, adopt((char *)4096, 1, -1, 0, &none));
+  free(mine);
+}
+
+static int make_memfd(uint64_t length, unsigned seals)
+{
+  int fd = memfd_create("contract", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+  assert_true(fd >= 0);
+  assert_int_equal(ftruncate(fd, (off_t)length), 0);
+  assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+  return fd;
+}
+
+/* Others can have it by its descriptor, at the same place. */
+static void test_descriptors_of_the_callers(void **state)
+{
+  (void)state;
+  enum { PAGE = 4096, ALL = 16 * PAGE, AT = 5 * PAGE };
+  need_capability(PST_MEMORY_CAP_ADOPT | PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT);
+  int fd = make_memfd(ALL, F_SEAL_SHRINK), loose = make_memfd(ALL, 0);
+  char *map = mmap(NULL, ALL - AT, PROT_READ | PROT_WRITE, MAP_SHARED, fd, AT);
+  struct pst_region region, there = {.struct_size = sizeof(there)};
+  struct pst_export out = {.struct_size = sizeof(out)};
+  assert_ptr_not_equal(map, MAP_FAILED);
+  assert_int_equal(adopt(map + 10, 3 * PAGE, fd, AT + 10, &region), 0);
+  assert_true(region.exports & PST_EXPORT_FD);
+  assert_int_equal(
+      contract.ops->export_region(contract.memory, &region, PST_EXPORT_FD, PAGE, 100, &out), 0);
+  contract_free(&region);
+  assert_int_equal(contract.ops->import_region(contract.memory, &out, &there), 0);
+  contract_put(&there, 0, "hello", 5);
+  assert_memory_equal(map + 10 + PAGE, "hello", 5);
+  contract_free(&there);
+  close(out.fd);
+
+  assert_refused(-EINVAL, adopt(map, PAGE, loose, AT, &region));
+  assert_refused(-EINVAL, adopt(map, PAGE, fd, 0, &region));
+  assert_refused(-EINVAL, adopt(map, PAGE, 0x7fff, AT, &region));
+  char *elsewhere = aligned_alloc(PAGE, 2 * PAGE);
+  assert_refused(-EINVAL, adopt(elsewhere, PAGE, fd, AT, &region));
+  free(elsewhere);
+  munmap(map, ALL - AT);
+  close(fd);
+  close(loose);
+}
+
 int contract_regions(void)
 {
   const struct CMUnitTest tests[] = {
@@ -316,6 +402,8 @@ int contract_regions(void)
       cmocka_unit_test(test_address_space_comes_back),
       cmocka_unit_test(test_needs_are_answered),
       cmocka_unit_test(test_host_memory_can_be_registered),
+      cmocka_unit_test(test_memory_of_the_callers),
+      cmocka_unit_test(test_descriptors_of_the_callers),
   };
   return contract_group("regions", tests, sizeof(tests) / sizeof(tests[0]), contract_watch);
 }
