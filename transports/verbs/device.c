@@ -116,45 +116,48 @@ static struct ibv_context *open_named(const char *name)
   return context;
 }
 
-static int choose_gid(const struct pst_host *host, const struct vb_match *match,
-                      struct vb_open *made)
+static int choose_gid(const struct pst_host *host, const struct vb_device *device,
+                      const struct vb_match *match, struct vb_open *made)
 {
+  const struct vb_port *port = &device->ports[match->port];
   uint32_t at;
-  int rc = vb_gid_choose(made->port->gids, made->port->gid_count, &match->wish, &at,
-                         made->gid_reason, sizeof(made->gid_reason));
+  int rc = vb_gid_choose(port->gids, port->gid_count, &match->wish, &at, made->gid_reason,
+                         sizeof(made->gid_reason));
 
   if (rc < 0)
-    host->log(host, PST_LOG_ERROR, "%s port %u: %s", made->info->name, made->port->number,
-              made->gid_reason);
+    host->log(host, PST_LOG_ERROR, "%s port %u: %s", device->name, port->number, made->gid_reason);
   else
-    made->gid = made->port->gids[at];
+    made->gid = port->gids[at];
   return rc < 0 ? -ENODEV : 0;
 }
 
-static int open_match(const struct pst_host *host, struct vb_device *all,
+static int open_match(const struct pst_host *host, const struct vb_device *device,
                       const struct vb_match *match, struct vb_open *opened)
 {
-  struct vb_open made = {.info = malloc(sizeof(*made.info))};
+  struct vb_open made = {0};
+  int rc = choose_gid(host, device, match, &made);
 
-  if (!made.info)
+  if (rc < 0)
+    return rc;
+  struct vb_device *info = malloc(sizeof(*info));
+  if (!info)
     return -ENOMEM;
-  *made.info = all[match->device];
-  made.port = &made.info->ports[match->port];
-  int rc = choose_gid(host, match, &made);
-  if (rc == 0 && !(made.context = open_named(made.info->name))) {
+  *info = *device;
+  made.info = info;
+  made.port = &info->ports[match->port];
+  made.context = open_named(info->name);
+  if (!made.context) {
     rc = errno ? -errno : -EIO;
-    host->log(host, PST_LOG_ERROR, "%s cannot be opened: %s; see /dev/infiniband", made.info->name,
+    host->log(host, PST_LOG_ERROR, "%s cannot be opened: %s; see /dev/infiniband", info->name,
               strerror(-rc));
-  }
-  if (rc < 0) {
-    free(made.info);
+    free(info);
     return rc;
   }
   if (made.port->state != IBV_PORT_ACTIVE)
     host->log(host, PST_LOG_WARN,
               "%s port %u is not active: nothing arrives before it is; see `rdma link`, cable and "
               "switch, `ip link set dev … up`",
-              made.info->name, made.port->number);
+              info->name, made.port->number);
   *opened = made;
   return 0;
 }
@@ -177,7 +180,7 @@ int vb_open(const struct pst_host *host, const char *name, uint32_t port, int32_
     host->log(host, PST_LOG_ERROR, "%s", why);
   match.wish.index = gid_index;
   if (rc == 0)
-    rc = open_match(host, all, &match, opened);
+    rc = open_match(host, &all[match.device], &match, opened);
   free(all);
   return rc;
 }

@@ -60,6 +60,5 @@ static const struct pst_option options[] = {
 PST_DESCRIPTION(PST_KIND_TRANSPORT, "verbs_rc", "0.1.0",
                 "RDMA over InfiniBand, RoCE and soft-RoCE by reliable connections",
                 "an RDMA device, and libibverbs with a provider for it",
-                "simulated: the contract suite on the simulated device of tests/fakes/verbs; "
-                "meson test -C build 'transport verbs_rc'",
-                options, sizeof(options) / sizeof(options[0]));
+                "kernel: soft-RoCE between emulated machines; ./run test vm", options,
+                sizeof(options) / sizeof(options[0]));

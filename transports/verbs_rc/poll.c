@@ -58,6 +58,8 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   endpoint->sq_done = index + 1;
   if (endpoint->state == RC_GREETING && wc->status == IBV_WC_RETRY_EXC_ERR) {
     endpoint->greets_again = true;
+    endpoint->hellos_lost++;
+    endpoint->hello_vendor = wc->vendor_err;
     rc_queue_error(endpoint);
   } else if (wc->status != IBV_WC_WR_FLUSH_ERR && !endpoint->greets_again)
     failed(endpoint, wc);

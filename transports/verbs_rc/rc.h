@@ -298,8 +298,10 @@ struct pst_endpoint {
   struct pst_remote *written; /* the last that a WRITE named and that may be read */
 
   uint64_t connect_by_ns;
-  uint64_t heard_ns;   /* when the peer was last known to be there */
-  uint64_t heard_done; /* sq_done and arrivals by then */
+  uint32_t hellos_lost;  /* that the device has given up */
+  uint32_t hello_vendor; /* the vendor's code of the last */
+  uint64_t heard_ns;     /* when the peer was last known to be there */
+  uint64_t heard_done;   /* sq_done and arrivals by then */
   uint64_t heard_arrivals;
   uint64_t arrivals;
   uint64_t over_ns;  /* when it was over */

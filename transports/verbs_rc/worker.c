@@ -311,6 +311,22 @@ static void look_at_life(struct pst_endpoint *endpoint, uint64_t now_ns)
   rc_due(endpoint->worker, now_ns + (endpoint->timeout_ns ? endpoint->timeout_ns : patience));
 }
 
+static void not_connected(struct pst_endpoint *endpoint)
+{
+  char why[1280], status[1024];
+
+  if (endpoint->hellos_lost) {
+    vb_wc_text(IBV_WC_RETRY_EXC_ERR, endpoint->hello_vendor, status, sizeof(status));
+    snprintf(why, sizeof(why), "the peer did not connect in time; %u hellos ended with %s",
+             endpoint->hellos_lost, status);
+  } else
+    snprintf(why, sizeof(why),
+             "the peer was not heard in time: it never connected, or its packets do not reach this "
+             "end. Check: `hop_limit` and the hop limit of the routes (`ip route get`, both ends); "
+             "the GIDs; MTU; firewall (UDP port 4791); the peer's log");
+  rc_fail(endpoint, -ETIMEDOUT, why);
+}
+
 static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   struct pst_worker *worker = endpoint->worker;
@@ -326,9 +342,7 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
   case RC_SETTING_UP:
   case RC_GREETING:
     if (now_ns >= endpoint->connect_by_ns)
-      rc_fail(endpoint, -ETIMEDOUT,
-              "the peer did not answer in time: it never connected, or packets do not reach it "
-              "(hop_limit, GIDs, MTU, routes, firewall: UDP port 4791)");
+      not_connected(endpoint);
     else
       rc_due(worker, endpoint->connect_by_ns);
     break;
