@@ -113,7 +113,9 @@ void rc_close(struct pst_device *device)
 int rc_limits(struct pst_device *device, struct pst_limits *limits)
 {
   const struct ibv_device_attr *attr = &device->attr;
-  uint32_t depth = (uint32_t)attr->max_qp_wr;
+  /* Beside the host's own a queue has room for credit, hellos and farewells. */
+  const uint32_t own = RC_CONTROL_RECEIVES + RC_SPARE_SENDS + RC_SPARE_RECEIVES;
+  uint32_t depth = (uint32_t)attr->max_qp_wr, room = depth > own ? depth - own : 1;
   struct pst_limits out = {
       .sequence_bits = 32,
       .capabilities = device->capabilities,
@@ -121,12 +123,10 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
       .rma_max = device->capabilities & PST_CAP_READ ? device->message_max : 0,
       .slot_alignment = 1,
       .slots_min = 1,
-      .slots_max =
-          smaller(depth > 2 * RC_SPARE_RECEIVES ? depth - RC_SPARE_RECEIVES : 1, RC_SLOTS_MAX),
+      .slots_max = smaller(room, RC_SLOTS_MAX),
       .workers_max = smaller((uint64_t)attr->max_cq, RC_WORKERS_MAX),
       .endpoints_max = smaller((uint64_t)attr->max_qp, RC_PLACES),
-      .requests_max =
-          smaller(depth > 2 * RC_SPARE_SENDS ? depth - RC_SPARE_SENDS : 1, RC_REQUESTS_MAX),
+      .requests_max = smaller(room, RC_REQUESTS_MAX),
       .pieces_max = device->pieces_max,
       .page_size = (uint64_t)sysconf(_SC_PAGESIZE),
       .address_max = RC_BLOB_BYTES,
