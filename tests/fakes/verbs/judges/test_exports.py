@@ -118,7 +118,7 @@ class Refusals(unittest.TestCase):
                 "print(json.dumps([answer, ctypes.get_errno()]))\n")
         run = subprocess.run([sys.executable, "-c", code, SIMULATED / "libmlx5.so.1", name, kind,
                               json.dumps(arguments)], capture_output=True, text=True,
-                             env={**os.environ, **sanitizer_runtime(), "PENSTOCK_SIMVERBS_LOG": "1"})
+                             env={**os.environ, **sanitizer_runtime(), "PENSTOCK_SIMVERBS_LOG": "2"})
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn(f"{name} is not simulated", run.stderr)
         return tuple(json.loads(run.stdout))
