@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 import guests
+import machine
 from guests import BUILD, main, tcp_listener, wait_until
 
 PORT = 18515
@@ -97,9 +98,8 @@ class Deaths(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def test_a_boot_that_takes_too_long_is_ended_and_reported(self):
-        usual = guests.BOOT_SECONDS
-        self.addCleanup(setattr, guests, "BOOT_SECONDS", usual)
-        guests.BOOT_SECONDS = 0.1
+        self.addCleanup(setattr, machine, "BOOT_SECONDS", machine.BOOT_SECONDS)
+        machine.BOOT_SECONDS = 0.1
         with self.assertRaisesRegex(AssertionError, "still not: guest a has booted"):
             guests.Guests(self.folder, 1)
         self.assertFalse(self.emulators())
