@@ -33,12 +33,19 @@ OUTCOMES = ("passes", "skips", "fails", "dies", "hangs")
 VARIES = "varies"
 
 
+# Of the tests that pyverbs.txt names.
+VERSION = "44"
+
+
 def available():
     probe = [PYTHON, "-c", "import pyverbs"]
     if not os.path.exists(PYTHON) or subprocess.run(probe, stderr=subprocess.DEVNULL).returncode:
         return "pyverbs is not installed: apt-get install python3-pyverbs"
     if not TESTS.is_dir():
         return f"{TESTS} is not there: apt-get install rdma-core"
+    query = subprocess.run(["dpkg-query", "-W", "-f=${Version}", "python3-pyverbs"], capture_output=True, text=True)
+    if query.stdout.split(".")[0] != VERSION:
+        return f"pyverbs.txt is of rdma-core {VERSION}, installed is {query.stdout}"
     return None
 
 
