@@ -154,7 +154,7 @@ class Fabrics(Launcher):
 
     def test_example(self):
         child = self.launch("--fabric", EXAMPLE, LAUNCHER, "ctl", ".", "show")
-        self.assertIn("router core: up, mtu 2048, joins west east; 0 died", child.stdout)
+        self.assertIn("router core: up, mtu 4096, joins west east; 0 died", child.stdout)
         self.assertIn("gid 4: ::ffff:10.2.7.1 rocev2 vlan 7", child.stdout)
 
 
