@@ -40,13 +40,6 @@ void rc_place_give(struct rc_places *places, uint32_t place)
   places->all[place].generation = (places->all[place].generation + 1) & 0x7fff;
 }
 
-void *rc_place_find(const struct rc_places *places, uint32_t place, uint16_t generation)
-{
-  if (place >= places->room || places->all[place].generation != generation)
-    return NULL;
-  return places->all[place].at;
-}
-
 int rc_fifo_open(struct rc_fifo *fifo, uint32_t room)
 {
   uint32_t size = 1;

@@ -4,8 +4,8 @@
 
 #include "rc.h"
 
-bool rc_is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr, uint64_t offset,
-                  uint64_t length, uint32_t right)
+static inline bool is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr,
+                             uint64_t offset, uint64_t length, uint32_t right)
 {
   return mr && mr->device == endpoint->device && (mr->access & right) && offset <= mr->length &&
          length <= mr->length - offset;
@@ -18,29 +18,41 @@ static int check_pieces(const struct pst_endpoint *endpoint, const struct pst_re
 
   if (request->piece_count > endpoint->pieces_max)
     return -E2BIG;
-  if (request->offset != 0)
+  if (request->offset != 0 || !request->local.pieces)
     return -EINVAL;
   for (uint32_t i = 0; i < request->piece_count; i++) {
     const struct pst_piece *piece = &request->local.pieces[i];
     if (piece->reserved || piece->length > left ||
-        !rc_is_within(endpoint, piece->mr, piece->offset, piece->length, right))
+        !is_within(endpoint, piece->mr, piece->offset, piece->length, right))
       return -EINVAL;
     left -= piece->length;
   }
   return left ? -EINVAL : 0;
 }
 
-int rc_check_local(const struct pst_endpoint *endpoint, const struct pst_request *request,
-                   uint32_t right)
+static inline int check_local(const struct pst_endpoint *endpoint,
+                              const struct pst_request *request, uint32_t right)
 {
   if (request->piece_count)
     return check_pieces(endpoint, request, right);
   /* No bytes are of no memory. */
   if (request->arg.length == 0 && !request->local.mr && request->opcode != PST_OP_SEND)
     return 0;
-  return rc_is_within(endpoint, request->local.mr, request->offset, request->arg.length, right)
+  return is_within(endpoint, request->local.mr, request->offset, request->arg.length, right)
              ? 0
              : -EINVAL;
+}
+
+bool rc_is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr, uint64_t offset,
+                  uint64_t length, uint32_t right)
+{
+  return is_within(endpoint, mr, offset, length, right);
+}
+
+int rc_check_local(const struct pst_endpoint *endpoint, const struct pst_request *request,
+                   uint32_t right)
+{
+  return check_local(endpoint, request, right);
 }
 
 static int check_send(const struct pst_endpoint *endpoint, const struct pst_request *request)
@@ -52,7 +64,7 @@ static int check_send(const struct pst_endpoint *endpoint, const struct pst_requ
     return -EINVAL;
   if (length > endpoint->message_max || length > tx->payload_max)
     return -EMSGSIZE;
-  return rc_check_local(endpoint, request, PST_ACCESS_LOCAL_READ);
+  return check_local(endpoint, request, PST_ACCESS_LOCAL_READ);
 }
 
 static int check(const struct pst_endpoint *endpoint, const struct pst_request *request)
@@ -84,7 +96,7 @@ static bool add_piece(struct ibv_send_wr *wr, const struct pst_mr *mr, uint64_t 
   return mr->is_cpu_readable;
 }
 
-bool rc_add_local(struct ibv_send_wr *wr, const struct pst_request *request)
+static inline bool add_local(struct ibv_send_wr *wr, const struct pst_request *request)
 {
   bool readable = true;
 
@@ -98,6 +110,11 @@ bool rc_add_local(struct ibv_send_wr *wr, const struct pst_request *request)
   return readable;
 }
 
+bool rc_add_local(struct ibv_send_wr *wr, const struct pst_request *request)
+{
+  return add_local(wr, request);
+}
+
 static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                        const struct pst_request *request)
 {
@@ -107,7 +124,7 @@ static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
   wr->imm_data = htobe32((uint32_t)(request->u.send.sequence + endpoint->own.initial));
   wr->wr.rdma.remote_addr = tx->address + rc_fifo_get(&tx->credits) * tx->stride;
   wr->wr.rdma.rkey = tx->rkey;
-  if (rc_add_local(wr, request) && wr->num_sge && request->arg.length <= endpoint->max_inline)
+  if (add_local(wr, request) && wr->num_sge && request->arg.length <= endpoint->max_inline)
     wr->send_flags |= IBV_SEND_INLINE;
   tx->messages++;
   tx->bytes += request->arg.length;

@@ -367,7 +367,13 @@ static inline uint64_t rc_now_ns(const struct pst_device *device)
 /* places.c: numbers of endpoints and rings. -ENOSPC, -ENOMEM. */
 int rc_place_take(struct rc_places *places, void *at, uint32_t *place, uint16_t *generation);
 void rc_place_give(struct rc_places *places, uint32_t place);
-void *rc_place_find(const struct rc_places *places, uint32_t place, uint16_t generation);
+static inline void *rc_place_find(const struct rc_places *places, uint32_t place,
+                                  uint16_t generation)
+{
+  if (place >= places->room || places->all[place].generation != generation)
+    return NULL;
+  return places->all[place].at;
+}
 
 int rc_fifo_open(struct rc_fifo *fifo, uint32_t room);
 static inline uint32_t rc_fifo_count(const struct rc_fifo *fifo)
