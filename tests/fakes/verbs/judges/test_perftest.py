@@ -123,13 +123,22 @@ class Perftest(Judge):
 
 
 class Dc(Perftest):
-    """-c DC: a DCI and a DCT at each end. ib_atomic_* refuse it with sizes other than 8."""
+    """-c DC: a DCI and a DCT at each end."""
 
     def test_bandwidth(self):
         self.every_verb("bw", "-c", "DC")
 
     def test_latency(self):
         self.every_verb("lat", "-c", "DC", sizes=(64,))
+
+    def test_bandwidth_on_infiniband(self):
+        self.every_verb("bw", "-c", "DC", device=INFINIBAND)
+
+    def test_several_qps(self):
+        self.every_verb("bw", "-c", "DC", "-q", "4", verbs=("write", "send"))
+
+    def test_both_directions(self):
+        self.every_verb("bw", "-c", "DC", "-b", verbs=("write", "send"))
 
     def test_streams(self):
         self.every_verb("bw", "-c", "DC", "--log_dci_streams", "2", verbs=("write", "read", "send"))
