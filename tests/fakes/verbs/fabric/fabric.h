@@ -19,7 +19,8 @@
 #include <sys/types.h>
 
 #define FAB_MAGIC 0x7642665374736e50u
-#define FAB_VERSION 1
+/* Of another layout, a fabric is another's: rather than misread it. */
+#define FAB_VERSION (1u << 28 | (uint32_t)sizeof(struct fabric))
 #define FAB_SIZE (UINT64_C(2) << 30)
 #define FAB_PAGE 4096u
 #define FAB_PAGES (FAB_SIZE / FAB_PAGE)
@@ -452,6 +453,8 @@ struct fab_path {
 /* Where a message from this port with this address vector comes out. */
 struct fab_path fab_route(uint32_t device, unsigned port, const struct ibv_ah_attr *ah,
                           uint8_t mtu);
+/* Does a port of the fabric have it? */
+bool fab_gid_is_somewhere(const union ibv_gid *gid);
 /* Computes hops from the routers that are up, and counts the topology on. The fabric's lock is
  * held, or nobody else has the fabric yet. */
 void fab_routes_changed(struct fabric *f);

@@ -103,6 +103,20 @@ static struct fab_path find_gid(const union ibv_gid *gid, const struct fab_gid *
   return lost(why);
 }
 
+bool fab_gid_is_somewhere(const union ibv_gid *gid)
+{
+  for (uint32_t d = 0; d < fab->devices; d++) {
+    for (unsigned p = 1; p <= FAB_PORTS; p++) {
+      const struct fab_port *port = fab_port_of(d, p);
+      for (unsigned g = 0; port && g < FAB_GIDS; g++) {
+        if (port->gids[g].used && memcmp(&port->gids[g].gid, gid, sizeof(*gid)) == 0)
+          return true;
+      }
+    }
+  }
+  return false;
+}
+
 static struct fab_path find_lid(uint16_t lid, const struct fab_port *from)
 {
   for (uint32_t d = 0; d < fab->devices; d++) {

@@ -86,10 +86,15 @@ int sim_ring_post(const struct fab_qp *view, struct fab_ring *ring, const struct
 #define sim_fab_device(context) (&fab->device[sim_context_of(context)->device->number])
 #define sim_device_number(context) (sim_context_of(context)->device->number)
 
-/* The states' attribute masks, and the ranges of what they bring: 0 or EINVAL. */
+/* The states' attribute masks, and the ranges of what they bring: 0, EINVAL, or what the two below
+ * say. */
 int sim_modify_check(const struct sim_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
                      const struct ibv_qp_attr *attr, int mask);
+/* EINVAL, or ENODATA for a GID index that is empty. */
 int sim_ah_check(struct ibv_context *context, const struct ibv_ah_attr *attr);
+/* What the kernel does above any RoCE NIC, before that is asked: EINVAL for an address of another
+ * family than the source's, ETIMEDOUT for one that nobody answers to. */
+int sim_ah_resolve(struct ibv_context *context, const struct ibv_ah_attr *attr);
 
 /* Takes a window off its region. */
 void sim_mw_unbind(struct fab_mr *window);

@@ -79,14 +79,36 @@ int sim_ah_check(struct ibv_context *context, const struct ibv_ah_attr *attr)
     return EINVAL;
   if (!attr->is_global)
     return port->link_layer == IBV_LINK_LAYER_ETHERNET ? EINVAL : 0;
+  /* The kernel's words for an entry that is empty, or beyond the table. */
   if (attr->grh.sgid_index >= FAB_GIDS || !port->gids[attr->grh.sgid_index].used)
-    return EINVAL;
+    return ENODATA;
   return 0;
+}
+
+static bool is_mapped(const union ibv_gid *gid)
+{
+  static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+  return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
+}
+
+int sim_ah_resolve(struct ibv_context *context, const struct ibv_ah_attr *attr)
+{
+  static const union ibv_gid none;
+  const struct fab_port *port = fab_port_of(sim_device_number(context), attr->port_num);
+  if (port->link_layer != IBV_LINK_LAYER_ETHERNET || attr->grh.dgid.raw[0] == 0xff)
+    return 0;
+  const struct fab_gid *source = &port->gids[attr->grh.sgid_index];
+  if (memcmp(&attr->grh.dgid, &none, sizeof(none)) == 0 ||
+      is_mapped(&source->gid) != is_mapped(&attr->grh.dgid))
+    return EINVAL;
+  return fab_gid_is_somewhere(&attr->grh.dgid) ? 0 : ETIMEDOUT;
 }
 
 struct sim_ah *sim_ah_create(struct sim_pd *pd, const struct ibv_ah_attr *attr)
 {
   int error = sim_ah_check(pd->pd.context, attr);
+  if (!error)
+    error = sim_ah_resolve(pd->pd.context, attr);
   if (error)
     return sim_fail(error);
   struct sim_ah *ah = calloc(1, sizeof(*ah));

@@ -82,10 +82,17 @@ static const struct transition *find(enum sim_qp_kind kind, enum ibv_qp_state fr
   }
   if (kind == SIM_DCT)
     return NULL;
-  /* From anywhere, with nothing but the state. */
-  if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
-    return kind == SIM_DCI && to == IBV_QPS_ERR && from == IBV_QPS_RESET ? NULL : &any;
+  /* With nothing but the state: to RESET from anywhere, to ERR from all but RESET. */
+  if (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET))
+    return &any;
   return NULL;
+}
+
+static int check_path(const struct sim_qp *qp, const struct ibv_qp_attr *attr)
+{
+  int error = sim_ah_check(qp->qp.context, &attr->ah_attr);
+  bool connected = qp->kind == SIM_RC || qp->kind == SIM_UC;
+  return error || !connected ? error : sim_ah_resolve(qp->qp.context, &attr->ah_attr);
 }
 
 static bool ranges_hold(const struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask)
@@ -98,8 +105,6 @@ static bool ranges_hold(const struct sim_qp *qp, const struct ibv_qp_attr *attr,
   if ((mask & PKEY) && attr->pkey_index >= 1)
     return false;
   if ((mask & MTU) && (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
-    return false;
-  if ((mask & AV) && sim_ah_check(qp->qp.context, &attr->ah_attr))
     return false;
   if ((mask & RD) && attr->max_rd_atomic > caps->max_rd_atomic)
     return false;
@@ -123,5 +128,7 @@ int sim_modify_check(const struct sim_qp *qp, enum ibv_qp_state from, enum ibv_q
   /* Path migration is not built; the state that says so is accepted. */
   if ((mask & ALT) || ((mask & MIG) && attr->path_mig_state != IBV_MIG_MIGRATED))
     return EINVAL;
-  return ranges_hold(qp, attr, mask) ? 0 : EINVAL;
+  if (!ranges_hold(qp, attr, mask))
+    return EINVAL;
+  return mask & AV ? check_path(qp, attr) : 0;
 }

@@ -94,9 +94,15 @@ static void test_address_handles(void **state)
   attr.is_global = 0;
   assert_null(ibv_create_ah(pair.pd, &attr));
   attr.is_global = 1;
+  assert_int_equal(ibv_query_gid(pair.context, 1, 3, &attr.grh.dgid), 0);
   attr.grh.sgid_index = 12;
   assert_null(ibv_create_ah(pair.pd, &attr));
+  assert_int_equal(errno, ENODATA);
   attr.grh.sgid_index = 3;
+  attr.grh.dgid.raw[15] ^= 64;
+  assert_null(ibv_create_ah(pair.pd, &attr));
+  assert_int_equal(errno, ETIMEDOUT);
+  attr.grh.dgid.raw[15] ^= 64;
   struct ibv_ah *ah = ibv_create_ah(pair.pd, &attr);
   assert_non_null(ah);
   assert_int_equal(ibv_dealloc_pd(pair.pd), EBUSY);

@@ -71,10 +71,14 @@ static void test_no_state_is_left_out(void **state)
     struct ibv_qp_attr attr = {.qp_state = all[i]};
     assert_int_equal(ibv_modify_qp(pair.a.qp, &attr, IBV_QP_STATE), EINVAL);
   }
-  /* Out of ERR there is only RESET. */
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-  modify(pair.a.qp, &attr, IBV_QP_STATE);
+  assert_int_equal(ibv_modify_qp(pair.a.qp, &attr, IBV_QP_STATE), EINVAL);
   int mask = to_init(&pair, &attr);
+  modify(pair.a.qp, &attr, mask);
+  /* Out of ERR there is only RESET. */
+  attr.qp_state = IBV_QPS_ERR;
+  modify(pair.a.qp, &attr, IBV_QP_STATE);
+  mask = to_init(&pair, &attr);
   assert_int_equal(ibv_modify_qp(pair.a.qp, &attr, mask), EINVAL);
   attr.qp_state = IBV_QPS_RESET;
   modify(pair.a.qp, &attr, IBV_QP_STATE);
@@ -124,14 +128,40 @@ static void test_ranges(void **state)
   refused(qp, attr, mask, max_dest_rd_atomic, 200);
   refused(qp, attr, mask, ah_attr.port_num, 0);
   refused(qp, attr, mask, ah_attr.is_global, 0); /* Ethernet needs a GRH */
-  refused(qp, attr, mask, ah_attr.grh.sgid_index, 9);
-  refused(qp, attr, mask, ah_attr.grh.sgid_index, 99);
   modify(qp, &attr, mask);
   mask = to_rts(&pair, &attr);
   refused(qp, attr, mask, timeout, 32);
   refused(qp, attr, mask, retry_cnt, 8);
   refused(qp, attr, mask, rnr_retry, 8);
   refused(qp, attr, mask, max_rd_atomic, 200);
+  modify(qp, &attr, mask);
+  pair_close(&pair);
+}
+
+#define unresolved(qp, base, mask, field, value, error)                                            \
+  do {                                                                                             \
+    struct ibv_qp_attr bad_ = base;                                                                \
+    bad_.field = value;                                                                            \
+    assert_int_equal(ibv_modify_qp(qp, &bad_, mask), error);                                       \
+  } while (0)
+
+/* The kernel resolves a RoCE path before the device is asked. */
+static void test_addresses_are_resolved(void **state)
+{
+  (void)state;
+  struct wish wish = usual();
+  struct pair pair;
+  struct ibv_qp_attr attr;
+  pair_make(&pair, &wish);
+  struct ibv_qp *qp = pair.a.qp;
+  int mask = to_init(&pair, &attr);
+  modify(qp, &attr, mask);
+  mask = to_rtr(&pair, &pair.b, &attr);
+  unresolved(qp, attr, mask, ah_attr.grh.sgid_index, 9, ENODATA);
+  unresolved(qp, attr, mask, ah_attr.grh.sgid_index, 99, ENODATA);
+  unresolved(qp, attr, mask, ah_attr.grh.sgid_index, 1, EINVAL); /* IPv6, and the peer IPv4 */
+  unresolved(qp, attr, mask, ah_attr.grh.dgid, (union ibv_gid){0}, EINVAL);
+  unresolved(qp, attr, mask, ah_attr.grh.dgid.raw[15], 77, ETIMEDOUT); /* nobody's */
   modify(qp, &attr, mask);
   pair_close(&pair);
 }
@@ -163,6 +193,7 @@ int main(void)
       cmocka_unit_test(test_no_state_is_left_out),
       cmocka_unit_test(test_current_state_must_be_it),
       cmocka_unit_test(test_ranges),
+      cmocka_unit_test(test_addresses_are_resolved),
       cmocka_unit_test(test_query_gives_what_was_set),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
