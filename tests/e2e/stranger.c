@@ -10,7 +10,7 @@
  *     open NAME             create NAME SIZE FLAGS        list NAME        mkdir NAME
  *     fetch FILE OFFSET LENGTH REGION PLACE
  *     store FILE OFFSET LENGTH REGION PLACE CRC           hole FILE OFFSET LENGTH
- *     check FILE OFFSET LENGTH                            commit FILE      close FILE
+ *     check FILE OFFSET LENGTH FLAGS                      commit FILE      close FILE
  *     move OP LENGTH PIECES REGION PLACE                  ping             hello MAJOR
  *     raw HEX               bytes as they are
  *     crc BYTE LENGTH       fills the region with it, prints its CRC32C
@@ -199,6 +199,8 @@ static void obey(char *line)
     m.region = n[3];
     m.place = n[4];
     m.crc = (uint32_t)n[5];
+    if (m.type == SERVE_CHECK)
+      m.flags = (uint32_t)n[3];
     if (m.type == SERVE_MOVE) {
       m.op = (uint32_t)n[0];
       m.length = n[1];

@@ -99,6 +99,31 @@ class Strangers(ServeCase):
         self.assertFalse((self.root / "half").exists())
         self.assert_healthy()
 
+    def test_sums_that_go_on(self):
+        """From front to back, and void once what is summed is written again."""
+        crc = int(self.stranger("crc 7 4096")[0].split()[1])
+        store = f"store 0 0 4096 1 0 {crc}"
+        self.assert_answers(
+            [HELLO, "open file", "check 0 0 8192 64", "check 0 0 8192 64", "check 0 8193 1 64", "check 0 8192 8192 64", "check 0 16384 1 64",
+             "check 0 0 16384", "close 0", "crc 7 4096", "create new 8192", store, "check 0 0 4096 64", store, "check 0 4096 4096 64",
+             "hole 0 4096 4096", "commit 0", "close 0"],
+            ["WELCOME", "OPENED", "CHECKED", "REFUSE EINVAL .*goes on at 8192", "REFUSE EINVAL .*goes on at 8192", "CHECKED", "REFUSE ERANGE",
+             "CHECKED", "DONE", "crc", "CREATED", "DONE", "CHECKED", "DONE", "REFUSE EINVAL .*written again", "DONE", "DONE",
+             "DONE"])  # fmt: skip
+        self.assertEqual((self.root / "new").read_bytes(), b"\7" * 4096 + bytes(4096))
+        self.assert_healthy()
+
+    def test_leaving_at_any_point(self):
+        """After each line of a session: nothing under a final name before its end."""
+        crc = int(self.stranger("crc 7 4096")[0].split()[1])
+        lines = [HELLO, "crc 7 4096", "create late 8192", f"store 0 0 4096 1 0 {crc}", "check 0 0 4096 64", "hole 0 4096 4096", "commit 0"]
+        for count in range(1, len(lines)):
+            self.stranger(*lines[:count])
+            self.assertFalse((self.root / "late").exists(), lines[:count])
+        self.stranger(*lines)
+        self.assertEqual((self.root / "late").read_bytes(), b"\7" * 4096 + bytes(4096))
+        self.assert_healthy()
+
     def test_too_many_files(self):
         lines = [HELLO] + ["open file"] * 33 + ["close 5", "open file"]
         patterns = ["WELCOME"] + ["OPENED"] * 32 + ["REFUSE EMFILE .*32", "DONE", "OPENED file 5"]
