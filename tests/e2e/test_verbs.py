@@ -7,7 +7,7 @@ import re
 import signal
 import unittest
 
-from harness import Case, free_port, main, random_file, yaml_stream
+from harness import FAKES, Case, free_port, main, random_file, yaml_stream
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 OPTIONS = {"device": "mlx5_0", "timeout": 10, "keepalive": "100 ms"}
@@ -18,10 +18,6 @@ class Verbs(Case):
     def setUp(self):
         super().setUp()
         self.fabric = f"e2e-{os.getpid()}"
-        self.addCleanup(self.run_simulated, "rm", self.fabric)
-
-    def run_simulated(self, *arguments):
-        return os.spawnv(os.P_WAIT, SIMULATED, [SIMULATED, *arguments])
 
     def prefix(self):
         return {"prefix": (SIMULATED, "--fabric", self.fabric)}
@@ -83,6 +79,29 @@ class Verbs(Case):
         self.assertTrue(filecmp.cmp(root / "a", root / "c", shallow=False))
         os.kill(child_of(server.pid), signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
+
+    def in_gpu_memory(self, script, *memories):
+        """A stream whose ends are in memory of the fake driver's GPU; the slots begin anywhere."""
+        cuda = FAKES / "cuda"
+        child = self.run_program(
+            "run", self.verbs_config(), "--plugin-path", cuda, "--duration", "0.3",
+            *memories, "--json", self.folder / "out.json", environment={"LD_LIBRARY_PATH": str(cuda), "FAKE_CUDA": script},
+            **self.prefix())  # fmt: skip
+        stream = self.only_stream(self.result())
+        self.assert_accounted(stream)
+        self.assertGreater(stream["verified"], 0, str(child))
+        self.assertEqual(stream["corrupted"], 0)
+        return stream
+
+    def test_gpu_memory_by_dma_buf(self):
+        stream = self.in_gpu_memory("delay_us=50", "--set", "streams.packets.sender.memory=cuda",
+                                    "--set", "streams.packets.receiver.memory=cuda")  # fmt: skip
+        self.assertEqual((stream["path"], stream["via"]), ("direct", "dma-buf"))
+
+    def test_gpu_memory_that_exports_none_is_staged(self):
+        stream = self.in_gpu_memory("no_dmabuf", "--set", "streams.packets.receiver.memory=cuda")
+        self.assertEqual(stream["path"], "staged")
+        self.assertIn("dma-buf: its memory exports none", stream["path_reason"])
 
     def test_devices_and_mistakes(self):
         listed = self.run_program("plugins", "verbs_rc", **self.prefix()).stdout

@@ -311,7 +311,7 @@ static int descriptor_of(uint64_t address, uint64_t length, uint64_t *offset)
   for (struct fake_range *r = fake.ranges; r; r = r->next)
     if (r->fd >= 0 && address >= r->address && length <= r->length - (address - r->address)) {
       fd = r->fd;
-      *offset = address - r->address;
+      *offset = address - r->address + (r->map ? (uint64_t)(r->bytes - (uint8_t *)r->map) : 0);
     }
   pthread_mutex_unlock(&fake.mutex);
   return fd;
@@ -331,9 +331,14 @@ cuda_status fake_MemGetHandleForAddressRange(void *handle, cuda_pointer address,
   int fd = descriptor_of(address, length, &offset);
   if (fd < 0)
     return CUDA_INVALID_VALUE;
-  fd = fcntl(fd, F_DUPFD, 3);
+  /* A dma-buf begins where its range does. A memfd cannot: where it stands says so to the
+   * simulated RDMA device. */
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+  fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0)
     return CUDA_OPERATING_SYSTEM;
+  lseek(fd, (off_t)offset, SEEK_SET);
   *(int *)handle = fd;
   return CUDA_SUCCESS;
 }

@@ -59,13 +59,16 @@ static int map_dmabuf(const struct sim_mr_init *init, void **mapped, size_t *map
   struct stat st;
   if (fstat(init->fd, &st))
     return EBADF;
-  if (init->fd_offset + init->length < init->length ||
-      (S_ISREG(st.st_mode) && init->fd_offset + init->length > (uint64_t)st.st_size))
+  /* A memfd stands in for a dma-buf that begins at its file position (tests/fakes/cuda). */
+  off_t position = S_ISREG(st.st_mode) ? lseek(init->fd, 0, SEEK_CUR) : 0;
+  uint64_t begin = position > 0 ? (uint64_t)position : 0;
+  if ((begin & (page - 1)) || init->fd_offset + init->length < init->length ||
+      (S_ISREG(st.st_mode) && begin + init->fd_offset + init->length > (uint64_t)st.st_size))
     return EINVAL;
   uint64_t skip = init->fd_offset & (page - 1);
   int rights = init->access & IBV_ACCESS_LOCAL_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
   void *at = mmap(NULL, init->length + skip, rights, MAP_SHARED, init->fd,
-                  (off_t)(init->fd_offset - skip));
+                  (off_t)(begin + init->fd_offset - skip));
   if (at == MAP_FAILED)
     return errno;
   *mapped = at;
