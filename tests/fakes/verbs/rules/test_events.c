@@ -3,6 +3,8 @@
 #include "support.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void test_communication_established(void **state)
 {
@@ -150,6 +152,31 @@ static void test_threads(void **state)
     pair_close(&pairs[i]);
 }
 
+/* A child has none of its parent's hardware, may have its own, and takes nothing with it. */
+static void test_forked(void **state)
+{
+  (void)state;
+  struct wish wish = usual();
+  struct pair pair;
+  struct ibv_sge sge;
+  pair_open(&pair, &wish);
+  pid_t child = fork();
+  if (!child) {
+    int count;
+    struct ibv_device **devices = ibv_get_device_list(&count);
+    struct ibv_context *context = devices && count ? ibv_open_device(devices[0]) : NULL;
+    struct ibv_pd *pd = context ? ibv_alloc_pd(context) : NULL;
+    _exit(pd && !ibv_dealloc_pd(pd) && !ibv_close_device(context) ? 0 : 1);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 8);
+  assert_int_equal(post(pair.a.qp, &wr), 0);
+  expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
+  pair_close(&pair);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -157,6 +184,7 @@ int main(void)
       cmocka_unit_test(test_drained),
       cmocka_unit_test(test_destroying_waits_for_acknowledgement),
       cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_forked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
