@@ -250,6 +250,9 @@ class Case(unittest.TestCase):
 
 
 def ours(name):
+    # Simulated fabrics belong to their launchers, which may run beside, for another test.
+    if name.startswith("penstock-simverbs"):
+        return False
     return "penstock" in name.lower() or name.startswith("pst")
 
 
