@@ -100,6 +100,7 @@ static int hand_over(struct pst_receiver *receiver, struct pst_frame_batch *batc
     describe(receiver, frame, &batch->frames[batch->count++]);
     bytes += frame->bytes;
     messages += frame->present;
+    frames->out[frame->buffer] = true;
     damaged += (frame->flags & PST_FRAME_DAMAGED) != 0;
     assemble_pop(frames->assemble);
   }
@@ -237,16 +238,28 @@ int frames_watch(struct pst_receiver *receiver)
   return 0;
 }
 
-/* Held by the application, not by a fence that it gave us. */
-static uint64_t frames_out(const struct pst_receiver *receiver)
+/* The application gives these back: false, and nothing is, if it does not hold one of them. */
+static bool claim(struct frames *frames, const struct pst_frame *given, uint32_t n)
 {
-  return receiver->held - (receiver->frames->buffer_tail - receiver->frames->buffer_head);
+  uint32_t i;
+
+  for (i = 0; i < n; i++) {
+    uint32_t buffer = given[i].token;
+    if (buffer >= frames->params.buffers || !frames->out[buffer])
+      break;
+    frames->out[buffer] = false;
+  }
+  if (i == n)
+    return true;
+  while (i > 0)
+    frames->out[given[--i].token] = true;
+  return false;
 }
 
 int pst_receiver_release_frames(struct pst_receiver *receiver, const struct pst_frame *frames,
                                 uint32_t n)
 {
-  if (!receiver->frames || n > frames_out(receiver))
+  if (!receiver->frames || !claim(receiver->frames, frames, n))
     return -EINVAL;
   for (uint32_t i = 0; i < n; i++)
     take_back(receiver, frames[i].token);
@@ -262,7 +275,7 @@ int pst_receiver_release_frames_after(struct pst_receiver *receiver, const struc
 
   if (!fence)
     return pst_receiver_release_frames(receiver, given, n);
-  if (!frames || n == 0 || n > frames_out(receiver)) {
+  if (!frames || n == 0 || !claim(frames, given, n)) {
     receiver_drop_fence(receiver, fence);
     return frames && n == 0 ? 0 : -EINVAL;
   }

@@ -30,6 +30,7 @@ struct frames {
   uint32_t view_at, view_count;
   struct frames_release *releases; /* FIFO; never more than there are frames */
   uint32_t *released;              /* their buffers */
+  bool *out;                       /* by buffer: the application holds it */
   uint32_t release_head, release_tail;
   uint32_t buffer_head, buffer_tail;
 };

@@ -127,7 +127,8 @@ int frames_open(struct pst_receiver *receiver, struct pst_error *error)
   frames->pieces = calloc(frames_pieces(config) + 1, sizeof(*frames->pieces)); /* an empty one's */
   frames->releases = calloc(frames->params.buffers, sizeof(*frames->releases));
   frames->released = calloc(frames->params.buffers, sizeof(*frames->released));
-  rc = frames->pieces && frames->releases && frames->released
+  frames->out = calloc(frames->params.buffers, sizeof(*frames->out));
+  rc = frames->pieces && frames->releases && frames->released && frames->out
            ? assemble_open(&frames->params, &frames->assemble)
            : -ENOMEM;
   if (rc < 0)
@@ -152,6 +153,7 @@ void frames_close(struct pst_receiver *receiver)
   free(frames->pieces);
   free(frames->releases);
   free(frames->released);
+  free(frames->out);
   free(frames);
   receiver->frames = NULL;
 }

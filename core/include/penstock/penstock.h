@@ -376,7 +376,8 @@ PST_EXPORT int pst_receiver_release_after(struct pst_receiver *receiver,
                                           const struct pst_view *views, uint32_t n,
                                           struct pst_fence *fence);
 /* A fence behind the work now on the application's own `native` order of work
- * (a CUstream); for release_after. */
+ * (a CUstream); for release_after. NULL is the CPU's own, with nothing to wait for: *fence is
+ * NULL. CUDA's default stream, NULL there, is CU_STREAM_LEGACY or CU_STREAM_PER_THREAD here. */
 PST_EXPORT int pst_receiver_fence(struct pst_receiver *receiver, void *native,
                                   struct pst_fence **fence);
 /* Make `native` wait for batch->ready on the device. NULL: wait here; blocks. */
@@ -384,7 +385,7 @@ PST_EXPORT int pst_receiver_fence_wait(struct pst_receiver *receiver, struct pst
                                        void *native);
 /* Check messages of the last poll against the stream's test pattern where they
  * are, behind its `ready`. *fence, for release_after, is passed when they have been
- * read. Blocks while 64 checks are under way. -EOPNOTSUPP: the memory has no
+ * read. Blocks while 32 checks are under way. -EOPNOTSUPP: the memory has no
  * pattern. */
 PST_EXPORT int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *views,
                                    uint32_t n, struct pst_fence **fence);
@@ -480,7 +481,8 @@ PST_EXPORT uint32_t pst_receiver_frame_packets(const struct pst_receiver *receiv
  * library and hold until the frame is released. */
 PST_EXPORT int pst_receiver_poll_frames(struct pst_receiver *receiver,
                                         struct pst_frame_batch *batch);
-/* As pst_receiver_release() and pst_receiver_release_after(), for frames. While the
+/* As pst_receiver_release() and pst_receiver_release_after(), for frames; -EINVAL, and
+ * none is released, if one of them is not the application's (any more). While the
  * application holds all of `assemble.frames`, messages stay where the transport
  * put them: a sender that waits for credit stops, a datagram transport runs out of
  * slots and counts drops. */

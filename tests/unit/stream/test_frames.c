@@ -321,7 +321,10 @@ static void held_frames_hold_the_sender(void **state)
   assert_int_equal(seen.frames, 4);
   assert_true(sent < 1600);
   assert_int_equal(pst_receiver_finish(receiver), -EBUSY);
-  assert_int_equal(pst_receiver_release_frames(receiver, seen.held, 5), -EINVAL);
+  const struct pst_frame twice[2] = {seen.held[0], seen.held[0]};
+  assert_int_equal(pst_receiver_release_frames(receiver, twice, 2), -EINVAL);
+  assert_int_equal(pst_receiver_release_frames(receiver, &(struct pst_frame){.token = 4}, 1),
+                   -EINVAL);
   assert_int_equal(pst_receiver_release(receiver, &(struct pst_view){0}, 1), -EINVAL);
   give_back(receiver, &seen);
   seen.holding = 0;
