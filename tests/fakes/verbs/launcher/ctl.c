@@ -114,7 +114,7 @@ static int choose(int count, char *const words[], const char *no, const char *ye
 {
   if (count == 1 && (!strcmp(words[0], no) || !strcmp(words[0], yes)))
     return !strcmp(words[0], yes);
-  complain("here is to be said: %s or %s", no, yes);
+  complain("it is either %s or %s", no, yes);
   return -1;
 }
 

@@ -29,7 +29,7 @@ static const char help[] =
     "                      changed while posted, objects left at the end\n"
     "  --engine eager      work runs in the call that posts it (the default)\n"
     "  --engine deferred   work runs later, on another thread\n"
-    "  --clock real | manual | scaled:FACTOR\n"
+    "  --clock real | manual | FACTOR\n"
     "                      of all timers; manual: as `ctl FABRIC advance TIME` says;\n"
     "                      FACTOR: so many times as fast as real\n"
     "  --log LEVEL         on stderr: 0 nothing, 1 errors (the default), 2 also what is lost\n"
@@ -122,7 +122,8 @@ static bool is_host(const char *host)
 static int end(int status, int killed_by, uint64_t reports)
 {
   if (reports)
-    complain("strict mode has reported %llu times", (unsigned long long)reports);
+    complain("strict mode has reported %llu time%s", (unsigned long long)reports,
+             reports == 1 ? "" : "s");
   if (!killed_by)
     return reports && !status ? LAUNCH_STRICT : status;
   struct rlimit none = {0, 0};

@@ -257,6 +257,14 @@ class Ctl(Launcher):
         self.assertIn("host/mlx5_1/1 lost_hop_limit 0", self.ctl("counters", "host/mlx5_1"))
         self.assertNotIn("mlx5_0", self.ctl("counters", "host/mlx5_1"))
 
+    def test_counters_of_all(self):
+        self.holding("--fabric", self.name)
+        self.launch("--fabric", self.name, LAUNCHER.parent / "rules" / "sim_rule_receive")
+        sent = self.counter("tx_messages")
+        self.assertGreater(sent, 0)
+        self.assertIn(f"host/mlx5_0/1 tx_messages {sent}", self.ctl("counters", "host/mlx5_0"))
+        self.assertGreater(self.counter("rnr_naks"), 0)
+
 
 if __name__ == "__main__":
     main()

@@ -20,7 +20,7 @@ class Strict(Case):
             with self.subTest(engine=engine):
                 child = self.launch("changed", "--strict", "--engine", engine, expect=86)
                 self.assertIn(REPORT, child.stderr)
-                self.assertIn("penstock-simverbs: strict mode has reported 1 times", child.stderr)
+                self.assertIn("penstock-simverbs: strict mode has reported 1 time", child.stderr)
 
     def test_changed_after_its_completion(self):
         self.assertEqual(self.launch("later", "--strict", expect=0).stderr, "")
