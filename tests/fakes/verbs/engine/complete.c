@@ -110,6 +110,8 @@ void sim_qp_fail(struct fab_qp *qp)
   while (!qp->srq && qp->rq.tail != qp->rq.head) {
     const struct fab_recv *recv = sim_ring_at(&qp->rq, qp->rq.tail);
     sim_note_taken(qp, recv, qp->rq.tail);
+    if (fab->strict)
+      sim_strict_recv_taken(qp, recv);
     qp->rq.tail++;
     flush_receive(qp, recv->wr_id);
     qp->taken = 0;

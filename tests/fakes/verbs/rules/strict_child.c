@@ -25,8 +25,27 @@ static void receive(const char *mode, bool shared)
     pair_close(&pair);
 }
 
+/* A receive that is flushed, its buffer written to before that. */
+static void flushed(void)
+{
+  struct wish wish = usual();
+  struct pair pair;
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+  pair_open(&pair, &wish);
+  assert_int_equal(post_recv(&pair.b, 5, 64), 0);
+  assert_int_equal(post_recv(&pair.b, 6, 0), 0);
+  pair.b.bytes[3] = 1;
+  modify(pair.b.qp, &attr, IBV_QP_STATE);
+  expect_wc(pair.b.cq, 5, IBV_WC_WR_FLUSH_ERR);
+  expect_wc(pair.b.cq, 6, IBV_WC_WR_FLUSH_ERR);
+  pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
-  receive(argc > 1 ? argv[1] : "", argc > 2 && !strcmp(argv[2], "shared"));
+  if (argc > 1 && !strcmp(argv[1], "flushed"))
+    flushed();
+  else
+    receive(argc > 1 ? argv[1] : "", argc > 2 && !strcmp(argv[2], "shared"));
   return 0;
 }

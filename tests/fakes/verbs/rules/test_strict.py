@@ -19,6 +19,11 @@ class Strict(Case):
             with self.subTest(queue=queue):
                 self.assertIn("written to while it was posted", self.launch("while", queue, expect=86))
 
+    def test_receive_written_to_and_flushed(self):
+        child = self.launch("flushed", expect=86)
+        self.assertIn("receive 0x5 ", child)
+        self.assertRegex(child, r"reported 1 time$")
+
     def test_receive_written_to_before_and_after(self):
         for mode in ("before", "after"):
             for queue in ("own", "shared"):
