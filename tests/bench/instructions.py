@@ -22,7 +22,7 @@ SIDES = {"send": "send_some", "receive": "receive_some"}
 COUNTS = (4096, 20480)  # their difference leaves out what is not of messages
 # A process that waits for a CPU meets its heartbeats, one a second, among fewer messages:
 # what seems to have grown is counted again, and the least of each counts.
-TRIES = 6
+TRIES = 3
 RING = 256
 
 
