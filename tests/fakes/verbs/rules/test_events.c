@@ -31,32 +31,6 @@ static void test_communication_established(void **state)
   pair_close(&pair);
 }
 
-/* In SQD what has begun ends, and what has not waits for RTS. */
-static void test_drained(void **state)
-{
-  (void)state;
-  struct wish wish = usual();
-  struct pair pair;
-  struct ibv_sge sge;
-  wish.rnr_retry = 7;
-  pair_open(&pair, &wish);
-  struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 8);
-  assert_int_equal(post(pair.a.qp, &wr), 0);
-  wr.wr_id = 2;
-  assert_int_equal(post(pair.a.qp, &wr), 0);
-  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
-  modify(pair.a.qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
-  assert_int_equal(post_recv(&pair.b, 5, 8), 0);
-  assert_int_equal(post_recv(&pair.b, 6, 8), 0);
-  expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
-  expect_event(pair.context, IBV_EVENT_SQ_DRAINED);
-  no_wc(pair.a.cq);
-  attr.qp_state = IBV_QPS_RTS;
-  modify(pair.a.qp, &attr, IBV_QP_STATE);
-  expect_wc(pair.a.cq, 2, IBV_WC_SUCCESS);
-  pair_close(&pair);
-}
-
 struct late {
   struct ibv_cq *cq;
   _Atomic bool acknowledged;
@@ -181,7 +155,6 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_communication_established),
-      cmocka_unit_test(test_drained),
       cmocka_unit_test(test_destroying_waits_for_acknowledgement),
       cmocka_unit_test(test_threads),
       cmocka_unit_test(test_forked),
