@@ -285,8 +285,9 @@ class Planted(Between):
         )
         far = self.at(FAR, "receive", path)
         near = self.at(NEAR, "send", path)
-        self.ended(near)
+        far.wait()  # first: what ended it says why its peer failed, too
         self.ended(far)
+        self.ended(near)
         stream = self.stream_of(FAR)
         self.assertEqual(stream["messages_sent"], count)
         self.assertEqual(stream["sent_basis"], "counted")
@@ -307,8 +308,12 @@ class Planted(Between):
         queue that drops all."""
         need("tc")
         device = netns.DEVICE[NEAR]
-        # ldh [44] (Ethernet 14, IPv4 20, UDP 8, RTP 2); mod 97; 5: -1 (the class), else 0
-        program = "5,40 0 0 44,148 0 0 97,21 0 1 5,6 0 0 4294967295,6 0 0 0"
+        # ldb [23]; UDP (17), or 0; ldh [44] (Ethernet 14, IPv4 20, UDP 8, RTP 2); mod 97;
+        # 5: -1 (the class), else 0. The control channel's TCP must pass: there [44] is in
+        # the acknowledgement, which stays the same in each packet sent again.
+        program = (
+            "7,48 0 0 23,21 0 4 17,40 0 0 44,148 0 0 97,21 0 1 5,6 0 0 4294967295,6 0 0 0"
+        )
         try:
             for words in (
                 f"qdisc add dev {device} root handle 1: htb",
