@@ -112,6 +112,7 @@ struct node_join {
   struct socket_addresses targets;
   uint32_t next;
   struct pst_blob address; /* of the endpoint; bytes and descriptors are ours */
+  bool is_stale;           /* JOIN has told an older one */
 };
 
 struct node_region {

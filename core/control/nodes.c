@@ -44,15 +44,17 @@ static struct wire_message *new_message(struct control *control, enum wire_type 
 
 static void put_address(struct peer *peer, struct wire_message *m, const struct pst_blob *address)
 {
-  const struct control *control = peer->control;
-
-  m->param_count = control->node_param_count;
-  if (m->param_count > 0)
-    memcpy(m->params, control->node_params, m->param_count * sizeof m->params[0]);
   m->address = address->bytes;
   m->address_length = address->length;
   pass_send(peer, address, NULL, m);
   peer_send(peer, m);
+}
+
+static void put_params(const struct control *control, struct wire_message *m)
+{
+  m->param_count = control->node_param_count;
+  if (m->param_count > 0)
+    memcpy(m->params, control->node_params, m->param_count * sizeof m->params[0]);
 }
 
 static void say_join(struct peer *peer)
@@ -63,7 +65,32 @@ static void say_join(struct peer *peer)
   m->term_count = control->node_term_count;
   if (m->term_count > 0)
     memcpy(m->terms, control->node_terms, m->term_count * sizeof m->terms[0]);
+  put_params(control, m);
   put_address(peer, m, &peer->node.join->address);
+  peer->node.join->is_stale = false;
+}
+
+static void say_welcome(struct peer *peer, const struct pst_blob *address)
+{
+  struct wire_message *m = new_message(peer->control, WIRE_WELCOME);
+
+  put_params(peer->control, m);
+  put_address(peer, m, address);
+}
+
+/* The answer to JOIN is waited for: it belongs to the address that JOIN told. */
+static void say_readdress(struct peer *peer, struct pst_blob *address)
+{
+  struct node_join *join = peer->node.join;
+
+  if (!join) {
+    put_address(peer, new_message(peer->control, WIRE_READDRESS), address);
+    return;
+  }
+  blob_free(&join->address);
+  join->address = *address;
+  *address = (struct pst_blob){0};
+  join->is_stale = true;
 }
 
 static void say_region(struct peer *peer, const struct command *command)
@@ -295,6 +322,30 @@ static void got_bye(struct peer *peer, const struct wire_message *m)
   peer_close(peer, 0, NULL);
 }
 
+static void got_welcome(struct peer *peer, const struct wire_message *m, const struct side_fds *fds)
+{
+  struct control *control = peer->control;
+
+  if (peer->node.join && peer->node.join->is_stale)
+    put_address(peer, new_message(control, WIRE_READDRESS), &peer->node.join->address);
+  forget_join(peer);
+  if (!make_regions(peer))
+    return;
+  peer->node.state = NODE_JOINED;
+  tell_peer(peer, m, fds, control->node_callbacks.welcome);
+}
+
+static void got_readdress(struct peer *peer, const struct wire_message *m,
+                          const struct side_fds *fds)
+{
+  struct control *control = peer->control;
+  struct pst_blob address =
+      flow_blob(m->address, m->address_length, fds->fds, fds->count > 0 ? m->fd_count : 0);
+
+  if (!control->quiet)
+    control->node_callbacks.readdress(control->node_callbacks.context, peer->node.id, &address);
+}
+
 static void got(struct peer *peer, const struct wire_message *m, const struct side_fds *fds)
 {
   if (m->type == WIRE_KEEP)
@@ -308,11 +359,7 @@ static void got(struct peer *peer, const struct wire_message *m, const struct si
     return;
   }
   if (m->type == WIRE_WELCOME && peer->is_connector && peer->node.state == NODE_JOINING) {
-    forget_join(peer);
-    if (!make_regions(peer))
-      return;
-    peer->node.state = NODE_JOINED;
-    tell_peer(peer, m, fds, peer->control->node_callbacks.welcome);
+    got_welcome(peer, m, fds);
     return;
   }
   if (peer->node.state == NODE_OVER) /* our goodbye has crossed it on its way */
@@ -330,6 +377,9 @@ static void got(struct peer *peer, const struct wire_message *m, const struct si
     break;
   case WIRE_WITHDRAW:
     got_withdraw(peer, m);
+    break;
+  case WIRE_READDRESS:
+    got_readdress(peer, m, fds);
     break;
   default:
     peer_drop(peer, -EPROTO, "sent a %s, which is no business of nodes", wire_type_name(m->type));
@@ -372,7 +422,10 @@ static void command_run(struct control *control, struct command *command)
     if (!make_regions(peer))
       break;
     peer->node.state = NODE_JOINED;
-    put_address(peer, new_message(control, WIRE_WELCOME), &command->address);
+    say_welcome(peer, &command->address);
+    break;
+  case WIRE_READDRESS:
+    say_readdress(peer, &command->address);
     break;
   case WIRE_REGION:
     say_region(peer, command);
@@ -537,6 +590,11 @@ static int say(struct control *control, const struct command *what, const struct
 int control_node_welcome(struct control *control, uint64_t id, const struct pst_blob *address)
 {
   return say(control, &(struct command){.type = WIRE_WELCOME, .node = id}, address, NULL);
+}
+
+int control_node_readdress(struct control *control, uint64_t id, const struct pst_blob *address)
+{
+  return say(control, &(struct command){.type = WIRE_READDRESS, .node = id}, address, NULL);
 }
 
 int control_node_region(struct control *control, uint64_t id, const struct control_region *region)

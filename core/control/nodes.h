@@ -10,6 +10,7 @@
  *   REGION(id, length, access, …)   ↔              on offer
  *   TAKEN(id) | TAKEN(id, code)     ↔              the answer
  *   WITHDRAW(id)                    ↔
+ *   READDRESS(address)              ↔              the endpoint's is another now
  *   BYE(code, text)                 ↔
  *
  * Callbacks come on the control thread and must not block; they leave mail for the node's
@@ -37,6 +38,8 @@ struct control_node_callbacks {
   void (*region)(void *context, uint64_t id, const struct control_region *region);
   void (*taken)(void *context, uint64_t id, uint32_t region, int code, const char *text);
   void (*withdraw)(void *context, uint64_t id, uint32_t region);
+  /* The peer's endpoint has this address from now on. After join or welcome. */
+  void (*readdress)(void *context, uint64_t id, const struct pst_blob *address);
   /* Once, for each that came or was to be connected to; nothing follows. code 0: it closed.
    * Not called for what this side itself said by control_node_bye(). */
   void (*gone)(void *context, uint64_t id, int code, const char *text);
@@ -66,7 +69,9 @@ uint16_t control_node_port(const struct control *control);
 int control_node_connect(struct control *control, uint64_t id, const char *host_port, bool insecure,
                          const struct pst_blob *address, struct pst_error *error);
 
-/* 0; -ENOMEM, -EMFILE, -E2BIG. For a peer that has gone they do nothing. */
+/* 0; -ENOMEM, -EMFILE, -E2BIG. For a peer that has gone they do nothing.
+ * readdress: what welcome or connect told is no more; legal before there is an answer. */
+int control_node_readdress(struct control *control, uint64_t id, const struct pst_blob *address);
 int control_node_welcome(struct control *control, uint64_t id, const struct pst_blob *address);
 int control_node_region(struct control *control, uint64_t id, const struct control_region *region);
 /* code 0: taken. */

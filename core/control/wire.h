@@ -21,7 +21,7 @@
 #include "util/cbor_message.h"
 
 #define WIRE_MAJOR 1u
-#define WIRE_MINOR 2u
+#define WIRE_MINOR 3u
 #define WIRE_MAGIC "penstock"
 
 #define WIRE_HEADER_BYTES 4u
@@ -48,12 +48,13 @@ enum wire_type {
   WIRE_KEEP = 10, /* still alive, nothing to say */
   WIRE_BYE = 11,  /* nothing follows */
   /* Between nodes, since 1.2. */
-  WIRE_JOIN = 12,     /* who has connected: what both must have the same, its address */
-  WIRE_WELCOME = 13,  /* the answer */
-  WIRE_REGION = 14,   /* a region on offer */
-  WIRE_TAKEN = 15,    /* it is known; with a code: refused */
-  WIRE_WITHDRAW = 16, /* it is no more */
-  WIRE_TYPES = 17,
+  WIRE_JOIN = 12,      /* who has connected: what both must have the same, its address */
+  WIRE_WELCOME = 13,   /* the answer */
+  WIRE_REGION = 14,    /* a region on offer */
+  WIRE_TAKEN = 15,     /* it is known; with a code: refused */
+  WIRE_WITHDRAW = 16,  /* it is no more */
+  WIRE_READDRESS = 17, /* since 1.3: the endpoint's address is another now */
+  WIRE_TYPES = 18,
 };
 
 enum wire_role {

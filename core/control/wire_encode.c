@@ -36,6 +36,7 @@ const struct pst_cbor_form wire_forms[WIRE_TYPES] = {
                      BIT(FD_ID) | BIT(REMOTE_FD_COUNT)},
     [WIRE_TAKEN] = {"TAKEN", BIT(TYPE) | BIT(REGION_ID), BIT(CODE) | BIT(TEXT)},
     [WIRE_WITHDRAW] = {"WITHDRAW", BIT(TYPE) | BIT(REGION_ID), 0},
+    [WIRE_READDRESS] = {"READDRESS", BIT(TYPE) | BIT(ADDRESS), BIT(FD_ID) | BIT(FD_COUNT)},
 };
 
 static const struct pst_cbor_form *form_of(uint32_t type)

@@ -11,7 +11,7 @@
 
 #define MESSAGE_KEY "message.max"
 
-static void free_blob(struct pst_blob *blob)
+void mail_free_blob(struct pst_blob *blob)
 {
   free(blob->bytes);
   for (uint32_t i = 0; i < blob->fd_count; i++)
@@ -22,7 +22,7 @@ static void free_blob(struct pst_blob *blob)
 
 static void drop_mail(struct node_mail *mail)
 {
-  free_blob(&mail->blob);
+  mail_free_blob(&mail->blob);
   free(mail);
 }
 
@@ -41,10 +41,26 @@ static int keep_blob(const struct pst_blob *from, struct pst_blob *to)
     if (to->fds[to->fd_count] >= 0)
       continue;
     int rc = -errno;
-    free_blob(to);
+    mail_free_blob(to);
     return rc;
   }
   return 0;
+}
+
+/* Of a peer's addresses that nobody has read the last one counts, and the others would take memory
+ * and descriptors as fast as it sends them. */
+static bool replaces(struct pst_node *node, struct node_mail *mail)
+{
+  struct node_mail *at = mail->type == NODE_MAIL_READDRESS ? node->mail_first : NULL;
+
+  while (at && (at->type != NODE_MAIL_READDRESS || at->peer != mail->peer))
+    at = at->next;
+  if (!at)
+    return false;
+  struct pst_blob older = at->blob;
+  at->blob = mail->blob;
+  mail->blob = older;
+  return true;
 }
 
 static void put(struct pst_node *node, const struct node_mail *what, const struct pst_blob *blob,
@@ -68,6 +84,11 @@ static void put(struct pst_node *node, const struct node_mail *what, const struc
   }
   mail->next = NULL;
   pthread_mutex_lock(&node->mail_lock);
+  if (replaces(node, mail)) {
+    pthread_mutex_unlock(&node->mail_lock);
+    drop_mail(mail);
+    return;
+  }
   if (node->mail_last)
     node->mail_last->next = mail;
   else
@@ -125,6 +146,11 @@ static void on_withdraw(void *context, uint64_t id, uint32_t region)
       NULL);
 }
 
+static void on_readdress(void *context, uint64_t id, const struct pst_blob *address)
+{
+  put(context, &(struct node_mail){.type = NODE_MAIL_READDRESS, .peer = id}, address, NULL);
+}
+
 static void on_gone(void *context, uint64_t id, int code, const char *text)
 {
   put(context, &(struct node_mail){.type = NODE_MAIL_GONE, .peer = id, .code = code}, NULL, text);
@@ -140,6 +166,7 @@ int mail_open(struct pst_node *node, const struct pst_node_params *params, struc
                                                    .region = on_region,
                                                    .taken = on_taken,
                                                    .withdraw = on_withdraw,
+                                                   .readdress = on_readdress,
                                                    .gone = on_gone};
   struct control_pair terms[CONTROL_TERMS_MAX];
   struct control_pair told[1];
@@ -231,6 +258,9 @@ static void take(struct pst_node *node, struct node_mail *mail)
     break;
   case NODE_MAIL_WITHDRAW:
     remote_withdrawn(peer, mail->region);
+    break;
+  case NODE_MAIL_READDRESS:
+    peer_meet_again(peer, &mail->blob);
     break;
   default:
     peer_control_over(peer, mail->code, mail->text);

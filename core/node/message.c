@@ -25,7 +25,7 @@ void message_push(struct pst_peer *peer)
   struct pst_request requests[BATCH];
   uint32_t wait;
 
-  while (peer->posted != peer->queued && !peer->transport_over) {
+  while (peer->posted != peer->queued && peer->is_connected && !peer->transport_over) {
     uint32_t n = 0;
     for (; n < BATCH && peer->posted + n != peer->queued; n++) {
       uint64_t message = peer->posted + n;

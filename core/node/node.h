@@ -71,7 +71,7 @@ struct pst_peer {
   enum node_peer_state state;
   bool control_over;    /* nothing comes from there any more, or is wanted */
   bool transport_over;  /* EVENT DISCONNECTED has come, or its word is not waited for */
-  bool is_connected;    /* CONNECTED has come */
+  bool is_connected;    /* CONNECTED has come, and no address to be connected to since */
   bool is_closing;      /* endpoint_close was called */
   bool is_closed;       /* CLOSED has come */
   uint64_t deadline_ns; /* JOINING: of the transport; on one word: of the other; 0: none */
@@ -81,6 +81,8 @@ struct pst_peer {
   char text[192];
 
   struct pst_endpoint *endpoint;
+  struct pst_blob address; /* to connect to once it is connected; bytes and descriptors are ours */
+
   struct pst_region ring_region;
   struct pst_mr *ring_mr;
   struct pst_ring *ring;
@@ -121,6 +123,7 @@ enum node_mail_type {
   NODE_MAIL_REGION,
   NODE_MAIL_TAKEN,
   NODE_MAIL_WITHDRAW,
+  NODE_MAIL_READDRESS,
   NODE_MAIL_GONE,
 };
 
@@ -207,6 +210,8 @@ struct pst_peer *node_peer(const struct pst_node *node, uint64_t id);
 int mail_open(struct pst_node *node, const struct pst_node_params *params, struct pst_error *error);
 void mail_close(struct pst_node *node);
 void mail_read(struct pst_node *node);
+/* One whose bytes and descriptors are ours. */
+void mail_free_blob(struct pst_blob *blob);
 
 /* peer.c */
 int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_peer **peer);
@@ -214,6 +219,8 @@ int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_p
 void peer_forget(struct pst_peer *peer);
 int peer_address(struct pst_peer *peer, void *bytes, struct pst_blob *blob);
 void peer_meet(struct pst_peer *peer, const struct pst_blob *address, uint64_t message_max);
+/* The peer's endpoint has another address now; takes the blob over. */
+void peer_meet_again(struct pst_peer *peer, struct pst_blob *address);
 void peer_take(struct pst_peer *peer, const struct pst_completion *completion);
 /* Leave now, for this reason if there is none yet; the other side is told by the control channel
  * unless that is over. mode: enum pst_close_mode. */

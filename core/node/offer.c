@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "node.h"
 
@@ -151,14 +150,6 @@ struct node_remote *remote_find(const struct pst_peer *peer, uint32_t id)
   return remote;
 }
 
-static void free_blob(struct pst_blob *blob)
-{
-  for (uint32_t i = 0; i < blob->fd_count; i++)
-    close(blob->fds[i]);
-  free(blob->bytes);
-  *blob = (struct pst_blob){0};
-}
-
 static void unlink_remote(struct pst_peer *peer, struct node_remote *remote)
 {
   struct node_remote **at = &peer->remotes;
@@ -167,7 +158,7 @@ static void unlink_remote(struct pst_peer *peer, struct node_remote *remote)
     at = &(*at)->next;
   *at = remote->next;
   peer->remote_bytes -= remote->length;
-  free_blob(&remote->blob);
+  mail_free_blob(&remote->blob);
   free(remote);
 }
 
@@ -199,7 +190,7 @@ static void open_remote(struct pst_peer *peer, struct node_remote *remote)
   char text[NODE_TEXT_MAX];
   int rc = node->ops->remote_open(peer->endpoint, &remote->blob, &remote->remote);
 
-  free_blob(&remote->blob);
+  mail_free_blob(&remote->blob);
   if (rc == 0) {
     control_node_taken(node->control, peer->id, remote->id, 0, NULL);
     struct node_entry *entry = node_tell(peer, PST_NODE_OFFERED);
@@ -220,7 +211,8 @@ void remote_open_all(struct pst_peer *peer)
 
   for (struct node_remote *remote = peer->remotes; remote; remote = next) {
     next = remote->next;
-    open_remote(peer, remote);
+    if (!remote->remote && !remote->is_withdrawn)
+      open_remote(peer, remote);
   }
 }
 
@@ -251,7 +243,7 @@ void remote_offered(struct pst_peer *peer, struct node_mail *mail)
   remote->next = peer->remotes;
   peer->remotes = remote;
   peer->remote_bytes += remote->length;
-  if (peer->state == NODE_PEER_JOINED)
+  if (peer->state == NODE_PEER_JOINED && peer->is_connected)
     open_remote(peer, remote);
 }
 

@@ -91,7 +91,7 @@ void operate_close(struct pst_peer *peer)
 
 bool operate_has_room(const struct pst_peer *peer)
 {
-  return peer->rma.free_count > 0 && peer->rma.requests < peer->rma.depth &&
+  return peer->is_connected && peer->rma.free_count > 0 && peer->rma.requests < peer->rma.depth &&
          peer->rma.rest_slot == RMA_NO_SLOT;
 }
 
@@ -228,7 +228,7 @@ int pst_peer_post(struct pst_peer *peer, const struct pst_operation *operations,
 
   if (peer->state != NODE_PEER_JOINED || peer->transport_over || peer->control_over)
     return -ENOTCONN;
-  while (taken < n && !stop)
+  while (taken < n && !stop && peer->is_connected)
     taken += post_some(peer, operations + taken, n - taken, &stop, &rc);
   if (taken < n && rc == 0)
     peer->wants_post_room = true;

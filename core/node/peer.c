@@ -128,6 +128,7 @@ static void drop_objects(struct pst_peer *peer)
     node->ops->mr_deregister(node->device->device, peer->send_mr);
   free_region(node, &peer->ring_region);
   free_region(node, &peer->send_region);
+  mail_free_blob(&peer->address);
   free(peer->lengths);
 }
 
@@ -281,34 +282,83 @@ int peer_address(struct pst_peer *peer, void *bytes, struct pst_blob *blob)
   return node->ops->endpoint_address(peer->endpoint, blob);
 }
 
-void peer_meet(struct pst_peer *peer, const struct pst_blob *address, uint64_t message_max)
+/* -EALREADY: still connecting, to the address before. */
+static int meet(struct pst_peer *peer, const struct pst_blob *address)
 {
   struct pst_node *node = peer->node;
   char text[NODE_TEXT_MAX];
 
-  peer->message_max = message_max < node->message_max ? message_max : node->message_max;
   int rc = node->ops->endpoint_connect(peer->endpoint, address);
   if (rc == 0) {
-    peer->deadline_ns = clock_now_ns() + node->connect_timeout_ns;
-    return;
+    peer->is_connected = false;
+    if (!peer->control_over && !peer->transport_over)
+      peer->deadline_ns = clock_now_ns() + node->connect_timeout_ns;
+    return 0;
   }
+  if (rc == -EALREADY)
+    return rc;
   snprintf(text, sizeof(text),
            "%s: transport %s cannot reach it: %s; both ends must be where it can (one host and "
            "user for shared memory)",
            peer->text, node->device->plugin->name, strerror(-rc));
   peer_leave(peer, PST_CLOSE_ABORT, rc, text);
+  return rc;
 }
 
-static void joined(struct pst_peer *peer)
+void peer_meet(struct pst_peer *peer, const struct pst_blob *address, uint64_t message_max)
 {
-  peer->is_connected = true;
-  if (peer->state != NODE_PEER_JOINING)
+  const struct pst_node *node = peer->node;
+
+  peer->message_max = message_max < node->message_max ? message_max : node->message_max;
+  meet(peer, address);
+}
+
+void peer_meet_again(struct pst_peer *peer, struct pst_blob *address)
+{
+  if (peer->state >= NODE_PEER_LEAVING || peer->transport_over)
     return;
-  peer->state = NODE_PEER_JOINED;
+  if (meet(peer, address) != -EALREADY)
+    return;
+  mail_free_blob(&peer->address);
+  peer->address = *address;
+  *address = (struct pst_blob){0};
+}
+
+/* Ours has changed: without it the peer would go on to reach for what is no more. */
+static void readdress(struct pst_peer *peer)
+{
+  unsigned char bytes[CONTROL_ADDRESS_MAX];
+  struct pst_blob blob;
+
+  if (peer->state >= NODE_PEER_LEAVING || peer->control_over || peer->transport_over)
+    return;
+  int rc = peer_address(peer, bytes, &blob);
+  if (rc == 0)
+    rc = control_node_readdress(peer->node->control, peer->id, &blob);
+  if (rc < 0)
+    peer_leave(peer, PST_CLOSE_ABORT, rc, "its endpoint's new address cannot be told");
+}
+
+static void connected(struct pst_peer *peer)
+{
+  struct pst_blob address = peer->address;
+
+  peer->is_connected = true;
+  if (peer->state >= NODE_PEER_LEAVING)
+    return;
   if (!peer->control_over && !peer->transport_over)
     peer->deadline_ns = 0;
-  node_tell(peer, PST_NODE_JOINED)->event.text = peer->text;
-  remote_open_all(peer);
+  if (peer->state == NODE_PEER_JOINING) {
+    peer->state = NODE_PEER_JOINED;
+    node_tell(peer, PST_NODE_JOINED)->event.text = peer->text;
+  }
+  if (address.bytes) {
+    peer->address = (struct pst_blob){0};
+    peer_meet_again(peer, &address);
+    mail_free_blob(&address);
+  }
+  if (peer->is_connected)
+    remote_open_all(peer);
 }
 
 static void take_message(struct pst_peer *peer, const struct pst_completion *completion)
@@ -355,14 +405,13 @@ void peer_take(struct pst_peer *peer, const struct pst_completion *completion)
   }
   switch (completion->code) {
   case PST_EVENT_CONNECTED:
-    joined(peer);
+    connected(peer);
     break;
   case PST_EVENT_DISCONNECTED:
     peer_transport_over(peer, completion->status);
     break;
   case PST_EVENT_READDRESS:
-    peer_leave(peer, PST_CLOSE_ABORT, -EOPNOTSUPP,
-               "the transport's address changes, which peers on demand do not follow");
+    readdress(peer);
     break;
   case PST_EVENT_CLOSED:
     end(peer);
@@ -410,7 +459,8 @@ static void overdue(struct pst_peer *peer)
 
 void peer_progress(struct pst_peer *peer, uint64_t now)
 {
-  if (peer->state == NODE_PEER_JOINED || (peer->state == NODE_PEER_LEAVING && !peer->is_closing)) {
+  if (peer->is_connected && (peer->state == NODE_PEER_JOINED ||
+                             (peer->state == NODE_PEER_LEAVING && !peer->is_closing))) {
     message_push(peer);
     rma_push(&peer->rma);
   }

@@ -768,7 +768,8 @@ PST_EXPORT void pst_peer_set_context(struct pst_peer *peer, void *context);
 PST_EXPORT void *pst_peer_context(const struct pst_peer *peer);
 /* Who it is, in words: "host, process 4711 at 127.0.0.1:41000". */
 PST_EXPORT const char *pst_peer_text(const struct pst_peer *peer);
-/* How bytes get to it; after JOINED. */
+/* How bytes get to it. 0; -ENOTCONN: it has not joined, has left, or its transport's address has
+ * changed and is being connected to. */
 PST_EXPORT int pst_peer_path(const struct pst_peer *peer, struct pst_path_info *path);
 
 /* Bytes of the longest message to this peer; 0: not joined yet. */

@@ -223,7 +223,7 @@ static void test_other_major(void **state)
   assert_true(plain_receive(fd, &got));
   assert_int_equal(got.type, WIRE_BYE);
   assert_int_equal(got.code, -EPROTO);
-  assert_non_null(strstr(got.text, "speaks version 2.0 of the control protocol, this end 1.2"));
+  assert_non_null(strstr(got.text, "speaks version 2.0 of the control protocol, this end 1.3"));
   assert_true(plain_closed(fd));
   close(fd);
   log_wait("speaks version 2.0");

@@ -214,6 +214,21 @@ static void test_regions_of_nodes(void **state)
   assert_int_equal(heard.region_id, 4);
 }
 
+static void test_another_address(void **state)
+{
+  (void)state;
+  start(WIRE_READDRESS);
+  said.address = (const uint8_t *)"new";
+  said.address_length = 3;
+  said.fd_count = 2;
+  said.fd_id = 9;
+  round_trip();
+  assert_int_equal(heard.address_length, 3);
+  assert_memory_equal(heard.address, "new", 3);
+  assert_int_equal(heard.fd_count, 2);
+  assert_int_equal(heard.fd_id, 9);
+}
+
 static void test_empty_address(void **state)
 {
   (void)state;
@@ -527,6 +542,7 @@ int main(void)
       cmocka_unit_test(test_accept_with_a_region),
       cmocka_unit_test(test_join_and_welcome),
       cmocka_unit_test(test_regions_of_nodes),
+      cmocka_unit_test(test_another_address),
       cmocka_unit_test(test_empty_address),
       cmocka_unit_test(test_totals),
       cmocka_unit_test(test_unknown_totals_are_left_out),

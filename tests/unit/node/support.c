@@ -177,5 +177,6 @@ uint32_t offer(struct side *owner, struct side *other, struct pst_area *area, ui
 int use_fakes(void **state)
 {
   (void)state;
-  return pst_plugin_path_add(PST_FAKES "/filter_narrow") < 0;
+  return pst_plugin_path_add(PST_FAKES "/filter_narrow") < 0 ||
+         pst_plugin_path_add(PST_FAKES "/filter_moving") < 0;
 }

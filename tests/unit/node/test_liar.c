@@ -180,6 +180,33 @@ static void tell(const struct lie *lie)
   add();
 }
 
+/* Said again and again: the last one counts, and it is none. */
+static void another_address_that_is_none(void **state)
+{
+  static const struct lie lie = {"READDRESS to nowhere", WIRE_READDRESS, 0, 0, "cannot reach it"};
+  struct pst_node_params params = some_params();
+  struct pst_node_event event;
+  static struct side liar;
+  struct pair pair;
+  char text[256];
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  memset(&liar, 0, sizeof(liar));
+  side_open(&liar, &params);
+  join(&pair, &liar);
+  for (int i = 0; i < 100; i++)
+    tell(&lie);
+  assert_true(await_both(&pair, &pair.server, &liar, PST_NODE_LEFT, &event, text));
+  assert_int_equal(event.status, -EPROTO);
+  assert_non_null(strstr(text, lie.why));
+  hang_up();
+  close(between.listener);
+  side_close(&liar);
+  still_served(&pair);
+  pair_close(&pair);
+}
+
 static void lies_after_joining(void **state)
 {
   static const struct lie lies[] = {
@@ -299,6 +326,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lies_after_joining),
+      cmocka_unit_test(another_address_that_is_none),
       cmocka_unit_test(keys_that_are_none),
       cmocka_unit_test(hanging_up_in_each_state),
   };
