@@ -14,6 +14,8 @@ ADDRESSES = {"a": "10.9.0.1", "b": "10.9.0.2"}
 
 
 class VerbsRc(guests.Case):
+    OPTIONS = {}  # more of the transport
+
     def setUp(self):
         guests.need(PLUGIN)
         super().setUp()
@@ -25,6 +27,7 @@ class VerbsRc(guests.Case):
             "control.insecure=true",
             f"transport.options.device={ADDRESSES[name]}",
             "streams.packets.ring=128",
+            *(f"transport.options.{key}={value}" for key, value in self.OPTIONS.items()),
         ]
         words = [PROGRAM, verb, ROOT / "config" / "verbs.yaml", "--json", "out.json", *more]
         words += [word for setting in settings for word in ("--set", setting)]
@@ -80,14 +83,16 @@ class VerbsRc(guests.Case):
         self.transfer()
 
     def test_the_contract_of_two_processes(self):
-        words = f"exec {CONTRACT} {PLUGIN} --option device={{}} --{{}} 10.9.0.2:18600"
+        more = "".join(f"--option {key}={value} " for key, value in self.OPTIONS.items())
+        words = f"exec {CONTRACT} {PLUGIN} {more}--option device={{}} --{{}} 10.9.0.2:18600"
         listener = self.guest("b").start(words.format(ADDRESSES["b"], "listen"))
         listener.await_listener(tcp_listener(18600))
         near = self.guest("a").run(words.format(ADDRESSES["a"], "connect"), expect=None, seconds=200)
         self.assertEqual((near.wait(), listener.wait()), (0, 0), f"{near}{listener}")
 
     def test_files_and_regions_are_served(self):
-        options = "--insecure --transport verbs_rc --transport-option device="
+        more = "".join(f"--transport-option {key}={value} " for key, value in self.OPTIONS.items())
+        options = f"--insecure --transport verbs_rc {more}--transport-option device="
         server = self.guest("b").start(
             f"mkdir -p root && exec {PROGRAM} serve 10.9.0.2:18530 --root root {options}10.9.0.2"
         )
@@ -109,6 +114,7 @@ class Routed(guests.Case):
     """The router takes one hop. The ends' control channel has ordinary routes."""
 
     router = True
+    OPTIONS = {}
 
     def setUp(self):
         guests.need(PLUGIN)
@@ -122,6 +128,7 @@ class Routed(guests.Case):
                 "control.insecure": "true",
                 "transport.options.device": address,
                 "streams.packets.ring": 128,
+                **{f"transport.options.{key}": value for key, value in self.OPTIONS.items()},
             }
             words = [f"--set {key}={value}" for key, value in settings.items()]
             words += ["--duration 2"] if verb == "send" else []
@@ -137,12 +144,15 @@ class Routed(guests.Case):
         receiver, sender = self.both()
         self.assertEqual((receiver.wait(), sender.wait()), (0, 0), f"{receiver}{sender}")
 
-    def test_a_hop_limit_of_1_is_named_first(self):
+    def hop_limit_1(self):
         for near, far in ((1, 2), (2, 1)):
             guest = self.guest("abr"[near - 1])
             route = f"10.9.{far}.0/24 via 10.9.{near}.254 src 10.9.{near}.1"
             guest.run(f"ip route replace {route} hoplimit 1")
             self.addCleanup(guest.run, f"ip route replace {route}")
+
+    def test_a_hop_limit_of_1_is_named_first(self):
+        self.hop_limit_1()
         errors = self.guest("r").network_counter("Ip", "InHdrErrors")
         receiver, sender = self.both()
         self.assertEqual((receiver.wait(60), sender.wait(60)), (1, 1), f"{receiver}{sender}")

@@ -9,6 +9,7 @@ void vb_path_read(const struct pst_host *host, const struct pst_options *options
   *path = (struct vb_path){
       .pkey_index = (uint32_t)host->option_uint(options, "pkey_index"),
       .service_level = (uint32_t)host->option_uint(options, "service_level"),
+      .hop_limit_is_set = host->option_is_set(options, "hop_limit"),
       .traffic_class = (uint32_t)host->option_uint(options, "traffic_class"),
       .hop_limit = (uint32_t)host->option_uint(options, "hop_limit"),
       .mtu = (uint32_t)host->option_uint(options, "mtu"),

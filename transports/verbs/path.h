@@ -20,7 +20,8 @@ struct vb_path {
   uint32_t service_level;
   uint32_t traffic_class;
   uint32_t hop_limit;
-  uint32_t mtu; /* bytes at most; 0: the port's */
+  bool hop_limit_is_set; /* by the user */
+  uint32_t mtu;          /* bytes at most; 0: the port's */
   uint32_t timeout;
   uint32_t retry_cnt;
   uint32_t rnr_retry;

@@ -2,7 +2,7 @@
 /* An endpoint's address as it travels: big-endian, of one length. */
 #include "rc.h"
 
-static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 1};
+static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 2};
 
 struct cursor {
   uint8_t *at;
@@ -31,7 +31,8 @@ void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES])
   memcpy(bytes, magic, sizeof(magic));
   put(&to,
       (uint64_t)blob->is_ethernet | (uint64_t)blob->is_sender << 1 |
-          (uint64_t)blob->is_receiver << 2 | (uint64_t)blob->is_rma << 3,
+          (uint64_t)blob->is_receiver << 2 | (uint64_t)blob->is_rma << 3 |
+          (uint64_t)blob->is_cm << 4,
       1);
   put(&to, blob->gid_type, 1);
   put(&to, blob->mtu, 1);
@@ -41,6 +42,8 @@ void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES])
   put(&to, blob->psn, 4);
   memcpy(to.at, blob->gid, sizeof(blob->gid));
   to.at += sizeof(blob->gid);
+  put(&to, blob->cm_port, 2);
+  put(&to, blob->cm_token, 8);
   put(&to, blob->initial, 8);
   put(&to, blob->control_receives, 4);
   put(&to, blob->address, 8);
@@ -64,7 +67,8 @@ static bool makes_sense(const struct rc_blob *blob)
   if (blob->mtu < IBV_MTU_256 || blob->mtu > IBV_MTU_4096 || blob->qpn > 0xffffff ||
       blob->psn > 0xffffff || blob->gid_type > VB_GID_ROCE_V2 ||
       !(blob->is_sender || blob->is_receiver || blob->is_rma) ||
-      (blob->is_sender && blob->control_receives == 0))
+      (blob->is_sender && blob->control_receives == 0) ||
+      (blob->is_cm && !blob->cm_port && (blob->is_receiver || !blob->is_sender)))
     return false;
   if (!blob->is_receiver)
     return true;
@@ -91,8 +95,9 @@ bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob)
   *blob = (struct rc_blob){.is_ethernet = flags & 1,
                            .is_sender = flags & 2,
                            .is_receiver = flags & 4,
-                           .is_rma = flags & 8};
-  if (flags & ~15u)
+                           .is_rma = flags & 8,
+                           .is_cm = flags & 16};
+  if (flags & ~31u)
     return false;
   blob->gid_type = (uint8_t)get(&at, 1);
   blob->mtu = (uint8_t)get(&at, 1);
@@ -102,6 +107,8 @@ bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob)
   blob->psn = (uint32_t)get(&at, 4);
   memcpy(blob->gid, at, sizeof(blob->gid));
   at += sizeof(blob->gid);
+  blob->cm_port = (uint16_t)get(&at, 2);
+  blob->cm_token = get(&at, 8);
   blob->initial = get(&at, 8);
   blob->control_receives = (uint32_t)get(&at, 4);
   blob->address = get(&at, 8);

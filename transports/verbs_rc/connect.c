@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "cm.h"
 #include "rc.h"
 
 static int refuse(const struct pst_endpoint *endpoint, int rc, const char *why)
@@ -29,6 +30,12 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_blob *add
     return refuse(endpoint, -EPROTO,
                   own->is_sender ? "we send, and it does not receive, or sends too"
                                  : "it sends, and we do not receive, or the other way round");
+  if (peer->is_cm != own->is_cm)
+    return refuse(endpoint, -EPROTO,
+                  own->is_cm
+                      ? "it has `connection: exchange`, and we have rdma_cm; both need the same"
+                      : "it has `connection: rdma_cm`, and we have exchange; both need the "
+                        "same");
   if (peer->is_ethernet != own->is_ethernet)
     return refuse(endpoint, -EXDEV,
                   "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices");
@@ -96,9 +103,11 @@ static int to_rtr(struct pst_endpoint *endpoint)
   memcpy(where.gid, peer->gid, sizeof(where.gid));
   vb_address_vector(&device->path, &where, device->open.port->number, device->open.gid.index,
                     &attr.ah_attr);
-  return ibv_modify_qp(endpoint->qp, &attr,
-                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                           IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  int rc = endpoint->cm ? rc_cm_attributes(endpoint, &attr) : 0;
+  return rc ? rc
+            : ibv_modify_qp(endpoint->qp, &attr,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
 static int to_rts(struct pst_endpoint *endpoint)
@@ -113,9 +122,11 @@ static int to_rts(struct pst_endpoint *endpoint)
                              .sq_psn = endpoint->psn,
                              .max_rd_atomic = (uint8_t)(own < peer ? own : peer)};
 
-  return ibv_modify_qp(endpoint->qp, &attr,
-                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                           IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  int rc = endpoint->cm ? rc_cm_attributes(endpoint, &attr) : 0;
+  return rc ? rc
+            : ibv_modify_qp(endpoint->qp, &attr,
+                            IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 static void set_up(void *arg)
@@ -135,6 +146,8 @@ static void set_up(void *arg)
     rc = to_rtr(endpoint);
   if (rc == 0)
     rc = to_rts(endpoint);
+  if (rc == 0 && endpoint->cm)
+    rc = rc_cm_settle(endpoint);
   endpoint->setup_rc = rc;
   atomic_store_explicit(&endpoint->setup, 2, memory_order_release);
   atomic_fetch_add_explicit(&worker->notices, 1, memory_order_release);
@@ -142,7 +155,7 @@ static void set_up(void *arg)
     return; /* it is full: awake already */
 }
 
-static int set_up_soon(struct pst_endpoint *endpoint)
+int rc_set_up_soon(struct pst_endpoint *endpoint)
 {
   endpoint->state = RC_SETTING_UP;
   atomic_store_explicit(&endpoint->setup, 1, memory_order_relaxed);
@@ -176,7 +189,10 @@ int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
             "another endpoint of this process connects to the same receiver already");
     return 0;
   }
-  return set_up_soon(endpoint);
+  if (!endpoint->cm)
+    return rc_set_up_soon(endpoint);
+  rc_cm_connect(endpoint);
+  return 0;
 }
 
 /* Both ends come to the same answer. */
@@ -185,6 +201,8 @@ static bool says_hello(const struct pst_endpoint *endpoint)
   const struct rc_blob *own = &endpoint->own, *peer = &endpoint->peer;
   int order = memcmp(own->gid, peer->gid, sizeof(own->gid));
 
+  if (endpoint->cm) /* the other one is ready before the kernel tells this one that it is */
+    return rc_cm_connects(endpoint);
   return order ? order < 0 : own->qpn < peer->qpn;
 }
 
@@ -218,7 +236,7 @@ void rc_greet(struct pst_endpoint *endpoint)
 void rc_greet_again(struct pst_endpoint *endpoint)
 {
   endpoint->sq_told = endpoint->sq_done = endpoint->sq_head;
-  int rc = set_up_soon(endpoint);
+  int rc = rc_set_up_soon(endpoint);
   if (rc < 0)
     rc_fail(endpoint, rc, "no memory to connect with");
 }
@@ -228,6 +246,8 @@ void rc_connected(struct pst_endpoint *endpoint)
   if (endpoint->state != RC_GREETING)
     return;
   endpoint->state = RC_CONNECTED;
+  if (endpoint->cm)
+    rc_cm_heard(endpoint);
   endpoint->tell_connected = true;
   endpoint->heard_ns = rc_now_ns(endpoint->device);
   rc_due(endpoint->worker, 0);

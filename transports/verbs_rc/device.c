@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "cm.h"
 #include "rc.h"
 
 #define SOFT_ROCE_VENDOR 0xffffffu
@@ -63,6 +64,8 @@ static void read_options(struct pst_device *device, const struct pst_options *op
     device->relaxed = IBV_ACCESS_RELAXED_ORDERING;
 #endif
   device->keepalive_ns = host->option_uint(options, "keepalive");
+  device->uses_cm = host->option_uint(options, "connection") == 1;
+  device->cm_port = (uint16_t)host->option_uint(options, "cm_port");
   device->initial = host->option_uint(options, "first_sequence");
 }
 
@@ -85,6 +88,8 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
                     : -1;
   int rc = vb_open(host, host->option_string(in.options, "device"),
                    (uint32_t)host->option_uint(in.options, "port"), gid, &made->open);
+  if (rc == 0 && made->uses_cm)
+    rc = rc_cm_check(made);
   if (rc == 0)
     rc = read_device(made);
   if (rc == 0 && !(made->pd = ibv_alloc_pd(made->open.context)))

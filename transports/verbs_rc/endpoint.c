@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <sys/random.h>
 
+#include "cm.h"
 #include "rc.h"
 
 static int check(struct pst_worker *worker, const struct pst_endpoint_params *in)
@@ -125,6 +126,8 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
     rc = rc_queue_open(endpoint, in->pieces);
   if (rc == 0)
     describe_self(endpoint);
+  if (rc == 0 && endpoint->device->uses_cm)
+    rc = rc_cm_open(endpoint);
   return rc;
 }
 
@@ -176,6 +179,7 @@ void rc_endpoint_free(struct pst_endpoint *endpoint)
 
   /* The peer writes no more before its slots become another's. */
   rc_queue_close(endpoint);
+  rc_cm_close(endpoint);
   if (endpoint->rx && endpoint->rx->ring)
     rc_ring_unshare(endpoint->rx->ring, endpoint);
   if (endpoint->has_place)

@@ -3,6 +3,8 @@
 
 #include "../verbs/path_options.h"
 
+static const char *const connection_choices[] = {"exchange", "rdma_cm", NULL};
+
 static const struct pst_option options[] = {
     {
         .name = "device",
@@ -30,6 +32,26 @@ static const struct pst_option options[] = {
         .scope = PST_SCOPE_DEVICE,
     },
     VB_PATH_OPTIONS,
+    {
+        .name = "connection",
+        .help = "How queue pairs find each other. exchange: by addresses over the control channel. "
+                "rdma_cm: by the kernel's connection manager, which takes path and hop limit from "
+                "the host's routes, and tells at once when a peer's process is gone; RoCE only. "
+                "Both ends need the same.",
+        .default_value = "exchange",
+        .choices = connection_choices,
+        .type = PST_OPTION_ENUM,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "cm_port",
+        .help = "rdma_cm: the port that a receiver listens at, in the kernel's RDMA port space; "
+                "worker n listens at n more. 0: any that is free.",
+        .default_value = "0",
+        .type = PST_OPTION_UINT,
+        .max = 65535,
+        .scope = PST_SCOPE_DEVICE,
+    },
     {
         .name = "relaxed_ordering",
         .help = "Let the device's writes into memory overtake one another "

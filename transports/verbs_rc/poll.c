@@ -3,6 +3,7 @@
 #include <endian.h>
 #include <stdio.h>
 
+#include "cm.h"
 #include "rc.h"
 
 #define POLLS_BETWEEN_CLOCKS 64u
@@ -56,7 +57,8 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     endpoint->first_error = own_error(endpoint, index, wc);
   }
   endpoint->sq_done = index + 1;
-  if (endpoint->state == RC_GREETING && wc->status == IBV_WC_RETRY_EXC_ERR) {
+  /* By rdma_cm the peer was there when it was said. */
+  if (endpoint->state == RC_GREETING && wc->status == IBV_WC_RETRY_EXC_ERR && !endpoint->cm) {
     endpoint->greets_again = true;
     endpoint->hellos_lost++;
     endpoint->hello_vendor = wc->vendor_err;
@@ -152,7 +154,8 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
   return true;
 }
 
-static void take(struct pst_worker *worker, struct out *out)
+/* True: there are no more. */
+static bool take(struct pst_worker *worker, struct out *out)
 {
   for (uint32_t budget = BUDGET; out->room && budget; budget--) {
     if (worker->wc_at == worker->wc_count) {
@@ -160,7 +163,7 @@ static void take(struct pst_worker *worker, struct out *out)
       worker->wc_at = 0;
       worker->wc_count = n > 0 ? (uint32_t)n : 0;
       if (n <= 0)
-        return;
+        return true;
     }
     const struct ibv_wc *wc = &worker->wc[worker->wc_at];
     struct pst_endpoint *endpoint =
@@ -170,9 +173,10 @@ static void take(struct pst_worker *worker, struct out *out)
     if (endpoint && !(wc->wr_id & RC_RECEIVE))
       sent(endpoint, wc);
     else if (endpoint && !received(endpoint, wc, out))
-      return;
+      return false;
     worker->wc_at++;
   }
+  return false;
 }
 
 /* ---- What endpoints have to tell ----------------------------------------------------------------
@@ -289,7 +293,8 @@ int rc_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
   rc_take_notices(worker);
   if (worker->pending)
     work(worker, &out);
-  take(worker, &out);
+  if (take(worker, &out) && worker->cm)
+    rc_cm_leave(worker);
   if (worker->pending)
     work(worker, &out);
   worker->calls += out.room == max ? POLLS_BETWEEN_CLOCKS : 1;

@@ -73,6 +73,8 @@ struct pst_device {
   uint64_t capabilities;
   int relaxed; /* IBV_ACCESS_RELAXED_ORDERING or 0 */
   uint64_t keepalive_ns;
+  bool uses_cm;     /* connections by rdma_cm */
+  uint16_t cm_port; /* that worker 0 listens at; 0: any */
   uint64_t initial; /* what sequence 0 travels as: a test's */
   char carrier[48];
   char counter_folder[320];
@@ -144,6 +146,7 @@ struct rc_places {
 struct pst_worker {
   struct pst_device *device;
   struct ibv_comp_channel *channel;
+  struct rc_cm_worker *cm; /* NULL: connections are not rdma_cm's */
   struct ibv_cq *cq;
   uint32_t cq_used; /* completions that there may be at a time */
   int epoll_fd;
@@ -196,6 +199,9 @@ struct rc_blob {
   uint32_t qpn;
   uint32_t psn;
   uint8_t gid[16];
+  bool is_cm;
+  uint16_t cm_port;  /* that it is asked at; 0: it is not */
+  uint64_t cm_token; /* tells its requests from others' */
   bool is_receiver;
   bool is_sender;
   bool is_rma;
@@ -266,6 +272,7 @@ struct pst_endpoint {
   struct pst_mr *mostly; /* what a sender will mostly send from */
 
   struct ibv_qp *qp;
+  struct rc_cm *cm; /* NULL: the connection is not rdma_cm's */
   uint32_t psn;
   uint32_t max_inline;
   struct rc_blob own, peer;
@@ -471,6 +478,7 @@ void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES]);
 bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob);
 
 /* connect.c: to be called by poll. */
+int rc_set_up_soon(struct pst_endpoint *endpoint);
 void rc_greet(struct pst_endpoint *endpoint);
 void rc_greet_again(struct pst_endpoint *endpoint);
 void rc_connected(struct pst_endpoint *endpoint);

@@ -2,6 +2,7 @@
 /* What is counted, and an endpoint in words. */
 #include <stdio.h>
 
+#include "cm.h"
 #include "rc.h"
 
 struct list {
@@ -46,7 +47,7 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
 int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct pst_device *device = endpoint->device;
-  char peer[VB_GID_TEXT];
+  char peer[VB_GID_TEXT], route[64];
 
   if (size == 0)
     return -EINVAL;
@@ -57,10 +58,12 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   }
   uint32_t mtu = endpoint->peer.mtu < device->mtu ? endpoint->peer.mtu : (uint32_t)device->mtu;
   vb_gid_address(endpoint->peer.gid, peer);
-  snprintf(text, size,
-           "%s port %u, QP %u to QP %u of %s, MTU %u, hop limit %u, inline %u bytes, %s",
+  snprintf(route, sizeof(route), "hop limit %u", device->path.hop_limit);
+  if (endpoint->cm)
+    rc_cm_describe(endpoint, route, sizeof(route));
+  snprintf(text, size, "%s port %u, QP %u to QP %u of %s, MTU %u, %s, inline %u bytes, %s",
            device->open.info->name, device->open.port->number, endpoint->qp->qp_num,
-           endpoint->peer.qpn, peer, vb_mtu_bytes((enum ibv_mtu)mtu), device->path.hop_limit,
-           endpoint->max_inline, device->open.gid_reason);
+           endpoint->peer.qpn, peer, vb_mtu_bytes((enum ibv_mtu)mtu), route, endpoint->max_inline,
+           device->open.gid_reason);
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "cm.h"
 #include "rc.h"
 
 #define CQ_FIRST 1024u /* it grows as endpoints are opened */
@@ -57,7 +58,6 @@ int rc_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
   struct pst_worker *made = calloc(1, sizeof(*made));
   uint32_t most = (uint32_t)device->attr.max_cqe;
 
-  (void)index;
   if (!made)
     return -ENOMEM;
   made->device = device;
@@ -70,6 +70,8 @@ int rc_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
     if (!made->cq)
       rc = refuse(device, "ibv_create_cq");
   }
+  if (rc == 0 && device->uses_cm)
+    rc = rc_cm_worker_open(made, index);
   if (rc < 0) {
     rc_worker_close(made);
     return rc;
@@ -93,6 +95,7 @@ void rc_worker_close(struct pst_worker *worker)
       rc_endpoint_free(worker->endpoints.all[i].at);
   for (uint32_t i = 0; i < worker->rings.room; i++)
     rc_ring_close(worker, worker->rings.all[i].at);
+  rc_cm_worker_close(worker);
   if (worker->cq) {
     ibv_ack_cq_events(worker->cq, worker->events_unacked);
     ibv_destroy_cq(worker->cq);
@@ -315,7 +318,9 @@ static void not_connected(struct pst_endpoint *endpoint)
 {
   char why[1280], status[1024];
 
-  if (endpoint->hellos_lost) {
+  if (rc_cm_waits(endpoint, status, sizeof(status)))
+    snprintf(why, sizeof(why), "the peer did not connect in time; by then: %s", status);
+  else if (endpoint->hellos_lost) {
     vb_wc_text(IBV_WC_RETRY_EXC_ERR, endpoint->hello_vendor, status, sizeof(status));
     snprintf(why, sizeof(why), "the peer did not connect in time; %u hellos ended with %s",
              endpoint->hellos_lost, status);
@@ -341,6 +346,8 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
   switch (endpoint->state) {
   case RC_SETTING_UP:
   case RC_GREETING:
+    if (endpoint->cm)
+      rc_cm_look(endpoint, now_ns);
     if (now_ns >= endpoint->connect_by_ns)
       not_connected(endpoint);
     else
@@ -363,6 +370,8 @@ void rc_look(struct pst_worker *worker)
   uint64_t now = rc_now_ns(worker->device);
 
   rc_events(worker->device);
+  if (worker->cm)
+    rc_cm_events(worker);
   worker->soonest_ns = RC_NEVER;
   for (uint32_t i = 0; i < worker->endpoints.room; i++)
     if (worker->endpoints.all[i].at)

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections by rdma_cm (`connection: rdma_cm`).
+ *
+ * A worker has a channel of events, and one listener at the address of the port's GID once it has
+ * an endpoint that may be asked. Who sends connects; of two that are alike, the one with the lower
+ * GID and number. The port and a token travel in the endpoints' addresses; the request to connect
+ * says both tokens, so that it finds its endpoint and nobody else's does.
+ *
+ * Queue pairs are the transport's own: rdma_cm says where the path leads (GID, hop limit, traffic
+ * class, first PSNs), connect.c takes the queue pair there. The kernel tells when the peer's end is
+ * gone, which a connection without rdma_cm learns by trying.
+ *
+ * All calls on the worker's thread but rc_cm_attributes() and rc_cm_settle(), which the deferred
+ * work makes.
+ */
+#ifndef RC_CM_H
+#define RC_CM_H
+
+#include "rc.h"
+
+/* 0; -EOPNOTSUPP: this build is without librdmacm; logged, both. */
+int rc_cm_check(const struct pst_device *device);
+/* 0, or -errno, logged. */
+int rc_cm_worker_open(struct pst_worker *worker, uint32_t index);
+void rc_cm_worker_close(struct pst_worker *worker);
+/* `own` gets port and token. 0, or -errno, logged: -EADDRINUSE of `cm_port` among them. */
+int rc_cm_open(struct pst_endpoint *endpoint);
+void rc_cm_close(struct pst_endpoint *endpoint);
+/* Is it this end that connects, and so says hello? */
+bool rc_cm_connects(const struct pst_endpoint *endpoint);
+/* With the peer's address. Fails by rc_fail(). */
+void rc_cm_connect(struct pst_endpoint *endpoint);
+/* Where `attr->qp_state` is to lead, in place of what the address says. 0 or errno. */
+int rc_cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr);
+/* The queue pair is in RTS: tell the peer. 0 or errno. */
+int rc_cm_settle(struct pst_endpoint *endpoint);
+/* Data have come, so that the connection stands, whatever became of the kernel's own message. */
+void rc_cm_heard(struct pst_endpoint *endpoint);
+/* What it waits for and was not given in time, in words. False: for the peer to ask. */
+bool rc_cm_waits(const struct pst_endpoint *endpoint, char *text, size_t size);
+/* Take what the kernel has to say. */
+void rc_cm_events(struct pst_worker *worker);
+/* Try again what may pass by now. */
+void rc_cm_look(struct pst_endpoint *endpoint, uint64_t now_ns);
+/* All completions are taken: whose peer is gone without a farewell has failed. */
+void rc_cm_leave(struct pst_worker *worker);
+/* "by rdma_cm with GID 3 and hop limit 64" */
+void rc_cm_describe(const struct pst_endpoint *endpoint, char *text, size_t size);
+
+#endif
