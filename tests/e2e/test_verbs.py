@@ -114,6 +114,15 @@ class Verbs(Case):
                                      **self.prefix())  # fmt: skip
             self.assertRegex(child.stderr, expected)
 
+    def test_rdma_cm_where_there_is_none(self):
+        """The simulation has no connection manager, and InfiniBand's GIDs are no addresses."""
+        for device, expected in (("mlx5_0", "modprobe rdma_ucm|librdmacm was missing"),
+                                 ("mlx5_1", "is InfiniBand.*connection: exchange|librdmacm was missing")):  # fmt: skip
+            child = self.run_program(
+                "run", self.verbs_config(), "--set", "transport.options.connection=rdma_cm",
+                "--set", f"transport.options.device={device}", expect=3, **self.prefix())  # fmt: skip
+            self.assertRegex(child.stderr, expected)
+
 
 def child_of(pid):
     """The program behind a launcher that stays before it, or the process itself."""

@@ -47,7 +47,7 @@ class RdmaCm(test_verbs_rc.VerbsRc):
     def test_ends_that_disagree(self):
         receiver = self.penstock("b", "receive")
         receiver.await_listener(tcp_listener(18515))
-        sender = self.penstock("a", "send", "--set", "transport.options.connection=exchange")
+        sender = self.penstock("a", "send", "--duration", "1", "--set", "transport.options.connection=exchange")
         self.assertNotEqual((sender.wait(), receiver.wait()), (0, 0))
         self.assertRegex(sender.stderr + receiver.stderr, "rdma_cm.*exchange.*both need the same")
 

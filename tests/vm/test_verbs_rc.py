@@ -29,8 +29,9 @@ class VerbsRc(guests.Case):
             "streams.packets.ring=128",
             *(f"transport.options.{key}={value}" for key, value in self.OPTIONS.items()),
         ]
-        words = [PROGRAM, verb, ROOT / "config" / "verbs.yaml", "--json", "out.json", *more]
+        words = [PROGRAM, verb, ROOT / "config" / "verbs.yaml", "--json", "out.json"]
         words += [word for setting in settings for word in ("--set", setting)]
+        words += more
         self.guest(name).run("rm -f out.json")
         return self.guest(name).start("exec " + " ".join(map(str, words)))
 
