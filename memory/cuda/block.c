@@ -9,23 +9,6 @@
 
 #include "inside.h"
 
-#define MIB(bytes) ((double)(bytes) / 1048576.0)
-
-static int refuse_device(struct pst_memory *memory, const char *label, uint64_t length,
-                         const char *call, cuda_status status)
-{
-  size_t available = 0, total = 0;
-  if (status != CUDA_OUT_OF_MEMORY)
-    return cuda_failed(memory, call, status);
-  memory->driver->MemGetInfo(&available, &total);
-  cuda_error_log(memory,
-                 "%s: cannot get %.1f MiB of %s: %s: %s; %.1f of %.1f MiB are free: ask for less "
-                 "(ring, message), or end what else uses the GPU (nvidia-smi)",
-                 label, MIB(length), memory->name, call,
-                 cuda_status_text(memory->driver, status).text, MIB(available), MIB(total));
-  return -ENOMEM;
-}
-
 /* Pages that a NIC or another process can be given, with nobody else's bytes in them. */
 static uint64_t page_up(uint64_t value)
 {
@@ -59,7 +42,7 @@ int cuda_block_malloc(struct pst_memory *memory, uint64_t length, uint64_t align
   made.base_length = made.length + alignment;
   cuda_status status = memory->driver->MemAlloc(&made.base, made.base_length);
   if (status != CUDA_SUCCESS)
-    return refuse_device(memory, label, length, "cuMemAlloc", status);
+    return cuda_refuse_device(memory, label, length, "cuMemAlloc", status);
   made.address = cuda_round_up(made.base, alignment);
   made.exports = (can_ipc(memory, &made) ? PST_EXPORT_IPC : 0u) |
                  (memory->has.dmabuf ? PST_EXPORT_DMABUF : 0u);
@@ -108,15 +91,15 @@ int cuda_block_vmm(struct pst_memory *memory, uint64_t length, uint64_t alignmen
   cuda_status status = memory->driver->MemGetAllocationGranularity(&granularity, &properties,
                                                                    CUDA_GRANULARITY_RECOMMENDED);
   if (status != CUDA_SUCCESS)
-    return refuse_device(memory, label, length, "cuMemGetAllocationGranularity", status);
+    return cuda_refuse_device(memory, label, length, "cuMemGetAllocationGranularity", status);
   made.base_length = cuda_round_up(length, granularity);
   status = memory->driver->MemCreate(&made.handle, made.base_length, &properties, 0);
   if (status != CUDA_SUCCESS)
-    return refuse_device(memory, label, length, "cuMemCreate", status);
+    return cuda_refuse_device(memory, label, length, "cuMemCreate", status);
   status = cuda_block_map(memory, alignment > granularity ? alignment : 0, &made);
   if (status != CUDA_SUCCESS) {
     memory->driver->MemRelease(made.handle);
-    return refuse_device(memory, label, length, "cuMemMap", status);
+    return cuda_refuse_device(memory, label, length, "cuMemMap", status);
   }
   made.address = made.base;
   made.length = made.base_length;
@@ -125,16 +108,6 @@ int cuda_block_vmm(struct pst_memory *memory, uint64_t length, uint64_t alignmen
   sync_memops(memory, made.base);
   *block = made;
   return 0;
-}
-
-static int refuse_host(struct pst_memory *memory, const char *label, uint64_t length,
-                       const char *call, const char *why)
-{
-  cuda_error_log(memory,
-                 "%s: cannot get %.1f MiB of pinned host memory: %s: %s; ask for less (ring, "
-                 "message), or free host memory",
-                 label, MIB(length), call, why);
-  return -ENOMEM;
 }
 
 int cuda_block_host(struct pst_memory *memory, uint64_t length, uint64_t alignment,
@@ -150,9 +123,7 @@ int cuda_block_host(struct pst_memory *memory, uint64_t length, uint64_t alignme
   cuda_status status = memory->driver->MemHostAlloc(
       &at, made.base_length, CUDA_HOSTALLOC_PORTABLE | CUDA_HOSTALLOC_DEVICEMAP);
   if (status != CUDA_SUCCESS)
-    return cuda_is_lost(status) ? cuda_failed(memory, "cuMemHostAlloc", status)
-                                : refuse_host(memory, label, length, "cuMemHostAlloc",
-                                              cuda_status_text(memory->driver, status).text);
+    return cuda_refuse_pinned(memory, label, length, "cuMemHostAlloc", status);
   made.base = (uintptr_t)at;
   made.address = cuda_round_up(made.base, alignment);
   *block = made;
@@ -206,11 +177,11 @@ int cuda_block_memfd(struct pst_memory *memory, uint64_t length, uint64_t alignm
   made.base_length = made.length + alignment;
   int code = open_memfd(&made, label);
   if (code)
-    return refuse_host(memory, label, length, "memfd_create", strerror(-code));
+    return cuda_refuse_host(memory, label, length, "memfd_create", strerror(-code));
   code = map_memfd(&made, alignment);
   if (code) {
     close(made.fd);
-    return refuse_host(memory, label, length, "mmap", strerror(-code));
+    return cuda_refuse_host(memory, label, length, "mmap", strerror(-code));
   }
   cuda_status status =
       memory->driver->MemHostRegister((void *)(uintptr_t)made.address, made.length,
@@ -218,9 +189,9 @@ int cuda_block_memfd(struct pst_memory *memory, uint64_t length, uint64_t alignm
   if (status != CUDA_SUCCESS) {
     munmap((void *)(uintptr_t)made.base, made.base_length);
     close(made.fd);
-    return cuda_is_lost(status) ? cuda_failed(memory, "cuMemHostRegister", status)
-                                : refuse_host(memory, label, length, "cuMemHostRegister",
-                                              cuda_status_text(memory->driver, status).text);
+    if (status == CUDA_NOT_SUPPORTED) /* a descriptor is wanted, not promised */
+      return cuda_block_host(memory, length, alignment, label, block);
+    return cuda_refuse_pinned(memory, label, length, "cuMemHostRegister", status);
   }
   *block = made;
   return 0;

@@ -56,6 +56,8 @@ static int open_kernels(struct pst_memory *memory, struct cuda_shared *shared,
     status = memory->driver->ModuleGetFunction(wanted[i].function, shared->module, wanted[i].name);
   if (status == CUDA_SUCCESS)
     return 0;
+  if (shared->module)
+    memory->driver->ModuleUnload(shared->module);
   cuda_error_log(memory,
                  "the kernels do not load on %s (compute capability %d.%d): %s; build Penstock "
                  "with an nvcc that knows this GPU and is no newer than the driver",

@@ -4,22 +4,49 @@
 
 #include "inside.h"
 
+/* In one go, but where it crosses the edge of what the driver knows as one. */
+static cuda_status copy_piece(struct pst_queue *queue, uint64_t destination, uint64_t source,
+                              uint64_t length)
+{
+  cuda_status status = CUDA_SUCCESS;
+  while (length && status == CUDA_SUCCESS) {
+    uint64_t part = cuda_ranges_part(queue->memory, destination, source, length);
+    status = queue->memory->driver->MemcpyAsync(destination, source, part, queue->stream);
+    destination += part;
+    source += part;
+    length -= part;
+  }
+  return status;
+}
+
+/* Of memory that is pinned, or the device's. Of any other the driver copies no rows. */
+static bool copies_rows(struct pst_memory *memory, const struct cuda_run *run)
+{
+  uint64_t last = run->rows - 1;
+  return cuda_ranges_whole(memory, run->source, last * run->source_pitch + run->width) &&
+         cuda_ranges_whole(memory, run->destination, last * run->destination_pitch + run->width);
+}
+
 static cuda_status copy_run(struct pst_queue *queue, const struct cuda_run *run)
 {
-  const struct cuda_driver *driver = queue->memory->driver;
-  if (run->rows == 1)
-    return driver->MemcpyAsync(run->destination, run->source, run->width, queue->stream);
-  const struct cuda_copy_2d copy = {
-      .source_type = CUDA_MEMORYTYPE_UNIFIED,
-      .source_device = run->source,
-      .source_pitch = run->source_pitch,
-      .destination_type = CUDA_MEMORYTYPE_UNIFIED,
-      .destination_device = run->destination,
-      .destination_pitch = run->destination_pitch,
-      .width = run->width,
-      .height = run->rows,
-  };
-  return driver->Memcpy2DAsync(&copy, queue->stream);
+  cuda_status status = CUDA_SUCCESS;
+  if (run->rows > 1 && copies_rows(queue->memory, run)) {
+    const struct cuda_copy_2d copy = {
+        .source_type = CUDA_MEMORYTYPE_UNIFIED,
+        .source_device = run->source,
+        .source_pitch = run->source_pitch,
+        .destination_type = CUDA_MEMORYTYPE_UNIFIED,
+        .destination_device = run->destination,
+        .destination_pitch = run->destination_pitch,
+        .width = run->width,
+        .height = run->rows,
+    };
+    return queue->memory->driver->Memcpy2DAsync(&copy, queue->stream);
+  }
+  for (uint64_t row = 0; row < run->rows && status == CUDA_SUCCESS; row++)
+    status = copy_piece(queue, run->destination + row * run->destination_pitch,
+                        run->source + row * run->source_pitch, run->width);
+  return status;
 }
 
 /* A copy of the driver's for each run; `plan` has those of the first pieces. */
@@ -42,9 +69,7 @@ static cuda_status copy_each(struct pst_queue *queue, const struct pst_copy *pie
 {
   cuda_status status = CUDA_SUCCESS;
   for (uint32_t i = 0; i < n && status == CUDA_SUCCESS; i++)
-    if (pieces[i].length)
-      status = queue->memory->driver->MemcpyAsync(pieces[i].destination, pieces[i].source,
-                                                  pieces[i].length, queue->stream);
+    status = copy_piece(queue, pieces[i].destination, pieces[i].source, pieces[i].length);
   return status;
 }
 
@@ -57,8 +82,7 @@ static cuda_status gather(struct pst_queue *queue, const struct pst_copy *pieces
   uint32_t small = 0;
   for (uint32_t i = 0; i < n && status == CUDA_SUCCESS; i++) {
     if (pieces[i].length >= CUDA_RUN_BYTES)
-      status = driver->MemcpyAsync(pieces[i].destination, pieces[i].source, pieces[i].length,
-                                   queue->stream);
+      status = copy_piece(queue, pieces[i].destination, pieces[i].source, pieces[i].length);
     else
       room[small++] = pieces[i];
   }

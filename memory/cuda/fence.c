@@ -15,12 +15,14 @@ struct pst_fence *cuda_fence_take(struct pst_memory *memory)
   pthread_mutex_unlock(&memory->lock);
   if (!fence) {
     fence = calloc(1, sizeof(*fence));
-    cuda_status status =
-        fence ? memory->driver->EventCreate(&fence->event,
-                                            CUDA_EVENT_DISABLE_TIMING | CUDA_EVENT_BLOCKING_SYNC)
-              : CUDA_OUT_OF_MEMORY;
+    if (!fence) {
+      cuda_error_log(memory, "fence: no memory for its description");
+      return NULL;
+    }
+    cuda_status status = memory->driver->EventCreate(&fence->event, CUDA_EVENT_DISABLE_TIMING |
+                                                                        CUDA_EVENT_BLOCKING_SYNC);
     if (status != CUDA_SUCCESS) {
-      cuda_failed(memory, "cuEventCreate", status);
+      cuda_refuse_device(memory, "fence", 0, "cuEventCreate", status);
       free(fence);
       return NULL;
     }

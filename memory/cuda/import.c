@@ -96,13 +96,13 @@ static int check(const struct pst_memory *memory, const struct pst_export *from,
 
 /* ---- IPC handles --------------------------------------------------------------- */
 
-static int refuse_handle(struct pst_memory *memory, cuda_status status)
+static int refuse_handle(struct pst_memory *memory, uint64_t length, cuda_status status)
 {
   bool gone = status == CUDA_INVALID_VALUE || status == CUDA_INVALID_HANDLE ||
               status == CUDA_INVALID_CONTEXT || status == CUDA_MAP_FAILED ||
               status == CUDA_NOT_FOUND;
   if (!gone)
-    return cuda_failed(memory, "import: cuIpcOpenMemHandle", status);
+    return cuda_refuse_device(memory, "import", length, "cuIpcOpenMemHandle", status);
   cuda_error_log(memory,
                  "import: refused: the handle names no memory any more: cuIpcOpenMemHandle: %s; "
                  "its process has freed it, or has ended",
@@ -119,7 +119,7 @@ static int open_handle(struct pst_memory *memory, const struct pst_export *from,
   size_t length = 0;
   cuda_status status = driver->IpcOpenMemHandle(&block->base, *handle, CUDA_IPC_LAZY_PEER_ACCESS);
   if (status != CUDA_SUCCESS)
-    return refuse_handle(memory, status);
+    return refuse_handle(memory, from->base_length, status);
   block->kind = CUDA_BLOCK_IPC;
   block->words = "imported by cuIpcOpenMemHandle";
   status = driver->MemGetAddressRange(&base, &length, block->base);
@@ -183,7 +183,7 @@ static int import_vendor_fd(struct pst_memory *memory, const struct pst_export *
   /* 580.159 says NOT_SUPPORTED of more bytes than there are. */
   return status == CUDA_INVALID_VALUE || status == CUDA_NOT_SUPPORTED
              ? refuse_range(memory, from, from->base_length)
-             : cuda_failed(memory, "import: cuMemMap", status);
+             : cuda_refuse_device(memory, "import", block->base_length, "cuMemMap", status);
 }
 
 static int map_file(const struct pst_export *from, struct cuda_block *block)
@@ -224,7 +224,7 @@ static int import_file(struct pst_memory *memory, const struct pst_export *from,
   if (status == CUDA_SUCCESS)
     return 0;
   munmap((void *)(uintptr_t)block->base, block->base_length);
-  return cuda_failed(memory, "import: cuMemHostRegister", status);
+  return cuda_refuse_pinned(memory, "import", end - first, "cuMemHostRegister", status);
 }
 
 static int take(struct pst_memory *memory, const struct pst_export *from, struct cuda_block *block)

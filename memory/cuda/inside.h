@@ -15,17 +15,19 @@
 
 /* What a GPU's page table and nvidia-peermem work in. */
 #define CUDA_PAGE UINT64_C(65536)
-#define CUDA_FENCES_MAX 4096u
+/* Recorded and not released: so many that only a leak has them. A receiver holds a thousand, and
+ * many share a memory. */
+#define CUDA_FENCES_MAX (1u << 20)
 #define CUDA_LENGTH_MAX (UINT64_C(1) << 50)
 
 /* In the order of the options' choices. */
 enum cuda_allocator { CUDA_ALLOCATOR_MALLOC, CUDA_ALLOCATOR_VMM };
 enum cuda_copies { CUDA_COPIES_AUTO, CUDA_COPIES_STRIDED, CUDA_COPIES_GATHER, CUDA_COPIES_EACH };
 
-/* Addresses that a kernel may use. */
+/* Memory that the driver knows as one. */
 struct cuda_range {
   uint64_t begin, end;
-  bool registered; /* by host_register() */
+  bool registered; /* by host_register(): one entry a call */
   bool reachable;  /* by a kernel, at these addresses */
 };
 
@@ -63,6 +65,7 @@ struct pst_memory {
   struct pst_fence *free_fences;
   uint32_t fences; /* handed out and not released */
   bool lost;       /* said in the log */
+  bool pageable;   /* that there is host memory that cannot be pinned: said in the log */
 };
 
 /* An event, referred to by the caller's fence and by the batch that it ends. */
@@ -108,10 +111,18 @@ struct cuda_text {
 };
 /* "CUDA_ERROR_OUT_OF_MEMORY: out of memory". */
 struct cuda_text cuda_status_text(const struct cuda_driver *driver, cuda_status status);
-/* The errno for a status that nobody else knows better; says in the log, once, when the
- * device is lost: -EIO. */
+/* The errno for a status that nobody else knows better, said with its remedy; a device that is
+ * lost is said once: -EIO. */
 int cuda_failed(struct pst_memory *memory, const char *call, cuda_status status);
 bool cuda_is_lost(cuda_status status);
+/* `length` bytes (0: not known how many) that the device, or pinned host memory, has not: says
+ * what was asked, what is free, and the remedy: -ENOMEM. Another status: as cuda_failed(). */
+int cuda_refuse_device(struct pst_memory *memory, const char *label, uint64_t length,
+                       const char *call, cuda_status status);
+int cuda_refuse_pinned(struct pst_memory *memory, const char *label, uint64_t length,
+                       const char *call, cuda_status status);
+int cuda_refuse_host(struct pst_memory *memory, const char *label, uint64_t length,
+                     const char *call, const char *why);
 
 /* device.c: devices by the names that people have for them. */
 struct cuda_place {
@@ -171,6 +182,15 @@ void cuda_range_remove(struct pst_memory *memory, uint64_t begin, uint64_t lengt
 /* May a kernel read and write all of these? */
 bool cuda_ranges_reach(struct pst_memory *memory, const struct pst_copy *pieces, uint32_t n);
 bool cuda_ranges_hold(struct pst_memory *memory, const struct pst_payload *payloads, uint32_t n);
+/* Is it all in one range? */
+bool cuda_ranges_whole(struct pst_memory *memory, uint64_t begin, uint64_t length);
+/* How many of these bytes a copy of the driver's may take at once: it takes memory that is of
+ * one range, or of none, on either side. */
+uint64_t cuda_ranges_part(struct pst_memory *memory, uint64_t destination, uint64_t source,
+                          uint64_t length);
+bool cuda_range_is_registered(struct pst_memory *memory, uint64_t begin, uint64_t length);
+
+/* pins.c: host memory of others, pinned. */
 int cuda_host_register(struct pst_memory *memory, void *address, uint64_t length);
 void cuda_host_unregister(struct pst_memory *memory, void *address, uint64_t length);
 

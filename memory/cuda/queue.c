@@ -3,6 +3,7 @@
  * and nothing waits. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,20 +25,23 @@ static uint64_t descriptors_for(const struct pst_queue_params *params)
 static int open_stream(struct pst_queue *made)
 {
   const struct cuda_driver *driver = made->memory->driver;
+  char label[96];
   uint64_t slots_bytes = made->batches * sizeof(*made->slots);
   slots_bytes = cuda_round_up(slots_bytes, 64);
-  cuda_status status = driver->MemHostAlloc(
-      &made->pinned, slots_bytes + made->descriptors_size * sizeof(struct pst_copy),
-      CUDA_HOSTALLOC_PORTABLE | CUDA_HOSTALLOC_DEVICEMAP);
+  uint64_t length = slots_bytes + made->descriptors_size * sizeof(struct pst_copy);
+  snprintf(label, sizeof(label), "queue of %" PRIu32 " batches of %" PRIu32 " pieces",
+           made->batches, made->pieces);
+  cuda_status status = driver->MemHostAlloc(&made->pinned, length,
+                                            CUDA_HOSTALLOC_PORTABLE | CUDA_HOSTALLOC_DEVICEMAP);
   if (status != CUDA_SUCCESS)
-    return cuda_failed(made->memory, "queue: cuMemHostAlloc", status);
+    return cuda_refuse_pinned(made->memory, label, length, "cuMemHostAlloc", status);
   made->slots = made->pinned;
   made->descriptors = (char *)made->pinned + slots_bytes;
   status = driver->StreamCreate(&made->stream, CUDA_STREAM_NON_BLOCKING);
   if (status == CUDA_SUCCESS)
     return 0;
   driver->MemFreeHost(made->pinned);
-  return cuda_failed(made->memory, "queue: cuStreamCreate", status);
+  return cuda_refuse_device(made->memory, label, 0, "cuStreamCreate", status);
 }
 
 static int check_params(const struct pst_memory *memory, const struct pst_queue_params *params)
@@ -152,9 +156,10 @@ int cuda_queue_end(struct pst_queue *queue, cuda_status status, const char *call
   batch->end = NULL;
   if (status == CUDA_SUCCESS) {
     batch->end = cuda_fence_take(memory);
+    if (!batch->end)
+      return -ENOMEM;
     call = "cuEventRecord";
-    status = batch->end ? memory->driver->EventRecord(batch->end->event, queue->stream)
-                        : CUDA_OUT_OF_MEMORY;
+    status = memory->driver->EventRecord(batch->end->event, queue->stream);
   }
   if (status != CUDA_SUCCESS) {
     if (batch->end)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which memory a kernel may touch. A copy of the driver's finds out by itself, and takes
- * any; a kernel that reads what is not mapped ends the whole context. */
+/* Which memory the driver knows. A kernel that reads what is not mapped ends the whole context;
+ * a copy of many rows takes nothing else, either, and a copy of one piece takes all memory, but
+ * not across the edge of what is known. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "inside.h"
 
@@ -91,63 +91,47 @@ bool cuda_ranges_hold(struct pst_memory *memory, const struct pst_payload *paylo
   return held;
 }
 
-static void whole_pages(const void *address, uint64_t length, uint64_t *begin, uint64_t *end)
+bool cuda_ranges_whole(struct pst_memory *memory, uint64_t begin, uint64_t length)
 {
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  *begin = (uintptr_t)address / page * page;
-  *end = cuda_round_up((uintptr_t)address + length, page);
+  pthread_mutex_lock(&memory->lock);
+  bool whole = range_of(memory, begin, begin + length);
+  pthread_mutex_unlock(&memory->lock);
+  return whole;
 }
 
-int cuda_host_register(struct pst_memory *memory, void *address, uint64_t length)
+/* The lock is held. Of several ranges that begin so far before it, the one that goes farthest. */
+static uint64_t part_of(const struct pst_memory *memory, uint64_t address, uint64_t length)
 {
-  uint64_t begin, end;
-  if (!address || length == 0 || length >= CUDA_LENGTH_MAX) {
-    cuda_error_log(memory, "host_register: no such memory: %p, %lu bytes", address,
-                   (unsigned long)length);
-    return -EINVAL;
+  uint64_t inside = 0, before = length;
+  for (uint32_t i = 0; i < memory->range_count; i++) {
+    const struct cuda_range *range = &memory->ranges[i];
+    if (address >= range->begin && address < range->end && range->end - address > inside)
+      inside = range->end - address;
+    if (range->begin > address && range->begin - address < before)
+      before = range->begin - address;
   }
-  whole_pages(address, length, &begin, &end);
-  pthread_mutex_lock(&memory->lock);
-  bool there = range_of(memory, begin, end);
-  pthread_mutex_unlock(&memory->lock);
-  if (there)
-    return 0;
-  unsigned int flags = CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP;
-  cuda_enter(memory);
-  cuda_status status =
-      memory->driver->MemHostRegister((void *)(uintptr_t)begin, end - begin, flags);
-  if (status != CUDA_SUCCESS && !cuda_is_lost(status)) /* a mapping for reading only? */
-    status = memory->driver->MemHostRegister((void *)(uintptr_t)begin, end - begin,
-                                             flags | CUDA_REGISTER_READ_ONLY);
-  if (status == CUDA_SUCCESS &&
-      cuda_range_add(memory, begin, end - begin, true, memory->has.same_host_pointer) < 0)
-    memory->driver->MemHostUnregister((void *)(uintptr_t)begin);
-  cuda_leave(memory);
-  if (status == CUDA_SUCCESS)
-    return 0;
-  if (cuda_is_lost(status))
-    return cuda_failed(memory, "cuMemHostRegister", status);
-  cuda_log(memory, PST_LOG_WARN,
-           "%.1f MiB of host memory cannot be pinned: %s; copies from it go through the driver's "
-           "own buffer, slowly",
-           (double)(end - begin) / 1048576.0, cuda_status_text(memory->driver, status).text);
-  return -EOPNOTSUPP;
+  if (inside == 0)
+    return before;
+  return inside < length ? inside : length;
 }
 
-void cuda_host_unregister(struct pst_memory *memory, void *address, uint64_t length)
+uint64_t cuda_ranges_part(struct pst_memory *memory, uint64_t destination, uint64_t source,
+                          uint64_t length)
 {
-  uint64_t begin, end;
-  bool mine = false;
-  whole_pages(address, length, &begin, &end);
   pthread_mutex_lock(&memory->lock);
-  for (uint32_t i = 0; i < memory->range_count && !mine; i++)
-    mine = memory->ranges[i].registered && memory->ranges[i].begin == begin &&
-           memory->ranges[i].end == end;
+  length = part_of(memory, source, length);
+  length = part_of(memory, destination, length);
   pthread_mutex_unlock(&memory->lock);
-  if (!mine)
-    return;
-  cuda_range_remove(memory, begin, end - begin);
-  cuda_enter(memory);
-  memory->driver->MemHostUnregister((void *)(uintptr_t)begin);
-  cuda_leave(memory);
+  return length;
+}
+
+bool cuda_range_is_registered(struct pst_memory *memory, uint64_t begin, uint64_t length)
+{
+  bool found = false;
+  pthread_mutex_lock(&memory->lock);
+  for (uint32_t i = 0; i < memory->range_count && !found; i++)
+    found = memory->ranges[i].registered && memory->ranges[i].begin == begin &&
+            memory->ranges[i].end == begin + length;
+  pthread_mutex_unlock(&memory->lock);
+  return found;
 }

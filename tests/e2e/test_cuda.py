@@ -87,6 +87,15 @@ class Cuda(Case):
                                r"CUDA_ERROR_OUT_OF_MEMORY.* 1\.0 of 1\.0 MiB are free: ask for less")
         self.assertIn("pinned host memory", self.refused("host_mib=1", "--set", "transport.options.mode=copy"))
 
+    def test_host_memory_that_cannot_be_pinned(self):
+        """The sender's slots, 1.4 MiB: copied piece by piece, and that is said once."""
+        child = self.run_program(
+            *self.arguments("run", FILE, "--count", 2000, "--set", "streams.packets.ring=1000"),
+            environment=self.environment("delay_us=0,no_register"),
+        )
+        self.assertIn("2000 sent = 2000 delivered + 0 dropped | 2000 verified, 0 corrupted", child.stderr)
+        self.assertEqual(child.stderr.count("1.4 MiB of host memory cannot be pinned"), 1)
+
     def test_a_device_that_is_not_there(self):
         text = self.refused("devices=2", "--set", f"{DEVICE}=c1:00.0")
         self.assertRegex(text, r"loopback-cuda.yaml:\d+:\d+: memory cuda: device: c1:00.0: no such "

@@ -250,9 +250,11 @@ struct pst_memory_ops {
   void (*free_region)(struct pst_memory *memory, struct pst_region *region);
 
   /* Pin host memory of somebody else's so that this device's copies read it at
-   * full speed, until host_unregister. Idempotent for a range already pinned
-   * whole. 0; -EOPNOTSUPP: not needed or not possible; copies work all the
-   * same. May block. */
+   * full speed, until host_unregister of the same range. Ranges may overlap, and a range may be
+   * registered again: each call that returned 0 is undone by one of its own, after copies from
+   * the range are through, and what several have pinned stays so until the last. 0; -EOPNOTSUPP:
+   * not needed or not possible; copies work all the same. May block, and may come from any
+   * thread. */
   int (*host_register)(struct pst_memory *memory, void *address, uint64_t length);
   void (*host_unregister)(struct pst_memory *memory, void *address, uint64_t length);
 

@@ -297,6 +297,9 @@ static void test_host_memory_can_be_registered(void **state)
   if (code != -EOPNOTSUPP) {
     assert_int_equal(code, 0);
     assert_int_equal(contract.ops->host_register(contract.memory, foreign, 1 << 16), 0);
+    assert_int_equal(contract.ops->host_register(contract.memory, (char *)foreign + 4096, 10), 0);
+    contract.ops->host_unregister(contract.memory, foreign, 1 << 16);
+    contract.ops->host_unregister(contract.memory, (char *)foreign + 4096, 10);
     contract.ops->host_unregister(contract.memory, foreign, 1 << 16);
   }
   free(foreign);

@@ -46,6 +46,7 @@ static void configure(void)
       .no_posix = setting("no_posix", 0),
       .ipc_refused = setting("ipc_refused", 0),
       .no_peer = setting("no_peer", 0),
+      .no_register = setting("no_register", 0),
   };
   if (fake_config.devices > FAKE_DEVICES_MAX)
     fake_config.devices = FAKE_DEVICES_MAX;

@@ -20,7 +20,8 @@
  *   lost_after=N    (never)  the N-th piece of work fails, and the device with it
  *   host_mib=N      (4096)   what can be pinned
  *   bar1_mib=N      (65536)  of each, by the fake NVML beside this
- *   no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_nvml
+ *   no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_nvml,
+ *   no_register (of host memory: cuMemHostRegister)
  * Two processes of one script share device memory by handles and descriptors, since its
  * bytes are in memfds.
  */
@@ -57,7 +58,7 @@ struct fake_range {
 struct fake_config {
   uint64_t delay_ns, memory, host_memory, lost_after;
   int devices, first, capability, version, init;
-  bool no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer;
+  bool no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_register;
 };
 
 struct fake {

@@ -264,6 +264,8 @@ cuda_status fake_MemHostRegister(void *address, size_t length, unsigned int flag
     return status;
   if (!address || length == 0 || end < begin || flags & ~15u)
     return CUDA_INVALID_VALUE;
+  if (fake_config.no_register)
+    return CUDA_NOT_SUPPORTED;
   unsigned char resident;
   for (uint64_t page = begin / 4096 * 4096; page < end; page += 4096)
     if (mincore((void *)(uintptr_t)page, 1, &resident) != 0)

@@ -194,22 +194,36 @@ static cuda_status submit(cuda_stream stream, const struct fake_job *like)
   return status;
 }
 
-static bool reached(uint64_t address, uint64_t pitch, const struct cuda_copy_2d *copy)
+/* Whether a side of a copy is all in one range, in none, or across the edge of one, which the
+ * driver refuses. */
+enum side { APART, WITHIN, ACROSS };
+static enum side side_of(uint64_t address, uint64_t pitch, const struct cuda_copy_2d *copy)
 {
-  return fake_reach(address, (copy->height - 1) * pitch + copy->width);
+  uint64_t end = address + (copy->height - 1) * pitch + copy->width;
+  enum side side = APART;
+  pthread_mutex_lock(&fake.mutex);
+  for (struct fake_range *r = fake.ranges; r; r = r->next)
+    if (address >= r->address && end <= r->address + r->length)
+      side = WITHIN;
+    else if (address < r->address + r->length && end > r->address && side == APART)
+      side = ACROSS;
+  pthread_mutex_unlock(&fake.mutex);
+  return side;
 }
 
 /* Pageable memory makes a copy wait for its end, as the driver's own buffer does. */
 static cuda_status submit_copy(struct fake_job *job, cuda_stream stream)
 {
   struct cuda_copy_2d *copy = &job->copy;
-  bool source = reached(copy->source_device, copy->source_pitch, copy);
-  bool destination = reached(copy->destination_device, copy->destination_pitch, copy);
-  if (!source && !destination)
+  enum side source = side_of(copy->source_device, copy->source_pitch, copy);
+  enum side destination = side_of(copy->destination_device, copy->destination_pitch, copy);
+  if (source + destination == APART || source == ACROSS || destination == ACROSS)
     return CUDA_INVALID_VALUE;
-  copy->source_host = source ? NULL : (const void *)(uintptr_t)copy->source_device;
-  copy->destination_host = destination ? NULL : (void *)(uintptr_t)copy->destination_device;
-  bool pageable = !source || !destination;
+  bool pageable = source == APART || destination == APART;
+  if (source == APART)
+    copy->source_host = (const void *)(uintptr_t)copy->source_device;
+  if (destination == APART)
+    copy->destination_host = (void *)(uintptr_t)copy->destination_device;
   if (pageable && copy->height > 1)
     return CUDA_NOT_SUPPORTED;
   cuda_status status = submit(stream, job);

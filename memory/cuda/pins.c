@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Host memory of others, pinned. The driver pins a page once for the whole process, so all
+ * memories of it share the pins: what one call pins, another, of a part or of more, refers to.
+ * A range may lie in several pins, and a pin is undone when nobody refers to it any more.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "inside.h"
+
+struct pin {
+  struct pin *next;
+  uint64_t begin, end;
+  uint32_t users;
+  const struct cuda_driver *driver;
+  cuda_device device; /* whose context has it, and is kept for it */
+  cuda_context context;
+};
+
+/* Held while the driver pins, so that no two threads pin one page. */
+static pthread_mutex_t pins_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pin *pins;
+
+static void whole_pages(const void *address, uint64_t length, uint64_t *begin, uint64_t *end)
+{
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  *begin = (uintptr_t)address / page * page;
+  *end = cuda_round_up((uintptr_t)address + length, page);
+}
+
+/* The lock is held, here and below. */
+static struct pin *pin_at(uint64_t address)
+{
+  struct pin *pin = pins;
+  while (pin && !(address >= pin->begin && address < pin->end))
+    pin = pin->next;
+  return pin;
+}
+
+/* Where the next pin begins, or `end`. */
+static uint64_t gap_end(uint64_t begin, uint64_t end)
+{
+  for (const struct pin *pin = pins; pin; pin = pin->next)
+    if (pin->begin > begin && pin->begin < end)
+      end = pin->begin;
+  return end;
+}
+
+static cuda_status pin_new(struct pst_memory *memory, uint64_t begin, uint64_t end,
+                           struct pin **out)
+{
+  const struct cuda_driver *driver = memory->driver;
+  unsigned int flags = CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP;
+  struct pin *made = calloc(1, sizeof(*made));
+  if (!made)
+    return CUDA_OUT_OF_MEMORY;
+  *made = (struct pin){
+      .next = pins, .begin = begin, .end = end, .driver = driver, .device = memory->device};
+  cuda_status status = driver->DevicePrimaryCtxRetain(&made->context, made->device);
+  if (status != CUDA_SUCCESS) {
+    free(made);
+    return status;
+  }
+  cuda_enter(memory);
+  status = driver->MemHostRegister((void *)(uintptr_t)begin, end - begin, flags);
+  if (status != CUDA_SUCCESS && !cuda_is_lost(status)) /* a mapping for reading only? */
+    status = driver->MemHostRegister((void *)(uintptr_t)begin, end - begin,
+                                     flags | CUDA_REGISTER_READ_ONLY);
+  cuda_leave(memory);
+  if (status != CUDA_SUCCESS) {
+    driver->DevicePrimaryCtxRelease(made->device);
+    free(made);
+    return status;
+  }
+  *out = pins = made;
+  return CUDA_SUCCESS;
+}
+
+static void pin_drop(struct pin *pin)
+{
+  cuda_context context;
+  if (--pin->users > 0)
+    return;
+  struct pin **at = &pins;
+  while (*at != pin)
+    at = &(*at)->next;
+  *at = pin->next;
+  pin->driver->CtxPushCurrent(pin->context);
+  pin->driver->MemHostUnregister((void *)(uintptr_t)pin->begin);
+  pin->driver->CtxPopCurrent(&context);
+  pin->driver->DevicePrimaryCtxRelease(pin->device);
+  free(pin);
+}
+
+/* Refer to the pin at `begin`, which is made up to `end` if need be; *next is behind it. */
+static int refer(struct pst_memory *memory, uint64_t begin, uint64_t end, uint64_t *next,
+                 cuda_status *status)
+{
+  struct pin *pin = pin_at(begin);
+  if (!pin)
+    *status = pin_new(memory, begin, gap_end(begin, end), &pin);
+  if (*status != CUDA_SUCCESS)
+    return -EOPNOTSUPP;
+  pin->users++;
+  int code = cuda_range_add(memory, pin->begin, pin->end - pin->begin, true,
+                            memory->has.same_host_pointer);
+  *next = pin->end;
+  if (code)
+    pin_drop(pin);
+  return code;
+}
+
+static void forget(struct pst_memory *memory, uint64_t begin, uint64_t end)
+{
+  for (struct pin *pin = pins, *next; pin; pin = next) {
+    next = pin->next;
+    uint64_t length = pin->end - pin->begin;
+    if (pin->begin >= end || pin->end <= begin ||
+        !cuda_range_is_registered(memory, pin->begin, length))
+      continue;
+    cuda_range_remove(memory, pin->begin, length);
+    pin_drop(pin);
+  }
+}
+
+/* Once a memory: the senders of a stream may lend many regions. */
+static int say_pageable(struct pst_memory *memory, uint64_t length, cuda_status status)
+{
+  pthread_mutex_lock(&memory->lock);
+  bool said = memory->pageable;
+  memory->pageable = true;
+  pthread_mutex_unlock(&memory->lock);
+  cuda_log(memory, said ? PST_LOG_DEBUG : PST_LOG_WARN,
+           "%.1f MiB of host memory cannot be pinned: %s; copies from it go piece by piece through "
+           "the driver's own buffer, and the thread waits for them: slow. A smaller ring, or more "
+           "host memory that can be locked, helps",
+           (double)length / 1048576.0, cuda_status_text(memory->driver, status).text);
+  return -EOPNOTSUPP;
+}
+
+int cuda_host_register(struct pst_memory *memory, void *address, uint64_t length)
+{
+  uint64_t begin, end, next;
+  cuda_status status = CUDA_SUCCESS;
+  int code = 0;
+  if (!address || length == 0 || length >= CUDA_LENGTH_MAX) {
+    cuda_error_log(memory, "host_register: no such memory: %p, %lu bytes", address,
+                   (unsigned long)length);
+    return -EINVAL;
+  }
+  whole_pages(address, length, &begin, &end);
+  pthread_mutex_lock(&pins_lock);
+  if (!cuda_ranges_whole(memory, begin, end - begin) || pin_at(begin)) {
+    for (uint64_t at = begin; at < end && code == 0; at = next) {
+      next = at;
+      code = refer(memory, at, end, &next, &status);
+      if (code)
+        forget(memory, begin, at);
+    }
+  } /* else staging memory of this very one */
+  pthread_mutex_unlock(&pins_lock);
+  if (status == CUDA_SUCCESS)
+    return code;
+  return cuda_is_lost(status) ? cuda_failed(memory, "cuMemHostRegister", status)
+                              : say_pageable(memory, end - begin, status);
+}
+
+void cuda_host_unregister(struct pst_memory *memory, void *address, uint64_t length)
+{
+  uint64_t begin, end;
+  whole_pages(address, length, &begin, &end);
+  pthread_mutex_lock(&pins_lock);
+  forget(memory, begin, end);
+  pthread_mutex_unlock(&pins_lock);
+}
