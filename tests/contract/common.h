@@ -28,6 +28,11 @@ uint64_t contract_heap_bytes(void);
  * allocator's own. */
 #define CONTRACT_HEAP_NOISE_BYTES UINT64_C(1500)
 
+/* First in main: starts the program again without malloc's caches of each thread, which
+ * count as given out, and which grow for as long as sizes turn up that were not asked for
+ * before. Nothing where GLIBC_TUNABLES is set. */
+void contract_count_heap(char **argv);
+
 /* From here on, a case that does not end ends the program, with a word. Fixtures. */
 int contract_watch(void **state);
 

@@ -130,6 +130,7 @@ static struct contract_variant variants[] = {
 
 int main(int argc, char **argv)
 {
+  contract_count_heap(argv);
   if (argc < 3 || argc > 4) {
     fprintf(stderr, "usage: %s VARIANT PLUGIN [MEMORY]\n", argv[0]);
     return 2;
