@@ -37,9 +37,14 @@ struct landing_plan {
   struct pst_error *error;
 };
 
-static int alloc_region(const struct landing_plan *plan, struct landing *landing,
-                        enum pst_alloc_purpose purpose, uint64_t length, uint32_t needs,
-                        struct pst_region *region)
+static const char *purpose_name(enum pst_alloc_purpose purpose)
+{
+  return purpose == PST_ALLOC_STAGING ? "staging ring" : "ring";
+}
+
+static int try_alloc(const struct landing_plan *plan, struct landing *landing,
+                     enum pst_alloc_purpose purpose, uint64_t length, uint32_t needs,
+                     struct pst_region *region)
 {
   char label[96];
   struct pst_alloc_params params = {
@@ -50,16 +55,27 @@ static int alloc_region(const struct landing_plan *plan, struct landing *landing
       .needs = needs,
       .label = label};
 
-  snprintf(label, sizeof(label), "stream %s, %s", plan->stream->name,
-           purpose == PST_ALLOC_STAGING ? "staging ring" : "ring");
+  snprintf(label, sizeof(label), "stream %s, %s", plan->stream->name, purpose_name(purpose));
   *region = (struct pst_region){.struct_size = sizeof(*region)};
-  int rc = landing->memory->plugin->memory->alloc(landing->memory->memory, &params, region);
-  if (rc < 0)
-    pst_fail(plan->error, PST_EXIT_UNAVAILABLE, rc,
-             "stream %s: memory %s gives no %.1f MiB for the %s: %s; a smaller `ring` needs less",
-             plan->stream->name, landing->memory->plugin->name, (double)length / 1048576.0,
-             purpose == PST_ALLOC_STAGING ? "staging ring" : "ring", strerror(-rc));
-  return rc;
+  return landing->memory->plugin->memory->alloc(landing->memory->memory, &params, region);
+}
+
+static int refuse_alloc(const struct landing_plan *plan, const struct landing *landing,
+                        enum pst_alloc_purpose purpose, uint64_t length, int code)
+{
+  return pst_fail(plan->error, PST_EXIT_UNAVAILABLE, code,
+                  "stream %s: memory %s gives no %.1f MiB for the %s: %s; a smaller `ring` needs "
+                  "less",
+                  plan->stream->name, landing->memory->plugin->name, (double)length / 1048576.0,
+                  purpose_name(purpose), strerror(-code));
+}
+
+static int alloc_region(const struct landing_plan *plan, struct landing *landing,
+                        enum pst_alloc_purpose purpose, uint64_t length, uint32_t needs,
+                        struct pst_region *region)
+{
+  int rc = try_alloc(plan, landing, purpose, length, needs, region);
+  return rc < 0 ? refuse_alloc(plan, landing, purpose, length, rc) : 0;
 }
 
 static void free_region(struct landing *landing, struct pst_region *region)
@@ -110,11 +126,19 @@ static bool lent_would_bounce(const struct landing_plan *plan, const struct land
 static int try_direct(const struct landing_plan *plan, struct landing *landing, char *why,
                       size_t why_size)
 {
+  const uint64_t length = landing->stride * landing->slots;
+  const uint32_t needs = plan->limits->ring_needs;
   const char *lacks;
-  int rc = alloc_region(plan, landing, PST_ALLOC_NORMAL, landing->stride * landing->slots,
-                        plan->limits->ring_needs, &landing->ring_region);
+  int rc = try_alloc(plan, landing, PST_ALLOC_NORMAL, length, needs, &landing->ring_region);
+  /* A NIC may reach less of a GPU than there is; staged, it reaches none. */
+  if (rc == -ENOMEM && (needs & PST_NEED_EXPORT_DMABUF) &&
+      plan->stream->receiver.path == CONFIG_PATH_AUTO) {
+    snprintf(why, why_size, "memory %s gives no %.1f MiB that a NIC can reach",
+             landing->memory->plugin->name, (double)length / 1048576.0);
+    return 1;
+  }
   if (rc < 0)
-    return rc;
+    return refuse_alloc(plan, landing, PST_ALLOC_NORMAL, length, rc);
   if (!setup_region_meets(&landing->ring_region, plan->limits->ring_needs, &lacks)) {
     snprintf(why, why_size, "transport %s needs %s, memory %s (%s) has not",
              landing->lane->device->plugin->name, lacks, landing->memory->plugin->name,

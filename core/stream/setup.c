@@ -46,8 +46,6 @@ bool setup_region_meets(const struct pst_region *region, uint32_t needs, const c
     *lacks = "memory that the CPU can touch";
   else if ((needs & PST_NEED_EXPORT_FD) && !(region->exports & PST_EXPORT_FD))
     *lacks = "memory that can be shared by a file descriptor";
-  else if ((needs & PST_NEED_EXPORT_DMABUF) && !(region->exports & PST_EXPORT_DMABUF))
-    *lacks = "memory that can be exported as dma-buf";
   else if ((needs & PST_NEED_EXPORT_IPC) && !(region->exports & PST_EXPORT_IPC))
     *lacks = "memory with an IPC handle";
   else if ((needs & PST_NEED_PINNED) && !(region->flags & PST_REGION_PINNED))

@@ -65,8 +65,8 @@ static int check_window(const struct pst_memory *memory, const struct pst_alloc_
   cuda_error_log(memory,
                  "%s: cannot get %.1f MiB of %s for a NIC: of its BAR1, through which one writes, "
                  "%.1f of %.1f MiB are free: ask for less (ring, message), end what else is "
-                 "registered there (nvidia-smi -q -d MEMORY), or let the firmware map all of the "
-                 "GPU (Above 4G Decoding, Resizable BAR)",
+                 "registered there (nvidia-smi -q -d MEMORY), let the firmware map all of the "
+                 "GPU (Above 4G Decoding, Resizable BAR), or stage (`path: staged`)",
                  params->label, (double)params->length / 1048576.0, memory->name,
                  (double)window.free / 1048576.0, (double)window.total / 1048576.0);
   return -ENOMEM;

@@ -103,6 +103,19 @@ class Verbs(Case):
         self.assertEqual(stream["path"], "staged")
         self.assertIn("dma-buf: its memory exports none", stream["path_reason"])
 
+    def test_gpu_memory_that_no_nic_can_reach_is_staged(self):
+        """BAR1 is asked for its room before the ring is allocated."""
+        memory = ("--set", "streams.packets.receiver.memory=cuda")
+        stream = self.in_gpu_memory("bar1_mib=16", *memory)
+        self.assertEqual(stream["path"], "staged")
+        self.assertRegex(stream["path_reason"], r"memory cuda gives no [0-9.]+ MiB that a NIC can reach")
+        cuda = FAKES / "cuda"
+        child = self.run_program(
+            "run", self.verbs_config(), "--plugin-path", cuda, *memory,
+            "--set", "streams.packets.receiver.path=direct", expect=3,
+            environment={"LD_LIBRARY_PATH": str(cuda), "FAKE_CUDA": "bar1_mib=16"}, **self.prefix())  # fmt: skip
+        self.assertRegex(child.stderr, r"of its BAR1, through which one writes, 0\.0 of 16\.0 MiB are free")
+
     def test_devices_and_mistakes(self):
         listed = self.run_program("plugins", "verbs_rc", **self.prefix()).stdout
         self.assertRegex(listed, "mlx5_0.*port 1 active, Ethernet")

@@ -133,6 +133,8 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
       .endpoints_max = smaller((uint64_t)attr->max_qp, RC_PLACES),
       .requests_max = smaller(room, RC_REQUESTS_MAX),
       .pieces_max = device->pieces_max,
+      .ring_needs = PST_NEED_EXPORT_DMABUF,
+      .send_needs = PST_NEED_EXPORT_DMABUF,
       .page_size = (uint64_t)sysconf(_SC_PAGESIZE),
       .address_max = RC_BLOB_BYTES,
       .remote_max = RC_REMOTE_BYTES,

@@ -149,12 +149,15 @@ struct pst_limits {
   uint32_t endpoints_max; /* of one worker */
   uint32_t requests_max;  /* outstanding on one endpoint; post takes no more */
   uint32_t pieces_max;    /* of one request; more are refused: -E2BIG */
-  uint32_t ring_needs;    /* enum pst_memory_need of regions that receive; unmet: core stages */
-  uint32_t send_needs;    /* of regions that are sent from, or offered for one-sided access */
-  uint64_t page_size;     /* registrations round to it */
-  uint32_t address_max;   /* bytes of endpoint_address */
-  uint32_t remote_max;    /* bytes of mr_pack */
-  uint32_t rings_max;     /* of the device; 0: no bound */
+  /* enum pst_memory_need of regions that receive; unmet: core stages. EXPORT_DMABUF is told to
+   * the memory (a NIC will reach the region) and never counts as unmet: mr_register finds out,
+   * and may have another way. */
+  uint32_t ring_needs;
+  uint32_t send_needs;  /* of regions that are sent from, or offered for one-sided access */
+  uint64_t page_size;   /* registrations round to it */
+  uint32_t address_max; /* bytes of endpoint_address */
+  uint32_t remote_max;  /* bytes of mr_pack */
+  uint32_t rings_max;   /* of the device; 0: no bound */
   uint32_t reserved;
 };
 
