@@ -56,6 +56,20 @@ static int sum_in_region(const struct slot *slot, uint64_t length, uint32_t *crc
   return rc == -EOPNOTSUPP ? 1 : rc;
 }
 
+/* `crc` is of what the region has now, `other` of what the CPU has: they are to be the same. */
+static void fail_copy(const struct slot *slot, uint64_t length, uint32_t crc, uint32_t other)
+{
+  const struct copy *copy = slot->transfer->copy;
+
+  transfer_fail(slot->transfer, -EBADMSG,
+                "the copy %s the region, memory %s (%s), went wrong: the CRC32C of %" PRIu64
+                " bytes at %" PRIu64 " is %08" PRIx32 " in the region and %08" PRIx32
+                " in the CPU's memory; repeat it with --resume, and if it happens again test that "
+                "memory, or take --memory host",
+                copy->ops == &copy_put ? "into" : "out of", copy->params->remote.memory,
+                pst_area_backing(copy->area), length, slot->offset, crc, other);
+}
+
 int slot_fetch(struct slot *slot, uint64_t length, uint32_t *crc)
 {
   const struct copy *copy = slot->transfer->copy;
@@ -65,11 +79,16 @@ int slot_fetch(struct slot *slot, uint64_t length, uint32_t *crc)
     int copied = pst_area_read(copy->area, slot->place, length, slot->bytes);
     rc = copied < 0 ? copied : rc;
   }
-  if (rc < 0)
+  if (rc < 0) {
+    transfer_fail(slot->transfer, rc, "reading %" PRIu64 " bytes back from the region: %s", length,
+                  strerror(-rc));
     return rc;
+  }
   uint32_t read = sums_crc32c(slot->bytes, length);
-  if (rc == 0 && read != *crc) /* on the way out of the region */
+  if (rc == 0 && read != *crc) {
+    fail_copy(slot, length, *crc, read);
     return -EBADMSG;
+  }
   *crc = read;
   return 0;
 }
@@ -84,7 +103,15 @@ int slot_push(struct slot *slot, uint64_t length)
   int rc = pst_area_write(copy->area, slot->place, length, slot->bytes);
   if (rc == 0)
     rc = sum_in_region(slot, length, &crc);
-  return rc == 0 && crc != slot->crc ? -EBADMSG : rc < 0 ? rc : 0;
+  if (rc < 0) {
+    transfer_fail(slot->transfer, rc, "writing %" PRIu64 " bytes into the region: %s", length,
+                  strerror(-rc));
+    return rc;
+  }
+  if (rc > 0 || crc == slot->crc)
+    return 0;
+  fail_copy(slot, length, crc, slot->crc);
+  return -EBADMSG;
 }
 
 void slot_free(struct slot *slot)

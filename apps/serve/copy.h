@@ -180,10 +180,10 @@ int transfer_sum(const struct transfer *t, uint8_t digest[SERVE_SHA256_BYTES]); 
  * server has. The same: the slot is through; `differs` is called else. */
 void slot_compare(struct slot *slot, void (*differs)(struct slot *slot));
 
-/* Between the region and where the CPU has a slot's bytes. 0 or -errno.
+/* Between the region and where the CPU has a slot's bytes. 0; or -errno, and the transfer has
+ * failed for that reason. -EBADMSG: what is there then has another CRC32C than what was copied.
  * fetch: with the CRC32C of what lies in the region, which is what the server is asked about. */
 int slot_fetch(struct slot *slot, uint64_t length, uint32_t *crc);
-/* push: -EBADMSG: what lies in the region then is not what was read. */
 int slot_push(struct slot *slot, uint64_t length);
 
 /* progress.c: one line on a terminal, at the end one for everybody. */

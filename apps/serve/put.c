@@ -43,10 +43,7 @@ static void store(struct slot *slot)
                                         .region = t->copy->region,
                                         .place = slot->place,
                                         .crc = slot->crc};
-  int rc = slot_push(slot, slot->length);
-
-  if (rc < 0) {
-    transfer_fail(t, rc, "writing into the region: %s", strerror(-rc));
+  if (slot_push(slot, slot->length) < 0) {
     slot_free(slot);
     return;
   }

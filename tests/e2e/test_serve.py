@@ -213,6 +213,26 @@ class Gpu(ServeCase):
         self.put("file", *self.cuda, "--to", "back", "--sha256", environment=self.environment)
         self.assertEqual(sha256(self.root / "back"), sha256(source))
 
+    def test_a_copy_that_goes_wrong(self):
+        """Between the CPU and the region: both sums are named, and nothing has the file's name."""
+        self.serve(*self.cuda, environment=self.environment)
+        spoilt = {**self.environment, "FAKE_CUDA": "delay_us=100,spoil=2"}
+        random_file(self.root / "file", 3 * MIB)
+        random_file(self.here / "other", 3 * MIB)
+        said = (r"other|file: .*the copy {} the region, memory cuda \(.+\), went wrong: the CRC32C of \d+ bytes at \d+ is "
+                r"([0-9a-f]{{8}}) in the region and ([0-9a-f]{{8}}) in the CPU's memory; .*--resume")  # fmt: skip
+        for way, child in (
+            ("out of", self.get("file", *self.cuda, "--chunk", "1MiB", environment=spoilt, expect=1)),
+            ("into", self.put("other", *self.cuda, "--chunk", "1MiB", environment=spoilt, expect=1)),
+        ):
+            with self.subTest(way=way):
+                self.assertRegex(child.stderr, said.format(way))
+        self.assertFalse((self.here / "file").exists() or (self.root / "other").exists())
+        for command in (self.get, self.put):
+            command("file" if command == self.get else "other", *self.cuda, "--resume", "--sha256", environment=self.environment)
+        self.assertEqual(sha256(self.here / "file"), sha256(self.root / "file"))
+        self.assertEqual(sha256(self.here / "other"), sha256(self.root / "other"))
+
     def test_a_server_without_a_gpu_says_so(self):
         self.serve(environment=self.environment)
         child = self.run_program("request", "write", self.address, *self.cuda, environment=self.environment, expect=1)

@@ -36,6 +36,7 @@ static void configure(void)
       .memory = setting("memory_mib", 2048) << 20,
       .host_memory = setting("host_mib", 4096) << 20,
       .lost_after = setting("lost_after", 0),
+      .spoil = setting("spoil", 0),
       .devices = (int)setting("devices", 1),
       .first = (int)setting("first", 0),
       .capability = (int)setting("capability", 90),

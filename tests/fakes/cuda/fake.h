@@ -18,6 +18,7 @@
  *   version=N       (13000)  of the driver, as cuDriverGetVersion tells it
  *   init=N          (0)      what cuInit returns
  *   lost_after=N    (never)  the N-th piece of work fails, and the device with it
+ *   spoil=N         (never)  the N-th copy of a page and more changes its first byte
  *   host_mib=N      (4096)   what can be pinned
  *   bar1_mib=N      (65536)  of each, by the fake NVML beside this
  *   no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_nvml,
@@ -56,7 +57,7 @@ struct fake_range {
 };
 
 struct fake_config {
-  uint64_t delay_ns, memory, host_memory, lost_after;
+  uint64_t delay_ns, memory, host_memory, lost_after, spoil;
   int devices, first, capability, version, init;
   bool no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_register;
 };
@@ -129,6 +130,7 @@ void fake_drain(void);
 const struct CUfunc_st *fake_function(const char *name);
 /* fake_bytes(), the mutex not held. */
 uint8_t *fake_reach(uint64_t address, uint64_t length);
+void fake_spoil(uint8_t *copied, uint64_t length);
 
 #define X(name, params) cuda_status fake_##name params;
 CUDA_CALLS(X)

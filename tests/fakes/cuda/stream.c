@@ -35,6 +35,7 @@ static bool copy_rows(const struct cuda_copy_2d *copy)
     if (!source || !destination)
       return false;
     memmove(destination, source, copy->width);
+    fake_spoil(destination, copy->width);
   }
   return true;
 }
