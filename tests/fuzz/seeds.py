@@ -6,7 +6,7 @@ import struct
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-SUFFIXES = {"yaml": ".txt", "set": ".txt", "control": ".bin", "serve": ".bin", "packet": ".bin", "pcap": ".pcap"}
+SUFFIXES = {"yaml": ".txt", "set": ".txt", "control": ".bin", "serve": ".bin", "server": ".bin", "packet": ".bin", "pcap": ".pcap"}
 
 
 # ---- Configurations ------------------------------------------------------------
@@ -165,6 +165,62 @@ def serve_seeds():
                 b"\xa2\x00\x16\x05\x5f\xff", b"\xa3\x00\x16\x05\x01\x18\x63\xfb" + bytes(8), b"\xa1\x00\xc1\x01",
                 b"\xb9\x01\x01" + b"\x00\x16" * 257,
                 b"\xa6\x00\x16\x05\x01\x18\x63\x20\x18\x64\x38\x20\x18\x65\x39\x01\x00\x18\x66\x3a" + bytes(4))  # fmt: skip
+
+
+# ---- What serve's clients say and do, in order: fuzz_server.c ---------------------------
+
+JOIN, LEAVE, ASK, SAY, RAW, END_IO, END_OPERATION, OFFER, WITHDRAW, ROOM, VERIFY, WAIT, TRUNCATE, REPLACE = range(14)
+MOVE, OPEN, FETCH, CREATE, STORE, HOLE, CHECK, COMMIT, CLOSE, LIST, MKDIR, PING = range(12)
+NUMBERS = [0, 1, 7, 4095, 4096, 4097, 8192, 16384, 65536, 1 << 20, (1 << 20) + 1, 2 << 20, (4 << 20) + 1, 1 << 40, (1 << 63) - 1,
+           (1 << 64) - 1]  # fmt: skip
+NAMES = ["file", "sparse", "folder/inner", "new", "folder/new", "folder", "link-in", "link-out", "../secret", "", "fifo", "a/b/c",
+         ".file.penstock-part", "none"]  # fmt: skip
+READS, WRONG_CRC, HAS_SUM, LAST_SUM = 1, 2, 4, 8
+VERIFIES, OVERWRITES, RESUMES, GOES_ON = 1, 4, 8, 64
+
+
+def ask(request, name="file", how=0, file=0, offset=0, length=0, place=0, region=1, pieces=0, flags=0, peer=0):
+    return bytes([ASK, peer, request, NAMES.index(name), how, file, NUMBERS.index(offset), NUMBERS.index(length),
+                  NUMBERS.index(place), region, pieces, flags])  # fmt: skip
+
+
+def server_seeds():
+    join, io, full, fails, short, done = bytes([JOIN, 1]), bytes([END_IO, 0]), bytes([END_IO, 2]), bytes([END_IO, 1]), bytes([END_IO, 3]), bytes([END_OPERATION, 0])
+    wrong, leave, dies = bytes([END_OPERATION, 4]), bytes([LEAVE, 0, 0]), bytes([LEAVE, 0, 1])
+    get = [join, ask(OPEN), ask(FETCH, length=16384), io, done, done, ask(CHECK, length=16384), io, ask(CLOSE)]
+    put = [join, ask(CREATE, "new", length=8192), ask(STORE, length=4096), done, io, ask(HOLE, offset=4096, length=4096),
+           ask(COMMIT), io, io, ask(CLOSE)]
+    summed = [join, ask(CREATE, "new", length=4096, flags=OVERWRITES), ask(STORE, length=4096), done, io, ask(CHECK, length=4096, flags=GOES_ON), io,
+              ask(COMMIT, how=HAS_SUM | LAST_SUM), io, io, ask(CLOSE)]
+    resumed = [join, ask(CREATE, "new", length=4096), ask(STORE, length=4096), done, io, ask(CLOSE), ask(CREATE, "new", length=4096, flags=RESUMES),
+               ask(CHECK, length=4096), io, ask(CHECK, length=4096, how=HAS_SUM | LAST_SUM), io, ask(COMMIT, how=HAS_SUM | LAST_SUM), io, io, io]
+    moves = [join, bytes([OFFER, 0, 1, 12]), ask(MOVE, length=(4 << 20) + 1, region=2), ask(MOVE, length=2 << 20, region=2, pieces=3, flags=VERIFIES),
+             ask(MOVE, how=READS, length=65536, pieces=40, flags=VERIFIES), done, done, done, done, bytes([VERIFY, 1]), done, done]
+    sessions = [get, put, summed, resumed, moves]
+    for how in range(8):
+        yield bytes([how]) + b"".join(get + put)
+    for session in sessions:
+        for at in range(1, len(session) + 1):
+            yield b"\1" + b"".join(session[:at])
+            yield b"\1" + b"".join(session[:at]) + dies + join
+            yield b"\0" + b"".join(session[:at]) + bytes([ROOM, 0, 0]) + b"".join(session[at:])
+        for other in (full, fails, short):
+            yield b"\0" + b"".join(other if step == io else step for step in session)
+        yield b"\0" + b"".join(wrong if step == done else step for step in session)
+        yield b"\0" + b"".join(step for step in session if step not in (io, done)) * 2 + leave
+        yield b"\0" + b"".join(step * 2 for step in session)
+    yield from (b"\0" + join + ask(LIST, name) + ask(MKDIR, name) + ask(OPEN, name) + ask(CREATE, name, length=1) for name in NAMES)
+    yield from (b"\0" + join + ask(OPEN) + ask(CREATE, "new", length=number) + b"".join(
+        ask(request, file=file, offset=number, length=number, place=number) for request in (FETCH, STORE, HOLE, CHECK, MOVE) for file in (0, 1)
+    ) for number in NUMBERS)  # fmt: skip
+    yield b"\0" + join + ask(OPEN) * 34 + ask(CLOSE, file=3) + ask(OPEN)
+    yield b"\0" + join + ask(MOVE, length=4096) * 66
+    yield b"\0" + join * 3 + ask(MOVE, length=2 << 20, peer=1) * 3 + ask(MOVE, length=4096, peer=2) * 3 + done * 4 + bytes([LEAVE, 1, 1]) + done * 8
+    yield b"\0" + join + ask(OPEN) + bytes([TRUNCATE, 0, 1]) + ask(FETCH, length=16384) + io + ask(FETCH, length=1) + ask(CLOSE)
+    yield b"\1" + join + ask(CREATE, flags=OVERWRITES) + bytes([REPLACE, 0, 0]) + ask(COMMIT) + io * 3
+    yield b"\0" + join + bytes([WAIT, 255]) + ask(PING) + bytes([WAIT, 70]) + bytes([JOIN, 2]) + ask(PING)
+    yield b"\0" + join + ask(MOVE, length=4096) + bytes([WITHDRAW, 0, 0]) + done + ask(MOVE, length=4096) + bytes([SAY, 0, 1] + [0] * 9)
+    yield b"\0" + join + b"".join(bytes([SAY, 0, kind] + [0] * 9) for kind in range(23)) + bytes([RAW, 0, 3]) + b"\xa1\x00\x16"
 
 
 # ---- Datagrams ---------------------------------------------------------------------
