@@ -7,10 +7,12 @@
  * The input's first byte is how the server is started; then commands, a byte each and its numbers.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "notice.h"
