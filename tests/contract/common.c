@@ -52,8 +52,18 @@ void contract_count_heap(char **argv)
   /* A sanitizer has a malloc of its own. */
   if (contract_heap_bytes() == 0 || getenv("GLIBC_TUNABLES"))
     return;
-  setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 0);
+  setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1", 0);
   execv("/proc/self/exe", argv); /* else as it is: a count that is less exact */
+}
+
+void contract_heap_is_at_most(uint64_t bytes)
+{
+  const uint64_t now = contract_heap_bytes();
+#ifdef __GLIBC__
+  if (now > bytes)
+    malloc_stats();
+#endif
+  assert_in_range(now, 0, bytes);
 }
 
 static void on_alarm(int number)

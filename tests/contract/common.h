@@ -24,13 +24,16 @@ uint64_t contract_random(void);
 /* Of this process. Bytes that malloc has given out: 0 where nobody says. */
 unsigned int contract_descriptors(void);
 uint64_t contract_heap_bytes(void);
+/* Else the case has failed, and the allocator says what there is. */
+void contract_heap_is_at_most(uint64_t bytes);
 /* What a hundred rounds may add to the heap: not one allocation each, but the
  * allocator's own. */
 #define CONTRACT_HEAP_NOISE_BYTES UINT64_C(1500)
 
 /* First in main: starts the program again without malloc's caches of each thread, which
  * count as given out, and which grow for as long as sizes turn up that were not asked for
- * before. Nothing where GLIBC_TUNABLES is set. */
+ * before; and with one arena, since those that threads are given count 2 KB each. Nothing
+ * where GLIBC_TUNABLES is set. */
 void contract_count_heap(char **argv);
 
 /* From here on, a case that does not end ends the program, with a word. Fixtures. */
