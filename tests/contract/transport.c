@@ -94,6 +94,26 @@ static struct contract_variant variants[] = {
         .capabilities = RC_CAPABILITIES,
     },
     {
+        .name = "verbs_rc-ib",
+        .options = "device=mlx5_1,timeout=8,keepalive=50ms",
+        .silent = true,
+        .capabilities = RC_CAPABILITIES,
+    },
+    /* Its messages by SEND. */
+    {
+        .name = "verbs_rc-send",
+        .options = "device=mlx5_0,timeout=8,keepalive=50ms,operation=send",
+        .silent = true,
+        .capabilities = RC_CAPABILITIES,
+    },
+    {
+        .name = "verbs_rc-send-processes",
+        .options = "device=mlx5_0,timeout=8,keepalive=50ms,operation=send",
+        .apart = true,
+        .silent = true,
+        .capabilities = RC_CAPABILITIES,
+    },
+    {
         .name = "throttle-loopback",
         .options = "mode=copy",
         .filter_options = "rate=1000000000",

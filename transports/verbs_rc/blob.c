@@ -32,7 +32,7 @@ void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES])
   put(&to,
       (uint64_t)blob->is_ethernet | (uint64_t)blob->is_sender << 1 |
           (uint64_t)blob->is_receiver << 2 | (uint64_t)blob->is_rma << 3 |
-          (uint64_t)blob->is_cm << 4,
+          (uint64_t)blob->is_cm << 4 | (uint64_t)blob->sends << 5,
       1);
   put(&to, blob->gid_type, 1);
   put(&to, blob->mtu, 1);
@@ -96,8 +96,9 @@ bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob)
                            .is_sender = flags & 2,
                            .is_receiver = flags & 4,
                            .is_rma = flags & 8,
-                           .is_cm = flags & 16};
-  if (flags & ~31u)
+                           .is_cm = flags & 16,
+                           .sends = flags & 32};
+  if (flags & ~63u)
     return false;
   blob->gid_type = (uint8_t)get(&at, 1);
   blob->mtu = (uint8_t)get(&at, 1);

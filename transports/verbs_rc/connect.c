@@ -36,6 +36,10 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_blob *add
                       ? "it has `connection: exchange`, and we have rdma_cm; both need the same"
                       : "it has `connection: rdma_cm`, and we have exchange; both need the "
                         "same");
+  if (peer->sends != own->sends)
+    return refuse(endpoint, -EPROTO,
+                  own->sends ? "it has `operation: write`, and we have send; both need the same"
+                             : "it has `operation: send`, and we have write; both need the same");
   if (peer->is_ethernet != own->is_ethernet)
     return refuse(endpoint, -EXDEV,
                   "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices");
@@ -78,6 +82,7 @@ static int take_peer(struct pst_endpoint *endpoint)
   tx->stride = peer->stride;
   tx->payload_max = peer->payload_max;
   tx->slots = peer->slots;
+  tx->opcode = peer->sends ? IBV_WR_SEND_WITH_IMM : IBV_WR_RDMA_WRITE_WITH_IMM;
   int rc = rc_fifo_open(&tx->credits, peer->share);
   for (uint32_t i = 0; rc == 0 && i < peer->run_count; i++)
     for (uint32_t k = 0; k < peer->runs[i].count; k++)

@@ -11,10 +11,22 @@
 
 #define RUNS_MAX (RC_CONTROL_BYTES / (uint32_t)sizeof(struct rc_run))
 
+/* Whether there is credit to give. */
+static bool has_some(const struct rc_rx *rx)
+{
+  return rx->sends ? rx->ungranted : rc_fifo_count(&rx->back);
+}
+
 static uint32_t fill(struct rc_rx *rx, struct rc_run *runs)
 {
   uint32_t n = 0, next = 0;
 
+  if (rx->sends) { /* which slot is the receive's business */
+    runs[0] = (struct rc_run){0, htobe32(rx->ungranted)};
+    rx->grants += rx->ungranted;
+    rx->ungranted = 0;
+    return 1;
+  }
   while (rc_fifo_count(&rx->back)) {
     uint32_t slot = rx->back.at[rx->back.tail & rx->back.mask];
     if (n && slot == next)
@@ -33,6 +45,8 @@ static uint32_t fill(struct rc_rx *rx, struct rc_run *runs)
 /* Receives come before the credit that uses them. */
 static int restore_receives(struct pst_endpoint *endpoint)
 {
+  if (endpoint->rx->sends)
+    return rc_slots_post_back(endpoint);
   uint32_t missing = endpoint->receive_buffers ? 0 : endpoint->rq_size - endpoint->rq_posted;
 
   return missing ? rc_receives_post(endpoint, missing) : 0;
@@ -42,11 +56,11 @@ void rc_credit_send(struct pst_endpoint *endpoint)
 {
   struct rc_rx *rx = endpoint->rx;
 
-  if (endpoint->state != RC_CONNECTED || endpoint->close_mode || rc_fifo_count(&rx->back) == 0)
+  if (endpoint->state != RC_CONNECTED || endpoint->close_mode ||
+      (rc_fifo_count(&rx->back) == 0 && !has_some(rx)))
     return;
   int rc = restore_receives(endpoint);
-  while (rc == 0 && rc_fifo_count(&rx->back) &&
-         rx->credits_sent - rx->credits_taken < rx->control_receives &&
+  while (rc == 0 && has_some(rx) && rx->credits_sent - rx->credits_taken < rx->control_receives &&
          rc_queue_room(endpoint) > RC_SPARE_SENDS / 2) {
     uint32_t buffer = (uint32_t)(rx->credits_sent % RC_CONTROL_RECEIVES);
     uint8_t *at = rc_send_buffer(endpoint, buffer);

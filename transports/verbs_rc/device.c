@@ -63,6 +63,7 @@ static void read_options(struct pst_device *device, const struct pst_options *op
   if (host->option_uint(options, "relaxed_ordering"))
     device->relaxed = IBV_ACCESS_RELAXED_ORDERING;
 #endif
+  device->sends = strcmp(host->option_string(options, "operation"), "send") == 0;
   device->keepalive_ns = host->option_uint(options, "keepalive");
   device->uses_cm = host->option_uint(options, "connection") == 1;
   device->cm_port = (uint16_t)host->option_uint(options, "cm_port");

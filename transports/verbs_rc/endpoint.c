@@ -39,6 +39,12 @@ static int check(struct pst_worker *worker, const struct pst_endpoint_params *in
 /* As many slots as the address has room for go with it; the others as credit. */
 static void grant_with_address(struct rc_rx *rx, struct rc_blob *own)
 {
+  if (rx->sends) { /* how many; the receives are posted */
+    own->runs[own->run_count++] = (struct rc_run){0, rx->ungranted};
+    rx->before = rx->ungranted;
+    rx->ungranted = 0;
+    return;
+  }
   while (rc_fifo_count(&rx->back)) {
     uint32_t slot = rx->back.at[rx->back.tail & rx->back.mask];
     struct rc_run *last = own->run_count ? &own->runs[own->run_count - 1] : NULL;
@@ -77,6 +83,13 @@ static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
   return 0;
 }
 
+/* A queue pair's receives are used in order, so that those for credit, which a sender needs, and
+ * those for messages cannot be told apart where both come as SENDs. */
+static bool is_sending(const struct pst_endpoint *endpoint)
+{
+  return endpoint->device->sends && !(endpoint->tx && endpoint->rx);
+}
+
 static void describe_self(struct pst_endpoint *endpoint)
 {
   struct pst_device *device = endpoint->device;
@@ -92,7 +105,8 @@ static void describe_self(struct pst_endpoint *endpoint)
       .psn = endpoint->psn,
       .is_sender = endpoint->tx != NULL,
       .is_receiver = endpoint->rx != NULL,
-      .is_rma = endpoint->roles & PST_ROLE_RMA};
+      .is_rma = endpoint->roles & PST_ROLE_RMA,
+      .sends = is_sending(endpoint)};
   memcpy(own->gid, device->open.gid.raw, sizeof(own->gid));
   if (endpoint->tx) {
     own->initial = device->initial;
@@ -101,8 +115,10 @@ static void describe_self(struct pst_endpoint *endpoint)
   if (!endpoint->rx)
     return;
   const struct pst_ring *ring = endpoint->rx->ring;
-  own->address = ring->base;
-  own->rkey = ring->verbs.mr->rkey;
+  if (!own->sends) {
+    own->address = ring->base;
+    own->rkey = ring->verbs.mr->rkey;
+  }
   own->stride = ring->params.stride;
   own->payload_max = ring->params.payload_max;
   own->slots = ring->params.slots;
@@ -122,6 +138,8 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
     rc = open_receiver(endpoint, in->ring);
   if (rc == 0 && (in->roles & PST_ROLE_SENDER))
     rc = (endpoint->tx = calloc(1, sizeof(*endpoint->tx))) ? 0 : -ENOMEM;
+  if (rc == 0 && endpoint->rx)
+    endpoint->rx->sends = is_sending(endpoint);
   if (rc == 0)
     rc = rc_queue_open(endpoint, in->pieces);
   if (rc == 0)

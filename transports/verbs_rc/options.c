@@ -4,6 +4,7 @@
 #include "../verbs/path_options.h"
 
 static const char *const connection_choices[] = {"exchange", "rdma_cm", NULL};
+static const char *const operation_choices[] = {"write", "send", NULL};
 
 static const struct pst_option options[] = {
     {
@@ -29,6 +30,17 @@ static const struct pst_option options[] = {
                 "`device` names; else RoCE v2 and IPv4 before others.",
         .type = PST_OPTION_UINT,
         .max = 65535,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
+        .name = "operation",
+        .help = "How a message travels. write: RDMA WRITE with immediate data into a slot that the "
+                "sender chooses. send: SEND into a slot that the receiver has posted; no peer "
+                "writes into its memory. Both ends need the same. Endpoints that send and receive "
+                "(nodes) have write in any case.",
+        .default_value = "write",
+        .choices = operation_choices,
+        .type = PST_OPTION_ENUM,
         .scope = PST_SCOPE_DEVICE,
     },
     VB_PATH_OPTIONS,

@@ -71,7 +71,7 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 static void control(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   uint32_t what = be32toh(wc->imm_data), buffer = (uint32_t)wc->wr_id;
-  bool fine = wc->wc_flags & IBV_WC_WITH_IMM;
+  bool fine = (wc->wc_flags & IBV_WC_WITH_IMM) != 0;
 
   if (fine && what == RC_CREDIT)
     fine =
@@ -108,7 +108,7 @@ static void arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, stru
   while (rx->credits_taken != rx->credits_sent &&
          rx->arrived > rx->first_of[rx->credits_taken % RC_CONTROL_RECEIVES])
     rx->credits_taken++;
-  if (rc_fifo_count(&rx->back))
+  if (rc_fifo_count(&rx->back) || rx->ungranted)
     rc_pend(endpoint);
   *out->at++ = (struct pst_completion){
       .kind = PST_COMPLETION_MESSAGE,
@@ -142,15 +142,19 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
       rc_pend(endpoint);
     return true;
   }
-  if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+  bool sends = endpoint->rx && endpoint->rx->sends;
+  int rc = 0;
+  if ((wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != sends)
     arrived(endpoint, wc, out);
-  else
+  else {
     control(endpoint, wc);
-  if (endpoint->receive_buffers && endpoint->state == RC_CONNECTED) {
-    int rc = rc_receive_again(endpoint, (uint32_t)wc->wr_id);
-    if (rc < 0)
-      rc_fail(endpoint, rc, "ibv_post_recv");
+    if (sends && endpoint->state == RC_CONNECTED) /* it took a slot's receive, and not the slot */
+      rc = rc_slot_again(endpoint, rc_fifo_get(&endpoint->rx->granted));
   }
+  if (endpoint->receive_buffers && endpoint->state == RC_CONNECTED)
+    rc = rc_receive_again(endpoint, (uint32_t)wc->wr_id);
+  if (rc < 0)
+    rc_fail(endpoint, rc, "ibv_post_recv");
   return true;
 }
 

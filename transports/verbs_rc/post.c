@@ -120,7 +120,7 @@ static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
 {
   struct rc_tx *tx = endpoint->tx;
 
-  wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  wr->opcode = tx->opcode;
   wr->imm_data = htobe32((uint32_t)(request->u.send.sequence + endpoint->own.initial));
   wr->wr.rdma.remote_addr = tx->address + rc_fifo_get(&tx->credits) * tx->stride;
   wr->wr.rdma.rkey = tx->rkey;

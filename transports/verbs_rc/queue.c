@@ -90,6 +90,23 @@ static int open_control(struct pst_endpoint *endpoint)
   return rc;
 }
 
+/* SENDs: all slots into receives. */
+static void line_up(struct pst_endpoint *endpoint)
+{
+  struct rc_rx *rx = endpoint->rx;
+
+  for (uint32_t i = 0; i < RC_POLL_BATCH; i++) {
+    rx->sges[i] = (struct ibv_sge){.length = (uint32_t)rx->ring->params.payload_max,
+                                   .lkey = rx->ring->verbs.mr->lkey};
+    endpoint->again[i].sg_list = &rx->sges[i];
+    endpoint->again[i].num_sge = 1;
+  }
+  while (rc_fifo_count(&rx->back)) {
+    rc_fifo_put(&rx->granted, rc_fifo_get(&rx->back));
+    rx->ungranted++;
+  }
+}
+
 int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
 {
   int rc;
@@ -98,7 +115,7 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
   endpoint->rq_size = RC_SPARE_RECEIVES;
   if (endpoint->rx) {
     endpoint->sq_size += RC_CONTROL_RECEIVES;
-    endpoint->rq_size += endpoint->rx->share;
+    endpoint->rq_size = endpoint->rx->share + (endpoint->rx->sends ? 0 : RC_SPARE_RECEIVES);
   }
   if (endpoint->tx)
     endpoint->receive_buffers = endpoint->rq_size += RC_CONTROL_RECEIVES;
@@ -124,6 +141,8 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
     endpoint->again[i] =
         (struct ibv_recv_wr){.wr_id = RC_RECEIVE | rc_wr_id(endpoint, 0),
                              .next = i + 1 < RC_POLL_BATCH ? &endpoint->again[i + 1] : NULL};
+  if (rc == 0 && endpoint->rx && endpoint->rx->sends)
+    line_up(endpoint);
   return rc == 0 ? rc_queue_init(endpoint) : rc;
 }
 
@@ -149,6 +168,8 @@ int rc_queue_init(struct pst_endpoint *endpoint)
            strerror(rc));
     return -rc;
   }
+  if (endpoint->rx && endpoint->rx->sends)
+    return rc_slots_post(endpoint, rc_fifo_count(&endpoint->rx->granted));
   if (!endpoint->receive_buffers)
     return rc_receives_post(endpoint, endpoint->rq_size);
   for (uint32_t i = 0; i < endpoint->rq_size && rc == 0; i++)
@@ -181,22 +202,62 @@ void rc_queue_error(struct pst_endpoint *endpoint)
 
 /* ---- Receives ------------------------------------------------------------------------------ */
 
+/* The first `n` of endpoint->again. 0 or an errno. */
+static int post_linked(struct pst_endpoint *endpoint, uint32_t n)
+{
+  struct ibv_recv_wr *last = &endpoint->again[n - 1], *next = last->next, *bad;
+
+  last->next = NULL;
+  int rc = ibv_post_recv(endpoint->qp, endpoint->again, &bad);
+  last->next = next;
+  if (rc == 0)
+    endpoint->rq_posted += n;
+  return rc;
+}
+
 int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n)
 {
-  struct ibv_recv_wr *bad;
   int rc = 0;
 
-  while (n > 0 && rc == 0) {
-    uint32_t some = n < RC_POLL_BATCH ? n : RC_POLL_BATCH;
-    struct ibv_recv_wr *last = &endpoint->again[some - 1], *next = last->next;
-    last->next = NULL;
-    rc = ibv_post_recv(endpoint->qp, endpoint->again, &bad);
-    last->next = next;
-    if (rc == 0)
-      endpoint->rq_posted += some;
-    n -= some;
+  for (uint32_t some = 0; n > 0 && rc == 0; n -= some) {
+    some = n < RC_POLL_BATCH ? n : RC_POLL_BATCH;
+    rc = post_linked(endpoint, some);
   }
   return -rc;
+}
+
+int rc_slots_post(struct pst_endpoint *endpoint, uint32_t n)
+{
+  struct rc_rx *rx = endpoint->rx;
+  const struct rc_fifo *granted = &rx->granted;
+  int rc = 0;
+
+  for (uint32_t some = 0; n > 0 && rc == 0; n -= some) {
+    some = n < RC_POLL_BATCH ? n : RC_POLL_BATCH;
+    for (uint32_t i = 0; i < some; i++) {
+      uint64_t slot = granted->at[(granted->head - n + i) & granted->mask];
+      rx->sges[i].addr = rx->ring->base + slot * rx->ring->params.stride;
+    }
+    rc = post_linked(endpoint, some);
+  }
+  return -rc;
+}
+
+int rc_slots_post_back(struct pst_endpoint *endpoint)
+{
+  struct rc_rx *rx = endpoint->rx;
+  uint32_t n = rc_fifo_count(&rx->back);
+
+  for (uint32_t i = 0; i < n; i++)
+    rc_fifo_put(&rx->granted, rc_fifo_get(&rx->back));
+  rx->ungranted += n;
+  return rc_slots_post(endpoint, n);
+}
+
+int rc_slot_again(struct pst_endpoint *endpoint, uint32_t slot)
+{
+  rc_fifo_put(&endpoint->rx->granted, slot);
+  return rc_slots_post(endpoint, 1);
 }
 
 int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer)
@@ -244,7 +305,9 @@ int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct i
   if (rc_queue_room(endpoint) == 0)
     return -EAGAIN;
   wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
-  wr->opcode = control ? IBV_WR_SEND_WITH_IMM : IBV_WR_RDMA_WRITE;
+  wr->opcode = !control                              ? IBV_WR_RDMA_WRITE
+               : endpoint->own.sends && endpoint->tx ? IBV_WR_RDMA_WRITE_WITH_IMM
+                                                     : IBV_WR_SEND_WITH_IMM;
   wr->imm_data = htobe32(control);
   wr->send_flags = IBV_SEND_SIGNALED | flags;
   wr->num_sge = 0;

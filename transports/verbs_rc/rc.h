@@ -75,6 +75,7 @@ struct pst_device {
   uint64_t keepalive_ns;
   bool uses_cm;     /* connections by rdma_cm */
   uint16_t cm_port; /* that worker 0 listens at; 0: any */
+  bool sends;       /* messages are SENDs, not WRITEs */
   uint64_t initial; /* what sequence 0 travels as: a test's */
   char carrier[48];
   char counter_folder[320];
@@ -205,6 +206,7 @@ struct rc_blob {
   bool is_receiver;
   bool is_sender;
   bool is_rma;
+  bool sends;       /* SENDs into receives that name the slots */
   uint64_t initial; /* sender */
   uint32_t control_receives;
   uint64_t address; /* receiver: of slot 0's payload; and so on */
@@ -229,13 +231,17 @@ struct rc_tx {
   uint64_t address, stride, payload_max;
   uint32_t rkey;
   uint32_t slots;
+  enum ibv_wr_opcode opcode;
   uint64_t messages, bytes, credit_messages;
 };
 
 struct rc_rx {
   struct pst_ring *ring;
   uint32_t share;
-  struct rc_fifo granted;                 /* slots in the order in which the peer fills them */
+  bool sends;
+  uint32_t ungranted; /* of SENDs: slots that are posted and not yet granted */
+  struct ibv_sge sges[RC_POLL_BATCH];
+  struct rc_fifo granted;                 /* slots in the order in which they are filled */
   struct rc_fifo back;                    /* released, not yet granted again */
   uint32_t control_receives;              /* that the peer has */
   uint64_t grants;                        /* slots ever granted by messages */
@@ -433,6 +439,10 @@ int rc_queue_init(struct pst_endpoint *endpoint);
  * 0 or -errno. */
 int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n);
 int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer);
+/* Of SENDs: for the last `n` of rx->granted; what was released, into receives; the next one. */
+int rc_slots_post(struct pst_endpoint *endpoint, uint32_t n);
+int rc_slots_post_back(struct pst_endpoint *endpoint);
+int rc_slot_again(struct pst_endpoint *endpoint, uint32_t slot);
 static inline uint32_t rc_queue_room(const struct pst_endpoint *endpoint)
 {
   return endpoint->sq_size - (uint32_t)(endpoint->sq_head - endpoint->sq_told);

@@ -61,9 +61,10 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   snprintf(route, sizeof(route), "hop limit %u", device->path.hop_limit);
   if (endpoint->cm)
     rc_cm_describe(endpoint, route, sizeof(route));
-  snprintf(text, size, "%s port %u, QP %u to QP %u of %s, MTU %u, %s, inline %u bytes, %s",
+  snprintf(text, size, "%s port %u, QP %u to QP %u of %s, MTU %u, %s, %sinline %u bytes, %s",
            device->open.info->name, device->open.port->number, endpoint->qp->qp_num,
-           endpoint->peer.qpn, peer, vb_mtu_bytes((enum ibv_mtu)mtu), route, endpoint->max_inline,
+           endpoint->peer.qpn, peer, vb_mtu_bytes((enum ibv_mtu)mtu), route,
+           endpoint->own.sends ? "messages by SEND, " : "", endpoint->max_inline,
            device->open.gid_reason);
   return 0;
 }
