@@ -17,6 +17,7 @@
 #include "source.h"
 #include "statistics.h"
 
+#define FRAME_BATCH 8    /* frames of one poll */
 #define COUNTERS_MAX 128 /* of one side of a stream */
 
 enum side_phase {
@@ -50,6 +51,11 @@ struct flow_receiver {
   atomic_bool over;
   bool cut; /* left before the stream had ended, because it was told to */
   struct pst_view *views;
+  struct pst_frame frames[FRAME_BATCH];
+  /* Views, or frames, that are with the sink; where it has no room yet for all of them, the
+   * first that it is to be offered again. */
+  uint32_t kept, frame_at, packet_at;
+  struct pst_fence *fence; /* behind what it has taken of these frames */
   struct pst_error error;
 };
 

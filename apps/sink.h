@@ -31,8 +31,9 @@ struct sink_ops {
   const char *name;
   bool reads; /* the CPU reads the messages: they must be ready before take() */
   int (*open)(const struct sink_params *params, void **state, struct pst_error *error);
-  /* Use n messages. *fence: when it has passed they may be released; NULL: now. On
-   * failure, reported, none of them is in use. */
+  /* Use n messages. *fence: when it has passed they may be released; NULL: now. -EAGAIN, not
+   * reported: there is no room for them yet; the same are offered again. On failure, reported,
+   * those that are in use are so until *fence has passed. */
   int (*take)(void *state, const struct sink_host *host, const struct pst_view *views, uint32_t n,
               struct pst_fence **fence, struct pst_error *error);
   /* The stream has ended and all of it was taken: make the result stand.

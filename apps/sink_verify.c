@@ -33,6 +33,8 @@ static int verify_take(void *state, const struct sink_host *host, const struct p
   struct verify *verify = state;
   int result = host->verify(host->context, views, n, fence);
 
+  if (result == -EAGAIN)
+    return result;
   if (result < 0)
     return notice_fail(
         error, PST_EXIT_FAILED, result, "stream '%s': cannot check the messages: %s%s",

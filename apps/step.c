@@ -11,8 +11,6 @@
  * often both were told. */
 #define GRACE_NS NS_PER_S
 
-#define FRAME_BATCH 8 /* frames of one poll */
-
 static void lower(uint64_t *until_ns, uint64_t time_ns)
 {
   if (time_ns < *until_ns)
@@ -165,6 +163,13 @@ uint32_t sender_step(struct flow *flow, uint64_t *until_ns)
 
 static void receiver_over(struct flow *flow)
 {
+  struct flow_receiver *receiver = &flow->receiver;
+
+  /* What the sink has not taken stays where it is: the session is at its end. */
+  if (receiver->fence != NULL)
+    pst_receiver_release_frames_after(receiver->handle, NULL, 0, receiver->fence);
+  receiver->fence = NULL;
+  receiver->kept = 0;
   flow->receiver.phase = SIDE_OVER;
   sink_close(&flow->receiver.sink);
   atomic_store(&flow->receiver.over, true);
@@ -222,60 +227,81 @@ static int await_ready(struct flow *flow, struct pst_fence *ready)
   return result;
 }
 
-static void receiver_take(struct flow *flow, struct pst_batch *batch, uint32_t n)
+/* They are the library's again behind the fence, also where the sink has failed in the midst. */
+static void receiver_took(struct flow *flow, int taken, int released)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+
+  if (taken == 0 && released < 0)
+    taken = notice_fail(&receiver->error, PST_EXIT_FAILED, released,
+                        "stream '%s': messages cannot be given back: %s", flow->name,
+                        strerror(-released));
+  if (taken < 0)
+    receiver_broken(flow);
+}
+
+static void receiver_take(struct flow *flow, int result)
 {
   struct flow_receiver *receiver = &flow->receiver;
   const struct sink_host host = host_of(receiver->handle);
   struct pst_fence *fence = NULL;
-  int result = await_ready(flow, batch->ready);
 
   if (result == 0)
-    result = receiver->sink.ops->take(receiver->sink.state, &host, batch->views, n, &fence,
-                                      &receiver->error);
-  if (result < 0) {
-    pst_receiver_release(receiver->handle, batch->views, n);
-    receiver_broken(flow);
+    result = receiver->sink.ops->take(receiver->sink.state, &host, receiver->views, receiver->kept,
+                                      &fence, &receiver->error);
+  if (result == -EAGAIN)
     return;
-  }
-  pst_receiver_release_after(receiver->handle, batch->views, n, fence);
+  uint32_t n = receiver->kept;
+  receiver->kept = 0;
+  receiver_took(flow, result,
+                pst_receiver_release_after(receiver->handle, receiver->views, n, fence));
 }
 
-/* The packets of a frame go to the sink at their places, in their order. *fence is
- * behind all of it: a sink's fences pass in order. */
-static int frame_take(struct flow *flow, const struct pst_frame *frame, struct pst_fence **fence)
+/* The packets of a frame go to the sink at their places, in their order. The fence is
+ * behind all of it: a sink's fences pass in order. -EAGAIN: from `packet_at` on later. */
+static int frame_take(struct flow *flow, const struct pst_frame *frame)
 {
   struct flow_receiver *receiver = &flow->receiver;
   const struct sink_host host = host_of(receiver->handle);
-  int result = 0;
 
-  for (uint32_t i = 0; i < frame->packets && result == 0;) {
+  while (receiver->packet_at < frame->packets) {
     struct pst_fence *last = NULL;
-    uint32_t n = 0;
+    uint32_t n = 0, i = receiver->packet_at;
     for (; n < SINK_BATCH && i < frame->packets; i++)
       n += (uint32_t)pst_frame_view(frame, i, &receiver->views[n]);
-    if (n == 0)
-      continue;
-    result = receiver->sink.ops->take(receiver->sink.state, &host, receiver->views, n, &last,
-                                      &receiver->error);
-    if (result == 0 && *fence != NULL)
-      pst_receiver_release_after(receiver->handle, NULL, 0, *fence);
-    if (result == 0)
-      *fence = last;
+    int result = n == 0 ? 0
+                        : receiver->sink.ops->take(receiver->sink.state, &host, receiver->views, n,
+                                                   &last, &receiver->error);
+    if (n > 0 && receiver->fence != NULL && (result == 0 || last != NULL)) {
+      pst_receiver_release_frames_after(receiver->handle, NULL, 0, receiver->fence);
+      receiver->fence = NULL;
+    }
+    if (last != NULL)
+      receiver->fence = last;
+    if (result < 0)
+      return result;
+    receiver->packet_at = i;
   }
-  return result;
+  receiver->packet_at = 0;
+  return 0;
 }
 
-static void frames_take(struct flow *flow, const struct pst_frame_batch *batch)
+static void frames_take(struct flow *flow, int result)
 {
   struct flow_receiver *receiver = &flow->receiver;
-  struct pst_fence *fence = NULL;
-  int result = await_ready(flow, batch->ready);
 
-  for (uint32_t i = 0; i < batch->count && result == 0; i++)
-    result = frame_take(flow, &batch->frames[i], &fence);
-  pst_receiver_release_frames_after(receiver->handle, batch->frames, batch->count, fence);
-  if (result < 0)
-    receiver_broken(flow);
+  while (result == 0 && receiver->frame_at < receiver->kept) {
+    result = frame_take(flow, &receiver->frames[receiver->frame_at]);
+    receiver->frame_at += result == 0;
+  }
+  if (result == -EAGAIN)
+    return;
+  uint32_t n = receiver->kept;
+  struct pst_fence *fence = receiver->fence;
+  receiver->kept = receiver->frame_at = 0;
+  receiver->fence = NULL;
+  receiver_took(flow, result,
+                pst_receiver_release_frames_after(receiver->handle, receiver->frames, n, fence));
 }
 
 /* All of the stream was here: the sink makes its result stand, then the sender may
@@ -367,33 +393,73 @@ static void count_down(struct flow_receiver *receiver, const struct pst_frame_ba
   receiver->left -= messages < receiver->left ? messages : receiver->left;
 }
 
+static void flow_take(struct flow *flow, int result)
+{
+  if (pst_receiver_frame_packets(flow->receiver.handle) > 0)
+    frames_take(flow, result);
+  else
+    receiver_take(flow, result);
+}
+
+/* Up to `max` messages, or as many frames as fit; how many, or as the library's call. */
+static int receiver_poll(struct flow *flow, uint32_t max, struct pst_fence **ready)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  struct pst_batch batch = {.struct_size = sizeof batch, .capacity = max, .views = receiver->views};
+  struct pst_frame_batch frames = {.struct_size = sizeof frames,
+                                   .capacity = max < FRAME_BATCH ? max : FRAME_BATCH,
+                                   .frames = receiver->frames};
+  bool assembles = pst_receiver_frame_packets(receiver->handle) > 0;
+  if (!assembles && receiver->left < max)
+    batch.capacity = (uint32_t)receiver->left;
+  int count = assembles ? pst_receiver_poll_frames(receiver->handle, &frames)
+                        : pst_receiver_poll(receiver->handle, &batch);
+
+  *ready = assembles ? frames.ready : batch.ready;
+  if (count > 0 && receiver->left != UINT64_MAX)
+    count_down(receiver, assembles ? &frames : NULL, (uint64_t)count);
+  return count;
+}
+
+/* The sink has no room yet for what it was given: it is offered again. The poll brings nothing
+ * more, and keeps the stream alive. */
+static bool receiver_offer(struct flow *flow, uint32_t *got)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  struct pst_fence *ready;
+  int result = receiver_poll(flow, 0, &ready);
+
+  if (result < 0 && result != -ENODATA) {
+    receiver_over(flow);
+    return false;
+  }
+  uint32_t kept = receiver->kept, frame = receiver->frame_at, packet = receiver->packet_at;
+  flow_take(flow, 0);
+  bool moved =
+      receiver->kept != kept || receiver->frame_at != frame || receiver->packet_at != packet;
+  *got = moved ? 1 : 0;
+  return receiver->kept == 0 && receiver->phase != SIDE_OVER;
+}
+
 /* True while there may be more at once; *got: how many came. */
 static bool receiver_flow(struct flow *flow, uint64_t *until_ns, uint32_t *got)
 {
   struct flow_receiver *receiver = &flow->receiver;
-  struct pst_batch batch = {
-      .struct_size = sizeof batch, .capacity = SINK_BATCH, .views = receiver->views};
-  struct pst_frame frames[FRAME_BATCH];
-  struct pst_frame_batch frame_batch = {
-      .struct_size = sizeof frame_batch, .capacity = FRAME_BATCH, .frames = frames};
-  bool assembles = pst_receiver_frame_packets(receiver->handle) > 0;
-  if (receiver->left < SINK_BATCH)
-    batch.capacity = (uint32_t)receiver->left;
-  int count = assembles ? pst_receiver_poll_frames(receiver->handle, &frame_batch)
-                        : pst_receiver_poll(receiver->handle, &batch);
+  struct pst_fence *ready;
 
-  *got = count > 0 ? (uint32_t)count : 0;
-  if (count > 0 && receiver->left != UINT64_MAX)
-    count_down(receiver, assembles ? &frame_batch : NULL, (uint64_t)count);
-  if (count > 0 && assembles)
-    frames_take(flow, &frame_batch);
-  else if (count > 0)
-    receiver_take(flow, &batch, (uint32_t)count);
-  else if (count == -ENODATA)
+  *got = 0;
+  if (receiver->kept > 0)
+    return receiver_offer(flow, got);
+  int count = receiver_poll(flow, SINK_BATCH, &ready);
+  if (count > 0) {
+    *got = receiver->kept = (uint32_t)count;
+    flow_take(flow, await_ready(flow, ready));
+  } else if (count == -ENODATA) {
     receiver_end(flow, until_ns);
-  else if (count < 0)
+  } else if (count < 0) {
     receiver_over(flow);
-  return count > 0 && receiver->phase != SIDE_OVER;
+  }
+  return count > 0 && receiver->kept == 0 && receiver->phase != SIDE_OVER;
 }
 
 uint32_t receiver_step(struct flow *flow, uint64_t *until_ns)

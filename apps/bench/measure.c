@@ -255,9 +255,13 @@ static int take(struct pst_receiver *receiver, const struct bench_case *c, struc
   struct pst_fence *fence = NULL;
 
   if (c->verify) {
-    int result = pst_receiver_verify(receiver, batch->views, n, &fence);
-    if (result < 0)
+    int result;
+    while ((result = pst_receiver_verify(receiver, batch->views, n, &fence)) == -EAGAIN)
+      ; /* it is the checks that are measured */
+    if (result < 0) {
+      pst_receiver_release_after(receiver, batch->views, n, fence);
       return result;
+    }
   } else if (c->touch && batch->views[0].host != NULL) {
     if (batch->ready != NULL) {
       int result = pst_receiver_fence_wait(receiver, batch->ready, NULL);

@@ -81,7 +81,22 @@ static void describe(const struct pst_receiver *receiver, const struct assemble_
                             .token = frame->buffer};
 }
 
-/* Closed frames, as many as the batch has room for. */
+/* -EAGAIN: there is no room yet for the copy of its zeros, or it has been put off. */
+static int zero_missing(struct pst_receiver *receiver, const struct assemble_frame *frame)
+{
+  struct frames *frames = receiver->frames;
+  int rc;
+
+  if (frames->missing != CONFIG_MISSING_ZERO || frame->present == frame->packets || frames->zeroed)
+    return 0;
+  if (landing_room(receiver->landing) == 0)
+    return -EAGAIN;
+  rc = fill_missing(receiver, frame);
+  frames->zeroed = rc == 0 || rc == -EAGAIN;
+  return rc;
+}
+
+/* Closed frames, as many as the batch has room for, and whose copies have been started. */
 static int hand_over(struct pst_receiver *receiver, struct pst_frame_batch *batch)
 {
   struct frames *frames = receiver->frames;
@@ -89,14 +104,14 @@ static int hand_over(struct pst_receiver *receiver, struct pst_frame_batch *batc
   uint64_t bytes = 0, messages = 0, damaged = 0;
   int rc = 0;
 
-  while (batch->count < batch->capacity && (frame = assemble_first(frames->assemble))) {
-    if (frames->missing == CONFIG_MISSING_ZERO && frame->present < frame->packets) {
-      if (landing_room(receiver->landing) == 0)
-        break;
-      rc = fill_missing(receiver, frame);
-      if (rc < 0)
-        return rc;
-    }
+  while (batch->count < batch->capacity && !landing_is_deferred(receiver->landing) &&
+         (frame = assemble_first(frames->assemble))) {
+    rc = zero_missing(receiver, frame);
+    if (rc == -EAGAIN)
+      break;
+    if (rc < 0)
+      return rc;
+    frames->zeroed = false;
     describe(receiver, frame, &batch->frames[batch->count++]);
     bytes += frame->bytes;
     messages += frame->present;
@@ -159,7 +174,7 @@ static int poll_end(struct pst_receiver *receiver, struct pst_frame_batch *batch
 
   if (end->failing || end->gone_deadline_ns) {
     n = close_all(receiver, batch);
-    if (n)
+    if (n || landing_is_deferred(receiver->landing))
       return n;
   }
   rc = receiver_check_end(receiver);
@@ -217,7 +232,8 @@ int pst_receiver_poll_frames(struct pst_receiver *receiver, struct pst_frame_bat
 static void take_back(struct pst_receiver *receiver, uint32_t buffer)
 {
   receiver->held--;
-  assemble_release(receiver->frames->assemble, buffer);
+  if (!receiver->unfenced)
+    assemble_release(receiver->frames->assemble, buffer);
 }
 
 int frames_watch(struct pst_receiver *receiver)

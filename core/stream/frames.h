@@ -24,6 +24,7 @@ struct frames {
   uint64_t arrived;        /* messages */
   struct pst_region zeros; /* what missing packets are copied from */
   uint64_t zeros_length;
+  bool zeroed; /* the first of the closed frames has its zeros */
   struct pst_copy *pieces;
   uint32_t piece_count;                      /* placed, and to be copied with the next */
   struct pst_view views[SESSION_POLL_BATCH]; /* taken, with no place found yet */

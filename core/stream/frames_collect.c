@@ -108,9 +108,11 @@ static int copy_placed(struct pst_receiver *receiver)
   frames->piece_count = 0;
   if (receiver->landing->placed)
     rc = landing_copy(receiver->landing, frames->pieces, pieces);
-  if (rc == 0)
+  if (rc < 0 && rc != -EAGAIN)
+    return rc;
+  if (!landing_is_deferred(receiver->landing))
     assemble_settle(frames->assemble);
-  return rc < 0 ? rc : landing_reap(receiver->landing);
+  return landing_reap(receiver->landing);
 }
 
 /* Which transports have timestamps only their messages tell. */
@@ -175,7 +177,9 @@ int frames_collect(struct pst_receiver *receiver)
   if (rc < 0 && rc != -EAGAIN)
     return rc;
   int copied = copy_placed(receiver);
-  return copied < 0 ? copied : rc != 0;
+  if (copied < 0)
+    return copied;
+  return rc != 0 || landing_is_deferred(receiver->landing);
 }
 
 uint32_t frames_give_up(struct pst_receiver *receiver)

@@ -350,7 +350,7 @@ uint32_t landing_room(const struct landing *landing)
 {
   uint64_t tokens = landing->token_mask + 1 - (landing->token_tail - landing->token_head);
 
-  if (landing->copy_tail - landing->copy_head == landing->copy_capacity)
+  if (landing->deferred || landing->copy_tail - landing->copy_head == landing->copy_capacity)
     return 0;
   /* Final slots may be given back before their copies are done, and a transport
    * that lends has more tokens than the ring has slots. */
@@ -365,23 +365,56 @@ void landing_note(struct landing *landing, const struct pst_view *views, uint32_
   landing->placed += n;
 }
 
-int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count)
+/* Hand the queue a copy. -EAGAIN: it has no room before one that is under way is done. */
+static int queue_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count)
 {
   const struct pst_memory_ops *memory = landing->memory->plugin->memory;
+  struct landing_batch *batch = &landing->copies[landing->copy_tail % landing->copy_capacity];
+  int rc = memory->copy_batch(landing->queue, pieces, count, &batch->ticket);
+
+  if (rc == -EAGAIN && landing->copy_head == landing->copy_tail) {
+    pst_log(PST_LOG_ERROR, "memory %s takes no copy while none is under way: a bug of it",
+            landing->memory->plugin->name);
+    rc = -EPROTO;
+  }
+  if (rc == 0)
+    landing->copy_tail++;
+  return rc;
+}
+
+int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count)
+{
   struct landing_batch *batch = &landing->copies[landing->copy_tail % landing->copy_capacity];
   uint32_t n = landing->placed;
 
   landing->placed = 0;
   *batch = (struct landing_batch){.ticket = landing->done_ticket, .count = n};
-  if (count) {
-    int rc = memory->copy_batch(landing->queue, pieces, count, &batch->ticket);
-    if (rc < 0) {
-      landing->token_tail -= n;
-      return rc;
-    }
+  if (count == 0) {
+    landing->copy_tail++;
+    return 0;
   }
-  landing->copy_tail++;
-  return 0;
+  int rc = queue_copy(landing, pieces, count);
+  if (rc == -EAGAIN) {
+    landing->deferred = pieces;
+    landing->deferred_count = count;
+  } else if (rc < 0) {
+    landing->token_tail -= n;
+  }
+  return rc;
+}
+
+bool landing_is_deferred(const struct landing *landing)
+{
+  return landing->deferred != NULL;
+}
+
+static int copy_deferred(struct landing *landing)
+{
+  int rc = queue_copy(landing, landing->deferred, landing->deferred_count);
+
+  if (rc == 0)
+    landing->deferred = NULL;
+  return rc == -EAGAIN ? 0 : rc;
 }
 
 int landing_fence(struct landing *landing, struct pst_fence **ready)
@@ -447,7 +480,8 @@ int landing_submit(struct landing *landing, struct pst_fence **ready)
   *ready = NULL;
   int rc = landing_copy(landing, landing->pieces, count);
   if (rc < 0) {
-    landing->final_head -= n;
+    if (rc != -EAGAIN)
+      landing->final_head -= n;
     return rc;
   }
   return count ? landing_fence(landing, ready) : 0;
@@ -457,7 +491,7 @@ int landing_reap(struct landing *landing)
 {
   int rc;
 
-  if (landing->copy_head == landing->copy_tail)
+  if (landing->copy_head == landing->copy_tail && !landing->deferred)
     return 0;
   rc = landing->memory->plugin->memory->queue_poll(landing->queue, &landing->done_ticket);
   if (rc < 0)
@@ -477,7 +511,7 @@ int landing_reap(struct landing *landing)
     }
     landing->copy_head++;
   }
-  return 0;
+  return landing->deferred ? copy_deferred(landing) : 0;
 }
 
 void landing_give_tokens(struct landing *landing, const uint64_t *tokens, uint32_t n)

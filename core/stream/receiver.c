@@ -186,93 +186,6 @@ uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, 
   return count;
 }
 
-/* ---- Releases that wait ---------------------------------------------------------------- */
-
-static void give_fifo(struct pst_receiver *receiver, uint32_t count)
-{
-  struct release_fifo *after = &receiver->after;
-
-  receiver->held -= count;
-  while (count) {
-    uint64_t at = after->token_head & after->token_mask;
-    uint64_t run = after->token_mask + 1 - at;
-    if (run > count)
-      run = count;
-    landing_give_tokens(receiver->landing, &after->tokens[at], (uint32_t)run);
-    after->token_head += run;
-    count -= (uint32_t)run;
-  }
-}
-
-static int watch_fences(struct pst_receiver *receiver)
-{
-  struct release_fifo *after = &receiver->after;
-  struct session_memory *memory = receiver->landing->memory;
-
-  while (after->head != after->tail) {
-    struct landing_batch *batch = &after->batches[after->head % after->capacity];
-    int rc = memory->plugin->memory->fence_query(memory->memory, batch->fence);
-    if (rc == -EAGAIN)
-      break;
-    if (rc < 0)
-      return rc;
-    receiver_drop_fence(receiver, batch->fence);
-    give_fifo(receiver, batch->count);
-    after->head++;
-  }
-  return 0;
-}
-
-/* Held by the application, not by a fence that it gave us. */
-static uint64_t views_out(const struct pst_receiver *receiver)
-{
-  return receiver->held - (receiver->after.token_tail - receiver->after.token_head);
-}
-
-int pst_receiver_release(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
-{
-  if (n > views_out(receiver) || (n && receiver->frames))
-    return -EINVAL;
-  receiver->held -= n;
-  landing_give_back(receiver->landing, views, n);
-  end_stage(&receiver->end, -1);
-  return 0;
-}
-
-int pst_receiver_release_after(struct pst_receiver *receiver, const struct pst_view *views,
-                               uint32_t n, struct pst_fence *fence)
-{
-  struct release_fifo *after = &receiver->after;
-  struct session_memory *memory = receiver->landing->memory;
-
-  if (!fence)
-    return pst_receiver_release(receiver, views, n);
-  if (n > views_out(receiver) || (n && receiver->frames)) {
-    receiver_drop_fence(receiver, fence);
-    return -EINVAL;
-  }
-  /* The FIFO is full only when fences stall; waiting for the oldest keeps order. */
-  while (after->tail - after->head == after->capacity ||
-         after->token_tail - after->token_head + n > after->token_mask + 1) {
-    bool empty = after->head == after->tail; /* a batch larger than the FIFO */
-    struct pst_fence *oldest = empty ? fence : after->batches[after->head % after->capacity].fence;
-    int rc = memory->plugin->memory->fence_wait(memory->memory, oldest, NULL, NULL);
-    if (rc == 0 && !empty)
-      rc = watch_fences(receiver);
-    if (rc < 0 || empty)
-      receiver_drop_fence(receiver, fence);
-    if (rc < 0)
-      return rc;
-    if (empty)
-      return pst_receiver_release(receiver, views, n);
-  }
-  for (uint32_t i = 0; i < n; i++)
-    after->tokens[after->token_tail++ & after->token_mask] = views[i].token;
-  after->batches[after->tail++ % after->capacity] =
-      (struct landing_batch){.fence = fence, .count = n};
-  end_stage(&receiver->end, -1);
-  return 0;
-}
 /* ---- What applications call --------------------------------------------------------------- */
 
 /* Why nothing was handed over. */
@@ -280,7 +193,7 @@ static int idle_stage(const struct pst_receiver *receiver)
 {
   const struct landing *landing = receiver->landing;
 
-  if (receiver->held >= landing->slots ||
+  if (receiver->held >= landing->slots || receiver->check_waits ||
       (landing->staged && landing->final_head == landing->final_tail))
     return PST_STAGE_SINK;
   if (landing->staged && landing->copy_head != landing->copy_tail)
@@ -313,7 +226,7 @@ static void count_views(struct pst_receiver *receiver, const struct pst_view *vi
   if (receiver->intervals)
     receiver_see_times(receiver, views, n);
   receiver->held += n;
-  receiver_arrived(receiver, receiver->delivered + n);
+  receiver_arrived(receiver, receiver->delivered + n + receiver_parked(receiver));
   stat_add(receiver->bytes, polled->bytes);
   stat_add(receiver->delivered, n);
   if (polled->damaged)
@@ -330,7 +243,7 @@ int receiver_progress(struct pst_receiver *receiver)
   if (receiver->tensors)
     rc = tensors_take_back(receiver);
   if (rc == 0 && receiver->after.head != receiver->after.tail)
-    rc = watch_fences(receiver);
+    rc = receiver_watch_releases(receiver);
   if (rc == 0 && receiver->landing->staged)
     rc = landing_reap(receiver->landing);
   if (rc == 0 && receiver->frames)
@@ -355,35 +268,14 @@ static int flush(const struct landing *landing, int n)
   return rc < 0 ? rc : n;
 }
 
-/* A large batch goes through in parts, each of which is done with while it is in the
- * first-level cache; one copy moves all of them. */
-static int take_staged(struct pst_receiver *receiver, struct pst_view *views, uint32_t max)
-{
-  struct landing *landing = receiver->landing;
-  uint32_t count = 0, n, part;
-
-  if (max > landing_room(landing))
-    max = landing_room(landing);
-  do {
-    part = max - count < SESSION_POLL_BATCH ? max - count : SESSION_POLL_BATCH;
-    n = receiver_gather(receiver, views + count, part);
-    landing_place(landing, views + count, n);
-    count += n;
-  } while (n == part && count < max);
-  if (count == 0)
-    return 0;
-  int rc = landing_submit(landing, &receiver->ready);
-  return rc < 0 ? rc : (int)count;
-}
-
 static int take(struct pst_receiver *receiver, struct pst_batch *batch)
 {
   struct landing *landing = receiver->landing;
 
   if (landing->staged)
-    return take_staged(receiver, batch->views,
-                       batch->capacity < SESSION_DEVICE_BATCH ? batch->capacity
-                                                              : SESSION_DEVICE_BATCH);
+    return receiver_take_staged(receiver, batch->views,
+                                batch->capacity < SESSION_DEVICE_BATCH ? batch->capacity
+                                                                       : SESSION_DEVICE_BATCH);
   uint32_t n = receiver_gather(receiver, batch->views, batch->capacity);
   return n ? flush(landing, (int)n) : 0;
 }
@@ -411,7 +303,6 @@ int receiver_begin_poll(struct pst_receiver *receiver)
 
 int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
 {
-  bool room;
   int n;
 
   if (batch->struct_size < sizeof(*batch) || receiver->frames)
@@ -422,15 +313,14 @@ int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
   if (n)
     return n < 0 ? n : -ENODATA;
   receiver->polled = (struct receiver_tally){0};
-  room = batch->capacity && (!receiver->landing->staged || landing_room(receiver->landing));
-  n = room ? take(receiver, batch) : 0;
-  if (n < 0) {
+  n = batch->capacity ? take(receiver, batch) : -EAGAIN;
+  if (n < 0 && n != -EAGAIN) {
     end_fail(&receiver->end, n, "making arrived messages readable in the final memory failed");
     return n;
   }
-  if (n == 0) {
+  if (n <= 0) {
     end_stage(&receiver->end, idle_stage(receiver));
-    return room ? receiver_check_end(receiver) : 0; /* without room, more may have arrived */
+    return n == 0 ? receiver_check_end(receiver) : 0; /* without room, more may have arrived */
   }
   count_views(receiver, batch->views, (uint32_t)n);
   batch->count = (uint32_t)n;
@@ -454,58 +344,6 @@ int pst_receiver_fence_wait(struct pst_receiver *receiver, struct pst_fence *rea
   struct session_memory *memory = receiver->landing->memory;
 
   return ready ? memory->plugin->memory->fence_wait(memory->memory, ready, NULL, native) : 0;
-}
-
-int pst_receiver_verified(struct pst_receiver *receiver, struct pst_verify_result *result)
-{
-  const struct pst_memory_ops *ops = receiver->landing->memory->plugin->memory;
-  uint64_t done;
-  int rc;
-
-  if (!receiver->queue)
-    return -EOPNOTSUPP;
-  rc = ops->queue_poll(receiver->queue, &done);
-  if (rc == 0)
-    rc = ops->verify_result(receiver->queue, result);
-  if (rc == 0) {
-    stat_set(receiver->verified, result->checked);
-    stat_set(receiver->corrupted, result->corrupted);
-  }
-  return rc;
-}
-
-int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n,
-                        struct pst_fence **fence)
-{
-  struct session_memory *memory = receiver->landing->memory;
-  const struct pst_memory_ops *ops = memory->plugin->memory;
-  struct pst_payload *payloads = receiver->payloads;
-  struct pst_verify_result result = {.struct_size = sizeof(result)};
-  uint64_t ticket, done;
-  int rc = 0;
-
-  *fence = NULL;
-  if (!receiver->queue)
-    return -EOPNOTSUPP;
-  if (receiver->ready)
-    rc = ops->fence_wait(memory->memory, receiver->ready, receiver->queue, NULL);
-  while (n && rc == 0) {
-    uint32_t run = n < SESSION_DEVICE_BATCH ? n : SESSION_DEVICE_BATCH;
-    for (uint32_t i = 0; i < run; i++)
-      payloads[i] = (struct pst_payload){
-          .address = views[i].address, .length = views[i].length, .sequence = views[i].sequence};
-    while ((rc = ops->verify_batch(receiver->queue, receiver->seed, payloads, run, &ticket)) ==
-           -EAGAIN)
-      ops->queue_poll(receiver->queue, &done);
-    views += run;
-    n -= run;
-  }
-  if (rc == 0 && (ops->capabilities & PST_MEMORY_CAP_FENCE))
-    rc = ops->fence_record(memory->memory, receiver->queue, NULL, fence);
-  /* For the statistics, should the stream end before its time. */
-  if (rc == 0)
-    rc = pst_receiver_verified(receiver, &result);
-  return rc;
 }
 
 int pst_receiver_read(struct pst_receiver *receiver, const struct pst_view *view, void *to)

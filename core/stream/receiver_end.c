@@ -15,6 +15,7 @@ void receiver_give_up_pending(struct pst_receiver *receiver)
 {
   const struct session_lane *lane = receiver->end.lane;
 
+  receiver_give_up_parked(receiver);
   while (receiver->pending_head != receiver->pending_tail) {
     uint32_t at = receiver->pending_head++ % receiver->pending_capacity;
     lane->ops->release(lane->worker, &receiver->pending[at].u.message.token, 1);

@@ -6,7 +6,7 @@
 
 #include "session.h"
 
-#define RECEIVER_AFTER 1024 /* releases that wait for their fences */
+#define RECEIVER_AFTER 1024 /* releases that wait for their fences, to begin with; a power of 2 */
 
 static int join_landing(struct pst_session *session, struct pst_receiver *receiver,
                         struct pst_error *error)
@@ -36,6 +36,12 @@ static int open_fifos(struct pst_receiver *receiver, struct pst_error *error)
 
   while (tokens < (uint64_t)receiver->landing->slots * 2)
     tokens <<= 1;
+  if (receiver->landing->staged && !receiver->end.config->receiver.assemble.packets) {
+    receiver->parked = calloc(SESSION_DEVICE_BATCH, sizeof(*receiver->parked));
+    if (!receiver->parked)
+      return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory",
+                      receiver->end.name);
+  }
   receiver->pending_capacity = 256;
   receiver->pending = calloc(receiver->pending_capacity, sizeof(*receiver->pending));
   receiver->after.capacity = RECEIVER_AFTER;
@@ -147,12 +153,14 @@ void receiver_close(struct pst_receiver *receiver)
     frames_close(receiver);
     receiver_drop_fence(receiver, receiver->ready);
     while (receiver->after.batches && receiver->after.head != receiver->after.tail)
-      receiver_drop_fence(receiver,
-                          receiver->after.batches[receiver->after.head++ % RECEIVER_AFTER].fence);
+      receiver_drop_fence(
+          receiver,
+          receiver->after.batches[receiver->after.head++ & (receiver->after.capacity - 1)].fence);
     if (receiver->queue)
       receiver->landing->memory->plugin->memory->queue_close(receiver->queue);
     landing_close(receiver->landing);
   }
+  free(receiver->parked);
   free(receiver->payloads);
   free(receiver->intervals);
   free(receiver->pending);

@@ -250,6 +250,10 @@ struct landing {
    * batch in; so many are made, on behalf of so many messages. */
   struct pst_copy *pieces;
   uint32_t piece_count, placed;
+  /* A copy for which the memory had no room yet, described in copies[copy_tail]; its pieces
+   * stay as they are, and nothing is placed before it has been submitted. NULL: none. */
+  const struct pst_copy *deferred;
+  uint32_t deferred_count;
 };
 
 struct release_fifo {
@@ -276,7 +280,14 @@ struct pst_receiver {
   struct pst_queue *queue;      /* verify, read; NULL without PATTERN */
   struct pst_payload *payloads; /* with queue: SESSION_DEVICE_BATCH, to make a batch in */
   struct pst_fence *ready;      /* of the last batch handed out */
-  struct tensors *tensors;      /* views out as tensors; NULL: there were none */
+  /* Staged: SESSION_DEVICE_BATCH, for those [parked_at, parked_count) that wait for their copy
+   * to be started. */
+  struct pst_view *parked;
+  uint32_t parked_at, parked_count;
+  uint32_t check_at;       /* how many views of a check that was put off have been submitted */
+  bool check_waits;        /* a check was put off */
+  bool unfenced;           /* a check is under way that no fence tells of */
+  struct tensors *tensors; /* views out as tensors; NULL: there were none */
   /* Nothing has come since, and the sender has finished or is foreign; 0: not so. */
   uint64_t quiet_since_ns;
   bool was_silent;             /* a foreign sender, for so long; one more poll is to say the same */
@@ -415,16 +426,21 @@ uint32_t landing_room(const struct landing *landing);
 /* Staged path: the next copy is on behalf of these n messages too, whose slots the
  * transport gets back when it is done. Together they are no more than landing_room() was. */
 void landing_note(struct landing *landing, const struct pst_view *views, uint32_t n);
-/* Start a copy of `count` pieces. landing_room() was not 0. 0, or -errno of the memory. */
+/* Start a copy of `count` pieces. landing_room() was not 0. 0; -EAGAIN: the memory has no
+ * room for it yet: landing_reap() starts it later, until when `pieces` stay as they are and
+ * there is no room here; -errno of the memory. */
 int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count);
+/* The last copy has not been started yet. */
+bool landing_is_deferred(const struct landing *landing);
 /* A fence behind all copies so far; NULL where the memory has none. */
 int landing_fence(struct landing *landing, struct pst_fence **ready);
 /* Staged path: give n views, at most landing_room() in all, their final places, which
  * they name after; landing_submit() starts the copy of all that were given any since the
- * last. 0, or -errno of the memory plugin, and nothing has been placed. */
+ * last. 0; -EAGAIN: they are placed, and later copied, as of landing_copy(); -errno of the
+ * memory plugin, and nothing has been placed. */
 void landing_place(struct landing *landing, struct pst_view *views, uint32_t n);
 int landing_submit(struct landing *landing, struct pst_fence **ready);
-/* Give back to the transport what finished copies have read. */
+/* Give back to the transport what finished copies have read, and start one that was put off. */
 int landing_reap(struct landing *landing);
 void landing_give_back(struct landing *landing, const struct pst_view *views, uint32_t n);
 void landing_give_tokens(struct landing *landing, const uint64_t *tokens, uint32_t n);
@@ -476,6 +492,20 @@ void sender_close(struct pst_sender *sender);
 void sender_done(struct pst_sender *sender, const struct pst_completion *completion);
 int sender_progress(struct pst_sender *sender);
 void sender_totals(const struct pst_sender *sender, struct control_totals *totals);
+
+/* receiver_staged.c: what the staged path hands over. How many; -EAGAIN: nothing yet, and more
+ * may have arrived; -errno of the memory. */
+int receiver_take_staged(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
+/* Views that wait for their copy; they are not handed over any more. */
+uint32_t receiver_parked(const struct pst_receiver *receiver);
+void receiver_give_up_parked(struct pst_receiver *receiver);
+
+/* receiver_release.c: give back what fences that have passed kept. */
+int receiver_watch_releases(struct pst_receiver *receiver);
+/* At least n releases wait for their fences. */
+bool receiver_releases_wait(const struct pst_receiver *receiver, uint32_t n);
+/* Views that go back with the last release_after(), whose fence has not been asked since. */
+int receiver_release_more(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n);
 
 /* receiver.c */
 int receiver_open(struct pst_session *session, struct pst_receiver *receiver,

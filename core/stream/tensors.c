@@ -27,7 +27,12 @@ struct tensors {
   atomic_uint users;
   atomic_bool closed;               /* nobody polls any more */
   _Atomic(struct tensor *) deleted; /* and not taken back yet */
+  struct tensor *waiting;           /* of these, the worker's: too many wait for fences */
 };
+
+/* Of deleted tensors. A memory has so many fences and no more, and each order of work takes one
+ * in a poll, however many tensors were on it. */
+#define TENSORS_RELEASES 256
 
 static void leave(struct tensors *home)
 {
@@ -35,9 +40,9 @@ static void leave(struct tensors *home)
     free(home);
 }
 
-static void drop_deleted(struct tensors *home)
+static void drop_list(struct tensor *tensor)
 {
-  struct tensor *tensor = atomic_exchange(&home->deleted, NULL), *next;
+  struct tensor *next;
 
   for (; tensor; tensor = next) {
     next = tensor->next;
@@ -54,7 +59,7 @@ static void delete_tensor(struct DLManagedTensorVersioned *managed)
   while (!atomic_compare_exchange_weak(&home->deleted, &tensor->next, tensor))
     ;
   if (atomic_load(&home->closed))
-    drop_deleted(home);
+    drop_list(atomic_exchange(&home->deleted, NULL));
   leave(home);
 }
 
@@ -150,30 +155,56 @@ int pst_receiver_dlpack(struct pst_receiver *receiver, const struct pst_view *vi
   return 0;
 }
 
+static void append(struct tensor **list, struct tensor *more)
+{
+  while (*list)
+    list = &(*list)->next;
+  *list = more;
+}
+
+/* All those on the first one's order of work, behind one fence. */
+static int take_back_some(struct pst_receiver *receiver, struct tensor **list)
+{
+  void *native = (*list)->native;
+  struct pst_fence *fence = NULL;
+  bool begun = false;
+  int rc = native ? pst_receiver_fence(receiver, native, &fence) : 0;
+
+  while (*list && rc == 0) {
+    struct tensor *tensor = *list;
+    if (tensor->native != native) {
+      list = &tensor->next;
+      continue;
+    }
+    if (fence && begun)
+      rc = receiver_release_more(receiver, tensor->views, tensor->count);
+    else
+      rc = pst_receiver_release_after(receiver, tensor->views, tensor->count, fence);
+    begun = true;
+    if (rc == 0) {
+      *list = tensor->next;
+      free(tensor);
+    }
+  }
+  return rc;
+}
+
 int tensors_take_back(struct pst_receiver *receiver)
 {
   struct tensors *home = receiver->tensors;
-  struct tensor *tensor, *next;
   int rc = 0;
 
-  if (!atomic_load_explicit(&home->deleted, memory_order_relaxed))
-    return 0;
-  for (tensor = atomic_exchange(&home->deleted, NULL); tensor; tensor = next) {
-    struct pst_fence *fence = NULL;
-    next = tensor->next;
-    if (rc == 0 && tensor->native)
-      rc = pst_receiver_fence(receiver, tensor->native, &fence);
-    if (rc == 0)
-      rc = pst_receiver_release_after(receiver, tensor->views, tensor->count, fence);
-    free(tensor);
-  }
+  if (atomic_load_explicit(&home->deleted, memory_order_relaxed))
+    append(&home->waiting, atomic_exchange(&home->deleted, NULL));
+  while (rc == 0 && home->waiting && !receiver_releases_wait(receiver, TENSORS_RELEASES))
+    rc = take_back_some(receiver, &home->waiting);
   return rc;
 }
 
 bool tensors_out(const struct pst_receiver *receiver)
 {
   const struct tensors *home = receiver->tensors;
-  return home && (atomic_load(&home->users) > 1 || atomic_load(&home->deleted));
+  return home && (atomic_load(&home->users) > 1 || atomic_load(&home->deleted) || home->waiting);
 }
 
 void tensors_close(struct pst_receiver *receiver)
@@ -183,6 +214,7 @@ void tensors_close(struct pst_receiver *receiver)
   if (!home)
     return;
   atomic_store(&home->closed, true);
-  drop_deleted(home);
+  drop_list(atomic_exchange(&home->deleted, NULL));
+  drop_list(home->waiting);
   leave(home);
 }

@@ -250,7 +250,8 @@ static uint64_t sleep_until(struct session_thread *thread, uint64_t now)
       if (receiver->pending_head != receiver->pending_tail)
         return 0;
       if (receiver->after.head != receiver->after.tail ||
-          landing->copy_head != landing->copy_tail || tensors_out(receiver))
+          landing->copy_head != landing->copy_tail || receiver->check_waits ||
+          tensors_out(receiver))
         due = now + THREAD_NAP_NS;
       else
         due = receiver_due_ns(receiver);

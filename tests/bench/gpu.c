@@ -95,7 +95,10 @@ static int receive_some(struct bench *b)
   if (b->verify) {
     for (int i = 0; i < n; i++)
       views[i].sequence &= b->slots - 1;
-    must("verify", pst_receiver_verify(b->receiver, views, (uint32_t)n, &fence));
+    int rc;
+    while ((rc = pst_receiver_verify(b->receiver, views, (uint32_t)n, &fence)) == -EAGAIN)
+      ;
+    must("verify", rc);
   }
   must("release", fence ? pst_receiver_release_after(b->receiver, views, (uint32_t)n, fence)
                         : pst_receiver_release(b->receiver, views, (uint32_t)n));

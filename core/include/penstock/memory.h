@@ -285,8 +285,9 @@ struct pst_memory_ops {
   /* Each of the three submits n pieces as one batch, in the queue's order, and
    * returns at once; the arrays are the caller's again. *ticket numbers the
    * batch: 1, 2, 3, … over all three calls on this queue.
-   * 0; -EAGAIN: params.batches are under way, which they are until queue_poll has told
-   * of them: poll first; -EINVAL: n is 0 or
+   * 0; -EAGAIN: params.batches are under way, or so many pieces that there is no room for n
+   * more, which they are until queue_poll has told of them: poll first. Never where none is
+   * under way; -EINVAL: n is 0 or
    * over params.pieces; -EIO: the device is lost. */
   int (*copy_batch)(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
                     uint64_t *ticket);

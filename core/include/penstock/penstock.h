@@ -369,9 +369,9 @@ PST_EXPORT int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch
  * Only the tokens of the views are read. 0; -EINVAL: more than are out. */
 PST_EXPORT int pst_receiver_release(struct pst_receiver *receiver, const struct pst_view *views,
                                     uint32_t n);
-/* The same once the fence has passed, which later polls watch. The library takes
- * the fence over, with an error too. NULL: at once. Blocks for the oldest fence
- * while more than 1024 releases wait. */
+/* The same once the fence has passed, which later polls watch, in the order of these calls. The
+ * library takes the fence over, with an error too. NULL: at once. Never blocks. 0; -EINVAL:
+ * more than are out; -ENOMEM: the views stay the caller's. */
 PST_EXPORT int pst_receiver_release_after(struct pst_receiver *receiver,
                                           const struct pst_view *views, uint32_t n,
                                           struct pst_fence *fence);
@@ -385,8 +385,11 @@ PST_EXPORT int pst_receiver_fence_wait(struct pst_receiver *receiver, struct pst
                                        void *native);
 /* Check messages of the last poll against the stream's test pattern where they
  * are, behind its `ready`. *fence, for release_after, is passed when they have been
- * read. Blocks while 32 checks are under way. -EOPNOTSUPP: the memory has no
- * pattern. */
+ * read. Never blocks.
+ * 0; -EAGAIN: as many checks are under way as the memory takes: call again with the same views,
+ * polls in between are fine, and release none of them before; -EOPNOTSUPP: the memory has no
+ * pattern; -EIO, ...: it has failed. Where part of the views is being read then, *fence is set:
+ * it takes them back as after success; without one, releases wait for the session's end. */
 PST_EXPORT int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *views,
                                    uint32_t n, struct pst_fence **fence);
 /* What verify has found so far. */

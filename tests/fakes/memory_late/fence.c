@@ -2,6 +2,7 @@
 #include "late.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 
 void late_fence_drop(struct pst_fence *fence)
@@ -23,27 +24,28 @@ static bool push(struct pst_queue *queue, struct pst_fence *fence, enum late_wor
   return true;
 }
 
-static int refuse_native(const struct pst_memory *memory)
+/* Is its work done? The mutex is held. */
+static bool has_passed(const struct pst_fence *fence)
 {
-  late_error(memory, "fence: late memory knows no foreign order of work; native must be NULL");
-  return -EINVAL;
+  return fence->native ? atomic_load(fence->native) != 0 : fence->passed;
 }
 
 int late_fence_record(struct pst_memory *memory, struct pst_queue *queue, void *native,
                       struct pst_fence **fence)
 {
-  if (!queue && native)
-    return refuse_native(memory);
-  if (!queue) {
+  if (!queue && !native) {
     *fence = NULL;
     return 0;
   }
   struct pst_fence *made = calloc(1, sizeof(*made));
   int code = -ENOMEM;
   pthread_mutex_lock(&memory->mutex);
-  if (made && memory->fences < LATE_FENCES_MAX) {
+  if (made && memory->fences < LATE_FENCES_MAX && !late_fails(memory, "fence_record")) {
     made->references = 1;
-    if (!queue->first) {
+    if (!queue) {
+      made->native = native;
+      code = 0;
+    } else if (!queue->first) {
       made->passed = true;
       made->failed = queue->failed;
       code = 0;
@@ -67,17 +69,26 @@ int late_fence_wait(struct pst_memory *memory, struct pst_fence *fence, struct p
                     void *native)
 {
   int code = 0;
-  if (native)
-    return refuse_native(memory);
-  if (!fence)
+  /* The application's own work is nothing that late memory would start. */
+  if (!fence || native)
     return 0;
   pthread_mutex_lock(&memory->mutex);
-  if (queue) {
+  if (queue && fence->native) {
+    late_error(memory, "fence: a queue of late memory waits for its own fences alone");
+    code = -EINVAL;
+  } else if (queue) {
     if (!push(queue, fence, LATE_WAIT))
       code = -ENOMEM;
   } else {
-    while (!fence->passed)
-      pthread_cond_wait(&memory->changed, &memory->mutex);
+    while (!has_passed(fence)) {
+      if (!fence->native) {
+        pthread_cond_wait(&memory->changed, &memory->mutex);
+        continue;
+      }
+      pthread_mutex_unlock(&memory->mutex);
+      sched_yield();
+      pthread_mutex_lock(&memory->mutex);
+    }
     code = fence->failed ? -EIO : 0;
   }
   pthread_mutex_unlock(&memory->mutex);
@@ -89,7 +100,7 @@ int late_fence_query(struct pst_memory *memory, struct pst_fence *fence)
   if (!fence)
     return 0;
   pthread_mutex_lock(&memory->mutex);
-  int code = !fence->passed ? -EAGAIN : fence->failed ? -EIO : 0;
+  int code = !has_passed(fence) ? -EAGAIN : fence->failed ? -EIO : 0;
   pthread_mutex_unlock(&memory->mutex);
   return code;
 }

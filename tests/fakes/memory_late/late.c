@@ -14,6 +14,11 @@ uint64_t late_now_ns(void)
   return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
 
+bool late_fails(struct pst_memory *memory, const char *operation)
+{
+  return strcmp(memory->fail, operation) == 0 && --memory->left == 0;
+}
+
 static int late_probe(const struct pst_host *host, struct pst_probe *probe)
 {
   (void)host;
@@ -34,6 +39,9 @@ static int late_open(const struct pst_host *host, const struct pst_memory_params
   made->host = host;
   made->delay_ns = host->option_uint(params->options, "delay");
   made->rate = host->option_uint(params->options, "rate");
+  made->room = host->option_uint(params->options, "room");
+  made->left = host->option_uint(params->options, "nth");
+  snprintf(made->fail, sizeof(made->fail), "%s", host->option_string(params->options, "fail"));
   pthread_mutex_init(&made->mutex, NULL);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

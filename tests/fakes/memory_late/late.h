@@ -9,12 +9,16 @@
  * submission and its execution fails the batch, a region freed under work that
  * is on its way and objects left over at close() are errors in the log.
  *
+ * An application's own order of work, `native`, is an atomic_int of its own: its work is done
+ * when that is not 0.
+ *
  * One mutex guards all of it and is never held while bytes move.
  */
 #ifndef LATE_LATE_H
 #define LATE_LATE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,6 +42,9 @@ struct pst_memory {
   const struct pst_host *host;
   uint64_t delay_ns;
   uint64_t rate; /* bytes a second; 0: not limited */
+  uint64_t room; /* pieces of a queue under way; 0: not limited */
+  char fail[16]; /* the operation that fails */
+  uint64_t left; /* calls of it until it does */
   pthread_mutex_t mutex;
   pthread_cond_t changed; /* anything at all; on CLOCK_MONOTONIC */
   struct late_region *regions;
@@ -49,6 +56,7 @@ struct pst_fence {
   uint32_t references; /* the caller's, and those of queued marks and waits */
   bool passed;
   bool failed;
+  const atomic_int *native; /* NULL: of a queue */
 };
 
 enum late_work { LATE_COPY, LATE_FILL, LATE_VERIFY, LATE_MARK, LATE_WAIT };
@@ -88,6 +96,7 @@ struct pst_queue {
   bool failed;
   uint64_t submitted;
   uint64_t finished;
+  uint64_t under_way;     /* pieces */
   struct late_job *first; /* under way or to come */
   struct late_job **last;
   struct pst_verify_result found;
@@ -141,5 +150,7 @@ void late_fence_release(struct pst_memory *memory, struct pst_fence *fence);
 void late_fence_drop(struct pst_fence *fence);
 
 uint64_t late_now_ns(void);
+/* This call of `operation` is the one to fail. The mutex is held. */
+bool late_fails(struct pst_memory *memory, const char *operation);
 
 #endif

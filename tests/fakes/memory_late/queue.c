@@ -63,6 +63,7 @@ static void finish(struct pst_queue *queue, struct late_job *job)
   }
   if (job->fence)
     late_fence_drop(job->fence);
+  queue->under_way -= job->n;
   for (uint32_t i = 0; i < job->n; i++)
     for (int side = 0; side < 2; side++)
       if (job->pieces[i].regions[side])
@@ -170,6 +171,11 @@ int late_queue_poll(struct pst_queue *queue, uint64_t *done)
 
 int late_verify_result(struct pst_queue *queue, struct pst_verify_result *result)
 {
+  pthread_mutex_lock(&queue->memory->mutex);
+  bool fails = late_fails(queue->memory, "verify_result");
+  pthread_mutex_unlock(&queue->memory->mutex);
+  if (fails)
+    return -EIO;
   pst_struct_write(result, &queue->reported, sizeof(queue->reported));
   return 0;
 }

@@ -68,6 +68,8 @@ static int job_new(struct pst_queue *queue, enum late_work work, const char *cal
     return -EIO;
   if (queue->submitted - queue->finished >= queue->batches)
     return -EAGAIN;
+  if (queue->memory->room && queue->under_way && queue->under_way + n > queue->memory->room)
+    return -EAGAIN;
   struct late_job *made = calloc(1, sizeof(*made) + n * sizeof(made->pieces[0]));
   if (!made) {
     late_error(queue->memory, "%s: no memory for %" PRIu32 " pieces", call, n);
@@ -85,6 +87,7 @@ static void submit(struct pst_queue *queue, struct late_job *job, uint64_t *tick
     for (int side = 0; side < 2; side++)
       if (job->pieces[i].regions[side])
         job->pieces[i].regions[side]->under_way++;
+  queue->under_way += job->n;
   job->ticket = ++queue->submitted;
   late_queue_push(queue, job);
   *ticket = job->ticket;
@@ -146,7 +149,9 @@ static int submit_payloads(struct pst_queue *queue, enum late_work work, const c
   struct pst_memory *memory = queue->memory;
   struct late_job *job = NULL;
   pthread_mutex_lock(&memory->mutex);
-  int code = job_new(queue, work, call, n, &job);
+  int code = work == LATE_VERIFY && late_fails(memory, "verify_batch")
+                 ? -EIO
+                 : job_new(queue, work, call, n, &job);
   for (uint32_t i = 0; code == 0 && i < n; i++) {
     const struct pst_payload *from = &payloads[i];
     struct late_piece *piece = &job->pieces[i];

@@ -78,6 +78,17 @@ void feed(struct pst_sender *sender, uint64_t *sent, uint64_t total)
     assert_int_equal(pst_sender_finish(sender), 0);
 }
 
+int check_all(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n,
+              struct pst_fence **fence)
+{
+  uint64_t deadline_ns = now_ns() + DEADLINE_NS;
+  int rc;
+
+  while ((rc = pst_receiver_verify(receiver, views, n, fence)) == -EAGAIN)
+    assert_true(now_ns() < deadline_ns);
+  return rc;
+}
+
 bool drain(struct pst_receiver *receiver, uint64_t *received)
 {
   struct pst_view views[BATCH];
@@ -96,7 +107,7 @@ bool drain(struct pst_receiver *receiver, uint64_t *received)
     assert_true(views[i].flags & PST_VIEW_META);
   }
   if (n > 0) {
-    assert_int_equal(pst_receiver_verify(receiver, views, (uint32_t)n, &fence), 0);
+    assert_int_equal(check_all(receiver, views, (uint32_t)n, &fence), 0);
     assert_int_equal(pst_receiver_release_after(receiver, views, (uint32_t)n, fence), 0);
   }
   *received += (uint64_t)n;

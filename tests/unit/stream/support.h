@@ -39,6 +39,9 @@ void feed(struct pst_sender *sender, uint64_t *sent, uint64_t total);
 /* Take what has arrived, check it, give it back behind the check. Returns false
  * when the stream has ended. */
 bool drain(struct pst_receiver *receiver, uint64_t *received);
+/* pst_receiver_verify(), again while the memory has no room for it. */
+int check_all(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n,
+              struct pst_fence **fence);
 void check_counts(struct pst_sender *sender, struct pst_receiver *receiver, uint64_t total);
 void stream_all(struct run *run, const char *name, uint64_t total);
 /* For a group's set-up. */

@@ -215,6 +215,27 @@ static void what_is_missing_is_zeroed_or_kept_or_costs_the_frame(void **state)
     }
 }
 
+/* A frame's packets, or its zeros, and no more at a time. */
+static void copies_are_put_off(void **state)
+{
+  static const char *const ways[] = {"zero", "keep", "drop"};
+
+  (void)state;
+  for (size_t w = 0; w < 3; w++) {
+    struct run run;
+    struct seen seen = {.holding = 3};
+    struct pst_stats stats;
+    char assemble[96];
+    snprintf(assemble, sizeof(assemble), "packets: 8, timeout: 20 ms, missing: %s", ways[w]);
+    open_frames(&run, "{plugin: late, options: {delay: 200 us, room: 3}}", assemble, faults);
+    run_frames(&run, 3000, w == 0, &seen, &stats);
+    assert_true(seen.complete > 100);
+    if (w == 0)
+      assert_true(seen.zeros > 20);
+    close_run(&run);
+  }
+}
+
 /* Two packets a frame, half of them dropped: of each fourth frame there is nothing. */
 static void lost_frames_are_counted(void **state)
 {
@@ -366,6 +387,7 @@ int main(void)
       cmocka_unit_test(the_last_frame_may_be_short),
       cmocka_unit_test(metadata_tells_frames_apart),
       cmocka_unit_test(what_is_missing_is_zeroed_or_kept_or_costs_the_frame),
+      cmocka_unit_test(copies_are_put_off),
       cmocka_unit_test(lost_frames_are_counted),
       cmocka_unit_test(long_frames_are_zeroed_too),
       cmocka_unit_test(messages_beyond_a_frame_are_misframed),

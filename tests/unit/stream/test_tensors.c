@@ -153,7 +153,7 @@ static void a_tensor_is_ready(void **state)
   struct DLManagedTensorVersioned *tensor = tensor_of(&ends, 1000, views, &n);
   struct pst_fence *fence = NULL;
   assert_int_equal(tensor->flags, 0);
-  assert_int_equal(pst_receiver_verify(ends.receiver, views, n, &fence), 0);
+  assert_int_equal(check_all(ends.receiver, views, n, &fence), 0);
   assert_int_equal(pst_receiver_fence_wait(ends.receiver, fence, NULL), 0);
   struct pst_verify_result found = {.struct_size = sizeof(found)};
   assert_int_equal(pst_receiver_verified(ends.receiver, &found), 0);

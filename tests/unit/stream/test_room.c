@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a receiver does while its memory has no room for more: polls come back, nothing is handed
+ * over or given back before its time, and it goes on when there is room. */
+#include <stdatomic.h>
+
+#include <penstock/dlpack.h>
+
+#include "support.h"
+
+#define SLOTS 2048
+
+struct ends {
+  struct run run;
+  struct pst_sender *sender;
+  struct pst_receiver *receiver;
+  uint64_t sent;
+};
+
+static void open_ends(struct ends *ends, uint32_t ring, const char *options)
+{
+  char text[512];
+
+  snprintf(text, sizeof(text),
+           "penstock: 1\n"
+           "transport: {plugin: loopback, options: {mode: copy}}\n"
+           "workers: {count: 1}\n"
+           "streams: [{name: a, message: 100 B, ring: %u, receiver: {memory: {plugin: late,\n"
+           "  options: {%s}}}}]\n",
+           ring, options);
+  open_text(&ends->run, text);
+  ends->sent = 0;
+  ends->sender = pst_session_sender(ends->run.session, "a");
+  ends->receiver = pst_session_receiver(ends->run.session, "a");
+  start(&ends->run);
+}
+
+/* All that it takes. */
+static void send_all(struct ends *ends)
+{
+  struct pst_slot slots[BATCH];
+  int n;
+
+  while ((n = pst_sender_acquire(ends->sender, slots, BATCH)) > 0) {
+    for (int i = 0; i < n; i++)
+      slots[i].length = slots[i].capacity;
+    assert_int_equal(pst_sender_fill(ends->sender, slots, (uint32_t)n), 0);
+    assert_int_equal(pst_sender_submit(ends->sender, slots, (uint32_t)n), 0);
+    ends->sent += (uint64_t)n;
+  }
+  assert_true(n >= 0);
+  assert_true(pst_sender_poll(ends->sender) >= 0);
+}
+
+/* n messages that have arrived, in order. */
+static void take(struct ends *ends, struct pst_view *views, uint32_t n)
+{
+  uint32_t count = 0;
+
+  while (count < n) {
+    struct pst_batch batch = {
+        .struct_size = sizeof(batch), .capacity = n - count, .views = views + count};
+    send_all(ends);
+    int got = pst_receiver_poll(ends->receiver, &batch);
+    assert_true(got >= 0);
+    count += (uint32_t)got;
+    in_time(&ends->run);
+  }
+  for (uint32_t i = 1; i < n; i++)
+    assert_int_equal(views[i].sequence, views[0].sequence + i);
+}
+
+static void end(struct ends *ends)
+{
+  struct pst_view view;
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 1, .views = &view};
+  int n;
+
+  assert_int_equal(pst_sender_finish(ends->sender), 0);
+  while (pst_receiver_state(ends->receiver) != PST_STATE_ENDED) {
+    assert_true(pst_sender_poll(ends->sender) >= 0);
+    n = pst_receiver_poll(ends->receiver, &batch);
+    if (n == -ENODATA)
+      pst_receiver_finish(ends->receiver);
+    else
+      assert_int_equal(pst_receiver_release(ends->receiver, &view, (uint32_t)n), 0);
+    in_time(&ends->run);
+  }
+  close_run(&ends->run);
+}
+
+/* Copies of one or two batches fit: the others are put off, while polls ask for few or many. */
+static void copies_are_put_off(void **state)
+{
+  struct ends ends;
+  struct pst_view views[BATCH];
+  uint64_t received = 0;
+  (void)state;
+  open_ends(&ends, 256, "delay: 1 ms, room: 70");
+  while (received < 5000) {
+    struct pst_batch batch = {
+        .struct_size = sizeof(batch), .capacity = received % 3 ? 7 : BATCH, .views = views};
+    struct pst_fence *fence = NULL;
+    send_all(&ends);
+    int n = pst_receiver_poll(ends.receiver, &batch);
+    assert_true(n >= 0 && n <= (int)batch.capacity);
+    for (int i = 0; i < n; i++)
+      assert_int_equal(views[i].sequence, received + (uint64_t)i);
+    if (n > 0) {
+      assert_int_equal(check_all(ends.receiver, views, (uint32_t)n, &fence), 0);
+      assert_int_equal(pst_receiver_release_after(ends.receiver, views, (uint32_t)n, fence), 0);
+    }
+    received += (uint64_t)n;
+    in_time(&ends.run);
+  }
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
+  pst_receiver_stats(ends.receiver, &stats);
+  assert_int_equal(stats.messages_delivered, received);
+  assert_int_equal(stats.bytes_delivered, received * 100);
+  end(&ends);
+}
+
+/* What was on its way to its place when the stream failed leaves it in order. */
+static void a_stream_may_fail_while_a_copy_is_put_off(void **state)
+{
+  struct ends ends;
+  struct pst_view views[BATCH];
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
+  uint64_t received = 0;
+  int idle = 0;
+  (void)state;
+  open_ends(&ends, 256, "delay: 300 ms, room: 1");
+  while (idle < 10) { /* a copy is under way, and the next one put off */
+    send_all(&ends);
+    int n = pst_receiver_poll(ends.receiver, &batch);
+    assert_true(n >= 0);
+    received += (uint64_t)n;
+    idle = received && n == 0 ? idle + 1 : 0;
+    in_time(&ends.run);
+  }
+  assert_int_equal(pst_receiver_abort(ends.receiver, -ECANCELED, "enough"), 0);
+  pst_receiver_stats(ends.receiver, &stats);
+  assert_int_equal(stats.messages_delivered, received);
+  assert_int_equal(pst_receiver_poll(ends.receiver, &batch), -ECANCELED);
+  close_run(&ends.run);
+}
+
+/* More checks than the memory takes, in any round in which it is slow enough. */
+static void checks_are_put_off(void **state)
+{
+  struct ends ends;
+  struct pst_view views[BATCH];
+  struct pst_verify_result found = {.struct_size = sizeof(found)};
+  uint64_t checked = 0;
+  bool put_off = false;
+  (void)state;
+  open_ends(&ends, 256, "delay: 50 ms");
+  while (!put_off) {
+    take(&ends, views, BATCH);
+    for (uint32_t i = 0; i < BATCH; i++) {
+      struct pst_fence *fence = NULL;
+      int rc = pst_receiver_verify(ends.receiver, &views[i], 1, &fence);
+      put_off |= rc == -EAGAIN;
+      if (rc == -EAGAIN)
+        rc = check_all(ends.receiver, &views[i], 1, &fence);
+      assert_int_equal(rc, 0);
+      assert_non_null(fence);
+      assert_int_equal(pst_receiver_release_after(ends.receiver, &views[i], 1, fence), 0);
+    }
+    checked += BATCH;
+    in_time(&ends.run);
+  }
+  while (found.checked < checked) {
+    assert_int_equal(pst_receiver_verified(ends.receiver, &found), 0);
+    in_time(&ends.run);
+  }
+  assert_int_equal(found.checked, checked);
+  assert_int_equal(found.corrupted, 0);
+  end(&ends);
+}
+
+/* The second half is refused, and the first is being read. */
+static void part_of_a_check_has_a_fence(void **state)
+{
+  static struct pst_view views[8192];
+  struct pst_fence *fence = NULL;
+  struct ends ends;
+  (void)state;
+  open_ends(&ends, 16384, "delay: 1 ms, fail: verify_batch, nth: 2");
+  take(&ends, views, 8192);
+  assert_int_equal(pst_receiver_verify(ends.receiver, views, 8192, &fence), -EIO);
+  assert_non_null(fence);
+  assert_int_equal(pst_receiver_release_after(ends.receiver, views, 8192, fence), 0);
+  close_run(&ends.run);
+  /* Of the result alone. */
+  fence = NULL;
+  open_ends(&ends, 256, "delay: 1 ms, fail: verify_result");
+  take(&ends, views, 8);
+  assert_int_equal(pst_receiver_verify(ends.receiver, views, 8, &fence), -EIO);
+  assert_non_null(fence);
+  assert_int_equal(pst_receiver_release_after(ends.receiver, views, 8, fence), 0);
+  close_run(&ends.run);
+}
+
+/* What is read by nobody knows whom is used for nothing else. */
+static void without_a_fence_nothing_is_given_back(void **state)
+{
+  static struct pst_view views[256];
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 256, .views = views};
+  struct pst_fence *fence = NULL;
+  struct ends ends;
+  (void)state;
+  open_ends(&ends, 256, "delay: 1 ms, fail: fence_record, nth: 2");
+  struct pst_view one;
+  take(&ends, &one, 1);
+  int rc = pst_receiver_verify(ends.receiver, &one, 1, &fence);
+  assert_int_equal(rc, -ENOMEM);
+  assert_null(fence);
+  assert_int_equal(pst_receiver_release(ends.receiver, &one, 1), 0);
+  /* The other 255 are all that there is: the ring fills up behind them, and the sender's slots. */
+  take(&ends, views, 255);
+  for (int more = 10; more > 0; more -= ends.sent == 3 * 256) {
+    send_all(&ends);
+    assert_int_equal(pst_receiver_poll(ends.receiver, &batch), 0);
+    in_time(&ends.run);
+  }
+  close_run(&ends.run);
+}
+
+/* 300 orders of work of the application's, 7 tensors on each, none of them through. */
+static void deleted_tensors_wait_without_blocking(void **state)
+{
+  static struct pst_view views[SLOTS];
+  static atomic_int gates[300];
+  static struct DLManagedTensorVersioned *tensors[SLOTS];
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = SLOTS, .views = views};
+  struct ends ends;
+  (void)state;
+  open_ends(&ends, SLOTS, "delay: 0 us");
+  take(&ends, views, SLOTS);
+  for (uint32_t i = 0; i < SLOTS; i++)
+    assert_int_equal(
+        pst_receiver_dlpack(ends.receiver, &views[i], 1, &gates[i % 300], 0, &tensors[i]), 0);
+  for (uint32_t i = 0; i < SLOTS; i++)
+    tensors[i]->deleter(tensors[i]);
+  for (int i = 0; i < 100; i++) {
+    send_all(&ends);
+    assert_int_equal(pst_receiver_poll(ends.receiver, &batch), 0);
+  }
+  for (uint32_t i = 0; i < 300; i++)
+    atomic_store(&gates[i], 1);
+  take(&ends, views, SLOTS);
+  assert_int_equal(pst_receiver_release(ends.receiver, views, SLOTS), 0);
+  end(&ends);
+}
+
+/* More than the list of them began with, and of one message each. */
+static void releases_wait_without_blocking(void **state)
+{
+  static struct pst_view views[SLOTS];
+  atomic_int gate = 0;
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = SLOTS, .views = views};
+  struct ends ends;
+  (void)state;
+  open_ends(&ends, SLOTS, "delay: 0 us");
+  take(&ends, views, SLOTS);
+  for (uint32_t i = 0; i < SLOTS; i++) {
+    struct pst_fence *fence = NULL;
+    assert_int_equal(pst_receiver_fence(ends.receiver, &gate, &fence), 0);
+    assert_non_null(fence);
+    assert_int_equal(pst_receiver_release_after(ends.receiver, &views[i], 1, fence), 0);
+  }
+  for (int i = 0; i < 100; i++) {
+    send_all(&ends);
+    assert_int_equal(pst_receiver_poll(ends.receiver, &batch), 0);
+  }
+  atomic_store(&gate, 1);
+  take(&ends, views, SLOTS);
+  assert_int_equal(pst_receiver_release(ends.receiver, views, SLOTS), 0);
+  end(&ends);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(copies_are_put_off),
+      cmocka_unit_test(a_stream_may_fail_while_a_copy_is_put_off),
+      cmocka_unit_test(checks_are_put_off),
+      cmocka_unit_test(part_of_a_check_has_a_fence),
+      cmocka_unit_test(without_a_fence_nothing_is_given_back),
+      cmocka_unit_test(deleted_tensors_wait_without_blocking),
+      cmocka_unit_test(releases_wait_without_blocking),
+  };
+  return cmocka_run_group_tests_name("stream_room", tests, use_fakes, NULL) ? 1 : 0;
+}
