@@ -152,7 +152,7 @@ static int try_direct(const struct landing_plan *plan, struct landing *landing, 
   }
   rc = open_ring(plan, landing);
   if (rc == -EOPNOTSUPP) {
-    snprintf(why, why_size, "transport %s cannot receive into memory %s%s%.80s",
+    snprintf(why, why_size, "transport %s cannot receive into memory %s%s%.112s",
              landing->lane->device->plugin->name, landing->memory->plugin->name,
              landing->path.reason[0] ? ": " : "", landing->path.reason);
     goto bounce;

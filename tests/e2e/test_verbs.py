@@ -80,6 +80,17 @@ class Verbs(Case):
         os.kill(child_of(server.pid), signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
 
+    def plant(self, *faults):
+        """A fabric of one RoCE device with these faults from the beginning, instead of the last one."""
+        self.planted = getattr(self, "planted", 0) + 1
+        description = self.folder / f"planted-{os.getpid()}-{self.planted}.yaml"
+        description.write_text(
+            "simverbs: 1\nhosts:\n  - name: one\n    devices:\n      - name: mlx5_0\n"
+            "        ports: [{link_layer: ethernet}]\nfaults:\n"
+            + "".join(f"  - {{{fault}, on: one}}\n" for fault in faults)
+        )
+        self.fabric = str(description)
+
     def in_gpu_memory(self, script, *memories):
         """A stream whose ends are in memory of the fake driver's GPU; the slots begin anywhere."""
         cuda = FAKES / "cuda"
@@ -115,6 +126,33 @@ class Verbs(Case):
             "--set", "streams.packets.receiver.path=direct", expect=3,
             environment={"LD_LIBRARY_PATH": str(cuda), "FAKE_CUDA": "bar1_mib=16"}, **self.prefix())  # fmt: skip
         self.assertRegex(child.stderr, r"of its BAR1, through which one writes, 0\.0 of 16\.0 MiB are free")
+
+    def test_gpu_memory_that_the_device_refuses_is_staged(self):
+        """Each refusal is told, with what helps."""
+        for error, words in (("EOPNOTSUPP", "dma-buf: this device's driver takes none"),
+                             ("ENOMEM", "dma-buf: BAR1 or device table full.*nvidia-smi")):  # fmt: skip
+            with self.subTest(error):
+                self.plant(f"do: refuse-dmabuf, error: {error}")
+                stream = self.in_gpu_memory("delay_us=50", "--set", "streams.packets.receiver.memory=cuda")
+                self.assertEqual(stream["path"], "staged")
+                self.assertRegex(stream["path_reason"], words + ".*; peermem: not loaded .`modprobe nvidia-peermem")
+
+    def test_host_memory_that_cannot_be_locked(self):
+        """With the limit's value, and how to raise it; and afterwards all is as before."""
+        path = self.verbs_config()
+        limit = ("prlimit", f"--memlock={64 << 10}")
+        self.plant("do: refuse-registration, error: ENOMEM, count: 1")
+        child = self.run_program("run", path, expect=3, prefix=(*limit, *self.prefix()["prefix"]))
+        self.assertRegex(child.stderr, "limit of 64 KiB is less than the .* KiB wanted: raise it .`ulimit -l")
+        self.fabric = f"e2e-{os.getpid()}"
+        self.run_program("run", path, "--duration", "0.2", **self.prefix())
+
+    def test_a_ring_is_registered_once(self):
+        """A sender's memory, a ring, and what credits go by at both ends: no fifth registration."""
+        self.plant("do: refuse-registration, after: 4")
+        self.run_program("run", self.verbs_config(), "--duration", "0.2", **self.prefix())
+        self.plant("do: refuse-registration, after: 3")
+        self.run_program("run", self.verbs_config(), expect=3, **self.prefix())
 
     def test_devices_and_mistakes(self):
         listed = self.run_program("plugins", "verbs_rc", **self.prefix()).stdout

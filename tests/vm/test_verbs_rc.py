@@ -5,12 +5,28 @@ import json
 import signal
 
 import guests
-from guests import BUILD, main, tcp_listener
+from guests import BUILD, main, tcp_listener, wait_until
 from harness import PROGRAM, ROOT
 
 CONTRACT = BUILD / "tests" / "contract" / "penstock-contract"
 PLUGIN = BUILD / "transports" / "transport-verbs_rc.so"
 ADDRESSES = {"a": "10.9.0.1", "b": "10.9.0.2"}
+
+
+def guest_gids(guest):
+    """Index: address, of rxe0's entries that are IPv4's; others as they are."""
+    lines = guest.run(
+        "cd /sys/class/infiniband/rxe0/ports/1/gids\n"
+        "for i in $(seq 0 15); do echo $i $(cat $i); done"
+    ).stdout.splitlines()
+    found = {}
+    for index, gid in (line.split() for line in lines):
+        words = gid.split(":")
+        if any(word != "0000" for word in words):
+            is_ipv4 = words[:6] == ["0000"] * 5 + ["ffff"]
+            bytes_ = bytes.fromhex("".join(words[6:]))
+            found[int(index)] = ".".join(map(str, bytes_)) if is_ipv4 else gid
+    return found
 
 
 class VerbsRc(guests.Case):
@@ -20,7 +36,7 @@ class VerbsRc(guests.Case):
         guests.need(PLUGIN)
         super().setUp()
 
-    def penstock(self, name, verb, *more):
+    def penstock(self, name, verb, *more, environment=""):
         """One side of a stream; the job. Its result is out.json of the guest's folder."""
         settings = [
             "control.address=10.9.0.2:18515",
@@ -33,7 +49,7 @@ class VerbsRc(guests.Case):
         words += [word for setting in settings for word in ("--set", setting)]
         words += more
         self.guest(name).run("rm -f out.json")
-        return self.guest(name).start("exec " + " ".join(map(str, words)))
+        return self.guest(name).start(f"{environment} exec " + " ".join(map(str, words)))
 
     def stream(self, name):
         (stream,) = json.loads((self.guest(name).folder / "out.json").read_text())["streams"]
@@ -54,6 +70,50 @@ class VerbsRc(guests.Case):
         self.assertGreater(stream["messages_delivered"], 100, stream)
         self.assertEqual((stream["path"], stream["carrier"]), ("direct", "soft-roce"), stream)
         self.assert_nothing_left()
+
+    def test_the_gid_is_of_the_address_asked_for(self):
+        """Two addresses and a VLAN on the port: by address and by netdev; and it is used."""
+        for name, number in (("a", 1), ("b", 2)):
+            guest = self.guest(name)
+            guest.run(
+                f"ip address add 10.9.7.{number}/24 dev eth0\n"
+                "ip link add link eth0 name eth0.5 type vlan id 5\n"
+                f"ip address add 10.9.5.{number}/24 dev eth0.5\n"
+                "ip link set eth0.5 up"
+            )
+            self.addCleanup(
+                guest.run, f"ip link del eth0.5; ip address del 10.9.7.{number}/24 dev eth0"
+            )
+            wait_until(
+                lambda guest=guest: len(guest_gids(guest)) >= 5, 20, f"GIDs: {guest_gids(guest)}"
+            )
+        for net, by, is_tagged in (("10.9.7", "10.9.7.", False), ("10.9.5", "eth0.5", True)):
+            with self.subTest(by):
+                sent = self.tagged()
+                self.assert_gid(net, by)
+                self.assertEqual(self.tagged() > sent + 100, is_tagged, net)
+
+    def tagged(self):
+        return int(self.guest("a").run("cat /sys/class/net/eth0.5/statistics/tx_packets").stdout)
+
+    def assert_gid(self, net, by):
+        """`by`: a netdev, or the network of an address."""
+        jobs = {}
+        for name, verb, number in (("b", "receive", 2), ("a", "send", 1)):
+            device = f"{by}{number}" if by.endswith(".") else by
+            more = ["--set", f"transport.options.device={device}"]
+            more += ["--duration", "1"] if verb == "send" else []
+            jobs[name] = self.penstock(name, verb, *more, environment="PENSTOCK_LOG=debug")
+            if verb == "receive":
+                jobs[name].await_listener(tcp_listener(18515))
+        for name, number in (("a", 1), ("b", 2)):
+            self.assertEqual(jobs[name].wait(), 0, str(jobs[name]))
+            gids = guest_gids(self.guest(name))
+            (index,) = (index for index, gid in gids.items() if gid == f"{net}.{number}")
+            self.assertIn(f"GID {index}, {net}.{number} (RoCE v2)", jobs[name].stderr)
+        stream = self.stream("b")
+        self.assertEqual(stream["messages_sent"], stream["messages_delivered"], stream)
+        self.assertGreater(stream["messages_delivered"], 20, stream)
 
     def assert_nothing_left(self):
         for name in ADDRESSES:

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -43,7 +44,7 @@ void vb_mr_refusal(int error, uint64_t length, char *text, size_t size)
 /* ---- Device memory ------------------------------------------------------------------------ */
 
 struct refusals {
-  char text[160];
+  char text[320];
   size_t used;
 };
 
@@ -62,12 +63,38 @@ static const char *dmabuf_refusal(int error)
   case EOPNOTSUPP:
   case EPROTONOSUPPORT:
   case ENOSYS:
-    return "this device's driver takes none (Linux 5.12 and its driver's support are needed)";
+    return "this device's driver takes none (see Linux 5.12)";
   case ENOMEM:
-    return "no room in the device's table or the GPU's BAR1 (`nvidia-smi -q -d MEMORY`)";
+    return "BAR1 or device table full (`nvidia-smi -q`)";
   default:
     return strerror(error);
   }
+}
+
+/* In few words: three of them have to fit. */
+static const char *plain_refusal(int error, char text[48])
+{
+  struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  if ((error == ENOMEM || error == EPERM || error == EAGAIN) && limit.rlim_cur != RLIM_INFINITY)
+    snprintf(text, 48, "memlock %llu KiB (`ulimit -l`)", (unsigned long long)limit.rlim_cur / 1024);
+  else
+    snprintf(text, 48, "%s", error == ENOMEM ? "device table full" : strerror(error));
+  return text;
+}
+
+/* Relaxed ordering is a wish. */
+static struct ibv_mr *register_dmabuf(struct ibv_pd *pd, const struct pst_export *from,
+                                      uint64_t length, uint64_t address, int access)
+{
+  struct ibv_mr *made = ibv_reg_dmabuf_mr(pd, from->offset, length, address, from->fd, access);
+#ifdef IBV_ACCESS_OPTIONAL_RANGE
+  if (!made && (access & IBV_ACCESS_RELAXED_ORDERING) && (errno == EINVAL || errno == EOPNOTSUPP))
+    made = ibv_reg_dmabuf_mr(pd, from->offset, length, address, from->fd,
+                             access & ~IBV_ACCESS_RELAXED_ORDERING);
+#endif
+  return made;
 }
 
 /* The exported range begins on a page; the device's address of it has the same place in one. */
@@ -87,7 +114,7 @@ static bool try_dmabuf(const struct pst_host *host, struct ibv_pd *pd,
     return false;
   }
   out->address = region->address + offset;
-  out->mr = ibv_reg_dmabuf_mr(pd, export.offset, length, out->address, export.fd, access);
+  out->mr = register_dmabuf(pd, &export, length, out->address, access);
   int error = errno;
   close(export.fd); /* the registration keeps it */
   if (!out->mr) {
@@ -102,11 +129,13 @@ static bool try_dmabuf(const struct pst_host *host, struct ibv_pd *pd,
 static bool try_peermem(struct ibv_pd *pd, const struct pst_region *region, uint64_t offset,
                         uint64_t length, int access, struct vb_mr *out, struct refusals *all)
 {
+  char why[48];
+
   out->address = region->address + offset;
   out->mr = ibv_reg_mr(pd, (void *)(uintptr_t)out->address, length, access); // NOLINT
   if (!out->mr) {
     refused(all, "peermem",
-            errno == EFAULT ? "not loaded (`modprobe nvidia-peermem`)" : strerror(errno));
+            errno == EFAULT ? "not loaded (`modprobe nvidia-peermem`)" : plain_refusal(errno, why));
     return false;
   }
   out->path = PST_PATH_DIRECT;
@@ -119,10 +148,11 @@ static int register_device(const struct pst_host *host, struct ibv_pd *pd,
                            int access, struct vb_mr *out, char reason[160])
 {
   struct refusals all = {0};
+  char why[48];
 
   if (try_dmabuf(host, pd, region, offset, length, access, out, &all) ||
       try_peermem(pd, region, offset, length, access, out, &all)) {
-    snprintf(reason, 160, "%s", all.text);
+    snprintf(reason, 160, "%.159s", all.text);
     return 0;
   }
   if (region->host) {
@@ -131,12 +161,16 @@ static int register_device(const struct pst_host *host, struct ibv_pd *pd,
     if (out->mr) {
       out->path = PST_PATH_MAPPED;
       snprintf(out->via, sizeof(out->via), "host mapping");
-      snprintf(reason, 160, "%s", all.text);
+      snprintf(reason, 160, "%.159s", all.text);
       return 0;
     }
-    refused(&all, "host mapping", strerror(errno));
+    refused(&all, "host mapping", plain_refusal(errno, why));
   }
-  snprintf(reason, 160, "%s", all.text);
+  snprintf(reason, 160, "%.159s", all.text);
+  /* No error: the host may stage. */
+  host->log(host, PST_LOG_INFO, "%s has no way into %llu bytes of %s (%s): %s",
+            ibv_get_device_name(pd->context->device), (unsigned long long)length,
+            region->device[0] ? region->device : "device memory", region->backing, all.text);
   return -EOPNOTSUPP;
 }
 
@@ -165,26 +199,136 @@ static int register_host(const struct pst_host *host, struct ibv_pd *pd,
   return 0;
 }
 
-int vb_mr_register(const struct pst_host *host, struct ibv_pd *pd, const struct pst_region *region,
-                   uint64_t offset, uint64_t length, int access, struct vb_mr *out,
-                   char reason[160])
-{
-  struct vb_mr made = {0};
-  int rc;
+/* ---- Those that share ------------------------------------------------------------------------ */
 
+struct vb_shared {
+  struct vb_shared *next;
+  const struct pst_memory *memory; /* whose the region is; with the address, which one */
+  uint64_t region_address;
+  uint32_t kind;
+  int access;
+  uint64_t offset, length;
+  uint32_t users;
+  struct vb_mr made;
+  char reason[160];
+};
+
+void vb_mrs_open(struct vb_mrs *mrs, struct ibv_pd *pd)
+{
+  *mrs = (struct vb_mrs){.pd = pd};
+  pthread_mutex_init(&mrs->lock, NULL);
+}
+
+void vb_mrs_close(struct vb_mrs *mrs)
+{
+  pthread_mutex_destroy(&mrs->lock);
+}
+
+static int register_range(const struct pst_host *host, struct ibv_pd *pd,
+                          const struct pst_region *region, uint64_t offset, uint64_t length,
+                          int access, struct vb_mr *made, char reason[160])
+{
   reason[0] = '\0';
   if (region->kind == PST_MEMORY_CUDA || !region->host)
-    rc = register_device(host, pd, region, offset, length, access, &made, reason);
-  else
-    rc = register_host(host, pd, region, offset, length, access, &made);
+    return register_device(host, pd, region, offset, length, access, made, reason);
+  return register_host(host, pd, region, offset, length, access, made);
+}
+
+static struct vb_shared *find(const struct vb_mrs *mrs, const struct vb_shared *like)
+{
+  struct vb_shared *at = mrs->shared;
+
+  while (at && (at->memory != like->memory || at->region_address != like->region_address ||
+                at->kind != like->kind || at->access != like->access ||
+                at->offset != like->offset || at->length != like->length))
+    at = at->next;
+  return at;
+}
+
+static int add(const struct pst_host *host, struct vb_mrs *mrs, const struct pst_region *region,
+               const struct vb_shared *like, struct vb_shared **added, char reason[160])
+{
+  struct vb_shared *made = malloc(sizeof(*made));
+
+  if (!made)
+    return -ENOMEM;
+  *made = *like;
+  int rc = register_range(host, mrs->pd, region, like->offset, like->length, like->access,
+                          &made->made, made->reason);
+  if (rc < 0) {
+    memcpy(reason, made->reason, sizeof(made->reason));
+    free(made);
+    return rc;
+  }
+  made->made.mrs = mrs;
+  made->made.shared = made;
+  made->next = mrs->shared;
+  mrs->shared = made;
+  *added = made;
+  return 0;
+}
+
+static int share(const struct pst_host *host, struct vb_mrs *mrs, const struct pst_region *region,
+                 const struct vb_shared *like, struct vb_mr *out, char reason[160])
+{
+  int rc = 0;
+
+  reason[0] = '\0';
+  pthread_mutex_lock(&mrs->lock);
+  struct vb_shared *found = find(mrs, like);
+  if (!found)
+    rc = add(host, mrs, region, like, &found, reason);
+  if (rc == 0) {
+    found->users++;
+    memcpy(reason, found->reason, sizeof(found->reason));
+    *out = found->made;
+  }
+  pthread_mutex_unlock(&mrs->lock);
+  return rc;
+}
+
+int vb_mr_register(const struct pst_host *host, struct vb_mrs *mrs, const struct pst_region *region,
+                   uint64_t offset, uint64_t length, int access, bool may_share, struct vb_mr *out,
+                   char reason[160])
+{
+  struct vb_mr made = {.mrs = mrs};
+  const struct vb_shared like = {.memory = region->memory,
+                                 .region_address = region->address,
+                                 .kind = region->kind,
+                                 .access = access,
+                                 .offset = offset,
+                                 .length = length};
+
+  if (may_share)
+    return share(host, mrs, region, &like, out, reason);
+  int rc = register_range(host, mrs->pd, region, offset, length, access, &made, reason);
   if (rc == 0)
     *out = made;
   return rc;
 }
 
+static void give_up(struct vb_shared *shared)
+{
+  struct vb_mrs *mrs = shared->made.mrs;
+  struct vb_shared **at = &mrs->shared;
+
+  pthread_mutex_lock(&mrs->lock);
+  bool is_last = --shared->users == 0;
+  while (is_last && *at != shared)
+    at = &(*at)->next;
+  if (is_last) {
+    *at = shared->next;
+    ibv_dereg_mr(shared->made.mr);
+    free(shared);
+  }
+  pthread_mutex_unlock(&mrs->lock);
+}
+
 void vb_mr_close(struct vb_mr *mr)
 {
-  if (mr->mr)
+  if (mr->mr && mr->shared)
+    give_up(mr->shared);
+  else if (mr->mr)
     ibv_dereg_mr(mr->mr);
   mr->mr = NULL;
 }

@@ -6,24 +6,47 @@
 #include <infiniband/verbs.h>
 #include <penstock/memory.h>
 #include <penstock/transport.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
+
+/*
+ * Those of one protection domain. Registering takes milliseconds for a GPU's memory, and each
+ * counts against the locked-memory limit: a range that is registered with the same rights already
+ * is taken once more, not registered again, where both may be shared. None outlives who has it, and
+ * regions outlive their registrations, so that what is found is never of memory that was given
+ * back.
+ */
+struct vb_mrs {
+  struct ibv_pd *pd;
+  pthread_mutex_t lock;
+  struct vb_shared *shared;
+};
+void vb_mrs_open(struct vb_mrs *mrs, struct ibv_pd *pd);
+/* All are closed. */
+void vb_mrs_close(struct vb_mrs *mrs);
 
 struct vb_mr {
   struct ibv_mr *mr;
-  uint64_t address; /* of its first byte, for local use and as the peer's remote address */
-  uint32_t path;    /* enum pst_path */
+  struct vb_mrs *mrs;
+  struct vb_shared *shared; /* NULL: its own */
+  uint64_t address;         /* of its first byte, for local use and as the peer's remote address */
+  uint32_t path;            /* enum pst_path */
   char via[48];
 };
 
 /*
  * Register [offset, offset + length) of a region with `access` (enum ibv_access_flags). Host
  * memory: ibv_reg_mr(). Of a device, in this order: a dma-buf of the range, ibv_reg_mr() of its
- * address (nvidia-peermem), its host mapping. Each refusal is kept with its reason.
- * 0; -EOPNOTSUPP: no way into this memory, `reason` says which were tried, nothing is logged;
- * -ENOMEM and others of host memory, logged with the remedy.
+ * address (nvidia-peermem), its host mapping. Each refusal is kept with its reason. A driver that
+ * takes no dma-buf with relaxed ordering gets it without. `may_share`: with others of this range
+ * and these rights; a remote right is then revoked when the last of them is closed. Any thread.
+ *
+ * 0; -EOPNOTSUPP: no way into this memory: `reason` says which were tried, and a line at level
+ * info, which has room for all; -ENOMEM and others of host memory, logged with the remedy.
  */
-int vb_mr_register(const struct pst_host *host, struct ibv_pd *pd, const struct pst_region *region,
-                   uint64_t offset, uint64_t length, int access, struct vb_mr *out,
+int vb_mr_register(const struct pst_host *host, struct vb_mrs *mrs, const struct pst_region *region,
+                   uint64_t offset, uint64_t length, int access, bool may_share, struct vb_mr *out,
                    char reason[160]);
 void vb_mr_close(struct vb_mr *mr);
 /* Why ibv_reg_mr() failed, with the remedy. */

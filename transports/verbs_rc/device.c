@@ -95,6 +95,7 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
     rc = read_device(made);
   if (rc == 0 && !(made->pd = ibv_alloc_pd(made->open.context)))
     rc = refuse(made, "ibv_alloc_pd");
+  vb_mrs_open(&made->mrs, made->pd);
   if (rc < 0) {
     rc_close(made);
     return rc;
@@ -109,6 +110,7 @@ void rc_close(struct pst_device *device)
 {
   if (!device)
     return;
+  vb_mrs_close(&device->mrs);
   if (device->pd)
     ibv_dealloc_pd(device->pd);
   vb_open_close(&device->open);
@@ -146,11 +148,21 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
 
 /* ---- Registrations -------------------------------------------------------------------- */
 
+/* Registered for a ring and nothing else: as the ring will be, which then takes it, and is
+ * registered no second time, if it takes all of it. */
+static bool is_ring_alone(uint32_t access)
+{
+  return access == (PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING);
+}
+
 static int rights(const struct pst_device *device, uint32_t access)
 {
-  /* A ring has a registration of its own, which alone its peers can write to. */
   const uint32_t writes =
       PST_ACCESS_LOCAL_WRITE | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC;
+
+  if (is_ring_alone(access))
+    return RC_RING_RIGHTS | device->relaxed;
+  /* Else a ring has a registration of its own, which alone its peers can write to. */
   return device->relaxed | (access & writes ? IBV_ACCESS_LOCAL_WRITE : 0) |
          (access & PST_ACCESS_REMOTE_READ ? IBV_ACCESS_REMOTE_READ : 0) |
          (access & PST_ACCESS_REMOTE_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0) |
@@ -208,8 +220,10 @@ int rc_mr_register(struct pst_device *device, const struct pst_mr_params *params
   struct pst_mr *made = calloc(1, sizeof(*made));
   if (!made)
     return -ENOMEM;
-  rc = vb_mr_register(device->host, device->pd, in.region, in.offset, in.length,
-                      rights(device, in.access), &made->verbs, reason);
+  /* What a peer was given is taken from it when it is told so, whoever else has the like. */
+  rc = vb_mr_register(device->host, &device->mrs, in.region, in.offset, in.length,
+                      rights(device, in.access), !(in.access & RC_REMOTE_ACCESS), &made->verbs,
+                      reason);
   if (rc < 0) {
     tell_path(in.path, device, &made->verbs, reason);
     free(made);

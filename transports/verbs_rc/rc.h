@@ -56,6 +56,7 @@
 #define RC_SCRATCH_BYTES 64u /* behind the control buffers */
 #define RC_REMOTE_ACCESS                                                                           \
   (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
+#define RC_RING_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 #define RC_NEVER UINT64_MAX
 
 #define RC_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
@@ -67,6 +68,7 @@ struct pst_device {
   struct vb_path path;
   struct ibv_device_attr attr;
   struct ibv_pd *pd;
+  struct vb_mrs mrs; /* of pd */
   enum ibv_mtu mtu;
   uint32_t message_max;
   uint32_t pieces_max;

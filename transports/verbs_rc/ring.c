@@ -31,17 +31,20 @@ static int check(struct pst_worker *worker, const struct pst_ring_params *in)
   return -EINVAL;
 }
 
-/* Of the slots' range alone, so that peers cannot write beside them. */
+/* Of the slots' range alone, so that peers cannot write beside them; what is behind the last one,
+ * up to a stride, is nobody's. */
 static int register_slots(struct pst_ring *ring, struct pst_path_info *path)
 {
   struct pst_device *device = ring->worker->device;
   const struct pst_ring_params *in = &ring->params;
   uint64_t length = in->stride * (in->slots - 1) + in->headroom + in->payload_max + in->tailroom;
   struct pst_path_info info = {0};
+
+  if (in->base == 0 && in->mr->length - length < in->stride)
+    length = in->mr->length;
   int rc =
-      vb_mr_register(device->host, device->pd, in->mr->region, in->mr->offset + in->base, length,
-                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | device->relaxed,
-                     &ring->verbs, info.reason);
+      vb_mr_register(device->host, &device->mrs, in->mr->region, in->mr->offset + in->base, length,
+                     RC_RING_RIGHTS | device->relaxed, true, &ring->verbs, info.reason);
 
   ring->base = ring->verbs.address + in->headroom;
   info.path = ring->verbs.path;

@@ -452,8 +452,8 @@ struct pst_transport_ops {
 
   /* Make a range usable by this device. May block (milliseconds for GPU
    * memory).
-   * 0; -EOPNOTSUPP: this transport cannot reach this kind of memory at all: not
-   * logged, params->path->reason says why, and with ring_open's the only answer
+   * 0; -EOPNOTSUPP: this transport cannot reach this kind of memory at all: no
+   * error or warning is logged, params->path->reason says why, and with ring_open's the only answer
    * that lets core stage under `path: auto`; -ENOMEM: locked-memory limit or device
    * table, says which; -EINVAL: outside the region, or an unknown right. */
   int (*mr_register)(struct pst_device *device, const struct pst_mr_params *params,

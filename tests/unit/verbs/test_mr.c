@@ -19,10 +19,12 @@
 static struct {
   int dmabuf_error, plain_error, export_error; /* 0: it works */
   int plain_from;                              /* which call of ibv_reg_mr works again */
-  int plain_calls, dmabuf_calls, closed;
+  int plain_calls, dmabuf_calls, made, closed;
+  int unwanted; /* access that a dma-buf is refused for */
   uint64_t export_offset, offset, iova, address;
   size_t length;
   int access, fd;
+  int level;
   char logged[512];
 } fake;
 
@@ -40,7 +42,10 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
   fake.fd = fd;
   fake.access = access;
   errno = fake.dmabuf_error;
-  return fake.dmabuf_error ? NULL : &made;
+  if (fake.dmabuf_error && (!fake.unwanted || (access & fake.unwanted)))
+    return NULL;
+  fake.made++;
+  return &made;
 }
 
 #undef ibv_reg_mr
@@ -51,7 +56,10 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int a
   fake.length = length;
   fake.access = access;
   errno = fake.plain_error;
-  return fake.plain_error && ++fake.plain_calls != fake.plain_from ? NULL : &made;
+  if (fake.plain_error && ++fake.plain_calls != fake.plain_from)
+    return NULL;
+  fake.made++;
+  return &made;
 }
 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
@@ -76,7 +84,8 @@ const char *ibv_get_device_name(struct ibv_device *device)
 static void take_log(const struct pst_host *host, int level, const char *format, ...)
 {
   va_list list;
-  (void)host, (void)level;
+  (void)host;
+  fake.level = level;
   va_start(list, format);
   vsnprintf(fake.logged, sizeof(fake.logged), format, list);
   va_end(list);
@@ -101,6 +110,7 @@ static const struct pst_host host = {
 static struct ibv_device device = {.name = "fake0"};
 static struct ibv_context context = {.device = &device};
 static struct ibv_pd pd = {.context = &context};
+static struct vb_mrs mrs;
 
 static struct pst_region gpu(void)
 {
@@ -117,7 +127,8 @@ static char reason[160];
 
 static int registers(const struct pst_region *region, uint64_t offset, uint64_t length)
 {
-  return vb_mr_register(&host, &pd, region, offset, length, IBV_ACCESS_LOCAL_WRITE, &mr, reason);
+  return vb_mr_register(&host, &mrs, region, offset, length, IBV_ACCESS_LOCAL_WRITE, false, &mr,
+                        reason);
 }
 
 static int reset(void **state)
@@ -125,6 +136,15 @@ static int reset(void **state)
   (void)state;
   memset(&fake, 0, sizeof(fake));
   memset(&mr, 0, sizeof(mr));
+  vb_mrs_open(&mrs, &pd);
+  return 0;
+}
+
+static int all_are_closed(void **state)
+{
+  (void)state;
+  assert_null(mrs.shared);
+  vb_mrs_close(&mrs);
   return 0;
 }
 
@@ -188,7 +208,9 @@ static void no_way_says_what_was_tried(void **state)
   assert_memory_equal(&mr, &before, sizeof(mr));
   assert_string_equal(reason, "dma-buf: its memory exports none; peermem: not loaded (`modprobe "
                               "nvidia-peermem`)");
-  assert_string_equal(fake.logged, "");
+  assert_int_equal(fake.level, PST_LOG_INFO); /* the host may stage: no error */
+  assert_non_null(strstr(fake.logged, "fake0 has no way into 16 bytes of device memory"));
+  assert_non_null(strstr(fake.logged, reason));
   region.exports = PST_EXPORT_DMABUF;
   fake.export_error = -ENOTSUP;
   assert_int_equal(registers(&region, 0, 16), -EOPNOTSUPP);
@@ -233,6 +255,126 @@ static void host_memory_is_registered_once(void **state)
   assert_int_equal(mr.path, PST_PATH_MAPPED);
 }
 
+/* ---- Those that share ------------------------------------------------------------------------ */
+
+static int shares(const struct pst_region *region, uint64_t offset, uint64_t length, int access,
+                  struct vb_mr *to)
+{
+  return vb_mr_register(&host, &mrs, region, offset, length, access, true, to, reason);
+}
+
+static void equal_ones_are_registered_once(void **state)
+{
+  (void)state;
+  struct pst_region region = gpu(), copy = region;
+  struct vb_mr a = {0}, b = {0};
+  fake.dmabuf_error = EOPNOTSUPP;
+  assert_int_equal(shares(&region, 512, 100, IBV_ACCESS_LOCAL_WRITE, &a), 0);
+  memset(reason, 0, sizeof(reason));
+  assert_int_equal(shares(&copy, 512, 100, IBV_ACCESS_LOCAL_WRITE, &b), 0);
+  assert_int_equal(fake.made, 1);
+  assert_int_equal(a.address, b.address);
+  assert_string_equal(b.via, "peermem");
+  assert_non_null(strstr(reason, "takes none")); /* why it is not by dma-buf is still known */
+  vb_mr_close(&a);
+  vb_mr_close(&a);
+  assert_int_equal(fake.closed, 0);
+  vb_mr_close(&b);
+  assert_int_equal(fake.closed, 1);
+}
+
+static void others_are_registered_by_themselves(void **state)
+{
+  (void)state;
+  struct pst_region region = gpu(), elsewhere = gpu(), anothers = gpu();
+  struct vb_mr all[7] = {0};
+  elsewhere.address += PAGE;
+  anothers.memory = (struct pst_memory *)&device; /* any other */
+  assert_int_equal(shares(&region, 512, 100, IBV_ACCESS_LOCAL_WRITE, &all[0]), 0);
+  assert_int_equal(shares(&region, 513, 100, IBV_ACCESS_LOCAL_WRITE, &all[1]), 0);
+  assert_int_equal(shares(&region, 512, 101, IBV_ACCESS_LOCAL_WRITE, &all[2]), 0);
+  assert_int_equal(shares(&region, 512, 100, 0, &all[3]), 0);
+  assert_int_equal(shares(&elsewhere, 512, 100, IBV_ACCESS_LOCAL_WRITE, &all[4]), 0);
+  assert_int_equal(shares(&anothers, 512, 100, IBV_ACCESS_LOCAL_WRITE, &all[5]), 0);
+  assert_int_equal(registers(&region, 512, 100), 0); /* who shares with none */
+  all[6] = mr;
+  assert_int_equal(fake.made, 7);
+  for (int i = 0; i < 7; i++) {
+    vb_mr_close(&all[i]);
+    assert_int_equal(fake.closed, i + 1);
+  }
+}
+
+/* The same address, of memory that was given back and got again. */
+static void nothing_outlives_who_has_it(void **state)
+{
+  (void)state;
+  struct pst_region region = gpu();
+  struct vb_mr a = {0};
+  for (int i = 1; i <= 3; i++) {
+    assert_int_equal(shares(&region, 0, 100, IBV_ACCESS_LOCAL_WRITE, &a), 0);
+    assert_int_equal(fake.made, i);
+    vb_mr_close(&a);
+    assert_int_equal(fake.closed, i);
+  }
+}
+
+static void a_refusal_is_not_kept(void **state)
+{
+  (void)state;
+  struct pst_region region = gpu();
+  struct vb_mr a = {0}, before = a;
+  fake.dmabuf_error = ENOMEM;
+  fake.plain_error = EFAULT;
+  assert_int_equal(shares(&region, 0, 100, IBV_ACCESS_LOCAL_WRITE, &a), -EOPNOTSUPP);
+  assert_non_null(strstr(reason, "BAR1"));
+  assert_memory_equal(&a, &before, sizeof(a));
+  fake.dmabuf_error = 0;
+  assert_int_equal(shares(&region, 0, 100, IBV_ACCESS_LOCAL_WRITE, &a), 0);
+  assert_string_equal(a.via, "dma-buf");
+  assert_string_equal(reason, "");
+  vb_mr_close(&a);
+}
+
+#ifdef IBV_ACCESS_OPTIONAL_RANGE
+static void relaxed_ordering_is_a_wish(void **state)
+{
+  (void)state;
+  struct pst_region region = gpu();
+  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING;
+  struct vb_mr a = {0};
+  assert_int_equal(shares(&region, 0, 100, access, &a), 0);
+  assert_int_equal(fake.access, access);
+  vb_mr_close(&a);
+  fake.dmabuf_error = EINVAL;
+  fake.unwanted = IBV_ACCESS_RELAXED_ORDERING;
+  assert_int_equal(shares(&region, 0, 100, access, &a), 0);
+  assert_string_equal(a.via, "dma-buf");
+  assert_int_equal(fake.access, IBV_ACCESS_LOCAL_WRITE);
+  vb_mr_close(&a);
+}
+#endif
+
+/* All that can go wrong at once, in the words of one line. */
+static void three_refusals_fit(void **state)
+{
+  (void)state;
+  struct pst_region region = gpu();
+  struct rlimit before, small;
+  assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+  small = before;
+  small.rlim_cur = 65536;
+  assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &small), 0);
+  fake.dmabuf_error = ENOMEM;
+  fake.plain_error = ENOMEM;
+  region.host = memory;
+  assert_int_equal(registers(&region, 0, 16), -EOPNOTSUPP);
+  assert_string_equal(reason, "dma-buf: BAR1 or device table full (`nvidia-smi -q`); "
+                              "peermem: memlock 64 KiB (`ulimit -l`); host mapping: memlock 64 KiB "
+                              "(`ulimit -l`)");
+  assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -242,6 +384,14 @@ int main(void)
       cmocka_unit_test_setup(no_way_says_what_was_tried, reset),
       cmocka_unit_test_setup(memlock_is_named_with_its_value, reset),
       cmocka_unit_test_setup(host_memory_is_registered_once, reset),
+      cmocka_unit_test_setup_teardown(equal_ones_are_registered_once, reset, all_are_closed),
+      cmocka_unit_test_setup_teardown(others_are_registered_by_themselves, reset, all_are_closed),
+      cmocka_unit_test_setup_teardown(nothing_outlives_who_has_it, reset, all_are_closed),
+      cmocka_unit_test_setup_teardown(a_refusal_is_not_kept, reset, all_are_closed),
+#ifdef IBV_ACCESS_OPTIONAL_RANGE
+      cmocka_unit_test_setup_teardown(relaxed_ordering_is_a_wish, reset, all_are_closed),
+#endif
+      cmocka_unit_test_setup_teardown(three_refusals_fit, reset, all_are_closed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
