@@ -8,7 +8,6 @@
 #include "loopback.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* By the low bits of the number: those of one process count up. */
 #define BUCKETS 1024u
 static struct lb_link *links[BUCKETS];
 static struct lb_mr *mrs[BUCKETS];
@@ -44,8 +43,12 @@ uint64_t lb_id_new(void)
 {
   pthread_mutex_lock(&lock);
   nonce_refresh();
-  /* Distinct between processes too: claimant holds ids of both ends. */
-  uint64_t id = (process_nonce[0] << 32) | (++last_id & UINT32_MAX);
+  /* Distinct between processes too, as claimant holds ids of both ends; and not to be guessed by
+   * a peer that means to be taken for another, or to have its memory. */
+  uint64_t id = 0;
+  while (id == 0)
+    if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
+      id = (process_nonce[0] << 32) | (++last_id & UINT32_MAX);
   pthread_mutex_unlock(&lock);
   return id;
 }

@@ -175,6 +175,12 @@ static int open_own(struct pst_remote *remote, uint64_t id, const char **why)
     return -EXDEV;
   }
   const struct lb_mr *mr = remote->mr;
+  /* A peer elsewhere has nothing here, whatever number it has guessed or overheard; and nobody
+   * has more than was registered for others. */
+  if (!remote->endpoint->peer->in_process || (remote->access & ~mr->access)) {
+    *why = "it names memory of this process that is not the peer's to offer";
+    return -EACCES;
+  }
   remote->base = mr->base;
   remote->address = mr->region.address + mr->offset;
   remote->length = mr->length;

@@ -1,110 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers that join as they should, and then lie: what they say passes through a stranger's hands,
  * who adds to it, or hangs up. They are told and left; others go on being served. */
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "control/wire.h"
-#include "support.h"
+#include "between.h"
 
 #define AREA 65536u
-
-/* One direction, by whole frames. */
-struct way {
-  int from, to;
-  uint8_t bytes[2 * WIRE_FRAME_MAX];
-  size_t length;
-  uint32_t frames; /* that went through */
-};
-
-struct between {
-  int listener;
-  char address[64];
-  struct way up, down; /* to the server, to the client */
-  uint32_t most;       /* frames in all, then it hangs up */
-};
 
 static struct between between;
 static struct wire_message said;
 
-static void listen_between(void)
-{
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t length = sizeof(address);
-
-  memset(&between, 0, sizeof(between));
-  between.most = UINT32_MAX;
-  between.up.from = between.up.to = between.down.from = between.down.to = -1;
-  between.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  assert_int_equal(bind(between.listener, (struct sockaddr *)&address, sizeof(address)), 0);
-  assert_int_equal(listen(between.listener, 4), 0);
-  assert_int_equal(getsockname(between.listener, (struct sockaddr *)&address, &length), 0);
-  snprintf(between.address, sizeof(between.address), "127.0.0.1:%u", ntohs(address.sin_port));
-}
-
-static void hang_up(void)
-{
-  if (between.up.from >= 0)
-    close(between.up.from);
-  if (between.up.to >= 0)
-    close(between.up.to);
-  between.up.from = between.up.to = between.down.from = between.down.to = -1;
-}
-
-static void take_caller(uint16_t port)
-{
-  struct sockaddr_in address = {
-      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  int client = accept4(between.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-  if (client < 0)
-    return;
-  int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  assert_int_equal(connect(server, (struct sockaddr *)&address, sizeof(address)), 0);
-  fcntl(server, F_SETFL, O_NONBLOCK);
-  between.up.from = between.down.to = client;
-  between.up.to = between.down.from = server;
-}
-
-static void pass(struct way *way)
-{
-  if (way->from < 0)
-    return;
-  ssize_t got = recv(way->from, way->bytes + way->length, sizeof(way->bytes) - way->length, 0);
-  if (got == 0) {
-    hang_up();
-    return;
-  }
-  way->length += got > 0 ? (size_t)got : 0;
-  while (way->length >= WIRE_HEADER_BYTES) {
-    const uint8_t *b = way->bytes;
-    size_t whole = WIRE_HEADER_BYTES + ((size_t)b[1] << 16 | (size_t)b[2] << 8 | b[3]);
-    if (way->length < whole)
-      return;
-    if (between.up.frames + between.down.frames == between.most) {
-      hang_up();
-      return;
-    }
-    if (send(way->to, b, whole, MSG_NOSIGNAL) != (ssize_t)whole) {
-      hang_up();
-      return;
-    }
-    way->frames++;
-    way->length -= whole;
-    memmove(way->bytes, way->bytes + whole, way->length);
-  }
-}
-
 /* All that there is to do, once. */
 static void turn(struct pair *pair, struct side *liar)
 {
-  if (between.up.from < 0)
-    take_caller(pst_node_port(pair->server.node));
-  pass(&between.up);
-  pass(&between.down);
+  between_pass(&between, pst_node_port(pair->server.node));
   side_turn(&pair->server);
   side_turn(&pair->client);
   side_turn(liar);
@@ -130,19 +39,10 @@ static void join(struct pair *pair, struct side *liar)
   struct pst_node_event event;
   char text[256];
 
-  listen_between();
+  between_listen(&between);
   assert_int_equal(pst_node_connect(liar->node, between.address, &liar->peer, &error), 0);
   assert_true(await_both(pair, liar, liar, PST_NODE_JOINED, &event, text));
   assert_true(await_both(pair, &pair->server, liar, PST_NODE_JOINED, &event, text));
-}
-
-static void add(void)
-{
-  static uint8_t frame[WIRE_FRAME_MAX];
-  size_t length;
-
-  assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), 0);
-  assert_int_equal(send(between.up.to, frame, length, MSG_NOSIGNAL), length);
 }
 
 static void still_served(struct pair *pair)
@@ -177,7 +77,7 @@ static void tell(const struct lie *lie)
   said.remote_length = lie->length;
   said.address = remote;
   said.address_length = sizeof(remote);
-  add();
+  between_add(&between, &said);
 }
 
 /* Said again and again: the last one counts, and it is none. */
@@ -200,7 +100,7 @@ static void another_address_that_is_none(void **state)
   assert_true(await_both(&pair, &pair.server, &liar, PST_NODE_LEFT, &event, text));
   assert_int_equal(event.status, -EPROTO);
   assert_non_null(strstr(text, lie.why));
-  hang_up();
+  between_hang_up(&between);
   close(between.listener);
   side_close(&liar);
   still_served(&pair);
@@ -235,7 +135,7 @@ static void lies_after_joining(void **state)
       fail_msg("%s: the server does not mind", lies[i].name);
     if (event.status != -EPROTO || !strstr(text, lies[i].why))
       fail_msg("%s: left with %d: %s", lies[i].name, event.status, text);
-    hang_up();
+    between_hang_up(&between);
     close(between.listener);
     side_close(&liar);
     still_served(&pair);
@@ -268,7 +168,7 @@ static void keys_that_are_none(void **state)
     assert_non_null(strstr(text, "not on offer"));
     assert_true(await_both(&pair, &pair.server, &liar, PST_NODE_LEFT, &event, text));
     assert_false(side_take(&pair.server, PST_NODE_OFFERED, &event, text));
-    hang_up();
+    between_hang_up(&between);
     close(between.listener);
     side_close(&liar);
     still_served(&pair);
@@ -297,7 +197,7 @@ static void hanging_up_in_each_state(void **state)
     params.connect_timeout_ns = params.peer_timeout_ns = 500000000;
     side_open(&liar, &params);
     struct pst_area *area = area_of(&liar, AREA);
-    listen_between();
+    between_listen(&between);
     between.most = most;
     assert_int_equal(pst_node_connect(liar.node, between.address, &liar.peer, &error), 0);
     while (!is_over) {
@@ -309,7 +209,7 @@ static void hanging_up_in_each_state(void **state)
       is_over = side_take(&liar, PST_NODE_LEFT, &event, text);
       assert_true(now_ns() < deadline);
     }
-    hang_up();
+    between_hang_up(&between);
     close(between.listener);
     while (side_take(&pair.server, PST_NODE_JOINED, &event, text)) {
       joined++;
