@@ -314,12 +314,25 @@ int pst_area_verify(struct pst_area *a, uint64_t offset, uint64_t length, uint64
   return verify_fails ? -EBADMSG : 0;
 }
 
+/* All that was said has been looked at. */
+static void require_bounded(void)
+{
+  for (const struct pst_peer *peer = peers; peer != NULL; peer = peer->next) {
+    uint32_t asked = 0;
+    for (uint32_t tag = 0; tag < WORLD_TAGS && world_is_there(peer); tag++)
+      asked += peer->asked[tag];
+    REQUIRE(asked <= SERVER_WINDOW);
+  }
+}
+
 int pst_node_poll(struct pst_node *node, struct pst_node_event *out, uint32_t max)
 {
   uint32_t n = 0;
 
   (void)node;
   free_handed();
+  if (event_count == 0)
+    require_bounded();
   while (event_count == 0 && world_turn() && world_io_under_way() == 0)
     ;
   for (; n < max && event_count > 0; n++, event_count--) {
