@@ -163,7 +163,17 @@ int vb_gid_choose(const struct vb_gid *table, uint32_t count, const struct vb_gi
 
 /* ---- The table -------------------------------------------------------------------------- */
 
-typedef ssize_t query_table(struct ibv_context *, struct ibv_gid_entry *, size_t, uint32_t, size_t);
+/* As struct ibv_gid_entry, which headers before rdma-core 33 lack. */
+struct entry {
+  union ibv_gid gid;
+  uint32_t index;
+  uint32_t port;
+  uint32_t type;
+  uint32_t netdev;
+};
+_Static_assert(sizeof(struct entry) == 32, "the library's");
+
+typedef ssize_t query_table(struct ibv_context *, struct entry *, size_t, uint32_t, size_t);
 
 static bool is_empty(const uint8_t raw[16])
 {
@@ -226,17 +236,16 @@ int vb_gid_read(struct ibv_context *context, uint32_t port, bool is_ethernet,
   *(void **)&query = dlsym(RTLD_DEFAULT, "_ibv_query_gid_table");
   if (!query)
     return read_one_by_one(context, port, is_ethernet, table);
-  struct ibv_gid_entry entries[VB_GIDS_MAX];
+  struct entry entries[VB_GIDS_MAX];
   ssize_t n = query(context, entries, VB_GIDS_MAX, 0, sizeof(entries[0]));
   if (n < 0)
     return n == -EOPNOTSUPP ? read_one_by_one(context, port, is_ethernet, table) : (int)n;
   for (ssize_t i = 0; i < n; i++) {
-    if (entries[i].port_num != port || is_empty(entries[i].gid.raw))
+    if (entries[i].port != port || is_empty(entries[i].gid.raw))
       continue;
     struct vb_gid *gid = &table[count++];
-    *gid = (struct vb_gid){.index = entries[i].gid_index,
-                           .type = entries[i].gid_type,
-                           .netdev = entries[i].ndev_ifindex};
+    *gid = (struct vb_gid){
+        .index = entries[i].index, .type = entries[i].type, .netdev = entries[i].netdev};
     memcpy(gid->raw, entries[i].gid.raw, sizeof(gid->raw));
   }
   return (int)count;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -84,15 +85,26 @@ static const char *plain_refusal(int error, char text[48])
   return text;
 }
 
-/* Relaxed ordering is a wish. */
-static struct ibv_mr *register_dmabuf(struct ibv_pd *pd, const struct pst_export *from,
-                                      uint64_t length, uint64_t address, int access)
+typedef struct ibv_mr *register_fd(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int);
+
+/* Looked up, so that this runs with an rdma-core before 34. */
+static register_fd *find_register_fd(void)
 {
-  struct ibv_mr *made = ibv_reg_dmabuf_mr(pd, from->offset, length, address, from->fd, access);
+  register_fd *found = NULL;
+
+  *(void **)&found = dlsym(RTLD_DEFAULT, "ibv_reg_dmabuf_mr");
+  return found;
+}
+
+/* Relaxed ordering is a wish. */
+static struct ibv_mr *register_dmabuf(register_fd *call, struct ibv_pd *pd,
+                                      const struct pst_export *from, uint64_t length,
+                                      uint64_t address, int access)
+{
+  struct ibv_mr *made = call(pd, from->offset, length, address, from->fd, access);
 #ifdef IBV_ACCESS_OPTIONAL_RANGE
   if (!made && (access & IBV_ACCESS_RELAXED_ORDERING) && (errno == EINVAL || errno == EOPNOTSUPP))
-    made = ibv_reg_dmabuf_mr(pd, from->offset, length, address, from->fd,
-                             access & ~IBV_ACCESS_RELAXED_ORDERING);
+    made = call(pd, from->offset, length, address, from->fd, access & ~IBV_ACCESS_RELAXED_ORDERING);
 #endif
   return made;
 }
@@ -108,13 +120,18 @@ static bool try_dmabuf(const struct pst_host *host, struct ibv_pd *pd,
     refused(all, "dma-buf", "its memory exports none");
     return false;
   }
+  register_fd *call = find_register_fd();
+  if (!call) {
+    refused(all, "dma-buf", "this rdma-core has none, 34 has");
+    return false;
+  }
   int rc = host->region_export(host, region, PST_EXPORT_DMABUF, offset, length, &export);
   if (rc < 0) {
     refused(all, "dma-buf", strerror(-rc));
     return false;
   }
   out->address = region->address + offset;
-  out->mr = register_dmabuf(pd, &export, length, out->address, access);
+  out->mr = register_dmabuf(call, pd, &export, length, out->address, access);
   int error = errno;
   close(export.fd); /* the registration keeps it */
   if (!out->mr) {

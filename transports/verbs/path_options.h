@@ -73,7 +73,9 @@
       },                                                                                           \
       {                                                                                            \
           .name = "rnr_retry",                                                                     \
-          .help = "How often the device tries a peer that has no receive posted. 7: for ever.",    \
+          .help =                                                                                  \
+              "How often the device tries a peer that has no receive posted, each time after the " \
+              "peer's min_rnr_timer: 6 times 0.64 ms with its default. 7: for ever.",              \
           .default_value = "7",                                                                    \
           .type = PST_OPTION_UINT,                                                                 \
           .max = 7,                                                                                \

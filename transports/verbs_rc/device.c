@@ -100,8 +100,9 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
     rc_close(made);
     return rc;
   }
-  RC_LOG(made, PST_LOG_DEBUG, "%s port %u, %s", made->open.info->name, made->open.port->number,
-         made->open.gid_reason);
+  RC_LOG(made, PST_LOG_DEBUG, "%s port %u, %s; a peer that does not answer shows after %.2f s",
+         made->open.info->name, made->open.port->number, made->open.gid_reason,
+         (double)vb_silence_ns(&made->path) / 1e9);
   *device = made;
   return 0;
 }

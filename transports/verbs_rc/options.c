@@ -29,7 +29,7 @@ static const struct pst_option options[] = {
         .help = "Entry of the port's GID table. Empty: the one of the address or netdev that "
                 "`device` names; else RoCE v2 and IPv4 before others.",
         .type = PST_OPTION_UINT,
-        .max = 65535,
+        .max = 255,
         .scope = PST_SCOPE_DEVICE,
     },
     {

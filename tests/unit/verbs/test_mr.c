@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registrations, with a library whose answers are set here. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -20,6 +21,7 @@ static struct {
   int dmabuf_error, plain_error, export_error; /* 0: it works */
   int plain_from;                              /* which call of ibv_reg_mr works again */
   int plain_calls, dmabuf_calls, made, closed;
+  bool is_old;  /* the library lacks ibv_reg_dmabuf_mr() */
   int unwanted; /* access that a dma-buf is refused for */
   uint64_t export_offset, offset, iova, address;
   size_t length;
@@ -46,6 +48,18 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
     return NULL;
   fake.made++;
   return &made;
+}
+
+/* By --wrap. */
+void *__wrap_dlsym(void *handle, const char *name);
+void *__wrap_dlsym(void *handle, const char *name)
+{
+  void *found = NULL;
+  assert_ptr_equal(handle, RTLD_DEFAULT);
+  assert_string_equal(name, "ibv_reg_dmabuf_mr");
+  if (!fake.is_old)
+    *(__typeof__(&ibv_reg_dmabuf_mr) *)&found = ibv_reg_dmabuf_mr;
+  return found;
 }
 
 #undef ibv_reg_mr
@@ -179,6 +193,17 @@ static void peermem_is_next(void **state)
   assert_int_equal(fake.address, region.address + 4096);
   assert_non_null(strstr(reason, "dma-buf: this device's driver takes none"));
   assert_int_equal(fcntl(fake.fd, F_GETFD), -1);
+}
+
+static void an_older_library_has_peermem_alone(void **state)
+{
+  (void)state;
+  struct pst_region region = gpu();
+  fake.is_old = true;
+  assert_int_equal(registers(&region, 4096, 100), 0);
+  assert_string_equal(mr.via, "peermem");
+  assert_string_equal(reason, "dma-buf: this rdma-core has none, 34 has");
+  assert_int_equal(fake.dmabuf_calls, 0);
 }
 
 static void host_mapping_is_last(void **state)
@@ -380,6 +405,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(dmabuf_offsets_share_the_page_offset, reset),
       cmocka_unit_test_setup(peermem_is_next, reset),
+      cmocka_unit_test_setup(an_older_library_has_peermem_alone, reset),
       cmocka_unit_test_setup(host_mapping_is_last, reset),
       cmocka_unit_test_setup(no_way_says_what_was_tried, reset),
       cmocka_unit_test_setup(memlock_is_named_with_its_value, reset),
