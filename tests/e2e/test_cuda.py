@@ -1,30 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The program with a GPU's memory: on the fake driver, whose work is done late and whose
-errors are scripted."""
+errors are scripted; with PENSTOCK_CUDA=real on the machine's, but for the errors."""
+import os
 import unittest
 
-from harness import BUILD, FAKES, Case, main
+from cuda_driver import IS_REAL, environment, plugins, scripted
+from harness import BUILD, Case, main
 
 FILE = "config/loopback-cuda.yaml"
 DEVICE = "streams.packets.receiver.memory.options.device"
 
 
 class Cuda(Case):
-    def environment(self, script):
-        return {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": script}
-
     def arguments(self, command, *arguments):
-        """Where no nvcc was, the plugin that goes with the fake."""
-        path = [] if self.has_kernels() else ["--plugin-path", FAKES / "cuda"]
-        return [command, *path, *arguments]
-
-    def has_kernels(self):
-        return (BUILD / "memory" / "cuda" / "kernels.fatbin").exists()
+        return [command, *plugins(), *arguments]
 
     def stream_of(self, *arguments, script="delay_us=200"):
         result, _ = self.run_json(
-            *self.arguments("run", *arguments), environment=self.environment(script)
+            *self.arguments("run", *arguments), environment=environment(script)
         )
         stream = self.only_stream(result)
         self.assertEqual(stream["path"], "staged")
@@ -39,7 +33,7 @@ class Cuda(Case):
         child = self.run_program(
             *self.arguments("run", FILE, "--count", 20000, *arguments),
             expect=expect,
-            environment=self.environment(script),
+            environment=environment(script),
         )
         return child.stderr
 
@@ -81,6 +75,7 @@ class Cuda(Case):
         stream = self.stream_of(FILE, "--count", 1000, "--set", "streams.packets.receiver.path=auto")
         self.assertIn("loopback hands over host memory", stream["path_reason"])
 
+    @scripted
     def test_memory_that_runs_out(self):
         text = self.refused("memory_mib=1")
         self.assertRegex(text, r"packets, ring: cannot get 23\.0 MiB of Fake GPU: cuMemAlloc: "
@@ -91,20 +86,23 @@ class Cuda(Case):
         """The sender's slots, 1.4 MiB: copied piece by piece, and that is said once."""
         child = self.run_program(
             *self.arguments("run", FILE, "--count", 2000, "--set", "streams.packets.ring=1000"),
-            environment=self.environment("delay_us=0,no_register"),
+            environment=environment("delay_us=0,no_register"),
         )
         self.assertIn("2000 sent = 2000 delivered + 0 dropped | 2000 verified, 0 corrupted", child.stderr)
         self.assertEqual(child.stderr.count("1.4 MiB of host memory cannot be pinned"), 1)
 
+    @scripted
     def test_a_device_that_is_not_there(self):
         text = self.refused("devices=2", "--set", f"{DEVICE}=c1:00.0")
         self.assertRegex(text, r"loopback-cuda.yaml:\d+:\d+: memory cuda: device: c1:00.0: no such "
                                r"GPU; here are 0 \(0000:b7:00.0, GPU-.*; 1 \(0000:b8:00.0, GPU-")
         self.assertIn("not a name of a GPU", self.refused("", "--set", f"{DEVICE}=eth0"))
 
+    @scripted
     def test_a_device_chosen_by_its_address(self):
         self.stream_of(FILE, "--count", 1000, "--set", f"{DEVICE}=B8:00.1", script="devices=2")
 
+    @scripted
     def test_a_device_that_is_lost(self):
         for after in (1, 9, 60):
             with self.subTest(after=after):
@@ -112,6 +110,7 @@ class Cuda(Case):
                 self.assertIn("is lost: CUDA_ERROR_LAUNCH_FAILED", text)
                 self.assertEqual(text.count("is lost"), 1)
 
+    @scripted
     def test_drivers_that_will_not_do(self):
         for script, reason in (
             ("version=11060", "the NVIDIA driver is for CUDA 11.6; 11.7 or later is needed"),
@@ -123,16 +122,17 @@ class Cuda(Case):
         ):
             with self.subTest(script=script):
                 child = self.run_program(
-                    *self.arguments("plugins", "cuda"), environment=self.environment(script)
+                    *self.arguments("plugins", "cuda"), environment=environment(script)
                 )
                 self.assertIn("not usable", child.stdout)
                 self.assertIn(reason, child.stdout)
                 self.assertIn("remedy:", child.stdout)
         self.assertIn("11.7 or later", self.refused("version=11060"))
 
+    @scripted
     def test_usable_devices_are_listed(self):
         child = self.run_program(
-            *self.arguments("plugins", "cuda"), environment=self.environment("devices=2")
+            *self.arguments("plugins", "cuda"), environment=environment("devices=2")
         )
         self.assertIn("memory cuda 1.0: usable", child.stdout)
         self.assertRegex(child.stdout, r"GPU-fa0b1c2d-.*Fake GPU, 2048 MiB, 0000:b7:00\.0")
@@ -141,6 +141,7 @@ class Cuda(Case):
     def test_an_application_with_a_kernel_of_its_own(self):
         consumer = BUILD / "apps" / "examples" / "gpu-consumer"
         if not consumer.exists():
+            self.assertFalse(IS_REAL and os.environ.get("PENSTOCK_REQUIRE"), "gpu-consumer was not built")
             self.skipTest("no nvcc was there to build apps/examples/gpu-consumer")
         sent = bytes(i * i % 251 for i in range(1462 * 3000 + 100))
         (self.folder / "input.bin").write_bytes(sent)
@@ -150,7 +151,7 @@ class Cuda(Case):
             "  ring: 512\n"
             f"  sender: {{source: {{type: file, file: {self.folder / 'input.bin'}}}}}\n"
             "  receiver: {memory: cuda, sink: discard}\n")
-        receiver = self.start(file, program=consumer, environment=self.environment("delay_us=500"))
+        receiver = self.start(file, program=consumer, environment=environment("delay_us=500"))
         self.run_program("send", file)
         self.assertEqual(receiver.wait(), 0, receiver)
         self.assertEqual(receiver.stdout,
@@ -160,7 +161,7 @@ class Cuda(Case):
         control = f"control.address=127.0.0.1:{self.port}"
         common = [FILE, "--set", control, "--set", "transport.options.mode=copy"]
         receiver = self.start(
-            *self.arguments("receive", *common), environment=self.environment("delay_us=500")
+            *self.arguments("receive", *common), environment=environment("delay_us=500")
         )
         self.run_program("send", *common, "--count", 30000)
         self.assertEqual(receiver.wait(), 0, receiver)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which driver the tests of GPU memory run on: the fake one, whose work is done late and whose
+errors are scripted, or, with PENSTOCK_CUDA=real, the machine's, which nobody scripts."""
+import functools
+import os
+import subprocess
+import unittest
+
+from harness import BUILD, FAKES
+
+IS_REAL = os.environ.get("PENSTOCK_CUDA") == "real"
+HAS_KERNELS = (BUILD / "memory" / "cuda" / "kernels.fatbin").exists()
+# Tests whose subject is an error that the fake is told to make.
+scripted = unittest.skipIf(IS_REAL, "it scripts the driver's answers")
+
+
+def environment(script):
+    if IS_REAL:
+        return {}
+    return {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": script}
+
+
+def plugins():
+    """Where no nvcc was, the plugin that goes with the fake."""
+    return [] if IS_REAL or HAS_KERNELS else ["--plugin-path", FAKES / "cuda"]
+
+
+@functools.lru_cache(maxsize=None)
+def gpus():
+    """How many a test may ask for."""
+    if not IS_REAL:
+        return 2
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
+    return len(listed.stdout.splitlines())
