@@ -7,7 +7,8 @@
 /* What a failed queue pair may take to give everything back. */
 #define FLUSH_NS UINT64_C(1000000000)
 
-static void say(const struct pst_endpoint *endpoint, int status, const char *why)
+void rc_say_failed(const struct pst_endpoint *endpoint, enum pst_log_level level, int status,
+                   const char *why, const char *then)
 {
   const struct pst_device *device = endpoint->device;
   struct vb_counters now;
@@ -16,11 +17,12 @@ static void say(const struct pst_endpoint *endpoint, int status, const char *why
   vb_counters_read(device->counter_folder, &now);
   vb_counters_text(&device->counters, &now, counters, sizeof(counters));
   vb_gid_address(endpoint->peer.gid, peer);
-  RC_LOG(device, PST_LOG_ERROR,
+  RC_LOG(device, level,
          "%s: the connection from %s port %u to %s (QP %u) failed: %s (%s). Of the port's counters "
-         "since it was opened: %s. %s",
+         "since it was opened: %s. %s%s%s",
          endpoint->label, device->open.info->name, device->open.port->number, peer,
-         endpoint->peer.qpn, why, strerror(-status), counters, device->open.gid_reason);
+         endpoint->peer.qpn, why, strerror(-status), counters, device->open.gid_reason,
+         then[0] ? ". " : "", then);
 }
 
 void rc_forget_room(struct pst_endpoint *endpoint)
@@ -45,6 +47,9 @@ void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
 {
   if (endpoint->is_failed)
     return;
+  if (rc_mend_begin(endpoint, status, why ? why : strerror(-status)))
+    return;
+  rc_mend_end(endpoint);
   endpoint->is_failed = true;
   if (!endpoint->error)
     endpoint->error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
@@ -55,7 +60,7 @@ void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
     return;
   }
   if (why && !endpoint->close_mode)
-    say(endpoint, status, why);
+    rc_say_failed(endpoint, PST_LOG_ERROR, status, why, "");
   over(endpoint, status);
 }
 
@@ -64,6 +69,7 @@ void rc_left(struct pst_endpoint *endpoint, int status)
 {
   if (endpoint->state == RC_OVER)
     return;
+  rc_mend_end(endpoint);
   endpoint->peer_left = true;
   over(endpoint, status);
 }
@@ -76,6 +82,7 @@ int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
     return -EINVAL;
   if (endpoint->close_mode)
     return -EALREADY;
+  rc_mend_end(endpoint);
   endpoint->close_mode = mode;
   endpoint->close_by_ns = deadline_ns;
   endpoint->tell_gone = false;

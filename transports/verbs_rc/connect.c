@@ -201,7 +201,7 @@ int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
 }
 
 /* Both ends come to the same answer. */
-static bool says_hello(const struct pst_endpoint *endpoint)
+bool rc_says_hello(const struct pst_endpoint *endpoint)
 {
   const struct rc_blob *own = &endpoint->own, *peer = &endpoint->peer;
   int order = memcmp(own->gid, peer->gid, sizeof(own->gid));
@@ -216,10 +216,15 @@ void rc_greet(struct pst_endpoint *endpoint)
   char why[256];
 
   atomic_store_explicit(&endpoint->setup, 0, memory_order_relaxed);
+  endpoint->is_erred = false;
   if (endpoint->is_failed)
     rc_queue_error(endpoint);
   if (endpoint->state != RC_SETTING_UP || endpoint->close_mode)
     return;
+  if (endpoint->mend.by_ns) {
+    rc_mend_greet(endpoint);
+    return;
+  }
   if (endpoint->setup_rc != 0) {
     snprintf(why, sizeof(why),
              "the queue pair cannot be set up: %s; the peer's GID may not be reachable (`ip route "
@@ -228,9 +233,8 @@ void rc_greet(struct pst_endpoint *endpoint)
     rc_fail(endpoint, -endpoint->setup_rc, why);
     return;
   }
-  endpoint->is_erred = false;
   endpoint->state = RC_GREETING;
-  if (!says_hello(endpoint))
+  if (!rc_says_hello(endpoint))
     return;
   int rc = rc_queue_own(endpoint, RC_HELLO, NULL, 0, 0, 0);
   if (rc < 0)
@@ -248,7 +252,7 @@ void rc_greet_again(struct pst_endpoint *endpoint)
 
 void rc_connected(struct pst_endpoint *endpoint)
 {
-  if (endpoint->state != RC_GREETING)
+  if (endpoint->state != RC_GREETING || endpoint->mend.by_ns)
     return;
   endpoint->state = RC_CONNECTED;
   if (endpoint->cm)

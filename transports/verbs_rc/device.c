@@ -64,6 +64,7 @@ static void read_options(struct pst_device *device, const struct pst_options *op
     device->relaxed = IBV_ACCESS_RELAXED_ORDERING;
 #endif
   device->sends = strcmp(host->option_string(options, "operation"), "send") == 0;
+  device->reconnect_ns = host->option_uint(options, "reconnect");
   device->keepalive_ns = host->option_uint(options, "keepalive");
   device->uses_cm = host->option_uint(options, "connection") == 1;
   device->cm_port = (uint16_t)host->option_uint(options, "cm_port");
@@ -91,6 +92,10 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
                    (uint32_t)host->option_uint(in.options, "port"), gid, &made->open);
   if (rc == 0 && made->uses_cm)
     rc = rc_cm_check(made);
+  if (rc == 0 && made->uses_cm && made->reconnect_ns) {
+    RC_LOG(made, PST_LOG_ERROR, "reconnect needs `connection: exchange`");
+    rc = -EINVAL;
+  }
   if (rc == 0)
     rc = read_device(made);
   if (rc == 0 && !(made->pd = ibv_alloc_pd(made->open.context)))

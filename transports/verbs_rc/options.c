@@ -82,6 +82,15 @@ static const struct pst_option options[] = {
         .scope = PST_SCOPE_DEVICE,
     },
     {
+        .name = "reconnect",
+        .help = "For how long it is tried to have a connection again that failed: what had not "
+                "arrived is sent again, and the stream goes on. Both ends need it, and keepalive. "
+                "0: it is over.",
+        .default_value = "0",
+        .type = PST_OPTION_DURATION,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
         .name = "first_sequence",
         .help = "What sequence number 0 travels as: near 2^32 and 2^64 numbers wrap.",
         .default_value = "0",

@@ -46,9 +46,18 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   uint64_t index =
       endpoint->sq_done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)endpoint->sq_done);
 
+  if (index >= endpoint->sq_head) {
+    rc_mend_said(endpoint, wc);
+    return;
+  }
   if (wc->status == IBV_WC_SUCCESS) {
     endpoint->sq_done = index + 1;
     rc_connected(endpoint);
+    rc_pend(endpoint);
+    return;
+  }
+  if (endpoint->mend.by_ns || rc_mend_for(endpoint, wc)) {
+    endpoint->mend.flushed = index + 1;
     rc_pend(endpoint);
     return;
   }
@@ -70,7 +79,8 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 
 static void control(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
-  uint32_t what = be32toh(wc->imm_data), buffer = (uint32_t)wc->wr_id;
+  uint32_t said = be32toh(wc->imm_data), what = (said & 15) == RC_HELLO ? RC_HELLO : said,
+           buffer = (uint32_t)wc->wr_id;
   bool fine = (wc->wc_flags & IBV_WC_WITH_IMM) != 0;
 
   if (fine && what == RC_CREDIT)
@@ -80,6 +90,8 @@ static void control(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     rc_left(endpoint, what == RC_FAREWELL ? 0 : -ECONNRESET);
   else if (what != RC_HELLO)
     fine = false;
+  else if (endpoint->mend.by_ns && endpoint->state == RC_GREETING)
+    rc_mend_heard(endpoint, said);
   if (!fine)
     rc_fail(endpoint, -EPROTO, "the peer sent what is none of verbs_rc's messages");
   else
@@ -136,7 +148,8 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
   endpoint->rq_posted--;
   endpoint->arrivals++;
   if (wc->status != IBV_WC_SUCCESS) {
-    if (wc->status != IBV_WC_WR_FLUSH_ERR && !endpoint->greets_again)
+    if (!endpoint->mend.by_ns && !rc_mend_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR &&
+        !endpoint->greets_again)
       failed(endpoint, wc);
     if (endpoint->rq_posted == 0)
       rc_pend(endpoint);
@@ -148,7 +161,8 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
     arrived(endpoint, wc, out);
   else {
     control(endpoint, wc);
-    if (sends && endpoint->state == RC_CONNECTED) /* it took a slot's receive, and not the slot */
+    if (sends && endpoint->state == RC_CONNECTED &&
+        (uint32_t)wc->wr_id != RC_SPARE) /* it took a slot's receive, and not the slot */
       rc = rc_slot_again(endpoint, rc_fifo_get(&endpoint->rx->granted));
   }
   if (endpoint->receive_buffers && endpoint->state == RC_CONNECTED)
@@ -245,6 +259,8 @@ static bool work_on(struct pst_endpoint *endpoint, struct out *out)
     endpoint->greets_again = false;
     rc_greet_again(endpoint);
   }
+  if (endpoint->state == RC_MENDING)
+    rc_mend_step(endpoint);
   if (endpoint->rx)
     rc_credit_send(endpoint);
   tell_room(endpoint);

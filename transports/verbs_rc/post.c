@@ -151,6 +151,8 @@ static int not_now(const struct pst_endpoint *endpoint)
 {
   if (endpoint->state == RC_OVER)
     return -ECONNRESET;
+  if (endpoint->mend.by_ns)
+    return -EAGAIN;
   if (endpoint->state != RC_CONNECTED || endpoint->tell_connected || endpoint->close_mode)
     return -ENOTCONN;
   return endpoint->requests_max ? 0 : -EINVAL;
@@ -177,8 +179,13 @@ int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
   uint32_t why = PST_WAIT_NONE, taken = 0;
   int rc = not_now(endpoint);
 
-  if (rc < 0 || n == 0)
+  if (rc < 0 || n == 0) {
+    if (rc == -EAGAIN) {
+      want_room(endpoint, PST_WAIT_QUEUE);
+      *wait = PST_WAIT_QUEUE;
+    }
     return rc;
+  }
   uint32_t room = endpoint->requests_max - endpoint->outstanding;
   for (; taken < n; taken++, index++) {
     const struct pst_request *request = &requests[taken];
@@ -208,7 +215,7 @@ int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
     return broken(endpoint, went);
   endpoint->outstanding += (uint32_t)went;
   if ((uint32_t)went < taken)
-    broken(endpoint, -EIO);
+    broken(endpoint, -ENOBUFS);
   *wait = why;
   return went;
 }

@@ -115,7 +115,7 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
   endpoint->rq_size = RC_SPARE_RECEIVES;
   if (endpoint->rx) {
     endpoint->sq_size += RC_CONTROL_RECEIVES;
-    endpoint->rq_size = endpoint->rx->share + (endpoint->rx->sends ? 0 : RC_SPARE_RECEIVES);
+    endpoint->rq_size = endpoint->rx->share + (endpoint->rx->sends ? 1 : RC_SPARE_RECEIVES);
   }
   if (endpoint->tx)
     endpoint->receive_buffers = endpoint->rq_size += RC_CONTROL_RECEIVES;
@@ -146,6 +146,16 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
   return rc == 0 ? rc_queue_init(endpoint) : rc;
 }
 
+static int post_spare(struct pst_endpoint *endpoint)
+{
+  struct ibv_recv_wr wr = {.wr_id = RC_RECEIVE | rc_wr_id(endpoint, RC_SPARE)}, *bad;
+  int rc = ibv_post_recv(endpoint->qp, &wr, &bad);
+
+  if (rc == 0)
+    endpoint->rq_posted++;
+  return -rc;
+}
+
 /* To INIT, with all receives posted: the peer may send as soon as it knows us. */
 int rc_queue_init(struct pst_endpoint *endpoint)
 {
@@ -168,8 +178,12 @@ int rc_queue_init(struct pst_endpoint *endpoint)
            strerror(rc));
     return -rc;
   }
-  if (endpoint->rx && endpoint->rx->sends)
+  if (endpoint->rx && endpoint->rx->sends) {
+    /* The host may have all slots: a hello that comes first must not wait for one. */
+    if (endpoint->mend.is_greeted && (rc = post_spare(endpoint)) < 0)
+      return rc;
     return rc_slots_post(endpoint, rc_fifo_count(&endpoint->rx->granted));
+  }
   if (!endpoint->receive_buffers)
     return rc_receives_post(endpoint, endpoint->rq_size);
   for (uint32_t i = 0; i < endpoint->rq_size && rc == 0; i++)
@@ -305,9 +319,7 @@ int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct i
   if (rc_queue_room(endpoint) == 0)
     return -EAGAIN;
   wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
-  wr->opcode = !control                              ? IBV_WR_RDMA_WRITE
-               : endpoint->own.sends && endpoint->tx ? IBV_WR_RDMA_WRITE_WITH_IMM
-                                                     : IBV_WR_SEND_WITH_IMM;
+  wr->opcode = control ? rc_control_opcode(endpoint) : IBV_WR_RDMA_WRITE;
   wr->imm_data = htobe32(control);
   wr->send_flags = IBV_SEND_SIGNALED | flags;
   wr->num_sge = 0;

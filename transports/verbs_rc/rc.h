@@ -75,10 +75,11 @@ struct pst_device {
   uint64_t capabilities;
   int relaxed; /* IBV_ACCESS_RELAXED_ORDERING or 0 */
   uint64_t keepalive_ns;
-  bool uses_cm;     /* connections by rdma_cm */
-  uint16_t cm_port; /* that worker 0 listens at; 0: any */
-  bool sends;       /* messages are SENDs, not WRITEs */
-  uint64_t initial; /* what sequence 0 travels as: a test's */
+  uint64_t reconnect_ns; /* 0: a connection that failed is over */
+  bool uses_cm;          /* connections by rdma_cm */
+  uint16_t cm_port;      /* that worker 0 listens at; 0: any */
+  bool sends;            /* messages are SENDs, not WRITEs */
+  uint64_t initial;      /* what sequence 0 travels as: a test's */
   char carrier[48];
   char counter_folder[320];
   struct vb_counters counters; /* as they were at open() */
@@ -262,7 +263,19 @@ enum rc_state {
   RC_SETTING_UP, /* a deferred work takes it to RTS */
   RC_GREETING,   /* in RTS, hello posted */
   RC_CONNECTED,
-  RC_OVER, /* failed, or the peer said farewell */
+  RC_MENDING, /* failed, and gives everything back to begin anew */
+  RC_OVER,    /* failed, or the peer said farewell */
+};
+
+/* A connection that is to be had again, mend.c. */
+struct rc_mend {
+  uint64_t by_ns;    /* 0: there is none */
+  uint64_t again_ns; /* when to try again, at the earliest */
+  uint64_t began_ns;
+  uint64_t flushed;         /* of the send queue: what the device has given back */
+  uint32_t hellos;          /* that it has not */
+  uint64_t count, repeated; /* connections had again, messages sent again */
+  bool is_greeted;          /* a hello comes before all else, from either end */
 };
 
 struct pst_endpoint {
@@ -312,6 +325,7 @@ struct pst_endpoint {
   struct pst_remote *remotes;
   struct pst_remote *written; /* the last that a WRITE named and that may be read */
 
+  struct rc_mend mend;
   uint64_t connect_by_ns;
   uint32_t hellos_lost;  /* that the device has given up */
   uint32_t hello_vendor; /* the vendor's code of the last */
@@ -406,6 +420,7 @@ static inline uint32_t rc_fifo_get(struct rc_fifo *fifo)
 
 /* wr_id: whose, and which: an index of the send queue, a control buffer. */
 #define RC_RECEIVE (UINT64_C(1) << 63)
+#define RC_SPARE 1u /* of SENDs: a receive without a slot */
 static inline uint64_t rc_wr_id(const struct pst_endpoint *endpoint, uint32_t index)
 {
   return (uint64_t)(endpoint->generation & 0x7fffu) << 48 | (uint64_t)endpoint->place << 32 | index;
@@ -456,6 +471,11 @@ int rc_queue_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);
 int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct ibv_sge *bytes,
                  unsigned int flags, uint8_t opcode, uint64_t cookie);
 void rc_queue_error(struct pst_endpoint *endpoint);
+/* What hellos and farewells travel by: a receive that names a slot is for messages' SENDs. */
+static inline enum ibv_wr_opcode rc_control_opcode(const struct pst_endpoint *endpoint)
+{
+  return endpoint->own.sends && endpoint->tx ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND_WITH_IMM;
+}
 
 static inline uint8_t *rc_send_buffer(const struct pst_endpoint *endpoint, uint32_t buffer)
 {
@@ -495,6 +515,21 @@ void rc_greet(struct pst_endpoint *endpoint);
 void rc_greet_again(struct pst_endpoint *endpoint);
 void rc_connected(struct pst_endpoint *endpoint);
 
+bool rc_says_hello(const struct pst_endpoint *endpoint);
+
+/* mend.c. True: it is tried to have the connection again, and has not failed. */
+bool rc_mend_begin(struct pst_endpoint *endpoint, int status, const char *why);
+bool rc_mend_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
+void rc_mend_again(struct pst_endpoint *endpoint, uint64_t in_ns);
+void rc_mend_step(struct pst_endpoint *endpoint);
+void rc_mend_greet(struct pst_endpoint *endpoint);
+/* A hello that is not of the send queue. */
+void rc_mend_said(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
+void rc_mend_heard(struct pst_endpoint *endpoint, uint32_t said);
+void rc_mend_look(struct pst_endpoint *endpoint, uint64_t now_ns);
+/* What is under way fails. */
+void rc_mend_end(struct pst_endpoint *endpoint);
+
 /* credit.c */
 void rc_credit_send(struct pst_endpoint *endpoint);
 /* What a credit message holds. False: it makes no sense. */
@@ -502,6 +537,8 @@ bool rc_credit_take(struct pst_endpoint *endpoint, const uint8_t *bytes, uint32_
 
 /* close.c: the end. `status` -errno; logged with `why` unless NULL. Once. */
 void rc_fail(struct pst_endpoint *endpoint, int status, const char *why);
+void rc_say_failed(const struct pst_endpoint *endpoint, enum pst_log_level level, int status,
+                   const char *why, const char *then);
 void rc_left(struct pst_endpoint *endpoint, int status);
 /* No post will be told of room. */
 void rc_forget_room(struct pst_endpoint *endpoint);

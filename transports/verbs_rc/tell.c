@@ -37,6 +37,10 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
     add(&list, "credit_messages_sent", endpoint->rx->credits_sent, 0);
     add(&list, "receives_posted", endpoint->rq_posted, PST_COUNTER_GAUGE);
   }
+  if (endpoint && endpoint->device->reconnect_ns) {
+    add(&list, "reconnections", endpoint->mend.count, 0);
+    add(&list, "messages_repeated", endpoint->mend.repeated, 0);
+  }
   if (!endpoint && worker) {
     add(&list, "completion_queue", (uint64_t)worker->cq->cqe, PST_COUNTER_GAUGE);
     add(&list, "completions_reserved", worker->cq_used, PST_COUNTER_GAUGE);

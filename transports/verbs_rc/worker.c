@@ -142,7 +142,7 @@ static void look_at_event(struct pst_endpoint *endpoint)
   int event = atomic_exchange(&endpoint->event, 0);
   char why[512];
 
-  if (event) {
+  if (event && !endpoint->mend.by_ns) {
     const struct vb_status *what = vb_event(event - 1);
     snprintf(why, sizeof(why), "%s: %s. Usual reasons: %s. Check: %s", what->name, what->cause,
              what->reasons, what->checks);
@@ -341,6 +341,10 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
       rc_pend(endpoint);
     else
       rc_due(worker, endpoint->close_by_ns);
+    return;
+  }
+  if (endpoint->mend.by_ns) {
+    rc_mend_look(endpoint, now_ns);
     return;
   }
   switch (endpoint->state) {

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbs_rc on a simulated device that fails: messages that vanish, links that go down and come up,
+ * peers and devices that go, answers that never come. Each message arrives once and in order, or
+ * the connection is over, and all that was posted is accounted for.
+ *
+ *     penstock-simverbs verbs-rc-faults PLUGIN LAUNCHER
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+#define OPTIONS "device=mlx5_0,timeout=8,keepalive=20ms"
+#define DEVICE "host/mlx5_0"
+
+static struct contract_variant variants[] = {
+    {.name = "write", .options = OPTIONS ",reconnect=20s"},
+    {.name = "send", .options = OPTIONS ",reconnect=20s,operation=send"},
+    {.name = "wraps", .options = OPTIONS ",reconnect=20s,first_sequence=18446744073709551555"},
+    {.name = "briefly", .options = OPTIONS ",reconnect=100ms"},
+    {.name = "once", .options = OPTIONS},
+    {.name = "once by send", .options = OPTIONS ",operation=send"},
+    {.name = "for ever", .options = "device=mlx5_0,timeout=8,retry_cnt=7,keepalive=0"},
+};
+enum { WRITE, SEND, WRAPS, BRIEFLY, ONCE, ONCE_SEND, FOR_EVER };
+
+static const struct contract_params params = {
+    .endpoints = 1, .slots = 24, .message = 512, .requests = 64, .pieces = 1};
+static const char *launcher;
+
+static void ctl(const char *action)
+{
+  char line[512];
+  snprintf(line, sizeof(line), "'%s' ctl . %s", launcher, action);
+  assert_int_equal(system(line), 0);
+}
+
+static uint64_t counter(const struct contract_side *side, const char *name)
+{
+  struct pst_counter counters[32];
+  int n = side->image.ops->counters(side->device, side->worker, side->endpoints[0], counters, 32);
+  for (int i = 0; i < n && i < 32; i++)
+    if (strcmp(counters[i].name, name) == 0)
+      return counters[i].value;
+  return UINT64_MAX;
+}
+
+/* ---- A stream ------------------------------------------------------------------------------ */
+
+struct stream {
+  struct contract_pair *pair;
+  uint64_t posted, done, failed, delivered;
+  bool is_gone[2]; /* sender, receiver */
+  int status[2];
+};
+
+static void open_stream(struct stream *stream, int which, uint64_t timeout_ns)
+{
+  struct contract_params mine = params;
+  mine.timeout_ns = timeout_ns;
+  mine.roles_more = PST_ROLE_RMA;
+  *stream = (struct stream){.pair = contract_pair_open(&variants[which], &mine)};
+  contract_pair_connect(stream->pair);
+}
+
+static void close_stream(struct stream *stream)
+{
+  contract_pair_close(stream->pair);
+  contract_complaints();
+}
+
+/* As many as there is room for, at most `n`, by one call. */
+static void post_some(struct stream *stream, uint32_t n)
+{
+  struct contract_side *side = &stream->pair->sender;
+  struct pst_request requests[16];
+  uint32_t wait, k = 0;
+  for (; k < n && k < 16 && stream->posted + k - stream->done - stream->failed < params.slots;
+       k++) {
+    uint64_t number = stream->posted + k, offset = number % params.slots * side->stride;
+    contract_fill((uint8_t *)side->memory.region.host + offset, params.message, number);
+    requests[k] = contract_send(side, offset, params.message, number);
+  }
+  int rc = k ? contract_post(side, 0, requests, k, &wait) : 0;
+  if (rc > 0)
+    stream->posted += (uint64_t)rc;
+  else if (k)
+    assert_true(rc == -EAGAIN || rc == -ECONNRESET);
+}
+
+static void look(struct stream *stream, struct contract_side *side, int which)
+{
+  struct pst_completion one;
+  contract_poll(side);
+  while (contract_take(side, PST_COMPLETION_DONE, PST_OP_SEND, &one)) {
+    assert_true(one.status == 0 || stream->failed == 0 || one.status != 0);
+    assert_false(one.status == 0 && stream->failed); /* in post order */
+    *(one.status ? &stream->failed : &stream->done) += one.u.done.count;
+  }
+  while (contract_take(side, PST_COMPLETION_MESSAGE, 0, &one)) {
+    assert_int_equal(one.u.message.sequence, stream->delivered);
+    assert_int_equal(one.u.message.length, params.message);
+    assert_true(contract_verify(contract_payload(side, &one), params.message, stream->delivered));
+    stream->delivered++;
+    contract_release(side, &one);
+  }
+  if (!contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED, &one))
+    return;
+  stream->is_gone[which] = true;
+  stream->status[which] = one.status;
+}
+
+static void poll_both(struct stream *stream)
+{
+  look(stream, &stream->pair->sender, 0);
+  look(stream, &stream->pair->receiver, 1);
+}
+
+/* Until so many are delivered. */
+static void run(struct stream *stream, uint64_t count)
+{
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while (stream->delivered < count) {
+    if (stream->posted < count)
+      post_some(stream, (uint32_t)(1 + contract_random() % 16));
+    poll_both(stream);
+    assert_false(stream->is_gone[0] || stream->is_gone[1]);
+    contract_in_time(deadline,
+                     "messages over a connection that fails: %" PRIu64 " of %" PRIu64 " arrived",
+                     stream->delivered, count);
+  }
+}
+
+static void settle(struct stream *stream)
+{
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while (stream->done + stream->failed < stream->posted) {
+    poll_both(stream);
+    contract_in_time(deadline, "DONEs: %" PRIu64 " of %" PRIu64, stream->done + stream->failed,
+                     stream->posted);
+  }
+}
+
+/* Until both ends say that it is over. */
+static void run_to_the_end(struct stream *stream)
+{
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while (!stream->is_gone[0] || !stream->is_gone[1]) {
+    post_some(stream, 8);
+    poll_both(stream);
+    contract_in_time(deadline, "DISCONNECTED at both ends (sender %d, receiver %d)",
+                     stream->is_gone[0], stream->is_gone[1]);
+  }
+  settle(stream);
+  /* What arrived was done or, its answer lost, failed; never the other way round. */
+  assert_in_range(stream->delivered, stream->done, stream->posted);
+  assert_int_equal(counter(&stream->pair->receiver, "messages_received"), stream->delivered);
+}
+
+/* ---- Had again ------------------------------------------------------------------------------ */
+
+/* The fault falls anywhere between messages, again and again. */
+static void goes_on(int which, const char *fault)
+{
+  struct stream stream;
+  open_stream(&stream, which, 0);
+  run(&stream, 100);
+  for (uint64_t round = 1; round <= 6; round++) {
+    char action[256];
+    snprintf(action, sizeof(action), fault, (int)(contract_random() % 24));
+    ctl(action);
+    run(&stream, 100 + 200 * round);
+    settle(&stream);
+  }
+  assert_int_equal(stream.failed, 0);
+  assert_int_equal(stream.delivered, stream.posted);
+  assert_in_range(counter(&stream.pair->sender, "reconnections"), 1, 1000);
+  assert_in_range(counter(&stream.pair->receiver, "reconnections"), 1, 1000);
+  ctl("clear");
+  close_stream(&stream);
+}
+
+static void messages_that_vanish(void **state)
+{
+  (void)state;
+  goes_on(WRITE, "drop --after %d --count 40");
+  goes_on(SEND, "drop --after %d --count 40");
+  goes_on(WRAPS, "drop --after %d --count 40");
+}
+
+/* 5 s, which pass in a hundredth of the time. */
+static void link_that_is_down_for_a_while(void **state)
+{
+  (void)state;
+  ctl("clock 100");
+  goes_on(WRITE, "port-down " DEVICE "/1 --after %d --for 5s");
+  goes_on(SEND, "port-down " DEVICE "/1 --after %d --for 5s");
+  ctl("clock real");
+}
+
+/* While the receiver has all slots, the sender no credit and nothing under way. */
+static void link_that_is_down_while_nothing_is_sent(void **state)
+{
+  (void)state;
+  for (int which = WRITE; which <= SEND; which++) {
+    struct stream stream;
+    struct pst_completion held[64];
+    uint32_t n = 0;
+    uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    open_stream(&stream, which, 0);
+    while (n < params.slots) {
+      post_some(&stream, 16);
+      contract_poll(&stream.pair->sender);
+      contract_poll(&stream.pair->receiver);
+      while (contract_take(&stream.pair->receiver, PST_COMPLETION_MESSAGE, 0, &held[n]))
+        n++;
+      contract_in_time(deadline, "messages into all slots: %u", n);
+    }
+    ctl("drop --count 60"); /* keepalives */
+    while (counter(&stream.pair->sender, "reconnections") == 0 ||
+           counter(&stream.pair->receiver, "reconnections") == 0) {
+      contract_poll(&stream.pair->sender);
+      contract_poll(&stream.pair->receiver);
+      contract_in_time(deadline, "a connection that is idle to be had again");
+    }
+    for (uint32_t i = 0; i < n; i++) {
+      assert_int_equal(held[i].u.message.sequence, i);
+      assert_true(
+          contract_verify(contract_payload(&stream.pair->receiver, &held[i]), params.message, i));
+      contract_release(&stream.pair->receiver, &held[i]);
+    }
+    stream.delivered = n;
+    run(&stream, 300);
+    settle(&stream);
+    assert_int_equal(stream.failed, 0);
+    ctl("clear");
+    close_stream(&stream);
+  }
+}
+
+/* READs and WRITEs are done again; what they do is there once. */
+static void one_sided_access_goes_on(void **state)
+{
+  (void)state;
+  struct stream stream;
+  open_stream(&stream, WRITE, 0);
+  struct contract_side *near = &stream.pair->sender, *far = &stream.pair->receiver;
+  struct contract_region memory;
+  struct pst_mr *mr;
+  struct pst_remote *remote;
+  uint8_t bytes[4096];
+  contract_region_make(4096, &memory);
+  struct pst_mr_params access = {.struct_size = sizeof(access),
+                                 .access = PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE |
+                                           PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE |
+                                           PST_ACCESS_REMOTE_ATOMIC,
+                                 .region = &memory.region,
+                                 .length = 4096};
+  assert_int_equal(far->image.ops->mr_register(far->device, &access, &mr), 0);
+  struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
+  assert_int_equal(far->image.ops->mr_pack(far->device, mr, &blob), 0);
+  assert_int_equal(near->image.ops->remote_open(near->endpoints[0], &blob, &remote), 0);
+  contract_fill(near->memory.region.host, 512, 77);
+  struct pst_request requests[2] = {
+      {.opcode = PST_OP_WRITE, .local.mr = near->mr, .arg.length = 512, .u.rma.remote = remote},
+      {.opcode = PST_OP_FLUSH, .u.rma.remote = remote}};
+  uint32_t wait;
+  ctl("drop --count 30");
+  assert_int_equal(contract_post(near, 0, requests, 2, &wait), 2);
+  assert_int_equal(contract_await(near, far, PST_COMPLETION_DONE, PST_OP_WRITE).status, 0);
+  assert_int_equal(contract_await(near, far, PST_COMPLETION_DONE, PST_OP_FLUSH).status, 0);
+  assert_true(contract_verify(memory.region.host, 512, 77));
+  assert_in_range(counter(near, "reconnections"), 1, 1000);
+  /* An atomic may have taken place: it is not done again. */
+  requests[0] = (struct pst_request){.opcode = PST_OP_FETCH_ADD,
+                                     .local.mr = near->mr,
+                                     .u.atomic = {.remote = remote, .operand = 1}};
+  ctl("drop --count 30");
+  int rc;
+  while ((rc = contract_post(near, 0, requests, 1, &wait)) == -EAGAIN)
+    poll_both(&stream);
+  assert_int_equal(rc, 1);
+  assert_true(contract_await(near, far, PST_COMPLETION_DONE, PST_OP_FETCH_ADD).status < 0);
+  contract_await(near, far, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  ctl("clear");
+  near->image.ops->remote_close(near->endpoints[0], remote);
+  far->image.ops->mr_deregister(far->device, mr);
+  close_stream(&stream);
+  contract_region_free(&memory);
+}
+
+/* ---- Over ------------------------------------------------------------------------------------ */
+
+static void ends(int which, const char *fault, uint64_t timeout_ns, int status)
+{
+  struct stream stream;
+  open_stream(&stream, which, timeout_ns);
+  run(&stream, 100);
+  contract_complaints();
+  ctl(fault);
+  run_to_the_end(&stream);
+  assert_int_equal(stream.status[0], status);
+  assert_in_range(contract_complaints(), 2, 8); /* each end has said why, and its device what */
+  ctl("clear");
+  close_stream(&stream);
+}
+
+static void without_reconnect_it_is_over(void **state)
+{
+  (void)state;
+  ends(ONCE, "drop --after 5", 0, -ECONNRESET);
+  ends(ONCE_SEND, "drop --after 5", 0, -ECONNRESET);
+}
+
+static void peer_that_is_lost_is_given_up(void **state)
+{
+  (void)state;
+  ends(BRIEFLY, "lose-peer host", 0, -ETIMEDOUT);
+  ctl("restore-peer host");
+}
+
+static void port_goes_down_and_is_told(void **state)
+{
+  (void)state;
+  ends(ONCE, "port-down " DEVICE "/1", 0, -ECONNRESET);
+  ctl("port-up " DEVICE "/1");
+}
+
+static void device_that_is_removed(void **state)
+{
+  (void)state;
+  ends(WRITE, "remove-device " DEVICE, 0, -EIO);
+  ctl("restore-device " DEVICE);
+}
+
+/* The device waits for answers for ever, as soft-RoCE does with retry_cnt 7. */
+static void answer_that_never_comes(void **state)
+{
+  (void)state;
+  struct stream stream;
+  open_stream(&stream, FOR_EVER, 100000000);
+  run(&stream, 100);
+  ctl("drop");
+  ctl("clock manual");
+  post_some(&stream, 4);
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while (!stream.is_gone[0]) {
+    poll_both(&stream);
+    contract_in_time(deadline, "the stream's own timeout");
+  }
+  assert_int_equal(stream.status[0], -ETIMEDOUT);
+  settle(&stream);
+  assert_int_equal(stream.failed, 4);
+  ctl("clock real");
+  ctl("clear");
+  close_stream(&stream);
+}
+
+/* Ends that disagree are told apart by their addresses. */
+static void operations_that_differ_are_refused(void **state)
+{
+  (void)state;
+  struct contract_pair *write = contract_pair_open(&variants[ONCE], &params);
+  struct contract_pair *send = contract_pair_open(&variants[ONCE_SEND], &params);
+  struct pst_blob blob;
+  contract_address(&send->receiver, 0, &blob);
+  assert_int_equal(contract_connect(&write->sender, 0, &blob), -EPROTO);
+  contract_address(&write->sender, 0, &blob);
+  assert_int_equal(contract_connect(&send->receiver, 0, &blob), -EPROTO);
+  char text[512];
+  contract_pair_connect(send);
+  assert_int_equal(send->sender.image.ops->describe(send->sender.endpoints[0], text, sizeof(text)),
+                   0);
+  assert_non_null(strstr(text, "messages by SEND"));
+  contract_pair_close(write);
+  contract_pair_close(send);
+  contract_complaints();
+}
+
+int main(int argc, char **argv)
+{
+  if (argc != 3) {
+    fprintf(stderr, "usage: %s PLUGIN LAUNCHER\n", argv[0]);
+    return 2;
+  }
+  for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++)
+    variants[i].plugin = argv[1];
+  launcher = argv[2];
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(messages_that_vanish),
+      CONTRACT_CASE(link_that_is_down_for_a_while),
+      CONTRACT_CASE(link_that_is_down_while_nothing_is_sent),
+      CONTRACT_CASE(one_sided_access_goes_on),
+      CONTRACT_CASE(without_reconnect_it_is_over),
+      CONTRACT_CASE(peer_that_is_lost_is_given_up),
+      CONTRACT_CASE(port_goes_down_and_is_told),
+      CONTRACT_CASE(device_that_is_removed),
+      CONTRACT_CASE(answer_that_never_comes),
+      CONTRACT_CASE(operations_that_differ_are_refused),
+  };
+  return CONTRACT_RUN("faults", cases, &variants[0]) ? 1 : 0;
+}

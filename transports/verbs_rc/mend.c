@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections that are had again (`reconnect`). The queue pair of one that failed gives everything
+ * back, is reset and greets anew. Hellos then say how many messages and credit messages their
+ * sender has had: those are not sent again, all others are, into the slots that they were meant
+ * for. So each message arrives once, and in order. A READ or a WRITE may take place twice, which is
+ * as good as once; an atomic may not, and ends the connection if it was under way.
+ *
+ * That the device has sent a hello proves nothing: a peer that has not noticed takes its number for
+ * an old one's and answers. It counts when the peer has said its own, and is repeated until then.
+ */
+#include <endian.h>
+#include <stdio.h>
+
+#include "rc.h"
+
+/* A hello's immediate data: messages, credit messages, RC_HELLO. More can never be under way. */
+#define MESSAGES_MASK 0xfffffu
+#define CREDITS_MASK 0xffu
+
+#define AGAIN_NS UINT64_C(100000000) /* where the path is not there */
+
+/* Beyond whatever the send queue can have: not of it. */
+#define ASIDE UINT32_C(0x40000000)
+
+static bool can_be_had_again(const struct pst_endpoint *endpoint, int status)
+{
+  return endpoint->device->reconnect_ns && endpoint->state == RC_CONNECTED &&
+         !endpoint->close_mode &&
+         !atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed) &&
+         (status == -ECONNRESET || status == -ETIMEDOUT || status == -EIO);
+}
+
+bool rc_mend_begin(struct pst_endpoint *endpoint, int status, const char *why)
+{
+  struct rc_mend *mend = &endpoint->mend;
+  const uint64_t patience = endpoint->device->reconnect_ns;
+  char then[96];
+
+  if (!can_be_had_again(endpoint, status))
+    return false;
+  snprintf(then, sizeof(then), "It is tried to have it again for %.1f s", (double)patience / 1e9);
+  rc_say_failed(endpoint, PST_LOG_WARN, status, why, then);
+  mend->began_ns = rc_now_ns(endpoint->device);
+  mend->by_ns = mend->began_ns + patience;
+  mend->flushed = endpoint->sq_done;
+  rc_due(endpoint->worker, mend->by_ns);
+  rc_mend_again(endpoint, 0);
+  return true;
+}
+
+bool rc_mend_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  const struct vb_status *status = vb_wc_status((int)wc->status);
+  char text[1024];
+
+  if (!can_be_had_again(endpoint, status->error))
+    return false;
+  vb_wc_text((int)wc->status, wc->vendor_err, text, sizeof(text));
+  return rc_mend_begin(endpoint, status->error, text);
+}
+
+void rc_mend_again(struct pst_endpoint *endpoint, uint64_t in_ns)
+{
+  endpoint->state = RC_MENDING;
+  endpoint->mend.again_ns = rc_now_ns(endpoint->device) + in_ns;
+  rc_due(endpoint->worker, endpoint->mend.again_ns);
+  rc_queue_error(endpoint);
+  rc_pend(endpoint);
+}
+
+/* Of the send queue. */
+static uint64_t given_back(const struct pst_endpoint *endpoint)
+{
+  const uint64_t flushed = endpoint->mend.flushed;
+
+  return flushed > endpoint->sq_done ? flushed : endpoint->sq_done;
+}
+
+void rc_mend_step(struct pst_endpoint *endpoint)
+{
+  const struct rc_mend *mend = &endpoint->mend;
+
+  if (given_back(endpoint) != endpoint->sq_head || endpoint->rq_posted || mend->hellos ||
+      rc_now_ns(endpoint->device) < mend->again_ns)
+    return;
+  endpoint->mend.is_greeted = true;
+  int rc = rc_set_up_soon(endpoint);
+  if (rc < 0)
+    rc_fail(endpoint, rc, "no memory to connect with");
+}
+
+/* ---- Hellos ---------------------------------------------------------------------------------- */
+
+static void say_hello(struct pst_endpoint *endpoint)
+{
+  const uint32_t messages = endpoint->rx ? (uint32_t)endpoint->rx->arrived & MESSAGES_MASK : 0;
+  const uint32_t credits =
+      endpoint->tx ? (uint32_t)endpoint->tx->credit_messages & CREDITS_MASK : 0;
+  struct ibv_send_wr wr = {
+      .wr_id = rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + ASIDE),
+      .opcode = rc_control_opcode(endpoint),
+      .send_flags = IBV_SEND_SIGNALED,
+      .imm_data = htobe32(messages << 12 | credits << 4 | RC_HELLO),
+  };
+  struct ibv_send_wr *bad;
+  int rc = ibv_post_send(endpoint->qp, &wr, &bad);
+
+  if (rc == 0)
+    endpoint->mend.hellos++;
+  else
+    rc_mend_again(endpoint, AGAIN_NS);
+}
+
+void rc_mend_greet(struct pst_endpoint *endpoint)
+{
+  const uint64_t keepalive = endpoint->device->keepalive_ns;
+  struct rc_mend *mend = &endpoint->mend;
+
+  if (endpoint->setup_rc != 0) {
+    rc_mend_again(endpoint, AGAIN_NS);
+    return;
+  }
+  endpoint->state = RC_GREETING;
+  mend->again_ns = RC_NEVER;
+  if (!rc_says_hello(endpoint))
+    return;
+  /* The peer notices by a keepalive of its own. */
+  mend->again_ns = rc_now_ns(endpoint->device) + (keepalive ? keepalive : UINT64_C(1000000000));
+  rc_due(endpoint->worker, mend->again_ns);
+  say_hello(endpoint);
+}
+
+void rc_mend_said(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  endpoint->mend.hellos--;
+  if (wc->status != IBV_WC_SUCCESS && endpoint->state == RC_GREETING)
+    rc_mend_again(endpoint, 0);
+  else if (wc->status != IBV_WC_SUCCESS)
+    rc_mend_for(endpoint, wc);
+  rc_pend(endpoint);
+}
+
+/* ---- What was under way ---------------------------------------------------------------------- */
+
+static bool is_control(const struct pst_endpoint *endpoint, uint32_t at, enum rc_control control)
+{
+  return endpoint->sent[at].opcode == 0 && endpoint->wrs[at].imm_data == htobe32(control);
+}
+
+/* The peer has it: an empty WRITE in its place keeps the order of completions. */
+static void empty(struct ibv_send_wr *wr)
+{
+  wr->opcode = IBV_WR_RDMA_WRITE;
+  wr->num_sge = 0;
+  wr->send_flags &= ~(unsigned int)IBV_SEND_INLINE;
+  wr->wr.rdma.remote_addr = 0;
+  wr->wr.rdma.rkey = 0;
+}
+
+/* NULL, or why it cannot go on. */
+static const char *drop_what_arrived(struct pst_endpoint *endpoint, uint32_t said)
+{
+  uint32_t messages = 0, credits = 0;
+
+  for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++) {
+    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
+    const uint8_t opcode = endpoint->sent[at].opcode;
+    if (opcode == PST_OP_FETCH_ADD || opcode == PST_OP_COMPARE_SWAP)
+      return "an atomic was under way, which may or may not have taken place";
+    messages += opcode == PST_OP_SEND;
+    credits += is_control(endpoint, at, RC_CREDIT);
+  }
+  const uint64_t posted = endpoint->tx ? endpoint->tx->messages : 0;
+  const uint64_t granted = endpoint->rx ? endpoint->rx->credits_sent : 0;
+  uint32_t had = ((said >> 12) - (uint32_t)(posted - messages)) & MESSAGES_MASK;
+  uint32_t taken = ((said >> 4) - (uint32_t)(granted - credits)) & CREDITS_MASK;
+  if (had > messages || taken > credits)
+    return "the peer says that it has had other messages than were sent";
+  for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++) {
+    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
+    const bool is_message = endpoint->sent[at].opcode == PST_OP_SEND;
+    const bool is_given = is_control(endpoint, at, RC_CREDIT);
+    if (is_message && had == 0)
+      endpoint->mend.repeated++;
+    if ((is_message && had) || (is_given && taken) || is_control(endpoint, at, RC_HELLO))
+      empty(&endpoint->wrs[at]);
+    had -= is_message && had;
+    taken -= is_given && taken;
+  }
+  return NULL;
+}
+
+void rc_mend_heard(struct pst_endpoint *endpoint, uint32_t said)
+{
+  struct rc_mend *mend = &endpoint->mend;
+  const uint64_t from = endpoint->sq_done, to = endpoint->sq_head, before = mend->repeated;
+  const char *why = drop_what_arrived(endpoint, said);
+
+  if (why) {
+    rc_fail(endpoint, -EPROTO, why);
+    return;
+  }
+  if (!rc_says_hello(endpoint))
+    say_hello(endpoint);
+  if (endpoint->state != RC_GREETING)
+    return; /* the answer could not be said */
+  endpoint->state = RC_CONNECTED;
+  endpoint->heard_ns = rc_now_ns(endpoint->device);
+  mend->by_ns = 0;
+  mend->count++;
+  int rc = from == to ? 0 : rc_queue_ring(endpoint, from, to);
+  endpoint->sq_head = to; /* what did not go is still to be told */
+  if (rc < 0 || (uint64_t)rc < to - from) {
+    rc_fail(endpoint, rc < 0 ? rc : -ENOBUFS, "ibv_post_send of what was under way");
+    return;
+  }
+  RC_LOG(endpoint->device, PST_LOG_INFO,
+         "%s: the connection is there again after %.3f s; %llu messages were sent again",
+         endpoint->label, (double)(endpoint->heard_ns - mend->began_ns) / 1e9,
+         (unsigned long long)(mend->repeated - before));
+  rc_due(endpoint->worker, 0);
+  rc_pend(endpoint);
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+void rc_mend_look(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  struct rc_mend *mend = &endpoint->mend;
+
+  if (now_ns >= mend->by_ns) {
+    rc_fail(endpoint, -ETIMEDOUT,
+            "the connection that failed could not be had again within `reconnect`: the peer, or "
+            "the path to it, is gone");
+    return;
+  }
+  rc_due(endpoint->worker, mend->by_ns);
+  if (now_ns < mend->again_ns)
+    rc_due(endpoint->worker, mend->again_ns);
+  else if (endpoint->state == RC_GREETING)
+    rc_mend_again(endpoint, 0);
+  else
+    rc_pend(endpoint);
+}
+
+void rc_mend_end(struct pst_endpoint *endpoint)
+{
+  if (!endpoint->mend.by_ns)
+    return;
+  endpoint->mend.by_ns = 0;
+  if (endpoint->failed_from == RC_NEVER)
+    endpoint->failed_from = endpoint->sq_done;
+  endpoint->sq_done = given_back(endpoint);
+}
