@@ -110,7 +110,7 @@ class Job:
 class Guest:
     """One machine. cables: one end of a socket pair for each network interface."""
 
-    def __init__(self, number, name, folder, cables, memory_mib=768, kernel_arguments=""):
+    def __init__(self, number, name, folder, cables, memory_mib=768, kernel_arguments="", cpus=1):
         self.number = number
         self.name = name
         self.folder = folder / name
@@ -125,7 +125,7 @@ class Guest:
         inherited = [agent_end, monitor_end, *cables]
         with open(folder / f"{name}.qemu.log", "w") as log:
             self.process = subprocess.Popen(
-                self._command(memory_mib, kernel_arguments, *(end.fileno() for end in inherited)),
+                self._command(memory_mib, kernel_arguments, cpus, *(end.fileno() for end in inherited)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -137,7 +137,7 @@ class Guest:
         self.monitor.settimeout(20)
         self.answers = self.monitor.makefile("rw")
 
-    def _command(self, memory_mib, kernel_arguments, agent, monitor, *cables):
+    def _command(self, memory_mib, kernel_arguments, cpus, agent, monitor, *cables):
         kernel, initramfs = image.initramfs(image.kernel(BUILD))
         append = (
             f"console=ttyS0 panic=-1 quiet loglevel=5 guest={self.name} random.trust_cpu=on "
@@ -148,7 +148,7 @@ class Guest:
             # However this process ends, the guest ends with it.
             *("setpriv", "--pdeathsig", "KILL"),
             *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max"),
-            *("-m", str(memory_mib), "-nodefaults", "-no-user-config", "-display", "none"),
+            *("-m", str(memory_mib), "-smp", str(cpus), "-nodefaults", "-no-user-config", "-display", "none"),
             *("-no-reboot", "-kernel", str(kernel), "-initrd", str(initramfs), "-append", append),
             *("-serial", f"file:{self.log}"),
             *("-chardev", f"socket,id=agent,fd={agent}", "-serial", "chardev:agent"),

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The transport verbs_rc between two machines, by soft-RoCE: real verbs and real packets."""
+import hashlib
 import json
 import signal
 
@@ -29,14 +30,14 @@ def guest_gids(guest):
     return found
 
 
-class VerbsRc(guests.Case):
+class Streams(guests.Case):
     OPTIONS = {}  # more of the transport
 
     def setUp(self):
         guests.need(PLUGIN)
         super().setUp()
 
-    def penstock(self, name, verb, *more, environment=""):
+    def penstock(self, name, verb, *more, environment="", before=""):
         """One side of a stream; the job. Its result is out.json of the guest's folder."""
         settings = [
             "control.address=10.9.0.2:18515",
@@ -45,20 +46,20 @@ class VerbsRc(guests.Case):
             "streams.packets.ring=128",
             *(f"transport.options.{key}={value}" for key, value in self.OPTIONS.items()),
         ]
-        words = [PROGRAM, verb, ROOT / "config" / "verbs.yaml", "--json", "out.json"]
+        words = ["exec", before, PROGRAM, verb, ROOT / "config" / "verbs.yaml", "--json", "out.json"]
         words += [word for setting in settings for word in ("--set", setting)]
         words += more
         self.guest(name).run("rm -f out.json")
-        return self.guest(name).start(f"{environment} exec " + " ".join(map(str, words)))
+        return self.guest(name).start(environment + " " + " ".join(map(str, words)))
 
     def stream(self, name):
         (stream,) = json.loads((self.guest(name).folder / "out.json").read_text())["streams"]
         return stream
 
-    def both(self, *more):
-        receiver = self.penstock("b", "receive")
-        receiver.await_listener(tcp_listener(18515))
-        return receiver, self.penstock("a", "send", *more)
+    def both(self, *more, receiver=()):
+        far = self.penstock("b", "receive", *receiver)
+        far.await_listener(tcp_listener(18515))
+        return far, self.penstock("a", "send", *more)
 
     def transfer(self):
         receiver, sender = self.both("--duration", "3")
@@ -124,6 +125,8 @@ class VerbsRc(guests.Case):
     def remember(self):
         self.before = {name: self.guest(name).resources() for name in ADDRESSES}
 
+
+class VerbsRc(Streams):
     def test_a_stream_on_a_good_wire(self):
         self.remember()
         self.transfer()
@@ -165,10 +168,15 @@ class VerbsRc(guests.Case):
             )
             self.assertIn("1000000 bytes verified", child.stdout)
         self.guest("a").run(
-            f"head -c 16M /dev/urandom >sent\n{PROGRAM} put {near} sent --to kept\n"
-            f"{PROGRAM} get {near} kept --to back\ncmp sent back",
-            seconds=200,
+            f"head -c 64M /dev/urandom >sent\n{PROGRAM} put {near} sent --to kept --sha256\n"
+            f"{PROGRAM} get {near} kept --to back --sha256\nsha256sum sent back >sums",
+            seconds=300,
         )
+        sums = (self.guest("a").folder / "sums").read_text().split()
+        kept = hashlib.sha256((self.guest("b").folder / "root" / "kept").read_bytes()).hexdigest()
+        self.assertEqual((sums[0], sums[2]), (kept, kept))
+        for name, files in (("a", "sent back"), ("b", "root/kept")):
+            self.guest(name).run(f"rm {files}")
 
 
 class Routed(guests.Case):
@@ -222,6 +230,22 @@ class Routed(guests.Case):
         told = receiver.stderr + sender.stderr
         self.assertRegex(told, r"IBV_WC_RETRY_EXC_ERR \(12;.*Check: `hop_limit`")
         self.assertRegex(told, r"completer_retry_err \+\d+|retry_exceeded_err \+\d+")
+
+    def test_a_link_of_a_smaller_mtu_is_named(self):
+        """Both ends' ports take 4096 bytes, and a link between them does not. The device gives up;
+        or, once the kernel has heard of the link, sends nothing any more and says nothing."""
+        for name in "ab":
+            self.guest(name).run("ip link set eth0 mtu 4500")
+            self.addCleanup(self.guest(name).run, "ip link set eth0 mtu 1500")
+        receiver, sender = self.both()
+        self.assertEqual((receiver.wait(60), sender.wait(60)), (1, 1), f"{receiver}{sender}")
+        self.assertRegex(
+            sender.stderr,
+            "IBV_WC_RETRY_EXC_ERR.*Check:.*the MTU of every link|the peer owes an answer.*see hop_limit, GIDs, MTU",
+        )
+        for name in "ab":
+            self.guest(name).run("ip link set eth0 mtu 1500")
+        self.test_ordinary_routes_lead_through()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@
 /* What an address is good for, best first. */
 enum reach { REACH_IPV4, REACH_GLOBAL, REACH_LINK_LOCAL };
 
-static bool is_ipv4(const uint8_t raw[16])
+bool vb_gid_is_ipv4(const uint8_t raw[16])
 {
   static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
   return memcmp(raw, mapped, sizeof(mapped)) == 0;
@@ -20,14 +20,14 @@ static bool is_ipv4(const uint8_t raw[16])
 
 static enum reach reach_of(const uint8_t raw[16])
 {
-  if (is_ipv4(raw))
+  if (vb_gid_is_ipv4(raw))
     return raw[12] == 169 && raw[13] == 254 ? REACH_LINK_LOCAL : REACH_IPV4;
   return raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80 ? REACH_LINK_LOCAL : REACH_GLOBAL;
 }
 
 void vb_gid_address(const uint8_t raw[16], char text[VB_GID_TEXT])
 {
-  if (is_ipv4(raw))
+  if (vb_gid_is_ipv4(raw))
     inet_ntop(AF_INET, raw + 12, text, VB_GID_TEXT);
   else
     inet_ntop(AF_INET6, raw, text, VB_GID_TEXT);

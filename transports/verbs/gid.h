@@ -46,6 +46,7 @@ int vb_gid_choose(const struct vb_gid *table, uint32_t count, const struct vb_gi
 void vb_gid_print(const struct vb_gid *gid, char text[VB_GID_TEXT]);
 /* "2001:db8::1", "192.0.2.1" of ::ffff:192.0.2.1 */
 void vb_gid_address(const uint8_t raw[16], char text[VB_GID_TEXT]);
+bool vb_gid_is_ipv4(const uint8_t raw[16]);
 /* IPv4 or IPv6 in numbers, as a GID has it. */
 bool vb_gid_parse(const char *text, uint8_t raw[16]);
 

@@ -18,6 +18,23 @@ static int refuse(const struct pst_endpoint *endpoint, int rc, const char *why)
   return rc;
 }
 
+/* RoCE v2 goes by IP: no packet has an IPv4 and an IPv6 address. */
+static int check_families(const struct pst_endpoint *endpoint, const struct rc_blob *peer)
+{
+  const struct rc_blob *own = &endpoint->own;
+  char theirs[VB_GID_TEXT], why[512];
+
+  if (own->gid_type != VB_GID_ROCE_V2 || vb_gid_is_ipv4(own->gid) == vb_gid_is_ipv4(peer->gid))
+    return 0;
+  vb_gid_address(peer->gid, theirs);
+  snprintf(
+      why, sizeof(why),
+      "its GID is %s, ours is of the other version of IP (%s); set gid_index, or an address as "
+      "`device`, so that both are of one",
+      theirs, endpoint->device->open.gid_reason);
+  return refuse(endpoint, -EXDEV, why);
+}
+
 static int check(const struct pst_endpoint *endpoint, const struct pst_blob *address,
                  struct rc_blob *peer)
 {
@@ -47,7 +64,7 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_blob *add
     return refuse(endpoint, -EXDEV,
                   "one end's GID is RoCE v1, the other's RoCE v2; set gid_index, or an address as "
                   "`device`, so that both are v2");
-  return 0;
+  return check_families(endpoint, peer);
 }
 
 /* A second connection to the same queue pair would never be answered. */

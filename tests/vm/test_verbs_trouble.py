@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What verbs_rc says when something is wrong, how soon, with which exit status; and that a fresh
+run works after it, with nothing left behind."""
+import signal
+import time
+
+import guests
+import test_verbs_rc
+from guests import BUILD, main, tcp_listener, with_memlock
+from harness import PROGRAM
+
+FORGER = BUILD / "tests" / "vm" / "forger"
+CONNECTS = BUILD / "tests" / "vm" / "connects"
+NOTICED = 20  # seconds until a run has ended that the device gives up after half a one
+LINK_DOWN = 5
+
+
+def sets(**values):
+    return [f"--set {name.replace('__', '.')}={value}" for name, value in values.items()]
+
+
+SMALL = sets(streams__packets__message="512B")
+
+
+class Trouble(test_verbs_rc.Streams):
+    def setUp(self):
+        super().setUp()
+        self.remember()
+
+    def assert_all_is_well(self):
+        receiver, sender = self.both("--count", "200")
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        stream = self.stream("b")
+        self.assertEqual((stream["messages_delivered"], stream["corrupted"]), (200, 0), stream)
+        self.assert_nothing_left()
+
+    def forged(self, fields, *more):
+        """A stream whose sender is told something else of the receiver's ring than it says."""
+        receiver = self.penstock("b", "receive", *more)
+        receiver.await_listener(tcp_listener(18515))
+        forger = self.guest("b").start(f"exec {FORGER} 10.9.0.2 18516 10.9.0.2 18515 {fields}")
+        forger.await_listener(tcp_listener(18516))
+        sender = self.penstock("a", "send", *more, *sets(control__address="10.9.0.2:18516"))
+        return receiver, sender
+
+    def refused_by_the_peer(self, field):
+        receiver, sender = self.forged(field)
+        self.assertEqual((sender.wait(NOTICED), receiver.wait(NOTICED)), (1, 1), f"{sender}{receiver}")
+        self.assertRegex(sender.stderr, r"IBV_WC_REM_ACCESS_ERR \(10;.*a key that is wrong.*an address out of the range")
+        self.assertEqual(self.stream("b")["messages_delivered"], 0)
+        self.assert_all_is_well()
+
+    def test_a_key_that_is_wrong(self):
+        self.refused_by_the_peer("rkey")
+
+    def test_an_address_out_of_bounds(self):
+        self.refused_by_the_peer("address")
+
+    def test_a_receiver_that_is_not_ready(self):
+        """It is stopped, and its sender believes to have credit for twice as many messages; slowly,
+        so that the receiver is ahead of it until then."""
+        slowly = sets(transport__options__rnr_retry=0, streams__packets__sender__rate="2Mbps")
+        receiver, sender = self.forged("slots", *SMALL, *slowly)
+        receiver.wait_line(r"Got \d{2,}")
+        receiver.signal(signal.SIGSTOP)
+        self.assertEqual(sender.wait(NOTICED), 1, str(sender))
+        self.assertRegex(sender.stderr, r"IBV_WC_RNR_RETRY_EXC_ERR \(13;.*no receive.*Check: `rnr_retry`")
+        self.assertRegex(sender.stderr, r"rcvd_rnr_err \+\d+")
+        receiver.signal(signal.SIGCONT)
+        self.assertEqual(receiver.wait(NOTICED), 1, str(receiver))
+        self.assert_all_is_well()
+
+    def test_a_peer_that_is_killed(self):
+        for victim in (0, 1):
+            with self.subTest("receiver" if victim == 0 else "sender"):
+                both = self.both()
+                both[0].wait_line(r"Got \d{2,}")
+                both[victim].signal(signal.SIGKILL)
+                other = both[1 - victim]
+                self.assertEqual(other.wait(NOTICED), 1, str(other))
+                self.assertRegex(other.stderr, "is gone: .*killed|has gone.*: killed")
+                self.assert_all_is_well()
+
+    def take_the_link_down(self, receiver):
+        receiver.wait_line(r"Got \d{2,}")
+        self.guest("b").set_link(False)
+        return time.monotonic() + LINK_DOWN
+
+    def bring_it_up(self, then):
+        guests.wait_until(lambda: time.monotonic() >= then, LINK_DOWN + 1, "the link was down long enough")
+        self.guest("b").set_link(True)
+
+    def test_a_link_that_is_down_for_5_seconds(self):
+        receiver, sender = self.both()
+        then = self.take_the_link_down(receiver)
+        self.addCleanup(self.guest("b").set_link, True)
+        self.assertEqual((sender.wait(NOTICED), receiver.wait(NOTICED)), (1, 1), f"{sender}{receiver}")
+        self.assertRegex(sender.stderr, r"IBV_WC_RETRY_EXC_ERR \(12;.*retry_exceeded_err \+\d")
+        self.assertRegex(receiver.stderr, "IBV_EVENT_PORT_ERR: the port is down; check: `rdma link`")
+        self.bring_it_up(then)
+        self.assert_all_is_well()
+
+    def test_a_link_that_is_down_for_5_seconds_and_outlasted(self):
+        """`timeout: 18` is a second and more, seven times."""
+        patience = sets(transport__options__timeout=18, streams__packets__timeout="60s")
+        receiver, sender = self.both("--count 3000", *SMALL, *patience, receiver=[*SMALL, *patience])
+        then = self.take_the_link_down(receiver)
+        self.addCleanup(self.guest("b").set_link, True)
+        self.bring_it_up(then)
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        self.assertRegex(receiver.stderr, "(?s)IBV_EVENT_PORT_ERR.*IBV_EVENT_PORT_ACTIVE")
+        stream = self.stream("b")
+        self.assertEqual((stream["messages_delivered"], stream["corrupted"], stream["dropped"]), (3000, 0, {}))
+        self.assert_nothing_left()
+
+    def test_too_little_locked_memory(self):
+        """For the ring; and, where that fits, for what comes after it."""
+        for kib, words in (
+            (64, "locked-memory limit of 64 KiB is less than the 512 KiB wanted: raise it .`ulimit -l"),
+            (1024, "locked-memory limit of 1024 KiB is used up"),
+        ):
+            with self.subTest(kib):
+                refused = self.penstock("b", "receive", before=with_memlock(kib))
+                self.assertEqual(refused.wait(NOTICED), 3, str(refused))
+                self.assertRegex(refused.stderr, f"ibv_reg_mr.*Cannot allocate memory.*{words}")
+                self.assert_all_is_well()
+
+    def test_a_gid_index_that_is_not_there(self):
+        refused = self.penstock("b", "receive", *sets(transport__options__gid_index=77))
+        self.assertEqual(refused.wait(NOTICED), 3, str(refused))
+        self.assertRegex(refused.stderr, r"no entry 77; it has 0: fe80.*1: 10\.9\.0\.2 \(RoCE v2\)")
+        self.assert_all_is_well()
+
+    def test_a_gid_index_of_the_wrong_address(self):
+        receiver, sender = self.both(*sets(transport__options__gid_index=0))
+        self.assertEqual((sender.wait(NOTICED), receiver.wait(NOTICED)), (1, 1), f"{sender}{receiver}")
+        told = sender.stderr + receiver.stderr
+        self.assertRegex(told, r"the other version of IP \(GID 0, fe80.*as gid_index says\); set gid_index")
+        self.assert_all_is_well()
+
+    def test_ends_of_different_mtus(self):
+        receiver, sender = self.both("--count 200", "-v", *sets(transport__options__mtu=512))
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        self.assert_nothing_left()
+
+    def test_a_control_port_that_is_in_use(self):
+        first = self.penstock("b", "receive")
+        first.await_listener(tcp_listener(18515))
+        second = self.penstock("b", "receive")
+        self.assertEqual(second.wait(NOTICED), 3, str(second))
+        self.assertRegex(second.stderr, "cannot listen on 10.9.0.2:18515: Address already in use; another receiver")
+        first.signal()
+        first.wait(NOTICED)
+        self.assert_all_is_well()
+
+    def kill_clients(self, count):
+        """What the server has once it has noticed."""
+        killer = self.guest("a").run(f"exec {CONNECTS} 10.9.0.2:18530 10.9.0.1 {count} 4", seconds=400)
+        self.assertIn(f"{count} killed, 0 otherwise", killer.stdout)
+        server = self.guest("b")
+        guests.wait_until(lambda: server.resources()["qp"] == self.before["b"]["qp"], 60, "no queue pair is left")
+        return server.resources()
+
+    def test_200_connects_and_kills(self):
+        server = self.guest("b").start(
+            f"exec {PROGRAM} serve 10.9.0.2:18530 --root . --insecure --transport verbs_rc"
+            " --transport-option device=10.9.0.2 --json served.json"
+        )
+        server.await_listener(tcp_listener(18530))
+        waiting = self.kill_clients(6)  # what it registers for the first it keeps
+        self.kill_clients(200)
+        guests.wait_until(
+            lambda: self.guest("b").resources() == waiting, 60, f"the server has only {waiting}"
+        )
+        self.assertFalse(server.ended(), str(server))
+        server.signal(signal.SIGINT)
+        self.assertEqual(server.wait(), 0, str(server))
+        self.assert_all_is_well()
+
+
+if __name__ == "__main__":
+    main()
