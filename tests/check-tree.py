@@ -79,6 +79,21 @@ class Tree(unittest.TestCase):
                     broken.append(f"{path.relative_to(ROOT)}: {target}")
         self.assertEqual(broken, [])
 
+    def test_tests_that_a_document_names_are_there(self):
+        """`FILE: CASE` in docs/rdma-questions.md: the test that shows what is said."""
+        text = (ROOT / "docs" / "rdma-questions.md").read_text()
+        named = re.findall(r"`(tests/[^`:]+): ([^`]+)`", text)
+        self.assertGreater(len(named), 40)
+        missing = [
+            f"{file}: {case}"
+            for file, case in named
+            if not (ROOT / file).is_file()
+            or not re.search(rf"(?<![\w.-]){re.escape(case)}(?![\w-]|\.\w)", text_of(ROOT / file))
+        ]
+        self.assertEqual(missing, [])
+        answers = [part for part in re.split(r"\n(?=\*\*)", text.split("\n## Out of scope")[0])[1:]]
+        self.assertEqual([part.split("\n")[0] for part in answers if "`tests/" not in part], [])
+
     def test_c_files_are_formatted(self):
         tool = shutil.which("clang-format")
         if not tool:
