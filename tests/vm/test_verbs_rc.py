@@ -72,6 +72,17 @@ class Streams(guests.Case):
         self.assertEqual((stream["path"], stream["carrier"]), ("direct", "soft-roce"), stream)
         self.assert_nothing_left()
 
+    def assert_nothing_left(self):
+        for name in ADDRESSES:
+            left = self.guest(name).resources()
+            # The QP of the kernel's own (GSI) stays, and what it has.
+            self.assertEqual(left, self.before[name], name)
+
+    def remember(self):
+        self.before = {name: self.guest(name).resources() for name in ADDRESSES}
+
+
+class VerbsRc(Streams):
     def test_the_gid_is_of_the_address_asked_for(self):
         """Two addresses and a VLAN on the port: by address and by netdev; and it is used."""
         for name, number in (("a", 1), ("b", 2)):
@@ -116,17 +127,6 @@ class Streams(guests.Case):
         self.assertEqual(stream["messages_sent"], stream["messages_delivered"], stream)
         self.assertGreater(stream["messages_delivered"], 20, stream)
 
-    def assert_nothing_left(self):
-        for name in ADDRESSES:
-            left = self.guest(name).resources()
-            # The QP of the kernel's own (GSI) stays, and what it has.
-            self.assertEqual(left, self.before[name], name)
-
-    def remember(self):
-        self.before = {name: self.guest(name).resources() for name in ADDRESSES}
-
-
-class VerbsRc(Streams):
     def test_a_stream_on_a_good_wire(self):
         self.remember()
         self.transfer()
