@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices, what is registered with them, and bounds. */
+#ifndef RC_DEVICE_H
+#define RC_DEVICE_H
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <penstock/transport.h>
+
+#include "../verbs/counters.h"
+#include "../verbs/device.h"
+#include "../verbs/mr.h"
+#include "../verbs/path.h"
+#include "../verbs/status.h"
+
+#define RC_CAPABILITIES                                                                            \
+  (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
+   PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING | PST_CAP_WAKEUP | PST_CAP_DYNAMIC |   \
+   PST_CAP_IN_PROCESS)
+
+#define RC_PLACES 65535u /* endpoints, and rings, of a worker */
+#define RC_WORKERS_MAX 1024u
+#define RC_SLOTS_MAX (1u << 22)
+#define RC_REQUESTS_MAX 65536u
+#define RC_PIECES_MAX 30u
+#define RC_INLINE_WISH 128u
+#define RC_POLL_BATCH 32u
+#define RC_CONTROL_BYTES 512u   /* of a credit message, at most */
+#define RC_CONTROL_RECEIVES 32u /* credit messages that a sender has receives for */
+#define RC_SPARE_RECEIVES 4u    /* hello, farewell, and as many to be late */
+#define RC_SPARE_SENDS 8u       /* likewise, with a keepalive */
+#define RC_BLOB_RUNS 16u
+#define RC_BLOB_BYTES 256u
+#define RC_REMOTE_BYTES 40u
+#define RC_SCRATCH_BYTES 64u /* behind the control buffers */
+#define RC_REMOTE_ACCESS                                                                           \
+  (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
+#define RC_RING_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+#define RC_NEVER UINT64_MAX
+
+#define RC_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
+
+struct pst_device {
+  const struct pst_host *host;
+  struct pst_plan plan;
+  struct vb_open open;
+  struct vb_path path;
+  struct ibv_device_attr attr;
+  struct ibv_pd *pd;
+  struct vb_mrs mrs; /* of pd */
+  enum ibv_mtu mtu;
+  uint32_t message_max;
+  uint32_t pieces_max;
+  uint64_t capabilities;
+  int relaxed; /* IBV_ACCESS_RELAXED_ORDERING or 0 */
+  uint64_t keepalive_ns;
+  uint64_t reconnect_ns; /* 0: a connection that failed is over */
+  bool uses_cm;          /* connections by rdma_cm */
+  uint16_t cm_port;      /* that worker 0 listens at; 0: any */
+  bool sends;            /* messages are SENDs, not WRITEs */
+  uint64_t initial;      /* what sequence 0 travels as: a test's */
+  char carrier[48];
+  char counter_folder[320];
+  struct vb_counters counters; /* as they were at open() */
+  pthread_mutex_t events;      /* who reads the asynchronous ones */
+  _Atomic bool is_lost;
+};
+
+/* A peer's registered range. */
+struct pst_remote {
+  struct pst_endpoint *endpoint;
+  uint64_t address;
+  uint64_t length;
+  uint32_t rkey;
+  uint32_t access; /* enum pst_access: the remote ones */
+  struct pst_remote *next;
+};
+
+struct pst_mr {
+  struct pst_device *device;
+  struct vb_mr verbs;
+  uint64_t length;
+  uint64_t offset; /* in the region */
+  uint32_t access; /* enum pst_access */
+  bool is_cpu_readable;
+  const struct pst_region *region; /* the host's: it outlives this */
+};
+
+static inline uint64_t rc_now_ns(const struct pst_device *device)
+{
+  return device->host->clock_ns(device->host);
+}
+
+#endif

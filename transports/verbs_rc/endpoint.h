@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Endpoints: what they know, and how they stand. */
+#ifndef RC_ENDPOINT_H
+#define RC_ENDPOINT_H
+
+#include "worker.h"
+
+struct rc_cm;
+
+/* A work request in the send queue. */
+struct rc_sent {
+  uint64_t cookie;
+  uint8_t opcode; /* enum pst_opcode; 0: the transport's own */
+};
+
+/* What the transport's own SENDs say, in their immediate data. */
+enum rc_control {
+  RC_HELLO = 1,
+  RC_FAREWELL = 2, /* drained */
+  RC_ABORTED = 3,
+  RC_CREDIT = 4, /* struct rc_run, one after the other */
+};
+
+struct rc_run {
+  uint32_t first; /* slot; big-endian, both */
+  uint32_t count;
+};
+
+/* What a peer's address says, blob.c. */
+struct rc_blob {
+  bool is_ethernet;
+  uint8_t gid_type;
+  uint8_t mtu; /* enum ibv_mtu */
+  uint8_t rd_atomic;
+  uint16_t lid;
+  uint32_t qpn;
+  uint32_t psn;
+  uint8_t gid[16];
+  bool is_cm;
+  uint16_t cm_port;  /* that it is asked at; 0: it is not */
+  uint64_t cm_token; /* tells its requests from others' */
+  bool is_receiver;
+  bool is_sender;
+  bool is_rma;
+  bool sends;       /* SENDs into receives that name the slots */
+  uint64_t initial; /* sender */
+  uint32_t control_receives;
+  uint64_t address; /* receiver: of slot 0's payload; and so on */
+  uint32_t rkey;
+  uint64_t stride;
+  uint64_t payload_max;
+  uint32_t slots; /* of the ring */
+  uint32_t share; /* of them, for us */
+  uint32_t run_count;
+  struct rc_run runs[RC_BLOB_RUNS]; /* what it begins with; the rest comes as credit */
+};
+
+struct rc_tx {
+  struct rc_fifo credits;
+  uint64_t address, stride, payload_max;
+  uint32_t rkey;
+  uint32_t slots;
+  enum ibv_wr_opcode opcode;
+  uint64_t messages, bytes, credit_messages;
+};
+
+struct rc_rx {
+  struct pst_ring *ring;
+  uint32_t share;
+  bool sends;
+  uint32_t ungranted; /* of SENDs: slots that are posted and not yet granted */
+  struct ibv_sge sges[RC_POLL_BATCH];
+  struct rc_fifo granted;                 /* slots in the order in which they are filled */
+  struct rc_fifo back;                    /* released, not yet granted again */
+  uint32_t control_receives;              /* that the peer has */
+  uint64_t grants;                        /* slots ever granted by messages */
+  uint64_t before;                        /* slots granted by the address */
+  uint64_t arrived;                       /* messages */
+  uint64_t first_of[RC_CONTROL_RECEIVES]; /* by credit message: its first slot in `grants` */
+  uint64_t credits_sent;                  /* messages */
+  uint64_t credits_taken;                 /* of them, known to have arrived */
+  uint64_t highest;                       /* sequence + initial */
+  uint64_t initial;
+  uint64_t bytes;
+};
+
+enum rc_state {
+  RC_NEW,        /* the queue pair is in INIT */
+  RC_SETTING_UP, /* a deferred work takes it to RTS */
+  RC_GREETING,   /* in RTS, hello posted */
+  RC_CONNECTED,
+  RC_MENDING, /* failed, and gives everything back to begin anew */
+  RC_OVER,    /* failed, or the peer said farewell */
+};
+
+/* A connection that is to be had again, mend.c. */
+struct rc_mend {
+  uint64_t by_ns;    /* 0: there is none */
+  uint64_t again_ns; /* when to try again, at the earliest */
+  uint64_t began_ns;
+  uint64_t flushed;         /* of the send queue: what the device has given back */
+  uint32_t hellos;          /* that it has not */
+  uint64_t count, repeated; /* connections had again, messages sent again */
+  bool is_greeted;          /* a hello comes before all else, from either end */
+};
+
+struct pst_endpoint {
+  struct pst_worker *worker;
+  struct pst_device *device;
+  uint32_t place;
+  uint16_t generation;
+  uint32_t roles;
+  uint64_t cookie;
+  uint64_t timeout_ns;
+  uint64_t message_max;
+  uint32_t requests_max;
+  uint32_t pieces_max;
+  char label[64];
+  struct pst_mr *mostly; /* what a sender will mostly send from */
+
+  struct ibv_qp *qp;
+  struct rc_cm *cm; /* NULL: the connection is not rdma_cm's */
+  uint32_t psn;
+  uint32_t max_inline;
+  struct rc_blob own, peer;
+  enum rc_state state;
+  _Atomic int setup; /* of the deferred work: 0 none, 1 under way, 2 through */
+  int setup_rc;
+  _Atomic int event; /* enum ibv_event_type + 1 of this queue pair, 0: none */
+
+  /* The send queue. Indices run freely; those before sq_done are complete, before sq_told told. */
+  uint32_t sq_size, sq_mask;
+  uint64_t sq_head, sq_done, sq_told;
+  struct rc_sent *sent;
+  struct ibv_send_wr *wrs;
+  struct ibv_sge *sges;
+  uint32_t outstanding; /* requests taken and not told */
+  uint64_t failed_from; /* this one failed with first_error, those behind it with `error` */
+  int first_error;
+  int error;
+
+  uint32_t rq_size;
+  uint32_t rq_posted;
+  struct ibv_recv_wr again[RC_POLL_BATCH]; /* receives without buffers, linked */
+  uint8_t *control;         /* a receiver's credit messages, a sender's receive buffers, scratch */
+  uint32_t receive_buffers; /* a sender has one for each receive; else none */
+  struct ibv_mr *control_mr;
+
+  struct rc_tx *tx;
+  struct rc_rx *rx;
+  struct pst_remote *remotes;
+  struct pst_remote *written; /* the last that a WRITE named and that may be read */
+
+  struct rc_mend mend;
+  uint64_t connect_by_ns;
+  uint32_t hellos_lost;  /* that the device has given up */
+  uint32_t hello_vendor; /* the vendor's code of the last */
+  uint64_t heard_ns;     /* when the peer was last known to be there */
+  uint64_t heard_done;   /* sq_done and arrivals by then */
+  uint64_t heard_arrivals;
+  uint64_t arrivals;
+  uint64_t over_ns;  /* when it was over */
+  uint64_t farewell; /* index of ours + 1; 0: none */
+  uint64_t close_by_ns;
+  uint32_t close_mode;
+  int gone_status;
+  bool owed; /* by then: whether the peer owed an answer */
+  bool tell_connected, tell_gone;
+  bool is_failed;
+  bool is_cut;    /* completions that still come are of nothing */
+  bool peer_left; /* by farewell */
+  bool is_erred;  /* the queue pair is in ERR */
+  bool wants_room, wants_queue, has_told_room;
+  bool has_place;
+  bool greets_again; /* once what was posted is flushed */
+  bool is_pending;
+  struct pst_endpoint *next_pending;
+};
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Workers and their rings. */
+#ifndef RC_WORKER_H
+#define RC_WORKER_H
+
+#include "device.h"
+#include "places.h"
+
+struct rc_cm_worker;
+
+/* ---- Rings, ring.c --------------------------------------------------------------------- */
+
+enum rc_slot_state {
+  RC_SLOT_FREE = 0, /* no endpoint's */
+  RC_SLOT_OWNED,    /* an endpoint's: credited, or to be */
+  RC_SLOT_OUT,      /* the host has its token */
+};
+
+struct rc_slot {
+  uint32_t owner; /* place of its endpoint */
+  uint16_t owner_generation;
+  uint16_t state;
+};
+
+struct pst_ring {
+  struct pst_worker *worker;
+  uint32_t place;
+  uint16_t generation;
+  struct pst_ring_params params;
+  struct vb_mr verbs; /* of its slots alone: what a peer may write to */
+  uint64_t base;      /* of slot 0's payload, as peers address it */
+  uint32_t *free;
+  uint32_t free_count;
+  uint32_t open_count; /* endpoints that use it */
+  struct rc_slot *slots;
+};
+
+/* ---- Workers, worker.c ----------------------------------------------------------------- */
+
+struct pst_worker {
+  struct pst_device *device;
+  struct ibv_comp_channel *channel;
+  struct rc_cm_worker *cm; /* NULL: connections are not rdma_cm's */
+  struct ibv_cq *cq;
+  uint32_t cq_used; /* completions that there may be at a time */
+  int epoll_fd;
+  int timer_fd;
+  int wake_fd; /* of works that are through */
+  struct rc_places endpoints;
+  struct rc_places rings;
+  struct ibv_wc wc[RC_POLL_BATCH];
+  uint32_t wc_at;
+  uint32_t wc_count;
+  struct pst_endpoint *pending; /* with something to tell, or to do */
+  _Atomic uint32_t notices;     /* that other threads have left with endpoints */
+  uint32_t notices_seen;
+  uint32_t told;       /* endpoints with room that a post wanted */
+  uint32_t calls;      /* of poll since the clock was looked at */
+  uint64_t soonest_ns; /* when something is due, at the earliest */
+  uint64_t timer_ns;   /* what the timer is set to */
+  uint32_t events_unacked;
+  bool armed;
+};
+
+/* ring.c */
+void rc_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint);
+void rc_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint);
+uint64_t rc_ring_token(struct pst_ring *ring, uint32_t slot);
+
+/* worker.c */
+void rc_pend(struct pst_endpoint *endpoint);
+void rc_unpend(struct pst_endpoint *endpoint);
+/* Something is due then: a sleeper is woken for it. */
+static inline void rc_due(struct pst_worker *worker, uint64_t at_ns)
+{
+  if (at_ns < worker->soonest_ns)
+    worker->soonest_ns = at_ns;
+}
+void rc_disarm(struct pst_worker *worker);
+/* What other threads have left: deferred works that are through, the device's events. */
+void rc_take_notices(struct pst_worker *worker);
+/* At the clock, and at what is due by it. */
+void rc_look(struct pst_worker *worker);
+/* Asynchronous events of the device. */
+void rc_events(struct pst_device *device);
+
+#endif
