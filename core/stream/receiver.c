@@ -181,7 +181,7 @@ uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, 
   }
   do {
     int n = count < max ? lane_poll(lane, &receiver->end, max - count) : 0;
-    count = accept_messages(receiver, lane->completions, (uint32_t)n, views, count);
+    count = accept_messages(receiver, lane->messages, (uint32_t)n, views, count);
   } while (count < max && lane->seen);
   return count;
 }

@@ -84,6 +84,7 @@ struct session_lane {
   uint32_t spare_polls; /* so many polls to come would find what the last one left: nothing */
   struct session_lent lent[SESSION_LENT_MAX];
   struct pst_completion completions[SESSION_POLL_BATCH];
+  const struct pst_completion *messages; /* what lane_poll() left: the first of them */
 };
 
 enum mail_type { MAIL_PEER, MAIL_ADDRESS, MAIL_FINISH, MAIL_COUNTS, MAIL_BEAT, MAIL_FAIL };
@@ -552,9 +553,9 @@ uint64_t frames_due_ns(const struct frames *frames, uint64_t now);
 
 /* worker.c */
 void thread_progress(struct session_thread *thread);
-/* Poll one lane once. Messages of `mine` are left in lane->completions, which it
- * returns the number of; everything else goes to its end. lane->seen tells
- * whether there was anything at all. */
+/* Poll one lane once. Messages of `mine` are left at lane->messages, which it returns
+ * the number of; everything else goes to its end. lane->seen tells whether there was
+ * anything at all. */
 int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max);
 void thread_mail(struct session_thread *thread, struct session_mail *mail);
 /* What nobody will read, once the control channel is closed. */

@@ -411,6 +411,7 @@ static int open_lane(struct session_thread *thread, struct session_device *devic
   entry->thread = thread;
   entry->device = device;
   entry->ops = device->ops;
+  entry->messages = entry->completions;
   entry->event_fd = -1;
   if (device->limits.capabilities & PST_CAP_WAKEUP)
     entry->event_fd = device->ops->event_fd(entry->worker);

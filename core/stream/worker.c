@@ -179,10 +179,23 @@ static void take_event(struct session_lane *lane, const struct pst_completion *c
   }
 }
 
+/* What is no message. */
+static void take_told(struct session_lane *lane, const struct pst_completion *completion)
+{
+  struct session_end *end = (struct session_end *)(uintptr_t)completion->endpoint;
+
+  if (completion->kind != PST_COMPLETION_DONE)
+    take_event(lane, completion);
+  else if (end->is_one_sided)
+    initiator_done((struct pst_initiator *)end, completion);
+  else
+    sender_done((struct pst_sender *)end, completion);
+}
+
 int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max)
 {
   struct pst_completion *completions = lane->completions;
-  int kept = 0;
+  int first = 0;
 
   if (__builtin_expect(lane->spare_polls > 0, 0)) {
     lane->spare_polls--;
@@ -199,30 +212,26 @@ int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max)
     lane->spare_polls = lane->end_count / LANE_POLL_ENDS;
   if (n > 0)
     lane->thread->idle_since_ns = 0;
-  /* Mostly they are all messages of the end that asks. */
+  /* Mostly they are all messages of the end that asks, behind what a sender is told. */
+  while (first < n && completions[first].kind != PST_COMPLETION_MESSAGE)
+    take_told(lane, &completions[first++]);
+  int kept = first;
   while (kept < n && completions[kept].kind == PST_COMPLETION_MESSAGE &&
          completions[kept].endpoint == (uintptr_t)mine)
     kept++;
   for (int i = kept; i < n; i++) {
     struct pst_completion *completion = &completions[i];
-    struct session_end *end = (struct session_end *)(uintptr_t)completion->endpoint;
 
-    if (completion->kind == PST_COMPLETION_MESSAGE) {
-      if (end != mine)
-        receiver_pend((struct pst_receiver *)end, completion);
-      else if (kept++ != i)
-        completions[kept - 1] = *completion;
-    } else if (completion->kind == PST_COMPLETION_DONE) {
-      if (end->is_one_sided)
-        initiator_done((struct pst_initiator *)end, completion);
-      else
-        sender_done((struct pst_sender *)end, completion);
-    } else {
-      take_event(lane, completion);
-    }
+    if (completion->kind != PST_COMPLETION_MESSAGE)
+      take_told(lane, completion);
+    else if (completion->endpoint != (uintptr_t)mine)
+      receiver_pend((struct pst_receiver *)(uintptr_t)completion->endpoint, completion);
+    else if (kept++ != i)
+      completions[kept - 1] = *completion;
   }
   lane->seen = n > 0;
-  return kept;
+  lane->messages = &completions[first];
+  return kept - first;
 }
 
 /* ---- Sleep ------------------------------------------------------------------ */

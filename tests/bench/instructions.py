@@ -20,9 +20,6 @@ TOLERANCE = 0.05
 SIZES = (64, 1462)
 SIDES = {"send": "send_some", "receive": "receive_some"}
 COUNTS = (4096, 20480)  # their difference leaves out what is not of messages
-# A process that waits for a CPU meets its heartbeats, one a second, among fewer messages:
-# what seems to have grown is counted again, and the least of each counts.
-TRIES = 3
 RING = 256
 
 
@@ -63,22 +60,16 @@ def instructions(program, function, size, count):
     return int(totals[-1])
 
 
-def count_one(program, function, size, recorded):
-    least = [float("inf")] * len(COUNTS)
-    for _ in range(TRIES):
-        least = [min(old, instructions(program, function, size, count)) for old, count in zip(least, COUNTS)]
-        value = round((least[1] - least[0]) / (COUNTS[1] - COUNTS[0]), 1)
-        if recorded is not None and value <= recorded * (1 + TOLERANCE):
-            break
-    return value
+def count_one(program, function, size):
+    few, many = (instructions(program, function, size, count) for count in COUNTS)
+    return round((many - few) / (COUNTS[1] - COUNTS[0]), 1)
 
 
-def count_all(program, recorded):
+def count_all(program):
     return {
-        name: count_one(program, function, size, recorded.get(name))
+        f"{side} {size} B": count_one(program, function, size)
         for size in SIZES
         for side, function in SIDES.items()
-        for name in [f"{side} {size} B"]
     }
 
 
@@ -98,7 +89,7 @@ def main():
     root = pathlib.Path(__file__).resolve().parents[2]
     build = pathlib.Path(os.environ.get("PENSTOCK_BUILD") or root / "build")
     recorded = read_record()
-    counted = count_all(build / "tests" / "bench" / "bench-turn", recorded)
+    counted = count_all(build / "tests" / "bench" / "bench-turn")
     for name, value in counted.items():
         print(f"{name}: {value} instructions a message, recorded {recorded.get(name)}")
     if sys.argv[1] == "--record":

@@ -32,11 +32,12 @@ static int open_stream(struct stream *stream, unsigned long slots, unsigned long
   struct pst_error error = PST_ERROR_INIT;
   char text[512];
 
+  /* No heartbeat comes between: there would be more of them where a CPU is waited for. */
   snprintf(text, sizeof(text),
            "penstock: 1\n"
-           "control: {address: \"127.0.0.1:%lu\"}\n"
+           "control: {address: \"127.0.0.1:%lu\", heartbeat: 10 min}\n"
            "transport: {plugin: loopback, options: {mode: copy}}\n"
-           "streams: [{name: bench, message: %lu B, ring: %lu}]\n",
+           "streams: [{name: bench, message: %lu B, ring: %lu, timeout: 1 h}]\n",
            port, stream->size, slots);
   if (pst_config_open_text(text, strlen(text), "bench", NULL, 0, &stream->config, &error) < 0 ||
       pst_session_open(stream->config, &params, &stream->session, &error) < 0 ||
