@@ -23,7 +23,6 @@ static void gather_receiver(const struct pst_stats *receiver, struct account *ac
   account->reordered = receiver->reordered;
   account->verified = receiver->verified;
   account->corrupted = receiver->corrupted;
-  account->path = receiver->path;
   account->ns = running_ns(receiver);
 }
 
@@ -33,7 +32,6 @@ static void gather_sender(const struct pst_stats *sender, struct account *accoun
   account->delivered_known = sender->peer_known != 0 && sender->state == PST_STATE_ENDED;
   account->delivered = sender->peer_delivered;
   account->bytes = sender->bytes_sent;
-  account->path = sender->path;
   account->ns = running_ns(sender);
 }
 
@@ -50,6 +48,15 @@ static uint64_t unassembled(const struct account *account)
   return sum;
 }
 
+const struct pst_path_info *accounting_path(const struct pst_stats *sender,
+                                            const struct pst_stats *receiver)
+{
+  if (receiver == NULL || (sender != NULL && sender->path.path == PST_PATH_STAGED &&
+                           receiver->path.path != PST_PATH_STAGED))
+    return &sender->path;
+  return &receiver->path;
+}
+
 void accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,
                        struct account *account)
 {
@@ -58,6 +65,7 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
     gather_receiver(receiver, account);
   else
     gather_sender(sender, account);
+  account->path = *accounting_path(sender, receiver);
 
   const struct pst_stats *counter = sender != NULL ? sender : receiver;
   account->sent_basis = sender != NULL ? (uint32_t)PST_SENT_COUNTED : receiver->sent_basis;

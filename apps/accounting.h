@@ -27,6 +27,11 @@ struct account {
   bool ordered; /* it promises the order that they were sent in */
 };
 
+/* The worse of both ends' paths, as the receiver says it, or the sender where it is what stages.
+ * Either may be NULL, not both. */
+const struct pst_path_info *accounting_path(const struct pst_stats *sender,
+                                            const struct pst_stats *receiver);
+
 /* Either end may be NULL, not both. */
 void accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,
                        struct account *account);

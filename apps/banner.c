@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "banner.h"
 
+#include "accounting.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -38,7 +40,9 @@ void banner_stream(const struct flow *flow)
     print_memory(flow->receiver.memory, &receiver, to, sizeof to);
     decides = &receiver;
   }
-  const struct pst_path_info *path = &decides->path;
+  const struct pst_path_info *path =
+      accounting_path(flow->sender.handle != NULL ? &sender : NULL,
+                      flow->receiver.handle != NULL ? &receiver : NULL);
   notice(PST_LOG_INFO,
          "%s: messages of up to %" PRIu64 " B, %" PRIu64 " slots, %s%s%s | %s via %s over %s%s%s%s",
          flow->name, flow->message, flow->ring, from[0] != '\0' ? from : "from the peer",

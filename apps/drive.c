@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "accounting.h"
 #include "banner.h"
 #include "clock.h"
 #include "flows.h"
@@ -123,6 +124,9 @@ static void say_lines(struct drive *drive, uint64_t now)
     }
     statistics_since(&flow->mark, &stats, sent, stats.ended_ns != 0 ? stats.ended_ns : now,
                      &sample);
+    struct pst_stats sender = {.struct_size = sizeof sender};
+    if (!sent && flow->sender.handle != NULL && pst_sender_stats(flow->sender.handle, &sender) == 0)
+      sample.path = accounting_path(&sender, &stats)->path;
     statistics_line(&sample, line, sizeof line);
     notice(PST_LOG_INFO, "%s", line);
   }

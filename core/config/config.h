@@ -51,6 +51,11 @@ enum config_sink_type {
 };
 enum config_assemble_by { CONFIG_BY_SEQUENCE, CONFIG_BY_RTP_MARKER };
 enum config_missing { CONFIG_MISSING_ZERO, CONFIG_MISSING_KEEP, CONFIG_MISSING_DROP };
+enum config_sender_path {
+  CONFIG_SENDER_PATH_AUTO,
+  CONFIG_SENDER_PATH_DIRECT,
+  CONFIG_SENDER_PATH_STAGED
+};
 enum config_path { CONFIG_PATH_AUTO, CONFIG_PATH_DIRECT, CONFIG_PATH_MAPPED, CONFIG_PATH_STAGED };
 
 struct config_sender {
@@ -71,6 +76,7 @@ struct config_sender {
   uint32_t chunk;    /* messages between sleeps; 0: none */
   uint64_t sleep_ns; /* after each chunk */
   uint32_t ring;     /* sender slots; 0: the stream's `ring` */
+  enum config_sender_path path;
 };
 
 struct config_receiver {

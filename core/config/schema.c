@@ -58,6 +58,7 @@
 #define REGION_MAX (UINT64_C(1) << 46)
 
 /* In the order of the enums of config.h. */
+static const char *const sender_path_choices[] = {"auto", "direct", "staged", NULL};
 static const char *const path_choices[] = {"auto", "direct", "mapped", "staged", NULL};
 static const char *const source_choices[] = {"pattern", "file", "pcap", NULL};
 static const char *const sink_choices[] = {"verify", "discard", "file", "pcap", NULL};
@@ -218,6 +219,12 @@ static const struct schema_key sender_keys[] = {
     {KEY_FOR(SCHEMA_SENDER_OWN, 0, "ring", PST_OPTION_UINT, "0", 0, RING_MAX,
              "Slots of the sender, at least 2. 0 takes the stream's `ring`."),
      AT(U32, struct config_sender, ring)},
+    {CHOICE_OF_MESSAGES(
+         "path", "auto", sender_path_choices,
+         "How messages leave their memory. `direct`: the transport reads them there. `staged`: a "
+         "batched copy takes them to pinned host memory first. `auto` stages where the transport "
+         "cannot read that memory, and says why; `direct` is an error there."),
+     AT(ENUM, struct config_sender, path)},
     {KEY("transport", SCHEMA_TRANSPORT, NULL, 0, 0,
          "This side's transport, over that of the stream. Options of both ends stand there, not "
          "here."),

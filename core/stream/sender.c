@@ -2,8 +2,9 @@
 /*
  * Sending. A message's sequence number also names its slot and its request:
  * both are rings of the same power of two. SENDs of an endpoint are done in post
- * order, so four counters tell everything:
- *     freed <= done of each leg <= posted of each leg <= submitted <= acquired
+ * order, so five counters tell everything:
+ *     freed <= done of each leg <= posted of each leg <= staged <= submitted <= acquired
+ * where staged is submitted, unless sender_staged.c copies.
  * With fan-out each receiver has a leg of its own; a slot is free when the last
  * leg is done with it.
  */
@@ -33,58 +34,113 @@ static struct pst_sender *leader_of(struct pst_sender *sender)
 
 /* ---- Opening --------------------------------------------------------------------- */
 
+static int refuse_alloc(const struct pst_sender *sender, uint64_t length, int rc,
+                        struct pst_error *error)
+{
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                  "stream %s: memory %s gives no %.1f MiB for the sender's slots: %s; a smaller "
+                  "`ring` needs less",
+                  sender->end.name, sender->memory->plugin->name, (double)length / 1048576.0,
+                  strerror(-rc));
+}
+
+/* *why says why the transport cannot read it, "" where it may. */
+static int alloc_slots(struct pst_sender *sender, const struct pst_limits *limits, char *why,
+                       size_t why_size, struct pst_error *error)
+{
+  const struct pst_memory_ops *memory = sender->memory->plugin->memory;
+  enum config_sender_path path = sender->end.config->sender.path;
+  struct pst_alloc_params params = {
+      .struct_size = sizeof(params),
+      .length = sender->stride * sender->slots,
+      .alignment = limits->slot_alignment > 4096 ? limits->slot_alignment : 4096,
+      .needs = path == CONFIG_SENDER_PATH_STAGED ? 0 : limits->send_needs,
+      .label = sender->end.name};
+  const char *lacks;
+
+  sender->region.struct_size = sizeof(sender->region);
+  int rc = memory->alloc(sender->memory->memory, &params, &sender->region);
+  /* A NIC may reach less of a GPU than there is; staged, it reaches none. */
+  if (rc == -ENOMEM && (params.needs & PST_NEED_EXPORT_DMABUF) && path == CONFIG_SENDER_PATH_AUTO) {
+    snprintf(why, why_size, "memory %s gives no %.1f MiB that a NIC can reach",
+             sender->memory->plugin->name, (double)params.length / 1048576.0);
+    params.needs = 0;
+    rc = memory->alloc(sender->memory->memory, &params, &sender->region);
+  }
+  if (rc < 0)
+    return refuse_alloc(sender, params.length, rc, error);
+  sender->has_region = true;
+  if (path == CONFIG_SENDER_PATH_STAGED)
+    snprintf(why, why_size, "asked for by `sender.path: staged`");
+  else if (why[0] == 0 && !setup_region_meets(&sender->region, limits->send_needs, &lacks))
+    snprintf(why, why_size, "transport %s sends from memory with %s, memory %s (%s) has not",
+             sender->end.lane->device->plugin->name, lacks, sender->memory->plugin->name,
+             sender->region.backing);
+  return 0;
+}
+
 static int open_region(struct pst_sender *sender, const struct pst_limits *limits,
                        struct pst_error *error)
 {
-  const struct pst_memory_ops *memory = sender->memory->plugin->memory;
   uint64_t step = limits->slot_alignment > CACHE_LINE ? limits->slot_alignment : CACHE_LINE;
-  struct pst_alloc_params params = {.struct_size = sizeof(params),
-                                    .alignment = step > 4096 ? step : 4096,
-                                    .needs = limits->send_needs,
-                                    .label = sender->end.name};
-  const char *lacks;
+  char why[160] = "";
   int rc;
 
   sender->base = limits->send_headroom;
   sender->stride = round_up(limits->send_headroom + sender->end.config->message, step);
   if (sender->end.config->stride > sender->stride)
     sender->stride = round_up(sender->end.config->stride, step);
-  params.length = sender->stride * sender->slots;
-  sender->region.struct_size = sizeof(sender->region);
-  rc = memory->alloc(sender->memory->memory, &params, &sender->region);
+  rc = alloc_slots(sender, limits, why, sizeof(why), error);
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                    "stream %s: memory %s gives no %.1f MiB for the sender's slots: %s; a smaller "
-                    "`ring` needs less",
-                    sender->end.name, sender->memory->plugin->name,
-                    (double)params.length / 1048576.0, strerror(-rc));
-  sender->has_region = true;
+    return rc;
   memcpy(sender->end.memory_backing, sender->region.backing, sizeof(sender->end.memory_backing));
   sender->end.memory_kind = sender->region.kind;
-  if (!setup_region_meets(&sender->region, limits->send_needs, &lacks))
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                    "stream %s: transport %s sends only from memory with %s, which memory %s (%s) "
-                    "has not; choose another sender.memory",
-                    sender->end.name, sender->end.lane->device->plugin->name, lacks,
-                    sender->memory->plugin->name, sender->region.backing);
-  return 0;
+  return why[0] ? sender_stage(sender, why, error) : 0;
 }
 
-static int register_region(struct pst_sender *leader, struct pst_sender *leg_owner,
-                           struct pst_mr **mr, struct pst_error *error)
+/* *path says why not. */
+static int try_register(const struct pst_sender *leader, const struct pst_sender *leg_owner,
+                        struct pst_mr **mr, struct pst_path_info *path)
 {
   struct session_device *device = leg_owner->end.lane->device;
   struct pst_mr_params params = {.struct_size = sizeof(params),
                                  .access = PST_ACCESS_LOCAL_READ,
-                                 .region = &leader->region,
-                                 .length = leader->stride * leader->slots};
-  int rc = device->ops->mr_register(device->device, &params, mr);
-  if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                    "stream %s: transport %s cannot register %.1f MiB of memory %s (%s): %s",
-                    leg_owner->end.name, device->plugin->name, (double)params.length / 1048576.0,
-                    leader->memory->plugin->name, leader->region.backing, strerror(-rc));
-  return 0;
+                                 .region = sender_region(leader),
+                                 .length = leader->stride * leader->slots,
+                                 .path = path};
+
+  *path = (struct pst_path_info){.struct_size = sizeof(*path)};
+  return device->ops->mr_register(device->device, &params, mr);
+}
+
+static int fail_register(const struct pst_sender *leader, const struct pst_sender *leg_owner,
+                         const struct pst_path_info *path, int rc, struct pst_error *error)
+{
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                  "stream %s: transport %s cannot register %.1f MiB of %smemory %s (%s): %s",
+                  leg_owner->end.name, leg_owner->end.lane->device->plugin->name,
+                  (double)(leader->stride * leader->slots) / 1048576.0,
+                  leader->staging ? "staging " : "", leader->memory->plugin->name,
+                  sender_region(leader)->backing, path->reason[0] ? path->reason : strerror(-rc));
+}
+
+/* -EOPNOTSUPP alone says that other memory may do. */
+static int register_slots(struct pst_sender *sender, struct pst_error *error)
+{
+  struct pst_path_info path;
+  char why[160];
+  int rc = try_register(sender, sender, &sender->mr, &path);
+
+  if (rc == -EOPNOTSUPP && !sender->staging) {
+    snprintf(why, sizeof(why), "transport %s cannot send from memory %s%s%.80s",
+             sender->end.lane->device->plugin->name, sender->memory->plugin->name,
+             path.reason[0] ? ": " : "", path.reason);
+    rc = sender_stage(sender, why, error);
+    if (rc < 0)
+      return rc;
+    rc = try_register(sender, sender, &sender->mr, &path);
+  }
+  return rc < 0 ? fail_register(sender, sender, &path, rc, error) : 0;
 }
 
 static int open_slots(struct pst_session *session, struct pst_sender *sender,
@@ -100,7 +156,7 @@ static int open_slots(struct pst_session *session, struct pst_sender *sender,
   sender->slot_mask = sender->slots - 1;
   rc = open_region(sender, &sender->end.lane->device->limits, error);
   if (rc == 0)
-    rc = register_region(sender, sender, &sender->mr, error);
+    rc = register_slots(sender, error);
   if (rc < 0)
     return rc;
   if (sender->memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN) {
@@ -146,12 +202,14 @@ static int join_leader(struct pst_session *session, struct pst_sender *sender,
   sender->leader = leader;
   sender->seed = leader->seed;
   if (sender->end.lane->device != leader->end.lane->device) {
-    rc = register_region(leader, sender, &sender->mr, error);
+    struct pst_path_info path;
+    rc = try_register(leader, sender, &sender->mr, &path);
     if (rc < 0)
-      return rc;
+      return fail_register(leader, sender, &path, rc, error);
     legs[leader->leg_count].mr = sender->mr;
   }
   leader->leg_count++;
+  sender->end.path = leader->end.path;
   for (uint32_t i = 0; i < leader->slots; i++)
     leader->requests[i].flags &= (uint8_t)~PST_REQUEST_EXCLUSIVE;
   sender->end.memory_kind = leader->end.memory_kind;
@@ -217,6 +275,7 @@ void sender_close(struct pst_sender *sender)
     sender->memory->plugin->memory->queue_close(sender->queue);
   if (sender->mr)
     lane->ops->mr_deregister(lane->device->device, sender->mr);
+  sender_unstage(sender);
   if (sender->has_region)
     sender->memory->plugin->memory->free_region(sender->memory->memory, &sender->region);
   free(sender->requests);
@@ -310,10 +369,10 @@ static uint32_t push_leg(struct pst_sender *leader, struct sender_leg *leg)
 {
   uint32_t pushed = 0;
 
-  while (leg->posted < leader->submitted && !leg->dead) {
+  while (leg->posted < leader->staged && !leg->dead) {
     uint64_t run = leader->slots - (leg->posted & leader->slot_mask);
-    if (run > leader->submitted - leg->posted)
-      run = leader->submitted - leg->posted;
+    if (run > leader->staged - leg->posted)
+      run = leader->staged - leg->posted;
     int rc = post_run(leader, leg, (uint32_t)run);
     if (rc < 0) {
       if (rc != -EAGAIN)
@@ -370,11 +429,33 @@ static void check_leg(const struct pst_sender *leader, struct sender_leg *leg)
     end_close_endpoint(end, PST_CLOSE_ABORT, clock_now_ns() + PST_NS_PER_S);
 }
 
+static void fail_legs(struct pst_sender *leader, int code, const char *text)
+{
+  for (uint32_t i = 0; i < leader->leg_count; i++)
+    end_fail(&leader->legs[i].owner->end, code, text);
+}
+
+static void copy_slots(struct pst_sender *leader)
+{
+  char text[160];
+  int rc = sender_copy(leader);
+
+  if (rc == 0 || leader->end.state == PST_STATE_FAILED)
+    return;
+  snprintf(text, sizeof(text), "stream %s: copying messages out of memory %s failed: %s",
+           leader->end.name, leader->memory->plugin->name, strerror(-rc));
+  fail_legs(leader, rc, text);
+}
+
 static uint32_t push(struct pst_sender *leader)
 {
   uint32_t pushed = 0;
   uint64_t freed = UINT64_MAX;
 
+  if (leader->staging)
+    copy_slots(leader);
+  else
+    leader->staged = leader->submitted;
   for (uint32_t i = 0; i < leader->leg_count; i++) {
     struct sender_leg *leg = &leader->legs[i];
     check_leg(leader, leg);
@@ -428,6 +509,9 @@ static int blocked_stage(const struct pst_sender *sender)
 {
   for (uint32_t i = 0; i < sender->leg_count; i++) {
     const struct sender_leg *leg = &sender->legs[i];
+    if (!leg->dead && leg->done == sender->freed && leg->posted == sender->staged &&
+        sender_is_staging(sender))
+      return PST_STAGE_STAGING;
     if (!leg->dead && leg->done == sender->freed && leg->posted < sender->submitted)
       return leg->wait == PST_WAIT_CREDIT ? PST_STAGE_CREDIT : PST_STAGE_TRANSPORT;
   }
@@ -488,7 +572,8 @@ int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32
   if (sender->finishing)
     return -EPIPE;
   free_slots = sender->slots - (sender->acquired - sender->freed);
-  if (free_slots < n || free_slots < sender->slots / 2 || !all_connected(sender)) {
+  if (free_slots < n || free_slots < sender->slots / 2 || sender_is_staging(sender) ||
+      !all_connected(sender)) {
     sender_progress(sender);
     free_slots = sender->slots - (sender->acquired - sender->freed);
   }
@@ -578,9 +663,7 @@ int pst_sender_fill(struct pst_sender *sender, const struct pst_slot *slots, uin
 
 int pst_sender_abort(struct pst_sender *sender, int code, const char *text)
 {
-  /* The source of a fan-out is everybody's. */
-  for (uint32_t i = 0; i < sender->leg_count; i++)
-    end_fail(&sender->legs[i].owner->end, code, text);
+  fail_legs(sender, code, text); /* the source of a fan-out is everybody's */
   if (sender->leader)
     end_fail(&sender->end, code, text);
   return 0;

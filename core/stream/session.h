@@ -199,7 +199,9 @@ struct pst_sender {
   struct pst_sender *leader; /* fan-out: whose slots these are; NULL: its own */
   uint64_t acquired;         /* next sequence to acquire */
   uint64_t submitted;
-  uint64_t freed; /* all slots before it are free: the least `done` of the legs */
+  uint64_t staged;         /* all before it may be posted */
+  struct staging *staging; /* NULL: the transport reads the slots themselves */
+  uint64_t freed;          /* all slots before it are free: the least `done` of the legs */
   struct pace pace;
   bool paced; /* the last acquire gave nothing because of `pace` */
   uint64_t seed;
@@ -493,6 +495,16 @@ void sender_close(struct pst_sender *sender);
 void sender_done(struct pst_sender *sender, const struct pst_completion *completion);
 int sender_progress(struct pst_sender *sender);
 void sender_totals(const struct pst_sender *sender, struct control_totals *totals);
+
+/* sender_staged.c. Send from twins of the slots, because of `why`. */
+int sender_stage(struct pst_sender *sender, const char *why, struct pst_error *error);
+void sender_unstage(struct pst_sender *sender);
+/* What the transport reads. */
+const struct pst_region *sender_region(const struct pst_sender *sender);
+/* Start copies of what is submitted, and see which are done. 0, or -errno of the memory. */
+int sender_copy(struct pst_sender *sender);
+/* Copies are to be looked after. */
+bool sender_is_staging(const struct pst_sender *sender);
 
 /* receiver_staged.c: what the staged path hands over. How many; -EAGAIN: nothing yet, and more
  * may have arrived; -errno of the memory. */

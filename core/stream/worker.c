@@ -251,6 +251,8 @@ static uint64_t sleep_until(struct session_thread *thread, uint64_t now)
     } else if (end->is_sender) {
       const struct pst_sender *sender = (const struct pst_sender *)end;
       due = sender->paced ? pace_next_ns(&sender->pace) : 0;
+      if (sender_is_staging(sender) && (due == 0 || due > now + THREAD_NAP_NS))
+        due = now + THREAD_NAP_NS;
       if (sender->paced && due <= now) /* it came due since the acquire */
         return 0;
     } else {

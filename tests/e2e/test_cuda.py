@@ -71,6 +71,32 @@ class Cuda(Case):
         )
         self.assertEqual(stream["carrier"], "udp")
 
+    def test_a_sender_whose_memory_the_transport_cannot_read(self):
+        """Made on the GPU, and copied from there; that is said, and may be forbidden."""
+        for transport in ("loopback", "{plugin: loopback, options: {mode: copy}}",
+                          "{plugin: udp, options: {device: 127.0.0.1}}"):  # fmt: skip
+            with self.subTest(transport=transport):
+                file = self.config(
+                    "- name: packets\n"
+                    "  message: 1462 B\n"
+                    "  ring: 512\n"
+                    f"  transport: {transport}\n"
+                    "  sender: {memory: cuda, rate: 200 Mbps}\n"
+                    "  receiver: {memory: host, sink: verify}\n")
+                result, child = self.run_json(*self.arguments("run", file, "--count", 20000),
+                                              environment=environment("delay_us=300"))  # fmt: skip
+                stream = self.only_stream(result)
+                self.assertEqual(stream["path"], "staged")
+                self.assertRegex(stream["path_reason"], r"sends from memory with .*CPU.*, memory cuda \(cuMemAlloc\) has not")
+                self.assertIn(stream["path_reason"], child.stderr)
+                self.assertRegex(child.stderr, r"packets: \d+ sent .* \| staged")
+                self.assertEqual((stream["messages_sent"], stream["verified"]), (20000, 20000))
+                self.assert_accounted(stream)
+        child = self.run_program(
+            *self.arguments("run", file, "--set", "streams.packets.sender.path=direct"), expect=3,
+            environment=environment(""))  # fmt: skip
+        self.assertIn("sender.path: direct is not possible: transport udp sends from memory with", child.stderr)
+
     def test_the_staged_path_is_said_where_nobody_asked_for_it(self):
         stream = self.stream_of(FILE, "--count", 1000, "--set", "streams.packets.receiver.path=auto")
         self.assertIn("loopback hands over host memory", stream["path_reason"])

@@ -137,6 +137,23 @@ class Verbs(Case):
                 self.assertEqual(stream["path"], "staged")
                 self.assertRegex(stream["path_reason"], words + ".*; peermem: not loaded .`modprobe nvidia-peermem")
 
+    def test_a_sender_in_gpu_memory_that_the_device_refuses_is_staged(self):
+        memory = ("--set", "streams.packets.sender.memory=cuda")
+        for script, fault, words in (("delay_us=50", "do: refuse-dmabuf, error: EOPNOTSUPP", "this device's driver takes none"),
+                                     ("no_dmabuf", None, "dma-buf: its memory exports none"),
+                                     ("bar1_mib=16", None, "MiB that a NIC can reach")):  # fmt: skip
+            with self.subTest(script=script):
+                self.plant(*([fault] if fault else []))
+                stream = self.in_gpu_memory(script, *memory)
+                self.assertEqual(stream["path"], "staged")
+                self.assertIn(words, stream["path_reason"])
+        cuda = FAKES / "cuda"
+        child = self.run_program(
+            "run", self.verbs_config(), "--plugin-path", cuda, *memory,
+            "--set", "streams.packets.sender.path=direct", expect=3,
+            environment={"LD_LIBRARY_PATH": str(cuda), "FAKE_CUDA": "no_dmabuf"}, **self.prefix())  # fmt: skip
+        self.assertIn("sender.path: direct is not possible: transport verbs_rc cannot send from memory cuda", child.stderr)
+
     def test_host_memory_that_cannot_be_locked(self):
         """With the limit's value, and how to raise it; and afterwards all is as before."""
         path = self.verbs_config()

@@ -119,6 +119,51 @@ static void copies_are_put_off(void **state)
   end(&ends);
 }
 
+/* The transport cannot read the memory that the messages are made in. */
+static void senders_are_staged(void **state)
+{
+  static const char *const options[] = {"delay: 1 ms, room: 70", "delay: 0 us"};
+  (void)state;
+  for (size_t i = 0; i < 2; i++) {
+    struct run run;
+    struct pst_stats stats = {.struct_size = sizeof(stats)};
+    char text[768];
+    snprintf(text, sizeof(text),
+             "penstock: 1\n"
+             "transport: {plugin: loopback, options: {mode: copy}}\n"
+             "workers: {count: 1, sleep_after: 1 us}\n"
+             "streams:\n"
+             "- {name: a, message: 100 B, ring: 256, sender: {memory: {plugin: late,\n"
+             "   options: {%s}}}, receiver: {memory: host}}\n",
+             options[i]);
+    open_text(&run, text);
+    stream_all(&run, "a", 5000);
+    pst_sender_stats(pst_session_sender(run.session, "a"), &stats);
+    assert_int_equal(stats.path.path, PST_PATH_STAGED);
+    assert_non_null(strstr(stats.path.reason, "memory late"));
+    close_run(&run);
+  }
+}
+
+static void a_sender_is_staged_when_it_is_told_to_and_not_when_forbidden(void **state)
+{
+  struct run run;
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
+  (void)state;
+  open_text(&run, "penstock: 1\n"
+                  "transport: {plugin: loopback, options: {mode: reference}}\n"
+                  "streams: [{name: a, message: 100 B, ring: 256, sender: {path: staged}}]\n");
+  stream_all(&run, "a", 5000);
+  pst_sender_stats(pst_session_sender(run.session, "a"), &stats);
+  assert_int_equal(stats.path.path, PST_PATH_STAGED);
+  close_run(&run);
+  assert_non_null(strstr(refused_text("penstock: 1\n"
+                                      "transport: loopback\n"
+                                      "streams: [{name: a, message: 100 B, ring: 256,\n"
+                                      "  sender: {memory: late, path: direct}}]\n"),
+                         "sender.path: direct is not possible"));
+}
+
 /* What was on its way to its place when the stream failed leaves it in order. */
 static void a_stream_may_fail_while_a_copy_is_put_off(void **state)
 {
@@ -284,6 +329,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(copies_are_put_off),
+      cmocka_unit_test(senders_are_staged),
+      cmocka_unit_test(a_sender_is_staged_when_it_is_told_to_and_not_when_forbidden),
       cmocka_unit_test(a_stream_may_fail_while_a_copy_is_put_off),
       cmocka_unit_test(checks_are_put_off),
       cmocka_unit_test(part_of_a_check_has_a_fence),
