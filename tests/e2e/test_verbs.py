@@ -109,6 +109,11 @@ class Verbs(Case):
                                     "--set", "streams.packets.receiver.memory=cuda")  # fmt: skip
         self.assertEqual((stream["path"], stream["via"]), ("direct", "dma-buf"))
 
+    def test_what_the_nic_wrote_is_flushed(self):
+        """The GPU sees it only behind cuFlushGPUDirectRDMAWrites; each byte is checked by a kernel."""
+        stream = self.in_gpu_memory("delay_us=0,late_writes", "--set", "streams.packets.receiver.memory=cuda")
+        self.assertEqual((stream["path"], stream["via"]), ("direct", "dma-buf"))
+
     def test_gpu_memory_that_exports_none_is_staged(self):
         stream = self.in_gpu_memory("no_dmabuf", "--set", "streams.packets.receiver.memory=cuda")
         self.assertEqual(stream["path"], "staged")

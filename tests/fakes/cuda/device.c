@@ -48,6 +48,8 @@ static void configure(void)
       .ipc_refused = setting("ipc_refused", 0),
       .no_peer = setting("no_peer", 0),
       .no_register = setting("no_register", 0),
+      .no_kernels = setting("no_kernels", 0),
+      .late_writes = setting("late_writes", 0),
   };
   if (fake_config.devices > FAKE_DEVICES_MAX)
     fake_config.devices = FAKE_DEVICES_MAX;
@@ -242,7 +244,8 @@ cuda_status fake_DevicePrimaryCtxRelease(cuda_device device)
   if (!is_device(device) || retained[device] == 0)
     return CUDA_INVALID_CONTEXT;
   pthread_mutex_lock(&fake.mutex);
-  retained[device]--;
+  if (--retained[device] == 0)
+    fake_modules_end(device);
   pthread_mutex_unlock(&fake.mutex);
   return CUDA_SUCCESS;
 }
@@ -302,13 +305,6 @@ cuda_status fake_CtxEnablePeerAccess(cuda_context peer, unsigned int flags)
   *there = true;
   pthread_mutex_unlock(&fake.mutex);
   return status;
-}
-
-cuda_status fake_FlushGPUDirectRDMAWrites(int target, int scope)
-{
-  if (target != CUDA_FLUSH_TARGET_CURRENT || scope != CUDA_FLUSH_TO_OWNER)
-    return CUDA_INVALID_VALUE;
-  return fake_usable();
 }
 
 /* ---- What the plugin finds by dlsym ------------------------------------------- */

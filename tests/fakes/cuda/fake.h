@@ -9,6 +9,10 @@
  * there. Kernels go by name: for each there is a reference in C. Work that touches what
  * is not mapped for the device ends the context for good, as the driver's does.
  *
+ * What is freed, unmapped, unregistered or unloaded while work is queued that touches it ends the
+ * process, with words: cuda.h promises of none of these calls that it waits for that work. (Of
+ * cuMemFree it says that it may.)
+ *
  * The environment variable FAKE_CUDA scripts it, as in "delay_us=500,no_dmabuf":
  *   delay_us=N      (200)    the least time from submission to execution
  *   devices=N       (1)      how many there are, at b7:00.0, b8:00.0, …
@@ -23,6 +27,9 @@
  *   bar1_mib=N      (65536)  of each, by the fake NVML beside this
  *   no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_nvml,
  *   no_register (of host memory: cuMemHostRegister)
+ *   no_kernels (cuModuleGetFunction finds none)
+ *   late_writes  what others write by a dma-buf the device sees after
+ *                cuFlushGPUDirectRDMAWrites, and not before
  * Two processes of one script share device memory by handles and descriptors, since its
  * bytes are in memfds.
  */
@@ -54,12 +61,16 @@ struct fake_range {
   int fd; /* of the bytes, or -1 */
   int device;
   int context; /* the device's whose context has it; VMM: any has */
+  /* late_writes: where a NIC writes, and what of that the device has seen; `nic_length` each. */
+  uint8_t *nic, *seen;
+  uint64_t nic_length;
+  int nic_fd;
 };
 
 struct fake_config {
   uint64_t delay_ns, memory, host_memory, lost_after, spoil;
   int devices, first, capability, version, init;
-  bool no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_register;
+  bool no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_register, no_kernels, late_writes;
 };
 
 struct fake {
@@ -88,10 +99,15 @@ struct CUevent_st {
 enum fake_work { FAKE_COPY, FAKE_COPY_2D, FAKE_KERNEL, FAKE_MARK, FAKE_WAIT };
 
 typedef bool fake_kernel(const void *args);
+/* Called with each range that a piece of work reads or writes. */
+typedef void fake_visit(void *context, uint64_t address, uint64_t length, bool writes);
+typedef void fake_ranges(const void *args, fake_visit *visit, void *context);
 struct CUfunc_st {
   const char *name;
   size_t args_size;
   fake_kernel *run;
+  fake_ranges *ranges; /* the mutex is held */
+  cuda_module module;
 };
 
 struct fake_job {
@@ -124,10 +140,18 @@ uint8_t *fake_bytes(uint64_t address, uint64_t length);
 /* Of which device's bytes the memfd is, as this process numbers it, or -1: not seen. */
 int fake_device_of(int fd);
 int fake_bytes_new(uint64_t length, int device);
-/* stream.c: until all streams have nothing to do. */
-void fake_drain(void);
-/* kernels.c */
-const struct CUfunc_st *fake_function(const char *name);
+/* nic.c. Where others write by a dma-buf; the mutex is held. -1: no memory. */
+int fake_nic_fd(struct fake_range *range);
+void fake_nic_free(struct fake_range *range);
+/* The device has written there. */
+void fake_wrote(uint64_t address, uint64_t length);
+/* check.c. Before it goes: ends the process where queued work touches it. */
+void fake_check_range(const char *call, uint64_t address, uint64_t length);
+void fake_check_module(cuda_module module);
+/* stream.c. All ranges of a copy or kernel; the mutex is held. */
+void fake_job_ranges(const struct fake_job *job, fake_visit *visit, void *context);
+/* kernels.c: the device's context has ended; the mutex is held. */
+void fake_modules_end(int device);
 /* fake_bytes(), the mutex not held. */
 uint8_t *fake_reach(uint64_t address, uint64_t length);
 void fake_spoil(uint8_t *copied, uint64_t length);

@@ -2,6 +2,7 @@
 /* What the kernels do, said plainly. False: an address that the device does not reach. */
 #include "fake.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <consumer.h>
@@ -29,6 +30,18 @@ static bool gather(const void *argument)
     fake_spoil(to, pieces[i].length);
   }
   return pieces;
+}
+
+static void gather_ranges(const void *argument, fake_visit *visit, void *context)
+{
+  const struct cuda_gather_args *args = argument;
+  const uint64_t length = args->count * sizeof(struct pst_copy);
+  const struct pst_copy *pieces = (const struct pst_copy *)fake_bytes(args->pieces, length);
+  visit(context, args->pieces, length, false);
+  for (uint32_t i = 0; pieces && i < args->count; i++) {
+    visit(context, pieces[i].source, pieces[i].length, false);
+    visit(context, pieces[i].destination, pieces[i].length, true);
+  }
 }
 
 static bool payload_at(const struct cuda_pattern_args *args, uint32_t i, struct pst_payload *out)
@@ -92,6 +105,52 @@ static bool verify(const void *argument)
   return slot;
 }
 
+/* Of either: verify writes only where it is told, and to the host. */
+static void pattern_ranges(const void *argument, fake_visit *visit, void *context, bool writes)
+{
+  const struct cuda_pattern_args *args = argument;
+  const uint64_t length = args->count * sizeof(struct pst_payload);
+  const struct pst_payload *list =
+      args->payloads ? (const struct pst_payload *)fake_bytes(args->payloads, length) : NULL;
+  if (args->payloads)
+    visit(context, args->payloads, length, false);
+  if (args->result)
+    visit(context, args->result, sizeof(struct cuda_verify_slot), false);
+  for (uint32_t i = 0; i < args->count; i++)
+    if (list)
+      visit(context, list[i].address, list[i].length, writes);
+    else if (!args->payloads)
+      visit(context, args->base + i * args->stride, args->length, writes);
+}
+
+static void fill_ranges(const void *argument, fake_visit *visit, void *context)
+{
+  pattern_ranges(argument, visit, context, true);
+}
+
+static void verify_ranges(const void *argument, fake_visit *visit, void *context)
+{
+  pattern_ranges(argument, visit, context, false);
+}
+
+static void sum_ranges(const void *argument, fake_visit *visit, void *context)
+{
+  const struct cuda_sum_args *args = argument;
+  const uint64_t length = args->count * sizeof(struct pst_sum);
+  const struct pst_sum *sums = (const struct pst_sum *)fake_bytes(args->sums, length);
+  visit(context, args->sums, length, false);
+  for (uint32_t i = 0; sums && i < args->count; i++)
+    visit(context, sums[i].address, sums[i].length, false);
+}
+
+static void consumer_ranges(const void *argument, fake_visit *visit, void *context)
+{
+  const struct consumer_args *args = argument;
+  visit(context, args->sum, sizeof(uint64_t), true);
+  for (uint64_t i = 0; i < args->count; i++)
+    visit(context, args->base + i * args->stride, args->length, false);
+}
+
 /* Bit by bit, from RFC 3720's words. */
 static bool sum(const void *argument)
 {
@@ -133,18 +192,23 @@ static bool consumer_sum(const void *argument)
 }
 
 static const struct CUfunc_st functions[] = {
-    {"pst_gather", sizeof(struct cuda_gather_args), gather},
-    {"pst_fill", sizeof(struct cuda_pattern_args), fill},
-    {"pst_fill_wide", sizeof(struct cuda_pattern_args), fill},
-    {"pst_verify", sizeof(struct cuda_pattern_args), verify},
-    {"pst_verify_wide", sizeof(struct cuda_pattern_args), verify},
-    {"pst_crc32c", sizeof(struct cuda_sum_args), sum},
-    {"consumer_sum", sizeof(struct consumer_args), consumer_sum},
+    {"pst_gather", sizeof(struct cuda_gather_args), gather, gather_ranges, NULL},
+    {"pst_fill", sizeof(struct cuda_pattern_args), fill, fill_ranges, NULL},
+    {"pst_fill_wide", sizeof(struct cuda_pattern_args), fill, fill_ranges, NULL},
+    {"pst_verify", sizeof(struct cuda_pattern_args), verify, verify_ranges, NULL},
+    {"pst_verify_wide", sizeof(struct cuda_pattern_args), verify, verify_ranges, NULL},
+    {"pst_crc32c", sizeof(struct cuda_sum_args), sum, sum_ranges, NULL},
+    {"consumer_sum", sizeof(struct consumer_args), consumer_sum, consumer_ranges, NULL},
 };
 
-static struct CUmod_st {
-  int unused;
-} module_;
+/* It takes memory of the device, until it is unloaded or its context ends. */
+#define MODULE_BYTES 4096
+struct CUmod_st {
+  struct CUmod_st *next;
+  int device;
+  struct CUfunc_st functions[sizeof(functions) / sizeof(functions[0])];
+};
+static struct CUmod_st *modules;
 
 cuda_status fake_ModuleLoadData(cuda_module *module, const void *image)
 {
@@ -153,20 +217,62 @@ cuda_status fake_ModuleLoadData(cuda_module *module, const void *image)
     return status;
   if (fake_config.capability < 75)
     return CUDA_NO_BINARY_FOR_GPU;
-  *module = &module_;
-  return image ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
+  if (!image)
+    return CUDA_INVALID_VALUE;
+  struct CUmod_st *made = calloc(1, sizeof(*made));
+  if (!made)
+    return CUDA_OUT_OF_MEMORY;
+  memcpy(made->functions, functions, sizeof(functions));
+  for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
+    made->functions[i].module = made;
+  made->device = fake_current()->device;
+  pthread_mutex_lock(&fake.mutex);
+  made->next = modules;
+  modules = made;
+  fake.used[made->device] += MODULE_BYTES;
+  pthread_mutex_unlock(&fake.mutex);
+  *module = made;
+  return CUDA_SUCCESS;
+}
+
+/* The mutex is held. */
+static void unload(struct CUmod_st **at)
+{
+  struct CUmod_st *module = *at;
+  *at = module->next;
+  fake.used[module->device] -= MODULE_BYTES;
+  free(module);
 }
 
 cuda_status fake_ModuleUnload(cuda_module module)
 {
-  return module == &module_ ? CUDA_SUCCESS : CUDA_INVALID_HANDLE;
+  cuda_status status = CUDA_INVALID_HANDLE;
+  fake_check_module(module);
+  pthread_mutex_lock(&fake.mutex);
+  for (struct CUmod_st **at = &modules; *at; at = &(*at)->next)
+    if (*at == module) {
+      unload(at);
+      status = CUDA_SUCCESS;
+      break;
+    }
+  pthread_mutex_unlock(&fake.mutex);
+  return status;
+}
+
+void fake_modules_end(int device)
+{
+  for (struct CUmod_st **at = &modules; *at;)
+    if ((*at)->device == device)
+      unload(at);
+    else
+      at = &(*at)->next;
 }
 
 cuda_status fake_ModuleGetFunction(cuda_function *function, cuda_module module, const char *name)
 {
-  for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]) && module == &module_; i++)
+  for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]) && !fake_config.no_kernels; i++)
     if (strcmp(functions[i].name, name) == 0) {
-      *function = (cuda_function)(uintptr_t)&functions[i];
+      *function = &module->functions[i];
       return CUDA_SUCCESS;
     }
   return CUDA_NOT_FOUND;

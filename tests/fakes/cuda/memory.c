@@ -43,6 +43,17 @@ static void link_range(struct fake_range *range)
   pthread_mutex_unlock(&fake.mutex);
 }
 
+static uint64_t length_of(uint64_t address, enum fake_kind kind)
+{
+  uint64_t length = 0;
+  pthread_mutex_lock(&fake.mutex);
+  for (struct fake_range *r = fake.ranges; r; r = r->next)
+    if (r->address == address && r->kind == kind)
+      length = r->length;
+  pthread_mutex_unlock(&fake.mutex);
+  return length;
+}
+
 /* Taken out of the list; or NULL when there is none of that kind at the address. */
 static struct fake_range *unlink_range(uint64_t address, enum fake_kind kind)
 {
@@ -66,6 +77,7 @@ static void free_range(struct fake_range *range)
     munmap(range->reserved, range->reserved_length);
   if (range->fd >= 0)
     close(range->fd);
+  fake_nic_free(range);
   free(range);
 }
 
@@ -184,9 +196,13 @@ cuda_status fake_MemAlloc(cuda_pointer *address, size_t length)
 
 static cuda_status release(uint64_t address, enum fake_kind kind, uint64_t *used)
 {
+  static const char *const calls[] = {[FAKE_DEVICE] = "cuMemFree",
+                                      [FAKE_IPC] = "cuIpcCloseMemHandle",
+                                      [FAKE_HOST] = "cuMemFreeHost",
+                                      [FAKE_REGISTERED] = "cuMemHostUnregister"};
   if (!fake_current())
     return CUDA_INVALID_CONTEXT;
-  fake_drain();
+  fake_check_range(calls[kind], address, length_of(address, kind));
   struct fake_range *range = unlink_range(address, kind);
   if (!range)
     return CUDA_INVALID_VALUE;
@@ -312,7 +328,7 @@ static int descriptor_of(uint64_t address, uint64_t length, uint64_t *offset)
   pthread_mutex_lock(&fake.mutex);
   for (struct fake_range *r = fake.ranges; r; r = r->next)
     if (r->fd >= 0 && address >= r->address && length <= r->length - (address - r->address)) {
-      fd = r->fd;
+      fd = fake_config.late_writes ? fake_nic_fd(r) : r->fd;
       *offset = address - r->address + (r->map ? (uint64_t)(r->bytes - (uint8_t *)r->map) : 0);
     }
   pthread_mutex_unlock(&fake.mutex);

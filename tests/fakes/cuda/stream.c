@@ -40,9 +40,52 @@ static bool copy_rows(const struct cuda_copy_2d *copy)
   return true;
 }
 
+void fake_job_ranges(const struct fake_job *job, fake_visit *visit, void *context)
+{
+  const struct cuda_copy_2d *copy = &job->copy;
+  if (job->work == FAKE_KERNEL) {
+    job->function->ranges(job->args, visit, context);
+    return;
+  }
+  for (size_t row = 0; row < copy->height; row++) {
+    visit(context, copy->source_device + row * copy->source_pitch, copy->width, false);
+    visit(context, copy->destination_device + row * copy->destination_pitch, copy->width, true);
+  }
+}
+
+/* Ranges that were written, to be told of when the mutex is free. */
+struct written {
+  struct written *next;
+  uint64_t address, length;
+};
+
+static void note_written(void *context, uint64_t address, uint64_t length, bool writes)
+{
+  struct written **list = context, *one = writes ? malloc(sizeof(*one)) : NULL;
+  if (!one)
+    return;
+  *one = (struct written){*list, address, length};
+  *list = one;
+}
+
+static void tell_written(const struct fake_job *job)
+{
+  struct written *list = NULL, *next;
+  pthread_mutex_lock(&fake.mutex);
+  fake_job_ranges(job, note_written, &list);
+  pthread_mutex_unlock(&fake.mutex);
+  for (; list; list = next) {
+    next = list->next;
+    fake_wrote(list->address, list->length);
+    free(list);
+  }
+}
+
 static void run(struct fake_job *job)
 {
   bool right = job->work == FAKE_KERNEL ? job->function->run(job->args) : copy_rows(&job->copy);
+  if (right && fake_config.late_writes)
+    tell_written(job);
   if (right)
     return;
   pthread_mutex_lock(&fake.mutex);
@@ -94,6 +137,11 @@ static void *work(void *argument)
     }
     finish(stream, job);
   }
+  struct CUstream_st **at = &fake.streams;
+  while (*at != stream)
+    at = &(*at)->next;
+  *at = stream->next;
+  free(stream);
   pthread_mutex_unlock(&fake.mutex);
   return NULL;
 }
@@ -122,21 +170,14 @@ cuda_status fake_StreamCreate(cuda_stream *stream, unsigned int flags)
   return CUDA_SUCCESS;
 }
 
-/* Unlike the driver's, it waits for the stream's work: a stream's memory is its own. */
+/* It does not wait: the stream's own thread ends it behind its work. */
 cuda_status fake_StreamDestroy(cuda_stream stream)
 {
   pthread_mutex_lock(&fake.mutex);
   stream->closing = true;
+  pthread_detach(stream->thread);
   pthread_cond_broadcast(&fake.changed);
   pthread_mutex_unlock(&fake.mutex);
-  pthread_join(stream->thread, NULL);
-  pthread_mutex_lock(&fake.mutex);
-  struct CUstream_st **at = &fake.streams;
-  while (*at != stream)
-    at = &(*at)->next;
-  *at = stream->next;
-  pthread_mutex_unlock(&fake.mutex);
-  free(stream);
   return CUDA_SUCCESS;
 }
 
@@ -148,20 +189,6 @@ cuda_status fake_StreamSynchronize(cuda_stream stream)
   cuda_status status = fake.lost;
   pthread_mutex_unlock(&fake.mutex);
   return status;
-}
-
-void fake_drain(void)
-{
-  pthread_mutex_lock(&fake.mutex);
-  for (cuda_stream s = fake.streams; s;) {
-    if (s->first) {
-      pthread_cond_wait(&fake.changed, &fake.mutex);
-      s = fake.streams;
-    } else {
-      s = s->next;
-    }
-  }
-  pthread_mutex_unlock(&fake.mutex);
 }
 
 /* ---- Submitting ------------------------------------------------------------------ */

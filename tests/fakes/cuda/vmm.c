@@ -171,7 +171,7 @@ cuda_status fake_MemSetAccess(cuda_pointer address, size_t length, const struct 
 cuda_status fake_MemUnmap(cuda_pointer address, size_t length)
 {
   struct mapping *found = NULL;
-  fake_drain();
+  fake_check_range("cuMemUnmap", address, length);
   pthread_mutex_lock(&fake.mutex);
   for (struct mapping **at = &mappings; *at; at = &(*at)->next)
     if ((*at)->address == address && (*at)->length == length) {
@@ -187,8 +187,10 @@ cuda_status fake_MemUnmap(cuda_pointer address, size_t length)
   pthread_mutex_unlock(&fake.mutex);
   if (!found)
     return CUDA_INVALID_VALUE;
-  if (found->range)
+  if (found->range) {
     munmap(found->range->bytes, length);
+    fake_nic_free(found->range);
+  }
   found->physical->mappings--;
   physical_drop(found->physical);
   free(found->range);

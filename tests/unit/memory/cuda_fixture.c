@@ -84,6 +84,11 @@ uint64_t copy(struct pst_queue *on, const struct pst_copy *pieces, uint32_t n)
   return ticket;
 }
 
+const struct pst_host *cuda_host(void)
+{
+  return &host;
+}
+
 int cuda_absent(void)
 {
   struct pst_probe probe = {.struct_size = sizeof(probe)};
