@@ -10,6 +10,7 @@ static const char *work_name(const struct fake_job *job)
 {
   return job->work == FAKE_KERNEL    ? job->function->name
          : job->work == FAKE_COPY_2D ? "a copy of rows"
+         : job->work == FAKE_GATE    ? "a wait for a value"
                                      : "a copy";
 }
 

@@ -19,12 +19,27 @@ SAME(ModuleLoadData, cuModuleLoadData, (cuda_module * module, const void *image)
 SAME(ModuleGetFunction, cuModuleGetFunction,
      (cuda_function * function, cuda_module module, const char *name), (function, module, name))
 SAME(StreamCreate, cuStreamCreate, (cuda_stream * stream, unsigned int flags), (stream, flags))
+SAME(StreamSynchronize, cuStreamSynchronize, (cuda_stream stream), (stream))
+SAME(StreamDestroy, cuStreamDestroy_v2, (cuda_stream stream), (stream))
+SAME(MemHostAlloc, cuMemHostAlloc, (void **address, size_t length, unsigned int flags),
+     (address, length, flags))
+SAME(MemFreeHost, cuMemFreeHost, (void *address), (address))
 SAME(MemAlloc, cuMemAlloc_v2, (cuda_pointer * address, size_t length), (address, length))
 SAME(LaunchKernel, cuLaunchKernel,
      (cuda_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
       unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
       cuda_stream stream, void **params, void **extra),
      (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, params, extra))
+
+#define WAIT_GEQ 0u
+PST_EXPORT cuda_status cuStreamWaitValue32_v2(cuda_stream stream, cuda_pointer address,
+                                              uint32_t value, unsigned int flags);
+
+cuda_status cuStreamWaitValue32_v2(cuda_stream stream, cuda_pointer address, uint32_t value,
+                                   unsigned int flags)
+{
+  return flags == WAIT_GEQ ? fake_stream_gate(stream, address, value) : CUDA_INVALID_VALUE;
+}
 
 /* As the driver's, they wait for no non-blocking stream. */
 PST_EXPORT cuda_status cuMemsetD8_v2(cuda_pointer to, unsigned char value, size_t length);

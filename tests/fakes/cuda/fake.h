@@ -96,7 +96,7 @@ struct CUevent_st {
   bool destroyed;
 };
 
-enum fake_work { FAKE_COPY, FAKE_COPY_2D, FAKE_KERNEL, FAKE_MARK, FAKE_WAIT };
+enum fake_work { FAKE_COPY, FAKE_COPY_2D, FAKE_KERNEL, FAKE_MARK, FAKE_WAIT, FAKE_GATE };
 
 typedef bool fake_kernel(const void *args);
 /* Called with each range that a piece of work reads or writes. */
@@ -119,6 +119,8 @@ struct fake_job {
   unsigned char args[128];
   cuda_event event;
   uint64_t generation;
+  uint64_t address; /* GATE: of a word that has to be `value` at least */
+  uint32_t value;
 };
 
 struct CUstream_st {
@@ -149,6 +151,7 @@ void fake_wrote(uint64_t address, uint64_t length);
 void fake_check_range(const char *call, uint64_t address, uint64_t length);
 void fake_check_module(cuda_module module);
 /* stream.c. All ranges of a copy or kernel; the mutex is held. */
+cuda_status fake_stream_gate(cuda_stream stream, uint64_t address, uint32_t value);
 void fake_job_ranges(const struct fake_job *job, fake_visit *visit, void *context);
 /* kernels.c: the device's context has ended; the mutex is held. */
 void fake_modules_end(int device);

@@ -43,6 +43,10 @@ static bool copy_rows(const struct cuda_copy_2d *copy)
 void fake_job_ranges(const struct fake_job *job, fake_visit *visit, void *context)
 {
   const struct cuda_copy_2d *copy = &job->copy;
+  if (job->work == FAKE_GATE) {
+    visit(context, job->address, sizeof(job->value), false);
+    return;
+  }
   if (job->work == FAKE_KERNEL) {
     job->function->ranges(job->args, visit, context);
     return;
@@ -114,6 +118,20 @@ static void finish(cuda_stream stream, struct fake_job *job)
   pthread_cond_broadcast(&fake.changed);
 }
 
+/* The mutex is held, but while it looks and sleeps. */
+static void pass_gate(const struct fake_job *job)
+{
+  bool open = false;
+  while (!open && !fake.lost) {
+    const uint32_t *word = (const uint32_t *)fake_bytes(job->address, sizeof(*word));
+    open = !word || __atomic_load_n(word, __ATOMIC_ACQUIRE) >= job->value;
+    pthread_mutex_unlock(&fake.mutex);
+    if (!open)
+      sleep_until(now_ns() + 100000);
+    pthread_mutex_lock(&fake.mutex);
+  }
+}
+
 static void *work(void *argument)
 {
   cuda_stream stream = argument;
@@ -129,6 +147,8 @@ static void *work(void *argument)
     if (job->work == FAKE_WAIT) {
       while (job->event->done < job->generation && !fake.lost)
         pthread_cond_wait(&fake.changed, &fake.mutex);
+    } else if (job->work == FAKE_GATE) {
+      pass_gate(job);
     } else if (job->work != FAKE_MARK && !fake.lost) {
       pthread_mutex_unlock(&fake.mutex);
       sleep_until(job->due_ns);
@@ -291,6 +311,13 @@ cuda_status fake_LaunchKernel(cuda_function function, unsigned int grid_x, unsig
     return CUDA_INVALID_VALUE;
   memcpy(job.args, params[0], function->args_size);
   return submit(stream, &job);
+}
+
+cuda_status fake_stream_gate(cuda_stream stream, uint64_t address, uint32_t value)
+{
+  struct fake_job job = {.work = FAKE_GATE, .address = address, .value = value};
+  return address % sizeof(value) || !fake_reach(address, sizeof(value)) ? CUDA_INVALID_VALUE
+                                                                        : submit(stream, &job);
 }
 
 /* ---- Events ----------------------------------------------------------------------- */
