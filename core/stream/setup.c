@@ -191,10 +191,11 @@ int setup_memory(struct pst_session *session, const struct config_plugin *config
   rc = plugin->memory->open(plugin->host, &params, &entry->memory);
   pst_log_place(NULL);
   if (rc < 0) {
+    int exit_status = rc == -EINVAL ? PST_EXIT_USAGE : PST_EXIT_UNAVAILABLE;
     free(entry);
-    if (pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
+    if (pst_fail_said(error, exit_status, rc) == rc)
       return rc;
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+    return pst_fail(error, exit_status, rc,
                     "%s: memory %s does not open: %s; `penstock plugins %s` tells what it needs",
                     config->mark.origin, config->name, strerror(-rc), config->name);
   }

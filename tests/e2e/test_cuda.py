@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program with a GPU's memory: on the fake driver, whose work is done late and whose
 errors are scripted; with PENSTOCK_CUDA=real on the machine's, but for the errors."""
+import ctypes
 import os
 import unittest
 
@@ -122,7 +123,8 @@ class Cuda(Case):
         text = self.refused("devices=2", "--set", f"{DEVICE}=c1:00.0")
         self.assertRegex(text, r"loopback-cuda.yaml:\d+:\d+: memory cuda: device: c1:00.0: no such "
                                r"GPU; here are 0 \(0000:b7:00.0, GPU-.*; 1 \(0000:b8:00.0, GPU-")
-        self.assertIn("not a name of a GPU", self.refused("", "--set", f"{DEVICE}=eth0"))
+        self.assertIn("not a name of a GPU", self.refused("", "--set", f"{DEVICE}=eth0", expect=2))
+        self.assertIn("not a name of a GPU", self.refused("", "--set", f"{DEVICE}=b7:00:00.0.1", expect=2))
 
     @scripted
     def test_a_device_chosen_by_its_address(self):
@@ -154,6 +156,22 @@ class Cuda(Case):
                 self.assertIn(reason, child.stdout)
                 self.assertIn("remedy:", child.stdout)
         self.assertIn("11.7 or later", self.refused("version=11060"))
+
+    @scripted
+    def test_no_driver(self):
+        try:
+            ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            pass
+        else:
+            self.skipTest("NVIDIA's driver is here")
+        child = self.run_program(*self.arguments("plugins", "cuda"), environment={"LD_LIBRARY_PATH": ""})
+        self.assertIn("libcuda.so.1 is not installed: there is no NVIDIA driver here", child.stdout)
+        self.assertRegex(child.stdout, "remedy: +install NVIDIA's driver, 515 or later")
+        child = self.run_program(
+            *self.arguments("run", FILE), expect=3, environment={"LD_LIBRARY_PATH": ""}
+        )
+        self.assertRegex(child.stderr, r"loopback-cuda.yaml:\d+:\d+: memory cuda: libcuda.so.1 is not installed")
 
     @scripted
     def test_usable_devices_are_listed(self):

@@ -8,6 +8,7 @@ may add to what is lost; where it does, on a busy machine, the run is done again
 """
 import os
 import unittest
+from unittest import mock
 
 from harness import BUILD, Case, FAKES, main, yaml_stream
 
@@ -183,6 +184,24 @@ class FrameBytes(Case):
                 stream = self.run_frames(path, environment=environment)
                 self.assertEqual(stream["receiver"]["memory"], "cuda")
                 self.assert_frames(stream, missing, by == "rtp_marker")
+
+    def test_side_by_side_on_a_gpu(self):
+        """Frames of a multiple of 64 bytes lie side by side: their packets are rows of one copy."""
+        environment = {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": "delay_us=200"}
+        with mock.patch(f"{__name__}.MESSAGE", 1024):
+            self.source.write_bytes(os.urandom(COUNT * MESSAGE))
+            for copies in ("auto", "strided"):
+                memory = f"{{plugin: cuda, options: {{copies: {copies}}}}}"
+                with self.subTest(copies):
+                    path = self.stream("loopback", "timeout: 1 min, frames: 64, missing: zero", memory)
+                    stream = self.run_frames(path, environment=environment)
+                    self.assert_frames(stream, "zero")
+                with self.subTest(f"{copies}, nothing lost"):
+                    path = self.stream("loopback", "timeout: 1 min, frames: 64, missing: drop", memory,
+                                       faults={"drop_ppm": 0})  # fmt: skip
+                    stream = self.run_frames(path, environment=environment)
+                    self.assertEqual(stream["frames"]["complete"], COUNT // PACKETS)
+                    self.assertEqual(self.target.read_bytes(), self.source.read_bytes())
 
     def test_late_packets_are_told_from_lost_ones(self):
         """Delayed beyond the time-out: each is counted, and its place is empty."""

@@ -233,7 +233,7 @@ struct pst_memory_ops {
   uint64_t capabilities; /* enum pst_memory_capability */
 
   /* Open the device that the options name. May block.
-   * 0; -ENODEV: no such device; -EACCES; -ENOMEM. */
+   * 0; -ENODEV: no such device; -EINVAL: no name of one (usage); -EACCES; -ENOMEM. */
   int (*open)(const struct pst_host *host, const struct pst_memory_params *params,
               struct pst_memory **memory);
   /* All regions, queues and fences are gone by then. */
