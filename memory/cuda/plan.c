@@ -69,7 +69,7 @@ void cuda_plan_make(const struct pst_copy *pieces, uint32_t n, uint64_t max_pitc
 }
 
 /* A run costs the CPU as much as a kernel's launch, and reaches the whole rate of the bus;
- * a kernel takes any pieces, at a little less: README.md has the measurement. */
+ * a kernel takes any pieces, at a little less: README.md says how to measure it. */
 bool cuda_plan_gathers(const struct cuda_plan *plan)
 {
   return plan->runs > 1 && plan->bytes / plan->runs < CUDA_RUN_BYTES;
