@@ -109,6 +109,7 @@ class Cuda(Case):
                                r"CUDA_ERROR_OUT_OF_MEMORY.* 1\.0 of 1\.0 MiB are free: ask for less")
         self.assertIn("pinned host memory", self.refused("host_mib=1", "--set", "transport.options.mode=copy"))
 
+    @scripted
     def test_host_memory_that_cannot_be_pinned(self):
         """The sender's slots, 1.4 MiB: copied piece by piece, and that is said once."""
         child = self.run_program(
