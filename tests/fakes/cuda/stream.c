@@ -190,14 +190,19 @@ cuda_status fake_StreamCreate(cuda_stream *stream, unsigned int flags)
   return CUDA_SUCCESS;
 }
 
-/* It does not wait: the stream's own thread ends it behind its work. */
+/* It does not wait for work: the stream's own thread ends it behind that. */
 cuda_status fake_StreamDestroy(cuda_stream stream)
 {
   pthread_mutex_lock(&fake.mutex);
+  pthread_t thread = stream->thread;
+  bool idle = !stream->first;
   stream->closing = true;
-  pthread_detach(stream->thread);
   pthread_cond_broadcast(&fake.changed);
   pthread_mutex_unlock(&fake.mutex);
+  if (idle)
+    pthread_join(thread, NULL);
+  else
+    pthread_detach(thread);
   return CUDA_SUCCESS;
 }
 
