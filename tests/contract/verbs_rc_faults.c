@@ -342,10 +342,14 @@ static void answer_that_never_comes(void **state)
   struct stream stream;
   open_stream(&stream, FOR_EVER, 100000000);
   run(&stream, 100);
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while (counter(&stream.pair->sender, "credits") != params.slots) {
+    poll_both(&stream);
+    contract_in_time(deadline, "credit for all slots");
+  }
   ctl("drop");
   ctl("clock manual");
   post_some(&stream, 4);
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
   while (!stream.is_gone[0]) {
     poll_both(&stream);
     contract_in_time(deadline, "the stream's own timeout");

@@ -5,9 +5,10 @@ import filecmp
 import os
 import re
 import signal
+import subprocess
 import unittest
 
-from harness import FAKES, Case, free_port, main, random_file, yaml_stream
+from harness import FAKES, Case, free_port, main, random_file, wait_until, yaml_stream
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 OPTIONS = {"device": "mlx5_0", "timeout": 10, "keepalive": "100 ms"}
@@ -61,6 +62,29 @@ class Verbs(Case):
             self.assertEqual(both[1 - victim].wait(10), 1, str(both[1 - victim]))
         # And afterwards all is as before.
         self.run_program("run", path, "--duration", "0.2", **self.prefix())
+
+    def test_link_that_is_down_for_a_while(self):
+        """5 s of the fabric's clock, twice; each message arrives once, by either operation."""
+        for operation in ("write", "send"):
+            with self.subTest(operation):
+                self.fabric = f"e2e-{os.getpid()}-{operation}"
+                path = self.verbs_config()
+                path.write_text(path.read_text().replace(
+                    "device: mlx5_0", f"device: mlx5_0, operation: {operation}, reconnect: 20 s"))  # fmt: skip
+                receiver = self.start("receive", path, "--json", self.folder / "out.json", **self.prefix())
+                sender = self.start("send", path, **self.prefix())
+                receiver.wait_line(r"Got \d{2,}")
+                for _ in range(2):
+                    seen = str(sender).count("is there again")
+                    for action in (("clock", "20"), ("port-down", "host/mlx5_0/1", "--for", "5s")):
+                        subprocess.run([SIMULATED, "ctl", self.fabric, *action], check=True)
+                    wait_until(lambda: str(sender).count("is there again") > seen, 30, "the connection")
+                os.kill(child_of(sender.pid), signal.SIGINT)
+                self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+                stream = self.only_stream(self.result())
+                self.assert_accounted(stream)
+                self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
+                self.assertEqual((stream["verified"], stream["duplicates"]), (stream["messages_delivered"], 0))
 
     def test_served_files_and_regions(self):
         root, port = self.folder / "root", free_port()
