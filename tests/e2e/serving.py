@@ -78,13 +78,13 @@ class ServeCase(Case):
         self.assertIsNone(self.server.poll(), str(self.server))
         self.run_program("request", "write", self.address, "--count", 3, "--size", 10000)
 
-    def stranger(self, *lines, region=65536):
+    def stranger(self, *lines, region=65536, status=0):
         """What the server answers to these lines, each with its answer."""
         run = subprocess.run([BUILD / "tests" / "e2e" / "stranger", self.address, str(region)],
                              input="\n".join(lines) + "\n", capture_output=True, text=True, errors="replace",
                              timeout=60 * PATIENCE,
                              env=dict(os.environ, TMPDIR=str(self.temporary)))  # fmt: skip
-        self.assertEqual(run.returncode, 0, f"{run.stdout}\n{run.stderr}")
+        self.assertEqual(run.returncode, status, f"{run.stdout}\n{run.stderr}")
         return run.stdout.splitlines()
 
     def descriptors(self):

@@ -15,13 +15,16 @@
  *     raw HEX               bytes as they are
  *     crc BYTE LENGTH       fills the region with it, prints its CRC32C
  *     flood COUNT           so many pings, whose answers are not waited for
- * Each is answered before the next is said.
+ *     die                   kills this process, as SIGKILL does
+ * Each is answered before the next is said, but for those that begin with '!'.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <penstock/penstock.h>
 
@@ -164,6 +167,8 @@ static void obey(char *line)
   uint64_t n[6] = {0};
   int used = 0;
 
+  bool waits = *line != '!';
+  line += !waits;
   line[strcspn(line, "\n")] = '\0';
   sscanf(line, "%31s %n", word, &used);
   const char *rest = line + used;
@@ -177,6 +182,8 @@ static void obey(char *line)
   } else if (strcmp(word, "crc") == 0) {
     fill(rest);
     return;
+  } else if (strcmp(word, "die") == 0) {
+    kill(getpid(), SIGKILL);
   } else if (strcmp(word, "flood") == 0) {
     flood(rest);
     return;
@@ -208,7 +215,8 @@ static void obey(char *line)
     }
     say_message(&m);
   }
-  wait_for(&answered);
+  if (waits)
+    wait_for(&answered);
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""serve and its clients, killed in each state, one after the other: nothing half-written has a
+name, what is left is gone on with, and a server that was not killed is as it was."""
+import signal
+import unittest
+
+from harness import BUILD, SANITIZED, main, random_file, wait_until
+from serving import MIB, PART, ServeCase, sha256
+
+HELLO = "hello 1"
+STEPS_MAX = 400
+
+
+class Clients(ServeCase):
+    """At each message of a session: once it is answered, and while it is not."""
+
+    def sessions(self, crc):
+        yield [HELLO, "crc 7 4096", "create NAME 8192", f"store 0 0 4096 1 0 {crc}", "check 0 0 4096 64", "hole 0 4096 4096", "commit 0",
+               "close 0"]  # fmt: skip
+        yield [HELLO, "open file", "fetch 0 0 65536 1 0", "check 0 0 65536", "close 0"]
+        yield [HELLO, "move 1 65536 3 1 0", "move 2 65536 1 1 0", "list -", "mkdir NAME", "ping"]
+
+    def test_killed_in_each_state(self):
+        self.serve()
+        random_file(self.root / "file", MIB)
+        crc = int(self.stranger("crc 7 4096")[0].split()[1])
+        self.wait_all_left()
+        before = self.descriptors()
+        number = 0
+        for session in self.sessions(crc):
+            for at in range(len(session) + 1):
+                for last in ([], ["!" + session[at]]) if at < len(session) else ([],):
+                    number += 1
+                    target = self.root / f"new-{number}"
+                    lines = [line.replace("NAME", target.name) for line in session[:at] + last]
+                    with self.subTest(lines=lines):
+                        self.stranger(*lines, "die", status=-signal.SIGKILL)
+                        self.wait_all_left()
+                        self.assert_healthy()
+                        if target.is_file():
+                            self.assertTrue(any("commit" in line for line in lines))
+                            self.assertEqual(target.read_bytes(), b"\7" * 4096 + bytes(4096))
+        self.wait_all_left()
+        wait_until(lambda: self.descriptors() <= before, 20, "no descriptor is left")
+        self.stop()
+        self.assert_nothing_left()
+
+
+@unittest.skipIf(SANITIZED, "what is preloaded comes before the sanitizer")
+class Steps(ServeCase):
+    """Right before each call on files of the one who writes, or reads, the file."""
+
+    def dying(self, step, begins):
+        return {"LD_PRELOAD": str(BUILD / "tests" / "e2e" / "libdies.so"), "DIES_AT": str(step), "DIES_FROM": begins}
+
+    def copy(self, verb):
+        return [verb, self.address, "file", "--chunk", "64KiB", "--depth", 2, "--overwrite"]
+
+    def assert_whole_or_not_there(self, target):
+        if target.exists():
+            self.assertEqual(sha256(target), self.sum)
+
+    def resume(self, verb, target):
+        child = self.run_program(*self.copy(verb), "--resume", "--sha256", cwd=self.here)
+        self.assertEqual(sha256(target), self.sum, str(child))
+        self.assertFalse(target.with_name(f".{target.name}{PART}").exists())
+        target.unlink()
+
+    def begin(self, verb):
+        source, target = (self.root, self.here) if verb == "get" else (self.here, self.root)
+        self.sum = sha256(random_file(source / "file", 300 * 1024 + 7))
+        return target / "file"
+
+    def kill_servers(self, verb, begins):
+        target = self.begin(verb)
+        for step in range(1, STEPS_MAX):
+            self.serve("--overwrite", environment=self.dying(step, begins))
+            client = self.start(*self.copy(verb), cwd=self.here)
+            status = client.wait()
+            if self.server.poll() is None:
+                self.assertEqual(status, 0, str(client))
+                self.stop()
+                return step
+            self.assertEqual(self.server.wait(), -signal.SIGKILL, str(self.server))
+            self.assert_whole_or_not_there(target)
+            self.serve("--overwrite")
+            self.resume(verb, target)
+            self.stop()
+        self.fail("it has not come to its end")
+
+    def kill_clients(self, verb, begins):
+        target = self.begin(verb)
+        self.serve("--overwrite")
+        for step in range(1, STEPS_MAX):
+            client = self.start(*self.copy(verb), cwd=self.here, environment=self.dying(step, begins))
+            if client.wait() == 0:
+                return step
+            self.assertEqual(client.wait(), -signal.SIGKILL, str(client))
+            self.assert_whole_or_not_there(target)
+            self.assert_healthy()
+            self.resume(verb, target)
+        self.fail("it has not come to its end")
+
+    def test_a_server_that_writes(self):
+        self.assertGreater(self.kill_servers("put", PART), 15)
+
+    def test_a_server_that_reads(self):
+        self.assertGreater(self.kill_servers("get", "file"), 5)
+
+    def test_a_client_that_writes(self):
+        self.assertGreater(self.kill_clients("get", PART), 15)
+
+    def test_a_client_that_reads(self):
+        self.assertGreater(self.kill_clients("put", "file"), 5)
+
+
+if __name__ == "__main__":
+    main()
