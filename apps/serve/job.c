@@ -2,11 +2,17 @@
 /* What all jobs have: memory in turn, operations, files' reads and writes, an answer. */
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server.h"
+
+#define POST_BYTES (1u << 20) /* posted between two looks at what else there is to do */
+
+/* What `pointer` is the `member` of. */
+#define FROM(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 static void push(struct job_list *list, struct job *job)
 {
@@ -121,47 +127,28 @@ static uint32_t index_of(const struct server *server, const struct store *store)
   return (uint32_t)(store - server->stores);
 }
 
-static void queue_turn(struct store *store, struct client *client, uint32_t index)
+static uint64_t first_length(const struct job_list *waiting)
 {
-  client->turn_next[index] = NULL;
-  if (store->first == NULL)
-    store->last = &store->first;
-  *store->last = client;
-  store->last = &client->turn_next[index];
+  return waiting->first != NULL ? waiting->first->length : 0;
 }
 
-static void leave_turn(struct store *store, struct client *client, uint32_t index)
-{
-  struct client **at = &store->first;
-
-  while (*at != NULL && *at != client)
-    at = &(*at)->turn_next[index];
-  if (*at == NULL)
-    return;
-  *at = client->turn_next[index];
-  if (*at == NULL)
-    store->last = at;
-}
-
-/* The first of each client's in turn, until the next one finds no block: it shall not wait for
- * ever while smaller ones go past it. */
+/* Until the next one finds no block: it shall not wait for ever while smaller ones go past it. */
 static void serve_turns(struct server *server, struct store *store)
 {
   uint32_t index = index_of(server, store);
+  struct turn *turn;
 
   if (store->serving)
     return;
   store->serving = true;
-  while (store->first != NULL) {
-    struct client *client = store->first;
-    struct job *job = client->waiting[index].first;
-    uint64_t block = pool_take(store->pool, job->length);
+  while ((turn = turns_next(&store->turns)) != NULL) {
+    struct client *client = FROM(struct client, turns, turn - index);
+    struct job_list *waiting = &client->waiting[index];
+    uint64_t block = pool_take(store->pool, waiting->first->length);
     if (block == POOL_NONE)
       break;
-    leave_turn(store, client, index);
-    pull(&client->waiting[index]);
-    if (client->waiting[index].first != NULL)
-      queue_turn(store, client, index);
+    struct job *job = pull(waiting);
+    turns_spend(&store->turns, first_length(waiting));
     job->block = block;
     job->go(job);
   }
@@ -177,9 +164,8 @@ void job_with_block(struct job *job, struct store *store, uint64_t bytes,
   job->store = store;
   job->length = bytes;
   job->go = go;
-  if (client->waiting[index].first == NULL)
-    queue_turn(store, client, index);
   push(&client->waiting[index], job);
+  turns_join(&store->turns, &client->turns[index], bytes);
   serve_turns(client->server, store);
 }
 
@@ -201,25 +187,51 @@ uint8_t *job_bytes(const struct job *job)
 
 /* ---- Operations on the client's region -------------------------------------------------- */
 
+static uint64_t first_bytes(const struct client *client)
+{
+  return client->posts.first != NULL ? client->posts.first->operations[0].length : 0;
+}
+
 void job_posts(struct client *client)
 {
-  while (client->posts.first != NULL) {
-    struct job *job = client->posts.first;
-    int n = pst_peer_post(client->peer, job->operations + job->posted, job->to_post - job->posted);
-    if (n == 0)
-      return;
-    if (n < 0) {
-      pull(&client->posts);
-      job->status = n;
-      job->to_post = job->posted;
-      if (job->ended == job->posted)
-        job_done(job, 1);
-      continue;
-    }
+  if (client->posts.first != NULL)
+    turns_join(&client->server->posts, &client->post_turn, first_bytes(client));
+}
+
+/* All operations of the client's first job. False: there is no room, and ROOM will come. */
+static bool post_first(struct client *client)
+{
+  struct job *job = client->posts.first;
+  int n = pst_peer_post(client->peer, job->operations + job->posted, job->to_post - job->posted);
+
+  if (n > 0)
     job->posted += (uint32_t)n;
-    if (job->posted == job->to_post)
-      pull(&client->posts);
+  if (n >= 0 && job->posted < job->to_post)
+    return false;
+  pull(&client->posts);
+  if (n > 0)
+    return true;
+  job->status = n;
+  job->to_post = job->posted;
+  if (job->ended == job->posted)
+    job_done(job, 1);
+  return true;
+}
+
+bool job_post_some(struct server *server)
+{
+  uint64_t bytes = 0;
+  struct turn *turn;
+
+  while (bytes < POST_BYTES && (turn = turns_next(&server->posts)) != NULL) {
+    struct client *client = FROM(struct client, post_turn, turn);
+    bytes += turn->cost;
+    if (post_first(client))
+      turns_spend(&server->posts, first_bytes(client));
+    else
+      turns_leave(&server->posts, turn);
   }
+  return server->posts.first != NULL;
 }
 
 void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place)
@@ -241,8 +253,7 @@ void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uin
   job->posted = job->ended = 0;
   job->status = 0;
   push(&job->client->posts, job);
-  if (job->client->posts.first == job)
-    job_posts(job->client);
+  job_posts(job->client);
 }
 
 static const char *refusal_of(int status)
@@ -338,10 +349,10 @@ void job_drop_waiting(struct client *client)
   struct server *server = client->server;
 
   for (uint32_t i = 0; i < 2; i++) {
-    if (client->waiting[i].first != NULL)
-      leave_turn(&server->stores[i], client, i);
+    turns_leave(&server->stores[i].turns, &client->turns[i]);
     drop(&client->waiting[i]);
   }
+  turns_leave(&server->posts, &client->post_turn);
   drop(&client->posts);
   drop(&client->answers);
 }

@@ -30,7 +30,6 @@ static int open_store(struct server *server, struct store *store, const char *me
     params.memory_options = p->memory_options;
     params.memory_option_count = p->memory_option_count;
   }
-  store->last = &store->first;
   int rc = pst_node_alloc(server->node, &params, &store->area, error);
   if (rc < 0)
     return rc;
@@ -135,7 +134,8 @@ static int take_all(struct server *server)
     job_io_ended(request->owner);
     n++;
   }
-  return n;
+  /* More to post is more to do. */
+  return n >= 0 && job_post_some(server) ? n + 1 : n;
 }
 
 static void sleep_until(struct server *server, int event_fd, uint64_t until)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `penstock serve`: one thread, one node, many clients. A request is a job, which has a
- * block of memory while it needs one, and waits in turn where none is free: a client after
- * the other, whatever each of them has asked for. What a job does to files goes by io.h, so
- * that no client waits for another's disk.
+ * block of memory while it needs one, and waits in turn where none is free; operations, too, are
+ * posted in turn. Turns are fair by bytes (turns.h), whatever each client has asked for. What a
+ * job does to files goes by io.h, so that no client waits for another's disk.
  */
 #ifndef APP_SERVE_SERVER_H
 #define APP_SERVE_SERVER_H
@@ -21,6 +21,7 @@
 #include "pool.h"
 #include "root.h"
 #include "sums.h"
+#include "turns.h"
 #include "wire.h"
 
 #define SERVER_CHUNK_MAX (4u << 20)
@@ -57,7 +58,7 @@ struct store {
   struct pst_area *area;
   struct pool *pool;
   uint8_t *host; /* NULL: the CPU cannot touch it */
-  struct client *first, **last;
+  struct turns turns;
   bool serving; /* turns are being given; whoever frees a block now need not */
 };
 
@@ -113,8 +114,9 @@ struct job {
 
 struct client {
   struct server *server;
-  struct client *next, **place;   /* of all */
-  struct client *turn_next[2];    /* of those who wait for a store */
+  struct client *next, **place; /* of all */
+  struct turn turns[2];         /* at a store */
+  struct turn post_turn;
   struct job_list waiting[2];     /* by store */
   struct job_list posts, answers; /* for room */
   struct pst_peer *peer;
@@ -131,6 +133,7 @@ struct server {
   int root;               /* -1 */
   struct store stores[2]; /* for files, for MOVE; the same where the memory is host's */
   struct store *files, *moves;
+  struct turns posts; /* of clients with operations to post */
   uint64_t chunk_max;
   struct client *clients;
   uint32_t client_count, io_under_way;
@@ -172,7 +175,10 @@ void job_io(struct job *job, enum job_step step, enum io_op op, int fd, uint8_t 
 void job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length);
 /* WRITE or READ of `length` bytes of the block, or of job->pieces; a WRITE is flushed. */
 void job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place);
+/* Its operations are to be posted; there may be room. */
 void job_posts(struct client *client);
+/* Post some of what is to be posted, in turn. True: there is more to post. */
+bool job_post_some(struct server *server);
 void job_done(struct job *job, int status);   /* of one operation */
 void job_io_ended(struct job *job);           /* of its io */
 void job_drop_waiting(struct client *client); /* it has gone */

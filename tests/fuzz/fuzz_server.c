@@ -342,7 +342,8 @@ static void require_nothing_left(void)
   for (const struct client *client = server.clients; client != NULL; client = client->next)
     REQUIRE(client->closing || client->jobs == 0);
   REQUIRE(server.io_under_way == 0);
-  REQUIRE(pool_free(server.files->pool) == whole && server.files->first == NULL);
+  REQUIRE(pool_free(server.files->pool) == whole && server.files->turns.first == NULL &&
+          server.posts.first == NULL);
 }
 
 /* The server asks it once a round: after a round with nothing to do all is done. */

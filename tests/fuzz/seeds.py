@@ -213,7 +213,7 @@ def server_seeds():
     yield from (b"\0" + join + ask(OPEN) + ask(CREATE, "new", length=number) + b"".join(
         ask(request, file=file, offset=number, length=number, place=number) for request in (FETCH, STORE, HOLE, CHECK, MOVE) for file in (0, 1)
     ) for number in NUMBERS)  # fmt: skip
-    yield b"\0" + b"".join(summed[:4]) + ask(STORE, length=4096) + done + ask(COMMIT) + io * 4 + ask(COMMIT) + io * 3
+    yield b"\0" + b"".join(summed[:5]) + ask(STORE, length=4096) + done + ask(COMMIT) + io * 4 + ask(COMMIT) + io * 3
     yield b"\0" + join + ask(OPEN) + ask(CHECK, length=4096, flags=GOES_ON) + ask(CHECK, offset=4096, length=4096, flags=GOES_ON) + io * 2
     yield b"\0" + join + ask(CREATE, "new", length=4096) + ask(STORE, offset=1, length=4096) + done + io + ask(HOLE, offset=4096, length=1)
     yield b"\0" + join + ask(OPEN) * 34 + ask(CLOSE, file=3) + ask(OPEN)

@@ -33,6 +33,7 @@ struct pst_peer {
   int status;
   uint32_t messages, operations; /* room */
   uint32_t under_way;
+  uint64_t posted;            /* bytes */
   uint32_t asked[WORLD_TAGS]; /* and not answered */
   struct region regions[WORLD_REGIONS + 1];
 };
@@ -197,6 +198,11 @@ void world_done(uint32_t which, int status)
   event->status = status;
   event->cookie = o.cookie;
   tell_left(o.peer);
+}
+
+uint64_t world_posted(const struct pst_peer *peer)
+{
+  return peer->posted;
 }
 
 uint32_t world_under_way(void)
@@ -458,6 +464,7 @@ static void take(struct pst_peer *peer, const struct pst_operation *o)
   REQUIRE(total == o->length);
   operation_count++;
   peer->under_way++;
+  peer->posted += o->length;
 }
 
 int pst_peer_post(struct pst_peer *peer, const struct pst_operation *o, uint32_t n)

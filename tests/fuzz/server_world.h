@@ -38,6 +38,8 @@ void world_room(struct pst_peer *peer, uint32_t messages, uint32_t operations);
 /* End an operation that is under way, if there is one. */
 void world_done(uint32_t which, int status);
 uint32_t world_under_way(void);
+/* Bytes of all operations for a peer. */
+uint64_t world_posted(const struct pst_peer *peer);
 void world_verify_fails(bool fails);
 /* The last SHA-256 that the server has told anybody. */
 const uint8_t *world_last_sum(void);
