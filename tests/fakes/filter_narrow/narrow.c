@@ -26,6 +26,7 @@ struct pst_device {
   uint64_t requests;
   uint64_t late;
   uint64_t lacks;
+  uint64_t twice; /* one-sided DONEs until one is told twice; 0: none is */
 };
 
 struct pst_worker {
@@ -75,6 +76,7 @@ static int narrow_open(const struct pst_host *host, const struct pst_open_params
   made->rma_max = host->option_uint(params->options, "rma_max");
   made->requests = host->option_uint(params->options, "requests");
   made->late = host->option_uint(params->options, "late");
+  made->twice = host->option_uint(params->options, "twice");
   made->lacks = (host->option_uint(params->options, "write") ? 0 : PST_CAP_WRITE) |
                 (host->option_uint(params->options, "read") ? 0 : PST_CAP_READ) |
                 (host->option_uint(params->options, "atomic") ? 0 : PST_CAP_ATOMIC) |
@@ -266,6 +268,18 @@ static int merge(struct pst_completion *completions, int n)
   return kept;
 }
 
+static int tell_twice(struct pst_device *device, struct pst_completion *completions, int n,
+                      uint32_t max)
+{
+  int told = n;
+
+  for (int i = 0; i < n && device->twice; i++)
+    if (completions[i].kind == PST_COMPLETION_DONE && completions[i].code != PST_OP_SEND &&
+        --device->twice == 0 && (uint32_t)told < max)
+      completions[told++] = completions[i];
+  return told;
+}
+
 static int narrow_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
 {
   uint32_t own = 0;
@@ -277,7 +291,7 @@ static int narrow_poll(struct pst_worker *worker, struct pst_completion *complet
   for (uint32_t i = own; i < own + (uint32_t)n; i++)
     if (completions[i].kind == PST_COMPLETION_EVENT && completions[i].code == PST_EVENT_CLOSED)
       forget(worker, completions[i].endpoint);
-  return merge(completions, (int)own + n);
+  return tell_twice(worker->device, completions, merge(completions, (int)own + n), max);
 }
 
 static const struct pst_transport_ops narrow_ops = {

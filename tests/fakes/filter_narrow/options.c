@@ -11,6 +11,7 @@ static const struct pst_option options[] = {
     OPTION("rma_max", PST_OPTION_SIZE, "0", "Bytes of one READ or WRITE. 0: the transport's."),
     OPTION("requests", PST_OPTION_UINT, "0", "Requests under way. 0: the transport's."),
     OPTION("late", PST_OPTION_UINT, "0", "Polls that a one-sided request waits for."),
+    OPTION("twice", PST_OPTION_UINT, "0", "Which one-sided completion is told twice. 0: none."),
     OPTION("write", PST_OPTION_BOOL, "true", "Have WRITE."),
     OPTION("read", PST_OPTION_BOOL, "true", "Have READ."),
     OPTION("atomic", PST_OPTION_BOOL, "true", "Have atomics."),

@@ -326,6 +326,44 @@ static void long_operations_are_cut(void **state)
   pair_close(&pair);
 }
 
+static void write_once(struct side *server, struct side *client, struct pst_area *theirs,
+                       struct pst_area *mine)
+{
+  uint32_t id = offer(client, server, theirs, ALL_ACCESS);
+  struct pst_operation o = operation(PST_OP_WRITE, id, mine, 0, 0, AREA);
+
+  assert_int_equal(pst_peer_post(server->peer, &o, 1), 1);
+  assert_int_equal(await(server, client, PST_NODE_DONE).status, 0);
+}
+
+/* The transport ends an operation twice: its peer is left, told of once, and no other. */
+static void double_completion_costs_one_peer(void **state)
+{
+  static const struct pst_setting options[] = {{"twice", "1"}};
+  struct pst_filter_params filter;
+  struct pst_node_params params = narrow(options, 1, &filter);
+  static struct side other;
+  struct pst_node_event event;
+  struct pair pair;
+  char text[256];
+
+  (void)state;
+  pair_open(&pair, &params, NULL);
+  struct pst_area *mine = area_of(&pair.server, AREA);
+  write_once(&pair.server, &pair.client, area_of(&pair.client, AREA), mine);
+  event = await(&pair.server, &pair.client, PST_NODE_LEFT);
+  assert_ptr_equal(event.peer, pair.server.peer);
+  assert_int_equal(event.status, -EIO);
+  assert_false(side_take(&pair.server, PST_NODE_DONE, &event, text));
+  params = some_params();
+  side_open(&other, &params);
+  connect_sides(&pair.server, &other);
+  write_once(&pair.server, &other, area_of(&other, AREA), mine);
+  assert_int_equal(pst_area_free(mine), 0);
+  side_close(&other);
+  pair_close(&pair);
+}
+
 /* The rest is not posted, and until DONE the area is in use. */
 static void cancelled_operation_ends_once(void **state)
 {
@@ -577,6 +615,7 @@ int main(void)
       cmocka_unit_test(what_is_wrong_is_refused_at_once),
       cmocka_unit_test(part_of_an_area_is_offered),
       cmocka_unit_test(long_operations_are_cut),
+      cmocka_unit_test(double_completion_costs_one_peer),
       cmocka_unit_test(cancelled_operation_ends_once),
       cmocka_unit_test(withdrawn_under_load),
       cmocka_unit_test(closing_ends_every_operation),
