@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * COUNT messages through loopback, both ends served in turn by one thread: the functions
- * send_some and receive_some are what instructions.py counts, and nothing in them depends
+ * COUNT messages through loopback or another transport, both ends served in turn by one thread: the
+ * functions send_some and receive_some are what instructions.py counts, and nothing in them depends
  * on the time. How fast it goes is for `penstock bench` to say.
  *
- * usage: bench-turn SIZE SLOTS COUNT PORT
+ * usage: bench-turn SIZE SLOTS COUNT PORT [TRANSPORT]
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +25,8 @@ struct stream {
   uint64_t lines; /* of what was read, so that it is */
 };
 
-static int open_stream(struct stream *stream, unsigned long slots, unsigned long port)
+static int open_stream(struct stream *stream, unsigned long slots, unsigned long port,
+                       const char *transport)
 {
   const struct pst_session_params params = {.struct_size = sizeof(params),
                                             .roles = PST_SESSION_SENDER | PST_SESSION_RECEIVER};
@@ -36,9 +37,9 @@ static int open_stream(struct stream *stream, unsigned long slots, unsigned long
   snprintf(text, sizeof(text),
            "penstock: 1\n"
            "control: {address: \"127.0.0.1:%lu\", heartbeat: 10 min}\n"
-           "transport: {plugin: loopback, options: {mode: copy}}\n"
+           "transport: %s\n"
            "streams: [{name: bench, message: %lu B, ring: %lu, timeout: 1 h}]\n",
-           port, stream->size, slots);
+           port, transport, stream->size, slots);
   if (pst_config_open_text(text, strlen(text), "bench", NULL, 0, &stream->config, &error) < 0 ||
       pst_session_open(stream->config, &params, &stream->session, &error) < 0 ||
       pst_session_start(stream->session, &error) < 0)
@@ -135,13 +136,14 @@ int main(int argc, char **argv)
 {
   struct stream stream = {.size = 0};
 
-  if (argc != 5) {
-    fprintf(stderr, "usage: bench-turn SIZE SLOTS COUNT PORT\n");
+  if (argc != 5 && argc != 6) {
+    fprintf(stderr, "usage: bench-turn SIZE SLOTS COUNT PORT [TRANSPORT]\n");
     return 2;
   }
   stream.size = strtoul(argv[1], NULL, 10);
   stream.count = strtoul(argv[3], NULL, 10);
-  int rc = open_stream(&stream, strtoul(argv[2], NULL, 10), strtoul(argv[4], NULL, 10));
+  int rc = open_stream(&stream, strtoul(argv[2], NULL, 10), strtoul(argv[4], NULL, 10),
+                       argc == 6 ? argv[5] : "{plugin: loopback, options: {mode: copy}}");
   if (rc == 0)
     rc = turn(&stream);
   if (rc < 0)

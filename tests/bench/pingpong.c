@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What ib_write_lat does, by one-sided streams of this library: two processes write to each
+ * other in turn, each looking at the last byte of its own region until it changes; half a
+ * round trip is shown. It needs a CPU that sees what is written to its region, in order.
+ *
+ * usage: bench-pingpong first|second DEVICE SIZE COUNT PORT
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <penstock/penstock.h>
+
+enum { PLACES = 64, LOOKS = 1 << 16 };
+
+struct end {
+  struct pst_config *config;
+  struct pst_session *session;
+};
+
+struct game {
+  struct end ends[2]; /* what is written there, what is written here */
+  struct pst_initiator *there;
+  struct pst_target *here;
+  unsigned long size, count;
+  uint8_t *own;
+  const volatile uint8_t *last; /* byte of what the other end writes */
+  uint64_t under_way;
+};
+
+static int open_end(struct end *end, uint32_t role, const char *device, unsigned long port,
+                    unsigned long size)
+{
+  const struct pst_session_params params = {.struct_size = sizeof params, .roles = role};
+  struct pst_error error = PST_ERROR_INIT;
+  char text[512];
+
+  snprintf(text, sizeof text,
+           "penstock: 1\n"
+           "control: {address: \"127.0.0.1:%lu\"}\n"
+           "transport: {plugin: verbs_rc, options: {device: %s}}\n"
+           "streams: [{name: bench, region: %lu B}]\n",
+           port, device, size * PLACES);
+  if (pst_config_open_text(text, strlen(text), "bench", NULL, 0, &end->config, &error) < 0 ||
+      pst_session_open(end->config, &params, &end->session, &error) < 0 ||
+      pst_session_start(end->session, &error) < 0)
+    return error.code; /* it has been logged */
+  return 0;
+}
+
+static int open_game(struct game *game, char **argv)
+{
+  struct pst_range range = {.struct_size = sizeof range};
+  unsigned long port = strtoul(argv[5], NULL, 10);
+  int second = strcmp(argv[1], "second") == 0;
+  int rc = open_end(&game->ends[1], PST_SESSION_RECEIVER, argv[2], port + !second, game->size);
+
+  if (rc == 0)
+    rc = open_end(&game->ends[0], PST_SESSION_SENDER, argv[2], port + second, game->size);
+  if (rc < 0)
+    return rc;
+  game->there = pst_session_initiator(game->ends[0].session, "bench");
+  game->here = pst_session_target(game->ends[1].session, "bench");
+  if ((rc = pst_target_range(game->here, &range)) < 0)
+    return rc;
+  game->last = (uint8_t *)range.host + game->size - 1;
+  if ((rc = pst_initiator_local(game->there, &range)) < 0)
+    return rc;
+  game->own = range.host;
+  return 0;
+}
+
+static int reap(struct game *game)
+{
+  struct pst_transfer_done done[16];
+  int n = pst_initiator_poll(game->there, done, 16);
+
+  for (int i = 0; i < n; i++)
+    if (done[i].status < 0)
+      return done[i].status;
+  if (n > 0)
+    game->under_way -= (uint64_t)n;
+  return n;
+}
+
+static int both_connected(struct game *game)
+{
+  while (pst_initiator_state(game->there) == PST_STATE_WAITING ||
+         pst_target_state(game->here) == PST_STATE_WAITING ||
+         pst_initiator_remote_length(game->there) == 0) {
+    int rc = reap(game);
+    if (rc >= 0)
+      rc = pst_target_poll(game->here);
+    if (rc < 0)
+      return rc;
+  }
+  return 0;
+}
+
+static int write_there(struct game *game, uint64_t turn)
+{
+  uint64_t place = turn % PLACES * game->size;
+  const struct pst_transfer transfer = {
+      .op = PST_OP_WRITE, .local_offset = place, .length = game->size};
+  int rc;
+
+  game->own[place + game->size - 1] = (uint8_t)turn;
+  while ((rc = pst_initiator_post(game->there, &transfer, 1)) == 0)
+    if ((rc = reap(game)) < 0)
+      return rc;
+  game->under_way++;
+  return rc < 0 ? rc : 0;
+}
+
+static int await(struct game *game, uint64_t turn)
+{
+  for (unsigned long looks = 1; *game->last != (uint8_t)turn; looks++) {
+    int rc = looks % LOOKS ? 0 : reap(game); /* has it failed? */
+    if (rc < 0)
+      return rc;
+  }
+  return 0;
+}
+
+static uint64_t now_ns(void)
+{
+  struct timespec now;
+
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b)
+{
+  uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+  return left < right ? -1 : left > right;
+}
+
+static int play(struct game *game, int second, uint64_t *rounds)
+{
+  int rc = both_connected(game);
+
+  for (uint64_t turn = 1; rc >= 0 && turn <= game->count; turn++) {
+    uint64_t start = now_ns();
+    if (second)
+      rc = await(game, turn);
+    if (rc >= 0)
+      rc = write_there(game, turn);
+    if (rc >= 0 && !second)
+      rc = await(game, turn);
+    rounds[turn - 1] = now_ns() - start;
+    if (rc >= 0)
+      rc = reap(game);
+  }
+  return rc;
+}
+
+static int finish(struct game *game)
+{
+  int rc = pst_initiator_finish(game->there), here = 0;
+
+  while (rc >= 0 && here == 0) {
+    reap(game);
+    here = pst_target_poll(game->here);
+  }
+  if (rc >= 0 && here == -ENODATA)
+    rc = pst_target_finish(game->here);
+  while (rc >= 0 && (pst_initiator_state(game->there) < PST_STATE_ENDED ||
+                     pst_target_state(game->here) < PST_STATE_ENDED)) {
+    reap(game);
+    pst_target_poll(game->here);
+  }
+  return rc;
+}
+
+int main(int argc, char **argv)
+{
+  struct game game = {.size = 0};
+
+  if (argc != 6) {
+    fprintf(stderr, "usage: bench-pingpong first|second DEVICE SIZE COUNT PORT\n");
+    return 2;
+  }
+  game.size = strtoul(argv[3], NULL, 10);
+  game.count = strtoul(argv[4], NULL, 10);
+  uint64_t *rounds = calloc(game.count + 1, sizeof *rounds);
+  int second = strcmp(argv[1], "second") == 0, rc = rounds ? open_game(&game, argv) : -ENOMEM;
+  if (rc == 0)
+    rc = play(&game, second, rounds);
+  if (rc >= 0)
+    rc = finish(&game);
+  if (rc < 0)
+    fprintf(stderr, "bench-pingpong: %s\n", strerror(-rc));
+  qsort(rounds, game.count, sizeof *rounds, ascending);
+  if (rc >= 0 && !second)
+    printf("%.3f usec, half a round trip, median\n", (double)rounds[game.count / 2] / 2000);
+  for (int i = 0; i < 2; i++) {
+    pst_session_close(game.ends[i].session);
+    pst_config_close(game.ends[i].config);
+  }
+  free(rounds);
+  return rc < 0;
+}
