@@ -251,6 +251,8 @@ void rc_greet(struct pst_endpoint *endpoint)
     return;
   }
   endpoint->state = RC_GREETING;
+  if (endpoint->is_heard_early)
+    rc_connected(endpoint);
   if (!rc_says_hello(endpoint))
     return;
   int rc = rc_queue_own(endpoint, RC_HELLO, NULL, 0, 0, 0);
@@ -269,6 +271,9 @@ void rc_greet_again(struct pst_endpoint *endpoint)
 
 void rc_connected(struct pst_endpoint *endpoint)
 {
+  /* The peer's hello may be here as soon as the queue pair is in RTR, and is said once. */
+  if (endpoint->state == RC_SETTING_UP && !endpoint->mend.by_ns)
+    endpoint->is_heard_early = true;
   if (endpoint->state != RC_GREETING || endpoint->mend.by_ns)
     return;
   endpoint->state = RC_CONNECTED;

@@ -172,7 +172,8 @@ struct pst_endpoint {
   bool is_erred;  /* the queue pair is in ERR */
   bool wants_room, wants_queue, has_told_room;
   bool has_place;
-  bool greets_again; /* once what was posted is flushed */
+  bool is_heard_early; /* while a deferred work was still setting the queue pair up */
+  bool greets_again;   /* once what was posted is flushed */
   bool is_pending;
   struct pst_endpoint *next_pending;
 };
