@@ -14,7 +14,7 @@
 
 #include <penstock/penstock.h>
 
-enum { PLACES = 64, LOOKS = 1 << 16 };
+enum { PLACES = 64, LOOKS = 1 << 14 };
 
 struct end {
   struct pst_config *config;
@@ -86,14 +86,20 @@ static int reap(struct game *game)
   return n;
 }
 
+/* At both ends: until the other side has both, too, it needs this one's polls. */
+static int look(struct game *game)
+{
+  int rc = reap(game);
+
+  return rc < 0 ? rc : pst_target_poll(game->here);
+}
+
 static int both_connected(struct game *game)
 {
   while (pst_initiator_state(game->there) == PST_STATE_WAITING ||
          pst_target_state(game->here) == PST_STATE_WAITING ||
          pst_initiator_remote_length(game->there) == 0) {
-    int rc = reap(game);
-    if (rc >= 0)
-      rc = pst_target_poll(game->here);
+    int rc = look(game);
     if (rc < 0)
       return rc;
   }
@@ -109,7 +115,7 @@ static int write_there(struct game *game, uint64_t turn)
 
   game->own[place + game->size - 1] = (uint8_t)turn;
   while ((rc = pst_initiator_post(game->there, &transfer, 1)) == 0)
-    if ((rc = reap(game)) < 0)
+    if ((rc = look(game)) < 0)
       return rc;
   game->under_way++;
   return rc < 0 ? rc : 0;
@@ -118,7 +124,7 @@ static int write_there(struct game *game, uint64_t turn)
 static int await(struct game *game, uint64_t turn)
 {
   for (unsigned long looks = 1; *game->last != (uint8_t)turn; looks++) {
-    int rc = looks % LOOKS ? 0 : reap(game); /* has it failed? */
+    int rc = looks % LOOKS ? 0 : look(game); /* has it failed? */
     if (rc < 0)
       return rc;
   }
