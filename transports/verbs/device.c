@@ -162,6 +162,21 @@ static int open_match(const struct pst_host *host, const struct vb_device *devic
   return 0;
 }
 
+/* 0: none of that name. Of a list: asking for a name that is none has the kernel look for a module.
+ */
+static uint32_t netdev_of(const char *name)
+{
+  struct if_nameindex *all = if_nameindex();
+  uint32_t found = 0;
+
+  for (struct if_nameindex *at = all; at && at->if_name && !found; at++)
+    if (strcmp(at->if_name, name) == 0)
+      found = at->if_index;
+  if (all)
+    if_freenameindex(all);
+  return found;
+}
+
 int vb_open(const struct pst_host *host, const char *name, uint32_t port, int32_t gid_index,
             struct vb_open *opened)
 {
@@ -174,8 +189,7 @@ int vb_open(const struct pst_host *host, const char *name, uint32_t port, int32_
     host->log(host, PST_LOG_ERROR, "%s: %s", why, remedy);
     return count;
   }
-  int rc = vb_match(all, (uint32_t)count, name, port, name[0] ? if_nametoindex(name) : 0, &match,
-                    why, sizeof(why));
+  int rc = vb_match(all, (uint32_t)count, name, port, netdev_of(name), &match, why, sizeof(why));
   if (rc < 0)
     host->log(host, PST_LOG_ERROR, "%s", why);
   match.wish.index = gid_index;
