@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """verbs_rc by `connection: rdma_cm` between two machines: all that it does by exchange, and what
 only the kernel's connection manager can do or refuse."""
-import re
 import signal
 
 import guests
