@@ -38,7 +38,7 @@ static const struct vb_status events[] = {
      "4791); or the peer's process or host is gone",
      WAY, -ETIMEDOUT},
     {RDMA_CM_EVENT_REJECTED, "RDMA_CM_EVENT_REJECTED", "the peer refuses the connection", "",
-     "the peer's log", -ECONNREFUSED},
+     "the peer's log", -ECONNRESET},
     {RDMA_CM_EVENT_ESTABLISHED, "RDMA_CM_EVENT_ESTABLISHED", "the connection is up", "", "", 0},
     {RDMA_CM_EVENT_DISCONNECTED, "RDMA_CM_EVENT_DISCONNECTED",
      "the peer's end of the connection is gone, without a farewell",
@@ -64,24 +64,24 @@ static const struct vb_status unknown_event = {
 #define STALE_CONNECTION 10
 static const struct vb_status rejections[] = {
     {1, "no queue pair", "the peer has none to give", "it is out of queue pairs",
-     "`rdma resource` at the peer", -ECONNREFUSED},
+     "`rdma resource` at the peer", -ECONNRESET},
     {3, "no resources", "the peer's device is out of something", "too many connections",
-     "`rdma resource` at the peer", -ECONNREFUSED},
+     "`rdma resource` at the peer", -ECONNRESET},
     {4, "timeout", "the peer gave the connection up", "it waited too long for this end, or ended",
-     "the peer's log", -ECONNREFUSED},
+     "the peer's log", -ECONNRESET},
     {6, "invalid communication ID", "the peer does not know the connection", "it ended meanwhile",
-     "the peer's log", -ECONNREFUSED},
+     "the peer's log", -ECONNRESET},
     {8, "invalid service ID", "nobody listens at that port of the peer's",
      "the peer ended, or stopped listening, after it had told its address",
-     "`rdma resource show cm_id` at the peer; its log", -ECONNREFUSED},
+     "`rdma resource show cm_id` at the peer; its log", -ECONNRESET},
     {STALE_CONNECTION, "stale connection",
      "the peer's kernel still holds an earlier connection of a queue pair with this number",
-     "a connection that ended a moment ago", "whether it passes: a second or two", -ECONNREFUSED},
+     "a connection that ended a moment ago", "whether it passes: a second or two", -ECONNRESET},
     {12, "invalid GID", "the peer's device has no such address",
-     "the peer's address changed after it was told", "`ip addr` at the peer", -ECONNREFUSED},
+     "the peer's address changed after it was told", "`ip addr` at the peer", -ECONNRESET},
     {28, "by the program", "the program at the peer refuses",
      "it has no endpoint of that token, or has one that is connected already or closing",
-     "the peer's log", -ECONNREFUSED},
+     "the peer's log", -ECONNRESET},
 };
 
 static const struct vb_status other_rejection = {
@@ -90,7 +90,7 @@ static const struct vb_status other_rejection = {
     "a reason that a connection of ours should not meet",
     "",
     "the reasons of REJ in the specification, 12.6.7.2",
-    -ECONNREFUSED};
+    -ECONNRESET};
 
 static const struct vb_status *find(const struct vb_status *table, size_t count, int code,
                                     const struct vb_status *none)

@@ -115,6 +115,15 @@ static void cut(struct pst_endpoint *endpoint)
   endpoint->is_cut = true;
 }
 
+uint64_t rc_close_due(const struct pst_endpoint *endpoint)
+{
+  uint64_t flushed_ns = endpoint->over_ns + FLUSH_NS;
+  /* Receives that are missing are nobody's requests: they go with the queue pair. */
+  bool is_enough = endpoint->is_erred && endpoint->sq_done == endpoint->sq_head;
+
+  return is_enough && flushed_ns < endpoint->close_by_ns ? flushed_ns : endpoint->close_by_ns;
+}
+
 bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   bool late = now_ns >= endpoint->close_by_ns;
@@ -130,12 +139,14 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
     if (!endpoint->error)
       endpoint->error = -ECANCELED;
     rc_queue_error(endpoint);
+    endpoint->over_ns = now_ns;
+    rc_due(endpoint->worker, rc_close_due(endpoint));
     rc_pend(endpoint); /* what is flushed at once is taken in first */
     return false;
   }
   if (is_empty(endpoint))
     return true;
-  if (!late)
+  if (now_ns < rc_close_due(endpoint))
     return false;
   cut(endpoint);
   return true;

@@ -161,11 +161,12 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
     arrived(endpoint, wc, out);
   else {
     control(endpoint, wc);
-    if (sends && endpoint->state == RC_CONNECTED &&
+    /* In ERR soft-RoCE takes receives and never gives them back. */
+    if (sends && !endpoint->is_erred && endpoint->state == RC_CONNECTED &&
         (uint32_t)wc->wr_id != RC_SPARE) /* it took a slot's receive, and not the slot */
       rc = rc_slot_again(endpoint, rc_fifo_get(&endpoint->rx->granted));
   }
-  if (endpoint->receive_buffers && endpoint->state == RC_CONNECTED)
+  if (endpoint->receive_buffers && !endpoint->is_erred && endpoint->state == RC_CONNECTED)
     rc = rc_receive_again(endpoint, (uint32_t)wc->wr_id);
   if (rc < 0)
     rc_fail(endpoint, rc, "ibv_post_recv");

@@ -96,6 +96,8 @@ void rc_left(struct pst_endpoint *endpoint, int status);
 void rc_forget_room(struct pst_endpoint *endpoint);
 /* A step further. True: it can be freed. */
 bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns);
+/* When it ends, though the device has not given all back. */
+uint64_t rc_close_due(const struct pst_endpoint *endpoint);
 /* Likewise: the end can be told. */
 bool rc_gone_step(struct pst_endpoint *endpoint, uint64_t now_ns);
 void rc_endpoint_free(struct pst_endpoint *endpoint);

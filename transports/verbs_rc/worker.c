@@ -337,10 +337,11 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
   struct pst_worker *worker = endpoint->worker;
 
   if (endpoint->close_mode) {
-    if (now_ns >= endpoint->close_by_ns)
+    if (now_ns >= rc_close_due(endpoint))
       rc_pend(endpoint);
-    else
-      rc_due(worker, endpoint->close_by_ns);
+    if (now_ns < endpoint->close_by_ns)
+      rc_due(worker,
+             now_ns < rc_close_due(endpoint) ? rc_close_due(endpoint) : endpoint->close_by_ns);
     return;
   }
   if (endpoint->mend.by_ns) {
