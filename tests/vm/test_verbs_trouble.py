@@ -118,7 +118,7 @@ class Trouble(test_verbs_rc.Streams):
         """For the ring; and, where that fits, for what comes after it."""
         for kib, words in (
             (64, "locked-memory limit of 64 KiB is less than the 512 KiB wanted: raise it .`ulimit -l"),
-            (1024, "locked-memory limit of 1024 KiB is used up"),
+            (520, "locked-memory limit of 520 KiB is used up"),
         ):
             with self.subTest(kib):
                 refused = self.penstock("b", "receive", before=with_memlock(kib))
