@@ -271,19 +271,25 @@ static void *add_up(void *arg)
   struct adder *adder = arg;
   struct pst_request request = access_of(&adder->rma, PST_OP_FETCH_ADD, 0, 0, 0);
   request.u.atomic.operand = 1;
-  for (uint32_t i = 0; i < adder->rounds; i++) {
+  uint64_t deadline = contract_now_ns() + CONTRACT_PATIENCE_S * UINT64_C(1000000000);
+  uint32_t posted = 0, ended = 0;
+  while (ended < adder->rounds && !adder->failed) {
     struct contract_side *side = &adder->rma.pair->sender;
     struct pst_completion done;
     uint32_t wait;
-    int rc = contract_post(side, 0, &request, 1, &wait);
-    if (rc == -EAGAIN)
-      i--;
-    else if (rc != 1)
+    int rc = posted < adder->rounds ? contract_post(side, 0, &request, 1, &wait) : 0;
+    if (rc > 0)
+      posted++;
+    else if (rc < 0 && rc != -EAGAIN)
       adder->failed = rc;
     contract_poll(side);
-    while (contract_take(side, PST_COMPLETION_DONE, PST_OP_FETCH_ADD, &done))
+    while (contract_take(side, PST_COMPLETION_DONE, PST_OP_FETCH_ADD, &done)) {
+      ended += done.u.done.count;
       if (done.status)
         adder->failed = done.status;
+    }
+    if (contract_now_ns() > deadline)
+      adder->failed = -ETIMEDOUT;
   }
   return NULL;
 }

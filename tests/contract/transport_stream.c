@@ -304,12 +304,16 @@ static void post_takes_no_more_than_may_be_outstanding(void **state)
 /* Neither a credit nor a lent slot is an answer that a peer owes. */
 static void receiver_that_holds_its_slots_is_not_dead(void **state)
 {
+  const struct contract_variant *variant = *state;
   struct contract_params params = {.endpoints = 1,
                                    .slots = 4,
                                    .message = 64,
                                    .requests = 16,
                                    .pieces = 1,
                                    .timeout_ns = 50000000};
+  /* What a device answers takes a thread of its own, which may wait for a CPU. */
+  if (variant->silent)
+    params.timeout_ns = 1000000000;
   struct contract_pair *pair = contract_pair(state, &params);
   struct pst_completion held[4], gone;
   struct pst_request request = contract_send(&pair->sender, 0, 64, 0);
@@ -318,7 +322,7 @@ static void receiver_that_holds_its_slots_is_not_dead(void **state)
     contract_post_one(pair, &request);
   for (int i = 0; i < 4; i++)
     held[i] = contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
-  uint64_t until = contract_now_ns() + 4 * params.timeout_ns;
+  uint64_t until = contract_now_ns() + 2 * params.timeout_ns;
   while (contract_now_ns() < until) {
     assert_int_equal(contract_post(&pair->sender, 0, &request, 1, &wait), -EAGAIN);
     contract_poll(&pair->sender);
