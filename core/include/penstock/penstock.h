@@ -906,7 +906,8 @@ enum pst_stage {
   PST_STAGE_CREDIT = 1, /* sender: the receiver has no free slot */
   PST_STAGE_TRANSPORT =
       2,                 /* sender: the transport's queue is full, or all slots are on their way */
-  PST_STAGE_STAGING = 3, /* receiver: arrived, but copies to the final memory are under way */
+  PST_STAGE_STAGING = 3, /* receiver: arrived, but copies to the final memory are under way;
+                            sender: copies out of its memory are */
   PST_STAGE_SINK = 4,    /* receiver: the application holds what it was given */
   PST_STAGE_EMPTY = 5,   /* receiver: nothing has arrived */
   PST_STAGES = 6,

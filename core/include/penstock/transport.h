@@ -153,7 +153,8 @@ struct pst_limits {
    * the memory (a NIC will reach the region) and never counts as unmet: mr_register finds out,
    * and may have another way. */
   uint32_t ring_needs;
-  uint32_t send_needs;  /* of regions that are sent from, or offered for one-sided access */
+  /* Of regions that are sent from (unmet: core stages), or offered for one-sided access. */
+  uint32_t send_needs;
   uint64_t page_size;   /* registrations round to it */
   uint32_t address_max; /* bytes of endpoint_address */
   uint32_t remote_max;  /* bytes of mr_pack */
