@@ -223,7 +223,7 @@ class Sender(Trouble):
         self.assert_clean()
 
     def test_killed_is_no_failure(self):
-        path = self.file("none", sender=", rate: 20 Mbps", receiver="silence: 300 ms")
+        path = self.file("none", sender=", rate: 20 Mbps", receiver="silence: 3 s")
         receiver = self.receiver(path)
         sender = self.start("send", path)
         receiver.wait_line(r"Got [1-9]")
