@@ -65,7 +65,7 @@ class Foreign(Case):
         self.assertEqual(child.wait(), expect, str(child))
         return self.only_stream(self.result("received.json"))
 
-    def run_packets(self, framing, packets, receiver=", silence: 200 ms", expect=0, **options):
+    def run_packets(self, framing, packets, receiver=", silence: 500 ms", expect=0, **options):
         child = self.receive(self.foreign_config(framing, receiver, **options))
         self.send(*packets)
         return self.ended(child, expect), child
@@ -113,7 +113,7 @@ class Ends(Foreign):
         self.assertEqual(stream["receiver"]["state"], "ended")
 
     def test_a_sleeping_worker_ends_too(self):
-        path = self.foreign_config("rtp", ", silence: 100 ms")
+        path = self.foreign_config("rtp", ", silence: 500 ms")
         child = self.receive(path, "--set", "workers.sleep_after=1 ms")
         self.send(*(rtp(n, b"x") for n in range(10)))
         self.assertEqual(self.ended(child)["messages_delivered"], 10)
@@ -172,13 +172,13 @@ class Accounts(Foreign):
     def test_expected_loss(self):
         packets = [rtp(n, b"x") for n in range(100) if n != 50]
         for most, status in (("0.5%", 4), ("1.5%", 0)):
-            path = self.foreign_config("rtp", ", silence: 100 ms", f"{{max_loss: {most}}}")
+            path = self.foreign_config("rtp", ", silence: 500 ms", f"{{max_loss: {most}}}")
             child = self.receive(path)
             self.send(*packets)
             self.ended(child, status)
 
     def test_unknown_loss_meets_no_bound(self):
-        child = self.receive(self.foreign_config("none", ", silence: 100 ms", "{max_loss: 1}"))
+        child = self.receive(self.foreign_config("none", ", silence: 500 ms", "{max_loss: 1}"))
         self.send(b"x")
         self.ended(child, 4)
 
@@ -286,7 +286,7 @@ class Sends(Foreign):
         self.assertRegex(child.stderr, "`to`")
 
     def test_two_penstocks(self):
-        receiver = self.receive(self.foreign_config("sequence", ", silence: 300 ms"))
+        receiver = self.receive(self.foreign_config("sequence", ", silence: 1 s"))
         path = self.sender_config(
             "sequence",
             (f'to: "{self.host}:{self.udp_port}"', "count: 5000, rate: 200 Mbps"),

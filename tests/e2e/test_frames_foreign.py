@@ -38,7 +38,7 @@ class ForeignFrames(Case):
             "foreign.yaml",
             "penstock: 1\ncontrol: none\n"
             "transport: {plugin: udp, options: {framing: rtp, device: 127.0.0.1}}\n"
-            f"streams: [{{name: camera, message: {MESSAGE} B, receiver: {{silence: 300 ms, "
+            f"streams: [{{name: camera, message: {MESSAGE} B, receiver: {{silence: 1 s, "
             f"transport: {{options: {{port: {port}}}}}, "
             f"assemble: {{by: rtp_marker, packets: 8, timeout: 1 min, frames: 32, missing: {missing}}}, "
             f"sink: {{type: file, file: {self.target}, overwrite: true}}}}}}]\n",
