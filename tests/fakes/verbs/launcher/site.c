@@ -225,6 +225,17 @@ static int identify(const char *fabric, struct describe_options *options)
   return 0;
 }
 
+/* Joined, if another launcher has made it since it was looked for; else made. The folder is
+ * locked. */
+static int make_or_join(const char *path, bool is_named, struct describe_options *options,
+                        struct site *site)
+{
+  int rc = is_named ? join(path, site) : 0;
+  if (rc)
+    return rc < 0 ? rc : check_joined(options);
+  return make(path, options, site);
+}
+
 int site_enter(const char *fabric, struct describe_options *options, struct site *site)
 {
   const char *outer = getenv("PENSTOCK_SIMVERBS_FABRIC");
@@ -235,14 +246,15 @@ int site_enter(const char *fabric, struct describe_options *options, struct site
     return -1;
   if (options->own)
     snprintf(options->name, FAB_NAME, "%d", (int)getpid());
-  int rc = fabric && !options->own ? enter_by_name(options, site) : 1;
+  bool is_named = fabric && !options->own;
+  int rc = is_named ? enter_by_name(options, site) : 1;
   char folder[PATH_MAX], path[PATH_MAX];
   for (unsigned i = 0; rc == 1 && i < FOLDERS; i++) {
     int lock = lock_folder(i, true, folder);
     if (lock < 0)
       continue;
     sweep(folder);
-    rc = file_path(folder, options->name, path) ? make(path, options, site) : -1;
+    rc = file_path(folder, options->name, path) ? make_or_join(path, is_named, options, site) : -1;
     close(lock);
   }
   if (rc == 1)

@@ -116,6 +116,13 @@ class Fabrics(Launcher):
         second.wait()
         self.assertEqual(self.files(), [])
 
+    def test_of_launchers_at_once_one_makes_it_and_all_are_on_it(self):
+        """They look for it, and then make it: one in a hundred rounds has met another there."""
+        launched = f"{LAUNCHER} --fabric {self.name} true & pids=\"$pids $!\"; "
+        awaited = "for pid in $pids; do wait $pid || exit 1; done; "
+        rounds = f"for round in $(seq 300); do pids=; {8 * launched} {awaited} done"
+        self.run_program("-c", rounds, program="/bin/sh", seconds=120)
+
     def test_what_a_killed_launcher_leaves_is_cleared_away(self):
         child = self.holding("--fabric", self.name, "--clock", "manual")
         child.signal(signal.SIGKILL)
