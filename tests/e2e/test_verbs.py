@@ -54,7 +54,10 @@ class Verbs(Case):
         for victim in (0, 1):
             receiver = self.start("receive", path, **self.prefix())
             sender = self.start("send", path, **self.prefix())
-            receiver.wait_line(r"Got \d{2,}")
+            try:
+                receiver.wait_line(r"Got \d{2,}")
+            except AssertionError as error:
+                raise AssertionError(f"{error}\n{sender}") from None
             both = (receiver, sender)
             # The launcher stands before the program: its child is what dies.
             os.kill(child_of(both[victim].pid), signal.SIGKILL)
