@@ -22,7 +22,7 @@ const struct option_word option_words[] = {
     {OPTION_BENCH, KEY_BENCH + BENCH_LATENCY, "latency", NULL, "no bandwidth"},
     {OPTION_BENCH, KEY_LONG, "duration", "TIME", "of each measurement; 500ms when not given"},
     {OPTION_BENCH, KEY_BENCH + BENCH_RING, "ring", "N",
-     "send: slots at each end; as many as 4 MiB hold, 16 to 1024, when not given"},
+     "send: slots at each end; as many as 1 MiB holds, 16 to 1024, when not given"},
     {OPTION_BENCH, KEY_BENCH + BENCH_DEPTH, "depth", "N",
      "write, read: transfers under way; like --ring when not given"},
     {OPTION_BENCH, KEY_BENCH + BENCH_PATH, "path", "PATH",

@@ -75,9 +75,15 @@ void bench_choose_sender(struct bench_side *side, int log_level)
   pst_log_set(NULL, NULL, PST_LOG_ERROR - 1); /* what else is wrong, the streams will say */
   int result = bench_session_open(side, &c, PST_SESSION_SENDER, false, false, "127.0.0.1:1", false,
                                   &session, &error);
+  if (result == 0) {
+    struct pst_stats stats = {.struct_size = sizeof(stats)};
+    char name[64];
+    bench_stream_name(&c, false, name, sizeof name);
+    pst_sender_stats(pst_session_sender(session, name), &stats);
+    side->sends_from_host = stats.path.path == PST_PATH_STAGED;
+  }
   pst_session_close(session);
   pst_log_set(NULL, NULL, log_level);
-  side->sends_from_host = result == -EOPNOTSUPP;
 }
 
 int bench_pin(int cpu)

@@ -46,7 +46,7 @@ struct bench_side {
   const char *transport, *memory, *path;
   struct pst_setting *transport_options, *memory_options;
   uint32_t transport_option_count, memory_option_count;
-  bool sends_from_host; /* messages: the transport does not send from `memory` */
+  bool sends_from_host; /* messages: those from `memory` would be staged */
 };
 
 struct bench_plan {

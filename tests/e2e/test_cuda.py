@@ -98,6 +98,15 @@ class Cuda(Case):
             environment=environment(""))  # fmt: skip
         self.assertIn("sender.path: direct is not possible: transport udp sends from memory with", child.stderr)
 
+    def test_bench_sends_from_what_the_transport_reads(self):
+        child = self.run_program(
+            *self.arguments("bench", "--transport", "loopback", "--memory", "cuda", "--op", "send"),
+            "--size", "1462", "--bandwidth", "--duration", "20ms",
+            environment=environment("delay_us=200"),
+        )  # fmt: skip
+        self.assertIn("send: from slots in host memory: transport loopback sends from no memory cuda",
+                      child.stdout)  # fmt: skip
+
     def test_the_staged_path_is_said_where_nobody_asked_for_it(self):
         stream = self.stream_of(FILE, "--count", 1000, "--set", "streams.packets.receiver.path=auto")
         self.assertIn("loopback hands over host memory", stream["path_reason"])
