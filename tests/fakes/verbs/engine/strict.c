@@ -23,25 +23,27 @@ static uint64_t hash_bytes(uint64_t hash, const char *bytes, uint64_t length)
   return hash;
 }
 
-/* Those of another process are read piece by piece. */
-static uint64_t hash_run(uint64_t hash, const struct sim_bytes *bytes)
+/* Those of another process are read piece by piece. Whether they are there: it may have died. */
+static bool hash_run(uint64_t *hash, const struct sim_bytes *bytes)
 {
   char piece[4096];
-  if (bytes->slot == fab_slot)
-    return hash_bytes(hash, (const char *)(uintptr_t)bytes->address, bytes->length);
+  if (bytes->slot == fab_slot) {
+    *hash = hash_bytes(*hash, (const char *)(uintptr_t)bytes->address, bytes->length);
+    return true;
+  }
   for (uint64_t at = 0; at < bytes->length;) {
     uint64_t length = bytes->length - at < sizeof(piece) ? bytes->length - at : sizeof(piece);
     struct sim_runs here = {.count = 1, .run = {{fab_slot, (uintptr_t)piece, length}}};
     struct sim_bytes there = {bytes->slot, bytes->address + at, length};
     if (sim_move(&here, 0, &there, false))
-      return 0;
-    hash = hash_bytes(hash, piece, length);
+      return false;
+    *hash = hash_bytes(*hash, piece, length);
     at += length;
   }
-  return hash;
+  return true;
 }
 
-/* 0 if a key is wrong: the request will end with that. */
+/* 0 if a key is wrong: the request will end with that; or if the memory is gone. */
 static uint32_t hash_sges(const struct fab_qp *qp, const struct ibv_sge *sges, uint32_t count)
 {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -49,9 +51,8 @@ static uint32_t hash_sges(const struct fab_qp *qp, const struct ibv_sge *sges, u
     struct sim_bytes bytes;
     if (!sges[i].length)
       continue;
-    if (sim_local(qp, &sges[i], 0, &bytes))
+    if (sim_local(qp, &sges[i], 0, &bytes) || !hash_run(&hash, &bytes))
       return 0;
-    hash = hash_run(hash, &bytes);
   }
   uint32_t folded = (uint32_t)(hash ^ hash >> 32);
   return folded ? folded : 1;
