@@ -125,7 +125,7 @@ class Receiver(Trouble):
             with self.subTest(basis):
                 options = f", rcvbuf: 256 KiB, gro: {gro}"
                 path = self.file("none", sender=", count: 100000, rate: 500 Mbps", options=options,
-                                 receiver="sink: discard, silence: 1 s", framing="none")  # fmt: skip
+                                 receiver="sink: discard, silence: 5 s", framing="none")  # fmt: skip
                 stream, receiver = self.stopped(path), self.children[-2]
                 dropped = sum(stream["dropped"].values())
                 self.assertIsNone(stream["messages_sent"])
