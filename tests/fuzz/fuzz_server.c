@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `penstock serve` itself, over a node and files of server_world.h: the input is what its clients
- * say and do, and when operations, reads and writes end. Each question is answered once; at the
- * end nothing is left in use, and nothing has a name that was not committed.
+ * say and do, and when operations, reads and writes end. Each question is answered once, and
+ * nothing is touched that none asks for (server_model.h); at the end nothing is left in use, and
+ * nothing has a name that was not committed.
  *
  * The input's first byte is how the server is started; then commands, a byte each and its numbers.
  */
@@ -17,6 +18,7 @@
 #include "clock.h"
 #include "notice.h"
 #include "serve/server.h"
+#include "server_model.h"
 #include "server_world.h"
 #include "signals.h"
 
@@ -398,6 +400,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     params.root = NULL;
   sums_sha256_of("", 0, empty_sum);
   world_node_begin();
+  model_begin(params.root != NULL, params.read_only, params.request_max);
   world_io_drain(false);
   REQUIRE(server_open(&params, &server, &error) == 0);
   REQUIRE(server_run(&server, -1) == 0);

@@ -12,7 +12,6 @@
 #define REQUESTS 1024u
 #define REALLY (64u << 10)      /* bytes at most that are moved; more would only take time */
 #define REALLY_UP_TO (1u << 20) /* and of the file's first bytes */
-#define SUMMED 4096u
 
 struct io {
   int event_fd;
@@ -65,6 +64,7 @@ void io_submit(struct io *io, struct io_request *request)
   /* A sum is nobody else's meanwhile. */
   for (uint32_t i = 0; i < request_count && request->op == IO_SUM; i++)
     REQUIRE(requests[i]->sum != request->sum);
+  world_require_asked(request);
   requests[request_count++] = request;
 }
 
@@ -83,14 +83,15 @@ void world_io_require_unused(const uint8_t *bytes, uint64_t length)
 
 static int64_t sum(const struct io_request *r)
 {
-  static const uint8_t zeros[SUMMED];
-  uint8_t bytes[SUMMED];
-  ssize_t got = pread(r->fd, bytes, r->length < SUMMED ? r->length : SUMMED, (off_t)r->offset);
+  static const uint8_t zeros[WORLD_SUMMED];
+  uint8_t bytes[WORLD_SUMMED];
+  ssize_t got =
+      pread(r->fd, bytes, r->length < WORLD_SUMMED ? r->length : WORLD_SUMMED, (off_t)r->offset);
 
   if (got > 0)
     sums_sha256_add(r->sum, bytes, (size_t)got);
   else if (r->to_grow)
-    sums_sha256_add(r->sum, zeros, r->length < SUMMED ? r->length : SUMMED);
+    sums_sha256_add(r->sum, zeros, r->length < WORLD_SUMMED ? r->length : WORLD_SUMMED);
   else
     return 0;
   return (int64_t)r->length;

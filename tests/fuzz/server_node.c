@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "serve/server.h"
+#include "server_model.h"
 #include "server_world.h"
 
 #define EVENTS 4096u
@@ -30,6 +31,8 @@ struct pst_peer {
   bool left_told; /* LEFT is handed out: freed by the next poll */
   bool wants_room;
   bool is_free; /* in its choice of tags */
+  bool behind;  /* an answer waits for room */
+  struct model *model;
   int status;
   uint32_t messages, operations; /* room */
   uint32_t under_way;
@@ -86,6 +89,7 @@ struct pst_peer *world_join(void)
   struct pst_peer *peer = calloc(1, sizeof *peer);
   REQUIRE(peer != NULL);
   peer->messages = peer->operations = UINT32_MAX;
+  peer->model = model_new();
   peer->next = peers;
   peers = peer;
   tell(peer, PST_NODE_JOINED);
@@ -135,6 +139,7 @@ void world_say(struct pst_peer *peer, const void *bytes, size_t length)
 {
   void *copy = malloc(length ? length : 1);
 
+  model_said(peer->model, bytes, length);
   REQUIRE(copy != NULL);
   if (length > 0)
     memcpy(copy, bytes, length);
@@ -264,6 +269,7 @@ static void free_handed(void)
       continue;
     }
     *at = peer->next;
+    model_free(peer->model);
     free(peer);
   }
 }
@@ -320,6 +326,14 @@ int pst_area_verify(struct pst_area *a, uint64_t offset, uint64_t length, uint64
   return verify_fails ? -EBADMSG : 0;
 }
 
+void world_require_asked(const struct io_request *request)
+{
+  const struct job *job = request->owner;
+  const struct pst_peer *peer = job->client->peer;
+
+  model_io(peer->model, request, peer->behind);
+}
+
 /* All that was said has been looked at. */
 static void require_bounded(void)
 {
@@ -331,6 +345,13 @@ static void require_bounded(void)
   }
 }
 
+/* Nobody has been told of room who has not used it. */
+static void catch_up(void)
+{
+  for (struct pst_peer *peer = peers; peer != NULL; peer = peer->next)
+    peer->behind &= peer->wants_room;
+}
+
 int pst_node_poll(struct pst_node *node, struct pst_node_event *out, uint32_t max)
 {
   uint32_t n = 0;
@@ -338,7 +359,7 @@ int pst_node_poll(struct pst_node *node, struct pst_node_event *out, uint32_t ma
   (void)node;
   free_handed();
   if (event_count == 0)
-    require_bounded();
+    require_bounded(), catch_up();
   while (event_count == 0 && world_turn() && world_io_under_way() == 0)
     ;
   for (; n < max && event_count > 0; n++, event_count--) {
@@ -408,13 +429,14 @@ int pst_peer_send(struct pst_peer *peer, const void *bytes, uint64_t length)
   if (peer->leaving)
     return -ENOTCONN;
   if (peer->messages == 0) {
-    peer->wants_room = true;
+    peer->wants_room = peer->behind = true;
     return -EAGAIN;
   }
   peer->messages--;
   REQUIRE(serve_decode(bytes, length, &answer, why) == 0);
   if (answer.type == SERVE_WELCOME)
     return 0;
+  model_answered(peer->model, &answer);
   if (answer.type == SERVE_CHECKED)
     memcpy(sum, answer.sha256, sizeof sum);
   if (answer.tag < WORLD_TAGS && peer->asked[answer.tag] > 0)
@@ -465,6 +487,8 @@ static void take(struct pst_peer *peer, const struct pst_operation *o)
   operation_count++;
   peer->under_way++;
   peer->posted += o->length;
+  if (o->op != PST_OP_FLUSH)
+    model_posted(peer->model, o->op, o->id, o->remote_offset, o->length);
 }
 
 int pst_peer_post(struct pst_peer *peer, const struct pst_operation *o, uint32_t n)

@@ -15,10 +15,11 @@
 
 #include "require.h"
 
-#define WORLD_PEERS 3u    /* at a time */
-#define WORLD_REGIONS 3u  /* of a peer */
-#define WORLD_TAGS 256u   /* that questions have; this one may be answered, or not */
-#define WORLD_READ_BYTE 7 /* what regions hold */
+#define WORLD_PEERS 3u     /* at a time */
+#define WORLD_REGIONS 3u   /* of a peer */
+#define WORLD_TAGS 256u    /* that questions have; this one may be answered, or not */
+#define WORLD_READ_BYTE 7  /* what regions hold */
+#define WORLD_SUMMED 4096u /* first bytes of a part that is summed that really are */
 
 /* ---- server_node.c ---- */
 void world_node_begin(void);
@@ -48,6 +49,9 @@ void world_require_answers(void);
 /* No operation under way uses this memory of the server's. */
 void world_require_unused(const uint8_t *bytes, uint64_t length);
 bool world_owns(const uint8_t *bytes, uint64_t length);
+/* A question of a peer that is there is what this is for. */
+struct io_request;
+void world_require_asked(const struct io_request *request);
 
 /* ---- server_io.c ---- */
 enum world_end { WORLD_IO_ENDS, WORLD_IO_FAILS, WORLD_IO_IS_FULL, WORLD_IO_IS_SHORT };

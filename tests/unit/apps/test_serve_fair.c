@@ -3,6 +3,7 @@
  * much, counted. No clock, no sockets, no threads. */
 #include "notice.h"
 #include "serve/server.h"
+#include "server_model.h"
 #include "server_world.h"
 #include "signals.h"
 #include "support.h"
@@ -105,6 +106,7 @@ static void run(uint64_t bytes)
   memset(clients, 0, sizeof clients);
   notice_level(PST_LOG_ERROR);
   world_node_begin();
+  model_begin(false, false, params.request_max);
   world_io_drain(true);
   assert_int_equal(server_open(&params, &server, &error), 0);
   assert_int_equal(server_run(&server, -1), 0);
