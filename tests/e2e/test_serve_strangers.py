@@ -87,9 +87,11 @@ class Strangers(ServeCase):
         crc = int(self.stranger("crc 7 4096")[0].split()[1])
         self.assert_answers(
             [HELLO, "crc 7 4096", "create new 8192", f"store 0 0 4096 1 0 {crc + 1}", f"store 0 0 4096 1 0 {crc}", "commit 0",
+             "fetch 0 0 4096 1 0",
              f"store 0 8191 2 1 0 {crc}", f"store 0 8192 1 1 0 {crc}", f"hole 0 4096 {2**62}", "hole 0 4096 4095", "commit 0", "hole 0 0 1",
              "create new 8192", "hole 0 8191 1", "commit 0", "commit 0", "close 0"],
-            ["WELCOME", "crc", "CREATED", "REFUSE EBADMSG .*CRC32C", "DONE", "REFUSE EINVAL .*4096 of 8192", "REFUSE ERANGE", "REFUSE ERANGE",
+            ["WELCOME", "crc", "CREATED", "REFUSE EBADMSG .*CRC32C", "DONE", "REFUSE EINVAL .*4096 of 8192", "REFUSE EBADF .*the other way",
+             "REFUSE ERANGE", "REFUSE ERANGE",
              "REFUSE (ERANGE|EFBIG)", "DONE", "REFUSE EINVAL .*8191 of 8192", "DONE", "REFUSE EBUSY", "DONE", "DONE", "REFUSE EBADF",
              "DONE"])  # fmt: skip
         self.assertEqual((self.root / "new").read_bytes(), b"\7" * 4096 + bytes(4096))

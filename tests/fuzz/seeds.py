@@ -216,6 +216,10 @@ def server_seeds():
     yield b"\0" + b"".join(summed[:5]) + ask(STORE, length=4096) + done + ask(COMMIT) + io * 4 + ask(COMMIT) + io * 3
     yield b"\0" + join + ask(OPEN) + ask(CHECK, length=4096, flags=GOES_ON) + ask(CHECK, offset=4096, length=4096, flags=GOES_ON) + io * 2
     yield b"\0" + join + ask(CREATE, "new", length=4096) + ask(STORE, offset=1, length=4096) + done + io + ask(HOLE, offset=4096, length=1)
+    yield b"\0" + join + ask(CREATE, "new", length=1 << 40) + ask(STORE, length=(4 << 20) + 1) + done + io
+    yield b"\0" + join + ask(CREATE, "new", length=4096) + ask(CHECK, length=4096, how=HAS_SUM) + io + ask(COMMIT) + io * 3
+    yield b"\0" + join + ask(CREATE, "new", length=8192) + ask(STORE, length=4096) + ask(STORE, offset=4096, length=4096) + done + fails + done + io
+    yield b"\0" + bytes([JOIN, 3]) + ask(PING)
     yield b"\0" + join + ask(OPEN) * 34 + ask(CLOSE, file=3) + ask(OPEN)
     yield b"\0" + join + ask(MOVE, length=4096) * 66
     yield b"\0" + join * 3 + ask(MOVE, length=2 << 20, peer=1) * 3 + ask(MOVE, length=4096, peer=2) * 3 + done * 4 + bytes([LEAVE, 1, 1]) + done * 8

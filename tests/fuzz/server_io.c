@@ -141,5 +141,6 @@ struct io_request *io_poll(struct io *io)
     return NULL;
   struct io_request *r = ended[0];
   memmove(ended, ended + 1, --ended_count * sizeof(struct io_request *));
+  world_io_ended(r);
   return r;
 }

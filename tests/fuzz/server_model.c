@@ -13,11 +13,12 @@
 #include "server_world.h"
 
 #define KNOWN (64u << 10) /* bytes of a READ that are certainly WORLD_READ_BYTE */
+#define PART ".penstock-part"
 
 struct question {
   uint64_t tag, offset, length, region, place, size;
   uint32_t type, file, op, flags, crc, pieces;
-  bool has_sha256;
+  bool has_sha256, well_named;
   uint8_t sha256[SERVE_SHA256_BYTES];
   uint64_t moved; /* by its operations */
   bool shared;    /* they may have been another question's */
@@ -25,6 +26,7 @@ struct question {
 
 struct model_file {
   bool open, writable, committed;
+  bool failed; /* a write to it */
   uint64_t size, summed;
   struct extent *come;
   uint32_t come_count;
@@ -34,6 +36,8 @@ struct model {
   struct question *questions; /* that are not answered, in order */
   uint32_t count, room;
   bool lost; /* it cannot be told what was answered */
+  bool welcome;
+  uint64_t chunk_max; /* as WELCOME says */
   struct model_file files[SERVER_FILES];
 };
 
@@ -67,6 +71,41 @@ void model_free(struct model *model)
 
 /* ---- Questions ---------------------------------------------------------------------------- */
 
+/* One part of a name, as docs/serve.md has the rules. */
+static bool is_part_legal(const char *part, size_t length)
+{
+  const size_t suffix = sizeof PART - 1;
+
+  for (size_t i = 0; i < length; i++)
+    if ((unsigned char)part[i] < ' ' || part[i] == 0x7f)
+      return false;
+  if (length > suffix && part[0] == '.' && memcmp(part + length - suffix, PART, suffix) == 0)
+    return false;
+  return length > 0 && length <= 240 && !(length <= 2 && memcmp(part, "..", length) == 0);
+}
+
+static bool is_name_legal(const struct serve_message *m)
+{
+  const char *name = (const char *)m->name;
+  size_t begin = 0;
+
+  if (m->type == SERVE_LIST && m->name_length == 0) /* the root */
+    return true;
+  for (size_t at = 0; at <= m->name_length; at++) {
+    if (at < m->name_length && name[at] != '/')
+      continue;
+    if (!is_part_legal(name + begin, at - begin))
+      return false;
+    begin = at + 1;
+  }
+  return m->name_length <= 1024;
+}
+
+static bool has_name(uint32_t type)
+{
+  return type == SERVE_OPEN || type == SERVE_CREATE || type == SERVE_LIST || type == SERVE_MKDIR;
+}
+
 void model_said(struct model *model, const void *bytes, uint64_t length)
 {
   static struct serve_message m;
@@ -92,7 +131,8 @@ void model_said(struct model *model, const void *bytes, uint64_t length)
                          .flags = m.flags,
                          .crc = m.crc,
                          .pieces = m.pieces,
-                         .has_sha256 = m.has_sha256};
+                         .has_sha256 = m.has_sha256,
+                         .well_named = !has_name(m.type) || is_name_legal(&m)};
   memcpy(q->sha256, m.sha256, sizeof q->sha256);
 }
 
@@ -180,16 +220,16 @@ static void fetched(struct model *model, const struct question *q, const struct 
   bool hole = m->flags & SERVE_FLAG_HOLE; /* all of it, however much was asked for */
 
   REQUIRE(q->type == SERVE_FETCH);
-  require_range(file, q, SERVER_CHUNK_MAX);
+  require_range(file, q, model->chunk_max);
   REQUIRE(m->length > 0 && m->length <= (hole ? file->size - q->offset : q->length));
   require_moved(q, hole ? 0 : m->length);
 }
 
-static void stored(struct model_file *file, const struct question *q)
+static void stored(struct model_file *file, const struct question *q, uint64_t most)
 {
   static uint8_t bytes[KNOWN];
 
-  require_range(file, q, SERVER_CHUNK_MAX);
+  require_range(file, q, most);
   require_moved(q, q->length);
   memset(bytes, WORLD_READ_BYTE, sizeof bytes);
   REQUIRE(q->length > KNOWN || q->crc == sums_crc32c(bytes, q->length));
@@ -225,7 +265,7 @@ static void done(struct model *model, const struct question *q)
   if (q->type == SERVE_MKDIR) {
     REQUIRE(!started.read_only);
   } else if (q->type == SERVE_STORE) {
-    stored(open_file(model, q, true), q);
+    stored(open_file(model, q, true), q, model->chunk_max);
   } else if (q->type == SERVE_HOLE) {
     require_range(open_file(model, q, true), q, INT64_MAX);
     add(open_file(model, q, true), q);
@@ -245,9 +285,16 @@ void model_answered(struct model *model, const struct serve_message *m)
 {
   struct question q;
 
+  if (m->type == SERVE_WELCOME) {
+    model->welcome = true;
+    model->chunk_max = m->chunk_max;
+    return;
+  }
+  REQUIRE(model->welcome);
   model->lost |= !take_question(model, m->tag, &q);
   if (model->lost)
     return;
+  REQUIRE(m->type == SERVE_REFUSE || q.well_named);
   REQUIRE(m->type == SERVE_REFUSE || q.type == SERVE_PING || q.type == SERVE_MOVE || started.files);
   switch (m->type) {
   case SERVE_OPENED:
@@ -331,7 +378,8 @@ static bool asks_for(const struct question *q, const struct model_file *file,
     return r->op == IO_SUM && within(r->offset, r->length, 0, file->size);
   if (q->type != (r->op == IO_READ ? SERVE_FETCH : r->op == IO_WRITE ? SERVE_STORE : SERVE_CHECK))
     return false;
-  return within(r->offset, r->length, q->offset, q->length) &&
+  return !(r->op == IO_WRITE && file->failed) &&
+         within(r->offset, r->length, q->offset, q->length) &&
          within(r->offset, r->length, 0, file->size);
 }
 
@@ -351,4 +399,10 @@ void model_io(const struct model *model, const struct io_request *r, bool behind
       require_sum(q, &model->files[q->file], r->fd);
   }
   REQUIRE(asked);
+}
+
+void model_io_ended(struct model *model, uint32_t file, const struct io_request *r, bool behind)
+{
+  if (!model->lost && !behind && r->op == IO_WRITE && r->result < 0)
+    model->files[file].failed = true;
 }

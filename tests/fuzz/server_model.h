@@ -28,5 +28,8 @@ void model_posted(struct model *model, uint8_t op, uint64_t region, uint64_t pla
 /* A file is about to be read, or written, for this peer. `behind`: answers wait for room, so that
  * the peer cannot know yet which files are open. */
 void model_io(const struct model *model, const struct io_request *request, bool behind);
+/* And has been, or not: then it is written to no more. */
+void model_io_ended(struct model *model, uint32_t file, const struct io_request *request,
+                    bool behind);
 
 #endif

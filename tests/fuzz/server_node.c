@@ -334,6 +334,15 @@ void world_require_asked(const struct io_request *request)
   model_io(peer->model, request, peer->behind);
 }
 
+void world_io_ended(const struct io_request *request)
+{
+  const struct job *job = request->owner;
+  const struct pst_peer *peer = job->client->peer;
+
+  if (peer != NULL) /* else it has left meanwhile */
+    model_io_ended(peer->model, job->asked.file, request, peer->behind);
+}
+
 /* All that was said has been looked at. */
 static void require_bounded(void)
 {
@@ -434,9 +443,9 @@ int pst_peer_send(struct pst_peer *peer, const void *bytes, uint64_t length)
   }
   peer->messages--;
   REQUIRE(serve_decode(bytes, length, &answer, why) == 0);
+  model_answered(peer->model, &answer);
   if (answer.type == SERVE_WELCOME)
     return 0;
-  model_answered(peer->model, &answer);
   if (answer.type == SERVE_CHECKED)
     memcpy(sum, answer.sha256, sizeof sum);
   if (answer.tag < WORLD_TAGS && peer->asked[answer.tag] > 0)

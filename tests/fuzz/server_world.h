@@ -52,6 +52,7 @@ bool world_owns(const uint8_t *bytes, uint64_t length);
 /* A question of a peer that is there is what this is for. */
 struct io_request;
 void world_require_asked(const struct io_request *request);
+void world_io_ended(const struct io_request *request);
 
 /* ---- server_io.c ---- */
 enum world_end { WORLD_IO_ENDS, WORLD_IO_FAILS, WORLD_IO_IS_FULL, WORLD_IO_IS_SHORT };
