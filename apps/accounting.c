@@ -36,9 +36,10 @@ static void gather_sender(const struct pst_stats *sender, struct account *accoun
 }
 
 /* The transport has not lost them. */
-static uint64_t unassembled(const struct account *account)
+static uint64_t blameless(const struct account *account)
 {
-  static const char *const causes[] = {"late", "incomplete_frame", "misframed"};
+  static const char *const causes[] = {"late", "incomplete_frame", "misframed", "memory_failed",
+                                       "aborted"};
   uint64_t sum = 0;
 
   for (uint32_t i = 0; i < account->drop_count; i++)
@@ -80,7 +81,7 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
   account->drop_count = dropper->drop_count < 16 ? dropper->drop_count : 16;
   memcpy(account->drops, dropper->drops, account->drop_count * sizeof account->drops[0]);
   account->dropped = statistics_dropped(dropper);
-  account->unassembled = unassembled(account);
+  account->blameless = blameless(account);
   /* A heartbeat is older than the messages that came after it. */
   if (account->sent_basis == PST_SENT_HEARTBEAT && account->sent_known &&
       account->sent < account->delivered + account->dropped) {
@@ -89,8 +90,10 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
   }
   /* What a dead sender had on its way, nobody can say. */
   if (sender == NULL && receiver->state == PST_STATE_FAILED &&
-      account->sent_basis != PST_SENT_COUNTED)
+      account->sent_basis != PST_SENT_COUNTED) {
     account->sent_known = false;
+    account->dropped_at_least = account->dropped > 0;
+  }
   account->lossy = !(counter->capabilities & PST_CAP_RELIABLE);
   account->ordered = counter->capabilities & PST_CAP_ORDERED;
 }
@@ -140,10 +143,10 @@ enum accounting_finding accounting_check(const struct account *account, char *wh
              account->delivered + account->dropped);
     return ACCOUNT_UNBALANCED;
   }
-  if (account->dropped > account->unassembled && !account->lossy) {
+  if (account->dropped > account->blameless && !account->lossy) {
     snprintf(why, size,
              "%" PRIu64 " of %" PRIu64 " messages were lost on a reliable transport (%s)",
-             account->dropped - account->unassembled, account->sent, carrier);
+             account->dropped - account->blameless, account->sent, carrier);
     return ACCOUNT_LOSS;
   }
   if (account->duplicates > 0 && !account->lossy) {

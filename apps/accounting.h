@@ -17,7 +17,7 @@ struct account {
   uint64_t sent, delivered, dropped;
   uint64_t bytes; /* delivered; on a sender alone, sent */
   uint64_t duplicates, reordered, verified, corrupted;
-  uint64_t unassembled;  /* of `dropped`: arrived, but in no frame that was handed over */
+  uint64_t blameless;    /* of `dropped`: no fault of the transport's */
   bool dropped_at_least; /* `dropped` is what the transport is sure of, no more is known */
   uint64_t ns;           /* running time */
   uint32_t drop_count;

@@ -102,6 +102,14 @@ static const char *rest_cause(const struct session_end *end)
   return end->lane->device->limits.capabilities & PST_CAP_RELIABLE ? "unattributed" : "wire";
 }
 
+static void add_rest(struct pst_drop *drops, uint32_t *count, const char *cause, uint64_t messages)
+{
+  if (messages && *count == SESSION_DROPS_MAX)
+    drops[SESSION_DROPS_MAX - 1].messages += messages;
+  else
+    add_drop(drops, count, cause, messages);
+}
+
 /* Causes first, each for no more than is missing; what none accounts for is said so. */
 void count_missing(const struct session_end *end, const struct control_totals *sent,
                    uint64_t missing, struct pst_drop *drops, uint32_t *count)
@@ -117,10 +125,17 @@ void count_missing(const struct session_end *end, const struct control_totals *s
     add_drop(drops, count, causes[i].cause, messages);
     missing -= messages;
   }
-  if (missing && *count == SESSION_DROPS_MAX)
-    drops[SESSION_DROPS_MAX - 1].messages += missing;
-  else
-    add_drop(drops, count, rest_cause(end), missing);
+  add_rest(drops, count, rest_cause(end), missing);
+}
+
+void count_broken_off(const struct pst_receiver *receiver, uint64_t sent, uint64_t delivered,
+                      struct pst_drop *drops, uint32_t *count)
+{
+  for (uint32_t i = 0; i < *count; i++)
+    delivered += drops[i].messages;
+  if (sent > delivered)
+    add_rest(drops, count, stat_get(receiver->memory_failed) ? "memory_failed" : "aborted",
+             sent - delivered);
 }
 
 static int copy_counters(const struct session_end *end, struct pst_counter_value *values,

@@ -220,8 +220,10 @@ int pst_receiver_poll_frames(struct pst_receiver *receiver, struct pst_frame_bat
     n = poll_frames(receiver, batch);
   }
   publish(receiver);
-  if (n < 0 && n != -ENODATA && receiver->end.state != PST_STATE_FAILED)
+  if (n < 0 && n != -ENODATA && receiver->end.state != PST_STATE_FAILED) {
+    receiver_note_memory(receiver, n);
     end_fail(&receiver->end, n, "copying arrived messages to their frames failed");
+  }
   if (!receiver->complete)
     end_stage(&receiver->end, n > 0 ? PST_STAGE_SINK : idle_stage(receiver));
   return n;

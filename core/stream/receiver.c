@@ -248,7 +248,7 @@ int receiver_progress(struct pst_receiver *receiver)
     rc = landing_reap(receiver->landing);
   if (rc == 0 && receiver->frames)
     rc = frames_watch(receiver);
-  if (rc < 0) {
+  if (receiver_note_memory(receiver, rc) < 0) {
     char text[160];
     snprintf(text, sizeof(text), "stream %s: memory %s has failed: %s", receiver->end.name,
              receiver->landing->memory->plugin->name, strerror(-rc));
@@ -315,6 +315,7 @@ int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
   receiver->polled = (struct receiver_tally){0};
   n = batch->capacity ? take(receiver, batch) : -EAGAIN;
   if (n < 0 && n != -EAGAIN) {
+    receiver_note_memory(receiver, n);
     end_fail(&receiver->end, n, "making arrived messages readable in the final memory failed");
     return n;
   }
@@ -336,14 +337,18 @@ int pst_receiver_fence(struct pst_receiver *receiver, void *native, struct pst_f
   *fence = NULL;
   if (!(memory->plugin->memory->capabilities & PST_MEMORY_CAP_FENCE))
     return 0;
-  return memory->plugin->memory->fence_record(memory->memory, NULL, native, fence);
+  return receiver_note_memory(
+      receiver, memory->plugin->memory->fence_record(memory->memory, NULL, native, fence));
 }
 
 int pst_receiver_fence_wait(struct pst_receiver *receiver, struct pst_fence *ready, void *native)
 {
   struct session_memory *memory = receiver->landing->memory;
 
-  return ready ? memory->plugin->memory->fence_wait(memory->memory, ready, NULL, native) : 0;
+  if (!ready)
+    return 0;
+  return receiver_note_memory(
+      receiver, memory->plugin->memory->fence_wait(memory->memory, ready, NULL, native));
 }
 
 int pst_receiver_read(struct pst_receiver *receiver, const struct pst_view *view, void *to)
@@ -360,7 +365,7 @@ int pst_receiver_read(struct pst_receiver *receiver, const struct pst_view *view
     rc = ops->fence_wait(receiver->landing->memory->memory, receiver->ready,
                          view->host ? NULL : receiver->queue, NULL);
     if (rc < 0)
-      return rc;
+      return receiver_note_memory(receiver, rc);
   }
   if (view->host) {
     memcpy(to, view->host, view->length);
@@ -370,7 +375,7 @@ int pst_receiver_read(struct pst_receiver *receiver, const struct pst_view *view
     ops->queue_poll(receiver->queue, &done);
   while (rc == 0 && done < ticket)
     rc = ops->queue_poll(receiver->queue, &done);
-  return rc;
+  return receiver_note_memory(receiver, rc);
 }
 
 enum pst_state pst_receiver_state(const struct pst_receiver *receiver)

@@ -19,7 +19,7 @@ int pst_receiver_verified(struct pst_receiver *receiver, struct pst_verify_resul
     stat_set(receiver->verified, result->checked);
     stat_set(receiver->corrupted, result->corrupted);
   }
-  return rc;
+  return receiver_note_memory(receiver, rc);
 }
 
 /* One batch. A full queue is asked once what of it is done. */
@@ -51,7 +51,7 @@ static int fence_check(struct pst_receiver *receiver, struct pst_fence **fence)
   /* The device may be reading, and nothing will tell until when. */
   if (rc < 0)
     receiver->unfenced = true;
-  return rc;
+  return receiver_note_memory(receiver, rc);
 }
 
 int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n,
@@ -75,6 +75,7 @@ int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *vi
     if (rc == 0)
       at += run;
   }
+  receiver_note_memory(receiver, rc);
   receiver->check_waits = rc == -EAGAIN;
   receiver->check_at = rc == -EAGAIN ? at : 0;
   if (rc == -EAGAIN || (rc < 0 && at == 0))

@@ -22,6 +22,15 @@ void receiver_give_up_pending(struct pst_receiver *receiver)
   }
 }
 
+int receiver_note_memory(struct pst_receiver *receiver, int rc)
+{
+  if (rc < 0 && rc != -EAGAIN && rc != -EOPNOTSUPP && rc != -EINVAL) {
+    stat_set(receiver->memory_failed, true);
+    stat_set(receiver->span, receiver->track.next - receiver->track.base);
+  }
+  return rc;
+}
+
 static bool is_reliable(const struct pst_receiver *receiver)
 {
   return receiver->end.lane->device->limits.capabilities & PST_CAP_RELIABLE;

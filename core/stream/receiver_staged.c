@@ -30,7 +30,8 @@ void receiver_give_up_parked(struct pst_receiver *receiver)
   if (n == 0)
     return;
   landing_give_back(receiver->landing, &receiver->parked[receiver->parked_at], n);
-  stat_add(receiver->given_up, n);
+  if (receiver->end.state != PST_STATE_FAILED) /* else they are counted as broken off */
+    stat_add(receiver->given_up, n);
   receiver->parked_at = receiver->parked_count;
 }
 

@@ -290,6 +290,7 @@ struct pst_receiver {
   uint32_t check_at;       /* how many views of a check that was put off have been submitted */
   bool check_waits;        /* a check was put off */
   bool unfenced;           /* a check is under way that no fence tells of */
+  bool memory_failed;      /* stat_; an operation of its memory has */
   struct tensors *tensors; /* views out as tensors; NULL: there were none */
   /* Nothing has come since, and the sender has finished or is foreign; 0: not so. */
   uint64_t quiet_since_ns;
@@ -538,6 +539,9 @@ int receiver_check_end(struct pst_receiver *receiver);
 /* What every poll begins with: 0; 1: the stream is over; -errno. */
 int receiver_begin_poll(struct pst_receiver *receiver);
 void receiver_drop_fence(const struct pst_receiver *receiver, struct pst_fence *fence);
+/* `rc` is what an operation of its memory gave, and is given back: should the stream break off,
+ * it is known why. */
+int receiver_note_memory(struct pst_receiver *receiver, int rc);
 /* When a stream whose last messages do not come is given up; 0: not waiting so. */
 uint64_t receiver_due_ns(const struct pst_receiver *receiver);
 /* Messages that were sent, as numbers show, and will not be delivered; any thread. */
@@ -600,6 +604,11 @@ void count_own_drops(const struct session_end *end, struct pst_drop *drops, uint
 /* Causes of `missing` messages: what the sender told, what this endpoint counts. */
 void count_missing(const struct session_end *end, const struct control_totals *sent,
                    uint64_t missing, struct pst_drop *drops, uint32_t *count);
+
+/* A stream has broken off: of the messages that were sent, those that are neither delivered nor in
+ * `drops` for another cause. */
+void count_broken_off(const struct pst_receiver *receiver, uint64_t sent, uint64_t delivered,
+                      struct pst_drop *drops, uint32_t *count);
 
 /* What both ends of a transport must have the same: its name and the options of a stream. */
 void glue_transport_terms(const struct config_transport *transport, struct control_pair *terms,

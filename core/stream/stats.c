@@ -73,6 +73,20 @@ static const struct session_end *blocked_end(const struct session_end *end)
   return leader ? &leader->end : end;
 }
 
+/* Of a stream that has broken off, as far as it is known here: an application that runs both
+ * ends knows it all. */
+static uint64_t sent_before(const struct pst_receiver *receiver, const struct pst_stats *stats)
+{
+  const struct session_stream *stream =
+      session_stream_find(receiver->end.session, receiver->end.name);
+  uint64_t sent = stats->messages_sent == UINT64_MAX ? 0 : stats->messages_sent;
+  uint64_t seen = receiver->is_numbered ? stat_get(receiver->span) : 0;
+
+  if (stream && stream->sender && stat_get(stream->sender->messages) > sent)
+    sent = stat_get(stream->sender->messages);
+  return sent > seen ? sent : seen;
+}
+
 /* At the end what the sender said it sent is the measure; before, and for a foreign
  * sender, what the numbers say. Without numbers, what this side has seen dropped. */
 static void receiver_drops(const struct pst_receiver *receiver, struct pst_stats *stats)
@@ -87,6 +101,9 @@ static void receiver_drops(const struct pst_receiver *receiver, struct pst_stats
     count_missing(end, &end->peer, missing, stats->drops, &stats->drop_count);
   else if (end->is_foreign && !receiver->is_numbered)
     count_own_drops(end, stats->drops, &stats->drop_count);
+  if (stats->state == PST_STATE_FAILED && !stat_get(receiver->complete))
+    count_broken_off(receiver, sent_before(receiver, stats), delivered, stats->drops,
+                     &stats->drop_count);
 }
 
 void end_stats(const struct session_end *end, struct pst_stats *stats)

@@ -142,11 +142,20 @@ class Cuda(Case):
 
     @scripted
     def test_a_device_that_is_lost(self):
-        for after in (1, 9, 60):
-            with self.subTest(after=after):
-                text = self.refused(f"lost_after={after}", expect=1)
-                self.assertIn("is lost: CUDA_ERROR_LAUNCH_FAILED", text)
-                self.assertEqual(text.count("is lost"), 1)
+        """What it had not got by then is accounted for, too, and is no loss of the transport's."""
+        frames = "streams.packets.receiver.assemble={by: sequence, packets: 64, timeout: 1 s}"
+        for after, more in ((1, ()), (9, ()), (60, ()), (60, ("--set", frames))):
+            with self.subTest(after=after, more=more):
+                result, child = self.run_json(
+                    *self.arguments("run", FILE, "--count", 40000, *more), expect=1,
+                    environment=environment(f"lost_after={after}"))  # fmt: skip
+                self.assertIn("is lost: CUDA_ERROR_LAUNCH_FAILED", child.stderr)
+                self.assertEqual(child.stderr.count("is lost"), 1)
+                self.assertNotIn("lost on a reliable transport", child.stderr)
+                stream = self.only_stream(result)
+                self.assert_accounted(stream)
+                self.assertLess(stream["messages_delivered"], 40000)
+                self.assertEqual(list(stream["dropped"]), ["memory_failed"])
 
     @scripted
     def test_drivers_that_will_not_do(self):

@@ -174,9 +174,28 @@ static void no_address_fails_the_start(void **state)
   "  - {name: a, message: 200 B, ring: 64, sender: {memory: {plugin: failing}},\n"                 \
   "     receiver: {memory: {plugin: failing, options: {" memory "}}}}\n"
 
-/* Both ends fail, the one where it happened with its own error. */
-static void both_fail(const char *text, bool at_sender, int code)
+/* Of what was sent, all that was not delivered has this cause. Returns how much that is. */
+static uint64_t broken_off(const struct pst_sender *sender, const struct pst_receiver *receiver,
+                           const char *cause)
 {
+  struct pst_stats s = {.struct_size = sizeof(s)}, r = {.struct_size = sizeof(r)};
+
+  pst_sender_stats(sender, &s);
+  pst_receiver_stats(receiver, &r);
+  assert_int_equal(r.state, PST_STATE_FAILED);
+  assert_true(r.drop_count <= 1);
+  if (r.drop_count)
+    assert_string_equal(r.drops[0].cause, cause);
+  assert_int_equal(s.messages_sent,
+                   r.messages_delivered + (r.drop_count ? r.drops[0].messages : 0));
+  return s.messages_sent - r.messages_delivered;
+}
+
+/* Both ends fail, the one where it happened with its own error; what was on its way then is
+ * accounted for. */
+static uint64_t both_fail(const char *text, bool at_sender, int code, const char *cause)
+{
+  uint64_t undelivered;
   struct pst_slot slots[BATCH];
   struct pst_view views[BATCH];
   struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
@@ -206,19 +225,69 @@ static void both_fail(const char *text, bool at_sender, int code)
   pst_receiver_stats(receiver, &stats);
   assert_int_not_equal(stats.error_text[0], 0);
   assert_true(stats.error < 0);
+  undelivered = broken_off(sender, receiver, cause);
   close_run(&run);
+  return undelivered;
 }
 
 static void failures_of_a_running_stream_end_both_sides(void **state)
 {
   (void)state;
-  both_fail(ONE("fail: endpoint_connect", "nth: 1"), false, -EIO);
-  both_fail(ONE("fail: endpoint_connect, nth: 2", "nth: 1"), true, -EIO);
-  both_fail(ONE("fail: post", "nth: 1"), true, -EIO);
-  both_fail(ONE("fail: post, nth: 5", "nth: 1"), true, -EIO);
-  both_fail(ONE("nth: 1", "blind: true, fail: copy_batch"), false, -EIO);
-  both_fail(ONE("nth: 1", "blind: true, fail: queue_poll, nth: 3"), false, -EIO);
-  both_fail(ONE("nth: 1", "fail: flush, nth: 2"), false, -EIO);
+  both_fail(ONE("fail: endpoint_connect", "nth: 1"), false, -EIO, "aborted");
+  both_fail(ONE("fail: endpoint_connect, nth: 2", "nth: 1"), true, -EIO, "aborted");
+  both_fail(ONE("fail: post", "nth: 1"), true, -EIO, "aborted");
+  both_fail(ONE("fail: post, nth: 5", "nth: 1"), true, -EIO, "aborted");
+  both_fail(ONE("nth: 1", "blind: true, fail: queue_poll, nth: 3"), false, -EIO, "memory_failed");
+  /* These fail when messages have come for them. */
+  assert_true(
+      both_fail(ONE("nth: 1", "blind: true, fail: copy_batch"), false, -EIO, "memory_failed") > 0);
+  assert_true(both_fail(ONE("nth: 1", "blind: true, fail: copy_batch, nth: 4"), false, -EIO,
+                        "memory_failed") > 0);
+  assert_true(both_fail(ONE("nth: 1", "fail: flush, nth: 2"), false, -EIO, "memory_failed") > 0);
+}
+
+/* Messages lie in the ring, in a frame that is not whole, and some have been handed over. */
+static void abort_with_messages_under_way(const char *more)
+{
+  struct pst_view views[10];
+  struct pst_frame frames[1];
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = 10, .views = views};
+  struct pst_frame_batch whole = {.struct_size = sizeof(whole), .capacity = 1, .frames = frames};
+  struct pst_sender *sender;
+  struct pst_receiver *receiver;
+  uint64_t sent = 0;
+  char text[512];
+  struct run run;
+  int n = 0;
+
+  snprintf(text, sizeof(text),
+           "penstock: 1\n"
+           "transport: loopback\n"
+           "workers: {count: 1}\n"
+           "streams: [{name: a, message: 200 B, ring: 64%s}]\n",
+           more);
+  open_text(&run, text);
+  sender = pst_session_sender(run.session, "a");
+  receiver = pst_session_receiver(run.session, "a");
+  start(&run);
+  for (; sent < 45; in_time(&run))
+    feed(sender, &sent, 45);
+  for (; n == 0; in_time(&run)) {
+    assert_true(pst_sender_poll(sender) >= 0);
+    n = more[0] ? pst_receiver_poll_frames(receiver, &whole) : pst_receiver_poll(receiver, &batch);
+  }
+  assert_int_equal(n, more[0] ? 1 : 10);
+  pst_receiver_abort(receiver, -ECANCELED, "enough");
+  assert_int_equal(broken_off(sender, receiver, "aborted"), 35);
+  close_run(&run);
+}
+
+static void what_was_under_way_when_the_receiver_left_is_accounted_for(void **state)
+{
+  (void)state;
+  abort_with_messages_under_way("");
+  abort_with_messages_under_way(
+      ", receiver: {assemble: {by: sequence, packets: 10, timeout: 60 s}}");
 }
 
 static void what_a_device_wrote_is_flushed(void **state)
@@ -263,6 +332,8 @@ int main(void)
       cmocka_unit_test_setup_teardown(no_wakeup_descriptor_is_lived_with, watch, unwatch),
       cmocka_unit_test_setup_teardown(no_address_fails_the_start, watch, unwatch),
       cmocka_unit_test_setup_teardown(failures_of_a_running_stream_end_both_sides, watch, unwatch),
+      cmocka_unit_test_setup_teardown(what_was_under_way_when_the_receiver_left_is_accounted_for,
+                                      watch, unwatch),
       cmocka_unit_test_setup_teardown(what_a_device_wrote_is_flushed, watch, unwatch),
       cmocka_unit_test_setup_teardown(lent_memory_is_unpinned, watch, unwatch),
       cmocka_unit_test_setup_teardown(messages_without_numbers_are_numbered, watch, unwatch),
