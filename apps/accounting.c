@@ -29,7 +29,8 @@ static void gather_receiver(const struct pst_stats *receiver, struct account *ac
 static void gather_sender(const struct pst_stats *sender, struct account *account)
 {
   /* A receiver that died has told by its last heartbeat only how far it was then. */
-  account->delivered_known = sender->peer_known != 0 && sender->state == PST_STATE_ENDED;
+  account->delivered_known =
+      sender->peer_known != 0 && (sender->state == PST_STATE_ENDED || sender->peer_final);
   account->delivered = sender->peer_delivered;
   account->bytes = sender->bytes_sent;
   account->ns = running_ns(sender);

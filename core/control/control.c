@@ -476,6 +476,7 @@ static int submit(struct control *control, void *context, enum wire_type type,
   command->type = type;
   command->stream = stream;
   command->code = code;
+  command->has_totals = totals;
   if (totals)
     command->totals = *totals;
   if (text)
@@ -508,7 +509,8 @@ int control_counts(struct control *control, void *stream, const struct control_t
   return submit(control, stream, WIRE_COUNTS, totals, NULL, 0, NULL);
 }
 
-int control_fail(struct control *control, void *stream, int code, const char *text)
+int control_fail(struct control *control, void *stream, int code, const char *text,
+                 const struct control_totals *totals)
 {
-  return submit(control, stream, WIRE_FAIL, NULL, NULL, code < 0 ? code : -EPROTO, text);
+  return submit(control, stream, WIRE_FAIL, totals, NULL, code < 0 ? code : -EPROTO, text);
 }

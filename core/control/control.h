@@ -18,7 +18,7 @@
  *   FINISH(totals)                  →
  *                                   ← COUNTS(totals)
  *   COUNTS(totals)                  →              then the stream is over
- *   FAIL(code, text)                ↔              ends a stream early
+ *   FAIL(code, text, counts)        ↔              ends a stream early
  */
 #ifndef PST_CONTROL_CONTROL_H
 #define PST_CONTROL_CONTROL_H
@@ -102,8 +102,10 @@ struct control_callbacks {
    * called for what this side itself said by control_fail. -EPROTO: terms differ,
    * or the peer broke the protocol; -EBUSY: taken by another sender; -ENOENT: the
    * receiver has no such stream; -EALREADY: it is over; -ETIMEDOUT: nobody came,
-   * or the peer fell silent; -ECONNRESET: it died or left. */
-  void (*fail)(void *context, void *stream, int code, const char *text);
+   * or the peer fell silent; -ECONNRESET: it died or left. `totals`: the peer's own
+   * counts, its last; NULL: it did not say. */
+  void (*fail)(void *context, void *stream, int code, const char *text,
+               const struct control_totals *totals);
 };
 
 struct control_params {
@@ -142,6 +144,7 @@ int control_readdress(struct control *control, void *stream, const struct pst_bl
 int control_beat(struct control *control, void *stream, const struct control_totals *totals);
 int control_finish(struct control *control, void *stream, const struct control_totals *totals);
 int control_counts(struct control *control, void *stream, const struct control_totals *totals);
-int control_fail(struct control *control, void *stream, int code, const char *text);
+int control_fail(struct control *control, void *stream, int code, const char *text,
+                 const struct control_totals *totals); /* NULL: nothing is known */
 
 #endif

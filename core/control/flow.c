@@ -31,7 +31,8 @@ static bool flow_has(const struct peer *peer, bool live_only)
   return false;
 }
 
-void flow_fail(struct control *control, struct stream *s, int code, const char *text)
+static void end_failed(struct control *control, struct stream *s, int code, const char *text,
+                       const struct control_totals *totals)
 {
   if (has_ended(s))
     return;
@@ -40,7 +41,12 @@ void flow_fail(struct control *control, struct stream *s, int code, const char *
   s->fail_code = code;
   snprintf(s->fail_text, sizeof s->fail_text, "%s", text);
   if (!control->quiet)
-    control->callbacks.fail(control->callbacks.context, s->context, code, s->fail_text);
+    control->callbacks.fail(control->callbacks.context, s->context, code, s->fail_text, totals);
+}
+
+void flow_fail(struct control *control, struct stream *s, int code, const char *text)
+{
+  end_failed(control, s, code, text, NULL);
 }
 
 static void flow_fail_peer(struct peer *peer, int code, const char *text)
@@ -165,6 +171,18 @@ static void send_wanted(struct stream *s)
   }
 }
 
+static void send_failure(const struct stream *s, const struct command *command)
+{
+  if (!s->peer)
+    return;
+  struct wire_message *m = new_message(s->peer->control, WIRE_FAIL, s);
+  m->code = command->code;
+  memcpy(m->text, command->text, sizeof m->text);
+  m->has_totals = command->has_totals;
+  m->totals = command->totals;
+  peer_send(s->peer, m);
+}
+
 static void flow_command(struct control *control, struct command *command)
 {
   (void)control;
@@ -197,8 +215,7 @@ static void flow_command(struct control *control, struct command *command)
     send_wanted(s);
     break;
   default:
-    if (s->peer)
-      send_text(s->peer, WIRE_FAIL, s->name, command->code, command->text);
+    send_failure(s, command);
     s->state = STREAM_FAILED;
     s->peer = NULL;
     s->fail_code = command->code;
@@ -390,7 +407,7 @@ static void got_failure(struct stream *s, const struct wire_message *m)
     snprintf(text, sizeof text, "%s %s", peer->text, m->text);
   /* In one process whoever failed has said it, the same log has the line. */
   pst_log(peer->in_process ? PST_LOG_DEBUG : PST_LOG_ERROR, "%s: %s", s->name, text);
-  flow_fail(peer->control, s, m->code, text);
+  end_failed(peer->control, s, m->code, text, m->has_totals ? &m->totals : NULL);
 }
 
 /* ---- In: the rest -------------------------------------------------------------------------- */

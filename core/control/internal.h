@@ -189,6 +189,7 @@ struct command {
   enum wire_type type;
   struct stream *stream;
   struct control_totals totals;
+  bool has_totals;
   struct pst_blob address;
   uint64_t node; /* of nodes: the peer */
   uint32_t region;

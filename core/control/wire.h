@@ -103,8 +103,9 @@ struct wire_message {
   uint32_t region_id; /* REGION, TAKEN, WITHDRAW: from 1 on */
   uint32_t access;    /* REGION: enum pst_access, the remote rights */
 
-  /* BEAT, FINISH, COUNTS */
+  /* BEAT, FINISH, COUNTS; FAIL may have them */
   struct control_totals totals;
+  bool has_totals;
 
   /* REFUSE, FAIL, BYE, TAKEN: -errno, and why */
   int code;

@@ -170,6 +170,7 @@ static int read_value(struct pst_cbor_reader *r, struct wire_message *m, uint64_
   case WIRE_KEY_FD_COUNT:
     return pst_cbor_read_u32(r, 0, WIRE_FDS_MAX, &m->fd_count, "number of descriptors");
   case WIRE_KEY_TOTALS:
+    m->has_totals = true;
     return read_totals(r, &m->totals);
   case WIRE_KEY_CODE:
     if ((rc = pst_cbor_read_uint(r, 0, 4095, &value, "code")) == 0)

@@ -24,7 +24,7 @@ const struct pst_cbor_form wire_forms[WIRE_TYPES] = {
     [WIRE_BEAT] = {"BEAT", BIT(TYPE) | BIT(STREAM) | BIT(TOTALS), 0},
     [WIRE_FINISH] = {"FINISH", BIT(TYPE) | BIT(STREAM) | BIT(TOTALS), 0},
     [WIRE_COUNTS] = {"COUNTS", BIT(TYPE) | BIT(STREAM) | BIT(TOTALS), 0},
-    [WIRE_FAIL] = {"FAIL", BIT(TYPE) | BIT(STREAM) | BIT(CODE) | BIT(TEXT), 0},
+    [WIRE_FAIL] = {"FAIL", BIT(TYPE) | BIT(STREAM) | BIT(CODE) | BIT(TEXT), BIT(TOTALS)},
     [WIRE_KEEP] = {"KEEP", BIT(TYPE), 0},
     [WIRE_BYE] = {"BYE", BIT(TYPE), BIT(CODE) | BIT(TEXT)},
     [WIRE_JOIN] = {"JOIN", BIT(TYPE) | BIT(TERMS) | BIT(PARAMS) | BIT(ADDRESS),
@@ -228,6 +228,8 @@ static bool is_present(const struct wire_message *m, const struct pst_cbor_form 
     return m->has_token;
   case WIRE_KEY_SIDE_OPEN:
     return m->side_open;
+  case WIRE_KEY_TOTALS:
+    return m->has_totals;
   case WIRE_KEY_FD_ID:
     return m->fd_count > 0 || m->remote_fd_count > 0;
   case WIRE_KEY_FD_COUNT:

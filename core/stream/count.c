@@ -5,6 +5,10 @@
 
 #include "session.h"
 
+/* Causes of what a stream that broke off had not delivered. */
+#define MEMORY_FAILED "memory_failed"
+#define ABORTED "aborted"
+
 static void copy_text(char *to, size_t size, const char *from)
 {
   size_t length = from ? strnlen(from, size - 1) : 0;
@@ -53,10 +57,8 @@ void count_read(struct session_end *end)
   pthread_mutex_unlock(&end->text_lock);
 }
 
-static void add_drop(struct pst_drop *drops, uint32_t *count, const char *cause, uint64_t messages)
+static void name_drop(struct pst_drop *drops, uint32_t *count, const char *cause, uint64_t messages)
 {
-  if (messages == 0)
-    return;
   for (uint32_t i = 0; i < *count; i++)
     if (strcmp(drops[i].cause, cause) == 0) {
       drops[i].messages += messages;
@@ -66,6 +68,12 @@ static void add_drop(struct pst_drop *drops, uint32_t *count, const char *cause,
     return;
   copy_text(drops[*count].cause, sizeof(drops[*count].cause), cause);
   drops[(*count)++].messages = messages;
+}
+
+static void add_drop(struct pst_drop *drops, uint32_t *count, const char *cause, uint64_t messages)
+{
+  if (messages)
+    name_drop(drops, count, cause, messages);
 }
 
 /* How many are known to be missing where the transport cannot know it. */
@@ -111,9 +119,10 @@ static void add_rest(struct pst_drop *drops, uint32_t *count, const char *cause,
 }
 
 /* Causes first, each for no more than is missing; what none accounts for is said so. */
-void count_missing(const struct session_end *end, const struct control_totals *sent,
-                   uint64_t missing, struct pst_drop *drops, uint32_t *count)
+static void count_missing(const struct session_end *end, uint64_t missing, struct pst_drop *drops,
+                          uint32_t *count)
 {
+  const struct control_totals *sent = &end->peer;
   struct pst_drop causes[SESSION_DROPS_MAX];
   uint32_t cause_count = 0;
 
@@ -128,14 +137,61 @@ void count_missing(const struct session_end *end, const struct control_totals *s
   add_rest(drops, count, rest_cause(end), missing);
 }
 
-void count_broken_off(const struct pst_receiver *receiver, uint64_t sent, uint64_t delivered,
-                      struct pst_drop *drops, uint32_t *count)
+/* Messages that were sent before the stream broke off and are in no other count. Failed memory is
+ * named even where none are known: the sender, which is told this, may know of some. */
+static void count_broken_off(const char *cause, uint64_t sent, uint64_t delivered,
+                             struct pst_drop *drops, uint32_t *count)
 {
   for (uint32_t i = 0; i < *count; i++)
     delivered += drops[i].messages;
   if (sent > delivered)
-    add_rest(drops, count, stat_get(receiver->memory_failed) ? "memory_failed" : "aborted",
-             sent - delivered);
+    add_rest(drops, count, cause, sent - delivered);
+  else if (strcmp(cause, MEMORY_FAILED) == 0)
+    name_drop(drops, count, cause, 0);
+}
+
+/* As far as it is known here: by the sender's last word, by what has come, and in a session of
+ * both ends wholly. */
+static uint64_t sent_before(const struct pst_receiver *receiver, uint64_t told)
+{
+  const struct session_stream *stream =
+      session_stream_find(receiver->end.session, receiver->end.name);
+  uint64_t sent = receiver->is_numbered ? stat_get(receiver->span) : 0;
+
+  if (stream && stream->sender && stat_get(stream->sender->messages) > sent)
+    sent = stat_get(stream->sender->messages);
+  return told > sent ? told : sent;
+}
+
+/* At the end what the sender said it sent is the measure; before, and for a foreign
+ * sender, what the numbers say. Without numbers, what this side has seen dropped. */
+void count_undelivered(const struct pst_receiver *receiver, struct pst_drop *drops, uint32_t *count)
+{
+  const struct session_end *end = &receiver->end;
+  uint64_t told = end->peer.messages == UINT64_MAX ? 0 : end->peer.messages;
+  uint64_t delivered = stat_get(receiver->delivered), missing = receiver_missing(receiver);
+  bool is_complete = stat_get(receiver->complete);
+
+  if (!end->is_foreign && is_complete)
+    missing = told > delivered ? told - delivered : 0;
+  if (missing)
+    count_missing(end, missing, drops, count);
+  else if (end->is_foreign && !receiver->is_numbered)
+    count_own_drops(end, drops, count);
+  if (stat_get(end->state) == PST_STATE_FAILED && !is_complete)
+    count_broken_off(stat_get(receiver->memory_failed) ? MEMORY_FAILED : ABORTED,
+                     sent_before(receiver, told), delivered, drops, count);
+}
+
+void count_unheard(const struct session_end *sender, uint64_t sent, struct pst_drop *drops,
+                   uint32_t *count)
+{
+  const char *cause = ABORTED;
+
+  for (uint32_t i = 0; i < *count; i++)
+    if (strcmp(drops[i].cause, MEMORY_FAILED) == 0)
+      cause = MEMORY_FAILED;
+  count_broken_off(cause, sent, sender->peer.messages, drops, count);
 }
 
 static int copy_counters(const struct session_end *end, struct pst_counter_value *values,

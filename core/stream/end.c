@@ -77,8 +77,10 @@ void end_fail(struct session_end *end, int code, const char *text)
   count_read(end);
   end_state(end, PST_STATE_FAILED);
   if (!end->control_over && end->session->control) {
+    struct control_totals totals;
     end->control_over = true;
-    control_fail(end->session->control, end, code, text);
+    end_totals(end, &totals);
+    control_fail(end->session->control, end, code, text, &totals);
   }
 }
 
@@ -183,7 +185,7 @@ static void take_counts(struct session_end *end, const struct session_mail *mail
   count_read(end);
   pthread_mutex_lock(&end->text_lock);
   end->peer = mail->totals;
-  end->peer_final = true;
+  stat_set(end->peer_final, true);
   pthread_mutex_unlock(&end->text_lock);
   stat_set(end->peer_known, true);
   if (end->is_sender) {
@@ -246,6 +248,11 @@ void end_mail(struct session_end *end, struct session_mail *mail)
     stat_set(end->error, mail->code);
     pthread_mutex_lock(&end->text_lock);
     memcpy(end->error_text, mail->text, sizeof(end->error_text));
+    if (mail->has_totals && mail->totals.messages != UINT64_MAX) {
+      end->peer = mail->totals;
+      stat_set(end->peer_final, true);
+      stat_set(end->peer_known, true);
+    }
     pthread_mutex_unlock(&end->text_lock);
     break;
   }

@@ -106,7 +106,8 @@ static void on_counts(void *context, void *stream, const struct control_totals *
   mail_totals(stream, MAIL_COUNTS, totals);
 }
 
-static void on_fail(void *context, void *stream, int code, const char *text)
+static void on_fail(void *context, void *stream, int code, const char *text,
+                    const struct control_totals *totals)
 {
   struct session_mail *mail = new_mail(stream, MAIL_FAIL, NULL, NULL);
 
@@ -118,6 +119,9 @@ static void on_fail(void *context, void *stream, int code, const char *text)
   }
   mail->code = code < 0 ? code : -EPROTO;
   snprintf(mail->text, sizeof(mail->text), "%s", text);
+  mail->has_totals = totals;
+  if (totals)
+    mail->totals = *totals;
   post(stream, mail);
 }
 
@@ -256,7 +260,7 @@ static void tell_failures(const struct pst_session *session)
       if (end->state != PST_STATE_FAILED || end->control_over)
         continue;
       end->control_over = true;
-      control_fail(session->control, end, end->error, end->error_text);
+      control_fail(session->control, end, end->error, end->error_text, NULL);
     }
 }
 

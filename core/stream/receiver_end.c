@@ -165,9 +165,6 @@ void receiver_totals(const struct pst_receiver *receiver, struct control_totals 
 {
   const struct session_end *end = &receiver->end;
   uint64_t now = end->ended_ns ? end->ended_ns : clock_now_ns();
-  uint64_t missing = receiver->complete && receiver->sent.messages > receiver->delivered
-                         ? receiver->sent.messages - receiver->delivered
-                         : 0;
 
   *totals = (struct control_totals){.messages = receiver->delivered,
                                     .bytes = receiver->bytes,
@@ -178,8 +175,8 @@ void receiver_totals(const struct pst_receiver *receiver, struct control_totals 
                                     .corrupted = receiver->corrupted,
                                     .running_ns = end->started_ns ? now - end->started_ns : 0};
   memcpy(totals->blocked_ns, end->blocked_ns, sizeof(totals->blocked_ns));
-  if (missing)
-    count_missing(end, &receiver->sent, missing, totals->drops, &totals->drop_count);
+  if (receiver->complete || end->state == PST_STATE_FAILED)
+    count_undelivered(receiver, totals->drops, &totals->drop_count);
 }
 
 int pst_receiver_finish(struct pst_receiver *receiver)

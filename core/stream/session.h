@@ -99,6 +99,7 @@ struct session_mail {
   int code;
   char text[512];
   struct control_totals totals;
+  bool has_totals;         /* FAIL: the peer has said them */
   struct pst_blob address; /* bytes follow the struct; fds are ours to close */
   struct pst_blob remote;  /* likewise, behind the address */
   uint64_t remote_length;
@@ -162,7 +163,7 @@ struct session_end {
   uint32_t memory_kind; /* enum pst_memory_kind */
   bool peer_known;
   struct control_totals peer; /* the other side's last word */
-  bool peer_final;
+  bool peer_final; /* stat_; it was the last: at the stream's end, or as that side failed */
   pthread_mutex_t text_lock; /* peer_text, error_text: read by other threads */
   struct pst_counter_value counters[SESSION_COUNTERS_MAX];
   uint32_t counter_count;
@@ -601,14 +602,13 @@ void end_stats(const struct session_end *end, struct pst_stats *stats);
 /* count.c. Reading is the worker's; the rest with text_lock held, or by the worker. */
 void count_read(struct session_end *end);
 void count_own_drops(const struct session_end *end, struct pst_drop *drops, uint32_t *count);
-/* Causes of `missing` messages: what the sender told, what this endpoint counts. */
-void count_missing(const struct session_end *end, const struct control_totals *sent,
-                   uint64_t missing, struct pst_drop *drops, uint32_t *count);
 
-/* A stream has broken off: of the messages that were sent, those that are neither delivered nor in
- * `drops` for another cause. */
-void count_broken_off(const struct pst_receiver *receiver, uint64_t sent, uint64_t delivered,
-                      struct pst_drop *drops, uint32_t *count);
+/* Of the messages of a stream, by all that its receiver knows, those that it has not delivered. */
+void count_undelivered(const struct pst_receiver *receiver, struct pst_drop *drops,
+                       uint32_t *count);
+/* The receiver has told last words of a stream that has broken off: what it was not told of. */
+void count_unheard(const struct session_end *sender, uint64_t sent, struct pst_drop *drops,
+                   uint32_t *count);
 
 /* What both ends of a transport must have the same: its name and the options of a stream. */
 void glue_transport_terms(const struct config_transport *transport, struct control_pair *terms,

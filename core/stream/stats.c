@@ -23,6 +23,7 @@ static void peer_stats(const struct session_end *end, struct pst_stats *stats)
   memcpy(stats->peer_blocked_ns, peer->blocked_ns, sizeof(stats->peer_blocked_ns));
   stats->peer_seconds_ns = peer->running_ns;
   stats->peer_known = 1;
+  stats->peer_final = stat_get(end->peer_final);
   if (end->is_one_sided) {
     if (!end->is_sender) {
       stats->transfers_done = peer->messages;
@@ -73,39 +74,6 @@ static const struct session_end *blocked_end(const struct session_end *end)
   return leader ? &leader->end : end;
 }
 
-/* Of a stream that has broken off, as far as it is known here: an application that runs both
- * ends knows it all. */
-static uint64_t sent_before(const struct pst_receiver *receiver, const struct pst_stats *stats)
-{
-  const struct session_stream *stream =
-      session_stream_find(receiver->end.session, receiver->end.name);
-  uint64_t sent = stats->messages_sent == UINT64_MAX ? 0 : stats->messages_sent;
-  uint64_t seen = receiver->is_numbered ? stat_get(receiver->span) : 0;
-
-  if (stream && stream->sender && stat_get(stream->sender->messages) > sent)
-    sent = stat_get(stream->sender->messages);
-  return sent > seen ? sent : seen;
-}
-
-/* At the end what the sender said it sent is the measure; before, and for a foreign
- * sender, what the numbers say. Without numbers, what this side has seen dropped. */
-static void receiver_drops(const struct pst_receiver *receiver, struct pst_stats *stats)
-{
-  const struct session_end *end = &receiver->end;
-  uint64_t delivered = stat_get(receiver->delivered);
-  uint64_t missing = receiver_missing(receiver);
-
-  if (!end->is_foreign && stat_get(receiver->complete))
-    missing = stats->messages_sent > delivered ? stats->messages_sent - delivered : 0;
-  if (missing)
-    count_missing(end, &end->peer, missing, stats->drops, &stats->drop_count);
-  else if (end->is_foreign && !receiver->is_numbered)
-    count_own_drops(end, stats->drops, &stats->drop_count);
-  if (stats->state == PST_STATE_FAILED && !stat_get(receiver->complete))
-    count_broken_off(receiver, sent_before(receiver, stats), delivered, stats->drops,
-                     &stats->drop_count);
-}
-
 void end_stats(const struct session_end *end, struct pst_stats *stats)
 {
   struct session_end *locked = (struct session_end *)end;
@@ -128,10 +96,13 @@ void end_stats(const struct session_end *end, struct pst_stats *stats)
   memcpy(stats->error_text, end->error_text, sizeof(stats->error_text));
   if (end->is_sender && stats->drop_count == 0)
     count_own_drops(end, stats->drops, &stats->drop_count);
+  if (end->is_sender && !end->is_one_sided && stats->state == PST_STATE_FAILED && stats->peer_final)
+    count_unheard(end, stat_get(((const struct pst_sender *)end)->messages), stats->drops,
+                  &stats->drop_count);
   if (!end->is_sender && !end->is_one_sided)
     stats->intervals = ((const struct pst_receiver *)end)->times;
   if (!end->is_sender && !end->is_one_sided && end->lane)
-    receiver_drops((const struct pst_receiver *)end, stats);
+    count_undelivered((const struct pst_receiver *)end, stats->drops, &stats->drop_count);
   pthread_mutex_unlock(&locked->text_lock);
 }
 
@@ -169,7 +140,7 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
     bool known = receiver->is_numbered && span > 0;
     full.sent_basis = known ? PST_SENT_SEQUENCE : PST_SENT_UNKNOWN;
     full.messages_sent = known ? span : 0;
-  } else if (stat_get(receiver->finish_known))
+  } else if (stat_get(receiver->finish_known) || full.peer_final)
     full.sent_basis = PST_SENT_COUNTED;
   else
     full.sent_basis = full.peer_known ? PST_SENT_HEARTBEAT : PST_SENT_UNKNOWN;

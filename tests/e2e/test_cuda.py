@@ -158,6 +158,35 @@ class Cuda(Case):
                 self.assertEqual(list(stream["dropped"]), ["memory_failed"])
 
     @scripted
+    def test_a_device_that_is_lost_by_one_of_two_processes(self):
+        """The other knows by its last word what has become of what was sent."""
+        for loser, more in (("receive", ()), ("send", ("streams.packets.sender.memory=cuda",
+                                                       "streams.packets.receiver.memory=host"))):
+            with self.subTest(loser=loser):
+                common = [FILE, "--set", f"control.address=127.0.0.1:{self.port}",
+                          "--set", "transport.options.mode=copy", "--set", "streams.packets.expect="]  # fmt: skip
+                for setting in more:
+                    common += ["--set", setting]
+                children = {}
+                for command in ("receive", "send"):
+                    script = "lost_after=60" if command == loser else ""
+                    count = ["--count", 1000000] if command == "send" else []
+                    children[command] = self.start(
+                        *self.arguments(command, *common, *count), "--json", self.folder / f"{command}.json",
+                        environment=environment(script))  # fmt: skip
+                for child in children.values():
+                    self.assertEqual(child.wait(), 1, child)
+                streams = {c: self.only_stream(self.result(f"{c}.json")) for c in children}
+                other = streams["send" if loser == "receive" else "receive"]
+                dropped = sum(other["dropped"].values())
+                self.assertEqual(other["messages_sent"], other["messages_delivered"] + dropped, other)
+                self.assertEqual(other["messages_delivered"] if loser == "receive" else other["messages_sent"],
+                                 streams[loser]["receiver" if loser == "receive" else "sender"]["messages"])
+                cause = "memory_failed" if loser == "receive" else "aborted"
+                self.assertLessEqual(set(other["dropped"]), {cause})
+                self.assertLess(other["messages_delivered"], 1000000)
+
+    @scripted
     def test_drivers_that_will_not_do(self):
         for script, reason in (
             ("version=11060", "the NVIDIA driver is for CUDA 11.6; 11.7 or later is needed"),

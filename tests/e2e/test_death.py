@@ -42,6 +42,7 @@ class Death(Case):
         self.assertIsNone(stream["messages_sent"], "a dead sender did not say")
         self.assertEqual(stream["corrupted"], 0)
         self.assertGreater(stream["messages_delivered"], 0)
+        self.assertLessEqual(set(stream["dropped"]), {"aborted"})
         self.assert_nothing_left()
 
     def test_receiver_killed(self):
@@ -138,11 +139,17 @@ class Interrupt(Case):
     def test_interrupted_receiver_ends_both_sides(self):
         path = self.config(yaml_stream(message="1462 B", ring=256))
         receiver = self.start("receive", path, "--json", self.folder / "out.json")
-        sender = self.start("send", path)
+        sender = self.start("send", path, "--json", self.folder / "sender.json")
         receiver.wait_line(r"Got \d{2,}")
         receiver.signal(signal.SIGINT)
         receiver.wait(15)
         sender.wait(15)
+        stream = self.only_stream(self.result("sender.json"))
+        dropped = stream["dropped"]
+        self.assertEqual(stream["messages_sent"], stream["messages_delivered"] + sum(dropped.values()))
+        self.assertLessEqual(set(dropped), {"aborted"})
+        received = self.only_stream(self.result())
+        self.assertEqual(received["messages_delivered"], stream["messages_delivered"])
         self.assert_nothing_left()
 
     def test_interrupt_while_waiting_for_a_peer(self):

@@ -964,7 +964,8 @@ struct pst_stats {
   struct pst_path_info path;
   uint64_t capabilities; /* of the transport here: enum pst_transport_capability */
   uint32_t memory_kind;  /* of this side: enum pst_memory_kind */
-  uint32_t reserved;
+  uint32_t peer_final;   /* 1: what the other side told was its last word, at the stream's end or
+                            as it failed */
   char memory_backing[48];
   char peer[128];       /* "host, process 4711 at 127.0.0.1:41000" */
   char error_text[512]; /* FAILED: the first error, with its remedy */

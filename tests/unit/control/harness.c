@@ -101,9 +101,13 @@ static void on_counts(void *context, void *stream, const struct control_totals *
   keep_totals(context, stream, SEEN_COUNTS, totals);
 }
 
-static void on_fail(void *context, void *stream, int code, const char *text)
+static void on_fail(void *context, void *stream, int code, const char *text,
+                    const struct control_totals *totals)
 {
-  struct seen seen = {.kind = SEEN_FAIL, .stream = stream, .code = code};
+  struct seen seen = {.kind = SEEN_FAIL, .stream = stream, .code = code, .has_totals = totals};
+
+  if (totals)
+    seen.totals = *totals;
 
   snprintf(seen.text, sizeof seen.text, "%s", text);
   keep(context, &seen);

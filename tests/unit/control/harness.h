@@ -34,8 +34,9 @@ struct seen {
   uint64_t remote_length; /* PEER: of the region offered; 0: none */
   uint8_t remote[8];      /* its beginning */
   uint32_t remote_fd_count;
-  int remote_fds[4]; /* likewise */
-  struct control_totals totals;
+  int remote_fds[4];            /* likewise */
+  struct control_totals totals; /* BEAT, FINISH, COUNTS; FAIL with has_totals */
+  bool has_totals;
 };
 
 struct end {

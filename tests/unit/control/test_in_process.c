@@ -141,7 +141,7 @@ static void test_fail(void **state)
   (void)state;
   assert_int_equal(end_open(both.end), 0);
   end_wait(both.end, SEEN_PEER, both.sender, 0);
-  assert_int_equal(control_fail(both.end->control, both.receiver, -EIO, "disk full"), 0);
+  assert_int_equal(control_fail(both.end->control, both.receiver, -EIO, "disk full", NULL), 0);
   struct seen seen = end_wait(both.end, SEEN_FAIL, both.sender, 0);
   assert_int_equal(seen.code, -EIO);
   assert_non_null(strstr(seen.text, "disk full"));

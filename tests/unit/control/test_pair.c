@@ -344,12 +344,18 @@ static void test_fail_reaches_the_other(void **state)
     struct end *from = i ? pair.sender : pair.receiver;
     struct end *to = i ? pair.receiver : pair.sender;
     pair_meet(&pair);
-    assert_int_equal(
-        control_fail(from->control, i ? pair.out : pair.in, -ENOSPC, "its disk is full"), 0);
+    struct control_totals totals = {
+        .messages = 7, .drop_count = 1, .drops = {{.cause = "aborted", .messages = 3}}};
+    assert_int_equal(control_fail(from->control, i ? pair.out : pair.in, -ENOSPC,
+                                  "its disk is full", i ? &totals : NULL),
+                     0);
     struct seen seen = end_wait(to, SEEN_FAIL, NULL, 0);
     assert_int_equal(seen.code, -ENOSPC);
     assert_non_null(strstr(seen.text, "its disk is full"));
     assert_non_null(strstr(seen.text, "process"));
+    assert_int_equal(seen.has_totals, i);
+    assert_int_equal(seen.totals.messages, i ? 7 : 0);
+    assert_int_equal(seen.totals.drop_count, i);
     assert_int_equal(end_seen(from, SEEN_FAIL, NULL), 0);
     pair_close(&pair);
   }
