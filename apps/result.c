@@ -161,24 +161,28 @@ static const char *state_name(uint32_t state)
   }
 }
 
-/* Seconds by stage: the sender's stages from the sender, the receiver's from the
- * receiver, either of them as its peer has told it. */
+/* What a side was blocked in a stage, or what its peer was told of that; -1: nobody knows. */
+static double blocked_seconds(const struct pst_stats *own, const struct pst_stats *other, int stage)
+{
+  if (own != NULL)
+    return (double)own->blocked_ns[stage] / 1e9;
+  return other != NULL && other->peer_known ? (double)other->peer_blocked_ns[stage] / 1e9 : -1;
+}
+
+/* Seconds by stage: the sender's stages from the sender, the receiver's from the receiver, and
+ * staging, which either may be blocked in, from both. */
 static struct json_object *blocked_json(const struct result_stream *stream)
 {
   struct json_object *blocked = json_object_new_object();
 
   for (int stage = 0; stage < PST_STAGES; stage++) {
-    bool of_sender = stage <= PST_STAGE_TRANSPORT;
-    const struct pst_stats *own = of_sender ? stream->sender : stream->receiver;
-    const struct pst_stats *other = of_sender ? stream->receiver : stream->sender;
-    const char *name = stream->stage_name(stage);
+    double sender = blocked_seconds(stream->sender, stream->receiver, stage);
+    double receiver = blocked_seconds(stream->receiver, stream->sender, stage);
+    double seconds = stage <= PST_STAGE_TRANSPORT ? sender : receiver;
 
-    if (own != NULL)
-      put_number(blocked, name, (double)own->blocked_ns[stage] / 1e9);
-    else if (other != NULL && other->peer_known)
-      put_number(blocked, name, (double)other->peer_blocked_ns[stage] / 1e9);
-    else
-      json_object_object_add(blocked, name, NULL);
+    if (stage == PST_STAGE_STAGING && sender > 0)
+      seconds = sender + (receiver > 0 ? receiver : 0);
+    put_share(blocked, stream->stage_name(stage), seconds);
   }
   return blocked;
 }

@@ -222,7 +222,10 @@ int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver
 
   candidates[PST_STAGE_SOURCE] = s.of[PST_STAGE_SOURCE];
   candidates[PST_STAGE_TRANSPORT] = s.of[PST_STAGE_TRANSPORT];
-  candidates[PST_STAGE_STAGING] = r.of[PST_STAGE_STAGING];
+  /* Copies out of the sender's memory and into the receiver's overlap. */
+  candidates[PST_STAGE_STAGING] = s.of[PST_STAGE_STAGING] > r.of[PST_STAGE_STAGING]
+                                      ? s.of[PST_STAGE_STAGING]
+                                      : r.of[PST_STAGE_STAGING];
   candidates[PST_STAGE_SINK] = r.of[PST_STAGE_SINK];
   /* Missing credit is the receiver's doing as far as it was busy itself; the rest
    * is a ring too small for the way there and back. */

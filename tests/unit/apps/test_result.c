@@ -42,7 +42,7 @@ static void add_stream(struct json_object *result, bool receiver_here)
                              .messages_sent = 100,
                              .started_ns = 1,
                              .ended_ns = 1000000001,
-                             .blocked_ns = {500000000, 0, 0, 0, 0, 0}};
+                             .blocked_ns = {500000000, 0, 0, 125000000, 0, 0}};
   struct pst_stats receiver = {.state = PST_STATE_ENDED,
                                .messages_delivered = 97,
                                .bytes_delivered = 97000,
@@ -51,7 +51,7 @@ static void add_stream(struct json_object *result, bool receiver_here)
                                .verified = 97,
                                .drop_count = 1,
                                .drops = {{"no_buffer", 3}},
-                               .blocked_ns = {0, 0, 0, 0, 250000000, 0}};
+                               .blocked_ns = {0, 0, 0, 500000000, 250000000, 0}};
   struct account account;
   const struct expect_result expects[] = {
       {.key = "path", .expected = "direct", .got = "staged", .checked = true, .met = false},
@@ -130,6 +130,7 @@ static void both_ends_come_back(void **state)
   assert_true(json_object_get_double(at(stream, "seconds")) == 1.0);
   assert_true(json_object_get_double(at(at(stream, "blocked"), "source")) == 0.5);
   assert_true(json_object_get_double(at(at(stream, "blocked"), "sink")) == 0.25);
+  assert_true(json_object_get_double(at(at(stream, "blocked"), "staging")) == 0.625);
   assert_string_equal(json_object_get_string(at(stream, "path")), "staged");
   assert_string_equal(json_object_get_string(at(at(stream, "verdict"), "limited_by")), "sink");
   struct json_object *expects = at(stream, "expect");
@@ -156,6 +157,7 @@ static void what_a_sender_cannot_know_is_null(void **state)
   assert_null(at(stream, "bytes_delivered"));
   assert_null(at(stream, "receiver"));
   assert_null(at(at(stream, "blocked"), "sink"));
+  assert_true(json_object_get_double(at(at(stream, "blocked"), "staging")) == 0.125);
   json_object_put(back);
 }
 

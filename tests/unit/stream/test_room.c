@@ -145,6 +145,41 @@ static void senders_are_staged(void **state)
   }
 }
 
+/* All slots wait for their copies, whatever the receiver does. */
+static void a_staged_sender_says_that_it_waits_for_copies(void **state)
+{
+  struct run run;
+  struct pst_slot slots[BATCH];
+  struct pst_view views[BATCH];
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
+  struct pst_sender *sender;
+  struct pst_receiver *receiver;
+  int n;
+  (void)state;
+  open_text(&run, "penstock: 1\n"
+                  "transport: {plugin: loopback, options: {mode: copy}}\n"
+                  "workers: {count: 1}\n"
+                  "streams:\n"
+                  "- {name: a, message: 100 B, ring: 64, sender: {memory: {plugin: late,\n"
+                  "   options: {delay: 100 ms}}}, receiver: {memory: host}}\n");
+  sender = pst_session_sender(run.session, "a");
+  receiver = pst_session_receiver(run.session, "a");
+  start(&run);
+  do {
+    n = pst_sender_acquire(sender, slots, BATCH);
+    assert_true(n >= 0);
+    for (int i = 0; i < n; i++)
+      slots[i].length = 100;
+    assert_int_equal(pst_sender_submit(sender, slots, (uint32_t)n), 0);
+    pst_sender_stats(sender, &stats);
+    n = pst_receiver_poll(receiver, &batch);
+    assert_int_equal(pst_receiver_release(receiver, views, (uint32_t)n), 0);
+    in_time(&run);
+  } while (stats.blocked_ns[PST_STAGE_STAGING] == 0);
+  close_run(&run);
+}
+
 static void a_sender_is_staged_when_it_is_told_to_and_not_when_forbidden(void **state)
 {
   struct run run;
@@ -330,6 +365,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(copies_are_put_off),
       cmocka_unit_test(senders_are_staged),
+      cmocka_unit_test(a_staged_sender_says_that_it_waits_for_copies),
       cmocka_unit_test(a_sender_is_staged_when_it_is_told_to_and_not_when_forbidden),
       cmocka_unit_test(a_stream_may_fail_while_a_copy_is_put_off),
       cmocka_unit_test(checks_are_put_off),

@@ -48,6 +48,20 @@ static void slow_copies_are_named(void **state)
   check(&s, &r, PST_STAGE_STAGING, 0.8);
 }
 
+static void slow_copies_out_of_the_senders_memory_are_named(void **state)
+{
+  struct pst_stats s = side(PST_STAGE_STAGING, 800), r = side(PST_STAGE_EMPTY, 900);
+  struct pst_stats told = side(PST_STAGE_EMPTY, 900);
+  (void)state;
+  check(&s, &r, PST_STAGE_STAGING, 0.8);
+  r.blocked_ns[PST_STAGE_STAGING] = 300 * 1000000; /* both are staged */
+  check(&s, &r, PST_STAGE_STAGING, 0.8);
+  told.peer_known = 1;
+  told.peer_seconds_ns = SECOND;
+  told.peer_blocked_ns[PST_STAGE_STAGING] = 600 * 1000000;
+  check(NULL, &told, PST_STAGE_STAGING, 0.6);
+}
+
 static void credit_is_named_when_the_receiver_waits_too(void **state)
 {
   struct pst_stats s = side(PST_STAGE_CREDIT, 700), r = side(PST_STAGE_EMPTY, 800);
@@ -93,6 +107,7 @@ int main(void)
       cmocka_unit_test(a_slow_source_is_named),
       cmocka_unit_test(a_slow_sink_is_named_not_the_credit_it_withholds),
       cmocka_unit_test(slow_copies_are_named),
+      cmocka_unit_test(slow_copies_out_of_the_senders_memory_are_named),
       cmocka_unit_test(credit_is_named_when_the_receiver_waits_too),
       cmocka_unit_test(a_slow_transport_is_named),
       cmocka_unit_test(a_receiver_alone_can_say_empty),
