@@ -90,6 +90,21 @@ static pthread_mutex_t *lock_of(enum fab_kind kind, uint32_t i)
   }
 }
 
+/* Has room behind an entry that was never used: not even looking at it may fail. */
+static bool back_entry(enum fab_kind kind, uint32_t i)
+{
+  static const struct {
+    size_t table, size;
+  } of[FAB_KINDS] = {
+      [FAB_KIND_PD] = {offsetof(struct fabric, pd), sizeof(struct fab_pd)},
+      [FAB_KIND_MR] = {offsetof(struct fabric, mr), sizeof(struct fab_mr)},
+      [FAB_KIND_CQ] = {offsetof(struct fabric, cq), sizeof(struct fab_cq)},
+      [FAB_KIND_SRQ] = {offsetof(struct fabric, srq), sizeof(struct fab_srq)},
+      [FAB_KIND_QP] = {offsetof(struct fabric, qp), sizeof(struct fab_qp)},
+  };
+  return fab_back(of[kind].table + i * of[kind].size, of[kind].size);
+}
+
 int64_t fab_entry(enum fab_kind kind)
 {
   static const uint32_t sizes[FAB_KINDS] = {
@@ -104,15 +119,19 @@ int64_t fab_entry(enum fab_kind kind)
     if (i < first || i >= size)
       i = first;
     fab->cursor[kind] = i + 1;
-    if (!is_free(kind, i))
-      continue;
     if (i >= fab->high[kind]) {
+      if (!back_entry(kind, i)) {
+        fab->cursor[kind] = first; /* what is given back is found again */
+        return -1;
+      }
       /* A lock is made once: somebody may be about to take it for the entry's last user. */
       if (lock_of(kind, i))
         fab_lock_init(lock_of(kind, i));
       fab->high[kind] = i + 1;
+      return i;
     }
-    return i;
+    if (is_free(kind, i))
+      return i;
   }
   return -1;
 }

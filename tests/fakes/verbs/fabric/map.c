@@ -60,6 +60,14 @@ static void unmap(void)
   fab_slot = UINT32_MAX;
 }
 
+/* What every process writes to without asking: all but the tables of objects. */
+static bool back_header(void)
+{
+  size_t pages = sizeof(fab->page_owner);
+  return fab_back(0, offsetof(struct fabric, pd)) &&
+         fab_back(offsetof(struct fabric, page_owner), pages);
+}
+
 static void set_up(struct fabric *f)
 {
   struct timespec now;
@@ -81,8 +89,12 @@ int fab_create(const char *path, int (*describe)(struct fabric *f, void *argumen
   int error = map(path, O_CREAT | O_EXCL);
   if (error)
     return error;
-  set_up(fab);
-  error = describe(fab, argument);
+  if (back_header()) {
+    set_up(fab);
+    error = describe(fab, argument);
+  } else {
+    error = ENOSPC;
+  }
   if (error) {
     unmap();
     unlink(path);
