@@ -90,14 +90,15 @@ static int take_peer(struct pst_endpoint *endpoint)
     uint32_t receives = peer->control_receives;
     endpoint->rx->control_receives =
         receives < RC_CONTROL_RECEIVES ? receives : RC_CONTROL_RECEIVES;
-    endpoint->rx->initial = endpoint->rx->highest = peer->initial;
+    endpoint->rx->initial = peer->initial;
   }
   if (!tx)
     return 0;
   tx->address = peer->address;
   tx->rkey = peer->rkey;
   tx->stride = peer->stride;
-  tx->payload_max = peer->payload_max;
+  tx->message_max =
+      peer->payload_max < endpoint->message_max ? peer->payload_max : endpoint->message_max;
   tx->slots = peer->slots;
   tx->opcode = peer->sends ? IBV_WR_SEND_WITH_IMM : IBV_WR_RDMA_WRITE_WITH_IMM;
   int rc = rc_fifo_open(&tx->credits, peer->share);

@@ -14,12 +14,14 @@
 /* Whether there is credit to give. */
 static bool has_some(const struct rc_rx *rx)
 {
-  return rx->sends ? rx->ungranted : rc_fifo_count(&rx->back);
+  return rx->sends ? rx->ungranted : rc_back_count(rx);
 }
 
 static uint32_t fill(struct rc_rx *rx, struct rc_run *runs)
 {
-  uint32_t n = 0, next = 0;
+  const uint32_t *slots = rx->line.at;
+  const uint32_t mask = rx->line.mask, head = rx->line.head;
+  uint32_t n = 0, at = rx->given;
 
   if (rx->sends) { /* which slot is the receive's business */
     runs[0] = (struct rc_run){0, htobe32(rx->ungranted)};
@@ -27,18 +29,14 @@ static uint32_t fill(struct rc_rx *rx, struct rc_run *runs)
     rx->ungranted = 0;
     return 1;
   }
-  while (rc_fifo_count(&rx->back)) {
-    uint32_t slot = rx->back.at[rx->back.tail & rx->back.mask];
-    if (n && slot == next)
-      runs[n - 1].count = htobe32(be32toh(runs[n - 1].count) + 1);
-    else if (n < RUNS_MAX)
-      runs[n++] = (struct rc_run){htobe32(slot), htobe32(1)};
-    else
-      break;
-    next = slot + 1;
-    rc_fifo_put(&rx->granted, rc_fifo_get(&rx->back));
-    rx->grants++;
+  while (at != head && n < RUNS_MAX) {
+    uint32_t first = slots[at & mask], next = first + 1;
+    while (++at != head && slots[at & mask] == next)
+      next++;
+    runs[n++] = (struct rc_run){htobe32(first), htobe32(next - first)};
   }
+  rx->grants += at - rx->given;
+  rx->given = at;
   return n;
 }
 
@@ -57,7 +55,7 @@ void rc_credit_send(struct pst_endpoint *endpoint)
   struct rc_rx *rx = endpoint->rx;
 
   if (endpoint->state != RC_CONNECTED || endpoint->close_mode ||
-      (rc_fifo_count(&rx->back) == 0 && !has_some(rx)))
+      (rc_back_count(rx) == 0 && !has_some(rx)))
     return;
   int rc = restore_receives(endpoint);
   while (rc == 0 && has_some(rx) && rx->credits_sent - rx->credits_taken < rx->control_receives &&
@@ -90,8 +88,10 @@ bool rc_credit_take(struct pst_endpoint *endpoint, const uint8_t *bytes, uint32_
     if (first >= tx->slots || count > tx->slots - first ||
         count > credits->mask + 1 - rc_fifo_count(credits))
       return false;
-    while (count-- > 0)
-      rc_fifo_put(credits, first++);
+    uint32_t head = credits->head;
+    for (const uint32_t end = first + count; first != end; first++)
+      credits->at[head++ & credits->mask] = first;
+    credits->head = head;
   }
   tx->credit_messages++;
   return true;

@@ -239,6 +239,7 @@ int rc_mr_register(struct pst_device *device, const struct pst_mr_params *params
   made->length = in.length;
   made->offset = in.offset;
   made->access = in.access;
+  made->lkey = made->verbs.mr->lkey;
   made->is_cpu_readable = region.host && region.kind != PST_MEMORY_CUDA;
   made->region = in.region;
   tell_path(in.path, device, &made->verbs, reason);

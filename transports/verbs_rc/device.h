@@ -87,6 +87,7 @@ struct pst_mr {
   struct vb_mr verbs;
   uint64_t length;
   uint64_t offset; /* in the region */
+  uint32_t lkey;
   uint32_t access; /* enum pst_access */
   bool is_cpu_readable;
   const struct pst_region *region; /* the host's: it outlives this */

@@ -45,8 +45,8 @@ static void grant_with_address(struct rc_rx *rx, struct rc_blob *own)
     rx->ungranted = 0;
     return;
   }
-  while (rc_fifo_count(&rx->back)) {
-    uint32_t slot = rx->back.at[rx->back.tail & rx->back.mask];
+  while (rc_back_count(rx)) {
+    uint32_t slot = rx->line.at[rx->given & rx->line.mask];
     struct rc_run *last = own->run_count ? &own->runs[own->run_count - 1] : NULL;
     if (last && last->first + last->count == slot)
       last->count++;
@@ -54,7 +54,7 @@ static void grant_with_address(struct rc_rx *rx, struct rc_blob *own)
       own->runs[own->run_count++] = (struct rc_run){slot, 1};
     else
       return;
-    rc_fifo_put(&rx->granted, rc_fifo_get(&rx->back));
+    rx->given++;
     rx->before++;
   }
 }
@@ -66,9 +66,7 @@ static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
   if (!rx)
     return -ENOMEM;
   endpoint->rx = rx;
-  int rc = rc_fifo_open(&rx->back, ring->params.slots);
-  if (rc == 0)
-    rc = rc_fifo_open(&rx->granted, ring->params.slots);
+  int rc = rc_fifo_open(&rx->line, ring->params.slots);
   if (rc < 0)
     return rc;
   if (ring->free_count == 0) {
@@ -204,10 +202,8 @@ void rc_endpoint_free(struct pst_endpoint *endpoint)
     rc_place_give(&worker->endpoints, endpoint->place);
   rc_forget_room(endpoint);
   rc_unpend(endpoint);
-  if (endpoint->rx) {
-    free(endpoint->rx->back.at);
-    free(endpoint->rx->granted.at);
-  }
+  if (endpoint->rx)
+    free(endpoint->rx->line.at);
   if (endpoint->tx)
     free(endpoint->tx->credits.at);
   while (endpoint->remotes)

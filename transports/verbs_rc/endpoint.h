@@ -57,7 +57,8 @@ struct rc_blob {
 
 struct rc_tx {
   struct rc_fifo credits;
-  uint64_t address, stride, payload_max;
+  uint64_t address, stride;
+  uint64_t message_max; /* of this end, and of the peer's slots */
   uint32_t rkey;
   uint32_t slots;
   enum ibv_wr_opcode opcode;
@@ -70,8 +71,10 @@ struct rc_rx {
   bool sends;
   uint32_t ungranted; /* of SENDs: slots that are posted and not yet granted */
   struct ibv_sge sges[RC_POLL_BATCH];
-  struct rc_fifo granted;                 /* slots in the order in which they are filled */
-  struct rc_fifo back;                    /* released, not yet granted again */
+  /* Slots, in the order in which they are filled: those before `given` are granted, those from it
+   * on were released and are not yet granted again. */
+  struct rc_fifo line;
+  uint32_t given;
   uint32_t control_receives;              /* that the peer has */
   uint64_t grants;                        /* slots ever granted by messages */
   uint64_t before;                        /* slots granted by the address */
@@ -79,10 +82,19 @@ struct rc_rx {
   uint64_t first_of[RC_CONTROL_RECEIVES]; /* by credit message: its first slot in `grants` */
   uint64_t credits_sent;                  /* messages */
   uint64_t credits_taken;                 /* of them, known to have arrived */
-  uint64_t highest;                       /* sequence + initial */
+  uint64_t highest;                       /* sequence */
   uint64_t initial;
   uint64_t bytes;
 };
+
+static inline uint32_t rc_granted_count(const struct rc_rx *rx)
+{
+  return rx->given - rx->line.tail;
+}
+static inline uint32_t rc_back_count(const struct rc_rx *rx)
+{
+  return rx->line.head - rx->given;
+}
 
 enum rc_state {
   RC_NEW,        /* the queue pair is in INIT */
@@ -132,6 +144,7 @@ struct pst_endpoint {
   uint32_t sq_size, sq_mask;
   uint64_t sq_head, sq_done, sq_told;
   struct rc_sent *sent;
+  uint64_t alike_from; /* from here on they have one opcode */
   struct ibv_send_wr *wrs;
   struct ibv_sge *sges;
   uint32_t outstanding; /* requests taken and not told */
@@ -177,5 +190,10 @@ struct pst_endpoint {
   bool is_pending;
   struct pst_endpoint *next_pending;
 };
+
+static inline uint64_t rc_slot(const struct pst_endpoint *endpoint, enum rc_slot_state state)
+{
+  return (uint64_t)endpoint->place << 32 | (uint64_t)endpoint->generation << 16 | state;
+}
 
 #endif

@@ -98,39 +98,113 @@ static void control(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     rc_pend(endpoint);
 }
 
-static void arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct out *out)
+/* Status and opcode at once. */
+static inline uint64_t kind_of(const struct ibv_wc *wc)
+{
+  uint64_t kind;
+
+  _Static_assert(offsetof(struct ibv_wc, opcode) == offsetof(struct ibv_wc, status) + 4 &&
+                     sizeof(wc->status) == 4 && sizeof(wc->opcode) == 4,
+                 "one behind the other");
+  memcpy(&kind, (const uint8_t *)wc + offsetof(struct ibv_wc, status), sizeof(kind));
+  return kind;
+}
+
+/* Of `n` completions those at the front that are of messages, alike and as they have to be, into
+ * the next slots of the line. Returns how many. */
+static inline uint32_t tell_messages(struct pst_endpoint *endpoint, const struct ibv_wc *wc,
+                                     uint32_t n, struct out *out)
+{
+  struct rc_rx *rx = endpoint->rx;
+  const struct pst_ring *ring = rx->ring;
+  const struct ibv_wc first = {.status = IBV_WC_SUCCESS,
+                               .opcode = rx->sends ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM};
+  const struct pst_completion model = {.kind = PST_COMPLETION_MESSAGE, .flags = PST_HAS_SEQUENCE};
+  const uint64_t cookie = endpoint->cookie;
+  uint64_t head;
+  const uint64_t whose = wc->wr_id, kind = kind_of(&first), length_max = ring->params.payload_max;
+  const uint64_t token = rc_ring_token(ring, 0), is_out = rc_slot(endpoint, RC_SLOT_OUT);
+  const uint64_t base = ring->params.base + ring->params.headroom, stride = ring->params.stride;
+  const uint32_t from = rx->line.tail & rx->line.mask, to_end = rx->line.mask + 1 - from;
+  const uint32_t *next = rx->line.at + from, initial = (uint32_t)rx->initial;
+  uint64_t *slots = ring->slots, highest = rx->highest, bytes = 0;
+  struct pst_completion *at = out->at;
+
+  _Static_assert(offsetof(struct pst_completion, endpoint) == sizeof(head), "kind to status");
+  memcpy(&head, &model, sizeof(head));
+  n = n < rc_granted_count(rx) ? n : rc_granted_count(rx);
+  n = n < to_end ? n : to_end;
+  for (const struct pst_completion *end = at + n;
+       at != end && wc->wr_id == whose && kind_of(wc) == kind && wc->byte_len <= length_max;
+       wc++, at++) {
+    const uint64_t slot = *next++;
+    /* The nearest number that ends so. */
+    const int64_t step = (int32_t)(be32toh(wc->imm_data) - initial - (uint32_t)highest);
+    const uint64_t sequence = highest + (uint64_t)step;
+    highest = step > 0 ? sequence : highest;
+    bytes += wc->byte_len;
+    slots[slot] = is_out;
+    memcpy(at, &head, sizeof(head));
+    at->endpoint = cookie;
+    at->u.message.token = token | slot;
+    at->u.message.offset = base + slot * stride;
+    at->u.message.length = wc->byte_len;
+    at->u.message.buffer = 0;
+    at->u.message.sequence = sequence;
+    at->u.message.meta = at->u.message.time_ns = 0;
+  }
+  n = (uint32_t)(at - out->at);
+  rx->line.tail += n;
+  rx->highest = highest;
+  rx->bytes += bytes;
+  rx->arrived += n;
+  out->at = at;
+  out->room -= n;
+  return n;
+}
+
+/* What messages say of credit: that it has arrived, and that there is more to give. */
+static void look_at_credit(struct pst_endpoint *endpoint)
 {
   struct rc_rx *rx = endpoint->rx;
 
-  if (!rx || rc_fifo_count(&rx->granted) == 0 || wc->byte_len > rx->ring->params.payload_max) {
-    rc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot, or a longer one");
-    return;
-  }
-  if (endpoint->close_mode)
-    return;
-  uint32_t slot = rc_fifo_get(&rx->granted);
-  const struct pst_ring_params *ring = &rx->ring->params;
-  /* The nearest number that ends so. */
-  uint64_t sequence =
-      rx->highest + (uint64_t)(int64_t)(int32_t)(be32toh(wc->imm_data) - (uint32_t)rx->highest);
-  if ((int64_t)(sequence - rx->highest) > 0)
-    rx->highest = sequence;
-  rx->arrived++;
-  rx->bytes += wc->byte_len;
   while (rx->credits_taken != rx->credits_sent &&
          rx->arrived > rx->first_of[rx->credits_taken % RC_CONTROL_RECEIVES])
     rx->credits_taken++;
-  if (rc_fifo_count(&rx->back) || rx->ungranted)
+  if (rc_back_count(rx) || rx->ungranted)
     rc_pend(endpoint);
-  *out->at++ = (struct pst_completion){
-      .kind = PST_COMPLETION_MESSAGE,
-      .flags = PST_HAS_SEQUENCE,
-      .endpoint = endpoint->cookie,
-      .u.message = {.token = rc_ring_token(rx->ring, slot),
-                    .offset = ring->base + slot * ring->stride + ring->headroom,
-                    .length = wc->byte_len,
-                    .sequence = sequence - rx->initial}};
-  out->room--;
+}
+
+static void arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct out *out)
+{
+  if (endpoint->rx && endpoint->close_mode)
+    return;
+  if (!endpoint->rx || tell_messages(endpoint, wc, 1, out) == 0)
+    rc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot, or a longer one");
+  else
+    look_at_credit(endpoint);
+}
+
+/* Messages, as many as come one after the other, where nothing else is to be seen to. Returns how
+ * many. */
+static uint32_t arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct out *out)
+{
+  struct pst_worker *worker = endpoint->worker;
+  const uint32_t there = worker->wc_count - worker->wc_at;
+
+  if (!endpoint->rx || endpoint->receive_buffers || endpoint->state != RC_CONNECTED ||
+      endpoint->tell_connected || endpoint->close_mode)
+    return 0;
+  most = there < most ? there : most;
+  most = out->room < most ? out->room : most;
+  uint32_t n = tell_messages(endpoint, &worker->wc[worker->wc_at], most, out);
+  if (n == 0)
+    return 0;
+  endpoint->rq_posted -= n;
+  endpoint->arrivals += n;
+  worker->wc_at += n;
+  look_at_credit(endpoint);
+  return n;
 }
 
 /* False: it needs more room than there is. */
@@ -164,7 +238,7 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
     /* In ERR soft-RoCE takes receives and never gives them back. */
     if (sends && !endpoint->is_erred && endpoint->state == RC_CONNECTED &&
         (uint32_t)wc->wr_id != RC_SPARE) /* it took a slot's receive, and not the slot */
-      rc = rc_slot_again(endpoint, rc_fifo_get(&endpoint->rx->granted));
+      rc = rc_slot_again(endpoint);
   }
   if (endpoint->receive_buffers && !endpoint->is_erred && endpoint->state == RC_CONNECTED)
     rc = rc_receive_again(endpoint, (uint32_t)wc->wr_id);
@@ -176,12 +250,13 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
 /* True: there are no more. */
 static bool take(struct pst_worker *worker, struct out *out)
 {
-  for (uint32_t budget = BUDGET; out->room && budget; budget--) {
+  for (uint32_t budget = BUDGET, n; out->room && budget; budget -= n) {
+    n = 1;
     if (worker->wc_at == worker->wc_count) {
-      int n = ibv_poll_cq(worker->cq, RC_POLL_BATCH, worker->wc);
+      int some = ibv_poll_cq(worker->cq, RC_POLL_BATCH, worker->wc);
       worker->wc_at = 0;
-      worker->wc_count = n > 0 ? (uint32_t)n : 0;
-      if (n <= 0)
+      worker->wc_count = some > 0 ? (uint32_t)some : 0;
+      if (some <= 0)
         return true;
     }
     const struct ibv_wc *wc = &worker->wc[worker->wc_at];
@@ -189,6 +264,12 @@ static bool take(struct pst_worker *worker, struct out *out)
         rc_place_find(&worker->endpoints, (wc->wr_id >> 32) & 0xffff, (wc->wr_id >> 48) & 0x7fff);
     if (endpoint && endpoint->is_cut)
       endpoint = NULL;
+    if (endpoint && (wc->wr_id & RC_RECEIVE)) {
+      n = arrived_in_line(endpoint, budget, out);
+      if (n)
+        continue;
+      n = 1;
+    }
     if (endpoint && !(wc->wr_id & RC_RECEIVE))
       sent(endpoint, wc);
     else if (endpoint && !received(endpoint, wc, out))
@@ -209,32 +290,43 @@ static int status_of(const struct pst_endpoint *endpoint, uint64_t index)
                                                                  : endpoint->error;
 }
 
+/* Where those end that are done as the one at `index` is. */
+static uint64_t alike_until(const struct pst_endpoint *endpoint, uint64_t index)
+{
+  const uint64_t failed = endpoint->failed_from;
+
+  if (index < failed)
+    return endpoint->sq_done < failed ? endpoint->sq_done : failed;
+  return status_of(endpoint, index) == endpoint->error ? endpoint->sq_done : index + 1;
+}
+
 static void tell_done(struct pst_endpoint *endpoint, struct out *out)
 {
+  const struct rc_sent *sent = endpoint->sent;
+  const uint32_t mask = endpoint->sq_mask;
+
   while (endpoint->sq_told != endpoint->sq_done) {
-    const struct rc_sent *one = &endpoint->sent[endpoint->sq_told & endpoint->sq_mask];
-    if (one->opcode && out->room == 0)
+    const uint64_t first = endpoint->sq_told;
+    const uint8_t opcode = sent[first & mask].opcode;
+    uint64_t next = first + 1;
+    if (opcode && out->room == 0)
       return;
-    if (one->opcode == 0) {
-      endpoint->sq_told++;
-      continue;
+    if (opcode == PST_OP_SEND || opcode == PST_OP_WRITE) {
+      const uint64_t end = alike_until(endpoint, first);
+      if (first >= endpoint->alike_from)
+        next = end;
+      while (next != end && sent[next & mask].opcode == opcode)
+        next++;
     }
-    int status = status_of(endpoint, endpoint->sq_told);
-    uint64_t count = 0, cookie = 0;
-    uint8_t opcode = one->opcode;
-    do {
-      cookie = one->cookie;
-      count++;
-      one = &endpoint->sent[++endpoint->sq_told & endpoint->sq_mask];
-    } while ((opcode == PST_OP_SEND || opcode == PST_OP_WRITE) &&
-             endpoint->sq_told != endpoint->sq_done && one->opcode == opcode &&
-             status_of(endpoint, endpoint->sq_told) == status);
-    endpoint->outstanding -= (uint32_t)count;
+    endpoint->sq_told = next;
+    if (opcode == 0)
+      continue;
+    endpoint->outstanding -= (uint32_t)(next - first);
     *out->at++ = (struct pst_completion){.kind = PST_COMPLETION_DONE,
                                          .code = opcode,
-                                         .status = status,
+                                         .status = status_of(endpoint, first),
                                          .endpoint = endpoint->cookie,
-                                         .u.done = {cookie, count}};
+                                         .u.done = {sent[(next - 1) & mask].cookie, next - first}};
     out->room--;
   }
 }

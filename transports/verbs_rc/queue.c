@@ -101,10 +101,8 @@ static void line_up(struct pst_endpoint *endpoint)
     endpoint->again[i].sg_list = &rx->sges[i];
     endpoint->again[i].num_sge = 1;
   }
-  while (rc_fifo_count(&rx->back)) {
-    rc_fifo_put(&rx->granted, rc_fifo_get(&rx->back));
-    rx->ungranted++;
-  }
+  rx->ungranted = rc_back_count(rx);
+  rx->given = rx->line.head;
 }
 
 int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
@@ -182,7 +180,7 @@ int rc_queue_init(struct pst_endpoint *endpoint)
     /* The host may have all slots: a hello that comes first must not wait for one. */
     if (endpoint->mend.is_greeted && (rc = post_spare(endpoint)) < 0)
       return rc;
-    return rc_slots_post(endpoint, rc_fifo_count(&endpoint->rx->granted));
+    return rc_slots_post(endpoint, rc_granted_count(endpoint->rx));
   }
   if (!endpoint->receive_buffers)
     return rc_receives_post(endpoint, endpoint->rq_size);
@@ -243,13 +241,13 @@ int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n)
 int rc_slots_post(struct pst_endpoint *endpoint, uint32_t n)
 {
   struct rc_rx *rx = endpoint->rx;
-  const struct rc_fifo *granted = &rx->granted;
+  const struct rc_fifo *line = &rx->line;
   int rc = 0;
 
   for (uint32_t some = 0; n > 0 && rc == 0; n -= some) {
     some = n < RC_POLL_BATCH ? n : RC_POLL_BATCH;
     for (uint32_t i = 0; i < some; i++) {
-      uint64_t slot = granted->at[(granted->head - n + i) & granted->mask];
+      uint64_t slot = line->at[(rx->given - n + i) & line->mask];
       rx->sges[i].addr = rx->ring->base + slot * rx->ring->params.stride;
     }
     rc = post_linked(endpoint, some);
@@ -260,17 +258,22 @@ int rc_slots_post(struct pst_endpoint *endpoint, uint32_t n)
 int rc_slots_post_back(struct pst_endpoint *endpoint)
 {
   struct rc_rx *rx = endpoint->rx;
-  uint32_t n = rc_fifo_count(&rx->back);
+  uint32_t n = rc_back_count(rx);
 
-  for (uint32_t i = 0; i < n; i++)
-    rc_fifo_put(&rx->granted, rc_fifo_get(&rx->back));
+  rx->given = rx->line.head;
   rx->ungranted += n;
   return rc_slots_post(endpoint, n);
 }
 
-int rc_slot_again(struct pst_endpoint *endpoint, uint32_t slot)
+int rc_slot_again(struct pst_endpoint *endpoint)
 {
-  rc_fifo_put(&endpoint->rx->granted, slot);
+  struct rc_rx *rx = endpoint->rx;
+  struct rc_fifo *line = &rx->line;
+  uint32_t slot = rc_fifo_get(line);
+
+  /* Before those that were released, in place of the first of them. */
+  rc_fifo_put(line, line->at[rx->given & line->mask]);
+  line->at[rx->given++ & line->mask] = slot;
   return rc_slots_post(endpoint, 1);
 }
 
@@ -332,6 +335,7 @@ int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct i
       wr->send_flags |= IBV_SEND_INLINE;
   }
   endpoint->sent[at] = (struct rc_sent){.cookie = cookie, .opcode = opcode};
+  rc_queue_alike(endpoint, index, opcode);
   int rc = rc_queue_ring(endpoint, index, index + 1);
   return rc < 0 ? rc : 0;
 }

@@ -21,13 +21,20 @@ int rc_queue_init(struct pst_endpoint *endpoint);
  * 0 or -errno. */
 int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n);
 int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer);
-/* Of SENDs: for the last `n` of rx->granted; what was released, into receives; the next one. */
+/* Of SENDs: for the last `n` slots that are granted; what was released, into receives; the next
+ * one to be filled, whose receive took another's place. */
 int rc_slots_post(struct pst_endpoint *endpoint, uint32_t n);
 int rc_slots_post_back(struct pst_endpoint *endpoint);
-int rc_slot_again(struct pst_endpoint *endpoint, uint32_t slot);
+int rc_slot_again(struct pst_endpoint *endpoint);
 static inline uint32_t rc_queue_room(const struct pst_endpoint *endpoint)
 {
   return endpoint->sq_size - (uint32_t)(endpoint->sq_head - endpoint->sq_told);
+}
+/* The one at `index` follows the others of the send queue. */
+static inline void rc_queue_alike(struct pst_endpoint *endpoint, uint64_t index, uint8_t opcode)
+{
+  if (endpoint->sent[(index - 1) & endpoint->sq_mask].opcode != opcode)
+    endpoint->alike_from = index;
 }
 /* Hand the requests [from, to) of the send queue over. How many went, or -errno for none. */
 int rc_queue_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);

@@ -84,6 +84,7 @@ int rc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
     return -ENOMEM;
   made->worker = worker;
   made->params = in;
+  made->last_out = RC_NEVER;
   rc = open_slots(made);
   if (rc == 0)
     rc = register_slots(made, path);
@@ -105,6 +106,7 @@ void rc_ring_close(struct pst_worker *worker, struct pst_ring *ring)
   if (!ring)
     return;
   rc_place_give(&worker->rings, ring->place);
+  worker->last_ring = NULL;
   vb_mr_close(&ring->verbs);
   free(ring->slots);
   free(ring->free);
@@ -131,9 +133,8 @@ void rc_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
   uint32_t *mine = ring->free + ring->free_count;
   qsort(mine, rx->share, sizeof(*mine), ascending);
   for (uint32_t i = 0; i < rx->share; i++) {
-    ring->slots[mine[i]] = (struct rc_slot){
-        .owner = endpoint->place, .owner_generation = endpoint->generation, .state = RC_SLOT_OWNED};
-    rc_fifo_put(&rx->back, mine[i]);
+    ring->slots[mine[i]] = rc_slot(endpoint, RC_SLOT_OWNED);
+    rc_fifo_put(&rx->line, mine[i]);
   }
   ring->open_count++;
 }
@@ -142,56 +143,95 @@ void rc_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
 void rc_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint)
 {
   for (uint32_t i = ring->params.slots; i-- > 0;) {
-    struct rc_slot *slot = &ring->slots[i];
-    if (slot->state != RC_SLOT_OWNED || slot->owner != endpoint->place ||
-        slot->owner_generation != endpoint->generation)
+    if (ring->slots[i] != rc_slot(endpoint, RC_SLOT_OWNED))
       continue;
-    slot->state = RC_SLOT_FREE;
+    ring->slots[i] = RC_SLOT_FREE;
     ring->free[ring->free_count++] = i;
   }
   ring->open_count--;
+  ring->last = NULL;
+  ring->last_out = RC_NEVER;
 }
 
 /* ---- Tokens -------------------------------------------------------------------------------- */
 
-uint64_t rc_ring_token(struct pst_ring *ring, uint32_t slot)
+static struct pst_ring *find_ring(struct pst_worker *worker, uint64_t token)
 {
-  ring->slots[slot].state = RC_SLOT_OUT;
-  return (uint64_t)ring->generation << 48 | (uint64_t)ring->place << 32 | slot;
+  uint64_t which = token >> 32;
+
+  if (worker->last_ring == NULL || worker->last_which != which) {
+    worker->last_ring =
+        rc_place_find(&worker->rings, (uint32_t)which & 0xffff, (uint16_t)(which >> 16));
+    worker->last_which = which;
+  }
+  return worker->last_ring;
 }
 
-static int release(struct pst_worker *worker, uint64_t token)
+/* Another's than the last one's was. */
+static void release_other(struct pst_ring *ring, uint32_t at)
 {
-  struct pst_ring *ring =
-      rc_place_find(&worker->rings, (token >> 32) & 0xffff, (uint16_t)(token >> 48));
-  uint32_t at = (uint32_t)token;
-
-  if (!ring || at >= ring->params.slots || ring->slots[at].state != RC_SLOT_OUT) {
-    RC_LOG(worker->device, PST_LOG_ERROR,
-           "token 0x%llx is not out: released twice, or never given; a fault of the program",
-           (unsigned long long)token);
-    return -EINVAL;
-  }
-  struct rc_slot *slot = &ring->slots[at];
+  struct pst_worker *worker = ring->worker;
+  uint64_t slot = ring->slots[at];
   struct pst_endpoint *owner =
-      rc_place_find(&worker->endpoints, slot->owner, slot->owner_generation);
+      rc_place_find(&worker->endpoints, rc_slot_place(slot), rc_slot_generation(slot));
+
   if (!owner) {
-    slot->state = RC_SLOT_FREE;
+    ring->slots[at] = RC_SLOT_FREE;
     ring->free[ring->free_count++] = at;
-    return 0;
+    return;
   }
-  slot->state = RC_SLOT_OWNED;
-  rc_fifo_put(&owner->rx->back, at);
+  ring->last = owner;
+  ring->last_out = slot;
+  ring->slots[at] = rc_slot(owner, RC_SLOT_OWNED);
+  rc_fifo_put(&owner->rx->line, at);
   rc_pend(owner);
-  return 0;
+}
+
+static int refuse(const struct pst_worker *worker, uint64_t token)
+{
+  RC_LOG(worker->device, PST_LOG_ERROR,
+         "token 0x%llx is not out: released twice, or never given; a fault of the program",
+         (unsigned long long)token);
+  return -EINVAL;
+}
+
+/* Slots of the one that was released last: those at the front of the tokens. Returns how many. */
+static uint32_t release_alike(const struct pst_ring *ring, const uint64_t *tokens, uint32_t n)
+{
+  const uint64_t which = tokens[0] >> 32, is_out = ring->last_out;
+  const uint32_t count = ring->params.slots;
+  uint64_t *slots = ring->slots;
+  uint32_t i = 0;
+
+  if (!ring->last)
+    return 0;
+  struct rc_fifo *line = &ring->last->rx->line;
+  uint32_t *into = line->at, mask = line->mask, head = line->head;
+  for (; i < n && tokens[i] >> 32 == which; i++) {
+    const uint32_t at = (uint32_t)tokens[i];
+    if (at >= count || slots[at] != is_out)
+      break;
+    slots[at] = is_out - RC_SLOT_OUT + RC_SLOT_OWNED;
+    into[head++ & mask] = at;
+  }
+  line->head = head;
+  if (i)
+    rc_pend(ring->last);
+  return i;
 }
 
 int rc_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
 {
-  for (uint32_t i = 0; i < n; i++) {
-    int rc = release(worker, tokens[i]);
-    if (rc < 0)
-      return rc;
+  for (uint32_t i = 0, some; i < n; i += some) {
+    const uint32_t at = (uint32_t)tokens[i];
+    struct pst_ring *ring = find_ring(worker, tokens[i]);
+    if (!ring || at >= ring->params.slots || (ring->slots[at] & RC_SLOT_STATES) != RC_SLOT_OUT)
+      return refuse(worker, tokens[i]);
+    some = release_alike(ring, tokens + i, n - i);
+    if (some)
+      continue;
+    release_other(ring, at);
+    some = 1;
   }
   return 0;
 }

@@ -166,7 +166,7 @@ void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
     return;
   if (readable && wr->num_sge && request->arg.length <= endpoint->max_inline)
     wr->send_flags |= IBV_SEND_INLINE;
-  if ((remote->access & PST_ACCESS_REMOTE_READ) && remote->length)
+  if (remote->access & PST_ACCESS_REMOTE_READ)
     endpoint->written = remote;
 }
 
@@ -193,7 +193,7 @@ void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
   const struct pst_remote *remote = request->u.rma.remote;
 
   if (!remote || !(remote->access & PST_ACCESS_REMOTE_READ) || remote->length == 0)
-    remote = endpoint->written;
+    remote = endpoint->written && endpoint->written->length ? endpoint->written : NULL;
   wr->opcode = remote ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
   wr->wr.rdma.remote_addr = remote ? remote->address : 0;
   wr->wr.rdma.rkey = remote ? remote->rkey : 0;

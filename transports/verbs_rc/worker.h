@@ -10,17 +10,21 @@ struct rc_cm_worker;
 
 /* ---- Rings, ring.c --------------------------------------------------------------------- */
 
+/* How a slot stands, and, unless it is free, whose it is: its endpoint's place and generation. */
 enum rc_slot_state {
-  RC_SLOT_FREE = 0, /* no endpoint's */
-  RC_SLOT_OWNED,    /* an endpoint's: credited, or to be */
-  RC_SLOT_OUT,      /* the host has its token */
+  RC_SLOT_FREE = 0,
+  RC_SLOT_OWNED, /* credited, or to be */
+  RC_SLOT_OUT,   /* the host has its token */
 };
-
-struct rc_slot {
-  uint32_t owner; /* place of its endpoint */
-  uint16_t owner_generation;
-  uint16_t state;
-};
+#define RC_SLOT_STATES UINT64_C(0xffff)
+static inline uint32_t rc_slot_place(uint64_t slot)
+{
+  return (uint32_t)(slot >> 32);
+}
+static inline uint16_t rc_slot_generation(uint64_t slot)
+{
+  return (uint16_t)(slot >> 16);
+}
 
 struct pst_ring {
   struct pst_worker *worker;
@@ -31,8 +35,10 @@ struct pst_ring {
   uint64_t base;      /* of slot 0's payload, as peers address it */
   uint32_t *free;
   uint32_t free_count;
-  uint32_t open_count; /* endpoints that use it */
-  struct rc_slot *slots;
+  uint32_t open_count;       /* endpoints that use it */
+  uint64_t *slots;           /* rc_slot() */
+  struct pst_endpoint *last; /* whose slot was released last */
+  uint64_t last_out;         /* how its slots stand that are out; RC_NEVER: there is none */
 };
 
 /* ---- Workers, worker.c ----------------------------------------------------------------- */
@@ -48,6 +54,8 @@ struct pst_worker {
   int wake_fd; /* of works that are through */
   struct rc_places endpoints;
   struct rc_places rings;
+  struct pst_ring *last_ring; /* that a token named: tokens of it begin so */
+  uint64_t last_which;
   struct ibv_wc wc[RC_POLL_BATCH];
   uint32_t wc_at;
   uint32_t wc_count;
@@ -65,7 +73,10 @@ struct pst_worker {
 /* ring.c */
 void rc_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint);
 void rc_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint);
-uint64_t rc_ring_token(struct pst_ring *ring, uint32_t slot);
+static inline uint64_t rc_ring_token(const struct pst_ring *ring, uint32_t slot)
+{
+  return (uint64_t)ring->generation << 48 | (uint64_t)ring->place << 32 | slot;
+}
 
 /* worker.c */
 void rc_pend(struct pst_endpoint *endpoint);
