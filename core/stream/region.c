@@ -145,11 +145,6 @@ void region_range(const struct session_region *own, struct pst_range *range)
   memcpy(range, &full, range->struct_size < sizeof(full) ? range->struct_size : sizeof(full));
 }
 
-bool region_has(uint64_t region_length, uint64_t offset, uint64_t length)
-{
-  return offset <= region_length && length <= region_length - offset;
-}
-
 /* ---- The pattern ------------------------------------------------------------------- */
 
 struct blocks {

@@ -57,13 +57,13 @@ void rma_close(struct rma *rma)
 
 /* ---- What has ended --------------------------------------------------------------- */
 
-static void end_transfer(struct rma *rma, uint32_t at)
+static inline void end_transfer(struct rma *rma, uint32_t at)
 {
   rma->ended[rma->ended_tail++ & rma->mask] = at;
   rma->end(rma->context, at);
 }
 
-static void end_part(struct rma *rma, uint32_t at, int32_t status)
+static inline void end_part(struct rma *rma, uint32_t at, int32_t status)
 {
   struct rma_slot *slot = &rma->slots[at];
 
@@ -120,18 +120,9 @@ void rma_abandon(struct rma *rma, int status)
       end_part(rma, i, status);
 }
 
-uint32_t rma_take_ended(struct rma *rma)
-{
-  if (rma->ended_head == rma->ended_tail)
-    return RMA_NO_SLOT;
-  uint32_t at = rma->ended[rma->ended_head++ & rma->mask];
-  rma->free_slots[rma->free_count++] = at;
-  return at;
-}
-
 /* ---- Posting ------------------------------------------------------------------------ */
 
-int rma_check(const struct rma *rma, const struct rma_work *w)
+int rma_check_any(const struct rma *rma, const struct rma_work *w)
 {
   bool atomic = w->op == PST_OP_FETCH_ADD || w->op == PST_OP_COMPARE_SWAP;
 
@@ -150,35 +141,41 @@ int rma_check(const struct rma *rma, const struct rma_work *w)
   return 0;
 }
 
-/* A request for the first `length` bytes of a transfer that has no pieces. */
-static void make_request(struct rma *rma, const struct rma_work *w, uint64_t length, uint32_t slot,
-                         uint64_t write, struct pst_request *request)
+/* The first `length` bytes at the peer's, which WRITE and READ name, too. */
+static inline void make_rma(const struct rma_work *w, uint64_t length, uint64_t cookie,
+                            struct pst_request *request)
 {
-  *request = (struct pst_request){.opcode = w->op,
-                                  .flags = w->flags,
-                                  .local.mr = w->mr,
-                                  .offset = w->local_offset,
-                                  .arg.length = length,
-                                  .cookie = slot};
+  request->opcode = w->op;
+  request->flags = w->flags;
+  request->piece_count = 0;
+  request->reserved0 = 0;
+  request->local.mr = w->mr;
+  request->offset = w->local_offset;
+  request->arg.length = length;
+  request->cookie = cookie;
+  request->u.rma.remote = w->remote;
+  request->u.rma.offset = w->remote_offset;
+  request->u.rma.reserved = 0;
+}
+
+/* A request for the first `length` bytes of a transfer. */
+static inline void make_request(struct rma *rma, const struct rma_work *w, uint64_t length,
+                                uint32_t slot, uint64_t write, struct pst_request *request)
+{
+  make_rma(w, length, slot, request);
   switch (w->op) {
   case PST_OP_WRITE:
     rma->write_slots[write & rma->mask] = slot;
     request->cookie = write;
-    request->u.rma.remote = w->remote;
-    request->u.rma.offset = w->remote_offset;
     break;
   case PST_OP_READ:
-    request->u.rma.remote = w->remote;
-    request->u.rma.offset = w->remote_offset;
     break;
   case PST_OP_FLUSH:
     request->local.mr = NULL;
-    request->u.rma.remote = w->remote;
+    request->offset = request->u.rma.offset = 0;
     break;
   default:
     request->arg.compare = w->compare;
-    request->u.atomic.remote = w->remote;
-    request->u.atomic.offset = w->remote_offset;
     request->u.atomic.operand = w->operand;
     break;
   }

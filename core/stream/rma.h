@@ -78,7 +78,14 @@ int rma_open(struct rma *rma);
 void rma_close(struct rma *rma);
 
 /* Of its fields alone: 0; -EINVAL; -EOPNOTSUPP. */
-int rma_check(const struct rma *rma, const struct rma_work *work);
+int rma_check_any(const struct rma *rma, const struct rma_work *work);
+static inline int rma_check(const struct rma *rma, const struct rma_work *work)
+{
+  if (work->op == PST_OP_WRITE && !(work->flags | work->compare | work->operand) &&
+      (rma->operations >> PST_OP_WRITE & 1))
+    return 0;
+  return rma_check_any(rma, work);
+}
 /* Take up to n; slots[i] (may be NULL) is whose the i-th is. Returns how many; *rc: why the
  * next one was not, where it is to blame. */
 uint32_t rma_post(struct rma *rma, const struct rma_work *works, uint32_t n, uint32_t *slots,
@@ -95,7 +102,14 @@ bool rma_done(struct rma *rma, const struct pst_completion *completion);
 /* The endpoint is closed: what its transport has said nothing of ends so. */
 void rma_abandon(struct rma *rma, int status);
 /* The slot of a transfer that has ended, which is free when the next one is taken; RMA_NO_SLOT. */
-uint32_t rma_take_ended(struct rma *rma);
+static inline uint32_t rma_take_ended(struct rma *rma)
+{
+  if (rma->ended_head == rma->ended_tail)
+    return RMA_NO_SLOT;
+  uint32_t at = rma->ended[rma->ended_head++ & rma->mask];
+  rma->free_slots[rma->free_count++] = at;
+  return at;
+}
 
 static inline bool rma_is_cut(const struct rma *rma, const struct rma_work *work)
 {

@@ -455,7 +455,10 @@ int region_open(struct session_end *end, const struct config_plugin *memory, boo
                 struct session_region *own, struct pst_error *error);
 void region_close(const struct session_end *end, struct session_region *own);
 void region_range(const struct session_region *own, struct pst_range *range);
-bool region_has(uint64_t region_length, uint64_t offset, uint64_t length);
+static inline bool region_has(uint64_t region_length, uint64_t offset, uint64_t length)
+{
+  return offset <= region_length && length <= region_length - offset;
+}
 int region_fill(struct session_region *own, uint64_t offset, uint64_t length, uint64_t pattern);
 int region_verify(struct session_region *own, uint64_t offset, uint64_t length, uint64_t pattern,
                   struct pst_verify_result *result);

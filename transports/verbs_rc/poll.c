@@ -9,12 +9,7 @@
 #define POLLS_BETWEEN_CLOCKS 64u
 #define BUDGET (8u * RC_POLL_BATCH) /* completions of the device's a poll takes */
 
-struct out {
-  struct pst_completion *at;
-  uint32_t room;
-};
-
-static void event(struct out *out, const struct pst_endpoint *endpoint, uint8_t code, int status)
+static void event(struct rc_out *out, const struct pst_endpoint *endpoint, uint8_t code, int status)
 {
   *out->at++ = (struct pst_completion){
       .kind = PST_COMPLETION_EVENT, .code = code, .status = status, .endpoint = endpoint->cookie};
@@ -98,117 +93,8 @@ static void control(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     rc_pend(endpoint);
 }
 
-/* Status and opcode at once. */
-static inline uint64_t kind_of(const struct ibv_wc *wc)
-{
-  uint64_t kind;
-
-  _Static_assert(offsetof(struct ibv_wc, opcode) == offsetof(struct ibv_wc, status) + 4 &&
-                     sizeof(wc->status) == 4 && sizeof(wc->opcode) == 4,
-                 "one behind the other");
-  memcpy(&kind, (const uint8_t *)wc + offsetof(struct ibv_wc, status), sizeof(kind));
-  return kind;
-}
-
-/* Of `n` completions those at the front that are of messages, alike and as they have to be, into
- * the next slots of the line. Returns how many. */
-static inline uint32_t tell_messages(struct pst_endpoint *endpoint, const struct ibv_wc *wc,
-                                     uint32_t n, struct out *out)
-{
-  struct rc_rx *rx = endpoint->rx;
-  const struct pst_ring *ring = rx->ring;
-  const struct ibv_wc first = {.status = IBV_WC_SUCCESS,
-                               .opcode = rx->sends ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM};
-  const struct pst_completion model = {.kind = PST_COMPLETION_MESSAGE, .flags = PST_HAS_SEQUENCE};
-  const uint64_t cookie = endpoint->cookie;
-  uint64_t head;
-  const uint64_t whose = wc->wr_id, kind = kind_of(&first), length_max = ring->params.payload_max;
-  const uint64_t token = rc_ring_token(ring, 0), is_out = rc_slot(endpoint, RC_SLOT_OUT);
-  const uint64_t base = ring->params.base + ring->params.headroom, stride = ring->params.stride;
-  const uint32_t from = rx->line.tail & rx->line.mask, to_end = rx->line.mask + 1 - from;
-  const uint32_t *next = rx->line.at + from, initial = (uint32_t)rx->initial;
-  uint64_t *slots = ring->slots, highest = rx->highest, bytes = 0;
-  struct pst_completion *at = out->at;
-
-  _Static_assert(offsetof(struct pst_completion, endpoint) == sizeof(head), "kind to status");
-  memcpy(&head, &model, sizeof(head));
-  n = n < rc_granted_count(rx) ? n : rc_granted_count(rx);
-  n = n < to_end ? n : to_end;
-  for (const struct pst_completion *end = at + n;
-       at != end && wc->wr_id == whose && kind_of(wc) == kind && wc->byte_len <= length_max;
-       wc++, at++) {
-    const uint64_t slot = *next++;
-    /* The nearest number that ends so. */
-    const int64_t step = (int32_t)(be32toh(wc->imm_data) - initial - (uint32_t)highest);
-    const uint64_t sequence = highest + (uint64_t)step;
-    highest = step > 0 ? sequence : highest;
-    bytes += wc->byte_len;
-    slots[slot] = is_out;
-    memcpy(at, &head, sizeof(head));
-    at->endpoint = cookie;
-    at->u.message.token = token | slot;
-    at->u.message.offset = base + slot * stride;
-    at->u.message.length = wc->byte_len;
-    at->u.message.buffer = 0;
-    at->u.message.sequence = sequence;
-    at->u.message.meta = at->u.message.time_ns = 0;
-  }
-  n = (uint32_t)(at - out->at);
-  rx->line.tail += n;
-  rx->highest = highest;
-  rx->bytes += bytes;
-  rx->arrived += n;
-  out->at = at;
-  out->room -= n;
-  return n;
-}
-
-/* What messages say of credit: that it has arrived, and that there is more to give. */
-static void look_at_credit(struct pst_endpoint *endpoint)
-{
-  struct rc_rx *rx = endpoint->rx;
-
-  while (rx->credits_taken != rx->credits_sent &&
-         rx->arrived > rx->first_of[rx->credits_taken % RC_CONTROL_RECEIVES])
-    rx->credits_taken++;
-  if (rc_back_count(rx) || rx->ungranted)
-    rc_pend(endpoint);
-}
-
-static void arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct out *out)
-{
-  if (endpoint->rx && endpoint->close_mode)
-    return;
-  if (!endpoint->rx || tell_messages(endpoint, wc, 1, out) == 0)
-    rc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot, or a longer one");
-  else
-    look_at_credit(endpoint);
-}
-
-/* Messages, as many as come one after the other, where nothing else is to be seen to. Returns how
- * many. */
-static uint32_t arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct out *out)
-{
-  struct pst_worker *worker = endpoint->worker;
-  const uint32_t there = worker->wc_count - worker->wc_at;
-
-  if (!endpoint->rx || endpoint->receive_buffers || endpoint->state != RC_CONNECTED ||
-      endpoint->tell_connected || endpoint->close_mode)
-    return 0;
-  most = there < most ? there : most;
-  most = out->room < most ? out->room : most;
-  uint32_t n = tell_messages(endpoint, &worker->wc[worker->wc_at], most, out);
-  if (n == 0)
-    return 0;
-  endpoint->rq_posted -= n;
-  endpoint->arrivals += n;
-  worker->wc_at += n;
-  look_at_credit(endpoint);
-  return n;
-}
-
 /* False: it needs more room than there is. */
-static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct out *out)
+static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct rc_out *out)
 {
   if (wc->status == IBV_WC_SUCCESS) {
     rc_connected(endpoint); /* whoever sends has heard us */
@@ -232,7 +118,7 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
   bool sends = endpoint->rx && endpoint->rx->sends;
   int rc = 0;
   if ((wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != sends)
-    arrived(endpoint, wc, out);
+    rc_arrived(endpoint, wc, out);
   else {
     control(endpoint, wc);
     /* In ERR soft-RoCE takes receives and never gives them back. */
@@ -248,7 +134,7 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
 }
 
 /* True: there are no more. */
-static bool take(struct pst_worker *worker, struct out *out)
+static bool take(struct pst_worker *worker, struct rc_out *out)
 {
   for (uint32_t budget = BUDGET, n; out->room && budget; budget -= n) {
     n = 1;
@@ -265,7 +151,7 @@ static bool take(struct pst_worker *worker, struct out *out)
     if (endpoint && endpoint->is_cut)
       endpoint = NULL;
     if (endpoint && (wc->wr_id & RC_RECEIVE)) {
-      n = arrived_in_line(endpoint, budget, out);
+      n = rc_arrived_in_line(endpoint, budget, out);
       if (n)
         continue;
       n = 1;
@@ -300,7 +186,7 @@ static uint64_t alike_until(const struct pst_endpoint *endpoint, uint64_t index)
   return status_of(endpoint, index) == endpoint->error ? endpoint->sq_done : index + 1;
 }
 
-static void tell_done(struct pst_endpoint *endpoint, struct out *out)
+static void tell_done(struct pst_endpoint *endpoint, struct rc_out *out)
 {
   const struct rc_sent *sent = endpoint->sent;
   const uint32_t mask = endpoint->sq_mask;
@@ -343,7 +229,7 @@ static void tell_room(struct pst_endpoint *endpoint)
 }
 
 /* False: it is freed. */
-static bool work_on(struct pst_endpoint *endpoint, struct out *out)
+static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
 {
   uint64_t now = endpoint->close_mode || endpoint->tell_gone ? rc_now_ns(endpoint->device) : 0;
 
@@ -383,7 +269,7 @@ static bool work_on(struct pst_endpoint *endpoint, struct out *out)
   return false;
 }
 
-static void work(struct pst_worker *worker, struct out *out)
+static void work(struct pst_worker *worker, struct rc_out *out)
 {
   struct pst_endpoint *list = worker->pending;
 
@@ -398,7 +284,7 @@ static void work(struct pst_worker *worker, struct out *out)
 
 int rc_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
 {
-  struct out out = {completions, max};
+  struct rc_out out = {completions, max};
   bool woken = worker->armed;
 
   if (woken)

@@ -145,125 +145,9 @@ static void build(struct pst_endpoint *endpoint, uint64_t index, const struct ps
   else
     rc_rma_build(endpoint, wr, request);
   endpoint->sent[at] = (struct rc_sent){.cookie = request->cookie, .opcode = request->opcode};
-}
-
-/* ---- The plain ones ----------------------------------------------------------------------------
- *
- * A SEND or a WRITE of one piece, without flags: checked and built in one go. */
-
-/* Of an endpoint, while post() is at it. */
-struct plain {
-  const struct pst_device *device;
-  struct rc_tx *tx; /* NULL: it sends nothing */
-  struct ibv_send_wr *wrs;
-  struct rc_sent *sent;
-  uint64_t mask;
-  uint64_t id;
-  uint32_t max_inline;
-  uint32_t initial;
-};
-
-static inline struct plain plain_of(const struct pst_endpoint *endpoint)
-{
-  return (struct plain){.device = endpoint->device,
-                        .tx = endpoint->tx,
-                        .wrs = endpoint->wrs,
-                        .sent = endpoint->sent,
-                        .mask = endpoint->sq_mask,
-                        .id = rc_wr_id(endpoint, 0),
-                        .max_inline = endpoint->max_inline,
-                        .initial = (uint32_t)endpoint->own.initial};
-}
-
-/* Opcode, flags, the number of pieces and what is reserved. */
-static inline uint64_t head_of(const struct pst_request *request)
-{
-  uint64_t head;
-
-  _Static_assert(offsetof(struct pst_request, local) == sizeof(head), "these and no more");
-  memcpy(&head, request, sizeof(head));
-  return le64toh(head);
-}
-
-static inline void build_plain(const struct plain *to, uint64_t index,
-                               const struct pst_request *request, enum ibv_wr_opcode opcode,
-                               uint64_t remote_address, uint32_t rkey)
-{
-  const struct pst_mr *mr = request->local.mr;
-  const uint64_t length = request->arg.length;
-  struct ibv_send_wr *wr = &to->wrs[index & to->mask];
-  struct rc_sent *sent = &to->sent[index & to->mask];
-  struct ibv_sge *sge = wr->sg_list;
-
-  wr->wr_id = to->id | (uint32_t)index;
-  wr->num_sge = length != 0;
-  wr->opcode = opcode;
-  wr->send_flags = length && length <= to->max_inline && mr->is_cpu_readable ? IBV_SEND_INLINE : 0;
-  wr->wr.rdma.remote_addr = remote_address;
-  wr->wr.rdma.rkey = rkey;
-  sge->addr = mr->verbs.address + request->offset;
-  sge->length = (uint32_t)length;
-  sge->lkey = mr->lkey;
-  sent->cookie = request->cookie;
-  sent->opcode = request->opcode;
-}
-
-static inline bool is_sent_from(const struct plain *to, const struct pst_request *request)
-{
-  const struct pst_mr *mr = request->local.mr;
-
-  return mr && mr->device == to->device && (mr->access & PST_ACCESS_LOCAL_READ) &&
-         request->offset <= mr->length && request->arg.length <= mr->length - request->offset;
-}
-
-/* False: something is wrong with it, or it has no credit. */
-static inline bool plain_send(const struct plain *to, uint64_t index,
-                              const struct pst_request *request)
-{
-  struct rc_tx *tx = to->tx;
-  const uint64_t length = request->arg.length;
-
-  if (!tx || request->u.send.reserved || length > tx->message_max ||
-      rc_fifo_count(&tx->credits) == 0 || !is_sent_from(to, request))
-    return false;
-  to->wrs[index & to->mask].imm_data = htobe32((uint32_t)request->u.send.sequence + to->initial);
-  build_plain(to, index, request, tx->opcode, tx->address + rc_fifo_get(&tx->credits) * tx->stride,
-              tx->rkey);
-  tx->messages++;
-  tx->bytes += length;
-  return true;
-}
-
-static inline bool plain_write(struct pst_endpoint *endpoint, const struct plain *to,
-                               uint64_t index, const struct pst_request *request)
-{
-  struct pst_remote *remote = request->u.rma.remote;
-  const uint64_t length = request->arg.length, offset = request->u.rma.offset;
-
-  if (!remote || remote->endpoint != endpoint || request->u.rma.reserved ||
-      !(remote->access & PST_ACCESS_REMOTE_WRITE) || offset > remote->length ||
-      length > remote->length - offset || length > to->device->message_max ||
-      !(endpoint->roles & PST_ROLE_RMA) || !is_sent_from(to, request))
-    return false;
-  build_plain(to, index, request, IBV_WR_RDMA_WRITE, remote->address + offset, remote->rkey);
-  if (remote->access & PST_ACCESS_REMOTE_READ)
-    endpoint->written = remote;
-  return true;
-}
-
-/* False: it is not plain, or not to be taken. */
-static inline bool build_if_plain(struct pst_endpoint *endpoint, const struct plain *to,
-                                  uint64_t index, const struct pst_request *request)
-{
-  switch (head_of(request)) {
-  case PST_OP_WRITE:
-    return plain_write(endpoint, to, index, request);
-  case PST_OP_SEND:
-  case PST_OP_SEND | PST_REQUEST_EXCLUSIVE << 8: /* whose bytes they are makes no difference */
-    return plain_send(to, index, request);
-  default:
-    return false;
-  }
+  rc_queue_alike(endpoint, index, request->opcode);
+  if ((index & (endpoint->sq_mask >> 2)) == 0) /* as in row.c */
+    wr->send_flags |= IBV_SEND_SIGNALED;
 }
 
 /* ---- post() ------------------------------------------------------------------------------------
@@ -309,29 +193,21 @@ int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
     return rc;
   }
   const uint32_t room = endpoint->requests_max - endpoint->outstanding;
-  /* So that room comes back before all of a long list is done. */
-  const uint64_t quarter = endpoint->sq_mask >> 2;
-  const struct plain plain = plain_of(endpoint);
-  uint8_t last = 0;
-  for (; taken < n; taken++, index++) {
+  for (uint32_t some; taken < n; taken += some, index += some) {
     const struct pst_request *request = &requests[taken];
-    if (taken == room || !build_if_plain(endpoint, &plain, index, request)) {
-      if ((rc = check(endpoint, request)) < 0)
-        break;
-      why = taken == room ? PST_WAIT_QUEUE
-            : request->opcode == PST_OP_SEND && rc_fifo_count(&endpoint->tx->credits) == 0
-                ? PST_WAIT_CREDIT
-                : PST_WAIT_NONE;
-      if (why)
-        break;
-      build(endpoint, index, request);
-    }
-    if (request->opcode != last) {
-      last = request->opcode;
-      rc_queue_alike(endpoint, index, last);
-    }
-    if ((index & quarter) == 0)
-      plain.wrs[index & plain.mask].send_flags |= IBV_SEND_SIGNALED;
+    some = rc_build_row(endpoint, index, request, (n < room ? n : room) - taken);
+    if (some)
+      continue;
+    if ((rc = check(endpoint, request)) < 0)
+      break;
+    why = taken == room ? PST_WAIT_QUEUE
+          : request->opcode == PST_OP_SEND && rc_fifo_count(&endpoint->tx->credits) == 0
+              ? PST_WAIT_CREDIT
+              : PST_WAIT_NONE;
+    if (why)
+      break;
+    build(endpoint, index, request);
+    some = 1;
   }
   want_room(endpoint, why);
   if (taken == 0) {

@@ -62,6 +62,11 @@ static inline uint8_t *rc_scratch(const struct pst_endpoint *endpoint)
   return rc_receive_buffer(endpoint, endpoint->receive_buffers);
 }
 
+/* row.c: at `index` and behind it, those at the front of the `n` that are plain and can be taken.
+ * Returns how many. */
+uint32_t rc_build_row(struct pst_endpoint *endpoint, uint64_t index,
+                      const struct pst_request *requests, uint32_t n);
+
 /* rma.c: 0 or -errno; and what was checked, as a work request. */
 int rc_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
 void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,

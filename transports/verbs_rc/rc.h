@@ -82,6 +82,11 @@ void rc_mend_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 /* What is under way fails. */
 void rc_mend_end(struct pst_endpoint *endpoint);
 
+/* arrive.c: a message has arrived; as many as come one after the other, at `worker->wc_at`, where
+ * nothing else is to be seen to. Returns how many. */
+void rc_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct rc_out *out);
+uint32_t rc_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct rc_out *out);
+
 /* credit.c */
 void rc_credit_send(struct pst_endpoint *endpoint);
 /* What a credit message holds. False: it makes no sense. */

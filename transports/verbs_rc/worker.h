@@ -41,6 +41,12 @@ struct pst_ring {
   uint64_t last_out;         /* how its slots stand that are out; RC_NEVER: there is none */
 };
 
+/* Where poll() puts completions. */
+struct rc_out {
+  struct pst_completion *at;
+  uint32_t room;
+};
+
 /* ---- Workers, worker.c ----------------------------------------------------------------- */
 
 struct pst_worker {

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages that have arrived. */
+#include <endian.h>
+
+#include "rc.h"
+
+/* Status and opcode at once. */
+static inline uint64_t kind_of(const struct ibv_wc *wc)
+{
+  uint64_t kind;
+
+  _Static_assert(offsetof(struct ibv_wc, opcode) == offsetof(struct ibv_wc, status) + 4 &&
+                     sizeof(wc->status) == 4 && sizeof(wc->opcode) == 4,
+                 "one behind the other");
+  memcpy(&kind, (const uint8_t *)wc + offsetof(struct ibv_wc, status), sizeof(kind));
+  return kind;
+}
+
+/* Of `n` completions those at the front that are of messages, alike and as they have to be, into
+ * the next slots of the line. Returns how many. */
+static inline uint32_t tell_messages(struct pst_endpoint *endpoint, const struct ibv_wc *wc,
+                                     uint32_t n, struct rc_out *out)
+{
+  struct rc_rx *rx = endpoint->rx;
+  const struct pst_ring *ring = rx->ring;
+  const struct ibv_wc first = {.status = IBV_WC_SUCCESS,
+                               .opcode = rx->sends ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM};
+  const struct pst_completion model = {.kind = PST_COMPLETION_MESSAGE, .flags = PST_HAS_SEQUENCE};
+  const uint64_t cookie = endpoint->cookie;
+  uint64_t head;
+  const uint64_t whose = wc->wr_id, kind = kind_of(&first), length_max = ring->params.payload_max;
+  const uint64_t token = rc_ring_token(ring, 0), is_out = rc_slot(endpoint, RC_SLOT_OUT);
+  const uint64_t base = ring->params.base + ring->params.headroom, stride = ring->params.stride;
+  const uint32_t from = rx->line.tail & rx->line.mask, to_end = rx->line.mask + 1 - from;
+  const uint32_t *next = rx->line.at + from, initial = (uint32_t)rx->initial;
+  uint64_t *slots = ring->slots, highest = rx->highest, bytes = 0;
+  struct pst_completion *at = out->at;
+
+  _Static_assert(offsetof(struct pst_completion, endpoint) == sizeof(head), "kind to status");
+  memcpy(&head, &model, sizeof(head));
+  n = n < rc_granted_count(rx) ? n : rc_granted_count(rx);
+  n = n < to_end ? n : to_end;
+  for (const struct pst_completion *end = at + n;
+       at != end && wc->wr_id == whose && kind_of(wc) == kind && wc->byte_len <= length_max;
+       wc++, at++) {
+    const uint64_t slot = *next++;
+    /* The nearest number that ends so. */
+    const int64_t step = (int32_t)(be32toh(wc->imm_data) - initial - (uint32_t)highest);
+    const uint64_t sequence = highest + (uint64_t)step;
+    highest = step > 0 ? sequence : highest;
+    bytes += wc->byte_len;
+    slots[slot] = is_out;
+    memcpy(at, &head, sizeof(head));
+    at->endpoint = cookie;
+    at->u.message.token = token | slot;
+    at->u.message.offset = base + slot * stride;
+    at->u.message.length = wc->byte_len;
+    at->u.message.buffer = 0;
+    at->u.message.sequence = sequence;
+    at->u.message.meta = at->u.message.time_ns = 0;
+  }
+  n = (uint32_t)(at - out->at);
+  rx->line.tail += n;
+  rx->highest = highest;
+  rx->bytes += bytes;
+  rx->arrived += n;
+  out->at = at;
+  out->room -= n;
+  return n;
+}
+
+/* What messages say of credit: that it has arrived, and that there is more to give. */
+static void look_at_credit(struct pst_endpoint *endpoint)
+{
+  struct rc_rx *rx = endpoint->rx;
+
+  while (rx->credits_taken != rx->credits_sent &&
+         rx->arrived > rx->first_of[rx->credits_taken % RC_CONTROL_RECEIVES])
+    rx->credits_taken++;
+  if (rc_back_count(rx) || rx->ungranted)
+    rc_pend(endpoint);
+}
+
+void rc_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct rc_out *out)
+{
+  if (endpoint->rx && endpoint->close_mode)
+    return;
+  if (!endpoint->rx || tell_messages(endpoint, wc, 1, out) == 0)
+    rc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot, or a longer one");
+  else
+    look_at_credit(endpoint);
+}
+
+uint32_t rc_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct rc_out *out)
+{
+  struct pst_worker *worker = endpoint->worker;
+  const uint32_t there = worker->wc_count - worker->wc_at;
+
+  if (!endpoint->rx || endpoint->receive_buffers || endpoint->state != RC_CONNECTED ||
+      endpoint->tell_connected || endpoint->close_mode)
+    return 0;
+  most = there < most ? there : most;
+  most = out->room < most ? out->room : most;
+  uint32_t n = tell_messages(endpoint, &worker->wc[worker->wc_at], most, out);
+  if (n == 0)
+    return 0;
+  endpoint->rq_posted -= n;
+  endpoint->arrivals += n;
+  worker->wc_at += n;
+  look_at_credit(endpoint);
+  return n;
+}

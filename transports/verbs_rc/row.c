@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plain requests: SENDs and WRITEs of one piece, without flags, many alike in a row. They are
+ * checked and built in one go; whatever is not as it mostly is, is left to post.c.
+ */
+#include <endian.h>
+
+#include "rc.h"
+
+/* Of an endpoint, while a row is built; and the registration that its requests named last. */
+struct row {
+  const struct pst_device *device;
+  struct ibv_send_wr *wrs;
+  struct rc_sent *sent;
+  uint64_t mask, quarter;
+  uint64_t id;
+  const struct pst_mr *mr;
+  uint64_t length, address; /* of mr */
+  uint32_t lkey;            /* likewise */
+  uint32_t max_inline;      /* 0: of memory that the CPU does not read */
+};
+
+static inline struct row row_of(const struct pst_endpoint *endpoint)
+{
+  return (struct row){.device = endpoint->device,
+                      .wrs = endpoint->wrs,
+                      .sent = endpoint->sent,
+                      .mask = endpoint->sq_mask,
+                      .quarter = endpoint->sq_mask >> 2,
+                      .id = rc_wr_id(endpoint, 0)};
+}
+
+/* Opcode, flags, the number of pieces and what is reserved. */
+static inline uint64_t head_of(const struct pst_request *request)
+{
+  uint64_t head;
+
+  _Static_assert(offsetof(struct pst_request, local) == sizeof(head), "these and no more");
+  memcpy(&head, request, sizeof(head));
+  return le64toh(head);
+}
+
+/* Whose bytes they are makes no difference here. */
+static inline bool is_send(const struct pst_request *request)
+{
+  return (head_of(request) & ~(uint64_t)(PST_REQUEST_EXCLUSIVE << 8)) == PST_OP_SEND;
+}
+
+static inline __attribute__((always_inline)) bool take_mr(const struct pst_endpoint *endpoint,
+                                                          struct row *row, const struct pst_mr *mr)
+{
+  if (!mr || mr->device != row->device || !(mr->access & PST_ACCESS_LOCAL_READ))
+    return false;
+  row->mr = mr;
+  row->length = mr->length;
+  row->address = mr->verbs.address;
+  row->lkey = mr->lkey;
+  row->max_inline = mr->is_cpu_readable ? endpoint->max_inline : 0;
+  return true;
+}
+
+static inline bool is_within(const struct pst_endpoint *endpoint, struct row *row,
+                             const struct pst_request *request)
+{
+  return (request->local.mr == row->mr || take_mr(endpoint, row, request->local.mr)) &&
+         request->offset <= row->length && request->arg.length <= row->length - request->offset;
+}
+
+static inline struct ibv_send_wr *build(const struct row *row, uint64_t index,
+                                        const struct pst_request *request)
+{
+  const uint64_t length = request->arg.length;
+  struct ibv_send_wr *wr = &row->wrs[index & row->mask];
+  struct rc_sent *sent = &row->sent[index & row->mask];
+  struct ibv_sge *sge = wr->sg_list;
+
+  wr->wr_id = row->id | (uint32_t)index;
+  wr->num_sge = length != 0;
+  wr->send_flags = length && length <= row->max_inline ? IBV_SEND_INLINE : 0;
+  /* So that room comes back before all of a long list is done. */
+  if ((index & row->quarter) == 0)
+    wr->send_flags |= IBV_SEND_SIGNALED;
+  sge->addr = row->address + request->offset;
+  sge->length = (uint32_t)length;
+  sge->lkey = row->lkey;
+  sent->cookie = request->cookie;
+  sent->opcode = request->opcode;
+  return wr;
+}
+
+static uint32_t sends(struct pst_endpoint *endpoint, uint64_t index,
+                      const struct pst_request *requests, uint32_t n)
+{
+  struct rc_tx *tx = endpoint->tx;
+  struct row row = row_of(endpoint);
+  uint64_t bytes = 0;
+  uint32_t i = 0;
+
+  if (!tx)
+    return 0;
+  const uint32_t initial = (uint32_t)endpoint->own.initial, rkey = tx->rkey;
+  const uint32_t *slots = tx->credits.at, mask = tx->credits.mask, tail = tx->credits.tail;
+  const uint64_t address = tx->address, stride = tx->stride, length_max = tx->message_max;
+  const enum ibv_wr_opcode opcode = tx->opcode;
+  n = n < rc_fifo_count(&tx->credits) ? n : rc_fifo_count(&tx->credits);
+  for (; i < n; i++) {
+    const struct pst_request *request = &requests[i];
+    if (!is_send(request) || request->u.send.reserved || request->arg.length > length_max ||
+        !is_within(endpoint, &row, request))
+      break;
+    struct ibv_send_wr *wr = build(&row, index + i, request);
+    wr->opcode = opcode;
+    wr->imm_data = htobe32((uint32_t)request->u.send.sequence + initial);
+    wr->wr.rdma.remote_addr = address + slots[(tail + i) & mask] * stride;
+    wr->wr.rdma.rkey = rkey;
+    bytes += request->arg.length;
+  }
+  tx->credits.tail = tail + i;
+  tx->messages += i;
+  tx->bytes += bytes;
+  return i;
+}
+
+static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index,
+                       const struct pst_request *requests, uint32_t n)
+{
+  struct row row = row_of(endpoint);
+  struct pst_remote *remote = requests[0].u.rma.remote;
+  uint32_t i = 0;
+
+  if (!(endpoint->roles & PST_ROLE_RMA) || !remote || remote->endpoint != endpoint ||
+      !(remote->access & PST_ACCESS_REMOTE_WRITE))
+    return 0;
+  const uint64_t address = remote->address, room = remote->length;
+  const uint64_t length_max = endpoint->device->message_max;
+  const uint32_t rkey = remote->rkey;
+  for (; i < n; i++) {
+    const struct pst_request *request = &requests[i];
+    const uint64_t length = request->arg.length, offset = request->u.rma.offset;
+    if (head_of(request) != PST_OP_WRITE || request->u.rma.remote != remote ||
+        request->u.rma.reserved || offset > room || length > room - offset || length > length_max ||
+        !is_within(endpoint, &row, request))
+      break;
+    struct ibv_send_wr *wr = build(&row, index + i, request);
+    wr->opcode = IBV_WR_RDMA_WRITE;
+    wr->wr.rdma.remote_addr = address + offset;
+    wr->wr.rdma.rkey = rkey;
+  }
+  if (i && (remote->access & PST_ACCESS_REMOTE_READ))
+    endpoint->written = remote;
+  return i;
+}
+
+uint32_t rc_build_row(struct pst_endpoint *endpoint, uint64_t index,
+                      const struct pst_request *requests, uint32_t n)
+{
+  uint32_t built = 0;
+
+  if (head_of(requests) == PST_OP_WRITE)
+    built = writes(endpoint, index, requests, n);
+  else if (is_send(requests))
+    built = sends(endpoint, index, requests, n);
+  if (built)
+    rc_queue_alike(endpoint, index, requests[0].opcode);
+  return built;
+}
