@@ -87,6 +87,20 @@ class ServeCase(Case):
         self.assertEqual(run.returncode, status, f"{run.stdout}\n{run.stderr}")
         return run.stdout.splitlines()
 
+    def wait_let_go(self, *paths):
+        """The server has none of these open: what a client that died had asked for has ended."""
+        names = {str(path) for path in paths}
+        folder = pathlib.Path(f"/proc/{self.server.pid}/fd")
+
+        def open_ones():
+            for path in folder.iterdir():
+                try:
+                    yield os.readlink(path)
+                except FileNotFoundError:  # closed meanwhile
+                    pass
+
+        wait_until(lambda: names.isdisjoint(open_ones()), 30, f"the server has closed {names}")
+
     def descriptors(self):
         return len(list(pathlib.Path(f"/proc/{self.server.pid}/fd").iterdir()))
 

@@ -33,17 +33,24 @@ LINE = re.compile(
 
 class Loopback(Case):
     def test_three_seconds_verified(self):
-        result, child = self.run_json("run", "config/loopback.yaml", "--duration", "3")
-        stream = self.only_stream(result)
-        self.assertIs(result["ok"], True)
-        self.assertGreater(stream["messages_sent"], 1000)
-        self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
-        self.assertEqual(stream["verified"], stream["messages_delivered"])
-        self.assert_accounted(stream)
-        self.assertAlmostEqual(stream["seconds"], 3, delta=1 if SANITIZED else 0.5)
-        self.assertEqual(stream["path"], "direct")
-        self.assertTrue(any(LINE.search(line) for line in child.lines["stderr"]), child.stderr)
-        self.assertRegex(child.lines["stderr"][-1], r"limited by: [a-z]+")
+        def attempt():
+            result, child = self.run_json("run", "config/loopback.yaml", "--duration", "3")
+            stream = self.only_stream(result)
+            self.assertIs(result["ok"], True)
+            self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
+            self.assertEqual(stream["verified"], stream["messages_delivered"])
+            self.assert_accounted(stream)
+            self.assertEqual(stream["path"], "direct")
+            self.assertRegex(child.lines["stderr"][-1], r"limited by: [a-z]+")
+            if (
+                stream["messages_sent"] > 1000
+                and abs(stream["seconds"] - 3) <= (1 if SANITIZED else 0.5)
+                and any(LINE.search(line) for line in child.lines["stderr"])
+            ):
+                return None
+            return f"{stream}\n{child}"
+
+        self.in_one_of_three(attempt)
 
     def test_result_has_every_key(self):
         result, _ = self.run_json("run", "config/loopback.yaml", "--count", "1000")
@@ -177,13 +184,16 @@ class Staged(Case):
 
 class Many(Case):
     def test_the_example_of_many_streams(self):
-        result, _ = self.run_json("run", "config/loopback-many.yaml", "--duration", "1")
-        self.assertIs(result["ok"], True)
-        streams = result["streams"]
-        self.assertGreater(len(streams), 2)
-        for stream in streams:
-            self.assertGreater(stream["messages_delivered"], 0)
-            self.assert_accounted(stream)
+        def attempt():
+            result, child = self.run_json("run", "config/loopback-many.yaml", "--duration", "1")
+            self.assertIs(result["ok"], True)
+            streams = result["streams"]
+            self.assertGreater(len(streams), 2)
+            for stream in streams:
+                self.assert_accounted(stream)
+            return None if all(stream["messages_delivered"] for stream in streams) else str(child)
+
+        self.in_one_of_three(attempt)
 
     def test_sixty_four_streams(self):
         path = self.config(
@@ -208,7 +218,7 @@ class Many(Case):
             self.skipTest("the hard limit of descriptors is too low: `ulimit -Hn`")
         path = self.config(
             "".join(
-                yaml_stream(f"s{i}", message="64 B", ring=4, sender="{count: 20}")
+                yaml_stream(f"s{i}", message="64 B", ring=4, timeout="60 s", sender="{count: 20}")
                 for i in range(count)
             ),
             top="workers: {count: 1}\n",
@@ -254,30 +264,32 @@ class Many(Case):
 
 class Pacing(Case):
     def hold(self, gbps, duration, **stream):
-        """Never faster. As fast in one of three runs: a quarter of a second may be caught
-        up, and other programs may take the CPU away for longer."""
+        """Never faster. As fast in one of three runs: seconds may be caught up, but for the last."""
         path = self.config(yaml_stream(message="1462 B", **stream))
-        for _ in range(3):
+
+        def attempt():
             result, _ = self.run_json("run", path, "--duration", duration)
             stream = self.only_stream(result)
             self.assert_accounted(stream)
             self.assertLessEqual(stream["gbps"], gbps * 1.01)
             if stream["gbps"] >= gbps * 0.99:
-                return
-        self.fail(f"{stream['gbps']} Gbps in the last of three runs, where {gbps} was asked for")
+                return None
+            return f"{stream['gbps']} Gbps, where {gbps} was asked for"
+
+        self.in_one_of_three(attempt)
 
     @unittest.skipIf(SANITIZED, "a sanitized program does not reach the rate")
     def test_one_gigabit_within_one_percent(self):
-        self.hold(1.0, "4", ring=1024, sender="{rate: 1 Gbps, burst: 31 MB}")
+        self.hold(1.0, "4", ring=1024, sender="{rate: 1 Gbps, burst: 375 MB}")
 
     def test_a_slow_rate_is_held_too(self):
-        self.hold(0.01, "3", ring=64, sender="{rate: 10 Mbps, burst: 310 KB}")
+        self.hold(0.01, "3", ring=64, sender="{rate: 10 Mbps, burst: 3 MB}")
 
 
 class Idle(Case):
     def test_an_idle_receiver_burns_no_core(self):
         path = self.config(
-            yaml_stream(message="1462 B", ring=64, sender="{rate: 1 Mbps}"),
+            yaml_stream(message="1462 B", ring=64, timeout="60 s", sender="{rate: 1 Mbps}"),
             top="workers: {sleep_after: 1 ms}\n",
         )
         receiver = self.start("receive", path)

@@ -45,8 +45,9 @@ class ManyStreams(Case):
         messages = 500 if SANITIZED else 5000
         path = self.config(
             many_streams(
-                100, message="1462 B", ring=64, sender=f"{{source: pattern, count: {messages}}}"
-            )
+                100, message="1462 B", ring=64, timeout="60 s",
+                sender=f"{{source: pattern, count: {messages}}}",
+            )  # fmt: skip
         )
         receiver = self.start("receive", path, "--json", self.folder / "out.json")
         self.run_program("send", path, seconds=120)
@@ -68,7 +69,9 @@ class HugeRing(Case):
     """More messages than slots, so that each slot is used again."""
 
     def huge(self, slots):
-        return self.config(yaml_stream(message="64 B", ring=slots, sender="{source: pattern}"))
+        return self.config(
+            yaml_stream(message="64 B", ring=slots, timeout="60 s", sender="{source: pattern}")
+        )
 
     def check(self, stream, messages):
         self.assert_accounted(stream)

@@ -57,9 +57,13 @@ class Requests(ServeCase):
 
     def test_for_a_time(self):
         self.serve(root=False)
-        result, _ = self.request("read", "--duration", "300ms", "--depth", 4)
-        self.assertGreater(result["request"]["iterations"], 4)
-        self.assertGreater(result["request"]["seconds"], 0.29)
+
+        def attempt():
+            result, _ = self.request("read", "--duration", "300ms", "--depth", 4)
+            self.assertGreater(result["request"]["seconds"], 0.29)
+            return None if result["request"]["iterations"] > 4 else str(result)
+
+        self.in_one_of_three(attempt)
 
     def test_little_memory_serves_large_requests(self):
         self.serve("--in-flight", "2MiB", root=False)
@@ -71,6 +75,8 @@ class Requests(ServeCase):
         self.serve("--request-max", "1MiB", "--clients", 1, root=False)
         child = self.run_program("request", "write", self.address, "--size", MIB + 1, expect=1)
         self.assertRegex(child.stderr, r"1 to 1048576 bytes here \(--request-max\), not 1048577")
+        self.wait_joined(1)
+        self.wait_all_left()
         first = self.start("request", "write", self.address, "--duration", 60)
         self.wait_joined(2)
         second = self.run_program("request", "write", self.address, expect=1)
@@ -87,7 +93,12 @@ class Requests(ServeCase):
         client.signal(signal.SIGCONT)
         self.assertEqual(client.wait(), 1, str(client))
         self.assertIn("--idle", client.stderr)
-        self.assert_healthy()
+
+        def healthy():  # who waits for a CPU for so long is sent away, too
+            child = self.run_program("request", "write", self.address, "--count", 3, expect=None)
+            return None if child.status == 0 else str(child)
+
+        self.in_one_of_three(healthy)
 
     def test_once(self):
         self.serve("--once", root=False)
@@ -133,8 +144,15 @@ class Requests(ServeCase):
 
 class Many(ServeCase):
     def test_all_at_once_verified_and_fair(self):
-        """READ and WRITE mixed; who asks alike gets alike, within a factor."""
+        """READ and WRITE mixed; who asks alike gets alike, within a factor, but for a client that
+        others keep from asking."""
         self.serve("--clients", CLIENTS, "--in-flight", "32MiB", root=False)
+        self.in_one_of_three(self.unfair)
+        self.stop()
+        self.assert_nothing_left()
+
+    def unfair(self):
+        """Why it was; None: it was fair."""
         clients = []
         for number in range(CLIENTS):
             out = self.folder / f"client-{number}.json"
@@ -149,18 +167,18 @@ class Many(ServeCase):
             self.assertGreater(result["bytes"], 0)
             made[op].append(result["bytes"] / result["seconds"])
         for op, rates in made.items():
-            self.assertLessEqual(max(rates), FAIR * min(rates), f"{op}: {sorted(rates)}")
             print(f"{op}: {len(rates)} clients, fastest to slowest {max(rates) / min(rates):.2f}")
-        self.stop()
-        self.assert_nothing_left()
+            if max(rates) > FAIR * min(rates):
+                return f"{op}: {sorted(rates)}"
+        return None
 
     def test_clients_that_die_harm_nobody(self):
         self.serve(root=False)
-        steady = self.start("request", "write", self.address, "--duration", 60, "--json", self.folder / "steady.json")
+        steady = self.start("request", "write", self.address, "--duration", 600, "--json", self.folder / "steady.json")
         self.wait_joined(1)
         for number in range(10):
             client = self.start("request", ("write", "read")[number % 2], self.address, "--size", "1MiB", "--depth", 8,
-                                "--duration", 60)  # fmt: skip
+                                "--duration", 600)  # fmt: skip
             self.wait_joined(number + 2)
             client.kill()
             left = number + 1
@@ -176,13 +194,15 @@ class Many(ServeCase):
         self.serve(root=False)
         for _ in range(10):
             self.run_program("request", "write", self.address, "--count", 2)
+        self.wait_joined(10)
         self.wait_all_left()
         descriptors = self.descriptors()
         memory = self.resident()
         for number in range(CONNECTS):
             self.run_program("request", ("write", "read")[number % 2], self.address, "--count", 2)
+        self.wait_joined(10 + CONNECTS)
         self.wait_all_left()
-        self.assertEqual(self.descriptors(), descriptors)
+        wait_until(lambda: self.descriptors() <= descriptors, 20, "no descriptor is left")
         # What the allocator keeps is not too much; a sanitizer keeps what is freed.
         if not SANITIZED:
             self.assertLess(self.resident(), memory + MIB)

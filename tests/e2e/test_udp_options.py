@@ -3,6 +3,7 @@
 """What the options of udp do to packets, to the kernel's tables of multicast, and to what
 arrives; seen by tshark and in /proc, between two network namespaces, as an ordinary user."""
 import pathlib
+import signal
 import socket
 import struct
 import subprocess
@@ -64,12 +65,19 @@ class Options(Between):
         self.ended(child, expect)
         return child
 
-    def receives(self, options, receiver="silence: 1 s", *arguments):
+    def receives(self, options, receiver="", *arguments):
         path = self.file(
-            receiver=f"{{sink: discard, {receiver}, "
+            receiver=f"{{sink: discard, {receiver}"
             f"transport: {{options: {{port: {PORT}, {options}}}}}}}"
         )
         return self.receiver(path, *arguments)
+
+    def received(self, child):
+        """The receiver is told to end, once it has taken what came to its socket."""
+        wait_until(lambda: netns.udp_socket(child.pid, PORT)[0] == 0, 20, "an empty socket")
+        child.signal(signal.SIGINT)
+        self.ended(child)
+        return self.stream_of(FAR)
 
     def counters(self, stream):
         return {c["name"]: c["value"] for c in stream["receiver"]["counters"]}
@@ -137,8 +145,7 @@ class BySource(Options):
         self.sends(group, far, count=50)
         self.sends(group, near, count=70)
         self.sends(group, far, count=50)
-        self.ended(child)
-        stream = self.stream_of(FAR)
+        stream = self.received(child)
         self.assertEqual(stream["messages_delivered"], 70)
         self.assertEqual(stream["dropped"], {})
         # They do not even get to the socket.
@@ -188,29 +195,26 @@ class BySource(Options):
         self.assertEqual(self.table(child, "mcfilter6").count("\n"), 1)
         self.sends(GROUP6, f'device: "{STRANGER6}", family: ipv6', count=50)
         self.sends(GROUP6, f'device: "{IPV6[NEAR]}", family: ipv6', count=70)
-        self.ended(child)
-        stream = self.stream_of(FAR)
+        stream = self.received(child)
         self.assertEqual(stream["messages_delivered"], 50)
         self.assertEqual(self.counters(stream)["not_ours"], 70)
 
 
 class Stamps(Options):
     def test_a_card_without_a_clock_falls_back_and_says_so(self):
-        child = self.receives("reorder: 99", "silence: 1 s, intervals: true",
+        child = self.receives("reorder: 99", "intervals: true, ",
                               "--set", "transport.options.timestamps=hardware")  # fmt: skip
         self.sends(IPV4[FAR], "ttl: 9", count=30)
-        self.ended(child)
-        stream = self.stream_of(FAR)
+        stream = self.received(child)
         self.assertEqual(stream["messages_delivered"], 30)
         self.assertEqual(stream["intervals_ns"]["count"], 29)
         self.assertEqual(self.counters(stream)["software_stamps"], 30)
         self.assertRegex(child.stderr, r"the kernel's stamps are taken; `hwstamp_ctl")
 
     def test_software(self):
-        child = self.receives("reorder: 99", "silence: 1 s, intervals: true")
+        child = self.receives("reorder: 99", "intervals: true, ")
         self.sends(IPV4[FAR], "ttl: 9", count=30)
-        self.ended(child)
-        stream = self.stream_of(FAR)
+        stream = self.received(child)
         self.assertEqual(stream["intervals_ns"]["count"], 29)
         self.assertNotIn("software_stamps", self.counters(stream))
 

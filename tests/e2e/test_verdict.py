@@ -14,94 +14,107 @@ FAKE_PATH = ("--plugin-path", FAKES / "memory_late", "--plugin-path", FAKES / "f
 
 
 class Verdict(Case):
-    def assert_verdict(self, child, stage, least=50):
+    """A thread that waits for a CPU for as long as a run lasts is what that run is limited by: the
+    throttle is named in one of three."""
+
+    def verdict(self, child, stage, least=50):
+        """None, or what it says instead."""
         match = None
         for line in child.lines["stderr"]:
             match = re.search(r"limited by: (\w+)(?: \((\d+)%\))?", line) or match
         self.assertIsNotNone(match, f"no verdict\n{child}")
-        self.assertEqual(match[1], stage, str(child))
-        self.assertGreaterEqual(int(match[2]), least, str(child))
+        return None if match[1] == stage and int(match[2] or 0) >= least else str(child)
 
-    def run_throttled(self, *arguments, **parts):
+    def throttled(self, stage, *arguments, least=50, **parts):
         path = self.config(yaml_stream(**{"message": "1462 B", "ring": 256, **parts}))
-        result, child = self.run_json("run", path, "--duration", "2", *FAKE_PATH, *arguments)
-        self.assert_accounted(self.only_stream(result))
-        return child
+
+        def attempt():
+            result, child = self.run_json("run", path, "--duration", "2", *FAKE_PATH, *arguments)
+            self.assert_accounted(self.only_stream(result))
+            return self.verdict(child, stage, least)
+
+        self.in_one_of_three(attempt)
 
     def test_source(self):
-        self.assert_verdict(self.run_throttled(sender="{rate: 50 Mbps}"), "source")
+        self.throttled("source", sender="{rate: 50 Mbps}")
 
     def test_transport(self):
-        child = self.run_throttled(
-            transport="{plugin: loopback, filters: [{plugin: throttle, options: {rate: 20000}}]}"
+        self.throttled(
+            "transport",
+            transport="{plugin: loopback, filters: [{plugin: throttle, options: {rate: 20000}}]}",
         )
-        self.assert_verdict(child, "transport")
 
     def test_staging(self):
-        child = self.run_throttled(
+        self.throttled(
+            "staging",
             receiver="{memory: {plugin: late, options: {rate: 20 MB, delay: 1 ms}}, "
-            "sink: {type: discard}}"
+            "sink: {type: discard}}",
         )
-        self.assert_verdict(child, "staging")
 
     @unittest.skipIf(SANITIZED, "the processor is the limit of a sanitized program")
     def test_credit(self):
-        # Two slots between two threads: each credit is waited for on its way back.
-        child = self.run_throttled(
-            "--set", "workers.count=2",
+        # Two slots between two threads: each credit is waited for on its way back. Much of the
+        # time goes into the way there and back, which is nobody's wait.
+        self.throttled(
+            "credit", "--set", "workers.count=2", least=10,
             ring=2, sender="{ring: 64}", receiver="{sink: {type: discard}}",
-        )
-        # Much of the time goes into the way there and back, which is nobody's wait.
-        self.assert_verdict(child, "credit", least=10)
+        )  # fmt: skip
 
-    def test_sink(self):
+    def slow_sink(self):
+        """A stream into a FIFO that is read slowly; who reads it."""
         fifo = self.folder / "fifo"
-        os.mkfifo(fifo)
-        reader = threading.Thread(target=read_slowly, args=(fifo, 20e6))
+        if not fifo.exists():
+            os.mkfifo(fifo)
+        reader = threading.Thread(target=read_slowly, args=(fifo, 20e6), daemon=True)
         reader.start()
         path = self.config(
             yaml_stream(
                 message="64 KiB",
                 ring=16,
+                timeout="60 s",
                 receiver=f"{{sink: {{type: file, file: {fifo}}}}}",
             )
         )
-        result, child = self.run_json("run", path, "--duration", "2")
-        reader.join()
-        self.assert_verdict(child, "sink")
-        self.assert_accounted(self.only_stream(result))
+        return path, reader
+
+    def test_sink(self):
+        def attempt():
+            path, reader = self.slow_sink()
+            result, child = self.run_json("run", path, "--duration", "2")
+            reader.join()
+            self.assert_accounted(self.only_stream(result))
+            return self.verdict(child, "sink")
+
+        self.in_one_of_three(attempt)
 
     def test_sink_across_two_processes(self):
         """Both ends say the same: each learns the other's blocked times at the end."""
-        fifo = self.folder / "fifo"
-        os.mkfifo(fifo)
-        reader = threading.Thread(target=read_slowly, args=(fifo, 20e6))
-        reader.start()
-        path = self.config(
-            yaml_stream(
-                message="64 KiB",
-                ring=16,
-                receiver=f"{{sink: {{type: file, file: {fifo}}}}}",
-            )
-        )
-        receiver = self.start("receive", path)
-        sender = self.start("send", path, "--duration", "2")
-        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}\n{receiver}")
-        reader.join()
-        self.assert_verdict(receiver, "sink")
-        self.assert_verdict(sender, "sink")
+
+        def attempt():
+            path, reader = self.slow_sink()
+            receiver = self.start("receive", path)
+            sender = self.start("send", path, "--duration", "2")
+            self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}\n{receiver}")
+            reader.join()
+            return self.verdict(receiver, "sink") or self.verdict(sender, "sink")
+
+        self.in_one_of_three(attempt)
 
     def test_empty_is_the_receivers_own_view(self):
         """The sender died before it told of itself: the receiver knows that nothing came."""
         path = self.config(
             yaml_stream(message="1462 B", ring=256, timeout="1 h", sender="{rate: 5 Mbps}")
         )
-        receiver = self.start("receive", path, "--set", "control.heartbeat=30 min")
-        sender = self.start("send", path, "--set", "control.heartbeat=30 min")
-        receiver.wait_line(r"Got \d{2,}")
-        sender.signal(signal.SIGKILL)
-        self.assertEqual(receiver.wait(10), 1, str(receiver))
-        self.assert_verdict(receiver, "empty")
+
+        def attempt():
+            receiver = self.start("receive", path, "--set", "control.heartbeat=30 min")
+            sender = self.start("send", path, "--set", "control.heartbeat=30 min")
+            receiver.wait_line(r"Got \d{2,}")
+            sender.signal(signal.SIGKILL)
+            self.assertEqual(receiver.wait(), 1, str(receiver))
+            return self.verdict(receiver, "empty")
+
+        self.in_one_of_three(attempt)
 
 
 def read_slowly(path, bytes_per_second):
