@@ -85,18 +85,20 @@ static void free_region(struct landing *landing, struct pst_region *region)
   *region = (struct pst_region){0};
 }
 
-/* Register the ring region and open the ring on it. */
+/* Register the ring region, if there is one, and open the ring on it. */
 static int open_ring(const struct landing_plan *plan, struct landing *landing)
 {
   const struct pst_transport_ops *ops = landing->lane->ops;
   struct pst_device *device = landing->lane->device->device;
+  int rc = 0;
   struct pst_mr_params mr = {.struct_size = sizeof(mr),
                              .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
                              .region = &landing->ring_region,
                              .length = landing->stride * landing->slots,
                              .path = &landing->path};
   landing->path = (struct pst_path_info){.struct_size = sizeof(landing->path)};
-  int rc = ops->mr_register(device, &mr, &landing->mr);
+  if (landing->ring_region.length)
+    rc = ops->mr_register(device, &mr, &landing->mr);
   if (rc < 0)
     return rc;
   struct pst_ring_params ring = {.struct_size = sizeof(ring),
@@ -108,7 +110,7 @@ static int open_ring(const struct landing_plan *plan, struct landing *landing)
                                  .tailroom = plan->limits->tailroom,
                                  .endpoints = plan->endpoints};
   rc = ops->ring_open(landing->lane->worker, &ring, &landing->path, &landing->ring);
-  if (rc < 0) {
+  if (rc < 0 && landing->mr) {
     ops->mr_deregister(device, landing->mr);
     landing->mr = NULL;
   }
@@ -184,6 +186,23 @@ static int alloc_staging_state(struct landing *landing)
   return 0;
 }
 
+/* What the transport writes, or nothing where it lends all that is sent. */
+static int alloc_staging(const struct landing_plan *plan, struct landing *landing)
+{
+  const char *lacks;
+
+  if (plan->limits->capabilities & PST_CAP_BARE_RING)
+    return 0;
+  int rc = alloc_region(plan, landing, PST_ALLOC_STAGING, landing->stride * landing->slots,
+                        plan->limits->ring_needs, &landing->ring_region);
+  if (rc == 0 && !setup_region_meets(&landing->ring_region, plan->limits->ring_needs, &lacks))
+    rc = pst_fail(plan->error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                  "stream %s: transport %s needs %s, which the staging memory of %s lacks too",
+                  plan->stream->name, landing->lane->device->plugin->name, lacks,
+                  landing->memory->plugin->name);
+  return rc;
+}
+
 static int open_staged(const struct landing_plan *plan, struct landing *landing, const char *why)
 {
   const struct pst_memory_ops *memory = landing->memory->plugin->memory;
@@ -191,7 +210,6 @@ static int open_staged(const struct landing_plan *plan, struct landing *landing,
                                    .batches = LANDING_COPIES,
                                    .pieces = frames_pieces(plan->stream)};
   uint64_t length = frames_length(plan->stream);
-  const char *lacks;
   int rc;
 
   if (!(memory->capabilities & PST_MEMORY_CAP_COPY))
@@ -206,15 +224,9 @@ static int open_staged(const struct landing_plan *plan, struct landing *landing,
     length = landing->final_stride * landing->slots;
   rc = alloc_region(plan, landing, PST_ALLOC_NORMAL, length, 0, &landing->final_region);
   if (rc == 0)
-    rc = alloc_region(plan, landing, PST_ALLOC_STAGING, landing->stride * landing->slots,
-                      plan->limits->ring_needs, &landing->ring_region);
+    rc = alloc_staging(plan, landing);
   if (rc < 0)
     return rc;
-  if (!setup_region_meets(&landing->ring_region, plan->limits->ring_needs, &lacks))
-    return pst_fail(plan->error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                    "stream %s: transport %s needs %s, which the staging memory of %s lacks too",
-                    plan->stream->name, landing->lane->device->plugin->name, lacks,
-                    landing->memory->plugin->name);
   rc = open_ring(plan, landing);
   if (rc == 0)
     rc = memory->queue_open(landing->memory->memory, &queue, &landing->queue);

@@ -142,7 +142,7 @@ void contract_side_open(const struct contract_variant *variant,
   assert_int_equal(ops->mr_register(side->device, &mr, &side->mr), 0);
   assert_int_equal(ops->worker_open(side->device, 0, &side->worker), 0);
   if (receiver)
-    contract_ring_open(side, params, side->mr, &side->ring);
+    contract_ring_open(side, params, params->bare ? NULL : side->mr, &side->ring);
   for (uint32_t i = 0; i < params->endpoints; i++)
     contract_endpoint_open(side, params, side->ring, i);
 }

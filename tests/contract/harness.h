@@ -62,6 +62,7 @@ struct contract_params {
   uint32_t roles_more; /* PST_ROLE_RMA */
   uint64_t timeout_ns; /* of a peer that owes an answer; 0: longer than any wait here */
   bool sleep;
+  bool bare; /* the ring has no memory */
 };
 
 #define CONTRACT_ENDPOINTS 4

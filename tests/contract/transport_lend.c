@@ -193,6 +193,37 @@ static void receiver_that_closes_gives_back_what_it_never_gave(void **state)
   contract_pair_close(pair);
 }
 
+/* Opened without memory, a ring takes what can be lent, and refuses what cannot. */
+static void ring_without_memory_takes_what_is_lent(void **state)
+{
+  struct contract_params params = {
+      .endpoints = 2, .slots = 16, .message = 256, .requests = 64, .pieces = 2, .bare = true};
+  contract_need(state, PST_CAP_BARE_RING);
+  struct contract_pair *pair = contract_pair(state, &params);
+  for (uint32_t round = 0; round < 3 * params.slots; round++) {
+    const uint64_t offset = round % params.slots * pair->sender.stride;
+    contract_fill((uint8_t *)pair->sender.memory.region.host + offset, 64, round);
+    struct pst_request request = contract_send(&pair->sender, offset, 64, round);
+    contract_post_one(pair, &request);
+    struct pst_completion message =
+        contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+    assert_true(message.u.message.buffer > 0);
+    assert_int_equal(message.u.message.sequence, round);
+    assert_true(contract_verify(contract_payload(&pair->receiver, &message), 64, round));
+    contract_release(&pair->receiver, &message);
+    contract_await_done(&pair->sender, &pair->receiver, PST_OP_SEND, 1, 0);
+  }
+  struct pst_piece pieces[2] = {{.mr = pair->sender.mr, .length = 8},
+                                {.mr = pair->sender.mr, .offset = 64, .length = 8}};
+  struct pst_request request = contract_send(&pair->sender, 0, 16, 3 * params.slots);
+  uint32_t wait;
+  request.piece_count = 2;
+  request.local.pieces = pieces;
+  request.offset = 0;
+  assert_int_equal(contract_post(&pair->sender, 0, &request, 1, &wait), -E2BIG);
+  contract_pair_close(pair);
+}
+
 int contract_lend_run(const struct contract_variant *variant)
 {
   struct CMUnitTest cases[] = {
@@ -202,6 +233,7 @@ int contract_lend_run(const struct contract_variant *variant)
       CONTRACT_CASE(abort_cancels_what_was_not_taken_over),
       CONTRACT_CASE(deadline_ends_what_is_still_held_as_busy),
       CONTRACT_CASE(receiver_that_closes_gives_back_what_it_never_gave),
+      CONTRACT_CASE(ring_without_memory_takes_what_is_lent),
   };
   return CONTRACT_RUN("lend", cases, variant);
 }

@@ -119,6 +119,14 @@ class Cuda(Case):
         self.assertIn("pinned host memory", self.refused("host_mib=1", "--set", "transport.options.mode=copy"))
 
     @scripted
+    def test_nothing_is_pinned_for_messages_that_are_lent(self):
+        """The sender's slots, 23 MiB, and the queues; not as much again for a ring."""
+        result, child = self.run_json(*self.arguments("run", FILE, "--count", 2000),
+                                      environment=environment("delay_us=200,host_mib=40"))  # fmt: skip
+        self.assert_accounted(self.only_stream(result))
+        self.assertNotIn("cannot be pinned", child.stderr)
+
+    @scripted
     def test_host_memory_that_cannot_be_pinned(self):
         """The sender's slots, 1.4 MiB: copied piece by piece, and that is said once."""
         child = self.run_program(

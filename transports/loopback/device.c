@@ -79,7 +79,7 @@ int lb_limits(struct pst_device *device, struct pst_limits *limits)
   uint32_t needs = copy ? PST_NEED_CPU_ACCESS : 0;
   struct pst_limits out = {
       .sequence_bits = 64,
-      .capabilities = LB_CAPABILITIES & ~(uint64_t)(copy ? PST_CAP_LEND : 0),
+      .capabilities = LB_CAPABILITIES & ~(uint64_t)(copy ? PST_CAP_LEND | PST_CAP_BARE_RING : 0),
       .message_max = LB_BYTES_MAX,
       .rma_max = LB_BYTES_MAX,
       .slot_alignment = 1,

@@ -88,7 +88,7 @@ static struct lb_rx *rx_new(struct pst_ring *ring, uint32_t part, bool reference
     free(rx);
     return NULL;
   }
-  rx->own->slot0 = ring->mr->base ? ring->mr->base + rx->payload_offset : NULL;
+  rx->own->slot0 = ring->mr && ring->mr->base ? ring->mr->base + rx->payload_offset : NULL;
   rx->own->stride = params->stride;
   rx->own->payload_max = params->payload_max;
   for (uint32_t i = 0; i < slots; i++)

@@ -10,7 +10,10 @@ static int ring_check(struct pst_device *device, const struct pst_ring_params *i
   const struct lb_mr *mr = lb_mr_of(in->mr);
   uint64_t need, span, end;
   const char *what = NULL;
-  if (!mr || !(mr->access & PST_ACCESS_LOCAL_WRITE) || !(mr->access & PST_ACCESS_RING))
+  /* By reference nothing lies in the ring but what is gathered there. */
+  bool is_bare = !mr && device->mode == LB_MODE_REFERENCE;
+  if (!is_bare &&
+      (!mr || !(mr->access & PST_ACCESS_LOCAL_WRITE) || !(mr->access & PST_ACCESS_RING)))
     what = "its registration lacks the access LOCAL_WRITE or RING";
   else if (in->slots < 1 || in->slots > LB_SLOTS_MAX)
     what = "the number of slots is out of range";
@@ -23,7 +26,7 @@ static int ring_check(struct pst_device *device, const struct pst_ring_params *i
     what = "headroom, payload and tailroom do not fit into the stride";
   else if (__builtin_mul_overflow((uint64_t)in->slots - 1, in->stride, &span) ||
            __builtin_add_overflow(span, need, &span) ||
-           __builtin_add_overflow(span, in->base, &end) || end > mr->length)
+           __builtin_add_overflow(span, in->base, &end) || (mr && end > mr->length))
     what = "the slots reach beyond the registration";
   if (!what)
     return 0;

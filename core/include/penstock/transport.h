@@ -73,6 +73,10 @@ enum pst_transport_capability {
   /* READ and WRITE reach memory that the CPU cannot touch: PST_NEED_CPU_ACCESS of send_needs
    * is for SENDs alone. Minor 1. */
   PST_CAP_DEVICE_RMA = 1u << 15,
+  /* A ring may be opened without memory (its mr NULL): every message is lent, and nothing lies in
+   * slots of its own. A SEND of several pieces to such a ring is refused: -E2BIG. With LEND.
+   * Minor 2. */
+  PST_CAP_BARE_RING = 1u << 16,
 };
 
 /* Regions that a transport lends are of the kind and device of the ring's mr; what
@@ -206,7 +210,7 @@ struct pst_blob {
 struct pst_ring_params {
   uint32_t struct_size;
   uint32_t slots;       /* at least limits.slots_min */
-  struct pst_mr *mr;    /* with LOCAL_WRITE and RING; outlives the ring */
+  struct pst_mr *mr;    /* with LOCAL_WRITE and RING; outlives the ring. BARE_RING: or NULL */
   uint64_t base;        /* offset in the mr of slot 0; aligned to limits.slot_alignment */
   uint64_t stride;      /* bytes from slot to slot; likewise */
   uint64_t payload_max; /* bytes one message can have */

@@ -288,7 +288,7 @@ static int moving_poll(struct pst_worker *worker, struct pst_completion *complet
 
 static const struct pst_transport_ops moving_ops = {
     .struct_size = sizeof(struct pst_transport_ops),
-    .capabilities = (PST_CAP_DEVICE_RMA << 1) - 1, /* the inner transport's limits say which */
+    .capabilities = (PST_CAP_BARE_RING << 1) - 1, /* the inner transport's limits say which */
     .open = moving_open,
     .close = moving_close,
     .limits = moving_limits,
