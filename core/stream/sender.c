@@ -44,6 +44,43 @@ static int refuse_alloc(const struct pst_sender *sender, uint64_t length, int rc
                   strerror(-rc));
 }
 
+static bool sends_from(const struct pst_sender *sender, const struct pst_sender *slots)
+{
+  const char *share = sender->end.config->sender.share;
+
+  return sender == slots || (share && strcmp(share, slots->end.name) == 0);
+}
+
+uint32_t sender_needs(const struct pst_sender *sender)
+{
+  const struct pst_session *session = sender->end.session;
+  uint32_t needs = 0;
+
+  for (uint32_t i = 0; i < session->sender_count; i++)
+    if (sends_from(session->senders[i], sender))
+      needs |= session->senders[i]->end.lane->device->limits.send_needs;
+  return needs;
+}
+
+/* A transport that cannot read the slots: its own, or that of a stream which shares them. */
+static void say_unmet(const struct pst_sender *sender, char *why, size_t why_size)
+{
+  const struct pst_session *session = sender->end.session;
+  const char *lacks;
+
+  for (uint32_t i = 0; i < session->sender_count && why[0] == 0; i++) {
+    const struct pst_sender *leg = session->senders[i];
+    const struct session_device *device = leg->end.lane->device;
+    if (!sends_from(leg, sender) ||
+        setup_region_meets(&sender->region, device->limits.send_needs, &lacks))
+      continue;
+    snprintf(why, why_size, "transport %s%s%.64s sends from memory with %s, memory %s (%s) has not",
+             device->plugin->name, leg == sender ? "" : " of stream ",
+             leg == sender ? "" : leg->end.name, lacks, sender->memory->plugin->name,
+             sender->region.backing);
+  }
+}
+
 /* *why says why the transport cannot read it, "" where it may. */
 static int alloc_slots(struct pst_sender *sender, const struct pst_limits *limits, char *why,
                        size_t why_size, struct pst_error *error)
@@ -54,9 +91,8 @@ static int alloc_slots(struct pst_sender *sender, const struct pst_limits *limit
       .struct_size = sizeof(params),
       .length = sender->stride * sender->slots,
       .alignment = limits->slot_alignment > 4096 ? limits->slot_alignment : 4096,
-      .needs = path == CONFIG_SENDER_PATH_STAGED ? 0 : limits->send_needs,
+      .needs = path == CONFIG_SENDER_PATH_STAGED ? 0 : sender_needs(sender),
       .label = sender->end.name};
-  const char *lacks;
 
   sender->region.struct_size = sizeof(sender->region);
   int rc = memory->alloc(sender->memory->memory, &params, &sender->region);
@@ -72,10 +108,8 @@ static int alloc_slots(struct pst_sender *sender, const struct pst_limits *limit
   sender->has_region = true;
   if (path == CONFIG_SENDER_PATH_STAGED)
     snprintf(why, why_size, "asked for by `sender.path: staged`");
-  else if (why[0] == 0 && !setup_region_meets(&sender->region, limits->send_needs, &lacks))
-    snprintf(why, why_size, "transport %s sends from memory with %s, memory %s (%s) has not",
-             sender->end.lane->device->plugin->name, lacks, sender->memory->plugin->name,
-             sender->region.backing);
+  else
+    say_unmet(sender, why, why_size);
   return 0;
 }
 
@@ -122,6 +156,19 @@ static int fail_register(const struct pst_sender *leader, const struct pst_sende
                   (double)(leader->stride * leader->slots) / 1048576.0,
                   leader->staging ? "staging " : "", leader->memory->plugin->name,
                   sender_region(leader)->backing, path->reason[0] ? path->reason : strerror(-rc));
+}
+
+/* The leader's transport sends from the slots as they are by now. */
+static int fail_leg(const struct pst_sender *leader, const struct pst_sender *leg_owner,
+                    const struct pst_path_info *path, struct pst_error *error)
+{
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                  "stream %s: transport %s cannot send from the slots of stream %s, which it "
+                  "shares, in memory %s (%s)%s%s; with `sender: {path: staged}` in stream %s they "
+                  "are copied to memory that it reads",
+                  leg_owner->end.name, leg_owner->end.lane->device->plugin->name, leader->end.name,
+                  leader->memory->plugin->name, leader->region.backing, path->reason[0] ? ": " : "",
+                  path->reason, leader->end.name);
 }
 
 /* -EOPNOTSUPP alone says that other memory may do. */
@@ -204,6 +251,8 @@ static int join_leader(struct pst_session *session, struct pst_sender *sender,
   if (sender->end.lane->device != leader->end.lane->device) {
     struct pst_path_info path;
     rc = try_register(leader, sender, &sender->mr, &path);
+    if (rc == -EOPNOTSUPP && !leader->staging)
+      return fail_leg(leader, sender, &path, error);
     if (rc < 0)
       return fail_register(leader, sender, &path, rc, error);
     legs[leader->leg_count].mr = sender->mr;

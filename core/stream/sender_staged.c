@@ -35,9 +35,10 @@ static int fail_open(const struct pst_sender *sender, const char *why, const cha
                   sender->end.name, why, how);
 }
 
-static int open_region(struct pst_sender *sender, const struct pst_limits *limits, const char *why,
-                       struct pst_error *error)
+static int open_region(struct pst_sender *sender, const char *why, struct pst_error *error)
 {
+  const struct pst_limits *limits = &sender->end.lane->device->limits;
+  uint32_t needs = sender_needs(sender);
   const struct pst_memory_ops *memory = sender->memory->plugin->memory;
   struct staging *staging = sender->staging;
   struct pst_alloc_params params = {
@@ -45,7 +46,7 @@ static int open_region(struct pst_sender *sender, const struct pst_limits *limit
       .purpose = PST_ALLOC_STAGING,
       .length = sender->stride * sender->slots,
       .alignment = limits->slot_alignment > 4096 ? limits->slot_alignment : 4096,
-      .needs = limits->send_needs,
+      .needs = needs,
       .label = sender->end.name};
   const char *lacks;
   char text[160];
@@ -60,7 +61,7 @@ static int open_region(struct pst_sender *sender, const struct pst_limits *limit
              sender->memory->plugin->name, (double)params.length / 1048576.0, strerror(-rc));
     return fail_open(sender, why, text, rc, error);
   }
-  if (setup_region_meets(&staging->region, limits->send_needs, &lacks))
+  if (setup_region_meets(&staging->region, needs, &lacks))
     return 0;
   snprintf(text, sizeof(text), "the staging memory of %s lacks %s too",
            sender->memory->plugin->name, lacks);
@@ -82,7 +83,7 @@ int sender_stage(struct pst_sender *sender, const char *why, struct pst_error *e
   sender->staging = calloc(1, sizeof(*sender->staging));
   if (!sender->staging)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
-  int rc = open_region(sender, &sender->end.lane->device->limits, why, error);
+  int rc = open_region(sender, why, error);
   if (rc < 0)
     return rc;
   rc = memory->queue_open(sender->memory->memory, &queue, &sender->staging->queue);

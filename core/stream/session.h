@@ -501,6 +501,10 @@ void sender_done(struct pst_sender *sender, const struct pst_completion *complet
 int sender_progress(struct pst_sender *sender);
 void sender_totals(const struct pst_sender *sender, struct control_totals *totals);
 
+/* enum pst_memory_need of all transports that send from its slots: its own, and with fan-out
+ * those of the streams that share them. */
+uint32_t sender_needs(const struct pst_sender *sender);
+
 /* sender_staged.c. Send from twins of the slots, because of `why`. */
 int sender_stage(struct pst_sender *sender, const char *why, struct pst_error *error);
 void sender_unstage(struct pst_sender *sender);

@@ -86,6 +86,51 @@ static void fan_out_by_reference_outlives_a_receiver(void **state)
 
 /* Without the sender whose slots they are nothing more can come: the other receiver
  * gets all that had been submitted, and both of that stream agree on it. */
+static const char unlike[] =
+    "penstock: 1\n"
+    "transport: loopback\n"
+    "workers: {count: 1}\n"
+    "streams:\n"
+    "  - {name: a, message: 1000 B, ring: 64, transport: {plugin: loopback, options: {mode: reference}},\n"
+    "     sender: {memory: late%s}}\n"
+    "  - {name: b, message: 1000 B, ring: 64, transport: {plugin: loopback, options: {mode: copy}},\n"
+    "     sender: {memory: late, share: a}}\n";
+
+/* The leader's transport takes any memory, and another's does not. */
+static void slots_are_staged_for_the_one_that_cannot_read_them(void **state)
+{
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
+  uint64_t sent = 0, received[2] = {0};
+  bool more[2] = {true, true};
+  struct pst_sender *sender;
+  struct run run;
+  char text[768];
+
+  (void)state;
+  snprintf(text, sizeof(text), unlike, "");
+  open_text(&run, text);
+  sender = pst_session_sender(run.session, "a");
+  start(&run);
+  while (more[0] || more[1] || pst_sender_state(sender) != PST_STATE_ENDED) {
+    feed(sender, &sent, 3000);
+    for (int i = 0; i < 2; i++)
+      more[i] = more[i] && drain(pst_session_receiver(run.session, i ? "b" : "a"), &received[i]);
+    in_time(&run);
+  }
+  for (int i = 0; i < 2; i++) {
+    struct pst_sender *leg = pst_session_sender(run.session, i ? "b" : "a");
+    check_counts(leg, pst_session_receiver(run.session, i ? "b" : "a"), 3000);
+    pst_sender_stats(leg, &stats);
+    assert_int_equal(stats.path.path, PST_PATH_STAGED);
+    assert_non_null(strstr(stats.path.reason, "transport loopback of stream b sends from memory "
+                                              "with memory that the CPU can touch"));
+  }
+  close_run(&run);
+  snprintf(text, sizeof(text), unlike, ", path: direct");
+  assert_non_null(strstr(refused_text(text), "sender.path: direct is not possible: transport "
+                                             "loopback of stream b"));
+}
+
 static void the_others_end_when_the_leader_loses_its_receiver(void **state)
 {
   struct pst_sender *leader, *follower;
@@ -263,6 +308,7 @@ int main(void)
       cmocka_unit_test(a_failed_source_is_told_to_every_receiver),
       cmocka_unit_test(fan_in_outlives_a_receiver),
       cmocka_unit_test(fan_in_outlives_a_sender),
+      cmocka_unit_test(slots_are_staged_for_the_one_that_cannot_read_them),
       cmocka_unit_test(legs_may_have_transports_of_their_own),
   };
   return cmocka_run_group_tests_name("stream_legs", tests, use_fakes, NULL) ? 1 : 0;
