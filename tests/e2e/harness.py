@@ -4,9 +4,12 @@
 Nothing here sleeps for a fixed time: it waits for a line, an exit or a condition,
 and each wait has a deadline.
 """
+import contextlib
+import errno
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -26,10 +29,14 @@ SANITIZED = os.environ.get("PENSTOCK_SANITIZED") == "1"
 HAS_PCAP = os.environ.get("PENSTOCK_PCAP", "1") == "1"
 # A sanitized program is several times slower, and machines that test are often busy.
 PATIENCE = 5 if SANITIZED else 1
+# A deadline of a wait ends what hangs; it judges no speed, and any process may wait for a CPU.
+HANGS = 60
 
 
 def wait_until(condition, seconds, what):
-    """Poll until condition() is true; its value. Fails after the deadline."""
+    """Poll until condition() is true; its value. Fails after the deadline: so many seconds, a
+    minute at least."""
+    seconds = max(seconds, HANGS)
     deadline = time.monotonic() + seconds * PATIENCE
     while True:
         value = condition()
@@ -40,10 +47,42 @@ def wait_until(condition, seconds, what):
         time.sleep(0.01)
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+claims = []  # held to this process's end
+
+
+def claim(port):
+    """Whether this port is ours alone among the tests of this network namespace."""
+    holder = socket.socket(socket.AF_UNIX)
+    try:
+        holder.bind(f"\0penstock-test-port-{port}")
+    except OSError:
+        holder.close()
+        return False
+    claims.append(holder)
+    return True
+
+
+def is_free(port):
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            try:
+                with socket.socket(family, kind) as probe:
+                    probe.bind((host, port))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    return False
+    return True
+
+
+def free_port(count=1):
+    """A port that is free, and so are the next ones, `count` in all, by TCP and by UDP: below
+    those that the kernel gives to connections and tests to nobody else."""
+    for _ in range(1000):
+        first = random.randrange(10000, 32000)
+        ports = range(first, first + count)
+        if all(is_free(port) for port in ports) and all(claim(port) for port in ports):
+            return first
+    raise AssertionError("no free ports")
 
 
 class Child:
@@ -90,15 +129,16 @@ class Child:
     def __str__(self):
         return f"$ {' '.join(self.command)}\n[exit {self.status}]\n{self.stdout}\n{self.stderr}"
 
-    def wait_line(self, pattern, seconds=20):
+    def wait_line(self, pattern, seconds=HANGS):
         """The first match of pattern in a line of stderr."""
 
         def search():
+            ended = self.poll() is not None  # first: what it said before is looked at, too
             for line in list(self.lines["stderr"]):
                 match = re.search(pattern, line)
                 if match:
                     return match
-            if self.poll() is not None:
+            if ended:
                 raise AssertionError(f"ended without a line like {pattern!r}\n{self}")
             return None
 
@@ -120,7 +160,7 @@ class Child:
         self.usage = usage
         self.seconds = time.monotonic() - self.started
         for reader in self.readers:
-            reader.join(5)
+            reader.join(HANGS)
 
     def wait(self, seconds=60):
         """The exit status."""
@@ -146,6 +186,16 @@ class Child:
     def signal(self, number):
         if self.poll() is None:
             os.kill(self.pid, number)
+
+    @contextlib.contextmanager
+    def stopped(self):
+        """Meanwhile it stands still: what is sent to it comes all at once."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def kill(self):
         if self.poll() is None:
@@ -280,7 +330,8 @@ def random_file(path, length):
 
 
 def yaml_stream(name="packets", **parts):
-    """One item of `streams`, from flow-style strings."""
+    """One item of `streams`, from flow-style strings. Peers that wait for a CPU are not dead."""
+    parts = {"timeout": "1 min", **parts}
     lines = [f"- name: {name}"]
     lines += [f"  {key}: {value}" for key, value in parts.items()]
     return "\n".join(lines) + "\n"

@@ -3,13 +3,12 @@
 """penstock bench: every form of it, and what it says when it cannot measure."""
 import json
 import os
-import random
 import re
 import signal
 import socket
 import time
 
-from harness import Case, PATIENCE, SANITIZED, main, wait_until
+from harness import Case, PATIENCE, SANITIZED, free_port, main, wait_until
 
 OPS = ("send", "write", "read")
 ONE_SIDED = ("write", "read")
@@ -25,24 +24,10 @@ def children_of(pid):
         return []
 
 
-def free_pair():
-    """A port that is free and the next one too, below those that connections are given."""
-    for _ in range(100):
-        port = random.randrange(10000, 30000, 2)
-        with socket.socket() as first, socket.socket() as second:
-            try:
-                first.bind(("127.0.0.1", port))
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-        return port
-    raise AssertionError("no two free ports")
-
-
 class Bench(Case):
     def setUp(self):
         super().setUp()
-        self.port = free_pair()
+        self.port = free_port(2)
 
     def bench(self, *arguments, expect=0, **options):
         """The result and the child."""

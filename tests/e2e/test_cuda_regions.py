@@ -7,14 +7,13 @@ import signal
 import time
 
 from cuda_driver import HAS_KERNELS, IS_REAL, environment, gpus, plugins, scripted
-from harness import BUILD, FAKES, PATIENCE, Case, main
-from test_bench import free_pair
+from harness import BUILD, FAKES, PATIENCE, Case, free_port, main
 
 
 class Regions(Case):
     def setUp(self):
         super().setUp()
-        self.port = free_pair()
+        self.port = free_port(2)
 
     def arguments(self, *arguments):
         return ["bench", *plugins(), "--transport", "loopback", "--memory", "cuda", *arguments]

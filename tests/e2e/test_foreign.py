@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`control: none`: peers that know nothing of Penstock, here plain sockets."""
+"""`control: none`: peers that know nothing of Penstock, here plain sockets.
+
+Where silence ends a stream, what it has is sent while its receiver stands still: else a
+test that waits for a CPU would be silent too."""
+import os
+import re
+import signal
 import socket
 import struct
+import time
 
-from harness import Case, main, yaml_stream
+import netns
+from harness import Case, free_port, main, wait_until, yaml_stream
 
 TIME_STEP = 3600  # ticks of an RTP timestamp from packet to packet
 
 
-def free_udp_port(host="127.0.0.1"):
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.bind((host, 0))
-        return probe.getsockname()[1]
+def free_udp_port():
+    return free_port()
 
 
 def rtp(sequence, payload, ssrc=0x1234, payload_type=96, marker=False):
@@ -32,7 +37,7 @@ class Foreign(Case):
 
     def setUp(self):
         super().setUp()
-        self.udp_port = free_udp_port(self.host)
+        self.udp_port = free_udp_port()
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
         self.addCleanup(self.socket.close)
@@ -61,26 +66,50 @@ class Foreign(Case):
         for packet in packets:
             self.socket.sendto(packet, (self.host, self.udp_port))
 
+    def send_at_once(self, child, *packets):
+        """No more than any socket holds."""
+        with child.stopped():
+            self.send(*packets)
+
+    def send_in_flights(self, child, packets, size=200):
+        """Each when the one before has been read, so that no buffer runs over."""
+        for at in range(0, len(packets), size):
+            self.send(*packets[at : at + size])
+            while child.poll() is None and (netns.udp_socket(child.pid, self.udp_port) or (0,))[0]:
+                os.sched_yield()
+
+    def wait_got(self, child, count, line=""):
+        """What its lines of a second have told is so many, the last like `line`."""
+
+        def told():
+            got = [re.search(r"Got (\d+) packets " + line, text) for text in list(child.lines["stderr"])]
+            self.assertIsNone(child.poll(), str(child))
+            return sum(int(match[1]) for match in got if match) == count
+
+        wait_until(told, 60, f"{count} messages")
+
     def ended(self, child, expect=0):
         self.assertEqual(child.wait(), expect, str(child))
         return self.only_stream(self.result("received.json"))
 
     def run_packets(self, framing, packets, receiver=", silence: 500 ms", expect=0, **options):
         child = self.receive(self.foreign_config(framing, receiver, **options))
-        self.send(*packets)
+        self.send_at_once(child, *packets)
         return self.ended(child, expect), child
 
 
 class Ends(Foreign):
     def test_silence(self):
+        began = time.monotonic()
         stream, _ = self.run_packets("rtp", [rtp(n, b"x" * 100) for n in range(500)])
+        took = time.monotonic() - began
         self.assertEqual(stream["messages_delivered"], 500)
         self.assertEqual(stream["messages_sent"], 500)
         self.assertEqual(stream["sent_basis"], "sequence")
         self.assertEqual(stream["loss"], 0)
         self.assertEqual(stream["bytes_delivered"], 50000)
         # The silence is no part of the stream.
-        self.assertLess(stream["seconds"], 0.2)
+        self.assertLess(stream["seconds"] + 0.5, took)
 
     def test_count(self):
         child = self.receive(self.foreign_config("rtp", ", silence: 0"), "--count", "100")
@@ -106,7 +135,7 @@ class Ends(Foreign):
         child = self.receive(self.foreign_config("rtp", ", silence: 0"))
         self.send(*(rtp(n, b"x") for n in range(10)))
         child.wait_line(r"Got [1-9]")
-        child.signal(2)
+        child.signal(signal.SIGINT)
         stream = self.ended(child)
         self.assertGreater(stream["messages_delivered"], 0)
         self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
@@ -115,7 +144,7 @@ class Ends(Foreign):
     def test_a_sleeping_worker_ends_too(self):
         path = self.foreign_config("rtp", ", silence: 500 ms")
         child = self.receive(path, "--set", "workers.sleep_after=1 ms")
-        self.send(*(rtp(n, b"x") for n in range(10)))
+        self.send_at_once(child, *(rtp(n, b"x") for n in range(10)))
         self.assertEqual(self.ended(child)["messages_delivered"], 10)
 
 
@@ -132,15 +161,13 @@ class Accounts(Foreign):
 
     def test_the_number_space_wraps(self):
         packets = [rtp(n, b"x") for n in range(65000, 65000 + 140000) if n % 1000]
-        child = self.receive(self.foreign_config("rtp", ", silence: 1 s, count: 139861"))
-        for at in range(0, len(packets), 200):
-            self.send(*packets[at : at + 200])
+        child = self.receive(self.foreign_config("rtp", ", silence: 1 min, count: 139860"))
+        self.send_in_flights(child, packets)
         stream = self.ended(child)
         # From 65001, the first sent: 65000 is not in the span.
         self.assert_accounted(stream)
         self.assertEqual(stream["messages_sent"], 139999)
-        if set(stream["dropped"]) == {"wire"}:  # else this machine was too busy for its buffer
-            self.assertEqual(stream["dropped"], {"wire": 139})
+        self.assertEqual(stream["dropped"], {"wire": 139})
 
     def test_late_and_twice(self):
         order = [5, 6, 4, 7, 9, 8, 8, 10]  # 4 was sent before the first that came
@@ -158,14 +185,15 @@ class Accounts(Foreign):
         self.assertEqual(stream["dropped"], {"bad_checksum": 1})
 
     def test_without_numbers_loss_is_unknown(self):
-        child = self.receive(self.foreign_config("none", ", silence: 1200 ms"))
+        child = self.receive(self.foreign_config("none", ", silence: 0"))
         self.send(*(b"hello" for _ in range(10)))
+        self.wait_got(child, 10, r".*\| loss \? \|")
+        child.signal(signal.SIGINT)
         stream = self.ended(child)
         self.assertEqual(stream["messages_delivered"], 10)
         self.assertIsNone(stream["messages_sent"])
         self.assertIsNone(stream["loss"])
         self.assertEqual(stream["sent_basis"], "unknown")
-        self.assertRegex(child.stderr, r"Got \d+ packets .*\| loss \? \|")
         self.assertRegex(child.lines["stderr"][-2], r"loss \?$")
         self.assertNotRegex(child.stderr, "LOSS")
 
@@ -174,7 +202,7 @@ class Accounts(Foreign):
         for most, status in (("0.5%", 4), ("1.5%", 0)):
             path = self.foreign_config("rtp", ", silence: 500 ms", f"{{max_loss: {most}}}")
             child = self.receive(path)
-            self.send(*packets)
+            self.send_at_once(child, *packets)
             self.ended(child, status)
 
     def test_unknown_loss_meets_no_bound(self):
@@ -185,18 +213,20 @@ class Accounts(Foreign):
     def test_a_restarted_sender(self):
         first = [rtp(n, b"x", ssrc=1) for n in range(1000, 1100)]
         second = [rtp(n, b"x", ssrc=2) for n in range(60000, 60100)]
-        child = self.receive(self.foreign_config("rtp", ", silence: 1200 ms"))
+        child = self.receive(self.foreign_config("rtp", ", silence: 0"))
         self.send(*first, *second)
+        self.wait_got(child, 200)
+        child.wait_line(r"Got \d+ packets .*\| 1 restart$")
+        child.signal(signal.SIGINT)
         stream = self.ended(child)
         self.assertEqual(stream["messages_delivered"], 200)
         self.assertEqual(stream["messages_sent"], 200)
         self.assertEqual(stream["restarts"], 1)
-        self.assertRegex(child.stderr, r"(?m)Got \d+ packets .*\| 1 restart$")
 
     def test_strangers_are_not_ours(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
             stranger.bind(("127.0.0.2", 0))
-            child = self.receive(self.foreign_config("rtp", ", count: 20", device='""'))
+            child = self.receive(self.foreign_config("rtp", ", silence: 0, count: 20", device='""'))
             for n in range(20):
                 self.send(rtp(n, b"x"))
                 stranger.sendto(rtp(n * 7, b"y", ssrc=9), (self.host, self.udp_port))
@@ -286,7 +316,7 @@ class Sends(Foreign):
         self.assertRegex(child.stderr, "`to`")
 
     def test_two_penstocks(self):
-        receiver = self.receive(self.foreign_config("sequence", ", silence: 1 s"))
+        receiver = self.receive(self.foreign_config("sequence", ", silence: 1 min, count: 5000"))
         path = self.sender_config(
             "sequence",
             (f'to: "{self.host}:{self.udp_port}"', "count: 5000, rate: 200 Mbps"),
@@ -299,7 +329,8 @@ class Sends(Foreign):
 
 class Times(Foreign):
     def test_chunks_and_what_lies_between_arrivals(self):
-        child = self.receive(self.foreign_config("rtp", ", silence: 1 s, intervals: true", gro="false"))
+        options = ", silence: 1 min, count: 50, intervals: true"
+        child = self.receive(self.foreign_config("rtp", options, gro="false"))
         path = self.write(
             "chunks.yaml",
             "penstock: 1\ncontrol: none\ntransport: {plugin: udp, options: {framing: rtp}}\n"
@@ -307,7 +338,9 @@ class Times(Foreign):
             "    sender: {count: 50, chunk: 5, sleep: 20 ms, "
             f'transport: {{options: {{to: "{self.host}:{self.udp_port}"}}}}}}\n',
         )
+        began = time.monotonic()
         result, _ = self.run_json("send", path)
+        took = time.monotonic() - began
         self.assertGreaterEqual(self.only_stream(result)["seconds"], 0.18)  # nine sleeps
         self.assertEqual(child.wait(), 0, str(child))
         # Nine of the 49 intervals have a sleep in them.
@@ -317,7 +350,7 @@ class Times(Foreign):
         self.assertGreaterEqual(times["p90"], 19_000_000)
         order = [times[key] for key in ("min", "p50", "p90", "p99", "p99_9", "max")]
         self.assertEqual(order, sorted(order))
-        self.assertLessEqual(times["max"] / 1e9, stream["seconds"])
+        self.assertLess(times["max"] / 1e9, took)
         self.assertRegex(child.stderr, r"between arrivals: p50 \d+\.\d+ ms")
 
     def test_not_asked_for(self):
@@ -368,7 +401,7 @@ class Camera(Case):
             "--set", "streams.camera.receiver.silence=200 ms",
         )
         child.wait_line("messages of up to")
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as camera:
+        with child.stopped(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as camera:
             for n in range(100):
                 camera.sendto(rtp(n, b"x" * 1400), ("127.0.0.1", port))
         self.assertEqual(child.wait(), 0, str(child))
