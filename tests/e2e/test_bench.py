@@ -115,11 +115,12 @@ class Bench(Case):
         self.assertEqual({row["carrier"] for row in result["rows"]}, {"memory"})
 
     def test_standard_input_stays_open(self):
-        client = self.start("bench", *PAIR, "--in-process", "--op", "send,write", "--size", "64",
-                            "--duration", "1", "--bandwidth", "--json", "-")  # fmt: skip
-        client.wait_line("write bandwidth")  # those of send are through
+        client = self.start("bench", *PAIR, "--in-process", "--op", "send", "--size",
+                            ",".join(["64"] * 60), "--duration", "1", "--bandwidth", "--json", "-")  # fmt: skip
+        client.wait_line("^ +64 B ")  # the first is through
         self.assertEqual(os.readlink(f"/proc/{client.pid}/fd/0"), "/dev/null")
-        self.assertEqual(client.wait(20), 0, str(client))
+        client.signal(signal.SIGINT)
+        self.assertEqual(client.wait(), 0, str(client))
 
     def test_in_process_by_reference(self):
         result, _ = self.bench("--in-process", "--transport-option", "mode=reference",
@@ -134,7 +135,7 @@ class Bench(Case):
         self.assert_verified(result)
         self.assertEqual(result["bench"]["form"], "hosts")
         self.assertIn(str(server.pid), result["bench"]["server"])
-        self.assertEqual(server.wait(10), 0, str(server))
+        self.assertEqual(server.wait(), 0, str(server))
         self.assert_nothing_left()
 
     def test_client_first(self):
@@ -142,7 +143,7 @@ class Bench(Case):
                             f"127.0.0.1:{self.port}")  # fmt: skip
         client.wait_line("waiting for a server at 127.0.0.1")
         self.server("--once")
-        self.assertEqual(client.wait(30), 0, str(client))
+        self.assertEqual(client.wait(), 0, str(client))
         self.assert_rows(json.loads(client.stdout), [64])
 
     def test_a_server_serves_one_after_the_other(self):
@@ -151,7 +152,7 @@ class Bench(Case):
             result, _ = self.bench("--size", "64", "--bandwidth", f"127.0.0.1:{self.port}")
             self.assert_rows(result, [64], ("bandwidth",))
         server.signal(signal.SIGINT)
-        self.assertEqual(server.wait(10), 0, str(server))
+        self.assertEqual(server.wait(), 0, str(server))
 
     def test_only_one_measure(self):
         for measure in ("bandwidth", "latency"):
@@ -275,7 +276,7 @@ class Bench(Case):
         began = time.monotonic()
         child = self.run_program("bench", *PAIR, f"127.0.0.1:{self.port}", expect=1)
         self.assertIn("bench --server", child.stderr)
-        self.assertLess(time.monotonic() - began, 20 * PATIENCE)
+        self.assertLess(time.monotonic() - began, 40 * PATIENCE)
 
     def test_another_transport_at_the_server(self):
         server = self.server()
@@ -312,7 +313,7 @@ class Bench(Case):
                 client, server = self.processes(*arguments)
                 began = time.monotonic()
                 os.kill(server, signal.SIGKILL)
-                self.assertEqual(client.wait(10), 1, str(client))
+                self.assertEqual(client.wait(), 1, str(client))
                 self.assertLess(time.monotonic() - began, 10 * PATIENCE)
                 self.assertIn(str(server), client.stderr)
                 self.assertRegex(client.stderr, "killed by signal 9")
@@ -334,7 +335,7 @@ class Bench(Case):
                 server = self.server()
                 client = self.start_long(*arguments, f"127.0.0.1:{self.port}")
                 server.kill()
-                self.assertEqual(client.wait(10), 1, str(client))
+                self.assertEqual(client.wait(), 1, str(client))
                 self.assertIn(str(server.pid), client.stderr)
         self.assert_nothing_left()
 
@@ -368,7 +369,7 @@ class Bench(Case):
                 try:
                     client.sendall(said)
                     client.shutdown(socket.SHUT_WR)
-                    client.settimeout(10)
+                    client.settimeout(60)
                     while client.recv(4096):
                         pass
                 except OSError as error:  # it may have hung up on us at any point
@@ -383,7 +384,7 @@ class Bench(Case):
             with self.subTest(arguments=arguments):
                 client = self.start_long(*arguments)
                 client.signal(signal.SIGINT)
-                self.assertEqual(client.wait(15), 0, str(client))
+                self.assertEqual(client.wait(), 0, str(client))
                 result = json.loads(client.stdout)
                 self.assertIs(result["stopped"], True)
                 self.assertEqual(len(result["rows"]), 1, "no case follows")

@@ -259,7 +259,8 @@ class Cuda(Case):
 
     def test_two_processes(self):
         control = f"control.address=127.0.0.1:{self.port}"
-        common = [FILE, "--set", control, "--set", "transport.options.mode=copy"]
+        common = [FILE, "--set", control, "--set", "transport.options.mode=copy",
+                  "--set", "streams.packets.timeout=1 min"]  # fmt: skip
         receiver = self.start(
             *self.arguments("receive", *common), environment=environment("delay_us=500")
         )

@@ -64,7 +64,7 @@ class Regions(Case):
                 option = ("--memory-option", f"allocator={allocator}")
                 server = self.server(*option, "--memory-option", "device=1", script="delay_us=100,devices=2")
                 rows = self.rows(*option, f"127.0.0.1:{self.port}")
-                self.assertEqual(server.wait(10), 0, str(server))
+                self.assertEqual(server.wait(), 0, str(server))
                 # A WRITE's path is told by who is written to, and who does not know from where.
                 for row in rows:
                     if row["op"] == "write":
@@ -82,7 +82,7 @@ class Regions(Case):
         self.assertIn(words, child.stderr)
         self.assertIn("the peer's memory cannot be reached", child.stderr)
         server.signal(signal.SIGINT)
-        server.wait(10)
+        server.wait()
 
     @scripted
     def test_gpus_that_do_not_see_each_other(self):
@@ -99,7 +99,7 @@ class Regions(Case):
         )  # fmt: skip
         self.assertIn("has no access as a peer", child.stderr)
         server.signal(signal.SIGINT)
-        server.wait(10)
+        server.wait()
 
     @scripted
     def test_memory_that_cannot_be_handed_over(self):
@@ -116,7 +116,7 @@ class Regions(Case):
         program = BUILD / "apps" / "examples" / "region"
         receiver = "streams.store.receiver.memory.options"
         common = [self.FILE]
-        sets = [f"control.address=127.0.0.1:{self.port}"]
+        sets = [f"control.address=127.0.0.1:{self.port}", "streams.store.timeout=1 min"]
         variables = environment("delay_us=100,devices=2")
         if not IS_REAL and not HAS_KERNELS:
             variables["PENSTOCK_PLUGIN_PATH"] = str(FAKES / "cuda")
@@ -157,7 +157,7 @@ class Regions(Case):
                 dead.signal(signal.SIGKILL)
                 dead.wait()
                 # A server has served, however its client ended.
-                self.assertEqual(other.wait(20), 1 if other is client else 0, str(other))
+                self.assertEqual(other.wait(), 1 if other is client else 0, str(other))
                 self.assertLess(time.monotonic() - began, 10 * PATIENCE)
                 self.assertIn(str(dead.pid), other.stderr)
 

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from harness import Case, PATIENCE, main, random_file, wait_until, yaml_stream
+from harness import Case, main, random_file, yaml_stream
 
 MIB = 1 << 20
 
@@ -25,8 +25,9 @@ class Death(Case):
 
     def assert_survivor(self, survivor, dead):
         began = time.monotonic()
-        self.assertEqual(survivor.wait(10), 1, str(survivor))
-        self.assertLess(time.monotonic() - began, 10 * PATIENCE)
+        self.assertEqual(survivor.wait(), 1, str(survivor))
+        # A minute of silence would have told it, too.
+        self.assertLess(time.monotonic() - began, 30)
         self.assertIn(str(dead.pid), survivor.stderr, "the dead peer's process is named")
         self.assertRegex(survivor.stderr, "(?i)killed|crashed|died|dead|gone", str(survivor))
 
@@ -72,7 +73,7 @@ class Death(Case):
                 "file",
                 message="64 KiB",
                 ring=16,
-                sender=f"{{rate: 500 Mbps, source: {{type: file, file: {sent}}}}}",
+                sender=f"{{rate: 20 Mbps, source: {{type: file, file: {sent}}}}}",
                 receiver=f"{{sink: {{type: file, file: {output}/received}}}}",
             )
         )
@@ -88,7 +89,7 @@ class Death(Case):
                 self.assert_nothing_left(output)
 
     def test_a_stopped_peer_is_noticed(self):
-        receiver, sender = self.stream(self.pattern_config(timeout="2 s"))
+        receiver, sender = self.stream(self.pattern_config(timeout="6 s"))
         sender.signal(signal.SIGSTOP)
         try:
             self.assert_survivor(receiver, sender)
@@ -121,7 +122,7 @@ class Interrupt(Case):
                 child = self.start("run", "config/loopback.yaml", "--json", out)
                 child.wait_line(r"Got \d{2,}")
                 child.signal(number)
-                self.assertEqual(child.wait(15), 0, str(child))
+                self.assertEqual(child.wait(), 0, str(child))
                 stream = self.only_stream(self.result())
                 self.assert_accounted(stream)
                 self.assertGreater(stream["messages_delivered"], 0)
@@ -132,7 +133,7 @@ class Interrupt(Case):
         sender = self.start("send", path)
         receiver.wait_line(r"Got \d{2,}")
         sender.signal(signal.SIGINT)
-        self.assertEqual((sender.wait(15), receiver.wait(15)), (0, 0), f"{sender}\n{receiver}")
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}\n{receiver}")
         self.assert_accounted(self.only_stream(self.result()))
         self.assert_nothing_left()
 
@@ -142,8 +143,8 @@ class Interrupt(Case):
         sender = self.start("send", path, "--json", self.folder / "sender.json")
         receiver.wait_line(r"Got \d{2,}")
         receiver.signal(signal.SIGINT)
-        receiver.wait(15)
-        sender.wait(15)
+        receiver.wait()
+        sender.wait()
         stream = self.only_stream(self.result("sender.json"))
         dropped = stream["dropped"]
         self.assertEqual(stream["messages_sent"], stream["messages_delivered"] + sum(dropped.values()))
@@ -157,10 +158,9 @@ class Interrupt(Case):
         for command in ("receive", "send"):
             with self.subTest(command=command):
                 child = self.start(command, path)
-                wait_until(lambda: child.lines["stderr"], 10, "it has started")
                 child.wait_line("(?i)wait")
                 child.signal(signal.SIGINT)
-                child.wait(10)
+                child.wait()
                 self.assertIn(child.status, (0, 1), str(child))
 
     def test_second_interrupt_is_130(self):
@@ -181,7 +181,7 @@ class Interrupt(Case):
             child.signal(signal.SIGINT)
             child.wait_line("(?i)again|drain|finish")
             child.signal(signal.SIGINT)
-            self.assertEqual(child.wait(10), 130, str(child))
+            self.assertEqual(child.wait(), 130, str(child))
         finally:
             os.close(reader)
 

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import unittest
 
-from harness import Case, PROGRAM, SANITIZED, main, random_file, wait_until, yaml_stream
+from harness import Case, PATIENCE, PROGRAM, SANITIZED, main, random_file, wait_until, yaml_stream
 
 MIB = 1 << 20
 
@@ -42,7 +42,7 @@ class FileCase(Case):
         one = self.start(first, path)
         if first == "receive":
             # The second starts when the first already waits.
-            wait_until(lambda: one.lines["stderr"], 10, "the first process has spoken")
+            wait_until(lambda: one.lines["stderr"], 60, "the first process has spoken")
         two = self.start(second, path)
         for child in (one, two):
             self.assertEqual(child.wait(), 0, f"{one}\n{two}")
@@ -72,6 +72,8 @@ class Files(FileCase):
             f"streams.file.receiver.sink.file={self.received}",
             "--set",
             f"control.address=127.0.0.1:{self.port}",
+            "--set",
+            "streams.file.timeout=1 min",
         ]
         receiver = self.start("receive", "config/loopback-file.yaml", *sets)
         sender = self.start("send", "config/loopback-file.yaml", *sets)
@@ -129,7 +131,7 @@ class Files(FileCase):
         random_file(self.sent, 3 * MIB + 1)
         path = self.file_config()
         started = f'exec "{PROGRAM}" run "{path}" <&- >&- 2>&-'
-        self.assertEqual(subprocess.run(["sh", "-c", started], timeout=60).returncode, 0)
+        self.assertEqual(subprocess.run(["sh", "-c", started], timeout=60 * PATIENCE).returncode, 0)
         self.assertEqual(sha256(self.sent), sha256(self.received))
 
     def test_into_a_fifo(self):

@@ -14,7 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def run(*command, **options):
     return subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, timeout=60, **options
+        [str(part) for part in command], capture_output=True, text=True, timeout=300, **options
     )
 
 

@@ -11,7 +11,7 @@ import unittest
 from harness import BUILD, Case, PATIENCE, SANITIZED, free_port, main, random_file
 
 
-def run(*command, seconds=60, **options):
+def run(*command, seconds=300, **options):
     return subprocess.run(
         [str(part) for part in command],
         stdout=subprocess.PIPE,
@@ -185,7 +185,7 @@ class Kit(Case):
             )
             for side in ("--connect", "--listen")
         ]
-        texts = [side.communicate(timeout=120 * PATIENCE)[0] for side in sides]
+        texts = [side.communicate(timeout=300 * PATIENCE)[0] for side in sides]
         return [side.returncode for side in sides], texts
 
     def test_two_processes_on_this_host(self):
