@@ -120,12 +120,14 @@ static int settle(struct flight *flight)
 static int flow(struct flight *flight, uint64_t until_ns)
 {
   const struct bench_case *c = flight->c;
+  uint64_t before = flight->ended;
   int result = 0;
 
   while (result >= 0) {
     uint64_t now = now_ns(), bytes = 0;
     result = measure_look(flight->watch, now);
-    if (result < 0 || now >= until_ns || flight->watch->stopped)
+    /* One at least, however long the machine was busy with others. */
+    if (result < 0 || (now >= until_ns && flight->ended > before) || flight->watch->stopped)
       break;
     for (uint32_t i = 0; i < LOOK_ROUNDS && bytes < LOOK_BYTES && result >= 0; i++) {
       if (flight->under_way < c->ring)

@@ -217,6 +217,15 @@ class Bench(Case):
         self.bench("--size", sizes, "--bandwidth", "--duration", "20ms", "--op", "send")
         self.assertLess(time.monotonic() - began, 3 * PATIENCE, "150 ms a case")
 
+    def test_a_duration_that_is_over_at_once(self):
+        """As where another has had the CPU for all of it: something is measured even so."""
+        for form in ((), ("--in-process",)):
+            child = self.run_program("bench", *PAIR, "--size", "64", "--duration", "1ns", "--json", "-", *form)
+            for row in json.loads(child.stdout)["rows"]:
+                with self.subTest(form=form, row=(row["op"], row["measure"])):
+                    self.assertIs(row["ok"], True, row)
+                    self.assertGreater(row["messages_measured"], 0)
+
     # ---- Failures ----
 
     def test_bad_input(self):
