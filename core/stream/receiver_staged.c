@@ -74,7 +74,7 @@ int receiver_take_staged(struct pst_receiver *receiver, struct pst_view *views, 
     n = receiver_gather(receiver, views + count, part);
     landing_place(landing, views + count, n);
     count += n;
-  } while (n == part && count < max);
+  } while (n == part && count < max && landing->placed < landing->slice);
   if (count == 0)
     return 0;
   int rc = landing_submit(landing, &receiver->ready);

@@ -254,6 +254,7 @@ struct landing {
    * batch in; so many are made, on behalf of so many messages. */
   struct pst_copy *pieces;
   uint32_t piece_count, placed;
+  uint32_t slice; /* a copy is of so many messages, at most; UINT32_MAX: as many as there are */
   /* A copy for which the memory had no room yet, described in copies[copy_tail]; its pieces
    * stay as they are, and nothing is placed before it has been submitted. NULL: none. */
   const struct pst_copy *deferred;
@@ -428,6 +429,9 @@ void landing_close(struct landing *landing);
 const struct pst_region *landing_lent(const struct landing *landing, uint32_t buffer);
 /* Staged path: how many messages can be taken now. */
 uint32_t landing_room(const struct landing *landing);
+/* What it copies from cannot be pinned, and the memory copies while it is called: a little at a
+ * time from now on, of messages of up to so many bytes. */
+void landing_slice(struct landing *landing, uint64_t message);
 /* Staged path: the next copy is on behalf of these n messages too, whose slots the
  * transport gets back when it is done. Together they are no more than landing_room() was. */
 void landing_note(struct landing *landing, const struct pst_view *views, uint32_t n);

@@ -107,6 +107,18 @@ static const struct session_memory *copies_lent(const struct session_lane *lane,
   return receiver->landing->memory;
 }
 
+/* The memory cannot pin what this lane is lent, though it would. */
+static void slice_copies(const struct session_lane *lane, const struct session_memory *memory)
+{
+  if (!(memory->plugin->memory->capabilities & PST_MEMORY_CAP_HOST_REGISTER))
+    return;
+  for (uint32_t i = 0; i < lane->thread->end_count; i++)
+    if (copies_lent(lane, i) == memory) {
+      const struct pst_receiver *receiver = (const struct pst_receiver *)lane->thread->ends[i];
+      landing_slice(receiver->landing, receiver->end.config->message);
+    }
+}
+
 /* Staged receivers copy out of lent memory: pinned, that runs at full speed. */
 static void take_lent(struct session_lane *lane, uint64_t buffer, const struct pst_region *region)
 {
@@ -122,9 +134,12 @@ static void take_lent(struct session_lane *lane, uint64_t buffer, const struct p
     bool again = false;
     for (uint32_t k = 0; k < i && memory; k++)
       again |= copies_lent(lane, k) == memory;
-    if (memory && !again &&
-        memory->plugin->memory->host_register(memory->memory, lent->host, lent->length) == 0)
+    if (!memory || again)
+      continue;
+    if (memory->plugin->memory->host_register(memory->memory, lent->host, lent->length) == 0)
       lent->pinned |= UINT64_C(1) << i;
+    else
+      slice_copies(lane, memory);
   }
 }
 

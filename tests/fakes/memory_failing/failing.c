@@ -104,6 +104,8 @@ static void failing_free_region(struct pst_memory *memory, struct pst_region *re
 static int failing_host_register(struct pst_memory *memory, void *address, uint64_t length)
 {
   (void)address, (void)length;
+  if (fails(memory, "host_register"))
+    return -EOPNOTSUPP;
   memory->pinned++;
   return 0;
 }
