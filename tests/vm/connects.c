@@ -34,7 +34,8 @@ static int connect_to(char **argv, const struct pst_setting *options, uint32_t c
                                          .transport = "verbs_rc",
                                          .transport_options = options,
                                          .transport_option_count = count,
-                                         .connect_timeout_ns = UINT64_C(120000000000)};
+                                         .connect_timeout_ns = UINT64_C(120000000000),
+                                         .peer_timeout_ns = UINT64_C(120000000000)};
   struct pst_error error = PST_ERROR_INIT;
 
   return pst_node_open(&params, &node, &error) < 0 ||

@@ -112,7 +112,11 @@ class Guests:
             lines += [f"ip route add 10.{net}.{far}.0/24 via 10.{net}.{near}.254 src 10.{net}.{near}.1" for net in (9, 8)]
         else:
             lines += [f"ip address add 10.9.0.{guest.number}/24 dev eth0", "ip link set eth0 up"]
-        return "\n".join([*lines, "rdma link add rxe0 type rxe netdev eth0"])
+        # The kernel makes the GID of an address when it comes to it.
+        port = "/sys/class/infiniband/rxe0/ports/1"
+        lines += ["rdma link add rxe0 type rxe netdev eth0"]
+        lines += [f"until grep -q ACTIVE {port}/state && grep -q ffff: {port}/gids/1; do sleep 0.05; done"]
+        return "\n".join(lines)
 
     def __getitem__(self, name):
         (guest,) = (guest for guest in self.all if guest.name == name)

@@ -79,12 +79,17 @@ class Job:
             raise AssertionError(f"{error}\n{self}") from None
         return self.status
 
-    def wait_line(self, pattern, seconds=60):
+    def written(self):
+        """How much; wait_line() can begin there."""
+        return len(self.stdout), len(self.stderr)
+
+    def wait_line(self, pattern, seconds=60, after=(0, 0)):
         """The first match of pattern in what it wrote."""
 
         def search():
             ended = self.ended()
-            match = re.search(pattern, self.stdout + self.stderr, re.MULTILINE)
+            text = self.stdout[after[0] :] + self.stderr[after[1] :]
+            match = re.search(pattern, text, re.MULTILINE)
             if ended and not match:
                 raise AssertionError(f"ended without a line like {pattern!r}")
             return match
@@ -94,7 +99,7 @@ class Job:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self}") from None
 
-    def await_listener(self, condition, seconds=30):
+    def await_listener(self, condition, seconds=120):
         """Until it listens; condition: a shell command that is true then. See tcp_listener()."""
         waiter = self.guest.start(f"exec timeout {seconds} sh -c 'until {condition}; do sleep 0.05; done'")
         wait_until(lambda: waiter.ended() or self.ended(), seconds * 2, f"job {self.name} listens or ends")
@@ -134,7 +139,7 @@ class Guest:
         for end in inherited:
             end.close()
         self.agent.setblocking(False)
-        self.monitor.settimeout(20)
+        self.monitor.settimeout(120)
         self.answers = self.monitor.makefile("rw")
 
     def _command(self, memory_mib, kernel_arguments, cpus, agent, monitor, *cables):
@@ -227,6 +232,10 @@ class Guest:
         """What rxe0 has counted on its port, by name."""
         shown = self.run("cd /sys/class/infiniband/rxe0/ports/1/hw_counters\ngrep . *").stdout
         return {name: int(value) for name, _, value in (line.partition(":") for line in shown.splitlines())}
+
+    def await_port(self, state):
+        """Until rxe0 has heard of its cable: "ACTIVE" or "DOWN"."""
+        self.run(f"until rdma link show rxe0/1 | grep -q 'state {state} '; do sleep 0.05; done")
 
     def resources(self):
         """How many of each verbs object there are on rxe0: qp, mr, cq, pd, cm_id, ctx, srq."""

@@ -43,15 +43,16 @@ class RdmaCm(test_verbs_rc.VerbsRc):
         self.assertRegex(refused.stderr, f"port {PORT} of 10.9.0.2 is in use.*cm_port")
         rping.signal()
         rping.wait(20)
-        receiver, sender = self.both(settings, "--duration", "1")
+        receiver, sender = self.both(settings, "--count", "200", receiver=[settings])
         self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
         self.assert_nothing_left()
 
     def test_ends_that_disagree(self):
         receiver = self.penstock("b", "receive")
         receiver.await_listener(tcp_listener(18515))
-        sender = self.penstock("a", "send", "--duration", "1", "--set", "transport.options.connection=exchange")
-        self.assertNotEqual((sender.wait(), receiver.wait()), (0, 0))
+        sender = self.penstock("a", "send", "--count", "200", "--set", "transport.options.connection=exchange")
+        self.assertNotEqual(sender.wait(), 0, str(sender))
+        self.assertNotEqual(receiver.wait(), 0, str(receiver))
         self.assertRegex(sender.stderr + receiver.stderr, "rdma_cm.*exchange.*both need the same")
 
 
@@ -61,7 +62,7 @@ class Routed(test_verbs_rc.Routed):
     def test_a_hop_limit_of_1_is_named_first(self):
         self.hop_limit_1()
         errors = self.guest("r").network_counter("Ip", "InHdrErrors")
-        receiver, sender = self.both()
+        receiver, sender = self.both(timeout="15s")
         self.assertEqual((receiver.wait(60), sender.wait(60)), (1, 1), f"{receiver}{sender}")
         self.assertGreater(self.guest("r").network_counter("Ip", "InHdrErrors"), errors)
         # The sender is who asks.

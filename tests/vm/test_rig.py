@@ -10,6 +10,7 @@ from guests import main, tcp_listener
 PORT = 18515  # perftest's and ibverbs-utils' own
 DEVICE = "-d rxe0"
 BANDWIDTHS = ("ib_write_bw", "ib_send_bw", "ib_read_bw", "ib_atomic_bw")
+CALIBRATIONS = 20
 
 
 def gids(guest):
@@ -34,18 +35,25 @@ def ipv4_gid(address):
 class Between(guests.Case):
     def between(self, program, server="", client="", to="10.9.0.2", seconds=60):
         """A program of perftest or ibverbs-utils: on b as a server, then on a; both jobs."""
-        far = self.guest("b").start(f"exec {program} {DEVICE} {server}")
-        far.await_listener(tcp_listener(PORT))
-        near = self.guest("a").run(f"exec {program} {DEVICE} {client} {to}", seconds=seconds)
-        self.assertEqual(far.wait(20), 0, str(far))
+        for _ in range(CALIBRATIONS):
+            far = self.guest("b").start(f"exec {program} {DEVICE} {server}")
+            far.await_listener(tcp_listener(PORT))
+            near = self.guest("a").start(f"exec {program} {DEVICE} {client} {to}")
+            near.wait(seconds)
+            far.wait(seconds)
+            # A guest that was held up just then: perftest knows not how fast its clock runs, and
+            # tells no figure.
+            if "Correlation coefficient" not in near.stderr + far.stderr:
+                break
+        self.assertEqual((near.status, far.status), (0, 0), f"{near}{far}")
         return near, far
 
     def assert_perftest_runs(self, program, iterations):
         near, _ = self.between(program, *[f"-x 1 -F -n {iterations}"] * 2)
-        row = re.search(r"^ *(\d+) +(\d+) +[\d.]+ +([\d.]+)", near.stdout, re.M)
+        row = re.search(r"^ *(\d+) +(\d+) +[\d.]+ +[\d.]+ +([\d.]+)", near.stdout, re.M)
         self.assertTrue(row, str(near))
         self.assertGreaterEqual(int(row[2]), iterations, str(near))
-        self.assertGreater(float(row[3]), 0, str(near))
+        self.assertGreater(float(row[3]), 0, str(near))  # messages: of bytes, few show as 0.00
 
 
 class Wire(Between):
@@ -133,6 +141,8 @@ class Routed(Between):
     router = True
 
     def test_ordinary_routes_lead_through(self):
+        # What another test sent is through once this is.
+        self.guest("a").run("busybox ping -c 1 -W 60 10.9.2.1")
         before = self.guest("r").network_counter("Ip", "InHdrErrors")
         near, _ = self.between("ibv_rc_pingpong", *["-g 1 -n 100"] * 2, to="10.9.2.1")
         self.assertIn("100 iters", near.stdout)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The transport verbs_rc between two machines, by soft-RoCE: real verbs and real packets."""
+import contextlib
 import hashlib
 import json
 import signal
@@ -12,6 +13,13 @@ from harness import PROGRAM, ROOT
 CONTRACT = BUILD / "tests" / "contract" / "penstock-contract"
 PLUGIN = BUILD / "transports" / "transport-verbs_rc.so"
 ADDRESSES = {"a": "10.9.0.1", "b": "10.9.0.2"}
+# On a busy host a guest stands still for seconds, and soft-RoCE keeps its only CPU as long: neither
+# is a peer that is dead. With 7 it tries for ever.
+PATIENT = {"retry_cnt": 7}
+PATIENCE = "60s"
+MESSAGES = 3000
+BAD_WIRES = ("loss 1%", "delay 2ms reorder 99%")
+TROUBLE = ("out_of_seq_request", "rcvd_seq_err", "completer_retry_err", "retry_exceeded_err")
 
 
 def guest_gids(guest):
@@ -37,6 +45,9 @@ class Streams(guests.Case):
         guests.need(PLUGIN)
         super().setUp()
 
+    def options(self):
+        return {**PATIENT, **self.OPTIONS}.items()
+
     def penstock(self, name, verb, *more, environment="", before=""):
         """One side of a stream; the job. Its result is out.json of the guest's folder."""
         settings = [
@@ -44,7 +55,8 @@ class Streams(guests.Case):
             "control.insecure=true",
             f"transport.options.device={ADDRESSES[name]}",
             "streams.packets.ring=128",
-            *(f"transport.options.{key}={value}" for key, value in self.OPTIONS.items()),
+            f"streams.packets.timeout={PATIENCE}",
+            *(f"transport.options.{key}={value}" for key, value in self.options()),
         ]
         words = ["exec", before, PROGRAM, verb, ROOT / "config" / "verbs.yaml", "--json", "out.json"]
         words += [word for setting in settings for word in ("--set", setting)]
@@ -61,16 +73,26 @@ class Streams(guests.Case):
         far.await_listener(tcp_listener(18515))
         return far, self.penstock("a", "send", *more)
 
-    def transfer(self):
-        receiver, sender = self.both("--duration", "3")
+    def transfer(self, *more):
+        receiver, sender = self.both("--count", str(MESSAGES), *more, receiver=more)
         self.assertEqual(sender.wait(), 0, str(sender))
         self.assertEqual(receiver.wait(), 0, str(receiver))
         stream = self.stream("b")
-        self.assertEqual(stream["messages_sent"], stream["messages_delivered"], stream)
+        self.assertEqual((stream["messages_sent"], stream["messages_delivered"]), (MESSAGES, MESSAGES), stream)
         self.assertEqual((stream["corrupted"], stream["dropped"]), (0, {}), stream)
-        self.assertGreater(stream["messages_delivered"], 100, stream)
         self.assertEqual((stream["path"], stream["carrier"]), ("direct", "soft-roce"), stream)
         self.assert_nothing_left()
+
+    @contextlib.contextmanager
+    def bad_wire(self, what):
+        """It is one: an end has noticed."""
+        before = self.trouble()
+        with self.guest("a").netem(what):
+            yield
+        self.assertGreater(self.trouble(), before, what)
+
+    def trouble(self):
+        return sum(self.guest(name).counters()[counter] for name in ADDRESSES for counter in TROUBLE)
 
     def assert_nothing_left(self):
         for name in ADDRESSES:
@@ -114,7 +136,7 @@ class VerbsRc(Streams):
         for name, verb, number in (("b", "receive", 2), ("a", "send", 1)):
             device = f"{by}{number}" if by.endswith(".") else by
             more = ["--set", f"transport.options.device={device}"]
-            more += ["--duration", "1"] if verb == "send" else []
+            more += ["--count", "200"] if verb == "send" else []
             jobs[name] = self.penstock(name, verb, *more, environment="PENSTOCK_LOG=debug")
             if verb == "receive":
                 jobs[name].await_listener(tcp_listener(18515))
@@ -124,8 +146,7 @@ class VerbsRc(Streams):
             (index,) = (index for index, gid in gids.items() if gid == f"{net}.{number}")
             self.assertIn(f"GID {index}, {net}.{number} (RoCE v2)", jobs[name].stderr)
         stream = self.stream("b")
-        self.assertEqual(stream["messages_sent"], stream["messages_delivered"], stream)
-        self.assertGreater(stream["messages_delivered"], 20, stream)
+        self.assertEqual((stream["messages_sent"], stream["messages_delivered"]), (200, 200), stream)
 
     def test_a_stream_on_a_good_wire(self):
         self.remember()
@@ -133,9 +154,18 @@ class VerbsRc(Streams):
 
     def test_a_stream_on_wires_that_lose_and_reorder(self):
         self.remember()
-        for what in ("loss 1%", "delay 2ms reorder 99%"):
-            with self.subTest(what), self.guest("a").netem(what):
+        for what in BAD_WIRES:
+            with self.subTest(what), self.bad_wire(what):
                 self.transfer()
+
+    def test_a_stream_of_sends(self):
+        """`operation: send`, on a good wire, on one that loses and on one that reorders."""
+        self.remember()
+        sends = ("--set", "transport.options.operation=send")
+        self.transfer(*sends)
+        for what in BAD_WIRES:
+            with self.subTest(what), self.bad_wire(what):
+                self.transfer(*sends)
 
     def test_a_receiver_that_is_killed(self):
         self.remember()
@@ -147,7 +177,7 @@ class VerbsRc(Streams):
         self.transfer()
 
     def test_the_contract_of_two_processes(self):
-        more = "".join(f"--option {key}={value} " for key, value in self.OPTIONS.items())
+        more = "".join(f"--option {key}={value} " for key, value in self.options())
         words = f"exec {CONTRACT} {PLUGIN} {more}--option device={{}} --{{}} 10.9.0.2:18600"
         listener = self.guest("b").start(words.format(ADDRESSES["b"], "listen"))
         listener.await_listener(tcp_listener(18600))
@@ -155,20 +185,26 @@ class VerbsRc(Streams):
         self.assertEqual((near.wait(), listener.wait()), (0, 0), f"{near}{listener}")
 
     def test_files_and_regions_are_served(self):
-        more = "".join(f"--transport-option {key}={value} " for key, value in self.OPTIONS.items())
+        more = "".join(f"--transport-option {key}={value} " for key, value in self.options())
         options = f"--insecure --transport verbs_rc {more}--transport-option device="
         server = self.guest("b").start(
             f"mkdir -p root && exec {PROGRAM} serve 10.9.0.2:18530 --root root {options}10.9.0.2"
         )
         server.await_listener(tcp_listener(18530))
         near = f"10.9.0.2:18530 {options}10.9.0.1"
+        self.request_and_transfer(near, "64M")
+        for what in BAD_WIRES:
+            with self.subTest(what), self.bad_wire(what):
+                self.request_and_transfer(near, "2M")
+
+    def request_and_transfer(self, near, size):
         for what in ("write", "read"):
             child = self.guest("a").run(
                 f"exec {PROGRAM} request {what} --size 50000B --pieces 5 --depth 2 --count 20 {near}"
             )
             self.assertIn("1000000 bytes verified", child.stdout)
         self.guest("a").run(
-            f"head -c 64M /dev/urandom >sent\n{PROGRAM} put {near} sent --to kept --sha256\n"
+            f"head -c {size} /dev/urandom >sent\n{PROGRAM} put {near} sent --to kept --sha256\n"
             f"{PROGRAM} get {near} kept --to back --sha256\nsha256sum sent back >sums",
             seconds=300,
         )
@@ -189,7 +225,8 @@ class Routed(guests.Case):
         guests.need(PLUGIN)
         super().setUp()
 
-    def both(self, **more):
+    def both(self, options=None, **more):
+        """By default the device gives up, as these tests want it."""
         jobs = []
         for name, verb, address in (("b", "receive", "10.9.2.1"), ("a", "send", "10.9.1.1")):
             settings = {
@@ -197,11 +234,11 @@ class Routed(guests.Case):
                 "control.insecure": "true",
                 "transport.options.device": address,
                 "streams.packets.ring": 128,
-                **{f"transport.options.{key}": value for key, value in self.OPTIONS.items()},
+                **{f"transport.options.{key}": value for key, value in {**self.OPTIONS, **(options or {})}.items()},
                 **{f"streams.packets.{key}": value for key, value in more.items()},
             }
             words = [f"--set {key}={value}" for key, value in settings.items()]
-            words += ["--duration 2"] if verb == "send" else []
+            words += ["--count 500"] if verb == "send" else []
             job = self.guest(name).start(
                 f"exec {PROGRAM} {verb} {ROOT / 'config' / 'verbs.yaml'} {' '.join(words)}"
             )
@@ -211,7 +248,7 @@ class Routed(guests.Case):
         return jobs
 
     def test_ordinary_routes_lead_through(self):
-        receiver, sender = self.both()
+        receiver, sender = self.both(PATIENT, timeout=PATIENCE)
         self.assertEqual((receiver.wait(), sender.wait()), (0, 0), f"{receiver}{sender}")
 
     def hop_limit_1(self):
@@ -224,7 +261,7 @@ class Routed(guests.Case):
     def test_a_hop_limit_of_1_is_named_first(self):
         self.hop_limit_1()
         errors = self.guest("r").network_counter("Ip", "InHdrErrors")
-        receiver, sender = self.both()
+        receiver, sender = self.both(timeout="15s")
         self.assertEqual((receiver.wait(60), sender.wait(60)), (1, 1), f"{receiver}{sender}")
         self.assertGreater(self.guest("r").network_counter("Ip", "InHdrErrors"), errors)
         # Of the two, one says hello.

@@ -22,6 +22,8 @@ enum {
   FOLLOWERS = 3,
   /* What is due comes within this, on the slowest of devices. */
   PATIENCE_MS = 5000,
+  /* The most that counts of a time in which nothing was looked at. */
+  STEP_MS = 20,
   /* Nothing more is taken to come once this long nothing came. */
   QUIET_MS = 100,
 };
