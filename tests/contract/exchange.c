@@ -114,8 +114,10 @@ void contract_send_until(struct contract_side *side, uint64_t count,
         refused = true;
     }
     contract_poll(side);
-    while (contract_take(side, PST_COMPLETION_DONE, PST_OP_SEND, &done))
+    while (contract_take(side, PST_COMPLETION_DONE, PST_OP_SEND, &done)) {
       contract_account_done(account, &done);
+      deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    }
     look_for_departure(side, account);
   }
 }
@@ -133,6 +135,7 @@ void contract_receive_until(struct contract_side *side, uint64_t count,
           !contract_verify(contract_payload(side, &message), account->message, account->delivered))
         account->wrong++;
       account->delivered++;
+      deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
       side->image.ops->release(side->worker, &message.u.message.token, 1);
     }
     look_for_departure(side, account);

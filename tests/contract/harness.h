@@ -195,7 +195,7 @@ bool contract_swap_in(int socket, struct pst_blob *blob, uint8_t *bytes, uint32_
 bool contract_meet(struct contract_side *side, int socket);
 /* A DONE of SENDs: how many it covers, and whether its status is one that it may have. */
 void contract_account_done(struct contract_account *account, const struct pst_completion *done);
-/* Until `count` are through, the other side is gone, or the deadline. */
+/* Until `count` are through, the other side is gone, or none was for as long as the deadline. */
 void contract_send_until(struct contract_side *side, uint64_t count,
                          struct contract_account *account);
 void contract_receive_until(struct contract_side *side, uint64_t count,
