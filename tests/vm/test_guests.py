@@ -144,12 +144,18 @@ class Deaths(unittest.TestCase):
     def test_guests_end_with_their_runner(self):
         for number in (signal.SIGKILL, signal.SIGINT):
             with self.subTest(number):
-                program = f"import guests, pathlib; g = guests.Guests(pathlib.Path({str(self.folder)!r}), 1); input()"
+                program = (
+                    "import guests, pathlib, signal\n"
+                    # A shell's job in the background is told to ignore it.
+                    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                    f"g = guests.Guests(pathlib.Path({str(self.folder)!r}), 1)\n"
+                    "input()"
+                )
                 runner = subprocess.Popen([sys.executable, "-c", program], cwd=guests.HERE,
                                           stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
                 wait_until(self.emulators, 20, "a guest is started")
                 os.kill(runner.pid, number)
-                runner.wait()
+                runner.wait(120)
                 runner.stdin.close()
                 wait_until(lambda: not self.emulators(), 20, "the guest has ended")
                 (self.folder / "a").rename(self.folder / f"a-{number}")

@@ -50,7 +50,7 @@ class Between(guests.Case):
 
     def assert_perftest_runs(self, program, iterations):
         near, _ = self.between(program, *[f"-x 1 -F -n {iterations}"] * 2)
-        row = re.search(r"^ *(\d+) +(\d+) +[\d.]+ +[\d.]+ +([\d.]+)", near.stdout, re.M)
+        row = re.search(r"^ *(\d+) +(\d+) +[\d.]+ +[\d.]+\s+([\d.]+)", near.stdout, re.M)
         self.assertTrue(row, str(near))
         self.assertGreaterEqual(int(row[2]), iterations, str(near))
         self.assertGreater(float(row[3]), 0, str(near))  # messages: of bytes, few show as 0.00

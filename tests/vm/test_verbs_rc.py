@@ -178,7 +178,7 @@ class VerbsRc(Streams):
 
     def test_the_contract_of_two_processes(self):
         more = "".join(f"--option {key}={value} " for key, value in self.options())
-        words = f"exec {CONTRACT} {PLUGIN} {more}--option device={{}} --{{}} 10.9.0.2:18600"
+        words = f"export CONTRACT_LOG=1; exec {CONTRACT} {PLUGIN} {more}--option device={{}} --{{}} 10.9.0.2:18600"
         listener = self.guest("b").start(words.format(ADDRESSES["b"], "listen"))
         listener.await_listener(tcp_listener(18600))
         near = self.guest("a").run(words.format(ADDRESSES["a"], "connect"), expect=None, seconds=200)
