@@ -26,7 +26,7 @@ SMALL = sets(streams__packets__message="512B")
 # Seven times 2 s, and twice as long: for longer than a guest stands still on a busy host.
 GIVES_UP_LATE = sets(transport__options__retry_cnt=6, transport__options__timeout=19)
 OUTLASTS = sets(transport__options__retry_cnt=6, transport__options__timeout=20)
-GIVES_UP_AT_ONCE = sets(transport__options__retry_cnt=6, transport__options__timeout=14)
+GIVES_UP_SOON = sets(transport__options__retry_cnt=6, transport__options__timeout=17)
 
 
 class Trouble(test_verbs_rc.Streams):
@@ -138,7 +138,7 @@ class Trouble(test_verbs_rc.Streams):
         for operation in ("write", "send"):
             with self.subTest(operation):
                 receiver, sender = self.endless(
-                    *GIVES_UP_AT_ONCE,
+                    *GIVES_UP_SOON,
                     *sets(transport__options__reconnect="120s", transport__options__operation=operation),
                 )
                 then = self.take_the_link_down(receiver)
@@ -190,7 +190,7 @@ class Trouble(test_verbs_rc.Streams):
     def kill_clients(self, count):
         """What the server has once it has noticed."""
         killer = self.guest("a").run(
-            f"exec {CONNECTS} 10.9.0.2:18530 10.9.0.1 {count} 4 retry_cnt=7", seconds=400
+            f"exec {CONNECTS} 10.9.0.2:18530 10.9.0.1 {count} 4 timeout=20", seconds=400
         )
         self.assertIn(f"{count} killed, 0 otherwise", killer.stdout)
         server = self.guest("b")
@@ -200,7 +200,7 @@ class Trouble(test_verbs_rc.Streams):
     def test_200_connects_and_kills(self):
         server = self.guest("b").start(
             f"exec {PROGRAM} serve 10.9.0.2:18530 --root . --insecure --transport verbs_rc"
-            " --transport-option device=10.9.0.2 --transport-option retry_cnt=7 --json served.json"
+            " --transport-option device=10.9.0.2 --transport-option timeout=20 --json served.json"
         )
         server.await_listener(tcp_listener(18530))
         waiting = self.kill_clients(6)  # what it registers for the first it keeps
