@@ -24,6 +24,15 @@ def children_of(pid):
         return []
 
 
+def waited_for_cpus():
+    """Seconds in which anybody here did; 0 where the kernel does not tell."""
+    try:
+        with open("/proc/pressure/cpu") as file:
+            return int(re.search(r"^some .*total=(\d+)", file.read())[1]) / 1e6
+    except OSError:
+        return 0.0
+
+
 class Bench(Case):
     def setUp(self):
         super().setUp()
@@ -212,10 +221,16 @@ class Bench(Case):
         self.assertNotIn("write bandwidth", child.stdout)
 
     def test_a_case_takes_little_more_than_its_duration(self):
+        """150 ms a case, but for what other programs take: a case has many turns, and each waits for a CPU."""
         sizes = ",".join(["64"] * 20)
-        began = time.monotonic()
-        self.bench("--size", sizes, "--bandwidth", "--duration", "20ms", "--op", "send")
-        self.assertLess(time.monotonic() - began, 3 * PATIENCE, "150 ms a case")
+
+        def attempt():
+            began, waited = time.monotonic(), waited_for_cpus()
+            self.bench("--size", sizes, "--bandwidth", "--duration", "20ms", "--op", "send")
+            seconds, waited = time.monotonic() - began, waited_for_cpus() - waited
+            return None if seconds - waited < 3 * PATIENCE else f"{seconds} s, of which {waited} s for a CPU"
+
+        self.in_one_of_three(attempt)
 
     def test_a_duration_that_is_over_at_once(self):
         """As where another has had the CPU for all of it: something is measured even so."""

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WAIT_S 10
+#define WAIT_S 60
 
 static struct timespec deadline(void)
 {
@@ -122,9 +122,9 @@ struct end *end_new(void)
   assert_non_null(end);
   pthread_mutex_init(&end->mutex, NULL);
   pthread_cond_init(&end->more, NULL);
-  end->params.connect_timeout_ns = MS(8000);
+  end->params.connect_timeout_ns = MS(30000);
   end->params.heartbeat_ns = MS(50);
-  end->params.peer_timeout_ns = MS(5000);
+  end->params.peer_timeout_ns = MS(30000);
   end->limits = control_default_limits;
   end->error = (struct pst_error)PST_ERROR_INIT;
   return end;

@@ -54,7 +54,7 @@ struct end {
   struct pst_error error;
 };
 
-/* An end of short times, without streams. */
+/* An end without streams, whose peers may wait for a CPU as long as they like. */
 struct end *end_new(void);
 /* Add a stream; its context is returned. `terms` is one "key=value", or NULL. */
 void *end_stream(struct end *end, const char *name, bool is_sender, const char *terms);
@@ -65,7 +65,7 @@ int end_connect(struct end *end, uint16_t port);
 void end_close(struct end *end); /* and free */
 
 /* The nth (from 0) callback of that kind for that stream (NULL: any). Fails the test
- * when it does not come within 10 s. */
+ * when it does not come within a minute. */
 struct seen end_wait(struct end *end, enum seen_kind kind, void *stream, uint32_t nth);
 uint32_t end_seen(struct end *end, enum seen_kind kind, void *stream);
 
@@ -81,7 +81,7 @@ uint16_t unused_port(void);
 /* A plain client or server socket of 127.0.0.1. */
 int plain_connect(uint16_t port);
 int plain_listen(uint16_t *port);
-/* Whether the other end closes within 10 s. */
+/* Whether the other end closes within a minute. */
 bool plain_closed(int fd);
 void plain_send(int fd, const struct wire_message *message);
 /* The next frame, decoded; the message's address is void. */

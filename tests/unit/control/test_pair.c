@@ -165,10 +165,10 @@ static void test_keep_alive(void **state)
   for (int i = 0; i < 2; i++) {
     struct end *end = i ? pair.sender : pair.receiver;
     end->params.heartbeat_ns = MS(20);
-    end->params.peer_timeout_ns = MS(400);
+    end->params.peer_timeout_ns = MS(1000);
   }
   /* A second stream whose sender never comes measures the time. */
-  pair.receiver->params.connect_timeout_ns = MS(1600);
+  pair.receiver->params.connect_timeout_ns = MS(3000);
   void *other = end_stream(pair.receiver, "other", false, NULL);
   pair_meet(&pair);
   assert_int_equal(end_wait(pair.receiver, SEEN_FAIL, other, 0).code, -ETIMEDOUT);
@@ -400,7 +400,7 @@ static void test_no_sender(void **state)
 
   (void)state;
   void *missing = end_stream(pair.receiver, "missing", false, NULL);
-  pair.receiver->params.connect_timeout_ns = MS(600);
+  pair.receiver->params.connect_timeout_ns = MS(3000); /* in which the others meet */
   pair_meet(&pair);
   struct seen seen = end_wait(pair.receiver, SEEN_FAIL, missing, 0);
   assert_int_equal(seen.code, -ETIMEDOUT);

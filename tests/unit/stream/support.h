@@ -19,7 +19,7 @@
 #include <penstock/penstock.h>
 
 #define BATCH 64
-#define DEADLINE_NS UINT64_C(20000000000)
+#define DEADLINE_NS UINT64_C(60000000000)
 
 struct run {
   struct pst_config *config;

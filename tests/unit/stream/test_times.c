@@ -5,12 +5,14 @@
 
 #include "support.h"
 
+/* A slow sink is waited for beyond it; the rest, control's thread too, is to act within it. */
+#define TIMEOUT_MS 1000
 #define PLAIN(more)                                                                                \
   "penstock: 1\n"                                                                                  \
   "transport: loopback\n"                                                                          \
   "control: {heartbeat: 20 ms}\n"                                                                  \
   "workers: {count: 1}\n"                                                                          \
-  "streams: [{name: a, message: 200 B, ring: 16, timeout: 100 ms" more "}]\n"
+  "streams: [{name: a, message: 200 B, ring: 16, timeout: 1 s" more "}]\n"
 
 static void no_message_at_all_ends_like_any_other(void **state)
 {
@@ -103,7 +105,7 @@ static void a_slow_sink_is_no_loss(void **state)
   sender = pst_session_sender(run.session, "a");
   receiver = pst_session_receiver(run.session, "a");
   start(&run);
-  while (since == 0 || now_ns() < since + 300000000) {
+  while (since == 0 || now_ns() < since + TIMEOUT_MS * UINT64_C(1200000)) {
     feed(sender, &sent, 32);
     batch.views = views + held;
     batch.capacity = 16 - held;
@@ -133,7 +135,7 @@ struct watcher {
   struct pst_sender *sender;
   struct pst_receiver *receiver;
   atomic_bool stop;
-  uint64_t looks;
+  _Atomic uint64_t looks;
   uint64_t broken;
 };
 
@@ -176,14 +178,15 @@ static void blocked_times_fit_into_the_running_time(void **state)
   assert_int_equal(pthread_create(&thread, NULL, watch_stats, &watcher), 0);
   start(&run);
   until = now_ns() + 1000000000;
-  while (now_ns() < until)
+  while (now_ns() < until || received == 0 || watcher.looks == 0) {
     for (int i = 0; i < 100; i++) {
       feed(watcher.sender, &sent, UINT64_MAX);
       drain(watcher.receiver, &received);
     }
+    in_time(&run);
+  }
   watcher.stop = true;
   pthread_join(thread, NULL);
-  assert_true(received > 0 && watcher.looks > 0);
   assert_int_equal(watcher.broken, 0);
   close_run(&run);
 }
