@@ -197,6 +197,18 @@ static int check_transfer(const struct pst_initiator *initiator, const struct ps
   return 0;
 }
 
+/* Those that most are. As post_some(). */
+static uint32_t post_plain(struct pst_initiator *initiator, const struct pst_transfer *transfers,
+                           uint32_t n, bool *stop, int *rc)
+{
+  const struct rma_ranges ranges = {.mr = initiator->own.mr,
+                                    .local_length = initiator->own.length,
+                                    .remote = initiator->remote,
+                                    .remote_length = initiator->remote_length};
+
+  return rma_post_plain(&initiator->rma, &ranges, transfers, n, rc, stop);
+}
+
 /* Up to INITIATOR_BATCH of them; *rc says when the next is to blame. */
 static uint32_t post_some(struct pst_initiator *initiator, const struct pst_transfer *transfers,
                           uint32_t n, bool *stop, int *rc)
@@ -280,7 +292,7 @@ static int progress(struct pst_initiator *initiator)
 
   thread_progress(end->thread);
   lane_poll(end->lane, NULL, SESSION_POLL_BATCH);
-  rc = end_check(end);
+  rc = end->state == PST_STATE_FAILED || end->failing || end->gone_deadline_ns ? end_check(end) : 0;
   if (rc < 0)
     reclaim(initiator);
   else if (rma_push(&initiator->rma) && initiator->finishing)
@@ -345,8 +357,12 @@ int pst_initiator_post(struct pst_initiator *initiator, const struct pst_transfe
     return 0;
   if (initiator->rma.rest_slot != RMA_NO_SLOT)
     return 0;
-  while (taken < n && !stop)
-    taken += post_some(initiator, transfers + taken, n - taken, &stop, &rc);
+  while (taken < n && !stop) {
+    uint32_t plain = post_plain(initiator, transfers + taken, n - taken, &stop, &rc);
+    taken += plain;
+    if (plain == 0 && !stop)
+      taken += post_some(initiator, transfers + taken, n - taken, &stop, &rc);
+  }
   stat_add(initiator->posted, taken);
   end_stage(end, taken < n ? PST_STAGE_TRANSPORT : -1);
   if (taken == 0)

@@ -77,10 +77,9 @@ static inline void end_part(struct rma *rma, uint32_t at, int32_t status)
     end_transfer(rma, at);
 }
 
-static bool end_writes(struct rma *rma, const struct pst_completion *completion)
+static inline bool end_writes(struct rma *rma, const struct pst_completion *completion)
 {
-  uint64_t last = completion->u.done.cookie;
-  uint64_t count = completion->u.done.count;
+  const uint64_t last = completion->u.done.cookie, count = completion->u.done.count;
 
   /* By number, so that one covered twice, or never posted, is noticed. */
   if (last >= rma->writes || count > last + 1 || count > rma->mask + 1u ||
@@ -188,7 +187,7 @@ static inline void make_request(struct rma *rma, const struct rma_work *w, uint6
 
 /* Returns how many were taken, 0 also when the peer is going; -errno: the transport
  * refuses the first. */
-static int post_requests(struct rma *rma, const struct pst_request *requests, uint32_t n)
+static inline int post_requests(struct rma *rma, const struct pst_request *requests, uint32_t n)
 {
   uint32_t wait, taken;
   int rc = rma->ops->post(rma->endpoint, requests, n, &wait);
@@ -219,21 +218,41 @@ static void take_slot(struct rma *rma, const struct rma_work *w, uint32_t slot, 
       (struct rma_slot){.cookie = w->cookie, .length = w->length, .parts = parts, .op = w->op};
 }
 
-/* Those at the front that are one request each. Returns how many were taken; *stop: go on
- * to no more, *rc says when the next is to blame. */
+/* How many requests can be made at once. */
+static uint32_t room_for_whole(const struct rma *rma)
+{
+  uint32_t room = rma->depth - rma->requests;
+
+  if (room > rma->free_count)
+    room = rma->free_count;
+  return room < RMA_BATCH ? room : RMA_BATCH;
+}
+
+/* k requests, one for each of the first free slots. Returns how many were taken; *stop: go on to no
+ * more, *rc says when the next is to blame. */
+static inline uint32_t post_made(struct rma *rma, const struct pst_request *requests, uint32_t k,
+                                 int *rc, bool *stop)
+{
+  int result = post_requests(rma, requests, k);
+  uint32_t taken = result > 0 ? (uint32_t)result : 0;
+
+  *stop |= taken < k;
+  if (result < 0)
+    *rc = result;
+  for (uint32_t i = taken; i < k; i++)
+    rma->slots[rma->free_slots[rma->free_count - 1 - i]].parts = 0;
+  rma->free_count -= taken;
+  return taken;
+}
+
+/* Those at the front that are one request each. As post_made(). */
 static uint32_t post_whole(struct rma *rma, const struct rma_work *works, uint32_t n,
                            uint32_t *slots, int *rc, bool *stop)
 {
   struct pst_request requests[RMA_BATCH];
   uint64_t write = rma->writes;
-  uint32_t room = rma->depth - rma->requests;
-  uint32_t k = 0;
-  int taken;
+  uint32_t room = room_for_whole(rma), k = 0;
 
-  if (room > rma->free_count)
-    room = rma->free_count;
-  if (room > RMA_BATCH)
-    room = RMA_BATCH;
   *stop = room == 0;
   for (; k < n && k < room && !rma_is_cut(rma, &works[k]); k++) {
     const struct rma_work *w = &works[k];
@@ -244,20 +263,54 @@ static uint32_t post_whole(struct rma *rma, const struct rma_work *works, uint32
     if (slots)
       slots[k] = slot;
   }
-  if (k == 0)
-    return 0;
-  taken = post_requests(rma, requests, k);
-  *stop |= taken < (int)k;
-  if (taken < 0) {
-    *rc = taken;
-    for (uint32_t i = 0; i < k; i++)
-      rma->slots[rma->free_slots[rma->free_count - 1 - i]].parts = 0;
-    return 0;
+  return k ? post_made(rma, requests, k, rc, stop) : 0;
+}
+
+/* A WRITE or READ without flags, which is one request, within both ranges. Of all others,
+ * rma_check() and who asks say what is wrong, if anything is. */
+static inline bool is_plain(const struct rma *rma, const struct rma_ranges *ranges,
+                            const struct pst_transfer *t)
+{
+  static const struct pst_transfer write = {.op = PST_OP_WRITE}, read = {.op = PST_OP_READ};
+  /* op, flags and what is reserved beside them */
+  bool right = memcmp(t, &write, sizeof(uint64_t)) == 0 || memcmp(t, &read, sizeof(uint64_t)) == 0;
+
+  return right && (rma->operations >> t->op & 1) && t->length - 1 < rma->max &&
+         !(t->compare | t->operand | t->reserved2) && t->length <= ranges->local_length &&
+         t->local_offset <= ranges->local_length - t->length &&
+         t->length <= ranges->remote_length &&
+         t->remote_offset <= ranges->remote_length - t->length;
+}
+
+uint32_t rma_post_plain(struct rma *rma, const struct rma_ranges *ranges,
+                        const struct pst_transfer *transfers, uint32_t n, int *rc, bool *stop)
+{
+  struct pst_request requests[RMA_BATCH];
+  uint64_t write = rma->writes;
+  uint32_t room = rma->rest_slot == RMA_NO_SLOT ? room_for_whole(rma) : 0, k = 0;
+
+  if (room > n)
+    room = n;
+  for (; k < room && is_plain(rma, ranges, &transfers[k]); k++) {
+    const struct pst_transfer *t = &transfers[k];
+    uint32_t slot = rma->free_slots[rma->free_count - 1 - k];
+    uint64_t cookie = slot;
+    rma->slots[slot] =
+        (struct rma_slot){.cookie = t->cookie, .length = t->length, .parts = 1, .op = t->op};
+    if (t->op == PST_OP_WRITE) {
+      rma->write_slots[write & rma->mask] = slot;
+      cookie = write++;
+    }
+    requests[k] = (struct pst_request){
+        .opcode = t->op,
+        .local.mr = ranges->mr,
+        .offset = t->local_offset,
+        .arg.length = t->length,
+        .cookie = cookie,
+        .u.rma = {.remote = ranges->remote, .offset = t->remote_offset},
+    };
   }
-  for (uint32_t i = (uint32_t)taken; i < k; i++)
-    rma->slots[rma->free_slots[rma->free_count - 1 - i]].parts = 0;
-  rma->free_count -= (uint32_t)taken;
-  return (uint32_t)taken;
+  return k ? post_made(rma, requests, k, rc, stop) : 0;
 }
 
 void rma_end_rest(struct rma *rma, int status)
@@ -356,10 +409,8 @@ static int post_rest(struct rma *rma)
   return all;
 }
 
-bool rma_push(struct rma *rma)
+bool rma_push_rest(struct rma *rma)
 {
-  if (rma->rest_slot == RMA_NO_SLOT)
-    return true;
   int rc = post_rest(rma);
   if (rc < 0)
     rma_end_rest(rma, rc);

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <penstock/penstock.h>
 #include <penstock/transport.h>
 
 #define RMA_NO_SLOT UINT32_MAX
@@ -93,14 +94,30 @@ uint32_t rma_post(struct rma *rma, const struct rma_work *works, uint32_t n, uin
 /* A request that is no transfer, whose DONE is not for rma_done(); it counts in `requests`.
  * 1; 0: not now; -errno. */
 int rma_request(struct rma *rma, const struct pst_request *request);
-/* Post on with what was cut. Returns whether nothing of it is left. */
-bool rma_push(struct rma *rma);
+/* Where the transfers of an initiator go: from or to `mr`, to or from `remote`. */
+struct rma_ranges {
+  struct pst_mr *mr;
+  uint64_t local_length;
+  struct pst_remote *remote;
+  uint64_t remote_length;
+};
+/* Up to n at the front that are WRITEs and READs with nothing special about them, checked here,
+ * while none is cut. Returns how many were taken; *stop: go on to no more. */
+uint32_t rma_post_plain(struct rma *rma, const struct rma_ranges *ranges,
+                        const struct pst_transfer *transfers, uint32_t n, int *rc, bool *stop);
+/* Post on with what was cut, where something was. Returns whether nothing of it is left. */
+bool rma_push_rest(struct rma *rma);
 /* What is not posted yet of the transfer that was cut, if there is one, is not to be. */
 void rma_end_rest(struct rma *rma, int status);
 /* A DONE of an operation. False: of none that is under way. */
 bool rma_done(struct rma *rma, const struct pst_completion *completion);
 /* The endpoint is closed: what its transport has said nothing of ends so. */
 void rma_abandon(struct rma *rma, int status);
+static inline bool rma_push(struct rma *rma)
+{
+  return rma->rest_slot == RMA_NO_SLOT || rma_push_rest(rma);
+}
+
 /* The slot of a transfer that has ended, which is free when the next one is taken; RMA_NO_SLOT. */
 static inline uint32_t rma_take_ended(struct rma *rma)
 {

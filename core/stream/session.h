@@ -580,7 +580,14 @@ uint64_t frames_arrived(const struct frames *frames); /* messages, whatever beca
 uint64_t frames_due_ns(const struct frames *frames, uint64_t now);
 
 /* worker.c */
-void thread_progress(struct session_thread *thread);
+void thread_progress_now(struct session_thread *thread);
+#define THREAD_TIME_ROUNDS 1024u /* rounds between looks at the clock */
+static inline void thread_progress(struct session_thread *thread)
+{
+  if (__builtin_expect(++thread->rounds % THREAD_TIME_ROUNDS == 0, 0) ||
+      __builtin_expect(atomic_load_explicit(&thread->has_mail, memory_order_acquire), 0))
+    thread_progress_now(thread);
+}
 /* Poll one lane once. Messages of `mine` are left at lane->messages, which it returns
  * the number of; everything else goes to its end. lane->seen tells whether there was
  * anything at all. */

@@ -10,9 +10,8 @@
 
 #include "session.h"
 
-#define THREAD_TIME_ROUNDS 1024 /* rounds between looks at the clock */
-#define THREAD_YIELD_ROUNDS 64  /* idle rounds before the core is offered to others */
-#define LANE_POLL_ENDS 64       /* ends that one poll of their lane serves, where it has more */
+#define THREAD_YIELD_ROUNDS 64 /* idle rounds before the core is offered to others */
+#define LANE_POLL_ENDS 64      /* ends that one poll of their lane serves, where it has more */
 /* A transport that cannot wake, a copy, or a fence is looked at this often while
  * the thread sleeps. */
 #define THREAD_NAP_NS (100 * PST_NS_PER_US)
@@ -88,11 +87,11 @@ static void look_at_clock(struct session_thread *thread)
   send_beats(thread);
 }
 
-void thread_progress(struct session_thread *thread)
+void thread_progress_now(struct session_thread *thread)
 {
   if (atomic_load_explicit(&thread->has_mail, memory_order_acquire))
     open_mail(thread);
-  if (++thread->rounds % THREAD_TIME_ROUNDS == 0)
+  if (thread->rounds % THREAD_TIME_ROUNDS == 0)
     look_at_clock(thread);
 }
 

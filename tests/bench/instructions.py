@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions a message costs on loopback, sender's and receiver's side, counted by
+"""Instructions a message costs on loopback, sender's and receiver's side, and a WRITE or READ
+from its post to its end, counted by
 valgrind's callgrind: unlike times they do not depend on the machine's mood, and
 valgrind fixes which instruction set is found.
 
@@ -19,6 +20,7 @@ RECORD = pathlib.Path(__file__).with_name("instructions.txt")
 TOLERANCE = 0.05
 SIZES = (64, 1462)
 SIDES = {"send": "send_some", "receive": "receive_some"}
+REACHES = ("write", "read")  # one at a time
 COUNTS = (4096, 20480)  # their difference leaves out what is not of messages
 RING = 256
 
@@ -46,12 +48,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def instructions(program, function, size, count):
+def instructions(command, function):
     with tempfile.TemporaryDirectory(prefix="instructions-") as folder:
         command = [
             "valgrind", "--tool=callgrind", f"--toggle-collect={function}",
-            f"--callgrind-out-file={folder}/out", str(program), str(size), str(RING), str(count),
-            str(free_port()),
+            f"--callgrind-out-file={folder}/out", *map(str, command), str(free_port()),
         ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
@@ -60,17 +61,20 @@ def instructions(program, function, size, count):
     return int(totals[-1])
 
 
-def count_one(program, function, size):
-    few, many = (instructions(program, function, size, count) for count in COUNTS)
+def count_one(function, *command):
+    few, many = (instructions((*command, count), function) for count in COUNTS)
     return round((many - few) / (COUNTS[1] - COUNTS[0]), 1)
 
 
-def count_all(program):
-    return {
-        f"{side} {size} B": count_one(program, function, size)
+def count_all(folder):
+    counted = {
+        f"{side} {size} B": count_one(function, folder / "bench-turn", size, RING)
         for size in SIZES
         for side, function in SIDES.items()
     }
+    for op in REACHES:
+        counted[f"{op} 64 B"] = count_one("reach_some", folder / "bench-reach", op, 64)
+    return counted
 
 
 def check(counted, recorded):
@@ -89,7 +93,7 @@ def main():
     root = pathlib.Path(__file__).resolve().parents[2]
     build = pathlib.Path(os.environ.get("PENSTOCK_BUILD") or root / "build")
     recorded = read_record()
-    counted = count_all(build / "tests" / "bench" / "bench-turn")
+    counted = count_all(build / "tests" / "bench")
     for name, value in counted.items():
         print(f"{name}: {value} instructions a message, recorded {recorded.get(name)}")
     if sys.argv[1] == "--record":

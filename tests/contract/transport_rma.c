@@ -356,13 +356,46 @@ static void *write_on(void *arg)
   return NULL;
 }
 
-/* When deregistration returns, the memory may go: nobody writes there any more. */
+/* More than a transport may have places of its own for. */
+enum { MANY = 80 };
+
+static void open_many(struct contract_pair *pair, struct pst_mr *mr, struct pst_remote **remotes)
+{
+  for (int i = 0; i < MANY; i++)
+    assert_int_equal(remote_open(pair, mr, &remotes[i]), 0);
+}
+
+static void close_many(struct contract_pair *pair, struct pst_remote **remotes)
+{
+  for (int i = 0; i < MANY; i++)
+    pair->sender.image.ops->remote_close(pair->sender.endpoints[0], remotes[i]);
+}
+
+static void a_registration_is_opened_many_times(void **state)
+{
+  struct pst_remote *remotes[MANY];
+  struct rma rma = open_rma(state);
+  struct pst_request write = access_of(&rma, PST_OP_WRITE, 0, 8192, 4096);
+  for (int round = 0; round < 2; round++) {
+    open_many(rma.pair, rma.pair->receiver.mr, remotes);
+    for (int i = 0; i < MANY; i += MANY - 1) {
+      write.u.rma.remote = remotes[i];
+      assert_int_equal(run(rma.pair, &write), 0);
+    }
+    close_many(rma.pair, remotes);
+  }
+  close_rma(&rma);
+}
+
+/* When deregistration returns, the memory may go: nobody writes there any more; nor does one who
+ * came when many others had opened it. */
 static void deregistration_waits_for_writes_under_way(void **state)
 {
   for (int round = 0; round < 20; round++) {
     struct writer writer = {.rma = open_rma(state)};
     struct contract_side *far = &writer.rma.pair->receiver;
     struct contract_region region;
+    struct pst_remote *remotes[MANY];
     struct pst_mr *mr;
     pthread_t thread;
     contract_region_make(65536, &region);
@@ -373,6 +406,8 @@ static void deregistration_waits_for_writes_under_way(void **state)
     assert_int_equal(far->image.ops->mr_register(far->device, &params, &mr), 0);
     writer.rma.pair->sender.image.ops->remote_close(writer.rma.pair->sender.endpoints[0],
                                                     writer.rma.remote);
+    if (round % 2)
+      open_many(writer.rma.pair, mr, remotes);
     assert_int_equal(remote_open(writer.rma.pair, mr, &writer.rma.remote), 0);
     assert_int_equal(pthread_create(&thread, NULL, write_on, &writer), 0);
     uint64_t until = contract_now_ns() + contract_random() % 1000000;
@@ -382,6 +417,8 @@ static void deregistration_waits_for_writes_under_way(void **state)
     contract_region_free(&region);
     pthread_join(thread, NULL);
     assert_int_equal(writer.result, -EACCES);
+    if (round % 2)
+      close_many(writer.rma.pair, remotes);
     close_rma(&writer.rma);
     contract_complaints();
   }
@@ -395,6 +432,7 @@ int contract_rma_run(const struct contract_variant *variant)
       CONTRACT_CASE(nothing_beyond_the_range_is_reached),
       CONTRACT_CASE(rights_are_those_registered),
       CONTRACT_CASE(deregistered_memory_is_out_of_reach),
+      CONTRACT_CASE(a_registration_is_opened_many_times),
       CONTRACT_CASE(garbage_is_no_handle),
       CONTRACT_CASE(atomics_return_what_they_found),
       CONTRACT_CASE(concurrent_atomics_lose_nothing),

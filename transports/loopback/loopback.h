@@ -24,7 +24,7 @@
 
 #include <penstock/transport.h>
 
-#define LB_VERSION 2u
+#define LB_VERSION 3u
 #define LB_CACHE_LINE 64
 #define LB_SLOTS_MAX (1u << 22)
 #define LB_BYTES_MAX (UINT64_C(1) << 30) /* of a message, and of a READ or WRITE */
@@ -209,12 +209,30 @@ struct pst_device {
   uint32_t workers;
 };
 
-/* What one-sided operations pass: they count themselves in, then look. */
+/* What one-sided operations pass. Who has a seat says there that it is inside, then looks whether
+ * the gate is open; its owner shuts it, then looks at all seats. The barrier between is the light
+ * one for whoever goes in and the heavy one for the owner. Copies that end later, and who came when
+ * all seats were taken, are counted in. */
 struct lb_gate {
   _Atomic uint32_t open;
   _Atomic uint32_t inside;
   _Atomic uint32_t imports; /* by handles that keep nothing: how many have it mapped */
 };
+
+struct lb_seat {
+  _Atomic uint32_t inside;
+  _Atomic uint32_t taken; /* between processes: somebody has it */
+};
+
+/* Between processes, in a sealed memfd of one page. */
+#define LB_SEATS 63u
+struct lb_gate_page {
+  struct lb_gate gate;
+  struct {
+    alignas(LB_CACHE_LINE) struct lb_seat seat;
+  } seats[LB_SEATS];
+};
+_Static_assert(sizeof(struct lb_gate_page) == 4096, "a page");
 
 struct lb_mr {
   _Atomic uint32_t refs;
@@ -225,8 +243,9 @@ struct lb_mr {
   uint64_t offset;
   uint64_t length;
   uint32_t access;
-  uint8_t *base;               /* NULL: the CPU cannot touch it */
-  struct lb_gate *shared_gate; /* for other processes; NULL: not packed */
+  uint8_t *base;                    /* NULL: the CPU cannot touch it */
+  struct pst_remote *seated;        /* of this process; gate.c's */
+  struct lb_gate_page *shared_gate; /* for other processes; NULL: not packed */
   int valid_fd;
   struct pst_export out; /* for other processes; kind 0: not packed */
   struct lb_mr *next;
@@ -275,7 +294,10 @@ struct pst_remote {
   uint64_t length;
   uint32_t access;
   struct lb_gate *gate;
-  void *valid_map;
+  struct lb_seat *seat; /* NULL: it is counted in */
+  struct lb_seat own_seat;
+  struct pst_remote *seated; /* the next within this process */
+  struct lb_gate_page *gate_map;
   void *region_map;
   uint64_t region_map_bytes;
 };
@@ -526,10 +548,41 @@ struct lb_passage {
 /* Are request and ranges right? *by_copy: the CPU does not reach both ends. */
 int lb_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request,
                  bool *by_copy);
+/* The leading READs and WRITEs that are plain, up to n, and their DONEs. Returns how many. */
+uint32_t lb_rma_plain(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+                      struct lb_passage *passage);
 int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *request,
                    struct lb_passage *passage);
 void lb_rma_leave(struct lb_passage *passage);
-bool lb_gate_enter(struct lb_gate *gate); /* false: it is shut */
+
+/* gate.c */
+bool lb_gate_enter(struct lb_gate *gate); /* counted in; false: it is shut */
+/* A seat of the page's or, NULL, of the remote's mr, which is this process's. */
+void lb_seat_take(struct pst_remote *remote, struct lb_gate_page *page);
+void lb_seat_leave(struct pst_remote *remote);
+/* When this returns, nobody is inside, or comes in. */
+void lb_gates_shut(struct lb_mr *mr, uint64_t patience_ns);
+
+static inline void lb_seat_out(struct pst_remote *remote)
+{
+  if (__builtin_expect(remote->seat != NULL, 1))
+    atomic_store_explicit(&remote->seat->inside, 0, memory_order_release);
+  else
+    atomic_fetch_sub(&remote->gate->inside, 1);
+}
+
+/* False: the gate is shut. */
+static inline bool lb_seat_in(struct pst_remote *remote, bool fenced)
+{
+  if (__builtin_expect(!remote->seat, 0))
+    return lb_gate_enter(remote->gate);
+  atomic_store_explicit(&remote->seat->inside, 1, memory_order_relaxed);
+  lb_barrier_light(fenced);
+  if (__builtin_expect(atomic_load_explicit(&remote->gate->open, memory_order_acquire), 1))
+    return true;
+  lb_seat_out(remote);
+  return false;
+}
 
 /* copy.c: copies by the memory's own plugin, which end later. */
 bool lb_copies_by(const struct pst_device *device, const struct pst_region *region);

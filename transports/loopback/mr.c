@@ -8,7 +8,6 @@
 
 #include "loopback.h"
 
-#define VALID_BYTES 4096
 #define LEAVE_NS UINT64_C(2000000000) /* many times what the longest copy takes */
 
 uint32_t lb_export_kind(const struct pst_region *region)
@@ -105,15 +104,6 @@ void lb_mr_unref(struct lb_mr *mr)
     free(mr);
 }
 
-bool lb_gate_enter(struct lb_gate *gate)
-{
-  atomic_fetch_add(&gate->inside, 1);
-  if (atomic_load(&gate->open))
-    return true;
-  atomic_fetch_sub(&gate->inside, 1);
-  return false;
-}
-
 /* A handle is closed before its memory is freed, where peers are there to do so. */
 static void await_imports(const struct pst_device *device, struct lb_gate *gate)
 {
@@ -123,33 +113,16 @@ static void await_imports(const struct pst_device *device, struct lb_gate *gate)
     sched_yield();
 }
 
-/* A peer's thread may be in the middle of a copy; the memory is the caller's
- * again when we return. A process that died in there never counts itself out. */
-static void shut_gate(struct pst_device *device, struct lb_gate *gate, uint64_t patience_ns)
-{
-  uint64_t began = device->host->clock_ns(device->host);
-  atomic_store(&gate->open, 0);
-  while (atomic_load(&gate->inside) != 0) {
-    if (device->host->clock_ns(device->host) - began > patience_ns) {
-      LB_LOG(device, PST_LOG_WARN,
-             "a peer has not left memory that is deregistered; it died there, or is stopped");
-      return;
-    }
-    sched_yield();
-  }
-}
-
 void lb_mr_deregister(struct pst_device *device, struct pst_mr *handle)
 {
   struct lb_mr *mr = lb_mr_of(handle);
   if (!mr)
     return;
   lb_registry_remove_mr(mr);
-  shut_gate(device, &mr->gate, UINT64_MAX);
+  lb_gates_shut(mr, LEAVE_NS);
   if (mr->shared_gate) {
-    shut_gate(device, mr->shared_gate, LEAVE_NS);
-    await_imports(device, mr->shared_gate);
-    munmap(mr->shared_gate, VALID_BYTES);
+    await_imports(device, &mr->shared_gate->gate);
+    munmap(mr->shared_gate, sizeof(*mr->shared_gate));
   }
   if (mr->valid_fd >= 0)
     close(mr->valid_fd);
@@ -164,8 +137,9 @@ static int make_gate(struct lb_mr *mr)
   if (fd < 0)
     return -errno;
   void *map = MAP_FAILED;
-  if (ftruncate(fd, VALID_BYTES) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
-    map = mmap(NULL, VALID_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (ftruncate(fd, sizeof(*mr->shared_gate)) == 0 &&
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+    map = mmap(NULL, sizeof(*mr->shared_gate), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (map == MAP_FAILED) {
     int rc = -errno;
     close(fd);
@@ -173,7 +147,7 @@ static int make_gate(struct lb_mr *mr)
   }
   mr->shared_gate = map;
   mr->valid_fd = fd;
-  atomic_store(&mr->shared_gate->open, 1);
+  atomic_store(&mr->shared_gate->gate.open, 1);
   return 0;
 }
 

@@ -286,8 +286,24 @@ static uint32_t take_references(struct pst_endpoint *endpoint, struct pst_comple
   return n;
 }
 
-static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completion *out,
-                              uint32_t max)
+/* Connected, with nothing to look at but DONEs. */
+static inline bool is_quiet(const struct pst_endpoint *endpoint)
+{
+  const struct lb_tx *tx = &endpoint->tx;
+  const struct lb_rx *rx = endpoint->rx;
+  uint64_t news = (tx->head ^ tx->tail) | (endpoint->pending_head ^ endpoint->pending_tail);
+  if (!endpoint->connected || endpoint->attention || tx->blocked || news)
+    return false;
+  if (rx && (rx->buffer_of ||
+             atomic_load_explicit(&rx->own->port->desc_head, memory_order_acquire) != rx->tail))
+    return false;
+  return endpoint->gone ||
+         !(atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) &
+           LB_STATE_CLOSED);
+}
+
+static __attribute__((noinline)) uint32_t poll_endpoint(struct pst_endpoint *endpoint,
+                                                        struct pst_completion *out, uint32_t max)
 {
   uint32_t n = 0;
   if (endpoint->peer && !endpoint->gone &&
@@ -343,7 +359,11 @@ static uint32_t poll_endpoints(struct pst_worker *worker, struct pst_completion 
   if (worker->next >= count)
     worker->next = 0;
   for (uint32_t i = 0, at = worker->next; i < count && n < max; i++) {
-    n += poll_endpoint(worker->endpoints[at], out + n, max - n);
+    struct pst_endpoint *endpoint = worker->endpoints[at];
+    if (!is_quiet(endpoint))
+      n += poll_endpoint(endpoint, out + n, max - n);
+    else if (endpoint->done_head != endpoint->done_tail)
+      n += take_done(endpoint, out + n, max - n);
     at = at + 1 < count ? at + 1 : 0;
   }
   return n;

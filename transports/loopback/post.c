@@ -301,7 +301,8 @@ static uint32_t post_others(struct pst_endpoint *endpoint, const struct pst_requ
   uint32_t i;
   if (__builtin_expect(endpoint->copiers != NULL, 0))
     return lb_copy_post(endpoint, requests, n, why, rc);
-  for (i = 0; i < n && requests[i].opcode != PST_OP_SEND; i++) {
+  i = lb_rma_plain(endpoint, requests, n, &passage);
+  for (; i < n && requests[i].opcode != PST_OP_SEND; i++) {
     *rc = lb_rma_execute(endpoint, &requests[i], &passage);
     if (*rc != 0)
       break;

@@ -7,8 +7,6 @@
 
 #include "loopback.h"
 
-#define GATE_BYTES 4096
-
 static const char no_device[] =
     "the CPU cannot touch it, so that it is reached from the same kind of memory alone; give this "
     "side the other's `memory`";
@@ -27,14 +25,16 @@ static int map_gate(struct pst_remote *remote, const struct lb_remote_blob *in, 
     *why = "its range makes no sense";
     return -EPROTO;
   }
-  int rc = lb_fd_check(fds[LB_FD_VALID], GATE_BYTES, &size, why);
+  int rc = lb_fd_check(fds[LB_FD_VALID], sizeof(struct lb_gate_page), &size, why);
   if (rc != 0)
     return rc;
-  void *map = mmap(NULL, GATE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fds[LB_FD_VALID], 0);
+  void *map = mmap(NULL, sizeof(struct lb_gate_page), PROT_READ | PROT_WRITE, MAP_SHARED,
+                   fds[LB_FD_VALID], 0);
   if (map == MAP_FAILED)
     return -errno;
-  remote->valid_map = map;
-  remote->gate = map;
+  remote->gate_map = map;
+  remote->gate = &remote->gate_map->gate;
+  lb_seat_take(remote, remote->gate_map);
   return 0;
 }
 
@@ -185,6 +185,7 @@ static int open_own(struct pst_remote *remote, uint64_t id, const char **why)
   remote->address = mr->region.address + mr->offset;
   remote->length = mr->length;
   remote->gate = &remote->mr->gate;
+  lb_seat_take(remote, NULL);
   if (mr->base && !near)
     return 0;
   /* Of others in this process, who may close their memory before us: as another process's. */
@@ -257,8 +258,9 @@ void lb_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
     host->region_release(host, &remote->far);
   if (remote->counted)
     atomic_fetch_sub(&remote->gate->imports, 1);
-  if (remote->valid_map)
-    munmap(remote->valid_map, GATE_BYTES);
+  lb_seat_leave(remote);
+  if (remote->gate_map)
+    munmap(remote->gate_map, sizeof(struct lb_gate_page));
   if (remote->region_map)
     munmap(remote->region_map, remote->region_map_bytes);
   lb_mr_unref(remote->mr);

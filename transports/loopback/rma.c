@@ -47,20 +47,21 @@ static int local_check(const struct pst_request *request, uint32_t access, bool 
 void lb_rma_leave(struct lb_passage *passage)
 {
   if (passage->inside)
-    atomic_fetch_sub(&passage->inside->gate->inside, 1);
+    lb_seat_out(passage->inside);
   passage->inside = NULL;
 }
 
 /* Hold the peer's range while it is used: its owner waits for us when it
- * deregisters. Going in and out costs more than moving a small message does. */
-static int remote_enter(struct lb_passage *passage, struct pst_remote *remote, uint64_t bytes)
+ * deregisters. */
+static inline int remote_enter(struct lb_passage *passage, struct pst_remote *remote,
+                               uint64_t bytes)
 {
   if (passage->inside == remote && passage->bytes < LB_PASSAGE_BYTES) {
     passage->bytes += bytes;
     return 0;
   }
   lb_rma_leave(passage);
-  if (!lb_gate_enter(remote->gate))
+  if (!lb_seat_in(remote, remote->endpoint->fenced))
     return -EACCES;
   *passage = (struct lb_passage){.inside = remote, .bytes = bytes};
   return 0;
@@ -100,6 +101,58 @@ static int check_read_or_write(const struct pst_endpoint *endpoint,
   if (rc == 0)
     *reached &= remote->base != NULL;
   return rc;
+}
+
+/* Opcode, flags, number of pieces and what is reserved, in one load. */
+static uint64_t kind_of(const struct pst_request *request)
+{
+  uint64_t kind;
+  memcpy(&kind, request, sizeof(kind));
+  return kind;
+}
+
+static bool holds(uint64_t length, uint64_t offset, uint64_t bytes)
+{
+  return bytes <= length && offset <= length - bytes;
+}
+
+/* What most are: of one piece, all that the CPU reaches. Whatever is the matter with any other is
+ * said by lb_rma_execute(). */
+static bool is_plain(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  static const struct pst_request reads = {.opcode = PST_OP_READ},
+                                  writes = {.opcode = PST_OP_WRITE};
+  const struct pst_remote *remote = request->u.rma.remote;
+  const struct lb_mr *mr = lb_mr_of(request->local.mr);
+  const uint64_t length = request->arg.length, kind = kind_of(request);
+  const bool reading = kind == kind_of(&reads);
+  const uint32_t near = reading ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ;
+  const uint32_t far = reading ? PST_ACCESS_REMOTE_READ : PST_ACCESS_REMOTE_WRITE;
+  /* Of several pieces, `local` is not an mr. */
+  if (!(reading || kind == kind_of(&writes)) || !mr || !remote)
+    return false;
+  return remote->endpoint == endpoint && length > 0 && length <= LB_BYTES_MAX &&
+         !request->u.rma.reserved && mr->base && remote->base && (mr->access & near) &&
+         (remote->access & far) && holds(mr->length, request->offset, length) &&
+         holds(remote->length, request->u.rma.offset, length);
+}
+
+uint32_t lb_rma_plain(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+                      struct lb_passage *passage)
+{
+  uint32_t i;
+  if (!(endpoint->roles & PST_ROLE_RMA))
+    return 0;
+  for (i = 0; i < n && is_plain(endpoint, &requests[i]); i++) {
+    const struct pst_request *request = &requests[i];
+    struct pst_remote *remote = request->u.rma.remote;
+    if (remote_enter(passage, remote, request->arg.length) != 0)
+      break;
+    move(lb_mr_of(request->local.mr)->base + request->offset, remote->base + request->u.rma.offset,
+         request->arg.length, request->opcode == PST_OP_READ);
+    lb_done_push(endpoint, request->opcode, 0, request->cookie, 1);
+  }
+  return i;
 }
 
 static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request *request,
