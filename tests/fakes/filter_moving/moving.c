@@ -46,7 +46,7 @@ struct pst_endpoint {
   bool owes_connected; /* of connecting again */
 };
 
-#include "pass.h"
+#include "../wrap.h"
 
 /* Moves of each endpoint of this process, whoever's thread has it. */
 static _Atomic uint32_t moves[ENDPOINTS + 1];
@@ -59,40 +59,17 @@ static bool is_astray(const struct pst_endpoint *endpoint)
 
 /* ---- Devices, workers --------------------------------------------------------- */
 
-static int moving_probe(const struct pst_host *host, struct pst_probe *probe)
-{
-  (void)host, (void)probe;
-  return 0;
-}
-
 static int moving_open(const struct pst_host *host, const struct pst_open_params *params,
                        struct pst_device **device)
 {
-  if (!params->inner)
-    return -EINVAL;
-  struct pst_device *made = calloc(1, sizeof(*made));
-  if (!made)
-    return -ENOMEM;
-  made->host = host;
-  made->ops = params->inner;
+  struct pst_device *made;
+  int rc = wrap_begin(host, params, "moving", &made);
+  if (rc != 0)
+    return rc;
   made->every = host->option_uint(params->options, "every");
   made->early = host->option_uint(params->options, "early");
   made->late = host->option_uint(params->options, "late");
-  int rc = made->ops->open(params->inner_host, params->inner_params, &made->inner);
-  if (rc != 0) {
-    free(made);
-    return rc;
-  }
-  *device = made;
-  return 0;
-}
-
-static void moving_close(struct pst_device *device)
-{
-  if (!device)
-    return;
-  device->ops->close(device->inner);
-  free(device);
+  return wrap_finish(params, made, device);
 }
 
 static int moving_limits(struct pst_device *device, struct pst_limits *limits)
@@ -101,19 +78,6 @@ static int moving_limits(struct pst_device *device, struct pst_limits *limits)
   if (rc == 0)
     limits->address_max += (uint32_t)sizeof(struct place);
   return rc;
-}
-
-static void moving_worker_close(struct pst_worker *worker)
-{
-  if (!worker)
-    return;
-  worker->device->ops->worker_close(worker->inner);
-  while (worker->endpoints) {
-    struct pst_endpoint *endpoint = worker->endpoints;
-    worker->endpoints = endpoint->next;
-    free(endpoint);
-  }
-  free(worker);
 }
 
 static int moving_arm(struct pst_worker *worker)
@@ -139,23 +103,11 @@ static void move(struct pst_endpoint *endpoint)
 static int moving_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
                                 struct pst_endpoint **endpoint)
 {
-  struct pst_endpoint *made = calloc(1, sizeof(*made));
-  if (!made)
-    return -ENOMEM;
-  made->number = ++last;
-  int rc = made->number > ENDPOINTS
-               ? -ENOSPC
-               : worker->device->ops->endpoint_open(worker->inner, params, &made->inner);
-  if (rc != 0) {
-    free(made);
-    return rc;
-  }
-  made->worker = worker;
-  made->cookie = params->cookie;
-  made->next = worker->endpoints;
-  worker->endpoints = made;
-  *endpoint = made;
-  return 0;
+  uint32_t number = ++last;
+  int rc = number > ENDPOINTS ? -ENOSPC : wrap_endpoint_open(worker, params, endpoint);
+  if (rc == 0)
+    (*endpoint)->number = number;
+  return rc;
 }
 
 static int moving_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
@@ -216,16 +168,6 @@ static struct pst_endpoint *of_cookie(const struct pst_worker *worker, uint64_t 
   return endpoint;
 }
 
-static void forget(struct pst_worker *worker, struct pst_endpoint *endpoint)
-{
-  struct pst_endpoint **at = &worker->endpoints;
-
-  while (*at != endpoint)
-    at = &(*at)->next;
-  *at = endpoint->next;
-  free(endpoint);
-}
-
 /* False: it is for nobody yet. */
 static bool look_at(struct pst_worker *worker, const struct pst_completion *completion)
 {
@@ -238,7 +180,7 @@ static bool look_at(struct pst_worker *worker, const struct pst_completion *comp
   if (completion->kind != PST_COMPLETION_EVENT)
     return true;
   if (completion->code == PST_EVENT_CLOSED)
-    forget(worker, endpoint);
+    wrap_forget(worker, completion->endpoint);
   if (completion->code != PST_EVENT_CONNECTED || !endpoint->late)
     return true;
   endpoint->owes_connected = true; /* once it is late enough */
@@ -290,7 +232,7 @@ static const struct pst_transport_ops moving_ops = {
     .struct_size = sizeof(struct pst_transport_ops),
     .capabilities = (PST_CAP_BARE_RING << 1) - 1, /* the inner transport's limits say which */
     .open = moving_open,
-    .close = moving_close,
+    .close = wrap_close,
     .limits = moving_limits,
     .mr_register = pass_mr_register,
     .mr_deregister = pass_mr_deregister,
@@ -298,7 +240,7 @@ static const struct pst_transport_ops moving_ops = {
     .remote_open = pass_remote_open,
     .remote_close = pass_remote_close,
     .worker_open = pass_worker_open,
-    .worker_close = moving_worker_close,
+    .worker_close = wrap_worker_close,
     .arm = moving_arm,
     .event_fd = pass_event_fd,
     .ring_open = pass_ring_open,
@@ -316,4 +258,4 @@ static const struct pst_transport_ops moving_ops = {
     .endpoint_close = pass_endpoint_close,
 };
 
-PST_PLUGIN(moving_probe, &moving_ops);
+PST_PLUGIN(wrap_probe, &moving_ops);

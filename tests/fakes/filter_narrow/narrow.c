@@ -49,30 +49,17 @@ struct pst_endpoint {
   bool is_closing;
 };
 
-#include "pass.h"
+#include "../wrap.h"
 
 /* ---- Devices ------------------------------------------------------------ */
-
-static int narrow_probe(const struct pst_host *host, struct pst_probe *probe)
-{
-  (void)host, (void)probe;
-  return 0;
-}
 
 static int narrow_open(const struct pst_host *host, const struct pst_open_params *params,
                        struct pst_device **device)
 {
-  if (!params->inner) {
-    host->log(host, PST_LOG_ERROR,
-              "narrow wraps a transport and was given none; name it under "
-              "`filters`, not as the plugin of `transport`");
-    return -EINVAL;
-  }
-  struct pst_device *made = calloc(1, sizeof(*made));
-  if (!made)
-    return -ENOMEM;
-  made->host = host;
-  made->ops = params->inner;
+  struct pst_device *made;
+  int rc = wrap_begin(host, params, "narrow", &made);
+  if (rc != 0)
+    return rc;
   made->rma_max = host->option_uint(params->options, "rma_max");
   made->requests = host->option_uint(params->options, "requests");
   made->late = host->option_uint(params->options, "late");
@@ -81,21 +68,7 @@ static int narrow_open(const struct pst_host *host, const struct pst_open_params
                 (host->option_uint(params->options, "read") ? 0 : PST_CAP_READ) |
                 (host->option_uint(params->options, "atomic") ? 0 : PST_CAP_ATOMIC) |
                 (host->option_uint(params->options, "device") ? 0 : PST_CAP_DEVICE_RMA);
-  int rc = made->ops->open(params->inner_host, params->inner_params, &made->inner);
-  if (rc != 0) {
-    free(made);
-    return rc;
-  }
-  *device = made;
-  return 0;
-}
-
-static void narrow_close(struct pst_device *device)
-{
-  if (!device)
-    return;
-  device->ops->close(device->inner);
-  free(device);
+  return wrap_finish(params, made, device);
 }
 
 static int narrow_limits(struct pst_device *device, struct pst_limits *limits)
@@ -119,19 +92,6 @@ static int narrow_limits(struct pst_device *device, struct pst_limits *limits)
 
 /* ---- Workers and rings ------------------------------------------------------ */
 
-static void narrow_worker_close(struct pst_worker *worker)
-{
-  if (!worker)
-    return;
-  worker->device->ops->worker_close(worker->inner);
-  while (worker->endpoints) {
-    struct pst_endpoint *endpoint = worker->endpoints;
-    worker->endpoints = endpoint->next;
-    free(endpoint);
-  }
-  free(worker);
-}
-
 static int narrow_arm(struct pst_worker *worker)
 {
   for (struct pst_endpoint *endpoint = worker->endpoints; endpoint; endpoint = endpoint->next)
@@ -141,25 +101,6 @@ static int narrow_arm(struct pst_worker *worker)
 }
 
 /* ---- Endpoints ------------------------------------------------------------------ */
-
-static int narrow_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
-                                struct pst_endpoint **endpoint)
-{
-  struct pst_endpoint *made = calloc(1, sizeof(*made));
-  if (!made)
-    return -ENOMEM;
-  int rc = worker->device->ops->endpoint_open(worker->inner, params, &made->inner);
-  if (rc != 0) {
-    free(made);
-    return rc;
-  }
-  made->worker = worker;
-  made->cookie = params->cookie;
-  made->next = worker->endpoints;
-  worker->endpoints = made;
-  *endpoint = made;
-  return 0;
-}
 
 static int narrow_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
 {
@@ -236,17 +177,6 @@ static uint32_t pass_on(struct pst_endpoint *endpoint, struct pst_completion *ou
   return n;
 }
 
-static void forget(struct pst_worker *worker, uint64_t cookie)
-{
-  for (struct pst_endpoint **at = &worker->endpoints; *at; at = &(*at)->next)
-    if ((*at)->cookie == cookie) {
-      struct pst_endpoint *closed = *at;
-      *at = closed->next;
-      free(closed);
-      return;
-    }
-}
-
 static bool covers(const struct pst_completion *a, const struct pst_completion *b)
 {
   return a->kind == PST_COMPLETION_DONE && b->kind == PST_COMPLETION_DONE &&
@@ -290,7 +220,7 @@ static int narrow_poll(struct pst_worker *worker, struct pst_completion *complet
     return n;
   for (uint32_t i = own; i < own + (uint32_t)n; i++)
     if (completions[i].kind == PST_COMPLETION_EVENT && completions[i].code == PST_EVENT_CLOSED)
-      forget(worker, completions[i].endpoint);
+      wrap_forget(worker, completions[i].endpoint);
   return tell_twice(worker->device, completions, merge(completions, (int)own + n), max);
 }
 
@@ -298,7 +228,7 @@ static const struct pst_transport_ops narrow_ops = {
     .struct_size = sizeof(struct pst_transport_ops),
     .capabilities = (PST_CAP_BARE_RING << 1) - 1, /* the inner transport's limits say which */
     .open = narrow_open,
-    .close = narrow_close,
+    .close = wrap_close,
     .limits = narrow_limits,
     .mr_register = pass_mr_register,
     .mr_deregister = pass_mr_deregister,
@@ -306,12 +236,12 @@ static const struct pst_transport_ops narrow_ops = {
     .remote_open = pass_remote_open,
     .remote_close = pass_remote_close,
     .worker_open = pass_worker_open,
-    .worker_close = narrow_worker_close,
+    .worker_close = wrap_worker_close,
     .arm = narrow_arm,
     .event_fd = pass_event_fd,
     .ring_open = pass_ring_open,
     .ring_close = pass_ring_close,
-    .endpoint_open = narrow_endpoint_open,
+    .endpoint_open = wrap_endpoint_open,
     .endpoint_address = pass_endpoint_address,
     .endpoint_connect = pass_endpoint_connect,
     .endpoint_path = pass_endpoint_path,
@@ -324,4 +254,4 @@ static const struct pst_transport_ops narrow_ops = {
     .endpoint_close = narrow_endpoint_close,
 };
 
-PST_PLUGIN(narrow_probe, &narrow_ops);
+PST_PLUGIN(wrap_probe, &narrow_ops);

@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <penstock/plugin.h>
-
-#define OPTION(name_, type_, default_, help_)                                                      \
-  {                                                                                                \
-    .name = name_, .help = help_, .default_value = default_, .type = type_,                        \
-    .scope = PST_SCOPE_DEVICE, .flags = PST_OPTION_TESTING                                         \
-  }
+#include "../option.h"
 
 static const struct pst_option options[] = {
-    OPTION("rma_max", PST_OPTION_SIZE, "0", "Bytes of one READ or WRITE. 0: the transport's."),
-    OPTION("requests", PST_OPTION_UINT, "0", "Requests under way. 0: the transport's."),
-    OPTION("late", PST_OPTION_UINT, "0", "Polls that a one-sided request waits for."),
-    OPTION("twice", PST_OPTION_UINT, "0", "Which one-sided completion is told twice. 0: none."),
-    OPTION("write", PST_OPTION_BOOL, "true", "Have WRITE."),
-    OPTION("read", PST_OPTION_BOOL, "true", "Have READ."),
-    OPTION("atomic", PST_OPTION_BOOL, "true", "Have atomics."),
-    OPTION("device", PST_OPTION_BOOL, "true", "Reach memory that the CPU cannot touch."),
+    FAKE_OPTION("rma_max", SIZE, "0", "Bytes of one READ or WRITE. 0: the transport's."),
+    FAKE_OPTION("requests", UINT, "0", "Requests under way. 0: the transport's."),
+    FAKE_OPTION("late", UINT, "0", "Polls that a one-sided request waits for."),
+    FAKE_OPTION("twice", UINT, "0", "Which one-sided completion is told twice. 0: none."),
+    FAKE_OPTION("write", BOOL, "true", "Have WRITE."),
+    FAKE_OPTION("read", BOOL, "true", "Have READ."),
+    FAKE_OPTION("atomic", BOOL, "true", "Have atomics."),
+    FAKE_OPTION("device", BOOL, "true", "Reach memory that the CPU cannot touch."),
 };
 
 PST_DESCRIPTION(PST_KIND_FILTER, "narrow", "0.1.0",

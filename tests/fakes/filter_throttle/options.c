@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <penstock/plugin.h>
+#include "../option.h"
 
 static const struct pst_option options[] = {
-    {
-        .name = "rate",
-        .help = "Messages per second that post takes on each endpoint; beyond that it takes none "
+    FAKE_OPTION("rate", UINT, "100000",
+                "Messages per second that post takes on each endpoint; beyond that it takes none "
                 "and says that the queue is full. 0: no bound.",
-        .default_value = "100000",
-        .max = 1000000000,
-        .type = PST_OPTION_UINT,
-        .scope = PST_SCOPE_DEVICE,
-        .flags = PST_OPTION_TESTING,
-    },
+                .max = 1000000000),
 };
 
 PST_DESCRIPTION(PST_KIND_FILTER, "throttle", "0.1.0",

@@ -39,46 +39,19 @@ struct pst_endpoint {
   bool held_back;    /* the last post was cut short here */
 };
 
-#include "pass.h"
+#include "../wrap.h"
 
 /* ---- Devices ------------------------------------------------------------ */
-
-static int throttle_probe(const struct pst_host *host, struct pst_probe *probe)
-{
-  (void)host, (void)probe;
-  return 0;
-}
 
 static int throttle_open(const struct pst_host *host, const struct pst_open_params *params,
                          struct pst_device **device)
 {
-  if (!params->inner) {
-    host->log(host, PST_LOG_ERROR,
-              "throttle wraps a transport and was given none; name it under "
-              "`filters`, not as the plugin of `transport`");
-    return -EINVAL;
-  }
-  struct pst_device *made = calloc(1, sizeof(*made));
-  if (!made)
-    return -ENOMEM;
-  made->host = host;
-  made->ops = params->inner;
-  made->rate = host->option_uint(params->options, "rate");
-  int rc = made->ops->open(params->inner_host, params->inner_params, &made->inner);
-  if (rc != 0) {
-    free(made);
+  struct pst_device *made;
+  int rc = wrap_begin(host, params, "throttle", &made);
+  if (rc != 0)
     return rc;
-  }
-  *device = made;
-  return 0;
-}
-
-static void throttle_close(struct pst_device *device)
-{
-  if (!device)
-    return;
-  device->ops->close(device->inner);
-  free(device);
+  made->rate = host->option_uint(params->options, "rate");
+  return wrap_finish(params, made, device);
 }
 
 static int throttle_limits(struct pst_device *device, struct pst_limits *limits)
@@ -87,19 +60,6 @@ static int throttle_limits(struct pst_device *device, struct pst_limits *limits)
 }
 
 /* ---- Workers and rings ------------------------------------------------------ */
-
-static void throttle_worker_close(struct pst_worker *worker)
-{
-  if (!worker)
-    return;
-  worker->device->ops->worker_close(worker->inner);
-  while (worker->endpoints) {
-    struct pst_endpoint *endpoint = worker->endpoints;
-    worker->endpoints = endpoint->next;
-    free(endpoint);
-  }
-  free(worker);
-}
 
 static int throttle_arm(struct pst_worker *worker)
 {
@@ -117,21 +77,10 @@ static int throttle_endpoint_open(struct pst_worker *worker,
                                   struct pst_endpoint **endpoint)
 {
   const struct pst_host *host = worker->device->host;
-  struct pst_endpoint *made = calloc(1, sizeof(*made));
-  if (!made)
-    return -ENOMEM;
-  int rc = worker->device->ops->endpoint_open(worker->inner, params, &made->inner);
-  if (rc != 0) {
-    free(made);
-    return rc;
-  }
-  made->worker = worker;
-  made->cookie = params->cookie;
-  made->since_ns = host->clock_ns(host);
-  made->next = worker->endpoints;
-  worker->endpoints = made;
-  *endpoint = made;
-  return 0;
+  int rc = wrap_endpoint_open(worker, params, endpoint);
+  if (rc == 0)
+    (*endpoint)->since_ns = host->clock_ns(host);
+  return rc;
 }
 
 /* ---- The one thing it does --------------------------------------------------------- */
@@ -178,24 +127,13 @@ static int throttle_post(struct pst_endpoint *endpoint, const struct pst_request
   return taken;
 }
 
-static void forget(struct pst_worker *worker, uint64_t cookie)
-{
-  for (struct pst_endpoint **at = &worker->endpoints; *at; at = &(*at)->next)
-    if ((*at)->cookie == cookie) {
-      struct pst_endpoint *closed = *at;
-      *at = closed->next;
-      free(closed);
-      return;
-    }
-}
-
 static int throttle_poll(struct pst_worker *worker, struct pst_completion *completions,
                          uint32_t max)
 {
   int n = worker->device->ops->poll(worker->inner, completions, max);
   for (int i = 0; i < n; i++)
     if (completions[i].kind == PST_COMPLETION_EVENT && completions[i].code == PST_EVENT_CLOSED)
-      forget(worker, completions[i].endpoint);
+      wrap_forget(worker, completions[i].endpoint);
   return n;
 }
 
@@ -203,7 +141,7 @@ static const struct pst_transport_ops throttle_ops = {
     .struct_size = sizeof(struct pst_transport_ops),
     .capabilities = (PST_CAP_BARE_RING << 1) - 1, /* the inner transport's limits say which */
     .open = throttle_open,
-    .close = throttle_close,
+    .close = wrap_close,
     .limits = throttle_limits,
     .mr_register = pass_mr_register,
     .mr_deregister = pass_mr_deregister,
@@ -211,7 +149,7 @@ static const struct pst_transport_ops throttle_ops = {
     .remote_open = pass_remote_open,
     .remote_close = pass_remote_close,
     .worker_open = pass_worker_open,
-    .worker_close = throttle_worker_close,
+    .worker_close = wrap_worker_close,
     .arm = throttle_arm,
     .event_fd = pass_event_fd,
     .ring_open = pass_ring_open,
@@ -229,4 +167,4 @@ static const struct pst_transport_ops throttle_ops = {
     .endpoint_close = pass_endpoint_close,
 };
 
-PST_PLUGIN(throttle_probe, &throttle_ops);
+PST_PLUGIN(wrap_probe, &throttle_ops);
