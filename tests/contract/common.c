@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <fnmatch.h>
-#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,34 +35,6 @@ unsigned int contract_descriptors(void)
     count++;
   closedir(folder);
   return count;
-}
-
-uint64_t contract_heap_bytes(void)
-{
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
-  return mallinfo2().uordblks;
-#else
-  return 0;
-#endif
-}
-
-void contract_count_heap(char **argv)
-{
-  /* A sanitizer has a malloc of its own. */
-  if (contract_heap_bytes() == 0 || getenv("GLIBC_TUNABLES"))
-    return;
-  setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1", 0);
-  execv("/proc/self/exe", argv); /* else as it is: a count that is less exact */
-}
-
-void contract_heap_is_at_most(uint64_t bytes)
-{
-  const uint64_t now = contract_heap_bytes();
-#ifdef __GLIBC__
-  if (now > bytes)
-    malloc_stats();
-#endif
-  assert_in_range(now, 0, bytes);
 }
 
 static void on_alarm(int number)

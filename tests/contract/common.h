@@ -21,20 +21,14 @@ uint64_t contract_now_ns(void);
 /* The same numbers in each run. */
 uint64_t contract_random(void);
 
-/* Of this process. Bytes that malloc has given out: 0 where nobody says. */
+/* Of this process. Bytes that malloc has given out: 0 where nobody counts, as with sanitizers. */
 unsigned int contract_descriptors(void);
 uint64_t contract_heap_bytes(void);
-/* Else the case has failed, and the allocator says what there is. */
+/* Else the case has failed. */
 void contract_heap_is_at_most(uint64_t bytes);
-/* What a hundred rounds may add to the heap: not one allocation each, but the
- * allocator's own. */
+/* What a hundred rounds may add to the heap: not one allocation each, but what grows to the size
+ * of what was there at a time. */
 #define CONTRACT_HEAP_NOISE_BYTES UINT64_C(1500)
-
-/* First in main: starts the program again without malloc's caches of each thread, which
- * count as given out, and which grow for as long as sizes turn up that were not asked for
- * before; and with one arena, since those that threads are given count 2 KB each. Nothing
- * where GLIBC_TUNABLES is set. */
-void contract_count_heap(char **argv);
 
 /* From here on, a case that does not end ends the program, with a word. Fixtures. */
 int contract_watch(void **state);

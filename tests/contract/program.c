@@ -266,7 +266,6 @@ int main(int argc, char **argv)
   const struct loader_plugin *plugin, *wrapped = NULL;
   struct arguments arguments = {0};
   struct pst_options *options = NULL;
-  contract_count_heap(argv);
   setvbuf(stdout, NULL, _IOLBF, 0);
   int status = parse(argc, argv, &arguments);
   if (status)

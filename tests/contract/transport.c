@@ -113,6 +113,13 @@ static struct contract_variant variants[] = {
         .silent = true,
         .capabilities = RC_CAPABILITIES,
     },
+    /* Over four queue pairs. */
+    {
+        .name = "verbs_rc-qps",
+        .options = "device=mlx5_0,timeout=8,keepalive=50ms,qps=4",
+        .silent = true,
+        .capabilities = RC_CAPABILITIES,
+    },
     {
         .name = "throttle-loopback",
         .options = "mode=copy",
@@ -150,7 +157,6 @@ static struct contract_variant variants[] = {
 
 int main(int argc, char **argv)
 {
-  contract_count_heap(argv);
   if (argc < 3 || argc > 4) {
     fprintf(stderr, "usage: %s VARIANT PLUGIN [MEMORY]\n", argv[0]);
     return 2;

@@ -22,9 +22,10 @@ static struct contract_variant variants[] = {
     {.name = "briefly", .options = OPTIONS ",reconnect=100ms"},
     {.name = "once", .options = OPTIONS},
     {.name = "once by send", .options = OPTIONS ",operation=send"},
+    {.name = "over four", .options = OPTIONS ",qps=4"},
     {.name = "for ever", .options = "device=mlx5_0,timeout=8,retry_cnt=7,keepalive=0"},
 };
-enum { WRITE, SEND, WRAPS, BRIEFLY, ONCE, ONCE_SEND, FOR_EVER };
+enum { WRITE, SEND, WRAPS, BRIEFLY, ONCE, ONCE_SEND, FOUR, FOR_EVER };
 
 static const struct contract_params params = {
     .endpoints = 1, .slots = 24, .message = 512, .requests = 64, .pieces = 1};
@@ -314,6 +315,63 @@ static void without_reconnect_it_is_over(void **state)
   ends(ONCE_SEND, "drop --after 5", 0, -ECONNRESET);
 }
 
+/* Numbers of an endpoint's queue pairs, as its description says them. Returns how many. */
+static uint32_t queue_pairs(const struct contract_side *side, unsigned int *numbers, uint32_t most)
+{
+  char text[512];
+  uint32_t n = 0;
+  assert_int_equal(side->image.ops->describe(side->endpoints[0], text, sizeof(text)), 0);
+  char *at = strstr(text, "QPs ");
+  assert_non_null(at);
+  for (at += strlen("QPs "); n < most; at += 2) {
+    numbers[n++] = (unsigned int)strtoul(at, &at, 10);
+    if (strncmp(at, ", ", 2) != 0)
+      break;
+  }
+  return n;
+}
+
+/* Messages go by each of the four, are told in their order, and one that fails ends all. */
+static void one_queue_pair_of_several_fails(void **state)
+{
+  (void)state;
+  for (uint32_t which = 0; which < 4; which++) {
+    struct stream stream;
+    unsigned int numbers[8];
+    char fault[64];
+    open_stream(&stream, FOUR, 0);
+    assert_int_equal(queue_pairs(&stream.pair->sender, numbers, 8), 4);
+    assert_int_equal(counter(&stream.pair->sender, "queue_pairs"), 4);
+    run(&stream, 100 + which);
+    contract_complaints();
+    snprintf(fault, sizeof(fault), "drop --qp %u", numbers[which]);
+    ctl(fault);
+    run_to_the_end(&stream);
+    assert_int_equal(stream.status[0], -ECONNRESET);
+    assert_in_range(contract_complaints(), 2, 8);
+    ctl("clear");
+    close_stream(&stream);
+  }
+}
+
+/* Messages of one are late: those of the others wait for their turn. */
+static void order_is_kept_where_queue_pairs_differ(void **state)
+{
+  (void)state;
+  struct stream stream;
+  unsigned int numbers[8];
+  char fault[64];
+  open_stream(&stream, FOUR, 0);
+  queue_pairs(&stream.pair->sender, numbers, 8);
+  snprintf(fault, sizeof(fault), "drop --qp %u --share 0.05", numbers[2]);
+  ctl(fault);
+  run(&stream, 2000);
+  settle(&stream);
+  assert_int_equal(stream.failed, 0);
+  ctl("clear");
+  close_stream(&stream);
+}
+
 static void peer_that_is_lost_is_given_up(void **state)
 {
   (void)state;
@@ -366,6 +424,7 @@ static void answer_that_never_comes(void **state)
 static void operations_that_differ_are_refused(void **state)
 {
   (void)state;
+  struct contract_pair *four = contract_pair_open(&variants[FOUR], &params);
   struct contract_pair *write = contract_pair_open(&variants[ONCE], &params);
   struct contract_pair *send = contract_pair_open(&variants[ONCE_SEND], &params);
   struct pst_blob blob;
@@ -373,11 +432,14 @@ static void operations_that_differ_are_refused(void **state)
   assert_int_equal(contract_connect(&write->sender, 0, &blob), -EPROTO);
   contract_address(&write->sender, 0, &blob);
   assert_int_equal(contract_connect(&send->receiver, 0, &blob), -EPROTO);
+  contract_address(&four->receiver, 0, &blob);
+  assert_int_equal(contract_connect(&write->sender, 0, &blob), -EPROTO);
   char text[512];
   contract_pair_connect(send);
   assert_int_equal(send->sender.image.ops->describe(send->sender.endpoints[0], text, sizeof(text)),
                    0);
   assert_non_null(strstr(text, "messages by SEND"));
+  contract_pair_close(four);
   contract_pair_close(write);
   contract_pair_close(send);
   contract_complaints();
@@ -398,6 +460,8 @@ int main(int argc, char **argv)
       CONTRACT_CASE(link_that_is_down_while_nothing_is_sent),
       CONTRACT_CASE(one_sided_access_goes_on),
       CONTRACT_CASE(without_reconnect_it_is_over),
+      CONTRACT_CASE(one_queue_pair_of_several_fails),
+      CONTRACT_CASE(order_is_kept_where_queue_pairs_differ),
       CONTRACT_CASE(peer_that_is_lost_is_given_up),
       CONTRACT_CASE(port_goes_down_and_is_told),
       CONTRACT_CASE(device_that_is_removed),

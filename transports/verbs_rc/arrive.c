@@ -96,8 +96,8 @@ uint32_t rc_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct
   struct pst_worker *worker = endpoint->worker;
   const uint32_t there = worker->wc_count - worker->wc_at;
 
-  if (!endpoint->rx || endpoint->receive_buffers || endpoint->state != RC_CONNECTED ||
-      endpoint->tell_connected || endpoint->close_mode)
+  if (!endpoint->rx || endpoint->lanes || endpoint->receive_buffers ||
+      endpoint->state != RC_CONNECTED || endpoint->tell_connected || endpoint->close_mode)
     return 0;
   most = there < most ? there : most;
   most = out->room < most ? out->room : most;

@@ -2,7 +2,7 @@
 /* An endpoint's address as it travels: big-endian, of one length. */
 #include "rc.h"
 
-static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 2};
+static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 3};
 
 struct cursor {
   uint8_t *at;
@@ -52,6 +52,11 @@ void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES])
   put(&to, blob->payload_max, 8);
   put(&to, blob->slots, 4);
   put(&to, blob->share, 4);
+  put(&to, blob->lanes, 1);
+  for (uint32_t i = 0; i < RC_LANES_MAX - 1; i++) {
+    put(&to, blob->more[i].qpn, 4);
+    put(&to, blob->more[i].psn, 4);
+  }
   put(&to, blob->run_count, 4);
   for (uint32_t i = 0; i < RC_BLOB_RUNS; i++) {
     put(&to, blob->runs[i].first, 4);
@@ -70,6 +75,11 @@ static bool makes_sense(const struct rc_blob *blob)
       (blob->is_sender && blob->control_receives == 0) ||
       (blob->is_cm && !blob->cm_port && (blob->is_receiver || !blob->is_sender)))
     return false;
+  if (blob->lanes < 1 || blob->lanes > RC_LANES_MAX)
+    return false;
+  for (uint32_t i = 0; i < RC_LANES_MAX - 1; i++)
+    if (blob->more[i].qpn > 0xffffff || blob->more[i].psn > 0xffffff)
+      return false;
   if (!blob->is_receiver)
     return true;
   if (blob->slots == 0 || blob->slots > RC_SLOTS_MAX || blob->share == 0 ||
@@ -118,6 +128,11 @@ bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob)
   blob->payload_max = get(&at, 8);
   blob->slots = (uint32_t)get(&at, 4);
   blob->share = (uint32_t)get(&at, 4);
+  blob->lanes = (uint8_t)get(&at, 1);
+  for (uint32_t i = 0; i < RC_LANES_MAX - 1; i++) {
+    blob->more[i].qpn = (uint32_t)get(&at, 4);
+    blob->more[i].psn = (uint32_t)get(&at, 4);
+  }
   blob->run_count = (uint32_t)get(&at, 4);
   for (uint32_t i = 0; i < RC_BLOB_RUNS; i++) {
     blob->runs[i].first = (uint32_t)get(&at, 4);

@@ -88,9 +88,9 @@ int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
   endpoint->tell_gone = false;
   rc_forget_room(endpoint);
   /* Behind all that is posted. */
-  if (endpoint->state == RC_CONNECTED &&
-      rc_queue_own(endpoint, mode == PST_CLOSE_DRAIN ? RC_FAREWELL : RC_ABORTED, NULL, 0, 0, 0) ==
-          0)
+  const enum rc_control last = mode == PST_CLOSE_DRAIN ? RC_FAREWELL : RC_ABORTED;
+  if (endpoint->state == RC_CONNECTED && rc_lanes_say(endpoint, last) == 0 &&
+      rc_queue_own(endpoint, last, NULL, 0, 0, 0) == 0)
     endpoint->farewell = endpoint->sq_head;
   rc_due(endpoint->worker, deadline_ns);
   rc_pend(endpoint);
@@ -99,7 +99,8 @@ int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
 
 static bool is_empty(const struct pst_endpoint *endpoint)
 {
-  return endpoint->sq_done == endpoint->sq_head && endpoint->rq_posted == 0;
+  return endpoint->sq_done == endpoint->sq_head && endpoint->rq_posted == 0 &&
+         rc_lanes_are_empty(endpoint);
 }
 
 /* The deadline is over, and the device has not given back what was posted: it will be told all the
@@ -112,6 +113,7 @@ static void cut(struct pst_endpoint *endpoint)
     endpoint->error = -ECANCELED;
   endpoint->sq_done = endpoint->sq_head;
   endpoint->rq_posted = 0;
+  rc_lanes_cut(endpoint);
   endpoint->is_cut = true;
 }
 
@@ -131,7 +133,7 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
   if (atomic_load_explicit(&endpoint->setup, memory_order_acquire) == 1)
     return false; /* it comes by itself */
   /* All that was posted, the farewell last, or as far as time allows. */
-  bool done = endpoint->sq_done == endpoint->sq_head;
+  bool done = endpoint->sq_done == endpoint->sq_head && rc_lanes_are_said(endpoint);
   bool waits = endpoint->state == RC_CONNECTED || endpoint->peer_left;
   if (!endpoint->is_erred && waits && !done && !late)
     return false;
@@ -144,6 +146,7 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
     rc_pend(endpoint); /* what is flushed at once is taken in first */
     return false;
   }
+  rc_lanes_error(endpoint); /* where the first one's hello was still to be heard */
   if (is_empty(endpoint))
     return true;
   if (now_ns < rc_close_due(endpoint))

@@ -39,6 +39,7 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_blob *add
                  struct rc_blob *peer)
 {
   const struct rc_blob *own = &endpoint->own;
+  char why[96];
 
   if (!rc_blob_read(address->bytes, address->length, peer))
     return refuse(endpoint, -EPROTO,
@@ -57,6 +58,11 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_blob *add
     return refuse(endpoint, -EPROTO,
                   own->sends ? "it has `operation: write`, and we have send; both need the same"
                              : "it has `operation: send`, and we have write; both need the same");
+  if (peer->lanes != own->lanes) {
+    snprintf(why, sizeof(why), "it has `qps: %u`, and we have %u; both need the same", peer->lanes,
+             own->lanes);
+    return refuse(endpoint, -EPROTO, why);
+  }
   if (peer->is_ethernet != own->is_ethernet)
     return refuse(endpoint, -EXDEV,
                   "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices");
@@ -110,7 +116,13 @@ static int take_peer(struct pst_endpoint *endpoint)
 
 /* ---- The queue pair's states, on the host's thread ---------------------------------------- */
 
-static int to_rtr(struct pst_endpoint *endpoint)
+struct pair {
+  struct ibv_qp *qp;
+  uint32_t psn;
+  uint32_t peer_qpn, peer_psn;
+};
+
+static int to_rtr(struct pst_endpoint *endpoint, const struct pair *pair)
 {
   const struct pst_device *device = endpoint->device;
   const struct rc_blob *peer = &endpoint->peer;
@@ -118,8 +130,8 @@ static int to_rtr(struct pst_endpoint *endpoint)
   uint32_t mtu = peer->mtu < device->mtu ? peer->mtu : (uint32_t)device->mtu;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
                              .path_mtu = (enum ibv_mtu)mtu,
-                             .dest_qp_num = peer->qpn,
-                             .rq_psn = peer->psn,
+                             .dest_qp_num = pair->peer_qpn,
+                             .rq_psn = pair->peer_psn,
                              .max_dest_rd_atomic = endpoint->own.rd_atomic,
                              .min_rnr_timer = (uint8_t)device->path.min_rnr_timer};
 
@@ -128,12 +140,12 @@ static int to_rtr(struct pst_endpoint *endpoint)
                     &attr.ah_attr);
   int rc = endpoint->cm ? rc_cm_attributes(endpoint, &attr) : 0;
   return rc ? rc
-            : ibv_modify_qp(endpoint->qp, &attr,
+            : ibv_modify_qp(pair->qp, &attr,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-static int to_rts(struct pst_endpoint *endpoint)
+static int to_rts(struct pst_endpoint *endpoint, const struct pair *pair)
 {
   const struct vb_path *path = &endpoint->device->path;
   uint32_t own = (uint32_t)endpoint->device->attr.max_qp_init_rd_atom;
@@ -142,14 +154,53 @@ static int to_rts(struct pst_endpoint *endpoint)
                              .timeout = (uint8_t)path->timeout,
                              .retry_cnt = (uint8_t)path->retry_cnt,
                              .rnr_retry = (uint8_t)path->rnr_retry,
-                             .sq_psn = endpoint->psn,
+                             .sq_psn = pair->psn,
                              .max_rd_atomic = (uint8_t)(own < peer ? own : peer)};
 
   int rc = endpoint->cm ? rc_cm_attributes(endpoint, &attr) : 0;
   return rc ? rc
-            : ibv_modify_qp(endpoint->qp, &attr,
+            : ibv_modify_qp(pair->qp, &attr,
                             IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                                 IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int to_reset(struct ibv_qp *qp)
+{
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+
+  return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+}
+
+static int set_up_first(struct pst_endpoint *endpoint)
+{
+  const struct pair pair = {endpoint->qp, endpoint->psn, endpoint->peer.qpn, endpoint->peer.psn};
+  int rc = 0;
+
+  if (endpoint->is_erred) { /* once more */
+    rc = to_reset(endpoint->qp);
+    if (rc == 0)
+      rc = -rc_queue_init(endpoint);
+  }
+  if (rc == 0)
+    rc = to_rtr(endpoint, &pair);
+  return rc ? rc : to_rts(endpoint, &pair);
+}
+
+static int set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
+{
+  struct rc_lane *lane = &endpoint->lanes[i];
+  const struct pair pair = {lane->qp, lane->psn, endpoint->peer.more[i - 1].qpn,
+                            endpoint->peer.more[i - 1].psn};
+  int rc = 0;
+
+  if (lane->is_erred) {
+    rc = to_reset(lane->qp);
+    if (rc == 0)
+      rc = -rc_lane_init(endpoint, lane);
+  }
+  if (rc == 0)
+    rc = to_rtr(endpoint, &pair);
+  return rc ? rc : to_rts(endpoint, &pair);
 }
 
 static void set_up(void *arg)
@@ -157,18 +208,11 @@ static void set_up(void *arg)
   struct pst_endpoint *endpoint = arg;
   struct pst_worker *worker = endpoint->worker;
   uint64_t one = 1;
-  int rc = 0;
+  int rc = !endpoint->lanes || endpoint->lanes[0].sets_up ? set_up_first(endpoint) : 0;
 
-  if (endpoint->is_erred) { /* once more */
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
-    rc = ibv_modify_qp(endpoint->qp, &attr, IBV_QP_STATE);
-    if (rc == 0)
-      rc = -rc_queue_init(endpoint);
-  }
-  if (rc == 0)
-    rc = to_rtr(endpoint);
-  if (rc == 0)
-    rc = to_rts(endpoint);
+  for (uint32_t i = 1; rc == 0 && i < endpoint->lane_count; i++)
+    if (endpoint->lanes[i].sets_up)
+      rc = set_up_lane(endpoint, i);
   if (rc == 0 && endpoint->cm)
     rc = rc_cm_settle(endpoint);
   endpoint->setup_rc = rc;
@@ -231,10 +275,13 @@ bool rc_says_hello(const struct pst_endpoint *endpoint)
 
 void rc_greet(struct pst_endpoint *endpoint)
 {
+  const bool is_first = !endpoint->lanes || endpoint->lanes[0].sets_up;
   char why[256];
 
   atomic_store_explicit(&endpoint->setup, 0, memory_order_relaxed);
-  endpoint->is_erred = false;
+  if (is_first)
+    endpoint->is_erred = false;
+  rc_lanes_are_up(endpoint);
   if (endpoint->is_failed)
     rc_queue_error(endpoint);
   if (endpoint->state != RC_SETTING_UP || endpoint->close_mode)
@@ -254,17 +301,19 @@ void rc_greet(struct pst_endpoint *endpoint)
   endpoint->state = RC_GREETING;
   if (endpoint->is_heard_early)
     rc_connected(endpoint);
-  if (!rc_says_hello(endpoint))
-    return;
-  int rc = rc_queue_own(endpoint, RC_HELLO, NULL, 0, 0, 0);
+  int rc = rc_lanes_greet(endpoint);
+  if (rc == 0 && is_first && rc_says_hello(endpoint))
+    rc = rc_queue_own(endpoint, RC_HELLO, NULL, 0, 0, 0);
   if (rc < 0)
     rc_fail(endpoint, rc, "ibv_post_send of the hello");
 }
 
-/* The device has given up a hello, and what was posted is flushed. */
-void rc_greet_again(struct pst_endpoint *endpoint)
+void rc_greet_again(struct pst_endpoint *endpoint, bool is_first)
 {
-  endpoint->sq_told = endpoint->sq_done = endpoint->sq_head;
+  if (is_first)
+    endpoint->sq_told = endpoint->sq_done = endpoint->sq_head;
+  if (is_first && endpoint->lanes)
+    endpoint->lanes[0].sets_up = true;
   int rc = rc_set_up_soon(endpoint);
   if (rc < 0)
     rc_fail(endpoint, rc, "no memory to connect with");

@@ -47,7 +47,8 @@ static int restore_receives(struct pst_endpoint *endpoint)
     return rc_slots_post_back(endpoint);
   uint32_t missing = endpoint->receive_buffers ? 0 : endpoint->rq_size - endpoint->rq_posted;
 
-  return missing ? rc_receives_post(endpoint, missing) : 0;
+  int rc = missing ? rc_receives_post(endpoint, missing) : 0;
+  return rc == 0 ? rc_lanes_restore(endpoint) : rc;
 }
 
 void rc_credit_send(struct pst_endpoint *endpoint)

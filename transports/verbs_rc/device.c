@@ -69,6 +69,21 @@ static void read_options(struct pst_device *device, const struct pst_options *op
   device->uses_cm = host->option_uint(options, "connection") == 1;
   device->cm_port = (uint16_t)host->option_uint(options, "cm_port");
   device->initial = host->option_uint(options, "first_sequence");
+  device->qps = (uint32_t)host->option_uint(options, "qps");
+}
+
+/* Options that do not go together: which, or NULL. */
+static const char *contradiction(const struct pst_device *device)
+{
+  if (device->uses_cm && device->reconnect_ns)
+    return "reconnect needs `connection: exchange`";
+  if (device->qps > 1 && device->uses_cm)
+    return "qps of more than 1 needs `connection: exchange`";
+  if (device->qps > 1 && device->sends)
+    return "qps of more than 1 needs `operation: write`";
+  if (device->qps > 1 && device->reconnect_ns)
+    return "reconnect needs `qps: 1`";
+  return NULL;
 }
 
 int rc_open(const struct pst_host *host, const struct pst_open_params *params,
@@ -92,8 +107,9 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
                    (uint32_t)host->option_uint(in.options, "port"), gid, &made->open);
   if (rc == 0 && made->uses_cm)
     rc = rc_cm_check(made);
-  if (rc == 0 && made->uses_cm && made->reconnect_ns) {
-    RC_LOG(made, PST_LOG_ERROR, "reconnect needs `connection: exchange`");
+  const char *wrong = contradiction(made);
+  if (rc == 0 && wrong) {
+    RC_LOG(made, PST_LOG_ERROR, "%s", wrong);
     rc = -EINVAL;
   }
   if (rc == 0)
@@ -139,7 +155,7 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
       .slots_min = 1,
       .slots_max = smaller(room, RC_SLOTS_MAX),
       .workers_max = smaller((uint64_t)attr->max_cq, RC_WORKERS_MAX),
-      .endpoints_max = smaller((uint64_t)attr->max_qp, RC_PLACES),
+      .endpoints_max = smaller((uint64_t)attr->max_qp / device->qps, RC_PLACES),
       .requests_max = smaller(room, RC_REQUESTS_MAX),
       .pieces_max = device->pieces_max,
       .ring_needs = PST_NEED_EXPORT_DMABUF,

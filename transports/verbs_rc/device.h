@@ -36,7 +36,9 @@
 #define RC_SPARE_RECEIVES 4u    /* hello, farewell, and as many to be late */
 #define RC_SPARE_SENDS 8u       /* likewise, with a keepalive */
 #define RC_BLOB_RUNS 16u
-#define RC_BLOB_BYTES 256u
+#define RC_BLOB_BYTES 320u
+#define RC_LANES_MAX 8u
+#define RC_LANE_OWN 2u /* a hello and a farewell under way */
 #define RC_REMOTE_BYTES 40u
 #define RC_SCRATCH_BYTES 64u /* behind the control buffers */
 #define RC_REMOTE_ACCESS                                                                           \
@@ -64,6 +66,7 @@ struct pst_device {
   bool uses_cm;          /* connections by rdma_cm */
   uint16_t cm_port;      /* that worker 0 listens at; 0: any */
   bool sends;            /* messages are SENDs, not WRITEs */
+  uint32_t qps;          /* of an endpoint that sends or receives */
   uint64_t initial;      /* what sequence 0 travels as: a test's */
   char carrier[48];
   char counter_folder[320];

@@ -106,6 +106,11 @@ static void describe_self(struct pst_endpoint *endpoint)
       .is_rma = endpoint->roles & PST_ROLE_RMA,
       .sends = is_sending(endpoint)};
   memcpy(own->gid, device->open.gid.raw, sizeof(own->gid));
+  own->lanes = (uint8_t)endpoint->lane_count;
+  for (uint32_t i = 1; i < endpoint->lane_count; i++) {
+    own->more[i - 1].qpn = endpoint->lanes[i].qp->qp_num;
+    own->more[i - 1].psn = endpoint->lanes[i].psn;
+  }
   if (endpoint->tx) {
     own->initial = device->initial;
     own->control_receives = RC_CONTROL_RECEIVES;
@@ -138,6 +143,8 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
     rc = (endpoint->tx = calloc(1, sizeof(*endpoint->tx))) ? 0 : -ENOMEM;
   if (rc == 0 && endpoint->rx)
     endpoint->rx->sends = is_sending(endpoint);
+  if (endpoint->tx || endpoint->rx)
+    endpoint->lane_count = endpoint->device->qps;
   if (rc == 0)
     rc = rc_queue_open(endpoint, in->pieces);
   if (rc == 0)
@@ -147,7 +154,7 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
   return rc;
 }
 
-static uint32_t random_psn(void)
+uint32_t rc_random_psn(void)
 {
   uint32_t psn = 1;
 
@@ -176,9 +183,10 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->message_max = in.message_max ? in.message_max : worker->device->message_max;
   made->requests_max = in.requests;
   made->mostly = in.mr;
-  made->failed_from = RC_NEVER;
+  made->failed_from = made->refused_at = RC_NEVER;
+  made->lane_count = 1;
   made->connect_by_ns = made->close_by_ns = RC_NEVER;
-  made->psn = random_psn();
+  made->psn = rc_random_psn();
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
   rc = open_parts(made, &in);
   if (rc < 0) {

@@ -11,6 +11,7 @@ struct rc_cm;
 struct rc_sent {
   uint64_t cookie;
   uint8_t opcode; /* enum pst_opcode; 0: the transport's own */
+  uint8_t lane;   /* which queue pair it went by, of several */
 };
 
 /* What the transport's own SENDs say, in their immediate data. */
@@ -42,7 +43,11 @@ struct rc_blob {
   bool is_receiver;
   bool is_sender;
   bool is_rma;
-  bool sends;       /* SENDs into receives that name the slots */
+  bool sends;    /* SENDs into receives that name the slots */
+  uint8_t lanes; /* queue pairs; of the first `qpn` and `psn`, of the others these */
+  struct {
+    uint32_t qpn, psn;
+  } more[RC_LANES_MAX - 1];
   uint64_t initial; /* sender */
   uint32_t control_receives;
   uint64_t address; /* receiver: of slot 0's payload; and so on */
@@ -105,6 +110,30 @@ enum rc_state {
   RC_OVER,    /* failed, or the peer said farewell */
 };
 
+/* A message that arrived before its turn. */
+struct rc_arrival {
+  uint32_t length;
+  uint32_t number; /* the immediate data */
+};
+
+/* One of several queue pairs, lanes.c. Of the first, which is the endpoint's own, some of it stands
+ * with the endpoint. */
+struct rc_lane {
+  struct ibv_qp *qp;
+  uint32_t psn;
+  uint32_t rq_size, rq_posted; /* not of the first */
+  uint32_t own;                /* hellos and farewells under way; not of the first */
+  uint64_t done;               /* its requests before this one are complete */
+  uint64_t failed_from;        /* likewise */
+  struct rc_arrival *arrived;
+  uint32_t arrived_head, arrived_tail, arrived_mask;
+  bool is_erred;     /* not of the first */
+  bool sets_up;      /* a deferred work is to take it to RTS, or does */
+  bool greets_again; /* once what was posted is flushed */
+  bool is_heard;     /* the peer has been, on it */
+  bool has_left;     /* the peer, on it */
+};
+
 /* A connection that is to be had again, mend.c. */
 struct rc_mend {
   uint64_t by_ns;    /* 0: there is none */
@@ -148,7 +177,8 @@ struct pst_endpoint {
   struct ibv_send_wr *wrs;
   struct ibv_sge *sges;
   uint32_t outstanding; /* requests taken and not told */
-  uint64_t failed_from; /* this one failed with first_error, those behind it with `error` */
+  uint64_t failed_from; /* this one failed and those behind it, with `error` */
+  uint64_t refused_at;  /* this one, with first_error */
   int first_error;
   int error;
 
@@ -163,6 +193,13 @@ struct pst_endpoint {
   struct rc_rx *rx;
   struct pst_remote *remotes;
   struct pst_remote *written; /* the last that a WRITE named and that may be read */
+
+  /* Several queue pairs; NULL and 1: the one above is all. */
+  struct rc_lane *lanes;
+  uint32_t lane_count;
+  uint32_t lane_room;  /* completions of the others */
+  uint64_t striped;    /* messages posted */
+  uint64_t rma_before; /* one-sided requests are before this index */
 
   struct rc_mend mend;
   uint64_t connect_by_ns;
@@ -183,7 +220,7 @@ struct pst_endpoint {
   bool is_cut;    /* completions that still come are of nothing */
   bool peer_left; /* by farewell */
   bool is_erred;  /* the queue pair is in ERR */
-  bool wants_room, wants_queue, has_told_room;
+  bool wants_room, wants_queue, wants_rma_done, has_told_room;
   bool has_place;
   bool is_heard_early; /* while a deferred work was still setting the queue pair up */
   bool greets_again;   /* once what was posted is flushed */

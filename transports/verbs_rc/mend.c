@@ -20,9 +20,6 @@
 
 #define AGAIN_NS UINT64_C(100000000) /* where the path is not there */
 
-/* Beyond whatever the send queue can have: not of it. */
-#define ASIDE UINT32_C(0x40000000)
-
 static bool can_be_had_again(const struct pst_endpoint *endpoint, int status)
 {
   return endpoint->device->reconnect_ns && endpoint->state == RC_CONNECTED &&
@@ -98,7 +95,7 @@ static void say_hello(struct pst_endpoint *endpoint)
   const uint32_t credits =
       endpoint->tx ? (uint32_t)endpoint->tx->credit_messages & CREDITS_MASK : 0;
   struct ibv_send_wr wr = {
-      .wr_id = rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + ASIDE),
+      .wr_id = rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + RC_ASIDE),
       .opcode = rc_control_opcode(endpoint),
       .send_flags = IBV_SEND_SIGNALED,
       .imm_data = htobe32(messages << 12 | credits << 4 | RC_HELLO),

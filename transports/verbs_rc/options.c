@@ -91,6 +91,18 @@ static const struct pst_option options[] = {
         .scope = PST_SCOPE_DEVICE,
     },
     {
+        .name = "qps",
+        .help = "Queue pairs of an endpoint, on which its messages take turns; they are told in "
+                "their order all the same. For links that one queue pair does not fill. One that "
+                "fails ends all. Both ends need the same, `connection: exchange` and `operation: "
+                "write`.",
+        .default_value = "1",
+        .type = PST_OPTION_UINT,
+        .min = 1,
+        .max = 8,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
         .name = "first_sequence",
         .help = "What sequence number 0 travels as: near 2^32 and 2^64 numbers wrap.",
         .default_value = "0",

@@ -36,8 +36,27 @@ static int own_error(const struct pst_endpoint *endpoint, uint64_t index, const 
   return is_access && opcode != 0 && opcode != PST_OP_SEND && opcode != PST_OP_FLUSH ? -EACCES : 0;
 }
 
+static void sent_of_several(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  const uint64_t index =
+      endpoint->sq_done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)endpoint->sq_done);
+  const bool is_refused = wc->status != IBV_WC_SUCCESS && index < endpoint->sq_head &&
+                          endpoint->refused_at == RC_NEVER && own_error(endpoint, index, wc) != 0;
+
+  if (is_refused) {
+    endpoint->refused_at = index;
+    endpoint->first_error = -EACCES;
+  }
+  if (rc_lane_sent(endpoint, wc))
+    failed(endpoint, wc);
+}
+
 static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
+  if (endpoint->lanes) {
+    sent_of_several(endpoint, wc);
+    return;
+  }
   uint64_t index =
       endpoint->sq_done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)endpoint->sq_done);
 
@@ -57,7 +76,7 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     return;
   }
   if (endpoint->failed_from == RC_NEVER && endpoint->state != RC_GREETING) {
-    endpoint->failed_from = index;
+    endpoint->failed_from = endpoint->refused_at = index;
     endpoint->first_error = own_error(endpoint, index, wc);
   }
   endpoint->sq_done = index + 1;
@@ -72,18 +91,20 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   rc_pend(endpoint);
 }
 
-static void control(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+/* `lane`: by which it came, of several. */
+static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc)
 {
   uint32_t said = be32toh(wc->imm_data), what = (said & 15) == RC_HELLO ? RC_HELLO : said,
            buffer = (uint32_t)wc->wr_id;
   bool fine = (wc->wc_flags & IBV_WC_WITH_IMM) != 0;
 
   if (fine && what == RC_CREDIT)
-    fine =
-        endpoint->tx && rc_credit_take(endpoint, rc_receive_buffer(endpoint, buffer), wc->byte_len);
-  else if (fine && (what == RC_FAREWELL || what == RC_ABORTED))
-    rc_left(endpoint, what == RC_FAREWELL ? 0 : -ECONNRESET);
-  else if (what != RC_HELLO)
+    fine = lane == endpoint->lanes && endpoint->tx &&
+           rc_credit_take(endpoint, rc_receive_buffer(endpoint, buffer), wc->byte_len);
+  else if (fine && (what == RC_FAREWELL || what == RC_ABORTED)) {
+    if (!lane || rc_lane_left(endpoint, lane))
+      rc_left(endpoint, what == RC_FAREWELL ? 0 : -ECONNRESET);
+  } else if (what != RC_HELLO)
     fine = false;
   else if (endpoint->mend.by_ns && endpoint->state == RC_GREETING)
     rc_mend_heard(endpoint, said);
@@ -93,11 +114,38 @@ static void control(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     rc_pend(endpoint);
 }
 
+/* One of several queue pairs. */
+static void arrived_by(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc,
+                       struct rc_out *out)
+{
+  if (rc_lane_arrived(endpoint, lane, wc))
+    rc_lanes_deliver(endpoint, out);
+  else
+    rc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot");
+}
+
+static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
+                    const struct ibv_wc *wc)
+{
+  const bool greets_again = lane ? lane->greets_again : endpoint->greets_again;
+
+  if (!endpoint->mend.by_ns && !rc_mend_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR &&
+      !greets_again)
+    failed(endpoint, wc);
+  if (lane || endpoint->rq_posted == 0)
+    rc_pend(endpoint);
+}
+
 /* False: it needs more room than there is. */
 static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct rc_out *out)
 {
+  struct rc_lane *lane = NULL;
+
   if (wc->status == IBV_WC_SUCCESS) {
-    rc_connected(endpoint); /* whoever sends has heard us */
+    if (endpoint->lanes)
+      rc_lanes_hear(endpoint, wc);
+    else
+      rc_connected(endpoint); /* whoever sends has heard us */
     if (endpoint->tell_connected && !endpoint->close_mode) {
       endpoint->tell_connected = false;
       event(out, endpoint, PST_EVENT_CONNECTED, 0);
@@ -105,28 +153,31 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
         return false;
     }
   }
-  endpoint->rq_posted--;
+  if (endpoint->lanes)
+    lane = rc_lane_received(endpoint, wc);
+  else
+    endpoint->rq_posted--;
   endpoint->arrivals++;
   if (wc->status != IBV_WC_SUCCESS) {
-    if (!endpoint->mend.by_ns && !rc_mend_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR &&
-        !endpoint->greets_again)
-      failed(endpoint, wc);
-    if (endpoint->rq_posted == 0)
-      rc_pend(endpoint);
+    flushed(endpoint, lane, wc);
     return true;
   }
   bool sends = endpoint->rx && endpoint->rx->sends;
   int rc = 0;
-  if ((wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != sends)
-    rc_arrived(endpoint, wc, out);
-  else {
-    control(endpoint, wc);
+  if ((wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != sends) {
+    if (lane)
+      arrived_by(endpoint, lane, wc, out);
+    else
+      rc_arrived(endpoint, wc, out);
+  } else {
+    control(endpoint, lane, wc);
     /* In ERR soft-RoCE takes receives and never gives them back. */
     if (sends && !endpoint->is_erred && endpoint->state == RC_CONNECTED &&
         (uint32_t)wc->wr_id != RC_SPARE) /* it took a slot's receive, and not the slot */
       rc = rc_slot_again(endpoint);
   }
-  if (endpoint->receive_buffers && !endpoint->is_erred && endpoint->state == RC_CONNECTED)
+  if (endpoint->receive_buffers && !endpoint->is_erred && endpoint->state == RC_CONNECTED &&
+      lane == endpoint->lanes)
     rc = rc_receive_again(endpoint, (uint32_t)wc->wr_id);
   if (rc < 0)
     rc_fail(endpoint, rc, "ibv_post_recv");
@@ -170,20 +221,25 @@ static bool take(struct pst_worker *worker, struct rc_out *out)
 
 static int status_of(const struct pst_endpoint *endpoint, uint64_t index)
 {
-  if (index < endpoint->failed_from)
-    return 0;
-  return index == endpoint->failed_from && endpoint->first_error ? endpoint->first_error
-                                                                 : endpoint->error;
+  if (index == endpoint->refused_at && endpoint->first_error)
+    return endpoint->first_error;
+  return index < endpoint->failed_from ? 0 : endpoint->error;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+  return a < b ? a : b;
 }
 
 /* Where those end that are done as the one at `index` is. */
 static uint64_t alike_until(const struct pst_endpoint *endpoint, uint64_t index)
 {
-  const uint64_t failed = endpoint->failed_from;
+  const uint64_t refused = endpoint->refused_at, failed = endpoint->failed_from;
 
-  if (index < failed)
-    return endpoint->sq_done < failed ? endpoint->sq_done : failed;
-  return status_of(endpoint, index) == endpoint->error ? endpoint->sq_done : index + 1;
+  if (index == refused)
+    return index + 1;
+  const uint64_t end = refused > index ? sooner(endpoint->sq_done, refused) : endpoint->sq_done;
+  return index < failed ? sooner(end, failed) : end;
 }
 
 static void tell_done(struct pst_endpoint *endpoint, struct rc_out *out)
@@ -222,10 +278,25 @@ static void tell_room(struct pst_endpoint *endpoint)
 {
   if (!endpoint->wants_room || endpoint->has_told_room || endpoint->state != RC_CONNECTED ||
       endpoint->outstanding == endpoint->requests_max ||
+      (endpoint->wants_rma_done && endpoint->sq_done < endpoint->rma_before) ||
       (!endpoint->wants_queue && rc_fifo_count(&endpoint->tx->credits) == 0))
     return;
   endpoint->has_told_room = true;
   endpoint->worker->told++;
+}
+
+static void greet_again(struct pst_endpoint *endpoint)
+{
+  const bool is_first =
+      endpoint->greets_again && endpoint->sq_done == endpoint->sq_head && endpoint->rq_posted == 0;
+
+  if (endpoint->close_mode || endpoint->is_failed ||
+      atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 0)
+    return;
+  if (!rc_lanes_greet_again(endpoint) && !is_first)
+    return;
+  endpoint->greets_again &= !is_first;
+  rc_greet_again(endpoint, is_first);
 }
 
 /* False: it is freed. */
@@ -233,11 +304,7 @@ static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
 {
   uint64_t now = endpoint->close_mode || endpoint->tell_gone ? rc_now_ns(endpoint->device) : 0;
 
-  if (endpoint->greets_again && endpoint->sq_done == endpoint->sq_head &&
-      endpoint->rq_posted == 0 && !endpoint->close_mode && !endpoint->is_failed) {
-    endpoint->greets_again = false;
-    rc_greet_again(endpoint);
-  }
+  greet_again(endpoint);
   if (endpoint->state == RC_MENDING)
     rc_mend_step(endpoint);
   if (endpoint->rx)
@@ -247,8 +314,9 @@ static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
     endpoint->tell_connected = false;
     event(out, endpoint, PST_EVENT_CONNECTED, 0);
   }
+  bool is_told = rc_lanes_deliver(endpoint, out);
   bool closable = endpoint->close_mode && rc_close_step(endpoint, now);
-  bool gone = endpoint->tell_gone && rc_gone_step(endpoint, now);
+  bool gone = endpoint->tell_gone && rc_gone_step(endpoint, now) && is_told;
   tell_done(endpoint, out);
   if (gone && out->room) {
     endpoint->tell_gone = false;

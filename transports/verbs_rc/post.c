@@ -145,6 +145,8 @@ static void build(struct pst_endpoint *endpoint, uint64_t index, const struct ps
   else
     rc_rma_build(endpoint, wr, request);
   endpoint->sent[at] = (struct rc_sent){.cookie = request->cookie, .opcode = request->opcode};
+  if (request->opcode != PST_OP_SEND && request->opcode != PST_OP_FLUSH)
+    endpoint->rma_before = index + 1;
   rc_queue_alike(endpoint, index, request->opcode);
   if ((index & (endpoint->sq_mask >> 2)) == 0) /* as in row.c */
     wr->send_flags |= IBV_SEND_SIGNALED;
@@ -162,6 +164,13 @@ static int not_now(const struct pst_endpoint *endpoint)
   if (endpoint->state != RC_CONNECTED || endpoint->tell_connected || endpoint->close_mode)
     return -ENOTCONN;
   return endpoint->requests_max ? 0 : -EINVAL;
+}
+
+/* Of several queue pairs one does not fence another: what a message is to come after is done. */
+static bool waits_for_rma(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  return endpoint->lanes && request->opcode == PST_OP_SEND &&
+         (request->flags & PST_REQUEST_FENCE) && endpoint->sq_done < endpoint->rma_before;
 }
 
 static void want_room(struct pst_endpoint *endpoint, uint32_t why)
@@ -183,6 +192,7 @@ int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
 {
   uint64_t from = endpoint->sq_head, index = from;
   uint32_t why = PST_WAIT_NONE, taken = 0;
+  bool is_fenced = false;
   int rc = not_now(endpoint);
 
   if (rc < 0 || n == 0) {
@@ -200,7 +210,8 @@ int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
       continue;
     if ((rc = check(endpoint, request)) < 0)
       break;
-    why = taken == room ? PST_WAIT_QUEUE
+    is_fenced = waits_for_rma(endpoint, request);
+    why = taken == room || is_fenced ? PST_WAIT_QUEUE
           : request->opcode == PST_OP_SEND && rc_fifo_count(&endpoint->tx->credits) == 0
               ? PST_WAIT_CREDIT
               : PST_WAIT_NONE;
@@ -210,6 +221,7 @@ int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
     some = 1;
   }
   want_room(endpoint, why);
+  endpoint->wants_rma_done = is_fenced;
   if (taken == 0) {
     if (rc < 0)
       return rc;

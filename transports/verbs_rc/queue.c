@@ -30,7 +30,8 @@ static int create(struct pst_endpoint *endpoint, uint32_t pieces, uint32_t inlin
 static int reserve_completions(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;
-  uint32_t wanted = worker->cq_used + endpoint->sq_size + endpoint->rq_size, most;
+  uint32_t wanted = worker->cq_used + endpoint->sq_size + endpoint->rq_size + endpoint->lane_room,
+           most;
   int rc = 0;
 
   if (wanted > (uint32_t)worker->cq->cqe) {
@@ -117,8 +118,9 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
   }
   if (endpoint->tx)
     endpoint->receive_buffers = endpoint->rq_size += RC_CONTROL_RECEIVES;
+  endpoint->lane_room = rc_lanes_room(endpoint);
   if ((rc = reserve_completions(endpoint)) < 0) {
-    endpoint->sq_size = endpoint->rq_size = 0;
+    endpoint->sq_size = endpoint->rq_size = endpoint->lane_room = 0;
     return rc;
   }
   rc = create(endpoint, pieces, RC_INLINE_WISH);
@@ -141,7 +143,9 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
                              .next = i + 1 < RC_POLL_BATCH ? &endpoint->again[i + 1] : NULL};
   if (rc == 0 && endpoint->rx && endpoint->rx->sends)
     line_up(endpoint);
-  return rc == 0 ? rc_queue_init(endpoint) : rc;
+  if (rc == 0)
+    rc = rc_queue_init(endpoint);
+  return rc == 0 ? rc_lanes_open(endpoint) : rc;
 }
 
 static int post_spare(struct pst_endpoint *endpoint)
@@ -154,8 +158,7 @@ static int post_spare(struct pst_endpoint *endpoint)
   return -rc;
 }
 
-/* To INIT, with all receives posted: the peer may send as soon as it knows us. */
-int rc_queue_init(struct pst_endpoint *endpoint)
+int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp)
 {
   const struct pst_device *device = endpoint->device;
   /* Remote writes at both ends: keepalives are empty ones. */
@@ -167,15 +170,23 @@ int rc_queue_init(struct pst_endpoint *endpoint)
                              .pkey_index = (uint16_t)device->path.pkey_index,
                              .port_num = (uint8_t)device->open.port->number,
                              .qp_access_flags = (unsigned int)access};
-  int rc = ibv_modify_qp(endpoint->qp, &attr,
+  int rc = ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 
-  if (rc != 0) {
+  if (rc != 0)
     RC_LOG(device, PST_LOG_ERROR,
            "%s: the queue pair cannot be taken to INIT: %s; see `pkey_index`", endpoint->label,
            strerror(rc));
-    return -rc;
-  }
+  return -rc;
+}
+
+/* To INIT, with all receives posted: the peer may send as soon as it knows us. */
+int rc_queue_init(struct pst_endpoint *endpoint)
+{
+  int rc = rc_queue_to_init(endpoint, endpoint->qp);
+
+  if (rc < 0)
+    return rc;
   if (endpoint->rx && endpoint->rx->sends) {
     /* The host may have all slots: a hello that comes first must not wait for one. */
     if (endpoint->mend.is_greeted && (rc = post_spare(endpoint)) < 0)
@@ -191,11 +202,12 @@ int rc_queue_init(struct pst_endpoint *endpoint)
 
 void rc_queue_close(struct pst_endpoint *endpoint)
 {
+  rc_lanes_close(endpoint);
   if (endpoint->qp)
     ibv_destroy_qp(endpoint->qp);
   if (endpoint->control_mr)
     ibv_dereg_mr(endpoint->control_mr);
-  endpoint->worker->cq_used -= endpoint->sq_size + endpoint->rq_size;
+  endpoint->worker->cq_used -= endpoint->sq_size + endpoint->rq_size + endpoint->lane_room;
   free(endpoint->control);
   free(endpoint->sent);
   free(endpoint->wrs);
@@ -206,6 +218,7 @@ void rc_queue_error(struct pst_endpoint *endpoint)
 {
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
+  rc_lanes_error(endpoint);
   if (endpoint->is_erred)
     return;
   endpoint->is_erred = true;
@@ -297,6 +310,8 @@ int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer)
 
 int rc_queue_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
 {
+  if (endpoint->lanes)
+    return rc_lanes_ring(endpoint, from, to);
   struct ibv_send_wr *last = &endpoint->wrs[(to - 1) & endpoint->sq_mask], *next = last->next;
   struct ibv_send_wr *first = &endpoint->wrs[from & endpoint->sq_mask], *bad = NULL;
 

@@ -8,6 +8,8 @@
 /* wr_id: whose, and which: an index of the send queue, a control buffer. */
 #define RC_RECEIVE (UINT64_C(1) << 63)
 #define RC_SPARE 1u /* of SENDs: a receive without a slot */
+/* Beyond whatever the send queue can have: not of it. */
+#define RC_ASIDE UINT32_C(0x40000000)
 static inline uint64_t rc_wr_id(const struct pst_endpoint *endpoint, uint32_t index)
 {
   return (uint64_t)(endpoint->generation & 0x7fffu) << 48 | (uint64_t)endpoint->place << 32 | index;
@@ -17,6 +19,7 @@ static inline uint64_t rc_wr_id(const struct pst_endpoint *endpoint, uint32_t in
 int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces);
 void rc_queue_close(struct pst_endpoint *endpoint);
 int rc_queue_init(struct pst_endpoint *endpoint);
+int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp);
 /* Receives: `n` without buffers; or, of who sends and is sent credit, the one with that buffer.
  * 0 or -errno. */
 int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n);
@@ -61,6 +64,42 @@ static inline uint8_t *rc_scratch(const struct pst_endpoint *endpoint)
 {
   return rc_receive_buffer(endpoint, endpoint->receive_buffers);
 }
+
+/* lanes.c: several queue pairs. Those that begin with rc_lanes_ may be called of one, too, and do
+ * nothing, unless it says otherwise. */
+uint32_t rc_lanes_room(const struct pst_endpoint *endpoint);
+int rc_lanes_open(struct pst_endpoint *endpoint);
+void rc_lanes_close(struct pst_endpoint *endpoint);
+int rc_lane_init(struct pst_endpoint *endpoint, struct rc_lane *lane);
+/* Post the receives that are missing. */
+int rc_lanes_restore(struct pst_endpoint *endpoint);
+/* As rc_queue_ring(); of several only. */
+int rc_lanes_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);
+/* By all but the first. */
+int rc_lanes_say(struct pst_endpoint *endpoint, enum rc_control control);
+/* A completion of the send queue. True: the connection has failed by it. */
+bool rc_lane_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
+/* One of a receive is there: what it says of the peer; then it is taken, by which queue pair. */
+void rc_lanes_hear(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
+struct rc_lane *rc_lane_received(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
+/* A message, which waits for its turn. False: it is one too many. */
+bool rc_lane_arrived(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc);
+/* Tell those whose turn it is. False: there are more than there was room for. */
+bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct rc_out *out);
+/* The peer's farewell. True: it has left by all of them. */
+bool rc_lane_left(struct pst_endpoint *endpoint, struct rc_lane *lane);
+void rc_lane_error(struct pst_endpoint *endpoint, struct rc_lane *lane);
+/* To ERR; has the device given back what was posted; has it sent what was said: all but the first.
+ * Then none of it will come. */
+void rc_lanes_error(struct pst_endpoint *endpoint);
+bool rc_lanes_are_empty(const struct pst_endpoint *endpoint);
+bool rc_lanes_are_said(const struct pst_endpoint *endpoint);
+void rc_lanes_cut(struct pst_endpoint *endpoint);
+/* All but the first: true when a hello is to be said again. After a deferred work; then the hellos,
+ * 0 or -errno. */
+bool rc_lanes_greet_again(struct pst_endpoint *endpoint);
+void rc_lanes_are_up(struct pst_endpoint *endpoint);
+int rc_lanes_greet(struct pst_endpoint *endpoint);
 
 /* row.c: at `index` and behind it, those at the front of the `n` that are plain and can be taken.
  * Returns how many. */

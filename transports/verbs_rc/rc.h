@@ -57,6 +57,9 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size);
 /* ---- Between the files ------------------------------------------------------------------------
  */
 
+/* endpoint.c */
+uint32_t rc_random_psn(void);
+
 /* blob.c */
 void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES]);
 bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob);
@@ -64,7 +67,9 @@ bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob);
 /* connect.c: to be called by poll. */
 int rc_set_up_soon(struct pst_endpoint *endpoint);
 void rc_greet(struct pst_endpoint *endpoint);
-void rc_greet_again(struct pst_endpoint *endpoint);
+/* What was posted of a hello that the device has given up is flushed: of the first queue pair, of
+ * others. */
+void rc_greet_again(struct pst_endpoint *endpoint, bool is_first);
 void rc_connected(struct pst_endpoint *endpoint);
 /* Of the two ends. */
 bool rc_says_hello(const struct pst_endpoint *endpoint);

@@ -146,6 +146,7 @@ static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index,
     wr->wr.rdma.remote_addr = address + offset;
     wr->wr.rdma.rkey = rkey;
   }
+  endpoint->rma_before = index + i;
   if (i && (remote->access & PST_ACCESS_REMOTE_READ))
     endpoint->written = remote;
   return i;

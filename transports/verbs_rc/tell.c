@@ -41,6 +41,8 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
     add(&list, "reconnections", endpoint->mend.count, 0);
     add(&list, "messages_repeated", endpoint->mend.repeated, 0);
   }
+  if (endpoint && endpoint->lanes)
+    add(&list, "queue_pairs", endpoint->lane_count, PST_COUNTER_GAUGE);
   if (!endpoint && worker) {
     add(&list, "completion_queue", (uint64_t)worker->cq->cqe, PST_COUNTER_GAUGE);
     add(&list, "completions_reserved", worker->cq_used, PST_COUNTER_GAUGE);
@@ -48,16 +50,26 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
   return (int)list.count;
 }
 
+/* "QP 17", "QPs 17, 18" */
+static void name_queue_pairs(const struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  int n = snprintf(text, size, "QP%s %u", endpoint->lanes ? "s" : "", endpoint->qp->qp_num);
+
+  for (uint32_t i = 1; i < endpoint->lane_count && n > 0 && (size_t)n < size; i++)
+    n += snprintf(text + n, size - (size_t)n, ", %u", endpoint->lanes[i].qp->qp_num);
+}
+
 int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct pst_device *device = endpoint->device;
-  char peer[VB_GID_TEXT], route[64];
+  char peer[VB_GID_TEXT], route[64], own[96];
 
   if (size == 0)
     return -EINVAL;
+  name_queue_pairs(endpoint, own, sizeof(own));
   if (endpoint->state == RC_NEW) {
-    snprintf(text, size, "%s port %u, QP %u, %s, not connected", device->open.info->name,
-             device->open.port->number, endpoint->qp->qp_num, device->open.gid_reason);
+    snprintf(text, size, "%s port %u, %s, %s, not connected", device->open.info->name,
+             device->open.port->number, own, device->open.gid_reason);
     return 0;
   }
   uint32_t mtu = endpoint->peer.mtu < device->mtu ? endpoint->peer.mtu : (uint32_t)device->mtu;
@@ -65,10 +77,9 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   snprintf(route, sizeof(route), "hop limit %u", device->path.hop_limit);
   if (endpoint->cm)
     rc_cm_describe(endpoint, route, sizeof(route));
-  snprintf(text, size, "%s port %u, QP %u to QP %u of %s, MTU %u, %s, %sinline %u bytes, %s",
-           device->open.info->name, device->open.port->number, endpoint->qp->qp_num,
-           endpoint->peer.qpn, peer, vb_mtu_bytes((enum ibv_mtu)mtu), route,
-           endpoint->own.sends ? "messages by SEND, " : "", endpoint->max_inline,
-           device->open.gid_reason);
+  snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u, %s, %sinline %u bytes, %s",
+           device->open.info->name, device->open.port->number, own, endpoint->peer.qpn, peer,
+           vb_mtu_bytes((enum ibv_mtu)mtu), route, endpoint->own.sends ? "messages by SEND, " : "",
+           endpoint->max_inline, device->open.gid_reason);
   return 0;
 }
