@@ -44,7 +44,9 @@ class Regions(Case):
         for allocator, via in (("malloc", "cuda-ipc"), ("vmm", "cuda-vmm")):
             for script in ("delay_us=0", "delay_us=1000"):
                 with self.subTest(allocator=allocator, script=script):
-                    rows = self.rows("--memory-option", f"allocator={allocator}", script=script)
+                    # Each fill and check waits for a copy: a round of the default depth of slow ones takes seconds.
+                    depth = () if script == "delay_us=0" else ("--depth", 32)
+                    rows = self.rows("--memory-option", f"allocator={allocator}", *depth, script=script)
                     self.assert_direct(rows, via, "shm")
 
     def test_one_process(self):
