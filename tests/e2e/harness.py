@@ -30,12 +30,12 @@ HAS_PCAP = os.environ.get("PENSTOCK_PCAP", "1") == "1"
 # A sanitized program is several times slower, and machines that test are often busy.
 PATIENCE = 5 if SANITIZED else 1
 # A deadline of a wait ends what hangs; it judges no speed, and any process may wait for a CPU.
-HANGS = 60
+HANGS = 120
 
 
 def wait_until(condition, seconds, what):
-    """Poll until condition() is true; its value. Fails after the deadline: so many seconds, a
-    minute at least."""
+    """Poll until condition() is true; its value. Fails after the deadline: so many seconds, HANGS
+    of them at least."""
     seconds = max(seconds, HANGS)
     deadline = time.monotonic() + seconds * PATIENCE
     while True:
