@@ -35,7 +35,7 @@ static unsigned advance_until(struct rig_end *end, const char *step, struct ibv_
     assert_true(steps++ < MOST);
     rig_ctl(words);
     /* The next step is only for what has seen this one: a retry, or the end. */
-    double patience = real_s() + 5;
+    double patience = real_s() + 30;
     while (rig_counter("retries") == retries && real_s() < patience) {
       if (ibv_poll_cq(end->cq, 1, wc) == 1)
         return steps;
