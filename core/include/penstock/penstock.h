@@ -920,6 +920,11 @@ enum pst_sent_basis {
   PST_SENT_UNKNOWN = 4,
 };
 
+/* Causes are the transport's, and core's own: those of frames (below); `wire` and `unattributed`
+ * for what no other accounts for; and of a stream that has broken off, `memory_failed` where the
+ * receiver's memory did, else `aborted`, for what was sent by then and neither delivered nor
+ * dropped.
+ */
 struct pst_drop {
   char cause[32];
   uint64_t messages;
