@@ -321,9 +321,9 @@ static uint32_t queue_pairs(const struct contract_side *side, unsigned int *numb
   char text[512];
   uint32_t n = 0;
   assert_int_equal(side->image.ops->describe(side->endpoints[0], text, sizeof(text)), 0);
-  char *at = strstr(text, "QPs ");
+  char *at = strstr(text, "QP");
   assert_non_null(at);
-  for (at += strlen("QPs "); n < most; at += 2) {
+  for (at += strcspn(at, " ") + 1; n < most; at += 2) {
     numbers[n++] = (unsigned int)strtoul(at, &at, 10);
     if (strncmp(at, ", ", 2) != 0)
       break;
@@ -384,6 +384,45 @@ static void port_goes_down_and_is_told(void **state)
   (void)state;
   ends(ONCE, "port-down " DEVICE "/1", 0, -ECONNRESET);
   ctl("port-up " DEVICE "/1");
+}
+
+/* What the adapter tells of itself: nothing else does, since all that is posted is flushed. At the
+ * end that is hit; the other one's answers do not come. */
+static void queue_pair_ends(bool is_sender)
+{
+  struct stream stream;
+  unsigned int number;
+  char fault[64];
+  open_stream(&stream, ONCE, 0);
+  struct contract_side *side = is_sender ? &stream.pair->sender : &stream.pair->receiver;
+  assert_int_equal(queue_pairs(side, &number, 1), 1);
+  run(&stream, 100);
+  contract_complaints();
+  snprintf(fault, sizeof(fault), "qp-error --qp %u --after 2", number);
+  ctl(fault);
+  run_to_the_end(&stream);
+  assert_int_equal(stream.status[is_sender ? 0 : 1], -EIO);
+  assert_int_equal(stream.status[is_sender ? 1 : 0], -ECONNRESET);
+  assert_in_range(contract_complaints(), 2, 8);
+  ctl("clear");
+  close_stream(&stream);
+}
+
+static void queue_pair_that_fails(void **state)
+{
+  (void)state;
+  goes_on(WRITE, "qp-error --after %d --count 1");
+  goes_on(SEND, "qp-error --after %d --count 1");
+  queue_pair_ends(true);
+  queue_pair_ends(false);
+}
+
+/* No completion comes any more, not even of what is flushed. */
+static void completion_queue_that_fails(void **state)
+{
+  (void)state;
+  ends(WRITE, "cq-error", 0, -EIO);
+  ends(ONCE, "cq-error --after 5", 0, -EIO);
 }
 
 static void device_that_is_removed(void **state)
@@ -464,6 +503,8 @@ int main(int argc, char **argv)
       CONTRACT_CASE(order_is_kept_where_queue_pairs_differ),
       CONTRACT_CASE(peer_that_is_lost_is_given_up),
       CONTRACT_CASE(port_goes_down_and_is_told),
+      CONTRACT_CASE(queue_pair_that_fails),
+      CONTRACT_CASE(completion_queue_that_fails),
       CONTRACT_CASE(device_that_is_removed),
       CONTRACT_CASE(answer_that_never_comes),
       CONTRACT_CASE(operations_that_differ_are_refused),

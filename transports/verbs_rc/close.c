@@ -103,6 +103,20 @@ static bool is_empty(const struct pst_endpoint *endpoint)
          rc_lanes_are_empty(endpoint);
 }
 
+/* The time that the device had is over, and since then all that there was has been taken: this
+ * thread may have stood still meanwhile. */
+static bool is_too_late(struct pst_endpoint *endpoint)
+{
+  const uint64_t empties = endpoint->worker->empties;
+
+  if (endpoint->late_at == 0)
+    endpoint->late_at = empties + 1;
+  if (empties >= endpoint->late_at)
+    return true;
+  rc_pend(endpoint);
+  return false;
+}
+
 /* The deadline is over, and the device has not given back what was posted: it will be told all the
  * same, and its completions, should they come, are no longer ours. */
 static void cut(struct pst_endpoint *endpoint)
@@ -149,7 +163,7 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
   rc_lanes_error(endpoint); /* where the first one's hello was still to be heard */
   if (is_empty(endpoint))
     return true;
-  if (now_ns < rc_close_due(endpoint))
+  if (now_ns < rc_close_due(endpoint) || !is_too_late(endpoint))
     return false;
   cut(endpoint);
   return true;
@@ -160,7 +174,7 @@ bool rc_gone_step(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   if (endpoint->peer_left || is_empty(endpoint))
     return true;
-  if (now_ns < endpoint->over_ns + FLUSH_NS)
+  if (now_ns < endpoint->over_ns + FLUSH_NS || !is_too_late(endpoint))
     return false;
   cut(endpoint);
   return true;

@@ -210,6 +210,7 @@ struct pst_endpoint {
   uint64_t heard_arrivals;
   uint64_t arrivals;
   uint64_t over_ns;  /* when it was over */
+  uint64_t late_at;  /* worker->empties when it was late to give all back, + 1 */
   uint64_t farewell; /* index of ours + 1; 0: none */
   uint64_t close_by_ns;
   uint32_t close_mode;

@@ -51,8 +51,20 @@ static void sent_of_several(struct pst_endpoint *endpoint, const struct ibv_wc *
     failed(endpoint, wc);
 }
 
+/* The device has taken the queue pair to ERR by itself: its event says why, if it is there yet. */
+static void device_gave_up(struct pst_endpoint *endpoint)
+{
+  rc_events(endpoint->device);
+  rc_take_notices(endpoint->worker);
+  if (!endpoint->is_failed && !endpoint->mend.by_ns)
+    rc_fail(endpoint, -EIO, "the device failed the queue pair, and gave back what was posted");
+}
+
 static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
+  if (wc->status == IBV_WC_WR_FLUSH_ERR && endpoint->state >= RC_CONNECTED && !endpoint->is_erred &&
+      !endpoint->is_failed && !endpoint->mend.by_ns)
+    device_gave_up(endpoint);
   if (endpoint->lanes) {
     sent_of_several(endpoint, wc);
     return;
@@ -360,8 +372,11 @@ int rc_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
   rc_take_notices(worker);
   if (worker->pending)
     work(worker, &out);
-  if (take(worker, &out) && worker->cm)
-    rc_cm_leave(worker);
+  if (take(worker, &out)) {
+    worker->empties++;
+    if (worker->cm)
+      rc_cm_leave(worker);
+  }
   if (worker->pending)
     work(worker, &out);
   worker->calls += out.room == max ? POLLS_BETWEEN_CLOCKS : 1;

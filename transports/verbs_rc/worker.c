@@ -336,6 +336,10 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   struct pst_worker *worker = endpoint->worker;
 
+  if (!endpoint->close_mode && !endpoint->is_failed && endpoint->state != RC_OVER &&
+      atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed))
+    rc_fail(endpoint, -EIO, "the device is lost");
+
   if (endpoint->close_mode) {
     if (now_ns >= rc_close_due(endpoint))
       rc_pend(endpoint);

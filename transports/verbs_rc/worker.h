@@ -69,6 +69,7 @@ struct pst_worker {
   _Atomic uint32_t notices;     /* that other threads have left with endpoints */
   uint32_t notices_seen;
   uint32_t told;       /* endpoints with room that a post wanted */
+  uint64_t empties;    /* polls that have taken all that there was */
   uint32_t calls;      /* of poll since the clock was looked at */
   uint64_t soonest_ns; /* when something is due, at the earliest */
   uint64_t timer_ns;   /* what the timer is set to */

@@ -41,12 +41,10 @@ static bool wakes(const struct fab_cq *cq, const struct sim_cqe *cqe)
   return cq->armed == FAB_ARM_ANY;
 }
 
-static void overrun(struct fab_cq *cq)
+void sim_cq_fail(struct fab_cq *cq)
 {
   if (atomic_exchange(&cq->overrun, 1))
     return;
-  fab_counted(NULL, FAB_CQ_OVERRUNS);
-  fab_log(2, "a completion queue of %u entries is overrun", cq->ring.size - 1);
   atomic_fetch_or(&cq->async_bits, 1u << IBV_EVENT_CQ_ERR);
   fab_kick(cq->owner);
 }
@@ -59,8 +57,11 @@ void sim_complete(uint32_t index, const struct sim_cqe *cqe)
   fab_lock(&cq->lock);
   bool full = ring->head - ring->tail >= ring->size - 1;
   if (!cq->number || (full && !cq->ignore_overrun) || cq->overrun) {
-    if (cq->number)
-      overrun(cq);
+    if (cq->number && !cq->overrun) {
+      fab_counted(NULL, FAB_CQ_OVERRUNS);
+      fab_log(2, "a completion queue of %u entries is overrun", cq->ring.size - 1);
+      sim_cq_fail(cq);
+    }
     fab_unlock(&cq->lock);
     return;
   }

@@ -144,6 +144,8 @@ void sim_complete(uint32_t cq, const struct sim_cqe *cqe);
 uint32_t sim_syndrome(enum ibv_wc_status status);
 /* To ERR, its receive queue flushed; the QP's lock is held. Its owner flushes the send queue. */
 void sim_qp_fail(struct fab_qp *qp);
+/* It takes no more completions; its owner hears of it and fails the queue pairs that use it. */
+void sim_cq_fail(struct fab_cq *cq);
 /* What a dead holder of the QP's lock left behind. */
 void sim_qp_repair(struct fab_qp *qp);
 /* Of a shared queue's lock. */

@@ -59,6 +59,19 @@ static bool faulted(struct sim_qp *qp, struct sim_slot *slot, struct sim_outcome
     *outcome = (struct sim_outcome){.fate = SIM_LOST};
     return true;
   }
+  if (fab_fault_hits(FAB_FAULT_QP_ERROR, device, qp->number, NULL, NULL)) {
+    sim_qp_lock(sim_fab_qp(qp));
+    sim_qp_fail(sim_fab_qp(qp));
+    fab_unlock(&sim_fab_qp(qp)->lock);
+    sim_qp_event(sim_fab_qp(qp), IBV_EVENT_QP_FATAL);
+    *outcome = (struct sim_outcome){.fate = SIM_LOST};
+    return true;
+  }
+  if (fab_fault_hits(FAB_FAULT_CQ_ERROR, device, qp->number, NULL, NULL)) {
+    sim_cq_fail(sim_fab_cq(sim_cq_of(qp->qp.send_cq)));
+    *outcome = (struct sim_outcome){.fate = SIM_LOST};
+    return true;
+  }
   return false;
 }
 

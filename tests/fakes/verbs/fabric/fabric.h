@@ -264,6 +264,8 @@ enum fab_fault_kind {
   FAB_FAULT_RNR,
   FAB_FAULT_REG_MR,
   FAB_FAULT_DMABUF,
+  FAB_FAULT_QP_ERROR,
+  FAB_FAULT_CQ_ERROR,
   /* Done once, to `on`. */
   FAB_FAULT_PORT_DOWN,
   FAB_FAULT_PORT_UP,

@@ -34,6 +34,8 @@ static const char help[] =
     "\n"
     "  drop                          messages vanish\n"
     "  delay --by TIME               messages come later\n"
+    "  qp-error                      its queue pair fails, as if the adapter had; the event says so\n"
+    "  cq-error                      likewise its completion queue, and all queue pairs of that\n"
     "      --from HOST[/DEVICE]  of this sender;  --qp NUMBER: of this queue pair\n"
     "  rnr [TARGET]                  the receiver says that it is not ready\n"
     "  refuse-registration [TARGET]  ibv_reg_mr fails;  --error ENOMEM\n"

@@ -24,6 +24,8 @@ static const struct kind {
     {FAB_FAULT_RNR, WHICH | BIT(ON) | BIT(QP), 0, 0},
     {FAB_FAULT_REG_MR, WHICH | BIT(ON) | BIT(ERROR), 0, ENOMEM},
     {FAB_FAULT_DMABUF, WHICH | BIT(ON) | BIT(ERROR), 0, EOPNOTSUPP},
+    {FAB_FAULT_QP_ERROR, WHICH | BIT(OF) | BIT(QP), 0, 0},
+    {FAB_FAULT_CQ_ERROR, WHICH | BIT(OF) | BIT(QP), 0, 0},
     {FAB_FAULT_PORT_DOWN, WHEN | BIT(OF) | BIT(ON) | BIT(FOR), BIT(ON), 0},
     {FAB_FAULT_PORT_UP, WHEN | BIT(OF) | BIT(ON), BIT(ON), 0},
     {FAB_FAULT_LOSE_PEER, WHEN | BIT(OF) | BIT(ON) | BIT(FOR), BIT(ON), 0},
@@ -34,20 +36,10 @@ static const struct kind {
     {FAB_FAULT_ROUTER_UP, WHEN | BIT(OF) | BIT(ON), BIT(ON), 0},
 };
 const char *const describe_fault_names[] = {
-    "drop",
-    "delay",
-    "rnr",
-    "refuse-registration",
-    "refuse-dmabuf",
-    "port-down",
-    "port-up",
-    "lose-peer",
-    "restore-peer",
-    "remove-device",
-    "restore-device",
-    "router-down",
-    "router-up",
-    NULL,
+    "drop",           "delay",       "rnr",          "refuse-registration",
+    "refuse-dmabuf",  "qp-error",    "cq-error",     "port-down",
+    "port-up",        "lose-peer",   "restore-peer", "remove-device",
+    "restore-device", "router-down", "router-up",    NULL,
 };
 _Static_assert(sizeof(kinds) / sizeof(kinds[0]) + 1 ==
                    sizeof(describe_fault_names) / sizeof(describe_fault_names[0]),

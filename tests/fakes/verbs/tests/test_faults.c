@@ -239,6 +239,32 @@ static void peer_is_lost(void **state)
   rig_close(&rig);
 }
 
+static void queue_pair_fails(void **state)
+{
+  (void)state;
+  struct rig rig;
+  rig_open(&rig, &near);
+  rig_ctl("qp-error --from h/west0 --after 1 --count 1");
+  assert_int_equal(rig_send(&rig), IBV_WC_SUCCESS);
+  assert_int_equal(rig_send(&rig), IBV_WC_WR_FLUSH_ERR);
+  assert_int_equal(rig_event(rig.a.context), IBV_EVENT_QP_FATAL);
+  rig_close(&rig);
+}
+
+static void completion_queue_fails(void **state)
+{
+  (void)state;
+  struct rig rig;
+  rig_open(&rig, &near);
+  rig_ctl("cq-error --from h/west0");
+  rig_post_send(&rig.a, 6, 8);
+  assert_int_equal(rig_event(rig.a.context), IBV_EVENT_CQ_ERR);
+  assert_int_equal(rig_event(rig.a.context), IBV_EVENT_QP_FATAL);
+  struct ibv_wc wc;
+  assert_int_equal(ibv_poll_cq(rig.a.qp->send_cq, 1, &wc), 0);
+  rig_close(&rig);
+}
+
 static void device_is_removed(void **state)
 {
   (void)state;
@@ -277,6 +303,8 @@ int main(void)
       cmocka_unit_test_teardown(dmabuf_is_refused, clear),
       cmocka_unit_test_teardown(port_goes_down_after_messages, clear),
       cmocka_unit_test_teardown(peer_is_lost, clear),
+      cmocka_unit_test_teardown(queue_pair_fails, clear),
+      cmocka_unit_test_teardown(completion_queue_fails, clear),
       cmocka_unit_test_teardown(device_is_removed, clear),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
