@@ -22,23 +22,42 @@ static void put(const char *line)
   (void)written; /* a bar that nobody sees */
 }
 
+struct unit {
+  const char *name;
+  double bytes;
+};
+
+/* The one in which so many bytes are a number that can be read. */
+static struct unit unit_of(double bytes)
+{
+  static const struct unit units[] = {{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}};
+
+  for (uint32_t i = 0; i < sizeof units / sizeof units[0]; i++)
+    if (bytes >= units[i].bytes)
+      return units[i];
+  return (struct unit){"B", 1};
+}
+
 /* Of the files that were begun: how many more there are nobody knows yet. */
 void progress_show(struct copy *copy, uint64_t now)
 {
   const struct copy_totals *totals = &copy->totals;
   char line[256], bar[BAR + 1];
 
-  if (!copy->tty || now - copy->shown_ns < EVERY_NS)
+  if (!copy->tty || totals->known == 0 || now - copy->shown_ns < EVERY_NS)
     return;
-  double share = totals->known > 0 ? (double)totals->bytes / (double)totals->known : 0;
-  double seconds = seconds_of(copy, now);
+  const double seconds = seconds_of(copy, now), bytes = (double)totals->bytes;
+  const double known = (double)totals->known, share = bytes / known;
+  const double rate = seconds > 0 ? bytes / seconds : 0;
+  const struct unit all = unit_of(known), each = unit_of(rate);
   int full = (int)(share * BAR);
   memset(bar, '.', BAR);
   memset(bar, '#', (size_t)(full < BAR ? full : BAR));
   bar[BAR] = '\0';
-  snprintf(line, sizeof line, "\r[%s] %3.0f%% %.2f of %.2f GB, %.2f GB/s, %" PRIu64 " files\033[K",
-           bar, 100 * share, (double)totals->bytes / 1e9, (double)totals->known / 1e9,
-           seconds > 0 ? (double)totals->bytes / 1e9 / seconds : 0, totals->files);
+  snprintf(line, sizeof line,
+           "\r[%s] %3.0f%% %.2f of %.2f %s, %.2f %s/s, %" PRIu64 " file%s done\033[K", bar,
+           100 * share, bytes / all.bytes, known / all.bytes, all.name, rate / each.bytes,
+           each.name, totals->files, totals->files == 1 ? "" : "s");
   put(line);
   copy->shown_ns = now;
 }

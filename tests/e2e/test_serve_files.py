@@ -3,12 +3,14 @@
 """get and put: equality, holes, names, resuming what was killed, full disks, little memory."""
 import contextlib
 import os
+import pty
 import random
+import re
 import signal
 import subprocess
 import unittest
 
-from harness import SANITIZED, main, random_file, wait_until
+from harness import BUILD, SANITIZED, main, random_file, wait_until
 from memory_limit import Cgroup, is_in_memory
 from serving import MIB, PART, ServeCase, parts, sha256, tree
 
@@ -70,6 +72,27 @@ class Copies(ServeCase):
         for name in ("a/b/runs", "a/b/large"):
             self.assertEqual(os.access(one / name, os.X_OK), os.access(other / name, os.X_OK))
         self.assertLess((other / "sparse").stat().st_blocks * 512, 4 * MIB)
+
+    def test_a_bar_on_a_terminal(self):
+        """Where standard error is one, and gone when all is there."""
+        self.serve()
+        random_file(self.root / "file", 4 * MIB)
+        ours, theirs = pty.openpty()
+        with open(ours, "rb", buffering=0) as terminal:
+            with open(theirs, "wb", buffering=0) as standard_error:
+                child = subprocess.Popen([BUILD / "penstock", "get", self.address, "file", "--chunk", "4KiB", "--depth", "1"],
+                                         cwd=self.here, stderr=standard_error)  # fmt: skip
+            self.addCleanup(child.kill)
+            shown = b""
+            with contextlib.suppress(OSError):  # EIO is the end of a terminal's file
+                while piece := terminal.read(4096):
+                    shown += piece
+        self.assertEqual(child.wait(), 0, shown)
+        bars = re.findall(rb"\r\[#*\.*\] +\d+% [\d.]+ of 4\.19 MB, [\d.]+ .?B/s, [01] files? done\x1b\[K", shown)
+        self.assertTrue(bars, shown)
+        self.assertTrue(shown.split(bars[-1])[1].startswith(b"\r\x1b[Kgot 1 file, 4194304 bytes"), shown)
+        # Not into a file.
+        self.assertNotIn("\r", self.get("file", "--overwrite").stderr)
 
     def test_folders(self):
         self.serve()
