@@ -7,9 +7,9 @@
 
 #include "session.h"
 
-/* A transport often notices first that the peer is gone; the control channel
- * knows why. It gets this long to say so. */
-#define END_EXPLAIN_NS (500 * PST_NS_PER_MS)
+/* A transport often notices first that the peer is gone; the control channel knows why. It gets
+ * this long to say so: its process is alive, but may have to wait for a CPU. */
+#define END_EXPLAIN_NS (3 * PST_NS_PER_S)
 
 int end_init(struct session_end *end, struct pst_session *session,
              const struct config_stream *config, bool is_sender)
