@@ -56,14 +56,19 @@ static int fail_short(struct pst_receiver *receiver)
   return -EPROTO;
 }
 
+/* How long a sender's last messages may be on their way, once it has finished. */
+static uint64_t patience(const struct pst_receiver *receiver)
+{
+  return is_reliable(receiver) ? receiver->end.config->timeout_ns : RECEIVER_QUIET_NS;
+}
+
 uint64_t receiver_due_ns(const struct pst_receiver *receiver)
 {
   if (receiver->quiet_since_ns == 0 || receiver->complete)
     return 0;
   if (receiver->end.is_foreign)
     return receiver->quiet_since_ns + receiver->end.config->receiver.silence_ns;
-  return receiver->quiet_since_ns +
-         (is_reliable(receiver) ? receiver->end.config->timeout_ns : RECEIVER_QUIET_NS);
+  return receiver->quiet_since_ns + patience(receiver);
 }
 
 /* What the sender says has left it: a filter there may have dropped some. */
@@ -89,25 +94,30 @@ static void end_foreign(struct pst_receiver *receiver, uint64_t over_ns)
   stat_set(receiver->complete, true);
 }
 
-/* A foreign sender that has begun, and fallen silent, has ended. Had this thread been
- * away, the poll before it was an old one: one more has to find nothing. */
+/* Has nothing come for so long? Had this thread been away, the poll before it was an old one: one
+ * more has to find nothing. */
+static bool is_silent(struct pst_receiver *receiver, uint64_t silence_ns)
+{
+  uint64_t now = clock_now_ns();
+
+  if (receiver->quiet_since_ns == 0)
+    receiver->quiet_since_ns = now;
+  if (now - receiver->quiet_since_ns < silence_ns)
+    return false;
+  if (receiver->was_silent)
+    return true;
+  receiver->was_silent = true;
+  return false;
+}
+
+/* A foreign sender that has begun, and fallen silent, has ended. */
 static int check_silence(struct pst_receiver *receiver)
 {
   uint64_t silence = receiver->end.config->receiver.silence_ns;
   int rc = end_check(&receiver->end);
-  uint64_t now;
 
-  if (rc < 0 || silence == 0 || receiver->end.started_ns == 0)
+  if (rc < 0 || silence == 0 || receiver->end.started_ns == 0 || !is_silent(receiver, silence))
     return rc;
-  now = clock_now_ns();
-  if (receiver->quiet_since_ns == 0)
-    receiver->quiet_since_ns = now;
-  if (now - receiver->quiet_since_ns < silence)
-    return 0;
-  if (!receiver->was_silent) {
-    receiver->was_silent = true;
-    return 0;
-  }
   end_foreign(receiver, receiver->quiet_since_ns);
   return -ENODATA;
 }
@@ -123,11 +133,22 @@ int pst_receiver_stop(struct pst_receiver *receiver)
   return rc;
 }
 
+/* What is not here yet will not come. */
+static int end_without(struct pst_receiver *receiver)
+{
+  if (is_reliable(receiver))
+    return fail_short(receiver);
+  if (!receiver->is_numbered && expected(receiver) > arrived(receiver))
+    stat_set(receiver->behind_last, expected(receiver) - arrived(receiver));
+  if (receiver->is_numbered && receiver->sent.last_sequence + 1 > receiver->track.next)
+    stat_set(receiver->behind_last, receiver->sent.last_sequence + 1 - receiver->track.next);
+  stat_set(receiver->complete, true);
+  return -ENODATA;
+}
+
 /* Nothing has arrived: is it over? */
 int receiver_check_end(struct pst_receiver *receiver)
 {
-  uint64_t now;
-
   if (receiver->end.is_foreign)
     return check_silence(receiver);
   if (!receiver->finish_known)
@@ -136,19 +157,8 @@ int receiver_check_end(struct pst_receiver *receiver)
     stat_set(receiver->complete, true);
     return -ENODATA;
   }
-  now = clock_now_ns();
-  if (receiver->quiet_since_ns == 0)
-    receiver->quiet_since_ns = now;
-  if (!is_reliable(receiver) && now - receiver->quiet_since_ns >= RECEIVER_QUIET_NS) {
-    if (!receiver->is_numbered && expected(receiver) > arrived(receiver))
-      stat_set(receiver->behind_last, expected(receiver) - arrived(receiver));
-    if (receiver->is_numbered && receiver->sent.last_sequence + 1 > receiver->track.next)
-      stat_set(receiver->behind_last, receiver->sent.last_sequence + 1 - receiver->track.next);
-    stat_set(receiver->complete, true);
-    return -ENODATA;
-  }
-  if (is_reliable(receiver) && now - receiver->quiet_since_ns >= receiver->end.config->timeout_ns)
-    return fail_short(receiver);
+  if (is_silent(receiver, patience(receiver)))
+    return end_without(receiver);
   return end_check(&receiver->end);
 }
 

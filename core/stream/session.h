@@ -296,7 +296,7 @@ struct pst_receiver {
   struct tensors *tensors; /* views out as tensors; NULL: there were none */
   /* Nothing has come since, and the sender has finished or is foreign; 0: not so. */
   uint64_t quiet_since_ns;
-  bool was_silent;             /* a foreign sender, for so long; one more poll is to say the same */
+  bool was_silent;             /* for so long; one more poll is to say the same */
   bool is_numbered;            /* messages have sequence numbers */
   uint64_t span;               /* stat_; numbers from the first to the highest seen */
   uint64_t unseen;             /* stat_; of these, how many have not come */
