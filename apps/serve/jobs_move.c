@@ -3,6 +3,7 @@
  * segments at a time. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "clock.h"
@@ -36,27 +37,64 @@ static uint64_t next_round(struct job *job, uint64_t *bytes)
   return segments;
 }
 
-static void begin(struct job *job)
+static struct job *job_of(struct pattern_work *work)
+{
+  return (struct job *)(void *)((char *)work - offsetof(struct job, pattern));
+}
+
+static uint64_t pattern_of(const struct job *job, uint64_t segment)
+{
+  return move_pattern(&job->plan, job->asked.iteration, job->numbers[segment]);
+}
+
+/* This round's segments are filled, or verified, on their way beside other jobs'. */
+static void begin_pattern(struct job *job, int (*again)(struct pattern_work *work),
+                          void (*ended)(struct pattern_work *work, int status))
+{
+  struct pst_area_pattern parts[SERVER_PIECES];
+
+  for (uint64_t i = 0; i < job->segments; i++)
+    parts[i] = (struct pst_area_pattern){.offset = job->pieces[i].offset,
+                                         .length = job->pieces[i].length,
+                                         .pattern = pattern_of(job, i)};
+  job->pattern = (struct pattern_work){.again = again, .ended = ended};
+  patterns_add(&job->store->patterns, &job->pattern, parts, (uint32_t)job->segments);
+  patterns_begin(&job->store->patterns, &job->pattern);
+}
+
+static void move(struct job *job)
 {
   uint8_t op = job->asked.op == SERVE_OP_WRITE ? PST_OP_WRITE : PST_OP_READ;
   uint64_t total = 0;
-  int rc = 0;
 
-  for (uint64_t i = 0; i < job->segments && rc == 0; i++) {
-    struct pst_area_piece *piece = &job->pieces[i];
-    piece->area = job->store->area;
-    piece->offset += job->block;
-    total += piece->length;
-    if (op == PST_OP_WRITE && verifies(job))
-      rc = pst_area_fill(piece->area, piece->offset, piece->length,
-                         move_pattern(&job->plan, job->asked.iteration, job->numbers[i]));
-  }
-  if (rc < 0) {
-    job_refuse(job, rc, "the server's memory makes no pattern: %s", strerror(-rc));
-    return;
-  }
+  for (uint64_t i = 0; i < job->segments; i++)
+    total += job->pieces[i].length;
   job->began_ns = now_ns();
   job_move(job, op, total, (uint32_t)job->segments, job->asked.place + job->at);
+}
+
+static void filled(struct pattern_work *work, int status)
+{
+  struct job *job = job_of(work);
+
+  if (job->client->gone)
+    job_free(job);
+  else if (status < 0)
+    job_refuse(job, status, "the server's memory makes no pattern: %s", strerror(-status));
+  else
+    move(job);
+}
+
+static void begin(struct job *job)
+{
+  for (uint64_t i = 0; i < job->segments; i++) {
+    job->pieces[i].area = job->store->area;
+    job->pieces[i].offset += job->block;
+  }
+  if (job->asked.op == SERVE_OP_WRITE && verifies(job))
+    begin_pattern(job, NULL, filled);
+  else
+    move(job);
 }
 
 static void next(struct job *job)
@@ -93,24 +131,45 @@ void job_start_move(struct job *job)
   }
 }
 
-static int verify_round(struct job *job)
+static void refuse_segment(struct job *job, int status, uint64_t segment)
 {
-  struct pst_verify_result found = {.struct_size = sizeof found};
+  job_refuse(job, status,
+             "iteration %" PRIu64 ": what was read from the region is not the pattern: "
+             "segment %" PRIu64 " of %" PRIu64 " bytes differs",
+             job->asked.iteration, job->numbers[segment], job->pieces[segment].length);
+}
 
-  for (uint64_t i = 0; i < job->segments; i++) {
-    const struct pst_area_piece *piece = &job->pieces[i];
-    int rc =
-        pst_area_verify(piece->area, piece->offset, piece->length,
-                        move_pattern(&job->plan, job->asked.iteration, job->numbers[i]), &found);
-    if (rc == 0)
-      continue;
-    job_refuse(job, rc,
-               "iteration %" PRIu64 ": what was read from the region is not the pattern: "
-               "segment %" PRIu64 " of %" PRIu64 " bytes differs",
-               job->asked.iteration, job->numbers[i], piece->length);
-    return rc;
+/* job->at is the first segment that differs. */
+static int verify_again(struct pattern_work *work)
+{
+  struct job *job = job_of(work);
+  int rc = 0;
+
+  for (job->at = 0; rc == 0 && job->at < job->segments; job->at += rc == 0) {
+    const struct pst_area_piece *piece = &job->pieces[job->at];
+    rc = pst_area_verify(piece->area, piece->offset, piece->length, pattern_of(job, job->at), NULL);
   }
-  return 0;
+  return rc;
+}
+
+static void go_on(struct job *job)
+{
+  job->segment = job->numbers[job->segments - 1] + 1;
+  next(job);
+}
+
+static void verified(struct pattern_work *work, int status)
+{
+  struct job *job = job_of(work);
+
+  if (job->client->gone)
+    job_free(job);
+  else if (status == -EBADMSG)
+    refuse_segment(job, status, job->at);
+  else if (status < 0)
+    job_refuse(job, status, "the server's memory checks no pattern: %s", strerror(-status));
+  else
+    go_on(job);
 }
 
 /* A round's operations have ended. */
@@ -125,8 +184,8 @@ void job_move_step(struct job *job)
     server->totals.bytes_written += bytes;
   else
     server->totals.bytes_read += bytes;
-  if (job->asked.op == SERVE_OP_READ && verifies(job) && verify_round(job) < 0)
-    return;
-  job->segment = job->numbers[job->segments - 1] + 1;
-  next(job);
+  if (job->asked.op == SERVE_OP_READ && verifies(job))
+    begin_pattern(job, verify_again, verified);
+  else
+    go_on(job);
 }

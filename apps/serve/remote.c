@@ -239,7 +239,7 @@ int remote_step(struct remote *remote)
   int n = take_all(remote);
   uint64_t now = now_ns();
 
-  if (n > 0)
+  if (n > 0 || remote->awake)
     remote->busy_ns = now;
   else if (now - remote->busy_ns > SPIN_NS && !remote->left)
     sleep_some(remote);

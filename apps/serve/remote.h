@@ -46,6 +46,7 @@ struct remote {
   struct io *io;
   int event_fd; /* of signals; -1 */
   bool joined, taken, closing, left;
+  bool awake; /* its owner waits for what wakes nobody: do not sleep */
   int status; /* once it has left, or an offer was refused */
   char text[SERVE_TEXT_MAX + 1];
   struct serve_message limits;   /* the WELCOME; type 0: not yet */

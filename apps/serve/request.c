@@ -14,6 +14,7 @@
 #include "commands.h"
 #include "move.h"
 #include "notice.h"
+#include "patterns.h"
 #include "plan.h"
 #include "signals.h"
 
@@ -22,6 +23,7 @@ struct request;
 /* A place in the region, and the iteration that uses it. */
 struct place {
   struct ask ask;
+  struct pattern_work pattern;
   struct request *request;
   uint64_t offset, iteration, asked_ns;
 };
@@ -30,6 +32,7 @@ struct request {
   struct remote_params params;
   struct remote remote;
   struct pst_area *area;
+  struct patterns patterns;
   uint32_t region, op, pieces, depth;
   uint64_t size, offset, count, duration_ns;
   bool verify;
@@ -43,20 +46,52 @@ struct request {
 
 /* ---- One iteration -------------------------------------------------------------------------- */
 
-static int for_segments(struct place *place, bool verify)
+static struct place *place_of(struct pattern_work *work)
 {
-  const struct request *r = place->request;
-  struct pst_verify_result found = {.struct_size = sizeof found};
+  return (struct place *)(void *)((char *)work - offsetof(struct place, pattern));
+}
+
+/* Of this iteration from segment *next on, at most n. */
+static uint32_t next_parts(const struct place *place, uint64_t *next,
+                           struct pst_area_pattern *parts, uint32_t n)
+{
+  const struct move_plan *plan = &place->request->plan;
   uint64_t offset, length;
+  uint32_t made = 0;
+
+  for (; made < n && *next < plan->candidates; ++*next)
+    if (move_segment(plan, *next, &offset, &length))
+      parts[made++] =
+          (struct pst_area_pattern){.offset = place->offset + offset,
+                                    .length = length,
+                                    .pattern = move_pattern(plan, place->iteration, *next)};
+  return made;
+}
+
+/* Its segments are filled, or verified, on their way beside other iterations'. */
+static void begin_pattern(struct place *place, int (*again)(struct pattern_work *work),
+                          void (*ended)(struct pattern_work *work, int status))
+{
+  struct patterns *patterns = &place->request->patterns;
+  struct pst_area_pattern parts[PATTERN_PARTS];
+  uint64_t next = 0;
+  uint32_t n;
+
+  place->pattern = (struct pattern_work){.again = again, .ended = ended};
+  while ((n = next_parts(place, &next, parts, PATTERN_PARTS)) > 0)
+    patterns_add(patterns, &place->pattern, parts, n);
+  patterns_begin(patterns, &place->pattern);
+}
+
+static int verify_again(struct pattern_work *work)
+{
+  const struct place *place = place_of(work);
+  struct pst_area_pattern part;
+  uint64_t next = 0;
   int rc = 0;
 
-  for (uint64_t i = 0; i < r->plan.candidates && rc == 0; i++) {
-    if (!move_segment(&r->plan, i, &offset, &length))
-      continue;
-    uint64_t pattern = move_pattern(&r->plan, place->iteration, i);
-    rc = verify ? pst_area_verify(r->area, place->offset + offset, length, pattern, &found)
-                : pst_area_fill(r->area, place->offset + offset, length, pattern);
-  }
+  while (rc == 0 && next_parts(place, &next, &part, 1) > 0)
+    rc = pst_area_verify(place->request->area, part.offset, part.length, part.pattern, NULL);
   return rc;
 }
 
@@ -84,7 +119,7 @@ static bool goes_on(const struct request *r, uint64_t now)
 
 static void moved(struct ask *ask, const struct serve_message *answer);
 
-static void ask_move(struct place *place, uint64_t now)
+static void ask_move(struct place *place)
 {
   struct request *r = place->request;
   const struct serve_message message = {.type = SERVE_MOVE,
@@ -93,46 +128,79 @@ static void ask_move(struct place *place, uint64_t now)
                                         .op = r->op,
                                         .length = r->size,
                                         .pieces = r->pieces,
-                                        .iteration = r->asked,
+                                        .iteration = place->iteration,
                                         .flags = r->verify ? SERVE_FLAG_VERIFY : 0};
+
+  place->asked_ns = now_ns();
+  remote_ask(&r->remote, &place->ask, SERVE_MOVED, &message, moved);
+}
+
+static void filled(struct pattern_work *work, int status)
+{
+  struct place *place = place_of(work);
+
+  if (status < 0) {
+    place->request->under_way--;
+    fail(place->request, status, "the memory makes no pattern: %s", strerror(-status));
+  } else {
+    ask_move(place);
+  }
+}
+
+static void begin(struct place *place)
+{
+  struct request *r = place->request;
 
   place->iteration = r->asked++;
   r->under_way++;
-  if (r->verify && r->op == SERVE_OP_READ) {
-    int rc = for_segments(place, false);
-    if (rc < 0)
-      fail(r, rc, "the memory makes no pattern: %s", strerror(-rc));
-    now = now_ns();
-  }
-  place->asked_ns = now;
-  remote_ask(&r->remote, &place->ask, SERVE_MOVED, &message, moved);
+  if (r->verify && r->op == SERVE_OP_READ)
+    begin_pattern(place, NULL, filled);
+  else
+    ask_move(place);
+}
+
+static void end(struct place *place)
+{
+  struct request *r = place->request;
+
+  r->under_way--;
+  r->ended_ns = now_ns();
+  if (goes_on(r, r->ended_ns))
+    begin(place);
+}
+
+static void verified(struct pattern_work *work, int status)
+{
+  struct place *place = place_of(work);
+  struct request *r = place->request;
+
+  if (status < 0)
+    fail(r, status, "iteration %" PRIu64 ": what the server wrote is not the pattern: %s",
+         place->iteration, strerror(-status));
+  else
+    r->verified += r->size;
+  end(place);
 }
 
 static void moved(struct ask *ask, const struct serve_message *answer)
 {
   struct place *place = (struct place *)(void *)((char *)ask - offsetof(struct place, ask));
   struct request *r = place->request;
-  uint64_t now = now_ns();
-  int rc = 0;
 
-  r->under_way--;
   if (answer->type == SERVE_REFUSE) {
+    r->under_way--;
     fail(r, -(int)answer->code, "refused: %s", answer->text);
     return;
   }
   r->done++;
   histogram_add(&r->moves, answer->ns);
-  histogram_add(&r->rounds, now - place->asked_ns);
-  if (r->verify && r->op == SERVE_OP_WRITE)
-    rc = for_segments(place, true);
-  if (rc < 0)
-    fail(r, rc, "iteration %" PRIu64 ": what the server wrote is not the pattern: %s",
-         place->iteration, strerror(-rc));
-  else
-    r->verified += r->verify ? r->size : 0;
-  r->ended_ns = r->verify ? now_ns() : now;
-  if (goes_on(r, r->ended_ns))
-    ask_move(place, r->ended_ns);
+  histogram_add(&r->rounds, now_ns() - place->asked_ns);
+  if (r->verify && r->op == SERVE_OP_WRITE) {
+    begin_pattern(place, verify_again, verified);
+    return;
+  }
+  r->verified += r->verify ? r->size : 0; /* by the server */
+  end(place);
 }
 
 /* ---- All of them -------------------------------------------------------------------------------
@@ -146,6 +214,7 @@ static int open_places(struct request *r)
 
   if (rc < 0)
     return rc;
+  r->patterns.area = r->area;
   r->places = calloc(r->depth, sizeof *r->places);
   if (r->places == NULL)
     return notice_fail(&r->error, PST_EXIT_FAILED, -ENOMEM, "request: out of memory");
@@ -157,13 +226,20 @@ static int open_places(struct request *r)
   return 0;
 }
 
+static int step(struct request *r)
+{
+  patterns_poll(&r->patterns);
+  r->remote.awake = r->patterns.first != NULL;
+  return r->under_way > 0 ? remote_step(&r->remote) : 0;
+}
+
 static int move_all(struct request *r)
 {
   r->began_ns = r->ended_ns = now_ns();
   for (uint32_t i = 0; i < r->depth && goes_on(r, now_ns()); i++)
-    ask_move(&r->places[i], now_ns());
+    begin(&r->places[i]);
   while (r->under_way > 0) {
-    int rc = remote_step(&r->remote);
+    int rc = step(r);
     if (rc < 0) {
       fail(r, rc, "%s: %s", r->params.address, r->remote.text);
       return rc;

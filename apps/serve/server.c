@@ -35,6 +35,7 @@ static int open_store(struct server *server, struct store *store, const char *me
     return rc;
   pst_area_range(store->area, &range);
   store->host = range.host;
+  store->patterns.area = store->area;
   store->pool = pool_open(bytes);
   if (store->pool == NULL)
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "serve: out of memory");
@@ -134,6 +135,8 @@ static int take_all(struct server *server)
     job_io_ended(request->owner);
     n++;
   }
+  for (int i = 0; n >= 0 && i < 2; i++)
+    n += patterns_poll(&server->stores[i].patterns);
   /* More to post is more to do. */
   return n >= 0 && job_post_some(server) ? n + 1 : n;
 }
@@ -176,7 +179,7 @@ int server_run(struct server *server, int event_fd)
     if (n < 0)
       return n;
     uint64_t now = now_ns();
-    if (n > 0)
+    if (n > 0 || server->moves->patterns.first != NULL)
       busy = now;
     if (now >= check) {
       check_idle(server, now);
@@ -223,6 +226,9 @@ void server_close(struct server *server)
     while ((request = io_poll(server->io)) != NULL)
       job_io_ended(request->owner);
   }
+  for (int i = 0; i < 2; i++)
+    while (server->stores[i].patterns.first != NULL)
+      patterns_poll(&server->stores[i].patterns);
   io_close(server->io);
   pst_node_close(server->node);
   for (int i = 0; i < 2; i++)

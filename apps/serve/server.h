@@ -18,6 +18,7 @@
 #include "io.h"
 #include "move.h"
 #include "part.h"
+#include "patterns.h"
 #include "pool.h"
 #include "root.h"
 #include "sums.h"
@@ -58,6 +59,7 @@ struct store {
   struct pst_area *area;
   struct pool *pool;
   uint8_t *host; /* NULL: the CPU cannot touch it */
+  struct patterns patterns;
   struct turns turns;
   bool serving; /* turns are being given; whoever frees a block now need not */
 };
@@ -108,6 +110,7 @@ struct job {
   struct move_plan plan;
   uint64_t segment, segments;      /* MOVE: of this round: the first, how many */
   uint64_t numbers[SERVER_PIECES]; /* and which */
+  struct pattern_work pattern;
   uint64_t began_ns;
   uint8_t *names; /* of the entries in the answer */
 };

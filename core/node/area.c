@@ -211,6 +211,23 @@ int pst_area_verify(struct pst_area *area, uint64_t offset, uint64_t length, uin
   return region_verify(&area->own, offset, length, pattern, result);
 }
 
+int pst_area_fill_begin(struct pst_area *area, const struct pst_area_pattern *parts, uint32_t n,
+                        uint64_t *ticket)
+{
+  return region_begin(&area->own, false, parts, n, ticket);
+}
+
+int pst_area_verify_begin(struct pst_area *area, const struct pst_area_pattern *parts, uint32_t n,
+                          uint64_t *ticket)
+{
+  return region_begin(&area->own, true, parts, n, ticket);
+}
+
+int pst_area_poll(struct pst_area *area, uint64_t *done, struct pst_verify_result *found)
+{
+  return region_poll(&area->own, done, found);
+}
+
 int pst_area_checksum(struct pst_area *area, uint64_t offset, uint64_t length, uint32_t *crc32c)
 {
   return region_checksum(&area->own, offset, length, crc32c);

@@ -147,22 +147,31 @@ void region_range(const struct session_region *own, struct pst_range *range)
 
 /* ---- The pattern ------------------------------------------------------------------- */
 
+/* What is left of some parts, cut into blocks of a sequence each. */
 struct blocks {
-  uint64_t address;
-  uint64_t left;
-  uint64_t sequence;
+  const struct pst_area_pattern *part, *end;
+  uint64_t at; /* in *part */
 };
 
-static uint32_t next_blocks(struct blocks *blocks, struct pst_payload *payloads)
+static uint32_t next_blocks(const struct session_region *own, struct blocks *blocks,
+                            struct pst_payload *payloads)
 {
   uint32_t n = 0;
 
-  for (; n < REGION_BATCH && blocks->left; n++) {
-    uint64_t length = blocks->left < PST_RANGE_BLOCK ? blocks->left : PST_RANGE_BLOCK;
-    payloads[n] = (struct pst_payload){
-        .address = blocks->address, .length = length, .sequence = blocks->sequence++};
-    blocks->address += length;
-    blocks->left -= length;
+  while (n < REGION_BATCH && blocks->part < blocks->end) {
+    const struct pst_area_pattern *part = blocks->part;
+    uint64_t left = part->length - blocks->at;
+    uint64_t length = left < PST_RANGE_BLOCK ? left : PST_RANGE_BLOCK;
+    if (length == 0) {
+      blocks->part++;
+      blocks->at = 0;
+      continue;
+    }
+    payloads[n++] = (struct pst_payload){.address = own->region.address + part->offset + blocks->at,
+                                         .length = length,
+                                         .sequence = (part->pattern << REGION_PATTERN_SHIFT) +
+                                                     blocks->at / PST_RANGE_BLOCK};
+    blocks->at += length;
   }
   return n;
 }
@@ -177,49 +186,84 @@ static int await(struct session_region *own, uint64_t ticket)
   return rc;
 }
 
-/* Fill or verify, and wait until it is done. */
-static int work(struct session_region *own, bool verify, uint64_t offset, uint64_t length,
-                uint64_t pattern)
+static bool has_pattern(const struct session_region *own)
+{
+  return own->queue && (own->memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN);
+}
+
+int region_begin(struct session_region *own, bool verify, const struct pst_area_pattern *parts,
+                 uint32_t n, uint64_t *ticket)
 {
   const struct pst_memory_ops *memory = own->memory->plugin->memory;
-  struct blocks blocks = {own->region.address + offset, length, pattern << REGION_PATTERN_SHIFT};
+  struct blocks blocks = {parts, parts + n, 0};
   struct pst_payload payloads[REGION_BATCH];
-  uint64_t ticket = 0, done = 0;
-  int rc = 0;
+  uint64_t done = 0;
 
-  if (!own->queue || !(memory->capabilities & PST_MEMORY_CAP_PATTERN))
+  if (!has_pattern(own))
     return -EOPNOTSUPP;
-  if (!region_has(own->length, offset, length))
-    return -ERANGE;
-  while (rc == 0 && blocks.left) {
-    uint32_t n = next_blocks(&blocks, payloads);
-    do {
-      rc = verify ? memory->verify_batch(own->queue, own->seed, payloads, n, &ticket)
-                  : memory->fill_batch(own->queue, own->seed, payloads, n, &ticket);
-    } while (rc == -EAGAIN && memory->queue_poll(own->queue, &done) == 0);
+  for (uint32_t i = 0; i < n; i++) {
+    if (parts[i].reserved)
+      return -EINVAL;
+    if (!region_has(own->length, parts[i].offset, parts[i].length))
+      return -ERANGE;
   }
-  return rc < 0 ? rc : await(own, ticket);
+  int rc = verify ? region_flush(own) : 0;
+  while (rc == 0 && (n = next_blocks(own, &blocks, payloads)) > 0) {
+    while ((rc = verify ? memory->verify_batch(own->queue, own->seed, payloads, n, &own->begun)
+                        : memory->fill_batch(own->queue, own->seed, payloads, n, &own->begun)) ==
+               -EAGAIN &&
+           (rc = memory->queue_poll(own->queue, &done)) == 0)
+      ;
+  }
+  if (rc == 0)
+    *ticket = own->begun;
+  return rc;
+}
+
+int region_poll(struct session_region *own, uint64_t *done, struct pst_verify_result *found)
+{
+  const struct pst_memory_ops *memory = own->memory->plugin->memory;
+  struct pst_verify_result now = {.struct_size = sizeof(now)};
+  uint64_t ended = 0;
+  int rc = has_pattern(own) ? memory->queue_poll(own->queue, &ended) : -EOPNOTSUPP;
+
+  if (rc == 0)
+    rc = memory->verify_result(own->queue, &now);
+  if (rc < 0)
+    return rc;
+  now.struct_size = found->struct_size;
+  memcpy(found, &now, found->struct_size < sizeof(now) ? found->struct_size : sizeof(now));
+  *done = ended;
+  return 0;
 }
 
 int region_fill(struct session_region *own, uint64_t offset, uint64_t length, uint64_t pattern)
 {
-  return work(own, false, offset, length, pattern);
+  const struct pst_area_pattern part = {offset, length, pattern, 0};
+  uint64_t ticket = 0;
+  int rc = region_begin(own, false, &part, 1, &ticket);
+
+  return rc < 0 ? rc : await(own, ticket);
 }
 
+/* Behind all that began before, of which none is counted as this part's. */
 int region_verify(struct session_region *own, uint64_t offset, uint64_t length, uint64_t pattern,
                   struct pst_verify_result *result)
 {
+  const struct pst_area_pattern part = {offset, length, pattern, 0};
   struct pst_verify_result before = {.struct_size = sizeof(before)};
   struct pst_verify_result after = {.struct_size = sizeof(after)};
-  bool able = own->queue && (own->memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN);
-  int rc = able ? region_flush(own) : -EOPNOTSUPP;
+  uint64_t ticket = 0, done = 0;
+  int rc = has_pattern(own) ? await(own, own->begun) : -EOPNOTSUPP;
 
   if (rc == 0)
-    rc = own->memory->plugin->memory->verify_result(own->queue, &before);
+    rc = region_poll(own, &done, &before);
   if (rc == 0)
-    rc = work(own, true, offset, length, pattern);
+    rc = region_begin(own, true, &part, 1, &ticket);
   if (rc == 0)
-    rc = own->memory->plugin->memory->verify_result(own->queue, &after);
+    rc = await(own, ticket);
+  if (rc == 0)
+    rc = region_poll(own, &done, &after);
   if (rc < 0)
     return rc;
   if (result) {

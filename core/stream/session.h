@@ -331,6 +331,7 @@ struct session_region {
   bool is_there;
   struct pst_mr *mr;
   struct pst_queue *queue; /* fill and verify; NULL without PATTERN */
+  uint64_t begun;          /* the last ticket of a fill or verify */
   uint64_t length;
   uint64_t seed;
 };
@@ -463,6 +464,10 @@ static inline bool region_has(uint64_t region_length, uint64_t offset, uint64_t 
 {
   return offset <= region_length && length <= region_length - offset;
 }
+/* As pst_area_fill_begin(), pst_area_verify_begin() and pst_area_poll(). */
+int region_begin(struct session_region *own, bool verify, const struct pst_area_pattern *parts,
+                 uint32_t n, uint64_t *ticket);
+int region_poll(struct session_region *own, uint64_t *done, struct pst_verify_result *found);
 int region_fill(struct session_region *own, uint64_t offset, uint64_t length, uint64_t pattern);
 int region_verify(struct session_region *own, uint64_t offset, uint64_t length, uint64_t pattern,
                   struct pst_verify_result *result);

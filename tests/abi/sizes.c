@@ -68,5 +68,6 @@ SIZE(pst_filter_params, 24, reserved, 20);
 SIZE(pst_node_params, 104, peer_timeout_ns, 96);
 SIZE(pst_node_event, 64, text, 56);
 SIZE(pst_area_params, 40, label, 32);
+SIZE(pst_area_pattern, 32, reserved, 24);
 SIZE(pst_area_piece, 32, reserved, 24);
 SIZE(pst_operation, 80, reserved, 72);

@@ -233,6 +233,26 @@ class Gpu(ServeCase):
         self.put("file", *self.cuda, "--to", "back", "--sha256", environment=self.environment)
         self.assertEqual(sha256(self.root / "back"), sha256(source))
 
+    def test_requests_do_not_wait_for_each_other(self):
+        """Kernels of the fake run once those of all eight requests under way are submitted: whoever
+        waited for one before it began the next would wait for ever."""
+        together = {**self.environment, "FAKE_CUDA": "delay_us=100,together=8"}
+        self.serve(*self.cuda, environment=together)
+        for op in ("write", "read"):
+            self.run_program("request", op, self.address, *self.cuda, "--size", 30000, "--pieces", 3, "--depth", 8,
+                             "--count", 24, "--json", self.folder / "out.json", environment=together)  # fmt: skip
+            self.assertEqual(self.result()["request"]["verified_bytes"], 24 * 30000)
+
+    def test_what_goes_wrong_is_told_of_its_iteration(self):
+        """The fourth copy of the server's is spoilt, with others under way before and behind it."""
+        for op, said in (("write", "what the server wrote"), ("read", "what was read from the region")):
+            with self.subTest(op=op):
+                self.serve(*self.cuda, environment={**self.environment, "FAKE_CUDA": "delay_us=100,spoil=4"})
+                child = self.run_program("request", op, self.address, *self.cuda, "--size", 30000, "--depth", 8,
+                                         "--count", 24, environment=self.environment, expect=1)  # fmt: skip
+                self.assertRegex(child.stderr, f"iteration 3: {said} is not the pattern")
+                self.stop()
+
     def test_a_copy_that_goes_wrong(self):
         """Between the CPU and the region: both sums are named, and nothing has the file's name."""
         self.serve(*self.cuda, environment=self.environment)

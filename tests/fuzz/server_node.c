@@ -58,6 +58,7 @@ static uint32_t operation_count;
 static void *kept[EVENTS]; /* bytes of what was handed out */
 static uint32_t kept_count;
 static bool verify_fails;
+static uint64_t begun, corrupted; /* in the area */
 static uint8_t sum[SERVE_SHA256_BYTES];
 
 static struct pst_node_event *tell(struct pst_peer *peer, enum pst_node_event_kind kind)
@@ -75,6 +76,7 @@ void world_node_begin(void)
 {
   REQUIRE(peers == NULL && gone == NULL && operation_count == 0 && event_count == 0);
   verify_fails = false;
+  begun = corrupted = 0;
   memset(sum, 0, sizeof sum);
 }
 
@@ -308,12 +310,36 @@ static void require_in_area(const struct pst_area *a, uint64_t offset, uint64_t 
   REQUIRE(a == &area && length <= a->length && offset <= a->length - length);
 }
 
-int pst_area_fill(struct pst_area *a, uint64_t offset, uint64_t length, uint64_t pattern)
+/* Done at once, as in the host's memory. */
+int pst_area_fill_begin(struct pst_area *a, const struct pst_area_pattern *parts, uint32_t n,
+                        uint64_t *ticket)
 {
-  (void)pattern;
-  require_in_area(a, offset, length);
-  world_require_unused(a->bytes + offset, length);
-  world_io_require_unused(a->bytes + offset, length);
+  for (uint32_t i = 0; i < n; i++) {
+    require_in_area(a, parts[i].offset, parts[i].length);
+    world_require_unused(a->bytes + parts[i].offset, parts[i].length);
+    world_io_require_unused(a->bytes + parts[i].offset, parts[i].length);
+  }
+  *ticket = ++begun;
+  return 0;
+}
+
+int pst_area_verify_begin(struct pst_area *a, const struct pst_area_pattern *parts, uint32_t n,
+                          uint64_t *ticket)
+{
+  for (uint32_t i = 0; i < n; i++) {
+    require_in_area(a, parts[i].offset, parts[i].length);
+    world_require_unused(a->bytes + parts[i].offset, parts[i].length);
+    corrupted += verify_fails;
+  }
+  *ticket = ++begun;
+  return 0;
+}
+
+int pst_area_poll(struct pst_area *a, uint64_t *done, struct pst_verify_result *found)
+{
+  REQUIRE(a == &area);
+  found->corrupted = corrupted;
+  *done = begun;
   return 0;
 }
 

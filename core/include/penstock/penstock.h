@@ -834,6 +834,27 @@ PST_EXPORT int pst_area_fill(struct pst_area *area, uint64_t offset, uint64_t le
                              uint64_t pattern);
 PST_EXPORT int pst_area_verify(struct pst_area *area, uint64_t offset, uint64_t length,
                                uint64_t pattern, struct pst_verify_result *result);
+/* A part of an area, and the number of the pattern in it. */
+struct pst_area_pattern {
+  uint64_t offset, length; /* bytes */
+  uint64_t pattern;
+  uint64_t reserved; /* 0 */
+};
+/* The same of n parts, in one submission where the memory's device does it, and without waiting
+ * for its end: *ticket grows with each call on the area, and the work behind it has ended once
+ * pst_area_poll() tells of that ticket. Until then the parts are neither to be moved nor written.
+ * Waits for room where 128 MiB are under way already. 0; -ERANGE; -EINVAL: `reserved`;
+ * -EOPNOTSUPP: the memory plugin has no PST_MEMORY_CAP_PATTERN; -EIO: the device is lost, which
+ * the log tells. */
+PST_EXPORT int pst_area_fill_begin(struct pst_area *area, const struct pst_area_pattern *parts,
+                                   uint32_t n, uint64_t *ticket);
+PST_EXPORT int pst_area_verify_begin(struct pst_area *area, const struct pst_area_pattern *parts,
+                                     uint32_t n, uint64_t *ticket);
+/* All work up to ticket *done has ended. *found is the sum of all that was verified in the area
+ * until now: where `corrupted` has grown, pst_area_verify() of what has ended since tells which
+ * part it was. Does not wait. 0, or -EIO as above. */
+PST_EXPORT int pst_area_poll(struct pst_area *area, uint64_t *done,
+                             struct pst_verify_result *found);
 /* The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of a range, computed where the bytes are: by
  * a GPU, of a GPU's. Blocks. 0; -ERANGE; -EOPNOTSUPP: the memory plugin has no
  * PST_MEMORY_CAP_CHECKSUM. */

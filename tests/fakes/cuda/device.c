@@ -37,6 +37,7 @@ static void configure(void)
       .host_memory = setting("host_mib", 4096) << 20,
       .lost_after = setting("lost_after", 0),
       .spoil = setting("spoil", 0),
+      .together = setting("together", 1),
       .devices = (int)setting("devices", 1),
       .first = (int)setting("first", 0),
       .capability = (int)setting("capability", 90),

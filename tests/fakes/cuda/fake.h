@@ -22,6 +22,8 @@
  *   version=N       (13000)  of the driver, as cuDriverGetVersion tells it
  *   init=N          (0)      what cuInit returns
  *   lost_after=N    (never)  the N-th piece of work fails, and the device with it
+ *   together=N      (1)      kernels run in groups of N, none before all of its group are
+ *                            submitted: who waits for each before the next waits for ever
  *   spoil=N         (never)  the N-th copy of a page and more changes its first byte
  *   host_mib=N      (4096)   what can be pinned
  *   bar1_mib=N      (65536)  of each, by the fake NVML beside this
@@ -68,7 +70,7 @@ struct fake_range {
 };
 
 struct fake_config {
-  uint64_t delay_ns, memory, host_memory, lost_after, spoil;
+  uint64_t delay_ns, memory, host_memory, lost_after, spoil, together;
   int devices, first, capability, version, init;
   bool no_dmabuf, no_vmm, no_posix, ipc_refused, no_peer, no_register, no_kernels, late_writes;
 };
@@ -78,7 +80,7 @@ struct fake {
   pthread_cond_t changed;
   bool initialised;
   cuda_status lost; /* what every call answers from then on */
-  uint64_t submitted;
+  uint64_t submitted, kernels;
   uint64_t used[FAKE_DEVICES_MAX], host_used;
   struct fake_range *ranges;
   struct CUstream_st *streams;
@@ -114,6 +116,7 @@ struct fake_job {
   struct fake_job *next;
   enum fake_work work;
   uint64_t due_ns;
+  uint64_t group;           /* KERNEL: not before so many have been submitted */
   struct cuda_copy_2d copy; /* COPY: one row */
   const struct CUfunc_st *function;
   unsigned char args[128];

@@ -149,6 +149,9 @@ static void *work(void *argument)
         pthread_cond_wait(&fake.changed, &fake.mutex);
     } else if (job->work == FAKE_GATE) {
       pass_gate(job);
+    } else if (job->work == FAKE_KERNEL && fake.kernels < job->group && !fake.lost) {
+      pthread_cond_wait(&fake.changed, &fake.mutex);
+      continue;
     } else if (job->work != FAKE_MARK && !fake.lost) {
       pthread_mutex_unlock(&fake.mutex);
       sleep_until(job->due_ns);
@@ -241,6 +244,8 @@ static cuda_status submit(cuda_stream stream, const struct fake_job *like)
   pthread_mutex_lock(&fake.mutex);
   if (++fake.submitted == fake_config.lost_after)
     fake.lost = CUDA_LAUNCH_FAILED;
+  if (job->work == FAKE_KERNEL)
+    job->group = (fake.kernels++ / fake_config.together + 1) * fake_config.together;
   push(stream, job);
   status = fake.lost;
   pthread_mutex_unlock(&fake.mutex);

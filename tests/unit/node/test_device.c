@@ -95,6 +95,38 @@ static void device_memory_is_written_and_read(void **state)
   }
 }
 
+/* Of several parts, one of which is not what it should be; a check of another, that waits, is not
+ * told of it. */
+static void patterns_are_made_and_checked_meanwhile(void **state)
+{
+  struct pair pair;
+  struct pst_area_pattern parts[3] = {
+      {3, 200000, 7, 0}, {300000, 0, 9, 0}, {400001, PST_RANGE_BLOCK + 1, 8, 0}};
+  struct pst_verify_result found = {.struct_size = sizeof(found)};
+  uint64_t filled = 0, checked = 0, none = 0, done = 0;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  struct pst_area *area = device_area(&pair.server);
+  assert_int_equal(pst_area_fill_begin(area, parts, 3, &filled), 0);
+  parts[2].pattern++;
+  assert_int_equal(pst_area_verify_begin(area, parts, 3, &checked), 0);
+  assert_true(checked > filled);
+  assert_int_equal(pst_area_verify(area, 3, 200000, 7, NULL), 0);
+  assert_int_equal(pst_area_poll(area, &done, &found), 0);
+  assert_true(done >= checked);
+  assert_int_equal(found.corrupted, 2); /* blocks */
+  assert_int_equal(found.checked, 4 + 2 + 4);
+  assert_int_equal(pst_area_verify(area, 400001, PST_RANGE_BLOCK + 1, 9, NULL), -EBADMSG);
+  assert_int_equal(pst_area_verify(area, 400001, PST_RANGE_BLOCK + 1, 8, NULL), 0);
+  parts[2].length = AREA;
+  assert_int_equal(pst_area_fill_begin(area, parts, 3, &none), -ERANGE);
+  parts[2] = (struct pst_area_pattern){.length = 1, .reserved = 1};
+  assert_int_equal(pst_area_verify_begin(area, parts, 3, &none), -EINVAL);
+  assert_int_equal(none, 0);
+  pair_close(&pair);
+}
+
 static void device_areas_are_copied_to_the_cpu(void **state)
 {
   static uint8_t in[AREA], out[AREA];
@@ -158,6 +190,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(device_memory_without_one_of_our_own_is_refused),
       cmocka_unit_test(device_memory_is_written_and_read),
+      cmocka_unit_test(patterns_are_made_and_checked_meanwhile),
       cmocka_unit_test(device_areas_are_copied_to_the_cpu),
       cmocka_unit_test(leaving_with_copies_under_way),
   };
