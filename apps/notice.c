@@ -23,6 +23,14 @@ static void put_line(const char *prefix, const char *line)
   (void)written; /* nobody is left to tell */
 }
 
+/* What a file or a peer is called cannot forge a line or steer a terminal. */
+static void clean(char *line)
+{
+  for (unsigned char *c = (unsigned char *)line; *c != '\0'; c++)
+    if (*c < 0x20 || *c == 0x7f)
+      *c = '?';
+}
+
 static const char *prefix_of(int level)
 {
   switch (level) {
@@ -52,6 +60,7 @@ void notice(int level, const char *format, ...)
   va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
   va_end(args);
+  clean(line);
   put_line(prefix_of(level), line);
 }
 
@@ -63,6 +72,7 @@ int notice_fail(struct pst_error *error, int exit_status, int code, const char *
   va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
   va_end(args);
+  clean(line);
   if (shown_level >= PST_LOG_ERROR)
     put_line(prefix_of(PST_LOG_ERROR), line);
 

@@ -41,6 +41,17 @@ static void take_entry(struct copy *copy, const struct serve_entry *entry)
 {
   const char *folder = copy->folder_name, *why = "its name is too long";
   char part[SERVE_NAME_MAX + 1], name[2 * SERVE_NAME_MAX + 2];
+
+  if (entry->kind == SERVE_KIND_UNNAMED) {
+    copy->totals.failed++;
+    notice_fail(
+        &copy->error, PST_EXIT_FAILED, -EINVAL,
+        "%s%s%.*s: not fetched: no name that is asked for has a control character or a part "
+        "of more than %u bytes; it has to be renamed at the server",
+        folder, folder[0] != '\0' ? "/" : "", (int)entry->length, (const char *)entry->name,
+        NAMES_BYTES_MAX);
+    return;
+  }
   int rc = names_check_part(entry->name, entry->length, part, &why);
   int length =
       rc < 0 ? 0

@@ -11,13 +11,17 @@ static int refuse(int code, const char *rule, const char **why)
   return code;
 }
 
-/* What a transfer that is under way, or was interrupted, writes to. */
-static bool is_part(const uint8_t *bytes, size_t length)
+bool names_is_part(const uint8_t *bytes, size_t length)
 {
   const size_t suffix = sizeof NAMES_PART_SUFFIX - 1;
 
   return length > suffix && bytes[0] == '.' &&
          memcmp(bytes + length - suffix, NAMES_PART_SUFFIX, suffix) == 0;
+}
+
+bool names_is_control(uint8_t byte)
+{
+  return byte < 0x20 || byte == 0x7f;
 }
 
 static int check_one(const uint8_t *bytes, size_t length, const char **why)
@@ -29,10 +33,10 @@ static int check_one(const uint8_t *bytes, size_t length, const char **why)
   if (length > NAMES_BYTES_MAX)
     return refuse(-ENAMETOOLONG, "one of its parts is longer than 240 bytes", why);
   for (size_t i = 0; i < length; i++) {
-    if (bytes[i] < 0x20 || bytes[i] == 0x7f)
+    if (names_is_control(bytes[i]))
       return refuse(-EINVAL, "it has NUL, a newline or another control character", why);
   }
-  if (is_part(bytes, length))
+  if (names_is_part(bytes, length))
     return refuse(-EINVAL, "'.*" NAMES_PART_SUFFIX "' is what unfinished transfers are called",
                   why);
   return 0;

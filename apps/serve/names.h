@@ -3,6 +3,7 @@
 #ifndef APP_SERVE_NAMES_H
 #define APP_SERVE_NAMES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,5 +19,9 @@ int names_check(const uint8_t *bytes, size_t length, char *name, const char **wh
 
 /* The same for one part of a name: no '/'. */
 int names_check_part(const uint8_t *bytes, size_t length, char *name, const char **why);
+
+/* What a transfer that is under way, or was interrupted, writes to. */
+bool names_is_part(const uint8_t *bytes, size_t length);
+bool names_is_control(uint8_t byte);
 
 #endif

@@ -115,6 +115,12 @@ static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
     notice(PST_LOG_WARN, "%s: neither file nor folder, left out", entry->fts_path);
     return 1;
   }
+  if (!folder && entry->fts_level > FTS_ROOTLEVEL &&
+      names_is_part((const uint8_t *)entry->fts_name, entry->fts_namelen)) {
+    copy->totals.skipped++;
+    notice(PST_LOG_WARN, "%s: of an unfinished transfer, left out", entry->fts_path);
+    return 1;
+  }
   if (folder && !copy->params->recursive) {
     fail(copy, -EISDIR, entry->fts_path, "it is a folder (--recursive takes all of it)");
     fts_set(copy->walk, entry, FTS_SKIP);

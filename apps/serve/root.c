@@ -124,11 +124,32 @@ static uint32_t kind_of(int folder, const struct dirent *entry)
   return type == DT_REG ? SERVE_KIND_FILE : type == DT_DIR ? SERVE_KIND_FOLDER : SERVE_KIND_OTHER;
 }
 
-static int read_entries(DIR *listing, uint64_t *cursor, struct serve_entry *entries, uint8_t *names,
-                        uint32_t bytes)
+/* Itself and the folder above it, and what unfinished transfers write to. */
+static bool is_hidden(const char *name)
+{
+  return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+         names_is_part((const uint8_t *)name, strlen(name));
+}
+
+/* Its name goes to `name`. */
+static struct serve_entry take_entry(int folder, const struct dirent *entry, uint32_t length,
+                                     uint8_t *name)
 {
   char checked[SERVE_NAME_MAX + 1];
   const char *why = NULL;
+
+  memcpy(name, entry->d_name, length);
+  if (names_check_part(name, length, checked, &why) == 0)
+    return (struct serve_entry){kind_of(folder, entry), length, name};
+  for (uint32_t i = 0; i < length; i++)
+    if (names_is_control(name[i]))
+      name[i] = '?';
+  return (struct serve_entry){SERVE_KIND_UNNAMED, length, name};
+}
+
+static int read_entries(DIR *listing, uint64_t *cursor, struct serve_entry *entries, uint8_t *names,
+                        uint32_t bytes)
+{
   uint32_t count = 0, used = 0;
   long at = telldir(listing);
 
@@ -141,13 +162,11 @@ static int read_entries(DIR *listing, uint64_t *cursor, struct serve_entry *entr
       at = 0;
     if (entry == NULL)
       break;
-    const uint8_t *name = (const uint8_t *)entry->d_name;
-    uint32_t length = (uint32_t)strlen(entry->d_name);
-    if (names_check_part(name, length, checked, &why) == 0) {
+    if (!is_hidden(entry->d_name)) {
+      uint32_t length = (uint32_t)strlen(entry->d_name);
       if (count == SERVE_ENTRIES_MAX || length > bytes - used)
         break;
-      memcpy(names + used, name, length);
-      entries[count++] = (struct serve_entry){kind_of(dirfd(listing), entry), length, names + used};
+      entries[count++] = take_entry(dirfd(listing), entry, length, names + used);
       used += length;
     }
     at = telldir(listing);

@@ -32,8 +32,8 @@ int root_make_folder(int root, const char *name, uint32_t mode);
 
 /* Up to SERVE_ENTRIES_MAX entries of a folder that together have at most `bytes` bytes of
  * names, in the order in which the folder has them, from *cursor (0: the first). Leaves out
- * what no peer may name, and unfinished transfers. *cursor: where the next call goes on,
- * 0: there are no more. `names` holds the names. How many, or -errno. */
+ * unfinished transfers; what no peer may name is SERVE_KIND_UNNAMED. *cursor: where the next call
+ * goes on, 0: there are no more. `names` holds the names. How many, or -errno. */
 int root_list(int folder, uint64_t *cursor, struct serve_entry entries[SERVE_ENTRIES_MAX],
               uint8_t *names, uint32_t bytes);
 

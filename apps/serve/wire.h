@@ -97,6 +97,8 @@ enum serve_kind {
   SERVE_KIND_FILE = 1,
   SERVE_KIND_FOLDER = 2,
   SERVE_KIND_OTHER = 3, /* links and what is not a file: neither is followed */
+  /* Its name is none that can be asked for; here it has '?' for each control character. */
+  SERVE_KIND_UNNAMED = 4,
 };
 
 /* One entry of a folder. Decoded, the name points into the message. */

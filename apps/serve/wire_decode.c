@@ -41,7 +41,7 @@ static int read_entries(struct pst_cbor_reader *r, struct serve_message *m)
                           (unsigned long long)item.value, 2 * SERVE_ENTRIES_MAX);
   for (uint32_t i = 0; i < item.value / 2 && rc == 0; i++) {
     struct serve_entry *entry = &m->entries[i];
-    rc = pst_cbor_read_uint(r, SERVE_KIND_FILE, SERVE_KIND_OTHER, &kind, "an entry's kind");
+    rc = pst_cbor_read_uint(r, SERVE_KIND_FILE, SERVE_KIND_UNNAMED, &kind, "an entry's kind");
     if (rc == 0)
       rc = pst_cbor_read_bytes(r, 1, SERVE_NAME_MAX, &entry->name, &entry->length,
                                "an entry's name");

@@ -107,6 +107,31 @@ class Copies(ServeCase):
         self.assert_same_tree(self.root / "data", self.here / "all" / "data")
         self.assert_same_tree(self.root / "data", self.here / "all" / "copy" / "data")
 
+    def test_names_that_nobody_can_ask_for(self):
+        self.serve()
+        names = ["new\nline", "\x1b[31mred", "long" * 62]
+        for side in (self.root, self.here):
+            folder = side / "data"
+            folder.mkdir()
+            (folder / "good").write_text("good")
+            (folder / f".unfinished{PART}").write_text("half")
+            for name in names:
+                (folder / name).write_text("never seen")
+            (folder / "a\nfolder").mkdir()
+            (folder / "a\nfolder" / "in it").write_text("nor this")
+        # Each is told of, as a failure, and on one line that leaves the terminal alone.
+        (self.here / "new").mkdir()
+        said = self.get("data", "--recursive", "--to", "new", expect=1).stderr
+        sent = self.put("data", "--recursive", "--to", "new", expect=1).stderr
+        self.assertRegex(said, r"got 1 file, .* \| 4 failed")
+        self.assertRegex(sent, r"put 1 file, .* \| 1 left out \| 4 failed")
+        for text in (said, sent):
+            for name in ("new?line", "?[31mred", "long" * 62, "a?folder"):
+                self.assertRegex(text, re.escape(f"data/{name}: "))
+            self.assertNotIn("\x1b", text)
+        for side in (self.root, self.here):
+            self.assertEqual(sorted(tree(side / "new")), ["data", "data/good"])
+
     def test_what_exists_stays(self):
         self.serve()
         (self.root / "file").write_text("the server's")

@@ -140,11 +140,26 @@ static void test_nothing_is_made_outside(void **state)
   assert_int_equal(part_open(root, "c", 1, 0600, false, false, &part), -ENOTSUP);
 }
 
+/* Of those that nobody can ask for: what they are called may be shown. */
+static uint32_t count_unnamed(const struct serve_entry *entries, uint32_t count)
+{
+  uint32_t unnamed = 0;
+
+  for (uint32_t i = 0; i < count; i++) {
+    if (entries[i].kind != SERVE_KIND_UNNAMED)
+      continue;
+    assert_int_equal(entries[i].length, 3);
+    assert_memory_equal(entries[i].name, "a?b", 3);
+    unnamed++;
+  }
+  return unnamed;
+}
+
 static void test_folders_are_listed_in_parts(void **state)
 {
   struct serve_entry entries[SERVE_ENTRIES_MAX];
   uint8_t names[64];
-  uint32_t seen = 0, files = 0, folders = 0, calls = 0;
+  uint32_t seen = 0, files = 0, folders = 0, unnamed = 0, calls = 0;
   uint64_t cursor = 0;
 
   (void)state;
@@ -154,12 +169,14 @@ static void test_folders_are_listed_in_parts(void **state)
     write_file(path, "", 0);
   }
   write_file("root/sub/.y" NAMES_PART_SUFFIX, "", 0);
+  write_file("root/sub/a\nb", "", 0);
   assert_int_equal(mkdir("root/sub/d", 0777), 0);
   assert_int_equal(symlink("x", "root/sub/l"), 0);
   int folder = root_open_folder(root, "sub");
   do {
     int n = root_list(folder, &cursor, entries, names, sizeof names);
     assert_true(n > 0 || cursor == 0);
+    unnamed += n > 0 ? count_unnamed(entries, (uint32_t)n) : 0;
     for (int i = 0; i < n; i++) {
       seen++;
       files += entries[i].kind == SERVE_KIND_FILE;
@@ -169,7 +186,8 @@ static void test_folders_are_listed_in_parts(void **state)
     calls++;
   } while (cursor != 0 && calls < 1000);
   close(folder);
-  assert_int_equal(seen, 303);
+  assert_int_equal(seen, 304);
+  assert_int_equal(unnamed, 1);
   assert_int_equal(files, 301);
   assert_int_equal(folders, 1);
   assert_true(calls > 10);
