@@ -459,6 +459,55 @@ static void answer_that_never_comes(void **state)
   close_stream(&stream);
 }
 
+static void leave(struct contract_side *side, uint32_t mode, uint64_t in_ns)
+{
+  assert_int_equal(
+      side->image.ops->endpoint_close(side->endpoints[0], mode, contract_now_ns() + in_ns), 0);
+  contract_await(side, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+}
+
+/* A receiver's credit goes to a queue pair that is gone, and its device tries for ever. */
+static void closing_awaits_nothing_of_a_peer_that_left(void **state)
+{
+  (void)state;
+  for (uint32_t mode = PST_CLOSE_DRAIN; mode <= PST_CLOSE_ABORT; mode++) {
+    struct stream stream;
+    open_stream(&stream, FOR_EVER, 0);
+    struct contract_side *sender = &stream.pair->sender, *receiver = &stream.pair->receiver;
+    post_some(&stream, 1);
+    contract_await_done(sender, receiver, PST_OP_SEND, 1, 0);
+    struct pst_completion held = contract_await(receiver, sender, PST_COMPLETION_MESSAGE, 0);
+    ctl("clock manual");
+    leave(sender, mode, CONTRACT_DEADLINE_NS);
+    contract_release(receiver, &held);
+    contract_await(receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+    leave(receiver, mode, 100 * CONTRACT_DEADLINE_NS);
+    ctl("clock real");
+    close_stream(&stream);
+  }
+}
+
+/* Nor does a sender that stays wait for ever for what its receiver has not had. */
+static void requests_end_when_a_peer_has_left(void **state)
+{
+  (void)state;
+  struct stream stream;
+  unsigned int number;
+  char fault[64];
+  open_stream(&stream, FOR_EVER, 100000000);
+  assert_int_equal(queue_pairs(&stream.pair->sender, &number, 1), 1);
+  snprintf(fault, sizeof(fault), "drop --qp %u", number);
+  ctl("clock manual");
+  ctl(fault);
+  post_some(&stream, 4);
+  leave(&stream.pair->receiver, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS);
+  contract_await_done(&stream.pair->sender, NULL, PST_OP_SEND, 4, -ECONNRESET);
+  contract_await(&stream.pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  ctl("clock real");
+  ctl("clear");
+  close_stream(&stream);
+}
+
 /* Ends that disagree are told apart by their addresses. */
 static void operations_that_differ_are_refused(void **state)
 {
@@ -507,6 +556,8 @@ int main(int argc, char **argv)
       CONTRACT_CASE(completion_queue_that_fails),
       CONTRACT_CASE(device_that_is_removed),
       CONTRACT_CASE(answer_that_never_comes),
+      CONTRACT_CASE(closing_awaits_nothing_of_a_peer_that_left),
+      CONTRACT_CASE(requests_end_when_a_peer_has_left),
       CONTRACT_CASE(operations_that_differ_are_refused),
   };
   return CONTRACT_RUN("faults", cases, &variants[0]) ? 1 : 0;

@@ -74,6 +74,22 @@ void rc_left(struct pst_endpoint *endpoint, int status)
   over(endpoint, status);
 }
 
+void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  const uint64_t by_ns = endpoint->over_ns + endpoint->timeout_ns;
+
+  if (!endpoint->peer_left || endpoint->is_erred || endpoint->timeout_ns == 0 ||
+      endpoint->sq_done == endpoint->sq_head)
+    return;
+  if (now_ns < by_ns) {
+    rc_due(endpoint->worker, by_ns);
+    return;
+  }
+  if (!endpoint->error)
+    endpoint->error = -ECONNRESET;
+  rc_queue_error(endpoint);
+}
+
 /* ---- By the host ---------------------------------------------------------------------------- */
 
 int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
@@ -140,6 +156,16 @@ uint64_t rc_close_due(const struct pst_endpoint *endpoint)
   return is_enough && flushed_ns < endpoint->close_by_ns ? flushed_ns : endpoint->close_by_ns;
 }
 
+/* Requests that a peer that has left may have had, and answered: all else that is under way, credit
+ * and farewell, is nothing to it any more. */
+static bool awaits_answers(const struct pst_endpoint *endpoint)
+{
+  for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++)
+    if (endpoint->sent[i & endpoint->sq_mask].opcode)
+      return true;
+  return false;
+}
+
 bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   bool late = now_ns >= endpoint->close_by_ns;
@@ -148,8 +174,11 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
     return false; /* it comes by itself */
   /* All that was posted, the farewell last, or as far as time allows. */
   bool done = endpoint->sq_done == endpoint->sq_head && rc_lanes_are_said(endpoint);
-  bool waits = endpoint->state == RC_CONNECTED || endpoint->peer_left;
-  if (!endpoint->is_erred && waits && !done && !late)
+  bool waits = endpoint->state == RC_CONNECTED
+                   ? !done
+                   : endpoint->peer_left && endpoint->close_mode == PST_CLOSE_DRAIN &&
+                         awaits_answers(endpoint);
+  if (!endpoint->is_erred && waits && !late)
     return false;
   if (!endpoint->is_erred) {
     if (!endpoint->error)

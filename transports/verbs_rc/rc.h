@@ -102,6 +102,8 @@ void rc_fail(struct pst_endpoint *endpoint, int status, const char *why);
 void rc_say_failed(const struct pst_endpoint *endpoint, enum pst_log_level level, int status,
                    const char *why, const char *then);
 void rc_left(struct pst_endpoint *endpoint, int status);
+/* What a peer that has left has not answered within the stream's timeout is given up. */
+void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 /* No post will be told of room. */
 void rc_forget_room(struct pst_endpoint *endpoint);
 /* A step further. True: it can be freed. */

@@ -368,6 +368,7 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
   case RC_OVER:
     if (endpoint->tell_gone)
       rc_pend(endpoint);
+    rc_left_look(endpoint, now_ns);
     break;
   default:
     break;
