@@ -120,6 +120,20 @@ static struct contract_variant variants[] = {
         .silent = true,
         .capabilities = RC_CAPABILITIES,
     },
+    /* Receives that a worker's endpoints share. */
+    {
+        .name = "verbs_rc-srq",
+        .options = "device=mlx5_0,timeout=8,keepalive=50ms,srq=true",
+        .apart = true,
+        .silent = true,
+        .capabilities = RC_CAPABILITIES,
+    },
+    {
+        .name = "verbs_rc-srq-send",
+        .options = "device=mlx5_0,timeout=8,keepalive=50ms,srq=true,operation=send",
+        .silent = true,
+        .capabilities = RC_CAPABILITIES,
+    },
     {
         .name = "throttle-loopback",
         .options = "mode=copy",

@@ -3,6 +3,7 @@
 #include <endian.h>
 
 #include "rc.h"
+#include "shared.h"
 
 /* Status and opcode at once. */
 static inline uint64_t kind_of(const struct ibv_wc *wc)
@@ -16,10 +17,15 @@ static inline uint64_t kind_of(const struct ibv_wc *wc)
   return kind;
 }
 
+/* Whose receives they take: its own; shared ones; shared ones that are slots. */
+enum how { OWN, SHARED, SLOTS };
+
 /* Of `n` completions those at the front that are of messages, alike and as they have to be, into
  * the next slots of the line. Returns how many. */
-static inline uint32_t tell_messages(struct pst_endpoint *endpoint, const struct ibv_wc *wc,
-                                     uint32_t n, struct rc_out *out)
+static inline __attribute__((always_inline)) uint32_t tell_alike(struct pst_endpoint *endpoint,
+                                                                 const struct ibv_wc *wc,
+                                                                 uint32_t n, struct rc_out *out,
+                                                                 const enum how how)
 {
   struct rc_rx *rx = endpoint->rx;
   const struct pst_ring *ring = rx->ring;
@@ -28,7 +34,10 @@ static inline uint32_t tell_messages(struct pst_endpoint *endpoint, const struct
   const struct pst_completion model = {.kind = PST_COMPLETION_MESSAGE, .flags = PST_HAS_SEQUENCE};
   const uint64_t cookie = endpoint->cookie;
   uint64_t head;
-  const uint64_t whose = wc->wr_id, kind = kind_of(&first), length_max = ring->params.payload_max;
+  struct rc_shared *shared = endpoint->shared;
+  const uint32_t number = endpoint->number, drop = how == OWN ? 0 : 31;
+  const uint64_t whose = wc->wr_id >> drop, kind = kind_of(&first),
+                 length_max = ring->params.payload_max;
   const uint64_t token = rc_ring_token(ring, 0), is_out = rc_slot(endpoint, RC_SLOT_OUT);
   const uint64_t base = ring->params.base + ring->params.headroom, stride = ring->params.stride;
   const uint32_t from = rx->line.tail & rx->line.mask, to_end = rx->line.mask + 1 - from;
@@ -38,12 +47,16 @@ static inline uint32_t tell_messages(struct pst_endpoint *endpoint, const struct
 
   _Static_assert(offsetof(struct pst_completion, endpoint) == sizeof(head), "kind to status");
   memcpy(&head, &model, sizeof(head));
-  n = n < rc_granted_count(rx) ? n : rc_granted_count(rx);
-  n = n < to_end ? n : to_end;
+  const uint32_t granted = how == SLOTS ? rx->granted : rc_granted_count(rx);
+  n = n < granted ? n : granted;
+  n = how == SLOTS || n < to_end ? n : to_end;
   for (const struct pst_completion *end = at + n;
-       at != end && wc->wr_id == whose && kind_of(wc) == kind && wc->byte_len <= length_max;
+       at != end && wc->wr_id >> drop == whose && (how == OWN || wc->qp_num == number) &&
+       kind_of(wc) == kind && wc->byte_len <= length_max;
        wc++, at++) {
-    const uint64_t slot = *next++;
+    const uint64_t slot = how == SLOTS ? rc_shared_entry(wc->wr_id) : *next++;
+    if (how == SHARED)
+      rc_shared_back(shared, rc_shared_entry(wc->wr_id));
     /* The nearest number that ends so. */
     const int64_t step = (int32_t)(be32toh(wc->imm_data) - initial - (uint32_t)highest);
     const uint64_t sequence = highest + (uint64_t)step;
@@ -60,13 +73,26 @@ static inline uint32_t tell_messages(struct pst_endpoint *endpoint, const struct
     at->u.message.meta = at->u.message.time_ns = 0;
   }
   n = (uint32_t)(at - out->at);
-  rx->line.tail += n;
+  if (how == SLOTS) {
+    rx->granted -= n;
+    rx->out += n;
+  } else
+    rx->line.tail += n;
   rx->highest = highest;
   rx->bytes += bytes;
   rx->arrived += n;
   out->at = at;
   out->room -= n;
   return n;
+}
+
+static uint32_t tell_messages(struct pst_endpoint *endpoint, const struct ibv_wc *wc, uint32_t n,
+                              struct rc_out *out)
+{
+  if (!endpoint->shared)
+    return tell_alike(endpoint, wc, n, out, OWN);
+  return endpoint->rx->sends ? tell_alike(endpoint, wc, n, out, SLOTS)
+                             : tell_alike(endpoint, wc, n, out, SHARED);
 }
 
 /* What messages say of credit: that it has arrived, and that there is more to give. */
@@ -83,9 +109,14 @@ static void look_at_credit(struct pst_endpoint *endpoint)
 
 void rc_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct rc_out *out)
 {
-  if (endpoint->rx && endpoint->close_mode)
+  const bool is_closing = endpoint->rx && endpoint->close_mode;
+  const uint32_t told = endpoint->rx && !is_closing ? tell_messages(endpoint, wc, 1, out) : 0;
+
+  if (told == 0 && endpoint->shared)
+    rc_shared_back(rc_shared_of(endpoint->worker, wc->wr_id), rc_shared_entry(wc->wr_id));
+  if (is_closing)
     return;
-  if (!endpoint->rx || tell_messages(endpoint, wc, 1, out) == 0)
+  if (told == 0)
     rc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot, or a longer one");
   else
     look_at_credit(endpoint);
@@ -104,7 +135,8 @@ uint32_t rc_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct
   uint32_t n = tell_messages(endpoint, &worker->wc[worker->wc_at], most, out);
   if (n == 0)
     return 0;
-  endpoint->rq_posted -= n;
+  if (!endpoint->shared)
+    endpoint->rq_posted -= n;
   endpoint->arrivals += n;
   worker->wc_at += n;
   look_at_credit(endpoint);

@@ -2,7 +2,7 @@
 /* An endpoint's address as it travels: big-endian, of one length. */
 #include "rc.h"
 
-static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 3};
+static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 4};
 
 struct cursor {
   uint8_t *at;
@@ -46,6 +46,7 @@ void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES])
   put(&to, blob->cm_token, 8);
   put(&to, blob->initial, 8);
   put(&to, blob->control_receives, 4);
+  put(&to, blob->control_bytes, 4);
   put(&to, blob->address, 8);
   put(&to, blob->rkey, 4);
   put(&to, blob->stride, 8);
@@ -72,7 +73,8 @@ static bool makes_sense(const struct rc_blob *blob)
   if (blob->mtu < IBV_MTU_256 || blob->mtu > IBV_MTU_4096 || blob->qpn > 0xffffff ||
       blob->psn > 0xffffff || blob->gid_type > VB_GID_ROCE_V2 ||
       !(blob->is_sender || blob->is_receiver || blob->is_rma) ||
-      (blob->is_sender && blob->control_receives == 0) ||
+      (blob->is_sender &&
+       (blob->control_receives == 0 || blob->control_bytes < sizeof(struct rc_run))) ||
       (blob->is_cm && !blob->cm_port && (blob->is_receiver || !blob->is_sender)))
     return false;
   if (blob->lanes < 1 || blob->lanes > RC_LANES_MAX)
@@ -122,6 +124,7 @@ bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob)
   blob->cm_token = get(&at, 8);
   blob->initial = get(&at, 8);
   blob->control_receives = (uint32_t)get(&at, 4);
+  blob->control_bytes = (uint32_t)get(&at, 4);
   blob->address = get(&at, 8);
   blob->rkey = (uint32_t)get(&at, 4);
   blob->stride = get(&at, 8);

@@ -4,9 +4,6 @@
 
 #include "rc.h"
 
-/* What a failed queue pair may take to give everything back. */
-#define FLUSH_NS UINT64_C(1000000000)
-
 void rc_say_failed(const struct pst_endpoint *endpoint, enum pst_log_level level, int status,
                    const char *why, const char *then)
 {
@@ -39,7 +36,7 @@ static void over(struct pst_endpoint *endpoint, int status)
   endpoint->tell_gone = !endpoint->close_mode;
   rc_forget_room(endpoint);
   endpoint->over_ns = rc_now_ns(endpoint->device);
-  rc_due(endpoint->worker, endpoint->over_ns + FLUSH_NS);
+  rc_due(endpoint->worker, endpoint->over_ns + RC_FLUSH_NS);
   rc_pend(endpoint);
 }
 
@@ -149,7 +146,7 @@ static void cut(struct pst_endpoint *endpoint)
 
 uint64_t rc_close_due(const struct pst_endpoint *endpoint)
 {
-  uint64_t flushed_ns = endpoint->over_ns + FLUSH_NS;
+  uint64_t flushed_ns = endpoint->over_ns + RC_FLUSH_NS;
   /* Receives that are missing are nobody's requests: they go with the queue pair. */
   bool is_enough = endpoint->is_erred && endpoint->sq_done == endpoint->sq_head;
 
@@ -203,7 +200,7 @@ bool rc_gone_step(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   if (endpoint->peer_left || is_empty(endpoint))
     return true;
-  if (now_ns < endpoint->over_ns + FLUSH_NS || !is_too_late(endpoint))
+  if (now_ns < endpoint->over_ns + RC_FLUSH_NS || !is_too_late(endpoint))
     return false;
   cut(endpoint);
   return true;

@@ -92,6 +92,7 @@ static struct rdma_conn_param parameters(const struct pst_endpoint *endpoint,
                                   .initiator_depth = (uint8_t)(own < peer ? own : peer),
                                   .retry_count = (uint8_t)device->path.retry_cnt,
                                   .rnr_retry_count = (uint8_t)device->path.rnr_retry,
+                                  .srq = endpoint->shared != NULL,
                                   .qp_num = endpoint->qp->qp_num};
 }
 

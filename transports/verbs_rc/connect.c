@@ -10,6 +10,7 @@
 
 #include "cm.h"
 #include "rc.h"
+#include "shared.h"
 
 static int refuse(const struct pst_endpoint *endpoint, int rc, const char *why)
 {
@@ -95,7 +96,10 @@ static int take_peer(struct pst_endpoint *endpoint)
   if (endpoint->rx) {
     uint32_t receives = peer->control_receives;
     endpoint->rx->control_receives =
-        receives < RC_CONTROL_RECEIVES ? receives : RC_CONTROL_RECEIVES;
+        receives < endpoint->credit_depth ? receives : endpoint->credit_depth;
+    uint32_t bytes = peer->control_bytes;
+    bytes = bytes < endpoint->credit_bytes ? bytes : endpoint->credit_bytes;
+    endpoint->rx->runs_max = bytes / (uint32_t)sizeof(struct rc_run);
     endpoint->rx->initial = peer->initial;
   }
   if (!tx)
@@ -225,6 +229,7 @@ static void set_up(void *arg)
 int rc_set_up_soon(struct pst_endpoint *endpoint)
 {
   endpoint->state = RC_SETTING_UP;
+  rc_shared_begin(endpoint);
   atomic_store_explicit(&endpoint->setup, 1, memory_order_relaxed);
   return endpoint->device->host->defer(endpoint->device->host, set_up, endpoint);
 }

@@ -8,8 +8,7 @@
 #include <endian.h>
 
 #include "rc.h"
-
-#define RUNS_MAX (RC_CONTROL_BYTES / (uint32_t)sizeof(struct rc_run))
+#include "shared.h"
 
 /* Whether there is credit to give. */
 static bool has_some(const struct rc_rx *rx)
@@ -26,10 +25,11 @@ static uint32_t fill(struct rc_rx *rx, struct rc_run *runs)
   if (rx->sends) { /* which slot is the receive's business */
     runs[0] = (struct rc_run){0, htobe32(rx->ungranted)};
     rx->grants += rx->ungranted;
+    rx->granted += rx->ungranted;
     rx->ungranted = 0;
     return 1;
   }
-  while (at != head && n < RUNS_MAX) {
+  while (at != head && n < rx->runs_max) {
     uint32_t first = slots[at & mask], next = first + 1;
     while (++at != head && slots[at & mask] == next)
       next++;
@@ -43,6 +43,8 @@ static uint32_t fill(struct rc_rx *rx, struct rc_run *runs)
 /* Receives come before the credit that uses them. */
 static int restore_receives(struct pst_endpoint *endpoint)
 {
+  if (endpoint->shared)
+    return rc_shared_post(endpoint->shared);
   if (endpoint->rx->sends)
     return rc_slots_post_back(endpoint);
   uint32_t missing = endpoint->receive_buffers ? 0 : endpoint->rq_size - endpoint->rq_posted;
@@ -61,9 +63,9 @@ void rc_credit_send(struct pst_endpoint *endpoint)
   int rc = restore_receives(endpoint);
   while (rc == 0 && has_some(rx) && rx->credits_sent - rx->credits_taken < rx->control_receives &&
          rc_queue_room(endpoint) > RC_SPARE_SENDS / 2) {
-    uint32_t buffer = (uint32_t)(rx->credits_sent % RC_CONTROL_RECEIVES);
-    uint8_t *at = rc_send_buffer(endpoint, buffer);
-    rx->first_of[buffer] = rx->before + rx->grants;
+    const uint64_t message = rx->credits_sent;
+    uint8_t *at = rc_send_buffer(endpoint, (uint32_t)(message % endpoint->credit_depth));
+    rx->first_of[message % RC_CONTROL_RECEIVES] = rx->before + rx->grants;
     uint32_t n = fill(rx, (struct rc_run *)(void *)at);
     struct ibv_sge bytes = {.addr = (uintptr_t)at,
                             .length = n * (uint32_t)sizeof(struct rc_run),

@@ -32,6 +32,15 @@ static int read_device(struct pst_device *device)
     return refuse(device, "ibv_query_device");
   if ((errno = ibv_query_port(open->context, (uint8_t)open->port->number, &port)) != 0)
     return refuse(device, "ibv_query_port");
+  if (device->shares && (device->attr.max_srq < 1 || device->attr.max_srq_sge < 1 ||
+                         (uint32_t)device->attr.max_srq_wr <= RC_RECEIVES_BESIDE)) {
+    RC_LOG(device, PST_LOG_ERROR,
+           "%s has no shared receive queues for `srq: true` (max_srq %d, of %d receives of %d "
+           "pieces; see `ibv_devinfo -v`): leave out `srq`, or choose another device",
+           device->open.info->name, device->attr.max_srq, device->attr.max_srq_wr,
+           device->attr.max_srq_sge);
+    return -EOPNOTSUPP;
+  }
   device->message_max = smaller(port.max_msg_sz ? port.max_msg_sz : UINT32_MAX, 1u << 30);
   device->capabilities = RC_CAPABILITIES;
   if (device->attr.max_qp_rd_atom < 1 || device->attr.max_qp_init_rd_atom < 1)
@@ -70,6 +79,7 @@ static void read_options(struct pst_device *device, const struct pst_options *op
   device->cm_port = (uint16_t)host->option_uint(options, "cm_port");
   device->initial = host->option_uint(options, "first_sequence");
   device->qps = (uint32_t)host->option_uint(options, "qps");
+  device->shares = host->option_uint(options, "srq");
 }
 
 /* Options that do not go together: which, or NULL. */
@@ -83,6 +93,8 @@ static const char *contradiction(const struct pst_device *device)
     return "qps of more than 1 needs `operation: write`";
   if (device->qps > 1 && device->reconnect_ns)
     return "reconnect needs `qps: 1`";
+  if (device->qps > 1 && device->shares)
+    return "qps of more than 1 needs `srq: false`";
   return NULL;
 }
 
@@ -146,6 +158,7 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
   /* Beside the host's own a queue has room for credit, hellos and farewells. */
   const uint32_t own = RC_CONTROL_RECEIVES + RC_SPARE_SENDS + RC_SPARE_RECEIVES;
   uint32_t depth = (uint32_t)attr->max_qp_wr, room = depth > own ? depth - own : 1;
+  uint32_t receives = device->shares ? (uint32_t)attr->max_srq_wr - RC_RECEIVES_BESIDE : room;
   struct pst_limits out = {
       .sequence_bits = 32,
       .capabilities = device->capabilities,
@@ -153,7 +166,7 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
       .rma_max = device->capabilities & PST_CAP_READ ? device->message_max : 0,
       .slot_alignment = 1,
       .slots_min = 1,
-      .slots_max = smaller(room, RC_SLOTS_MAX),
+      .slots_max = smaller(receives, RC_SLOTS_MAX),
       .workers_max = smaller((uint64_t)attr->max_cq, RC_WORKERS_MAX),
       .endpoints_max = smaller((uint64_t)attr->max_qp / device->qps, RC_PLACES),
       .requests_max = smaller(room, RC_REQUESTS_MAX),

@@ -33,8 +33,12 @@
 #define RC_POLL_BATCH 32u
 #define RC_CONTROL_BYTES 512u   /* of a credit message, at most */
 #define RC_CONTROL_RECEIVES 32u /* credit messages that a sender has receives for */
-#define RC_SPARE_RECEIVES 4u    /* hello, farewell, and as many to be late */
-#define RC_SPARE_SENDS 8u       /* likewise, with a keepalive */
+/* Likewise of receives that are shared: a buffer of many peers is small. */
+#define RC_SHARED_CREDIT_BYTES 64u
+#define RC_SHARED_CREDITS 8u
+#define RC_SPARE_RECEIVES 4u /* hello, farewell, and as many to be late */
+#define RC_RECEIVES_BESIDE (RC_SHARED_CREDITS + RC_SPARE_RECEIVES) /* beside messages' */
+#define RC_SPARE_SENDS 8u                                          /* likewise, with a keepalive */
 #define RC_BLOB_RUNS 16u
 #define RC_BLOB_BYTES 320u
 #define RC_LANES_MAX 8u
@@ -45,6 +49,7 @@
   (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
 #define RC_RING_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 #define RC_NEVER UINT64_MAX
+#define RC_FLUSH_NS UINT64_C(1000000000) /* a failed queue pair may take to give all back */
 
 #define RC_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
 
@@ -67,6 +72,7 @@ struct pst_device {
   uint16_t cm_port;      /* that worker 0 listens at; 0: any */
   bool sends;            /* messages are SENDs, not WRITEs */
   uint32_t qps;          /* of an endpoint that sends or receives */
+  bool shares;           /* endpoints of a worker share receives */
   uint64_t initial;      /* what sequence 0 travels as: a test's */
   char carrier[48];
   char counter_folder[320];

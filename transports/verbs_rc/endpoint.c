@@ -5,6 +5,7 @@
 
 #include "cm.h"
 #include "rc.h"
+#include "shared.h"
 
 static int check(struct pst_worker *worker, const struct pst_endpoint_params *in)
 {
@@ -41,7 +42,7 @@ static void grant_with_address(struct rc_rx *rx, struct rc_blob *own)
 {
   if (rx->sends) { /* how many; the receives are posted */
     own->runs[own->run_count++] = (struct rc_run){0, rx->ungranted};
-    rx->before = rx->ungranted;
+    rx->before = rx->granted = rx->ungranted;
     rx->ungranted = 0;
     return;
   }
@@ -57,6 +58,28 @@ static void grant_with_address(struct rc_rx *rx, struct rc_blob *own)
     rx->given++;
     rx->before++;
   }
+}
+
+/* A queue pair's receives are used in order, so that those for credit, which a sender needs, and
+ * those for messages cannot be told apart where both come as SENDs. */
+static bool is_sending(const struct pst_endpoint *endpoint)
+{
+  return endpoint->device->sends && !(endpoint->tx && endpoint->rx);
+}
+
+/* Slots that SENDs come into are no endpoint's, or all are some endpoint's. */
+static int share_slots(const struct pst_endpoint *endpoint, struct pst_ring *ring)
+{
+  if (endpoint->rx->sends == (ring->shared != NULL))
+    return 0;
+  if (ring->open_count == 0 && !ring->shared)
+    return rc_shared_open_slots(ring);
+  RC_LOG(
+      endpoint->device, PST_LOG_ERROR,
+      "%s: endpoints that send as well and endpoints that only receive cannot have one ring with "
+      "`operation: send` and `srq`",
+      endpoint->label);
+  return -EINVAL;
 }
 
 static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
@@ -76,16 +99,12 @@ static int open_receiver(struct pst_endpoint *endpoint, struct pst_ring *ring)
            endpoint->label);
     return -ENOSPC;
   }
+  rx->sends = is_sending(endpoint);
+  if (endpoint->device->shares && (rc = share_slots(endpoint, ring)) < 0)
+    return rc;
   rx->ring = ring;
   rc_ring_share(ring, endpoint);
   return 0;
-}
-
-/* A queue pair's receives are used in order, so that those for credit, which a sender needs, and
- * those for messages cannot be told apart where both come as SENDs. */
-static bool is_sending(const struct pst_endpoint *endpoint)
-{
-  return endpoint->device->sends && !(endpoint->tx && endpoint->rx);
 }
 
 static void describe_self(struct pst_endpoint *endpoint)
@@ -113,7 +132,8 @@ static void describe_self(struct pst_endpoint *endpoint)
   }
   if (endpoint->tx) {
     own->initial = device->initial;
-    own->control_receives = RC_CONTROL_RECEIVES;
+    own->control_receives = endpoint->credit_depth;
+    own->control_bytes = endpoint->credit_bytes;
   }
   if (!endpoint->rx)
     return;
@@ -137,12 +157,10 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
   if (rc < 0)
     return rc;
   endpoint->has_place = true;
-  if (in->ring)
-    rc = open_receiver(endpoint, in->ring);
-  if (rc == 0 && (in->roles & PST_ROLE_SENDER))
+  if (in->roles & PST_ROLE_SENDER)
     rc = (endpoint->tx = calloc(1, sizeof(*endpoint->tx))) ? 0 : -ENOMEM;
-  if (rc == 0 && endpoint->rx)
-    endpoint->rx->sends = is_sending(endpoint);
+  if (rc == 0 && in->ring)
+    rc = open_receiver(endpoint, in->ring);
   if (endpoint->tx || endpoint->rx)
     endpoint->lane_count = endpoint->device->qps;
   if (rc == 0)
@@ -183,6 +201,8 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->message_max = in.message_max ? in.message_max : worker->device->message_max;
   made->requests_max = in.requests;
   made->mostly = in.mr;
+  made->credit_depth = worker->device->shares ? RC_SHARED_CREDITS : RC_CONTROL_RECEIVES;
+  made->credit_bytes = worker->device->shares ? RC_SHARED_CREDIT_BYTES : RC_CONTROL_BYTES;
   made->failed_from = made->refused_at = RC_NEVER;
   made->lane_count = 1;
   made->connect_by_ns = made->close_by_ns = RC_NEVER;

@@ -48,9 +48,9 @@ struct rc_blob {
   struct {
     uint32_t qpn, psn;
   } more[RC_LANES_MAX - 1];
-  uint64_t initial; /* sender */
-  uint32_t control_receives;
-  uint64_t address; /* receiver: of slot 0's payload; and so on */
+  uint64_t initial;                         /* sender */
+  uint32_t control_receives, control_bytes; /* for credit: how many, how large */
+  uint64_t address;                         /* receiver: of slot 0's payload; and so on */
   uint32_t rkey;
   uint64_t stride;
   uint64_t payload_max;
@@ -80,7 +80,10 @@ struct rc_rx {
    * on were released and are not yet granted again. */
   struct rc_fifo line;
   uint32_t given;
+  uint32_t granted;                       /* of shared slots: how many may come */
+  uint32_t out;                           /* likewise: which the host has */
   uint32_t control_receives;              /* that the peer has */
+  uint32_t runs_max;                      /* that one of them has room for */
   uint64_t grants;                        /* slots ever granted by messages */
   uint64_t before;                        /* slots granted by the address */
   uint64_t arrived;                       /* messages */
@@ -184,6 +187,7 @@ struct pst_endpoint {
 
   uint32_t rq_size;
   uint32_t rq_posted;
+  uint32_t credit_depth, credit_bytes;     /* messages of credit, of either direction */
   struct ibv_recv_wr again[RC_POLL_BATCH]; /* receives without buffers, linked */
   uint8_t *control;         /* a receiver's credit messages, a sender's receive buffers, scratch */
   uint32_t receive_buffers; /* a sender has one for each receive; else none */
@@ -200,6 +204,16 @@ struct pst_endpoint {
   uint32_t lane_room;  /* completions of the others */
   uint64_t striped;    /* messages posted */
   uint64_t rma_before; /* one-sided requests are before this index */
+
+  /* Receives that are shared, shared.c: rq_size is what it has reserved, and rq_posted 1 as long as
+   * its queue pair may have some of them. NULL: it has its own. */
+  struct rc_shared *shared;
+  struct pst_endpoint *next_numbered;
+  uint32_t number; /* of the queue pair, by which completions are told apart */
+  bool has_reserved, is_named;
+  _Atomic bool last_wqe; /* it takes no more */
+  uint64_t erred_ns;
+  uint64_t given_at; /* worker->empties when all was given back, + 1 */
 
   struct rc_mend mend;
   uint64_t connect_by_ns;

@@ -103,6 +103,16 @@ static const struct pst_option options[] = {
         .scope = PST_SCOPE_DEVICE,
     },
     {
+        .name = "srq",
+        .help = "Endpoints of a worker share their receives (a shared receive queue), and have "
+                "fewer and smaller ones for credit: for many peers on one worker, each with few "
+                "messages. The device needs max_srq. Either end may, whatever the other has; not "
+                "with `qps` of more than 1.",
+        .default_value = "false",
+        .type = PST_OPTION_BOOL,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
         .name = "first_sequence",
         .help = "What sequence number 0 travels as: near 2^32 and 2^64 numbers wrap.",
         .default_value = "0",

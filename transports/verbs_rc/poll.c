@@ -5,6 +5,7 @@
 
 #include "cm.h"
 #include "rc.h"
+#include "shared.h"
 
 #define POLLS_BETWEEN_CLOCKS 64u
 #define BUDGET (8u * RC_POLL_BATCH) /* completions of the device's a poll takes */
@@ -110,10 +111,11 @@ static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const s
            buffer = (uint32_t)wc->wr_id;
   bool fine = (wc->wc_flags & IBV_WC_WITH_IMM) != 0;
 
-  if (fine && what == RC_CREDIT)
-    fine = lane == endpoint->lanes && endpoint->tx &&
-           rc_credit_take(endpoint, rc_receive_buffer(endpoint, buffer), wc->byte_len);
-  else if (fine && (what == RC_FAREWELL || what == RC_ABORTED)) {
+  if (fine && what == RC_CREDIT) {
+    const uint8_t *bytes = endpoint->shared ? rc_shared_buffer(endpoint->shared, wc->wr_id)
+                                            : rc_receive_buffer(endpoint, buffer);
+    fine = lane == endpoint->lanes && endpoint->tx && rc_credit_take(endpoint, bytes, wc->byte_len);
+  } else if (fine && (what == RC_FAREWELL || what == RC_ABORTED)) {
     if (!lane || rc_lane_left(endpoint, lane))
       rc_left(endpoint, what == RC_FAREWELL ? 0 : -ECONNRESET);
   } else if (what != RC_HELLO)
@@ -148,6 +150,15 @@ static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
     rc_pend(endpoint);
 }
 
+/* A shared one. */
+static void give_back(const struct pst_worker *worker, const struct ibv_wc *wc)
+{
+  struct rc_shared *shared = rc_shared_of(worker, wc->wr_id);
+
+  if (shared)
+    rc_shared_back(shared, rc_shared_entry(wc->wr_id));
+}
+
 /* False: it needs more room than there is. */
 static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct rc_out *out)
 {
@@ -165,18 +176,21 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
         return false;
     }
   }
+  const bool sends = endpoint->rx && endpoint->rx->sends;
+  const bool is_message = (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != sends;
   if (endpoint->lanes)
     lane = rc_lane_received(endpoint, wc);
-  else
+  else if (!endpoint->shared)
     endpoint->rq_posted--;
+  else if (wc->status != IBV_WC_SUCCESS || !is_message)
+    give_back(endpoint->worker, wc);
   endpoint->arrivals++;
   if (wc->status != IBV_WC_SUCCESS) {
     flushed(endpoint, lane, wc);
     return true;
   }
-  bool sends = endpoint->rx && endpoint->rx->sends;
   int rc = 0;
-  if ((wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != sends) {
+  if (is_message) {
     if (lane)
       arrived_by(endpoint, lane, wc, out);
     else
@@ -184,7 +198,7 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
   } else {
     control(endpoint, lane, wc);
     /* In ERR soft-RoCE takes receives and never gives them back. */
-    if (sends && !endpoint->is_erred && endpoint->state == RC_CONNECTED &&
+    if (sends && !endpoint->shared && !endpoint->is_erred && endpoint->state == RC_CONNECTED &&
         (uint32_t)wc->wr_id != RC_SPARE) /* it took a slot's receive, and not the slot */
       rc = rc_slot_again(endpoint);
   }
@@ -194,6 +208,18 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
   if (rc < 0)
     rc_fail(endpoint, rc, "ibv_post_recv");
   return true;
+}
+
+static inline bool is_shared(const struct ibv_wc *wc)
+{
+  return (wc->wr_id & (RC_RECEIVE | RC_SHARED_BIT)) == (RC_RECEIVE | RC_SHARED_BIT);
+}
+
+static inline struct pst_endpoint *whose(struct pst_worker *worker, const struct ibv_wc *wc)
+{
+  if (is_shared(wc))
+    return rc_shared_find(worker, wc->qp_num);
+  return rc_place_find(&worker->endpoints, (wc->wr_id >> 32) & 0xffff, (wc->wr_id >> 48) & 0x7fff);
 }
 
 /* True: there are no more. */
@@ -209,10 +235,11 @@ static bool take(struct pst_worker *worker, struct rc_out *out)
         return true;
     }
     const struct ibv_wc *wc = &worker->wc[worker->wc_at];
-    struct pst_endpoint *endpoint =
-        rc_place_find(&worker->endpoints, (wc->wr_id >> 32) & 0xffff, (wc->wr_id >> 48) & 0x7fff);
+    struct pst_endpoint *endpoint = whose(worker, wc);
     if (endpoint && endpoint->is_cut)
       endpoint = NULL;
+    if (!endpoint && is_shared(wc))
+      give_back(worker, wc);
     if (endpoint && (wc->wr_id & RC_RECEIVE)) {
       n = rc_arrived_in_line(endpoint, budget, out);
       if (n)
@@ -316,6 +343,7 @@ static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
 {
   uint64_t now = endpoint->close_mode || endpoint->tell_gone ? rc_now_ns(endpoint->device) : 0;
 
+  rc_shared_step(endpoint);
   greet_again(endpoint);
   if (endpoint->state == RC_MENDING)
     rc_mend_step(endpoint);
@@ -379,6 +407,7 @@ int rc_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
   }
   if (worker->pending)
     work(worker, &out);
+  rc_shared_post_due(worker);
   worker->calls += out.room == max ? POLLS_BETWEEN_CLOCKS : 1;
   if (woken || worker->calls >= POLLS_BETWEEN_CLOCKS * POLLS_BETWEEN_CLOCKS) {
     worker->calls = 0;

@@ -4,16 +4,18 @@
 #include <stdio.h>
 
 #include "rc.h"
+#include "shared.h"
 
 static int create(struct pst_endpoint *endpoint, uint32_t pieces, uint32_t inline_wish)
 {
   struct ibv_qp_init_attr attr = {.qp_context = endpoint,
                                   .send_cq = endpoint->worker->cq,
                                   .recv_cq = endpoint->worker->cq,
+                                  .srq = endpoint->shared ? endpoint->shared->srq : NULL,
                                   .cap = {.max_send_wr = endpoint->sq_size,
-                                          .max_recv_wr = endpoint->rq_size,
+                                          .max_recv_wr = endpoint->shared ? 0 : endpoint->rq_size,
                                           .max_send_sge = pieces ? pieces : 1,
-                                          .max_recv_sge = 1,
+                                          .max_recv_sge = endpoint->shared ? 0 : 1,
                                           .max_inline_data = inline_wish},
                                   .qp_type = IBV_QPT_RC};
 
@@ -72,8 +74,8 @@ static int open_sends(struct pst_endpoint *endpoint, uint32_t pieces)
 /* A sender receives credit into it, a receiver sends credit from it. */
 static int open_control(struct pst_endpoint *endpoint)
 {
-  size_t buffers = (endpoint->rx ? RC_CONTROL_RECEIVES : 0) + endpoint->receive_buffers;
-  size_t bytes = buffers * RC_CONTROL_BYTES + RC_SCRATCH_BYTES;
+  size_t buffers = (endpoint->rx ? endpoint->credit_depth : 0) + endpoint->receive_buffers;
+  size_t bytes = buffers * endpoint->credit_bytes + RC_SCRATCH_BYTES;
   char why[320];
 
   endpoint->control = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
@@ -91,11 +93,15 @@ static int open_control(struct pst_endpoint *endpoint)
   return rc;
 }
 
-/* SENDs: all slots into receives. */
+/* SENDs: all slots into receives; those that are shared are posted already. */
 static void line_up(struct pst_endpoint *endpoint)
 {
   struct rc_rx *rx = endpoint->rx;
 
+  if (endpoint->shared) {
+    rx->ungranted = rx->share;
+    return;
+  }
   for (uint32_t i = 0; i < RC_POLL_BATCH; i++) {
     rx->sges[i] = (struct ibv_sge){.length = (uint32_t)rx->ring->params.payload_max,
                                    .lkey = rx->ring->verbs.mr->lkey};
@@ -113,16 +119,20 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
   endpoint->sq_size = endpoint->requests_max + RC_SPARE_SENDS;
   endpoint->rq_size = RC_SPARE_RECEIVES;
   if (endpoint->rx) {
-    endpoint->sq_size += RC_CONTROL_RECEIVES;
+    endpoint->sq_size += endpoint->credit_depth;
     endpoint->rq_size = endpoint->rx->share + (endpoint->rx->sends ? 1 : RC_SPARE_RECEIVES);
   }
   if (endpoint->tx)
-    endpoint->receive_buffers = endpoint->rq_size += RC_CONTROL_RECEIVES;
+    endpoint->rq_size += endpoint->credit_depth;
+  if (endpoint->tx && !endpoint->device->shares)
+    endpoint->receive_buffers = endpoint->rq_size;
   endpoint->lane_room = rc_lanes_room(endpoint);
   if ((rc = reserve_completions(endpoint)) < 0) {
     endpoint->sq_size = endpoint->rq_size = endpoint->lane_room = 0;
     return rc;
   }
+  if (endpoint->device->shares && (rc = rc_shared_join(endpoint)) < 0)
+    return rc;
   rc = create(endpoint, pieces, RC_INLINE_WISH);
   if (rc < 0)
     rc = create(endpoint, pieces, 0);
@@ -134,6 +144,8 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
            strerror(-rc));
     return rc;
   }
+  if (endpoint->shared)
+    rc_shared_name(endpoint);
   rc = open_sends(endpoint, endpoint->pieces_max);
   if (rc == 0)
     rc = open_control(endpoint);
@@ -185,7 +197,7 @@ int rc_queue_init(struct pst_endpoint *endpoint)
 {
   int rc = rc_queue_to_init(endpoint, endpoint->qp);
 
-  if (rc < 0)
+  if (rc < 0 || endpoint->shared)
     return rc;
   if (endpoint->rx && endpoint->rx->sends) {
     /* The host may have all slots: a hello that comes first must not wait for one. */
@@ -205,6 +217,8 @@ void rc_queue_close(struct pst_endpoint *endpoint)
   rc_lanes_close(endpoint);
   if (endpoint->qp)
     ibv_destroy_qp(endpoint->qp);
+  if (endpoint->shared)
+    rc_shared_leave(endpoint);
   if (endpoint->control_mr)
     ibv_dereg_mr(endpoint->control_mr);
   endpoint->worker->cq_used -= endpoint->sq_size + endpoint->rq_size + endpoint->lane_room;
@@ -222,6 +236,10 @@ void rc_queue_error(struct pst_endpoint *endpoint)
   if (endpoint->is_erred)
     return;
   endpoint->is_erred = true;
+  if (endpoint->shared) {
+    endpoint->erred_ns = rc_now_ns(endpoint->device);
+    rc_due(endpoint->worker, endpoint->erred_ns + RC_FLUSH_NS);
+  }
   ibv_modify_qp(endpoint->qp, &attr, IBV_QP_STATE);
 }
 
@@ -293,7 +311,7 @@ int rc_slot_again(struct pst_endpoint *endpoint)
 int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer)
 {
   struct ibv_sge sge = {.addr = (uintptr_t)rc_receive_buffer(endpoint, buffer),
-                        .length = RC_CONTROL_BYTES,
+                        .length = endpoint->credit_bytes,
                         .lkey = endpoint->control_mr->lkey};
   struct ibv_recv_wr wr = {.wr_id = RC_RECEIVE | rc_wr_id(endpoint, buffer),
                            .sg_list = &sge,

@@ -54,11 +54,11 @@ static inline enum ibv_wr_opcode rc_control_opcode(const struct pst_endpoint *en
 
 static inline uint8_t *rc_send_buffer(const struct pst_endpoint *endpoint, uint32_t buffer)
 {
-  return endpoint->control + (size_t)buffer * RC_CONTROL_BYTES;
+  return endpoint->control + (size_t)buffer * endpoint->credit_bytes;
 }
 static inline uint8_t *rc_receive_buffer(const struct pst_endpoint *endpoint, uint32_t buffer)
 {
-  return rc_send_buffer(endpoint, (endpoint->rx ? RC_CONTROL_RECEIVES : 0) + buffer);
+  return rc_send_buffer(endpoint, (endpoint->rx ? endpoint->credit_depth : 0) + buffer);
 }
 static inline uint8_t *rc_scratch(const struct pst_endpoint *endpoint)
 {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "rc.h"
+#include "shared.h"
 
 static int check(struct pst_worker *worker, const struct pst_ring_params *in)
 {
@@ -107,6 +108,7 @@ void rc_ring_close(struct pst_worker *worker, struct pst_ring *ring)
     return;
   rc_place_give(&worker->rings, ring->place);
   worker->last_ring = NULL;
+  rc_shared_close(ring->shared);
   vb_mr_close(&ring->verbs);
   free(ring->slots);
   free(ring->free);
@@ -130,27 +132,35 @@ void rc_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
 
   rx->share = (ring->free_count + come - 1) / come;
   ring->free_count -= rx->share;
+  ring->open_count++;
+  if (rx->sends && ring->shared)
+    return;
   uint32_t *mine = ring->free + ring->free_count;
   qsort(mine, rx->share, sizeof(*mine), ascending);
   for (uint32_t i = 0; i < rx->share; i++) {
     ring->slots[mine[i]] = rc_slot(endpoint, RC_SLOT_OWNED);
     rc_fifo_put(&rx->line, mine[i]);
   }
-  ring->open_count++;
 }
 
 /* What the host still has comes back when it is released. */
 void rc_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint)
 {
+  const struct rc_rx *rx = endpoint->rx;
+
+  ring->open_count--;
+  ring->last = NULL;
+  ring->last_out = RC_NEVER;
+  if (rx->sends && ring->shared) {
+    ring->free_count += rx->share - rx->out;
+    return;
+  }
   for (uint32_t i = ring->params.slots; i-- > 0;) {
     if (ring->slots[i] != rc_slot(endpoint, RC_SLOT_OWNED))
       continue;
     ring->slots[i] = RC_SLOT_FREE;
     ring->free[ring->free_count++] = i;
   }
-  ring->open_count--;
-  ring->last = NULL;
-  ring->last_out = RC_NEVER;
 }
 
 /* ---- Tokens -------------------------------------------------------------------------------- */
@@ -184,6 +194,24 @@ static void release_other(struct pst_ring *ring, uint32_t at)
   ring->last_out = slot;
   ring->slots[at] = rc_slot(owner, RC_SLOT_OWNED);
   rc_fifo_put(&owner->rx->line, at);
+  rc_pend(owner);
+}
+
+/* A slot of all: it is posted again, and who had it may be sent one more. */
+static void release_shared(struct pst_ring *ring, uint32_t at)
+{
+  const uint64_t slot = ring->slots[at];
+  struct pst_endpoint *owner =
+      rc_place_find(&ring->worker->endpoints, rc_slot_place(slot), rc_slot_generation(slot));
+
+  ring->slots[at] = RC_SLOT_FREE;
+  rc_shared_back(ring->shared, at);
+  if (!owner) {
+    ring->free_count++;
+    return;
+  }
+  owner->rx->out--;
+  owner->rx->ungranted++;
   rc_pend(owner);
 }
 
@@ -227,10 +255,13 @@ int rc_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
     struct pst_ring *ring = find_ring(worker, tokens[i]);
     if (!ring || at >= ring->params.slots || (ring->slots[at] & RC_SLOT_STATES) != RC_SLOT_OUT)
       return refuse(worker, tokens[i]);
-    some = release_alike(ring, tokens + i, n - i);
+    some = ring->shared ? 0 : release_alike(ring, tokens + i, n - i);
     if (some)
       continue;
-    release_other(ring, at);
+    if (ring->shared)
+      release_shared(ring, at);
+    else
+      release_other(ring, at);
     some = 1;
   }
   return 0;

@@ -4,6 +4,7 @@
 
 #include "cm.h"
 #include "rc.h"
+#include "shared.h"
 
 struct list {
   struct pst_counter *at;
@@ -18,12 +19,29 @@ static void add(struct list *list, const char *name, uint64_t value, uint64_t fl
   list->count++;
 }
 
+/* Of all the worker's: `receives_missing` are to be posted, and are not. */
+static void add_shared(struct list *list, const struct pst_worker *worker)
+{
+  uint64_t reserved = 0, missing = 0, bytes = 0;
+
+  for (uint32_t i = 0; i < worker->shared.room; i++) {
+    const struct rc_shared *one = worker->shared.all[i].at;
+    if (!one)
+      continue;
+    reserved += one->reserved;
+    missing += one->reserved > one->posted ? one->reserved - one->posted : 0;
+    bytes += one->buffers ? (uint64_t)one->size * RC_SHARED_CREDIT_BYTES : 0;
+  }
+  add(list, "shared_receives", reserved, PST_COUNTER_GAUGE);
+  add(list, "shared_receives_missing", missing, PST_COUNTER_GAUGE);
+  add(list, "shared_receive_bytes", bytes, PST_COUNTER_GAUGE);
+}
+
 int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst_endpoint *endpoint,
                 struct pst_counter *counters, uint32_t max)
 {
   struct list list = {counters, max, 0};
 
-  (void)device;
   if (endpoint && endpoint->tx) {
     add(&list, "messages_sent", endpoint->tx->messages, 0);
     add(&list, "bytes_sent", endpoint->tx->bytes, 0);
@@ -35,7 +53,8 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
     add(&list, "messages_received", endpoint->rx->arrived, 0);
     add(&list, "bytes_received", endpoint->rx->bytes, 0);
     add(&list, "credit_messages_sent", endpoint->rx->credits_sent, 0);
-    add(&list, "receives_posted", endpoint->rq_posted, PST_COUNTER_GAUGE);
+    if (!endpoint->shared)
+      add(&list, "receives_posted", endpoint->rq_posted, PST_COUNTER_GAUGE);
   }
   if (endpoint && endpoint->device->reconnect_ns) {
     add(&list, "reconnections", endpoint->mend.count, 0);
@@ -46,6 +65,8 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
   if (!endpoint && worker) {
     add(&list, "completion_queue", (uint64_t)worker->cq->cqe, PST_COUNTER_GAUGE);
     add(&list, "completions_reserved", worker->cq_used, PST_COUNTER_GAUGE);
+    if (device->shares)
+      add_shared(&list, worker);
   }
   return (int)list.count;
 }
@@ -77,9 +98,10 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   snprintf(route, sizeof(route), "hop limit %u", device->path.hop_limit);
   if (endpoint->cm)
     rc_cm_describe(endpoint, route, sizeof(route));
-  snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u, %s, %sinline %u bytes, %s",
+  snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u, %s, %s%sinline %u bytes, %s",
            device->open.info->name, device->open.port->number, own, endpoint->peer.qpn, peer,
            vb_mtu_bytes((enum ibv_mtu)mtu), route, endpoint->own.sends ? "messages by SEND, " : "",
-           endpoint->max_inline, device->open.gid_reason);
+           endpoint->shared ? "receives shared, " : "", endpoint->max_inline,
+           device->open.gid_reason);
   return 0;
 }

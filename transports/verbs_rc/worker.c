@@ -9,6 +9,7 @@
 
 #include "cm.h"
 #include "rc.h"
+#include "shared.h"
 
 #define CQ_FIRST 1024u /* it grows as endpoints are opened */
 
@@ -95,6 +96,7 @@ void rc_worker_close(struct pst_worker *worker)
       rc_endpoint_free(worker->endpoints.all[i].at);
   for (uint32_t i = 0; i < worker->rings.room; i++)
     rc_ring_close(worker, worker->rings.all[i].at);
+  rc_shared_close_all(worker);
   rc_cm_worker_close(worker);
   if (worker->cq) {
     ibv_ack_cq_events(worker->cq, worker->events_unacked);
@@ -137,6 +139,14 @@ void rc_unpend(struct pst_endpoint *endpoint)
     *at = endpoint->next_pending;
 }
 
+void rc_event_text(int event, char *text, size_t size)
+{
+  const struct vb_status *what = vb_event(event);
+
+  snprintf(text, size, "%s: %s. Usual reasons: %s. Check: %s", what->name, what->cause,
+           what->reasons, what->checks);
+}
+
 static void look_at_event(struct pst_endpoint *endpoint)
 {
   int event = atomic_exchange(&endpoint->event, 0);
@@ -144,8 +154,7 @@ static void look_at_event(struct pst_endpoint *endpoint)
 
   if (event && !endpoint->mend.by_ns) {
     const struct vb_status *what = vb_event(event - 1);
-    snprintf(why, sizeof(why), "%s: %s. Usual reasons: %s. Check: %s", what->name, what->cause,
-             what->reasons, what->checks);
+    rc_event_text(event - 1, why, sizeof(why));
     rc_fail(endpoint, what->error ? what->error : -EIO, why);
   }
   if (atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed))
@@ -160,11 +169,13 @@ void rc_take_notices(struct pst_worker *worker)
     return;
   worker->notices_seen = notices;
   drain(worker->wake_fd);
+  rc_shared_notices(worker);
   for (uint32_t i = 0; i < worker->endpoints.room; i++) {
     struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
     if (!endpoint)
       continue;
     look_at_event(endpoint);
+    rc_shared_notice(endpoint);
     if (atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 2)
       continue;
     rc_greet(endpoint);
@@ -235,6 +246,7 @@ static void take_event(struct pst_device *device, const struct ibv_async_event *
 {
   const struct vb_status *what = vb_event((int)event->event_type);
   struct pst_endpoint *endpoint;
+  struct rc_shared *shared;
 
   switch (event->event_type) {
   case IBV_EVENT_QP_FATAL:
@@ -243,6 +255,16 @@ static void take_event(struct pst_device *device, const struct ibv_async_event *
     endpoint = event->element.qp->qp_context;
     atomic_store(&endpoint->event, (int)event->event_type + 1);
     atomic_fetch_add(&endpoint->worker->notices, 1);
+    break;
+  case IBV_EVENT_QP_LAST_WQE_REACHED:
+    endpoint = event->element.qp->qp_context;
+    atomic_store(&endpoint->last_wqe, true);
+    atomic_fetch_add(&endpoint->worker->notices, 1);
+    break;
+  case IBV_EVENT_SRQ_ERR:
+    shared = event->element.srq->srq_context;
+    atomic_store(&shared->event, (int)event->event_type + 1);
+    atomic_fetch_add(&shared->worker->notices, 1);
     break;
   case IBV_EVENT_DEVICE_FATAL:
   case IBV_EVENT_CQ_ERR:
@@ -340,6 +362,7 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
       atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed))
     rc_fail(endpoint, -EIO, "the device is lost");
 
+  rc_shared_look(endpoint, now_ns);
   if (endpoint->close_mode) {
     if (now_ns >= rc_close_due(endpoint))
       rc_pend(endpoint);

@@ -7,6 +7,7 @@
 #include "places.h"
 
 struct rc_cm_worker;
+struct rc_shared;
 
 /* ---- Rings, ring.c --------------------------------------------------------------------- */
 
@@ -39,6 +40,7 @@ struct pst_ring {
   uint64_t *slots;           /* rc_slot() */
   struct pst_endpoint *last; /* whose slot was released last */
   uint64_t last_out;         /* how its slots stand that are out; RC_NEVER: there is none */
+  struct rc_shared *shared;  /* of SENDs: its free slots are entries of it; NULL: endpoints' */
 };
 
 /* Where poll() puts completions. */
@@ -46,6 +48,8 @@ struct rc_out {
   struct pst_completion *at;
   uint32_t room;
 };
+
+#define RC_NUMBER_CHAINS 256u
 
 /* ---- Workers, worker.c ----------------------------------------------------------------- */
 
@@ -60,6 +64,10 @@ struct pst_worker {
   int wake_fd; /* of works that are through */
   struct rc_places endpoints;
   struct rc_places rings;
+  struct rc_places shared; /* receives */
+  struct rc_shared *shared_due;
+  struct pst_endpoint *by_number[RC_NUMBER_CHAINS]; /* of queue pairs that share them */
+  struct pst_endpoint *last_numbered;
   struct pst_ring *last_ring; /* that a token named: tokens of it begin so */
   uint64_t last_which;
   struct ibv_wc wc[RC_POLL_BATCH];
@@ -101,5 +109,7 @@ void rc_take_notices(struct pst_worker *worker);
 void rc_look(struct pst_worker *worker);
 /* Asynchronous events of the device. */
 void rc_events(struct pst_device *device);
+/* One of them in words. */
+void rc_event_text(int event, char *text, size_t size);
 
 #endif

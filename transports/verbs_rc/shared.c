@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared receive queues: opened, joined, posted to. */
+#include <stdio.h>
+
+#include "rc.h"
+#include "shared.h"
+
+#define FIRST_SIZE 1024u
+
+/* ---- One ------------------------------------------------------------------------------------ */
+
+static int open_buffers(struct rc_shared *shared)
+{
+  const size_t bytes = ((size_t)shared->size * RC_SHARED_CREDIT_BYTES + 4095) / 4096 * 4096;
+  const struct pst_device *device = shared->worker->device;
+  char why[320];
+
+  shared->buffers = aligned_alloc(4096, bytes);
+  if (!shared->buffers)
+    return -ENOMEM;
+  memset(shared->buffers, 0, bytes);
+  shared->mr = ibv_reg_mr(device->pd, shared->buffers, bytes, IBV_ACCESS_LOCAL_WRITE);
+  if (shared->mr)
+    return 0;
+  int rc = errno ? -errno : -EIO;
+  vb_mr_refusal(-rc, bytes, why, sizeof(why));
+  RC_LOG(device, PST_LOG_ERROR, "ibv_reg_mr of %zu bytes for shared receives: %s: %s", bytes,
+         strerror(-rc), why);
+  return rc;
+}
+
+static int create(struct rc_shared *shared)
+{
+  const struct pst_device *device = shared->worker->device;
+  struct ibv_srq_init_attr attr = {.srq_context = shared,
+                                   .attr = {.max_wr = shared->size, .max_sge = 1}};
+
+  shared->srq = ibv_create_srq(device->pd, &attr);
+  if (shared->srq)
+    return 0;
+  int rc = errno ? -errno : -EIO;
+  RC_LOG(device, PST_LOG_ERROR,
+         "ibv_create_srq of %u receives: %s; the device has at most %d shared receive queues of %d "
+         "(`ibv_devinfo -v`: max_srq, max_srq_wr); see `ulimit -l` and `rdma resource`, or leave "
+         "out `srq`",
+         shared->size, strerror(-rc), device->attr.max_srq, device->attr.max_srq_wr);
+  return rc;
+}
+
+/* What does not change from one post to the next. */
+static void line_up(struct rc_shared *shared)
+{
+  const struct pst_ring *ring = shared->ring;
+  const struct ibv_sge sge = {.length = ring ? (uint32_t)ring->params.payload_max
+                                             : RC_SHARED_CREDIT_BYTES,
+                              .lkey = ring         ? ring->verbs.mr->lkey
+                                      : shared->mr ? shared->mr->lkey
+                                                   : 0};
+
+  for (uint32_t i = 0; i < RC_POLL_BATCH; i++) {
+    shared->sges[i] = sge;
+    shared->wrs[i] =
+        (struct ibv_recv_wr){.next = i + 1 < RC_POLL_BATCH ? &shared->wrs[i + 1] : NULL,
+                             .sg_list = &shared->sges[i],
+                             .num_sge = shared->kind == RC_SHARED_BARE ? 0 : 1};
+  }
+}
+
+void rc_shared_close(struct rc_shared *shared)
+{
+  if (!shared)
+    return;
+  struct pst_worker *worker = shared->worker;
+  for (struct rc_shared **at = &worker->shared_due; *at; at = &(*at)->next_due)
+    if (*at == shared) {
+      *at = shared->next_due;
+      break;
+    }
+  if (shared->srq)
+    ibv_destroy_srq(shared->srq);
+  if (shared->mr)
+    ibv_dereg_mr(shared->mr);
+  if (shared->has_place)
+    rc_place_give(&worker->shared, shared->place);
+  free(shared->buffers);
+  free(shared->back);
+  free(shared);
+}
+
+static int open_one(struct pst_worker *worker, enum rc_shared_kind kind, uint32_t size,
+                    struct pst_ring *ring, struct rc_shared **shared)
+{
+  struct rc_shared *made = calloc(1, sizeof(*made));
+  uint16_t generation = 0;
+
+  if (!made)
+    return -ENOMEM;
+  *made = (struct rc_shared){.worker = worker, .ring = ring, .kind = kind, .size = size};
+  made->back = calloc(size, sizeof(*made->back));
+  int rc = made->back ? 0 : -ENOMEM;
+  while (rc == 0 && made->back_count < size) { /* the last is posted first */
+    made->back[made->back_count] = size - 1 - made->back_count;
+    made->back_count++;
+  }
+  if (rc == 0)
+    rc = rc_place_take(&worker->shared, made, &made->place, &generation);
+  made->has_place = rc == 0;
+  made->wr_id =
+      RC_RECEIVE | (uint64_t)generation << 48 | (uint64_t)made->place << 32 | RC_SHARED_BIT;
+  if (rc == 0 && kind == RC_SHARED_BUFFERS)
+    rc = open_buffers(made);
+  if (rc == 0)
+    rc = create(made);
+  if (rc < 0) {
+    rc_shared_close(made);
+    return rc;
+  }
+  line_up(made);
+  *shared = made;
+  return 0;
+}
+
+void rc_shared_close_all(struct pst_worker *worker)
+{
+  for (uint32_t i = 0; i < worker->shared.room; i++)
+    rc_shared_close(worker->shared.all[i].at);
+  free(worker->shared.all);
+}
+
+/* ---- Slots of a ring --------------------------------------------------------------------------
+ */
+
+int rc_shared_open_slots(struct pst_ring *ring)
+{
+  int rc = open_one(ring->worker, RC_SHARED_SLOTS, ring->params.slots, ring, &ring->shared);
+
+  if (rc < 0)
+    return rc;
+  ring->shared->reserved = ring->params.slots;
+  rc = rc_shared_post(ring->shared);
+  if (rc < 0)
+    RC_LOG(ring->worker->device, PST_LOG_ERROR, "ibv_post_srq_recv of a ring's %u slots: %s",
+           ring->params.slots, strerror(-rc));
+  return rc;
+}
+
+/* ---- Endpoints ------------------------------------------------------------------------------ */
+
+/* Those of that kind are as large together, so that there are few of them. */
+static uint32_t size_of_next(const struct pst_worker *worker, enum rc_shared_kind kind,
+                             uint32_t wanted)
+{
+  const uint32_t most = (uint32_t)worker->device->attr.max_srq_wr;
+  uint64_t size = FIRST_SIZE;
+
+  for (uint32_t i = 0; i < worker->shared.room; i++) {
+    const struct rc_shared *one = worker->shared.all[i].at;
+    size += one && one->kind == kind ? one->size : 0;
+  }
+  size = size < most ? size : most;
+  return size < wanted ? wanted : (uint32_t)size;
+}
+
+static int find_room(struct pst_worker *worker, enum rc_shared_kind kind, uint32_t wanted,
+                     struct rc_shared **shared)
+{
+  for (uint32_t i = 0; i < worker->shared.room; i++) {
+    struct rc_shared *one = worker->shared.all[i].at;
+    if (!one || one->kind != kind || one->size - one->reserved < wanted)
+      continue;
+    *shared = one;
+    return 0;
+  }
+  return open_one(worker, kind, size_of_next(worker, kind, wanted), NULL, shared);
+}
+
+int rc_shared_join(struct pst_endpoint *endpoint)
+{
+  const enum rc_shared_kind kind = endpoint->tx ? RC_SHARED_BUFFERS : RC_SHARED_BARE;
+  int rc;
+
+  if (endpoint->rx && endpoint->rx->sends) {
+    endpoint->shared = endpoint->rx->ring->shared;
+    return 0;
+  }
+  rc = find_room(endpoint->worker, kind, endpoint->rq_size, &endpoint->shared);
+  if (rc < 0)
+    return rc;
+  endpoint->shared->reserved += endpoint->rq_size;
+  endpoint->has_reserved = true;
+  rc = rc_shared_post(endpoint->shared);
+  if (rc < 0)
+    RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: ibv_post_srq_recv: %s", endpoint->label,
+           strerror(-rc));
+  return rc;
+}
+
+static struct pst_endpoint **chain_of(struct pst_worker *worker, uint32_t qp_num)
+{
+  return &worker->by_number[qp_num % RC_NUMBER_CHAINS];
+}
+
+void rc_shared_leave(struct pst_endpoint *endpoint)
+{
+  struct pst_worker *worker = endpoint->worker;
+
+  if (endpoint->has_reserved)
+    endpoint->shared->reserved -= endpoint->rq_size;
+  if (worker->last_numbered == endpoint)
+    worker->last_numbered = NULL;
+  if (!endpoint->is_named)
+    return;
+  struct pst_endpoint **at = chain_of(worker, endpoint->number);
+  while (*at && *at != endpoint)
+    at = &(*at)->next_numbered;
+  if (*at)
+    *at = endpoint->next_numbered;
+}
+
+void rc_shared_name(struct pst_endpoint *endpoint)
+{
+  endpoint->number = endpoint->qp->qp_num;
+  struct pst_endpoint **at = chain_of(endpoint->worker, endpoint->number);
+
+  endpoint->next_numbered = *at;
+  *at = endpoint;
+  endpoint->is_named = true;
+}
+
+struct pst_endpoint *rc_shared_find(struct pst_worker *worker, uint32_t qp_num)
+{
+  struct pst_endpoint *one = worker->last_numbered;
+
+  if (one && one->number == qp_num)
+    return one;
+  for (one = *chain_of(worker, qp_num); one && one->number != qp_num; one = one->next_numbered)
+    ;
+  worker->last_numbered = one;
+  return one;
+}
+
+/* ---- Posting ----------------------------------------------------------------------------------
+ */
+
+/* `n` of those in `back`, at most RC_POLL_BATCH. 0 or an errno. */
+static int post_linked(struct rc_shared *shared, uint32_t n)
+{
+  struct ibv_recv_wr *wrs = shared->wrs, *next = wrs[n - 1].next, *bad = NULL;
+  const struct pst_ring *ring = shared->ring;
+
+  for (uint32_t i = 0; i < n; i++) {
+    const uint64_t entry = shared->back[shared->back_count - 1 - i];
+    wrs[i].wr_id = shared->wr_id | entry;
+    if (ring)
+      shared->sges[i].addr = ring->base + entry * ring->params.stride;
+    else if (shared->buffers)
+      shared->sges[i].addr = (uintptr_t)rc_shared_buffer(shared, entry);
+  }
+  wrs[n - 1].next = NULL;
+  int rc = ibv_post_srq_recv(shared->srq, wrs, &bad);
+  wrs[n - 1].next = next;
+  if (rc)
+    n = bad ? (uint32_t)(bad - wrs) : 0;
+  shared->back_count -= n;
+  shared->posted += n;
+  return rc;
+}
+
+int rc_shared_post(struct rc_shared *shared)
+{
+  int rc = 0;
+
+  while (rc == 0 && shared->posted < shared->reserved && shared->back_count) {
+    const uint32_t missing = shared->reserved - shared->posted;
+    uint32_t n = missing < shared->back_count ? missing : shared->back_count;
+    rc = post_linked(shared, n < RC_POLL_BATCH ? n : RC_POLL_BATCH);
+  }
+  return -rc;
+}
+
+static void fail_all(struct rc_shared *shared, int status, const char *why)
+{
+  const struct pst_worker *worker = shared->worker;
+
+  for (uint32_t i = 0; i < worker->endpoints.room; i++) {
+    struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
+    if (endpoint && endpoint->shared == shared)
+      rc_fail(endpoint, status, why);
+  }
+}
+
+void rc_shared_post_due(struct pst_worker *worker)
+{
+  struct rc_shared *shared;
+
+  while ((shared = worker->shared_due) != NULL) {
+    worker->shared_due = shared->next_due;
+    shared->is_due = false;
+    int rc = rc_shared_post(shared);
+    if (rc < 0)
+      fail_all(shared, rc, "ibv_post_srq_recv");
+  }
+}
+
+/* ---- The end of a queue pair ------------------------------------------------------------------
+ */
+
+void rc_shared_begin(struct pst_endpoint *endpoint)
+{
+  if (!endpoint->shared)
+    return;
+  atomic_store(&endpoint->last_wqe, false);
+  endpoint->given_at = 0;
+  endpoint->rq_posted = 1;
+}
+
+static bool may_have_some(const struct pst_endpoint *endpoint)
+{
+  return endpoint->shared && endpoint->rq_posted &&
+         atomic_load_explicit(&endpoint->setup, memory_order_acquire) == 0;
+}
+
+/* Not every device tells of the last one: soft-RoCE of Linux 6.1 does not. */
+static bool takes_no_more(const struct pst_endpoint *endpoint)
+{
+  return atomic_load(&endpoint->last_wqe) ||
+         (endpoint->is_erred && rc_now_ns(endpoint->device) >= endpoint->erred_ns + RC_FLUSH_NS);
+}
+
+void rc_shared_step(struct pst_endpoint *endpoint)
+{
+  const uint64_t empties = endpoint->worker->empties;
+
+  if (!may_have_some(endpoint))
+    return;
+  if (!endpoint->given_at && takes_no_more(endpoint))
+    endpoint->given_at = empties + 1;
+  if (!endpoint->given_at)
+    return;
+  if (empties < endpoint->given_at) {
+    rc_pend(endpoint);
+    return;
+  }
+  /* A completion would have said why by now. */
+  if (!endpoint->is_erred && endpoint->state == RC_CONNECTED)
+    rc_fail(endpoint, -EIO, "the device failed the queue pair, and did not say why");
+  endpoint->rq_posted = 0;
+}
+
+void rc_shared_look(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  if (!may_have_some(endpoint) || !endpoint->is_erred)
+    return;
+  if (now_ns >= endpoint->erred_ns + RC_FLUSH_NS)
+    rc_pend(endpoint);
+  else
+    rc_due(endpoint->worker, endpoint->erred_ns + RC_FLUSH_NS);
+}
+
+void rc_shared_notice(struct pst_endpoint *endpoint)
+{
+  if (endpoint->shared && atomic_load(&endpoint->last_wqe))
+    rc_pend(endpoint);
+}
+
+void rc_shared_notices(struct pst_worker *worker)
+{
+  for (uint32_t i = 0; i < worker->shared.room; i++) {
+    struct rc_shared *shared = worker->shared.all[i].at;
+    const int event = shared ? atomic_exchange(&shared->event, 0) : 0;
+    char why[512];
+    if (!event)
+      continue;
+    rc_event_text(event - 1, why, sizeof(why));
+    fail_all(shared, -EIO, why);
+  }
+}
