@@ -42,7 +42,8 @@ class GpuRun(Case):
         built = (BUILD / "apps" / "examples" / "gpu-consumer").exists()
         self.assertEqual(skipped, set() if built else consumers, child)
         self.assertLess({"e2e-cuda", "e2e-cuda-regions", "sanitizer-run", "sanitizer-run-frames",
-                         "killed-owner-vmm-two-gpus", "contract", "serve-vmm"}, set(rows))  # fmt: skip
+                         "killed-owner-vmm-two-gpus", "contract", "serve-vmm", "bench-pattern"}, set(rows))  # fmt: skip
+        self.assertRegex(child.stdout, r"(?m)^pattern +1462 B in order +fill +[\d.]+ GB/s, .* verify +[\d.]+ GB/s, ")
 
     def test_steps_that_fail(self):
         """Nothing is under way when it is to be killed, and the sanitizer is not there."""

@@ -60,3 +60,12 @@ cuda_status cuMemcpyDtoH_v2(void *to, cuda_pointer from, size_t length)
     memcpy(to, bytes, length);
   return bytes ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
 }
+
+/* Done before it returns, and behind nothing of the stream's. */
+PST_EXPORT cuda_status cuMemsetD8Async(cuda_pointer to, unsigned char value, size_t length,
+                                       cuda_stream stream);
+
+cuda_status cuMemsetD8Async(cuda_pointer to, unsigned char value, size_t length, cuda_stream stream)
+{
+  return stream ? cuMemsetD8_v2(to, value, length) : CUDA_INVALID_HANDLE;
+}
