@@ -29,6 +29,8 @@ void client_joined(struct server *server, struct pst_peer *peer)
     client->next->place = &client->next;
   server->clients = client;
   server->client_count++;
+  if (server->client_count > server->client_most)
+    server->client_most = server->client_count;
   server->totals.clients++;
   pst_peer_set_context(peer, client);
   notice(PST_LOG_DEBUG, "serve: %s has joined, %u here", pst_peer_text(peer), server->client_count);

@@ -2,6 +2,7 @@
 #include "server.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "signals.h"
 
 #define EVENTS 64
+#define MANY 4u       /* clients, whose memory is worth giving back */
 #define SPIN_NS 50000 /* a client's next request often comes within it */
 #define IDLE_CHECK_NS (100 * NS_PER_MS)
 #define LEAVE_NS (2 * NS_PER_S)
@@ -160,6 +162,17 @@ static void sleep_until(struct server *server, int event_fd, uint64_t until)
   poll(fds, armed < 0 ? 2 : 3, left);
 }
 
+/* Of many clients that have gone, the allocator would keep the memory. */
+static void give_back(struct server *server)
+{
+  if (server->client_most < MANY || server->client_count > server->client_most / 4)
+    return;
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  server->client_most = server->client_count;
+}
+
 static void check_idle(struct server *server, uint64_t now)
 {
   struct client *next;
@@ -185,8 +198,10 @@ int server_run(struct server *server, int event_fd)
       check_idle(server, now);
       check = now + IDLE_CHECK_NS;
     }
-    if (now - busy > SPIN_NS)
+    if (now - busy > SPIN_NS) {
+      give_back(server);
       sleep_until(server, event_fd, check);
+    }
   }
   return 0;
 }

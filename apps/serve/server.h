@@ -140,6 +140,7 @@ struct server {
   uint64_t chunk_max;
   struct client *clients;
   uint32_t client_count, io_under_way;
+  uint32_t client_most; /* at a time, since memory was given back */
   struct server_totals totals;
   bool stopping;
 };

@@ -10,6 +10,8 @@
 
 #include "node.h"
 
+#define ENTRIES_MIN 64u
+
 /* ---- Events on their way ----------------------------------------------------------- */
 
 /* JOINED, LEFT, ROOM and, for what is under way, a DONE or a MESSAGE each; of each region of the
@@ -19,28 +21,50 @@ uint32_t node_entries(const struct pst_node *node)
   return 3 + node->depth + node->messages + 2 * node->offers;
 }
 
+static int resize(struct pst_node *node, uint64_t size)
+{
+  struct node_entry *entries = calloc(size, sizeof(*entries));
+
+  if (!entries)
+    return -ENOMEM;
+  for (uint32_t i = node->released; i != node->tail; i++)
+    entries[i & (size - 1)] = node->entries[i & node->entry_mask];
+  free(node->entries);
+  node->entries = entries;
+  node->entry_mask = (uint32_t)size - 1;
+  return 0;
+}
+
 /* What was handed out by the last poll is still there when the next ones come. */
+static uint64_t size_for(uint64_t reserved, uint64_t least)
+{
+  uint64_t size = least;
+
+  while (size < 2 * reserved)
+    size *= 2;
+  return size;
+}
+
 int node_reserve(struct pst_node *node, uint32_t entries)
 {
-  uint64_t need = 2 * ((uint64_t)node->reserved + entries);
-  uint64_t size = node->entries ? (uint64_t)node->entry_mask + 1 : 64;
+  const uint64_t now = node->entries ? (uint64_t)node->entry_mask + 1 : 0;
+  const uint64_t size = size_for((uint64_t)node->reserved + entries, now ? now : ENTRIES_MIN);
 
-  while (size < need)
-    size *= 2;
   if (size > UINT32_MAX / 2)
     return -ENOMEM;
-  if (!node->entries || size > (uint64_t)node->entry_mask + 1) {
-    struct node_entry *larger = calloc(size, sizeof(*larger));
-    if (!larger)
-      return -ENOMEM;
-    for (uint32_t i = node->released; i != node->tail; i++)
-      larger[i & (size - 1)] = node->entries[i & node->entry_mask];
-    free(node->entries);
-    node->entries = larger;
-    node->entry_mask = (uint32_t)size - 1;
-  }
+  if (size > now && resize(node, size) < 0)
+    return -ENOMEM;
   node->reserved += entries;
   return 0;
+}
+
+/* Most peers have gone: their entries need not stay. */
+static void shrink(struct pst_node *node)
+{
+  const uint64_t size = size_for(4 * (uint64_t)node->reserved, ENTRIES_MIN);
+
+  if (node->entries && size < (uint64_t)node->entry_mask + 1)
+    resize(node, size); /* out of memory: it stays as it is */
 }
 
 void node_unreserve(struct pst_node *node, uint32_t entries)
@@ -82,6 +106,8 @@ static void forget_silent(struct pst_node *node)
 /* The application has looked at what it got from the last poll. */
 static void release_handed(struct pst_node *node)
 {
+  bool gone = false;
+
   for (; node->released != node->head; node->released++) {
     struct node_entry *entry = &node->entries[node->released & node->entry_mask];
     struct pst_peer *peer = entry->event.peer;
@@ -91,7 +117,10 @@ static void release_handed(struct pst_node *node)
       forget_peer(node, peer);
     free(entry->text);
     entry->text = NULL;
+    gone |= entry->event.kind == PST_NODE_LEFT;
   }
+  if (gone)
+    shrink(node);
 }
 
 static uint32_t hand_out(struct pst_node *node, struct pst_node_event *events, uint32_t max)
