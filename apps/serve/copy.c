@@ -183,10 +183,13 @@ void transfer_end(struct transfer *t)
   t->ended = true;
 }
 
-static void closed_after_failure(struct ask *ask, const struct serve_message *answer)
+static void abandoned(struct ask *ask, const struct serve_message *answer)
 {
-  (void)answer;
-  transfer_end(FROM(struct transfer, ask, ask));
+  struct transfer *t = FROM(struct transfer, ask, ask);
+
+  if (answer->type == SERVE_REFUSE && t->existing) /* it was changed while it was compared */
+    transfer_refused(t, answer);
+  transfer_end(t);
 }
 
 void transfer_abandon(struct transfer *t)
@@ -194,7 +197,7 @@ void transfer_abandon(struct transfer *t)
   const struct serve_message message = {.type = SERVE_CLOSE, .file = t->file};
 
   if (t->open)
-    remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, closed_after_failure);
+    remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, abandoned);
   else
     transfer_end(t);
   t->open = false;

@@ -90,6 +90,7 @@ struct transfer {
   struct ask ask;
   struct work work;
   bool folder;    /* it is none, and is listed instead */
+  bool existing;  /* --resume: it has its name at the destination already, and is compared */
   uint32_t strip; /* as of its pending name */
   bool open;      /* at the server: `file` */
   uint32_t file, slots, mode;
@@ -176,6 +177,10 @@ bool transfer_has_sum(const struct transfer *t);
 /* Goes on with it. True: nothing is under way, and all of it is summed unless it has failed. */
 bool transfer_summed(struct transfer *t);
 int transfer_sum(const struct transfer *t, uint8_t digest[SERVE_SHA256_BYTES]); /* ours */
+/* --resume has found it under its name at both ends, open at both and of the same size:
+ * nothing is sent, and it finishes once both have summed it. `exists`: it is another. */
+void transfer_compare(struct transfer *t);
+void transfer_compared(struct transfer *t, const char *exists);
 /* Of a chunk that may be there already: what this slot has of it is compared with what the
  * server has. The same: the slot is through; `differs` is called else. */
 void slot_compare(struct slot *slot, void (*differs)(struct slot *slot));

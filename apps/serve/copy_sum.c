@@ -12,7 +12,7 @@
 
 bool transfer_has_sum(const struct transfer *t)
 {
-  return t->copy->params->sha256 && t->size > 0;
+  return (t->copy->params->sha256 || t->existing) && t->size > 0;
 }
 
 int transfer_sum(const struct transfer *t, uint8_t digest[SERVE_SHA256_BYTES])
@@ -85,6 +85,26 @@ bool transfer_summed(struct transfer *t)
   if (!t->failed && !t->asking && t->asked < front)
     sum_there(t, step_to(t->asked, front));
   return !t->summing && !t->asking && (t->failed || (t->summed == t->size && t->asked == t->size));
+}
+
+void transfer_compare(struct transfer *t)
+{
+  t->existing = t->running = true;
+  t->at = t->size;
+  transfer_covered(t, 0, t->size);
+}
+
+void transfer_compared(struct transfer *t, const char *exists)
+{
+  uint8_t own[SERVE_SHA256_BYTES];
+
+  if (t->size > 0 && transfer_sum(t, own) < 0)
+    transfer_fail(t, -ENOMEM, "out of memory");
+  else if (t->size > 0 && memcmp(own, t->theirs, SERVE_SHA256_BYTES) != 0)
+    transfer_fail(t, -EEXIST, "%s", exists);
+  else
+    t->copy->totals.resumed += t->size;
+  transfer_abandon(t);
 }
 
 /* ---- Of a chunk ----------------------------------------------------------------------------- */

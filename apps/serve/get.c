@@ -12,6 +12,8 @@
 #include "copy.h"
 #include "root.h"
 
+#define EXISTS "it exists here and is not replaced (--overwrite allows it)"
+
 static void fetch(struct slot *slot);
 
 /* ---- One chunk ---------------------------------------------------------------------------- */
@@ -223,6 +225,10 @@ static bool sums_are_the_same(struct transfer *t)
 
 static void finish(struct transfer *t)
 {
+  if (t->existing) {
+    transfer_compared(t, EXISTS);
+    return;
+  }
   int rc = part_prepare(&t->part);
 
   if (rc < 0)
@@ -231,6 +237,19 @@ static void finish(struct transfer *t)
     close_remote(t);
   else
     transfer_abandon(t);
+}
+
+/* What has the name may be what an earlier --resume, or the transfer before it, has finished. */
+static void meet_existing(struct transfer *t)
+{
+  if (t->copy->params->resume)
+    t->fd = root_open_file(t->copy->root, t->local, &t->stat);
+  if (t->fd >= 0 && (uint64_t)t->stat.st_size == t->size) {
+    transfer_compare(t);
+  } else {
+    transfer_fail(t, -EEXIST, EXISTS);
+    transfer_abandon(t);
+  }
 }
 
 static void create(struct transfer *t)
@@ -244,8 +263,7 @@ static void create(struct transfer *t)
   if (rc == 0) {
     t->running = true;
   } else if (rc == -EEXIST) {
-    transfer_fail(t, rc, "%s exists; --overwrite allows to replace it", t->local);
-    transfer_abandon(t);
+    meet_existing(t);
   } else if (rc == -EBUSY) {
     transfer_fail(t, rc, "another transfer is writing %s", t->local);
     transfer_abandon(t);

@@ -79,7 +79,8 @@ static void listed(struct ask *ask, const struct serve_message *answer)
   copy->listing = false;
   if (answer->type == SERVE_REFUSE) {
     copy->totals.failed++;
-    notice_fail(&copy->error, PST_EXIT_FAILED, -(int)answer->code, "%s", answer->text);
+    fail(copy, PST_EXIT_FAILED, -(int)answer->code,
+         copy->folder_name[0] != '\0' ? copy->folder_name : ".", answer->text);
     return;
   }
   for (uint32_t i = 0; i < answer->entry_count; i++)

@@ -12,13 +12,19 @@
 /* Of a listing's names; the rest of the message is small. */
 #define LISTED_BYTES 3072u
 
-static const char *why(int code)
+static const char *why(uint32_t type, int code)
 {
+  bool creates = type == SERVE_CREATE;
+
   switch (code) {
   case -EXDEV:
     return "it leads out of the server's root";
+  case -ENOENT:
+    return creates || type == SERVE_MKDIR ? "the folder that it would lie in is not there"
+                                          : strerror(ENOENT);
   case -EISDIR:
-    return "it is a folder (--recursive takes all of it)";
+    return creates ? "a folder has that name (to put it into the folder, write --to FOLDER/)"
+                   : "it is a folder (--recursive takes all of it)";
   case -ENOTSUP:
     return "it is no regular file";
   case -EBUSY:
@@ -30,9 +36,10 @@ static const char *why(int code)
   }
 }
 
-static void refuse(struct job *job, const char *name, int code)
+/* The client knows what it has named. */
+static void refuse(struct job *job, int code)
 {
-  job_refuse(job, code, "%.300s: %s", name, why(code));
+  job_refuse(job, code, "%s", why(job->asked.type, code));
 }
 
 static struct open_file *unused_file(struct job *job)
@@ -70,7 +77,7 @@ void job_open(struct job *job, const char *name)
     return;
   int fd = root_open_file(job->client->server->root, name, &file->stat);
   if (fd < 0) {
-    refuse(job, name, fd);
+    refuse(job, fd);
     return;
   }
   file->used = true;
@@ -94,7 +101,7 @@ void job_create(struct job *job, const char *name)
   int rc = part_open(server->root, name, m->size, m->mode, overwrite,
                      (m->flags & SERVE_FLAG_RESUME) != 0, &file->part);
   if (rc < 0) {
-    refuse(job, name, rc);
+    refuse(job, rc);
     return;
   }
   file->used = file->writable = true;
@@ -134,7 +141,7 @@ void job_list_folder(struct job *job, const char *name)
   int folder = root_open_folder(job->client->server->root, name);
 
   if (folder < 0) {
-    refuse(job, name, folder);
+    refuse(job, folder);
     return;
   }
   job->answer.cursor = job->asked.cursor;
@@ -144,7 +151,7 @@ void job_list_folder(struct job *job, const char *name)
                                              job->names, LISTED_BYTES);
   close(folder);
   if (count < 0) {
-    refuse(job, name, count);
+    refuse(job, count);
     return;
   }
   job->answer.entry_count = (uint32_t)count;
@@ -156,7 +163,7 @@ void job_make_folder(struct job *job, const char *name)
   int rc = root_make_folder(job->client->server->root, name, job->asked.mode);
 
   if (rc < 0)
-    refuse(job, name, rc);
+    refuse(job, rc);
   else
     job_answer(job, SERVE_DONE);
 }

@@ -11,6 +11,8 @@
 #include "copy.h"
 #include "root.h"
 
+#define EXISTS "it exists there and is not replaced (--overwrite at both ends allows it)"
+
 /* ---- One chunk ------------------------------------------------------------------------------ */
 
 static void stored(struct ask *ask, const struct serve_message *answer)
@@ -133,12 +135,40 @@ static void commit(struct transfer *t)
 
   if (changed(t))
     transfer_fail(t, -ESTALE, "it was changed while it was read");
-  else if (message.has_sha256 && transfer_sum(t, message.sha256) < 0)
+  if (t->existing && !t->failed) {
+    transfer_compared(t, EXISTS);
+    return;
+  }
+  if (!t->failed && message.has_sha256 && transfer_sum(t, message.sha256) < 0)
     transfer_fail(t, -ENOMEM, "out of memory");
   if (t->failed)
     transfer_abandon(t);
   else
     remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, committed);
+}
+
+/* What has the name at the server, where it was not created. */
+static void opened(struct ask *ask, const struct serve_message *answer)
+{
+  struct transfer *t = FROM(struct transfer, ask, ask);
+
+  t->open = answer->type != SERVE_REFUSE;
+  t->file = answer->file;
+  if (t->open && answer->size == t->size) {
+    transfer_compare(t);
+  } else {
+    transfer_fail(t, -EEXIST, EXISTS);
+    transfer_abandon(t);
+  }
+}
+
+static void open_existing(struct transfer *t)
+{
+  const struct serve_message message = {.type = SERVE_OPEN,
+                                        .name = (const uint8_t *)t->name,
+                                        .name_length = (uint32_t)strlen(t->name)};
+
+  remote_ask(&t->copy->remote, &t->ask, SERVE_OPENED, &message, opened);
 }
 
 static void created(struct ask *ask, const struct serve_message *answer)
@@ -147,6 +177,10 @@ static void created(struct ask *ask, const struct serve_message *answer)
 
   if (answer->type == SERVE_REFUSE && answer->code == EBUSY && transfer_waits(t))
     return;
+  if (answer->type == SERVE_REFUSE && answer->code == EEXIST && t->copy->params->resume) {
+    open_existing(t);
+    return;
+  }
   if (answer->type == SERVE_REFUSE) {
     transfer_refused(t, answer);
     transfer_end(t);

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """get and put: equality, holes, names, resuming what was killed, full disks, little memory."""
 import contextlib
+import json
 import os
 import pty
 import random
@@ -149,6 +150,40 @@ class Copies(ServeCase):
         self.serve("--overwrite")
         self.put("file", "--overwrite")
         self.assertEqual((self.root / "file").read_text(), "ours")
+        self.assertEqual(parts(self.folder), [])
+
+    def test_resume_of_a_folder_passes_over_what_is_through(self):
+        self.serve()
+        for side in (self.root, self.here):
+            (side / "data" / "sub").mkdir(parents=True)
+        for name, bytes_ in {"empty": b"", "same": os.urandom(3 * MIB + 17), "sub/small": b"12345"}.items():
+            for side in (self.root, self.here):
+                (side / "data" / name).write_bytes(bytes_)
+        for source, there, copy in ((self.root, self.here, self.get), (self.here, self.root, self.put)):
+            with self.subTest(copy=copy.__name__):
+                random_file(source / "data" / "missing", 2 * MIB)
+                # As long, and of one byte another; and of another length.
+                for name, change in (("other", 1), ("longer", 0)):
+                    bytes_ = bytearray(os.urandom(MIB))
+                    (source / "data" / name).write_bytes(bytes_)
+                    bytes_[-1] ^= change
+                    (there / "data" / name).write_bytes(bytes_ + b"x" * (1 - change))
+                kept = {name: (there / "data" / name).read_bytes() for name in ("other", "longer")}
+                child = copy("data", "--recursive", "--resume", "--json", "r.json", expect=1)
+                for name in kept:
+                    self.assertRegex(child.stderr, f"data/{name}: it exists .*--overwrite")
+                    self.assertEqual((there / "data" / name).read_bytes(), kept[name])
+                    (there / "data" / name).unlink()
+                    (source / "data" / name).unlink()
+                done = json.loads((self.here / "r.json").read_text())["copy"]
+                self.assertEqual((done["files"], done["failed"]), (4, 2))
+                self.assertEqual(done["bytes_moved"], 2 * MIB)
+                self.assertEqual(done["bytes_resumed"], 3 * MIB + 17 + 5)
+                child = copy("data", "--recursive", "--resume")
+                self.assertRegex(child.stderr, f"4 files, .* {5 * MIB + 22} bytes were there")
+                self.assertEqual(tree(self.root / "data"), tree(self.here / "data"))
+                for side in (source, there):
+                    (side / "data" / "missing").unlink()
         self.assertEqual(parts(self.folder), [])
 
     def test_one_that_fails_lets_the_others_go_on(self):
