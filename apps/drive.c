@@ -257,6 +257,7 @@ int drive_main(uint32_t roles, const struct command *command, const struct argum
   if (result == 0) {
     watch(&drive);
     workers_join(&drive);
+    pst_session_settle(drive.session, DRAIN_NS);
     ran = true;
   }
   if (result < 0 && drive.error.code == 0)

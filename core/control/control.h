@@ -18,7 +18,8 @@
  *   FINISH(totals)                  →
  *                                   ← COUNTS(totals)
  *   COUNTS(totals)                  →              then the stream is over
- *   FAIL(code, text, counts)        ↔              ends a stream early
+ *   FAIL(code, text, counts)        ↔              ends a stream early; the other side answers with
+ *                                                  a FAIL that has its own last counts
  */
 #ifndef PST_CONTROL_CONTROL_H
 #define PST_CONTROL_CONTROL_H
@@ -103,9 +104,13 @@ struct control_callbacks {
    * or the peer broke the protocol; -EBUSY: taken by another sender; -ENOENT: the
    * receiver has no such stream; -EALREADY: it is over; -ETIMEDOUT: nobody came,
    * or the peer fell silent; -ECONNRESET: it died or left. `totals`: the peer's own
-   * counts, its last; NULL: it did not say. */
+   * counts, its last, which it wants to have answered by control_fail() with this side's;
+   * NULL: it did not say. */
   void (*fail)(void *context, void *stream, int code, const char *text,
                const struct control_totals *totals);
+  /* After control_fail(): the other side's last counts, which it has answered; NULL: there is
+   * nobody who will. Once, unless `fail` has come instead. May be NULL. */
+  void (*last)(void *context, void *stream, const struct control_totals *totals);
 };
 
 struct control_params {

@@ -171,25 +171,74 @@ static void send_wanted(struct stream *s)
   }
 }
 
-static void send_failure(const struct stream *s, const struct command *command)
+/* Nothing comes any more, or here it is. */
+static void tell_last(struct control *control, struct stream *s,
+                      const struct control_totals *totals)
 {
-  if (!s->peer)
-    return;
-  struct wire_message *m = new_message(s->peer->control, WIRE_FAIL, s);
+  bool asked = s->last == NULL || !s->owes;
+
+  s->last = NULL;
+  if (asked && !control->quiet && control->callbacks.last)
+    control->callbacks.last(control->callbacks.context, s->context, totals);
+}
+
+static void flow_forget(struct peer *peer)
+{
+  struct control *control = peer->control;
+
+  for (uint32_t i = 0; i < control->stream_count; i++)
+    if (control->streams[i].last == peer)
+      tell_last(control, &control->streams[i], NULL);
+}
+
+/* What would keep a connection over which no stream goes any more. */
+static bool awaits_last(const struct peer *peer)
+{
+  for (uint32_t i = 0; i < peer->control->stream_count; i++)
+    if (peer->control->streams[i].last == peer)
+      return true;
+  return false;
+}
+
+static void send_failure(struct peer *peer, const struct stream *s, const struct command *command)
+{
+  struct wire_message *m = new_message(peer->control, WIRE_FAIL, s);
   m->code = command->code;
   memcpy(m->text, command->text, sizeof m->text);
   m->has_totals = command->has_totals;
   m->totals = command->totals;
-  peer_send(s->peer, m);
+  peer_send(peer, m);
+}
+
+/* This side has failed. The other knows its last counts once it is told. */
+static void fail_here(struct control *control, struct stream *s, const struct command *command)
+{
+  struct peer *peer = s->peer;
+  bool answers = s->state == STREAM_LIVE && command->has_totals;
+
+  if (peer)
+    send_failure(peer, s, command);
+  s->state = STREAM_FAILED;
+  s->peer = NULL;
+  s->fail_code = command->code;
+  memcpy(s->fail_text, command->text, sizeof s->fail_text);
+  if (answers)
+    s->last = peer;
+  else
+    tell_last(control, s, NULL);
 }
 
 static void flow_command(struct control *control, struct command *command)
 {
-  (void)control;
   struct stream *s = command->stream;
 
-  if (has_ended(s))
+  if (has_ended(s)) {
+    if (command->type == WIRE_FAIL && s->last && s->owes) {
+      send_failure(s->last, s, command);
+      s->last = NULL;
+    }
     return;
+  }
   switch (command->type) {
   case WIRE_ADDRESS: {
     struct pst_blob old = s->address;
@@ -215,11 +264,7 @@ static void flow_command(struct control *control, struct command *command)
     send_wanted(s);
     break;
   default:
-    send_failure(s, command);
-    s->state = STREAM_FAILED;
-    s->peer = NULL;
-    s->fail_code = command->code;
-    memcpy(s->fail_text, command->text, sizeof s->fail_text);
+    fail_here(control, s, command);
     break;
   }
 }
@@ -407,6 +452,8 @@ static void got_failure(struct stream *s, const struct wire_message *m)
     snprintf(text, sizeof text, "%s %s", peer->text, m->text);
   /* In one process whoever failed has said it, the same log has the line. */
   pst_log(peer->in_process ? PST_LOG_DEBUG : PST_LOG_ERROR, "%s: %s", s->name, text);
+  s->owes = m->type == WIRE_FAIL && m->has_totals;
+  s->last = s->owes ? peer : NULL;
   end_failed(peer->control, s, m->code, text, m->has_totals ? &m->totals : NULL);
 }
 
@@ -480,6 +527,10 @@ static void flow_got(struct peer *peer, const struct wire_message *m, const stru
     return;
   }
   struct stream *s = streams_find(control, m->stream, peer->is_connector);
+  if (s && s->last == peer && !s->owes && m->type == WIRE_FAIL) {
+    tell_last(control, s, m->has_totals ? &m->totals : NULL);
+    return;
+  }
   /* Not with this peer: our own end of it has crossed the message on its way. */
   if (!s || s->peer != peer)
     return;
@@ -529,7 +580,7 @@ static uint64_t flow_tick(struct control *control)
     peer_drop(s->peer, -ETIMEDOUT, "did not answer the offer of '%s' within %s", s->name, seconds);
   }
   struct peer *link = control->link;
-  if (link && link->state == PEER_UP && !flow_has(link, false))
+  if (link && link->state == PEER_UP && !flow_has(link, false) && !awaits_last(link))
     peer_close(link, 0, NULL);
   return next;
 }
@@ -551,6 +602,7 @@ const struct control_flow flow_streams = {.connector = WIRE_SENDER,
                                           .names = names_of_peer,
                                           .fail_peer = flow_fail_peer,
                                           .retry = flow_retry,
+                                          .forget = flow_forget,
                                           .command = flow_command,
                                           .close_all = flow_close_all,
                                           .tick = flow_tick};

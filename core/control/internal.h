@@ -70,7 +70,9 @@ struct stream {
   struct pst_blob address; /* bytes and descriptors are ours */
   struct pst_blob remote;  /* likewise */
   uint64_t remote_length;
-  struct peer *peer;     /* OFFERED, LIVE */
+  struct peer *peer; /* OFFERED, LIVE */
+  struct peer *last; /* FAILED: whose last counts may come, or, with `owes`, who wants ours */
+  bool owes;
   uint64_t answer_by_ns; /* OFFERED */
   bool finish_wanted;    /* asked for by the session, perhaps too early to be sent */
   bool finish_done;      /* sender: sent; receiver: got */

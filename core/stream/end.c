@@ -76,11 +76,12 @@ void end_fail(struct session_end *end, int code, const char *text)
   stat_set(end->error, code);
   count_read(end);
   end_state(end, PST_STATE_FAILED);
-  if (!end->control_over && end->session->control) {
+  if ((!end->control_over || end->owes_last) && end->session->control) {
     struct control_totals totals;
     end->control_over = true;
     end_totals(end, &totals);
-    control_fail(end->session->control, end, code, text, &totals);
+    int rc = control_fail(end->session->control, end, code, text, &totals);
+    end->awaits_last = rc == 0 && !end->owes_last;
   }
 }
 
@@ -217,8 +218,24 @@ static void take_finish(struct session_end *end, const struct session_mail *mail
     end_state(end, PST_STATE_ENDING);
 }
 
+/* The other side's word as it failed, or after this one had. */
+static void take_last(struct session_end *end, const struct session_mail *mail)
+{
+  pthread_mutex_lock(&end->text_lock);
+  if (mail->has_totals && mail->totals.messages != UINT64_MAX) {
+    end->peer = mail->totals;
+    stat_set(end->peer_final, true);
+    stat_set(end->peer_known, true);
+  }
+  pthread_mutex_unlock(&end->text_lock);
+}
+
 void end_mail(struct session_end *end, struct session_mail *mail)
 {
+  if (end->awaits_last && (mail->type == MAIL_LAST || mail->type == MAIL_FAIL)) {
+    end->awaits_last = false;
+    take_last(end, mail);
+  }
   if (end->state == PST_STATE_FAILED || end->state == PST_STATE_ENDED)
     return;
   switch (mail->type) {
@@ -248,12 +265,11 @@ void end_mail(struct session_end *end, struct session_mail *mail)
     stat_set(end->error, mail->code);
     pthread_mutex_lock(&end->text_lock);
     memcpy(end->error_text, mail->text, sizeof(end->error_text));
-    if (mail->has_totals && mail->totals.messages != UINT64_MAX) {
-      end->peer = mail->totals;
-      stat_set(end->peer_final, true);
-      stat_set(end->peer_known, true);
-    }
     pthread_mutex_unlock(&end->text_lock);
+    take_last(end, mail);
+    end->owes_last = mail->has_totals;
+    break;
+  case MAIL_LAST:
     break;
   }
 }

@@ -125,12 +125,25 @@ static void on_fail(void *context, void *stream, int code, const char *text,
   post(stream, mail);
 }
 
+static void on_last(void *context, void *stream, const struct control_totals *totals)
+{
+  struct session_mail *mail = new_mail(stream, MAIL_LAST, NULL, NULL);
+
+  (void)context;
+  if (mail && totals) {
+    mail->has_totals = true;
+    mail->totals = *totals;
+  }
+  post(stream, mail);
+}
+
 static const struct control_callbacks callbacks = {.peer = on_peer,
                                                    .address = on_address,
                                                    .beat = on_beat,
                                                    .finish = on_finish,
                                                    .counts = on_counts,
-                                                   .fail = on_fail};
+                                                   .fail = on_fail,
+                                                   .last = on_last};
 
 /* ---- What a stream says of itself --------------------------------------------- */
 

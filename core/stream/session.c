@@ -194,6 +194,33 @@ static void await_last_words(struct pst_session *session)
   }
 }
 
+static bool any_awaits_last(const struct pst_session *session)
+{
+  for (uint32_t i = 0; i < session->in_count; i++)
+    if (session->ins[i]->awaits_last)
+      return true;
+  for (uint32_t i = 0; i < session->out_count; i++)
+    if (session->outs[i]->awaits_last)
+      return true;
+  return false;
+}
+
+int pst_session_settle(struct pst_session *session, uint64_t timeout_ns)
+{
+  uint64_t deadline = clock_now_ns() + timeout_ns;
+
+  while (session->control && any_awaits_last(session)) {
+    for (uint32_t i = 0; i < session->thread_count; i++)
+      thread_progress_now(session->threads[i]);
+    if (!any_awaits_last(session))
+      break;
+    if (clock_now_ns() >= deadline)
+      return -ETIMEDOUT;
+    nanosleep(&(struct timespec){.tv_nsec = (long)PST_NS_PER_MS}, NULL);
+  }
+  return 0;
+}
+
 void pst_session_close(struct pst_session *session)
 {
   if (!session)

@@ -87,7 +87,15 @@ struct session_lane {
   const struct pst_completion *messages; /* what lane_poll() left: the first of them */
 };
 
-enum mail_type { MAIL_PEER, MAIL_ADDRESS, MAIL_FINISH, MAIL_COUNTS, MAIL_BEAT, MAIL_FAIL };
+enum mail_type {
+  MAIL_PEER,
+  MAIL_ADDRESS,
+  MAIL_FINISH,
+  MAIL_COUNTS,
+  MAIL_BEAT,
+  MAIL_FAIL,
+  MAIL_LAST
+};
 
 struct session_end;
 
@@ -99,7 +107,7 @@ struct session_mail {
   int code;
   char text[512];
   struct control_totals totals;
-  bool has_totals;         /* FAIL: the peer has said them */
+  bool has_totals;         /* FAIL, LAST: the peer has said them */
   struct pst_blob address; /* bytes follow the struct; fds are ours to close */
   struct pst_blob remote;  /* likewise, behind the address */
   uint64_t remote_length;
@@ -149,6 +157,8 @@ struct session_end {
   int error;                 /* stat_ */
   bool control_over;         /* the control channel's part has ended or failed */
   bool failing;              /* a failure is known; told once what has arrived is handed over */
+  bool owes_last;            /* the other side has failed, and wants our last counts */
+  bool awaits_last;          /* this side has, and may still be told the other's */
   uint64_t gone_deadline_ns; /* transport says disconnected: the control channel may explain */
   int gone_status;
   uint64_t started_ns;

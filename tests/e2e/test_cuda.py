@@ -167,7 +167,8 @@ class Cuda(Case):
 
     @scripted
     def test_a_device_that_is_lost_by_one_of_two_processes(self):
-        """The other knows by its last word what has become of what was sent."""
+        """The other knows by its last word what has become of what was sent, and its answer tells the
+        loser: both have the same, exactly."""
         for loser, more in (("receive", ()), ("send", ("streams.packets.sender.memory=cuda",
                                                        "streams.packets.receiver.memory=host"))):
             with self.subTest(loser=loser):
@@ -193,6 +194,10 @@ class Cuda(Case):
                 cause = "memory_failed" if loser == "receive" else "aborted"
                 self.assertLessEqual(set(other["dropped"]), {cause})
                 self.assertLess(other["messages_delivered"], 1000000)
+                for key in ("messages_sent", "messages_delivered", "dropped_basis"):
+                    self.assertEqual(streams[loser][key], other[key], streams[loser])
+                self.assertEqual([streams[c]["sent_basis"] for c in children], ["counted"] * 2)
+                self.assertEqual(sum(streams[loser]["dropped"].values()), dropped, streams)
 
     @scripted
     def test_drivers_that_will_not_do(self):

@@ -223,6 +223,11 @@ PST_EXPORT int pst_session_open(const struct pst_config *config,
  * In *error: -EOPNOTSUPP: the transport does not speak to peers without Penstock;
  * -EINVAL: the session has both ends, or an option is missing. */
 PST_EXPORT int pst_session_start(struct pst_session *session, struct pst_error *error);
+/* Before the counts of ends that failed here are read: wait until the other sides have answered
+ * with theirs, which are final then (pst_stats.peer_final), or have gone. No thread is in a call of
+ * this session. 0, at once where none has failed here; -ETIMEDOUT: one has not answered, as a
+ * program that has stopped calling the library, or one older than this. */
+PST_EXPORT int pst_session_settle(struct pst_session *session, uint64_t timeout_ns);
 /* Ends at once what has not ended; a receiver that has finished waits up to a second
  * for its sender's answer; views, slots and fences are void. No thread
  * is in a call of this session. Blocks until devices are closed, at most some
