@@ -49,12 +49,39 @@ void sim_cq_fail(struct fab_cq *cq)
   fab_kick(cq->owner);
 }
 
-void sim_complete(uint32_t index, const struct sim_cqe *cqe)
+void sim_cq_repair(struct fab_cq *cq)
+{
+  if (cq->finisher && cq->ring.head != cq->finisher_head)
+    fab->qp[cq->finisher - 1].taken = 0;
+  cq->finisher = 0;
+}
+
+static void put(struct fab_cq *cq, const struct sim_cqe *cqe, struct fab_qp *taker)
+{
+  struct fab_ring *ring = &cq->ring;
+  struct sim_cqe *to = sim_ring_at(ring, ring->head);
+
+  *to = *cqe;
+  to->timestamp_ns = fab_clock_ns(fab);
+  if (taker) {
+    cq->finisher_head = ring->head;
+    atomic_signal_fence(memory_order_seq_cst);
+    cq->finisher = (uint32_t)(taker - fab->qp) + 1;
+  }
+  atomic_store_explicit(&ring->head, ring->head + 1, memory_order_release);
+  if (!taker)
+    return;
+  taker->taken = 0;
+  atomic_signal_fence(memory_order_seq_cst);
+  cq->finisher = 0;
+}
+
+static void complete(uint32_t index, const struct sim_cqe *cqe, struct fab_qp *taker)
 {
   struct fab_cq *cq = &fab->cq[index];
   struct fab_ring *ring = &cq->ring;
-  uint64_t now = fab_clock_ns(fab);
   fab_lock(&cq->lock);
+  sim_cq_repair(cq);
   bool full = ring->head - ring->tail >= ring->size - 1;
   if (!cq->number || (full && !cq->ignore_overrun) || cq->overrun) {
     if (cq->number && !cq->overrun) {
@@ -67,10 +94,7 @@ void sim_complete(uint32_t index, const struct sim_cqe *cqe)
   }
   if (full)
     ring->tail++;
-  struct sim_cqe *to = sim_ring_at(ring, ring->head);
-  *to = *cqe;
-  to->timestamp_ns = now;
-  atomic_store_explicit(&ring->head, ring->head + 1, memory_order_release);
+  put(cq, cqe, taker);
   bool wake = wakes(cq, cqe);
   if (wake) {
     /* In this order: killed between the two, the owner has an event too many, not one too few. */
@@ -81,6 +105,17 @@ void sim_complete(uint32_t index, const struct sim_cqe *cqe)
   fab_unlock(&cq->lock);
   if (wake)
     fab_kick(cq->owner);
+}
+
+void sim_complete(uint32_t index, const struct sim_cqe *cqe)
+{
+  complete(index, cqe, NULL);
+}
+
+void sim_complete_taken(struct fab_qp *qp, const struct sim_cqe *cqe)
+{
+  complete(qp->recv_cq - 1, cqe, qp);
+  qp->taken = 0; /* where the queue was full, too */
 }
 
 void sim_qp_event(struct fab_qp *qp, enum ibv_event_type event)
@@ -130,25 +165,8 @@ void sim_note_taken(struct fab_qp *qp, const struct fab_recv *recv, uint32_t tai
 {
   qp->taken_wr_id = recv->wr_id;
   qp->taken_tail = tail;
-  qp->taken_cq_head = fab->cq[qp->recv_cq - 1].ring.head;
   atomic_signal_fence(memory_order_seq_cst);
   qp->taken = 1;
-}
-
-/* Was the receive that was being delivered completed before the holder died? */
-static bool was_completed(const struct fab_qp *qp)
-{
-  struct fab_cq *cq = &fab->cq[qp->recv_cq - 1];
-  bool found = false;
-  fab_lock(&cq->lock);
-  if (cq->ring.head - qp->taken_cq_head > cq->ring.size)
-    found = true;
-  for (uint32_t i = qp->taken_cq_head; !found && i != cq->ring.head; i++) {
-    const struct sim_cqe *cqe = sim_ring_at(&cq->ring, i);
-    found = cqe->qp_num == qp->number && !cqe->is_send && cqe->wr_id == qp->taken_wr_id;
-  }
-  fab_unlock(&cq->lock);
-  return found;
 }
 
 void sim_srq_repair(struct fab_srq *srq)
@@ -168,11 +186,16 @@ void sim_qp_repair(struct fab_qp *qp)
   }
   if (!qp->number || !qp->taken || !qp->recv_cq)
     return;
+  struct fab_cq *cq = &fab->cq[qp->recv_cq - 1];
+  fab_lock(&cq->lock);
+  sim_cq_repair(cq);
+  fab_unlock(&cq->lock);
+  if (!qp->taken)
+    return;
   qp->taken = 0;
   /* Not taken yet, after all. Of a shared queue, sim_srq_repair knows. */
   if (!qp->srq && qp->rq.tail == qp->taken_tail)
     return;
   fab_log(2, "a process died delivering to qp 0x%06x: its receive is flushed", qp->number);
-  if (!was_completed(qp))
-    flush_receive(qp, qp->taken_wr_id);
+  flush_receive(qp, qp->taken_wr_id);
 }

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define SRQ_SGES 31 /* max_srq_sge, at most */
+
 /* A receiver-not-ready timer's value is an index into these, in units of 10 us. */
 static const uint32_t rnr_timer_10us[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
                                             16,    24,   32,   48,    64,    96,    128,   192,
@@ -57,8 +59,21 @@ static struct sim_outcome not_ready(struct fab_qp *to)
                               .wait_ns = rnr_timer_10us[to->min_rnr_timer & 31] * UINT64_C(10000)};
 }
 
-/* The next posted receive: NULL if there is none. It stays where it is until its completion is
- * polled. */
+/* A receive that was taken off a shared queue: its place is another's as soon as others, taken
+ * later by other queue pairs, are completed, polled and posted again. */
+static const struct fab_recv *keep(const struct fab_recv *recv)
+{
+  static _Thread_local union {
+    struct fab_recv recv;
+    uint8_t room[sizeof(struct fab_recv) + SRQ_SGES * sizeof(struct ibv_sge)];
+  } kept;
+
+  memcpy(&kept, recv, sizeof(*recv) + recv->num_sge * sizeof(recv->sges[0]));
+  return &kept.recv;
+}
+
+/* The next posted receive: NULL if there is none. One of a queue pair's own stays where it is until
+ * its completion is polled. */
 static const struct fab_recv *take_shared(struct fab_qp *to)
 {
   struct fab_srq *srq = &fab->srq[to->srq - 1];
@@ -67,7 +82,7 @@ static const struct fab_recv *take_shared(struct fab_qp *to)
   if (fab_lock(&srq->lock))
     sim_srq_repair(srq);
   if (srq->number && srq->ring.tail != srq->ring.head) {
-    recv = sim_ring_at(&srq->ring, srq->ring.tail);
+    recv = keep(sim_ring_at(&srq->ring, srq->ring.tail));
     srq->taker_tail = srq->ring.tail;
     atomic_signal_fence(memory_order_seq_cst);
     srq->taker = (uint32_t)(to - fab->qp) + 1;
@@ -125,8 +140,7 @@ static void complete(struct fab_qp *to, const struct sim_message *message,
   cqe.wc_flags = (imm ? IBV_WC_WITH_IMM : 0u) | (inv ? IBV_WC_WITH_INV : 0u);
   if (to->kind == SIM_UD && message->ah->is_global)
     cqe.wc_flags |= IBV_WC_GRH;
-  sim_complete(to->recv_cq - 1, &cqe);
-  to->taken = 0;
+  sim_complete_taken(to, &cqe);
 }
 
 /* Whose keys a receive's are: a shared queue has a domain of its own. */

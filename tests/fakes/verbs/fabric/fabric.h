@@ -201,6 +201,9 @@ struct fab_cq {
   _Atomic uint32_t event;      /* its channel is to be told */
   _Atomic uint32_t async_bits; /* 1 << enum ibv_event_type */
   uint32_t users;
+  /* While the completion of a taken receive is put in: of which QP (index + 1), at which place. */
+  uint32_t finisher;
+  uint32_t finisher_head;
 };
 
 struct fab_srq {
@@ -246,9 +249,8 @@ struct fab_qp {
   _Atomic uint32_t async_bits;
   _Atomic uint32_t attention; /* its owner has its send queue to flush */
   /* The receive being delivered, for the repair of a lock whose holder died in it. */
-  uint32_t taken;         /* 1 while there is one */
-  uint32_t taken_tail;    /* its place in the queue */
-  uint32_t taken_cq_head; /* the CQ's head when it was taken */
+  uint32_t taken;      /* 1 while there is one */
+  uint32_t taken_tail; /* its place in the queue */
   uint64_t taken_wr_id;
 };
 

@@ -38,12 +38,23 @@ static void show_port(const struct fab_port *port, unsigned number)
   }
 }
 
+static void show_srqs(const struct fab_device *device)
+{
+  for (uint32_t i = 0; i < fab->high[FAB_KIND_SRQ]; i++) {
+    const struct fab_srq *srq = &fab->srq[i];
+    if (srq->number && device == &fab->device[srq->device])
+      printf("    SRQ %u: %u of %u receives are posted\n", srq->number,
+             srq->ring.head - srq->ring.tail, srq->ring.room);
+  }
+}
+
 static void show_device(const struct fab_device *device)
 {
   printf("  device %s%s: %u QPs, %u CQs, %u MRs, %u PDs, %u SRQs\n", device->name,
          device->removed ? " (removed)" : "", device->objects[FAB_KIND_QP],
          device->objects[FAB_KIND_CQ], device->objects[FAB_KIND_MR], device->objects[FAB_KIND_PD],
          device->objects[FAB_KIND_SRQ]);
+  show_srqs(device);
   for (unsigned p = 0; p < FAB_PORTS; p++) {
     if (device->ports[p].used)
       show_port(&device->ports[p], p + 1);

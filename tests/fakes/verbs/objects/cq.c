@@ -49,6 +49,7 @@ static int take_cq(struct ibv_context *context, const struct fab_ring *ring, boo
     cq->event = 0;
     cq->async_bits = 0;
     cq->users = 0;
+    cq->finisher = 0;
     atomic_store_explicit(&cq->number, (uint32_t)i, memory_order_release);
     *index = (uint32_t)i;
   }
@@ -220,6 +221,7 @@ void sim_cq_purge(uint32_t cq_index, uint32_t qpn)
   struct fab_cq *entry = &fab->cq[cq_index];
   struct fab_ring *ring = &entry->ring;
   fab_lock(&entry->lock);
+  sim_cq_repair(entry);
   uint32_t to = ring->tail;
   for (uint32_t from = ring->tail; from != ring->head; from++) {
     struct sim_cqe *cqe = sim_ring_at(ring, from);
