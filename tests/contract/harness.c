@@ -109,6 +109,7 @@ void contract_endpoint_open(struct contract_side *side, const struct contract_pa
   };
   assert_int_equal(side->image.ops->endpoint_open(side->worker, &endpoint, &side->endpoints[index]),
                    0);
+  side->closed[index] = false;
 }
 
 /* No more than core asks for. */

@@ -23,9 +23,24 @@ static struct contract_variant variants[] = {
     {.name = "once", .options = OPTIONS},
     {.name = "once by send", .options = OPTIONS ",operation=send"},
     {.name = "over four", .options = OPTIONS ",qps=4"},
+    {.name = "shared", .options = OPTIONS ",reconnect=20s,srq=true"},
+    {.name = "shared by send", .options = OPTIONS ",reconnect=20s,srq=true,operation=send"},
+    {.name = "shared once", .options = OPTIONS ",srq=true"},
     {.name = "for ever", .options = "device=mlx5_0,timeout=8,retry_cnt=7,keepalive=0"},
 };
-enum { WRITE, SEND, WRAPS, BRIEFLY, ONCE, ONCE_SEND, FOUR, FOR_EVER };
+enum {
+  WRITE,
+  SEND,
+  WRAPS,
+  BRIEFLY,
+  ONCE,
+  ONCE_SEND,
+  FOUR,
+  SHARED,
+  SHARED_SEND,
+  SHARED_ONCE,
+  FOR_EVER
+};
 
 static const struct contract_params params = {
     .endpoints = 1, .slots = 24, .message = 512, .requests = 64, .pieces = 1};
@@ -189,6 +204,8 @@ static void messages_that_vanish(void **state)
   goes_on(WRITE, "drop --after %d --count 40");
   goes_on(SEND, "drop --after %d --count 40");
   goes_on(WRAPS, "drop --after %d --count 40");
+  goes_on(SHARED, "drop --after %d --count 40");
+  goes_on(SHARED_SEND, "drop --after %d --count 40");
 }
 
 /* 5 s, which pass in a hundredth of the time. */
@@ -205,13 +222,15 @@ static void link_that_is_down_for_a_while(void **state)
 static void link_that_is_down_while_nothing_is_sent(void **state)
 {
   (void)state;
-  for (int which = WRITE; which <= SEND; which++) {
+  const int all[] = {WRITE, SEND, SHARED, SHARED_SEND};
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
     struct stream stream;
     struct pst_completion held[64];
+    const uint32_t most = params.slots - (all[i] == SHARED_SEND); /* and one for hellos */
     uint32_t n = 0;
     uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
-    open_stream(&stream, which, 0);
-    while (n < params.slots) {
+    open_stream(&stream, all[i], 0);
+    while (n < most) {
       post_some(&stream, 16);
       contract_poll(&stream.pair->sender);
       contract_poll(&stream.pair->receiver);
@@ -226,11 +245,11 @@ static void link_that_is_down_while_nothing_is_sent(void **state)
       contract_poll(&stream.pair->receiver);
       contract_in_time(deadline, "a connection that is idle to be had again");
     }
-    for (uint32_t i = 0; i < n; i++) {
-      assert_int_equal(held[i].u.message.sequence, i);
+    for (uint32_t k = 0; k < n; k++) {
+      assert_int_equal(held[k].u.message.sequence, k);
       assert_true(
-          contract_verify(contract_payload(&stream.pair->receiver, &held[i]), params.message, i));
-      contract_release(&stream.pair->receiver, &held[i]);
+          contract_verify(contract_payload(&stream.pair->receiver, &held[k]), params.message, k));
+      contract_release(&stream.pair->receiver, &held[k]);
     }
     stream.delivered = n;
     run(&stream, 300);
@@ -313,6 +332,7 @@ static void without_reconnect_it_is_over(void **state)
   (void)state;
   ends(ONCE, "drop --after 5", 0, -ECONNRESET);
   ends(ONCE_SEND, "drop --after 5", 0, -ECONNRESET);
+  ends(SHARED_ONCE, "drop --after 5", 0, -ECONNRESET);
 }
 
 /* Numbers of an endpoint's queue pairs, as its description says them. Returns how many. */
@@ -388,12 +408,12 @@ static void port_goes_down_and_is_told(void **state)
 
 /* What the adapter tells of itself: nothing else does, since all that is posted is flushed. At the
  * end that is hit; the other one's answers do not come. */
-static void queue_pair_ends(bool is_sender)
+static void queue_pair_ends(int which, bool is_sender)
 {
   struct stream stream;
   unsigned int number;
   char fault[64];
-  open_stream(&stream, ONCE, 0);
+  open_stream(&stream, which, 0);
   struct contract_side *side = is_sender ? &stream.pair->sender : &stream.pair->receiver;
   assert_int_equal(queue_pairs(side, &number, 1), 1);
   run(&stream, 100);
@@ -413,8 +433,11 @@ static void queue_pair_that_fails(void **state)
   (void)state;
   goes_on(WRITE, "qp-error --after %d --count 1");
   goes_on(SEND, "qp-error --after %d --count 1");
-  queue_pair_ends(true);
-  queue_pair_ends(false);
+  goes_on(SHARED, "qp-error --after %d --count 1");
+  queue_pair_ends(ONCE, true);
+  queue_pair_ends(ONCE, false);
+  queue_pair_ends(SHARED_ONCE, true);
+  queue_pair_ends(SHARED_ONCE, false);
 }
 
 /* No completion comes any more, not even of what is flushed. */

@@ -93,13 +93,14 @@ static int open_control(struct pst_endpoint *endpoint)
   return rc;
 }
 
-/* SENDs: all slots into receives; those that are shared are posted already. */
+/* SENDs: all slots into receives; those that are shared are posted already. With `reconnect` one of
+ * these is not granted, so that a hello finds one though the host has all the others. */
 static void line_up(struct pst_endpoint *endpoint)
 {
   struct rc_rx *rx = endpoint->rx;
 
   if (endpoint->shared) {
-    rx->ungranted = rx->share;
+    rx->ungranted = rx->share - (endpoint->device->reconnect_ns && rx->share > 1);
     return;
   }
   for (uint32_t i = 0; i < RC_POLL_BATCH; i++) {
