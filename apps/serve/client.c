@@ -51,9 +51,10 @@ void client_left(struct client *client, int status, const char *text)
 
   client->gone = true;
   notice(status == 0 ? PST_LOG_DEBUG : PST_LOG_INFO,
-         "serve: %s has left after %" PRIu64 " requests, %" PRIu64 " bytes in %.2f seconds%s%s",
+         "serve: %s has left after %" PRIu64 " request%s, %" PRIu64 " bytes in %.2f seconds%s%s",
          client->peer != NULL ? pst_peer_text(client->peer) : "a client", client->requests,
-         client->bytes, seconds, status != 0 ? ": " : "", status != 0 ? text : "");
+         client->requests == 1 ? "" : "s", client->bytes, seconds, status != 0 ? ": " : "",
+         status != 0 ? text : "");
   client->peer = NULL;
   *client->place = client->next;
   if (client->next != NULL)

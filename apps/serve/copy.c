@@ -300,6 +300,26 @@ static void stop(struct copy *copy)
   }
 }
 
+/* The server is gone: nothing that is under way can go on. */
+static int lose_all(struct copy *copy, int code)
+{
+  struct transfer *next;
+
+  notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s: %s", copy->params->remote.address,
+              copy->remote.text);
+  for (struct transfer *t = copy->first; t != NULL; t = next) {
+    next = t->next;
+    if (t->ended) {
+      drop(copy, t);
+      continue;
+    }
+    transfer_fail(t, code, "the connection ended before it was through; --resume goes on with it");
+    copy->totals.bytes -= t->counted;
+    t->counted = 0;
+  }
+  return code;
+}
+
 static int copy_all(struct copy *copy)
 {
   int rc = 0;
@@ -316,8 +336,7 @@ static int copy_all(struct copy *copy)
       stop(copy);
     rc = remote_step(&copy->remote);
     if (rc < 0)
-      return notice_fail(&copy->error, PST_EXIT_FAILED, rc, "%s: %s", copy->params->remote.address,
-                         copy->remote.text);
+      return lose_all(copy, rc);
     progress_show(copy, now_ns());
   }
 }

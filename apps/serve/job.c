@@ -79,7 +79,7 @@ static bool send_answer(struct job *job)
   int rc = serve_encode(&job->answer, bytes, sizeof bytes, &length);
   if (rc == 0)
     rc = pst_peer_send(client->peer, bytes, length);
-  if (rc < 0 && rc != -EAGAIN)
+  if (rc < 0 && rc != -EAGAIN && rc != -ENOTCONN) /* LEFT comes, and says why */
     client_end(client, rc, "the server cannot answer");
   return rc != -EAGAIN;
 }

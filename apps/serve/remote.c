@@ -26,8 +26,9 @@ static void fail(struct remote *remote, int status, const char *text)
     return;
   remote->left = true;
   remote->status = status < 0 ? status : -ECONNRESET;
-  snprintf(remote->text, sizeof remote->text, "%s",
-           status < 0 ? text : "the server has closed the connection");
+  snprintf(remote->text, sizeof remote->text, "%s%s",
+           status < 0 ? text : "the server has closed the connection",
+           status == -EUSERS ? " (the server's --clients)" : "");
 }
 
 /* The server speaks what we do not. */
@@ -263,7 +264,9 @@ static int wait_for(struct remote *remote, const bool *flag, const uint32_t *num
 static int report(const struct remote *remote, int rc, const char *what, struct pst_error *error)
 {
   return notice_fail(error, PST_EXIT_FAILED, rc, "%s: %s", what,
-                     remote->left ? remote->text : strerror(-rc));
+                     remote->left   ? remote->text
+                     : rc == -EINTR ? "stopped by a signal"
+                                    : strerror(-rc));
 }
 
 static int greet(struct remote *remote, const char *address, struct pst_error *error)
@@ -278,9 +281,9 @@ static int greet(struct remote *remote, const char *address, struct pst_error *e
     rc = serve_encode(&hello, bytes, sizeof bytes, &length);
   if (rc == 0)
     rc = pst_peer_send(remote->peer, bytes, length);
+  remote->said_ns = now_ns();
   if (rc == 0)
     rc = wait_for(remote, NULL, &remote->limits.type);
-  remote->said_ns = now_ns();
   return rc < 0 ? report(remote, rc, address, error) : 0;
 }
 

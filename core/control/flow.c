@@ -503,7 +503,7 @@ static void got_bye(struct peer *peer, const struct wire_message *m)
   if (m->code == 0)
     snprintf(text, sizeof text, "%s has left before the end: look at its log", peer->text);
   else
-    snprintf(text, sizeof text, "%s has dropped this end: this end %s", peer->text, m->text);
+    snprintf(text, sizeof text, "%s has dropped this end and says: %s", peer->text, m->text);
   if (flow_has(peer, false) || m->code != 0) {
     names_of_peer(control, peer, names, sizeof names);
     pst_log(PST_LOG_ERROR, "control: %s%s%s", text, names[0] ? "; streams: " : "", names);

@@ -317,7 +317,7 @@ static void got_bye(struct peer *peer, const struct wire_message *m)
   if (m->code == 0)
     snprintf(text, sizeof text, "%s has closed", peer->text);
   else
-    snprintf(text, sizeof text, "%s says: this end %s", peer->text, m->text);
+    snprintf(text, sizeof text, "%s says: %s", peer->text, m->text);
   fail_peer(peer, peer->node.state == NODE_JOINED || m->code ? m->code : -ECONNRESET, text);
   peer_close(peer, 0, NULL);
 }

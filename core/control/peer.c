@@ -180,6 +180,7 @@ void peer_drop(struct peer *peer, int code, const char *format, ...)
 {
   char why[WIRE_TEXT_MAX + 1];
   char text[REPORT_MAX];
+  char said[WIRE_TEXT_MAX + 1];
   va_list args;
 
   if (peer->state == PEER_CLOSING || peer->state == PEER_DEAD)
@@ -196,7 +197,8 @@ void peer_drop(struct peer *peer, int code, const char *format, ...)
   } else {
     control_complain(peer->control, "control: dropped: %s", text);
   }
-  peer_close(peer, code, why);
+  snprintf(said, sizeof said, "your end %.*s", (int)(sizeof said - sizeof "your end "), why);
+  peer_close(peer, code, said);
   flow->fail_peer(peer, code, text);
 }
 

@@ -214,15 +214,14 @@ static void join(struct pst_node *node, struct node_mail *mail)
   char text[160];
 
   if (node->peer_count >= node->peers_max) {
-    snprintf(text, sizeof(text), "came when there were as many peers as the limit `peers` says: %u",
+    snprintf(text, sizeof(text), "there are as many peers as the limit `peers` says: %u",
              node->peers_max);
     turn_away(node, mail->peer, -EUSERS, text);
     return;
   }
   int rc = peer_open(node, mail->peer, mail->text, &peer);
   if (rc < 0) {
-    snprintf(text, sizeof(text), "could not be served: no resources for another peer: %s",
-             strerror(-rc));
+    snprintf(text, sizeof(text), "no resources for another peer: %s", strerror(-rc));
     turn_away(node, mail->peer, rc, text);
     return;
   }

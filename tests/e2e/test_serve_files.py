@@ -292,6 +292,24 @@ class Interrupted(ServeCase):
         os.link(self.source, self.here / "file")
         self.kill_and_resume(lambda client: self.server.kill(), ["put", self.address, "file"], self.root / "file")
 
+    def test_what_was_under_way_is_said_when_the_server_goes(self):
+        os.link(self.source, self.here / "file")
+
+        def lose():
+            client = self.start("put", self.address, "file", "--resume", cwd=self.here)
+            part = self.root / f".file{PART}"
+            wait_until(lambda: part.exists() or client.poll() is not None, 60, "something is there")
+            self.server.kill()
+            if client.wait() == 0:  # it was faster
+                self.serve("--overwrite")
+                (self.root / "file").unlink()
+                return str(client)
+            self.assertRegex(client.stderr, "file: the connection ended .*--resume")
+            self.assertRegex(client.stderr, r"put 0 files, 0 bytes .* \| 1 failed")
+            return None
+
+        self.in_one_of_three(lose)
+
     def test_what_was_left_may_be_of_another_file(self):
         """It is compared, not trusted."""
         os.link(self.source, self.root / "file")
