@@ -59,6 +59,32 @@ const struct pst_path_info *accounting_path(const struct pst_stats *sender,
   return &receiver->path;
 }
 
+const char *accounting_staged_by(const struct pst_stats *sender, const struct pst_stats *receiver)
+{
+  bool out = sender != NULL && sender->path.path == PST_PATH_STAGED;
+  bool in = receiver != NULL && receiver->path.path == PST_PATH_STAGED;
+
+  if (out && in)
+    return "both";
+  return out ? "sender" : in ? "receiver" : NULL;
+}
+
+static double staging_share(const struct pst_stats *own, const struct pst_stats *other)
+{
+  if (own != NULL)
+    return running_ns(own) > 0
+               ? (double)own->blocked_ns[PST_STAGE_STAGING] / (double)running_ns(own)
+               : 0;
+  return other != NULL && other->peer_seconds_ns > 0
+             ? (double)other->peer_blocked_ns[PST_STAGE_STAGING] / (double)other->peer_seconds_ns
+             : 0;
+}
+
+const char *accounting_stager(const struct pst_stats *sender, const struct pst_stats *receiver)
+{
+  return staging_share(sender, receiver) > staging_share(receiver, sender) ? "sender" : "receiver";
+}
+
 void accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,
                        struct account *account)
 {
@@ -68,6 +94,7 @@ void accounting_gather(const struct pst_stats *sender, const struct pst_stats *r
   else
     gather_sender(sender, account);
   account->path = *accounting_path(sender, receiver);
+  account->staged_by = accounting_staged_by(sender, receiver);
 
   const struct pst_stats *counter = sender != NULL ? sender : receiver;
   account->sent_basis = sender != NULL ? (uint32_t)PST_SENT_COUNTED : receiver->sent_basis;

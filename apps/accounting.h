@@ -23,14 +23,22 @@ struct account {
   uint32_t drop_count;
   struct pst_drop drops[16];
   struct pst_path_info path;
-  bool lossy;   /* the transport may lose or repeat messages: no failure by itself */
-  bool ordered; /* it promises the order that they were sent in */
+  const char *staged_by; /* as accounting_staged_by() */
+  bool lossy;            /* the transport may lose or repeat messages: no failure by itself */
+  bool ordered;          /* it promises the order that they were sent in */
 };
 
 /* The worse of both ends' paths, as the receiver says it, or the sender where it is what stages.
  * Either may be NULL, not both. */
 const struct pst_path_info *accounting_path(const struct pst_stats *sender,
                                             const struct pst_stats *receiver);
+
+/* Whose path is staged, as far as it is known here: "sender", "receiver", "both"; NULL: nobody's.
+ */
+const char *accounting_staged_by(const struct pst_stats *sender, const struct pst_stats *receiver);
+/* Who waited for copies longer, by its own times or what the other was told: "sender", "receiver".
+ */
+const char *accounting_stager(const struct pst_stats *sender, const struct pst_stats *receiver);
 
 /* Either end may be NULL, not both. */
 void accounting_gather(const struct pst_stats *sender, const struct pst_stats *receiver,

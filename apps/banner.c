@@ -40,14 +40,16 @@ void banner_stream(const struct flow *flow)
     print_memory(flow->receiver.memory, &receiver, to, sizeof to);
     decides = &receiver;
   }
-  const struct pst_path_info *path =
-      accounting_path(flow->sender.handle != NULL ? &sender : NULL,
-                      flow->receiver.handle != NULL ? &receiver : NULL);
+  const struct pst_stats *out = flow->sender.handle != NULL ? &sender : NULL;
+  const struct pst_stats *in = flow->receiver.handle != NULL ? &receiver : NULL;
+  const struct pst_path_info *path = accounting_path(out, in);
+  char way[STATISTICS_PATH_BYTES];
   notice(PST_LOG_INFO,
          "%s: messages of up to %" PRIu64 " B, %" PRIu64 " slots, %s%s%s | %s via %s over %s%s%s%s",
          flow->name, flow->message, flow->ring, from[0] != '\0' ? from : "from the peer",
          from[0] != '\0' && to[0] == '\0' ? " to the peer" : " to ", to,
-         statistics_path(path->path), path->via[0] != '\0' ? path->via : "unknown means",
+         statistics_path_by(path->path, accounting_staged_by(out, in), way),
+         path->via[0] != '\0' ? path->via : "unknown means",
          path->carrier[0] != '\0' ? path->carrier : "an unknown carrier",
          path->reason[0] != '\0' ? " (" : "", path->reason, path->reason[0] != '\0' ? ")" : "");
   if (flow->sender.handle == NULL || flow->receiver.handle == NULL)

@@ -124,9 +124,12 @@ static void say_lines(struct drive *drive, uint64_t now)
     }
     statistics_since(&flow->mark, &stats, sent, stats.ended_ns != 0 ? stats.ended_ns : now,
                      &sample);
-    struct pst_stats sender = {.struct_size = sizeof sender};
-    if (!sent && flow->sender.handle != NULL && pst_sender_stats(flow->sender.handle, &sender) == 0)
-      sample.path = accounting_path(&sender, &stats)->path;
+    struct pst_stats other = {.struct_size = sizeof other};
+    bool both =
+        !sent && flow->sender.handle != NULL && pst_sender_stats(flow->sender.handle, &other) == 0;
+    const struct pst_stats *sender = sent ? &stats : both ? &other : NULL;
+    sample.path = accounting_path(sender, sent ? NULL : &stats)->path;
+    sample.staged_by = accounting_staged_by(sender, sent ? NULL : &stats);
     statistics_line(&sample, line, sizeof line);
     notice(PST_LOG_INFO, "%s", line);
   }

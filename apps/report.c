@@ -126,7 +126,7 @@ static void say_numbers(const struct judged *judged)
   const struct account *account = &judged->account;
   const char *name = judged->flow->name;
   char sent[40] = "unknown", delivered[32] = "unknown", checked[96] = "";
-  char rate[STATISTICS_RATE_BYTES];
+  char rate[STATISTICS_RATE_BYTES], path[STATISTICS_PATH_BYTES];
   double loss = accounting_loss(account);
   bool balanced = account->sent_known && account->delivered_known &&
                   account->sent == account->delivered + account->dropped;
@@ -144,7 +144,7 @@ static void say_numbers(const struct judged *judged)
          "%s: %s sent %s %s delivered + %" PRIu64 " dropped%s | %s over %.2f sec | %s", name, sent,
          balanced ? "=" : "/", delivered, account->dropped, checked,
          statistics_rate(account->bytes, account->ns, rate), (double)account->ns / 1e9,
-         statistics_path(account->path.path));
+         statistics_path_by(account->path.path, account->staged_by, path));
   for (uint32_t i = 0; i < account->drop_count; i++) {
     if (account->drops[i].messages > 0)
       notice(PST_LOG_INFO, "%s: dropped: %s%" PRIu64 " %.32s", name,
@@ -184,7 +184,10 @@ static void say_verdict(const struct judged *judged, int *stage, double *share)
   if (!has_run(judged))
     return;
   *stage = pst_verdict(judged->sender, judged->receiver, share);
-  if (*stage >= 0)
+  if (*stage == PST_STAGE_STAGING)
+    notice(PST_LOG_INFO, "%s: limited by: staging at the %s (%.0f%%)", judged->flow->name,
+           accounting_stager(judged->sender, judged->receiver), *share * 100);
+  else if (*stage >= 0)
     notice(PST_LOG_INFO, "%s: limited by: %s (%.0f%%)", judged->flow->name, pst_stage_name(*stage),
            *share * 100);
   else

@@ -326,6 +326,7 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
   put_counter(object, "jitter_ns", &stream->receiver_counters);
   json_object_object_add(object, "intervals_ns", intervals_json(stream->receiver));
   put_text(object, "path", statistics_path(account->path.path));
+  put_text(object, "staged_by", account->staged_by);
   put_text(object, "path_reason", account->path.reason);
   put_text(object, "via", account->path.via);
   put_text(object, "carrier", account->path.carrier);
@@ -333,6 +334,10 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
   verdict = json_object_new_object();
   put_text(verdict, "limited_by",
            stream->limited_by == RESULT_NEVER_RAN ? NULL : stream->stage_name(stream->limited_by));
+  put_text(verdict, "side",
+           stream->limited_by == PST_STAGE_STAGING
+               ? accounting_stager(stream->sender, stream->receiver)
+               : NULL);
   put_number(verdict, "share", stream->limited_by >= 0 ? stream->share : 0);
   json_object_object_add(object, "verdict", verdict);
   json_object_object_add(object, "expect", expects_json(stream->expects, stream->expect_count));

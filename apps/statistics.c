@@ -19,6 +19,16 @@ const char *statistics_path(uint32_t path)
   }
 }
 
+const char *statistics_path_by(uint32_t path, const char *staged_by,
+                               char text[STATISTICS_PATH_BYTES])
+{
+  if (path != PST_PATH_STAGED || staged_by == NULL)
+    return statistics_path(path);
+  snprintf(text, STATISTICS_PATH_BYTES, "staged by %s%s",
+           strcmp(staged_by, "both") == 0 ? "" : "the ", staged_by);
+  return text;
+}
+
 double statistics_gbps(uint64_t bytes, uint64_t ns)
 {
   return ns > 0 ? (double)bytes * 8.0 / (double)ns : 0.0; /* bits per ns are gigabits per s */
@@ -49,7 +59,7 @@ const char *statistics_rate(uint64_t bytes, uint64_t ns, char text[STATISTICS_RA
 
 void statistics_line(const struct statistics_sample *sample, char *line, size_t size)
 {
-  char rate[STATISTICS_RATE_BYTES];
+  char rate[STATISTICS_RATE_BYTES], path[STATISTICS_PATH_BYTES];
   char dropped[48] = "", restarts[48] = "", jitter[48] = "", between[48] = "";
 
   if (sample->dropped > 0 || !sample->loss_unknown)
@@ -66,7 +76,7 @@ void statistics_line(const struct statistics_sample *sample, char *line, size_t 
            sample->stream, sample->sent ? "Sent" : "Got", sample->messages,
            sample->gpu ? "GPU " : "", statistics_rate(sample->bytes, sample->interval_ns, rate),
            (double)sample->interval_ns / 1e9, dropped, sample->loss_unknown ? "loss ?" : "",
-           statistics_path(sample->path), restarts, jitter, between);
+           statistics_path_by(sample->path, sample->staged_by, path), restarts, jitter, between);
 }
 
 const struct pst_counter_value *statistics_counter(const struct pst_counter_value *values,

@@ -16,12 +16,19 @@ struct statistics_sample {
   uint64_t messages, bytes, dropped;
   uint64_t interval_ns;
   uint32_t path;              /* enum pst_path */
+  const char *staged_by;      /* "sender", "receiver", "both"; NULL: it is not staged */
   bool loss_unknown;          /* nobody says how many were sent, or delivered */
   uint64_t restarts;          /* of a foreign sender, since the beginning */
   uint64_t jitter_ns, p99_ns; /* RTP's jitter; between arrivals; 0: not said */
 };
 
-/* "packets: Got 5877704 GPU packets | 68.75 Gbps during 1.00 sec | 0 dropped | staged".
+/* "staged by the receiver"; staged_by as above. */
+#define STATISTICS_PATH_BYTES 32
+const char *statistics_path_by(uint32_t path, const char *staged_by,
+                               char text[STATISTICS_PATH_BYTES]);
+
+/* "packets: Got 5877704 GPU packets | 68.75 Gbps during 1.00 sec | 0 dropped | staged by the
+ * receiver".
  * Where the loss is not known, "loss ?" for the drops; and how often the sender restarted. */
 void statistics_line(const struct statistics_sample *sample, char *line, size_t size);
 

@@ -22,7 +22,9 @@ class Cuda(Case):
             *self.arguments("run", *arguments), environment=environment(script)
         )
         stream = self.only_stream(result)
-        self.assertEqual(stream["path"], "staged")
+        self.assertEqual((stream["path"], stream["staged_by"]), ("staged", "receiver"))
+        if stream["verdict"]["limited_by"] == "staging":
+            self.assertEqual(stream["verdict"]["side"], "receiver")
         self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
         self.assertEqual(stream["verified"], stream["messages_delivered"])
         self.assertEqual(stream["corrupted"], 0)
@@ -87,10 +89,11 @@ class Cuda(Case):
                 result, child = self.run_json(*self.arguments("run", file, "--count", 20000),
                                               environment=environment("delay_us=300"))  # fmt: skip
                 stream = self.only_stream(result)
-                self.assertEqual(stream["path"], "staged")
+                self.assertEqual((stream["path"], stream["staged_by"]), ("staged", "sender"))
+                self.assertRegex(child.stderr, r"\| staged by the sender via ")
                 self.assertRegex(stream["path_reason"], r"sends from memory with .*CPU.*, memory cuda \(cuMemAlloc\) has not")
                 self.assertIn(stream["path_reason"], child.stderr)
-                self.assertRegex(child.stderr, r"packets: \d+ sent .* \| staged")
+                self.assertRegex(child.stderr, r"packets: \d+ sent .* \| staged by the sender")
                 self.assertEqual((stream["messages_sent"], stream["verified"]), (20000, 20000))
                 self.assert_accounted(stream)
         child = self.run_program(

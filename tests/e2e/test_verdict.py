@@ -21,7 +21,7 @@ class Verdict(Case):
         """None, or what it says instead."""
         match = None
         for line in child.lines["stderr"]:
-            match = re.search(r"limited by: (\w+)(?: \((\d+)%\))?", line) or match
+            match = re.search(r"limited by: (\w+(?: at the \w+)?)(?: \((\d+)%\))?", line) or match
         self.assertIsNotNone(match, f"no verdict\n{child}")
         return None if match[1] == stage and int(match[2] or 0) >= least else str(child)
 
@@ -46,7 +46,7 @@ class Verdict(Case):
 
     def test_staging(self):
         self.throttled(
-            "staging",
+            "staging at the receiver",
             receiver="{memory: {plugin: late, options: {rate: 20 MB, delay: 1 ms}}, "
             "sink: {type: discard}}",
         )

@@ -194,6 +194,34 @@ static void promises_of_the_transport_are_held_to(void **state)
   assert_int_equal(check(&sender, &receiver, &account), ACCOUNT_BALANCED);
 }
 
+/* By its own times where it is here, else by what the other was told. */
+static void staging_is_somebodys(void **state)
+{
+  struct pst_stats sender = {.started_ns = 1, .ended_ns = 1001};
+  struct pst_stats receiver = {.started_ns = 1, .ended_ns = 1001};
+
+  (void)state;
+  assert_null(accounting_staged_by(&sender, &receiver));
+  receiver.path.path = PST_PATH_STAGED;
+  assert_string_equal(accounting_staged_by(&sender, &receiver), "receiver");
+  assert_null(accounting_staged_by(&sender, NULL));
+  sender.path.path = PST_PATH_STAGED;
+  assert_string_equal(accounting_staged_by(&sender, &receiver), "both");
+  assert_string_equal(accounting_staged_by(&sender, NULL), "sender");
+
+  sender.blocked_ns[PST_STAGE_STAGING] = 300;
+  receiver.blocked_ns[PST_STAGE_STAGING] = 200;
+  assert_string_equal(accounting_stager(&sender, &receiver), "sender");
+  receiver.blocked_ns[PST_STAGE_STAGING] = 400;
+  assert_string_equal(accounting_stager(&sender, &receiver), "receiver");
+  receiver.peer_blocked_ns[PST_STAGE_STAGING] = 90;
+  receiver.peer_seconds_ns = 100;
+  assert_string_equal(accounting_stager(NULL, &receiver), "sender");
+  sender.peer_blocked_ns[PST_STAGE_STAGING] = 90;
+  sender.peer_seconds_ns = 100;
+  assert_string_equal(accounting_stager(&sender, NULL), "receiver");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -206,6 +234,7 @@ int main(void)
       cmocka_unit_test(drops_are_the_least_where_nothing_else_tells),
       cmocka_unit_test(sender_alone_uses_the_receivers_count),
       cmocka_unit_test(corruption_comes_first),
+      cmocka_unit_test(staging_is_somebodys),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

@@ -132,7 +132,9 @@ static void both_ends_come_back(void **state)
   assert_true(json_object_get_double(at(at(stream, "blocked"), "sink")) == 0.25);
   assert_true(json_object_get_double(at(at(stream, "blocked"), "staging")) == 0.625);
   assert_string_equal(json_object_get_string(at(stream, "path")), "staged");
+  assert_string_equal(json_object_get_string(at(stream, "staged_by")), "receiver");
   assert_string_equal(json_object_get_string(at(at(stream, "verdict"), "limited_by")), "sink");
+  assert_null(at(at(stream, "verdict"), "side"));
   struct json_object *expects = at(stream, "expect");
   assert_false(json_object_get_boolean(at(json_object_array_get_idx(expects, 0), "met")));
   assert_null(at(json_object_array_get_idx(expects, 1), "met"));

@@ -40,14 +40,20 @@ static void slow_streams_are_told_in_megabits(void **state)
 static void gpu_line_of_a_staged_stream(void **state)
 {
   (void)state;
-  expect_line(&(struct statistics_sample){.stream = "a",
-                                          .gpu = true,
-                                          .messages = 1,
-                                          .bytes = 1000,
-                                          .dropped = 7,
-                                          .interval_ns = 1004000000,
-                                          .path = PST_PATH_STAGED},
-              "a: Got 1 GPU packets | 0.01 Mbps during 1.00 sec | 7 dropped | staged");
+  expect_line(
+      &(struct statistics_sample){.stream = "a",
+                                  .gpu = true,
+                                  .messages = 1,
+                                  .bytes = 1000,
+                                  .dropped = 7,
+                                  .interval_ns = 1004000000,
+                                  .path = PST_PATH_STAGED,
+                                  .staged_by = "sender"},
+      "a: Got 1 GPU packets | 0.01 Mbps during 1.00 sec | 7 dropped | staged by the sender");
+  expect_line(
+      &(struct statistics_sample){
+          .stream = "a", .interval_ns = 1000000000, .path = PST_PATH_STAGED, .staged_by = "both"},
+      "a: Got 0 packets | 0.00 Gbps during 1.00 sec | 0 dropped | staged by both");
 }
 
 static void sender_line_without_time_divides_by_nothing(void **state)
