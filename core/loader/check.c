@@ -135,7 +135,7 @@ int check_description(const char *path, uint32_t kind, const char *name,
 
 /* ---- Operations ---------------------------------------------------------- */
 
-/* One op that must be there: always (capability 0), or with a capability. */
+/* One op that must be there: always (capability 0), or with a capability, or two. */
 struct rule {
   uint64_t capability;
   const char *capability_name;
@@ -158,6 +158,12 @@ struct rule {
 #define M_CAP(cap_, op_)                                                                           \
   {                                                                                                \
     PST_MEMORY_CAP_##cap_, #cap_, #op_, offsetof(struct pst_memory_ops, op_)                       \
+  }
+
+#define M_CAPS(cap_, other_, op_)                                                                  \
+  {                                                                                                \
+    PST_MEMORY_CAP_##cap_ | PST_MEMORY_CAP_##other_, #cap_ " and " #other_, #op_,                  \
+        offsetof(struct pst_memory_ops, op_)                                                       \
   }
 
 static const struct rule transport_rules[] = {
@@ -222,6 +228,11 @@ static const struct rule memory_rules[] = {
     M_CAP(CHECKSUM, queue_poll),
     M_CAP(CHECKSUM, sum_batch),
     M_CAP(ADOPT, adopt_region),
+    M_CAP(ROWS, queue_open),
+    M_CAP(ROWS, queue_close),
+    M_CAP(ROWS, queue_poll),
+    M_CAP(ROWS, copy_rows),
+    M_CAPS(ROWS, PATTERN, verify_rows),
 };
 
 static bool has_op(const struct ops_head *head, size_t offset)
@@ -257,7 +268,7 @@ int check_ops(const char *path, uint32_t kind, const void *ops, struct loader_re
       continue;
     if (!rules[i].capability)
       return loader_reject(why, -EPROTO, path, "the mandatory op %s %s", rules[i].op, place);
-    if (head->capabilities & rules[i].capability)
+    if ((head->capabilities & rules[i].capability) == rules[i].capability)
       return loader_reject(why, -EPROTO, path, "announces %s but its op %s %s",
                            rules[i].capability_name, rules[i].op, place);
   }

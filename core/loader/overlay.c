@@ -159,6 +159,8 @@ IGNORE2(memory_fence_release, struct pst_memory *, struct pst_fence *)
 REFUSE2(memory_flush, struct pst_memory *, const struct pst_region *)
 REFUSE4(memory_sum_batch, struct pst_queue *, struct pst_sum *, uint32_t, uint64_t *)
 REFUSE3(memory_adopt_region, struct pst_memory *, const struct pst_adopt_params *, struct pst_region *)
+REFUSE4(memory_copy_rows, struct pst_queue *, const struct pst_copy_row *, uint32_t, uint64_t *)
+REFUSE5(memory_verify_rows, struct pst_queue *, uint64_t, const struct pst_payload_row *, uint32_t, uint64_t *)
 
 /* clang-format on */
 static const struct pst_memory_ops no_memory = {
@@ -186,6 +188,8 @@ static const struct pst_memory_ops no_memory = {
     .flush = no_memory_flush,
     .sum_batch = no_memory_sum_batch,
     .adopt_region = no_memory_adopt_region,
+    .copy_rows = no_memory_copy_rows,
+    .verify_rows = no_memory_verify_rows,
 };
 
 /* Both tables: a head, then nothing but function pointers. */

@@ -40,7 +40,6 @@ static int fill_missing(struct pst_receiver *receiver, const struct assemble_fra
 {
   struct frames *frames = receiver->frames;
   uint64_t base = receiver->landing->final_region.address + offset_of(frames, frame);
-  uint32_t pieces = 0;
 
   for (uint32_t i = 0; i < frame->packets;) {
     uint32_t from = i;
@@ -49,12 +48,11 @@ static int fill_missing(struct pst_receiver *receiver, const struct assemble_fra
     uint64_t at = from * frames->stride, end = i * frames->stride;
     for (uint64_t length; at < end; at += length) {
       length = end - at < frames->zeros_length ? end - at : frames->zeros_length;
-      frames->pieces[pieces++] = (struct pst_copy){
-          .source = frames->zeros.address, .destination = base + at, .length = length};
+      copy_rows_add(&frames->rows, frames->zeros.address, base + at, length);
     }
     i += i == from;
   }
-  return landing_copy(receiver->landing, frames->pieces, pieces);
+  return landing_copy(receiver->landing, &frames->rows);
 }
 
 static void describe(const struct pst_receiver *receiver, const struct assemble_frame *frame,

@@ -24,9 +24,8 @@ struct frames {
   uint64_t arrived;        /* messages */
   struct pst_region zeros; /* what missing packets are copied from */
   uint64_t zeros_length;
-  bool zeroed; /* the first of the closed frames has its zeros */
-  struct pst_copy *pieces;
-  uint32_t piece_count;                      /* placed, and to be copied with the next */
+  bool zeroed;                               /* the first of the closed frames has its zeros */
+  struct copy_rows rows;                     /* placed, and to be copied with the next */
   struct pst_view views[SESSION_POLL_BATCH]; /* taken, with no place found yet */
   uint32_t view_at, view_count;
   struct frames_release *releases; /* FIFO; never more than there are frames */

@@ -18,9 +18,16 @@ static uint64_t realtime_ns(void)
   return (uint64_t)t.tv_sec * PST_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
+static uint64_t address_of(const struct frames *frames, const struct landing *landing,
+                           const struct assemble_place *place)
+{
+  return landing->final_region.address + place->buffer * frames->frame_stride +
+         place->cell * frames->stride;
+}
+
 static enum assemble_verdict place_view(struct frames *frames, const struct landing *landing,
                                         const struct pst_view *view, uint64_t now_ns,
-                                        uint64_t arrival_ns, struct pst_copy *piece)
+                                        uint64_t arrival_ns)
 {
   const struct assemble_message message = {.sequence = view->sequence,
                                            .meta = view->flags & PST_VIEW_META ? view->meta : 0,
@@ -32,11 +39,7 @@ static enum assemble_verdict place_view(struct frames *frames, const struct land
   enum assemble_verdict verdict = assemble_take(frames->assemble, &message, now_ns, &place);
 
   if (verdict == ASSEMBLE_PLACED)
-    *piece = (struct pst_copy){.source = view->address,
-                               .destination = landing->final_region.address +
-                                              place.buffer * frames->frame_stride +
-                                              place.cell * frames->stride,
-                               .length = view->length};
+    copy_rows_add(&frames->rows, view->address, address_of(frames, landing, &place), view->length);
   return verdict;
 }
 
@@ -44,20 +47,12 @@ static enum assemble_verdict place_view(struct frames *frames, const struct land
 static uint32_t place_row(struct frames *frames, const struct landing *landing,
                           const struct pst_view *views, uint32_t n, uint64_t arrival_ns)
 {
-  struct pst_copy *piece = &frames->pieces[frames->piece_count];
   struct assemble_place place;
   uint32_t row = assemble_take_row(frames->assemble, views, n, arrival_ns, &place);
-  uint64_t stride = frames->stride, to;
 
-  if (row == 0)
-    return 0;
-  to = landing->final_region.address + place.buffer * frames->frame_stride + place.cell * stride;
-  for (uint32_t i = 0; i < row; i++, to += stride) {
-    *piece =
-        (struct pst_copy){.source = views[i].address, .destination = to, .length = views[i].length};
-    piece += views[i].length != 0;
-  }
-  frames->piece_count = (uint32_t)(piece - frames->pieces);
+  if (row)
+    copy_rows_add_views(&frames->rows, views, row, address_of(frames, landing, &place),
+                        frames->stride);
   return row;
 }
 
@@ -79,12 +74,10 @@ static void place_views(struct pst_receiver *receiver, uint32_t room)
     frames->view_at += row;
     if (row)
       continue;
-    struct pst_copy *piece = &frames->pieces[frames->piece_count];
-    enum assemble_verdict verdict = place_view(frames, landing, view, now_ns, arrival_ns, piece);
+    enum assemble_verdict verdict = place_view(frames, landing, view, now_ns, arrival_ns);
     if (verdict == ASSEMBLE_WAIT)
       break;
     if (verdict == ASSEMBLE_PLACED) {
-      frames->piece_count += piece->length > 0;
       count++;
     } else {
       landing_note(landing, &frames->views[from], frames->view_at - from);
@@ -102,12 +95,10 @@ static void place_views(struct pst_receiver *receiver, uint32_t room)
 static int copy_placed(struct pst_receiver *receiver)
 {
   struct frames *frames = receiver->frames;
-  uint32_t pieces = frames->piece_count;
   int rc = 0;
 
-  frames->piece_count = 0;
   if (receiver->landing->placed)
-    rc = landing_copy(receiver->landing, frames->pieces, pieces);
+    rc = landing_copy(receiver->landing, &frames->rows);
   if (rc < 0 && rc != -EAGAIN)
     return rc;
   if (!landing_is_deferred(receiver->landing))

@@ -124,13 +124,15 @@ int frames_open(struct pst_receiver *receiver, struct pst_error *error)
   frames->zeros_length = zeros_of(config);
   frames->stride = stride_of(config);
   frames->frame_stride = frame_stride_of(config);
-  frames->pieces = calloc(frames_pieces(config) + 1, sizeof(*frames->pieces)); /* an empty one's */
   frames->releases = calloc(frames->params.buffers, sizeof(*frames->releases));
   frames->released = calloc(frames->params.buffers, sizeof(*frames->released));
   frames->out = calloc(frames->params.buffers, sizeof(*frames->out));
-  rc = frames->pieces && frames->releases && frames->released && frames->out
-           ? assemble_open(&frames->params, &frames->assemble)
-           : -ENOMEM;
+  rc = copy_rows_open(&frames->rows, receiver->landing->memory->plugin->memory,
+                      frames_pieces(config));
+  if (rc == 0)
+    rc = frames->releases && frames->released && frames->out
+             ? assemble_open(&frames->params, &frames->assemble)
+             : -ENOMEM;
   if (rc < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc, "stream %s: no frames: %s", config->name,
                     strerror(-rc));
@@ -150,7 +152,7 @@ void frames_close(struct pst_receiver *receiver)
   if (frames->zeros.length)
     memory->plugin->memory->free_region(memory->memory, &frames->zeros);
   assemble_close(frames->assemble);
-  free(frames->pieces);
+  copy_rows_close(&frames->rows);
   free(frames->releases);
   free(frames->released);
   free(frames->out);

@@ -181,8 +181,8 @@ static int alloc_staging_state(struct landing *landing)
   landing->copy_tokens = zalloc(landing->token_mask + 1, sizeof(uint64_t));
   landing->final_mask = (uint32_t)landing->token_mask;
   landing->final_free = zalloc(landing->token_mask + 1, sizeof(uint32_t));
-  landing->pieces = zalloc(SESSION_DEVICE_BATCH + 1, sizeof(*landing->pieces));
-  if (!landing->copies || !landing->copy_tokens || !landing->final_free || !landing->pieces)
+  int rc = copy_rows_open(&landing->rows, landing->memory->plugin->memory, SESSION_DEVICE_BATCH);
+  if (rc < 0 || !landing->copies || !landing->copy_tokens || !landing->final_free)
     return -ENOMEM;
   for (uint32_t i = 0; i < landing->slots; i++)
     landing->final_free[landing->final_tail++] = i;
@@ -351,7 +351,7 @@ void landing_close(struct landing *landing)
   free(landing->copies);
   free(landing->copy_tokens);
   free(landing->final_free);
-  free(landing->pieces);
+  copy_rows_close(&landing->rows);
   free(landing);
 }
 
@@ -394,11 +394,11 @@ void landing_note(struct landing *landing, const struct pst_view *views, uint32_
 }
 
 /* Hand the queue a copy. -EAGAIN: it has no room before one that is under way is done. */
-static int queue_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count)
+static int queue_copy(struct landing *landing, struct copy_rows *rows)
 {
   const struct pst_memory_ops *memory = landing->memory->plugin->memory;
   struct landing_batch *batch = &landing->copies[landing->copy_tail % landing->copy_capacity];
-  int rc = memory->copy_batch(landing->queue, pieces, count, &batch->ticket);
+  int rc = copy_rows_submit(rows, memory, landing->queue, &batch->ticket);
 
   if (rc == -EAGAIN && landing->copy_head == landing->copy_tail) {
     pst_log(PST_LOG_ERROR, "memory %s takes no copy while none is under way: a bug of it",
@@ -407,27 +407,27 @@ static int queue_copy(struct landing *landing, const struct pst_copy *pieces, ui
   }
   if (rc == 0)
     landing->copy_tail++;
+  if (rc != -EAGAIN)
+    rows->count = 0;
   return rc;
 }
 
-int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count)
+int landing_copy(struct landing *landing, struct copy_rows *rows)
 {
   struct landing_batch *batch = &landing->copies[landing->copy_tail % landing->copy_capacity];
   uint32_t n = landing->placed;
 
   landing->placed = 0;
   *batch = (struct landing_batch){.ticket = landing->done_ticket, .count = n};
-  if (count == 0) {
+  if (rows->count == 0) {
     landing->copy_tail++;
     return 0;
   }
-  int rc = queue_copy(landing, pieces, count);
-  if (rc == -EAGAIN) {
-    landing->deferred = pieces;
-    landing->deferred_count = count;
-  } else if (rc < 0) {
+  int rc = queue_copy(landing, rows);
+  if (rc == -EAGAIN)
+    landing->deferred = rows;
+  else if (rc < 0)
     landing->token_tail -= n;
-  }
   return rc;
 }
 
@@ -438,7 +438,7 @@ bool landing_is_deferred(const struct landing *landing)
 
 static int copy_deferred(struct landing *landing)
 {
-  int rc = queue_copy(landing, landing->deferred, landing->deferred_count);
+  int rc = queue_copy(landing, landing->deferred);
 
   if (rc == 0)
     landing->deferred = NULL;
@@ -455,58 +455,63 @@ int landing_fence(struct landing *landing, struct pst_fence **ready)
   return memory->fence_record(landing->memory->memory, landing->queue, NULL, ready);
 }
 
-/* n messages, whose numbers and tokens lie in a row. */
-static __attribute__((noinline)) struct pst_copy *place_row(const struct landing *landing,
-                                                            struct pst_view *view, uint32_t n,
-                                                            const uint32_t *slots, uint64_t *tokens,
-                                                            struct pst_copy *piece)
+/* n messages into final slots that lie side by side, from `slot` on. */
+static void place_row(struct landing *landing, struct pst_view *view, uint32_t n, uint32_t slot,
+                      uint64_t *tokens)
 {
-  const uint64_t base = landing->final_region.address, stride = landing->final_stride;
-  const uintptr_t host = (uintptr_t)landing->final_region.host, reads = host ? UINTPTR_MAX : 0;
+  const uint64_t stride = landing->final_stride;
+  const uintptr_t base = (uintptr_t)landing->final_region.host;
+  const uint64_t step = base ? stride : 0; /* where the CPU cannot read, `host` stays NULL */
+  uint64_t to = landing->final_region.address + slot * stride;
+  uintptr_t host = base + slot * step;
 
+  copy_rows_add_views(&landing->rows, view, n, to, stride);
   for (const struct pst_view *const end = view + n; view < end; view++) {
-    const uint32_t slot = *slots++;
-    const uint64_t offset = stride * slot;
     *tokens++ = view->token;
-    *piece = (struct pst_copy){
-        .source = view->address, .destination = base + offset, .length = view->length};
-    piece += view->length != 0;
-    view->address = base + offset;
-    view->host = (const void *)((host + offset) & reads); /* NULL where the CPU cannot read */
-    view->token = slot;
+    view->address = to;
+    view->host = (const void *)host;
+    view->token = slot++;
+    to += stride;
+    host += step;
   }
-  return piece;
+}
+
+/* How many of n numbers, from the first on, follow each other. */
+static uint32_t consecutive(const uint32_t *numbers, uint32_t n)
+{
+  uint32_t next = *numbers, count = 0;
+
+  while (count < n && numbers[count] == next)
+    count++, next++;
+  return count;
 }
 
 void landing_place(struct landing *landing, struct pst_view *views, uint32_t n)
 {
-  struct pst_copy *piece = landing->pieces + landing->piece_count;
-
   landing->placed += n;
   while (n) {
     uint64_t token = landing->token_tail & landing->token_mask;
-    uint32_t slot = landing->final_head & landing->final_mask, run = n;
+    const uint32_t *slots = &landing->final_free[landing->final_head & landing->final_mask];
+    uint32_t run = landing->final_mask + 1 - (landing->final_head & landing->final_mask);
+    if (run > n)
+      run = n;
     if (run > landing->token_mask + 1 - token)
       run = (uint32_t)(landing->token_mask + 1 - token);
-    if (run > landing->final_mask + 1 - slot)
-      run = landing->final_mask + 1 - slot;
-    piece = place_row(landing, views, run, &landing->final_free[slot], &landing->copy_tokens[token],
-                      piece);
+    run = consecutive(slots, run);
+    place_row(landing, views, run, *slots, &landing->copy_tokens[token]);
     landing->final_head += run;
     landing->token_tail += run;
     views += run;
     n -= run;
   }
-  landing->piece_count = (uint32_t)(piece - landing->pieces);
 }
 
 int landing_submit(struct landing *landing, struct pst_fence **ready)
 {
-  uint32_t count = landing->piece_count, n = landing->placed;
+  uint32_t count = landing->rows.count, n = landing->placed;
 
-  landing->piece_count = 0;
   *ready = NULL;
-  int rc = landing_copy(landing, landing->pieces, count);
+  int rc = landing_copy(landing, &landing->rows);
   if (rc < 0) {
     if (rc != -EAGAIN)
       landing->final_head -= n;

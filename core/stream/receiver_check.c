@@ -26,17 +26,15 @@ int pst_receiver_verified(struct pst_receiver *receiver, struct pst_verify_resul
 static int check_some(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
 {
   const struct pst_memory_ops *ops = receiver->landing->memory->plugin->memory;
-  struct pst_payload *payloads = receiver->payloads;
+  struct payload_rows *rows = &receiver->payloads;
   uint64_t ticket, done;
 
-  for (uint32_t i = 0; i < n; i++)
-    payloads[i] = (struct pst_payload){
-        .address = views[i].address, .length = views[i].length, .sequence = views[i].sequence};
-  int rc = ops->verify_batch(receiver->queue, receiver->seed, payloads, n, &ticket);
+  payload_rows_set(rows, views, n);
+  int rc = payload_rows_verify(rows, ops, receiver->queue, receiver->seed, &ticket);
   if (rc != -EAGAIN)
     return rc;
   rc = ops->queue_poll(receiver->queue, &done);
-  return rc < 0 ? rc : ops->verify_batch(receiver->queue, receiver->seed, payloads, n, &ticket);
+  return rc < 0 ? rc : payload_rows_verify(rows, ops, receiver->queue, receiver->seed, &ticket);
 }
 
 /* All of it has been submitted, or what there is of a check that has failed. */

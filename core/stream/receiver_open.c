@@ -63,10 +63,9 @@ static int open_queue(struct pst_receiver *receiver, struct pst_error *error)
 
   if (!(memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN))
     return 0;
-  receiver->payloads = calloc(SESSION_DEVICE_BATCH, sizeof(*receiver->payloads));
-  if (!receiver->payloads)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory",
-                    receiver->end.name);
+  rc = payload_rows_open(&receiver->payloads, memory->plugin->memory, SESSION_DEVICE_BATCH);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_FAILED, rc, "stream %s: out of memory", receiver->end.name);
   rc = memory->plugin->memory->queue_open(memory->memory, &params, &receiver->queue);
   if (rc < 0)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: memory %s opens no queue: %s",
@@ -161,7 +160,7 @@ void receiver_close(struct pst_receiver *receiver)
     landing_close(receiver->landing);
   }
   free(receiver->parked);
-  free(receiver->payloads);
+  payload_rows_close(&receiver->payloads);
   free(receiver->intervals);
   free(receiver->pending);
   free(receiver->after.batches);

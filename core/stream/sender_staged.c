@@ -24,7 +24,7 @@ struct staging {
   uint32_t head, tail;
   uint64_t given; /* all before it are in copies, or copied */
   uint64_t last_ticket;
-  struct pst_copy pieces[STAGING_PIECES];
+  struct copy_rows rows; /* to make a copy in */
 };
 
 static int fail_open(const struct pst_sender *sender, const char *why, const char *how, int rc,
@@ -81,7 +81,7 @@ int sender_stage(struct pst_sender *sender, const char *why, struct pst_error *e
   if (!(memory->capabilities & PST_MEMORY_CAP_COPY))
     return fail_open(sender, why, "that memory cannot copy", -EOPNOTSUPP, error);
   sender->staging = calloc(1, sizeof(*sender->staging));
-  if (!sender->staging)
+  if (!sender->staging || copy_rows_open(&sender->staging->rows, memory, STAGING_PIECES) < 0)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
   int rc = open_region(sender, why, error);
   if (rc < 0)
@@ -110,6 +110,7 @@ void sender_unstage(struct pst_sender *sender)
     sender->memory->plugin->memory->queue_close(staging->queue);
   if (staging->region.length)
     sender->memory->plugin->memory->free_region(sender->memory->memory, &staging->region);
+  copy_rows_close(&staging->rows);
   free(staging);
   sender->staging = NULL;
 }
@@ -137,22 +138,19 @@ static int reap(struct pst_sender *sender)
   return rc;
 }
 
-/* The next ones, as far as they fit in one copy. Empty messages need none. */
-static uint32_t describe(struct pst_sender *sender, uint64_t *up_to)
+/* The next ones, as far as they fit in one copy; returns up to which. Empty messages need none. */
+static uint64_t describe(struct pst_sender *sender)
 {
   struct staging *staging = sender->staging;
   uint64_t from = sender->region.address, to = staging->region.address, at = staging->given;
-  uint32_t n = 0;
 
-  for (; at < sender->submitted && n < STAGING_PIECES; at++) {
+  staging->rows.count = 0;
+  for (uint32_t n = 0; at < sender->submitted && n < STAGING_PIECES; at++, n++) {
     const struct pst_request *request = &sender->requests[at & sender->slot_mask];
-    staging->pieces[n] = (struct pst_copy){.source = from + request->offset,
-                                           .destination = to + request->offset,
-                                           .length = request->arg.length};
-    n += request->arg.length > 0;
+    copy_rows_add(&staging->rows, from + request->offset, to + request->offset,
+                  request->arg.length);
   }
-  *up_to = at;
-  return n;
+  return at;
 }
 
 int sender_copy(struct pst_sender *sender)
@@ -162,11 +160,10 @@ int sender_copy(struct pst_sender *sender)
 
   while (rc == 0 && staging->given < sender->submitted &&
          staging->tail - staging->head < STAGING_COPIES) {
-    uint64_t up_to;
-    uint32_t n = describe(sender, &up_to);
-    if (n)
-      rc = sender->memory->plugin->memory->copy_batch(staging->queue, staging->pieces, n,
-                                                      &staging->last_ticket);
+    uint64_t up_to = describe(sender);
+    if (staging->rows.count)
+      rc = copy_rows_submit(&staging->rows, sender->memory->plugin->memory, staging->queue,
+                            &staging->last_ticket);
     if (rc < 0)
       break;
     staging->given = up_to;

@@ -27,6 +27,7 @@
 #include "intervals.h"
 #include "pace.h"
 #include "rma.h"
+#include "rows.h"
 #include "track.h"
 
 #define SESSION_POLL_BATCH 128 /* completions a poll of a transport asks for */
@@ -260,15 +261,12 @@ struct landing {
   uint64_t token_head, token_tail;
   uint64_t token_mask;
   uint64_t done_ticket;
-  /* SESSION_DEVICE_BATCH of them, and one that is written for an empty message, to make a
-   * batch in; so many are made, on behalf of so many messages. */
-  struct pst_copy *pieces;
-  uint32_t piece_count, placed;
+  struct copy_rows rows; /* being made, for SESSION_DEVICE_BATCH messages */
+  uint32_t placed;       /* on behalf of so many */
   uint32_t slice; /* a copy is of so many messages, at most; UINT32_MAX: as many as there are */
-  /* A copy for which the memory had no room yet, described in copies[copy_tail]; its pieces
+  /* A copy for which the memory had no room yet, described in copies[copy_tail]; its rows
    * stay as they are, and nothing is placed before it has been submitted. NULL: none. */
-  const struct pst_copy *deferred;
-  uint32_t deferred_count;
+  struct copy_rows *deferred;
 };
 
 struct release_fifo {
@@ -293,7 +291,7 @@ struct pst_receiver {
   uint32_t pending_head, pending_tail, pending_capacity;
   struct release_fifo after;    /* release_after */
   struct pst_queue *queue;      /* verify, read; NULL without PATTERN */
-  struct pst_payload *payloads; /* with queue: SESSION_DEVICE_BATCH, to make a batch in */
+  struct payload_rows payloads; /* with queue: for SESSION_DEVICE_BATCH, to make a batch in */
   struct pst_fence *ready;      /* of the last batch handed out */
   /* Staged: SESSION_DEVICE_BATCH, for those [parked_at, parked_count) that wait for their copy
    * to be started. */
@@ -446,10 +444,10 @@ void landing_slice(struct landing *landing, uint64_t message);
 /* Staged path: the next copy is on behalf of these n messages too, whose slots the
  * transport gets back when it is done. Together they are no more than landing_room() was. */
 void landing_note(struct landing *landing, const struct pst_view *views, uint32_t n);
-/* Start a copy of `count` pieces. landing_room() was not 0. 0; -EAGAIN: the memory has no
- * room for it yet: landing_reap() starts it later, until when `pieces` stay as they are and
- * there is no room here; -errno of the memory. */
-int landing_copy(struct landing *landing, const struct pst_copy *pieces, uint32_t count);
+/* Start a copy, and empty the rows, which may be so already. landing_room() was not 0. 0;
+ * -EAGAIN: the memory has no room for it yet: landing_reap() starts it later, until when `rows`
+ * are its own and there is no room here; -errno of the memory. */
+int landing_copy(struct landing *landing, struct copy_rows *rows);
 /* The last copy has not been started yet. */
 bool landing_is_deferred(const struct landing *landing);
 /* A fence behind all copies so far; NULL where the memory has none. */

@@ -20,71 +20,70 @@ static cuda_status copy_piece(struct pst_queue *queue, uint64_t destination, uin
 }
 
 /* Of memory that is pinned, or the device's. Of any other the driver copies no rows. */
-static bool copies_rows(struct pst_memory *memory, const struct cuda_run *run)
+static bool copies_rows(struct pst_memory *memory, const struct pst_copy_row *row)
 {
-  uint64_t last = run->rows - 1;
-  return cuda_ranges_whole(memory, run->source, last * run->source_pitch + run->width) &&
-         cuda_ranges_whole(memory, run->destination, last * run->destination_pitch + run->width);
+  uint64_t last = row->count - 1;
+  return cuda_row_is_strided(row, memory->has.max_pitch) &&
+         cuda_ranges_whole(memory, row->source, last * row->source_stride + row->length) &&
+         cuda_ranges_whole(memory, row->destination, last * row->destination_stride + row->length);
 }
 
-static cuda_status copy_run(struct pst_queue *queue, const struct cuda_run *run)
+static cuda_status copy_pieces(struct pst_queue *queue, const struct pst_copy_row *row)
 {
   cuda_status status = CUDA_SUCCESS;
-  if (run->rows > 1 && copies_rows(queue->memory, run)) {
-    const struct cuda_copy_2d copy = {
-        .source_type = CUDA_MEMORYTYPE_UNIFIED,
-        .source_device = run->source,
-        .source_pitch = run->source_pitch,
-        .destination_type = CUDA_MEMORYTYPE_UNIFIED,
-        .destination_device = run->destination,
-        .destination_pitch = run->destination_pitch,
-        .width = run->width,
-        .height = run->rows,
-    };
-    return queue->memory->driver->Memcpy2DAsync(&copy, queue->stream);
-  }
-  for (uint64_t row = 0; row < run->rows && status == CUDA_SUCCESS; row++)
-    status = copy_piece(queue, run->destination + row * run->destination_pitch,
-                        run->source + row * run->source_pitch, run->width);
+  for (uint64_t i = 0; i < row->count && status == CUDA_SUCCESS; i++)
+    status = copy_piece(queue, row->destination + i * row->destination_stride,
+                        row->source + i * row->source_stride, row->length);
   return status;
 }
 
-/* A copy of the driver's for each run; `plan` has those of the first pieces. */
-static cuda_status copy_runs(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
-                             struct cuda_plan *plan)
+static cuda_status copy_row(struct pst_queue *queue, const struct pst_copy_row *row)
 {
-  cuda_status status = CUDA_SUCCESS;
-  for (;;) {
-    for (uint32_t i = 0; i < plan->runs && status == CUDA_SUCCESS; i++)
-      status = copy_run(queue, &plan->run[i]);
-    if (plan->pieces == n || status != CUDA_SUCCESS)
-      return status;
-    pieces += plan->pieces;
-    n -= plan->pieces;
-    cuda_plan_make(pieces, n, queue->memory->has.max_pitch, plan);
-  }
+  if (row->count == 1 || row->length == 0)
+    return copy_pieces(queue, row);
+  if (row->source_stride == row->length && row->destination_stride == row->length)
+    return copy_piece(queue, row->destination, row->source, row->count * row->length);
+  if (!copies_rows(queue->memory, row))
+    return copy_pieces(queue, row);
+  const struct cuda_copy_2d copy = {
+      .source_type = CUDA_MEMORYTYPE_UNIFIED,
+      .source_device = row->source,
+      .source_pitch = row->source_stride,
+      .destination_type = CUDA_MEMORYTYPE_UNIFIED,
+      .destination_device = row->destination,
+      .destination_pitch = row->destination_stride,
+      .width = row->length,
+      .height = row->count,
+  };
+  return queue->memory->driver->Memcpy2DAsync(&copy, queue->stream);
 }
 
-static cuda_status copy_each(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n)
+/* A copy of the driver's for each row, or for each piece. */
+static cuda_status copy_all(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n)
 {
+  bool each = queue->memory->copies == CUDA_COPIES_EACH;
   cuda_status status = CUDA_SUCCESS;
   for (uint32_t i = 0; i < n && status == CUDA_SUCCESS; i++)
-    status = copy_piece(queue, pieces[i].destination, pieces[i].source, pieces[i].length);
+    status = each ? copy_pieces(queue, &rows[i]) : copy_row(queue, &rows[i]);
   return status;
 }
 
 /* One kernel for the small ones; a warp would be long about a large one. */
-static cuda_status gather(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
+static cuda_status gather(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
                           struct pst_copy *room)
 {
   const struct cuda_driver *driver = queue->memory->driver;
   cuda_status status = CUDA_SUCCESS;
   uint32_t small = 0;
-  for (uint32_t i = 0; i < n && status == CUDA_SUCCESS; i++) {
-    if (pieces[i].length >= CUDA_RUN_BYTES)
-      status = copy_piece(queue, pieces[i].destination, pieces[i].source, pieces[i].length);
+  for (const struct pst_copy_row *row = rows; row < rows + n && status == CUDA_SUCCESS; row++) {
+    if (row->length >= CUDA_RUN_BYTES)
+      status = copy_row(queue, row);
     else
-      room[small++] = pieces[i];
+      for (uint64_t i = 0; i < row->count; i++)
+        room[small++] =
+            (struct pst_copy){.source = row->source + i * row->source_stride,
+                              .destination = row->destination + i * row->destination_stride,
+                              .length = row->length};
   }
   if (status != CUDA_SUCCESS || small == 0)
     return status;
@@ -94,43 +93,58 @@ static cuda_status gather(struct pst_queue *queue, const struct pst_copy *pieces
                               1, 1, CUDA_KERNEL_THREADS, 1, 1, 0, queue->stream, params, NULL);
 }
 
-static bool should_gather(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
-                          const struct cuda_plan *plan)
-{
-  enum cuda_copies copies = queue->memory->copies;
-  bool wanted =
-      copies == CUDA_COPIES_GATHER || (copies == CUDA_COPIES_AUTO && cuda_plan_gathers(plan));
-  return wanted && cuda_ranges_reach(queue->memory, pieces, n);
-}
-
-int cuda_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
-                    uint64_t *ticket)
+static bool should_gather(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n)
 {
   struct pst_memory *memory = queue->memory;
-  struct cuda_plan plan;
+  bool wanted =
+      memory->copies == CUDA_COPIES_GATHER ||
+      (memory->copies == CUDA_COPIES_AUTO && cuda_rows_gather(rows, n, memory->has.max_pitch));
+  return wanted && cuda_ranges_reach(memory, rows, n);
+}
+
+/* Of so many pieces, for which there is room in the queue. */
+static int submit(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
+                  uint32_t pieces, uint64_t *ticket)
+{
   struct pst_copy *room = NULL;
-  plan.reserved = 0;
-  if (n && n <= queue->pieces) {
-    cuda_plan_make(pieces, n, memory->has.max_pitch, &plan);
-    for (uint32_t i = plan.pieces; i < n; i++)
-      plan.reserved |= pieces[i].reserved;
-  }
-  int code = cuda_queue_begin(queue, "copy", n, plan.reserved);
-  if (code)
-    return code;
-  if (should_gather(queue, pieces, n, &plan)) {
-    room = cuda_queue_room(queue, n);
+  if (should_gather(queue, rows, n)) {
+    room = cuda_queue_room(queue, pieces);
     if (!room)
       return -EAGAIN;
   }
   cuda_queue_next(queue)->checked = 0;
   cuda_queue_next(queue)->sums = NULL;
-  cuda_enter(memory);
-  cuda_status status = memory->copies == CUDA_COPIES_EACH ? copy_each(queue, pieces, n)
-                       : room                             ? gather(queue, pieces, n, room)
-                                                          : copy_runs(queue, pieces, n, &plan);
-  code =
+  cuda_enter(queue->memory);
+  cuda_status status = room ? gather(queue, rows, n, room) : copy_all(queue, rows, n);
+  int code =
       cuda_queue_end(queue, status, room ? "copy: cuLaunchKernel" : "copy: cuMemcpyAsync", ticket);
-  cuda_leave(memory);
+  cuda_leave(queue->memory);
   return code;
+}
+
+int cuda_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
+                    uint64_t *ticket)
+{
+  const struct pst_memory *memory = queue->memory;
+  uint64_t reserved = 0;
+  for (uint32_t i = 0; n <= queue->pieces && i < n; i++)
+    reserved |= pieces[i].reserved;
+  int code = cuda_queue_begin(queue, "copy", n, reserved);
+  if (code)
+    return code;
+  uint32_t rows = cuda_plan_make(pieces, n, memory->has.max_pitch,
+                                 memory->copies != CUDA_COPIES_EACH, queue->rows);
+  return submit(queue, queue->rows, rows, n, ticket);
+}
+
+int cuda_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
+                   uint64_t *ticket)
+{
+  uint64_t pieces = 0, wrong = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    pieces += rows[i].count;
+    wrong |= rows[i].reserved | !rows[i].count;
+  }
+  int code = cuda_queue_begin(queue, "copy", pieces, wrong);
+  return code ? code : submit(queue, rows, n, (uint32_t)pieces, ticket);
 }

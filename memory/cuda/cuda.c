@@ -133,7 +133,7 @@ static const struct pst_memory_ops ops = {
     .struct_size = sizeof(ops),
     .capabilities = PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_FENCE |
                     PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT | PST_MEMORY_CAP_HOST_REGISTER |
-                    PST_MEMORY_CAP_FLUSH | PST_MEMORY_CAP_CHECKSUM,
+                    PST_MEMORY_CAP_FLUSH | PST_MEMORY_CAP_CHECKSUM | PST_MEMORY_CAP_ROWS,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
@@ -156,6 +156,8 @@ static const struct pst_memory_ops ops = {
     .fence_release = cuda_fence_release,
     .flush = cuda_flush,
     .sum_batch = cuda_sum_batch,
+    .copy_rows = cuda_copy_rows,
+    .verify_rows = cuda_verify_rows,
 };
 
 PST_PLUGIN(cuda_probe, &ops);

@@ -180,8 +180,8 @@ int cuda_range_add(struct pst_memory *memory, uint64_t begin, uint64_t length, b
                    bool reachable);
 void cuda_range_remove(struct pst_memory *memory, uint64_t begin, uint64_t length);
 /* May a kernel read and write all of these? */
-bool cuda_ranges_reach(struct pst_memory *memory, const struct pst_copy *pieces, uint32_t n);
-bool cuda_ranges_hold(struct pst_memory *memory, const struct pst_payload *payloads, uint32_t n);
+bool cuda_ranges_reach(struct pst_memory *memory, const struct pst_copy_row *rows, uint32_t n);
+bool cuda_ranges_hold(struct pst_memory *memory, const struct pst_payload_row *rows, uint32_t n);
 /* Is it all in one range? */
 bool cuda_ranges_whole(struct pst_memory *memory, uint64_t begin, uint64_t length);
 /* How many of these bytes a copy of the driver's may take at once: it takes memory that is of
@@ -224,27 +224,16 @@ struct pst_fence *cuda_fence_take(struct pst_memory *memory);
 void cuda_fence_drop(struct pst_memory *memory, struct pst_fence *fence);
 void cuda_fences_close(struct pst_memory *memory);
 
-/* plan.c: how a batch of copies is submitted. */
-struct cuda_run {
-  uint64_t source, destination;
-  uint64_t width; /* bytes of a row */
-  uint64_t source_pitch, destination_pitch;
-  uint64_t rows;
-};
-#define CUDA_RUNS_MAX 64u
-struct cuda_plan {
-  uint32_t runs;   /* contiguous pieces merged, equal strides one run */
-  uint32_t pieces; /* how many of them, from the first, made these runs */
-  uint64_t bytes;
-  uint64_t reserved; /* not 0: a piece's is not */
-  struct cuda_run run[CUDA_RUNS_MAX];
-};
-void cuda_plan_make(const struct pst_copy *pieces, uint32_t n, uint64_t max_pitch,
-                    struct cuda_plan *plan);
-/* A piece of so many bytes is worth a copy of its own. */
+/* plan.c: pieces as rows, at most as many, of which contiguous ones are one piece, and others of
+ * one length at equal strides one row, where the batch is to be merged. Returns how many rows. */
+uint32_t cuda_plan_make(const struct pst_copy *pieces, uint32_t n, uint64_t max_pitch, bool merges,
+                        struct pst_copy_row *rows);
+/* One copy of the driver's does for the row: its pieces lie apart, forward, and not too far. */
+bool cuda_row_is_strided(const struct pst_copy_row *row, uint64_t max_pitch);
+/* Of so many bytes a copy of the driver's own is worth it. */
 #define CUDA_RUN_BYTES (UINT64_C(128) << 10)
-/* One kernel, rather than a copy for each run? */
-bool cuda_plan_gathers(const struct cuda_plan *plan);
+/* One kernel, rather than a copy for each row, or for each piece of those that are not strided? */
+bool cuda_rows_gather(const struct pst_copy_row *rows, uint32_t n, uint64_t max_pitch);
 
 /* queue.c */
 struct cuda_batch {
@@ -253,9 +242,9 @@ struct cuda_batch {
   uint32_t checked;     /* messages; 0: no verify */
   uint64_t seed;
   const struct pst_payload *payloads; /* verify: the descriptors, or NULL: */
-  uint64_t sequence;                  /* of the first, and one more each */
-  struct pst_sum *sums;               /* the caller's; NULL: no checksums */
-  const struct pst_sum *summed;       /* by the kernel, in the descriptors */
+  struct pst_payload_row row[CUDA_PATTERN_ROWS];
+  struct pst_sum *sums;         /* the caller's; NULL: no checksums */
+  const struct pst_sum *summed; /* by the kernel, in the descriptors */
   uint32_t sum_count;
 };
 
@@ -273,6 +262,7 @@ struct pst_queue {
   void *descriptors;
   uint64_t descriptors_size, descriptors_head, descriptors_tail;
   void *pinned;
+  struct pst_copy_row *rows; /* `pieces` of them, to make a list of pieces into */
   struct pst_verify_result found;
   struct pst_verify_result reported;
 };
@@ -283,7 +273,7 @@ void cuda_queue_close(struct pst_queue *queue);
 int cuda_queue_poll(struct pst_queue *queue, uint64_t *done);
 int cuda_verify_result(struct pst_queue *queue, struct pst_verify_result *result);
 /* May a batch of n begin? 0, -EAGAIN, -EIO, or -EINVAL, logged. */
-int cuda_queue_begin(struct pst_queue *queue, const char *call, uint32_t n, uint64_t reserved);
+int cuda_queue_begin(struct pst_queue *queue, const char *call, uint64_t n, uint64_t reserved);
 /* Room for n descriptors in one go, or NULL. */
 void *cuda_queue_room(struct pst_queue *queue, uint32_t n);
 /* The batch that comes next; cuda_queue_end() makes it one and gives it its ticket. */
@@ -297,10 +287,14 @@ unsigned int cuda_grid(const struct pst_memory *memory, uint32_t n, bool wide);
 /* copy.c, pattern.c */
 int cuda_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
                     uint64_t *ticket);
+int cuda_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
+                   uint64_t *ticket);
 int cuda_fill_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
                     uint32_t n, uint64_t *ticket);
 int cuda_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
                       uint32_t n, uint64_t *ticket);
+int cuda_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                     uint32_t n, uint64_t *ticket);
 
 /* sum.c */
 int cuda_sum_batch(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket);

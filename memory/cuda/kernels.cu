@@ -108,7 +108,11 @@ __device__ pst_payload payload_of(const cuda_pattern_args &args, uint32_t i)
 {
   if (args.payloads)
     return ((const pst_payload *)args.payloads)[i];
-  return pst_payload{args.base + i * args.stride, args.length, args.sequence + i, 0};
+  uint32_t k = 0;
+  while (i >= args.row[k].count)
+    i -= args.row[k++].count;
+  const pst_payload_row &row = args.row[k];
+  return pst_payload{row.address + i * row.stride, row.length, row.sequence + i, 0};
 }
 
 __device__ uint64_t first_word(uint64_t seed, uint64_t sequence)

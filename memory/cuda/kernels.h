@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include <penstock/memory.h>
+
 #define CUDA_KERNEL_THREADS 256u /* a block of the kernels that give each message a warp */
 #define CUDA_KERNEL_WIDE 1024u   /* a block of those that give each message a block */
 
@@ -19,18 +21,16 @@ struct cuda_gather_args {
 };
 
 /* "pst_fill", "pst_verify": a warp a message; "pst_fill_wide", "pst_verify_wide": a
- * block a message. Message i is payloads[i], or, when payloads is 0, `length` bytes
- * at base + i * stride, of sequence + i. */
+ * block a message. Message i is payloads[i], or, when payloads is 0, the i-th of the rows, whose
+ * counts come to `count`. */
+#define CUDA_PATTERN_ROWS 8u
 struct cuda_pattern_args {
   uint64_t payloads; /* of `count` struct pst_payload, where the device reads them */
-  uint64_t base;
-  uint64_t stride;
-  uint64_t length;
-  uint64_t sequence;
   uint64_t seed;
   uint64_t result; /* verify: a struct cuda_verify_slot in pinned memory */
   uint32_t count;
-  uint32_t reserved;
+  uint32_t rows;
+  struct pst_payload_row row[CUDA_PATTERN_ROWS];
 };
 
 /* "pst_crc32c": the blocks of row y take ranges y, y + rows, …, and share each range's tiles. */

@@ -4,35 +4,70 @@
 #include <string.h>
 
 #include "inside.h"
-#include "row.h"
 
 /* From here on a message gets a block rather than a warp. */
 #define WIDE_BYTES (UINT64_C(8) << 10)
 
-/* What there is to know of a batch's payloads. */
-struct shape {
-  uint64_t reserved;
-  uint64_t longest;
-  bool uniform; /* of one length, at equal strides, of consecutive sequence */
+/* A batch, and what there is to know of it. The kernel is handed its rows; where they are more than
+ * it takes, `rows` counts on, and it is handed a list of messages in pinned memory. */
+struct work {
+  const struct pst_payload *payloads; /* as the caller has them, or */
+  const struct pst_payload_row *given;
+  uint32_t given_count;
+  uint64_t messages, longest, reserved;
+  uint32_t rows;
+  struct pst_payload_row row[CUDA_PATTERN_ROWS];
 };
 
-static struct shape shape_of(const struct pst_payload *payloads, uint32_t n)
+static void take_row(struct work *work, const struct pst_payload_row *row)
 {
-  const struct pst_payload *first = payloads;
-  struct shape shape = {.reserved = first->reserved, .longest = first->length};
-  uint64_t stride = n > 1 ? payloads[1].address - first->address : 0;
-  const uint64_t step[4] = {stride, 0, 1, 0};
-  uint32_t row = cuda_row(payloads, n, step);
-  shape.uniform = row == n;
-  for (uint32_t i = row; i < n; i++) {
-    shape.reserved |= payloads[i].reserved;
-    if (payloads[i].length > shape.longest)
-      shape.longest = payloads[i].length;
-  }
-  return shape;
+  if (work->rows < CUDA_PATTERN_ROWS)
+    work->row[work->rows] = *row;
+  work->rows++;
+  if (row->length > work->longest)
+    work->longest = row->length;
 }
 
-static int refuse_payloads(const struct pst_queue *queue, const char *call, uint64_t longest)
+static void take_rows(struct work *work, const struct pst_payload_row *rows, uint32_t n)
+{
+  work->given = rows;
+  work->given_count = n;
+  for (uint32_t i = 0; i < n; i++) {
+    work->messages += rows[i].count;
+    work->reserved |= rows[i].reserved | !rows[i].count;
+    take_row(work, &rows[i]);
+  }
+}
+
+/* The second of a row says how far apart all are. */
+static bool goes_on(struct pst_payload_row *row, const struct pst_payload *payload)
+{
+  if (row->count == 1)
+    row->stride = payload->address - row->address;
+  return payload->length == row->length &&
+         payload->address == row->address + row->count * row->stride &&
+         payload->sequence == row->sequence + row->count;
+}
+
+static void take_payloads(struct work *work, const struct pst_payload *payloads, uint32_t n)
+{
+  work->payloads = payloads;
+  work->messages = n;
+  for (uint32_t i = 0; i < n; i++) {
+    const struct pst_payload *payload = &payloads[i];
+    work->reserved |= payload->reserved;
+    if (work->rows && work->rows <= CUDA_PATTERN_ROWS &&
+        goes_on(&work->row[work->rows - 1], payload))
+      work->row[work->rows - 1].count++;
+    else
+      take_row(work, &(struct pst_payload_row){.address = payload->address,
+                                               .length = payload->length,
+                                               .sequence = payload->sequence,
+                                               .count = 1});
+  }
+}
+
+static int refuse(const struct pst_queue *queue, const char *call, uint64_t longest)
 {
   if (longest >= CUDA_MISMATCH_LENGTH)
     cuda_error_log(queue->memory,
@@ -43,88 +78,121 @@ static int refuse_payloads(const struct pst_queue *queue, const char *call, uint
   return -EINVAL;
 }
 
-/* Of a uniform batch that runs forward, all of it is one range. */
-static bool lies_here(struct pst_memory *memory, const struct pst_payload *payloads, uint32_t n,
-                      bool uniform)
+static bool lies_here(struct pst_memory *memory, const struct work *work)
 {
-  const struct pst_payload *last = &payloads[n - 1];
-  if (!uniform || last->address < payloads->address)
-    return cuda_ranges_hold(memory, payloads, n);
-  const struct pst_payload whole = {payloads->address,
-                                    last->address + last->length - payloads->address, 0, 0};
-  return cuda_ranges_hold(memory, &whole, 1) || cuda_ranges_hold(memory, payloads, n);
+  bool here = true;
+  if (work->rows <= CUDA_PATTERN_ROWS)
+    return cuda_ranges_hold(memory, work->row, work->rows);
+  if (work->given)
+    return cuda_ranges_hold(memory, work->given, work->given_count);
+  for (uint64_t i = 0; i < work->messages && here; i++) {
+    const struct pst_payload_row row = {
+        .address = work->payloads[i].address, .length = work->payloads[i].length, .count = 1};
+    here = cuda_ranges_hold(memory, &row, 1);
+  }
+  return here;
 }
 
-/* The descriptors, where the batch needs any. */
-static int fill_args(struct pst_queue *queue, const struct pst_payload *payloads, uint32_t n,
-                     uint64_t seed, bool uniform, struct cuda_pattern_args *args)
+static void list_messages(const struct work *work, struct pst_payload *room)
 {
-  *args = (struct cuda_pattern_args){.seed = seed, .count = n};
-  if (!uniform) {
-    void *room = cuda_queue_room(queue, n);
-    if (!room)
-      return -EAGAIN;
-    memcpy(room, payloads, n * sizeof(*payloads));
-    args->payloads = (uintptr_t)room;
+  if (work->payloads) {
+    memcpy(room, work->payloads, work->messages * sizeof(*room));
+    return;
+  }
+  for (uint32_t k = 0; k < work->given_count; k++)
+    for (uint64_t i = 0; i < work->given[k].count; i++)
+      *room++ = (struct pst_payload){.address = work->given[k].address + i * work->given[k].stride,
+                                     .length = work->given[k].length,
+                                     .sequence = work->given[k].sequence + i};
+}
+
+static int make_args(struct pst_queue *queue, const struct work *work, uint64_t seed,
+                     struct cuda_pattern_args *args)
+{
+  *args = (struct cuda_pattern_args){.seed = seed, .count = (uint32_t)work->messages};
+  if (work->rows <= CUDA_PATTERN_ROWS) {
+    args->rows = work->rows;
+    memcpy(args->row, work->row, work->rows * sizeof(work->row[0]));
     return 0;
   }
-  args->base = payloads[0].address;
-  args->stride = n > 1 ? payloads[1].address - payloads[0].address : 0;
-  args->length = payloads[0].length;
-  args->sequence = payloads[0].sequence;
+  struct pst_payload *room = cuda_queue_room(queue, args->count);
+  if (!room)
+    return -EAGAIN;
+  list_messages(work, room);
+  args->payloads = (uintptr_t)room;
   return 0;
 }
 
-static int submit(struct pst_queue *queue, bool verify, uint64_t seed,
-                  const struct pst_payload *payloads, uint32_t n, uint64_t *ticket)
+/* What verify needs to be told from, and to tell by, is the batch's. */
+static void expect(struct pst_queue *queue, uint64_t seed, struct cuda_pattern_args *args)
+{
+  struct cuda_batch *batch = cuda_queue_next(queue);
+  struct cuda_verify_slot *slot = cuda_queue_slot(queue);
+  *slot = (struct cuda_verify_slot){0, UINT64_MAX};
+  args->result = (uintptr_t)slot;
+  batch->checked = args->count;
+  batch->seed = seed;
+  batch->payloads = (const struct pst_payload *)(uintptr_t)args->payloads;
+  memcpy(batch->row, args->row, args->rows * sizeof(args->row[0]));
+}
+
+static int submit(struct pst_queue *queue, bool verify, uint64_t seed, const struct work *work,
+                  uint64_t *ticket)
 {
   struct pst_memory *memory = queue->memory;
+  const struct cuda_shared *kernels = memory->shared;
   const char *call = verify ? "verify" : "fill";
-  struct shape shape = {0};
   struct cuda_pattern_args args;
-  if (n > 0 && n <= queue->pieces)
-    shape = shape_of(payloads, n);
-  int code = cuda_queue_begin(queue, call, n, shape.reserved);
-  if (code == 0 &&
-      (shape.longest >= CUDA_MISMATCH_LENGTH || !lies_here(memory, payloads, n, shape.uniform)))
-    code = refuse_payloads(queue, call, shape.longest);
+  int code = cuda_queue_begin(queue, call, work->messages, work->reserved);
+  if (code == 0 && (work->longest >= CUDA_MISMATCH_LENGTH || !lies_here(memory, work)))
+    code = refuse(queue, call, work->longest);
   if (code == 0)
-    code = fill_args(queue, payloads, n, seed, shape.uniform, &args);
+    code = make_args(queue, work, seed, &args);
   if (code)
     return code;
-  bool wide = shape.longest >= WIDE_BYTES;
-  struct cuda_batch *batch = cuda_queue_next(queue);
-  batch->checked = verify ? n : 0;
-  batch->sums = NULL;
-  if (verify) {
-    struct cuda_verify_slot *slot = cuda_queue_slot(queue);
-    *slot = (struct cuda_verify_slot){0, UINT64_MAX};
-    args.result = (uintptr_t)slot;
-    batch->seed = seed;
-    batch->payloads = (const struct pst_payload *)(uintptr_t)args.payloads;
-    batch->sequence = args.sequence;
-  }
-  cuda_function function = verify ? (wide ? memory->shared->verify_wide : memory->shared->verify)
-                                  : (wide ? memory->shared->fill_wide : memory->shared->fill);
+  bool wide = work->longest >= WIDE_BYTES;
+  cuda_queue_next(queue)->checked = 0;
+  cuda_queue_next(queue)->sums = NULL;
+  if (verify)
+    expect(queue, seed, &args);
+  cuda_function function = verify ? (wide ? kernels->verify_wide : kernels->verify)
+                                  : (wide ? kernels->fill_wide : kernels->fill);
   void *params[] = {&args};
   cuda_enter(memory);
-  cuda_status status = memory->driver->LaunchKernel(function, cuda_grid(memory, n, wide), 1, 1,
-                                                    wide ? CUDA_KERNEL_WIDE : CUDA_KERNEL_THREADS,
-                                                    1, 1, 0, queue->stream, params, NULL);
+  cuda_status status = memory->driver->LaunchKernel(
+      function, cuda_grid(memory, args.count, wide), 1, 1,
+      wide ? CUDA_KERNEL_WIDE : CUDA_KERNEL_THREADS, 1, 1, 0, queue->stream, params, NULL);
   code = cuda_queue_end(queue, status, verify ? "verify: cuLaunchKernel" : "fill: cuLaunchKernel",
                         ticket);
   cuda_leave(memory);
   return code;
 }
 
+static int submit_list(struct pst_queue *queue, bool verify, uint64_t seed,
+                       const struct pst_payload *payloads, uint32_t n, uint64_t *ticket)
+{
+  struct work work = {.messages = n};
+  if (n <= queue->pieces)
+    take_payloads(&work, payloads, n);
+  return submit(queue, verify, seed, &work, ticket);
+}
+
 int cuda_fill_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
                     uint32_t n, uint64_t *ticket)
 {
-  return submit(queue, false, seed, payloads, n, ticket);
+  return submit_list(queue, false, seed, payloads, n, ticket);
 }
 
 int cuda_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
                       uint32_t n, uint64_t *ticket)
 {
-  return submit(queue, true, seed, payloads, n, ticket);
+  return submit_list(queue, true, seed, payloads, n, ticket);
+}
+
+int cuda_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                     uint32_t n, uint64_t *ticket)
+{
+  struct work work = {0};
+  take_rows(&work, rows, n);
+  return submit(queue, true, seed, &work, ticket);
 }

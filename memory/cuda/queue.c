@@ -55,6 +55,15 @@ static int check_params(const struct pst_memory *memory, const struct pst_queue_
   return -EINVAL;
 }
 
+static void free_queue(struct pst_queue *queue)
+{
+  if (!queue)
+    return;
+  free(queue->batch);
+  free(queue->rows);
+  free(queue);
+}
+
 int cuda_queue_open(struct pst_memory *memory, const struct pst_queue_params *caller,
                     struct pst_queue **queue)
 {
@@ -64,11 +73,13 @@ int cuda_queue_open(struct pst_memory *memory, const struct pst_queue_params *ca
   if (code)
     return code;
   struct pst_queue *made = calloc(1, sizeof(*made));
-  if (made)
+  if (made) {
     made->batch = calloc(params.batches, sizeof(*made->batch));
-  if (!made || !made->batch) {
+    made->rows = calloc(params.pieces, sizeof(*made->rows));
+  }
+  if (!made || !made->batch || !made->rows) {
     cuda_error_log(memory, "queue: no memory for its description");
-    free(made);
+    free_queue(made);
     return -ENOMEM;
   }
   made->memory = memory;
@@ -79,8 +90,7 @@ int cuda_queue_open(struct pst_memory *memory, const struct pst_queue_params *ca
   code = open_stream(made);
   cuda_leave(memory);
   if (code) {
-    free(made->batch);
-    free(made);
+    free_queue(made);
     return code;
   }
   *queue = made;
@@ -99,16 +109,15 @@ void cuda_queue_close(struct pst_queue *queue)
   driver->StreamDestroy(queue->stream);
   driver->MemFreeHost(queue->pinned);
   cuda_leave(queue->memory);
-  free(queue->batch);
-  free(queue);
+  free_queue(queue);
 }
 
-int cuda_queue_begin(struct pst_queue *queue, const char *call, uint32_t n, uint64_t reserved)
+int cuda_queue_begin(struct pst_queue *queue, const char *call, uint64_t n, uint64_t reserved)
 {
   if (n == 0 || n > queue->pieces || reserved) {
     cuda_error_log(queue->memory,
-                   "%s: a batch of %" PRIu32 " pieces, of at most %" PRIu32
-                   ", or with a reserved field that is not 0",
+                   "%s: a batch of %" PRIu64 " pieces, of at most %" PRIu32
+                   ", or with a row of none, or with a reserved field that is not 0",
                    call, n, queue->pieces);
     return -EINVAL;
   }
@@ -182,6 +191,16 @@ static uint8_t pattern_byte(uint64_t seed, uint64_t sequence, uint64_t offset)
   return (uint8_t)((z + offset / 8 * PST_PATTERN_STEP) >> offset % 8 * 8);
 }
 
+static uint64_t sequence_of(const struct cuda_batch *batch, uint32_t message)
+{
+  const struct pst_payload_row *row = batch->row;
+  if (batch->payloads)
+    return batch->payloads[message].sequence;
+  while (message >= row->count)
+    message -= row++->count;
+  return row->sequence + message;
+}
+
 /* A finished verify's slot into the queue's result. */
 static void take_found(struct pst_queue *queue, const struct cuda_batch *batch,
                        const struct cuda_verify_slot *slot)
@@ -191,9 +210,7 @@ static void take_found(struct pst_queue *queue, const struct cuda_batch *batch,
   if (slot->corrupted == 0)
     return;
   if (found->corrupted == 0) {
-    uint32_t message = CUDA_MISMATCH_MESSAGE(slot->first);
-    found->sequence =
-        batch->payloads ? batch->payloads[message].sequence : batch->sequence + message;
+    found->sequence = sequence_of(batch, CUDA_MISMATCH_MESSAGE(slot->first));
     found->offset = CUDA_MISMATCH_OFFSET(slot->first);
     found->expected = pattern_byte(batch->seed, found->sequence, found->offset);
     found->found = CUDA_MISMATCH_FOUND(slot->first);

@@ -49,43 +49,71 @@ static const struct cuda_range *range_of(const struct pst_memory *memory, uint64
   return NULL;
 }
 
-static bool holds(const struct cuda_range *range, uint64_t begin, uint64_t end)
+/* One side of a row. */
+struct side {
+  uint64_t address, length, stride;
+  uint32_t count;
+};
+
+/* All of [begin, end), by a kernel? `known` is the range looked at last. The lock is held. */
+static bool reaches(const struct pst_memory *memory, uint64_t begin, uint64_t end,
+                    const struct cuda_range **known)
 {
-  return range && begin >= range->begin && end <= range->end;
+  const struct cuda_range *range = *known;
+  if (end < begin)
+    return false;
+  if (!range || begin < range->begin || end > range->end)
+    range = *known = range_of(memory, begin, end);
+  return range && range->reachable;
 }
 
-bool cuda_ranges_reach(struct pst_memory *memory, const struct pst_copy *pieces, uint32_t n)
+/* From its lowest byte to its highest, as one range mostly does; else each for itself. The lock
+ * is held. */
+static bool reaches_all(const struct pst_memory *memory, const struct side *side,
+                        const struct cuda_range **known)
+{
+  int64_t way;
+  if (side->length == 0 || side->count == 0)
+    return true;
+  if (side->count == 1)
+    return reaches(memory, side->address, side->address + side->length, known);
+  if (!__builtin_mul_overflow((int64_t)side->stride, (int64_t)(side->count - 1), &way)) {
+    uint64_t last = side->address + (uint64_t)way;
+    uint64_t low = way < 0 ? last : side->address, high = way < 0 ? side->address : last;
+    if (low <= high && reaches(memory, low, high + side->length, known))
+      return true;
+  }
+  for (uint32_t i = 0; i < side->count; i++) {
+    uint64_t begin = side->address + i * side->stride;
+    if (!reaches(memory, begin, begin + side->length, known))
+      return false;
+  }
+  return true;
+}
+
+bool cuda_ranges_reach(struct pst_memory *memory, const struct pst_copy_row *rows, uint32_t n)
 {
   const struct cuda_range *from = NULL, *to = NULL;
   bool reach = true;
   pthread_mutex_lock(&memory->lock);
-  for (uint32_t i = 0; i < n && reach; i++) {
-    uint64_t source = pieces[i].source, destination = pieces[i].destination;
-    uint64_t length = pieces[i].length;
-    if (length == 0)
-      continue;
-    if (!holds(from, source, source + length))
-      from = range_of(memory, source, source + length);
-    if (!holds(to, destination, destination + length))
-      to = range_of(memory, destination, destination + length);
-    reach = from && to && from->reachable && to->reachable;
+  for (const struct pst_copy_row *row = rows; row < rows + n && reach; row++) {
+    const struct side source = {row->source, row->length, row->source_stride, row->count};
+    const struct side destination = {row->destination, row->length, row->destination_stride,
+                                     row->count};
+    reach = reaches_all(memory, &source, &from) && reaches_all(memory, &destination, &to);
   }
   pthread_mutex_unlock(&memory->lock);
   return reach;
 }
 
-bool cuda_ranges_hold(struct pst_memory *memory, const struct pst_payload *payloads, uint32_t n)
+bool cuda_ranges_hold(struct pst_memory *memory, const struct pst_payload_row *rows, uint32_t n)
 {
   const struct cuda_range *range = NULL;
   bool held = true;
   pthread_mutex_lock(&memory->lock);
-  for (uint32_t i = 0; i < n && held; i++) {
-    uint64_t begin = payloads[i].address, end = begin + payloads[i].length;
-    if (begin == end)
-      continue;
-    if (!holds(range, begin, end))
-      range = range_of(memory, begin, end);
-    held = end > begin && range && range->reachable;
+  for (const struct pst_payload_row *row = rows; row < rows + n && held; row++) {
+    const struct side side = {row->address, row->length, row->stride, row->count};
+    held = reaches_all(memory, &side, &range);
   }
   pthread_mutex_unlock(&memory->lock);
   return held;

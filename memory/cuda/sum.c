@@ -25,7 +25,8 @@ static int refuse(const struct pst_queue *queue, const struct pst_sum *sum)
 static int check(struct pst_queue *queue, const struct pst_sum *sums, uint32_t n)
 {
   for (uint32_t i = 0; i < n; i++) {
-    const struct pst_payload range = {.address = sums[i].address, .length = sums[i].length};
+    const struct pst_payload_row range = {
+        .address = sums[i].address, .length = sums[i].length, .count = 1};
     if (sums[i].length >= LENGTH_MAX || !cuda_ranges_hold(queue->memory, &range, 1))
       return refuse(queue, &sums[i]);
   }

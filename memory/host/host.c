@@ -69,7 +69,8 @@ static int host_describe(struct pst_memory *memory, struct pst_memory_info *info
 static const struct pst_memory_ops ops = {
     .struct_size = sizeof(ops),
     .capabilities = PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_EXPORT |
-                    PST_MEMORY_CAP_IMPORT | PST_MEMORY_CAP_CHECKSUM | PST_MEMORY_CAP_ADOPT,
+                    PST_MEMORY_CAP_IMPORT | PST_MEMORY_CAP_CHECKSUM | PST_MEMORY_CAP_ADOPT |
+                    PST_MEMORY_CAP_ROWS,
     .open = host_open,
     .close = host_close,
     .describe = host_describe,
@@ -90,6 +91,8 @@ static const struct pst_memory_ops ops = {
     .fence_release = host_fence_release,
     .sum_batch = host_sum_batch,
     .adopt_region = host_adopt_region,
+    .copy_rows = host_copy_rows,
+    .verify_rows = host_verify_rows,
 };
 
 PST_PLUGIN(host_probe, &ops);

@@ -126,6 +126,10 @@ int host_fill_batch(struct pst_queue *queue, uint64_t seed, const struct pst_pay
                     uint32_t n, uint64_t *ticket);
 int host_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
                       uint32_t n, uint64_t *ticket);
+int host_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
+                   uint64_t *ticket);
+int host_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                     uint32_t n, uint64_t *ticket);
 int host_sum_batch(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket);
 int host_queue_poll(struct pst_queue *queue, uint64_t *done);
 int host_verify_result(struct pst_queue *queue, struct pst_verify_result *result);

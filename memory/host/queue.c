@@ -55,6 +55,15 @@ static int refuse_batch(const struct pst_queue *queue, const char *call, uint32_
   return -EINVAL;
 }
 
+static int refuse_rows(const struct pst_queue *queue, const char *call, uint32_t n)
+{
+  host_error(queue->memory,
+             "%s: a batch of %" PRIu32 " rows, with more than %" PRIu32
+             " pieces, or one without any, or with a reserved field that is not 0",
+             call, n, queue->pieces);
+  return -EINVAL;
+}
+
 static bool payloads_valid(const struct pst_queue *queue, const struct pst_payload *payloads,
                            uint32_t n)
 {
@@ -93,6 +102,25 @@ int host_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint
   return 0;
 }
 
+int host_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
+                   uint64_t *ticket)
+{
+  uint64_t pieces = 0;
+  bool valid = n > 0;
+  for (uint32_t i = 0; i < n; i++) {
+    pieces += rows[i].count;
+    valid = valid && rows[i].count > 0 && rows[i].reserved == 0;
+  }
+  if (!valid || pieces > queue->pieces)
+    return refuse_rows(queue, "copy", n);
+  for (const struct pst_copy_row *row = rows; row < rows + n; row++)
+    for (uint32_t i = 0; i < row->count && row->length; i++)
+      memcpy(pointer(row->destination + i * row->destination_stride),
+             pointer(row->source + i * row->source_stride), row->length);
+  *ticket = ++queue->submitted;
+  return 0;
+}
+
 int host_fill_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
                     uint32_t n, uint64_t *ticket)
 {
@@ -106,15 +134,19 @@ int host_fill_batch(struct pst_queue *queue, uint64_t seed, const struct pst_pay
   return 0;
 }
 
-static void note_corrupted(struct pst_verify_result *found, const struct pst_payload *payload,
-                           uint64_t first, uint64_t offset)
+static inline void verify_one(struct pst_queue *queue, uint64_t seed, const uint8_t *bytes,
+                              uint64_t length, uint64_t sequence)
 {
-  if (found->corrupted++ > 0)
+  struct pst_verify_result *found = &queue->found;
+  uint64_t first = pattern_first(seed, sequence);
+  uint64_t right = pattern_check(queue->memory->pattern, bytes, length, first);
+  found->checked++;
+  if (right == length || found->corrupted++ > 0)
     return;
-  found->sequence = payload->sequence;
-  found->offset = offset;
-  found->expected = pattern_byte(first, offset);
-  found->found = pointer(payload->address)[offset];
+  found->sequence = sequence;
+  found->offset = right;
+  found->expected = pattern_byte(first, right);
+  found->found = bytes[right];
 }
 
 int host_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
@@ -122,15 +154,27 @@ int host_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_p
 {
   if (!payloads_valid(queue, payloads, n))
     return refuse_batch(queue, "verify", n);
-  const struct pattern_variant *pattern = queue->memory->pattern;
+  for (uint32_t i = 0; i < n; i++)
+    verify_one(queue, seed, pointer(payloads[i].address), payloads[i].length, payloads[i].sequence);
+  *ticket = ++queue->submitted;
+  return 0;
+}
+
+int host_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                     uint32_t n, uint64_t *ticket)
+{
+  uint64_t messages = 0;
+  bool valid = n > 0;
   for (uint32_t i = 0; i < n; i++) {
-    const struct pst_payload *payload = &payloads[i];
-    uint64_t first = pattern_first(seed, payload->sequence);
-    uint64_t right = pattern_check(pattern, pointer(payload->address), payload->length, first);
-    if (right != payload->length)
-      note_corrupted(&queue->found, payload, first, right);
+    messages += rows[i].count;
+    valid = valid && rows[i].count > 0 && rows[i].reserved == 0;
   }
-  queue->found.checked += n;
+  if (!valid || messages > queue->pieces)
+    return refuse_rows(queue, "verify", n);
+  for (const struct pst_payload_row *row = rows; row < rows + n; row++)
+    for (uint32_t i = 0; i < row->count; i++)
+      verify_one(queue, seed, pointer(row->address + i * row->stride), row->length,
+                 row->sequence + i);
   *ticket = ++queue->submitted;
   return 0;
 }

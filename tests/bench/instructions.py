@@ -21,6 +21,7 @@ TOLERANCE = 0.05
 SIZES = (64, 1462)
 SIDES = {"send": "send_some", "receive": "receive_some"}
 REACHES = ("write", "read")  # one at a time
+STAGED = ("{plugin: loopback, options: {mode: reference}}", "staged")
 COUNTS = (4096, 20480)  # their difference leaves out what is not of messages
 RING = 256
 
@@ -48,11 +49,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def instructions(command, function):
+def instructions(command, function, options):
     with tempfile.TemporaryDirectory(prefix="instructions-") as folder:
         command = [
             "valgrind", "--tool=callgrind", f"--toggle-collect={function}",
-            f"--callgrind-out-file={folder}/out", *map(str, command), str(free_port()),
+            f"--callgrind-out-file={folder}/out", *map(str, command), str(free_port()), *options,
         ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
@@ -61,8 +62,8 @@ def instructions(command, function):
     return int(totals[-1])
 
 
-def count_one(function, *command):
-    few, many = (instructions((*command, count), function) for count in COUNTS)
+def count_one(function, *command, options=()):
+    few, many = (instructions((*command, count), function, options) for count in COUNTS)
     return round((many - few) / (COUNTS[1] - COUNTS[0]), 1)
 
 
@@ -72,6 +73,8 @@ def count_all(folder):
         for size in SIZES
         for side, function in SIDES.items()
     }
+    counted["receive 64 B, staged and verified"] = count_one(
+        "receive_some", folder / "bench-turn", 64, RING, options=STAGED)
     for op in REACHES:
         counted[f"{op} 64 B"] = count_one("reach_some", folder / "bench-reach", op, 64)
     return counted

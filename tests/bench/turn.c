@@ -4,9 +4,11 @@
  * functions send_some and receive_some are what instructions.py counts, and nothing in them depends
  * on the time. How fast it goes is for `penstock bench` to say.
  *
- * usage: bench-turn SIZE SLOTS COUNT PORT [TRANSPORT]
+ * usage: bench-turn SIZE SLOTS COUNT PORT [TRANSPORT [staged]]
+ * staged: by way of staging slots, and every byte verified where it is then.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@ enum { BATCH = 32, ROOM = 256 };
 
 struct stream {
   unsigned long size, count;
+  bool staged;
   struct pst_config *config;
   struct pst_session *session;
   struct pst_sender *sender;
@@ -38,8 +41,9 @@ static int open_stream(struct stream *stream, unsigned long slots, unsigned long
            "penstock: 1\n"
            "control: {address: \"127.0.0.1:%lu\", heartbeat: 10 min}\n"
            "transport: %s\n"
-           "streams: [{name: bench, message: %lu B, ring: %lu, timeout: 1 h}]\n",
-           port, transport, stream->size, slots);
+           "streams: [{name: bench, message: %lu B, ring: %lu, timeout: 1 h, "
+           "receiver: {path: %s}}]\n",
+           port, transport, stream->size, slots, stream->staged ? "staged" : "auto");
   if (pst_config_open_text(text, strlen(text), "bench", NULL, 0, &stream->config, &error) < 0 ||
       pst_session_open(stream->config, &params, &stream->session, &error) < 0 ||
       pst_session_start(stream->session, &error) < 0)
@@ -60,7 +64,9 @@ __attribute__((noinline)) static int send_some(struct stream *stream)
   for (int i = 0; i < n; i++)
     slots[i].length = (uint32_t)stream->size;
   stream->sent += (uint64_t)n;
-  int rc = pst_sender_submit(stream->sender, slots, (uint32_t)n);
+  int rc = stream->staged ? pst_sender_fill(stream->sender, slots, (uint32_t)n) : 0;
+  if (rc == 0)
+    rc = pst_sender_submit(stream->sender, slots, (uint32_t)n);
   return rc < 0 ? rc : 1;
 }
 
@@ -73,10 +79,15 @@ static int take(struct stream *stream)
 
   if (n <= 0)
     return n;
-  for (int i = 0; i < n; i++)
+  struct pst_fence *fence = NULL;
+  int rc = 0;
+  if (stream->staged)
+    rc = pst_receiver_verify(stream->receiver, views, (uint32_t)n, &fence);
+  for (int i = 0; i < n && !stream->staged; i++)
     stream->lines += *(const volatile uint8_t *)views[i].host;
   stream->received += (uint64_t)n;
-  int rc = pst_receiver_release(stream->receiver, views, (uint32_t)n);
+  if (rc == 0)
+    rc = pst_receiver_release_after(stream->receiver, views, (uint32_t)n, fence);
   return rc < 0 ? rc : n;
 }
 
@@ -136,16 +147,22 @@ int main(int argc, char **argv)
 {
   struct stream stream = {.size = 0};
 
-  if (argc != 5 && argc != 6) {
-    fprintf(stderr, "usage: bench-turn SIZE SLOTS COUNT PORT [TRANSPORT]\n");
+  if (argc < 5 || argc > 7) {
+    fprintf(stderr, "usage: bench-turn SIZE SLOTS COUNT PORT [TRANSPORT [staged]]\n");
     return 2;
   }
   stream.size = strtoul(argv[1], NULL, 10);
   stream.count = strtoul(argv[3], NULL, 10);
+  stream.staged = argc == 7;
   int rc = open_stream(&stream, strtoul(argv[2], NULL, 10), strtoul(argv[4], NULL, 10),
-                       argc == 6 ? argv[5] : "{plugin: loopback, options: {mode: copy}}");
+                       argc > 5 ? argv[5] : "{plugin: loopback, options: {mode: copy}}");
   if (rc == 0)
     rc = turn(&stream);
+  struct pst_verify_result found = {.struct_size = sizeof(found)};
+  if (rc == 0 && stream.staged)
+    rc = pst_receiver_verified(stream.receiver, &found);
+  if (rc == 0 && stream.staged && (found.checked != stream.received || found.corrupted))
+    rc = -EBADMSG;
   if (rc < 0)
     fprintf(stderr, "bench-turn: %s\n", strerror(-rc));
   else if (stream.received != stream.sent)

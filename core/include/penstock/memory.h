@@ -149,6 +149,33 @@ struct pst_payload {
 };
 PST_STATIC_ASSERT(sizeof(struct pst_payload) == 32, "frozen");
 
+/* `count` pieces of one length at equal distances, as the messages of a stream nearly always are:
+ * piece i goes from source + i * source_stride to destination + i * destination_stride, modulo
+ * 2^64, so that a stride may lead backward. source_stride may be 0. Of a lone piece strides mean
+ * nothing. The ranges are as those of pst_copy. An array element. Minor 3. */
+struct pst_copy_row {
+  uint64_t source;
+  uint64_t destination;
+  uint64_t length; /* of each piece */
+  uint64_t source_stride;
+  uint64_t destination_stride;
+  uint32_t count; /* > 0 */
+  uint32_t reserved;
+};
+PST_STATIC_ASSERT(sizeof(struct pst_copy_row) == 48, "frozen");
+
+/* `count` messages' payloads likewise: of message i at address + i * stride, and of sequence
+ * number sequence + i. An array element. Minor 3. */
+struct pst_payload_row {
+  uint64_t address;
+  uint64_t length;
+  uint64_t sequence;
+  uint64_t stride;
+  uint32_t count; /* > 0 */
+  uint32_t reserved;
+};
+PST_STATIC_ASSERT(sizeof(struct pst_payload_row) == 40, "frozen");
+
 /*
  * The pattern. A message of sequence number s in a stream of seed k is, as
  * 64-bit little-endian words counted from 0,
@@ -222,6 +249,9 @@ enum pst_memory_capability {
   PST_MEMORY_CAP_FLUSH = 1u << 6,         /* flush; without it nothing needs flushing */
   PST_MEMORY_CAP_CHECKSUM = 1u << 7,      /* sum_batch. Minor 1 */
   PST_MEMORY_CAP_ADOPT = 1u << 8,         /* adopt_region. Minor 1 */
+  /* copy_rows; with PATTERN verify_rows, too. Without it the host makes lists of pieces.
+   * Minor 3 */
+  PST_MEMORY_CAP_ROWS = 1u << 9,
 };
 
 /* A call that is NULL, or past struct_size, is -EOPNOTSUPP; it must be there
@@ -338,6 +368,14 @@ struct pst_memory_ops {
    * `address`; -EFAULT: not all of it is there; -ENOMEM; -EMFILE. */
   int (*adopt_region)(struct pst_memory *memory, const struct pst_adopt_params *params,
                       struct pst_region *region);
+
+  /* As copy_batch and verify_batch, of n rows, whose pieces together are the batch's: at least 1,
+   * and at most params.pieces. Minor 3.
+   * -EINVAL besides: a row without pieces, or with a reserved field that is not 0. */
+  int (*copy_rows)(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
+                   uint64_t *ticket);
+  int (*verify_rows)(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                     uint32_t n, uint64_t *ticket);
 };
 
 #ifdef __cplusplus

@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 #define PST_ABI_MAJOR 1u
-#define PST_ABI_MINOR 2u
+#define PST_ABI_MINOR 3u
 
 #define PST_PLUGIN_SYMBOL "pst_plugin_v1"
 #define PST_DESCRIPTION_SYMBOL "pst_description_v1"

@@ -85,6 +85,7 @@ int contract_regions(void);
 int contract_exports(void);
 int contract_copies(void);
 int contract_patterns(void);
+int contract_rows(void);
 int contract_sums(void);
 int contract_fences(void);
 

@@ -40,6 +40,7 @@ static int run(void)
   failed += contract_exports();
   failed += contract_copies();
   failed += contract_patterns();
+  failed += contract_rows();
   failed += contract_sums();
   return failed + contract_fences();
 }

@@ -119,7 +119,7 @@ struct fake_job {
   uint64_t group;           /* KERNEL: not before so many have been submitted */
   struct cuda_copy_2d copy; /* COPY: one row */
   const struct CUfunc_st *function;
-  unsigned char args[128];
+  unsigned char args[512];
   cuda_event event;
   uint64_t generation;
   uint64_t address; /* GATE: of a word that has to be `value` at least */

@@ -52,7 +52,13 @@ static bool payload_at(const struct cuda_pattern_args *args, uint32_t i, struct 
       memcpy(out, at, sizeof(*out));
     return at;
   }
-  *out = (struct pst_payload){args->base + i * args->stride, args->length, args->sequence + i, 0};
+  uint32_t k = 0;
+  while (k < args->rows && i >= args->row[k].count)
+    i -= args->row[k++].count;
+  if (k == args->rows)
+    return false;
+  const struct pst_payload_row *row = &args->row[k];
+  *out = (struct pst_payload){row->address + i * row->stride, row->length, row->sequence + i, 0};
   return true;
 }
 
@@ -116,11 +122,11 @@ static void pattern_ranges(const void *argument, fake_visit *visit, void *contex
     visit(context, args->payloads, length, false);
   if (args->result)
     visit(context, args->result, sizeof(struct cuda_verify_slot), false);
-  for (uint32_t i = 0; i < args->count; i++)
-    if (list)
-      visit(context, list[i].address, list[i].length, writes);
-    else if (!args->payloads)
-      visit(context, args->base + i * args->stride, args->length, writes);
+  for (uint32_t i = 0; list && i < args->count; i++)
+    visit(context, list[i].address, list[i].length, writes);
+  for (uint32_t k = 0; !args->payloads && k < args->rows; k++)
+    for (uint64_t i = 0; i < args->row[k].count; i++)
+      visit(context, args->row[k].address + i * args->row[k].stride, args->row[k].length, writes);
 }
 
 static void fill_ranges(const void *argument, fake_visit *visit, void *context)

@@ -60,13 +60,13 @@ static const struct row rows[] = {
     {"twice", T, -EPROTO, "option 'device': is in the table twice"},
     {"no_scope", T, -EPROTO, "option 'depth': has no scope"},
     {"no_type", T, -EPROTO,
-     "option 'depth': its type is unknown to ABI 1.2; build it with this host's headers, or install "
+     "option 'depth': its type is unknown to ABI 1.3; build it with this host's headers, or install "
      "a newer host"},
     {"later_scope", T, -EPROTO,
-     "option 'depth': its scope is unknown to ABI 1.2; build it with this host's headers, or "
+     "option 'depth': its scope is unknown to ABI 1.3; build it with this host's headers, or "
      "install a newer host"},
     {"later_flags", T, -EPROTO,
-     "option 'depth': its set of flags is unknown to ABI 1.2; build it with this host's headers, or "
+     "option 'depth': its set of flags is unknown to ABI 1.3; build it with this host's headers, or "
      "install a newer host"},
     {"no_help", T, -EPROTO, "option 'depth': has no help text"},
     {"min_over_max", T, -EPROTO, "option 'depth': its min is over its max"},

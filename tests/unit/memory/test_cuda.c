@@ -83,6 +83,17 @@ static void test_a_fence_outlives_its_batch(void **state)
   memory_ops()->fence_release(memory, fence);
 }
 
+static bool reaches(const struct pst_copy *pieces, uint32_t n)
+{
+  bool reach = true;
+  for (uint32_t i = 0; i < n && reach; i++) {
+    const struct pst_copy_row row = {
+        pieces[i].source, pieces[i].destination, pieces[i].length, 0, 0, 1, 0};
+    reach = cuda_ranges_reach(memory, &row, 1);
+  }
+  return reach;
+}
+
 /* Ordinary memory that nobody has registered: a kernel would end the context. */
 static void test_scattered_pieces_of_pageable_memory(void **state)
 {
@@ -95,7 +106,7 @@ static void test_scattered_pieces_of_pageable_memory(void **state)
   for (uint32_t i = 0; i < COUNT; i++)
     pieces[i] = (struct pst_copy){(uintptr_t)foreign + i * 37 % COUNT * 1000, far.address + i * 600,
                                   SIZE + i % 3, 0};
-  assert_false(cuda_ranges_reach(memory, pieces, COUNT));
+  assert_false(reaches(pieces, COUNT));
   finish(queue, copy(queue, pieces, COUNT));
   finish(queue, copy(queue, &(struct pst_copy){far.address, near.address, COUNT * 600, 0}, 1));
   for (uint32_t i = 0; i < COUNT; i++)
@@ -126,7 +137,7 @@ static void test_gathering_at_any_alignment(void **state)
       bytes[i] = (uint8_t)(i * 31 + (i >> 8) * 7 + from);
     cuda_enter(memory);
     cuda_leave(memory);
-    assert_true(cuda_ranges_reach(memory, pieces, n));
+    assert_true(reaches(pieces, n));
     uint8_t *sent = malloc(LENGTH);
     memcpy(sent, bytes, LENGTH);
     finish(queue, copy(queue, &(struct pst_copy){near.address, far.address, LENGTH, 0}, 1));
@@ -191,6 +202,75 @@ static void test_a_long_message_is_filled_and_verified(void **state)
   }
 }
 
+/* As many rows as the kernels take, and more, of one message or several: each byte of each is
+ * looked at, and what is wrong is told by its message. */
+static void test_verifying_any_number_of_rows(void **state)
+{
+  (void)state;
+  enum { MESSAGES = 12, LEN = 777, STEP = 800, ROWS = 3 * CUDA_PATTERN_ROWS };
+  struct pst_payload_row rows[ROWS];
+  uint8_t *bytes = near.host;
+  for (uint32_t n = 1; n <= ROWS; n += n < CUDA_PATTERN_ROWS + 2 ? 1 : ROWS / 2 - 1) {
+    struct pst_verify_result result = {.struct_size = sizeof(result)};
+    struct pst_queue *other = queue_new();
+    uint64_t ticket = 0, next = 0, wrong_at = 0, wrong_sequence = 0;
+    for (uint32_t i = 0; i < n; i++) {
+      uint32_t count = 1 + i * 5 % MESSAGES;
+      uint64_t first = far.address + next * STEP;
+      rows[i] = (struct pst_payload_row){.address = i % 2 ? first + (count - 1) * STEP : first,
+                                         .length = LEN - i,
+                                         .sequence = 1000 * i,
+                                         .stride = i % 2 ? -(uint64_t)STEP : STEP,
+                                         .count = count};
+      for (uint64_t k = 0; k < count; k++) {
+        struct pst_payload payload = {rows[i].address + k * rows[i].stride, LEN - i, 1000 * i + k,
+                                      0};
+        assert_int_equal(memory_ops()->fill_batch(other, 5, &payload, 1, &ticket), 0);
+        finish(other, ticket);
+        if (i == n / 2 && k == count / 2) {
+          wrong_at = payload.address + payload.length - 1;
+          wrong_sequence = payload.sequence;
+        }
+      }
+      next += count;
+    }
+    assert_int_equal(memory_ops()->verify_rows(other, 5, rows, n, &ticket), 0);
+    finish(other, ticket);
+    assert_int_equal(memory_ops()->verify_result(other, &result), 0);
+    assert_int_equal(result.checked, next);
+    assert_int_equal(result.corrupted, 0);
+    finish(other, copy(other, &(struct pst_copy){wrong_at, near.address, 1, 0}, 1));
+    bytes[0] ^= 0x10;
+    finish(other, copy(other, &(struct pst_copy){near.address, wrong_at, 1, 0}, 1));
+    assert_int_equal(memory_ops()->verify_rows(other, 5, rows, n, &ticket), 0);
+    memset(rows, 0xff, sizeof(rows)); /* the caller's again */
+    finish(other, ticket);
+    assert_int_equal(memory_ops()->verify_result(other, &result), 0);
+    assert_int_equal(result.checked, 2 * next);
+    assert_int_equal(result.corrupted, 1);
+    assert_int_equal(result.sequence, wrong_sequence);
+    assert_int_equal(result.offset, LEN - n / 2 - 1);
+    assert_int_equal(result.found, bytes[0]);
+    assert_int_equal(result.expected, bytes[0] ^ 0x10);
+    memory_ops()->queue_close(other);
+  }
+}
+
+/* A stride that would come round to the region again leaves it on the way. */
+static void test_rows_that_leave_their_region(void **state)
+{
+  (void)state;
+  struct pst_payload_row row = {far.address, 64, 1, UINT64_C(1) << 63, 3, 0};
+  uint64_t ticket = 7;
+  assert_int_equal(memory_ops()->verify_rows(queue, 1, &row, 1, &ticket), -EINVAL);
+  row.stride = -UINT64_C(64);
+  assert_int_equal(memory_ops()->verify_rows(queue, 1, &row, 1, &ticket), -EINVAL);
+  row.stride = far.length / 2;
+  assert_int_equal(memory_ops()->verify_rows(queue, 1, &row, 1, &ticket), -EINVAL);
+  assert_int_equal(ticket, 7);
+  assert_logged("lies in no region");
+}
+
 static void test_imports_of_another_device_are_refused(void **state)
 {
   (void)state;
@@ -233,6 +313,8 @@ int main(void)
       CASE(test_gathering_at_any_alignment),
       CASE(test_foreign_messages_are_not_verified),
       CASE(test_a_long_message_is_filled_and_verified),
+      CASE(test_verifying_any_number_of_rows),
+      CASE(test_rows_that_leave_their_region),
       CASE(test_imports_of_another_device_are_refused),
       CASE(test_the_threads_context_stays),
   };

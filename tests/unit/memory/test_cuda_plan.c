@@ -9,11 +9,30 @@
 
 #define PITCH_MAX (UINT64_C(1) << 31)
 
-static struct cuda_plan plan;
+#define PIECES_MAX 200u
+
+static struct {
+  uint32_t rows;
+  struct pst_copy_row row[PIECES_MAX];
+} plan;
 
 static void make(const struct pst_copy *pieces, uint32_t n)
 {
-  cuda_plan_make(pieces, n, PITCH_MAX, &plan);
+  assert_true(n <= PIECES_MAX);
+  plan.rows = cuda_plan_make(pieces, n, PITCH_MAX, true, plan.row);
+}
+
+static bool gathers(void)
+{
+  return cuda_rows_gather(plan.row, plan.rows, PITCH_MAX);
+}
+
+static uint64_t bytes(void)
+{
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < plan.rows; i++)
+    sum += plan.row[i].count * plan.row[i].length;
+  return sum;
 }
 
 static void test_contiguous_pieces_are_one_copy(void **state)
@@ -22,12 +41,11 @@ static void test_contiguous_pieces_are_one_copy(void **state)
   const struct pst_copy pieces[] = {
       {1000, 90000, 100, 0}, {1100, 90100, 7, 0}, {1107, 90107, 0, 0}, {1107, 90107, 900, 0}};
   make(pieces, 4);
-  assert_int_equal(plan.pieces, 4);
-  assert_int_equal(plan.runs, 1);
-  assert_int_equal(plan.run[0].rows, 1);
-  assert_int_equal(plan.run[0].width, 1007);
-  assert_int_equal(plan.bytes, 1007);
-  assert_false(cuda_plan_gathers(&plan));
+  assert_int_equal(plan.rows, 1);
+  assert_int_equal(plan.row[0].count, 1);
+  assert_int_equal(plan.row[0].length, 1007);
+  assert_int_equal(bytes(), 1007);
+  assert_false(gathers());
 }
 
 static void test_equal_strides_are_one_copy(void **state)
@@ -37,12 +55,12 @@ static void test_equal_strides_are_one_copy(void **state)
   for (uint64_t i = 0; i < 100; i++)
     pieces[i] = (struct pst_copy){5000 + 1472 * i, 700000 + 1462 * i, 1462, 0};
   make(pieces, 100);
-  assert_int_equal(plan.runs, 1);
-  assert_int_equal(plan.run[0].rows, 100);
-  assert_int_equal(plan.run[0].source_pitch, 1472);
-  assert_int_equal(plan.run[0].destination_pitch, 1462);
-  assert_int_equal(plan.bytes, 146200);
-  assert_false(cuda_plan_gathers(&plan));
+  assert_int_equal(plan.rows, 1);
+  assert_int_equal(plan.row[0].count, 100);
+  assert_int_equal(plan.row[0].source_stride, 1472);
+  assert_int_equal(plan.row[0].destination_stride, 1462);
+  assert_int_equal(bytes(), 146200);
+  assert_false(gathers());
 }
 
 static void test_a_ring_that_wraps_is_two(void **state)
@@ -52,10 +70,10 @@ static void test_a_ring_that_wraps_is_two(void **state)
   for (uint64_t i = 0; i < 200; i++)
     pieces[i] = (struct pst_copy){5000 + 1472 * ((i + 60) % 128), 900000 + 1472 * i, 1462, 0};
   make(pieces, 200);
-  assert_int_equal(plan.runs, 3); /* 68, 128, and 4 */
-  assert_int_equal(plan.run[0].rows, 68);
-  assert_int_equal(plan.run[1].rows, 128);
-  assert_int_equal(plan.run[2].rows, 4);
+  assert_int_equal(plan.rows, 3); /* 68, 128, and 4 */
+  assert_int_equal(plan.row[0].count, 68);
+  assert_int_equal(plan.row[1].count, 128);
+  assert_int_equal(plan.row[2].count, 4);
 }
 
 static void test_backwards_is_no_stride(void **state)
@@ -63,50 +81,49 @@ static void test_backwards_is_no_stride(void **state)
   (void)state;
   const struct pst_copy pieces[] = {{9000, 90000, 100, 0}, {8000, 91000, 100, 0}};
   make(pieces, 2);
-  assert_int_equal(plan.runs, 2);
+  assert_int_equal(plan.rows, 2);
   const struct pst_copy close[] = {{9000, 90000, 100, 0}, {9050, 91000, 100, 0}};
   make(close, 2);
-  assert_int_equal(plan.runs, 2); /* rows that overlap */
+  assert_int_equal(plan.rows, 2); /* rows that overlap */
   const struct pst_copy far[] = {{9000, 90000, 100, 0}, {9000 + 2 * PITCH_MAX, 91000, 100, 0}};
   make(far, 2);
-  assert_int_equal(plan.runs, 2);
+  assert_int_equal(plan.rows, 2);
 }
 
-/* A row ends with the piece before one that is wrong in any of its words, wherever it is. */
+/* A row ends with the piece before one that goes on otherwise, wherever it is. */
 static void test_a_row_ends_where_a_piece_differs(void **state)
 {
   (void)state;
   enum { PIECES = 23 };
   struct pst_copy pieces[PIECES];
   for (uint32_t wrong = 2; wrong < PIECES; wrong++)
-    for (int word = 0; word < 4; word++) {
+    for (int word = 0; word < 3; word++) {
       for (uint64_t i = 0; i < PIECES; i++)
         pieces[i] = (struct pst_copy){5000 + 1472 * i, 900000 + 1536 * i, 1462, 0};
-      uint64_t *words[] = {&pieces[wrong].source, &pieces[wrong].destination, &pieces[wrong].length,
-                           &pieces[wrong].reserved};
+      uint64_t *words[] = {&pieces[wrong].source, &pieces[wrong].destination,
+                           &pieces[wrong].length};
       *words[word] += 3;
       make(pieces, PIECES);
-      assert_int_equal(plan.run[0].rows, wrong);
-      assert_int_equal(plan.pieces, PIECES);
-      assert_int_equal(plan.reserved, word == 3 ? 3 : 0);
+      assert_int_equal(plan.row[0].count, wrong);
+      assert_int_equal(bytes(), 1462 * PIECES + (word == 2 ? 3 : 0));
     }
 }
 
 static void test_what_is_small_and_scattered_is_gathered(void **state)
 {
   (void)state;
-  struct pst_copy pieces[CUDA_RUNS_MAX + 10];
-  for (uint64_t i = 0; i < CUDA_RUNS_MAX + 10; i++)
+  enum { SCATTERED = 74 };
+  struct pst_copy pieces[SCATTERED];
+  for (uint64_t i = 0; i < SCATTERED; i++)
     pieces[i] = (struct pst_copy){5000 + 4096 * (i * 7 % 74), 900000 + 4096 * i, 1400 + i, 0};
   make(pieces, 2);
-  assert_true(cuda_plan_gathers(&plan));
-  make(pieces, CUDA_RUNS_MAX + 10);
-  assert_int_equal(plan.runs, CUDA_RUNS_MAX);
-  assert_int_equal(plan.pieces, CUDA_RUNS_MAX); /* and the rest is for another plan */
-  assert_true(cuda_plan_gathers(&plan));
+  assert_true(gathers());
+  make(pieces, SCATTERED);
+  assert_int_equal(plan.rows, SCATTERED);
+  assert_true(gathers());
   pieces[0].length = pieces[1].length = 1 << 20;
   make(pieces, 2);
-  assert_false(cuda_plan_gathers(&plan));
+  assert_false(gathers());
 }
 
 /* Whatever the pieces: what the runs copy is what the pieces do, in their order. */
@@ -132,11 +149,10 @@ static void test_runs_are_the_pieces(void **state)
     for (uint32_t i = 0; i < n; i++)
       memcpy(expected + pieces[i].destination, from + pieces[i].source, pieces[i].length);
     make(pieces, n);
-    assert_int_equal(plan.pieces, n);
-    for (uint32_t i = 0; i < plan.runs; i++)
-      for (uint64_t row = 0; row < plan.run[i].rows; row++)
-        memcpy(found + plan.run[i].destination + row * plan.run[i].destination_pitch,
-               from + plan.run[i].source + row * plan.run[i].source_pitch, plan.run[i].width);
+    for (uint32_t i = 0; i < plan.rows; i++)
+      for (uint64_t row = 0; row < plan.row[i].count; row++)
+        memcpy(found + plan.row[i].destination + row * plan.row[i].destination_stride,
+               from + plan.row[i].source + row * plan.row[i].source_stride, plan.row[i].length);
     assert_memory_equal(found, expected, SIZE);
   }
 }

@@ -35,8 +35,9 @@ static uint8_t *host_pages(uint64_t length)
 
 static bool reached(const uint8_t *at, uint64_t length)
 {
-  const struct pst_copy piece = {(uintptr_t)at, far.address, length, 0};
-  return cuda_ranges_reach(memory, &piece, 1);
+  const struct pst_copy_row row = {
+      .source = (uintptr_t)at, .destination = far.address, .length = length, .count = 1};
+  return cuda_ranges_reach(memory, &row, 1);
 }
 
 /* Rows at equal strides, into the device and back into memory that is pinned. */
