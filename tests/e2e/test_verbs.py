@@ -106,13 +106,13 @@ class Verbs(Case):
         os.kill(child_of(server.pid), signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
 
-    def plant(self, *faults):
+    def plant(self, *faults, caps=""):
         """A fabric of one RoCE device with these faults from the beginning, instead of the last one."""
         self.planted = getattr(self, "planted", 0) + 1
         description = self.folder / f"planted-{os.getpid()}-{self.planted}.yaml"
         description.write_text(
             "simverbs: 1\nhosts:\n  - name: one\n    devices:\n      - name: mlx5_0\n"
-            "        ports: [{link_layer: ethernet}]\nfaults:\n"
+            f"        ports: [{{link_layer: ethernet}}]\n        caps: {{{caps}}}\nfaults:\n"
             + "".join(f"  - {{{fault}, on: one}}\n" for fault in faults)
         )
         self.fabric = str(description)
@@ -201,6 +201,26 @@ class Verbs(Case):
         self.run_program("run", self.verbs_config(), "--duration", "0.2", **self.prefix())
         self.plant("do: refuse-registration, after: 3")
         self.run_program("run", self.verbs_config(), expect=3, **self.prefix())
+
+    def test_receives_that_are_shared(self):
+        """By either operation; what a device has none of is said, and what it has is kept to."""
+        path = self.verbs_config()
+        shared = ("--set", "transport.options.srq=true")
+        for operation in ("write", "send"):
+            self.run_program("run", path, *shared, "--set", f"transport.options.operation={operation}", "--count",
+                             "5000", "--json", self.folder / "out.json", **self.prefix())  # fmt: skip
+            stream = self.only_stream(self.result())
+            self.assert_accounted(stream)
+            self.assertEqual((stream["messages_delivered"], stream["corrupted"]), (5000, 0))
+        child = self.run_program("run", path, *shared, "--set", "transport.options.qps=2", expect=3, **self.prefix())
+        self.assertIn("qps of more than 1 needs `srq: false`", child.stderr)
+        self.plant(caps="max_srq: 0")
+        child = self.run_program("run", path, *shared, expect=3, **self.prefix())
+        self.assertRegex(child.stderr, "mlx5_0 has no shared receive queues for `srq: true`.*ibv_devinfo -v")
+        self.plant(caps="max_srq_wr: 100")
+        child = self.run_program("run", path, *shared, expect=2, **self.prefix())
+        self.assertIn("256 slots; transport verbs_rc takes 1 to 88", child.stderr)
+        self.run_program("run", path, *shared, "--set", "streams.packets.ring=88", "--count", "2000", **self.prefix())
 
     def test_devices_and_mistakes(self):
         listed = self.run_program("plugins", "verbs_rc", **self.prefix()).stdout

@@ -187,12 +187,16 @@ class Trouble(test_verbs_rc.Streams):
         first.wait(NOTICED)
         self.assert_all_is_well()
 
-    def kill_clients(self, count):
-        """What the server has once it has noticed."""
+    def connect_and_kill(self, count, *options):
         killer = self.guest("a").run(
-            f"exec {CONNECTS} 10.9.0.2:18530 10.9.0.1 {count} 4 timeout=20", seconds=400
+            f"exec {CONNECTS} 10.9.0.2:18530 10.9.0.1 {count} 4 timeout=20 {' '.join(options)}",
+            seconds=400,
         )
         self.assertIn(f"{count} killed, 0 otherwise", killer.stdout)
+
+    def kill_clients(self, count):
+        """What the server has once it has noticed."""
+        self.connect_and_kill(count)
         server = self.guest("b")
         guests.wait_until(lambda: server.resources()["qp"] == self.before["b"]["qp"], 60, "no queue pair is left")
         return server.resources()
@@ -215,6 +219,29 @@ class Trouble(test_verbs_rc.Streams):
         server.signal(signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
         self.assert_all_is_well()
+
+    def test_receives_that_are_shared(self):
+        """`srq`: streams by both operations, and clients that are killed beside one that goes on."""
+        for operation in ("write", "send"):
+            with self.subTest(operation):
+                self.transfer(*sets(transport__options__srq="true", transport__options__operation=operation))
+        options = "--insecure --transport verbs_rc --transport-option srq=true --transport-option timeout=20"
+        server = self.guest("b").start(
+            f"exec {PROGRAM} serve 10.9.0.2:18530 --root . {options} --transport-option device=10.9.0.2"
+        )
+        server.await_listener(tcp_listener(18530))
+        client = self.guest("a").start(
+            f"exec {PROGRAM} request write 10.9.0.2:18530 --size 5000B --depth 2 --duration 600s {options}"
+            " --transport-option device=10.9.0.1"
+        )
+        self.connect_and_kill(12, "srq=true")
+        self.assertGreater(self.guest("b").resources()["srq"], self.before["b"]["srq"])
+        client.signal(signal.SIGINT)
+        self.assertEqual(client.wait(60), 0, str(client))
+        self.assertRegex(client.stdout, "[1-9][0-9]* bytes verified")
+        server.signal(signal.SIGINT)
+        self.assertEqual(server.wait(60), 0, str(server))
+        self.assert_nothing_left()
 
 
 if __name__ == "__main__":
