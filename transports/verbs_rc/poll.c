@@ -343,7 +343,8 @@ static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
 {
   uint64_t now = endpoint->close_mode || endpoint->tell_gone ? rc_now_ns(endpoint->device) : 0;
 
-  rc_shared_step(endpoint);
+  if (endpoint->shared)
+    rc_shared_step(endpoint);
   greet_again(endpoint);
   if (endpoint->state == RC_MENDING)
     rc_mend_step(endpoint);
@@ -407,7 +408,8 @@ int rc_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
   }
   if (worker->pending)
     work(worker, &out);
-  rc_shared_post_due(worker);
+  if (worker->shared_due)
+    rc_shared_post_due(worker);
   worker->calls += out.room == max ? POLLS_BETWEEN_CLOCKS : 1;
   if (woken || worker->calls >= POLLS_BETWEEN_CLOCKS * POLLS_BETWEEN_CLOCKS) {
     worker->calls = 0;
