@@ -333,6 +333,9 @@ void rc_shared_step(struct pst_endpoint *endpoint)
 
   if (!may_have_some(endpoint))
     return;
+  /* Else its event waits for the next look at the clock, and the end of the connection with it. */
+  if (endpoint->is_erred && !atomic_load(&endpoint->last_wqe))
+    rc_events(endpoint->device);
   if (!endpoint->given_at && takes_no_more(endpoint))
     endpoint->given_at = empties + 1;
   if (!endpoint->given_at)
