@@ -100,7 +100,7 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
   if (blob->fd_count == 0) {
     LB_LOG(endpoint->worker->device, PST_LOG_ERROR,
            "%s: the peer's address came without its descriptors; loopback needs both ends on one "
-           "host",
+           "host, and of one user",
            endpoint->label);
     return -EXDEV;
   }
