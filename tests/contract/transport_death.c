@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Real processes: a stream between two, and peers that are killed. */
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -91,39 +92,49 @@ static void stream_from_child_to_parent(void **state)
   stream_runs(state, false);
 }
 
-/* The peer dies some time after the stream has begun: spun off rather than slept,
- * so that it falls anywhere. */
-static void kill_soon(pid_t pid)
+/* The peer dies some time after the stream has begun: spun off rather than slept, so that it
+ * falls anywhere. A killed process still has to have a CPU to die: `death` is told when it has let
+ * go of its end of `socket`. */
+static void kill_soon(pid_t pid, int socket, int death)
 {
+  struct pollfd end = {.fd = socket};
   uint64_t until = contract_now_ns() + contract_random() % 2000000;
   while (contract_now_ns() < until)
     ;
   kill(pid, SIGKILL);
+  while (!(end.revents & POLLHUP))
+    if (poll(&end, 1, -1) < 0 && errno != EINTR)
+      _exit(1);
+  until = contract_now_ns();
+  _exit(write(death, &until, sizeof(until)) != sizeof(until));
 }
 
 static void one_death(const struct contract_variant *variant, bool child_receives)
 {
   struct contract_side side = {0};
   struct contract_account account = {.message = 8192};
-  int socket, status;
+  int socket, status, death[2];
   pid_t pid = spawn(variant, child_receives, &socket, UINT64_MAX);
   contract_side_open(variant, &params, false, !child_receives, &side);
   bool met = contract_meet(&side, socket);
+  assert_int_equal(pipe2(death, O_CLOEXEC), 0);
   pid_t killer = fork();
   assert_true(killer >= 0);
-  if (killer == 0) {
-    kill_soon(pid);
-    _exit(0);
-  }
+  if (killer == 0)
+    kill_soon(pid, socket, death[1]);
+  close(death[1]);
   assert_true(met);
   uint64_t began = contract_now_ns();
   if (child_receives)
     contract_send_until(&side, UINT64_MAX, &account);
   else
     contract_receive_until(&side, UINT64_MAX, &account);
+  uint64_t noticed = contract_now_ns(), died;
   assert_true(account.gone);
   assert_int_equal(account.status, -ECONNRESET);
-  assert_true(contract_now_ns() - began < UINT64_C(5000000000));
+  assert_int_equal(read(death[0], &died, sizeof(died)), sizeof(died));
+  close(death[0]);
+  assert_true(noticed < died + UINT64_C(5000000000));
   assert_int_equal(account.wrong, 0);
   struct pst_completion done;
   while (account.done < account.posted && contract_now_ns() - began < CONTRACT_DEADLINE_NS) {
