@@ -178,6 +178,12 @@ static void is_out_of_reach(struct rma *rma, const struct pst_request *request, 
 {
   uint32_t wait;
   int rc = contract_post(&rma->pair->sender, 0, request, 1, &wait);
+  /* Nothing goes any more, and the device may still have to say that it has given all back. */
+  if (rc == -ECONNRESET && !*is_over) {
+    contract_await(&rma->pair->sender, &rma->pair->receiver, PST_COMPLETION_EVENT,
+                   PST_EVENT_DISCONNECTED);
+    *is_over = true;
+  }
   if (rc < 0) {
     assert_int_equal(rc, *is_over ? -ECONNRESET : -EACCES);
     return;
