@@ -54,30 +54,47 @@ int contract_watch(void **state)
   return 0;
 }
 
-static const char *pattern;
+static const char *const *wanted_names, *const *unwanted_names;
 static bool has_picked;
 
-void contract_pick(const char *wanted)
+static bool is_one_of(const char *name, const char *const *patterns)
 {
-  pattern = wanted;
-  cmocka_set_test_filter(wanted);
+  for (; patterns && *patterns; patterns++)
+    if (fnmatch(*patterns, name, 0) == 0)
+      return true;
+  return false;
+}
+
+void contract_pick(const char *const *wanted, const char *const *unwanted)
+{
+  wanted_names = wanted && *wanted ? wanted : NULL;
+  unwanted_names = unwanted;
 }
 
 bool contract_picked(void)
 {
-  return !pattern || has_picked;
+  return !wanted_names || has_picked;
 }
 
 int contract_group(const char *name, const struct CMUnitTest *cases, size_t count,
                    CMFixtureFunction setup)
 {
-  size_t chosen = 0;
+  struct CMUnitTest *chosen = calloc(count, sizeof(*chosen));
+  size_t n = 0;
+  int failed = 0;
+  if (!chosen)
+    return 1;
   for (size_t i = 0; i < count; i++)
-    chosen += !pattern || fnmatch(pattern, cases[i].name, 0) == 0;
-  has_picked |= chosen > 0;
-  if (chosen > 0)
+    if ((!wanted_names || is_one_of(cases[i].name, wanted_names)) &&
+        !is_one_of(cases[i].name, unwanted_names))
+      chosen[n++] = cases[i];
+  if (n > 0) {
+    has_picked |= wanted_names != NULL;
     printf("\n%s\n", name);
-  return _cmocka_run_group_tests(name, cases, count, setup, NULL);
+    failed = _cmocka_run_group_tests(name, chosen, n, setup, NULL);
+  }
+  free(chosen);
+  return failed;
 }
 
 void contract_await_ends(uint64_t deadline_ns, const char *file, int line, const char *format, ...)

@@ -33,9 +33,10 @@ void contract_heap_is_at_most(uint64_t bytes);
 /* From here on, a case that does not end ends the program, with a word. Fixtures. */
 int contract_watch(void **state);
 
-/* Only cases of such names are run, by contract_group(); NULL: all. */
-void contract_pick(const char *pattern);
-/* Were there any, up to now? */
+/* Only cases of such names are run by contract_group(), NULL or none: all; and of them none of the
+ * others. NULL-terminated, and kept. */
+void contract_pick(const char *const *wanted, const char *const *unwanted);
+/* Where some are wanted: were there any, up to now? */
 bool contract_picked(void);
 /* cmocka's, under its name, and what contract_pick() chose. */
 int contract_group(const char *name, const struct CMUnitTest *cases, size_t count,

@@ -21,7 +21,8 @@ static const char usage[] =
     "  --listen ADDRESS    run the part for two processes with another penstock-contract,\n"
     "  --connect ADDRESS   which may be on another host: HOST:PORT; or /PATH, by which\n"
     "                      descriptors go, on this host\n"
-    "  --case PATTERN      only cases of that name; * and ? are wild\n"
+    "  --case PATTERN      only cases of that name; * and ? are wild; may be given again\n"
+    "  --skip PATTERN      no cases of that name; may be given again\n"
     "  --help              this\n"
     "\n"
     "Exit status: 0 it keeps the contract, 1 it breaks it, 2 wrong usage, 77 it cannot be\n"
@@ -30,9 +31,10 @@ static const char usage[] =
 #define OPTIONS_MAX 64
 
 struct arguments {
-  const char *plugin, *inner, *memory, *listen, *connect, *cases;
-  const char *options[OPTIONS_MAX + 1]; /* NULL-terminated */
-  size_t option_count;
+  const char *plugin, *inner, *memory, *listen, *connect;
+  /* NULL-terminated */
+  const char *options[OPTIONS_MAX + 1], *cases[OPTIONS_MAX + 1], *skipped[OPTIONS_MAX + 1];
+  size_t option_count, case_count, skipped_count;
 };
 
 static int misused(const char *what, const char *which)
@@ -44,11 +46,15 @@ static int misused(const char *what, const char *which)
 /* 0; or exit status + 1. */
 static int parse(int argc, char **argv, struct arguments *arguments)
 {
-  static const struct option options[] = {
-      {"option", required_argument, NULL, 'o'},  {"inner", required_argument, NULL, 'i'},
-      {"memory", required_argument, NULL, 'm'},  {"listen", required_argument, NULL, 'l'},
-      {"connect", required_argument, NULL, 'c'}, {"case", required_argument, NULL, 'k'},
-      {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+  static const struct option options[] = {{"option", required_argument, NULL, 'o'},
+                                          {"inner", required_argument, NULL, 'i'},
+                                          {"memory", required_argument, NULL, 'm'},
+                                          {"listen", required_argument, NULL, 'l'},
+                                          {"connect", required_argument, NULL, 'c'},
+                                          {"case", required_argument, NULL, 'k'},
+                                          {"skip", required_argument, NULL, 's'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
   int option;
   while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
     if (option == 'h') {
@@ -57,6 +63,9 @@ static int parse(int argc, char **argv, struct arguments *arguments)
     }
     if (option == 'o' && (!strchr(optarg, '=') || arguments->option_count == OPTIONS_MAX))
       return 1 + misused("not KEY=VALUE, or too many: ", optarg);
+    if ((option == 'k' && arguments->case_count == OPTIONS_MAX) ||
+        (option == 's' && arguments->skipped_count == OPTIONS_MAX))
+      return 1 + misused("too many patterns: ", optarg);
     if (option == 'o')
       arguments->options[arguments->option_count++] = optarg;
     else if (option == 'i')
@@ -68,7 +77,9 @@ static int parse(int argc, char **argv, struct arguments *arguments)
     else if (option == 'c')
       arguments->connect = optarg;
     else if (option == 'k')
-      arguments->cases = optarg;
+      arguments->cases[arguments->case_count++] = optarg;
+    else if (option == 's')
+      arguments->skipped[arguments->skipped_count++] = optarg;
     else
       return 1 + misused("an unknown option", "");
   }
@@ -158,7 +169,7 @@ static int run_memory(const struct loader_plugin *plugin, const struct arguments
   if (arguments->listen || arguments->connect || arguments->inner || arguments->memory)
     return misused("a memory is tried alone", "");
   int status = make_options(plugin, arguments, &options);
-  contract_pick(arguments->cases);
+  contract_pick(arguments->cases, arguments->skipped);
   if (status == 0)
     status = contract_memory_run(plugin, options_again, &recipe);
   options_free(options);
@@ -228,13 +239,13 @@ static int run_transport(const struct arguments *arguments, struct contract_vari
   suite_run *suite = suite_for(capabilities, &is_whole);
   if (arguments->listen || arguments->connect)
     return run_remote(arguments, variant, suite);
-  contract_pick(arguments->cases);
+  contract_pick(arguments->cases, arguments->skipped);
   int failed = in_process ? suite(variant) : 0;
   variant->apart = true;
   variant->name = "between processes";
-  contract_pick(NULL);
+  contract_pick(NULL, NULL);
   failed += contract_reach_run(variant, &is_reached);
-  contract_pick(arguments->cases);
+  contract_pick(arguments->cases, arguments->skipped);
   if (is_reached)
     failed += suite(variant);
   else if (in_process && !failed)
@@ -248,7 +259,7 @@ static int run_transport(const struct arguments *arguments, struct contract_vari
 static int tell(const struct arguments *arguments, int status)
 {
   if (status != 1 && !contract_picked())
-    return misused("of the cases for such a plugin none is named ", arguments->cases);
+    return misused("of the cases for such a plugin none is named ", arguments->cases[0]);
   if (status == 0)
     puts("penstock-contract: it keeps the contract");
   else if (status == 1)

@@ -168,13 +168,170 @@ static void departure_is_told(void **state)
   contract_side_close(&side);
 }
 
+/* ---- One-sided: who listens is reached by who connects ------------------------------------------
+ */
+
+/* Likewise, and meanwhile this side's transport does what it has to. */
+static bool barrier_polling(struct contract_side *side)
+{
+  const uint64_t deadline = contract_now_ns() + 3 * CONTRACT_DEADLINE_NS;
+  uint8_t mine = 'y', other = 0;
+  ssize_t n = -1;
+  if (send(remote.socket, &mine, 1, MSG_NOSIGNAL) != 1)
+    return false;
+  while (n < 0 && contract_now_ns() < deadline) {
+    contract_poll(side);
+    n = recv(remote.socket, &other, 1, MSG_DONTWAIT);
+    if (n < 0 && errno != EAGAIN)
+      return false;
+  }
+  return n == 1 && other == mine;
+}
+
+struct reach {
+  struct contract_side side;
+  struct pst_remote *remote; /* NULL: it is reached */
+  uint64_t part;             /* a fourth of what both have */
+};
+
+static uint8_t *part_of(const struct reach *reach, uint32_t number)
+{
+  return (uint8_t *)reach->side.memory.region.host + number * reach->part;
+}
+
+/* With the peer's memory in reach; `prepare` is done to who is reached before. */
+static void reach_open(void **state, struct reach *reach, void (*prepare)(struct reach *))
+{
+  uint8_t bytes[4096];
+  struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
+  struct contract_side *side = &reach->side;
+  contract_need(state, PST_CAP_READ | PST_CAP_WRITE | PST_CAP_ATOMIC);
+  *reach = (struct reach){.part = params.slots * params.message / 4};
+  params.roles_more = PST_ROLE_RMA;
+  open_and_meet(state, remote.receives_first, side);
+  params.roles_more = 0;
+  memset(side->memory.region.host, 0, 4 * reach->part);
+  if (remote.receives_first) {
+    prepare(reach);
+    assert_int_equal(side->image.ops->mr_pack(side->device, side->mr, &blob), 0);
+    assert_true(contract_swap_out(remote.socket, &blob));
+    return;
+  }
+  assert_true(contract_swap_in(remote.socket, &blob, bytes, sizeof(bytes)));
+  assert_int_equal(side->image.ops->remote_open(side->endpoints[0], &blob, &reach->remote), 0);
+  for (uint32_t i = 0; i < blob.fd_count; i++)
+    close(blob.fds[i]);
+}
+
+static void reach_close(struct reach *reach)
+{
+  assert_true(barrier_polling(&reach->side));
+  if (reach->remote)
+    reach->side.image.ops->remote_close(reach->side.endpoints[0], reach->remote);
+  contract_side_close(&reach->side);
+}
+
+static struct pst_request move(const struct reach *reach, uint8_t opcode, uint32_t near,
+                               uint32_t far)
+{
+  return (struct pst_request){.opcode = opcode,
+                              .local.mr = reach->side.mr,
+                              .offset = near * reach->part,
+                              .arg.length = reach->part,
+                              .u.rma = {.remote = reach->remote, .offset = far * reach->part}};
+}
+
+/* All of them, and a FLUSH behind, are done. */
+static void run_all(struct reach *reach, struct pst_request *requests, uint32_t n)
+{
+  struct contract_side *side = &reach->side;
+  uint32_t wait;
+  requests[n] = (struct pst_request){.opcode = PST_OP_FLUSH, .u.rma.remote = reach->remote};
+  assert_int_equal(contract_post(side, 0, requests, n + 1, &wait), n + 1);
+  for (uint32_t i = 0; i <= n; i++)
+    contract_await_done(side, NULL, requests[i].opcode, 1, 0);
+}
+
+static void fill_part_2(struct reach *reach)
+{
+  contract_fill(part_of(reach, 2), reach->part, 2);
+}
+
+static void bytes_are_written_and_read(void **state)
+{
+  struct reach reach;
+  struct pst_request requests[3];
+  reach_open(state, &reach, fill_part_2);
+  if (reach.remote) {
+    contract_fill(part_of(&reach, 1), reach.part, 1);
+    requests[0] = move(&reach, PST_OP_WRITE, 1, 1);
+    requests[1] = move(&reach, PST_OP_READ, 3, 2);
+    run_all(&reach, requests, 2);
+    assert_true(contract_verify(part_of(&reach, 3), reach.part, 2));
+  }
+  assert_true(barrier_polling(&reach.side));
+  if (!reach.remote)
+    assert_true(contract_verify(part_of(&reach, 1), reach.part, 1));
+  assert_int_equal(part_of(&reach, 0)[reach.part - 1], 0);
+  reach_close(&reach);
+}
+
+/* What a READ brings goes out again by the WRITE behind it. */
+static void fence_waits_for_what_is_read(void **state)
+{
+  struct reach reach;
+  struct pst_request requests[3];
+  reach_open(state, &reach, fill_part_2);
+  for (uint32_t round = 0; round < 8 && reach.remote; round++) {
+    memset(part_of(&reach, 1), 0, reach.part);
+    requests[0] = move(&reach, PST_OP_READ, 1, round % 2 ? 3 : 2);
+    requests[1] = move(&reach, PST_OP_WRITE, 1, round % 2 ? 2 : 3);
+    requests[1].flags = PST_REQUEST_FENCE;
+    run_all(&reach, requests, 2);
+    assert_true(contract_verify(part_of(&reach, 1), reach.part, 2));
+  }
+  assert_true(barrier_polling(&reach.side));
+  for (uint32_t part = 2; part < 4 && !reach.remote; part++)
+    assert_true(contract_verify(part_of(&reach, part), reach.part, 2));
+  reach_close(&reach);
+}
+
+static void set_word(struct reach *reach)
+{
+  *(uint64_t *)(void *)part_of(reach, 3) = 40;
+}
+
+static void atomics_change_a_word(void **state)
+{
+  static const struct {
+    uint8_t opcode;
+    uint64_t compare, operand, found;
+  } steps[] = {{PST_OP_FETCH_ADD, 0, 2, 40},
+               {PST_OP_COMPARE_SWAP, 41, 9, 42},
+               {PST_OP_COMPARE_SWAP, 42, 7, 42},
+               {PST_OP_FETCH_ADD, 0, UINT64_MAX, 7}};
+  struct reach reach;
+  reach_open(state, &reach, set_word);
+  for (uint32_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && reach.remote; i++) {
+    struct pst_request requests[2] = {move(&reach, steps[i].opcode, 1, 3)};
+    requests[0].arg.compare = steps[i].compare;
+    requests[0].u.atomic.operand = steps[i].operand;
+    run_all(&reach, requests, 1);
+    assert_int_equal(*(uint64_t *)(void *)part_of(&reach, 1), steps[i].found);
+  }
+  assert_true(barrier_polling(&reach.side));
+  if (!reach.remote)
+    assert_int_equal(*(uint64_t *)(void *)part_of(&reach, 3), 6);
+  reach_close(&reach);
+}
+
 int contract_remote_run(const struct contract_variant *variant, const char *address, bool listens)
 {
   struct CMUnitTest cases[] = {
-      CONTRACT_CASE(same_plugin_on_both_sides),
-      CONTRACT_CASE(stream_to_who_listens),
-      CONTRACT_CASE(stream_from_who_listens),
-      CONTRACT_CASE(departure_is_told),
+      CONTRACT_CASE(same_plugin_on_both_sides),  CONTRACT_CASE(stream_to_who_listens),
+      CONTRACT_CASE(stream_from_who_listens),    CONTRACT_CASE(departure_is_told),
+      CONTRACT_CASE(bytes_are_written_and_read), CONTRACT_CASE(fence_waits_for_what_is_read),
+      CONTRACT_CASE(atomics_change_a_word),
   };
   /* The other's machine may stand still, and what this side has done it may still have to do. */
   struct timeval patience = {.tv_sec = 3 * CONTRACT_DEADLINE_NS / 1000000000u};
