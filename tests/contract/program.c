@@ -237,9 +237,9 @@ static int run_transport(const struct arguments *arguments, struct contract_vari
   if (contract_open_run(variant, &capabilities))
     return 1;
   suite_run *suite = suite_for(capabilities, &is_whole);
+  contract_pick(arguments->cases, arguments->skipped);
   if (arguments->listen || arguments->connect)
     return run_remote(arguments, variant, suite);
-  contract_pick(arguments->cases, arguments->skipped);
   int failed = in_process ? suite(variant) : 0;
   variant->apart = true;
   variant->name = "between processes";

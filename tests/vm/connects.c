@@ -4,7 +4,7 @@
  * which is killed as it stands: while it connects, once it has joined, and once the server has
  * memory of its.
  *
- *     connects SERVER-ADDRESS DEVICE COUNT AT-A-TIME [OPTION=VALUE]
+ *     connects SERVER-ADDRESS DEVICE COUNT AT-A-TIME [OPTION=VALUE]...
  *
  * Exit 0: all came as far as they were to come, and were killed.
  */
@@ -91,21 +91,35 @@ static int reap(void)
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? 0 : -1;
 }
 
+enum { OPTIONS_MAX = 8 };
+
+/* The device, and what is given as OPTION=VALUE. How many; 0: too many, or one is none. */
+static uint32_t read_options(int argc, char **argv, struct pst_setting *options)
+{
+  uint32_t n = 0;
+
+  options[n++] = (struct pst_setting){.name = "device", .value = argv[2]};
+  for (int i = 5; i < argc; i++) {
+    char *equals = strchr(argv[i], '=');
+    if (!equals || n == OPTIONS_MAX)
+      return 0;
+    *equals = '\0';
+    options[n++] = (struct pst_setting){.name = argv[i], .value = equals + 1};
+  }
+  return n;
+}
+
 int main(int argc, char **argv)
 {
-  if (argc < 5) {
-    fprintf(stderr, "usage: connects SERVER-ADDRESS DEVICE COUNT AT-A-TIME [OPTION=VALUE]\n");
-    return 2;
-  }
-  struct pst_setting options[2] = {{.name = "device", .value = argv[2]}};
-  unsigned long count = strtoul(argv[3], NULL, 10), most = strtoul(argv[4], NULL, 10);
-  char *equals = argc > 5 ? strchr(argv[5], '=') : NULL;
+  struct pst_setting options[OPTIONS_MAX];
+  uint32_t option_count = argc < 5 ? 0 : read_options(argc, argv, options);
   int failed = 0;
 
-  if (equals) {
-    *equals = '\0';
-    options[1] = (struct pst_setting){.name = argv[5], .value = equals + 1};
+  if (option_count == 0) {
+    fprintf(stderr, "usage: connects SERVER-ADDRESS DEVICE COUNT AT-A-TIME [OPTION=VALUE]...\n");
+    return 2;
   }
+  unsigned long count = strtoul(argv[3], NULL, 10), most = strtoul(argv[4], NULL, 10);
   for (unsigned long i = 0; i < count; i++) {
     if (i >= most)
       failed += reap() < 0;
@@ -113,7 +127,7 @@ int main(int argc, char **argv)
     if (child < 0)
       return 1;
     if (child == 0) {
-      if (connect_to(argv, options, equals ? 2 : 1) == 0)
+      if (connect_to(argv, options, option_count) == 0)
         live_and_die((enum stage)(i % STAGES), (unsigned)(i / STAGES) * 7);
       _exit(1);
     }

@@ -13,6 +13,8 @@ PORT = 20049
 
 class RdmaCm(test_verbs_rc.VerbsRc):
     OPTIONS = {"connection": "rdma_cm"}
+    # Minutes, of what the queue pairs do as ever: test_a_stream_on_wires_that_lose_and_reorder.
+    SKIPPED_ON_BAD_WIRES = "--skip 'stream_*' "
 
     def assert_nothing_left(self):
         super().assert_nothing_left()
@@ -32,6 +34,11 @@ class RdmaCm(test_verbs_rc.VerbsRc):
             "RDMA_CM_EVENT_DISCONNECTED.*Check: whether the peer runs|has gone without a goodbye: killed",
         )
         self.transfer()
+
+    def test_a_stream_over_several_queue_pairs(self):
+        refused = self.penstock("b", "receive", "--set", "transport.options.qps=4")
+        self.assertEqual(refused.wait(30), 3, str(refused))
+        self.assertIn("qps of more than 1 needs `connection: exchange`", refused.stderr)
 
     def test_a_port_that_is_in_use(self):
         self.remember()

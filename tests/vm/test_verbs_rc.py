@@ -108,6 +108,8 @@ class Streams(guests.Case):
 
 
 class VerbsRc(Streams):
+    SKIPPED_ON_BAD_WIRES = ""  # of the contract
+
     def test_the_gid_is_of_the_address_asked_for(self):
         """Two addresses and a VLAN on the port: by address and by netdev; and it is used."""
         for name, number in (("a", 1), ("b", 2)):
@@ -170,6 +172,15 @@ class VerbsRc(Streams):
             with self.subTest(what), self.bad_wire(what):
                 self.transfer(*sends, *SOON_AGAIN)
 
+    def test_a_stream_over_several_queue_pairs(self):
+        """`qps`, on a good wire, on one that loses and on one that reorders."""
+        self.remember()
+        several = ("--set", "transport.options.qps=4")
+        self.transfer(*several)
+        for what in BAD_WIRES:
+            with self.subTest(what), self.bad_wire(what):
+                self.transfer(*several, *SOON_AGAIN)
+
     def test_a_receiver_that_is_killed(self):
         self.remember()
         receiver, sender = self.both()
@@ -180,7 +191,15 @@ class VerbsRc(Streams):
         self.transfer()
 
     def test_the_contract_of_two_processes(self):
-        more = "".join(f"--option {key}={value} " for key, value in self.options())
+        """Streams both ways, departures, WRITE, READ, FENCE, FLUSH and atomics."""
+        self.two_processes()
+        for what in BAD_WIRES:
+            with self.subTest(what), self.bad_wire(what):
+                self.two_processes(self.SKIPPED_ON_BAD_WIRES, **ON_BAD_WIRES)
+
+    def two_processes(self, skip="", **options):
+        more = "".join(f"--option {key}={value} " for key, value in {**dict(self.options()), **options}.items())
+        more += skip
         words = f"export CONTRACT_LOG=1; exec {CONTRACT} {PLUGIN} {more}--option device={{}} --{{}} 10.9.0.2:18600"
         listener = self.guest("b").start(words.format(ADDRESSES["b"], "listen"))
         listener.await_listener(tcp_listener(18600))

@@ -194,31 +194,33 @@ class Trouble(test_verbs_rc.Streams):
         )
         self.assertIn(f"{count} killed, 0 otherwise", killer.stdout)
 
-    def kill_clients(self, count):
-        """What the server has once it has noticed."""
-        self.connect_and_kill(count)
-        server = self.guest("b")
-        guests.wait_until(lambda: server.resources()["qp"] == self.before["b"]["qp"], 60, "no queue pair is left")
-        return server.resources()
-
-    def test_200_connects_and_kills(self):
+    def connects_and_kills(self, connection, **kept):
+        more = f"--transport-option timeout=20 --transport-option connection={connection}"
         server = self.guest("b").start(
             f"exec {PROGRAM} serve 10.9.0.2:18530 --root . --insecure --transport verbs_rc"
-            " --transport-option device=10.9.0.2 --transport-option timeout=20 --json served.json"
+            f" --transport-option device=10.9.0.2 {more} --json served.json"
         )
-        server.await_listener(tcp_listener(18530))
-        waiting = self.kill_clients(6)  # what it registers for the first it keeps
-        self.kill_clients(200)
-        # Of the first clients some memory may not have been gone yet.
-        guests.wait_until(
-            lambda: all(self.guest("b").resources()[kind] <= waiting[kind] for kind in waiting),
-            60,
-            f"the server has only {waiting}",
-        )
+        server.wait_line("serve: listening on")  # it has all memory that it will have
+        idle = self.held()
+        self.connect_and_kill(200, f"connection={connection}")
+        left = {kind: count + kept.get(kind, 0) for kind, count in idle.items()}
+        guests.wait_until(lambda: self.held() == left, 60, f"the server has only {left}")
         self.assertFalse(server.ended(), str(server))
         server.signal(signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
         self.assert_all_is_well()
+
+    def held(self):
+        """By the server, listeners of rdma_cm's included, which belong to no device."""
+        listeners = self.guest("b").run("rdma resource show cm_id").stdout.splitlines()
+        return {**self.guest("b").resources(), "all_cm_ids": len(listeners)}
+
+    def test_200_connects_and_kills(self):
+        self.connects_and_kills("exchange")
+
+    def test_200_connects_and_kills_by_rdma_cm(self):
+        """The listener, made for the first, stays: with a domain and a context of librdmacm's."""
+        self.connects_and_kills("rdma_cm", cm_id=1, all_cm_ids=1, pd=1, ctx=1)
 
     def test_receives_that_are_shared(self):
         """`srq`: streams by both operations, and clients that are killed beside one that goes on."""

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The transport contract on soft-RoCE, all of it: both ends in one machine, first in one process,
+then in two. The part of it that goes between two machines is in test_verbs_rc.py."""
+import re
+
+import guests
+from guests import main
+from test_verbs_rc import CONTRACT, PATIENT, PLUGIN
+
+# By exchange a peer that is killed is noticed by its silence alone, for which a device must give up.
+DEATHS = ("*_that_are_killed", "death_wakes_*")
+GIVES_UP_SOON = {"timeout": 12, "retry_cnt": 6, "keepalive": "50ms"}
+# verbs_rc lends no memory; and where both ends are one process, none of them can be killed.
+LENDING = {
+    "region_is_announced_before_its_first_message",
+    "send_is_done_when_it_is_released_in_post_order",
+    "abort_cancels_what_was_not_taken_over",
+    "deadline_ends_what_is_still_held_as_busy",
+    "receiver_that_closes_gives_back_what_it_never_gave",
+    "ring_without_memory_takes_what_is_lent",
+}
+# Within a machine nothing is lost, and by rdma_cm nothing is said before the peer can hear it: no
+# device needs to send again, and none takes a guest that stands still for a loss.
+NEVER_AGAIN = {"connection": "rdma_cm", "timeout": 24}
+# What is done otherwise by SENDs, over several queue pairs, or with shared receives.
+SHAPED = ("many_*", "every_length_*", "slots_*", "post_*", "written_*", "drained_*", "guests_come_*")
+
+
+class Contract(guests.Case):
+    count = 1
+
+    def setUp(self):
+        guests.need(PLUGIN)
+        super().setUp()
+
+    def contract(self, options, cases=(), skip=()):
+        """What became of each case: a set of (title of its round, name, OK or SKIPPED)."""
+        before = self.guest().resources()
+        words = [f"--option {key}={value}" for key, value in {"device": "10.9.0.1", **options}.items()]
+        words += [f"--case '{pattern}'" for pattern in cases] + [f"--skip '{pattern}'" for pattern in skip]
+        job = self.guest().run(
+            f"export CONTRACT_LOG=1; exec {CONTRACT} {PLUGIN} {' '.join(words)}", expect=None, seconds=600
+        )
+        self.assertEqual(job.status, 0, str(job))
+        self.assertEqual(self.guest().resources(), before, "left behind")
+        title, found = None, set()
+        for line in job.stdout.splitlines():
+            if match := re.fullmatch("(in process|between processes): (.*)", line):
+                title = match.groups()
+            elif match := re.fullmatch(r"\[ +(\w+) +\] (\w+)", line):
+                found.add((*title, match[2], match[1]))
+        return {one for one in found if one[3] != "RUN"}
+
+    def skipped(self, found):
+        """But for those that only two processes can have."""
+        return {
+            name
+            for where, group, name, result in found
+            if result == "SKIPPED" and (where, group) != ("in process", "processes")
+        }
+
+    def whole(self, options, skip=()):
+        found = self.contract({**PATIENT, **options}, skip=skip)
+        self.assertEqual(self.skipped(found), LENDING)
+        groups = {(where, group) for where, group, _, result in found if result == "OK"}
+        for group in ("life", "stream", "share", "one-sided", "wake-up", "close", "dynamic", "threads"):
+            for where in ("in process", "between processes"):
+                self.assertIn((where, group), groups)
+        self.assertIn(("between processes", "processes"), groups)
+
+    def test_the_whole_by_exchange(self):
+        self.whole({}, skip=DEATHS)
+        found = self.contract(GIVES_UP_SOON, cases=DEATHS)
+        died = {name for _, group, name, result in found if group == "processes" and result == "OK"}
+        self.assertEqual(died, {"receivers_that_are_killed", "senders_that_are_killed", "death_wakes_a_sleeper"})
+
+    def test_the_whole_by_rdma_cm(self):
+        self.whole(NEVER_AGAIN, skip=("guests_leave_nothing_behind",))  # README.md says why
+
+    def test_other_shapes(self):
+        for options in ({"operation": "send"}, {"qps": 4}, {"srq": "true"}):
+            with self.subTest(options):
+                found = self.contract({**PATIENT, **options}, cases=SHAPED)
+                self.assertEqual(self.skipped(found), set())
+                for pattern in SHAPED:
+                    ran = {where for where, _, name, _ in found if name.startswith(pattern[:-1])}
+                    self.assertEqual(ran, {"in process", "between processes"}, pattern)
+
+
+if __name__ == "__main__":
+    main()
