@@ -2,8 +2,10 @@
 #include "result.h"
 
 #include <errno.h>
+#include <iconv.h>
 #include <json-c/json.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -374,30 +376,58 @@ static int write_all(int fd, const char *text, size_t length)
   return 0;
 }
 
+/* A copy, with a question mark for each byte that is not UTF-8, as JSON is (RFC 8259, 8.1): the
+ * words of a command line and the names of files may be any bytes. NULL: out of memory. */
+static char *utf8_copy(const char *text, size_t length)
+{
+  char *copy = malloc(length + 1), *to = copy, *from = (char *)(uintptr_t)text;
+  size_t left = length, room = length;
+  iconv_t utf8 = iconv_open("UTF-8", "UTF-8");
+
+  if (copy == NULL || utf8 == (iconv_t)-1) {
+    free(copy);
+    copy = NULL;
+    left = 0;
+  }
+  while (left > 0 && iconv(utf8, &from, &left, &to, &room) == (size_t)-1) {
+    *to++ = '?';
+    from++;
+    left--;
+    room--;
+  }
+  if (utf8 != (iconv_t)-1)
+    iconv_close(utf8);
+  return copy;
+}
+
 int result_write(struct json_object *result, const char *path, struct pst_error *error)
 {
   struct output output = OUTPUT_INIT;
   size_t length = 0;
   int code, fd = STDOUT_FILENO;
-  const char *text =
+  const char *json =
       result == NULL
           ? NULL
           : json_object_to_json_string_length(result,
                                               JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
                                                   JSON_C_TO_STRING_NOSLASHESCAPE,
                                               &length);
+  char *text = json == NULL ? NULL : utf8_copy(json, length);
 
   if (text == NULL)
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "--json: out of memory");
   if (strcmp(path, "-") != 0) {
     code = output_open(&output, "--json", path, true, error);
-    if (code < 0)
+    if (code < 0) {
+      free(text);
       return code;
+    }
     fd = output.fd;
   }
   code = write_all(fd, text, length);
   if (code == 0)
     code = write_all(fd, "\n", 1);
+  free(text);
   if (code < 0)
     notice_fail(error, PST_EXIT_FAILED, code, "--json: cannot write %s: %s",
                 fd == STDOUT_FILENO ? "to standard output" : path, strerror(-code));

@@ -194,6 +194,15 @@ class Copies(ServeCase):
         self.assertRegex(child.stderr, "two: .*No such file")
         self.assertEqual(tree(self.root), tree(self.here))
 
+    def test_a_result_is_json_whatever_bytes_a_name_has(self):
+        self.serve()
+        name = b"a\xffb\xc3\xa4\xe2"
+        (self.root / os.fsdecode(name)).write_bytes(b"12345")
+        self.get(os.fsdecode(name), "--json", "r.json")
+        done = json.loads((self.here / "r.json").read_bytes())
+        self.assertIn("a?b\u00e4?", done["command_line"])
+        self.assertEqual(done["copy"]["files"], 1)
+
     def test_read_only_and_no_files(self):
         self.serve("--read-only")
         random_file(self.here / "file", 1000)
