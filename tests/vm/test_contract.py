@@ -24,6 +24,7 @@ LENDING = {
 # device needs to send again, and none takes a guest that stands still for a loss.
 NEVER_AGAIN = {"connection": "rdma_cm", "timeout": 24}
 # What is done otherwise by SENDs, over several queue pairs, or with shared receives.
+COMING_AND_GOING = ("guests_come_*", "slots_of_one_*")  # with shared receives each closing takes a second
 SHAPED = ("many_*", "every_length_*", "slots_*", "post_*", "written_*", "drained_*", "guests_come_*")
 
 
@@ -79,11 +80,11 @@ class Contract(guests.Case):
         self.whole(NEVER_AGAIN, skip=("guests_leave_nothing_behind",))  # README.md says why
 
     def test_other_shapes(self):
-        for options in ({"operation": "send"}, {"qps": 4}, {"srq": "true"}):
+        for options, skip in (({"operation": "send"}, ()), ({"qps": 4}, ()), ({"srq": "true"}, COMING_AND_GOING)):
             with self.subTest(options):
-                found = self.contract({**PATIENT, **options}, cases=SHAPED)
+                found = self.contract({**PATIENT, **options}, cases=SHAPED, skip=skip)
                 self.assertEqual(self.skipped(found), set())
-                for pattern in SHAPED:
+                for pattern in set(SHAPED) - set(skip):
                     ran = {where for where, _, name, _ in found if name.startswith(pattern[:-1])}
                     self.assertEqual(ran, {"in process", "between processes"}, pattern)
 
