@@ -82,6 +82,8 @@ const struct option_word option_words[] = {
      "compare the SHA-256 of each file at both ends before it gets its name"},
     {OPTION_COPY, KEY_NODE + NODE_CHUNK, "chunk", "SIZE", "at once; 1MiB when not given"},
     {OPTION_COPY, KEY_NODE + NODE_DEPTH, "depth", "N", "chunks under way; 8 when not given"},
+    {OPTION_NODE, KEY_NODE + NODE_TIMEOUT, "timeout", "TIME",
+     "give a peer up that is silent for so long, 3s or more; 10s when not given"},
     {OPTION_NODE, KEY_NODE + NODE_INSECURE, "insecure", NULL,
      "allow an address beyond this machine: nothing is authenticated or encrypted"},
     {OPTION_DURATION, KEY_LONG, "duration", "TIME",

@@ -9,12 +9,15 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "clock.h"
 #include "environment.h"
 #include "notice.h"
 #include "report.h"
 #include "result.h"
 #include "settings.h"
 #include "signals.h"
+
+#define TIMEOUT_LEAST_NS (3 * NS_PER_S) /* both ends say each second that they are there */
 
 int plan_side_read(const struct command *command, const struct arguments *arguments,
                    struct plan_side *side)
@@ -24,6 +27,7 @@ int plan_side_read(const struct command *command, const struct arguments *argume
   *side = (struct plan_side){.transport =
                                  words[NODE_TRANSPORT] != NULL ? words[NODE_TRANSPORT] : "loopback",
                              .memory = words[NODE_MEMORY] != NULL ? words[NODE_MEMORY] : "host",
+                             .timeout_ns = 10 * NS_PER_S,
                              .insecure = words[NODE_INSECURE] != NULL};
   if (settings_read(arguments->transport_options, arguments->transport_option_count,
                     &side->transport_options, &side->transport_option_count) < 0 ||
@@ -32,7 +36,12 @@ int plan_side_read(const struct command *command, const struct arguments *argume
     arguments_wrong(command, "out of memory");
     return -ENOMEM;
   }
-  return 0;
+  if (plan_time(command, "timeout", words[NODE_TIMEOUT], &side->timeout_ns) < 0)
+    return -EINVAL;
+  if (side->timeout_ns >= TIMEOUT_LEAST_NS)
+    return 0;
+  arguments_wrong(command, "--timeout: an end says each second that it is there; 3s is the least");
+  return -EINVAL;
 }
 
 void plan_side_free(struct plan_side *side)
@@ -50,6 +59,7 @@ void plan_remote(const struct plan_side *side, const char *address, struct remot
                                    .memory_options = side->memory_options,
                                    .transport_option_count = side->transport_option_count,
                                    .memory_option_count = side->memory_option_count,
+                                   .timeout_ns = side->timeout_ns,
                                    .insecure = side->insecure};
 }
 

@@ -14,6 +14,7 @@ struct plan_side {
   const char *transport, *memory;
   struct pst_setting *transport_options, *memory_options;
   uint32_t transport_option_count, memory_option_count;
+  uint64_t timeout_ns;
   bool insecure;
 };
 

@@ -296,7 +296,9 @@ int remote_open(const struct remote_params *params, int event_fd, struct remote 
                                        .transport_options = params->transport_options,
                                        .transport_option_count = params->transport_option_count,
                                        .peers = 1,
-                                       .message_max = SERVE_MESSAGE_MAX};
+                                       .message_max = SERVE_MESSAGE_MAX,
+                                       .connect_timeout_ns = params->timeout_ns,
+                                       .peer_timeout_ns = params->timeout_ns};
 
   *remote = (struct remote){.event_fd = event_fd};
   int rc = io_open(&remote->io);

@@ -20,6 +20,7 @@ struct remote_params {
   const char *address, *transport, *memory;
   const struct pst_setting *transport_options, *memory_options;
   uint32_t transport_option_count, memory_option_count;
+  uint64_t timeout_ns; /* of the transport, and of silence */
   bool insecure;
 };
 

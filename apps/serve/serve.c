@@ -29,6 +29,7 @@ static int read_params(const struct command *command, const struct arguments *ar
                                    .root = words[NODE_ROOT],
                                    .read_only = words[NODE_READ_ONLY] != NULL,
                                    .overwrite = words[NODE_OVERWRITE] != NULL,
+                                   .timeout_ns = side->timeout_ns,
                                    .insecure = side->insecure,
                                    .once = words[NODE_ONCE] != NULL,
                                    .clients = 64,

@@ -77,7 +77,9 @@ int server_open(const struct server_params *params, struct server *server, struc
                                        .messages = SERVER_WINDOW,
                                        .depth = 4 * SERVER_WINDOW,
                                        .pieces = SERVER_PIECES,
-                                       .offers = SERVER_OFFERS};
+                                       .offers = SERVER_OFFERS,
+                                       .connect_timeout_ns = params->timeout_ns,
+                                       .peer_timeout_ns = params->timeout_ns};
 
   *server = (struct server){.params = params, .root = -1};
   if (params->root != NULL && (server->root = root_open(params->root)) < 0)
@@ -162,15 +164,20 @@ static void sleep_until(struct server *server, int event_fd, uint64_t until)
   poll(fds, armed < 0 ? 2 : 3, left);
 }
 
-/* Of many clients that have gone, the allocator would keep the memory. */
+/* Of many clients that have gone, at a time or one after the other, the allocator would keep
+ * the memory. */
 static void give_back(struct server *server)
 {
-  if (server->client_most < MANY || server->client_count > server->client_most / 4)
+  bool many_left = server->client_most >= MANY && server->client_count <= server->client_most / 4;
+  bool all_left = server->client_count == 0 && server->totals.clients > server->trimmed;
+
+  if (!many_left && !all_left)
     return;
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
   server->client_most = server->client_count;
+  server->trimmed = server->totals.clients;
 }
 
 static void check_idle(struct server *server, uint64_t now)

@@ -39,7 +39,7 @@ struct server_params {
   const char *root; /* NULL: no files */
   bool read_only, overwrite, insecure, once;
   uint32_t clients;
-  uint64_t in_flight, request_max, idle_ns;
+  uint64_t in_flight, request_max, idle_ns, timeout_ns;
 };
 
 struct server_totals {
@@ -141,6 +141,7 @@ struct server {
   struct client *clients;
   uint32_t client_count, io_under_way;
   uint32_t client_most; /* at a time, since memory was given back */
+  uint64_t trimmed;     /* clients that there had been then */
   struct server_totals totals;
   bool stopping;
 };

@@ -105,6 +105,22 @@ class Requests(ServeCase):
 
         self.in_one_of_three(healthy)
 
+    def test_how_long_silence_is_borne(self):
+        """Of a client, by the server, and the other way round."""
+        for server, client in ((("--timeout", "3s"), ()), ((), ("--timeout", "3s"))):
+            with self.subTest(server=server, client=client):
+                self.serve(*server, root=False)
+                there = self.start("request", "write", self.address, "--duration", 60, *client)
+                self.wait_joined(1)
+                (there if server else self.server).signal(signal.SIGSTOP)
+                if server:
+                    self.server.wait_line("said nothing for 3 s")
+                    there.signal(signal.SIGCONT)
+                self.assertEqual(there.wait(), 1, str(there))
+                self.assertIn("without a goodbye" if server else "said nothing for 3 s", there.stderr)
+                self.server.signal(signal.SIGCONT)
+                self.stop()
+
     def test_once(self):
         self.serve("--once", root=False)
         self.request("write", "--count", 3)
@@ -125,6 +141,7 @@ class Requests(ServeCase):
         for words, said in (
             (["request", "copy", "127.0.0.1:1"], "write or read"),
             (["request", "write"], "missing"),
+            (["request", "write", "127.0.0.1:1", "--timeout", "2s"], "3s is the least"),
             (["request", "write", "127.0.0.1:1", "--pieces", "513"], "1 to 512"),
             (["request", "write", "127.0.0.1:1", "--size", "0"], "--size"),
             (["request", "write", "127.0.0.1:1", "--size", "3", "--pieces", "4"], "more --pieces than bytes"),

@@ -4,6 +4,7 @@
 import contextlib
 import hashlib
 import json
+import os
 import signal
 
 import guests
@@ -22,6 +23,7 @@ PATIENCE = "60s"
 SOON_AGAIN = [f"--set transport.options.{key}={value}" for key, value in ON_BAD_WIRES.items()]
 MESSAGES = 3000
 BAD_WIRES = ("loss 1%", "delay 2ms reorder 99%")
+BAD_MIB = int(os.environ.get("PENSTOCK_BAD_WIRE_MIB", 2))  # of a file there and back
 TROUBLE = ("out_of_seq_request", "rcvd_seq_err", "completer_retry_err", "retry_exceeded_err")
 
 
@@ -209,7 +211,7 @@ class VerbsRc(Streams):
     def test_files_and_regions_are_served(self):
         more = {**dict(self.options()), **ON_BAD_WIRES}
         more = "".join(f"--transport-option {key}={value} " for key, value in more.items())
-        options = f"--insecure --transport verbs_rc {more}--transport-option device="
+        options = f"--insecure --timeout 120s --transport verbs_rc {more}--transport-option device="
         server = self.guest("b").start(
             f"mkdir -p root && exec {PROGRAM} serve 10.9.0.2:18530 --root root {options}10.9.0.2"
         )
@@ -218,7 +220,7 @@ class VerbsRc(Streams):
         self.request_and_transfer(near, "64M")
         for what in BAD_WIRES:
             with self.subTest(what), self.bad_wire(what):
-                self.request_and_transfer(near, "2M")
+                self.request_and_transfer(near, f"{BAD_MIB}M")
 
     def request_and_transfer(self, near, size):
         for what in ("write", "read"):
@@ -229,7 +231,7 @@ class VerbsRc(Streams):
         self.guest("a").run(
             f"head -c {size} /dev/urandom >sent\n{PROGRAM} put {near} sent --to kept --sha256\n"
             f"{PROGRAM} get {near} kept --to back --sha256\nsha256sum sent back >sums",
-            seconds=300,
+            seconds=300 + 15 * BAD_MIB,
         )
         sums = (self.guest("a").folder / "sums").read_text().split()
         kept = hashlib.sha256((self.guest("b").folder / "root" / "kept").read_bytes()).hexdigest()

@@ -678,7 +678,8 @@ struct pst_node_params {
   uint32_t reserved;           /* 0 */
   uint64_t offer_bytes;        /* of them together [no bound] */
   uint64_t message_max;        /* bytes of a message, either way; a peer's may be less [4096] */
-  uint64_t connect_timeout_ns; /* from pst_node_connect() or a peer's coming to JOINED [10 s] */
+  uint64_t connect_timeout_ns; /* from pst_node_connect() or a peer's coming to JOINED; of an
+                                  operation that the peer's side does not answer [10 s] */
   uint64_t peer_timeout_ns;    /* nothing heard for so long: the peer is dead [10 s] */
 };
 
