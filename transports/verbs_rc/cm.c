@@ -273,6 +273,10 @@ int rc_cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr)
   return 0;
 }
 
+/* rdma_accept() is answered by a message of the peer's kernel, and data may come before that. It is
+ * not for rdma_notify() to say so: what the kernel does then it does later, and an id that is
+ * destroyed before holds rdma_destroy_id() up until the kernel gives up repeating its own message,
+ * which takes it a minute. */
 int rc_cm_settle(struct pst_endpoint *endpoint)
 {
   struct private_data data;
@@ -283,12 +287,6 @@ int rc_cm_settle(struct pst_endpoint *endpoint)
   return rc == 0 ? 0 : errno ? errno : EIO;
 }
 
-void rc_cm_heard(struct pst_endpoint *endpoint)
-{
-  /* It is told nothing new where its own message was not lost. */
-  if (!rc_cm_connects(endpoint) && endpoint->cm->id)
-    rdma_notify(endpoint->cm->id, IBV_EVENT_COMM_EST);
-}
 void rc_cm_describe(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct rc_cm *cm = endpoint->cm;

@@ -35,8 +35,6 @@ void rc_cm_connect(struct pst_endpoint *endpoint);
 int rc_cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr);
 /* The queue pair is in RTS: tell the peer. 0 or errno. */
 int rc_cm_settle(struct pst_endpoint *endpoint);
-/* Data have come, so that the connection stands, whatever became of the kernel's own message. */
-void rc_cm_heard(struct pst_endpoint *endpoint);
 /* What it waits for and was not given in time, in words. False: for the peer to ask. */
 bool rc_cm_waits(const struct pst_endpoint *endpoint, char *text, size_t size);
 /* Take what the kernel has to say. */

@@ -63,8 +63,13 @@ static void take_of(struct pst_endpoint *endpoint, const struct event *event)
   case RDMA_CM_EVENT_ROUTE_ERROR:
   case RDMA_CM_EVENT_CONNECT_ERROR:
   case RDMA_CM_EVENT_UNREACHABLE:
+    failed(endpoint, event);
+    break;
   case RDMA_CM_EVENT_REJECTED:
     failed(endpoint, event);
+    /* The peer's kernel had not heard yet that the connection stands when its end went away. */
+    if (endpoint->state == RC_CONNECTED)
+      left(endpoint);
     break;
   case RDMA_CM_EVENT_DISCONNECTED:
     left(endpoint);

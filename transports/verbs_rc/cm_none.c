@@ -56,11 +56,6 @@ int rc_cm_settle(struct pst_endpoint *endpoint)
   return EOPNOTSUPP;
 }
 
-void rc_cm_heard(struct pst_endpoint *endpoint)
-{
-  (void)endpoint;
-}
-
 bool rc_cm_waits(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
   (void)endpoint, (void)text, (void)size;

@@ -332,8 +332,6 @@ void rc_connected(struct pst_endpoint *endpoint)
   if (endpoint->state != RC_GREETING || endpoint->mend.by_ns)
     return;
   endpoint->state = RC_CONNECTED;
-  if (endpoint->cm)
-    rc_cm_heard(endpoint);
   endpoint->tell_connected = true;
   endpoint->heard_ns = rc_now_ns(endpoint->device);
   rc_due(endpoint->worker, 0);
