@@ -185,14 +185,12 @@ static inline void make_request(struct rma *rma, const struct rma_work *w, uint6
   }
 }
 
-/* Returns how many were taken, 0 also when the peer is going; -errno: the transport
- * refuses the first. */
-static inline int post_requests(struct rma *rma, const struct pst_request *requests, uint32_t n)
+/* The transport's post() said `rc` of them. Returns how many were taken, 0 also when the peer is
+ * going; -errno: the transport refuses the first. */
+static int take_posted(struct rma *rma, const struct pst_request *requests, uint32_t n, int rc)
 {
-  uint32_t wait, taken;
-  int rc = rma->ops->post(rma->endpoint, requests, n, &wait);
+  const uint32_t taken = rc > 0 ? (uint32_t)rc : 0;
 
-  taken = rc > 0 ? (uint32_t)rc : 0;
   for (uint32_t i = 0; i < n; i++) {
     if (requests[i].opcode != PST_OP_WRITE)
       continue;
@@ -205,6 +203,13 @@ static inline int post_requests(struct rma *rma, const struct pst_request *reque
   if (rc >= 0 || rc == -EAGAIN)
     return (int)taken;
   return rma->refused(rma->context, rc);
+}
+
+static int post_requests(struct rma *rma, const struct pst_request *requests, uint32_t n)
+{
+  uint32_t wait;
+
+  return take_posted(rma, requests, n, rma->ops->post(rma->endpoint, requests, n, &wait));
 }
 
 int rma_request(struct rma *rma, const struct pst_request *request)
@@ -228,12 +233,12 @@ static uint32_t room_for_whole(const struct rma *rma)
   return room < RMA_BATCH ? room : RMA_BATCH;
 }
 
-/* k requests, one for each of the first free slots. Returns how many were taken; *stop: go on to no
- * more, *rc says when the next is to blame. */
-static inline uint32_t post_made(struct rma *rma, const struct pst_request *requests, uint32_t k,
-                                 int *rc, bool *stop)
+/* k requests, one for each of the first free slots, of which post() said `posted`. Returns how many
+ * were taken; *stop: go on to no more, *rc says when the next is to blame. */
+static uint32_t take_made(struct rma *rma, const struct pst_request *requests, uint32_t k,
+                          int posted, int *rc, bool *stop)
 {
-  int result = post_requests(rma, requests, k);
+  int result = take_posted(rma, requests, k, posted);
   uint32_t taken = result > 0 ? (uint32_t)result : 0;
 
   *stop |= taken < k;
@@ -245,7 +250,15 @@ static inline uint32_t post_made(struct rma *rma, const struct pst_request *requ
   return taken;
 }
 
-/* Those at the front that are one request each. As post_made(). */
+static uint32_t post_made(struct rma *rma, const struct pst_request *requests, uint32_t k, int *rc,
+                          bool *stop)
+{
+  uint32_t wait;
+
+  return take_made(rma, requests, k, rma->ops->post(rma->endpoint, requests, k, &wait), rc, stop);
+}
+
+/* Those at the front that are one request each. As take_made(). */
 static uint32_t post_whole(struct rma *rma, const struct rma_work *works, uint32_t n,
                            uint32_t *slots, int *rc, bool *stop)
 {
@@ -282,35 +295,66 @@ static inline bool is_plain(const struct rma *rma, const struct rma_ranges *rang
          t->remote_offset <= ranges->remote_length - t->length;
 }
 
+/* Each field is written once: the compiler would clear all of them first. */
+static inline void make_plain(const struct rma_ranges *ranges, const struct pst_transfer *t,
+                              uint64_t cookie, struct pst_request *request)
+{
+  request->opcode = t->op;
+  request->flags = 0;
+  request->piece_count = 0;
+  request->reserved0 = 0;
+  request->local.mr = ranges->mr;
+  request->offset = t->local_offset;
+  request->arg.length = t->length;
+  request->cookie = cookie;
+  request->u.rma.remote = ranges->remote;
+  request->u.rma.offset = t->remote_offset;
+  request->u.rma.reserved = 0;
+}
+
+/* k requests, of which WRITEs have the numbers from rma->writes up to `write`. As take_made(), but
+ * mostly all of them are taken. */
+static inline uint32_t post_all(struct rma *rma, const struct pst_request *requests, uint32_t k,
+                                uint64_t write, int *rc, bool *stop)
+{
+  uint32_t wait;
+  const int taken = rma->ops->post(rma->endpoint, requests, k, &wait);
+
+  if (__builtin_expect(taken != (int)k, 0))
+    return take_made(rma, requests, k, taken, rc, stop);
+  rma->writes = write;
+  rma->requests += k;
+  rma->free_count -= k;
+  return k;
+}
+
 uint32_t rma_post_plain(struct rma *rma, const struct rma_ranges *ranges,
                         const struct pst_transfer *transfers, uint32_t n, int *rc, bool *stop)
 {
   struct pst_request requests[RMA_BATCH];
   uint64_t write = rma->writes;
   uint32_t room = rma->rest_slot == RMA_NO_SLOT ? room_for_whole(rma) : 0, k = 0;
+  const uint32_t *slots = &rma->free_slots[rma->free_count];
 
   if (room > n)
     room = n;
   for (; k < room && is_plain(rma, ranges, &transfers[k]); k++) {
     const struct pst_transfer *t = &transfers[k];
-    uint32_t slot = rma->free_slots[rma->free_count - 1 - k];
+    uint32_t slot = *--slots;
     uint64_t cookie = slot;
-    rma->slots[slot] =
-        (struct rma_slot){.cookie = t->cookie, .length = t->length, .parts = 1, .op = t->op};
+    struct rma_slot *taken = &rma->slots[slot];
+    taken->cookie = t->cookie;
+    taken->length = t->length;
+    taken->parts = 1;
+    taken->status = 0;
+    taken->op = t->op;
     if (t->op == PST_OP_WRITE) {
       rma->write_slots[write & rma->mask] = slot;
       cookie = write++;
     }
-    requests[k] = (struct pst_request){
-        .opcode = t->op,
-        .local.mr = ranges->mr,
-        .offset = t->local_offset,
-        .arg.length = t->length,
-        .cookie = cookie,
-        .u.rma = {.remote = ranges->remote, .offset = t->remote_offset},
-    };
+    make_plain(ranges, t, cookie, &requests[k]);
   }
-  return k ? post_made(rma, requests, k, rc, stop) : 0;
+  return k ? post_all(rma, requests, k, write, rc, stop) : 0;
 }
 
 void rma_end_rest(struct rma *rma, int status)

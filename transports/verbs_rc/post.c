@@ -187,25 +187,36 @@ static int broken(struct pst_endpoint *endpoint, int rc)
   return -ECONNRESET;
 }
 
-int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
-            uint32_t *wait)
+/* What is built, [from, to); `why` no more was. */
+static inline int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, uint32_t why,
+                            bool is_fenced, uint32_t *wait)
 {
-  uint64_t from = endpoint->sq_head, index = from;
+  endpoint->wrs[(to - 1) & endpoint->sq_mask].send_flags |= IBV_SEND_SIGNALED;
+  const int went = rc_queue_ring(endpoint, from, to);
+  want_room(endpoint, why);
+  endpoint->wants_rma_done = is_fenced;
+  if (went < 0)
+    return broken(endpoint, went);
+  endpoint->outstanding += (uint32_t)went;
+  if ((uint32_t)went < to - from)
+    broken(endpoint, -ENOBUFS);
+  *wait = why;
+  return went;
+}
+
+static __attribute__((noinline)) int post_some(struct pst_endpoint *endpoint,
+                                               const struct pst_request *requests, uint32_t n,
+                                               uint32_t *wait)
+{
+  const uint32_t room = endpoint->requests_max - endpoint->outstanding;
+  const uint64_t from = endpoint->sq_head;
   uint32_t why = PST_WAIT_NONE, taken = 0;
   bool is_fenced = false;
-  int rc = not_now(endpoint);
+  int rc = 0;
 
-  if (rc < 0 || n == 0) {
-    if (rc == -EAGAIN) {
-      want_room(endpoint, PST_WAIT_QUEUE);
-      *wait = PST_WAIT_QUEUE;
-    }
-    return rc;
-  }
-  const uint32_t room = endpoint->requests_max - endpoint->outstanding;
-  for (uint32_t some; taken < n; taken += some, index += some) {
+  for (uint32_t some; taken < n; taken += some) {
     const struct pst_request *request = &requests[taken];
-    some = rc_build_row(endpoint, index, request, (n < room ? n : room) - taken);
+    some = rc_build_row(endpoint, from + taken, request, (n < room ? n : room) - taken);
     if (some)
       continue;
     if ((rc = check(endpoint, request)) < 0)
@@ -217,24 +228,34 @@ int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
               : PST_WAIT_NONE;
     if (why)
       break;
-    build(endpoint, index, request);
+    build(endpoint, from + taken, request);
     some = 1;
   }
+  if (taken)
+    return hand_over(endpoint, from, from + taken, why, is_fenced, wait);
   want_room(endpoint, why);
   endpoint->wants_rma_done = is_fenced;
-  if (taken == 0) {
-    if (rc < 0)
-      return rc;
-    *wait = why;
-    return -EAGAIN;
-  }
-  endpoint->wrs[(index - 1) & endpoint->sq_mask].send_flags |= IBV_SEND_SIGNALED;
-  int went = rc_queue_ring(endpoint, from, index);
-  if (went < 0)
-    return broken(endpoint, went);
-  endpoint->outstanding += (uint32_t)went;
-  if ((uint32_t)went < taken)
-    broken(endpoint, -ENOBUFS);
+  if (rc < 0)
+    return rc;
   *wait = why;
-  return went;
+  return -EAGAIN;
+}
+
+int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+            uint32_t *wait)
+{
+  const uint64_t at = endpoint->sq_head;
+  const int rc = not_now(endpoint);
+
+  if (rc < 0 || n == 0) {
+    if (rc == -EAGAIN) {
+      want_room(endpoint, PST_WAIT_QUEUE);
+      *wait = PST_WAIT_QUEUE;
+    }
+    return rc;
+  }
+  if (n == 1 && endpoint->outstanding < endpoint->requests_max &&
+      rc_build_write(endpoint, at, requests))
+    return hand_over(endpoint, at, at + 1, PST_WAIT_NONE, false, wait);
+  return post_some(endpoint, requests, n, wait);
 }

@@ -105,6 +105,10 @@ int rc_lanes_greet(struct pst_endpoint *endpoint);
  * Returns how many. */
 uint32_t rc_build_row(struct pst_endpoint *endpoint, uint64_t index,
                       const struct pst_request *requests, uint32_t n);
+/* One WRITE by itself is what somebody waits for: it is spared the loop, and what that carries.
+ * False: it is not plain. */
+bool rc_build_write(struct pst_endpoint *endpoint, uint64_t index,
+                    const struct pst_request *request);
 
 /* rma.c: 0 or -errno; and what was checked, as a work request. */
 int rc_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request);

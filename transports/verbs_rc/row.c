@@ -121,6 +121,37 @@ static uint32_t sends(struct pst_endpoint *endpoint, uint64_t index,
   return i;
 }
 
+static inline bool is_writable(const struct pst_endpoint *endpoint, const struct pst_remote *remote)
+{
+  return (endpoint->roles & PST_ROLE_RMA) && remote && remote->endpoint == endpoint &&
+         (remote->access & PST_ACCESS_REMOTE_WRITE);
+}
+
+static inline bool is_write(const struct pst_request *request, uint64_t room, uint64_t length_max)
+{
+  const uint64_t length = request->arg.length, offset = request->u.rma.offset;
+
+  return !request->u.rma.reserved && offset <= room && length <= room - offset &&
+         length <= length_max;
+}
+
+static inline void build_write(const struct row *row, uint64_t index,
+                               const struct pst_request *request, uint64_t address, uint32_t rkey)
+{
+  struct ibv_send_wr *wr = build(row, index, request);
+
+  wr->opcode = IBV_WR_RDMA_WRITE;
+  wr->wr.rdma.remote_addr = address + request->u.rma.offset;
+  wr->wr.rdma.rkey = rkey;
+}
+
+static inline void written(struct pst_endpoint *endpoint, struct pst_remote *remote, uint64_t end)
+{
+  endpoint->rma_before = end;
+  if (remote->access & PST_ACCESS_REMOTE_READ)
+    endpoint->written = remote;
+}
+
 static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index,
                        const struct pst_request *requests, uint32_t n)
 {
@@ -128,27 +159,20 @@ static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index,
   struct pst_remote *remote = requests[0].u.rma.remote;
   uint32_t i = 0;
 
-  if (!(endpoint->roles & PST_ROLE_RMA) || !remote || remote->endpoint != endpoint ||
-      !(remote->access & PST_ACCESS_REMOTE_WRITE))
+  if (!is_writable(endpoint, remote))
     return 0;
   const uint64_t address = remote->address, room = remote->length;
   const uint64_t length_max = endpoint->device->message_max;
   const uint32_t rkey = remote->rkey;
   for (; i < n; i++) {
     const struct pst_request *request = &requests[i];
-    const uint64_t length = request->arg.length, offset = request->u.rma.offset;
     if (head_of(request) != PST_OP_WRITE || request->u.rma.remote != remote ||
-        request->u.rma.reserved || offset > room || length > room - offset || length > length_max ||
-        !is_within(endpoint, &row, request))
+        !is_write(request, room, length_max) || !is_within(endpoint, &row, request))
       break;
-    struct ibv_send_wr *wr = build(&row, index + i, request);
-    wr->opcode = IBV_WR_RDMA_WRITE;
-    wr->wr.rdma.remote_addr = address + offset;
-    wr->wr.rdma.rkey = rkey;
+    build_write(&row, index + i, request, address, rkey);
   }
-  endpoint->rma_before = index + i;
-  if (i && (remote->access & PST_ACCESS_REMOTE_READ))
-    endpoint->written = remote;
+  if (i)
+    written(endpoint, remote, index + i);
   return i;
 }
 
@@ -164,4 +188,21 @@ uint32_t rc_build_row(struct pst_endpoint *endpoint, uint64_t index,
   if (built)
     rc_queue_alike(endpoint, index, requests[0].opcode);
   return built;
+}
+
+bool rc_build_write(struct pst_endpoint *endpoint, uint64_t index,
+                    const struct pst_request *request)
+{
+  struct pst_remote *remote = request->u.rma.remote;
+
+  if (head_of(request) != PST_OP_WRITE || !is_writable(endpoint, remote) ||
+      !is_write(request, remote->length, endpoint->device->message_max))
+    return false;
+  struct row row = row_of(endpoint);
+  if (!is_within(endpoint, &row, request))
+    return false;
+  build_write(&row, index, request, remote->address, remote->rkey);
+  written(endpoint, remote, index + 1);
+  rc_queue_alike(endpoint, index, PST_OP_WRITE);
+  return true;
 }
