@@ -29,6 +29,8 @@ struct game {
   uint8_t *own;
   const volatile uint8_t *last; /* byte of what the other end writes */
   uint64_t under_way;
+  uint64_t *starts; /* of rounds, and when the last has ended: ticks */
+  double tick_ns;
 };
 
 static int open_end(struct end *end, uint32_t role, const char *device, unsigned long port,
@@ -139,29 +141,54 @@ static uint64_t now_ns(void)
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+/* As ib_write_lat: rounds are told in ticks of the CPU, since the kernel may have its clock from a
+ * device. How long a tick is, the whole game says. */
+static uint64_t now_ticks(void)
+{
+#ifdef __x86_64__
+  return __builtin_ia32_rdtsc();
+#else
+  return now_ns();
+#endif
+}
+
 static int ascending(const void *a, const void *b)
 {
   uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
   return left < right ? -1 : left > right;
 }
 
-static int play(struct game *game, int second, uint64_t *rounds)
+/* A round goes from one write to the next, with all that is between them. */
+static int play(struct game *game, int second)
 {
   int rc = both_connected(game);
+  const uint64_t began_ns = now_ns(), began = now_ticks();
 
   for (uint64_t turn = 1; rc >= 0 && turn <= game->count; turn++) {
-    uint64_t start = now_ns();
     if (second)
       rc = await(game, turn);
+    game->starts[turn - 1] = now_ticks();
     if (rc >= 0)
       rc = write_there(game, turn);
-    if (rc >= 0 && !second)
-      rc = await(game, turn);
-    rounds[turn - 1] = now_ns() - start;
     if (rc >= 0)
       rc = reap(game);
+    if (rc >= 0 && !second)
+      rc = await(game, turn);
   }
+  const uint64_t ended = game->starts[game->count] = now_ticks();
+  game->tick_ns = (double)(now_ns() - began_ns) / (double)(ended - began);
   return rc;
+}
+
+/* Half of the median round. */
+static double latency_ns(struct game *game)
+{
+  uint64_t *rounds = game->starts;
+
+  for (unsigned long i = 0; i < game->count; i++)
+    rounds[i] = rounds[i + 1] - rounds[i];
+  qsort(rounds, game->count, sizeof *rounds, ascending);
+  return (double)rounds[game->count / 2] * game->tick_ns / 2;
 }
 
 static int finish(struct game *game)
@@ -192,21 +219,20 @@ int main(int argc, char **argv)
   }
   game.size = strtoul(argv[3], NULL, 10);
   game.count = strtoul(argv[4], NULL, 10);
-  uint64_t *rounds = calloc(game.count + 1, sizeof *rounds);
-  int second = strcmp(argv[1], "second") == 0, rc = rounds ? open_game(&game, argv) : -ENOMEM;
+  game.starts = calloc(game.count + 1, sizeof *game.starts);
+  int second = strcmp(argv[1], "second") == 0, rc = game.starts ? open_game(&game, argv) : -ENOMEM;
   if (rc == 0)
-    rc = play(&game, second, rounds);
+    rc = play(&game, second);
   if (rc >= 0)
     rc = finish(&game);
   if (rc < 0)
     fprintf(stderr, "bench-pingpong: %s\n", strerror(-rc));
-  qsort(rounds, game.count, sizeof *rounds, ascending);
   if (rc >= 0 && !second)
-    printf("%.3f usec, half a round trip, median\n", (double)rounds[game.count / 2] / 2000);
+    printf("%.3f usec, half a round trip, median\n", latency_ns(&game) / 1000);
   for (int i = 0; i < 2; i++) {
     pst_session_close(game.ends[i].session);
     pst_config_close(game.ends[i].config);
   }
-  free(rounds);
+  free(game.starts);
   return rc < 0;
 }
