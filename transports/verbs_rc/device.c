@@ -55,8 +55,8 @@ static int read_device(struct pst_device *device)
   device->mtu = port.active_mtu;
   if (wish && vb_mtu_of(wish) < device->mtu)
     device->mtu = vb_mtu_of(wish);
-  snprintf(device->carrier, sizeof(device->carrier), "%s",
-           device->attr.vendor_id == SOFT_ROCE_VENDOR ? "soft-roce" : "rdma");
+  device->is_soft = device->attr.vendor_id == SOFT_ROCE_VENDOR;
+  snprintf(device->carrier, sizeof(device->carrier), "%s", device->is_soft ? "soft-roce" : "rdma");
   snprintf(device->counter_folder, sizeof(device->counter_folder), "%.250s/ports/%u",
            open->context->device->ibdev_path, open->port->number);
   vb_counters_read(device->counter_folder, &device->counters);

@@ -73,6 +73,7 @@ struct pst_device {
   bool sends;            /* messages are SENDs, not WRITEs */
   uint32_t qps;          /* of an endpoint that sends or receives */
   bool shares;           /* endpoints of a worker share receives */
+  bool is_soft;          /* soft-RoCE */
   uint64_t initial;      /* what sequence 0 travels as: a test's */
   char carrier[48];
   char counter_folder[320];

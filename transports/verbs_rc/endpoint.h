@@ -211,7 +211,10 @@ struct pst_endpoint {
   struct pst_endpoint *next_numbered;
   uint32_t number; /* of the queue pair, by which completions are told apart */
   bool has_reserved, is_named;
-  _Atomic bool last_wqe; /* it takes no more */
+  _Atomic bool last_wqe; /* it takes no more, as its device says */
+  bool has_flushed;      /* likewise, as what was posted in ERR says: the one of this wr_id */
+  uint32_t last_sends;   /* how many such were ever posted */
+  uint64_t last_send;    /* 0: none since the queue pair was set up */
   uint64_t erred_ns;
   uint64_t given_at; /* worker->empties when all was given back, + 1 */
 

@@ -66,8 +66,7 @@ void rc_mend_again(struct pst_endpoint *endpoint, uint64_t in_ns)
   rc_pend(endpoint);
 }
 
-/* Of the send queue. */
-static uint64_t given_back(const struct pst_endpoint *endpoint)
+uint64_t rc_given_back(const struct pst_endpoint *endpoint)
 {
   const uint64_t flushed = endpoint->mend.flushed;
 
@@ -78,7 +77,7 @@ void rc_mend_step(struct pst_endpoint *endpoint)
 {
   const struct rc_mend *mend = &endpoint->mend;
 
-  if (given_back(endpoint) != endpoint->sq_head || endpoint->rq_posted || mend->hellos ||
+  if (rc_given_back(endpoint) != endpoint->sq_head || endpoint->rq_posted || mend->hellos ||
       rc_now_ns(endpoint->device) < mend->again_ns)
     return;
   endpoint->mend.is_greeted = true;
@@ -248,5 +247,5 @@ void rc_mend_end(struct pst_endpoint *endpoint)
   endpoint->mend.by_ns = 0;
   if (endpoint->failed_from == RC_NEVER)
     endpoint->failed_from = endpoint->sq_done;
-  endpoint->sq_done = given_back(endpoint);
+  endpoint->sq_done = rc_given_back(endpoint);
 }

@@ -63,6 +63,8 @@ static void device_gave_up(struct pst_endpoint *endpoint)
 
 static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
+  if (endpoint->shared && rc_shared_flushed(endpoint, wc))
+    return;
   if (wc->status == IBV_WC_WR_FLUSH_ERR && endpoint->state >= RC_CONNECTED && !endpoint->is_erred &&
       !endpoint->is_failed && !endpoint->mend.by_ns)
     device_gave_up(endpoint);

@@ -10,6 +10,7 @@
 #define RC_SPARE 1u /* of SENDs: a receive without a slot */
 /* Beyond whatever the send queue can have: not of it. */
 #define RC_ASIDE UINT32_C(0x40000000)
+#define RC_LAST UINT32_C(0x60000000) /* posted in ERR, to know when all is flushed */
 static inline uint64_t rc_wr_id(const struct pst_endpoint *endpoint, uint32_t index)
 {
   return (uint64_t)(endpoint->generation & 0x7fffu) << 48 | (uint64_t)endpoint->place << 32 | index;

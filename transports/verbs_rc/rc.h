@@ -79,6 +79,8 @@ bool rc_mend_begin(struct pst_endpoint *endpoint, int status, const char *why);
 bool rc_mend_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
 void rc_mend_again(struct pst_endpoint *endpoint, uint64_t in_ns);
 void rc_mend_step(struct pst_endpoint *endpoint);
+/* Of the send queue: requests before this one the device has given back. */
+uint64_t rc_given_back(const struct pst_endpoint *endpoint);
 void rc_mend_greet(struct pst_endpoint *endpoint);
 /* A hello that is not of the send queue. */
 void rc_mend_said(struct pst_endpoint *endpoint, const struct ibv_wc *wc);

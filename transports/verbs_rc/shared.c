@@ -310,6 +310,8 @@ void rc_shared_begin(struct pst_endpoint *endpoint)
   if (!endpoint->shared)
     return;
   atomic_store(&endpoint->last_wqe, false);
+  endpoint->has_flushed = false;
+  endpoint->last_send = 0;
   endpoint->given_at = 0;
   endpoint->rq_posted = 1;
 }
@@ -320,10 +322,37 @@ static bool may_have_some(const struct pst_endpoint *endpoint)
          atomic_load_explicit(&endpoint->setup, memory_order_acquire) == 0;
 }
 
-/* Not every device tells of the last one: soft-RoCE of Linux 6.1 does not. */
+/* soft-RoCE of Linux 6.1 does not tell of the last one. It has its responder flush before its
+ * requester: where all sends are back, and one more that is posted in ERR, all receives are, too.
+ * An adapter's two halves know nothing of each other. */
+static void post_last(struct pst_endpoint *endpoint)
+{
+  struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED}, *bad;
+
+  if (!endpoint->device->is_soft || !endpoint->is_erred || endpoint->last_send ||
+      rc_given_back(endpoint) != endpoint->sq_head || endpoint->mend.hellos)
+    return;
+  wr.wr_id =
+      rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + RC_LAST + (endpoint->last_sends++ & 0xffff));
+  endpoint->last_send = wr.wr_id;
+  ibv_post_send(endpoint->qp, &wr, &bad); /* if it cannot, time tells */
+}
+
+bool rc_shared_flushed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  if ((uint32_t)wc->wr_id - (uint32_t)endpoint->sq_done < RC_LAST)
+    return false;
+  if (wc->wr_id == endpoint->last_send && endpoint->is_erred) {
+    endpoint->has_flushed = true;
+    rc_pend(endpoint);
+  }
+  return true;
+}
+
+/* Not every device tells. */
 static bool takes_no_more(const struct pst_endpoint *endpoint)
 {
-  return atomic_load(&endpoint->last_wqe) ||
+  return atomic_load(&endpoint->last_wqe) || endpoint->has_flushed ||
          (endpoint->is_erred && rc_now_ns(endpoint->device) >= endpoint->erred_ns + RC_FLUSH_NS);
 }
 
@@ -336,6 +365,7 @@ void rc_shared_step(struct pst_endpoint *endpoint)
   /* Else its event waits for the next look at the clock, and the end of the connection with it. */
   if (endpoint->is_erred && !atomic_load(&endpoint->last_wqe))
     rc_events(endpoint->device);
+  post_last(endpoint);
   if (!endpoint->given_at && takes_no_more(endpoint))
     endpoint->given_at = empties + 1;
   if (!endpoint->given_at)

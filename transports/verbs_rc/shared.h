@@ -7,7 +7,8 @@
  * may send; what was taken is posted again before poll() returns, and before any credit is said.
  * What a queue pair that fails has taken comes by the completion queue, too: entries go back
  * whoever took them. A queue pair has none any more once its device says so (its last WQE is
- * reached) and the completion queue was empty since; before that it is neither reset nor destroyed.
+ * reached) and the completion queue was empty since; before that it is neither reset nor destroyed
+ * (IBA 10.3.1). Where the device does not say so, what is sent in ERR is flushed behind it.
  */
 #ifndef RC_SHARED_H
 #define RC_SHARED_H
@@ -99,6 +100,8 @@ void rc_shared_post_due(struct pst_worker *worker);
 void rc_shared_begin(struct pst_endpoint *endpoint);
 /* By poll: has it given all back? Then rq_posted is 0. */
 void rc_shared_step(struct pst_endpoint *endpoint);
+/* False: it is another's completion than that of what was posted in ERR. */
+bool rc_shared_flushed(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
 /* By rc_look. */
 void rc_shared_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 /* Events of queue pairs and of shared queues, left by rc_events. */
