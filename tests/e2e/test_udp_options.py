@@ -3,6 +3,7 @@
 """What the options of udp do to packets, to the kernel's tables of multicast, and to what
 arrives; seen by tshark and in /proc, between two network namespaces, as an ordinary user."""
 import pathlib
+import re
 import signal
 import socket
 import struct
@@ -22,14 +23,26 @@ class Capture:
 
     def __init__(self, case, side, what, *fields):
         self.case = case
-        self.marked = 0
+        what = f"({what}) or udp dst port {MARKER_PORT}"
         command = ["tshark", "-n", "-l", "-i", netns.DEVICE[side], "-f", what, "-T", "fields"]
         # Fragments as they come, not what they make together.
         command += ["-o", "ip.defragment:FALSE", "-o", "ipv6.defragment:FALSE"]
         for field in fields:
             command += ["-e", field]
-        self.program = Program(case, [*case.spaces.enter(side), *command], output=subprocess.PIPE)
+        self.command = [*case.spaces.enter(side), *command]
+        case.in_one_of_three(self.begin)
+
+    def begin(self):
+        """None once it shows what goes by: one that said it had started was seen to show nothing."""
+        self.marked = 0
+        self.program = Program(self.case, self.command, output=subprocess.PIPE)
         self.program.wait_line("Capture started")
+        try:
+            self.rows()
+        except AssertionError as error:
+            self.program.end()
+            return str(error)
+        return None
 
     def rows(self):
         """All that was on its way when this was called."""
@@ -42,7 +55,8 @@ class Capture:
         return [line.split("\t") for line in lines if not line.endswith(f"\t{MARKER_PORT}")]
 
     def wait_row(self, pattern):
-        self.program.wait_line(pattern)
+        shown = lambda: any(re.search(pattern, "\t".join(row)) for row in self.rows())
+        wait_until(shown, 60, f"a row like {pattern!r}")
 
 
 def host_and_port(host):
@@ -67,7 +81,7 @@ class Options(Between):
 
     def receives(self, options, receiver="", *arguments):
         path = self.file(
-            receiver=f"{{sink: discard, {receiver}"
+            receiver=f"{{sink: discard, silence: 0, {receiver}"
             f"transport: {{options: {{port: {PORT}, {options}}}}}}}"
         )
         return self.receiver(path, *arguments)
