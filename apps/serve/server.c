@@ -17,6 +17,7 @@
 #define MANY 4u       /* clients, whose memory is worth giving back */
 #define SPIN_NS 50000 /* a client's next request often comes within it */
 #define IDLE_CHECK_NS (100 * NS_PER_MS)
+#define LAST_TRIM_NS (10 * NS_PER_S) /* after many have left */
 #define LEAVE_NS (2 * NS_PER_S)
 #define NAP_MS 1 /* where the transport wakes nobody */
 
@@ -152,9 +153,11 @@ static void sleep_until(struct server *server, int event_fd, uint64_t until)
                          {.fd = pst_node_fd(server->node), .events = POLLIN}};
   int armed = pst_node_arm(server->node);
   uint64_t now = now_ns();
-  int left = until > now ? (int)((until - now) / NS_PER_MS) + 1 : 0;
 
   if (server->clients == NULL) /* nobody can be idle */
+    until = server->trim_ns;
+  int left = until > now ? (int)((until - now) / NS_PER_MS) + 1 : 0;
+  if (until == 0)
     left = -1;
 
   if (armed == -EAGAIN)
@@ -165,19 +168,25 @@ static void sleep_until(struct server *server, int event_fd, uint64_t until)
 }
 
 /* Of many clients that have gone, at a time or one after the other, the allocator would keep
- * the memory. */
-static void give_back(struct server *server)
+ * the memory. What the control channel has of them goes later, by a thread of its own: so it is
+ * done again each second for a while. */
+static void give_back(struct server *server, uint64_t now)
 {
   bool many_left = server->client_most >= MANY && server->client_count <= server->client_most / 4;
   bool all_left = server->client_count == 0 && server->totals.clients > server->trimmed;
 
-  if (!many_left && !all_left)
+  if (many_left || all_left) {
+    server->client_most = server->client_count;
+    server->trimmed = server->totals.clients;
+    server->trim_ns = now;
+    server->trim_until_ns = now + LAST_TRIM_NS;
+  }
+  if (server->trim_ns == 0 || now < server->trim_ns)
     return;
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
-  server->client_most = server->client_count;
-  server->trimmed = server->totals.clients;
+  server->trim_ns = now < server->trim_until_ns ? now + NS_PER_S : 0;
 }
 
 static void check_idle(struct server *server, uint64_t now)
@@ -206,7 +215,7 @@ int server_run(struct server *server, int event_fd)
       check = now + IDLE_CHECK_NS;
     }
     if (now - busy > SPIN_NS) {
-      give_back(server);
+      give_back(server, now);
       sleep_until(server, event_fd, check);
     }
   }

@@ -142,6 +142,8 @@ struct server {
   uint32_t client_count, io_under_way;
   uint32_t client_most; /* at a time, since memory was given back */
   uint64_t trimmed;     /* clients that there had been then */
+  uint64_t trim_ns;     /* when memory is given back again; 0: not */
+  uint64_t trim_until_ns;
   struct server_totals totals;
   bool stopping;
 };
