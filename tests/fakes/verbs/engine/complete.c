@@ -155,7 +155,7 @@ void sim_qp_fail(struct fab_qp *qp)
   if (!first)
     return;
   qp->flushed = 1;
-  if (qp->srq)
+  if (qp->srq && fab->device[qp->device].caps.last_wqe)
     atomic_fetch_or(&qp->async_bits, 1u << IBV_EVENT_QP_LAST_WQE_REACHED);
   atomic_store(&qp->attention, 1);
   fab_kick(qp->owner);

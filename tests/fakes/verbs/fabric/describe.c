@@ -32,6 +32,7 @@ void fab_caps_default(struct fab_caps *caps)
       .dc = 1,
       .log_max_streams = 6,
       .log_max_errored = 4,
+      .last_wqe = 1,
   };
 }
 
@@ -87,6 +88,7 @@ void fab_describe_default(struct fabric *f)
     device->name[0] = '\0';
     strcpy(device->name, i ? "mlx5_1" : "mlx5_0");
     device->guid = fab_guid(0, i);
+    device->vendor_id = FAB_VENDOR_MELLANOX;
     fab_caps_default(&device->caps);
     struct fab_port *port = &device->ports[0];
     port->used = 1;

@@ -103,7 +103,10 @@ struct fab_caps {
   uint32_t max_rd_atomic, max_dest_rd_atomic, max_dc_rd_atomic;
   uint32_t max_msg_size;
   uint8_t dmabuf, dc, log_max_streams, log_max_errored;
+  uint8_t last_wqe; /* IBV_EVENT_QP_LAST_WQE_REACHED is raised */
 };
+
+enum fab_vendor { FAB_VENDOR_MELLANOX = 0x02c9, FAB_VENDOR_SOFT_ROCE = 0xffffff };
 
 struct fab_device {
   char name[FAB_NAME];
@@ -112,6 +115,7 @@ struct fab_device {
   uint16_t host;
   uint16_t number; /* of the host's: uverbsN */
   __be64 guid;
+  uint32_t vendor_id; /* enum fab_vendor */
   struct fab_caps caps;
   struct fab_port ports[FAB_PORTS]; /* port 1 first */
   pthread_mutex_t atomics;

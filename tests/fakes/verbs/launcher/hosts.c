@@ -9,6 +9,8 @@
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static const char *const mtu_words[] = {"256", "512", "1024", "2048", "4096", NULL};
+static const char *const vendor_words[] = {"mellanox", "soft-roce", NULL};
+static const uint32_t vendor_ids[] = {FAB_VENDOR_MELLANOX, FAB_VENDOR_SOFT_ROCE};
 
 /* enum ibv_mtu */
 static uint8_t mtu_of(const struct taken *from)
@@ -154,6 +156,7 @@ static const struct cap {
     CAP(dc, 1),
     CAP(log_max_streams, 15),
     CAP(log_max_errored, 15),
+    CAP(last_wqe, 1),
 };
 
 static void describe_caps(struct describe *d, const struct node *node, struct fab_caps *to)
@@ -205,6 +208,11 @@ static void describe_device(struct describe *d, const struct node *node)
       {{.name = "name", .type = PST_OPTION_STRING, .help = "as in mlx5_0"}, true},
       {{.name = "caps", .type = KEY_NODE}, false},
       {{.name = "ports", .type = KEY_NODE}, false},
+      {{.name = "vendor",
+        .type = PST_OPTION_ENUM,
+        .choices = vendor_words,
+        .default_value = "mellanox"},
+       false},
   };
   struct taken taken[COUNT(keys)];
   struct fabric *f = d->f;
@@ -226,6 +234,7 @@ static void describe_device(struct describe *d, const struct node *node)
   device->number = (uint16_t)before;
   device->guid = fab_guid(f->hosts, before);
   device->used = 1;
+  device->vendor_id = vendor_ids[taken[3].value.number];
   fab_caps_default(&device->caps);
   if (taken[1].node)
     describe_caps(d, taken[1].node, &device->caps);

@@ -180,6 +180,8 @@ class Wrong(Describe):
         self.check(caps("max_sgee: 1"), 'caps has no key "max_sgee"; did you mean "max_sge"?')
         self.check(caps("max_sge: 31"), "max_sge: 31 is out of range; it takes 0 to 30")
         self.check(caps("dmabuf: 1"), 'dmabuf: "1" is not true or false')
+        self.check("simverbs: 1\nhosts: [{name: h, devices: [{name: d, vendor: rxe}]}]\n",
+                   'vendor: "rxe" is none of mellanox, soft-roce')
 
     def test_faults(self):
         def fault(text):

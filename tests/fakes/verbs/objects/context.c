@@ -85,7 +85,7 @@ int sim_query_device(struct sim_context *context, struct ibv_device_attr_ex *att
       .sys_image_guid = device->guid,
       .max_mr_size = UINT64_MAX,
       .page_size_cap = ~UINT64_C(0xfff),
-      .vendor_id = 0x02c9,
+      .vendor_id = device->vendor_id,
       .vendor_part_id = 4123,
       .max_qp = (int)caps->max_qp,
       .max_qp_wr = (int)caps->max_qp_wr,

@@ -53,7 +53,7 @@ struct pair {
 };
 
 struct wish usual(void);
-/* Device mlx5_0, both ends in RTS, all of their bytes registered. */
+/* The first device, both ends in RTS, all of their bytes registered. */
 void pair_open(struct pair *pair, const struct wish *wish);
 /* As pair_open, both left in RESET. */
 void pair_make(struct pair *pair, const struct wish *wish);
