@@ -98,6 +98,8 @@ struct contract_pair {
 extern const struct pst_host contract_host;
 /* Errors and warnings logged since the last call. */
 uint32_t contract_complaints(void);
+/* What plugins take for the time, contract_now_ns() by default. While none of them runs. */
+void contract_host_clock(uint64_t (*now_ns)(void));
 
 /* Options of a plugin with their defaults, and what is given over them; options_free(). */
 struct pst_options *contract_options(const struct pst_description *description, const char *text,

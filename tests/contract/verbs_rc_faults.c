@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "harness.h"
+#include "simulated.h"
 
 #define OPTIONS "device=mlx5_0,timeout=8,keepalive=20ms"
 #define DEVICE "host/mlx5_0"
@@ -44,23 +44,10 @@ enum {
 
 static const struct contract_params params = {
     .endpoints = 1, .slots = 24, .message = 512, .requests = 64, .pieces = 1};
-static const char *launcher;
-
-static void ctl(const char *action)
-{
-  char line[512];
-  snprintf(line, sizeof(line), "'%s' ctl . %s", launcher, action);
-  assert_int_equal(system(line), 0);
-}
 
 static uint64_t counter(const struct contract_side *side, const char *name)
 {
-  struct pst_counter counters[32];
-  int n = side->image.ops->counters(side->device, side->worker, side->endpoints[0], counters, 32);
-  for (int i = 0; i < n && i < 32; i++)
-    if (strcmp(counters[i].name, name) == 0)
-      return counters[i].value;
-  return UINT64_MAX;
+  return simulated_counter(side, side->endpoints[0], name);
 }
 
 /* ---- A stream ------------------------------------------------------------------------------ */
@@ -186,7 +173,7 @@ static void goes_on(int which, const char *fault)
   for (uint64_t round = 1; round <= 6; round++) {
     char action[256];
     snprintf(action, sizeof(action), fault, (int)(contract_random() % 24));
-    ctl(action);
+    simulated_ctl(action);
     run(&stream, 100 + 200 * round);
     settle(&stream);
   }
@@ -194,7 +181,7 @@ static void goes_on(int which, const char *fault)
   assert_int_equal(stream.delivered, stream.posted);
   assert_in_range(counter(&stream.pair->sender, "reconnections"), 1, 1000);
   assert_in_range(counter(&stream.pair->receiver, "reconnections"), 1, 1000);
-  ctl("clear");
+  simulated_ctl("clear");
   close_stream(&stream);
 }
 
@@ -212,10 +199,10 @@ static void messages_that_vanish(void **state)
 static void link_that_is_down_for_a_while(void **state)
 {
   (void)state;
-  ctl("clock 100");
+  simulated_ctl("clock 100");
   goes_on(WRITE, "port-down " DEVICE "/1 --after %d --for 5s");
   goes_on(SEND, "port-down " DEVICE "/1 --after %d --for 5s");
-  ctl("clock real");
+  simulated_ctl("clock real");
 }
 
 /* While the receiver has all slots, the sender no credit and nothing under way. */
@@ -238,7 +225,7 @@ static void link_that_is_down_while_nothing_is_sent(void **state)
         n++;
       contract_in_time(deadline, "messages into all slots: %u", n);
     }
-    ctl("drop --count 60"); /* keepalives */
+    simulated_ctl("drop --count 60"); /* keepalives */
     while (counter(&stream.pair->sender, "reconnections") == 0 ||
            counter(&stream.pair->receiver, "reconnections") == 0) {
       contract_poll(&stream.pair->sender);
@@ -255,7 +242,7 @@ static void link_that_is_down_while_nothing_is_sent(void **state)
     run(&stream, 300);
     settle(&stream);
     assert_int_equal(stream.failed, 0);
-    ctl("clear");
+    simulated_ctl("clear");
     close_stream(&stream);
   }
 }
@@ -287,7 +274,7 @@ static void one_sided_access_goes_on(void **state)
       {.opcode = PST_OP_WRITE, .local.mr = near->mr, .arg.length = 512, .u.rma.remote = remote},
       {.opcode = PST_OP_FLUSH, .u.rma.remote = remote}};
   uint32_t wait;
-  ctl("drop --count 30");
+  simulated_ctl("drop --count 30");
   assert_int_equal(contract_post(near, 0, requests, 2, &wait), 2);
   assert_int_equal(contract_await(near, far, PST_COMPLETION_DONE, PST_OP_WRITE).status, 0);
   assert_int_equal(contract_await(near, far, PST_COMPLETION_DONE, PST_OP_FLUSH).status, 0);
@@ -297,14 +284,14 @@ static void one_sided_access_goes_on(void **state)
   requests[0] = (struct pst_request){.opcode = PST_OP_FETCH_ADD,
                                      .local.mr = near->mr,
                                      .u.atomic = {.remote = remote, .operand = 1}};
-  ctl("drop --count 30");
+  simulated_ctl("drop --count 30");
   int rc;
   while ((rc = contract_post(near, 0, requests, 1, &wait)) == -EAGAIN)
     poll_both(&stream);
   assert_int_equal(rc, 1);
   assert_true(contract_await(near, far, PST_COMPLETION_DONE, PST_OP_FETCH_ADD).status < 0);
   contract_await(near, far, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
-  ctl("clear");
+  simulated_ctl("clear");
   near->image.ops->remote_close(near->endpoints[0], remote);
   far->image.ops->mr_deregister(far->device, mr);
   close_stream(&stream);
@@ -319,11 +306,11 @@ static void ends(int which, const char *fault, uint64_t timeout_ns, int status)
   open_stream(&stream, which, timeout_ns);
   run(&stream, 100);
   contract_complaints();
-  ctl(fault);
+  simulated_ctl(fault);
   run_to_the_end(&stream);
   assert_int_equal(stream.status[0], status);
   assert_in_range(contract_complaints(), 2, 8); /* each end has said why, and its device what */
-  ctl("clear");
+  simulated_ctl("clear");
   close_stream(&stream);
 }
 
@@ -365,11 +352,11 @@ static void one_queue_pair_of_several_fails(void **state)
     run(&stream, 100 + which);
     contract_complaints();
     snprintf(fault, sizeof(fault), "drop --qp %u", numbers[which]);
-    ctl(fault);
+    simulated_ctl(fault);
     run_to_the_end(&stream);
     assert_int_equal(stream.status[0], -ECONNRESET);
     assert_in_range(contract_complaints(), 2, 8);
-    ctl("clear");
+    simulated_ctl("clear");
     close_stream(&stream);
   }
 }
@@ -384,11 +371,11 @@ static void order_is_kept_where_queue_pairs_differ(void **state)
   open_stream(&stream, FOUR, 0);
   queue_pairs(&stream.pair->sender, numbers, 8);
   snprintf(fault, sizeof(fault), "drop --qp %u --share 0.05", numbers[2]);
-  ctl(fault);
+  simulated_ctl(fault);
   run(&stream, 2000);
   settle(&stream);
   assert_int_equal(stream.failed, 0);
-  ctl("clear");
+  simulated_ctl("clear");
   close_stream(&stream);
 }
 
@@ -396,14 +383,14 @@ static void peer_that_is_lost_is_given_up(void **state)
 {
   (void)state;
   ends(BRIEFLY, "lose-peer host", 0, -ETIMEDOUT);
-  ctl("restore-peer host");
+  simulated_ctl("restore-peer host");
 }
 
 static void port_goes_down_and_is_told(void **state)
 {
   (void)state;
   ends(ONCE, "port-down " DEVICE "/1", 0, -ECONNRESET);
-  ctl("port-up " DEVICE "/1");
+  simulated_ctl("port-up " DEVICE "/1");
 }
 
 /* What the adapter tells of itself: nothing else does, since all that is posted is flushed. At the
@@ -419,12 +406,12 @@ static void queue_pair_ends(int which, bool is_sender)
   run(&stream, 100);
   contract_complaints();
   snprintf(fault, sizeof(fault), "qp-error --qp %u --after 2", number);
-  ctl(fault);
+  simulated_ctl(fault);
   run_to_the_end(&stream);
   assert_int_equal(stream.status[is_sender ? 0 : 1], -EIO);
   assert_int_equal(stream.status[is_sender ? 1 : 0], -ECONNRESET);
   assert_in_range(contract_complaints(), 2, 8);
-  ctl("clear");
+  simulated_ctl("clear");
   close_stream(&stream);
 }
 
@@ -452,7 +439,7 @@ static void device_that_is_removed(void **state)
 {
   (void)state;
   ends(WRITE, "remove-device " DEVICE, 0, -EIO);
-  ctl("restore-device " DEVICE);
+  simulated_ctl("restore-device " DEVICE);
 }
 
 /* The device waits for answers for ever, as soft-RoCE does with retry_cnt 7. */
@@ -467,8 +454,8 @@ static void answer_that_never_comes(void **state)
     poll_both(&stream);
     contract_in_time(deadline, "credit for all slots");
   }
-  ctl("drop");
-  ctl("clock manual");
+  simulated_ctl("drop");
+  simulated_ctl("clock manual");
   post_some(&stream, 4);
   while (!stream.is_gone[0]) {
     poll_both(&stream);
@@ -477,8 +464,8 @@ static void answer_that_never_comes(void **state)
   assert_int_equal(stream.status[0], -ETIMEDOUT);
   settle(&stream);
   assert_int_equal(stream.failed, 4);
-  ctl("clock real");
-  ctl("clear");
+  simulated_ctl("clock real");
+  simulated_ctl("clear");
   close_stream(&stream);
 }
 
@@ -500,12 +487,12 @@ static void closing_awaits_nothing_of_a_peer_that_left(void **state)
     post_some(&stream, 1);
     contract_await_done(sender, receiver, PST_OP_SEND, 1, 0);
     struct pst_completion held = contract_await(receiver, sender, PST_COMPLETION_MESSAGE, 0);
-    ctl("clock manual");
+    simulated_ctl("clock manual");
     leave(sender, mode, CONTRACT_DEADLINE_NS);
     contract_release(receiver, &held);
     contract_await(receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
     leave(receiver, mode, 100 * CONTRACT_DEADLINE_NS);
-    ctl("clock real");
+    simulated_ctl("clock real");
     close_stream(&stream);
   }
 }
@@ -520,14 +507,14 @@ static void requests_end_when_a_peer_has_left(void **state)
   open_stream(&stream, FOR_EVER, 100000000);
   assert_int_equal(queue_pairs(&stream.pair->sender, &number, 1), 1);
   snprintf(fault, sizeof(fault), "drop --qp %u", number);
-  ctl("clock manual");
-  ctl(fault);
+  simulated_ctl("clock manual");
+  simulated_ctl(fault);
   post_some(&stream, 4);
   leave(&stream.pair->receiver, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS);
   contract_await_done(&stream.pair->sender, NULL, PST_OP_SEND, 4, -ECONNRESET);
   contract_await(&stream.pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
-  ctl("clock real");
-  ctl("clear");
+  simulated_ctl("clock real");
+  simulated_ctl("clear");
   close_stream(&stream);
 }
 
@@ -564,7 +551,7 @@ int main(int argc, char **argv)
   }
   for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++)
     variants[i].plugin = argv[1];
-  launcher = argv[2];
+  simulated_launcher = argv[2];
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(messages_that_vanish),
       CONTRACT_CASE(link_that_is_down_for_a_while),

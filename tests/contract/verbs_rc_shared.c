@@ -4,7 +4,7 @@
  * killed beside one that goes on, peers that have no shared receives, and what the device has of
  * them afterwards.
  *
- *     penstock-simverbs verbs-rc-shared PLUGIN LAUNCHER
+ *     penstock-simverbs verbs-rc-shared PLUGIN LAUNCHER DEVICE
  */
 #include <signal.h>
 #include <stdio.h>
@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "harness.h"
+#include "simulated.h"
 
-#define OPTIONS "device=mlx5_0,timeout=8,keepalive=20ms"
+#define OPTIONS "timeout=8,keepalive=20ms"
 #define KILLS 8
 
 static struct contract_variant variants[] = {
@@ -29,52 +29,6 @@ enum { WRITE, SEND, OWN, OWN_SEND };
 
 static const struct contract_params params = {
     .endpoints = 2, .slots = 31, .message = 512, .requests = 64, .pieces = 1};
-static const char *launcher;
-
-/* ---- What the device says ------------------------------------------------------------------- */
-
-/* Of the lines of `ctl . ACTION`: what stands behind `before` in each, added up. */
-static uint64_t said(const char *action, const char *before)
-{
-  char line[512];
-  uint64_t sum = 0;
-  snprintf(line, sizeof(line), "'%s' ctl . %s", launcher, action);
-  FILE *lines = popen(line, "r");
-  assert_non_null(lines);
-  while (fgets(line, sizeof(line), lines)) {
-    const char *at = strstr(line, before);
-    sum += at ? strtoull(at + strlen(before), NULL, 10) : 0;
-  }
-  assert_int_equal(pclose(lines), 0);
-  return sum;
-}
-
-/* "    SRQ 3: 38 of 1024 receives are posted" */
-static uint64_t receives_posted(void)
-{
-  char line[512];
-  uint64_t sum = 0;
-  snprintf(line, sizeof(line), "'%s' ctl . show", launcher);
-  FILE *lines = popen(line, "r");
-  assert_non_null(lines);
-  while (fgets(line, sizeof(line), lines)) {
-    unsigned int which, posted;
-    if (sscanf(line, " SRQ %u: %u of", &which, &posted) == 2)
-      sum += posted;
-  }
-  assert_int_equal(pclose(lines), 0);
-  return sum;
-}
-
-static uint64_t counter(const struct contract_side *side, const char *name)
-{
-  struct pst_counter counters[32];
-  int n = side->image.ops->counters(side->device, side->worker, NULL, counters, 32);
-  for (int i = 0; i < n && i < 32; i++)
-    if (strcmp(counters[i].name, name) == 0)
-      return counters[i].value;
-  return UINT64_MAX;
-}
 
 /* ---- Peers that are processes -----------------------------------------------------------------
  */
@@ -189,12 +143,12 @@ static void one_death(struct contract_side *side, struct peer peers[2], int whic
 static void nothing_is_missing(struct contract_side *side, uint64_t expected)
 {
   const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
-  while (counter(side, "shared_receives_missing") != 0) {
+  while (simulated_counter(side, NULL, "shared_receives_missing") != 0) {
     contract_poll(side);
     contract_in_time(deadline, "receives that are posted again");
   }
-  assert_int_equal(counter(side, "shared_receives"), expected);
-  assert_int_equal(receives_posted(), expected);
+  assert_int_equal(simulated_counter(side, NULL, "shared_receives"), expected);
+  assert_int_equal(simulated_receives_posted(), expected);
 }
 
 /* The same by the receiver, in mid-flow, too. */
@@ -227,7 +181,7 @@ static void killed_beside_one_that_goes_on(int which, uint64_t expected)
   run(&side, peers, 0, 100);
   run(&side, peers, 1, 100);
   if (which == WRITE) /* by SEND a hello takes a slot's */
-    assert_int_equal(said("counters", "rnr_naks "), 0);
+    assert_int_equal(simulated_said("counters", "rnr_naks "), 0);
   for (uint32_t i = 0; i < 2; i++) {
     close_endpoint(&side, peers, i, PST_CLOSE_DRAIN);
     assert_int_equal(waitpid(peers[i].pid, &status, 0), peers[i].pid);
@@ -239,7 +193,7 @@ static void killed_beside_one_that_goes_on(int which, uint64_t expected)
   nothing_is_missing(&side, expected);
   contract_side_close(&side);
   contract_complaints();
-  assert_int_equal(receives_posted(), 0);
+  assert_int_equal(simulated_receives_posted(), 0);
 }
 
 static void peers_that_are_killed_beside_one_that_goes_on(void **state)
@@ -305,13 +259,18 @@ static void either_end_may_have_them(void **state)
 
 int main(int argc, char **argv)
 {
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s PLUGIN LAUNCHER\n", argv[0]);
+  if (argc != 4) {
+    fprintf(stderr, "usage: %s PLUGIN LAUNCHER DEVICE\n", argv[0]);
     return 2;
   }
-  for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++)
+  char device[64];
+  snprintf(device, sizeof(device), "device=%s", argv[3]);
+  const char *const options[] = {device, NULL};
+  for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
     variants[i].plugin = argv[1];
-  launcher = argv[2];
+    variants[i].option_list = options;
+  }
+  simulated_launcher = argv[2];
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(peers_that_are_killed_beside_one_that_goes_on),
       CONTRACT_CASE(either_end_may_have_them),

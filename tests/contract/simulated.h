@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tests of verbs_rc say to the simulated device that they run on, and ask it. */
+#ifndef CONTRACT_SIMULATED_H
+#define CONTRACT_SIMULATED_H
+
+#include "harness.h"
+
+/* Of `ctl`: set by main(), before all else. */
+extern const char *simulated_launcher;
+
+/* `ctl . ACTION` */
+void simulated_ctl(const char *action);
+/* Of the lines of `ctl . ACTION`: what stands behind `before` in each, added up. */
+uint64_t simulated_said(const char *action, const char *before);
+/* With all shared receive queues of the fabric. */
+uint64_t simulated_receives_posted(void);
+
+/* Of a side's worker, and of an endpoint, unless it is NULL. UINT64_MAX: there is no such. */
+uint64_t simulated_counter(const struct contract_side *side, struct pst_endpoint *endpoint,
+                           const char *name);
+
+#endif
