@@ -152,7 +152,8 @@ class Guest:
         command = [
             # However this process ends, the guest ends with it.
             *("setpriv", "--pdeathsig", "KILL"),
-            *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max"),
+            # What says that it moves strings fast is moved byte by byte in emulation.
+            *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max,-erms"),
             *("-m", str(memory_mib), "-smp", str(cpus), "-nodefaults", "-no-user-config", "-display", "none"),
             *("-no-reboot", "-kernel", str(kernel), "-initrd", str(initramfs), "-append", append),
             *("-serial", f"file:{self.log}"),
