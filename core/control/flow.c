@@ -449,7 +449,7 @@ static void got_failure(struct stream *s, const struct wire_message *m)
   if (m->type == WIRE_REFUSE)
     snprintf(text, sizeof text, "refused by %s: %s", peer->text, m->text);
   else
-    snprintf(text, sizeof text, "%s %s", peer->text, m->text);
+    snprintf(text, sizeof text, "%s: %s", peer->text, m->text);
   /* In one process whoever failed has said it, the same log has the line. */
   pst_log(peer->in_process ? PST_LOG_DEBUG : PST_LOG_ERROR, "%s: %s", s->name, text);
   s->owes = m->type == WIRE_FAIL && m->has_totals;

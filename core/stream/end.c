@@ -151,10 +151,11 @@ static void connect_to(struct session_end *end, const struct pst_blob *address)
   int rc = end->lane->ops->endpoint_connect(end->endpoint, address);
 
   if (rc < 0) {
-    char text[256];
+    char text[384];
     snprintf(text, sizeof(text),
              "stream %s: the transport cannot connect to the peer's endpoint: %s; both ends "
-             "need the same transport, and be where it can reach (one host for shared memory)",
+             "need the same transport, and be where it can reach (one host for shared memory); "
+             "its own line, here or there, says what it misses",
              end->name, strerror(-rc));
     pst_log(PST_LOG_ERROR, "%s", text);
     end_fail(end, rc, text);
