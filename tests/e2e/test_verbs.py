@@ -49,6 +49,21 @@ class Verbs(Case):
         self.assertEqual((stream["messages_sent"], stream["messages_delivered"]), (20000, 20000))
         self.assertEqual(stream["dropped"], {})
 
+    def test_what_the_ends_have_agreed_on(self):
+        """The smaller MTU, and with `-v` how each sees the connection; GIDs that do not go together."""
+        path = self.verbs_config()
+        small = ("--set", "transport.options.mtu=512")
+        receiver = self.start("receive", path, "-v", *small, **self.prefix())
+        sender = self.start("send", path, "-v", "--count", "1000", **self.prefix())
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        for end in (sender, receiver):
+            self.assertRegex(str(end), r"packets: connected: mlx5_0 port 1, QP \d+ to QP \d+ of \S+, MTU 512, "
+                                       "hop limit 64,.*GID 3, ")  # fmt: skip
+        receiver = self.start("receive", path, "--set", "transport.options.gid_index=0", **self.prefix())
+        sender = self.start("send", path, "--count", "1000", **self.prefix())
+        self.assertEqual((sender.wait(), receiver.wait()), (1, 1), f"{sender}{receiver}")
+        self.assertRegex(str(sender), "one end's GID is RoCE v1, the other's RoCE v2; set gid_index")
+
     def test_either_is_killed(self):
         path = self.verbs_config()
         for victim in (0, 1):
@@ -222,12 +237,24 @@ class Verbs(Case):
         self.assertIn("256 slots; transport verbs_rc takes 1 to 88", child.stderr)
         self.run_program("run", path, *shared, "--set", "streams.packets.ring=88", "--count", "2000", **self.prefix())
 
+    def test_a_device_that_takes_no_reads(self):
+        """It streams, and has none of what is one-sided, which is said before a peer comes."""
+        self.plant(caps="max_rd_atomic: 0")
+        self.run_program("run", self.verbs_config(), "--count", "1000", **self.prefix())
+        for command in (("serve", "127.0.0.1:0", "--root", self.folder),
+                        ("bench", "--memory", "host", "--size", "64", "--op", "write")):  # fmt: skip
+            child = self.run_program(*command, "--transport", "verbs_rc", "--transport-option", "device=mlx5_0",
+                                     expect=3, **self.prefix())  # fmt: skip
+            self.assertRegex(child.stdout + child.stderr, "transport verbs_rc has no (READ and WRITE|write)")
+
     def test_devices_and_mistakes(self):
         listed = self.run_program("plugins", "verbs_rc", **self.prefix()).stdout
         self.assertRegex(listed, "mlx5_0.*port 1 active, Ethernet")
         path = self.verbs_config()
+        path.write_text(path.read_text().replace("keepalive: 100 ms", "keepalive: 0"))
         for setting, expected in (("device=mlx5_9", "mlx5_9.*there is mlx5_0: port 1 active"),
                                   ("device=", "several ports are active"),
+                                  ("reconnect=5s", "reconnect needs a `keepalive` of more than 0"),
                                   ("gid_index=77", "no entry 77")):  # fmt: skip
             child = self.run_program("run", path, "--set", f"transport.options.{setting}", expect=3,
                                      **self.prefix())  # fmt: skip

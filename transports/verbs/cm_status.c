@@ -19,7 +19,8 @@ static const struct vb_status events[] = {
      "the peer's address could not be resolved to a device and a neighbour",
      "no route to it from this port's address; it answers no ARP or neighbour discovery: another "
      "subnet or VLAN, link down, or not up yet",
-     "`ip route get PEER from OWN`, `ip neigh`, `rdma link`; the addresses logged", -EHOSTUNREACH},
+     "`ip route get PEER from OWN`, `ip neigh`, `rdma link`; the addresses told here",
+     -EHOSTUNREACH},
     {RDMA_CM_EVENT_ROUTE_RESOLVED, "RDMA_CM_EVENT_ROUTE_RESOLVED", "the route was resolved", "", "",
      0},
     {RDMA_CM_EVENT_ROUTE_ERROR, "RDMA_CM_EVENT_ROUTE_ERROR", "no path to the peer was found",

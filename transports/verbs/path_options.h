@@ -10,7 +10,7 @@
       .name = "mtu",                                                                               \
       .help =                                                                                      \
           "Largest packet's payload in bytes: 256, 512, 1024, 2048 or 4096; the next smaller is "  \
-          "taken. 0: the ports'. Both ends use the smaller one.",                                  \
+          "taken, or 256. 0: the ports'. Both ends use the smaller one.",                          \
       .default_value = "0",                                                                        \
       .type = PST_OPTION_UINT,                                                                     \
       .max = 4096,                                                                                 \
@@ -65,7 +65,8 @@
       },                                                                                           \
       {                                                                                            \
           .name = "retry_cnt",                                                                     \
-          .help = "How often the device sends again. soft-RoCE tries for ever with 7.",            \
+          .help = "How often the device sends again; 6: 7 tries in all. soft-RoCE tries for ever " \
+                  "with 7.",                                                                       \
           .default_value = "6",                                                                    \
           .type = PST_OPTION_UINT,                                                                 \
           .max = 7,                                                                                \
@@ -75,7 +76,7 @@
           .name = "rnr_retry",                                                                     \
           .help =                                                                                  \
               "How often the device tries a peer that has no receive posted, each time after the " \
-              "peer's min_rnr_timer: 6 times 0.64 ms with its default. 7: for ever.",              \
+              "peer's min_rnr_timer; 6: 6 times 0.64 ms, 3.8 ms, with its default. 7: for ever.",  \
           .default_value = "7",                                                                    \
           .type = PST_OPTION_UINT,                                                                 \
           .max = 7,                                                                                \

@@ -53,8 +53,8 @@ static const struct vb_status statuses[] = {
      "packets do not reach it or their answers do not come back: hop limit, GID (index, RoCE "
      "version, VLAN), MTU, routes, firewall (UDP port 4791), ARP; or the peer's process or host is "
      "gone",
-     "`hop_limit` and the hop limit of the routes (`ip route get`, both ends); the GIDs logged at "
-     "the connect; the MTU of every link (`ping -M do -s`); whether the peer runs; the port's "
+     "`hop_limit` and the hop limit of the routes (`ip route get`, both ends); both ends' GIDs "
+     "(`-v` tells them); the MTU of every link (`ping -M do -s`); whether the peer runs; the port's "
      "counters",
      -ECONNRESET},
     {IBV_WC_RNR_RETRY_EXC_ERR, "IBV_WC_RNR_RETRY_EXC_ERR",

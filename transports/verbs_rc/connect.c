@@ -324,6 +324,15 @@ void rc_greet_again(struct pst_endpoint *endpoint, bool is_first)
     rc_fail(endpoint, rc, "no memory to connect with");
 }
 
+/* GIDs, MTU, hop limit and queue pairs, for whoever looks for what the ends have agreed on. */
+static void tell_connection(struct pst_endpoint *endpoint)
+{
+  char words[512];
+
+  rc_describe(endpoint, words, sizeof(words));
+  RC_LOG(endpoint->device, PST_LOG_DEBUG, "%s: connected: %s", endpoint->label, words);
+}
+
 void rc_connected(struct pst_endpoint *endpoint)
 {
   /* The peer's hello may be here as soon as the queue pair is in RTR, and is said once. */
@@ -333,6 +342,7 @@ void rc_connected(struct pst_endpoint *endpoint)
     return;
   endpoint->state = RC_CONNECTED;
   endpoint->tell_connected = true;
+  tell_connection(endpoint);
   endpoint->heard_ns = rc_now_ns(endpoint->device);
   rc_due(endpoint->worker, 0);
   rc_pend(endpoint);

@@ -87,6 +87,8 @@ static const char *contradiction(const struct pst_device *device)
 {
   if (device->uses_cm && device->reconnect_ns)
     return "reconnect needs `connection: exchange`";
+  if (device->reconnect_ns && !device->keepalive_ns)
+    return "reconnect needs a `keepalive` of more than 0";
   if (device->qps > 1 && device->uses_cm)
     return "qps of more than 1 needs `connection: exchange`";
   if (device->qps > 1 && device->sends)

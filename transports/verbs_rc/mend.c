@@ -110,7 +110,6 @@ static void say_hello(struct pst_endpoint *endpoint)
 
 void rc_mend_greet(struct pst_endpoint *endpoint)
 {
-  const uint64_t keepalive = endpoint->device->keepalive_ns;
   struct rc_mend *mend = &endpoint->mend;
 
   if (endpoint->setup_rc != 0) {
@@ -122,7 +121,7 @@ void rc_mend_greet(struct pst_endpoint *endpoint)
   if (!rc_says_hello(endpoint))
     return;
   /* The peer notices by a keepalive of its own. */
-  mend->again_ns = rc_now_ns(endpoint->device) + (keepalive ? keepalive : UINT64_C(1000000000));
+  mend->again_ns = rc_now_ns(endpoint->device) + endpoint->device->keepalive_ns;
   rc_due(endpoint->worker, mend->again_ns);
   say_hello(endpoint);
 }

@@ -76,7 +76,8 @@ static const struct pst_option options[] = {
     {
         .name = "keepalive",
         .help = "A connection over which nothing comes for so long is tried, so that a peer that "
-                "is gone is noticed though nothing is sent to it. 0: not tried.",
+                "is gone is noticed though nothing is sent to it: after keepalive + timeout times "
+                "(retry_cnt + 1), 1.5 s by default. 0: not tried.",
         .default_value = "1 s",
         .type = PST_OPTION_DURATION,
         .scope = PST_SCOPE_DEVICE,
@@ -84,8 +85,9 @@ static const struct pst_option options[] = {
     {
         .name = "reconnect",
         .help = "For how long it is tried to have a connection again that failed: what had not "
-                "arrived is sent again, and the stream goes on. Both ends need it, and keepalive. "
-                "0: it is over.",
+                "arrived is sent again, and the stream goes on. Each try takes timeout times "
+                "(retry_cnt + 1), so it should be several of these. Both ends need it, and a "
+                "keepalive. 0: it is over.",
         .default_value = "0",
         .type = PST_OPTION_DURATION,
         .scope = PST_SCOPE_DEVICE,
