@@ -115,6 +115,11 @@ class Verbs(Case):
             child = self.run_program("request", what, address, "--size", "100000B", "--pieces", "7",
                                      "--depth", "3", "--count", "50", *options, **self.prefix())  # fmt: skip
             self.assertIn("5000000 bytes verified", child.stdout)
+            # Across 4 GiB of a region of which no more is touched, by malloc neither.
+            child = self.run_program("request", what, address, "--offset", "4294917296B", "--size", "100000B",
+                                     "--count", "4", "--depth", "2", "--memory-option", "populate=false",
+                                     "--memory-option", "backing=memfd", *options, **self.prefix())  # fmt: skip
+            self.assertIn("400000 bytes verified", child.stdout)
         self.run_program("get", address, "a", "--to", self.folder / "b", *options, **self.prefix())
         self.run_program("put", address, self.folder / "b", "--to", "c", *options, **self.prefix())
         self.assertTrue(filecmp.cmp(root / "a", root / "c", shallow=False))
