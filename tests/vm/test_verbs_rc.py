@@ -213,7 +213,7 @@ class VerbsRc(Streams):
         more = "".join(f"--transport-option {key}={value} " for key, value in more.items())
         options = f"--insecure --timeout 120s --transport verbs_rc {more}--transport-option device="
         server = self.guest("b").start(
-            f"mkdir -p root && exec {PROGRAM} serve 10.9.0.2:18530 --root root {options}10.9.0.2"
+            f"mkdir -p root && exec {PROGRAM} serve 10.9.0.2:18530 --root root --idle 120s {options}10.9.0.2"
         )
         server.await_listener(tcp_listener(18530))
         near = f"10.9.0.2:18530 {options}10.9.0.1"
