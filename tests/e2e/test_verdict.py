@@ -61,7 +61,7 @@ class Verdict(Case):
             sender = self.start("send", path, "--duration", "4")
             sender.wait_line("Sent .* packets")
             receiver.signal(signal.SIGSTOP)
-            time.sleep(2.5)  # of four
+            time.sleep(2.5)  # of four: the throttle itself
             receiver.signal(signal.SIGCONT)
             self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}\n{receiver}")
             return self.verdict(receiver, "credit") or self.verdict(sender, "credit")
