@@ -88,10 +88,11 @@ void check_transport(struct check *check, struct node *node, const struct place 
                      struct transport_state *state);
 void check_memory(struct check *check, struct node *node, const struct place *place, uint32_t side,
                   struct plugin_state *state);
-/* Both ends of a stream, once they are known: what must be set, what must agree. */
+/* Both ends of a stream, once they are known: each for itself, and what must agree. */
 void check_transport_ends(struct check *check, const struct transport_state *sender,
                           const struct transport_state *receiver);
-void check_required(struct check *check, const struct plugin_state *state, uint32_t side);
+/* One plugin at one end: what must be set, what does not go together. */
+void check_whole(struct check *check, const struct plugin_state *state, uint32_t side);
 /* The three effective mappings of a stream. `stream` is replaced by the sender's when
  * neither end uses it. */
 void effective_transports(struct check *check, struct node *stream_node, struct node *sender_node,

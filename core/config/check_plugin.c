@@ -6,6 +6,7 @@
 
 #include "../util/nearest.h"
 #include "check.h"
+#include "rules.h"
 
 #define NAMES_MAX 64
 #define WHY_MAX 512
@@ -299,7 +300,38 @@ void check_memory(struct check *check, struct node *node, const struct place *pl
               schema_memory.keys[0].rule.default_value, side, NULL, state);
 }
 
-void check_required(struct check *check, const struct plugin_state *state, uint32_t side)
+static const struct place *origin_of(const struct plugin_state *state, const char *name)
+{
+  uint32_t index = 0;
+  find_option(state->description, name, &index);
+  return &state->origins[index];
+}
+
+/* Options that do not go together: at the one that was written, and where the other was. */
+static void check_rules(struct check *check, const struct plugin_state *state, uint32_t bits)
+{
+  const struct pst_option_rule *rules;
+  uint32_t count = rules_of(state->description, &rules);
+  for (uint32_t i = 0; i < count; i++) {
+    char words[WHY_MAX * 2];
+    if (!rule_applies(&rules[i], state->description, bits) || rule_holds(&rules[i], state->options))
+      continue;
+    const struct place *place = origin_of(state, rules[i].option);
+    const struct place *other = origin_of(state, rules[i].needs);
+    if (place->line == 0 && strcmp(place->source, place_default.source) == 0) {
+      const struct place *swapped = place;
+      place = other;
+      other = swapped;
+    }
+    rule_words(&rules[i], state->options, words, sizeof(words));
+    const char *at = place_text(check->arena, other);
+    findings_add(check->findings, place, "%s plugin %s: %s%s%s%s", kind_word(state->kind),
+                 state->name, words, at && other->line ? " (" : "", at && other->line ? at : "",
+                 at && other->line ? ")" : "");
+  }
+}
+
+void check_whole(struct check *check, const struct plugin_state *state, uint32_t side)
 {
   uint32_t bits = PST_SCOPE_DEVICE | PST_SCOPE_STREAM | side;
   if (!state->description)
@@ -312,6 +344,7 @@ void check_required(struct check *check, const struct plugin_state *state, uint3
                    "the option \"%s\" of %s plugin %s is missing; %s", rule->name,
                    kind_word(state->kind), state->name, rule->help ? rule->help : "set it");
   }
+  check_rules(check, state, bits);
 }
 
 void check_transport_ends(struct check *check, const struct transport_state *sender,
@@ -322,9 +355,9 @@ void check_transport_ends(struct check *check, const struct transport_state *sen
   uint32_t index = 0;
   for (size_t e = 0; e < 2; e++) {
     uint32_t side = e == 0 ? PST_SCOPE_SENDER : PST_SCOPE_RECEIVER;
-    check_required(check, &ends[e]->plugin, side);
+    check_whole(check, &ends[e]->plugin, side);
     for (uint32_t i = 0; i < ends[e]->filter_count; i++)
-      check_required(check, &ends[e]->filters[i], side);
+      check_whole(check, &ends[e]->filters[i], side);
   }
   if (!sender->plugin.description || sender->plugin.description != receiver->plugin.description ||
       options_equal(sender->plugin.options, receiver->plugin.options, PST_SCOPE_STREAM, &name))

@@ -136,8 +136,8 @@ static void check_ends(struct check *check, struct node *map, const struct place
                &memory[0]);
   check_memory(check, node_find(receiver, "memory"), place_of(receiver, place), PST_SCOPE_RECEIVER,
                &memory[1]);
-  check_required(check, &memory[0], PST_SCOPE_SENDER);
-  check_required(check, &memory[1], PST_SCOPE_RECEIVER);
+  check_whole(check, &memory[0], PST_SCOPE_SENDER);
+  check_whole(check, &memory[1], PST_SCOPE_RECEIVER);
   effective_transports(check, out, sender_out, receiver_out, &whole, &ends[0], &ends[1]);
   effective_memory(check, sender_out, &memory[0], PST_SCOPE_SENDER);
   effective_memory(check, receiver_out, &memory[1], PST_SCOPE_RECEIVER);

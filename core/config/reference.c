@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "rules.h"
 #include "schema.h"
 
 #define PLUGINS_MAX 64
@@ -170,6 +171,18 @@ static const char *scope_words(uint32_t scope)
   return NULL;
 }
 
+static void write_rules(FILE *out, const struct pst_description *plugin)
+{
+  const struct pst_option_rule *rules;
+  uint32_t count = rules_of(plugin, &rules);
+  char words[512];
+
+  for (uint32_t i = 0; i < count; i++) {
+    rule_sentence(&rules[i], words, sizeof(words));
+    fprintf(out, "%s- %s.\n", i ? "" : "\n", words);
+  }
+}
+
 static void write_plugin(FILE *out, const struct pst_description *plugin)
 {
   fprintf(out, "\n### `%s`\n\n%s.", plugin->name, plugin->summary);
@@ -190,6 +203,7 @@ static void write_plugin(FILE *out, const struct pst_description *plugin)
     cell(out, rule->help ? rule->help : "");
     fprintf(out, "%s%s |\n", scope ? " " : "", scope ? scope : "");
   }
+  write_rules(out, plugin);
 }
 
 static int compare_names(const void *a, const void *b)

@@ -8,8 +8,11 @@
 #include <string.h>
 
 #include "config/options.h"
+#include "config/rules.h"
+#include "config/value.h"
 
 #define OPTIONS_MAX 256u
+#define RULES_MAX 64u
 
 static int breach(struct loader_reason *why, const char *path, const char *what)
 {
@@ -97,6 +100,77 @@ static int check_words(const char *path, const struct pst_description *descripti
   return 0;
 }
 
+static int rule_breach(struct loader_reason *why, const char *path, uint32_t index,
+                       const char *what)
+{
+  return loader_reject(why, -EPROTO, path, "rule %u: %s", index, what);
+}
+
+static const struct pst_option *find_option(const struct pst_description *description,
+                                            const char *name)
+{
+  for (uint32_t i = 0; name && i < description->option_count; i++)
+    if (strcmp(description->options[i].name, name) == 0)
+      return &description->options[i];
+  return NULL;
+}
+
+static bool takes(const struct pst_option *option, const char *text)
+{
+  char why[VALUE_WHY_MIN];
+  struct value value;
+
+  return text && (option->type == PST_OPTION_STRING ||
+                  value_parse(option, text, &value, why, sizeof why) == 0);
+}
+
+static int check_rule(const char *path, const struct pst_description *description,
+                      const struct pst_option_rule *rule, uint32_t index, struct loader_reason *why)
+{
+  const struct pst_option *option = find_option(description, rule->option);
+  const struct pst_option *needs = find_option(description, rule->needs);
+
+  if (!option || !needs || option == needs)
+    return rule_breach(why, path, index, "it needs two options that are in the table");
+  if (option->type == PST_OPTION_LIST || needs->type == PST_OPTION_LIST)
+    return rule_breach(why, path, index, "an option of it is a LIST, which has no one value");
+  if (!takes(option, rule->value) || !takes(needs, rule->needed))
+    return rule_breach(why, path, index, "a value of it is none that its option takes");
+  for (size_t i = 0; i < sizeof rule->reserved / sizeof rule->reserved[0]; i++)
+    if (rule->reserved[i] || rule->flags & ~(uint32_t)(PST_RULE_UNLESS | PST_RULE_OTHER))
+      return loader_reject(why, -EPROTO, path,
+                           "rule %u: its set of flags is unknown to ABI %u.%u; build it with this "
+                           "host's headers, or install a newer host",
+                           index, PST_ABI_MAJOR, PST_ABI_MINOR);
+  return 0;
+}
+
+static int check_rules(const char *path, const struct pst_description *description,
+                       struct loader_reason *why)
+{
+  const struct pst_option_rule *rules;
+  struct pst_options *defaults;
+  uint32_t count = rules_of(description, &rules);
+  int rc = 0;
+
+  if (count == 0)
+    return 0;
+  if (count > RULES_MAX || !rules)
+    return loader_reject(why, -EPROTO, path, "speaks of %u rules but %s", count,
+                         rules ? "64 are the most" : "has none");
+  for (uint32_t i = 0; i < count && rc == 0; i++)
+    rc = check_rule(path, description, &rules[i], i, why);
+  if (rc < 0)
+    return rc;
+  if (options_new(description->options, description->option_count, &defaults) < 0)
+    return loader_reject(why, -ENOMEM, path, "no memory to read it");
+  for (uint32_t i = 0; i < count && rc == 0; i++)
+    if (!rule_holds(&rules[i], defaults))
+      rc = rule_breach(why, path, i, "the defaults break it");
+  options_free(defaults);
+  return rc;
+}
+
 int check_description(const char *path, uint32_t kind, const char *name,
                       const struct pst_description *description, struct loader_reason *why)
 {
@@ -130,7 +204,7 @@ int check_description(const char *path, uint32_t kind, const char *name,
                          description->options ? "256 is the most" : "has no table of them");
   for (uint32_t i = 0; i < description->option_count && rc == 0; i++)
     rc = check_option(path, description->options, i, why);
-  return rc;
+  return rc < 0 ? rc : check_rules(path, description, why);
 }
 
 /* ---- Operations ---------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "config/rules.h"
 #include "util/log.h"
 #include "util/nearest.h"
 
@@ -252,7 +253,7 @@ static bool is_stale(const struct pst_description *a, const struct pst_descripti
         a->options[i].type != b->options[i].type)
       return true;
   }
-  return false;
+  return !rules_equal(a, b);
 }
 
 static int load_locked(uint32_t kind, const char *name, const struct loader_plugin **plugin,

@@ -81,7 +81,7 @@ int initiator_open(struct pst_session *session, struct pst_initiator *initiator,
   params.mr = initiator->own.mr;
   rc = lane->ops->endpoint_open(lane->worker, &params, &initiator->end.endpoint);
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+    return pst_fail(error, refusal_status(rc), rc,
                     "stream %s: transport %s opens no endpoint for one-sided access: %s",
                     config->name, lane->device->plugin->name, strerror(-rc));
   initiator->rma.endpoint = initiator->end.endpoint;

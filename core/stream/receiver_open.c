@@ -129,9 +129,8 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
   rc = receiver->end.lane->ops->endpoint_open(receiver->end.lane->worker, &params,
                                               &receiver->end.endpoint);
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                    "stream %s: transport %s opens no endpoint: %s", config->name,
-                    receiver->end.lane->device->plugin->name, strerror(-rc));
+    return pst_fail(error, refusal_status(rc), rc, "stream %s: transport %s opens no endpoint: %s",
+                    config->name, receiver->end.lane->device->plugin->name, strerror(-rc));
   return 0;
 }
 

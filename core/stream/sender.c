@@ -309,9 +309,8 @@ int sender_open(struct pst_session *session, struct pst_sender *sender, struct p
   rc = sender->end.lane->ops->endpoint_open(sender->end.lane->worker, &params,
                                             &sender->end.endpoint);
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                    "stream %s: transport %s opens no endpoint: %s", config->name,
-                    sender->end.lane->device->plugin->name, strerror(-rc));
+    return pst_fail(error, refusal_status(rc), rc, "stream %s: transport %s opens no endpoint: %s",
+                    config->name, sender->end.lane->device->plugin->name, strerror(-rc));
   return 0;
 }
 

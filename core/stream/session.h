@@ -13,6 +13,7 @@
 #ifndef PST_STREAM_SESSION_H
 #define PST_STREAM_SESSION_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -413,6 +414,13 @@ struct pst_session {
 
 /* session.c. NULL: the configuration has no such stream. */
 struct session_stream *session_stream_find(const struct pst_session *session, const char *name);
+
+/* How a run ends whose plugin opened nothing: it was told what cannot be meant, or what it
+ * needs is not here. */
+static inline int refusal_status(int code)
+{
+  return code == -EINVAL ? PST_EXIT_USAGE : PST_EXIT_UNAVAILABLE;
+}
 
 /* setup.c: threads, memories, devices, lanes */
 int setup_threads(struct pst_session *session, struct pst_error *error);

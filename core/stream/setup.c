@@ -191,11 +191,10 @@ int setup_memory(struct pst_session *session, const struct config_plugin *config
   rc = plugin->memory->open(plugin->host, &params, &entry->memory);
   pst_log_place(NULL);
   if (rc < 0) {
-    int exit_status = rc == -EINVAL ? PST_EXIT_USAGE : PST_EXIT_UNAVAILABLE;
     free(entry);
-    if (pst_fail_said(error, exit_status, rc) == rc)
+    if (pst_fail_said(error, refusal_status(rc), rc) == rc)
       return rc;
-    return pst_fail(error, exit_status, rc,
+    return pst_fail(error, refusal_status(rc), rc,
                     "%s: memory %s does not open: %s; `penstock plugins %s` tells what it needs",
                     config->mark.origin, config->name, strerror(-rc), config->name);
   }
@@ -321,7 +320,7 @@ static int unopened(const struct config_transport *config, int rc, struct pst_er
   for (uint32_t i = 0; i < config->filter_count && at < sizeof(filters); i++)
     at += (size_t)snprintf(filters + at, sizeof(filters) - at, "%s%s",
                            i ? ", " : ", or one of its filters: ", config->filters[i].name);
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+  return pst_fail(error, refusal_status(rc), rc,
                   "%s: transport %s%s does not open: %s; `penstock plugins NAME` tells what each "
                   "needs",
                   config->plugin.mark.origin, config->plugin.name, filters, strerror(-rc));
@@ -364,7 +363,7 @@ int setup_device(struct pst_session *session, struct session_device *device,
   pst_log_place(config->plugin.mark.origin);
   rc = device->ops->open(plugin->host, &params[levels - 1], &device->device);
   pst_log_place(NULL);
-  if (rc < 0 && pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
+  if (rc < 0 && pst_fail_said(error, refusal_status(rc), rc) == rc)
     return rc;
   if (rc < 0)
     return unopened(config, rc, error);

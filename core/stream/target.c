@@ -50,7 +50,7 @@ int target_open(struct pst_session *session, struct pst_target *target, struct p
     return rc;
   rc = lane->ops->endpoint_open(lane->worker, &params, &target->end.endpoint);
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+    return pst_fail(error, refusal_status(rc), rc,
                     "stream %s: transport %s opens no endpoint for one-sided access: %s",
                     config->name, lane->device->plugin->name, strerror(-rc));
   return 0;

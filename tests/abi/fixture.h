@@ -43,6 +43,19 @@ static const struct pst_option fixture_options[] = {
     FIXTURE_OPTION_OF(FIXTURE_OPTION),
 };
 
+/* option, value, needs, needed, because, flags of its one rule */
+#ifndef FIXTURE_RULE
+#define FIXTURE_RULE "depth", "8", "device", "", NULL, PST_RULE_UNLESS
+#endif
+#ifndef FIXTURE_RULE_COUNT
+#define FIXTURE_RULE_COUNT 1
+#endif
+#ifndef FIXTURE_RULES
+#define FIXTURE_RULES fixture_rules
+#endif
+
+__attribute__((unused)) static const struct pst_option_rule fixture_rules[] = {{FIXTURE_RULE}};
+
 PST_PLUGIN_EXTERN const struct pst_description pst_description_v1 = {
     FIXTURE_DESCRIPTION_SIZE,
     PST_ABI_MINOR,
@@ -53,7 +66,10 @@ PST_PLUGIN_EXTERN const struct pst_description pst_description_v1 = {
     "A fixture of the loader's tests",
     "libfixture and a device of that kind",
     "compiled",
-    fixture_options};
+    fixture_options,
+    FIXTURE_RULES,
+    FIXTURE_RULE_COUNT,
+    0};
 
 #ifndef FIXTURE_DESCRIPTION_ONLY
 

@@ -12,7 +12,8 @@
 
 /* plugin.h */
 SIZE(pst_option, 64, reserved, 60);
-SIZE(pst_description, 64, options, 56);
+SIZE(pst_option_rule, 64, reserved, 44);
+SIZE(pst_description, 80, reserved, 76);
 SIZE(pst_host, 104, region_release, 96);
 SIZE(pst_probe, 536, remedy, 280);
 SIZE(pst_plugin, 32, ops, 24);

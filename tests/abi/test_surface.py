@@ -123,7 +123,7 @@ CIRCUMSTANCES = ("no memory", "cannot be read", "cannot be looked at", "its fold
 
 class Refusals(Case):
     def test_each_has_a_fixture(self):
-        calls = r'(?:loader_reject|option_breach|option_unknown|breach)\([^;"]*((?:"(?:[^"\\]|\\.)*"\s*)+)'
+        calls = r'(?:loader_reject|option_breach|option_unknown|rule_breach|breach)\([^;"]*((?:"(?:[^"\\]|\\.)*"\s*)+)'
         tested = folded("".join(path.read_text() for path in (ROOT / "tests/unit/loader").glob("test_*.c")))
         found = [
             folded(literal).strip()[1:-1]

@@ -370,6 +370,11 @@ class Refusals(Foreign):
                                  "--set", "streams.packets.receiver.transport=", expect=3)
         self.assertRegex(child.stderr, r"loopback speaks to no peer without Penstock.*udp")
 
+    def test_an_address_that_is_none(self):
+        child = self.run_program("receive", self.foreign_config("rtp"), "--set",
+                                 "streams.packets.receiver.transport.options.source=camera7", expect=2)  # fmt: skip
+        self.assertIn("source: camera7 is not an address", child.stderr)
+
     def test_both_ends_at_once(self):
         child = self.run_program("run", self.foreign_config("rtp"), expect=2)
         self.assertRegex(child.stderr, r"one end alone")

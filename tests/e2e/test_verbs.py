@@ -232,8 +232,8 @@ class Verbs(Case):
             stream = self.only_stream(self.result())
             self.assert_accounted(stream)
             self.assertEqual((stream["messages_delivered"], stream["corrupted"]), (5000, 0))
-        child = self.run_program("run", path, *shared, "--set", "transport.options.qps=2", expect=3, **self.prefix())
-        self.assertIn("qps of more than 1 needs `srq: false`", child.stderr)
+        child = self.run_program("run", path, *shared, "--set", "transport.options.qps=2", expect=2, **self.prefix())
+        self.assertIn("`qps: 2` needs `srq: false`, and here is `srq: true`", child.stderr)
         self.plant(caps="max_srq: 0")
         child = self.run_program("run", path, *shared, expect=3, **self.prefix())
         self.assertRegex(child.stderr, "mlx5_0 has no shared receive queues for `srq: true`.*ibv_devinfo -v")
@@ -256,14 +256,25 @@ class Verbs(Case):
         listed = self.run_program("plugins", "verbs_rc", **self.prefix()).stdout
         self.assertRegex(listed, "mlx5_0.*port 1 active, Ethernet")
         path = self.verbs_config()
-        path.write_text(path.read_text().replace("keepalive: 100 ms", "keepalive: 0"))
         for setting, expected in (("device=mlx5_9", "mlx5_9.*there is mlx5_0: port 1 active"),
                                   ("device=", "several ports are active"),
-                                  ("reconnect=5s", "reconnect needs a `keepalive` of more than 0"),
                                   ("gid_index=77", "no entry 77")):  # fmt: skip
             child = self.run_program("run", path, "--set", f"transport.options.{setting}", expect=3,
                                      **self.prefix())  # fmt: skip
             self.assertRegex(child.stderr, expected)
+
+    def test_options_that_do_not_go_together(self):
+        """Said with file and line before a device is looked for: `check` says it where there is none."""
+        path = self.verbs_config()
+        path.write_text(path.read_text().replace("keepalive: 100 ms", "keepalive: 0"))
+        for settings, expected in ((["reconnect=5s"], r"`reconnect: 5 s` does not go with `keepalive: 0`.*stream.yaml:\d+:"),
+                                   (["qps=2", "operation=send"], "`qps: 2` needs `operation: write`, and here is"),
+                                   (["qps=2", "connection=rdma_cm"], "`qps: 2` needs `connection: exchange`"),
+                                   (["qps=2", "srq=true"], "`qps: 2` needs `srq: false`")):  # fmt: skip
+            sets = [word for setting in settings for word in ("--set", f"transport.options.{setting}")]
+            for command in ("check", "run"):
+                child = self.run_program(command, path, *sets, expect=2)
+                self.assertRegex(child.stderr, expected)
 
     def test_rdma_cm_where_there_is_none(self):
         """The simulation has no connection manager, and InfiniBand's GIDs are no addresses."""

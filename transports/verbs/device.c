@@ -82,7 +82,7 @@ int vb_list(struct vb_device **all, char *why, size_t why_size, char *remedy, si
   for (int i = 0; made && i < count; i++) {
     struct ibv_context *context = ibv_open_device(devices[i]);
     if (!context) {
-      error = errno ? -errno : -EIO;
+      error = vb_call_error(errno);
       continue;
     }
     if (read_device(context, &made[opened]) == 0)
@@ -147,9 +147,10 @@ static int open_match(const struct pst_host *host, const struct vb_device *devic
   made.port = &info->ports[match->port];
   made.context = open_named(info->name);
   if (!made.context) {
-    rc = errno ? -errno : -EIO;
+    int code = errno;
+    rc = vb_call_error(code);
     host->log(host, PST_LOG_ERROR, "%s cannot be opened: %s; see /dev/infiniband", info->name,
-              strerror(-rc));
+              strerror(code));
     free(info);
     return rc;
   }

@@ -3,6 +3,7 @@
 #ifndef VERBS_DEVICE_H
 #define VERBS_DEVICE_H
 
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <penstock/plugin.h>
 #include <stdbool.h>
@@ -10,6 +11,12 @@
 #include <stdint.h>
 
 #include "gid.h"
+
+/* What a verbs call's errno is to the host. EINVAL is none of the options' (transport.h, open). */
+static inline int vb_call_error(int code)
+{
+  return code == 0 || code == EINVAL ? -EIO : -code;
+}
 
 #define VB_PORTS_MAX 4u
 #define VB_DEVICES_MAX 32u

@@ -15,11 +15,11 @@ static uint32_t smaller(uint64_t a, uint64_t b)
 
 static int refuse(struct pst_device *device, const char *call)
 {
-  int rc = errno ? -errno : -EIO;
+  int code = errno;
 
   RC_LOG(device, PST_LOG_ERROR, "%s: %s: %s; see the kernel's log (`dmesg`) and `ulimit -l`",
-         device->open.info->name, call, strerror(-rc));
-  return rc;
+         device->open.info->name, call, strerror(code));
+  return vb_call_error(code);
 }
 
 static int read_device(struct pst_device *device)
@@ -82,24 +82,6 @@ static void read_options(struct pst_device *device, const struct pst_options *op
   device->shares = host->option_uint(options, "srq");
 }
 
-/* Options that do not go together: which, or NULL. */
-static const char *contradiction(const struct pst_device *device)
-{
-  if (device->uses_cm && device->reconnect_ns)
-    return "reconnect needs `connection: exchange`";
-  if (device->reconnect_ns && !device->keepalive_ns)
-    return "reconnect needs a `keepalive` of more than 0";
-  if (device->qps > 1 && device->uses_cm)
-    return "qps of more than 1 needs `connection: exchange`";
-  if (device->qps > 1 && device->sends)
-    return "qps of more than 1 needs `operation: write`";
-  if (device->qps > 1 && device->reconnect_ns)
-    return "reconnect needs `qps: 1`";
-  if (device->qps > 1 && device->shares)
-    return "qps of more than 1 needs `srq: false`";
-  return NULL;
-}
-
 int rc_open(const struct pst_host *host, const struct pst_open_params *params,
             struct pst_device **device)
 {
@@ -121,11 +103,6 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
                    (uint32_t)host->option_uint(in.options, "port"), gid, &made->open);
   if (rc == 0 && made->uses_cm)
     rc = rc_cm_check(made);
-  const char *wrong = contradiction(made);
-  if (rc == 0 && wrong) {
-    RC_LOG(made, PST_LOG_ERROR, "%s", wrong);
-    rc = -EINVAL;
-  }
   if (rc == 0)
     rc = read_device(made);
   if (rc == 0 && !(made->pd = ibv_alloc_pd(made->open.context)))

@@ -124,8 +124,24 @@ static const struct pst_option options[] = {
     },
 };
 
-PST_DESCRIPTION(PST_KIND_TRANSPORT, "verbs_rc", "0.1.0",
-                "RDMA over InfiniBand, RoCE and soft-RoCE by reliable connections",
-                "an RDMA device, and libibverbs with a provider for it",
-                "kernel: soft-RoCE between emulated machines; ./run test vm", options,
-                sizeof(options) / sizeof(options[0]));
+static const struct pst_option_rule rules[] = {
+    {"reconnect", "0", "connection", "exchange", NULL, PST_RULE_UNLESS, {0}},
+    {"reconnect",
+     "0",
+     "keepalive",
+     "0",
+     "by which alone a silent end notices",
+     PST_RULE_UNLESS | PST_RULE_OTHER,
+     {0}},
+    {"reconnect", "0", "qps", "1", NULL, PST_RULE_UNLESS, {0}},
+    {"qps", "1", "connection", "exchange", NULL, PST_RULE_UNLESS, {0}},
+    {"qps", "1", "operation", "write", NULL, PST_RULE_UNLESS, {0}},
+    {"qps", "1", "srq", "false", NULL, PST_RULE_UNLESS, {0}},
+};
+
+PST_DESCRIPTION_RULES(PST_KIND_TRANSPORT, "verbs_rc", "0.1.0",
+                      "RDMA over InfiniBand, RoCE and soft-RoCE by reliable connections",
+                      "an RDMA device, and libibverbs with a provider for it",
+                      "kernel: soft-RoCE between emulated machines; ./run test vm", options,
+                      sizeof(options) / sizeof(options[0]), rules,
+                      sizeof(rules) / sizeof(rules[0]));

@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 #define PST_ABI_MAJOR 1u
-#define PST_ABI_MINOR 3u
+#define PST_ABI_MINOR 4u
 
 #define PST_PLUGIN_SYMBOL "pst_plugin_v1"
 #define PST_DESCRIPTION_SYMBOL "pst_description_v1"
@@ -153,8 +153,34 @@ struct pst_option {
 };
 PST_STATIC_ASSERT(sizeof(struct pst_option) == 64, "frozen");
 
+enum pst_option_rule_flag {
+  PST_RULE_UNLESS = 1u << 0, /* where `option` has any other value than `value` */
+  PST_RULE_OTHER = 1u << 1,  /* `needs` must have any other value than `needed` */
+};
+
+/* Minor 4. Options that do not go together, as far as it can be told without a device:
+ * where `option` is `value`, `needs` must be `needed`; the flags turn either around.
+ * {"qps", "1", "operation", "write", NULL, PST_RULE_UNLESS}: more than one queue pair
+ * has only WRITE. A default takes part like a value that was written, and the defaults
+ * keep all rules. What a configuration breaks is a finding of `penstock check`, with
+ * file, line and column, and exit status 2 (-EINVAL from pst_config_parse()); none of the
+ * plugin's calls is made with it, so that open() need not look again (a host of minor
+ * 3 or less keeps no rules; host->abi_minor says so). A rule between options of
+ * different sides (one of the sender's, one of the receiver's alone) never applies.
+ * An array element: its size is frozen. */
+struct pst_option_rule {
+  const char *option; /* both are in the plugin's table, no LIST, and not the same */
+  const char *value;  /* as it would stand in YAML; a STRING left out is "" */
+  const char *needs;
+  const char *needed;
+  const char *because; /* whole clause, for the message; NULL: it goes without saying */
+  uint32_t flags;      /* enum pst_option_rule_flag */
+  uint32_t reserved[5];
+};
+PST_STATIC_ASSERT(sizeof(struct pst_option_rule) == 64, "frozen");
+
 /* The option values of one plugin at one place, checked against its table and
- * with defaults filled in. Read through the host's getters. Valid for the call
+ * its rules, and with defaults filled in. Read through the host's getters. Valid for the call
  * it is passed to, strings got from it included. */
 struct pst_options;
 
@@ -173,6 +199,11 @@ struct pst_description {
   const char *needs;     /* in words: libraries, devices, privileges; "" for none */
   const char *rung;      /* hardware | kernel | simulated | compiled, and how it is shown */
   const struct pst_option *options;
+
+  /* Minor 4: `rule_count` of them, at most 64; NULL: none. */
+  const struct pst_option_rule *rules;
+  uint32_t rule_count;
+  uint32_t reserved;
 };
 
 /* ---- Host services ----------------------------------------------------- */
@@ -285,8 +316,12 @@ struct pst_plugin {
 extern PST_EXPORT const struct pst_plugin pst_plugin_v1;
 extern PST_EXPORT const struct pst_description pst_description_v1;
 
-/* In options.c: the description. */
+/* In options.c: the description; with rules between options, the second form. */
 #define PST_DESCRIPTION(kind_, name_, version_, summary_, needs_, rung_, options_, count_)         \
+  PST_DESCRIPTION_RULES(kind_, name_, version_, summary_, needs_, rung_, options_, count_, NULL, 0)
+
+#define PST_DESCRIPTION_RULES(kind_, name_, version_, summary_, needs_, rung_, options_, count_,   \
+                              rules_, rule_count_)                                                 \
   PST_PLUGIN_EXTERN const struct pst_description pst_description_v1 = {                            \
       sizeof(struct pst_description),                                                              \
       PST_ABI_MINOR,                                                                               \
@@ -297,7 +332,10 @@ extern PST_EXPORT const struct pst_description pst_description_v1;
       (summary_),                                                                                  \
       (needs_),                                                                                    \
       (rung_),                                                                                     \
-      (options_)}
+      (options_),                                                                                  \
+      (rules_),                                                                                    \
+      (rule_count_),                                                                               \
+      0}
 
 /* In the plugin: the entry. */
 #define PST_PLUGIN(probe_, ops_)                                                                   \

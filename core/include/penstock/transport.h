@@ -446,7 +446,9 @@ struct pst_transport_ops {
    * 0; -ENODEV: none of that name (names those there are); -EACCES; -ENOMEM;
    * -ENOSPC: the device has not so many endpoints, rings or slots. plan.workers and
    * plan.requests are wishes; limits says what there is. -EXDEV: as its options are, it
-   * reaches no peer of another process, and the plan is not IN_PROCESS. */
+   * reaches no peer of another process, and the plan is not IN_PROCESS. -EINVAL: an option
+   * has a value that cannot be meant, whatever devices there are: the run ends with
+   * status 2, with any other error with 3. What rules (plugin.h) can say belongs there. */
   int (*open)(const struct pst_host *host, const struct pst_open_params *params,
               struct pst_device **device);
   /* NULL is legal. */
@@ -505,7 +507,8 @@ struct pst_transport_ops {
   void (*ring_close)(struct pst_worker *worker, struct pst_ring *ring);
 
   /* -EINVAL: no role or an unknown one, RECEIVER without a ring, cookie 0, more than limits
-   * says; -EOPNOTSUPP: RMA without READ, WRITE and ATOMIC; -ENOSPC: no more endpoints. */
+   * says, or an option as with open; -EOPNOTSUPP: RMA without READ, WRITE and ATOMIC; -ENOSPC: no
+   * more endpoints. */
   int (*endpoint_open)(struct pst_worker *worker, const struct pst_endpoint_params *params,
                        struct pst_endpoint **endpoint);
   /* What the peer's endpoint_connect needs. Valid from endpoint_open on. */

@@ -62,6 +62,48 @@ static const struct pst_option fault_options[] = {{.name = "drop",
                                                    .scope = PST_SCOPE_SENDER,
                                                    .flags = PST_OPTION_TESTING}};
 
+static const char *const ways[] = {"write", "send", NULL};
+static const struct pst_option ruled_options[] = {
+    {.name = "qps",
+     .help = "How many.",
+     .default_value = "1",
+     .type = PST_OPTION_UINT,
+     .scope = PST_SCOPE_DEVICE},
+    {.name = "way",
+     .help = "Which.",
+     .default_value = "write",
+     .choices = ways,
+     .type = PST_OPTION_ENUM,
+     .scope = PST_SCOPE_DEVICE},
+    {.name = "again",
+     .help = "For how long.",
+     .default_value = "0",
+     .type = PST_OPTION_DURATION,
+     .scope = PST_SCOPE_DEVICE},
+    {.name = "beat",
+     .help = "How often.",
+     .default_value = "1 s",
+     .type = PST_OPTION_DURATION,
+     .scope = PST_SCOPE_DEVICE},
+    {.name = "group", .help = "A group.", .type = PST_OPTION_STRING, .scope = PST_SCOPE_RECEIVER},
+    {.name = "port",
+     .help = "Its port.",
+     .default_value = "0",
+     .type = PST_OPTION_UINT,
+     .scope = PST_SCOPE_RECEIVER},
+    {.name = "to",
+     .help = "Where to.",
+     .default_value = "0",
+     .type = PST_OPTION_UINT,
+     .scope = PST_SCOPE_SENDER}};
+static const struct pst_option_rule rules[] = {
+    {"qps", "1", "way", "write", NULL, PST_RULE_UNLESS, {0}},
+    {"again", "0", "beat", "0 s", "which alone tells", PST_RULE_UNLESS | PST_RULE_OTHER, {0}},
+    {"way", "send", "beat", "1000 ms", NULL, 0, {0}},
+    {"port", "7", "group", "", NULL, PST_RULE_OTHER, {0}},
+    {"to", "0", "port", "0", NULL, PST_RULE_UNLESS, {0}}, /* of two sides */
+};
+
 #define DESCRIPTION(kind_, name_, options_)                                                        \
   {                                                                                                \
     .struct_size = sizeof(struct pst_description), .kind = kind_,                                  \
@@ -72,6 +114,28 @@ static const struct pst_option fault_options[] = {{.name = "drop",
 static const struct pst_description descriptions[] = {
     DESCRIPTION(PST_KIND_TRANSPORT, "loopback", loopback_options),
     DESCRIPTION(PST_KIND_TRANSPORT, "verbs", verbs_options),
+    {.struct_size = sizeof(struct pst_description),
+     .kind = PST_KIND_TRANSPORT,
+     .option_count = sizeof(ruled_options) / sizeof(ruled_options[0]),
+     .name = "ruled",
+     .version = "1",
+     .summary = "a table with rules",
+     .needs = "",
+     .rung = "compiled",
+     .options = ruled_options,
+     .rules = rules,
+     .rule_count = sizeof(rules) / sizeof(rules[0])},
+    {.struct_size = offsetof(struct pst_description, rules), /* built before there were rules */
+     .kind = PST_KIND_TRANSPORT,
+     .option_count = sizeof(ruled_options) / sizeof(ruled_options[0]),
+     .name = "older",
+     .version = "1",
+     .summary = "a table that ends before its rules",
+     .needs = "",
+     .rung = "compiled",
+     .options = ruled_options,
+     .rules = rules,
+     .rule_count = sizeof(rules) / sizeof(rules[0])},
     DESCRIPTION(PST_KIND_MEMORY, "host", host_options),
     DESCRIPTION(PST_KIND_MEMORY, "cuda", cuda_options),
     DESCRIPTION(PST_KIND_FILTER, "fault", fault_options)};

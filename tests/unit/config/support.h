@@ -17,7 +17,8 @@
 #define HEAD "penstock: 1\nstreams:\n- name: a\n"
 
 /* transports loopback (copy DEVICE enum, depth STREAM size, burst SENDER uint, wait
- * RECEIVER duration, names DEVICE list) and verbs (device required); memories host
+ * RECEIVER duration, names DEVICE list), verbs (device required), ruled (rules between
+ * its options) and older (the same, with a struct that ends before them); memories host
  * (numa) and cuda (device); filter fault (drop SENDER). */
 extern const struct config_catalog test_catalog;
 

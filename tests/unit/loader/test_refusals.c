@@ -60,17 +60,30 @@ static const struct row rows[] = {
     {"twice", T, -EPROTO, "option 'device': is in the table twice"},
     {"no_scope", T, -EPROTO, "option 'depth': has no scope"},
     {"no_type", T, -EPROTO,
-     "option 'depth': its type is unknown to ABI 1.3; build it with this host's headers, or install "
+     "option 'depth': its type is unknown to ABI 1.4; build it with this host's headers, or install "
      "a newer host"},
     {"later_scope", T, -EPROTO,
-     "option 'depth': its scope is unknown to ABI 1.3; build it with this host's headers, or "
+     "option 'depth': its scope is unknown to ABI 1.4; build it with this host's headers, or "
      "install a newer host"},
     {"later_flags", T, -EPROTO,
-     "option 'depth': its set of flags is unknown to ABI 1.3; build it with this host's headers, or "
+     "option 'depth': its set of flags is unknown to ABI 1.4; build it with this host's headers, or "
      "install a newer host"},
     {"no_help", T, -EPROTO, "option 'depth': has no help text"},
     {"min_over_max", T, -EPROTO, "option 'depth': its min is over its max"},
     {"required_default", T, -EPROTO, "option 'depth': is required and has a default all the same"},
+    {"rule_unknown", T, -EPROTO, "rule 0: it needs two options that are in the table"},
+    {"rule_itself", T, -EPROTO, "rule 0: it needs two options that are in the table"},
+    {"rule_list", T, -EPROTO, "rule 0: an option of it is a LIST, which has no one value"},
+    {"rule_value", T, -EPROTO, "rule 0: a value of it is none that its option takes"},
+    {"rule_flags", T, -EPROTO,
+     "rule 0: its set of flags is unknown to ABI 1.4; build it with this host's headers, or install "
+     "a newer host"},
+    {"rule_reserved", T, -EPROTO,
+     "rule 0: its set of flags is unknown to ABI 1.4; build it with this host's headers, or install "
+     "a newer host"},
+    {"rule_defaults", T, -EPROTO, "rule 0: the defaults break it"},
+    {"many_rules", T, -EPROTO, "speaks of 65 rules but 64 are the most"},
+    {"no_rules", T, -EPROTO, "speaks of 1 rules but has none"},
     {"many_options", T, -EPROTO, "speaks of 257 options but 256 is the most"},
     {"no_choices", T, -EPROTO, "option 'depth': choices belong to an ENUM, and an ENUM has some"},
     {"bad_option_name", T, -EPROTO, "option 1: its name is none: write lower case, digits and '_'"},

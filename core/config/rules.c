@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "options.h"
+#include "value.h"
+
+#define TEXT_MAX 256
+
+uint32_t rules_of(const struct pst_description *description, const struct pst_option_rule **rules)
+{
+  struct pst_description read;
+
+  pst_struct_read(&read, sizeof(read), description);
+  *rules = read.rules;
+  return read.rule_count;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+  return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+bool rules_equal(const struct pst_description *a, const struct pst_description *b)
+{
+  const struct pst_option_rule *mine, *its;
+  uint32_t count = rules_of(a, &mine);
+
+  if (rules_of(b, &its) != count)
+    return false;
+  for (uint32_t i = 0; i < count; i++)
+    if (!same_text(mine[i].option, its[i].option) || !same_text(mine[i].value, its[i].value) ||
+        !same_text(mine[i].needs, its[i].needs) || !same_text(mine[i].needed, its[i].needed) ||
+        mine[i].flags != its[i].flags)
+      return false;
+  return true;
+}
+
+static const struct pst_option *find(const struct pst_option *table, size_t count, const char *name)
+{
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(table[i].name, name) == 0)
+      return &table[i];
+  return NULL;
+}
+
+bool rule_applies(const struct pst_option_rule *rule, const struct pst_description *description,
+                  uint32_t scope)
+{
+  const struct pst_option *option =
+      find(description->options, description->option_count, rule->option);
+  const struct pst_option *needs =
+      find(description->options, description->option_count, rule->needs);
+
+  return option && needs && (option->scope & scope) && (needs->scope & scope);
+}
+
+static bool has(const struct pst_options *options, const char *name, const char *text)
+{
+  char why[VALUE_WHY_MIN];
+  struct value value;
+  size_t count;
+  const struct pst_option *table = options_table(options, &count);
+  const struct pst_option *option = find(table, count, name);
+
+  if (option->type == PST_OPTION_STRING)
+    return strcmp(options_get_string(options, name), text) == 0;
+  return value_parse(option, text, &value, why, sizeof(why)) == 0 &&
+         options_get_uint(options, name) == value.number;
+}
+
+bool rule_holds(const struct pst_option_rule *rule, const struct pst_options *options)
+{
+  bool concerns = has(options, rule->option, rule->value) != !!(rule->flags & PST_RULE_UNLESS);
+
+  return !concerns || has(options, rule->needs, rule->needed) != !!(rule->flags & PST_RULE_OTHER);
+}
+
+/* `name: value`, as it stands in YAML. */
+static const char *stands(const char *name, const char *value, char *text)
+{
+  snprintf(text, TEXT_MAX, "`%.63s: %.127s`", name, value[0] ? value : "\"\"");
+  return text;
+}
+
+static const char *stands_here(const struct pst_options *options, const char *name, char *text)
+{
+  char value[TEXT_MAX] = "";
+
+  options_text(options, name, value, sizeof(value));
+  return stands(name, value, text);
+}
+
+void rule_words(const struct pst_option_rule *rule, const struct pst_options *options, char *words,
+                size_t size)
+{
+  char mine[TEXT_MAX], its[TEXT_MAX], needed[TEXT_MAX];
+  const char *gap = rule->because ? ", " : "", *because = rule->because ? rule->because : "";
+
+  stands_here(options, rule->option, mine);
+  stands_here(options, rule->needs, its);
+  if (rule->flags & PST_RULE_OTHER)
+    snprintf(words, size, "%s does not go with %s%s%s; change one of them", mine, its, gap,
+             because);
+  else
+    snprintf(words, size, "%s needs %s%s%s, and here is %s; change one of them", mine,
+             stands(rule->needs, rule->needed, needed), gap, because, its);
+}
+
+void rule_sentence(const struct pst_option_rule *rule, char *words, size_t size)
+{
+  char value[TEXT_MAX], needed[TEXT_MAX];
+  const char *gap = rule->because ? ", " : "", *because = rule->because ? rule->because : "";
+
+  snprintf(words, size, "%s%s %s %s%s%s", rule->flags & PST_RULE_UNLESS ? "Any but " : "",
+           stands(rule->option, rule->value, value),
+           rule->flags & PST_RULE_OTHER ? "does not go with" : "needs",
+           stands(rule->needs, rule->needed, needed), gap, because);
+}
