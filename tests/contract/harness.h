@@ -98,6 +98,8 @@ struct contract_pair {
 extern const struct pst_host contract_host;
 /* Errors and warnings logged since the last call. */
 uint32_t contract_complaints(void);
+/* The last of all. */
+const char *contract_complaint(void);
 /* What plugins take for the time, contract_now_ns() by default. While none of them runs. */
 void contract_host_clock(uint64_t (*now_ns)(void));
 

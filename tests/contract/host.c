@@ -3,6 +3,7 @@
  * the regions they move. */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -16,6 +17,8 @@
 #include "loader/internal.h"
 
 static _Atomic uint32_t complaints;
+static pthread_mutex_t complaint_lock = PTHREAD_MUTEX_INITIALIZER;
+static char complaint[1024];
 static const struct pst_memory_ops *memory_ops;
 static struct pst_memory *memory;
 
@@ -24,18 +27,37 @@ uint32_t contract_complaints(void)
   return atomic_exchange(&complaints, 0);
 }
 
+const char *contract_complaint(void)
+{
+  static char text[sizeof(complaint)];
+  pthread_mutex_lock(&complaint_lock);
+  memcpy(text, complaint, sizeof(text));
+  pthread_mutex_unlock(&complaint_lock);
+  return text;
+}
+
+static void complain(const char *text)
+{
+  pthread_mutex_lock(&complaint_lock);
+  snprintf(complaint, sizeof(complaint), "%s", text);
+  pthread_mutex_unlock(&complaint_lock);
+  atomic_fetch_add(&complaints, 1);
+}
+
 static void host_log(const struct pst_host *host, int level, const char *format, ...)
 {
-  (void)host;
-  if (level <= PST_LOG_WARN)
-    atomic_fetch_add(&complaints, 1);
-  if (!getenv("CONTRACT_LOG"))
-    return;
+  char text[sizeof(complaint)];
   va_list args;
+  (void)host;
+  if (level > PST_LOG_WARN && !getenv("CONTRACT_LOG"))
+    return;
   va_start(args, format);
-  vfprintf(stderr, format, args);
+  vsnprintf(text, sizeof(text), format, args);
   va_end(args);
-  fputc('\n', stderr);
+  if (level <= PST_LOG_WARN)
+    complain(text);
+  if (getenv("CONTRACT_LOG"))
+    fprintf(stderr, "%s\n", text);
 }
 
 static uint64_t (*clock_now)(void) = contract_now_ns;

@@ -10,7 +10,6 @@
  * done as far as all of them are.
  */
 #include <endian.h>
-#include <stdio.h>
 
 #include "rc.h"
 
@@ -53,23 +52,27 @@ static int open_lane(struct pst_endpoint *endpoint, struct rc_lane *lane, bool i
     lane->psn = endpoint->psn;
     return 0;
   }
-  struct ibv_qp_init_attr attr = {.qp_context = endpoint,
-                                  .send_cq = endpoint->worker->cq,
-                                  .recv_cq = endpoint->worker->cq,
-                                  .cap = {.max_send_wr = sends_of(endpoint),
-                                          .max_recv_wr = receives_of(endpoint),
-                                          .max_send_sge = endpoint->pieces_max,
-                                          .max_recv_sge = 1,
-                                          .max_inline_data = endpoint->max_inline},
-                                  .qp_type = IBV_QPT_RC};
-  lane->qp = ibv_create_qp(endpoint->device->pd, &attr);
-  if (!lane->qp)
-    return errno ? -errno : -EIO;
-  if (attr.cap.max_inline_data < endpoint->max_inline)
-    endpoint->max_inline = attr.cap.max_inline_data;
+  const struct ibv_qp_cap want = {.max_send_wr = sends_of(endpoint),
+                                  .max_recv_wr = receives_of(endpoint),
+                                  .max_send_sge = endpoint->pieces_max,
+                                  .max_recv_sge = 1,
+                                  .max_inline_data = endpoint->max_inline};
+  struct ibv_qp_cap given;
+  int rc = rc_qp_create(endpoint, &want, (uint32_t)(lane - endpoint->lanes), &given, &lane->qp);
+  if (rc < 0)
+    return rc;
+  if (given.max_inline_data < endpoint->max_inline)
+    endpoint->max_inline = given.max_inline_data;
   lane->rq_size = receives_of(endpoint);
   lane->psn = rc_random_psn();
-  return rc_lane_init(endpoint, lane);
+  rc = rc_lane_init(endpoint, lane);
+  if (rc < 0)
+    RC_LOG(endpoint->device, PST_LOG_ERROR,
+           "%s: queue pair %u of `qps: %u` is not to be had in INIT with %u receives: %s; fewer "
+           "`qps`, or see `ulimit -l` and `rdma resource`",
+           endpoint->label, (uint32_t)(lane - endpoint->lanes) + 1, endpoint->lane_count,
+           lane->rq_size, strerror(-rc));
+  return rc;
 }
 
 int rc_lanes_open(struct pst_endpoint *endpoint)
@@ -81,14 +84,8 @@ int rc_lanes_open(struct pst_endpoint *endpoint)
     return -ENOMEM;
   for (uint32_t i = 0; i < endpoint->lane_count; i++) {
     int rc = open_lane(endpoint, &endpoint->lanes[i], i == 0);
-    if (rc < 0) {
-      RC_LOG(
-          endpoint->device, PST_LOG_ERROR,
-          "%s: queue pair %u of `qps: %u` cannot be had: %s; fewer `qps`, or see `ulimit -l` and "
-          "`rdma resource`",
-          endpoint->label, i + 1, endpoint->lane_count, strerror(-rc));
+    if (rc < 0)
       return rc;
-    }
   }
   return 0;
 }

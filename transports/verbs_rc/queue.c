@@ -6,50 +6,30 @@
 #include "rc.h"
 #include "shared.h"
 
-static int create(struct pst_endpoint *endpoint, uint32_t pieces, uint32_t inline_wish)
-{
-  struct ibv_qp_init_attr attr = {.qp_context = endpoint,
-                                  .send_cq = endpoint->worker->cq,
-                                  .recv_cq = endpoint->worker->cq,
-                                  .srq = endpoint->shared ? endpoint->shared->srq : NULL,
-                                  .cap = {.max_send_wr = endpoint->sq_size,
-                                          .max_recv_wr = endpoint->shared ? 0 : endpoint->rq_size,
-                                          .max_send_sge = pieces ? pieces : 1,
-                                          .max_recv_sge = endpoint->shared ? 0 : 1,
-                                          .max_inline_data = inline_wish},
-                                  .qp_type = IBV_QPT_RC};
-
-  endpoint->qp = ibv_create_qp(endpoint->device->pd, &attr);
-  if (!endpoint->qp)
-    return errno ? -errno : -EIO;
-  /* As it was made, which may be more than was asked for. */
-  endpoint->max_inline = attr.cap.max_inline_data;
-  endpoint->pieces_max = pieces ? pieces : 1;
-  return 0;
-}
-
 /* Completions that there may be at a time: of all queues of the worker's. */
 static int reserve_completions(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;
-  uint32_t wanted = worker->cq_used + endpoint->sq_size + endpoint->rq_size + endpoint->lane_room,
-           most;
-  int rc = 0;
+  uint32_t wanted = worker->cq_used + endpoint->sq_size + endpoint->rq_size + endpoint->lane_room;
+  int rc = rc_cq_grow(worker, wanted, endpoint->label);
 
-  if (wanted > (uint32_t)worker->cq->cqe) {
-    most = (uint32_t)endpoint->device->attr.max_cqe;
-    uint32_t room = 2 * wanted < most ? 2 * wanted : most;
-    rc = room < wanted ? ENOSPC : ibv_resize_cq(worker->cq, (int)room);
-  }
-  if (rc == 0) {
+  if (rc == 0)
     worker->cq_used = wanted;
-    return 0;
-  }
-  RC_LOG(endpoint->device, PST_LOG_ERROR,
-         "%s: no room for %u completions in a completion queue (%s; the device has at most %d): "
-         "fewer streams on a worker, smaller rings, or fewer requests",
-         endpoint->label, wanted, strerror(rc), endpoint->device->attr.max_cqe);
-  return -ENOSPC;
+  return rc;
+}
+
+static int create(struct pst_endpoint *endpoint, uint32_t pieces)
+{
+  const struct ibv_qp_cap want = {.max_send_wr = endpoint->sq_size,
+                                  .max_recv_wr = endpoint->rq_size,
+                                  .max_send_sge = pieces,
+                                  .max_recv_sge = 1,
+                                  .max_inline_data = RC_INLINE_WISH};
+  int rc = rc_qp_create(endpoint, &want, 0, &endpoint->given, &endpoint->qp);
+
+  endpoint->max_inline = endpoint->given.max_inline_data;
+  endpoint->pieces_max = pieces;
+  return rc;
 }
 
 static int open_sends(struct pst_endpoint *endpoint, uint32_t pieces)
@@ -134,17 +114,9 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
   }
   if (endpoint->device->shares && (rc = rc_shared_join(endpoint)) < 0)
     return rc;
-  rc = create(endpoint, pieces, RC_INLINE_WISH);
+  rc = create(endpoint, pieces ? pieces : 1);
   if (rc < 0)
-    rc = create(endpoint, pieces, 0);
-  if (rc < 0) {
-    RC_LOG(endpoint->device, PST_LOG_ERROR,
-           "%s: ibv_create_qp (%u sends of %u pieces, %u receives): %s; fewer `requests`, fewer "
-           "slots, or see `ulimit -l` and `rdma resource`",
-           endpoint->label, endpoint->sq_size, pieces ? pieces : 1, endpoint->rq_size,
-           strerror(-rc));
     return rc;
-  }
   if (endpoint->shared)
     rc_shared_name(endpoint);
   rc = open_sends(endpoint, endpoint->pieces_max);

@@ -16,6 +16,17 @@ static inline uint64_t rc_wr_id(const struct pst_endpoint *endpoint, uint32_t in
   return (uint64_t)(endpoint->generation & 0x7fffu) << 48 | (uint64_t)endpoint->place << 32 | index;
 }
 
+/* given.c: queues as the device makes them. 0 or -errno, which is told, and nothing was made: also
+ * where the device gives less than is needed. Of a queue pair max_inline_data is a wish, and
+ * receives are of no matter where they are shared; `which` of the endpoint's it is, from 0. Of a
+ * shared receive queue *size is what is wished for and then what there is, at least `least`. A
+ * completion queue has room for `wanted` then. */
+int rc_qp_create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
+                 struct ibv_qp_cap *given, struct ibv_qp **qp);
+int rc_srq_create(struct pst_device *device, void *context, uint32_t *size, uint32_t least,
+                  struct ibv_srq **srq);
+int rc_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label);
+
 /* queue.c: the queue pair and its send queue. */
 int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces);
 void rc_queue_close(struct pst_endpoint *endpoint);

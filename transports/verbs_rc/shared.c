@@ -29,24 +29,6 @@ static int open_buffers(struct rc_shared *shared)
   return rc;
 }
 
-static int create(struct rc_shared *shared)
-{
-  const struct pst_device *device = shared->worker->device;
-  struct ibv_srq_init_attr attr = {.srq_context = shared,
-                                   .attr = {.max_wr = shared->size, .max_sge = 1}};
-
-  shared->srq = ibv_create_srq(device->pd, &attr);
-  if (shared->srq)
-    return 0;
-  int rc = errno ? -errno : -EIO;
-  RC_LOG(device, PST_LOG_ERROR,
-         "ibv_create_srq of %u receives: %s; the device has at most %d shared receive queues of %d "
-         "(`ibv_devinfo -v`: max_srq, max_srq_wr); see `ulimit -l` and `rdma resource`, or leave "
-         "out `srq`",
-         shared->size, strerror(-rc), device->attr.max_srq, device->attr.max_srq_wr);
-  return rc;
-}
-
 /* What does not change from one post to the next. */
 static void line_up(struct rc_shared *shared)
 {
@@ -87,8 +69,22 @@ void rc_shared_close(struct rc_shared *shared)
   free(shared);
 }
 
+/* All entries are the worker's: to be posted. */
+static int open_entries(struct rc_shared *shared)
+{
+  shared->back = calloc(shared->size, sizeof(*shared->back));
+  if (!shared->back)
+    return -ENOMEM;
+  while (shared->back_count < shared->size) { /* the last is posted first */
+    shared->back[shared->back_count] = shared->size - 1 - shared->back_count;
+    shared->back_count++;
+  }
+  return shared->kind == RC_SHARED_BUFFERS ? open_buffers(shared) : 0;
+}
+
+/* As many as `size` is, at least `least`. */
 static int open_one(struct pst_worker *worker, enum rc_shared_kind kind, uint32_t size,
-                    struct pst_ring *ring, struct rc_shared **shared)
+                    uint32_t least, struct pst_ring *ring, struct rc_shared **shared)
 {
   struct rc_shared *made = calloc(1, sizeof(*made));
   uint16_t generation = 0;
@@ -96,21 +92,14 @@ static int open_one(struct pst_worker *worker, enum rc_shared_kind kind, uint32_
   if (!made)
     return -ENOMEM;
   *made = (struct rc_shared){.worker = worker, .ring = ring, .kind = kind, .size = size};
-  made->back = calloc(size, sizeof(*made->back));
-  int rc = made->back ? 0 : -ENOMEM;
-  while (rc == 0 && made->back_count < size) { /* the last is posted first */
-    made->back[made->back_count] = size - 1 - made->back_count;
-    made->back_count++;
-  }
+  int rc = rc_srq_create(worker->device, made, &made->size, least, &made->srq);
+  if (rc == 0)
+    rc = open_entries(made);
   if (rc == 0)
     rc = rc_place_take(&worker->shared, made, &made->place, &generation);
   made->has_place = rc == 0;
   made->wr_id =
       RC_RECEIVE | (uint64_t)generation << 48 | (uint64_t)made->place << 32 | RC_SHARED_BIT;
-  if (rc == 0 && kind == RC_SHARED_BUFFERS)
-    rc = open_buffers(made);
-  if (rc == 0)
-    rc = create(made);
   if (rc < 0) {
     rc_shared_close(made);
     return rc;
@@ -132,7 +121,8 @@ void rc_shared_close_all(struct pst_worker *worker)
 
 int rc_shared_open_slots(struct pst_ring *ring)
 {
-  int rc = open_one(ring->worker, RC_SHARED_SLOTS, ring->params.slots, ring, &ring->shared);
+  const uint32_t slots = ring->params.slots;
+  int rc = open_one(ring->worker, RC_SHARED_SLOTS, slots, slots, ring, &ring->shared);
 
   if (rc < 0)
     return rc;
@@ -171,7 +161,7 @@ static int find_room(struct pst_worker *worker, enum rc_shared_kind kind, uint32
     *shared = one;
     return 0;
   }
-  return open_one(worker, kind, size_of_next(worker, kind, wanted), NULL, shared);
+  return open_one(worker, kind, size_of_next(worker, kind, wanted), wanted, NULL, shared);
 }
 
 int rc_shared_join(struct pst_endpoint *endpoint)

@@ -80,10 +80,30 @@ static void name_queue_pairs(const struct pst_endpoint *endpoint, char *text, si
     n += snprintf(text + n, size - (size_t)n, ", %u", endpoint->lanes[i].qp->qp_num);
 }
 
+/* "264 sends (511 given)": as it was asked for, and as the device has it, where that is more. */
+static int size_of(char *text, size_t size, const char *what, uint32_t asked, uint32_t given)
+{
+  return given > asked ? snprintf(text, size, "%u %s (%u given)", asked, what, given)
+                       : snprintf(text, size, "%u %s", asked, what);
+}
+
+/* The queues of the first queue pair: "queues of 264 sends and 64 receives, inline 128 bytes" */
+static void size_queues(const struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  const struct ibv_qp_cap *given = &endpoint->given;
+  char receives[64] = "shared receives";
+  int n = snprintf(text, size, "queues of ");
+
+  if (!endpoint->shared)
+    size_of(receives, sizeof(receives), "receives", endpoint->rq_size, given->max_recv_wr);
+  n += size_of(text + n, size - (size_t)n, "sends", endpoint->sq_size, given->max_send_wr);
+  snprintf(text + n, size - (size_t)n, " and %s, inline %u bytes", receives, endpoint->max_inline);
+}
+
 int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct pst_device *device = endpoint->device;
-  char peer[VB_GID_TEXT], route[64], own[96];
+  char peer[VB_GID_TEXT], route[64], own[96], queues[160];
 
   if (size == 0)
     return -EINVAL;
@@ -98,10 +118,10 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   snprintf(route, sizeof(route), "hop limit %u", device->path.hop_limit);
   if (endpoint->cm)
     rc_cm_describe(endpoint, route, sizeof(route));
-  snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u, %s, %s%sinline %u bytes, %s",
+  size_queues(endpoint, queues, sizeof(queues));
+  snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u, %s, %s%s, %s",
            device->open.info->name, device->open.port->number, own, endpoint->peer.qpn, peer,
            vb_mtu_bytes((enum ibv_mtu)mtu), route, endpoint->own.sends ? "messages by SEND, " : "",
-           endpoint->shared ? "receives shared, " : "", endpoint->max_inline,
-           device->open.gid_reason);
+           queues, device->open.gid_reason);
   return 0;
 }

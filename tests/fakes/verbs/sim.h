@@ -274,8 +274,8 @@ int sim_cq_poll(struct sim_cq *cq, struct sim_cqe *cqes, int n);
 
 /* ---- shared receive queues ---- */
 
-struct sim_srq *sim_srq_create(struct sim_context *context,
-                               const struct ibv_srq_init_attr_ex *attr);
+/* attr->attr is set to what was given. */
+struct sim_srq *sim_srq_create(struct sim_context *context, struct ibv_srq_init_attr_ex *attr);
 int sim_srq_modify(struct sim_srq *srq, const struct ibv_srq_attr *attr, int mask);
 int sim_srq_query(struct sim_srq *srq, struct ibv_srq_attr *attr);
 int sim_srq_destroy(struct sim_srq *srq);

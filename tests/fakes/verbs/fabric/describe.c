@@ -33,6 +33,12 @@ void fab_caps_default(struct fab_caps *caps)
       .log_max_streams = 6,
       .log_max_errored = 4,
       .last_wqe = 1,
+      .gives_sends = UINT32_MAX,
+      .gives_receives = UINT32_MAX,
+      .gives_pieces = UINT32_MAX,
+      .gives_inline = UINT32_MAX,
+      .gives_shared = UINT32_MAX,
+      .gives_cqe = UINT32_MAX,
   };
 }
 

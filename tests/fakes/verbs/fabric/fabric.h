@@ -104,6 +104,10 @@ struct fab_caps {
   uint32_t max_msg_size;
   uint8_t dmabuf, dc, log_max_streams, log_max_errored;
   uint8_t last_wqe; /* IBV_EVENT_QP_LAST_WQE_REACHED is raised */
+  /* What is made of the sizes asked for: those of a queue pair and of a shared receive queue are
+   * rounded up to powers of two; and never more than these are given, whatever was asked for. */
+  uint8_t rounds_up;
+  uint32_t gives_sends, gives_receives, gives_pieces, gives_inline, gives_shared, gives_cqe;
 };
 
 enum fab_vendor { FAB_VENDOR_MELLANOX = 0x02c9, FAB_VENDOR_SOFT_ROCE = 0xffffff };

@@ -157,6 +157,13 @@ static const struct cap {
     CAP(log_max_streams, 15),
     CAP(log_max_errored, 15),
     CAP(last_wqe, 1),
+    CAP(rounds_up, 1),
+    CAP(gives_sends, UINT32_MAX),
+    CAP(gives_receives, UINT32_MAX),
+    CAP(gives_pieces, UINT32_MAX),
+    CAP(gives_inline, UINT32_MAX),
+    CAP(gives_shared, UINT32_MAX),
+    CAP(gives_cqe, UINT32_MAX),
 };
 
 static void describe_caps(struct describe *d, const struct node *node, struct fab_caps *to)

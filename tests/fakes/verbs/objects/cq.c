@@ -69,7 +69,8 @@ struct sim_cq *sim_cq_create(struct sim_context *context, const struct ibv_cq_in
   if (!cq)
     return sim_fail(ENOMEM);
   struct fab_ring ring;
-  int error = sim_ring_alloc(&ring, round_up(attr->cqe), sizeof(struct sim_cqe));
+  const uint32_t given = sim_give_cqe(&sim_fab_device(verbs)->caps, attr->cqe);
+  int error = sim_ring_alloc(&ring, round_up(given), sizeof(struct sim_cqe));
   if (!error) {
     bool ignore = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
                   (attr->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN);
@@ -136,7 +137,8 @@ int sim_cq_resize(struct sim_cq *cq, unsigned cqe)
   if (!cqe || cqe > sim_fab_device(cq->cq.context)->caps.max_cqe)
     return EINVAL;
   struct fab_ring ring;
-  int error = sim_ring_alloc(&ring, round_up(cqe), sizeof(struct sim_cqe));
+  const uint32_t given = sim_give_cqe(&sim_fab_device(cq->cq.context)->caps, cqe);
+  int error = sim_ring_alloc(&ring, round_up(given), sizeof(struct sim_cqe));
   if (error)
     return error;
   struct fab_cq *entry = sim_fab_cq(cq);

@@ -192,6 +192,8 @@ struct sim_qp *sim_qp_create(struct sim_context *context, struct ibv_qp_init_att
   if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
     qp->send_ops = attr->send_ops_flags;
   struct fab_ring rq = {0};
+  const struct ibv_qp_cap asked = attr->cap;
+  sim_give_qp(&fab->device[context->device->number].caps, &attr->cap);
   error = make_queues(qp, attr, &rq);
   if (!error)
     error = take_qp(qp, attr, &rq);
@@ -199,6 +201,7 @@ struct sim_qp *sim_qp_create(struct sim_context *context, struct ibv_qp_init_att
     sim_ring_free(&rq);
     sim_sq_free(qp->sq);
     free(qp);
+    attr->cap = asked;
     return sim_fail(error);
   }
   fill(qp, attr);

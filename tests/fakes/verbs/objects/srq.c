@@ -63,7 +63,7 @@ static int check_srq(struct ibv_context *context, const struct ibv_srq_init_attr
   return 0;
 }
 
-struct sim_srq *sim_srq_create(struct sim_context *context, const struct ibv_srq_init_attr_ex *attr)
+struct sim_srq *sim_srq_create(struct sim_context *context, struct ibv_srq_init_attr_ex *attr)
 {
   struct ibv_context *verbs = &context->verbs.context;
   int error = check_srq(verbs, attr);
@@ -73,8 +73,10 @@ struct sim_srq *sim_srq_create(struct sim_context *context, const struct ibv_srq
   if (!srq)
     return sim_fail(ENOMEM);
   struct fab_ring ring;
-  uint32_t sges = attr->attr.max_sge ? attr->attr.max_sge : 1;
-  uint32_t wrs = attr->attr.max_wr ? attr->attr.max_wr : 1;
+  struct ibv_srq_attr given = attr->attr;
+  sim_give_srq(&sim_fab_device(verbs)->caps, &given);
+  uint32_t sges = given.max_sge ? given.max_sge : 1;
+  uint32_t wrs = given.max_wr ? given.max_wr : 1;
   error = sim_ring_alloc(&ring, wrs,
                          (uint32_t)(sizeof(struct fab_recv) + sges * sizeof(struct ibv_sge)));
   if (!error) {
@@ -88,6 +90,8 @@ struct sim_srq *sim_srq_create(struct sim_context *context, const struct ibv_srq
     free(srq);
     return sim_fail(error);
   }
+  attr->attr.max_wr = wrs;
+  attr->attr.max_sge = sges;
   srq->type = IBV_SRQT_BASIC;
   srq->number = srq->index;
   srq->max_wr = wrs;

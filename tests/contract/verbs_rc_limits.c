@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbs_rc on simulated devices whose queues are not as they were asked for. More is harmless,
+ * fewer inline bytes are made do with; less than is needed of anything else is refused with what it
+ * was, and leaves nothing behind.
+ *
+ *     penstock-simverbs --fabric verbs_rc_limits.yaml verbs-rc-limits PLUGIN LAUNCHER
+ */
+#include <stdio.h>
+
+#include "simulated.h"
+
+static struct contract_variant variants[] = {
+    {.name = "rounds up", .options = "device=rounds0"},
+    {.name = "rounds up by send", .options = "device=rounds0,operation=send"},
+    {.name = "rounds up over four", .options = "device=rounds0,qps=4"},
+    {.name = "rounds up shared", .options = "device=rounds0,srq=true,operation=send"},
+    {.name = "refuses inline", .options = "device=refuses0"},
+    {.name = "less inline", .options = "device=inline0"},
+    {.name = "less inline over four", .options = "device=inline0,qps=4"},
+    {.name = "no inline", .options = "device=none0"},
+    {.name = "fewer sends", .options = "device=sends0"},
+    {.name = "fewer sends over four", .options = "device=sends0,qps=4"},
+    {.name = "fewer receives", .options = "device=receives0"},
+    {.name = "fewer pieces", .options = "device=pieces0"},
+    {.name = "fewer completions", .options = "device=cqe0"},
+    {.name = "fewer shared", .options = "device=pool0,srq=true,operation=send"},
+    {.name = "pool", .options = "device=pool0,srq=true"},
+};
+enum {
+  ROUNDS,
+  ROUNDS_SEND,
+  ROUNDS_FOUR,
+  ROUNDS_SHARED,
+  REFUSES,
+  LESS_INLINE,
+  LESS_INLINE_FOUR,
+  NO_INLINE,
+  SENDS,
+  SENDS_FOUR,
+  RECEIVES,
+  PIECES,
+  COMPLETIONS,
+  SHARED,
+  POOL
+};
+
+/* Of these a sender's queue has 72 sends, and a receiver's by WRITE 52 sends and 22 receives. */
+static const struct contract_params params = {
+    .endpoints = 1, .slots = 20, .message = 200, .requests = 64, .pieces = 3};
+
+/* ---- What goes --------------------------------------------------------------------------------
+ */
+
+/* Messages of each length, as many under way as there is credit or room for. */
+static void stream(struct contract_pair *pair)
+{
+  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, count = 3 * params.message;
+  struct contract_side *side = &pair->sender;
+  struct pst_completion one;
+  uint64_t posted = 0, done = 0, delivered = 0;
+  uint32_t wait;
+  while (done < count || delivered < count) {
+    const uint64_t length = posted % (params.message + 1);
+    const uint64_t offset = posted % params.slots * side->stride;
+    if (posted < count && posted - done < params.slots) {
+      contract_fill((uint8_t *)side->memory.region.host + offset, length, posted);
+      const struct pst_request request = contract_send(side, offset, length, posted);
+      const int rc = contract_post(side, 0, &request, 1, &wait);
+      assert_true(rc == 1 || rc == -EAGAIN);
+      posted += rc == 1;
+    }
+    contract_poll(side);
+    contract_poll(&pair->receiver);
+    while (contract_take(side, PST_COMPLETION_DONE, PST_OP_SEND, &one)) {
+      assert_int_equal(one.status, 0);
+      done += one.u.done.count;
+    }
+    while (contract_take(&pair->receiver, PST_COMPLETION_MESSAGE, 0, &one)) {
+      assert_int_equal(one.u.message.sequence, delivered);
+      assert_int_equal(one.u.message.length, delivered % (params.message + 1));
+      assert_true(contract_verify(contract_payload(&pair->receiver, &one), one.u.message.length,
+                                  delivered));
+      delivered++;
+      contract_release(&pair->receiver, &one);
+    }
+    contract_in_time(deadline, "%" PRIu64 " messages, of which %" PRIu64 " arrived", count,
+                     delivered);
+  }
+}
+
+/* A stream goes, and the sender's words are these, too. */
+static void streams(int which, const char *words)
+{
+  struct contract_pair *pair = contract_pair_open(&variants[which], &params);
+  char text[512];
+  contract_pair_connect(pair);
+  assert_int_equal(pair->sender.image.ops->describe(pair->sender.endpoints[0], text, sizeof(text)),
+                   0);
+  if (!strstr(text, words))
+    fail_msg("%s: no \"%s\" in: %s", variants[which].name, words, text);
+  stream(pair);
+  contract_pair_close(pair);
+  assert_int_equal(contract_complaints(), 0);
+}
+
+static void more_than_asked_for_is_harmless(void **state)
+{
+  (void)state;
+  streams(ROUNDS, "queues of 72 sends (128 given) and 36 receives (64 given), inline 128 bytes");
+  streams(ROUNDS_SEND, "queues of 72 sends (128 given)");
+  streams(ROUNDS_FOUR, "queues of 72 sends (128 given)");
+  streams(ROUNDS_SHARED, "queues of 72 sends (128 given) and shared receives");
+}
+
+static void fewer_inline_bytes_do(void **state)
+{
+  (void)state;
+  streams(REFUSES, "queues of 72 sends and 36 receives, inline 64 bytes");
+  streams(LESS_INLINE, "inline 24 bytes");
+  streams(LESS_INLINE_FOUR, "inline 24 bytes");
+  streams(NO_INLINE, "inline 0 bytes");
+}
+
+static void a_pool_of_what_there_is_does(void **state)
+{
+  /* Each receiver has reserved 50 slots' and 4 more: a pool of 100 has room for one. */
+  static const struct contract_params wide = {
+      .endpoints = 4, .slots = 200, .message = 200, .requests = 64, .pieces = 1};
+  (void)state;
+  struct contract_pair *pair = contract_pair_open(&variants[POOL], &wide);
+  contract_pair_connect(pair);
+  assert_int_equal(simulated_counter(&pair->receiver, NULL, "shared_receives"), 4 * 54);
+  assert_int_equal(simulated_counter(&pair->receiver, NULL, "shared_receives_missing"), 0);
+  contract_pair_close(pair);
+  assert_int_equal(contract_complaints(), 0);
+  streams(POOL, "shared receives");
+}
+
+/* ---- What is refused --------------------------------------------------------------------------
+ */
+
+static struct pst_endpoint *try_open(struct contract_side *side, uint32_t requests, uint32_t pieces,
+                                     int expected)
+{
+  const struct pst_endpoint_params in = {.struct_size = sizeof(in),
+                                         .roles = side->ring ? PST_ROLE_RECEIVER : PST_ROLE_SENDER,
+                                         .ring = side->ring,
+                                         .cookie = 9,
+                                         .label = "mine",
+                                         .options = side->options,
+                                         .requests = requests,
+                                         .pieces = pieces,
+                                         .message_max = params.message};
+  struct pst_endpoint *made = NULL;
+  assert_int_equal(side->image.ops->endpoint_open(side->worker, &in, &made), expected);
+  return made;
+}
+
+/* Of a device: QPs, CQs, MRs, PDs and SRQs. */
+static uint64_t objects(void)
+{
+  return simulated_said("show", "0: ") + simulated_said("show", " QPs, ") +
+         simulated_said("show", " CQs, ") + simulated_said("show", " MRs, ") +
+         simulated_said("show", " PDs, ");
+}
+
+/* It is refused in these words, as often as it is tried, and nothing is left of it. */
+static void is_refused(struct contract_side *side, uint32_t requests, const char *words)
+{
+  const uint64_t before = objects();
+  contract_complaints();
+  for (uint32_t i = 0; i < 3; i++) {
+    assert_null(try_open(side, requests, 3, -ENOSPC));
+    assert_int_equal(contract_complaints(), 1);
+    if (!strstr(contract_complaint(), words))
+      fail_msg("no \"%s\" in: %s", words, contract_complaint());
+  }
+  assert_int_equal(simulated_counter(side, NULL, "completions_reserved"), 0);
+  assert_int_equal(objects(), before);
+}
+
+/* Without endpoints; with a ring of so many slots, or none. */
+static void open_side(int which, uint32_t slots, struct contract_side *side)
+{
+  struct contract_params mine = params;
+  memset(side, 0, sizeof(*side));
+  mine.endpoints = 0;
+  mine.slots = slots + 1;
+  contract_side_open(&variants[which], &mine, false, false, side);
+  if (!slots)
+    return;
+  side->image.ops->mr_deregister(side->device, side->mr);
+  const struct pst_mr_params mr = {.struct_size = sizeof(mr),
+                                   .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
+                                   .region = &side->memory.region,
+                                   .length = side->memory.region.length};
+  assert_int_equal(side->image.ops->mr_register(side->device, &mr, &side->mr), 0);
+  mine.endpoints = 1;
+  mine.slots = slots;
+  contract_ring_open(side, &mine, side->mr, &side->ring);
+}
+
+/* One with fewer requests and pieces goes. */
+static void a_sender_is_refused(int which, const char *words)
+{
+  struct contract_side side;
+  open_side(which, 0, &side);
+  is_refused(&side, 200, words);
+  side.endpoints[0] = try_open(&side, 10, 1, 0);
+  contract_side_close(&side);
+}
+
+static void a_receiver_is_refused(int which, const char *words)
+{
+  struct contract_side side;
+  open_side(which, 200, &side);
+  is_refused(&side, 0, words);
+  contract_side_close(&side);
+}
+
+static void less_than_is_needed_is_refused(void **state)
+{
+  (void)state;
+  a_sender_is_refused(SENDS, "mine: ibv_create_qp on sends0 gave less than it was asked for: 100 "
+                             "of 208 sends;");
+  a_sender_is_refused(SENDS_FOUR,
+                      "mine, queue pair 1 of `qps: 4`: ibv_create_qp on sends0 gave less");
+  a_sender_is_refused(PIECES, "gave less than it was asked for: 2 of 3 pieces of a send;");
+  a_sender_is_refused(COMPLETIONS, "ibv_resize_cq gave less than it was asked for; it has 127");
+  a_receiver_is_refused(RECEIVES, "gave less than it was asked for: 30 of 204 receives;");
+  a_receiver_is_refused(SHARED, "ibv_create_srq on pool0 gave less than it was asked for: 100 of "
+                                "200 receives, of 1 pieces, where 200 receives are needed;");
+}
+
+int main(int argc, char **argv)
+{
+  if (argc != 3) {
+    fprintf(stderr, "usage: %s PLUGIN LAUNCHER\n", argv[0]);
+    return 2;
+  }
+  for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++)
+    variants[i].plugin = argv[1];
+  simulated_launcher = argv[2];
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(more_than_asked_for_is_harmless),
+      CONTRACT_CASE(fewer_inline_bytes_do),
+      CONTRACT_CASE(a_pool_of_what_there_is_does),
+      CONTRACT_CASE(less_than_is_needed_is_refused),
+  };
+  return CONTRACT_RUN("what devices give", cases, &variants[0]) ? 1 : 0;
+}
