@@ -9,6 +9,9 @@
 
 #include "notice.h"
 
+/* A target has nothing to do: it is not to take cycles, or a clock, from who is measured. */
+#define TARGET_SLEEPS_NS ((uint64_t)1000 * 1000)
+
 void bench_stream_name(const struct bench_case *c, bool back, char *name, size_t size)
 {
   snprintf(name, size, "bench-%s%s", c->token, back ? "-back" : "");
@@ -34,6 +37,7 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
       /* In process each end has a worker of its own, so that its thread has. */
       .workers = roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER) ? (with_back ? 4 : 2) : 1,
       .insecure = insecure,
+      .sleep_after_ns = bench_is_one_sided(c->op) ? TARGET_SLEEPS_NS : 0,
   };
   const struct pst_session_params roles_params = {.struct_size = sizeof roles_params,
                                                   .roles = roles};

@@ -401,8 +401,9 @@ static int end_target(struct pst_target *target, const struct measure_watch *wat
   return pst_target_state(target) == PST_STATE_ENDED ? 0 : -ECONNRESET;
 }
 
-int onesided_offer(struct pst_target *target, const struct bench_case *c,
-                   struct measure_watch *watch, struct link *turns, struct measure_taken *taken)
+int onesided_offer(struct pst_session *session, struct pst_target *target,
+                   const struct bench_case *c, struct measure_watch *watch, struct link *turns,
+                   struct measure_taken *taken)
 {
   bool asked = c->verify && c->op == BENCH_WRITE;
   uint64_t until_ns = now_ns() + MEASURE_CONNECT_NS;
@@ -418,7 +419,10 @@ int onesided_offer(struct pst_target *target, const struct bench_case *c,
       result = answer(target, c, turns, taken);
     if (result < 0)
       break;
-    sched_yield();
+    if (asked)
+      sched_yield();
+    else
+      pst_session_wait(session, pst_target_worker(target), NULL);
   }
   if (result == -ENODATA)
     result = end_target(target, watch);

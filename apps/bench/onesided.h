@@ -15,7 +15,9 @@ int onesided_prepare(struct pst_target *target, const struct bench_case *c);
 int onesided_initiate(struct pst_initiator *initiator, const struct bench_case *c,
                       struct measure_watch *watch, struct link *turns, struct histogram *times,
                       struct measure_taken *taken);
-int onesided_offer(struct pst_target *target, const struct bench_case *c,
-                   struct measure_watch *watch, struct link *turns, struct measure_taken *taken);
+/* Sleeps in between, where nobody asks. */
+int onesided_offer(struct pst_session *session, struct pst_target *target,
+                   const struct bench_case *c, struct measure_watch *watch, struct link *turns,
+                   struct measure_taken *taken);
 
 #endif

@@ -130,6 +130,7 @@ static void judge(struct bench_row *row)
 /* ---- Both ends here --------------------------------------------------------------- */
 
 struct other_end {
+  struct pst_session *session;
   const struct bench_case *c;
   struct pst_sender *sender;
   struct pst_receiver *receiver;
@@ -147,7 +148,8 @@ static void *work(void *arg)
 
   end->result = bench_pin(end->cpu);
   if (end->result == 0 && end->target != NULL)
-    end->result = onesided_offer(end->target, end->c, &end->watch, &end->turns, &end->taken);
+    end->result =
+        onesided_offer(end->session, end->target, end->c, &end->watch, &end->turns, &end->taken);
   else if (end->result == 0)
     end->result = end->c->measure == MEASURE_BANDWIDTH
                       ? measure_sink(end->receiver, end->c, &end->watch, &end->taken)
@@ -222,7 +224,8 @@ static void run_onesided_threads(const struct bench_plan *plan, struct pst_sessi
 {
   int gone[2] = {0, 0}, result;
   struct measure_watch watch = {.gone = &gone[1]};
-  struct other_end other = {.c = &row->c,
+  struct other_end other = {.session = session,
+                            .c = &row->c,
                             .watch = {.serves = true, .gone = &gone[0]},
                             .turns = {.fd = -1},
                             .cpu = plan->cpus[1],

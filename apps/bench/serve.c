@@ -117,7 +117,7 @@ static int measure_onesided(struct serving *serving, struct measure_watch *watch
 
   bench_stream_name(&serving->c, false, name, sizeof name);
   struct pst_target *target = pst_session_target(serving->in, name);
-  int result = onesided_offer(target, &serving->c, watch, serving->link, taken);
+  int result = onesided_offer(serving->in, target, &serving->c, watch, serving->link, taken);
   pst_target_stats(target, stats);
   return result;
 }

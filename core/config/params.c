@@ -52,12 +52,18 @@ static void add_text(struct builder *builder, struct node *parent, const char *k
 }
 
 /* 0 is not written. */
+static void add_count(struct builder *builder, struct node *parent, const char *key,
+                      uint64_t number, const char *unit)
+{
+  char text[32];
+  snprintf(text, sizeof(text), "%llu%s", (unsigned long long)number, unit);
+  add_text(builder, parent, key, number ? text : NULL);
+}
+
 static void add_number(struct builder *builder, struct node *parent, const char *key,
                        uint64_t number)
 {
-  char text[32];
-  snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
-  add_text(builder, parent, key, number ? text : NULL);
+  add_count(builder, parent, key, number, "");
 }
 
 /* What stands under `key`, as `of` has it. */
@@ -165,8 +171,10 @@ void params_read(struct arena *arena, struct findings *findings,
     return;
   add_text(&builder, *root, "penstock", "1");
   add_control(&builder, *root, &params);
-  struct node *workers = params.workers ? add_map(&builder, *root, "workers") : NULL;
+  struct node *workers =
+      params.workers || params.sleep_after_ns ? add_map(&builder, *root, "workers") : NULL;
   add_number(&builder, workers, "count", params.workers);
+  add_count(&builder, workers, "sleep_after", params.sleep_after_ns, " ns");
   struct node *streams = add(&builder, *root, NODE_LIST, "streams", NULL);
   for (uint32_t i = 0; streams && params.streams && i < params.stream_count; i++)
     add_stream(&builder, streams, i, params.streams[i], more);

@@ -54,7 +54,7 @@ SIZE(pst_error, 2064, text, 16);
 SIZE(pst_setting, 16, value, 8);
 SIZE(pst_side_params, 32, transport_options, 24);
 SIZE(pst_stream_params, 152, reserved, 148);
-SIZE(pst_config_params, 32, insecure, 28);
+SIZE(pst_config_params, 40, sleep_after_ns, 32);
 SIZE(pst_plugin_info, 56, libraries, 48);
 SIZE(pst_session_params, 24, reserved, 20);
 SIZE(pst_slot, 64, reserved, 40);

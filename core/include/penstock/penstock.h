@@ -149,9 +149,10 @@ struct pst_config_params {
   uint32_t struct_size;
   uint32_t stream_count;
   const struct pst_stream_params *const *streams;
-  const char *control; /* "127.0.0.1:18515" */
-  uint32_t workers;    /* 0: one a stream, up to the cores */
-  uint32_t insecure;   /* allow a control address beyond loopback */
+  const char *control;     /* "127.0.0.1:18515" */
+  uint32_t workers;        /* 0: one a stream, up to the cores */
+  uint32_t insecure;       /* allow a control address beyond loopback */
+  uint64_t sleep_after_ns; /* idle for so long, a worker sleeps in pst_session_wait(); 0: never */
 };
 PST_EXPORT int pst_config_open_params(const struct pst_config_params *params,
                                       struct pst_config **config, struct pst_error *error);

@@ -66,8 +66,8 @@ static void *offer(void *arg)
   struct pair *pair = arg;
   struct measure_watch watch = {.serves = true};
 
-  pair->offer_result =
-      onesided_offer(pair->target, &pair->c, &watch, &pair->turns[1], &pair->offered);
+  pair->offer_result = onesided_offer(pair->session, pair->target, &pair->c, &watch,
+                                      &pair->turns[1], &pair->offered);
   return NULL;
 }
 

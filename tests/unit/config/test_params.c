@@ -59,15 +59,16 @@ static void everything_is_the_same_as_in_yaml(void **state)
                           .transport_options = of_receiver,
                           .transport_option_count = 1},
              .path = "staged");
-  struct pst_config *config =
-      load_params(&PARAMS(&stream, .control = "0.0.0.0:9", .workers = 2, .insecure = 1));
+  struct pst_config *config = load_params(&PARAMS(&stream, .control = "0.0.0.0:9", .workers = 2,
+                                                  .insecure = 1, .sleep_after_ns = 3000000));
   struct pst_config *text =
       load(HEAD "  ring: 64\n  message: 4096\n"
                 "  transport: {options: {depth: 8 KiB, names: [x, y]}}\n"
                 "  sender: {rate: 1000, transport: {options: {burst: 3}}}\n"
                 "  receiver: {memory: {plugin: cuda, options: {device: 1}}, path: staged,\n"
                 "             transport: {options: {wait: 2 s}}}\n"
-                "control: {address: \"0.0.0.0:9\", insecure: true}\nworkers: 2\n");
+                "control: {address: \"0.0.0.0:9\", insecure: true}\n"
+                "workers: {count: 2, sleep_after: 3 ms}\n");
   assert_string_equal(pst_config_hash(config), pst_config_hash(text));
   pst_config_close(config);
   pst_config_close(text);
