@@ -73,6 +73,8 @@ int initiator_open(struct pst_session *session, struct pst_initiator *initiator,
       .operations = rma_operations(limits->capabilities),
       .depth = limits->requests_max < INITIATOR_DEPTH ? limits->requests_max : INITIATOR_DEPTH};
   int rc = region_open(&initiator->end, &config->sender.memory, false, &initiator->own, error);
+  initiator->ranges =
+      (struct rma_ranges){.mr = initiator->own.mr, .local_length = initiator->own.length};
   if (rc == 0 && rma_open(&initiator->rma) < 0)
     rc = pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", config->name);
   if (rc < 0)
@@ -131,14 +133,14 @@ int initiator_offered(struct pst_initiator *initiator, struct session_mail *mail
   if (!initiator->offer.bytes)
     return fail(initiator, -ENOMEM, "no room for the target's region");
   memcpy(initiator->offer.bytes, mail->remote.bytes, mail->remote.length);
-  initiator->remote_length = mail->remote_length;
+  initiator->ranges.remote_length = mail->remote_length;
   return 0;
 }
 
 int initiator_connected(struct pst_initiator *initiator)
 {
   struct session_end *end = &initiator->end;
-  int rc = end->lane->ops->remote_open(end->endpoint, &initiator->offer, &initiator->remote);
+  int rc = end->lane->ops->remote_open(end->endpoint, &initiator->offer, &initiator->ranges.remote);
 
   if (rc < 0)
     return fail(initiator, rc,
@@ -181,7 +183,7 @@ static int check_transfer(const struct pst_initiator *initiator, const struct ps
                             .cookie = t->cookie,
                             .mr = initiator->own.mr,
                             .local_offset = t->local_offset,
-                            .remote = initiator->remote,
+                            .remote = initiator->ranges.remote,
                             .remote_offset = t->remote_offset,
                             .length = t->length,
                             .compare = t->compare,
@@ -192,21 +194,9 @@ static int check_transfer(const struct pst_initiator *initiator, const struct ps
   if (rc < 0)
     return rc;
   if (!region_has(initiator->own.length, t->local_offset, t->length) ||
-      !region_has(initiator->remote_length, t->remote_offset, t->length))
+      !region_has(initiator->ranges.remote_length, t->remote_offset, t->length))
     return -ERANGE;
   return 0;
-}
-
-/* Those that most are. As post_some(). */
-static uint32_t post_plain(struct pst_initiator *initiator, const struct pst_transfer *transfers,
-                           uint32_t n, bool *stop, int *rc)
-{
-  const struct rma_ranges ranges = {.mr = initiator->own.mr,
-                                    .local_length = initiator->own.length,
-                                    .remote = initiator->remote,
-                                    .remote_length = initiator->remote_length};
-
-  return rma_post_plain(&initiator->rma, &ranges, transfers, n, rc, stop);
 }
 
 /* Up to INITIATOR_BATCH of them; *rc says when the next is to blame. */
@@ -234,16 +224,16 @@ static uint32_t post_some(struct pst_initiator *initiator, const struct pst_tran
 /* The endpoint is closed and its transport has nothing more to say of it. */
 void initiator_left(struct pst_initiator *initiator)
 {
-  initiator->remote = NULL;
+  initiator->ranges.remote = NULL;
   rma_abandon(&initiator->rma, -ECANCELED);
 }
 
 void initiator_leave(struct pst_initiator *initiator)
 {
-  if (initiator->remote && initiator->rma.requests == 0)
-    initiator->end.lane->ops->remote_close(initiator->end.endpoint, initiator->remote);
+  if (initiator->ranges.remote && initiator->rma.requests == 0)
+    initiator->end.lane->ops->remote_close(initiator->end.endpoint, initiator->ranges.remote);
   if (initiator->rma.requests == 0)
-    initiator->remote = NULL;
+    initiator->ranges.remote = NULL;
 }
 
 /* The stream has failed: what is under way comes back by closing the endpoint. */
@@ -264,8 +254,9 @@ static void reclaim(struct pst_initiator *initiator)
 static void finish(struct pst_initiator *initiator)
 {
   struct session_end *end = &initiator->end;
-  struct pst_request flush = {
-      .opcode = PST_OP_FLUSH, .cookie = INITIATOR_FLUSH_COOKIE, .u.rma.remote = initiator->remote};
+  struct pst_request flush = {.opcode = PST_OP_FLUSH,
+                              .cookie = INITIATOR_FLUSH_COOKIE,
+                              .u.rma.remote = initiator->ranges.remote};
   struct control_totals totals;
 
   if (end->state != PST_STATE_CONNECTED)
@@ -327,7 +318,7 @@ int pst_initiator_local(const struct pst_initiator *initiator, struct pst_range 
 
 uint64_t pst_initiator_remote_length(const struct pst_initiator *initiator)
 {
-  return initiator->end.state == PST_STATE_WAITING ? 0 : initiator->remote_length;
+  return initiator->end.state == PST_STATE_WAITING ? 0 : initiator->ranges.remote_length;
 }
 
 uint32_t pst_initiator_depth(const struct pst_initiator *initiator)
@@ -335,40 +326,65 @@ uint32_t pst_initiator_depth(const struct pst_initiator *initiator)
   return initiator->rma.depth;
 }
 
-int pst_initiator_post(struct pst_initiator *initiator, const struct pst_transfer *transfers,
-                       uint32_t n)
+/* Nothing keeps it from posting, or makes it look at more than what it is to post. */
+static inline bool is_free(const struct pst_initiator *initiator)
+{
+  const struct session_end *end = &initiator->end;
+
+  return end->state == PST_STATE_CONNECTED && initiator->rma.rest_slot == RMA_NO_SLOT &&
+         !end->failing && !end->gone_deadline_ns && !initiator->finishing;
+}
+
+static inline int count_posted(struct pst_initiator *initiator, uint32_t taken, bool all)
 {
   struct session_end *end = &initiator->end;
+
+  stat_add(initiator->posted, taken);
+  if (!all || end->stage >= 0)
+    end_stage(end, all ? -1 : PST_STAGE_TRANSPORT);
+  if (taken)
+    end->thread->idle_since_ns = 0;
+  return (int)taken;
+}
+
+static __attribute__((noinline)) int post(struct pst_initiator *initiator,
+                                          const struct pst_transfer *transfers, uint32_t n)
+{
   uint32_t taken = 0;
   bool stop = false;
   int rc = 0;
 
-  /* One look at mail, and at what has ended where that is what room waits for. */
-  if (end->state != PST_STATE_CONNECTED || initiator->rma.free_count < n ||
-      initiator->rma.rest_slot != RMA_NO_SLOT || end->failing || end->gone_deadline_ns)
-    rc = progress(initiator);
-  else
-    thread_progress(end->thread);
-  if (rc < 0)
-    return rc;
   if (initiator->finishing)
     return -EPIPE;
-  if (end->state != PST_STATE_CONNECTED || end->gone_deadline_ns)
-    return 0;
-  if (initiator->rma.rest_slot != RMA_NO_SLOT)
+  if (!is_free(initiator))
     return 0;
   while (taken < n && !stop) {
-    uint32_t plain = post_plain(initiator, transfers + taken, n - taken, &stop, &rc);
+    uint32_t plain = rma_post_plain(&initiator->rma, &initiator->ranges, transfers + taken,
+                                    n - taken, &rc, &stop);
     taken += plain;
     if (plain == 0 && !stop)
       taken += post_some(initiator, transfers + taken, n - taken, &stop, &rc);
   }
-  stat_add(initiator->posted, taken);
-  end_stage(end, taken < n ? PST_STAGE_TRANSPORT : -1);
-  if (taken == 0)
-    return rc;
-  end->thread->idle_since_ns = 0;
-  return (int)taken;
+  count_posted(initiator, taken, taken == n);
+  return taken ? (int)taken : rc;
+}
+
+int pst_initiator_post(struct pst_initiator *initiator, const struct pst_transfer *transfers,
+                       uint32_t n)
+{
+  struct session_thread *thread = initiator->end.thread;
+
+  /* One look at mail, and at what has ended where that is what room waits for. */
+  if (!is_free(initiator) || initiator->rma.free_count < n) {
+    int rc = progress(initiator);
+    if (rc < 0)
+      return rc;
+  } else if (thread_is_due(thread)) {
+    thread_progress_now(thread);
+  } else if (n == 1 && rma_post_one(&initiator->rma, &initiator->ranges, transfers)) {
+    return count_posted(initiator, 1, true);
+  }
+  return post(initiator, transfers, n);
 }
 
 int pst_initiator_poll(struct pst_initiator *initiator, struct pst_transfer_done *completed,

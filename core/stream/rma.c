@@ -312,6 +312,26 @@ static inline void make_plain(const struct rma_ranges *ranges, const struct pst_
   request->u.rma.reserved = 0;
 }
 
+/* A plain one takes `slot`; a WRITE the number *write, too. */
+static inline void take_plain(struct rma *rma, const struct rma_ranges *ranges,
+                              const struct pst_transfer *t, uint32_t slot, uint64_t *write,
+                              struct pst_request *request)
+{
+  struct rma_slot *taken = &rma->slots[slot];
+  uint64_t cookie = slot;
+
+  taken->cookie = t->cookie;
+  taken->length = t->length;
+  taken->parts = 1;
+  taken->status = 0;
+  taken->op = t->op;
+  if (t->op == PST_OP_WRITE) {
+    rma->write_slots[*write & rma->mask] = slot;
+    cookie = (*write)++;
+  }
+  make_plain(ranges, t, cookie, request);
+}
+
 /* k requests, of which WRITEs have the numbers from rma->writes up to `write`. As take_made(), but
  * mostly all of them are taken. */
 static inline uint32_t post_all(struct rma *rma, const struct pst_request *requests, uint32_t k,
@@ -338,23 +358,31 @@ uint32_t rma_post_plain(struct rma *rma, const struct rma_ranges *ranges,
 
   if (room > n)
     room = n;
-  for (; k < room && is_plain(rma, ranges, &transfers[k]); k++) {
-    const struct pst_transfer *t = &transfers[k];
-    uint32_t slot = *--slots;
-    uint64_t cookie = slot;
-    struct rma_slot *taken = &rma->slots[slot];
-    taken->cookie = t->cookie;
-    taken->length = t->length;
-    taken->parts = 1;
-    taken->status = 0;
-    taken->op = t->op;
-    if (t->op == PST_OP_WRITE) {
-      rma->write_slots[write & rma->mask] = slot;
-      cookie = write++;
-    }
-    make_plain(ranges, t, cookie, &requests[k]);
-  }
+  for (; k < room && is_plain(rma, ranges, &transfers[k]); k++)
+    take_plain(rma, ranges, &transfers[k], *--slots, &write, &requests[k]);
   return k ? post_all(rma, requests, k, write, rc, stop) : 0;
+}
+
+bool rma_post_one(struct rma *rma, const struct rma_ranges *ranges, const struct pst_transfer *t)
+{
+  struct pst_request request;
+  uint64_t write = rma->writes;
+  uint32_t wait;
+
+  if (rma->free_count == 0 || rma->requests >= rma->depth || !is_plain(rma, ranges, t))
+    return false;
+  const uint32_t slot = rma->free_slots[rma->free_count - 1];
+  take_plain(rma, ranges, t, slot, &write, &request);
+  if (__builtin_expect(rma->ops->post(rma->endpoint, &request, 1, &wait) != 1, 0)) {
+    rma->slots[slot].parts = 0;
+    if (write != rma->writes)
+      rma->write_slots[rma->writes & rma->mask] = RMA_NO_SLOT;
+    return false;
+  }
+  rma->writes = write;
+  rma->requests++;
+  rma->free_count--;
+  return true;
 }
 
 void rma_end_rest(struct rma *rma, int status)

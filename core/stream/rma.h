@@ -105,6 +105,8 @@ struct rma_ranges {
  * while none is cut. Returns how many were taken; *stop: go on to no more. */
 uint32_t rma_post_plain(struct rma *rma, const struct rma_ranges *ranges,
                         const struct pst_transfer *transfers, uint32_t n, int *rc, bool *stop);
+/* As that, of one. False: it was not taken, and rma_post_plain() or rma_post() say why. */
+bool rma_post_one(struct rma *rma, const struct rma_ranges *ranges, const struct pst_transfer *t);
 /* Post on with what was cut, where something was. Returns whether nothing of it is left. */
 bool rma_push_rest(struct rma *rma);
 /* What is not posted yet of the transfer that was cut, if there is one, is not to be. */

@@ -349,8 +349,7 @@ struct pst_initiator {
   struct session_end end;
   struct session_region own;
   struct pst_blob offer; /* of the target, until it is opened; bytes and fds are ours */
-  uint64_t remote_length;
-  struct pst_remote *remote;
+  struct rma_ranges ranges; /* from own, to the target's; its `remote` as long as it is open */
   struct rma rma;
   bool has_read; /* since the memory was flushed */
   bool finishing;
@@ -603,10 +602,14 @@ uint64_t frames_due_ns(const struct frames *frames, uint64_t now);
 /* worker.c */
 void thread_progress_now(struct session_thread *thread);
 #define THREAD_TIME_ROUNDS 1024u /* rounds between looks at the clock */
+static inline bool thread_is_due(struct session_thread *thread)
+{
+  return __builtin_expect(++thread->rounds % THREAD_TIME_ROUNDS == 0, 0) ||
+         __builtin_expect(atomic_load_explicit(&thread->has_mail, memory_order_acquire), 0);
+}
 static inline void thread_progress(struct session_thread *thread)
 {
-  if (__builtin_expect(++thread->rounds % THREAD_TIME_ROUNDS == 0, 0) ||
-      __builtin_expect(atomic_load_explicit(&thread->has_mail, memory_order_acquire), 0))
+  if (thread_is_due(thread))
     thread_progress_now(thread);
 }
 /* Poll one lane once. Messages of `mine` are left at lane->messages, which it returns

@@ -157,6 +157,7 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
   if (rc < 0)
     return rc;
   endpoint->has_place = true;
+  endpoint->wr_id = (uint64_t)endpoint->generation << 48 | (uint64_t)endpoint->place << 32;
   if (in->roles & PST_ROLE_SENDER)
     rc = (endpoint->tx = calloc(1, sizeof(*endpoint->tx))) ? 0 : -ENOMEM;
   if (rc == 0 && in->ring)

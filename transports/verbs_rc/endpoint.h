@@ -153,6 +153,7 @@ struct pst_endpoint {
   struct pst_device *device;
   uint32_t place;
   uint16_t generation;
+  uint64_t wr_id; /* what those of its work requests have in common: rc_wr_id() */
   uint32_t roles;
   uint64_t cookie;
   uint64_t timeout_ns;

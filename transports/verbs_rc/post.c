@@ -175,7 +175,8 @@ static bool waits_for_rma(const struct pst_endpoint *endpoint, const struct pst_
 
 static void want_room(struct pst_endpoint *endpoint, uint32_t why)
 {
-  rc_forget_room(endpoint);
+  if (endpoint->has_told_room)
+    rc_forget_room(endpoint);
   endpoint->wants_room = why != PST_WAIT_NONE;
   endpoint->wants_queue = why == PST_WAIT_QUEUE;
 }

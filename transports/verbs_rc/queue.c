@@ -299,21 +299,12 @@ int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer)
 
 /* ---- Sends ----------------------------------------------------------------------------------- */
 
-int rc_queue_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
+int rc_queue_went(struct pst_endpoint *endpoint, uint64_t from, const struct ibv_send_wr *bad,
+                  int rc)
 {
-  if (endpoint->lanes)
-    return rc_lanes_ring(endpoint, from, to);
-  struct ibv_send_wr *last = &endpoint->wrs[(to - 1) & endpoint->sq_mask], *next = last->next;
-  struct ibv_send_wr *first = &endpoint->wrs[from & endpoint->sq_mask], *bad = NULL;
+  const struct ibv_send_wr *first = &endpoint->wrs[from & endpoint->sq_mask];
+  const uint32_t went = bad ? (uint32_t)((bad - first) & (ptrdiff_t)endpoint->sq_mask) : 0;
 
-  last->next = NULL;
-  int rc = ibv_post_send(endpoint->qp, first, &bad);
-  last->next = next;
-  if (rc == 0) {
-    endpoint->sq_head = to;
-    return (int)(to - from);
-  }
-  uint32_t went = bad ? (uint32_t)((bad - first) & (ptrdiff_t)endpoint->sq_mask) : 0;
   endpoint->sq_head = from + went;
   return went ? (int)went : -rc;
 }

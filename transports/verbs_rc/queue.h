@@ -13,7 +13,7 @@
 #define RC_LAST UINT32_C(0x60000000) /* posted in ERR, to know when all is flushed */
 static inline uint64_t rc_wr_id(const struct pst_endpoint *endpoint, uint32_t index)
 {
-  return (uint64_t)(endpoint->generation & 0x7fffu) << 48 | (uint64_t)endpoint->place << 32 | index;
+  return endpoint->wr_id | index;
 }
 
 /* given.c: queues as the device makes them. 0 or -errno, which is told, and nothing was made: also
@@ -51,8 +51,26 @@ static inline void rc_queue_alike(struct pst_endpoint *endpoint, uint64_t index,
   if (endpoint->sent[(index - 1) & endpoint->sq_mask].opcode != opcode)
     endpoint->alike_from = index;
 }
+/* As rc_queue_ring(): of several queue pairs; where ibv_post_send() said `rc`, and `bad`. */
+int rc_lanes_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);
+int rc_queue_went(struct pst_endpoint *endpoint, uint64_t from, const struct ibv_send_wr *bad,
+                  int rc);
 /* Hand the requests [from, to) of the send queue over. How many went, or -errno for none. */
-int rc_queue_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);
+static inline int rc_queue_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
+{
+  if (endpoint->lanes)
+    return rc_lanes_ring(endpoint, from, to);
+  struct ibv_send_wr *last = &endpoint->wrs[(to - 1) & endpoint->sq_mask], *next = last->next;
+  struct ibv_send_wr *first = &endpoint->wrs[from & endpoint->sq_mask], *bad = NULL;
+
+  last->next = NULL;
+  int rc = ibv_post_send(endpoint->qp, first, &bad);
+  last->next = next;
+  if (__builtin_expect(rc != 0, 0))
+    return rc_queue_went(endpoint, from, bad, rc);
+  endpoint->sq_head = to;
+  return (int)(to - from);
+}
 /* One of the transport's own: a SEND with `control` and perhaps bytes of `control` memory, or,
  * with 0, an empty RDMA WRITE. `cookie`, `opcode`: of what it ends, 0 for nothing. */
 int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct ibv_sge *bytes,
@@ -85,8 +103,6 @@ void rc_lanes_close(struct pst_endpoint *endpoint);
 int rc_lane_init(struct pst_endpoint *endpoint, struct rc_lane *lane);
 /* Post the receives that are missing. */
 int rc_lanes_restore(struct pst_endpoint *endpoint);
-/* As rc_queue_ring(); of several only. */
-int rc_lanes_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);
 /* By all but the first. */
 int rc_lanes_say(struct pst_endpoint *endpoint, enum rc_control control);
 /* A completion of the send queue. True: the connection has failed by it. */

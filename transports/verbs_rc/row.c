@@ -190,18 +190,37 @@ uint32_t rc_build_row(struct pst_endpoint *endpoint, uint64_t index,
   return built;
 }
 
+/* As writes() has it, of one, and nothing kept for a next. */
 bool rc_build_write(struct pst_endpoint *endpoint, uint64_t index,
                     const struct pst_request *request)
 {
   struct pst_remote *remote = request->u.rma.remote;
+  const struct pst_mr *mr = request->local.mr;
+  const uint64_t length = request->arg.length, offset = request->offset;
 
   if (head_of(request) != PST_OP_WRITE || !is_writable(endpoint, remote) ||
-      !is_write(request, remote->length, endpoint->device->message_max))
+      !is_write(request, remote->length, endpoint->device->message_max) || !mr ||
+      mr->device != endpoint->device || !(mr->access & PST_ACCESS_LOCAL_READ) ||
+      offset > mr->length || length > mr->length - offset)
     return false;
-  struct row row = row_of(endpoint);
-  if (!is_within(endpoint, &row, request))
-    return false;
-  build_write(&row, index, request, remote->address, remote->rkey);
+  const uint32_t mask = endpoint->sq_mask;
+  struct ibv_send_wr *wr = &endpoint->wrs[index & mask];
+  struct rc_sent *sent = &endpoint->sent[index & mask];
+  struct ibv_sge *sge = wr->sg_list;
+  wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
+  wr->opcode = IBV_WR_RDMA_WRITE;
+  wr->num_sge = length != 0;
+  /* It is the last of its list. */
+  wr->send_flags = length && mr->is_cpu_readable && length <= endpoint->max_inline
+                       ? IBV_SEND_SIGNALED | IBV_SEND_INLINE
+                       : IBV_SEND_SIGNALED;
+  wr->wr.rdma.remote_addr = remote->address + request->u.rma.offset;
+  wr->wr.rdma.rkey = remote->rkey;
+  sge->addr = mr->verbs.address + offset;
+  sge->length = (uint32_t)length;
+  sge->lkey = mr->lkey;
+  sent->cookie = request->cookie;
+  sent->opcode = PST_OP_WRITE;
   written(endpoint, remote, index + 1);
   rc_queue_alike(endpoint, index, PST_OP_WRITE);
   return true;
