@@ -73,7 +73,11 @@ class Routed(test_verbs_rc.Routed):
         self.assertEqual((receiver.wait(60), sender.wait(60)), (1, 1), f"{receiver}{sender}")
         self.assertGreater(self.guest("r").network_counter("Ip", "InHdrErrors"), errors)
         # The sender is who asks.
-        self.assertRegex(sender.stderr, "RDMA_CM_EVENT_UNREACHABLE.*Check: `hop_limit`")
+        self.assertRegex(
+            sender.stderr,
+            f"RDMA_CM_EVENT_UNREACHABLE.*Check: `hop_limit`.*{test_verbs_rc.TOLD_BY_THE_ROUTER}.*"
+            r"sent_pkts \+[1-9]\d*, rcvd_pkts \+0",
+        )
 
 
 if __name__ == "__main__":

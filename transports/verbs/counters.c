@@ -1,46 +1,123 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
+#include <ifaddrs.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "counters.h"
 
-static void read_one(const char *folder, const char *name, struct vb_counters *counters)
+static void add(struct vb_counters *counters, const char *prefix, const char *name, uint64_t value)
 {
-  char path[640], line[64];
-
-  snprintf(path, sizeof(path), "%s/%s", folder, name);
-  FILE *file = fopen(path, "re");
-  if (!file)
+  if (counters->count == VB_COUNTERS_MAX)
     return;
-  if (fgets(line, sizeof(line), file)) {
-    snprintf(counters->at[counters->count].name, sizeof(counters->at[0].name), "%s", name);
-    counters->at[counters->count++].value = strtoull(line, NULL, 10);
-  }
-  fclose(file);
+  int length = snprintf(counters->at[counters->count].name, sizeof(counters->at[0].name), "%s%s",
+                        prefix, name);
+  if (length < 0 || (size_t)length >= sizeof(counters->at[0].name))
+    return;
+  counters->at[counters->count++].value = value;
 }
 
 static void read_folder(const char *port, const char *which, struct vb_counters *counters)
 {
-  char folder[384];
+  char folder[384], path[640], line[64];
 
   snprintf(folder, sizeof(folder), "%s/%s", port, which);
   DIR *all = opendir(folder);
-  for (struct dirent *one; all && (one = readdir(all)) && counters->count < VB_COUNTERS_MAX;)
-    if (one->d_name[0] != '.' && strcmp(one->d_name, "lifespan") != 0 &&
-        strlen(one->d_name) < sizeof(counters->at[0].name))
-      read_one(folder, one->d_name, counters);
+  for (struct dirent *one; all && (one = readdir(all));) {
+    if (one->d_name[0] == '.' || strcmp(one->d_name, "lifespan") == 0)
+      continue;
+    snprintf(path, sizeof(path), "%s/%s", folder, one->d_name);
+    FILE *file = fopen(path, "re");
+    if (file && fgets(line, sizeof(line), file))
+      add(counters, "", one->d_name, strtoull(line, NULL, 10));
+    if (file)
+      fclose(file);
+  }
   if (all)
     closedir(all);
 }
 
-void vb_counters_read(const char *folder, struct vb_counters *counters)
+/* What routers and hosts answer where packets do not get through; RFC 792 and 4443. */
+static int is_refusal(const char *name)
+{
+  return strcmp(name, "InTimeExcds") == 0 || strcmp(name, "InDestUnreachs") == 0;
+}
+
+/* "Icmp6InTimeExcds 12" */
+static void read_line(char *line, struct vb_counters *counters)
+{
+  char *next;
+  const char *name = strtok_r(line, " \t\n", &next), *value = strtok_r(NULL, " \t\n", &next);
+
+  if (name && value && strncmp(name, "Icmp6", 5) == 0 && is_refusal(name + 5))
+    add(counters, "Icmp6 ", name + 5, strtoull(value, NULL, 10));
+}
+
+/* "Icmp: InMsgs ..." and "Icmp: 12 ..." */
+static void read_lines(char *names, char *values, struct vb_counters *counters)
+{
+  char *next, *after;
+  const char *name = strtok_r(names, " \n", &next), *value = strtok_r(values, " \n", &after);
+
+  while (name && value) {
+    if (is_refusal(name))
+      add(counters, "Icmp ", name, strtoull(value, NULL, 10));
+    name = strtok_r(NULL, " \n", &next);
+    value = strtok_r(NULL, " \n", &after);
+  }
+}
+
+static void read_host(const char *path, struct vb_counters *counters)
+{
+  FILE *file = fopen(path, "re");
+  char line[2048], values[2048];
+
+  while (file && fgets(line, sizeof(line), file))
+    if (strncmp(line, "Icmp:", 5) != 0)
+      read_line(line, counters);
+    else if (fgets(values, sizeof(values), file))
+      read_lines(line, values, counters);
+  if (file)
+    fclose(file);
+}
+
+static bool is_of(const struct ifaddrs *one, const uint8_t raw[16])
+{
+  const struct sockaddr_in *v4 = (const void *)one->ifa_addr;
+  const struct sockaddr_in6 *v6 = (const void *)one->ifa_addr;
+
+  if (!one->ifa_addr)
+    return false;
+  if (vb_gid_is_ipv4(raw))
+    return v4->sin_family == AF_INET && memcmp(&v4->sin_addr, raw + 12, 4) == 0;
+  return v6->sin6_family == AF_INET6 && memcmp(&v6->sin6_addr, raw, 16) == 0;
+}
+
+const char *vb_counters_host(const struct vb_gid *gid)
+{
+  struct ifaddrs *all = NULL;
+  bool is_here = false;
+
+  if (gid->type != VB_GID_ROCE_V2 || getifaddrs(&all) != 0)
+    return NULL;
+  for (const struct ifaddrs *one = all; one && !is_here; one = one->ifa_next)
+    is_here = is_of(one, gid->raw);
+  freeifaddrs(all);
+  if (!is_here)
+    return NULL;
+  return vb_gid_is_ipv4(gid->raw) ? "/proc/thread-self/net/snmp" : "/proc/thread-self/net/snmp6";
+}
+
+void vb_counters_read(const char *port, const char *host, struct vb_counters *counters)
 {
   counters->count = 0;
-  read_folder(folder, "hw_counters", counters);
-  read_folder(folder, "counters", counters);
+  if (host)
+    read_host(host, counters);
+  read_folder(port, "hw_counters", counters);
+  read_folder(port, "counters", counters);
 }
 
 /* What grows when all is well, too, says nothing. */
@@ -48,33 +125,77 @@ static int is_trouble(const char *name)
 {
   static const char *const signs[] = {"err",    "retry",    "retries", "timeout", "discard",
                                       "out_of", "drop",     "nak",     "dup",     "down",
-                                      "wait",   "exceeded", "cnp",     "rnr"};
+                                      "wait",   "exceeded", "cnp",     "rnr",     "Icmp"};
   for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
     if (strstr(name, signs[i]))
       return 1;
   return 0;
 }
 
-static uint64_t value_of(const struct vb_counters *counters, const char *name)
+static const char *meaning_of(const char *name)
+{
+  if (strstr(name, "InTimeExcds"))
+    return " (a router's word that the hop limit of this host's packets ran out)";
+  if (strstr(name, "InDestUnreachs"))
+    return " (packets of this host were refused: no route, a closed port or a link's MTU)";
+  return "";
+}
+
+static const uint64_t *value_of(const struct vb_counters *counters, const char *name)
 {
   for (uint32_t i = 0; i < counters->count; i++)
     if (strcmp(counters->at[i].name, name) == 0)
-      return counters->at[i].value;
-  return 0;
+      return &counters->at[i].value;
+  return NULL;
+}
+
+static uint64_t growth(const struct vb_counters *before, const struct vb_counters *now,
+                       const char *name)
+{
+  const uint64_t *was = value_of(before, name), *is = value_of(now, name);
+  return is && (!was || *is > *was) ? *is - (was ? *was : 0) : 0;
+}
+
+struct text {
+  char *at;
+  size_t size, used;
+};
+
+static void tell(struct text *text, const char *name, uint64_t grown)
+{
+  if (text->used >= text->size)
+    return;
+  int n = snprintf(text->at + text->used, text->size - text->used, "%s%s +%" PRIu64 "%s",
+                   text->used ? ", " : "", name, grown, meaning_of(name));
+  text->used += n > 0 ? (size_t)n : 0;
+}
+
+/* Packets that went and came, where none came. */
+static void tell_silence(struct text *text, const struct vb_counters *before,
+                         const struct vb_counters *now)
+{
+  static const char *const pairs[][2] = {{"sent_pkts", "rcvd_pkts"},
+                                         {"port_xmit_packets", "port_rcv_packets"}};
+  for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+    const char *out = pairs[i][0], *in = pairs[i][1];
+    if (!value_of(now, out) || !value_of(now, in) || growth(before, now, in) > 0)
+      continue;
+    tell(text, out, growth(before, now, out));
+    tell(text, in, 0);
+  }
 }
 
 void vb_counters_text(const struct vb_counters *before, const struct vb_counters *now, char *text,
                       size_t size)
 {
-  size_t used = 0;
+  struct text to = {text, size, 0};
 
   snprintf(text, size, "%s", now->count ? "none has grown" : "none can be read");
-  for (uint32_t i = 0; i < now->count && used < size; i++) {
-    uint64_t was = value_of(before, now->at[i].name);
-    if (now->at[i].value <= was || !is_trouble(now->at[i].name))
-      continue;
-    int n = snprintf(text + used, size - used, "%s%s +%" PRIu64, used ? ", " : "", now->at[i].name,
-                     now->at[i].value - was);
-    used += n > 0 ? (size_t)n : 0;
+  for (uint32_t i = 0; i < now->count; i++) {
+    const char *name = now->at[i].name;
+    uint64_t grown = is_trouble(name) ? growth(before, now, name) : 0;
+    if (grown)
+      tell(&to, name, grown);
   }
+  tell_silence(&to, before, now);
 }

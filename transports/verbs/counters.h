@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The port's own counters, for the errors that they explain. */
+/* Counters of the port and of the host it is on, for the errors that they explain. */
 #ifndef VERBS_COUNTERS_H
 #define VERBS_COUNTERS_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "gid.h"
 
 #define VB_COUNTERS_MAX 128u
 
@@ -16,10 +18,15 @@ struct vb_counters {
   } at[VB_COUNTERS_MAX];
 };
 
-/* Of `folder` (a port's in sysfs: counters/ and hw_counters/ in it). Empty where there are none. */
-void vb_counters_read(const char *folder, struct vb_counters *counters);
-/* Those that tell of trouble and have grown: "completer_retry_err +6, out_of_sequence +1"; "none
- * has grown". Always terminated. */
+/* The file in which the kernel counts what routers and hosts answer, by ICMP, to packets from that
+ * address; of the calling thread's network namespace. NULL where the address is of another one, or
+ * is none of RoCE v2. */
+const char *vb_counters_host(const struct vb_gid *gid);
+/* Of `port`, a port's folder in sysfs: hw_counters/ and counters/. Of `host`, such a file, NULL for
+ * none: which packets were refused. What is absent is not among them. */
+void vb_counters_read(const char *port, const char *host, struct vb_counters *counters);
+/* Those that tell of trouble and have grown, and how many packets went where none came:
+ * "completer_retry_err +6, sent_pkts +7, rcvd_pkts +0"; "none has grown". Always terminated. */
 void vb_counters_text(const struct vb_counters *before, const struct vb_counters *now, char *text,
                       size_t size);
 

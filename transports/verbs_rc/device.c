@@ -59,7 +59,8 @@ static int read_device(struct pst_device *device)
   snprintf(device->carrier, sizeof(device->carrier), "%s", device->is_soft ? "soft-roce" : "rdma");
   snprintf(device->counter_folder, sizeof(device->counter_folder), "%.250s/ports/%u",
            open->context->device->ibdev_path, open->port->number);
-  vb_counters_read(device->counter_folder, &device->counters);
+  device->counter_host = vb_counters_host(&open->gid);
+  vb_counters_read(device->counter_folder, device->counter_host, &device->counters);
   return 0;
 }
 

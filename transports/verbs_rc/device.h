@@ -77,6 +77,7 @@ struct pst_device {
   uint64_t initial;      /* what sequence 0 travels as: a test's */
   char carrier[48];
   char counter_folder[320];
+  const char *counter_host;    /* NULL: none */
   struct vb_counters counters; /* as they were at open() */
   pthread_mutex_t events;      /* who reads the asynchronous ones */
   _Atomic bool is_lost;

@@ -29,7 +29,7 @@ static void those_that_grew_are_named(void **state)
   (void)state;
   char text[256];
   struct vb_counters before, now;
-  vb_counters_read(folder, &now);
+  vb_counters_read(folder, NULL, &now);
   vb_counters_text(&now, &now, text, sizeof(text));
   assert_string_equal(text, "none can be read");
   char path[128];
@@ -38,23 +38,100 @@ static void those_that_grew_are_named(void **state)
   put("hw_counters/completer_retry_err", "3\n");
   put("hw_counters/sent_pkts", "10\n");
   put("hw_counters/duplicate_request", "0\n");
-  vb_counters_read(folder, &before);
+  vb_counters_read(folder, NULL, &before);
   assert_int_equal(before.count, 3);
   vb_counters_text(&before, &before, text, sizeof(text));
   assert_string_equal(text, "none has grown");
   put("hw_counters/completer_retry_err", "363\n");
   put("hw_counters/sent_pkts", "999\n");
-  vb_counters_read(folder, &now);
+  vb_counters_read(folder, NULL, &now);
   vb_counters_text(&before, &now, text, sizeof(text));
   assert_string_equal(text, "completer_retry_err +360");
   put("hw_counters/duplicate_request", "18446744073709551615\n");
-  vb_counters_read(folder, &now);
+  vb_counters_read(folder, NULL, &now);
   vb_counters_text(&before, &now, text, sizeof(text));
   assert_non_null(strstr(text, "duplicate_request +18446744073709551615"));
   assert_non_null(strstr(text, ", "));
   memset(text, '#', sizeof(text));
   vb_counters_text(&before, &now, text, 10);
   assert_int_equal(strlen(text), 9);
+}
+
+static void expect(const char *port, const char *host, const struct vb_counters *before,
+                   const char *expected)
+{
+  char text[512];
+  struct vb_counters now;
+
+  vb_counters_read(port, host, &now);
+  vb_counters_text(before, &now, text, sizeof(text));
+  assert_string_equal(text, expected);
+}
+
+static void packets_that_no_answer_came_to_are_told(void **state)
+{
+  (void)state;
+  struct vb_counters before;
+  put("hw_counters/sent_pkts", "10\n");
+  put("hw_counters/rcvd_pkts", "7\n");
+  vb_counters_read(folder, NULL, &before);
+  expect(folder, NULL, &before, "sent_pkts +0, rcvd_pkts +0");
+  put("hw_counters/sent_pkts", "14\n");
+  expect(folder, NULL, &before, "sent_pkts +4, rcvd_pkts +0");
+  put("hw_counters/rcvd_pkts", "8\n");
+  expect(folder, NULL, &before, "none has grown");
+}
+
+static void refusals_of_routers_are_told(void **state)
+{
+  (void)state;
+  char path[128];
+  struct vb_counters before;
+  for (int family = 4; family <= 6; family += 2) {
+    const char *prefix = family == 4 ? "Icmp" : "Icmp6";
+    const char *shape =
+        family == 4 ? "Ip: Forwarding InTimeExcds\nIp: 1 77\n"
+                      "Icmp: InMsgs InDestUnreachs InTimeExcds OutTimeExcds\nIcmp: 9 %u %u 5\n"
+                      "IcmpMsg: InType3\nIcmpMsg: 8\n"
+                    : "Ip6InDelivers  \t3\nIcmp6InDestUnreachs    \t%u\nIcmp6InTimeExcds   \t%u\n"
+                      "Icmp6OutTimeExcds  \t5\n";
+    char text[256], expected[512];
+    const char *name = family == 4 ? "snmp" : "snmp6";
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    snprintf(text, sizeof(text), shape, 3, 4);
+    put(name, text);
+    vb_counters_read("/nowhere", path, &before);
+    expect("/nowhere", path, &before, "none has grown");
+    snprintf(text, sizeof(text), shape, 4, 24);
+    put(name, text);
+    snprintf(expected, sizeof(expected),
+             "%s InDestUnreachs +1 (packets of this host were refused: no route, a closed port or "
+             "a link's MTU), %s InTimeExcds +20 (a router's word that the hop limit of this host's "
+             "packets ran out)",
+             prefix, prefix);
+    expect("/nowhere", path, &before, expected);
+    /* One that cannot be read is not invented. */
+    expect("/nowhere", "/nowhere", &before, "none can be read");
+  }
+}
+
+static void the_host_counts_for_its_own_addresses_alone(void **state)
+{
+  (void)state;
+  struct vb_gid gid = {.type = VB_GID_ROCE_V2};
+  assert_true(vb_gid_parse("127.0.0.1", gid.raw));
+  const char *path = vb_counters_host(&gid);
+  assert_non_null(path);
+  struct vb_counters now;
+  vb_counters_read("/nowhere", path, &now);
+  assert_int_equal(now.count, 2);
+  gid.type = VB_GID_ROCE_V1;
+  assert_null(vb_counters_host(&gid));
+  gid.type = VB_GID_ROCE_V2;
+  assert_true(vb_gid_parse("192.0.2.77", gid.raw));
+  assert_null(vb_counters_host(&gid));
+  assert_true(vb_gid_parse("2001:db8::77", gid.raw));
+  assert_null(vb_counters_host(&gid));
 }
 
 static int set_up(void **state)
@@ -66,8 +143,14 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
   (void)state;
-  static const char *const files[] = {"hw_counters/completer_retry_err", "hw_counters/sent_pkts",
-                                      "hw_counters/duplicate_request", "hw_counters", ""};
+  static const char *const files[] = {"hw_counters/completer_retry_err",
+                                      "hw_counters/sent_pkts",
+                                      "hw_counters/rcvd_pkts",
+                                      "hw_counters/duplicate_request",
+                                      "hw_counters",
+                                      "snmp",
+                                      "snmp6",
+                                      ""};
   for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
     char path[128];
     snprintf(path, sizeof(path), "%s/%s", folder, files[i]);
@@ -78,6 +161,11 @@ static int tear_down(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(those_that_grew_are_named)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(those_that_grew_are_named),
+      cmocka_unit_test(packets_that_no_answer_came_to_are_told),
+      cmocka_unit_test(refusals_of_routers_are_told),
+      cmocka_unit_test(the_host_counts_for_its_own_addresses_alone),
+  };
   return cmocka_run_group_tests(tests, set_up, tear_down) ? 1 : 0;
 }
