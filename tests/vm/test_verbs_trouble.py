@@ -137,15 +137,24 @@ class Trouble(test_verbs_rc.Streams):
         """The device gives up, and the stream goes on: `reconnect`, with either operation."""
         for operation in ("write", "send"):
             with self.subTest(operation):
-                receiver, sender = self.endless(
-                    *GIVES_UP_SOON,
-                    *sets(transport__options__reconnect="120s", transport__options__operation=operation),
-                )
-                then = self.take_the_link_down(receiver)
-                sender.wait_line("IBV_WC_RETRY_EXC_ERR.*tried to have it again for 120.0 s")
-                self.bring_it_up(then)
-                sender.wait_line("the connection is there again after .* s; [0-9]+ messages were sent again")
-                self.assert_it_goes_on(receiver, sender, receiver.written())
+                self.reconnected(transport__options__operation=operation)
+
+    def test_a_link_that_is_down_for_5_seconds_and_reconnected_by_rdma_cm(self):
+        """Likewise, as soon as the kernel's requests pass; and with receives that are shared."""
+        by_cm = {"transport__options__connection": "rdma_cm"}
+        for shared in ({}, {"transport__options__operation": "send", "transport__options__srq": "true"}):
+            with self.subTest(shared):
+                self.reconnected(**by_cm, **shared)
+
+    def reconnected(self, **options):
+        receiver, sender = self.endless(
+            *GIVES_UP_SOON, *sets(transport__options__reconnect="120s", **options)
+        )
+        then = self.take_the_link_down(receiver)
+        sender.wait_line("IBV_WC_RETRY_EXC_ERR.*tried to have it again for 120.0 s")
+        self.bring_it_up(then)
+        sender.wait_line("the connection is there again after .* s; [0-9]+ messages were sent again")
+        self.assert_it_goes_on(receiver, sender, receiver.written())
 
     def test_too_little_locked_memory(self):
         """For the ring; and, where that fits, for what comes after it."""

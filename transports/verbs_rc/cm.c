@@ -12,7 +12,7 @@
 #define RESOLVE_MS 1000              /* for a neighbour to answer, a try */
 #define AGAIN_NS UINT64_C(100000000) /* between tries */
 
-static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 'c', 'm', 1};
+const uint8_t rc_cm_magic[8] = {'p', 's', 't', 'r', 'c', 'c', 'm', 1};
 
 /* ---- Endpoints --------------------------------------------------------------------------------
  */
@@ -26,6 +26,7 @@ int rc_cm_open(struct pst_endpoint *endpoint)
     return -ENOMEM;
   endpoint->cm = made;
   made->again_ns = RC_NEVER;
+  made->missed_event = -1;
   /* A peer that only sends is never asked. */
   bool is_asked = endpoint->rx || !endpoint->tx;
   if (is_asked && !worker->listener) {
@@ -39,20 +40,13 @@ int rc_cm_open(struct pst_endpoint *endpoint)
   return getrandom(token, sizeof(*token), GRND_NONBLOCK) == sizeof(*token) ? 0 : -EAGAIN;
 }
 
-static void forget(struct rc_cm *cm)
-{
-  if (cm->id)
-    rdma_destroy_id(cm->id);
-  cm->id = NULL;
-}
-
 void rc_cm_close(struct pst_endpoint *endpoint)
 {
   if (!endpoint->cm)
     return;
-  if (endpoint->cm->has_left)
-    endpoint->worker->cm->leavers--;
-  forget(endpoint->cm);
+  rc_cm_drop(endpoint);
+  if (endpoint->cm->next)
+    rdma_destroy_id(endpoint->cm->next);
   free(endpoint->cm);
   endpoint->cm = NULL;
 }
@@ -74,7 +68,10 @@ static void fail(struct pst_endpoint *endpoint, int status, const char *call)
   snprintf(why, sizeof(why),
            "%s: %s; see `ip route get`, `rdma link` and the kernel's log (`dmesg`)", call,
            strerror(-status));
-  rc_fail(endpoint, status, why);
+  if (rc_cm_mends(endpoint, -1, 0))
+    RC_LOG(endpoint->device, PST_LOG_DEBUG, "%s: not had again yet: %s", endpoint->label, why);
+  else
+    rc_fail(endpoint, status, why);
 }
 
 static struct rdma_conn_param parameters(const struct pst_endpoint *endpoint,
@@ -83,7 +80,7 @@ static struct rdma_conn_param parameters(const struct pst_endpoint *endpoint,
   const struct pst_device *device = endpoint->device;
   uint32_t own = (uint32_t)device->attr.max_qp_init_rd_atom, peer = endpoint->peer.rd_atomic;
 
-  memcpy(data->magic, magic, sizeof(magic));
+  memcpy(data->magic, rc_cm_magic, sizeof(rc_cm_magic));
   data->to = htobe64(endpoint->peer.cm_token);
   data->from = htobe64(endpoint->own.cm_token);
   return (struct rdma_conn_param){.private_data = data,
@@ -100,7 +97,7 @@ static struct rdma_conn_param parameters(const struct pst_endpoint *endpoint,
 
 void rc_cm_try_later(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
-  forget(endpoint->cm);
+  rc_cm_drop(endpoint);
   endpoint->cm->again_ns = now_ns + AGAIN_NS;
   rc_due(endpoint->worker, endpoint->cm->again_ns);
 }
@@ -123,10 +120,10 @@ void rc_cm_resolve(struct pst_endpoint *endpoint)
                         rc_cm_address(device, peer->gid, peer->cm_port, &other), RESOLVE_MS) == 0)
     return;
   int error = errno;
-  if (vb_cm_is_passing(RDMA_CM_EVENT_ADDR_ERROR, -error))
-    rc_cm_try_later(endpoint, rc_now_ns(device));
-  else
+  if (!vb_cm_is_passing(RDMA_CM_EVENT_ADDR_ERROR, -error))
     fail(endpoint, -error, "rdma_resolve_addr");
+  else if (!rc_cm_mends(endpoint, RDMA_CM_EVENT_ADDR_ERROR, -error))
+    rc_cm_try_later(endpoint, rc_now_ns(device));
 }
 
 void rc_cm_resolve_route(struct pst_endpoint *endpoint)
@@ -165,9 +162,14 @@ void rc_cm_ask(struct pst_endpoint *endpoint)
 
 /* ---- The end that is asked ------------------------------------------------------------------ */
 
+/* For good: of other refusals, the kernel's among them, a peer that is to be had again thinks
+ * nothing. */
 static void turn_away(struct rdma_cm_id *id)
 {
-  rdma_reject(id, NULL, 0);
+  struct private_data data = {0};
+
+  memcpy(data.magic, rc_cm_magic, sizeof(rc_cm_magic));
+  rdma_reject(id, &data, sizeof(data));
   rdma_destroy_id(id);
 }
 
@@ -184,6 +186,7 @@ static struct pst_endpoint *find_token(const struct pst_worker *worker, uint64_t
 void rc_cm_set_up(struct pst_endpoint *endpoint)
 {
   endpoint->cm->stage = STAGE_SETTLED;
+  endpoint->mend.again_ns = RC_NEVER;
   int rc = rc_set_up_soon(endpoint);
   if (rc < 0)
     rc_fail(endpoint, rc, "no memory to connect with");
@@ -208,10 +211,12 @@ static void answer(struct pst_endpoint *endpoint)
 void rc_cm_asked(struct pst_worker *worker, const struct event *event)
 {
   struct pst_endpoint *endpoint =
-      event->has_data && memcmp(event->data.magic, magic, sizeof(magic)) == 0
-          ? find_token(worker, be64toh(event->data.to))
-          : NULL;
+      event->has_data ? find_token(worker, be64toh(event->data.to)) : NULL;
 
+  if (endpoint && rc_cm_comes_again(endpoint, event)) {
+    rc_cm_asked_again(endpoint, event);
+    return;
+  }
   bool is_free = endpoint && !endpoint->cm->id && !endpoint->close_mode &&
                  (endpoint->state == RC_NEW ||
                   (endpoint->state == RC_SETTING_UP && !rc_cm_connects(endpoint)));

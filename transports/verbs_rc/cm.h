@@ -19,6 +19,9 @@
 
 #include "rc.h"
 
+/* `reconnect`: what a try may take that the kernel has not ended by then. */
+#define RC_CM_TRY_NS UINT64_C(3000000000)
+
 /* 0; -EOPNOTSUPP: this build is without librdmacm; logged, both. */
 int rc_cm_check(const struct pst_device *device);
 /* 0, or -errno, logged. */
@@ -35,6 +38,13 @@ void rc_cm_connect(struct pst_endpoint *endpoint);
 int rc_cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr);
 /* The queue pair is in RTS: tell the peer. 0 or errno. */
 int rc_cm_settle(struct pst_endpoint *endpoint);
+/* `reconnect`: the kernel's connection ends, of which the peer's end is told, if packets pass; then
+ * a step towards another, once the queue pair has given everything back. No deferred work is under
+ * way. */
+void rc_cm_drop(struct pst_endpoint *endpoint);
+void rc_cm_mend(struct pst_endpoint *endpoint);
+/* Why it was not had again, in words. */
+void rc_cm_missed(const struct pst_endpoint *endpoint, char *text, size_t size);
 /* What it waits for and was not given in time, in words. False: for the peer to ask. */
 bool rc_cm_waits(const struct pst_endpoint *endpoint, char *text, size_t size);
 /* Take what the kernel has to say. */

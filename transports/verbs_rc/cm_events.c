@@ -2,6 +2,8 @@
 /* What the kernel's connection manager tells. */
 #include "cm_inside.h"
 
+#define NOBODY_LISTENS 8 /* a reason of REJ: invalid service ID */
+
 bool rc_cm_waits(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
   static const int events[] = {[STAGE_ADDRESS] = RDMA_CM_EVENT_ADDR_ERROR,
@@ -15,6 +17,22 @@ bool rc_cm_waits(const struct pst_endpoint *endpoint, char *text, size_t size)
   return true;
 }
 
+/* The endpoint is not there any more, or nobody listens: a later try would find the same. */
+static bool is_for_good(const struct event *event)
+{
+  return event->type == RDMA_CM_EVENT_REJECTED &&
+         (event->has_data || event->status == NOBODY_LISTENS);
+}
+
+/* A connection that is to be had again. */
+static void missed(struct pst_endpoint *endpoint, const struct event *event)
+{
+  if (endpoint->cm->stage == STAGE_SETTLED)
+    rc_cm_left(endpoint);
+  else
+    rc_cm_mends(endpoint, event->type, event->status);
+}
+
 /* It ends what is not connected yet; later, the queue pair's own errors do. */
 static void failed(struct pst_endpoint *endpoint, const struct event *event)
 {
@@ -22,6 +40,10 @@ static void failed(struct pst_endpoint *endpoint, const struct event *event)
 
   if (endpoint->state != RC_SETTING_UP && endpoint->state != RC_GREETING)
     return;
+  if (endpoint->mend.by_ns && !is_for_good(event)) {
+    missed(endpoint, event);
+    return;
+  }
   if (endpoint->cm->stage < STAGE_SETTLED && vb_cm_is_passing(event->type, event->status)) {
     rc_cm_try_later(endpoint, rc_now_ns(endpoint->device));
     return;
@@ -33,19 +55,12 @@ static void failed(struct pst_endpoint *endpoint, const struct event *event)
   rc_fail(endpoint, what->error ? what->error : -EIO, why);
 }
 
-static void left(struct pst_endpoint *endpoint)
-{
-  if (endpoint->cm->has_left || endpoint->state == RC_OVER)
-    return;
-  endpoint->cm->has_left = true;
-  endpoint->worker->cm->leavers++;
-  rc_pend(endpoint); /* nobody sleeps before it is told */
-}
-
 static void take_of(struct pst_endpoint *endpoint, const struct event *event)
 {
   bool is_on = endpoint->state == RC_SETTING_UP && !endpoint->close_mode && !endpoint->is_failed;
 
+  if (rc_cm_of_next(endpoint, event))
+    return;
   switch (event->type) {
   case RDMA_CM_EVENT_ADDR_RESOLVED:
     if (is_on)
@@ -69,10 +84,10 @@ static void take_of(struct pst_endpoint *endpoint, const struct event *event)
     failed(endpoint, event);
     /* The peer's kernel had not heard yet that the connection stands when its end went away. */
     if (endpoint->state == RC_CONNECTED)
-      left(endpoint);
+      rc_cm_left(endpoint);
     break;
   case RDMA_CM_EVENT_DISCONNECTED:
-    left(endpoint);
+    rc_cm_left(endpoint);
     break;
   default:
     break;
@@ -100,10 +115,11 @@ void rc_cm_events(struct pst_worker *worker)
     struct event event = {.type = given->event, .status = given->status, .id = given->id};
     const struct rdma_conn_param *param = &given->param.conn;
     bool is_request = event.type == RDMA_CM_EVENT_CONNECT_REQUEST;
+    bool may_say = is_request || event.type == RDMA_CM_EVENT_REJECTED;
     /* The kernel hands its whole field over, padded. */
-    if (is_request && param->private_data && param->private_data_len >= sizeof(event.data)) {
-      event.has_data = true;
+    if (may_say && param->private_data && param->private_data_len >= sizeof(event.data)) {
       memcpy(&event.data, param->private_data, sizeof(event.data));
+      event.has_data = memcmp(event.data.magic, rc_cm_magic, sizeof(event.data.magic)) == 0;
     }
     rdma_ack_cm_event(given); /* destroying an id waits for it */
     take_of_device(worker->device, &event);
@@ -124,22 +140,4 @@ void rc_cm_look(struct pst_endpoint *endpoint, uint64_t now_ns)
     rc_cm_resolve(endpoint);
   else
     rc_due(endpoint->worker, cm->again_ns);
-}
-
-void rc_cm_leave(struct pst_worker *worker)
-{
-  char why[512];
-
-  if (!worker->cm || worker->cm->leavers == 0)
-    return;
-  vb_cm_text(RDMA_CM_EVENT_DISCONNECTED, 0, why, sizeof(why));
-  for (uint32_t i = 0; i < worker->endpoints.room && worker->cm->leavers; i++) {
-    struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
-    if (!endpoint || !endpoint->cm || !endpoint->cm->has_left)
-      continue;
-    endpoint->cm->has_left = false;
-    worker->cm->leavers--;
-    if (!endpoint->close_mode)
-      rc_fail(endpoint, -ECONNRESET, why);
-  }
 }

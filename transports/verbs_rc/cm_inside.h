@@ -20,13 +20,15 @@ enum stage {
 };
 
 struct rc_cm {
-  struct rdma_cm_id *id; /* NULL: none yet */
+  struct rdma_cm_id *id;   /* NULL: none yet */
+  struct rdma_cm_id *next; /* the peer's request to be connected anew, not answered yet */
   enum stage stage;
   uint64_t from; /* the token that the peer's request says */
   uint64_t again_ns;
   uint32_t gid_index; /* as the kernel chose */
   uint32_t hop_limit;
-  bool has_left; /* the peer's end is gone: to be told behind all that it sent */
+  int missed_event, missed_status; /* why the last try to have it again failed; -1: none did */
+  bool has_left;                   /* the peer's end is gone: to be told behind all that it sent */
 };
 
 struct rc_cm_worker {
@@ -37,18 +39,21 @@ struct rc_cm_worker {
   uint32_t leavers;
 };
 
-/* What a request says, before anything else is known of who asks. */
+/* What a request says, before anything else is known of who asks; a refusal for good says the
+ * same. */
 struct private_data {
   uint8_t magic[8];
   uint64_t to, from; /* tokens, big-endian */
 };
+
+extern const uint8_t rc_cm_magic[8];
 
 /* An event, once it is given back. */
 struct event {
   int type;
   int status;
   struct rdma_cm_id *id;
-  bool has_data;
+  bool has_data; /* of ours */
   struct private_data data;
 };
 
@@ -69,5 +74,15 @@ void rc_cm_try_later(struct pst_endpoint *endpoint, uint64_t now_ns);
 void rc_cm_asked(struct pst_worker *worker, const struct event *event);
 /* Both. */
 void rc_cm_set_up(struct pst_endpoint *endpoint);
+
+/* cm_mend.c. It is had again: true, there is to be another try. */
+bool rc_cm_mends(struct pst_endpoint *endpoint, int event, int status);
+/* The peer's end is gone, or begins anew: to be told by rc_cm_leave(). */
+void rc_cm_left(struct pst_endpoint *endpoint);
+/* Does its own peer ask to be connected anew; then it is noted. */
+bool rc_cm_comes_again(const struct pst_endpoint *endpoint, const struct event *event);
+void rc_cm_asked_again(struct pst_endpoint *endpoint, const struct event *event);
+/* True: it is an event of a request that is not answered, and taken. */
+bool rc_cm_of_next(struct pst_endpoint *endpoint, const struct event *event);
 
 #endif

@@ -56,6 +56,21 @@ int rc_cm_settle(struct pst_endpoint *endpoint)
   return EOPNOTSUPP;
 }
 
+void rc_cm_drop(struct pst_endpoint *endpoint)
+{
+  (void)endpoint;
+}
+
+void rc_cm_mend(struct pst_endpoint *endpoint)
+{
+  (void)endpoint;
+}
+
+void rc_cm_missed(const struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  (void)endpoint, (void)text, (void)size;
+}
+
 bool rc_cm_waits(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
   (void)endpoint, (void)text, (void)size;

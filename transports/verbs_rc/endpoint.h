@@ -144,6 +144,7 @@ struct rc_mend {
   uint64_t began_ns;
   uint64_t flushed;         /* of the send queue: what the device has given back */
   uint32_t hellos;          /* that it has not */
+  uint32_t early;           /* the peer's, while a deferred work was still at it; 0: none */
   uint64_t count, repeated; /* connections had again, messages sent again */
   bool is_greeted;          /* a hello comes before all else, from either end */
 };

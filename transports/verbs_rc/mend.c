@@ -8,10 +8,14 @@
  *
  * That the device has sent a hello proves nothing: a peer that has not noticed takes its number for
  * an old one's and answers. It counts when the peer has said its own, and is repeated until then.
+ *
+ * Here by exchange, with the peer's address of the first time; what rdma_cm does instead of that is
+ * in cm_mend.c.
  */
 #include <endian.h>
 #include <stdio.h>
 
+#include "cm.h"
 #include "rc.h"
 
 /* A hello's immediate data: messages, credit messages, RC_HELLO. More can never be under way. */
@@ -57,12 +61,20 @@ bool rc_mend_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   return rc_mend_begin(endpoint, status->error, text);
 }
 
+void rc_mend_within(struct pst_endpoint *endpoint, uint64_t in_ns)
+{
+  endpoint->mend.again_ns = rc_now_ns(endpoint->device) + in_ns;
+  rc_due(endpoint->worker, endpoint->mend.again_ns);
+}
+
 void rc_mend_again(struct pst_endpoint *endpoint, uint64_t in_ns)
 {
   endpoint->state = RC_MENDING;
-  endpoint->mend.again_ns = rc_now_ns(endpoint->device) + in_ns;
-  rc_due(endpoint->worker, endpoint->mend.again_ns);
+  endpoint->mend.early = 0;
+  rc_mend_within(endpoint, in_ns);
   rc_queue_error(endpoint);
+  if (endpoint->cm)
+    rc_cm_drop(endpoint);
   rc_pend(endpoint);
 }
 
@@ -81,6 +93,10 @@ void rc_mend_step(struct pst_endpoint *endpoint)
       rc_now_ns(endpoint->device) < mend->again_ns)
     return;
   endpoint->mend.is_greeted = true;
+  if (endpoint->cm) {
+    rc_cm_mend(endpoint);
+    return;
+  }
   int rc = rc_set_up_soon(endpoint);
   if (rc < 0)
     rc_fail(endpoint, rc, "no memory to connect with");
@@ -118,12 +134,15 @@ void rc_mend_greet(struct pst_endpoint *endpoint)
   }
   endpoint->state = RC_GREETING;
   mend->again_ns = RC_NEVER;
-  if (!rc_says_hello(endpoint))
-    return;
-  /* The peer notices by a keepalive of its own. */
-  mend->again_ns = rc_now_ns(endpoint->device) + endpoint->device->keepalive_ns;
-  rc_due(endpoint->worker, mend->again_ns);
-  say_hello(endpoint);
+  /* By exchange the peer notices by a keepalive of its own; by rdma_cm it has. */
+  if (endpoint->cm)
+    rc_mend_within(endpoint, RC_CM_TRY_NS);
+  else if (rc_says_hello(endpoint))
+    rc_mend_within(endpoint, endpoint->device->keepalive_ns);
+  if (rc_says_hello(endpoint))
+    say_hello(endpoint);
+  if (mend->early && endpoint->state == RC_GREETING)
+    rc_mend_heard(endpoint, mend->early);
 }
 
 void rc_mend_said(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
@@ -220,20 +239,33 @@ void rc_mend_heard(struct pst_endpoint *endpoint, uint32_t said)
 
 /* ---- The end --------------------------------------------------------------------------------- */
 
+static void not_had_again(struct pst_endpoint *endpoint)
+{
+  char why[1280], status[1024] = "";
+
+  if (endpoint->cm)
+    rc_cm_missed(endpoint, status, sizeof(status));
+  snprintf(why, sizeof(why),
+           "the connection that failed could not be had again within `reconnect`: the peer, or the "
+           "path to it, is gone%s%s",
+           status[0] ? "; by rdma_cm: " : "", status);
+  rc_fail(endpoint, -ETIMEDOUT, why);
+}
+
 void rc_mend_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   struct rc_mend *mend = &endpoint->mend;
 
   if (now_ns >= mend->by_ns) {
-    rc_fail(endpoint, -ETIMEDOUT,
-            "the connection that failed could not be had again within `reconnect`: the peer, or "
-            "the path to it, is gone");
+    not_had_again(endpoint);
     return;
   }
   rc_due(endpoint->worker, mend->by_ns);
   if (now_ns < mend->again_ns)
     rc_due(endpoint->worker, mend->again_ns);
-  else if (endpoint->state == RC_GREETING)
+  else if (endpoint->state == RC_GREETING ||
+           (endpoint->state == RC_SETTING_UP &&
+            atomic_load_explicit(&endpoint->setup, memory_order_acquire) == 0))
     rc_mend_again(endpoint, 0);
   else
     rc_pend(endpoint);

@@ -86,8 +86,8 @@ static const struct pst_option options[] = {
         .name = "reconnect",
         .help = "For how long it is tried to have a connection again that failed: what had not "
                 "arrived is sent again, and the stream goes on. Each try takes timeout times "
-                "(retry_cnt + 1), so it should be several of these. Both ends need it, and a "
-                "keepalive. 0: it is over.",
+                "(retry_cnt + 1), by rdma_cm perhaps 3 s more, so it should be several of these. "
+                "Both ends need it, and a keepalive. 0: it is over.",
         .default_value = "0",
         .type = PST_OPTION_DURATION,
         .scope = PST_SCOPE_DEVICE,
@@ -125,7 +125,6 @@ static const struct pst_option options[] = {
 };
 
 static const struct pst_option_rule rules[] = {
-    {"reconnect", "0", "connection", "exchange", NULL, PST_RULE_UNLESS, {0}},
     {"reconnect",
      "0",
      "keepalive",

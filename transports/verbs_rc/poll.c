@@ -124,6 +124,8 @@ static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const s
     fine = false;
   else if (endpoint->mend.by_ns && endpoint->state == RC_GREETING)
     rc_mend_heard(endpoint, said);
+  else if (endpoint->mend.by_ns && endpoint->cm && endpoint->state == RC_SETTING_UP)
+    endpoint->mend.early = said; /* by exchange it may be of a try that was given up */
   if (!fine)
     rc_fail(endpoint, -EPROTO, "the peer sent what is none of verbs_rc's messages");
   else

@@ -78,6 +78,8 @@ bool rc_says_hello(const struct pst_endpoint *endpoint);
 bool rc_mend_begin(struct pst_endpoint *endpoint, int status, const char *why);
 bool rc_mend_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
 void rc_mend_again(struct pst_endpoint *endpoint, uint64_t in_ns);
+/* The next try is then. */
+void rc_mend_within(struct pst_endpoint *endpoint, uint64_t in_ns);
 void rc_mend_step(struct pst_endpoint *endpoint);
 /* Of the send queue: requests before this one the device has given back. */
 uint64_t rc_given_back(const struct pst_endpoint *endpoint);
