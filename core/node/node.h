@@ -164,7 +164,8 @@ struct pst_node {
   uint64_t message_max;
   uint64_t ring_stride, send_stride;
   uint32_t depth;
-  uint32_t pieces;
+  uint32_t pieces;         /* of an operation */
+  uint32_t request_pieces; /* of a request: an operation of more is several */
   uint32_t offers;
   uint64_t offer_bytes;
   uint64_t connect_timeout_ns;

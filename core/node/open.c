@@ -113,7 +113,7 @@ static int fit_limits(struct pst_node *node, struct pst_error *error)
   node->messages = least(node->messages, limits->slots_max);
   if (node->messages < limits->slots_min)
     node->messages = limits->slots_min;
-  node->pieces = least(node->pieces, limits->pieces_max ? limits->pieces_max : 1);
+  node->request_pieces = least(node->pieces, limits->pieces_max ? limits->pieces_max : 1);
   if (limits->requests_max <= node->messages)
     what = "requests under way";
   else

@@ -72,7 +72,8 @@ int operate_open(struct pst_peer *peer)
                            .max = limits->rma_max,
                            .operations = rma_operations(limits->capabilities),
                            .depth = node->depth,
-                           .pieces = node->pieces};
+                           .pieces = node->pieces,
+                           .request_pieces = node->request_pieces};
   peer->uses = calloc(node->depth, sizeof(*peer->uses));
   peer->areas = calloc((uint64_t)node->depth * node->pieces, sizeof(struct pst_area *));
   peer->pieces = calloc((uint64_t)BATCH * node->pieces, sizeof(*peer->pieces));
@@ -105,10 +106,12 @@ static int check_area(const struct pst_peer *peer, const struct pst_area *area, 
   return region_has(area->own.length, offset, length) ? 0 : -ERANGE;
 }
 
+/* Empty ones are left out; of nothing but those there is one. */
 static int check_pieces(const struct pst_peer *peer, const struct pst_operation *o,
-                        struct pst_piece *pieces)
+                        struct pst_piece *pieces, struct rma_work *work)
 {
   uint64_t sum = 0;
+  uint16_t n = 0;
 
   if (o->op != PST_OP_WRITE && o->op != PST_OP_READ)
     return -EINVAL;
@@ -122,11 +125,13 @@ static int check_pieces(const struct pst_peer *peer, const struct pst_operation 
         piece->reserved ? -EINVAL : check_area(peer, piece->area, piece->offset, piece->length);
     if (rc < 0)
       return rc;
-    pieces[i] = (struct pst_piece){
+    pieces[n] = (struct pst_piece){
         .mr = piece->area->own.mr, .offset = piece->offset, .length = piece->length};
+    n += piece->length > 0;
     if (__builtin_add_overflow(sum, piece->length, &sum))
       return -EINVAL;
   }
+  work->piece_count = n ? n : 1;
   return sum == o->length ? 0 : -EINVAL;
 }
 
@@ -171,7 +176,7 @@ static int check(const struct pst_peer *peer, const struct pst_operation *o, str
   if (*remote)
     work->remote = (*remote)->remote;
   if (o->piece_count)
-    return check_pieces(peer, o, pieces);
+    return check_pieces(peer, o, pieces, work);
   if (o->op == PST_OP_FLUSH)
     return o->area ? -EINVAL : 0;
   rc = check_area(peer, o->area, o->offset, o->length);

@@ -101,7 +101,7 @@ static int open_endpoint(struct pst_node *node, struct pst_peer *peer)
       .options = node->transport->plugin.options,
       .label = "peer",
       .requests = node->depth + node->messages,
-      .pieces = node->pieces,
+      .pieces = node->request_pieces,
       .message_max = node->message_max,
       .timeout_ns = node->connect_timeout_ns,
       .mr = device_area(node) ? device_area(node)->own.mr : peer->send_mr,

@@ -28,13 +28,15 @@ int rma_open(struct rma *rma)
     size <<= 1;
   rma->mask = size - 1;
   rma->rest_slot = RMA_NO_SLOT;
+  if (rma->request_pieces == 0)
+    rma->request_pieces = rma->pieces;
   rma->cancelled = -ECANCELED;
   rma->slots = calloc(rma->depth, sizeof(*rma->slots));
   rma->free_slots = calloc(rma->depth, sizeof(*rma->free_slots));
   rma->ended = calloc(size, sizeof(*rma->ended));
   rma->write_slots = calloc(size, sizeof(*rma->write_slots));
   rma->rest_pieces = calloc(rma->pieces ? rma->pieces : 1, sizeof(*rma->rest_pieces));
-  rma->cut = calloc(rma->pieces ? rma->pieces : 1, sizeof(*rma->cut));
+  rma->cut = calloc(rma->pieces + RMA_BATCH, sizeof(*rma->cut));
   if (!rma->slots || !rma->free_slots || !rma->ended || !rma->write_slots || !rma->rest_pieces ||
       !rma->cut)
     return -ENOMEM;
@@ -418,39 +420,55 @@ static void advance(struct rma_work *rest, uint64_t length)
   }
 }
 
-/* With pieces: the first `length` bytes of what is left, as pieces of its own. */
-static void cut_pieces(struct rma *rma, uint64_t length, struct pst_request *request)
-{
-  uint16_t n = 0;
+/* A list of pieces, as far as it is cut, and where the pieces of the next request are put. */
+struct piece_list {
+  const struct pst_piece *at;
+  uint64_t skip; /* bytes of it that are in requests already */
+  struct pst_piece *into;
+};
 
-  for (uint64_t left = length; left; n++) {
-    rma->cut[n] = rma->rest.pieces[n];
-    if (rma->cut[n].length > left)
-      rma->cut[n].length = left;
-    left -= rma->cut[n].length;
+/* With pieces: at most `length` of its bytes, in as many pieces as a request has. */
+static void cut_pieces(const struct rma *rma, struct piece_list *list, uint64_t length,
+                       struct pst_request *request)
+{
+  uint64_t left = length;
+  uint32_t n = 0;
+
+  while (left && n < rma->request_pieces) {
+    const uint64_t rest = list->at->length - list->skip, bytes = rest < left ? rest : left;
+    if (bytes)
+      list->into[n++] = (struct pst_piece){
+          .mr = list->at->mr, .offset = list->at->offset + list->skip, .length = bytes};
+    left -= bytes;
+    list->skip += bytes;
+    if (bytes == rest) {
+      list->at++;
+      list->skip = 0;
+    }
   }
-  request->local.pieces = rma->cut;
-  request->piece_count = n;
+  request->local.pieces = list->into;
+  request->piece_count = (uint16_t)n;
+  request->arg.length = length - left;
+  list->into += n;
 }
 
-/* As many requests as there is room for, but one only where there are pieces. Returns how many,
- * at the front of what is left. */
+/* As many requests as there is room for. Returns how many, at the front of what is left. */
 static uint32_t make_rest(struct rma *rma, struct pst_request *requests)
 {
   struct rma_work ahead = rma->rest;
+  struct piece_list list = {ahead.pieces, 0, rma->cut};
   uint64_t write = rma->writes;
   uint32_t room = rma->depth - rma->requests;
   uint32_t k = 0;
 
   if (room > RMA_BATCH)
     room = RMA_BATCH;
-  if (ahead.piece_count && room > 1)
-    room = 1;
   for (; k < room && ahead.length; k++) {
     uint64_t length = ahead.length < rma->max ? ahead.length : rma->max;
     make_request(rma, &ahead, length, rma->rest_slot, write, &requests[k]);
     if (ahead.piece_count)
-      cut_pieces(rma, length, &requests[k]);
+      cut_pieces(rma, &list, length, &requests[k]);
+    length = requests[k].arg.length;
     write += ahead.op == PST_OP_WRITE;
     ahead.local_offset += length;
     ahead.remote_offset += length;
@@ -491,7 +509,7 @@ bool rma_push_rest(struct rma *rma)
   return rma->rest_slot == RMA_NO_SLOT;
 }
 
-/* One that is longer than a request. Returns 1 when it was taken. */
+/* One that is more than a request. Returns 1 when it was taken. */
 static uint32_t post_cut(struct rma *rma, const struct rma_work *w, uint32_t *slots, int *rc)
 {
   if (rma->free_count == 0)

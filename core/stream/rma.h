@@ -2,8 +2,8 @@
 /*
  * Reads, writes and atomics of one endpoint: what an initiator and a node's peer have in
  * common. A transfer that was taken has a slot until it is handed out; it is one request, or
- * several when it is longer than the transport moves at once. One transfer at most is partly
- * posted: those behind it are not taken before the rest of it is.
+ * several when it is longer, or in more pieces, than the transport moves at once. One transfer at
+ * most is partly posted: those behind it are not taken before the rest of it is.
  *
  * A DONE of WRITEs may cover several, so that these are numbered, and `write_slots`
  * knows whose each is. The cookie of any other request is its slot.
@@ -26,6 +26,7 @@ struct rma_work {
   uint16_t piece_count; /* 0: mr and local_offset */
   uint64_t cookie;
   struct pst_mr *mr;
+  /* Some may be empty, unless there are more than a request has and all are. */
   const struct pst_piece *pieces;
   uint64_t local_offset;
   struct pst_remote *remote;
@@ -52,10 +53,11 @@ struct rma {
   /* A transfer has ended; its slot stays until rma_take_ended(). */
   void (*end)(void *context, uint32_t slot);
   void *context;
-  uint64_t max;        /* bytes of one request */
-  uint64_t operations; /* bit of each enum pst_opcode that there is */
-  uint32_t depth;      /* slots, and requests under way */
-  uint32_t pieces;     /* of one transfer, at most */
+  uint64_t max;            /* bytes of one request */
+  uint64_t operations;     /* bit of each enum pst_opcode that there is */
+  uint32_t depth;          /* slots, and requests under way */
+  uint32_t pieces;         /* of one transfer, at most */
+  uint32_t request_pieces; /* of one request, at most; 0: as many */
   struct rma_slot *slots;
   uint32_t *free_slots; /* stack */
   uint32_t free_count;
@@ -68,7 +70,7 @@ struct rma {
   struct rma_work rest; /* what is not posted yet of a transfer that was cut */
   uint32_t rest_slot;   /* RMA_NO_SLOT: there is none */
   struct pst_piece *rest_pieces;
-  struct pst_piece *cut; /* pieces of the requests of one batch */
+  struct pst_piece *cut; /* pieces of the requests of one batch, each of which may split one */
   int32_t cancelled;     /* what -ECANCELED of the transport stands for */
 };
 
@@ -132,7 +134,7 @@ static inline uint32_t rma_take_ended(struct rma *rma)
 
 static inline bool rma_is_cut(const struct rma *rma, const struct rma_work *work)
 {
-  return work->length > rma->max;
+  return work->length > rma->max || work->piece_count > rma->request_pieces;
 }
 
 #endif

@@ -100,19 +100,26 @@ static void pieces_are_gathered_and_scattered(void **state)
                                 {rma.pair->sender.mr, 2000, 300, 0}};
   memcpy(near + 10, "12345", 5);
   contract_fill(near + 2000, 300, 4);
-  struct pst_request request = access_of(&rma, PST_OP_WRITE, 0, 7, 305);
-  request.piece_count = 3;
+  const uint32_t most = rma.pair->sender.limits.pieces_max;
+  /* The empty one is left out where there is no room for it. */
+  if (most < 3)
+    pieces[1] = pieces[2];
+  const uint64_t length = most > 1 ? 305 : 5;
+  struct pst_request request = access_of(&rma, PST_OP_WRITE, 0, 7, length);
+  request.piece_count = (uint16_t)(most < 3 ? most : 3);
   request.local.pieces = pieces;
   assert_int_equal(run(rma.pair, &request), 0);
   struct pst_request flush = {.opcode = PST_OP_FLUSH};
   assert_int_equal(run(rma.pair, &flush), 0);
   assert_memory_equal(far + 7, "12345", 5);
-  assert_true(contract_verify(far + 12, 300, 4));
+  if (length > 5)
+    assert_true(contract_verify(far + 12, 300, 4));
   memset(near, 0, 4000);
   request.opcode = PST_OP_READ;
   assert_int_equal(run(rma.pair, &request), 0);
   assert_memory_equal(near + 10, "12345", 5);
-  assert_true(contract_verify(near + 2000, 300, 4));
+  if (length > 5)
+    assert_true(contract_verify(near + 2000, 300, 4));
   close_rma(&rma);
 }
 

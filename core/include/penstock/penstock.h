@@ -674,7 +674,8 @@ struct pst_node_params {
   uint32_t peers;              /* at a time, those that are joining or leaving included [64] */
   uint32_t messages;           /* on their way with one peer, each way [64] */
   uint32_t depth;              /* operations under way with one peer [256] */
-  uint32_t pieces;             /* of one operation [16] */
+  uint32_t pieces;             /* of one operation, at most 64 [16]; where the transport takes
+                                  fewer in a request, an operation of more is several requests */
   uint32_t offers;             /* regions that one peer may have on offer to us [16] */
   uint32_t reserved;           /* 0 */
   uint64_t offer_bytes;        /* of them together [no bound] */
@@ -914,11 +915,14 @@ struct pst_operation {
 PST_STATIC_ASSERT(sizeof(struct pst_operation) == 80, "frozen");
 
 /* Begin up to n operations, in order; they may take effect and end in any order. What the
- * ranges hold while one is under way is undefined.
+ * ranges hold while one is under way is undefined. One that is longer, or in more pieces, than the
+ * transport takes in a request is cut into several, which begin in the order of their bytes and may
+ * end in any; it ends by one DONE, of the status of the first that failed, and bytes of others may
+ * be moved all the same.
  * Returns how many were taken; 0: no room, ROOM will come. -errno: the first one cannot be
  * taken, none was: -ENOENT: no such region; -ERANGE: out of the area or region; -EACCES: not
- * offered for this; -EINVAL; -E2BIG: pieces; -EOPNOTSUPP: the transport lacks the operation;
- * -ENOTCONN: not joined yet, or it has left. */
+ * offered for this; -EINVAL; -E2BIG: more pieces than the node's params say; -EOPNOTSUPP: the
+ * transport lacks the operation; -ENOTCONN: not joined yet, or it has left. */
 PST_EXPORT int pst_peer_post(struct pst_peer *peer, const struct pst_operation *operations,
                              uint32_t n);
 /* Cancel operations with this cookie: what is not begun of them will not be. Each still ends

@@ -152,7 +152,9 @@ struct pst_limits {
   uint32_t workers_max;
   uint32_t endpoints_max; /* of one worker */
   uint32_t requests_max;  /* outstanding on one endpoint; post takes no more */
-  uint32_t pieces_max;    /* of one request; more are refused: -E2BIG */
+  /* Of one request; more are refused: -E2BIG. Core cuts a WRITE or READ of more into several
+   * requests, and hands over no SEND of more. */
+  uint32_t pieces_max;
   /* enum pst_memory_need of regions that receive; unmet: core stages. EXPORT_DMABUF is told to
    * the memory (a NIC will reach the region) and never counts as unmet: mr_register finds out,
    * and may have another way. */

@@ -17,7 +17,7 @@
 static struct {
   struct pst_request requests[POSTED_MAX];
   struct pst_piece pieces[POSTED_MAX][8];
-  uint32_t count;
+  uint32_t count, calls;
   uint32_t room; /* of the next post */
   int rc;        /* of the next post; 0: takes */
 } wire;
@@ -29,6 +29,7 @@ static int fake_post(struct pst_endpoint *endpoint, const struct pst_request *re
   uint32_t taken = n < wire.room ? n : wire.room;
 
   (void)endpoint, (void)wait;
+  wire.calls++;
   if (wire.rc)
     return wire.rc;
   for (uint32_t i = 0; i < taken; i++) {
@@ -149,6 +150,56 @@ static void pieces_are_cut_where_requests_are(void **state)
   assert_int_equal(ended_count, 1);
 }
 
+/* Lists of more pieces than a request has: none is lost, empty ones are left out, and as many
+ * requests go by one call as are taken. */
+static void lists_are_cut_where_they_are_too_long(void **state)
+{
+  const uint64_t lengths[] = {0, 5, 6, 7, 0, 120, 9, 1};
+  struct pst_piece pieces[8];
+  uint64_t at = 0, in_piece = 0;
+  uint32_t piece = 0;
+  int rc;
+
+  (void)state;
+  rma.request_pieces = 2;
+  for (uint32_t i = 0; i < 8; i++)
+    pieces[i] = (struct pst_piece){.offset = 1000 * i, .length = lengths[i]};
+  struct rma_work work = {
+      .op = PST_OP_WRITE, .cookie = 5, .pieces = pieces, .piece_count = 8, .length = 148};
+  wire.room = 2;
+  assert_int_equal(post(&work, &rc), 1);
+  assert_int_equal(wire.count, 2);
+  assert_false(rma_push(&rma));
+  wire.room = 8;
+  assert_true(rma_push(&rma));
+  assert_int_equal(wire.calls, 3); /* one of them without room */
+  for (uint32_t r = 0; r < wire.count; r++) {
+    const struct pst_request *request = &wire.requests[r];
+    uint64_t sum = 0;
+    assert_in_range(request->piece_count, 1, 2);
+    assert_int_equal(request->u.rma.offset, at);
+    for (uint32_t i = 0; i < request->piece_count; i++) {
+      const struct pst_piece *cut = &wire.pieces[r][i];
+      while (in_piece == lengths[piece])
+        piece++, in_piece = 0;
+      assert_int_equal(cut->offset, 1000 * piece + in_piece);
+      assert_true(cut->length && in_piece + cut->length <= lengths[piece]);
+      in_piece += cut->length;
+      sum += cut->length;
+    }
+    assert_int_equal(sum, request->arg.length);
+    at += sum;
+  }
+  assert_int_equal(at, 148);
+  assert_int_equal(wire.count, 4); /* 5+6, 7+93, 27+9, 1 */
+  assert_true(done(PST_OP_WRITE, 1, 2, 0));
+  assert_true(done(PST_OP_WRITE, 2, 1, -EACCES));
+  assert_int_equal(ended_count, 0);
+  assert_true(done(PST_OP_WRITE, 3, 1, -ECONNRESET));
+  assert_int_equal(ended_count, 1);
+  assert_int_equal(rma.slots[rma_take_ended(&rma)].status, -EACCES);
+}
+
 static void one_done_covers_many_writes(void **state)
 {
   int rc;
@@ -242,6 +293,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(pieces_are_cut_where_requests_are, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(lists_are_cut_where_they_are_too_long, set_up, tear_down),
       cmocka_unit_test_setup_teardown(one_done_covers_many_writes, set_up, tear_down),
       cmocka_unit_test_setup_teardown(wrong_dones_are_noticed, set_up, tear_down),
       cmocka_unit_test_setup_teardown(refusals_leave_nothing_behind, set_up, tear_down),
