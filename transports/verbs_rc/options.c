@@ -136,6 +136,7 @@ static const struct pst_option_rule rules[] = {
     {"qps", "1", "connection", "exchange", NULL, PST_RULE_UNLESS, {0}},
     {"qps", "1", "operation", "write", NULL, PST_RULE_UNLESS, {0}},
     {"qps", "1", "srq", "false", NULL, PST_RULE_UNLESS, {0}},
+    {"cm_port", "0", "connection", "rdma_cm", "which alone listens at it", PST_RULE_UNLESS, {0}},
 };
 
 PST_DESCRIPTION_RULES(PST_KIND_TRANSPORT, "verbs_rc", "0.1.0",
