@@ -375,6 +375,12 @@ class Refusals(Foreign):
                                  "streams.packets.receiver.transport.options.source=camera7", expect=2)  # fmt: skip
         self.assertIn("source: camera7 is not an address", child.stderr)
 
+    def test_options_of_rtp_alone(self):
+        for option in ("ssrc=5", "payload_type=33"):
+            child = self.run_program("check", self.foreign_config("none"), "--set",
+                                     f"streams.packets.receiver.transport.options.{option}", expect=2)  # fmt: skip
+            self.assertRegex(child.stderr, f"`{option.replace('=', ': ')}` needs `framing: rtp`, and here is `framing: none`")
+
     def test_both_ends_at_once(self):
         child = self.run_program("run", self.foreign_config("rtp"), expect=2)
         self.assertRegex(child.stderr, r"one end alone")

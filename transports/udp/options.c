@@ -222,7 +222,15 @@ static const struct pst_option options[] = {
     },
 };
 
-PST_DESCRIPTION(PST_KIND_TRANSPORT, "udp", "0.1.0",
-                "UDP and RTP by the kernel's sockets, to and from Penstock and anything else", "",
-                "kernel: Linux sockets; ninja -C build test (suite contract)", options,
-                sizeof(options) / sizeof(options[0]));
+/* What only RTP's header has room for. */
+static const struct pst_option_rule rules[] = {
+    {"ssrc", "0", "framing", "rtp", NULL, PST_RULE_UNLESS, {0}},
+    {"payload_type", "128", "framing", "rtp", NULL, PST_RULE_UNLESS, {0}},
+    {"frame", "0", "framing", "rtp", NULL, PST_RULE_UNLESS, {0}},
+};
+
+PST_DESCRIPTION_RULES(PST_KIND_TRANSPORT, "udp", "0.1.0",
+                      "UDP and RTP by the kernel's sockets, to and from Penstock and anything else",
+                      "", "kernel: Linux sockets; ninja -C build test (suite contract)", options,
+                      sizeof(options) / sizeof(options[0]), rules,
+                      sizeof(rules) / sizeof(rules[0]));
