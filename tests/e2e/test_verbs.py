@@ -209,11 +209,36 @@ class Verbs(Case):
         """With the limit's value, and how to raise it; and afterwards all is as before."""
         path = self.verbs_config()
         limit = ("prlimit", f"--memlock={64 << 10}")
+        if os.geteuid() == 0:
+            limit += ("setpriv", "--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock")
         self.plant("do: refuse-registration, error: ENOMEM, count: 1")
         child = self.run_program("run", path, expect=3, prefix=(*limit, *self.prefix()["prefix"]))
         self.assertRegex(child.stderr, "limit of 64 KiB is less than the .* KiB wanted: raise it .`ulimit -l")
         self.fabric = f"e2e-{os.getpid()}"
         self.run_program("run", path, "--duration", "0.2", **self.prefix())
+
+    def test_a_device_whose_table_is_full(self):
+        """It is said to be, not the locked-memory limit, which had room."""
+        path = self.verbs_config(message="64 B", ring=16)
+        self.plant(caps="max_mr: 3")
+        child = self.run_program("run", path, expect=3, **self.prefix())
+        self.assertRegex(child.stderr, "room for 3 registrations .*max_mr.*this process holds 3.*limit is not it")
+        self.plant("do: refuse-registration, error: ENOMEM, after: 1, count: 1")
+        child = self.run_program("run", path, expect=3, **self.prefix())
+        self.assertRegex(child.stderr, "`rdma resource`.*this one's are 1;")
+
+    def test_the_limit_is_named_where_it_can_be_the_reason(self):
+        """Of a queue, whose memory a provider pins; not of what pins nothing, nor with privilege."""
+        path = self.verbs_config()
+        plain = ("setpriv", "--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock") if os.geteuid() == 0 else ()
+        for cap, call, is_named in (("max_pd", "ibv_alloc_pd", False), ("max_qp", "ibv_create_qp", True)):
+            self.plant(caps=f"{cap}: 1")
+            prefix = ("prlimit", "--memlock=65536", *plain, *self.prefix()["prefix"])
+            child = self.run_program("run", path, "--set", "streams.packets.sender.transport.options.mtu=1024",
+                                     expect=3, prefix=prefix)  # fmt: skip
+            self.assertRegex(child.stderr, f"{call}.*Cannot allocate memory")
+            self.assertEqual("`ulimit -l`: 0 of 64 KiB are pinned" in child.stderr, is_named, str(child))
+            self.assertEqual("ulimit" in child.stderr, is_named, str(child))
 
     def test_a_ring_is_registered_once(self):
         """A sender's memory, a ring, and what credits go by at both ends: no fifth registration."""

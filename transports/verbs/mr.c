@@ -5,41 +5,66 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
+#include "memlock.h"
 #include "mr.h"
 
-void vb_mr_refusal(int error, uint64_t length, char *text, size_t size)
-{
-  struct rlimit limit = {0};
+/* ---- All registrations ------------------------------------------------------------------------
+ */
 
-  switch (error) {
-  case ENOMEM:
-  case EPERM:
-  case EAGAIN:
-    getrlimit(RLIMIT_MEMLOCK, &limit);
-    if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < length)
-      snprintf(text, size,
-               "the locked-memory limit of %llu KiB is less than the %llu KiB wanted: raise it "
-               "(`ulimit -l unlimited`, LimitMEMLOCK=infinity, a container's --ulimit memlock=-1)",
-               (unsigned long long)limit.rlim_cur / 1024, (unsigned long long)length / 1024);
-    else if (limit.rlim_cur != RLIM_INFINITY)
-      snprintf(text, size,
-               "the locked-memory limit of %llu KiB is used up, or the device's translation table "
-               "is: raise `ulimit -l`, or register less",
-               (unsigned long long)limit.rlim_cur / 1024);
-    else
-      snprintf(text, size,
-               "no memory, or the device's translation table is used up: register "
-               "less, or in larger pages");
-    break;
-  case EFAULT:
-    snprintf(text, size, "the kernel finds no pages there");
-    break;
-  default:
-    snprintf(text, size, "%s", strerror(error));
+static struct ibv_mr *count(struct vb_mrs *mrs, struct ibv_mr *made)
+{
+  if (made)
+    atomic_fetch_add_explicit(&mrs->held, 1, memory_order_relaxed);
+  return made;
+}
+
+struct ibv_mr *vb_pin(struct vb_mrs *mrs, void *address, size_t length, int access)
+{
+  return count(mrs, ibv_reg_mr(mrs->pd, address, length, access));
+}
+
+void vb_unpin(struct vb_mrs *mrs, struct ibv_mr *mr)
+{
+  ibv_dereg_mr(mr);
+  atomic_fetch_sub_explicit(&mrs->held, 1, memory_order_relaxed);
+}
+
+/* ENOMEM has several causes: the limit is looked at as the kernel does, then the device's number of
+ * registrations; what cannot be looked at is what is left. */
+static void no_room(const struct vb_mrs *mrs, uint64_t length, char *text, size_t size)
+{
+  uint32_t held = atomic_load_explicit(&mrs->held, memory_order_relaxed);
+  struct vb_memlock now;
+  char innocent[96];
+
+  vb_memlock_read(&now);
+  if (vb_memlock_exceeded(&now, length)) {
+    vb_memlock_words(&now, length, text, size);
+    return;
   }
+  vb_memlock_innocent(&now, innocent, sizeof(innocent));
+  if (mrs->max && held >= mrs->max)
+    snprintf(text, size,
+             "the device has room for %u registrations (`ibv_devinfo -v`: max_mr), and this "
+             "process holds %u: run fewer streams in it (%s)",
+             mrs->max, held, innocent);
+  else
+    snprintf(text, size,
+             "no memory in the kernel (`dmesg`), or the device's tables are full: `rdma resource` "
+             "has all processes' registrations, of at most %u (max_mr), this one's are %u; "
+             "register less, or in larger pages (%s)",
+             mrs->max, held, innocent);
+}
+
+void vb_mr_refusal(const struct vb_mrs *mrs, int error, uint64_t length, char *text, size_t size)
+{
+  if (error == ENOMEM || error == EPERM || error == EAGAIN)
+    no_room(mrs, length, text, size);
+  else
+    snprintf(text, size, "%s",
+             error == EFAULT ? "the kernel finds no pages there" : strerror(error));
 }
 
 /* ---- Device memory ------------------------------------------------------------------------ */
@@ -73,15 +98,20 @@ static const char *dmabuf_refusal(int error)
 }
 
 /* In few words: three of them have to fit. */
-static const char *plain_refusal(int error, char text[48])
+static const char *plain_refusal(const struct vb_mrs *mrs, int error, uint64_t length,
+                                 char text[48])
 {
-  struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+  struct vb_memlock now;
 
-  getrlimit(RLIMIT_MEMLOCK, &limit);
-  if ((error == ENOMEM || error == EPERM || error == EAGAIN) && limit.rlim_cur != RLIM_INFINITY)
-    snprintf(text, 48, "memlock %llu KiB (`ulimit -l`)", (unsigned long long)limit.rlim_cur / 1024);
+  vb_memlock_read(&now);
+  if (error != ENOMEM && error != EPERM && error != EAGAIN)
+    snprintf(text, 48, "%s", strerror(error));
+  else if (vb_memlock_exceeded(&now, length))
+    snprintf(text, 48, "memlock %llu KiB (`ulimit -l`)", (unsigned long long)now.limit / 1024);
+  else if (mrs->max && atomic_load_explicit(&mrs->held, memory_order_relaxed) >= mrs->max)
+    snprintf(text, 48, "max_mr is %u", mrs->max);
   else
-    snprintf(text, 48, "%s", error == ENOMEM ? "device table full" : strerror(error));
+    snprintf(text, 48, "device table full");
   return text;
 }
 
@@ -110,7 +140,7 @@ static struct ibv_mr *register_dmabuf(register_fd *call, struct ibv_pd *pd,
 }
 
 /* The exported range begins on a page; the device's address of it has the same place in one. */
-static bool try_dmabuf(const struct pst_host *host, struct ibv_pd *pd,
+static bool try_dmabuf(const struct pst_host *host, struct vb_mrs *mrs,
                        const struct pst_region *region, uint64_t offset, uint64_t length,
                        int access, struct vb_mr *out, struct refusals *all)
 {
@@ -131,7 +161,7 @@ static bool try_dmabuf(const struct pst_host *host, struct ibv_pd *pd,
     return false;
   }
   out->address = region->address + offset;
-  out->mr = register_dmabuf(call, pd, &export, length, out->address, access);
+  out->mr = count(mrs, register_dmabuf(call, mrs->pd, &export, length, out->address, access));
   int error = errno;
   close(export.fd); /* the registration keeps it */
   if (!out->mr) {
@@ -143,16 +173,17 @@ static bool try_dmabuf(const struct pst_host *host, struct ibv_pd *pd,
   return true;
 }
 
-static bool try_peermem(struct ibv_pd *pd, const struct pst_region *region, uint64_t offset,
+static bool try_peermem(struct vb_mrs *mrs, const struct pst_region *region, uint64_t offset,
                         uint64_t length, int access, struct vb_mr *out, struct refusals *all)
 {
   char why[48];
 
   out->address = region->address + offset;
-  out->mr = ibv_reg_mr(pd, (void *)(uintptr_t)out->address, length, access); // NOLINT
+  out->mr = vb_pin(mrs, (void *)(uintptr_t)out->address, length, access); // NOLINT
   if (!out->mr) {
     refused(all, "peermem",
-            errno == EFAULT ? "not loaded (`modprobe nvidia-peermem`)" : plain_refusal(errno, why));
+            errno == EFAULT ? "not loaded (`modprobe nvidia-peermem`)"
+                            : plain_refusal(mrs, errno, length, why));
     return false;
   }
   out->path = PST_PATH_DIRECT;
@@ -160,54 +191,54 @@ static bool try_peermem(struct ibv_pd *pd, const struct pst_region *region, uint
   return true;
 }
 
-static int register_device(const struct pst_host *host, struct ibv_pd *pd,
+static int register_device(const struct pst_host *host, struct vb_mrs *mrs,
                            const struct pst_region *region, uint64_t offset, uint64_t length,
                            int access, struct vb_mr *out, char reason[160])
 {
   struct refusals all = {0};
   char why[48];
 
-  if (try_dmabuf(host, pd, region, offset, length, access, out, &all) ||
-      try_peermem(pd, region, offset, length, access, out, &all)) {
+  if (try_dmabuf(host, mrs, region, offset, length, access, out, &all) ||
+      try_peermem(mrs, region, offset, length, access, out, &all)) {
     snprintf(reason, 160, "%.159s", all.text);
     return 0;
   }
   if (region->host) {
     out->address = (uint64_t)(uintptr_t)region->host + offset;
-    out->mr = ibv_reg_mr(pd, (uint8_t *)region->host + offset, length, access);
+    out->mr = vb_pin(mrs, (uint8_t *)region->host + offset, length, access);
     if (out->mr) {
       out->path = PST_PATH_MAPPED;
       snprintf(out->via, sizeof(out->via), "host mapping");
       snprintf(reason, 160, "%.159s", all.text);
       return 0;
     }
-    refused(&all, "host mapping", plain_refusal(errno, why));
+    refused(&all, "host mapping", plain_refusal(mrs, errno, length, why));
   }
   snprintf(reason, 160, "%.159s", all.text);
   /* No error: the host may stage. */
   host->log(host, PST_LOG_INFO, "%s has no way into %llu bytes of %s (%s): %s",
-            ibv_get_device_name(pd->context->device), (unsigned long long)length,
+            ibv_get_device_name(mrs->pd->context->device), (unsigned long long)length,
             region->device[0] ? region->device : "device memory", region->backing, all.text);
   return -EOPNOTSUPP;
 }
 
 /* ---- Host memory ---------------------------------------------------------------------------- */
 
-static int register_host(const struct pst_host *host, struct ibv_pd *pd,
+static int register_host(const struct pst_host *host, struct vb_mrs *mrs,
                          const struct pst_region *region, uint64_t offset, uint64_t length,
                          int access, struct vb_mr *out)
 {
-  char why[320];
+  char why[400];
 
   out->address = (uint64_t)(uintptr_t)region->host + offset;
-  out->mr = ibv_reg_mr(pd, (uint8_t *)region->host + offset, length, access);
+  out->mr = vb_pin(mrs, (uint8_t *)region->host + offset, length, access);
   if (!out->mr) {
     int error = errno ? errno : EIO;
-    vb_mr_refusal(error, length, why, sizeof(why));
+    vb_mr_refusal(mrs, error, length, why, sizeof(why));
     host->log(host, PST_LOG_ERROR,
               "%llu bytes of host memory (%s) cannot be registered with %s (ibv_reg_mr: %s): %s",
-              (unsigned long long)length, region->backing, ibv_get_device_name(pd->context->device),
-              strerror(error), why);
+              (unsigned long long)length, region->backing,
+              ibv_get_device_name(mrs->pd->context->device), strerror(error), why);
     return -error;
   }
   out->path = region->kind == PST_MEMORY_MAPPED ? PST_PATH_MAPPED : PST_PATH_DIRECT;
@@ -230,9 +261,9 @@ struct vb_shared {
   char reason[160];
 };
 
-void vb_mrs_open(struct vb_mrs *mrs, struct ibv_pd *pd)
+void vb_mrs_open(struct vb_mrs *mrs, struct ibv_pd *pd, int max)
 {
-  *mrs = (struct vb_mrs){.pd = pd};
+  *mrs = (struct vb_mrs){.pd = pd, .max = max > 0 ? (uint32_t)max : 0};
   pthread_mutex_init(&mrs->lock, NULL);
 }
 
@@ -241,14 +272,14 @@ void vb_mrs_close(struct vb_mrs *mrs)
   pthread_mutex_destroy(&mrs->lock);
 }
 
-static int register_range(const struct pst_host *host, struct ibv_pd *pd,
+static int register_range(const struct pst_host *host, struct vb_mrs *mrs,
                           const struct pst_region *region, uint64_t offset, uint64_t length,
                           int access, struct vb_mr *made, char reason[160])
 {
   reason[0] = '\0';
   if (region->kind == PST_MEMORY_CUDA || !region->host)
-    return register_device(host, pd, region, offset, length, access, made, reason);
-  return register_host(host, pd, region, offset, length, access, made);
+    return register_device(host, mrs, region, offset, length, access, made, reason);
+  return register_host(host, mrs, region, offset, length, access, made);
 }
 
 static struct vb_shared *find(const struct vb_mrs *mrs, const struct vb_shared *like)
@@ -270,8 +301,8 @@ static int add(const struct pst_host *host, struct vb_mrs *mrs, const struct pst
   if (!made)
     return -ENOMEM;
   *made = *like;
-  int rc = register_range(host, mrs->pd, region, like->offset, like->length, like->access,
-                          &made->made, made->reason);
+  int rc = register_range(host, mrs, region, like->offset, like->length, like->access, &made->made,
+                          made->reason);
   if (rc < 0) {
     memcpy(reason, made->reason, sizeof(made->reason));
     free(made);
@@ -318,7 +349,7 @@ int vb_mr_register(const struct pst_host *host, struct vb_mrs *mrs, const struct
 
   if (may_share)
     return share(host, mrs, region, &like, out, reason);
-  int rc = register_range(host, mrs->pd, region, offset, length, access, &made, reason);
+  int rc = register_range(host, mrs, region, offset, length, access, &made, reason);
   if (rc == 0)
     *out = made;
   return rc;
@@ -335,7 +366,7 @@ static void give_up(struct vb_shared *shared)
     at = &(*at)->next;
   if (is_last) {
     *at = shared->next;
-    ibv_dereg_mr(shared->made.mr);
+    vb_unpin(mrs, shared->made.mr);
     free(shared);
   }
   pthread_mutex_unlock(&mrs->lock);
@@ -346,6 +377,6 @@ void vb_mr_close(struct vb_mr *mr)
   if (mr->mr && mr->shared)
     give_up(mr->shared);
   else if (mr->mr)
-    ibv_dereg_mr(mr->mr);
+    vb_unpin(mr->mrs, mr->mr);
   mr->mr = NULL;
 }

@@ -7,6 +7,7 @@
 #include <penstock/memory.h>
 #include <penstock/transport.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,10 +20,12 @@
  */
 struct vb_mrs {
   struct ibv_pd *pd;
+  uint32_t max;     /* the device's max_mr; 0: it does not say */
+  atomic_uint held; /* registrations of this protection domain */
   pthread_mutex_t lock;
   struct vb_shared *shared;
 };
-void vb_mrs_open(struct vb_mrs *mrs, struct ibv_pd *pd);
+void vb_mrs_open(struct vb_mrs *mrs, struct ibv_pd *pd, int max);
 /* All are closed. */
 void vb_mrs_close(struct vb_mrs *mrs);
 
@@ -49,7 +52,11 @@ int vb_mr_register(const struct pst_host *host, struct vb_mrs *mrs, const struct
                    uint64_t offset, uint64_t length, int access, bool may_share, struct vb_mr *out,
                    char reason[160]);
 void vb_mr_close(struct vb_mr *mr);
-/* Why ibv_reg_mr() failed, with the remedy. */
-void vb_mr_refusal(int error, uint64_t length, char *text, size_t size);
+
+/* A transport's own buffers: ibv_reg_mr() and ibv_dereg_mr(), counted. NULL with errno. */
+struct ibv_mr *vb_pin(struct vb_mrs *mrs, void *address, size_t length, int access);
+void vb_unpin(struct vb_mrs *mrs, struct ibv_mr *mr);
+/* Why ibv_reg_mr() failed, with the remedy: which limit it is, as far as it can be told. */
+void vb_mr_refusal(const struct vb_mrs *mrs, int error, uint64_t length, char *text, size_t size);
 
 #endif

@@ -17,7 +17,7 @@ static int refuse(struct pst_device *device, const char *call)
 {
   int code = errno;
 
-  RC_LOG(device, PST_LOG_ERROR, "%s: %s: %s; see the kernel's log (`dmesg`) and `ulimit -l`",
+  RC_LOG(device, PST_LOG_ERROR, "%s: %s: %s; see the kernel's log (`dmesg`)",
          device->open.info->name, call, strerror(code));
   return vb_call_error(code);
 }
@@ -108,7 +108,7 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
     rc = read_device(made);
   if (rc == 0 && !(made->pd = ibv_alloc_pd(made->open.context)))
     rc = refuse(made, "ibv_alloc_pd");
-  vb_mrs_open(&made->mrs, made->pd);
+  vb_mrs_open(&made->mrs, made->pd, made->attr.max_mr);
   if (rc < 0) {
     rc_close(made);
     return rc;

@@ -15,6 +15,7 @@
 
 #include "../verbs/counters.h"
 #include "../verbs/device.h"
+#include "../verbs/memlock.h"
 #include "../verbs/mr.h"
 #include "../verbs/path.h"
 #include "../verbs/status.h"

@@ -56,18 +56,18 @@ static int open_control(struct pst_endpoint *endpoint)
 {
   size_t buffers = (endpoint->rx ? endpoint->credit_depth : 0) + endpoint->receive_buffers;
   size_t bytes = buffers * endpoint->credit_bytes + RC_SCRATCH_BYTES;
-  char why[320];
+  char why[400];
 
   endpoint->control = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   if (!endpoint->control)
     return -ENOMEM;
   memset(endpoint->control, 0, bytes);
   endpoint->control_mr =
-      ibv_reg_mr(endpoint->device->pd, endpoint->control, bytes, IBV_ACCESS_LOCAL_WRITE);
+      vb_pin(&endpoint->device->mrs, endpoint->control, bytes, IBV_ACCESS_LOCAL_WRITE);
   if (endpoint->control_mr)
     return 0;
   int rc = errno ? -errno : -EIO;
-  vb_mr_refusal(-rc, bytes, why, sizeof(why));
+  vb_mr_refusal(&endpoint->device->mrs, -rc, bytes, why, sizeof(why));
   RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: ibv_reg_mr of %zu bytes for credits: %s: %s",
          endpoint->label, bytes, strerror(-rc), why);
   return rc;
@@ -193,7 +193,7 @@ void rc_queue_close(struct pst_endpoint *endpoint)
   if (endpoint->shared)
     rc_shared_leave(endpoint);
   if (endpoint->control_mr)
-    ibv_dereg_mr(endpoint->control_mr);
+    vb_unpin(&endpoint->device->mrs, endpoint->control_mr);
   endpoint->worker->cq_used -= endpoint->sq_size + endpoint->rq_size + endpoint->lane_room;
   free(endpoint->control);
   free(endpoint->sent);

@@ -12,18 +12,18 @@
 static int open_buffers(struct rc_shared *shared)
 {
   const size_t bytes = ((size_t)shared->size * RC_SHARED_CREDIT_BYTES + 4095) / 4096 * 4096;
-  const struct pst_device *device = shared->worker->device;
-  char why[320];
+  struct pst_device *device = shared->worker->device;
+  char why[400];
 
   shared->buffers = aligned_alloc(4096, bytes);
   if (!shared->buffers)
     return -ENOMEM;
   memset(shared->buffers, 0, bytes);
-  shared->mr = ibv_reg_mr(device->pd, shared->buffers, bytes, IBV_ACCESS_LOCAL_WRITE);
+  shared->mr = vb_pin(&device->mrs, shared->buffers, bytes, IBV_ACCESS_LOCAL_WRITE);
   if (shared->mr)
     return 0;
   int rc = errno ? -errno : -EIO;
-  vb_mr_refusal(-rc, bytes, why, sizeof(why));
+  vb_mr_refusal(&device->mrs, -rc, bytes, why, sizeof(why));
   RC_LOG(device, PST_LOG_ERROR, "ibv_reg_mr of %zu bytes for shared receives: %s: %s", bytes,
          strerror(-rc), why);
   return rc;
@@ -61,7 +61,7 @@ void rc_shared_close(struct rc_shared *shared)
   if (shared->srq)
     ibv_destroy_srq(shared->srq);
   if (shared->mr)
-    ibv_dereg_mr(shared->mr);
+    vb_unpin(&worker->device->mrs, shared->mr);
   if (shared->has_place)
     rc_place_give(&worker->shared, shared->place);
   free(shared->buffers);

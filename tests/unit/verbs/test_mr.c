@@ -8,11 +8,11 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "memlock.h"
 #include "mr.h"
 
 #define PAGE 65536u
@@ -28,6 +28,7 @@ static struct {
   int access, fd;
   int level;
   char logged[512];
+  struct vb_memlock memlock;
 } fake;
 
 static struct ibv_mr made;
@@ -60,6 +61,12 @@ void *__wrap_dlsym(void *handle, const char *name)
   if (!fake.is_old)
     *(__typeof__(&ibv_reg_dmabuf_mr) *)&found = ibv_reg_dmabuf_mr;
   return found;
+}
+
+void __wrap_vb_memlock_read(struct vb_memlock *now);
+void __wrap_vb_memlock_read(struct vb_memlock *now)
+{
+  *now = fake.memlock;
 }
 
 #undef ibv_reg_mr
@@ -150,7 +157,8 @@ static int reset(void **state)
   (void)state;
   memset(&fake, 0, sizeof(fake));
   memset(&mr, 0, sizeof(mr));
-  vb_mrs_open(&mrs, &pd);
+  fake.memlock.limit = UINT64_MAX;
+  vb_mrs_open(&mrs, &pd, 3);
   return 0;
 }
 
@@ -246,21 +254,67 @@ static void memlock_is_named_with_its_value(void **state)
 {
   (void)state;
   struct pst_region region = {.kind = PST_MEMORY_HOST, .host = memory, .length = sizeof(memory)};
-  struct rlimit before, small;
-  assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
-  small = before;
-  small.rlim_cur = 65536;
-  assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &small), 0);
+  fake.memlock.limit = 65536;
   fake.plain_error = ENOMEM;
   assert_int_equal(registers(&region, 0, sizeof(memory)), -ENOMEM);
   assert_non_null(strstr(fake.logged, "64 KiB is less than the 256 KiB wanted"));
   assert_non_null(strstr(fake.logged, "ulimit -l"));
   assert_non_null(strstr(fake.logged, "fake0"));
-  assert_int_equal(registers(&region, 0, 4096), -ENOMEM);
-  assert_non_null(strstr(fake.logged, "is used up"));
-  assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+  fake.memlock.pinned = 65536 - 4096;
+  assert_int_equal(registers(&region, 0, 4097), -ENOMEM);
+  assert_non_null(strstr(fake.logged,
+                         "limit of 64 KiB is used up, 60 KiB are pinned and 8 KiB more "
+                         "are wanted: raise it (`ulimit -l"));
   fake.plain_error = EFAULT;
   assert_int_equal(registers(&region, 0, 4096), -EFAULT);
+  assert_null(strstr(fake.logged, "limit"));
+}
+
+/* What the kernel would have let pass is not blamed. */
+static void memlock_is_not_blamed_for_others(void **state)
+{
+  (void)state;
+  struct pst_region region = {.kind = PST_MEMORY_HOST, .host = memory, .length = sizeof(memory)};
+  static const struct {
+    struct vb_memlock memlock;
+    const char *words;
+  } rows[] = {
+      {{.limit = UINT64_MAX, .pinned = 1 << 20},
+       "the locked-memory limit is not it, there is none"},
+      {{.limit = 65536, .is_privileged = true}, "this process has CAP_IPC_LOCK and passes it"},
+      {{.limit = 1 << 20, .pinned = 65536}, "is not it, 64 of 1024 KiB are pinned"},
+  };
+  fake.plain_error = ENOMEM;
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    fake.memlock = rows[i].memlock;
+    assert_int_equal(registers(&region, 0, sizeof(memory)), -ENOMEM);
+    assert_non_null(strstr(fake.logged, rows[i].words));
+    assert_non_null(strstr(fake.logged, "of at most 3 (max_mr), this one's are 0"));
+    assert_null(strstr(fake.logged, "ulimit -l"));
+  }
+}
+
+static void a_full_table_is_named(void **state)
+{
+  (void)state;
+  struct pst_region region = {.kind = PST_MEMORY_HOST, .host = memory, .length = sizeof(memory)};
+  struct vb_mr held[2];
+  struct ibv_mr *own = vb_pin(&mrs, memory, 4096, 0);
+  assert_non_null(own);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(registers(&region, 0, 4096), 0);
+    held[i] = mr;
+  }
+  fake.plain_error = ENOMEM;
+  assert_int_equal(registers(&region, 0, 4096), -ENOMEM);
+  assert_non_null(strstr(fake.logged, "the device has room for 3 registrations (`ibv_devinfo -v`: "
+                                      "max_mr), and this process holds 3"));
+  vb_mr_close(&held[0]);
+  assert_int_equal(registers(&region, 0, 4096), -ENOMEM);
+  assert_non_null(strstr(fake.logged, "of at most 3 (max_mr), this one's are 2"));
+  vb_mr_close(&held[1]);
+  vb_unpin(&mrs, own);
+  assert_int_equal(fake.closed, 3);
 }
 
 static void host_memory_is_registered_once(void **state)
@@ -385,11 +439,7 @@ static void three_refusals_fit(void **state)
 {
   (void)state;
   struct pst_region region = gpu();
-  struct rlimit before, small;
-  assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
-  small = before;
-  small.rlim_cur = 65536;
-  assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &small), 0);
+  fake.memlock = (struct vb_memlock){.limit = 65536, .pinned = 65536};
   fake.dmabuf_error = ENOMEM;
   fake.plain_error = ENOMEM;
   region.host = memory;
@@ -397,7 +447,10 @@ static void three_refusals_fit(void **state)
   assert_string_equal(reason, "dma-buf: BAR1 or device table full (`nvidia-smi -q`); "
                               "peermem: memlock 64 KiB (`ulimit -l`); host mapping: memlock 64 KiB "
                               "(`ulimit -l`)");
-  assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+  fake.memlock.is_privileged = true;
+  assert_int_equal(registers(&region, 0, 16), -EOPNOTSUPP);
+  assert_string_equal(reason, "dma-buf: BAR1 or device table full (`nvidia-smi -q`); "
+                              "peermem: device table full; host mapping: device table full");
 }
 
 int main(void)
@@ -409,6 +462,8 @@ int main(void)
       cmocka_unit_test_setup(host_mapping_is_last, reset),
       cmocka_unit_test_setup(no_way_says_what_was_tried, reset),
       cmocka_unit_test_setup(memlock_is_named_with_its_value, reset),
+      cmocka_unit_test_setup(memlock_is_not_blamed_for_others, reset),
+      cmocka_unit_test_setup(a_full_table_is_named, reset),
       cmocka_unit_test_setup(host_memory_is_registered_once, reset),
       cmocka_unit_test_setup_teardown(equal_ones_are_registered_once, reset, all_are_closed),
       cmocka_unit_test_setup_teardown(others_are_registered_by_themselves, reset, all_are_closed),
