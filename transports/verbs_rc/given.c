@@ -76,17 +76,17 @@ int rc_qp_create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, u
 {
   const struct pst_device *device = endpoint->device;
   struct ibv_qp *made = make(endpoint, want, given);
-  char label[128], missing[160];
+  char label[128], missing[160], memlock[160];
 
   name(endpoint, which, label);
   if (!made) {
     int rc = errno ? -errno : -EIO;
     RC_LOG(device, PST_LOG_ERROR,
            "%s: ibv_create_qp on %s (%u sends of %u pieces, %u receives): %s; fewer `requests`, "
-           "fewer slots%s, or see `ulimit -l` and `rdma resource`",
+           "fewer slots%s, see `rdma resource`%s",
            label, device->open.info->name, want->max_send_wr, want->max_send_sge,
            endpoint->shared ? 0 : want->max_recv_wr, strerror(-rc),
-           endpoint->lane_count > 1 ? ", fewer `qps`" : "");
+           endpoint->lane_count > 1 ? ", fewer `qps`" : "", vb_memlock_hint(-rc, memlock));
     return rc;
   }
   list_missing(endpoint, want, given, missing, sizeof(missing));
@@ -111,14 +111,16 @@ int rc_srq_create(struct pst_device *device, void *context, uint32_t *size, uint
 {
   struct ibv_srq_init_attr attr = {.srq_context = context, .attr = {.max_wr = *size, .max_sge = 1}};
   struct ibv_srq *made = ibv_create_srq(device->pd, &attr);
+  char memlock[160];
 
   if (!made) {
     int rc = errno ? -errno : -EIO;
     RC_LOG(device, PST_LOG_ERROR,
            "ibv_create_srq of %u receives: %s; the device has at most %d shared receive queues of "
-           "%d (`ibv_devinfo -v`: max_srq, max_srq_wr); see `ulimit -l` and `rdma resource`, or "
-           "leave out `srq`",
-           *size, strerror(-rc), device->attr.max_srq, device->attr.max_srq_wr);
+           "%d (`ibv_devinfo -v`: max_srq, max_srq_wr), see `rdma resource`; leave out "
+           "`srq`%s",
+           *size, strerror(-rc), device->attr.max_srq, device->attr.max_srq_wr,
+           vb_memlock_hint(-rc, memlock));
     return rc;
   }
   if (attr.attr.max_wr < least || attr.attr.max_sge < 1) {

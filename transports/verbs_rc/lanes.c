@@ -69,7 +69,7 @@ static int open_lane(struct pst_endpoint *endpoint, struct rc_lane *lane, bool i
   if (rc < 0)
     RC_LOG(endpoint->device, PST_LOG_ERROR,
            "%s: queue pair %u of `qps: %u` is not to be had in INIT with %u receives: %s; fewer "
-           "`qps`, or see `ulimit -l` and `rdma resource`",
+           "`qps`, or see `rdma resource`",
            endpoint->label, (uint32_t)(lane - endpoint->lanes) + 1, endpoint->lane_count,
            lane->rq_size, strerror(-rc));
   return rc;

@@ -13,13 +13,17 @@
 
 #define CQ_FIRST 1024u /* it grows as endpoints are opened */
 
-static int refuse(const struct pst_device *device, const char *call)
+/* `pins`: the call has memory pinned. */
+static int refuse(const struct pst_device *device, const char *call, bool pins)
 {
-  int rc = errno ? -errno : -EIO;
+  int code = errno;
+  char memlock[160] = "";
 
-  RC_LOG(device, PST_LOG_ERROR, "a worker cannot be opened: %s: %s; see `ulimit -n`, `ulimit -l`",
-         call, strerror(-rc));
-  return rc;
+  RC_LOG(device, PST_LOG_ERROR,
+         "a worker cannot be opened: %s: %s; see the kernel's log (`dmesg`)%s%s", call,
+         strerror(code), code == EMFILE ? ", or raise `ulimit -n`" : "",
+         pins ? vb_memlock_hint(code, memlock) : "");
+  return code ? -code : -EIO;
 }
 
 static int set_nonblocking(int fd)
@@ -42,15 +46,15 @@ static int open_descriptors(struct pst_worker *worker)
   worker->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (worker->epoll_fd < 0 || worker->timer_fd < 0 || worker->wake_fd < 0)
-    return refuse(device, "descriptors");
+    return refuse(device, "descriptors", false);
   worker->channel = ibv_create_comp_channel(device->open.context);
   if (!worker->channel)
-    return refuse(device, "ibv_create_comp_channel");
+    return refuse(device, "ibv_create_comp_channel", false);
   if (set_nonblocking(worker->channel->fd) < 0 ||
       set_nonblocking(device->open.context->async_fd) < 0 ||
       watch(worker, worker->channel->fd) < 0 || watch(worker, worker->timer_fd) < 0 ||
       watch(worker, worker->wake_fd) < 0 || watch(worker, device->open.context->async_fd) < 0)
-    return refuse(device, "epoll_ctl");
+    return refuse(device, "epoll_ctl", false);
   return 0;
 }
 
@@ -69,7 +73,7 @@ int rc_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
     made->cq = ibv_create_cq(device->open.context, (int)(CQ_FIRST < most ? CQ_FIRST : most), NULL,
                              made->channel, 0);
     if (!made->cq)
-      rc = refuse(device, "ibv_create_cq");
+      rc = refuse(device, "ibv_create_cq", true);
   }
   if (rc == 0 && device->uses_cm)
     rc = rc_cm_worker_open(made, index);
