@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "simulated.h"
+#include "simulated_cm.h"
 
 #define OPTIONS "device=mlx5_0,timeout=8,keepalive=20ms"
+#define BY_CM OPTIONS ",connection=rdma_cm,reconnect=20s"
 #define DEVICE "host/mlx5_0"
 
 static struct contract_variant variants[] = {
@@ -26,6 +28,13 @@ static struct contract_variant variants[] = {
     {.name = "shared", .options = OPTIONS ",reconnect=20s,srq=true"},
     {.name = "shared by send", .options = OPTIONS ",reconnect=20s,srq=true,operation=send"},
     {.name = "shared once", .options = OPTIONS ",srq=true"},
+    {.name = "by rdma_cm", .options = BY_CM},
+    {.name = "by rdma_cm and send", .options = BY_CM ",operation=send"},
+    {.name = "by rdma_cm, shared by send", .options = BY_CM ",srq=true,operation=send"},
+    {.name = "by rdma_cm, briefly", .options = OPTIONS ",connection=rdma_cm,reconnect=100ms"},
+    {.name = "by rdma_cm, for long", .options = OPTIONS ",connection=rdma_cm,reconnect=600s"},
+    {.name = "by rdma_cm, slowly",
+     .options = "device=mlx5_0,timeout=8,keepalive=5s,connection=rdma_cm,reconnect=2000s"},
     {.name = "for ever", .options = "device=mlx5_0,timeout=8,retry_cnt=7,keepalive=0"},
 };
 enum {
@@ -39,6 +48,12 @@ enum {
   SHARED,
   SHARED_SEND,
   SHARED_ONCE,
+  CM,
+  CM_SEND,
+  CM_SHARED_SEND,
+  CM_BRIEFLY,
+  CM_LONG,
+  CM_SLOWLY,
   FOR_EVER
 };
 
@@ -205,46 +220,52 @@ static void link_that_is_down_for_a_while(void **state)
   simulated_ctl("clock real");
 }
 
+static void idle_goes_on(int which)
+{
+  struct stream stream;
+  struct pst_completion held[64];
+  const bool is_one_for_hellos = which == SHARED_SEND || which == CM_SHARED_SEND;
+  const uint32_t most = params.slots - is_one_for_hellos;
+  uint32_t n = 0;
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  open_stream(&stream, which, 0);
+  while (n < most) {
+    post_some(&stream, 16);
+    contract_poll(&stream.pair->sender);
+    contract_poll(&stream.pair->receiver);
+    while (contract_take(&stream.pair->receiver, PST_COMPLETION_MESSAGE, 0, &held[n]))
+      n++;
+    contract_in_time(deadline, "messages into all slots: %u", n);
+  }
+  simulated_ctl("drop --count 60"); /* keepalives */
+  while (counter(&stream.pair->sender, "reconnections") == 0 ||
+         counter(&stream.pair->receiver, "reconnections") == 0) {
+    contract_poll(&stream.pair->sender);
+    contract_poll(&stream.pair->receiver);
+    contract_in_time(deadline, "a connection that is idle to be had again");
+  }
+  for (uint32_t k = 0; k < n; k++) {
+    assert_int_equal(held[k].u.message.sequence, k);
+    assert_true(
+        contract_verify(contract_payload(&stream.pair->receiver, &held[k]), params.message, k));
+    contract_release(&stream.pair->receiver, &held[k]);
+  }
+  stream.delivered = n;
+  run(&stream, 300);
+  settle(&stream);
+  assert_int_equal(stream.failed, 0);
+  simulated_ctl("clear");
+  close_stream(&stream);
+}
+
 /* While the receiver has all slots, the sender no credit and nothing under way. */
 static void link_that_is_down_while_nothing_is_sent(void **state)
 {
   (void)state;
-  const int all[] = {WRITE, SEND, SHARED, SHARED_SEND};
-  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-    struct stream stream;
-    struct pst_completion held[64];
-    const uint32_t most = params.slots - (all[i] == SHARED_SEND); /* and one for hellos */
-    uint32_t n = 0;
-    uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
-    open_stream(&stream, all[i], 0);
-    while (n < most) {
-      post_some(&stream, 16);
-      contract_poll(&stream.pair->sender);
-      contract_poll(&stream.pair->receiver);
-      while (contract_take(&stream.pair->receiver, PST_COMPLETION_MESSAGE, 0, &held[n]))
-        n++;
-      contract_in_time(deadline, "messages into all slots: %u", n);
-    }
-    simulated_ctl("drop --count 60"); /* keepalives */
-    while (counter(&stream.pair->sender, "reconnections") == 0 ||
-           counter(&stream.pair->receiver, "reconnections") == 0) {
-      contract_poll(&stream.pair->sender);
-      contract_poll(&stream.pair->receiver);
-      contract_in_time(deadline, "a connection that is idle to be had again");
-    }
-    for (uint32_t k = 0; k < n; k++) {
-      assert_int_equal(held[k].u.message.sequence, k);
-      assert_true(
-          contract_verify(contract_payload(&stream.pair->receiver, &held[k]), params.message, k));
-      contract_release(&stream.pair->receiver, &held[k]);
-    }
-    stream.delivered = n;
-    run(&stream, 300);
-    settle(&stream);
-    assert_int_equal(stream.failed, 0);
-    simulated_ctl("clear");
-    close_stream(&stream);
-  }
+  idle_goes_on(WRITE);
+  idle_goes_on(SEND);
+  idle_goes_on(SHARED);
+  idle_goes_on(SHARED_SEND);
 }
 
 /* READs and WRITEs are done again; what they do is there once. */
@@ -518,6 +539,85 @@ static void requests_end_when_a_peer_has_left(void **state)
   close_stream(&stream);
 }
 
+#if PST_TEST_RDMA_CM
+/* ---- By rdma_cm ------------------------------------------------------------------------------ */
+
+static const int by_cm[] = {CM, CM_SEND, CM_SHARED_SEND};
+
+static void rdma_cm_goes_on(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < sizeof(by_cm) / sizeof(by_cm[0]); i++) {
+    goes_on(by_cm[i], "drop --after %d --count 40");
+    goes_on(by_cm[i], "qp-error --after %d --count 1");
+    idle_goes_on(by_cm[i]);
+    simulated_ctl("clock 100");
+    goes_on(by_cm[i], "port-down " DEVICE "/1 --after %d --for 5s");
+    simulated_ctl("clock real");
+    assert_int_equal(simulated_cm_ids(), 0);
+  }
+}
+
+/* The transport's time: what the kernel does not tell costs 30 ms instead of 3 s. */
+static uint64_t soon_ns(void)
+{
+  return 100 * contract_now_ns();
+}
+
+/* Each of its messages, at some time: request, answer, news of the end. */
+static void rdma_cm_loses_its_own_messages(void **state)
+{
+  (void)state;
+  contract_host_clock(soon_ns);
+  for (uint32_t one_of = 2; one_of <= 4; one_of++) {
+    struct stream stream;
+    open_stream(&stream, CM_SLOWLY, 0);
+    simulated_cm_loses(one_of);
+    run(&stream, 50);
+    for (uint64_t round = 1; round <= 6; round++) {
+      simulated_ctl("drop --after 10 --count 40");
+      run(&stream, 50 + 100 * round);
+      settle(&stream);
+    }
+    assert_int_equal(stream.failed, 0);
+    assert_int_equal(stream.delivered, stream.posted);
+    assert_in_range(counter(&stream.pair->sender, "reconnections"), 1, 1000);
+    simulated_ctl("clear");
+    simulated_cm_loses(0);
+    close_stream(&stream);
+    assert_int_equal(simulated_cm_ids(), 0);
+  }
+  contract_host_clock(contract_now_ns);
+}
+
+/* Requests are answered, and no hello is. */
+static void rdma_cm_stands_and_packets_do_not_pass(void **state)
+{
+  (void)state;
+  ends(CM_BRIEFLY, "lose-peer host", 0, -ETIMEDOUT);
+  simulated_ctl("restore-peer host");
+}
+
+/* Its kernel says so, and that of the peer refuses for good: nobody waits for `reconnect`. */
+static void rdma_cm_is_told_of_a_receiver_that_is_gone(void **state)
+{
+  (void)state;
+  struct stream stream;
+  open_stream(&stream, CM_LONG, 0);
+  struct contract_side *sender = &stream.pair->sender, *receiver = &stream.pair->receiver;
+  run(&stream, 100);
+  settle(&stream);
+  simulated_ctl("drop"); /* farewells, too */
+  leave(receiver, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS / 10);
+  struct pst_completion gone =
+      contract_await(sender, receiver, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_int_equal(gone.status, -ECONNRESET);
+  simulated_ctl("clear");
+  close_stream(&stream);
+  assert_int_equal(simulated_cm_ids(), 0);
+}
+#endif
+
 /* Ends that disagree are told apart by their addresses. */
 static void operations_that_differ_are_refused(void **state)
 {
@@ -553,22 +653,28 @@ int main(int argc, char **argv)
     variants[i].plugin = argv[1];
   simulated_launcher = argv[2];
   struct CMUnitTest cases[] = {
-      CONTRACT_CASE(messages_that_vanish),
-      CONTRACT_CASE(link_that_is_down_for_a_while),
-      CONTRACT_CASE(link_that_is_down_while_nothing_is_sent),
-      CONTRACT_CASE(one_sided_access_goes_on),
-      CONTRACT_CASE(without_reconnect_it_is_over),
-      CONTRACT_CASE(one_queue_pair_of_several_fails),
-      CONTRACT_CASE(order_is_kept_where_queue_pairs_differ),
-      CONTRACT_CASE(peer_that_is_lost_is_given_up),
-      CONTRACT_CASE(port_goes_down_and_is_told),
-      CONTRACT_CASE(queue_pair_that_fails),
-      CONTRACT_CASE(completion_queue_that_fails),
-      CONTRACT_CASE(device_that_is_removed),
-      CONTRACT_CASE(answer_that_never_comes),
-      CONTRACT_CASE(closing_awaits_nothing_of_a_peer_that_left),
-      CONTRACT_CASE(requests_end_when_a_peer_has_left),
-      CONTRACT_CASE(operations_that_differ_are_refused),
+    CONTRACT_CASE(messages_that_vanish),
+    CONTRACT_CASE(link_that_is_down_for_a_while),
+    CONTRACT_CASE(link_that_is_down_while_nothing_is_sent),
+    CONTRACT_CASE(one_sided_access_goes_on),
+    CONTRACT_CASE(without_reconnect_it_is_over),
+    CONTRACT_CASE(one_queue_pair_of_several_fails),
+    CONTRACT_CASE(order_is_kept_where_queue_pairs_differ),
+    CONTRACT_CASE(peer_that_is_lost_is_given_up),
+    CONTRACT_CASE(port_goes_down_and_is_told),
+    CONTRACT_CASE(queue_pair_that_fails),
+    CONTRACT_CASE(completion_queue_that_fails),
+    CONTRACT_CASE(device_that_is_removed),
+    CONTRACT_CASE(answer_that_never_comes),
+    CONTRACT_CASE(closing_awaits_nothing_of_a_peer_that_left),
+    CONTRACT_CASE(requests_end_when_a_peer_has_left),
+    CONTRACT_CASE(operations_that_differ_are_refused),
+#if PST_TEST_RDMA_CM
+    CONTRACT_CASE(rdma_cm_goes_on),
+    CONTRACT_CASE(rdma_cm_loses_its_own_messages),
+    CONTRACT_CASE(rdma_cm_stands_and_packets_do_not_pass),
+    CONTRACT_CASE(rdma_cm_is_told_of_a_receiver_that_is_gone),
+#endif
   };
   return CONTRACT_RUN("faults", cases, &variants[0]) ? 1 : 0;
 }

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rdma_cm for two ends in one process, on the simulated device, which has none: a plugin that asks
+ * for librdmacm's calls finds those of the program that loads it. As Linux 6.1's: a request waits
+ * with its listener's channel, the end of an id is told to the other, a request of a queue pair
+ * that still has a connection is refused as stale, and each connection has other first packet
+ * numbers. What is lost is lost: nothing is sent again, as if nobody waited that long.
+ */
+#ifndef CONTRACT_SIMULATED_CM_H
+#define CONTRACT_SIMULATED_CM_H
+
+#include <stdint.h>
+
+/* Of the messages between the two ends one of so many is lost from now on; 0: none. */
+void simulated_cm_loses(uint32_t one_of);
+/* How many ids there are, listeners among them. */
+uint32_t simulated_cm_ids(void);
+
+#endif
