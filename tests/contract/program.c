@@ -21,6 +21,8 @@ static const char usage[] =
     "  --listen ADDRESS    run the part for two processes with another penstock-contract,\n"
     "  --connect ADDRESS   which may be on another host: HOST:PORT; or /PATH, by which\n"
     "                      descriptors go, on this host\n"
+    "  --messages NUMBER   of each of that part's streams, 5000 unless told; the same on\n"
+    "                      both sides\n"
     "  --case PATTERN      only cases of that name; * and ? are wild; may be given again\n"
     "  --skip PATTERN      no cases of that name; may be given again\n"
     "  --help              this\n"
@@ -35,6 +37,7 @@ struct arguments {
   /* NULL-terminated */
   const char *options[OPTIONS_MAX + 1], *cases[OPTIONS_MAX + 1], *skipped[OPTIONS_MAX + 1];
   size_t option_count, case_count, skipped_count;
+  uint64_t messages;
 };
 
 static int misused(const char *what, const char *which)
@@ -43,18 +46,25 @@ static int misused(const char *what, const char *which)
   return 2;
 }
 
+static bool number(const char *text, uint64_t *value)
+{
+  char *end;
+  unsigned long long given = strtoull(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end || given < 1 || given > 1000000000)
+    return false;
+  *value = given;
+  return true;
+}
+
 /* 0; or exit status + 1. */
 static int parse(int argc, char **argv, struct arguments *arguments)
 {
-  static const struct option options[] = {{"option", required_argument, NULL, 'o'},
-                                          {"inner", required_argument, NULL, 'i'},
-                                          {"memory", required_argument, NULL, 'm'},
-                                          {"listen", required_argument, NULL, 'l'},
-                                          {"connect", required_argument, NULL, 'c'},
-                                          {"case", required_argument, NULL, 'k'},
-                                          {"skip", required_argument, NULL, 's'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+  static const struct option options[] = {
+      {"option", required_argument, NULL, 'o'},  {"inner", required_argument, NULL, 'i'},
+      {"memory", required_argument, NULL, 'm'},  {"listen", required_argument, NULL, 'l'},
+      {"connect", required_argument, NULL, 'c'}, {"messages", required_argument, NULL, 'n'},
+      {"case", required_argument, NULL, 'k'},    {"skip", required_argument, NULL, 's'},
+      {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
   int option;
   while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
     if (option == 'h') {
@@ -76,7 +86,10 @@ static int parse(int argc, char **argv, struct arguments *arguments)
       arguments->listen = optarg;
     else if (option == 'c')
       arguments->connect = optarg;
-    else if (option == 'k')
+    else if (option == 'n') {
+      if (!number(optarg, &arguments->messages))
+        return 1 + misused("not a number from 1 to 1000000000: ", optarg);
+    } else if (option == 'k')
       arguments->cases[arguments->case_count++] = optarg;
     else if (option == 's')
       arguments->skipped[arguments->skipped_count++] = optarg;
@@ -221,7 +234,7 @@ static int run_remote(const struct arguments *arguments, struct contract_variant
     return 77;
   }
   return contract_remote_run(variant, arguments->listen ? arguments->listen : arguments->connect,
-                             arguments->listen)
+                             arguments->listen, arguments->messages)
              ? 1
              : 0;
 }
@@ -275,7 +288,7 @@ int main(int argc, char **argv)
 {
   static char path[PATH_MAX], inner[PATH_MAX], joined[2 * PATH_MAX];
   const struct loader_plugin *plugin, *wrapped = NULL;
-  struct arguments arguments = {0};
+  struct arguments arguments = {.messages = 5000};
   struct pst_options *options = NULL;
   setvbuf(stdout, NULL, _IOLBF, 0);
   int status = parse(argc, argv, &arguments);

@@ -4,6 +4,7 @@
 #define CONTRACT_PROGRAM_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "config/options.h"
 #include "loader/loader.h"
@@ -17,8 +18,9 @@ int contract_memory_run(const struct loader_plugin *plugin,
 
 /* What runs between two hosts. `address` is HOST:PORT, or /PATH of a Unix socket, by
  * which descriptors go too. Both sides run the same cases in the same order; who
- * listens receives first. Returns failed cases. */
-int contract_remote_run(const struct contract_variant *variant, const char *address, bool listens);
+ * listens receives first. `messages` go in each stream. Returns failed cases. */
+int contract_remote_run(const struct contract_variant *variant, const char *address, bool listens,
+                        uint64_t messages);
 
 /* Sets `*capabilities` to what the opened device announces. Returns failed cases. */
 int contract_open_run(const struct contract_variant *variant, uint64_t *capabilities);

@@ -13,6 +13,7 @@
 static struct {
   int socket;
   bool receives_first;
+  uint64_t messages; /* of a stream */
 } remote;
 
 static struct contract_params params = {
@@ -84,12 +85,13 @@ static bool barrier(void)
          recv(remote.socket, &other, 1, MSG_WAITALL) == 1 && other == mine;
 }
 
-static void same_plugin_on_both_sides(void **state)
+static void same_plugin_and_count_on_both_sides(void **state)
 {
   struct contract_image image;
   char mine[64] = "", other[64];
   contract_image_open(*state, false, &image);
-  snprintf(mine, sizeof(mine), "penstock-contract 1 %s", image.plugin->description->name);
+  snprintf(mine, sizeof(mine), "penstock-contract 2 %s, %" PRIu64 " messages",
+           image.plugin->description->name, remote.messages);
   assert_int_equal(send(remote.socket, mine, sizeof(mine), MSG_NOSIGNAL), sizeof(mine));
   assert_int_equal(recv(remote.socket, other, sizeof(other), MSG_WAITALL), sizeof(other));
   other[sizeof(other) - 1] = '\0';
@@ -120,7 +122,7 @@ static void open_and_meet(void **state, bool receives, struct contract_side *sid
 
 static void stream(void **state, bool receives)
 {
-  const uint64_t count = 5000;
+  const uint64_t count = remote.messages;
   struct contract_side side = {0};
   struct contract_account account = {.message = params.message};
   open_and_meet(state, receives, &side);
@@ -330,18 +332,23 @@ static void atomics_change_a_word(void **state)
   reach_close(&reach);
 }
 
-int contract_remote_run(const struct contract_variant *variant, const char *address, bool listens)
+int contract_remote_run(const struct contract_variant *variant, const char *address, bool listens,
+                        uint64_t messages)
 {
   struct CMUnitTest cases[] = {
-      CONTRACT_CASE(same_plugin_on_both_sides),  CONTRACT_CASE(stream_to_who_listens),
-      CONTRACT_CASE(stream_from_who_listens),    CONTRACT_CASE(departure_is_told),
-      CONTRACT_CASE(bytes_are_written_and_read), CONTRACT_CASE(fence_waits_for_what_is_read),
+      CONTRACT_CASE(same_plugin_and_count_on_both_sides),
+      CONTRACT_CASE(stream_to_who_listens),
+      CONTRACT_CASE(stream_from_who_listens),
+      CONTRACT_CASE(departure_is_told),
+      CONTRACT_CASE(bytes_are_written_and_read),
+      CONTRACT_CASE(fence_waits_for_what_is_read),
       CONTRACT_CASE(atomics_change_a_word),
   };
   /* The other's machine may stand still, and what this side has done it may still have to do. */
   struct timeval patience = {.tv_sec = 3 * CONTRACT_DEADLINE_NS / 1000000000u};
   int failed = 0;
   remote.receives_first = listens;
+  remote.messages = messages;
   remote.socket = open_socket(address, listens);
   if (remote.socket < 0) {
     fprintf(stderr, "penstock-contract: nobody met at %s: %s\n", address, strerror(errno));

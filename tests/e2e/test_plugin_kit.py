@@ -166,18 +166,20 @@ class Kit(Case):
         self.contract(plugin, "--option", "limit=many", expect=2)
         self.contract(plugin, "--inner", plugin, expect=2)
         self.contract(plugin, "--nonsense", expect=2)
+        self.contract(plugin, "--messages", "0", expect=2)
         self.contract(plugin, "--case", "nonesuch*", expect=2)
         self.contract(expect=2)
         self.contract(self.folder / "nothing.so", expect=2)
         self.contract(plugin.with_suffix(".desc.so"), expect=2)
         self.assertIn("--listen", self.contract("--help"))
 
-    def two_processes(self, address):
+    def two_processes(self, address, *more):
+        """more: arguments of the one that connects."""
         command = (self.programs / "penstock-contract", self.library_folder / "penstock")
         command = [str(command[0]), str(command[1] / "transport-loopback.so")]
         sides = [
             subprocess.Popen(
-                [*command, side, address],
+                [*command, side, address, *(more if side == "--connect" else ())],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -193,6 +195,11 @@ class Kit(Case):
         self.assertEqual(statuses, [0, 0], "".join(texts))
         for text in texts:
             self.assertIn("[       OK ] departure_is_told", text)
+
+    def test_two_processes_that_disagree_about_streams(self):
+        statuses, texts = self.two_processes(str(self.folder / "socket"), "--messages", "500")
+        self.assertEqual(statuses, [1, 1], "".join(texts))
+        self.assertIn("loopback, 5000 messages", texts[0])
 
     def test_descriptors_do_not_go_by_tcp(self):
         statuses, texts = self.two_processes(f"127.0.0.1:{free_port()}")

@@ -13,8 +13,6 @@ PORT = 20049
 
 class RdmaCm(test_verbs_rc.VerbsRc):
     OPTIONS = {"connection": "rdma_cm"}
-    # Minutes, of what the queue pairs do as ever: test_a_stream_on_wires_that_lose_and_reorder.
-    SKIPPED_ON_BAD_WIRES = "--skip 'stream_*' "
 
     def assert_nothing_left(self):
         super().assert_nothing_left()

@@ -90,7 +90,8 @@ class Trouble(test_verbs_rc.Streams):
 
     def endless(self, *more):
         """A stream that is under way, whatever happens when: its sender ends when it is told to."""
-        receiver, sender = self.both(*SMALL, *more, receiver=[*SMALL, *more])
+        more = [*SMALL, *test_verbs_rc.ASLEEP, *more]
+        receiver, sender = self.both(*more, receiver=more)
         receiver.wait_line(FLOWS)
         return receiver, sender
 
