@@ -80,7 +80,7 @@ int rc_qp_create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, u
 
   name(endpoint, which, label);
   if (!made) {
-    int rc = errno ? -errno : -EIO;
+    int rc = vb_call_error(errno);
     RC_LOG(device, PST_LOG_ERROR,
            "%s: ibv_create_qp on %s (%u sends of %u pieces, %u receives): %s; fewer `requests`, "
            "fewer slots%s, see `rdma resource`%s",
@@ -114,7 +114,7 @@ int rc_srq_create(struct pst_device *device, void *context, uint32_t *size, uint
   char memlock[160];
 
   if (!made) {
-    int rc = errno ? -errno : -EIO;
+    int rc = vb_call_error(errno);
     RC_LOG(device, PST_LOG_ERROR,
            "ibv_create_srq of %u receives: %s; the device has at most %d shared receive queues of "
            "%d (`ibv_devinfo -v`: max_srq, max_srq_wr), see `rdma resource`; leave out "

@@ -66,7 +66,7 @@ static int open_control(struct pst_endpoint *endpoint)
       vb_pin(&endpoint->device->mrs, endpoint->control, bytes, IBV_ACCESS_LOCAL_WRITE);
   if (endpoint->control_mr)
     return 0;
-  int rc = errno ? -errno : -EIO;
+  int rc = vb_call_error(errno);
   vb_mr_refusal(&endpoint->device->mrs, -rc, bytes, why, sizeof(why));
   RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: ibv_reg_mr of %zu bytes for credits: %s: %s",
          endpoint->label, bytes, strerror(-rc), why);

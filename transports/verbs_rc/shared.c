@@ -22,7 +22,7 @@ static int open_buffers(struct rc_shared *shared)
   shared->mr = vb_pin(&device->mrs, shared->buffers, bytes, IBV_ACCESS_LOCAL_WRITE);
   if (shared->mr)
     return 0;
-  int rc = errno ? -errno : -EIO;
+  int rc = vb_call_error(errno);
   vb_mr_refusal(&device->mrs, -rc, bytes, why, sizeof(why));
   RC_LOG(device, PST_LOG_ERROR, "ibv_reg_mr of %zu bytes for shared receives: %s: %s", bytes,
          strerror(-rc), why);
