@@ -85,7 +85,7 @@ void client_check_idle(struct client *client, uint64_t now)
 {
   uint64_t idle = client->server->params->idle_ns;
 
-  if (client->jobs == 0 && now > client->heard_ns && now - client->heard_ns > idle)
+  if (client->jobs == 0 && !client->busy && now > client->heard_ns && now - client->heard_ns > idle)
     client_end(client, -ETIMEDOUT, "nothing was asked for %.3g seconds (the server's --idle)",
                (double)idle / 1e9);
 }
@@ -224,6 +224,9 @@ static void start(struct client *client, const struct serve_message *asked)
     return;
   switch (asked->type) {
   case SERVE_PING:
+    client->busy = asked->flags & SERVE_FLAG_BUSY;
+    if (client->busy)
+      notice(PST_LOG_DEBUG, "serve: %s prepares its memory", pst_peer_text(client->peer));
     job_answer(job, SERVE_DONE);
     break;
   case SERVE_MOVE:
@@ -256,6 +259,9 @@ void client_message(struct client *client, const void *bytes, uint64_t length)
   if (client->closing)
     return;
   client->heard_ns = now_ns();
+  if (client->busy)
+    notice(PST_LOG_DEBUG, "serve: %s has prepared its memory", pst_peer_text(client->peer));
+  client->busy = false;
   if (serve_decode(bytes, length, &asked, why) < 0)
     client_end(client, -EPROTO, "a message that is none of this protocol: %s", why);
   else if (!client->welcome && asked.type != SERVE_HELLO)

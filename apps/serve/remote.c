@@ -19,6 +19,7 @@
 #define NAP_MS 1 /* where the transport wakes nobody */
 #define LEAVE_NS NS_PER_S
 #define PINGS_AN_IDLE 3
+#define BUSY_SINCE_MINOR 1
 
 static void fail(struct remote *remote, int status, const char *text)
 {
@@ -223,16 +224,28 @@ static void pinged(struct ask *ask, const struct serve_message *answer)
   remote->pinging = false;
 }
 
-/* While files are read and written here, the server hears nothing of us. */
-static void ping(struct remote *remote, uint64_t now)
+static void ping(struct remote *remote, uint32_t flags)
 {
-  const struct serve_message message = {.type = SERVE_PING};
+  const struct serve_message message = {.type = SERVE_PING, .flags = flags};
 
-  if (remote->limits.type == 0 || remote->pinging ||
-      now - remote->said_ns < remote->limits.idle_ns / PINGS_AN_IDLE)
-    return;
   remote->pinging = true;
   remote_ask(remote, &remote->ping, SERVE_DONE, &message, pinged);
+}
+
+/* While files are read and written here, the server hears nothing of us. */
+static void ping_in_time(struct remote *remote, uint64_t now)
+{
+  if (remote->limits.type != 0 && !remote->pinging &&
+      now - remote->said_ns >= remote->limits.idle_ns / PINGS_AN_IDLE)
+    ping(remote, 0);
+}
+
+/* Nor while memory is allocated, populated and pinned, which may take seconds and lets nothing be
+ * said. */
+static void ping_before_silence(struct remote *remote)
+{
+  if (remote->limits.minor >= BUSY_SINCE_MINOR && !remote->pinging)
+    ping(remote, SERVE_FLAG_BUSY);
 }
 
 int remote_step(struct remote *remote)
@@ -245,7 +258,7 @@ int remote_step(struct remote *remote)
   else if (now - remote->busy_ns > SPIN_NS && !remote->left)
     sleep_some(remote);
   if (!remote->left)
-    ping(remote, now);
+    ping_in_time(remote, now);
   return remote->left ? remote->status : 0;
 }
 
@@ -335,6 +348,7 @@ int remote_offer(struct remote *remote, const struct remote_params *params, uint
                                         .memory_option_count = params->memory_option_count,
                                         .length = bytes,
                                         .label = "the region that is offered"};
+  ping_before_silence(remote);
   int rc = pst_node_alloc(remote->node, &asked, area, error);
 
   if (rc < 0)

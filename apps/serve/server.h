@@ -124,6 +124,7 @@ struct client {
   struct job_list posts, answers; /* for room */
   struct pst_peer *peer;
   bool gone, welcome, closing;
+  bool busy; /* it said so, and nothing since */
   uint32_t jobs;
   uint64_t heard_ns, joined_ns, requests, bytes;
   struct open_file files[SERVER_FILES];

@@ -23,7 +23,7 @@
  *     CLOSE  {file}                                      DONE    it did not change meanwhile
  *     LIST   {name, cursor}                              LISTED  {entries, cursor: 0 at the end}
  *     MKDIR  {name, mode}                                DONE
- *     PING                                               DONE
+ *     PING   {flags?}                                    DONE
  * Any of them may be answered by REFUSE {code, text}.
  *
  * Error codes travel as positive numbers of Linux's generic errno table.
@@ -38,7 +38,7 @@
 #include "util/cbor_message.h"
 
 #define SERVE_MAJOR 1u
-#define SERVE_MINOR 0u
+#define SERVE_MINOR 1u
 #define SERVE_MAGIC "penstock-serve"
 
 #define SERVE_MESSAGE_MAX 4096u /* bytes */
@@ -90,7 +90,10 @@ enum serve_flag {
   /* CHECK: its range begins where the last such one ended, and the sum is of all from the
    * beginning of the file to the end of the range */
   SERVE_FLAG_ON = 1u << 6,
-  SERVE_FLAGS = (1u << 7) - 1,
+  /* PING, minor 1: the client prepares memory, for as long as that takes, and says nothing
+   * meanwhile: it is not idle before it says something again. */
+  SERVE_FLAG_BUSY = 1u << 7,
+  SERVE_FLAGS = (1u << 8) - 1,
 };
 
 enum serve_kind {

@@ -70,7 +70,7 @@ const struct pst_cbor_form serve_forms[SERVE_TYPES] = {
     [SERVE_LIST] = {"LIST", ASKS(BIT(NAME)) | BIT(CURSOR), 0},
     [SERVE_LISTED] = {"LISTED", ASKS(BIT(CURSOR)) | BIT(ENTRIES), 0},
     [SERVE_MKDIR] = {"MKDIR", ASKS(BIT(NAME)) | BIT(MODE), 0},
-    [SERVE_PING] = {"PING", ASKS(0), 0},
+    [SERVE_PING] = {"PING", ASKS(0), BIT(FLAGS)},
 };
 
 static const struct pst_cbor_form *form_of(uint32_t type)

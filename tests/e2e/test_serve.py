@@ -89,10 +89,16 @@ class Requests(ServeCase):
         # Those that were refused left in order, and had their answers.
         self.assertNotIn("cannot answer", self.stop().stderr)
 
+    def test_a_client_that_prepares_its_memory_says_so(self):
+        self.serve(root=False)
+        self.run_program("request", "write", self.address, "--size", "1MiB", "--count", 3)
+        self.server.wait_line("prepares its memory")
+        self.server.wait_line("has prepared its memory")
+
     def test_a_silent_client_is_sent_away(self):
         self.serve("--idle", "300ms", root=False)
         client = self.start("request", "write", self.address, "--duration", 60)
-        self.wait_joined(1)
+        self.server.wait_line("has prepared its memory")  # until then it is busy, not idle
         client.signal(signal.SIGSTOP)
         self.server.wait_line(r"nothing was asked for 0\.3 seconds \(the server's --idle\)")
         client.signal(signal.SIGCONT)
