@@ -21,6 +21,8 @@ static struct contract_variant variants[] = {
     {.name = "write", .options = OPTIONS ",reconnect=20s"},
     {.name = "send", .options = OPTIONS ",reconnect=20s,operation=send"},
     {.name = "wraps", .options = OPTIONS ",reconnect=20s,first_sequence=18446744073709551555"},
+    /* The immediate alone does, which has the low 32 bits. */
+    {.name = "wraps low", .options = OPTIONS ",reconnect=20s,first_sequence=4294967235"},
     {.name = "briefly", .options = OPTIONS ",reconnect=100ms"},
     {.name = "once", .options = OPTIONS},
     {.name = "once by send", .options = OPTIONS ",operation=send"},
@@ -41,6 +43,7 @@ enum {
   WRITE,
   SEND,
   WRAPS,
+  WRAPS_LOW,
   BRIEFLY,
   ONCE,
   ONCE_SEND,
@@ -206,6 +209,7 @@ static void messages_that_vanish(void **state)
   goes_on(WRITE, "drop --after %d --count 40");
   goes_on(SEND, "drop --after %d --count 40");
   goes_on(WRAPS, "drop --after %d --count 40");
+  goes_on(WRAPS_LOW, "drop --after %d --count 40");
   goes_on(SHARED, "drop --after %d --count 40");
   goes_on(SHARED_SEND, "drop --after %d --count 40");
 }
