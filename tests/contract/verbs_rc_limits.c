@@ -26,6 +26,7 @@ static struct contract_variant variants[] = {
     {.name = "fewer completions", .options = "device=cqe0"},
     {.name = "fewer shared", .options = "device=pool0,srq=true,operation=send"},
     {.name = "pool", .options = "device=pool0,srq=true"},
+    {.name = "no atomics", .options = "device=plain0"},
 };
 enum {
   ROUNDS,
@@ -42,7 +43,8 @@ enum {
   PIECES,
   COMPLETIONS,
   SHARED,
-  POOL
+  POOL,
+  NO_ATOMICS
 };
 
 /* Of these a sender's queue has 72 sends, and a receiver's by WRITE 52 sends and 22 receives. */
@@ -233,6 +235,29 @@ static void less_than_is_needed_is_refused(void **state)
                                 "200 receives, of 1 pieces, where 200 receives are needed;");
 }
 
+/* READ and WRITE it has; memory for the others is refused in words. */
+static void atomics_that_a_device_lacks_are_refused(void **state)
+{
+  const uint64_t onesided = PST_CAP_READ | PST_CAP_WRITE | PST_CAP_ATOMIC;
+  struct contract_side side;
+  struct pst_mr *mr = NULL;
+
+  (void)state;
+  open_side(NO_ATOMICS, 0, &side);
+  assert_int_equal(side.limits.capabilities & onesided, PST_CAP_READ | PST_CAP_WRITE);
+  struct pst_mr_params params_of = {.struct_size = sizeof(params_of),
+                                    .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_REMOTE_ATOMIC,
+                                    .region = &side.memory.region,
+                                    .length = side.memory.region.length};
+  assert_int_equal(side.image.ops->mr_register(side.device, &params_of, &mr), -EINVAL);
+  assert_null(mr);
+  assert_non_null(strstr(contract_complaint(), "the device has no atomics"));
+  params_of.access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_REMOTE_WRITE;
+  assert_int_equal(side.image.ops->mr_register(side.device, &params_of, &mr), 0);
+  side.image.ops->mr_deregister(side.device, mr);
+  contract_side_close(&side);
+}
+
 int main(int argc, char **argv)
 {
   if (argc != 3) {
@@ -247,6 +272,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(fewer_inline_bytes_do),
       CONTRACT_CASE(a_pool_of_what_there_is_does),
       CONTRACT_CASE(less_than_is_needed_is_refused),
+      CONTRACT_CASE(atomics_that_a_device_lacks_are_refused),
   };
   return CONTRACT_RUN("what devices give", cases, &variants[0]) ? 1 : 0;
 }

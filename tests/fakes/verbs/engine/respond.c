@@ -269,7 +269,8 @@ static struct sim_outcome change(struct fab_qp *to, const struct sim_message *me
   const struct sim_slot *slot = message->slot;
   struct fab_mr *mr;
   struct sim_bytes bytes;
-  if ((slot->remote_addr & 7) || (!to->max_dest_rd_atomic && to->kind == SIM_RC))
+  if ((slot->remote_addr & 7) || (!to->max_dest_rd_atomic && to->kind == SIM_RC) ||
+      fab->device[to->device].caps.atomic_cap == IBV_ATOMIC_NONE)
     return refuse(to, IBV_WC_REM_INV_REQ_ERR);
   struct sim_outcome outcome = reach(to, slot, IBV_ACCESS_REMOTE_ATOMIC, &mr, &bytes);
   if (outcome.fate != SIM_DONE)

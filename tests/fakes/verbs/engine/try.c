@@ -41,6 +41,8 @@ static enum ibv_wc_status check(struct sim_qp *qp, const struct sim_slot *slot)
     return IBV_WC_LOC_LEN_ERR;
   if ((is_atomic(slot->opcode) || slot->opcode == IBV_WR_RDMA_READ) && !qp->attr.max_rd_atomic)
     return IBV_WC_LOC_QP_OP_ERR;
+  if (is_atomic(slot->opcode) && device->caps.atomic_cap == IBV_ATOMIC_NONE)
+    return IBV_WC_LOC_QP_OP_ERR;
   return IBV_WC_SUCCESS;
 }
 

@@ -33,6 +33,7 @@ void fab_caps_default(struct fab_caps *caps)
       .log_max_streams = 6,
       .log_max_errored = 4,
       .last_wqe = 1,
+      .atomic_cap = IBV_ATOMIC_HCA,
       .gives_sends = UINT32_MAX,
       .gives_receives = UINT32_MAX,
       .gives_pieces = UINT32_MAX,

@@ -103,7 +103,8 @@ struct fab_caps {
   uint32_t max_rd_atomic, max_dest_rd_atomic, max_dc_rd_atomic;
   uint32_t max_msg_size;
   uint8_t dmabuf, dc, log_max_streams, log_max_errored;
-  uint8_t last_wqe; /* IBV_EVENT_QP_LAST_WQE_REACHED is raised */
+  uint8_t last_wqe;   /* IBV_EVENT_QP_LAST_WQE_REACHED is raised */
+  uint8_t atomic_cap; /* enum ibv_atomic_cap; NONE: atomics are refused, here and by who is asked */
   /* What is made of the sizes asked for: those of a queue pair and of a shared receive queue are
    * rounded up to powers of two; and never more than these are given, whatever was asked for. */
   uint8_t rounds_up;

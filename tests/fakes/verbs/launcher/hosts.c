@@ -125,14 +125,18 @@ void describe_router(struct describe *d, const struct node *node)
 
 /* ---- devices ---- */
 
-#define CAP(field, most)                                                                           \
+#define CAP_OF(field, most, words)                                                                 \
   {                                                                                                \
-#field, offsetof(struct fab_caps, field), sizeof(((struct fab_caps *)0)->field), most          \
+#field, offsetof(struct fab_caps, field), sizeof(((struct fab_caps *)0)->field), most, words   \
   }
+#define CAP(field, most) CAP_OF(field, most, NULL)
+/* By enum ibv_atomic_cap. */
+static const char *const atomic_words[] = {"none", "hca", "glob", NULL};
 static const struct cap {
   const char *name;
   size_t offset, size;
   uint64_t most;
+  const char *const *choices; /* in words */
 } caps[] = {
     CAP(max_qp, FAB_QPS - 1),
     CAP(max_cq, FAB_CQS - 1),
@@ -157,6 +161,7 @@ static const struct cap {
     CAP(log_max_streams, 15),
     CAP(log_max_errored, 15),
     CAP(last_wqe, 1),
+    CAP_OF(atomic_cap, IBV_ATOMIC_GLOB, atomic_words),
     CAP(rounds_up, 1),
     CAP(gives_sends, UINT32_MAX),
     CAP(gives_receives, UINT32_MAX),
@@ -173,8 +178,11 @@ static void describe_caps(struct describe *d, const struct node *node, struct fa
   for (size_t i = 0; i < COUNT(caps); i++) {
     bool flag = caps[i].most == 1;
     keys[i].rule.name = caps[i].name;
-    keys[i].rule.type = flag ? PST_OPTION_BOOL : PST_OPTION_UINT;
-    keys[i].rule.max = flag ? 0 : caps[i].most;
+    keys[i].rule.type = caps[i].choices ? PST_OPTION_ENUM
+                        : flag          ? PST_OPTION_BOOL
+                                        : PST_OPTION_UINT;
+    keys[i].rule.choices = caps[i].choices;
+    keys[i].rule.max = flag || caps[i].choices ? 0 : caps[i].most;
   }
   fab_caps_default(to);
   if (!keys_take(d, node, "caps", keys, COUNT(keys), taken))

@@ -102,7 +102,7 @@ int sim_query_device(struct sim_context *context, struct ibv_device_attr_ex *att
       .max_qp_rd_atom = (int)caps->max_dest_rd_atomic,
       .max_res_rd_atom = (int)(caps->max_dest_rd_atomic * caps->max_qp),
       .max_qp_init_rd_atom = (int)caps->max_rd_atomic,
-      .atomic_cap = IBV_ATOMIC_HCA,
+      .atomic_cap = (enum ibv_atomic_cap)caps->atomic_cap,
       .max_mw = (int)caps->max_mw,
       .max_mcast_grp = FAB_MCAST,
       .max_mcast_qp_attach = FAB_MCAST,
