@@ -31,6 +31,8 @@ static const char *why(uint32_t type, int code)
     return "another transfer is writing it";
   case -EEXIST:
     return "it exists and is not replaced (--overwrite at both ends allows it)";
+  case -ESTALE:
+    return "the server's root is gone: it was removed; put it back and start the server again";
   default:
     return strerror(-code);
   }

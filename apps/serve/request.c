@@ -268,7 +268,7 @@ static void print(const struct request *r, FILE *to)
           (double)bytes * 8 / 1e6 / seconds);
   fprintf(to, "%llu iters in %.2f seconds = %.2f usec/iter\n", (unsigned long long)r->done, seconds,
           r->done > 0 ? seconds * 1e6 / (double)r->done : 0);
-  for (size_t i = 0; i < 2; i++)
+  for (size_t i = 0; i < 2 && r->done > 0; i++) /* of nothing there are no times */
     fprintf(to, "%-14s usec: min %.2f, p50 %.2f, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f\n",
             all[i].name, (double)all[i].times->least / 1e3,
             (double)histogram_at(all[i].times, 0.5) / 1e3,

@@ -44,6 +44,14 @@ int root_open(const char *path)
   return fd;
 }
 
+/* A folder that was removed looks like an empty one to who has it open. */
+static bool is_gone(int root)
+{
+  struct stat now;
+
+  return fstat(root, &now) == 0 && now.st_nlink == 0;
+}
+
 /* First only looked at: to open a device, or a FIFO, may do something. */
 int root_open_file(int root, const char *name, struct stat *stat)
 {
@@ -51,7 +59,7 @@ int root_open_file(int root, const char *name, struct stat *stat)
   int fd = open_beneath(root, name, O_PATH);
 
   if (fd < 0)
-    return fd;
+    return fd == -ENOENT && is_gone(root) ? -ESTALE : fd;
   int rc = fstat(fd, &seen) < 0 ? -errno : 0;
   close(fd);
   if (rc == 0 && S_ISDIR(seen.st_mode))
@@ -77,6 +85,8 @@ int root_open_file(int root, const char *name, struct stat *stat)
 
 int root_open_folder(int root, const char *name)
 {
+  if (is_gone(root))
+    return -ESTALE;
   return open_beneath(root, name[0] != '\0' ? name : ".", O_RDONLY | O_DIRECTORY);
 }
 

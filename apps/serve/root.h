@@ -18,7 +18,7 @@ int root_open(const char *path);
 
 /* A regular file, to read it; where links within the root lead. *stat is of it.
  * The descriptor; -EISDIR; -ENOTSUP: neither file nor folder; -EXDEV: a link leads out of
- * the root; -ENOENT, -EACCES, -ELOOP, … */
+ * the root; -ESTALE: the root was removed; -ENOENT, -EACCES, -ELOOP, … */
 int root_open_file(int root, const char *name, struct stat *stat);
 
 /* A folder ("": the root itself). The descriptor, or as above. */

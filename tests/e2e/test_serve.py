@@ -89,6 +89,13 @@ class Requests(ServeCase):
         # Those that were refused left in order, and had their answers.
         self.assertNotIn("cannot answer", self.stop().stderr)
 
+    def test_none_are_asked_for(self):
+        """No times are told of nothing."""
+        self.serve(root=False)
+        child = self.run_program("request", "write", self.address, "--count", 0)
+        self.assertIn("0 iters in", child.stdout)
+        self.assertNotIn("p50", child.stdout)
+
     def test_a_client_that_prepares_its_memory_says_so(self):
         self.serve(root=False)
         self.run_program("request", "write", self.address, "--size", "1MiB", "--count", 3)

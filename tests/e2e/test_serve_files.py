@@ -475,6 +475,15 @@ class FullDisk(ServeCase):
 
 
 class Limits(ServeCase):
+    def test_a_root_that_was_removed(self):
+        """It is said to be gone, where it would list as empty; the server goes on."""
+        self.serve()
+        (self.here / "file").write_bytes(b"x")
+        self.root.rmdir()
+        for words in (("get", self.address, "run7"), ("put", self.address, "file"), ("get", self.address, "", "--recursive")):
+            child = self.run_program(*words, cwd=self.here, expect=1)
+            self.assertRegex(child.stderr, "the server's root is gone")
+
     def test_a_file_size_limit(self):
         """RLIMIT_FSIZE: the write's own error, not a signal's."""
         self.serve()
