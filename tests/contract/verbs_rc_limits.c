@@ -148,7 +148,7 @@ static struct pst_endpoint *try_open(struct contract_side *side, uint32_t reques
   const struct pst_endpoint_params in = {.struct_size = sizeof(in),
                                          .roles = side->ring ? PST_ROLE_RECEIVER : PST_ROLE_SENDER,
                                          .ring = side->ring,
-                                         .cookie = 9,
+                                         .cookie = 1,
                                          .label = "mine",
                                          .options = side->options,
                                          .requests = requests,
