@@ -348,7 +348,7 @@ struct session_region {
 struct pst_initiator {
   struct session_end end;
   struct session_region own;
-  struct pst_blob offer; /* of the target, until it is opened; bytes and fds are ours */
+  struct pst_blob offer;    /* of the target, until it is opened; bytes and fds are ours */
   struct rma_ranges ranges; /* from own, to the target's; its `remote` as long as it is open */
   struct rma rma;
   bool has_read; /* since the memory was flushed */
