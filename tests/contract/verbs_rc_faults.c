@@ -27,6 +27,10 @@ static struct contract_variant variants[] = {
     {.name = "once", .options = OPTIONS},
     {.name = "once by send", .options = OPTIONS ",operation=send"},
     {.name = "over four", .options = OPTIONS ",qps=4"},
+    {.name = "over two again", .options = OPTIONS ",qps=2,reconnect=20s"},
+    {.name = "over four again",
+     .options = OPTIONS ",qps=4,reconnect=20s,first_sequence=18446744073709551555"},
+    {.name = "over four briefly", .options = OPTIONS ",qps=4,reconnect=100ms"},
     {.name = "shared", .options = OPTIONS ",reconnect=20s,srq=true"},
     {.name = "shared by send", .options = OPTIONS ",reconnect=20s,srq=true,operation=send"},
     {.name = "shared once", .options = OPTIONS ",srq=true"},
@@ -48,6 +52,9 @@ enum {
   ONCE,
   ONCE_SEND,
   FOUR,
+  TWO_AGAIN,
+  FOUR_AGAIN,
+  FOUR_BRIEFLY,
   SHARED,
   SHARED_SEND,
   SHARED_ONCE,
@@ -212,6 +219,8 @@ static void messages_that_vanish(void **state)
   goes_on(WRAPS_LOW, "drop --after %d --count 40");
   goes_on(SHARED, "drop --after %d --count 40");
   goes_on(SHARED_SEND, "drop --after %d --count 40");
+  goes_on(TWO_AGAIN, "drop --after %d --count 60");
+  goes_on(FOUR_AGAIN, "drop --after %d --count 100");
 }
 
 /* 5 s, which pass in a hundredth of the time. */
@@ -221,6 +230,7 @@ static void link_that_is_down_for_a_while(void **state)
   simulated_ctl("clock 100");
   goes_on(WRITE, "port-down " DEVICE "/1 --after %d --for 5s");
   goes_on(SEND, "port-down " DEVICE "/1 --after %d --for 5s");
+  goes_on(FOUR_AGAIN, "port-down " DEVICE "/1 --after %d --for 5s");
   simulated_ctl("clock real");
 }
 
@@ -270,14 +280,14 @@ static void link_that_is_down_while_nothing_is_sent(void **state)
   idle_goes_on(SEND);
   idle_goes_on(SHARED);
   idle_goes_on(SHARED_SEND);
+  idle_goes_on(FOUR_AGAIN);
 }
 
 /* READs and WRITEs are done again; what they do is there once. */
-static void one_sided_access_goes_on(void **state)
+static void one_sided_access_goes_on_by(int which)
 {
-  (void)state;
   struct stream stream;
-  open_stream(&stream, WRITE, 0);
+  open_stream(&stream, which, 0);
   struct contract_side *near = &stream.pair->sender, *far = &stream.pair->receiver;
   struct contract_region memory;
   struct pst_mr *mr;
@@ -321,6 +331,13 @@ static void one_sided_access_goes_on(void **state)
   far->image.ops->mr_deregister(far->device, mr);
   close_stream(&stream);
   contract_region_free(&memory);
+}
+
+static void one_sided_access_goes_on(void **state)
+{
+  (void)state;
+  one_sided_access_goes_on_by(WRITE);
+  one_sided_access_goes_on_by(FOUR_AGAIN);
 }
 
 /* ---- Over ------------------------------------------------------------------------------------ */
@@ -386,6 +403,96 @@ static void one_queue_pair_of_several_fails(void **state)
   }
 }
 
+/* As often as `faults` names one, with the queue pair's number; `%u` in it. */
+static void plant(const char *faults, unsigned int number)
+{
+  char all[512], fault[256], *next, *at = all;
+  snprintf(all, sizeof(all), "%s", faults);
+  for (; at; at = next) {
+    if ((next = strchr(at, ';')) != NULL)
+      *next++ = 0;
+    snprintf(fault, sizeof(fault), at, number);
+    simulated_ctl(fault);
+  }
+}
+
+/* Each of them, at either end, while messages are sent; the others are had again with it. */
+static void each_fails(int which, uint32_t count, const char *faults, bool is_senders)
+{
+  struct stream stream;
+  unsigned int numbers[8];
+  open_stream(&stream, which, 0);
+  assert_int_equal(
+      queue_pairs(is_senders ? &stream.pair->sender : &stream.pair->receiver, numbers, 8), count);
+  run(&stream, 100);
+  for (uint32_t i = 0; i < count; i++) {
+    const uint64_t before = counter(&stream.pair->sender, "reconnections");
+    const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    plant(faults, numbers[i]);
+    do {
+      run(&stream, stream.delivered + 50);
+      contract_in_time(deadline, "a connection to be had again");
+    } while (counter(&stream.pair->sender, "reconnections") == before);
+    simulated_ctl("clear");
+    run(&stream, stream.delivered + 100);
+    settle(&stream);
+  }
+  assert_int_equal(stream.failed, 0);
+  assert_int_equal(stream.delivered, stream.posted);
+  assert_int_equal(counter(&stream.pair->sender, "messages_sent"), stream.posted);
+  assert_int_equal(counter(&stream.pair->receiver, "messages_received"), stream.posted);
+  close_stream(&stream);
+}
+
+static void one_queue_pair_of_several_is_had_again(void **state)
+{
+  (void)state;
+  each_fails(TWO_AGAIN, 2, "drop --qp %u --after 3 --count 20", true);
+  each_fails(FOUR_AGAIN, 4, "drop --qp %u --after 3 --count 20", true);
+  each_fails(FOUR_AGAIN, 4, "qp-error --qp %u --after 3 --count 1", true);
+}
+
+/* All fail, and then one of either end's with its hello; or its hellos come when it is too late. */
+static void queue_pairs_that_fail_while_they_are_had_again(void **state)
+{
+  (void)state;
+  each_fails(TWO_AGAIN, 2, "qp-error --after 5 --count 1;qp-error --qp %u --after 1 --count 2",
+             true);
+  each_fails(FOUR_AGAIN, 4, "qp-error --after 5 --count 1;qp-error --qp %u --count 3", true);
+  each_fails(FOUR_AGAIN, 4, "qp-error --after 5 --count 1;qp-error --qp %u --count 3", false);
+  each_fails(FOUR_AGAIN, 4, "qp-error --after 5 --count 1;drop --qp %u --count 30", false);
+  each_fails(FOUR_AGAIN, 4, "qp-error --after 5 --count 1;delay --qp %u --by 30ms --count 20",
+             true);
+  each_fails(FOUR_AGAIN, 4, "qp-error --after 5 --count 1;delay --qp %u --by 30ms --count 20",
+             false);
+}
+
+/* Those that others brought before their turn are not sent again, though nobody was told of them.
+ */
+static void messages_that_wait_for_their_turn_are_had(void **state)
+{
+  (void)state;
+  struct stream stream;
+  unsigned int numbers[8];
+  open_stream(&stream, FOUR_AGAIN, 0);
+  assert_int_equal(queue_pairs(&stream.pair->sender, numbers, 8), 4);
+  plant("drop --qp %u --count 8", numbers[1]);
+  while (stream.posted < 16)
+    post_some(&stream, (uint32_t)(16 - stream.posted));
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while (counter(&stream.pair->receiver, "reconnections") == 0) {
+    poll_both(&stream);
+    assert_in_range(stream.delivered, 0, counter(&stream.pair->receiver, "reconnections") ? 16 : 1);
+    contract_in_time(deadline, "the connection to be had again");
+  }
+  run(&stream, 16);
+  settle(&stream);
+  assert_int_equal(counter(&stream.pair->sender, "messages_repeated"), 4);
+  assert_int_equal(stream.failed, 0);
+  simulated_ctl("clear");
+  close_stream(&stream);
+}
+
 /* Messages of one are late: those of the others wait for their turn. */
 static void order_is_kept_where_queue_pairs_differ(void **state)
 {
@@ -407,8 +514,11 @@ static void order_is_kept_where_queue_pairs_differ(void **state)
 static void peer_that_is_lost_is_given_up(void **state)
 {
   (void)state;
-  ends(BRIEFLY, "lose-peer host", 0, -ETIMEDOUT);
-  simulated_ctl("restore-peer host");
+  const int all[] = {BRIEFLY, FOUR_BRIEFLY};
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+    ends(all[i], "lose-peer host", 0, -ETIMEDOUT);
+    simulated_ctl("restore-peer host");
+  }
 }
 
 static void port_goes_down_and_is_told(void **state)
@@ -446,6 +556,8 @@ static void queue_pair_that_fails(void **state)
   goes_on(WRITE, "qp-error --after %d --count 1");
   goes_on(SEND, "qp-error --after %d --count 1");
   goes_on(SHARED, "qp-error --after %d --count 1");
+  goes_on(TWO_AGAIN, "qp-error --after %d --count 1");
+  goes_on(FOUR_AGAIN, "qp-error --after %d --count 1");
   queue_pair_ends(ONCE, true);
   queue_pair_ends(ONCE, false);
   queue_pair_ends(SHARED_ONCE, true);
@@ -457,6 +569,7 @@ static void completion_queue_that_fails(void **state)
 {
   (void)state;
   ends(WRITE, "cq-error", 0, -EIO);
+  ends(FOUR_AGAIN, "cq-error", 0, -EIO);
   ends(ONCE, "cq-error --after 5", 0, -EIO);
 }
 
@@ -665,6 +778,9 @@ int main(int argc, char **argv)
     CONTRACT_CASE(one_sided_access_goes_on),
     CONTRACT_CASE(without_reconnect_it_is_over),
     CONTRACT_CASE(one_queue_pair_of_several_fails),
+    CONTRACT_CASE(one_queue_pair_of_several_is_had_again),
+    CONTRACT_CASE(queue_pairs_that_fail_while_they_are_had_again),
+    CONTRACT_CASE(messages_that_wait_for_their_turn_are_had),
     CONTRACT_CASE(order_is_kept_where_queue_pairs_differ),
     CONTRACT_CASE(peer_that_is_lost_is_given_up),
     CONTRACT_CASE(port_goes_down_and_is_told),

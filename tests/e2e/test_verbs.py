@@ -82,13 +82,14 @@ class Verbs(Case):
         self.run_program("run", path, "--duration", "0.2", **self.prefix())
 
     def test_link_that_is_down_for_a_while(self):
-        """5 s of the fabric's clock, twice; each message arrives once, by either operation."""
-        for operation in ("write", "send"):
-            with self.subTest(operation):
-                self.fabric = f"e2e-{os.getpid()}-{operation}"
+        """5 s of the fabric's clock, twice; each message arrives once, by either operation, and over several queue
+        pairs."""
+        for operation, qps in (("write", 1), ("send", 1), ("write", 4)):
+            with self.subTest(operation=operation, qps=qps):
+                self.fabric = f"e2e-{os.getpid()}-{operation}-{qps}"
                 path = self.verbs_config()
                 path.write_text(path.read_text().replace(
-                    "device: mlx5_0", f"device: mlx5_0, operation: {operation}, reconnect: 20 s"))  # fmt: skip
+                    "device: mlx5_0", f"device: mlx5_0, operation: {operation}, qps: {qps}, reconnect: 20 s"))  # fmt: skip
                 receiver = self.start("receive", path, "--json", self.folder / "out.json", **self.prefix())
                 sender = self.start("send", path, **self.prefix())
                 receiver.wait_line(r"Got \d{2,}")

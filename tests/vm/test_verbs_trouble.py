@@ -135,10 +135,11 @@ class Trouble(test_verbs_rc.Streams):
         self.assertNotIn("IBV_WC", sender.stderr + receiver.stderr)
 
     def test_a_link_that_is_down_for_5_seconds_and_reconnected(self):
-        """The device gives up, and the stream goes on: `reconnect`, with either operation."""
-        for operation in ("write", "send"):
-            with self.subTest(operation):
-                self.reconnected(transport__options__operation=operation)
+        """The device gives up, and the stream goes on: `reconnect`, with either operation, and over
+        four queue pairs."""
+        for operation, qps in (("write", "1"), ("send", "1"), ("write", "4")):
+            with self.subTest(operation=operation, qps=qps):
+                self.reconnected(transport__options__operation=operation, transport__options__qps=qps)
 
     def test_a_link_that_is_down_for_5_seconds_and_reconnected_by_rdma_cm(self):
         """Likewise, as soon as the kernel's requests pass; and with receives that are shared."""

@@ -128,6 +128,8 @@ struct rc_lane {
   uint32_t own;                /* hellos and farewells under way; not of the first */
   uint64_t done;               /* its requests before this one are complete */
   uint64_t failed_from;        /* likewise */
+  uint64_t flushed;            /* likewise, once it is to be had again: given back */
+  uint32_t said;               /* by the peer's hello, then */
   struct rc_arrival *arrived;
   uint32_t arrived_head, arrived_tail, arrived_mask;
   bool is_erred;     /* not of the first */
@@ -135,6 +137,7 @@ struct rc_lane {
   bool greets_again; /* once what was posted is flushed */
   bool is_heard;     /* the peer has been, on it */
   bool has_left;     /* the peer, on it */
+  bool has_said;     /* the peer's hello is there */
 };
 
 /* A connection that is to be had again, mend.c. */
@@ -144,9 +147,13 @@ struct rc_mend {
   uint64_t began_ns;
   uint64_t flushed;         /* of the send queue: what the device has given back */
   uint32_t hellos;          /* that it has not */
-  uint32_t early;           /* the peer's, while a deferred work was still at it; 0: none */
   uint64_t count, repeated; /* connections had again, messages sent again */
   bool is_greeted;          /* a hello comes before all else, from either end */
+  uint32_t said;            /* by the peer's hello; of several queue pairs each has its own */
+  bool has_said;
+  bool is_lost;      /* it has failed once more, before it was set up */
+  bool is_answered;  /* of several: all hellos were heard, and answered */
+  bool is_confirmed; /* of several: the peer has heard the answers */
 };
 
 struct pst_endpoint {

@@ -129,7 +129,8 @@ int rc_lanes_restore(struct pst_endpoint *endpoint)
 /* ---- Sent -------------------------------------------------------------------------------------
  */
 
-int rc_lanes_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
+static inline __attribute__((always_inline)) int ring(struct pst_endpoint *endpoint, uint64_t from,
+                                                      uint64_t to, const bool is_again)
 {
   struct ibv_send_wr *first[RC_LANES_MAX] = {NULL}, *last[RC_LANES_MAX] = {NULL}, *bad;
   bool went = false;
@@ -139,7 +140,8 @@ int rc_lanes_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
     const uint32_t at = (uint32_t)i & endpoint->sq_mask;
     struct rc_sent *sent = &endpoint->sent[at];
     struct ibv_send_wr *wr = &endpoint->wrs[at];
-    sent->lane = sent->opcode == PST_OP_SEND ? endpoint->striped++ % endpoint->lane_count : 0;
+    if (!is_again)
+      sent->lane = sent->opcode == PST_OP_SEND ? endpoint->striped++ % endpoint->lane_count : 0;
     wr->next = NULL;
     *(last[sent->lane] ? &last[sent->lane]->next : &first[sent->lane]) = wr;
     last[sent->lane] = wr;
@@ -162,13 +164,29 @@ int rc_lanes_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
   return (int)(to - from);
 }
 
-/* On another than the first. 0 or -errno. */
-static int say(struct pst_endpoint *endpoint, struct rc_lane *lane, enum rc_control control)
+int rc_lanes_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
+{
+  return ring(endpoint, from, to, false);
+}
+
+int rc_lanes_ring_again(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
+{
+  return ring(endpoint, from, to, true);
+}
+
+uint64_t rc_lane_messages(const struct pst_endpoint *endpoint, uint32_t lane)
+{
+  if (!endpoint->lanes)
+    return endpoint->tx ? endpoint->tx->messages : 0;
+  return (endpoint->striped + endpoint->lane_count - 1 - lane) / endpoint->lane_count;
+}
+
+int rc_lane_say(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
 {
   struct ibv_send_wr wr = {.wr_id = rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + RC_ASIDE),
                            .opcode = IBV_WR_SEND_WITH_IMM,
                            .send_flags = IBV_SEND_SIGNALED,
-                           .imm_data = htobe32(control)};
+                           .imm_data = htobe32(said)};
   struct ibv_send_wr *bad;
   int rc = ibv_post_send(lane->qp, &wr, &bad);
 
@@ -181,7 +199,7 @@ int rc_lanes_say(struct pst_endpoint *endpoint, enum rc_control control)
   int rc = 0;
 
   for (uint32_t i = 1; rc == 0 && endpoint->lanes && i < endpoint->lane_count; i++)
-    rc = say(endpoint, &endpoint->lanes[i], control);
+    rc = rc_lane_say(endpoint, &endpoint->lanes[i], control);
   return rc;
 }
 
@@ -234,19 +252,26 @@ bool rc_lane_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   struct rc_lane *lane = lane_of(endpoint, wc);
   const uint64_t index =
       endpoint->sq_done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)endpoint->sq_done);
-  const bool is_aside = index >= endpoint->sq_head;
+  const bool is_aside = index >= endpoint->sq_head, is_fine = wc->status == IBV_WC_SUCCESS;
   const bool is_met = endpoint->state >= RC_CONNECTED;
+  const bool is_mended = endpoint->mend.by_ns || (!is_fine && rc_mend_for(endpoint, wc));
 
   rc_pend(endpoint);
   if (is_aside)
     lane->own--;
   else
-    lane->done = index + 1;
-  if (wc->status == IBV_WC_SUCCESS) {
+    *(is_mended && !is_fine ? &lane->flushed : &lane->done) = index + 1;
+  if (is_fine) {
     heard(endpoint, lane);
     advance(endpoint);
-    return false;
   }
+  if (is_mended) {
+    rc_lanes_given_back(endpoint);
+    if (is_aside && !is_fine && endpoint->state == RC_GREETING)
+      rc_mend_again(endpoint, 0);
+  }
+  if (is_mended || is_fine)
+    return false;
   if (!is_aside && is_met && lane->failed_from == RC_NEVER)
     lane->failed_from = index;
   advance(endpoint);
@@ -263,8 +288,13 @@ bool rc_lane_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 void rc_lanes_hear(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   const bool is_hello =
-      wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM && be32toh(wc->imm_data) == (uint32_t)RC_HELLO;
+      wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM && (be32toh(wc->imm_data) & 15) == RC_HELLO;
 
+  if (endpoint->mend.by_ns) {
+    if (!is_hello)
+      rc_lanes_mend_met(endpoint);
+    return;
+  }
   /* Who says anything else has met this end on all of them. */
   for (uint32_t i = 0; !is_hello && i < endpoint->lane_count; i++)
     endpoint->lanes[i].is_heard = true;
@@ -329,6 +359,14 @@ bool rc_lane_left(struct pst_endpoint *endpoint, struct rc_lane *lane)
     if (!endpoint->lanes[i].has_left)
       return false;
   return true;
+}
+
+bool rc_lanes_are_leaving(const struct pst_endpoint *endpoint)
+{
+  for (uint32_t i = 0; endpoint->lanes && i < endpoint->lane_count; i++)
+    if (endpoint->lanes[i].has_left)
+      return true;
+  return false;
 }
 
 /* ---- States -----------------------------------------------------------------------------------
@@ -409,7 +447,7 @@ int rc_lanes_greet(struct pst_endpoint *endpoint)
   for (uint32_t i = 0; endpoint->lanes && i < endpoint->lane_count; i++) {
     struct rc_lane *lane = &endpoint->lanes[i];
     if (i && lane->sets_up && rc == 0 && rc_says_hello(endpoint))
-      rc = say(endpoint, lane, RC_HELLO);
+      rc = rc_lane_say(endpoint, lane, RC_HELLO);
     lane->sets_up = false;
   }
   return rc;

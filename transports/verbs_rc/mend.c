@@ -11,6 +11,7 @@
  *
  * Here by exchange, with the peer's address of the first time; what rdma_cm does instead of that is
  * in cm_mend.c.
+ * Of several queue pairs: mend_lanes.c.
  */
 #include <endian.h>
 #include <stdio.h>
@@ -22,12 +23,10 @@
 #define MESSAGES_MASK 0xfffffu
 #define CREDITS_MASK 0xffu
 
-#define AGAIN_NS UINT64_C(100000000) /* where the path is not there */
-
 static bool can_be_had_again(const struct pst_endpoint *endpoint, int status)
 {
   return endpoint->device->reconnect_ns && endpoint->state == RC_CONNECTED &&
-         !endpoint->close_mode &&
+         !endpoint->close_mode && !rc_lanes_are_leaving(endpoint) &&
          !atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed) &&
          (status == -ECONNRESET || status == -ETIMEDOUT || status == -EIO);
 }
@@ -70,7 +69,6 @@ void rc_mend_within(struct pst_endpoint *endpoint, uint64_t in_ns)
 void rc_mend_again(struct pst_endpoint *endpoint, uint64_t in_ns)
 {
   endpoint->state = RC_MENDING;
-  endpoint->mend.early = 0;
   rc_mend_within(endpoint, in_ns);
   rc_queue_error(endpoint);
   if (endpoint->cm)
@@ -87,16 +85,18 @@ uint64_t rc_given_back(const struct pst_endpoint *endpoint)
 
 void rc_mend_step(struct pst_endpoint *endpoint)
 {
-  const struct rc_mend *mend = &endpoint->mend;
+  struct rc_mend *mend = &endpoint->mend;
 
   if (rc_given_back(endpoint) != endpoint->sq_head || endpoint->rq_posted || mend->hellos ||
-      rc_now_ns(endpoint->device) < mend->again_ns)
+      !rc_lanes_are_back(endpoint) || rc_now_ns(endpoint->device) < mend->again_ns)
     return;
-  endpoint->mend.is_greeted = true;
+  mend->is_greeted = true;
+  mend->has_said = mend->is_lost = mend->is_answered = mend->is_confirmed = false;
   if (endpoint->cm) {
     rc_cm_mend(endpoint);
     return;
   }
+  rc_lanes_begin_anew(endpoint);
   int rc = rc_set_up_soon(endpoint);
   if (rc < 0)
     rc_fail(endpoint, rc, "no memory to connect with");
@@ -104,45 +104,72 @@ void rc_mend_step(struct pst_endpoint *endpoint)
 
 /* ---- Hellos ---------------------------------------------------------------------------------- */
 
-static void say_hello(struct pst_endpoint *endpoint)
+uint32_t rc_mend_hello(uint64_t messages, uint64_t credits)
 {
-  const uint32_t messages = endpoint->rx ? (uint32_t)endpoint->rx->arrived & MESSAGES_MASK : 0;
-  const uint32_t credits =
-      endpoint->tx ? (uint32_t)endpoint->tx->credit_messages & CREDITS_MASK : 0;
+  return ((uint32_t)messages & MESSAGES_MASK) << 12 | ((uint32_t)credits & CREDITS_MASK) << 4 |
+         RC_HELLO;
+}
+
+/* Of one queue pair. 0 or -errno. */
+static int say_hello(struct pst_endpoint *endpoint)
+{
+  const uint64_t messages = endpoint->rx ? endpoint->rx->arrived : 0;
+  const uint64_t credits = endpoint->tx ? endpoint->tx->credit_messages : 0;
   struct ibv_send_wr wr = {
       .wr_id = rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + RC_ASIDE),
       .opcode = rc_control_opcode(endpoint),
       .send_flags = IBV_SEND_SIGNALED,
-      .imm_data = htobe32(messages << 12 | credits << 4 | RC_HELLO),
+      .imm_data = htobe32(rc_mend_hello(messages, credits)),
   };
   struct ibv_send_wr *bad;
   int rc = ibv_post_send(endpoint->qp, &wr, &bad);
 
-  if (rc == 0)
-    endpoint->mend.hellos++;
+  endpoint->mend.hellos += rc == 0;
+  return -rc;
+}
+
+/* To be answered. By exchange the peer notices by a keepalive of its own; by rdma_cm it has. */
+void rc_mend_say_hello(struct pst_endpoint *endpoint)
+{
+  rc_mend_within(endpoint, endpoint->cm ? RC_CM_TRY_NS : endpoint->device->keepalive_ns);
+  if ((endpoint->lanes ? rc_lanes_say_hello(endpoint) : say_hello(endpoint)) < 0)
+    rc_mend_again(endpoint, RC_MEND_AGAIN_NS);
+}
+
+static void look(struct pst_endpoint *endpoint)
+{
+  const uint64_t before = endpoint->mend.repeated;
+
+  if (endpoint->lanes) {
+    rc_lanes_mend_look(endpoint);
+    return;
+  }
+  if (endpoint->state != RC_GREETING || !endpoint->mend.has_said)
+    return;
+  const char *why = rc_mend_drop_what_arrived(endpoint, 0, endpoint->mend.said);
+  if (why)
+    rc_fail(endpoint, -EPROTO, why);
+  else if (!rc_says_hello(endpoint) && say_hello(endpoint) < 0)
+    rc_mend_again(endpoint, RC_MEND_AGAIN_NS);
   else
-    rc_mend_again(endpoint, AGAIN_NS);
+    rc_mend_stands(endpoint, before);
 }
 
 void rc_mend_greet(struct pst_endpoint *endpoint)
 {
   struct rc_mend *mend = &endpoint->mend;
 
-  if (endpoint->setup_rc != 0) {
-    rc_mend_again(endpoint, AGAIN_NS);
+  if (endpoint->setup_rc != 0 || mend->is_lost) {
+    rc_mend_again(endpoint, RC_MEND_AGAIN_NS);
     return;
   }
   endpoint->state = RC_GREETING;
   mend->again_ns = RC_NEVER;
-  /* By exchange the peer notices by a keepalive of its own; by rdma_cm it has. */
   if (endpoint->cm)
     rc_mend_within(endpoint, RC_CM_TRY_NS);
-  else if (rc_says_hello(endpoint))
-    rc_mend_within(endpoint, endpoint->device->keepalive_ns);
   if (rc_says_hello(endpoint))
-    say_hello(endpoint);
-  if (mend->early && endpoint->state == RC_GREETING)
-    rc_mend_heard(endpoint, mend->early);
+    rc_mend_say_hello(endpoint);
+  look(endpoint); /* the peer's may have come first */
 }
 
 void rc_mend_said(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
@@ -172,32 +199,44 @@ static void empty(struct ibv_send_wr *wr)
   wr->wr.rdma.rkey = 0;
 }
 
-/* NULL, or why it cannot go on. */
-static const char *drop_what_arrived(struct pst_endpoint *endpoint, uint32_t said)
+static bool is_atomic(uint8_t opcode)
 {
-  uint32_t messages = 0, credits = 0;
+  return opcode == PST_OP_FETCH_ADD || opcode == PST_OP_COMPARE_SWAP;
+}
+
+const char *rc_mend_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by, uint32_t said)
+{
+  /* Of several queue pairs one may have been further than the send queue. */
+  const uint64_t done = endpoint->lanes ? endpoint->lanes[by].done : endpoint->sq_done;
+  uint32_t messages = 0, credits = 0, known = 0;
 
   for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++) {
     const uint32_t at = (uint32_t)i & endpoint->sq_mask;
     const uint8_t opcode = endpoint->sent[at].opcode;
-    if (opcode == PST_OP_FETCH_ADD || opcode == PST_OP_COMPARE_SWAP)
+    if (endpoint->sent[at].lane != by)
+      continue;
+    if (i >= done && is_atomic(opcode))
       return "an atomic was under way, which may or may not have taken place";
     messages += opcode == PST_OP_SEND;
+    known += opcode == PST_OP_SEND && i < done;
     credits += is_control(endpoint, at, RC_CREDIT);
   }
-  const uint64_t posted = endpoint->tx ? endpoint->tx->messages : 0;
-  const uint64_t granted = endpoint->rx ? endpoint->rx->credits_sent : 0;
-  uint32_t had = ((said >> 12) - (uint32_t)(posted - messages)) & MESSAGES_MASK;
+  const uint64_t granted = endpoint->rx && by == 0 ? endpoint->rx->credits_sent : 0;
+  uint32_t had =
+      ((said >> 12) - (uint32_t)(rc_lane_messages(endpoint, by) - messages)) & MESSAGES_MASK;
   uint32_t taken = ((said >> 4) - (uint32_t)(granted - credits)) & CREDITS_MASK;
-  if (had > messages || taken > credits)
+  if (had > messages || had < known || taken > credits)
     return "the peer says that it has had other messages than were sent";
   for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++) {
     const uint32_t at = (uint32_t)i & endpoint->sq_mask;
     const bool is_message = endpoint->sent[at].opcode == PST_OP_SEND;
     const bool is_given = is_control(endpoint, at, RC_CREDIT);
+    if (endpoint->sent[at].lane != by)
+      continue;
     if (is_message && had == 0)
       endpoint->mend.repeated++;
-    if ((is_message && had) || (is_given && taken) || is_control(endpoint, at, RC_HELLO))
+    if (i < done || (is_message && had) || (is_given && taken) ||
+        is_control(endpoint, at, RC_HELLO))
       empty(&endpoint->wrs[at]);
     had -= is_message && had;
     taken -= is_given && taken;
@@ -205,25 +244,34 @@ static const char *drop_what_arrived(struct pst_endpoint *endpoint, uint32_t sai
   return NULL;
 }
 
-void rc_mend_heard(struct pst_endpoint *endpoint, uint32_t said)
+void rc_mend_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
 {
   struct rc_mend *mend = &endpoint->mend;
-  const uint64_t from = endpoint->sq_done, to = endpoint->sq_head, before = mend->repeated;
-  const char *why = drop_what_arrived(endpoint, said);
 
-  if (why) {
-    rc_fail(endpoint, -EPROTO, why);
+  if (!mend->by_ns || (endpoint->state != RC_SETTING_UP && endpoint->state != RC_GREETING))
+    return;
+  if (lane) {
+    rc_lane_mend_heard(endpoint, lane, said);
     return;
   }
-  if (!rc_says_hello(endpoint))
-    say_hello(endpoint);
-  if (endpoint->state != RC_GREETING)
-    return; /* the answer could not be said */
+  mend->said = said;
+  mend->has_said = true;
+  look(endpoint);
+}
+
+void rc_mend_stands(struct pst_endpoint *endpoint, uint64_t repeated)
+{
+  struct rc_mend *mend = &endpoint->mend;
+  const uint64_t from = endpoint->sq_done, to = endpoint->sq_head;
+  int rc = 0;
+
   endpoint->state = RC_CONNECTED;
   endpoint->heard_ns = rc_now_ns(endpoint->device);
   mend->by_ns = 0;
   mend->count++;
-  int rc = from == to ? 0 : rc_queue_ring(endpoint, from, to);
+  if (from != to)
+    rc = endpoint->lanes ? rc_lanes_ring_again(endpoint, from, to)
+                         : rc_queue_ring(endpoint, from, to);
   endpoint->sq_head = to; /* what did not go is still to be told */
   if (rc < 0 || (uint64_t)rc < to - from) {
     rc_fail(endpoint, rc < 0 ? rc : -ENOBUFS, "ibv_post_send of what was under way");
@@ -232,9 +280,17 @@ void rc_mend_heard(struct pst_endpoint *endpoint, uint32_t said)
   RC_LOG(endpoint->device, PST_LOG_INFO,
          "%s: the connection is there again after %.3f s; %llu messages were sent again",
          endpoint->label, (double)(endpoint->heard_ns - mend->began_ns) / 1e9,
-         (unsigned long long)(mend->repeated - before));
+         (unsigned long long)(mend->repeated - repeated));
   rc_due(endpoint->worker, 0);
   rc_pend(endpoint);
+}
+
+void rc_mend_flushed(struct pst_endpoint *endpoint)
+{
+  if (endpoint->state == RC_GREETING)
+    rc_mend_again(endpoint, 0);
+  else if (atomic_load_explicit(&endpoint->setup, memory_order_relaxed) != 0)
+    endpoint->mend.is_lost = true;
 }
 
 /* ---- The end --------------------------------------------------------------------------------- */
@@ -279,4 +335,5 @@ void rc_mend_end(struct pst_endpoint *endpoint)
   if (endpoint->failed_from == RC_NEVER)
     endpoint->failed_from = endpoint->sq_done;
   endpoint->sq_done = rc_given_back(endpoint);
+  rc_lanes_mend_end(endpoint);
 }

@@ -122,10 +122,8 @@ static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const s
       rc_left(endpoint, what == RC_FAREWELL ? 0 : -ECONNRESET);
   } else if (what != RC_HELLO)
     fine = false;
-  else if (endpoint->mend.by_ns && endpoint->state == RC_GREETING)
-    rc_mend_heard(endpoint, said);
-  else if (endpoint->mend.by_ns && endpoint->cm && endpoint->state == RC_SETTING_UP)
-    endpoint->mend.early = said; /* by exchange it may be of a try that was given up */
+  else
+    rc_mend_heard(endpoint, lane, said);
   if (!fine)
     rc_fail(endpoint, -EPROTO, "the peer sent what is none of verbs_rc's messages");
   else
@@ -147,8 +145,9 @@ static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
 {
   const bool greets_again = lane ? lane->greets_again : endpoint->greets_again;
 
-  if (!endpoint->mend.by_ns && !rc_mend_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR &&
-      !greets_again)
+  if (endpoint->mend.by_ns)
+    rc_mend_flushed(endpoint);
+  else if (!rc_mend_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR && !greets_again)
     failed(endpoint, wc);
   if (lane || endpoint->rq_posted == 0)
     rc_pend(endpoint);

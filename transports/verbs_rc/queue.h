@@ -103,6 +103,12 @@ void rc_lanes_close(struct pst_endpoint *endpoint);
 int rc_lane_init(struct pst_endpoint *endpoint, struct rc_lane *lane);
 /* Post the receives that are missing. */
 int rc_lanes_restore(struct pst_endpoint *endpoint);
+/* As rc_lanes_ring(), once more, each by the one that it went by. */
+int rc_lanes_ring_again(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);
+/* How many messages went by one of them. */
+uint64_t rc_lane_messages(const struct pst_endpoint *endpoint, uint32_t lane);
+/* Beside the send queue. 0 or -errno. */
+int rc_lane_say(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
 /* By all but the first. */
 int rc_lanes_say(struct pst_endpoint *endpoint, enum rc_control control);
 /* A completion of the send queue. True: the connection has failed by it. */
@@ -116,6 +122,8 @@ bool rc_lane_arrived(struct pst_endpoint *endpoint, struct rc_lane *lane, const 
 bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct rc_out *out);
 /* The peer's farewell. True: it has left by all of them. */
 bool rc_lane_left(struct pst_endpoint *endpoint, struct rc_lane *lane);
+/* By one of them at least. */
+bool rc_lanes_are_leaving(const struct pst_endpoint *endpoint);
 void rc_lane_error(struct pst_endpoint *endpoint, struct rc_lane *lane);
 /* To ERR; has the device given back what was posted; has it sent what was said: all but the first.
  * Then none of it will come. */
@@ -128,6 +136,19 @@ void rc_lanes_cut(struct pst_endpoint *endpoint);
 bool rc_lanes_greet_again(struct pst_endpoint *endpoint);
 void rc_lanes_are_up(struct pst_endpoint *endpoint);
 int rc_lanes_greet(struct pst_endpoint *endpoint);
+
+/* mend_lanes.c: several that are had again. Have they given back all but the send queue's; then
+ * they begin anew; what of the send queue was given back. */
+bool rc_lanes_are_back(const struct pst_endpoint *endpoint);
+void rc_lanes_begin_anew(struct pst_endpoint *endpoint);
+void rc_lanes_given_back(struct pst_endpoint *endpoint);
+void rc_lanes_mend_end(struct pst_endpoint *endpoint);
+/* Hellos by all, 0 or -errno; the peer's; and whatever else comes before the connection stands. */
+int rc_lanes_say_hello(struct pst_endpoint *endpoint);
+void rc_lane_mend_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
+void rc_lanes_mend_met(struct pst_endpoint *endpoint);
+/* Does the connection stand? */
+void rc_lanes_mend_look(struct pst_endpoint *endpoint);
 
 /* row.c: at `index` and behind it, those at the front of the `n` that are plain and can be taken.
  * Returns how many. */

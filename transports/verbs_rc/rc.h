@@ -86,7 +86,18 @@ uint64_t rc_given_back(const struct pst_endpoint *endpoint);
 void rc_mend_greet(struct pst_endpoint *endpoint);
 /* A hello that is not of the send queue. */
 void rc_mend_said(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
-void rc_mend_heard(struct pst_endpoint *endpoint, uint32_t said);
+/* The peer's; `lane`: of several queue pairs, by which. */
+void rc_mend_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
+/* A receive of a queue pair that was set up anew has come back: it has failed once more. */
+void rc_mend_flushed(struct pst_endpoint *endpoint);
+/* For mend_lanes.c: what a hello says; it is said; of what went by the queue pair `by`, which the
+ * peer has had, NULL or why it cannot go on; the connection is there, and what was under way goes
+ * again (`repeated` was as much before). */
+#define RC_MEND_AGAIN_NS UINT64_C(100000000) /* where the path is not there */
+uint32_t rc_mend_hello(uint64_t messages, uint64_t credits);
+void rc_mend_say_hello(struct pst_endpoint *endpoint);
+const char *rc_mend_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by, uint32_t said);
+void rc_mend_stands(struct pst_endpoint *endpoint, uint64_t repeated);
 void rc_mend_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 /* What is under way fails. */
 void rc_mend_end(struct pst_endpoint *endpoint);
