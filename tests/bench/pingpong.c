@@ -123,14 +123,17 @@ static int write_there(struct game *game, uint64_t turn)
   return rc < 0 ? rc : 0;
 }
 
+/* What was posted is told as done while there is nothing else to do. */
 static int await(struct game *game, uint64_t turn)
 {
-  for (unsigned long looks = 1; *game->last != (uint8_t)turn; looks++) {
-    int rc = looks % LOOKS ? 0 : look(game); /* has it failed? */
-    if (rc < 0)
-      return rc;
-  }
-  return 0;
+  int rc = 0;
+
+  for (unsigned long looks = 0; *game->last != (uint8_t)turn && rc >= 0; looks++)
+    if (looks == 0)
+      rc = reap(game);
+    else if (looks % LOOKS == 0)
+      rc = look(game); /* has it failed? */
+  return rc < 0 ? rc : 0;
 }
 
 static uint64_t now_ns(void)
@@ -170,8 +173,6 @@ static int play(struct game *game, int second)
     game->starts[turn - 1] = now_ticks();
     if (rc >= 0)
       rc = write_there(game, turn);
-    if (rc >= 0)
-      rc = reap(game);
     if (rc >= 0 && !second)
       rc = await(game, turn);
   }

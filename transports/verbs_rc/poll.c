@@ -228,14 +228,17 @@ static inline struct pst_endpoint *whose(struct pst_worker *worker, const struct
 /* True: there are no more. */
 static bool take(struct pst_worker *worker, struct rc_out *out)
 {
+  bool is_empty = false; /* ibv_poll_cq(3): it gave fewer than it was asked for */
+
   for (uint32_t budget = BUDGET, n; out->room && budget; budget -= n) {
     n = 1;
     if (worker->wc_at == worker->wc_count) {
-      int some = ibv_poll_cq(worker->cq, RC_POLL_BATCH, worker->wc);
+      int some = is_empty ? 0 : ibv_poll_cq(worker->cq, RC_POLL_BATCH, worker->wc);
       worker->wc_at = 0;
       worker->wc_count = some > 0 ? (uint32_t)some : 0;
       if (some <= 0)
         return true;
+      is_empty = some < (int)RC_POLL_BATCH;
     }
     const struct ibv_wc *wc = &worker->wc[worker->wc_at];
     struct pst_endpoint *endpoint = whose(worker, wc);
@@ -341,6 +344,22 @@ static void greet_again(struct pst_endpoint *endpoint)
   rc_greet_again(endpoint, is_first);
 }
 
+/* An endpoint of requests alone, with nothing to tell but those that are done. */
+static inline bool only_requests(const struct pst_endpoint *endpoint)
+{
+  return endpoint->state == RC_CONNECTED && !endpoint->rx && !endpoint->shared &&
+         !endpoint->lanes && !endpoint->close_mode && !endpoint->tell_gone &&
+         !endpoint->tell_connected && !endpoint->wants_room && !endpoint->greets_again;
+}
+
+/* work_on() of such a one. */
+static void tell_requests(struct pst_endpoint *endpoint, struct rc_out *out)
+{
+  tell_done(endpoint, out);
+  if (endpoint->sq_told != endpoint->sq_done)
+    rc_pend(endpoint);
+}
+
 /* False: it is freed. */
 static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
 {
@@ -390,7 +409,10 @@ static void work(struct pst_worker *worker, struct rc_out *out)
     struct pst_endpoint *endpoint = list;
     list = endpoint->next_pending;
     endpoint->is_pending = false;
-    work_on(endpoint, out);
+    if (only_requests(endpoint))
+      tell_requests(endpoint, out);
+    else
+      work_on(endpoint, out);
   }
 }
 
