@@ -100,6 +100,10 @@ extern const struct pst_host contract_host;
 uint32_t contract_complaints(void);
 /* The last of all. */
 const char *contract_complaint(void);
+/* From now on lines of any level with these words are kept, up to 16; NULL: none. */
+void contract_listen(const char *words);
+/* The first one that was kept and has not been taken; its level, or -1: there is none. */
+int contract_heard(char *line, size_t size);
 /* What plugins take for the time, contract_now_ns() by default. While none of them runs. */
 void contract_host_clock(uint64_t (*now_ns)(void));
 

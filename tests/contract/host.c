@@ -19,6 +19,14 @@
 static _Atomic uint32_t complaints;
 static pthread_mutex_t complaint_lock = PTHREAD_MUTEX_INITIALIZER;
 static char complaint[1024];
+static struct {
+  const char *_Atomic words;
+  struct {
+    int level;
+    char text[sizeof(complaint)];
+  } lines[16];
+  uint32_t head, tail;
+} kept; /* under complaint_lock */
 static const struct pst_memory_ops *memory_ops;
 static struct pst_memory *memory;
 
@@ -44,18 +52,51 @@ static void complain(const char *text)
   atomic_fetch_add(&complaints, 1);
 }
 
+void contract_listen(const char *words)
+{
+  pthread_mutex_lock(&complaint_lock);
+  kept.words = words;
+  kept.head = kept.tail = 0;
+  pthread_mutex_unlock(&complaint_lock);
+}
+
+int contract_heard(char *line, size_t size)
+{
+  int level = -1;
+  pthread_mutex_lock(&complaint_lock);
+  if (kept.tail != kept.head) {
+    level = kept.lines[kept.tail].level;
+    snprintf(line, size, "%s", kept.lines[kept.tail++].text);
+  }
+  pthread_mutex_unlock(&complaint_lock);
+  return level;
+}
+
+static void keep(int level, const char *text)
+{
+  pthread_mutex_lock(&complaint_lock);
+  const char *words = kept.words;
+  if (words && strstr(text, words) && kept.head < sizeof(kept.lines) / sizeof(kept.lines[0])) {
+    kept.lines[kept.head].level = level;
+    snprintf(kept.lines[kept.head].text, sizeof(kept.lines[0].text), "%s", text);
+    kept.head++;
+  }
+  pthread_mutex_unlock(&complaint_lock);
+}
+
 static void host_log(const struct pst_host *host, int level, const char *format, ...)
 {
   char text[sizeof(complaint)];
   va_list args;
   (void)host;
-  if (level > PST_LOG_WARN && !getenv("CONTRACT_LOG"))
+  if (level > PST_LOG_WARN && !kept.words && !getenv("CONTRACT_LOG"))
     return;
   va_start(args, format);
   vsnprintf(text, sizeof(text), format, args);
   va_end(args);
   if (level <= PST_LOG_WARN)
     complain(text);
+  keep(level, text);
   if (getenv("CONTRACT_LOG"))
     fprintf(stderr, "%s\n", text);
 }

@@ -573,6 +573,92 @@ static void completion_queue_that_fails(void **state)
   ends(ONCE, "cq-error --after 5", 0, -EIO);
 }
 
+/* ---- Told, and nothing more ------------------------------------------------------------------ */
+
+/* The next line with an event: what it says, and how loudly. */
+static void await_told(struct stream *stream, int level, const char *said)
+{
+  char line[512];
+  int heard;
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while ((heard = contract_heard(line, sizeof(line))) < 0) {
+    poll_both(stream);
+    contract_in_time(deadline, "\"%s\"", said);
+  }
+  assert_string_equal(line, said);
+  assert_int_equal(heard, level);
+}
+
+static void ports_events_are_told(void **state)
+{
+  static const struct {
+    const char *event;
+    int level;
+    const char *said;
+  } all[] = {
+      {"sm-change", PST_LOG_INFO,
+       "mlx5_0 port 1: IBV_EVENT_SM_CHANGE: the port has another subnet manager"},
+      {"client-reregister", PST_LOG_INFO,
+       "mlx5_0 port 1: IBV_EVENT_CLIENT_REREGISTER: the subnet manager asks its clients to "
+       "register anew, of whom Penstock is none"},
+      {"lid-change", PST_LOG_WARN,
+       "mlx5_0 port 1: IBV_EVENT_LID_CHANGE: the port's LID changed; check: the subnet manager"},
+      {"pkey-change", PST_LOG_WARN,
+       "mlx5_0 port 1: IBV_EVENT_PKEY_CHANGE: the port's P_Keys changed; check: `pkey_index`"},
+      {"gid-change", PST_LOG_WARN,
+       "mlx5_0 port 1: IBV_EVENT_GID_CHANGE: the port's GIDs changed; check: `ip addr`; connect "
+       "again"},
+      {"unknown", PST_LOG_WARN,
+       "mlx5_0: unknown event (31): an event that is newer than this program; check: the same "
+       "number in a newer rdma-core's <infiniband/verbs.h>, `dmesg`"},
+  };
+  struct stream stream;
+  char action[128];
+  (void)state;
+  open_stream(&stream, ONCE, 0);
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+    contract_listen(strstr(all[i].said, "unknown event") ? "unknown event" : "IBV_EVENT_");
+    snprintf(action, sizeof(action), "port-event " DEVICE "/1 --event %s", all[i].event);
+    simulated_ctl(action);
+    await_told(&stream, all[i].level, all[i].said); /* by each end */
+    await_told(&stream, all[i].level, all[i].said);
+    run(&stream, 20 * (i + 1));
+  }
+  contract_listen(NULL);
+  settle(&stream);
+  assert_int_equal(stream.failed, 0);
+  close_stream(&stream);
+}
+
+/* COMM_EST and SQ_DRAINED are given first, and are not worth a line. */
+static void queue_pairs_events_are_told(void **state)
+{
+  (void)state;
+  struct stream stream;
+  unsigned int number;
+  char action[128];
+  open_stream(&stream, ONCE, 0);
+  assert_int_equal(queue_pairs(&stream.pair->sender, &number, 1), 1);
+  contract_listen("IBV_EVENT_");
+  static const char *const events[] = {"comm-est", "sq-drained", "path-mig", "path-mig-err"};
+  for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+    snprintf(action, sizeof(action), "qp-event --qp %u --event %s --count 1", number, events[i]);
+    simulated_ctl(action);
+  }
+  run(&stream, 20);
+  await_told(&stream, PST_LOG_INFO,
+             "sender: IBV_EVENT_PATH_MIG: the connection has moved to its alternate path");
+  await_told(&stream, PST_LOG_WARN,
+             "sender: IBV_EVENT_PATH_MIG_ERR: the connection could not be moved to its alternate "
+             "path; check: the subnet manager");
+  contract_listen(NULL);
+  run(&stream, 40);
+  settle(&stream);
+  assert_int_equal(stream.failed, 0);
+  simulated_ctl("clear");
+  close_stream(&stream);
+}
+
 static void device_that_is_removed(void **state)
 {
   (void)state;
@@ -786,6 +872,8 @@ int main(int argc, char **argv)
     CONTRACT_CASE(port_goes_down_and_is_told),
     CONTRACT_CASE(queue_pair_that_fails),
     CONTRACT_CASE(completion_queue_that_fails),
+    CONTRACT_CASE(ports_events_are_told),
+    CONTRACT_CASE(queue_pairs_events_are_told),
     CONTRACT_CASE(device_that_is_removed),
     CONTRACT_CASE(answer_that_never_comes),
     CONTRACT_CASE(closing_awaits_nothing_of_a_peer_that_left),

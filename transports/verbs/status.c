@@ -95,9 +95,11 @@ static const struct vb_status events[] = {
      "a key, address or right that is wrong or no longer valid", "the peer's log", -EACCES},
     {IBV_EVENT_COMM_EST, "IBV_EVENT_COMM_EST", "the first packet came", "", "", 0},
     {IBV_EVENT_SQ_DRAINED, "IBV_EVENT_SQ_DRAINED", "the send queue is drained", "", "", 0},
-    {IBV_EVENT_PATH_MIG, "IBV_EVENT_PATH_MIG", "the path has moved", "", "", 0},
-    {IBV_EVENT_PATH_MIG_ERR, "IBV_EVENT_PATH_MIG_ERR", "the path could not be moved",
-     "no alternate path", "the subnet manager", 0},
+    {IBV_EVENT_PATH_MIG, "IBV_EVENT_PATH_MIG", "the connection has moved to its alternate path", "",
+     "", 0},
+    {IBV_EVENT_PATH_MIG_ERR, "IBV_EVENT_PATH_MIG_ERR",
+     "the connection could not be moved to its alternate path", "no alternate path",
+     "the subnet manager", 0},
     {IBV_EVENT_DEVICE_FATAL, "IBV_EVENT_DEVICE_FATAL", "the device failed",
      "it was reset or removed", "the kernel's log (`dmesg`), the device's firmware", -EIO},
     {IBV_EVENT_PORT_ACTIVE, "IBV_EVENT_PORT_ACTIVE", "the port is up", "", "", 0},
@@ -107,7 +109,7 @@ static const struct vb_status events[] = {
      "the subnet manager started anew", "the subnet manager", 0},
     {IBV_EVENT_PKEY_CHANGE, "IBV_EVENT_PKEY_CHANGE", "the port's P_Keys changed",
      "the subnet manager changed partitions", "`pkey_index`", 0},
-    {IBV_EVENT_SM_CHANGE, "IBV_EVENT_SM_CHANGE", "another subnet manager", "", "", 0},
+    {IBV_EVENT_SM_CHANGE, "IBV_EVENT_SM_CHANGE", "the port has another subnet manager", "", "", 0},
     {IBV_EVENT_SRQ_ERR, "IBV_EVENT_SRQ_ERR", "a shared receive queue failed", "",
      "the kernel's log (`dmesg`)", -EIO},
     {IBV_EVENT_SRQ_LIMIT_REACHED, "IBV_EVENT_SRQ_LIMIT_REACHED",
@@ -115,7 +117,7 @@ static const struct vb_status events[] = {
     {IBV_EVENT_QP_LAST_WQE_REACHED, "IBV_EVENT_QP_LAST_WQE_REACHED",
      "a failed queue pair takes no more of its shared receive queue", "", "", 0},
     {IBV_EVENT_CLIENT_REREGISTER, "IBV_EVENT_CLIENT_REREGISTER",
-     "the subnet manager asks for registrations", "", "", 0},
+     "the subnet manager asks its clients to register anew, of whom Penstock is none", "", "", 0},
     {IBV_EVENT_GID_CHANGE, "IBV_EVENT_GID_CHANGE", "the port's GIDs changed",
      "an address was added or taken from its netdev", "`ip addr`; connect again", 0},
     {IBV_EVENT_WQ_FATAL, "IBV_EVENT_WQ_FATAL", "a work queue failed", "",
@@ -123,7 +125,12 @@ static const struct vb_status events[] = {
 };
 
 static const struct vb_status unknown_event = {
-    -1, "unknown event", "an event that is newer than this program", "", "", 0};
+    -1,
+    "unknown event",
+    "an event that is newer than this program",
+    "",
+    "the same number in a newer rdma-core's <infiniband/verbs.h>, `dmesg`",
+    0};
 
 static const struct vb_status *find(const struct vb_status *table, size_t count, int code,
                                     const struct vb_status *none)

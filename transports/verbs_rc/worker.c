@@ -143,14 +143,6 @@ void rc_unpend(struct pst_endpoint *endpoint)
     *at = endpoint->next_pending;
 }
 
-void rc_event_text(int event, char *text, size_t size)
-{
-  const struct vb_status *what = vb_event(event);
-
-  snprintf(text, size, "%s: %s. Usual reasons: %s. Check: %s", what->name, what->cause,
-           what->reasons, what->checks);
-}
-
 static void look_at_event(struct pst_endpoint *endpoint)
 {
   int event = atomic_exchange(&endpoint->event, 0);
@@ -241,66 +233,6 @@ int rc_arm(struct pst_worker *worker)
     return -EAGAIN;
   set_timer(worker);
   return 0;
-}
-
-/* ---- Asynchronous events ------------------------------------------------------------------------
- */
-
-static void take_event(struct pst_device *device, const struct ibv_async_event *event)
-{
-  const struct vb_status *what = vb_event((int)event->event_type);
-  struct pst_endpoint *endpoint;
-  struct rc_shared *shared;
-
-  switch (event->event_type) {
-  case IBV_EVENT_QP_FATAL:
-  case IBV_EVENT_QP_REQ_ERR:
-  case IBV_EVENT_QP_ACCESS_ERR:
-    endpoint = event->element.qp->qp_context;
-    atomic_store(&endpoint->event, (int)event->event_type + 1);
-    atomic_fetch_add(&endpoint->worker->notices, 1);
-    break;
-  case IBV_EVENT_QP_LAST_WQE_REACHED:
-    endpoint = event->element.qp->qp_context;
-    atomic_store(&endpoint->last_wqe, true);
-    atomic_fetch_add(&endpoint->worker->notices, 1);
-    break;
-  case IBV_EVENT_SRQ_ERR:
-    shared = event->element.srq->srq_context;
-    atomic_store(&shared->event, (int)event->event_type + 1);
-    atomic_fetch_add(&shared->worker->notices, 1);
-    break;
-  case IBV_EVENT_DEVICE_FATAL:
-  case IBV_EVENT_CQ_ERR:
-    atomic_store(&device->is_lost, true);
-    RC_LOG(device, PST_LOG_ERROR, "%s: %s: %s; check: %s", device->open.info->name, what->name,
-           what->cause, what->checks);
-    break;
-  case IBV_EVENT_PORT_ERR:
-  case IBV_EVENT_PORT_ACTIVE:
-  case IBV_EVENT_GID_CHANGE:
-  case IBV_EVENT_LID_CHANGE:
-  case IBV_EVENT_PKEY_CHANGE:
-    RC_LOG(device, event->event_type == IBV_EVENT_PORT_ACTIVE ? PST_LOG_INFO : PST_LOG_WARN,
-           "%s port %d: %s: %s%s%s", device->open.info->name, event->element.port_num, what->name,
-           what->cause, what->checks[0] ? "; check: " : "", what->checks);
-    break;
-  default:
-    break;
-  }
-}
-
-void rc_events(struct pst_device *device)
-{
-  struct ibv_async_event event;
-
-  /* Destroying a queue pair waits for its events' acknowledgement: its endpoint is there. */
-  pthread_mutex_lock(&device->events);
-  while (ibv_get_async_event(device->open.context, &event) == 0) {
-    take_event(device, &event);
-    ibv_ack_async_event(&event);
-  }
-  pthread_mutex_unlock(&device->events);
 }
 
 /* ---- What only time tells -------------------------------------------------------------------- */

@@ -107,7 +107,8 @@ void rc_disarm(struct pst_worker *worker);
 void rc_take_notices(struct pst_worker *worker);
 /* At the clock, and at what is due by it. */
 void rc_look(struct pst_worker *worker);
-/* Asynchronous events of the device. */
+
+/* events.c: asynchronous events of the device. */
 void rc_events(struct pst_device *device);
 /* One of them in words. */
 void rc_event_text(int event, char *text, size_t size);

@@ -19,6 +19,9 @@
 
 #define sim_container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
+/* Of a device; and more than there are of enum ibv_event_type, a bit each. */
+enum { SIM_PORTS = 2, SIM_EVENTS = 32, SIM_EVENT_UNKNOWN = SIM_EVENTS - 1 };
+
 struct sim_list {
   struct sim_list *next, *prev;
 };
@@ -44,8 +47,9 @@ struct sim_context {
   struct sim_list link;             /* of the process' open contexts */
   struct sim_list regions, windows; /* its MRs and MWs */
   unsigned pds, mrs, mws, cqs, qps, srqs, ahs, channels,
-      others;                 /* alive, under sim_process' lock */
-  uint64_t port_seen;         /* what the async events have told of the ports */
+      others;         /* alive, under sim_process' lock */
+  uint64_t port_seen; /* what the async events have told of the ports */
+  uint32_t told_seen[SIM_PORTS][SIM_EVENTS];
   bool removed;               /* IBV_EVENT_DEVICE_FATAL was given */
   void *front;                /* front/'s own, freed by it */
   struct verbs_context verbs; /* last: a program holds &verbs.context */

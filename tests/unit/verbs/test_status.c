@@ -33,6 +33,7 @@ static void every_event_has_its_words(void **state)
     assert_true(strlen(one->cause) > 8);
   }
   assert_string_equal(vb_event(777)->name, "unknown event");
+  assert_true(vb_event(777)->code < 0 && strlen(vb_event(777)->checks) > 8);
 }
 
 /* The reference's famous failure: what is looked at first is the hop limit. */

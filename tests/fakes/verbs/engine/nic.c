@@ -78,6 +78,19 @@ static uint64_t serve_qp(struct sim_qp *qp)
   return wake;
 }
 
+/* What the port was made to tell of. */
+static void serve_told(struct sim_context *context, unsigned p)
+{
+  const struct fab_port *port = &fab->device[context->device->number].ports[p];
+  for (unsigned e = 0; e < SIM_EVENTS; e++) {
+    for (uint32_t told = port->told[e]; context->told_seen[p][e] != told;
+         context->told_seen[p][e]++) {
+      struct ibv_async_event event = {.event_type = e, .element.port_num = (int)p + 1};
+      sim_events_push(&context->async, &event);
+    }
+  }
+}
+
 static void serve_ports(struct sim_context *context)
 {
   struct fab_device *device = &fab->device[context->device->number];
@@ -85,6 +98,7 @@ static void serve_ports(struct sim_context *context)
     struct fab_port *port = &device->ports[p];
     bool was = context->port_seen >> p & 1;
     bool is = port->used && port->up && !device->removed;
+    serve_told(context, p);
     if (was == is)
       continue;
     context->port_seen ^= UINT64_C(1) << p;

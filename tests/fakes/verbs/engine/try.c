@@ -46,11 +46,12 @@ static enum ibv_wc_status check(struct sim_qp *qp, const struct sim_slot *slot)
   return IBV_WC_SUCCESS;
 }
 
-/* Faults of the way; true if the try ends here. */
+/* Faults of the way, and what is told on it; true if the try ends here. */
 static bool faulted(struct sim_qp *qp, struct sim_slot *slot, struct sim_outcome *outcome)
 {
   uint32_t device = sim_fab_qp(qp)->device;
   uint64_t delay_ns;
+  int event;
   if (!slot->delayed && fab_fault_hits(FAB_FAULT_DELAY, device, qp->number, &delay_ns, NULL)) {
     slot->delayed = 1;
     *outcome = (struct sim_outcome){.fate = SIM_WAIT, .wait_ns = delay_ns};
@@ -61,6 +62,8 @@ static bool faulted(struct sim_qp *qp, struct sim_slot *slot, struct sim_outcome
     *outcome = (struct sim_outcome){.fate = SIM_LOST};
     return true;
   }
+  if (fab_fault_hits(FAB_FAULT_QP_EVENT, device, qp->number, NULL, &event))
+    sim_qp_event(sim_fab_qp(qp), event);
   if (fab_fault_hits(FAB_FAULT_QP_ERROR, device, qp->number, NULL, NULL)) {
     sim_qp_lock(sim_fab_qp(qp));
     sim_qp_fail(sim_fab_qp(qp));

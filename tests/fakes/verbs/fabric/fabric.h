@@ -30,7 +30,7 @@ enum {
   FAB_PROCESSES = 1024,
   FAB_HOSTS = 64,
   FAB_DEVICES = 256,
-  FAB_PORTS = 2, /* of a device */
+  FAB_PORTS = SIM_PORTS,
   FAB_GIDS = 16,
   FAB_PKEYS = 4,
   FAB_SUBNETS = 64,
@@ -94,6 +94,7 @@ struct fab_port {
   uint16_t pkeys[FAB_PKEYS];
   char netdev[FAB_NAME];
   struct fab_gid gids[FAB_GIDS];
+  _Atomic uint32_t told[SIM_EVENTS]; /* how often it was made to tell of one */
   _Atomic uint64_t counters[FAB_COUNTERS];
 };
 
@@ -277,6 +278,7 @@ enum fab_fault_kind {
   FAB_FAULT_DMABUF,
   FAB_FAULT_QP_ERROR,
   FAB_FAULT_CQ_ERROR,
+  FAB_FAULT_QP_EVENT,
   /* Done once, to `on`. */
   FAB_FAULT_PORT_DOWN,
   FAB_FAULT_PORT_UP,
@@ -286,6 +288,7 @@ enum fab_fault_kind {
   FAB_FAULT_RESTORE_DEVICE,
   FAB_FAULT_ROUTER_DOWN,
   FAB_FAULT_ROUTER_UP,
+  FAB_FAULT_PORT_EVENT,
 };
 
 /* A host, a device or a port, what is 0 being any; or a router. */
@@ -301,7 +304,7 @@ struct fab_fault {
   struct fab_target on; /* of what is done once */
   uint32_t qpn;         /* 0: any */
   uint32_t per_million;
-  int error;             /* errno of FAB_FAULT_REG_MR and _DMABUF */
+  int value; /* errno of FAB_FAULT_REG_MR and _DMABUF; the event of _QP_ and _PORT_EVENT */
   _Atomic int64_t after; /* so many pass first; what is done once is done as the next one comes */
   _Atomic int64_t left;  /* so many are hit, then it is over; negative: no end */
   uint64_t delay_ns;
@@ -476,10 +479,10 @@ struct fab_port *fab_port_of(uint32_t device, unsigned port);
 
 /* ---- faults ---- */
 
-/* The first armed fault of a kind that hits; its delay_ns or error. Each try of a message asks once
+/* The first armed fault of a kind that hits; its delay_ns or value. Each try of a message asks once
  * for FAB_FAULT_DROP, which also counts it for what is done after so many. Takes no lock. */
 bool fab_fault_hits(enum fab_fault_kind kind, uint32_t device, uint32_t qpn, uint64_t *delay_ns,
-                    int *error);
+                    int *value);
 /* Arms it; what is to be done at once is done. ENOSPC: the table is full. */
 int fab_fault_plant(const struct fab_fault *fault);
 /* Disarms all. What was done stays. */

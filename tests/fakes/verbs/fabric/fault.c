@@ -56,18 +56,23 @@ static bool is_in_time(const struct fab_fault *fault)
 
 /* ---- what is done once ---- */
 
-static void set_up(struct fab_port *port, bool up)
+static void set_up(struct fab_port *port, int up)
 {
   atomic_store(&port->up, up);
 }
 
-static void set_cut(struct fab_port *port, bool cut)
+static void set_cut(struct fab_port *port, int cut)
 {
   atomic_store(&port->cut, cut);
 }
 
-static void each_port(const struct fab_target *on, void (*set)(struct fab_port *port, bool value),
-                      bool value)
+static void tell(struct fab_port *port, int event)
+{
+  atomic_fetch_add(&port->told[event], 1);
+}
+
+static void each_port(const struct fab_target *on, void (*set)(struct fab_port *port, int value),
+                      int value)
 {
   for (uint32_t d = 0; d < fab->devices; d++) {
     if ((on->host && on->host != fab->device[d].host + 1) || (on->device && on->device != d + 1))
@@ -102,8 +107,9 @@ static void set_router(const struct fab_target *on, bool up)
   fab_unlock(&fab->lock);
 }
 
-static void perform(uint32_t kind, const struct fab_target *on)
+static void perform(uint32_t kind, const struct fab_fault *fault)
 {
+  const struct fab_target *on = &fault->on;
   switch (kind) {
   case FAB_FAULT_PORT_DOWN:
   case FAB_FAULT_PORT_UP:
@@ -120,6 +126,9 @@ static void perform(uint32_t kind, const struct fab_target *on)
   case FAB_FAULT_ROUTER_DOWN:
   case FAB_FAULT_ROUTER_UP:
     set_router(on, kind == FAB_FAULT_ROUTER_UP);
+    break;
+  case FAB_FAULT_PORT_EVENT:
+    each_port(on, tell, fault->value);
     break;
   default:
     break;
@@ -143,7 +152,7 @@ static void perform_once(struct fab_fault *fault, uint64_t now)
   if (!is_done_once(kind) ||
       !atomic_compare_exchange_strong(&fault->kind, &kind, FAB_FAULT_CLAIMED))
     return;
-  perform(kind, &fault->on);
+  perform(kind, fault);
   if (!fault->for_ns) {
     atomic_store(&fault->kind, FAB_FAULT_NONE);
     return;
@@ -193,7 +202,7 @@ static bool hits(struct fab_fault *fault, uint32_t device, uint32_t qpn)
 }
 
 bool fab_fault_hits(enum fab_fault_kind kind, uint32_t device, uint32_t qpn, uint64_t *delay_ns,
-                    int *error)
+                    int *value)
 {
   uint32_t count = atomic_load_explicit(&fab->faults, memory_order_acquire);
   bool hit = false;
@@ -207,8 +216,8 @@ bool fab_fault_hits(enum fab_fault_kind kind, uint32_t device, uint32_t qpn, uin
     hit = true;
     if (delay_ns)
       *delay_ns = fault->delay_ns;
-    if (error)
-      *error = fault->error;
+    if (value)
+      *value = fault->value;
   }
   return hit;
 }
@@ -250,7 +259,7 @@ int fab_fault_plant(const struct fab_fault *fault)
   entry->on = fault->on;
   entry->qpn = fault->qpn;
   entry->per_million = fault->per_million;
-  entry->error = fault->error;
+  entry->value = fault->value;
   int64_t after = atomic_load(&fault->after);
   bool counts = after && is_done_once(atomic_load(&fault->kind));
   atomic_store(&entry->after, after + counts);

@@ -7,7 +7,7 @@
 
 #include "keys.h"
 
-enum { DO, OF, ON, QP, AFTER, COUNT, SHARE, BY, ERROR, AT, FOR, FAULT_KEYS };
+enum { DO, OF, ON, QP, AFTER, COUNT, SHARE, BY, ERROR, AT, FOR, EVENT, FAULT_KEYS };
 
 #define BIT(key) (1u << (key))
 #define WHEN (BIT(DO) | BIT(AFTER) | BIT(AT))
@@ -17,7 +17,7 @@ enum { DO, OF, ON, QP, AFTER, COUNT, SHARE, BY, ERROR, AT, FOR, FAULT_KEYS };
 static const struct kind {
   uint32_t kind;
   uint32_t keys, needs;
-  int error; /* unless it says another */
+  int value; /* errno, unless it says another */
 } kinds[] = {
     {FAB_FAULT_DROP, WHICH | BIT(OF) | BIT(QP), 0, 0},
     {FAB_FAULT_DELAY, WHICH | BIT(OF) | BIT(QP) | BIT(BY), BIT(BY), 0},
@@ -26,6 +26,7 @@ static const struct kind {
     {FAB_FAULT_DMABUF, WHICH | BIT(ON) | BIT(ERROR), 0, EOPNOTSUPP},
     {FAB_FAULT_QP_ERROR, WHICH | BIT(OF) | BIT(QP), 0, 0},
     {FAB_FAULT_CQ_ERROR, WHICH | BIT(OF) | BIT(QP), 0, 0},
+    {FAB_FAULT_QP_EVENT, WHICH | BIT(OF) | BIT(QP) | BIT(EVENT), BIT(EVENT), 0},
     {FAB_FAULT_PORT_DOWN, WHEN | BIT(OF) | BIT(ON) | BIT(FOR), BIT(ON), 0},
     {FAB_FAULT_PORT_UP, WHEN | BIT(OF) | BIT(ON), BIT(ON), 0},
     {FAB_FAULT_LOSE_PEER, WHEN | BIT(OF) | BIT(ON) | BIT(FOR), BIT(ON), 0},
@@ -34,12 +35,18 @@ static const struct kind {
     {FAB_FAULT_RESTORE_DEVICE, WHEN | BIT(OF) | BIT(ON), BIT(ON), 0},
     {FAB_FAULT_ROUTER_DOWN, WHEN | BIT(OF) | BIT(ON) | BIT(FOR), BIT(ON), 0},
     {FAB_FAULT_ROUTER_UP, WHEN | BIT(OF) | BIT(ON), BIT(ON), 0},
+    {FAB_FAULT_PORT_EVENT, WHEN | BIT(OF) | BIT(ON) | BIT(EVENT), BIT(ON) | BIT(EVENT), 0},
 };
 const char *const describe_fault_names[] = {
-    "drop",           "delay",       "rnr",          "refuse-registration",
-    "refuse-dmabuf",  "qp-error",    "cq-error",     "port-down",
-    "port-up",        "lose-peer",   "restore-peer", "remove-device",
-    "restore-device", "router-down", "router-up",    NULL,
+    "drop",          "delay",
+    "rnr",           "refuse-registration",
+    "refuse-dmabuf", "qp-error",
+    "cq-error",      "qp-event",
+    "port-down",     "port-up",
+    "lose-peer",     "restore-peer",
+    "remove-device", "restore-device",
+    "router-down",   "router-up",
+    "port-event",    NULL,
 };
 _Static_assert(sizeof(kinds) / sizeof(kinds[0]) + 1 ==
                    sizeof(describe_fault_names) / sizeof(describe_fault_names[0]),
@@ -50,6 +57,32 @@ static const char *const error_words[] = {"ENOMEM",     "EINVAL", "EFAULT", "EPE
                                           "EOPNOTSUPP", "ENOSPC", "ENODEV", NULL};
 static const int errors[] = {ENOMEM, EINVAL, EFAULT,     EPERM,  EACCES, EAGAIN,
                              EBUSY,  EIO,    EOPNOTSUPP, ENOSPC, ENODEV};
+
+/* What ports and queue pairs tell of. */
+static const char *const event_words[] = {
+    "path-mig",  "path-mig-err",      "comm-est",   "sq-drained", "lid-change", "pkey-change",
+    "sm-change", "client-reregister", "gid-change", "unknown",    NULL};
+static const struct event {
+  int type;
+  bool is_ports; /* else a queue pair's */
+} events[] = {
+    {IBV_EVENT_PATH_MIG, false},  {IBV_EVENT_PATH_MIG_ERR, false},
+    {IBV_EVENT_COMM_EST, false},  {IBV_EVENT_SQ_DRAINED, false},
+    {IBV_EVENT_LID_CHANGE, true}, {IBV_EVENT_PKEY_CHANGE, true},
+    {IBV_EVENT_SM_CHANGE, true},  {IBV_EVENT_CLIENT_REREGISTER, true},
+    {IBV_EVENT_GID_CHANGE, true}, {SIM_EVENT_UNKNOWN, true},
+};
+_Static_assert(sizeof(events) / sizeof(events[0]) + 1 ==
+                   sizeof(event_words) / sizeof(event_words[0]),
+               "a word for each");
+
+const char *describe_event(int type)
+{
+  size_t i = 0;
+  while (event_words[i + 1] && events[i].type != type)
+    i++;
+  return event_words[i];
+}
 
 static const struct key fault_keys[FAULT_KEYS] = {
     [DO] = {{.name = "do",
@@ -67,6 +100,7 @@ static const struct key fault_keys[FAULT_KEYS] = {
     [ERROR] = {{.name = "error", .type = PST_OPTION_ENUM, .choices = error_words}},
     [AT] = {{.name = "at", .type = PST_OPTION_DURATION}},
     [FOR] = {{.name = "for", .type = PST_OPTION_DURATION, .min = 1}},
+    [EVENT] = {{.name = "event", .type = PST_OPTION_ENUM, .choices = event_words}},
 };
 
 /* ---- targets ---- */
@@ -159,7 +193,9 @@ static bool fit_kind(struct describe *d, const struct node *node, const struct t
     }
     if (!taken[i].node && kind->needs & BIT(i)) {
       findings_add(&d->findings, &node->place, "%s needs \"%s\"%s", name, key,
-                   i == BY ? ", as in 5 ms" : ": what it is done to, as ctl --help says");
+                   i == BY      ? ", as in 5 ms"
+                   : i == EVENT ? ": of what it tells, as ctl --help says"
+                                : ": what it is done to, as ctl --help says");
       right = false;
     }
   }
@@ -222,6 +258,21 @@ static bool fit_qp(struct describe *d, const struct taken *taken, struct fab_fau
   return true;
 }
 
+static bool fit_event(struct describe *d, const struct taken *taken, struct fab_fault *fault)
+{
+  if (!taken->node)
+    return true;
+  const struct event *event = &events[taken->value.number];
+  if (event->is_ports != (fault->kind == FAB_FAULT_PORT_EVENT)) {
+    findings_add(&d->findings, &taken->node->place, "%s is told of a %s; %s-event does that",
+                 taken->text, event->is_ports ? "port" : "queue pair",
+                 event->is_ports ? "port" : "qp");
+    return false;
+  }
+  fault->value = event->type;
+  return true;
+}
+
 static void fit_times(const struct taken *taken, struct fab_fault *fault)
 {
   uint64_t now = fab_clock_ns(fab);
@@ -244,11 +295,13 @@ void describe_fault(struct describe *d, const struct node *node)
   if (!fit_kind(d, node, taken, kind, describe_fault_names[which]) ||
       !fit_target(d, taken, &fault) || !fit_qp(d, &taken[QP], &fault))
     return;
+  fault.value = taken[ERROR].node ? errors[taken[ERROR].value.number] : kind->value;
+  if (!fit_event(d, &taken[EVENT], &fault))
+    return;
   fault.per_million = (uint32_t)(taken[SHARE].value.real * 1000000);
   fault.after = (int64_t)taken[AFTER].value.number;
   fault.left = taken[COUNT].node ? (int64_t)taken[COUNT].value.number : -1;
   fault.delay_ns = taken[BY].value.number;
-  fault.error = taken[ERROR].node ? errors[taken[ERROR].value.number] : kind->error;
   fit_times(taken, &fault);
   if (!d->findings.total && fab_fault_plant(&fault))
     findings_add(&d->findings, &node->place,

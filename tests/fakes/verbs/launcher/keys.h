@@ -58,6 +58,8 @@ void describe_fault(struct describe *d, const struct node *node);
 bool describe_target(struct describe *d, const struct taken *from, struct fab_target *target);
 /* The words of enum fab_fault_kind in descriptions and on the command line; NULL at the end. */
 extern const char *const describe_fault_names[];
+/* The word of an event that is planted. */
+const char *describe_event(int type);
 
 /* ---- whole files ---- */
 

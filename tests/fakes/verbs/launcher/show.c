@@ -93,6 +93,8 @@ static void show_fault(const struct fab_fault *fault)
   char text[64];
   bool done_once = fault->kind >= FAB_FAULT_PORT_DOWN;
   printf("fault %s", describe_fault_names[fault->kind - FAB_FAULT_DROP]);
+  if (fault->kind == FAB_FAULT_QP_EVENT || fault->kind == FAB_FAULT_PORT_EVENT)
+    printf(" %s", describe_event(fault->value));
   show_target("on", &fault->on);
   show_target("of", &fault->of);
   if (fault->qpn)

@@ -93,11 +93,15 @@ class Right(Describe):
               - {do: port-down, on: h/d/1, at: 5 s, for: 1 s}
               - {do: lose-peer, on: h}
               - {do: refuse-dmabuf, on: h, error: EINVAL, count: 1}
+              - {do: qp-event, event: path-mig, from: h, count: 1}
+              - {do: port-event, event: sm-change, on: h/d, at: 5 s}
             """))
         self.assertIn("fault drop of h/d, after 2, share 10%", shown)
         self.assertIn("fault port-down on h/d/1, in 5.000 s", shown)
         self.assertIn("ethernet, up, cut off", shown)
         self.assertIn("fault refuse-dmabuf of h, 1 left", shown)
+        self.assertIn("fault qp-event path-mig of h, 1 left", shown)
+        self.assertIn("fault port-event sm-change on h/d, in 5.000 s", shown)
 
 
 class Wrong(Describe):

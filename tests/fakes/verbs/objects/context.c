@@ -40,8 +40,11 @@ struct sim_context *sim_context_open(struct sim_device *device)
   verbs->num_comp_vectors = 8;
   pthread_mutex_init(&verbs->mutex, NULL);
   const struct fab_device *from = &fab->device[device->number];
-  for (unsigned p = 0; p < FAB_PORTS; p++)
+  for (unsigned p = 0; p < FAB_PORTS; p++) {
     context->port_seen |= (uint64_t)from->ports[p].up << p;
+    for (unsigned e = 0; e < SIM_EVENTS; e++)
+      context->told_seen[p][e] = from->ports[p].told[e];
+  }
   pthread_mutex_lock(&sim_self.lock);
   sim_list_add(&sim_self.contexts, &context->link);
   pthread_mutex_unlock(&sim_self.lock);

@@ -265,6 +265,62 @@ static void completion_queue_fails(void **state)
   rig_close(&rig);
 }
 
+/* Each as often as it was planted, by every context of the device, and nothing changes. */
+static void port_tells(void **state)
+{
+  (void)state;
+  struct rig rig;
+  rig_open(&rig, &near);
+  struct ibv_context *other = rig_device("west1");
+  static const struct {
+    const char *action;
+    enum ibv_event_type type;
+  } all[] = {
+      {"port-event h/west1/1 --event lid-change", IBV_EVENT_LID_CHANGE},
+      {"port-event h/west1 --event pkey-change", IBV_EVENT_PKEY_CHANGE},
+      {"port-event h/west1 --event sm-change", IBV_EVENT_SM_CHANGE},
+      {"port-event h/west1/1 --event client-reregister", IBV_EVENT_CLIENT_REREGISTER},
+      {"port-event h/west1/1 --event gid-change", IBV_EVENT_GID_CHANGE},
+      {"port-event h/west1/1 --event gid-change", IBV_EVENT_GID_CHANGE},
+      {"port-event h/west1/1 --event unknown", 31},
+  };
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+    rig_ctl(all[i].action);
+    assert_int_equal(rig_event(rig.b.context), all[i].type);
+    assert_int_equal(rig_event(other), all[i].type);
+  }
+  assert_false(has_event(&rig.a));
+  assert_int_equal(rig_send(&rig), IBV_WC_SUCCESS);
+  rig_ctl("port-event h/west1/1 --event sm-change --after 1 --from h/west0");
+  assert_int_equal(rig_send(&rig), IBV_WC_SUCCESS);
+  assert_false(has_event(&rig.b));
+  assert_int_equal(rig_send(&rig), IBV_WC_SUCCESS);
+  assert_int_equal(rig_event(rig.b.context), IBV_EVENT_SM_CHANGE);
+  ibv_close_device(other);
+  rig_close(&rig);
+  /* Who comes later is not told. */
+  rig_open(&rig, &near);
+  assert_false(has_event(&rig.b));
+  rig_close(&rig);
+}
+
+static void queue_pair_tells(void **state)
+{
+  (void)state;
+  struct rig rig;
+  rig_open(&rig, &near);
+  rig_ctl("qp-event --from h/west0 --event path-mig --after 1 --count 1");
+  assert_int_equal(rig_send(&rig), IBV_WC_SUCCESS);
+  assert_false(has_event(&rig.a));
+  assert_int_equal(rig_send(&rig), IBV_WC_SUCCESS);
+  assert_int_equal(rig_event(rig.a.context), IBV_EVENT_PATH_MIG);
+  rig_ctl("qp-event --event path-mig-err --count 1");
+  assert_int_equal(rig_send(&rig), IBV_WC_SUCCESS);
+  assert_int_equal(rig_event(rig.a.context), IBV_EVENT_PATH_MIG_ERR);
+  assert_false(has_event(&rig.b));
+  rig_close(&rig);
+}
+
 static void device_is_removed(void **state)
 {
   (void)state;
@@ -305,6 +361,8 @@ int main(void)
       cmocka_unit_test_teardown(peer_is_lost, clear),
       cmocka_unit_test_teardown(queue_pair_fails, clear),
       cmocka_unit_test_teardown(completion_queue_fails, clear),
+      cmocka_unit_test_teardown(port_tells, clear),
+      cmocka_unit_test_teardown(queue_pair_tells, clear),
       cmocka_unit_test_teardown(device_is_removed, clear),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

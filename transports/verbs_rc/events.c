@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asynchronous events of the device: left with whom they concern, or told. */
+#include <stdio.h>
+
+#include "rc.h"
+#include "shared.h"
+
+void rc_event_text(int event, char *text, size_t size)
+{
+  const struct vb_status *what = vb_event(event);
+
+  snprintf(text, size, "%s: %s. Usual reasons: %s. Check: %s", what->name, what->cause,
+           what->reasons, what->checks);
+}
+
+/* A warning where there is something to look at. */
+static enum pst_log_level level_of(const struct ibv_async_event *event)
+{
+  return vb_event((int)event->event_type)->checks[0] ? PST_LOG_WARN : PST_LOG_INFO;
+}
+
+static void say(const struct pst_device *device, enum pst_log_level level, const char *of,
+                const struct ibv_async_event *event)
+{
+  const struct vb_status *what = vb_event((int)event->event_type);
+  char number[16] = "";
+
+  if (what->code < 0)
+    snprintf(number, sizeof(number), " (%d)", (int)event->event_type);
+  RC_LOG(device, level, "%s: %s%s: %s%s%s", of, what->name, number, what->cause,
+         what->checks[0] ? "; check: " : "", what->checks);
+}
+
+static void take_event(struct pst_device *device, const struct ibv_async_event *event)
+{
+  struct pst_endpoint *endpoint;
+  struct rc_shared *shared;
+  char port[128];
+
+  switch (event->event_type) {
+  case IBV_EVENT_QP_FATAL:
+  case IBV_EVENT_QP_REQ_ERR:
+  case IBV_EVENT_QP_ACCESS_ERR:
+    endpoint = event->element.qp->qp_context;
+    atomic_store(&endpoint->event, (int)event->event_type + 1);
+    atomic_fetch_add(&endpoint->worker->notices, 1);
+    break;
+  case IBV_EVENT_QP_LAST_WQE_REACHED:
+    endpoint = event->element.qp->qp_context;
+    atomic_store(&endpoint->last_wqe, true);
+    atomic_fetch_add(&endpoint->worker->notices, 1);
+    break;
+  case IBV_EVENT_SRQ_ERR:
+    shared = event->element.srq->srq_context;
+    atomic_store(&shared->event, (int)event->event_type + 1);
+    atomic_fetch_add(&shared->worker->notices, 1);
+    break;
+  case IBV_EVENT_DEVICE_FATAL:
+  case IBV_EVENT_CQ_ERR:
+    atomic_store(&device->is_lost, true);
+    say(device, PST_LOG_ERROR, device->open.info->name, event);
+    break;
+  case IBV_EVENT_PATH_MIG:
+  case IBV_EVENT_PATH_MIG_ERR:
+    endpoint = event->element.qp->qp_context;
+    say(device, level_of(event), endpoint->label, event);
+    break;
+  case IBV_EVENT_PORT_ERR:
+  case IBV_EVENT_PORT_ACTIVE:
+  case IBV_EVENT_LID_CHANGE:
+  case IBV_EVENT_PKEY_CHANGE:
+  case IBV_EVENT_SM_CHANGE:
+  case IBV_EVENT_CLIENT_REREGISTER:
+  case IBV_EVENT_GID_CHANGE:
+    snprintf(port, sizeof(port), "%s port %d", device->open.info->name, event->element.port_num);
+    say(device, level_of(event), port, event);
+    break;
+  /* Silent on purpose: what they tell is known by other means (the hello, which is that first
+   * packet), or is told only to who asked (for SQD, for a limit), which is not done here. */
+  case IBV_EVENT_COMM_EST:
+  case IBV_EVENT_SQ_DRAINED:
+  case IBV_EVENT_SRQ_LIMIT_REACHED:
+    break;
+  /* Of what this program does not use or is older than: `element` is not looked at. */
+  default:
+    say(device, level_of(event), device->open.info->name, event);
+    break;
+  }
+}
+
+void rc_events(struct pst_device *device)
+{
+  struct ibv_async_event event;
+
+  /* Destroying a queue pair waits for its events' acknowledgement: its endpoint is there. */
+  pthread_mutex_lock(&device->events);
+  while (ibv_get_async_event(device->open.context, &event) == 0) {
+    take_event(device, &event);
+    ibv_ack_async_event(&event);
+  }
+  pthread_mutex_unlock(&device->events);
+}
