@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """penstock-simverbs itself: fabrics made, joined and removed, commands run to their end, `ctl`."""
+import fcntl
 import os
 import pathlib
 import re
@@ -48,9 +49,12 @@ class Launcher(Case):
         child.wait_line("^up$")
         return child
 
-    def files(self):
-        return [path.name for folder in ("/dev/shm", "/tmp", self.temporary)
+    def paths(self):
+        return [path for folder in ("/dev/shm", "/tmp", self.temporary)
                 for path in pathlib.Path(folder).glob(f"simverbs-{os.getuid()}/{self.name}*")]
+
+    def files(self):
+        return [path.name for path in self.paths()]
 
     def counter(self, name):
         return int(re.search(rf"^{name} (\d+)$", self.ctl("counters"), re.M)[1])
@@ -125,9 +129,13 @@ class Fabrics(Launcher):
 
     def test_what_a_killed_launcher_leaves_is_cleared_away(self):
         child = self.holding("--fabric", self.name, "--clock", "manual")
-        child.signal(signal.SIGKILL)
-        child.wait()
-        self.assertEqual(len(self.files()), 1)
+        self.assertEqual(len(self.paths()), 1)
+        with self.paths()[0].open() as held:
+            fcntl.flock(held, fcntl.LOCK_SH)  # launchers of other tests would clear it away meanwhile
+            child.signal(signal.SIGKILL)
+            child.wait()
+            self.launch("true")
+            self.assertEqual(len(self.files()), 1)
         # Another launcher's making of any fabric finds it, and this name is free again.
         self.launch("true")
         self.assertEqual(self.files(), [])
