@@ -51,13 +51,15 @@ enum {
 static const struct contract_params params = {
     .endpoints = 1, .slots = 20, .message = 200, .requests = 64, .pieces = 3};
 
+enum { MESSAGES = 600 };
+
 /* ---- What goes --------------------------------------------------------------------------------
  */
 
 /* Messages of each length, as many under way as there is credit or room for. */
 static void stream(struct contract_pair *pair)
 {
-  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, count = 3 * params.message;
+  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, count = MESSAGES;
   struct contract_side *side = &pair->sender;
   struct pst_completion one;
   uint64_t posted = 0, done = 0, delivered = 0;
@@ -113,6 +115,23 @@ static void more_than_asked_for_is_harmless(void **state)
   streams(ROUNDS_SEND, "queues of 72 sends (128 given)");
   streams(ROUNDS_FOUR, "queues of 72 sends (128 given)");
   streams(ROUNDS_SHARED, "queues of 72 sends (128 given) and shared receives");
+}
+
+/* Each message is released at once, and none has a message of credit of its own: these come by
+ * quarters of the slots, 5 of 20. */
+static void credit_waits_for_company(void **state)
+{
+  const int kinds[] = {ROUNDS, ROUNDS_SEND, ROUNDS_FOUR, ROUNDS_SHARED};
+  (void)state;
+  for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+    struct contract_pair *pair = contract_pair_open(&variants[kinds[i]], &params);
+    contract_pair_connect(pair);
+    stream(pair);
+    const uint64_t sent =
+        simulated_counter(&pair->receiver, pair->receiver.endpoints[0], "credit_messages_sent");
+    assert_in_range(sent, MESSAGES / params.slots, MESSAGES / (params.slots / 4) + 1);
+    contract_pair_close(pair);
+  }
 }
 
 static void fewer_inline_bytes_do(void **state)
@@ -269,6 +288,7 @@ int main(int argc, char **argv)
   simulated_launcher = argv[2];
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(more_than_asked_for_is_harmless),
+      CONTRACT_CASE(credit_waits_for_company),
       CONTRACT_CASE(fewer_inline_bytes_do),
       CONTRACT_CASE(a_pool_of_what_there_is_does),
       CONTRACT_CASE(less_than_is_needed_is_refused),

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Credits: slots that were released go back to the sender as runs of slot numbers, at the latest
- * in the next poll. A sender has receives for a known number of such messages; how many it has
- * taken in is known from its messages, which use slots in the order of their grant. With all of
- * them under way it has that many slots to use at least, so that nobody waits.
+ * Credits: slots that were released go back to the sender as runs of slot numbers: in the next
+ * poll, or, as long as the sender has half of its slots to use, once a quarter of them is back, so
+ * that large messages do not have a message of credit each. A sender has receives for a known
+ * number of such messages; how many it has taken in is known from its messages, which use slots in
+ * the order of their grant. With all of them under way it has that many slots to use at least, so
+ * that nobody waits.
  */
 #include <endian.h>
 
@@ -14,6 +16,17 @@
 static bool has_some(const struct rc_rx *rx)
 {
   return rx->sends ? rx->ungranted : rc_back_count(rx);
+}
+
+/* It has enough to go on with, and more will come back. */
+static bool can_wait(const struct pst_endpoint *endpoint)
+{
+  const struct rc_rx *rx = endpoint->rx;
+  const uint32_t waits = rc_back_count(rx) + rx->ungranted;
+  const uint32_t granted =
+      rx->sends && endpoint->shared ? rx->granted : rc_granted_count(rx) - rx->ungranted;
+
+  return waits < rx->share / 4 && granted >= rx->share / 2;
 }
 
 static uint32_t fill(struct rc_rx *rx, struct rc_run *runs)
@@ -58,7 +71,7 @@ void rc_credit_send(struct pst_endpoint *endpoint)
   struct rc_rx *rx = endpoint->rx;
 
   if (endpoint->state != RC_CONNECTED || endpoint->close_mode ||
-      (rc_back_count(rx) == 0 && !has_some(rx)))
+      (rc_back_count(rx) == 0 && !has_some(rx)) || can_wait(endpoint))
     return;
   int rc = restore_receives(endpoint);
   while (rc == 0 && has_some(rx) && rx->credits_sent - rx->credits_taken < rx->control_receives &&
