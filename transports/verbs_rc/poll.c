@@ -162,6 +162,13 @@ static void give_back(const struct pst_worker *worker, const struct ibv_wc *wc)
     rc_shared_back(shared, rc_shared_entry(wc->wr_id));
 }
 
+/* Also before it is connected: a hello may be here as soon as the queue pair is in RTR. In ERR
+ * soft-RoCE takes receives and never gives them back. */
+static bool takes_receives(const struct pst_endpoint *endpoint)
+{
+  return !endpoint->is_erred && endpoint->state != RC_OVER;
+}
+
 /* False: it needs more room than there is. */
 static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct rc_out *out)
 {
@@ -200,13 +207,11 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
       rc_arrived(endpoint, wc, out);
   } else {
     control(endpoint, lane, wc);
-    /* In ERR soft-RoCE takes receives and never gives them back. */
-    if (sends && !endpoint->shared && !endpoint->is_erred && endpoint->state == RC_CONNECTED &&
+    if (sends && !endpoint->shared && takes_receives(endpoint) &&
         (uint32_t)wc->wr_id != RC_SPARE) /* it took a slot's receive, and not the slot */
       rc = rc_slot_again(endpoint);
   }
-  if (endpoint->receive_buffers && !endpoint->is_erred && endpoint->state == RC_CONNECTED &&
-      lane == endpoint->lanes)
+  if (endpoint->receive_buffers && takes_receives(endpoint) && lane == endpoint->lanes)
     rc = rc_receive_again(endpoint, (uint32_t)wc->wr_id);
   if (rc < 0)
     rc_fail(endpoint, rc, "ibv_post_recv");
