@@ -6,9 +6,58 @@
  *
  *     penstock-simverbs verbs-rc-faults PLUGIN LAUNCHER
  */
+#include <dlfcn.h>
+#include <infiniband/verbs.h>
 #include <stdio.h>
 
 #include "verbs_rc_stream.h"
+
+/* ---- Before it is up --------------------------------------------------------------------------
+ */
+
+static struct contract_pair *early; /* whose receiver is on its way to RTS */
+
+/* The plugin's: what a worker does meanwhile comes between. */
+__attribute__((visibility("default"))) int ibv_modify_qp(struct ibv_qp *qp,
+                                                         struct ibv_qp_attr *attr, int mask)
+{
+  int (*next)(struct ibv_qp *, struct ibv_qp_attr *, int) = NULL;
+  struct contract_pair *pair = early;
+  void *library = dlopen("libibverbs.so.1", RTLD_NOW); /* the plugin's, which stays */
+  assert_non_null(library);
+  *(void **)&next = dlsym(library, "ibv_modify_qp");
+  assert_non_null(next);
+  dlclose(library);
+  if (pair && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTS) {
+    early = NULL;
+    /* Its hello is answered: the completion is there. */
+    contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+    contract_poll(&pair->receiver);
+  }
+  return next(qp, attr, mask);
+}
+
+/* The receiver's queue pair is in RTR, which hears it, and not yet in RTS. */
+static void a_hello_comes_early(void **state)
+{
+  const int kinds[] = {ONCE, ONCE_SEND, SHARED_ONCE};
+  (void)state;
+  for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+    struct stream stream = {.pair = contract_pair_open(&stream_variants[kinds[i]], &stream_params)};
+    struct pst_blob blob;
+    contract_address(&stream.pair->receiver, 0, &blob);
+    assert_int_equal(contract_connect(&stream.pair->sender, 0, &blob), 0);
+    early = stream.pair;
+    contract_address(&stream.pair->sender, 0, &blob);
+    assert_int_equal(contract_connect(&stream.pair->receiver, 0, &blob), 0);
+    assert_null(early);
+    contract_await(&stream.pair->receiver, &stream.pair->sender, PST_COMPLETION_EVENT,
+                   PST_EVENT_CONNECTED);
+    stream_run(&stream, 200);
+    stream_settle(&stream);
+    stream_close(&stream);
+  }
+}
 
 /* ---- Over ------------------------------------------------------------------------------------ */
 
@@ -300,6 +349,7 @@ int main(int argc, char **argv)
   if (!stream_arguments(argc, argv))
     return 2;
   struct CMUnitTest cases[] = {
+      CONTRACT_CASE(a_hello_comes_early),
       CONTRACT_CASE(without_reconnect_it_is_over),
       CONTRACT_CASE(one_queue_pair_of_several_fails),
       CONTRACT_CASE(order_is_kept_where_queue_pairs_differ),
