@@ -25,6 +25,8 @@ const struct option_word option_words[] = {
      "send: slots at each end; as many as 1 MiB holds, 16 to 1024, when not given"},
     {OPTION_BENCH, KEY_BENCH + BENCH_DEPTH, "depth", "N",
      "write, read: transfers under way; like --ring when not given"},
+    {OPTION_BENCH, KEY_BENCH + BENCH_PLACES, "places", "N",
+     "write, read: places in either region, used in turn; one for each under way when not given"},
     {OPTION_BENCH, KEY_BENCH + BENCH_PATH, "path", "PATH",
      "send: how messages may reach their memory: auto, direct, mapped, staged"},
     {OPTION_BENCH, KEY_BENCH + BENCH_CPU, "cpu", "A[,B]",

@@ -79,6 +79,7 @@ static void make_case(const struct bench *bench, enum bench_op op, enum bench_me
                            .measure = measure,
                            .size = size,
                            .ring = under_way(bench, op, measure, size),
+                           .places = bench_is_one_sided(op) ? plan->places : 0,
                            .duration_ns = plan->duration_ns,
                            .warmup_ns = bench->setting.warmup_ns,
                            .touch = !plan->no_touch && !plan->verify,

@@ -76,6 +76,7 @@ static int open_region(const struct bench_plan *plan, uint32_t roles,
                                .size = plan->sizes[0],
                                .ring =
                                    plan->depth != 0 ? plan->depth : bench_ring_of(plan->sizes[0]),
+                               .places = plan->places,
                                .token = "0"};
   struct pst_session *session = NULL;
   char name[64];

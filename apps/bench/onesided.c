@@ -16,7 +16,8 @@
 #define PATTERN_MAX (1ull << 39) /* core numbers 2^24 blocks to each pattern */
 
 /* What the initiator has under way. Places are used in turn. Without --verify one may be
- * used again before its last transfer has ended, if those of others overtook it. */
+ * used again before its last transfer has ended, where there are fewer than transfers, or those of
+ * others overtook it. */
 struct flight {
   struct pst_initiator *initiator;
   const struct bench_case *c;
@@ -180,7 +181,8 @@ static int go_round(struct flight *flight, uint32_t n, uint64_t *ns)
   uint32_t left = n;
   int result = 0;
 
-  flight->next = 0;
+  if (flight->c->verify) /* whose bytes begin at the first place */
+    flight->next = 0;
   while (result >= 0 && left > 0) {
     result = post(flight, left, true);
     if (result > 0)

@@ -41,6 +41,8 @@ bool bench_is_one_sided(enum bench_op op)
 
 uint32_t bench_places(const struct bench_case *c)
 {
+  if (c->places)
+    return c->places;
   return c->verify && c->ring < 2 ? 2 : c->ring;
 }
 
@@ -206,8 +208,10 @@ static int read_ring(const struct reader *reader)
 
   if (read_number(reader, words[BENCH_RING], "a --ring, a number of slots", 2, &plan->ring) < 0)
     return -EINVAL;
-  return read_number(reader, words[BENCH_DEPTH], "a --depth, a number of transfers", 1,
-                     &plan->depth);
+  if (read_number(reader, words[BENCH_DEPTH], "a --depth, a number of transfers", 1, &plan->depth) <
+      0)
+    return -EINVAL;
+  return read_number(reader, words[BENCH_PLACES], "--places, a number of places", 1, &plan->places);
 }
 
 static int read_touch(const struct reader *reader)
@@ -231,8 +235,12 @@ static int check_together(const struct reader *reader)
   if (words[BENCH_BANDWIDTH] != NULL && words[BENCH_LATENCY] != NULL)
     return wrong(reader, "--bandwidth and --latency exclude each other; without either both are "
                          "measured");
-  if (plan->ops != 0 && (plan->ops & BENCH_ONE_SIDED) == 0 && words[BENCH_DEPTH] != NULL)
-    return wrong(reader, "--depth is for write and read; send has --ring");
+  if (plan->ops != 0 && (plan->ops & BENCH_ONE_SIDED) == 0 &&
+      (words[BENCH_DEPTH] != NULL || words[BENCH_PLACES] != NULL))
+    return wrong(reader, "--depth and --places are for write and read; send has --ring");
+  if (plan->verify && words[BENCH_PLACES] != NULL)
+    return wrong(reader, "--places is not for --verify: each transfer that is verified has a place "
+                         "of its own");
   if (plan->ops != 0 && (plan->ops & 1u << BENCH_SEND) == 0 &&
       (words[BENCH_RING] != NULL || words[BENCH_PATH] != NULL))
     return wrong(reader, "--ring and --path are for send: write and read have --depth, and reach "
@@ -245,7 +253,7 @@ static int check_together(const struct reader *reader)
     return 0;
   if (words[BENCH_OP] != NULL || words[BENCH_SIZE] != NULL || words[BENCH_BANDWIDTH] != NULL ||
       words[BENCH_LATENCY] != NULL || words[BENCH_RING] != NULL || words[BENCH_DEPTH] != NULL ||
-      words[BENCH_TOUCH] != NULL || words[BENCH_VERIFY] != NULL ||
+      words[BENCH_PLACES] != NULL || words[BENCH_TOUCH] != NULL || words[BENCH_VERIFY] != NULL ||
       reader->arguments->duration_set || reader->arguments->json != NULL)
     return wrong(reader, "the client says what is measured: the server takes --transport, "
                          "--memory, their options, --path, --cpu, --once and --insecure");
@@ -300,7 +308,9 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
   }
   if (check_bytes(&reader, plan->ring, "--ring") < 0)
     return -EINVAL;
-  return check_bytes(&reader, plan->depth, "--depth");
+  /* Where places are named, transfers have none of their own. */
+  return plan->places ? check_bytes(&reader, plan->places, "--places")
+                      : check_bytes(&reader, plan->depth, "--depth");
 }
 
 void bench_plan_free(struct bench_plan *plan)
@@ -323,6 +333,7 @@ struct json_object *bench_case_write(const struct bench_case *c)
   json_object_object_add(to, "measure", json_object_new_string(bench_measure_name(c->measure)));
   json_object_object_add(to, "size_bytes", json_object_new_uint64(c->size));
   json_object_object_add(to, "ring_slots", json_object_new_uint64(c->ring));
+  json_object_object_add(to, "places", json_object_new_uint64(c->places));
   json_object_object_add(to, "duration_ns", json_object_new_uint64(c->duration_ns));
   json_object_object_add(to, "warmup_ns", json_object_new_uint64(c->warmup_ns));
   json_object_object_add(to, "touch", json_object_new_boolean(c->touch));
@@ -403,7 +414,7 @@ static int read_token(struct json_object *from, char token[BENCH_TOKEN_MAX], cha
 int bench_case_read(struct json_object *from, struct bench_case *c, char *why, size_t size)
 {
   struct bench_case in = {0};
-  uint64_t ring = 0, port = 0;
+  uint64_t ring = 0, places = 0, port = 0;
   int op = 0, measure = 0;
 
   if (!json_object_is_type(from, json_type_object)) {
@@ -414,6 +425,7 @@ int bench_case_read(struct json_object *from, struct bench_case *c, char *why, s
       read_name(from, "measure", measure_names, &measure, why, size) < 0 ||
       read_uint(from, "size_bytes", 1, BENCH_SIZE_MAX, &in.size, why, size) < 0 ||
       read_uint(from, "ring_slots", 1, BENCH_RING_MAX, &ring, why, size) < 0 ||
+      read_uint(from, "places", 0, BENCH_RING_MAX, &places, why, size) < 0 ||
       read_uint(from, "duration_ns", 1, BENCH_DURATION_MAX_NS, &in.duration_ns, why, size) < 0 ||
       read_uint(from, "warmup_ns", 0, BENCH_DURATION_MAX_NS, &in.warmup_ns, why, size) < 0 ||
       read_uint(from, "back_port", 0, UINT16_MAX, &port, why, size) < 0 ||
@@ -421,11 +433,16 @@ int bench_case_read(struct json_object *from, struct bench_case *c, char *why, s
       read_bool(from, "verify", &in.verify, why, size) < 0 ||
       read_token(from, in.token, why, size) < 0)
     return -EPROTO;
-  if (in.size * ring > BENCH_BYTES_MAX) {
-    snprintf(why, size, "%" PRIu64 " slots of %" PRIu64 " B are over 4 GiB", ring, in.size);
+  in.op = (enum bench_op)(op + 1);
+  if (places && (in.verify || !bench_is_one_sided(in.op))) {
+    snprintf(why, size, "places is for what is one-sided and not verified");
     return -EPROTO;
   }
-  in.op = (enum bench_op)(op + 1);
+  if (in.size * (places ? places : ring) > BENCH_BYTES_MAX) {
+    snprintf(why, size, "%" PRIu64 " slots of %" PRIu64 " B are over 4 GiB", places ? places : ring,
+             in.size);
+    return -EPROTO;
+  }
   if (ring < 2 && !bench_is_one_sided(in.op)) {
     snprintf(why, size, "ring_slots is 1, and a ring has 2 at least");
     return -EPROTO;
@@ -436,6 +453,7 @@ int bench_case_read(struct json_object *from, struct bench_case *c, char *why, s
   }
   in.measure = (enum bench_measure)(measure + 1);
   in.ring = (uint32_t)ring;
+  in.places = (uint32_t)places;
   in.back_port = (uint16_t)port;
   *c = in;
   return 0;

@@ -31,8 +31,9 @@ enum bench_measure { MEASURE_BANDWIDTH = 1, MEASURE_LATENCY = 2 };
 struct bench_case {
   enum bench_op op;
   enum bench_measure measure;
-  uint64_t size; /* bytes a message */
-  uint32_t ring; /* slots; one-sided: transfers under way */
+  uint64_t size;   /* bytes a message */
+  uint32_t ring;   /* slots; one-sided: transfers under way */
+  uint32_t places; /* one-sided: 0, bench_places() says */
   uint64_t duration_ns;
   uint64_t warmup_ns; /* before the clock starts */
   bool touch;         /* the receiver reads a cache line of each message */
@@ -55,8 +56,9 @@ struct bench_plan {
   uint32_t measures; /* enum bench_measure bits */
   uint64_t sizes[BENCH_SIZES_MAX];
   uint32_t size_count;
-  uint32_t ring;  /* 0: bench_ring_of */
-  uint32_t depth; /* of WRITE and READ; 0: bench_ring_of */
+  uint32_t ring;   /* 0: bench_ring_of */
+  uint32_t depth;  /* of WRITE and READ; 0: bench_ring_of */
+  uint32_t places; /* likewise; 0: bench_places */
   uint64_t duration_ns;
   int cpus[2]; /* -1: anywhere */
   bool no_touch, verify, in_process, server, once, insecure;
@@ -72,8 +74,9 @@ void bench_plan_free(struct bench_plan *plan);
 uint32_t bench_ring_of(uint64_t size);
 const char *bench_op_name(enum bench_op op);
 bool bench_is_one_sided(enum bench_op op);
-/* Of a one-sided case: places in either region, one for each transfer under way and two
- * at least where what was there before has to differ; and bytes from one to the next. */
+/* Of a one-sided case: places in either region, unless it says how many one for each transfer under
+ * way, and two at least where what was there before has to differ; and bytes from one to the next.
+ */
 uint32_t bench_places(const struct bench_case *c);
 uint64_t bench_stride(const struct bench_case *c);
 const char *bench_measure_name(enum bench_measure measure);

@@ -259,6 +259,8 @@ struct json_object *bench_row_json(const struct bench_row *row)
   put_text(object, "measure", bench_measure_name(row->c.measure));
   put_uint(object, "size_bytes", row->c.size);
   put_uint(object, one_sided ? "depth" : "ring_slots", row->c.ring);
+  if (one_sided)
+    put_uint(object, "places", bench_places(&row->c));
   put_bool(object, "ok", row->error[0] == '\0');
   put_text(object, "error", row->error);
   put_bool(object, "stopped", row->stopped);

@@ -14,7 +14,11 @@
 
 #include <penstock/penstock.h>
 
-enum { PLACES = 64, LOOKS = 1 << 14 };
+enum {
+  PLACES = 64,
+  REAP = 16, /* completions are taken when so many are under way: only the answer is urgent */
+  LOOKS = 1 << 14,
+};
 
 struct end {
   struct pst_config *config;
@@ -123,15 +127,13 @@ static int write_there(struct game *game, uint64_t turn)
   return rc < 0 ? rc : 0;
 }
 
-/* What was posted is told as done while there is nothing else to do. */
+/* Until the other side has written. */
 static int await(struct game *game, uint64_t turn)
 {
-  int rc = 0;
+  int rc = game->under_way < REAP ? 0 : reap(game);
 
-  for (unsigned long looks = 0; *game->last != (uint8_t)turn && rc >= 0; looks++)
-    if (looks == 0)
-      rc = reap(game);
-    else if (looks % LOOKS == 0)
+  for (unsigned long looks = 1; *game->last != (uint8_t)turn && rc >= 0; looks++)
+    if (looks % LOOKS == 0)
       rc = look(game); /* has it failed? */
   return rc < 0 ? rc : 0;
 }

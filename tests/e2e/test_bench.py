@@ -208,6 +208,16 @@ class Bench(Case):
                 result, _ = self.bench("--depth", depth, "--size", "1462", "--op", "read,write")
                 self.assert_rows(result, [1462], ops=ONE_SIDED)
                 self.assertEqual({row["depth"] for row in result["rows"]}, {1, depth})
+                self.assertEqual({row["places"] for row in result["rows"]}, {1, depth})
+
+    def test_places(self):
+        """Fewer than transfers under way, as perftest has, and more."""
+        for places in (1, 3, 1000):
+            with self.subTest(places=places):
+                given = ("--depth", 20, "--places", places, "--op", "write,read")
+                result, _ = self.bench(*given, "--size", "1462")
+                self.assert_rows(result, [1462], ops=ONE_SIDED)
+                self.assertEqual({row["places"] for row in result["rows"]}, {places})
 
     def test_operations(self):
         for given, measured in (("all", OPS), ("read", ("read",)), ("write,send", OPS[:2])):
@@ -249,6 +259,10 @@ class Bench(Case):
             (("--op", "read", "--ring", "8"), "--depth"),
             (("--op", "send", "--depth", "8"), "--ring"),
             (("--depth", "0"), "from 1 to 65536"),
+            (("--places", "0"), "from 1 to 65536"),
+            (("--op", "send", "--places", "8"), "--ring"),
+            (("--op", "write", "--places", "8", "--verify"), "of its own"),
+            (("--op", "write", "--places", "8", "--size", "1GiB"), "--places"),
             (("--size", "0"), "1 B to 1 GiB"),
             (("--size", "64Kib"), "64KiB"),
             (("--duraton", "1"), "--duration"),
@@ -386,7 +400,7 @@ class Bench(Case):
             hello + b"{}\n",
             hello + b'{"case": 7}\n',
             hello + b'{"case": {"op": "send", "measure": "bandwidth", "size_bytes": 1099511627776,'
-            b' "ring_slots": 65536, "duration_ns": 1, "warmup_ns": 0, "touch": false,'
+            b' "ring_slots": 65536, "places": 0, "duration_ns": 1, "warmup_ns": 0, "touch": false,'
             b' "verify": false, "back_port": 0, "token": "ab"}}\n',
         ):
             with socket.create_connection(("127.0.0.1", self.port)) as client:

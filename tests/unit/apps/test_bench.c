@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -315,6 +316,35 @@ static void a_one_sided_case_needs_less(void **state)
   json_object_put(wire);
 }
 
+static int take_places(uint64_t size, uint32_t ring, uint32_t places, bool verify)
+{
+  struct bench_case asked = sound, got = {0};
+  char why[128];
+
+  asked.op = BENCH_WRITE;
+  asked.size = size;
+  asked.ring = ring;
+  asked.places = places;
+  asked.verify = verify;
+  struct json_object *wire = bench_case_write(&asked);
+  int result = bench_case_read(wire, &got, why, sizeof why);
+  json_object_put(wire);
+  return result < 0 ? result : (int)bench_places(&got);
+}
+
+static void places_are_named(void **state)
+{
+  (void)state;
+  assert_int_equal(take_places(64, 16, 0, false), 16);
+  assert_int_equal(take_places(64, 1, 0, true), 2);
+  assert_int_equal(take_places(64, 16, 1, false), 1);
+  assert_int_equal(take_places(64, 16, 1000, false), 1000);
+  assert_int_equal(take_places(64, 16, 16, true), -EPROTO);
+  /* What counts is the memory. */
+  assert_int_equal(take_places(1 << 30, 64, 4, false), 4);
+  assert_int_equal(take_places(1 << 30, 64, 5, false), -EPROTO);
+}
+
 static void a_hostile_case_is_refused(void **state)
 {
   static const char *const refused[][2] = {
@@ -328,6 +358,8 @@ static void a_hostile_case_is_refused(void **state)
       {"ring_slots", "0"},
       {"ring_slots", "1"},
       {"ring_slots", "4294967298"},
+      {"places", "65537"},
+      {"places", "1"}, /* of what is sent */
       {"duration_ns", "9223372036854775807"},
       {"warmup_ns", "-1"},
       {"back_port", "0"},
@@ -410,6 +442,7 @@ int main(void)
       cmocka_unit_test(a_ring_holds_few_large_and_many_small),
       cmocka_unit_test(a_case_comes_as_it_went),
       cmocka_unit_test(a_one_sided_case_needs_less),
+      cmocka_unit_test(places_are_named),
       cmocka_unit_test(a_hostile_case_is_refused),
       cmocka_unit_test(what_the_receiver_saw_comes_back),
   };
