@@ -46,10 +46,11 @@ void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
     return;
   if (rc_mend_begin(endpoint, status, why ? why : strerror(-status)))
     return;
-  rc_mend_end(endpoint);
+  const int error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
+  rc_mend_end(endpoint, error);
   endpoint->is_failed = true;
   if (!endpoint->error)
-    endpoint->error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
+    endpoint->error = error;
   if (atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 1)
     rc_queue_error(endpoint);
   if (endpoint->state == RC_OVER) { /* told, and what is still posted ends */
@@ -66,7 +67,7 @@ void rc_left(struct pst_endpoint *endpoint, int status)
 {
   if (endpoint->state == RC_OVER)
     return;
-  rc_mend_end(endpoint);
+  rc_mend_end(endpoint, -ECONNRESET);
   endpoint->peer_left = true;
   over(endpoint, status);
 }
@@ -95,7 +96,7 @@ int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
     return -EINVAL;
   if (endpoint->close_mode)
     return -EALREADY;
-  rc_mend_end(endpoint);
+  rc_mend_end(endpoint, -ECANCELED);
   endpoint->close_mode = mode;
   endpoint->close_by_ns = deadline_ns;
   endpoint->tell_gone = false;

@@ -4,7 +4,8 @@
  * back, is reset and greets anew. Hellos then say how many messages and credit messages their
  * sender has had: those are not sent again, all others are, into the slots that they were meant
  * for. So each message arrives once, and in order. A READ or a WRITE may take place twice, which is
- * as good as once; an atomic may not, and ends the connection if it was under way.
+ * as good as once unless the peer was told by a message behind it that it has taken place: then it
+ * is not done again. An atomic may not, and ends the connection if it was under way.
  *
  * That the device has sent a hello proves nothing: a peer that has not noticed takes its number for
  * an old one's and answers. It counts when the peer has said its own, and is repeated until then.
@@ -204,6 +205,30 @@ static bool is_atomic(uint8_t opcode)
   return opcode == PST_OP_FETCH_ADD || opcode == PST_OP_COMPARE_SWAP;
 }
 
+/* Where `had` messages have arrived, the WRITEs before the last of them are placed, and the READs
+ * before the last with a fence are done (IBA 10.8.3.3): who was told of it may have other use for
+ * these bytes since. */
+static void drop_what_came_before(struct pst_endpoint *endpoint, uint32_t by, uint32_t had)
+{
+  uint64_t last = endpoint->sq_done, fenced = last;
+
+  for (uint64_t i = endpoint->sq_done; had; i++) {
+    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
+    if (endpoint->sent[at].lane != by || endpoint->sent[at].opcode != PST_OP_SEND)
+      continue;
+    last = i;
+    fenced = endpoint->wrs[at].send_flags & IBV_SEND_FENCE ? i : fenced;
+    had--;
+  }
+  for (uint64_t i = endpoint->sq_done; i != last; i++) {
+    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
+    const uint8_t opcode = endpoint->sent[at].opcode;
+    if (endpoint->sent[at].lane == by &&
+        (opcode == PST_OP_WRITE || (opcode == PST_OP_READ && i < fenced)))
+      empty(&endpoint->wrs[at]);
+  }
+}
+
 const char *rc_mend_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by, uint32_t said)
 {
   /* Of several queue pairs one may have been further than the send queue. */
@@ -227,6 +252,7 @@ const char *rc_mend_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by
   uint32_t taken = ((said >> 4) - (uint32_t)(granted - credits)) & CREDITS_MASK;
   if (had > messages || had < known || taken > credits)
     return "the peer says that it has had other messages than were sent";
+  drop_what_came_before(endpoint, by, had);
   for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++) {
     const uint32_t at = (uint32_t)i & endpoint->sq_mask;
     const bool is_message = endpoint->sent[at].opcode == PST_OP_SEND;
@@ -327,11 +353,13 @@ void rc_mend_look(struct pst_endpoint *endpoint, uint64_t now_ns)
     rc_pend(endpoint);
 }
 
-void rc_mend_end(struct pst_endpoint *endpoint)
+void rc_mend_end(struct pst_endpoint *endpoint, int error)
 {
   if (!endpoint->mend.by_ns)
     return;
   endpoint->mend.by_ns = 0;
+  if (!endpoint->error)
+    endpoint->error = error;
   if (endpoint->failed_from == RC_NEVER)
     endpoint->failed_from = endpoint->sq_done;
   endpoint->sq_done = rc_given_back(endpoint);

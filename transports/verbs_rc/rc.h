@@ -99,8 +99,8 @@ void rc_mend_say_hello(struct pst_endpoint *endpoint);
 const char *rc_mend_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by, uint32_t said);
 void rc_mend_stands(struct pst_endpoint *endpoint, uint64_t repeated);
 void rc_mend_look(struct pst_endpoint *endpoint, uint64_t now_ns);
-/* What is under way fails. */
-void rc_mend_end(struct pst_endpoint *endpoint);
+/* What is under way fails, with `error` unless it has one. */
+void rc_mend_end(struct pst_endpoint *endpoint, int error);
 
 /* arrive.c: a message has arrived; as many as come one after the other, at `worker->wc_at`, where
  * nothing else is to be seen to. Returns how many. */

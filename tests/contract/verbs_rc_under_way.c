@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbs_rc on a simulated device that fails, with `reconnect`: what was under way is done again
+ * where nobody can have built on it yet, and only there; and it fails where it cannot be.
+ *
+ *     penstock-simverbs verbs-rc-under-way PLUGIN LAUNCHER
+ *
+ * On the eager engine: what is posted has been done, or failed, once the call is over.
+ */
+#include <stdio.h>
+
+#include "verbs_rc_stream.h"
+
+#define BYTES 512u
+#define ROUNDS 6u
+
+/* Memory of either end's, and the sender's way into the receiver's. */
+struct memories {
+  struct contract_region near, far;
+  struct pst_mr *near_mr, *far_mr;
+  struct pst_remote *remote;
+};
+
+static struct pst_mr *make(struct contract_side *side, uint32_t access,
+                           struct contract_region *region)
+{
+  struct pst_mr *mr;
+  contract_region_make(4096, region);
+  const struct pst_mr_params params = {
+      .struct_size = sizeof(params), .access = access, .region = &region->region, .length = 4096};
+  assert_int_equal(side->image.ops->mr_register(side->device, &params, &mr), 0);
+  return mr;
+}
+
+static void memories_open(struct contract_side *near, struct contract_side *far,
+                          struct memories *memories)
+{
+  uint8_t bytes[4096];
+  struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
+  memories->near_mr = make(near, PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE, &memories->near);
+  memories->far_mr = make(far,
+                          PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE | PST_ACCESS_REMOTE_READ |
+                              PST_ACCESS_REMOTE_WRITE,
+                          &memories->far);
+  assert_int_equal(far->image.ops->mr_pack(far->device, memories->far_mr, &blob), 0);
+  assert_int_equal(near->image.ops->remote_open(near->endpoints[0], &blob, &memories->remote), 0);
+}
+
+static void memories_close(struct contract_side *near, struct contract_side *far,
+                           struct memories *memories)
+{
+  near->image.ops->mr_deregister(near->device, memories->near_mr);
+  far->image.ops->mr_deregister(far->device, memories->far_mr);
+  contract_region_free(&memories->near);
+  contract_region_free(&memories->far);
+}
+
+/* ---- Done again, or not ------------------------------------------------------------------------
+ */
+
+/* `first`, and a message behind it that tells the receiver of it, are done, and the sender does not
+ * know: its queue pair fails at the next message. The receiver has taken the message by then. */
+static void done_and_told(struct stream *stream, const struct pst_request *first, uint8_t flags)
+{
+  struct contract_side *near = &stream->pair->sender, *far = &stream->pair->receiver;
+  struct pst_request requests[3] = {*first};
+  unsigned int number;
+  char fault[64];
+  uint32_t wait;
+  stream_queue_pairs(near, &number, 1);
+  for (uint32_t i = 1; i < 3; i++) {
+    requests[i] = contract_send(near, 0, 8, stream->posted++);
+    requests[i].flags = flags;
+  }
+  snprintf(fault, sizeof(fault), "qp-error --qp %u --after 2 --count 1", number);
+  simulated_ctl(fault);
+  assert_int_equal(contract_post(near, 0, requests, 3, &wait), 3);
+  struct pst_completion told = contract_await(far, NULL, PST_COMPLETION_MESSAGE, 0);
+  assert_int_equal(told.u.message.sequence, stream->posted - 2);
+  contract_release(far, &told);
+}
+
+/* The other message arrives, and all is done. */
+static void had_again(struct stream *stream, uint8_t opcode)
+{
+  struct contract_side *near = &stream->pair->sender, *far = &stream->pair->receiver;
+  const uint64_t before = stream_counter(near, "reconnections");
+  contract_await_done(near, far, opcode, 1, 0);
+  contract_await_done(near, far, PST_OP_SEND, 2, 0);
+  struct pst_completion other = contract_await(far, near, PST_COMPLETION_MESSAGE, 0);
+  assert_int_equal(other.u.message.sequence, stream->posted - 1);
+  contract_release(far, &other);
+  assert_int_equal(stream_counter(near, "reconnections"), before + 1);
+  simulated_ctl("clear");
+}
+
+/* The receiver was told that the bytes are there, and has other use for the place since. */
+static void a_write_that_was_told_is_not_done_again(void **state)
+{
+  (void)state;
+  struct stream stream;
+  struct memories memories;
+  stream_open(&stream, WRITE, 0);
+  struct contract_side *near = &stream.pair->sender, *far = &stream.pair->receiver;
+  memories_open(near, far, &memories);
+  for (uint32_t round = 0; round < ROUNDS; round++) {
+    const struct pst_request write = {.opcode = PST_OP_WRITE,
+                                      .local.mr = memories.near_mr,
+                                      .arg.length = BYTES,
+                                      .u.rma.remote = memories.remote};
+    contract_fill(memories.near.region.host, BYTES, 2 * round);
+    done_and_told(&stream, &write, 0);
+    assert_true(contract_verify(memories.far.region.host, BYTES, 2 * round));
+    contract_fill(memories.far.region.host, BYTES, 2 * round + 1);
+    had_again(&stream, PST_OP_WRITE);
+    assert_true(contract_verify(memories.far.region.host, BYTES, 2 * round + 1));
+  }
+  contract_complaints();
+  memories_close(near, far, &memories);
+  stream_close(&stream);
+}
+
+/* The message waited for the READ: it tells that the place is read, and may be used for others. */
+static void a_read_before_a_fence_is_not_done_again(void **state)
+{
+  (void)state;
+  struct stream stream;
+  struct memories memories;
+  stream_open(&stream, WRITE, 0);
+  struct contract_side *near = &stream.pair->sender, *far = &stream.pair->receiver;
+  memories_open(near, far, &memories);
+  for (uint32_t round = 0; round < ROUNDS; round++) {
+    const struct pst_request read = {.opcode = PST_OP_READ,
+                                     .local.mr = memories.near_mr,
+                                     .arg.length = BYTES,
+                                     .u.rma.remote = memories.remote};
+    contract_fill(memories.far.region.host, BYTES, 2 * round);
+    done_and_told(&stream, &read, PST_REQUEST_FENCE);
+    assert_true(contract_verify(memories.near.region.host, BYTES, 2 * round));
+    contract_fill(memories.far.region.host, BYTES, 2 * round + 1);
+    had_again(&stream, PST_OP_READ);
+    assert_true(contract_verify(memories.near.region.host, BYTES, 2 * round));
+  }
+  contract_complaints();
+  memories_close(near, far, &memories);
+  stream_close(&stream);
+}
+
+#if PST_TEST_RDMA_CM
+/* ---- Ended meanwhile --------------------------------------------------------------------------
+ */
+
+/* The end that waits to be asked anew, with a READ that never took place, is closed. */
+static void a_close_meanwhile_fails_what_was_under_way(void **state)
+{
+  (void)state;
+  for (uint32_t mode = PST_CLOSE_DRAIN; mode <= PST_CLOSE_ABORT; mode++) {
+    struct stream stream;
+    struct memories memories;
+    unsigned int number;
+    char fault[64];
+    stream_open(&stream, CM_LONG, 0);
+    struct contract_side *near = &stream.pair->receiver, *far = &stream.pair->sender;
+    memories_open(near, far, &memories);
+    const struct pst_request read = {.opcode = PST_OP_READ,
+                                     .local.mr = memories.near_mr,
+                                     .arg.length = BYTES,
+                                     .u.rma.remote = memories.remote};
+    uint32_t wait;
+    stream_queue_pairs(near, &number, 1);
+    snprintf(fault, sizeof(fault), "drop --qp %u", number);
+    simulated_ctl(fault);
+    contract_complaints();
+    assert_int_equal(contract_post(near, 0, &read, 1, &wait), 1);
+    const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    while (contract_complaints() == 0) {
+      contract_poll(near);
+      contract_in_time(deadline, "the READ to fail");
+    }
+    contract_poll(near);
+    assert_int_equal(near->image.ops->endpoint_close(near->endpoints[0], mode, deadline), 0);
+    contract_await_done(near, NULL, PST_OP_READ, 1, -ECANCELED);
+    contract_await(near, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+    simulated_ctl("clear");
+    memories_close(near, far, &memories);
+    stream_close(&stream);
+  }
+}
+#endif
+
+int main(int argc, char **argv)
+{
+  if (!stream_arguments(argc, argv))
+    return 2;
+  struct CMUnitTest cases[] = {
+    CONTRACT_CASE(a_write_that_was_told_is_not_done_again),
+    CONTRACT_CASE(a_read_before_a_fence_is_not_done_again),
+#if PST_TEST_RDMA_CM
+    CONTRACT_CASE(a_close_meanwhile_fails_what_was_under_way),
+#endif
+  };
+  return CONTRACT_RUN("under way", cases, &stream_variants[0]) ? 1 : 0;
+}
