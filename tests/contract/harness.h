@@ -106,6 +106,8 @@ void contract_listen(const char *words);
 int contract_heard(char *line, size_t size);
 /* What plugins take for the time, contract_now_ns() by default. While none of them runs. */
 void contract_host_clock(uint64_t (*now_ns)(void));
+/* Whether works that plugins defer are refused from now on: -ENOMEM. */
+void contract_host_refuses_works(bool refuses);
 
 /* Options of a plugin with their defaults, and what is given over them; options_free(). */
 struct pst_options *contract_options(const struct pst_description *description, const char *text,

@@ -114,9 +114,18 @@ static uint64_t host_clock(const struct pst_host *host)
   return clock_now();
 }
 
+static bool refuses_works;
+
+void contract_host_refuses_works(bool refuses)
+{
+  refuses_works = refuses;
+}
+
 static int host_defer(const struct pst_host *host, void (*work)(void *arg), void *arg)
 {
   (void)host;
+  if (refuses_works)
+    return -ENOMEM;
   work(arg);
   return 0;
 }

@@ -8,6 +8,7 @@
  */
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
+#include <poll.h>
 #include <stdio.h>
 
 #include "verbs_rc_stream.h"
@@ -57,6 +58,43 @@ static void a_hello_comes_early(void **state)
     stream_settle(&stream);
     stream_close(&stream);
   }
+}
+
+/* The host has no memory for the work: nothing was begun that the end would wait for. */
+static void connecting_that_is_refused_can_be_closed(void **state)
+{
+  (void)state;
+  struct contract_pair *pair = contract_pair_open(&stream_variants[ONCE], &stream_params);
+  struct pst_blob blob;
+  contract_address(&pair->receiver, 0, &blob);
+  contract_host_refuses_works(true);
+  assert_int_equal(contract_connect(&pair->sender, 0, &blob), -ENOMEM);
+  contract_host_refuses_works(false);
+  stream_leave(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  contract_pair_close(pair);
+}
+
+/* Numbers of queue pairs come again: what a connection that is over had is another's by now. */
+static void a_number_that_is_over_may_be_anothers(void **state)
+{
+  (void)state;
+  struct contract_params brief = stream_params;
+  struct pst_blob blob;
+  brief.timeout_ns = 100000000;
+  struct contract_pair *pair = contract_pair_open(&stream_variants[ONCE], &brief);
+  struct contract_side *sender = &pair->sender, *receiver = &pair->receiver;
+  contract_pair_connect(pair);
+  contract_address(receiver, 0, &blob);
+  stream_leave(receiver, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  contract_await(sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  contract_endpoint_open(sender, &brief, NULL, 1);
+  assert_int_equal(contract_connect(sender, 1, &blob), 0);
+  /* Nobody has it, here. */
+  assert_int_equal(
+      contract_await(sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED).status,
+      -ETIMEDOUT);
+  contract_complaints();
+  contract_pair_close(pair);
 }
 
 /* ---- Over ------------------------------------------------------------------------------------ */
@@ -162,6 +200,42 @@ static void device_that_is_removed(void **state)
   (void)state;
   stream_ends(WRITE, "remove-device " DEVICE, 0, -EIO);
   simulated_ctl("restore-device " DEVICE);
+}
+
+/* One that another worker reads wakes whom it concerns, who has nothing else to wake it. */
+static void events_wake_those_whom_others_read_them_for(void **state)
+{
+  (void)state;
+  struct contract_variant idle = stream_variants[SHARED_ONCE];
+  struct contract_params sleepy = stream_params;
+  idle.options = "device=mlx5_0,keepalive=0,srq=true";
+  sleepy.sleep = true;
+  struct contract_pair *pair = contract_pair_open(&idle, &sleepy);
+  struct contract_side *asleep = &pair->receiver;
+  const struct pst_transport_ops *ops = asleep->image.ops;
+  struct pst_worker *other;
+  struct pollfd woken = {.fd = ops->event_fd(asleep->worker), .events = POLLIN};
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  assert_int_equal(ops->worker_open(asleep->device, 1, &other), 0);
+  contract_pair_connect(pair);
+  do {
+    while (contract_poll(asleep) > 0)
+      ;
+    contract_in_time(deadline, "arm to say 0");
+  } while (ops->arm(asleep->worker) != 0 || poll(&woken, 1, 0) != 0);
+  contract_complaints();
+  simulated_ctl("remove-device " DEVICE);
+  while (contract_complaints() == 0) {
+    ops->arm(other);
+    contract_in_time(deadline, "the other worker to say that the device is lost");
+  }
+  assert_int_equal(poll(&woken, 1, 0), 1);
+  assert_int_equal(
+      contract_await(asleep, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED).status, -EIO);
+  simulated_ctl("restore-device " DEVICE);
+  ops->worker_close(other);
+  contract_pair_close(pair);
+  contract_complaints();
 }
 
 /* The device waits for answers for ever, as soft-RoCE does with retry_cnt 7. */
@@ -352,6 +426,8 @@ int main(int argc, char **argv)
     return 2;
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(a_hello_comes_early),
+      CONTRACT_CASE(connecting_that_is_refused_can_be_closed),
+      CONTRACT_CASE(a_number_that_is_over_may_be_anothers),
       CONTRACT_CASE(without_reconnect_it_is_over),
       CONTRACT_CASE(one_queue_pair_of_several_fails),
       CONTRACT_CASE(order_is_kept_where_queue_pairs_differ),
@@ -359,6 +435,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(queue_pair_that_fails),
       CONTRACT_CASE(completion_queue_that_fails),
       CONTRACT_CASE(device_that_is_removed),
+      CONTRACT_CASE(events_wake_those_whom_others_read_them_for),
       CONTRACT_CASE(answer_that_never_comes),
       CONTRACT_CASE(closing_awaits_nothing_of_a_peer_that_left),
       CONTRACT_CASE(requests_end_when_a_peer_has_left),

@@ -6,7 +6,6 @@
  * begins anew, until timeout_ns is over.
  */
 #include <stdio.h>
-#include <unistd.h>
 
 #include "cm.h"
 #include "rc.h"
@@ -74,15 +73,16 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_blob *add
   return check_families(endpoint, peer);
 }
 
-/* A second connection to the same queue pair would never be answered. */
+/* A second connection to the same queue pair would never be answered. The number of one that is
+ * over may be another's by now. */
 static bool is_taken(const struct pst_endpoint *endpoint, const struct rc_blob *peer)
 {
   const struct rc_places *places = &endpoint->worker->endpoints;
 
   for (uint32_t i = 0; i < places->room; i++) {
     const struct pst_endpoint *other = places->all[i].at;
-    if (other && other != endpoint && other->state != RC_NEW && other->peer.qpn == peer->qpn &&
-        memcmp(other->peer.gid, peer->gid, sizeof(peer->gid)) == 0)
+    if (other && other != endpoint && other->state != RC_NEW && other->state != RC_OVER &&
+        other->peer.qpn == peer->qpn && memcmp(other->peer.gid, peer->gid, sizeof(peer->gid)) == 0)
       return true;
   }
   return false;
@@ -211,7 +211,6 @@ static void set_up(void *arg)
 {
   struct pst_endpoint *endpoint = arg;
   struct pst_worker *worker = endpoint->worker;
-  uint64_t one = 1;
   int rc = !endpoint->lanes || endpoint->lanes[0].sets_up ? set_up_first(endpoint) : 0;
 
   for (uint32_t i = 1; rc == 0 && i < endpoint->lane_count; i++)
@@ -221,9 +220,7 @@ static void set_up(void *arg)
     rc = rc_cm_settle(endpoint);
   endpoint->setup_rc = rc;
   atomic_store_explicit(&endpoint->setup, 2, memory_order_release);
-  atomic_fetch_add_explicit(&worker->notices, 1, memory_order_release);
-  if (write(worker->wake_fd, &one, sizeof(one)) < 0)
-    return; /* it is full: awake already */
+  rc_notify(worker);
 }
 
 int rc_set_up_soon(struct pst_endpoint *endpoint)
@@ -231,7 +228,10 @@ int rc_set_up_soon(struct pst_endpoint *endpoint)
   endpoint->state = RC_SETTING_UP;
   rc_shared_begin(endpoint);
   atomic_store_explicit(&endpoint->setup, 1, memory_order_relaxed);
-  return endpoint->device->host->defer(endpoint->device->host, set_up, endpoint);
+  int rc = endpoint->device->host->defer(endpoint->device->host, set_up, endpoint);
+  if (rc < 0)
+    atomic_store_explicit(&endpoint->setup, 0, memory_order_relaxed);
+  return rc;
 }
 
 /* ---- The worker's side ------------------------------------------------------------------------

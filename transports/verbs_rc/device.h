@@ -81,6 +81,7 @@ struct pst_device {
   const char *counter_host;    /* NULL: none */
   struct vb_counters counters; /* as they were at open() */
   pthread_mutex_t events;      /* who reads the asynchronous ones */
+  struct pst_worker *workers;  /* that are open; under `events` */
   _Atomic bool is_lost;
 };
 

@@ -43,21 +43,23 @@ static void take_event(struct pst_device *device, const struct ibv_async_event *
   case IBV_EVENT_QP_ACCESS_ERR:
     endpoint = event->element.qp->qp_context;
     atomic_store(&endpoint->event, (int)event->event_type + 1);
-    atomic_fetch_add(&endpoint->worker->notices, 1);
+    rc_notify(endpoint->worker);
     break;
   case IBV_EVENT_QP_LAST_WQE_REACHED:
     endpoint = event->element.qp->qp_context;
     atomic_store(&endpoint->last_wqe, true);
-    atomic_fetch_add(&endpoint->worker->notices, 1);
+    rc_notify(endpoint->worker);
     break;
   case IBV_EVENT_SRQ_ERR:
     shared = event->element.srq->srq_context;
     atomic_store(&shared->event, (int)event->event_type + 1);
-    atomic_fetch_add(&shared->worker->notices, 1);
+    rc_notify(shared->worker);
     break;
   case IBV_EVENT_DEVICE_FATAL:
   case IBV_EVENT_CQ_ERR:
     atomic_store(&device->is_lost, true);
+    for (struct pst_worker *one = device->workers; one; one = one->next)
+      rc_notify(one);
     say(device, PST_LOG_ERROR, device->open.info->name, event);
     break;
   case IBV_EVENT_PATH_MIG:

@@ -13,7 +13,8 @@
  * nobody has heard it. It is connected when it is answered, and the other end when it hears it.
  *
  * Locks: none on a worker. A device's asynchronous events are read by whichever worker finds them,
- * under the device's lock; what they say of a queue pair is left in its endpoint's atomics.
+ * under the device's lock; what they say of a queue pair is left in its endpoint's atomics, and
+ * its worker is woken.
  */
 #ifndef RC_H
 #define RC_H

@@ -58,6 +58,29 @@ static int open_descriptors(struct pst_worker *worker)
   return 0;
 }
 
+static void join(struct pst_worker *worker)
+{
+  struct pst_device *device = worker->device;
+
+  pthread_mutex_lock(&device->events);
+  worker->next = device->workers;
+  device->workers = worker;
+  pthread_mutex_unlock(&device->events);
+}
+
+static void leave(struct pst_worker *worker)
+{
+  struct pst_device *device = worker->device;
+
+  pthread_mutex_lock(&device->events);
+  struct pst_worker **at = &device->workers;
+  while (*at && *at != worker)
+    at = &(*at)->next;
+  if (*at)
+    *at = worker->next;
+  pthread_mutex_unlock(&device->events);
+}
+
 int rc_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
 {
   struct pst_worker *made = calloc(1, sizeof(*made));
@@ -81,6 +104,7 @@ int rc_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
     rc_worker_close(made);
     return rc;
   }
+  join(made);
   *worker = made;
   return 0;
 }
@@ -95,6 +119,7 @@ void rc_worker_close(struct pst_worker *worker)
 {
   if (!worker)
     return;
+  leave(worker);
   for (uint32_t i = 0; i < worker->endpoints.room; i++)
     if (worker->endpoints.all[i].at)
       rc_endpoint_free(worker->endpoints.all[i].at);
@@ -141,6 +166,15 @@ void rc_unpend(struct pst_endpoint *endpoint)
     at = &(*at)->next_pending;
   if (endpoint->is_pending && *at)
     *at = endpoint->next_pending;
+}
+
+void rc_notify(struct pst_worker *worker)
+{
+  const uint64_t one = 1;
+
+  atomic_fetch_add_explicit(&worker->notices, 1, memory_order_release);
+  if (write(worker->wake_fd, &one, sizeof(one)) < 0)
+    return; /* it is full: awake already */
 }
 
 static void look_at_event(struct pst_endpoint *endpoint)

@@ -55,13 +55,14 @@ struct rc_out {
 
 struct pst_worker {
   struct pst_device *device;
+  struct pst_worker *next; /* of the device's */
   struct ibv_comp_channel *channel;
   struct rc_cm_worker *cm; /* NULL: connections are not rdma_cm's */
   struct ibv_cq *cq;
   uint32_t cq_used; /* completions that there may be at a time */
   int epoll_fd;
   int timer_fd;
-  int wake_fd; /* of works that are through */
+  int wake_fd; /* of what other threads have left */
   struct rc_places endpoints;
   struct rc_places rings;
   struct rc_places shared; /* receives */
@@ -103,6 +104,8 @@ static inline void rc_due(struct pst_worker *worker, uint64_t at_ns)
     worker->soonest_ns = at_ns;
 }
 void rc_disarm(struct pst_worker *worker);
+/* By any thread: something was left with it, or one of its endpoints. */
+void rc_notify(struct pst_worker *worker);
 /* What other threads have left: deferred works that are through, the device's events. */
 void rc_take_notices(struct pst_worker *worker);
 /* At the clock, and at what is due by it. */
