@@ -169,7 +169,14 @@ static bool takes_receives(const struct pst_endpoint *endpoint)
   return !endpoint->is_erred && endpoint->state != RC_OVER;
 }
 
-/* False: it needs more room than there is. */
+/* A queue pair in RTR answers the peer's hello and takes what it sends then: that waits until the
+ * deferred work, of which little is left, is through, and CONNECTED is told. */
+static bool is_early(const struct pst_endpoint *endpoint)
+{
+  return endpoint->state == RC_SETTING_UP && !endpoint->mend.by_ns && !endpoint->close_mode;
+}
+
+/* False: it needs more room than there is, or has come too early. */
 static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct rc_out *out)
 {
   struct rc_lane *lane = NULL;
@@ -188,6 +195,8 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
   }
   const bool sends = endpoint->rx && endpoint->rx->sends;
   const bool is_message = (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != sends;
+  if (wc->status == IBV_WC_SUCCESS && is_message && is_early(endpoint))
+    return false;
   if (endpoint->lanes)
     lane = rc_lane_received(endpoint, wc);
   else if (!endpoint->shared)
