@@ -155,6 +155,83 @@ static void order_is_kept_where_queue_pairs_differ(void **state)
   stream_close(&stream);
 }
 
+/* `n` of them from `*number` on, by one call. Returns how many there was room for. */
+static uint32_t send_some(struct contract_side *side, uint64_t *number, uint32_t n)
+{
+  struct pst_request requests[64];
+  uint32_t wait;
+  for (uint32_t i = 0; i < n; i++)
+    requests[i] = contract_send(side, 0, 8, *number + i);
+  int rc = contract_post(side, 0, requests, n, &wait);
+  assert_true(rc > 0 || rc == -EAGAIN);
+  *number += rc > 0 ? (uint32_t)rc : 0;
+  return rc > 0 ? (uint32_t)rc : 0;
+}
+
+/* Both ends send. One's message is late by one queue pair; meanwhile it gives credit by another,
+ * again and again, and there is still room for all its requests. */
+static void credit_leaves_room_for_requests(void **state)
+{
+  struct contract_params params = stream_params, few = stream_params;
+  struct contract_pair *pair = calloc(1, sizeof(*pair));
+  struct contract_side *late = &pair->sender, *other = &pair->receiver;
+  struct pst_completion one;
+  unsigned int numbers[8];
+  char fault[64];
+  uint64_t sent = 0, others = 0, had = 0, done = 0;
+  (void)state;
+  params.roles_more = few.roles_more = PST_ROLE_SENDER;
+  params.slots = 128;
+  few.slots = 4; /* each is given back by itself */
+  pair->params = params;
+  contract_side_open(&stream_variants[FOUR], &few, false, true, late);
+  contract_side_open(&stream_variants[FOUR], &params, false, true, other);
+  contract_pair_connect(pair);
+  stream_queue_pairs(late, numbers, 8);
+  snprintf(fault, sizeof(fault), "drop --qp %u", numbers[1]);
+  simulated_ctl("clock manual");
+  simulated_ctl(fault);
+  assert_int_equal(send_some(late, &sent, 2), 2);
+  for (uint32_t idle = 0; idle < 10; idle++) {
+    if (send_some(other, &others, 1))
+      idle = 0;
+    contract_poll(other);
+    contract_poll(late);
+    for (; contract_take(late, PST_COMPLETION_MESSAGE, 0, &one); had++)
+      contract_release(late, &one);
+  }
+  assert_in_range(had, 30, others);
+  assert_int_equal(send_some(late, &sent, 63), 63);
+  simulated_ctl("clear");
+  simulated_ctl("clock real");
+  for (uint64_t number = 0; number < sent; number++) {
+    one = contract_await(other, late, PST_COMPLETION_MESSAGE, 0);
+    assert_int_equal(one.u.message.sequence, number);
+    contract_release(other, &one);
+  }
+  while (done < sent) {
+    one = contract_await(late, other, PST_COMPLETION_DONE, PST_OP_SEND);
+    done += one.u.done.count;
+    assert_int_equal(one.status, 0);
+    assert_int_equal(one.u.done.cookie, done - 1);
+  }
+  /* And it gives credit again. */
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  for (uint64_t end = others + 50; had < end;) {
+    if (others < end)
+      send_some(other, &others, 1);
+    contract_poll(other);
+    contract_poll(late);
+    for (; contract_take(late, PST_COMPLETION_MESSAGE, 0, &one); had++) {
+      assert_int_equal(one.u.message.sequence, had);
+      contract_release(late, &one);
+    }
+    contract_in_time(deadline, "messages: %" PRIu64 " of %" PRIu64, had, end);
+  }
+  contract_pair_close(pair);
+  contract_complaints();
+}
+
 static void port_goes_down_and_is_told(void **state)
 {
   (void)state;
@@ -438,6 +515,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(without_reconnect_it_is_over),
       CONTRACT_CASE(one_queue_pair_of_several_fails),
       CONTRACT_CASE(order_is_kept_where_queue_pairs_differ),
+      CONTRACT_CASE(credit_leaves_room_for_requests),
       CONTRACT_CASE(port_goes_down_and_is_told),
       CONTRACT_CASE(queue_pair_that_fails),
       CONTRACT_CASE(completion_queue_that_fails),

@@ -74,8 +74,12 @@ void rc_credit_send(struct pst_endpoint *endpoint)
       (rc_back_count(rx) == 0 && !has_some(rx)) || can_wait(endpoint))
     return;
   int rc = restore_receives(endpoint);
-  while (rc == 0 && has_some(rx) && rx->credits_sent - rx->credits_taken < rx->control_receives &&
-         rc_queue_room(endpoint) > RC_SPARE_SENDS / 2) {
+  while (rc == 0 && has_some(rx) && rx->credits_sent - rx->credits_taken < rx->control_receives) {
+    if (rc_queue_own_room(endpoint) <= RC_SPARE_SENDS / 2) {
+      if (endpoint->sq_told != endpoint->sq_done) /* there is more when they are */
+        rc_pend(endpoint);
+      break;
+    }
     const uint64_t message = rx->credits_sent;
     uint8_t *at = rc_send_buffer(endpoint, (uint32_t)(message % endpoint->credit_depth));
     rx->first_of[message % RC_CONTROL_RECEIVES] = rx->before + rx->grants;

@@ -45,6 +45,12 @@ static inline uint32_t rc_queue_room(const struct pst_endpoint *endpoint)
 {
   return endpoint->sq_size - (uint32_t)(endpoint->sq_head - endpoint->sq_told);
 }
+/* Likewise, but for what the requests may have that are still to be posted: of several queue pairs
+ * one may be slow, and all that goes by the others stays in the send queue until it is done. */
+static inline uint32_t rc_queue_own_room(const struct pst_endpoint *endpoint)
+{
+  return rc_queue_room(endpoint) - (endpoint->requests_max - endpoint->outstanding);
+}
 /* The one at `index` follows the others of the send queue. */
 static inline void rc_queue_alike(struct pst_endpoint *endpoint, uint64_t index, uint8_t opcode)
 {
