@@ -13,6 +13,7 @@
 
 #define BYTES 512u
 #define ROUNDS 6u
+#define TRIES 7u /* of a message, by the default of retry_cnt */
 
 /* Memory of either end's, and the sender's way into the receiver's. */
 struct memories {
@@ -146,6 +147,37 @@ static void a_read_before_a_fence_is_not_done_again(void **state)
   stream_close(&stream);
 }
 
+/* Hellos get through, and no message does, as where a link's MTU is too small: each time the
+ * connection is had again in no time, and fails. */
+static void what_never_gets_through_ends(void **state)
+{
+  (void)state;
+  struct stream stream;
+  unsigned int number;
+  char fault[64];
+  stream_open(&stream, BRIEFLY, 0);
+  stream_run(&stream, 100);
+  stream_settle(&stream);
+  stream_queue_pairs(&stream.pair->sender, &number, 1);
+  snprintf(fault, sizeof(fault), "drop --qp %u --count %u", number, TRIES);
+  simulated_ctl(fault);
+  snprintf(fault, sizeof(fault), "drop --qp %u --after 1 --count %u", number, TRIES);
+  contract_complaints();
+  stream_post(&stream, 4);
+  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  while (!stream.is_gone[0]) {
+    contract_in_time(deadline, "the end of a stream of which nothing gets through");
+    stream_poll(&stream);
+    if (contract_complaints())
+      simulated_ctl(fault);
+  }
+  assert_true(stream.status[0] == -ECONNRESET || stream.status[0] == -ETIMEDOUT);
+  stream_settle(&stream);
+  assert_int_equal(stream.failed, 4);
+  simulated_ctl("clear");
+  stream_close(&stream);
+}
+
 #if PST_TEST_RDMA_CM
 /* ---- Ended meanwhile --------------------------------------------------------------------------
  */
@@ -195,6 +227,7 @@ int main(int argc, char **argv)
   struct CMUnitTest cases[] = {
     CONTRACT_CASE(a_write_that_was_told_is_not_done_again),
     CONTRACT_CASE(a_read_before_a_fence_is_not_done_again),
+    CONTRACT_CASE(what_never_gets_through_ends),
 #if PST_TEST_RDMA_CM
     CONTRACT_CASE(a_close_meanwhile_fails_what_was_under_way),
 #endif

@@ -32,18 +32,28 @@ static bool can_be_had_again(const struct pst_endpoint *endpoint, int status)
          (status == -ECONNRESET || status == -ETIMEDOUT || status == -EIO);
 }
 
+/* Whatever is not a hello, either way. */
+static uint64_t got_through(const struct pst_endpoint *endpoint)
+{
+  return endpoint->sq_done + (endpoint->rx ? endpoint->rx->arrived : 0) +
+         (endpoint->tx ? endpoint->tx->credit_messages : 0);
+}
+
 bool rc_mend_begin(struct pst_endpoint *endpoint, int status, const char *why)
 {
   struct rc_mend *mend = &endpoint->mend;
-  const uint64_t patience = endpoint->device->reconnect_ns;
+  const uint64_t now = rc_now_ns(endpoint->device);
+  const bool got_none = mend->last_by_ns && mend->last_got == got_through(endpoint);
   char then[96];
 
-  if (!can_be_had_again(endpoint, status))
+  /* Where hellos alone get through, its time does not begin anew each time. */
+  if (!can_be_had_again(endpoint, status) || (got_none && now >= mend->last_by_ns))
     return false;
-  snprintf(then, sizeof(then), "It is tried to have it again for %.1f s", (double)patience / 1e9);
+  mend->began_ns = now;
+  mend->by_ns = got_none ? mend->last_by_ns : now + endpoint->device->reconnect_ns;
+  snprintf(then, sizeof(then), "It is tried to have it again for %.1f s",
+           (double)(mend->by_ns - now) / 1e9);
   rc_say_failed(endpoint, PST_LOG_WARN, status, why, then);
-  mend->began_ns = rc_now_ns(endpoint->device);
-  mend->by_ns = mend->began_ns + patience;
   mend->flushed = endpoint->sq_done;
   rc_due(endpoint->worker, mend->by_ns);
   rc_mend_again(endpoint, 0);
@@ -293,6 +303,8 @@ void rc_mend_stands(struct pst_endpoint *endpoint, uint64_t repeated)
 
   endpoint->state = RC_CONNECTED;
   endpoint->heard_ns = rc_now_ns(endpoint->device);
+  mend->last_by_ns = mend->by_ns;
+  mend->last_got = got_through(endpoint);
   mend->by_ns = 0;
   mend->count++;
   if (from != to)
@@ -329,7 +341,11 @@ static void not_had_again(struct pst_endpoint *endpoint)
     rc_cm_missed(endpoint, status, sizeof(status));
   snprintf(why, sizeof(why),
            "the connection that failed could not be had again within `reconnect`: the peer, or the "
-           "path to it, is gone%s%s",
+           "path to it, is gone%s%s%s",
+           endpoint->mend.by_ns == endpoint->mend.last_by_ns
+               ? "; it was had before, and nothing got through but what is short: see the MTU of "
+                 "every link (`ping -M do -s`)"
+               : "",
            status[0] ? "; by rdma_cm: " : "", status);
   rc_fail(endpoint, -ETIMEDOUT, why);
 }
