@@ -8,15 +8,13 @@ void rc_say_failed(const struct pst_endpoint *endpoint, enum pst_log_level level
                    const char *why, const char *then)
 {
   const struct pst_device *device = endpoint->device;
-  struct vb_counters now;
   char counters[512], peer[VB_GID_TEXT];
 
-  vb_counters_read(device->counter_folder, device->counter_host, &now);
-  vb_counters_text(&device->counters, &now, counters, sizeof(counters));
+  rc_since_text(endpoint, counters, sizeof(counters));
   vb_gid_address(endpoint->peer.gid, peer);
   RC_LOG(device, level,
          "%s: the connection from %s port %u to %s (QP %u) failed: %s (%s). Counters of port and "
-         "host since the device was opened: %s. %s%s%s",
+         "host since the connection began: %s. %s%s%s",
          endpoint->label, device->open.info->name, device->open.port->number, peer,
          endpoint->peer.qpn, why, strerror(-status), counters, device->open.gid_reason,
          then[0] ? ". " : "", then);

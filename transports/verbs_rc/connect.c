@@ -253,6 +253,8 @@ int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   if ((rc = take_peer(endpoint)) < 0)
     return rc;
   endpoint->heard_ns = rc_now_ns(endpoint->device);
+  if ((rc = rc_since_begin(endpoint, endpoint->heard_ns)) < 0)
+    return rc;
   if (endpoint->timeout_ns)
     endpoint->connect_by_ns = endpoint->heard_ns + endpoint->timeout_ns;
   rc_due(endpoint->worker, endpoint->connect_by_ns);

@@ -60,7 +60,6 @@ static int read_device(struct pst_device *device)
   snprintf(device->counter_folder, sizeof(device->counter_folder), "%.250s/ports/%u",
            open->context->device->ibdev_path, open->port->number);
   device->counter_host = vb_counters_host(&open->gid);
-  vb_counters_read(device->counter_folder, device->counter_host, &device->counters);
   return 0;
 }
 

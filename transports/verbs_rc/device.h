@@ -78,10 +78,9 @@ struct pst_device {
   uint64_t initial;      /* what sequence 0 travels as: a test's */
   char carrier[48];
   char counter_folder[320];
-  const char *counter_host;    /* NULL: none */
-  struct vb_counters counters; /* as they were at open() */
-  pthread_mutex_t events;      /* who reads the asynchronous ones */
-  struct pst_worker *workers;  /* that are open; under `events` */
+  const char *counter_host;   /* NULL: none */
+  pthread_mutex_t events;     /* who reads the asynchronous ones */
+  struct pst_worker *workers; /* that are open; under `events` */
   _Atomic bool is_lost;
 };
 

@@ -231,6 +231,7 @@ void rc_endpoint_free(struct pst_endpoint *endpoint)
     rc_place_give(&worker->endpoints, endpoint->place);
   rc_forget_room(endpoint);
   rc_unpend(endpoint);
+  rc_since_end(endpoint);
   if (endpoint->rx)
     free(endpoint->rx->line.at);
   if (endpoint->tx)

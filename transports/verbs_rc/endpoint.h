@@ -231,6 +231,7 @@ struct pst_endpoint {
   uint64_t given_at; /* worker->empties when all was given back, + 1 */
 
   struct rc_mend mend;
+  struct rc_since *since; /* NULL: it has not begun to connect */
   uint64_t connect_by_ns;
   uint32_t hellos_lost;  /* that the device has given up */
   uint32_t hello_vendor; /* the vendor's code of the last */

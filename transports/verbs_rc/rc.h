@@ -113,6 +113,12 @@ void rc_credit_send(struct pst_endpoint *endpoint);
 /* What a credit message holds. False: it makes no sense. */
 bool rc_credit_take(struct pst_endpoint *endpoint, const uint8_t *bytes, uint32_t length);
 
+/* since.c: an endpoint begins to connect, with counters that are 0.1 s old at most; what of them
+ * has grown since then, in words. */
+int rc_since_begin(struct pst_endpoint *endpoint, uint64_t now_ns);
+void rc_since_text(const struct pst_endpoint *endpoint, char *text, size_t size);
+void rc_since_end(struct pst_endpoint *endpoint);
+
 /* close.c: the end. `status` -errno; logged with `why` unless NULL. Once. */
 void rc_fail(struct pst_endpoint *endpoint, int status, const char *why);
 void rc_say_failed(const struct pst_endpoint *endpoint, enum pst_log_level level, int status,

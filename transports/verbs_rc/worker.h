@@ -8,6 +8,7 @@
 
 struct rc_cm_worker;
 struct rc_shared;
+struct rc_since;
 
 /* ---- Rings, ring.c --------------------------------------------------------------------- */
 
@@ -67,6 +68,7 @@ struct pst_worker {
   struct rc_places rings;
   struct rc_places shared; /* receives */
   struct rc_shared *shared_due;
+  struct rc_since *since;                           /* the last; NULL: no endpoint has it */
   struct pst_endpoint *by_number[RC_NUMBER_CHAINS]; /* of queue pairs that share them */
   struct pst_endpoint *last_numbered;
   struct pst_ring *last_ring; /* that a token named: tokens of it begin so */

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What verbs_rc says of the port's counters where a connection fails, on a simulated device that is
+ * given some.
+ *
+ *     penstock-simverbs verbs-rc-since PLUGIN LAUNCHER
+ */
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "verbs_rc_stream.h"
+
+#define COUNTED "/ports/1/hw_counters"
+
+static char counted[] = "/tmp/penstock-counted-XXXXXX"; /* a device's folder in sysfs */
+static uint64_t still;                                  /* the time */
+
+static uint64_t still_ns(void)
+{
+  return still;
+}
+
+static void count(uint32_t value)
+{
+  char path[128];
+  snprintf(path, sizeof(path), "%s" COUNTED "/retry_exceeded_err", counted);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  assert_true(fprintf(file, "%u\n", value) > 0);
+  assert_int_equal(fclose(file), 0);
+}
+
+/* Of the simulated device, which has none. */
+static void have_counters(bool has)
+{
+  static const char *const folders[] = {"", "/ports", "/ports/1", COUNTED};
+  const int n = sizeof(folders) / sizeof(folders[0]);
+  char path[128];
+  if (has)
+    assert_non_null(mkdtemp(counted));
+  for (int i = 1; has && i < n; i++) {
+    snprintf(path, sizeof(path), "%s%s", counted, folders[i]);
+    assert_int_equal(mkdir(path, 0700), 0);
+  }
+  snprintf(path, sizeof(path), "%s" COUNTED "/retry_exceeded_err", counted);
+  if (!has)
+    assert_int_equal(unlink(path), 0);
+  for (int i = n; !has && i-- > 0;) {
+    snprintf(path, sizeof(path), "%s%s", counted, folders[i]);
+    assert_int_equal(rmdir(path), 0);
+  }
+}
+
+static void swap_path(char path[IBV_SYSFS_PATH_MAX])
+{
+  struct ibv_device **all = ibv_get_device_list(NULL);
+  char was[IBV_SYSFS_PATH_MAX];
+  uint32_t i = 0;
+  assert_non_null(all);
+  while (all[i] && strcmp(ibv_get_device_name(all[i]), "mlx5_0") != 0)
+    i++;
+  assert_non_null(all[i]);
+  memcpy(was, all[i]->ibdev_path, sizeof(was));
+  memcpy(all[i]->ibdev_path, path, sizeof(was));
+  memcpy(path, was, sizeof(was));
+  ibv_free_device_list(all);
+}
+
+static void connect_both(struct contract_pair *pair, uint32_t which)
+{
+  struct pst_blob blob;
+  contract_address(&pair->receiver, which, &blob);
+  assert_int_equal(contract_connect(&pair->sender, which, &blob), 0);
+  contract_address(&pair->sender, which, &blob);
+  assert_int_equal(contract_connect(&pair->receiver, which, &blob), 0);
+  contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+}
+
+/* The growth since a connection began is told: not what other connections have had since the device
+ * was opened. Those that begin at one time read the counters once. */
+static void counters_are_told_since_the_connection_began(void **state)
+{
+  static const struct {
+    uint64_t at_ms;
+    uint32_t count;
+    const char *said;
+  } ends[] = {{1000, 9, "connection began: retry_exceeded_err +13."},
+              {1099, 12, "connection began: retry_exceeded_err +13."},
+              {1100, 15, "connection began: retry_exceeded_err +7."}};
+  const uint32_t n = sizeof(ends) / sizeof(ends[0]);
+  struct contract_params params = stream_params;
+  char path[IBV_SYSFS_PATH_MAX], line[1024];
+  uint32_t wait;
+  (void)state;
+  params.endpoints = n;
+  have_counters(true);
+  snprintf(path, sizeof(path), "%s", counted);
+  swap_path(path);
+  contract_host_clock(still_ns);
+  still = UINT64_C(1000000000);
+  count(5);
+  struct contract_pair *pair = contract_pair_open(&stream_variants[ONCE], &params);
+  for (uint32_t i = 0; i < n; i++) {
+    still = ends[i].at_ms * 1000000;
+    count(ends[i].count);
+    connect_both(pair, i);
+  }
+  count(22);
+  contract_listen("sender: the connection from");
+  simulated_ctl("drop");
+  for (uint32_t i = 0; i < n; i++) {
+    struct pst_request request = contract_send(&pair->sender, 0, params.message, i);
+    assert_int_equal(contract_post(&pair->sender, i, &request, 1, &wait), 1);
+    contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+    assert_int_equal(contract_heard(line, sizeof(line)), PST_LOG_ERROR);
+    assert_non_null(strstr(line, ends[i].said));
+  }
+  contract_listen(NULL);
+  contract_host_clock(contract_now_ns);
+  simulated_ctl("clear");
+  contract_pair_close(pair);
+  contract_complaints();
+  swap_path(path);
+  have_counters(false);
+}
+
+int main(int argc, char **argv)
+{
+  if (!stream_arguments(argc, argv))
+    return 2;
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(counters_are_told_since_the_connection_began),
+  };
+  return CONTRACT_RUN("since", cases, &stream_variants[0]) ? 1 : 0;
+}
