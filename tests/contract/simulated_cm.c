@@ -33,6 +33,7 @@ struct told {
   struct rdma_cm_event event;
   uint8_t data[DATA_BYTES];
   struct rdma_event_channel *channel;
+  const struct end *listener; /* of a request */
   struct told *next;
 };
 
@@ -73,8 +74,8 @@ static bool is_lost(void)
   return loses && (chance >> 16) % loses == 0;
 }
 
-static void tell(struct end *end, enum rdma_cm_event_type type, int status, const void *data,
-                 uint8_t length)
+static struct told *tell(struct end *end, enum rdma_cm_event_type type, int status,
+                         const void *data, uint8_t length)
 {
   struct told *told = calloc(1, sizeof(*told)), **at = &tidings;
   const uint64_t one = 1;
@@ -89,6 +90,7 @@ static void tell(struct end *end, enum rdma_cm_event_type type, int status, cons
   *at = told;
   if (write(end->id.channel->fd, &one, sizeof(one)) != sizeof(one))
     abort();
+  return told;
 }
 
 /* ---- Channels ---------------------------------------------------------------------------------
@@ -181,17 +183,28 @@ static void end_of(struct end *end)
     part(end, RDMA_CM_EVENT_REJECTED, end->state == ASKING ? 4 : 28, NULL, 0);
 }
 
-int rdma_destroy_id(struct rdma_cm_id *id)
+static struct told *request_of(const struct end *listener)
 {
-  struct end *end = (struct end *)id, **at = &ends;
-  pthread_mutex_lock(&lock);
+  struct told *told = tidings;
+  while (told && told->listener != listener)
+    told = told->next;
+  return told;
+}
+
+static void destroy(struct end *end)
+{
+  struct end **at = &ends;
+  const struct told *request;
+  /* Requests that nobody has taken end with their listener. */
+  while ((request = request_of(end)) != NULL)
+    destroy((struct end *)request->event.id);
   end_of(end);
   for (struct end *other = ends; other; other = other->next)
     if (other->peer == end)
       other->peer = NULL;
   for (struct told **told = &tidings, *one; (one = *told) != NULL;) {
     uint64_t count;
-    if (one->event.id != id) {
+    if (one->event.id != &end->id) {
       told = &one->next;
       continue;
     }
@@ -203,8 +216,14 @@ int rdma_destroy_id(struct rdma_cm_id *id)
   while (*at != end)
     at = &(*at)->next;
   *at = end->next;
-  pthread_mutex_unlock(&lock);
   free(end);
+}
+
+int rdma_destroy_id(struct rdma_cm_id *id)
+{
+  pthread_mutex_lock(&lock);
+  destroy((struct end *)id);
+  pthread_mutex_unlock(&lock);
   return 0;
 }
 
@@ -359,7 +378,8 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
   end->peer = asked;
   asked->peer_qpn = end->qpn;
   asked->peer_psn = end->psn;
-  tell(asked, RDMA_CM_EVENT_CONNECT_REQUEST, 0, param->private_data, param->private_data_len);
+  tell(asked, RDMA_CM_EVENT_CONNECT_REQUEST, 0, param->private_data, param->private_data_len)
+      ->listener = listener;
   pthread_mutex_unlock(&lock);
   return 0;
 }

@@ -120,6 +120,13 @@ static struct contract_variant variants[] = {
         .silent = true,
         .capabilities = RC_CAPABILITIES,
     },
+    /* Likewise, connected by an rdma_cm that the program brings along. */
+    {
+        .name = "verbs_rc-qps-cm",
+        .options = "device=mlx5_0,timeout=8,keepalive=50ms,qps=4,connection=rdma_cm",
+        .silent = true,
+        .capabilities = RC_CAPABILITIES,
+    },
     /* Receives that a worker's endpoints share. */
     {
         .name = "verbs_rc-srq",

@@ -281,18 +281,65 @@ static void peer_that_is_lost_is_given_up(void **state)
 #if PST_TEST_RDMA_CM
 /* ---- By rdma_cm ------------------------------------------------------------------------------ */
 
-static const int by_cm[] = {CM, CM_SEND, CM_SHARED_SEND};
+static const int by_cm[] = {CM, CM_SEND, CM_SHARED_SEND, CM_FOUR};
 
 static void rdma_cm_goes_on(void **state)
 {
   (void)state;
   for (size_t i = 0; i < sizeof(by_cm) / sizeof(by_cm[0]); i++) {
-    goes_on(by_cm[i], "drop --after %d --count 40");
+    goes_on(by_cm[i],
+            by_cm[i] == CM_FOUR ? "drop --after %d --count 100" : "drop --after %d --count 40");
     goes_on(by_cm[i], "qp-error --after %d --count 1");
     idle_goes_on(by_cm[i]);
     simulated_ctl("clock 100");
     goes_on(by_cm[i], "port-down " DEVICE "/1 --after %d --for 5s");
     simulated_ctl("clock real");
+    assert_int_equal(simulated_cm_ids(), 0);
+  }
+}
+
+/* One is enough for the connection to be had again with all; then one fails with its hello, or its
+ * hellos come when it is too late. */
+static void rdma_cm_has_several_again_together(void **state)
+{
+  (void)state;
+  each_fails(CM_TWO, 2, "drop --qp %u --after 3 --count 20", true);
+  each_fails(CM_FOUR, 4, "qp-error --qp %u --after 3 --count 1", true);
+  each_fails(CM_FOUR, 4, "qp-error --after 5 --count 1;qp-error --qp %u --count 3", true);
+  each_fails(CM_FOUR, 4, "qp-error --after 5 --count 1;qp-error --qp %u --count 3", false);
+  each_fails(CM_FOUR, 4, "qp-error --after 5 --count 1;drop --qp %u --count 30", false);
+  each_fails(CM_FOUR, 4, "qp-error --after 5 --count 1;delay --qp %u --by 30ms --count 20", true);
+  each_fails(CM_FOUR, 4, "qp-error --after 5 --count 1;delay --qp %u --by 30ms --count 20", false);
+  one_sided_access_goes_on_by(CM_FOUR);
+  assert_int_equal(simulated_cm_ids(), 0);
+}
+
+/* The peer was there when it was said: one that fails ends what was not connected yet. */
+static void rdma_cm_ends_by_a_hello_that_fails(void **state)
+{
+  (void)state;
+  for (uint32_t which = 0; which < 4; which++) {
+    struct contract_pair *pair = contract_pair_open(&stream_variants[CM_FOUR], &stream_params);
+    struct contract_side *sender = &pair->sender, *receiver = &pair->receiver;
+    struct pst_blob blob;
+    unsigned int numbers[4];
+    assert_int_equal(stream_queue_pairs(sender, numbers, 4), 4);
+    plant("drop --qp %u", numbers[which]);
+    contract_address(receiver, 0, &blob);
+    assert_int_equal(contract_connect(sender, 0, &blob), 0);
+    contract_address(sender, 0, &blob);
+    assert_int_equal(contract_connect(receiver, 0, &blob), 0);
+    contract_complaints();
+    assert_int_equal(
+        contract_await(sender, receiver, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED).status,
+        -ECONNRESET);
+    assert_int_equal(contract_complaints(), 1);
+    assert_non_null(strstr(contract_complaint(), "IBV_WC_RETRY_EXC_ERR"));
+    stream_leave(sender, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS);
+    contract_await(receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+    simulated_ctl("clear");
+    contract_pair_close(pair);
+    contract_complaints();
     assert_int_equal(simulated_cm_ids(), 0);
   }
 }
@@ -306,13 +353,12 @@ static uint64_t soon_ns(void)
 }
 
 /* Each of its messages, at some time: request, answer, news of the end. */
-static void rdma_cm_loses_its_own_messages(void **state)
+static void loses_its_own_messages(int which, uint32_t least, uint32_t most)
 {
-  (void)state;
   contract_host_clock(soon_ns);
-  for (uint32_t one_of = 2; one_of <= 4; one_of++) {
+  for (uint32_t one_of = least; one_of <= most; one_of++) {
     struct stream stream;
-    stream_open(&stream, CM_SLOWLY, FASTER * CONTRACT_DEADLINE_NS);
+    stream_open(&stream, which, FASTER * CONTRACT_DEADLINE_NS);
     simulated_cm_loses(one_of);
     stream_run(&stream, 50);
     for (uint64_t round = 1; round <= 4; round++) {
@@ -331,6 +377,13 @@ static void rdma_cm_loses_its_own_messages(void **state)
   contract_host_clock(contract_now_ns);
 }
 
+static void rdma_cm_loses_its_own_messages(void **state)
+{
+  (void)state;
+  loses_its_own_messages(CM_SLOWLY, 2, 4);
+  loses_its_own_messages(CM_SLOWLY_FOUR, 3, 3);
+}
+
 /* Requests are answered, and no hello is. */
 static void rdma_cm_stands_and_packets_do_not_pass(void **state)
 {
@@ -340,11 +393,10 @@ static void rdma_cm_stands_and_packets_do_not_pass(void **state)
 }
 
 /* Its kernel says so, and that of the peer refuses for good: nobody waits for `reconnect`. */
-static void rdma_cm_is_told_of_a_receiver_that_is_gone(void **state)
+static void is_told_of_a_receiver_that_is_gone(int which)
 {
-  (void)state;
   struct stream stream;
-  stream_open(&stream, CM_LONG, 0);
+  stream_open(&stream, which, 0);
   struct contract_side *sender = &stream.pair->sender, *receiver = &stream.pair->receiver;
   stream_run(&stream, 100);
   stream_settle(&stream);
@@ -356,6 +408,13 @@ static void rdma_cm_is_told_of_a_receiver_that_is_gone(void **state)
   simulated_ctl("clear");
   stream_close(&stream);
   assert_int_equal(simulated_cm_ids(), 0);
+}
+
+static void rdma_cm_is_told_of_a_receiver_that_is_gone(void **state)
+{
+  (void)state;
+  is_told_of_a_receiver_that_is_gone(CM_LONG);
+  is_told_of_a_receiver_that_is_gone(CM_LONG_FOUR);
 }
 #endif
 
@@ -375,6 +434,8 @@ int main(int argc, char **argv)
     CONTRACT_CASE(peer_that_is_lost_is_given_up),
 #if PST_TEST_RDMA_CM
     CONTRACT_CASE(rdma_cm_goes_on),
+    CONTRACT_CASE(rdma_cm_has_several_again_together),
+    CONTRACT_CASE(rdma_cm_ends_by_a_hello_that_fails),
     CONTRACT_CASE(rdma_cm_loses_its_own_messages),
     CONTRACT_CASE(rdma_cm_stands_and_packets_do_not_pass),
     CONTRACT_CASE(rdma_cm_is_told_of_a_receiver_that_is_gone),

@@ -5,6 +5,7 @@
 
 #define OPTIONS "device=mlx5_0,timeout=8,keepalive=20ms"
 #define BY_CM OPTIONS ",connection=rdma_cm,reconnect=20s"
+#define CM_SLOW "device=mlx5_0,timeout=8,keepalive=5s,connection=rdma_cm,reconnect=2000s"
 
 struct contract_variant stream_variants[STREAM_VARIANTS] = {
     {.name = "write", .options = OPTIONS ",reconnect=20s"},
@@ -26,10 +27,14 @@ struct contract_variant stream_variants[STREAM_VARIANTS] = {
     {.name = "by rdma_cm", .options = BY_CM},
     {.name = "by rdma_cm and send", .options = BY_CM ",operation=send"},
     {.name = "by rdma_cm, shared by send", .options = BY_CM ",srq=true,operation=send"},
+    {.name = "by rdma_cm over two", .options = BY_CM ",qps=2"},
+    {.name = "by rdma_cm over four", .options = BY_CM ",qps=4,first_sequence=18446744073709551555"},
     {.name = "by rdma_cm, briefly", .options = OPTIONS ",connection=rdma_cm,reconnect=100ms"},
     {.name = "by rdma_cm, for long", .options = OPTIONS ",connection=rdma_cm,reconnect=600s"},
-    {.name = "by rdma_cm, slowly",
-     .options = "device=mlx5_0,timeout=8,keepalive=5s,connection=rdma_cm,reconnect=2000s"},
+    {.name = "by rdma_cm over four, for long",
+     .options = OPTIONS ",connection=rdma_cm,qps=4,reconnect=600s"},
+    {.name = "by rdma_cm, slowly", .options = CM_SLOW},
+    {.name = "by rdma_cm over four, slowly", .options = CM_SLOW ",qps=4"},
     {.name = "for ever", .options = "device=mlx5_0,timeout=8,retry_cnt=7,keepalive=0"},
 };
 

@@ -26,7 +26,7 @@ LENDING = {
 NEVER_AGAIN = {"connection": "rdma_cm", "timeout": 24}
 # What is done otherwise by SENDs, over several queue pairs, or with shared receives.
 SHAPED = ("many_*", "every_length_*", "slots_*", "post_*", "written_*", "drained_*", "guests_come_*")
-SHARED_BY_CM = ("many_*", "slots_*", "drained_*", "guests_come_*")
+SHAPED_BY_CM = ("many_*", "slots_*", "drained_*", "guests_come_*")
 
 
 class Contract(guests.Case):
@@ -100,7 +100,8 @@ class Contract(guests.Case):
             ({"operation": "send"}, SHAPED),
             ({"qps": 4}, SHAPED),
             ({"srq": "true"}, SHAPED),
-            ({**NEVER_AGAIN, "srq": "true"}, SHARED_BY_CM),
+            ({**NEVER_AGAIN, "srq": "true"}, SHAPED_BY_CM),
+            ({**NEVER_AGAIN, "qps": 4}, SHAPED_BY_CM),
         ):
             with self.subTest(options):
                 found = self.contract({**PATIENT, **options}, cases=cases)

@@ -33,11 +33,6 @@ class RdmaCm(test_verbs_rc.VerbsRc):
         )
         self.transfer()
 
-    def test_a_stream_over_several_queue_pairs(self):
-        refused = self.penstock("b", "receive", "--set", "transport.options.qps=4")
-        self.assertEqual(refused.wait(30), 2, str(refused))
-        self.assertIn("`qps: 4` needs `connection: exchange`", refused.stderr)
-
     def test_a_port_that_is_in_use(self):
         self.remember()
         rping = self.guest("b").start(f"exec rping -s -a 10.9.0.2 -p {PORT}")

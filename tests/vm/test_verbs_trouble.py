@@ -142,11 +142,13 @@ class Trouble(test_verbs_rc.Streams):
                 self.reconnected(transport__options__operation=operation, transport__options__qps=qps)
 
     def test_a_link_that_is_down_for_5_seconds_and_reconnected_by_rdma_cm(self):
-        """Likewise, as soon as the kernel's requests pass; and with receives that are shared."""
+        """Likewise, as soon as the kernel's requests pass; with receives that are shared, and over
+        four queue pairs."""
         by_cm = {"transport__options__connection": "rdma_cm"}
-        for shared in ({}, {"transport__options__operation": "send", "transport__options__srq": "true"}):
-            with self.subTest(shared):
-                self.reconnected(**by_cm, **shared)
+        by_send = {"transport__options__operation": "send", "transport__options__srq": "true"}
+        for more in ({}, by_send, {"transport__options__qps": "4"}):
+            with self.subTest(more):
+                self.reconnected(**by_cm, **more)
 
     def reconnected(self, **options):
         receiver, sender = self.endless(

@@ -251,6 +251,12 @@ void rc_cm_connect(struct pst_endpoint *endpoint)
 /* ---- The queue pair ---------------------------------------------------------------------------
  */
 
+/* For each of several (`qps`) alike: the id's path is the endpoint's, and the first packet numbers,
+ * which the kernel draws for each id, are as good for the others, since numbers are a queue pair's
+ * own. Which of the peer's is meant, its address says. Of the others the kernel knows nothing, so
+ * that it does not hold their numbers back for a while, once the connection is over, as it does the
+ * first one's: a packet that comes late is not taken for the next connection's all the same, whose
+ * packet numbers are others. */
 int rc_cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr)
 {
   const struct vb_path *path = &endpoint->device->path;
@@ -266,7 +272,6 @@ int rc_cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr)
   }
   attr->ah_attr = given.ah_attr;
   attr->rq_psn = given.rq_psn;
-  attr->dest_qp_num = given.dest_qp_num;
   if (given.path_mtu < attr->path_mtu)
     attr->path_mtu = given.path_mtu;
   if (path->hop_limit_is_set)

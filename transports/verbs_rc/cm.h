@@ -8,8 +8,9 @@
  * says both tokens, so that it finds its endpoint and nobody else's does.
  *
  * Queue pairs are the transport's own: rdma_cm says where the path leads (GID, hop limit, traffic
- * class, first PSNs), connect.c takes the queue pair there. The kernel tells when the peer's end is
- * gone, which a connection without rdma_cm learns by trying.
+ * class, first PSNs), connect.c takes the queue pair there; of several (`qps`) all of them, by the
+ * one id that an endpoint has, which the kernel knows by the first one's number. The kernel tells
+ * when the peer's end is gone, which a connection without rdma_cm learns by trying.
  *
  * All calls on the worker's thread but rc_cm_attributes() and rc_cm_settle(), which the deferred
  * work makes.
@@ -34,9 +35,10 @@ void rc_cm_close(struct pst_endpoint *endpoint);
 bool rc_cm_connects(const struct pst_endpoint *endpoint);
 /* With the peer's address. Fails by rc_fail(). */
 void rc_cm_connect(struct pst_endpoint *endpoint);
-/* Where `attr->qp_state` is to lead, in place of what the address says. 0 or errno. */
+/* Where `attr->qp_state` is to lead a queue pair of the endpoint, in place of what the address
+ * says. 0 or errno. */
 int rc_cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr);
-/* The queue pair is in RTS: tell the peer. 0 or errno. */
+/* All queue pairs are in RTS: tell the peer. Once a connection. 0 or errno. */
 int rc_cm_settle(struct pst_endpoint *endpoint);
 /* `reconnect`: the kernel's connection ends, of which the peer's end is told, if packets pass; then
  * a step towards another, once the queue pair has given everything back. No deferred work is under

@@ -275,7 +275,8 @@ bool rc_lane_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   if (!is_aside && is_met && lane->failed_from == RC_NEVER)
     lane->failed_from = index;
   advance(endpoint);
-  if (!is_met && wc->status == IBV_WC_RETRY_EXC_ERR) {
+  /* By rdma_cm the peer was there, on all of them, when it was said. */
+  if (!is_met && wc->status == IBV_WC_RETRY_EXC_ERR && !endpoint->cm) {
     greet_again(endpoint, lane, wc);
     return false;
   }

@@ -103,11 +103,11 @@ void rc_mend_step(struct pst_endpoint *endpoint)
     return;
   mend->is_greeted = true;
   mend->has_said = mend->is_lost = mend->is_answered = mend->is_confirmed = false;
+  rc_lanes_begin_anew(endpoint);
   if (endpoint->cm) {
     rc_cm_mend(endpoint);
     return;
   }
-  rc_lanes_begin_anew(endpoint);
   int rc = rc_set_up_soon(endpoint);
   if (rc < 0)
     rc_fail(endpoint, rc, "no memory to connect with");

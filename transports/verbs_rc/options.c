@@ -97,7 +97,7 @@ static const struct pst_option options[] = {
         .help = "Queue pairs of an endpoint, on which its messages take turns; they are told in "
                 "their order all the same. For links that one queue pair does not fill. One that "
                 "fails takes the others with it; with `reconnect` all are had again. Both ends "
-                "need the same, `connection: exchange` and `operation: write`.",
+                "need the same, and `operation: write`.",
         .default_value = "1",
         .type = PST_OPTION_UINT,
         .min = 1,
@@ -132,7 +132,6 @@ static const struct pst_option_rule rules[] = {
      "by which alone a silent end notices",
      PST_RULE_UNLESS | PST_RULE_OTHER,
      {0}},
-    {"qps", "1", "connection", "exchange", NULL, PST_RULE_UNLESS, {0}},
     {"qps", "1", "operation", "write", NULL, PST_RULE_UNLESS, {0}},
     {"qps", "1", "srq", "false", NULL, PST_RULE_UNLESS, {0}},
     {"cm_port", "0", "connection", "rdma_cm", "which alone listens at it", PST_RULE_UNLESS, {0}},
