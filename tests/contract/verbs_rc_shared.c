@@ -257,6 +257,26 @@ static void either_end_may_have_them(void **state)
   differ(OWN_SEND, SEND);
 }
 
+/* A peer that breaks the rules may fill them all, whoever is there: that must not end the others by
+ * a completion queue that overran. */
+static void each_receive_that_is_posted_has_a_completion(void **state)
+{
+  (void)state;
+  struct contract_params few = params;
+  struct contract_side side = {0};
+  few.slots = 1024;
+  few.requests = 1;
+  contract_side_open(&variants[SEND], &few, false, true, &side);
+  assert_int_equal(side.image.ops->endpoint_close(side.endpoints[1], PST_CLOSE_ABORT,
+                                                  contract_now_ns() + CONTRACT_DEADLINE_NS),
+                   0);
+  contract_await(&side, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  assert_int_equal(simulated_receives_posted(), few.slots);
+  assert_in_range(simulated_counter(&side, NULL, "completions_reserved"), few.slots,
+                  simulated_counter(&side, NULL, "completion_queue"));
+  contract_side_close(&side);
+}
+
 int main(int argc, char **argv)
 {
   if (argc != 4) {
@@ -274,6 +294,7 @@ int main(int argc, char **argv)
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(peers_that_are_killed_beside_one_that_goes_on),
       CONTRACT_CASE(either_end_may_have_them),
+      CONTRACT_CASE(each_receive_that_is_posted_has_a_completion),
   };
   return CONTRACT_RUN("shared receives", cases, &variants[0]) ? 1 : 0;
 }

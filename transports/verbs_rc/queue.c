@@ -103,6 +103,8 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
     endpoint->sq_size += endpoint->credit_depth;
     endpoint->rq_size = endpoint->rx->share + (endpoint->rx->sends ? 1 : RC_SPARE_RECEIVES);
   }
+  if (endpoint->rx && endpoint->rx->ring->shared) /* which has them all */
+    endpoint->rq_size = 0;
   if (endpoint->tx)
     endpoint->rq_size += endpoint->credit_depth;
   if (endpoint->tx && !endpoint->device->shares)

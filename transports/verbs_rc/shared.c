@@ -53,6 +53,8 @@ void rc_shared_close(struct rc_shared *shared)
   if (!shared)
     return;
   struct pst_worker *worker = shared->worker;
+  if (shared->ring)
+    worker->cq_used -= shared->reserved;
   for (struct rc_shared **at = &worker->shared_due; *at; at = &(*at)->next_due)
     if (*at == shared) {
       *at = shared->next_due;
@@ -122,11 +124,15 @@ void rc_shared_close_all(struct pst_worker *worker)
 int rc_shared_open_slots(struct pst_ring *ring)
 {
   const uint32_t slots = ring->params.slots;
-  int rc = open_one(ring->worker, RC_SHARED_SLOTS, slots, slots, ring, &ring->shared);
+  struct pst_worker *worker = ring->worker;
+  int rc = rc_cq_grow(worker, worker->cq_used + slots, "a ring");
 
+  if (rc == 0)
+    rc = open_one(worker, RC_SHARED_SLOTS, slots, slots, ring, &ring->shared);
   if (rc < 0)
     return rc;
-  ring->shared->reserved = ring->params.slots;
+  worker->cq_used += slots;
+  ring->shared->reserved = slots;
   rc = rc_shared_post(ring->shared);
   if (rc < 0)
     RC_LOG(ring->worker->device, PST_LOG_ERROR, "ibv_post_srq_recv of a ring's %u slots: %s",
