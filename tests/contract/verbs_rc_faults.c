@@ -351,6 +351,37 @@ static void answer_that_never_comes(void **state)
   stream_close(&stream);
 }
 
+static uint64_t late_ns(void)
+{
+  return contract_now_ns() + 10 * CONTRACT_DEADLINE_NS;
+}
+
+/* The answers are there, more of them than a poll takes, and nobody is late with them. */
+static void who_stood_still_takes_what_has_come(void **state)
+{
+  const struct contract_params params = {
+      .endpoints = 2, .slots = 640, .message = 64, .requests = 310, .pieces = 1};
+  (void)state;
+  for (int arms = 0; arms < 2; arms++) {
+    struct contract_pair *pair = contract_pair_open(&stream_variants[ONCE], &params);
+    struct contract_side *sender = &pair->sender;
+    struct pst_request request = contract_send(sender, 0, 8, 0);
+    struct pst_completion one;
+    uint32_t wait;
+    contract_pair_connect(pair);
+    for (uint32_t i = 0; i <= 300; i++)
+      assert_int_equal(contract_post(sender, i / 300, &request, 1, &wait), 1);
+    assert_int_equal(sender->image.ops->arm(sender->worker), -EAGAIN); /* they are under way */
+    contract_host_clock(late_ns);
+    if (arms)
+      assert_int_equal(sender->image.ops->arm(sender->worker), -EAGAIN);
+    contract_await_done(sender, NULL, PST_OP_SEND, 301, 0);
+    assert_false(contract_take(sender, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED, &one));
+    contract_pair_close(pair);
+    contract_host_clock(contract_now_ns);
+  }
+}
+
 /* A receiver's credit goes to a queue pair that is gone, and its device tries for ever. */
 static void closing_awaits_nothing_of_a_peer_that_left(void **state)
 {
@@ -522,6 +553,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(device_that_is_removed),
       CONTRACT_CASE(events_wake_those_whom_others_read_them_for),
       CONTRACT_CASE(answer_that_never_comes),
+      CONTRACT_CASE(who_stood_still_takes_what_has_come),
       CONTRACT_CASE(closing_awaits_nothing_of_a_peer_that_left),
       CONTRACT_CASE(requests_end_when_a_peer_has_left),
       CONTRACT_CASE(operations_that_differ_are_refused),

@@ -250,20 +250,24 @@ static void set_timer(struct pst_worker *worker)
   timerfd_settime(worker->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
+static bool has_work(const struct pst_worker *worker)
+{
+  return worker->pending || worker->told || worker->wc_at != worker->wc_count ||
+         atomic_load_explicit(&worker->notices, memory_order_acquire) != worker->notices_seen;
+}
+
 int rc_arm(struct pst_worker *worker)
 {
   worker->armed = true;
-  rc_look(worker);
-  if (worker->pending || worker->told || worker->wc_at != worker->wc_count ||
-      atomic_load_explicit(&worker->notices, memory_order_acquire) != worker->notices_seen)
-    return -EAGAIN;
-  if (ibv_req_notify_cq(worker->cq, 0) != 0)
+  if (has_work(worker) || ibv_req_notify_cq(worker->cq, 0) != 0)
     return -EAGAIN;
   /* What came between the last poll and the request wakes nobody. */
   int n = ibv_poll_cq(worker->cq, RC_POLL_BATCH, worker->wc);
   worker->wc_at = 0;
   worker->wc_count = n > 0 ? (uint32_t)n : 0;
-  if (n > 0)
+  worker->empties += n == 0;
+  rc_look(worker);
+  if (has_work(worker))
     return -EAGAIN;
   set_timer(worker);
   return 0;
@@ -289,6 +293,10 @@ static void look_at_life(struct pst_endpoint *endpoint, uint64_t now_ns)
     return;
   if (now_ns - endpoint->heard_ns < patience) {
     rc_due(endpoint->worker, endpoint->heard_ns + patience);
+    return;
+  }
+  if (owes && !endpoint->worker->has_all) {
+    rc_due(endpoint->worker, now_ns);
     return;
   }
   if (owes) {
@@ -350,7 +358,7 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
   case RC_GREETING:
     if (endpoint->cm)
       rc_cm_look(endpoint, now_ns);
-    if (now_ns >= endpoint->connect_by_ns)
+    if (now_ns >= endpoint->connect_by_ns && worker->has_all)
       not_connected(endpoint);
     else
       rc_due(worker, endpoint->connect_by_ns);
@@ -372,6 +380,8 @@ void rc_look(struct pst_worker *worker)
 {
   uint64_t now = rc_now_ns(worker->device);
 
+  worker->has_all = worker->empties != worker->empties_seen;
+  worker->empties_seen = worker->empties;
   rc_events(worker->device);
   if (worker->cm)
     rc_cm_events(worker);
