@@ -185,7 +185,7 @@ int rc_flush_check(const struct pst_endpoint *endpoint, const struct pst_request
  * A connection answers in order: once an empty WRITE is answered, all messages before it are at the
  * peer, whose completions make them visible. WRITEs have no completion there, and an answer means
  * that the device has them; a READ of that memory pushes them there (PCI Express Base
- * Specification, 2.4: a read completion does not pass posted writes).
+ * Specification, 2.4.1: the device's read request does not pass the writes that it posted before).
  */
 void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                     const struct pst_request *request)

@@ -541,7 +541,8 @@ struct pst_transport_ops {
    * Returns how many; 0: nothing now. Errors come as completions. */
   int (*poll)(struct pst_worker *worker, struct pst_completion *completions, uint32_t max);
   /* Give messages back, in any order: their slots are the transport's again,
-   * and credits go to the sender at the latest in the next poll. Returns 0;
+   * and credits go to the sender at the latest in the next poll, or in a later one
+   * as long as the sender has other slots to go on with. Returns 0;
    * -EINVAL: a token that is not out, which is a bug of the host. */
   int (*release)(struct pst_worker *worker, const uint64_t *tokens, uint32_t n);
 
