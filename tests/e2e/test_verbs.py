@@ -284,7 +284,8 @@ class Verbs(Case):
         path = self.verbs_config()
         for setting, expected in (("device=mlx5_9", "mlx5_9.*there is mlx5_0: port 1 active"),
                                   ("device=", "several ports are active"),
-                                  ("gid_index=77", "no entry 77")):  # fmt: skip
+                                  ("gid_index=77", "no entry 77"),
+                                  ("pkey_index=1", r"mlx5_0 port 1: the port's P_Key table has no entry 1 \(`pkey_index`\), but 1,")):  # fmt: skip
             child = self.run_program("run", path, "--set", f"transport.options.{setting}", expect=3,
                                      **self.prefix())  # fmt: skip
             self.assertRegex(child.stderr, expected)

@@ -22,6 +22,22 @@ static int refuse(struct pst_device *device, const char *call)
   return vb_call_error(code);
 }
 
+/* 0 is of every port, whatever a driver says of its table. */
+static int check_pkey(const struct pst_device *device, const struct ibv_port_attr *port)
+{
+  const struct vb_open *open = &device->open;
+
+  if (device->path.pkey_index == 0 || device->path.pkey_index < port->pkey_tbl_len)
+    return 0;
+  RC_LOG(
+      device, PST_LOG_ERROR,
+      "%s port %u: the port's P_Key table has no entry %u (`pkey_index`), but %u, from 0 on; see "
+      "/sys/class/infiniband/%s/ports/%u/pkeys",
+      open->info->name, open->port->number, device->path.pkey_index, port->pkey_tbl_len,
+      open->info->name, open->port->number);
+  return -ENODEV;
+}
+
 static int read_device(struct pst_device *device)
 {
   struct vb_open *open = &device->open;
@@ -32,6 +48,9 @@ static int read_device(struct pst_device *device)
     return refuse(device, "ibv_query_device");
   if ((errno = ibv_query_port(open->context, (uint8_t)open->port->number, &port)) != 0)
     return refuse(device, "ibv_query_port");
+  int rc = check_pkey(device, &port);
+  if (rc < 0)
+    return rc;
   if (device->shares && (device->attr.max_srq < 1 || device->attr.max_srq_sge < 1 ||
                          (uint32_t)device->attr.max_srq_wr <= RC_RECEIVES_BESIDE)) {
     RC_LOG(device, PST_LOG_ERROR,
