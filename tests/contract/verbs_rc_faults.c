@@ -81,6 +81,30 @@ static void connecting_that_is_refused_can_be_closed(void **state)
   contract_pair_close(pair);
 }
 
+/* A device that says a hello again after 1.07 s is of no use to a stream that waits for 0.1. */
+static void a_hello_is_said_again_too_late(void **state)
+{
+  (void)state;
+  struct contract_variant slow = stream_variants[ONCE];
+  struct contract_params brief = stream_params;
+  struct pst_blob blob;
+  char line[512];
+  slow.options = "device=mlx5_0,timeout=18,keepalive=0";
+  brief.timeout_ns = 100000000;
+  struct contract_pair *pair = contract_pair_open(&slow, &brief);
+  contract_listen("Check: `timeout: 18`, with which a hello that came too early is said again "
+                  "after 1.1 s, and this end waits for 0.1 s; `hop_limit`");
+  contract_address(&pair->sender, 0, &blob);
+  assert_int_equal(contract_connect(&pair->receiver, 0, &blob), 0);
+  assert_int_equal(
+      contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED).status,
+      -ETIMEDOUT);
+  assert_int_equal(contract_heard(line, sizeof(line)), PST_LOG_ERROR);
+  contract_listen(NULL);
+  contract_complaints();
+  contract_pair_close(pair);
+}
+
 /* Numbers of queue pairs come again: what a connection that is over had is another's by now. */
 static void a_number_that_is_over_may_be_anothers(void **state)
 {
@@ -542,6 +566,7 @@ int main(int argc, char **argv)
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(a_hello_comes_early),
       CONTRACT_CASE(connecting_that_is_refused_can_be_closed),
+      CONTRACT_CASE(a_hello_is_said_again_too_late),
       CONTRACT_CASE(a_number_that_is_over_may_be_anothers),
       CONTRACT_CASE(without_reconnect_it_is_over),
       CONTRACT_CASE(one_queue_pair_of_several_fails),

@@ -56,7 +56,8 @@
           .help = "How long the device waits for an answer before it sends again: 4.096 us times " \
                   "2 to the power of this; 14: 67 ms, 16: 268 ms, 18: 1.07 s. Devices may round "  \
                   "up. A peer that answers no more is noticed after timeout times "                \
-                  "(retry_cnt + 1): half a second by default.",                                    \
+                  "(retry_cnt + 1): half a second by default. Connecting by exchange may take "    \
+                  "one, if the first hello comes before the other end is set up.",                 \
           .default_value = "14",                                                                   \
           .type = PST_OPTION_UINT,                                                                 \
           .min = 1,                                                                                \

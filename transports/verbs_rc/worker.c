@@ -316,7 +316,9 @@ static void look_at_life(struct pst_endpoint *endpoint, uint64_t now_ns)
 
 static void not_connected(struct pst_endpoint *endpoint)
 {
-  char why[1280], status[1024];
+  const uint32_t timeout = endpoint->device->path.timeout;
+  const uint64_t again_ns = vb_ack_timeout_ns(timeout);
+  char why[1280], status[1024] = "";
 
   if (rc_cm_waits(endpoint, status, sizeof(status)))
     snprintf(why, sizeof(why), "the peer did not connect in time; by then: %s", status);
@@ -324,11 +326,18 @@ static void not_connected(struct pst_endpoint *endpoint)
     vb_wc_text(IBV_WC_RETRY_EXC_ERR, endpoint->hello_vendor, status, sizeof(status));
     snprintf(why, sizeof(why), "the peer did not connect in time; %u hellos ended with %s",
              endpoint->hellos_lost, status);
-  } else
+  } else {
+    if (!endpoint->cm && again_ns >= endpoint->timeout_ns)
+      snprintf(status, sizeof(status),
+               "`timeout: %u`, with which a hello that came too early is said again after %.1f s, "
+               "and this end waits for %.1f s; ",
+               timeout, (double)again_ns / 1e9, (double)endpoint->timeout_ns / 1e9);
     snprintf(why, sizeof(why),
              "the peer was not heard in time: it never connected, or its packets do not reach this "
-             "end. Check: `hop_limit` and the hop limit of the routes (`ip route get`, both ends); "
-             "the GIDs; MTU; firewall (UDP port 4791); the peer's log");
+             "end. Check: %s`hop_limit` and the hop limit of the routes (`ip route get`, both "
+             "ends); the GIDs; MTU; firewall (UDP port 4791); the peer's log",
+             status);
+  }
   rc_fail(endpoint, -ETIMEDOUT, why);
 }
 
