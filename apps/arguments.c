@@ -111,8 +111,16 @@ int arguments_size(const char *text, uint64_t *bytes)
   static const struct {
     const char *unit;
     uint64_t bytes;
-  } units[] = {{"", 1},         {"B", 1},         {"KB", 1000},       {"KiB", 1 << 10},
-               {"MB", 1000000}, {"MiB", 1 << 20}, {"GB", 1000000000}, {"GiB", 1 << 30}};
+  } units[] = {{"", 1},
+               {"B", 1},
+               {"KB", 1000},
+               {"KiB", 1 << 10},
+               {"MB", 1000000},
+               {"MiB", 1 << 20},
+               {"GB", 1000000000},
+               {"GiB", 1 << 30},
+               {"TB", 1000000000000},
+               {"TiB", UINT64_C(1) << 40}};
   char *end;
 
   if (!isdigit((unsigned char)text[0]))

@@ -162,6 +162,7 @@ class Requests(ServeCase):
             (["serve", "--read-only"], "need --root"),
             (["serve", "--clients", "0"], "--clients"),
             (["serve", "--root", "/no/such/folder"], "No such file"),
+            (["serve", "--request-max", "1TiB", "--root", "/no/such/folder"], "No such file"),
             (["serve", "192.0.2.1:1"], "insecure"),
             (["get", "127.0.0.1:1"], "missing"),
             (["put", "127.0.0.1:1", "x", "--depth", "65"], "1 to 64"),
