@@ -298,8 +298,8 @@ static int meet(struct pst_peer *peer, const struct pst_blob *address)
   if (rc == -EALREADY)
     return rc;
   snprintf(text, sizeof(text),
-           "%s: transport %s cannot reach it: %s; both ends must be where it can (one host and "
-           "user for shared memory)",
+           "%s: transport %s cannot reach it: %s; what it has said before is the reason, else both "
+           "ends must be where it can (one host and user for shared memory)",
            peer->text, node->device->plugin->name, strerror(-rc));
   peer_leave(peer, PST_CLOSE_ABORT, rc, text);
   return rc;
