@@ -20,12 +20,19 @@
 
 enum state { IDLE, LISTENING, ASKING, ASKED, ACCEPTED, ANSWERED, ESTABLISHED, OVER };
 
+/* Of either version of IP; ports are at one place. */
+union address {
+  struct sockaddr any;
+  struct sockaddr_in v4;
+  struct sockaddr_in6 v6;
+};
+
 struct end {
   struct rdma_cm_id id;
   enum state state;
   struct end *peer; /* NULL: its end is gone, or nothing of it came */
   struct end *next;
-  struct sockaddr_in own, other;
+  union address own, other;
   uint32_t qpn, psn, peer_qpn, peer_psn;
 };
 
@@ -243,15 +250,20 @@ static int take_device(struct end *end)
   return device ? 0 : fail(ENODEV);
 }
 
+static void set_address(union address *to, const struct sockaddr *from)
+{
+  memcpy(to, from, from->sa_family == AF_INET6 ? sizeof(to->v6) : sizeof(to->v4));
+}
+
 int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *address)
 {
   struct end *end = (struct end *)id;
-  if (address->sa_family != AF_INET)
+  if (address->sa_family != AF_INET && address->sa_family != AF_INET6)
     return fail(EADDRNOTAVAIL);
   pthread_mutex_lock(&lock);
-  end->own = *(struct sockaddr_in *)address;
-  if (!end->own.sin_port)
-    end->own.sin_port = htons(++last_port);
+  set_address(&end->own, address);
+  if (!end->own.v4.sin_port)
+    end->own.v4.sin_port = htons(++last_port);
   int rc = take_device(end);
   pthread_mutex_unlock(&lock);
   return rc;
@@ -259,7 +271,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *address)
 
 __be16 rdma_get_src_port(struct rdma_cm_id *id)
 {
-  return ((struct end *)id)->own.sin_port;
+  return ((struct end *)id)->own.v4.sin_port;
 }
 
 int rdma_listen(struct rdma_cm_id *id, int backlog)
@@ -274,8 +286,8 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *own, struct sockad
   struct end *end = (struct end *)id;
   (void)ms;
   pthread_mutex_lock(&lock);
-  end->own = *(struct sockaddr_in *)own;
-  end->other = *(struct sockaddr_in *)other;
+  set_address(&end->own, own);
+  set_address(&end->other, other);
   int rc = take_device(end);
   if (rc == 0)
     tell(end, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
@@ -298,11 +310,15 @@ int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, siz
   return 0;
 }
 
-static void set_gid(union ibv_gid *gid, const struct sockaddr_in *address)
+static void set_gid(union ibv_gid *gid, const union address *address)
 {
   memset(gid, 0, sizeof(*gid));
+  if (address->any.sa_family == AF_INET6) {
+    memcpy(gid->raw, &address->v6.sin6_addr, sizeof(gid->raw));
+    return;
+  }
   gid->raw[10] = gid->raw[11] = 0xff;
-  memcpy(gid->raw + 12, &address->sin_addr, 4);
+  memcpy(gid->raw + 12, &address->v4.sin_addr, 4);
 }
 
 int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)
@@ -329,10 +345,10 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 /* ---- Messages ---------------------------------------------------------------------------------
  */
 
-static struct end *listener_at(const struct sockaddr_in *address)
+static struct end *listener_at(const union address *address)
 {
   for (struct end *end = ends; end; end = end->next)
-    if (end->state == LISTENING && end->own.sin_port == address->sin_port)
+    if (end->state == LISTENING && end->own.v4.sin_port == address->v4.sin_port)
       return end;
   return NULL;
 }

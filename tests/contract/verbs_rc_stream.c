@@ -35,6 +35,7 @@ struct contract_variant stream_variants[STREAM_VARIANTS] = {
      .options = OPTIONS ",connection=rdma_cm,qps=4,reconnect=600s"},
     {.name = "by rdma_cm, slowly", .options = CM_SLOW},
     {.name = "by rdma_cm over four, slowly", .options = CM_SLOW ",qps=4"},
+    {.name = "by rdma_cm and IPv6", .options = BY_CM ",gid_index=1"},
     {.name = "for ever", .options = "device=mlx5_0,timeout=8,retry_cnt=7,keepalive=0"},
 };
 
