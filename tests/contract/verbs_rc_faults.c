@@ -18,6 +18,7 @@
 
 static struct stream *early;  /* whose receiver is on its way to RTS */
 static uint32_t early_others; /* of its queue pairs, which are there first */
+static bool early_leaves;     /* and its sender leaves at once */
 
 /* The plugin's: what a worker does meanwhile comes between. */
 __attribute__((visibility("default"))) int ibv_modify_qp(struct ibv_qp *qp,
@@ -31,40 +32,56 @@ __attribute__((visibility("default"))) int ibv_modify_qp(struct ibv_qp *qp,
   assert_non_null(next);
   dlclose(library);
   if (stream && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTS && early_others-- == 0) {
-    struct pst_completion one;
     early = NULL;
     /* Its hello is answered: the completion is there. */
     contract_await(&stream->pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
-    stream_post(stream, 8); /* which arrive behind it */
+    if (early_leaves)
+      stream_leave(&stream->pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+    else
+      stream_post(stream, 8); /* which arrive behind it */
     contract_poll(&stream->pair->receiver);
     contract_poll(&stream->pair->receiver);
-    assert_false(contract_take(&stream->pair->receiver, PST_COMPLETION_MESSAGE, 0, &one));
+    assert_int_equal(stream->pair->receiver.logged, 0);
   }
   return next(qp, attr, mask);
 }
 
-/* The receiver's queue pair is in RTR, which hears it, and not yet in RTS. Messages come behind it,
- * and are told when the connection is. */
+/* The receiver's queue pair is in RTR, which hears it, and not yet in RTS. What comes behind it is
+ * told when the connection is: messages, or that the sender has left. */
+static void hello_comes_early(int which)
+{
+  struct stream stream = {.pair = contract_pair_open(&stream_variants[which], &stream_params)};
+  struct contract_side *sender = &stream.pair->sender, *receiver = &stream.pair->receiver;
+  struct pst_blob blob;
+  contract_address(receiver, 0, &blob);
+  assert_int_equal(contract_connect(sender, 0, &blob), 0);
+  early = &stream;
+  early_others = which == FOUR ? 3 : 0;
+  contract_address(sender, 0, &blob);
+  assert_int_equal(contract_connect(receiver, 0, &blob), 0);
+  assert_null(early);
+  contract_await(receiver, sender, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  if (early_leaves) {
+    struct pst_completion gone =
+        contract_await(receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+    assert_int_equal(gone.status, 0);
+  } else {
+    stream_run(&stream, 200);
+    stream_settle(&stream);
+  }
+  stream_close(&stream);
+}
+
 static void a_hello_comes_early(void **state)
 {
   const int kinds[] = {ONCE, ONCE_SEND, SHARED_ONCE, FOUR};
   (void)state;
-  for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-    struct stream stream = {.pair = contract_pair_open(&stream_variants[kinds[i]], &stream_params)};
-    struct pst_blob blob;
-    contract_address(&stream.pair->receiver, 0, &blob);
-    assert_int_equal(contract_connect(&stream.pair->sender, 0, &blob), 0);
-    early = &stream;
-    early_others = kinds[i] == FOUR ? 3 : 0;
-    contract_address(&stream.pair->sender, 0, &blob);
-    assert_int_equal(contract_connect(&stream.pair->receiver, 0, &blob), 0);
-    assert_null(early);
-    contract_await(&stream.pair->receiver, &stream.pair->sender, PST_COMPLETION_EVENT,
-                   PST_EVENT_CONNECTED);
-    stream_run(&stream, 200);
-    stream_settle(&stream);
-    stream_close(&stream);
-  }
+  for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+    hello_comes_early(kinds[i]);
+  early_leaves = true;
+  for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+    hello_comes_early(kinds[i]);
+  early_leaves = false;
 }
 
 /* The host has no memory for the work: nothing was begun that the end would wait for. */

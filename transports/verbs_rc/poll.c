@@ -171,9 +171,10 @@ static bool takes_receives(const struct pst_endpoint *endpoint)
 
 /* A queue pair in RTR answers the peer's hello and takes what it sends then: that waits until the
  * deferred work, of which little is left, is through, and CONNECTED is told. */
-static bool is_early(const struct pst_endpoint *endpoint)
+static bool is_early(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, bool is_message)
 {
-  return endpoint->state == RC_SETTING_UP && !endpoint->mend.by_ns && !endpoint->close_mode;
+  return endpoint->state == RC_SETTING_UP && !endpoint->mend.by_ns && !endpoint->close_mode &&
+         wc->status == IBV_WC_SUCCESS && (is_message || (be32toh(wc->imm_data) & 15) != RC_HELLO);
 }
 
 /* False: it needs more room than there is, or has come too early. */
@@ -195,7 +196,7 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
   }
   const bool sends = endpoint->rx && endpoint->rx->sends;
   const bool is_message = (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != sends;
-  if (wc->status == IBV_WC_SUCCESS && is_message && is_early(endpoint))
+  if (is_early(endpoint, wc, is_message))
     return false;
   if (endpoint->lanes)
     lane = rc_lane_received(endpoint, wc);
