@@ -239,7 +239,9 @@ int vb_gid_read(struct ibv_context *context, uint32_t port, bool is_ethernet,
   struct entry entries[VB_GIDS_MAX];
   ssize_t n = query(context, entries, VB_GIDS_MAX, 0, sizeof(entries[0]));
   if (n < 0)
-    return n == -EOPNOTSUPP ? read_one_by_one(context, port, is_ethernet, table) : (int)n;
+    /* EINVAL: all ports' entries together are too many (those of an e-switch's representors). */
+    return n == -EOPNOTSUPP || n == -EINVAL ? read_one_by_one(context, port, is_ethernet, table)
+                                            : (int)n;
   for (ssize_t i = 0; i < n; i++) {
     if (entries[i].port != port || is_empty(entries[i].gid.raw))
       continue;

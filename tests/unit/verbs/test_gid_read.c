@@ -200,6 +200,15 @@ static void one_by_one_where_the_kernel_has_no_table(void **state)
   assert_entries(vb_gid_read(&context, 2, true, table), 4);
 }
 
+/* The table is of all ports together, and given as a whole or not at all. */
+static void one_by_one_where_all_ports_have_too_many(void **state)
+{
+  (void)state;
+  fake.has_table = true;
+  fake.table_error = -EINVAL;
+  assert_entries(vb_gid_read(&context, 2, true, table), 4);
+}
+
 /* What is chosen is the same either way. */
 static void the_choice_is_the_same(void **state)
 {
@@ -246,6 +255,7 @@ int main(void)
       cmocka_unit_test_setup(by_the_table, reset),
       cmocka_unit_test_setup(one_by_one_where_the_library_has_no_table, reset),
       cmocka_unit_test_setup(one_by_one_where_the_kernel_has_no_table, reset),
+      cmocka_unit_test_setup(one_by_one_where_all_ports_have_too_many, reset),
       cmocka_unit_test_setup(the_choice_is_the_same, reset),
       cmocka_unit_test_setup(without_files_it_is_the_older_version, reset),
       cmocka_unit_test_setup(infiniband_has_no_versions, reset),
