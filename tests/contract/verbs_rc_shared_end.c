@@ -28,10 +28,21 @@ static struct contract_variant variants[] = {
     {.name = "soft-RoCE by send", .options = OPTIONS ",device=rxe0,operation=send"},
     {.name = "silent", .options = OPTIONS ",device=silent0"},
     {.name = "silent by send", .options = OPTIONS ",device=silent0,operation=send"},
+    {.name = "silent again", .options = OPTIONS ",device=silent0,reconnect=20s"},
     {.name = "slow", .options = SLOW ",device=rxe0"},
     {.name = "slow by send", .options = SLOW ",device=rxe0,operation=send"},
 };
-enum { ADAPTER, ADAPTER_SEND, SOFT, SOFT_SEND, SILENT, SILENT_SEND, SLOWLY, SLOWLY_SEND };
+enum {
+  ADAPTER,
+  ADAPTER_SEND,
+  SOFT,
+  SOFT_SEND,
+  SILENT,
+  SILENT_SEND,
+  SILENT_AGAIN,
+  SLOWLY,
+  SLOWLY_SEND
+};
 
 static const struct contract_params params = {
     .endpoints = 1, .slots = 24, .message = 512, .requests = 64, .pieces = 1};
@@ -205,6 +216,40 @@ static void a_second_ends_others(void **state)
   closings_after_a_second(SILENT_SEND);
 }
 
+/* Its queue pair has failed, and a second of its time is what it waits for. */
+static void sleeps_meanwhile(int which)
+{
+  contract_host_clock(contract_now_ns);
+  struct contract_pair *pair = contract_pair_open(&variants[which], &params);
+  struct contract_side *side = &pair->sender;
+  const struct pst_request request = contract_send(side, 0, params.message, 0);
+  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint32_t wait;
+  contract_pair_connect(pair);
+  hold_time();
+  contract_complaints();
+  simulated_ctl("qp-error --count 1");
+  assert_int_equal(contract_post(side, 0, &request, 1, &wait), 1);
+  while (contract_complaints() == 0) {
+    contract_poll(side);
+    contract_in_time(deadline, "a queue pair to be told as failed");
+  }
+  do {
+    contract_poll(side);
+    contract_in_time(deadline, "arm to say 0: it goes on saying -EAGAIN for that second");
+  } while (side->image.ops->arm(side->worker) != 0);
+  contract_host_clock(contract_now_ns);
+  contract_pair_close(pair);
+  contract_complaints();
+}
+
+static void who_awaits_a_second_sleeps(void **state)
+{
+  (void)state;
+  sleeps_meanwhile(SILENT);
+  sleeps_meanwhile(SILENT_AGAIN);
+}
+
 static void send_one(struct contract_pair *pair, uint64_t sequence)
 {
   const struct pst_request request = contract_send(&pair->sender, 0, params.message, sequence);
@@ -272,6 +317,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(an_event_ends_an_adapters),
       CONTRACT_CASE(what_is_flushed_last_ends_soft_roces),
       CONTRACT_CASE(a_second_ends_others),
+      CONTRACT_CASE(who_awaits_a_second_sleeps),
       CONTRACT_CASE(what_is_flushed_last_ends_what_is_had_again),
   };
   return CONTRACT_RUN("ends of shared receives", cases, &variants[0]) ? 1 : 0;

@@ -365,8 +365,10 @@ void rc_mend_look(struct pst_endpoint *endpoint, uint64_t now_ns)
            (endpoint->state == RC_SETTING_UP &&
             atomic_load_explicit(&endpoint->setup, memory_order_acquire) == 0))
     rc_mend_again(endpoint, 0);
-  else
+  else if (mend->again_ns) { /* once: whatever else it waits for pends it */
+    mend->again_ns = 0;
     rc_pend(endpoint);
+  }
 }
 
 void rc_mend_end(struct pst_endpoint *endpoint, int error)

@@ -376,8 +376,10 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
     look_at_life(endpoint, now_ns);
     break;
   case RC_OVER:
-    if (endpoint->tell_gone)
+    if (endpoint->tell_gone && now_ns >= endpoint->over_ns + RC_FLUSH_NS)
       rc_pend(endpoint);
+    else if (endpoint->tell_gone)
+      rc_due(worker, endpoint->over_ns + RC_FLUSH_NS);
     rc_left_look(endpoint, now_ns);
     break;
   default:
