@@ -121,6 +121,10 @@ void bench_show_title(FILE *to, const struct bench_case *c)
 /* By what the bytes went: by reference none was moved, and the rate is no bandwidth. */
 static void show_way(FILE *to, const struct bench_path *path)
 {
+  if (path->path[0] == '\0') { /* its end was gone before it told */
+    fprintf(to, "  unknown path");
+    return;
+  }
   fprintf(to, "  %s, %s over %s", path->path, path->via[0] != '\0' ? path->via : "unknown means",
           path->carrier[0] != '\0' ? path->carrier : "an unknown carrier");
 }
@@ -130,7 +134,8 @@ static void show_notes(FILE *to, const struct bench_row *row)
   if (row->stopped)
     fprintf(to, " (cut short)");
   else if (row->taken.ns < row->c.duration_ns / 2)
-    fprintf(to, " (only %.3g ms of it were measured)", (double)row->taken.ns / 1e6);
+    fprintf(to, " (only %.*f ms of it were measured)", row->taken.ns < 100000000 ? 2 : 0,
+            (double)row->taken.ns / 1e6);
   if (row->c.verify && row->taken.corrupted > 0)
     fprintf(to, " CORRUPTED %" PRIu64, row->taken.corrupted);
   if (row->c.measure == MEASURE_BANDWIDTH && !bench_is_one_sided(row->c.op) &&

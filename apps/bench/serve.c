@@ -55,7 +55,7 @@ static int greet_client(struct link *link, const struct bench_plan *plan)
              "it was started with --transport %.60s, this client with %.60s; give both the same",
              plan->side.transport, json_object_get_string(member));
     answer_error(link, PST_EXIT_USAGE, text);
-    result = -EPROTO;
+    result = -EXDEV;
   }
   json_object_put(said);
   if (result < 0)
@@ -197,13 +197,15 @@ static const char *why_left(int result)
 {
   switch (result) {
   case 0:
-    return "is through";
+    return "has left";
   case -EINTR:
     return "is left";
   case -ETIMEDOUT:
     return "is dropped: it was silent for too long";
   case -EPROTO:
     return "is dropped: it does not speak the protocol, or another version of it";
+  case -EXDEV:
+    return "is sent away: it has another --transport than this server; give both the same";
   default:
     return "has died or left before it asked for anything";
   }

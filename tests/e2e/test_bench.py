@@ -325,6 +325,7 @@ class Bench(Case):
             client.sendall(b'{"penstock_bench": 1, "transport": "verbs_rc"}\n')
             answer = json.loads(client.makefile().readline())
         self.assertRegex(answer["error"], "loopback.*verbs_rc")
+        server.wait_line("is sent away: it has another --transport")
         self.assertIsNone(server.poll())
 
     def start_long(self, *arguments):
