@@ -77,6 +77,14 @@ static void print_field(const char *label, const char *text)
     printf("%-9s %s\n", label, text);
 }
 
+static void print_rules(const struct pst_description *description)
+{
+  char text[512];
+
+  for (uint32_t i = 0; pst_plugin_rule(description, i, text, sizeof text) == 0; i++)
+    printf("%s  %s\n", i == 0 ? "rules:\n" : "", text);
+}
+
 static void print_full(const struct pst_plugin_info *info)
 {
   const struct pst_description *description = info->description;
@@ -95,6 +103,7 @@ static void print_full(const struct pst_plugin_info *info)
     printf("options:\n");
   for (uint32_t i = 0; i < description->option_count; i++)
     print_option(&description->options[i]);
+  print_rules(description);
 }
 
 static void print_line(const struct pst_plugin_info *info)
@@ -191,7 +200,8 @@ const struct command command_plugins = {
     .help =
         "Without NAME: every transport, memory and filter that can be found, whether it works on\n"
         "this machine, and if not, why not and what to do; candidates that were rejected too.\n"
-        "With NAME: what it is, what it needs, its devices here, and every option.\n"
+        "With NAME: what it is, what it needs, its devices here, every option, and\n"
+        "the rules between options, which `penstock check` judges by.\n"
         "\n"
         "Examples:\n"
         "  penstock plugins\n"

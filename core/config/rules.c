@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rules.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <penstock/penstock.h>
 
 #include "options.h"
 #include "value.h"
@@ -118,4 +121,15 @@ void rule_sentence(const struct pst_option_rule *rule, char *words, size_t size)
            stands(rule->option, rule->value, value),
            rule->flags & PST_RULE_OTHER ? "does not go with" : "needs",
            stands(rule->needs, rule->needed, needed), gap, because);
+}
+
+int pst_plugin_rule(const struct pst_description *description, uint32_t index, char *text,
+                    size_t size)
+{
+  const struct pst_option_rule *rules;
+
+  if (index >= rules_of(description, &rules))
+    return -ENOENT;
+  rule_sentence(&rules[index], text, size);
+  return 0;
 }

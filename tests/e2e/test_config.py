@@ -258,6 +258,13 @@ class Plugins(Case):
         self.assertIn("mode", text)
         self.assertIn("copy", text)
 
+    def test_one_with_rules_between_its_options(self):
+        text = self.run_program("plugins", "verbs_rc").stdout
+        rules = re.search(r"^rules:\n((?:  .*\n)+)", text, re.M)
+        self.assertTrue(rules, text)
+        self.assertRegex(rules[1], r"(?m)^  Any but `qps: 1` needs `operation: write`$")
+        self.assertNotIn("rules:", self.run_program("plugins", "loopback").stdout)
+
     def test_unknown_name(self):
         child = self.run_program("plugins", "lopback", expect=2)
         self.assertIn("loopback", child.stderr)

@@ -197,6 +197,12 @@ PST_EXPORT int pst_plugins_list(void (*plugin)(void *context, const struct pst_p
                                 void (*device)(void *context, const char *name, const char *detail),
                                 void *context);
 
+/* Rules between a plugin's options, of a description that pst_plugins_list() gave, in the call:
+ * the one of that index (from 0) as a sentence without its full stop, cut to `size` and terminated.
+ * 0; -ENOENT: there are no more, `text` is untouched. Any thread; does not block. */
+PST_EXPORT int pst_plugin_rule(const struct pst_description *description, uint32_t index,
+                               char *text, size_t size);
+
 /* ---- Session ------------------------------------------------------------------ */
 
 enum pst_session_role {
