@@ -92,6 +92,8 @@ struct pst_remote {
   uint32_t rkey;
   uint32_t access; /* enum pst_access: the remote ones */
   struct pst_remote *next;
+  struct pst_remote *next_unflushed;
+  bool is_unflushed;
 };
 
 struct pst_mr {

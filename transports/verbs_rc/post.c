@@ -205,16 +205,17 @@ static inline int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64
   return went;
 }
 
-static __attribute__((noinline)) int post_some(struct pst_endpoint *endpoint,
-                                               const struct pst_request *requests, uint32_t n,
-                                               uint32_t *wait)
+/* Those at the front; *is_cut: a FLUSH follows, for which they have to be posted first. */
+static int post_some(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+                     uint32_t *wait, bool *is_cut)
 {
   const uint32_t room = endpoint->requests_max - endpoint->outstanding;
-  const uint64_t from = endpoint->sq_head;
+  uint64_t from = endpoint->sq_head;
   uint32_t why = PST_WAIT_NONE, taken = 0;
   bool is_fenced = false;
   int rc = 0;
 
+  *is_cut = false;
   for (uint32_t some; taken < n; taken += some) {
     const struct pst_request *request = &requests[taken];
     some = rc_build_row(endpoint, from + taken, request, (n < room ? n : room) - taken);
@@ -229,6 +230,19 @@ static __attribute__((noinline)) int post_some(struct pst_endpoint *endpoint,
               : PST_WAIT_NONE;
     if (why)
       break;
+    if (rc_flush_needs_others(endpoint, request)) {
+      *is_cut = taken > 0;
+      if (*is_cut)
+        break;
+      const int read = rc_flush_others(endpoint);
+      if (read < 0 && read != -EAGAIN)
+        return broken(endpoint, read);
+      if (read < 0) {
+        why = PST_WAIT_QUEUE;
+        break;
+      }
+      from = endpoint->sq_head;
+    }
     build(endpoint, from + taken, request);
     some = 1;
   }
@@ -240,6 +254,21 @@ static __attribute__((noinline)) int post_some(struct pst_endpoint *endpoint,
     return rc;
   *wait = why;
   return -EAGAIN;
+}
+
+static __attribute__((noinline)) int post_all(struct pst_endpoint *endpoint,
+                                              const struct pst_request *requests, uint32_t n,
+                                              uint32_t *wait)
+{
+  bool is_cut = true;
+  uint32_t taken = 0;
+  int rc = 0;
+
+  while (is_cut && rc >= 0 && endpoint->state == RC_CONNECTED) {
+    rc = post_some(endpoint, requests + taken, n - taken, wait, &is_cut);
+    taken += rc > 0 ? (uint32_t)rc : 0;
+  }
+  return taken ? (int)taken : rc;
 }
 
 int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
@@ -258,5 +287,5 @@ int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
   if (n == 1 && endpoint->outstanding < endpoint->requests_max &&
       rc_build_write(endpoint, at, requests))
     return hand_over(endpoint, at, at + 1, PST_WAIT_NONE, false, wait);
-  return post_some(endpoint, requests, n, wait);
+  return post_all(endpoint, requests, n, wait);
 }

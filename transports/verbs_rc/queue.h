@@ -172,6 +172,13 @@ void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
 int rc_flush_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
 void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                     const struct pst_request *request);
+/* Is there more to be read than a FLUSH does by itself? Then this comes before it, behind all that
+ * was built: 0; -EAGAIN: some were read, and there is no room for others now; -errno: post failed.
+ */
+bool rc_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst_request *request);
+int rc_flush_others(struct pst_endpoint *endpoint);
+/* A WRITE or an atomic names it. */
+void rc_written(struct pst_endpoint *endpoint, struct pst_remote *remote);
 /* post.c: is it a range of local memory with that right; a piece of it for a work request. */
 bool rc_is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr, uint64_t offset,
                   uint64_t length, uint32_t right);

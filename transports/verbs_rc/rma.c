@@ -70,6 +70,20 @@ int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
   return 0;
 }
 
+/* What it was written with is read behind, or is of no matter any more. */
+static void forget_written(struct pst_endpoint *endpoint, struct pst_remote *remote)
+{
+  struct pst_remote **at = &endpoint->unflushed;
+
+  endpoint->written = NULL;
+  if (!remote->is_unflushed)
+    return;
+  while (*at != remote)
+    at = &(*at)->next_unflushed;
+  *at = remote->next_unflushed;
+  remote->is_unflushed = false;
+}
+
 void rc_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
   struct pst_remote **at = &endpoint->remotes;
@@ -79,8 +93,7 @@ void rc_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
   if (!*at)
     return;
   *at = remote->next;
-  if (endpoint->written == remote)
-    endpoint->written = NULL;
+  forget_written(endpoint, remote);
   free(remote);
 }
 
@@ -156,6 +169,7 @@ void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
 
   if (request->opcode != PST_OP_READ && request->opcode != PST_OP_WRITE) {
     build_atomic(wr, request);
+    rc_written(endpoint, request->u.atomic.remote);
     return;
   }
   bool readable = rc_add_local(wr, request);
@@ -166,8 +180,7 @@ void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
     return;
   if (readable && wr->num_sge && request->arg.length <= endpoint->max_inline)
     wr->send_flags |= IBV_SEND_INLINE;
-  if (remote->access & PST_ACCESS_REMOTE_READ)
-    endpoint->written = remote;
+  rc_written(endpoint, remote);
 }
 
 /* ---- FLUSH ---------------------------------------------------------------------------------- */
@@ -181,25 +194,78 @@ int rc_flush_check(const struct pst_endpoint *endpoint, const struct pst_request
              : 0;
 }
 
+void rc_written(struct pst_endpoint *endpoint, struct pst_remote *remote)
+{
+  endpoint->written = remote;
+  if (remote->is_unflushed || remote->length == 0 || !(remote->access & PST_ACCESS_REMOTE_READ))
+    return;
+  remote->is_unflushed = true;
+  remote->next_unflushed = endpoint->unflushed;
+  endpoint->unflushed = remote;
+}
+
 /*
  * A connection answers in order: once an empty WRITE is answered, all messages before it are at the
  * peer, whose completions make them visible. WRITEs have no completion there, and an answer means
  * that the device has them; a READ of that memory pushes them there (PCI Express Base
  * Specification, 2.4.1: the device's read request does not pass the writes that it posted before).
+ * Each range may be behind a path of its own, so that each is read: the last by the FLUSH itself,
+ * the others before it by READs of the transport's own.
  */
-void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
-                    const struct pst_request *request)
+static void build_read(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+                       struct pst_remote *remote)
 {
-  const struct pst_remote *remote = request->u.rma.remote;
-
-  if (!remote || !(remote->access & PST_ACCESS_REMOTE_READ) || remote->length == 0)
-    remote = endpoint->written && endpoint->written->length ? endpoint->written : NULL;
-  wr->opcode = remote ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
-  wr->wr.rdma.remote_addr = remote ? remote->address : 0;
-  wr->wr.rdma.rkey = remote ? remote->rkey : 0;
-  if (!remote)
-    return;
+  wr->opcode = IBV_WR_RDMA_READ;
+  wr->wr.rdma.remote_addr = remote->address;
+  wr->wr.rdma.rkey = remote->rkey;
   wr->sg_list[0] = (struct ibv_sge){
       .addr = (uintptr_t)rc_scratch(endpoint), .length = 1, .lkey = endpoint->control_mr->lkey};
   wr->num_sge = 1;
+  forget_written(endpoint, remote);
+}
+
+void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
+                    const struct pst_request *request)
+{
+  struct pst_remote *remote = request->u.rma.remote;
+
+  if (!remote || !(remote->access & PST_ACCESS_REMOTE_READ) || remote->length == 0)
+    remote = endpoint->unflushed;
+  wr->opcode = IBV_WR_RDMA_WRITE;
+  wr->wr.rdma.remote_addr = 0;
+  wr->wr.rdma.rkey = 0;
+  if (remote)
+    build_read(endpoint, wr, remote);
+}
+
+bool rc_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst_request *request)
+{
+  return request->opcode == PST_OP_FLUSH && !request->u.rma.remote && endpoint->unflushed &&
+         endpoint->unflushed->next_unflushed;
+}
+
+static int read_one(struct pst_endpoint *endpoint, struct pst_remote *remote)
+{
+  const uint64_t index = endpoint->sq_head;
+  const uint32_t at = (uint32_t)index & endpoint->sq_mask;
+  struct ibv_send_wr *wr = &endpoint->wrs[at];
+
+  wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
+  wr->imm_data = 0; /* none of enum rc_control */
+  wr->send_flags = IBV_SEND_SIGNALED;
+  build_read(endpoint, wr, remote);
+  endpoint->sent[at] = (struct rc_sent){0};
+  rc_queue_alike(endpoint, index, 0);
+  int rc = rc_queue_ring(endpoint, index, index + 1);
+  return rc < 0 ? rc : 0;
+}
+
+int rc_flush_others(struct pst_endpoint *endpoint)
+{
+  int rc = 0;
+
+  while (rc == 0 && endpoint->unflushed->next_unflushed)
+    rc = rc_queue_own_room(endpoint) > RC_SPARE_SENDS / 2 ? read_one(endpoint, endpoint->unflushed)
+                                                          : -EAGAIN;
+  return rc;
 }

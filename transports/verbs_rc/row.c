@@ -148,8 +148,8 @@ static inline void build_write(const struct row *row, uint64_t index,
 static inline void written(struct pst_endpoint *endpoint, struct pst_remote *remote, uint64_t end)
 {
   endpoint->rma_before = end;
-  if (remote->access & PST_ACCESS_REMOTE_READ)
-    endpoint->written = remote;
+  if (remote != endpoint->written)
+    rc_written(endpoint, remote);
 }
 
 static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index,

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbs_rc's FLUSH behind WRITEs into several regions of a peer, which may be behind different
+ * paths of PCI Express: one that names none reads each that was written, and no other. What it
+ * reads is seen by taking a region away before: the device refuses the access, and the FLUSH fails.
+ *
+ *     penstock-simverbs verbs-rc-flush PLUGIN LAUNCHER
+ */
+#include <stdio.h>
+
+#include "verbs_rc_stream.h"
+
+#define REGIONS 20u /* more than are read at a time */
+#define BYTES 4096u
+#define RIGHTS                                                                                     \
+  (PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE | PST_ACCESS_REMOTE_READ |                       \
+   PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
+
+struct ends {
+  struct stream stream;
+  struct contract_side *near, *far;
+  struct contract_region own, regions[REGIONS];
+  struct pst_mr *own_mr, *mrs[REGIONS]; /* NULL: taken away */
+  struct pst_remote *remotes[REGIONS];
+  uint64_t posted; /* FLUSHes */
+};
+
+static struct pst_mr *make(struct contract_side *side, uint32_t access,
+                           struct contract_region *region)
+{
+  struct pst_mr *mr;
+  contract_region_make(BYTES, region);
+  const struct pst_mr_params params = {
+      .struct_size = sizeof(params), .access = access, .region = &region->region, .length = BYTES};
+  assert_int_equal(side->image.ops->mr_register(side->device, &params, &mr), 0);
+  return mr;
+}
+
+static void ends_open(struct ends *ends, int which, uint32_t lacks)
+{
+  *ends = (struct ends){0};
+  stream_open(&ends->stream, which, 0);
+  ends->near = &ends->stream.pair->sender;
+  ends->far = &ends->stream.pair->receiver;
+  ends->own_mr = make(ends->near, PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE, &ends->own);
+  for (uint32_t i = 0; i < REGIONS; i++) {
+    uint8_t bytes[4096];
+    struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
+    ends->mrs[i] = make(ends->far, RIGHTS & ~lacks, &ends->regions[i]);
+    assert_int_equal(ends->far->image.ops->mr_pack(ends->far->device, ends->mrs[i], &blob), 0);
+    assert_int_equal(
+        ends->near->image.ops->remote_open(ends->near->endpoints[0], &blob, &ends->remotes[i]), 0);
+  }
+}
+
+static void take_away(struct ends *ends, uint32_t which)
+{
+  ends->far->image.ops->mr_deregister(ends->far->device, ends->mrs[which]);
+  ends->mrs[which] = NULL;
+}
+
+static void ends_close(struct ends *ends)
+{
+  ends->near->image.ops->mr_deregister(ends->near->device, ends->own_mr);
+  contract_region_free(&ends->own);
+  for (uint32_t i = 0; i < REGIONS; i++) {
+    if (ends->mrs[i])
+      take_away(ends, i);
+    contract_region_free(&ends->regions[i]);
+  }
+  stream_close(&ends->stream);
+}
+
+static struct pst_request write_to(const struct ends *ends, uint32_t which)
+{
+  return (struct pst_request){.opcode = PST_OP_WRITE,
+                              .local.mr = ends->own_mr,
+                              .arg.length = BYTES,
+                              .u.rma.remote = ends->remotes[which]};
+}
+
+/* WRITEs into the first `n`, done but not flushed. */
+static void write_all(struct ends *ends, uint32_t n)
+{
+  for (uint32_t i = 0; i < n; i++) {
+    const struct pst_request request = write_to(ends, i);
+    contract_post_one(ends->stream.pair, &request);
+  }
+  contract_await_done(ends->near, ends->far, PST_OP_WRITE, n, 0);
+}
+
+/* `named`: the region that it names, or NULL. */
+static void flush(struct ends *ends, struct pst_remote *named, int status)
+{
+  const struct pst_request request = {
+      .opcode = PST_OP_FLUSH, .cookie = ++ends->posted, .u.rma.remote = named};
+  contract_post_one(ends->stream.pair, &request);
+  const struct pst_completion done =
+      contract_await(ends->near, ends->far, PST_COMPLETION_DONE, PST_OP_FLUSH);
+  assert_int_equal(done.status, status);
+  assert_int_equal(done.u.done.cookie, ends->posted);
+  assert_int_equal(done.u.done.count, 1);
+}
+
+static void each_that_was_written_is_read(void **state)
+{
+  (void)state;
+  for (uint32_t which = 0; which < 3; which++) {
+    struct ends ends;
+    ends_open(&ends, ONCE, 0);
+    write_all(&ends, 3);
+    take_away(&ends, which);
+    flush(&ends, NULL, -ECONNRESET);
+    contract_complaints();
+    ends_close(&ends);
+  }
+}
+
+static void what_an_atomic_named_is_read(void **state)
+{
+  (void)state;
+  struct ends ends;
+  ends_open(&ends, ONCE, 0);
+  const struct pst_request add = {.opcode = PST_OP_FETCH_ADD,
+                                  .local.mr = ends.own_mr,
+                                  .u.atomic = {.remote = ends.remotes[1], .operand = 7}};
+  contract_post_one(ends.stream.pair, &add);
+  contract_await_done(ends.near, ends.far, PST_OP_FETCH_ADD, 1, 0);
+  write_all(&ends, 1);
+  take_away(&ends, 1);
+  flush(&ends, NULL, -ECONNRESET);
+  contract_complaints();
+  ends_close(&ends);
+}
+
+/* Nor is what was flushed before, or given up: the peer may have taken it away. */
+static void what_was_not_written_is_not_read(void **state)
+{
+  (void)state;
+  struct ends ends;
+  ends_open(&ends, ONCE, 0);
+  take_away(&ends, 3);
+  write_all(&ends, 3);
+  flush(&ends, NULL, 0);
+  take_away(&ends, 0);
+  const struct pst_request again = write_to(&ends, 1);
+  contract_post_one(ends.stream.pair, &again);
+  contract_await_done(ends.near, ends.far, PST_OP_WRITE, 1, 0);
+  flush(&ends, NULL, 0);
+  flush(&ends, NULL, 0); /* of nothing */
+  for (uint32_t i = 1; i < 3; i++) {
+    const struct pst_request request = write_to(&ends, i);
+    contract_post_one(ends.stream.pair, &request);
+  }
+  contract_await_done(ends.near, ends.far, PST_OP_WRITE, 2, 0);
+  flush(&ends, ends.remotes[2], 0);
+  take_away(&ends, 2);
+  ends.near->image.ops->remote_close(ends.near->endpoints[0], ends.remotes[1]);
+  take_away(&ends, 1);
+  flush(&ends, NULL, 0);
+  assert_int_equal(contract_complaints(), 0);
+  ends_close(&ends);
+}
+
+/* It takes its way through the queue that messages and WRITEs have, one part after the other. */
+static void many_are_read_and_none_overtaken(void **state)
+{
+  (void)state;
+  for (int round = 0; round < 2; round++) {
+    struct ends ends;
+    struct pst_request requests[2 * (REGIONS + 1)];
+    uint32_t n = 0, wait;
+    ends_open(&ends, round ? FOUR_AGAIN : WRITE, 0);
+    contract_fill(ends.own.region.host, BYTES, (uint64_t)round);
+    for (uint32_t half = 0; half < 2; half++) {
+      for (uint32_t i = 0; i < REGIONS; i++)
+        requests[n++] = write_to(&ends, i);
+      requests[n++] = (struct pst_request){.opcode = PST_OP_FLUSH, .cookie = half};
+    }
+    const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    for (uint32_t posted = 0; posted < n;) {
+      int rc = contract_post(ends.near, 0, requests + posted, n - posted, &wait);
+      assert_true(rc > 0 || rc == -EAGAIN);
+      assert_true(rc == (int)(n - posted) || wait == PST_WAIT_QUEUE);
+      posted += rc > 0 ? (uint32_t)rc : 0;
+      contract_poll(ends.near);
+      contract_poll(ends.far);
+      contract_in_time(deadline, "room for the FLUSHes");
+    }
+    for (uint64_t half = 0; half < 2; half++)
+      assert_int_equal(
+          contract_await(ends.near, ends.far, PST_COMPLETION_DONE, PST_OP_FLUSH).u.done.cookie,
+          half);
+    contract_await_done(ends.near, ends.far, PST_OP_WRITE, 2 * REGIONS, 0);
+    for (uint32_t i = 0; i < REGIONS; i++)
+      assert_true(contract_verify(ends.regions[i].region.host, BYTES, (uint64_t)round));
+    stream_run(&ends.stream, 100);
+    ends_close(&ends);
+  }
+}
+
+/* Reads of the transport's own that were under way are done again, too. */
+static void a_connection_that_is_had_again_flushes(void **state)
+{
+  (void)state;
+  for (int lanes = 0; lanes < 2; lanes++) {
+    for (uint32_t after = 0; after < 8; after++) {
+      struct ends ends;
+      struct pst_request requests[5] = {{0}};
+      unsigned int numbers[4];
+      char fault[64];
+      uint32_t wait;
+      ends_open(&ends, lanes ? FOUR_AGAIN : WRITE, 0);
+      contract_fill(ends.own.region.host, BYTES, after);
+      for (uint32_t i = 0; i < 4; i++)
+        requests[i] = write_to(&ends, i);
+      requests[4].opcode = PST_OP_FLUSH;
+      stream_queue_pairs(ends.near, numbers, 4);
+      snprintf(fault, sizeof(fault), "qp-error --qp %u --after %u --count 1", numbers[0], after);
+      simulated_ctl(fault);
+      assert_int_equal(contract_post(ends.near, 0, requests, 5, &wait), 5);
+      contract_await_done(ends.near, ends.far, PST_OP_FLUSH, 1, 0);
+      contract_await_done(ends.near, ends.far, PST_OP_WRITE, 4, 0);
+      for (uint32_t i = 0; i < 4; i++)
+        assert_true(contract_verify(ends.regions[i].region.host, BYTES, after));
+      simulated_ctl("clear");
+      stream_run(&ends.stream, 100);
+      contract_complaints();
+      ends_close(&ends);
+    }
+  }
+}
+
+/* What the peer does not let be read is not. */
+static void what_may_not_be_read_is_not(void **state)
+{
+  (void)state;
+  struct ends ends;
+  ends_open(&ends, ONCE, PST_ACCESS_REMOTE_READ);
+  write_all(&ends, 3);
+  flush(&ends, NULL, 0);
+  flush(&ends, ends.remotes[1], 0);
+  assert_int_equal(contract_complaints(), 0);
+  ends_close(&ends);
+}
+
+int main(int argc, char **argv)
+{
+  if (!stream_arguments(argc, argv))
+    return 2;
+  struct CMUnitTest cases[] = {
+      CONTRACT_CASE(each_that_was_written_is_read),
+      CONTRACT_CASE(what_an_atomic_named_is_read),
+      CONTRACT_CASE(what_was_not_written_is_not_read),
+      CONTRACT_CASE(many_are_read_and_none_overtaken),
+      CONTRACT_CASE(a_connection_that_is_had_again_flushes),
+      CONTRACT_CASE(what_may_not_be_read_is_not),
+  };
+  return CONTRACT_RUN("flush", cases, &stream_variants[0]) ? 1 : 0;
+}
