@@ -11,7 +11,6 @@
 #include "verbs_rc_stream.h"
 
 #define REGIONS 20u /* more than are read at a time */
-#define BYTES 4096u
 #define RIGHTS                                                                                     \
   (PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE | PST_ACCESS_REMOTE_READ |                       \
    PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
@@ -25,28 +24,18 @@ struct ends {
   uint64_t posted; /* FLUSHes */
 };
 
-static struct pst_mr *make(struct contract_side *side, uint32_t access,
-                           struct contract_region *region)
-{
-  struct pst_mr *mr;
-  contract_region_make(BYTES, region);
-  const struct pst_mr_params params = {
-      .struct_size = sizeof(params), .access = access, .region = &region->region, .length = BYTES};
-  assert_int_equal(side->image.ops->mr_register(side->device, &params, &mr), 0);
-  return mr;
-}
-
 static void ends_open(struct ends *ends, int which, uint32_t lacks)
 {
   *ends = (struct ends){0};
   stream_open(&ends->stream, which, 0);
   ends->near = &ends->stream.pair->sender;
   ends->far = &ends->stream.pair->receiver;
-  ends->own_mr = make(ends->near, PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE, &ends->own);
+  ends->own_mr =
+      stream_memory(ends->near, PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE, &ends->own);
   for (uint32_t i = 0; i < REGIONS; i++) {
     uint8_t bytes[4096];
     struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
-    ends->mrs[i] = make(ends->far, RIGHTS & ~lacks, &ends->regions[i]);
+    ends->mrs[i] = stream_memory(ends->far, RIGHTS & ~lacks, &ends->regions[i]);
     assert_int_equal(ends->far->image.ops->mr_pack(ends->far->device, ends->mrs[i], &blob), 0);
     assert_int_equal(
         ends->near->image.ops->remote_open(ends->near->endpoints[0], &blob, &ends->remotes[i]), 0);
@@ -75,7 +64,7 @@ static struct pst_request write_to(const struct ends *ends, uint32_t which)
 {
   return (struct pst_request){.opcode = PST_OP_WRITE,
                               .local.mr = ends->own_mr,
-                              .arg.length = BYTES,
+                              .arg.length = STREAM_MEMORY,
                               .u.rma.remote = ends->remotes[which]};
 }
 
@@ -171,7 +160,7 @@ static void many_are_read_and_none_overtaken(void **state)
     struct pst_request requests[2 * (REGIONS + 1)];
     uint32_t n = 0, wait;
     ends_open(&ends, round ? FOUR_AGAIN : WRITE, 0);
-    contract_fill(ends.own.region.host, BYTES, (uint64_t)round);
+    contract_fill(ends.own.region.host, STREAM_MEMORY, (uint64_t)round);
     for (uint32_t half = 0; half < 2; half++) {
       for (uint32_t i = 0; i < REGIONS; i++)
         requests[n++] = write_to(&ends, i);
@@ -193,7 +182,7 @@ static void many_are_read_and_none_overtaken(void **state)
           half);
     contract_await_done(ends.near, ends.far, PST_OP_WRITE, 2 * REGIONS, 0);
     for (uint32_t i = 0; i < REGIONS; i++)
-      assert_true(contract_verify(ends.regions[i].region.host, BYTES, (uint64_t)round));
+      assert_true(contract_verify(ends.regions[i].region.host, STREAM_MEMORY, (uint64_t)round));
     stream_run(&ends.stream, 100);
     ends_close(&ends);
   }
@@ -211,7 +200,7 @@ static void a_connection_that_is_had_again_flushes(void **state)
       char fault[64];
       uint32_t wait;
       ends_open(&ends, lanes ? FOUR_AGAIN : WRITE, 0);
-      contract_fill(ends.own.region.host, BYTES, after);
+      contract_fill(ends.own.region.host, STREAM_MEMORY, after);
       for (uint32_t i = 0; i < 4; i++)
         requests[i] = write_to(&ends, i);
       requests[4].opcode = PST_OP_FLUSH;
@@ -222,7 +211,7 @@ static void a_connection_that_is_had_again_flushes(void **state)
       contract_await_done(ends.near, ends.far, PST_OP_FLUSH, 1, 0);
       contract_await_done(ends.near, ends.far, PST_OP_WRITE, 4, 0);
       for (uint32_t i = 0; i < 4; i++)
-        assert_true(contract_verify(ends.regions[i].region.host, BYTES, after));
+        assert_true(contract_verify(ends.regions[i].region.host, STREAM_MEMORY, after));
       simulated_ctl("clear");
       stream_run(&ends.stream, 100);
       contract_complaints();

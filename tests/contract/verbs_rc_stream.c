@@ -54,6 +54,20 @@ bool stream_arguments(int argc, char **argv)
   return true;
 }
 
+struct pst_mr *stream_memory(struct contract_side *side, uint32_t access,
+                             struct contract_region *region)
+{
+  struct pst_mr *mr;
+
+  contract_region_make(STREAM_MEMORY, region);
+  const struct pst_mr_params params = {.struct_size = sizeof(params),
+                                       .access = access,
+                                       .region = &region->region,
+                                       .length = STREAM_MEMORY};
+  assert_int_equal(side->image.ops->mr_register(side->device, &params, &mr), 0);
+  return mr;
+}
+
 uint64_t stream_counter(const struct contract_side *side, const char *name)
 {
   return simulated_counter(side, side->endpoints[0], name);

@@ -68,6 +68,10 @@ void stream_run_to_the_end(struct stream *stream);
  * `status`. */
 void stream_ends(int which, const char *fault, uint64_t timeout_ns, int status);
 
+#define STREAM_MEMORY 4096u /* bytes */
+/* Memory of an end beside the stream's, registered with `access`. */
+struct pst_mr *stream_memory(struct contract_side *side, uint32_t access,
+                             struct contract_region *region);
 /* The sender's, or the receiver's, or their worker's. */
 uint64_t stream_counter(const struct contract_side *side, const char *name);
 /* Numbers of an endpoint's queue pairs, as its description says them. Returns how many. */

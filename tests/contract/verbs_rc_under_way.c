@@ -21,27 +21,17 @@ struct memories {
   struct pst_remote *remote;
 };
 
-static struct pst_mr *make(struct contract_side *side, uint32_t access,
-                           struct contract_region *region)
-{
-  struct pst_mr *mr;
-  contract_region_make(4096, region);
-  const struct pst_mr_params params = {
-      .struct_size = sizeof(params), .access = access, .region = &region->region, .length = 4096};
-  assert_int_equal(side->image.ops->mr_register(side->device, &params, &mr), 0);
-  return mr;
-}
-
 static void memories_open(struct contract_side *near, struct contract_side *far,
                           struct memories *memories)
 {
   uint8_t bytes[4096];
   struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
-  memories->near_mr = make(near, PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE, &memories->near);
-  memories->far_mr = make(far,
-                          PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE | PST_ACCESS_REMOTE_READ |
-                              PST_ACCESS_REMOTE_WRITE,
-                          &memories->far);
+  memories->near_mr =
+      stream_memory(near, PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE, &memories->near);
+  memories->far_mr = stream_memory(far,
+                                   PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE |
+                                       PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE,
+                                   &memories->far);
   assert_int_equal(far->image.ops->mr_pack(far->device, memories->far_mr, &blob), 0);
   assert_int_equal(near->image.ops->remote_open(near->endpoints[0], &blob, &memories->remote), 0);
 }
