@@ -68,10 +68,10 @@ static struct pst_request write_to(const struct ends *ends, uint32_t which)
                               .u.rma.remote = ends->remotes[which]};
 }
 
-/* WRITEs into the first `n`, done but not flushed. */
-static void write_all(struct ends *ends, uint32_t n)
+/* WRITEs into `n` of them, done but not flushed. */
+static void write_into(struct ends *ends, uint32_t first, uint32_t n)
 {
-  for (uint32_t i = 0; i < n; i++) {
+  for (uint32_t i = first; i < first + n; i++) {
     const struct pst_request request = write_to(ends, i);
     contract_post_one(ends->stream.pair, &request);
   }
@@ -97,7 +97,7 @@ static void each_that_was_written_is_read(void **state)
   for (uint32_t which = 0; which < 3; which++) {
     struct ends ends;
     ends_open(&ends, ONCE, 0);
-    write_all(&ends, 3);
+    write_into(&ends, 0, 3);
     take_away(&ends, which);
     flush(&ends, NULL, -ECONNRESET);
     contract_complaints();
@@ -115,7 +115,7 @@ static void what_an_atomic_named_is_read(void **state)
                                   .u.atomic = {.remote = ends.remotes[1], .operand = 7}};
   contract_post_one(ends.stream.pair, &add);
   contract_await_done(ends.near, ends.far, PST_OP_FETCH_ADD, 1, 0);
-  write_all(&ends, 1);
+  write_into(&ends, 0, 1);
   take_away(&ends, 1);
   flush(&ends, NULL, -ECONNRESET);
   contract_complaints();
@@ -129,19 +129,13 @@ static void what_was_not_written_is_not_read(void **state)
   struct ends ends;
   ends_open(&ends, ONCE, 0);
   take_away(&ends, 3);
-  write_all(&ends, 3);
+  write_into(&ends, 0, 3);
   flush(&ends, NULL, 0);
   take_away(&ends, 0);
-  const struct pst_request again = write_to(&ends, 1);
-  contract_post_one(ends.stream.pair, &again);
-  contract_await_done(ends.near, ends.far, PST_OP_WRITE, 1, 0);
+  write_into(&ends, 1, 1);
   flush(&ends, NULL, 0);
   flush(&ends, NULL, 0); /* of nothing */
-  for (uint32_t i = 1; i < 3; i++) {
-    const struct pst_request request = write_to(&ends, i);
-    contract_post_one(ends.stream.pair, &request);
-  }
-  contract_await_done(ends.near, ends.far, PST_OP_WRITE, 2, 0);
+  write_into(&ends, 1, 2);
   flush(&ends, ends.remotes[2], 0);
   take_away(&ends, 2);
   ends.near->image.ops->remote_close(ends.near->endpoints[0], ends.remotes[1]);
@@ -226,7 +220,7 @@ static void what_may_not_be_read_is_not(void **state)
   (void)state;
   struct ends ends;
   ends_open(&ends, ONCE, PST_ACCESS_REMOTE_READ);
-  write_all(&ends, 3);
+  write_into(&ends, 0, 3);
   flush(&ends, NULL, 0);
   flush(&ends, ends.remotes[1], 0);
   assert_int_equal(contract_complaints(), 0);

@@ -84,56 +84,45 @@ static void had_again(struct stream *stream, uint8_t opcode)
   simulated_ctl("clear");
 }
 
-/* The receiver was told that the bytes are there, and has other use for the place since. */
-static void a_write_that_was_told_is_not_done_again(void **state)
+/* The receiver was told of it, and has other use for its place since. */
+static void once_told_not_done_again(uint8_t opcode, uint8_t flags)
 {
-  (void)state;
   struct stream stream;
   struct memories memories;
   stream_open(&stream, WRITE, 0);
   struct contract_side *near = &stream.pair->sender, *far = &stream.pair->receiver;
   memories_open(near, far, &memories);
-  for (uint32_t round = 0; round < ROUNDS; round++) {
-    const struct pst_request write = {.opcode = PST_OP_WRITE,
+  uint8_t *here = memories.near.region.host, *there = memories.far.region.host;
+  const bool writes = opcode == PST_OP_WRITE;
+  const struct pst_request request = {.opcode = opcode,
                                       .local.mr = memories.near_mr,
                                       .arg.length = BYTES,
                                       .u.rma.remote = memories.remote};
-    contract_fill(memories.near.region.host, BYTES, 2 * round);
-    done_and_told(&stream, &write, 0);
-    assert_true(contract_verify(memories.far.region.host, BYTES, 2 * round));
-    contract_fill(memories.far.region.host, BYTES, 2 * round + 1);
-    had_again(&stream, PST_OP_WRITE);
-    assert_true(contract_verify(memories.far.region.host, BYTES, 2 * round + 1));
+  for (uint32_t round = 0; round < ROUNDS; round++) {
+    contract_fill(writes ? here : there, BYTES, 2 * round);
+    done_and_told(&stream, &request, flags);
+    assert_true(contract_verify(writes ? there : here, BYTES, 2 * round));
+    contract_fill(there, BYTES, 2 * round + 1);
+    had_again(&stream, opcode);
+    assert_true(contract_verify(there, BYTES, 2 * round + 1));
+    assert_true(contract_verify(here, BYTES, 2 * round));
   }
   contract_complaints();
   memories_close(near, far, &memories);
   stream_close(&stream);
 }
 
+static void a_write_that_was_told_is_not_done_again(void **state)
+{
+  (void)state;
+  once_told_not_done_again(PST_OP_WRITE, 0);
+}
+
 /* The message waited for the READ: it tells that the place is read, and may be used for others. */
 static void a_read_before_a_fence_is_not_done_again(void **state)
 {
   (void)state;
-  struct stream stream;
-  struct memories memories;
-  stream_open(&stream, WRITE, 0);
-  struct contract_side *near = &stream.pair->sender, *far = &stream.pair->receiver;
-  memories_open(near, far, &memories);
-  for (uint32_t round = 0; round < ROUNDS; round++) {
-    const struct pst_request read = {.opcode = PST_OP_READ,
-                                     .local.mr = memories.near_mr,
-                                     .arg.length = BYTES,
-                                     .u.rma.remote = memories.remote};
-    contract_fill(memories.far.region.host, BYTES, 2 * round);
-    done_and_told(&stream, &read, PST_REQUEST_FENCE);
-    assert_true(contract_verify(memories.near.region.host, BYTES, 2 * round));
-    contract_fill(memories.far.region.host, BYTES, 2 * round + 1);
-    had_again(&stream, PST_OP_READ);
-    assert_true(contract_verify(memories.near.region.host, BYTES, 2 * round));
-  }
-  contract_complaints();
-  memories_close(near, far, &memories);
-  stream_close(&stream);
+  once_told_not_done_again(PST_OP_READ, PST_REQUEST_FENCE);
 }
 
 #define RD_ATOMIC 11 /* where an address says how many READs at a time its end takes */
