@@ -211,7 +211,7 @@ static int read_ring(const struct reader *reader)
   if (read_number(reader, words[BENCH_DEPTH], "a --depth, a number of transfers", 1, &plan->depth) <
       0)
     return -EINVAL;
-  return read_number(reader, words[BENCH_PLACES], "--places, a number of places", 1, &plan->places);
+  return read_number(reader, words[BENCH_PLACES], "a number of --places", 1, &plan->places);
 }
 
 static int read_touch(const struct reader *reader)
