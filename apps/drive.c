@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "accounting.h"
@@ -17,7 +16,6 @@
 #include "clock.h"
 #include "flows.h"
 #include "notice.h"
-#include "output.h"
 #include "report.h"
 #include "result.h"
 #include "signals.h"
@@ -219,22 +217,6 @@ static int report(struct drive *drive, bool ran)
   return status;
 }
 
-/* A result that cannot be written is better known before the run than after it. */
-static int try_json(struct drive *drive)
-{
-  const char *path = drive->arguments->json;
-  struct output output = OUTPUT_INIT;
-  struct stat st;
-
-  if (path == NULL || strcmp(path, "-") == 0)
-    return 0;
-  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-    return 0; /* opening a FIFO would wait for its reader */
-  int result = output_open(&output, "--json", path, true, &drive->error);
-  output_discard(&output);
-  return result;
-}
-
 int drive_main(uint32_t roles, const struct command *command, const struct arguments *arguments)
 {
   struct drive drive = {.command = command,
@@ -244,8 +226,6 @@ int drive_main(uint32_t roles, const struct command *command, const struct argum
                         .error = PST_ERROR_INIT};
   bool ran = false;
 
-  if (try_json(&drive) < 0)
-    return drive.error.exit_status;
   int result = open_library(&drive);
   if (result == 0)
     result = flows_open(&drive);

@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "notice.h"
+#include "result.h"
 
 static const struct command *const commands[] = {
     &command_run,   &command_send,  &command_receive, &command_check, &command_plugins,
@@ -74,7 +75,8 @@ static int run_command(const struct command *command, int argc, char **argv)
     status = PST_EXIT_OK;
     break;
   case ARGUMENTS_OK:
-    status = command->run(command, &arguments);
+    if (arguments.json == NULL || result_try(arguments.json) == 0)
+      status = command->run(command, &arguments);
     break;
   case ARGUMENTS_WRONG:
     break;

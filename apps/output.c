@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "notice.h"
+#include "remedy.h"
 
 #define MODE 0666
 #define NAMES_TRIED 100
@@ -19,8 +20,8 @@
 static int fail(const struct output *output, const char *what, int exit_status, const char *verb,
                 int code, struct pst_error *error)
 {
-  return notice_fail(error, exit_status, -code, "%s: cannot %s %s: %s", what, verb, output->path,
-                     strerror(code));
+  return notice_fail(error, exit_status, -code, "%s: cannot %s %s: %s; %s", what, verb,
+                     output->path, strerror(code), remedy_of_folder(code));
 }
 
 static char *folder_of(const char *path)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -398,6 +399,20 @@ static char *utf8_copy(const char *text, size_t length)
   if (utf8 != (iconv_t)-1)
     iconv_close(utf8);
   return copy;
+}
+
+int result_try(const char *path)
+{
+  struct output output = OUTPUT_INIT;
+  struct stat st;
+
+  if (strcmp(path, "-") == 0)
+    return 0;
+  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+    return 0; /* opening a FIFO would wait for its reader */
+  int code = output_open(&output, "--json", path, true, NULL);
+  output_discard(&output);
+  return code;
 }
 
 int result_write(struct json_object *result, const char *path, struct pst_error *error)

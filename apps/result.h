@@ -55,6 +55,9 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
 /* error: "" or NULL when there was none. */
 void result_finish(struct json_object *result, int exit_status, const char *error);
 
+/* Whether result_write() could write there, so that it is known before the run and not after it;
+ * leaves no file. 0, or -errno, which is said. */
+int result_try(const char *path);
 /* To a file, which appears whole or not at all, or "-": stdout. */
 int result_write(struct json_object *result, const char *path, struct pst_error *error);
 

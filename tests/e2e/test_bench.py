@@ -279,6 +279,20 @@ class Bench(Case):
                 self.assertIn(hint, child.stderr)
                 self.assertEqual(child.stdout, "")
 
+    def test_a_result_that_cannot_be_written(self):
+        """Said before anything is measured, and nothing is left."""
+        (self.folder / "file").touch()
+        for name, hint in (("missing/out.json", "No such file.*; create the folder"),
+                           ("file/out.json", "Not a directory; .*name a folder"),
+                           ("tmp", "Is a directory; .*name a file in it")):  # fmt: skip
+            with self.subTest(name=name):
+                path = self.folder / name
+                child = self.run_program("bench", *PAIR, *BRIEF, "--json", path, expect=2)
+                self.assertRegex(child.stderr, f"--json: .*{path}: {hint}")
+                self.assertEqual(child.stdout, "")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["file", "tmp"])
+        self.assert_nothing_left()
+
     def test_unknown_plugins(self):
         for pair, hint in (
             (("--transport", "loopbock", "--memory", "host"), "loopback"),

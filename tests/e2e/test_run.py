@@ -78,6 +78,7 @@ class Loopback(Case):
             "run", "config/loopback.yaml", "--count", "10", "--json", nowhere, expect=2
         )
         self.assertNotRegex(child.stderr, "messages of up to")  # nothing was started
+        self.assertRegex(child.stderr, "--json: .*out.json: No such file.*; create the folder")
         child = self.run_program("run", "config/loopback.yaml", "--count", "10", "--json", "-")
         self.assertIs(json.loads(child.stdout)["ok"], True)
         child = self.run_program("run", "config/loopback.yaml", "--count", "10")

@@ -173,6 +173,15 @@ class Requests(ServeCase):
                 child = self.run_program(*words, expect=2)
                 self.assertIn(said, child.stderr)
 
+    def test_a_result_that_cannot_be_written(self):
+        """Said before a client is served, and before a server is looked for: there is none."""
+        address = f"127.0.0.1:{self.port}"
+        for words in (["serve", address], ["request", "write", address], ["get", address, "x"], ["put", address, "x"]):
+            with self.subTest(words=words):
+                child = self.run_program(*words, "--json", self.here / "missing" / "out.json", expect=2)
+                self.assertRegex(child.stderr, "--json: .*missing/out.json: No such file.*; create the folder")
+        self.assert_nothing_left(self.here)
+
     def test_nobody_is_there(self):
         child = self.run_program("request", "write", f"127.0.0.1:{self.port}", expect=1, seconds=30)
         self.assertRegex(child.stderr, "(?i)refused|timed out|no answer")

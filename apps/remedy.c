@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remedy.h"
+
+#include <errno.h>
+
+const char *remedy_of_folder(int code)
+{
+  switch (code) {
+  case ENOENT:
+    return "create the folder first (mkdir -p), or name another";
+  case ENOTDIR:
+    return "what stands before a / there is a file; name a folder";
+  case EISDIR:
+    return "that is a folder; name a file in it";
+  case EACCES:
+  case EPERM:
+    return "allow it there (chmod, chown), or name another folder";
+  case EROFS:
+    return "that file system is mounted read-only; name a folder elsewhere";
+  case ENOSYS:
+    return "openat2(2) needs Linux 5.6";
+  case ENOSPC:
+  case EDQUOT:
+    return "free space there, or name a folder elsewhere";
+  default:
+    return "name another place";
+  }
+}
