@@ -9,7 +9,7 @@ const char *remedy_of_folder(int code)
   case ENOENT:
     return "create the folder first (mkdir -p), or name another";
   case ENOTDIR:
-    return "what stands before a / there is a file; name a folder";
+    return "a file stands where a folder should; name another";
   case EISDIR:
     return "that is a folder; name a file in it";
   case EACCES:

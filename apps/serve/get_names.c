@@ -11,6 +11,7 @@
 #include "copy.h"
 #include "names.h"
 #include "notice.h"
+#include "remedy.h"
 #include "root.h"
 
 static int fail(struct copy *copy, int exit_status, int code, const char *name, const char *why)
@@ -140,6 +141,13 @@ int get_next(struct copy *copy, struct transfer *t)
 
 /* ---- The destination ------------------------------------------------------------------------ */
 
+static int fail_folder(struct copy *copy, const char *folder)
+{
+  return notice_fail(&copy->error, PST_EXIT_USAGE, copy->root, "%s%s: %s; %s",
+                     copy->params->to != NULL ? "--to " : "", folder, strerror(-copy->root),
+                     remedy_of_folder(-copy->root));
+}
+
 /* Of one file: the folder that it goes into, and its name there. */
 static int open_single(struct copy *copy, const char *to)
 {
@@ -154,7 +162,7 @@ static int open_single(struct copy *copy, const char *to)
   else
     snprintf(folder, sizeof folder, "%.*s", slash == to ? 1 : (int)(slash - to), to);
   copy->root = root_open(folder);
-  return copy->root < 0 ? fail(copy, PST_EXIT_USAGE, copy->root, folder, strerror(-copy->root)) : 0;
+  return copy->root < 0 ? fail_folder(copy, folder) : 0;
 }
 
 static int open_destination(struct copy *copy)
@@ -166,9 +174,9 @@ static int open_destination(struct copy *copy)
   if (copy->root >= 0)
     return 0;
   if ((copy->root == -ENOENT || copy->root == -ENOTDIR) && params->name_count == 1 &&
-      !params->recursive)
+      !params->recursive && to[0] != '\0' && to[strlen(to) - 1] != '/')
     return open_single(copy, to);
-  return fail(copy, PST_EXIT_USAGE, copy->root, to, strerror(-copy->root));
+  return fail_folder(copy, to);
 }
 
 /* "a/b/" is "a/b"; "." and "" are the server's root. */

@@ -20,8 +20,9 @@ static const char *why(uint32_t type, int code)
   case -EXDEV:
     return "it leads out of the server's root";
   case -ENOENT:
-    return creates || type == SERVE_MKDIR ? "the folder that it would lie in is not there"
-                                          : strerror(ENOENT);
+    return creates || type == SERVE_MKDIR
+               ? "the folder that it would lie in is not there; create it at the server first"
+               : strerror(ENOENT);
   case -EISDIR:
     return creates ? "a folder has that name (to put it into the folder, write --to FOLDER/)"
                    : "it is a folder (--recursive takes all of it)";

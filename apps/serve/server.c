@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "notice.h"
+#include "remedy.h"
 #include "root.h"
 #include "signals.h"
 
@@ -84,9 +85,8 @@ int server_open(const struct server_params *params, struct server *server, struc
 
   *server = (struct server){.params = params, .root = -1};
   if (params->root != NULL && (server->root = root_open(params->root)) < 0)
-    return notice_fail(error, PST_EXIT_USAGE, server->root, "serve: --root %s: %s%s", params->root,
-                       strerror(-server->root),
-                       server->root == -ENOSYS ? " (openat2(2) needs Linux 5.6)" : "");
+    return notice_fail(error, PST_EXIT_USAGE, server->root, "serve: --root %s: %s; %s",
+                       params->root, strerror(-server->root), remedy_of_folder(-server->root));
   int rc = io_open(&server->io);
   if (rc < 0)
     return notice_fail(error, PST_EXIT_FAILED, rc, "serve: no way to read files: %s",

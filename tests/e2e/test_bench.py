@@ -283,7 +283,7 @@ class Bench(Case):
         """Said before anything is measured, and nothing is left."""
         (self.folder / "file").touch()
         for name, hint in (("missing/out.json", "No such file.*; create the folder"),
-                           ("file/out.json", "Not a directory; .*name a folder"),
+                           ("file/out.json", "Not a directory; a file stands"),
                            ("tmp", "Is a directory; .*name a file in it")):  # fmt: skip
             with self.subTest(name=name):
                 path = self.folder / name

@@ -161,7 +161,7 @@ class Requests(ServeCase):
             (["request", "write", "127.0.0.1:1", "--count", "3", "--duration", "3"], "exclude each other"),
             (["serve", "--read-only"], "need --root"),
             (["serve", "--clients", "0"], "--clients"),
-            (["serve", "--root", "/no/such/folder"], "No such file"),
+            (["serve", "--root", "/no/such/folder"], "--root /no/such/folder: No such file or directory; create the folder"),
             (["serve", "--request-max", "1TiB", "--root", "/no/such/folder"], "No such file"),
             (["serve", "192.0.2.1:1"], "insecure"),
             (["get", "127.0.0.1:1"], "missing"),

@@ -194,6 +194,26 @@ class Copies(ServeCase):
         self.assertRegex(child.stderr, "two: .*No such file")
         self.assertEqual(tree(self.root), tree(self.here))
 
+    def test_a_folder_that_is_missing(self):
+        """Which one, and that it is to be created; nothing is, at either end."""
+        self.serve()
+        for side in (self.root, self.here):
+            for name in ("one", "two"):
+                (side / name).touch()
+        gone = "No such file or directory; create the folder"
+        for names, to, said in ((("one",), "new/", f"--to new/: {gone}"),
+                                (("one",), "new/name", f"--to new: {gone}"),
+                                (("one", "two"), "new", f"--to new: {gone}"),
+                                (("one",), "two/", "--to two/: Not a directory; a file stands")):  # fmt: skip
+            with self.subTest(get=names, to=to):
+                self.assertIn(said, self.get(*names, "--to", to, expect=2).stderr)
+        for to in ("new/name", "new/folder/"):
+            with self.subTest(put=to):
+                said = self.put("one", "--to", to, expect=1).stderr
+                self.assertIn("the folder that it would lie in is not there; create it at the server first", said)
+        for side in (self.root, self.here):
+            self.assertEqual(sorted(tree(side)), ["one", "two"])
+
     def test_a_result_is_json_whatever_bytes_a_name_has(self):
         self.serve()
         name = b"a\xffb\xc3\xa4\xe2"
