@@ -11,7 +11,6 @@
 #define PIECES 64u
 #define GAP 61u /* from one piece to the next */
 
-static struct pst_setting settings[8];
 static struct pst_node_params params;
 
 static struct pst_operation operation(uint8_t op, uint32_t id, const struct pst_area_piece *pieces,
@@ -128,20 +127,8 @@ int main(int argc, char **argv)
       cmocka_unit_test(nothing_at_all_and_too_many),
   };
 
-  if (argc < 2 || argc > 10) {
-    fprintf(stderr, "usage: %s TRANSPORT [OPTION=VALUE]...\n", argv[0]);
+  if (!params_by(argc, argv, &params))
     return 2;
-  }
-  params = some_params();
   params.pieces = PIECES;
-  params.transport = argv[1];
-  params.transport_options = settings;
-  for (int i = 2; i < argc; i++) {
-    char *value = strchr(argv[i], '=');
-    if (!value)
-      return 2;
-    *value = '\0';
-    settings[params.transport_option_count++] = (struct pst_setting){argv[i], value + 1};
-  }
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,3 +180,24 @@ int use_fakes(void **state)
   return pst_plugin_path_add(PST_FAKES "/filter_narrow") < 0 ||
          pst_plugin_path_add(PST_FAKES "/filter_moving") < 0;
 }
+
+bool params_by(int argc, char **argv, struct pst_node_params *params)
+{
+  static struct pst_setting settings[8];
+  bool is_right = argc >= 2 && argc <= 2 + 8;
+
+  *params = some_params();
+  params->transport = argv[1];
+  params->transport_options = settings;
+  for (int i = 2; i < argc && is_right; i++) {
+    char *value = strchr(argv[i], '=');
+    is_right = value != NULL;
+    if (!is_right)
+      break;
+    *value = '\0';
+    settings[params->transport_option_count++] = (struct pst_setting){argv[i], value + 1};
+  }
+  if (!is_right)
+    fprintf(stderr, "usage: %s TRANSPORT [OPTION=VALUE]...\n", argv[0]);
+  return is_right;
+}

@@ -59,5 +59,8 @@ uint8_t *bytes_of(const struct pst_area *area);
 /* The owner offers all of an area; the other knows of it. */
 uint32_t offer(struct side *owner, struct side *other, struct pst_area *area, uint32_t access);
 int use_fakes(void **state);
+/* some_params() by a command line, TRANSPORT [OPTION=VALUE]...; what is wrong with it is printed.
+ */
+bool params_by(int argc, char **argv, struct pst_node_params *params);
 
 #endif
