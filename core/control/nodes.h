@@ -9,7 +9,7 @@
  *                                   ← WELCOME(params, address)
  *   REGION(id, length, access, …)   ↔              on offer
  *   TAKEN(id) | TAKEN(id, code)     ↔              the answer
- *   WITHDRAW(id)                    ↔
+ *   WITHDRAW(id)                    ↔              it is no more; there is no answer
  *   READDRESS(address)              ↔              the endpoint's is another now
  *   BYE(code, text)                 ↔
  *
@@ -78,7 +78,8 @@ int control_node_region(struct control *control, uint64_t id, const struct contr
 int control_node_taken(struct control *control, uint64_t id, uint32_t region, int code,
                        const char *text);
 int control_node_withdraw(struct control *control, uint64_t id, uint32_t region);
-/* The node is through with a region of the peer's that the peer has withdrawn. */
+/* The node is through with a region of the peer's that the peer has withdrawn: there is room for
+ * another. The peer is not told. */
 int control_node_release(struct control *control, uint64_t id, uint32_t region);
 /* Nothing follows, either way. code 0: in order. */
 int control_node_bye(struct control *control, uint64_t id, int code, const char *text);

@@ -717,8 +717,9 @@ enum pst_node_event_kind {
   /* The last of this peer, or of an attempt to connect. status 0: it has closed, or we
    * have, with code 0; else -errno and text: why. The peer is void from the next
    * pst_node_poll() on. -EUSERS: it has as many peers as it bears; -EPROTO: its transport
-   * or options differ, or it broke the protocol; -ECONNREFUSED, -ETIMEDOUT, -ECONNRESET;
-   * the code that the other side gave to pst_peer_close(). */
+   * or options differ, or it broke the protocol; -EACCES: a region was withdrawn too early,
+   * see pst_peer_withdraw(); -ECONNREFUSED, -ETIMEDOUT, -ECONNRESET; the code that the other
+   * side gave to pst_peer_close(). */
   PST_NODE_LEFT = 2,
   /* bytes, length: a message, valid until the next pst_node_poll(). */
   PST_NODE_MESSAGE = 3,
@@ -735,7 +736,8 @@ enum pst_node_event_kind {
   /* The operation of `cookie` has ended; op, status, length as posted. WRITE: the local
    * range is reusable, nothing more; READ and atomics: the data is here; FLUSH: all that was
    * posted before it is placed at the peer. -ECANCELED: by pst_peer_cancel() or _close();
-   * -EACCES: the region was withdrawn; -ECONNRESET, -ETIMEDOUT: the peer has died. */
+   * -EACCES: the region was withdrawn; -ECONNRESET, -ETIMEDOUT: the peer has died, or the
+   * connection ended by such a refusal. */
   PST_NODE_DONE = 8,
 };
 
@@ -887,9 +889,13 @@ PST_EXPORT int pst_area_write(struct pst_area *area, uint64_t offset, uint64_t l
  * cannot offer this memory, or not so; -ENOTCONN; -ENOMEM. */
 PST_EXPORT int pst_peer_offer(struct pst_peer *peer, struct pst_area *area, uint64_t offset,
                               uint64_t length, uint32_t access, uint32_t *id);
-/* When it returns, the peer cannot reach the range any more. Waits for what the peer has
- * under way there; where it died in the middle of that, at most some seconds. 0; -ENOENT:
- * no such offer. */
+/* When it returns, the peer cannot reach the range any more; nobody asks it before. Waits for
+ * what is being copied there over shared memory; where the peer died in the middle of that, at
+ * most some seconds. Over a network it does not wait: what the peer has under way there is
+ * refused, and where the transport's connection ends by that, as verbs_rc's does, both sides
+ * have LEFT with -EACCES. So withdraw once the peer has said that it is through. It is, when its
+ * READs are done, and a FLUSH behind its last WRITE or atomic there: until then any FLUSH may
+ * read the range. 0; -ENOENT: no such offer. */
 PST_EXPORT int pst_peer_withdraw(struct pst_peer *peer, uint32_t id);
 
 /* A piece of an area. An array element: its size is frozen. */
