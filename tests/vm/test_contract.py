@@ -9,6 +9,7 @@ from guests import BUILD, main
 from test_verbs_rc import CONTRACT, PATIENT, PLUGIN
 
 NODE_PIECES = BUILD / "tests" / "contract" / "node-pieces"
+NODE_WITHDRAW = BUILD / "tests" / "contract" / "node-withdraw"
 # By exchange a peer that is killed is noticed by its silence alone, for which a device must give up.
 DEATHS = ("*_that_are_killed", "death_wakes_*")
 GIVES_UP_SOON = {"timeout": 12, "retry_cnt": 6, "keepalive": "50ms"}
@@ -88,12 +89,19 @@ class Contract(guests.Case):
         self.assertEqual({where for where, *_ in found}, {"in process", "between processes"})
         self.assertEqual(self.skipped(found), set())
 
-    def test_lists_of_more_pieces_than_the_device_takes(self):
-        """soft-RoCE has at most 32 in a work request: longer lists are several."""
+    def nodes(self, program):
         before = self.guest().resources()
         options = " ".join(f"{key}={value}" for key, value in {**PATIENT, "device": "10.9.0.1"}.items())
-        self.guest().run(f"exec {NODE_PIECES} verbs_rc {options}", seconds=120)
+        self.guest().run(f"exec {program} verbs_rc {options}", seconds=120)
         self.assertEqual(self.guest().resources(), before, "left behind")
+
+    def test_lists_of_more_pieces_than_the_device_takes(self):
+        """soft-RoCE has at most 32 in a work request: longer lists are several."""
+        self.nodes(NODE_PIECES)
+
+    def test_regions_that_are_withdrawn(self):
+        """In time and too early: what comes too late is refused, and ends that connection alone."""
+        self.nodes(NODE_WITHDRAW)
 
     def test_other_shapes(self):
         for options, cases in (
