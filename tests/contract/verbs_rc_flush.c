@@ -182,6 +182,32 @@ static void many_are_read_and_none_overtaken(void **state)
   }
 }
 
+/* Closed and taken away between a FLUSH that had no room, whose first reads are under way, and the
+ * next try: what is read is not asked for again, nor is the rest. */
+static void what_is_given_up_meanwhile_is_not_read(void **state)
+{
+  (void)state;
+  for (uint32_t stay = 0; stay < REGIONS; stay += REGIONS - 1) {
+    struct ends ends;
+    const struct pst_request request = {.opcode = PST_OP_FLUSH};
+    uint32_t wait;
+    ends_open(&ends, ONCE, 0);
+    write_into(&ends, 0, REGIONS);
+    assert_int_equal(contract_post(ends.near, 0, &request, 1, &wait), -EAGAIN);
+    for (uint32_t i = 0; i < REGIONS; i++) {
+      if (i == stay)
+        continue;
+      ends.near->image.ops->remote_close(ends.near->endpoints[0], ends.remotes[i]);
+      take_away(&ends, i);
+    }
+    flush(&ends, NULL, 0);
+    write_into(&ends, stay, 1);
+    flush(&ends, NULL, 0);
+    assert_int_equal(contract_complaints(), 0);
+    ends_close(&ends);
+  }
+}
+
 /* Reads of the transport's own that were under way are done again, too. */
 static void a_connection_that_is_had_again_flushes(void **state)
 {
@@ -236,6 +262,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(what_an_atomic_named_is_read),
       CONTRACT_CASE(what_was_not_written_is_not_read),
       CONTRACT_CASE(many_are_read_and_none_overtaken),
+      CONTRACT_CASE(what_is_given_up_meanwhile_is_not_read),
       CONTRACT_CASE(a_connection_that_is_had_again_flushes),
       CONTRACT_CASE(what_may_not_be_read_is_not),
   };
