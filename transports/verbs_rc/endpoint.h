@@ -208,7 +208,7 @@ struct pst_endpoint {
   struct rc_tx *tx;
   struct rc_rx *rx;
   struct pst_remote *remotes;
-  struct pst_remote *written;   /* the last that a WRITE named; NULL: none since a FLUSH */
+  struct pst_remote *written;   /* the last that a WRITE named: it may; NULL: none since a FLUSH */
   struct pst_remote *unflushed; /* those that were written since, and may be read: a list */
 
   /* Several queue pairs; NULL and 1: the one above is all. */

@@ -189,7 +189,7 @@ static int broken(struct pst_endpoint *endpoint, int rc)
 }
 
 /* What is built, [from, to); `why` no more was. */
-static inline int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, uint32_t why,
+static int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, uint32_t why,
                             bool is_fenced, uint32_t *wait)
 {
   endpoint->wrs[(to - 1) & endpoint->sq_mask].send_flags |= IBV_SEND_SIGNALED;
@@ -256,9 +256,8 @@ static int post_some(struct pst_endpoint *endpoint, const struct pst_request *re
   return -EAGAIN;
 }
 
-static __attribute__((noinline)) int post_all(struct pst_endpoint *endpoint,
-                                              const struct pst_request *requests, uint32_t n,
-                                              uint32_t *wait)
+static int post_all(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+                    uint32_t *wait)
 {
   bool is_cut = true;
   uint32_t taken = 0;
@@ -271,21 +270,94 @@ static __attribute__((noinline)) int post_all(struct pst_endpoint *endpoint,
   return taken ? (int)taken : rc;
 }
 
+static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
+                                              const struct pst_request *requests, uint32_t n,
+                                              uint32_t *wait)
+{
+  const int rc = not_now(endpoint);
+
+  if (rc == -EAGAIN) {
+    want_room(endpoint, PST_WAIT_QUEUE);
+    *wait = PST_WAIT_QUEUE;
+  }
+  return rc < 0 || n == 0 ? rc : post_all(endpoint, requests, n, wait);
+}
+
+/* ---- One WRITE by itself -------------------------------------------------------------------------
+ *
+ * Somebody waits for it: it goes the shortest way, spared what a row of requests carries along. What
+ * is not as it mostly is, the above knows.
+ */
+
+/* Of several queue pairs, too, the above knows by which. */
+static inline bool is_open(const struct pst_endpoint *endpoint)
+{
+  return endpoint->state == RC_CONNECTED && endpoint->outstanding < endpoint->requests_max &&
+         !(endpoint->tell_connected | endpoint->close_mode) && !endpoint->lanes &&
+         !endpoint->wants_room;
+}
+
+/* Where it writes to was looked at when the last WRITE named it, mostly. */
+static inline bool is_plain_write(const struct pst_endpoint *endpoint,
+                                  const struct pst_request *request)
+{
+  const struct pst_remote *remote = request->u.rma.remote;
+  const struct pst_mr *mr = request->local.mr;
+  const uint64_t length = request->arg.length;
+
+  return rc_request_head(request) == PST_OP_WRITE && remote && mr &&
+         (remote == endpoint->written || rc_is_writable(endpoint, remote)) &&
+         mr->device == endpoint->device && (mr->access & PST_ACCESS_LOCAL_READ) &&
+         length - 1 < endpoint->device->message_max && !request->u.rma.reserved &&
+         request->offset <= mr->length && length <= mr->length - request->offset &&
+         request->u.rma.offset <= remote->length &&
+         length <= remote->length - request->u.rma.offset;
+}
+
+static inline struct ibv_send_wr *build_write(struct pst_endpoint *endpoint, uint64_t index,
+                                              const struct pst_request *request)
+{
+  struct pst_remote *remote = request->u.rma.remote;
+  const struct pst_mr *mr = request->local.mr;
+  const uint64_t length = request->arg.length;
+  struct ibv_send_wr *wr = &endpoint->wrs[index & endpoint->sq_mask];
+  struct rc_sent *sent = &endpoint->sent[index & endpoint->sq_mask];
+  struct ibv_sge *sge = wr->sg_list;
+
+  wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
+  wr->opcode = IBV_WR_RDMA_WRITE;
+  wr->num_sge = 1;
+  wr->send_flags = mr->is_cpu_readable && length <= endpoint->max_inline
+                       ? IBV_SEND_SIGNALED | IBV_SEND_INLINE
+                       : IBV_SEND_SIGNALED;
+  wr->wr.rdma.remote_addr = remote->address + request->u.rma.offset;
+  wr->wr.rdma.rkey = remote->rkey;
+  *sge = (struct ibv_sge){
+      .addr = mr->verbs.address + request->offset, .length = (uint32_t)length, .lkey = mr->lkey};
+  sent->cookie = request->cookie;
+  sent->opcode = PST_OP_WRITE;
+  rc_queue_alike(endpoint, index, PST_OP_WRITE);
+  endpoint->rma_before = index + 1;
+  if (__builtin_expect(remote != endpoint->written, 0))
+    rc_written(endpoint, remote);
+  return wr;
+}
+
 int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
             uint32_t *wait)
 {
-  const uint64_t at = endpoint->sq_head;
-  const int rc = not_now(endpoint);
+  const uint64_t index = endpoint->sq_head;
+  struct ibv_send_wr *bad = NULL;
 
-  if (rc < 0 || n == 0) {
-    if (rc == -EAGAIN) {
-      want_room(endpoint, PST_WAIT_QUEUE);
-      *wait = PST_WAIT_QUEUE;
-    }
-    return rc;
-  }
-  if (n == 1 && endpoint->outstanding < endpoint->requests_max &&
-      rc_build_write(endpoint, at, requests))
-    return hand_over(endpoint, at, at + 1, PST_WAIT_NONE, false, wait);
-  return post_all(endpoint, requests, n, wait);
+  if (n != 1 || !is_open(endpoint) || !is_plain_write(endpoint, requests))
+    return post_any(endpoint, requests, n, wait);
+  struct ibv_send_wr *wr = build_write(endpoint, index, requests), *next = wr->next;
+  wr->next = NULL;
+  const int rc = ibv_post_send(endpoint->qp, wr, &bad);
+  wr->next = next;
+  if (__builtin_expect(rc != 0, 0))
+    return broken(endpoint, -rc);
+  endpoint->sq_head = index + 1;
+  endpoint->outstanding++;
+  return 1;
 }

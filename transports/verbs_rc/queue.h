@@ -3,6 +3,8 @@
 #ifndef RC_QUEUE_H
 #define RC_QUEUE_H
 
+#include <endian.h>
+
 #include "endpoint.h"
 
 /* wr_id: whose, and which: an index of the send queue, a control buffer. */
@@ -160,10 +162,22 @@ void rc_lanes_mend_look(struct pst_endpoint *endpoint);
  * Returns how many. */
 uint32_t rc_build_row(struct pst_endpoint *endpoint, uint64_t index,
                       const struct pst_request *requests, uint32_t n);
-/* One WRITE by itself is what somebody waits for: it is spared the loop, and what that carries.
- * False: it is not plain. */
-bool rc_build_write(struct pst_endpoint *endpoint, uint64_t index,
-                    const struct pst_request *request);
+
+/* Opcode, flags, the number of pieces and what is reserved. */
+static inline uint64_t rc_request_head(const struct pst_request *request)
+{
+  uint64_t head;
+
+  _Static_assert(offsetof(struct pst_request, local) == sizeof(head), "these and no more");
+  memcpy(&head, request, sizeof(head));
+  return le64toh(head);
+}
+
+static inline bool rc_is_writable(const struct pst_endpoint *endpoint, const struct pst_remote *remote)
+{
+  return (endpoint->roles & PST_ROLE_RMA) && remote && remote->endpoint == endpoint &&
+         (remote->access & PST_ACCESS_REMOTE_WRITE);
+}
 
 /* rma.c: 0 or -errno; and what was checked, as a work request. */
 int rc_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *request);
@@ -177,7 +191,7 @@ void rc_flush_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
  */
 bool rc_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst_request *request);
 int rc_flush_others(struct pst_endpoint *endpoint);
-/* A WRITE or an atomic names it. */
+/* A WRITE names it. */
 void rc_written(struct pst_endpoint *endpoint, struct pst_remote *remote);
 /* post.c: is it a range of local memory with that right; a piece of it for a work request. */
 bool rc_is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr, uint64_t offset,

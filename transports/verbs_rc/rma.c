@@ -141,6 +141,21 @@ int rc_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *
   return rc == 0 && request->arg.length > endpoint->device->message_max ? -EMSGSIZE : rc;
 }
 
+static void is_to_flush(struct pst_endpoint *endpoint, struct pst_remote *remote)
+{
+  if (remote->is_unflushed || remote->length == 0 || !(remote->access & PST_ACCESS_REMOTE_READ))
+    return;
+  remote->is_unflushed = true;
+  remote->next_unflushed = endpoint->unflushed;
+  endpoint->unflushed = remote;
+}
+
+void rc_written(struct pst_endpoint *endpoint, struct pst_remote *remote)
+{
+  endpoint->written = remote;
+  is_to_flush(endpoint, remote);
+}
+
 static void build_atomic(struct ibv_send_wr *wr, const struct pst_request *request)
 {
   const struct pst_remote *remote = request->u.atomic.remote;
@@ -169,7 +184,7 @@ void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
 
   if (request->opcode != PST_OP_READ && request->opcode != PST_OP_WRITE) {
     build_atomic(wr, request);
-    rc_written(endpoint, request->u.atomic.remote);
+    is_to_flush(endpoint, request->u.atomic.remote);
     return;
   }
   bool readable = rc_add_local(wr, request);
@@ -192,16 +207,6 @@ int rc_flush_check(const struct pst_endpoint *endpoint, const struct pst_request
   return request->piece_count || request->u.rma.reserved || (remote && remote->endpoint != endpoint)
              ? -EINVAL
              : 0;
-}
-
-void rc_written(struct pst_endpoint *endpoint, struct pst_remote *remote)
-{
-  endpoint->written = remote;
-  if (remote->is_unflushed || remote->length == 0 || !(remote->access & PST_ACCESS_REMOTE_READ))
-    return;
-  remote->is_unflushed = true;
-  remote->next_unflushed = endpoint->unflushed;
-  endpoint->unflushed = remote;
 }
 
 /*

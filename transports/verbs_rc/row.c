@@ -30,20 +30,10 @@ static inline struct row row_of(const struct pst_endpoint *endpoint)
                       .id = rc_wr_id(endpoint, 0)};
 }
 
-/* Opcode, flags, the number of pieces and what is reserved. */
-static inline uint64_t head_of(const struct pst_request *request)
-{
-  uint64_t head;
-
-  _Static_assert(offsetof(struct pst_request, local) == sizeof(head), "these and no more");
-  memcpy(&head, request, sizeof(head));
-  return le64toh(head);
-}
-
 /* Whose bytes they are makes no difference here. */
 static inline bool is_send(const struct pst_request *request)
 {
-  return (head_of(request) & ~(uint64_t)(PST_REQUEST_EXCLUSIVE << 8)) == PST_OP_SEND;
+  return (rc_request_head(request) & ~(uint64_t)(PST_REQUEST_EXCLUSIVE << 8)) == PST_OP_SEND;
 }
 
 static inline __attribute__((always_inline)) bool take_mr(const struct pst_endpoint *endpoint,
@@ -121,12 +111,6 @@ static uint32_t sends(struct pst_endpoint *endpoint, uint64_t index,
   return i;
 }
 
-static inline bool is_writable(const struct pst_endpoint *endpoint, const struct pst_remote *remote)
-{
-  return (endpoint->roles & PST_ROLE_RMA) && remote && remote->endpoint == endpoint &&
-         (remote->access & PST_ACCESS_REMOTE_WRITE);
-}
-
 static inline bool is_write(const struct pst_request *request, uint64_t room, uint64_t length_max)
 {
   const uint64_t length = request->arg.length, offset = request->u.rma.offset;
@@ -159,14 +143,14 @@ static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index,
   struct pst_remote *remote = requests[0].u.rma.remote;
   uint32_t i = 0;
 
-  if (!is_writable(endpoint, remote))
+  if (!rc_is_writable(endpoint, remote))
     return 0;
   const uint64_t address = remote->address, room = remote->length;
   const uint64_t length_max = endpoint->device->message_max;
   const uint32_t rkey = remote->rkey;
   for (; i < n; i++) {
     const struct pst_request *request = &requests[i];
-    if (head_of(request) != PST_OP_WRITE || request->u.rma.remote != remote ||
+    if (rc_request_head(request) != PST_OP_WRITE || request->u.rma.remote != remote ||
         !is_write(request, room, length_max) || !is_within(endpoint, &row, request))
       break;
     build_write(&row, index + i, request, address, rkey);
@@ -181,47 +165,11 @@ uint32_t rc_build_row(struct pst_endpoint *endpoint, uint64_t index,
 {
   uint32_t built = 0;
 
-  if (head_of(requests) == PST_OP_WRITE)
+  if (rc_request_head(requests) == PST_OP_WRITE)
     built = writes(endpoint, index, requests, n);
   else if (is_send(requests))
     built = sends(endpoint, index, requests, n);
   if (built)
     rc_queue_alike(endpoint, index, requests[0].opcode);
   return built;
-}
-
-/* As writes() has it, of one, and nothing kept for a next. */
-bool rc_build_write(struct pst_endpoint *endpoint, uint64_t index,
-                    const struct pst_request *request)
-{
-  struct pst_remote *remote = request->u.rma.remote;
-  const struct pst_mr *mr = request->local.mr;
-  const uint64_t length = request->arg.length, offset = request->offset;
-
-  if (head_of(request) != PST_OP_WRITE || !is_writable(endpoint, remote) ||
-      !is_write(request, remote->length, endpoint->device->message_max) || !mr ||
-      mr->device != endpoint->device || !(mr->access & PST_ACCESS_LOCAL_READ) ||
-      offset > mr->length || length > mr->length - offset)
-    return false;
-  const uint32_t mask = endpoint->sq_mask;
-  struct ibv_send_wr *wr = &endpoint->wrs[index & mask];
-  struct rc_sent *sent = &endpoint->sent[index & mask];
-  struct ibv_sge *sge = wr->sg_list;
-  wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
-  wr->opcode = IBV_WR_RDMA_WRITE;
-  wr->num_sge = length != 0;
-  /* It is the last of its list. */
-  wr->send_flags = length && mr->is_cpu_readable && length <= endpoint->max_inline
-                       ? IBV_SEND_SIGNALED | IBV_SEND_INLINE
-                       : IBV_SEND_SIGNALED;
-  wr->wr.rdma.remote_addr = remote->address + request->u.rma.offset;
-  wr->wr.rdma.rkey = remote->rkey;
-  sge->addr = mr->verbs.address + offset;
-  sge->length = (uint32_t)length;
-  sge->lkey = mr->lkey;
-  sent->cookie = request->cookie;
-  sent->opcode = PST_OP_WRITE;
-  written(endpoint, remote, index + 1);
-  rc_queue_alike(endpoint, index, PST_OP_WRITE);
-  return true;
 }
