@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rma_plain.h"
 #include "session.h"
 
 /* Enough that a link of 400 Gbit/s is full of 4 KiB transfers over 80 µs. */
@@ -134,6 +135,7 @@ int initiator_offered(struct pst_initiator *initiator, struct session_mail *mail
     return fail(initiator, -ENOMEM, "no room for the target's region");
   memcpy(initiator->offer.bytes, mail->remote.bytes, mail->remote.length);
   initiator->ranges.remote_length = mail->remote_length;
+  rma_ranges_are(&initiator->ranges, &initiator->rma);
   return 0;
 }
 
@@ -332,7 +334,7 @@ static inline bool is_free(const struct pst_initiator *initiator)
   const struct session_end *end = &initiator->end;
 
   return end->state == PST_STATE_CONNECTED && initiator->rma.rest_slot == RMA_NO_SLOT &&
-         !end->failing && !end->gone_deadline_ns && !initiator->finishing;
+         !(end->failing | initiator->finishing) && !end->gone_deadline_ns;
 }
 
 static inline int count_posted(struct pst_initiator *initiator, uint32_t taken, bool all)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "rma.h"
+#include "rma_plain.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -281,59 +281,6 @@ static uint32_t post_whole(struct rma *rma, const struct rma_work *works, uint32
   return k ? post_made(rma, requests, k, rc, stop) : 0;
 }
 
-/* A WRITE or READ without flags, which is one request, within both ranges. Of all others,
- * rma_check() and who asks say what is wrong, if anything is. */
-static inline bool is_plain(const struct rma *rma, const struct rma_ranges *ranges,
-                            const struct pst_transfer *t)
-{
-  static const struct pst_transfer write = {.op = PST_OP_WRITE}, read = {.op = PST_OP_READ};
-  /* op, flags and what is reserved beside them */
-  bool right = memcmp(t, &write, sizeof(uint64_t)) == 0 || memcmp(t, &read, sizeof(uint64_t)) == 0;
-
-  return right && (rma->operations >> t->op & 1) && t->length - 1 < rma->max &&
-         !(t->compare | t->operand | t->reserved2) && t->length <= ranges->local_length &&
-         t->local_offset <= ranges->local_length - t->length &&
-         t->length <= ranges->remote_length &&
-         t->remote_offset <= ranges->remote_length - t->length;
-}
-
-/* Each field is written once: the compiler would clear all of them first. */
-static inline void make_plain(const struct rma_ranges *ranges, const struct pst_transfer *t,
-                              uint64_t cookie, struct pst_request *request)
-{
-  request->opcode = t->op;
-  request->flags = 0;
-  request->piece_count = 0;
-  request->reserved0 = 0;
-  request->local.mr = ranges->mr;
-  request->offset = t->local_offset;
-  request->arg.length = t->length;
-  request->cookie = cookie;
-  request->u.rma.remote = ranges->remote;
-  request->u.rma.offset = t->remote_offset;
-  request->u.rma.reserved = 0;
-}
-
-/* A plain one takes `slot`; a WRITE the number *write, too. */
-static inline void take_plain(struct rma *rma, const struct rma_ranges *ranges,
-                              const struct pst_transfer *t, uint32_t slot, uint64_t *write,
-                              struct pst_request *request)
-{
-  struct rma_slot *taken = &rma->slots[slot];
-  uint64_t cookie = slot;
-
-  taken->cookie = t->cookie;
-  taken->length = t->length;
-  taken->parts = 1;
-  taken->status = 0;
-  taken->op = t->op;
-  if (t->op == PST_OP_WRITE) {
-    rma->write_slots[*write & rma->mask] = slot;
-    cookie = (*write)++;
-  }
-  make_plain(ranges, t, cookie, request);
-}
-
 /* k requests, of which WRITEs have the numbers from rma->writes up to `write`. As take_made(), but
  * mostly all of them are taken. */
 static inline uint32_t post_all(struct rma *rma, const struct pst_request *requests, uint32_t k,
@@ -360,31 +307,9 @@ uint32_t rma_post_plain(struct rma *rma, const struct rma_ranges *ranges,
 
   if (room > n)
     room = n;
-  for (; k < room && is_plain(rma, ranges, &transfers[k]); k++)
-    take_plain(rma, ranges, &transfers[k], *--slots, &write, &requests[k]);
+  for (; k < room && rma_is_plain(rma, ranges, &transfers[k]); k++)
+    rma_take_plain(rma, ranges, &transfers[k], *--slots, &write, &requests[k]);
   return k ? post_all(rma, requests, k, write, rc, stop) : 0;
-}
-
-bool rma_post_one(struct rma *rma, const struct rma_ranges *ranges, const struct pst_transfer *t)
-{
-  struct pst_request request;
-  uint64_t write = rma->writes;
-  uint32_t wait;
-
-  if (rma->free_count == 0 || rma->requests >= rma->depth || !is_plain(rma, ranges, t))
-    return false;
-  const uint32_t slot = rma->free_slots[rma->free_count - 1];
-  take_plain(rma, ranges, t, slot, &write, &request);
-  if (__builtin_expect(rma->ops->post(rma->endpoint, &request, 1, &wait) != 1, 0)) {
-    rma->slots[slot].parts = 0;
-    if (write != rma->writes)
-      rma->write_slots[rma->writes & rma->mask] = RMA_NO_SLOT;
-    return false;
-  }
-  rma->writes = write;
-  rma->requests++;
-  rma->free_count--;
-  return true;
 }
 
 void rma_end_rest(struct rma *rma, int status)

@@ -102,13 +102,21 @@ struct rma_ranges {
   uint64_t local_length;
   struct pst_remote *remote;
   uint64_t remote_length;
+  uint64_t length_max; /* of one request: by rma_ranges_are() */
 };
+/* The lengths are set, or have changed. */
+static inline void rma_ranges_are(struct rma_ranges *ranges, const struct rma *rma)
+{
+  ranges->length_max = rma->max;
+  if (ranges->length_max > ranges->local_length)
+    ranges->length_max = ranges->local_length;
+  if (ranges->length_max > ranges->remote_length)
+    ranges->length_max = ranges->remote_length;
+}
 /* Up to n at the front that are WRITEs and READs with nothing special about them, checked here,
  * while none is cut. Returns how many were taken; *stop: go on to no more. */
 uint32_t rma_post_plain(struct rma *rma, const struct rma_ranges *ranges,
                         const struct pst_transfer *transfers, uint32_t n, int *rc, bool *stop);
-/* As that, of one. False: it was not taken, and rma_post_plain() or rma_post() say why. */
-bool rma_post_one(struct rma *rma, const struct rma_ranges *ranges, const struct pst_transfer *t);
 /* Post on with what was cut, where something was. Returns whether nothing of it is left. */
 bool rma_push_rest(struct rma *rma);
 /* What is not posted yet of the transfer that was cut, if there is one, is not to be. */
