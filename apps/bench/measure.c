@@ -11,6 +11,8 @@
 
 #define BATCH 64
 #define LOOK_NS (10 * NS_PER_MS)
+#define LOOK_BATCHES 8   /* sent between looks at the clock, at most, */
+#define LOOK_ROUNDS 1024 /* or so many rounds that found no room */
 /* How often the receiver reads its clock: not for each message where they are small. */
 #define STAMP_MESSAGES 256
 #define STAMP_BYTES (64 * 1024)
@@ -176,9 +178,11 @@ int measure_source(struct pst_sender *sender, const struct bench_case *c,
     result = measure_look(watch, now);
     if (result < 0 || watch->enough || watch->stopped || now >= until_ns)
       break;
-    /* The clock is read once for some batches: it costs as much as a small message. */
-    for (uint32_t i = 0; i < 8 && result >= 0; i++) {
+    /* The clock is read once for some batches: it costs as much as a small message, and as many
+     * polls that find nothing where it is a device. */
+    for (uint32_t i = 0, step; i < LOOK_ROUNDS && result >= 0; i += step) {
       result = pst_sender_acquire(sender, slots, BATCH);
+      step = result > 0 ? LOOK_ROUNDS / LOOK_BATCHES : 1;
       if (result == 0)
         result = pst_sender_poll(sender);
       else if (result > 0)

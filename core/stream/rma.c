@@ -307,7 +307,7 @@ uint32_t rma_post_plain(struct rma *rma, const struct rma_ranges *ranges,
 
   if (room > n)
     room = n;
-  for (; k < room && rma_is_plain(rma, ranges, &transfers[k]); k++)
+  for (; k < room && rma_is_plain(ranges, &transfers[k]); k++)
     rma_take_plain(rma, ranges, &transfers[k], *--slots, &write, &requests[k]);
   return k ? post_all(rma, requests, k, write, rc, stop) : 0;
 }

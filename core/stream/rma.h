@@ -102,12 +102,14 @@ struct rma_ranges {
   uint64_t local_length;
   struct pst_remote *remote;
   uint64_t remote_length;
-  uint64_t length_max; /* of one request: by rma_ranges_are() */
+  uint64_t length_max; /* of a WRITE or READ that is one request: by rma_ranges_are() */
 };
 /* The lengths are set, or have changed. */
 static inline void rma_ranges_are(struct rma_ranges *ranges, const struct rma *rma)
 {
-  ranges->length_max = rma->max;
+  const uint64_t both = UINT64_C(1) << PST_OP_WRITE | UINT64_C(1) << PST_OP_READ;
+
+  ranges->length_max = (rma->operations & both) == both ? rma->max : 0;
   if (ranges->length_max > ranges->local_length)
     ranges->length_max = ranges->local_length;
   if (ranges->length_max > ranges->remote_length)

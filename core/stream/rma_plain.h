@@ -14,15 +14,14 @@
 
 /* A WRITE or READ without flags, which is one request, within both ranges. Of all others,
  * rma_check() and who asks say what is wrong, if anything is. */
-static inline bool rma_is_plain(const struct rma *rma, const struct rma_ranges *ranges,
-                                const struct pst_transfer *t)
+static inline bool rma_is_plain(const struct rma_ranges *ranges, const struct pst_transfer *t)
 {
   uint64_t head; /* op, flags and what is reserved beside them */
 
   _Static_assert(offsetof(struct pst_transfer, cookie) == sizeof(head), "these and no more");
   _Static_assert((PST_OP_WRITE ^ PST_OP_READ) == 1, "they differ in the last bit");
   memcpy(&head, t, sizeof(head));
-  return (le64toh(head) | 1) == (PST_OP_WRITE | PST_OP_READ) && (rma->operations >> t->op & 1) &&
+  return (le64toh(head) | 1) == (PST_OP_WRITE | PST_OP_READ) &&
          t->length - 1 < ranges->length_max && !(t->compare | t->operand | t->reserved2) &&
          t->local_offset <= ranges->local_length - t->length &&
          t->remote_offset <= ranges->remote_length - t->length;
@@ -65,8 +64,8 @@ static inline void rma_take_plain(struct rma *rma, const struct rma_ranges *rang
   rma_make_plain(ranges, t, cookie, request);
 }
 
-/* As rma_post_plain(), of one, while none is cut. False: it was not taken, and rma_post_plain() or
- * rma_post() say why. */
+/* As rma_post_plain(), of one, while none is cut and a slot is free. False: it was not taken, and
+ * rma_post_plain() or rma_post() say why. */
 static inline bool rma_post_one(struct rma *rma, const struct rma_ranges *ranges,
                                 const struct pst_transfer *t)
 {
@@ -74,7 +73,7 @@ static inline bool rma_post_one(struct rma *rma, const struct rma_ranges *ranges
   uint64_t write = rma->writes;
   uint32_t wait;
 
-  if (rma->free_count == 0 || rma->requests >= rma->depth || !rma_is_plain(rma, ranges, t))
+  if (rma->requests >= rma->depth || !rma_is_plain(ranges, t))
     return false;
   const uint32_t slot = rma->free_slots[rma->free_count - 1];
   rma_take_plain(rma, ranges, t, slot, &write, &request);

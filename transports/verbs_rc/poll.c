@@ -7,7 +7,11 @@
 #include "rc.h"
 #include "shared.h"
 
-#define POLLS_BETWEEN_CLOCKS 64u
+/* The clock and events are looked at once in so many polls that brought something, or in a
+ * sixteenth of them that found nothing: where the clock is a device, a look costs as much as many
+ * polls. */
+#define POLLS_BETWEEN_LOOKS 4096u
+#define IDLE_POLL 16u
 #define BUDGET (8u * RC_POLL_BATCH) /* completions of the device's a poll takes */
 
 static void event(struct rc_out *out, const struct pst_endpoint *endpoint, uint8_t code, int status)
@@ -81,7 +85,8 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
   }
   if (wc->status == IBV_WC_SUCCESS) {
     endpoint->sq_done = index + 1;
-    rc_connected(endpoint);
+    if (endpoint->state < RC_CONNECTED)
+      rc_connected(endpoint);
     rc_pend(endpoint);
     return;
   }
@@ -450,8 +455,8 @@ int rc_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
     work(worker, &out);
   if (worker->shared_due)
     rc_shared_post_due(worker);
-  worker->calls += out.room == max ? POLLS_BETWEEN_CLOCKS : 1;
-  if (woken || worker->calls >= POLLS_BETWEEN_CLOCKS * POLLS_BETWEEN_CLOCKS) {
+  worker->calls += out.room == max ? IDLE_POLL : 1;
+  if (woken || worker->calls >= POLLS_BETWEEN_LOOKS) {
     worker->calls = 0;
     rc_look(worker);
   }

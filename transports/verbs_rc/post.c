@@ -190,7 +190,7 @@ static int broken(struct pst_endpoint *endpoint, int rc)
 
 /* What is built, [from, to); `why` no more was. */
 static int hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, uint32_t why,
-                            bool is_fenced, uint32_t *wait)
+                     bool is_fenced, uint32_t *wait)
 {
   endpoint->wrs[(to - 1) & endpoint->sq_mask].send_flags |= IBV_SEND_SIGNALED;
   const int went = rc_queue_ring(endpoint, from, to);
@@ -283,10 +283,11 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
   return rc < 0 || n == 0 ? rc : post_all(endpoint, requests, n, wait);
 }
 
-/* ---- One WRITE by itself -------------------------------------------------------------------------
+/* ---- One WRITE by itself
+ * -------------------------------------------------------------------------
  *
- * Somebody waits for it: it goes the shortest way, spared what a row of requests carries along. What
- * is not as it mostly is, the above knows.
+ * Somebody waits for it: it goes the shortest way, spared what a row of requests carries along.
+ * What is not as it mostly is, the above knows.
  */
 
 /* Of several queue pairs, too, the above knows by which. */

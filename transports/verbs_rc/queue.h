@@ -173,7 +173,8 @@ static inline uint64_t rc_request_head(const struct pst_request *request)
   return le64toh(head);
 }
 
-static inline bool rc_is_writable(const struct pst_endpoint *endpoint, const struct pst_remote *remote)
+static inline bool rc_is_writable(const struct pst_endpoint *endpoint,
+                                  const struct pst_remote *remote)
 {
   return (endpoint->roles & PST_ROLE_RMA) && remote && remote->endpoint == endpoint &&
          (remote->access & PST_ACCESS_REMOTE_WRITE);
