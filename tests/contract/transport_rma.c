@@ -156,20 +156,31 @@ static struct pst_mr *register_far(struct contract_pair *pair, uint32_t access)
   return mr;
 }
 
+/* A range of one right: what it allows comes before what it does not, and once more after that. */
+static void one_right_is_no_other(struct rma *rma, uint8_t opcode, uint32_t access)
+{
+  static const uint8_t opcodes[] = {PST_OP_READ, PST_OP_WRITE, PST_OP_FETCH_ADD};
+  struct pst_mr *mr = register_far(rma->pair, access);
+  struct rma narrow = {.pair = rma->pair};
+  assert_int_equal(remote_open(rma->pair, mr, &narrow.remote), 0);
+  struct pst_request right = access_of(&narrow, opcode, 0, 0, opcode == PST_OP_FETCH_ADD ? 0 : 8);
+  for (size_t i = 0; i < sizeof(opcodes); i++) {
+    assert_int_equal(run(rma->pair, &right), 0);
+    struct pst_request wrong =
+        access_of(&narrow, opcodes[i], 0, 0, opcodes[i] == PST_OP_FETCH_ADD ? 0 : 8);
+    if (opcodes[i] != opcode)
+      assert_int_equal(run(rma->pair, &wrong), -EACCES);
+  }
+  rma->pair->sender.image.ops->remote_close(rma->pair->sender.endpoints[0], narrow.remote);
+  rma->pair->receiver.image.ops->mr_deregister(rma->pair->receiver.device, mr);
+}
+
 static void rights_are_those_registered(void **state)
 {
   struct rma rma = open_rma(state);
-  struct pst_mr *mr = register_far(rma.pair, PST_ACCESS_REMOTE_READ);
-  struct rma narrow = {.pair = rma.pair};
-  assert_int_equal(remote_open(rma.pair, mr, &narrow.remote), 0);
-  struct pst_request request = access_of(&narrow, PST_OP_READ, 0, 0, 8);
-  assert_int_equal(run(rma.pair, &request), 0);
-  request.opcode = PST_OP_WRITE;
-  assert_int_equal(run(rma.pair, &request), -EACCES);
-  request = access_of(&narrow, PST_OP_FETCH_ADD, 0, 0, 0);
-  assert_int_equal(run(rma.pair, &request), -EACCES);
-  rma.pair->sender.image.ops->remote_close(rma.pair->sender.endpoints[0], narrow.remote);
-  rma.pair->receiver.image.ops->mr_deregister(rma.pair->receiver.device, mr);
+  one_right_is_no_other(&rma, PST_OP_READ, PST_ACCESS_REMOTE_READ);
+  one_right_is_no_other(&rma, PST_OP_WRITE, PST_ACCESS_REMOTE_WRITE);
+  one_right_is_no_other(&rma, PST_OP_FETCH_ADD, PST_ACCESS_REMOTE_ATOMIC);
   struct pst_mr *local = register_far(rma.pair, PST_ACCESS_LOCAL_WRITE);
   uint8_t bytes[4096];
   struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
