@@ -14,4 +14,7 @@ int settings_read(const char **words, size_t count, struct pst_setting **setting
                   uint32_t *written);
 void settings_free(struct pst_setting *settings, uint32_t count);
 
+/* Of these words, for what is found wrong with them. */
+extern const struct pst_origins settings_origins;
+
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "notice.h"
+#include "settings.h"
 
 /* A target has nothing to do: it is not to take cycles, or a clock, from who is measured. */
 #define TARGET_SLEEPS_NS ((uint64_t)1000 * 1000)
@@ -27,6 +28,9 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
       .memory_option_count = side->memory_option_count,
   };
   const struct pst_side_params host = {.memory = "host"};
+  const struct pst_origins origins = {.stream = "bench",
+                                      .transport_option = settings_origins.transport_option,
+                                      .memory_option = settings_origins.memory_option};
   struct pst_stream_params streams[2];
   const struct pst_stream_params *all[2] = {&streams[0], &streams[1]};
   const struct pst_config_params params = {
@@ -59,6 +63,7 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
         .sender = side->sends_from_host && !one_sided ? host : end,
         .receiver = end,
         .path = one_sided ? NULL : side->path,
+        .origins = &origins,
     };
   }
   int result = pst_config_open_params(&params, &config, error);

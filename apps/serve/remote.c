@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "notice.h"
+#include "settings.h"
 #include "signals.h"
 
 #define EVENTS 64
@@ -311,7 +312,8 @@ int remote_open(const struct remote_params *params, int event_fd, struct remote 
                                        .peers = 1,
                                        .message_max = SERVE_MESSAGE_MAX,
                                        .connect_timeout_ns = params->timeout_ns,
-                                       .peer_timeout_ns = params->timeout_ns};
+                                       .peer_timeout_ns = params->timeout_ns,
+                                       .origins = &settings_origins};
 
   *remote = (struct remote){.event_fd = event_fd};
   int rc = io_open(&remote->io);

@@ -12,6 +12,7 @@
 #include "notice.h"
 #include "remedy.h"
 #include "root.h"
+#include "settings.h"
 #include "signals.h"
 
 #define EVENTS 64
@@ -81,7 +82,8 @@ int server_open(const struct server_params *params, struct server *server, struc
                                        .pieces = SERVER_PIECES,
                                        .offers = SERVER_OFFERS,
                                        .connect_timeout_ns = params->timeout_ns,
-                                       .peer_timeout_ns = params->timeout_ns};
+                                       .peer_timeout_ns = params->timeout_ns,
+                                       .origins = &settings_origins};
 
   *server = (struct server){.params = params, .root = -1};
   if (params->root != NULL && (server->root = root_open(params->root)) < 0)

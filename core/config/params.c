@@ -8,6 +8,7 @@ struct builder {
   struct arena *arena;
   struct findings *findings;
   struct place place;
+  struct pst_origins origins; /* of this stream */
 };
 
 /* What the caller's smaller struct does not have reads as zero. */
@@ -66,29 +67,51 @@ static void add_number(struct builder *builder, struct node *parent, const char 
   add_count(builder, parent, key, number, "");
 }
 
-/* What stands under `key`, as `of` has it. */
-static void add_settings(struct builder *builder, struct node *parent, const char *key,
-                         const char *of, const struct pst_setting *settings, uint32_t count)
+static void add_setting(struct builder *builder, struct node *map, const char *of, const char *name,
+                        const char *value)
 {
+  if (node_find(map, name))
+    findings_add(builder->findings, &builder->place,
+                 "option \"%.60s\" of %s is given twice; remove one", name, of);
+  else
+    add_text(builder, map, name, value);
+}
+
+/* Where its user has written it: "--transport-option mode=x". */
+static const char *setting_source(struct builder *builder, const char *origin, const char *name,
+                                  const char *value)
+{
+  const char *shown = text_printable(builder->arena, value ? value : "");
+  return shown ? arena_printf(builder->arena, "%s %s=%s", origin, name, shown) : NULL;
+}
+
+/* What stands under `key`, as `of` has it. `origin`: of struct pst_origins, or NULL. */
+static void add_settings(struct builder *builder, struct node *parent, const char *key,
+                         const char *of, const char *origin, const struct pst_setting *settings,
+                         uint32_t count)
+{
+  const char *whole = builder->place.source;
   struct node *map = count ? add_map(builder, parent, key) : NULL;
   for (uint32_t i = 0; map && i < count; i++) {
     const char *name = text_printable(builder->arena, settings[i].name ? settings[i].name : "");
-    if (!name)
-      builder->findings->no_memory = true;
-    else if (node_find(map, name))
-      findings_add(builder->findings, &builder->place,
-                   "option \"%.60s\" of %s is given twice; remove one", name, of);
+    if (name && origin)
+      builder->place.source = setting_source(builder, origin, name, settings[i].value);
+    if (name && builder->place.source)
+      add_setting(builder, map, of, name, settings[i].value);
     else
-      add_text(builder, map, name, settings[i].value);
+      builder->findings->no_memory = true;
+    builder->place.source = whole;
   }
 }
 
+/* `origin`: of its options. */
 static void add_plugin(struct builder *builder, struct node *parent, const char *key,
-                       const char *name, const struct pst_setting *settings, uint32_t count)
+                       const char *name, const char *origin, const struct pst_setting *settings,
+                       uint32_t count)
 {
   struct node *map = add_map(builder, parent, key);
   add_text(builder, map, "plugin", name);
-  add_settings(builder, map, "options", key, settings, count);
+  add_settings(builder, map, "options", key, origin, settings, count);
 }
 
 static void add_side(struct builder *builder, struct node *stream, const char *key,
@@ -96,11 +119,11 @@ static void add_side(struct builder *builder, struct node *stream, const char *k
 {
   *map = add_map(builder, stream, key);
   if (side->memory || side->memory_option_count)
-    add_plugin(builder, *map, "memory", side->memory, side->memory_options,
-               side->memory_option_count);
+    add_plugin(builder, *map, "memory", side->memory, builder->origins.memory_option,
+               side->memory_options, side->memory_option_count);
   if (side->transport_option_count)
-    add_plugin(builder, *map, "transport", NULL, side->transport_options,
-               side->transport_option_count);
+    add_plugin(builder, *map, "transport", NULL, builder->origins.transport_option,
+               side->transport_options, side->transport_option_count);
 }
 
 static void add_filters(struct builder *builder, struct node *transport,
@@ -108,7 +131,7 @@ static void add_filters(struct builder *builder, struct node *transport,
 {
   struct node *list = transport ? add(builder, transport, NODE_LIST, "filters", NULL) : NULL;
   for (uint32_t i = 0; list && i < more->filter_count; i++)
-    add_plugin(builder, list, NULL, more->filters[i].name, more->filters[i].options,
+    add_plugin(builder, list, NULL, more->filters[i].name, NULL, more->filters[i].options,
                more->filters[i].option_count);
 }
 
@@ -117,9 +140,14 @@ static void add_stream(struct builder *builder, struct node *list, uint32_t inde
 {
   struct pst_stream_params params;
   struct node *sender = NULL, *receiver = NULL;
+  memset(&params, 0, sizeof(params));
+  if (given)
+    copy_sized(&params, sizeof(params), given, given->struct_size);
+  builder->origins = params.origins ? *params.origins : (struct pst_origins){NULL, NULL, NULL};
+  const char *source = more ? more->source : builder->origins.stream;
   builder->place.source =
-      more ? text_printable(builder->arena, more->source)
-           : arena_printf(builder->arena, "%s.streams[%u]", PARAMS_SOURCE, index);
+      source ? text_printable(builder->arena, source)
+             : arena_printf(builder->arena, "%s.streams[%u]", PARAMS_SOURCE, index);
   if (!builder->place.source) {
     builder->place.source = PARAMS_SOURCE;
     builder->findings->no_memory = true;
@@ -129,22 +157,22 @@ static void add_stream(struct builder *builder, struct node *list, uint32_t inde
     findings_add(builder->findings, &builder->place, "the pointer is NULL; point to a stream");
     return;
   }
-  copy_sized(&params, sizeof(params), given, given->struct_size);
   struct node *stream = add_map(builder, list, NULL);
   add_text(builder, stream, "name", params.name);
   add_number(builder, stream, "message", params.message);
   add_number(builder, stream, "ring", params.ring);
   add_number(builder, stream, "region", params.region);
   if (params.transport || params.transport_option_count)
-    add_plugin(builder, stream, "transport", params.transport, params.transport_options,
-               params.transport_option_count);
+    add_plugin(builder, stream, "transport", params.transport, builder->origins.transport_option,
+               params.transport_options, params.transport_option_count);
   if (more && more->filter_count)
     add_filters(builder, node_find(stream, "transport"), more);
   add_side(builder, stream, "sender", &params.sender, &sender);
   add_number(builder, sender, "rate", params.rate_bps);
   add_side(builder, stream, "receiver", &params.receiver, &receiver);
   add_text(builder, receiver, "path", params.path);
-  add_settings(builder, receiver, "assemble", "assemble", params.assemble, params.assemble_count);
+  add_settings(builder, receiver, "assemble", "assemble", NULL, params.assemble,
+               params.assemble_count);
 }
 
 static void add_control(struct builder *builder, struct node *root,
@@ -163,7 +191,7 @@ void params_read(struct arena *arena, struct findings *findings,
                  const struct pst_config_params *given, const struct config_params_more *more,
                  struct node **root)
 {
-  struct builder builder = {arena, findings, {PARAMS_SOURCE, 0, 0}};
+  struct builder builder = {arena, findings, {PARAMS_SOURCE, 0, 0}, {NULL, NULL, NULL}};
   struct pst_config_params params;
   copy_sized(&params, sizeof(params), given, given->struct_size);
   *root = add(&builder, NULL, NODE_MAP, NULL, NULL);

@@ -154,6 +154,7 @@ struct pst_node {
   bool insecure;
   bool has_failed; /* the device */
   struct control *control;
+  const struct pst_origins *origins;
   struct pst_config **configs; /* whose options are in use */
   uint32_t config_count;
   struct session_memory *memory; /* of rings and messages */

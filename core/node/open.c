@@ -61,7 +61,8 @@ int node_memory(struct pst_node *node, const struct node_memory_params *params, 
       .region = 4096,
       .receiver = {.memory = params->memory ? params->memory : "host",
                    .memory_options = params->options,
-                   .memory_option_count = params->option_count}};
+                   .memory_option_count = params->option_count},
+      .origins = node->origins};
   const struct config_stream *config;
   uint32_t before = node->base.memory_count, configs = node->config_count;
   const struct config_params_more more = {.source = source};
@@ -158,7 +159,8 @@ static int open_device(struct pst_node *node, const struct pst_node_params *para
                                      .transport =
                                          params->transport ? params->transport : "loopback",
                                      .transport_options = params->transport_options,
-                                     .transport_option_count = params->transport_option_count};
+                                     .transport_option_count = params->transport_option_count,
+                                     .origins = params->origins};
   const struct config_stream *config;
   const struct config_params_more more = {
       .source = "transport", .filters = params->filters, .filter_count = params->filter_count};
@@ -231,6 +233,7 @@ static int take_params(struct pst_node *node, const struct pst_node_params *para
   uint32_t most = 0;
 
   node->insecure = params->insecure;
+  node->origins = params->origins;
   node->peers_max = choose(params->peers, PEERS_DEFAULT);
   node->messages = choose(params->messages, MESSAGES_DEFAULT);
   node->message_max = params->message_max ? params->message_max : MESSAGE_DEFAULT;

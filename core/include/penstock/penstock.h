@@ -119,6 +119,14 @@ struct pst_setting {
   const char *name;
   const char *value;
 };
+/* For a program whose users write what it puts into structs, on a command line say: what findings
+ * name as the place. Of the options it comes before the option itself: "--transport-option mode=x".
+ * NULL: the struct. */
+struct pst_origins {
+  const char *stream; /* of all but the options: "bench" */
+  const char *transport_option;
+  const char *memory_option;
+};
 struct pst_side_params {
   const char *memory; /* plugin name */
   const struct pst_setting *memory_options;
@@ -144,6 +152,7 @@ struct pst_stream_params {
   const struct pst_setting *assemble; /* of the receiver: {"packets", "64"}, … */
   uint32_t assemble_count;            /* 0: messages are handed over, not frames */
   uint32_t reserved;
+  const struct pst_origins *origins; /* NULL: findings are at "params.streams[0]" */
 };
 struct pst_config_params {
   uint32_t struct_size;
@@ -689,6 +698,9 @@ struct pst_node_params {
   uint64_t connect_timeout_ns; /* from pst_node_connect() or a peer's coming to JOINED; of an
                                   operation that the peer's side does not answer [10 s] */
   uint64_t peer_timeout_ns;    /* nothing heard for so long: the peer is dead [10 s] */
+  /* Of the transport's options, and of those of the memory of its areas: valid as long as the
+   * node. Of the rest the label says it. NULL: so it does of options. */
+  const struct pst_origins *origins;
 };
 
 /* Load the transport, open a device, listen. May block (seconds, for GPUs).

@@ -131,6 +131,46 @@ static void findings_name_the_struct(void **state)
   assert_non_null(strstr(params_refusal(&PARAMS(&ring, .control = "far:5")), "beyond loopback"));
 }
 
+static void findings_name_where_a_user_has_written_it(void **state)
+{
+  (void)state;
+  const struct pst_origins origins = {
+      .stream = "tool", .transport_option = "-t", .memory_option = "-m"};
+  const struct pst_setting wrong[] = {{"dept", "1"}}, twice[] = {{"depth", "1"}, {"depth", "2"}};
+  const struct pst_setting bytes[] = {{"depth", "\xff"}}, device[] = {{"devise", "1"}};
+  const struct pst_side_params gpu = {
+      .memory = "cuda", .memory_options = device, .memory_option_count = 1};
+  const struct pst_side_params own = {.transport_options = wrong, .transport_option_count = 1};
+  struct pst_stream_params stream = STREAM(.name = "a", .ring = 1, .origins = &origins);
+  struct pst_config *config;
+
+  assert_string_equal(params_refusal(&PARAMS(&stream)),
+                      "tool: ring: 1 is out of range; it takes 2 to 16777216");
+  stream.ring = 2;
+  config = load_params(&PARAMS(&stream));
+  assert_string_equal(config_of(config)->streams[0].mark.origin, "tool");
+  pst_config_close(config);
+  stream.transport_options = wrong;
+  stream.transport_option_count = 1;
+  assert_string_equal(
+      params_refusal(&PARAMS(&stream)),
+      "-t dept=1: transport plugin loopback: unknown option \"dept\"; did you mean \"depth\"?");
+  stream.transport_options = twice;
+  stream.transport_option_count = 2;
+  assert_string_equal(params_refusal(&PARAMS(&stream)),
+                      "-t depth=2: option \"depth\" of transport is given twice; remove one");
+  stream.transport_options = bytes;
+  stream.transport_option_count = 1;
+  assert_non_null(
+      strstr(params_refusal(&PARAMS(&stream)), "depth: the value holds a byte that is not UTF-8"));
+  stream.transport_option_count = 0;
+  stream.sender = own;
+  assert_non_null(strstr(params_refusal(&PARAMS(&stream)), "-t dept=1: transport plugin"));
+  stream.sender = (struct pst_side_params){NULL};
+  stream.receiver = gpu;
+  assert_non_null(strstr(params_refusal(&PARAMS(&stream)), "-m devise=1: memory plugin cuda"));
+}
+
 static void older_structs_read_as_zero(void **state)
 {
   (void)state;
@@ -176,6 +216,7 @@ int main(void)
                                      cmocka_unit_test(everything_is_the_same_as_in_yaml),
                                      cmocka_unit_test(frames_are_the_same_as_in_yaml),
                                      cmocka_unit_test(findings_name_the_struct),
+                                     cmocka_unit_test(findings_name_where_a_user_has_written_it),
                                      cmocka_unit_test(older_structs_read_as_zero),
                                      cmocka_unit_test(a_region_is_the_same_as_in_yaml),
                                      cmocka_unit_test(no_control_channel)};
