@@ -245,6 +245,34 @@ static inline struct pst_endpoint *whose(struct pst_worker *worker, const struct
   return rc_place_find(&worker->endpoints, (wc->wr_id >> 32) & 0xffff, (wc->wr_id >> 48) & 0x7fff);
 }
 
+/* Those at the front that say of this one's requests that they are done, which the last of them
+ * says of all. Returns how many. */
+static uint32_t sent_in_line(struct pst_endpoint *endpoint, uint32_t most)
+{
+  struct pst_worker *worker = endpoint->worker;
+  const struct ibv_wc *wc = &worker->wc[worker->wc_at];
+  const uint64_t whose = wc->wr_id >> 32, done = endpoint->sq_done;
+  const uint32_t there = worker->wc_count - worker->wc_at;
+  uint64_t index = done;
+  uint32_t n = 0;
+
+  if (endpoint->state != RC_CONNECTED || endpoint->lanes || endpoint->shared)
+    return 0;
+  most = there < most ? there : most;
+  for (; n < most && wc[n].status == IBV_WC_SUCCESS && wc[n].wr_id >> 32 == whose; n++) {
+    const uint64_t at = done + (uint32_t)((uint32_t)wc[n].wr_id - (uint32_t)done);
+    if (at >= endpoint->sq_head)
+      break;
+    index = at + 1;
+  }
+  if (n == 0)
+    return 0;
+  endpoint->sq_done = index;
+  rc_pend(endpoint);
+  worker->wc_at += n;
+  return n;
+}
+
 /* True: there are no more. */
 static bool take(struct pst_worker *worker, struct rc_out *out)
 {
@@ -266,8 +294,9 @@ static bool take(struct pst_worker *worker, struct rc_out *out)
       endpoint = NULL;
     if (!endpoint && is_shared(wc))
       give_back(worker, wc);
-    if (endpoint && (wc->wr_id & RC_RECEIVE)) {
-      n = rc_arrived_in_line(endpoint, budget, out);
+    if (endpoint) {
+      n = wc->wr_id & RC_RECEIVE ? rc_arrived_in_line(endpoint, budget, out)
+                                 : sent_in_line(endpoint, budget);
       if (n)
         continue;
       n = 1;
