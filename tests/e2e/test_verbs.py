@@ -64,6 +64,21 @@ class Verbs(Case):
         self.assertEqual((sender.wait(), receiver.wait()), (1, 1), f"{sender}{receiver}")
         self.assertRegex(str(sender), "one end's GID is RoCE v1, the other's RoCE v2; set gid_index")
 
+    def test_one_end_alone_has_reconnect(self):
+        """Each end says so, before anything fails; where both have it, or neither, nobody does."""
+        path = self.verbs_config()
+        has = ("--set", "transport.options.reconnect=20s")
+        ours, theirs = "we have `reconnect`, and the peer has not", "the peer has `reconnect`, and we have not"
+        for sends, receives in ((True, False), (False, True), (True, True), (False, False)):
+            with self.subTest(sends=sends, receives=receives):
+                receiver = self.start("receive", path, *has * receives, **self.prefix())
+                sender = self.start("send", path, "--count", "1000", *has * sends, **self.prefix())
+                self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+                for end, own in ((sender, sends), (receiver, receives)):
+                    said = re.findall(r"warning: .*packets: (.*); the connection ends the first time it fails; "
+                                      "give both ends `reconnect`", str(end))  # fmt: skip
+                    self.assertEqual(said, [ours if own else theirs] if sends != receives else [], str(end))
+
     def test_either_is_killed(self):
         path = self.verbs_config()
         for victim in (0, 1):

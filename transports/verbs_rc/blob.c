@@ -32,7 +32,7 @@ void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES])
   put(&to,
       (uint64_t)blob->is_ethernet | (uint64_t)blob->is_sender << 1 |
           (uint64_t)blob->is_receiver << 2 | (uint64_t)blob->is_rma << 3 |
-          (uint64_t)blob->is_cm << 4 | (uint64_t)blob->sends << 5,
+          (uint64_t)blob->is_cm << 4 | (uint64_t)blob->sends << 5 | (uint64_t)blob->reconnects << 6,
       1);
   put(&to, blob->gid_type, 1);
   put(&to, blob->mtu, 1);
@@ -109,8 +109,9 @@ bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob)
                            .is_receiver = flags & 4,
                            .is_rma = flags & 8,
                            .is_cm = flags & 16,
-                           .sends = flags & 32};
-  if (flags & ~63u)
+                           .sends = flags & 32,
+                           .reconnects = flags & 64};
+  if (flags & ~127u)
     return false;
   blob->gid_type = (uint8_t)get(&at, 1);
   blob->mtu = (uint8_t)get(&at, 1);

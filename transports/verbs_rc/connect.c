@@ -73,6 +73,18 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_blob *add
   return check_families(endpoint, peer);
 }
 
+/* What works until something fails is no reason to refuse, and is to be known before it does. */
+static void check_reconnect(const struct pst_endpoint *endpoint, const struct rc_blob *peer)
+{
+  if (peer->reconnects != endpoint->own.reconnects)
+    RC_LOG(endpoint->device, PST_LOG_WARN,
+           "%s: %s; the connection ends the first time it fails; give both ends `reconnect`, or "
+           "neither",
+           endpoint->label,
+           peer->reconnects ? "the peer has `reconnect`, and we have not"
+                            : "we have `reconnect`, and the peer has not");
+}
+
 /* A second connection to the same queue pair would never be answered. The number of one that is
  * over may be another's by now. */
 static bool is_taken(const struct pst_endpoint *endpoint, const struct rc_blob *peer)
@@ -248,6 +260,7 @@ int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
     return rc;
   if (endpoint->state != RC_NEW || endpoint->close_mode)
     return -EALREADY;
+  check_reconnect(endpoint, &peer);
   bool taken = is_taken(endpoint, &peer);
   endpoint->peer = peer;
   if ((rc = take_peer(endpoint)) < 0)

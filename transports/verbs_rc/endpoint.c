@@ -123,7 +123,8 @@ static void describe_self(struct pst_endpoint *endpoint)
       .is_sender = endpoint->tx != NULL,
       .is_receiver = endpoint->rx != NULL,
       .is_rma = endpoint->roles & PST_ROLE_RMA,
-      .sends = is_sending(endpoint)};
+      .sends = is_sending(endpoint),
+      .reconnects = device->reconnect_ns > 0};
   memcpy(own->gid, device->open.gid.raw, sizeof(own->gid));
   own->lanes = (uint8_t)endpoint->lane_count;
   for (uint32_t i = 1; i < endpoint->lane_count; i++) {

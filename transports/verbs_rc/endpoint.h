@@ -43,7 +43,8 @@ struct rc_blob {
   bool is_receiver;
   bool is_sender;
   bool is_rma;
-  bool sends;    /* SENDs into receives that name the slots */
+  bool sends; /* SENDs into receives that name the slots */
+  bool reconnects;
   uint8_t lanes; /* queue pairs; of the first `qpn` and `psn`, of the others these */
   struct {
     uint32_t qpn, psn;
