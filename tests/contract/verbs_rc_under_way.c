@@ -7,6 +7,9 @@
  *
  * On the eager engine: what is posted has been done, or failed, once the call is over.
  */
+#include <dlfcn.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
 #include <stdio.h>
 
 #include "verbs_rc_stream.h"
@@ -159,6 +162,111 @@ static void what_never_gets_through_ends(void **state)
   contract_pair_close(pair);
 }
 
+/* ---- Not had again -----------------------------------------------------------------------------
+ */
+
+#define FLAGS 8 /* where an address says, by this one, that its end has `reconnect` */
+#define RECONNECTS 64u
+
+/* As far as the sender knows the receiver has no `reconnect`. */
+static void one_end_alone_has_nothing_again(void **state)
+{
+  (void)state;
+  struct contract_params params = stream_params;
+  struct stream stream = {.pair = contract_pair_open(&stream_variants[BRIEFLY], &params)};
+  struct contract_side *near = &stream.pair->sender, *far = &stream.pair->receiver;
+  struct pst_blob blob;
+  unsigned int number;
+  char fault[64];
+  contract_address(near, 0, &blob);
+  assert_int_equal(contract_connect(far, 0, &blob), 0);
+  contract_address(far, 0, &blob);
+  assert_int_equal(((uint8_t *)blob.bytes)[FLAGS] & RECONNECTS, RECONNECTS);
+  ((uint8_t *)blob.bytes)[FLAGS] &= (uint8_t)~RECONNECTS;
+  assert_int_equal(contract_connect(near, 0, &blob), 0);
+  contract_await(near, far, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  contract_await(far, near, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  stream_queue_pairs(near, &number, 1);
+  snprintf(fault, sizeof(fault), "qp-error --qp %u --after 20 --count 1", number);
+  simulated_ctl(fault);
+  stream_run_to_the_end(&stream);
+  assert_int_equal(stream_counter(near, "reconnections"), 0);
+  simulated_ctl("clear");
+  stream_close(&stream);
+}
+
+static int refusal; /* what ibv_post_send() says, unless 0 */
+static int (*post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+
+static int refuse_or_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+  if (!refusal)
+    return post_send(qp, wr, bad);
+  *bad = wr;
+  return refusal;
+}
+
+/* Before that of the library in the plugin's search. */
+__attribute__((visibility("default"))) struct ibv_context *
+ibv_open_device(struct ibv_device *device)
+{
+  void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  struct ibv_context *(*open)(struct ibv_device *) = NULL;
+  if (library)
+    *(void **)&open = dlsym(library, "ibv_open_device");
+  struct ibv_context *context = open ? open(device) : NULL;
+  if (library)
+    dlclose(library);
+  if (!context)
+    return NULL;
+  post_send = context->ops.post_send;
+  context->ops.post_send = refuse_or_post;
+  return context;
+}
+
+/* There is room, and the device says that it has none, or that it is broken: a connection begun
+ * anew would not mend that. */
+static void is_refused(uint8_t opcode, int error)
+{
+  struct stream stream;
+  struct memories memories;
+  uint32_t wait;
+  int rc;
+  stream_open(&stream, BRIEFLY, 0);
+  struct contract_side *near = &stream.pair->sender, *far = &stream.pair->receiver;
+  memories_open(near, far, &memories);
+  stream_run(&stream, 50);
+  stream_settle(&stream);
+  const struct pst_request write = {.opcode = PST_OP_WRITE,
+                                    .local.mr = memories.near_mr,
+                                    .arg.length = BYTES,
+                                    .u.rma.remote = memories.remote};
+  const struct pst_request request =
+      opcode == PST_OP_WRITE ? write : contract_send(near, 0, 8, stream.posted);
+  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  refusal = error;
+  while ((rc = contract_post(near, 0, &request, 1, &wait)) == -EAGAIN) {
+    stream_poll(&stream); /* credit */
+    contract_in_time(deadline, "a post that the device refuses");
+  }
+  assert_int_equal(rc, -ECONNRESET);
+  refusal = 0;
+  stream_run_to_the_end(&stream);
+  assert_int_equal(stream_counter(near, "reconnections"), 0);
+  memories_close(near, far, &memories);
+  stream_close(&stream);
+}
+
+static void what_the_device_does_not_take_ends_it(void **state)
+{
+  static const int errors[] = {EIO, ENOMEM, ETIMEDOUT};
+  (void)state;
+  for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+    is_refused(PST_OP_SEND, errors[i]);
+    is_refused(PST_OP_WRITE, errors[i]);
+  }
+}
+
 #if PST_TEST_RDMA_CM
 /* ---- Ended meanwhile --------------------------------------------------------------------------
  */
@@ -209,6 +317,8 @@ int main(int argc, char **argv)
     CONTRACT_CASE(a_write_that_was_told_is_not_done_again),
     CONTRACT_CASE(a_read_before_a_fence_is_not_done_again),
     CONTRACT_CASE(what_never_gets_through_ends),
+    CONTRACT_CASE(one_end_alone_has_nothing_again),
+    CONTRACT_CASE(what_the_device_does_not_take_ends_it),
 #if PST_TEST_RDMA_CM
     CONTRACT_CASE(a_close_meanwhile_fails_what_was_under_way),
 #endif

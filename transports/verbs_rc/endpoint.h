@@ -250,9 +250,10 @@ struct pst_endpoint {
   bool owed; /* by then: whether the peer owed an answer */
   bool tell_connected, tell_gone;
   bool is_failed;
-  bool is_cut;    /* completions that still come are of nothing */
-  bool peer_left; /* by farewell */
-  bool is_erred;  /* the queue pair is in ERR */
+  bool is_refused; /* its device takes no more, though there is room: it is not had again */
+  bool is_cut;     /* completions that still come are of nothing */
+  bool peer_left;  /* by farewell */
+  bool is_erred;   /* the queue pair is in ERR */
   bool wants_room, wants_queue, wants_rma_done, has_told_room;
   bool has_place;
   bool is_heard_early; /* while a deferred work was still setting the queue pair up */

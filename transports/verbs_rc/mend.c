@@ -26,8 +26,9 @@
 
 static bool can_be_had_again(const struct pst_endpoint *endpoint, int status)
 {
-  return endpoint->device->reconnect_ns && endpoint->state == RC_CONNECTED &&
-         !endpoint->close_mode && !rc_lanes_are_leaving(endpoint) &&
+  return endpoint->device->reconnect_ns && endpoint->peer.reconnects &&
+         endpoint->state == RC_CONNECTED && !endpoint->close_mode && !endpoint->is_refused &&
+         !rc_lanes_are_leaving(endpoint) &&
          !atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed) &&
          (status == -ECONNRESET || status == -ETIMEDOUT || status == -EIO);
 }

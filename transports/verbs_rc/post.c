@@ -184,6 +184,7 @@ static void want_room(struct pst_endpoint *endpoint, uint32_t why)
 /* The device refused what its own queue has room for. */
 static int broken(struct pst_endpoint *endpoint, int rc)
 {
+  endpoint->is_refused = true;
   rc_fail(endpoint, rc, "ibv_post_send");
   return -ECONNRESET;
 }
