@@ -7,11 +7,10 @@
 #include "rc.h"
 #include "shared.h"
 
-/* The clock and events are looked at once in so many polls that brought something, or in a
- * sixteenth of them that found nothing: where the clock is a device, a look costs as much as many
- * polls. */
+/* The clock and events are looked at once in so many polls that brought something, or in a 64th of
+ * them that found nothing: who polls rarely is to hear of them, too. */
 #define POLLS_BETWEEN_LOOKS 4096u
-#define IDLE_POLL 16u
+#define IDLE_POLL 64u
 #define BUDGET (8u * RC_POLL_BATCH) /* completions of the device's a poll takes */
 
 static void event(struct rc_out *out, const struct pst_endpoint *endpoint, uint8_t code, int status)
@@ -261,7 +260,7 @@ static uint32_t sent_in_line(struct pst_endpoint *endpoint, uint32_t most)
   most = there < most ? there : most;
   for (; n < most && wc[n].status == IBV_WC_SUCCESS && wc[n].wr_id >> 32 == whose; n++) {
     const uint64_t at = done + (uint32_t)((uint32_t)wc[n].wr_id - (uint32_t)done);
-    if (at >= endpoint->sq_head)
+    if (at < index || at >= endpoint->sq_head)
       break;
     index = at + 1;
   }
