@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct pst_origins settings_origins = {.transport_option = "--transport-option",
+const struct pst_origins settings_origins = {.struct_size = sizeof settings_origins,
+                                             .transport_option = "--transport-option",
                                              .memory_option = "--memory-option"};
 
 int settings_read(const char **words, size_t count, struct pst_setting **settings,

@@ -28,7 +28,8 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
       .memory_option_count = side->memory_option_count,
   };
   const struct pst_side_params host = {.memory = "host"};
-  const struct pst_origins origins = {.stream = "bench",
+  const struct pst_origins origins = {.struct_size = sizeof origins,
+                                      .stream = "bench",
                                       .transport_option = settings_origins.transport_option,
                                       .memory_option = settings_origins.memory_option};
   struct pst_stream_params streams[2];

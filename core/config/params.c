@@ -143,7 +143,10 @@ static void add_stream(struct builder *builder, struct node *list, uint32_t inde
   memset(&params, 0, sizeof(params));
   if (given)
     copy_sized(&params, sizeof(params), given, given->struct_size);
-  builder->origins = params.origins ? *params.origins : (struct pst_origins){NULL, NULL, NULL};
+  memset(&builder->origins, 0, sizeof(builder->origins));
+  if (params.origins)
+    copy_sized(&builder->origins, sizeof(builder->origins), params.origins,
+               params.origins->struct_size);
   const char *source = more ? more->source : builder->origins.stream;
   builder->place.source =
       source ? text_printable(builder->arena, source)
@@ -191,7 +194,7 @@ void params_read(struct arena *arena, struct findings *findings,
                  const struct pst_config_params *given, const struct config_params_more *more,
                  struct node **root)
 {
-  struct builder builder = {arena, findings, {PARAMS_SOURCE, 0, 0}, {NULL, NULL, NULL}};
+  struct builder builder = {arena, findings, {PARAMS_SOURCE, 0, 0}, {.stream = NULL}};
   struct pst_config_params params;
   copy_sized(&params, sizeof(params), given, given->struct_size);
   *root = add(&builder, NULL, NODE_MAP, NULL, NULL);

@@ -53,7 +53,7 @@ SIZE(pst_transport_ops, 216, endpoint_close, 208);
 SIZE(pst_error, 2064, text, 16);
 SIZE(pst_setting, 16, value, 8);
 SIZE(pst_side_params, 32, transport_options, 24);
-SIZE(pst_origins, 24, memory_option, 16);
+SIZE(pst_origins, 32, memory_option, 24);
 SIZE(pst_stream_params, 160, origins, 152);
 SIZE(pst_config_params, 40, sleep_after_ns, 32);
 SIZE(pst_plugin_info, 56, libraries, 48);

@@ -123,6 +123,8 @@ struct pst_setting {
  * name as the place. Of the options it comes before the option itself: "--transport-option mode=x".
  * NULL: the struct. */
 struct pst_origins {
+  uint32_t struct_size;
+  uint32_t reserved;
   const char *stream; /* of all but the options: "bench" */
   const char *transport_option;
   const char *memory_option;

@@ -134,8 +134,10 @@ static void findings_name_the_struct(void **state)
 static void findings_name_where_a_user_has_written_it(void **state)
 {
   (void)state;
-  const struct pst_origins origins = {
-      .stream = "tool", .transport_option = "-t", .memory_option = "-m"};
+  const struct pst_origins origins = {.struct_size = sizeof(origins),
+                                      .stream = "tool",
+                                      .transport_option = "-t",
+                                      .memory_option = "-m"};
   const struct pst_setting wrong[] = {{"dept", "1"}}, twice[] = {{"depth", "1"}, {"depth", "2"}};
   const struct pst_setting bytes[] = {{"depth", "\xff"}}, device[] = {{"devise", "1"}};
   const struct pst_side_params gpu = {
