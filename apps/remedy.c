@@ -19,6 +19,13 @@ const char *remedy_of_folder(int code)
     return "that file system is mounted read-only; name a folder elsewhere";
   case ENOSYS:
     return "openat2(2) needs Linux 5.6";
+  case EMFILE:
+  case ENFILE:
+    return "let it have more open files (ulimit -n)";
+  case ENOMEM:
+    return "free memory";
+  case EIO:
+    return "see what the kernel says of that disk (dmesg)";
   case ENOSPC:
   case EDQUOT:
     return "free space there, or name a folder elsewhere";
