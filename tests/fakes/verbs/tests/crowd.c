@@ -10,7 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PATIENCE_S = 60 };
+/* Hundreds wait at a time: if all of them woke up often, who is waited for would have no CPU. */
+enum { PATIENCE_S = 60, NAP_US = 200, NAP_MOST_US = 20000 };
 
 struct crowd *crowd_make(void)
 {
@@ -38,9 +39,11 @@ pid_t crowd_fork(struct crowd *crowd, unsigned number,
 void crowd_await(_Atomic uint32_t *count, uint32_t value)
 {
   struct timespec began, now;
+  useconds_t nap = NAP_US;
   clock_gettime(CLOCK_MONOTONIC, &began);
   while (atomic_load(count) < value) {
-    usleep(200);
+    usleep(nap);
+    nap = 2 * nap < NAP_MOST_US ? 2 * nap : NAP_MOST_US;
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (now.tv_sec - began.tv_sec > PATIENCE_S) {
       fprintf(stderr, "%u of %u after %d s\n", atomic_load(count), value, PATIENCE_S);
