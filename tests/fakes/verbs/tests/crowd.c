@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crowd.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-/* Hundreds wait at a time: if all of them woke up often, who is waited for would have no CPU. */
-enum { PATIENCE_S = 60, NAP_US = 200, NAP_MOST_US = 20000 };
+enum { PATIENCE_S = 60 };
 
 struct crowd *crowd_make(void)
 {
@@ -36,14 +38,20 @@ pid_t crowd_fork(struct crowd *crowd, unsigned number,
   exit(live(crowd, number));
 }
 
+void crowd_add(_Atomic uint32_t *count, uint32_t n)
+{
+  atomic_fetch_add(count, n);
+  syscall(SYS_futex, count, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
 void crowd_await(_Atomic uint32_t *count, uint32_t value)
 {
+  const struct timespec patience = {.tv_sec = PATIENCE_S};
   struct timespec began, now;
-  useconds_t nap = NAP_US;
+  uint32_t seen;
   clock_gettime(CLOCK_MONOTONIC, &began);
-  while (atomic_load(count) < value) {
-    usleep(nap);
-    nap = 2 * nap < NAP_MOST_US ? 2 * nap : NAP_MOST_US;
+  while ((seen = atomic_load(count)) < value) {
+    syscall(SYS_futex, count, FUTEX_WAIT, seen, &patience, NULL, 0);
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (now.tv_sec - began.tv_sec > PATIENCE_S) {
       fprintf(stderr, "%u of %u after %d s\n", atomic_load(count), value, PATIENCE_S);
@@ -57,12 +65,12 @@ void crowd_connect(struct crowd *crowd, unsigned number, struct rig_end *end,
 {
   rig_end_open(end, "mlx5_0");
   crowd->member[number].gid = rig_gid(end);
-  atomic_store(&crowd->member[number].qpn, end->qp->qp_num);
+  crowd_add(&crowd->member[number].qpn, end->qp->qp_num);
   unsigned peer = number ^ 1;
   crowd_await(&crowd->member[peer].qpn, 1);
   rig_connect(end, how, crowd->member[peer].qpn, &crowd->member[peer].gid, 100 + number,
               100 + peer);
-  atomic_store(&crowd->member[number].connected, 1);
+  crowd_add(&crowd->member[number].connected, 1);
   crowd_await(&crowd->member[peer].connected, 1);
 }
 

@@ -28,6 +28,8 @@ pid_t crowd_fork(struct crowd *crowd, unsigned number,
 /* Opens an end on mlx5_0 and connects it to member `number` ^ 1, who then is connected too. */
 void crowd_connect(struct crowd *crowd, unsigned number, struct rig_end *end,
                    const struct rig_how *how);
+/* Adds to a count, and wakes who waits for it. */
+void crowd_add(_Atomic uint32_t *count, uint32_t n);
 /* Waits until a count is there; ends the process after 60 s. */
 void crowd_await(_Atomic uint32_t *count, uint32_t value);
 /* Fails unless nobody is on the fabric, and nothing of anybody. */

@@ -51,7 +51,7 @@ static int live(struct crowd *crowd, unsigned number)
   else
     send_all(&end, number);
   /* All are there at once. */
-  atomic_fetch_add(&crowd->arrived, 1);
+  crowd_add(&crowd->arrived, 1);
   crowd_await(&crowd->released, 1);
   rig_end_close(&end);
   return 0;
@@ -79,7 +79,7 @@ int main(void)
     crowd_fork(crowd, i, live);
   crowd_await(&crowd->arrived, MEMBERS);
   assert_all_there();
-  atomic_store(&crowd->released, 1);
+  crowd_add(&crowd->released, 1);
   int failed = 0;
   for (unsigned i = 0; i < MEMBERS; i++) {
     int status;
