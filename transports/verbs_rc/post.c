@@ -284,12 +284,10 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
   return rc < 0 || n == 0 ? rc : post_all(endpoint, requests, n, wait);
 }
 
-/* ---- One WRITE by itself
- * -------------------------------------------------------------------------
- *
- * Somebody waits for it: it goes the shortest way, spared what a row of requests carries along.
- * What is not as it mostly is, the above knows.
- */
+/* ---- One WRITE by itself ------------------------------------------------------------------- */
+
+/* Somebody waits for it: it goes the shortest way, spared what a row of requests carries along.
+ * What is not as it mostly is, the above knows. */
 
 /* Of several queue pairs, too, the above knows by which. */
 static inline bool is_open(const struct pst_endpoint *endpoint)
