@@ -175,6 +175,7 @@ static struct json_object *begin_result(const struct drive *drive)
       .version = pst_version(),
       .command = drive->command->name,
       .command_line = drive->arguments->line,
+      .streams = true,
       .config_file = drive->arguments->operand,
       .config_hash = drive->config != NULL ? pst_config_hash(drive->config) : NULL,
       .environment = &environment,

@@ -8,7 +8,8 @@
 
 #include "commands.h"
 #include "notice.h"
-#include "result.h"
+#include "report.h"
+#include "result_file.h"
 
 static const struct command *const commands[] = {
     &command_run,   &command_send,  &command_receive, &command_check, &command_plugins,
@@ -75,8 +76,11 @@ static int run_command(const struct command *command, int argc, char **argv)
     status = PST_EXIT_OK;
     break;
   case ARGUMENTS_OK:
-    if (arguments.json == NULL || result_try(arguments.json) == 0)
-      status = command->run(command, &arguments);
+    if (arguments.json != NULL && result_begin(command, &arguments) < 0)
+      break;
+    status = command->run(command, &arguments);
+    if (result_end(status) < 0)
+      status = report_worse(status, PST_EXIT_FAILED);
     break;
   case ARGUMENTS_WRONG:
     break;

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "result.h"
 
-#include <errno.h>
-#include <iconv.h>
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "notice.h"
-#include "output.h"
 #include "statistics.h"
 
 static void put_text(struct json_object *object, const char *key, const char *text)
@@ -71,31 +64,40 @@ static struct json_object *environment_json(const struct environment *environmen
   return object;
 }
 
+static struct json_object *config_json(const struct result_head *head)
+{
+  struct json_object *config = json_object_new_object();
+
+  put_text(config, "file", head->config_file);
+  put_text(config, "hash", head->config_hash);
+  return config;
+}
+
 struct json_object *result_new(const struct result_head *head)
 {
-  struct json_object *result = json_object_new_object(), *config = json_object_new_object();
+  struct json_object *result = json_object_new_object();
   char stamp[32] = "";
   time_t now = time(NULL);
   struct tm utc;
 
-  if (result == NULL || config == NULL) {
-    json_object_put(result);
-    json_object_put(config);
+  if (result == NULL)
     return NULL;
-  }
   if (gmtime_r(&now, &utc) != NULL)
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
   put_text(result, "penstock", head->version);
   put_text(result, "command", head->command);
   put_text(result, "command_line", head->command_line);
   put_text(result, "written", stamp);
+  put_text(result, "state", "running");
   put_bool(result, "ok", false);
-  put_text(config, "file", head->config_file);
-  put_text(config, "hash", head->config_hash);
-  json_object_object_add(result, "config", config);
+  json_object_object_add(result, "exit_status", NULL);
+  put_text(result, "error", "the command has not ended: it is running, or it was killed");
+  if (head->streams)
+    json_object_object_add(result, "config", config_json(head));
   json_object_object_add(result, "environment", environment_json(head->environment));
   json_object_object_add(result, "plugins", json_object_new_array());
-  json_object_object_add(result, "streams", json_object_new_array());
+  if (head->streams)
+    json_object_object_add(result, "streams", json_object_new_array());
   return result;
 }
 
@@ -358,96 +360,8 @@ void result_finish(struct json_object *result, int exit_status, const char *erro
 {
   if (result == NULL)
     return;
+  put_text(result, "state", "ended");
   put_bool(result, "ok", exit_status == PST_EXIT_OK);
   json_object_object_add(result, "exit_status", json_object_new_int(exit_status));
   put_text(result, "error", error != NULL && error[0] != '\0' ? error : NULL);
-}
-
-static int write_all(int fd, const char *text, size_t length)
-{
-  while (length > 0) {
-    ssize_t put = write(fd, text, length);
-    if (put < 0 && errno == EINTR)
-      continue;
-    if (put < 0)
-      return -errno;
-    text += put;
-    length -= (size_t)put;
-  }
-  return 0;
-}
-
-/* A copy, with a question mark for each byte that is not UTF-8, as JSON is (RFC 8259, 8.1): the
- * words of a command line and the names of files may be any bytes. NULL: out of memory. */
-static char *utf8_copy(const char *text, size_t length)
-{
-  char *copy = malloc(length + 1), *to = copy, *from = (char *)(uintptr_t)text;
-  size_t left = length, room = length;
-  iconv_t utf8 = iconv_open("UTF-8", "UTF-8");
-
-  if (copy == NULL || utf8 == (iconv_t)-1) {
-    free(copy);
-    copy = NULL;
-    left = 0;
-  }
-  while (left > 0 && iconv(utf8, &from, &left, &to, &room) == (size_t)-1) {
-    *to++ = '?';
-    from++;
-    left--;
-    room--;
-  }
-  if (utf8 != (iconv_t)-1)
-    iconv_close(utf8);
-  return copy;
-}
-
-int result_try(const char *path)
-{
-  struct output output = OUTPUT_INIT;
-  struct stat st;
-
-  if (strcmp(path, "-") == 0)
-    return 0;
-  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-    return 0; /* opening a FIFO would wait for its reader */
-  int code = output_open(&output, "--json", path, true, NULL);
-  output_discard(&output);
-  return code;
-}
-
-int result_write(struct json_object *result, const char *path, struct pst_error *error)
-{
-  struct output output = OUTPUT_INIT;
-  size_t length = 0;
-  int code, fd = STDOUT_FILENO;
-  const char *json =
-      result == NULL
-          ? NULL
-          : json_object_to_json_string_length(result,
-                                              JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-                                                  JSON_C_TO_STRING_NOSLASHESCAPE,
-                                              &length);
-  char *text = json == NULL ? NULL : utf8_copy(json, length);
-
-  if (text == NULL)
-    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "--json: out of memory");
-  if (strcmp(path, "-") != 0) {
-    code = output_open(&output, "--json", path, true, error);
-    if (code < 0) {
-      free(text);
-      return code;
-    }
-    fd = output.fd;
-  }
-  code = write_all(fd, text, length);
-  if (code == 0)
-    code = write_all(fd, "\n", 1);
-  free(text);
-  if (code < 0)
-    notice_fail(error, PST_EXIT_FAILED, code, "--json: cannot write %s: %s",
-                fd == STDOUT_FILENO ? "to standard output" : path, strerror(-code));
-  else if (fd != STDOUT_FILENO)
-    code = output_commit(&output, "--json", error);
-  output_discard(&output);
-  return code;
 }

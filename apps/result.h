@@ -17,6 +17,7 @@ struct result_head {
   const char *version; /* the library's */
   const char *command; /* "run" */
   const char *command_line;
+  bool streams; /* it runs streams of a file: the next two hold */
   const char *config_file;
   const char *config_hash; /* NULL: there was none */
   const struct environment *environment;
@@ -55,9 +56,6 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
 /* error: "" or NULL when there was none. */
 void result_finish(struct json_object *result, int exit_status, const char *error);
 
-/* Whether result_write() could write there, so that it is known before the run and not after it;
- * leaves no file. 0, or -errno, which is said. */
-int result_try(const char *path);
 /* To a file, which appears whole or not at all, or "-": stdout. */
 int result_write(struct json_object *result, const char *path, struct pst_error *error);
 

@@ -11,6 +11,8 @@
 static atomic_int received;
 static _Atomic(struct pst_session *) woken;
 static atomic_int event = -1;
+static atomic_int last = -1;
+static _Atomic pid_t last_process;
 
 static void handle(int signal)
 {
@@ -18,7 +20,13 @@ static void handle(int signal)
   uint64_t one = 1;
 
   (void)signal;
-  if (atomic_fetch_add(&received, 1) > 0)
+  int before = atomic_fetch_add(&received, 1), fd = atomic_load(&last);
+  if (before == 1 && fd >= 0 && atomic_load(&last_process) == getpid() &&
+      write(fd, &one, sizeof one) == sizeof one) {
+    errno = code;
+    return;
+  }
+  if (before > 0)
     _exit(SIGNALS_EXIT);
   struct pst_session *session = atomic_load(&woken);
   if (session != NULL)
@@ -40,6 +48,12 @@ int signals_open(int event_fd)
       sigaction(SIGPIPE, &ignore, NULL) < 0 || sigaction(SIGXFSZ, &ignore, NULL) < 0)
     return -errno;
   return 0;
+}
+
+void signals_last(int event_fd)
+{
+  atomic_store(&last_process, getpid());
+  atomic_store(&last, event_fd);
 }
 
 void signals_session(struct pst_session *session)

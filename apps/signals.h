@@ -13,6 +13,9 @@
 /* Install the handlers. event_fd is written to at each signal. Writing to a closed
  * pipe or over a size limit becomes an error of the write. */
 int signals_open(int event_fd);
+/* The second signal writes to event_fd, whose reader ends the program with SIGNALS_EXIT; a third
+ * ends it without. Of this process alone, not of its children. */
+void signals_last(int event_fd);
 /* Whose workers to wake; NULL: nobody's. */
 void signals_session(struct pst_session *session);
 bool signals_stop(void);

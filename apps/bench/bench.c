@@ -266,8 +266,6 @@ static void begin_result(struct bench *bench)
   environment_read(&bench->setting.environment);
   if (bench->arguments->json == NULL || (bench->result = result_new(&head)) == NULL)
     return;
-  json_object_object_del(bench->result, "config");
-  json_object_object_del(bench->result, "streams");
   json_object_object_add(bench->result, "bench", NULL); /* in its place, filled at the end */
   bench->rows = json_object_new_array();
   json_object_object_add(bench->result, "rows", bench->rows);

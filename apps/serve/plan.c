@@ -153,8 +153,6 @@ struct json_object *plan_result(const struct command *command, const struct argu
   struct json_object *result = result_new(&head);
   if (result == NULL)
     return NULL;
-  json_object_object_del(result, "config");
-  json_object_object_del(result, "streams");
   for (uint32_t i = 0; node != NULL && i < pst_node_plugins(node); i++) {
     if (pst_node_plugin(node, i, &info) == 0)
       result_add_plugin(result, &info);

@@ -30,6 +30,7 @@ static struct json_object *new_result(void)
   const struct result_head head = {.version = "0.1.0",
                                    .command = "run",
                                    .command_line = "penstock run \"a\"/b.yaml",
+                                   .streams = true,
                                    .config_file = "b.yaml",
                                    .config_hash = "abc",
                                    .environment = &machine};

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The FILE of --json from the command's start to its end. */
+#include "result_file.h"
+
+#include <errno.h>
+#include <iconv.h>
+#include <json-c/json.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "notice.h"
+#include "output.h"
+#include "result.h"
+#include "signals.h"
+
+/* The command's own FILE. */
+static struct {
+  const struct command *command;
+  const struct arguments *arguments;
+  pid_t process; /* that began it: a child of its own writes none */
+  int interrupted_fd;
+  pthread_mutex_t lock; /* over what follows, and writing */
+  bool is_written;
+} own = {.interrupted_fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int write_all(int fd, const char *text, size_t length)
+{
+  while (length > 0) {
+    ssize_t put = write(fd, text, length);
+    if (put < 0 && errno == EINTR)
+      continue;
+    if (put < 0)
+      return -errno;
+    text += put;
+    length -= (size_t)put;
+  }
+  return 0;
+}
+
+/* A copy, with a question mark for each byte that is not UTF-8, as JSON is (RFC 8259, 8.1): the
+ * words of a command line and the names of files may be any bytes. NULL: out of memory. */
+static char *utf8_copy(const char *text, size_t length)
+{
+  char *copy = malloc(length + 1), *to = copy, *from = (char *)(uintptr_t)text;
+  size_t left = length, room = length;
+  iconv_t utf8 = iconv_open("UTF-8", "UTF-8");
+
+  if (copy == NULL || utf8 == (iconv_t)-1) {
+    free(copy);
+    copy = NULL;
+    left = 0;
+  }
+  while (left > 0 && iconv(utf8, &from, &left, &to, &room) == (size_t)-1) {
+    *to++ = '?';
+    from++;
+    left--;
+    room--;
+  }
+  if (utf8 != (iconv_t)-1)
+    iconv_close(utf8);
+  return copy;
+}
+
+static int write_to(struct json_object *result, const char *path, struct pst_error *error)
+{
+  struct output output = OUTPUT_INIT;
+  size_t length = 0;
+  int code, fd = STDOUT_FILENO;
+  const char *json =
+      result == NULL
+          ? NULL
+          : json_object_to_json_string_length(result,
+                                              JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+                                                  JSON_C_TO_STRING_NOSLASHESCAPE,
+                                              &length);
+  char *text = json == NULL ? NULL : utf8_copy(json, length);
+
+  if (text == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "--json: out of memory");
+  if (strcmp(path, "-") != 0) {
+    code = output_open(&output, "--json", path, true, error);
+    if (code < 0) {
+      free(text);
+      return code;
+    }
+    fd = output.fd;
+  }
+  code = write_all(fd, text, length);
+  if (code == 0)
+    code = write_all(fd, "\n", 1);
+  free(text);
+  if (code < 0)
+    notice_fail(error, PST_EXIT_FAILED, code, "--json: cannot write %s: %s",
+                fd == STDOUT_FILENO ? "to standard output" : path, strerror(-code));
+  else if (fd != STDOUT_FILENO)
+    code = output_commit(&output, "--json", error);
+  output_discard(&output);
+  return code;
+}
+
+int result_write(struct json_object *result, const char *path, struct pst_error *error)
+{
+  pthread_mutex_lock(&own.lock);
+  int code = write_to(result, path, error);
+  own.is_written = true;
+  pthread_mutex_unlock(&own.lock);
+  return code;
+}
+
+/* A result without what only the command itself knows. */
+static struct json_object *bare_result(void)
+{
+  struct environment environment;
+  bool streams = (own.command->options & OPTION_STREAM) != 0;
+
+  environment_read(&environment);
+  const struct result_head head = {
+      .version = pst_version(),
+      .command = own.command->name,
+      .command_line = own.arguments->line,
+      .streams = streams,
+      .config_file = own.arguments->operand,
+      .environment = &environment,
+  };
+  return result_new(&head);
+}
+
+static int write_bare(int exit_status, const char *error)
+{
+  struct json_object *result = bare_result();
+
+  if (exit_status >= 0)
+    result_finish(result, exit_status, error);
+  int code = write_to(result, own.arguments->json, NULL);
+  json_object_put(result);
+  return code;
+}
+
+/* A thread, for a handler may not do it: the second signal ends the program at once, whatever its
+ * other threads wait for. */
+static void *write_interrupted(void *unused)
+{
+  uint64_t count;
+
+  (void)unused;
+  while (read(own.interrupted_fd, &count, sizeof count) < 0 && errno == EINTR)
+    ;
+  /* Held: the command is writing its result. */
+  if (pthread_mutex_trylock(&own.lock) == 0 && !own.is_written)
+    write_bare(SIGNALS_EXIT, "ended at once by a second signal");
+  _exit(SIGNALS_EXIT);
+}
+
+static int await_interrupt(void)
+{
+  pthread_t thread;
+
+  own.interrupted_fd = eventfd(0, EFD_CLOEXEC);
+  if (own.interrupted_fd < 0)
+    return -errno;
+  int code = pthread_create(&thread, NULL, write_interrupted, NULL);
+  if (code != 0)
+    return -code;
+  pthread_setname_np(thread, "pst-json");
+  pthread_detach(thread);
+  signals_last(own.interrupted_fd);
+  return 0;
+}
+
+int result_begin(const struct command *command, const struct arguments *arguments)
+{
+  struct stat st;
+  bool is_stdout = strcmp(arguments->json, "-") == 0;
+
+  /* What is no regular file gets one result, not two; opening a FIFO would wait for its reader. */
+  if (!is_stdout && stat(arguments->json, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+    return 0;
+  own.command = command;
+  own.arguments = arguments;
+  own.process = getpid();
+  int code = is_stdout ? 0 : write_bare(-1, NULL);
+  if (code == 0 && (code = await_interrupt()) < 0)
+    notice(PST_LOG_ERROR, "--json: cannot prepare for signals: %s", strerror(-code));
+  return code;
+}
+
+int result_end(int exit_status)
+{
+  int code = 0;
+
+  if (own.command == NULL || own.process != getpid())
+    return 0;
+  pthread_mutex_lock(&own.lock);
+  if (!own.is_written)
+    code = write_bare(exit_status, exit_status == PST_EXIT_OK
+                                       ? NULL
+                                       : "ended before it began: standard error says why");
+  own.is_written = true;
+  pthread_mutex_unlock(&own.lock);
+  return code;
+}
