@@ -266,12 +266,13 @@ struct pst_memory_ops {
    * 0; -ENODEV: no such device; -EINVAL: no name of one (usage); -EACCES; -ENOMEM. */
   int (*open)(const struct pst_host *host, const struct pst_memory_params *params,
               struct pst_memory **memory);
-  /* All regions, queues and fences are gone by then. */
+  /* All regions, queues and fences are gone by then. NULL is legal. */
   void (*close)(struct pst_memory *memory);
   int (*describe)(struct pst_memory *memory, struct pst_memory_info *info);
 
   /* A region of at least params->length bytes; its contents are undefined. The
    * caller sets region->struct_size. May block.
+   * Refuse what is not there before a page is taken: penstock-contract asks for 1 PiB.
    * 0; -ENOMEM: says what was asked, what is free, and the remedy; -EINVAL: length 0,
    * alignment that is no power of two, unknown purpose or needs, reserved not zero. */
   int (*alloc)(struct pst_memory *memory, const struct pst_alloc_params *params,

@@ -80,6 +80,11 @@ void contract_get(const struct pst_region *region, uint64_t offset, void *bytes,
 /* The pattern, byte by byte, from the text of memory.h. */
 void contract_pattern(uint8_t *bytes, uint64_t length, uint64_t seed, uint64_t sequence);
 
+/* Between the two this process makes no file and maps no memory of more than a GiB: so a plugin
+ * that takes what it is asked for fails its case, and leaves the machine its memory. */
+void contract_guard(void);
+void contract_unguard(void);
+
 /* Groups of cases; each returns how many failed. */
 int contract_regions(void);
 int contract_exports(void);
