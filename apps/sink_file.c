@@ -96,13 +96,9 @@ static int write_fully(struct file *file, struct iovec *iov, int count, uint64_t
 
 /* Where a message belongs. In order it follows the one before; behind a gap, or
  * late, its place is known as long as all messages have been full. */
-static int place(struct file *file, const struct pst_view *view, uint64_t *offset,
+static int place(const struct file *file, const struct pst_view *view, uint64_t *offset,
                  struct pst_error *error)
 {
-  if (file->joins) {
-    file->first = file->next = view->sequence;
-    file->joins = false;
-  }
   if (view->sequence == file->next) {
     *offset = file->end;
   } else if (view->sequence < file->first) {
@@ -121,13 +117,18 @@ static int place(struct file *file, const struct pst_view *view, uint64_t *offse
   } else {
     *offset = (view->sequence - file->first) * file->message;
   }
+  return 0;
+}
+
+/* The message of place() goes to its place. */
+static void placed(struct file *file, const struct pst_view *view, uint64_t offset)
+{
   if (view->length < file->message)
     file->short_seen = true;
   if (view->sequence >= file->next) {
     file->next = view->sequence + 1;
-    file->end = *offset + view->length;
+    file->end = offset + view->length;
   }
-  return 0;
 }
 
 /* Bytes of a view for the CPU: where they are, or copied to the bounce buffer. */
@@ -170,17 +171,19 @@ static int write_run(struct file *file, const struct sink_host *host, const stru
   for (count = 0; count < n; count++) {
     uint64_t offset = 0;
     void *bytes = NULL;
-    if (count > 0 && views[count].sequence != file->next)
-      break;
-    int result = reach(file, host, &views[count], &used, &bytes, error);
-    if (result == -EAGAIN)
-      break;
-    if (result == 0)
-      result = place(file, &views[count], &offset, error);
+    int result = place(file, &views[count], &offset, error);
     if (result < 0)
       return result;
     if (count == 0)
       start = offset;
+    else if (offset != start + length)
+      break;
+    result = reach(file, host, &views[count], &used, &bytes, error);
+    if (result == -EAGAIN)
+      break;
+    if (result < 0)
+      return result;
+    placed(file, &views[count], offset);
     iov[count] = (struct iovec){bytes, views[count].length};
     length += views[count].length;
   }
@@ -194,6 +197,10 @@ static int file_take(void *state, const struct sink_host *host, const struct pst
   struct file *file = state;
 
   *fence = NULL;
+  if (file->joins && n > 0) {
+    file->first = file->next = views[0].sequence;
+    file->joins = false;
+  }
   for (uint32_t done = 0; done < n;) {
     int result = write_run(file, host, views + done, n - done, error);
     if (result < 0)
@@ -209,9 +216,9 @@ static int file_finish(void *state, const struct sink_host *host, struct pst_err
   struct file *file = state;
 
   (void)host;
-  if (file->next > file->messages)
+  if (file->next - file->first > file->messages)
     notice(PST_LOG_WARN, "stream '%s': %s has holes where %" PRIu64 " messages were lost",
-           file->stream, file->output.path, file->next - file->messages);
+           file->stream, file->output.path, file->next - file->first - file->messages);
   return output_commit(&file->output, file->what, error);
 }
 

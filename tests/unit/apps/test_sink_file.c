@@ -5,10 +5,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "notice.h"
 #include "support.h"
 
 #define MESSAGE 100u
@@ -117,6 +119,93 @@ static void any_order_of_full_messages_makes_the_file(void **state)
   sink_close(&sink);
   expect_file("out", 410);
   unlink("out");
+}
+
+/* Full messages and a short last one, in an order of a Fisher-Yates shuffle, in takes of many
+ * sizes: each goes to its place, also right behind one that was late. */
+static void shuffled_messages_make_the_file(void **state)
+{
+  unsigned seed = 3;
+
+  (void)state;
+  for (unsigned round = 0; round < 300; round++) {
+    struct sink sink;
+    struct pst_error error = PST_ERROR_INIT;
+    struct pst_view views[10];
+
+    for (uint32_t i = 0; i < 10; i++)
+      views[i] = view_of(i, i == 9 ? 30 : MESSAGE);
+    for (uint32_t i = 9; i > 0; i--) {
+      uint32_t j = (uint32_t)rand_r(&seed) % (i + 1);
+      struct pst_view other = views[i];
+      views[i] = views[j];
+      views[j] = other;
+    }
+    assert_int_equal(open_file("out", false, &sink, &error), 0);
+    for (uint32_t done = 0; done < 10;) {
+      uint32_t n = 1 + (uint32_t)rand_r(&seed) % (10 - done);
+      assert_int_equal(take(&sink, NULL, views + done, n, &error), 0);
+      done += n;
+    }
+    assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
+    sink_close(&sink);
+    expect_file("out", 930);
+    unlink("out");
+  }
+}
+
+static char warned[1024];
+
+/* The lines on stderr from here to take_warnings(). */
+static int keep_warnings(void)
+{
+  int before = dup(STDERR_FILENO), kept = memfd_create("warnings", MFD_CLOEXEC);
+
+  assert_true(before >= 0 && kept >= 0);
+  assert_true(dup2(kept, STDERR_FILENO) >= 0);
+  close(kept);
+  notice_level(PST_LOG_WARN);
+  return before;
+}
+
+static void take_warnings(int before)
+{
+  ssize_t got = pread(STDERR_FILENO, warned, sizeof warned - 1, 0);
+
+  assert_true(got >= 0);
+  warned[got] = '\0';
+  quiet();
+  assert_true(dup2(before, STDERR_FILENO) >= 0);
+  close(before);
+}
+
+/* Two messages of a stream that was joined at number `first`. */
+static const char *warning_of_a_joined_stream(uint64_t first, uint64_t second)
+{
+  const struct sink_params params = {
+      .stream = "s", .file = "out", .message = MESSAGE, .joins = true};
+  struct pst_view views[] = {view_of(0, 100), view_of(second, 100)};
+  struct pst_error error = PST_ERROR_INIT;
+  struct sink sink = {0};
+
+  views[0].sequence += first;
+  views[1].sequence += first;
+  assert_int_equal(sink_open(&sink, "file", &params, &error), 0);
+  assert_int_equal(take(&sink, NULL, views, 2, &error), 0);
+  int before = keep_warnings();
+  int result = sink.ops->finish(sink.state, NULL, &error);
+  take_warnings(before);
+  assert_int_equal(result, 0);
+  sink_close(&sink);
+  unlink("out");
+  return warned;
+}
+
+static void holes_are_told_where_messages_were_lost(void **state)
+{
+  (void)state;
+  assert_string_equal(warning_of_a_joined_stream(65541, 1), "");
+  assert_non_null(strstr(warning_of_a_joined_stream(65541, 3), "2 messages were lost"));
 }
 
 static void gap_behind_a_short_message_is_an_error(void **state)
@@ -348,6 +437,8 @@ int main(void)
       cmocka_unit_test(messages_in_order_make_the_file),
       cmocka_unit_test(no_message_makes_an_empty_file),
       cmocka_unit_test(any_order_of_full_messages_makes_the_file),
+      cmocka_unit_test(shuffled_messages_make_the_file),
+      cmocka_unit_test(holes_are_told_where_messages_were_lost),
       cmocka_unit_test(gap_behind_a_short_message_is_an_error),
       cmocka_unit_test(short_messages_in_order_follow_each_other),
       cmocka_unit_test(nothing_is_left_of_an_unfinished_file),
