@@ -16,7 +16,7 @@ static uint64_t running_ns(const struct pst_stats *stats)
 
 static void gather_receiver(const struct pst_stats *receiver, struct account *account)
 {
-  account->receiver_known = account->delivered_known = true;
+  account->receiver_here = account->receiver_known = account->delivered_known = true;
   account->delivered = receiver->messages_delivered;
   account->bytes = receiver->bytes_delivered;
   account->duplicates = receiver->duplicates;
@@ -34,6 +34,14 @@ static void gather_sender(const struct pst_stats *sender, struct account *accoun
   account->delivered = sender->peer_delivered;
   account->bytes = sender->bytes_sent;
   account->ns = running_ns(sender);
+  account->receiver_known = account->delivered_known && sender->peer_final;
+  if (!account->receiver_known)
+    return;
+  account->bytes = sender->bytes_delivered;
+  account->duplicates = sender->duplicates;
+  account->reordered = sender->reordered;
+  account->verified = sender->verified;
+  account->corrupted = sender->corrupted;
 }
 
 /* The transport has not lost them. */
@@ -170,6 +178,12 @@ enum accounting_finding accounting_check(const struct account *account, char *wh
              account->sent, account->delivered, account->dropped,
              account->delivered + account->dropped);
     return ACCOUNT_UNBALANCED;
+  }
+  if (account->sent > 0 && account->delivered == 0) {
+    snprintf(why, size, "none of %" PRIu64 " messages sent arrived (%s)%s", account->sent, carrier,
+             account->lossy ? "; check the receiver's `device` and `port`, firewalls and the route"
+                            : "");
+    return ACCOUNT_NOTHING;
   }
   if (account->dropped > account->blameless && !account->lossy) {
     snprintf(why, size,

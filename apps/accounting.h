@@ -13,7 +13,9 @@ struct account {
   bool sent_known;     /* else `sent` is the least it can have been, or 0 */
   uint32_t sent_basis; /* enum pst_sent_basis */
   bool delivered_known;
-  bool receiver_known; /* duplicates, reordered, verified, corrupted hold */
+  bool receiver_here;  /* its path is `path` */
+  bool receiver_known; /* duplicates, reordered, verified, corrupted hold: its final counts are here
+                        */
   uint64_t sent, delivered, dropped;
   uint64_t bytes; /* delivered; on a sender alone, sent */
   uint64_t duplicates, reordered, verified, corrupted;
@@ -25,6 +27,7 @@ struct account {
   struct pst_path_info path;
   const char *staged_by; /* as accounting_staged_by() */
   bool lossy;            /* the transport may lose or repeat messages: no failure by itself */
+  bool foreign;          /* the other end is no Penstock (`control: none`) */
   bool ordered;          /* it promises the order that they were sent in */
 };
 
@@ -52,6 +55,7 @@ enum accounting_finding {
   ACCOUNT_BALANCED = 0, /* all accounted for; datagram loss included */
   ACCOUNT_UNKNOWN,      /* nobody can say how many were sent or delivered */
   ACCOUNT_UNBALANCED,   /* sent != delivered + dropped */
+  ACCOUNT_NOTHING,      /* messages were sent, and none arrived */
   ACCOUNT_LOSS,         /* balanced, but a reliable carrier lost messages */
   ACCOUNT_DUPLICATES,   /* the same, and it delivered some twice */
   ACCOUNT_REORDERED,    /* the same, and one that keeps the order did not */

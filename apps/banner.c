@@ -23,6 +23,22 @@ static void print_memory(const char *plugin, const struct pst_stats *stats, char
            stats->memory_backing, stats->memory_backing[0] != '\0' ? ")" : "");
 }
 
+/* Loss that nobody judges is no failure, and -q hides its line too. */
+static void warn_of_loss(const struct flow *flow, const struct pst_stats *in, uint64_t capabilities)
+{
+  char key[512];
+
+  snprintf(key, sizeof key, "streams.%s.expect.max_loss", flow->name);
+  if ((capabilities & PST_CAP_RELIABLE) != 0 || pst_config_get(flow->drive->config, key) != NULL)
+    return;
+  if (flow->foreign && (in == NULL || (capabilities & PST_CAP_SEQUENCE) == 0))
+    return; /* it cannot be known here */
+  notice_always(PST_LOG_WARN,
+                "%s: this transport may lose messages, and no bound says how many: without "
+                "expect: {max_loss: 1%%} part of them may be lost with exit status 0",
+                flow->name);
+}
+
 void banner_stream(const struct flow *flow)
 {
   struct pst_stats sender = {.struct_size = sizeof sender};
@@ -44,6 +60,7 @@ void banner_stream(const struct flow *flow)
   const struct pst_stats *in = flow->receiver.handle != NULL ? &receiver : NULL;
   const struct pst_path_info *path = accounting_path(out, in);
   char way[STATISTICS_PATH_BYTES];
+  warn_of_loss(flow, in, decides->capabilities);
   notice(PST_LOG_INFO,
          "%s: messages of up to %" PRIu64 " B, %" PRIu64 " slots, %s%s%s | %s via %s over %s%s%s%s",
          flow->name, flow->message, flow->ring, from[0] != '\0' ? from : "from the peer",

@@ -50,18 +50,33 @@ void notice_level(int level)
   shown_level = level;
 }
 
-void notice(int level, const char *format, ...)
+static void put(int level, const char *format, va_list args)
 {
   char line[2560];
+
+  vsnprintf(line, sizeof line, format, args);
+  clean(line);
+  put_line(prefix_of(level), line);
+}
+
+void notice(int level, const char *format, ...)
+{
   va_list args;
 
   if (level > shown_level)
     return;
   va_start(args, format);
-  vsnprintf(line, sizeof line, format, args);
+  put(level, format, args);
   va_end(args);
-  clean(line);
-  put_line(prefix_of(level), line);
+}
+
+void notice_always(int level, const char *format, ...)
+{
+  va_list args;
+
+  va_start(args, format);
+  put(level, format, args);
+  va_end(args);
 }
 
 int notice_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)

@@ -10,6 +10,8 @@ void notice_level(int level);
 
 /* One line without newline. */
 void notice(int level, const char *format, ...) PST_PRINTF(2, 3);
+/* One that --quiet does not silence. */
+void notice_always(int level, const char *format, ...) PST_PRINTF(2, 3);
 
 /* Report an error and note it in *error (may be NULL): code and exit status are
  * the first call's, the text gathers all lines. Returns code. */

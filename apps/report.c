@@ -79,12 +79,20 @@ static void judge_account(struct judged *judged)
   case ACCOUNT_BALANCED:
     break;
   case ACCOUNT_UNKNOWN:
-    if (flow->foreign) /* nobody was to say */
+    if (flow->foreign) { /* nobody was to say */
+      if (judged->receiver != NULL && judged->account.delivered == 0 && !failed)
+        set_failed(flow, PST_EXIT_FAILED,
+                   "nothing arrived; check `device`, `port` and `group`, firewalls, and the sender",
+                   false);
       break;
+    }
     notice(PST_LOG_WARN, "stream '%s': %s", flow->name, why);
     break;
   case ACCOUNT_UNBALANCED:
     set_failed(flow, PST_EXIT_FAILED, why, failed); /* a failed stream need not balance */
+    break;
+  case ACCOUNT_NOTHING: /* no bound of loss allows that; what broke off has said why */
+    set_failed(flow, PST_EXIT_FAILED, why, failed);
     break;
   case ACCOUNT_LOSS: /* who says how much loss is right gets 4 for more */
     if (judged->wanted.max_loss.text == NULL)
@@ -235,6 +243,7 @@ void report_flow(struct flow *flow, struct json_object *result)
   if (judged.sender == NULL && judged.receiver == NULL)
     return;
   accounting_gather(judged.sender, judged.receiver, &judged.account);
+  judged.account.foreign = flow->foreign;
   if (judged.sender != NULL)
     sent_count = pst_sender_counters(flow->sender.handle, sent, COUNTERS_MAX);
   if (judged.receiver != NULL)

@@ -97,7 +97,7 @@ const struct option_word option_words[] = {
      "override a value: streams.packets.ring=4096; may be repeated"},
     {OPTION_PLUGIN_PATH, KEY_LONG + 5, "plugin-path", "DIR",
      "look for plugins here first; may be repeated"},
-    {OPTION_QUIET, 'q', "quiet", NULL, "errors only"},
+    {OPTION_QUIET, 'q', "quiet", NULL, "errors only, and that a stream may lose messages unjudged"},
     {OPTION_VERBOSE, 'v', "verbose", NULL, "say more"},
     {0, KEY_HELP, "help", NULL, "this page"},
 };

@@ -69,6 +69,8 @@ class Cuda(Case):
             "streams.packets.receiver.memory.plugin=cuda",
             "--set",
             "streams.packets.sender.rate=200 Mbps",
+            "--set",
+            "streams.packets.expect.max_loss=100%",
             "--count",
             5000,
         )

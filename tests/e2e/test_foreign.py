@@ -125,7 +125,8 @@ class Ends(Foreign):
 
     def test_duration_and_nobody(self):
         child = self.receive(self.foreign_config("rtp"), "--duration", "300ms")
-        stream = self.ended(child)
+        stream = self.ended(child, 1)
+        self.assertRegex(child.stderr, "nothing arrived; check `device`")
         self.assertEqual(stream["messages_delivered"], 0)
         self.assertIsNone(stream["messages_sent"])
         self.assertIsNone(stream["loss"])

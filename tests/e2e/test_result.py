@@ -78,5 +78,57 @@ class ResultFile(Case):
         self.assertNotIn("Got", child.stderr)
 
 
+def lossy(ppm, plugin="udp, options: {device: 127.0.0.1}"):
+    return (f"{{plugin: {plugin}, "
+            f"filters: [{{plugin: fault, options: {{drop_ppm: {ppm}}}}}]}}")
+
+
+class Loss(Case):
+    def pair(self, *parts, **streams):
+        """A receiver and a sender, ended; both."""
+        path = self.config(yaml_stream(message="1000 B", sender="{count: 500, rate: 100 Mbps}",
+                                       **streams))
+        receiver = self.start("receive", path, "--json", self.folder / "in.json", *parts)
+        sender = self.start("send", path, "--json", self.folder / "out.json", *parts)
+        sender.wait(), receiver.wait()
+        return receiver, sender
+
+    def test_nothing_arrived_is_a_failure_at_both_ends(self):
+        for transport in (lossy(1000000), lossy(1000000, "loopback")):
+            for expect in ({}, {"expect": "{max_loss: 100%, max_duplicates: 0}"}):
+                with self.subTest(transport=transport, **expect):
+                    ends = self.pair(transport=transport, **expect)
+                    for child in ends:
+                        self.assertEqual(child.status, 1, str(child))
+                        self.assertRegex(child.stderr, "error: .*none of 500 messages sent arrived")
+                    self.assertIs(self.result("in.json")["ok"], False)
+                    self.assertIs(self.result()["ok"], False)
+
+    def test_both_ends_judge_loss(self):
+        for most, status in (("1%", 4), ("100%", 0)):
+            with self.subTest(most=most):
+                ends = self.pair(transport=lossy(500000), expect=f"{{max_loss: {most}}}")
+                self.assertEqual([end.status for end in ends], [status] * 2, f"{ends[0]}\n{ends[1]}")
+                for name in ("in.json", "out.json"):
+                    (judged,) = self.only_stream(self.result(name))["expect"]
+                    self.assertEqual((judged["key"], judged["met"]), ("max_loss", status == 0))
+
+    def test_the_sender_has_the_receivers_final_counts(self):
+        self.pair(transport=lossy(500000), expect="{max_loss: 100%}")
+        received, sent = (self.only_stream(self.result(name)) for name in ("in.json", "out.json"))
+        for key in ("messages_sent", "messages_delivered", "bytes_delivered", "dropped", "loss",
+                    "duplicates", "reordered", "verified", "corrupted"):
+            self.assertEqual(received[key], sent[key], key)
+
+    def test_a_loss_that_nobody_judges_is_warned_of_though_quiet(self):
+        for child in self.pair("-q", transport=lossy(500000)):
+            self.assertEqual(child.status, 0, str(child))
+            self.assertRegex(child.stderr, "^penstock: warning: packets: .*max_loss.*$")
+        for child in self.pair("-q", transport=lossy(500000), expect="{max_loss: 100%}"):
+            self.assertEqual(child.stderr, "", str(child))
+        for child in self.pair("-q", transport="loopback"):
+            self.assertEqual(child.stderr, "", str(child))
+
+
 if __name__ == "__main__":
     main()

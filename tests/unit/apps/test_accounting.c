@@ -49,6 +49,8 @@ static void table_of_both_ends(void **state)
       {100, 97, 3, "udp", ACCOUNT_BALANCED, .03},
       {100, 97, 3, "ethernet", ACCOUNT_BALANCED, .03},
       {100, 97, 3, "shm", ACCOUNT_LOSS, .03},
+      {100, 0, 100, "udp", ACCOUNT_NOTHING, 1},
+      {100, 0, 100, "shm", ACCOUNT_NOTHING, 1},
       {100, 97, 3, "soft-roce", ACCOUNT_LOSS, .03},
       {100, 97, 0, "udp", ACCOUNT_UNBALANCED, .03},
       {100, 99, 3, "udp", ACCOUNT_UNBALANCED, .01},
@@ -164,6 +166,29 @@ static void sender_alone_uses_the_receivers_count(void **state)
   assert_int_equal(check(&sender, NULL, &account), ACCOUNT_UNKNOWN);
 }
 
+static void sender_alone_has_the_receivers_final_counts(void **state)
+{
+  struct account account;
+  struct pst_stats sender = sender_of(90);
+
+  (void)state;
+  sender.peer_known = sender.peer_final = 1;
+  sender.peer_delivered = 80;
+  sender.bytes_delivered = 800;
+  sender.duplicates = 2;
+  sender.verified = 80;
+  sender.drop_count = 1;
+  sender.drops[0].messages = 10;
+  assert_int_equal(check(&sender, NULL, &account), ACCOUNT_BALANCED);
+  assert_true(account.receiver_known);
+  assert_int_equal(account.bytes, 800);
+  assert_int_equal(account.duplicates, 2);
+  assert_int_equal(account.verified, 80);
+  sender.peer_delivered = 0;
+  sender.drops[0].messages = 90;
+  assert_int_equal(check(&sender, NULL, &account), ACCOUNT_NOTHING);
+}
+
 static void corruption_comes_first(void **state)
 {
   struct account account;
@@ -233,6 +258,7 @@ int main(void)
       cmocka_unit_test(unknown_is_unknown_and_not_zero),
       cmocka_unit_test(drops_are_the_least_where_nothing_else_tells),
       cmocka_unit_test(sender_alone_uses_the_receivers_count),
+      cmocka_unit_test(sender_alone_has_the_receivers_final_counts),
       cmocka_unit_test(corruption_comes_first),
       cmocka_unit_test(staging_is_somebodys),
   };

@@ -8,6 +8,7 @@ static struct account good(void)
 {
   struct account account = {.sent_known = true,
                             .delivered_known = true,
+                            .receiver_here = true,
                             .receiver_known = true,
                             .sent = 1000,
                             .delivered = 990,
@@ -110,11 +111,44 @@ static void sender_alone_leaves_the_receivers_to_it(void **state)
   struct expect_result results[EXPECT_MAX];
 
   (void)state;
-  account.receiver_known = false;
+  account.receiver_known = account.receiver_here = false;
   assert_int_equal(expect_judge(&wanted, &account, results), 3);
   for (size_t i = 0; i < 3; i++)
     assert_false(results[i].checked);
   assert_true(expect_met(results, 3));
+}
+
+static void a_sender_that_has_the_final_counts_judges_them(void **state)
+{
+  struct account account = good();
+  struct expect_wanted wanted = {.path = {"direct", 0},
+                                 .max_loss = {"0", 0},
+                                 .max_corrupted = {"0", 0},
+                                 .verified = {"true", 1}};
+  struct expect_result results[EXPECT_MAX];
+
+  (void)state;
+  account.receiver_here = false;
+  account.corrupted = 1;
+  assert_int_equal(expect_judge(&wanted, &account, results), 4);
+  assert_false(results[0].checked); /* the receiver's path is not the sender's */
+  for (size_t i = 1; i < 4; i++)
+    assert_true(results[i].checked);
+  assert_false(results[2].met);
+}
+
+static void a_sender_to_no_penstock_cannot_judge_loss(void **state)
+{
+  struct account account = {.foreign = true, .sent_known = true, .sent = 10};
+  struct expect_wanted wanted = {.max_loss = {"0", 0}};
+  struct expect_result results[EXPECT_MAX];
+
+  (void)state;
+  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_false(results[0].checked);
+  account.receiver_here = true; /* a receiver has to know */
+  expect_judge(&wanted, &account, results);
+  assert_true(results[0].checked && !results[0].met);
 }
 
 static void nothing_delivered_is_not_verified(void **state)
@@ -139,6 +173,8 @@ int main(void)
       cmocka_unit_test(nothing_expected_is_met),
       cmocka_unit_test(unknown_loss_does_not_meet_a_bound),
       cmocka_unit_test(sender_alone_leaves_the_receivers_to_it),
+      cmocka_unit_test(a_sender_that_has_the_final_counts_judges_them),
+      cmocka_unit_test(a_sender_to_no_penstock_cannot_judge_loss),
       cmocka_unit_test(nothing_delivered_is_not_verified),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
