@@ -8,7 +8,7 @@ void dg_flow_begin(struct dg_flow *flow, const struct dg_flow_params *params)
   memset(flow, 0, sizeof(*flow));
   flow->params = *params;
   flow->jitter.clock_rate = params->clock_rate;
-  flow->segments = flow->segments_max = 1;
+  flow->segments_max = 1;
   if (!params->numbered)
     return;
   flow->begun = true;
@@ -87,6 +87,11 @@ static void match_drops(struct dg_flow *flow, uint64_t gap)
   if (gap)
     attribute(flow, gap < most ? gap : most);
   flow->credit = 0;
+}
+
+static struct dg_dropped dropped_here(const struct dg_flow *flow)
+{
+  return (struct dg_dropped){flow->credit, (uint64_t)flow->credit * flow->segments_max};
 }
 
 static void deliver(struct dg_flow *flow, const struct dg_message *message)
@@ -180,12 +185,11 @@ static uint32_t begin_foreign(struct dg_flow *flow, const struct dg_identity *by
 static uint32_t take_foreign(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
                              struct dg_message *message)
 {
-  uint64_t lost = (uint64_t)flow->credit * flow->segments;
-
   if (!flow->begun)
     return begin_foreign(flow, by, raw, message);
   if (same_identity(by, &flow->current)) {
-    enum dg_place place = dg_sequence_place(&flow->sequence, raw, lost, &message->sequence);
+    enum dg_place place =
+        dg_sequence_place(&flow->sequence, raw, dropped_here(flow), &message->sequence);
     if (place == DG_TOO_LATE)
       return take_candidate(flow, by, raw, message, &flow->counts.too_late);
     return drop_held(flow) | take_place(flow, raw, place, message);
@@ -200,8 +204,8 @@ static uint32_t take_foreign(struct dg_flow *flow, const struct dg_identity *by,
 
 static uint32_t take_numbered(struct dg_flow *flow, uint32_t raw, struct dg_message *message)
 {
-  uint64_t lost = (uint64_t)flow->credit * flow->segments;
-  enum dg_place place = dg_sequence_place(&flow->sequence, raw, lost, &message->sequence);
+  enum dg_place place =
+      dg_sequence_place(&flow->sequence, raw, dropped_here(flow), &message->sequence);
 
   if (place != DG_TOO_LATE)
     return take_place(flow, raw, place, message);

@@ -102,8 +102,7 @@ struct dg_flow {
   uint64_t *held_cause;
   /* The transport's: */
   bool starved;          /* the ring was without a slot since the last drop told of */
-  uint32_t segments;     /* of one buffer as it came last, and */
-  uint32_t segments_max; /* at most: the kernel counts drops by buffers */
+  uint32_t segments_max; /* datagrams of one buffer, at most: the kernel counts drops by buffers */
   uint32_t drops_seen;
   uint32_t credit; /* buffers dropped, not yet matched with a gap */
 };

@@ -39,32 +39,38 @@ static inline void dg_sequence_begin(struct dg_sequence *state, uint32_t bits, u
                                 .reorder = reorder < mask / 2 ? reorder : mask / 2};
 }
 
+/* How many the receiver itself has dropped since the highest. A buffer of the kernel holds one
+ * message at least, and as many as one ever had at most. */
+struct dg_dropped {
+  uint64_t least;
+  uint64_t most;
+};
+
 /*
- * Where does `raw` belong? `lost`: how many the receiver knows to have been dropped
- * since the highest, 0 if it knows of none: more than half the space of them may have
- * passed by unseen. Changes nothing.
+ * Where does `raw` belong? Turns of the number space are added for as many messages as were
+ * dropped here at least, so that no message is invented. Changes nothing.
  */
 static inline enum dg_place dg_sequence_place(const struct dg_sequence *state, uint32_t raw,
-                                              uint64_t lost, uint64_t *sequence)
+                                              struct dg_dropped dropped, uint64_t *sequence)
 {
   uint64_t space = (uint64_t)state->mask + 1;
   uint64_t ahead = (raw - state->raw) & state->mask;
-
-  if (lost > space / 2) { /* the nearest that fits */
-    *sequence = state->next + ahead;
-    if (lost > ahead)
-      *sequence += (lost - ahead + space / 2) / space * space;
-    return DG_AHEAD;
-  }
-  if (ahead < space / 2) {
-    *sequence = state->next + ahead;
-    return DG_AHEAD;
-  }
   uint64_t back = space - ahead;
-  if (back > state->reorder || back > state->next - state->least)
+
+  if (dropped.least > space / 2) { /* the nearest that fits */
+    *sequence = state->next + ahead;
+    if (dropped.least > ahead)
+      *sequence += (dropped.least - ahead + space / 2) / space * space;
+    return DG_AHEAD;
+  }
+  if (ahead >= space / 2 && back <= state->reorder && back <= state->next - state->least) {
+    *sequence = state->next - back;
+    return DG_LATE;
+  }
+  if (ahead >= space / 2 && ahead > dropped.most)
     return DG_TOO_LATE;
-  *sequence = state->next - back;
-  return DG_LATE;
+  *sequence = state->next + ahead;
+  return DG_AHEAD;
 }
 
 /* The message of dg_sequence_place() has been taken. */

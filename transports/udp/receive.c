@@ -125,7 +125,6 @@ static void learn(struct udp_rx *rx, const struct udp_entry *entry)
 {
   uint32_t count = entry->count < UDP_SEGMENTS_MAX ? entry->count : UDP_SEGMENTS_MAX;
 
-  rx->flow.segments = entry->count;
   if (entry->count > rx->flow.segments_max)
     rx->flow.segments_max = entry->count;
   if (entry->count > 1)

@@ -228,6 +228,19 @@ static void drops_are_matched_with_the_gap_behind_them(void **state)
   assert_int_equal(dg_flow_tail(&flow, 17), 2);
 }
 
+/* 2000 single datagrams are dropped, then a buffer of 40 comes. */
+static void a_long_buffer_behind_dropped_single_ones_invents_nothing(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, true, 0);
+
+  (void)state;
+  deliver(&flow, (struct packet){camera, 0}, 0);
+  flow.segments_max = 40;
+  for (uint32_t i = 0; i < 40; i++)
+    deliver(&flow, (struct packet){camera, 2001 + i, .drops = 2000}, 2001 + i);
+  assert_int_equal(flow.counts.kernel, 2000);
+}
+
 static void source_ssrc_and_meta_are_told(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_RTP, true, 0);
@@ -260,6 +273,7 @@ int main(void)
       cmocka_unit_test(others_are_classified),
       cmocka_unit_test(damaged_payloads_are_refused_unless_nobody_checks),
       cmocka_unit_test(drops_are_matched_with_the_gap_behind_them),
+      cmocka_unit_test(a_long_buffer_behind_dropped_single_ones_invents_nothing),
       cmocka_unit_test(source_ssrc_and_meta_are_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

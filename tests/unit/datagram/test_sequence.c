@@ -8,11 +8,16 @@
 #include "jitter.h"
 #include "sequence.h"
 
+static struct dg_dropped exactly(uint64_t messages)
+{
+  return (struct dg_dropped){messages, messages};
+}
+
 static void take(struct dg_sequence *state, uint32_t raw, uint64_t expected)
 {
   uint64_t sequence = 0;
 
-  assert_int_equal(dg_sequence_place(state, raw & state->mask, 0, &sequence), DG_AHEAD);
+  assert_int_equal(dg_sequence_place(state, raw & state->mask, exactly(0), &sequence), DG_AHEAD);
   assert_int_equal(sequence, expected);
   dg_sequence_take(state, raw & state->mask, sequence);
 }
@@ -46,7 +51,8 @@ static void late_ones_get_their_own_number_across_a_wrap(void **state)
   take(&sequence, 0xfffe, 0);
   take(&sequence, 3, 5);
   for (uint32_t i = 1; i < 5; i++) {
-    assert_int_equal(dg_sequence_place(&sequence, (0xfffe + i) & 0xffff, 0, &number), DG_LATE);
+    assert_int_equal(dg_sequence_place(&sequence, (0xfffe + i) & 0xffff, exactly(0), &number),
+                     DG_LATE);
     assert_int_equal(number, i);
   }
 }
@@ -59,8 +65,8 @@ static void what_never_was_sent_is_too_late(void **state)
   (void)state;
   dg_sequence_begin(&sequence, 16, 10, 0, 0, 100);
   take(&sequence, 10, 0);
-  assert_int_equal(dg_sequence_place(&sequence, 10, 0, &number), DG_LATE);
-  assert_int_equal(dg_sequence_place(&sequence, 9, 0, &number), DG_TOO_LATE);
+  assert_int_equal(dg_sequence_place(&sequence, 10, exactly(0), &number), DG_LATE);
+  assert_int_equal(dg_sequence_place(&sequence, 9, exactly(0), &number), DG_TOO_LATE);
 }
 
 static void reordering_has_a_bound(void **state)
@@ -71,8 +77,8 @@ static void reordering_has_a_bound(void **state)
   (void)state;
   dg_sequence_begin(&sequence, 32, 0, 0, 0, 100);
   take(&sequence, 1000, 1000);
-  assert_int_equal(dg_sequence_place(&sequence, 901, 0, &number), DG_LATE);
-  assert_int_equal(dg_sequence_place(&sequence, 900, 0, &number), DG_TOO_LATE);
+  assert_int_equal(dg_sequence_place(&sequence, 901, exactly(0), &number), DG_LATE);
+  assert_int_equal(dg_sequence_place(&sequence, 900, exactly(0), &number), DG_TOO_LATE);
 }
 
 static void known_drops_tell_how_often_it_wrapped(void **state)
@@ -86,15 +92,31 @@ static void known_drops_tell_how_often_it_wrapped(void **state)
     uint32_t raw = (uint32_t)(65530 + lost) & 0xffff;
     if (lost > 32767) {
       /* The count may be off by a little either way. */
-      assert_int_equal(dg_sequence_place(&sequence, raw, lost - 100, &number), DG_AHEAD);
+      assert_int_equal(dg_sequence_place(&sequence, raw, exactly(lost - 100), &number), DG_AHEAD);
       if (lost - 100 > 32768)
         assert_int_equal(number, lost);
-      assert_int_equal(dg_sequence_place(&sequence, raw, lost + 100, &number), DG_AHEAD);
+      assert_int_equal(dg_sequence_place(&sequence, raw, exactly(lost + 100), &number), DG_AHEAD);
       assert_int_equal(number, lost);
     } else {
-      assert_int_equal(dg_sequence_place(&sequence, raw, lost, &number), DG_AHEAD);
+      assert_int_equal(dg_sequence_place(&sequence, raw, exactly(lost), &number), DG_AHEAD);
       assert_int_equal(number, lost);
     }
+  }
+}
+
+/* 67 buffers were dropped, of up to 1000 messages each. */
+static void buffers_of_unknown_size_add_no_turn(void **state)
+{
+  const struct dg_dropped buffers = {67, 67000};
+  struct dg_sequence sequence;
+  uint64_t number;
+
+  (void)state;
+  for (uint32_t lost = 67; lost < 65000; lost += 31) {
+    dg_sequence_begin(&sequence, 16, 65530, 0, 0, 100);
+    assert_int_equal(dg_sequence_place(&sequence, (65530 + lost) & 0xffff, buffers, &number),
+                     DG_AHEAD);
+    assert_int_equal(number, lost);
   }
 }
 
@@ -129,6 +151,7 @@ int main(void)
       cmocka_unit_test(what_never_was_sent_is_too_late),
       cmocka_unit_test(reordering_has_a_bound),
       cmocka_unit_test(known_drops_tell_how_often_it_wrapped),
+      cmocka_unit_test(buffers_of_unknown_size_add_no_turn),
       cmocka_unit_test(jitter_is_appendix_a8s),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
