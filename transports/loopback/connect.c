@@ -2,6 +2,7 @@
 /* How two endpoints meet, and what is to be said of them. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "loopback.h"
@@ -27,7 +28,7 @@ int lb_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
   address->fd_count = 0;
   if (device->shared) {
     address->fds[LB_FD_PROCESS] = endpoint->process_fd;
-    address->fds[LB_FD_WAKE] = endpoint->wake_pair[1];
+    address->fds[LB_FD_WAKE] = endpoint->wake_fd;
     address->fds[LB_FD_PORT] = own->port_fd;
     address->fd_count = 3;
   }
@@ -91,6 +92,23 @@ static int tx_open(struct pst_endpoint *endpoint)
   return tx->post_of && tx->cookies && tx->results ? 0 : -ENOMEM;
 }
 
+/* What is written there is charged to this process. A sender of a stream has the ring that its
+ * configuration names; a node takes nobody's word for it. */
+static uint64_t peer_most(const struct pst_endpoint *endpoint)
+{
+  const uint64_t all = lb_mapped_max(), floor = UINT64_C(64) << 20;
+  if (endpoint->roles == PST_ROLE_SENDER)
+    return all;
+  const uint64_t most = floor + 8 * endpoint->tx.message_max * endpoint->request_max;
+  return most < all ? most : all;
+}
+
+/* A kind of file that may be watched without waiting for anybody. */
+static bool is_process(int fd)
+{
+  return syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) == 0 || errno != EBADF;
+}
+
 static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
                     const struct pst_blob *blob)
 {
@@ -106,7 +124,9 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
   }
   if (blob->fd_count != (in->slots ? 4u : 3u))
     return refuse(endpoint, "it has not the descriptors that it needs");
-  int rc = lb_link_map(in, blob->fds, &endpoint->peer, &why);
+  if (!is_process(blob->fds[LB_FD_PROCESS]))
+    return refuse(endpoint, "its process descriptor is no pidfd");
+  int rc = lb_link_map(in, blob->fds, peer_most(endpoint), &endpoint->peer, &why);
   if (rc == -EPROTO)
     return refuse(endpoint, why);
   if (rc != 0) {
@@ -114,6 +134,7 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
            strerror(-rc));
     return rc;
   }
+  endpoint->mapped = endpoint->peer->port_map.bytes + endpoint->peer->ring_map.bytes;
   int fd = fcntl(blob->fds[LB_FD_PROCESS], F_DUPFD_CLOEXEC, 0);
   endpoint->process_watch = (struct lb_watch){LB_WATCH_PROCESS, fd, endpoint};
   rc = fd < 0 ? -errno : lb_worker_add_watch(endpoint->worker, &endpoint->process_watch);

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
-#include <sys/socket.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "loopback.h"
@@ -62,14 +62,17 @@ static int add_slot(struct pst_worker *worker)
 static int open_wake(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;
+  endpoint->own->wake_adds = true;
   endpoint->own->wake_fd = fcntl(worker->event_fd, F_DUPFD_CLOEXEC, 0);
   if (endpoint->own->wake_fd < 0)
     return -errno;
   if (!worker->device->shared)
     return 0;
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, endpoint->wake_pair) != 0)
+  /* Never 0, and never read: a write of any number is an edge. */
+  endpoint->wake_fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (endpoint->wake_fd < 0)
     return -errno;
-  endpoint->wake_watch = (struct lb_watch){LB_WATCH_WAKE, endpoint->wake_pair[0], endpoint};
+  endpoint->wake_watch = (struct lb_watch){LB_WATCH_WAKE, endpoint->wake_fd, endpoint};
   return lb_worker_add_watch(worker, &endpoint->wake_watch);
 }
 
@@ -126,7 +129,7 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
     atomic_fetch_add_explicit(&made->near->refs, 1, memory_order_relaxed);
   }
   made->tx.message_max = in.message_max ? in.message_max : LB_BYTES_MAX;
-  made->wake_pair[0] = made->wake_pair[1] = -1;
+  made->wake_fd = -1;
   made->wake_watch.fd = made->process_watch.fd = made->process_fd = -1;
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
   if ((rc = open_queues(made, &in)) != 0 || (rc = open_port(made)) != 0 ||
@@ -155,9 +158,8 @@ void lb_endpoint_free(struct pst_endpoint *endpoint)
     close(process_fd);
   if (endpoint->process_fd >= 0)
     close(endpoint->process_fd);
-  for (int i = 0; i < 2; i++)
-    if (endpoint->wake_pair[i] >= 0)
-      close(endpoint->wake_pair[i]);
+  if (endpoint->wake_fd >= 0)
+    close(endpoint->wake_fd);
   lb_copy_end(endpoint);
   while (endpoint->remotes) /* void from CLOSED on */
     lb_remote_close(endpoint, endpoint->remotes);
@@ -192,6 +194,12 @@ void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *wha
            "%s: the peer (process %u) %s; it is not a loopback endpoint of ours, or its memory "
            "was overwritten",
            endpoint->label, endpoint->peer_pid, what);
+  if (status == -EFAULT)
+    LB_LOG(endpoint->worker->device, PST_LOG_ERROR,
+           "%s: memory shared with the peer (process %u) is gone (SIGBUS): the peer punched it, or "
+           "no page could be had for it; look at huge pages, the limits of the control group and "
+           "vm.overcommit_memory",
+           endpoint->label, endpoint->peer_pid);
   if (status == -ETIMEDOUT)
     LB_LOG(
         endpoint->worker->device, PST_LOG_ERROR,
@@ -303,9 +311,11 @@ static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_complet
 static struct pst_completion disconnect(struct pst_endpoint *endpoint)
 {
   lb_tx_settle(endpoint, -ECONNRESET, endpoint->dead ? -ECONNRESET : LB_PENDING);
-  if (endpoint->over_status == -EPROTO || endpoint->over_status == -ETIMEDOUT) {
+  if (endpoint->over_status == -EPROTO || endpoint->over_status == -ETIMEDOUT ||
+      endpoint->over_status == -EFAULT) {
     atomic_fetch_or(&endpoint->own->port->state, LB_STATE_CLOSED);
-    lb_link_wake(endpoint->peer);
+    if (endpoint->peer)
+      lb_link_wake(endpoint->peer);
   }
   rx_over(endpoint);
   endpoint->gone = true;

@@ -2,6 +2,7 @@
 /* Who is inside of a registration: its owner waits for them. */
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 #include "loopback.h"
 
@@ -76,13 +77,16 @@ static void await_shared(const struct lb_mr *mr, uint64_t patience_ns)
 {
   const struct pst_host *host = mr->device->host;
   uint64_t began = host->clock_ns(host);
+  struct timespec nap = {.tv_nsec = 10000};
   while (is_in_use(&mr->shared_gate->gate, mr->shared_gate)) {
     if (host->clock_ns(host) - began > patience_ns) {
       LB_LOG(mr->device, PST_LOG_WARN,
              "a peer has not left memory that is deregistered; it died there, or is stopped");
       return;
     }
-    sched_yield();
+    nanosleep(&nap, NULL);
+    if (nap.tv_nsec < 1000000)
+      nap.tv_nsec *= 2;
   }
 }
 

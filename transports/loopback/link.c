@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ports and links: made, mapped, checked, woken. */
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "loopback.h"
@@ -44,23 +43,28 @@ static struct lb_link *link_alloc(uint64_t id, uint32_t slots)
   return link;
 }
 
-static void *memfd_map(const char *name, uint64_t bytes, int *fd)
+/* With memory behind it, so that nobody else has to find some. */
+static void *memfd_map(const char *name, uint64_t bytes, struct lb_link *link)
 {
-  int made = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (made < 0)
+  void *at = NULL;
+  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0)
     return NULL;
-  void *map = MAP_FAILED;
-  if (ftruncate(made, (off_t)bytes) == 0 &&
-      fcntl(made, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
-    map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, made, 0);
-  if (map == MAP_FAILED) {
-    int error = errno;
-    close(made);
-    errno = error;
+  int rc = fallocate(fd, 0, 0, (off_t)bytes) == 0 &&
+                   fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0
+               ? 0
+               : -errno;
+  if (rc == 0)
+    rc = lb_map_open(fd, 0, bytes, PROT_READ | PROT_WRITE, &link->port_map, &at);
+  if (rc != 0) {
+    close(fd);
+    errno = -rc;
     return NULL;
   }
-  *fd = made;
-  return map;
+  const char *why;
+  lb_map_populate(&link->port_map, fd, &why);
+  link->port_fd = fd;
+  return at;
 }
 
 struct lb_link *lb_link_new(uint64_t id, uint32_t slots, bool shared, bool lends)
@@ -72,7 +76,7 @@ struct lb_link *lb_link_new(uint64_t id, uint32_t slots, bool shared, bool lends
   link->port_bytes = lb_port_bytes(slots, &capacity);
   void *memory = NULL;
   if (shared) {
-    memory = memfd_map("penstock-loopback", link->port_bytes, &link->port_fd);
+    memory = memfd_map("penstock-loopback", link->port_bytes, link);
   } else {
     uint64_t rounded = (link->port_bytes + LB_CACHE_LINE - 1) & ~(uint64_t)(LB_CACHE_LINE - 1);
     memory = aligned_alloc(LB_CACHE_LINE, rounded);
@@ -93,23 +97,6 @@ struct lb_link *lb_link_new(uint64_t id, uint32_t slots, bool shared, bool lends
   return link;
 }
 
-int lb_fd_check(int fd, uint64_t bytes, uint64_t *size, const char **why)
-{
-  struct stat info;
-  int seals = fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || !(seals & F_SEAL_SHRINK)) {
-    *why = "the peer's memory is not sealed against shrinking: its memory plugin must export a "
-           "memfd with F_SEAL_SHRINK";
-    return -EPROTO;
-  }
-  if (fstat(fd, &info) != 0 || info.st_size < 0 || (uint64_t)info.st_size < bytes) {
-    *why = "the peer's memory is shorter than its address says";
-    return -EPROTO;
-  }
-  *size = (uint64_t)info.st_size;
-  return 0;
-}
-
 /* Overflow-proof: is [offset, offset + slots * stride) sane, and how far does it
  * reach? */
 static bool ring_end(const struct lb_address *address, uint64_t *end)
@@ -123,69 +110,85 @@ static bool ring_end(const struct lb_address *address, uint64_t *end)
   return true;
 }
 
-static int map_ring(struct lb_link *link, const struct lb_address *address, int fd,
+static int map_ring(struct lb_link *link, const struct lb_address *address, int fd, uint64_t most,
                     const char **why)
 {
   uint64_t end;
+  void *at;
   if (!ring_end(address, &end)) {
     *why = "the receive slots in its address make no sense";
     return -EPROTO;
   }
-  int rc = lb_fd_check(fd, end, &link->ring_map_bytes, why);
+  int rc = lb_fd_check(fd, end, why);
   if (rc != 0)
     return rc;
-  /* The whole file, from its beginning: offsets into huge pages would have to
-   * be theirs. Address space only. */
-  void *map = mmap(NULL, link->ring_map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (map == MAP_FAILED) {
-    *why = "its receive slots cannot be mapped";
-    return -errno;
-  }
-  link->ring_map = map;
-  link->slot0 = (uint8_t *)map + address->ring_offset;
-  link->stride = address->stride;
-  link->payload_max = address->payload_max;
-#ifdef MADV_POPULATE_WRITE
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  uint64_t from = address->ring_offset & ~(page - 1);
-  madvise((uint8_t *)map + from, end - from, MADV_POPULATE_WRITE);
-#endif
-  return 0;
-}
-
-int lb_link_map(const struct lb_address *address, const int32_t *fds, struct lb_link **link,
-                const char **why)
-{
-  uint64_t capacity, size;
-  if (address->slots > LB_SLOTS_MAX ||
-      lb_port_bytes(address->slots, &capacity) != address->port_bytes) {
-    *why = "its control memory does not have the size that its slots need";
+  if (end - address->ring_offset > most) {
+    *why = "its receive slots are more than this end can ever have under way; make its ring "
+           "smaller, or this end's requests or messages more";
     return -EPROTO;
   }
-  int rc = lb_fd_check(fds[LB_FD_PORT], address->port_bytes, &size, why);
+  rc = lb_map_open(fd, address->ring_offset, end - address->ring_offset, PROT_READ | PROT_WRITE,
+                   &link->ring_map, &at);
+  if (rc != 0) {
+    *why = "its receive slots cannot be mapped";
+    return rc;
+  }
+  link->slot0 = at;
+  link->stride = address->stride;
+  link->payload_max = address->payload_max;
+  return lb_map_populate(&link->ring_map, fd, why);
+}
+
+/* An eventfd is woken, watched and closed without waiting for anybody; other kinds of file, such
+ * as sockets that carry descriptors, or FUSE's, are not. */
+static int take_wake(struct lb_link *link, int fd, const char **why)
+{
+  char path[64], kind[64] = "";
+  snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+  if (readlink(path, kind, sizeof(kind) - 1) < 0) {
+    *why = "its wake-up descriptor cannot be looked at; mount /proc";
+    return -errno;
+  }
+  if (strcmp(kind, "anon_inode:[eventfd]") != 0) {
+    *why = "its wake-up descriptor is no eventfd";
+    return -EPROTO;
+  }
+  link->wake_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  *why = "its wake-up descriptor cannot be duplicated; raise `ulimit -n`";
+  return link->wake_fd < 0 ? -errno : 0;
+}
+
+int lb_link_map(const struct lb_address *address, const int32_t *fds, uint64_t most,
+                struct lb_link **link, const char **why)
+{
+  uint64_t capacity;
+  void *at;
+  if (address->slots > LB_SLOTS_MAX ||
+      lb_port_bytes(address->slots, &capacity) != address->port_bytes ||
+      address->port_bytes > most) {
+    *why = "its control memory does not have the size that its slots need, or they are too many";
+    return -EPROTO;
+  }
+  int rc = lb_fd_check(fds[LB_FD_PORT], address->port_bytes, why);
   if (rc != 0)
     return rc;
   struct lb_link *made = link_alloc(address->id, address->slots);
   if (!made)
     return -ENOMEM;
-  void *map = mmap(NULL, address->port_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-                   fds[LB_FD_PORT], 0);
-  if (map == MAP_FAILED) {
-    rc = -errno;
+  made->port_bytes = address->port_bytes;
+  rc = lb_map_open(fds[LB_FD_PORT], 0, address->port_bytes, PROT_READ | PROT_WRITE, &made->port_map,
+                   &at);
+  if (rc != 0) {
     *why = "its control memory cannot be mapped";
     goto fail;
   }
-  made->port_bytes = address->port_bytes;
-  link_lay_out(made, map, capacity);
-  if (address->slots && (rc = map_ring(made, address, fds[LB_FD_RING], why)) != 0)
+  link_lay_out(made, at, capacity);
+  if ((rc = lb_map_populate(&made->port_map, fds[LB_FD_PORT], why)) != 0 ||
+      (rc = take_wake(made, fds[LB_FD_WAKE], why)) != 0)
     goto fail;
-  made->wake_fd = fcntl(fds[LB_FD_WAKE], F_DUPFD_CLOEXEC, 0);
-  made->wake_socket = true;
-  if (made->wake_fd < 0) {
-    rc = -errno;
-    *why = "its wake-up descriptor cannot be duplicated";
+  if (address->slots &&
+      (rc = map_ring(made, address, fds[LB_FD_RING], most - address->port_bytes, why)) != 0)
     goto fail;
-  }
   *link = made;
   return 0;
 
@@ -198,12 +201,10 @@ void lb_link_unref(struct lb_link *link)
 {
   if (!link || atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) != 1)
     return;
-  if (link->ring_map)
-    munmap(link->ring_map, link->ring_map_bytes);
-  if (link->port && (link->port_fd >= 0 || !link->in_process))
-    munmap(link->port, link->port_bytes);
-  else
+  lb_map_close(&link->ring_map);
+  if (!link->port_map.at)
     free(link->port);
+  lb_map_close(&link->port_map);
   if (link->port_fd >= 0)
     close(link->port_fd);
   if (link->wake_fd >= 0)
@@ -212,14 +213,13 @@ void lb_link_unref(struct lb_link *link)
   free(link);
 }
 
-/* Per-call flags on a socket, because a peer could change those of a descriptor
- * that it shares and make us block. */
+/* The peer's counter stays as it is, above 0: a write of nothing wakes who watches its edges, and
+ * cannot fill it up and so wait for room. */
 void lb_link_wake(struct lb_link *link)
 {
-  static const uint64_t one = 1;
+  const uint64_t count = link->wake_adds;
   if (link->wake_fd < 0)
     return;
-  ssize_t written = link->wake_socket ? send(link->wake_fd, &one, 1, MSG_DONTWAIT | MSG_NOSIGNAL)
-                                      : write(link->wake_fd, &one, sizeof(one));
+  ssize_t written = write(link->wake_fd, &count, sizeof(count));
   (void)written; /* full means that it is readable already */
 }

@@ -80,26 +80,55 @@ struct lb_port {
   alignas(LB_CACHE_LINE) _Atomic uint64_t claimed;
 };
 
+/* ---- What a peer can take away ------------------------------------------------ */
+
+/* guard.c: SIGBUS in such a range is the end of a connection, not of the process. */
+struct lb_guard;
+/* How often it has happened, in any range of this process. */
+extern _Atomic uint32_t lb_guard_hits;
+/* The range, rounded to pages of `page` bytes, all of which is mapped until lb_guard_close(). */
+int lb_guard_open(void *at, uint64_t bytes, uint64_t page, struct lb_guard **guard);
+void lb_guard_close(struct lb_guard *guard);
+bool lb_guard_hit(const struct lb_guard *guard);
+
+/* map.c: of a file that a peer has, too. */
+struct lb_map {
+  void *at; /* NULL: nothing is mapped */
+  uint64_t bytes;
+  struct lb_guard *guard;
+};
+/* Seals on fd that keep its maker from cutting it short under our feet, and at
+ * least `bytes` in it. */
+int lb_fd_check(int fd, uint64_t bytes, const char **why);
+/* The pages of [offset, offset + length). *at: where offset is. */
+int lb_map_open(int fd, uint64_t offset, uint64_t length, int prot, struct lb_map *map, void **at);
+void lb_map_close(struct lb_map *map);
+/* Pages that exist already are made known to the CPU; none is made, on our account, that does not.
+ * -ENOMEM with *why: they cannot be had. */
+int lb_map_populate(const struct lb_map *map, int fd, const char **why);
+/* Of one peer's memory, at most so much is mapped at a time. */
+uint64_t lb_mapped_max(void);
+
 struct lb_link {
   _Atomic uint32_t refs;
-  bool in_process;  /* seen by both ends through this very object */
-  bool wake_socket; /* wake_fd is a socket, else an eventfd */
-  int wake_fd;      /* wakes the owner */
+  bool in_process; /* seen by both ends through this very object */
+  bool wake_adds;  /* wake_fd counts, else a write of 0 wakes */
+  int wake_fd;     /* an eventfd that wakes the owner */
   uint64_t id;
   struct lb_port *port;
   struct lb_desc *desc;
   uint32_t *free_slots;
   uint64_t mask; /* of both rings */
   uint64_t port_bytes;
-  int port_fd; /* -1: heap */
+  struct lb_map port_map;
+  int port_fd; /* -1: heap, or the peer's */
   uint32_t slots;
   uint8_t *slot0; /* payload of slot 0 */
   uint64_t stride;
   uint64_t payload_max;
-  void *ring_map; /* of the peer's ring region; NULL: plain pointers */
-  uint64_t ring_map_bytes;
-  struct lb_mr **lent;  /* by reference: whose each slot's message is; NULL: in the slot itself */
-  struct lb_link *next; /* in the registry */
+  struct lb_map ring_map; /* of the peer's ring region; at NULL: plain pointers */
+  struct lb_mr **lent;    /* by reference: whose each slot's message is; NULL: in the slot itself */
+  struct lb_link *next;   /* in the registry */
   /* Within a process: the peer is between its look at `state` and its last
    * write into the slots. */
   alignas(LB_CACHE_LINE) _Atomic uint32_t posting;
@@ -108,15 +137,12 @@ struct lb_link {
 uint64_t lb_port_bytes(uint32_t slots, uint64_t *capacity);
 /* A port of one's own; shared: in a sealed memfd. NULL: errno. */
 struct lb_link *lb_link_new(uint64_t id, uint32_t slots, bool shared, bool lends);
-/* Another process's. The descriptors stay the caller's. -EPROTO with *why. */
+/* Another process's, of `most` bytes. The descriptors stay the caller's. -EPROTO with *why. */
 struct lb_address;
-int lb_link_map(const struct lb_address *address, const int32_t *fds, struct lb_link **link,
-                const char **why);
+int lb_link_map(const struct lb_address *address, const int32_t *fds, uint64_t most,
+                struct lb_link **link, const char **why);
 void lb_link_unref(struct lb_link *link);
 void lb_link_wake(struct lb_link *link);
-/* Seals on fd that keep its maker from cutting it short under our feet, and at
- * least `bytes` in it. */
-int lb_fd_check(int fd, uint64_t bytes, uint64_t *size, const char **why);
 
 static inline struct lb_link *lb_link_ref(struct lb_link *link)
 {
@@ -136,6 +162,8 @@ struct lb_link *lb_registry_find_link(uint64_t id); /* a new reference, or NULL 
 void lb_registry_add_mr(struct lb_mr *mr);
 void lb_registry_remove_mr(struct lb_mr *mr);
 struct lb_mr *lb_registry_find_mr(uint64_t id); /* a new reference, or NULL */
+/* Has a range of the device's that others have been offered been taken away? */
+bool lb_registry_lost(const struct pst_device *device);
 
 /* "I store a flag, then look at yours", against the same on the other side. The
  * hot side has the light barrier, which costs nothing when the cold side's can
@@ -246,6 +274,8 @@ struct lb_mr {
   uint8_t *base;                    /* NULL: the CPU cannot touch it */
   struct pst_remote *seated;        /* of this process; gate.c's */
   struct lb_gate_page *shared_gate; /* for other processes; NULL: not packed */
+  struct lb_guard *gate_guard;
+  struct lb_guard *guard; /* of the range, once others have its descriptor */
   int valid_fd;
   struct pst_export out; /* for other processes; kind 0: not packed */
   struct lb_mr *next;
@@ -260,6 +290,8 @@ static inline struct lb_mr *lb_mr_of(struct pst_mr *mr)
   return (struct lb_mr *)mr;
 }
 void lb_mr_unref(struct lb_mr *mr);
+/* Others will have the descriptor of its region. */
+int lb_mr_guard(struct lb_mr *mr);
 
 /* A queue of a memory's, for the requests of one endpoint that the CPU cannot do. */
 struct lb_copier {
@@ -297,9 +329,8 @@ struct pst_remote {
   struct lb_seat *seat; /* NULL: it is counted in */
   struct lb_seat own_seat;
   struct pst_remote *seated; /* the next within this process */
-  struct lb_gate_page *gate_map;
-  void *region_map;
-  uint64_t region_map_bytes;
+  struct lb_map gate_map;
+  struct lb_map region_map;
 };
 
 enum lb_watch_kind { LB_WATCH_WORKER, LB_WATCH_WAKE, LB_WATCH_PROCESS, LB_WATCH_TIMER };
@@ -318,7 +349,8 @@ struct pst_worker {
   struct lb_watch timer; /* wakes for the deadline of a peer that is to connect */
   uint64_t timer_ns;     /* that it is set to; 0: none */
   bool armed;
-  uint32_t idle; /* polls that brought nothing, one after the other */
+  uint32_t guard_hits; /* lb_guard_hits when it was last looked at */
+  uint32_t idle;       /* polls that brought nothing, one after the other */
   uint32_t polls;
   uint32_t next;
   struct pst_endpoint **endpoints;
@@ -441,7 +473,8 @@ struct pst_endpoint {
   uint64_t done_mask;
   uint64_t done_head;
   uint64_t done_tail;
-  int wake_pair[2]; /* ours, the peer's */
+  int wake_fd;     /* an eventfd, also the peer's; -1: not shared */
+  uint64_t mapped; /* bytes of its peer's */
   struct lb_watch wake_watch;
   struct lb_watch process_watch;
   /* A pidfd of this process, for the peer to watch: its own for each endpoint, since
@@ -534,6 +567,12 @@ bool lb_rx_drained(const struct lb_rx *rx);
 /* UNLENT for regions that no token is out of, of every rx that is over. */
 uint32_t lb_worker_unlend(struct pst_worker *worker, struct pst_completion *out, uint32_t max);
 bool lb_worker_may_unlend(const struct pst_worker *worker);
+/* Fail endpoints whose memory a peer has taken away. */
+void lb_worker_lost(struct pst_worker *worker);
+static inline bool lb_worker_is_hit(const struct pst_worker *worker)
+{
+  return atomic_load_explicit(&lb_guard_hits, memory_order_relaxed) != worker->guard_hits;
+}
 void lb_worker_watch(struct pst_worker *worker);
 int lb_worker_add_watch(struct pst_worker *worker, struct lb_watch *watch);
 void lb_worker_drop_watch(struct pst_worker *worker, struct lb_watch *watch);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registrations, and what a peer needs to reach them: remote.c. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -120,8 +121,10 @@ void lb_mr_deregister(struct pst_device *device, struct pst_mr *handle)
     return;
   lb_registry_remove_mr(mr);
   lb_gates_shut(mr, LEAVE_NS);
+  lb_guard_close(mr->guard);
   if (mr->shared_gate) {
     await_imports(device, &mr->shared_gate->gate);
+    lb_guard_close(mr->gate_guard);
     munmap(mr->shared_gate, sizeof(*mr->shared_gate));
   }
   if (mr->valid_fd >= 0)
@@ -137,7 +140,7 @@ static int make_gate(struct lb_mr *mr)
   if (fd < 0)
     return -errno;
   void *map = MAP_FAILED;
-  if (ftruncate(fd, sizeof(*mr->shared_gate)) == 0 &&
+  if (fallocate(fd, 0, 0, sizeof(*mr->shared_gate)) == 0 &&
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
     map = mmap(NULL, sizeof(*mr->shared_gate), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (map == MAP_FAILED) {
@@ -145,10 +148,27 @@ static int make_gate(struct lb_mr *mr)
     close(fd);
     return rc;
   }
+  int rc = lb_guard_open(map, sizeof(*mr->shared_gate), 0, &mr->gate_guard);
+  if (rc != 0) {
+    munmap(map, sizeof(*mr->shared_gate));
+    close(fd);
+    return rc;
+  }
   mr->shared_gate = map;
   mr->valid_fd = fd;
   atomic_store(&mr->shared_gate->gate.open, 1);
   return 0;
+}
+
+int lb_mr_guard(struct lb_mr *mr)
+{
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* rings of several workers */
+  int rc = 0;
+  pthread_mutex_lock(&lock);
+  if (!mr->guard && mr->base && mr->length)
+    rc = lb_guard_open(mr->base, mr->length, mr->region.page_size, &mr->guard);
+  pthread_mutex_unlock(&lock);
+  return rc;
 }
 
 static int export_region(struct pst_device *device, struct lb_mr *mr)
@@ -176,6 +196,8 @@ int lb_mr_pack(struct pst_device *device, struct pst_mr *handle, struct pst_blob
     int rc = mr->shared_gate ? 0 : make_gate(mr);
     if (rc == 0 && !mr->out.kind)
       rc = export_region(device, mr);
+    if (rc == 0)
+      rc = lb_mr_guard(mr);
     if (rc != 0)
       return rc;
   }

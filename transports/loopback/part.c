@@ -102,6 +102,11 @@ int lb_rx_open(struct pst_ring *ring, struct lb_rx **rx)
 {
   struct pst_worker *worker = ring->worker;
   uint32_t part;
+  if (ring->mr && lb_guard_hit(ring->mr->guard)) {
+    LB_LOG(worker->device, PST_LOG_ERROR,
+           "no other endpoint for this ring: a peer has taken pages of its memory away");
+    return -EFAULT;
+  }
   int rc = part_find(ring, &part);
   if (rc != 0)
     return rc;

@@ -324,7 +324,8 @@ static __attribute__((noinline)) uint32_t poll_endpoint(struct pst_endpoint *end
   if (__builtin_expect(lb_copy_pending(endpoint), 0))
     lb_copy_progress(endpoint);
   n += take_done(endpoint, out + n, max - n);
-  if (endpoint->rx && !endpoint->shut && endpoint->over_status != -EPROTO)
+  if (endpoint->rx && !endpoint->shut && endpoint->over_status != -EPROTO &&
+      endpoint->over_status != -EFAULT)
     n += endpoint->rx->buffer_of ? take_references(endpoint, out + n, max - n)
                                  : take_copies(endpoint, out + n, max - n);
   if (__builtin_expect(endpoint->attention, 0) && n < max)
@@ -378,6 +379,8 @@ int lb_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
     worker->idle = 0;
     lb_worker_watch(worker);
   }
+  if (__builtin_expect(lb_worker_is_hit(worker), 0))
+    lb_worker_lost(worker);
   uint32_t n = poll_endpoints(worker, completions, max);
   /* Whoever was woken for a message has it before a system call: those wake-ups are taken
    * off by the next arm(). Where there was none, it may have been a death. */

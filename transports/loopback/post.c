@@ -342,6 +342,20 @@ static int enter(struct pst_endpoint *endpoint)
   return -ECONNRESET;
 }
 
+/* Requests of this post that bring something from where nothing is any more, done from `first`
+ * on. */
+static void lose(struct pst_endpoint *endpoint, uint64_t first)
+{
+  lb_worker_lost(endpoint->worker);
+  if (endpoint->over_status != -EFAULT)
+    return;
+  for (uint64_t i = first; i != endpoint->done_head; i++) {
+    struct lb_done *done = &endpoint->done[i & endpoint->done_mask];
+    if (done->status == 0 && done->opcode != PST_OP_SEND && done->opcode != PST_OP_WRITE)
+      done->status = -ECONNRESET;
+  }
+}
+
 int lb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
             uint32_t *wait)
 {
@@ -349,6 +363,7 @@ int lb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
   int rc = enter(endpoint);
   if (rc != 0)
     return rc;
+  const uint64_t first = endpoint->done_head;
   while (taken < n) {
     uint32_t room = endpoint->request_max - endpoint->outstanding;
     uint32_t left = n - taken < room ? n - taken : room;
@@ -371,6 +386,8 @@ int lb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
   }
   if (endpoint->peer->in_process)
     atomic_store_explicit(&endpoint->peer->posting, 0, memory_order_release);
+  if (__builtin_expect(lb_worker_is_hit(endpoint->worker), 0))
+    lose(endpoint, first);
   if (taken == 0 && rc != 0)
     return rc;
   *wait = why;

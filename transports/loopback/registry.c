@@ -103,6 +103,18 @@ void lb_registry_remove_mr(struct lb_mr *mr)
   pthread_mutex_unlock(&lock);
 }
 
+bool lb_registry_lost(const struct pst_device *device)
+{
+  bool lost = false;
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 0; i < BUCKETS && !lost; i++)
+    for (const struct lb_mr *mr = mrs[i]; mr && !lost; mr = mr->next)
+      lost = mr->device == device && mr->shared_gate &&
+             (lb_guard_hit(mr->gate_guard) || lb_guard_hit(mr->guard));
+  pthread_mutex_unlock(&lock);
+  return lost;
+}
+
 struct lb_mr *lb_registry_find_mr(uint64_t id)
 {
   pthread_mutex_lock(&lock);

@@ -20,21 +20,22 @@ static const struct pst_region *near_device(const struct pst_endpoint *endpoint)
 static int map_gate(struct pst_remote *remote, const struct lb_remote_blob *in, const int32_t *fds,
                     const char **why)
 {
-  uint64_t end, size;
+  uint64_t end;
+  void *at;
   if (__builtin_add_overflow(in->offset, in->length, &end)) {
     *why = "its range makes no sense";
     return -EPROTO;
   }
-  int rc = lb_fd_check(fds[LB_FD_VALID], sizeof(struct lb_gate_page), &size, why);
+  int rc = lb_fd_check(fds[LB_FD_VALID], sizeof(struct lb_gate_page), why);
   if (rc != 0)
     return rc;
-  void *map = mmap(NULL, sizeof(struct lb_gate_page), PROT_READ | PROT_WRITE, MAP_SHARED,
-                   fds[LB_FD_VALID], 0);
-  if (map == MAP_FAILED)
-    return -errno;
-  remote->gate_map = map;
-  remote->gate = &remote->gate_map->gate;
-  lb_seat_take(remote, remote->gate_map);
+  rc = lb_map_open(fds[LB_FD_VALID], 0, sizeof(struct lb_gate_page), PROT_READ | PROT_WRITE,
+                   &remote->gate_map, &at);
+  if (rc != 0)
+    return rc;
+  struct lb_gate_page *page = at;
+  remote->gate = &page->gate;
+  lb_seat_take(remote, page);
   return 0;
 }
 
@@ -43,12 +44,13 @@ static int map_file(struct pst_remote *remote, const struct lb_remote_blob *in, 
   int prot = PROT_READ;
   if (in->access & (PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC))
     prot |= PROT_WRITE;
-  void *map = mmap(NULL, remote->region_map_bytes, prot, MAP_SHARED, fd, 0);
-  if (map == MAP_FAILED)
-    return -errno;
-  remote->region_map = map;
-  remote->base = (uint8_t *)map + in->offset;
-  remote->address = (uintptr_t)remote->base;
+  void *at;
+  int rc = lb_map_open(fd, in->offset, in->length, prot, &remote->region_map, &at);
+  if (rc != 0)
+    return rc;
+  remote->base = at;
+  remote->address = (uintptr_t)at;
+  remote->endpoint->mapped += remote->region_map.bytes;
   return 0;
 }
 
@@ -90,12 +92,17 @@ static int open_file(struct pst_remote *remote, const struct lb_remote_blob *in,
                      const char **why)
 {
   const struct pst_region *near = near_device(remote->endpoint);
-  int rc = lb_fd_check(fd, in->offset + in->length, &remote->region_map_bytes, why);
+  int rc = lb_fd_check(fd, in->offset + in->length, why);
   if (rc != 0)
     return rc;
+  if (in->length > lb_mapped_max() - remote->endpoint->mapped) {
+    *why = "with what it has offered before it is more than this machine's memory; let it offer "
+           "less at a time";
+    return -ENOMEM;
+  }
   if (!near)
     return map_file(remote, in, fd);
-  const struct pst_export from = export_of(in, fd, remote->region_map_bytes);
+  const struct pst_export from = export_of(in, fd, in->offset + in->length);
   rc = import(remote, near, &from);
   if (rc == -EOPNOTSUPP)
     rc = map_file(remote, in, fd);
@@ -259,10 +266,9 @@ void lb_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
   if (remote->counted)
     atomic_fetch_sub(&remote->gate->imports, 1);
   lb_seat_leave(remote);
-  if (remote->gate_map)
-    munmap(remote->gate_map, sizeof(struct lb_gate_page));
-  if (remote->region_map)
-    munmap(remote->region_map, remote->region_map_bytes);
+  endpoint->mapped -= remote->region_map.bytes;
+  lb_map_close(&remote->gate_map);
+  lb_map_close(&remote->region_map);
   lb_mr_unref(remote->mr);
   free(remote);
 }

@@ -47,7 +47,10 @@ static int ring_export(struct pst_device *device, struct pst_ring *ring)
     return rc;
   ring->fd = out.fd;
   ring->fd_offset = out.offset;
-  return 0;
+  rc = lb_mr_guard(mr);
+  if (rc != 0)
+    close(out.fd);
+  return rc;
 }
 
 int lb_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,

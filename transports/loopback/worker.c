@@ -2,7 +2,6 @@
 /* Workers: what one thread polls, and how it sleeps. */
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -10,7 +9,9 @@
 
 int lb_worker_add_watch(struct pst_worker *worker, struct lb_watch *watch)
 {
-  struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
+  /* A peer's wake-ups are never taken off: each is told once. */
+  const uint32_t edge = watch->kind == LB_WATCH_WAKE ? (uint32_t)EPOLLET : 0;
+  struct epoll_event event = {.events = EPOLLIN | edge, .data.ptr = watch};
   return epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) == 0 ? 0 : -errno;
 }
 
@@ -37,6 +38,7 @@ int lb_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
   int rc;
   made->device = device;
   made->index = index;
+  made->guard_hits = atomic_load(&lb_guard_hits);
   made->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   made->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   made->watch = (struct lb_watch){LB_WATCH_WORKER, made->event_fd, NULL};
@@ -79,14 +81,9 @@ void lb_worker_close(struct pst_worker *worker)
 
 static void drain(const struct lb_watch *watch)
 {
-  uint64_t sink[8];
-  if (watch->kind != LB_WATCH_WAKE) {
-    ssize_t got = read(watch->fd, sink, sizeof(sink[0]));
-    (void)got;
-    return;
-  }
-  while (recv(watch->fd, sink, sizeof(sink), MSG_DONTWAIT) == (ssize_t)sizeof(sink))
-    ;
+  uint64_t sink;
+  ssize_t got = watch->kind == LB_WATCH_WAKE ? 0 : read(watch->fd, &sink, sizeof(sink));
+  (void)got;
 }
 
 /* One system call: wake-ups are taken off, deaths are noticed. */
@@ -105,6 +102,31 @@ void lb_worker_watch(struct pst_worker *worker)
     int fd = watch->fd;
     lb_worker_drop_watch(worker, watch);
     close(fd);
+  }
+}
+
+static bool has_lost(const struct pst_endpoint *endpoint)
+{
+  const struct lb_link *peer = endpoint->peer;
+  bool lost = lb_guard_hit(endpoint->own->port_map.guard) ||
+              (endpoint->ring && endpoint->ring->mr && lb_guard_hit(endpoint->ring->mr->guard));
+  if (peer && !peer->in_process)
+    lost |= lb_guard_hit(peer->port_map.guard) || lb_guard_hit(peer->ring_map.guard);
+  for (const struct pst_remote *remote = endpoint->remotes; remote && !lost; remote = remote->next)
+    lost = lb_guard_hit(remote->gate_map.guard) || lb_guard_hit(remote->region_map.guard);
+  return lost;
+}
+
+void lb_worker_lost(struct pst_worker *worker)
+{
+  worker->guard_hits = atomic_load(&lb_guard_hits);
+  /* Which peer took a registration away nobody knows: whoever may have been offered it. */
+  const bool offered = lb_registry_lost(worker->device);
+  for (uint32_t i = 0; i < worker->endpoint_count; i++) {
+    struct pst_endpoint *endpoint = worker->endpoints[i];
+    const bool others = endpoint->peer && !endpoint->peer->in_process;
+    if (has_lost(endpoint) || (offered && others && (endpoint->roles & PST_ROLE_RMA)))
+      lb_endpoint_fail(endpoint, -EFAULT, "");
   }
 }
 
@@ -134,6 +156,8 @@ static void set_timer(struct pst_worker *worker)
 int lb_arm(struct pst_worker *worker)
 {
   lb_worker_watch(worker);
+  if (lb_worker_is_hit(worker))
+    lb_worker_lost(worker);
   if (worker->unlending && lb_worker_may_unlend(worker))
     return -EAGAIN;
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
