@@ -33,6 +33,7 @@ struct flow_sender {
   const char *memory, *source_type;
   bool shares; /* sends what flow.leader's sender submits */
   struct source source;
+  bool bounded;         /* it has an end: its source's, a count or a duration */
   uint64_t left;        /* messages still to acquire; UINT64_MAX: no bound */
   uint64_t deadline_ns; /* of --duration; 0: not connected yet, or none */
   enum side_phase phase;
@@ -49,7 +50,9 @@ struct flow_receiver {
   uint64_t deadline_ns;
   enum side_phase phase;
   atomic_bool over;
-  bool cut; /* left before the stream had ended, because it was told to */
+  bool cut;         /* left before the stream had ended, because it was told to */
+  uint32_t stopped; /* as pst_sender_stop(): by what this side ended it; PST_STOP_UNKNOWN: it did
+                       not */
   struct pst_view *views;
   struct pst_frame frames[FRAME_BATCH];
   /* Views, or frames, that are with the sink; where it has no room yet for all of them, the

@@ -130,7 +130,12 @@ static int open_sender(struct flow *flow)
       .loop = number(flow, "sender.source.loop") != 0,
       .timed = number(flow, "sender.source.timed") != 0,
   };
-  return source_open(&sender->source, sender->source_type, &params, &drive->error);
+  struct source_extent extent = {.endless = true};
+  int result = source_open(&sender->source, sender->source_type, &params, &drive->error);
+  if (result == 0 && sender->source.ops->extent != NULL)
+    sender->source.ops->extent(sender->source.state, &extent);
+  sender->bounded = !extent.endless || sender->left != UINT64_MAX || drive->arguments->duration_set;
+  return result;
 }
 
 static int open_receiver(struct flow *flow)

@@ -159,6 +159,25 @@ static int rename_temporary(struct output *output)
   return 0;
 }
 
+int output_partial(struct output *output)
+{
+  if (output->fd < 0 || output->in_place || output->partial)
+    return 0;
+  char *folder = folder_of(output->path), *copy = strdup(output->path), *part = NULL;
+  int result = 0;
+  if (folder == NULL || copy == NULL ||
+      asprintf(&part, "%s/.%s.penstock-part", folder, basename(copy)) < 0) {
+    result = -ENOMEM;
+  } else {
+    free(output->path);
+    output->path = part;
+    output->overwrite = output->partial = true;
+  }
+  free(folder);
+  free(copy);
+  return result;
+}
+
 static void sync_folder(const char *path)
 {
   char *folder = folder_of(path);

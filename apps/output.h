@@ -16,6 +16,7 @@ struct output {
   char *path;      /* where it will stand */
   char *temporary; /* where it stands meanwhile, on filesystems without O_TMPFILE */
   bool overwrite;
+  bool partial; /* as output_partial() */
 };
 
 /* `what` is for messages: "stream 'packets': sink". -EEXIST: the file exists and
@@ -24,6 +25,9 @@ int output_open(struct output *output, const char *what, const char *path, bool 
                 struct pst_error *error);
 /* Flush to the disk and give it its name. On failure nothing is left. Closes. */
 int output_commit(struct output *output, const char *what, struct pst_error *error);
+/* It is a part of what was to come: commit it as `.NAME.penstock-part`, beside where it would
+ * stand, in the place of an older part. 0 or -ENOMEM. */
+int output_partial(struct output *output);
 /* Throw it away. Legal after commit and for one that was never opened. */
 void output_discard(struct output *output);
 #define OUTPUT_INIT                                                                                \

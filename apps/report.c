@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "clock.h"
 #include "notice.h"
 #include "result.h"
+#include "signals.h"
 
 int report_worse(int a, int b)
 {
@@ -179,6 +181,73 @@ static void say_numbers(const struct judged *judged)
     notice(PST_LOG_INFO, "%s: loss ?", name);
 }
 
+static bool is_peers(int error)
+{
+  return error == -ECONNRESET || error == -ETIMEDOUT || error == -ECANCELED || error == -EPIPE;
+}
+
+/* enum pst_stop with PST_STOP_SHORT: what failed here or there comes before what was asked for. */
+static uint32_t stopped_by(const struct judged *judged)
+{
+  const struct flow *flow = judged->flow;
+  const struct pst_stats *own = judged->sender != NULL ? judged->sender : judged->receiver;
+
+  if (flow->sender.error.code != 0 || flow->receiver.error.code != 0)
+    return PST_STOP_FAILURE;
+  if (flow->receiver.cut)
+    return flow->receiver.stopped;
+  if (own->state == PST_STATE_FAILED)
+    return own->started_ns != 0 && is_peers(own->error) ? PST_STOP_PEER : PST_STOP_FAILURE;
+  if (own->stopped != PST_STOP_UNKNOWN)
+    return (uint32_t)own->stopped;
+  if (flow->receiver.stopped != PST_STOP_UNKNOWN)
+    return flow->receiver.stopped;
+  return flow->foreign && own->state == PST_STATE_ENDED ? PST_STOP_SOURCE_END : PST_STOP_UNKNOWN;
+}
+
+static const char *stop_name(uint32_t stopped)
+{
+  static const char *const names[PST_STOPS] = {NULL,     "source_end", "count",  "duration",
+                                               "signal", "peer",       "failure"};
+  uint32_t why = stopped & ~PST_STOP_SHORT;
+
+  return why < PST_STOPS ? names[why] : NULL;
+}
+
+/* What was cut short is a failure; where it has failed already, that is why it is short. */
+static void judge_stop(const struct judged *judged, uint32_t stopped)
+{
+  struct flow *flow = judged->flow;
+  char why[128];
+
+  if ((stopped & PST_STOP_SHORT) == 0)
+    return;
+  if (judged->sender == NULL && !flow->foreign)
+    snprintf(why, sizeof why, "the sender was stopped before its source had ended");
+  else
+    snprintf(why, sizeof why, "stopped by %s before all that was asked for had come",
+             signals_name());
+  set_failed(flow, PST_EXIT_FAILED, why, flow->exit_status != PST_EXIT_OK);
+}
+
+static void say_source(const struct judged *judged, uint32_t stopped)
+{
+  const struct flow *flow = judged->flow;
+  struct source_extent extent = {0};
+
+  if ((stopped & PST_STOP_SHORT) == 0 || judged->sender == NULL || flow->sender.shares)
+    return;
+  if (flow->sender.source.ops->extent != NULL)
+    flow->sender.source.ops->extent(flow->sender.source.state, &extent);
+  if (extent.known)
+    notice(PST_LOG_INFO, "%s: source: %.1f MiB of %.1f MiB (stopped by %s)", flow->name,
+           (double)extent.done_bytes / 1048576, (double)extent.total_bytes / 1048576,
+           signals_name());
+  else
+    notice(PST_LOG_INFO, "%s: source: %" PRIu64 " messages (stopped by %s)", flow->name,
+           judged->sender->messages_sent, signals_name());
+}
+
 static bool has_run(const struct judged *judged)
 {
   return (judged->sender != NULL && judged->sender->started_ns != 0) ||
@@ -252,13 +321,16 @@ void report_flow(struct flow *flow, struct json_object *result)
   const struct result_counters received_counters = counters_of(received_count, received);
   accounting_least(&judged.account, received_counters.values, received_counters.count);
   expect_read(flow->drive->config, flow->name, &judged.wanted);
+  uint32_t stopped = stopped_by(&judged);
   if (flow->receiver.cut)
     set_failed(flow, PST_EXIT_FAILED, "the receiver left before the stream had ended", false);
   judge_side(flow, judged.receiver, &flow->receiver.error, "receiver");
   judge_side(flow, judged.sender, &flow->sender.error, "sender");
+  judge_stop(&judged, stopped);
   judge_account(&judged);
   judge_expects(&judged);
   say_numbers(&judged);
+  say_source(&judged, stopped);
   say_verdict(&judged, &stage, &share);
 
   const struct result_stream stream = {
@@ -280,6 +352,7 @@ void report_flow(struct flow *flow, struct json_object *result)
       .limited_by = stage,
       .share = share,
       .error = flow->verdict[0] != '\0' ? flow->verdict : NULL,
+      .stopped = stop_name(stopped),
       .ok = flow->exit_status == PST_EXIT_OK,
   };
   result_add_stream(result, &stream);

@@ -323,6 +323,7 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
   object = json_object_new_object();
   put_text(object, "name", stream->name);
   put_bool(object, "ok", stream->ok);
+  put_text(object, "stopped", stream->stopped);
   put_uint(object, "message_bytes", stream->message_bytes);
   put_uint(object, "ring_slots", stream->ring_slots);
   put_counts(object, account);

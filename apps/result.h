@@ -45,7 +45,8 @@ struct result_stream {
   const char *(*stage_name)(int stage);
   int limited_by; /* as pst_verdict, or RESULT_NEVER_RAN */
   double share;
-  const char *error; /* first one; NULL */
+  const char *error;   /* first one; NULL */
+  const char *stopped; /* by what; NULL: nobody knows */
   bool ok;
 };
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
-static atomic_int received;
+static atomic_int received, number;
 static _Atomic(struct pst_session *) woken;
 static atomic_int event = -1;
 static atomic_int last = -1;
@@ -19,7 +19,8 @@ static void handle(int signal)
   int code = errno;
   uint64_t one = 1;
 
-  (void)signal;
+  if (atomic_load(&number) == 0)
+    atomic_store(&number, signal);
   int before = atomic_fetch_add(&received, 1), fd = atomic_load(&last);
   if (before == 1 && fd >= 0 && atomic_load(&last_process) == getpid() &&
       write(fd, &one, sizeof one) == sizeof one) {
@@ -59,6 +60,11 @@ void signals_last(int event_fd)
 void signals_session(struct pst_session *session)
 {
   atomic_store(&woken, session);
+}
+
+const char *signals_name(void)
+{
+  return atomic_load(&number) == SIGTERM ? "SIGTERM" : "SIGINT";
 }
 
 bool signals_stop(void)

@@ -19,5 +19,7 @@ void signals_last(int event_fd);
 /* Whose workers to wake; NULL: nobody's. */
 void signals_session(struct pst_session *session);
 bool signals_stop(void);
+/* Of the first that came. */
+const char *signals_name(void);
 
 #endif

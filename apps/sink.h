@@ -36,6 +36,9 @@ struct sink_ops {
    * those that are in use are so until *fence has passed. */
   int (*take)(void *state, const struct sink_host *host, const struct pst_view *views, uint32_t n,
               struct pst_fence **fence, struct pst_error *error);
+  /* Its source was cut short: what finish() makes stand is a part, and is called so. May be NULL.
+   */
+  int (*cut)(void *state);
   /* The stream has ended and all of it was taken: make the result stand.
    * -EAGAIN: work is under way, poll the receiver and call again. */
   int (*finish)(void *state, const struct sink_host *host, struct pst_error *error);

@@ -211,6 +211,12 @@ static int file_take(void *state, const struct sink_host *host, const struct pst
   return 0;
 }
 
+static int file_cut(void *state)
+{
+  struct file *file = state;
+  return output_partial(&file->output);
+}
+
 static int file_finish(void *state, const struct sink_host *host, struct pst_error *error)
 {
   struct file *file = state;
@@ -235,6 +241,7 @@ const struct sink_ops sink_file = {
     .reads = true,
     .open = file_open,
     .take = file_take,
+    .cut = file_cut,
     .finish = file_finish,
     .close = file_close,
 };

@@ -218,6 +218,12 @@ static int capture_take(void *state, const struct sink_host *host, const struct 
   return 0;
 }
 
+static int capture_partial(void *state)
+{
+  struct capture *capture = state;
+  return output_partial(&capture->output);
+}
+
 static int capture_finish(void *state, const struct sink_host *host, struct pst_error *error)
 {
   struct capture *capture = state;
@@ -248,6 +254,7 @@ static int capture_open(const struct sink_params *params, void **state, struct p
                      params->stream);
 }
 #define capture_take NULL
+#define capture_partial NULL
 #define capture_finish NULL
 #define capture_close NULL
 #endif
@@ -257,6 +264,7 @@ const struct sink_ops sink_pcap = {
     .reads = true,
     .open = capture_open,
     .take = capture_take,
+    .cut = capture_partial,
     .finish = capture_finish,
     .close = capture_close,
 };

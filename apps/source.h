@@ -30,6 +30,13 @@ struct source_params {
   bool timed;
 };
 
+/* How far a source is. */
+struct source_extent {
+  bool endless; /* it ends only when it is told to */
+  bool known;   /* the next two hold */
+  uint64_t done_bytes, total_bytes;
+};
+
 struct source_ops {
   const char *name;
   /* Before the session is opened: everything that can be wrong with the file
@@ -45,6 +52,8 @@ struct source_ops {
   /* Fill all n slots (no more than ready() said) and set length and meta. */
   int (*fill)(void *state, const struct source_host *host, struct pst_slot *slots, uint32_t n,
               struct pst_error *error);
+  /* NULL: endless. */
+  void (*extent)(const void *state, struct source_extent *extent);
   void (*close)(void *state);
 };
 

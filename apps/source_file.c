@@ -241,10 +241,24 @@ static int file_fill(void *state, const struct source_host *host, struct pst_slo
   return 0;
 }
 
+static void file_extent(const void *state, struct source_extent *extent)
+{
+  const struct file *file = state;
+  struct stat st;
+
+  *extent = (struct source_extent){.endless = file->loop,
+                                   .known = file->sized,
+                                   .done_bytes = file->offset,
+                                   .total_bytes = file->size};
+  if (!file->sized && fstat(file->fd, &st) == 0 && S_ISCHR(st.st_mode))
+    extent->endless = true;
+}
+
 const struct source_ops source_file = {
     .name = "file",
     .open = file_open,
     .ready = file_ready,
     .fill = file_fill,
+    .extent = file_extent,
     .close = file_close,
 };

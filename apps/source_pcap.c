@@ -83,6 +83,12 @@ static int open_capture(struct capture *capture, struct pst_error *error)
   return 0;
 }
 
+static void capture_extent(const void *state, struct source_extent *extent)
+{
+  const struct capture *capture = state;
+  *extent = (struct source_extent){.endless = capture->loop};
+}
+
 static void capture_close(void *state)
 {
   struct capture *capture = state;
@@ -317,6 +323,7 @@ static int capture_open(const struct source_params *params, void **state, struct
 #define capture_announce NULL
 #define capture_ready NULL
 #define capture_fill NULL
+#define capture_extent NULL
 #define capture_close NULL
 #endif
 
@@ -326,5 +333,6 @@ const struct source_ops source_pcap = {
     .announce = capture_announce,
     .ready = capture_ready,
     .fill = capture_fill,
+    .extent = capture_extent,
     .close = capture_close,
 };

@@ -58,32 +58,47 @@ static void sender_broken(struct flow *flow)
   pst_session_wake(flow->drive->session);
 }
 
-static void sender_end(struct flow *flow)
+static void sender_end(struct flow *flow, uint32_t why)
 {
   flow->sender.phase = SIDE_ENDING;
-  pst_sender_finish(flow->sender.handle); /* a failure shows in the state */
+  pst_sender_stop(flow->sender.handle, why); /* a failure shows in the state */
 }
 
-/* Must the source end now, though it has more? */
-static bool sender_told(struct flow *flow, uint64_t *until_ns)
+/* By a signal: is what was sent a part of what was to be sent? */
+static uint32_t stopped_by_signal(struct flow *flow)
+{
+  struct flow_sender *sender = &flow->sender;
+  uint64_t until_ns = UINT64_MAX;
+
+  if (!sender->bounded)
+    return PST_STOP_SIGNAL;
+  if (sender->source.ops->ready(sender->source.state, 1, &until_ns, &sender->error) == -ENODATA)
+    return PST_STOP_SOURCE_END;
+  return PST_STOP_SIGNAL | PST_STOP_SHORT;
+}
+
+/* Why the source must end now, though it may have more; PST_STOP_UNKNOWN: it need not. */
+static uint32_t sender_told(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_sender *sender = &flow->sender;
 
-  if (sender->left == 0 || atomic_load_explicit(&flow->drive->stop, memory_order_relaxed))
-    return true;
+  if (sender->left == 0)
+    return PST_STOP_COUNT;
+  if (atomic_load_explicit(&flow->drive->stop, memory_order_relaxed))
+    return stopped_by_signal(flow);
   if (!flow->drive->arguments->duration_set)
-    return false;
+    return PST_STOP_UNKNOWN;
   if (sender->deadline_ns == 0) {
     if (pst_sender_state(sender->handle) < PST_STATE_CONNECTED)
-      return false;
+      return PST_STOP_UNKNOWN;
     struct pst_stats stats = {.struct_size = sizeof stats};
     pst_sender_stats(sender->handle, &stats);
     sender->deadline_ns = deadline_of(flow, stats.started_ns);
     if (sender->deadline_ns == 0)
-      return false;
+      return PST_STOP_UNKNOWN;
   }
   lower(until_ns, sender->deadline_ns);
-  return now_ns() >= sender->deadline_ns;
+  return now_ns() >= sender->deadline_ns ? PST_STOP_DURATION : PST_STOP_UNKNOWN;
 }
 
 static uint32_t sender_idle(struct flow *flow)
@@ -104,14 +119,15 @@ static uint32_t sender_flow(struct flow *flow, uint64_t *until_ns)
   struct flow_sender *sender = &flow->sender;
   const struct source_host host = {.context = sender->handle, .fill = fill_slots};
 
-  if (sender_told(flow, until_ns)) {
-    sender_end(flow);
+  uint32_t told = sender_told(flow, until_ns);
+  if (told != PST_STOP_UNKNOWN) {
+    sender_end(flow, told);
     return 1;
   }
   uint32_t wanted = sender->left < SOURCE_BATCH ? (uint32_t)sender->left : SOURCE_BATCH;
   int ready = sender->source.ops->ready(sender->source.state, wanted, until_ns, &sender->error);
   if (ready == -ENODATA) {
-    sender_end(flow);
+    sender_end(flow, PST_STOP_SOURCE_END);
     return 1;
   }
   if (ready < 0) {
@@ -304,6 +320,26 @@ static void frames_take(struct flow *flow, int result)
                 pst_receiver_release_frames_after(receiver->handle, receiver->frames, n, fence));
 }
 
+/* Would there have been more, as the sender says, or as was asked for here? */
+static bool is_short(const struct flow *flow)
+{
+  struct pst_stats stats = {.struct_size = sizeof stats};
+
+  pst_receiver_stats(flow->receiver.handle, &stats);
+  return ((stats.stopped | flow->receiver.stopped) & PST_STOP_SHORT) != 0;
+}
+
+static int receiver_cut(struct flow *flow)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  int result = receiver->sink.ops->cut(receiver->sink.state);
+
+  if (result < 0)
+    notice_fail(&receiver->error, PST_EXIT_FAILED, result,
+                "stream '%s': what came of it cannot be kept: %s", flow->name, strerror(-result));
+  return result;
+}
+
 /* All of the stream was here: the sink makes its result stand, then the sender may
  * know. */
 static void receiver_end(struct flow *flow, uint64_t *until_ns)
@@ -313,7 +349,10 @@ static void receiver_end(struct flow *flow, uint64_t *until_ns)
   int result = 0;
 
   if (receiver->phase == SIDE_FLOWING) {
-    result = receiver->sink.ops->finish(receiver->sink.state, &host, &receiver->error);
+    if (receiver->sink.ops->cut != NULL && is_short(flow))
+      result = receiver_cut(flow);
+    if (result == 0)
+      result = receiver->sink.ops->finish(receiver->sink.state, &host, &receiver->error);
     if (result < 0 && result != -EAGAIN)
       receiver_broken(flow);
     else if (result == 0)
@@ -328,22 +367,27 @@ static void receiver_end(struct flow *flow, uint64_t *until_ns)
     receiver_over(flow);
 }
 
-/* A stream without another Penstock ends here, in good order, when it is enough. */
-static bool receiver_enough(struct flow *flow, uint64_t *until_ns)
+/* A stream without another Penstock ends here, in good order, when it is enough: why, or
+ * PST_STOP_UNKNOWN. */
+static uint32_t receiver_enough(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_receiver *receiver = &flow->receiver;
   const struct arguments *arguments = flow->drive->arguments;
 
-  if (receiver->left == 0 || atomic_load_explicit(&flow->drive->stop, memory_order_relaxed))
-    return true;
+  if (receiver->left == 0)
+    return PST_STOP_COUNT;
+  if (atomic_load_explicit(&flow->drive->stop, memory_order_relaxed))
+    return receiver->left != UINT64_MAX || arguments->duration_set
+               ? PST_STOP_SIGNAL | PST_STOP_SHORT
+               : PST_STOP_SIGNAL;
   if (!arguments->duration_set)
-    return false;
+    return PST_STOP_UNKNOWN;
   if (receiver->deadline_ns == 0 && pst_receiver_state(receiver->handle) >= PST_STATE_CONNECTED)
     receiver->deadline_ns = now_ns() + arguments->duration_ns;
   if (receiver->deadline_ns == 0)
-    return false;
+    return PST_STOP_UNKNOWN;
   lower(until_ns, receiver->deadline_ns);
-  return now_ns() >= receiver->deadline_ns;
+  return now_ns() >= receiver->deadline_ns ? PST_STOP_DURATION : PST_STOP_UNKNOWN;
 }
 
 /* Leave when told to, by a signal or by the time: see GRACE_NS. In a process that
@@ -357,8 +401,11 @@ static bool receiver_told(struct flow *flow, uint64_t *until_ns)
     return true;
   if (drained_too_long(drive, until_ns))
     return true;
-  if (flow->foreign && receiver_enough(flow, until_ns))
-    pst_receiver_stop(receiver->handle); /* the next poll says that it is over */
+  if (flow->foreign && receiver->stopped == PST_STOP_UNKNOWN) {
+    receiver->stopped = receiver_enough(flow, until_ns);
+    if (receiver->stopped != PST_STOP_UNKNOWN)
+      pst_receiver_stop(receiver->handle); /* the next poll says that it is over */
+  }
   if (flow->sender.handle != NULL || flow->foreign)
     return false;
   if (receiver->deadline_ns == 0 && drive->arguments->duration_set &&
@@ -473,6 +520,9 @@ uint32_t receiver_step(struct flow *flow, uint64_t *until_ns)
     moved += got;
   if (receiver->phase == SIDE_FLOWING && receiver_told(flow, until_ns)) {
     receiver->cut = !source_broken(flow);
+    receiver->stopped = source_broken(flow)               ? PST_STOP_FAILURE
+                        : atomic_load(&flow->drive->stop) ? PST_STOP_SIGNAL
+                                                          : PST_STOP_DURATION;
     pst_receiver_abort(receiver->handle, -ECANCELED,
                        receiver->cut ? "the receiver was told to stop" : "the source has failed");
     receiver_over(flow);

@@ -15,7 +15,7 @@
  *                                   ← ACCEPT(params, address, remote) | REFUSE(why)
  *   ADDRESS                         ↔              when an endpoint's has changed
  *   BEAT(counts)                    ↔              every heartbeat_ns
- *   FINISH(totals)                  →
+ *   FINISH(totals)                  →              with why there are no more, `stopped`
  *                                   ← COUNTS(totals)
  *   COUNTS(totals)                  →              then the stream is over
  *   FAIL(code, text, counts)        ↔              ends a stream early; the other side answers with
@@ -71,6 +71,7 @@ struct control_totals {
   uint64_t verified;
   uint64_t corrupted;
   uint64_t running_ns;
+  uint32_t stopped; /* sender: enum pst_stop, why its messages have ended; 0: they have not */
   uint64_t blocked_ns[PST_STAGES];
   uint32_t drop_count;
   struct pst_drop drops[16];

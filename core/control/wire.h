@@ -168,9 +168,10 @@ enum wire_total {
   WIRE_TOTAL_VERIFIED = 5,
   WIRE_TOTAL_CORRUPTED = 6,
   WIRE_TOTAL_RUNNING = 7,
-  WIRE_TOTAL_BLOCKED = 8, /* map of stage to ns */
-  WIRE_TOTAL_DROPS = 9,   /* map of cause to messages */
-  WIRE_TOTALS = 10,
+  WIRE_TOTAL_BLOCKED = 8,  /* map of stage to ns */
+  WIRE_TOTAL_DROPS = 9,    /* map of cause to messages */
+  WIRE_TOTAL_STOPPED = 10, /* why there are no more; left out while there may be */
+  WIRE_TOTALS = 11,
 };
 
 /* Where the plain numbers of the totals lie, by wire_total; NULL for the maps. */

@@ -78,6 +78,8 @@ static int read_totals(struct pst_cbor_reader *r, struct control_totals *totals)
       rc = read_blocked(r, totals);
     else if (key == WIRE_TOTAL_DROPS)
       rc = read_drops(r, totals);
+    else if (key == WIRE_TOTAL_STOPPED)
+      rc = pst_cbor_read_u32(r, 0, UINT32_MAX, &totals->stopped, "stopped");
     else
       rc = pst_cbor_skip(r, 1);
   }

@@ -97,7 +97,7 @@ static void put_totals(struct pst_cbor_writer *w, const struct control_totals *f
 {
   struct control_totals totals = *from;
   uint32_t stages = 0;
-  uint32_t fields = 2;
+  uint32_t fields = 2 + (totals.stopped != PST_STOP_UNKNOWN);
 
   for (uint32_t key = 0; key < WIRE_TOTAL_BLOCKED; key++)
     fields += *wire_total_at(&totals, key) != UINT64_MAX;
@@ -124,6 +124,10 @@ static void put_totals(struct pst_cbor_writer *w, const struct control_totals *f
   for (uint32_t i = 0; i < totals.drop_count; i++) {
     pst_cbor_write_text(w, totals.drops[i].cause, sizeof totals.drops[i].cause - 1);
     pst_cbor_write_uint(w, totals.drops[i].messages);
+  }
+  if (totals.stopped != PST_STOP_UNKNOWN) {
+    pst_cbor_write_uint(w, WIRE_TOTAL_STOPPED);
+    pst_cbor_write_uint(w, totals.stopped);
   }
 }
 

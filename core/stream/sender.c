@@ -536,6 +536,14 @@ int sender_progress(struct pst_sender *sender)
   return (int)push(leader);
 }
 
+/* A fan-out's others stop as the one does whose slots they send. */
+uint32_t sender_stopped(const struct pst_sender *sender)
+{
+  const struct pst_sender *owner = sender->leader ? sender->leader : sender;
+
+  return stat_get(owner->stopped);
+}
+
 void sender_totals(const struct pst_sender *sender, struct control_totals *totals)
 {
   const struct session_end *end = &sender->end;
@@ -544,6 +552,7 @@ void sender_totals(const struct pst_sender *sender, struct control_totals *total
   *totals = (struct control_totals){.messages = sender->messages,
                                     .bytes = sender->bytes,
                                     .last_sequence = sender->messages - 1,
+                                    .stopped = sender_stopped(sender),
                                     .running_ns = end->started_ns ? now - end->started_ns : 0};
   memcpy(totals->blocked_ns, sender->leader ? sender->leader->end.blocked_ns : end->blocked_ns,
          sizeof(totals->blocked_ns));
@@ -734,11 +743,20 @@ int pst_sender_poll(struct pst_sender *sender)
 
 int pst_sender_finish(struct pst_sender *sender)
 {
+  return pst_sender_stop(sender, PST_STOP_SOURCE_END);
+}
+
+int pst_sender_stop(struct pst_sender *sender, uint32_t why)
+{
+  if ((why & ~PST_STOP_SHORT) >= PST_STOPS)
+    return -EINVAL;
   if (sender->leader)
     return 0;
   if (sender->acquired != sender->submitted)
     return -EINVAL;
   sender->finishing = true;
+  if (stat_get(sender->stopped) == PST_STOP_UNKNOWN)
+    stat_set(sender->stopped, why);
   sender->paced = false;
   end_stage(&sender->end, -1);
   push(sender);

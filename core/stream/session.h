@@ -220,6 +220,7 @@ struct pst_sender {
   uint64_t seed;
   bool lends; /* DONE waits for the receiver's release */
   bool finishing;
+  uint32_t stopped; /* stat_; enum pst_stop */
   bool flush_posted;
   bool flushed;
   uint64_t messages; /* stat_ */
@@ -524,6 +525,7 @@ void sender_close(struct pst_sender *sender);
 void sender_done(struct pst_sender *sender, const struct pst_completion *completion);
 int sender_progress(struct pst_sender *sender);
 void sender_totals(const struct pst_sender *sender, struct control_totals *totals);
+uint32_t sender_stopped(const struct pst_sender *sender);
 
 /* enum pst_memory_need of all transports that send from its slots: its own, and with fan-out
  * those of the streams that share them. */

@@ -42,6 +42,7 @@ static void peer_stats(const struct session_end *end, struct pst_stats *stats)
   } else {
     stats->messages_sent = peer->messages;
     stats->bytes_sent = peer->bytes;
+    stats->stopped = peer->stopped;
   }
 }
 
@@ -114,6 +115,7 @@ int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats)
   full.sent_basis = PST_SENT_COUNTED;
   full.messages_sent = stat_get(sender->messages);
   full.bytes_sent = stat_get(sender->bytes);
+  full.stopped = sender_stopped(sender);
   copy_out(stats, &full);
   return 0;
 }

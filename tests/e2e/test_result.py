@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import struct
+import unittest
 
-from harness import Case, main, yaml_stream
+from harness import HAS_PCAP, Case, main, random_file, yaml_stream
 
 OLDER = '{"ok": true, "exit_status": 0}\n'
 
@@ -76,6 +78,136 @@ class ResultFile(Case):
                                  expect=2)
         self.assertRegex(child.stderr, r"--json.*none/f")
         self.assertNotIn("Got", child.stderr)
+
+
+PART = ".got.bin.penstock-part"
+
+
+class Cut(Case):
+    """A source that is cut short: the receiver knows it."""
+
+    SOURCE = 60 << 20
+
+    def setUp(self):
+        super().setUp()
+        self.source = random_file(self.folder / "source.bin", self.SOURCE)
+        self.made = self.folder / "made"
+        self.made.mkdir()
+
+    def file_stream(self, transport="loopback", sender="", sink="file", rate="rate: 20 Mbps"):
+        """One that would take 25 seconds."""
+        return self.config(yaml_stream(
+            "file", message="64 KiB", ring=16, transport=transport,
+            sender=f"{{{rate}, source: {{type: file, file: {self.source}{sender}}}}}",
+            receiver=f"{{sink: {{type: {sink}, file: {self.made / 'got.bin'}}}}}"))
+
+    def assert_partial(self):
+        """What came is there, whole, and not under the name that it was to have."""
+        self.assertEqual([path.name for path in self.made.iterdir()], [PART])
+        part = (self.made / PART).read_bytes()
+        self.assertGreater(len(part), 0)
+        self.assertEqual(part, self.source.read_bytes()[:len(part)])
+
+    def assert_cut(self, name, why="signal"):
+        result = self.result(name)
+        self.assertIs(result["ok"], False)
+        self.assertEqual(self.only_stream(result)["stopped"], why)
+
+    def test_one_process(self):
+        """An older part gives way, and a link of its name is not followed."""
+        other = self.write("other", "untouched")
+        (self.made / PART).symlink_to(other)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number.name):
+                child = self.start("run", self.file_stream(), "--json", self.folder / "out.json")
+                child.wait_line(r"Got \d+")
+                child.signal(number)
+                self.assertEqual(child.wait(), 1, str(child))
+                self.assertRegex(child.stderr,
+                                 rf"source: \d+\.\d MiB of 60\.0 MiB \(stopped by {number.name}\)")
+                self.assert_cut("out.json")
+                self.assert_partial()
+        self.assertEqual(other.read_text(), "untouched")
+
+    def test_two_processes(self):
+        for transport in ("loopback", "{plugin: udp, options: {device: 127.0.0.1}}"):
+            with self.subTest(transport=transport):
+                path = self.file_stream(transport)
+                if "udp" in transport:
+                    path.write_text(path.read_text().replace("64 KiB", "32 KiB"))
+                receiver = self.start("receive", path, "--json", self.folder / "in.json")
+                sender = self.start("send", path, "--json", self.folder / "out.json")
+                receiver.wait_line(r"Got \d+")
+                sender.signal(signal.SIGINT)
+                self.assertEqual((sender.wait(), receiver.wait()), (1, 1), f"{sender}\n{receiver}")
+                self.assertRegex(receiver.stderr, "sender was stopped before its source had ended")
+                self.assert_cut("out.json")
+                self.assert_cut("in.json")
+                self.assert_partial()
+
+    @unittest.skipUnless(HAS_PCAP, "built without libpcap")
+    def test_capture(self):
+        packet = struct.pack("<IIII", 1, 0, 1000, 1000) + bytes(1000)
+        head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+        self.source.write_bytes(head + packet * 20000)
+        path = self.config(yaml_stream(
+            message="1500 B", ring=64,
+            sender=f"{{rate: 2 Mbps, source: {{type: pcap, file: {self.source}}}}}",
+            receiver=f"{{sink: {{type: pcap, file: {self.made / 'got.bin'}}}}}"))
+        child = self.start("run", path, "--json", self.folder / "out.json")
+        child.wait_line(r"Got \d+")
+        child.signal(signal.SIGINT)
+        self.assertEqual(child.wait(), 1, str(child))
+        self.assertRegex(child.stderr, r"source: \d+ messages \(stopped by SIGINT\)")
+        delivered = self.only_stream(self.result())["messages_delivered"]
+        self.assertEqual((self.made / PART).stat().st_size, 24 + delivered * 1016)
+        self.assert_cut("out.json")
+
+    def test_what_was_asked_for_is_whole(self):
+        """--count and --duration cut as asked; a source without an end ends by ^C."""
+        for why, words in (("count", ["--count", 3]), ("duration", ["--duration", "100ms"])):
+            with self.subTest(stopped=why):
+                result, _ = self.run_json("run", self.file_stream(), *words)
+                self.assertEqual(self.only_stream(result)["stopped"], why)
+                self.assertEqual([path.name for path in self.made.iterdir()], ["got.bin"])
+                (self.made / "got.bin").unlink()
+        result, _ = self.run_json("run", self.file_stream(rate="rate: 0"))
+        self.assertEqual(self.only_stream(result)["stopped"], "source_end")
+        self.assertEqual((self.made / "got.bin").stat().st_size, self.SOURCE)
+        (self.made / "got.bin").unlink()
+        child = self.start("run", self.file_stream(sender=", loop: true"),
+                           "--json", self.folder / "out.json")
+        child.wait_line("messages of up to")
+        child.signal(signal.SIGINT)
+        self.assertEqual(child.wait(), 0, str(child))
+        self.assertEqual(self.only_stream(self.result())["stopped"], "signal")
+        self.assertEqual([path.name for path in self.made.iterdir()], ["got.bin"])
+
+    def test_count_that_a_signal_cuts_is_short(self):
+        path = self.config(yaml_stream(message="1000 B", sender="{rate: 1 Mbps, count: 1000000}"))
+        receiver = self.start("receive", path, "--json", self.folder / "in.json")
+        sender = self.start("send", path, "--json", self.folder / "out.json")
+        receiver.wait_line("messages of up to")
+        sender.signal(signal.SIGINT)
+        self.assertEqual((sender.wait(), receiver.wait()), (1, 1), f"{sender}\n{receiver}")
+        self.assert_cut("in.json")
+
+    def test_what_broke_off_says_who(self):
+        path = self.file_stream()
+        receiver = self.start("receive", path, "--json", self.folder / "in.json")
+        sender = self.start("send", path)
+        receiver.wait_line("messages of up to")
+        sender.signal(signal.SIGKILL)
+        self.assertEqual(receiver.wait(), 1, str(receiver))
+        self.assert_cut("in.json", "peer")
+        self.assertEqual([path.name for path in self.made.iterdir()], [])
+        receiver = self.start("receive", path, "--json", self.folder / "in.json")
+        sender = self.start("send", path, "--json", self.folder / "out.json")
+        receiver.wait_line("messages of up to")
+        receiver.signal(signal.SIGINT)
+        self.assertEqual((sender.wait(), receiver.wait()), (1, 1), f"{sender}\n{receiver}")
+        self.assert_cut("in.json", "signal")
+        self.assert_cut("out.json", "peer")
 
 
 def lossy(ppm, plugin="udp, options: {device: 127.0.0.1}"):

@@ -340,6 +340,24 @@ PST_EXPORT int pst_sender_abort(struct pst_sender *sender, int code, const char 
 /* No more will come. All acquired slots have been submitted. Poll until the
  * state is ENDED or FAILED. */
 PST_EXPORT int pst_sender_finish(struct pst_sender *sender);
+
+/* Why a stream's messages have ended. */
+enum pst_stop {
+  PST_STOP_UNKNOWN = 0,    /* they have not, or nobody has said */
+  PST_STOP_SOURCE_END = 1, /* there were no more */
+  PST_STOP_COUNT = 2,      /* as many as were asked for */
+  PST_STOP_DURATION = 3,   /* for as long as was asked for */
+  PST_STOP_SIGNAL = 4,
+  PST_STOP_PEER = 5, /* the other end failed, or left */
+  PST_STOP_FAILURE = 6,
+  PST_STOPS = 7,
+};
+/* The source had more, or more was asked for: what the receiver has is a part. */
+#define PST_STOP_SHORT (1u << 8)
+/* pst_sender_finish() with a reason, which the receiver finds in its statistics:
+ * enum pst_stop, where it applies with PST_STOP_SHORT. pst_sender_finish() says
+ * PST_STOP_SOURCE_END. Besides, -EINVAL: no such reason. */
+PST_EXPORT int pst_sender_stop(struct pst_sender *sender, uint32_t why);
 PST_EXPORT enum pst_state pst_sender_state(const struct pst_sender *sender);
 
 /* Tell the receiver something about the stream (a capture's link type): at most
@@ -1050,6 +1068,7 @@ struct pst_stats {
   /* Receiver, where `intervals` is set: between arrivals, in the order of their coming, as
    * the transport stamped them; as of the last heartbeat, or the end. */
   struct pst_times intervals;
+  uint64_t stopped; /* enum pst_stop, with PST_STOP_SHORT: by pst_sender_stop(), here or there */
 };
 
 PST_EXPORT int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats);

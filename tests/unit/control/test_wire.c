@@ -250,6 +250,7 @@ static void test_totals(void **state)
       *wire_total_at(&said.totals, key) = (UINT64_MAX - 1) >> (8 * key);
     for (uint32_t stage = 0; stage < PST_STAGES; stage++)
       said.totals.blocked_ns[stage] = stage * 1000000007ull;
+    said.totals.stopped = PST_STOP_SIGNAL | PST_STOP_SHORT;
     said.totals.drop_count = 16;
     for (uint32_t k = 0; k < 16; k++) {
       memset(said.totals.drops[k].cause, 'a' + (int)k, 31);
