@@ -89,10 +89,17 @@ void check_transport(struct check *check, struct node *node, const struct place 
 void check_memory(struct check *check, struct node *node, const struct place *place, uint32_t side,
                   struct plugin_state *state);
 /* Both ends of a stream, once they are known: each for itself, and what must agree. */
+/* place: of the stream; facts: what the plugins of each end know, the sender's first. */
 void check_transport_ends(struct check *check, const struct transport_state *sender,
-                          const struct transport_state *receiver);
-/* One plugin at one end: what must be set, what does not go together. */
-void check_whole(struct check *check, const struct plugin_state *state, uint32_t side);
+                          const struct transport_state *receiver, const struct place *place,
+                          struct pst_facts facts[2]);
+/* One plugin at one end: what must be set, what does not go together, what it refuses. place:
+ * of what encloses, for findings about what is not written. */
+void check_whole(struct check *check, const struct plugin_state *state, uint32_t side,
+                 const struct place *place, struct pst_facts *facts);
+/* A stream beside what the plugins of its ends know. `map`: the stream's. */
+void check_facts(struct check *check, struct node *map, const struct config_stream *stream,
+                 const struct transport_state ends[2], const struct pst_facts facts[2]);
 /* The three effective mappings of a stream. `stream` is replaced by the sender's when
  * neither end uses it. */
 void effective_transports(struct check *check, struct node *stream_node, struct node *sender_node,

@@ -5,11 +5,17 @@
 #include <string.h>
 
 #include "../util/nearest.h"
+#include "ask.h"
 #include "check.h"
 #include "rules.h"
 
 #define NAMES_MAX 64
 #define WHY_MAX 512
+
+static bool place_is_default(const struct place *place)
+{
+  return place->line == 0 && strcmp(place->source, place_default.source) == 0;
+}
 
 static const char *kind_word(uint32_t kind)
 {
@@ -318,7 +324,7 @@ static void check_rules(struct check *check, const struct plugin_state *state, u
       continue;
     const struct place *place = origin_of(state, rules[i].option);
     const struct place *other = origin_of(state, rules[i].needs);
-    if (place->line == 0 && strcmp(place->source, place_default.source) == 0) {
+    if (place_is_default(place)) {
       const struct place *swapped = place;
       place = other;
       other = swapped;
@@ -331,9 +337,37 @@ static void check_rules(struct check *check, const struct plugin_state *state, u
   }
 }
 
-void check_whole(struct check *check, const struct plugin_state *state, uint32_t side)
+struct reported {
+  struct check *check;
+  const struct plugin_state *state;
+  const struct place *place;
+};
+
+/* What is not written has the place of its plugin, or of what encloses it. */
+static void report_option(void *context, const char *option, const char *text)
+{
+  const struct reported *reported = context;
+  const struct plugin_state *state = reported->state;
+  const struct place *place = &place_default;
+  uint32_t index = 0;
+
+  if (find_option(state->description, option, &index))
+    place = &state->origins[index];
+  if (place_is_default(place))
+    place = place_is_default(&state->place) ? reported->place : &state->place;
+  findings_add(reported->check->findings, place, "%s plugin %s: %s: %s", kind_word(state->kind),
+               state->name, option, text);
+}
+
+void check_whole(struct check *check, const struct plugin_state *state, uint32_t side,
+                 const struct place *place, struct pst_facts *facts)
 {
   uint32_t bits = PST_SCOPE_DEVICE | PST_SCOPE_STREAM | side;
+  struct reported reported = {check, state, place};
+  const struct ask ask = {.side = side,
+                          .flags = check->owner->config.control.none ? PST_CHECK_FOREIGN : 0,
+                          .report = report_option,
+                          .context = &reported};
   if (!state->description)
     return;
   for (uint32_t i = 0; i < state->description->option_count; i++) {
@@ -345,28 +379,39 @@ void check_whole(struct check *check, const struct plugin_state *state, uint32_t
                    kind_word(state->kind), state->name, rule->help ? rule->help : "set it");
   }
   check_rules(check, state, bits);
+  ask_plugin(&ask, state->description, state->options, facts);
 }
 
 void check_transport_ends(struct check *check, const struct transport_state *sender,
-                          const struct transport_state *receiver)
+                          const struct transport_state *receiver, const struct place *place,
+                          struct pst_facts facts[2])
 {
   const struct transport_state *ends[] = {sender, receiver};
   const char *name = NULL;
   uint32_t index = 0;
   for (size_t e = 0; e < 2; e++) {
     uint32_t side = e == 0 ? PST_SCOPE_SENDER : PST_SCOPE_RECEIVER;
-    check_whole(check, &ends[e]->plugin, side);
+    check_whole(check, &ends[e]->plugin, side, place, &facts[e]);
     for (uint32_t i = 0; i < ends[e]->filter_count; i++)
-      check_whole(check, &ends[e]->filters[i], side);
+      check_whole(check, &ends[e]->filters[i], side, place, &facts[e]);
   }
-  if (!sender->plugin.description || sender->plugin.description != receiver->plugin.description ||
-      options_equal(sender->plugin.options, receiver->plugin.options, PST_SCOPE_STREAM, &name))
+  if (!sender->plugin.description || !receiver->plugin.description ||
+      check->owner->config.control.none)
+    return;
+  if (sender->plugin.description != receiver->plugin.description) {
+    const struct place *written = &receiver->plugin.place;
+    findings_add(check->findings, place_is_default(written) ? place : written,
+                 "the sender's transport is %s and the receiver's %s; both ends need the same",
+                 sender->plugin.name, receiver->plugin.name);
+    return;
+  }
+  if (options_equal(sender->plugin.options, receiver->plugin.options, PST_SCOPE_STREAM, &name))
     return;
   find_option(sender->plugin.description, name, &index);
-  const struct place *place = &receiver->plugin.origins[index];
-  if (strcmp(place->source, place_default.source) == 0)
-    place = &sender->plugin.origins[index];
-  findings_add(check->findings, place,
+  const struct place *differs = &receiver->plugin.origins[index];
+  if (place_is_default(differs))
+    differs = &sender->plugin.origins[index];
+  findings_add(check->findings, differs,
                "option \"%s\" of %s differs between sender and receiver, and both must have the "
                "same; write it once, under the stream's \"transport\"",
                name, sender->plugin.name);

@@ -134,7 +134,7 @@ static void check_fan_in(struct check *check, const struct config_stream *stream
   differ_number(check, place, name, "ring", stream->ring, leader->ring);
 }
 
-/* Payloads that nothing but the pattern's receiver can check. */
+/* Sinks that need a source of their own kind. */
 static void check_sink(struct check *check, const struct config_stream *stream,
                        const struct node *node)
 {
@@ -147,6 +147,12 @@ static void check_sink(struct check *check, const struct config_stream *stream,
     findings_add(check->findings, place,
                  "sink: verify checks the pattern source, and the source here is %s; write \"sink: "
                  "discard\" or \"sink: {type: file, file: PATH}\" under \"receiver\"",
+                 types[stream->sender.source.type]);
+  if (stream->sender.source.type != CONFIG_SOURCE_PCAP &&
+      stream->receiver.sink.type == CONFIG_SINK_PCAP)
+    findings_add(check->findings, place,
+                 "sink: pcap writes what a pcap source captured, and the source here is %s; write "
+                 "\"source: {type: pcap, file: PATH}\" under \"sender\", or another sink",
                  types[stream->sender.source.type]);
 }
 

@@ -313,7 +313,7 @@ static const struct schema_key expect_keys[] = {
     {KEY("min_gbps", VALUE_NUMBER, NULL, 0, 0, "Least mean payload rate, in 10^9 bits a second."),
      AT(DOUBLE, struct config_expect, min_gbps)},
     {KEY("max_loss", VALUE_SHARE, NULL, 0, 0,
-         "Largest share of the sent messages that may be lost: `0`, `0.001` or `0.1%`."),
+         "Largest share of the sent messages that may be lost: `0`, `0.001` or `0.1%`. Judged at both ends. Without it, a transport that may lose messages prints a warning, also with `-q`."),
      AT(DOUBLE, struct config_expect, max_loss)},
     {KEY("max_corrupted", PST_OPTION_UINT, NULL, 0, 0, "Most messages with a wrong byte."),
      AT(DOUBLE, struct config_expect, max_corrupted)},
@@ -357,7 +357,8 @@ static const struct schema_key stream_keys[] = {
          "ring", PST_OPTION_UINT, NULL, 2, RING_MAX,
          "Slots, a message each. A ring that fits the cache is faster than one that does not; a "
          "larger one rides out longer pauses of the receiver. Without it, the power of two that 1 "
-         "MiB holds, but 16 to 1024, and at most 1 GiB of them."),
+         "MiB holds, but 16 to 1024, and at most 1 GiB of them. A transport may take fewer; this "
+         "project's take at most 4194304."),
      AT(U32, struct config_stream, ring), .default_of = default_ring,
      .default_words = "by `message`"},
     {KEY("timeout", PST_OPTION_DURATION, "5 s", NS_MS, NS_H,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/ask.h"
 #include "config/config.h"
 #include "config/rules.h"
 #include "util/log.h"
@@ -253,7 +254,7 @@ static bool is_stale(const struct pst_description *a, const struct pst_descripti
         a->options[i].type != b->options[i].type)
       return true;
   }
-  return !rules_equal(a, b);
+  return !rules_equal(a, b) || has_check(a) != has_check(b);
 }
 
 static int load_locked(uint32_t kind, const char *name, const struct loader_plugin **plugin,

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include <penstock/plugin.h>
 
 static const char *const backings[] = {"auto", "malloc", "memfd", "huge_2m", "huge_1g", NULL};
@@ -43,6 +45,17 @@ static const struct pst_option options[] = {
     },
 };
 
-PST_DESCRIPTION(PST_KIND_MEMORY, "host", "1.0", "Host memory: malloc, memfd, huge pages", "",
-                "hardware: tests/unit/memory and tests/contract/memory run on any machine", options,
-                sizeof(options) / sizeof(options[0]));
+/* Whether the machine has the node is open()'s to say. */
+static void check_options(const struct pst_check *check, struct pst_facts *facts)
+{
+  const char *node = check->option_string(check->options, "numa_node");
+
+  (void)facts;
+  if (strcmp(node, "auto") != 0 && strcmp(node, "-1") != 0 &&
+      (!node[0] || node[strspn(node, "0123456789")]))
+    check->report(check, "numa_node", "\"%s\" is not a node; write auto, -1 or a number", node);
+}
+
+PST_DESCRIPTION_CHECK(PST_KIND_MEMORY, "host", "1.0", "Host memory: malloc, memfd, huge pages", "",
+                      "hardware: tests/unit/memory and tests/contract/memory run on any machine",
+                      options, sizeof(options) / sizeof(options[0]), NULL, 0, check_options);

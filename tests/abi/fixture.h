@@ -69,7 +69,8 @@ PST_PLUGIN_EXTERN const struct pst_description pst_description_v1 = {
     fixture_options,
     FIXTURE_RULES,
     FIXTURE_RULE_COUNT,
-    0};
+    0,
+    NULL};
 
 #ifndef FIXTURE_DESCRIPTION_ONLY
 

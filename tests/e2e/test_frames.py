@@ -126,8 +126,9 @@ class Frames(Case):
                 receiver="{assemble: {by: rtp_marker, packets: 16}}",
             )
         )
-        child = self.run_program("run", path, expect=1)
-        self.assertRegex(child.stderr, r"`penstock plugins udp` says whether .* or assemble by sequence")
+        for command in ("check", "run"):
+            child = self.run_program(command, path, expect=2)
+            self.assertRegex(child.stderr, r":\d+:\d+: assemble: `by: rtp_marker` needs RTP's timestamps")
 
     def test_what_cannot_be_is_refused(self):
         for more, why in (

@@ -24,10 +24,10 @@
 
 #include <penstock/transport.h>
 
+#include "described.h"
+
 #define LB_VERSION 3u
 #define LB_CACHE_LINE 64
-#define LB_SLOTS_MAX (1u << 22)
-#define LB_BYTES_MAX (UINT64_C(1) << 30) /* of a message, and of a READ or WRITE */
 #define LB_PIECES_MAX 64u
 #define LB_REQUESTS_MAX (1u << 20)
 #define LB_WORKERS_MAX 1024u
@@ -36,10 +36,6 @@
  * of those opened before, so that a token of one that had the place earlier is told apart. */
 #define LB_PLACE_BITS 14u
 #define LB_PLACES (UINT32_C(1) << LB_PLACE_BITS)
-#define LB_CAPABILITIES                                                                            \
-  (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
-   PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_LEND | PST_CAP_SHARED_RING |        \
-   PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS | PST_CAP_DEVICE_RMA | PST_CAP_BARE_RING)
 
 enum lb_mode { LB_MODE_COPY = 0, LB_MODE_REFERENCE = 1 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <penstock/plugin.h>
+#include "described.h"
 
 static const char *const mode_choices[] = {"copy", "reference", NULL};
 
@@ -17,8 +17,17 @@ static const struct pst_option options[] = {
     },
 };
 
-PST_DESCRIPTION(PST_KIND_TRANSPORT, "loopback", "0.1.0",
-                "Within one process, by copy or by reference, and between processes of one host "
-                "by shared memory",
-                "", "hardware: any machine; ninja -C build test (suite contract)", options,
-                sizeof(options) / sizeof(options[0]));
+static void check_options(const struct pst_check *check, struct pst_facts *facts)
+{
+  (void)check;
+  facts->message_max = LB_BYTES_MAX;
+  facts->slots_max = LB_SLOTS_MAX;
+  facts->lacks = ~(uint64_t)LB_CAPABILITIES;
+}
+
+PST_DESCRIPTION_CHECK(
+    PST_KIND_TRANSPORT, "loopback", "0.1.0",
+    "Within one process, by copy or by reference, and between processes of one host "
+    "by shared memory",
+    "", "hardware: any machine; ninja -C build test (suite contract)", options,
+    sizeof(options) / sizeof(options[0]), NULL, 0, check_options);

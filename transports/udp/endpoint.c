@@ -32,16 +32,22 @@ static int params_check(struct pst_worker *worker, const struct pst_endpoint_par
   return -EINVAL;
 }
 
-/* An option that is an address: 0, or -EINVAL, logged. */
+/* An option that is an address: 0; -EINVAL; -ENODEV: its zone is no interface here. Logged. */
 static int read_address(struct pst_endpoint *endpoint, const struct pst_options *options,
                         const char *name, union udp_address *address)
 {
   struct pst_device *device = endpoint->worker->device;
   const char *text = device->host->option_string(options, name);
+  char zone[UDP_ZONE_MAX];
 
   address->any.sa_family = AF_UNSPEC;
   if (!text[0] || udp_address_parse(text, address))
     return 0;
+  if (udp_address_read(text, address, zone)) {
+    UDP_LOG(device, PST_LOG_ERROR, "%s: %s: %s: this host has no interface %s; see `ip link`",
+            endpoint->label, name, text, zone);
+    return -ENODEV;
+  }
   UDP_LOG(device, PST_LOG_ERROR,
           "%s: %s: %s is not an address; write numbers (192.0.2.7, 192.0.2.7:5004, 2001:db8::7, "
           "[2001:db8::7]:5004), names are not looked up",

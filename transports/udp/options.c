@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <penstock/plugin.h>
+#include "described.h"
+
+#include "../datagram/framing.h"
 
 static const char *const framing_choices[] = {"sequence", "rtp", "none", NULL};
 static const char *const family_choices[] = {"auto", "ipv4", "ipv6", NULL};
@@ -229,8 +231,100 @@ static const struct pst_option_rule rules[] = {
     {"frame", "0", "framing", "rtp", NULL, PST_RULE_UNLESS, {0}},
 };
 
-PST_DESCRIPTION_RULES(PST_KIND_TRANSPORT, "udp", "0.1.0",
+/* ---- What neither the table nor a rule can say -------------------------------------- */
+
+static const char *family_name(int family)
+{
+  return family == AF_INET ? "IPv4" : "IPv6";
+}
+
+/* The family of an option that is an address; AF_UNSPEC: left out, or no address, which is
+ * reported. */
+static int check_address(const struct pst_check *check, const char *name,
+                         union udp_address *address)
+{
+  const char *text = check->option_string(check->options, name);
+  char zone[UDP_ZONE_MAX];
+
+  if (!text[0])
+    return AF_UNSPEC;
+  if (udp_address_read(text, address, zone))
+    return address->any.sa_family;
+  check->report(check, name,
+                "\"%s\" is not an address; write numbers (192.0.2.7, 192.0.2.7:5004, 2001:db8::7, "
+                "[2001:db8::7]:5004), names are not looked up",
+                text);
+  return AF_UNSPEC;
+}
+
+static void check_families(const struct pst_check *check, const char *const *names,
+                           const int *families, int count)
+{
+  for (int i = 1; i < count; i++)
+    for (int j = 0; j < i; j++) {
+      if (families[i] == AF_UNSPEC || families[j] == AF_UNSPEC || families[i] == families[j])
+        continue;
+      check->report(check, names[i], "%s here, and `%s` is %s; make both the same",
+                    family_name(families[i]), names[j], family_name(families[j]));
+      return;
+    }
+}
+
+static void check_destination(const struct pst_check *check, int family,
+                              const union udp_address *to)
+{
+  if (!(check->flags & PST_CHECK_FOREIGN))
+    return;
+  if (!check->option_string(check->options, "to")[0]) {
+    if (check->flags & PST_CHECK_OPENS)
+      check->report(check, "to",
+                    "with `control: none` a sender needs a destination; write `to: "
+                    "192.0.2.7:5004` under the transport's options");
+  } else if (family != AF_UNSPEC && udp_address_port(to) == 0) {
+    check->report(check, "to",
+                  "no port; with `control: none` write address and port, as in 192.0.2.7:5004");
+  }
+}
+
+static void check_options(const struct pst_check *check, struct pst_facts *facts)
+{
+  static const enum dg_framing framings[] = {DG_FRAMING_SEQUENCE, DG_FRAMING_RTP, DG_FRAMING_NONE};
+  static const int choices[] = {AF_UNSPEC, AF_INET, AF_INET6};
+  static const char *const sender[] = {"family", "device", "to"};
+  static const char *const receiver[] = {"family", "device", "group", "source"};
+  enum dg_framing framing = framings[check->option_uint(check->options, "framing")];
+  union udp_address device, first, second;
+  char zone[UDP_ZONE_MAX];
+  int families[4] = {choices[check->option_uint(check->options, "family")]};
+
+  if (udp_address_read(check->option_string(check->options, "device"), &device, zone))
+    families[1] = device.any.sa_family; /* else it is an interface, which may have both */
+  if (check->side == PST_SCOPE_SENDER) {
+    families[2] = check_address(check, "to", &first);
+    check_destination(check, families[2], &first);
+    check_families(check, sender, families, 3);
+  } else {
+    families[2] = check_address(check, "group", &first);
+    families[3] = check_address(check, "source", &second);
+    if (families[2] != AF_UNSPEC && !udp_address_is_multicast(&first))
+      check->report(check, "group",
+                    "not a multicast address: those are 224.0.0.0/4 and ff00::/8; an address of "
+                    "this host goes to `device`");
+    check_families(check, receiver, families, 4);
+  }
+  facts->message_max = UDP_DATAGRAM_MAX - dg_header_bytes(framing);
+  facts->slots_max = UDP_SLOTS_MAX;
+  facts->lacks = ~(uint64_t)UDP_CAPABILITIES;
+  if (framing == DG_FRAMING_RTP)
+    facts->lacks &= ~(uint64_t)PST_CAP_META; /* timestamp and source of each message */
+  if (framing == DG_FRAMING_NONE)
+    facts->lacks |= PST_CAP_SEQUENCE;
+  if (check->option_uint(check->options, "timestamps") == UDP_TIME_OFF)
+    facts->lacks |= PST_CAP_TIME;
+}
+
+PST_DESCRIPTION_CHECK(PST_KIND_TRANSPORT, "udp", "0.1.0",
                       "UDP and RTP by the kernel's sockets, to and from Penstock and anything else",
                       "", "kernel: Linux sockets; ninja -C build test (suite contract)", options,
-                      sizeof(options) / sizeof(options[0]), rules,
-                      sizeof(rules) / sizeof(rules[0]));
+                      sizeof(options) / sizeof(options[0]), rules, sizeof(rules) / sizeof(rules[0]),
+                      check_options);

@@ -22,9 +22,8 @@
 #include <penstock/transport.h>
 
 #include "../datagram/flow.h"
+#include "described.h"
 
-#define UDP_DATAGRAM_MAX 65507u /* bytes of payload in one IPv4 packet */
-#define UDP_SLOTS_MAX (1u << 22)
 #define UDP_REQUESTS_MAX (1u << 20)
 #define UDP_PIECES_MAX 64u
 #define UDP_WORKERS_MAX 1024u
@@ -39,18 +38,6 @@
 #define UDP_SEND_BUFFERS 64u /* of one sendmmsg() */
 #define UDP_SEND_IOVECS 1024u
 #define UDP_ADDRESSES_MAX 8u
-#define UDP_CAPABILITIES                                                                           \
-  (PST_CAP_SEND | PST_CAP_SEQUENCE | PST_CAP_TIME | PST_CAP_WAKEUP | PST_CAP_DYNAMIC |             \
-   PST_CAP_IN_PROCESS | PST_CAP_FOREIGN)
-
-enum udp_family { UDP_FAMILY_AUTO = 0, UDP_FAMILY_4 = 1, UDP_FAMILY_6 = 2 };
-enum udp_timestamps { UDP_TIME_OFF = 0, UDP_TIME_SOFTWARE = 1, UDP_TIME_HARDWARE = 2 };
-
-union udp_address {
-  struct sockaddr any;
-  struct sockaddr_in v4;
-  struct sockaddr_in6 v6;
-};
 
 /* ---- Addresses, address.c ------------------------------------------------------ */
 
@@ -63,14 +50,10 @@ struct udp_device_name {
   union udp_address address; /* family AF_UNSPEC: none */
 };
 
-/* "192.0.2.1", "192.0.2.1:5000", "2001:db8::1", "[2001:db8::1%eth0]:5000". Numbers only:
- * nothing here looks a name up. */
+/* udp_address_read(), and the zone is an interface of this host. */
 bool udp_address_parse(const char *text, union udp_address *address);
 void udp_address_print(const union udp_address *address, char *text, size_t size);
 socklen_t udp_address_length(const union udp_address *address);
-uint16_t udp_address_port(const union udp_address *address);
-void udp_address_port_set(union udp_address *address, uint16_t port);
-bool udp_address_is_multicast(const union udp_address *address);
 bool udp_address_is_any(const union udp_address *address);
 void udp_address_source(const union udp_address *address, struct dg_source *source);
 /* 0; -ENODEV: logged, with those there are. */

@@ -60,7 +60,7 @@ static int read_device(struct pst_device *device)
            device->attr.max_srq_sge);
     return -EOPNOTSUPP;
   }
-  device->message_max = smaller(port.max_msg_sz ? port.max_msg_sz : UINT32_MAX, 1u << 30);
+  device->message_max = smaller(port.max_msg_sz ? port.max_msg_sz : UINT32_MAX, RC_BYTES_MAX);
   device->capabilities = RC_CAPABILITIES;
   if (device->attr.max_qp_rd_atom < 1 || device->attr.max_qp_init_rd_atom < 1)
     device->capabilities &= ~(uint64_t)(PST_CAP_READ | PST_CAP_WRITE | PST_CAP_ATOMIC);

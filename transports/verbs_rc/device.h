@@ -19,15 +19,10 @@
 #include "../verbs/mr.h"
 #include "../verbs/path.h"
 #include "../verbs/status.h"
-
-#define RC_CAPABILITIES                                                                            \
-  (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
-   PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_SHARED_RING | PST_CAP_WAKEUP | PST_CAP_DYNAMIC |   \
-   PST_CAP_IN_PROCESS)
+#include "described.h"
 
 #define RC_PLACES 65535u /* endpoints, and rings, of a worker */
 #define RC_WORKERS_MAX 1024u
-#define RC_SLOTS_MAX (1u << 22)
 #define RC_REQUESTS_MAX 65536u
 #define RC_PIECES_MAX 30u
 #define RC_INLINE_WISH 128u

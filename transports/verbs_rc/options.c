@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <penstock/plugin.h>
+#include "described.h"
 
 #include "../verbs/path_options.h"
 
@@ -137,9 +137,17 @@ static const struct pst_option_rule rules[] = {
     {"cm_port", "0", "connection", "rdma_cm", "which alone listens at it", PST_RULE_UNLESS, {0}},
 };
 
-PST_DESCRIPTION_RULES(PST_KIND_TRANSPORT, "verbs_rc", "0.1.0",
+static void check_options(const struct pst_check *check, struct pst_facts *facts)
+{
+  (void)check;
+  facts->message_max = RC_BYTES_MAX;
+  facts->slots_max = RC_SLOTS_MAX;
+  facts->lacks = ~(uint64_t)RC_CAPABILITIES;
+}
+
+PST_DESCRIPTION_CHECK(PST_KIND_TRANSPORT, "verbs_rc", "0.1.0",
                       "RDMA over InfiniBand, RoCE and soft-RoCE by reliable connections",
                       "an RDMA device, and libibverbs with a provider for it",
                       "kernel: soft-RoCE between emulated machines; ./run test vm", options,
-                      sizeof(options) / sizeof(options[0]), rules,
-                      sizeof(rules) / sizeof(rules[0]));
+                      sizeof(options) / sizeof(options[0]), rules, sizeof(rules) / sizeof(rules[0]),
+                      check_options);

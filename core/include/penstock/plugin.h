@@ -184,6 +184,43 @@ PST_STATIC_ASSERT(sizeof(struct pst_option_rule) == 64, "frozen");
  * it is passed to, strings got from it included. */
 struct pst_options;
 
+enum pst_check_flag {
+  /* The peer is not Penstock (`control: none`): the options alone say where and what it is. */
+  PST_CHECK_FOREIGN = 1u << 0,
+  /* This process will open this end: what a file may leave out for the other end's sake has to
+   * be there. Without the flag only what is written is judged. */
+  PST_CHECK_OPENS = 1u << 1,
+};
+
+/* Minor 4. One end of a stream, or its memory, as the configuration has it, for the check() of a
+ * description. The getters are those of struct pst_host. */
+struct pst_check {
+  uint32_t struct_size;
+  uint32_t side;  /* PST_SCOPE_SENDER or PST_SCOPE_RECEIVER */
+  uint32_t flags; /* enum pst_check_flag */
+  uint32_t reserved;
+  const struct pst_options *options;
+  uint64_t (*option_uint)(const struct pst_options *options, const char *name);
+  const char *(*option_string)(const struct pst_options *options, const char *name);
+  const char *(*option_item)(const struct pst_options *options, const char *name, uint32_t index);
+  int (*option_is_set)(const struct pst_options *options, const char *name);
+  /* Report what is wrong with an option of the table, and what would be right, in one line
+   * without the option's name. Any number of times. The host adds file, line and column. */
+  void (*report)(const struct pst_check *check, const char *option, const char *format, ...)
+      PST_PRINTF(3, 4);
+};
+
+/* What check() knows of a device that is opened with these options, whichever device it is. */
+struct pst_facts {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t message_max; /* as in struct pst_limits; 0: not known without the device */
+  uint64_t slots_max;   /* the same */
+  /* Capabilities (enum pst_transport_capability) that no such device has. PST_CAP_META: no
+   * message arrives with metadata, neither an application's nor a protocol's. */
+  uint64_t lacks;
+};
+
 /* What can be known of a plugin without its vendor libraries. It lives in a
  * source file of its own (`options.c`) that is built into the plugin and, by
  * itself, into a description `<kind>-<name>.desc.so` beside it, so that a
@@ -204,6 +241,15 @@ struct pst_description {
   const struct pst_option_rule *rules;
   uint32_t rule_count;
   uint32_t reserved;
+
+  /* Minor 4; NULL: there is nothing to say. What neither the table nor a rule can say about
+   * option values: addresses, names, numbers that depend on one another. It judges values alone
+   * and asks nothing of the machine, so that the answer is the same on any host; a device that is
+   * missing is open()'s to report, with another errno than -EINVAL. Whatever open() or
+   * endpoint_open() would refuse with -EINVAL for the values' sake is reported here. Called once
+   * or more for each end of a stream, before open(); *facts is zero but for its size. Any
+   * thread; never blocks. */
+  void (*check)(const struct pst_check *check, struct pst_facts *facts);
 };
 
 /* ---- Host services ----------------------------------------------------- */
@@ -316,12 +362,18 @@ struct pst_plugin {
 extern PST_EXPORT const struct pst_plugin pst_plugin_v1;
 extern PST_EXPORT const struct pst_description pst_description_v1;
 
-/* In options.c: the description; with rules between options, the second form. */
+/* In options.c: the description; with rules between options, the second form; with check(), the
+ * third. */
 #define PST_DESCRIPTION(kind_, name_, version_, summary_, needs_, rung_, options_, count_)         \
   PST_DESCRIPTION_RULES(kind_, name_, version_, summary_, needs_, rung_, options_, count_, NULL, 0)
 
 #define PST_DESCRIPTION_RULES(kind_, name_, version_, summary_, needs_, rung_, options_, count_,   \
                               rules_, rule_count_)                                                 \
+  PST_DESCRIPTION_CHECK(kind_, name_, version_, summary_, needs_, rung_, options_, count_, rules_, \
+                        rule_count_, NULL)
+
+#define PST_DESCRIPTION_CHECK(kind_, name_, version_, summary_, needs_, rung_, options_, count_,   \
+                              rules_, rule_count_, check_)                                         \
   PST_PLUGIN_EXTERN const struct pst_description pst_description_v1 = {                            \
       sizeof(struct pst_description),                                                              \
       PST_ABI_MINOR,                                                                               \
@@ -335,7 +387,8 @@ extern PST_EXPORT const struct pst_description pst_description_v1;
       (options_),                                                                                  \
       (rules_),                                                                                    \
       (rule_count_),                                                                               \
-      0}
+      0,                                                                                           \
+      (check_)}
 
 /* In the plugin: the entry. */
 #define PST_PLUGIN(probe_, ops_)                                                                   \

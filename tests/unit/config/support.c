@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include <penstock/transport.h>
+
 static const char *const copy_choices[] = {"auto", "copy", "reference", NULL};
 static const struct pst_option loopback_options[] = {{.name = "copy",
                                                       .help = "How.",
@@ -104,6 +106,29 @@ static const struct pst_option_rule rules[] = {
     {"to", "0", "port", "0", NULL, PST_RULE_UNLESS, {0}}, /* of two sides */
 };
 
+static const struct pst_option asked_options[] = {
+    {.name = "address",
+     .help = "Numbers only.",
+     .type = PST_OPTION_STRING,
+     .scope = PST_SCOPE_RECEIVER},
+    {.name = "to", .help = "A destination.", .type = PST_OPTION_STRING, .scope = PST_SCOPE_SENDER}};
+
+static void check_asked(const struct pst_check *check, struct pst_facts *facts)
+{
+  const char *address = check->option_string(check->options, "address");
+  const uint32_t wants = PST_CHECK_FOREIGN | PST_CHECK_OPENS;
+
+  if (check->side == PST_SCOPE_RECEIVER && address[0] > '9')
+    check->report(check, "address", "\"%s\" is not an address", address);
+  if (check->side == PST_SCOPE_SENDER && (check->flags & wants) == wants &&
+      !check->option_is_set(check->options, "to"))
+    check->report(check, "to", "is missing");
+  facts->message_max = 1000;
+  facts->slots_max = 100;
+  facts->lacks = PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_TIME | PST_CAP_SHARED_RING |
+                 PST_CAP_READ | PST_CAP_WRITE;
+}
+
 #define DESCRIPTION(kind_, name_, options_)                                                        \
   {                                                                                                \
     .struct_size = sizeof(struct pst_description), .kind = kind_,                                  \
@@ -136,6 +161,16 @@ static const struct pst_description descriptions[] = {
      .options = ruled_options,
      .rules = rules,
      .rule_count = sizeof(rules) / sizeof(rules[0])},
+    {.struct_size = sizeof(struct pst_description),
+     .kind = PST_KIND_TRANSPORT,
+     .option_count = sizeof(asked_options) / sizeof(asked_options[0]),
+     .name = "asked",
+     .version = "1",
+     .summary = "a table with a check()",
+     .needs = "",
+     .rung = "compiled",
+     .options = asked_options,
+     .check = check_asked},
     DESCRIPTION(PST_KIND_MEMORY, "host", host_options),
     DESCRIPTION(PST_KIND_MEMORY, "cuda", cuda_options),
     DESCRIPTION(PST_KIND_FILTER, "fault", fault_options)};

@@ -18,7 +18,8 @@
 
 /* transports loopback (copy DEVICE enum, depth STREAM size, burst SENDER uint, wait
  * RECEIVER duration, names DEVICE list), verbs (device required), ruled (rules between
- * its options) and older (the same, with a struct that ends before them); memories host
+ * its options), older (the same, with a struct that ends before them) and asked (with a
+ * check(): message at most 1000, ring at most 100, few capabilities); memories host
  * (numa) and cuda (device); filter fault (drop SENDER). */
 extern const struct config_catalog test_catalog;
 

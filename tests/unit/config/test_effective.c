@@ -21,12 +21,14 @@ static const char *const samples[] = {
     HEAD
     "- name: b\n"
     "transport: {plugin: loopback, options: {depth: 8 KiB, burst: 2, wait: 2 s, copy: copy}}\n",
-    HEAD "  sender: {transport: {plugin: verbs, options: {device: m0, mtu: 1024}}}\n",
-    HEAD "  receiver: {transport: {plugin: verbs, options: {device: m0, mtu: 1024}}}\n",
+    HEAD "  sender: {transport: {plugin: verbs, options: {device: m0, mtu: 1024}}}\n"
+         "control: none\n",
+    HEAD "  receiver: {transport: {plugin: verbs, options: {device: m0, mtu: 1024}}}\n"
+         "control: none\n",
     HEAD "  sender: {transport: {plugin: verbs, options: {device: m0, mtu: 1024}}}\n"
          "  receiver: {transport: {plugin: verbs, options: {device: m1, mtu: 1024}}}\n",
     HEAD "  sender: {transport: {options: {device: m0}}}\n"
-         "  receiver: {transport: loopback}\ntransport: verbs\n"};
+         "  receiver: {transport: loopback}\ntransport: verbs\ncontrol: none\n"};
 
 static void reads_back_to_the_same(void **state)
 {

@@ -134,7 +134,8 @@ static void another_plugin_begins_afresh(void **state)
            "- name: a\n"
            "  transport: {plugin: verbs, options: {device: m0}}\n"
            "  sender: {transport: {options: {device: m1}}}\n"
-           "  receiver: {transport: loopback}\n");
+           "  receiver: {transport: loopback}\n"
+           "control: none\n");
   const struct config_stream *a = stream(config, 0);
   assert_string_equal(a->sender.transport.plugin.name, "verbs");
   assert_string_equal(options_get_string(a->sender.transport.plugin.options, "device"), "m1");

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ask.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "options.h"
+
+#define TEXT_MAX 512
+
+struct asked {
+  struct pst_check check; /* first: the plugin hands it back */
+  const struct ask *ask;
+};
+
+static void report(const struct pst_check *check, const char *option, const char *format, ...)
+    PST_PRINTF(3, 4);
+
+static void report(const struct pst_check *check, const char *option, const char *format, ...)
+{
+  const struct ask *ask = ((const struct asked *)(const void *)check)->ask;
+  char text[TEXT_MAX];
+  va_list args;
+
+  va_start(args, format);
+  vsnprintf(text, sizeof(text), format, args);
+  va_end(args);
+  ask->report(ask->context, option, text);
+}
+
+static void (*check_of(const struct pst_description *description))(const struct pst_check *,
+                                                                   struct pst_facts *)
+{
+  struct pst_description read;
+
+  pst_struct_read(&read, sizeof(read), description);
+  return read.check;
+}
+
+bool has_check(const struct pst_description *description)
+{
+  return check_of(description) != NULL;
+}
+
+static void lower(uint64_t *limit, uint64_t other)
+{
+  if (other != 0 && (*limit == 0 || other < *limit))
+    *limit = other;
+}
+
+void ask_plugin(const struct ask *ask, const struct pst_description *description,
+                const struct pst_options *options, struct pst_facts *facts)
+{
+  const struct asked asked = {.check = {.struct_size = sizeof(asked.check),
+                                        .side = ask->side,
+                                        .flags = ask->flags,
+                                        .options = options,
+                                        .option_uint = options_get_uint,
+                                        .option_string = options_get_string,
+                                        .option_item = options_get_item,
+                                        .option_is_set = options_is_set,
+                                        .report = report},
+                              .ask = ask};
+  struct pst_facts known = {.struct_size = sizeof(known)};
+
+  if (!has_check(description))
+    return;
+  check_of(description)(&asked.check, &known);
+  lower(&facts->message_max, known.message_max);
+  lower(&facts->slots_max, known.slots_max);
+  facts->lacks |= known.lacks;
+}

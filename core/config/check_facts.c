@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stream beside what its transports have, as far as it is known without their devices. */
+#include <stdio.h>
+
+#include <penstock/transport.h>
+
+#include "check.h"
+
+struct facts_at {
+  struct check *check;
+  const struct node *map; /* the stream's */
+  const struct config_stream *stream;
+  const struct transport_state *transport;
+  const struct pst_facts *facts;
+  bool receives;
+};
+
+static const struct place *place_of(const struct facts_at *at, const struct node *node)
+{
+  return node ? &node->place : &at->map->place;
+}
+
+static void check_sizes(const struct facts_at *at)
+{
+  const char *name = at->transport->plugin.name;
+  if (at->facts->message_max && at->stream->message > at->facts->message_max) {
+    findings_add(
+        at->check->findings, place_of(at, node_value(at->map, "message")),
+        "message: %llu B is more than transport %s carries in one; it takes at most %llu B "
+        "as it is set up",
+        (unsigned long long)at->stream->message, name, (unsigned long long)at->facts->message_max);
+  }
+  if (at->receives && at->facts->slots_max && at->stream->ring > at->facts->slots_max)
+    findings_add(at->check->findings, place_of(at, node_value(at->map, "ring")),
+                 "ring: %u is more than transport %s has; it takes at most %llu", at->stream->ring,
+                 name, (unsigned long long)at->facts->slots_max);
+}
+
+/* Without any of `capabilities`, `key` cannot be had. */
+static void need(const struct facts_at *at, const struct node *key, uint64_t capabilities,
+                 const char *what, const char *remedy)
+{
+  if ((at->facts->lacks & capabilities) == capabilities)
+    findings_add(at->check->findings, place_of(at, key),
+                 "%s, which transport %s does not have as it is set up; %s", what,
+                 at->transport->plugin.name, remedy);
+}
+
+static void check_receiver(const struct facts_at *at)
+{
+  const struct node *receiver = node_value(at->map, "receiver");
+  const struct node *assemble = node_value(receiver, "assemble");
+  const struct config_stream *stream = at->stream;
+
+  if (stream->receiver.assemble.packets)
+    need(at, assemble, PST_CAP_SEQUENCE, "assemble needs sequence numbers",
+         "choose a framing that has them, or another transport, or remove \"assemble\"");
+  if (stream->receiver.assemble.packets && stream->receiver.assemble.by == CONFIG_BY_RTP_MARKER)
+    need(at, node_value(assemble, "by"), PST_CAP_META,
+         "assemble: `by: rtp_marker` needs RTP's timestamps",
+         "take udp with `framing: rtp`, or write `by: sequence`");
+  if (stream->receiver.intervals)
+    need(at, node_value(receiver, "intervals"), PST_CAP_TIME,
+         "intervals need the time of each message",
+         "let the transport take timestamps, or remove \"intervals\"");
+  if (stream->receiver.share)
+    need(at, node_value(receiver, "share"), PST_CAP_SHARED_RING,
+         "share needs rings that streams can share", "give the stream a ring of its own");
+}
+
+void check_facts(struct check *check, struct node *map, const struct config_stream *stream,
+                 const struct transport_state ends[2], const struct pst_facts facts[2])
+{
+  for (int e = 0; e < 2; e++) {
+    const struct facts_at at = {check, map, stream, &ends[e], &facts[e], e == 1};
+    if (!ends[e].plugin.description)
+      continue;
+    check_sizes(&at);
+    if (stream->region)
+      need(&at, node_value(map, "region"), PST_CAP_READ | PST_CAP_WRITE,
+           "a region needs READ or WRITE", "take a transport that has one, such as loopback");
+    if (check->owner->config.control.none)
+      need(&at, node_value(map, "transport"), PST_CAP_FOREIGN,
+           "`control: none` needs a transport to peers without Penstock",
+           "take one that is, such as udp, or remove \"control: none\"");
+    if (e == 1)
+      check_receiver(&at);
+  }
+}
