@@ -69,6 +69,8 @@ static int mr_register(struct pst_device *device, const struct pst_mr_params *pa
   const struct pst_region *region = params->region;
   if (params->offset > region->length || params->length > region->length - params->offset)
     return template_refuse(device, -EINVAL, "a registration ends beyond its region");
+  if (params->access >= PST_ACCESS_RING << 1)
+    return template_refuse(device, -EINVAL, "a registration asks for rights that are not known");
   if (!region->host) {
     static const char why[] = "the CPU cannot touch this memory";
     if (params->path)

@@ -39,7 +39,7 @@ int contract_device_try(const struct contract_variant *variant, const struct con
                           .senders = CONTRACT_ENDPOINTS,
                           .receivers = CONTRACT_ENDPOINTS,
                           .requests = 4096,
-                          .pieces = 8,
+                          .pieces = 64,
                           .ring_slots = 4096,
                           .message_max = 1 << 20};
   struct pst_options *options = innermost_options(variant, image), *filter = NULL;
@@ -83,10 +83,11 @@ void contract_ring_open(struct contract_side *side, const struct contract_params
                                .mr = mr,
                                .base = side->stride, /* a ring need not begin its range */
                                .stride = side->stride,
-                               .payload_max = params->message,
+                               .payload_max =
+                                   params->payload_max ? params->payload_max : params->message,
                                .headroom = headroom(side, params),
                                .tailroom = side->limits.tailroom,
-                               .endpoints = params->endpoints};
+                               .endpoints = params->endpoints ? params->endpoints : 1};
   side->path.struct_size = sizeof(side->path);
   assert_int_equal(side->image.ops->ring_open(side->worker, &in, &side->path, ring), 0);
 }
@@ -103,7 +104,7 @@ void contract_endpoint_open(struct contract_side *side, const struct contract_pa
       .options = side->options,
       .requests = smaller(params->requests, side->limits.requests_max),
       .pieces = smaller(params->pieces, side->limits.pieces_max),
-      .message_max = params->message,
+      .message_max = ring && params->payload_max ? params->payload_max : params->message,
       .timeout_ns = params->timeout_ns ? params->timeout_ns : CONTRACT_DEADLINE_NS,
       .mr = ring ? NULL : side->mr,
   };
@@ -120,16 +121,25 @@ static uint32_t remote_rights(uint64_t capabilities)
          (capabilities & PST_CAP_ATOMIC ? PST_ACCESS_REMOTE_ATOMIC : 0u);
 }
 
+static void fit(struct contract_params *params, const struct pst_limits *limits)
+{
+  if (params->message > limits->message_max)
+    params->message = limits->message_max;
+}
+
 void contract_side_open(const struct contract_variant *variant,
-                        const struct contract_params *params, bool second, bool receiver,
+                        const struct contract_params *wanted, bool second, bool receiver,
                         struct contract_side *side)
 {
+  struct contract_params fitted = *wanted, *params = &fitted;
   contract_image_open(variant, second, &side->image);
   const struct pst_transport_ops *ops = side->image.ops;
   contract_device_open(variant, &side->image, !variant->apart, params->sleep, &side->device);
   side->options = innermost_options(variant, &side->image);
   side->limits.struct_size = sizeof(side->limits);
   assert_int_equal(ops->limits(side->device, &side->limits), 0);
+  fit(params, &side->limits);
+  side->message = params->message;
   uint64_t align = side->limits.slot_alignment;
   side->stride = (headroom(side, params) + params->message + side->limits.tailroom + align - 1) /
                  align * align;
@@ -197,6 +207,7 @@ struct contract_pair *contract_pair_open(const struct contract_variant *variant,
   pair->variant = variant;
   pair->params = params ? *params : defaults;
   contract_side_open(variant, &pair->params, false, false, &pair->sender);
+  fit(&pair->params, &pair->sender.limits);
   contract_side_open(variant, &pair->params, variant->apart, true, &pair->receiver);
   start(&pair->sender);
   start(&pair->receiver);
@@ -379,6 +390,27 @@ int contract_post(struct contract_side *side, uint32_t index, const struct pst_r
                   uint32_t n, uint32_t *wait)
 {
   return side->image.ops->post(side->endpoints[index], requests, n, wait);
+}
+
+uint32_t contract_post_all(struct contract_pair *pair, uint32_t index,
+                           const struct pst_request *requests, uint32_t n)
+{
+  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint32_t taken = 0, wait = PST_WAIT_NONE;
+  while (taken < n) {
+    int rc = contract_post(&pair->sender, index, requests + taken, n - taken, &wait);
+    if (rc != -EAGAIN)
+      assert_in_range(rc, 1, n - taken);
+    taken += rc > 0 ? (uint32_t)rc : 0;
+    if (taken == n || wait == PST_WAIT_CREDIT)
+      break;
+    assert_int_equal(wait, PST_WAIT_QUEUE);
+    contract_poll(&pair->sender);
+    contract_poll(&pair->receiver);
+    contract_in_time(deadline, "post to take %u requests: %u were taken, and *wait is QUEUE", n,
+                     taken);
+  }
+  return taken;
 }
 
 void contract_post_one(struct contract_pair *pair, const struct pst_request *request)

@@ -53,9 +53,10 @@ struct contract_region {
 };
 
 struct contract_params {
-  uint32_t endpoints; /* pairs; all receivers share one ring */
-  uint32_t slots;     /* of the ring */
-  uint64_t message;   /* bytes, at most */
+  uint32_t endpoints;   /* pairs; all receivers share one ring */
+  uint32_t slots;       /* of the ring */
+  uint64_t message;     /* bytes, at most; cut to limits.message_max */
+  uint64_t payload_max; /* of a slot of the ring; 0: message */
   uint32_t requests;
   uint32_t pieces;
   uint32_t headroom;
@@ -79,6 +80,7 @@ struct contract_side {
   struct pst_ring *ring;
   struct pst_path_info path;
   uint64_t stride;
+  uint64_t message; /* bytes, at most: as asked for, or the transport's own limit */
   struct pst_endpoint *endpoints[CONTRACT_ENDPOINTS];
   bool closed[CONTRACT_ENDPOINTS];
   const struct pst_region *lent[64]; /* by number */
@@ -174,6 +176,10 @@ struct pst_request contract_send(const struct contract_side *side, uint64_t offs
                                  uint64_t sequence);
 int contract_post(struct contract_side *side, uint32_t index, const struct pst_request *requests,
                   uint32_t n, uint32_t *wait);
+/* Post n, polling both sides while this side's queue is full: how many were taken, which is fewer
+ * than n where there is no credit for more. */
+uint32_t contract_post_all(struct contract_pair *pair, uint32_t index,
+                           const struct pst_request *requests, uint32_t n);
 /* Post one, polling while there is no room. */
 void contract_post_one(struct contract_pair *pair, const struct pst_request *request);
 uint8_t *contract_payload(const struct contract_side *side, const struct pst_completion *message);
@@ -214,6 +220,7 @@ void contract_receive_until(struct contract_side *side, uint64_t count,
 /* The groups of the suite. Each returns the number of failed cases. */
 int contract_life_run(const struct contract_variant *variant);
 int contract_post_run(const struct contract_variant *variant);
+int contract_limits_run(const struct contract_variant *variant);
 int contract_stream_run(const struct contract_variant *variant);
 int contract_share_run(const struct contract_variant *variant);
 int contract_lend_run(const struct contract_variant *variant);

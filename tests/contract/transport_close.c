@@ -86,6 +86,25 @@ static void drained_messages_arrive_before_the_departure(void **state)
   contract_pair_close(pair);
 }
 
+/* The peer is there and answers. */
+static void drain_lets_a_flush_finish(void **state)
+{
+  struct contract_pair *pair = contract_pair(state, NULL);
+  const struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = 7};
+  post_all(pair, 20);
+  contract_post_one(pair, &flush);
+  close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  for (int i = 0; i < 20; i++) {
+    struct pst_completion message =
+        contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
+    contract_release(&pair->receiver, &message);
+  }
+  contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  contract_await_done(&pair->sender, NULL, PST_OP_SEND, 20, 0);
+  contract_await_done(&pair->sender, NULL, PST_OP_FLUSH, 1, 0);
+  contract_pair_close(pair);
+}
+
 static void abort_ends_every_request_once(void **state)
 {
   struct contract_pair *pair = contract_pair(state, NULL);
@@ -163,7 +182,7 @@ static uint64_t post_until_full(struct contract_pair *pair)
 {
   uint64_t posted = 0;
   for (uint32_t idle = 0; idle < 100; idle++) {
-    struct pst_request request = contract_send(&pair->sender, 0, 8192, posted);
+    struct pst_request request = contract_send(&pair->sender, 0, pair->params.message, posted);
     uint32_t wait;
     int rc = contract_post(&pair->sender, 0, &request, 1, &wait);
     assert_true(rc == 1 || rc == -EAGAIN);
@@ -179,13 +198,24 @@ static uint64_t post_until_full(struct contract_pair *pair)
 static const struct contract_params many = {
     .endpoints = 1, .slots = 1024, .message = 8192, .requests = 1024, .pieces = 1};
 
+/* A FLUSH behind it, if there is room for one. */
+static uint64_t post_flush(struct contract_pair *pair)
+{
+  const struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = 9};
+  uint32_t wait;
+  return contract_post(&pair->sender, 0, &flush, 1, &wait) == 1;
+}
+
 /* Whatever was under way, and nobody receiving it: all is DONE, then CLOSED, in time. */
 static void close_in_time_under_load(void **state)
 {
   const uint64_t patience_ns = 200000000, slack_ns = 10000000000;
   for (uint32_t round = 0; round < 4; round++) {
-    struct contract_pair *pair = contract_pair(state, &many);
+    struct contract_params params = many;
+    params.slots = round < 2 ? many.slots : many.slots / 2; /* room for the FLUSH */
+    struct contract_pair *pair = contract_pair(state, &params);
     uint64_t posted = post_until_full(pair), done = 0;
+    posted += post_flush(pair);
     uint64_t deadline = contract_now_ns() + patience_ns + slack_ns;
     bool is_closed = false;
     close_one(&pair->sender, round % 2 ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT, patience_ns);
@@ -200,7 +230,7 @@ static void close_in_time_under_load(void **state)
       }
       pair->sender.logged = 0;
       contract_in_time(deadline,
-                       "EVENT CLOSED, due %d s ago: %" PRIu64 " of %" PRIu64 " SENDs were DONE",
+                       "EVENT CLOSED, due %d s ago: %" PRIu64 " of %" PRIu64 " requests were DONE",
                        (int)(slack_ns / 1000000000), done, posted);
     }
     pair->sender.closed[0] = true;
@@ -270,6 +300,7 @@ int contract_close_run(const struct contract_variant *variant)
       CONTRACT_CASE(half_connected_endpoint_learns_that_its_peer_closed),
       CONTRACT_CASE(second_close_and_unknown_mode_are_refused),
       CONTRACT_CASE(drained_messages_arrive_before_the_departure),
+      CONTRACT_CASE(drain_lets_a_flush_finish),
       CONTRACT_CASE(abort_ends_every_request_once),
       CONTRACT_CASE(receiver_that_leaves_stops_the_sender),
       CONTRACT_CASE(post_after_close_is_refused),

@@ -23,9 +23,10 @@ static const struct contract_params params = {
 static void child(const struct contract_variant *variant, bool receiver, int socket, uint64_t count)
 {
   struct contract_side side = {0};
-  struct contract_account account = {.message = 8192};
+  struct contract_account account = {0};
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   contract_side_open(variant, &params, false, receiver, &side);
+  account.message = side.message;
   if (!contract_meet(&side, socket))
     _exit(3);
   if (receiver)
@@ -61,13 +62,14 @@ static void stream_runs(void **state, bool child_receives)
 {
   const uint64_t count = 5000;
   struct contract_side side = {0};
-  struct contract_account account = {.message = 8192};
+  struct contract_account account = {0};
   int socket, status;
   const struct contract_variant *variant = *state;
   if (!variant->apart)
     skip();
   pid_t pid = spawn(variant, child_receives, &socket, count);
   contract_side_open(variant, &params, false, !child_receives, &side);
+  account.message = side.message;
   assert_true(contract_meet(&side, socket));
   if (child_receives)
     contract_send_until(&side, count, &account);
@@ -112,10 +114,11 @@ static void kill_soon(pid_t pid, int socket, int death)
 static void one_death(const struct contract_variant *variant, bool child_receives)
 {
   struct contract_side side = {0};
-  struct contract_account account = {.message = 8192};
+  struct contract_account account = {0};
   int socket, status, death[2];
   pid_t pid = spawn(variant, child_receives, &socket, UINT64_MAX);
   contract_side_open(variant, &params, false, !child_receives, &side);
+  account.message = side.message;
   bool met = contract_meet(&side, socket);
   assert_int_equal(pipe2(death, O_CLOEXEC), 0);
   pid_t killer = fork();
@@ -249,7 +252,7 @@ static void requests_end_though_the_peer_stands_still(void **state)
     skip();
   pid_t pid = meet_impatiently(variant, &side, &socket);
   stop(pid);
-  struct pst_request requests[2] = {contract_send(&side, 0, 8192, 0),
+  struct pst_request requests[2] = {contract_send(&side, 0, side.message, 0),
                                     {.opcode = PST_OP_FLUSH, .cookie = 1}};
   uint32_t wait;
   assert_int_equal(contract_post(&side, 0, requests, 2, &wait), 2);

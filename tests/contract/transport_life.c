@@ -46,6 +46,9 @@ static void limits_make_sense(void **state)
   assert_true(limits->slot_alignment > 0 &&
               (limits->slot_alignment & (limits->slot_alignment - 1)) == 0);
   assert_true(limits->message_max > 0 && limits->sequence_bits <= 64);
+  if (limits->message_max > UINT32_MAX)
+    fail_msg("limits.message_max is %" PRIu64 ", but MESSAGE.length has 32 bits",
+             limits->message_max);
   assert_true(limits->slots_min >= 1 && limits->slots_max >= limits->slots_min);
   assert_true(limits->workers_max >= 1 && limits->endpoints_max >= 1);
   assert_true(limits->requests_max >= 1 && limits->pieces_max >= 1);
@@ -207,7 +210,13 @@ static void connects(struct contract_pair *pair, bool sender_first)
   contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
   struct pst_path_info path = {.struct_size = sizeof(path)};
   assert_int_equal(pair->sender.image.ops->endpoint_path(pair->sender.endpoints[0], &path), 0);
-  assert_true(path.path != PST_PATH_NONE && path.via[0] && path.carrier[0]);
+  if (path.path < PST_PATH_DIRECT || path.path > PST_PATH_STAGED)
+    fail_msg("endpoint_path says path %u, which enum pst_path has not", path.path);
+  assert_true(memchr(path.via, 0, sizeof(path.via)) &&
+              memchr(path.carrier, 0, sizeof(path.carrier)));
+  assert_true(memchr(path.reason, 0, sizeof(path.reason)) && path.via[0] && path.carrier[0]);
+  if (pair->variant->apart && strcmp(path.carrier, "memory") == 0)
+    fail_msg("the carrier between processes is \"memory\", which they do not share");
 }
 
 static void connects_sender_first(void **state)

@@ -5,6 +5,7 @@ int contract_transport_run(const struct contract_variant *variant)
 {
   int failed = contract_life_run(variant);
   failed += contract_post_run(variant);
+  failed += contract_limits_run(variant);
   failed += contract_stream_run(variant);
   failed += contract_share_run(variant);
   failed += contract_lend_run(variant);

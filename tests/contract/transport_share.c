@@ -56,13 +56,11 @@ static void fan_in_shares_all_slots_out(void **state)
   uint32_t total = 0;
   for (uint32_t k = 0; k < 3; k++) {
     struct pst_request requests[32];
-    uint32_t wait;
     for (uint32_t i = 0; i < 32; i++)
       requests[i] = contract_send(&pair->sender, 0, 8, i);
-    int taken = contract_post(&pair->sender, k, requests, 32, &wait);
+    uint32_t taken = contract_post_all(pair, k, requests, 32);
     assert_true(taken > 0);
-    assert_int_equal(wait, PST_WAIT_CREDIT);
-    total += (uint32_t)taken;
+    total += taken;
   }
   assert_int_equal(total, 31);
   for (uint32_t i = 0; i < total; i++) {
@@ -122,17 +120,25 @@ static void one_slot_goes_to_three_receivers(void **state)
   contract_pair_close(pair);
 }
 
+/* Its peer is the one that it names itself; another learns that it is none, at the latest by its
+ * timeout_ns. */
 static void second_peer_of_an_endpoint_is_turned_away(void **state)
 {
   contract_need(state, PST_CAP_SHARED_RING);
-  struct contract_pair *pair = contract_pair_open(*state, &shared);
+  struct contract_params params = shared;
+  params.timeout_ns = 3000000000;
+  struct contract_pair *pair = contract_pair_open(*state, &params);
   struct pst_blob blob;
+  contract_address(&pair->sender, 0, &blob);
+  assert_int_equal(contract_connect(&pair->receiver, 0, &blob), 0);
   contract_address(&pair->receiver, 0, &blob);
   assert_int_equal(contract_connect(&pair->sender, 0, &blob), 0);
   assert_int_equal(contract_connect(&pair->sender, 1, &blob), 0);
   struct pst_completion refused =
-      contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+      contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
   assert_int_equal(refused.endpoint, 2);
+  contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
   assert_true(refused.status < 0);
   contract_pair_close(pair);
 }

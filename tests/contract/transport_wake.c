@@ -224,6 +224,9 @@ static void deadline_of_a_close_wakes(void **state)
     taken = contract_post(side, 0, &request, 1, &wait);
   }
   contract_await(&pair->receiver, side, PST_COMPLETION_MESSAGE, 0);
+  /* Nor does its peer answer this one any more. */
+  const struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = 9};
+  (void)contract_post(side, 0, &flush, 1, &wait);
   const struct pst_transport_ops *ops = side->image.ops;
   assert_int_equal(
       ops->endpoint_close(side->endpoints[0], PST_CLOSE_DRAIN, contract_now_ns() + patience_ns), 0);
@@ -238,6 +241,47 @@ static void deadline_of_a_close_wakes(void **state)
       fail_msg("arm said 0, and event_fd did not become readable at the close's deadline");
   }
   contract_complaints();
+  contract_pair_close(pair);
+}
+
+/* Slots for all of it, so that nothing but this side's queue can be full. */
+static void room_in_the_queue_wakes(void **state)
+{
+  contract_need(state, PST_CAP_WAKEUP);
+  const struct contract_params deep = {.endpoints = 1,
+                                       .slots = 1024,
+                                       .message = 16384,
+                                       .requests = 4096,
+                                       .pieces = 1,
+                                       .sleep = true};
+  struct contract_pair *pair = contract_pair(state, &deep);
+  struct contract_side *side = &pair->sender;
+  const uint64_t length = pair->params.message;
+  uint32_t sleeps = 0;
+  for (uint64_t posted = 0; posted < deep.slots && sleeps < 50;) {
+    struct pst_request request = contract_send(side, 0, length, posted);
+    uint32_t wait = PST_WAIT_NONE;
+    int rc = contract_post(side, 0, &request, 1, &wait);
+    posted += rc == 1;
+    side->logged = 0;
+    if (rc == 1)
+      continue;
+    assert_int_equal(rc, -EAGAIN);
+    if (wait == PST_WAIT_CREDIT)
+      break; /* its queue is longer than its credits */
+    if (contract_poll(side) > 0 || side->image.ops->arm(side->worker) != 0)
+      continue;
+    sleeps++;
+    uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    while (!readable(side, 0)) {
+      contract_poll(&pair->receiver);
+      contract_in_time(deadline,
+                       "event_fd to be readable for room to post: SEND %" PRIu64
+                       " was cut short by PST_WAIT_QUEUE, arm said 0, and then the receiver took "
+                       "what was under way",
+                       posted);
+    }
+  }
   contract_pair_close(pair);
 }
 
@@ -317,6 +361,7 @@ int contract_wake_run(const struct contract_variant *variant)
       CONTRACT_CASE(credits_are_not_slept_on),
       CONTRACT_CASE(done_wakes),
       CONTRACT_CASE(credit_that_a_poll_takes_keeps_awake),
+      CONTRACT_CASE(room_in_the_queue_wakes),
       CONTRACT_CASE(departure_wakes),
       CONTRACT_CASE(deadline_of_a_close_wakes),
       CONTRACT_CASE(two_sleeping_threads_lose_no_wake_up),

@@ -66,6 +66,13 @@ int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params
            (unsigned long long)region.length);
     return -EINVAL;
   }
+  const uint32_t known =
+      PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING | LB_REMOTE_ACCESS;
+  if (in.access & ~known) {
+    LB_LOG(device, PST_LOG_ERROR, "registration with rights 0x%x, of which 0x%x are not known",
+           in.access, in.access & ~known);
+    return -EINVAL;
+  }
   const char *why = NULL, *via = register_via(device, &region, in.access, &why);
   if (!via) {
     struct pst_path_info path = {0};

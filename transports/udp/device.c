@@ -103,6 +103,11 @@ int udp_mr_register(struct pst_device *device, const struct pst_mr_params *param
             in.offset, region.length);
     return -EINVAL;
   }
+  if (in.access & ~(uint32_t)(PST_ACCESS_RING * 2 - 1)) {
+    UDP_LOG(device, PST_LOG_ERROR, "a registration asks for the rights 0x%x, which are not known",
+            in.access & ~(uint32_t)(PST_ACCESS_RING * 2 - 1));
+    return -EINVAL;
+  }
   if (!region.host)
     return refuse_memory(in.path);
   struct udp_mr *made = calloc(1, sizeof(*made));

@@ -303,7 +303,8 @@ struct pst_memory_ops {
    * peer; copies on this memory's queues then go between the two without a stop in between.
    * 0; -EOPNOTSUPP: a kind that this memory does not import; -EXDEV: a device that this
    * process does not see, or that this memory's cannot reach; -EINVAL: a range that is not in
-   * its base; -ESTALE: an IPC handle whose memory is gone; -errno of the mapping. */
+   * its base, a descriptor that is not sealed against shrinking; -ESTALE: an IPC handle whose
+   * memory is gone; -errno of the mapping. */
   int (*import_region)(struct pst_memory *memory, const struct pst_export *from,
                        struct pst_region *region);
 

@@ -140,7 +140,7 @@ struct pst_limits {
   uint32_t struct_size;
   uint32_t sequence_bits; /* carried of each SEND's sequence number: 0 to 64 */
   uint64_t capabilities;  /* enum pst_transport_capability; never more than the ops' */
-  uint64_t message_max;   /* bytes of one SEND */
+  uint64_t message_max;   /* bytes of one SEND, from 1; MESSAGE.length has 32 bits */
   uint64_t rma_max;       /* bytes of one WRITE or READ; 0: none */
   uint32_t
       slot_alignment; /* of the address of slot 0 and of the stride; a power of two, at least 1 */
@@ -149,9 +149,9 @@ struct pst_limits {
   uint32_t send_headroom; /* bytes it needs before a payload it sends from; 0: none */
   uint32_t slots_min;     /* of a ring */
   uint32_t slots_max;
-  uint32_t workers_max;
-  uint32_t endpoints_max; /* of one worker */
-  uint32_t requests_max;  /* outstanding on one endpoint; post takes no more */
+  uint32_t workers_max;   /* at least 1 */
+  uint32_t endpoints_max; /* of one worker, at least 1 */
+  uint32_t requests_max;  /* outstanding on one endpoint, at least 1; post takes no more */
   /* Of one request; more are refused: -E2BIG. Core cuts a WRITE or READ of more into several
    * requests, and hands over no SEND of more. */
   uint32_t pieces_max;
@@ -161,8 +161,8 @@ struct pst_limits {
   uint32_t ring_needs;
   /* Of regions that are sent from (unmet: core stages), or offered for one-sided access. */
   uint32_t send_needs;
-  uint64_t page_size;   /* registrations round to it */
-  uint32_t address_max; /* bytes of endpoint_address */
+  uint64_t page_size;   /* registrations round to it; 1: they need not */
+  uint32_t address_max; /* bytes of endpoint_address, at least 1 */
   uint32_t remote_max;  /* bytes of mr_pack */
   uint32_t rings_max;   /* of the device; 0: no bound */
   uint32_t reserved;
@@ -218,10 +218,12 @@ struct pst_ring_params {
   uint64_t payload_max; /* bytes one message can have */
   uint32_t headroom;
   uint32_t tailroom;
-  uint32_t endpoints; /* that will share the ring, at least 1 */
+  uint32_t endpoints; /* that will share the ring, at least 1; more than slots may be -EINVAL */
   uint32_t reserved;
 };
 
+/* A transport with READ or WRITE takes all three roles on one endpoint, as nodes open them.
+ * Another may refuse SENDER together with RECEIVER: -EINVAL. */
 enum pst_role {
   PST_ROLE_SENDER = 1u << 0,
   PST_ROLE_RECEIVER = 1u << 1, /* needs a ring */
@@ -235,7 +237,8 @@ struct pst_endpoint_params {
   uint64_t cookie;                   /* not 0; comes back in every completion of this endpoint */
   const struct pst_options *options; /* all scopes of this stream and side */
   const char *label;                 /* the stream's name, for messages */
-  uint32_t requests;    /* outstanding here, at most: post takes no more; 0: it posts nothing */
+  /* Outstanding here, at most, FLUSHes included: post takes no more; 0: it posts nothing. */
+  uint32_t requests;
   uint32_t pieces;      /* of one request, at most */
   uint64_t message_max; /* bytes */
   /* A peer whose transport owes an answer (not a credit, not a lent slot) for so
@@ -318,7 +321,8 @@ struct pst_request {
 };
 PST_STATIC_ASSERT(sizeof(struct pst_request) == 64, "a cache line, frozen");
 
-/* Why post() took fewer than it was given. */
+/* Why post() took fewer than it was given. An endpoint with nothing outstanding has room in its
+ * queue for 16 requests of up to 64 bytes, as far as `requests` allows. */
 enum pst_wait {
   PST_WAIT_NONE = 0,   /* the next one cannot be taken at all; alone, it gets the errno */
   PST_WAIT_CREDIT = 1, /* the peer has no free slot */
@@ -375,7 +379,8 @@ enum pst_event {
  * EVENT: status, and the endpoint's cookie; LENT, UNLENT and DEVICE are the
  * worker's: cookie 0, and UNLENT may follow CLOSED. CONNECTED precedes the
  * endpoint's MESSAGEs and DONEs. DISCONNECTED follows every MESSAGE that arrived
- * whole; its status 0: the peer has drained and closed. It comes, too, where the peer
+ * whole; its status 0: the peer has drained and closed. After the peer's ABORT its status is
+ * any. It comes, too, where the peer
  * closes (after an ABORT or before it connected, any status) or dies (-ECONNRESET)
  * while this side still connects; where nothing but its silence tells, by timeout_ns, with
  * -ETIMEDOUT.
@@ -427,9 +432,10 @@ struct pst_counter {
 };
 PST_STATIC_ASSERT(sizeof(struct pst_counter) == 32, "frozen");
 
+/* An endpoint that closes may give the MESSAGEs that still arrive, or drop them. */
 enum pst_close_mode {
-  PST_CLOSE_DRAIN = 1, /* let outstanding requests finish, until the deadline */
-  PST_CLOSE_ABORT = 2, /* cancel them */
+  PST_CLOSE_DRAIN = 1, /* let outstanding requests, FLUSHes too, finish until the deadline */
+  PST_CLOSE_ABORT = 2, /* cancel them; may take until the deadline, too */
 };
 
 /* ---- The operations ------------------------------------------------------------------ */
@@ -520,7 +526,10 @@ struct pst_transport_ops {
    * the status. -EPROTO: not an address of this transport: each byte of it came over a
    * network; -EALREADY: still connecting. -EXDEV: needs descriptors, but the peer is on another
    * host. On a connected endpoint: the peer's address has changed; accepted requests stay accepted,
-   * and CONNECTED comes again. `address` NULL (FOREIGN only, else -EINVAL): the peer is in the
+   * and CONNECTED comes again; -EALREADY, and the connection stays, where addresses never change
+   * (no READDRESS). An endpoint has one peer, which its own endpoint_connect names: another
+   * that names this endpoint gets DISCONNECTED, at the latest after its timeout_ns, while both
+   * sides poll. `address` NULL (FOREIGN only, else -EINVAL): the peer is in the
    * options. */
   int (*endpoint_connect)(struct pst_endpoint *endpoint, const struct pst_blob *address);
   /* How bytes travel on it, final after CONNECTED; of one-sided access, once the remotes are

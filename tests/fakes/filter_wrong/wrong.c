@@ -9,10 +9,25 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <penstock/transport.h>
 
 static const struct pst_transport_ops *inner;
+
+/* Both ends of a case are in this process. */
+static uint32_t flushes_held, releases_lost, queued;
+static uint64_t close_by_ns;
+static uint32_t close_mode;
+static struct pst_endpoint *closes;
+static uint8_t *ring_bytes;
+
+static uint64_t now_ns(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 static bool wrong(const char *how)
 {
@@ -31,6 +46,8 @@ static int wrong_open(const struct pst_host *host, const struct pst_open_params 
 {
   (void)host;
   inner = params->inner;
+  flushes_held = releases_lost = queued = 0;
+  closes = NULL;
   return inner ? inner->open(params->inner_host, params->inner_params, device) : -EINVAL;
 }
 
@@ -46,13 +63,22 @@ static int wrong_limits(struct pst_device *device, struct pst_limits *limits)
 {
   int rc = inner->limits(device, limits);
   limits->capabilities &= ops.capabilities;
+  if (wrong("forgets the upper half of numbers"))
+    limits->sequence_bits = 32;
+  if (wrong("announces messages without an end"))
+    limits->message_max = UINT64_C(1) << 40;
   return rc;
 }
 
 static int wrong_mr_register(struct pst_device *device, const struct pst_mr_params *params,
                              struct pst_mr **mr)
 {
-  return inner->mr_register(device, params, mr);
+  struct pst_mr_params other = *params;
+  if (wrong("takes any right"))
+    other.access &= PST_ACCESS_RING * 2 - 1;
+  if (other.access & PST_ACCESS_RING)
+    ring_bytes = (uint8_t *)other.region->host + other.offset;
+  return inner->mr_register(device, &other, mr);
 }
 
 static void wrong_mr_deregister(struct pst_device *device, struct pst_mr *mr)
@@ -75,7 +101,9 @@ static void wrong_worker_close(struct pst_worker *worker)
 static int wrong_arm(struct pst_worker *worker)
 {
   int rc = inner->arm(worker);
-  return wrong("sleeps") ? 0 : rc;
+  if (wrong("sleeps through the deadline of a close") && closes && rc == 0)
+    return 0;
+  return wrong("sleeps") || (wrong("forgets who waits for room") && queued) ? 0 : rc;
 }
 
 static int wrong_event_fd(struct pst_worker *worker)
@@ -89,6 +117,8 @@ static int wrong_ring_open(struct pst_worker *worker, const struct pst_ring_para
   struct pst_ring_params other = *params;
   if (wrong("ignores the base"))
     other.base = 0;
+  if (wrong("sends beyond the peer's slots"))
+    other.payload_max = other.stride - other.headroom - other.tailroom;
   return inner->ring_open(worker, &other, path, ring);
 }
 
@@ -115,11 +145,23 @@ static int wrong_endpoint_connect(struct pst_endpoint *endpoint, const struct ps
 
 static int wrong_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
 {
-  return inner->endpoint_path(endpoint, path);
+  int rc = inner->endpoint_path(endpoint, path);
+  if (wrong("names a path that is none"))
+    path->path = 77;
+  return rc;
 }
 
 static int wrong_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
 {
+  releases_lost = wrong("loses slots at close") ? 2 : 0;
+  if (wrong("cancels a FLUSH at DRAIN") && mode == PST_CLOSE_DRAIN)
+    flushes_held = 1;
+  if (wrong("sleeps through the deadline of a close") && flushes_held && !closes) {
+    closes = endpoint;
+    close_mode = mode;
+    close_by_ns = deadline_ns;
+    return 0;
+  }
   return inner->endpoint_close(endpoint, mode, deadline_ns);
 }
 
@@ -131,7 +173,32 @@ static int wrong_start(struct pst_device *device)
 static int wrong_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
                       uint32_t *wait)
 {
+  if (wrong("forgets who waits for room") && queued >= 8) {
+    *wait = PST_WAIT_QUEUE;
+    return -EAGAIN;
+  }
+  if (wrong("gathers four pieces") && requests->piece_count > 4) {
+    struct pst_request fewer = *requests;
+    struct pst_piece pieces[64];
+    memcpy(pieces, fewer.local.pieces, fewer.piece_count * sizeof(*pieces));
+    for (uint32_t i = 4; i < fewer.piece_count; i++)
+      pieces[i].offset = pieces[0].offset;
+    fewer.local.pieces = pieces;
+    return inner->post(endpoint, &fewer, 1, wait);
+  }
+  uint32_t flushes = 0;
+  while (wrong("counts no FLUSH") && flushes < n && requests[flushes].opcode == PST_OP_FLUSH)
+    flushes++;
+  if (flushes == n)
+    return (int)n; /* nor ends it */
   int rc = inner->post(endpoint, requests, n, wait);
+  if (wrong("counts no FLUSH") && rc > 0 && rc < (int)n && requests[rc].opcode == PST_OP_FLUSH)
+    return (int)n;
+  if (rc > 0 && wrong("forgets who waits for room"))
+    queued += (uint32_t)rc;
+  if (rc > 0 && wrong("sleeps through the deadline of a close"))
+    for (int i = 0; i < rc; i++)
+      flushes_held += requests[i].opcode == PST_OP_FLUSH;
   if (wrong("writes on refusal") && rc < 0 && rc != -EAGAIN)
     *wait = PST_WAIT_NONE;
   return rc;
@@ -144,8 +211,18 @@ static void tamper(struct pst_worker *worker, struct pst_completion *one)
   if (one->kind == PST_COMPLETION_EVENT && one->code == PST_EVENT_DISCONNECTED &&
       wrong("mistells departures"))
     one->status = one->status ? 0 : -ECONNRESET;
+  if (one->kind == PST_COMPLETION_DONE && one->code == PST_OP_FLUSH && flushes_held &&
+      wrong("cancels a FLUSH at DRAIN"))
+    one->status = -ECANCELED;
   if (one->kind != PST_COMPLETION_MESSAGE)
     return;
+  queued -= queued > 0;
+  if (wrong("forgets the upper half of numbers"))
+    one->u.message.sequence = (uint32_t)one->u.message.sequence;
+  if (wrong("is off by one at 2^32") && one->u.message.sequence == UINT64_C(1) << 32)
+    one->u.message.sequence--;
+  if (wrong("damages long messages") && one->u.message.length > 16384)
+    ring_bytes[one->u.message.offset + 16384] ^= 1;
   if (one->u.message.length == 777 && wrong("mismeasures"))
     one->u.message.length++;
   if (wrong("reuses slots"))
@@ -154,6 +231,15 @@ static void tamper(struct pst_worker *worker, struct pst_completion *one)
 
 static int wrong_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
 {
+  const struct timespec nap = {.tv_nsec = 3000000};
+  if (wrong("naps in poll"))
+    nanosleep(&nap, NULL);
+  if (closes && now_ns() >= close_by_ns) {
+    struct pst_endpoint *now = closes;
+    closes = NULL;
+    flushes_held = 0;
+    inner->endpoint_close(now, close_mode, close_by_ns);
+  }
   int n = inner->poll(worker, completions, max);
   for (int i = 0; i < n; i++)
     tamper(worker, &completions[i]);
@@ -170,6 +256,10 @@ static int wrong_poll(struct pst_worker *worker, struct pst_completion *completi
 
 static int wrong_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
 {
+  if (releases_lost) {
+    releases_lost--;
+    return 0;
+  }
   int rc = inner->release(worker, tokens, n);
   return wrong("reuses slots") || wrong("takes any token") ? 0 : rc;
 }
