@@ -9,14 +9,6 @@
 #include "notice.h"
 #include "statistics.h"
 
-void banner_open(const struct drive *drive)
-{
-  if (pst_config_get_uint(drive->config, "control.insecure") == 0)
-    return;
-  notice(PST_LOG_INFO, "control channel: insecure: true, so whoever reaches its port can join or "
-                       "disturb the run; nothing on it is authenticated or encrypted");
-}
-
 static void print_memory(const char *plugin, const struct pst_stats *stats, char *text, size_t size)
 {
   snprintf(text, size, "%s%s%s%s", plugin, stats->memory_backing[0] != '\0' ? " (" : "",

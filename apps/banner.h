@@ -5,8 +5,6 @@
 
 #include "drive.h"
 
-/* Before the start: that the control channel is insecure, if it is. */
-void banner_open(const struct drive *drive);
 /* "packets: 1462 B messages, 8192 slots, direct by reference over memory, …" */
 void banner_stream(const struct flow *flow);
 

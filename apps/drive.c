@@ -230,10 +230,8 @@ int drive_main(uint32_t roles, const struct command *command, const struct argum
   int result = open_library(&drive);
   if (result == 0)
     result = flows_open(&drive);
-  if (result == 0) {
-    banner_open(&drive);
+  if (result == 0)
     result = open_session(&drive);
-  }
   if (result == 0) {
     signals_session(drive.session);
     result = workers_start(&drive, &drive.error);

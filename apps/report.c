@@ -71,6 +71,12 @@ static void judge_side(struct flow *flow, const struct pst_stats *stats,
   }
 }
 
+static bool has_run(const struct judged *judged)
+{
+  return (judged->sender != NULL && judged->sender->started_ns != 0) ||
+         (judged->receiver != NULL && judged->receiver->started_ns != 0);
+}
+
 static void judge_account(struct judged *judged)
 {
   char why[512];
@@ -115,12 +121,23 @@ static void judge_account(struct judged *judged)
   }
 }
 
+/* What never connected has met or missed nothing. */
 static void judge_expects(struct judged *judged)
+{
+  judged->expect_count = expect_judge(&judged->wanted, &judged->account, judged->expects);
+  if (judged->flow->foreign || has_run(judged))
+    return;
+  for (size_t i = 0; i < judged->expect_count; i++) {
+    judged->expects[i].checked = false;
+    snprintf(judged->expects[i].got, sizeof judged->expects[i].got, "never connected");
+  }
+}
+
+static void say_expects(const struct judged *judged)
 {
   struct flow *flow = judged->flow;
   char why[320];
 
-  judged->expect_count = expect_judge(&judged->wanted, &judged->account, judged->expects);
   for (size_t i = 0; i < judged->expect_count; i++) {
     const struct expect_result *expect = &judged->expects[i];
     if (!expect->checked || expect->met)
@@ -137,6 +154,7 @@ static void say_numbers(const struct judged *judged)
   const char *name = judged->flow->name;
   char sent[40] = "unknown", delivered[32] = "unknown", checked[96] = "";
   char rate[STATISTICS_RATE_BYTES], path[STATISTICS_PATH_BYTES];
+  char percent[STATISTICS_PERCENT_BYTES];
   double loss = accounting_loss(account);
   bool balanced = account->sent_known && account->delivered_known &&
                   account->sent == account->delivered + account->dropped;
@@ -176,7 +194,7 @@ static void say_numbers(const struct judged *judged)
            (double)judged->receiver->intervals.p99_ns / 1e6,
            (double)judged->receiver->intervals.max_ns / 1e6);
   if (loss > 0 && balanced)
-    notice(PST_LOG_INFO, "%s: LOSS %.2g%%", name, loss * 100);
+    notice(PST_LOG_INFO, "%s: LOSS %s", name, statistics_percent(loss, percent));
   else if (loss < 0 && judged->flow->foreign)
     notice(PST_LOG_INFO, "%s: loss ?", name);
 }
@@ -248,18 +266,8 @@ static void say_source(const struct judged *judged, uint32_t stopped)
            judged->sender->messages_sent, signals_name());
 }
 
-static bool has_run(const struct judged *judged)
-{
-  return (judged->sender != NULL && judged->sender->started_ns != 0) ||
-         (judged->receiver != NULL && judged->receiver->started_ns != 0);
-}
-
 static void say_verdict(const struct judged *judged, int *stage, double *share)
 {
-  *share = 0;
-  *stage = RESULT_NEVER_RAN;
-  if (!has_run(judged))
-    return;
   *stage = pst_verdict(judged->sender, judged->receiver, share);
   if (*stage == PST_STAGE_STAGING)
     notice(PST_LOG_INFO, "%s: limited by: staging at the %s (%.0f%%)", judged->flow->name,
@@ -305,8 +313,8 @@ void report_flow(struct flow *flow, struct json_object *result)
 {
   struct pst_counter_value sent[COUNTERS_MAX], received[COUNTERS_MAX];
   struct judged judged;
-  double share;
-  int stage, sent_count = 0, received_count = 0;
+  double share = 0;
+  int stage = RESULT_NEVER_RAN, sent_count = 0, received_count = 0;
 
   gather(flow, &judged);
   if (judged.sender == NULL && judged.receiver == NULL)
@@ -327,11 +335,15 @@ void report_flow(struct flow *flow, struct json_object *result)
   judge_side(flow, judged.receiver, &flow->receiver.error, "receiver");
   judge_side(flow, judged.sender, &flow->sender.error, "sender");
   judge_stop(&judged, stopped);
-  judge_account(&judged);
   judge_expects(&judged);
-  say_numbers(&judged);
-  say_source(&judged, stopped);
-  say_verdict(&judged, &stage, &share);
+  if (flow->foreign || has_run(&judged)) { /* else the reason why it never began is all there is */
+    judge_account(&judged);
+    say_expects(&judged);
+    say_numbers(&judged);
+    say_source(&judged, stopped);
+    if (has_run(&judged))
+      say_verdict(&judged, &stage, &share);
+  }
 
   const struct result_stream stream = {
       .name = flow->name,

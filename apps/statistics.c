@@ -57,6 +57,25 @@ const char *statistics_rate(uint64_t bytes, uint64_t ns, char text[STATISTICS_RA
   return text;
 }
 
+const char *statistics_percent(double share, char text[STATISTICS_PERCENT_BYTES])
+{
+  double percent = share * 100, rest = percent < 50 ? percent : 100 - percent;
+  double shown = percent < 50 ? 10 : 1; /* two digits of little, one of what lacks to all */
+  int decimals = 0;
+
+  for (; rest > 0 && rest < shown && decimals < 12; shown /= 10)
+    decimals++;
+  snprintf(text, STATISTICS_PERCENT_BYTES, "%.*f", decimals, percent);
+  if (decimals > 0 && percent < 50) { /* "1.0" is "1" */
+    char *end = text + strlen(text);
+    while (end[-1] == '0')
+      *--end = '\0';
+    if (end[-1] == '.')
+      end[-1] = '\0';
+  }
+  return strcat(text, "%");
+}
+
 void statistics_line(const struct statistics_sample *sample, char *line, size_t size)
 {
   char rate[STATISTICS_RATE_BYTES], path[STATISTICS_PATH_BYTES];

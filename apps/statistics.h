@@ -46,6 +46,10 @@ double statistics_gbps(uint64_t bytes, uint64_t ns);
 /* "68.75 Gbps"; what is less than a tenth of one, in Mbps. */
 #define STATISTICS_RATE_BYTES 32
 const char *statistics_rate(uint64_t bytes, uint64_t ns, char text[STATISTICS_RATE_BYTES]);
+/* A share of 0 to 1 as "48%", "0.013%": two digits, and never "100%" or "0%" unless it is all or
+ * none. */
+#define STATISTICS_PERCENT_BYTES 32
+const char *statistics_percent(double share, char text[STATISTICS_PERCENT_BYTES]);
 /* The counter of that name; NULL: the transport has none. */
 const struct pst_counter_value *statistics_counter(const struct pst_counter_value *values,
                                                    uint32_t count, const char *name);

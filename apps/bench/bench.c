@@ -129,14 +129,17 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
     bench_run_here(&bench->plan, row);
   else
     alive = bench_run_with(&bench->link, &bench->plan, row);
-  bench_show_row(bench->table, row);
+  if (!row->unreachable)
+    bench_show_row(bench->table, row);
   if (row->error[0] != '\0') {
-    notice(PST_LOG_ERROR, "bench: %s %s of %" PRIu64 " B: %s", bench_op_name(c->op),
-           bench_measure_name(c->measure), c->size, row->error);
+    if (!row->unreachable) /* else it has been logged */
+      notice(PST_LOG_ERROR, "bench: %s %s of %" PRIu64 " B: %s", bench_op_name(c->op),
+             bench_measure_name(c->measure), c->size, row->error);
     note_failure(bench, row->exit_status, row->error);
   }
   if (bench->rows != NULL)
     json_object_array_add(bench->rows, bench_row_json(row));
+  alive = alive && !row->unreachable;
   free(row);
   return alive && !signals_stop();
 }

@@ -33,7 +33,8 @@ struct bench_row {
   bool reliable;          /* the transport promises that none is lost */
   int limited_by;         /* as pst_verdict */
   double share;
-  bool stopped; /* cut short by ^C */
+  bool stopped;     /* cut short by ^C */
+  bool unreachable; /* the ends could not connect: `error` says why, and has been logged */
   int exit_status;
   char error[2048]; /* "": ok */
 };

@@ -40,12 +40,19 @@ static void fail_code(struct bench_row *row, int code)
   fail(row, PST_EXIT_FAILED, text);
 }
 
+/* Ends that were to meet and did not: no other case will do better. */
+static void take_meeting(const struct pst_stats *stats, int result, struct bench_row *row)
+{
+  row->unreachable |= result < 0 && stats->started_ns == 0 && stats->state == PST_STATE_FAILED;
+}
+
 static void take_sender(const struct pst_sender *sender, int result, struct bench_row *row)
 {
   struct pst_stats stats = {.struct_size = sizeof stats};
 
   if (pst_sender_stats(sender, &stats) < 0)
     return;
+  take_meeting(&stats, result, row);
   row->sent = stats.messages_sent;
   row->reliable = (stats.capabilities & PST_CAP_RELIABLE) != 0;
   row->limited_by = pst_verdict(&stats, NULL, &row->share);
@@ -71,6 +78,7 @@ static void take_initiator(const struct pst_initiator *initiator, int result, st
 
   if (pst_initiator_stats(initiator, &stats) < 0)
     return;
+  take_meeting(&stats, result, row);
   row->sent = stats.transfers_posted;
   row->done = stats.transfers_done;
   row->failed = stats.transfers_failed;

@@ -65,9 +65,6 @@ static void say_banner(const struct server *server)
          : p->overwrite  ? ", which may be replaced, by "
                          : ", by ",
          p->root != NULL ? io_name(server->io) : "");
-  if (p->insecure)
-    notice(PST_LOG_WARN, "--insecure: whoever reaches the port can take part; nothing is "
-                         "authenticated or encrypted");
 }
 
 static void add_totals(struct json_object *result, const struct server_totals *totals)

@@ -86,7 +86,7 @@ static const struct schema_key control_keys[] = {
     {KEY("insecure", PST_OPTION_BOOL, "false", 0, 0,
          "Allow the control channel to leave this machine without credentials: whoever reaches "
          "the port can then take part. Needed as soon as `listen` or `connect` is not a loopback "
-         "address; the banner repeats it."),
+         "address; a warning repeats it."),
      AT(BOOL, struct config, control.insecure)},
     {KEY("timeout", PST_OPTION_DURATION, "60 s", 0, 24 * NS_H,
          "How long either side waits for the other at the start. 0 waits for ever."),

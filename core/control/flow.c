@@ -445,13 +445,14 @@ static void got_failure(struct stream *s, const struct wire_message *m)
 {
   struct peer *peer = s->peer;
   char text[REPORT_MAX];
+  /* In one process whoever failed has said it; and a stream that has failed here has its cause. */
+  bool said = peer->in_process || has_ended(s);
 
   if (m->type == WIRE_REFUSE)
     snprintf(text, sizeof text, "refused by %s: %s", peer->text, m->text);
   else
-    snprintf(text, sizeof text, "%s: %s", peer->text, m->text);
-  /* In one process whoever failed has said it, the same log has the line. */
-  pst_log(peer->in_process ? PST_LOG_DEBUG : PST_LOG_ERROR, "%s: %s", s->name, text);
+    snprintf(text, sizeof text, "%s reports: %s", peer->text, m->text);
+  pst_log(said ? PST_LOG_DEBUG : PST_LOG_ERROR, "stream %s: %s", s->name, text);
   s->owes = m->type == WIRE_FAIL && m->has_totals;
   s->last = s->owes ? peer : NULL;
   end_failed(peer->control, s, m->code, text, m->has_totals ? &m->totals : NULL);

@@ -288,6 +288,7 @@ static int meet(struct pst_peer *peer, const struct pst_blob *address)
   struct pst_node *node = peer->node;
   char text[NODE_TEXT_MAX];
 
+  pst_log_clear_error();
   int rc = node->ops->endpoint_connect(peer->endpoint, address);
   if (rc == 0) {
     peer->is_connected = false;
@@ -297,10 +298,12 @@ static int meet(struct pst_peer *peer, const struct pst_blob *address)
   }
   if (rc == -EALREADY)
     return rc;
-  snprintf(text, sizeof(text),
-           "%s: transport %s cannot reach it: %s; what it has said before is the reason, else both "
-           "ends must be where it can (one host and user for shared memory)",
-           peer->text, node->device->plugin->name, strerror(-rc));
+  if (pst_log_last_error()[0])
+    snprintf(text, sizeof(text), "%s: %s", peer->text, pst_log_last_error());
+  else
+    snprintf(text, sizeof(text),
+             "%s: transport %s cannot reach it: %s; take a transport that reaches that host",
+             peer->text, node->device->plugin->name, strerror(-rc));
   peer_leave(peer, PST_CLOSE_ABORT, rc, text);
   return rc;
 }

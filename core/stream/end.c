@@ -146,20 +146,26 @@ void end_close_endpoint(struct session_end *end, uint32_t mode, uint64_t deadlin
     end->endpoint_closed = true;
 }
 
+/* The transport's own line, where it has one, is the cause. */
 static void connect_to(struct session_end *end, const struct pst_blob *address)
 {
-  int rc = end->lane->ops->endpoint_connect(end->endpoint, address);
+  char text[sizeof(end->error_text)];
 
-  if (rc < 0) {
-    char text[384];
+  pst_log_clear_error();
+  int rc = end->lane->ops->endpoint_connect(end->endpoint, address);
+  if (rc >= 0)
+    return;
+  if (pst_log_last_error()[0]) {
+    snprintf(text, sizeof(text), "%s", pst_log_last_error());
+  } else {
     snprintf(text, sizeof(text),
-             "stream %s: the transport cannot connect to the peer's endpoint: %s; both ends "
-             "need the same transport, and be where it can reach (one host for shared memory); "
-             "its own line, here or there, says what it misses",
-             end->name, strerror(-rc));
+             "stream %s: transport %s cannot reach %s: %s; give both ends the same transport, or "
+             "take one that reaches that host",
+             end->name, end->device->plugin->name, end->peer_text[0] ? end->peer_text : "its peer",
+             strerror(-rc));
     pst_log(PST_LOG_ERROR, "%s", text);
-    end_fail(end, rc, text);
   }
+  end_fail(end, rc, text);
 }
 
 static int take_peer(struct session_end *end, struct session_mail *mail)

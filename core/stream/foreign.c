@@ -13,10 +13,11 @@
 
 static int refuse(const struct session_end *end, int rc, struct pst_error *error)
 {
+  if (pst_fail_said(error, PST_EXIT_USAGE, rc) == rc)
+    return rc;
   return pst_fail(error, PST_EXIT_USAGE, rc,
-                  "stream %s: transport %s does not begin without a peer's address (`control: "
-                  "none`): %s; its options are to say it all, see the line above, or `penstock "
-                  "plugins %s`",
+                  "stream %s: transport %s cannot begin without a peer's address (`control: "
+                  "none`): %s; its options name the peer, see `penstock plugins %s`",
                   end->name, end->device->plugin->name, strerror(-rc), end->device->plugin->name);
 }
 
@@ -33,6 +34,7 @@ static int begin(struct session_end *end, struct pst_error *error)
                     end->name, end->device->plugin->name);
   if (end->state == PST_STATE_FAILED) /* the application has left already */
     return 0;
+  pst_log_clear_error();
   rc = ops->endpoint_connect(end->endpoint, NULL);
   if (rc < 0)
     return refuse(end, rc, error);

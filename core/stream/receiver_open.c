@@ -126,8 +126,11 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
   memcpy(receiver->end.memory_backing, final->backing, sizeof(receiver->end.memory_backing));
   receiver->end.memory_kind = final->kind;
   params.ring = receiver->landing->ring;
+  pst_log_clear_error();
   rc = receiver->end.lane->ops->endpoint_open(receiver->end.lane->worker, &params,
                                               &receiver->end.endpoint);
+  if (rc < 0 && pst_fail_said(error, refusal_status(rc), rc) == rc)
+    return rc;
   if (rc < 0)
     return pst_fail(error, refusal_status(rc), rc, "stream %s: transport %s opens no endpoint: %s",
                     config->name, receiver->end.lane->device->plugin->name, strerror(-rc));

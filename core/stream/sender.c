@@ -306,8 +306,11 @@ int sender_open(struct pst_session *session, struct pst_sender *sender, struct p
   params.requests = leader_of(sender)->slots + 1;
   if (params.requests > limits->requests_max)
     params.requests = limits->requests_max;
+  pst_log_clear_error();
   rc = sender->end.lane->ops->endpoint_open(sender->end.lane->worker, &params,
                                             &sender->end.endpoint);
+  if (rc < 0 && pst_fail_said(error, refusal_status(rc), rc) == rc)
+    return rc;
   if (rc < 0)
     return pst_fail(error, refusal_status(rc), rc, "stream %s: transport %s opens no endpoint: %s",
                     config->name, sender->end.lane->device->plugin->name, strerror(-rc));

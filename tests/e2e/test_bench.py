@@ -8,7 +8,8 @@ import signal
 import socket
 import time
 
-from harness import Case, PATIENCE, SANITIZED, free_port, main, wait_until
+from harness import Case, PATIENCE, PROGRAM, SANITIZED, free_port, main, wait_until
+from netns import FAR, IPV4, NEAR, Namespaces
 
 OPS = ("send", "write", "read")
 ONE_SIDED = ("write", "read")
@@ -435,6 +436,23 @@ class Bench(Case):
             self.assertIsNone(server.poll(), f"{said[:60]}\n{server}")
         result, _ = self.bench("--size", "64", f"127.0.0.1:{self.port}")
         self.assert_rows(result, [64])
+
+    def test_ends_that_cannot_meet_end_it_at_once(self):
+        spaces = Namespaces()
+        self.addCleanup(spaces.close)
+        if not spaces.reaches(PROGRAM):
+            self.skipTest(f"an ordinary user does not reach {PROGRAM}")
+        words = ("bench", *PAIR, *BRIEF, "--insecure", "--size", "64,128")
+        server = self.start("bench", "--server", *PAIR, "--insecure", f"{IPV4[FAR]}:{self.port}",
+                            prefix=spaces.enter(FAR))  # fmt: skip
+        server.wait_line("serving transport loopback")
+        client = self.run_program(*words, f"{IPV4[FAR]}:{self.port}", expect=1,
+                                  prefix=spaces.enter(NEAR))  # fmt: skip
+        self.assertIn("works only between processes of one user on one host", client.stderr)
+        # Ours, and that of the server, whose end has the same reason.
+        self.assertLessEqual(client.stderr.count("error: "), 2, str(client))
+        # No row, and no other part of the table.
+        self.assertNotRegex(client.stdout, "latency|64 B|128 B")
 
     def test_interrupted(self):
         forms = ((), ("--in-process",))

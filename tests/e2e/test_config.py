@@ -140,7 +140,8 @@ class Refusals(Case):
             '{address: "127.0.0.1:18515"}', f'{{address: "0.0.0.0:{self.port}", insecure: true}}'
         )
         child = self.start("receive", self.write("open.yaml", text))
-        child.wait_line("insecure")
+        child.wait_line("waiting at")
+        self.assertEqual(len(re.findall("insecure", child.stderr)), 1, str(child))
 
     def test_both_ends_must_agree(self):
         base = {"sender": "{count: 10}", "ring": 64}
@@ -161,6 +162,20 @@ class Refusals(Case):
                 remedy = re.search(r"raise (\S+)", child.stderr)
                 self.assertIsNotNone(remedy, str(child))
                 self.run_program("check", path, "--set", f"{remedy[1]}=90 s")
+
+    def test_what_never_connected_has_one_message(self):
+        """Its account, its expectations and its verdict would bury the cause."""
+        expects = {"expect": "{verified: true, min_messages: 1}"}
+        path = self.config(yaml_stream(**expects))
+        for command in ("receive", "send"):
+            with self.subTest(command=command):
+                result, child = self.run_json(
+                    command, path, "--set", "control.timeout=50 ms", expect=1
+                )
+                self.assertEqual(len(re.findall("error: ", child.stderr)), 1, str(child))
+                self.assertNotRegex(child.stderr, "warning|sent|expect |limited by")
+                stream = self.only_stream(result)
+                self.assertEqual([each["met"] for each in stream["expect"]], [None, None])
 
     def test_port_in_use(self):
         path = self.config(yaml_stream(message="64 B", sender="{count: 10}"))

@@ -116,10 +116,11 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
   if (!endpoint->worker->device->shared)
     return refuse(endpoint, "it is another process's, and the plan was for one process");
   if (blob->fd_count == 0) {
-    LB_LOG(endpoint->worker->device, PST_LOG_ERROR,
-           "%s: the peer's address came without its descriptors; loopback needs both ends on one "
-           "host, and of one user",
-           endpoint->label);
+    LB_LOG(
+        endpoint->worker->device, PST_LOG_ERROR,
+        "%s: loopback works only between processes of one user on one host, and the peer is none "
+        "of these; use udp or verbs_rc",
+        endpoint->label);
     return -EXDEV;
   }
   if (blob->fd_count != (in->slots ? 4u : 3u))

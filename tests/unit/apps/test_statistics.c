@@ -37,6 +37,33 @@ static void slow_streams_are_told_in_megabits(void **state)
   expect_line(&sample, "camera: Got 437 packets | 0.10 Gbps during 1.00 sec | 0 dropped | direct");
 }
 
+static void percents_have_no_exponent_and_no_false_all(void **state)
+{
+  static const struct {
+    double share;
+    const char *text;
+  } rows[] = {
+      {1, "100%"},
+      {0, "0%"},
+      {.48, "48%"},
+      {.013, "1.3%"},
+      {.01, "1%"},
+      {.1, "10%"},
+      {.987, "99%"},
+      {.995, "99.5%"},
+      {.9997, "99.97%"},
+      {.999999, "99.9999%"},
+      {.000129272, "0.013%"},
+      {2e-9, "0.0000002%"},
+  };
+
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char text[STATISTICS_PERCENT_BYTES];
+    assert_string_equal(statistics_percent(rows[i].share, text), rows[i].text);
+  }
+}
+
 static void gpu_line_of_a_staged_stream(void **state)
 {
   (void)state;
@@ -122,6 +149,7 @@ int main(void)
       cmocka_unit_test(receiver_line),
       cmocka_unit_test(slow_streams_are_told_in_megabits),
       cmocka_unit_test(gpu_line_of_a_staged_stream),
+      cmocka_unit_test(percents_have_no_exponent_and_no_false_all),
       cmocka_unit_test(sender_line_without_time_divides_by_nothing),
       cmocka_unit_test(unknown_loss_is_no_zero),
       cmocka_unit_test(differences_are_taken_and_never_negative),
