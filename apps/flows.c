@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <penstock/transport.h>
+
 #include "notice.h"
 
 static const char *value(const struct flow *flow, const char *key)
@@ -186,6 +188,27 @@ static int param_set(void *context, const char *key, const char *text)
   return pst_sender_param_set(context, key, text);
 }
 
+/* A transport without META may still give views a `meta`, as RTP's timestamp is one: it is not
+ * what the sender's source set. */
+static int check_meta(struct flow *flow)
+{
+  struct pst_stats stats = {.struct_size = sizeof stats};
+
+  if (flow->receiver.handle == NULL || !flow->receiver.sink.ops->meta)
+    return 0;
+  int result = pst_receiver_stats(flow->receiver.handle, &stats);
+  if (result < 0)
+    return notice_fail(&flow->drive->error, PST_EXIT_FAILED, result,
+                       "stream '%s': the transport's capabilities are unknown: %s", flow->name,
+                       strerror(-result));
+  if (stats.capabilities & PST_CAP_META)
+    return 0;
+  return notice_fail(&flow->drive->error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                     "stream '%s': sink: %s needs the packets' times of capture, and its transport "
+                     "does not carry them; use loopback, or sink: {type: file, file: PATH}",
+                     flow->name, flow->receiver.sink_type);
+}
+
 static int bind_flow(struct flow *flow)
 {
   struct drive *drive = flow->drive;
@@ -199,6 +222,9 @@ static int bind_flow(struct flow *flow)
       ((drive->roles & PST_SESSION_RECEIVER) != 0 && flow->receiver.handle == NULL))
     return notice_fail(&drive->error, PST_EXIT_FAILED, -ENOENT,
                        "stream '%s': the session lacks one of its ends", flow->name);
+  int result = check_meta(flow);
+  if (result < 0)
+    return result;
   if (sender->handle == NULL || sender->shares || sender->source.ops->announce == NULL)
     return 0;
   const struct source_host host = {.context = sender->handle, .param_set = param_set};

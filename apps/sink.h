@@ -30,6 +30,7 @@ struct sink_params {
 struct sink_ops {
   const char *name;
   bool reads; /* the CPU reads the messages: they must be ready before take() */
+  bool meta;  /* needs the 64 bits that the sender's source set beside each message */
   int (*open)(const struct sink_params *params, void **state, struct pst_error *error);
   /* Use n messages. *fence: when it has passed they may be released; NULL: now. -EAGAIN, not
    * reported: there is no room for them yet; the same are offered again. On failure, reported,

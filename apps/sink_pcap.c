@@ -262,6 +262,7 @@ static int capture_open(const struct sink_params *params, void **state, struct p
 const struct sink_ops sink_pcap = {
     .name = "pcap",
     .reads = true,
+    .meta = true,
     .open = capture_open,
     .take = capture_take,
     .cut = capture_partial,

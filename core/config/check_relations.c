@@ -201,6 +201,11 @@ static void check_foreign(struct check *check, const struct config_stream *strea
                  "sink: verify needs the sender's word which pattern it makes, and there is none "
                  "with \"control: none\"; write \"sink: discard\" or \"sink: {type: file, file: "
                  "PATH}\" under \"receiver\"");
+  else if (stream->receiver.sink.type == CONFIG_SINK_PCAP)
+    findings_add(check->findings, sink ? &sink->place : &node->place,
+                 "sink: pcap needs the times of capture and the link type from a sender with "
+                 "source: {type: pcap}, and \"control: none\" has no such sender; write \"sink: "
+                 "{type: file, file: PATH}\" under \"receiver\", or capture with tcpdump");
 }
 
 static void check_timeout(struct check *check, const struct config_stream *stream,

@@ -176,11 +176,12 @@ MAP_OF(source, "streams[].sender.source", "type",
        "libpenstock fills them itself. A lone name is the `type`.");
 
 static const struct schema_key sink_keys[] = {
-    {CHOICE("type", "verify", sink_choices,
-            "`verify`: check every byte of the source's pattern, where it lies. `discard`: count "
-            "and drop. `file`: write the payloads one behind the other. `pcap`: write a capture, "
-            "with the times of the source's. With `control: none` the default is `discard`, since "
-            "no pattern is known."),
+    {CHOICE(
+         "type", "verify", sink_choices,
+         "`verify`: check every byte of the source's pattern, where it lies. `discard`: count "
+         "and drop. `file`: write the payloads one behind the other. `pcap`: write a capture, "
+         "with the times of the source's, over a transport that carries them (loopback). With `control: none` the default is `discard`, since "
+         "no pattern is known."),
      AT(ENUM, struct config_receiver, sink.type)},
     {KEY_FOR(TO_FILE | TO_PCAP, PST_OPTION_REQUIRED, "file", PST_OPTION_STRING, NULL, 1, 4095,
              "Path of the file to write, relative to where penstock was started."),

@@ -393,6 +393,11 @@ class Refusals(Foreign):
         )
         self.assertRegex(child.stderr, r"sink: verify needs the sender's word")
 
+    def test_pcap_has_no_times(self):
+        child = self.run_program("check", self.foreign_config("rtp"), "--set",
+                                 "streams.packets.receiver.sink={type: pcap, file: out.pcap}", expect=2)  # fmt: skip
+        self.assertRegex(child.stderr, r"sink: pcap needs the times of capture")
+
     def test_its_keys_are_for_it(self):
         path = self.config(yaml_stream(receiver="{silence: 1 s}"))
         child = self.run_program("check", path, expect=2)

@@ -148,6 +148,21 @@ class Replay(Case):
         self.assertFalse(sink.exists())
         return child.stderr
 
+    def test_a_transport_that_does_not_carry_the_times_is_refused(self):
+        (self.folder / "in.pcap").write_bytes(pcap([(1, 0, b"x" * 60, 60)], False))
+        for framing in ("rtp", "sequence"):
+            path = self.config(
+                yaml_stream(
+                    message="9000 B",
+                    transport=f"{{plugin: udp, options: {{device: 127.0.0.1, framing: {framing}}}}}",
+                    sender=f"{{source: {{type: pcap, file: {self.folder}/in.pcap}}}}",
+                    receiver=f"{{sink: {{type: pcap, file: {self.folder}/out.pcap}}}}",
+                )
+            )
+            child = self.run_program("run", path, expect=3)
+            self.assertRegex(child.stderr, "sink: pcap needs the packets' times of capture")
+            self.assertFalse((self.folder / "out.pcap").exists())
+
     def test_too_long_a_packet_is_named(self):
         packets = [(1, 0, b"x" * 60, 60), (1, 1, b"y" * 2000, 2000)]
         text = self.failing(pcap(packets, True))
