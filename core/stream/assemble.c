@@ -7,6 +7,8 @@
 
 #include <penstock/penstock.h>
 
+#define ASSEMBLE_NO_BORDER UINT64_MAX
+
 struct open_frame {
   uint64_t anchor;    /* sequence of cell 0 */
   uint64_t low, high; /* the lowest and the highest that is here */
@@ -41,6 +43,8 @@ struct assemble {
   uint64_t cut_meta; /* by marker: of the last closed frame, when its end was not known */
   bool cut;
   uint64_t number; /* by marker: of the next to be closed */
+  uint64_t border; /* a sender started anew with it, or ASSEMBLE_NO_BORDER */
+  uint64_t base;   /* by sequence: number of the frame at `origin` */
   struct assemble_counts counts;
 };
 
@@ -82,6 +86,7 @@ int assemble_open(const struct assemble_params *params, struct assemble **assemb
     assemble_release(made, i);
   made->floor = params->origin;
   made->floor_exact = !params->joins;
+  made->border = ASSEMBLE_NO_BORDER;
   made->started = !params->joins;
   *assemble = made;
   return 0;
@@ -109,6 +114,12 @@ static uint64_t bound_of(const struct assemble *assemble, uint32_t i, bool *exac
   return i ? assemble->open[i - 1].high + 1 : assemble->floor;
 }
 
+/* By sequence: of the frames from `origin` on. */
+static uint64_t frame_of(const struct assemble *assemble, uint64_t sequence)
+{
+  return (sequence - assemble->params.origin) / assemble->params.packets;
+}
+
 static uint64_t start_of(const struct assemble *assemble, uint32_t i, bool *exact)
 {
   const struct open_frame *frame = &assemble->open[i];
@@ -119,7 +130,7 @@ static uint64_t start_of(const struct assemble *assemble, uint32_t i, bool *exac
     return frame->anchor;
   }
   bound = bound_of(assemble, i, exact);
-  if (bound == frame->low)
+  if (bound == frame->low && bound != assemble->border)
     *exact = true;
   /* A whole frame is missing between, or more of this one than there are cells for. */
   else if (frame->high - bound >= assemble->params.packets || bound < frame->anchor)
@@ -165,9 +176,8 @@ static void give_out(struct assemble *assemble, const struct open_frame *frame, 
 {
   uint64_t *bits = bits_of(assemble, frame->buffer);
   uint32_t cell = (uint32_t)(start - frame->anchor);
-  uint64_t number = assemble->params.by_marker
-                        ? assemble->number
-                        : (start - assemble->params.origin) / assemble->params.packets;
+  uint64_t number =
+      assemble->params.by_marker ? assemble->number : assemble->base + frame_of(assemble, start);
 
   shift_down(bits, assemble->words, cell);
   assemble->ready[assemble->ready_tail++ % assemble->params.buffers] = (struct assemble_frame){
@@ -432,6 +442,19 @@ static void start(struct assemble *assemble, const struct assemble_message *mess
     assemble->floor = anchor_of(assemble, 0, message->sequence);
 }
 
+/* The numbers go on behind the former sender's, but its frames do not. */
+static void start_anew(struct assemble *assemble, uint64_t sequence)
+{
+  while (assemble->open_count && assemble->open[0].low < sequence)
+    close_first(assemble);
+  if (!assemble->params.by_marker) {
+    assemble->base += frame_of(assemble, sequence + assemble->params.packets - 1);
+    assemble->params.origin = sequence;
+  }
+  assemble->border = assemble->floor = sequence;
+  assemble->floor_exact = assemble->cut = false;
+}
+
 static enum assemble_verdict try_take(struct assemble *assemble,
                                       const struct assemble_message *message, uint64_t now_ns,
                                       struct assemble_place *to)
@@ -442,6 +465,8 @@ static enum assemble_verdict try_take(struct assemble *assemble,
 
   if (!assemble->started)
     start(assemble, message);
+  if (message->flags & PST_VIEW_RESTART && message->sequence != assemble->border)
+    start_anew(assemble, message->sequence);
   if (message->sequence < assemble->floor)
     return ASSEMBLE_LATE;
   at = find_frame(assemble, message, &position);
@@ -474,7 +499,7 @@ static uint32_t row_of(const struct assemble *assemble, const struct open_frame 
 
   if (n > room)
     n = (uint32_t)room;
-  while (row < n && views[row].sequence == next + row)
+  while (row < n && views[row].sequence == next + row && !(views[row].flags & PST_VIEW_RESTART))
     row++;
   return row;
 }

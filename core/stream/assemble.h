@@ -10,17 +10,18 @@
  *   - when the first open frame is complete and nothing before it is outstanding;
  *   - `timeout_ns` after the first message of it, or of a frame behind it;
  *   - when one more has to be opened than may be open at once.
+ *   - when a sender has started anew (PST_VIEW_RESTART): its first message ends them.
  * What comes for a frame that is closed is late.
  *
- * By sequence, frame f is [origin + f * packets, origin + (f + 1) * packets).
+ * By sequence, frame f is [origin + f * packets, origin + (f + 1) * packets). A sender that
+ * starts anew begins a frame.
  *
  * By marker, messages of one frame have the same `meta` (an RTP timestamp with its
  * SSRC) and the last of them is marked. A frame's end is known when its marked
  * message, or the one behind its last, is here; its start when the end of the one
- * before it is. Where the start is not known it is taken to be the first message
- * that is here, and the frame is not called complete. Cells are counted from the
- * lowest sequence at which it can start, so that what comes before the first seen
- * finds its cell.
+ * before it is, by the same sender. Where the start is not known it is taken to be the first
+ * message that is here, and the frame is not called complete. Cells are counted from the lowest
+ * sequence at which it can start, so that what comes before the first seen finds its cell.
  */
 #ifndef PST_STREAM_ASSEMBLE_H
 #define PST_STREAM_ASSEMBLE_H

@@ -42,15 +42,17 @@ int receiver_pend(struct pst_receiver *receiver, const struct pst_completion *co
 }
 
 _Static_assert(PST_VIEW_META == PST_HAS_META >> 1 && PST_VIEW_TIME == PST_HAS_TIME >> 1 &&
-                   PST_VIEW_MARKED == PST_IS_MARKED >> 1,
+                   PST_VIEW_MARKED == PST_IS_MARKED >> 1 && PST_VIEW_RESTART == PST_IS_RESTART >> 1,
                "taken over by a shift");
+
+#define VIEW_FLAGS_TAKEN                                                                           \
+  (PST_VIEW_META | PST_VIEW_TIME | (uint32_t)PST_VIEW_MARKED | (uint32_t)PST_VIEW_RESTART)
 
 static inline void make_view(const struct pst_region *region, const struct pst_completion *message,
                              struct pst_view *view)
 {
   uint64_t offset = message->u.message.offset;
-  uint32_t flags =
-      message->flags >> 1 & (PST_VIEW_META | PST_VIEW_TIME | (uint32_t)PST_VIEW_MARKED);
+  uint32_t flags = message->flags >> 1 & VIEW_FLAGS_TAKEN;
 
   if (message->status)
     flags |= PST_VIEW_DAMAGED;
@@ -99,8 +101,7 @@ static __attribute__((noinline)) uint32_t accept_row(struct pst_receiver *receiv
   const struct pst_completion *message = messages, *const end = messages + n;
   const uint64_t head = head_of(messages), address = region->address;
   const uint64_t buffer = (uint64_t)messages->u.message.buffer << 32;
-  const uint64_t flags =
-      messages->flags >> 1 & (PST_VIEW_META | PST_VIEW_TIME | (uint32_t)PST_VIEW_MARKED);
+  const uint64_t flags = messages->flags >> 1 & VIEW_FLAGS_TAKEN;
   /* What the CPU cannot read has no address for it. */
   const uintptr_t host = (uintptr_t)region->host, reads = host ? UINTPTR_MAX : 0;
   uint64_t next = track->next, bytes = 0;

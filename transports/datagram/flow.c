@@ -148,6 +148,7 @@ static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message
   flow->holds = false;
   flow->credit = 0;
   flow->held.sequence = sequence->next;
+  flow->held.is_restart = true;
   message->sequence = sequence->next + 1;
   dg_sequence_begin(sequence, dg_sequence_bits(flow->params.framing), flow->held_raw,
                     sequence->next, sequence->next, flow->params.reorder);

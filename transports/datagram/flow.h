@@ -59,6 +59,7 @@ struct dg_message {
   bool has_sequence;
   bool has_meta;
   bool is_marked;
+  bool is_restart; /* the first of a sender that has started anew */
   uint64_t time_ns;
 };
 

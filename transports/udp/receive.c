@@ -287,7 +287,8 @@ static void give_message(struct pst_endpoint *endpoint, uint32_t slot,
       .kind = PST_COMPLETION_MESSAGE,
       .flags = (uint16_t)((message->has_sequence ? PST_HAS_SEQUENCE : 0u) |
                           (message->has_meta ? PST_HAS_META : 0u) | (timed ? PST_HAS_TIME : 0u) |
-                          (message->is_marked ? PST_IS_MARKED : 0u)),
+                          (message->is_marked ? PST_IS_MARKED : 0u) |
+                          (message->is_restart ? PST_IS_RESTART : 0u)),
       .endpoint = endpoint->cookie,
       .u.message = {.token = (uint64_t)ring->index << 32 | slot,
                     .offset = udp_slot_offset(ring, slot) + message->offset,

@@ -373,6 +373,7 @@ enum pst_view_flag {
   PST_VIEW_TIME = 1u << 1,
   PST_VIEW_MARKED = 1u << 2,
   PST_VIEW_DAMAGED = 1u << 3, /* the transport found its checksum wrong */
+  PST_VIEW_RESTART = 1u << 4, /* its sender started anew with it, or shortly before it */
 };
 
 /* A message, the application's until it is released. An array element: its size
@@ -474,6 +475,10 @@ PST_EXPORT int pst_receiver_abort(struct pst_receiver *receiver, int code, const
  * marked. Its end is known when that, or the packet behind it, is here, and its
  * start when the end of the frame before is known; where they are not, the frame
  * goes from the first packet that is here to the last, and is not COMPLETE.
+ *
+ * Where a sender has started anew (PST_VIEW_RESTART), no frame has packets of both: the
+ * frames before are closed as they are. By sequence, frames are counted from its first
+ * packet on; by rtp_marker, the start of its first frame is not known.
  */
 enum pst_frame_flag {
   PST_FRAME_META = PST_VIEW_META, /* `meta` holds */

@@ -342,6 +342,9 @@ enum pst_completion_flag {
   PST_HAS_META = 1u << 1,
   PST_HAS_TIME = 1u << 2,
   PST_IS_MARKED = 1u << 3, /* the framing's end-of-frame mark (RTP marker) */
+  /* The first of a sender that has started anew: its number goes on behind the highest, but what
+   * was sent before it is not known, and nothing less than it comes any more. Minor 1. */
+  PST_IS_RESTART = 1u << 5,
 };
 
 enum pst_event {

@@ -102,6 +102,7 @@ static void another_ssrc_twice_is_a_restart(void **state)
   anew.sequence++;
   assert_int_equal(take(&flow, &anew), DG_HELD_DELIVER | DG_DELIVER);
   assert_int_equal(flow.held.sequence, 65536 + 105); /* no loss is invented */
+  assert_true(flow.held.is_restart && !message.is_restart);
   assert_int_equal(message.sequence, 65536 + 106);
   anew.sequence++;
   deliver(&flow, anew, 65536 + 107);

@@ -194,6 +194,61 @@ static void a_lost_marker_is_made_up_for_by_the_timestamp(void **state)
   assemble_close(a);
 }
 
+/* The numbers of a sender that starts anew go on behind those of the former. */
+static void no_frame_goes_over_a_restart(void **state)
+{
+  struct assemble *a = opened(by_marker);
+
+  (void)state;
+  offer(a, 0, 7, 0, 0);
+  offer(a, 1, 7, 0, 0);
+  offer(a, 2, 9, PST_VIEW_RESTART, 0); /* its frame's first, or any later one */
+  offer(a, 3, 9, MARK, 0);
+  expect_frame(a, 0, 0, 2, 3, false);
+  assert_null(assemble_first(a));
+  offer(a, 4, 10, MARK, 0);
+  assemble_expire(a, 100);
+  expect_frame(a, 1, 2, 2, 3, false);
+  expect_frame(a, 2, 4, 1, 1, true);
+  offer(a, 5, 11, 0, 200);
+  offer(a, 6, 11, MARK | PST_VIEW_RESTART, 200); /* the same timestamp, by chance */
+  assemble_end(a);
+  expect_frame(a, 3, 5, 1, 1, false);
+  expect_frame(a, 4, 6, 1, 1, false);
+  assemble_close(a);
+}
+
+static void frames_by_sequence_are_counted_from_a_restart_on(void **state)
+{
+  struct assemble *a =
+      opened((struct assemble_params){.packets = 4, .open = 2, .buffers = 6, .timeout_ns = 100});
+
+  (void)state;
+  for (uint64_t s = 0; s < 14; s++)
+    offer(a, s, 0, s == 6 ? PST_VIEW_RESTART : 0, 0);
+  expect_frame(a, 0, 0, 4, 0xf, true);
+  expect_frame(a, 1, 4, 4, 3, false);
+  expect_frame(a, 2, 6, 4, 0xf, true);
+  expect_frame(a, 3, 10, 4, 0xf, true);
+  assert_int_equal(assemble_counts(a)->lost, 0);
+  assemble_close(a);
+}
+
+static void a_row_ends_before_a_restart(void **state)
+{
+  struct assemble *a =
+      opened((struct assemble_params){.packets = 4, .open = 2, .buffers = 4, .timeout_ns = 100});
+  struct pst_view views[3] = {{.sequence = 1}, {.sequence = 2, .flags = PST_VIEW_RESTART}};
+  struct assemble_place place;
+
+  (void)state;
+  offer(a, 0, 0, 0, 0);
+  views[2].sequence = 3;
+  assert_int_equal(assemble_take_row(a, views, 3, 0, &place), 1);
+  assert_int_equal(assemble_take_row(a, views + 1, 2, 0, &place), 0);
+  assemble_close(a);
+}
+
 static void a_sender_that_does_not_mark_is_followed_by_its_timestamps(void **state)
 {
   struct assemble *a = opened(by_marker);
@@ -861,6 +916,9 @@ int main(void)
       cmocka_unit_test(a_dropped_frame_s_buffer_is_free_once_settled),
       cmocka_unit_test(markers_end_frames),
       cmocka_unit_test(a_lost_marker_is_made_up_for_by_the_timestamp),
+      cmocka_unit_test(no_frame_goes_over_a_restart),
+      cmocka_unit_test(frames_by_sequence_are_counted_from_a_restart_on),
+      cmocka_unit_test(a_row_ends_before_a_restart),
       cmocka_unit_test(a_sender_that_does_not_mark_is_followed_by_its_timestamps),
       cmocka_unit_test(a_frame_whose_first_packets_come_last_has_cells_for_them),
       cmocka_unit_test(what_comes_of_a_frame_that_timed_out_is_late),
