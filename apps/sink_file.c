@@ -25,9 +25,14 @@ struct file {
   uint64_t end;      /* of the file so far */
   uint64_t written;  /* bytes, in all */
   uint64_t messages; /* taken */
-  bool joins;        /* the first message that comes is the file's first */
-  bool short_seen;   /* a message was shorter than `message`: places are no longer known ahead */
-  char *bounce;      /* for messages that the CPU cannot read */
+  uint64_t left_out; /* of them: too late for a place */
+  uint64_t closed;   /* lost, and the file goes on without a hole */
+  uint64_t
+      short_at; /* the first that was shorter than `message`: numbers are no places behind it */
+  bool short_seen;
+  bool joins; /* the first message that comes is the file's first */
+  bool begun;
+  char *bounce; /* for messages that the CPU cannot read */
   uint64_t bounce_size;
 };
 
@@ -94,37 +99,57 @@ static int write_fully(struct file *file, struct iovec *iov, int count, uint64_t
   return 0;
 }
 
-/* Where a message belongs. In order it follows the one before; behind a gap, or
- * late, its place is known as long as all messages have been full. */
+/* Is the place of a message that is not the next one known by its number? */
+static bool is_numbered(const struct file *file, const struct pst_view *view)
+{
+  if (file->output.in_place || view->sequence < file->first)
+    return false;
+  if (view->sequence > file->next)
+    return !file->short_seen;
+  return (view->length == file->message || file->joins) &&
+         (!file->short_seen || view->sequence < file->short_at);
+}
+
+static int no_place(const struct file *file, const struct pst_view *view, struct pst_error *error)
+{
+  return notice_fail(
+      error, PST_EXIT_FAILED, -EILSEQ,
+      "stream '%s': message %" PRIu64 " came where %" PRIu64
+      " was due, and its place in %s is not known%s; use a transport that loses nothing, or "
+      "let receiver.assemble: {by: sequence, packets: 64} restore the order",
+      file->stream, view->sequence, file->next, file->output.path,
+      file->output.in_place ? ", which has no places" : ": not all messages fill `message`");
+}
+
+/* Where a message belongs. In order it follows the one before; behind a gap, or late, its place
+ * is known as long as all messages have been full. A recording of a foreign sender goes on where
+ * it is not: behind the gap without a hole, and without what comes late. 1: it is left out. */
 static int place(const struct file *file, const struct pst_view *view, uint64_t *offset,
                  struct pst_error *error)
 {
   if (view->sequence == file->next) {
     *offset = file->end;
-  } else if (view->sequence < file->first) {
-    return notice_fail(error, PST_EXIT_FAILED, -EILSEQ,
-                       "stream '%s': message %" PRIu64 " came behind %" PRIu64
-                       ", the first of a stream that was joined, so it has no place in %s; try "
-                       "again",
-                       file->stream, view->sequence, file->first, file->output.path);
-  } else if (file->output.in_place ||
-             (view->sequence > file->next ? file->short_seen : view->length < file->message)) {
-    return notice_fail(error, PST_EXIT_FAILED, -EILSEQ,
-                       "stream '%s': message %" PRIu64 " came where %" PRIu64
-                       " was due, so its place in %s is not known; use a transport that keeps "
-                       "order and loses nothing",
-                       file->stream, view->sequence, file->next, file->output.path);
-  } else {
-    *offset = (view->sequence - file->first) * file->message;
+    return 0;
   }
-  return 0;
+  if (is_numbered(file, view)) {
+    *offset = (view->sequence - file->first) * file->message;
+    return 0;
+  }
+  if (!file->joins)
+    return no_place(file, view, error);
+  *offset = file->end;
+  return view->sequence < file->next;
 }
 
 /* The message of place() goes to its place. */
 static void placed(struct file *file, const struct pst_view *view, uint64_t offset)
 {
-  if (view->length < file->message)
+  if (view->sequence > file->next && !is_numbered(file, view))
+    file->closed += view->sequence - file->next;
+  if (view->length < file->message && (!file->short_seen || view->sequence < file->short_at)) {
     file->short_seen = true;
+    file->short_at = view->sequence;
+  }
   if (view->sequence >= file->next) {
     file->next = view->sequence + 1;
     file->end = offset + view->length;
@@ -174,6 +199,12 @@ static int write_run(struct file *file, const struct sink_host *host, const stru
     int result = place(file, &views[count], &offset, error);
     if (result < 0)
       return result;
+    if (result > 0 && count > 0)
+      break;
+    if (result > 0) {
+      file->left_out++;
+      return 1;
+    }
     if (count == 0)
       start = offset;
     else if (offset != start + length)
@@ -197,9 +228,9 @@ static int file_take(void *state, const struct sink_host *host, const struct pst
   struct file *file = state;
 
   *fence = NULL;
-  if (file->joins && n > 0) {
+  if (file->joins && !file->begun && n > 0) {
     file->first = file->next = views[0].sequence;
-    file->joins = false;
+    file->begun = true;
   }
   for (uint32_t done = 0; done < n;) {
     int result = write_run(file, host, views + done, n - done, error);
@@ -220,11 +251,23 @@ static int file_cut(void *state)
 static int file_finish(void *state, const struct sink_host *host, struct pst_error *error)
 {
   struct file *file = state;
+  uint64_t span = file->next - file->first, there = file->messages - file->left_out;
+  uint64_t missing = span > there ? span - there : 0;
 
   (void)host;
-  if (file->next - file->first > file->messages)
+  if (missing > file->closed)
     notice(PST_LOG_WARN, "stream '%s': %s has holes where %" PRIu64 " messages were lost",
-           file->stream, file->output.path, file->next - file->first - file->messages);
+           file->stream, file->output.path, missing - file->closed);
+  if (file->closed > 0)
+    notice(PST_LOG_WARN,
+           "stream '%s': %s lacks %" PRIu64 " messages without a hole in their place: only where "
+           "all messages fill `message` is the place known",
+           file->stream, file->output.path, file->closed);
+  if (file->left_out > 0)
+    notice(PST_LOG_WARN,
+           "stream '%s': %s lacks %" PRIu64 " messages that came too late for their place; "
+           "receiver.assemble: {by: sequence, packets: 64} restores the order",
+           file->stream, file->output.path, file->left_out);
   return output_commit(&file->output, file->what, error);
 }
 
