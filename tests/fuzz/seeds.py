@@ -6,7 +6,8 @@ import struct
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-SUFFIXES = {"yaml": ".txt", "set": ".txt", "control": ".bin", "serve": ".bin", "server": ".bin", "packet": ".bin", "pcap": ".pcap"}
+SUFFIXES = {"yaml": ".txt", "set": ".txt", "control": ".bin", "serve": ".bin", "server": ".bin", "packet": ".bin", "pcap": ".pcap",
+            "loopback": ".bin", "udp_blob": ".bin", "rc_blob": ".bin", "elf": ".bin"}
 
 
 # ---- Configurations ------------------------------------------------------------
@@ -317,6 +318,75 @@ def pcap_seeds():
     yield pcapng([(5, b"abcd")], options=struct.pack("<HHB3xHH", 9, 1, 0, 0, 0))
     yield pcapng([(5, b"abcd")], options=struct.pack("<HHB3xHHqHH", 9, 1, 0x80, 14, 8, -5, 0, 0))
     yield pcapng([(5, b"abcd")])[:-2]
+
+
+# ---- Loopback: a byte or two for each choice, as fuzz_loopback.c takes them ----------------
+
+
+def loopback_seeds():
+    meeting, poll, send, read = b"\0\0\0\0", b"\x0b\x0f", b"\0\1\x20\x20", b"\1\1\x10\1\x10\2"
+    remote, release, arrive, arm = b"\x0a\0", b"\7", b"\x08\3\x40", b"\x09"
+    for scribbles in range(3):
+        begin = bytes([scribbles]) + meeting
+        yield begin + poll + send + poll
+        yield begin + remote + read + b"\2\0\x20\1" + b"\3\0\0\0" + poll + arm
+        yield begin + (arrive + poll + release) * 4 + arm + send * 8 + poll
+        yield begin + b"\4\x08\x10" + poll + b"\5\x08\x20" + send + poll
+        yield begin + remote + b"\6\0\0" + read + poll
+    for place in range(24):
+        for value in range(9):
+            yield b"\0\1" + bytes([value, place]) + b"\0\0\0" + remote + send + poll
+            yield b"\0" + meeting + poll + b"\x0a\1" + bytes([value, place]) + read + poll
+
+
+# ---- Addresses, behind their magic ------------------------------------------------------------
+
+
+def udp_blob_seeds():
+    for framing in range(4):
+        for family in (4, 6, 5):
+            yield bytes([framing, family, framing & 1, 2]) + struct.pack(">HBx", 5004, 96) + bytes(range(32)) + bytes(128)
+    yield bytes([0, 4, 0, 9]) + struct.pack(">HBx", 5004, 96)
+
+
+def rc_blob_seeds():
+    for flags in range(0, 128, 5):
+        yield (struct.pack(">BBBBHII16sHQQIIQIQQIIB", flags, 2, 3, 1, 7, 17, 19, bytes(16), 4791, 5, 0, 8, 4096, 4096, 9, 512, 512, 16, 8, 1)
+               + bytes(56) + struct.pack(">III", 1, 0, 8))  # fmt: skip
+
+
+# ---- Plugins --------------------------------------------------------------------------------------
+
+
+def shared_object(needed=1, symbol=b"pst_plugin_v1", sections=4, machine=62, kind=3, undefined=False):
+    strings = b"\0" + symbol + b"\0libc.so.6\0"
+    symbols = bytes(24) + struct.pack("<IBBHQQ", 1, 0x11, 0, 0 if undefined else 1, 64, 8)
+    dynamic = struct.pack("<qQ", 1, len(symbol) + 2) * needed + bytes(16)
+    at = 64 + 56
+    places, body = [], b""
+    for part in (strings, symbols, dynamic):
+        places.append((at + len(body), len(part)))
+        body += part + bytes(-len(part) % 8)
+    table = at + len(body)
+    header = b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", kind, machine, 1, 0, 64, table, 0, 64, 56, 1, 64, sections, 1)
+    load = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, table, table, 4096)
+
+    def section(kind, place, link, entry):
+        return struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, *place, link, 0, 8, entry)
+
+    return (header + load + body + section(0, (0, 0), 0, 0) + section(3, places[0], 0, 0)
+            + section(11, places[1], 1, 24) + section(6, places[2], 1, 16))  # fmt: skip
+
+
+def elf_seeds():
+    whole = shared_object()
+    yield whole
+    yield from (shared_object(needed=0), shared_object(needed=9), shared_object(symbol=b"pst_plugin_v2"),
+                shared_object(symbol=b"other"), shared_object(undefined=True), shared_object(machine=3),
+                shared_object(kind=2), shared_object(sections=60000), shared_object(sections=0))  # fmt: skip
+    yield from (whole[:cut] for cut in (0, 3, 16, 63, 64, 100, 200, len(whole) - 1))
+    for at in range(0, len(whole), 8):
+        yield whole[:at] + b"\xff" * 8 + whole[at + 8:]
 
 
 def main():

@@ -77,7 +77,7 @@ static bool makes_sense(const struct rc_blob *blob)
        (blob->control_receives == 0 || blob->control_bytes < sizeof(struct rc_run))) ||
       (blob->is_cm && !blob->cm_port && (blob->is_receiver || !blob->is_sender)))
     return false;
-  if (blob->lanes < 1 || blob->lanes > RC_LANES_MAX)
+  if (blob->lanes < 1 || blob->lanes > RC_LANES_MAX || blob->run_count > RC_BLOB_RUNS)
     return false;
   for (uint32_t i = 0; i < RC_LANES_MAX - 1; i++)
     if (blob->more[i].qpn > 0xffffff || blob->more[i].psn > 0xffffff)
@@ -85,8 +85,8 @@ static bool makes_sense(const struct rc_blob *blob)
   if (!blob->is_receiver)
     return true;
   if (blob->slots == 0 || blob->slots > RC_SLOTS_MAX || blob->share == 0 ||
-      blob->share > blob->slots || blob->run_count > RC_BLOB_RUNS || blob->payload_max == 0 ||
-      blob->stride < blob->payload_max || blob->stride > UINT64_MAX / RC_SLOTS_MAX)
+      blob->share > blob->slots || blob->payload_max == 0 || blob->stride < blob->payload_max ||
+      blob->stride > UINT64_MAX / RC_SLOTS_MAX)
     return false;
   for (uint32_t i = 0; i < blob->run_count; i++) {
     total += blob->runs[i].count;
