@@ -7,7 +7,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 SUFFIXES = {"yaml": ".txt", "set": ".txt", "control": ".bin", "serve": ".bin", "server": ".bin", "packet": ".bin", "pcap": ".pcap",
-            "loopback": ".bin", "udp_blob": ".bin", "rc_blob": ".bin", "elf": ".bin"}
+            "loopback": ".bin", "udp_blob": ".bin", "rc_blob": ".bin", "elf": ".bin", "flow": ".bin"}
 
 
 # ---- Configurations ------------------------------------------------------------
@@ -337,6 +337,28 @@ def loopback_seeds():
         for value in range(9):
             yield b"\0\1" + bytes([value, place]) + b"\0\0\0" + remote + send + poll
             yield b"\0" + meeting + poll + b"\x0a\1" + bytes([value, place]) + read + poll
+
+
+# ---- What two peers say to a control channel, as fuzz_flow.c takes it -----------------------
+
+
+def flow_seeds():
+    def say(kind, peer=0, stream=0, terms=1, fds=0, totals=1):
+        return bytes([kind << 1 | peer, stream, terms, 16, fds, 0, 1, 4, 5, 4, totals, 9])
+
+    offer, address, beat, finish, counts, fail, keep, bye = (say(kind) for kind in (2, 5, 6, 7, 8, 9, 10, 11))
+    met, ours = b"\0\0", lambda what: bytes([18 << 1, 5, 0, what])
+    whole = met + offer + beat + finish + ours(1) + counts + bye
+    yield whole
+    yield met + offer + say(2, peer=1) + say(2, peer=1, stream=1) + finish + ours(1) + counts
+    yield met + offer + address + say(17) + keep + fail + ours(2)
+    yield met + offer + ours(2) + fail + bye
+    yield met + say(2, terms=0) + say(2, stream=2) + offer + finish + finish
+    yield met + offer + say(2, fds=255) + beat
+    yield met + say(12) + say(13) + say(14) + say(15) + say(16)
+    yield b"\xff\0" + offer + say(2, peer=1)
+    for kind in range(1, 18):
+        yield met + say(kind) + offer + say(kind) + finish + say(kind) + ours(1) + say(kind)
 
 
 # ---- Addresses, behind their magic ------------------------------------------------------------
