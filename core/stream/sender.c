@@ -354,6 +354,22 @@ static void leg_fail(struct sender_leg *leg, int status)
   end_gone(&leg->owner->end, status);
 }
 
+/* A DONE that comes twice would give slots back that are still sent from. */
+static void leg_miscounted(struct sender_leg *leg, const struct pst_completion *completion)
+{
+  struct session_end *end = &leg->owner->end;
+  char text[256];
+
+  leg->dead = true;
+  snprintf(text, sizeof(text),
+           "stream %s: transport %s ends %lu messages up to message %lu, but of %lu that were "
+           "posted the next to end is %lu: a bug of the transport",
+           end->name, end->lane->device->plugin->name, completion->u.done.count,
+           completion->u.done.cookie, leg->posted, leg->done);
+  pst_log(PST_LOG_ERROR, "%s", text);
+  end_fail(end, -EIO, text);
+}
+
 void sender_done(struct pst_sender *sender, const struct pst_completion *completion)
 {
   if (completion->code == PST_OP_FLUSH) {
@@ -364,6 +380,14 @@ void sender_done(struct pst_sender *sender, const struct pst_completion *complet
     return;
   }
   struct sender_leg *leg = leg_of(sender);
+  /* The cookie is the sequence, and SENDs are covered in post order: each by one DONE. */
+  if (__builtin_expect(completion->u.done.cookie + 1 - leg->done != completion->u.done.count ||
+                           completion->u.done.cookie >= leg->posted,
+                       0) &&
+      !leg->dead) {
+    leg_miscounted(leg, completion);
+    return;
+  }
   if (completion->status != -EBUSY) /* else the receiver still reads them */
     leg->done += completion->u.done.count;
   if (completion->status < 0)

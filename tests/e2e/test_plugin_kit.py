@@ -132,6 +132,36 @@ class Kit(Case):
         self.assertIn("receiver_leaves_under_a_busy_sender", out)
         self.assertIn("not tried between processes", out)
 
+    def sanitized(self, source, case):
+        """As docs/plugins.md says: the plugin alone is built with the sanitizer."""
+        self.make(source, "CFLAGS=-O1 -g -fsanitize=address")
+        library = run("gcc", "-print-file-name=libasan.so").stdout.strip()
+        if not pathlib.Path(library).is_absolute():
+            self.skipTest("gcc has no libasan")
+        return run(
+            *(self.programs / "penstock-contract", source / "transport-template.so"),
+            *("--case", case),
+            seconds=240,
+            env=dict(
+                self.environment,
+                LD_PRELOAD=library,
+                ASAN_OPTIONS="allocator_may_return_null=1",
+            ),
+        )
+
+    def test_address_sanitizer_of_a_plugin_alone(self):
+        source = self.copy("template-transport")
+        out = self.sanitized(source, "limits_make_sense")
+        self.assertEqual(out.returncode, 0, out.stdout)
+        path = source / "ring.c"
+        text = path.read_text()
+        whole = "calloc(params->slots, sizeof(*arrived))"
+        self.assertIn(whole, text)
+        path.write_text(text.replace(whole, "calloc(params->slots - 1, sizeof(*arrived))"))
+        out = self.sanitized(source, "many_arrive_*")
+        self.assertNotEqual(out.returncode, 0)
+        self.assertIn("heap-buffer-overflow", out.stdout)
+
     def test_broken_memory_fails(self):
         source = self.copy("template-plugin")
         path = source / "template.c"

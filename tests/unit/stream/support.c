@@ -158,7 +158,8 @@ void stream_all(struct run *run, const char *name, uint64_t total)
 int use_fakes(void **state)
 {
   static const char *const folders[] = {PST_FAKES "/filter_failing", PST_FAKES "/filter_narrow",
-                                        PST_FAKES "/memory_failing", PST_FAKES "/memory_late"};
+                                        PST_FAKES "/filter_wrong", PST_FAKES "/memory_failing",
+                                        PST_FAKES "/memory_late"};
 
   (void)state;
   for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++)

@@ -246,6 +246,36 @@ static void failures_of_a_running_stream_end_both_sides(void **state)
   assert_true(both_fail(ONE("nth: 1", "fail: flush, nth: 2"), false, -EIO, "memory_failed") > 0);
 }
 
+/* The sender alone knows how many it has posted. */
+static void transport_that_ends_messages_twice_is_named(void **state)
+{
+  struct pst_stats stats = {.struct_size = sizeof(stats)};
+  struct pst_receiver *receiver;
+  struct pst_sender *sender;
+  uint64_t sent = 0, received = 0;
+  struct run run;
+
+  (void)state;
+  assert_int_equal(setenv("WRONG", "miscounts", 1), 0);
+  open_text(&run,
+            "penstock: 1\n"
+            "transport: {plugin: loopback, options: {mode: copy}, filters: [{plugin: wrong}]}\n"
+            "workers: {count: 1}\n"
+            "streams: [{name: a, message: 200 B, ring: 64}]\n");
+  sender = pst_session_sender(run.session, "a");
+  receiver = pst_session_receiver(run.session, "a");
+  start(&run);
+  for (; pst_sender_state(sender) != PST_STATE_FAILED; in_time(&run)) {
+    feed(sender, &sent, 1000);
+    drain(receiver, &received);
+  }
+  pst_sender_stats(sender, &stats);
+  assert_int_equal(stats.error, -EIO);
+  assert_non_null(strstr(stats.error_text, "a bug of the transport"));
+  close_run(&run);
+  unsetenv("WRONG");
+}
+
 /* Messages lie in the ring, in a frame that is not whole, and some have been handed over. */
 static void abort_with_messages_under_way(const char *more)
 {
@@ -332,6 +362,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(no_wakeup_descriptor_is_lived_with, watch, unwatch),
       cmocka_unit_test_setup_teardown(no_address_fails_the_start, watch, unwatch),
       cmocka_unit_test_setup_teardown(failures_of_a_running_stream_end_both_sides, watch, unwatch),
+      cmocka_unit_test_setup_teardown(transport_that_ends_messages_twice_is_named, watch, unwatch),
       cmocka_unit_test_setup_teardown(what_was_under_way_when_the_receiver_left_is_accounted_for,
                                       watch, unwatch),
       cmocka_unit_test_setup_teardown(what_a_device_wrote_is_flushed, watch, unwatch),
