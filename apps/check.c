@@ -16,9 +16,6 @@ static int print_effective(const struct pst_config *config, struct pst_error *er
     return notice_fail(error, PST_EXIT_FAILED, result, "check: %s", strerror(-result));
   fputs(text, stdout);
   free(text);
-  if (fflush(stdout) != 0)
-    return notice_fail(error, PST_EXIT_FAILED, -errno, "check: cannot write to standard output: %s",
-                       strerror(errno));
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "notice.h"
 #include "report.h"
 #include "result_file.h"
+#include "standard.h"
 
 static const struct command *const commands[] = {
     &command_run,   &command_send,  &command_receive, &command_check, &command_plugins,
@@ -113,13 +114,10 @@ static void raise_descriptor_limit(void)
   }
 }
 
-int main(int argc, char **argv)
+static int chosen(int argc, char **argv)
 {
   const char *word = argc > 1 ? argv[1] : NULL;
 
-  if (hold_standard_streams() < 0)
-    return PST_EXIT_FAILED;
-  raise_descriptor_limit();
   if (word == NULL) {
     notice(PST_LOG_ERROR, "a command is missing; `penstock --help` lists them");
     return PST_EXIT_USAGE;
@@ -140,4 +138,12 @@ int main(int argc, char **argv)
   }
   const struct command *command = find_command(word);
   return command != NULL ? run_command(command, argc - 1, argv + 1) : unknown_command(word);
+}
+
+int main(int argc, char **argv)
+{
+  if (hold_standard_streams() < 0)
+    return PST_EXIT_FAILED;
+  raise_descriptor_limit();
+  return standard_output_end(chosen(argc, argv));
 }

@@ -184,8 +184,6 @@ static int plugins(const struct command *command, const struct arguments *argume
   } else if (listing.name != NULL && !listing.matched) {
     status = unknown_plugin(&listing);
   }
-  if (fflush(stdout) != 0 && status == PST_EXIT_OK)
-    status = PST_EXIT_FAILED;
   for (size_t i = 0; i < listing.name_count; i++)
     free(listing.names[i]);
   return status;

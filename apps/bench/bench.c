@@ -21,6 +21,7 @@
 #include "result.h"
 #include "run.h"
 #include "signals.h"
+#include "standard.h"
 
 #define WARMUP_MOST_NS (100 * NS_PER_MS)
 #define WARMUP_SHARE 10 /* of the duration */
@@ -282,6 +283,7 @@ static void end_result(struct bench *bench)
     json_object_object_add(bench->result, "bench", bench_setting_json(&bench->setting));
     json_object_object_add(bench->result, "stopped", json_object_new_boolean(signals_stop()));
   }
+  bench->status = standard_output_end(bench->status);
   result_finish(bench->result, bench->status, bench->error);
   if (result_write(bench->result, bench->arguments->json, NULL) < 0)
     bench->status = report_worse(bench->status, PST_EXIT_FAILED);
@@ -337,8 +339,6 @@ static int run(const struct command *command, const struct arguments *arguments)
       bench_choose_sender(&bench.plan.side, log_level);
     run_client(&bench);
   }
-  if (fflush(stdout) != 0)
-    bench.status = report_worse(bench.status, PST_EXIT_FAILED);
   bench_plan_free(&bench.plan);
   return bench.status;
 }

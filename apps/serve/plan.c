@@ -16,6 +16,7 @@
 #include "result.h"
 #include "settings.h"
 #include "signals.h"
+#include "standard.h"
 
 #define TIMEOUT_LEAST_NS (3 * NS_PER_S) /* both ends say each second that they are there */
 
@@ -165,6 +166,7 @@ int plan_finish(const struct arguments *arguments, struct json_object *result, i
 {
   if (arguments->json == NULL)
     return status;
+  status = standard_output_end(status);
   result_finish(result, status, error);
   if (result_write(result, arguments->json, NULL) < 0)
     status = report_worse(status, PST_EXIT_FAILED);

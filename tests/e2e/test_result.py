@@ -64,7 +64,7 @@ class ResultFile(Case):
     def test_command_that_never_begins_writes_a_result(self):
         for arguments in (("run", self.folder / "none.yaml"),
                           ("bench", "--transport", "none", "--memory", "host", "--size", "no"),
-                          ("request", "127.0.0.1:1", "write", "--size", "no")):
+                          ("request", "write", "127.0.0.1:1", "--size", "no")):
             with self.subTest(command=arguments[0]):
                 self.out.write_text(OLDER)
                 self.run_program(*arguments, "--json", self.out, expect=2)
@@ -260,6 +260,37 @@ class Loss(Case):
             self.assertEqual(child.stderr, "", str(child))
         for child in self.pair("-q", transport="loopback"):
             self.assertEqual(child.stderr, "", str(child))
+
+
+class StandardOutput(Case):
+    """What was asked for and cannot be written is a failure of every command."""
+
+    def commands(self):
+        yield ("--help",)
+        yield ("--version",)
+        yield "run", "--help"
+        yield "check", "config/loopback.yaml"
+        yield ("plugins",)
+        yield "plugins", "loopback"
+        yield ("bench", "--transport", "loopback", "--memory", "host", "--size", "64",
+               "--duration", "20ms", "--op", "send", "--bandwidth", "--in-process")
+        yield ("run", "config/loopback.yaml", "--count", "10", "-q", "--json", "-")
+
+    def test_every_command(self):
+        with open("/dev/full", "w") as full:
+            for words in self.commands():
+                with self.subTest(command=" ".join(words)):
+                    child = self.run_program(*words, expect=1, stdout_file=full)
+                    self.assertRegex(child.stderr, "error: .*standard output")
+
+    def test_request(self):
+        server = self.start("serve", f"127.0.0.1:{self.port}", "--once")
+        server.wait_line("(?i)serv")
+        with open("/dev/full", "w") as full:
+            child = self.run_program("request", "write", f"127.0.0.1:{self.port}", "--count", 1,
+                                     "--json", self.folder / "out.json", expect=1, stdout_file=full)
+        self.assertRegex(child.stderr, "error: .*standard output")
+        self.assertEqual(self.result()["exit_status"], 1)
 
 
 if __name__ == "__main__":

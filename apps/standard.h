@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was asked for on standard output, and whether it got there. */
+#ifndef APP_STANDARD_H
+#define APP_STANDARD_H
+
+/* Writes what is buffered. The exit status that a command ends with: `status`, or
+ * PST_EXIT_FAILED, which is said once, where not all could be written. */
+int standard_output_end(int status);
+
+#endif
