@@ -247,6 +247,12 @@ static enum arguments_result take(const struct command *command, int key, const 
   case KEY_LONG + 5:
     result = append(&a->plugin_paths, &a->plugin_path_count, value);
     break;
+  case KEY_LONG + 6:
+    a->judged_for = value;
+    if (strcmp(value, "run") != 0 && strcmp(value, "send") != 0 && strcmp(value, "receive") != 0)
+      result = -EINVAL;
+    snprintf(what, sizeof what, "--for '%.100s' is none of run, send, receive", value);
+    break;
   case 'q':
     a->quiet = true;
     break;

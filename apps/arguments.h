@@ -21,6 +21,7 @@ enum option_bit {
   OPTION_SERVE = 1u << 10,
   OPTION_REQUEST = 1u << 11,
   OPTION_COPY = 1u << 12, /* get, put */
+  OPTION_FOR = 1u << 13,  /* check */
 };
 
 /* What only `bench` has, as it was written; bench/plan.c reads it. */
@@ -78,7 +79,8 @@ struct arguments {
   const char *operand;   /* the first: FILE or NAME; NULL */
   const char **operands; /* all */
   size_t operand_count;
-  const char *json; /* "-": stdout; NULL: none */
+  const char *judged_for; /* "run", "send", "receive"; NULL: each */
+  const char *json;       /* "-": stdout; NULL: none */
   uint64_t duration_ns;
   bool duration_set;
   uint64_t count;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
 #include "notice.h"
+#include "preflight.h"
 
 static int print_effective(const struct pst_config *config, struct pst_error *error)
 {
@@ -16,6 +18,71 @@ static int print_effective(const struct pst_config *config, struct pst_error *er
     return notice_fail(error, PST_EXIT_FAILED, result, "check: %s", strerror(-result));
   fputs(text, stdout);
   free(text);
+  return 0;
+}
+
+static const struct {
+  const char *name;
+  uint32_t roles;
+} commands[] = {
+    {"run", PST_SESSION_SENDER | PST_SESSION_RECEIVER},
+    {"send", PST_SESSION_SENDER},
+    {"receive", PST_SESSION_RECEIVER},
+};
+#define COMMANDS (sizeof commands / sizeof commands[0])
+
+static bool is_one_sided(const struct pst_config *config)
+{
+  char path[512];
+
+  for (uint32_t i = 0; i < pst_config_stream_count(config); i++) {
+    snprintf(path, sizeof path, "streams.%s.region", pst_config_stream_name(config, i));
+    if (pst_config_get_uint(config, path) > 0)
+      return true;
+  }
+  return false;
+}
+
+static int has_streams(const struct pst_config *config, const struct arguments *arguments,
+                       struct pst_error *error)
+{
+  for (size_t i = 0; i < arguments->stream_count; i++) {
+    bool found = false;
+    for (uint32_t j = 0; j < pst_config_stream_count(config); j++)
+      found |= strcmp(pst_config_stream_name(config, j), arguments->streams[i]) == 0;
+    if (!found)
+      return notice_fail(error, PST_EXIT_USAGE, -ENOENT, "--stream: %s has no stream '%s'",
+                         arguments->operand, arguments->streams[i]);
+  }
+  return 0;
+}
+
+/* By one command, or by any: what only some of them refuse is a note. A one-sided stream is for
+ * programs, which are not judged. */
+static int judge(const struct pst_config *config, const struct arguments *arguments,
+                 struct pst_error *error)
+{
+  struct pst_error errors[COMMANDS] = {PST_ERROR_INIT, PST_ERROR_INIT, PST_ERROR_INIT};
+  size_t refused = 0;
+
+  if (has_streams(config, arguments, error) < 0)
+    return error->code;
+  for (size_t i = 0; i < COMMANDS; i++) {
+    if (arguments->judged_for == NULL)
+      notice_level(NOTICE_NONE);
+    else if (strcmp(arguments->judged_for, commands[i].name) != 0)
+      continue;
+    refused += preflight(config, commands[i].roles, commands[i].name, arguments, &errors[i]) != 0;
+    if (arguments->judged_for != NULL)
+      return *error = errors[i], errors[i].code;
+  }
+  notice_level(arguments->quiet ? PST_LOG_ERROR : PST_LOG_INFO);
+  if (refused == COMMANDS && !is_one_sided(config))
+    return notice_fail(error, PST_EXIT_USAGE, -EINVAL, "%s", errors[0].text);
+  for (size_t i = 0; i < COMMANDS; i++)
+    if (errors[i].code != 0)
+      notice(PST_LOG_INFO, "note: `penstock %s` would refuse it: %s", commands[i].name,
+             errors[i].text);
   return 0;
 }
 
@@ -30,6 +97,8 @@ static int check(const struct command *command, const struct arguments *argument
   int result = pst_config_open_file(arguments->operand, arguments->sets, arguments->set_count,
                                     &config, &error);
   if (result == 0)
+    result = judge(config, arguments, &error);
+  if (result == 0)
     result = arguments->quiet ? 0 : print_effective(config, &error);
   pst_config_close(config);
   if (result == 0)
@@ -40,16 +109,18 @@ static int check(const struct command *command, const struct arguments *argument
 const struct command command_check = {
     .name = "check",
     .operand = "FILE",
-    .options = OPTION_SET | OPTION_PLUGIN_PATH | OPTION_QUIET,
+    .options = OPTION_FOR | OPTION_STREAM | OPTION_SET | OPTION_PLUGIN_PATH | OPTION_QUIET,
     .summary = "validate a configuration and print all of it, with where each value came from",
     .help =
         "Reads FILE as `run` would, reports everything that is wrong with it, each with its place\n"
         "and the nearest valid name, and prints the effective configuration: every key, its\n"
         "value, and in a comment where that was written. Plugins need not work on this machine.\n"
+        "A file may be for one command alone: what others would refuse is a note, and --for makes\n"
+        "it an error. Files that a stream reads or writes are looked for here.\n"
         "\n"
         "Examples:\n"
-        "  penstock check camera.yaml\n"
-        "      Exit status 0: `run` would accept it; 2: it would not.\n"
+        "  penstock check camera.yaml --for receive\n"
+        "      Exit status 0: `receive` finds nothing wrong with the file; 2: it would refuse it.\n"
         "  penstock check camera.yaml --set streams.packets.ring=4096 | grep ring\n"
         "      What would it be with this override?",
     .run = check,

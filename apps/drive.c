@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "flows.h"
 #include "notice.h"
+#include "preflight.h"
 #include "report.h"
 #include "result.h"
 #include "signals.h"
@@ -228,6 +229,8 @@ int drive_main(uint32_t roles, const struct command *command, const struct argum
   bool ran = false;
 
   int result = open_library(&drive);
+  if (result == 0)
+    result = preflight(drive.config, roles, command->name, arguments, &drive.error);
   if (result == 0)
     result = flows_open(&drive);
   if (result == 0)

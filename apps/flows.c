@@ -84,12 +84,6 @@ static int choose(struct drive *drive)
     struct flow *flow = &drive->flows[drive->flow_count++];
     flow->drive = drive;
     flow->name = name;
-    if (number(flow, "region") > 0)
-      return notice_fail(&drive->error, PST_EXIT_USAGE, -EINVAL,
-                         "stream '%s' is one-sided (`region`) and has no messages for `penstock "
-                         "%s`: such streams are for `penstock bench` and for programs that embed "
-                         "libpenstock; name others with --stream",
-                         name, drive->command->name);
     flow->message = number(flow, "message");
     flow->ring = number(flow, "ring");
     flow->foreign = has_no_control(drive);

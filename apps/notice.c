@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 static int shown_level = PST_LOG_INFO;
+static const char *fail_place; /* of one thread: files are opened by one */
 
 /* One write a line, so that lines of several threads do not mix. */
 static void put_line(const char *prefix, const char *line)
@@ -79,13 +80,21 @@ void notice_always(int level, const char *format, ...)
   va_end(args);
 }
 
+void notice_place(const char *place)
+{
+  fail_place = place;
+}
+
 int notice_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)
 {
   char line[sizeof error->text];
+  int used_by_place = 0;
   va_list args;
 
+  if (fail_place != NULL)
+    used_by_place = snprintf(line, sizeof line, "%.1000s: ", fail_place);
   va_start(args, format);
-  vsnprintf(line, sizeof line, format, args);
+  vsnprintf(line + used_by_place, sizeof line - (size_t)used_by_place, format, args);
   va_end(args);
   clean(line);
   if (shown_level >= PST_LOG_ERROR)

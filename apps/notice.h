@@ -5,6 +5,8 @@
 
 #include <penstock/penstock.h>
 
+#define NOTICE_NONE (-1) /* as a level: nothing is written */
+
 /* Lines above this level (enum pst_log_level) are not written. */
 void notice_level(int level);
 
@@ -13,6 +15,9 @@ void notice(int level, const char *format, ...) PST_PRINTF(2, 3);
 /* One that --quiet does not silence. */
 void notice_always(int level, const char *format, ...) PST_PRINTF(2, 3);
 
+/* Where in the file what notice_fail() reports was written, until NULL: put before each line. The
+ * caller's string, of one thread at a time. */
+void notice_place(const char *place);
 /* Report an error and note it in *error (may be NULL): code and exit status are
  * the first call's, the text gathers all lines. Returns code. */
 int notice_fail(struct pst_error *error, int exit_status, int code, const char *format, ...)

@@ -34,8 +34,11 @@ struct file {
 static int cannot(const struct file *file, struct pst_error *error, int exit_status,
                   const char *verb, int code)
 {
-  return notice_fail(error, exit_status, -code, "stream '%s': cannot %s source file %s: %s",
-                     file->stream, verb, file->path, strerror(code));
+  const char *remedy = code == ENOENT   ? "; name a file that is there in source.file"
+                       : code == EACCES ? "; allow this user to read it, or name another file"
+                                        : "";
+  return notice_fail(error, exit_status, -code, "stream '%s': cannot %s source file %s: %s%s",
+                     file->stream, verb, file->path, strerror(code), remedy);
 }
 
 /* Files of /proc and /sys say 0 bytes and have some. */

@@ -36,6 +36,9 @@ _penstock() {
     return
   fi
   case $previous in
+    --for)
+      mapfile -t COMPREPLY < <(compgen -W 'run send receive' -- "$current")
+      return ;;
     --stream)
       mapfile -t COMPREPLY < <(compgen -W "$(_penstock_streams)" -- "$current")
       return ;;

@@ -228,7 +228,7 @@ static const struct node *find_stream(const struct pst_config *config, const cha
   return node_element(config->streams, path, rest);
 }
 
-static const struct node *find_scalar(const struct pst_config *config, const char *path)
+static const struct node *find(const struct pst_config *config, const char *path)
 {
   const struct node *node = config->effective;
   while (node && path) {
@@ -246,7 +246,19 @@ static const struct node *find_scalar(const struct pst_config *config, const cha
     node = node_find(node, key);
     path = path[length] == '.' ? path + length + 1 : NULL;
   }
+  return node;
+}
+
+static const struct node *find_scalar(const struct pst_config *config, const char *path)
+{
+  const struct node *node = find(config, path);
   return node && node->type == NODE_SCALAR ? node : NULL;
+}
+
+PST_EXPORT const char *pst_config_origin(const struct pst_config *config, const char *path)
+{
+  const struct node *node = find(config, path);
+  return node ? place_text((struct arena *)&config->arena, &node->place) : NULL;
 }
 
 PST_EXPORT const char *pst_config_get(const struct pst_config *config, const char *path)

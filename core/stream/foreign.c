@@ -13,9 +13,9 @@
 
 static int refuse(const struct session_end *end, int rc, struct pst_error *error)
 {
-  if (pst_fail_said(error, PST_EXIT_USAGE, rc) == rc)
+  if (pst_fail_said(error, refusal_status(rc), rc) == rc)
     return rc;
-  return pst_fail(error, PST_EXIT_USAGE, rc,
+  return pst_fail(error, refusal_status(rc), rc,
                   "stream %s: transport %s cannot begin without a peer's address (`control: "
                   "none`): %s; its options name the peer, see `penstock plugins %s`",
                   end->name, end->device->plugin->name, strerror(-rc), end->device->plugin->name);

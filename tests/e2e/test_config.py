@@ -262,6 +262,65 @@ class Check(Case):
         self.assertRegex(child.stdout, r"message: .*#.*loopback.yaml:\d+")
 
 
+class CheckFor(Case):
+    """What one command would refuse, and another not."""
+
+    def place(self, path):
+        return rf"{re.escape(str(path))}:\d+:\d+: "
+
+    def test_a_source_that_is_missing_is_the_senders(self):
+        path = self.write("files.yaml", GOOD.replace("{type: pattern}", "{type: file, file: nowhere}")
+                          .replace("{type: verify}", "discard"))
+        for command in ("run", "send"):
+            child = self.run_program("check", path, "--for", command, expect=2)
+            self.assertRegex(child.stderr, self.place(path) + ".*cannot open source file nowhere.*; name a file")
+        child = self.run_program("run", path, expect=2)
+        self.assertRegex(child.stderr, self.place(path) + ".*cannot open source file nowhere")
+        self.run_program("check", path, "--for", "receive")
+        child = self.run_program("check", path)
+        self.assertRegex(child.stderr, "note: `penstock send` would refuse it: " + self.place(path))
+
+    def test_a_sink_that_cannot_be_is_the_receivers(self):
+        path = self.write("files.yaml", GOOD.replace("{type: verify}", "{type: file, file: none/out}"))
+        child = self.run_program("check", path, "--for", "receive", expect=2)
+        self.assertRegex(child.stderr, self.place(path) + ".*cannot create none/out")
+        self.run_program("check", path, "--for", "send")
+
+    def test_it_leaves_no_file_behind(self):
+        path = self.write("files.yaml", GOOD.replace("{type: verify}", "{type: file, file: out}"))
+        before = sorted(self.folder.rglob("*"))
+        self.run_program("check", path, "--for", "receive", cwd=self.folder)
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
+
+    def test_a_foreign_peer_is_for_one_end(self):
+        text = GOOD.replace('control: {address: "127.0.0.1:18515"}', "control: none")
+        path = self.write("foreign.yaml", text.replace("loopback", "udp").replace("{type: verify}", "discard"))
+        child = self.run_program("check", path, "--for", "run", expect=2)
+        self.assertRegex(child.stderr, self.place(path) + "`control: none` is for one end alone")
+        child = self.run_program("check", path, "--for", "send", expect=2)
+        self.assertRegex(child.stderr, self.place(path) + "udp: to: .*needs a destination")
+        child = self.run_program("send", path, expect=2)
+        self.assertRegex(child.stderr, self.place(path) + "udp: to: .*needs a destination")
+        self.run_program("check", path, "--for", "receive")
+        self.run_program("check", path, "--set", "transport.options.to=127.0.0.1:5004", "--for", "send")
+
+    def test_what_no_command_takes_is_refused(self):
+        text = GOOD.replace("{type: pattern}", "{type: file, file: nowhere}")
+        path = self.write("files.yaml", text.replace("{type: verify}", "{type: file, file: none/out}"))
+        self.run_program("check", path, expect=2)
+
+    def test_a_region_is_for_programs(self):
+        path = ROOT / "config" / "loopback-region-cuda.yaml"
+        child = self.run_program("check", path)
+        self.assertIn("is one-sided", child.stderr)
+        child = self.run_program("check", path, "--for", "run", expect=2)
+        self.assertRegex(child.stderr, self.place(path) + ".*is one-sided")
+
+    def test_unknown_command(self):
+        child = self.run_program("check", self.write("good.yaml", GOOD), "--for", "bench", expect=2)
+        self.assertIn("none of run, send, receive", child.stderr)
+
+
 class Plugins(Case):
     def test_all(self):
         text = self.run_program("plugins").stdout

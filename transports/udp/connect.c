@@ -114,7 +114,7 @@ static int connect_to(struct pst_endpoint *endpoint, const union udp_address *ad
 
   udp_address_print(address, text, sizeof(text));
   if (connect(endpoint->fd, &address->any, udp_address_length(address)) != 0) {
-    int rc = -errno;
+    int rc = errno == EINVAL ? -ENETUNREACH : -errno; /* values have been judged: it is the host */
     UDP_LOG(endpoint->worker->device, PST_LOG_ERROR,
             "%s: no way to %s: %s; see `ip route get`, and the options `device` and `to`",
             endpoint->label, text, strerror(-rc));

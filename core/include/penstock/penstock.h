@@ -184,6 +184,9 @@ PST_EXPORT const char *pst_config_stream_name(const struct pst_config *config, u
 PST_EXPORT const char *pst_config_get(const struct pst_config *config, const char *path);
 PST_EXPORT uint64_t pst_config_get_uint(const struct pst_config *config, const char *path);
 PST_EXPORT double pst_config_get_number(const struct pst_config *config, const char *path);
+/* Where a value, a mapping or a list was written: "file.yaml:12:7", "--set path=value", "default";
+ * NULL when there is no such key. Valid as long as the config. */
+PST_EXPORT const char *pst_config_origin(const struct pst_config *config, const char *path);
 /* Slots of a stream's ring where the file has no `ring`, for messages of at most so many
  * bytes. Measured: docs/benchmarks.md. */
 PST_EXPORT uint32_t pst_ring_default(uint64_t message_bytes);
@@ -234,6 +237,13 @@ struct pst_session_params {
 PST_EXPORT int pst_session_open(const struct pst_config *config,
                                 const struct pst_session_params *params,
                                 struct pst_session **session, struct pst_error *error);
+/* What a session of these params would refuse for the configuration's sake, though the
+ * configuration is right by itself: `control: none` with both roles, what an end lacks that only
+ * its own side needs. Each finding goes to `finding`, one line with its place. Opens nothing.
+ * Returns how many there are; -ENOMEM. */
+PST_EXPORT int pst_config_check(const struct pst_config *config,
+                                const struct pst_session_params *params,
+                                void (*finding)(void *context, const char *text), void *context);
 /* Start the control channel, which connects in the background: either side may
  * start first. A receiver binds its address here. Call once, before the workers'
  * threads begin. With `control: none` streams are connected as soon as they are polled:

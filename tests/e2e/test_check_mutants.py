@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""usage: test_check_mutants.py [--mutants N] [--seed S] | [unittest arguments]
+
+What `check --for run` accepts, `run` does not refuse for the file's sake, and what it does not
+accept, `run` refuses alike: mutants of the files in config/, and values that go together or not.
+Without --mutants: a few, as many as some seconds have room for.
+"""
+import concurrent.futures
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+from harness import Case, PROGRAM, ROOT, main
+
+SECONDS = 12  # of the short test, whatever the machine does beside it
+LEAST = 24  # mutants that it judges, however slow the machine is
+USAGE = 2
+OURS = {0, 1, 2, 3, 4}
+
+# Values that are right somewhere, near a limit, or of another kind.
+VALUES = """0 1 2 3 7 63 64 65 1462 4096 65499 65500 65507 4194304 4194305 16777216 16777217 -1 1.5
+"64 KiB" "1 GiB" "2 GiB" "0 B" "1 B" 250ms 1s 1h 0.1% 2 Gbps true false null none auto direct mapped staged
+host cuda loopback udp verbs_rc fault pattern file pcap verify discard sequence rtp rtp_marker
+foo "" [] {} [1] {plugin: host} {plugin: udp} 127.0.0.1 10.0.0.1 "::1" 239.1.2.3 "ff15::1"
+"127.0.0.1:5004" "[::1]:5004" "fe80::1%nosuch" ipv4 ipv6 off software copy reference""".replace("2 Gbps", '"2 Gbps"')
+VALUES = re.findall(r'"[^"]*"|\{[^}]*\}|\S+', VALUES)
+
+# Keys of one stream by the path under it, and what is worth a try there.
+KEYS = {
+    "message": ["1", "64 B", "1462", "65499", "65500", "65507", "70000", "1 MiB", "0"],
+    "ring": ["1", "2", "3", "64", "4194304", "4194305", "16777216"],
+    "stride": ["0", "64", "1500", "65536"],
+    "timeout": ["1ms", "1s", "0"],
+    "region": ["64 KiB", "1 MiB"],
+    "sender.transport": ["loopback", "udp", "verbs_rc", "{plugin: udp, options: {to: '127.0.0.1:5004'}}"],
+    "receiver.transport": ["loopback", "udp", "{plugin: udp, options: {group: 239.1.2.3}}"],
+    "sender.transport.options.to": ["127.0.0.1", "127.0.0.1:5004", "foo", "[::1]:5004", "::1"],
+    "receiver.transport.options.group": ["foo", "10.0.0.1", "239.1.2.3", "ff15::1"],
+    "receiver.transport.options.source": ["foo", "127.0.0.1", "::1"],
+    "receiver.transport.options.port": ["0", "70000"],
+    "receiver.transport.options.reorder": ["0", "1", "65536"],
+    "sender.memory": ["host", "{plugin: host, options: {numa_node: abc}}", "{plugin: host, options: {backing: memfd}}"],
+    "receiver.memory": ["host", "{plugin: host, options: {numa_node: '0'}}", "{plugin: host, options: {numa_node: 97}}"],
+    "sender.source": ["pattern", "{type: file, file: FOLDER/in}", "{type: file, file: FOLDER/none}",
+                      "{type: file, file: FOLDER}", "{type: pcap, file: FOLDER/in}", "{type: pattern, length: 0}",
+                      "{type: pattern, length: 9999999}", "{type: file, file: /dev/null, loop: true}"],
+    "receiver.sink": ["verify", "discard", "{type: file, file: FOLDER/out}", "{type: file, file: FOLDER/none/out}",
+                      "{type: file, file: FOLDER/in}", "{type: file, file: FOLDER/in, overwrite: true}",
+                      "{type: pcap, file: FOLDER/out}", "{type: file, file: FOLDER}"],
+    "receiver.path": ["auto", "direct", "mapped", "staged"],
+    "sender.path": ["auto", "direct", "staged"],
+    "receiver.assemble": ["{packets: 1}", "{packets: 4}", "{packets: 4, by: rtp_marker}", "{packets: 100000000}",
+                          "{packets: 4, frames: 1}", "{packets: 4, missing: keep}"],
+    "receiver.intervals": ["true"],
+    "receiver.count": ["1"],
+    "receiver.silence": ["100ms"],
+    "receiver.share": ["packets", "nosuch"],
+    "sender.share": ["packets", "nosuch"],
+    "sender.ring": ["1", "2", "64", "16777216"],
+    "sender.rate": ["100 Mbps", "0"],
+    "sender.burst": ["1", "1 MiB"],
+    "sender.chunk": ["1", "16777216"],
+    "expect": ["{path: direct}", "{max_loss: 0}", "{via: none}"],
+}
+TRANSPORT = {
+    "framing": ["sequence", "rtp", "none", "foo"],
+    "device": ["127.0.0.1", "::1", "lo", "nosuch0", "10.1.2.3"],
+    "family": ["auto", "ipv4", "ipv6"],
+    "timestamps": ["off", "software", "hardware"],
+    "mode": ["copy", "reference"],
+    "ssrc": ["0", "7"],
+    "frame": ["0", "4"],
+    "dont_fragment": ["true"],
+    "ttl": ["0", "255", "256"],
+    "rcvbuf": ["4096", "1 GiB"],
+    "qps": ["1", "2"],
+    "operation": ["send", "write"],
+    "srq": ["true"],
+    "reconnect": ["1s"],
+    "keepalive": ["0"],
+    "cm_port": ["1"],
+    "connection": ["rdma_cm"],
+}
+
+
+def examples():
+    return sorted((ROOT / "config").glob("*.yaml"))
+
+
+def mutate_line(random_, lines):
+    """One line of the file: away, twice, misspelt, another value, or indented otherwise."""
+    at = random_.choice([i for i, line in enumerate(lines) if line.split("#")[0].strip()])
+    line = lines[at]
+    kind = random_.randrange(6)
+    if kind == 0:
+        return lines[:at] + lines[at + 1 :]
+    if kind == 1:
+        return lines[:at] + [line, line] + lines[at + 1 :]
+    if kind == 2 and len(line.strip()) > 2:
+        i = random_.randrange(len(line) - 1)
+        line = line[:i] + line[i + 1] + line[i] + line[i + 2 :]
+    elif kind == 3:
+        line = " " * random_.randrange(4) + line
+    elif ":" in line:
+        line = line.split(":")[0] + ": " + random_.choice(VALUES)
+    return lines[:at] + [line] + lines[at + 1 :]
+
+
+def cross(random_, stream):
+    """Values of keys that depend on one another, as --set."""
+    sets = []
+    for _ in range(random_.randint(1, 4)):
+        if random_.random() < 0.35:
+            key = random_.choice(sorted(TRANSPORT))
+            sets.append(f"transport.options.{key}={random_.choice(TRANSPORT[key])}")
+        elif random_.random() < 0.08:
+            sets.append("control=none")
+        elif random_.random() < 0.05:
+            sets.append("transport=" + random_.choice(["loopback", "udp", "{plugin: udp, filters: [fault]}"]))
+        else:
+            key = random_.choice(sorted(KEYS))
+            sets.append(f"streams.{stream}.{key}={random_.choice(KEYS[key])}")
+    return sets
+
+
+class Mutant:
+    def __init__(self, seed, folder):
+        random_ = random.Random(seed)
+        self.folder = folder
+        (folder / "in").write_bytes(b"x" * 100000)
+        path = random_.choice(examples())
+        lines = path.read_text().splitlines()
+        stream = re.search(r"- name: (\S+)", path.read_text())[1]
+        self.sets = []
+        if random_.random() < 0.35:
+            for _ in range(random_.choice((1, 1, 2))):
+                lines = mutate_line(random_, lines) or lines
+        else:
+            self.sets = [one.replace("FOLDER", str(folder)) for one in cross(random_, stream)]
+        text = "\n".join(lines) + "\n"
+        text = text.replace("input.bin", f"{folder}/in").replace("output.bin", f"{folder}/out")
+        self.path = folder / path.name
+        self.path.write_text(text)
+
+    def arguments(self):
+        """Where nothing was mutated, short and not in the way of another's port."""
+        words = [str(self.path)]
+        for one in self.sets:
+            words += ["--set", one]
+        return words
+
+    def program(self, *words):
+        for name in ("out",):
+            (self.folder / name).unlink(missing_ok=True)
+        done = subprocess.run(
+            [str(PROGRAM), *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL, cwd=self.folder, timeout=300, check=False, text=True, errors="replace")
+        return done.returncode, done.stderr
+
+    def judge(self):
+        """None, or what breaks the rule."""
+        words = self.arguments()
+        checked, why = self.program("check", "-q", "--for", "run", *words)
+        ran, because = self.program("run", "-q", "--count", "3", "--duration", "100ms", *words)
+        if checked not in (0, USAGE, 3) or ran not in OURS:
+            return f"check {checked}, run {ran}: {words}\n{why}{because}"
+        if (checked == USAGE) != (ran == USAGE):
+            return f"check --for run gives {checked} and run {ran}: {words}\n{why}{because}"
+        if checked == USAGE and not re.search(r"error: (\S+:\d+:\d+|--set [^:]+.*|default): ", why):
+            return f"no place in what check reports: {words}\n{why}"
+        return None
+
+
+def judge(seed):
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        return judge_in(seed, pathlib.Path(folder))
+
+
+def judge_in(seed, folder):
+    broken = Mutant(seed, folder).judge()
+    return f"seed {seed}: {broken}" if broken else None
+
+
+def judge_all(seeds, seconds=None, least=0):
+    """What breaks the rule, and how many were judged."""
+    until = time.monotonic() + seconds if seconds else None
+    broken, judged = [], 0
+    workers = min(4, os.cpu_count() or 1)
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        seeds = iter(seeds)
+        waiting = {pool.submit(judge, seed) for _, seed in zip(range(workers), seeds)}
+        while waiting:
+            done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+            for one in done:
+                judged += 1
+                if one.result():
+                    broken.append(one.result())
+                if until and time.monotonic() > until and judged >= least:
+                    continue
+                seed = next(seeds, None)
+                if seed is not None:
+                    waiting.add(pool.submit(judge, seed))
+    return broken, judged
+
+
+class Mutants(Case):
+    def test_check_knows_what_run_knows(self):
+        broken, judged = judge_all(range(100000), SECONDS, LEAST)
+        self.assertGreaterEqual(judged, LEAST)
+        self.assertEqual(broken, [], "\n".join(broken))
+
+
+if __name__ == "__main__":
+    if "--mutants" in sys.argv:
+        count = int(sys.argv[sys.argv.index("--mutants") + 1])
+        first = int(sys.argv[sys.argv.index("--seed") + 1]) if "--seed" in sys.argv else 0
+        faults, mutants = judge_all(range(first, first + count))
+        print("\n".join(faults))
+        print(f"{mutants} mutants, {len(faults)} break the rule")
+        sys.exit(1 if faults else 0)
+    main()
