@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -48,7 +49,7 @@ KEYS = {
     "sender.memory": ["host", "{plugin: host, options: {numa_node: abc}}", "{plugin: host, options: {backing: memfd}}"],
     "receiver.memory": ["host", "{plugin: host, options: {numa_node: '0'}}", "{plugin: host, options: {numa_node: 97}}"],
     "sender.source": ["pattern", "{type: file, file: FOLDER/in}", "{type: file, file: FOLDER/none}",
-                      "{type: file, file: FOLDER}", "{type: pcap, file: FOLDER/in}", "{type: pattern, length: 0}",
+                      "{type: file, file: FOLDER}", "{type: pcap, file: FOLDER/in.pcap}", "{type: pattern, length: 0}",
                       "{type: pattern, length: 9999999}", "{type: file, file: /dev/null, loop: true}"],
     "receiver.sink": ["verify", "discard", "{type: file, file: FOLDER/out}", "{type: file, file: FOLDER/none/out}",
                       "{type: file, file: FOLDER/in}", "{type: file, file: FOLDER/in, overwrite: true}",
@@ -68,17 +69,25 @@ KEYS = {
     "sender.chunk": ["1", "16777216"],
     "expect": ["{path: direct}", "{max_loss: 0}", "{via: none}"],
 }
-TRANSPORT = {
+UDP = {
     "framing": ["sequence", "rtp", "none", "foo"],
     "device": ["127.0.0.1", "::1", "lo", "nosuch0", "10.1.2.3"],
     "family": ["auto", "ipv4", "ipv6"],
     "timestamps": ["off", "software", "hardware"],
-    "mode": ["copy", "reference"],
     "ssrc": ["0", "7"],
     "frame": ["0", "4"],
     "dont_fragment": ["true"],
     "ttl": ["0", "255", "256"],
     "rcvbuf": ["4096", "1 GiB"],
+    "gso": ["false"],
+    "gro": ["false"],
+    "busy_poll": ["1us"],
+    "checksum": ["false"],
+    "payload_type": ["96", "128"],
+    "clock_rate": ["1", "0"],
+    "dscp": ["46", "64"],
+}
+VERBS = {
     "qps": ["1", "2"],
     "operation": ["send", "write"],
     "srq": ["true"],
@@ -86,7 +95,10 @@ TRANSPORT = {
     "keepalive": ["0"],
     "cm_port": ["1"],
     "connection": ["rdma_cm"],
+    "gid_index": ["0", "255"],
+    "mtu": ["256", "4096", "4097"],
 }
+OPTIONS = {"udp": UDP, "verbs_rc": VERBS, "loopback": {"mode": ["copy", "reference"]}}
 
 
 def examples():
@@ -112,16 +124,18 @@ def mutate_line(random_, lines):
     return lines[:at] + [line] + lines[at + 1 :]
 
 
-def cross(random_, stream):
+def cross(random_, stream, transport):
     """Values of keys that depend on one another, as --set."""
     sets = []
-    for _ in range(random_.randint(1, 4)):
-        if random_.random() < 0.35:
-            key = random_.choice(sorted(TRANSPORT))
-            sets.append(f"transport.options.{key}={random_.choice(TRANSPORT[key])}")
-        elif random_.random() < 0.08:
+    for _ in range(random_.choice((1, 1, 1, 2, 2, 3))):
+        die = random_.random()
+        if die < 0.4:
+            options = OPTIONS[transport if random_.random() < 0.9 else random_.choice(sorted(OPTIONS))]
+            key = random_.choice(sorted(options))
+            sets.append(f"transport.options.{key}={random_.choice(options[key])}")
+        elif die < 0.43:
             sets.append("control=none")
-        elif random_.random() < 0.05:
+        elif die < 0.47:
             sets.append("transport=" + random_.choice(["loopback", "udp", "{plugin: udp, filters: [fault]}"]))
         else:
             key = random_.choice(sorted(KEYS))
@@ -129,35 +143,41 @@ def cross(random_, stream):
     return sets
 
 
+# A capture without packets: little-endian, microseconds, Ethernet.
+CAPTURE = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+
+
 class Mutant:
     def __init__(self, seed, folder):
         random_ = random.Random(seed)
         self.folder = folder
         (folder / "in").write_bytes(b"x" * 100000)
-        path = random_.choice(examples())
+        (folder / "in.pcap").write_bytes(CAPTURE)
+        plain = [ROOT / "config" / name for name in ("loopback.yaml", "udp.yaml", "loopback-frames.yaml")]
+        path = random_.choice(plain if random_.random() < 0.5 else examples())
         lines = path.read_text().splitlines()
         stream = re.search(r"- name: (\S+)", path.read_text())[1]
+        transport = re.search(r"^ *(?:transport|plugin): (loopback|udp|verbs_rc)", path.read_text(), re.M)[1]
         self.sets = []
-        if random_.random() < 0.35:
+        if random_.random() < 0.3:
             for _ in range(random_.choice((1, 1, 2))):
                 lines = mutate_line(random_, lines) or lines
         else:
-            self.sets = [one.replace("FOLDER", str(folder)) for one in cross(random_, stream)]
+            self.sets = [one.replace("FOLDER", str(folder)) for one in cross(random_, stream, transport)]
         text = "\n".join(lines) + "\n"
         text = text.replace("input.bin", f"{folder}/in").replace("output.bin", f"{folder}/out")
+        text = text.replace("input.pcap", f"{folder}/in.pcap").replace("output.pcap", f"{folder}/out")
         self.path = folder / path.name
         self.path.write_text(text)
 
     def arguments(self):
-        """Where nothing was mutated, short and not in the way of another's port."""
         words = [str(self.path)]
         for one in self.sets:
             words += ["--set", one]
         return words
 
     def program(self, *words):
-        for name in ("out",):
-            (self.folder / name).unlink(missing_ok=True)
+        (self.folder / "out").unlink(missing_ok=True)
         done = subprocess.run(
             [str(PROGRAM), *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL, cwd=self.folder, timeout=300, check=False, text=True, errors="replace")
