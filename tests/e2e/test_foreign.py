@@ -314,7 +314,7 @@ class Sends(Foreign):
     def test_to_is_missing(self):
         path = self.sender_config("rtp", ("ttl: 3", "count: 100"))
         child = self.run_program("send", path, expect=2)
-        self.assertRegex(child.stderr, "`to`")
+        self.assertRegex(child.stderr, r"udp: to: .*needs a destination; write `to: ")
 
     def test_two_penstocks(self):
         receiver = self.receive(self.foreign_config("sequence", ", silence: 1 min, count: 5000"))
@@ -360,21 +360,21 @@ class Times(Foreign):
 
     def test_a_transport_without_times(self):
         path = self.config(yaml_stream(sender="{count: 1}", receiver="{intervals: true}"))
-        child = self.run_program("run", path, expect=3)
-        self.assertRegex(child.stderr, "transport loopback stamps none")
+        child = self.run_program("run", path, expect=2)
+        self.assertRegex(child.stderr, "intervals need the time of each message, which transport loopback does not")
 
 
 class Refusals(Foreign):
     def test_another_transport(self):
         path = self.foreign_config("rtp")
         child = self.run_program("receive", path, "--set", "transport=loopback",
-                                 "--set", "streams.packets.receiver.transport=", expect=3)
-        self.assertRegex(child.stderr, r"loopback speaks to no peer without Penstock.*udp")
+                                 "--set", "streams.packets.receiver.transport=", expect=2)
+        self.assertRegex(child.stderr, r"peers without Penstock, which transport loopback does not.*udp")
 
     def test_an_address_that_is_none(self):
         child = self.run_program("receive", self.foreign_config("rtp"), "--set",
                                  "streams.packets.receiver.transport.options.source=camera7", expect=2)  # fmt: skip
-        self.assertIn("source: camera7 is not an address", child.stderr)
+        self.assertIn('source: "camera7" is not an address', child.stderr)
 
     def test_options_of_rtp_alone(self):
         for option in ("ssrc=5", "payload_type=33"):
