@@ -287,13 +287,13 @@ static int plan_slots(const struct landing_plan *plan, struct landing *landing)
   uint64_t step = limits->slot_alignment > CACHE_LINE ? limits->slot_alignment : CACHE_LINE;
 
   if (plan->stream->message > limits->message_max)
-    return pst_fail(plan->error, PST_EXIT_USAGE, -EMSGSIZE,
+    return pst_fail(plan->error, PST_EXIT_UNAVAILABLE, -EMSGSIZE,
                     "stream %s: message: %lu B is more than transport %s carries in one: %lu B",
                     plan->stream->name, plan->stream->message, landing->lane->device->plugin->name,
                     limits->message_max);
   landing->slots = plan->stream->ring;
   if (landing->slots < limits->slots_min * plan->endpoints || landing->slots > limits->slots_max)
-    return pst_fail(plan->error, PST_EXIT_USAGE, -ERANGE,
+    return pst_fail(plan->error, PST_EXIT_UNAVAILABLE, -ERANGE,
                     "stream %s: ring: %u slots; transport %s takes %u to %u", plan->stream->name,
                     landing->slots, landing->lane->device->plugin->name,
                     limits->slots_min * plan->endpoints, limits->slots_max);

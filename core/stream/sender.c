@@ -293,7 +293,7 @@ int sender_open(struct pst_session *session, struct pst_sender *sender, struct p
   int rc;
 
   if (config->message > limits->message_max)
-    return pst_fail(error, PST_EXIT_USAGE, -EMSGSIZE,
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EMSGSIZE,
                     "stream %s: message: %lu B is more than transport %s carries in one: %lu B",
                     config->name, config->message, sender->end.lane->device->plugin->name,
                     limits->message_max);
