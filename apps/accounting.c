@@ -139,7 +139,7 @@ void accounting_least(struct account *account, const struct pst_counter_value *c
 {
   const uint64_t both = PST_COUNTER_DROP | PST_COUNTER_GAUGE;
 
-  if (account->sent_known)
+  if (account->sent_known && account->sent_basis != PST_SENT_SEQUENCE)
     return;
   for (uint32_t i = 0; i < count; i++)
     account->dropped_at_least |= (counters[i].flags & both) == both && counters[i].value > 0;

@@ -70,6 +70,50 @@ static void name_drop(struct pst_drop *drops, uint32_t *count, const char *cause
   drops[(*count)++].messages = messages;
 }
 
+/* The sum of the counters that have the flag. */
+static uint64_t sum_of(const struct session_end *end, uint64_t flag)
+{
+  uint64_t sum = 0;
+
+  for (uint32_t i = 0; i < end->counter_count; i++)
+    if (end->counters[i].flags & flag)
+      sum += end->counters[i].value;
+  return sum;
+}
+
+/* A foreign sender gives no total: what its numbers say, less those that were no messages, and
+ * at the end what left no gap in them. */
+static uint64_t correct(const struct pst_receiver *receiver, uint64_t messages)
+{
+  uint64_t no_message = sum_of(&receiver->end, PST_COUNTER_NO_MESSAGE);
+
+  messages -= no_message < messages ? no_message : messages;
+  return messages + (stat_get(receiver->complete) ? sum_of(&receiver->end, PST_COUNTER_NO_GAP) : 0);
+}
+
+uint64_t count_foreign_sent(const struct pst_receiver *receiver)
+{
+  struct session_end *locked = (struct session_end *)&receiver->end;
+  uint64_t sent;
+
+  pthread_mutex_lock(&locked->text_lock);
+  sent = correct(receiver, stat_get(receiver->span));
+  pthread_mutex_unlock(&locked->text_lock);
+  return sent;
+}
+
+bool count_is_heard(struct pst_receiver *receiver)
+{
+  uint64_t heard;
+
+  count_read(&receiver->end);
+  heard = sum_of(&receiver->end, PST_COUNTER_HEARD);
+  if (heard == receiver->heard)
+    return false;
+  receiver->heard = heard;
+  return true;
+}
+
 static void add_drop(struct pst_drop *drops, uint32_t *count, const char *cause, uint64_t messages)
 {
   if (messages)
@@ -174,6 +218,8 @@ void count_undelivered(const struct pst_receiver *receiver, struct pst_drop *dro
 
   if (!end->is_foreign && is_complete)
     missing = told > delivered ? told - delivered : 0;
+  if (end->is_foreign && receiver->is_numbered)
+    missing = correct(receiver, missing);
   if (missing)
     count_missing(end, missing, drops, count);
   else if (end->is_foreign && !receiver->is_numbered)

@@ -62,13 +62,19 @@ static uint64_t patience(const struct pst_receiver *receiver)
   return is_reliable(receiver) ? receiver->end.config->timeout_ns : RECEIVER_QUIET_NS;
 }
 
+static uint64_t silent_since(const struct pst_receiver *receiver)
+{
+  return receiver->alive_ns > receiver->quiet_since_ns ? receiver->alive_ns
+                                                       : receiver->quiet_since_ns;
+}
+
 uint64_t receiver_due_ns(const struct pst_receiver *receiver)
 {
   if (receiver->quiet_since_ns == 0 || receiver->complete)
     return 0;
   if (receiver->end.is_foreign)
-    return receiver->quiet_since_ns + receiver->end.config->receiver.silence_ns;
-  return receiver->quiet_since_ns + patience(receiver);
+    return silent_since(receiver) + receiver->end.config->receiver.silence_ns;
+  return silent_since(receiver) + patience(receiver);
 }
 
 /* What the sender says has left it: a filter there may have dropped some. */
@@ -102,12 +108,18 @@ static bool is_silent(struct pst_receiver *receiver, uint64_t silence_ns)
 
   if (receiver->quiet_since_ns == 0)
     receiver->quiet_since_ns = now;
-  if (now - receiver->quiet_since_ns < silence_ns)
+  if (now - silent_since(receiver) < silence_ns)
     return false;
   if (receiver->was_silent)
     return true;
   receiver->was_silent = true;
   return false;
+}
+
+static void note_life(struct pst_receiver *receiver)
+{
+  receiver->alive_ns = clock_now_ns();
+  receiver->was_silent = false;
 }
 
 /* A foreign sender that has begun, and fallen silent, has ended. */
@@ -118,6 +130,10 @@ static int check_silence(struct pst_receiver *receiver)
 
   if (rc < 0 || silence == 0 || receiver->end.started_ns == 0 || !is_silent(receiver, silence))
     return rc;
+  if (count_is_heard(receiver)) {
+    note_life(receiver);
+    return rc;
+  }
   end_foreign(receiver, receiver->quiet_since_ns);
   return -ENODATA;
 }
@@ -149,6 +165,10 @@ static int end_without(struct pst_receiver *receiver)
 /* Nothing has arrived: is it over? */
 int receiver_check_end(struct pst_receiver *receiver)
 {
+  if (receiver->duplicates != receiver->track.duplicates) { /* a poll of nothing else */
+    stat_set(receiver->duplicates, receiver->track.duplicates);
+    note_life(receiver);
+  }
   if (receiver->end.is_foreign)
     return check_silence(receiver);
   if (!receiver->finish_known)

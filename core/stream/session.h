@@ -306,6 +306,8 @@ struct pst_receiver {
   struct tensors *tensors; /* views out as tensors; NULL: there were none */
   /* Nothing has come since, and the sender has finished or is foreign; 0: not so. */
   uint64_t quiet_since_ns;
+  uint64_t alive_ns;           /* since then its sender has been heard, by no new message */
+  uint64_t heard;              /* of such, as the transport last counted */
   bool was_silent;             /* for so long; one more poll is to say the same */
   bool is_numbered;            /* messages have sequence numbers */
   uint64_t span;               /* stat_; numbers from the first to the highest seen */
@@ -645,6 +647,10 @@ void end_stats(const struct session_end *end, struct pst_stats *stats);
 
 /* count.c. Reading is the worker's; the rest with text_lock held, or by the worker. */
 void count_read(struct session_end *end);
+/* What a foreign sender has sent, as far as it is known. */
+uint64_t count_foreign_sent(const struct pst_receiver *receiver);
+/* Reads the counters: has the peer sent anything since the last call that became no message? */
+bool count_is_heard(struct pst_receiver *receiver);
 void count_own_drops(const struct session_end *end, struct pst_drop *drops, uint32_t *count);
 
 /* Of the messages of a stream, by all that its receiver knows, those that it has not delivered. */

@@ -138,10 +138,8 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
   full.frames_incomplete = stat_get(frames->incomplete) - full.frames_dropped;
   full.frames_lost = stat_get(frames->lost);
   if (receiver->end.is_foreign) {
-    uint64_t span = stat_get(receiver->span);
-    bool known = receiver->is_numbered && span > 0;
-    full.sent_basis = known ? PST_SENT_SEQUENCE : PST_SENT_UNKNOWN;
-    full.messages_sent = known ? span : 0;
+    full.messages_sent = receiver->is_numbered ? count_foreign_sent(receiver) : 0;
+    full.sent_basis = full.messages_sent ? PST_SENT_SEQUENCE : PST_SENT_UNKNOWN;
   } else if (stat_get(receiver->finish_known) || full.peer_final)
     full.sent_basis = PST_SENT_COUNTED;
   else

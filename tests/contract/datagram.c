@@ -43,7 +43,8 @@ void datagram_check_counters(struct contract_side *side)
                    datagram_counter(side, "messages_received") +
                        datagram_counter(side, "bad_header") +
                        datagram_counter(side, "bad_checksum") + datagram_counter(side, "too_long") +
-                       datagram_counter(side, "not_ours") + datagram_counter(side, "too_late") +
+                       datagram_counter(side, "not_ours") + datagram_counter(side, "displaced") +
+                       datagram_counter(side, "too_far") + datagram_counter(side, "too_late") +
                        datagram_counter(side, "held"));
 }
 

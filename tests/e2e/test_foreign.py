@@ -215,7 +215,9 @@ class Accounts(Foreign):
         first = [rtp(n, b"x", ssrc=1) for n in range(1000, 1100)]
         second = [rtp(n, b"x", ssrc=2) for n in range(60000, 60100)]
         child = self.receive(self.foreign_config("rtp", ", silence: 0"))
-        self.send(*first, *second)
+        self.send(*first)
+        self.wait_got(child, 100)  # a line of a second: by then the first is silent
+        self.send(*second)
         self.wait_got(child, 200)
         child.wait_line(r"Got \d+ packets .*\| 1 restart$")
         child.signal(signal.SIGINT)
@@ -235,12 +237,66 @@ class Accounts(Foreign):
         self.assertEqual(stream["messages_sent"], 20)
         self.assertEqual(stream["dropped"], {})
 
+    def test_what_the_kernel_drops_behind_the_last_is_loss(self):
+        options = f"{{options: {{port: {self.udp_port}, rcvbuf: 64 KiB}}}}"
+        path = self.foreign_config("rtp", ", silence: 500 ms", "{max_loss: 0}")
+        child = self.receive(path, "--set", f"streams.packets.receiver.transport={options}")
+        self.send_at_once(child, *(rtp(n, b"x" * 1000) for n in range(3000)))
+        stream = self.ended(child, 4)
+        self.assert_accounted(stream)
+        self.assertEqual(stream["messages_sent"], 3000)
+        self.assertEqual(list(stream["dropped"]), ["kernel"])
+
+    def test_duplicates_alone_are_counted(self):
+        packets = [rtp(n, b"x") for n in range(200)]
+        child = self.receive(self.foreign_config("rtp", ", silence: 500 ms"))
+        self.send_at_once(child, *packets)
+        while (netns.udp_socket(child.pid, self.udp_port) or (0,))[0]:
+            os.sched_yield()
+        self.send_at_once(child, *packets)
+        stream = self.ended(child)
+        self.assertEqual([stream[key] for key in ("messages_delivered", "duplicates")], [200, 200])
+
+    def test_what_is_refused_is_no_silence(self):
+        """What is too long keeps a stream alive for longer than its silence."""
+        child = self.receive(self.foreign_config("rtp", ", silence: 200 ms"))
+        self.send(rtp(0, b"x"))
+
+        def told():
+            self.send(rtp(1, b"x" * 2000))
+            return any("none is a message" in line for line in child.lines["stderr"])
+
+        wait_until(told, 60, "a line that says so")
+        began = time.monotonic()
+        while time.monotonic() < began + 0.5:
+            told()
+        self.send(rtp(2, b"x"))
+        stream = self.ended(child)
+        self.assertEqual(stream["messages_delivered"], 2)
+        self.assertEqual(stream["messages_sent"], 3)
+
+    def test_all_too_long(self):
+        child = self.receive(self.foreign_config("rtp", ", silence: 0"))
+        self.send_at_once(child, *(rtp(n, b"x" * 2000) for n in range(30)))
+        child.wait_line("none is a message of this stream: of 30 so far 30 are longer")
+        child.signal(signal.SIGINT)
+        child.wait()
+        stream = self.only_stream(self.result("received.json"))
+        self.assertEqual(stream["dropped"], {"too_long": 30})
+
+    def test_another_payload_type_is_no_loss(self):
+        packets = [rtp(n, b"x", payload_type=122 if n % 3 == 2 else 96) for n in range(300)]
+        stream, _ = self.run_packets("rtp", packets, payload_type=96)
+        self.assertEqual(stream["dropped"], {})
+        self.assertEqual([stream[key] for key in ("messages_sent", "messages_delivered")], [200, 200])
+
     def test_what_is_counted_adds_up(self):
         packets = [rtp(n, b"x" * 20) for n in range(100)]
         junk = [b"\x80\x60", b"\x00" * 30, rtp(500, b"y" * 2000)]
         stream, _ = self.run_packets("rtp", packets[:50] + junk + packets[50:])
         counters = {c["name"]: c["value"] for c in stream["receiver"]["counters"]}
-        classified = ("bad_header", "bad_checksum", "too_long", "not_ours", "too_late", "held")
+        classified = ("bad_header", "bad_checksum", "too_long", "not_ours", "displaced",
+                      "too_late", "too_far", "held")
         self.assertEqual(
             counters["datagrams"],
             counters["messages_received"] + sum(counters[name] for name in classified),

@@ -243,7 +243,8 @@ class Sender(Trouble):
         self.assertEqual(stream["restarts"], 2)
         self.assertGreater(stream["messages_delivered"], 0)
         self.assert_accounted(stream)
-        self.assertEqual(stream["loss"], 0)
+        # What came before the last one was known to be silent, and nothing else.
+        self.assertLessEqual(set(stream["dropped"]), {"displaced"})
         self.assert_clean()
 
     def test_killed_is_no_failure(self):

@@ -55,7 +55,7 @@ static uint64_t *classify(struct dg_flow *flow, const struct dg_arrival *arrival
                    &message->offset, &message->length)) {
   case DG_BAD_HEADER:
     return &flow->counts.bad_header;
-  case DG_OTHER_VERSION:
+  case DG_NO_MESSAGE:
     return &flow->counts.not_ours;
   case DG_PARSED:
     break;
@@ -98,8 +98,19 @@ static void deliver(struct dg_flow *flow, const struct dg_message *message)
 {
   flow->counts.messages++;
   flow->counts.bytes += message->length;
+  if (flow->latest_ns && message->time_ns - flow->latest_ns > flow->longest_ns &&
+      message->time_ns > flow->latest_ns)
+    flow->longest_ns = message->time_ns - flow->latest_ns;
+  flow->latest_ns = message->time_ns;
   if (message->has_meta)
     dg_jitter_see(&flow->jitter, (uint32_t)message->meta, message->time_ns);
+}
+
+/* A message has arrived behind them: they have left gaps. */
+static void end_tail(struct dg_flow *flow)
+{
+  flow->counts.no_message += flow->tail.no_message;
+  flow->tail = (struct dg_tail){0};
 }
 
 static uint32_t take_place(struct dg_flow *flow, uint32_t raw, enum dg_place place,
@@ -108,6 +119,7 @@ static uint32_t take_place(struct dg_flow *flow, uint32_t raw, enum dg_place pla
   if (place == DG_AHEAD) {
     match_drops(flow, message->sequence - flow->sequence.next);
     dg_sequence_take(&flow->sequence, raw, message->sequence);
+    end_tail(flow);
   }
   deliver(flow, message);
   return DG_DELIVER;
@@ -120,6 +132,46 @@ static uint32_t drop_held(struct dg_flow *flow)
   flow->holds = false;
   ++*flow->held_cause;
   return DG_HELD_DROP;
+}
+
+/* Has the sender that is followed paused for longer than it does? */
+static bool is_silent(const struct dg_flow *flow, uint64_t now_ns)
+{
+  uint64_t least = 2 * flow->longest_ns;
+  int64_t passed_ns = (int64_t)(now_ns - flow->latest_ns);
+
+  if (least < DG_SILENCE_MIN_NS)
+    least = DG_SILENCE_MIN_NS;
+  if (least > DG_SILENCE_MAX_NS)
+    least = DG_SILENCE_MAX_NS;
+  /* A clock that was set back says nothing of pauses. */
+  return passed_ns >= (int64_t)least || passed_ns < -(int64_t)DG_SILENCE_MAX_NS;
+}
+
+/* Another sender, while the one that is followed goes on. What a sender that was followed before
+ * sends is lost. What another sends is, if it is followed later. */
+static void ignore(struct dg_flow *flow, const struct dg_identity *by)
+{
+  if (flow->has_former && same_identity(by, &flow->former)) {
+    flow->counts.displaced++;
+    flow->lost_before++;
+    return;
+  }
+  if (!same_identity(by, &flow->ignored_by))
+    flow->ignored = 0;
+  flow->ignored_by = *by;
+  flow->ignored++;
+  flow->counts.not_ours++;
+}
+
+static void claim_ignored(struct dg_flow *flow)
+{
+  if (flow->ignored && same_identity(&flow->ignored_by, &flow->current)) {
+    flow->counts.not_ours -= flow->ignored;
+    flow->counts.displaced += flow->ignored;
+    flow->lost_before += flow->ignored;
+  }
+  flow->ignored = 0;
 }
 
 static uint32_t hold(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
@@ -140,10 +192,13 @@ static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message
   struct dg_sequence *sequence = &flow->sequence;
 
   flow->counts.restarts++;
+  flow->lost_before += flow->tail.lost;
+  flow->tail = (struct dg_tail){0};
   if (!same_identity(&flow->current, &flow->held_by)) {
     flow->former = flow->current;
     flow->has_former = true;
     flow->current = flow->held_by;
+    claim_ignored(flow);
   }
   flow->holds = false;
   flow->credit = 0;
@@ -155,18 +210,62 @@ static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message
   dg_sequence_take(sequence, flow->held_raw, flow->held.sequence);
   dg_sequence_take(sequence, raw, message->sequence);
   flow->jitter = (struct dg_jitter){.clock_rate = flow->params.clock_rate};
+  flow->longest_ns = 0;
   deliver(flow, &flow->held);
   deliver(flow, message);
   return DG_HELD_DELIVER | DG_DELIVER;
 }
 
+/* The one held and this one have numbers one apart: neither is an accident. */
+static bool is_confirmed(const struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                         const uint64_t *cause)
+{
+  return flow->holds && flow->held_cause == cause && same_identity(by, &flow->held_by) &&
+         raw == ((flow->held_raw + 1) & flow->sequence.mask);
+}
+
 static uint32_t take_candidate(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
                                struct dg_message *message, uint64_t *cause)
 {
-  if (flow->holds && same_identity(by, &flow->held_by) &&
-      raw == ((flow->held_raw + 1) & flow->sequence.mask))
+  if (is_confirmed(flow, by, raw, cause))
     return start_anew(flow, raw, message);
+  flow->counts.heard++;
   return hold(flow, by, raw, message, cause);
+}
+
+/* A jump forward by more than loss explains (RFC 3550, appendix A.1) is believed once the next
+ * number has come, too. */
+static uint32_t take_jump(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                          struct dg_message *message)
+{
+  uint64_t *cause = &flow->counts.too_far;
+
+  if (!is_confirmed(flow, by, raw, cause)) {
+    flow->counts.heard++;
+    return hold(flow, by, raw, message, cause);
+  }
+  flow->holds = false;
+  take_place(flow, flow->held_raw, DG_AHEAD, &flow->held);
+  message->sequence = flow->held.sequence + 1;
+  return DG_HELD_DELIVER | take_place(flow, raw, DG_AHEAD, message);
+}
+
+/* Of the sender that is followed. */
+static uint32_t take_numbered(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                              struct dg_message *message)
+{
+  struct dg_dropped dropped = dropped_here(flow);
+  enum dg_place place = dg_sequence_place(&flow->sequence, raw, dropped, &message->sequence);
+
+  if (place == DG_TOO_LATE && !flow->params.numbered)
+    return take_candidate(flow, by, raw, message, &flow->counts.too_late);
+  if (place == DG_TOO_LATE) {
+    flow->counts.too_late++;
+    return 0;
+  }
+  if (place == DG_AHEAD && message->sequence - flow->sequence.next > DG_DROPOUT_MAX + dropped.most)
+    return take_jump(flow, by, raw, message);
+  return drop_held(flow) | take_place(flow, raw, place, message);
 }
 
 static uint32_t begin_foreign(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
@@ -179,6 +278,8 @@ static uint32_t begin_foreign(struct dg_flow *flow, const struct dg_identity *by
   dg_sequence_begin(&flow->sequence, bits, raw, message->sequence, 0, flow->params.reorder);
   flow->begun = true;
   flow->current = *by;
+  if (flow->tail.lost && same_address(&flow->refused_source, &by->source))
+    flow->lost_before = flow->tail.lost;
   flow->credit = 0; /* what was dropped before is not known to be of the stream */
   return take_place(flow, raw, DG_AHEAD, message);
 }
@@ -188,30 +289,71 @@ static uint32_t take_foreign(struct dg_flow *flow, const struct dg_identity *by,
 {
   if (!flow->begun)
     return begin_foreign(flow, by, raw, message);
-  if (same_identity(by, &flow->current)) {
-    enum dg_place place =
-        dg_sequence_place(&flow->sequence, raw, dropped_here(flow), &message->sequence);
-    if (place == DG_TOO_LATE)
-      return take_candidate(flow, by, raw, message, &flow->counts.too_late);
-    return drop_held(flow) | take_place(flow, raw, place, message);
-  }
-  if (!same_address(&by->source, &flow->current.source) ||
-      (flow->has_former && same_identity(by, &flow->former))) {
+  if (same_identity(by, &flow->current))
+    return take_numbered(flow, by, raw, message);
+  if (!same_address(&by->source, &flow->current.source)) {
     flow->counts.not_ours++;
+    return 0;
+  }
+  if (!is_silent(flow, message->time_ns)) {
+    ignore(flow, by);
     return 0;
   }
   return take_candidate(flow, by, raw, message, &flow->counts.not_ours);
 }
 
-static uint32_t take_numbered(struct dg_flow *flow, uint32_t raw, struct dg_message *message)
+/* Of a foreign sender: of whom it is as far as an address says. */
+static bool is_followed(const struct dg_flow *flow, const struct dg_source *source)
 {
-  enum dg_place place =
-      dg_sequence_place(&flow->sequence, raw, dropped_here(flow), &message->sequence);
+  return !flow->begun || same_address(source, &flow->current.source);
+}
 
-  if (place != DG_TOO_LATE)
-    return take_place(flow, raw, place, message);
-  flow->counts.too_late++;
-  return 0;
+static void refuse_before(struct dg_flow *flow, const struct dg_source *source)
+{
+  if (flow->tail.lost && !same_address(source, &flow->refused_source))
+    flow->tail.lost = 0;
+  flow->refused_source = *source;
+  flow->tail.lost++;
+}
+
+/* One that is no message has a number all the same: no gap is left by it until another comes. */
+static void note_number(struct dg_flow *flow, const struct dg_arrival *arrival,
+                        const uint64_t *cause)
+{
+  const struct dg_flow_params *params = &flow->params;
+  bool is_lost = cause == &flow->counts.too_long || cause == &flow->counts.bad_checksum;
+  struct dg_identity by = {.source = *arrival->source};
+  struct dg_header header;
+  uint64_t number;
+
+  if ((!is_lost && cause != &flow->counts.not_ours) ||
+      !dg_peek(params->framing, arrival->header, arrival->total, &header))
+    return;
+  by.ssrc = header.ssrc;
+  is_lost = is_lost && is_wanted(params, &header);
+  if (!flow->begun && is_lost)
+    refuse_before(flow, arrival->source);
+  if (!flow->begun || !same_identity(&by, &flow->current) ||
+      dg_sequence_place(&flow->sequence, header.sequence, dropped_here(flow), &number) !=
+          DG_AHEAD ||
+      number < flow->tail.next)
+    return;
+  flow->tail.next = number + 1;
+  *(is_lost ? &flow->tail.lost : &flow->tail.no_message) += 1;
+}
+
+static void refuse(struct dg_flow *flow, const struct dg_arrival *arrival, uint64_t *cause)
+{
+  const struct dg_flow_params *params = &flow->params;
+  bool is_foreign = !params->numbered && params->framing != DG_FRAMING_NONE;
+
+  if (is_foreign && !is_followed(flow, arrival->source))
+    cause = &flow->counts.not_ours;
+  ++*cause;
+  if (is_foreign)
+    note_number(flow, arrival, cause);
+  if (is_foreign ? is_followed(flow, arrival->source) : cause != &flow->counts.not_ours)
+    flow->counts.heard++;
 }
 
 uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
@@ -226,7 +368,7 @@ uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
   *message = (struct dg_message){.time_ns = arrival->time_ns};
   uint64_t *cause = classify(flow, arrival, &header, message);
   if (cause) {
-    ++*cause;
+    refuse(flow, arrival, cause);
     return 0;
   }
   if (flow->params.framing == DG_FRAMING_NONE) {
@@ -243,13 +385,18 @@ uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
     message->is_marked = header.marker;
     by.ssrc = header.ssrc;
   }
-  return flow->params.numbered ? take_numbered(flow, header.sequence, message)
+  return flow->params.numbered ? take_numbered(flow, &by, header.sequence, message)
                                : take_foreign(flow, &by, header.sequence, message);
 }
 
 uint64_t dg_flow_tail(const struct dg_flow *flow, uint32_t drops)
 {
   return (uint64_t)flow->credit + (uint32_t)(drops - flow->drops_seen);
+}
+
+uint64_t dg_flow_no_gap(const struct dg_flow *flow)
+{
+  return flow->lost_before + flow->tail.lost;
 }
 
 void dg_flow_end(struct dg_flow *flow)

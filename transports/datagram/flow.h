@@ -7,14 +7,15 @@
  *
  * What holds at all times:
  *     datagrams == messages + bad_header + bad_checksum + too_long + not_ours
- *                  + too_late + (1 while one is held)
+ *                  + displaced + too_late + too_far + (1 while one is held)
  *
  * From another Penstock (`numbered`) the first number on the wire is known, it becomes
- * sequence 0, and only that sender counts. A foreign sender is who comes first. It has
- * started anew when two datagrams in a row, one number apart (RFC 3550, appendix A.1,
- * MIN_SEQUENTIAL), come from its address with another port or SSRC, or lie further back
- * than reordering explains: numbering then goes on behind the highest, so that no loss
- * is invented. The first of the two is held until the second has come.
+ * sequence 0, and only that sender counts. A foreign sender is who comes first, until it is
+ * silent: it has started anew when two datagrams in a row, one number apart (RFC 3550, appendix
+ * A.1, MIN_SEQUENTIAL), come from its address with another port or SSRC after that, or lie
+ * further back than reordering explains. Numbering then goes on behind the highest, so that no
+ * loss is invented. A jump forward beyond DG_DROPOUT_MAX needs two in a row, too. The first of
+ * the two is held until the second has come.
  */
 #ifndef DATAGRAM_FLOW_H
 #define DATAGRAM_FLOW_H
@@ -22,6 +23,14 @@
 #include "framing.h"
 #include "jitter.h"
 #include "sequence.h"
+
+/* Messages that may be lost in a row, besides those that the kernel dropped here: a number
+ * further ahead waits for its successor (RFC 3550, appendix A.1, MAX_DROPOUT). */
+#define DG_DROPOUT_MAX 3000u
+/* How long a foreign sender has to be silent before another one is followed: twice its longest
+ * pause, within these bounds. */
+#define DG_SILENCE_MIN_NS UINT64_C(50000000)
+#define DG_SILENCE_MAX_NS UINT64_C(1000000000)
 
 /* IPv4 as ::ffff:a.b.c.d. */
 struct dg_source {
@@ -81,10 +90,21 @@ struct dg_counts {
   uint64_t bad_checksum;
   uint64_t too_long;
   uint64_t not_ours;
+  uint64_t displaced; /* of a sender that is followed before or after, while another one is */
+  uint64_t too_far;   /* its number lies further ahead than loss explains, and none confirms it */
   uint64_t too_late;
   uint64_t kernel;    /* messages that the kernel dropped, by the gap they left */
   uint64_t no_buffer; /* likewise, while the ring had no free slot */
   uint64_t restarts;
+  uint64_t no_message; /* numbers of RTP packets of another payload type */
+  uint64_t heard;      /* of a foreign sender, what was no message */
+};
+
+/* What has come of a foreign sender's numbers ahead of its last message. */
+struct dg_tail {
+  uint64_t next; /* one past the highest of them */
+  uint64_t lost; /* refused, and so lost */
+  uint64_t no_message;
 };
 
 struct dg_flow {
@@ -94,8 +114,15 @@ struct dg_flow {
   struct dg_jitter jitter;
   bool begun;
   struct dg_identity current;
-  bool has_former; /* it was replaced: two senders at once are not one that restarts */
+  struct dg_tail tail;
+  uint64_t lost_before;            /* refused, of the sender that was then followed */
+  struct dg_source refused_source; /* before: of whom it was */
+  uint64_t latest_ns;              /* of its messages */
+  uint64_t longest_ns;             /* between two of them */
+  bool has_former;                 /* it was replaced */
   struct dg_identity former;
+  uint64_t ignored; /* datagrams of another, since it was last another's */
+  struct dg_identity ignored_by;
   bool holds;
   struct dg_message held;
   struct dg_identity held_by;
@@ -122,6 +149,8 @@ uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
 /* The socket's count of drops when nothing arrives any more: what would be attributed
  * beyond counts.kernel and counts.no_buffer. */
 uint64_t dg_flow_tail(const struct dg_flow *flow, uint32_t drops);
+/* Of a foreign sender with numbers: messages that were refused and left no gap. */
+uint64_t dg_flow_no_gap(const struct dg_flow *flow);
 /* The end: the one held is counted for what it was. */
 void dg_flow_end(struct dg_flow *flow);
 

@@ -39,15 +39,45 @@ void dg_write(enum dg_framing framing, const struct dg_header *header, uint8_t *
   }
 }
 
+static void read_fixed(enum dg_framing framing, const uint8_t *header, struct dg_header *parsed)
+{
+  *parsed = (struct dg_header){0};
+  if (framing == DG_FRAMING_RTP) {
+    *parsed = (struct dg_header){.sequence = get16(header + 2),
+                                 .timestamp = get32(header + 4),
+                                 .ssrc = get32(header + 8),
+                                 .payload_type = header[1] & 0x7f,
+                                 .marker = header[1] >> 7};
+  } else if (framing == DG_FRAMING_SEQUENCE) {
+    parsed->sequence = get32(header);
+    parsed->checksum = get32(header + 4);
+  }
+}
+
+/* RFC 5761, section 4: RTCP's packet types 192 to 223 are not to be RTP's marker and type. */
+static bool is_rtp(const uint8_t *header)
+{
+  return header[0] >> 6 == 2 && (header[1] < 192 || header[1] > 223);
+}
+
+bool dg_peek(enum dg_framing framing, const uint8_t *header, uint32_t total,
+             struct dg_header *parsed)
+{
+  if (total < dg_header_bytes(framing) || (framing == DG_FRAMING_RTP && !is_rtp(header)))
+    return false;
+  read_fixed(framing, header, parsed);
+  return true;
+}
+
 /* What stands between the fixed header and the payload, and behind it. */
 static enum dg_parse_result parse_rtp(const uint8_t *header, const uint8_t *rest, uint32_t left,
-                                      struct dg_header *parsed, uint32_t *offset, uint32_t *length)
+                                      uint32_t *offset, uint32_t *length)
 {
   uint32_t skip = (header[0] & 0x0fu) * 4;
   uint32_t padding = 0;
 
-  if (header[0] >> 6 != 2)
-    return DG_OTHER_VERSION;
+  if (!is_rtp(header))
+    return DG_NO_MESSAGE;
   if (header[0] & 0x10) { /* a header extension: 16 bits of its own, its length in words */
     if (left < skip + 4)
       return DG_BAD_HEADER;
@@ -60,11 +90,6 @@ static enum dg_parse_result parse_rtp(const uint8_t *header, const uint8_t *rest
     if (padding == 0 || padding > left - skip)
       return DG_BAD_HEADER;
   }
-  *parsed = (struct dg_header){.sequence = get16(header + 2),
-                               .timestamp = get32(header + 4),
-                               .ssrc = get32(header + 8),
-                               .payload_type = header[1] & 0x7f,
-                               .marker = header[1] >> 7};
   *offset = skip;
   *length = left - skip - padding;
   return DG_PARSED;
@@ -78,13 +103,9 @@ enum dg_parse_result dg_parse(enum dg_framing framing, const uint8_t *header, co
 
   if (total < fixed)
     return DG_BAD_HEADER;
+  read_fixed(framing, header, parsed);
   if (framing == DG_FRAMING_RTP)
-    return parse_rtp(header, rest, total - fixed, parsed, offset, length);
-  *parsed = (struct dg_header){0};
-  if (framing == DG_FRAMING_SEQUENCE) {
-    parsed->sequence = get32(header);
-    parsed->checksum = get32(header + 4);
-  }
+    return parse_rtp(header, rest, total - fixed, offset, length);
   *offset = 0;
   *length = total - fixed;
   return DG_PARSED;

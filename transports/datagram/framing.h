@@ -52,8 +52,8 @@ void dg_write(enum dg_framing framing, const struct dg_header *header, uint8_t *
 
 enum dg_parse_result {
   DG_PARSED = 0,
-  DG_BAD_HEADER = 1,    /* shorter than its own header says, or impossible padding */
-  DG_OTHER_VERSION = 2, /* RTP, of a version that is not 2 */
+  DG_BAD_HEADER = 1, /* shorter than its own header says, or impossible padding */
+  DG_NO_MESSAGE = 2, /* RTP: another version, or a packet of RTCP (RFC 5761, section 4) */
 };
 
 /*
@@ -64,6 +64,10 @@ enum dg_parse_result {
 enum dg_parse_result dg_parse(enum dg_framing framing, const uint8_t *header, const uint8_t *rest,
                               uint32_t total, struct dg_header *parsed, uint32_t *offset,
                               uint32_t *length);
+
+/* The fixed header alone, whatever follows. False: there is none, or not of this framing. */
+bool dg_peek(enum dg_framing framing, const uint8_t *header, uint32_t total,
+             struct dg_header *parsed);
 
 /* The sum of all bytes, as Rivermax's samples compute it. */
 uint32_t dg_byte_sum(const uint8_t *bytes, size_t length);

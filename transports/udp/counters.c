@@ -37,8 +37,31 @@ static void add_coalesced(struct list *list, const char *name, const char *cause
     add(list, name, cause, buffers * (segments_max - 1), PST_COUNTER_DROP | PST_COUNTER_GAUGE);
 }
 
-/* datagrams == messages_received + bad_header + bad_checksum + too_long + not_ours
- *              + too_late + held */
+/* Datagrams come, and none is a message: says so once, with what they are. */
+static void tell_useless(struct pst_endpoint *endpoint)
+{
+  struct udp_rx *rx = endpoint->rx;
+  const struct dg_counts *counts = &rx->flow.counts;
+  uint64_t heard = rx->flow.begun && !rx->flow.params.numbered ? counts->heard : counts->datagrams;
+  bool is_useless = heard != rx->heard && counts->messages == rx->messages;
+
+  rx->heard = heard;
+  rx->messages = counts->messages;
+  if (!is_useless || rx->told_useless)
+    return;
+  rx->told_useless = true;
+  UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
+          "%s: datagrams come, and none is a message of this stream: of %lu so far %lu are longer "
+          "than `message` (%lu bytes), %lu have a bad header, %lu a bad checksum, %lu another "
+          "source, SSRC or payload type, %lu a number too far ahead or back; compare `framing`, "
+          "`message`, `source`, `ssrc` and `payload_type` with the sender's",
+          endpoint->label, counts->datagrams, counts->too_long, endpoint->message_max,
+          counts->bad_header, counts->bad_checksum, counts->not_ours + counts->displaced,
+          counts->too_late + counts->too_far + rx->flow.holds);
+}
+
+/* datagrams == messages_received + bad_header + bad_checksum + too_long + not_ours + displaced
+ *              + too_late + too_far + held */
 static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
 {
   struct udp_rx *rx = endpoint->rx;
@@ -47,14 +70,20 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   uint32_t drops = udp_socket_drops(endpoint);
   /* Behind the last message there is no gap to say how many a buffer had. */
   uint64_t tail = endpoint->connected ? dg_flow_tail(flow, drops) : 0;
-  uint64_t unnumbered = flow->params.framing == DG_FRAMING_NONE ? tail : 0;
-  uint64_t behind = unnumbered ? 0 : tail * flow->segments_max;
+  bool has_total = flow->params.numbered;
+  uint64_t unnumbered = has_total || !(flow->begun || flow->params.framing == DG_FRAMING_NONE)
+                            ? 0
+                            : tail; /* nobody else tells that they are missing */
+  uint64_t behind = flow->params.framing == DG_FRAMING_NONE ? 0
+                    : has_total                             ? tail * flow->segments_max
+                                                            : unnumbered * (flow->segments_max - 1);
   uint64_t kernel = counts->kernel + (flow->starved ? 0 : unnumbered);
   uint64_t no_buffer = counts->no_buffer + (flow->starved ? unnumbered : 0);
 
   if (drops != rx->drops)
     udp_socket_drops_tell(endpoint);
   rx->drops = drops;
+  tell_useless(endpoint);
   add(list, "datagrams", NULL, counts->datagrams, 0);
   add(list, "messages_received", NULL, counts->messages, 0);
   add(list, "bytes_received", NULL, counts->bytes, 0);
@@ -70,7 +99,14 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   add(list, "bad_checksum", "bad_checksum", counts->bad_checksum, PST_COUNTER_DROP);
   add(list, "too_long", "too_long", counts->too_long, PST_COUNTER_DROP);
   add(list, "too_late", "too_late", counts->too_late, PST_COUNTER_DROP);
+  add(list, "too_far", "too_far", counts->too_far, PST_COUNTER_DROP);
+  add(list, "displaced", "displaced", counts->displaced, PST_COUNTER_DROP);
   add(list, "not_ours", "not_ours", counts->not_ours, 0); /* no message of the stream */
+  add(list, "heard", NULL, counts->heard, PST_COUNTER_HEARD);
+  if (flow->params.framing != DG_FRAMING_NONE && !has_total) {
+    add(list, "no_gap", NULL, unnumbered + dg_flow_no_gap(flow), PST_COUNTER_NO_GAP);
+    add(list, "no_message", NULL, counts->no_message, PST_COUNTER_NO_MESSAGE);
+  }
   add(list, "held", NULL, flow->holds, PST_COUNTER_GAUGE);
   add(list, "restarts", NULL, counts->restarts, 0);
   add(list, "socket_drops", NULL, drops, 0);

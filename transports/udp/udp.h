@@ -183,6 +183,8 @@ struct udp_rx {
   uint32_t drops; /* the kernel's count as last read */
   bool gro;
   bool told_drops;
+  bool told_useless;
+  uint64_t heard, messages; /* as the counters last had them */
   uint64_t copied;          /* datagrams that were put right by a copy */
   uint64_t software_stamps; /* of hardware's, those that the kernel had to give */
 };

@@ -424,6 +424,13 @@ enum pst_counter_flag {
   /* Both: messages lost behind the last MESSAGE, or anywhere where they have no numbers,
    * beyond those counted and at most so many: the transport cannot know how many. The host
    * may, by the sender's total. */
+  /* A level, of a peer that gives no total: messages that DROP counters have, and that left no
+   * gap in the sequence numbers, since none arrived behind them. */
+  PST_COUNTER_NO_GAP = 1u << 2,
+  /* A count, of such a peer: gaps in the sequence numbers that were no messages of the stream. */
+  PST_COUNTER_NO_MESSAGE = 1u << 3,
+  /* A count, of such a peer: what it sent and is no MESSAGE. While this grows it is not silent. */
+  PST_COUNTER_HEARD = 1u << 4,
 };
 
 /* An array element. The strings live as long as the device. */

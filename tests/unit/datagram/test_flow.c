@@ -19,6 +19,7 @@ struct packet {
   uint32_t drops;
   uint8_t payload_type;
   bool is_damaged;
+  uint64_t time_ns;
 };
 
 static struct dg_message message;
@@ -50,15 +51,16 @@ static uint32_t take(struct dg_flow *flow, const struct packet *packet)
                                .header = bytes,
                                .rest = bytes + header,
                                .total = sizeof(bytes),
-                               .drops = packet->drops};
+                               .drops = packet->drops,
+                               .time_ns = packet->time_ns};
   dg_write(flow->params.framing, &made, bytes);
   if (packet->is_damaged)
     bytes[30] ^= 1;
   uint32_t verdict = dg_flow_take(flow, &arrival, &message);
   const struct dg_counts *counts = &flow->counts;
   assert_int_equal(counts->datagrams, counts->messages + counts->bad_header + counts->bad_checksum +
-                                          counts->too_long + counts->not_ours + counts->too_late +
-                                          flow->holds);
+                                          counts->too_long + counts->not_ours + counts->displaced +
+                                          counts->too_late + counts->too_far + flow->holds);
   return verdict;
 }
 
@@ -89,7 +91,9 @@ static void first_from_a_foreigner_leaves_room_for_late_ones(void **state)
   deliver(&flow, (struct packet){camera, 2}, 65536 + 2);
 }
 
-static void another_ssrc_twice_is_a_restart(void **state)
+static const uint64_t pause_ns = DG_SILENCE_MAX_NS;
+
+static void another_ssrc_twice_is_a_restart_once_the_first_is_silent(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
   struct packet anew = {camera, 40000, 8};
@@ -98,6 +102,7 @@ static void another_ssrc_twice_is_a_restart(void **state)
   anew.source.port = 6000;
   for (uint32_t i = 0; i < 5; i++)
     deliver(&flow, (struct packet){camera, 100 + i, 7}, 65536 + 100 + i);
+  anew.time_ns = pause_ns;
   assert_int_equal(take(&flow, &anew), DG_HOLD);
   anew.sequence++;
   assert_int_equal(take(&flow, &anew), DG_HELD_DELIVER | DG_DELIVER);
@@ -107,29 +112,118 @@ static void another_ssrc_twice_is_a_restart(void **state)
   anew.sequence++;
   deliver(&flow, anew, 65536 + 107);
   assert_int_equal(flow.counts.restarts, 1);
-  /* Late ones of before the restart had other numbers, and its sender is no more. */
+  /* Late ones of before the restart had other numbers; what its sender still sends is lost. */
   anew.sequence = 39999;
   assert_int_equal(take(&flow, &anew), DG_HOLD);
-  assert_int_equal(take(&flow, &(struct packet){camera, 105, 7}), 0);
-  assert_int_equal(flow.counts.not_ours, 1);
+  assert_int_equal(take(&flow, &(struct packet){camera, 105, 7, .time_ns = pause_ns}), 0);
+  assert_int_equal(flow.counts.displaced, 1);
+  assert_int_equal(dg_flow_no_gap(&flow), 1);
   anew.sequence = 40003;
   assert_int_equal(take(&flow, &anew), DG_HELD_DROP | DG_DELIVER);
   assert_int_equal(flow.counts.too_late, 1);
 }
 
-static void two_senders_at_once_are_no_restarts(void **state)
+/* Two datagrams, or a thousand, of a second sender do not take a stream over. */
+static void a_sender_that_goes_on_is_not_replaced(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
 
   (void)state;
-  for (uint32_t i = 0; i < 100; i++) {
-    deliver(&flow, (struct packet){camera, i, 7}, 65536 + i);
-    assert_int_equal(take(&flow, &(struct packet){camera, 500 + i, 8}), DG_HOLD);
+  for (uint32_t i = 0; i < 1000; i++) {
+    uint64_t now_ns = (i + 1) * UINT64_C(20000000);
+    deliver(&flow, (struct packet){camera, i, 7, .time_ns = now_ns}, 65536 + i);
+    for (uint32_t k = 0; k < 3; k++)
+      assert_int_equal(
+          take(&flow, &(struct packet){camera, 3 * i + k, 8, .time_ns = now_ns + 19000000}), 0);
   }
   assert_int_equal(flow.counts.restarts, 0);
-  assert_int_equal(flow.counts.not_ours, 99);
-  dg_flow_end(&flow);
-  assert_int_equal(flow.counts.not_ours, 100);
+  assert_int_equal(flow.counts.not_ours, 3000);
+  assert_int_equal(dg_flow_no_gap(&flow), 0);
+}
+
+/* Frames at 10 a second pause for 100 ms. */
+static void a_pause_that_is_usual_is_no_silence(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+  uint64_t now_ns = 1;
+
+  (void)state;
+  for (uint32_t i = 0; i < 20; i++, now_ns += 100000000)
+    deliver(&flow, (struct packet){camera, i, 7, .time_ns = now_ns}, 65536 + i);
+  for (uint32_t i = 0; i < 5; i++)
+    assert_int_equal(take(&flow, &(struct packet){camera, i, 8, .time_ns = now_ns}), 0);
+  now_ns += 100000000;
+  assert_int_equal(take(&flow, &(struct packet){camera, 5, 8, .time_ns = now_ns}), DG_HOLD);
+}
+
+/* What a new sender sent while the first one could still go on is lost, and said to be. */
+static void a_quick_restart_loses_and_says_so(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+
+  (void)state;
+  deliver(&flow, (struct packet){camera, 1, 7, .time_ns = 1}, 65537);
+  for (uint32_t i = 0; i < 10; i++)
+    assert_int_equal(take(&flow, &(struct packet){camera, i, 8, .time_ns = 1000}), 0);
+  assert_int_equal(flow.counts.not_ours, 10);
+  take(&flow, &(struct packet){camera, 10, 8, .time_ns = pause_ns});
+  take(&flow, &(struct packet){camera, 11, 8, .time_ns = pause_ns});
+  assert_int_equal(flow.counts.restarts, 1);
+  assert_int_equal(flow.counts.not_ours, 0);
+  assert_int_equal(flow.counts.displaced, 10);
+  assert_int_equal(dg_flow_no_gap(&flow), 10);
+}
+
+static void what_is_refused_behind_the_last_is_lost(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, false, 0);
+  const uint64_t base = UINT64_C(1) << 32;
+
+  (void)state;
+  take(&flow, &(struct packet){camera, 3, .is_damaged = true});
+  assert_int_equal(dg_flow_no_gap(&flow), 1); /* of one that is followed then */
+  deliver(&flow, (struct packet){camera, 4}, base + 4);
+  take(&flow, &(struct packet){camera, 5, .is_damaged = true});
+  take(&flow, &(struct packet){camera, 5, .is_damaged = true});
+  take(&flow, &(struct packet){camera, 2, .is_damaged = true});
+  take(&flow, &(struct packet){stranger, 6, .is_damaged = true});
+  assert_int_equal(dg_flow_no_gap(&flow), 2);
+  assert_int_equal(flow.counts.not_ours, 1);
+  assert_int_equal(flow.counts.heard, 4);
+  deliver(&flow, (struct packet){camera, 6}, base + 6);
+  assert_int_equal(dg_flow_no_gap(&flow), 1); /* the other has left a gap */
+}
+
+static void another_payload_type_has_numbers_and_is_no_loss(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+
+  (void)state;
+  flow.params.payload_type = 96;
+  for (uint32_t i = 0; i < 300; i += 3) {
+    deliver(&flow, (struct packet){camera, i, .payload_type = 96}, 65536 + i);
+    for (uint32_t k = 0; k < 3; k++) /* one comes twice */
+      take(&flow, &(struct packet){camera, i + 1 + k % 2, .payload_type = 122});
+  }
+  assert_int_equal(flow.counts.no_message, 99 * 2); /* none is known behind the last */
+  assert_int_equal(flow.counts.not_ours, 300);
+}
+
+static void rtcp_is_no_message(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+  uint8_t bytes[28] = {0x80, 200, 0, 6};
+  struct dg_arrival arrival = {
+      .source = &camera, .header = bytes, .rest = bytes + 12, .total = sizeof(bytes)};
+
+  (void)state;
+  assert_int_equal(dg_flow_take(&flow, &arrival, &message), 0);
+  for (uint32_t type = 192; type < 224; type++) {
+    bytes[1] = (uint8_t)type;
+    assert_int_equal(dg_flow_take(&flow, &arrival, &message), 0);
+  }
+  assert_int_equal(flow.counts.not_ours, 33);
+  deliver(&flow, (struct packet){camera, 9}, 65536 + 9);
 }
 
 static void far_back_twice_is_a_restart_once_is_too_late(void **state)
@@ -154,21 +248,40 @@ static void a_penstock_never_starts_anew(void **state)
   struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, true, 0);
 
   (void)state;
-  deliver(&flow, (struct packet){camera, 5000}, 5000);
+  deliver(&flow, (struct packet){camera, 3000}, 3000);
   for (uint32_t i = 0; i < 3; i++)
     assert_int_equal(take(&flow, &(struct packet){camera, i}), 0);
   assert_int_equal(flow.counts.too_late, 3);
 }
 
-static void a_jump_forward_is_loss(void **state)
+static void a_far_jump_is_loss_once_its_successor_has_come(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, false, 0);
   const uint64_t base = UINT64_C(1) << 32;
 
   (void)state;
   deliver(&flow, (struct packet){camera, 1}, base + 1);
-  deliver(&flow, (struct packet){camera, 0x7fffffff}, base + 0x7fffffff);
+  deliver(&flow, (struct packet){camera, 3002}, base + 3002);
+  assert_int_equal(take(&flow, &(struct packet){camera, 0x7ffffffe}), DG_HOLD);
+  assert_int_equal(take(&flow, &(struct packet){camera, 0x7fffffff}), DG_HELD_DELIVER | DG_DELIVER);
+  assert_int_equal(flow.held.sequence, base + 0x7ffffffe);
+  assert_int_equal(message.sequence, base + 0x7fffffff);
   assert_int_equal(flow.counts.restarts, 0);
+}
+
+static void one_far_number_moves_nothing(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, true, 0);
+
+  (void)state;
+  for (uint32_t i = 0; i < 100; i++) {
+    assert_int_equal(take(&flow, &(struct packet){camera, 0x70000000 + 5 * i}) & ~DG_HELD_DROP,
+                     DG_HOLD);
+    deliver(&flow, (struct packet){camera, i}, i);
+  }
+  assert_int_equal(flow.counts.too_far, 100);
+  flow.segments_max = 2; /* what the kernel dropped is no surprise */
+  deliver(&flow, (struct packet){camera, 23000, .drops = 10000}, 23000);
 }
 
 static void others_are_classified(void **state)
@@ -266,11 +379,17 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(first_from_a_penstock_is_0),
       cmocka_unit_test(first_from_a_foreigner_leaves_room_for_late_ones),
-      cmocka_unit_test(another_ssrc_twice_is_a_restart),
-      cmocka_unit_test(two_senders_at_once_are_no_restarts),
+      cmocka_unit_test(another_ssrc_twice_is_a_restart_once_the_first_is_silent),
+      cmocka_unit_test(a_sender_that_goes_on_is_not_replaced),
+      cmocka_unit_test(a_pause_that_is_usual_is_no_silence),
+      cmocka_unit_test(a_quick_restart_loses_and_says_so),
+      cmocka_unit_test(what_is_refused_behind_the_last_is_lost),
+      cmocka_unit_test(another_payload_type_has_numbers_and_is_no_loss),
+      cmocka_unit_test(rtcp_is_no_message),
+      cmocka_unit_test(one_far_number_moves_nothing),
       cmocka_unit_test(far_back_twice_is_a_restart_once_is_too_late),
       cmocka_unit_test(a_penstock_never_starts_anew),
-      cmocka_unit_test(a_jump_forward_is_loss),
+      cmocka_unit_test(a_far_jump_is_loss_once_its_successor_has_come),
       cmocka_unit_test(others_are_classified),
       cmocka_unit_test(damaged_payloads_are_refused_unless_nobody_checks),
       cmocka_unit_test(drops_are_matched_with_the_gap_behind_them),
