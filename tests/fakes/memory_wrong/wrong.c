@@ -56,7 +56,7 @@ static int wrong_open(const struct pst_host *host, const struct pst_memory_param
 static void wrong_close(struct pst_memory *memory)
 {
   if (wrong("dies of close(NULL)") && !memory)
-    abort();
+    raise(SIGSEGV); /* which the suite survives */
   free(memory);
 }
 
