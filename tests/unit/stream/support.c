@@ -30,7 +30,7 @@ const char *refused_text(const char *text)
 
   error = (struct pst_error)PST_ERROR_INIT;
   if (pst_config_open_text(text, strlen(text), "test.yaml", NULL, 0, &config, &error) < 0)
-    fail_msg("%s", error.text);
+    return error.text; /* what a description can judge */
   assert_true(pst_session_open(config, &params, &session, &error) < 0);
   assert_null(session);
   pst_config_close(config);

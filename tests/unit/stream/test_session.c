@@ -337,8 +337,9 @@ static void what_a_plugin_refuses_has_its_place(void **state)
                       "streams:\n"
                       "  - name: a\n"
                       "    sender: {memory: {plugin: host, options: {numa_node: x}}}\n");
-  assert_string_equal(text, "test.yaml:5:31: memory host: numa_node: \"x\" is not a node; write "
-                            "auto, -1 or a number");
+  assert_string_equal(text,
+                      "test.yaml:5:58: memory plugin host: numa_node: \"x\" is not a node; write "
+                      "auto, -1 or a number");
 }
 
 static void a_filter_that_does_not_open_is_named(void **state)
