@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "notice.h"
@@ -47,11 +48,15 @@ static void preflight_finding(void *context, const char *text)
   notice_fail(flight->error, PST_EXIT_USAGE, -EINVAL, "%s", text);
 }
 
-/* A FIFO or a device notices whoever opens it. */
+#define MEMORY_DEVICES 1 /* major number of /dev/null and its like */
+
+/* A FIFO or a device notices whoever opens it; /dev/null and its like do not. */
 static bool is_special(const char *file)
 {
   struct stat st;
-  return file != NULL && stat(file, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+  if (file == NULL || stat(file, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
+    return false;
+  return !S_ISCHR(st.st_mode) || major(st.st_rdev) != MEMORY_DEVICES;
 }
 
 static void preflight_special(const struct preflight *flight, const char *file, int mode)
