@@ -83,7 +83,12 @@ static void preflight_source(const struct preflight *flight)
   if (type == NULL) /* what it shares has one */
     return;
   at(flight, params.file != NULL ? "sender.source.file" : "sender.source.type");
-  if (is_special(params.file))
+  struct stat st;
+  if (is_special(params.file) && params.loop && stat(params.file, &st) == 0 && !S_ISBLK(st.st_mode))
+    notice_fail(flight->error, PST_EXIT_USAGE, -ESPIPE,
+                "stream '%s': source file %s cannot be read twice; leave source.loop out",
+                flight->stream, params.file);
+  else if (is_special(params.file))
     preflight_special(flight, params.file, R_OK);
   else if (source_open(&source, type, &params, flight->error) == 0)
     source_close(&source);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What the program refuses, in which words and with which status; check and plugins."""
+import os
 import pathlib
 import re
 
@@ -303,6 +304,16 @@ class CheckFor(Case):
         self.assertRegex(child.stderr, self.place(path) + "udp: to: .*needs a destination")
         self.run_program("check", path, "--for", "receive")
         self.run_program("check", path, "--set", "transport.options.to=127.0.0.1:5004", "--for", "send")
+
+    def test_what_cannot_be_read_twice(self):
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        for file in (fifo, "/dev/null"):
+            source = f"{{type: file, file: {file}, loop: true}}"
+            path = self.write("loop.yaml", GOOD.replace("{type: pattern}", source).replace("{type: verify}", "discard"))
+            for command in (("check", "--for", "run"), ("run",)):
+                child = self.run_program(*command, path, expect=2)
+                self.assertRegex(child.stderr, self.place(path) + ".*cannot be read twice")
 
     def test_what_no_command_takes_is_refused(self):
         text = GOOD.replace("{type: pattern}", "{type: file, file: nowhere}")
