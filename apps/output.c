@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,34 +22,41 @@ static int fail(const struct output *output, const char *what, int exit_status, 
                      output->path, strerror(code), remedy_of_folder(code));
 }
 
-static char *folder_of(const char *path)
+/* Parent folder and name. "" for a path that ends in '/': no file is called that. */
+static int split(struct output *output)
 {
-  char *copy = strdup(path);
-  char *folder = copy != NULL ? strdup(dirname(copy)) : NULL;
-  free(copy);
-  return folder;
+  const char *slash = strrchr(output->path, '/');
+  char *folder =
+      slash == NULL ? strdup(".") : strndup(output->path, (size_t)(slash - output->path) + 1);
+
+  output->name = strdup(slash == NULL ? output->path : slash + 1);
+  if (folder == NULL || output->name == NULL) {
+    free(folder);
+    return -ENOMEM;
+  }
+  output->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  int code = output->folder < 0 ? -errno : 0;
+  free(folder);
+  return code;
 }
 
-/* A dot-file beside the final one; what it is called changes from try to try. */
-static char *temporary_name(const char *path, unsigned number)
+/* A dot-file beside the final one; its name changes from try to try. */
+static char *temporary_name(const struct output *output, unsigned number)
 {
-  char *folder = folder_of(path), *copy = strdup(path), *name = NULL;
+  char *name = NULL;
 
-  if (folder == NULL || copy == NULL ||
-      asprintf(&name, "%s/.%s.penstock-%ld-%u", folder, basename(copy), (long)getpid(), number) < 0)
-    name = NULL;
-  free(folder);
-  free(copy);
+  if (asprintf(&name, ".%s.penstock-%ld-%u", output->name, (long)getpid(), number) < 0)
+    return NULL;
   return name;
 }
 
 static int open_named(struct output *output)
 {
   for (unsigned i = 0; i < NAMES_TRIED; i++) {
-    char *name = temporary_name(output->path, i);
+    char *name = temporary_name(output, i);
     if (name == NULL)
       return -ENOMEM;
-    output->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
+    output->fd = openat(output->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
     if (output->fd >= 0) {
       output->temporary = name;
       return 0;
@@ -66,58 +71,79 @@ static int open_named(struct output *output)
 
 static int open_unnamed(struct output *output)
 {
-  char *folder = folder_of(output->path);
-  if (folder == NULL)
-    return -ENOMEM;
-  output->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, MODE);
-  int code = errno;
-  free(folder);
+  output->fd = openat(output->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, MODE);
   if (output->fd >= 0)
     return 0;
-  /* What filesystems and kernels without it say: open(2). */
+  int code = errno;
+  /* open(2): what file systems and kernels without O_TMPFILE answer. */
   if (code == EOPNOTSUPP || code == EISDIR || code == EINVAL || code == ENOENT)
     return open_named(output);
   return -code;
 }
 
+/* A device or a FIFO, perhaps behind a link such as /dev/stdout: open(2) follows the link, so
+ * that the kernel's fs.protected_symlinks guards it. */
+static int open_in_place(struct output *output)
+{
+  struct stat opened;
+
+  output->in_place = true;
+  output->fd = openat(output->folder, output->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  if (output->fd < 0 || fstat(output->fd, &opened) < 0)
+    return -errno;
+  return S_ISREG(opened.st_mode) ? -ELOOP : 0; /* exchanged meanwhile */
+}
+
+/* 0: nothing is there, or what may be replaced; 1: opened in place. A link to a file is refused:
+ * another user may have planted it, and the kernel does not guard a rename. */
+static int take_name(struct output *output, const char *what, struct pst_error *error)
+{
+  struct stat named, reached;
+
+  if (output->name[0] == '\0')
+    return fail(output, what, PST_EXIT_USAGE, "write to", EISDIR, error);
+  if (fstatat(output->folder, output->name, &named, AT_SYMLINK_NOFOLLOW) < 0)
+    return errno == ENOENT ? 0 : fail(output, what, PST_EXIT_USAGE, "look at", errno, error);
+  reached = named;
+  bool leads = S_ISLNK(named.st_mode) && fstatat(output->folder, output->name, &reached, 0) == 0;
+  if (S_ISDIR(reached.st_mode))
+    return fail(output, what, PST_EXIT_USAGE, "write to", EISDIR, error);
+  if (S_ISLNK(named.st_mode) && (!leads || S_ISREG(reached.st_mode)))
+    return notice_fail(error, PST_EXIT_USAGE, -ELOOP,
+                       "%s: %s is a symbolic link; name the file itself, or remove the link", what,
+                       output->path);
+  if (!S_ISREG(reached.st_mode)) {
+    int code = open_in_place(output);
+    return code < 0 ? fail(output, what, PST_EXIT_USAGE, "open", -code, error) : 1;
+  }
+  if (!output->overwrite)
+    return notice_fail(error, PST_EXIT_USAGE, -EEXIST,
+                       "%s: %s exists; name another file, or allow it with overwrite: true", what,
+                       output->path);
+  return 0;
+}
+
 int output_open(struct output *output, const char *what, const char *path, bool overwrite,
                 struct pst_error *error)
 {
-  struct stat st;
-
-  memset(output, 0, sizeof *output);
-  output->fd = -1;
+  *output = (struct output)OUTPUT_INIT;
   output->overwrite = overwrite;
-  /* Behind a link stands what is to be replaced, not the link. */
-  output->path = overwrite ? realpath(path, NULL) : NULL;
-  if (output->path == NULL)
-    output->path = strdup(path);
-  if (output->path == NULL)
-    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-
-  int result = 0;
-  if (stat(path, &st) == 0) {
-    if (S_ISDIR(st.st_mode)) {
-      result = fail(output, what, PST_EXIT_USAGE, "write to", EISDIR, error);
-    } else if (!S_ISREG(st.st_mode)) {
-      output->in_place = true;
-      output->fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-      if (output->fd < 0)
-        result = fail(output, what, PST_EXIT_USAGE, "open", errno, error);
-    } else if (!overwrite) {
-      result = notice_fail(error, PST_EXIT_USAGE, -EEXIST,
-                           "%s: %s exists; name another file, or allow it with overwrite: true",
-                           what, path);
-    }
-  }
-  if (result == 0 && !output->in_place) {
+  output->path = strdup(path);
+  int result = output->path == NULL ? -ENOMEM : split(output);
+  if (result == -ENOMEM)
+    notice_fail(error, PST_EXIT_FAILED, result, "out of memory");
+  else if (result < 0)
+    result = fail(output, what, PST_EXIT_USAGE, "create", -result, error);
+  else
+    result = take_name(output, what, error);
+  if (result == 0) {
     result = open_unnamed(output);
     if (result < 0)
       result = fail(output, what, PST_EXIT_USAGE, "create", -result, error);
   }
   if (result < 0)
     output_discard(output);
-  return result;
+  return result < 0 ? result : 0;
 }
 
 static int link_unnamed(struct output *output)
@@ -125,16 +151,16 @@ static int link_unnamed(struct output *output)
   char self[64];
 
   snprintf(self, sizeof self, "/proc/self/fd/%d", output->fd);
-  if (linkat(AT_FDCWD, self, AT_FDCWD, output->path, AT_SYMLINK_FOLLOW) == 0)
+  if (linkat(AT_FDCWD, self, output->folder, output->name, AT_SYMLINK_FOLLOW) == 0)
     return 0;
   if (errno != EEXIST || !output->overwrite)
     return -errno;
   /* A link cannot replace, a rename can. */
   for (unsigned i = 0; i < NAMES_TRIED; i++) {
-    output->temporary = temporary_name(output->path, i);
+    output->temporary = temporary_name(output, i);
     if (output->temporary == NULL)
       return -ENOMEM;
-    if (linkat(AT_FDCWD, self, AT_FDCWD, output->temporary, AT_SYMLINK_FOLLOW) == 0)
+    if (linkat(AT_FDCWD, self, output->folder, output->temporary, AT_SYMLINK_FOLLOW) == 0)
       return 0;
     int code = errno;
     free(output->temporary);
@@ -148,10 +174,13 @@ static int link_unnamed(struct output *output)
 static int rename_temporary(struct output *output)
 {
   unsigned flags = output->overwrite ? 0 : RENAME_NOREPLACE;
-  int result = renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->path, flags);
+  const int folder = output->folder;
+  int result = renameat2(folder, output->temporary, folder, output->name, flags);
 
   if (result < 0 && errno == EINVAL && flags != 0) /* a filesystem without the flag */
-    result = link(output->temporary, output->path) == 0 ? unlink(output->temporary) : -1;
+    result = linkat(folder, output->temporary, folder, output->name, 0) == 0
+                 ? unlinkat(folder, output->temporary, 0)
+                 : -1;
   if (result < 0)
     return -errno;
   free(output->temporary);
@@ -161,32 +190,32 @@ static int rename_temporary(struct output *output)
 
 int output_partial(struct output *output)
 {
+  char *name = NULL, *path = NULL;
+
   if (output->fd < 0 || output->in_place || output->partial)
     return 0;
-  char *folder = folder_of(output->path), *copy = strdup(output->path), *part = NULL;
-  int result = 0;
-  if (folder == NULL || copy == NULL ||
-      asprintf(&part, "%s/.%s.penstock-part", folder, basename(copy)) < 0) {
-    result = -ENOMEM;
-  } else {
-    free(output->path);
-    output->path = part;
-    output->overwrite = output->partial = true;
+  if (asprintf(&name, ".%s.penstock-part", output->name) < 0)
+    return -ENOMEM;
+  size_t folder = strlen(output->path) - strlen(output->name);
+  if (asprintf(&path, "%.*s%s", (int)folder, output->path, name) < 0) {
+    free(name);
+    return -ENOMEM;
   }
-  free(folder);
-  free(copy);
-  return result;
+  free(output->name);
+  free(output->path);
+  output->name = name;
+  output->path = path;
+  output->overwrite = output->partial = true;
+  return 0;
 }
 
-static void sync_folder(const char *path)
+static void sync_folder(const struct output *output)
 {
-  char *folder = folder_of(path);
-  int fd = folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  int fd = openat(output->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) {
     fsync(fd);
     close(fd);
   }
-  free(folder);
 }
 
 int output_commit(struct output *output, const char *what, struct pst_error *error)
@@ -209,7 +238,7 @@ int output_commit(struct output *output, const char *what, struct pst_error *err
           fail(output, what, PST_EXIT_FAILED, "give the finished file its name", -result, error);
       goto out;
     }
-    sync_folder(output->path);
+    sync_folder(output);
   }
 out:
   output_discard(output);
@@ -220,10 +249,12 @@ void output_discard(struct output *output)
 {
   if (output->fd >= 0)
     close(output->fd);
-  output->fd = -1;
   if (output->temporary != NULL)
-    unlink(output->temporary);
+    unlinkat(output->folder, output->temporary, 0);
+  if (output->folder >= 0)
+    close(output->folder);
   free(output->temporary);
+  free(output->name);
   free(output->path);
-  output->temporary = output->path = NULL;
+  *output = (struct output)OUTPUT_INIT;
 }

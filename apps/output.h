@@ -12,15 +12,18 @@
 
 struct output {
   int fd;
+  int folder;      /* in which all names are looked up: opened once, and never by path again */
   bool in_place;   /* not a regular file: written to directly, no offsets */
-  char *path;      /* where it will stand */
-  char *temporary; /* where it stands meanwhile, on filesystems without O_TMPFILE */
+  char *path;      /* for messages */
+  char *name;      /* that it will have in the folder */
+  char *temporary; /* that it has meanwhile, on filesystems without O_TMPFILE */
   bool overwrite;
   bool partial; /* as output_partial() */
 };
 
 /* `what` is for messages: "stream 'packets': sink". -EEXIST: the file exists and
- * overwrite is false. Opening a FIFO blocks until there is a reader. */
+ * overwrite is false. -ELOOP: a symbolic link to a file, or to nothing; overwriting never
+ * follows a link. Opening a FIFO blocks until there is a reader. */
 int output_open(struct output *output, const char *what, const char *path, bool overwrite,
                 struct pst_error *error);
 /* Flush to the disk and give it its name. On failure nothing is left. Closes. */
@@ -32,7 +35,7 @@ int output_partial(struct output *output);
 void output_discard(struct output *output);
 #define OUTPUT_INIT                                                                                \
   {                                                                                                \
-    .fd = -1                                                                                       \
+    .fd = -1, .folder = -1                                                                         \
   }
 
 #endif

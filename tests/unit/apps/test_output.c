@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A filesystem without O_TMPFILE: the link wraps open(). */
+/* A filesystem without O_TMPFILE: the link wraps openat(). */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,11 +10,11 @@
 
 static int tmpfile_errno; /* 0: let it through */
 
-int __real_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...);
-int __wrap_open64(const char *path, int flags, ...);
+int __real_openat(int folder, const char *path, int flags, ...);
+int __wrap_openat(int folder, const char *path, int flags, ...);
+int __wrap_openat64(int folder, const char *path, int flags, ...);
 
-int __wrap_open(const char *path, int flags, ...)
+int __wrap_openat(int folder, const char *path, int flags, ...)
 {
   va_list args;
 
@@ -25,17 +25,17 @@ int __wrap_open(const char *path, int flags, ...)
     errno = tmpfile_errno;
     return -1;
   }
-  return __real_open(path, flags, mode);
+  return __real_openat(folder, path, flags, mode);
 }
 
-int __wrap_open64(const char *path, int flags, ...)
+int __wrap_openat64(int folder, const char *path, int flags, ...)
 {
   va_list args;
 
   va_start(args, flags);
   mode_t mode = (flags & (O_CREAT | __O_TMPFILE)) != 0 ? va_arg(args, mode_t) : 0;
   va_end(args);
-  return __wrap_open(path, flags, mode);
+  return __wrap_openat(folder, path, flags, mode);
 }
 
 static void make(const char *text, bool overwrite, bool commit, int wanted)

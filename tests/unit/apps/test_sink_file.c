@@ -317,7 +317,26 @@ static void file_that_appears_meanwhile_is_kept(void **state)
   unlink("out");
 }
 
-static void overwrite_replaces_behind_a_link(void **state)
+/* A link that another user planted must not choose the file that is replaced. */
+static void overwrite_follows_no_link(void **state)
+{
+  struct sink sink;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  write_file("real", content, 3);
+  assert_int_equal(symlink("real", "out"), 0);
+  assert_int_equal(open_file("out", true, &sink, &error), -ELOOP);
+  assert_int_equal(error.exit_status, PST_EXIT_USAGE);
+  assert_non_null(strstr(error.text, "out is a symbolic link"));
+  expect_file("real", 3);
+  unlink("real"); /* now it leads nowhere */
+  assert_int_equal(open_file("out", true, &sink, &error), -ELOOP);
+  unlink("out");
+}
+
+/* The link comes between the opening and the end: its name is replaced, not what it leads to. */
+static void link_planted_meanwhile_is_replaced(void **state)
 {
   struct sink sink;
   struct pst_error error = PST_ERROR_INIT;
@@ -325,16 +344,16 @@ static void overwrite_replaces_behind_a_link(void **state)
   struct stat st;
 
   (void)state;
-  write_file("real", "old", 3);
-  assert_int_equal(symlink("real", "out"), 0);
+  write_file("real", content, 3);
   assert_int_equal(open_file("out", true, &sink, &error), 0);
   assert_int_equal(take(&sink, NULL, &view, 1, &error), 0);
+  assert_int_equal(symlink("real", "out"), 0);
   assert_int_equal(sink.ops->finish(sink.state, NULL, &error), 0);
   sink_close(&sink);
-  expect_file("real", 100);
+  expect_file("real", 3);
+  expect_file("out", 100);
   assert_int_equal(lstat("out", &st), 0);
-  assert_true(S_ISLNK(st.st_mode));
-  assert_int_equal(count_entries(), 2);
+  assert_true(S_ISREG(st.st_mode));
   unlink("out");
   unlink("real");
 }
@@ -480,7 +499,8 @@ int main(void)
       cmocka_unit_test(nothing_is_left_of_an_unfinished_file),
       cmocka_unit_test(existing_file_is_kept),
       cmocka_unit_test(file_that_appears_meanwhile_is_kept),
-      cmocka_unit_test(overwrite_replaces_behind_a_link),
+      cmocka_unit_test(overwrite_follows_no_link),
+      cmocka_unit_test(link_planted_meanwhile_is_replaced),
       cmocka_unit_test(folder_that_is_missing_is_named),
       cmocka_unit_test(device_is_written_to_as_it_is),
       cmocka_unit_test(fifo_gets_every_byte),
