@@ -344,7 +344,8 @@ static int copy_all(struct copy *copy)
 int copy_run(const struct copy_params *params, const struct copy_ops *ops, int event_fd,
              struct copy *copy)
 {
-  *copy = (struct copy){.params = params, .ops = ops, .root = -1, .error = PST_ERROR_INIT};
+  *copy = (struct copy){
+      .params = params, .ops = ops, .root = -1, .walk_root = -1, .error = PST_ERROR_INIT};
   copy->tty = isatty(STDERR_FILENO) && !params->quiet;
   int rc = remote_open(&params->remote, event_fd, &copy->remote, &copy->error);
   if (rc == 0 && (copy->remote.limits.flags & SERVE_FLAG_FILES) == 0)

@@ -137,7 +137,8 @@ struct copy {
   bool listing, making;
   char folder_name[SERVE_NAME_MAX + 1];
   uint32_t folder_strip;
-  void *walk; /* put: an FTS */
+  void *walk;    /* put: an FTS */
+  int walk_root; /* the folder that its present part began at, or -1 */
   struct copy_totals totals;
   uint64_t began_ns, shown_ns, ns; /* ns: all of it took */
   bool tty, stopped;

@@ -191,14 +191,6 @@ static void created(struct ask *ask, const struct serve_message *answer)
   t->there = answer->size < t->size ? answer->size : t->size;
 }
 
-static int open_local(struct transfer *t)
-{
-  t->fd = open(t->local, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (t->fd < 0 || fstat(t->fd, &t->stat) < 0)
-    return -errno;
-  return S_ISREG(t->stat.st_mode) ? 0 : -ENOTSUP;
-}
-
 static void create(struct transfer *t)
 {
   const struct copy_params *params = t->copy->params;
@@ -215,10 +207,8 @@ static void create(struct transfer *t)
 
 static void begin(struct transfer *t)
 {
-  int rc = open_local(t);
-
-  if (rc < 0) {
-    transfer_fail(t, rc, "%s", rc == -ENOTSUP ? "it is no regular file" : strerror(-rc));
+  if (fstat(t->fd, &t->stat) < 0) {
+    transfer_fail(t, -errno, "%s", strerror(errno));
     transfer_end(t);
     return;
   }

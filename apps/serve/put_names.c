@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which files `put` sends, and what they are called at the server. */
 #include <errno.h>
+#include <fcntl.h>
 #include <fts.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "copy.h"
 #include "names.h"
 #include "notice.h"
+#include "root.h"
 
 static void fail(struct copy *copy, int code, const char *name, const char *why)
 {
@@ -92,6 +95,53 @@ static void make_folder(struct copy *copy, const char *name, uint32_t mode)
 /* ---- The walk ---------------------------------------------------------------------------------
  */
 
+/* Its path below the folder that the walk began at; "": that folder, or a file that was named. */
+static const char *below_start(const FTSENT *entry)
+{
+  const FTSENT *start = entry;
+
+  while (start->fts_level > FTS_ROOTLEVEL)
+    start = start->fts_parent;
+  const char *below = entry->fts_path + start->fts_pathlen;
+  return below + strspn(below, "/");
+}
+
+/* fts(3) has looked at an entry by its path, when it read the folder. Whoever owns the folder may
+ * have put a link in the entry's place since: so it is opened from where the walk began, without
+ * links, and compared with what was seen. A folder: *fd is where a walk begins. */
+static int open_entry(struct copy *copy, const FTSENT *entry, bool folder, int *fd)
+{
+  const int flags = folder ? O_PATH | O_DIRECTORY : O_RDONLY;
+  bool start = entry->fts_level == FTS_ROOTLEVEL;
+
+  *fd = root_open_seen(start ? -1 : copy->walk_root,
+                       start ? entry->fts_accpath : below_start(entry), entry->fts_statp, flags);
+  return *fd < 0 ? *fd : 0;
+}
+
+/* Keeps what the walk began at, and looks whether a folder below is still what was seen. */
+static int enter_folder(struct copy *copy, const FTSENT *entry)
+{
+  int fd = -1, rc = open_entry(copy, entry, true, &fd);
+
+  if (rc < 0)
+    return rc;
+  if (entry->fts_level > FTS_ROOTLEVEL) {
+    close(fd);
+    return 0;
+  }
+  if (copy->walk_root >= 0)
+    close(copy->walk_root);
+  copy->walk_root = fd;
+  return 0;
+}
+
+static const char *text_of(int code)
+{
+  return code == -ESTALE ? "it was exchanged for something else while the folder was read"
+                         : strerror(-code);
+}
+
 /* 0: a file, in *t; 1: something else, which is dealt with. */
 static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
 {
@@ -127,12 +177,15 @@ static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
     return 1;
   }
   int rc = name_at_server(copy, entry, name, &why);
-  if (rc == 0 && strlen(entry->fts_path) > SERVE_NAME_MAX) {
-    rc = -ENAMETOOLONG;
-    why = "its path is longer than 1024 bytes";
-  }
   if (rc < 0) {
     fail(copy, rc, entry->fts_path, why);
+    if (folder)
+      fts_set(copy->walk, entry, FTS_SKIP);
+    return 1;
+  }
+  rc = folder ? enter_folder(copy, entry) : open_entry(copy, entry, false, &t->fd);
+  if (rc < 0) {
+    fail(copy, rc, entry->fts_path, text_of(rc));
     if (folder)
       fts_set(copy->walk, entry, FTS_SKIP);
     return 1;
@@ -143,7 +196,6 @@ static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
     return 1;
   }
   snprintf(t->name, sizeof t->name, "%s", name);
-  snprintf(t->local, sizeof t->local, "%s", entry->fts_path);
   return 0;
 }
 
@@ -225,4 +277,7 @@ void put_close(struct copy *copy)
   if (copy->walk != NULL)
     fts_close(copy->walk);
   copy->walk = NULL;
+  if (copy->walk_root >= 0)
+    close(copy->walk_root);
+  copy->walk_root = -1;
 }

@@ -16,10 +16,9 @@
 #define HOLE_LEAST (64u << 10)
 #define TRIES 8 /* openat2: EAGAIN when something is renamed meanwhile */
 
-static int open_beneath(int folder, const char *name, int flags)
+static int open_resolved(int folder, const char *name, int flags, uint64_t resolve)
 {
-  const struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
-                               .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+  const struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC), .resolve = resolve};
   long fd = -1;
 
   for (int i = 0; i < TRIES; i++) {
@@ -28,6 +27,11 @@ static int open_beneath(int folder, const char *name, int flags)
       break;
   }
   return fd < 0 ? -errno : (int)fd;
+}
+
+static int open_beneath(int folder, const char *name, int flags)
+{
+  return open_resolved(folder, name, flags, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
 }
 
 int root_open(const char *path)
@@ -80,6 +84,34 @@ int root_open_file(int root, const char *name, struct stat *stat)
     return rc;
   }
   *stat = seen;
+  return fd;
+}
+
+static int check_seen(int fd, const struct stat *seen)
+{
+  struct stat now;
+
+  if (fstat(fd, &now) < 0)
+    return -errno;
+  return now.st_dev == seen->st_dev && now.st_ino == seen->st_ino ? 0 : -ESTALE;
+}
+
+int root_open_seen(int root, const char *name, const struct stat *seen, int flags)
+{
+  char self[64];
+  int looked = root < 0 ? open_resolved(AT_FDCWD, name, O_PATH, 0)
+                        : open_resolved(root, name, O_PATH, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+
+  if (looked < 0)
+    return looked == -ELOOP || looked == -EXDEV || looked == -ENOTDIR ? -ESTALE : looked;
+  int fd = check_seen(looked, seen);
+  if (fd == 0) {
+    snprintf(self, sizeof self, "/proc/self/fd/%d", looked);
+    fd = open(self, flags | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+      fd = -errno;
+  }
+  close(looked);
   return fd;
 }
 

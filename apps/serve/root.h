@@ -21,6 +21,12 @@ int root_open(const char *path);
  * the root; -ESTALE: the root was removed; -ENOENT, -EACCES, -ELOOP, … */
 int root_open_file(int root, const char *name, struct stat *stat);
 
+/* The file or folder that lstat(2) or a walk of the tree has seen, and no other: no link is
+ * followed below the root, and a device that took its place meanwhile is not opened. root -1:
+ * `name` is a path of the user's own, links in it are followed. The descriptor; -ESTALE: it was
+ * exchanged; -ENOENT, -EACCES, … */
+int root_open_seen(int root, const char *name, const struct stat *seen, int flags);
+
 /* A folder ("": the root itself). The descriptor, or as above. */
 int root_open_folder(int root, const char *name);
 
