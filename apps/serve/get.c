@@ -267,6 +267,9 @@ static void create(struct transfer *t)
   } else if (rc == -EBUSY) {
     transfer_fail(t, rc, "another transfer is writing %s", t->local);
     transfer_abandon(t);
+  } else if (rc == -EPERM) {
+    transfer_fail(t, rc, "creating %s: %s", t->local, PART_OF_ANOTHER);
+    transfer_abandon(t);
   } else {
     fail_and_abandon(t, rc, "creating");
   }

@@ -30,6 +30,8 @@ static const char *why(uint32_t type, int code)
     return "it is no regular file";
   case -EBUSY:
     return "another transfer is writing it";
+  case -EPERM:
+    return creates ? PART_OF_ANOTHER : strerror(EPERM);
   case -EEXIST:
     return "it exists and is not replaced (--overwrite at both ends allows it)";
   case -ESTALE:

@@ -44,29 +44,62 @@ static int lock(const struct part *part, const char *name, bool *gone)
   return 0;
 }
 
-static int open_locked(struct part *part)
+/* Made by this user: in a folder that others may write to, one of them may have made it first,
+ * to read or change what is written. -EPERM: so it is. A second link may be anywhere. */
+static int check_ours(int fd)
 {
-  char name[NAME_BYTES];
   struct stat stat;
-  bool gone = true;
-  int rc = 0;
+
+  if (fstat(fd, &stat) < 0)
+    return -errno;
+  if (!S_ISREG(stat.st_mode) || stat.st_nlink > 1)
+    return -ENOTSUP;
+  return stat.st_uid == geteuid() ? 0 : -EPERM;
+}
+
+/* A file of this user's that others could read or write is never written to: who has it open
+ * keeps it. */
+static bool is_private(int fd)
+{
+  struct stat stat;
+
+  return fstat(fd, &stat) == 0 && (stat.st_mode & 077) == 0;
+}
+
+/* One of that name which is kept to resume; or a new one, in the place of an old. */
+static int open_locked(struct part *part, bool resume)
+{
+  const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  char name[NAME_BYTES];
 
   part_name(part, name);
-  for (int i = 0; i < TRIES && gone && rc == 0; i++) {
+  for (int i = 0; i < TRIES; i++) {
+    bool gone = true, made = false;
     if (part->fd >= 0)
       close(part->fd);
-    part->fd = openat(part->folder, name,
-                      O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+    part->fd = openat(part->folder, name, flags);
+    if (part->fd < 0 && errno == ENOENT) {
+      part->fd = openat(part->folder, name, flags | O_CREAT | O_EXCL, 0600);
+      made = part->fd >= 0;
+      if (!made && errno == EEXIST)
+        continue;
+    }
     if (part->fd < 0)
-      return errno == ELOOP ? -ENOTSUP : -errno;
-    if (fstat(part->fd, &stat) < 0)
+      return errno == ELOOP || errno == ENXIO ? -ENOTSUP : errno == EACCES ? -EPERM : -errno;
+    int rc = check_ours(part->fd);
+    if (rc == 0)
+      rc = lock(part, name, &gone);
+    if (rc < 0)
+      return rc;
+    if (gone)
+      continue;
+    if (made || (resume && is_private(part->fd)))
+      return 0;
+    /* Locked, so that nobody else writes it. */
+    if (unlinkat(part->folder, name, 0) < 0 && errno != ENOENT)
       return -errno;
-    /* A second link of it may be anywhere. */
-    if (!S_ISREG(stat.st_mode) || stat.st_nlink > 1)
-      return -ENOTSUP;
-    rc = lock(part, name, &gone);
   }
-  return rc == 0 && gone ? -EBUSY : rc;
+  return -EBUSY;
 }
 
 static int open_in(struct part *part, bool resume)
@@ -75,11 +108,9 @@ static int open_in(struct part *part, bool resume)
   int rc = check_final(part);
 
   if (rc == 0)
-    rc = open_locked(part);
+    rc = open_locked(part, resume);
   if (rc < 0)
     return rc;
-  if (!resume && ftruncate(part->fd, 0) < 0)
-    return -errno;
   if (fstat(part->fd, &stat) < 0)
     return -errno;
   part->there = (uint64_t)stat.st_size;

@@ -140,6 +140,64 @@ static void test_nothing_is_made_outside(void **state)
   assert_int_equal(part_open(root, "c", 1, 0600, false, false, &part), -ENOTSUP);
 }
 
+/* Another user's part would let that user read what is written, and own the result. */
+static void test_a_part_is_this_users_alone(void **state)
+{
+  const char *name = "root/.mine" NAMES_PART_SUFFIX;
+  struct part part;
+  struct stat stat;
+
+  (void)state;
+  write_file(name, "older", 5);
+  if (chown(name, 65534, 65534) == 0) { /* root alone can */
+    assert_int_equal(part_open(root, "mine", 1, 0600, false, false, &part), -EPERM);
+    assert_int_equal(part_open(root, "mine", 1, 0600, false, true, &part), -EPERM);
+    assert_int_equal(chown(name, geteuid(), getegid()), 0);
+  }
+  /* One that others may have open is replaced, also where it would be resumed. */
+  assert_int_equal(chmod(name, 0666), 0);
+  assert_int_equal(part_open(root, "mine", 9, 0600, false, true, &part), 0);
+  assert_int_equal(part.there, 0);
+  assert_int_equal(fstat(part.fd, &stat), 0);
+  assert_int_equal(stat.st_mode & 0777, 0600);
+  assert_int_equal(write(part.fd, "1234", 4), 4);
+  part_close(&part, false);
+  assert_int_equal(part_open(root, "mine", 9, 0600, false, true, &part), 0);
+  assert_int_equal(part.there, 4);
+  part_close(&part, true);
+}
+
+/* put: what a walk has seen, and nothing that took its place since. */
+static void test_only_what_was_seen_is_opened(void **state)
+{
+  struct stat seen;
+
+  (void)state;
+  assert_int_equal(mkdir("root/sub", 0777) == 0 || errno == EEXIST, 1);
+  write_file("root/sub/file", "seen", 4);
+  assert_int_equal(lstat("root/sub/file", &seen), 0);
+  int fd = root_open_seen(root, "sub/file", &seen, O_RDONLY);
+  assert_true(fd >= 0);
+  close(fd);
+  /* A link to the very file is a link all the same; so is one in a folder's place. */
+  assert_int_equal(rename("root/sub/file", "root/sub/kept"), 0);
+  assert_int_equal(symlink("kept", "root/sub/file"), 0);
+  assert_int_equal(root_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
+  assert_int_equal(unlink("root/sub/file"), 0);
+  assert_int_equal(rename("root/sub", "root/moved"), 0);
+  assert_int_equal(symlink("moved", "root/sub"), 0);
+  assert_int_equal(root_open_seen(root, "sub/kept", &seen, O_RDONLY), -ESTALE);
+  assert_int_equal(unlink("root/sub"), 0);
+  assert_int_equal(rename("root/moved", "root/sub"), 0);
+  /* Another file, and what would block if it were opened. */
+  write_file("root/sub/file", "other", 5);
+  assert_int_equal(root_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
+  assert_int_equal(unlink("root/sub/file"), 0);
+  assert_int_equal(mkfifo("root/sub/file", 0600), 0);
+  assert_int_equal(root_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
+  assert_int_equal(root_open_seen(root, "sub/none", &seen, O_RDONLY), -ENOENT);
+}
+
 /* Of those that nobody can ask for: what they are called may be shown. */
 static uint32_t count_unnamed(const struct serve_entry *entries, uint32_t count)
 {
@@ -353,6 +411,8 @@ int main(void)
       cmocka_unit_test(test_names),
       cmocka_unit_test_setup_teardown(test_nothing_leads_out, setup, teardown),
       cmocka_unit_test_setup_teardown(test_nothing_is_made_outside, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_a_part_is_this_users_alone, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_only_what_was_seen_is_opened, setup, teardown),
       cmocka_unit_test_setup_teardown(test_folders_are_listed_in_parts, setup, teardown),
       cmocka_unit_test_setup_teardown(test_a_part_becomes_the_file, setup, teardown),
       cmocka_unit_test_setup_teardown(test_a_file_that_came_meanwhile_stays, setup, teardown),
