@@ -315,6 +315,16 @@ void job_io(struct job *job, enum job_step step, enum io_op op, int fd, uint8_t 
   begin_io(job, step);
 }
 
+/* A client's sums take turns, a step each, so that however many it asks for leave the threads that
+ * read and sum to the others. */
+static void begin_sums(struct client *client)
+{
+  while (client->sums.first != NULL && client->summing < SERVER_SUMS) {
+    client->summing++;
+    begin_io(pull(&client->sums), STEP_SUM);
+  }
+}
+
 void job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uint64_t length)
 {
   job->io = (struct io_request){.op = IO_SUM,
@@ -324,13 +334,20 @@ void job_sum(struct job *job, int fd, struct sums_sha256 *sum, bool to_grow, uin
                                 .length = length,
                                 .offset = job->at,
                                 .owner = job};
-  begin_io(job, STEP_SUM);
+  push(&job->client->sums, job);
+  begin_sums(job->client);
 }
 
 void job_io_ended(struct job *job)
 {
-  job->client->server->io_under_way--;
-  if (job->client->gone)
+  struct client *client = job->client;
+
+  client->server->io_under_way--;
+  if (job->step == STEP_SUM) {
+    client->summing--;
+    begin_sums(client);
+  }
+  if (client->gone)
     job_free(job);
   else
     go_on(job);
@@ -354,5 +371,6 @@ void job_drop_waiting(struct client *client)
   }
   turns_leave(&server->posts, &client->post_turn);
   drop(&client->posts);
+  drop(&client->sums);
   drop(&client->answers);
 }

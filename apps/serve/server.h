@@ -28,6 +28,7 @@
 #define SERVER_CHUNK_MAX (4u << 20)
 #define SERVER_WINDOW 64u /* requests of one client under way */
 #define SERVER_FILES 32u  /* of one client open at a time */
+#define SERVER_SUMS 2u    /* of one client being computed at a time */
 #define SERVER_OFFERS 16u
 #define SERVER_PIECES 16u /* of one operation */
 
@@ -122,6 +123,8 @@ struct client {
   struct turn post_turn;
   struct job_list waiting[2];     /* by store */
   struct job_list posts, answers; /* for room */
+  struct job_list sums;           /* for a turn to be summed */
+  uint32_t summing;               /* of SERVER_SUMS */
   struct pst_peer *peer;
   bool gone, welcome, closing;
   bool busy; /* it said so, and nothing since */
