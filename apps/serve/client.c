@@ -12,6 +12,9 @@
 #include "notice.h"
 #include "server.h"
 
+/* A client that prepares its memory keeps its place for so long: 64 GiB take some 20 s. */
+#define BUSY_NS (300 * NS_PER_S)
+
 void client_joined(struct server *server, struct pst_peer *peer)
 {
   struct client *client = calloc(1, sizeof *client);
@@ -85,7 +88,14 @@ void client_check_idle(struct client *client, uint64_t now)
 {
   uint64_t idle = client->server->params->idle_ns;
 
-  if (client->jobs == 0 && !client->busy && now > client->heard_ns && now - client->heard_ns > idle)
+  if (client->busy && idle < BUSY_NS)
+    idle = BUSY_NS;
+  if (client->jobs > 0 || now <= client->heard_ns || now - client->heard_ns <= idle)
+    return;
+  if (client->busy)
+    client_end(client, -ETIMEDOUT, "its memory was not ready after %.3g seconds",
+               (double)idle / 1e9);
+  else
     client_end(client, -ETIMEDOUT, "nothing was asked for %.3g seconds (the server's --idle)",
                (double)idle / 1e9);
 }
@@ -251,13 +261,19 @@ static bool is_request(uint32_t type)
          (type >= SERVE_COMMIT && type <= SERVE_LIST) || type == SERVE_MKDIR || type == SERVE_PING;
 }
 
-void client_message(struct client *client, const void *bytes, uint64_t length)
+void client_message(struct client *client, const void *in_ring, uint64_t length)
 {
   struct serve_message asked;
+  uint8_t bytes[SERVE_MESSAGE_MAX]; /* a copy: the client can still write to the ring */
   char why[SERVE_WHY_MAX];
 
   if (client->closing)
     return;
+  if (length > sizeof bytes) {
+    client_end(client, -EPROTO, "a message of %" PRIu64 " bytes is too long", length);
+    return;
+  }
+  memcpy(bytes, in_ring, length);
   client->heard_ns = now_ns();
   if (client->busy)
     notice(PST_LOG_DEBUG, "serve: %s has prepared its memory", pst_peer_text(client->peer));

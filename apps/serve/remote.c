@@ -111,11 +111,17 @@ static void take_answer(struct remote *remote, const struct serve_message *answe
   ask->answered(ask, answer);
 }
 
-static void take_message(struct remote *remote, const void *bytes, uint64_t length)
+static void take_message(struct remote *remote, const void *in_ring, uint64_t length)
 {
   struct serve_message message;
+  uint8_t bytes[SERVE_MESSAGE_MAX]; /* a copy: the server can still write to the ring */
   char why[SERVE_WHY_MAX];
 
+  if (length > sizeof bytes) {
+    break_off(remote, "a message that is too long");
+    return;
+  }
+  memcpy(bytes, in_ring, length);
   if (serve_decode(bytes, length, &message, why) < 0)
     break_off(remote, why);
   else if (message.type == SERVE_WELCOME && remote->limits.type != 0)
