@@ -343,6 +343,7 @@ class Interrupted(ServeCase):
         """It is compared, not trusted."""
         os.link(self.source, self.root / "file")
         with open(self.source, "rb") as source, open(self.here / f".file{PART}", "wb") as part:
+            os.fchmod(part.fileno(), 0o600)  # as one is made; what others can read is not resumed
             part.write(source.read(20 * MIB))
             part.seek(7 * MIB + 5)
             part.write(b"other")
