@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""UDP when things go wrong: a receiver that comes late, is stopped, has too small a
-buffer or too slow a consumer; a sender that is killed and comes again. Nothing stalls,
+"""UDP when things go wrong: a receiver that comes late, is stopped or has too
+small a buffer; a sender that is killed and comes again. Nothing stalls,
 each loss has its cause, and the next run is clean."""
 import os
 import re
 import signal
-import subprocess
 
 import netns
-from harness import HAS_PCAP, Case, main, wait_until, yaml_stream
+from harness import Case, main, wait_until, yaml_stream
 from test_foreign import free_udp_port
-from test_foreign_programs import pcap
 
 DROPPED_HERE = {"kernel", "no_buffer"}
 
@@ -196,35 +194,6 @@ class Receiver(Trouble):
             receiver.signal(signal.SIGCONT)
         self.assertEqual(sender.wait(), 0, str(sender))
         stream = self.ended(receiver)
-        self.assert_accounted(stream)
-        self.assertGreater(sum(stream["dropped"].values()), 100)
-        self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
-        self.assert_clean()
-
-    def test_too_slow_a_consumer(self):
-        """Nobody reads the FIFO that messages are written to until the kernel drops."""
-        if not HAS_PCAP:
-            self.skipTest("built without libpcap")
-        capture = self.folder / "capture.pcap"
-        capture.write_bytes(pcap(range(20000)))
-        fifo = self.folder / "fifo"
-        os.mkfifo(fifo)
-        ends = os.open(fifo, os.O_RDWR)  # so that neither side waits for the other to open
-        self.addCleanup(os.close, ends)
-        path = self.pair_file(
-            sender=", source: {type: pcap, file: %s}, rate: 500 Mbps" % capture,
-            receiver=f"sink: {{type: pcap, file: {fifo}, overwrite: true}}",
-            options=", gro: false, rcvbuf: 64 KiB",
-        )
-        receiver = self.receiver(path)
-        sender = self.start("send", path)
-        wait_until(lambda: self.drops(receiver) > 100, 20, "the kernel drops")
-        reader = subprocess.Popen(["cat", fifo], stdout=subprocess.DEVNULL)
-        self.assertEqual(sender.wait(), 0, str(sender))
-        stream = self.ended(receiver)
-        reader.kill()
-        reader.wait()
-        self.assertEqual(stream["messages_sent"], 20000)
         self.assert_accounted(stream)
         self.assertGreater(sum(stream["dropped"].values()), 100)
         self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
