@@ -3,10 +3,10 @@
  * Senders, wire, socket and receiver in small random schedules, against the code that numbers,
  * tracks and assembles: counts, bytes and frames equal what the schedule made.
  *
- * Senders follow one another, each with another SSRC. The wire loses, swaps and repeats packets,
- * and carries those of strangers. The socket coalesces packets into buffers, and drops whole ones
- * when it is full. What cannot be told apart is left out: a sender's first packets are neither
- * swapped nor repeated, and no two swapped packets follow each other.
+ * Senders follow one another, each with another SSRC, after a silence. The wire loses, swaps and
+ * repeats packets, and carries those of strangers. The socket coalesces packets into buffers, and
+ * drops whole ones when it is full. What cannot be told apart is left out: a sender's first packets
+ * are neither swapped nor repeated, and no two swapped packets follow each other.
  *
  * PENSTOCK_DATAGRAM_SCHEDULES=1000000 sets how many schedules run; PENSTOCK_DATAGRAM_SEED, from
  * which number on, as a failure prints it.
@@ -81,6 +81,7 @@ struct world {
   uint64_t next; /* one past the highest number */
   uint32_t current;
   uint64_t complete;
+  uint64_t now_ns; /* stamped on arrivals */
 };
 
 static struct world w;
@@ -292,10 +293,12 @@ static void take_packet(uint32_t sent, uint32_t drops)
                                .header = bytes,
                                .rest = bytes + header,
                                .total = header + PAYLOAD,
-                               .drops = drops,
-                               .time_ns = 1};
+                               .drops = drops};
   struct dg_message message;
 
+  if (packet->sender != STRANGER) /* before it the last one was silent */
+    w.now_ns = 1 + packet->sender * 2 * DG_SILENCE_MAX_NS;
+  arrival.time_ns = w.now_ns;
   source.address[15] = packet->sender == STRANGER ? 9 : 1;
   memcpy(bytes + header, &sent, sizeof(sent));
   made.checksum = dg_byte_sum(bytes + header, PAYLOAD);
@@ -385,7 +388,8 @@ static void check_counts(void)
   HOLDS(counts->bad_checksum == w.damaged);
   HOLDS(counts->not_ours >= w.strange);
   HOLDS(counts->datagrams == counts->messages + counts->bad_header + counts->bad_checksum +
-                                 counts->too_long + counts->not_ours + counts->too_late);
+                                 counts->too_long + counts->not_ours + counts->displaced +
+                                 counts->too_late + counts->too_far);
   for (uint32_t s = 0; s < w.senders; s++) {
     uint32_t low = UINT32_MAX, high = 0;
     for (uint32_t i = w.first_of[s]; i < w.first_of[s + 1]; i++)
@@ -432,7 +436,7 @@ static void set_up(void)
 {
   memset(&w, 0, offsetof(struct world, sent));
   memset(&w.first_of, 0, offsetof(struct world, at) - offsetof(struct world, first_of));
-  w.lowest = w.next = w.complete = 0;
+  w.lowest = w.next = w.complete = w.now_ns = 0;
   w.seed = (unsigned)(schedule * 2654435761u + 12345);
   for (int i = 0; i < 4; i++)
     below(2);
