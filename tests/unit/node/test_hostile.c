@@ -171,7 +171,7 @@ static void garbage_for_an_address(void **state)
     say_hello(fd, WIRE_NODE);
     make_join("copy");
     say(fd);
-    expect_bye(fd, &pair, -EPROTO, "cannot reach it");
+    expect_bye(fd, &pair, -EPROTO, "is of no use");
     still_served(&pair);
     struct pst_node_event left = await(&pair.server, NULL, PST_NODE_LEFT);
     assert_int_equal(left.status, -EPROTO);

@@ -83,7 +83,7 @@ static void tell(const struct lie *lie)
 /* Said again and again: the last one counts, and it is none. */
 static void another_address_that_is_none(void **state)
 {
-  static const struct lie lie = {"READDRESS to nowhere", WIRE_READDRESS, 0, 0, "cannot reach it"};
+  static const struct lie lie = {"READDRESS to nowhere", WIRE_READDRESS, 0, 0, "is of no use"};
   struct pst_node_params params = some_params();
   struct pst_node_event event;
   static struct side liar;
