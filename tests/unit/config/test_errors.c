@@ -209,8 +209,11 @@ static void sources_and_sinks(void **state)
   (void)state;
   assert_refused(HEAD "  sender: {source: {type: file}}\n  receiver: {sink: discard}\n",
                  T "4:20: \"file\" is missing in streams[].sender.source; it takes a text");
-  assert_refused(HEAD "  receiver: {sink: pcap}\ncontrol: none\n",
-                 T "4:20: \"file\" is missing in streams[].receiver.sink; it takes a text");
+  assert_refused(HEAD "  receiver: {sink: pcap}\ncontrol: none\n", T
+                 "4:20: \"file\" is missing in streams[].receiver.sink; it takes a text\n" T
+                 "4:20: sink: pcap needs the times of capture and the link type from a sender "
+                 "with source: {type: pcap}, and \"control: none\" has no such sender; write "
+                 "\"sink: {type: file, file: PATH}\" under \"receiver\", or capture with tcpdump");
   assert_refused(HEAD "  sender: {source: {file: x}}\n",
                  T "4:21: \"file\" is not for sources of type pattern; remove it");
   assert_refused(HEAD "  sender: {source: {type: file, file: x, timed: true}}\n"

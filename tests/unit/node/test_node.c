@@ -557,8 +557,8 @@ static void unfit_transports_and_options_are_named(void **state)
 
   (void)state;
   params.transport = "udp";
-  assert_int_equal(pst_node_open(&params, &node, &error), -EOPNOTSUPP);
-  assert_non_null(strstr(error.text, "RELIABLE"));
+  assert_int_equal(pst_node_open(&params, &node, &error), -EINVAL);
+  assert_non_null(strstr(error.text, "READ or WRITE, which transport udp does not have"));
   params.transport = "loopbak";
   error = (struct pst_error)PST_ERROR_INIT;
   assert_true(pst_node_open(&params, &node, &error) < 0);
