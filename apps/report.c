@@ -11,6 +11,8 @@
 #include "result.h"
 #include "signals.h"
 
+#define RING_IN_CACHE_BYTES (UINT64_C(1) << 20) /* of the level 2 cache that most CPUs have */
+
 int report_worse(int a, int b)
 {
   static const int order[] = {PST_EXIT_FAILED, PST_EXIT_UNAVAILABLE, PST_EXIT_USAGE,
@@ -266,15 +268,30 @@ static void say_source(const struct judged *judged, uint32_t stopped)
            judged->sender->messages_sent, signals_name());
 }
 
+/* Only what stays in a cache gains by more slots, and only where both ends had their CPUs. */
+static bool larger_ring_helps(const struct judged *judged)
+{
+  return judged->sender != NULL && judged->receiver != NULL &&
+         statistics_cpu_least(judged->sender, judged->receiver) >= STATISTICS_CPU_FULL &&
+         judged->flow->message * judged->flow->ring < RING_IN_CACHE_BYTES;
+}
+
 static void say_verdict(const struct judged *judged, int *stage, double *share)
 {
   *stage = pst_verdict(judged->sender, judged->receiver, share);
   if (*stage == PST_STAGE_STAGING)
     notice(PST_LOG_INFO, "%s: limited by: staging at the %s (%.0f%%)", judged->flow->name,
            accounting_stager(judged->sender, judged->receiver), *share * 100);
+  else if (*stage == PST_LIMIT_STARVATION)
+    notice(PST_LOG_INFO,
+           "%s: limited by: other programs on this CPU (had %.0f%% of a core); pin "
+           "(workers.cpus) or free cores",
+           judged->flow->name, 100 * statistics_cpu_least(judged->sender, judged->receiver));
   else if (*stage >= 0)
-    notice(PST_LOG_INFO, "%s: limited by: %s (%.0f%%)", judged->flow->name, pst_stage_name(*stage),
-           *share * 100);
+    notice(PST_LOG_INFO, "%s: limited by: %s (%.0f%%)%s", judged->flow->name,
+           pst_stage_name(*stage), *share * 100,
+           *stage == PST_STAGE_CREDIT && larger_ring_helps(judged) ? "; a larger `ring` may help"
+                                                                   : "");
   else
     notice(PST_LOG_INFO, "%s: limited by: cpu", judged->flow->name);
 }

@@ -220,6 +220,8 @@ static struct json_object *side_json(const struct pst_stats *stats, const char *
   put_text(side, "memory_backing", stats->memory_backing);
   put_text(side, kind, type);
   put_text(side, "peer", stats->peer);
+  put_share(side, "cpu_share", statistics_cpu_share(stats));
+  put_known(side, "involuntary_switches", stats->cpu_span_ns != 0, stats->involuntary_switches);
   put_uint(side, "messages",
            strcmp(kind, "source") == 0 ? stats->messages_sent : stats->messages_delivered);
   put_known(side, "peer_delivered", stats->peer_known && strcmp(kind, "source") == 0,
@@ -344,7 +346,10 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
            stream->limited_by == PST_STAGE_STAGING
                ? accounting_stager(stream->sender, stream->receiver)
                : NULL);
-  put_number(verdict, "share", stream->limited_by >= 0 ? stream->share : 0);
+  put_number(verdict, "share",
+             stream->limited_by != RESULT_NEVER_RAN && stream->limited_by != PST_LIMIT_CPU
+                 ? stream->share
+                 : 0);
   json_object_object_add(object, "verdict", verdict);
   json_object_object_add(object, "expect", expects_json(stream->expects, stream->expect_count));
   json_object_object_add(object, "sender",

@@ -29,7 +29,7 @@ struct result_counters {
   uint32_t count;
 };
 
-#define RESULT_NEVER_RAN (-2) /* as limited_by: there is no verdict */
+#define RESULT_NEVER_RAN (-3) /* as limited_by: there is no verdict */
 
 struct result_stream {
   const char *name;

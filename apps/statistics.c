@@ -98,6 +98,23 @@ void statistics_line(const struct statistics_sample *sample, char *line, size_t 
            statistics_path_by(sample->path, sample->staged_by, path), restarts, jitter, between);
 }
 
+double statistics_cpu_share(const struct pst_stats *stats)
+{
+  if (stats == NULL || stats->cpu_span_ns == 0 || stats->cpu_wait_ns == UINT64_MAX)
+    return -1;
+  double wanted = (double)stats->cpu_ns + (double)stats->cpu_wait_ns;
+  return wanted > 0 ? (double)stats->cpu_ns / wanted : 1;
+}
+
+double statistics_cpu_least(const struct pst_stats *sender, const struct pst_stats *receiver)
+{
+  double out = statistics_cpu_share(sender), in = statistics_cpu_share(receiver);
+
+  if (out < 0)
+    out = 1;
+  return in >= 0 && in < out ? in : out;
+}
+
 const struct pst_counter_value *statistics_counter(const struct pst_counter_value *values,
                                                    uint32_t count, const char *name)
 {

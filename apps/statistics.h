@@ -50,6 +50,11 @@ const char *statistics_rate(uint64_t bytes, uint64_t ns, char text[STATISTICS_RA
  * none. */
 #define STATISTICS_PERCENT_BYTES 32
 const char *statistics_percent(double share, char text[STATISTICS_PERCENT_BYTES]);
+/* Of the time in which its thread had work, the share that it had a CPU, 0 to 1; -1: not known. */
+double statistics_cpu_share(const struct pst_stats *stats);
+#define STATISTICS_CPU_FULL 0.95
+/* The lesser share of both; 1: neither is known. Either may be NULL. */
+double statistics_cpu_least(const struct pst_stats *sender, const struct pst_stats *receiver);
 /* The counter of that name; NULL: the transport has none. */
 const struct pst_counter_value *statistics_counter(const struct pst_counter_value *values,
                                                    uint32_t count, const char *name);

@@ -22,6 +22,7 @@
 #include "run.h"
 #include "signals.h"
 #include "standard.h"
+#include "statistics.h"
 
 #define WARMUP_MOST_NS (100 * NS_PER_MS)
 #define WARMUP_SHARE 10 /* of the duration */
@@ -36,6 +37,8 @@ struct bench {
   FILE *table;
   struct json_object *result, *rows; /* NULL without --json */
   struct bench_look look;
+  uint32_t measured, shared; /* rows; those whose threads lacked a CPU */
+  double cpu_least;
   char error[2048]; /* the first; "" */
   int status;
 };
@@ -126,6 +129,7 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
     return false;
   }
   row->c = *c;
+  row->cpu_share = 1;
   if (bench->plan.in_process)
     bench_run_here(&bench->plan, row);
   else
@@ -141,6 +145,10 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
   if (bench->rows != NULL)
     json_object_array_add(bench->rows, bench_row_json(row));
   alive = alive && !row->unreachable;
+  bench->measured++;
+  bench->shared += row->cpu_share < STATISTICS_CPU_FULL;
+  if (bench->measured == 1 || row->cpu_share < bench->cpu_least)
+    bench->cpu_least = row->cpu_share;
   free(row);
   return alive && !signals_stop();
 }
@@ -301,6 +309,8 @@ static void run_client(struct bench *bench)
     bench_show_head(bench->table, &bench->setting);
     fputs(bench->look.notes, bench->table);
     run_cases(bench);
+    if (bench->shared > 0)
+      bench_show_shared(bench->table, bench->shared, bench->measured, bench->cpu_least);
   }
   link_close(&bench->link);
   bury_child(bench);

@@ -36,7 +36,8 @@ struct measure_taken {
   uint64_t delivered; /* all */
   uint64_t messages, bytes, ns;
   uint64_t verified, corrupted;
-  bool touched; /* a cache line of each was read */
+  bool touched;     /* a cache line of each was read */
+  double cpu_share; /* as statistics_cpu_share(), of an end in another process */
 };
 
 /* Each drives its end until the stream has ended on both sides. 0, or -errno: the

@@ -175,6 +175,16 @@ void bench_show_row(FILE *to, const struct bench_row *row)
   fflush(to);
 }
 
+void bench_show_shared(FILE *to, uint32_t shared, uint32_t rows, double least)
+{
+  fprintf(
+      to,
+      "\nwarning: in %u of %u measurements a thread had less than a core (at the least %.0f%%), "
+      "as other programs ran on its CPU: these numbers are too low. Pin both ends (--cpu A,B) or "
+      "free cores.\n",
+      shared, rows, 100 * least);
+}
+
 /* ---- For machines --------------------------------------------------------------- */
 
 static void put_text(struct json_object *object, const char *key, const char *text)
@@ -269,6 +279,7 @@ struct json_object *bench_row_json(const struct bench_row *row)
   put_bool(object, "ok", row->error[0] == '\0');
   put_text(object, "error", row->error);
   put_bool(object, "stopped", row->stopped);
+  put_number(object, "cpu_share", row->cpu_share);
   put_counts(object, row);
   put_uint(object, "messages_measured", taken->messages);
   put_uint(object, "bytes_measured", taken->bytes);
@@ -311,6 +322,7 @@ struct json_object *bench_taken_write(const struct measure_taken *taken,
   put_uint(object, "verified", taken->verified);
   put_uint(object, "corrupted", taken->corrupted);
   put_bool(object, "touched", taken->touched);
+  put_number(object, "cpu_share", taken->cpu_share);
   put_path(object, path);
   return object;
 }
@@ -340,7 +352,7 @@ static void get_text(struct json_object *from, const char *key, char *text, size
 int bench_taken_read(struct json_object *from, struct measure_taken *taken, struct bench_path *path)
 {
   struct measure_taken in = {0};
-  struct json_object *touched = NULL;
+  struct json_object *touched = NULL, *cpu_share = NULL;
 
   if (get_uint(from, "delivered", &in.delivered) < 0 ||
       get_uint(from, "messages", &in.messages) < 0 || get_uint(from, "bytes", &in.bytes) < 0 ||
@@ -349,6 +361,9 @@ int bench_taken_read(struct json_object *from, struct measure_taken *taken, stru
     return -EPROTO;
   in.touched =
       json_object_object_get_ex(from, "touched", &touched) && json_object_get_boolean(touched);
+  in.cpu_share = json_object_object_get_ex(from, "cpu_share", &cpu_share)
+                     ? json_object_get_double(cpu_share)
+                     : -1;
   get_text(from, "path", path->path, sizeof path->path);
   get_text(from, "path_reason", path->reason, sizeof path->reason);
   get_text(from, "via", path->via, sizeof path->via);

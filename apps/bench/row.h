@@ -35,6 +35,7 @@ struct bench_row {
   double share;
   bool stopped;     /* cut short by ^C */
   bool unreachable; /* the ends could not connect: `error` says why, and has been logged */
+  double cpu_share; /* the least that an end had of its CPU; 1 where nobody knows */
   int exit_status;
   char error[2048]; /* "": ok */
 };
@@ -56,6 +57,9 @@ void bench_show_head(FILE *to, const struct bench_setting *setting);
 /* Before the rows of a kind of case; `c` is the first. */
 void bench_show_title(FILE *to, const struct bench_case *c);
 void bench_show_row(FILE *to, const struct bench_row *row);
+
+/* Below the table, where threads lacked a CPU: the least share that one had. */
+void bench_show_shared(FILE *to, uint32_t shared, uint32_t rows, double least);
 
 struct json_object *bench_setting_json(const struct bench_setting *setting);
 struct json_object *bench_row_json(const struct bench_row *row);

@@ -14,6 +14,7 @@
 #include "notice.h"
 #include "onesided.h"
 #include "signals.h"
+#include "statistics.h"
 
 #define OPEN_NS (60 * NS_PER_S) /* a server may have a GPU to wake */
 #define RESULT_NS (20 * NS_PER_S)
@@ -40,6 +41,12 @@ static void fail_code(struct bench_row *row, int code)
   fail(row, PST_EXIT_FAILED, text);
 }
 
+static void take_cpu(double share, struct bench_row *row)
+{
+  if (share >= 0 && share < row->cpu_share)
+    row->cpu_share = share;
+}
+
 /* Ends that were to meet and did not: no other case will do better. */
 static void take_meeting(const struct pst_stats *stats, int result, struct bench_row *row)
 {
@@ -53,6 +60,7 @@ static void take_sender(const struct pst_sender *sender, int result, struct benc
   if (pst_sender_stats(sender, &stats) < 0)
     return;
   take_meeting(&stats, result, row);
+  take_cpu(statistics_cpu_share(&stats), row);
   row->sent = stats.messages_sent;
   row->reliable = (stats.capabilities & PST_CAP_RELIABLE) != 0;
   row->limited_by = pst_verdict(&stats, NULL, &row->share);
@@ -68,6 +76,7 @@ static void take_receiver(const struct pst_receiver *receiver, int result, struc
   if (pst_receiver_stats(receiver, &stats) < 0)
     return;
   bench_path_of(&stats, path);
+  take_cpu(statistics_cpu_share(&stats), row);
   if (result < 0 && stats.error_text[0] != '\0')
     fail(row, PST_EXIT_FAILED, stats.error_text);
 }
@@ -79,6 +88,7 @@ static void take_initiator(const struct pst_initiator *initiator, int result, st
   if (pst_initiator_stats(initiator, &stats) < 0)
     return;
   take_meeting(&stats, result, row);
+  take_cpu(statistics_cpu_share(&stats), row);
   row->sent = stats.transfers_posted;
   row->done = stats.transfers_done;
   row->failed = stats.transfers_failed;
@@ -379,6 +389,7 @@ static bool take_result(struct link *link, struct bench_row *row)
     return false;
   if (json_object_object_get_ex(said, "result", &taken) &&
       bench_taken_read(taken, &theirs, &path) == 0) {
+    take_cpu(theirs.cpu_share, row);
     if (row->c.op != BENCH_READ)
       row->path = path;
     if (bench_is_one_sided(row->c.op))

@@ -15,6 +15,7 @@
 #include "onesided.h"
 #include "run.h"
 #include "signals.h"
+#include "statistics.h"
 
 #define GREET_NS (10 * NS_PER_S)
 #define IDLE_NS (120 * NS_PER_S) /* a client with nothing to ask for */
@@ -133,6 +134,7 @@ static int measure(struct serving *serving)
                    ? measure_onesided(serving, &watch, &taken, &stats)
                    : measure_messages(serving, &watch, &taken, &stats);
   bench_path_of(&stats, &path);
+  taken.cpu_share = statistics_cpu_share(&stats);
   struct json_object *answer = json_object_new_object();
   json_object_object_add(answer, "result", bench_taken_write(&taken, &path));
   if (result < 0)

@@ -41,6 +41,19 @@ void end_stage(struct session_end *end, int stage)
   __atomic_store_n(&end->stage_turn, end->stage_turn + 1, __ATOMIC_RELEASE);
 }
 
+void end_stage_shorten(struct session_end *end, int stage, uint64_t ns)
+{
+  uint64_t now = clock_now_ns();
+
+  if (end->stage != stage)
+    return;
+  if (ns > now - end->stage_since_ns)
+    ns = now - end->stage_since_ns;
+  stat_set(end->stage_turn, end->stage_turn + 1);
+  __atomic_store_n(&end->stage_since_ns, end->stage_since_ns + ns, __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage_turn, end->stage_turn + 1, __ATOMIC_RELEASE);
+}
+
 void end_stage_forget(struct session_end *end)
 {
   stat_set(end->stage_turn, end->stage_turn + 1);
@@ -53,10 +66,13 @@ void end_state(struct session_end *end, int state)
   if (end->state == PST_STATE_FAILED || end->state == state)
     return;
   if (state == PST_STATE_CONNECTED) {
+    usage_take(&end->usage_first);
     if (end->is_sender || !end->is_foreign) /* else the first message begins the stream */
       stat_set(end->started_ns, clock_now_ns());
   } else if (state == PST_STATE_ENDED || state == PST_STATE_FAILED) {
     end_stage(end, -1);
+    if (end->started_ns != 0)
+      usage_take(&end->usage_last);
     stat_set(end->ended_ns, end->over_ns ? end->over_ns : clock_now_ns());
   }
   __atomic_store_n(&end->state, state, __ATOMIC_RELEASE);

@@ -34,8 +34,10 @@ static uint32_t allow_by_rate(struct pace *pace, uint64_t now_ns, uint64_t messa
     return limit;
   if (pace->next_ns == 0)
     pace->next_ns = now;
-  if (pace->next_ns < now - pace->burst_ns)
+  if (pace->next_ns < now - pace->burst_ns) {
+    pace->lost_ns += now - pace->burst_ns - pace->next_ns;
     pace->next_ns = now - pace->burst_ns;
+  }
   if (pace->next_ns > now)
     return 0;
   double messages = (now - pace->next_ns) / ((double)message_bytes * pace->ns_per_byte) + 1;

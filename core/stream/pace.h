@@ -18,6 +18,7 @@ struct pace {
   double ns_per_byte; /* 0: unlimited */
   double next_ns;     /* when the line is free again */
   double burst_ns;    /* of a burst but its first message */
+  double lost_ns;     /* line time that nobody used; whoever reads it sets it back */
   uint32_t chunk;     /* messages; 0: no chunks */
   uint32_t left;      /* of the chunk */
   uint64_t sleep_ns;

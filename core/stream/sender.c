@@ -673,7 +673,12 @@ int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32
   if (sender->pace.is_on)
     n = pace_allow(&sender->pace, clock_now_ns(), sender->end.config->message, n);
   sender->paced = n == 0 && wanted > 0;
-  end_stage(&sender->end, PST_STAGE_SOURCE);
+  if (sender->is_held && sender->pace.lost_ns > 0)
+    end_stage_shorten(&sender->end, PST_STAGE_RATE, (uint64_t)sender->pace.lost_ns);
+  sender->pace.lost_ns = 0;
+  /* Held back at all, it goes at the rate, whatever else the thread does meanwhile. */
+  sender->is_held = n < wanted;
+  end_stage(&sender->end, sender->is_held ? PST_STAGE_RATE : PST_STAGE_SOURCE);
   if (n == 0) {
     sender_progress(sender); /* what is left unpolled keeps the thread from sleeping */
     return 0;
@@ -710,7 +715,8 @@ int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, u
   if (sender->pace.chunk && sender->submitted == sender->acquired)
     pace_sent(&sender->pace, clock_now_ns());
   sender->bytes_submitted = bytes;
-  end_stage(&sender->end, -1);
+  if (!sender->is_held)
+    end_stage(&sender->end, -1);
   push(sender);
   return end_check(&sender->end);
 }

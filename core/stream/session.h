@@ -139,6 +139,13 @@ struct session_thread {
 
 void mail_free(struct session_mail *mail); /* and close its descriptors */
 
+/* What the thread of a worker has used by at_ns. Written by that thread; stat_ */
+struct session_usage {
+  uint64_t at_ns; /* 0: not taken */
+  uint64_t cpu_ns, switches;
+  uint64_t wait_ns; /* ready to run, without a CPU; UINT64_MAX: not known */
+};
+
 /* What all ends have in common. It is the first member of a pst_sender or pst_receiver,
  * and of a pst_initiator or pst_target where is_one_sided. */
 struct session_end {
@@ -170,6 +177,7 @@ struct session_end {
   int stage;           /* enum pst_stage it is blocked in, or -1 */
   uint64_t stage_since_ns;
   uint64_t blocked_ns[PST_STAGES];
+  struct session_usage usage_first, usage_last; /* connected; the last heartbeat, or the end */
   struct pst_path_info path;
   char memory_backing[48];
   uint32_t memory_kind; /* enum pst_memory_kind */
@@ -216,7 +224,8 @@ struct pst_sender {
   struct staging *staging; /* NULL: the transport reads the slots themselves */
   uint64_t freed;          /* all slots before it are free: the least `done` of the legs */
   struct pace pace;
-  bool paced; /* the last acquire gave nothing because of `pace` */
+  bool paced;   /* the last acquire gave nothing because of `pace` */
+  bool is_held; /* `pace` gave it less than was wanted */
   uint64_t seed;
   bool lends; /* DONE waits for the receiver's release */
   bool finishing;
@@ -632,6 +641,8 @@ int end_init(struct session_end *end, struct pst_session *session,
 /* A last word from the other side is waited for. */
 bool end_awaits(const struct session_end *end);
 void end_stage(struct session_end *end, int stage); /* -1: flows */
+/* Of the time since it entered `stage`, if it is there, so much does not count. */
+void end_stage_shorten(struct session_end *end, int stage, uint64_t ns);
 /* The time of its stage does not count: the stream was over when it began. */
 void end_stage_forget(struct session_end *end);
 void end_state(struct session_end *end, int state);
@@ -644,6 +655,11 @@ int end_check(struct session_end *end); /* 0, or the failure */
 /* The transport has lost the peer. */
 void end_gone(struct session_end *end, int status);
 void end_stats(const struct session_end *end, struct pst_stats *stats);
+
+/* usage.c. By the thread that drives the worker. */
+void usage_take(struct session_usage *usage);
+void usage_copy(struct session_usage *to, const struct session_usage *from);
+void usage_stats(const struct session_end *end, struct pst_stats *stats);
 
 /* count.c. Reading is the worker's; the rest with text_lock held, or by the worker. */
 void count_read(struct session_end *end);

@@ -6,6 +6,8 @@
 
 /* A share of the time below this is noise, not a limit. */
 #define VERDICT_LEAST 0.10
+#define STARVED_LEAST 0.05
+#define NEARLY_ALWAYS 0.85
 
 static void copy_out(struct pst_stats *to, const struct pst_stats *from)
 {
@@ -87,6 +89,7 @@ void end_stats(const struct session_end *end, struct pst_stats *stats)
                          .memory_kind = end->memory_kind,
                          .ended_ns = stat_get(end->ended_ns)};
   blocked_stats(blocked_end(end), stats);
+  usage_stats(end, stats);
   stats->started_ns = stat_get(end->started_ns);
   pthread_mutex_lock(&locked->text_lock);
   if (stat_get(end->peer_known))
@@ -205,6 +208,27 @@ static bool peer_tells(const struct pst_stats *stats)
   return stats && stats->peer_known && stats->peer_seconds_ns >= running_ns(stats) / 2;
 }
 
+/* Of its worker's time, what it waited for a CPU. */
+static double starved_share(const struct pst_stats *stats)
+{
+  if (!stats || stats->cpu_span_ns == 0 || stats->cpu_wait_ns == UINT64_MAX)
+    return 0;
+  double share = (double)stats->cpu_wait_ns / (double)stats->cpu_span_ns;
+  return share > 1 ? 1 : share;
+}
+
+/* A thread without a CPU is in one of its stages, and its peer waits for it in another: starvation
+ * lengthens all of them. A stage of its own that lasts nearly always is what it would wait for
+ * with a CPU, too. */
+static bool is_starved(int best, double share, double starved)
+{
+  bool is_peers = best == PST_STAGE_CREDIT || best == PST_STAGE_EMPTY;
+
+  if (starved < STARVED_LEAST || (best >= 0 && !is_peers && share >= NEARLY_ALWAYS))
+    return false;
+  return share * (1 - starved) <= starved;
+}
+
 int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver, double *share)
 {
   struct shares s = {0}, r = {0};
@@ -221,6 +245,7 @@ int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver
     take_shares(&r, sender->peer_blocked_ns, sender->peer_seconds_ns);
 
   candidates[PST_STAGE_SOURCE] = s.of[PST_STAGE_SOURCE];
+  candidates[PST_STAGE_RATE] = s.of[PST_STAGE_RATE];
   candidates[PST_STAGE_TRANSPORT] = s.of[PST_STAGE_TRANSPORT];
   /* Copies out of the sender's memory and into the receiver's overlap. */
   candidates[PST_STAGE_STAGING] = s.of[PST_STAGE_STAGING] > r.of[PST_STAGE_STAGING]
@@ -236,15 +261,26 @@ int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver
   for (int i = 1; i < PST_STAGES; i++)
     if (candidates[i] > candidates[best])
       best = i;
+  double most = candidates[best] > 1 ? 1 : candidates[best];
+  double out = starved_share(sender), in = starved_share(receiver);
+  double starved = out > in ? out : in;
+  if (most < VERDICT_LEAST)
+    best = PST_LIMIT_CPU;
+  if (is_starved(best, best >= 0 ? most : 0, starved)) {
+    best = PST_LIMIT_STARVATION;
+    most = starved;
+  }
   if (share)
-    *share = candidates[best] > 1 ? 1 : candidates[best];
-  return candidates[best] < VERDICT_LEAST ? -1 : best;
+    *share = most;
+  return best;
 }
 
 const char *pst_stage_name(int stage)
 {
-  static const char *const names[PST_STAGES] = {"source",  "credit", "transport",
-                                                "staging", "sink",   "empty"};
+  static const char *const names[PST_STAGES] = {"source",  "rate", "credit", "transport",
+                                                "staging", "sink", "empty"};
 
+  if (stage == PST_LIMIT_STARVATION)
+    return "starvation";
   return stage >= 0 && stage < PST_STAGES ? names[stage] : "cpu";
 }

@@ -64,11 +64,16 @@ void thread_drop_mail(struct session_thread *thread)
 
 static void send_beats(struct session_thread *thread)
 {
+  struct session_usage usage = {0};
+
+  usage_take(&usage);
   for (uint32_t i = 0; i < thread->end_count; i++) {
     struct session_end *end = thread->ends[i];
     struct control_totals totals;
     if (end->is_foreign && end->state == PST_STATE_CONNECTED)
       count_read(end);
+    if (end->state == PST_STATE_CONNECTED || end->state == PST_STATE_ENDING)
+      usage_copy(&end->usage_last, &usage);
     if (end->control_over || end->started_ns == 0)
       continue;
     count_read(end);

@@ -437,6 +437,15 @@ class Bench(Case):
         result, _ = self.bench("--size", "64", f"127.0.0.1:{self.port}")
         self.assert_rows(result, [64])
 
+    def test_ends_that_share_a_core_are_warned_of(self):
+        cpu = min(os.sched_getaffinity(0))
+        for form in ((), ("--in-process",)):
+            with self.subTest(form=form):
+                result, child = self.bench("--size", "64", "--op", "send", "--bandwidth",
+                                           "--cpu", f"{cpu},{cpu}", *form)  # fmt: skip
+                self.assertLess(result["rows"][0]["cpu_share"], 0.95)
+                self.assertRegex(child.stderr, r"warning: in 1 of 1 measurements .*less than a core")
+
     def test_ends_that_cannot_meet_end_it_at_once(self):
         spaces = Namespaces()
         self.addCleanup(spaces.close)

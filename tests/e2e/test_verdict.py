@@ -4,12 +4,17 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 from harness import Case, FAKES, main, yaml_stream
 
 FAKE_PATH = ("--plugin-path", FAKES / "memory_late", "--plugin-path", FAKES / "filter_throttle")
+
+# Who waits asleep for its peer lacks no CPU meanwhile, however many others want one.
+SLEEPS = "workers: {sleep_after: 1 ms}\n"
 
 
 class Verdict(Case):
@@ -34,8 +39,60 @@ class Verdict(Case):
 
         self.in_one_of_three(attempt)
 
+    def test_rate(self):
+        """One thread drives both ends: it is slower than a message's time on the line, and is never
+        blocked altogether."""
+        self.throttled("rate", sender="{rate: 50 Mbps}")
+        self.throttled("rate", sender="{rate: 2 Gbps}")
+
     def test_source(self):
-        self.throttled("source", sender="{rate: 50 Mbps}")
+        fifo = self.folder / "source"
+        os.mkfifo(fifo)
+        path = self.config(
+            yaml_stream(
+                message="1462 B",
+                ring=256,
+                sender=f"{{source: {{type: file, file: {fifo}}}}}",
+                receiver="{sink: discard}",
+            )
+        )
+
+        def attempt():
+            writer = threading.Thread(target=write_slowly, args=(fifo, 20e6, 2), daemon=True)
+            writer.start()
+            result, child = self.run_json("run", path)
+            writer.join()
+            self.assert_accounted(self.only_stream(result))
+            return self.verdict(child, "source")
+
+        self.in_one_of_three(attempt)
+
+    def test_other_programs_on_its_cpu(self):
+        """Four that spin on the CPU that the worker is pinned to leave it a fifth."""
+        cpu = min(os.sched_getaffinity(0))
+        spinners = [
+            subprocess.Popen(
+                [sys.executable, "-c", "while True: pass"],
+                preexec_fn=lambda: os.sched_setaffinity(0, {cpu}),
+            )
+            for _ in range(4)
+        ]
+        try:
+            path = self.config(
+                yaml_stream(message="1462 B", ring=256),
+                top=f"workers: {{count: 1, cpus: [{cpu}]}}\n",
+            )
+            result, child = self.run_json("run", path, "--duration", "2")
+        finally:
+            for spinner in spinners:
+                spinner.kill()
+                spinner.wait()
+        stream = self.only_stream(result)
+        self.assertEqual(stream["verdict"]["limited_by"], "starvation", str(child))
+        self.assertRegex(child.stderr, r"limited by: other programs on this CPU \(had \d+% of a core")
+        for side in ("sender", "receiver"):
+            self.assertLess(stream[side]["cpu_share"], 0.6)
+            self.assertGreater(stream[side]["involuntary_switches"], 10)
 
     def test_transport(self):
         self.throttled(
@@ -55,7 +112,8 @@ class Verdict(Case):
 
         def attempt():
             path = self.config(
-                yaml_stream(message="1462 B", ring=16, timeout="60 s", receiver="{sink: discard}")
+                yaml_stream(message="1462 B", ring=16, timeout="60 s", receiver="{sink: discard}"),
+                top=SLEEPS,
             )
             receiver = self.start("receive", path)
             sender = self.start("send", path, "--duration", "4")
@@ -111,7 +169,8 @@ class Verdict(Case):
     def test_empty_is_the_receivers_own_view(self):
         """The sender died before it told of itself: the receiver knows that nothing came."""
         path = self.config(
-            yaml_stream(message="1462 B", ring=256, timeout="1 h", sender="{rate: 5 Mbps}")
+            yaml_stream(message="1462 B", ring=256, timeout="1 h", sender="{rate: 5 Mbps}"),
+            top=SLEEPS,
         )
 
         def attempt():
@@ -123,6 +182,16 @@ class Verdict(Case):
             return self.verdict(receiver, "empty")
 
         self.in_one_of_three(attempt)
+
+
+def write_slowly(path, bytes_per_second, seconds):
+    with open(path, "wb", buffering=0) as file:
+        began, total = time.monotonic(), 0
+        while total < bytes_per_second * seconds:
+            total += file.write(bytes(32 << 10))
+            ahead = total / bytes_per_second - (time.monotonic() - began)
+            if ahead > 0:
+                time.sleep(ahead)  # the throttle itself
 
 
 def read_slowly(path, bytes_per_second):

@@ -993,15 +993,22 @@ PST_EXPORT int pst_peer_cancel(struct pst_peer *peer, uint64_t cookie);
 
 /* Where a stream's time goes when it does not flow. */
 enum pst_stage {
-  PST_STAGE_SOURCE = 0, /* sender: free slots, but nothing submitted (pacing included) */
-  PST_STAGE_CREDIT = 1, /* sender: the receiver has no free slot */
+  PST_STAGE_SOURCE = 0, /* sender: free slots, but nothing submitted */
+  PST_STAGE_RATE = 1,   /* sender: `rate` or `chunk` holds back what could be sent */
+  PST_STAGE_CREDIT = 2, /* sender: the receiver has no free slot */
   PST_STAGE_TRANSPORT =
-      2,                 /* sender: the transport's queue is full, or all slots are on their way */
-  PST_STAGE_STAGING = 3, /* receiver: arrived, but copies to the final memory are under way;
+      3,                 /* sender: the transport's queue is full, or all slots are on their way */
+  PST_STAGE_STAGING = 4, /* receiver: arrived, but copies to the final memory are under way;
                             sender: copies out of its memory are */
-  PST_STAGE_SINK = 4,    /* receiver: the application holds what it was given */
-  PST_STAGE_EMPTY = 5,   /* receiver: nothing has arrived */
-  PST_STAGES = 6,
+  PST_STAGE_SINK = 5,    /* receiver: the application holds what it was given */
+  PST_STAGE_EMPTY = 6,   /* receiver: nothing has arrived */
+  PST_STAGES = 7,
+};
+
+/* What limits a stream that no stage does. */
+enum pst_limit {
+  PST_LIMIT_CPU = -1,        /* its own work */
+  PST_LIMIT_STARVATION = -2, /* its worker was ready to run, and others had the CPU */
 };
 
 enum pst_sent_basis {
@@ -1084,6 +1091,13 @@ struct pst_stats {
    * the transport stamped them; as of the last heartbeat, or the end. */
   struct pst_times intervals;
   uint64_t stopped; /* enum pst_stop, with PST_STOP_SHORT: by pst_sender_stop(), here or there */
+  /* The thread that drives this side's worker, from connected until the end, or until the last
+   * heartbeat. Time asleep is in none of them but the span. */
+  uint64_t cpu_span_ns;          /* wall clock; 0: not known yet */
+  uint64_t cpu_ns;               /* it ran */
+  uint64_t cpu_wait_ns;          /* it was ready to run, and others had the CPU; UINT64_MAX: the
+                                    kernel does not say (CONFIG_SCHED_INFO) */
+  uint64_t involuntary_switches; /* its CPU was taken away */
 };
 
 PST_EXPORT int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats);
@@ -1110,9 +1124,9 @@ PST_EXPORT int pst_initiator_counters(const struct pst_initiator *initiator,
 PST_EXPORT int pst_target_counters(const struct pst_target *target,
                                    struct pst_counter_value *values, uint32_t max);
 
-/* The stage that limits a stream, from the blocked times of one or both ends
- * (either may be NULL), and its share of the time, 0 to 1. Returns enum
- * pst_stage, or -1: nothing was blocked to speak of, the CPU is the limit. */
+/* What limits a stream, from the blocked times of one or both ends and the CPU that their workers
+ * had (either may be NULL), and its share of the time, 0 to 1. Returns enum pst_stage, or enum
+ * pst_limit. */
 PST_EXPORT int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver,
                            double *share);
 PST_EXPORT const char *pst_stage_name(int stage);

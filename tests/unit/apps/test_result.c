@@ -10,7 +10,8 @@
 
 static const char *stage_name(int stage)
 {
-  static const char *const names[] = {"source", "credit", "transport", "staging", "sink", "empty"};
+  static const char *const names[] = {"source",  "rate", "credit", "transport",
+                                      "staging", "sink", "empty"};
   return names[stage];
 }
 
@@ -39,20 +40,22 @@ static struct json_object *new_result(void)
 
 static void add_stream(struct json_object *result, bool receiver_here)
 {
-  struct pst_stats sender = {.state = PST_STATE_ENDED,
-                             .messages_sent = 100,
-                             .started_ns = 1,
-                             .ended_ns = 1000000001,
-                             .blocked_ns = {500000000, 0, 0, 125000000, 0, 0}};
-  struct pst_stats receiver = {.state = PST_STATE_ENDED,
-                               .messages_delivered = 97,
-                               .bytes_delivered = 97000,
-                               .started_ns = 1,
-                               .ended_ns = 1000000001,
-                               .verified = 97,
-                               .drop_count = 1,
-                               .drops = {{"no_buffer", 3}},
-                               .blocked_ns = {0, 0, 0, 500000000, 250000000, 0}};
+  struct pst_stats sender = {
+      .state = PST_STATE_ENDED,
+      .messages_sent = 100,
+      .started_ns = 1,
+      .ended_ns = 1000000001,
+      .blocked_ns = {[PST_STAGE_SOURCE] = 500000000, [PST_STAGE_STAGING] = 125000000}};
+  struct pst_stats receiver = {
+      .state = PST_STATE_ENDED,
+      .messages_delivered = 97,
+      .bytes_delivered = 97000,
+      .started_ns = 1,
+      .ended_ns = 1000000001,
+      .verified = 97,
+      .drop_count = 1,
+      .drops = {{"no_buffer", 3}},
+      .blocked_ns = {[PST_STAGE_STAGING] = 500000000, [PST_STAGE_SINK] = 250000000}};
   struct account account;
   const struct expect_result expects[] = {
       {.key = "path", .expected = "direct", .got = "staged", .checked = true, .met = false},

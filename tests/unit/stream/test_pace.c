@@ -51,6 +51,20 @@ static void the_mean_holds_whatever_the_caller_does(void **state)
   }
 }
 
+/* What the rate did not hold back, but whoever came too late. */
+static void line_time_that_nobody_used_is_told(void **state)
+{
+  struct pace pace;
+
+  (void)state;
+  pace_init(&pace, GBPS, 0, MESSAGE); /* it may catch up 20 ms */
+  pace_spend(&pace, (uint64_t)pace_allow(&pace, START, MESSAGE, 1) * MESSAGE);
+  pace_allow(&pace, START + 19000000u, MESSAGE, 1);
+  assert_true(pace.lost_ns == 0);
+  pace_allow(&pace, START + 120000000u, MESSAGE, 1);
+  assert_true(pace.lost_ns > 99e6 && pace.lost_ns < 101e6);
+}
+
 static void a_burst_is_bounded(void **state)
 {
   struct pace pace;
@@ -122,6 +136,7 @@ int main(void)
       cmocka_unit_test(unlimited_gives_all),
       cmocka_unit_test(the_mean_holds_whatever_the_caller_does),
       cmocka_unit_test(a_burst_is_bounded),
+      cmocka_unit_test(line_time_that_nobody_used_is_told),
       cmocka_unit_test(it_says_when_to_come_again),
       cmocka_unit_test(a_chunk_then_a_sleep),
       cmocka_unit_test(chunks_keep_the_rate),

@@ -101,6 +101,51 @@ static void nothing_blocked_is_the_cpu(void **state)
   assert_string_equal(pst_stage_name(-1), "cpu");
 }
 
+static struct pst_stats starved(struct pst_stats stats, uint64_t waited_ms)
+{
+  stats.cpu_span_ns = SECOND;
+  stats.cpu_ns = SECOND - waited_ms * 1000000;
+  stats.cpu_wait_ns = waited_ms * 1000000;
+  return stats;
+}
+
+static void a_rate_that_is_kept_is_the_limit_whatever_else_runs(void **state)
+{
+  struct pst_stats s = starved(side(PST_STAGE_RATE, 950), 800), r = side(PST_STAGE_EMPTY, 950);
+  (void)state;
+  check(&s, &r, PST_STAGE_RATE, 0.95);
+  s.blocked_ns[PST_STAGE_RATE] = 700 * 1000000; /* the rest of its line time was lost */
+  check(&s, &r, PST_LIMIT_STARVATION, 0.8);
+}
+
+static void ends_that_wait_for_each_other_without_a_cpu_lack_no_slots(void **state)
+{
+  struct pst_stats s = side(PST_STAGE_CREDIT, 820), r = starved(side(PST_STAGE_EMPTY, 800), 590);
+  (void)state;
+  check(&s, &r, PST_LIMIT_STARVATION, 0.59);
+  r.cpu_wait_ns = 20 * 1000000;
+  check(&s, &r, PST_STAGE_CREDIT, 0.82);
+  r.cpu_wait_ns = UINT64_MAX; /* nobody knows */
+  check(&s, &r, PST_STAGE_CREDIT, 0.82);
+}
+
+static void work_without_a_whole_cpu_is_starved(void **state)
+{
+  struct pst_stats s = starved(side(PST_STAGE_SINK, 0), 60);
+  (void)state;
+  check(&s, NULL, PST_LIMIT_STARVATION, 0.06);
+  assert_string_equal(pst_stage_name(PST_LIMIT_STARVATION), "starvation");
+  s.cpu_wait_ns = 40 * 1000000;
+  check(&s, NULL, PST_LIMIT_CPU, 0);
+}
+
+static void a_slow_sink_limits_a_thread_that_waits_a_little(void **state)
+{
+  struct pst_stats s = side(PST_STAGE_CREDIT, 900), r = starved(side(PST_STAGE_SINK, 900), 200);
+  (void)state;
+  check(&s, &r, PST_STAGE_SINK, 0.9);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -112,6 +157,10 @@ int main(void)
       cmocka_unit_test(a_slow_transport_is_named),
       cmocka_unit_test(a_receiver_alone_can_say_empty),
       cmocka_unit_test(a_receiver_uses_what_its_peer_told),
+      cmocka_unit_test(a_rate_that_is_kept_is_the_limit_whatever_else_runs),
+      cmocka_unit_test(ends_that_wait_for_each_other_without_a_cpu_lack_no_slots),
+      cmocka_unit_test(work_without_a_whole_cpu_is_starved),
+      cmocka_unit_test(a_slow_sink_limits_a_thread_that_waits_a_little),
       cmocka_unit_test(nothing_blocked_is_the_cpu),
   };
   return cmocka_run_group_tests_name("stream_verdict", tests, NULL, NULL) ? 1 : 0;
