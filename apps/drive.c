@@ -59,7 +59,9 @@ static int open_session(struct drive *drive)
   int result = pst_session_open(drive->config, &params, &drive->session, &drive->error);
   if (result < 0)
     return result;
-  result = flows_bind(drive);
+  result = workers_check(drive);
+  if (result == 0)
+    result = flows_bind(drive);
   if (result == 0)
     result = pst_session_start(drive->session, &drive->error);
   return result;

@@ -18,19 +18,36 @@ struct worker {
   pthread_t thread;
 };
 
-static void pin(uint32_t index, int cpu)
+static int pin(int cpu)
 {
   cpu_set_t set;
 
   if (cpu < 0)
-    return;
+    return 0;
+  if (cpu >= CPU_SETSIZE)
+    return -EINVAL;
   CPU_ZERO(&set);
-  if (cpu < CPU_SETSIZE)
-    CPU_SET(cpu, &set);
-  int code = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-  if (code != 0)
-    notice(PST_LOG_WARN, "worker %u cannot be pinned to CPU %d: %s; it runs anywhere", index, cpu,
-           strerror(code));
+  CPU_SET(cpu, &set);
+  return -pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
+/* This thread goes to each for a moment, as only that says whether a worker's may. */
+int workers_check(struct drive *drive)
+{
+  cpu_set_t before;
+  int result = -pthread_getaffinity_np(pthread_self(), sizeof before, &before);
+
+  for (uint32_t i = 0; result == 0 && i < pst_session_workers(drive->session); i++) {
+    int cpu = pst_session_worker_cpu(drive->session, i);
+    result = pin(cpu);
+    if (result < 0)
+      notice_fail(&drive->error, PST_EXIT_UNAVAILABLE, result,
+                  "workers.cpus: worker %u cannot run on CPU %d: %s; `lscpu` lists those there "
+                  "are, `taskset -p $$` those allowed",
+                  i, cpu, strerror(-result));
+  }
+  pthread_setaffinity_np(pthread_self(), sizeof before, &before);
+  return result;
 }
 
 /* Rounds over the worker's sides until all are over. */
@@ -61,7 +78,7 @@ static void *work(void *arg)
   struct drive *drive = worker->drive;
   uint64_t one = 1;
 
-  pin(worker->index, pst_session_worker_cpu(drive->session, worker->index));
+  pin(pst_session_worker_cpu(drive->session, worker->index)); /* as workers_check() has tried */
   for (;;) {
     uint64_t until_ns = UINT64_MAX;
     uint32_t moved = 0;

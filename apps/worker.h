@@ -5,6 +5,8 @@
 
 #include "drive.h"
 
+/* Before the session begins: may each worker run on the CPU that it is given? */
+int workers_check(struct drive *drive);
 /* Start all; on failure those started are joined. */
 int workers_start(struct drive *drive, struct pst_error *error);
 /* Wait until each side of each stream is over. */

@@ -178,6 +178,12 @@ class Refusals(Case):
                 stream = self.only_stream(result)
                 self.assertEqual([each["met"] for each in stream["expect"]], [None, None])
 
+    def test_a_cpu_that_is_not_here(self):
+        path = self.config(yaml_stream(sender="{count: 10}"), top="workers: {cpus: [999]}\n")
+        result, child = self.run_json("run", path, expect=3)
+        self.assertRegex(child.stderr, r"error: workers\.cpus: worker 0 cannot run on CPU 999: ")
+        self.assertIs(result["ok"], False)
+
     def test_port_in_use(self):
         path = self.config(yaml_stream(message="64 B", sender="{count: 10}"))
         first = self.start("receive", path)
