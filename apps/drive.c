@@ -99,6 +99,15 @@ static uint64_t counted(const struct flow *flow, const char *name)
   return counter != NULL ? counter->value : 0;
 }
 
+/* A sender knows of loss what its receiver tells; and one to whom nothing came can tell of none. */
+static bool loss_unknown(const struct flow *flow, const struct pst_stats *stats, bool sent)
+{
+  if (flow->foreign)
+    return sent || stats->sent_basis == PST_SENT_UNKNOWN;
+  return sent && (stats->capabilities & PST_CAP_RELIABLE) == 0 &&
+         (!stats->peer_known || stats->peer_delivered == 0);
+}
+
 static void say_lines(struct drive *drive, uint64_t now)
 {
   for (uint32_t i = 0; i < drive->flow_count; i++) {
@@ -116,7 +125,7 @@ static void say_lines(struct drive *drive, uint64_t now)
     if (flow->mark.time_ns < stats.started_ns)
       flow->mark.time_ns = stats.started_ns;
     sample.gpu = stats.memory_kind == PST_MEMORY_CUDA;
-    sample.loss_unknown = flow->foreign && (sent || stats.sent_basis == PST_SENT_UNKNOWN);
+    sample.loss_unknown = loss_unknown(flow, &stats, sent);
     if (flow->foreign)
       sample.restarts = counted(flow, "restarts");
     if (drive->arguments->verbose > 0) {

@@ -201,6 +201,20 @@ class Receiver(Trouble):
 
 
 class Sender(Trouble):
+    def test_its_line_tells_no_zero_that_nobody_knows(self):
+        """The wire takes all. A sender learns of loss from its receiver, which does not know either."""
+        path = self.pair_file(sender=", rate: 10 Mbps")
+        lossy = "transport={plugin: udp, options: {device: 127.0.0.1, framing: rtp}, " \
+            "filters: [{plugin: fault, options: {drop_ppm: 1000000}}]}"
+        receiver = self.receiver(path)
+        sender = self.start("send", path, "--set", lossy)
+        line = sender.wait_line(r"Sent \d+ .*Mbps")
+        self.assertRegex(sender.stderr, r"Sent \d+ .*loss \? \|", line)
+        self.assertNotRegex(sender.stderr, r"\| 0 dropped")
+        for child in (sender, receiver):
+            child.signal(signal.SIGINT)
+            child.wait()
+
     def test_killed_and_started_again(self):
         path = self.file("none", sender=", rate: 200 Kbps")
         receiver = self.receiver(path)
