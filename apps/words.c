@@ -41,7 +41,7 @@ const struct option_word option_words[] = {
      "be the other end, for clients one after the other"},
     {OPTION_BENCH, KEY_BENCH + BENCH_ONCE, "once", NULL, "as the server: end after one client"},
     {OPTION_BENCH, KEY_BENCH + BENCH_INSECURE, "insecure", NULL,
-     "allow a HOST beyond this machine: nothing is authenticated or encrypted"},
+     "allow a HOST beyond this machine, and other users: nothing is authenticated or encrypted"},
     {OPTION_NODE, KEY_NODE + NODE_TRANSPORT, "transport", "NAME",
      "the transport plugin, the same at both ends; loopback when not given"},
     {OPTION_NODE, KEY_TRANSPORT_OPTION, "transport-option", "KEY=VALUE",
@@ -87,7 +87,8 @@ const struct option_word option_words[] = {
     {OPTION_NODE, KEY_NODE + NODE_TIMEOUT, "timeout", "TIME",
      "give a peer up that is silent for so long, 3s or more; 10s when not given"},
     {OPTION_NODE, KEY_NODE + NODE_INSECURE, "insecure", NULL,
-     "allow an address beyond this machine: nothing is authenticated or encrypted"},
+     "allow addresses beyond this machine, and other users: nothing is authenticated or "
+     "encrypted"},
     {OPTION_DURATION, KEY_LONG, "duration", "TIME",
      "stop so long after both ends have connected: 3, 1.5, 250ms, 2min"},
     {OPTION_COUNT, KEY_LONG + 1, "count", "N", "stop after N messages of each stream"},

@@ -84,9 +84,10 @@ static const struct schema_key control_keys[] = {
          "Host and port that the sender connects to. Default: `address`."),
      AT(STRING, struct config, control.connect)},
     {KEY("insecure", PST_OPTION_BOOL, "false", 0, 0,
-         "Allow the control channel to leave this machine without credentials: whoever reaches "
-         "the port can then take part. Needed as soon as `listen` or `connect` is not a loopback "
-         "address; a warning repeats it."),
+         "Allow anybody to take part who reaches the control channel's port: beyond this machine, "
+         "where there are no credentials, and other users of this one. Needed as soon as `listen` "
+         "or `connect` is not a loopback address; a warning repeats it. Without it both ends must "
+         "be processes of one user."),
      AT(BOOL, struct config, control.insecure)},
     {KEY("timeout", PST_OPTION_DURATION, "60 s", 0, 24 * NS_H,
          "How long either side waits for the other at the start. 0 waits for ever."),

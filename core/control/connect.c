@@ -77,6 +77,7 @@ int connect_resolve(struct control *control, const char *address, bool insecure,
 
   if (rc < 0)
     return rc;
+  control->connect_insecure = insecure;
   control->connect_text = strdup(address);
   control->connect_pause_ns = CONNECT_PAUSE_MIN_NS;
   return control->connect_text ? 0 : no_memory(error);
@@ -112,6 +113,7 @@ int connect_listen(struct control *control, const char *address, bool insecure,
 
   if (rc < 0)
     return rc;
+  control->listen_insecure = insecure;
   control->listen_text = strdup(address);
   if (!control->listen_text)
     return no_memory(error);
@@ -131,19 +133,26 @@ int connect_listen(struct control *control, const char *address, bool insecure,
   }
   if (control->listener_count == 0)
     return listen_failed(control, address, skipped, error);
-  int fd = side_listen(control->side_name);
-  if (fd < 0) {
-    pst_log(PST_LOG_WARN, "control: no side-socket for descriptors: %s", strerror(-fd));
+  rc = side_listen(&control->side);
+  if (rc < 0 && !insecure)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                    "%s: no side-socket, by which peers show which user they belong to: %s; set "
+                    "XDG_RUNTIME_DIR to a writable folder of this user with mode 0700, or, where "
+                    "all users of the host may take part, %s",
+                    control->words->listen, strerror(-rc), control->words->insecure);
+  if (rc < 0) {
+    pst_log(PST_LOG_WARN, "control: no side-socket for descriptors: %s", strerror(-rc));
     return 0;
   }
-  control->side_listener.fd = fd;
-  rc = watch_set(control, &control->side_listener, EPOLLIN);
+  control->side_watch.fd = control->side.fd;
+  rc = watch_set(control, &control->side_watch, EPOLLIN);
   return rc < 0 ? pst_fail(error, PST_EXIT_FAILED, rc, "control: epoll: %s", strerror(-rc)) : 0;
 }
 
 /* ---- Receivers -------------------------------------------------------------------- */
 
-/* Room for a new one: of those without a stream the oldest goes. */
+/* Room for a new one: of those without a stream the oldest goes, of those that have not shown
+ * which user they belong to before others. */
 static bool make_room(struct control *control)
 {
   struct peer *oldest = NULL;
@@ -151,7 +160,9 @@ static bool make_room(struct control *control)
   if (control->peer_count < control->limits.peers_max)
     return true;
   for (struct peer *peer = control->peers; peer; peer = peer->next) {
-    if (!peer->is_connector && peer->state != PEER_DEAD && !control->flow->has(peer, false))
+    if (peer->is_connector || peer->state == PEER_DEAD || control->flow->has(peer, false))
+      continue;
+    if (!oldest || peer->side_state != SIDE_OPEN || oldest->side_state == SIDE_OPEN)
       oldest = peer;
   }
   if (!oldest)
@@ -174,9 +185,10 @@ static void admit(struct control *control, int fd)
   }
   socket_peer_text(fd, peer->place);
   snprintf(peer->text, sizeof peer->text, "%s", peer->place);
+  peer->must_show = !control->listen_insecure;
   if (side_random(peer->token, sizeof peer->token) < 0)
     peer->state = PEER_DEAD;
-  handshake_hello(peer, false);
+  handshake_open(peer);
   peer_watch(peer);
 }
 
@@ -233,6 +245,7 @@ static uint64_t tick_receivers(struct control *control)
     control->accept_again_ns = 0;
     for (uint32_t i = 0; i < control->listener_count; i++)
       watch_set(control, &control->listeners[i], EPOLLIN);
+    watch_set(control, &control->side_watch, EPOLLIN);
   }
   if (control->accept_again_ns != 0)
     next = control->accept_again_ns;
@@ -271,7 +284,7 @@ void connect_again(struct control *control, const char *why)
 }
 
 struct peer *connect_begin(struct control *control, const struct socket_address *target,
-                           const char **why)
+                           bool insecure, const char **why)
 {
   int fd = socket_connect(target);
 
@@ -287,6 +300,7 @@ struct peer *connect_begin(struct control *control, const struct socket_address 
     return NULL;
   }
   peer->state = PEER_CONNECTING;
+  peer->must_show = !insecure;
   socket_text(target, peer->place);
   snprintf(peer->text, sizeof peer->text, "what answers at %s", peer->place);
   peer_watch(peer);
@@ -298,7 +312,8 @@ static void try_connect(struct control *control)
   const char *why = NULL;
 
   control->connect_at_ns = 0;
-  control->link = connect_begin(control, &control->targets.at[control->target_next], &why);
+  control->link = connect_begin(control, &control->targets.at[control->target_next],
+                                control->connect_insecure, &why);
   if (!control->link)
     connect_again(control, why);
 }

@@ -191,7 +191,7 @@ static void say_goodbye(struct control *control)
   }
   for (uint32_t i = 0; i < control->listener_count; i++)
     watch_close(control, &control->listeners[i]);
-  watch_close(control, &control->side_listener);
+  pass_unlisten(control);
   bury(control);
   while (control->peers && control->now_ns < until_ns) {
     round_once(control, until_ns);
@@ -251,7 +251,7 @@ static int join_ends(struct control *control, struct pst_error *error)
     if (peer->is_connector)
       control->link = peer;
     else
-      handshake_hello(peer, false);
+      handshake_open(peer);
     peer_watch(peer);
   }
   return 0;
@@ -310,7 +310,8 @@ struct control *control_new(const struct control_params *params,
     control->heartbeat_ns = control->peer_timeout_ns / 3 + 1;
   control->now_ns = control->opened_ns = control->listen_notice_ns = clock_now_ns();
   control->wake = (struct watch){WATCH_WAKE, -1, UINT32_MAX, control};
-  control->side_listener = (struct watch){WATCH_SIDE_LISTENER, -1, UINT32_MAX, control};
+  control->side_watch = (struct watch){WATCH_SIDE_LISTENER, -1, UINT32_MAX, control};
+  control->side = (struct side_listener){.fd = -1, .folder_fd = -1};
   control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   control->wake.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   control->commands_end = &control->commands;
@@ -318,7 +319,6 @@ struct control *control_new(const struct control_params *params,
   if (gethostname(control->host, sizeof control->host) < 0)
     control->host[0] = '\0';
   control->host[sizeof control->host - 1] = '\0';
-  side_boot_id(control->boot_id, sizeof control->boot_id);
   return control;
 }
 
@@ -335,7 +335,7 @@ void control_free(struct control *control)
   pass_close_guests(control);
   for (uint32_t i = 0; i < control->listener_count; i++)
     watch_close(control, &control->listeners[i]);
-  watch_close(control, &control->side_listener);
+  pass_unlisten(control);
   streams_free(control);
   free(control->node_terms);
   free(control->node_params);

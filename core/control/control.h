@@ -10,6 +10,8 @@
  *
  * A stream's life on the wire:
  *   sender                          receiver
+ *                                   ← HELLO        version, role, side-socket, token
+ *   (claims by the side-socket      ↔)             which user, which connection: side.h
  *   HELLO   →                       ← HELLO        version, roles, host, pid
  *   OFFER(terms, params, address)   →              one a stream
  *                                   ← ACCEPT(params, address, remote) | REFUSE(why)
@@ -115,10 +117,10 @@ struct control_callbacks {
 };
 
 struct control_params {
-  bool in_process;     /* both ends here: no socket, no port */
-  const char *listen;  /* receivers: "host:port" */
-  const char *connect; /* senders */
-  bool insecure;
+  bool in_process;             /* both ends here: no socket, no port */
+  const char *listen;          /* receivers: "host:port" */
+  const char *connect;         /* senders */
+  bool insecure;               /* beyond loopback, and of whatever user */
   uint64_t connect_timeout_ns; /* 0: none */
   uint64_t heartbeat_ns;       /* 0: a second; at most a third of peer_timeout_ns is used */
   uint64_t peer_timeout_ns;    /* nothing heard for so long: dead; 0: never */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* HELLO: who may speak to whom. Neither end says who it is before it knows enough of the other. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "internal.h"
 #include "util/log.h"
 
-void handshake_hello(struct peer *peer, bool side_open)
+static struct wire_message *new_hello(const struct peer *peer)
 {
   struct control *control = peer->control;
   struct wire_message *hello = &control->say;
@@ -18,99 +19,163 @@ void handshake_hello(struct peer *peer, bool side_open)
   hello->major = WIRE_MAJOR;
   hello->minor = WIRE_MINOR;
   hello->role = peer->is_connector ? control->flow->connector : control->flow->acceptor;
-  hello->pid = (uint64_t)getpid();
-  memcpy(hello->host, control->host, sizeof hello->host);
-  memcpy(hello->boot_id, control->boot_id, sizeof hello->boot_id);
-  snprintf(hello->library, sizeof hello->library, "%s", PST_API_VERSION);
-  if (!peer->is_connector && control->side_listener.fd >= 0) {
-    memcpy(hello->side, control->side_name, sizeof hello->side);
+  return hello;
+}
+
+void handshake_open(struct peer *peer)
+{
+  const struct control *control = peer->control;
+  struct wire_message *hello = new_hello(peer);
+
+  if (!peer->is_connector && control->side.fd >= 0 && socket_is_local(peer->main.fd)) {
+    memcpy(hello->side, control->side.path, sizeof hello->side);
     memcpy(hello->token, peer->token, sizeof hello->token);
     hello->has_token = true;
   }
-  hello->side_open = side_open;
   peer_send(peer, hello);
 }
 
-/* Sender: connect to the side-socket that the receiver has named. */
-static void open_side(struct peer *peer, const struct wire_message *hello)
+static void introduce(struct peer *peer)
 {
-  struct control *control = peer->control;
-  uint32_t uid = 0;
+  const struct control *control = peer->control;
+  struct wire_message *hello = new_hello(peer);
 
-  if (peer->side_state == SIDE_OPEN || !hello->side[0] || !hello->has_token)
-    return;
-  if (!control->boot_id[0] || strcmp(control->boot_id, hello->boot_id) != 0)
-    return;
-  int fd = side_connect(hello->side);
-  if (fd < 0) {
-    pst_log(PST_LOG_DEBUG, "control: no side-socket to %s: %s", peer->text, strerror(-fd));
-    return;
-  }
-  int rc = side_check_peer(fd, &uid);
-  if (rc == 0)
-    rc = side_send_token(fd, hello->token);
-  if (rc < 0) {
-    pst_log(PST_LOG_WARN,
-            "control: no descriptors to or from %s: %s (its user is %u); run both ends as one user",
-            peer->text, strerror(-rc), uid);
-    close(fd);
-    return;
-  }
-  peer->side.fd = fd;
-  peer->side_state = SIDE_OPEN;
-  watch_set(control, &peer->side, EPOLLIN);
+  hello->has_identity = true;
+  hello->pid = (uint64_t)getpid();
+  memcpy(hello->host, control->host, sizeof hello->host);
+  snprintf(hello->library, sizeof hello->library, "%s", PST_API_VERSION);
+  peer_send(peer, hello);
 }
 
-void handshake_got_hello(struct peer *peer, const struct wire_message *hello)
+static void drop_unshown(struct peer *peer, int rc, uint32_t uid)
+{
+  const char *insecure = peer->control->words->insecure;
+
+  if (rc == -EACCES)
+    peer_drop(peer, rc,
+              "belongs to user %u, this end to user %u: run both as one user; where all users of "
+              "the host may take part, %s at both ends",
+              uid, (uint32_t)geteuid(), insecure);
+  else if (rc == -EPERM || rc == -ECONNRESET)
+    peer_drop(peer, -EACCES,
+              "is not connected to directly: a relay lies between, or another process answers; "
+              "connect without port forwarding, or, where all users of the host may take part, "
+              "%s at both ends",
+              insecure);
+  else
+    peer_drop(peer, -EACCES,
+              "cannot show which user it belongs to: no side-socket (%s); in containers mount one "
+              "folder for both and name it in XDG_RUNTIME_DIR, or, where all users of the host "
+              "may take part, %s at both ends",
+              strerror(-rc), insecure);
+}
+
+static void claim_failed(struct peer *peer, int rc, uint32_t uid)
+{
+  if (peer->must_show) {
+    drop_unshown(peer, rc, uid);
+    return;
+  }
+  if (rc == -EACCES)
+    control_complain(peer->control,
+                     "control: no descriptors to or from %s: it belongs to user %u; run both ends "
+                     "as one user",
+                     peer->text, uid);
+  else
+    pst_log(PST_LOG_DEBUG, "control: no side-socket to %s: %s", peer->text, strerror(-rc));
+  introduce(peer);
+  if (peer->state < PEER_CLOSING)
+    peer->state = PEER_NAMING;
+}
+
+void handshake_side(struct peer *peer, int rc)
+{
+  if (peer->state != PEER_CLAIMING)
+    return;
+  if (rc < 0) {
+    claim_failed(peer, rc, 0);
+    return;
+  }
+  introduce(peer);
+  if (peer->state < PEER_CLOSING)
+    peer->state = PEER_NAMING;
+}
+
+/* Connector: who listens has spoken first. */
+static void meet(struct peer *peer, const struct wire_message *hello)
+{
+  uint32_t uid = 0;
+  int rc = -ENOENT;
+
+  peer->state = PEER_CLAIMING;
+  if (peer->in_process) {
+    handshake_side(peer, 0);
+    return;
+  }
+  if (hello->side[0] && hello->has_token) {
+    memcpy(peer->token, hello->token, sizeof peer->token);
+    rc = pass_claim(peer, hello->side, &uid);
+  }
+  if (rc < 0)
+    claim_failed(peer, rc, uid);
+}
+
+static bool check_hello(struct peer *peer, const struct wire_message *hello)
 {
   const struct control_flow *flow = peer->control->flow;
   uint32_t wanted = peer->is_connector ? flow->acceptor : flow->connector;
 
-  if (peer->state != PEER_HELLO) {
+  if (peer->state != PEER_HELLO && peer->state != PEER_NAMING) {
     peer_drop(peer, -EPROTO, "said HELLO twice");
-    return;
-  }
-  if (hello->major != WIRE_MAJOR) {
+  } else if (hello->major != WIRE_MAJOR) {
     /* Ours goes first, so that the other end can say the same. */
     if (peer->is_connector)
-      handshake_hello(peer, false);
+      handshake_open(peer);
     peer_drop(peer, -EPROTO,
               "speaks version %u.%u of the control protocol, this end %u.%u: install the same "
               "release of Penstock on both",
               hello->major, hello->minor, WIRE_MAJOR, WIRE_MINOR);
-    return;
-  }
-  if (hello->role != wanted && (hello->role == WIRE_NODE || wanted == WIRE_NODE)) {
+  } else if (!peer->is_connector && peer->must_show && peer->side_state != SIDE_OPEN) {
+    peer_drop(peer, -EACCES,
+              "has not shown which user it belongs to: run both ends as one user of this host, or, "
+              "where all users may take part, %s at both ends",
+              peer->control->words->insecure);
+  } else if (hello->role != wanted && (hello->role == WIRE_NODE || wanted == WIRE_NODE)) {
     peer_drop(peer, -EPROTO, "%s",
               wanted == WIRE_NODE
                   ? "has streams (`penstock send`, `receive`), and this end serves on demand "
                     "(`penstock serve`): give each a port of its own"
                   : "serves on demand (`penstock serve`), and this end has streams (`penstock "
                     "send`, `receive`): give each a port of its own");
-    return;
-  }
-  if (hello->role != wanted) {
+  } else if (hello->role != wanted) {
     peer_drop(peer, -EPROTO,
               "is a %s, as this end is: run `penstock send` on one and `penstock "
               "receive` on the other",
               peer->is_connector ? "sender" : "receiver");
+  } else {
+    return true;
+  }
+  return false;
+}
+
+void handshake_got_hello(struct peer *peer, const struct wire_message *hello)
+{
+  if (!check_hello(peer, hello))
+    return;
+  if (peer->is_connector && peer->state == PEER_HELLO) {
+    meet(peer, hello);
     return;
   }
   snprintf(peer->text, sizeof peer->text, "%s, process %llu %s%s",
            hello->host[0] ? hello->host : "unnamed host", (unsigned long long)hello->pid,
            peer->in_process ? "(this one)" : "at ", peer->in_process ? "" : peer->place);
-  if (peer->is_connector) {
-    open_side(peer, hello);
-    handshake_hello(peer, peer->side_state == SIDE_OPEN);
-  } else if (hello->side_open && peer->side_state == SIDE_NONE &&
-             peer->control->side_listener.fd >= 0) {
-    peer->side_state = SIDE_PENDING;
-  }
-  if (peer->state != PEER_HELLO)
+  if (!peer->is_connector)
+    introduce(peer);
+  if (peer->state >= PEER_CLOSING)
     return;
   peer->state = PEER_UP;
   pst_log(PST_LOG_DEBUG, "control: %s is here (Penstock %s%s)", peer->text, hello->library,
           peer->side_state == SIDE_OPEN ? ", passes descriptors" : "");
   if (peer->is_connector)
-    flow->up(peer);
+    peer->control->flow->up(peer);
 }

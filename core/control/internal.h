@@ -88,16 +88,17 @@ struct stream {
 enum peer_state {
   PEER_CONNECTING, /* connector: TCP */
   PEER_HELLO,      /* for the other's HELLO */
+  PEER_CLAIMING,   /* connector: for the answer by the side-socket */
+  PEER_NAMING,     /* connector: for the other's identity */
   PEER_UP,
   PEER_CLOSING, /* our last bytes go out, what comes is thrown away */
   PEER_DEAD,    /* freed at the end of the round */
 };
 
 enum side_state {
-  SIDE_NONE,    /* another host or network namespace, or it has ended */
-  SIDE_PENDING, /* receiver: the sender says it has connected, its token is not here yet */
+  SIDE_NONE,     /* another host, another user's, or it has ended */
+  SIDE_CLAIMING, /* connector: until it is answered */
   SIDE_OPEN,
-  SIDE_DENIED, /* the other end is another user's */
 };
 
 enum node_state {
@@ -110,6 +111,7 @@ enum node_state {
 /* An attempt to connect to a node: its addresses are tried one after the other. */
 struct node_join {
   uint64_t id;
+  bool is_insecure;
   uint64_t by_ns;
   struct socket_addresses targets;
   uint32_t next;
@@ -144,13 +146,14 @@ struct peer {
   struct control *control;
   bool is_connector; /* our senders' connection; else one that our listener took */
   bool in_process;
+  bool must_show; /* its user by the side-socket, before it is believed */
   enum peer_state state;
   struct watch main;
   struct watch side;
   enum side_state side_state;
   char text[PEER_TEXT_MAX];
   char place[SOCKET_TEXT_MAX];
-  uint8_t token[WIRE_TOKEN_BYTES]; /* acceptor: what opens its side-socket */
+  uint8_t token[WIRE_TOKEN_BYTES]; /* what opens its side-socket, acceptor's choice */
 
   uint8_t *in;
   size_t in_length, in_capacity;
@@ -178,12 +181,12 @@ struct peer {
   struct node_link node;
 };
 
-/* A connection to the side-socket that has not shown its token. */
+/* A connection to the side-socket that has not made its claim. */
 struct guest {
   struct guest *next;
   struct control *control;
   struct watch watch;
-  uint64_t token_by_ns;
+  uint64_t claim_by_ns;
 };
 
 struct command {
@@ -261,18 +264,19 @@ struct control {
   struct guest *guests;
   uint32_t guest_count;
   char host[WIRE_HOST_MAX + 1];
-  char boot_id[40];
 
   /* Receivers. */
   char *listen_text;
   struct watch listeners[SOCKET_ADDRESSES_MAX];
   uint32_t listener_count;
-  struct watch side_listener;
-  char side_name[WIRE_SIDE_MAX + 1];
+  bool listen_insecure;
+  struct watch side_watch;
+  struct side_listener side;
   uint64_t accept_again_ns; /* out of descriptors: not before; 0: accepting */
   uint64_t listen_notice_ns;
 
   /* Senders. */
+  bool connect_insecure;
   char *connect_text;
   struct socket_addresses targets;
   uint32_t target_next;
@@ -327,6 +331,8 @@ struct stream *streams_of_context(const struct control *control, void *context);
 /* ---- watch.c ---- */
 int watch_set(struct control *control, struct watch *watch, uint32_t events);
 void watch_close(struct control *control, struct watch *watch);
+/* Likewise, but another thread closes it: unread descriptors of a peer's may be in it. */
+void watch_discard(struct control *control, struct watch *watch);
 
 /* ---- names.c ---- */
 /* "a, b and 3 more": streams of that side in that state (or of that peer). */
@@ -347,7 +353,7 @@ int connect_targets(const struct control *control, const char *address, bool ins
                     struct socket_addresses *targets, struct pst_error *error);
 /* A peer that connects there; NULL: *why says why not. */
 struct peer *connect_begin(struct control *control, const struct socket_address *target,
-                           const char **why);
+                           bool insecure, const char **why);
 extern const struct connect_words connect_stream_words;
 void connect_accept(struct control *control, struct watch *listener);
 /* The senders' connection has come to nothing before a stream was live. */
@@ -373,8 +379,10 @@ void peer_drop(struct peer *peer, int code, const char *format, ...) PST_PRINTF(
 void peer_gone(struct peer *peer, int code, const char *why);
 
 /* ---- handshake.c: HELLO ---- */
-void handshake_hello(struct peer *peer, bool side_open);
+void handshake_open(struct peer *peer);
 void handshake_got_hello(struct peer *peer, const struct wire_message *hello);
+/* Connector: the side-socket is open, or (rc < 0) will not be. */
+void handshake_side(struct peer *peer, int rc);
 
 /* ---- pass.c: descriptors by the side-socket ---- */
 /* Descriptors of the frame to be sent next: sets fd_id and the counts, to none where
@@ -385,11 +393,15 @@ void pass_send(struct peer *peer, const struct pst_blob *address, const struct p
 int pass_take(struct peer *peer, const struct wire_message *message, struct side_fds *batch);
 void pass_event(struct peer *peer, uint32_t events);
 void pass_close(struct peer *peer);
+/* Connector: makes its claim at the side-socket of that path. 0: the answer comes by
+ * handshake_side(); or -errno, -EACCES with *uid: another user's. */
+int pass_claim(struct peer *peer, const char *path, uint32_t *uid);
 void pass_accept(struct control *control);
 void pass_guest_event(struct guest *guest);
 /* Frees guests that are through, closes those too slow. */
 uint64_t pass_tick(struct control *control);
 void pass_close_guests(struct control *control);
+void pass_unlisten(struct control *control);
 
 /* ---- flow.c: a stream's life ---- */
 extern const struct control_flow flow_streams;

@@ -193,7 +193,7 @@ static void try_next(struct control *control, struct node_join *join, int code, 
 
   while (join->next < join->targets.count) {
     const struct socket_address *target = &join->targets.at[join->next++];
-    struct peer *peer = connect_begin(control, target, &why);
+    struct peer *peer = connect_begin(control, target, join->is_insecure, &why);
     code = -ECONNREFUSED;
     if (!peer)
       continue;
@@ -562,6 +562,7 @@ int control_node_connect(struct control *control, uint64_t id, const char *host_
     return rc;
   }
   join->id = id;
+  join->is_insecure = insecure;
   command->type = WIRE_JOIN;
   command->join = join;
   control_submit(control, command);

@@ -7,22 +7,34 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "util/clock.h"
+#include "util/closer.h"
 #include "util/log.h"
 
 #define GUESTS_MAX 64
+#define ACCEPTS_A_ROUND 64
+#define ACCEPT_PAUSE_NS (100 * PST_NS_PER_MS)
+
+/* Ours: nobody else says how long that takes. */
+static void close_own(struct side_fds *batch)
+{
+  for (uint32_t i = 0; i < batch->count; i++)
+    close(batch->fds[i]);
+  batch->count = 0;
+}
 
 static void free_first_out(struct peer *peer)
 {
   struct side_out *first = peer->side_out;
 
   peer->side_out = first->next;
-  side_close_fds(&first->batch);
+  close_own(&first->batch);
   free(first);
 }
 
 void pass_close(struct peer *peer)
 {
-  watch_close(peer->control, &peer->side);
+  watch_discard(peer->control, &peer->side);
   peer->side_state = SIDE_NONE;
   for (uint32_t i = 0; i < peer->side_in_count; i++)
     side_close_fds(&peer->side_in[i]);
@@ -83,7 +95,7 @@ void pass_send(struct peer *peer, const struct pst_blob *address, const struct p
     pst_log(PST_LOG_WARN, "control: descriptors for %s could not be duplicated: %s", peer->text,
             strerror(-rc));
     if (last)
-      side_close_fds(&last->batch);
+      close_own(&last->batch);
     free(last);
     return;
   }
@@ -100,18 +112,72 @@ void pass_send(struct peer *peer, const struct pst_blob *address, const struct p
   watch_side(peer);
 }
 
+int pass_claim(struct peer *peer, const char *path, uint32_t *uid)
+{
+  struct side_claim claim;
+  int fd = side_connect(path, uid);
+
+  if (fd < 0)
+    return fd;
+  int rc = side_claim_make(peer->main.fd, true, peer->token, &claim);
+  if (rc == 0)
+    rc = side_send_claim(fd, &claim);
+  if (rc < 0) {
+    close(fd);
+    return rc;
+  }
+  peer->side.fd = fd;
+  peer->side_state = SIDE_CLAIMING;
+  return watch_set(peer->control, &peer->side, EPOLLIN);
+}
+
+/* Who listens says what it sees of the connection. */
+static void got_answer(struct peer *peer)
+{
+  struct side_claim ours, theirs;
+  int rc = side_receive_claim(peer->side.fd, &theirs);
+
+  if (rc == -EAGAIN)
+    return;
+  if (rc == 0)
+    rc = side_claim_make(peer->main.fd, true, peer->token, &ours);
+  if (rc == 0 && peer->must_show && memcmp(&ours, &theirs, sizeof ours) != 0)
+    rc = -EPERM;
+  if (rc < 0) {
+    pass_close(peer);
+  } else {
+    peer->side_state = SIDE_OPEN;
+    watch_side(peer);
+  }
+  handshake_side(peer, rc);
+}
+
 void pass_event(struct peer *peer, uint32_t events)
 {
   int rc = 0;
 
   if (peer->state == PEER_DEAD || peer->side.fd < 0)
     return;
+  if (peer->side_state == SIDE_CLAIMING) {
+    got_answer(peer);
+    return;
+  }
   if (events & EPOLLOUT)
     send_queued(peer);
   while (peer->side.fd >= 0 && rc == 0 && peer->side_in_count < SIDE_QUEUE) {
     rc = side_receive_fds(peer->side.fd, &peer->side_in[peer->side_in_count]);
     if (rc == 0)
       peer->side_in_count++;
+  }
+  if (rc == -EMFILE) {
+    pst_log(PST_LOG_ERROR,
+            "control: this process has no room for the descriptors of %s: raise `ulimit -n`",
+            peer->text);
+    peer_drop(peer, rc,
+              "sent descriptors for which the other end has no room: raise its `ulimit "
+              "-n`");
+    pass_close(peer);
+    return;
   }
   if (rc == -EPROTO) {
     peer_drop(peer, -EPROTO, "sent too many descriptors, or something else, by the side-socket");
@@ -120,7 +186,7 @@ void pass_event(struct peer *peer, uint32_t events)
   }
   /* Once it has ended, what came before still belongs to frames on their way. */
   if ((rc < 0 && rc != -EAGAIN) || (events & (EPOLLHUP | EPOLLERR) && rc == 0))
-    watch_close(peer->control, &peer->side);
+    watch_discard(peer->control, &peer->side);
   if (peer->side.fd < 0 && peer->side_in_count == 0)
     pass_close(peer);
   watch_side(peer);
@@ -132,10 +198,6 @@ int pass_take(struct peer *peer, const struct wire_message *message, struct side
 {
   uint32_t count = message->fd_count + message->remote_fd_count;
 
-  /* An answer to an OFFER may carry descriptors: know first whether it can. */
-  if (peer->side_state == SIDE_PENDING &&
-      (count > 0 || message->type == WIRE_OFFER || message->type == WIRE_JOIN))
-    return -EAGAIN;
   if (count == 0 || peer->side_state != SIDE_OPEN)
     return 0;
   while (peer->side_in_count > 0) {
@@ -158,68 +220,120 @@ int pass_take(struct peer *peer, const struct wire_message *message, struct side
 
 /* ---- Those who come to the side-socket ------------------------------------------ */
 
+static void guest_close(struct guest *guest)
+{
+  if (guest->watch.fd < 0)
+    return;
+  watch_discard(guest->control, &guest->watch);
+  guest->control->guest_count--;
+}
+
+/* The oldest goes: an honest one says its claim at once. */
+static void make_room(struct control *control)
+{
+  struct guest *oldest = NULL;
+
+  for (struct guest *guest = control->guests; guest; guest = guest->next)
+    if (guest->watch.fd >= 0)
+      oldest = guest;
+  if (control->guest_count >= GUESTS_MAX && oldest)
+    guest_close(oldest);
+}
+
+static void admit(struct control *control, int fd)
+{
+  struct guest *guest = calloc(1, sizeof *guest);
+
+  if (!guest) {
+    closer_close(fd);
+    return;
+  }
+  make_room(control);
+  guest->control = control;
+  guest->watch = (struct watch){WATCH_GUEST, fd, UINT32_MAX, guest};
+  guest->claim_by_ns = control->now_ns + control->limits.answer_ns;
+  guest->next = control->guests;
+  control->guests = guest;
+  control->guest_count++;
+  pass_guest_event(guest);
+  if (watch_set(control, &guest->watch, EPOLLIN) < 0)
+    guest_close(guest);
+}
+
 void pass_accept(struct control *control)
 {
-  for (;;) {
-    int fd = side_accept(control->side_listener.fd);
-    if (fd < 0)
+  uint32_t uid = 0;
+
+  for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
+    int fd = side_accept(control->side.fd, &uid);
+    if (fd == -EAGAIN)
       return;
-    struct guest *guest = control->guest_count < GUESTS_MAX ? calloc(1, sizeof *guest) : NULL;
-    if (!guest) {
-      close(fd);
-      continue;
+    if (fd == -EACCES) {
+      control_complain(control, "control: turned away: a process of user %u at the side-socket",
+                       uid);
+    } else if (fd < 0) {
+      control_complain(control, "control: cannot take a connection: %s; raise `ulimit -n`",
+                       strerror(-fd));
+      control->accept_again_ns = control->now_ns + ACCEPT_PAUSE_NS;
+      watch_set(control, &control->side_watch, 0);
+      return;
+    } else {
+      admit(control, fd);
     }
-    guest->control = control;
-    guest->watch = (struct watch){WATCH_GUEST, fd, UINT32_MAX, guest};
-    guest->token_by_ns = control->now_ns + control->limits.answer_ns;
-    guest->next = control->guests;
-    control->guests = guest;
-    control->guest_count++;
-    watch_set(control, &guest->watch, EPOLLIN);
   }
 }
 
-static struct peer *peer_of_token(struct control *control, const uint8_t token[WIRE_TOKEN_BYTES])
+static struct peer *peer_of_token(struct control *control, const struct side_claim *claim)
 {
   for (struct peer *peer = control->peers; peer; peer = peer->next) {
-    if (!peer->is_connector && !peer->in_process && peer->state < PEER_CLOSING &&
-        memcmp(peer->token, token, WIRE_TOKEN_BYTES) == 0)
+    if (!peer->is_connector && !peer->in_process && peer->state == PEER_HELLO &&
+        memcmp(peer->token, claim->bytes, WIRE_TOKEN_BYTES) == 0)
       return peer;
   }
   return NULL;
 }
 
+/* The guest is that peer's side-socket from now on. */
+static int move_in(struct guest *guest, struct peer *peer, const struct side_claim *answer)
+{
+  struct control *control = guest->control;
+  int fd = guest->watch.fd;
+  int rc = side_send_claim(fd, answer);
+
+  if (rc < 0)
+    return rc;
+  if (guest->watch.events != UINT32_MAX)
+    epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+  guest->watch = (struct watch){WATCH_GUEST, -1, UINT32_MAX, guest};
+  control->guest_count--;
+  peer->side.fd = fd;
+  peer->side_state = SIDE_OPEN;
+  watch_side(peer);
+  return 0;
+}
+
 void pass_guest_event(struct guest *guest)
 {
   struct control *control = guest->control;
-  uint8_t token[WIRE_TOKEN_BYTES];
-  uint32_t uid = 0;
+  struct side_claim ours, theirs;
 
-  int rc = side_receive_token(guest->watch.fd, token);
+  int rc = side_receive_claim(guest->watch.fd, &theirs);
   if (rc == -EAGAIN)
     return;
-  struct peer *peer = rc == 0 ? peer_of_token(control, token) : NULL;
-  if (!peer || peer->side_state == SIDE_OPEN || peer->side_state == SIDE_DENIED) {
-    watch_close(control, &guest->watch);
+  struct peer *peer = rc == 0 ? peer_of_token(control, &theirs) : NULL;
+  if (!peer || peer->side_state != SIDE_NONE ||
+      side_claim_make(peer->main.fd, false, peer->token, &ours) < 0) {
+    guest_close(guest);
     return;
   }
-  if (side_check_peer(guest->watch.fd, &uid) < 0) {
-    pst_log(PST_LOG_WARN,
-            "control: no descriptors to or from %s: it belongs to user %u; run both ends as one "
-            "user",
-            peer->text, uid);
-    watch_close(control, &guest->watch);
-    peer->side_state = SIDE_DENIED;
-  } else {
-    int fd = guest->watch.fd;
-    epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-    guest->watch = (struct watch){WATCH_GUEST, -1, UINT32_MAX, guest};
-    peer->side.fd = fd;
-    peer->side_state = SIDE_OPEN;
-    watch_side(peer);
-  }
-  if (peer->awaits_fds)
-    peer_process(peer);
+  if (peer->must_show && memcmp(&ours, &theirs, sizeof ours) != 0)
+    peer_drop(peer, -EACCES,
+              "is not connected to directly: a relay lies between; connect without port "
+              "forwarding, or, where all users of the host may take part, %s at both ends",
+              control->words->insecure);
+  else if (move_in(guest, peer, &ours) == 0)
+    return;
+  guest_close(guest);
 }
 
 uint64_t pass_tick(struct control *control)
@@ -228,15 +342,14 @@ uint64_t pass_tick(struct control *control)
 
   for (struct guest **at = &control->guests; *at;) {
     struct guest *guest = *at;
-    if (guest->watch.fd >= 0 && control->now_ns >= guest->token_by_ns)
-      watch_close(control, &guest->watch);
+    if (control->now_ns >= guest->claim_by_ns)
+      guest_close(guest);
     if (guest->watch.fd >= 0) {
-      next = sooner(next, guest->token_by_ns);
+      next = sooner(next, guest->claim_by_ns);
       at = &guest->next;
       continue;
     }
     *at = guest->next;
-    control->guest_count--;
     free(guest);
   }
   return next;
@@ -245,6 +358,13 @@ uint64_t pass_tick(struct control *control)
 void pass_close_guests(struct control *control)
 {
   for (struct guest *guest = control->guests; guest; guest = guest->next)
-    watch_close(control, &guest->watch);
+    guest_close(guest);
   pass_tick(control);
+}
+
+void pass_unlisten(struct control *control)
+{
+  watch_discard(control, &control->side_watch);
+  control->side.fd = -1;
+  side_unlisten(&control->side);
 }

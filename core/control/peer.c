@@ -244,6 +244,18 @@ static size_t frame_length(const uint8_t *at, size_t left)
          ((size_t)at[0] << 24 | (size_t)at[1] << 16 | (size_t)at[2] << 8 | (size_t)at[3]);
 }
 
+/* From one that has not come up. */
+static void early_bye(struct peer *peer, const struct wire_message *bye)
+{
+  if (peer->is_connector) {
+    peer->control->flow->got(peer, bye, NULL);
+    return;
+  }
+  control_complain(peer->control, "control: dropped: %s left before it had shown who it is%s%s",
+                   peer->text, bye->text[0] ? ": " : "", bye->text);
+  peer_close(peer, 0, NULL);
+}
+
 /* One frame. False: not complete, or waiting for descriptors. */
 static bool process_one(struct peer *peer, const uint8_t *at, size_t left, size_t *used)
 {
@@ -281,6 +293,8 @@ static bool process_one(struct peer *peer, const uint8_t *at, size_t left, size_
               wire_type_name(message->type));
   else if (message->type == WIRE_HELLO)
     handshake_got_hello(peer, message);
+  else if (message->type == WIRE_BYE && peer->state < PEER_UP)
+    early_bye(peer, message);
   else if (peer->state != PEER_UP)
     peer_drop(peer, -EPROTO, "sent a %s before its HELLO", wire_type_name(message->type));
   else
@@ -342,7 +356,7 @@ static void read_lost(struct peer *peer, int code)
   char why[WIRE_WHY_MAX];
 
   if (code == 0 || code == -ECONNRESET || code == -EPIPE) {
-    bool silent = peer->state == PEER_HELLO;
+    bool silent = peer->state < PEER_UP;
     peer_gone(peer, -ECONNRESET,
               silent ? "closed the connection before its HELLO: is it Penstock's control channel?"
                      : gone_text);
@@ -466,7 +480,7 @@ static void check_answers(struct peer *peer)
     peer->state = PEER_DEAD;
   if (peer->state == PEER_CONNECTING && now_ns >= peer->answer_by_ns)
     peer_gone(peer, -ETIMEDOUT, "no answer to the connection");
-  if (peer->state == PEER_HELLO && now_ns >= peer->answer_by_ns) {
+  if (peer->state >= PEER_HELLO && peer->state < PEER_UP && now_ns >= peer->answer_by_ns) {
     if (peer->is_connector)
       peer_gone(peer, -ETIMEDOUT, "it took the connection but sent no HELLO");
     else

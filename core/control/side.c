@@ -2,16 +2,14 @@
 #include "side.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#define NONCE_BYTES 16
-#define BACKLOG 64
+#include "util/closer.h"
+
 /* What the kernel lets one message carry at most, so that none is cut off
  * unseen: those too many are closed here. */
 #define KERNEL_FDS_MAX 253
@@ -21,105 +19,60 @@ int side_random(void *bytes, size_t length)
   return getrandom(bytes, length, 0) == (ssize_t)length ? 0 : -EIO;
 }
 
-void side_boot_id(char *boot_id, size_t size)
-{
-  ssize_t n = -1;
-  int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-
-  if (fd >= 0) {
-    n = read(fd, boot_id, size - 1);
-    close(fd);
-  }
-  boot_id[n > 0 ? n : 0] = '\0';
-  boot_id[strcspn(boot_id, "\n")] = '\0';
-}
-
-static socklen_t abstract(struct sockaddr_un *address, const char *name)
-{
-  size_t length = strnlen(name, WIRE_SIDE_MAX);
-
-  *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-  memcpy(address->sun_path + 1, name, length);
-  return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
-}
-
-static int new_socket(void)
-{
-  int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-  return fd < 0 ? -errno : fd;
-}
-
-int side_listen(char name[WIRE_SIDE_MAX + 1])
-{
-  struct sockaddr_un address;
-  uint8_t nonce[NONCE_BYTES];
-  char text[WIRE_SIDE_MAX + 1] = "penstock-";
-  int rc = side_random(nonce, sizeof nonce);
-
-  if (rc < 0)
-    return rc;
-  for (size_t i = 0, at = strlen(text); i < sizeof nonce; i++, at += 2)
-    snprintf(text + at, sizeof text - at, "%02x", nonce[i]);
-  int fd = new_socket();
-  if (fd < 0)
-    return fd;
-  socklen_t length = abstract(&address, text);
-  if (bind(fd, (struct sockaddr *)&address, length) < 0 || listen(fd, BACKLOG) < 0) {
-    rc = -errno;
-    close(fd);
-    return rc;
-  }
-  memcpy(name, text, sizeof text);
-  return fd;
-}
-
-int side_accept(int listener)
-{
-  int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-  return fd < 0 ? -errno : fd;
-}
-
-int side_connect(const char *name)
-{
-  struct sockaddr_un address;
-  int fd = new_socket();
-
-  if (fd < 0)
-    return fd;
-  socklen_t length = abstract(&address, name);
-  if (connect(fd, (struct sockaddr *)&address, length) < 0) {
-    int rc = -errno;
-    close(fd);
-    return rc;
-  }
-  return fd;
-}
-
 int side_pair(int fds[2])
 {
   return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) < 0 ? -errno
                                                                                         : 0;
 }
 
-int side_check_peer(int fd, uint32_t *uid)
-{
-  struct ucred credentials = {0};
-  socklen_t size = sizeof credentials;
+/* ---- Claims ----------------------------------------------------------------------- */
 
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
+/* An IPv4 address as IPv6 has it, so that both ends write it in one form. */
+static uint8_t *put_address(uint8_t *at, const struct sockaddr_storage *address)
+{
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+  if (address->ss_family == AF_INET) {
+    const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+    memcpy(at, mapped, sizeof mapped);
+    memcpy(at + 12, &in->sin_addr, 4);
+    memcpy(at + 16, &in->sin_port, 2);
+  } else {
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+    memcpy(at, &in6->sin6_addr, 16);
+    memcpy(at + 16, &in6->sin6_port, 2);
+  }
+  return at + 18;
+}
+
+int side_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],
+                    struct side_claim *claim)
+{
+  struct sockaddr_storage local = {0}, remote = {0};
+  socklen_t local_size = sizeof local, remote_size = sizeof remote;
+  uint64_t network = 0; /* Linux before 5.14 does not tell */
+  socklen_t size = sizeof network;
+
+  if (getsockname(tcp_fd, (struct sockaddr *)&local, &local_size) < 0 ||
+      getpeername(tcp_fd, (struct sockaddr *)&remote, &remote_size) < 0)
     return -errno;
-  *uid = credentials.uid;
-  return credentials.uid == geteuid() || credentials.uid == 0 ? 0 : -EACCES;
+  getsockopt(tcp_fd, SOL_SOCKET, SO_NETNS_COOKIE, &network, &size);
+  memcpy(claim->bytes, token, WIRE_TOKEN_BYTES);
+  memcpy(claim->bytes + WIRE_TOKEN_BYTES, &network, sizeof network);
+  uint8_t *at = claim->bytes + WIRE_TOKEN_BYTES + sizeof network;
+  at = put_address(at, has_connected ? &local : &remote);
+  put_address(at, has_connected ? &remote : &local);
+  return 0;
 }
 
-int side_send_token(int fd, const uint8_t token[WIRE_TOKEN_BYTES])
+int side_send_claim(int fd, const struct side_claim *claim)
 {
-  ssize_t n = send(fd, token, WIRE_TOKEN_BYTES, MSG_NOSIGNAL);
+  ssize_t n = send(fd, claim->bytes, sizeof claim->bytes, MSG_NOSIGNAL);
 
-  return n == WIRE_TOKEN_BYTES ? 0 : n < 0 ? -errno : -EIO;
+  return n == sizeof claim->bytes ? 0 : n < 0 ? -errno : -EIO;
 }
+
+/* ---- Messages --------------------------------------------------------------------- */
 
 union fd_space {
   struct cmsghdr align;
@@ -180,7 +133,7 @@ static ssize_t receive(int fd, void *bytes, size_t size, struct side_fds *batch,
       if (batch->count < SIDE_FDS_MAX)
         batch->fds[batch->count++] = got;
       else
-        close(got);
+        closer_close(got);
       (*all)++;
     }
   }
@@ -188,22 +141,22 @@ static ssize_t receive(int fd, void *bytes, size_t size, struct side_fds *batch,
   return n;
 }
 
-int side_receive_token(int fd, uint8_t token[WIRE_TOKEN_BYTES])
+int side_receive_claim(int fd, struct side_claim *claim)
 {
+  struct side_claim got;
   struct side_fds unwanted;
-  uint8_t bytes[WIRE_TOKEN_BYTES];
   uint32_t all;
   int flags = 0;
-  ssize_t n = receive(fd, bytes, sizeof bytes, &unwanted, &all, &flags);
+  ssize_t n = receive(fd, got.bytes, sizeof got.bytes, &unwanted, &all, &flags);
 
   if (n < 0)
     return (int)n;
   side_close_fds(&unwanted);
   if (n == 0)
     return -ECONNRESET;
-  if (n != WIRE_TOKEN_BYTES || all > 0 || (flags & (MSG_TRUNC | MSG_CTRUNC)))
+  if (n != sizeof got.bytes || all > 0 || (flags & (MSG_TRUNC | MSG_CTRUNC)))
     return -EPROTO;
-  memcpy(token, bytes, sizeof bytes);
+  *claim = got;
   return 0;
 }
 
@@ -221,7 +174,12 @@ int side_receive_fds(int fd, struct side_fds *batch)
     side_close_fds(&got);
     return -ECONNRESET;
   }
-  if (n != sizeof id || all < 1 || all > SIDE_FDS_MAX || (flags & (MSG_TRUNC | MSG_CTRUNC))) {
+  /* There is room for all that a message may carry, so that only a limit of our own cuts. */
+  if (flags & MSG_CTRUNC) {
+    side_close_fds(&got);
+    return -EMFILE;
+  }
+  if (n != sizeof id || all < 1 || all > SIDE_FDS_MAX || (flags & MSG_TRUNC)) {
     side_close_fds(&got);
     return -EPROTO;
   }
@@ -234,6 +192,6 @@ int side_receive_fds(int fd, struct side_fds *batch)
 void side_close_fds(struct side_fds *batch)
 {
   for (uint32_t i = 0; i < batch->count; i++)
-    close(batch->fds[i]);
+    closer_close(batch->fds[i]);
   batch->count = 0;
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The side-socket: descriptors between two processes of one host.
+/* The side-socket: who is at the other end of a TCP connection on this host, and descriptors
+ * between the two processes.
  *
- * A Unix socket of the abstract namespace under a name nobody can guess, so that
- * nothing is left on disk. Both ends look at the other's credentials: the same
- * user, or root. Its messages are a token (once, from the one that connects) and
- * then an id with the descriptors of one frame of the main connection. */
+ * A Unix socket in a folder that its user alone may enter, $XDG_RUNTIME_DIR/penstock-XXXXXX or
+ * /tmp/penstock-XXXXXX. Both ends look at the other's user id, which must be their own. First
+ * each says what it sees of the TCP connection: a relay in between has two of them, whose
+ * addresses differ. Then come ids with the descriptors of one frame each.
+ *
+ * What came from a peer is closed by closer_close(). */
 #ifndef PST_CONTROL_SIDE_H
 #define PST_CONTROL_SIDE_H
 
@@ -15,6 +18,7 @@
 #include "wire.h"
 
 #define SIDE_FDS_MAX (2 * WIRE_FDS_MAX) /* of an address and a region */
+#define SIDE_CLAIM_BYTES (WIRE_TOKEN_BYTES + 8 + 2 * 18)
 
 struct side_fds {
   uint64_t id;
@@ -22,28 +26,43 @@ struct side_fds {
   int fds[SIDE_FDS_MAX];
 };
 
+struct side_listener {
+  int fd;
+  int folder_fd;                /* holds a lock: without it the folder is a dead process's */
+  char path[WIRE_SIDE_MAX + 1]; /* of the socket */
+};
+
+/* A TCP connection as the end says that connected: its token, the network namespace, its own
+ * address, the other's. */
+struct side_claim {
+  uint8_t bytes[SIDE_CLAIM_BYTES];
+};
+
 /* Descriptors of a side-socket, or -errno. They do not block. */
-int side_listen(char name[WIRE_SIDE_MAX + 1]);
-int side_accept(int listener);
-int side_connect(const char *name);
+int side_listen(struct side_listener *listener);
+void side_unlisten(struct side_listener *listener);
+/* -EACCES: of another user, whose it is says *uid; it is closed. */
+int side_accept(int listener, uint32_t *uid);
+/* -EACCES: as above, or the folder is. -ENOENT: not on this host, or in none of our folders.
+ * -EINVAL: no side-socket's path. */
+int side_connect(const char *path, uint32_t *uid);
 int side_pair(int fds[2]);
 
-/* 0; -EACCES: the other end is another user's, *uid says which. */
-int side_check_peer(int fd, uint32_t *uid);
-
-int side_send_token(int fd, const uint8_t token[WIRE_TOKEN_BYTES]);
+/* Of the connection `tcp_fd`. 0 or -errno. */
+int side_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],
+                    struct side_claim *claim);
+int side_send_claim(int fd, const struct side_claim *claim);
 /* 0; -EAGAIN; -ECONNRESET: closed; -EPROTO: something else came. */
-int side_receive_token(int fd, uint8_t token[WIRE_TOKEN_BYTES]);
+int side_receive_claim(int fd, struct side_claim *claim);
 /* The descriptors stay the caller's. */
 int side_send_fds(int fd, const struct side_fds *batch);
-/* The descriptors are the caller's. As above; -EPROTO: malformed, too many, or
- * cut off since this process has too many open; none is left open then. */
+/* The descriptors are the caller's. As above; -EPROTO: malformed or too many; -EMFILE: this
+ * process has too many open. None is left open then. */
 int side_receive_fds(int fd, struct side_fds *batch);
 
+/* Of a peer's. */
 void side_close_fds(struct side_fds *batch);
 
-/* Of the running kernel; "" when it does not tell. */
-void side_boot_id(char *boot_id, size_t size);
 int side_random(void *bytes, size_t length);
 
 #endif

@@ -100,6 +100,29 @@ bool socket_is_remote(const struct socket_address *address)
   return !IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
 }
 
+/* The host's own address, without the port. */
+static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+  if (a->ss_family != b->ss_family)
+    return false;
+  if (a->ss_family == AF_INET)
+    return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+           ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+  return IN6_ARE_ADDR_EQUAL(&((const struct sockaddr_in6 *)a)->sin6_addr,
+                            &((const struct sockaddr_in6 *)b)->sin6_addr);
+}
+
+bool socket_is_local(int fd)
+{
+  struct socket_address here = {.length = sizeof here.storage};
+  struct socket_address there = {.length = sizeof there.storage};
+
+  if (getsockname(fd, (struct sockaddr *)&here.storage, &here.length) < 0 ||
+      getpeername(fd, (struct sockaddr *)&there.storage, &there.length) < 0)
+    return false;
+  return !socket_is_remote(&there) || same_host(&here.storage, &there.storage);
+}
+
 void socket_text(const struct socket_address *address, char text[SOCKET_TEXT_MAX])
 {
   char host[INET6_ADDRSTRLEN + 1];

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "util/closer.h"
 
 /* `events` of UINT32_MAX is a watch that epoll does not know yet. */
 int watch_set(struct control *control, struct watch *watch, uint32_t events)
@@ -19,13 +20,27 @@ int watch_set(struct control *control, struct watch *watch, uint32_t events)
   return 0;
 }
 
-void watch_close(struct control *control, struct watch *watch)
+/* Its descriptor, which is watched no longer. */
+static int unwatch(struct control *control, struct watch *watch)
 {
-  if (watch->fd < 0)
-    return;
-  if (watch->events != UINT32_MAX)
-    epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
-  close(watch->fd);
+  int fd = watch->fd;
+
+  if (fd >= 0 && watch->events != UINT32_MAX)
+    epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
   watch->fd = -1;
   watch->events = UINT32_MAX;
+  return fd;
+}
+
+void watch_close(struct control *control, struct watch *watch)
+{
+  int fd = unwatch(control, watch);
+
+  if (fd >= 0)
+    close(fd);
+}
+
+void watch_discard(struct control *control, struct watch *watch)
+{
+  closer_close(unwatch(control, watch));
 }

@@ -31,7 +31,7 @@
 #define WIRE_HOST_MAX 64
 #define WIRE_TEXT_MAX PST_CBOR_TEXT_MAX
 #define WIRE_TOKEN_BYTES 16
-#define WIRE_SIDE_MAX 63
+#define WIRE_SIDE_MAX 107
 #define WIRE_FDS_MAX 4 /* of one blob */
 #define WIRE_WHY_MAX PST_CBOR_WHY_MAX
 
@@ -67,19 +67,19 @@ enum wire_role {
 struct wire_message {
   uint32_t type;
 
-  /* HELLO. With another major than ours only `major` and `minor` hold. The
-   * receiver speaks first: its `side` names the side-socket, `token` is what this
-   * connection shows there; in the sender's answer side_open says that it did. */
+  /* HELLO. With another major than ours only `major` and `minor` hold. Who listens speaks
+   * first: its `side` is the side-socket's path, `token` is what this connection shows there.
+   * Who connected says its HELLO, with its identity, once it has shown that; who listens then
+   * says a second one, with its own. */
   uint32_t major, minor;
   uint32_t role;
+  bool has_identity;
   uint64_t pid;
   char host[WIRE_HOST_MAX + 1];
-  char boot_id[40];
   char library[32];
   char side[WIRE_SIDE_MAX + 1];
   uint8_t token[WIRE_TOKEN_BYTES];
   bool has_token;
-  bool side_open;
 
   /* All that concern a stream. */
   char stream[WIRE_STREAM_MAX + 1];
@@ -137,11 +137,9 @@ enum wire_key {
   WIRE_KEY_ROLE = 4,
   WIRE_KEY_HOST = 5,
   WIRE_KEY_PID = 6,
-  WIRE_KEY_BOOT = 7,
   WIRE_KEY_LIBRARY = 8,
   WIRE_KEY_SIDE = 9,
   WIRE_KEY_TOKEN = 10,
-  WIRE_KEY_SIDE_OPEN = 11,
   WIRE_KEY_STREAM = 16,
   WIRE_KEY_TERMS = 17, /* map of text to text, as are params */
   WIRE_KEY_PARAMS = 18,

@@ -115,10 +115,10 @@ static int read_token(struct pst_cbor_reader *r, struct wire_message *m)
 static int read_hello(struct pst_cbor_reader *r, struct wire_message *m, uint64_t key)
 {
   char magic[sizeof WIRE_MAGIC];
-  struct pst_cbor_item item;
   uint64_t count;
   int rc;
 
+  m->has_identity |= key == WIRE_KEY_HOST || key == WIRE_KEY_PID || key == WIRE_KEY_LIBRARY;
   switch (key) {
   case WIRE_KEY_MAGIC:
     rc = pst_cbor_read_text(r, 0, sizeof magic - 1, magic, "magic");
@@ -137,18 +137,12 @@ static int read_hello(struct pst_cbor_reader *r, struct wire_message *m, uint64_
     return pst_cbor_read_text(r, 0, WIRE_HOST_MAX, m->host, "host");
   case WIRE_KEY_PID:
     return pst_cbor_read_uint(r, 0, UINT64_MAX, &m->pid, "pid");
-  case WIRE_KEY_BOOT:
-    return pst_cbor_read_text(r, 0, sizeof m->boot_id - 1, m->boot_id, "boot id");
   case WIRE_KEY_LIBRARY:
     return pst_cbor_read_text(r, 0, sizeof m->library - 1, m->library, "library");
   case WIRE_KEY_SIDE:
     return pst_cbor_read_text(r, 1, WIRE_SIDE_MAX, m->side, "side-socket");
-  case WIRE_KEY_TOKEN:
-    return read_token(r, m);
   default:
-    if ((rc = pst_cbor_read(r, PST_CBOR_BOOL, &item, "side-socket's state")) == 0)
-      m->side_open = item.value != 0;
-    return rc;
+    return read_token(r, m);
   }
 }
 

@@ -9,10 +9,8 @@
 #define BIT(key) (1u << WIRE_KEY_##key)
 
 const struct pst_cbor_form wire_forms[WIRE_TYPES] = {
-    [WIRE_HELLO] = {"HELLO",
-                    BIT(TYPE) | BIT(MAGIC) | BIT(VERSION) | BIT(AUTH) | BIT(ROLE) | BIT(HOST) |
-                        BIT(PID) | BIT(BOOT) | BIT(LIBRARY),
-                    BIT(SIDE) | BIT(TOKEN) | BIT(SIDE_OPEN)},
+    [WIRE_HELLO] = {"HELLO", BIT(TYPE) | BIT(MAGIC) | BIT(VERSION) | BIT(AUTH) | BIT(ROLE),
+                    BIT(HOST) | BIT(PID) | BIT(LIBRARY) | BIT(SIDE) | BIT(TOKEN)},
     [WIRE_OFFER] = {"OFFER", BIT(TYPE) | BIT(STREAM) | BIT(TERMS) | BIT(PARAMS) | BIT(ADDRESS),
                     BIT(FD_ID) | BIT(FD_COUNT)},
     [WIRE_ACCEPT] = {"ACCEPT", BIT(TYPE) | BIT(STREAM) | BIT(PARAMS) | BIT(ADDRESS),
@@ -157,9 +155,6 @@ static void put_value(struct pst_cbor_writer *w, const struct wire_message *m, u
   case WIRE_KEY_PID:
     pst_cbor_write_uint(w, m->pid);
     break;
-  case WIRE_KEY_BOOT:
-    pst_cbor_write_text(w, m->boot_id, sizeof m->boot_id - 1);
-    break;
   case WIRE_KEY_LIBRARY:
     pst_cbor_write_text(w, m->library, sizeof m->library - 1);
     break;
@@ -168,9 +163,6 @@ static void put_value(struct pst_cbor_writer *w, const struct wire_message *m, u
     break;
   case WIRE_KEY_TOKEN:
     pst_cbor_write_bytes(w, m->token, WIRE_TOKEN_BYTES);
-    break;
-  case WIRE_KEY_SIDE_OPEN:
-    pst_cbor_write_bool(w, m->side_open);
     break;
   case WIRE_KEY_STREAM:
     pst_cbor_write_text(w, m->stream, WIRE_STREAM_MAX);
@@ -226,12 +218,14 @@ static bool is_present(const struct wire_message *m, const struct pst_cbor_form 
   if (!(form->may & (1u << key)))
     return false;
   switch (key) {
+  case WIRE_KEY_HOST:
+  case WIRE_KEY_PID:
+  case WIRE_KEY_LIBRARY:
+    return m->has_identity;
   case WIRE_KEY_SIDE:
     return m->side[0] != '\0';
   case WIRE_KEY_TOKEN:
     return m->has_token;
-  case WIRE_KEY_SIDE_OPEN:
-    return m->side_open;
   case WIRE_KEY_TOTALS:
     return m->has_totals;
   case WIRE_KEY_FD_ID:

@@ -89,7 +89,7 @@ static void fill(uint32_t type)
     message.pid = take();
     snprintf(message.host, sizeof(message.host), "fuzz");
     snprintf(message.library, sizeof(message.library), "0");
-    message.side_open = take() == 255;
+    message.has_identity = take() != 255;
   }
   snprintf(message.stream, sizeof(message.stream), "%s", names[take() % (STREAMS + 1)]);
   if (take() % 4 == 0) {
@@ -146,7 +146,8 @@ static int meet(void)
 static void say_hello(int fd)
 {
   size_t length = 0;
-  message = (struct wire_message){.type = WIRE_HELLO, .major = WIRE_MAJOR, .role = WIRE_SENDER};
+  message = (struct wire_message){
+      .type = WIRE_HELLO, .major = WIRE_MAJOR, .role = WIRE_SENDER, .has_identity = true};
   snprintf(message.host, sizeof(message.host), "fuzz");
   snprintf(message.library, sizeof(message.library), "0");
   REQUIRE(wire_encode(&message, frame, sizeof(frame), &length) == 0);

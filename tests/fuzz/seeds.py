@@ -74,7 +74,7 @@ def cbor(value):
     return head(5, len(value)) + b"".join(cbor(k) + cbor(v) for k, v in value.items())
 
 
-HELLO = {0: 1, 1: "penstock", 2: [1, 0], 3: {}, 4: 1, 5: "host", 6: 4711, 7: "boot", 8: "0.1.0"}
+HELLO = {0: 1, 1: "penstock", 2: [1, 0], 3: {}, 4: 1, 5: "host", 6: 4711, 8: "0.1.0"}
 TOTALS = {0: 1, 1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7, 7: 8, 8: {0: 1, 99: 2}, 9: {"ring": 5, "no-slot": 6}}
 PAIRS = {"message": "1462 B", "ring": "1024"}
 
@@ -83,8 +83,8 @@ def control_seeds():
     offer = {0: 2, 16: "packets", 17: PAIRS, 18: {"a": ""}, 19: b"address", 20: 7, 21: 2}
     good = [
         HELLO,
-        {**HELLO, 9: "side", 10: bytes(16), 11: True},
-        {**HELLO, 3: {"user": [1, {2: -3}, None, 1.0 and 2]}, 11: False},
+        {**HELLO, 9: "/tmp/penstock-x/s", 10: bytes(16)},
+        {**HELLO, 3: {"user": [1, {2: -3}, None, 1.0 and 2]}},
         {0: 1, 1: "penstock", 2: [7, 3], 3: 1},
         offer,
         {0: 3, 16: "s", 18: {}, 19: b"", 30: [1, -1, {"k": [None, True]}], 1 << 40: "later"},
@@ -108,7 +108,7 @@ def control_seeds():
         {}, {1: 2}, {0: 99}, {0: "x"}, {0: 1 << 40}, [], {"a": 1}, {0: 10, 12: [[[[[[1]]]]]]},
         {0: 10, 12: [0] * 257}, {0: 10, 9: 1, 8: 2}, {**HELLO, 1: "stockpen"}, {**HELLO, 2: [1]},
         {**HELLO, 2: [1 << 40, 0]}, {**HELLO, 2: [1, 1 << 40]}, {**HELLO, 4: 8}, {**HELLO, 10: b"short"},
-        {**HELLO, 10: bytes(17)}, {**HELLO, 11: 1}, {**HELLO, 9: ""}, {**HELLO, 5: "x" * 65}, {**HELLO, 5: "\n"},
+        {**HELLO, 10: bytes(17)}, {**HELLO, 9: ""}, {**HELLO, 5: "x" * 65}, {**HELLO, 5: "\n"},
         {**HELLO, 3: 5}, {**HELLO, 2: 5}, {0: 1, 2: [7, 3]}, {0: 5, 16: "s", 19: b"", 21: 1}, {0: 5, 16: "s", 19: b"", 21: 5},
         {0: 5, 16: "s", 19: "text"}, {0: 5, 16: "s", 19: b"y" * 16385}, {0: 6, 16: "s", 22: {1: 1, 0: 1}},
         {0: 6, 16: "s", 22: {"a": 1}}, {0: 6, 16: "s", 22: {9: {"a" * 60: 1}}}, {0: 6, 16: "s", 22: {8: {0: "x"}}},

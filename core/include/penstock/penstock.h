@@ -162,7 +162,7 @@ struct pst_config_params {
   const struct pst_stream_params *const *streams;
   const char *control;     /* "127.0.0.1:18515" */
   uint32_t workers;        /* 0: one a stream, up to the cores */
-  uint32_t insecure;       /* allow a control address beyond loopback */
+  uint32_t insecure;       /* allow a control address beyond loopback, and other users */
   uint64_t sleep_after_ns; /* idle for so long, a worker sleeps in pst_session_wait(); 0: never */
 };
 PST_EXPORT int pst_config_open_params(const struct pst_config_params *params,
@@ -712,7 +712,8 @@ struct pst_filter_params {
 struct pst_node_params {
   uint32_t struct_size;
   uint32_t insecure;     /* 1: allow `listen` and pst_node_connect() beyond loopback, without
-                            credentials: whoever reaches the address can take part */
+                            credentials, and other users on loopback: whoever reaches the address
+                            can take part */
   const char *listen;    /* "host:port", port 0: any that is free; NULL: it only connects */
   const char *transport; /* plugin name; NULL: loopback */
   const struct pst_setting *transport_options;

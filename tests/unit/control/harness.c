@@ -323,6 +323,19 @@ uint32_t open_descriptors(void)
   return n;
 }
 
+void descriptors_wait(uint32_t most)
+{
+  struct timespec until = deadline(), now;
+
+  do {
+    if (open_descriptors() <= most)
+      return;
+    sched_yield();
+    clock_gettime(CLOCK_REALTIME, &now);
+  } while (now.tv_sec < until.tv_sec);
+  fail_msg("%u descriptors are open, %u were", open_descriptors(), most);
+}
+
 int plain_listen(uint16_t *port)
 {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -356,7 +369,7 @@ int plain_connect(uint16_t port)
   return fd;
 }
 
-static bool readable(int fd)
+bool plain_readable(int fd)
 {
   struct pollfd wait = {.fd = fd, .events = POLLIN};
 
@@ -367,7 +380,7 @@ bool plain_closed(int fd)
 {
   uint8_t bytes[4096];
 
-  while (readable(fd)) {
+  while (plain_readable(fd)) {
     if (recv(fd, bytes, sizeof bytes, 0) <= 0)
       return true;
   }
@@ -387,7 +400,7 @@ void plain_send(int fd, const struct wire_message *message)
 static bool receive_all(int fd, uint8_t *bytes, size_t length)
 {
   for (size_t at = 0; at < length;) {
-    ssize_t n = readable(fd) ? recv(fd, bytes + at, length - at, 0) : -1;
+    ssize_t n = plain_readable(fd) ? recv(fd, bytes + at, length - at, 0) : -1;
     if (n <= 0)
       return false;
     at += (size_t)n;
@@ -419,9 +432,9 @@ void hello_of(struct wire_message *message, uint32_t role)
   message->major = WIRE_MAJOR;
   message->minor = WIRE_MINOR;
   message->role = role;
+  message->has_identity = true;
   message->pid = 4711;
   snprintf(message->host, sizeof message->host, "elsewhere");
-  snprintf(message->boot_id, sizeof message->boot_id, "another");
   snprintf(message->library, sizeof message->library, "0.0.1");
 }
 
@@ -434,6 +447,8 @@ int plain_sender(uint16_t port, struct wire_message *hello)
   assert_int_equal(hello->type, WIRE_HELLO);
   hello_of(&ours, WIRE_SENDER);
   plain_send(fd, &ours);
+  assert_true(plain_receive(fd, &ours));
+  assert_true(ours.type == WIRE_HELLO && ours.has_identity);
   return fd;
 }
 

@@ -77,16 +77,20 @@ void log_wait(const char *part);
 uint32_t log_count(const char *part);
 
 uint32_t open_descriptors(void);
+/* Until no more are open: other threads close some. */
+void descriptors_wait(uint32_t most);
 uint16_t unused_port(void);
 /* A plain client or server socket of 127.0.0.1. */
 int plain_connect(uint16_t port);
 int plain_listen(uint16_t *port);
+/* Whether there is something to read within a minute. */
+bool plain_readable(int fd);
 /* Whether the other end closes within a minute. */
 bool plain_closed(int fd);
 void plain_send(int fd, const struct wire_message *message);
 /* The next frame, decoded; the message's address is void. */
 bool plain_receive(int fd, struct wire_message *message);
-/* Connected, HELLOs exchanged, as a sender; side: by the side-socket's name. */
+/* Connected to an insecure receiver, HELLOs exchanged, as a sender. */
 int plain_sender(uint16_t port, struct wire_message *hello);
 void hello_of(struct wire_message *message, uint32_t role);
 

@@ -31,10 +31,9 @@ static void test_hello(void **state)
 {
   (void)state;
   hello_of(&said, WIRE_RECEIVER);
-  strcpy(said.side, "penstock-0123");
+  strcpy(said.side, "/tmp/penstock-0123/s");
   memset(said.token, 0xA5, sizeof said.token);
   said.has_token = true;
-  said.side_open = true;
   said.pid = UINT64_MAX;
   round_trip();
   assert_int_equal(heard.major, WIRE_MAJOR);
@@ -42,11 +41,10 @@ static void test_hello(void **state)
   assert_int_equal(heard.role, WIRE_RECEIVER);
   assert_true(heard.pid == UINT64_MAX);
   assert_string_equal(heard.host, said.host);
-  assert_string_equal(heard.boot_id, said.boot_id);
   assert_string_equal(heard.library, said.library);
   assert_string_equal(heard.side, said.side);
   assert_memory_equal(heard.token, said.token, sizeof said.token);
-  assert_true(heard.has_token && heard.side_open);
+  assert_true(heard.has_token && heard.has_identity);
 }
 
 static void test_hello_of_another_major_is_named(void **state)

@@ -20,6 +20,14 @@ struct pst_node_params some_params(void)
                                   .offers = 4};
 }
 
+struct pst_node_params open_params(void)
+{
+  struct pst_node_params params = some_params();
+
+  params.insecure = 1;
+  return params;
+}
+
 void side_open(struct side *side, const struct pst_node_params *params)
 {
   struct pst_error error = PST_ERROR_INIT;
@@ -129,6 +137,13 @@ void pair_open(struct pair *pair, const struct pst_node_params *server,
   side_open(&pair->server, &listening);
   side_open(&pair->client, &calling);
   connect_sides(&pair->server, &pair->client);
+}
+
+void pair_open_to_all(struct pair *pair)
+{
+  const struct pst_node_params params = open_params();
+
+  pair_open(pair, &params, NULL);
 }
 
 void pair_close(struct pair *pair)

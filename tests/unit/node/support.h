@@ -39,6 +39,8 @@ struct pair {
 
 uint64_t now_ns(void);
 struct pst_node_params some_params(void); /* loopback, small */
+/* Likewise, of a node that asks nobody which user he is. */
+struct pst_node_params open_params(void);
 void side_open(struct side *side, const struct pst_node_params *params);
 void side_close(struct side *side);
 /* Poll once, sleeping while there is nothing. */
@@ -53,6 +55,8 @@ struct pst_node_event await_text(struct side *side, struct side *other, uint8_t 
 void connect_sides(struct side *server, struct side *client);
 void pair_open(struct pair *pair, const struct pst_node_params *server,
                const struct pst_node_params *client);
+/* As pair_open(), with a server of open_params(). */
+void pair_open_to_all(struct pair *pair);
 void pair_close(struct pair *pair);
 struct pst_area *area_of(struct side *side, uint64_t length);
 uint8_t *bytes_of(const struct pst_area *area);

@@ -22,7 +22,7 @@ struct other {
 /* No cmocka in here. */
 static void other_main(int address_fd, bool offers)
 {
-  struct pst_node_params params = some_params();
+  struct pst_node_params params = open_params();
   struct pst_area_params area_params = {.struct_size = sizeof(area_params), .length = AREA};
   struct pst_error error = PST_ERROR_INIT;
   struct pst_node_event events[8];
@@ -126,7 +126,7 @@ static void stolen(bool owner_is_here)
 {
   const struct other thief = other_open(false);
   const struct other elsewhere = owner_is_here ? (struct other){0, -1} : other_open(true);
-  struct pst_node_params params = some_params();
+  struct pst_node_params params = open_params();
   struct pst_error error = PST_ERROR_INIT;
   static struct side server, owner;
   struct side *here = owner_is_here ? &owner : NULL;

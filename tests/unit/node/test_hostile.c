@@ -59,7 +59,7 @@ static void say_hello(int fd, uint32_t role)
   said.minor = WIRE_MINOR;
   said.role = role;
   snprintf(said.host, sizeof(said.host), "elsewhere");
-  snprintf(said.boot_id, sizeof(said.boot_id), "another");
+  said.has_identity = true;
   snprintf(said.library, sizeof(said.library), "0.0.1");
   say(fd);
 }
@@ -120,7 +120,7 @@ static void strangers_are_told_and_dropped(void **state)
   struct pair pair;
 
   (void)state;
-  pair_open(&pair, NULL, NULL);
+  pair_open_to_all(&pair);
   uint16_t port = pst_node_port(pair.server.node);
 
   int fd = dial(port);
@@ -165,7 +165,7 @@ static void garbage_for_an_address(void **state)
   struct pair pair;
 
   (void)state;
-  pair_open(&pair, NULL, NULL);
+  pair_open_to_all(&pair);
   for (int i = 0; i < 20; i++) {
     int fd = dial(pst_node_port(pair.server.node));
     say_hello(fd, WIRE_NODE);
@@ -187,7 +187,7 @@ static void half_open_connections(void **state)
   int fds[COUNT];
 
   (void)state;
-  pair_open(&pair, NULL, NULL);
+  pair_open_to_all(&pair);
   for (int i = 0; i < COUNT; i++) {
     fds[i] = dial(pst_node_port(pair.server.node));
     if (i % 2)
@@ -195,7 +195,7 @@ static void half_open_connections(void **state)
     still_served(&pair);
   }
   struct side late;
-  struct pst_node_params params = some_params();
+  struct pst_node_params params = open_params();
   side_open(&late, &params);
   connect_sides(&pair.server, &late);
   side_close(&late);
@@ -222,7 +222,7 @@ static int listen_plain(char text[64])
 /* What listens there is a stream's receiver. */
 static void node_that_calls_a_receiver_is_told(void **state)
 {
-  struct pst_node_params params = some_params();
+  struct pst_node_params params = open_params();
   struct pst_error error = PST_ERROR_INIT;
   const char *why;
   struct side side;
@@ -246,7 +246,7 @@ static void node_that_calls_a_receiver_is_told(void **state)
 /* Nobody ever answers: the connection is taken, and that is all. */
 static void silence_times_out(void **state)
 {
-  struct pst_node_params params = some_params();
+  struct pst_node_params params = open_params();
   struct pst_error error = PST_ERROR_INIT;
   struct side side;
   char text[64];
@@ -275,7 +275,7 @@ static void offers_over_the_limit(void **state)
   uint32_t ids[COUNT], taken = 0, refused = 0, offered = 0;
 
   (void)state;
-  pair_open(&pair, NULL, NULL);
+  pair_open_to_all(&pair);
   struct pst_area *area = area_of(&pair.client, AREA);
   for (uint32_t i = 0; i < COUNT; i++)
     assert_int_equal(pst_peer_offer(pair.client.peer, area, 0, AREA, ALL_ACCESS, &ids[i]), 0);
@@ -315,7 +315,7 @@ static void withdrawn_before_it_is_taken(void **state)
   uint32_t id;
 
   (void)state;
-  pair_open(&pair, NULL, NULL);
+  pair_open_to_all(&pair);
   struct pst_area *area = area_of(&pair.client, AREA);
   for (uint32_t i = 0; i < 200; i++) {
     assert_int_equal(pst_peer_offer(pair.client.peer, area, 0, AREA, ALL_ACCESS, &id), 0);
@@ -339,7 +339,7 @@ static void withdrawn_before_it_is_taken(void **state)
 
 static void bytes_over_the_limit(void **state)
 {
-  struct pst_node_params params = some_params();
+  struct pst_node_params params = open_params();
   struct pair pair;
   const char *text;
   uint32_t id;
@@ -364,11 +364,11 @@ static void floods_are_bounded(void **state)
 {
   struct pair pair;
   struct side other;
-  struct pst_node_params params = some_params();
+  struct pst_node_params params = open_params();
   uint32_t sent = 0, got = 0;
 
   (void)state;
-  pair_open(&pair, NULL, NULL);
+  pair_open_to_all(&pair);
   side_open(&other, &params);
   struct pst_peer *good = pair.server.peer;
   connect_sides(&pair.server, &other);

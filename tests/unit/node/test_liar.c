@@ -84,14 +84,14 @@ static void tell(const struct lie *lie)
 static void another_address_that_is_none(void **state)
 {
   static const struct lie lie = {"READDRESS to nowhere", WIRE_READDRESS, 0, 0, "is of no use"};
-  struct pst_node_params params = some_params();
+  struct pst_node_params params = open_params();
   struct pst_node_event event;
   static struct side liar;
   struct pair pair;
   char text[256];
 
   (void)state;
-  pair_open(&pair, NULL, NULL);
+  pair_open_to_all(&pair);
   memset(&liar, 0, sizeof(liar));
   side_open(&liar, &params);
   join(&pair, &liar);
@@ -118,14 +118,14 @@ static void lies_after_joining(void **state)
       {"a stream's heartbeat", WIRE_BEAT, 0, 0, "BEAT"},
       {"an ADDRESS of a stream", WIRE_ADDRESS, 0, 0, "ADDRESS"},
   };
-  struct pst_node_params params = some_params();
+  struct pst_node_params params = open_params();
   struct pst_node_event event;
   static struct side liar;
   struct pair pair;
   char text[256];
 
   (void)state;
-  pair_open(&pair, NULL, NULL);
+  pair_open_to_all(&pair);
   for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
     memset(&liar, 0, sizeof(liar));
     side_open(&liar, &params);
@@ -150,14 +150,14 @@ static void keys_that_are_none(void **state)
       {"a key of nobody's", WIRE_REGION, 1, 100, NULL},
       {"all there is", WIRE_REGION, UINT32_MAX, UINT64_MAX, NULL},
   };
-  struct pst_node_params params = some_params();
+  struct pst_node_params params = open_params();
   struct pst_node_event event;
   static struct side liar;
   struct pair pair;
   char text[256];
 
   (void)state;
-  pair_open(&pair, NULL, NULL);
+  pair_open_to_all(&pair);
   for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
     memset(&liar, 0, sizeof(liar));
     side_open(&liar, &params);
@@ -180,7 +180,7 @@ static void keys_that_are_none(void **state)
 static void hanging_up_in_each_state(void **state)
 {
   enum { FRAMES = 9 };
-  struct pst_node_params params = some_params();
+  struct pst_node_params params = open_params();
   struct pst_error error = PST_ERROR_INIT;
   struct pst_node_event event;
   static struct side liar;
@@ -189,7 +189,7 @@ static void hanging_up_in_each_state(void **state)
   char text[256];
 
   (void)state;
-  pair_open(&pair, NULL, NULL);
+  pair_open_to_all(&pair);
   for (uint32_t most = 0; most < FRAMES; most++) {
     bool is_over = false, offers = false;
     uint64_t deadline = now_ns() + DEADLINE_NS;

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "closer.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+/* So many closes may wait at a time before those behind them wait too. */
+#define THREADS_MAX 16
+/* A close that takes so long is left to its thread, and another goes on with the rest. */
+#define STUCK_NS (20 * PST_NS_PER_MS)
+#define STACK_BYTES (128u * 1024)
+#define IDLE_NS (5 * PST_NS_PER_S)
+
+struct job {
+  struct job *next;
+  int fd;
+};
+
+/* One thread closes, and one waits to take over from it. */
+static struct {
+  pthread_mutex_t mutex;
+  pthread_cond_t more;
+  struct job *first, **end;
+  uint32_t threads, waiting; /* a thread that begins counts as waiting */
+  uint64_t turn;             /* of the thread that closes: those before are stuck */
+  bool is_closing;
+  uint64_t taken_ns;
+} closer = {
+    .mutex = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER, .end = &closer.first};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void lock(void)
+{
+  pthread_mutex_lock(&closer.mutex);
+}
+
+static void unlock(void)
+{
+  pthread_mutex_unlock(&closer.mutex);
+}
+
+/* A forked child has none of the threads. What was queued is its own copy, for the next one. */
+static void forget_threads(void)
+{
+  pthread_mutex_init(&closer.mutex, NULL);
+  pthread_cond_init(&closer.more, NULL);
+  closer.threads = closer.waiting = 0;
+  closer.is_closing = false;
+}
+
+static void begin(void)
+{
+  pthread_atfork(lock, unlock, forget_threads);
+}
+
+static void *run(void *argument);
+
+/* Nobody joins it: it may never return from a close. */
+static bool start_thread(void)
+{
+  pthread_attr_t attributes;
+  sigset_t all, before;
+  pthread_t thread;
+
+  if (pthread_attr_init(&attributes) != 0)
+    return false;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool started = pthread_create(&thread, &attributes, run, NULL) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  return started;
+}
+
+/* Under the mutex, as those below are called. */
+static void keep_one_waiting(void)
+{
+  if (closer.waiting > 0 || closer.threads >= THREADS_MAX || !start_thread())
+    return;
+  closer.threads++;
+  closer.waiting++;
+}
+
+static void wait_until(uint64_t until_ns)
+{
+  const struct timespec until = {.tv_sec = (time_t)(until_ns / PST_NS_PER_S),
+                                 .tv_nsec = (long)(until_ns % PST_NS_PER_S)};
+
+  pthread_cond_clockwait(&closer.more, &closer.mutex, CLOCK_MONOTONIC, &until);
+}
+
+/* NULL: nothing came for a while. */
+static struct job *take(void)
+{
+  uint64_t idle_ns = clock_now_ns() + IDLE_NS;
+
+  for (;;) {
+    uint64_t now_ns = clock_now_ns();
+    if (closer.first && (!closer.is_closing || now_ns >= closer.taken_ns + STUCK_NS))
+      break;
+    if (!closer.first && now_ns >= idle_ns)
+      return NULL;
+    wait_until(closer.first ? closer.taken_ns + STUCK_NS : idle_ns);
+  }
+  struct job *job = closer.first;
+  closer.first = job->next;
+  if (!closer.first)
+    closer.end = &closer.first;
+  closer.is_closing = true;
+  closer.taken_ns = clock_now_ns();
+  return job;
+}
+
+static void *run(void *argument)
+{
+  struct job *job;
+
+  pthread_setname_np(pthread_self(), "pst-close");
+  pthread_mutex_lock(&closer.mutex);
+  while ((job = take()) != NULL) {
+    uint64_t turn = ++closer.turn;
+    closer.waiting--;
+    keep_one_waiting();
+    if (closer.first)
+      pthread_cond_signal(&closer.more);
+    pthread_mutex_unlock(&closer.mutex);
+    close(job->fd);
+    free(job);
+    pthread_mutex_lock(&closer.mutex);
+    if (closer.turn == turn)
+      closer.is_closing = false;
+    closer.waiting++;
+  }
+  closer.waiting--;
+  closer.threads--;
+  pthread_mutex_unlock(&closer.mutex);
+  return argument;
+}
+
+void closer_close(int fd)
+{
+  struct job *job = fd >= 0 ? malloc(sizeof *job) : NULL;
+  bool is_queued = false;
+
+  if (fd < 0)
+    return;
+  pthread_once(&once, begin);
+  pthread_mutex_lock(&closer.mutex);
+  if (job)
+    keep_one_waiting();
+  if (job && closer.threads > 0) {
+    *job = (struct job){.fd = fd};
+    *closer.end = job;
+    closer.end = &job->next;
+    is_queued = true;
+    pthread_cond_signal(&closer.more);
+  }
+  pthread_mutex_unlock(&closer.mutex);
+  if (is_queued)
+    return;
+  free(job);
+  close(fd);
+}

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which user a peer of this host belongs to: what others are refused, and what they cannot hold
+ * up. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+#define NOBODY 65534
+
+static struct wire_message got, say;
+
+static struct end *receiver_open(const char *stream, void **in)
+{
+  struct end *receiver = end_new();
+
+  log_clear();
+  *in = end_stream(receiver, stream, false, NULL);
+  assert_int_equal(end_listen(receiver), 0);
+  return receiver;
+}
+
+/* Of this thread alone, as the system call itself has it. */
+static void become(uid_t uid)
+{
+  assert_int_equal(syscall(SYS_setresuid, -1, uid, -1), 0);
+}
+
+/* ---- TCP alone ------------------------------------------------------------------- */
+
+static void test_tcp_alone_is_refused(void **state)
+{
+  void *in;
+  struct end *receiver = receiver_open("a", &in);
+  int fd = plain_connect(control_port(receiver->control));
+
+  (void)state;
+  assert_true(plain_receive(fd, &got));
+  assert_int_equal(got.type, WIRE_HELLO);
+  assert_false(got.has_identity);
+  assert_int_equal(got.pid, 0);
+  assert_string_equal(got.host, "");
+  assert_string_equal(got.library, "");
+  hello_of(&say, WIRE_SENDER);
+  plain_send(fd, &say);
+  assert_true(plain_receive(fd, &got));
+  assert_int_equal(got.type, WIRE_BYE);
+  assert_int_equal(got.code, -EACCES);
+  assert_non_null(strstr(got.text, "has not shown which user it belongs to"));
+  assert_non_null(strstr(got.text, "control.insecure: true"));
+  assert_true(plain_closed(fd));
+  close(fd);
+  assert_int_equal(end_seen(receiver, SEEN_PEER, in), 0);
+  assert_int_equal(end_seen(receiver, SEEN_FAIL, in), 0);
+  end_close(receiver);
+}
+
+/* The token that TCP shows to anybody, with an honest account of another connection. */
+static void test_claim_of_another_connection(void **state)
+{
+  void *in;
+  struct end *receiver = receiver_open("a", &in);
+  uint16_t port = control_port(receiver->control);
+  int fd = plain_connect(port), other = plain_connect(port);
+  struct side_claim claim;
+  uint32_t uid;
+
+  (void)state;
+  assert_true(plain_receive(fd, &got));
+  int side = side_connect(got.side, &uid);
+  assert_true(side >= 0);
+  assert_int_equal(side_claim_make(other, true, got.token, &claim), 0);
+  assert_int_equal(side_send_claim(side, &claim), 0);
+  assert_true(plain_receive(fd, &got));
+  assert_int_equal(got.type, WIRE_BYE);
+  assert_non_null(strstr(got.text, "a relay lies between"));
+  assert_true(plain_closed(side));
+  close(side);
+  close(fd);
+  close(other);
+  end_close(receiver);
+}
+
+/* ---- A relay --------------------------------------------------------------------- */
+
+struct relay {
+  int listener;
+  uint16_t port, to;
+  pthread_t thread;
+};
+
+/* Whatever comes, until either end closes. */
+static void *relay_run(void *argument)
+{
+  struct relay *relay = argument;
+  uint8_t bytes[4096];
+  ssize_t n = 1;
+
+  struct pollfd ends[2] = {{.fd = accept(relay->listener, NULL, NULL), .events = POLLIN},
+                           {.fd = plain_connect(relay->to), .events = POLLIN}};
+  while (n > 0 && poll(ends, 2, -1) > 0)
+    for (int i = 0; i < 2 && n > 0; i++)
+      if (ends[i].revents) {
+        n = read(ends[i].fd, bytes, sizeof bytes);
+        if (n > 0)
+          n = send(ends[!i].fd, bytes, (size_t)n, MSG_NOSIGNAL);
+      }
+  close(ends[0].fd);
+  close(ends[1].fd);
+  return NULL;
+}
+
+/* `insecure`: of the receiver, then of the sender. */
+static void relay_once(bool receiver_insecure, bool sender_insecure)
+{
+  struct end *receiver = end_new(), *sender = end_new();
+  void *in = end_stream(receiver, "a", false, NULL), *out = end_stream(sender, "a", true, NULL);
+  struct relay relay = {.listener = plain_listen(&relay.port)};
+
+  log_clear();
+  receiver->params.insecure = receiver_insecure;
+  sender->params.insecure = sender_insecure;
+  assert_int_equal(end_listen(receiver), 0);
+  relay.to = control_port(receiver->control);
+  assert_int_equal(pthread_create(&relay.thread, NULL, relay_run, &relay), 0);
+  assert_int_equal(end_connect(sender, relay.port), 0);
+  if (receiver_insecure && sender_insecure) {
+    end_wait(sender, SEEN_PEER, out, 0);
+    end_wait(receiver, SEEN_PEER, in, 0);
+  } else {
+    struct seen seen = end_wait(sender, SEEN_FAIL, out, 0);
+    assert_int_equal(seen.code, -EACCES);
+    assert_non_null(strstr(seen.text, "relay lies between"));
+    assert_int_equal(end_seen(receiver, SEEN_PEER, in), 0);
+  }
+  end_close(sender);
+  pthread_join(relay.thread, NULL);
+  end_close(receiver);
+  close(relay.listener);
+}
+
+static void test_relay(void **state)
+{
+  (void)state;
+  relay_once(false, false);
+  relay_once(true, false);
+  relay_once(false, true);
+  relay_once(true, true);
+}
+
+/* ---- Another user ---------------------------------------------------------------- */
+
+static void test_another_user_is_kept_out(void **state)
+{
+  void *in;
+  uint32_t uid = 0;
+
+  (void)state;
+  if (geteuid() != 0)
+    skip();
+  struct end *receiver = receiver_open("a", &in);
+  int fd = plain_connect(control_port(receiver->control));
+  assert_true(plain_receive(fd, &got));
+  become(NOBODY);
+  int refused = side_connect(got.side, &uid);
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", got.side);
+  int side = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  int rc = connect(side, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
+  become(0);
+  assert_int_equal(refused, -EACCES);
+  assert_int_equal(uid, 0);
+  assert_int_equal(rc, -EACCES);
+  close(side);
+  close(fd);
+  end_close(receiver);
+}
+
+/* One that came past the folder, before it was private say: by its uid. */
+static void test_another_user_at_the_socket(void **state)
+{
+  void *in;
+  char folder[WIRE_SIDE_MAX + 1];
+
+  (void)state;
+  if (geteuid() != 0)
+    skip();
+  struct end *receiver = receiver_open("a", &in);
+  int fd = plain_connect(control_port(receiver->control));
+  assert_true(plain_receive(fd, &got));
+  snprintf(folder, sizeof folder, "%s", got.side);
+  *strrchr(folder, '/') = '\0';
+  assert_int_equal(chmod(folder, 0755), 0);
+  assert_int_equal(chmod(got.side, 0777), 0);
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", got.side);
+  int side = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  become(NOBODY);
+  int rc = connect(side, (struct sockaddr *)&address, sizeof address);
+  become(0);
+  assert_int_equal(rc, 0);
+  log_wait("turned away: a process of user 65534");
+  assert_true(plain_closed(side));
+  close(side);
+  close(fd);
+  end_close(receiver);
+}
+
+/* A listener of another user's, which does all that a receiver does. */
+static void test_receiver_of_another_user(void **state)
+{
+  struct side_listener theirs;
+  uint16_t port;
+
+  (void)state;
+  if (geteuid() != 0)
+    skip();
+  struct end *sender = end_new();
+  void *out = end_stream(sender, "a", true, NULL);
+  int listener = plain_listen(&port);
+  become(NOBODY);
+  int rc = side_listen(&theirs);
+  become(0);
+  assert_int_equal(rc, 0);
+  assert_int_equal(end_connect(sender, port), 0);
+  int fd = accept(listener, NULL, NULL);
+  hello_of(&say, WIRE_RECEIVER);
+  snprintf(say.side, sizeof say.side, "%s", theirs.path);
+  say.has_token = true;
+  plain_send(fd, &say);
+  struct seen seen = end_wait(sender, SEEN_FAIL, out, 0);
+  assert_int_equal(seen.code, -EACCES);
+  assert_non_null(strstr(seen.text, "belongs to user 65534, this end to user 0"));
+  end_close(sender);
+  close(fd);
+  close(listener);
+  side_unlisten(&theirs);
+}
+
+/* ---- What cannot be held up ------------------------------------------------------- */
+
+/* A socket whose last close waits for an hour. */
+static int lingering(int *other)
+{
+  const struct linger hour = {.l_onoff = 1, .l_linger = 3600};
+  static uint8_t bytes[65536];
+  int small = 1;
+  uint16_t port;
+  int listener = plain_listen(&port);
+  int fd = plain_connect(port);
+
+  *other = accept(listener, NULL, NULL);
+  setsockopt(*other, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  while (send(fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+  }
+  assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof hour), 0);
+  close(listener);
+  return fd;
+}
+
+static void on_alarm(int signal)
+{
+  (void)signal;
+}
+
+/* Where this one is the last after all, a signal ends the waiting. */
+static void close_briefly(int fd)
+{
+  const struct sigaction action = {.sa_handler = on_alarm};
+  const struct itimerval soon = {.it_interval.tv_usec = 20000, .it_value.tv_usec = 20000};
+  const struct itimerval never = {0};
+
+  sigaction(SIGALRM, &action, NULL);
+  setitimer(ITIMER_REAL, &soon, NULL);
+  close(fd);
+  setitimer(ITIMER_REAL, &never, NULL);
+}
+
+static void send_fd(int side, const void *bytes, size_t length, int fd)
+{
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int))];
+  } space = {0};
+  struct iovec piece = {(void *)(uintptr_t)bytes, length};
+  struct msghdr message = {.msg_iov = &piece,
+                           .msg_iovlen = 1,
+                           .msg_control = space.bytes,
+                           .msg_controllen = sizeof space.bytes};
+  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  assert_int_equal(sendmsg(side, &message, MSG_NOSIGNAL), length);
+}
+
+/* In place of a claim, beside nonsense behind one, and with no frame: nobody waits. */
+static void test_descriptors_that_linger(void **state)
+{
+  static const char nonsense[16] = "0123456789abcde";
+  struct end *sender = end_new();
+  const struct control_totals totals = totals_of(3);
+  int others[3], sides[3], fds[3];
+  uint32_t uid;
+  void *in;
+
+  (void)state;
+  struct end *receiver = receiver_open("a", &in);
+  uint16_t port = control_port(receiver->control);
+  void *out = end_stream(sender, "a", true, NULL);
+  assert_int_equal(end_connect(sender, port), 0);
+  end_wait(receiver, SEEN_PEER, in, 0);
+  for (int i = 0; i < 3; i++) {
+    struct side_claim claim;
+    int held = lingering(&others[i]);
+    fds[i] = plain_connect(port);
+    assert_true(plain_receive(fds[i], &got));
+    sides[i] = side_connect(got.side, &uid);
+    assert_true(sides[i] >= 0);
+    assert_int_equal(side_claim_make(fds[i], true, got.token, &claim), 0);
+    if (i > 0)
+      assert_int_equal(side_send_claim(sides[i], &claim), 0);
+    send_fd(sides[i], nonsense, i == 2 ? 8 : sizeof nonsense, held);
+    close_briefly(held);
+    if (i == 2)
+      close(fds[i]);
+    assert_true(plain_closed(sides[i]));
+    close(sides[i]);
+    if (i < 2)
+      close(fds[i]);
+  }
+  assert_int_equal(control_beat(sender->control, out, &totals), 0);
+  end_wait(receiver, SEEN_BEAT, in, 0);
+  end_close(sender);
+  end_close(receiver);
+  for (int i = 0; i < 3; i++)
+    close(others[i]);
+}
+
+/* As many as like to: the oldest goes, and one that says its claim is heard. */
+static void test_guests_make_room(void **state)
+{
+  enum { GUESTS = 200 };
+  struct end *sender = end_new();
+  int guests[GUESTS];
+  uint32_t uid;
+  void *in;
+
+  (void)state;
+  struct end *receiver = receiver_open("a", &in);
+  uint16_t port = control_port(receiver->control);
+  int fd = plain_connect(port);
+  assert_true(plain_receive(fd, &got));
+  for (int i = 0; i < GUESTS; i++)
+    assert_true((guests[i] = side_connect(got.side, &uid)) >= 0);
+  end_stream(sender, "a", true, NULL);
+  assert_int_equal(end_connect(sender, port), 0);
+  end_wait(receiver, SEEN_PEER, in, 0);
+  assert_true(plain_closed(guests[0]));
+  for (int i = 0; i < GUESTS; i++)
+    close(guests[i]);
+  close(fd);
+  end_close(sender);
+  end_close(receiver);
+}
+
+/* ---- The folder ------------------------------------------------------------------- */
+
+static void folder_of(const struct side_listener *listener, char folder[WIRE_SIDE_MAX + 1])
+{
+  snprintf(folder, WIRE_SIDE_MAX + 1, "%s", listener->path);
+  *strrchr(folder, '/') = '\0';
+}
+
+static void test_folder_is_private_and_goes(void **state)
+{
+  struct side_listener listener;
+  char folder[WIRE_SIDE_MAX + 1];
+  struct stat is;
+
+  (void)state;
+  assert_int_equal(side_listen(&listener), 0);
+  folder_of(&listener, folder);
+  assert_int_equal(stat(folder, &is), 0);
+  assert_int_equal(is.st_mode & 07777, 0700);
+  assert_int_equal(is.st_uid, geteuid());
+  side_unlisten(&listener);
+  assert_int_equal(stat(folder, &is), -1);
+}
+
+/* What a killed process leaves goes with the next start, and what another has does not. */
+static void test_folders_of_the_dead(void **state)
+{
+  struct side_listener dead, alive, next;
+  char dead_folder[WIRE_SIDE_MAX + 1], alive_folder[WIRE_SIDE_MAX + 1];
+  struct stat is;
+
+  (void)state;
+  assert_int_equal(side_listen(&alive), 0);
+  assert_int_equal(side_listen(&dead), 0);
+  folder_of(&alive, alive_folder);
+  folder_of(&dead, dead_folder);
+  close(dead.fd);
+  close(dead.folder_fd);
+  assert_int_equal(stat(dead.path, &is), 0);
+  assert_int_equal(side_listen(&next), 0);
+  assert_int_equal(stat(dead_folder, &is), -1);
+  assert_int_equal(stat(alive_folder, &is), 0);
+  side_unlisten(&next);
+  side_unlisten(&alive);
+}
+
+static void test_folder_lies_in_the_runtime_folder(void **state)
+{
+  char runtime[] = "/tmp/control-users-XXXXXX";
+  struct side_listener listener;
+
+  (void)state;
+  assert_non_null(mkdtemp(runtime));
+  setenv("XDG_RUNTIME_DIR", runtime, 1);
+  assert_int_equal(side_listen(&listener), 0);
+  assert_int_equal(strncmp(listener.path, runtime, strlen(runtime)), 0);
+  side_unlisten(&listener);
+  /* Others could rename what lies in it. */
+  assert_int_equal(chmod(runtime, 0770), 0);
+  assert_int_equal(side_listen(&listener), 0);
+  assert_int_equal(strncmp(listener.path, "/tmp/penstock-", 14), 0);
+  side_unlisten(&listener);
+  unsetenv("XDG_RUNTIME_DIR");
+  assert_int_equal(rmdir(runtime), 0);
+}
+
+/* A peer names the path: nothing is connected to but a side-socket in a private folder of ours. */
+static void test_paths_that_are_none(void **state)
+{
+  static const struct {
+    const char *path;
+    int rc;
+  } table[] = {
+      {"", -EINVAL},
+      {"penstock-x/s", -EINVAL},
+      {"/run/user/0/bus", -EINVAL},
+      {"/s", -EINVAL},
+      {"/tmp/s", -EINVAL},
+      {"/tmp/penstock-none/s", -ENOENT},
+      {"/tmp/penstock-none/../s", -EINVAL},
+  };
+  uint32_t uid;
+
+  (void)state;
+  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+    assert_int_equal(side_connect(table[i].path, &uid), table[i].rc);
+}
+
+static int setup(void **state)
+{
+  (void)state;
+  log_watch();
+  unsetenv("XDG_RUNTIME_DIR");
+  return 0;
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_tcp_alone_is_refused),
+      cmocka_unit_test(test_claim_of_another_connection),
+      cmocka_unit_test(test_relay),
+      cmocka_unit_test(test_another_user_is_kept_out),
+      cmocka_unit_test(test_another_user_at_the_socket),
+      cmocka_unit_test(test_receiver_of_another_user),
+      cmocka_unit_test(test_descriptors_that_linger),
+      cmocka_unit_test(test_guests_make_room),
+      cmocka_unit_test(test_folder_is_private_and_goes),
+      cmocka_unit_test(test_folders_of_the_dead),
+      cmocka_unit_test(test_folder_lies_in_the_runtime_folder),
+      cmocka_unit_test(test_paths_that_are_none),
+  };
+
+  return cmocka_run_group_tests(tests, setup, NULL) ? 1 : 0;
+}
