@@ -2,8 +2,8 @@
 /* The side-socket: who is at the other end of a TCP connection on this host, and descriptors
  * between the two processes.
  *
- * A Unix socket in a folder that its user alone may enter, $XDG_RUNTIME_DIR/penstock-XXXXXX or
- * /tmp/penstock-XXXXXX. Both ends look at the other's user id, which must be their own. First
+ * A Unix socket in a folder that its user alone may enter, $XDG_RUNTIME_DIR/penstock-side-XXXXXX or
+ * /tmp/penstock-side-XXXXXX. Both ends look at the other's user id, which must be their own. First
  * each says what it sees of the TCP connection: a relay in between has two of them, whose
  * addresses differ. Then come ids with the descriptors of one frame each.
  *

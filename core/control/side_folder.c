@@ -15,7 +15,7 @@
 #include "side.h"
 #include "util/closer.h"
 
-#define PREFIX "penstock-"
+#define PREFIX "penstock-side-" /* of its own: what else a user calls so is not swept */
 #define SOCKET_NAME "s"
 #define BACKLOG 1024
 #define TRIES 8

@@ -409,9 +409,11 @@ static void test_folders_of_the_dead(void **state)
 {
   struct side_listener dead, alive, next;
   char dead_folder[WIRE_SIDE_MAX + 1], alive_folder[WIRE_SIDE_MAX + 1];
+  char other[] = "/tmp/penstock-other-XXXXXX"; /* private and empty, and no side-socket's */
   struct stat is;
 
   (void)state;
+  assert_non_null(mkdtemp(other));
   assert_int_equal(side_listen(&alive), 0);
   assert_int_equal(side_listen(&dead), 0);
   folder_of(&alive, alive_folder);
@@ -422,6 +424,7 @@ static void test_folders_of_the_dead(void **state)
   assert_int_equal(side_listen(&next), 0);
   assert_int_equal(stat(dead_folder, &is), -1);
   assert_int_equal(stat(alive_folder, &is), 0);
+  assert_int_equal(rmdir(other), 0);
   side_unlisten(&next);
   side_unlisten(&alive);
 }
@@ -440,7 +443,7 @@ static void test_folder_lies_in_the_runtime_folder(void **state)
   /* Others could rename what lies in it. */
   assert_int_equal(chmod(runtime, 0770), 0);
   assert_int_equal(side_listen(&listener), 0);
-  assert_int_equal(strncmp(listener.path, "/tmp/penstock-", 14), 0);
+  assert_int_equal(strncmp(listener.path, "/tmp/penstock-side-", 19), 0);
   side_unlisten(&listener);
   unsetenv("XDG_RUNTIME_DIR");
   assert_int_equal(rmdir(runtime), 0);
@@ -458,8 +461,8 @@ static void test_paths_that_are_none(void **state)
       {"/run/user/0/bus", -EINVAL},
       {"/s", -EINVAL},
       {"/tmp/s", -EINVAL},
-      {"/tmp/penstock-none/s", -ENOENT},
-      {"/tmp/penstock-none/../s", -EINVAL},
+      {"/tmp/penstock-side-none/s", -ENOENT},
+      {"/tmp/penstock-side-none/../s", -EINVAL},
   };
   uint32_t uid;
 
