@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "notice.h"
 #include "words.h"
@@ -245,7 +246,12 @@ static enum arguments_result take(const struct command *command, int key, const 
     break;
   }
   case KEY_LONG + 5:
-    result = append(&a->plugin_paths, &a->plugin_path_count, value);
+    /* The caller would choose code that runs with more privileges than the caller has. */
+    result =
+        getauxval(AT_SECURE) != 0 ? -EPERM : append(&a->plugin_paths, &a->plugin_path_count, value);
+    snprintf(what, sizeof what,
+             "--plugin-path is refused: this program runs with other privileges than its "
+             "caller's; install the plugins");
     break;
   case KEY_LONG + 6:
     a->judged_for = value;

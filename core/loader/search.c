@@ -91,7 +91,7 @@ static int add_program(struct loader_folders *folders)
 static void say_ignored(void)
 {
   pst_log(PST_LOG_WARN, "PENSTOCK_PLUGIN_PATH is ignored: this program runs with other privileges "
-                        "than its caller's; use --plugin-path or install the plugins");
+                        "than its caller's; install the plugins");
 }
 
 static int add_environment(struct loader_folders *folders)

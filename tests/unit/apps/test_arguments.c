@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "arguments.h"
@@ -38,6 +39,32 @@ static enum arguments_result parse(const struct command *command, const char *co
   said[got > 0 ? got : 0] = '\0';
   close(pipes[0]);
   return result;
+}
+
+static unsigned long is_secure; /* the file has capabilities, or is set-user-ID */
+
+unsigned long __real_getauxval(unsigned long type);
+unsigned long __wrap_getauxval(unsigned long type);
+unsigned long __wrap_getauxval(unsigned long type)
+{
+  return type == AT_SECURE ? is_secure : __real_getauxval(type);
+}
+
+static void plugins_are_not_the_callers_where_privileges_are_not(void **state)
+{
+  const char *const words[] = {"--plugin-path", "here", "a.yaml", NULL};
+  struct arguments arguments;
+  char said[512];
+
+  (void)state;
+  assert_int_equal(parse(&all, words, &arguments, said, sizeof said), ARGUMENTS_OK);
+  assert_int_equal(arguments.plugin_path_count, 1);
+  arguments_free(&arguments);
+  is_secure = 1;
+  assert_int_equal(parse(&all, words, &arguments, said, sizeof said), ARGUMENTS_WRONG);
+  is_secure = 0;
+  assert_non_null(strstr(said, "--plugin-path is refused"));
+  arguments_free(&arguments);
 }
 
 static void every_option_arrives(void **state)
@@ -156,8 +183,11 @@ static void nearest_is_near_or_nothing(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_option_arrives),          cmocka_unit_test(table_of_what_is_wrong),
-      cmocka_unit_test(help_wins_over_a_missing_file), cmocka_unit_test(table_of_durations),
+      cmocka_unit_test(plugins_are_not_the_callers_where_privileges_are_not),
+      cmocka_unit_test(every_option_arrives),
+      cmocka_unit_test(table_of_what_is_wrong),
+      cmocka_unit_test(help_wins_over_a_missing_file),
+      cmocka_unit_test(table_of_durations),
       cmocka_unit_test(nearest_is_near_or_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
