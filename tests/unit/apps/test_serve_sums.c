@@ -60,7 +60,7 @@ bool world_turn(void)
       return true;
     }
     over = true;
-    return true;
+    return false;
   }
 }
 
