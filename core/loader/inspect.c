@@ -249,29 +249,25 @@ static int read_sections(struct elf *elf, const char *stem, struct inspect *foun
   return rc;
 }
 
-static int check_writable(const char *path, const char *real, struct loader_reason *why)
+/* Found before dlopen() runs constructors of a file that is none of ours. */
+static int check_symbols(const char *path, const char *stem, const struct inspect *found,
+                         struct loader_reason *why)
 {
-  const char *slash = strrchr(real, '/');
-  char folder[4096];
-  struct stat st;
+  if (!found->is_listed || found->is_defined)
+    return 0;
+  if (found->other_major)
+    return loader_reject(why, -EPROTONOSUPPORT, path,
+                         "built for ABI %u, this host speaks %u; build it with this host's headers",
+                         found->other_major, PST_ABI_MAJOR);
+  return inspect_no_symbol(path, stem, why);
+}
 
-  if (stat(real, &st) < 0)
-    return loader_reject(why, -errno, path, "cannot be looked at: %s", strerror(errno));
-  if (!S_ISREG(st.st_mode))
-    return loader_reject(why, -ENOEXEC, path, "not a file; remove it or rename it");
-  if (st.st_mode & S_IWOTH)
-    return loader_reject(why, -EPERM, path,
-                         "world-writable, so anybody could put code into it; chmod o-w %s", real);
-  snprintf(folder, sizeof folder, "%.*s", slash > real ? (int)(slash - real) : 1, real);
-  if (stat(folder, &st) < 0)
-    return loader_reject(why, -errno, path, "its folder %s cannot be looked at: %s", folder,
-                         strerror(errno));
-  if (st.st_mode & S_IWOTH)
-    return loader_reject(why, -EPERM, path,
-                         "its folder %s is world-writable, so anybody could put code there; "
-                         "chmod o-w %s",
-                         folder, folder);
-  return 0;
+int inspect_no_symbol(const char *path, const char *stem, struct loader_reason *why)
+{
+  return loader_reject(why, -ELIBBAD, path,
+                       "has no symbol %s%u: not a plugin; PST_PLUGIN() and PST_DESCRIPTION() "
+                       "make it",
+                       stem, PST_ABI_MAJOR);
 }
 
 int inspect_file(const char *path, const char *real, const char *stem, struct inspect *found,
@@ -282,9 +278,6 @@ int inspect_file(const char *path, const char *real, const char *stem, struct in
   int rc;
 
   memset(found, 0, sizeof *found);
-  rc = check_writable(path, real, why);
-  if (rc < 0)
-    return rc;
   elf.fd = open(real, O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (elf.fd < 0 || fstat(elf.fd, &st) < 0) {
     rc = loader_reject(why, -errno, path, "cannot be opened: %s%s", strerror(errno),
@@ -297,10 +290,8 @@ int inspect_file(const char *path, const char *real, const char *stem, struct in
     rc = check_segments(&elf);
   if (rc == 0)
     rc = read_sections(&elf, stem, found);
-  if (rc == 0 && found->is_listed && !found->is_defined && found->other_major)
-    rc = loader_reject(why, -EPROTONOSUPPORT, path,
-                       "built for ABI %u, this host speaks %u; build it with this host's headers",
-                       found->other_major, PST_ABI_MAJOR);
+  if (rc == 0)
+    rc = check_symbols(path, stem, found, why);
 out:
   if (rc < 0)
     inspect_free(found);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the loader's files share. A candidate goes through search (is there a
- * file?), inspect (may it be opened at all?), open (dlopen, whose symbol?),
- * check (does it keep the contract?) and overlay (fill the gaps). */
+ * file?), trust (who can change it?), inspect (can it be opened at all?), open (dlopen, whose
+ * symbol?), check (does it keep the contract?) and overlay (fill the gaps). */
 #ifndef PST_LOADER_INTERNAL_H
 #define PST_LOADER_INTERNAL_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -56,6 +57,8 @@ struct loader_folders {
  * build's cannot be read: loader_search_failed() has the words. */
 int search_folders(struct loader_folders *folders);
 void search_folders_free(struct loader_folders *folders);
+/* The file of this library, or of the program it is linked into. */
+bool search_own_file(char path[PATH_MAX]);
 /* "a, b (No such file or directory)" */
 void search_folders_text(const struct loader_folders *folders, char *text, size_t size);
 
@@ -68,6 +71,12 @@ int search_each(const struct loader_folders *folders, search_visit visit, void *
 char *search_file(const struct loader_folder *folder, uint32_t kind, const char *name,
                   bool is_description);
 
+/* ---- trust.c ---- */
+
+/* Could another user change what would be loaded: -EPERM. real gets the path without links.
+ * -ENOEXEC: not a file; other -errno: the path leads nowhere. */
+int trust_file(const char *path, char real[PATH_MAX], struct loader_reason *why);
+
 /* ---- inspect.c ---- */
 
 struct inspect {
@@ -77,11 +86,13 @@ struct inspect {
   char **needed;        /* libraries it is linked with, NULL-terminated; or NULL */
 };
 
-/* May it be opened: who can write it, is it whole, is it for this machine, which
+/* May it be opened: is it whole, is it for this machine, which
  * major. stem: "pst_plugin_v" or "pst_description_v". */
 int inspect_file(const char *path, const char *real, const char *stem, struct inspect *found,
                  struct loader_reason *why);
 void inspect_free(struct inspect *found);
+/* -ELIBBAD: neither the file's table nor dlsym() has "<stem>1". */
+int inspect_no_symbol(const char *path, const char *stem, struct loader_reason *why);
 
 /* ---- check.c ---- */
 

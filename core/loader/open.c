@@ -108,13 +108,15 @@ static int check_origin(const char *path, const char *real, const char *symbol, 
                        symbol, info.dli_fname ? info.dli_fname : "something else");
 }
 
-/* Inspected, opened, its symbol found to be its own; *handle and *address. */
-static int open_file(const char *path, const char *real, const char *stem, struct inspect *found,
+/* Judged, inspected, opened, its symbol found to be its own; *handle and *address. */
+static int open_file(const char *path, char real[PATH_MAX], const char *stem, struct inspect *found,
                      void **handle, const void **address, struct loader_reason *why)
 {
   char symbol[64];
-  int rc = inspect_file(path, real, stem, found, why);
+  int rc = trust_file(path, real, why);
 
+  if (rc == 0)
+    rc = inspect_file(path, real, stem, found, why);
   if (rc < 0)
     return rc;
   *handle = dlopen(real, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -125,10 +127,7 @@ static int open_file(const char *path, const char *real, const char *stem, struc
   snprintf(symbol, sizeof symbol, "%s%u", stem, PST_ABI_MAJOR);
   *address = dlsym(*handle, symbol);
   rc = *address ? check_origin(path, real, symbol, *address, why)
-                : loader_reject(why, -ELIBBAD, path,
-                                "has no symbol %s: not a plugin; PST_PLUGIN() and "
-                                "PST_DESCRIPTION() make it",
-                                symbol);
+                : inspect_no_symbol(path, stem, why);
   if (rc == 0)
     return 0;
   dlclose(*handle);
@@ -213,8 +212,6 @@ int open_plugin(const char *path, uint32_t kind, const char *name,
   void *handle;
   int rc;
 
-  if (!realpath(path, real))
-    return loader_reject(why, -errno, path, "leads nowhere: %s", strerror(errno));
   rc = open_file(path, real, "pst_plugin_v", &found, &handle, &address, why);
   if (rc < 0)
     return rc;
@@ -248,8 +245,6 @@ int open_description(const char *path, uint32_t kind, const char *name,
   void *handle;
   int rc;
 
-  if (!realpath(path, real))
-    return loader_reject(why, -errno, path, "leads nowhere: %s", strerror(errno));
   rc = open_file(path, real, "pst_description_v", &found, &handle, &address, why);
   if (rc < 0)
     return rc;

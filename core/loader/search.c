@@ -118,20 +118,21 @@ static int add_environment(struct loader_folders *folders)
   return rc;
 }
 
-/* The folder this library (or the program it was linked into) lies in. */
-static bool own_folder(char folder[PATH_MAX])
+bool search_own_file(char path[PATH_MAX])
 {
-  const char *name = "/proc/self/exe";
   Dl_info info;
-  char *slash;
 
   if (dladdr((const void *)(uintptr_t)pst_plugin_path_add, &info) && info.dli_fname &&
-      strchr(info.dli_fname, '/') && realpath(info.dli_fname, folder))
-    name = NULL;
-  if (name && !realpath(name, folder))
-    return false;
-  slash = strrchr(folder, '/');
-  if (!slash)
+      strchr(info.dli_fname, '/') && realpath(info.dli_fname, path))
+    return true;
+  return realpath("/proc/self/exe", path) != NULL;
+}
+
+static bool own_folder(char folder[PATH_MAX])
+{
+  char *slash;
+
+  if (!search_own_file(folder) || !(slash = strrchr(folder, '/')))
     return false;
   *slash = '\0';
   return true;
@@ -141,9 +142,9 @@ static bool own_folder(char folder[PATH_MAX])
  * relative to its own. An installed library has none. */
 static int add_build_tree(struct loader_folders *folders)
 {
-  char here[PATH_MAX], path[PATH_MAX + 16], *line = NULL;
+  char here[PATH_MAX], path[PATH_MAX + 16], real_path[PATH_MAX], *line = NULL;
+  struct loader_reason why;
   size_t size = 0;
-  struct stat st;
   FILE *file;
   int rc = 0;
 
@@ -153,8 +154,8 @@ static int add_build_tree(struct loader_folders *folders)
   file = fopen(path, "re");
   if (!file)
     return errno == ENOENT ? 0 : -errno;
-  if (fstat(fileno(file), &st) < 0 || (st.st_mode & S_IWOTH)) {
-    pst_log(PST_LOG_WARN, "%s is ignored: world-writable; chmod o-w it", path);
+  if (trust_file(path, real_path, &why) < 0) {
+    pst_log(PST_LOG_WARN, "ignored: %s", why.line);
     goto out;
   }
   while (rc == 0 && getline(&line, &size, file) > 0) {

@@ -2,6 +2,7 @@
 /* Each way to be refused, and the very line that says it. */
 #include "support.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -27,8 +28,7 @@ static const struct row rows[] = {
     {"no_symbol", T, -ELIBBAD,
      "has no symbol pst_plugin_v1: not a plugin; PST_PLUGIN() and PST_DESCRIPTION() make it"},
     {"borrowed", T, -ELIBBAD,
-     "its pst_plugin_v1 is that of " PST_FIXTURES
-     "/libfixture_lender.so; export one of its own, and link no other plugin"},
+     "has no symbol pst_plugin_v1: not a plugin; PST_PLUGIN() and PST_DESCRIPTION() make it"},
     {"missing_library", T, -ELIBACC,
      "needs the library libfixture_absent.so.1, which cannot be opened here: No such file or "
      "directory; install the package that has it"},
@@ -306,6 +306,134 @@ static void test_link_into_writable_folder(void **state)
   scratch_free(open);
 }
 
+/* No constructor of such a file runs: a plugin that was opened stays. */
+static void test_no_symbol_is_not_opened(void **state)
+{
+  const char *path = scratch_copy(folder, "transport-none.so", "transport-no_symbol.so", 0, -1, 0);
+  const char *line = "has no symbol pst_plugin_v1: not a plugin; PST_PLUGIN() and "
+                     "PST_DESCRIPTION() make it";
+
+  (void)state;
+  expect_refused(T, "none", path, -ELIBBAD, line);
+  assert_null(dlopen(path, RTLD_LAZY | RTLD_NOLOAD));
+}
+
+/* Everybody can replace this very program: there is nothing to protect. */
+static bool is_exposed(void)
+{
+  char path[4096], *slash;
+  struct stat st;
+
+  assert_true(search_own_file(path));
+  while ((slash = strrchr(path, '/')) != NULL) {
+    *slash = '\0';
+    if (stat(*path ? path : "/", &st) == 0 && (st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX))
+      return true;
+  }
+  return false;
+}
+
+static void test_writable_ancestor(void **state)
+{
+  char reason[8192], box[4096], *path;
+
+  (void)state;
+  if (is_exposed())
+    skip();
+  snprintf(box, sizeof box, "%s/box", folder);
+  assert_int_equal(mkdir(box, 0755), 0);
+  path = strdup(scratch_copy(box, "transport-below.so", "transport-good.so", 0, -1, 0));
+  assert_int_equal(pst_plugin_path_add(box), 0);
+  chmod(folder, 0777);
+  snprintf(reason, sizeof reason,
+           "its folder %s is world-writable, so anybody could put code there; chmod o-w %s", folder,
+           folder);
+  expect_refused(T, "below", path, -EPERM, reason);
+  chmod(folder, 0700);
+  unlink(path);
+  rmdir(box);
+  free(path);
+}
+
+enum { OTHER = 64321 }; /* a user, and a group, that owns nothing here */
+
+static void test_other_owner(void **state)
+{
+  char reason[16384], link[4096];
+  const char *path;
+
+  (void)state;
+  if (geteuid() != 0)
+    skip();
+  path = scratch_copy(folder, "transport-owned.so", "transport-good.so", 0, -1, 0);
+  assert_int_equal(chown(path, OTHER, 0), 0);
+  snprintf(reason, sizeof reason,
+           "belongs to user %d, who could put code into it; copy it, or chown 0 %s", OTHER, path);
+  expect_refused(T, "owned", path, -EPERM, reason);
+  snprintf(link, sizeof link, "%s/transport-led.so", folder);
+  assert_int_equal(symlink(PST_FIXTURES "/transport-good.so", link), 0);
+  assert_int_equal(lchown(link, OTHER, 0), 0);
+  snprintf(reason, sizeof reason,
+           "the link %s belongs to user %d, who could put code there; copy the file, or chown -h 0 "
+           "%s",
+           link, OTHER, link);
+  expect_refused(T, "led", link, -EPERM, reason);
+  assert_int_equal(chown(folder, OTHER, 0), 0);
+  snprintf(reason, sizeof reason,
+           "its folder %s belongs to user %d, who could put code there; copy the file, or chown -h "
+           "0 %s",
+           folder, OTHER, folder);
+  expect_refused(T, "led", link, -EPERM, reason);
+  assert_int_equal(chown(folder, 0, 0), 0);
+}
+
+static void test_group(void **state)
+{
+  char reason[8192], real[4096];
+  struct loader_reason why;
+  const char *path;
+  int rc;
+
+  (void)state;
+  if (geteuid() != 0)
+    skip();
+  path = scratch_copy(folder, "transport-shared.so", "transport-good.so", 0, -1, 0);
+  assert_int_equal(chown(path, 0, OTHER), 0);
+  assert_int_equal(chmod(path, 0775), 0);
+  snprintf(reason, sizeof reason,
+           "writable by group %d, whose members could put code into it; chmod g-w %s", OTHER, path);
+  expect_refused(T, "shared", path, -EPERM, reason);
+  assert_int_equal(chown(path, OTHER, OTHER), 0); /* that user's private group */
+  assert_int_equal(chown(folder, OTHER, OTHER), 0);
+  assert_int_equal(seteuid(OTHER), 0);
+  rc = trust_file(path, real, &why);
+  assert_int_equal(seteuid(0), 0);
+  assert_int_equal(chown(folder, 0, 0), 0);
+  assert_true(rc == 0 || rc == -EACCES); /* TMPDIR may be root's alone */
+}
+
+/* Links and ".." on the way are followed as the kernel does, to the same path. */
+static void test_way(void **state)
+{
+  char path[4096], link[4096], real[4096], file[4096];
+  struct loader_reason why;
+
+  (void)state;
+  snprintf(file, sizeof file, "%s",
+           scratch_copy(folder, "transport-way.so", "transport-good.so", 0, -1, 0));
+  snprintf(link, sizeof link, "%s/way", folder);
+  assert_int_equal(symlink("./..//", link), 0);
+  snprintf(path, sizeof path, "%s/./way/%s/transport-way.so", folder, strrchr(folder, '/') + 1);
+  assert_int_equal(trust_file(path, real, &why), 0);
+  assert_string_equal(real, file);
+  snprintf(path, sizeof path, "%s/transport-way.so/more", folder);
+  assert_int_equal(trust_file(path, real, &why), -ENOTDIR);
+  unlink(link);
+  assert_int_equal(symlink("way", link), 0);
+  snprintf(path, sizeof path, "%s/way/transport-way.so", folder);
+  assert_int_equal(trust_file(path, real, &why), -ELOOP);
+}
+
 static void test_dangling_link(void **state)
 {
   char link[4096];
@@ -331,12 +459,23 @@ int main(void)
 {
   enum { FIXTURES = sizeof rows / sizeof rows[0] };
   const struct CMUnitTest made[] = {
-      cmocka_unit_test(test_text_file),       cmocka_unit_test(test_empty_file),
-      cmocka_unit_test(test_truncated),       cmocka_unit_test(test_damaged_headers),
-      cmocka_unit_test(test_other_class),     cmocka_unit_test(test_no_shared_object),
-      cmocka_unit_test(test_other_machine),   cmocka_unit_test(test_writable_file),
-      cmocka_unit_test(test_writable_folder), cmocka_unit_test(test_link_into_writable_folder),
-      cmocka_unit_test(test_dangling_link),   cmocka_unit_test(test_folder_named_as_plugin),
+      cmocka_unit_test(test_text_file),
+      cmocka_unit_test(test_empty_file),
+      cmocka_unit_test(test_truncated),
+      cmocka_unit_test(test_damaged_headers),
+      cmocka_unit_test(test_other_class),
+      cmocka_unit_test(test_no_shared_object),
+      cmocka_unit_test(test_other_machine),
+      cmocka_unit_test(test_writable_file),
+      cmocka_unit_test(test_writable_folder),
+      cmocka_unit_test(test_link_into_writable_folder),
+      cmocka_unit_test(test_no_symbol_is_not_opened),
+      cmocka_unit_test(test_writable_ancestor),
+      cmocka_unit_test(test_other_owner),
+      cmocka_unit_test(test_group),
+      cmocka_unit_test(test_way),
+      cmocka_unit_test(test_dangling_link),
+      cmocka_unit_test(test_folder_named_as_plugin),
   };
   struct CMUnitTest fixtures[FIXTURES];
   int failed;
