@@ -318,6 +318,23 @@ static void test_no_symbol_is_not_opened(void **state)
   assert_null(dlopen(path, RTLD_LAZY | RTLD_NOLOAD));
 }
 
+/* Without section headers (sstrip) dlsym() decides. */
+static void test_borrowed_symbol(void **state)
+{
+  const char *path;
+  char reason[8192];
+
+  (void)state;
+  scratch_copy(folder, "libfixture_lender.so", "libfixture_lender.so", 0, -1, 0);
+  path = scratch_copy(folder, "transport-bare.so", "transport-borrowed.so", 0,
+                      offsetof(Elf64_Ehdr, e_shnum), 0);
+  snprintf(reason, sizeof reason,
+           "its pst_plugin_v1 is that of %s/libfixture_lender.so; export one of its own, and link "
+           "no other plugin",
+           folder);
+  expect_refused(T, "bare", path, -ELIBBAD, reason);
+}
+
 /* Everybody can replace this very program: there is nothing to protect. */
 static bool is_exposed(void)
 {
@@ -470,6 +487,7 @@ int main(void)
       cmocka_unit_test(test_writable_folder),
       cmocka_unit_test(test_link_into_writable_folder),
       cmocka_unit_test(test_no_symbol_is_not_opened),
+      cmocka_unit_test(test_borrowed_symbol),
       cmocka_unit_test(test_writable_ancestor),
       cmocka_unit_test(test_other_owner),
       cmocka_unit_test(test_group),
