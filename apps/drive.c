@@ -162,8 +162,8 @@ static void watch(struct drive *drive)
     }
     now = now_ns();
     if (signals_stop() && !atomic_load(&drive->stop)) {
-      notice(PST_LOG_INFO, "stopping: what is under way is drained, for at most 10 s; once more "
-                           "ends at once");
+      notice(PST_LOG_INFO, "stopping: draining messages in flight (up to 10 s); press ^C again to "
+                           "quit now");
       atomic_store(&drive->drain_by_ns, now + DRAIN_NS);
       atomic_store(&drive->stop, true);
       pst_session_wake(drive->session);

@@ -157,7 +157,7 @@ __attribute__((format(printf, 2, 3))) static void note(struct bench_look *look, 
 
 static void skip(struct bench_look *look, const char *what, const char *why)
 {
-  note(look, "no %s: %s\n", what, why);
+  note(look, "%s skipped: %s\n", what, why);
 }
 
 static int choose(const struct bench_plan *plan, uint64_t capabilities, struct bench_look *look,
@@ -171,7 +171,7 @@ static int choose(const struct bench_plan *plan, uint64_t capabilities, struct b
     return refuse(plan, lacking, error);
   look->ops = plan->ops != 0 ? plan->ops : has;
   name_ops(lacking, what, sizeof what);
-  snprintf(why, sizeof why, "transport %.31s lacks it", plan->side.transport);
+  snprintf(why, sizeof why, "%.31s has no such operation", plan->side.transport);
   if (lacking != 0)
     skip(look, what, why);
   if (plan->ops == 0 && plan->side.path != NULL && (look->ops & BENCH_ONE_SIDED) != 0) {
@@ -180,9 +180,7 @@ static int choose(const struct bench_plan *plan, uint64_t capabilities, struct b
     look->ops &= ~BENCH_ONE_SIDED;
   }
   look->no_send_latency = (capabilities & PST_CAP_RELIABLE) == 0;
-  snprintf(why, sizeof why,
-           "transport %.31s may lose a message, and its reply would be waited for for ever",
-           plan->side.transport);
+  snprintf(why, sizeof why, "%.31s is unreliable", plan->side.transport);
   if (look->no_send_latency && (plan->measures & MEASURE_LATENCY) != 0 &&
       (look->ops & 1u << BENCH_SEND) != 0)
     skip(look, "send latency", why);

@@ -6,6 +6,7 @@
 #include <json-c/json.h>
 #include <string.h>
 
+#include "size.h"
 #include "statistics.h"
 
 static const struct percentile {
@@ -40,18 +41,6 @@ static double parts_of(const struct bench_case *c)
 }
 
 /* ---- For people ----------------------------------------------------------------- */
-
-static void size_text(uint64_t size, char *text, size_t length)
-{
-  static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
-  unsigned unit = 0;
-
-  while (unit < 3 && size >= 1024 && size % 1024 == 0) {
-    size /= 1024;
-    unit++;
-  }
-  snprintf(text, length, "%" PRIu64 " %s", size, units[unit]);
-}
 
 void bench_show_head(FILE *to, const struct bench_setting *setting)
 {
@@ -147,10 +136,9 @@ static void show_notes(FILE *to, const struct bench_row *row)
 
 void bench_show_row(FILE *to, const struct bench_row *row)
 {
-  char size[32];
+  char size[SIZE_TEXT_BYTES];
 
-  size_text(row->c.size, size, sizeof size);
-  fprintf(to, "%10s", size);
+  fprintf(to, "%10s", size_text(row->c.size, size));
   if (row->taken.messages == 0) {
     char first[sizeof row->error];
     snprintf(first, sizeof first, "%s", row->error);

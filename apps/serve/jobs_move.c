@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "server.h"
+#include "size.h"
 
 #define GAP 64u /* between pieces, which else would be one */
 
@@ -116,10 +117,13 @@ void job_start_move(struct job *job)
 {
   const struct serve_message *m = &job->asked;
   const uint64_t most = job->client->server->params->request_max;
+  char size[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
 
-  if (m->length == 0 || m->length > most)
-    job_refuse(job, -EFBIG, "a MOVE has 1 to %" PRIu64 " bytes here (--request-max), not %" PRIu64,
-               most, m->length);
+  if (m->length == 0)
+    job_refuse(job, -EINVAL, "--size is 0; the least is 1 B");
+  else if (m->length > most)
+    job_refuse(job, -EFBIG, "--size %s is over the server's --request-max of %s",
+               size_text(m->length, size), size_text(most, limit));
   else if (m->pieces > MOVE_PIECES_MAX || m->pieces > m->length)
     job_refuse(job, -EINVAL, "%" PRIu64 " bytes in %u pieces; at most %u, of a byte each",
                m->length, m->pieces, MOVE_PIECES_MAX);

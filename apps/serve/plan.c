@@ -41,7 +41,7 @@ int plan_side_read(const struct command *command, const struct arguments *argume
     return -EINVAL;
   if (side->timeout_ns >= TIMEOUT_LEAST_NS)
     return 0;
-  arguments_wrong(command, "--timeout: an end says each second that it is there; 3s is the least");
+  arguments_wrong(command, "--timeout must be at least 3s (heartbeats are sent every second)");
   return -EINVAL;
 }
 

@@ -135,10 +135,10 @@ struct node *check_map(struct check *check, const struct schema_map *map, struct
   }
   if (expanded->type != NODE_MAP) {
     findings_add(check->findings, &expanded->place,
-                 "%s is a mapping, and here is a %s; write \"key: value\" lines below it%s%s%s",
-                 map_words(map), expanded->type == NODE_LIST ? "list" : "lone value",
-                 map->shorthand ? ", or the " : "", map->shorthand ? map->shorthand : "",
-                 map->shorthand ? " alone" : "");
+                 "%s: expected a mapping (\"key: value\" lines)%s%s%s, found a %s", map_words(map),
+                 map->shorthand ? " or the " : "", map->shorthand ? map->shorthand : "",
+                 map->shorthand ? " alone" : "",
+                 expanded->type == NODE_LIST ? "list" : "single value");
     return NULL;
   }
   for (const struct node *child = expanded->first; child; child = child->next)
@@ -232,7 +232,7 @@ void check_keys(struct check *check, const struct schema_map *map, const struct 
       char words[WORDS_MAX];
       value_type_words(&key->rule, words, sizeof(words));
       findings_add(check->findings, &child->place,
-                   "%s: a %s stands where one value belongs; it takes %s", key->rule.name,
+                   "%s: expected one value, found a %s; it takes %s", key->rule.name,
                    child->type == NODE_LIST ? "list" : "mapping", words);
     } else if (child) {
       take_value(check, key, child->text, &child->place, base, effective);
@@ -260,7 +260,7 @@ static void check_cpus(struct check *check, const struct node *map, struct node 
     return;
   if (node->type != NODE_LIST) {
     findings_add(check->findings, &node->place,
-                 "cpus: here is no list; write the CPU numbers as in [2, 3]");
+                 "cpus: expected a list of CPU numbers, as in [2, 3]");
     return;
   }
   static const struct schema_key cpu = {
@@ -272,7 +272,7 @@ static void check_cpus(struct check *check, const struct node *map, struct node 
   }
   for (const struct node *item = node->first; item && cpus; item = item->next) {
     if (item->type != NODE_SCALAR)
-      findings_add(check->findings, &item->place, "cpus: here is no CPU number; write [2, 3]");
+      findings_add(check->findings, &item->place, "cpus: expected a CPU number, as in [2, 3]");
     else
       take_value(check, &cpu, item->text, &item->place, &cpus[config->workers.cpu_count++], list);
   }
@@ -327,7 +327,7 @@ void check_root(struct check *check, const char *source, struct node *root)
   }
   if (root->type != NODE_MAP) {
     findings_add(check->findings, &root->place,
-                 "here is no mapping; begin with the line \"penstock: 1\"");
+                 "expected a mapping; begin with the line \"penstock: 1\"");
     return;
   }
   struct node *effective = effective_map(check, NULL, NULL, &root->place);

@@ -78,7 +78,7 @@ void check_facts(struct check *check, struct node *map, const struct config_stre
     check_sizes(&at);
     if (stream->region)
       need(&at, node_value(map, "region"), PST_CAP_READ | PST_CAP_WRITE,
-           "a region needs READ or WRITE", "take a transport that has one, such as loopback");
+           "a region needs READ or WRITE", "use loopback or verbs_rc");
     if (check->owner->config.control.none)
       need(&at, node_value(map, "transport"), PST_CAP_FOREIGN,
            "`control: none` needs a transport to peers without Penstock",

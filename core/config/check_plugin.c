@@ -153,20 +153,20 @@ static int set_option(struct check *check, struct plugin_state *state, const str
 {
   if (node->type == NODE_SCALAR)
     return options_set(state->options, node->key, node->text, why, why_size);
+  if (node->type == NODE_MAP) {
+    snprintf(why, why_size, "expected one value, found a mapping");
+    return -EINVAL;
+  }
   const char **items = check_alloc(check, (node->count + 1) * sizeof(*items));
   size_t count = 0;
   if (!items)
     return -ENOMEM;
   for (const struct node *item = node->first; item; item = item->next) {
-    if (item->type != NODE_SCALAR || item->null || node->type == NODE_MAP) {
-      snprintf(why, why_size, "here are no plain values; write one value, or [a, b] for a list");
+    if (item->type != NODE_SCALAR || item->null) {
+      snprintf(why, why_size, "expected a list of single values, as in [a, b]");
       return -EINVAL;
     }
     items[count++] = item->text;
-  }
-  if (node->type == NODE_MAP) {
-    snprintf(why, why_size, "a mapping stands where a value belongs; write one value");
-    return -EINVAL;
   }
   return options_set_list(state->options, node->key, items, count, why, why_size);
 }
@@ -214,7 +214,7 @@ static void take_options(struct check *check, const struct node *map, uint32_t s
     return;
   if (options->type != NODE_MAP) {
     findings_add(check->findings, &options->place,
-                 "options: here is no mapping; write \"name: value\" lines below it");
+                 "options: expected a mapping (\"name: value\" lines)");
     return;
   }
   bool inherits = parent && parent->options == state->options;
@@ -231,8 +231,8 @@ static void take_plugin(struct check *check, uint32_t kind, const struct node *m
 {
   const struct node *name = node_value(map, "plugin");
   if (name && name->type != NODE_SCALAR) {
-    findings_add(check->findings, &name->place,
-                 "plugin: here is no name; write the name of a %s plugin", kind_word(kind));
+    findings_add(check->findings, &name->place, "plugin: expected the name of a %s plugin",
+                 kind_word(kind));
     name = NULL;
   }
   if (parent && (!name || strcmp(name->text, parent->name) == 0)) {
@@ -260,7 +260,7 @@ static void take_filters(struct check *check, const struct node *map, uint32_t s
     return;
   if (list->type != NODE_LIST) {
     findings_add(check->findings, &list->place,
-                 "filters: here is no list; write [name], or \"- plugin: name\" lines below it");
+                 "filters: expected a list: [name], or \"- plugin: name\" lines");
     return;
   }
   if (list->count > SCHEMA_FILTERS_MAX) {

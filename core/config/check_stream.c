@@ -282,7 +282,7 @@ void check_streams(struct check *check, struct node *list, const struct place *p
   }
   if (list->type != NODE_LIST) {
     findings_add(check->findings, &list->place,
-                 "streams: here is no list; write each stream as \"- name: packets\"");
+                 "streams: expected a list; write each stream as \"- name: packets\"");
     return;
   }
   if (list->count > SCHEMA_STREAMS_MAX) {

@@ -240,7 +240,7 @@ int options_set_list(struct pst_options *options, const char *name, const char *
   if (rule->type != PST_OPTION_LIST) {
     char words[VALUE_WHY_MIN];
     value_type_words(rule, words, sizeof(words));
-    snprintf(why, why_size, "a list stands where one value belongs; it takes %.200s", words);
+    snprintf(why, why_size, "expected one value, found a list; it takes %.200s", words);
     return -EINVAL;
   }
   int rc = slot_set_items(&options->slots[index], items, count);

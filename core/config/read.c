@@ -90,8 +90,8 @@ static struct node *copy_tree(struct reader *reader, const struct node *from, si
 {
   if (++reader->alias_nodes > TREE_ALIAS_NODES_MAX || depth > TREE_DEPTH_MAX) {
     if (depth > TREE_DEPTH_MAX)
-      findings_add(reader->findings, alias, "nested deeper than %d levels by this alias",
-                   TREE_DEPTH_MAX);
+      findings_add(reader->findings, alias,
+                   "this alias nests deeper than %d levels; no key is that deep", TREE_DEPTH_MAX);
     else
       findings_add(reader->findings, alias,
                    "aliases stand for more than %d values; write the values out",
@@ -121,7 +121,8 @@ static struct node *expand_alias(struct reader *reader, const char *name, const 
     if (strcmp(reader->anchors[i].name, name) != 0)
       continue;
     if (!reader->anchors[i].node) {
-      findings_add(reader->findings, place, "the alias *%.60s stands within its own anchor", name);
+      findings_add(reader->findings, place,
+                   "the alias *%.60s is inside its own anchor; write its value here", name);
       return NULL;
     }
     return copy_tree(reader, reader->anchors[i].node, reader->depth + 1, place);
@@ -173,7 +174,7 @@ static bool place_node(struct reader *reader, struct node *node)
       if (node->type == NODE_SCALAR)
         return take_key(reader, frame, node);
       findings_add(reader->findings, &node->place,
-                   "a list or mapping stands where a key belongs; a key is plain text");
+                   "expected a key (plain text), found a list or mapping");
       return false;
     }
     node->key = frame->key;
@@ -225,7 +226,8 @@ static bool on_begin(struct reader *reader, enum node_type type, const yaml_char
   size_t anchor = 0;
   refuse_tag(reader, tag, place);
   if (reader->depth == TREE_DEPTH_MAX) {
-    findings_add(reader->findings, place, "nested deeper than %d levels", TREE_DEPTH_MAX);
+    findings_add(reader->findings, place, "nested deeper than %d levels; no key is that deep",
+                 TREE_DEPTH_MAX);
     return false;
   }
   struct node *node = node_new(reader->arena, type, NULL, place);
@@ -343,7 +345,7 @@ static bool check_text(struct reader *reader, const char *text, size_t length)
     }
   }
   struct place place = place_at(reader, &mark);
-  findings_add(reader->findings, &place, "here is %s", problem);
+  findings_add(reader->findings, &place, "found %s", problem);
   return false;
 }
 

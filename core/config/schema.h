@@ -13,7 +13,7 @@
 
 /* Beside enum pst_option_type and enum value_type. */
 enum schema_type {
-  SCHEMA_MAP = 200,   /* a mapping of `map`; a lone value means its `shorthand` key */
+  SCHEMA_MAP = 200,   /* a mapping of `map`; a single value means its `shorthand` key */
   SCHEMA_LIST,        /* a list of mappings of `map` */
   SCHEMA_TRANSPORT,   /* a plugin with options and filters */
   SCHEMA_MEMORY,      /* a plugin with options */
@@ -52,7 +52,7 @@ struct schema_key {
 struct schema_map {
   const char *path;      /* "streams[].sender"; "" is the file */
   const char *help;      /* whole sentences */
-  const char *shorthand; /* the key that a lone value stands for; NULL: must be a mapping */
+  const char *shorthand; /* the key that a single value stands for; NULL: must be a mapping */
   const struct schema_key *keys;
   size_t count;
 };

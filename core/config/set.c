@@ -97,7 +97,7 @@ static struct node *open_node(struct setting *setting, const struct schema_map *
     node_replace(parent, node, opened);
   if (opened->type == NODE_SCALAR) {
     findings_add(setting->findings, &setting->place,
-                 "\"%.60s\" is a lone value and has nothing below it; shorten the path",
+                 "\"%.60s\" is a single value and has no keys below it; shorten the path",
                  node->key ? node->key : "");
     return NULL;
   }

@@ -270,7 +270,7 @@ static int explain(const struct pst_option *rule, const char *text, int rc, char
              text);
   else if (rc == -ERANGE)
     snprintf(why, why_size, "%.*s is out of range; it takes %s", LONGEST_QUOTE, text,
-             range[0] ? range : "what fits 64 bits");
+             range[0] ? range : "at most 2^64 - 1");
   else if (!type)
     snprintf(why, why_size, "its type is not known to this version");
   else {

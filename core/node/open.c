@@ -83,17 +83,17 @@ static int check_capabilities(const struct pst_node *node, struct pst_error *err
   static const struct {
     uint64_t bit;
     const char *name;
-  } wanted[] = {{PST_CAP_SEND, "SEND"},
-                {PST_CAP_RELIABLE, "RELIABLE"},
-                {PST_CAP_DYNAMIC, "DYNAMIC (rings and endpoints after start)"},
-                {PST_CAP_READ | PST_CAP_WRITE, "READ and WRITE"}};
+  } wanted[] = {{PST_CAP_SEND, "SEND (messages)"},
+                {PST_CAP_RELIABLE, "RELIABLE (nothing is lost)"},
+                {PST_CAP_DYNAMIC, "DYNAMIC (rings and endpoints after the start)"},
+                {PST_CAP_READ | PST_CAP_WRITE, "READ and WRITE (one-sided operations)"}};
   uint64_t has = node->device->limits.capabilities;
 
   for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
     if (!(has & wanted[i].bit))
       return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                      "transport %s has no %s, which peers on demand need; choose another "
-                      "transport: `penstock plugins` shows what each has",
+                      "transport %s lacks %s, which serving clients needs; use loopback, or "
+                      "verbs_rc on a device that has it",
                       node->device->plugin->name, wanted[i].name);
   return 0;
 }

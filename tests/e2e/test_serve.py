@@ -77,7 +77,7 @@ class Requests(ServeCase):
     def test_limits_are_named(self):
         self.serve("--request-max", "1MiB", "--clients", 1, root=False)
         child = self.run_program("request", "write", self.address, "--size", MIB + 1, expect=1)
-        self.assertRegex(child.stderr, r"1 to 1048576 bytes here \(--request-max\), not 1048577")
+        self.assertRegex(child.stderr, r"refused: --size 1048577 B is over the server's --request-max of 1 MiB")
         self.wait_joined(1)
         self.wait_all_left()
         first = self.start("request", "write", self.address, "--duration", 60)
@@ -154,12 +154,13 @@ class Requests(ServeCase):
         for words, said in (
             (["request", "copy", "127.0.0.1:1"], "write or read"),
             (["request", "write"], "missing"),
-            (["request", "write", "127.0.0.1:1", "--timeout", "2s"], "3s is the least"),
+            (["request", "write", "127.0.0.1:1", "--timeout", "2s"], "at least 3s"),
             (["request", "write", "127.0.0.1:1", "--pieces", "513"], "1 to 512"),
             (["request", "write", "127.0.0.1:1", "--size", "0"], "--size"),
             (["request", "write", "127.0.0.1:1", "--size", "3", "--pieces", "4"], "more --pieces than bytes"),
             (["request", "write", "127.0.0.1:1", "--count", "3", "--duration", "3"], "exclude each other"),
             (["serve", "--read-only"], "need --root"),
+            (["serve", "127.0.0.1:0", "--transport", "udp"], "which transport udp does not have as it is set up; use loopback or verbs_rc"),
             (["serve", "--clients", "0"], "--clients"),
             (["serve", "--root", "/no/such/folder"], "--root /no/such/folder: No such file or directory; create the folder"),
             (["serve", "--request-max", "1TiB", "--root", "/no/such/folder"], "No such file"),

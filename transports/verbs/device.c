@@ -67,8 +67,8 @@ int vb_list(struct vb_device **all, char *why, size_t why_size, char *remedy, si
 
   if (!devices || count == 0) {
     error = devices ? -ENODEV : errno ? -errno : -ENODEV;
-    snprintf(why, why_size, "there is no RDMA device%s%s",
-             error == -ENOSYS ? ": the kernel has ib_uverbs not loaded"
+    snprintf(why, why_size, "no RDMA device%s%s",
+             error == -ENOSYS ? ": the kernel module ib_uverbs is not loaded"
              : devices        ? ""
                               : ": ibv_get_device_list: ",
              devices || error == -ENOSYS ? "" : strerror(-error));

@@ -143,10 +143,9 @@ int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint
   }
   list(all, count, there, sizeof(there));
   if (name[0]) {
-    snprintf(
-        why, size,
-        "no RDMA device, address, netdev or PCI address of this machine's is %s%s; there is %s",
-        name, port ? " with that port" : "", there[0] ? there : "none");
+    snprintf(why, size,
+             "device \"%s\"%s not found (tried verbs name, netdev, IP, PCI address). Available: %s",
+             name, port ? " with that port" : "", there[0] ? there : "none");
     return -ENODEV;
   }
   uint32_t active = find_active(all, count, port, &found);
@@ -155,8 +154,8 @@ int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint
     return finish(all, match);
   }
   snprintf(why, size,
-           active ? "several ports are active: say which by the option `device`; there is %s"
-                  : "no port is active; there is %s",
+           active ? "several ports are active; choose one by the option `device`. Available: %s"
+                  : "no port is active. Available: %s",
            there[0] ? there : "none");
   return -ENODEV;
 }

@@ -39,7 +39,7 @@ static void aliases_that_go_nowhere(void **state)
   (void)state;
   assert_refused(HEAD "  ring: *x\n", T "4:9: the alias *x has no anchor &x above it");
   assert_refused("penstock: 1\nstreams: &s [*s]\n",
-                 T "2:14: the alias *s stands within its own anchor");
+                 T "2:14: the alias *s is inside its own anchor; write its value here");
 }
 
 static void anchors_are_bounded(void **state)
@@ -61,9 +61,9 @@ static void depth_is_bounded(void **state)
   char text[256] = "x: ";
   for (int i = 0; i < 40; i++)
     strcat(text, "[");
-  assert_refused(text, T "1:35: nested deeper than 32 levels");
+  assert_refused(text, T "1:35: nested deeper than 32 levels; no key is that deep");
   assert_refused("a: &a [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]\nb: [[[[[[[[[[[[[[[[*a]]]]]]]]]]]]]]]]\n",
-                 T "2:20: nested deeper than 32 levels by this alias");
+                 T "2:20: this alias nests deeper than 32 levels; no key is that deep");
 }
 
 static void size_is_bounded(void **state)
@@ -121,15 +121,14 @@ static void many_streams_are_legal(void **state)
 static void bytes_that_are_no_text(void **state)
 {
   (void)state;
-  REFUSED("penstock: 1\n\0", T "2:1: here is a NUL byte; is this a text file?");
-  REFUSED("penstock: 1\nab\xff\n",
-          T "2:3: here is a byte that is not UTF-8; save the text as UTF-8");
-  REFUSED("é\xc3", T "1:2: here is a byte that is not UTF-8; save the text as UTF-8");
-  REFUSED("\xc0\xaf", T "1:1: here is a byte that is not UTF-8; save the text as UTF-8");
-  REFUSED("\xed\xa0\x80", T "1:1: here is a byte that is not UTF-8; save the text as UTF-8");
-  REFUSED("\xff\xfep\0", T "1:1: here is a byte that is not UTF-8; save the text as UTF-8");
-  REFUSED("a: \x1b[31m\n", T "1:4: here is a control character; remove it");
-  REFUSED("a: 1\r\nb: \x7f", T "2:4: here is a control character; remove it");
+  REFUSED("penstock: 1\n\0", T "2:1: found a NUL byte; is this a text file?");
+  REFUSED("penstock: 1\nab\xff\n", T "2:3: found a byte that is not UTF-8; save the text as UTF-8");
+  REFUSED("é\xc3", T "1:2: found a byte that is not UTF-8; save the text as UTF-8");
+  REFUSED("\xc0\xaf", T "1:1: found a byte that is not UTF-8; save the text as UTF-8");
+  REFUSED("\xed\xa0\x80", T "1:1: found a byte that is not UTF-8; save the text as UTF-8");
+  REFUSED("\xff\xfep\0", T "1:1: found a byte that is not UTF-8; save the text as UTF-8");
+  REFUSED("a: \x1b[31m\n", T "1:4: found a control character; remove it");
+  REFUSED("a: 1\r\nb: \x7f", T "2:4: found a control character; remove it");
   assert_refused(HEAD "  sender: {share: \"a\\0b\"}\n",
                  T "4:19: the value holds a NUL byte; is this a text file?");
   assert_refused(HEAD "  sender: {share: \"\"}\n",
@@ -159,7 +158,7 @@ static void yaml_that_is_not(void **state)
   assert_refused("penstock: 1\n---\npenstock: 1\n",
                  T "2:1: a second document begins here; keep one per file, without a further ---");
   assert_refused("penstock: 1\n[a]: 1\n",
-                 T "2:1: a list or mapping stands where a key belongs; a key is plain text");
+                 T "2:1: expected a key (plain text), found a list or mapping");
   assert_refused(HEAD "  <<: {ring: 5}\n",
                  T "4:3: merge keys (<<) are not supported; write the keys out, or use a global "
                    "`transport`");

@@ -16,7 +16,7 @@ static void the_file(void **state)
   assert_refused("# only a comment\n",
                  T "1:1: nothing is configured; the least is \"penstock: 1\" and one stream with a "
                    "name under \"streams:\"");
-  assert_refused("[1]", T "1:1: here is no mapping; begin with the line \"penstock: 1\"");
+  assert_refused("[1]", T "1:1: expected a mapping; begin with the line \"penstock: 1\"");
   assert_refused("streams:\n- name: a\n",
                  T "1:1: \"penstock\" is missing; begin the file with the line \"penstock: 1\"");
   assert_refused("penstock: 1\n", T "1:1: there is no stream; write \"streams:\" and below it \"- "
@@ -24,7 +24,7 @@ static void the_file(void **state)
   assert_refused("penstock: 1\nstreams: []\n",
                  T "2:10: there is no stream; write \"streams:\" and below it \"- name: packets\"");
   assert_refused("penstock: 1\nstreams: {a: 1}\n",
-                 T "2:10: streams: here is no list; write each stream as \"- name: packets\"");
+                 T "2:10: streams: expected a list; write each stream as \"- name: packets\"");
 }
 
 static void another_version_stops_there(void **state)
@@ -70,15 +70,15 @@ static void wrong_types(void **state)
   assert_refused(HEAD "  ring: many\n",
                  T "4:9: ring: \"many\" is not a whole number; write digits only, as in 4096");
   assert_refused(HEAD "  ring: [1, 2]\n",
-                 T "4:9: ring: a list stands where one value belongs; it takes a whole number");
+                 T "4:9: ring: expected one value, found a list; it takes a whole number");
   assert_refused(HEAD "  message: {a: 1}\n",
-                 T "4:12: message: a mapping stands where one value belongs; it takes a size");
+                 T "4:12: message: expected one value, found a mapping; it takes a size");
   assert_refused(HEAD "  sender: 5\n",
-                 T "4:11: streams[].sender is a mapping, and here is a lone value; write \"key: "
-                   "value\" lines below it");
-  assert_refused(HEAD "  sender: {source: [file]}\n",
-                 T "4:20: streams[].sender.source is a mapping, and here is a list; write \"key: "
-                   "value\" lines below it, or the type alone");
+                 T "4:11: streams[].sender: expected a mapping (\"key: value\" lines), found a "
+                   "single value");
+  assert_refused(HEAD "  sender: {source: [file]}\n", T
+                 "4:20: streams[].sender.source: expected a mapping (\"key: value\" lines) or the "
+                 "type alone, found a list");
   assert_refused(HEAD "control: {insecure: yes}\n",
                  T "4:21: insecure: \"yes\" is not true or false; write true or false");
   assert_refused(HEAD "  receiver: {path: aut}\n",
@@ -87,7 +87,7 @@ static void wrong_types(void **state)
   assert_refused(HEAD "  sender: {source: files}\n",
                  T "4:20: type: \"files\" is none of pattern, file, pcap; did you mean \"file\"?");
   assert_refused(HEAD "workers: {cpus: 3}\n",
-                 T "4:17: cpus: here is no list; write the CPU numbers as in [2, 3]");
+                 T "4:17: cpus: expected a list of CPU numbers, as in [2, 3]");
   assert_refused(HEAD "workers: {cpus: [1, x]}\n",
                  T "4:21: cpus: \"x\" is not a whole number; write digits only, as in 4096");
 }
@@ -112,7 +112,7 @@ static void units_and_ranges(void **state)
                  T "4:18: ring: 1 is out of range; it takes 2 to 16777216, or 0 for the stream's "
                    "ring");
   assert_refused(HEAD "  sender: {count: 99999999999999999999}\n",
-                 T "4:19: count: 99999999999999999999 is out of range; it takes what fits 64 bits");
+                 T "4:19: count: 99999999999999999999 is out of range; it takes at most 2^64 - 1");
   assert_refused(HEAD "workers: {count: 1025}\n",
                  T "4:18: count: 1025 is out of range; it takes 0 to 1024");
   assert_refused(HEAD "  expect: {max_loss: 101%}\n",
@@ -145,17 +145,16 @@ static void plugins(void **state)
   assert_refused(HEAD "  transport: {options: {depth: 2 MiB}}\n",
                  T "4:32: depth: 2 MiB is out of range; it takes 1 B to 1 MiB");
   assert_refused(HEAD "  transport: {options: {burst: [1]}}\n",
-                 T "4:32: burst: a list stands where one value belongs; it takes a whole number");
+                 T "4:32: burst: expected one value, found a list; it takes a whole number");
   assert_refused(HEAD "  transport: {options: {burst: {a: 1}}}\n",
-                 T "4:32: burst: here are no plain values; write one value, or [a, b] for a list");
+                 T "4:32: burst: expected one value, found a mapping");
   assert_refused(HEAD "  transport: {options: [1]}\n",
-                 T "4:24: options: here is no mapping; write \"name: value\" lines below it");
+                 T "4:24: options: expected a mapping (\"name: value\" lines)");
   assert_refused(HEAD "  transport: verbs\n",
                  T "4:14: the option \"device\" of transport plugin verbs is missing; Name the "
                    "device.");
   assert_refused(HEAD "  transport: {filters: fault}\n",
-                 T "4:24: filters: here is no list; write [name], or \"- plugin: name\" lines "
-                   "below it");
+                 T "4:24: filters: expected a list: [name], or \"- plugin: name\" lines");
   assert_refused(HEAD "  transport: {filters: [{options: {drop: 1}}]}\n",
                  T "4:25: \"plugin\" is missing in a filter; write its name");
   assert_refused(HEAD "  transport: {filters: [faul]}\n",

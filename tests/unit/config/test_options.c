@@ -84,7 +84,7 @@ static void a_list_is_no_scalar(void **state)
   const char *items[] = {"a,b", "c"};
   struct pst_options *options = loopback();
   assert_int_equal(options_set_list(options, "burst", items, 2, why, sizeof(why)), -EINVAL);
-  assert_string_equal(why, "a list stands where one value belongs; it takes a whole number");
+  assert_string_equal(why, "expected one value, found a list; it takes a whole number");
   assert_int_equal(options_set_list(options, "names", items, 2, why, sizeof(why)), 0);
   assert_string_equal(options_get_item(options, "names", 0), "a,b");
   options_free(options);

@@ -109,7 +109,7 @@ static void refusals(void **state)
       {"=5", "--set =5: an empty name in the path; write it as in streams.packets.ring=4096"},
       {"workers..count=5", "--set workers..count=5: an empty name in the path; write it as in "
                            "streams.packets.ring=4096"},
-      {"streams.a.name.x=5", "--set streams.a.name.x=5: \"name\" is a lone value and has nothing "
+      {"streams.a.name.x=5", "--set streams.a.name.x=5: \"name\" is a single value and has no keys "
                              "below it; shorten the path"},
       {"streams.a.sender.source.file=a: b", "--set streams.a.sender.source.file=a: b: the value "
                                             "reads as several; put it in quotes, or in [ ] or "
