@@ -43,9 +43,9 @@ void datagram_check_counters(struct contract_side *side)
                    datagram_counter(side, "messages_received") +
                        datagram_counter(side, "bad_header") +
                        datagram_counter(side, "bad_checksum") + datagram_counter(side, "too_long") +
-                       datagram_counter(side, "not_ours") + datagram_counter(side, "displaced") +
-                       datagram_counter(side, "too_far") + datagram_counter(side, "too_late") +
-                       datagram_counter(side, "held"));
+                       datagram_counter(side, "not_ours") + datagram_counter(side, "wrong_nonce") +
+                       datagram_counter(side, "displaced") + datagram_counter(side, "too_far") +
+                       datagram_counter(side, "too_late") + datagram_counter(side, "held"));
 }
 
 /* Messages through a pair, each checked; what a slow receiver loses is counted. */

@@ -263,6 +263,77 @@ static void strangers_do_not_get_into_a_pair(void **state)
   contract_pair_close(pair);
 }
 
+/* This process's socket that is bound to that port, or connected to it. */
+static int socket_with(uint16_t port, int (*name)(int, struct sockaddr *, socklen_t *))
+{
+  for (int fd = 3; fd < 1024; fd++) {
+    struct sockaddr_in address = {0};
+    socklen_t length = sizeof(address);
+    if (name(fd, (struct sockaddr *)&address, &length) == 0 && address.sin_family == AF_INET &&
+        ntohs(address.sin_port) == port)
+      return fd;
+  }
+  fail_msg("no socket has port %u", port);
+  return -1;
+}
+
+/* Two in a row, of the sender's address and port and with numbers far ahead; more than there is
+ * room for; less than a header; and a payload that is not as its sum says. */
+static void forge(struct contract_pair *pair, int fd)
+{
+  static const size_t lengths[] = {100, 100, 40, 3, 1000, 16, 24};
+  bool rtp = pair->receiver.limits.sequence_bits == 16;
+  uint8_t bytes[1000] = {0};
+  for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+    uint32_t number = htonl(20000 + (uint32_t)i);
+    if (rtp) {
+      bytes[0] = i % 2 ? 0x90 : 0x80;
+      bytes[1] = 96;
+      memcpy(bytes + 2, (uint8_t *)&number + 2, 2);
+      memcpy(bytes + 12, "PS\0\2", 4);
+    } else {
+      memcpy(bytes, &number, 4);
+    }
+    send_bytes(fd, bytes, lengths[i]);
+  }
+  expect_read(&pair->receiver, datagram_counter(&pair->receiver, "datagrams") + 7);
+}
+
+/* Who can send as the sender does, but was not at the handshake, moves nothing and costs nothing:
+ * it is no message, no drop and no sign of life. */
+static void who_lacks_the_nonce_is_ignored(void **state)
+{
+  (void)state;
+  static const char *const framings[] = {"sequence", "rtp"};
+  for (size_t k = 0; k < 2; k++) {
+    struct contract_pair *pair = calloc(1, sizeof(*pair));
+    char text[64];
+    assert_non_null(pair);
+    pair->variant = &variant;
+    pair->params = params;
+    snprintf(text, sizeof(text), ",device=127.0.0.1,framing=%s", framings[k]);
+    uint16_t port = open_receiver(&pair->receiver, text);
+    snprintf(options, sizeof(options), "device=127.0.0.1,framing=%s", framings[k]);
+    contract_side_open(&variant, &params, false, false, &pair->sender);
+    contract_pair_connect(pair);
+    int fd = socket_with(port, getpeername);
+    contract_complaints(); /* of the cases before */
+    for (uint32_t i = 0; i < 30; i++) {
+      struct pst_request request = contract_send(&pair->sender, 0, 64, i);
+      contract_fill(pair->sender.memory.region.host, 64, i);
+      contract_post_one(pair, &request);
+      assert_int_equal(expect_message(&pair->receiver, i, 64), i);
+      contract_await_done(&pair->sender, NULL, PST_OP_SEND, 1, 0);
+      forge(pair, fd);
+    }
+    assert_int_equal(datagram_counter(&pair->receiver, "messages_received"), 30);
+    assert_int_equal(datagram_counter(&pair->receiver, "wrong_nonce"), 210);
+    assert_int_equal(datagram_counter(&pair->receiver, "heard"), 0);
+    assert_int_equal(contract_complaints(), 1);
+    contract_pair_close(pair);
+  }
+}
+
 static void a_group_is_received_on_lo(void **state)
 {
   (void)state;
@@ -304,20 +375,6 @@ static void a_group_is_sent_to_on_lo(void **state)
   contract_pair_close(pair);
 }
 
-/* The receiver's socket in this process: bound to that port, connected to nobody. */
-static int socket_on(uint16_t port)
-{
-  for (int fd = 3; fd < 1024; fd++) {
-    struct sockaddr_in here = {0};
-    socklen_t length = sizeof(here);
-    if (getsockname(fd, (struct sockaddr *)&here, &length) == 0 && here.sin_family == AF_INET &&
-        ntohs(here.sin_port) == port)
-      return fd;
-  }
-  fail_msg("no socket has port %u", port);
-  return -1;
-}
-
 /* The kernel has taken it, or the log says what it takes. */
 static void busy_poll_is_set_or_its_refusal_told(void **state)
 {
@@ -327,7 +384,8 @@ static void busy_poll_is_set_or_its_refusal_told(void **state)
   socklen_t length = sizeof(value);
   contract_complaints(); /* of useless datagrams, in the cases before */
   uint16_t port = open_foreign(&side, ",device=127.0.0.1,busy_poll=50us");
-  assert_int_equal(getsockopt(socket_on(port), SOL_SOCKET, SO_BUSY_POLL, &value, &length), 0);
+  assert_int_equal(
+      getsockopt(socket_with(port, getsockname), SOL_SOCKET, SO_BUSY_POLL, &value, &length), 0);
   if (value == 50)
     assert_int_equal(contract_complaints(), 0);
   else
@@ -374,6 +432,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(random_packets_harm_nobody),
       CONTRACT_CASE(a_sender_that_restarts_goes_on_behind),
       CONTRACT_CASE(strangers_do_not_get_into_a_pair),
+      CONTRACT_CASE(who_lacks_the_nonce_is_ignored),
       CONTRACT_CASE(a_group_is_received_on_lo),
       CONTRACT_CASE(a_group_is_sent_to_on_lo),
       CONTRACT_CASE(busy_poll_is_set_or_its_refusal_told),

@@ -11,6 +11,7 @@
 #include "require.h"
 
 enum { SETTING_BYTES = 11, SOURCES = 4 };
+#define NONCE UINT64_C(0x6e6f6e6365303031)
 
 /* Of the byte before a datagram. */
 enum {
@@ -20,7 +21,7 @@ enum {
   FOLLOWS = 16,     /* its number is one behind that of the datagram before */
   IS_STARVED = 32,  /* the ring was without a slot */
   GOES_BACK = 64,   /* the clock was set back */
-  IS_CHECKED = 128, /* its byte sum is made right */
+  IS_CHECKED = 128, /* its byte sum is made right, and the nonce */
 };
 
 struct reader {
@@ -74,13 +75,14 @@ static struct dg_flow_params read_setting(struct reader *reader)
 {
   uint32_t bits = take(reader, 1);
   struct dg_flow_params params = {.framing = (enum dg_framing)(bits % 3),
-                                  .numbered = bits & 4,
+                                  .numbered = (bits & 4) && bits % 3 != DG_FRAMING_NONE,
                                   .address_is_fixed = bits & 8,
                                   .port_is_fixed = bits & 16,
                                   .ssrc_is_fixed = bits & 32,
                                   .checks = bits & 64,
                                   .source = source_of(0),
-                                  .ssrc = 1};
+                                  .ssrc = 1,
+                                  .nonce = NONCE};
 
   params.initial = take(reader, 4);
   params.payload_type = (int)take(reader, 1) - 1;
@@ -108,6 +110,19 @@ static void write_number(enum dg_framing framing, uint8_t *header, uint32_t numb
     header[at + i] = (uint8_t)(number >> 8 * (bytes - 1 - i));
 }
 
+/* Where framing.h says, with the extension's header before it. */
+static void make_nonce(enum dg_framing framing, uint8_t *header)
+{
+  struct dg_header made = {.nonce = NONCE, .has_nonce = true};
+  uint8_t bytes[DG_HEADER_MAX];
+  uint32_t at = dg_header_bytes(framing, false), end = dg_header_bytes(framing, true);
+
+  dg_write(framing, &made, bytes);
+  memcpy(header + at, bytes + at, end - at);
+  if (framing == DG_FRAMING_RTP)
+    header[0] = (uint8_t)((header[0] & 0xe0) | 0x10);
+}
+
 static void make_sum(uint8_t *header, const uint8_t *rest, uint32_t length)
 {
   uint32_t sum = 0;
@@ -121,18 +136,20 @@ static void make_sum(uint8_t *header, const uint8_t *rest, uint32_t length)
 
 /* A payload lies within its datagram; a header without contributors, extension and
  * padding is what is written again. */
-static void check_parse(enum dg_framing framing, const struct dg_arrival *arrival)
+static void check_parse(enum dg_framing framing, bool numbered, const struct dg_arrival *arrival)
 {
   struct dg_header parsed;
   uint8_t again[DG_HEADER_MAX];
-  uint32_t offset, length, bytes = dg_header_bytes(framing);
+  uint32_t offset, length, bytes = dg_header_bytes(framing, numbered);
 
-  if (dg_parse(framing, arrival->header, arrival->rest, arrival->total, &parsed, &offset,
+  if (numbered && !dg_has_nonce(framing, arrival->header, arrival->total, NONCE))
+    return;
+  if (dg_parse(framing, numbered, arrival->header, arrival->rest, arrival->total, &parsed, &offset,
                &length) != DG_PARSED)
     return;
   uint32_t room = arrival->total - bytes;
   REQUIRE(length <= room && offset <= room - length);
-  if (framing == DG_FRAMING_RTP && arrival->header[0] != 0x80)
+  if (framing == DG_FRAMING_RTP && arrival->header[0] != (numbered ? 0x90 : 0x80))
     return;
   REQUIRE(length == room);
   dg_write(framing, &parsed, again);
@@ -192,8 +209,9 @@ static void check_counts(const struct seen *seen)
   const struct dg_counts *counts = &flow.counts;
 
   REQUIRE(counts->datagrams == counts->messages + counts->bad_header + counts->bad_checksum +
-                                   counts->too_long + counts->not_ours + counts->displaced +
-                                   counts->too_late + counts->too_far + flow.holds);
+                                   counts->too_long + counts->not_ours + counts->wrong_nonce +
+                                   counts->displaced + counts->too_late + counts->too_far +
+                                   flow.holds);
   REQUIRE(dg_flow_no_gap(&flow) <= counts->too_long + counts->bad_checksum + counts->displaced);
   REQUIRE(counts->messages == seen->delivered && counts->bytes == seen->bytes);
   REQUIRE(counts->restarts == seen->restarts);
@@ -219,7 +237,9 @@ static uint8_t *copy_of(struct reader *reader, uint32_t bytes)
 static void take_one(struct reader *reader, struct seen *seen, struct dg_arrival *arrival)
 {
   enum dg_framing framing = flow.params.framing;
-  uint32_t bits = take(reader, 1), total = take(reader, 1), fixed = dg_header_bytes(framing);
+  bool numbered = flow.params.numbered;
+  uint32_t bits = take(reader, 1), total = take(reader, 1);
+  uint32_t fixed = dg_header_bytes(framing, numbered);
   struct dg_source source = source_of(bits & SOURCE_MASK);
   struct dg_message message;
 
@@ -235,6 +255,8 @@ static void take_one(struct reader *reader, struct seen *seen, struct dg_arrival
   if (fixed && head == fixed) {
     if (bits & FOLLOWS)
       write_number(framing, header, seen->last + 1);
+    if (bits & IS_CHECKED && numbered)
+      make_nonce(framing, header);
     if (bits & IS_CHECKED && framing == DG_FRAMING_SEQUENCE)
       make_sum(header, rest, total - head);
     seen->last = read_number(framing, header);
@@ -245,7 +267,7 @@ static void take_one(struct reader *reader, struct seen *seen, struct dg_arrival
   arrival->total = total;
   arrival->is_cut = bits & IS_CUT;
   arrival->time_ns += bits & GOES_BACK ? -UINT64_C(5000000) : (uint64_t)total * 100000;
-  check_parse(framing, arrival);
+  check_parse(framing, numbered, arrival);
   datagrams++;
   uint32_t verdict = dg_flow_take(&flow, arrival, &message);
   check_verdict(seen, verdict, &message, seen->last & seen->mask, total - head);

@@ -242,23 +242,23 @@ def arrivals(*packets):
     return b"".join(bytes([bits, len(packet)]) + packet for bits, packet in packets)
 
 
-def rtp(number, ssrc=1, first=0x80, kind=96, rest=b"payload"):
+def rtp(number, ssrc=1, first=0x80, kind=96, rest=b"payload and nonce"):
     return struct.pack(">BBHII", first, kind, number & 0xFFFF, number * 3000, ssrc) + rest
 
 
-def sequence(number, payload=b"payload"):
+def sequence(number, payload=b"payload and nonce"):
     return struct.pack(">II", number & 0xFFFFFFFF, sum(payload)) + payload
 
 
 def packet_seeds():
     cut, drops, follows, starved, back, checked = 4, 8, 16, 32, 64, 128
-    run = [(0, rtp(n)) for n in range(65530, 65540)]
+    run = [(checked, rtp(n)) for n in range(65530, 65540)]
     for bits in range(0, 128, 4):
         for framing in range(3):
             value = next(v for v in range(bits, bits + 4) if v % 3 == framing)
-            yield setting(value, 65530) + arrivals(*run, (1, rtp(7)), (follows, rtp(0)), (2, rtp(9)), (cut, rtp(1)))
+            yield setting(value, 65530) + arrivals(*run, (1, rtp(7)), (follows | checked, rtp(0)), (2, rtp(9)), (cut, rtp(1)))
             yield setting(value, 1 << 31) + arrivals(*((checked, sequence((1 << 31) + n)) for n in range(4)), (0, sequence(0)),
-                                                     (follows, sequence(0)), (checked, sequence(1, bytes(range(200)))))  # fmt: skip
+                                                     (follows | checked, sequence(0)), (checked, sequence(1, bytes(range(200)))))  # fmt: skip
     free_rtp = next(v for v in range(4) if v % 3 == 2)
     for packets in [
         [(0, rtp(1)), (drops, rtp(9)), (drops | starved, rtp(20)), (back, rtp(19)), (0, rtp(4))],
@@ -367,7 +367,7 @@ def flow_seeds():
 def udp_blob_seeds():
     for framing in range(4):
         for family in (4, 6, 5):
-            yield bytes([framing, family, framing & 1, 2]) + struct.pack(">HBx", 5004, 96) + bytes(range(32)) + bytes(128)
+            yield bytes([framing, family, framing & 1, 2]) + struct.pack(">HBx", 5004, 96) + bytes(range(40)) + bytes(128)
     yield bytes([0, 4, 0, 9]) + struct.pack(">HBx", 5004, 96)
 
 

@@ -49,10 +49,14 @@ static uint64_t *classify(struct dg_flow *flow, const struct dg_arrival *arrival
 
   if (!is_source(params, arrival->source))
     return &flow->counts.not_ours;
+  /* Without the nonce nothing else that a datagram says is believed. */
+  if (params->numbered &&
+      !dg_has_nonce(params->framing, arrival->header, arrival->total, params->nonce))
+    return &flow->counts.wrong_nonce;
   if (arrival->is_cut)
     return &flow->counts.too_long;
-  switch (dg_parse(params->framing, arrival->header, arrival->rest, arrival->total, header,
-                   &message->offset, &message->length)) {
+  switch (dg_parse(params->framing, params->numbered, arrival->header, arrival->rest,
+                   arrival->total, header, &message->offset, &message->length)) {
   case DG_BAD_HEADER:
     return &flow->counts.bad_header;
   case DG_NO_MESSAGE:
@@ -352,7 +356,8 @@ static void refuse(struct dg_flow *flow, const struct dg_arrival *arrival, uint6
   ++*cause;
   if (is_foreign)
     note_number(flow, arrival, cause);
-  if (is_foreign ? is_followed(flow, arrival->source) : cause != &flow->counts.not_ours)
+  if (is_foreign ? is_followed(flow, arrival->source)
+                 : cause != &flow->counts.not_ours && cause != &flow->counts.wrong_nonce)
     flow->counts.heard++;
 }
 

@@ -6,15 +6,15 @@
  * it what the verdict says.
  *
  * What holds at all times:
- *     datagrams == messages + bad_header + bad_checksum + too_long + not_ours
+ *     datagrams == messages + bad_header + bad_checksum + too_long + not_ours + wrong_nonce
  *                  + displaced + too_late + too_far + (1 while one is held)
  *
- * From another Penstock (`numbered`) the first number on the wire is known, it becomes
- * sequence 0, and only that sender counts. A foreign sender is who comes first, until it is
- * silent: it has started anew when two datagrams in a row, one number apart (RFC 3550, appendix
- * A.1, MIN_SEQUENTIAL), come from its address with another port or SSRC after that, or lie
- * further back than reordering explains. Numbering then goes on behind the highest, so that no
- * loss is invented. A jump forward beyond DG_DROPOUT_MAX needs two in a row, too. The first of
+ * From another Penstock (`numbered`) the first number on the wire is known and becomes sequence 0.
+ * Only that sender counts: its datagrams carry the stream's nonce. A foreign sender is who comes
+ * first, until it is silent: it has started anew when two datagrams in a row, one number apart (RFC
+ * 3550, appendix A.1, MIN_SEQUENTIAL), come from its address with another port or SSRC after that,
+ * or lie further back than reordering explains. Numbering then goes on behind the highest, so that
+ * no loss is invented. A jump forward beyond DG_DROPOUT_MAX needs two in a row, too. The first of
  * the two is held until the second has come.
  */
 #ifndef DATAGRAM_FLOW_H
@@ -40,8 +40,9 @@ struct dg_source {
 
 struct dg_flow_params {
   enum dg_framing framing;
-  bool numbered;         /* by another Penstock; else a foreign sender */
+  bool numbered;         /* by another Penstock, not with framing none; else a foreign sender */
   uint32_t initial;      /* numbered: sequence 0 on the wire */
+  uint64_t nonce;        /* numbered: what each datagram carries */
   bool address_is_fixed; /* others are not ours */
   bool port_is_fixed;
   struct dg_source source;
@@ -74,7 +75,7 @@ struct dg_message {
 
 struct dg_arrival {
   const struct dg_source *source;
-  const uint8_t *header; /* dg_header_bytes() of it */
+  const uint8_t *header; /* dg_header_bytes() of it, with a nonce where it is numbered */
   const uint8_t *rest;   /* all further ones */
   uint32_t total;
   bool is_cut;      /* it was longer than there was room for */
@@ -90,8 +91,9 @@ struct dg_counts {
   uint64_t bad_checksum;
   uint64_t too_long;
   uint64_t not_ours;
-  uint64_t displaced; /* of a sender that is followed before or after, while another one is */
-  uint64_t too_far;   /* its number lies further ahead than loss explains, and none confirms it */
+  uint64_t wrong_nonce; /* in the name of another Penstock, and not of its stream */
+  uint64_t displaced;   /* of a sender that is followed before or after, while another one is */
+  uint64_t too_far;     /* its number lies further ahead than loss explains, and none confirms it */
   uint64_t too_late;
   uint64_t kernel;    /* messages that the kernel dropped, by the gap they left */
   uint64_t no_buffer; /* likewise, while the ring had no free slot */

@@ -15,6 +15,12 @@ static void put32(uint8_t *to, uint32_t value)
   put16(to + 2, value);
 }
 
+static void put64(uint8_t *to, uint64_t value)
+{
+  put32(to, (uint32_t)(value >> 32));
+  put32(to + 4, (uint32_t)value);
+}
+
 static uint32_t get16(const uint8_t *from)
 {
   return (uint32_t)from[0] << 8 | from[1];
@@ -25,17 +31,31 @@ static uint32_t get32(const uint8_t *from)
   return get16(from) << 16 | get16(from + 2);
 }
 
+static uint64_t get64(const uint8_t *from)
+{
+  return (uint64_t)get32(from) << 32 | get32(from + 4);
+}
+
+/* RTP's extension: "defined by profile", here "PS", and a length of two words. */
+#define NONCE_EXTENSION UINT32_C(0x50530002)
+
 void dg_write(enum dg_framing framing, const struct dg_header *header, uint8_t *to)
 {
   if (framing == DG_FRAMING_SEQUENCE) {
     put32(to, header->sequence);
     put32(to + 4, header->checksum);
+    if (header->has_nonce)
+      put64(to + 8, header->nonce);
   } else if (framing == DG_FRAMING_RTP) {
-    to[0] = 2 << 6;
+    to[0] = (uint8_t)(2 << 6 | (header->has_nonce ? 0x10 : 0));
     to[1] = (uint8_t)((header->marker ? 0x80 : 0) | (header->payload_type & 0x7f));
     put16(to + 2, header->sequence);
     put32(to + 4, header->timestamp);
     put32(to + 8, header->ssrc);
+    if (!header->has_nonce)
+      return;
+    put32(to + 12, NONCE_EXTENSION);
+    put64(to + 16, header->nonce);
   }
 }
 
@@ -63,22 +83,33 @@ static bool is_rtp(const uint8_t *header)
 bool dg_peek(enum dg_framing framing, const uint8_t *header, uint32_t total,
              struct dg_header *parsed)
 {
-  if (total < dg_header_bytes(framing) || (framing == DG_FRAMING_RTP && !is_rtp(header)))
+  if (total < dg_header_bytes(framing, false) || (framing == DG_FRAMING_RTP && !is_rtp(header)))
     return false;
   read_fixed(framing, header, parsed);
   return true;
 }
 
-/* What stands between the fixed header and the payload, and behind it. */
-static enum dg_parse_result parse_rtp(const uint8_t *header, const uint8_t *rest, uint32_t left,
-                                      uint32_t *offset, uint32_t *length)
+bool dg_has_nonce(enum dg_framing framing, const uint8_t *header, uint32_t total, uint64_t nonce)
 {
-  uint32_t skip = (header[0] & 0x0fu) * 4;
+  if (total < dg_header_bytes(framing, true))
+    return false;
+  if (framing == DG_FRAMING_SEQUENCE)
+    return get64(header + 8) == nonce;
+  return framing == DG_FRAMING_RTP && get64(header + 16) == nonce && (header[0] & 0x1f) == 0x10 &&
+         get32(header + 12) == NONCE_EXTENSION;
+}
+
+/* What stands between the fixed header and the payload, and behind it. */
+static enum dg_parse_result parse_rtp(bool has_nonce, const uint8_t *header, const uint8_t *rest,
+                                      uint32_t left, uint32_t *offset, uint32_t *length)
+{
+  uint32_t skip = has_nonce ? 0 : (header[0] & 0x0fu) * 4;
   uint32_t padding = 0;
 
   if (!is_rtp(header))
     return DG_NO_MESSAGE;
-  if (header[0] & 0x10) { /* a header extension: 16 bits of its own, its length in words */
+  if (!has_nonce &&
+      (header[0] & 0x10)) { /* a header extension: 16 bits of its own, its length in words */
     if (left < skip + 4)
       return DG_BAD_HEADER;
     skip += 4 + get16(rest + skip + 2) * 4;
@@ -95,17 +126,20 @@ static enum dg_parse_result parse_rtp(const uint8_t *header, const uint8_t *rest
   return DG_PARSED;
 }
 
-enum dg_parse_result dg_parse(enum dg_framing framing, const uint8_t *header, const uint8_t *rest,
-                              uint32_t total, struct dg_header *parsed, uint32_t *offset,
-                              uint32_t *length)
+enum dg_parse_result dg_parse(enum dg_framing framing, bool has_nonce, const uint8_t *header,
+                              const uint8_t *rest, uint32_t total, struct dg_header *parsed,
+                              uint32_t *offset, uint32_t *length)
 {
-  uint32_t fixed = dg_header_bytes(framing);
+  uint32_t fixed = dg_header_bytes(framing, has_nonce);
 
   if (total < fixed)
     return DG_BAD_HEADER;
   read_fixed(framing, header, parsed);
+  parsed->has_nonce = has_nonce && fixed;
+  if (parsed->has_nonce)
+    parsed->nonce = get64(header + fixed - 8);
   if (framing == DG_FRAMING_RTP)
-    return parse_rtp(header, rest, total - fixed, offset, length);
+    return parse_rtp(has_nonce, header, rest, total - fixed, offset, length);
   *offset = 0;
   *length = total - fixed;
   return DG_PARSED;

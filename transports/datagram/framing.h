@@ -16,16 +16,20 @@ enum dg_framing {
   DG_FRAMING_RTP = 2,      /* RFC 3550, section 5.1 */
 };
 
-#define DG_HEADER_MAX 12u
+#define DG_HEADER_MAX 24u
 /* A receiver of RTP keeps so much room behind a payload for the contributing sources
  * and the header extension, which stand between header and payload: 15 of 4 bytes, and
  * an extension of 64. */
 #define DG_RTP_TAILROOM 128u
 
-/* Bytes of the header that every message has. */
-static inline uint32_t dg_header_bytes(enum dg_framing framing)
+/* Bytes of the header that every message has. Between Penstocks a nonce of 8 bytes ends the
+ * header. With RTP the nonce is a header extension (RFC 3550, section 5.3.1), which foreign
+ * receivers skip. */
+static inline uint32_t dg_header_bytes(enum dg_framing framing, bool has_nonce)
 {
-  return framing == DG_FRAMING_RTP ? 12 : framing == DG_FRAMING_SEQUENCE ? 8 : 0;
+  if (framing == DG_FRAMING_RTP)
+    return has_nonce ? 24 : 12;
+  return framing != DG_FRAMING_SEQUENCE ? 0 : has_nonce ? 16 : 8;
 }
 
 static inline uint32_t dg_sequence_bits(enum dg_framing framing)
@@ -43,8 +47,10 @@ struct dg_header {
   uint32_t checksum; /* sequence */
   uint32_t timestamp;
   uint32_t ssrc;
+  uint64_t nonce;
   uint8_t payload_type;
   bool marker;
+  bool has_nonce;
 };
 
 /* `to` has dg_header_bytes(). */
@@ -59,13 +65,17 @@ enum dg_parse_result {
 /*
  * Read a datagram of `total` bytes: its first dg_header_bytes() are at `header`,
  * all further ones at `rest`. *offset and *length: the payload within `rest`. Nothing
- * is read beyond `total`.
+ * is read beyond `total`. With `has_nonce`, dg_has_nonce() has been asked.
  */
-enum dg_parse_result dg_parse(enum dg_framing framing, const uint8_t *header, const uint8_t *rest,
-                              uint32_t total, struct dg_header *parsed, uint32_t *offset,
-                              uint32_t *length);
+enum dg_parse_result dg_parse(enum dg_framing framing, bool has_nonce, const uint8_t *header,
+                              const uint8_t *rest, uint32_t total, struct dg_header *parsed,
+                              uint32_t *offset, uint32_t *length);
 
-/* The fixed header alone, whatever follows. False: there is none, or not of this framing. */
+/* Does the datagram of `total` bytes that begins so carry this nonce? Not with framing `none`. */
+bool dg_has_nonce(enum dg_framing framing, const uint8_t *header, uint32_t total, uint64_t nonce);
+
+/* The fixed header without a nonce, whatever follows. False: there is none, or not of this framing.
+ */
 bool dg_peek(enum dg_framing framing, const uint8_t *header, uint32_t total,
              struct dg_header *parsed);
 

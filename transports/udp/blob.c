@@ -31,8 +31,9 @@ void udp_blob_write(const struct udp_blob *blob, uint8_t bytes[UDP_BLOB_BYTES])
   bytes[14] = blob->payload_type;
   put(bytes + 16, blob->initial, 4);
   put(bytes + 20, blob->ssrc, 4);
-  memcpy(bytes + 24, blob->identity, sizeof(blob->identity));
-  memcpy(bytes + 48, blob->addresses, sizeof(blob->addresses));
+  put(bytes + 24, blob->nonce, 8);
+  memcpy(bytes + 32, blob->identity, sizeof(blob->identity));
+  memcpy(bytes + 56, blob->addresses, sizeof(blob->addresses));
 }
 
 bool udp_blob_read(const uint8_t *bytes, uint32_t length, struct udp_blob *blob)
@@ -46,9 +47,10 @@ bool udp_blob_read(const uint8_t *bytes, uint32_t length, struct udp_blob *blob)
                             .port = (uint16_t)get(bytes + 12, 2),
                             .payload_type = bytes[14],
                             .initial = (uint32_t)get(bytes + 16, 4),
-                            .ssrc = (uint32_t)get(bytes + 20, 4)};
-  memcpy(blob->identity, bytes + 24, sizeof(blob->identity));
-  memcpy(blob->addresses, bytes + 48, sizeof(blob->addresses));
+                            .ssrc = (uint32_t)get(bytes + 20, 4),
+                            .nonce = get(bytes + 24, 8)};
+  memcpy(blob->identity, bytes + 32, sizeof(blob->identity));
+  memcpy(blob->addresses, bytes + 56, sizeof(blob->addresses));
   return blob->framing <= DG_FRAMING_RTP && (blob->family == 4 || blob->family == 6) &&
          bytes[10] <= 1 && blob->count <= UDP_ADDRESSES_MAX && blob->port != 0;
 }

@@ -18,6 +18,7 @@ int udp_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
   if (endpoint->tx) {
     blob.initial = endpoint->tx->initial;
     blob.ssrc = endpoint->tx->ssrc;
+    blob.nonce = endpoint->tx->nonce;
     blob.payload_type = endpoint->tx->payload_type;
   }
   udp_host_identity(blob.identity);
@@ -108,6 +109,21 @@ static int choose(const struct pst_endpoint *endpoint, const struct udp_blob *bl
   return 0;
 }
 
+/* The nonce makes packets longer than their payload lets one expect. */
+static void note_mtu(const struct pst_endpoint *endpoint)
+{
+  const struct udp_tx *tx = endpoint->tx;
+  uint32_t header = endpoint->header_bytes;
+
+  if (tx->mtu <= header || tx->message_max <= tx->mtu - header)
+    return;
+  UDP_LOG(endpoint->worker->device, PST_LOG_INFO,
+          "%s: IP will fragment messages of more than %u bytes, since the path's MTU has no room "
+          "for more behind the headers; one lost fragment loses its message, and `message: %u` "
+          "avoids that",
+          endpoint->label, tx->mtu - header, tx->mtu - header);
+}
+
 static int connect_to(struct pst_endpoint *endpoint, const union udp_address *address)
 {
   char text[80];
@@ -122,6 +138,7 @@ static int connect_to(struct pst_endpoint *endpoint, const union udp_address *ad
   }
   endpoint->peer = *address;
   endpoint->tx->mtu = udp_socket_mtu(endpoint);
+  note_mtu(endpoint);
   return 0;
 }
 
@@ -150,6 +167,7 @@ static int connect_receiver(struct pst_endpoint *endpoint, const struct udp_blob
   if (blob) {
     params.numbered = params.framing != DG_FRAMING_NONE;
     params.initial = blob->initial;
+    params.nonce = blob->nonce;
     params.port_is_fixed = true;
     params.source.port = blob->port;
     params.ssrc_is_fixed = true;
@@ -193,6 +211,11 @@ int udp_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *a
     return rc;
   if (endpoint->connected)
     return reconnect(endpoint, peer);
+  enum dg_framing framing = endpoint->worker->device->framing;
+  bool has_nonce = peer && framing != DG_FRAMING_NONE;
+  endpoint->header_bytes = dg_header_bytes(framing, has_nonce);
+  if (endpoint->tx)
+    endpoint->tx->has_nonce = has_nonce;
   rc = endpoint->tx ? connect_sender(endpoint, peer) : connect_receiver(endpoint, peer);
   if (rc < 0)
     return rc;

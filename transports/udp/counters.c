@@ -37,17 +37,19 @@ static void add_coalesced(struct list *list, const char *name, const char *cause
     add(list, name, cause, buffers * (segments_max - 1), PST_COUNTER_DROP | PST_COUNTER_GAUGE);
 }
 
-/* Datagrams come, and none is a message: says so once, with what they are. */
+#define USELESS_MIN 8u /* in a row: fewer may be strays */
+
+/* Datagrams come, and none is a message: says so once, with what they are. Once the stream has
+ * begun, those of strangers do not count. */
 static void tell_useless(struct pst_endpoint *endpoint)
 {
   struct udp_rx *rx = endpoint->rx;
   const struct dg_counts *counts = &rx->flow.counts;
-  uint64_t heard = rx->flow.begun && !rx->flow.params.numbered ? counts->heard : counts->datagrams;
-  bool is_useless = heard != rx->heard && counts->messages == rx->messages;
-
-  rx->heard = heard;
+  if (counts->messages != rx->messages)
+    rx->heard = counts->heard;
   rx->messages = counts->messages;
-  if (!is_useless || rx->told_useless)
+  uint64_t useless = counts->messages ? counts->heard - rx->heard : counts->datagrams;
+  if (rx->told_useless || useless < USELESS_MIN)
     return;
   rx->told_useless = true;
   UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
@@ -56,12 +58,28 @@ static void tell_useless(struct pst_endpoint *endpoint)
           "source, SSRC or payload type, %lu a number too far ahead or back; compare `framing`, "
           "`message`, `source`, `ssrc` and `payload_type` with the sender's",
           endpoint->label, counts->datagrams, counts->too_long, endpoint->message_max,
-          counts->bad_header, counts->bad_checksum, counts->not_ours + counts->displaced,
+          counts->bad_header, counts->bad_checksum,
+          counts->not_ours + counts->wrong_nonce + counts->displaced,
           counts->too_late + counts->too_far + rx->flow.holds);
 }
 
-/* datagrams == messages_received + bad_header + bad_checksum + too_long + not_ours + displaced
- *              + too_late + too_far + held */
+/* Somebody sends in the sender's name: says so once. */
+static void tell_wrong_nonce(struct pst_endpoint *endpoint)
+{
+  struct udp_rx *rx = endpoint->rx;
+
+  if (rx->told_nonce || rx->flow.counts.wrong_nonce == 0)
+    return;
+  rx->told_nonce = true;
+  UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
+          "%s: datagrams from the sender's port lack the nonce of this stream: a program that had "
+          "the port before still sends, or somebody forges them. They are ignored and counted as "
+          "wrong_nonce; `tcpdump -e udp dst port %u` shows them",
+          endpoint->label, udp_address_port(&endpoint->local));
+}
+
+/* datagrams == messages_received + bad_header + bad_checksum + too_long + not_ours + wrong_nonce
+ *              + displaced + too_late + too_far + held */
 static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
 {
   struct udp_rx *rx = endpoint->rx;
@@ -84,6 +102,7 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
     udp_socket_drops_tell(endpoint);
   rx->drops = drops;
   tell_useless(endpoint);
+  tell_wrong_nonce(endpoint);
   add(list, "datagrams", NULL, counts->datagrams, 0);
   add(list, "messages_received", NULL, counts->messages, 0);
   add(list, "bytes_received", NULL, counts->bytes, 0);
@@ -101,7 +120,8 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   add(list, "too_late", "too_late", counts->too_late, PST_COUNTER_DROP);
   add(list, "too_far", "too_far", counts->too_far, PST_COUNTER_DROP);
   add(list, "displaced", "displaced", counts->displaced, PST_COUNTER_DROP);
-  add(list, "not_ours", "not_ours", counts->not_ours, 0); /* no message of the stream */
+  add(list, "not_ours", "not_ours", counts->not_ours, 0);          /* no message of the stream */
+  add(list, "wrong_nonce", "wrong_nonce", counts->wrong_nonce, 0); /* nor is this one */
   add(list, "heard", NULL, counts->heard, PST_COUNTER_HEARD);
   if (flow->params.framing != DG_FRAMING_NONE && !has_total) {
     add(list, "no_gap", NULL, unnumbered + dg_flow_no_gap(flow), PST_COUNTER_NO_GAP);

@@ -49,7 +49,7 @@ int udp_limits(struct pst_device *device, struct pst_limits *limits)
   struct pst_limits out = {
       .sequence_bits = dg_sequence_bits(device->framing),
       .capabilities = capabilities,
-      .message_max = UDP_DATAGRAM_MAX - dg_header_bytes(device->framing),
+      .message_max = UDP_DATAGRAM_MAX - dg_header_bytes(device->framing, true),
       .slot_alignment = 1,
       .tailroom = dg_tailroom(device->framing),
       .slots_min = 1,

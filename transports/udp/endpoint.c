@@ -9,7 +9,7 @@
 static int params_check(struct pst_worker *worker, const struct pst_endpoint_params *in)
 {
   struct pst_device *device = worker->device;
-  uint32_t most = UDP_DATAGRAM_MAX - dg_header_bytes(device->framing);
+  uint32_t most = UDP_DATAGRAM_MAX - dg_header_bytes(device->framing, true);
   const char *what = NULL;
 
   if (!in->cookie)
@@ -205,8 +205,8 @@ int udp_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_param
   made->fd = -1;
   made->message_max = in.message_max;
   if (!made->message_max)
-    made->message_max =
-        in.ring ? in.ring->params.payload_max : UDP_DATAGRAM_MAX - dg_header_bytes(device->framing);
+    made->message_max = in.ring ? in.ring->params.payload_max
+                                : UDP_DATAGRAM_MAX - dg_header_bytes(device->framing, true);
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
   rc = open_parts(made, &in);
   if (rc == 0 && (rc = join_worker(worker, made)) != 0)

@@ -45,8 +45,8 @@ static const struct pst_option options[] = {
         .help = "What stands before each payload. sequence: 8 bytes, a 32-bit sequence number and "
                 "a checksum, as Rivermax's sample programs have them. rtp: RFC 3550, 16-bit "
                 "sequence numbers, timestamps and markers, which `assemble: {by: rtp_marker}` "
-                "needs. none: nothing; there are no sequence numbers, and a foreign "
-                "sender's loss is unknown.",
+                "needs. Between Penstocks a nonce is added, 8 bytes or an extension of 12. none: "
+                "nothing; there are no sequence numbers, and a foreign sender's loss is unknown.",
         .default_value = "sequence",
         .choices = framing_choices,
         .type = PST_OPTION_ENUM,
@@ -312,7 +312,7 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
                     "this host goes to `device`");
     check_families(check, receiver, families, 4);
   }
-  facts->message_max = UDP_DATAGRAM_MAX - dg_header_bytes(framing);
+  facts->message_max = UDP_DATAGRAM_MAX - dg_header_bytes(framing, true);
   facts->slots_max = UDP_SLOTS_MAX;
   facts->lacks = ~(uint64_t)UDP_CAPABILITIES;
   if (framing == DG_FRAMING_RTP)

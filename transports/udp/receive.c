@@ -18,11 +18,6 @@
 
 #define DEPTH_LIFE 64u /* entries after which a rarer, deeper buffer is forgotten */
 
-static uint32_t header_bytes(const struct pst_endpoint *endpoint)
-{
-  return dg_header_bytes(endpoint->worker->device->framing);
-}
-
 static uint8_t *slot_at(const struct pst_ring *ring, uint32_t slot)
 {
   return ring->mr->base + udp_slot_offset(ring, slot);
@@ -39,7 +34,7 @@ static void lay(struct pst_endpoint *endpoint, struct udp_entry *entry, struct m
 {
   struct udp_rx *rx = endpoint->rx;
   struct pst_ring *ring = rx->ring;
-  uint32_t header = header_bytes(endpoint), room = ring->capacity, parts = 0;
+  uint32_t header = endpoint->header_bytes, room = ring->capacity, parts = 0;
   uint32_t slots = rx->depth < ring->free_count ? rx->depth : ring->free_count;
 
   if (rx->segment < header || rx->segment - header > room)
@@ -143,7 +138,7 @@ static void learn(struct udp_rx *rx, const struct udp_entry *entry)
 /* All bytes in one piece, in the spill. */
 static void straighten(struct pst_endpoint *endpoint, struct udp_entry *entry)
 {
-  uint32_t header = header_bytes(endpoint), done = 0;
+  uint32_t header = endpoint->header_bytes, done = 0;
   uint32_t spilled = entry->laid * entry->stride;
 
   if (entry->total > spilled)
@@ -184,7 +179,7 @@ static void open_entry(struct pst_endpoint *endpoint, struct udp_entry *entry,
   if (entry->count == 1 ? entry->total <= entry->stride : entry->segment == entry->stride)
     return;
   /* One that is longer than a slot, and nothing else. */
-  if (entry->count == 1 && entry->total > header_bytes(endpoint) + rx->ring->capacity)
+  if (entry->count == 1 && entry->total > endpoint->header_bytes + rx->ring->capacity)
     entry->is_cut = true;
   else
     straighten(endpoint, entry);
@@ -210,7 +205,7 @@ struct piece {
 
 static struct piece piece_of(const struct pst_endpoint *endpoint, const struct udp_entry *entry)
 {
-  uint32_t header = header_bytes(endpoint), at = entry->next;
+  uint32_t header = endpoint->header_bytes, at = entry->next;
   uint32_t begin = at * entry->segment;
   struct piece piece = {.total = entry->total - begin < entry->segment ? entry->total - begin
                                                                        : entry->segment,
@@ -319,7 +314,7 @@ static uint32_t take_one(struct pst_endpoint *endpoint, struct udp_entry *entry,
   else if (verdict & DG_HELD_DROP)
     give_slot(rx->ring, rx->held_slot);
   if (verdict & (DG_DELIVER | DG_HOLD)) {
-    slot = settle(rx, entry, &piece, header_bytes(endpoint));
+    slot = settle(rx, entry, &piece, endpoint->header_bytes);
     if (verdict & DG_HOLD) {
       rx->held_slot = slot;
     } else if (n == max) {

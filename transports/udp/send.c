@@ -19,7 +19,10 @@ int udp_tx_open(struct pst_endpoint *endpoint, const struct pst_options *options
   struct pst_device *device = endpoint->worker->device;
   const struct pst_host *host = device->host;
   struct udp_tx *tx = calloc(1, sizeof(*tx));
-  uint32_t random[3];
+  struct {
+    uint32_t ssrc, initial, timestamp;
+    uint64_t nonce;
+  } random;
 
   if (!tx)
     return -ENOMEM;
@@ -31,7 +34,7 @@ int udp_tx_open(struct pst_endpoint *endpoint, const struct pst_options *options
   tx->counts = calloc(UDP_SEND_BUFFERS, sizeof(*tx->counts));
   if (!tx->vector || !tx->parts || !tx->headers || !tx->control || !tx->counts)
     return -ENOMEM;
-  if (getrandom(random, sizeof(random), 0) != sizeof(random))
+  if (getrandom(&random, sizeof(random), 0) != sizeof(random))
     return -errno;
   tx->gso = host->option_uint(options, "gso");
   tx->checksums = host->option_uint(options, "checksum");
@@ -41,10 +44,11 @@ int udp_tx_open(struct pst_endpoint *endpoint, const struct pst_options *options
   uint64_t type = host->option_uint(options, "payload_type");
   tx->payload_type = type > 127 ? 96 : (uint8_t)type;
   if (device->framing == DG_FRAMING_RTP) { /* RFC 3550, 5.1: random beginnings */
-    tx->ssrc = tx->ssrc ? tx->ssrc : random[0];
-    tx->initial = random[1] & 0xffff;
-    tx->timestamp_base = random[2];
+    tx->ssrc = tx->ssrc ? tx->ssrc : random.ssrc;
+    tx->initial = random.initial & 0xffff;
+    tx->timestamp_base = random.timestamp;
   }
+  tx->nonce = random.nonce;
   tx->started_ns = host->clock_ns(host);
   return 0;
 }
@@ -173,7 +177,9 @@ static void write_header(struct pst_endpoint *endpoint, const struct pst_request
   struct dg_header header = {.sequence = tx->initial + (uint32_t)sequence,
                              .checksum = sum,
                              .ssrc = tx->ssrc,
-                             .payload_type = tx->payload_type};
+                             .nonce = tx->nonce,
+                             .payload_type = tx->payload_type,
+                             .has_nonce = tx->has_nonce};
 
   if (device->framing == DG_FRAMING_RTP) {
     uint64_t number = tx->frame ? sequence / tx->frame : 0;
@@ -218,7 +224,7 @@ static bool add(struct pst_endpoint *endpoint, struct batch *batch,
                 const struct pst_request *request, uint64_t now_ns)
 {
   struct udp_tx *tx = endpoint->tx;
-  uint32_t header = dg_header_bytes(endpoint->worker->device->framing);
+  uint32_t header = endpoint->header_bytes;
   uint32_t size = header + (uint32_t)request->arg.length;
   uint32_t parts = 1 + (request->piece_count ? request->piece_count : 1u);
   bool same = goes_on(tx, batch, size);

@@ -76,11 +76,12 @@ struct udp_blob {
   uint16_t port; /* where it receives, or sends from */
   uint32_t initial;
   uint32_t ssrc;
+  uint64_t nonce; /* a sender's: in the header of each of its datagrams */
   uint8_t payload_type;
   uint8_t identity[24];
   uint8_t addresses[UDP_ADDRESSES_MAX][16]; /* IPv4 as ::ffff:a.b.c.d; none: any of its own */
 };
-#define UDP_BLOB_BYTES (8 + 16 + 24 + UDP_ADDRESSES_MAX * 16)
+#define UDP_BLOB_BYTES (8 + 16 + 8 + 24 + UDP_ADDRESSES_MAX * 16)
 
 void udp_blob_write(const struct udp_blob *blob, uint8_t bytes[UDP_BLOB_BYTES]);
 bool udp_blob_read(const uint8_t *bytes, uint32_t length, struct udp_blob *blob);
@@ -184,7 +185,9 @@ struct udp_rx {
   bool gro;
   bool told_drops;
   bool told_useless;
-  uint64_t heard, messages; /* as the counters last had them */
+  bool told_nonce;
+  uint64_t messages;        /* as the counters last had them */
+  uint64_t heard;           /* when the last message of these was counted */
   uint64_t copied;          /* datagrams that were put right by a copy */
   uint64_t software_stamps; /* of hardware's, those that the kernel had to give */
 };
@@ -212,6 +215,8 @@ struct udp_tx {
   uint32_t mtu; /* of the path; datagrams of more are not coalesced */
   uint32_t initial;
   uint32_t ssrc;
+  uint64_t nonce;
+  bool has_nonce; /* the receiver is a Penstock and knows it */
   uint8_t payload_type;
   uint32_t frame; /* messages of a frame; 0: no marker */
   uint32_t timestamp_base;
@@ -260,6 +265,7 @@ struct pst_endpoint {
   struct udp_tx *tx;
   struct dg_flow_params flow; /* what the options say */
   uint64_t message_max;
+  uint32_t header_bytes; /* of each message; final once it is connected */
 };
 
 /* Fields that the writer's version of a struct did not have read as zero. */

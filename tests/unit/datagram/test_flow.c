@@ -20,7 +20,10 @@ struct packet {
   uint8_t payload_type;
   bool is_damaged;
   uint64_t time_ns;
+  bool is_forged; /* by somebody who does not know the nonce */
 };
+
+#define NONCE UINT64_C(0xfeedfacecafebeef)
 
 static struct dg_message message;
 
@@ -30,6 +33,7 @@ static struct dg_flow begin(enum dg_framing framing, bool numbered, uint32_t ini
   struct dg_flow_params params = {.framing = framing,
                                   .numbered = numbered,
                                   .initial = initial,
+                                  .nonce = NONCE,
                                   .payload_type = -1,
                                   .checks = true,
                                   .message_max = 100,
@@ -41,12 +45,14 @@ static struct dg_flow begin(enum dg_framing framing, bool numbered, uint32_t ini
 
 static uint32_t take(struct dg_flow *flow, const struct packet *packet)
 {
-  uint8_t bytes[32] = {[20] = 7};
-  uint32_t header = dg_header_bytes(flow->params.framing);
+  uint8_t bytes[32] = {[25] = 7};
+  uint32_t header = dg_header_bytes(flow->params.framing, flow->params.numbered);
   struct dg_header made = {.sequence = packet->sequence,
                            .checksum = dg_byte_sum(bytes + header, 32 - header),
                            .ssrc = packet->ssrc,
-                           .payload_type = packet->payload_type};
+                           .nonce = packet->is_forged ? NONCE + 1 : NONCE,
+                           .payload_type = packet->payload_type,
+                           .has_nonce = flow->params.numbered};
   struct dg_arrival arrival = {.source = &packet->source,
                                .header = bytes,
                                .rest = bytes + header,
@@ -59,7 +65,8 @@ static uint32_t take(struct dg_flow *flow, const struct packet *packet)
   uint32_t verdict = dg_flow_take(flow, &arrival, &message);
   const struct dg_counts *counts = &flow->counts;
   assert_int_equal(counts->datagrams, counts->messages + counts->bad_header + counts->bad_checksum +
-                                          counts->too_long + counts->not_ours + counts->displaced +
+                                          counts->too_long + counts->not_ours +
+                                          counts->wrong_nonce + counts->displaced +
                                           counts->too_late + counts->too_far + flow->holds);
   return verdict;
 }
@@ -78,6 +85,25 @@ static void first_from_a_penstock_is_0(void **state)
   for (uint32_t i = 3; i < 100000; i++)
     deliver(&flow, (struct packet){camera, (0xfffe + i) & 0xffff}, i);
   assert_int_equal(flow.counts.messages, 100000 - 3);
+}
+
+/* Whoever has the sender's address and port, however many in a row. */
+static void forged_ones_move_nothing(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, true, 0);
+  struct packet forged = {camera, .is_forged = true};
+
+  (void)state;
+  for (uint32_t i = 0; i < 100; i++) {
+    deliver(&flow, (struct packet){camera, i}, i);
+    for (uint32_t k = 0; k < 3; k++) {
+      forged.sequence = 20000 + k;
+      assert_int_equal(take(&flow, &forged), 0);
+    }
+  }
+  assert_int_equal(flow.counts.messages, 100);
+  assert_int_equal(flow.counts.wrong_nonce, 300);
+  assert_int_equal(flow.counts.heard, 0); /* no sign of life */
 }
 
 static void first_from_a_foreigner_leaves_room_for_late_ones(void **state)
@@ -378,6 +404,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(first_from_a_penstock_is_0),
+      cmocka_unit_test(forged_ones_move_nothing),
       cmocka_unit_test(first_from_a_foreigner_leaves_room_for_late_ones),
       cmocka_unit_test(another_ssrc_twice_is_a_restart_once_the_first_is_silent),
       cmocka_unit_test(a_sender_that_goes_on_is_not_replaced),

@@ -10,7 +10,8 @@
 static enum dg_parse_result parse(enum dg_framing framing, const uint8_t *bytes, uint32_t total,
                                   struct dg_header *header, uint32_t *offset, uint32_t *length)
 {
-  return dg_parse(framing, bytes, bytes + dg_header_bytes(framing), total, header, offset, length);
+  return dg_parse(framing, false, bytes, bytes + dg_header_bytes(framing, false), total, header,
+                  offset, length);
 }
 
 static void sequence_header_is_rivermaxs(void **state)
@@ -52,6 +53,73 @@ static void rtp_header_is_rfc_3550s(void **state)
   assert_int_equal(read.payload_type, 33);
   assert_true(read.marker);
   assert_int_equal(length, 0);
+}
+
+#define NONCE UINT64_C(0x0102030405060708)
+
+/* A foreign receiver of RTP skips the extension; one of Penstock's finds the nonce there. */
+static void nonce_ends_the_header(void **state)
+{
+  static const uint8_t rtp[24] = {0x90, 96,  0, 7, 0, 0, 0, 0, 0, 0, 0, 0,
+                                  'P',  'S', 0, 2, 1, 2, 3, 4, 5, 6, 7, 8};
+  static const uint8_t sequence[16] = {0, 0, 0, 7, 0, 0, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8};
+  static const enum dg_framing framings[] = {DG_FRAMING_RTP, DG_FRAMING_SEQUENCE};
+  struct dg_header header = {.sequence = 7, .payload_type = 96, .nonce = NONCE, .has_nonce = true};
+  uint32_t offset, length;
+
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    uint32_t bytes = dg_header_bytes(framings[i], true);
+    uint8_t written[29] = {[28] = 1};
+    struct dg_header read;
+
+    header.checksum = framings[i] == DG_FRAMING_SEQUENCE ? 9 : 0;
+    dg_write(framings[i], &header, written);
+    assert_int_equal(bytes, framings[i] == DG_FRAMING_RTP ? sizeof(rtp) : sizeof(sequence));
+    assert_memory_equal(written, framings[i] == DG_FRAMING_RTP ? rtp : sequence, bytes);
+    assert_int_equal(
+        dg_parse(framings[i], true, written, written + bytes, bytes + 5, &read, &offset, &length),
+        DG_PARSED);
+    assert_int_equal(read.sequence, 7);
+    assert_true(read.has_nonce && read.nonce == NONCE);
+    assert_int_equal(offset, 0);
+    assert_int_equal(length, 5);
+  }
+  assert_int_equal(parse(DG_FRAMING_RTP, rtp, sizeof(rtp), &header, &offset, &length), DG_PARSED);
+  assert_int_equal(offset, 12);
+  assert_int_equal(length, 0);
+}
+
+/* Each bit that makes it the nonce counts, and so does where it stands. */
+static void another_nonce_is_none(void **state)
+{
+  static const enum dg_framing framings[] = {DG_FRAMING_RTP, DG_FRAMING_SEQUENCE};
+  struct dg_header header = {.nonce = NONCE, .has_nonce = true};
+  uint8_t bytes[24];
+
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    uint32_t size = dg_header_bytes(framings[i], true);
+
+    dg_write(framings[i], &header, bytes);
+    assert_true(dg_has_nonce(framings[i], bytes, size, NONCE));
+    for (uint32_t total = 0; total < size; total++)
+      assert_false(dg_has_nonce(framings[i], bytes, total, NONCE));
+    for (uint32_t bit = 0; bit < 64; bit++)
+      assert_false(dg_has_nonce(framings[i], bytes, size, NONCE ^ UINT64_C(1) << bit));
+  }
+  assert_false(dg_has_nonce(DG_FRAMING_NONE, bytes, sizeof(bytes), NONCE));
+  dg_write(DG_FRAMING_RTP, &header, bytes);
+  for (uint32_t bit = 0; bit < 32; bit++) { /* the extension's own header */
+    bytes[12 + bit / 8] ^= (uint8_t)(1 << bit % 8);
+    assert_false(dg_has_nonce(DG_FRAMING_RTP, bytes, sizeof(bytes), NONCE));
+    bytes[12 + bit / 8] ^= (uint8_t)(1 << bit % 8);
+  }
+  for (uint32_t bit = 0; bit < 5; bit++) { /* contributing sources, or no extension */
+    bytes[0] ^= (uint8_t)(1 << bit);
+    assert_false(dg_has_nonce(DG_FRAMING_RTP, bytes, sizeof(bytes), NONCE));
+    bytes[0] ^= (uint8_t)(1 << bit);
+  }
 }
 
 /* Two contributing sources, an extension of one word, three bytes of payload, two of
@@ -169,6 +237,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sequence_header_is_rivermaxs),
       cmocka_unit_test(rtp_header_is_rfc_3550s),
+      cmocka_unit_test(nonce_ends_the_header),
+      cmocka_unit_test(another_nonce_is_none),
       cmocka_unit_test(payload_lies_between_extension_and_padding),
       cmocka_unit_test(every_cut_is_a_bad_header),
       cmocka_unit_test(extension_beyond_the_end_is_a_bad_header),

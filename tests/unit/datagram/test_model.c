@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Senders, wire, socket and receiver in small random schedules, against the code that numbers,
- * tracks and assembles: counts, bytes and frames equal what the schedule made.
+ * tracks and assembles: counts, bytes and frames equal what the schedule made. From another
+ * Penstock strangers have the sender's address and port, and another nonce.
  *
  * Senders follow one another, each with another SSRC, after a silence. The wire loses, swaps and
  * repeats packets, and carries those of strangers. The socket coalesces packets into buffers, and
@@ -35,6 +36,7 @@
 #define PAYLOAD 8
 #define FRAME_MAX 8
 #define STRANGER UINT32_MAX
+#define NONCE (UINT64_C(1) << 63)
 #define REORDER 1024
 #define FIRST_NUMBER 65536 /* numbers are kept in a table from here on, see `at` */
 
@@ -283,12 +285,14 @@ static void take_packet(uint32_t sent, uint32_t drops)
 {
   const struct packet *packet = &w.sent[sent];
   struct dg_source source = {.address = {[10] = 0xff, [11] = 0xff, 192, 0, 2, 1}, .port = 5000};
-  uint8_t bytes[32] = {0};
-  uint32_t header = dg_header_bytes(w.framing);
+  uint8_t bytes[DG_HEADER_MAX + PAYLOAD] = {0};
+  uint32_t header = dg_header_bytes(w.framing, w.numbered);
   struct dg_header made = {.sequence = packet->raw,
                            .timestamp = packet->frame * 3000,
                            .ssrc = packet->sender + 1,
-                           .marker = packet->ends};
+                           .nonce = packet->sender == STRANGER ? NONCE - 1 : NONCE,
+                           .marker = packet->ends,
+                           .has_nonce = w.numbered};
   struct dg_arrival arrival = {.source = &source,
                                .header = bytes,
                                .rest = bytes + header,
@@ -299,7 +303,7 @@ static void take_packet(uint32_t sent, uint32_t drops)
   if (packet->sender != STRANGER) /* before it the last one was silent */
     w.now_ns = 1 + packet->sender * 2 * DG_SILENCE_MAX_NS;
   arrival.time_ns = w.now_ns;
-  source.address[15] = packet->sender == STRANGER ? 9 : 1;
+  source.address[15] = packet->sender == STRANGER && !w.numbered ? 9 : 1;
   memcpy(bytes + header, &sent, sizeof(sent));
   made.checksum = dg_byte_sum(bytes + header, PAYLOAD);
   dg_write(w.framing, &made, bytes);
@@ -386,10 +390,10 @@ static void check_counts(void)
   HOLDS(counts->messages == w.delivered);
   HOLDS(counts->bytes == w.delivered * PAYLOAD);
   HOLDS(counts->bad_checksum == w.damaged);
-  HOLDS(counts->not_ours >= w.strange);
+  HOLDS(w.numbered ? counts->wrong_nonce == w.strange : counts->not_ours >= w.strange);
   HOLDS(counts->datagrams == counts->messages + counts->bad_header + counts->bad_checksum +
-                                 counts->too_long + counts->not_ours + counts->displaced +
-                                 counts->too_late + counts->too_far);
+                                 counts->too_long + counts->not_ours + counts->wrong_nonce +
+                                 counts->displaced + counts->too_late + counts->too_far);
   for (uint32_t s = 0; s < w.senders; s++) {
     uint32_t low = UINT32_MAX, high = 0;
     for (uint32_t i = w.first_of[s]; i < w.first_of[s + 1]; i++)
@@ -468,6 +472,7 @@ static void run_schedule(void)
       .framing = w.framing,
       .numbered = w.numbered,
       .initial = w.initial[0],
+      .nonce = NONCE,
       .payload_type = -1,
       .address_is_fixed = true,
       .source = {.address = {[10] = 0xff, [11] = 0xff, 192, 0, 2, 1}},
