@@ -12,6 +12,7 @@
 struct open_frame {
   uint64_t anchor;    /* sequence of cell 0 */
   uint64_t low, high; /* the lowest and the highest that is here */
+  uint64_t end;       /* one past `high`, and past those right behind it that are misframed */
   uint64_t meta;      /* of `low` */
   uint64_t opened_ns;
   uint64_t first_ns, last_ns;
@@ -19,7 +20,7 @@ struct open_frame {
   uint32_t present;
   uint32_t buffer;
   uint32_t flags;
-  bool ended; /* by marker: `high` is marked */
+  bool ended; /* by marker: the one before `end` is marked */
 };
 
 struct assemble {
@@ -111,7 +112,7 @@ void assemble_close(struct assemble *assemble)
 static uint64_t bound_of(const struct assemble *assemble, uint32_t i, bool *exact)
 {
   *exact = i ? assemble->open[i - 1].ended : assemble->floor_exact;
-  return i ? assemble->open[i - 1].high + 1 : assemble->floor;
+  return i ? assemble->open[i - 1].end : assemble->floor;
 }
 
 /* By sequence: of the frames from `origin` on. */
@@ -147,7 +148,8 @@ static bool is_complete(const struct assemble *assemble)
 
   if (!assemble->params.by_marker)
     return frame->present == assemble->params.packets && frame->anchor == assemble->floor;
-  if (!frame->ended && !(assemble->open_count > 1 && assemble->open[1].low == frame->high + 1))
+  if (frame->end != frame->high + 1 ||
+      (!frame->ended && !(assemble->open_count > 1 && assemble->open[1].low == frame->end)))
     return false;
   return exact && frame->present == frame->high - start + 1;
 }
@@ -221,7 +223,7 @@ static void close_first(struct assemble *assemble)
     give_out(assemble, &frame, start, packets, complete);
   }
   assemble->number++;
-  assemble->floor = assemble->params.by_marker ? frame.high + 1 : start + packets;
+  assemble->floor = assemble->params.by_marker ? frame.end : start + packets;
   assemble->floor_exact = frame.ended;
   assemble->cut = assemble->params.by_marker && !frame.ended;
   assemble->cut_meta = frame.meta;
@@ -289,7 +291,7 @@ static int find_frame(const struct assemble *assemble, const struct assemble_mes
   if (!assemble->params.by_marker)
     return before && message->sequence - before->anchor < assemble->params.packets ? (int)upto - 1
                                                                                    : -ENOENT;
-  if (before && message->sequence <= before->high)
+  if (before && message->sequence < before->end)
     return message->meta == before->meta ? (int)upto - 1 : -EILSEQ;
   if (before && !before->ended && message->meta == before->meta)
     return (int)upto - 1;
@@ -366,6 +368,7 @@ static enum assemble_verdict open_frame(struct assemble *assemble,
   *frame = (struct open_frame){.anchor = anchor_of(assemble, position, message->sequence),
                                .low = message->sequence,
                                .high = message->sequence,
+                               .end = message->sequence,
                                .meta = message->meta,
                                .opened_ns = now_ns,
                                .first_ns = UINT64_MAX,
@@ -378,16 +381,29 @@ static enum assemble_verdict open_frame(struct assemble *assemble,
   return ASSEMBLE_PLACED;
 }
 
-static enum assemble_verdict check_room(const struct assemble *assemble,
-                                        const struct open_frame *frame, uint64_t sequence)
+/* Whether there is a cell for it or not: one that is marked ends the frame. */
+static void note_end(struct open_frame *frame, const struct assemble_message *message)
 {
+  if (message->sequence < frame->end)
+    return;
+  frame->end = message->sequence + 1;
+  frame->ended = message->flags & PST_VIEW_MARKED;
+}
+
+static enum assemble_verdict check_room(const struct assemble *assemble, struct open_frame *frame,
+                                        const struct assemble_message *message)
+{
+  uint64_t sequence = message->sequence;
   uint64_t low = sequence < frame->low ? sequence : frame->low;
   uint64_t high = sequence > frame->high ? sequence : frame->high;
 
   if (sequence < frame->anchor)
     return ASSEMBLE_LATE;
-  if (high - low >= assemble->params.packets || high - frame->anchor >= assemble->cells)
+  if (high - low >= assemble->params.packets || high - frame->anchor >= assemble->cells) {
+    if (sequence == frame->end)
+      note_end(frame, message);
     return ASSEMBLE_MISFRAMED;
+  }
   return ASSEMBLE_PLACED;
 }
 
@@ -404,10 +420,9 @@ static void note(struct open_frame *frame, const struct assemble_message *messag
     frame->low = message->sequence;
     frame->meta = message->meta;
   }
-  if (message->sequence >= frame->high) {
+  if (message->sequence > frame->high)
     frame->high = message->sequence;
-    frame->ended = message->flags & PST_VIEW_MARKED;
-  }
+  note_end(frame, message);
   if (message->time_ns < frame->first_ns)
     frame->first_ns = message->time_ns;
   if (message->time_ns > frame->last_ns)
@@ -475,7 +490,7 @@ static enum assemble_verdict try_take(struct assemble *assemble,
   if (at == -ENOENT)
     verdict = open_frame(assemble, message, position, now_ns, &at);
   else
-    verdict = check_room(assemble, &assemble->open[at], message->sequence);
+    verdict = check_room(assemble, &assemble->open[at], message);
   if (verdict == ASSEMBLE_PLACED)
     verdict = place(assemble, &assemble->open[at], message, to);
   return verdict;
@@ -537,7 +552,6 @@ uint32_t assemble_take_row(struct assemble *assemble, const struct pst_view *vie
   newest->last_ns = last_ns;
   newest->flags = (newest->flags & (every | ~all)) | (some & any);
   newest->high += row;
-  newest->ended = views[row - 1].flags & PST_VIEW_MARKED;
   newest->bytes += bytes;
   newest->present += row;
   assemble->counts.placed += row;

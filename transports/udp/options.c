@@ -205,8 +205,8 @@ static const struct pst_option options[] = {
     {
         .name = "frame",
         .help = "rtp: messages of a frame. The last has the marker, and all have one timestamp, at "
-                "least a tick later than that of the frame before. 0: no markers, and each message "
-                "has its own timestamp.",
+                "least a tick later than that of the frame before. 0: no markers; messages sent in "
+                "the same tick have the same timestamp.",
         .default_value = "0",
         .type = PST_OPTION_UINT,
         .max = UINT32_MAX,

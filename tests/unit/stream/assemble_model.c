@@ -15,10 +15,16 @@ void model_init(struct model *model, const struct assemble_params *params)
 
 /* ---- Walks over the table ------------------------------------------------------- */
 
+/* Of which frame it is, with a cell there or not. */
+static int owner_of(const struct model *model, int64_t sequence)
+{
+  return model->frame_of[sequence] ? model->frame_of[sequence] : model->surplus_of[sequence];
+}
+
 static bool is_open(const struct model *model, int64_t sequence)
 {
-  return sequence >= 0 && sequence < MODEL_SPAN && model->frame_of[sequence] &&
-         model->frames[model->frame_of[sequence]].is_open;
+  return sequence >= 0 && sequence < MODEL_SPAN && owner_of(model, sequence) &&
+         model->frames[owner_of(model, sequence)].is_open;
 }
 
 /* The nearest sequence of an open frame at or below, or at or above; -1: none. */
@@ -44,6 +50,16 @@ static int64_t highest(const struct model *model, int frame)
     if (model->frame_of[s] == frame)
       return s;
   return -1;
+}
+
+/* The last of its messages, misframed ones too. */
+static int64_t last(const struct model *model, int frame)
+{
+  int64_t s = highest(model, frame);
+
+  while (s + 1 < MODEL_SPAN && model->surplus_of[s + 1] == frame)
+    s++;
+  return s;
 }
 
 static uint32_t present(const struct model *model, int frame)
@@ -73,7 +89,7 @@ static int first_open(const struct model *model)
 {
   int64_t s = walk(model, 0, 1);
 
-  return s < 0 ? 0 : model->frame_of[s];
+  return s < 0 ? 0 : owner_of(model, s);
 }
 
 /* ---- Boundaries, by marker ------------------------------------------------------- */
@@ -114,7 +130,7 @@ static bool is_through(const struct model *model, int frame)
     return false;
   if (!model->params.by_marker)
     return start == model->floor && present(model, frame) == model->params.packets;
-  if (!is_marked(model, high) && !is_open(model, high + 1))
+  if (last(model, frame) != high || (!is_marked(model, high) && !is_open(model, high + 1)))
     return false;
   for (uint64_t s = start; s <= (uint64_t)high; s++)
     if (model->frame_of[s] != frame)
@@ -156,10 +172,11 @@ static void close_frame(struct model *model, int frame)
     model->out[model->out_count++] = frame;
   }
   if (model->params.by_marker) {
-    model->floor = (uint64_t)high + 1;
-    model->floor_is_boundary = is_marked(model, high);
-    model->cut = !is_marked(model, high);
-    model->cut_meta = model->message[high].meta;
+    int64_t end = last(model, frame);
+    model->floor = (uint64_t)end + 1;
+    model->floor_is_boundary = is_marked(model, end);
+    model->cut = !is_marked(model, end);
+    model->cut_meta = model->message[end].meta;
   } else {
     model->floor = closing->start + model->params.packets;
   }
@@ -211,8 +228,8 @@ static int home_of(const struct model *model, const struct assemble_message *mes
 {
   int64_t s = (int64_t)message->sequence;
   int64_t before = walk(model, s, -1), behind = walk(model, s, 1);
-  int frame_before = before < 0 ? 0 : model->frame_of[before];
-  int frame_behind = behind < 0 ? 0 : model->frame_of[behind];
+  int frame_before = before < 0 ? 0 : owner_of(model, before);
+  int frame_behind = behind < 0 ? 0 : owner_of(model, behind);
 
   if (!model->params.by_marker) {
     for (int i = 1; i <= model->frame_count; i++) {
@@ -314,6 +331,11 @@ enum assemble_verdict model_take(struct model *model, const struct assemble_mess
     model->frame_of[message->sequence] = frame;
     model->message[message->sequence] = *message;
     model->counts.placed++;
+  }
+  if (verdict == ASSEMBLE_MISFRAMED && frame > 0 &&
+      (int64_t)message->sequence == last(model, frame) + 1) {
+    model->surplus_of[message->sequence] = frame;
+    model->message[message->sequence] = *message;
   }
   model->counts.late += verdict == ASSEMBLE_LATE;
   model->counts.misframed += verdict == ASSEMBLE_MISFRAMED;

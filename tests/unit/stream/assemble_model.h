@@ -23,7 +23,8 @@ struct model_frame {
 struct model {
   struct assemble_params params;
   struct assemble_message message[MODEL_SPAN];
-  int frame_of[MODEL_SPAN]; /* 0: not here */
+  int frame_of[MODEL_SPAN];   /* 0: not here */
+  int surplus_of[MODEL_SPAN]; /* 0: not in the row of misframed ones right behind a frame */
   struct model_frame frames[MODEL_FRAMES];
   int frame_count; /* numbered from 1 */
   int out[MODEL_FRAMES];

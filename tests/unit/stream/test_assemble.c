@@ -305,6 +305,7 @@ static void a_frame_longer_than_it_may_be_is_cut(void **state)
   assert_int_equal(offer(a, 10, 8, MARK, 0), ASSEMBLE_PLACED);
   assemble_expire(a, 100);
   expect_frame(a, 0, 0, 8, 0xff, false);
+  expect_frame(a, 1, 10, 1, 1, true);
   assert_int_equal(assemble_counts(a)->misframed, 2);
   assemble_close(a);
 }
