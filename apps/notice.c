@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/printable.h"
+
 static int shown_level = PST_LOG_INFO;
 static const char *fail_place; /* of one thread: files are opened by one */
 
@@ -27,9 +29,7 @@ static void put_line(const char *prefix, const char *line)
 /* What a file or a peer is called cannot forge a line or steer a terminal. */
 static void clean(char *line)
 {
-  for (unsigned char *c = (unsigned char *)line; *c != '\0'; c++)
-    if (*c < 0x20 || *c == 0x7f)
-      *c = '?';
+  pst_make_printable(line, strlen(line), '?');
 }
 
 static const char *prefix_of(int level)

@@ -19,9 +19,11 @@ bool names_is_part(const uint8_t *bytes, size_t length)
          memcmp(bytes + length - suffix, NAMES_PART_SUFFIX, suffix) == 0;
 }
 
-bool names_is_control(uint8_t byte)
+size_t names_control(const uint8_t *bytes, size_t length)
 {
-  return byte < 0x20 || byte == 0x7f;
+  if (bytes[0] == 0xc2 && length > 1 && bytes[1] >= 0x80 && bytes[1] < 0xa0)
+    return 2;
+  return bytes[0] < 0x20 || bytes[0] == 0x7f;
 }
 
 static int check_one(const uint8_t *bytes, size_t length, const char **why)
@@ -33,7 +35,7 @@ static int check_one(const uint8_t *bytes, size_t length, const char **why)
   if (length > NAMES_BYTES_MAX)
     return refuse(-ENAMETOOLONG, "one of its parts is longer than 240 bytes", why);
   for (size_t i = 0; i < length; i++) {
-    if (names_is_control(bytes[i]))
+    if (names_control(bytes + i, length - i) > 0)
       return refuse(-EINVAL, "it has NUL, a newline or another control character", why);
   }
   if (names_is_part(bytes, length))

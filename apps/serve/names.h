@@ -22,6 +22,8 @@ int names_check_part(const uint8_t *bytes, size_t length, char *name, const char
 
 /* What a transfer that is under way, or was interrupted, writes to. */
 bool names_is_part(const uint8_t *bytes, size_t length);
-bool names_is_control(uint8_t byte);
+/* Bytes of the control character at the head: ASCII's, or U+0080 to U+009F as UTF-8. 0: none. A
+ * name is bytes, so what else is no UTF-8, or turns the direction of writing, is legal. */
+size_t names_control(const uint8_t *bytes, size_t length);
 
 #endif

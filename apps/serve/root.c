@@ -184,8 +184,7 @@ static struct serve_entry take_entry(int folder, const struct dirent *entry, uin
   if (names_check_part(name, length, checked, &why) == 0)
     return (struct serve_entry){kind_of(folder, entry), length, name};
   for (uint32_t i = 0; i < length; i++)
-    if (names_is_control(name[i]))
-      name[i] = '?';
+    memset(name + i, '?', names_control(name + i, length - i));
   return (struct serve_entry){SERVE_KIND_UNNAMED, length, name};
 }
 

@@ -2,28 +2,7 @@
 #include <string.h>
 
 #include "tree.h"
-
-/* Bytes of the character at `at`; 0: not UTF-8. RFC 3629. */
-static size_t decode(const unsigned char *at, size_t left, uint32_t *code)
-{
-  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-  size_t n = at[0] < 0x80       ? 1
-             : at[0] >> 5 == 6  ? 2
-             : at[0] >> 4 == 14 ? 3
-             : at[0] >> 3 == 30 ? 4
-                                : 0;
-  if (n == 0 || n > left)
-    return 0;
-  *code = n == 1 ? at[0] : at[0] & (0xffu >> (n + 1));
-  for (size_t i = 1; i < n; i++) {
-    if (at[i] >> 6 != 2)
-      return 0;
-    *code = *code << 6 | (at[i] & 0x3f);
-  }
-  if (*code < least[n] || *code > 0x10ffff || (*code >= 0xd800 && *code <= 0xdfff))
-    return 0;
-  return n;
-}
+#include "util/printable.h"
 
 /* YAML 1.1, 5.1: what a stream may hold. */
 static bool may_stand(uint32_t code, bool lines, bool first)
@@ -39,7 +18,7 @@ const char *text_problem(const char *text, size_t length, bool lines, size_t *at
 {
   for (size_t i = 0; i < length;) {
     uint32_t code = 0;
-    size_t n = decode((const unsigned char *)text + i, length - i, &code);
+    size_t n = pst_utf8_decode(text + i, length - i, &code);
     *at = i;
     if (n == 0)
       return "a byte that is not UTF-8; save the text as UTF-8";

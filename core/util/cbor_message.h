@@ -64,7 +64,7 @@ int pst_cbor_read_uint(struct pst_cbor_reader *r, uint64_t least, uint64_t most,
                        const char *name);
 int pst_cbor_read_u32(struct pst_cbor_reader *r, uint32_t least, uint32_t most, uint32_t *value,
                       const char *name);
-/* Without control characters; `text` has room for most + 1 bytes. */
+/* UTF-8 without control characters; `text` has room for most + 1 bytes. */
 int pst_cbor_read_text(struct pst_cbor_reader *r, size_t least, size_t most, char *text,
                        const char *name);
 /* They stay where they are. */

@@ -8,6 +8,8 @@
 
 #include <cbor.h>
 
+#include "util/printable.h"
+
 #define DEPTH_MAX 4
 
 int pst_cbor_wrong(struct pst_cbor_reader *r, const char *format, ...)
@@ -180,14 +182,13 @@ int pst_cbor_read_text(struct pst_cbor_reader *r, size_t least, size_t most, cha
                        const char *name)
 {
   struct pst_cbor_item item;
+  size_t bytes;
   int rc = read_string(r, PST_CBOR_TEXT, least, most, &item, name);
 
   if (rc < 0)
     return rc;
-  for (size_t i = 0; i < item.value; i++) {
-    if (item.bytes[i] < 0x20 || item.bytes[i] == 0x7f)
-      return pst_cbor_wrong(r, "%s has control characters", name);
-  }
+  if (pst_unprintable((const char *)item.bytes, item.value, &bytes))
+    return pst_cbor_wrong(r, "%s has control characters, or is not UTF-8", name);
   if (item.value > 0)
     memcpy(text, item.bytes, item.value);
   text[item.value] = '\0';

@@ -5,6 +5,8 @@
 
 #include <cbor.h>
 
+#include "util/printable.h"
+
 #define WRITE(w, encode, value)                                                                    \
   do {                                                                                             \
     if (!(w)->full)                                                                                \
@@ -56,10 +58,9 @@ void pst_cbor_write_text(struct pst_cbor_writer *w, const char *text, size_t mos
     while (length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80)
       length--;
   }
-  for (size_t i = 0; i < length; i++) {
-    unsigned char c = (unsigned char)text[i];
-    clean[i] = c < 0x20 || c == 0x7f ? ' ' : (char)c;
-  }
+  if (length > 0)
+    memcpy(clean, text, length);
+  pst_make_printable(clean, length, ' ');
   WRITE(w, cbor_encode_string_start, length);
   write_raw(w, clean, length);
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/printable.h"
+
 /* A pipe takes as much in one piece (PIPE_BUF), so lines of several processes
  * into one pipe do not mix either. */
 #define LOG_LINE_BYTES 4096
@@ -108,10 +110,7 @@ static void format_line(char *text, size_t size, const char *format, va_list arg
     mark_cut(text, size);
   /* One line stays one line, and what a peer or a file wrote cannot forge another
    * or steer a terminal. */
-  for (unsigned char *c = (unsigned char *)text; *c; c++) {
-    if (*c < 0x20 || *c == 0x7f)
-      *c = ' ';
-  }
+  pst_make_printable(text, strlen(text), ' ');
 }
 
 static void emit(int level, const char *text)

@@ -78,6 +78,8 @@ static void test_names(void **state)
   assert_int_equal(CHECK("a\0b"), -EINVAL);
   assert_int_equal(CHECK("a\nb"), -EINVAL);
   assert_int_equal(CHECK("a\x7f"), -EINVAL);
+  assert_int_equal(CHECK("a\xc2\x9b"), -EINVAL);
+  assert_int_equal(CHECK("a\xc2\xa0\xc2"), 0);
   assert_int_equal(CHECK("d/.x.penstock-part"), -EINVAL);
   memset(name, 'n', sizeof name);
   assert_int_equal(check(name, NAMES_BYTES_MAX), 0);

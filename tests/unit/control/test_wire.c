@@ -314,10 +314,10 @@ static void test_texts_are_cut_and_cleaned(void **state)
   strcpy(said.stream, "p");
   said.code = -EIO;
   memset(said.text, 'x', WIRE_TEXT_MAX);
-  memcpy(said.text, "two\nlines\x1b[31m", 14);
+  memcpy(said.text, "two\nlines\x1b[31m\xc2\x9b\u202e", 19);
   said.text[WIRE_TEXT_MAX] = '\0';
   round_trip();
-  assert_memory_equal(heard.text, "two lines [31m", 14);
+  assert_memory_equal(heard.text, "two lines [31m     x", 20);
 }
 
 static void test_encoder_refuses(void **state)
@@ -438,6 +438,11 @@ static const struct malformed table[] = {
      BYTES("\xa3\x00\x0b\x17\x05\x18\x18\x62"
            "a\n"),
      "control characters"},
+    {"a control sequence's head", BYTES("\xa3\x00\x0b\x17\x05\x18\x18\x62\xc2\x9b"),
+     "control characters"},
+    {"right-to-left override", BYTES("\xa3\x00\x0b\x17\x05\x18\x18\x63\xe2\x80\xae"),
+     "control characters"},
+    {"no UTF-8", BYTES("\xa3\x00\x0b\x17\x05\x18\x18\x61\x9b"), "not UTF-8"},
     {"a NUL in text",
      BYTES("\xa3\x00\x0b\x17\x05\x18\x18\x62"
            "a\0"),

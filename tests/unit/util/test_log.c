@@ -222,6 +222,12 @@ static void test_control_characters(void **state)
   (void)state;
   pst_log(PST_LOG_INFO, "%s", "a\nb\r\tc\033[31md\177 µ");
   assert_string_equal(seen, "a b  c [31md  µ");
+  /* CSI as UTF-8 and as a byte, right-to-left override and isolate, line separator */
+  pst_log(PST_LOG_INFO, "%s",
+          "a\xc2\x9b"
+          "2Jb\x9b"
+          "c\u202ed\u2067e\u2028f\u00a0g\xe2\x80");
+  assert_string_equal(seen, "a  2Jb c   d   e   f\u00a0g  ");
 }
 
 static void test_last_error(void **state)
