@@ -25,10 +25,11 @@ static void warn_of_loss(const struct flow *flow, const struct pst_stats *in, ui
     return;
   if (flow->foreign && (in == NULL || (capabilities & PST_CAP_SEQUENCE) == 0))
     return; /* it cannot be known here */
-  notice_always(PST_LOG_WARN,
-                "%s: this transport may lose messages, and no bound says how many: without "
-                "expect: {max_loss: 1%%} part of them may be lost with exit status 0",
-                flow->name);
+  snprintf(key, sizeof key, "streams.%s", flow->name);
+  notice_warn_always(FINDING_NO_MAX_LOSS, key,
+                     "%s: this transport may lose messages, and no bound says how many: without "
+                     "expect: {max_loss: 1%%} part of them may be lost with exit status 0",
+                     flow->name);
 }
 
 void banner_stream(const struct flow *flow)

@@ -19,6 +19,7 @@
 #include "preflight.h"
 #include "report.h"
 #include "result.h"
+#include "result_file.h"
 #include "signals.h"
 #include "worker.h"
 
@@ -208,26 +209,19 @@ static void add_plugins(const struct drive *drive, struct json_object *result)
 static int report(struct drive *drive, bool ran)
 {
   struct json_object *result = drive->arguments->json != NULL ? begin_result(drive) : NULL;
-  const char *why = drive->error.text;
   int status = PST_EXIT_OK;
 
   if (drive->error.code != 0)
     status = drive->error.exit_status != 0 ? drive->error.exit_status : PST_EXIT_FAILED;
+  finding_add_error(result_errors(result), &drive->error, drive->arguments);
   if (drive->session != NULL && result != NULL)
     add_plugins(drive, result);
   for (uint32_t i = 0; ran && i < drive->flow_count; i++) {
     report_flow(&drive->flows[i], result);
-    if (why[0] == '\0')
-      why = drive->flows[i].verdict;
     status = report_worse(status, drive->flows[i].exit_status);
   }
-  if (drive->arguments->json != NULL) {
-    result_finish(result, status, why);
-    if (result_write(result, drive->arguments->json, NULL) < 0)
-      status = report_worse(status, PST_EXIT_FAILED);
-    json_object_put(result);
-  }
-  return status;
+  return drive->arguments->json != NULL ? result_conclude(result, drive->arguments->json, status)
+                                        : status;
 }
 
 int drive_main(uint32_t roles, const struct command *command, const struct arguments *arguments)

@@ -75,7 +75,6 @@ struct flow {
   atomic_bool source_broken;
   bool announced; /* its banner was printed */
   int exit_status;
-  char verdict[512]; /* why it is not PST_EXIT_OK; "" */
 };
 
 struct drive {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 
 static int shown_level = PST_LOG_INFO;
 static const char *fail_place; /* of one thread: files are opened by one */
+static __thread char last_error[2560];
 
 /* One write a line, so that lines of several threads do not mix. */
 static void put_line(const char *prefix, const char *line)
@@ -51,33 +53,56 @@ void notice_level(int level)
   shown_level = level;
 }
 
-static void put(int level, const char *format, va_list args)
+void notice(int level, const char *format, ...)
+{
+  char line[sizeof last_error];
+  va_list args;
+
+  if (level > shown_level && level > PST_LOG_ERROR)
+    return;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  clean(line);
+  if (level == PST_LOG_ERROR)
+    memcpy(last_error, line, sizeof line);
+  if (level <= shown_level)
+    put_line(prefix_of(level), line);
+}
+
+static void warn(bool always, enum finding finding, const char *where, const char *format,
+                 va_list args)
 {
   char line[2560];
 
   vsnprintf(line, sizeof line, format, args);
   clean(line);
-  put_line(prefix_of(level), line);
+  finding_warn(finding, where, line);
+  if (always || shown_level >= PST_LOG_WARN)
+    put_line(prefix_of(PST_LOG_WARN), line);
 }
 
-void notice(int level, const char *format, ...)
-{
-  va_list args;
-
-  if (level > shown_level)
-    return;
-  va_start(args, format);
-  put(level, format, args);
-  va_end(args);
-}
-
-void notice_always(int level, const char *format, ...)
+void notice_warn(enum finding finding, const char *where, const char *format, ...)
 {
   va_list args;
 
   va_start(args, format);
-  put(level, format, args);
+  warn(false, finding, where, format, args);
   va_end(args);
+}
+
+void notice_warn_always(enum finding finding, const char *where, const char *format, ...)
+{
+  va_list args;
+
+  va_start(args, format);
+  warn(true, finding, where, format, args);
+  va_end(args);
+}
+
+const char *notice_last_error(void)
+{
+  return last_error;
 }
 
 void notice_place(const char *place)
@@ -97,6 +122,7 @@ int notice_fail(struct pst_error *error, int exit_status, int code, const char *
   vsnprintf(line + used_by_place, sizeof line - (size_t)used_by_place, format, args);
   va_end(args);
   clean(line);
+  snprintf(last_error, sizeof last_error, "%s", line);
   if (shown_level >= PST_LOG_ERROR)
     put_line(prefix_of(PST_LOG_ERROR), line);
 

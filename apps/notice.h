@@ -5,6 +5,8 @@
 
 #include <penstock/penstock.h>
 
+#include "finding.h"
+
 #define NOTICE_NONE (-1) /* as a level: nothing is written */
 
 /* Lines above this level (enum pst_log_level) are not written. */
@@ -12,8 +14,13 @@ void notice_level(int level);
 
 /* One line without newline. */
 void notice(int level, const char *format, ...) PST_PRINTF(2, 3);
+/* A warning that the result lists. where: as in a finding; NULL. */
+void notice_warn(enum finding finding, const char *where, const char *format, ...) PST_PRINTF(3, 4);
 /* One that --quiet does not silence. */
-void notice_always(int level, const char *format, ...) PST_PRINTF(2, 3);
+void notice_warn_always(enum finding finding, const char *where, const char *format, ...)
+    PST_PRINTF(3, 4);
+/* The last line of an error that this thread has reported; "" before the first. */
+const char *notice_last_error(void);
 
 /* Where in the file what notice_fail() reports was written, until NULL: put before each line. The
  * caller's string, of one thread at a time. */

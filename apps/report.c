@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,44 +33,65 @@ struct judged {
   struct expect_wanted wanted;
   struct expect_result expects[EXPECT_MAX];
   size_t expect_count;
+  struct json_object *errors; /* NULL: there is no result */
 };
 
-/* The first reason counts; `logged`: its line has been written where it was found. */
-static void set_failed(struct flow *flow, int exit_status, const char *why, bool logged)
+/* Where an error is, as the configuration names it: "streams.packets.receiver". */
+static const char *place_of(const struct flow *flow, const char *at, char place[512])
 {
-  if (flow->exit_status == PST_EXIT_OK)
-    snprintf(flow->verdict, sizeof flow->verdict, "%s", why);
+  snprintf(place, 512, "streams.%s%s%s", flow->name, at[0] != '\0' ? "." : "", at);
+  return place;
+}
+
+/* at: in the stream, "receiver"; "": all of it. `logged`: its line has been written where it was
+ * found. */
+static void set_failed(struct judged *judged, int exit_status, enum finding finding, const char *at,
+                       const char *why, bool logged)
+{
+  struct flow *flow = judged->flow;
+  char place[512];
+
   flow->exit_status = report_worse(flow->exit_status, exit_status);
+  finding_add(judged->errors, finding, place_of(flow, at, place), why);
   if (!logged)
     notice(PST_LOG_ERROR, "stream '%s': %s", flow->name, why);
 }
 
-static void judge_side(struct flow *flow, const struct pst_stats *stats,
+static void judge_side(struct judged *judged, const struct pst_stats *stats,
                        const struct pst_error *error, const char *side)
 {
+  const struct flow *flow = judged->flow;
   char why[640];
 
   if (stats == NULL)
     return;
   if (error->code != 0) {
-    set_failed(flow, error->exit_status, error->text, true);
+    set_failed(judged, error->exit_status, finding_of(error->exit_status, error->code), side,
+               error->text, true);
+    return;
+  }
+  /* What the other side's sink or source did to it. */
+  if (stats->state == PST_STATE_FAILED &&
+      (flow->sender.error.code != 0 || flow->receiver.error.code != 0)) {
+    judged->flow->exit_status = report_worse(flow->exit_status, PST_EXIT_FAILED);
     return;
   }
   if (stats->state == PST_STATE_FAILED) {
     snprintf(why, sizeof why, "%s: %s", side,
              stats->error_text[0] != '\0' ? stats->error_text : strerror(-stats->error));
-    set_failed(flow, PST_EXIT_FAILED, why, stats->error_text[0] != '\0');
+    set_failed(judged, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, stats->error), side, why,
+               stats->error_text[0] != '\0');
     return;
   }
   if (stats->state == PST_STATE_WAITING) {
     snprintf(why, sizeof why, "%s: ended before the peer had connected", side);
-    set_failed(flow, PST_EXIT_FAILED, why, false);
+    set_failed(judged, PST_EXIT_FAILED, FINDING_PEER, side, why, false);
   } else if (stats->state != PST_STATE_ENDED && !flow->receiver.cut) {
     snprintf(why, sizeof why,
              "%s: the peer did not agree on the end in time; what was under way is not accounted "
              "for",
              side);
-    set_failed(flow, PST_EXIT_FAILED, why, false);
+    set_failed(judged, PST_EXIT_FAILED, FINDING_PEER, side, why, false);
   }
 }
 
@@ -84,6 +106,7 @@ static void judge_account(struct judged *judged)
   char why[512];
   struct flow *flow = judged->flow;
   bool failed = flow->exit_status != PST_EXIT_OK;
+  char place[512];
 
   switch (accounting_check(&judged->account, why, sizeof why)) {
   case ACCOUNT_BALANCED:
@@ -91,34 +114,36 @@ static void judge_account(struct judged *judged)
   case ACCOUNT_UNKNOWN:
     if (flow->foreign) { /* nobody was to say */
       if (judged->receiver != NULL && judged->account.delivered == 0 && !failed)
-        set_failed(flow, PST_EXIT_FAILED,
+        set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "",
                    "nothing arrived; check `device`, `port` and `group`, firewalls, and the sender",
                    false);
       break;
     }
-    notice(PST_LOG_WARN, "stream '%s': %s", flow->name, why);
+    notice_warn(FINDING_UNKNOWN_COUNTS, place_of(flow, "", place), "stream '%s': %s", flow->name,
+                why);
     break;
   case ACCOUNT_UNBALANCED:
-    set_failed(flow, PST_EXIT_FAILED, why, failed); /* a failed stream need not balance */
+    set_failed(judged, PST_EXIT_FAILED, FINDING_UNBALANCED, "", why,
+               failed); /* a failed stream need not balance */
     break;
   case ACCOUNT_NOTHING: /* no bound of loss allows that; what broke off has said why */
-    set_failed(flow, PST_EXIT_FAILED, why, failed);
+    set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "", why, failed);
     break;
   case ACCOUNT_LOSS: /* who says how much loss is right gets 4 for more */
     if (judged->wanted.max_loss.text == NULL)
-      set_failed(flow, PST_EXIT_FAILED, why, false);
+      set_failed(judged, PST_EXIT_FAILED, FINDING_LOSS, "", why, false);
     break;
   case ACCOUNT_DUPLICATES:
     if (judged->wanted.max_duplicates.text == NULL)
-      set_failed(flow, PST_EXIT_FAILED, why, false);
+      set_failed(judged, PST_EXIT_FAILED, FINDING_DUPLICATES, "", why, false);
     break;
   case ACCOUNT_REORDERED:
     if (judged->wanted.max_reordered.text == NULL)
-      set_failed(flow, PST_EXIT_FAILED, why, false);
+      set_failed(judged, PST_EXIT_FAILED, FINDING_REORDERED, "", why, false);
     break;
   case ACCOUNT_CORRUPTED:
     if (judged->wanted.max_corrupted.text == NULL)
-      set_failed(flow, PST_EXIT_FAILED, why, false);
+      set_failed(judged, PST_EXIT_FAILED, FINDING_CORRUPTED, "", why, false);
     break;
   }
 }
@@ -135,10 +160,9 @@ static void judge_expects(struct judged *judged)
   }
 }
 
-static void say_expects(const struct judged *judged)
+static void say_expects(struct judged *judged)
 {
-  struct flow *flow = judged->flow;
-  char why[320];
+  char why[320], at[64];
 
   for (size_t i = 0; i < judged->expect_count; i++) {
     const struct expect_result *expect = &judged->expects[i];
@@ -146,7 +170,8 @@ static void say_expects(const struct judged *judged)
       continue;
     snprintf(why, sizeof why, "expect %s: expected %s, got %s", expect->key, expect->expected,
              expect->got);
-    set_failed(flow, PST_EXIT_EXPECT, why, false);
+    snprintf(at, sizeof at, "expect.%s", expect->key);
+    set_failed(judged, PST_EXIT_EXPECT, FINDING_EXPECT, at, why, false);
   }
 }
 
@@ -235,7 +260,7 @@ static const char *stop_name(uint32_t stopped)
 }
 
 /* What was cut short is a failure; where it has failed already, that is why it is short. */
-static void judge_stop(const struct judged *judged, uint32_t stopped)
+static void judge_stop(struct judged *judged, uint32_t stopped)
 {
   struct flow *flow = judged->flow;
   char why[128];
@@ -247,7 +272,7 @@ static void judge_stop(const struct judged *judged, uint32_t stopped)
   else
     snprintf(why, sizeof why, "stopped by %s before all that was asked for had come",
              signals_name());
-  set_failed(flow, PST_EXIT_FAILED, why, flow->exit_status != PST_EXIT_OK);
+  set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, "", why, flow->exit_status != PST_EXIT_OK);
 }
 
 static void say_source(const struct judged *judged, uint32_t stopped)
@@ -336,6 +361,8 @@ void report_flow(struct flow *flow, struct json_object *result)
   gather(flow, &judged);
   if (judged.sender == NULL && judged.receiver == NULL)
     return;
+  if (result != NULL)
+    judged.errors = json_object_new_array();
   accounting_gather(judged.sender, judged.receiver, &judged.account);
   judged.account.foreign = flow->foreign;
   if (judged.sender != NULL)
@@ -348,9 +375,10 @@ void report_flow(struct flow *flow, struct json_object *result)
   expect_read(flow->drive->config, flow->name, &judged.wanted);
   uint32_t stopped = stopped_by(&judged);
   if (flow->receiver.cut)
-    set_failed(flow, PST_EXIT_FAILED, "the receiver left before the stream had ended", false);
-  judge_side(flow, judged.receiver, &flow->receiver.error, "receiver");
-  judge_side(flow, judged.sender, &flow->sender.error, "sender");
+    set_failed(&judged, PST_EXIT_FAILED, FINDING_STOPPED, "receiver",
+               "the receiver left before the stream had ended", false);
+  judge_side(&judged, judged.receiver, &flow->receiver.error, "receiver");
+  judge_side(&judged, judged.sender, &flow->sender.error, "sender");
   judge_stop(&judged, stopped);
   judge_expects(&judged);
   if (flow->foreign || has_run(&judged)) { /* else the reason why it never began is all there is */
@@ -380,7 +408,7 @@ void report_flow(struct flow *flow, struct json_object *result)
       .stage_name = pst_stage_name,
       .limited_by = stage,
       .share = share,
-      .error = flow->verdict[0] != '\0' ? flow->verdict : NULL,
+      .errors = judged.errors,
       .stopped = stop_name(stopped),
       .ok = flow->exit_status == PST_EXIT_OK,
   };

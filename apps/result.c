@@ -6,7 +6,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "notice.h"
 #include "statistics.h"
+
+#define FORMAT 1 /* of the result: docs/result-json.md */
 
 static void put_text(struct json_object *object, const char *key, const char *text)
 {
@@ -84,6 +87,7 @@ struct json_object *result_new(const struct result_head *head)
     return NULL;
   if (gmtime_r(&now, &utc) != NULL)
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  json_object_object_add(result, "format", json_object_new_int(FORMAT));
   put_text(result, "penstock", head->version);
   put_text(result, "command", head->command);
   put_text(result, "command_line", head->command_line);
@@ -91,7 +95,8 @@ struct json_object *result_new(const struct result_head *head)
   put_text(result, "state", "running");
   put_bool(result, "ok", false);
   json_object_object_add(result, "exit_status", NULL);
-  put_text(result, "error", "the command has not ended: it is running, or it was killed");
+  json_object_object_add(result, "errors", json_object_new_array());
+  json_object_object_add(result, "warnings", json_object_new_array());
   if (head->streams)
     json_object_object_add(result, "config", config_json(head));
   json_object_object_add(result, "environment", environment_json(head->environment));
@@ -227,7 +232,6 @@ static struct json_object *side_json(const struct pst_stats *stats, const char *
   put_known(side, "peer_delivered", stats->peer_known && strcmp(kind, "source") == 0,
             stats->peer_delivered);
   json_object_object_add(side, "counters", counters_json(counters));
-  put_text(side, "error", stats->error_text[0] != '\0' ? stats->error_text : NULL);
   return side;
 }
 
@@ -315,6 +319,23 @@ static void put_counter(struct json_object *object, const char *name,
   put_known(object, name, counter != NULL, counter != NULL ? counter->value : 0);
 }
 
+struct json_object *result_errors(struct json_object *result)
+{
+  struct json_object *errors = NULL;
+
+  if (result != NULL)
+    json_object_object_get_ex(result, "errors", &errors);
+  return errors;
+}
+
+void result_add_errors(struct json_object *result, struct json_object *errors)
+{
+  struct json_object *all = result_errors(result);
+
+  for (size_t i = 0; all != NULL && errors != NULL && i < json_object_array_length(errors); i++)
+    json_object_array_add(all, json_object_get(json_object_array_get_idx(errors, i)));
+}
+
 void result_add_stream(struct json_object *result, const struct result_stream *stream)
 {
   struct json_object *streams, *object, *verdict;
@@ -325,6 +346,9 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
   object = json_object_new_object();
   put_text(object, "name", stream->name);
   put_bool(object, "ok", stream->ok);
+  result_add_errors(result, stream->errors);
+  json_object_object_add(object, "errors",
+                         stream->errors != NULL ? stream->errors : json_object_new_array());
   put_text(object, "stopped", stream->stopped);
   put_uint(object, "message_bytes", stream->message_bytes);
   put_uint(object, "ring_slots", stream->ring_slots);
@@ -358,16 +382,20 @@ void result_add_stream(struct json_object *result, const struct result_stream *s
   json_object_object_add(object, "receiver",
                          side_json(stream->receiver, stream->receiver_memory, "sink", stream->sink,
                                    &stream->receiver_counters));
-  put_text(object, "error", stream->error);
   json_object_array_add(streams, object);
 }
 
-void result_finish(struct json_object *result, int exit_status, const char *error)
+void result_finish(struct json_object *result, int exit_status)
 {
+  struct json_object *errors = result_errors(result);
+
   if (result == NULL)
     return;
+  if (exit_status != PST_EXIT_OK && json_object_array_length(errors) == 0)
+    finding_add(errors, finding_of(exit_status, 0), NULL,
+                notice_last_error()[0] != '\0' ? notice_last_error() : "standard error says why");
   put_text(result, "state", "ended");
   put_bool(result, "ok", exit_status == PST_EXIT_OK);
   json_object_object_add(result, "exit_status", json_object_new_int(exit_status));
-  put_text(result, "error", error != NULL && error[0] != '\0' ? error : NULL);
+  json_object_object_add(result, "warnings", finding_warnings());
 }

@@ -10,6 +10,7 @@
 #include "accounting.h"
 #include "environment.h"
 #include "expect.h"
+#include "finding.h"
 
 struct json_object;
 
@@ -45,17 +46,22 @@ struct result_stream {
   const char *(*stage_name)(int stage);
   int limited_by; /* as pst_verdict, or RESULT_NEVER_RAN */
   double share;
-  const char *error;   /* first one; NULL */
-  const char *stopped; /* by what; NULL: nobody knows */
+  const char *stopped;        /* by what; NULL: nobody knows */
+  struct json_object *errors; /* becomes the result's; NULL: none */
   bool ok;
 };
 
-/* NULL: out of memory; the others then do nothing. json_object_put() it. */
+/* A result of a command that has not ended. NULL: out of memory; the others then do nothing.
+ * json_object_put() it. */
 struct json_object *result_new(const struct result_head *head);
 void result_add_plugin(struct json_object *result, const struct pst_plugin_info *info);
+/* The list of the stream's or measurement's errors goes to the result's own, too. */
+void result_add_errors(struct json_object *result, struct json_object *errors);
+/* The result's own list of errors, for finding_add(). NULL: there is no result. */
+struct json_object *result_errors(struct json_object *result);
 void result_add_stream(struct json_object *result, const struct result_stream *stream);
-/* error: "" or NULL when there was none. */
-void result_finish(struct json_object *result, int exit_status, const char *error);
+/* One that failed without an error has the last line of the program's as its error. */
+void result_finish(struct json_object *result, int exit_status);
 
 /* To a file, which appears whole or not at all, or "-": stdout. */
 int result_write(struct json_object *result, const char *path, struct pst_error *error);

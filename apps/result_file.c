@@ -14,8 +14,10 @@
 
 #include "notice.h"
 #include "output.h"
+#include "report.h"
 #include "result.h"
 #include "signals.h"
+#include "standard.h"
 
 /* The command's own FILE. */
 static struct {
@@ -129,12 +131,15 @@ static struct json_object *bare_result(void)
   return result_new(&head);
 }
 
-static int write_bare(int exit_status, const char *error)
+/* text NULL: what the program said last. */
+static int write_bare(int exit_status, enum finding finding, const char *text)
 {
   struct json_object *result = bare_result();
 
+  if (text != NULL)
+    finding_add(result_errors(result), finding, NULL, text);
   if (exit_status >= 0)
-    result_finish(result, exit_status, error);
+    result_finish(result, exit_status);
   int code = write_to(result, own.arguments->json, NULL);
   json_object_put(result);
   return code;
@@ -151,7 +156,7 @@ static void *write_interrupted(void *unused)
     ;
   /* Held: the command is writing its result. */
   if (pthread_mutex_trylock(&own.lock) == 0 && !own.is_written)
-    write_bare(SIGNALS_EXIT, "ended at once by a second signal");
+    write_bare(SIGNALS_EXIT, FINDING_INTERRUPTED, "ended at once by a second signal");
   _exit(SIGNALS_EXIT);
 }
 
@@ -182,10 +187,25 @@ int result_begin(const struct command *command, const struct arguments *argument
   own.command = command;
   own.arguments = arguments;
   own.process = getpid();
-  int code = is_stdout ? 0 : write_bare(-1, NULL);
+  int code = is_stdout ? 0
+                       : write_bare(-1, FINDING_RUNNING,
+                                    "the command has not ended: it is running, or it was killed");
   if (code == 0 && (code = await_interrupt()) < 0)
     notice(PST_LOG_ERROR, "--json: cannot prepare for signals: %s", strerror(-code));
   return code;
+}
+
+int result_conclude(struct json_object *result, const char *path, int exit_status)
+{
+  int status = standard_output_end(exit_status);
+
+  if (status != exit_status)
+    finding_add(result_errors(result), FINDING_OUTPUT, NULL, notice_last_error());
+  result_finish(result, status);
+  if (result_write(result, path, NULL) < 0)
+    status = report_worse(status, PST_EXIT_FAILED);
+  json_object_put(result);
+  return status;
 }
 
 int result_end(int exit_status)
@@ -196,9 +216,7 @@ int result_end(int exit_status)
     return 0;
   pthread_mutex_lock(&own.lock);
   if (!own.is_written)
-    code = write_bare(exit_status, exit_status == PST_EXIT_OK
-                                       ? NULL
-                                       : "ended before it began: standard error says why");
+    code = write_bare(exit_status, FINDING_FAILED, NULL);
   own.is_written = true;
   pthread_mutex_unlock(&own.lock);
   return code;

@@ -5,12 +5,16 @@
 
 #include "arguments.h"
 
+struct json_object;
+
 /* Replaces FILE by a result that is not ok and whose state is "running", and has the second signal
  * write one too. "-", a device or a FIFO gets the last result alone. 0, or -errno, which is said.
  */
 int result_begin(const struct command *command, const struct arguments *arguments);
-/* Writes the result of a command that wrote none with result_write(). 0, or -errno, which is said.
- */
+/* Finishes the result, writes it to `path` and frees it. The exit status, made worse where standard
+ * output or the result could not be written. result NULL: there was no memory for one. */
+int result_conclude(struct json_object *result, const char *path, int exit_status);
+/* Writes the result of a command that wrote none. 0, or -errno, which is said. */
 int result_end(int exit_status);
 
 #endif

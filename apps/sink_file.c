@@ -253,21 +253,25 @@ static int file_finish(void *state, const struct sink_host *host, struct pst_err
   struct file *file = state;
   uint64_t span = file->next - file->first, there = file->messages - file->left_out;
   uint64_t missing = span > there ? span - there : 0;
+  char where[512];
 
   (void)host;
+  snprintf(where, sizeof where, "streams.%s.receiver.sink", file->stream);
   if (missing > file->closed)
-    notice(PST_LOG_WARN, "stream '%s': %s has holes where %" PRIu64 " messages were lost",
-           file->stream, file->output.path, missing - file->closed);
+    notice_warn(FINDING_RECORDING, where,
+                "stream '%s': %s has holes where %" PRIu64 " messages were lost", file->stream,
+                file->output.path, missing - file->closed);
   if (file->closed > 0)
-    notice(PST_LOG_WARN,
-           "stream '%s': %s lacks %" PRIu64 " messages without a hole in their place: only where "
-           "all messages fill `message` is the place known",
-           file->stream, file->output.path, file->closed);
+    notice_warn(FINDING_RECORDING, where,
+                "stream '%s': %s lacks %" PRIu64
+                " messages without a hole in their place: only where "
+                "all messages fill `message` is the place known",
+                file->stream, file->output.path, file->closed);
   if (file->left_out > 0)
-    notice(PST_LOG_WARN,
-           "stream '%s': %s lacks %" PRIu64 " messages that came too late for their place; "
-           "receiver.assemble: {by: sequence, packets: 64} restores the order",
-           file->stream, file->output.path, file->left_out);
+    notice_warn(FINDING_RECORDING, where,
+                "stream '%s': %s lacks %" PRIu64 " messages that came too late for their place; "
+                "receiver.assemble: {by: sequence, packets: 64} restores the order",
+                file->stream, file->output.path, file->left_out);
   return output_commit(&file->output, file->what, error);
 }
 

@@ -227,7 +227,9 @@ static int capture_partial(void *state)
 static int capture_finish(void *state, const struct sink_host *host, struct pst_error *error)
 {
   struct capture *capture = state;
+  char where[512];
 
+  snprintf(where, sizeof where, "streams.%s.receiver.sink", capture->stream);
   if (capture->dumper == NULL) {
     int result = begin(capture, host, error);
     if (result < 0)
@@ -236,10 +238,11 @@ static int capture_finish(void *state, const struct sink_host *host, struct pst_
   if (pcap_dump_flush(capture->dumper) < 0 || ferror(pcap_dump_file(capture->dumper)))
     return cannot_write(capture, errno != 0 ? errno : EIO, error);
   if (capture->out_of_order)
-    notice(PST_LOG_WARN,
-           "stream '%s': packets in %s stand in the order of arrival, not of sending; sort them "
-           "with reordercap",
-           capture->stream, capture->output.path);
+    notice_warn(
+        FINDING_RECORDING, NULL,
+        "stream '%s': packets in %s stand in the order of arrival, not of sending; sort them "
+        "with reordercap",
+        capture->stream, capture->output.path);
   return output_commit(&capture->output, capture->what, error);
 }
 

@@ -19,9 +19,9 @@
 #include "notice.h"
 #include "report.h"
 #include "result.h"
+#include "result_file.h"
 #include "run.h"
 #include "signals.h"
-#include "standard.h"
 #include "statistics.h"
 
 #define WARMUP_MOST_NS (100 * NS_PER_MS)
@@ -39,15 +39,14 @@ struct bench {
   struct bench_look look;
   uint32_t measured, shared; /* rows; those whose threads lacked a CPU */
   double cpu_least;
-  char error[2048]; /* the first; "" */
   int status;
 };
 
-static void note_failure(struct bench *bench, int status, const char *text)
+static void note_failure(struct bench *bench, const struct pst_error *error)
 {
-  if (bench->error[0] == '\0')
-    snprintf(bench->error, sizeof bench->error, "%s", text);
-  bench->status = report_worse(bench->status, status != 0 ? status : PST_EXIT_FAILED);
+  finding_add_error(result_errors(bench->result), error, bench->arguments);
+  bench->status =
+      report_worse(bench->status, error->exit_status != 0 ? error->exit_status : PST_EXIT_FAILED);
 }
 
 /* ---- Before the first case --------------------------------------------------------- */
@@ -112,11 +111,23 @@ static int look_at_transport(struct bench *bench)
   int result = bench_look(&bench->plan, note_plugin, bench, &bench->look, &error);
 
   if (result < 0)
-    note_failure(bench, error.exit_status, error.text);
+    note_failure(bench, &error);
   return result;
 }
 
 /* ---- The cases ----------------------------------------------------------------------- */
+
+static void add_row(struct bench *bench, const struct bench_row *row)
+{
+  struct json_object *object, *errors;
+
+  if (bench->rows == NULL)
+    return;
+  object = bench_row_json(row, bench->measured);
+  if (json_object_object_get_ex(object, "errors", &errors))
+    result_add_errors(bench->result, errors);
+  json_object_array_add(bench->rows, object);
+}
 
 /* False: no other can follow. */
 static bool run_case(struct bench *bench, const struct bench_case *c)
@@ -125,7 +136,9 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
   bool alive = true;
 
   if (row == NULL) {
-    note_failure(bench, PST_EXIT_FAILED, "out of memory");
+    struct pst_error error = PST_ERROR_INIT;
+    notice_fail(&error, PST_EXIT_FAILED, -ENOMEM, "bench: out of memory");
+    note_failure(bench, &error);
     return false;
   }
   row->c = *c;
@@ -140,10 +153,10 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
     if (!row->unreachable) /* else it has been logged */
       notice(PST_LOG_ERROR, "bench: %s %s of %" PRIu64 " B: %s", bench_op_name(c->op),
              bench_measure_name(c->measure), c->size, row->error);
-    note_failure(bench, row->exit_status, row->error);
+    bench->status =
+        report_worse(bench->status, row->exit_status != 0 ? row->exit_status : PST_EXIT_FAILED);
   }
-  if (bench->rows != NULL)
-    json_object_array_add(bench->rows, bench_row_json(row));
+  add_row(bench, row);
   alive = alive && !row->unreachable;
   bench->measured++;
   bench->shared += row->cpu_share < STATISTICS_CPU_FULL;
@@ -223,8 +236,8 @@ static int fork_server(struct bench *bench, int log_level, int *child_status)
 
 static void bury_child(struct bench *bench)
 {
+  struct pst_error error = PST_ERROR_INIT;
   int status = 0;
-  char text[128];
 
   if (bench->child == 0)
     return;
@@ -232,10 +245,10 @@ static void bury_child(struct bench *bench)
     ;
   if (!WIFSIGNALED(status))
     return;
-  snprintf(text, sizeof text, "the receiving process, %ld, was killed by signal %d",
-           (long)bench->child, WTERMSIG(status));
-  notice(PST_LOG_ERROR, "bench: %s", text);
-  note_failure(bench, PST_EXIT_FAILED, text);
+  notice_fail(&error, PST_EXIT_FAILED, -ECONNRESET,
+              "bench: the receiving process, %ld, was killed by signal %d", (long)bench->child,
+              WTERMSIG(status));
+  note_failure(bench, &error);
 }
 
 static int connect_server(struct bench *bench)
@@ -253,7 +266,7 @@ static int connect_server(struct bench *bench)
   if (result == 0)
     result = bench_greet(&bench->link, &bench->plan, &bench->setting, &error);
   if (result < 0)
-    note_failure(bench, error.exit_status, error.text);
+    note_failure(bench, &error);
   return result;
 }
 
@@ -291,11 +304,7 @@ static void end_result(struct bench *bench)
     json_object_object_add(bench->result, "bench", bench_setting_json(&bench->setting));
     json_object_object_add(bench->result, "stopped", json_object_new_boolean(signals_stop()));
   }
-  bench->status = standard_output_end(bench->status);
-  result_finish(bench->result, bench->status, bench->error);
-  if (result_write(bench->result, bench->arguments->json, NULL) < 0)
-    bench->status = report_worse(bench->status, PST_EXIT_FAILED);
-  json_object_put(bench->result);
+  bench->status = result_conclude(bench->result, bench->arguments->json, bench->status);
 }
 
 static void run_client(struct bench *bench)
@@ -304,7 +313,7 @@ static void run_client(struct bench *bench)
   bench->setting.plan = &bench->plan;
   bench->setting.warmup_ns = warmup_of(&bench->plan);
   if (bench_pin(bench->plan.cpus[0]) < 0)
-    note_failure(bench, PST_EXIT_USAGE, "--cpu: no such CPU");
+    bench->status = PST_EXIT_USAGE; /* it has said why */
   else if (open_both(bench) == 0) {
     bench_show_head(bench->table, &bench->setting);
     fputs(bench->look.notes, bench->table);

@@ -252,7 +252,18 @@ static void put_counts(struct json_object *object, const struct bench_row *row)
   }
 }
 
-struct json_object *bench_row_json(const struct bench_row *row)
+static struct json_object *errors_json(const struct bench_row *row, uint32_t number)
+{
+  struct json_object *errors = json_object_new_array();
+  char where[32];
+
+  snprintf(where, sizeof where, "rows[%u]", number);
+  if (row->error[0] != '\0')
+    finding_add(errors, row->finding, where, row->error);
+  return errors;
+}
+
+struct json_object *bench_row_json(const struct bench_row *row, uint32_t number)
 {
   const struct measure_taken *taken = &row->taken;
   struct json_object *object = json_object_new_object();
@@ -265,7 +276,7 @@ struct json_object *bench_row_json(const struct bench_row *row)
   if (one_sided)
     put_uint(object, "places", bench_places(&row->c));
   put_bool(object, "ok", row->error[0] == '\0');
-  put_text(object, "error", row->error);
+  json_object_object_add(object, "errors", errors_json(row, number));
   put_bool(object, "stopped", row->stopped);
   put_number(object, "cpu_share", row->cpu_share);
   put_counts(object, row);

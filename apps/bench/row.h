@@ -10,6 +10,7 @@
 #include <penstock/penstock.h>
 
 #include "environment.h"
+#include "finding.h"
 #include "histogram.h"
 #include "measure.h"
 #include "plan.h"
@@ -37,6 +38,7 @@ struct bench_row {
   bool unreachable; /* the ends could not connect: `error` says why, and has been logged */
   double cpu_share; /* the least that an end had of its CPU; 1 where nobody knows */
   int exit_status;
+  enum finding finding;
   char error[2048]; /* "": ok */
 };
 
@@ -62,7 +64,8 @@ void bench_show_row(FILE *to, const struct bench_row *row);
 void bench_show_shared(FILE *to, uint32_t shared, uint32_t rows, double least);
 
 struct json_object *bench_setting_json(const struct bench_setting *setting);
-struct json_object *bench_row_json(const struct bench_row *row);
+/* number: it is rows[number]. */
+struct json_object *bench_row_json(const struct bench_row *row, uint32_t number);
 
 /* Of the receiving end, from the server to the client. read: 0 or -EPROTO. */
 struct json_object *bench_taken_write(const struct measure_taken *taken,

@@ -20,12 +20,18 @@
 #define RESULT_NS (20 * NS_PER_S)
 #define GREET_NS (10 * NS_PER_S)
 
-static void fail(struct bench_row *row, int exit_status, const char *text)
+static void fail_as(struct bench_row *row, int exit_status, enum finding finding, const char *text)
 {
   if (row->error[0] != '\0')
     return;
   row->exit_status = exit_status;
+  row->finding = finding;
   snprintf(row->error, sizeof row->error, "%s", text);
+}
+
+static void fail(struct bench_row *row, int exit_status, const char *text)
+{
+  fail_as(row, exit_status, finding_of(exit_status, 0), text);
 }
 
 static void fail_code(struct bench_row *row, int code)
@@ -38,7 +44,7 @@ static void fail_code(struct bench_row *row, int code)
     snprintf(text, sizeof text, "the other end has gone");
   else
     snprintf(text, sizeof text, "%s", strerror(-code));
-  fail(row, PST_EXIT_FAILED, text);
+  fail_as(row, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, code), text);
 }
 
 static void take_cpu(double share, struct bench_row *row)
@@ -65,7 +71,7 @@ static void take_sender(const struct pst_sender *sender, int result, struct benc
   row->reliable = (stats.capabilities & PST_CAP_RELIABLE) != 0;
   row->limited_by = pst_verdict(&stats, NULL, &row->share);
   if (result < 0 && stats.error_text[0] != '\0')
-    fail(row, PST_EXIT_FAILED, stats.error_text);
+    fail_as(row, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, stats.error), stats.error_text);
 }
 
 static void take_receiver(const struct pst_receiver *receiver, int result, struct bench_path *path,
@@ -78,7 +84,7 @@ static void take_receiver(const struct pst_receiver *receiver, int result, struc
   bench_path_of(&stats, path);
   take_cpu(statistics_cpu_share(&stats), row);
   if (result < 0 && stats.error_text[0] != '\0')
-    fail(row, PST_EXIT_FAILED, stats.error_text);
+    fail_as(row, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, stats.error), stats.error_text);
 }
 
 static void take_initiator(const struct pst_initiator *initiator, int result, struct bench_row *row)
@@ -97,7 +103,7 @@ static void take_initiator(const struct pst_initiator *initiator, int result, st
   if (row->c.op == BENCH_READ) /* where the bytes arrive */
     bench_path_of(&stats, &row->path);
   if (result < 0 && stats.error_text[0] != '\0')
-    fail(row, PST_EXIT_FAILED, stats.error_text);
+    fail_as(row, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, stats.error), stats.error_text);
 }
 
 static void take_target(const struct pst_target *target, int result, struct bench_row *row)
@@ -109,7 +115,7 @@ static void take_target(const struct pst_target *target, int result, struct benc
   if (row->c.op == BENCH_WRITE)
     bench_path_of(&stats, &row->path);
   if (result < 0 && stats.error_text[0] != '\0')
-    fail(row, PST_EXIT_FAILED, stats.error_text);
+    fail_as(row, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, stats.error), stats.error_text);
 }
 
 /* Of the messages there to those back, or of the target's checks to the initiator's. */
@@ -127,22 +133,23 @@ static void judge(struct bench_row *row)
   if (row->taken.corrupted > 0) {
     snprintf(text, sizeof text, "%llu %s arrived with wrong bytes",
              (unsigned long long)row->taken.corrupted, one_sided ? "transfers" : "messages");
-    fail(row, PST_EXIT_FAILED, text);
+    fail_as(row, PST_EXIT_FAILED, FINDING_CORRUPTED, text);
   }
   if (one_sided && (row->sent != row->done || row->done != row->taken.delivered)) {
     snprintf(text, sizeof text,
              "%llu transfers were posted and %llu done; the target was told of %llu",
              (unsigned long long)row->sent, (unsigned long long)row->done,
              (unsigned long long)row->taken.delivered);
-    fail(row, PST_EXIT_FAILED, text);
+    fail_as(row, PST_EXIT_FAILED, FINDING_UNBALANCED, text);
   } else if (row->reliable && row->sent != row->taken.delivered) {
     snprintf(text, sizeof text,
              "%llu messages were sent and %llu delivered, over a transport that promises all",
              (unsigned long long)row->sent, (unsigned long long)row->taken.delivered);
-    fail(row, PST_EXIT_FAILED, text);
+    fail_as(row, PST_EXIT_FAILED, FINDING_LOSS, text);
   }
   if (row->taken.messages == 0 && !row->stopped)
-    fail(row, PST_EXIT_FAILED, "no message arrived after the warm-up; give a longer --duration");
+    fail_as(row, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED,
+            "no message arrived after the warm-up; give a longer --duration");
 }
 
 /* ---- Both ends here --------------------------------------------------------------- */
@@ -312,7 +319,7 @@ void bench_run_here(const struct bench_plan *plan, struct bench_row *row)
   else if (result == 0)
     run_threads(plan, session, row);
   else
-    fail(row, error.exit_status, error.text);
+    fail_as(row, error.exit_status, finding_of(error.exit_status, error.code), error.text);
   pst_session_close(session);
   judge(row);
 }
@@ -365,7 +372,7 @@ static bool listen_to(struct link *link, uint64_t timeout_ns, struct bench_row *
              result == -ETIMEDOUT    ? "does not answer any more"
              : result == -ECONNRESET ? "has died or left"
                                      : "breaks the protocol; is it of another version?");
-    fail(row, PST_EXIT_FAILED, text);
+    fail_as(row, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, result), text);
     return false;
   }
   if (text_of(*said, "error")[0] != '\0') {
@@ -493,7 +500,7 @@ bool bench_run_with(struct link *link, const struct bench_plan *plan, struct ben
       measure_with(link, out, back, row);
   }
   if (result < 0)
-    fail(row, error.exit_status, error.text);
+    fail_as(row, error.exit_status, finding_of(error.exit_status, error.code), error.text);
   pst_session_close(out);
   pst_session_close(back);
   if (asked)

@@ -68,7 +68,7 @@ static int copy_files(const struct command *command, const struct arguments *arg
   if (result != NULL)
     add_totals(result, copy);
   copy_close(copy);
-  status = plan_finish(arguments, result, status, copy->error.text);
+  status = plan_finish(arguments, result, status, &copy->error);
   free(copy);
   return status;
 }

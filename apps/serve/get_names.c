@@ -65,7 +65,7 @@ static void take_entry(struct copy *copy, const struct serve_entry *entry)
     fail(copy, PST_EXIT_FAILED, rc, folder, why);
   } else if (entry->kind == SERVE_KIND_OTHER) {
     copy->totals.skipped++;
-    notice(PST_LOG_WARN, "%s: neither file nor folder, left out", name);
+    notice_warn(FINDING_LEFT_OUT, NULL, "%s: neither file nor folder, left out", name);
   } else {
     get_push(copy, name, copy->folder_strip, entry->kind);
   }

@@ -12,11 +12,10 @@
 #include "clock.h"
 #include "environment.h"
 #include "notice.h"
-#include "report.h"
 #include "result.h"
+#include "result_file.h"
 #include "settings.h"
 #include "signals.h"
-#include "standard.h"
 
 #define TIMEOUT_LEAST_NS (3 * NS_PER_S) /* both ends say each second that they are there */
 
@@ -162,14 +161,10 @@ struct json_object *plan_result(const struct command *command, const struct argu
 }
 
 int plan_finish(const struct arguments *arguments, struct json_object *result, int status,
-                const char *error)
+                const struct pst_error *error)
 {
   if (arguments->json == NULL)
     return status;
-  status = standard_output_end(status);
-  result_finish(result, status, error);
-  if (result_write(result, arguments->json, NULL) < 0)
-    status = report_worse(status, PST_EXIT_FAILED);
-  json_object_put(result);
-  return status;
+  finding_add_error(result_errors(result), error, arguments);
+  return result_conclude(result, arguments->json, status);
 }

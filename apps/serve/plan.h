@@ -40,6 +40,6 @@ struct json_object *plan_result(const struct command *command, const struct argu
                                 const struct pst_node *node);
 /* Writes and frees it; the exit status, made worse where it could not be written. */
 int plan_finish(const struct arguments *arguments, struct json_object *result, int status,
-                const char *error);
+                const struct pst_error *error);
 
 #endif

@@ -162,13 +162,13 @@ static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
     break;
   default:
     copy->totals.skipped++;
-    notice(PST_LOG_WARN, "%s: neither file nor folder, left out", entry->fts_path);
+    notice_warn(FINDING_LEFT_OUT, NULL, "%s: neither file nor folder, left out", entry->fts_path);
     return 1;
   }
   if (!folder && entry->fts_level > FTS_ROOTLEVEL &&
       names_is_part((const uint8_t *)entry->fts_name, entry->fts_namelen)) {
     copy->totals.skipped++;
-    notice(PST_LOG_WARN, "%s: of an unfinished transfer, left out", entry->fts_path);
+    notice_warn(FINDING_LEFT_OUT, NULL, "%s: of an unfinished transfer, left out", entry->fts_path);
     return 1;
   }
   if (folder && !copy->params->recursive) {

@@ -333,7 +333,7 @@ static int ask_all(const struct command *command, const struct arguments *argume
   int status = rc == 0                     ? PST_EXIT_OK
                : r->error.exit_status != 0 ? r->error.exit_status
                                            : PST_EXIT_FAILED;
-  return plan_finish(arguments, result, status, r->error.text);
+  return plan_finish(arguments, result, status, &r->error);
 }
 
 /* ---- The command line --------------------------------------------------------------------------

@@ -110,7 +110,7 @@ static int serve(const struct command *command, const struct arguments *argument
            server.totals.bytes_written, server.totals.bytes_read);
   if (result != NULL)
     add_totals(result, &server.totals);
-  return plan_finish(arguments, result, rc < 0 ? error.exit_status : PST_EXIT_OK, error.text);
+  return plan_finish(arguments, result, rc < 0 ? error.exit_status : PST_EXIT_OK, &error);
 }
 
 static int run(const struct command *command, const struct arguments *arguments)

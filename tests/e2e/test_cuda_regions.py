@@ -34,7 +34,7 @@ class Regions(Case):
                          [("read", 1000), ("read", 65536), ("write", 1000), ("write", 65536)])  # fmt: skip
         for row in rows:
             with self.subTest(op=row["op"], size=row["size_bytes"]):
-                self.assertTrue(row["ok"], row["error"])
+                self.assertTrue(row["ok"], row["errors"])
                 self.assertEqual((row["path"], row["via"], row["carrier"]), ("direct", via, carrier))
                 self.assertGreater(row["verified"], 0)
                 self.assertEqual(row["corrupted"], 0)

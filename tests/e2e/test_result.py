@@ -31,7 +31,8 @@ class ResultFile(Case):
         self.assertIs(result["ok"], False)
         self.assertEqual(result["state"], "running")
         self.assertIsNone(result["exit_status"])
-        self.assertIn("not ended", result["error"])
+        (error,) = result["errors"]
+        self.assertEqual((error["code"], error["where"]), ("running", None))
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
                          ["out.json", "stream.yaml", "tmp"])
 
@@ -56,6 +57,7 @@ class ResultFile(Case):
         result = self.result()
         self.assertIs(result["ok"], False)
         self.assertEqual((result["state"], result["exit_status"]), ("ended", 130))
+        self.assertEqual([error["code"] for error in result["errors"]], ["interrupted"])
 
     def test_second_signal_writes_a_result_to_standard_output(self):
         child = self.blocked("--json", "-")
@@ -67,11 +69,14 @@ class ResultFile(Case):
                           ("request", "write", "127.0.0.1:1", "--size", "no")):
             with self.subTest(command=arguments[0]):
                 self.out.write_text(OLDER)
-                self.run_program(*arguments, "--json", self.out, expect=2)
+                child = self.run_program(*arguments, "--json", self.out, expect=2)
                 result = self.result()
                 self.assertIs(result["ok"], False)
                 self.assertEqual((result["state"], result["exit_status"]), ("ended", 2))
                 self.assertEqual(result["command"], arguments[0])
+                (error,) = result["errors"]
+                self.assertEqual(error["code"], "usage")
+                self.assertIn(error["text"], child.stderr)
 
     def test_file_that_cannot_be_written_is_refused_before_anything_begins(self):
         child = self.run_program("run", "config/loopback.yaml", "--json", self.folder / "none" / "f",

@@ -131,7 +131,10 @@ class Failures(Case):
         result, child = self.run_json("run", path, "--count", "100000", expect=1)
         lines = [line for line in child.lines["stderr"] if "No space left" in line]
         self.assertEqual(len(lines), 1, child)
-        self.assertIn("No space left", result["streams"][0]["error"])
+        (error,) = result["streams"][0]["errors"]
+        self.assertIn("No space left", error["text"])
+        self.assertEqual(error["where"], "streams.packets.receiver")
+        self.assertEqual(result["errors"], [error])
 
     def test_a_stream_that_never_ran_has_no_verdict(self):
         path = self.config(

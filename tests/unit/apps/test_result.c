@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "notice.h"
 #include "result.h"
 #include "support.h"
 
@@ -79,8 +80,24 @@ static void add_stream(struct json_object *result, bool receiver_here)
                                        .stage_name = stage_name,
                                        .limited_by = PST_STAGE_SINK,
                                        .share = 0.25,
+                                       .errors = json_object_new_array(),
                                        .ok = false};
+  finding_add(stream.errors, FINDING_EXPECT, "streams.packets.expect.path", "expected, got");
   result_add_stream(result, &stream);
+}
+
+static void assert_finding(struct json_object *list, size_t index, const char *code,
+                           const char *text, const char *where)
+{
+  struct json_object *finding = json_object_array_get_idx(list, index);
+
+  assert_non_null(finding);
+  assert_string_equal(json_object_get_string(at(finding, "code")), code);
+  assert_string_equal(json_object_get_string(at(finding, "text")), text);
+  if (where == NULL)
+    assert_null(at(finding, "where"));
+  else
+    assert_string_equal(json_object_get_string(at(finding, "where")), where);
 }
 
 /* Written, then parsed back: what a reader of the file gets. */
@@ -110,11 +127,13 @@ static void both_ends_come_back(void **state)
   (void)state;
   result_add_plugin(result, &info);
   add_stream(result, true);
-  result_finish(result, PST_EXIT_EXPECT, "not met");
+  result_finish(result, PST_EXIT_EXPECT);
   struct json_object *back = written_and_read(result);
 
+  assert_int_equal(json_object_get_int(at(back, "format")), 1);
   assert_false(json_object_get_boolean(at(back, "ok")));
   assert_int_equal(json_object_get_int(at(back, "exit_status")), 4);
+  assert_finding(at(back, "errors"), 0, "expect", "expected, got", "streams.packets.expect.path");
   assert_string_equal(json_object_get_string(at(back, "command_line")),
                       "penstock run \"a\"/b.yaml");
   assert_string_equal(json_object_get_string(at(at(back, "config"), "hash")), "abc");
@@ -139,6 +158,7 @@ static void both_ends_come_back(void **state)
   assert_string_equal(json_object_get_string(at(stream, "staged_by")), "receiver");
   assert_string_equal(json_object_get_string(at(at(stream, "verdict"), "limited_by")), "sink");
   assert_null(at(at(stream, "verdict"), "side"));
+  assert_finding(at(stream, "errors"), 0, "expect", "expected, got", "streams.packets.expect.path");
   struct json_object *expects = at(stream, "expect");
   assert_false(json_object_get_boolean(at(json_object_array_get_idx(expects, 0), "met")));
   assert_null(at(json_object_array_get_idx(expects, 1), "met"));
@@ -151,10 +171,8 @@ static void what_a_sender_cannot_know_is_null(void **state)
 
   (void)state;
   add_stream(result, false);
-  result_finish(result, PST_EXIT_OK, "");
+  result_finish(result, PST_EXIT_FAILED);
   struct json_object *back = written_and_read(result);
-  assert_true(json_object_get_boolean(at(back, "ok")));
-  assert_null(at(back, "error"));
   struct json_object *stream = json_object_array_get_idx(at(back, "streams"), 0);
   assert_int_equal(json_object_get_int(at(stream, "messages_sent")), 100);
   assert_null(at(stream, "messages_delivered"));
@@ -173,7 +191,7 @@ static void an_older_result_is_replaced_whole(void **state)
 
   (void)state;
   write_file("out.json", "{\"older\": 1}", 12);
-  result_finish(result, PST_EXIT_OK, NULL);
+  result_finish(result, PST_EXIT_OK);
   struct json_object *back = written_and_read(result), *older;
   assert_false(json_object_object_get_ex(back, "older", &older));
   json_object_put(back);
@@ -187,6 +205,64 @@ static void folder_that_is_missing_is_an_error(void **state)
   (void)state;
   assert_int_equal(result_write(result, "none/out.json", &error), -ENOENT);
   assert_non_null(strstr(error.text, "none/out.json"));
+  json_object_put(result);
+}
+
+static void each_line_of_an_error_has_its_place(void **state)
+{
+  const char *sets[] = {"transport={plugin: x}", "streams.a=b"};
+  const struct arguments arguments = {.sets = sets, .set_count = 2};
+  struct pst_error error = {sizeof error, -EINVAL, PST_EXIT_USAGE, 0,
+                            "b.yaml:12:5: wrong: so\n--set transport={plugin: x}:1:3: no plugin\n"
+                            "control: 10.0.0.1:5: refused\n--set streams.a=c: other"};
+  struct json_object *list = json_object_new_array();
+
+  (void)state;
+  finding_add_error(list, &error, &arguments);
+  assert_int_equal(json_object_array_length(list), 4);
+  assert_finding(list, 0, "usage", "wrong: so", "b.yaml:12:5");
+  assert_finding(list, 1, "usage", "no plugin", "--set transport={plugin: x}:1:3");
+  assert_finding(list, 2, "usage", "control: 10.0.0.1:5: refused", NULL);
+  assert_finding(list, 3, "usage", "--set streams.a=c: other", NULL);
+  json_object_put(list);
+}
+
+static void failure_has_an_error_and_success_has_none(void **state)
+{
+  static const struct {
+    int exit_status, code;
+    const char *name;
+  } rows[] = {{PST_EXIT_UNAVAILABLE, 0, "unavailable"},
+              {PST_EXIT_FAILED, -ECONNRESET, "peer"},
+              {PST_EXIT_FAILED, -EIO, "failed"},
+              {PST_EXIT_USAGE, -ETIMEDOUT, "usage"}};
+  struct json_object *result = new_result();
+
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    assert_string_equal(finding_name(finding_of(rows[i].exit_status, rows[i].code)), rows[i].name);
+  result_finish(result, PST_EXIT_OK);
+  assert_int_equal(json_object_array_length(result_errors(result)), 0);
+  notice_level(NOTICE_NONE);
+  notice(PST_LOG_ERROR, "the device is gone");
+  result_finish(result, PST_EXIT_UNAVAILABLE);
+  assert_finding(result_errors(result), 0, "unavailable", "the device is gone", NULL);
+  json_object_put(result);
+}
+
+static void warnings_are_listed_once_each_and_not_without_end(void **state)
+{
+  struct json_object *result = new_result(), *list;
+
+  (void)state;
+  notice_level(NOTICE_NONE);
+  for (unsigned i = 0; i < 200; i++)
+    notice_warn(FINDING_RECORDING, "streams.a", "hole %u", i / 2);
+  result_finish(result, PST_EXIT_OK);
+  list = at(result, "warnings");
+  assert_finding(list, 1, "recording", "hole 1", "streams.a");
+  assert_finding(list, json_object_array_length(list) - 1, "log", "further warnings are not listed",
+                 NULL);
   json_object_put(result);
 }
 
@@ -209,6 +285,9 @@ int main(void)
       cmocka_unit_test(what_a_sender_cannot_know_is_null),
       cmocka_unit_test(an_older_result_is_replaced_whole),
       cmocka_unit_test(folder_that_is_missing_is_an_error),
+      cmocka_unit_test(each_line_of_an_error_has_its_place),
+      cmocka_unit_test(failure_has_an_error_and_success_has_none),
+      cmocka_unit_test(warnings_are_listed_once_each_and_not_without_end),
       cmocka_unit_test(environment_is_of_this_machine),
   };
   return cmocka_run_group_tests(tests, folder_setup, folder_teardown) ? 1 : 0;

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "finding.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <json-c/json.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WARNINGS_MAX 64 /* a result stays small, whatever is said again and again */
+
+static const char *const names[FINDINGS] = {
+    [FINDING_FAILED] = "failed",
+    [FINDING_RUNNING] = "running",
+    [FINDING_INTERRUPTED] = "interrupted",
+    [FINDING_USAGE] = "usage",
+    [FINDING_UNAVAILABLE] = "unavailable",
+    [FINDING_EXPECT] = "expect",
+    [FINDING_PEER] = "peer",
+    [FINDING_STOPPED] = "stopped",
+    [FINDING_NOTHING_ARRIVED] = "nothing_arrived",
+    [FINDING_LOSS] = "loss",
+    [FINDING_DUPLICATES] = "duplicates",
+    [FINDING_REORDERED] = "reordered",
+    [FINDING_CORRUPTED] = "corrupted",
+    [FINDING_UNBALANCED] = "unbalanced",
+    [FINDING_OUTPUT] = "output",
+    [FINDING_NO_MAX_LOSS] = "no_max_loss",
+    [FINDING_UNKNOWN_COUNTS] = "unknown_counts",
+    [FINDING_RECORDING] = "recording",
+    [FINDING_LEFT_OUT] = "left_out",
+    [FINDING_LOG] = "log",
+};
+
+static struct {
+  pthread_mutex_t lock;
+  struct warning {
+    enum finding finding;
+    char *where, *text;
+  } kept[WARNINGS_MAX];
+  unsigned count;
+  bool more; /* than are kept */
+} warnings = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+const char *finding_name(enum finding finding)
+{
+  return names[finding];
+}
+
+enum finding finding_of(int exit_status, int code)
+{
+  switch (exit_status) {
+  case PST_EXIT_USAGE:
+    return FINDING_USAGE;
+  case PST_EXIT_UNAVAILABLE:
+    return FINDING_UNAVAILABLE;
+  case PST_EXIT_EXPECT:
+    return FINDING_EXPECT;
+  default:
+    return code == -ECONNRESET || code == -ETIMEDOUT || code == -ECANCELED || code == -EPIPE
+               ? FINDING_PEER
+               : FINDING_FAILED;
+  }
+}
+
+/* ---- Lists ---------------------------------------------------------------------------------- */
+
+static void append(struct json_object *list, enum finding finding, const char *where, size_t length,
+                   const char *text, size_t text_length)
+{
+  struct json_object *object = json_object_new_object();
+
+  json_object_object_add(object, "code", json_object_new_string(names[finding]));
+  json_object_object_add(object, "text", json_object_new_string_len(text, (int)text_length));
+  json_object_object_add(object, "where",
+                         where != NULL ? json_object_new_string_len(where, (int)length) : NULL);
+  json_object_array_add(list, object);
+}
+
+void finding_add(struct json_object *list, enum finding finding, const char *where,
+                 const char *text)
+{
+  while (list != NULL) {
+    size_t length = strcspn(text, "\n");
+    append(list, finding, where, where != NULL ? strlen(where) : 0, text, length);
+    if (text[length] == '\0')
+      return;
+    text += length + 1;
+  }
+}
+
+/* Of ":12:5" before ": "; 0: there is none. */
+static size_t line_and_column(const char *text)
+{
+  size_t at = 0;
+
+  for (int i = 0; i < 2; i++) {
+    if (text[at] != ':' || !isdigit((unsigned char)text[at + 1]))
+      return 0;
+    at++;
+    at += strspn(text + at, "0123456789");
+  }
+  return at;
+}
+
+/* Bytes of the place that a line begins with: "b.yaml:12:5", without what follows; 0: none. */
+static size_t file_place(const char *line)
+{
+  const char *end = strstr(line, ": ");
+
+  for (const char *at = line; end != NULL && at < end; at++) {
+    size_t length = line_and_column(at);
+    if (length > 0 && at > line && at + length == end)
+      return (size_t)(end - line);
+  }
+  return 0;
+}
+
+/* The same of one that was written as "--set X". */
+static size_t option_place(const char *line, const char *option, const char *const *words,
+                           size_t count)
+{
+  size_t length = strlen(option);
+
+  if (strncmp(line, option, length) != 0)
+    return 0;
+  for (size_t i = 0; i < count; i++) {
+    size_t word = strlen(words[i]), end = length + word;
+    if (strncmp(line + length, words[i], word) != 0)
+      continue;
+    end += line_and_column(line + end);
+    if (strncmp(line + end, ": ", 2) == 0)
+      return end;
+  }
+  return 0;
+}
+
+static size_t place_of(const char *line, const struct arguments *a)
+{
+  size_t length = 0;
+
+  if (a != NULL)
+    length = option_place(line, "--set ", a->sets, a->set_count);
+  if (length == 0 && a != NULL)
+    length =
+        option_place(line, "--transport-option ", a->transport_options, a->transport_option_count);
+  if (length == 0 && a != NULL)
+    length = option_place(line, "--memory-option ", a->memory_options, a->memory_option_count);
+  return length > 0 ? length : file_place(line);
+}
+
+void finding_add_error(struct json_object *list, const struct pst_error *error,
+                       const struct arguments *arguments)
+{
+  enum finding finding = finding_of(error->exit_status, error->code);
+  char copy[sizeof error->text], *rest = copy, *line;
+
+  if (list == NULL)
+    return;
+  snprintf(copy, sizeof copy, "%s", error->text);
+  while ((line = strsep(&rest, "\n")) != NULL) {
+    size_t place = place_of(line, arguments);
+    const char *text = place > 0 ? line + place + 2 : line;
+    if (*line != '\0')
+      append(list, finding, place > 0 ? line : NULL, place, text, strlen(text));
+  }
+}
+
+/* ---- Warnings ------------------------------------------------------------------------------- */
+
+static bool is_noted(const char *text)
+{
+  for (unsigned i = 0; i < warnings.count; i++)
+    if (strcmp(warnings.kept[i].text, text) == 0)
+      return true;
+  return false;
+}
+
+void finding_warn(enum finding finding, const char *where, const char *text)
+{
+  pthread_mutex_lock(&warnings.lock);
+  if (is_noted(text)) {
+    ;
+  } else if (warnings.count == WARNINGS_MAX) {
+    warnings.more = true;
+  } else {
+    struct warning *warning = &warnings.kept[warnings.count];
+    warning->finding = finding;
+    warning->where = where != NULL ? strdup(where) : NULL;
+    warning->text = strdup(text);
+    warnings.count += warning->text != NULL;
+  }
+  pthread_mutex_unlock(&warnings.lock);
+}
+
+struct json_object *finding_warnings(void)
+{
+  struct json_object *list = json_object_new_array();
+  pthread_mutex_lock(&warnings.lock);
+  for (unsigned i = 0; i < warnings.count; i++)
+    finding_add(list, warnings.kept[i].finding, warnings.kept[i].where, warnings.kept[i].text);
+  if (warnings.more)
+    finding_add(list, FINDING_LOG, NULL, "further warnings are not listed");
+  pthread_mutex_unlock(&warnings.lock);
+  return list;
+}

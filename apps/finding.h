@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The errors and warnings that a result lists, each {code, text, where}. */
+#ifndef APP_FINDING_H
+#define APP_FINDING_H
+
+#include <penstock/penstock.h>
+
+#include "arguments.h"
+
+struct json_object;
+
+/* Scripts rely on these: docs/result-json.md says what each means. */
+enum finding {
+  FINDING_FAILED, /* none of the others */
+  FINDING_RUNNING,
+  FINDING_INTERRUPTED,
+  FINDING_USAGE,
+  FINDING_UNAVAILABLE,
+  FINDING_EXPECT,
+  FINDING_PEER,
+  FINDING_STOPPED,
+  FINDING_NOTHING_ARRIVED,
+  FINDING_LOSS,
+  FINDING_DUPLICATES,
+  FINDING_REORDERED,
+  FINDING_CORRUPTED,
+  FINDING_UNBALANCED,
+  FINDING_OUTPUT,
+  /* Warnings. */
+  FINDING_NO_MAX_LOSS,
+  FINDING_UNKNOWN_COUNTS,
+  FINDING_RECORDING,
+  FINDING_LEFT_OUT,
+  FINDING_LOG,
+  FINDINGS,
+};
+
+/* Its code: "nothing_arrived". */
+const char *finding_name(enum finding finding);
+/* By a failure's exit status, and its -errno where that says more. */
+enum finding finding_of(int exit_status, int code);
+
+/* Appends to `list`, one for each line of `text`; where NULL: all of the command. NULL is legal. */
+void finding_add(struct json_object *list, enum finding finding, const char *where,
+                 const char *text);
+/* The same of an error, whose lines may begin with their place: a file's, or an option of
+ * `arguments`, which may be NULL. */
+void finding_add_error(struct json_object *list, const struct pst_error *error,
+                       const struct arguments *arguments);
+
+/* Notes a warning for the result; one of the same text is noted once. Any thread. */
+void finding_warn(enum finding finding, const char *where, const char *text);
+/* All of them, a new list. */
+struct json_object *finding_warnings(void);
+
+#endif
