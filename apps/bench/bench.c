@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "commands.h"
+#include "door.h"
 #include "ends.h"
 #include "look.h"
 #include "notice.h"
@@ -263,6 +264,8 @@ static int connect_server(struct bench *bench)
   bench->setting.form = bench->plan.host != NULL ? "hosts" : "processes";
   if (bench->plan.host != NULL)
     result = link_connect(bench->plan.host, BENCH_PORT, bench->plan.insecure, &bench->link, &error);
+  if (result == 0 && bench->plan.host != NULL)
+    result = door_pass(&bench->link, bench->plan.insecure, &error);
   if (result == 0)
     result = bench_greet(&bench->link, &bench->plan, &bench->setting, &error);
   if (result < 0)

@@ -18,6 +18,7 @@
 #include "signals.h"
 
 #define NESTING_MAX 8
+#define BACKLOG 1024
 #define LOOK_NS (50 * NS_PER_MS) /* how often a signal is looked for */
 #define CONNECT_NS (10 * NS_PER_S)
 #define CONNECT_PAUSE_NS (20 * NS_PER_MS)
@@ -196,7 +197,7 @@ int link_listen(const char *where, uint16_t port, bool insecure, struct link_lis
   int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd >= 0)
     set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-  if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) < 0 || listen(fd, 16) < 0 ||
+  if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0 ||
       getsockname(fd, (struct sockaddr *)&bound, &length) < 0) {
     result = -errno;
     notice_fail(error, PST_EXIT_UNAVAILABLE, result,
@@ -214,11 +215,23 @@ int link_listen(const char *where, uint16_t port, bool insecure, struct link_lis
   return result;
 }
 
-int link_accept(const struct link_listener *listener, struct link *link)
+int link_take(int fd, struct link *link)
 {
-  int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC);
+  return link_begin_tcp(fd, link);
+}
 
-  return fd < 0 ? -EAGAIN : link_begin_tcp(fd, link);
+bool link_is_local(int fd)
+{
+  struct sockaddr_storage local = {0}, remote = {0};
+  socklen_t local_size = sizeof local, remote_size = sizeof remote;
+  char here[64], there[64];
+
+  if (getsockname(fd, (struct sockaddr *)&local, &local_size) < 0 ||
+      getpeername(fd, (struct sockaddr *)&remote, &remote_size) < 0)
+    return false;
+  name_end(&local, local_size, here, NULL);
+  name_end(&remote, remote_size, there, NULL);
+  return is_loopback((struct sockaddr *)&remote) || strcmp(here, there) == 0;
 }
 
 /* A connected socket, or -errno. */

@@ -37,8 +37,10 @@ int link_listen(const char *where, uint16_t port, bool insecure, struct link_lis
                 struct pst_error *error);
 int link_connect(const char *where, uint16_t port, bool insecure, struct link *link,
                  struct pst_error *error);
-/* A client has come: 0; -EAGAIN: none. */
-int link_accept(const struct link_listener *listener, struct link *link);
+/* Of a TCP connection. Takes fd over. */
+int link_take(int fd, struct link *link);
+/* Is its other end on this host? */
+bool link_is_local(int fd);
 /* Of a socketpair to process `pid`; 0: to a thread of this one. Takes fd over. */
 int link_pair(int fd, long pid, struct link *link);
 void link_close(struct link *link);

@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "door.h"
 #include "ends.h"
 #include "notice.h"
 #include "onesided.h"
@@ -216,34 +216,32 @@ static const char *why_left(int result)
 int bench_server(const struct bench_plan *plan)
 {
   struct pst_error error = PST_ERROR_INIT;
-  struct link_listener listener = {.fd = -1};
+  static struct door door;
   const char *where = plan->host != NULL ? plan->host : "127.0.0.1";
-  int result = link_listen(where, BENCH_PORT, plan->insecure, &listener, &error);
+  int result = door_open(&door, where, BENCH_PORT, plan->insecure, &error);
   bool served = false;
 
   if (result < 0)
     return error.exit_status;
+  uint16_t port = door.listener.port;
+  uint16_t streams_port = (uint16_t)(port < UINT16_MAX ? port + 1 : port - 1);
   notice(PST_LOG_INFO,
          "bench: serving transport %s, memory %s at %s, port %u, and its streams at port %u; ^C "
          "ends",
-         plan->side.transport, plan->side.memory, where, listener.port,
-         listener.port < UINT16_MAX ? listener.port + 1 : listener.port - 1);
+         plan->side.transport, plan->side.memory, where, port, streams_port);
   if (plan->insecure)
     notice(PST_LOG_INFO, "bench: insecure: true, so whoever reaches its ports can join or disturb "
                          "the run; nothing on them is authenticated or encrypted");
   while (!signals_stop() && !(plan->once && served)) {
-    struct pollfd event = {.fd = listener.fd, .events = POLLIN};
     struct link link;
-    if (poll(&event, 1, LOOK_MS) <= 0 || link_accept(&listener, &link) < 0)
+    if (door_take(&door, LOOK_MS, &link) < 0)
       continue;
     notice(PST_LOG_INFO, "bench: client %s", link.peer);
-    result = bench_serve(
-        &link, plan, (uint16_t)(listener.port < UINT16_MAX ? listener.port + 1 : listener.port - 1),
-        plan->cpus[0]);
+    result = bench_serve(&link, plan, streams_port, plan->cpus[0]);
     notice(PST_LOG_INFO, "bench: client %s %s", link.peer, why_left(result));
     served = result == 0;
     link_close(&link);
   }
-  close(listener.fd);
+  door_close(&door);
   return PST_EXIT_OK;
 }

@@ -60,6 +60,8 @@ int side_send_fds(int fd, const struct side_fds *batch);
  * process has too many open. None is left open then. */
 int side_receive_fds(int fd, struct side_fds *batch);
 
+/* Of a side-socket, which may hold descriptors of a peer's. */
+void side_close(int fd);
 /* Of a peer's. */
 void side_close_fds(struct side_fds *batch);
 

@@ -27,6 +27,12 @@ def need(*programs):
             raise unittest.SkipTest(f"{program} is not installed")
 
 
+def reaches(path):
+    """An ordinary user, a program of this tree."""
+    need(*ORDINARY[:1])
+    return subprocess.run([*ORDINARY, "test", "-x", path], check=False).returncode == 0
+
+
 class Namespaces:
     def __init__(self):
         need("unshare", "nsenter", "ip", *(["setpriv"] if ORDINARY else []))

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """penstock bench: every form of it, and what it says when it cannot measure."""
+import contextlib
 import json
 import os
 import re
 import signal
 import socket
+import threading
 import time
 
 from harness import Case, PATIENCE, PROGRAM, SANITIZED, free_port, main, wait_until
-from netns import FAR, IPV4, NEAR, Namespaces
+from netns import FAR, IPV4, NEAR, ORDINARY, Namespaces, reaches
 
 OPS = ("send", "write", "read")
 ONE_SIDED = ("write", "read")
@@ -32,6 +34,37 @@ def waited_for_cpus():
             return int(re.search(r"^some .*total=(\d+)", file.read())[1]) / 1e6
     except OSError:
         return 0.0
+
+
+class Relay:
+    """One connection after another to a port of this host, byte for byte."""
+
+    def __init__(self, port):
+        self.target = port
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self.listener.accept()
+                far = socket.create_connection(("127.0.0.1", self.target))
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self.pump, args=ends, daemon=True).start()
+
+    @staticmethod
+    def pump(source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
 
 
 class Bench(Case):
@@ -338,13 +371,15 @@ class Bench(Case):
         self.assertLess(time.monotonic() - began, 40 * PATIENCE)
 
     def test_another_transport_at_the_server(self):
-        server = self.server()
+        server = self.server("--insecure")
         wrong = self.run_program("bench", "--transport", "template", "--memory", "host",
                                  f"127.0.0.1:{self.port}", expect=None)  # fmt: skip
         self.assertNotEqual(wrong.status, 0)
         with socket.create_connection(("127.0.0.1", self.port)) as client:
             client.sendall(b'{"penstock_bench": 1, "transport": "verbs_rc"}\n')
-            answer = json.loads(client.makefile().readline())
+            lines = client.makefile()
+            self.assertIn("token", json.loads(lines.readline()))
+            answer = json.loads(lines.readline())
         self.assertRegex(answer["error"], "loopback.*verbs_rc")
         server.wait_line("is sent away: it has another --transport")
         self.assertIsNone(server.poll())
@@ -408,8 +443,29 @@ class Bench(Case):
         self.assert_rows(result, [64])
         self.assertIsNone(server.poll())
 
-    def test_a_server_outlives_hostile_clients(self):
+    def test_who_does_not_show_its_user(self):
+        """TCP on a loopback address alone, as any user of the host has it, and by a relay."""
         server = self.server()
+        greeted = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(300)]
+        with socket.create_connection(("127.0.0.1", self.port)) as client:
+            client.sendall(b'{"penstock_bench": 1, "transport": "loopback"}\n')
+            lines = client.makefile()
+            self.assertIn("token", json.loads(lines.readline()))
+            self.assertIn("no process of its user came", json.loads(lines.readline())["error"])
+        with Relay(self.port) as relay:
+            child = self.run_program("bench", *PAIR, f"127.0.0.1:{relay.port}", expect=1)
+            self.assertIn("a relay lies between", child.stderr)
+        if ORDINARY and reaches(PROGRAM):
+            child = self.run_program("bench", *PAIR, f"127.0.0.1:{self.port}", expect=1, prefix=ORDINARY)
+            self.assertIn("belongs to user 0, this client to user 65534", child.stderr)
+        result, _ = self.bench("--size", "64", "--bandwidth", f"127.0.0.1:{self.port}")
+        self.assert_rows(result, [64], ("bandwidth",))
+        for connection in greeted:
+            connection.close()
+        self.assertIsNone(server.poll())
+
+    def test_a_server_outlives_hostile_clients(self):
+        server = self.server("--insecure")
         hello = b'{"penstock_bench": 1, "transport": "loopback"}\n'
         for said in (
             b"",
