@@ -37,12 +37,30 @@ unsigned int contract_descriptors(void)
   return count;
 }
 
+void contract_descriptors_are(unsigned int count)
+{
+  unsigned int now = contract_descriptors();
+  if (now != count)
+    fail_msg("%u descriptors are open, not %u as before: %s", now, count,
+             now > count ? "some are never closed" : "some are closed that are another's");
+}
+
+/* The case that runs, of an array of them. */
+static struct {
+  const struct CMUnitTest *cases;
+  size_t next;
+  const char *rule;
+  bool has_ended;
+} running;
+
 static void on_alarm(int number)
 {
   static const char text[] = "\npenstock-contract: the case above does not end: a call into the "
-                             "plugin waits for ever\n";
+                             "plugin waits for ever. What was tried: ";
+  const char *rule = running.rule ? running.rule : "";
   (void)number;
   (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+  (void)!write(STDERR_FILENO, rule, strlen(rule));
   _exit(1);
 }
 
@@ -76,10 +94,89 @@ bool contract_picked(void)
   return !wanted_names || has_picked;
 }
 
+static bool stops_at_failure, has_stopped;
+
+void contract_stop_at_failure(void)
+{
+  stops_at_failure = true;
+}
+
+const char *contract_rule(const char *sentence)
+{
+  const char *before = running.rule;
+  running.rule = sentence;
+  return before;
+}
+
+void contract_skip(const char *file, int line)
+{
+  running.has_ended = true;
+  _skip(file, line);
+}
+
+static void case_tell_rule(void)
+{
+  const struct contract_place *place = contract_places;
+  while (place && place->sentence && strcmp(place->sentence, running.rule) != 0)
+    place++;
+  if (place && place->sentence)
+    print_error("[  RULE    ] --- %s:%d: %s\n", place->header, place->line, running.rule);
+  else
+    print_error("[  RULE    ] --- %s\n", running.rule);
+}
+
+static int case_begin(void **state)
+{
+  const struct CMUnitTest *now = &running.cases[running.next++];
+  running.rule = NULL;
+  running.has_ended = false;
+  return now->setup_func ? now->setup_func(state) : 0;
+}
+
+static void case_run(void **state)
+{
+  running.cases[running.next - 1].test_func(state);
+  if (contract_places && !running.rule)
+    fail_msg("the case names no rule: contract_rule()");
+  running.has_ended = true;
+}
+
+static int case_end(void **state)
+{
+  const struct CMUnitTest *now = &running.cases[running.next - 1];
+  if (!running.has_ended && running.rule)
+    case_tell_rule();
+  has_stopped |= stops_at_failure && !running.has_ended;
+  return now->teardown_func ? now->teardown_func(state) : 0;
+}
+
+/* All in one run of cmocka's, or one by one until one fails. */
+static int group_run(const char *name, const struct CMUnitTest *cases, size_t count)
+{
+  struct CMUnitTest *wrapped = calloc(count, sizeof(*wrapped));
+  const size_t step = stops_at_failure ? 1 : count;
+  int failed = 0;
+  if (!wrapped)
+    return 1;
+  for (size_t i = 0; i < count; i++)
+    wrapped[i] = (struct CMUnitTest){.name = cases[i].name,
+                                     .test_func = case_run,
+                                     .setup_func = case_begin,
+                                     .teardown_func = case_end,
+                                     .initial_state = cases[i].initial_state};
+  running.cases = cases;
+  running.next = 0;
+  for (size_t i = 0; i < count && !has_stopped; i += step)
+    failed += _cmocka_run_group_tests(name, wrapped + i, step, NULL, NULL);
+  free(wrapped);
+  return failed;
+}
+
 int contract_group(const char *name, const struct CMUnitTest *cases, size_t count,
                    CMFixtureFunction setup)
 {
   struct CMUnitTest *chosen = calloc(count, sizeof(*chosen));
+  void *none = NULL;
   size_t n = 0;
   int failed = 0;
   if (!chosen)
@@ -88,10 +185,10 @@ int contract_group(const char *name, const struct CMUnitTest *cases, size_t coun
     if ((!wanted_names || is_one_of(cases[i].name, wanted_names)) &&
         !is_one_of(cases[i].name, unwanted_names))
       chosen[n++] = cases[i];
-  if (n > 0) {
+  if (n > 0 && !has_stopped) {
     has_picked |= wanted_names != NULL;
     printf("\n%s\n", name);
-    failed = _cmocka_run_group_tests(name, chosen, n, setup, NULL);
+    failed = setup && setup(&none) != 0 ? 1 : group_run(name, chosen, n);
   }
   free(chosen);
   return failed;
@@ -110,10 +207,10 @@ void contract_await_ends(uint64_t deadline_ns, const char *file, int line, const
   _fail(file, line);
 }
 
-static const char *value_text(uintmax_t value, char *text, size_t size)
+static const char *value_text(uintmax_t value, bool is_status, char *text, size_t size)
 {
   intmax_t number = (intmax_t)value;
-  if (number < 0 && number >= -133) /* the last errno of Linux */
+  if (is_status && number < 0 && number >= -133) /* the last errno of Linux */
     snprintf(text, size, "%jd (%s)", number, strerror((int)-number));
   else if (number < 0)
     snprintf(text, size, "%#jx", value);
@@ -122,14 +219,15 @@ static const char *value_text(uintmax_t value, char *text, size_t size)
   return text;
 }
 
-void contract_int_equal(uintmax_t found, uintmax_t expected, const char *found_text,
+void contract_int_equal(uintmax_t found, uintmax_t expected, bool is_status, const char *found_text,
                         const char *expected_text, const char *file, int line)
 {
   char is[96], wanted[96];
   if (found == expected)
     return;
-  print_error("[  ERROR   ] --- %s is %s, not %s", found_text, value_text(found, is, sizeof(is)),
-              value_text(expected, wanted, sizeof(wanted)));
+  print_error("[  ERROR   ] --- %s is %s, not %s", found_text,
+              value_text(found, is_status, is, sizeof(is)),
+              value_text(expected, is_status, wanted, sizeof(wanted)));
   if (strcmp(expected_text, wanted) != 0)
     print_error(", which is %s", expected_text);
   print_error("\n");

@@ -25,6 +25,7 @@ uint64_t contract_random(void);
 unsigned int contract_descriptors(void);
 uint64_t contract_heap_bytes(void);
 /* Else the case has failed. */
+void contract_descriptors_are(unsigned int count);
 void contract_heap_is_at_most(uint64_t bytes);
 /* What a hundred rounds may add to the heap: not one allocation each, but what grows to the size
  * of what was there at a time. */
@@ -33,19 +34,35 @@ void contract_heap_is_at_most(uint64_t bytes);
 /* From here on, a case that does not end ends the program, with a word. Fixtures. */
 int contract_watch(void **state);
 
+/* What the headers say of what the case tries from here on, word for word: a failure quotes it.
+ * Until the next one, or the end of the case. rules.py fails the build where no header says so.
+ * Returns the one before, which a helper puts back. */
+const char *contract_rule(const char *sentence);
+/* Made by rules.py, in programs that try what the headers say; ends with NULL. There a case that
+ * names no rule fails. */
+struct contract_place {
+  const char *sentence, *header;
+  int line;
+};
+extern const struct contract_place contract_places[] __attribute__((weak));
+
 /* Only cases of such names are run by contract_group(), NULL or none: all; and of them none of the
  * others. NULL-terminated, and kept. */
 void contract_pick(const char *const *wanted, const char *const *unwanted);
 /* Where some are wanted: were there any, up to now? */
 bool contract_picked(void);
+/* From now on the first case that fails is the last one. */
+void contract_stop_at_failure(void);
 /* cmocka's, under its name, and what contract_pick() chose. */
 int contract_group(const char *name, const struct CMUnitTest *cases, size_t count,
                    CMFixtureFunction setup);
 
-/* cmocka's, but telling what was called and naming errno: who writes a plugin reads these
- * lines, and not the suite's sources. */
-void contract_int_equal(uintmax_t found, uintmax_t expected, const char *found_text,
+/* cmocka's, but telling what was called, and naming errno where what was found is an int: who
+ * writes a plugin reads these lines, and not the suite's sources. */
+void contract_int_equal(uintmax_t found, uintmax_t expected, bool is_status, const char *found_text,
                         const char *expected_text, const char *file, int line);
+/* cmocka's, and known here not to be a failure. */
+void contract_skip(const char *file, int line);
 /* Fails the case once `deadline` has passed, with what has been waited for in vain. */
 #define contract_in_time(deadline, ...)                                                            \
   contract_await_ends(deadline, __FILE__, __LINE__, __VA_ARGS__)
@@ -55,7 +72,12 @@ void contract_await_ends(uint64_t deadline_ns, const char *file, int line, const
 #undef assert_int_equal
 #define assert_int_equal(found, expected)                                                          \
   contract_int_equal(cast_to_largest_integral_type(found),                                         \
-                     cast_to_largest_integral_type(expected), #found, #expected, __FILE__,         \
-                     __LINE__)
+                     cast_to_largest_integral_type(expected),                                      \
+                     _Generic((found), int                                                         \
+                              : true, default                                                      \
+                              : false),                                                            \
+                     #found, #expected, __FILE__, __LINE__)
+#undef skip
+#define skip() contract_skip(__FILE__, __LINE__)
 
 #endif

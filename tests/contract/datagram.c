@@ -100,7 +100,7 @@ static void run_take(struct run *run, const struct pst_completion *message)
   assert_int_equal(!!(message->flags & PST_HAS_TIME), !!(side->limits.capabilities & PST_CAP_TIME));
   assert_true(i < run->posted);
   assert_int_equal(message->u.message.length, run->length(i));
-  assert_true(contract_verify(contract_payload(side, message), run->length(i), i));
+  contract_bytes_are(contract_payload(side, message), run->length(i), i);
   if (i < run->next)
     run->reordered++;
   else
@@ -158,6 +158,7 @@ static uint64_t empty(uint64_t i)
 
 static void framing_round_trip(void **state, uint64_t (*length)(uint64_t), uint64_t count)
 {
+  contract_rule("**what arrives is whole**: one message a slot, of the length that was sent");
   struct contract_params params = {
       .endpoints = 1, .slots = 256, .message = 2048, .requests = 256, .pieces = 1, .headroom = 32};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -190,6 +191,7 @@ static void empty_messages_come(void **state)
 
 static void largest_message_comes(void **state)
 {
+  contract_rule("bytes of one SEND, from 1; MESSAGE.length has 32 bits");
   struct contract_params params = {.endpoints = 1, .slots = 4, .requests = 4, .pieces = 1};
   struct contract_side side = {0};
   struct contract_params none = {.endpoints = 0, .slots = 1, .message = 64, .requests = 1};
@@ -205,7 +207,7 @@ static void largest_message_comes(void **state)
     struct pst_completion message =
         contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
     assert_int_equal(message.u.message.length, params.message);
-    assert_true(contract_verify(contract_payload(&pair->receiver, &message), params.message, 5));
+    contract_bytes_are(contract_payload(&pair->receiver, &message), params.message, 5);
     contract_release(&pair->receiver, &message);
   }
   contract_pair_close(pair);
@@ -213,6 +215,8 @@ static void largest_message_comes(void **state)
 
 static void ring_of_one_slot_loses_nothing_while_there_is_room(void **state)
 {
+  contract_rule(
+      "**what arrives for a full ring waits** in the device or socket as long as there is room");
   struct contract_params params = {
       .endpoints = 1, .slots = 1, .message = 2048, .requests = 4, .pieces = 1};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -225,6 +229,8 @@ static void ring_of_one_slot_loses_nothing_while_there_is_room(void **state)
 /* A buffer of many messages has to wait in the transport for slots. */
 static void burst_into_few_slots_is_kept(void **state)
 {
+  contract_rule(
+      "**what arrives for a full ring waits** in the device or socket as long as there is room");
   struct contract_params params = {
       .endpoints = 1, .slots = 48, .message = 512, .requests = 64, .pieces = 1};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -240,8 +246,7 @@ static void burst_into_few_slots_is_kept(void **state)
     assert_int_equal(contract_post(&pair->sender, 0, requests, 48, &wait), 48);
     for (uint32_t i = 0; i < 48; i++) {
       held[i % 3] = contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
-      assert_true(
-          contract_verify(contract_payload(&pair->receiver, &held[i % 3]), 512, round * 48 + i));
+      contract_bytes_are(contract_payload(&pair->receiver, &held[i % 3]), 512, round * 48 + i);
       if (i % 3 == 2)
         for (int k = 0; k < 3; k++)
           contract_release(&pair->receiver, &held[k]);
@@ -255,6 +260,7 @@ static void burst_into_few_slots_is_kept(void **state)
 
 static void what_a_full_ring_loses_is_accounted_for(void **state)
 {
+  contract_rule("A receiver that is behind loses messages and stops nobody.");
   struct contract_params params = {
       .endpoints = 1, .slots = 64, .message = 2048, .requests = 64, .pieces = 1};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -291,6 +297,7 @@ static void what_a_full_ring_loses_is_accounted_for(void **state)
   run.count = run.posted + 1;
   run_through(&run);
   assert_int_equal(run.next, run.posted);
+  contract_rule("They never say more than was lost");
   uint64_t lost = run.posted - run.delivered;
   if (pair->variant->accounts)
     assert_true(lost > 0); /* its rows give it a small buffer */
@@ -307,6 +314,7 @@ static void what_a_full_ring_loses_is_accounted_for(void **state)
 
 static void drops_are_told_when_nothing_arrives_any_more(void **state)
 {
+  contract_rule("A receiver that is behind loses messages and stops nobody.");
   struct contract_params params = {
       .endpoints = 1, .slots = 8, .message = 2048, .requests = 64, .pieces = 1};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -330,6 +338,7 @@ static void drops_are_told_when_nothing_arrives_any_more(void **state)
 
 static void closing_under_traffic_ends_every_request(void **state)
 {
+  contract_rule("Every request that post() took is covered by exactly one DONE");
   for (uint32_t round = 0; round < 20; round++) {
     struct contract_pair *pair = contract_pair(state, NULL);
     struct run run = {.pair = pair, .count = 64, .length = up_to_max};
@@ -378,6 +387,7 @@ static void settle_and_arm(struct contract_side *side)
 
 static void arrival_wakes_unless_there_is_no_slot(void **state)
 {
+  contract_rule("`arm` does not wake for it before a slot is free.");
   struct contract_params params = {
       .endpoints = 1, .slots = 1, .message = 64, .requests = 16, .pieces = 1, .sleep = true};
   contract_need(state, PST_CAP_WAKEUP);

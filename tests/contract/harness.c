@@ -364,15 +364,22 @@ void contract_await_done(struct contract_side *side, struct contract_side *far, 
                          uint64_t count, int32_t status)
 {
   uint64_t covered = 0;
+  const char *before =
+      contract_rule("Every request that post() took is covered by exactly one DONE");
   while (covered < count) {
     struct pst_completion done = contract_await(side, far, PST_COMPLETION_DONE, opcode);
     assert_int_equal(done.status, status);
-    assert_true(done.u.done.count >= 1);
-    if (opcode != PST_OP_SEND && opcode != PST_OP_WRITE)
-      assert_int_equal(done.u.done.count, 1);
+    if (done.u.done.count != 1 &&
+        (done.u.done.count == 0 || (opcode != PST_OP_SEND && opcode != PST_OP_WRITE))) {
+      contract_rule("requests covered, at least 1; READ, atomics, FLUSH: 1");
+      fail_msg("a DONE covers %" PRIu64 " requests", done.u.done.count);
+    }
     covered += done.u.done.count;
   }
-  assert_int_equal(covered, count);
+  if (covered != count)
+    fail_msg("DONEs covered %" PRIu64 " requests, but only %" PRIu64 " were outstanding", covered,
+             count);
+  contract_rule(before);
 }
 
 struct pst_request contract_send(const struct contract_side *side, uint64_t offset, uint64_t length,
@@ -461,6 +468,34 @@ bool contract_verify(const uint8_t *at, uint64_t length, uint64_t seed)
     if (at[i] != pattern(seed, i))
       return false;
   return true;
+}
+
+/* The seeds of a stream's messages lie close together. */
+static void bytes_tell_whose(const uint8_t *at, uint64_t length, uint64_t seed)
+{
+  for (uint64_t i = 1; i <= 4096 && length > 8; i++)
+    for (uint64_t other = seed - i;; other = seed + i) {
+      if (contract_verify(at, 8, other) && contract_verify(at, length, other))
+        print_error("[  ERROR   ] --- they are the bytes of number %" PRIu64 "\n", other);
+      if (other == seed + i)
+        break;
+    }
+}
+
+void contract_bytes_are(const uint8_t *at, uint64_t length, uint64_t seed)
+{
+  uint64_t first = 0, wrong = 0;
+  if (contract_verify(at, length, seed))
+    return;
+  for (uint64_t i = 0; i < length; i++)
+    if (at[i] != pattern(seed, i)) {
+      first = wrong ? first : i;
+      wrong++;
+    }
+  bytes_tell_whose(at, length, seed);
+  fail_msg("of the %" PRIu64 " bytes of number %" PRIu64 ", %" PRIu64
+           " are wrong, the first at %" PRIu64 ": 0x%02x, not 0x%02x",
+           length, seed, wrong, first, at[first], pattern(seed, first));
 }
 
 int contract_run(const char *group, struct CMUnitTest *cases, size_t count,

@@ -102,6 +102,8 @@ extern const struct pst_host contract_host;
 uint32_t contract_complaints(void);
 /* The last of all. */
 const char *contract_complaint(void);
+/* So many since the last call, else the case has failed. */
+void contract_complained(uint32_t count);
 /* From now on lines of any level with these words are kept, up to 16; NULL: none. */
 void contract_listen(const char *words);
 /* The first one that was kept and has not been taken; its level, or -1: there is none. */
@@ -187,6 +189,8 @@ void contract_release(struct contract_side *side, const struct pst_completion *m
 /* Bytes that depend on seed and position. */
 void contract_fill(uint8_t *at, uint64_t length, uint64_t seed);
 bool contract_verify(const uint8_t *at, uint64_t length, uint64_t seed);
+/* Else the case has failed, and says which are wrong, and whose they are if that can be told. */
+void contract_bytes_are(const uint8_t *at, uint64_t length, uint64_t seed);
 
 /* ---- Two processes, exchange.c ---- */
 

@@ -44,6 +44,18 @@ const char *contract_complaint(void)
   return text;
 }
 
+void contract_complained(uint32_t count)
+{
+  uint32_t logged = contract_complaints();
+  if (logged == count)
+    return;
+  if (logged)
+    print_error("[  ERROR   ] --- the last line logged: %s\n", contract_complaint());
+  fail_msg("the plugin logged %u errors and warnings, not %u: who decides an error logs it, once; "
+           "-EAGAIN and what post refuses is not logged",
+           logged, count);
+}
+
 static void complain(const char *text)
 {
   pthread_mutex_lock(&complaint_lock);

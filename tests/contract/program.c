@@ -25,6 +25,7 @@ static const char usage[] =
     "                      both sides\n"
     "  --case PATTERN      only cases of that name; * and ? are wild; may be given again\n"
     "  --skip PATTERN      no cases of that name; may be given again\n"
+    "  --first-failure     no case after one that fails\n"
     "  --help              this\n"
     "\n"
     "Exit status: 0 it keeps the contract, 1 it breaks it, 2 wrong usage, 77 it cannot be\n"
@@ -59,12 +60,17 @@ static bool number(const char *text, uint64_t *value)
 /* 0; or exit status + 1. */
 static int parse(int argc, char **argv, struct arguments *arguments)
 {
-  static const struct option options[] = {
-      {"option", required_argument, NULL, 'o'},  {"inner", required_argument, NULL, 'i'},
-      {"memory", required_argument, NULL, 'm'},  {"listen", required_argument, NULL, 'l'},
-      {"connect", required_argument, NULL, 'c'}, {"messages", required_argument, NULL, 'n'},
-      {"case", required_argument, NULL, 'k'},    {"skip", required_argument, NULL, 's'},
-      {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+  static const struct option options[] = {{"option", required_argument, NULL, 'o'},
+                                          {"inner", required_argument, NULL, 'i'},
+                                          {"memory", required_argument, NULL, 'm'},
+                                          {"listen", required_argument, NULL, 'l'},
+                                          {"connect", required_argument, NULL, 'c'},
+                                          {"messages", required_argument, NULL, 'n'},
+                                          {"case", required_argument, NULL, 'k'},
+                                          {"skip", required_argument, NULL, 's'},
+                                          {"first-failure", no_argument, NULL, 'f'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
   int option;
   while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
     if (option == 'h') {
@@ -78,6 +84,8 @@ static int parse(int argc, char **argv, struct arguments *arguments)
       return 1 + misused("too many patterns: ", optarg);
     if (option == 'o')
       arguments->options[arguments->option_count++] = optarg;
+    else if (option == 'f')
+      contract_stop_at_failure();
     else if (option == 'i')
       arguments->inner = optarg;
     else if (option == 'm')
@@ -286,9 +294,10 @@ static int tell(const struct arguments *arguments, int status)
   if (status == 0)
     puts("penstock-contract: it keeps the contract");
   else if (status == 1)
-    puts("penstock-contract: it BREAKS the contract: each ERROR above says what was called and "
-         "what came back;\nCONTRACT_LOG=1 shows what the plugin logs, and --case NAME runs one "
-         "case alone");
+    puts(
+        "penstock-contract: it BREAKS the contract: an ERROR above says what was called and what "
+        "came back,\nthe RULE behind it what the headers say; CONTRACT_LOG=1 shows what the plugin "
+        "logs,\n--case NAME runs one case alone, --first-failure ends at the first that fails");
   else if (status == 77)
     puts("penstock-contract: what was tried keeps the contract, but not all could be");
   return status;

@@ -9,6 +9,7 @@ static uint64_t announced;
 
 static void a_device_opens_and_announces(void **state)
 {
+  contract_rule("Open the device that the options name. Device thread; may block.");
   announced = contract_capabilities(*state);
 }
 
@@ -22,6 +23,8 @@ int contract_open_run(const struct contract_variant *variant, uint64_t *capabili
 
 static void peer_of_another_process_is_reached_or_named_as_out_of_reach(void **state)
 {
+  contract_rule(
+      "-EXDEV: as its options are, it reaches no peer of another process, and the plan is not IN_PROCESS.");
   struct contract_image image;
   struct pst_device *device;
   contract_image_open(*state, false, &image);

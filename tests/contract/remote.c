@@ -87,6 +87,7 @@ static bool barrier(void)
 
 static void same_plugin_and_count_on_both_sides(void **state)
 {
+  contract_rule("Open the device that the options name. Device thread; may block.");
   struct contract_image image;
   char mine[64] = "", other[64];
   contract_image_open(*state, false, &image);
@@ -122,6 +123,7 @@ static void open_and_meet(void **state, bool receives, struct contract_side *sid
 
 static void stream(void **state, bool receives)
 {
+  contract_rule("an accepted SEND arrives once, or the endpoint fails");
   const uint64_t count = remote.messages;
   struct contract_side side = {0};
   struct contract_account account = {.message = params.message};
@@ -149,6 +151,8 @@ static void stream_from_who_listens(void **state)
 /* All messages come before the departure, which is an orderly one. */
 static void departure_is_told(void **state)
 {
+  contract_rule(
+      "DISCONNECTED follows every MESSAGE that arrived whole; its status 0: the peer has drained and closed.");
   const uint64_t count = 500;
   struct contract_side side = {0};
   struct contract_account account = {.message = params.message};
@@ -265,6 +269,7 @@ static void fill_part_2(struct reach *reach)
 
 static void bytes_are_written_and_read(void **state)
 {
+  contract_rule("Of FLUSH: what was posted before it is placed at the peer");
   struct reach reach;
   reach_open(state, &reach, fill_part_2);
   if (reach.remote) {
@@ -272,11 +277,11 @@ static void bytes_are_written_and_read(void **state)
     const struct pst_request requests[] = {move(&reach, PST_OP_WRITE, 1, 1),
                                            move(&reach, PST_OP_READ, 3, 2), flush_of(&reach)};
     run_all(&reach, requests, 3);
-    assert_true(contract_verify(part_of(&reach, 3), reach.part, 2));
+    contract_bytes_are(part_of(&reach, 3), reach.part, 2);
   }
   assert_true(barrier_polling(&reach.side));
   if (!reach.remote)
-    assert_true(contract_verify(part_of(&reach, 1), reach.part, 1));
+    contract_bytes_are(part_of(&reach, 1), reach.part, 1);
   assert_int_equal(part_of(&reach, 0)[reach.part - 1], 0);
   reach_close(&reach);
 }
@@ -285,6 +290,7 @@ static void bytes_are_written_and_read(void **state)
  * which soft-RoCE would have a fenced WRITE wait that it sends again. */
 static void fence_waits_for_what_is_read(void **state)
 {
+  contract_rule("Start only when all earlier READs and atomics of this endpoint are done");
   struct reach reach;
   reach_open(state, &reach, fill_part_2);
   for (uint32_t round = 0; round < 8 && reach.remote; round++) {
@@ -295,11 +301,11 @@ static void fence_waits_for_what_is_read(void **state)
     requests[1].flags = PST_REQUEST_FENCE;
     run_all(&reach, requests, 2);
     run_all(&reach, &flush, 1);
-    assert_true(contract_verify(part_of(&reach, 1), reach.part, 2));
+    contract_bytes_are(part_of(&reach, 1), reach.part, 2);
   }
   assert_true(barrier_polling(&reach.side));
   for (uint32_t part = 2; part < 4 && !reach.remote; part++)
-    assert_true(contract_verify(part_of(&reach, part), reach.part, 2));
+    contract_bytes_are(part_of(&reach, part), reach.part, 2);
   reach_close(&reach);
 }
 
@@ -310,6 +316,7 @@ static void set_word(struct reach *reach)
 
 static void atomics_change_a_word(void **state)
 {
+  contract_rule("Atomics: where the 8 bytes found before are put");
   static const struct {
     uint8_t opcode;
     uint64_t compare, operand, found;

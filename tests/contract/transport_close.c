@@ -10,6 +10,7 @@ static void close_one(struct contract_side *side, uint32_t mode, uint64_t in_ns)
 
 static void unconnected_endpoint_closes(void **state)
 {
+  contract_rule("Legal in every state, once.");
   struct contract_pair *pair = contract_pair_open(*state, NULL);
   close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
   close_one(&pair->receiver, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS);
@@ -20,6 +21,8 @@ static void unconnected_endpoint_closes(void **state)
 
 static void half_connected_endpoint_learns_that_its_peer_closed(void **state)
 {
+  contract_rule(
+      "It comes, too, where the peer closes (after an ABORT or before it connected, any status) or dies (-ECONNRESET) while this side still connects; where nothing but its silence tells, by timeout_ns, with -ETIMEDOUT.");
   const struct contract_variant *variant = *state;
   struct contract_params params = {.endpoints = 1, .slots = 8, .message = 64, .requests = 8};
   params.timeout_ns = variant->silent ? 200000000 : 0;
@@ -36,6 +39,7 @@ static void half_connected_endpoint_learns_that_its_peer_closed(void **state)
 
 static void second_close_and_unknown_mode_are_refused(void **state)
 {
+  contract_rule("-EALREADY: closed before; -EINVAL: unknown mode.");
   struct contract_pair *pair = contract_pair(state, NULL);
   const struct pst_transport_ops *ops = pair->sender.image.ops;
   assert_int_equal(ops->endpoint_close(pair->sender.endpoints[0], 0, 0), -EINVAL);
@@ -56,6 +60,8 @@ static void post_all(struct contract_pair *pair, uint32_t n)
 
 static void drained_messages_arrive_before_the_departure(void **state)
 {
+  contract_rule(
+      "DISCONNECTED follows every MESSAGE that arrived whole; its status 0: the peer has drained and closed.");
   struct contract_pair *pair = contract_pair(state, NULL);
   post_all(pair, 20);
   close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
@@ -89,6 +95,7 @@ static void drained_messages_arrive_before_the_departure(void **state)
 /* The peer is there and answers. */
 static void drain_lets_a_flush_finish(void **state)
 {
+  contract_rule("let outstanding requests, FLUSHes too, finish until the deadline");
   struct contract_pair *pair = contract_pair(state, NULL);
   const struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = 7};
   post_all(pair, 20);
@@ -107,6 +114,7 @@ static void drain_lets_a_flush_finish(void **state)
 
 static void abort_ends_every_request_once(void **state)
 {
+  contract_rule("Every request that post() took is covered by exactly one DONE");
   struct contract_pair *pair = contract_pair(state, NULL);
   post_all(pair, 20);
   close_one(&pair->sender, PST_CLOSE_ABORT, 100000000u);
@@ -123,6 +131,8 @@ static void abort_ends_every_request_once(void **state)
 
 static void receiver_that_leaves_stops_the_sender(void **state)
 {
+  contract_rule(
+      "The peer is gone, or its address answers no more; `status` says how; DONEs still follow.");
   struct contract_pair *pair = contract_pair(state, NULL);
   post_all(pair, 10);
   close_one(&pair->receiver, PST_CLOSE_DRAIN, 100000000u);
@@ -131,6 +141,7 @@ static void receiver_that_leaves_stops_the_sender(void **state)
   struct pst_request request = contract_send(&pair->sender, 0, 8, 99);
   uint32_t wait;
   assert_int_equal(contract_post(&pair->sender, 0, &request, 1, &wait), -ECONNRESET);
+  contract_rule("Every request that post() took is covered by exactly one DONE");
   uint64_t done = 0;
   struct pst_completion completion;
   while (contract_poll(&pair->sender) > 0)
@@ -154,6 +165,7 @@ static void receiver_that_leaves_stops_the_sender(void **state)
 
 static void post_after_close_is_refused(void **state)
 {
+  contract_rule("post() takes no more from then on.");
   struct contract_pair *pair = contract_pair(state, NULL);
   close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
   struct pst_request request = contract_send(&pair->sender, 0, 8, 0);
@@ -165,6 +177,7 @@ static void post_after_close_is_refused(void **state)
 
 static void tokens_stay_valid_after_close(void **state)
 {
+  contract_rule("Tokens of its messages stay valid and are to be released.");
   struct contract_pair *pair = contract_pair(state, NULL);
   contract_fill(pair->sender.memory.region.host, 64, 3);
   post_all(pair, 1);
@@ -172,7 +185,7 @@ static void tokens_stay_valid_after_close(void **state)
       contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
   close_one(&pair->receiver, PST_CLOSE_ABORT, 100000000u);
   contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
-  assert_true(contract_verify(contract_payload(&pair->receiver, &held), 64, 3));
+  contract_bytes_are(contract_payload(&pair->receiver, &held), 64, 3);
   contract_release(&pair->receiver, &held);
   contract_pair_close(pair);
 }
@@ -209,6 +222,8 @@ static uint64_t post_flush(struct contract_pair *pair)
 /* Whatever was under way, and nobody receiving it: all is DONE, then CLOSED, in time. */
 static void close_in_time_under_load(void **state)
 {
+  contract_rule(
+      "Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of CLOCK_MONOTONIC at the latest.");
   const uint64_t patience_ns = 200000000, slack_ns = 10000000000;
   for (uint32_t round = 0; round < 4; round++) {
     struct contract_params params = many;
@@ -244,6 +259,7 @@ static void close_in_time_under_load(void **state)
  * another call on the sender. */
 static void flushed_messages_are_at_the_peer(void **state)
 {
+  contract_rule("Of FLUSH: what was posted before it is placed at the peer");
   struct contract_params params = many;
   params.slots = 512; /* so that there is room for the FLUSH */
   struct contract_pair *pair = contract_pair(state, &params);
@@ -269,6 +285,7 @@ static void flushed_messages_are_at_the_peer(void **state)
 /* Of ends that met, sent, and left in every way. */
 static void nothing_is_left_after_close(void **state)
 {
+  contract_rule("What open() took is given back: memory, descriptors, threads.");
   enum { WARM = 60, ROUNDS = 100 }; /* what the allocator keeps by size settles */
   unsigned int descriptors = 0;
   uint64_t heap = 0;
@@ -289,7 +306,7 @@ static void nothing_is_left_after_close(void **state)
     }
   }
   contract_complaints();
-  assert_int_equal(contract_descriptors(), descriptors);
+  contract_descriptors_are(descriptors);
   contract_heap_is_at_most(heap + CONTRACT_HEAP_NOISE_BYTES);
 }
 

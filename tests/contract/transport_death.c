@@ -60,6 +60,7 @@ static pid_t spawn(const struct contract_variant *variant, bool receiver, int *s
 
 static void stream_runs(void **state, bool child_receives)
 {
+  contract_rule("an accepted SEND arrives once, or the endpoint fails");
   const uint64_t count = 5000;
   struct contract_side side = {0};
   struct contract_account account = {0};
@@ -113,6 +114,8 @@ static void kill_soon(pid_t pid, int socket, int death)
 
 static void one_death(const struct contract_variant *variant, bool child_receives)
 {
+  contract_rule(
+      "The peer is gone, or its address answers no more; `status` says how; DONEs still follow.");
   struct contract_side side = {0};
   struct contract_account account = {0};
   int socket, status, death[2];
@@ -139,6 +142,8 @@ static void one_death(const struct contract_variant *variant, bool child_receive
   close(death[0]);
   assert_true(noticed < died + UINT64_C(5000000000));
   assert_int_equal(account.wrong, 0);
+  contract_rule(
+      "Every request that post() took is covered by exactly one DONE, also when the peer dies (-ECONNRESET; -ETIMEDOUT) or the endpoint closes (-ECANCELED).");
   struct pst_completion done;
   while (account.done < account.posted && contract_now_ns() - began < CONTRACT_DEADLINE_NS) {
     contract_poll(&side);
@@ -177,6 +182,8 @@ static void senders_that_are_killed(void **state)
 
 static void peer_that_dies_before_it_connects(void **state)
 {
+  contract_rule(
+      "It comes, too, where the peer closes (after an ABORT or before it connected, any status) or dies (-ECONNRESET) while this side still connects; where nothing but its silence tells, by timeout_ns, with -ETIMEDOUT.");
   const struct contract_variant *variant = *state;
   struct contract_params patience = params;
   struct contract_side side = {0};
@@ -245,6 +252,8 @@ static pid_t meet_impatiently(const struct contract_variant *variant, struct con
 /* A peer that stands still, and whose transport may owe an answer to the FLUSH. */
 static void requests_end_though_the_peer_stands_still(void **state)
 {
+  contract_rule(
+      "A peer whose transport owes an answer (not a credit, not a lent slot) for so long is dead, one that connects included; 0: never.");
   const struct contract_variant *variant = *state;
   struct contract_side side;
   int socket, status;
@@ -273,6 +282,8 @@ static void requests_end_though_the_peer_stands_still(void **state)
 /* It tells its address and never connects: its control channel may say no more. */
 static void peer_that_does_not_connect_is_given_up_in_time(void **state)
 {
+  contract_rule(
+      "A peer whose transport owes an answer (not a credit, not a lent slot) for so long is dead, one that connects included; 0: never.");
   const struct contract_variant *variant = *state;
   struct contract_params impatient = params;
   struct contract_side side = {0};
@@ -321,6 +332,8 @@ static void peer_that_does_not_connect_is_given_up_in_time(void **state)
 
 static void death_wakes_a_sleeper(void **state)
 {
+  contract_rule(
+      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
   const struct contract_variant *variant = *state;
   struct contract_params sleepy = params;
   struct contract_side side = {0};

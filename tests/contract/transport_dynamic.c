@@ -113,6 +113,8 @@ static struct pst_completion pass_one(struct contract_pair *pair, uint32_t index
   int rc;
   contract_fill((uint8_t *)side->memory.region.host + offset, 200, number * 2 + index);
   struct pst_request request = contract_send(side, offset, 200, number);
+  const char *before = contract_rule("Give messages back, in any order: their slots are the "
+                                     "transport's again, and credits go to the sender");
   while ((rc = contract_post(side, index, &request, 1, &wait)) == -EAGAIN) {
     contract_poll(side);
     contract_poll(&pair->receiver);
@@ -122,6 +124,7 @@ static struct pst_completion pass_one(struct contract_pair *pair, uint32_t index
                      index + 1, number, wait);
   }
   assert_int_equal(rc, 1);
+  contract_rule(before);
   struct pst_completion message = contract_await(&pair->receiver, side, PST_COMPLETION_MESSAGE, 0);
   assert_int_equal(message.endpoint, index + 1);
   assert_int_equal(message.u.message.length, 200);
@@ -130,13 +133,13 @@ static struct pst_completion pass_one(struct contract_pair *pair, uint32_t index
                                         : &memory->region;
   assert_non_null(region);
   assert_true(message.u.message.offset + 200 <= region->length);
-  assert_true(
-      contract_verify((uint8_t *)region->host + message.u.message.offset, 200, number * 2 + index));
+  contract_bytes_are((uint8_t *)region->host + message.u.message.offset, 200, number * 2 + index);
   return message;
 }
 
 static void guests_come_and_go_while_another_stays(void **state)
 {
+  contract_rule("rings and endpoints may be opened after start");
   contract_need(state, PST_CAP_DYNAMIC);
   struct contract_pair *pair = contract_pair(state, &staying);
   uint64_t sent = 0;
@@ -158,13 +161,14 @@ static void guests_come_and_go_while_another_stays(void **state)
     forget_events(&pair->sender);
     forget_events(&pair->receiver);
   }
-  assert_int_equal(contract_complaints(), 0);
+  contract_complained(0);
   contract_pair_close(pair);
 }
 
 /* Some never connect, some leave a message behind or a token out. */
 static void guests_leave_nothing_behind(void **state)
 {
+  contract_rule("the endpoint is freed; its cookie comes no more");
   contract_need(state, PST_CAP_DYNAMIC);
   struct contract_pair *pair = contract_pair(state, &staying);
   unsigned int descriptors = 0;
@@ -188,7 +192,7 @@ static void guests_leave_nothing_behind(void **state)
       heap = contract_heap_bytes();
     }
   }
-  assert_int_equal(contract_descriptors(), descriptors);
+  contract_descriptors_are(descriptors);
   contract_heap_is_at_most(heap + NOISE_BYTES);
   contract_pair_close(pair);
   contract_complaints();
@@ -196,6 +200,7 @@ static void guests_leave_nothing_behind(void **state)
 
 static void token_of_a_closed_ring_is_refused(void **state)
 {
+  contract_rule("All its endpoints are closed; tokens still out are void.");
   contract_need(state, PST_CAP_DYNAMIC);
   struct contract_pair *pair = contract_pair(state, &staying);
   uint64_t old[16];
@@ -222,6 +227,7 @@ static void token_of_a_closed_ring_is_refused(void **state)
 /* On one ring: its slots go from one endpoint to the next, all of them. */
 static void slots_of_one_that_left_are_the_next_ones(void **state)
 {
+  contract_rule("Give messages back, in any order: their slots are the transport's again");
   contract_need(state, PST_CAP_DYNAMIC | PST_CAP_SHARED_RING);
   struct contract_pair *pair = contract_pair(state, &sharing);
   uint64_t sent = 0;
@@ -239,13 +245,14 @@ static void slots_of_one_that_left_are_the_next_ones(void **state)
     open_endpoints(pair, pair->receiver.ring);
     connect_guest(pair);
   }
-  assert_int_equal(contract_complaints(), 0);
+  contract_complained(0);
   contract_pair_close(pair);
 }
 
 /* Tokens that are out while their endpoint closes are released behind CLOSED. */
 static void slots_that_were_out_at_close_come_back(void **state)
 {
+  contract_rule("Tokens of its messages stay valid and are to be released.");
   contract_need(state, PST_CAP_DYNAMIC | PST_CAP_SHARED_RING);
   if (contract_capabilities(*state) & PST_CAP_LEND)
     skip(); /* what is out is its sender's, whose close waits for it */

@@ -17,6 +17,7 @@ static void post_some(struct contract_pair *pair, uint32_t n)
 
 static void no_region_is_lent_without_the_capability(void **state)
 {
+  contract_rule("may hand over messages in regions of its own or the sender's");
   struct contract_pair *pair = contract_pair(state, NULL);
   post_some(pair, 8);
   struct pst_completion completion;
@@ -32,6 +33,7 @@ static void no_region_is_lent_without_the_capability(void **state)
 
 static void region_is_announced_before_its_first_message(void **state)
 {
+  contract_rule("region.buffer now names *region.region");
   struct contract_pair *pair = contract_pair(state, NULL);
   if (!lends(pair)) {
     contract_pair_close(pair);
@@ -58,6 +60,8 @@ static void region_is_announced_before_its_first_message(void **state)
 
 static void send_is_done_when_it_is_released_in_post_order(void **state)
 {
+  contract_rule(
+      "A SEND out of a region that was lent to the receiver is done when the receiver releases it.");
   struct contract_pair *pair = contract_pair(state, NULL);
   struct pst_completion messages[4], done;
   if (!lends(pair)) {
@@ -89,6 +93,8 @@ static void close_sender(struct contract_pair *pair, uint32_t mode, uint64_t dea
 
 static void abort_cancels_what_was_not_taken_over(void **state)
 {
+  contract_rule(
+      "also when the peer dies (-ECONNRESET; -ETIMEDOUT) or the endpoint closes (-ECANCELED).");
   struct contract_pair *pair = contract_pair(state, NULL);
   const uint64_t count = 20;
   uint64_t delivered = 0, released = 0, cancelled = 0;
@@ -135,6 +141,8 @@ static void abort_cancels_what_was_not_taken_over(void **state)
 
 static void deadline_ends_what_is_still_held_as_busy(void **state)
 {
+  contract_rule(
+      "only -EBUSY (a lent SEND that the receiver still holds at the close's deadline) does not");
   struct contract_pair *pair = contract_pair(state, NULL);
   if (!lends(pair)) {
     contract_pair_close(pair);
@@ -161,6 +169,7 @@ static void deadline_ends_what_is_still_held_as_busy(void **state)
 
 static void receiver_that_closes_gives_back_what_it_never_gave(void **state)
 {
+  contract_rule("Every request that post() took is covered by exactly one DONE");
   struct contract_pair *pair = contract_pair(state, NULL);
   const struct pst_transport_ops *ops = pair->receiver.image.ops;
   if (!lends(pair)) {
@@ -182,7 +191,7 @@ static void receiver_that_closes_gives_back_what_it_never_gave(void **state)
     else if (n == 1 && closed.kind == PST_COMPLETION_MESSAGE)
       contract_release(&pair->receiver, &closed);
   }
-  assert_true(contract_verify(contract_payload(&pair->receiver, &held), 0, 0));
+  contract_bytes_are(contract_payload(&pair->receiver, &held), 0, 0);
   contract_release(&pair->receiver, &held);
   uint64_t covered = 0;
   while (covered < 4)
@@ -196,6 +205,8 @@ static void receiver_that_closes_gives_back_what_it_never_gave(void **state)
 /* Opened without memory, a ring takes what can be lent, and refuses what cannot. */
 static void ring_without_memory_takes_what_is_lent(void **state)
 {
+  contract_rule(
+      "A ring may be opened without memory (its mr NULL): every message is lent, and nothing lies in slots of its own. A SEND of several pieces to such a ring is refused: -E2BIG.");
   struct contract_params params = {
       .endpoints = 2, .slots = 16, .message = 256, .requests = 64, .pieces = 2, .bare = true};
   contract_need(state, PST_CAP_BARE_RING);
@@ -209,7 +220,7 @@ static void ring_without_memory_takes_what_is_lent(void **state)
         contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
     assert_true(message.u.message.buffer > 0);
     assert_int_equal(message.u.message.sequence, round);
-    assert_true(contract_verify(contract_payload(&pair->receiver, &message), 64, round));
+    contract_bytes_are(contract_payload(&pair->receiver, &message), 64, round);
     contract_release(&pair->receiver, &message);
     contract_await_done(&pair->sender, &pair->receiver, PST_OP_SEND, 1, 0);
   }

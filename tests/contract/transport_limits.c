@@ -27,6 +27,7 @@ static struct pst_limits limits_of(void **state)
 
 static void unknown_rights_are_refused(void **state)
 {
+  contract_rule("-EINVAL: outside the region, or an unknown right.");
   struct contract_pair *pair = contract_pair_open(*state, NULL);
   struct contract_side *side = &pair->sender;
   struct pst_mr *mr = NULL;
@@ -49,6 +50,8 @@ static void unknown_rights_are_refused(void **state)
 /* Each piece of another length, none of them in order. */
 static void as_many_pieces_as_announced_are_gathered(void **state)
 {
+  contract_rule(
+      "Several pieces are gathered into (SEND, WRITE) or scattered from (READ) one contiguous range at the peer.");
   enum { PIECES = 64, PIECE = 29 };
   const struct pst_limits limits = limits_of(state);
   const uint32_t n = (uint32_t)least(limits.pieces_max, PIECES);
@@ -72,7 +75,9 @@ static void as_many_pieces_as_announced_are_gathered(void **state)
     contract_post_one(pair, &request);
     struct pst_completion message =
         contract_await(&pair->receiver, side, PST_COMPLETION_MESSAGE, 0);
+    const char *before = contract_rule("bytes of payload");
     assert_int_equal(message.u.message.length, length);
+    contract_rule(before);
     if (memcmp(contract_payload(&pair->receiver, &message), expected, length) != 0)
       fail_msg("of %u pieces, which is no more than pieces_max (%u), other bytes arrived", count,
                limits.pieces_max);
@@ -99,6 +104,7 @@ static void pass(struct contract_pair *pair, uint64_t length, uint64_t number)
 
 static void messages_up_to_the_longest_arrive(void **state)
 {
+  contract_rule("bytes of one SEND, from 1; MESSAGE.length has 32 bits");
   const struct pst_limits limits = limits_of(state);
   const uint64_t most = least(limits.message_max, LONGEST);
   struct contract_params params = {
@@ -116,6 +122,8 @@ static void messages_up_to_the_longest_arrive(void **state)
 /* Every slot holds a message at once. */
 static void many_slots_are_all_used(void **state)
 {
+  contract_rule(
+      "slot i is [base + i * stride, base + i * stride + headroom + payload + tailroom) of the mr.");
   const struct pst_limits limits = limits_of(state);
   const uint32_t slots = (uint32_t)least(limits.slots_max, 4096);
   struct contract_params params = {
@@ -131,7 +139,7 @@ static void many_slots_are_all_used(void **state)
   for (uint32_t i = 0; i < slots; i++) {
     struct pst_completion message =
         contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
-    assert_true(contract_verify(contract_payload(&pair->receiver, &message), 64, i));
+    contract_bytes_are(contract_payload(&pair->receiver, &message), 64, i);
     if (message.u.message.buffer)
       continue;
     uint64_t slot = message.u.message.offset / pair->receiver.stride - 1;
@@ -144,6 +152,7 @@ static void many_slots_are_all_used(void **state)
 
 static void slots_shorter_than_messages_are_respected(void **state)
 {
+  contract_rule("-EMSGSIZE (over message_max, or the peer's slots)");
   struct contract_params params = {.endpoints = 1,
                                    .slots = 4,
                                    .message = 2048,
@@ -162,6 +171,8 @@ static void slots_shorter_than_messages_are_respected(void **state)
 
 static void flushes_are_requests_too(void **state)
 {
+  contract_rule(
+      "Outstanding here, at most, FLUSHes included: post takes no more; 0: it posts nothing.");
   struct contract_params params = {
       .endpoints = 1, .slots = 16, .message = 64, .requests = 10, .pieces = 1};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -178,6 +189,7 @@ static void flushes_are_requests_too(void **state)
 /* The shortest of them: a poll may lose its CPU, but not each. */
 static void idle_polls_do_not_sleep(void **state)
 {
+  contract_rule("Only open, close, mr_register, mr_deregister and worker_close block");
   enum { POLLS = 200 };
   const uint64_t bound_ns = 1000000;
   struct contract_pair *pair = contract_pair(state, NULL);
@@ -196,6 +208,8 @@ static void idle_polls_do_not_sleep(void **state)
 /* As nodes open them. */
 static void an_endpoint_sends_and_receives(void **state)
 {
+  contract_rule(
+      "A transport with READ or WRITE takes all three roles on one endpoint, as nodes open them.");
   contract_need(state, PST_CAP_READ | PST_CAP_WRITE | PST_CAP_DYNAMIC);
   struct contract_params params = {.endpoints = 0, .slots = 8, .message = 256, .requests = 16};
   struct contract_pair *pair = contract_pair_open(*state, &params);
@@ -230,7 +244,7 @@ static void an_endpoint_sends_and_receives(void **state)
       }
       assert_int_equal(rc, 1);
       struct pst_completion message = contract_await(far, near, PST_COMPLETION_MESSAGE, 0);
-      assert_true(contract_verify(contract_payload(far, &message), 200, round * 2 + (uint64_t)i));
+      contract_bytes_are(contract_payload(far, &message), 200, round * 2 + (uint64_t)i);
       contract_release(far, &message);
       contract_await_done(near, far, PST_OP_SEND, 1, 0);
     }
@@ -239,6 +253,8 @@ static void an_endpoint_sends_and_receives(void **state)
 
 static void peer_that_is_named_again_stays(void **state)
 {
+  contract_rule(
+      "On a connected endpoint: the peer's address has changed; accepted requests stay accepted, and CONNECTED comes again; -EALREADY, and the connection stays, where addresses never change (no READDRESS).");
   struct contract_pair *pair = contract_pair(state, NULL);
   struct pst_blob blob;
   pass(pair, 100, 0);

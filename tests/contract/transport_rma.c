@@ -70,6 +70,7 @@ static int run(struct contract_pair *pair, const struct pst_request *request)
 
 static void written_bytes_are_there_after_flush_and_read_back(void **state)
 {
+  contract_rule("Of FLUSH: what was posted before it is placed at the peer");
   struct rma rma = open_rma(state);
   uint8_t *near = rma.pair->sender.memory.region.host;
   uint8_t *far = rma.pair->receiver.memory.region.host;
@@ -79,12 +80,12 @@ static void written_bytes_are_there_after_flush_and_read_back(void **state)
   struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = 1};
   assert_int_equal(run(rma.pair, &write), 0);
   assert_int_equal(run(rma.pair, &flush), 0);
-  assert_true(contract_verify(far + 12345, 30000, 1));
+  contract_bytes_are(far + 12345, 30000, 1);
   assert_int_equal(far[12344], 0);
   assert_int_equal(far[42345], 0);
   struct pst_request read = access_of(&rma, PST_OP_READ, 31000, 12345, 30000);
   assert_int_equal(run(rma.pair, &read), 0);
-  assert_true(contract_verify(near + 31000, 30000, 1));
+  contract_bytes_are(near + 31000, 30000, 1);
   write.arg.length = 0;
   assert_int_equal(run(rma.pair, &write), 0);
   close_rma(&rma);
@@ -92,6 +93,8 @@ static void written_bytes_are_there_after_flush_and_read_back(void **state)
 
 static void pieces_are_gathered_and_scattered(void **state)
 {
+  contract_rule(
+      "Several pieces are gathered into (SEND, WRITE) or scattered from (READ) one contiguous range at the peer.");
   struct rma rma = open_rma(state);
   uint8_t *near = rma.pair->sender.memory.region.host;
   uint8_t *far = rma.pair->receiver.memory.region.host;
@@ -113,18 +116,19 @@ static void pieces_are_gathered_and_scattered(void **state)
   assert_int_equal(run(rma.pair, &flush), 0);
   assert_memory_equal(far + 7, "12345", 5);
   if (length > 5)
-    assert_true(contract_verify(far + 12, 300, 4));
+    contract_bytes_are(far + 12, 300, 4);
   memset(near, 0, 4000);
   request.opcode = PST_OP_READ;
   assert_int_equal(run(rma.pair, &request), 0);
   assert_memory_equal(near + 10, "12345", 5);
   if (length > 5)
-    assert_true(contract_verify(near + 2000, 300, 4));
+    contract_bytes_are(near + 2000, 300, 4);
   close_rma(&rma);
 }
 
 static void nothing_beyond_the_range_is_reached(void **state)
 {
+  contract_rule("-EACCES (bounds or rights of the remote range, as far as they are known here).");
   struct rma rma = open_rma(state);
   uint64_t length = rma.pair->receiver.memory.region.length;
   const struct {
@@ -177,10 +181,12 @@ static void one_right_is_no_other(struct rma *rma, uint8_t opcode, uint32_t acce
 
 static void rights_are_those_registered(void **state)
 {
+  contract_rule("-EACCES (bounds or rights of the remote range, as far as they are known here).");
   struct rma rma = open_rma(state);
   one_right_is_no_other(&rma, PST_OP_READ, PST_ACCESS_REMOTE_READ);
   one_right_is_no_other(&rma, PST_OP_WRITE, PST_ACCESS_REMOTE_WRITE);
   one_right_is_no_other(&rma, PST_OP_FETCH_ADD, PST_ACCESS_REMOTE_ATOMIC);
+  contract_rule("-EACCES: no remote access was registered");
   struct pst_mr *local = register_far(rma.pair, PST_ACCESS_LOCAL_WRITE);
   uint8_t bytes[4096];
   struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
@@ -221,6 +227,7 @@ static void is_out_of_reach(struct rma *rma, const struct pst_request *request, 
 
 static void deregistered_memory_is_out_of_reach(void **state)
 {
+  contract_rule("When this returns, no device and no peer touches the range.");
   struct rma rma = open_rma(state);
   bool is_over = false;
   struct pst_mr *mr = register_far(rma.pair, PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE |
@@ -242,6 +249,7 @@ static void deregistered_memory_is_out_of_reach(void **state)
 
 static void garbage_is_no_handle(void **state)
 {
+  contract_rule("-EPROTO: not one of ours");
   struct rma rma = open_rma(state);
   struct pst_remote *remote = NULL;
   uint8_t bytes[64];
@@ -258,6 +266,7 @@ static void garbage_is_no_handle(void **state)
 
 static void atomics_return_what_they_found(void **state)
 {
+  contract_rule("Atomics: where the 8 bytes found before are put");
   struct rma rma = open_rma(state);
   uint64_t *near = rma.pair->sender.memory.region.host;
   uint64_t *far = rma.pair->receiver.memory.region.host;
@@ -276,8 +285,10 @@ static void atomics_return_what_they_found(void **state)
   request.arg.compare = 42;
   assert_int_equal(run(rma.pair, &request), 0);
   assert_int_equal(far[3], 7);
+  contract_rule("multiple of 8");
   request.u.atomic.offset = 25;
   assert_int_equal(run(rma.pair, &request), -EINVAL);
+  contract_rule("-EACCES (bounds or rights of the remote range, as far as they are known here).");
   request.u.atomic.offset = rma.pair->receiver.memory.region.length;
   assert_int_equal(run(rma.pair, &request), -EACCES);
   close_rma(&rma);
@@ -321,6 +332,7 @@ static void *add_up(void *arg)
 /* Two initiators, each with an endpoint of its own, add to one word. */
 static void concurrent_atomics_lose_nothing(void **state)
 {
+  contract_rule("FETCH_ADD, COMPARE_SWAP of 8 bytes");
   struct adder adders[2];
   pthread_t threads[2];
   struct contract_region region;
@@ -397,6 +409,7 @@ static void close_many(struct contract_pair *pair, struct pst_remote **remotes)
 
 static void a_registration_is_opened_many_times(void **state)
 {
+  contract_rule("What a peer needs for one-sided access to the mr, by its access flags.");
   struct pst_remote *remotes[MANY];
   struct rma rma = open_rma(state);
   struct pst_request write = access_of(&rma, PST_OP_WRITE, 0, 8192, 4096);
@@ -415,6 +428,7 @@ static void a_registration_is_opened_many_times(void **state)
  * came when many others had opened it. */
 static void deregistration_waits_for_writes_under_way(void **state)
 {
+  contract_rule("When this returns, no device and no peer touches the range.");
   for (int round = 0; round < 20; round++) {
     struct writer writer = {.rma = open_rma(state)};
     struct contract_side *far = &writer.rma.pair->receiver;

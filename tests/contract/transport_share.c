@@ -7,6 +7,7 @@ static const struct contract_params shared = {
 
 static void fan_in_keeps_every_sender_in_order(void **state)
 {
+  contract_rule("MESSAGEs of an endpoint come in the order of their SENDs");
   contract_need(state, PST_CAP_SHARED_RING);
   struct contract_pair *pair = contract_pair(state, &shared);
   const uint64_t each = 3000;
@@ -32,8 +33,7 @@ static void fan_in_keeps_every_sender_in_order(void **state)
       uint64_t k = completion.endpoint - 1;
       assert_true(k < 3);
       assert_int_equal(completion.u.message.sequence, delivered[k]);
-      assert_true(contract_verify(contract_payload(&pair->receiver, &completion), 500,
-                                  delivered[k] * 4 + k));
+      contract_bytes_are(contract_payload(&pair->receiver, &completion), 500, delivered[k] * 4 + k);
       delivered[k]++;
       contract_release(&pair->receiver, &completion);
     }
@@ -50,6 +50,7 @@ static void fan_in_keeps_every_sender_in_order(void **state)
 /* Slots of different senders never overlap, and together are the ring's. */
 static void fan_in_shares_all_slots_out(void **state)
 {
+  contract_rule("several endpoints may name one ring");
   contract_need(state, PST_CAP_SHARED_RING);
   struct contract_pair *pair = contract_pair(state, &shared);
   bool seen[31] = {false};
@@ -78,6 +79,8 @@ static void fan_in_shares_all_slots_out(void **state)
 
 static void one_of_three_may_leave(void **state)
 {
+  contract_rule(
+      "The peer is gone, or its address answers no more; `status` says how; DONEs still follow.");
   contract_need(state, PST_CAP_SHARED_RING);
   struct contract_pair *pair = contract_pair(state, &shared);
   assert_int_equal(pair->sender.image.ops->endpoint_close(
@@ -101,6 +104,8 @@ static void one_of_three_may_leave(void **state)
 
 static void one_slot_goes_to_three_receivers(void **state)
 {
+  contract_rule(
+      "SEND: no other request names these bytes until DONE, so the limits.send_headroom bytes before them may be written. Without it a transport gathers its header.");
   contract_need(state, PST_CAP_SHARED_RING);
   struct contract_pair *pair = contract_pair(state, &shared);
   contract_fill(pair->sender.memory.region.host, 512, 77);
@@ -112,7 +117,7 @@ static void one_slot_goes_to_three_receivers(void **state)
   struct pst_completion messages[3];
   for (uint32_t k = 0; k < 3; k++) {
     messages[k] = contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
-    assert_true(contract_verify(contract_payload(&pair->receiver, &messages[k]), 512, 77));
+    contract_bytes_are(contract_payload(&pair->receiver, &messages[k]), 512, 77);
   }
   for (uint32_t k = 0; k < 3; k++)
     contract_release(&pair->receiver, &messages[k]);
@@ -124,6 +129,8 @@ static void one_slot_goes_to_three_receivers(void **state)
  * timeout_ns. */
 static void second_peer_of_an_endpoint_is_turned_away(void **state)
 {
+  contract_rule(
+      "An endpoint has one peer, which its own endpoint_connect names: another that names this endpoint gets DISCONNECTED, at the latest after its timeout_ns, while both sides poll.");
   contract_need(state, PST_CAP_SHARED_RING);
   struct contract_params params = shared;
   params.timeout_ns = 3000000000;

@@ -20,6 +20,8 @@ struct flow {
 
 static void flow_post(struct flow *flow)
 {
+  contract_rule(
+      "Returns how many were taken, 1 to n; fewer than n: *wait says why. -EAGAIN: none, *wait says why.");
   struct contract_side *side = &flow->pair->sender;
   uint32_t slots = flow->pair->params.slots;
   struct pst_request requests[16];
@@ -45,6 +47,27 @@ static void flow_post(struct flow *flow)
   flow->posted += (uint64_t)taken;
 }
 
+/* Cookies count the requests from 0. */
+static void flow_done(struct flow *flow, uint64_t cookie, uint64_t count)
+{
+  const uint64_t before = flow->done;
+  contract_rule("Every request that post() took is covered by exactly one DONE");
+  if (cookie >= flow->posted)
+    fail_msg("a DONE has the cookie %" PRIu64 ", but only %" PRIu64 " requests were posted", cookie,
+             flow->posted);
+  if (cookie < before)
+    fail_msg("a DONE has the cookie %" PRIu64 ", whose request was DONE before: DONEs have covered "
+             "the first %" PRIu64,
+             cookie, before);
+  contract_rule(
+      "It covers the done.count requests of `opcode` that were posted one after the other");
+  flow->done += count;
+  if (cookie + 1 != flow->done)
+    fail_msg("a DONE has the cookie %" PRIu64 " and count %" PRIu64
+             ", but from the last DONE's request to this one it is %" PRIu64,
+             cookie, count, cookie + 1 - before);
+}
+
 static void flow_reap(struct flow *flow)
 {
   struct pst_completion done;
@@ -52,10 +75,25 @@ static void flow_reap(struct flow *flow)
   while (contract_take(&flow->pair->sender, PST_COMPLETION_DONE, PST_OP_SEND, &done)) {
     assert_int_equal(done.status, 0);
     assert_int_equal(done.endpoint, 1);
-    flow->done += done.u.done.count;
-    assert_int_equal(done.u.done.cookie, flow->done - 1); /* in post order */
-    assert_true(flow->done <= flow->posted);
+    flow_done(flow, done.u.done.cookie, done.u.done.count);
   }
+}
+
+/* The number that came is that of the i-th message; else it says which one came instead. */
+static void flow_number(const struct flow *flow, uint64_t i, uint64_t number)
+{
+  if (number == flow->sequence(i))
+    return;
+  contract_rule("MESSAGEs of an endpoint come in the order of their SENDs");
+  for (uint64_t k = 0; k < flow->posted; k++)
+    if (flow->sequence(k) == number)
+      fail_msg("message %" PRIu64 " came %s, where message %" PRIu64 " was due%s", k,
+               k < i ? "again, or late" : "too early", i,
+               k < i ? "" : ": those between are lost, or late");
+  contract_rule("MESSAGE: `sequence` holds all 64 bits, rebuilt");
+  fail_msg("a message has the number %" PRIu64 " (%#" PRIx64
+           "), which none was sent with; due was %" PRIu64 " (%#" PRIx64 ")",
+           number, number, flow->sequence(i), flow->sequence(i));
 }
 
 static void flow_check(struct flow *flow, const struct pst_completion *message)
@@ -63,18 +101,23 @@ static void flow_check(struct flow *flow, const struct pst_completion *message)
   struct contract_side *side = &flow->pair->receiver;
   const struct pst_limits *limits = &side->limits;
   uint64_t i = flow->delivered++, sequence = flow->sequence(i);
+  contract_rule("MESSAGE: one has arrived.");
   assert_int_equal(message->status, 0);
   assert_int_equal(message->endpoint, 1);
-  assert_int_equal(message->u.message.length, flow->length(i, flow->pair->params.message));
   if (limits->capabilities & PST_CAP_SEQUENCE) {
+    contract_rule("MESSAGE: `sequence` holds all 64 bits, rebuilt");
     assert_true(message->flags & PST_HAS_SEQUENCE);
-    assert_int_equal(message->u.message.sequence, sequence);
+    flow_number(flow, i, message->u.message.sequence);
   }
+  contract_rule("bytes of payload");
+  assert_int_equal(message->u.message.length, flow->length(i, flow->pair->params.message));
   if (limits->capabilities & PST_CAP_META) {
+    contract_rule("carries 64 bits of the application's with each SEND");
     assert_true(message->flags & PST_HAS_META);
     assert_int_equal(message->u.message.meta, ~sequence);
   }
   if (message->u.message.buffer == 0) {
+    contract_rule("A MESSAGE's payload starts anywhere at or behind the headroom.");
     assert_true(message->u.message.offset >= side->stride); /* where its ring begins */
     assert_true(message->u.message.offset % side->stride >= flow->pair->params.headroom);
   }
@@ -94,8 +137,9 @@ static void flow_deliver(struct flow *flow)
   while (flow->held_count > keep) {
     uint32_t at = flow->shuffle ? (uint32_t)(contract_random() % flow->held_count) : 0;
     struct pst_completion *held = &flow->held[at];
-    assert_true(contract_verify(contract_payload(side, held), held->u.message.length,
-                                held->u.message.sequence));
+    contract_rule("The bytes are valid until release() of the token.");
+    contract_bytes_are(contract_payload(side, held), held->u.message.length,
+                       held->u.message.sequence);
     contract_release(side, held);
     memmove(held, held + 1, (--flow->held_count - at) * sizeof(*held));
   }
@@ -108,6 +152,7 @@ static void flow_run(struct flow *flow)
     flow_post(flow);
     flow_reap(flow);
     flow_deliver(flow);
+    contract_rule("an accepted SEND arrives once, or the endpoint fails");
     contract_in_time(deadline,
                      "the stream to go on: of %" PRIu64 " messages %" PRIu64
                      " were posted, %" PRIu64 " DONE, %" PRIu64 " delivered",
@@ -210,6 +255,7 @@ static void ring_of_an_odd_number_of_slots(void **state)
 
 static void post_takes_what_there_is_credit_for(void **state)
 {
+  contract_rule("the peer has no free slot");
   struct contract_params params = {
       .endpoints = 1, .slots = 24, .message = 64, .requests = 64, .pieces = 1};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -223,6 +269,8 @@ static void post_takes_what_there_is_credit_for(void **state)
   struct pst_completion messages[3];
   for (int i = 0; i < 3; i++)
     messages[i] = contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
+  contract_rule(
+      "Give messages back, in any order: their slots are the transport's again, and credits go to the sender at the latest in the next poll");
   contract_release(&pair->receiver, &messages[2]);
   contract_release(&pair->receiver, &messages[0]);
   /* Credits take their way, which may be that of a network. */
@@ -238,6 +286,7 @@ static void post_takes_what_there_is_credit_for(void **state)
     contract_in_time(deadline,
                      "credit for two SENDs after two messages were released: %d were taken", more);
   }
+  contract_rule("the peer has no free slot");
   for (int i = 0; i < 100; i++) {
     contract_poll(&pair->receiver);
     contract_poll(&pair->sender);
@@ -263,6 +312,7 @@ static void scribble_done(struct contract_pair *pair, uint64_t *done)
 
 static void done_buffers_are_the_callers_again(void **state)
 {
+  contract_rule("DONE of SEND and WRITE: the local buffer is reusable, nothing more.");
   enum { COUNT = 1024 }; /* more than a socket keeps */
   struct contract_params params = {
       .endpoints = 1, .slots = COUNT, .message = 8192, .requests = COUNT, .pieces = 1};
@@ -288,7 +338,7 @@ static void done_buffers_are_the_callers_again(void **state)
     struct pst_completion message;
     contract_poll(&pair->receiver);
     while (contract_take(&pair->receiver, PST_COMPLETION_MESSAGE, 0, &message)) {
-      assert_true(contract_verify(contract_payload(&pair->receiver, &message), length, i++));
+      contract_bytes_are(contract_payload(&pair->receiver, &message), length, i++);
       contract_release(&pair->receiver, &message);
     }
     contract_poll(&pair->sender);
@@ -301,6 +351,8 @@ static void done_buffers_are_the_callers_again(void **state)
 
 static void post_takes_no_more_than_may_be_outstanding(void **state)
 {
+  contract_rule(
+      "Outstanding here, at most, FLUSHes included: post takes no more; 0: it posts nothing.");
   struct contract_params params = {
       .endpoints = 1, .slots = 64, .message = 64, .requests = 10, .pieces = 1};
   struct contract_pair *pair = contract_pair(state, &params);
@@ -309,7 +361,8 @@ static void post_takes_no_more_than_may_be_outstanding(void **state)
   for (uint32_t i = 0; i < 16; i++)
     requests[i] = contract_send(&pair->sender, 0, 64, i);
   int first = contract_post(&pair->sender, 0, requests, 16, &wait);
-  assert_int_equal(first, 10);
+  if (first != 10)
+    fail_msg("post took %d of 16 requests at once, with 10 in pst_endpoint_params.requests", first);
   assert_int_equal(wait, PST_WAIT_QUEUE);
   assert_int_equal(contract_post(&pair->sender, 0, requests, 1, &wait), -EAGAIN);
   assert_int_equal(wait, PST_WAIT_QUEUE);
@@ -326,6 +379,8 @@ static void post_takes_no_more_than_may_be_outstanding(void **state)
 /* Neither a credit nor a lent slot is an answer that a peer owes. */
 static void receiver_that_holds_its_slots_is_not_dead(void **state)
 {
+  contract_rule(
+      "A peer whose transport owes an answer (not a credit, not a lent slot) for so long is dead, one that connects included; 0: never.");
   const struct contract_variant *variant = *state;
   struct contract_params params = {.endpoints = 1,
                                    .slots = 4,
@@ -360,6 +415,7 @@ static void receiver_that_holds_its_slots_is_not_dead(void **state)
 
 static void token_that_is_not_out_is_refused(void **state)
 {
+  contract_rule("-EINVAL: a token that is not out, which is a bug of the host.");
   struct contract_pair *pair = contract_pair(state, NULL);
   const struct pst_transport_ops *ops = pair->receiver.image.ops;
   struct pst_request request = contract_send(&pair->sender, 0, 64, 0);
@@ -372,12 +428,14 @@ static void token_that_is_not_out_is_refused(void **state)
   assert_int_equal(ops->release(pair->receiver.worker, &bad, 1), -EINVAL);
   contract_release(&pair->receiver, &message);
   assert_int_equal(ops->release(pair->receiver.worker, &message.u.message.token, 1), -EINVAL);
-  assert_int_equal(contract_complaints(), 3);
+  contract_rule("The function that decides an error logs it once");
+  contract_complained(3);
   contract_pair_close(pair);
 }
 
 static void poll_gives_no_more_than_there_is_room_for(void **state)
 {
+  contract_rule("Up to max completions.");
   struct contract_pair *pair = contract_pair(state, NULL);
   struct pst_request requests[8];
   uint32_t got = 0;

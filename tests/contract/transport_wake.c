@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "harness.h"
 
@@ -49,6 +50,7 @@ static void settle_for_good(struct contract_side *side)
 
 static void arm_finds_what_is_there_already(void **state)
 {
+  contract_rule("-EAGAIN: there is something already, poll.");
   struct contract_pair *pair = open_sleepy(state);
   settle_and_arm(&pair->receiver);
   contract_poll(&pair->receiver);
@@ -67,6 +69,8 @@ static void arm_finds_what_is_there_already(void **state)
 
 static void arrival_wakes(void **state)
 {
+  contract_rule(
+      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
   struct contract_pair *pair = open_sleepy(state);
   for (int i = 0; i < 50; i++) {
     settle_for_good(&pair->receiver);
@@ -84,6 +88,8 @@ static void arrival_wakes(void **state)
 
 static void credit_wakes_a_sender_that_wanted_it(void **state)
 {
+  contract_rule(
+      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
   struct contract_pair *pair = open_sleepy(state);
   struct pst_request requests[8];
   uint32_t wait;
@@ -113,6 +119,8 @@ static void credit_wakes_a_sender_that_wanted_it(void **state)
 /* The post that wants it has not been told, and nothing more may come. */
 static void credit_that_a_poll_takes_keeps_awake(void **state)
 {
+  contract_rule(
+      "Room counts only after a post was cut short: poll() may take a credit in and give nothing, and then arm() is what tells.");
   struct contract_pair *pair = open_sleepy(state);
   struct pst_request requests[8];
   struct pst_completion messages[4];
@@ -135,6 +143,7 @@ static void credit_that_a_poll_takes_keeps_awake(void **state)
 /* A receiver that may sleep has no credit left to send, or says so. */
 static void credits_are_not_slept_on(void **state)
 {
+  contract_rule("-EAGAIN also while poll() has work of its own (credits to send).");
   struct contract_pair *pair = open_sleepy(state);
   for (uint64_t i = 0; i < 4; i++) {
     struct pst_request request = contract_send(&pair->sender, 0, 8, i);
@@ -171,6 +180,8 @@ static void take_all(struct contract_side *side)
 
 static void done_wakes(void **state)
 {
+  contract_rule(
+      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
   struct contract_pair *pair = open_sleepy(state);
   struct contract_side *side = &pair->sender;
   settle_and_arm(side);
@@ -197,6 +208,8 @@ static void done_wakes(void **state)
 
 static void departure_wakes(void **state)
 {
+  contract_rule(
+      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
   struct contract_pair *pair = open_sleepy(state);
   settle_and_arm(&pair->receiver);
   const struct pst_transport_ops *ops = pair->sender.image.ops;
@@ -207,6 +220,8 @@ static void departure_wakes(void **state)
   assert_true(readable(&pair->receiver, 10000));
   struct pst_completion gone =
       contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  contract_rule(
+      "DISCONNECTED follows every MESSAGE that arrived whole; its status 0: the peer has drained and closed.");
   assert_int_equal(gone.status, 0);
   contract_pair_close(pair);
 }
@@ -214,6 +229,8 @@ static void departure_wakes(void **state)
 /* What keeps it from closing, if anything does, is a receiver that holds every slot. */
 static void deadline_of_a_close_wakes(void **state)
 {
+  contract_rule(
+      "Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of CLOCK_MONOTONIC at the latest.");
   const uint64_t patience_ns = 200000000;
   struct contract_pair *pair = open_sleepy(state);
   struct contract_side *side = &pair->sender;
@@ -247,6 +264,8 @@ static void deadline_of_a_close_wakes(void **state)
 /* Slots for all of it, so that nothing but this side's queue can be full. */
 static void room_in_the_queue_wakes(void **state)
 {
+  contract_rule(
+      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
   contract_need(state, PST_CAP_WAKEUP);
   const struct contract_params deep = {.endpoints = 1,
                                        .slots = 1024,
@@ -289,16 +308,41 @@ struct hammer {
   struct contract_pair *pair;
   uint64_t count;
   _Atomic bool lost;
+  char why[256]; /* of who set `lost` */
 };
 
-/* Sleep whenever there is nothing, with no timeout that could hide a loss but
- * one that fails the test. */
-static void nap(struct hammer *hammer, struct contract_side *side)
+__attribute__((format(printf, 2, 3))) static void hammer_fails(struct hammer *hammer,
+                                                               const char *format, ...)
 {
-  if (contract_poll(side) > 0 || side->image.ops->arm(side->worker) != 0)
+  va_list list;
+  if (atomic_exchange(&hammer->lost, true))
     return;
-  if (!readable(side, 20000))
-    atomic_store(&hammer->lost, true);
+  va_start(list, format);
+  vsnprintf(hammer->why, sizeof(hammer->why), format, list);
+  va_end(list);
+}
+
+/* Sleep whenever there is nothing, with no timeout that could hide a loss but
+ * one that fails the test. What there is then tells a wake-up that was lost from what never came.
+ */
+static void nap(struct hammer *hammer, struct contract_side *side, const char *what, uint64_t moved)
+{
+  if (contract_poll(side) > 0 || side->image.ops->arm(side->worker) != 0 || readable(side, 20000))
+    return;
+  uint64_t deadline = contract_now_ns() + 100000000;
+  int n = 0;
+  while (n == 0 && contract_now_ns() < deadline)
+    n = contract_poll(side);
+  if (n > 0 || side->image.ops->arm(side->worker) != 0)
+    hammer_fails(hammer,
+                 "arm said 0, event_fd was not readable for 20 s, and then there were %d "
+                 "completions, or room to post: a wake-up was lost, after %" PRIu64 " %s",
+                 n, moved, what);
+  else
+    hammer_fails(hammer,
+                 "for 20 s nothing came, and poll gives nothing either, after %" PRIu64
+                 " %s of %" PRIu64 ": credits, DONEs or messages are lost",
+                 moved, what, hammer->count);
 }
 
 static void *hammer_sender(void *arg)
@@ -316,7 +360,7 @@ static void *hammer_sender(void *arg)
       posted += (uint64_t)rc;
     struct pst_completion completion;
     if (rc < (int)n || n == 0)
-      nap(hammer, side);
+      nap(hammer, side, "SENDs posted", posted);
     while (contract_take(side, PST_COMPLETION_DONE, PST_OP_SEND, &completion))
       done += completion.u.done.count;
   }
@@ -330,10 +374,12 @@ static void *hammer_receiver(void *arg)
   uint64_t got = 0;
   while (got < hammer->count && !atomic_load(&hammer->lost)) {
     struct pst_completion message;
-    nap(hammer, side);
+    nap(hammer, side, "messages received", got);
     while (contract_take(side, PST_COMPLETION_MESSAGE, 0, &message)) {
-      if (message.u.message.sequence != got++)
-        atomic_store(&hammer->lost, true);
+      if (message.u.message.sequence != got)
+        hammer_fails(hammer, "message %" PRIu64 " came where %" PRIu64 " was due",
+                     message.u.message.sequence, got);
+      got++;
       side->image.ops->release(side->worker, &message.u.message.token, 1);
     }
   }
@@ -342,13 +388,16 @@ static void *hammer_receiver(void *arg)
 
 static void two_sleeping_threads_lose_no_wake_up(void **state)
 {
+  contract_rule(
+      "event_fd becomes readable at the next arrival, room to post, DONE or event, as soon as poll() has something to give or post() would take again");
   struct hammer hammer = {.pair = open_sleepy(state), .count = 30000};
   pthread_t sender, receiver;
   assert_int_equal(pthread_create(&sender, NULL, hammer_sender, &hammer), 0);
   assert_int_equal(pthread_create(&receiver, NULL, hammer_receiver, &hammer), 0);
   pthread_join(sender, NULL);
   pthread_join(receiver, NULL);
-  assert_false(atomic_load(&hammer.lost));
+  if (atomic_load(&hammer.lost))
+    fail_msg("%s", hammer.why);
   contract_pair_close(hammer.pair);
 }
 

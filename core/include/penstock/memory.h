@@ -266,7 +266,8 @@ struct pst_memory_ops {
    * 0; -ENODEV: no such device; -EINVAL: no name of one (usage); -EACCES; -ENOMEM. */
   int (*open)(const struct pst_host *host, const struct pst_memory_params *params,
               struct pst_memory **memory);
-  /* All regions, queues and fences are gone by then. NULL is legal. */
+  /* All regions, queues and fences are gone by then. NULL is legal. What open() took is given
+   * back: memory, descriptors, threads. */
   void (*close)(struct pst_memory *memory);
   int (*describe)(struct pst_memory *memory, struct pst_memory_info *info);
 
@@ -277,7 +278,7 @@ struct pst_memory_ops {
    * alignment that is no power of two, unknown purpose or needs, reserved not zero. */
   int (*alloc)(struct pst_memory *memory, const struct pst_alloc_params *params,
                struct pst_region *region);
-  /* Every registration of it is gone by then. */
+  /* Every registration of it is gone by then. What alloc() took is given back. */
   void (*free_region)(struct pst_memory *memory, struct pst_region *region);
 
   /* Pin host memory of somebody else's so that this device's copies read it at

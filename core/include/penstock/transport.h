@@ -469,7 +469,7 @@ struct pst_transport_ops {
    * status 2, with any other error with 3. What rules (plugin.h) can say belongs there. */
   int (*open)(const struct pst_host *host, const struct pst_open_params *params,
               struct pst_device **device);
-  /* NULL is legal. */
+  /* NULL is legal. What open() took is given back: memory, descriptors, threads. */
   void (*close)(struct pst_device *device);
 
   /* Final from open() on. The caller sets limits->struct_size. */
@@ -578,9 +578,9 @@ struct pst_transport_ops {
   int (*start)(struct pst_device *device);
 
   /* Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of
-   * CLOCK_MONOTONIC at the latest. Legal in every state, once. Tokens of its
-   * messages stay valid and are to be released. -EALREADY: closed before; -EINVAL:
-   * unknown mode. */
+   * CLOCK_MONOTONIC at the latest. Legal in every state, once. post() takes no more
+   * from then on. Tokens of its messages stay valid and are to be released.
+   * -EALREADY: closed before; -EINVAL: unknown mode. */
   int (*endpoint_close)(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns);
 };
 

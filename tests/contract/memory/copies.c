@@ -93,6 +93,8 @@ static uint64_t submit(struct pst_queue *queue, const struct pst_copy *pieces, u
 
 static void test_random_pieces_both_ways(void **state)
 {
+  contract_rule(
+      "Addresses are as the plugin's device knows them; one side at least is the plugin's own memory, the other may be pinned host memory.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -116,6 +118,8 @@ static void test_random_pieces_both_ways(void **state)
 
 static void test_within_the_memory(void **state)
 {
+  contract_rule(
+      "Addresses are as the plugin's device knows them; one side at least is the plugin's own memory, the other may be pinned host memory.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -129,6 +133,7 @@ static void test_within_the_memory(void **state)
 
 static void test_host_memory_of_others(void **state)
 {
+  contract_rule("not needed or not possible; copies work all the same.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -151,6 +156,8 @@ static void test_host_memory_of_others(void **state)
 /* A chain through the same bytes is right only if the queue keeps its order. */
 static void test_batches_run_in_order(void **state)
 {
+  contract_rule(
+      "Each of the three submits n pieces as one batch, in the queue's order, and returns at once; the arrays are the caller's again.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -167,6 +174,7 @@ static void test_batches_run_in_order(void **state)
 
 static void test_tickets_count_up(void **state)
 {
+  contract_rule("*ticket numbers the batch: 1, 2, 3, … over all three calls on this queue.");
   need_capability(PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_PATTERN);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -199,6 +207,8 @@ static void test_tickets_count_up(void **state)
 
 static void test_no_more_batches_than_agreed(void **state)
 {
+  contract_rule(
+      "-EAGAIN: params.batches are under way, or so many pieces that there is no room for n more, which they are until queue_poll has told of them: poll first.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -228,6 +238,7 @@ static void test_no_more_batches_than_agreed(void **state)
 
 static void test_batches_that_are_refused(void **state)
 {
+  contract_rule("-EINVAL: n is 0 or over params.pieces");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -237,9 +248,13 @@ static void test_batches_that_are_refused(void **state)
     pieces[i] = (struct pst_copy){w->staging.address + i * 64, w->normal.address + i * 64, 64, 0};
   assert_refused(-EINVAL, contract.ops->copy_batch(queue, pieces, 0, &ticket));
   assert_refused(-EINVAL, contract.ops->copy_batch(queue, pieces, QUEUE_PIECES + 1, &ticket));
+  contract_rule(
+      "Unknown opcodes, flags, and non-zero reserved fields are refused with -EINVAL, never ignored");
   pieces[1].reserved = 1;
   assert_refused(-EINVAL, contract.ops->copy_batch(queue, pieces, 2, &ticket));
+  contract_rule("Out-parameters stay untouched on failure.");
   assert_int_equal(ticket, 42);
+  contract_rule("*ticket numbers the batch: 1, 2, 3, … over all three calls on this queue.");
   assert_int_equal(contract.ops->copy_batch(queue, pieces, 1, &ticket), 0);
   assert_int_equal(ticket, 1); /* a refused batch has no number */
   contract_finish(queue, ticket);
@@ -248,6 +263,7 @@ static void test_batches_that_are_refused(void **state)
 
 static void test_queues_that_are_refused(void **state)
 {
+  contract_rule("-EINVAL: no batches or no pieces.");
   (void)state;
   need_capability(PST_MEMORY_CAP_COPY);
   struct pst_queue *queue = NULL;
@@ -255,6 +271,8 @@ static void test_queues_that_are_refused(void **state)
   assert_refused(-EINVAL, contract.ops->queue_open(contract.memory, &params, &queue));
   params = (struct pst_queue_params){sizeof(params), 1, 0, 0};
   assert_refused(-EINVAL, contract.ops->queue_open(contract.memory, &params, &queue));
+  contract_rule(
+      "Unknown opcodes, flags, and non-zero reserved fields are refused with -EINVAL, never ignored");
   params = (struct pst_queue_params){sizeof(params), 1, 1, 1};
   assert_refused(-EINVAL, contract.ops->queue_open(contract.memory, &params, &queue));
   assert_null(queue);
@@ -262,6 +280,7 @@ static void test_queues_that_are_refused(void **state)
 
 static void test_close_waits_for_work(void **state)
 {
+  contract_rule("Waits for work under way; its results are lost.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
@@ -274,6 +293,7 @@ static void test_close_waits_for_work(void **state)
 
 static void test_queues_number_their_own(void **state)
 {
+  contract_rule("*ticket numbers the batch: 1, 2, 3, … over all three calls on this queue.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *a = contract_queue(), *b = contract_queue();

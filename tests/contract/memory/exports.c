@@ -42,6 +42,7 @@ static bool has_fd(const struct pst_region *region)
 
 static void test_exports_announced_work_and_others_do_not(void **state)
 {
+  contract_rule("enum pst_export_kind bits that will work");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT);
   for (uint32_t purpose = PST_ALLOC_NORMAL; purpose <= PST_ALLOC_STAGING; purpose++) {
@@ -70,6 +71,7 @@ static void test_exports_announced_work_and_others_do_not(void **state)
 
 static void test_exports_stay_within_the_region(void **state)
 {
+  contract_rule("-EINVAL: out of the region, length 0, not one known kind");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT);
   struct pst_region region = contract_alloc(PST_ALLOC_NORMAL, LENGTH, 0, PST_NEED_EXPORT_FD);
@@ -127,6 +129,8 @@ static void check_mapping(uint32_t purpose)
 /* Who maps it must not die of SIGBUS because somebody cuts it short. */
 static void test_a_descriptor_cannot_be_cut_short(void **state)
 {
+  contract_rule(
+      "A file descriptor that mmap() and another process take, sealed against shrinking (F_SEAL_SHRINK of a memfd)");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT);
   for (uint32_t purpose = PST_ALLOC_NORMAL; purpose <= PST_ALLOC_STAGING; purpose++) {
@@ -146,6 +150,8 @@ static void test_a_descriptor_cannot_be_cut_short(void **state)
 
 static void test_exports_to_a_newer_host(void **state)
 {
+  contract_rule(
+      "The writer of an out-struct writes no more than the `struct_size` that its owner put there.");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT);
   if (contract.minor > PST_ABI_MINOR)
@@ -168,6 +174,8 @@ static void test_exports_to_a_newer_host(void **state)
 
 static void test_a_descriptor_maps_the_same_bytes(void **state)
 {
+  contract_rule(
+      "A file descriptor that mmap() and another process take, sealed against shrinking (F_SEAL_SHRINK of a memfd)");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT);
   check_mapping(PST_ALLOC_NORMAL);
@@ -228,6 +236,8 @@ static void check_child(const struct pst_region *region, int (*answer)(const str
 
 static void test_another_process_maps_the_descriptor(void **state)
 {
+  contract_rule(
+      "A file descriptor that mmap() and another process take, sealed against shrinking (F_SEAL_SHRINK of a memfd)");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT);
   for (uint32_t purpose = PST_ALLOC_NORMAL; purpose <= PST_ALLOC_STAGING; purpose++) {
@@ -241,6 +251,8 @@ static void test_another_process_maps_the_descriptor(void **state)
 
 static void test_another_process_imports(void **state)
 {
+  contract_rule(
+      "Map what another process exported, or this one; freed by free_region. The fd stays the caller's.");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT);
   struct pst_region region = fd_region(PST_ALLOC_NORMAL);
@@ -253,6 +265,8 @@ static void test_another_process_imports(void **state)
 
 static void test_import_within_the_process(void **state)
 {
+  contract_rule(
+      "Map what another process exported, or this one; freed by free_region. The fd stays the caller's.");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT);
   struct pst_region region = fd_region(PST_ALLOC_NORMAL);
@@ -283,6 +297,8 @@ static void test_import_within_the_process(void **state)
 
 static void test_import_refuses_what_is_not_ours(void **state)
 {
+  contract_rule(
+      "-EXDEV: a device that this process does not see, or that this memory's cannot reach; -EINVAL: a range that is not in its base, a descriptor that is not sealed against shrinking");
   (void)state;
   need_capability(PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT);
   struct pst_region region = fd_region(PST_ALLOC_NORMAL);

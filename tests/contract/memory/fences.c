@@ -92,6 +92,7 @@ static uint64_t heavy(struct pst_queue *on)
 /* Also without the capability, wherever the calls answer at all. */
 static void test_no_fence_has_passed(void **state)
 {
+  contract_rule("A fence of NULL is always passed, and may be what is given.");
   (void)state;
   int code = contract.ops->fence_query(contract.memory, NULL);
   if (!(contract.ops->capabilities & PST_MEMORY_CAP_FENCE) && code == -EOPNOTSUPP)
@@ -107,6 +108,7 @@ static void test_no_fence_has_passed(void **state)
 
 static void test_a_fence_follows_the_work_before_it(void **state)
 {
+  contract_rule("A fence behind all work now on `queue`");
   (void)state;
   need_fences();
   uint8_t found[4096], expected[4096];
@@ -137,6 +139,7 @@ static void test_a_fence_follows_the_work_before_it(void **state)
 
 static void test_waiting_in_the_caller(void **state)
 {
+  contract_rule("With both NULL the calling thread waits: that call alone may block.");
   (void)state;
   need_fences();
   uint8_t expected[4096];
@@ -159,6 +162,7 @@ static void test_waiting_in_the_caller(void **state)
  * are taken than agreed, and polling does not wait for them. */
 static void test_what_waits_is_under_way(void **state)
 {
+  contract_rule("-EAGAIN: params.batches are under way");
   (void)state;
   need_fences();
   struct pst_queue *other = contract_queue();
@@ -184,6 +188,8 @@ static void test_what_waits_is_under_way(void **state)
   }
   if (over)
     fail_msg("%u batches were taken where %u are agreed", QUEUE_BATCHES + 1, QUEUE_BATCHES);
+  contract_rule(
+      "*done = the last ticket T such that all batches up to T are finished; 0 when none is. Never blocks, never waits.");
   if (tried >= 5 && waited == tried)
     fail_msg("queue_poll() came back only when all was finished, %u times of %u: it never waits",
              waited, tried);
@@ -192,6 +198,7 @@ static void test_what_waits_is_under_way(void **state)
 
 static void test_nothing_is_left_of_queues_and_fences(void **state)
 {
+  contract_rule("The fence may be reused by the plugin; it need not have passed.");
   (void)state;
   need_fences();
   enum { WARM = 50, ROUNDS = 400 };
@@ -213,6 +220,7 @@ static void test_nothing_is_left_of_queues_and_fences(void **state)
 
 static void test_waiting_in_another_queue(void **state)
 {
+  contract_rule("Later work on `queue`, or on `native`, waits for the fence on the device.");
   (void)state;
   need_fences();
   struct pst_queue *other = contract_queue();
@@ -235,6 +243,7 @@ static void test_waiting_in_another_queue(void **state)
 
 static void test_a_fence_on_an_idle_queue_passes(void **state)
 {
+  contract_rule("0: passed; -EAGAIN: not yet; -EIO: the device is lost. Never blocks.");
   (void)state;
   need_fences();
   struct pst_fence *fence = record(queue);
@@ -244,6 +253,7 @@ static void test_a_fence_on_an_idle_queue_passes(void **state)
 
 static void test_released_fences_come_back(void **state)
 {
+  contract_rule("The fence may be reused by the plugin; it need not have passed.");
   (void)state;
   need_fences();
   uint64_t ticket = 0;
@@ -259,6 +269,7 @@ static void test_released_fences_come_back(void **state)
 
 static void test_a_fence_outlives_its_queue(void **state)
 {
+  contract_rule("It outlives its queue.");
   (void)state;
   need_fences();
   struct pst_queue *brief = contract_queue();
@@ -271,6 +282,7 @@ static void test_a_fence_outlives_its_queue(void **state)
 
 static void test_flush(void **state)
 {
+  contract_rule("Make visible to the device's later work what a NIC wrote into the region");
   (void)state;
   need_capability(PST_MEMORY_CAP_FLUSH);
   struct pst_region region = contract_alloc(PST_ALLOC_NORMAL, 4096, 0, 0);

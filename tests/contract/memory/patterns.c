@@ -70,6 +70,7 @@ static void expect_result(uint64_t checked, uint64_t corrupted)
 
 static void test_fill_is_the_pattern(void **state)
 {
+  contract_rule("word[i] = h + i * PST_PATTERN_STEP (mod 2^64)");
   (void)state;
   need_pattern();
   static const uint64_t lengths[] = {0, 1, 7, 8, 9, 63, 64, 65, 255, 1462, 4096, 9000};
@@ -89,6 +90,7 @@ static void test_fill_is_the_pattern(void **state)
 
 static void test_what_was_filled_verifies(void **state)
 {
+  contract_rule("What verify has found on a queue since queue_open()");
   (void)state;
   need_pattern();
   run(contract.ops->fill_batch, SEED, payloads, COUNT);
@@ -103,6 +105,7 @@ static void test_what_was_filled_verifies(void **state)
 
 static void test_a_wrong_bit_is_found_where_it_is(void **state)
 {
+  contract_rule("The first mismatch found, meaningful when corrupted > 0.");
   (void)state;
   need_pattern();
   static const uint64_t offsets[] = {0, 1, 7, 8, 511, 512, 1023, 1455, 1456, MESSAGE - 1};
@@ -129,6 +132,7 @@ static void test_a_wrong_bit_is_found_where_it_is(void **state)
 
 static void test_the_first_mismatch_is_kept_and_all_are_counted(void **state)
 {
+  contract_rule("The first mismatch found, meaningful when corrupted > 0.");
   (void)state;
   need_pattern();
   uint8_t zero[2] = {0, 0}, right;
@@ -148,6 +152,7 @@ static void test_the_first_mismatch_is_kept_and_all_are_counted(void **state)
 
 static void test_wrong_places_are_found(void **state)
 {
+  contract_rule("a byte at the wrong offset, slot, order or value does not pass.");
   (void)state;
   need_pattern();
   run(contract.ops->fill_batch, SEED, payloads, COUNT);
@@ -167,6 +172,8 @@ static void test_wrong_places_are_found(void **state)
 
 static void test_results_are_of_reported_work(void **state)
 {
+  contract_rule(
+      "What verify has found on a queue since queue_open(), of work that queue_poll() has reported as done.");
   (void)state;
   need_pattern();
   uint64_t ticket = 0;
@@ -181,6 +188,8 @@ static void test_results_are_of_reported_work(void **state)
   expect_result(0, 0);
   contract_finish(queue, ticket);
   expect_result(COUNT, 0);
+  contract_rule(
+      "The writer of an out-struct writes no more than the `struct_size` that its owner put there.");
   struct pst_verify_result brief = {.struct_size = offsetof(struct pst_verify_result, corrupted)};
   brief.corrupted = 99;
   assert_int_equal(contract.ops->verify_result(queue, &brief), 0);
@@ -190,6 +199,7 @@ static void test_results_are_of_reported_work(void **state)
 
 static void test_payloads_that_are_refused(void **state)
 {
+  contract_rule("-EINVAL: n is 0 or over params.pieces");
   (void)state;
   need_pattern();
   struct pst_payload many[QUEUE_PIECES + 1] = {payloads[0]};

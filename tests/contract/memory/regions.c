@@ -12,6 +12,8 @@
 
 static void test_capabilities_have_their_calls(void **state)
 {
+  contract_rule(
+      "A call that is NULL, or past struct_size, is -EOPNOTSUPP; it must be there when its capability is announced. open, close, alloc and free_region are mandatory.");
   (void)state;
   const struct pst_memory_ops *raw = contract.raw;
   const struct {
@@ -50,6 +52,7 @@ static void test_capabilities_have_their_calls(void **state)
 
 static void test_describe(void **state)
 {
+  contract_rule("In words, for `penstock plugins`, banner and result.");
   (void)state;
   struct pst_memory_info info, brief;
   memset(&info, 0x7f, sizeof(info));
@@ -65,6 +68,8 @@ static void test_describe(void **state)
   assert_int_equal(info.kind, region.kind);
   assert_string_equal(info.device, region.device);
   contract_free(&region);
+  contract_rule(
+      "The writer of an out-struct writes no more than the `struct_size` that its owner put there.");
   memset(&brief, 0x7f, sizeof(brief));
   brief.struct_size = offsetof(struct pst_memory_info, name);
   assert_int_equal(contract.ops->describe(contract.memory, &brief), 0);
@@ -74,6 +79,8 @@ static void test_describe(void **state)
 
 static void check_region(const struct pst_region *region, uint64_t length, bool staging)
 {
+  contract_rule(
+      "Memory got from a plugin. Written by the plugin, read by everyone; immutable from alloc() to free().");
   assert_int_equal(region->struct_size, sizeof(*region));
   assert_in_range(region->kind, PST_MEMORY_HOST, PST_MEMORY_MAPPED);
   assert_true(region->address != 0);
@@ -112,18 +119,21 @@ static void check_lengths(uint32_t purpose)
 
 static void test_regions_hold_what_was_asked_for(void **state)
 {
+  contract_rule("A region of at least params->length bytes; its contents are undefined.");
   (void)state;
   check_lengths(PST_ALLOC_NORMAL);
 }
 
 static void test_staging_is_host_memory(void **state)
 {
+  contract_rule("host memory, pinned for this plugin's copies, registrable by a NIC");
   (void)state;
   check_lengths(PST_ALLOC_STAGING);
 }
 
 static void test_alignment(void **state)
 {
+  contract_rule("of `address`; a power of two, up to 2 MiB; 0: the plugin's own");
   (void)state;
   for (uint32_t purpose = PST_ALLOC_NORMAL; purpose <= PST_ALLOC_STAGING; purpose++) {
     for (uint64_t alignment = 1; alignment <= 2 << 20; alignment *= 2) {
@@ -136,6 +146,7 @@ static void test_alignment(void **state)
 
 static void test_regions_are_apart(void **state)
 {
+  contract_rule("A region of at least params->length bytes; its contents are undefined.");
   (void)state;
   enum { COUNT = 8, LENGTH = 10000 };
   struct pst_region regions[COUNT];
@@ -173,6 +184,8 @@ static void expect_alloc_refused(struct pst_alloc_params params, int code)
 
 static void test_alloc_refuses_what_is_not_sound(void **state)
 {
+  contract_rule(
+      "-EINVAL: length 0, alignment that is no power of two, unknown purpose or needs, reserved not zero.");
   (void)state;
   expect_alloc_refused((struct pst_alloc_params){.length = 0}, -EINVAL);
   expect_alloc_refused((struct pst_alloc_params){.length = 4096, .alignment = 48}, -EINVAL);
@@ -182,6 +195,8 @@ static void test_alloc_refuses_what_is_not_sound(void **state)
 
 static void test_alloc_refuses_every_unknown_need(void **state)
 {
+  contract_rule(
+      "-EINVAL: length 0, alignment that is no power of two, unknown purpose or needs, reserved not zero.");
   (void)state;
   if (contract.minor > PST_ABI_MINOR)
     skip(); /* it may know what is made up here */
@@ -205,6 +220,7 @@ static int unguard(void **state)
 
 static void test_alloc_says_when_there_is_not_so_much(void **state)
 {
+  contract_rule("-ENOMEM: says what was asked, what is free, and the remedy");
   static const uint64_t more[] = {UINT64_C(1) << 50, UINT64_MAX};
   (void)state;
   for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
@@ -217,6 +233,8 @@ static void test_alloc_says_when_there_is_not_so_much(void **state)
 
 static void test_structs_of_a_newer_host(void **state)
 {
+  contract_rule(
+      "The writer of an out-struct writes no more than the `struct_size` that its owner put there.");
   (void)state;
   if (contract.minor > PST_ABI_MINOR)
     skip(); /* it may know what is made up here */
@@ -236,6 +254,7 @@ static void test_structs_of_a_newer_host(void **state)
 
 static void test_nothing_is_left_after_free(void **state)
 {
+  contract_rule("What alloc() took is given back.");
   (void)state;
   unsigned int before = 0;
   for (int i = 0; i < 200; i++) {
@@ -245,12 +264,13 @@ static void test_nothing_is_left_after_free(void **state)
     if (i == 20)
       before = contract_descriptors();
   }
-  assert_int_equal(contract_descriptors(), before);
+  contract_descriptors_are(before);
 }
 
 /* Nor of a device, with or without a region. */
 static void test_nothing_is_left_after_close(void **state)
 {
+  contract_rule("What open() took is given back: memory, descriptors, threads.");
   (void)state;
   enum { WARM = 20 };
   unsigned int descriptors = 0;
@@ -269,8 +289,9 @@ static void test_nothing_is_left_after_close(void **state)
       heap = contract_heap_bytes();
     }
   }
-  assert_int_equal(contract_descriptors(), descriptors);
+  contract_descriptors_are(descriptors);
   contract_heap_is_at_most(heap + CONTRACT_HEAP_NOISE_BYTES);
+  contract_rule("All regions, queues and fences are gone by then. NULL is legal.");
   contract.ops->close(NULL);
 }
 
@@ -287,6 +308,7 @@ static uint64_t address_space_bytes(void)
 /* With room for what a sanitizer keeps of freed memory. */
 static void test_address_space_comes_back(void **state)
 {
+  contract_rule("What alloc() took is given back.");
   (void)state;
   enum { COUNT = 400 };
   const uint64_t length = 4 << 20;
@@ -302,6 +324,7 @@ static void test_address_space_comes_back(void **state)
 /* Needs are wishes: each is granted or not, and the region says so. */
 static void test_needs_are_answered(void **state)
 {
+  contract_rule("enum pst_memory_need bits: wanted, not promised");
   (void)state;
   for (uint32_t need = PST_NEED_CPU_ACCESS; need <= PST_NEED_PINNED; need <<= 1) {
     struct pst_region region = contract_alloc(PST_ALLOC_NORMAL, 8192, 0, need);
@@ -316,6 +339,8 @@ static void test_needs_are_answered(void **state)
 
 static void test_host_memory_can_be_registered(void **state)
 {
+  contract_rule(
+      "Ranges may overlap, and a range may be registered again: each call that returned 0 is undone by one of its own");
   (void)state;
   need_capability(PST_MEMORY_CAP_HOST_REGISTER);
   void *foreign = aligned_alloc(4096, 1 << 16);
@@ -350,6 +375,8 @@ static int adopt(const void *address, uint64_t length, int fd, uint64_t fd_offse
 /* Any bytes, which stay when the region goes. */
 static void test_memory_of_the_callers(void **state)
 {
+  contract_rule(
+      "A region over memory that the caller has got elsewhere, and that stays his: free_region ends the region and leaves the bytes.");
   (void)state;
   need_capability(PST_MEMORY_CAP_ADOPT);
   char *mine = malloc(100000), bytes[6] = "";
@@ -364,6 +391,8 @@ static void test_memory_of_the_callers(void **state)
   assert_string_equal(bytes, "hello");
   contract_free(&region);
   assert_memory_equal(mine + 3 + 89996, "hello", 5);
+  contract_rule(
+      "-EINVAL: no range, a descriptor that could shrink, or one that is not mapped at `address`; -EFAULT: not all of it is there");
   assert_refused(-EINVAL, adopt(mine, 0, -1, 0, &none));
   assert_refused(-EINVAL, adopt(NULL, 1, -1, 0, &none));
   assert_refused(-EINVAL, adopt(mine, UINT64_MAX, -1, 0, &none));
@@ -385,6 +414,7 @@ static int make_memfd(uint64_t length, unsigned seals)
 /* Others can have it by its descriptor, at the same place. */
 static void test_descriptors_of_the_callers(void **state)
 {
+  contract_rule("With a descriptor it can be exported as PST_EXPORT_FD, whole");
   (void)state;
   enum { PAGE = 4096, ALL = 16 * PAGE, AT = 5 * PAGE };
   need_capability(PST_MEMORY_CAP_ADOPT | PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT);
@@ -403,6 +433,8 @@ static void test_descriptors_of_the_callers(void **state)
   assert_memory_equal(map + 10 + PAGE, "hello", 5);
   contract_free(&there);
   close(out.fd);
+  contract_rule(
+      "-EINVAL: no range, a descriptor that could shrink, or one that is not mapped at `address`; -EFAULT: not all of it is there");
 
   assert_refused(-EINVAL, adopt(map, PAGE, loose, AT, &region));
   assert_refused(-EINVAL, adopt(map, PAGE, fd, 0, &region));

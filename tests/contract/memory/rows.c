@@ -76,6 +76,8 @@ static void copies(const struct pst_copy_row *rows, uint32_t n)
 
 static void test_a_row_is_its_pieces(void **state)
 {
+  contract_rule(
+      "piece i goes from source + i * source_stride to destination + i * destination_stride, modulo 2^64, so that a stride may lead backward.");
   (void)state;
   need_rows();
   static const struct pst_copy_row rows[] = {
@@ -98,6 +100,8 @@ static void test_a_row_is_its_pieces(void **state)
 
 static void test_several_rows_are_one_batch(void **state)
 {
+  contract_rule(
+      "As copy_batch and verify_batch, of n rows, whose pieces together are the batch's: at least 1, and at most params.pieces.");
   (void)state;
   need_rows();
   /* A ring that wraps, on either side. */
@@ -179,6 +183,7 @@ static uint32_t make_rows(struct pst_payload_row *rows)
 
 static void test_a_mismatch_is_found_anywhere_in_a_row(void **state)
 {
+  contract_rule("of message i at address + i * stride, and of sequence number sequence + i.");
   (void)state;
   need_patterns();
   struct pst_payload_row rows[ROWS];
@@ -206,6 +211,7 @@ static void test_a_mismatch_is_found_anywhere_in_a_row(void **state)
 
 static void test_the_first_of_several_mismatches_is_told(void **state)
 {
+  contract_rule("The first mismatch found, meaningful when corrupted > 0.");
   (void)state;
   need_patterns();
   struct pst_payload_row rows[ROWS];
@@ -224,6 +230,7 @@ static void test_the_first_of_several_mismatches_is_told(void **state)
 /* No two messages of a row pass for each other. */
 static void test_a_row_has_consecutive_numbers(void **state)
 {
+  contract_rule("of message i at address + i * stride, and of sequence number sequence + i.");
   (void)state;
   need_patterns();
   struct pst_payload_row rows[ROWS];
@@ -243,6 +250,7 @@ static void test_a_row_has_consecutive_numbers(void **state)
 
 static void test_copies_that_are_refused(void **state)
 {
+  contract_rule("-EINVAL besides: a row without pieces, or with a reserved field that is not 0.");
   (void)state;
   need_rows();
   struct pst_copy_row rows[2] = {{staging.address, normal.address, 64, 64, 64, 5, 0},
@@ -263,6 +271,7 @@ static void test_copies_that_are_refused(void **state)
 
 static void test_checks_that_are_refused(void **state)
 {
+  contract_rule("-EINVAL besides: a row without pieces, or with a reserved field that is not 0.");
   (void)state;
   need_patterns();
   struct pst_payload_row rows[2] = {{normal.address, 64, 1, 64, 5, 0},
@@ -287,6 +296,7 @@ static void test_checks_that_are_refused(void **state)
 /* As many batches as the queue takes, and so many pieces in each. */
 static void test_a_full_queue_says_so(void **state)
 {
+  contract_rule("*ticket numbers the batch: 1, 2, 3, … over all three calls on this queue.");
   (void)state;
   need_rows();
   struct pst_copy_row row = {staging.address, normal.address, 64, 64, 64, QUEUE_PIECES, 0};

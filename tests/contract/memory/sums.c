@@ -84,6 +84,8 @@ static void expect(const struct pst_sum *sum)
 /* RFC 3720, appendix B.4, whose bytes are the number's from the lowest. */
 static void test_the_examples_of_the_rfc(void **state)
 {
+  contract_rule(
+      "The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of each range, computed where the bytes are.");
   (void)state;
   need_sums();
   static const uint8_t read_pdu[48] = {
@@ -107,6 +109,8 @@ static void test_the_examples_of_the_rfc(void **state)
 
 static void test_any_length_at_any_place(void **state)
 {
+  contract_rule(
+      "The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of each range, computed where the bytes are.");
   (void)state;
   need_sums();
   static const uint64_t lengths[] = {0,     1,     2,     3,      4,      5,      8,
@@ -124,6 +128,8 @@ static void test_any_length_at_any_place(void **state)
 
 static void test_they_are_written_by_the_poll_that_tells(void **state)
 {
+  contract_rule(
+      "`sums` stays the plugin's until queue_poll tells of the ticket, by when crc32c of each is written");
   (void)state;
   need_sums();
   struct pst_sum sums[3][2];
@@ -143,6 +149,7 @@ static void test_they_are_written_by_the_poll_that_tells(void **state)
 
 static void test_they_are_of_what_was_copied_before(void **state)
 {
+  contract_rule("A batch like the three above, its ticket of the same count, with the same errors");
   (void)state;
   need_sums();
   struct pst_copy piece = {region.address + 300000, region.address + 1, 100000, 0};
@@ -155,6 +162,7 @@ static void test_they_are_of_what_was_copied_before(void **state)
 
 static void test_sums_that_are_refused(void **state)
 {
+  contract_rule("-EINVAL: n is 0 or over params.pieces");
   (void)state;
   need_sums();
   struct pst_sum many[QUEUE_PIECES + 1];
@@ -163,6 +171,8 @@ static void test_sums_that_are_refused(void **state)
     many[i] = range(0, 16);
   assert_refused(-EINVAL, contract.ops->sum_batch(queue, many, 0, &ticket));
   assert_refused(-EINVAL, contract.ops->sum_batch(queue, many, QUEUE_PIECES + 1, &ticket));
+  contract_rule(
+      "Unknown opcodes, flags, and non-zero reserved fields are refused with -EINVAL, never ignored");
   many[1].reserved = 1;
   assert_refused(-EINVAL, contract.ops->sum_batch(queue, many, 2, &ticket));
   many[1] = range(0, 16);
