@@ -78,6 +78,10 @@ class Kit(Case):
         self.assertEqual(out.returncode, expect, out.stdout)
         return out.stdout
 
+    def test_the_page_for_authors_is_installed(self):
+        installed = {path.name for path in self.stage.rglob("share/doc/penstock/*.md")}
+        self.assertLessEqual({"plugins.md", "abi-walkthrough.md"}, installed)
+
     def test_template_is_short(self):
         self.assertLessEqual(lines(self.kit / "template-plugin"), 150)
 
