@@ -221,7 +221,8 @@ static void join(struct pst_node *node, struct node_mail *mail)
   }
   int rc = peer_open(node, mail->peer, mail->text, &peer);
   if (rc < 0) {
-    snprintf(text, sizeof(text), "no resources for another peer: %s", strerror(-rc));
+    snprintf(text, sizeof(text), "no resources for another peer: %s%s", strerror(-rc),
+             node_limit_remedy(rc));
     turn_away(node, mail->peer, rc, text);
     return;
   }
@@ -229,7 +230,7 @@ static void join(struct pst_node *node, struct node_mail *mail)
   if (rc == 0)
     rc = control_node_welcome(node->control, peer->id, &blob);
   if (rc < 0)
-    peer_leave(peer, PST_CLOSE_ABORT, rc, "its endpoint's address cannot be told");
+    peer_leave_untold(peer, rc);
   else
     peer_meet(peer, &mail->blob, mail->message_max);
 }

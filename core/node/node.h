@@ -227,6 +227,10 @@ void peer_take(struct pst_peer *peer, const struct pst_completion *completion);
 /* Leave now, for this reason if there is none yet; the other side is told by the control channel
  * unless that is over. mode: enum pst_close_mode. */
 void peer_leave(struct pst_peer *peer, uint32_t mode, int code, const char *text);
+/* What would name the endpoint could not be made, or not be sent. */
+void peer_leave_untold(struct pst_peer *peer, int code);
+/* "; raise …" when that is what helps against -errno, else "". */
+const char *node_limit_remedy(int code);
 /* One of its two words. */
 void peer_control_over(struct pst_peer *peer, int code, const char *text);
 void peer_transport_over(struct pst_peer *peer, int status);

@@ -196,6 +196,11 @@ static void close_endpoint(struct pst_peer *peer, uint32_t mode)
   node->ops->endpoint_close(peer->endpoint, mode, clock_now_ns() + NODE_GRACE_NS);
 }
 
+const char *node_limit_remedy(int code)
+{
+  return code == -EMFILE ? "; raise `ulimit -n` of the process that says so" : "";
+}
+
 void peer_leave(struct pst_peer *peer, uint32_t mode, int code, const char *text)
 {
   if (peer->state >= NODE_PEER_LEAVING)
@@ -327,6 +332,15 @@ void peer_meet_again(struct pst_peer *peer, struct pst_blob *address)
   *address = (struct pst_blob){0};
 }
 
+void peer_leave_untold(struct pst_peer *peer, int code)
+{
+  char text[256];
+
+  snprintf(text, sizeof(text), "the endpoint's address cannot be sent: %s%s", strerror(-code),
+           node_limit_remedy(code));
+  peer_leave(peer, PST_CLOSE_ABORT, code, text);
+}
+
 /* Ours has changed: without it the peer would go on to reach for what is no more. */
 static void readdress(struct pst_peer *peer)
 {
@@ -339,7 +353,7 @@ static void readdress(struct pst_peer *peer)
   if (rc == 0)
     rc = control_node_readdress(peer->node->control, peer->id, &blob);
   if (rc < 0)
-    peer_leave(peer, PST_CLOSE_ABORT, rc, "its endpoint's new address cannot be told");
+    peer_leave_untold(peer, rc);
 }
 
 static void connected(struct pst_peer *peer)
