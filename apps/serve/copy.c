@@ -377,8 +377,4 @@ void copy_close(struct copy *copy)
   free(copy->slots);
   get_close(copy);
   put_close(copy);
-  for (struct pending *p = copy->pending; p != NULL; p = copy->pending) {
-    copy->pending = p->next;
-    free(p);
-  }
 }

@@ -133,7 +133,9 @@ struct copy {
   int root;                        /* get: where files go; -1 */
   char single[SERVE_NAME_MAX + 1]; /* what the only file is called there; "" */
   struct pending *pending;
+  uint32_t pending_count;
   struct ask list;
+  uint64_t list_cursor; /* the listing goes on there once fewer names are pending; 0: now */
   bool listing, making;
   char folder_name[SERVE_NAME_MAX + 1];
   uint32_t folder_strip;

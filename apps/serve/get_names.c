@@ -14,6 +14,11 @@
 #include "remedy.h"
 #include "root.h"
 
+/* A server may list more than there is memory for: with so many names it waits for the files among
+ * them. Folders wait for the listing, so that of those there is a bound. */
+#define PENDING_ENOUGH 65536u
+#define PENDING_MOST (1u << 22)
+
 static int fail(struct copy *copy, int exit_status, int code, const char *name, const char *why)
 {
   return notice_fail(&copy->error, exit_status, code, "%s: %s", name, why);
@@ -34,6 +39,7 @@ void get_push(struct copy *copy, const char *name, uint32_t strip, uint32_t kind
   pending->strip = strip;
   pending->next = copy->pending;
   copy->pending = pending;
+  copy->pending_count++;
 }
 
 /* ---- Folders ------------------------------------------------------------------------------ */
@@ -86,8 +92,18 @@ static void listed(struct ask *ask, const struct serve_message *answer)
   }
   for (uint32_t i = 0; i < answer->entry_count; i++)
     take_entry(copy, &answer->entries[i]);
-  if (answer->cursor != 0)
+  if (answer->cursor == 0)
+    return;
+  if (copy->pending_count >= PENDING_MOST) {
+    copy->totals.failed++;
+    fail(copy, PST_EXIT_FAILED, -E2BIG, copy->folder_name[0] != '\0' ? copy->folder_name : ".",
+         "it has too many folders; fetch them one by one");
+  } else if (copy->pending_count >= PENDING_ENOUGH) {
+    copy->listing = true;
+    copy->list_cursor = answer->cursor;
+  } else {
     ask_list(copy, answer->cursor);
+  }
 }
 
 static void ask_list(struct copy *copy, uint64_t cursor)
@@ -98,6 +114,7 @@ static void ask_list(struct copy *copy, uint64_t cursor)
                                         .cursor = cursor};
 
   copy->listing = true;
+  copy->list_cursor = 0;
   remote_ask(&copy->remote, &copy->list, SERVE_LISTED, &message, listed);
 }
 
@@ -124,9 +141,12 @@ int get_next(struct copy *copy, struct transfer *t)
   if (pending == NULL)
     return copy->listing ? -EAGAIN : -ENODATA;
   bool folder = pending->kind == SERVE_KIND_FOLDER;
+  if (copy->list_cursor != 0 && (folder || copy->pending_count < PENDING_ENOUGH / 2))
+    ask_list(copy, copy->list_cursor);
   if (folder && copy->listing)
     return -EAGAIN;
   copy->pending = pending->next;
+  copy->pending_count--;
   if (folder) {
     begin_folder(copy, pending);
   } else {
@@ -213,6 +233,11 @@ int get_open(struct copy *copy)
 
 void get_close(struct copy *copy)
 {
+  for (struct pending *p = copy->pending; p != NULL; p = copy->pending) {
+    copy->pending = p->next;
+    free(p);
+  }
+  copy->pending_count = 0;
   if (copy->root >= 0)
     close(copy->root);
   copy->root = -1;
