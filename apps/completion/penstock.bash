@@ -71,7 +71,7 @@ _penstock() {
       mapfile -t COMPREPLY < <(compgen -f -- "$current")
       return ;;
     --duration | --count | --size | --ring | --depth | --cpu | --transport-option | --memory-option | \
-      --clients | --in-flight | --request-max | --idle | --timeout | --pieces | --offset | --chunk)
+      --clients | --in-flight | --request-max | --offer-max | --file-max | --idle | --timeout | --pieces | --offset | --chunk)
       return ;;
     --set)
       compopt -o nospace

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "root.h"
@@ -94,6 +95,25 @@ void job_open(struct job *job, const char *name)
   job_answer(job, SERVE_OPENED);
 }
 
+/* What could never be filled is a mistake, or is meant to keep the server reading holes. */
+static bool size_is_legal(struct job *job)
+{
+  const struct server *server = job->client->server;
+  uint64_t most = server->params->file_max > 0 ? server->params->file_max : UINT64_MAX;
+  struct statvfs there;
+  const char *what = "";
+
+  if (server->params->file_max == 0 && fstatvfs(server->root, &there) == 0 && there.f_blocks > 0) {
+    most = (uint64_t)there.f_blocks * there.f_frsize;
+    what = ", the size of the server's file system,";
+  }
+  if (job->asked.size <= most)
+    return true;
+  job_refuse(job, -EFBIG, "a file of %" PRIu64 " bytes; %" PRIu64 "%s are the server's --file-max",
+             job->asked.size, most, what);
+  return false;
+}
+
 void job_create(struct job *job, const char *name)
 {
   const struct server *server = job->client->server;
@@ -101,7 +121,7 @@ void job_create(struct job *job, const char *name)
   bool overwrite = server->params->overwrite && (m->flags & SERVE_FLAG_OVERWRITE) != 0;
   struct open_file *file = unused_file(job);
 
-  if (file == NULL)
+  if (file == NULL || !size_is_legal(job))
     return;
   int rc = part_open(server->root, name, m->size, m->mode, overwrite,
                      (m->flags & SERVE_FLAG_RESUME) != 0, &file->part);

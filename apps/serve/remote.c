@@ -30,7 +30,9 @@ static void fail(struct remote *remote, int status, const char *text)
   remote->status = status < 0 ? status : -ECONNRESET;
   snprintf(remote->text, sizeof remote->text, "%s%s",
            status < 0 ? text : "the server has closed the connection",
-           status == -EUSERS ? " (the server's --clients)" : "");
+           status == -EUSERS   ? " (the server's --clients)"
+           : status == -ENOSPC ? " (the server's --offer-max)"
+                               : "");
 }
 
 /* The server speaks what we do not. */

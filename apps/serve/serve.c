@@ -45,6 +45,9 @@ static int read_params(const struct command *command, const struct arguments *ar
                 &params->in_flight) < 0 ||
       plan_size(command, "request-max", words[NODE_REQUEST_MAX], 1, INT64_MAX,
                 &params->request_max) < 0 ||
+      plan_size(command, "offer-max", words[NODE_OFFER_MAX], 1, INT64_MAX, &params->offer_max) <
+          0 ||
+      plan_size(command, "file-max", words[NODE_FILE_MAX], 1, INT64_MAX, &params->file_max) < 0 ||
       plan_time(command, "idle", words[NODE_IDLE], &params->idle_ns) < 0)
     return -EINVAL;
   return 0;

@@ -81,6 +81,7 @@ int server_open(const struct server_params *params, struct server *server, struc
                                        .depth = 4 * SERVER_WINDOW,
                                        .pieces = SERVER_PIECES,
                                        .offers = SERVER_OFFERS,
+                                       .offer_bytes = params->offer_max,
                                        .connect_timeout_ns = params->timeout_ns,
                                        .peer_timeout_ns = params->timeout_ns,
                                        .origins = &settings_origins};

@@ -41,6 +41,8 @@ struct server_params {
   bool read_only, overwrite, insecure, once;
   uint32_t clients;
   uint64_t in_flight, request_max, idle_ns, timeout_ns;
+  uint64_t offer_max; /* 0: none */
+  uint64_t file_max;  /* 0: the size of the file system */
 };
 
 struct server_totals {

@@ -382,6 +382,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
                                  .root = world_root(),
                                  .clients = WORLD_PEERS,
                                  .in_flight = IN_FLIGHT,
+                                 .file_max = UINT64_MAX,
                                  .request_max = 3u << 20,
                                  .idle_ns = IDLE_NS};
   struct pst_error error = PST_ERROR_INIT;
