@@ -25,13 +25,13 @@ uint32_t template_address_bytes(void)
 
 static bool makes_sense(const struct pst_endpoint_params *params)
 {
-  bool receives = params->roles == PST_ROLE_RECEIVER;
-  if (params->roles != PST_ROLE_SENDER && !receives)
+  const bool sends = params->roles & PST_ROLE_SENDER, receives = params->roles & PST_ROLE_RECEIVER;
+  if (params->roles == 0 || params->roles & ~(uint32_t)(PST_ROLE_SENDER | PST_ROLE_RECEIVER))
     return false;
   if (receives ? !params->ring || params->ring->is_taken : params->ring != NULL)
     return false;
   /* Who only receives posts nothing. */
-  return params->cookie && (receives || params->requests) && params->requests <= REQUESTS_MAX &&
+  return params->cookie && (!sends || params->requests) && params->requests <= REQUESTS_MAX &&
          params->pieces <= PIECES_MAX && params->message_max <= MESSAGE_MAX;
 }
 
@@ -40,7 +40,7 @@ int template_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_
 {
   if (!makes_sense(params))
     return template_refuse(worker->device, -EINVAL,
-                           "an endpoint sends, or receives into a ring of its own");
+                           "an endpoint sends, or receives into a ring of its own, or both");
   struct pst_endpoint *made = calloc(1, sizeof(*made));
   struct owed *owed = calloc(params->requests + 1, sizeof(*owed));
   if (!made || !owed) {
@@ -101,10 +101,15 @@ static void part(struct pst_endpoint *endpoint, int32_t status)
   endpoint->status = status;
 }
 
+static bool reaches(const struct pst_endpoint *from, const struct pst_endpoint *to)
+{
+  return from->params.roles & PST_ROLE_SENDER && to->params.ring;
+}
+
 static void meet(struct pst_endpoint *endpoint)
 {
   struct pst_endpoint *peer = find(endpoint->peer_number);
-  if (!peer || (peer->params.ring != NULL) == (endpoint->params.ring != NULL) || peer->is_gone) {
+  if (!peer || peer->is_gone || !(reaches(endpoint, peer) || reaches(peer, endpoint))) {
     part(endpoint, -ECONNRESET);
   } else if (peer->peer_number == endpoint->number) {
     endpoint->peer = peer;

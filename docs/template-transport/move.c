@@ -49,7 +49,7 @@ static int post_send(struct pst_endpoint *endpoint, const struct pst_request *re
   const struct pst_piece *pieces;
   struct pst_piece own;
   uint32_t count;
-  if (request->u.send.reserved || !ring)
+  if (request->u.send.reserved || !ring || !(endpoint->params.roles & PST_ROLE_SENDER))
     return -EINVAL;
   int rc = pieces_of(request, &own, &pieces, &count);
   if (rc < 0)

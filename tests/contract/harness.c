@@ -92,8 +92,8 @@ void contract_ring_open(struct contract_side *side, const struct contract_params
   assert_int_equal(side->image.ops->ring_open(side->worker, &in, &side->path, ring), 0);
 }
 
-void contract_endpoint_open(struct contract_side *side, const struct contract_params *params,
-                            struct pst_ring *ring, uint32_t index)
+int contract_endpoint_try(struct contract_side *side, const struct contract_params *params,
+                          struct pst_ring *ring, uint32_t index)
 {
   struct pst_endpoint_params endpoint = {
       .struct_size = sizeof(endpoint),
@@ -108,9 +108,14 @@ void contract_endpoint_open(struct contract_side *side, const struct contract_pa
       .timeout_ns = params->timeout_ns ? params->timeout_ns : CONTRACT_DEADLINE_NS,
       .mr = ring ? NULL : side->mr,
   };
-  assert_int_equal(side->image.ops->endpoint_open(side->worker, &endpoint, &side->endpoints[index]),
-                   0);
   side->closed[index] = false;
+  return side->image.ops->endpoint_open(side->worker, &endpoint, &side->endpoints[index]);
+}
+
+void contract_endpoint_open(struct contract_side *side, const struct contract_params *params,
+                            struct pst_ring *ring, uint32_t index)
+{
+  assert_int_equal(contract_endpoint_try(side, params, ring, index), 0);
 }
 
 /* No more than core asks for. */

@@ -152,6 +152,9 @@ void contract_ring_open(struct contract_side *side, const struct contract_params
                         struct pst_mr *mr, struct pst_ring **ring);
 void contract_endpoint_open(struct contract_side *side, const struct contract_params *params,
                             struct pst_ring *ring, uint32_t index);
+/* The same, which may be refused: what endpoint_open returned. */
+int contract_endpoint_try(struct contract_side *side, const struct contract_params *params,
+                          struct pst_ring *ring, uint32_t index);
 /* Both ends, not yet connected; then connected. */
 struct contract_pair *contract_pair_open(const struct contract_variant *variant,
                                          const struct contract_params *params);

@@ -16,7 +16,7 @@
 static const struct pst_transport_ops *inner;
 
 /* Both ends of a case are in this process. */
-static uint32_t flushes_held, releases_lost, queued;
+static uint32_t flushes_held, releases_lost, queued, connects;
 static uint64_t close_by_ns;
 static uint32_t close_mode;
 static struct pst_endpoint *closes;
@@ -46,7 +46,7 @@ static int wrong_open(const struct pst_host *host, const struct pst_open_params 
 {
   (void)host;
   inner = params->inner;
-  flushes_held = releases_lost = queued = 0;
+  flushes_held = releases_lost = queued = connects = 0;
   closes = NULL;
   return inner ? inner->open(params->inner_host, params->inner_params, device) : -EINVAL;
 }
@@ -130,7 +130,10 @@ static void wrong_ring_close(struct pst_worker *worker, struct pst_ring *ring)
 static int wrong_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
                                struct pst_endpoint **endpoint)
 {
-  return inner->endpoint_open(worker, params, endpoint);
+  struct pst_endpoint_params other = *params;
+  if (wrong("receives where it sends, too") && other.ring)
+    other.roles &= ~(uint32_t)PST_ROLE_SENDER;
+  return inner->endpoint_open(worker, &other, endpoint);
 }
 
 static int wrong_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
@@ -140,6 +143,8 @@ static int wrong_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob
 
 static int wrong_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
 {
+  if (wrong("forgets its peer") && ++connects > 2)
+    return -EPROTO;
   return inner->endpoint_connect(endpoint, address);
 }
 
