@@ -535,7 +535,7 @@ int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_s
     result = notice_fail(error, PST_EXIT_FAILED, -EPROTO,
                          "bench: %s is no penstock bench --server of this version", link->peer);
   else
-    snprintf(setting->server, sizeof setting->server, "%s, process %u, memory %.40s%s%s", host,
+    snprintf(setting->server, sizeof setting->server, "%s, pid %u, memory %.40s%s%s", host,
              (unsigned)number_of(said, "pid"), text_of(said, "memory"),
              plan->host != NULL ? ", at " : "", plan->host != NULL ? link->peer : "");
   copy_plain(setting->server_cpu, sizeof setting->server_cpu, text_of(said, "cpu"));

@@ -305,8 +305,7 @@ static int lose_all(struct copy *copy, int code)
 {
   struct transfer *next;
 
-  notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s: %s", copy->params->remote.address,
-              copy->remote.text);
+  notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s", copy->remote.text);
   for (struct transfer *t = copy->first; t != NULL; t = next) {
     next = t->next;
     if (t->ended) {

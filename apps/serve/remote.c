@@ -28,8 +28,11 @@ static void fail(struct remote *remote, int status, const char *text)
     return;
   remote->left = true;
   remote->status = status < 0 ? status : -ECONNRESET;
-  snprintf(remote->text, sizeof remote->text, "%s%s",
-           status < 0 ? text : "the server has closed the connection",
+  if (status >= 0)
+    text = "the server closed the connection";
+  const bool is_named = strstr(text, remote->address) != NULL;
+  snprintf(remote->text, sizeof remote->text, "%s%s%s%s", is_named ? "" : remote->address,
+           is_named ? "" : ": ", text,
            status == -EUSERS   ? " (the server's --clients)"
            : status == -ENOSPC ? " (the server's --offer-max)"
                                : "");
@@ -285,13 +288,13 @@ static int wait_for(struct remote *remote, const bool *flag, const uint32_t *num
 
 static int report(const struct remote *remote, int rc, const char *what, struct pst_error *error)
 {
-  return notice_fail(error, PST_EXIT_FAILED, rc, "%s: %s", what,
+  return notice_fail(error, PST_EXIT_FAILED, rc, "%s%s%s", what, what[0] ? ": " : "",
                      remote->left   ? remote->text
                      : rc == -EINTR ? "stopped by a signal"
                                     : strerror(-rc));
 }
 
-static int greet(struct remote *remote, const char *address, struct pst_error *error)
+static int greet(struct remote *remote, struct pst_error *error)
 {
   struct serve_message hello = {.type = SERVE_HELLO, .major = SERVE_MAJOR, .minor = SERVE_MINOR};
   uint8_t bytes[256];
@@ -306,7 +309,7 @@ static int greet(struct remote *remote, const char *address, struct pst_error *e
   remote->said_ns = now_ns();
   if (rc == 0)
     rc = wait_for(remote, NULL, &remote->limits.type);
-  return rc < 0 ? report(remote, rc, address, error) : 0;
+  return rc < 0 ? report(remote, rc, remote->left ? "" : remote->address, error) : 0;
 }
 
 int remote_open(const struct remote_params *params, int event_fd, struct remote *remote,
@@ -323,14 +326,14 @@ int remote_open(const struct remote_params *params, int event_fd, struct remote 
                                        .peer_timeout_ns = params->timeout_ns,
                                        .origins = &settings_origins};
 
-  *remote = (struct remote){.event_fd = event_fd};
+  *remote = (struct remote){.address = params->address, .event_fd = event_fd};
   int rc = io_open(&remote->io);
   if (rc < 0)
     return notice_fail(error, PST_EXIT_FAILED, rc, "no way to read files: %s", strerror(-rc));
   rc = pst_node_open(&node, &remote->node, error);
   if (rc == 0)
     rc = pst_node_connect(remote->node, params->address, &remote->peer, error);
-  return rc < 0 ? rc : greet(remote, params->address, error);
+  return rc < 0 ? rc : greet(remote, error);
 }
 
 void remote_close(struct remote *remote)

@@ -45,13 +45,14 @@ struct remote {
   struct pst_node *node;
   struct pst_peer *peer;
   struct io *io;
-  int event_fd; /* of signals; -1 */
+  const char *address; /* the server's, as it was asked for */
+  int event_fd;        /* of signals; -1 */
   bool joined, taken, closing, left;
-  bool awake; /* its owner waits for what wakes nobody: do not sleep */
-  int status; /* once it has left, or an offer was refused */
-  char text[SERVE_TEXT_MAX + 1];
-  struct serve_message limits;   /* the WELCOME; type 0: not yet */
-  struct ask *asks[REMOTE_ASKS]; /* by tag - 1 */
+  bool awake;                      /* its owner waits for what wakes nobody: do not sleep */
+  int status;                      /* once it has left, or an offer was refused */
+  char text[SERVE_TEXT_MAX + 256]; /* why, with the server's address */
+  struct serve_message limits;     /* the WELCOME; type 0: not yet */
+  struct ask *asks[REMOTE_ASKS];   /* by tag - 1 */
   uint32_t under_way, working;
   struct ask *first, **last; /* those that wait */
   struct ask ping;

@@ -241,7 +241,7 @@ static int move_all(struct request *r)
   while (r->under_way > 0) {
     int rc = step(r);
     if (rc < 0) {
-      fail(r, rc, "%s: %s", r->params.address, r->remote.text);
+      fail(r, rc, "%s", r->remote.text);
       return rc;
     }
   }

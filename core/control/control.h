@@ -80,7 +80,7 @@ struct control_totals {
 };
 
 struct control_peer {
-  const char *text; /* "host, process 4711 at 127.0.0.1:41000" */
+  const char *text; /* "host, pid 4711, 127.0.0.1:41000" */
   const struct control_pair *params;
   uint32_t param_count;
   const struct pst_blob *address; /* fds are closed after the callback: duplicate what is kept */

@@ -275,7 +275,7 @@ static void flow_close_all(struct control *control)
     struct stream *s = &control->streams[i];
     if (!has_ended(s) && s->peer)
       send_text(s->peer, WIRE_FAIL, s->name, -ECONNRESET,
-                "closed the stream before its end: look at its log");
+                "closed the stream before its end; check its log");
     if (!has_ended(s))
       s->state = STREAM_FAILED;
     s->peer = NULL;
@@ -502,9 +502,9 @@ static void got_bye(struct peer *peer, const struct wire_message *m)
     return;
   }
   if (m->code == 0)
-    snprintf(text, sizeof text, "%s has left before the end: look at its log", peer->text);
+    snprintf(text, sizeof text, "%s left before the end; check its log", peer->text);
   else
-    snprintf(text, sizeof text, "%s has dropped this end and says: %s", peer->text, m->text);
+    snprintf(text, sizeof text, "%s dropped this end and says: %s", peer->text, m->text);
   if (flow_has(peer, false) || m->code != 0) {
     names_of_peer(control, peer, names, sizeof names);
     pst_log(PST_LOG_ERROR, "control: %s%s%s", text, names[0] ? "; streams: " : "", names);

@@ -166,9 +166,9 @@ void handshake_got_hello(struct peer *peer, const struct wire_message *hello)
     meet(peer, hello);
     return;
   }
-  snprintf(peer->text, sizeof peer->text, "%s, process %llu %s%s",
+  snprintf(peer->text, sizeof peer->text, "%s, pid %llu, %s",
            hello->host[0] ? hello->host : "unnamed host", (unsigned long long)hello->pid,
-           peer->in_process ? "(this one)" : "at ", peer->in_process ? "" : peer->place);
+           peer->in_process ? "this process" : peer->place);
   if (!peer->is_connector)
     introduce(peer);
   if (peer->state >= PEER_CLOSING)

@@ -203,7 +203,7 @@ static void try_next(struct control *control, struct node_join *join, int code, 
   }
   if (join->targets.count > 0)
     socket_text(&join->targets.at[join->targets.count - 1], place);
-  snprintf(text, sizeof text, "nobody serves at %s: %s; is it running there?", place, why);
+  snprintf(text, sizeof text, "%s: %s; is a `penstock serve` running there?", place, why);
   tell_gone(control, join->id, code, text);
   node_join_free(join);
 }

@@ -151,22 +151,27 @@ void peer_send(struct peer *peer, const struct wire_message *message)
 
 /* ---- Ends --------------------------------------------------------------------------- */
 
-void peer_close(struct peer *peer, int code, const char *text)
+static void send_bye(struct peer *peer, int code, const char *text)
 {
   struct wire_message *bye = &peer->control->say;
 
-  if (peer->state == PEER_CLOSING || peer->state == PEER_DEAD)
-    return;
-  if (peer->state == PEER_CONNECTING) {
-    peer->state = PEER_DEAD;
-    return;
-  }
   memset(bye, 0, sizeof *bye);
   bye->type = WIRE_BYE;
   bye->code = code;
   if (text)
     snprintf(bye->text, sizeof bye->text, "%s", text);
   peer_send(peer, bye);
+}
+
+void peer_close(struct peer *peer, int code, const char *text)
+{
+  if (peer->state == PEER_CLOSING || peer->state == PEER_DEAD)
+    return;
+  if (peer->state == PEER_CONNECTING) {
+    peer->state = PEER_DEAD;
+    return;
+  }
+  send_bye(peer, code, text);
   if (peer->state == PEER_DEAD)
     return;
   peer->state = PEER_CLOSING;
@@ -202,6 +207,20 @@ void peer_drop(struct peer *peer, int code, const char *format, ...)
   flow->fail_peer(peer, code, text);
 }
 
+static const char *role_of(const struct peer *peer)
+{
+  const struct control_flow *flow = peer->control->flow;
+
+  switch (peer->is_connector ? flow->acceptor : flow->connector) {
+  case WIRE_SENDER:
+    return "sender";
+  case WIRE_RECEIVER:
+    return "receiver";
+  default:
+    return "peer";
+  }
+}
+
 void peer_gone(struct peer *peer, int code, const char *why)
 {
   struct control *control = peer->control;
@@ -215,7 +234,10 @@ void peer_gone(struct peer *peer, int code, const char *why)
   peer->state = PEER_DEAD;
   if (closing)
     return;
-  snprintf(text, sizeof text, "%s %s", peer->text, why);
+  if (greeted)
+    snprintf(text, sizeof text, "lost the %s (%s): %s", role_of(peer), peer->text, why);
+  else
+    snprintf(text, sizeof text, "%s: %s", peer->text, why);
   if (peer->is_connector && !peer->in_process && !control->flow->has(peer, true)) {
     control->flow->retry(peer, code, why);
     return;
@@ -223,9 +245,9 @@ void peer_gone(struct peer *peer, int code, const char *why)
   if (control->flow->has(peer, false)) {
     control->flow->names(control, peer, names, sizeof names);
     if (control->flow->is_quiet)
-      control_complain(control, "control: lost %s", text);
+      control_complain(control, "control: %s", text);
     else
-      pst_log(PST_LOG_ERROR, "control: lost %s (streams: %s)", text, names);
+      pst_log(PST_LOG_ERROR, "%s. Streams: %s", text, names);
     control->flow->fail_peer(peer, code, text);
   } else if (!greeted) {
     control_complain(control, "control: dropped: %s", text);
@@ -269,15 +291,15 @@ static bool process_one(struct peer *peer, const uint8_t *at, size_t left, size_
     return false;
   if (*used > WIRE_FRAME_MAX) {
     peer_drop(peer, -EPROTO,
-              "sent a frame of %zu bytes where at most %u are legal: is it Penstock's control "
-              "channel at all?",
+              "sent a frame of %zu bytes, more than the limit of %u; does it speak "
+              "Penstock's control protocol?",
               *used - WIRE_HEADER_BYTES, WIRE_BODY_MAX);
     return false;
   }
   if (*used > left)
     return false;
   if (wire_decode(at + WIRE_HEADER_BYTES, *used - WIRE_HEADER_BYTES, message, why) < 0) {
-    peer_drop(peer, -EPROTO, "sent a frame that is none of Penstock's: %s", why);
+    peer_drop(peer, -EPROTO, "sent a frame that is not Penstock's: %s", why);
     return false;
   }
   int rc = pass_take(peer, message, &fds);
@@ -348,21 +370,19 @@ static int make_room(struct peer *peer)
   return 0;
 }
 
-static const char gone_text[] = "has gone without a goodbye: killed, crashed, or its host went "
-                                "away: look at its log";
+static const char gone_text[] =
+    "the connection closed unexpectedly; it was killed or crashed. Check its log";
 
 static void read_lost(struct peer *peer, int code)
 {
   char why[WIRE_WHY_MAX];
 
   if (code == 0 || code == -ECONNRESET || code == -EPIPE) {
-    bool silent = peer->state < PEER_UP;
     peer_gone(peer, -ECONNRESET,
-              silent ? "closed the connection before its HELLO: is it Penstock's control channel?"
-                     : gone_text);
+              peer->state < PEER_UP ? "it closed the connection during the handshake" : gone_text);
     return;
   }
-  snprintf(why, sizeof why, "cannot be read any more: %s: look at the network and at its log",
+  snprintf(why, sizeof why, "the connection failed: %s. Check the network and its log",
            strerror(-code));
   peer_gone(peer, code == -ETIMEDOUT ? code : -ECONNRESET, why);
 }
@@ -452,6 +472,7 @@ static void check_silence(struct peer *peer)
   struct control *control = peer->control;
   uint64_t limit = control->peer_timeout_ns;
   char why[WIRE_WHY_MAX];
+  char said[WIRE_WHY_MAX];
   char seconds[24];
 
   if (limit == 0 || peer->state != PEER_UP)
@@ -462,9 +483,12 @@ static void check_silence(struct peer *peer)
     return;
   seconds_text(limit, seconds);
   snprintf(why, sizeof why,
-           "has %s for %s: stopped, killed, or its host or the network between went away: look "
-           "at its log",
-           silent ? "said nothing" : "read nothing", seconds);
+           "it %s nothing for %s; it was stopped or killed, or the network failed. Check its log",
+           silent ? "said" : "read", seconds);
+  /* One that was stopped and goes on later learns that it was not its peer that crashed. */
+  snprintf(said, sizeof said, "your end %s nothing for %s; was its process stopped?",
+           silent ? "said" : "read", seconds);
+  send_bye(peer, -ETIMEDOUT, said);
   peer->is_silent = true;
   peer_gone(peer, -ETIMEDOUT, why);
 }
@@ -482,7 +506,7 @@ static void check_answers(struct peer *peer)
     peer_gone(peer, -ETIMEDOUT, "no answer to the connection");
   if (peer->state >= PEER_HELLO && peer->state < PEER_UP && now_ns >= peer->answer_by_ns) {
     if (peer->is_connector)
-      peer_gone(peer, -ETIMEDOUT, "it took the connection but sent no HELLO");
+      peer_gone(peer, -ETIMEDOUT, "it accepted the connection and did not answer");
     else
       peer_drop(peer, -ETIMEDOUT, "sent no HELLO within %s", seconds);
   }

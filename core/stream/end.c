@@ -304,6 +304,18 @@ static const char *end_role(bool is_sender, bool is_one_sided)
   return is_sender ? "sender" : "receiver";
 }
 
+/* "transport verbs_rc: packets: the device is lost": the transport's own line about this stream
+ * is the cause, which may well be at this end. */
+static bool names_stream(const char *line, const char *name)
+{
+  const size_t length = strlen(name);
+
+  for (const char *at = strstr(line, name); at; at = strstr(at + 1, name))
+    if (at[length] == ':' && (at == line || at[-1] == ' '))
+      return true;
+  return false;
+}
+
 /* Senders fail as soon as a failure is known. Receivers ask here only when
  * nothing more has arrived, so that what did arrive is handed over. */
 int end_check(struct session_end *end)
@@ -318,12 +330,17 @@ int end_check(struct session_end *end)
   }
   if (end->gone_deadline_ns && end->state != PST_STATE_ENDED &&
       clock_now_ns() >= end->gone_deadline_ns) {
-    char text[512];
-    snprintf(text, sizeof(text),
-             "stream %s: the %s (%s) is gone: %s; see its log, or whether its process was killed",
-             end->name, end_role(!end->is_sender, end->is_one_sided),
-             end->peer_text[0] ? end->peer_text : "unknown", strerror(-end->gone_status));
-    pst_log(PST_LOG_ERROR, "%s", text);
+    char text[sizeof(end->error_text)];
+    if (names_stream(pst_log_last_error(), end->name)) {
+      snprintf(text, sizeof(text), "%s", pst_log_last_error());
+    } else {
+      snprintf(text, sizeof(text),
+               "stream %s: the connection to the %s (%s) ended: %s; check its log, and whether its "
+               "process runs",
+               end->name, end_role(!end->is_sender, end->is_one_sided),
+               end->peer_text[0] ? end->peer_text : "unknown", strerror(-end->gone_status));
+      pst_log(PST_LOG_ERROR, "%s", text);
+    }
     end_fail(end, end->gone_status, text);
     return end->error;
   }

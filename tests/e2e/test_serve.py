@@ -4,6 +4,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import unittest
 
@@ -131,10 +132,10 @@ class Requests(ServeCase):
                 self.wait_joined(1)
                 (there if server else self.server).signal(signal.SIGSTOP)
                 if server:
-                    self.server.wait_line("said nothing for 3 s")
+                    self.server.wait_line("it said nothing for 3 s; it was stopped or killed")
                     there.signal(signal.SIGCONT)
                 self.assertEqual(there.wait(), 1, str(there))
-                self.assertIn("without a goodbye" if server else "said nothing for 3 s", there.stderr)
+                self.assertIn("your end said nothing for 3 s; was its process stopped?" if server else "it said nothing for 3 s;", there.stderr)
                 self.server.signal(signal.SIGCONT)
                 self.stop()
 
@@ -153,6 +154,16 @@ class Requests(ServeCase):
             self.assertEqual(client.wait(), 1, str(client))
             self.assertIn("the server is stopping", client.stderr)
         self.assert_nothing_left()
+
+    def test_nobody_serves(self):
+        child = self.run_program("request", "write", "127.0.0.1:1", expect=1)
+        self.assertIn("error: 127.0.0.1:1: Connection refused; is a `penstock serve` running there?", child.stderr)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            place = "127.0.0.1:%d" % listener.getsockname()[1]
+            child = self.start("request", "write", place)
+            listener.accept()[0].close()
+            self.assertEqual(child.wait(), 1, str(child))
+        self.assertIn(f"error: {place}: it closed the connection during the handshake; is a `penstock serve` running there?", child.stderr)
 
     def test_wrong_command_lines(self):
         for words, said in (

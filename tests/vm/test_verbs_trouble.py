@@ -85,7 +85,7 @@ class Trouble(test_verbs_rc.Streams):
                 both[victim].signal(signal.SIGKILL)
                 other = both[1 - victim]
                 self.assertEqual(other.wait(NOTICED), 1, str(other))
-                self.assertRegex(other.stderr, "is gone: .*killed|has gone.*: killed")
+                self.assertRegex(other.stderr, "the connection (to|from) .* (ended|failed): |closed unexpectedly; it was killed")
                 self.assert_all_is_well()
 
     def endless(self, *more):

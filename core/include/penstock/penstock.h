@@ -833,7 +833,7 @@ PST_EXPORT int pst_node_connect(struct pst_node *node, const char *address, stru
 PST_EXPORT void pst_peer_close(struct pst_peer *peer, int code, const char *text);
 PST_EXPORT void pst_peer_set_context(struct pst_peer *peer, void *context);
 PST_EXPORT void *pst_peer_context(const struct pst_peer *peer);
-/* Who it is, in words: "host, process 4711 at 127.0.0.1:41000". */
+/* Who it is, in words: "host, pid 4711, 127.0.0.1:41000". */
 PST_EXPORT const char *pst_peer_text(const struct pst_peer *peer);
 /* How bytes get to it. 0; -ENOTCONN: it has not joined, has left, or its transport's address has
  * changed and is being connected to. */
@@ -1071,7 +1071,7 @@ struct pst_stats {
   uint32_t peer_final;   /* 1: what the other side told was its last word, at the stream's end or
                             as it failed */
   char memory_backing[48];
-  char peer[128];       /* "host, process 4711 at 127.0.0.1:41000" */
+  char peer[128];       /* "host, pid 4711, 127.0.0.1:41000" */
   char error_text[512]; /* FAILED: the first error, with its remedy */
   /* One-sided streams, which have no messages: all of those above are 0. The target's
    * are what the initiator last told. */

@@ -35,7 +35,7 @@ static void test_whole_life(void **state)
   assert_int_equal(end_open(both.end), 0);
   struct seen seen = end_wait(both.end, SEEN_PEER, both.receiver, 0);
   assert_memory_equal(seen.address, "a", 1);
-  assert_non_null(strstr(seen.text, "this one"));
+  assert_non_null(strstr(seen.text, "this process"));
   end_wait(both.end, SEEN_PEER, both.sender, 0);
 
   assert_int_equal(control_beat(both.end->control, both.sender, &sent), 0);

@@ -64,7 +64,7 @@ static void test_receiver_first(void **state)
   assert_int_equal(seen.address_length, 7);
   assert_memory_equal(seen.address, "packets", 7);
   char process[32];
-  snprintf(process, sizeof process, "process %d at 127.0.0.1:", (int)getpid());
+  snprintf(process, sizeof process, "pid %d, 127.0.0.1:", (int)getpid());
   assert_non_null(strstr(seen.text, process));
   seen = end_wait(pair.sender, SEEN_PEER, pair.out, 0);
   assert_non_null(strstr(seen.text, process));
@@ -258,7 +258,7 @@ static void test_taken_stream(void **state)
   struct seen seen = end_wait(second, SEEN_FAIL, out, 0);
   assert_int_equal(seen.code, -EBUSY);
   char holder[64];
-  snprintf(holder, sizeof holder, "process %d at", (int)getpid());
+  snprintf(holder, sizeof holder, "pid %d,", (int)getpid());
   assert_non_null(strstr(seen.text, "taken already"));
   assert_non_null(strstr(seen.text, holder));
   assert_int_equal(control_beat(pair.sender->control, pair.out, &totals), 0);
@@ -352,7 +352,7 @@ static void test_fail_reaches_the_other(void **state)
     struct seen seen = end_wait(to, SEEN_FAIL, NULL, 0);
     assert_int_equal(seen.code, -ENOSPC);
     assert_non_null(strstr(seen.text, "its disk is full"));
-    assert_non_null(strstr(seen.text, "process"));
+    assert_non_null(strstr(seen.text, "pid "));
     assert_int_equal(seen.has_totals, i);
     assert_int_equal(seen.totals.messages, i ? 7 : 0);
     assert_int_equal(seen.totals.drop_count, i);
@@ -552,7 +552,7 @@ static void test_killed_process(void **state)
   assert_int_equal(kill(child, SIGKILL), 0);
   assert_int_equal(waitpid(child, &status, 0), child);
   struct seen seen = end_wait(receiver, SEEN_FAIL, in, 0);
-  snprintf(name, sizeof name, "process %d at", (int)child);
+  snprintf(name, sizeof name, "pid %d,", (int)child);
   assert_int_equal(seen.code, -ECONNRESET);
   assert_non_null(strstr(seen.text, name));
   end_close(receiver);

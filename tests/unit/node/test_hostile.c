@@ -125,7 +125,7 @@ static void strangers_are_told_and_dropped(void **state)
 
   int fd = dial(port);
   assert_int_equal(send(fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
-  expect_bye(fd, &pair, -EPROTO, "is it Penstock's control channel");
+  expect_bye(fd, &pair, -EPROTO, "does it speak Penstock's control protocol");
   still_served(&pair);
 
   fd = dial(port);

@@ -35,7 +35,7 @@ static void peers_join_and_leave(void **state)
   (void)state;
   pair_open(&pair, NULL, NULL);
   pst_peer_set_context(pair.server.peer, &pair);
-  assert_non_null(strstr(pst_peer_text(pair.client.peer), "process"));
+  assert_non_null(strstr(pst_peer_text(pair.client.peer), "pid "));
   assert_int_equal(pst_peer_message_max(pair.client.peer), 256);
   pst_peer_close(pair.client.peer, 0, NULL);
   struct pst_node_event left = await(&pair.client, &pair.server, PST_NODE_LEFT);
