@@ -63,6 +63,6 @@ void banner_stream(const struct flow *flow)
          path->carrier[0] != '\0' ? path->carrier : "an unknown carrier",
          path->reason[0] != '\0' ? " (" : "", path->reason, path->reason[0] != '\0' ? ")" : "");
   if (flow->sender.handle == NULL || flow->receiver.handle == NULL)
-    notice(PST_LOG_INFO, "%s: peer: %s", flow->name,
-           decides->peer[0] != '\0' ? decides->peer : "unknown");
+    notice(PST_LOG_INFO, "%s: %s%s", flow->name,
+           flow->foreign ? "" : "peer: ", decides->peer[0] != '\0' ? decides->peer : "unknown");
 }

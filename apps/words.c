@@ -80,7 +80,7 @@ const struct option_word option_words[] = {
     {OPTION_REQUEST, KEY_NODE + NODE_DEPTH, "depth", "N",
      "iterations under way, each with a place of its own; 1 when not given"},
     {OPTION_COPY, KEY_NODE + NODE_TO, "to", "NAME",
-     "what a single file is called at its destination, or the folder that all go into"},
+     "destination: a file name (one source) or a folder"},
     {OPTION_COPY, KEY_NODE + NODE_RECURSIVE, "recursive", NULL, "folders, with all in them"},
     {OPTION_COPY, KEY_NODE + NODE_RESUME, "resume", NULL,
      "go on with what an interrupted transfer left, once it is found to be the same"},

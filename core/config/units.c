@@ -180,6 +180,17 @@ void units_print_size(uint64_t bytes, char *text, size_t size)
   print_quantity(bytes, size_units, COUNT(size_units), false, text, size);
 }
 
+void units_print_about(uint64_t bytes, char *text, size_t size)
+{
+  static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+
+  while (unit + 1 < COUNT(names) && bytes >> (10 * (unit + 1)))
+    unit++;
+  uint64_t one = UINT64_C(1) << (10 * unit);
+  snprintf(text, size, "%.*f %s", bytes % one != 0, (double)bytes / (double)one, names[unit]);
+}
+
 void units_print_duration(uint64_t ns, char *text, size_t size)
 {
   print_quantity(ns, duration_units, COUNT(duration_units), false, text, size);

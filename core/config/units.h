@@ -17,6 +17,9 @@ int units_parse_duration(const char *text, uint64_t *ns);
 int units_parse_rate(const char *text, uint64_t *bps);
 /* The shortest exact text that parses to the same value. */
 void units_print_size(uint64_t bytes, char *text, size_t size);
+#define UNITS_ABOUT_BYTES 32
+/* For a message: exact where a unit divides it ("64 GiB"), else to a tenth ("11.2 MiB"). */
+void units_print_about(uint64_t bytes, char *text, size_t size);
 void units_print_duration(uint64_t ns, char *text, size_t size);
 void units_print_rate(uint64_t bps, char *text, size_t size);
 

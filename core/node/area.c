@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/units.h"
 #include "node.h"
 
 static int alloc_region(struct pst_area *area, const char *label, struct pst_error *error)
@@ -17,12 +18,17 @@ static int alloc_region(struct pst_area *area, const char *label, struct pst_err
                                     .needs = region_needs(limits) | limits->ring_needs,
                                     .label = label};
   const char *lacks;
+  char bytes[UNITS_ABOUT_BYTES];
 
   area->own.region.struct_size = sizeof(area->own.region);
+  pst_log_clear_error();
   int rc = plugin->memory->alloc(area->own.memory->memory, &params, &area->own.region);
+  if (rc < 0 && pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
+    return rc;
+  units_print_about(area->own.length, bytes, sizeof(bytes));
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: memory %s gives no %.1f MiB: %s", label,
-                    plugin->name, (double)area->own.length / 1048576.0, strerror(-rc));
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: memory %s cannot allocate %s: %s", label,
+                    plugin->name, bytes, strerror(-rc));
   area->own.is_there = true;
   if (setup_region_meets(&area->own.region, region_needs(limits), &lacks))
     return 0;
@@ -44,14 +50,15 @@ static int register_region(struct pst_area *area, const char *label, struct pst_
                                  .length = area->own.length,
                                  .path = &path};
   int rc = node->ops->mr_register(node->device->device, &params, &area->own.mr);
+  char bytes[UNITS_ABOUT_BYTES];
 
   if (rc == 0)
     return 0;
+  units_print_about(area->own.length, bytes, sizeof(bytes));
   return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                  "%s: transport %s cannot register %.1f MiB of memory %s (%s): %s", label,
-                  node->device->plugin->name, (double)area->own.length / 1048576.0,
-                  area->own.memory->plugin->name, area->own.region.backing,
-                  path.reason[0] ? path.reason : strerror(-rc));
+                  "%s: transport %s cannot register %s of memory %s (%s): %s", label,
+                  node->device->plugin->name, bytes, area->own.memory->plugin->name,
+                  area->own.region.backing, path.reason[0] ? path.reason : strerror(-rc));
 }
 
 /* One that has no memory yet. */

@@ -94,8 +94,8 @@ static int open_zeros(struct pst_receiver *receiver, struct frames *frames, stru
     rc = -EOPNOTSUPP;
   if (rc < 0)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                    "stream %s: memory %s gives no staging memory of %lu B for zeros: %s; "
-                    "`missing: keep` or `drop` needs none",
+                    "stream %s: memory %s cannot allocate %lu B of staging memory for zeros: %s; "
+                    "`missing: keep` and `drop` need none",
                     receiver->end.name, memory->plugin->name, params.length, strerror(-rc));
   memset(frames->zeros.host, 0, params.length);
   return 0;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/units.h"
 #include "session.h"
 
 /* Copy batches under way. What arrives meanwhile makes the next one larger. */
@@ -60,17 +61,23 @@ static int try_alloc(const struct landing_plan *plan, struct landing *landing,
 
   snprintf(label, sizeof(label), "stream %s, %s", plan->stream->name, purpose_name(purpose));
   *region = (struct pst_region){.struct_size = sizeof(*region)};
+  pst_log_clear_error();
   return landing->memory->plugin->memory->alloc(landing->memory->memory, &params, region);
 }
 
 static int refuse_alloc(const struct landing_plan *plan, const struct landing *landing,
                         enum pst_alloc_purpose purpose, uint64_t length, int code)
 {
+  char bytes[UNITS_ABOUT_BYTES];
+
+  if (pst_fail_said(plan->error, PST_EXIT_UNAVAILABLE, code) == code)
+    return code;
+  units_print_about(length, bytes, sizeof(bytes));
   return pst_fail(plan->error, PST_EXIT_UNAVAILABLE, code,
-                  "stream %s: memory %s gives no %.1f MiB for the %s: %s; a smaller `ring` needs "
-                  "less",
-                  plan->stream->name, landing->memory->plugin->name, (double)length / 1048576.0,
-                  purpose_name(purpose), strerror(-code));
+                  "stream %s: memory %s cannot allocate %s for the %s: %s; lower `ring` or "
+                  "`message`",
+                  plan->stream->name, landing->memory->plugin->name, bytes, purpose_name(purpose),
+                  strerror(-code));
 }
 
 static int alloc_region(const struct landing_plan *plan, struct landing *landing,
@@ -138,8 +145,10 @@ static int try_direct(const struct landing_plan *plan, struct landing *landing, 
   /* A NIC may reach less of a GPU than there is; staged, it reaches none. */
   if (rc == -ENOMEM && (needs & PST_NEED_EXPORT_DMABUF) &&
       plan->stream->receiver.path == CONFIG_PATH_AUTO) {
-    snprintf(why, why_size, "memory %s gives no %.1f MiB that a NIC can reach",
-             landing->memory->plugin->name, (double)length / 1048576.0);
+    char bytes[UNITS_ABOUT_BYTES];
+    units_print_about(length, bytes, sizeof(bytes));
+    snprintf(why, why_size, "memory %s has no %s that a NIC can reach",
+             landing->memory->plugin->name, bytes);
     return 1;
   }
   if (rc < 0)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/units.h"
 #include "session.h"
 
 #define REGION_BATCH 128 /* blocks of one fill or verify batch */
@@ -31,15 +32,18 @@ static int alloc_region(const struct session_end *end, bool offered, struct sess
                                         region_needs(limits) | (offered ? limits->ring_needs : 0),
                                     .label = end->name};
   const char *lacks;
+  char bytes[UNITS_ABOUT_BYTES];
 
   own->region.struct_size = sizeof(own->region);
+  pst_log_clear_error();
   int rc = memory->alloc(own->memory->memory, &params, &own->region);
+  if (rc < 0 && pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
+    return rc;
+  units_print_about(own->length, bytes, sizeof(bytes));
   if (rc < 0)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                    "stream %s: memory %s gives no %.1f MiB for the region: %s; a smaller `region` "
-                    "needs less",
-                    end->name, own->memory->plugin->name, (double)own->length / 1048576.0,
-                    strerror(-rc));
+                    "stream %s: memory %s cannot allocate %s for the region: %s; lower `region`",
+                    end->name, own->memory->plugin->name, bytes, strerror(-rc));
   own->is_there = true;
   if (setup_region_meets(&own->region, region_needs(limits), &lacks))
     return 0;
@@ -66,15 +70,16 @@ static int register_region(const struct session_end *end, bool offered, struct s
                                  .path = path};
 
   int rc = device->ops->mr_register(device->device, &params, &own->mr);
+  char bytes[UNITS_ABOUT_BYTES];
   if (rc == 0)
     return 0;
-  return pst_fail(
-      error, PST_EXIT_UNAVAILABLE, rc,
-      "stream %s: transport %s cannot register %.1f MiB of memory %s (%s) for one-sided "
-      "access: %s; nothing can be staged there: choose another %s.memory",
-      end->name, device->plugin->name, (double)own->length / 1048576.0, own->memory->plugin->name,
-      own->region.backing, path->reason[0] ? path->reason : strerror(-rc),
-      end->is_sender ? "sender" : "receiver");
+  units_print_about(own->length, bytes, sizeof(bytes));
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                  "stream %s: transport %s cannot register %s of memory %s (%s) for one-sided "
+                  "access: %s; nothing can be staged there: choose another %s.memory",
+                  end->name, device->plugin->name, bytes, own->memory->plugin->name,
+                  own->region.backing, path->reason[0] ? path->reason : strerror(-rc),
+                  end->is_sender ? "sender" : "receiver");
 }
 
 int region_open_queue(struct session_region *own, const char *what, struct pst_error *error)

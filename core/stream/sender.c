@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/units.h"
 #include "session.h"
 
 #define SENDER_FLUSH_COOKIE UINT64_MAX
@@ -37,11 +38,15 @@ static struct pst_sender *leader_of(struct pst_sender *sender)
 static int refuse_alloc(const struct pst_sender *sender, uint64_t length, int rc,
                         struct pst_error *error)
 {
+  char bytes[UNITS_ABOUT_BYTES];
+
+  if (pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
+    return rc;
+  units_print_about(length, bytes, sizeof(bytes));
   return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                  "stream %s: memory %s gives no %.1f MiB for the sender's slots: %s; a smaller "
-                  "`ring` needs less",
-                  sender->end.name, sender->memory->plugin->name, (double)length / 1048576.0,
-                  strerror(-rc));
+                  "stream %s: memory %s cannot allocate %s for the sender's slots: %s; lower "
+                  "`ring` or `message`",
+                  sender->end.name, sender->memory->plugin->name, bytes, strerror(-rc));
 }
 
 static bool sends_from(const struct pst_sender *sender, const struct pst_sender *slots)
@@ -95,11 +100,14 @@ static int alloc_slots(struct pst_sender *sender, const struct pst_limits *limit
       .label = sender->end.name};
 
   sender->region.struct_size = sizeof(sender->region);
+  pst_log_clear_error();
   int rc = memory->alloc(sender->memory->memory, &params, &sender->region);
   /* A NIC may reach less of a GPU than there is; staged, it reaches none. */
   if (rc == -ENOMEM && (params.needs & PST_NEED_EXPORT_DMABUF) && path == CONFIG_SENDER_PATH_AUTO) {
-    snprintf(why, why_size, "memory %s gives no %.1f MiB that a NIC can reach",
-             sender->memory->plugin->name, (double)params.length / 1048576.0);
+    char bytes[UNITS_ABOUT_BYTES];
+    units_print_about(params.length, bytes, sizeof(bytes));
+    snprintf(why, why_size, "memory %s has no %s that a NIC can reach",
+             sender->memory->plugin->name, bytes);
     params.needs = 0;
     rc = memory->alloc(sender->memory->memory, &params, &sender->region);
   }
@@ -150,10 +158,12 @@ static int try_register(const struct pst_sender *leader, const struct pst_sender
 static int fail_register(const struct pst_sender *leader, const struct pst_sender *leg_owner,
                          const struct pst_path_info *path, int rc, struct pst_error *error)
 {
+  char bytes[UNITS_ABOUT_BYTES];
+
+  units_print_about(leader->stride * leader->slots, bytes, sizeof(bytes));
   return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                  "stream %s: transport %s cannot register %.1f MiB of %smemory %s (%s): %s",
-                  leg_owner->end.name, leg_owner->end.lane->device->plugin->name,
-                  (double)(leader->stride * leader->slots) / 1048576.0,
+                  "stream %s: transport %s cannot register %s of %smemory %s (%s): %s",
+                  leg_owner->end.name, leg_owner->end.lane->device->plugin->name, bytes,
                   leader->staging ? "staging " : "", leader->memory->plugin->name,
                   sender_region(leader)->backing, path->reason[0] ? path->reason : strerror(-rc));
 }

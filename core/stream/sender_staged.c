@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/units.h"
 #include "session.h"
 
 #define STAGING_COPIES 8
@@ -57,8 +58,10 @@ static int open_region(struct pst_sender *sender, const char *why, struct pst_er
   if (rc < 0)
     staging->region.length = 0;
   if (rc < 0) {
-    snprintf(text, sizeof(text), "memory %s gives no %.1f MiB of pinned host memory: %s",
-             sender->memory->plugin->name, (double)params.length / 1048576.0, strerror(-rc));
+    char bytes[UNITS_ABOUT_BYTES];
+    units_print_about(params.length, bytes, sizeof(bytes));
+    snprintf(text, sizeof(text), "memory %s cannot allocate %s of pinned host memory: %s",
+             sender->memory->plugin->name, bytes, strerror(-rc));
     return fail_open(sender, why, text, rc, error);
   }
   if (setup_region_meets(&staging->region, needs, &lacks))

@@ -26,10 +26,10 @@ static int refuse(const struct pst_memory *memory, const char *label, uint64_t l
                   const char *call, int code)
 {
   host_error(memory,
-             "%s: cannot get %s of host memory: %s: %s; %" PRIu64
-             " MiB are available: ask for less (ring, message) or free some",
+             "%s: cannot allocate %s of host memory: %s: %s; %s are available: lower `ring` or "
+             "`message`, or free memory",
              label, host_size_text(length).text, call, strerror(code),
-             host_available_bytes() >> 20);
+             host_about_text(host_available_bytes()).text);
   return code == ENOMEM ? -ENOMEM : -code;
 }
 

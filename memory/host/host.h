@@ -59,6 +59,7 @@ struct host_text {
   char text[32];
 };
 struct host_text host_size_text(uint64_t bytes);
+struct host_text host_about_text(uint64_t bytes); /* "19.6 GiB" */
 /* The number a file holds; false when there is no such file or number. */
 bool host_read_number(const char *path, uint64_t *value);
 /* What can be had without swapping, and all that the machine has, swap included;

@@ -145,10 +145,10 @@ int host_block_populate(const struct pst_memory *memory, struct host_block *bloc
   if (block->bound)
     snprintf(where, sizeof(where), " on NUMA node %d", memory->numa_node);
   host_error(memory,
-             "%s: %s of %s were promised but are not there%s: %s; %" PRIu64
-             " MiB are available: ask for less (ring, message), free some%s",
+             "%s: cannot allocate %s of %s%s: %s; %s are available: lower `ring` or `message`, "
+             "free memory%s",
              label, host_size_text(block->length).text, block->words, where, strerror(code),
-             host_available_bytes() >> 20,
+             host_about_text(host_available_bytes()).text,
              block->bound ? ", reserve more on that node, or write numa_node: auto" : "");
   return -ENOMEM;
 }

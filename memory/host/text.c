@@ -17,6 +17,15 @@ struct host_text host_size_text(uint64_t bytes)
   return out;
 }
 
+struct host_text host_about_text(uint64_t bytes)
+{
+  struct host_text out;
+  bool gib = bytes >= UINT64_C(1) << 30;
+  snprintf(out.text, sizeof(out.text), "%.1f %s", (double)bytes / (double)(1u << (gib ? 30 : 20)),
+           gib ? "GiB" : "MiB");
+  return out;
+}
+
 bool host_read_number(const char *path, uint64_t *value)
 {
   FILE *file = fopen(path, "re");

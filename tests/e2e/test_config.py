@@ -178,6 +178,12 @@ class Refusals(Case):
                 stream = self.only_stream(result)
                 self.assertEqual([each["met"] for each in stream["expect"]], [None, None])
 
+    def test_memory_that_is_not_there_has_one_message(self):
+        path = self.config(yaml_stream(message="1 GiB", ring=4194304, sender="{count: 10}"))
+        child = self.run_program("run", path, expect=3)
+        self.assertRegex(child.stderr, r"cannot allocate 4096 TiB of host memory: .* available: lower `ring` or `message`")
+        self.assertEqual(child.stderr.count("error:"), 1, child.stderr)
+
     def test_a_cpu_that_is_not_here(self):
         path = self.config(yaml_stream(sender="{count: 10}"), top="workers: {cpus: [999]}\n")
         result, child = self.run_json("run", path, expect=3)

@@ -92,8 +92,8 @@ class Receiver(Trouble):
         received, and how many messages were sent."""
         receiver = self.receiver(path)
         sender = self.start("send", path, "--json", self.folder / "sent.json")
-        receiver.wait_line("peer: ")
-        sender.wait_line("peer: ")
+        receiver.wait_line("peer: |listening on")
+        sender.wait_line("peer: |sending from")
         receiver.signal(signal.SIGSTOP)
         try:
             wait_until(lambda: self.drops(receiver) > 100, 20, "the kernel drops")

@@ -186,7 +186,7 @@ class Verbs(Case):
         memory = ("--set", "streams.packets.receiver.memory=cuda")
         stream = self.in_gpu_memory("bar1_mib=16", *memory)
         self.assertEqual(stream["path"], "staged")
-        self.assertRegex(stream["path_reason"], r"memory cuda gives no [0-9.]+ MiB that a NIC can reach")
+        self.assertRegex(stream["path_reason"], r"memory cuda has no [0-9.]+ MiB that a NIC can reach")
         cuda = FAKES / "cuda"
         child = self.run_program(
             "run", self.verbs_config(), "--plugin-path", cuda, *memory,

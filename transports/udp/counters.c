@@ -160,14 +160,14 @@ int udp_describe(struct pst_endpoint *endpoint, char *text, size_t size)
     return -EINVAL;
   udp_address_print(&endpoint->local, local, sizeof(local));
   if (endpoint->rx)
-    snprintf(text, size, "on %s, %u slots%s", local, endpoint->rx->ring->params.slots,
-             endpoint->rx->gro ? ", coalesced by the kernel" : "");
+    snprintf(text, size, "listening on %s (ring %u, GRO %s)", local,
+             endpoint->rx->ring->params.slots, endpoint->rx->gro ? "on" : "off");
   else if (!endpoint->connected)
     snprintf(text, size, "from %s, not connected", local);
   else {
     udp_address_print(&endpoint->peer, peer, sizeof(peer));
-    snprintf(text, size, "from %s to %s%s", local, peer,
-             endpoint->tx->gso ? ", cut by the kernel" : "");
+    snprintf(text, size, "sending from %s to %s (GSO %s)", local, peer,
+             endpoint->tx->gso ? "on" : "off");
   }
   return 0;
 }

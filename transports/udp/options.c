@@ -214,8 +214,8 @@ static const struct pst_option options[] = {
     },
     {
         .name = "reorder",
-        .help = "How many messages one may come late by. A foreign sender whose numbers are "
-                "further back has started anew. rtp has at most 32767.",
+        .help = "Largest accepted lateness of a message, in messages. A foreign sender whose "
+                "numbers go further back has restarted. rtp has at most 32767.",
         .default_value = "1024",
         .type = PST_OPTION_UINT,
         .min = 1,

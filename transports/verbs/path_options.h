@@ -18,8 +18,8 @@
   },                                                                                               \
       {                                                                                            \
           .name = "hop_limit",                                                                     \
-          .help = "Routers that a packet may pass, and one more. `connection: rdma_cm` takes "     \
-                  "the route's (`ip route`) unless this is set.",                                  \
+          .help = "IP hop limit (routers + 1). `connection: rdma_cm` uses the route's (`ip "       \
+                  "route`) unless this is set.",                                                   \
           .default_value = "64",                                                                   \
           .type = PST_OPTION_UINT,                                                                 \
           .min = 1,                                                                                \

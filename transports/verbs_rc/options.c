@@ -84,10 +84,10 @@ static const struct pst_option options[] = {
     },
     {
         .name = "reconnect",
-        .help = "For how long it is tried to have a connection again that failed: what had not "
-                "arrived is sent again, and the stream goes on. Each try takes timeout times "
-                "(retry_cnt + 1), by rdma_cm perhaps 3 s more, so it should be several of these. "
-                "Both ends need it, and a keepalive. 0: it is over.",
+        .help = "How long to try to re-establish a failed connection; unacknowledged messages are "
+                "resent. One try takes timeout * (retry_cnt + 1), with rdma_cm up to 3 s more; "
+                "allow several tries. Both ends need it, and a keepalive. 0 (default): fail at "
+                "once.",
         .default_value = "0",
         .type = PST_OPTION_DURATION,
         .scope = PST_SCOPE_DEVICE,
@@ -106,10 +106,9 @@ static const struct pst_option options[] = {
     },
     {
         .name = "srq",
-        .help = "Endpoints of a worker share their receives (a shared receive queue), and have "
-                "fewer and smaller ones for credit: for many peers on one worker, each with few "
-                "messages. The device needs max_srq. Either end may, whatever the other has; not "
-                "with `qps` of more than 1.",
+        .help = "Endpoints of a worker share one receive queue (SRQ), which saves memory with many "
+                "peers of few messages each. The device needs max_srq. May be set at either end "
+                "independently; needs `qps: 1`.",
         .default_value = "false",
         .type = PST_OPTION_BOOL,
         .scope = PST_SCOPE_DEVICE,
