@@ -13,6 +13,8 @@ import sys
 
 # Of meson's time limits, which are for a machine with nothing else to do. Given again, it replaces this.
 PATIENCE = "4"
+# Many tests wait for a time to pass: one more than there are CPUs runs at once.
+PROCESSES = str((os.cpu_count() or 1) + 1)
 KEYS = ("passed", "failed", "skipped")
 
 
@@ -29,7 +31,7 @@ def main():
     wrapper = shlex.quote(str(pathlib.Path(__file__).resolve().with_name("count-cases.py")))
     command = ["meson", "test", "-C", str(build), "--wrapper", wrapper, "--print-errorlogs"]
     status = subprocess.run(
-        [*command, "--timeout-multiplier", PATIENCE, *sys.argv[2:]],
+        [*command, "--timeout-multiplier", PATIENCE, "--num-processes", PROCESSES, *sys.argv[2:]],
         env=dict(os.environ, PENSTOCK_TEST_RECORDS=str(records)),
     ).returncode
 
