@@ -92,7 +92,8 @@ int pst_peer_offer(struct pst_peer *peer, struct pst_area *area, uint64_t offset
                                  .region = &area->own.region,
                                  .offset = offset,
                                  .length = length,
-                                 .path = &path};
+                                 .path = &path,
+                                 .domain = peer->id};
 
   if (peer->state != NODE_PEER_JOINED || peer->transport_over || peer->control_over)
     return -ENOTCONN;

@@ -44,7 +44,8 @@ static int open_ring(struct pst_node *node, struct pst_peer *peer)
                              .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
                              .region = &peer->ring_region,
                              .length = node->ring_stride * node->messages,
-                             .path = &path};
+                             .path = &path,
+                             .domain = peer->id};
   /* Alone in its region: whoever may write into the ring may write nowhere else. */
   int rc =
       alloc_region(node, mr.length, limits->ring_needs, "messages of a peer", &peer->ring_region);
@@ -105,6 +106,7 @@ static int open_endpoint(struct pst_node *node, struct pst_peer *peer)
       .message_max = node->message_max,
       .timeout_ns = node->connect_timeout_ns,
       .mr = device_area(node) ? device_area(node)->own.mr : peer->send_mr,
+      .domain = peer->id,
   };
 
   return node->ops->endpoint_open(node->worker, &params, &peer->endpoint);

@@ -105,7 +105,8 @@ static int open_ring(const struct landing_plan *plan, struct landing *landing)
                              .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
                              .region = &landing->ring_region,
                              .length = landing->stride * landing->slots,
-                             .path = &landing->path};
+                             .path = &landing->path,
+                             .domain = landing_domain(landing)};
   landing->path = (struct pst_path_info){.struct_size = sizeof(landing->path)};
   if (landing->ring_region.length)
     rc = ops->mr_register(device, &mr, &landing->mr);

@@ -126,6 +126,7 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
   memcpy(receiver->end.memory_backing, final->backing, sizeof(receiver->end.memory_backing));
   receiver->end.memory_kind = final->kind;
   params.ring = receiver->landing->ring;
+  params.domain = landing_domain(receiver->landing);
   pst_log_clear_error();
   rc = receiver->end.lane->ops->endpoint_open(receiver->end.lane->worker, &params,
                                               &receiver->end.endpoint);

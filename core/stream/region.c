@@ -67,7 +67,8 @@ static int register_region(const struct session_end *end, bool offered, struct s
                                            (offered ? remote : 0u),
                                  .region = &own->region,
                                  .length = own->length,
-                                 .path = path};
+                                 .path = path,
+                                 .domain = offered ? region_domain(own) : 0};
 
   int rc = device->ops->mr_register(device->device, &params, &own->mr);
   char bytes[UNITS_ABOUT_BYTES];

@@ -452,6 +452,11 @@ int landing_open(struct pst_session *session, struct pst_receiver *receiver,
                  struct pst_error *error);
 /* Before the workers are closed, and after. */
 void landing_close_ring(struct landing *landing);
+/* Its peers reach the ring, and nothing of any other's: of the registration and of endpoints. */
+static inline uint64_t landing_domain(const struct landing *landing)
+{
+  return (uint64_t)(uintptr_t)landing;
+}
 void landing_close(struct landing *landing);
 /* The lent region that a message lies in; NULL: the transport names an unknown one. */
 const struct pst_region *landing_lent(const struct landing *landing, uint32_t buffer);
@@ -482,6 +487,11 @@ int landing_reap(struct landing *landing);
 void landing_give_back(struct landing *landing, const struct pst_view *views, uint32_t n);
 void landing_give_tokens(struct landing *landing, const uint64_t *tokens, uint32_t n);
 
+/* The peer that a region is offered to reaches that and nothing else. */
+static inline uint64_t region_domain(const struct session_region *own)
+{
+  return (uint64_t)(uintptr_t)own;
+}
 /* region.c: allocated, registered, with what peers need where it is `offered`. */
 int region_open(struct session_end *end, const struct config_plugin *memory, bool offered,
                 struct session_region *own, struct pst_error *error);

@@ -40,7 +40,8 @@ int target_open(struct pst_session *session, struct pst_target *target, struct p
                                        .cookie = (uint64_t)(uintptr_t)&target->end,
                                        .options = config->receiver.transport.plugin.options,
                                        .label = config->name,
-                                       .timeout_ns = config->timeout_ns};
+                                       .timeout_ns = config->timeout_ns,
+                                       .domain = region_domain(&target->own)};
 
   (void)session;
   int rc = region_open(&target->end, &config->receiver.memory, true, &target->own, error);

@@ -107,6 +107,7 @@ int contract_endpoint_try(struct contract_side *side, const struct contract_para
       .message_max = ring && params->payload_max ? params->payload_max : params->message,
       .timeout_ns = params->timeout_ns ? params->timeout_ns : CONTRACT_DEADLINE_NS,
       .mr = ring ? NULL : side->mr,
+      .domain = params->domain,
   };
   side->closed[index] = false;
   return side->image.ops->endpoint_open(side->worker, &endpoint, &side->endpoints[index]);
@@ -154,7 +155,8 @@ void contract_side_open(const struct contract_variant *variant,
                                        remote_rights(side->limits.capabilities) |
                                        (receiver ? PST_ACCESS_RING : 0u),
                              .region = &side->memory.region,
-                             .length = side->memory.region.length};
+                             .length = side->memory.region.length,
+                             .domain = params->domain};
   assert_int_equal(ops->mr_register(side->device, &mr, &side->mr), 0);
   assert_int_equal(ops->worker_open(side->device, 0, &side->worker), 0);
   if (receiver)

@@ -61,6 +61,7 @@ struct contract_params {
   uint32_t pieces;
   uint32_t headroom;
   uint32_t roles_more; /* PST_ROLE_RMA */
+  uint64_t domain;     /* of memory and endpoints */
   uint64_t timeout_ns; /* of a peer that owes an answer; 0: longer than any wait here */
   bool sleep;
   bool bare; /* the ring has no memory */

@@ -21,6 +21,7 @@ static void node_open(struct node *node, int which)
 {
   struct contract_params params = stream_params;
   params.roles_more = PST_ROLE_SENDER | PST_ROLE_RMA;
+  params.domain = 1; /* so that one queue pair asks, and another answers */
   *node = (struct node){0};
   contract_side_open(&stream_variants[which], &params, false, true, &node->side);
   contract_region_make(params.slots * params.message, &node->region);

@@ -372,9 +372,9 @@ def udp_blob_seeds():
 
 
 def rc_blob_seeds():
-    for flags in range(0, 128, 5):
+    for flags in range(0, 256, 5):
         yield (struct.pack(">BBBBHII16sHQQIIQIQQIIB", flags, 2, 3, 1, 7, 17, 19, bytes(16), 4791, 5, 0, 8, 4096, 4096, 9, 512, 512, 16, 8, 1)
-               + bytes(56) + struct.pack(">III", 1, 0, 8))  # fmt: skip
+               + bytes(120) + struct.pack(">III", 1, 0, 8))  # fmt: skip
 
 
 # ---- Plugins --------------------------------------------------------------------------------------

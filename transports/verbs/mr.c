@@ -16,7 +16,7 @@
 static struct ibv_mr *count(struct vb_mrs *mrs, struct ibv_mr *made)
 {
   if (made)
-    atomic_fetch_add_explicit(&mrs->held, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(mrs->held, 1, memory_order_relaxed);
   return made;
 }
 
@@ -28,14 +28,14 @@ struct ibv_mr *vb_pin(struct vb_mrs *mrs, void *address, size_t length, int acce
 void vb_unpin(struct vb_mrs *mrs, struct ibv_mr *mr)
 {
   ibv_dereg_mr(mr);
-  atomic_fetch_sub_explicit(&mrs->held, 1, memory_order_relaxed);
+  atomic_fetch_sub_explicit(mrs->held, 1, memory_order_relaxed);
 }
 
 /* ENOMEM has several causes: the limit is looked at as the kernel does, then the device's number of
  * registrations; what cannot be looked at is what is left. */
 static void no_room(const struct vb_mrs *mrs, uint64_t length, char *text, size_t size)
 {
-  uint32_t held = atomic_load_explicit(&mrs->held, memory_order_relaxed);
+  uint32_t held = atomic_load_explicit(mrs->held, memory_order_relaxed);
   struct vb_memlock now;
   char innocent[96];
 
@@ -108,7 +108,7 @@ static const char *plain_refusal(const struct vb_mrs *mrs, int error, uint64_t l
     snprintf(text, 48, "%s", strerror(error));
   else if (vb_memlock_exceeded(&now, length))
     snprintf(text, 48, "memlock %llu KiB (`ulimit -l`)", (unsigned long long)now.limit / 1024);
-  else if (mrs->max && atomic_load_explicit(&mrs->held, memory_order_relaxed) >= mrs->max)
+  else if (mrs->max && atomic_load_explicit(mrs->held, memory_order_relaxed) >= mrs->max)
     snprintf(text, 48, "max_mr is %u", mrs->max);
   else
     snprintf(text, 48, "device table full");
@@ -261,9 +261,9 @@ struct vb_shared {
   char reason[160];
 };
 
-void vb_mrs_open(struct vb_mrs *mrs, struct ibv_pd *pd, int max)
+void vb_mrs_open(struct vb_mrs *mrs, struct ibv_pd *pd, int max, atomic_uint *held)
 {
-  *mrs = (struct vb_mrs){.pd = pd, .max = max > 0 ? (uint32_t)max : 0};
+  *mrs = (struct vb_mrs){.pd = pd, .max = max > 0 ? (uint32_t)max : 0, .held = held};
   pthread_mutex_init(&mrs->lock, NULL);
 }
 

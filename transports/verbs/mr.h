@@ -20,12 +20,12 @@
  */
 struct vb_mrs {
   struct ibv_pd *pd;
-  uint32_t max;     /* the device's max_mr; 0: it does not say */
-  atomic_uint held; /* registrations of this protection domain */
+  uint32_t max;      /* the device's max_mr; 0: it does not say */
+  atomic_uint *held; /* registrations of the device, in all of its protection domains */
   pthread_mutex_t lock;
   struct vb_shared *shared;
 };
-void vb_mrs_open(struct vb_mrs *mrs, struct ibv_pd *pd, int max);
+void vb_mrs_open(struct vb_mrs *mrs, struct ibv_pd *pd, int max, atomic_uint *held);
 /* All are closed. */
 void vb_mrs_close(struct vb_mrs *mrs);
 

@@ -2,7 +2,7 @@
 /* An endpoint's address as it travels: big-endian, of one length. */
 #include "rc.h"
 
-static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 4};
+static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 5};
 
 struct cursor {
   uint8_t *at;
@@ -32,7 +32,8 @@ void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES])
   put(&to,
       (uint64_t)blob->is_ethernet | (uint64_t)blob->is_sender << 1 |
           (uint64_t)blob->is_receiver << 2 | (uint64_t)blob->is_rma << 3 |
-          (uint64_t)blob->is_cm << 4 | (uint64_t)blob->sends << 5 | (uint64_t)blob->reconnects << 6,
+          (uint64_t)blob->is_cm << 4 | (uint64_t)blob->sends << 5 |
+          (uint64_t)blob->reconnects << 6 | (uint64_t)blob->is_split << 7,
       1);
   put(&to, blob->gid_type, 1);
   put(&to, blob->mtu, 1);
@@ -58,6 +59,10 @@ void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES])
     put(&to, blob->more[i].qpn, 4);
     put(&to, blob->more[i].psn, 4);
   }
+  for (uint32_t i = 0; i < RC_LANES_MAX; i++) {
+    put(&to, blob->responders[i].qpn, 4);
+    put(&to, blob->responders[i].psn, 4);
+  }
   put(&to, blob->run_count, 4);
   for (uint32_t i = 0; i < RC_BLOB_RUNS; i++) {
     put(&to, blob->runs[i].first, 4);
@@ -81,6 +86,9 @@ static bool makes_sense(const struct rc_blob *blob)
     return false;
   for (uint32_t i = 0; i < RC_LANES_MAX - 1; i++)
     if (blob->more[i].qpn > 0xffffff || blob->more[i].psn > 0xffffff)
+      return false;
+  for (uint32_t i = 0; i < RC_LANES_MAX; i++)
+    if (blob->responders[i].qpn > 0xffffff || blob->responders[i].psn > 0xffffff)
       return false;
   if (!blob->is_receiver)
     return true;
@@ -110,9 +118,8 @@ bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob)
                            .is_rma = flags & 8,
                            .is_cm = flags & 16,
                            .sends = flags & 32,
-                           .reconnects = flags & 64};
-  if (flags & ~127u)
-    return false;
+                           .reconnects = flags & 64,
+                           .is_split = flags & 128};
   blob->gid_type = (uint8_t)get(&at, 1);
   blob->mtu = (uint8_t)get(&at, 1);
   blob->rd_atomic = (uint8_t)get(&at, 1);
@@ -136,6 +143,10 @@ bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob)
   for (uint32_t i = 0; i < RC_LANES_MAX - 1; i++) {
     blob->more[i].qpn = (uint32_t)get(&at, 4);
     blob->more[i].psn = (uint32_t)get(&at, 4);
+  }
+  for (uint32_t i = 0; i < RC_LANES_MAX; i++) {
+    blob->responders[i].qpn = (uint32_t)get(&at, 4);
+    blob->responders[i].psn = (uint32_t)get(&at, 4);
   }
   blob->run_count = (uint32_t)get(&at, 4);
   for (uint32_t i = 0; i < RC_BLOB_RUNS; i++) {

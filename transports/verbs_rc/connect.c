@@ -63,6 +63,11 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_blob *add
              own->lanes);
     return refuse(endpoint, -EPROTO, why);
   }
+  if (peer->is_split != own->is_split)
+    return refuse(
+        endpoint, -EPROTO,
+        "one end answers its peer by a queue pair of its own, and the other does not; both "
+        "ends need a domain, or neither");
   if (peer->is_ethernet != own->is_ethernet)
     return refuse(endpoint, -EXDEV,
                   "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices");
@@ -111,6 +116,8 @@ static int take_peer(struct pst_endpoint *endpoint)
         receives < endpoint->credit_depth ? receives : endpoint->credit_depth;
     uint32_t bytes = peer->control_bytes;
     bytes = bytes < endpoint->credit_bytes ? bytes : endpoint->credit_bytes;
+    if (!endpoint->credit_mr && bytes > endpoint->max_inline)
+      bytes = endpoint->max_inline;
     endpoint->rx->runs_max = bytes / (uint32_t)sizeof(struct rc_run);
     endpoint->rx->initial = peer->initial;
   }
@@ -187,19 +194,46 @@ static int to_reset(struct ibv_qp *qp)
   return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
 }
 
+static int to_ready(struct pst_endpoint *endpoint, const struct pair *pair)
+{
+  int rc = to_rtr(endpoint, pair);
+
+  return rc ? rc : to_rts(endpoint, pair);
+}
+
+/* Of an endpoint that is split what asks meets what answers, `i` of the peer's. It answers before
+ * it asks: the peer may do so as soon as it is asked. */
+static int to_ready_both(struct pst_endpoint *endpoint, const struct pair *pair,
+                         struct ibv_qp *responder, uint32_t psn, uint32_t i)
+{
+  const struct rc_blob *peer = &endpoint->peer;
+  const struct pair asks = {pair->qp, pair->psn, peer->responders[i].qpn, peer->responders[i].psn};
+  const struct pair answers = {responder, psn, pair->peer_qpn, pair->peer_psn};
+
+  if (!endpoint->is_split)
+    return to_ready(endpoint, pair);
+  int rc = to_ready(endpoint, &answers);
+  return rc ? rc : to_ready(endpoint, &asks);
+}
+
+static int to_reset_both(struct ibv_qp *qp, struct ibv_qp *responder)
+{
+  int rc = to_reset(qp);
+
+  return rc == 0 && responder != qp ? to_reset(responder) : rc;
+}
+
 static int set_up_first(struct pst_endpoint *endpoint)
 {
   const struct pair pair = {endpoint->qp, endpoint->psn, endpoint->peer.qpn, endpoint->peer.psn};
   int rc = 0;
 
   if (endpoint->is_erred) { /* once more */
-    rc = to_reset(endpoint->qp);
+    rc = to_reset_both(endpoint->qp, endpoint->responder);
     if (rc == 0)
       rc = -rc_queue_init(endpoint);
   }
-  if (rc == 0)
-    rc = to_rtr(endpoint, &pair);
-  return rc ? rc : to_rts(endpoint, &pair);
+  return rc ? rc : to_ready_both(endpoint, &pair, endpoint->responder, endpoint->responder_psn, 0);
 }
 
 static int set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
@@ -210,13 +244,11 @@ static int set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
   int rc = 0;
 
   if (lane->is_erred) {
-    rc = to_reset(lane->qp);
+    rc = to_reset_both(lane->qp, lane->responder);
     if (rc == 0)
       rc = -rc_lane_init(endpoint, lane);
   }
-  if (rc == 0)
-    rc = to_rtr(endpoint, &pair);
-  return rc ? rc : to_rts(endpoint, &pair);
+  return rc ? rc : to_ready_both(endpoint, &pair, lane->responder, lane->responder_psn, i);
 }
 
 static void set_up(void *arg)

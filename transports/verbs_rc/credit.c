@@ -86,7 +86,7 @@ void rc_credit_send(struct pst_endpoint *endpoint)
     uint32_t n = fill(rx, (struct rc_run *)(void *)at);
     struct ibv_sge bytes = {.addr = (uintptr_t)at,
                             .length = n * (uint32_t)sizeof(struct rc_run),
-                            .lkey = endpoint->control_mr->lkey};
+                            .lkey = endpoint->credit_mr ? endpoint->credit_mr->lkey : 0};
     rx->credits_sent++;
     rc = rc_queue_own(endpoint, RC_CREDIT, &bytes, 0, 0, 0);
   }

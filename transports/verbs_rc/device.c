@@ -115,6 +115,7 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
     pst_struct_read(&made->plan, sizeof(made->plan), in.plan);
   read_options(made, in.options);
   pthread_mutex_init(&made->events, NULL);
+  pthread_mutex_init(&made->domains_lock, NULL);
   int32_t gid = host->option_is_set(in.options, "gid_index")
                     ? (int32_t)host->option_uint(in.options, "gid_index")
                     : -1;
@@ -124,9 +125,8 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
     rc = rc_cm_check(made);
   if (rc == 0)
     rc = read_device(made);
-  if (rc == 0 && !(made->pd = ibv_alloc_pd(made->open.context)))
-    rc = refuse(made, "ibv_alloc_pd");
-  vb_mrs_open(&made->mrs, made->pd, made->attr.max_mr);
+  if (rc == 0)
+    rc = rc_domains_open(made);
   if (rc < 0) {
     rc_close(made);
     return rc;
@@ -142,10 +142,9 @@ void rc_close(struct pst_device *device)
 {
   if (!device)
     return;
-  vb_mrs_close(&device->mrs);
-  if (device->pd)
-    ibv_dealloc_pd(device->pd);
+  rc_domains_close(device);
   vb_open_close(&device->open);
+  pthread_mutex_destroy(&device->domains_lock);
   pthread_mutex_destroy(&device->events);
   free(device);
 }
@@ -253,16 +252,22 @@ int rc_mr_register(struct pst_device *device, const struct pst_mr_params *params
   struct pst_mr *made = calloc(1, sizeof(*made));
   if (!made)
     return -ENOMEM;
+  const bool is_reached = in.access & (RC_REMOTE_ACCESS | PST_ACCESS_RING);
+  rc = rc_domain_take(device, is_reached ? in.domain : 0, &made->domain);
+  if (rc < 0) {
+    free(made);
+    return rc;
+  }
   /* What a peer was given is taken from it when it is told so, whoever else has the like. */
-  rc = vb_mr_register(device->host, &device->mrs, in.region, in.offset, in.length,
+  rc = vb_mr_register(device->host, &made->domain->mrs, in.region, in.offset, in.length,
                       rights(device, in.access), !(in.access & RC_REMOTE_ACCESS), &made->verbs,
                       reason);
   if (rc < 0) {
     tell_path(in.path, device, &made->verbs, reason);
+    rc_domain_give(made->domain);
     free(made);
     return rc;
   }
-  made->device = device;
   made->length = in.length;
   made->offset = in.offset;
   made->access = in.access;
@@ -280,5 +285,6 @@ void rc_mr_deregister(struct pst_device *device, struct pst_mr *mr)
   if (!mr)
     return;
   vb_mr_close(&mr->verbs);
+  rc_domain_give(mr->domain);
   free(mr);
 }

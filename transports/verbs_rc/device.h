@@ -36,7 +36,7 @@
 #define RC_RECEIVES_BESIDE (RC_SHARED_CREDITS + RC_SPARE_RECEIVES) /* beside messages' */
 #define RC_SPARE_SENDS 8u                                          /* likewise, with a keepalive */
 #define RC_BLOB_RUNS 16u
-#define RC_BLOB_BYTES 320u
+#define RC_BLOB_BYTES 384u
 #define RC_LANES_MAX 8u
 #define RC_LANE_OWN 2u /* a hello and a farewell under way */
 #define RC_REMOTE_BYTES 40u
@@ -49,14 +49,26 @@
 
 #define RC_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
 
+/* A protection domain, domain.c: what the peer, or peers, of one number may reach. */
+struct rc_domain {
+  struct pst_device *device;
+  uint64_t number; /* the host's; 0: the device's own */
+  struct ibv_pd *pd;
+  struct vb_mrs mrs; /* of pd */
+  uint32_t users;    /* under the device's `domains_lock` */
+  struct rc_domain *next;
+};
+
 struct pst_device {
   const struct pst_host *host;
+  struct rc_domain own; /* of all that no peer reaches, and of what has no domain */
   struct pst_plan plan;
   struct vb_open open;
   struct vb_path path;
   struct ibv_device_attr attr;
-  struct ibv_pd *pd;
-  struct vb_mrs mrs; /* of pd */
+  struct rc_domain *domains; /* of peers; under `domains_lock` */
+  pthread_mutex_t domains_lock;
+  atomic_uint registrations; /* in all domains */
   enum ibv_mtu mtu;
   uint32_t message_max;
   uint32_t pieces_max;
@@ -92,7 +104,7 @@ struct pst_remote {
 };
 
 struct pst_mr {
-  struct pst_device *device;
+  struct rc_domain *domain;
   struct vb_mr verbs;
   uint64_t length;
   uint64_t offset; /* in the region */

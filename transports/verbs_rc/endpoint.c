@@ -124,12 +124,21 @@ static void describe_self(struct pst_endpoint *endpoint)
       .is_receiver = endpoint->rx != NULL,
       .is_rma = endpoint->roles & PST_ROLE_RMA,
       .sends = is_sending(endpoint),
-      .reconnects = device->reconnect_ns > 0};
+      .reconnects = device->reconnect_ns > 0,
+      .is_split = endpoint->is_split};
   memcpy(own->gid, device->open.gid.raw, sizeof(own->gid));
   own->lanes = (uint8_t)endpoint->lane_count;
   for (uint32_t i = 1; i < endpoint->lane_count; i++) {
     own->more[i - 1].qpn = endpoint->lanes[i].qp->qp_num;
     own->more[i - 1].psn = endpoint->lanes[i].psn;
+  }
+  if (endpoint->is_split) {
+    own->responders[0].qpn = endpoint->responder->qp_num;
+    own->responders[0].psn = endpoint->responder_psn;
+    for (uint32_t i = 1; i < endpoint->lane_count; i++) {
+      own->responders[i].qpn = endpoint->lanes[i].responder->qp_num;
+      own->responders[i].psn = endpoint->lanes[i].responder_psn;
+    }
   }
   if (endpoint->tx) {
     own->initial = device->initial;
@@ -183,6 +192,25 @@ uint32_t rc_random_psn(void)
   return psn & 0xffffff;
 }
 
+/* What it may be asked for lies in its peer's domain. What it sends from, and reads into, is many
+ * peers': who is asked and asks has a queue pair in either. */
+static int open_domain(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
+{
+  struct pst_device *device = endpoint->device;
+
+  const bool is_reached = in->ring || (in->roles & PST_ROLE_RMA);
+  int rc = rc_domain_take(device, is_reached ? in->domain : 0, &endpoint->domain);
+  if (rc < 0)
+    return rc;
+  endpoint->is_split = is_reached && in->domain && in->requests;
+  endpoint->local = endpoint->is_split ? &device->own : endpoint->domain;
+  if (!in->ring || in->ring->params.mr->domain == endpoint->domain)
+    return 0;
+  RC_LOG(device, PST_LOG_ERROR, "%s: endpoint refused: its ring is of another domain",
+         endpoint->label);
+  return -EINVAL;
+}
+
 int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
                      struct pst_endpoint **endpoint)
 {
@@ -210,7 +238,10 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->connect_by_ns = made->close_by_ns = RC_NEVER;
   made->psn = rc_random_psn();
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
-  rc = open_parts(made, &in);
+  made->responder_psn = rc_random_psn();
+  rc = open_domain(made, &in);
+  if (rc == 0)
+    rc = open_parts(made, &in);
   if (rc < 0) {
     rc_endpoint_free(made);
     return rc;
@@ -239,6 +270,7 @@ void rc_endpoint_free(struct pst_endpoint *endpoint)
     free(endpoint->tx->credits.at);
   while (endpoint->remotes)
     rc_remote_close(endpoint, endpoint->remotes);
+  rc_domain_give(endpoint->domain);
   free(endpoint->rx);
   free(endpoint->tx);
   free(endpoint);

@@ -49,6 +49,10 @@ struct rc_blob {
   struct {
     uint32_t qpn, psn;
   } more[RC_LANES_MAX - 1];
+  bool is_split; /* the above ask, and these answer: of each, in its order */
+  struct {
+    uint32_t qpn, psn;
+  } responders[RC_LANES_MAX];
   uint64_t initial;                         /* sender */
   uint32_t control_receives, control_bytes; /* for credit: how many, how large */
   uint64_t address;                         /* receiver: of slot 0's payload; and so on */
@@ -123,8 +127,8 @@ struct rc_arrival {
 /* One of several queue pairs, lanes.c. Of the first, which is the endpoint's own, some of it stands
  * with the endpoint. */
 struct rc_lane {
-  struct ibv_qp *qp;
-  uint32_t psn;
+  struct ibv_qp *qp, *responder;
+  uint32_t psn, responder_psn;
   uint32_t rq_size, rq_posted; /* not of the first */
   uint32_t own;                /* hellos and farewells under way; not of the first */
   uint64_t done;               /* its requests before this one are complete */
@@ -174,9 +178,14 @@ struct pst_endpoint {
   char label[64];
   struct pst_mr *mostly; /* what a sender will mostly send from */
 
-  struct ibv_qp *qp;
-  struct rc_cm *cm; /* NULL: the connection is not rdma_cm's */
-  uint32_t psn;
+  /* Both ask and answer by one queue pair; or it is split: `qp` asks, in the device's own domain,
+   * where all is that it sends from, and is asked nothing; `responder` answers, in the peer's. */
+  struct ibv_qp *qp, *responder;
+  bool is_split;
+  struct rc_domain *domain; /* what the peer may reach */
+  struct rc_domain *local;  /* what requests name */
+  struct rc_cm *cm;         /* NULL: the connection is not rdma_cm's */
+  uint32_t psn, responder_psn;
   uint32_t max_inline;     /* of all its queue pairs */
   struct ibv_qp_cap given; /* the queues of the first, as the device made them */
   struct rc_blob own, peer;
@@ -202,9 +211,10 @@ struct pst_endpoint {
   uint32_t rq_posted;
   uint32_t credit_depth, credit_bytes;     /* messages of credit, of either direction */
   struct ibv_recv_wr again[RC_POLL_BATCH]; /* receives without buffers, linked */
-  uint8_t *control;         /* a receiver's credit messages, a sender's receive buffers, scratch */
-  uint32_t receive_buffers; /* a sender has one for each receive; else none */
-  struct ibv_mr *control_mr;
+  uint8_t *control;          /* a receiver's credit messages, a sender's receive buffers, scratch */
+  uint32_t receive_buffers;  /* a sender has one for each receive; else none */
+  struct ibv_mr *control_mr; /* of `domain` */
+  struct ibv_mr *credit_mr;  /* likewise, or of `local`; NULL: credit is sent inline */
 
   struct rc_tx *tx;
   struct rc_rx *rx;

@@ -48,8 +48,9 @@ static void list_missing(const struct pst_endpoint *endpoint, const struct ibv_q
 
 /* With as many inline bytes as it has, up to those wished for. NULL: errno. */
 static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
-                           struct ibv_qp_cap *given)
+                           enum rc_side side, struct ibv_qp_cap *given)
 {
+  struct ibv_pd *pd = (side == RC_ASKS ? endpoint->local : endpoint->domain)->pd;
   struct ibv_qp *qp = NULL;
 
   for (uint32_t wish = want->max_inline_data;; wish = wish > INLINE_LEAST ? wish / 2 : 0) {
@@ -59,23 +60,23 @@ static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_ca
                                     .cap = *want,
                                     .qp_type = IBV_QPT_RC};
     attr.cap.max_inline_data = wish;
-    if (endpoint->shared) {
+    if (endpoint->shared && side != RC_ASKS) {
       attr.srq = endpoint->shared->srq;
       attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
     }
     errno = 0;
-    qp = ibv_create_qp(endpoint->device->pd, &attr);
+    qp = ibv_create_qp(pd, &attr);
     *given = attr.cap;
     if (qp || wish == 0)
       return qp;
   }
 }
 
-int rc_qp_create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
-                 struct ibv_qp_cap *given, struct ibv_qp **qp)
+static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
+                  enum rc_side side, struct ibv_qp_cap *given, struct ibv_qp **qp)
 {
   const struct pst_device *device = endpoint->device;
-  struct ibv_qp *made = make(endpoint, want, given);
+  struct ibv_qp *made = make(endpoint, want, side, given);
   char label[128], missing[160], memlock[160];
 
   name(endpoint, which, label);
@@ -103,14 +104,47 @@ int rc_qp_create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, u
   return 0;
 }
 
+int rc_qp_create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
+                 struct ibv_qp_cap *given, struct ibv_qp **qp, struct ibv_qp **responder)
+{
+  struct ibv_qp_cap asks = *want, answers = *want, answering;
+  int rc;
+
+  if (!endpoint->is_split) {
+    rc = create(endpoint, want, which, RC_BOTH, given, qp);
+    *responder = rc == 0 ? *qp : NULL;
+    return rc;
+  }
+  asks.max_recv_wr = asks.max_recv_sge = 0;
+  answers.max_send_wr = answers.max_send_sge = 1; /* the last, in ERR: shared.c */
+  answers.max_inline_data = 0;
+  rc = create(endpoint, &asks, which, RC_ASKS, given, qp);
+  if (rc == 0)
+    rc = create(endpoint, &answers, which, RC_ANSWERS, &answering, responder);
+  if (rc < 0)
+    return rc;
+  given->max_recv_wr = answering.max_recv_wr;
+  given->max_recv_sge = answering.max_recv_sge;
+  return 0;
+}
+
+void rc_qp_destroy(struct ibv_qp *qp, struct ibv_qp *responder)
+{
+  if (responder && responder != qp)
+    ibv_destroy_qp(responder);
+  if (qp)
+    ibv_destroy_qp(qp);
+}
+
 /* ---- Shared receive queues --------------------------------------------------------------------
  */
 
-int rc_srq_create(struct pst_device *device, void *context, uint32_t *size, uint32_t least,
+int rc_srq_create(const struct rc_domain *domain, void *context, uint32_t *size, uint32_t least,
                   struct ibv_srq **srq)
 {
+  const struct pst_device *device = domain->device;
   struct ibv_srq_init_attr attr = {.srq_context = context, .attr = {.max_wr = *size, .max_sge = 1}};
-  struct ibv_srq *made = ibv_create_srq(device->pd, &attr);
+  struct ibv_srq *made = ibv_create_srq(domain->pd, &attr);
   char memlock[160];
 
   if (!made) {

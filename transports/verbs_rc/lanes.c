@@ -49,7 +49,9 @@ static int open_lane(struct pst_endpoint *endpoint, struct rc_lane *lane, bool i
     return -ENOMEM;
   if (is_first) {
     lane->qp = endpoint->qp;
+    lane->responder = endpoint->responder;
     lane->psn = endpoint->psn;
+    lane->responder_psn = endpoint->responder_psn;
     return 0;
   }
   const struct ibv_qp_cap want = {.max_send_wr = sends_of(endpoint),
@@ -58,13 +60,15 @@ static int open_lane(struct pst_endpoint *endpoint, struct rc_lane *lane, bool i
                                   .max_recv_sge = 1,
                                   .max_inline_data = endpoint->max_inline};
   struct ibv_qp_cap given;
-  int rc = rc_qp_create(endpoint, &want, (uint32_t)(lane - endpoint->lanes), &given, &lane->qp);
+  int rc = rc_qp_create(endpoint, &want, (uint32_t)(lane - endpoint->lanes), &given, &lane->qp,
+                        &lane->responder);
   if (rc < 0)
     return rc;
   if (given.max_inline_data < endpoint->max_inline)
     endpoint->max_inline = given.max_inline_data;
   lane->rq_size = receives_of(endpoint);
   lane->psn = rc_random_psn();
+  lane->responder_psn = rc_random_psn();
   rc = rc_lane_init(endpoint, lane);
   if (rc < 0)
     RC_LOG(endpoint->device, PST_LOG_ERROR,
@@ -93,8 +97,8 @@ int rc_lanes_open(struct pst_endpoint *endpoint)
 void rc_lanes_close(struct pst_endpoint *endpoint)
 {
   for (uint32_t i = 0; endpoint->lanes && i < endpoint->lane_count; i++) {
-    if (i && endpoint->lanes[i].qp)
-      ibv_destroy_qp(endpoint->lanes[i].qp);
+    if (i)
+      rc_qp_destroy(endpoint->lanes[i].qp, endpoint->lanes[i].responder);
     free(endpoint->lanes[i].arrived);
   }
   free(endpoint->lanes);
@@ -106,13 +110,13 @@ static int post_receives(struct pst_endpoint *endpoint, struct rc_lane *lane)
   int rc = 0;
 
   for (; rc == 0 && lane->rq_posted < lane->rq_size; lane->rq_posted += rc == 0)
-    rc = ibv_post_recv(lane->qp, &wr, &bad);
+    rc = ibv_post_recv(lane->responder, &wr, &bad);
   return -rc;
 }
 
 int rc_lane_init(struct pst_endpoint *endpoint, struct rc_lane *lane)
 {
-  int rc = rc_queue_to_init(endpoint, lane->qp);
+  int rc = rc_queue_to_init(endpoint, lane->qp, lane->responder);
 
   return rc == 0 ? post_receives(endpoint, lane) : rc;
 }
@@ -221,7 +225,8 @@ static struct rc_lane *lane_of(const struct pst_endpoint *endpoint, const struct
   struct rc_lane *lane = endpoint->lanes;
 
   /* Of a completion in error the number is there, too. */
-  while (lane->qp->qp_num != wc->qp_num && lane < &endpoint->lanes[endpoint->lane_count - 1])
+  while (lane->qp->qp_num != wc->qp_num && lane->responder->qp_num != wc->qp_num &&
+         lane < &endpoint->lanes[endpoint->lane_count - 1])
     lane++;
   return lane;
 }
@@ -382,6 +387,8 @@ void rc_lane_error(struct pst_endpoint *endpoint, struct rc_lane *lane)
     return;
   *is_erred = true;
   ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
+  if (lane->responder != lane->qp)
+    ibv_modify_qp(lane->responder, &attr, IBV_QP_STATE);
 }
 
 void rc_lanes_error(struct pst_endpoint *endpoint)

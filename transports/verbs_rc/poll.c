@@ -64,12 +64,17 @@ static void device_gave_up(struct pst_endpoint *endpoint)
     rc_fail(endpoint, -EIO, "the device failed the queue pair, and gave back what was posted");
 }
 
+static bool is_given_up(const struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  return wc->status == IBV_WC_WR_FLUSH_ERR && endpoint->state >= RC_CONNECTED &&
+         !endpoint->is_erred && !endpoint->is_failed && !endpoint->mend.by_ns;
+}
+
 static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   if (endpoint->shared && rc_shared_flushed(endpoint, wc))
     return;
-  if (wc->status == IBV_WC_WR_FLUSH_ERR && endpoint->state >= RC_CONNECTED && !endpoint->is_erred &&
-      !endpoint->is_failed && !endpoint->mend.by_ns)
+  if (is_given_up(endpoint, wc))
     device_gave_up(endpoint);
   if (endpoint->lanes) {
     sent_of_several(endpoint, wc);
@@ -149,6 +154,9 @@ static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
 {
   const bool greets_again = lane ? lane->greets_again : endpoint->greets_again;
 
+  /* What was sent goes by another queue pair, which need not know. */
+  if (endpoint->is_split && is_given_up(endpoint, wc))
+    device_gave_up(endpoint);
   if (endpoint->mend.by_ns)
     rc_mend_flushed(endpoint);
   else if (!rc_mend_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR && !greets_again)

@@ -7,7 +7,7 @@
 static inline bool is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr,
                              uint64_t offset, uint64_t length, uint32_t right)
 {
-  return mr && mr->device == endpoint->device && (mr->access & right) && offset <= mr->length &&
+  return mr && mr->domain == endpoint->local && (mr->access & right) && offset <= mr->length &&
          length <= mr->length - offset;
 }
 
@@ -307,7 +307,7 @@ static inline bool is_plain_write(const struct pst_endpoint *endpoint,
 
   return rc_request_head(request) == PST_OP_WRITE && remote && mr &&
          (remote == endpoint->written || rc_is_writable(endpoint, remote)) &&
-         mr->device == endpoint->device && (mr->access & PST_ACCESS_LOCAL_READ) &&
+         mr->domain == endpoint->local && (mr->access & PST_ACCESS_LOCAL_READ) &&
          length - 1 < endpoint->device->message_max && !request->u.rma.reserved &&
          request->offset <= mr->length && length <= mr->length - request->offset &&
          request->u.rma.offset <= remote->length &&

@@ -25,7 +25,7 @@ static int create(struct pst_endpoint *endpoint, uint32_t pieces)
                                   .max_send_sge = pieces,
                                   .max_recv_sge = 1,
                                   .max_inline_data = RC_INLINE_WISH};
-  int rc = rc_qp_create(endpoint, &want, 0, &endpoint->given, &endpoint->qp);
+  int rc = rc_qp_create(endpoint, &want, 0, &endpoint->given, &endpoint->qp, &endpoint->responder);
 
   endpoint->max_inline = endpoint->given.max_inline_data;
   endpoint->pieces_max = pieces;
@@ -63,11 +63,33 @@ static int open_control(struct pst_endpoint *endpoint)
     return -ENOMEM;
   memset(endpoint->control, 0, bytes);
   endpoint->control_mr =
-      vb_pin(&endpoint->device->mrs, endpoint->control, bytes, IBV_ACCESS_LOCAL_WRITE);
-  if (endpoint->control_mr)
+      vb_pin(&endpoint->domain->mrs, endpoint->control, bytes, IBV_ACCESS_LOCAL_WRITE);
+  if (endpoint->control_mr) {
+    endpoint->credit_mr = endpoint->is_split ? NULL : endpoint->control_mr;
+    return 0;
+  }
+  int rc = vb_call_error(errno);
+  vb_mr_refusal(&endpoint->domain->mrs, -rc, bytes, why, sizeof(why));
+  RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: ibv_reg_mr of %zu bytes for credits: %s: %s",
+         endpoint->label, bytes, strerror(-rc), why);
+  return rc;
+}
+
+/* Credit is sent from memory of the domain that it is sent in, or, where that is another than it is
+ * received in, inline, so that no peer costs a registration more: 16 runs of slots and not 64. */
+static int open_credits(struct pst_endpoint *endpoint)
+{
+  const size_t bytes = (size_t)endpoint->credit_depth * endpoint->credit_bytes;
+  char why[400];
+
+  if (endpoint->credit_mr || !endpoint->rx || endpoint->max_inline >= sizeof(struct rc_run))
+    return 0;
+  endpoint->credit_mr =
+      vb_pin(&endpoint->local->mrs, endpoint->control, bytes, IBV_ACCESS_LOCAL_WRITE);
+  if (endpoint->credit_mr)
     return 0;
   int rc = vb_call_error(errno);
-  vb_mr_refusal(&endpoint->device->mrs, -rc, bytes, why, sizeof(why));
+  vb_mr_refusal(&endpoint->local->mrs, -rc, bytes, why, sizeof(why));
   RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: ibv_reg_mr of %zu bytes for credits: %s: %s",
          endpoint->label, bytes, strerror(-rc), why);
   return rc;
@@ -132,27 +154,24 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
     line_up(endpoint);
   if (rc == 0)
     rc = rc_queue_init(endpoint);
-  return rc == 0 ? rc_lanes_open(endpoint) : rc;
+  if (rc == 0)
+    rc = rc_lanes_open(endpoint);
+  return rc == 0 ? open_credits(endpoint) : rc;
 }
 
 static int post_spare(struct pst_endpoint *endpoint)
 {
   struct ibv_recv_wr wr = {.wr_id = RC_RECEIVE | rc_wr_id(endpoint, RC_SPARE)}, *bad;
-  int rc = ibv_post_recv(endpoint->qp, &wr, &bad);
+  int rc = ibv_post_recv(endpoint->responder, &wr, &bad);
 
   if (rc == 0)
     endpoint->rq_posted++;
   return -rc;
 }
 
-int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp)
+static int to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp, int access)
 {
   const struct pst_device *device = endpoint->device;
-  /* Remote writes at both ends: keepalives are empty ones. */
-  int access = IBV_ACCESS_REMOTE_WRITE;
-  if (endpoint->roles & PST_ROLE_RMA)
-    access |= IBV_ACCESS_REMOTE_READ |
-              (device->capabilities & PST_CAP_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                              .pkey_index = (uint16_t)device->path.pkey_index,
                              .port_num = (uint8_t)device->open.port->number,
@@ -167,10 +186,23 @@ int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp)
   return -rc;
 }
 
+int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp,
+                     struct ibv_qp *responder)
+{
+  /* Remote writes at both ends: keepalives are empty ones. */
+  int access = IBV_ACCESS_REMOTE_WRITE;
+
+  if (endpoint->roles & PST_ROLE_RMA)
+    access |= IBV_ACCESS_REMOTE_READ |
+              (endpoint->device->capabilities & PST_CAP_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
+  int rc = to_init(endpoint, responder, access);
+  return rc == 0 && qp != responder ? to_init(endpoint, qp, 0) : rc;
+}
+
 /* To INIT, with all receives posted: the peer may send as soon as it knows us. */
 int rc_queue_init(struct pst_endpoint *endpoint)
 {
-  int rc = rc_queue_to_init(endpoint, endpoint->qp);
+  int rc = rc_queue_to_init(endpoint, endpoint->qp, endpoint->responder);
 
   if (rc < 0 || endpoint->shared)
     return rc;
@@ -190,12 +222,13 @@ int rc_queue_init(struct pst_endpoint *endpoint)
 void rc_queue_close(struct pst_endpoint *endpoint)
 {
   rc_lanes_close(endpoint);
-  if (endpoint->qp)
-    ibv_destroy_qp(endpoint->qp);
+  rc_qp_destroy(endpoint->qp, endpoint->responder);
   if (endpoint->shared)
     rc_shared_leave(endpoint);
+  if (endpoint->credit_mr && endpoint->credit_mr != endpoint->control_mr)
+    vb_unpin(&endpoint->local->mrs, endpoint->credit_mr);
   if (endpoint->control_mr)
-    vb_unpin(&endpoint->device->mrs, endpoint->control_mr);
+    vb_unpin(&endpoint->domain->mrs, endpoint->control_mr);
   endpoint->worker->cq_used -= endpoint->sq_size + endpoint->rq_size + endpoint->lane_room;
   free(endpoint->control);
   free(endpoint->sent);
@@ -216,6 +249,8 @@ void rc_queue_error(struct pst_endpoint *endpoint)
     rc_due(endpoint->worker, endpoint->erred_ns + RC_FLUSH_NS);
   }
   ibv_modify_qp(endpoint->qp, &attr, IBV_QP_STATE);
+  if (endpoint->is_split)
+    ibv_modify_qp(endpoint->responder, &attr, IBV_QP_STATE);
 }
 
 /* ---- Receives ------------------------------------------------------------------------------ */
@@ -226,7 +261,7 @@ static int post_linked(struct pst_endpoint *endpoint, uint32_t n)
   struct ibv_recv_wr *last = &endpoint->again[n - 1], *next = last->next, *bad;
 
   last->next = NULL;
-  int rc = ibv_post_recv(endpoint->qp, endpoint->again, &bad);
+  int rc = ibv_post_recv(endpoint->responder, endpoint->again, &bad);
   last->next = next;
   if (rc == 0)
     endpoint->rq_posted += n;
@@ -292,7 +327,7 @@ int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer)
                            .sg_list = &sge,
                            .num_sge = 1},
                      *bad;
-  int rc = ibv_post_recv(endpoint->qp, &wr, &bad);
+  int rc = ibv_post_recv(endpoint->responder, &wr, &bad);
 
   if (rc == 0)
     endpoint->rq_posted++;

@@ -18,14 +18,23 @@ static inline uint64_t rc_wr_id(const struct pst_endpoint *endpoint, uint32_t in
   return endpoint->wr_id | index;
 }
 
+/* What a queue pair is for. */
+enum rc_side {
+  RC_BOTH,
+  RC_ASKS,
+  RC_ANSWERS,
+};
+
 /* given.c: queues as the device makes them. 0 or -errno, which is told, and nothing was made: also
  * where the device gives less than is needed. Of a queue pair max_inline_data is a wish, and
  * receives are of no matter where they are shared; `which` of the endpoint's it is, from 0. Of a
  * shared receive queue *size is what is wished for and then what there is, at least `least`. A
  * completion queue has room for `wanted` then. */
 int rc_qp_create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
-                 struct ibv_qp_cap *given, struct ibv_qp **qp);
-int rc_srq_create(struct pst_device *device, void *context, uint32_t *size, uint32_t least,
+                 struct ibv_qp_cap *given, struct ibv_qp **qp, struct ibv_qp **responder);
+/* Both may be one, or NULL. */
+void rc_qp_destroy(struct ibv_qp *qp, struct ibv_qp *responder);
+int rc_srq_create(const struct rc_domain *domain, void *context, uint32_t *size, uint32_t least,
                   struct ibv_srq **srq);
 int rc_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label);
 
@@ -33,7 +42,8 @@ int rc_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label);
 int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces);
 void rc_queue_close(struct pst_endpoint *endpoint);
 int rc_queue_init(struct pst_endpoint *endpoint);
-int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp);
+int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp,
+                     struct ibv_qp *responder);
 /* Receives: `n` without buffers; or, of who sends and is sent credit, the one with that buffer.
  * 0 or -errno. */
 int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n);

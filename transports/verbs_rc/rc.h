@@ -58,6 +58,13 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size);
 /* ---- Between the files ------------------------------------------------------------------------
  */
 
+/* domain.c: the device's own; then the one of that number, or the device's own for 0. 0 or -errno,
+ * which is told. Any thread. */
+int rc_domains_open(struct pst_device *device);
+void rc_domains_close(struct pst_device *device);
+int rc_domain_take(struct pst_device *device, uint64_t number, struct rc_domain **domain);
+void rc_domain_give(struct rc_domain *domain);
+
 /* endpoint.c */
 uint32_t rc_random_psn(void);
 

@@ -44,8 +44,8 @@ static int register_slots(struct pst_ring *ring, struct pst_path_info *path)
   if (in->base == 0 && in->mr->length - length < in->stride)
     length = in->mr->length;
   int rc =
-      vb_mr_register(device->host, &device->mrs, in->mr->region, in->mr->offset + in->base, length,
-                     RC_RING_RIGHTS | device->relaxed, true, &ring->verbs, info.reason);
+      vb_mr_register(device->host, &in->mr->domain->mrs, in->mr->region, in->mr->offset + in->base,
+                     length, RC_RING_RIGHTS | device->relaxed, true, &ring->verbs, info.reason);
 
   ring->base = ring->verbs.address + in->headroom;
   info.path = ring->verbs.path;

@@ -42,6 +42,27 @@ int rc_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *bl
   return 0;
 }
 
+/* What a FLUSH reads of what can be read, by a queue pair of the device's own domain. */
+static int open_scratch(struct pst_worker *worker)
+{
+  struct vb_mrs *mrs = &worker->device->own.mrs;
+  char why[400];
+
+  if (worker->scratch_mr)
+    return 0;
+  worker->scratch = worker->scratch ? worker->scratch : aligned_alloc(4096, 4096);
+  if (!worker->scratch)
+    return -ENOMEM;
+  worker->scratch_mr = vb_pin(mrs, worker->scratch, RC_SCRATCH_BYTES, IBV_ACCESS_LOCAL_WRITE);
+  if (worker->scratch_mr)
+    return 0;
+  int rc = vb_call_error(errno);
+  vb_mr_refusal(mrs, -rc, RC_SCRATCH_BYTES, why, sizeof(why));
+  RC_LOG(worker->device, PST_LOG_ERROR, "ibv_reg_mr of %u bytes for FLUSHes: %s: %s",
+         RC_SCRATCH_BYTES, strerror(-rc), why);
+  return rc;
+}
+
 int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                    struct pst_remote **remote)
 {
@@ -56,6 +77,11 @@ int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
            endpoint->label);
     return -EPROTO;
   }
+  int rc = endpoint->is_split && (get(at + 28, 4) & PST_ACCESS_REMOTE_READ)
+               ? open_scratch(endpoint->worker)
+               : 0;
+  if (rc < 0)
+    return rc;
   struct pst_remote *made = calloc(1, sizeof(*made));
   if (!made)
     return -ENOMEM;
@@ -223,8 +249,13 @@ static void build_read(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
   wr->opcode = IBV_WR_RDMA_READ;
   wr->wr.rdma.remote_addr = remote->address;
   wr->wr.rdma.rkey = remote->rkey;
-  wr->sg_list[0] = (struct ibv_sge){
-      .addr = (uintptr_t)rc_scratch(endpoint), .length = 1, .lkey = endpoint->control_mr->lkey};
+  const struct pst_worker *worker = endpoint->worker;
+  wr->sg_list[0] = endpoint->is_split ? (struct ibv_sge){.addr = (uintptr_t)worker->scratch,
+                                                         .length = 1,
+                                                         .lkey = worker->scratch_mr->lkey}
+                                      : (struct ibv_sge){.addr = (uintptr_t)rc_scratch(endpoint),
+                                                         .length = 1,
+                                                         .lkey = endpoint->control_mr->lkey};
   wr->num_sge = 1;
   forget_written(endpoint, remote);
 }

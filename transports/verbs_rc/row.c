@@ -9,7 +9,7 @@
 
 /* Of an endpoint, while a row is built; and the registration that its requests named last. */
 struct row {
-  const struct pst_device *device;
+  const struct rc_domain *local;
   struct ibv_send_wr *wrs;
   struct rc_sent *sent;
   uint64_t mask, quarter;
@@ -22,7 +22,7 @@ struct row {
 
 static inline struct row row_of(const struct pst_endpoint *endpoint)
 {
-  return (struct row){.device = endpoint->device,
+  return (struct row){.local = endpoint->local,
                       .wrs = endpoint->wrs,
                       .sent = endpoint->sent,
                       .mask = endpoint->sq_mask,
@@ -39,7 +39,7 @@ static inline bool is_send(const struct pst_request *request)
 static inline __attribute__((always_inline)) bool take_mr(const struct pst_endpoint *endpoint,
                                                           struct row *row, const struct pst_mr *mr)
 {
-  if (!mr || mr->device != row->device || !(mr->access & PST_ACCESS_LOCAL_READ))
+  if (!mr || mr->domain != row->local || !(mr->access & PST_ACCESS_LOCAL_READ))
     return false;
   row->mr = mr;
   row->length = mr->length;

@@ -19,11 +19,11 @@ static int open_buffers(struct rc_shared *shared)
   if (!shared->buffers)
     return -ENOMEM;
   memset(shared->buffers, 0, bytes);
-  shared->mr = vb_pin(&device->mrs, shared->buffers, bytes, IBV_ACCESS_LOCAL_WRITE);
+  shared->mr = vb_pin(&device->own.mrs, shared->buffers, bytes, IBV_ACCESS_LOCAL_WRITE);
   if (shared->mr)
     return 0;
   int rc = vb_call_error(errno);
-  vb_mr_refusal(&device->mrs, -rc, bytes, why, sizeof(why));
+  vb_mr_refusal(&device->own.mrs, -rc, bytes, why, sizeof(why));
   RC_LOG(device, PST_LOG_ERROR, "ibv_reg_mr of %zu bytes for shared receives: %s: %s", bytes,
          strerror(-rc), why);
   return rc;
@@ -63,7 +63,7 @@ void rc_shared_close(struct rc_shared *shared)
   if (shared->srq)
     ibv_destroy_srq(shared->srq);
   if (shared->mr)
-    vb_unpin(&worker->device->mrs, shared->mr);
+    vb_unpin(&worker->device->own.mrs, shared->mr);
   if (shared->has_place)
     rc_place_give(&worker->shared, shared->place);
   free(shared->buffers);
@@ -94,7 +94,9 @@ static int open_one(struct pst_worker *worker, enum rc_shared_kind kind, uint32_
   if (!made)
     return -ENOMEM;
   *made = (struct rc_shared){.worker = worker, .ring = ring, .kind = kind, .size = size};
-  int rc = rc_srq_create(worker->device, made, &made->size, least, &made->srq);
+  /* Slots are registered in their peer's domain, credit buffers once for all peers. */
+  int rc = rc_srq_create(ring ? ring->params.mr->domain : &worker->device->own, made, &made->size,
+                         least, &made->srq);
   if (rc == 0)
     rc = open_entries(made);
   if (rc == 0)
@@ -215,7 +217,7 @@ void rc_shared_leave(struct pst_endpoint *endpoint)
 
 void rc_shared_name(struct pst_endpoint *endpoint)
 {
-  endpoint->number = endpoint->qp->qp_num;
+  endpoint->number = endpoint->responder->qp_num;
   struct pst_endpoint **at = chain_of(endpoint->worker, endpoint->number);
 
   endpoint->next_numbered = *at;
@@ -331,7 +333,7 @@ static void post_last(struct pst_endpoint *endpoint)
   wr.wr_id =
       rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + RC_LAST + (endpoint->last_sends++ & 0xffff));
   endpoint->last_send = wr.wr_id;
-  ibv_post_send(endpoint->qp, &wr, &bad); /* if it cannot, time tells */
+  ibv_post_send(endpoint->responder, &wr, &bad); /* if it cannot, time tells */
 }
 
 bool rc_shared_flushed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)

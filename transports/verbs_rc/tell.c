@@ -74,10 +74,17 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
 /* "QP 17", "QPs 17, 18" */
 static void name_queue_pairs(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
-  int n = snprintf(text, size, "QP%s %u", endpoint->lanes ? "s" : "", endpoint->qp->qp_num);
+  const bool is_one = !endpoint->lanes && !endpoint->is_split;
+  int n = snprintf(text, size, "QP%s %u", is_one ? "" : "s", endpoint->qp->qp_num);
 
   for (uint32_t i = 1; i < endpoint->lane_count && n > 0 && (size_t)n < size; i++)
     n += snprintf(text + n, size - (size_t)n, ", %u", endpoint->lanes[i].qp->qp_num);
+  if (endpoint->is_split && n > 0 && (size_t)n < size)
+    n += snprintf(text + n, size - (size_t)n, " (answers: %u", endpoint->responder->qp_num);
+  for (uint32_t i = 1; endpoint->is_split && i < endpoint->lane_count && (size_t)n < size; i++)
+    n += snprintf(text + n, size - (size_t)n, ", %u", endpoint->lanes[i].responder->qp_num);
+  if (endpoint->is_split && n > 0 && (size_t)n < size)
+    snprintf(text + n, size - (size_t)n, ")");
 }
 
 /* "264 sends (511 given)": as it was asked for, and as the device has it, where that is more. */
@@ -103,7 +110,7 @@ static void size_queues(const struct pst_endpoint *endpoint, char *text, size_t 
 int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct pst_device *device = endpoint->device;
-  char peer[VB_GID_TEXT], route[64], own[96], queues[160];
+  char peer[VB_GID_TEXT], route[64], own[224], queues[160];
 
   if (size == 0)
     return -EINVAL;

@@ -126,6 +126,9 @@ void rc_worker_close(struct pst_worker *worker)
   for (uint32_t i = 0; i < worker->rings.room; i++)
     rc_ring_close(worker, worker->rings.all[i].at);
   rc_shared_close_all(worker);
+  if (worker->scratch_mr)
+    vb_unpin(&worker->device->own.mrs, worker->scratch_mr);
+  free(worker->scratch);
   rc_cm_worker_close(worker);
   if (worker->cq) {
     ibv_ack_cq_events(worker->cq, worker->events_unacked);

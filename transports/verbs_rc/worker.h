@@ -63,7 +63,9 @@ struct pst_worker {
   uint32_t cq_used; /* completions that there may be at a time */
   int epoll_fd;
   int timer_fd;
-  int wake_fd; /* of what other threads have left */
+  int wake_fd;      /* of what other threads have left */
+  uint8_t *scratch; /* what READs of a FLUSH bring to endpoints that are split */
+  struct ibv_mr *scratch_mr;
   struct rc_places endpoints;
   struct rc_places rings;
   struct rc_places shared; /* receives */

@@ -190,6 +190,9 @@ struct pst_mr_params {
   uint64_t length;
   /* NULL, or written: `via` ("dma-buf", "peermem"); with -EOPNOTSUPP, `reason`. */
   struct pst_path_info *path;
+  /* With RING or REMOTE rights: peers reach it by endpoints of this domain and no others, where
+   * the transport can hold them to it; it is then no source of requests. 0: by any endpoint. */
+  uint64_t domain;
 };
 
 /* Opaque bytes for a peer, with up to four descriptors for one on this host.
@@ -245,6 +248,10 @@ struct pst_endpoint_params {
    * long is dead, one that connects included; 0: never. */
   uint64_t timeout_ns;
   struct pst_mr *mr; /* SENDER: what it will mostly send from; NULL: unknown */
+  /* What its peer may reach: memory of this number, any that the host chooses for a peer; with a
+   * ring, the domain of the ring's mr. 0: what has no domain. Where both ends post requests and
+   * have a ring or RMA, both have a domain or neither has. */
+  uint64_t domain;
 };
 
 /* ---- Requests --------------------------------------------------------------- */

@@ -132,6 +132,7 @@ static struct ibv_device device = {.name = "fake0"};
 static struct ibv_context context = {.device = &device};
 static struct ibv_pd pd = {.context = &context};
 static struct vb_mrs mrs;
+static atomic_uint registrations;
 
 static struct pst_region gpu(void)
 {
@@ -158,7 +159,8 @@ static int reset(void **state)
   memset(&fake, 0, sizeof(fake));
   memset(&mr, 0, sizeof(mr));
   fake.memlock.limit = UINT64_MAX;
-  vb_mrs_open(&mrs, &pd, 3);
+  atomic_store(&registrations, 0);
+  vb_mrs_open(&mrs, &pd, 3, &registrations);
   return 0;
 }
 

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Protection domains. What peers may reach lies in a domain of its own for each of them: a device
+ * compares the domain of a key with that of the queue pair by which it is named, and refuses the
+ * access where they differ. What is only sent from, or read into, is in the device's own domain,
+ * once for all peers: no key of it has remote rights.
+ */
+#include "rc.h"
+
+/* soft-RoCE checks the local keys of a shared receive against the domain of the queue pair that
+ * takes it, not against the shared queue's (rxe_resp.c: send_data_in). */
+static bool has_one_only(const struct pst_device *device)
+{
+  return device->shares && device->is_soft;
+}
+
+static int open_domain(struct rc_domain *domain, struct pst_device *device, uint64_t number)
+{
+  domain->device = device;
+  domain->number = number;
+  domain->pd = ibv_alloc_pd(device->open.context);
+  if (!domain->pd) {
+    int rc = vb_call_error(errno);
+    RC_LOG(device, PST_LOG_ERROR,
+           "%s: ibv_alloc_pd: %s; each peer has a protection domain, and the device at most %d "
+           "(`ibv_devinfo -v`: max_pd), see `rdma resource`",
+           device->open.info->name, strerror(-rc), device->attr.max_pd);
+    return rc;
+  }
+  vb_mrs_open(&domain->mrs, domain->pd, device->attr.max_mr, &device->registrations);
+  return 0;
+}
+
+static void close_domain(struct rc_domain *domain)
+{
+  if (!domain->pd)
+    return;
+  vb_mrs_close(&domain->mrs);
+  ibv_dealloc_pd(domain->pd);
+}
+
+int rc_domains_open(struct pst_device *device)
+{
+  return open_domain(&device->own, device, 0);
+}
+
+void rc_domains_close(struct pst_device *device)
+{
+  close_domain(&device->own);
+}
+
+static int find_or_open(struct pst_device *device, uint64_t number, struct rc_domain **domain)
+{
+  struct rc_domain *one = device->domains;
+
+  while (one && one->number != number)
+    one = one->next;
+  if (!one) {
+    one = calloc(1, sizeof(*one));
+    int rc = one ? open_domain(one, device, number) : -ENOMEM;
+    if (rc < 0) {
+      free(one);
+      return rc;
+    }
+    one->next = device->domains;
+    device->domains = one;
+  }
+  one->users++;
+  *domain = one;
+  return 0;
+}
+
+int rc_domain_take(struct pst_device *device, uint64_t number, struct rc_domain **domain)
+{
+  if (number == 0 || has_one_only(device)) {
+    *domain = &device->own;
+    return 0;
+  }
+  pthread_mutex_lock(&device->domains_lock);
+  int rc = find_or_open(device, number, domain);
+  pthread_mutex_unlock(&device->domains_lock);
+  return rc;
+}
+
+void rc_domain_give(struct rc_domain *domain)
+{
+  if (!domain || domain == &domain->device->own)
+    return;
+  struct pst_device *device = domain->device;
+  struct rc_domain **at = &device->domains;
+
+  pthread_mutex_lock(&device->domains_lock);
+  const bool is_last = --domain->users == 0;
+  while (is_last && *at != domain)
+    at = &(*at)->next;
+  if (is_last)
+    *at = domain->next;
+  pthread_mutex_unlock(&device->domains_lock);
+  if (!is_last)
+    return;
+  close_domain(domain);
+  free(domain);
+}
