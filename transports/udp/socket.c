@@ -76,6 +76,24 @@ static void buffer_set(struct pst_endpoint *endpoint, bool receives, uint64_t by
 
 /* ---- Receiving --------------------------------------------------------------------------- */
 
+/* What programs of this host have joined on other interfaces comes, too: IPV6_MULTICAST_ALL does
+ * not look at the interface, as IP_MULTICAST_ALL does. */
+static void keep_to_device(struct pst_endpoint *endpoint)
+{
+  char name[IF_NAMESIZE] = "";
+
+  if (endpoint->family != AF_INET6 || !endpoint->netdev ||
+      set(endpoint, SOL_SOCKET, SO_BINDTOIFINDEX, (int)endpoint->netdev) == 0)
+    return;
+  int error = errno;
+  if_indextoname(endpoint->netdev, name);
+  UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
+          "%s: the socket does not keep to %s: %s; what other programs of this host receive of the "
+          "group on other interfaces comes, too. Linux 5.7 lets ordinary users do so, before it "
+          "takes CAP_NET_RAW",
+          endpoint->label, name, strerror(error));
+}
+
 static int join_group(struct pst_endpoint *endpoint)
 {
   int level = endpoint->family == AF_INET ? IPPROTO_IP : IPPROTO_IPV6;
@@ -222,6 +240,7 @@ int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *opt
 {
   const struct pst_host *host = endpoint->worker->device->host;
   bool receives = endpoint->roles & PST_ROLE_RECEIVER;
+  bool joins = receives && endpoint->group.any.sa_family != AF_UNSPEC;
   int rc = 0;
 
   endpoint->fd = socket(endpoint->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -229,10 +248,12 @@ int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *opt
     return fail(endpoint, "no socket", "; raise `ulimit -n`");
   /* Before the port is bound: from then on datagrams arrive. */
   rc = receives ? set_receiver(endpoint, options) : set_sender(endpoint, options);
+  if (rc == 0 && joins)
+    keep_to_device(endpoint);
   if (rc == 0)
     rc = bind_socket(endpoint,
                      (uint16_t)host->option_uint(options, receives ? "port" : "source_port"));
-  if (rc == 0 && receives && endpoint->group.any.sa_family != AF_UNSPEC)
+  if (rc == 0 && joins)
     rc = join_group(endpoint);
   return rc;
 }
