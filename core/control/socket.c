@@ -100,6 +100,13 @@ bool socket_is_remote(const struct socket_address *address)
   return !IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
 }
 
+bool socket_is_any(const struct socket_address *address)
+{
+  if (address->storage.ss_family == AF_INET)
+    return ((const struct sockaddr_in *)&address->storage)->sin_addr.s_addr == htonl(INADDR_ANY);
+  return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)&address->storage)->sin6_addr);
+}
+
 /* The host's own address, without the port. */
 static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {

@@ -30,6 +30,7 @@ int socket_resolve(const char *host_port, bool listener, struct socket_addresses
                    char *why, size_t why_size);
 /* Neither 127.0.0.0/8 nor ::1 (an IPv4 address within IPv6 counts as itself). */
 bool socket_is_remote(const struct socket_address *address);
+bool socket_is_any(const struct socket_address *address);
 /* Do both ends of a connection lie on this host? */
 bool socket_is_local(int fd);
 void socket_text(const struct socket_address *address, char text[SOCKET_TEXT_MAX]);

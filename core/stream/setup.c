@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a session opens before its ends: threads, memories, devices, lanes. */
 #include <errno.h>
+#include <netdb.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "../control/socket.h"
 #include "session.h"
 
 uint64_t round_up(uint64_t value, uint64_t step)
@@ -326,6 +328,23 @@ static int unopened(const struct config_transport *config, int rc, struct pst_er
                   config->plugin.mark.origin, config->plugin.name, filters, strerror(-rc));
 }
 
+/* Where `control` listens, in numbers; "": everywhere, nowhere, or the name is not found, which
+ * control reports. */
+static void find_local_address(const struct pst_session *session, char text[NI_MAXHOST])
+{
+  struct socket_addresses found;
+  char why[256];
+
+  text[0] = '\0';
+  if (session->in_count == 0 || session->out_count || session->config->control.none ||
+      socket_resolve(session->config->control.listen, true, &found, why, sizeof(why)) < 0 ||
+      socket_is_any(&found.at[0]))
+    return;
+  if (getnameinfo((const struct sockaddr *)&found.at[0].storage, found.at[0].length, text,
+                  NI_MAXHOST, NULL, 0, NI_NUMERICHOST) != 0)
+    text[0] = '\0';
+}
+
 int setup_device(struct pst_session *session, struct session_device *device,
                  struct pst_error *error)
 {
@@ -333,6 +352,7 @@ int setup_device(struct pst_session *session, struct session_device *device,
   uint32_t levels = config->filter_count + 1;
   struct pst_open_params params[17];
   const struct loader_plugin *plugin;
+  char local_address[NI_MAXHOST];
   int rc = loader_load(PST_KIND_TRANSPORT, config->plugin.name, &plugin, error);
 
   if (rc == 0 && levels > 17)
@@ -343,8 +363,11 @@ int setup_device(struct pst_session *session, struct session_device *device,
   if (rc < 0)
     return rc;
   device->plugin = plugin;
-  params[0] = (struct pst_open_params){
-      .struct_size = sizeof(params[0]), .options = config->plugin.options, .plan = &device->plan};
+  find_local_address(session, local_address);
+  params[0] = (struct pst_open_params){.struct_size = sizeof(params[0]),
+                                       .options = config->plugin.options,
+                                       .plan = &device->plan,
+                                       .local_address = local_address[0] ? local_address : NULL};
   for (uint32_t i = 1; i < levels; i++) {
     const struct config_plugin *filter = &config->filters[config->filter_count - i];
     params[i] = (struct pst_open_params){.struct_size = sizeof(params[i]),

@@ -43,7 +43,10 @@ int contract_device_try(const struct contract_variant *variant, const struct con
                           .ring_slots = 4096,
                           .message_max = 1 << 20};
   struct pst_options *options = innermost_options(variant, image), *filter = NULL;
-  struct pst_open_params inner = {.struct_size = sizeof(inner), .options = options, .plan = &plan};
+  struct pst_open_params inner = {.struct_size = sizeof(inner),
+                                  .options = options,
+                                  .plan = &plan,
+                                  .local_address = variant->local_address};
   struct pst_open_params params = inner;
   if (image->inner) {
     filter = contract_options(image->plugin->description, variant->filter_options, NULL);

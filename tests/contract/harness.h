@@ -33,11 +33,12 @@ struct contract_variant {
   /* Likewise, one each and NULL-terminated, as the command line gives them. */
   const char *const *option_list;
   const char *filter_options;
-  const char *memory;    /* path of a memory plugin; NULL: the harness's own memfd regions */
-  bool apart;            /* the far end is another process to the near one */
-  bool silent;           /* a peer that goes before it connects is noticed by its silence */
-  bool accounts;         /* a datagram transport with the counters of udp, which are checked */
-  uint64_t capabilities; /* that it must have */
+  const char *memory;        /* path of a memory plugin; NULL: the harness's own memfd regions */
+  bool apart;                /* the far end is another process to the near one */
+  bool silent;               /* a peer that goes before it connects is noticed by its silence */
+  bool accounts;             /* a datagram transport with the counters of udp, which are checked */
+  uint64_t capabilities;     /* that it must have */
+  const char *local_address; /* of struct pst_open_params */
 };
 
 struct contract_image {

@@ -375,6 +375,88 @@ static void a_group_is_sent_to_on_lo(void **state)
   contract_pair_close(pair);
 }
 
+static bool has_ipv6(void)
+{
+  struct sockaddr_in6 here = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
+  int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  bool has = fd >= 0 && bind(fd, (struct sockaddr *)&here, sizeof(here)) == 0;
+  if (fd >= 0)
+    close(fd);
+  return has;
+}
+
+/* Without a device, a receiver hears what comes to where `control` listens, and no more. */
+static void a_receiver_listens_where_control_does(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *local, *options, *bound;
+  } cases[] = {
+      {"127.0.0.5", "", "127.0.0.1"},          {NULL, "", "0.0.0.0"},
+      {"127.0.0.5", "", "127.0.0.5"},          {"127.0.0.5", ",device=127.0.0.6", "127.0.0.6"},
+      {"127.0.0.5", ",device=any", "0.0.0.0"}, {"::1", "", "127.0.0.1"},
+      {"2001:db8::1", "", "0.0.0.0"}};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    struct contract_side side;
+    struct sockaddr_in here;
+    char text[INET_ADDRSTRLEN];
+    socklen_t length = sizeof(here);
+    variant.local_address = cases[i].local;
+    variant.apart = i > 0; /* in one process nobody else is to reach it */
+    int fd = socket_with(open_receiver(&side, cases[i].options), getsockname);
+    variant.local_address = NULL;
+    variant.apart = false;
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &length), 0);
+    inet_ntop(AF_INET, &here.sin_addr, text, sizeof(text));
+    assert_string_equal(text, cases[i].bound);
+    contract_side_close(&side);
+  }
+}
+
+/* The sender is told before it sends what nobody hears. */
+static void a_loopback_listener_of_another_host_is_refused(void **state)
+{
+  (void)state;
+  struct contract_side receiver, sender = {0};
+  struct pst_blob blob;
+  open_receiver(&receiver, ",device=127.0.0.1");
+  options[0] = '\0';
+  contract_side_open(&variant, &params, false, false, &sender);
+  contract_address(&receiver, 0, &blob);
+  assert_int_equal(blob.length, 184);
+  ((uint8_t *)blob.bytes)[32] ^= 1; /* of the host's identity */
+  contract_complaints();
+  assert_int_equal(contract_connect(&sender, 0, &blob), -EHOSTUNREACH);
+  assert_int_equal(contract_complaints(), 1);
+  assert_non_null(strstr(contract_complaint(), "`device`"));
+  ((uint8_t *)blob.bytes)[32] ^= 1;
+  assert_int_equal(contract_connect(&sender, 0, &blob), 0);
+  contract_await(&sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
+  contract_side_close(&sender);
+  contract_side_close(&receiver);
+}
+
+/* IPV6_MULTICAST_ALL alone lets in what others of this host have joined elsewhere. */
+static void a_group_of_ipv6_keeps_to_its_device(void **state)
+{
+  (void)state;
+  struct contract_side side;
+  int value = 0;
+  socklen_t length = sizeof(value);
+  if (!has_ipv6())
+    skip();
+  uint16_t port = open_foreign(&side, ",device=lo,family=ipv6,group=ff15::7109");
+  struct sockaddr_in6 here = {0};
+  int fd = 3;
+  for (socklen_t size = sizeof(here); fd < 1024; fd++, size = sizeof(here))
+    if (getsockname(fd, (struct sockaddr *)&here, &size) == 0 && here.sin6_family == AF_INET6 &&
+        ntohs(here.sin6_port) == port)
+      break;
+  assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &value, &length), 0);
+  assert_int_equal(value, if_nametoindex("lo"));
+  contract_side_close(&side);
+}
+
 /* The kernel has taken it, or the log says what it takes. */
 static void busy_poll_is_set_or_its_refusal_told(void **state)
 {
@@ -450,6 +532,9 @@ int main(int argc, char **argv)
       CONTRACT_CASE(who_lacks_the_nonce_is_ignored),
       CONTRACT_CASE(a_group_is_received_on_lo),
       CONTRACT_CASE(a_group_is_sent_to_on_lo),
+      CONTRACT_CASE(a_receiver_listens_where_control_does),
+      CONTRACT_CASE(a_loopback_listener_of_another_host_is_refused),
+      CONTRACT_CASE(a_group_of_ipv6_keeps_to_its_device),
       CONTRACT_CASE(busy_poll_is_set_or_its_refusal_told),
       CONTRACT_CASE(stamps_lie_between_sending_and_taking),
   };

@@ -109,8 +109,8 @@ class Namespaces:
         self.holders = []
 
 
-def udp_socket(pid, port):
-    """(bytes that wait, drops) of the socket bound to that port where pid runs; None."""
+def udp_row(pid, port):
+    """Fields of /proc/net/udp of the socket bound to that port where pid runs; None."""
     for table in ("udp", "udp6"):
         try:
             lines = pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
@@ -119,5 +119,11 @@ def udp_socket(pid, port):
         for line in lines:
             fields = line.split()
             if fields[1].endswith(f":{port:04X}"):
-                return int(fields[4].split(":")[1], 16), int(fields[12])
+                return fields
     return None
+
+
+def udp_socket(pid, port):
+    """(bytes that wait, drops) of that socket; None."""
+    fields = udp_row(pid, port)
+    return fields and (int(fields[4].split(":")[1], 16), int(fields[12]))

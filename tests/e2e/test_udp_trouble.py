@@ -20,6 +20,7 @@ class Trouble(Case):
         self.udp_port = free_udp_port()
 
     def file(self, control, sender="", receiver="sink: discard", options="", framing="rtp", **parts):
+        device = ", device: 127.0.0.1" if control == "none" else ""
         to = f'to: "127.0.0.1:{self.udp_port}"'
         ends = {
             "sender": f"{{transport: {{options: {{{to}}}}}{sender}}}",
@@ -29,7 +30,7 @@ class Trouble(Case):
         return self.write(
             "udp.yaml",
             f"penstock: 1\ncontrol: {control}\n"
-            f"transport: {{plugin: udp, options: {{framing: {framing}, device: 127.0.0.1}}}}\n"
+            f"transport: {{plugin: udp, options: {{framing: {framing}{device}}}}}\n"
             "streams:\n  " + yaml_stream(**parts).replace("\n", "\n  "),
         )
 
@@ -56,9 +57,11 @@ class Trouble(Case):
         return self.ended(child)
 
     def assert_clean(self):
-        """The next run loses nothing. The kernel holds as much for an ordinary user's receiver."""
+        """The next run loses nothing. The kernel holds as much for an ordinary user's receiver,
+        which listens where control does."""
         path = self.pair_file(sender=", count: 150, rate: 20 Mbps", receiver="sink: verify")
         receiver = self.receiver(path)
+        self.assertEqual(netns.udp_row(receiver.pid, self.udp_port)[1].split(":")[0], "0100007F")
         self.run_program("send", path)
         stream = self.ended(receiver)
         self.assertEqual(stream["dropped"], {})

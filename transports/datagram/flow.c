@@ -380,6 +380,12 @@ uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,
     if (flow->credit)
       attribute(flow, flow->credit);
     flow->credit = 0;
+    if (flow->params.address_locks) {
+      flow->params.address_locks = false;
+      flow->params.address_is_fixed = true;
+      memcpy(flow->params.source.address, arrival->source->address,
+             sizeof(flow->params.source.address));
+    }
     deliver(flow, message);
     return DG_DELIVER;
   }

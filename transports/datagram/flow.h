@@ -44,6 +44,7 @@ struct dg_flow_params {
   uint32_t initial;      /* numbered: sequence 0 on the wire */
   uint64_t nonce;        /* numbered: what each datagram carries */
   bool address_is_fixed; /* others are not ours */
+  bool address_locks;    /* none, by another Penstock: the first message's is its */
   bool port_is_fixed;
   struct dg_source source;
   bool ssrc_is_fixed;

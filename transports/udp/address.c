@@ -47,6 +47,21 @@ bool udp_address_is_any(const union udp_address *address)
                                            : IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
 }
 
+bool udp_address_is_loopback(const union udp_address *address)
+{
+  return address->any.sa_family == AF_INET ? ntohl(address->v4.sin_addr.s_addr) >> 24 == 127
+                                           : IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
+}
+
+void udp_address_set_loopback(union udp_address *address, int family)
+{
+  *address = (union udp_address){.any.sa_family = (sa_family_t)family};
+  if (family == AF_INET)
+    address->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  else
+    address->v6.sin6_addr = in6addr_loopback;
+}
+
 void udp_address_source(const union udp_address *address, struct dg_source *source)
 {
   static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -143,7 +158,7 @@ static uint32_t owner_of(const struct ifaddrs *all, const union udp_address *add
 int udp_device_find(struct pst_device *device, const char *name, int family,
                     struct udp_device_name *found)
 {
-  struct udp_device_name made = {.is_set = name[0] != '\0'};
+  struct udp_device_name made = {.is_set = name[0] != '\0' && strcmp(name, UDP_DEVICE_ANY) != 0};
   struct ifaddrs *all = NULL;
   char known[512];
   int rc = 0;
@@ -158,8 +173,7 @@ int udp_device_find(struct pst_device *device, const char *name, int family,
   if (made.is_set && udp_address_parse(name, &made.address)) {
     made.index = owner_of(all, &made.address);
     /* 127.0.0.2 is lo's, too. */
-    if (!made.index && made.address.any.sa_family == AF_INET &&
-        ntohl(made.address.v4.sin_addr.s_addr) >> 24 == 127)
+    if (!made.index && udp_address_is_loopback(&made.address))
       made.index = if_nametoindex("lo");
   } else if (made.is_set) {
     made.is_netdev = true;

@@ -77,6 +77,42 @@ static void address_of(const struct pst_endpoint *endpoint, const uint8_t bytes[
   udp_address_port_set(address, port);
 }
 
+static bool same_host(const union udp_address *a, const union udp_address *b)
+{
+  struct dg_source first, second;
+
+  udp_address_source(a, &first);
+  udp_address_source(b, &second);
+  return memcmp(first.address, second.address, sizeof(first.address)) == 0;
+}
+
+/* The option `to`, where the receiver is bound to `bound` alone. */
+static void warn_elsewhere(const struct pst_endpoint *endpoint, const union udp_address *bound)
+{
+  char text[80], to[80];
+
+  if (same_host(&endpoint->to, bound))
+    return;
+  udp_address_print(bound, text, sizeof(text));
+  udp_address_print(&endpoint->to, to, sizeof(to));
+  UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
+          "%s: to: the receiver listens on %s alone, and hears nothing that is sent to %s; set its "
+          "option `device: any`, or leave `to` out",
+          endpoint->label, text, to);
+}
+
+static int refuse_loopback(const struct pst_endpoint *endpoint, const union udp_address *bound)
+{
+  char text[80];
+
+  udp_address_print(bound, text, sizeof(text));
+  UDP_LOG(endpoint->worker->device, PST_LOG_ERROR,
+          "%s: the receiver listens on %s, which only its own host reaches; set its option "
+          "`device` to the address or interface that faces this host, or to `any`",
+          endpoint->label, text);
+  return -EHOSTUNREACH;
+}
+
 /* Which of the receiver's addresses: what the option says; on one host, lo's; the first
  * in a network of ours; the first. */
 static int choose(const struct pst_endpoint *endpoint, const struct udp_blob *blob,
@@ -86,21 +122,27 @@ static int choose(const struct pst_endpoint *endpoint, const struct udp_blob *bl
   uint8_t identity[24];
 
   udp_host_identity(identity);
+  bool is_here = memcmp(identity, blob->identity, sizeof(identity)) == 0;
+  bool is_bound = blob->count == 1;
+  if (is_bound)
+    address_of(endpoint, blob->addresses[0], blob->port, address);
   if (endpoint->to.any.sa_family != AF_UNSPEC) {
+    if (is_bound)
+      warn_elsewhere(endpoint, address);
     *address = endpoint->to;
     if (!udp_address_port(address))
       udp_address_port_set(address, blob->port);
     return 0;
   }
-  bool is_here = memcmp(identity, blob->identity, sizeof(identity)) == 0;
-  bool is_bound = blob->count == 1;
-  if (is_here && !is_bound && !endpoint->local_is_fixed) {
+  if (is_bound)
+    return !is_here && udp_address_is_loopback(address) ? refuse_loopback(endpoint, address) : 0;
+  if (is_here && !endpoint->local_is_fixed) {
     address_of(endpoint, endpoint->family == AF_INET ? lo4 : lo6, blob->port, address);
     return 0;
   }
   for (uint32_t i = 0; i < blob->count; i++) {
     address_of(endpoint, blob->addresses[i], blob->port, address);
-    if (is_bound || udp_address_is_near(address))
+    if (udp_address_is_near(address))
       return 0;
   }
   if (blob->count == 0)
@@ -173,6 +215,7 @@ static int connect_receiver(struct pst_endpoint *endpoint, const struct udp_blob
     params.ssrc_is_fixed = true;
     params.ssrc = blob->ssrc;
     params.payload_type = blob->payload_type;
+    params.address_locks = params.framing == DG_FRAMING_NONE;
     if (!params.address_is_fixed && blob->count == 1) {
       params.address_is_fixed = true;
       memcpy(params.source.address, blob->addresses[0], sizeof(params.source.address));

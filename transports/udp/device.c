@@ -24,6 +24,11 @@ int udp_open(const struct pst_host *host, const struct pst_open_params *params,
   made->timestamps = (enum udp_timestamps)host->option_uint(in.options, "timestamps");
   made->clock_rate = (uint32_t)host->option_uint(in.options, "clock_rate");
   snprintf(made->name, sizeof(made->name), "%s", host->option_string(in.options, "device"));
+  made->listens.any.sa_family = AF_UNSPEC;
+  if (made->plan.flags & PST_PLAN_IN_PROCESS)
+    udp_address_set_loopback(&made->listens, AF_INET);
+  else if (in.local_address)
+    udp_address_parse(in.local_address, &made->listens);
   int rc = udp_device_find(made, made->name, families[made->family], &name);
   if (rc < 0) {
     free(made);

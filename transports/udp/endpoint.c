@@ -81,6 +81,23 @@ static int family_of(const union udp_address *address, int other)
   return other == AF_UNSPEC ? address->any.sa_family : other;
 }
 
+/* A receiver without a device is bound where its peers find the control channel: nobody else's
+ * datagrams then fill its buffer. With `control` on a loopback address of the other family it is
+ * bound to that of its own. */
+static void find_listener(struct pst_endpoint *endpoint)
+{
+  const struct pst_device *device = endpoint->worker->device;
+  const union udp_address *listens = &device->listens;
+
+  if (!(endpoint->roles & PST_ROLE_RECEIVER) || device->name[0] ||
+      listens->any.sa_family == AF_UNSPEC)
+    return;
+  if (listens->any.sa_family == endpoint->family)
+    endpoint->local = *listens;
+  else if (udp_address_is_loopback(listens))
+    udp_address_set_loopback(&endpoint->local, endpoint->family);
+}
+
 /* Where it is bound, and which family all its addresses are of. */
 static int find_local(struct pst_endpoint *endpoint)
 {
@@ -102,6 +119,7 @@ static int find_local(struct pst_endpoint *endpoint)
   endpoint->local = name.address;
   if (!name.is_set)
     endpoint->local = (union udp_address){.any.sa_family = (sa_family_t)endpoint->family};
+  find_listener(endpoint);
   for (int i = 0; i < 3; i++)
     rc |= given[i]->any.sa_family != AF_UNSPEC && given[i]->any.sa_family != endpoint->family;
   if (rc == 0 && endpoint->local.any.sa_family == endpoint->family)

@@ -43,7 +43,7 @@
 
 /* What the option `device` names. */
 struct udp_device_name {
-  bool is_set;
+  bool is_set; /* and not `any` */
   bool is_netdev;
   uint32_t index; /* of the netdev; 0: none */
   char name[64];
@@ -55,6 +55,8 @@ bool udp_address_parse(const char *text, union udp_address *address);
 void udp_address_print(const union udp_address *address, char *text, size_t size);
 socklen_t udp_address_length(const union udp_address *address);
 bool udp_address_is_any(const union udp_address *address);
+bool udp_address_is_loopback(const union udp_address *address);
+void udp_address_set_loopback(union udp_address *address, int family);
 void udp_address_source(const union udp_address *address, struct dg_source *source);
 /* 0; -ENODEV: logged, with those there are. */
 int udp_device_find(struct pst_device *device, const char *name, int family,
@@ -94,7 +96,8 @@ struct pst_device {
   enum dg_framing framing;
   enum udp_timestamps timestamps;
   enum udp_family family;
-  char name[64]; /* option `device` */
+  char name[64];             /* option `device` */
+  union udp_address listens; /* where receivers are bound without it; AF_UNSPEC: anywhere */
   uint32_t clock_rate;
 };
 

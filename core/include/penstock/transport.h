@@ -133,6 +133,10 @@ struct pst_open_params {
   const struct pst_transport_ops *inner;
   const struct pst_host *inner_host;
   const struct pst_open_params *inner_params;
+  /* Where peers reach the receivers of this process: the address that `control` listens on, in
+   * numbers. A transport that binds sockets binds them there, unless its options say where.
+   * NULL: every address of this host, or not known. */
+  const char *local_address;
 };
 
 /* What an opened device demands and allows. */

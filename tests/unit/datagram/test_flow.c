@@ -106,6 +106,22 @@ static void forged_ones_move_nothing(void **state)
   assert_int_equal(flow.counts.heard, 0); /* no sign of life */
 }
 
+/* Without a header nothing but the address says who sends. */
+static void the_first_address_of_a_penstock_is_its(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_NONE, false, 0);
+  struct packet other = {stranger};
+
+  (void)state;
+  flow.params.address_locks = true;
+  for (uint32_t i = 0; i < 3; i++) {
+    assert_int_equal(take(&flow, &(struct packet){camera}), DG_DELIVER);
+    assert_int_equal(take(&flow, &other), 0);
+  }
+  assert_int_equal(flow.counts.not_ours, 3);
+  assert_int_equal(flow.counts.heard, 0);
+}
+
 static void first_from_a_foreigner_leaves_room_for_late_ones(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
@@ -405,6 +421,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(first_from_a_penstock_is_0),
       cmocka_unit_test(forged_ones_move_nothing),
+      cmocka_unit_test(the_first_address_of_a_penstock_is_its),
       cmocka_unit_test(first_from_a_foreigner_leaves_room_for_late_ones),
       cmocka_unit_test(another_ssrc_twice_is_a_restart_once_the_first_is_silent),
       cmocka_unit_test(a_sender_that_goes_on_is_not_replaced),
