@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """get and put: equality, holes, names, resuming what was killed, full disks, little memory."""
 import contextlib
+import fcntl
 import json
 import os
+import pathlib
 import pty
 import random
 import re
@@ -395,6 +397,69 @@ class Interrupted(ServeCase):
         loser = clients[0] if clients[0].status else clients[1]
         self.assertRegex(loser.stderr, "another transfer|exists")
         self.assertEqual(sha256(self.root / "same"), self.sum)
+
+
+class Planted(ServeCase):
+    """Files that another user has put where they are in the way."""
+
+    def test_files_exchanged_for_links(self):
+        """After the folder was read: what a link leads to is not the user's to give away."""
+        names = [f"f{i:02}" for i in range(40)]
+        secret = self.folder / "secret"
+        secret.write_bytes(b"SECRET")
+        (self.here / "d").mkdir()
+        (self.root / "d").mkdir()
+        for name in names:
+            (self.here / "d" / name).write_bytes(b"mine")
+        # Others are writing all of them at the server: some of them wait, and the rest is not begun.
+        held = [open(self.root / "d" / f".{name}{PART}", "wb") for name in names]
+        for part in held:
+            os.fchmod(part.fileno(), 0o600)
+            fcntl.flock(part, fcntl.LOCK_EX)
+        self.serve()
+        client = self.start("put", self.address, "d", "--recursive", cwd=self.here)
+        begun = wait_until(lambda: self.opened_by(client), 20, "put has begun")
+        for name in set(names) - begun:
+            path = self.here / "d" / name
+            path.unlink()
+            path.symlink_to(secret)
+        for name, part in zip(names, held):
+            (self.root / "d" / f".{name}{PART}").unlink()
+            part.close()
+        self.assertEqual(client.wait(), 1, str(client))
+        self.assertNotIn(b"SECRET", [path.read_bytes() for path in (self.root / "d").iterdir()])
+        self.assertIn("it was exchanged for something else while the folder was read", client.stderr)
+
+    def opened_by(self, client):
+        """Names of the folder's files that it has open, once it has as many as it ever has."""
+        folder = pathlib.Path(f"/proc/{client.pid}/fd")
+        names = set()
+        for path in folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                target = pathlib.Path(os.readlink(path))
+                if target.parent == self.here / "d":
+                    names.add(target.name)
+        return names if len(names) == 8 else None
+
+    @unittest.skipIf(os.getuid() != 0, "root alone can give a file to another user")
+    def test_parts_of_another_user(self):
+        """Who has such a file open reads what is written to it, and owns the result."""
+        self.serve()
+        for folder, other, copy in ((self.root, self.here, self.put), (self.here, self.root, self.get)):
+            part = folder / f".file{PART}"
+            (other / "file").write_bytes(b"SECRET")
+            part.touch()
+            os.chown(part, 65534, 65534)
+            part.chmod(0o666)
+            child = copy("file", "--resume", expect=1)
+            self.assertIn("belongs to another user; remove it", child.stderr)
+            self.assertEqual(part.read_bytes(), b"")
+            self.assertFalse((folder / "file").exists())
+            part.unlink()
+            copy("file")
+            self.assertEqual((folder / "file").stat().st_uid, 0)
+            for path in (folder, other):
+                (path / "file").unlink()
 
 
 class Bounded(ServeCase):
