@@ -117,6 +117,10 @@ struct node_join {
   uint32_t next;
   struct pst_blob address; /* of the endpoint; bytes and descriptors are ours */
   bool is_stale;           /* JOIN has told an older one */
+  /* Hung up on before HELLO: the same target again at again_ns, until again_until_ns. */
+  struct node_join *later;
+  uint64_t again_ns, again_until_ns;
+  char why[WIRE_WHY_MAX];
 };
 
 struct node_region {
@@ -243,6 +247,7 @@ struct control {
   uint32_t node_term_count, node_param_count;
   uint32_t node_offers_max;
   uint64_t node_last; /* of the peers that came */
+  struct node_join *node_later;
   struct control_callbacks callbacks;
   struct control_limits limits;
   bool in_process;

@@ -12,7 +12,10 @@
 
 /* Connections beyond the peers: of strangers, and of those about to be told that there are
  * enough. */
-#define STRANGERS_MAX 64
+#define STRANGERS_MAX 256
+/* A server that strangers crowd hangs up on those who have not shown themselves. */
+#define AGAIN_PAUSE_NS (20 * PST_NS_PER_MS)
+#define AGAIN_NS PST_NS_PER_S
 
 static const struct connect_words words = {
     .listen = "listen",
@@ -208,6 +211,65 @@ static void try_next(struct control *control, struct node_join *join, int code, 
   node_join_free(join);
 }
 
+/* False: it has had its tries. */
+static bool try_later(struct control *control, struct node_join *join, int code, const char *why)
+{
+  if (join->again_until_ns == 0)
+    join->again_until_ns = sooner(join->by_ns, control->now_ns + AGAIN_NS);
+  if (code != -ECONNRESET || control->now_ns + AGAIN_PAUSE_NS >= join->again_until_ns)
+    return false;
+  join->next--;
+  join->again_ns = control->now_ns + AGAIN_PAUSE_NS;
+  snprintf(join->why, sizeof join->why, "%s", why);
+  join->later = control->node_later;
+  control->node_later = join;
+  return true;
+}
+
+static struct node_join *take_later(struct node_join **at)
+{
+  struct node_join *join = *at;
+
+  *at = join->later;
+  join->later = NULL;
+  return join;
+}
+
+/* When the next is due. */
+static uint64_t tick_later(struct control *control)
+{
+  uint64_t next = UINT64_MAX;
+
+  for (struct node_join **at = &control->node_later; *at;) {
+    if (control->now_ns < (*at)->again_ns) {
+      next = sooner(next, (*at)->again_ns);
+      at = &(*at)->later;
+      continue;
+    }
+    struct node_join *join = take_later(at);
+    try_next(control, join, -ECONNRESET, join->why);
+  }
+  return next;
+}
+
+/* It is between two tries. */
+static void command_later(struct control *control, struct command *command)
+{
+  struct node_join **at = &control->node_later;
+
+  while (*at && (*at)->id != command->node)
+    at = &(*at)->later;
+  if (!*at)
+    return;
+  if (command->type == WIRE_READDRESS) {
+    blob_free(&(*at)->address);
+    (*at)->address = command->address;
+    command->address = (struct pst_blob){0};
+  } else if (command->type == WIRE_BYE) {
+    node_join_free(take_later(at));
+  }
+}
+
 static void retry(struct peer *peer, int code, const char *why)
 {
   struct node_join *join = peer->node.join;
@@ -216,7 +278,8 @@ static void retry(struct peer *peer, int code, const char *why)
     return;
   peer->node.state = NODE_OVER;
   peer->node.join = NULL;
-  try_next(peer->control, join, code, why);
+  if (!try_later(peer->control, join, code, why))
+    try_next(peer->control, join, code, why);
 }
 
 /* ---- In ---------------------------------------------------------------------------- */
@@ -415,8 +478,10 @@ static void command_run(struct control *control, struct command *command)
     return;
   }
   struct peer *peer = find(control, command->node);
-  if (!peer)
+  if (!peer) {
+    command_later(control, command);
     return;
+  }
   switch (command->type) {
   case WIRE_WELCOME:
     if (!make_regions(peer))
@@ -450,6 +515,8 @@ static void command_run(struct control *control, struct command *command)
 
 static void close_all(struct control *control)
 {
+  while (control->node_later)
+    node_join_free(take_later(&control->node_later));
   for (struct peer *peer = control->peers; peer; peer = peer->next)
     if (is_ours(peer))
       peer->node.state = NODE_OVER;
@@ -457,7 +524,7 @@ static void close_all(struct control *control)
 
 static uint64_t tick(struct control *control)
 {
-  uint64_t next = UINT64_MAX;
+  uint64_t next = control->quiet ? UINT64_MAX : tick_later(control);
   char seconds[24];
 
   for (struct peer *peer = control->peers; peer; peer = peer->next) {

@@ -3,9 +3,11 @@
 """Clients that keep to no rule: refused with the reason, and the server serves on."""
 import os
 import re
+import sys
 
-from harness import main
-from serving import PART, ServeCase, tree
+from harness import PROGRAM, ROOT, main, random_file, wait_until, yaml_stream
+from netns import ORDINARY, reaches
+from serving import MIB, PART, ServeCase, tree
 
 HELLO = "hello 1"
 
@@ -159,6 +161,42 @@ class Strangers(ServeCase):
         self.assert_answers([HELLO, "create x 1", "mkdir x", "open file", "store 0 0 1 1 0 0"],
                             ["WELCOME", "REFUSE EROFS", "REFUSE EROFS", "OPENED", "REFUSE EROFS"])  # fmt: skip
         self.assertEqual(tree(self.folder), self.before)
+
+
+class Floods(ServeCase):
+    """Another user of the host, where the tests run as root, keeps nobody away."""
+
+    def flood(self, port):
+        script = str(ROOT / "tests" / "e2e" / "flood.py")
+        prefix = [*(ORDINARY if reaches(PROGRAM) else []), sys.executable, "-B"]
+        child = self.start(port, program=script, prefix=prefix)
+        child.wait_line("flooding")
+        return child
+
+    def test_serve(self):
+        random_file(self.root / "file", MIB)
+        self.serve()
+        self.get("file")
+        before = self.descriptors()
+        flood = self.flood(self.address.split(":")[1])
+        for _ in range(3):
+            self.get("file", "--overwrite", "--sha256")
+        self.assertIsNone(flood.poll(), str(flood))
+        flood.kill()
+        wait_until(lambda: self.descriptors() <= before, 20, "what it had is closed")
+        self.assertEqual(self.count("has joined"), 4)
+        self.assertGreater(self.count("has not shown"), 0)
+        self.assertLess(self.count("warning: control: "), 200, "it fills the log")
+        self.stop()
+
+    def test_receive(self):
+        path = self.config(yaml_stream(message="1 KiB", sender="{count: 20000}", ring=64, receiver="{sink: verify}"))
+        receiver = self.start("receive", path)
+        receiver.wait_line("waiting at")
+        flood = self.flood(self.port)
+        self.run_program("send", path)
+        self.assertEqual(receiver.wait(), 0, str(receiver))
+        self.assertIsNone(flood.poll(), str(flood))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 /* Peers that ask for too much, lie, or speak something else; others go on being served. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -266,6 +267,50 @@ static void silence_times_out(void **state)
   close(listener);
 }
 
+/* Accepts and hangs up, until `most` have come or the side has no peer any more. */
+static uint32_t hang_up(struct side *side, int listener, uint32_t most, struct pst_node_event *left,
+                        char why[256])
+{
+  uint32_t count = 0;
+
+  while (count < most && !side_take(side, PST_NODE_LEFT, left, why)) {
+    struct pollfd event = {.fd = listener, .events = POLLIN};
+
+    side_turn(side);
+    if (poll(&event, 1, 1) <= 0)
+      continue;
+    close(accept(listener, NULL, NULL));
+    count++;
+  }
+  return count;
+}
+
+/* As a server does that strangers crowd: it is tried again for a second. */
+static void hung_up_on_before_hello(void **state)
+{
+  struct pst_node_params params = open_params();
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_node_event left;
+  struct side side;
+  char text[64], why[256];
+  const char *end;
+  int listener = listen_plain(text);
+
+  (void)state;
+  side_open(&side, &params);
+  assert_int_equal(pst_node_connect(side.node, text, &side.peer, &error), 0);
+  assert_int_equal(hang_up(&side, listener, 2, &left, why), 2);
+  /* Given up between two tries. */
+  pst_peer_close(side.peer, -ECANCELED, "no longer wanted");
+  assert_true(await(&side, NULL, PST_NODE_LEFT).status < 0);
+  assert_int_equal(pst_node_connect(side.node, text, &side.peer, &error), 0);
+  assert_int_equal(hang_up(&side, listener, 1, &left, why), 1);
+  close(listener);
+  left = await_text(&side, NULL, PST_NODE_LEFT, &end);
+  assert_non_null(strstr(end, text)); /* refused, or its second is over */
+  side_close(&side);
+}
+
 /* ---- By the API -------------------------------------------------------------------- */
 
 static void offers_over_the_limit(void **state)
@@ -397,6 +442,7 @@ int main(void)
       cmocka_unit_test(half_open_connections),
       cmocka_unit_test(node_that_calls_a_receiver_is_told),
       cmocka_unit_test(silence_times_out),
+      cmocka_unit_test(hung_up_on_before_hello),
       cmocka_unit_test(offers_over_the_limit),
       cmocka_unit_test(withdrawn_before_it_is_taken),
       cmocka_unit_test(bytes_over_the_limit),
