@@ -69,4 +69,6 @@ void ask_plugin(const struct ask *ask, const struct pst_description *description
   lower(&facts->message_max, known.message_max);
   lower(&facts->slots_max, known.slots_max);
   facts->lacks |= known.lacks;
+  facts->flags |= known.flags;
+  facts->memory_kinds |= known.memory_kinds;
 }

@@ -2,6 +2,7 @@
 /* A stream beside what its transports have, as far as it is known without their devices. */
 #include <stdio.h>
 
+#include <penstock/memory.h>
 #include <penstock/transport.h>
 
 #include "check.h"
@@ -12,6 +13,7 @@ struct facts_at {
   const struct config_stream *stream;
   const struct transport_state *transport;
   const struct pst_facts *facts;
+  const struct pst_facts *memory;
   bool receives;
 };
 
@@ -55,10 +57,14 @@ static void check_receiver(const struct facts_at *at)
   if (stream->receiver.assemble.packets)
     need(at, assemble, PST_CAP_SEQUENCE, "assemble needs sequence numbers",
          "choose a framing that has them, or another transport, or remove \"assemble\"");
-  if (stream->receiver.assemble.packets && stream->receiver.assemble.by == CONFIG_BY_RTP_MARKER)
+  if (stream->receiver.assemble.packets && stream->receiver.assemble.by == CONFIG_BY_RTP_MARKER &&
+      !(at->facts->flags & PST_FACTS_PROTOCOL_META))
     need(at, node_value(assemble, "by"), PST_CAP_META,
          "assemble: `by: rtp_marker` needs RTP's timestamps",
          "take udp with `framing: rtp`, or write `by: sequence`");
+  if (stream->receiver.sink.type == CONFIG_SINK_PCAP && !at->check->owner->config.control.none)
+    need(at, node_value(receiver, "sink"), PST_CAP_META, "sink: pcap needs the times of capture",
+         "use loopback, or \"sink: {type: file, file: PATH}\"");
   if (stream->receiver.intervals)
     need(at, node_value(receiver, "intervals"), PST_CAP_TIME,
          "intervals need the time of each message",
@@ -68,11 +74,28 @@ static void check_receiver(const struct facts_at *at)
          "share needs rings that streams can share", "give the stream a ring of its own");
 }
 
+/* `path: mapped` is for host memory that a device sees. */
+static void check_mapped(const struct facts_at *at, const char *name)
+{
+  const struct node *path = node_value(node_value(at->map, "receiver"), "path");
+  const uint32_t kinds = at->memory->memory_kinds;
+
+  if (at->stream->receiver.path == CONFIG_PATH_MAPPED && kinds &&
+      !(kinds & 1u << PST_MEMORY_MAPPED))
+    findings_add(at->check->findings, place_of(at, path),
+                 "path: mapped needs memory that a device sees by a mapping, and memory %s is "
+                 "none; write \"path: auto\", or take the device's memory",
+                 name);
+}
+
 void check_facts(struct check *check, struct node *map, const struct config_stream *stream,
-                 const struct transport_state ends[2], const struct pst_facts facts[2])
+                 const struct transport_state ends[2], const struct pst_facts facts[2],
+                 const char *memory_name, const struct pst_facts *memory)
 {
   for (int e = 0; e < 2; e++) {
-    const struct facts_at at = {check, map, stream, &ends[e], &facts[e], e == 1};
+    const struct facts_at at = {check, map, stream, &ends[e], &facts[e], memory, e == 1};
+    if (e == 1)
+      check_mapped(&at, memory_name);
     if (!ends[e].plugin.description)
       continue;
     check_sizes(&at);

@@ -121,7 +121,7 @@ static void check_ends(struct check *check, struct node *map, const struct place
   struct plugin_state memory[2];
   struct pst_facts facts[2] = {{.struct_size = sizeof(facts[0])},
                                {.struct_size = sizeof(facts[0])}};
-  struct pst_facts of_memory = {.struct_size = sizeof(of_memory)};
+  struct pst_facts memories[2] = {facts[0], facts[1]};
   struct node *sender = check_map(check, &schema_sender, node_find(map, "sender"));
   struct node *receiver = check_map(check, &schema_receiver, node_find(map, "receiver"));
   struct node *sender_out = effective_map(check, NULL, "sender", place_of(sender, &place_default));
@@ -139,8 +139,8 @@ static void check_ends(struct check *check, struct node *map, const struct place
                &memory[0]);
   check_memory(check, node_find(receiver, "memory"), place_of(receiver, place), PST_SCOPE_RECEIVER,
                &memory[1]);
-  check_whole(check, &memory[0], PST_SCOPE_SENDER, place_of(sender, place), &of_memory);
-  check_whole(check, &memory[1], PST_SCOPE_RECEIVER, place_of(receiver, place), &of_memory);
+  check_whole(check, &memory[0], PST_SCOPE_SENDER, place_of(sender, place), &memories[0]);
+  check_whole(check, &memory[1], PST_SCOPE_RECEIVER, place_of(receiver, place), &memories[1]);
   effective_transports(check, out, sender_out, receiver_out, &whole, &ends[0], &ends[1]);
   effective_memory(check, sender_out, &memory[0], PST_SCOPE_SENDER);
   effective_memory(check, receiver_out, &memory[1], PST_SCOPE_RECEIVER);
@@ -148,7 +148,7 @@ static void check_ends(struct check *check, struct node *map, const struct place
   check_sender(check, sender, place_of(sender, place), &stream->sender, sender_out, has_region);
   check_receiver(check, receiver, place_of(receiver, place), &stream->receiver, receiver_out,
                  has_region);
-  check_facts(check, map, stream, ends, facts);
+  check_facts(check, map, stream, ends, facts, memory[1].name, &memories[1]);
   node_append(out, sender_out);
   node_append(out, receiver_out);
   store_transport(check, &ends[0], &stream->sender.transport);

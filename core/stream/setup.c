@@ -396,12 +396,12 @@ int setup_device(struct pst_session *session, struct session_device *device,
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s tells no limits: %s",
                     config->plugin.name, strerror(-rc));
   if (device->plan.workers > device->limits.workers_max)
-    return pst_fail(error, PST_EXIT_USAGE, -ERANGE,
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -ERANGE,
                     "transport %s has at most %u workers a device, the configuration makes %u; set "
                     "workers.count",
                     config->plugin.name, device->limits.workers_max, device->plan.workers);
   if (device->limits.rings_max && device->plan.rings > device->limits.rings_max)
-    return pst_fail(error, PST_EXIT_USAGE, -ENOSPC,
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -ENOSPC,
                     "%s: transport %s has at most %u rings a device, the streams have %u; let some "
                     "share one (`receiver.share`), or run fewer",
                     config->plugin.mark.origin, config->plugin.name, device->limits.rings_max,
@@ -473,7 +473,7 @@ int setup_devices(struct pst_session *session, struct pst_error *error)
     struct session_end *end = end_at(session, i);
     rc = open_lane(end->thread, end->device, &end->lane, error);
     if (rc == 0 && ++end->lane->end_count > end->device->limits.endpoints_max)
-      rc = pst_fail(error, PST_EXIT_USAGE, -ENOSPC,
+      rc = pst_fail(error, PST_EXIT_UNAVAILABLE, -ENOSPC,
                     "stream %s: transport %s has at most %u endpoints a worker; raise "
                     "workers.count, or run fewer streams",
                     end->name, end->device->plugin->name, end->device->limits.endpoints_max);

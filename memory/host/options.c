@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include <penstock/memory.h>
 #include <penstock/plugin.h>
 
 static const char *const backings[] = {"auto", "malloc", "memfd", "huge_2m", "huge_1g", NULL};
@@ -50,7 +51,7 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
 {
   const char *node = check->option_string(check->options, "numa_node");
 
-  (void)facts;
+  facts->memory_kinds = 1u << PST_MEMORY_HOST;
   if (strcmp(node, "auto") != 0 && strcmp(node, "-1") != 0 &&
       (!node[0] || node[strspn(node, "0123456789")]))
     check->report(check, "numa_node", "\"%s\" is not a node; write auto, -1 or a number", node);

@@ -317,7 +317,7 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   facts->slots_max = UDP_SLOTS_MAX;
   facts->lacks = ~(uint64_t)UDP_CAPABILITIES;
   if (framing == DG_FRAMING_RTP)
-    facts->lacks &= ~(uint64_t)PST_CAP_META; /* timestamp and source of each message */
+    facts->flags |= PST_FACTS_PROTOCOL_META; /* timestamp and source of each message */
   if (framing == DG_FRAMING_NONE)
     facts->lacks |= PST_CAP_SEQUENCE;
   if (check->option_uint(check->options, "timestamps") == UDP_TIME_OFF)

@@ -210,15 +210,21 @@ struct pst_check {
       PST_PRINTF(3, 4);
 };
 
+enum pst_facts_flag {
+  /* Messages arrive with metadata of the protocol's own, as RTP's timestamps are. */
+  PST_FACTS_PROTOCOL_META = 1u << 0,
+};
+
 /* What check() knows of a device that is opened with these options, whichever device it is. */
 struct pst_facts {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t flags;       /* enum pst_facts_flag */
   uint64_t message_max; /* as in struct pst_limits; 0: not known without the device */
   uint64_t slots_max;   /* the same */
-  /* Capabilities (enum pst_transport_capability) that no such device has. PST_CAP_META: no
-   * message arrives with metadata, neither an application's nor a protocol's. */
-  uint64_t lacks;
+  uint64_t lacks;       /* capabilities (enum pst_transport_capability) that no such device has */
+  /* Of a memory: 1 << each enum pst_memory_kind that its NORMAL regions may be of; 0: not known. */
+  uint32_t memory_kinds;
+  uint32_t reserved;
 };
 
 /* What can be known of a plugin without its vendor libraries. It lives in a

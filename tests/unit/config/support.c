@@ -113,6 +113,12 @@ static const struct pst_option asked_options[] = {
      .scope = PST_SCOPE_RECEIVER},
     {.name = "to", .help = "A destination.", .type = PST_OPTION_STRING, .scope = PST_SCOPE_SENDER}};
 
+static void check_host(const struct pst_check *check, struct pst_facts *facts)
+{
+  (void)check;
+  facts->memory_kinds = 1u << PST_MEMORY_HOST;
+}
+
 static void check_asked(const struct pst_check *check, struct pst_facts *facts)
 {
   const char *address = check->option_string(check->options, "address");
@@ -171,7 +177,16 @@ static const struct pst_description descriptions[] = {
      .rung = "compiled",
      .options = asked_options,
      .check = check_asked},
-    DESCRIPTION(PST_KIND_MEMORY, "host", host_options),
+    {.struct_size = sizeof(struct pst_description),
+     .kind = PST_KIND_MEMORY,
+     .option_count = sizeof(host_options) / sizeof(host_options[0]),
+     .name = "host",
+     .version = "1",
+     .summary = "a table of a memory with a check()",
+     .needs = "",
+     .rung = "compiled",
+     .options = host_options,
+     .check = check_host},
     DESCRIPTION(PST_KIND_MEMORY, "cuda", cuda_options),
     DESCRIPTION(PST_KIND_FILTER, "fault", fault_options)};
 #define DESCRIPTIONS (sizeof(descriptions) / sizeof(descriptions[0]))

@@ -48,6 +48,9 @@ static void capabilities(void **state)
               T "8:15: assemble needs sequence numbers");
   refused_for(ASKED("") SMALL "  receiver:\n    assemble: {packets: 4, by: rtp_marker}\n",
               T "8:32: assemble: `by: rtp_marker` needs RTP's timestamps");
+  refused_for(ASKED("") SMALL "  sender: {source: {type: pcap, file: x}}\n"
+                              "  receiver: {sink: {type: pcap, file: y}}\n",
+              T "8:20: sink: pcap needs the times of capture");
   refused_for(ASKED("") SMALL "  receiver:\n    intervals: true\n",
               T "8:16: intervals need the time of each message");
   refused_for(ASKED("") "  region: 1 MiB\n", T "5:11: a region needs READ or WRITE");
@@ -75,12 +78,20 @@ static void captures(void **state)
                    "another sink");
 }
 
+static void memories(void **state)
+{
+  (void)state;
+  refused_for(HEAD "  receiver:\n    path: mapped\n",
+              T "5:11: path: mapped needs memory that a device sees by a mapping");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_it_accepts), cmocka_unit_test(what_it_reports),
       cmocka_unit_test(sizes),           cmocka_unit_test(capabilities),
       cmocka_unit_test(ends_differ),     cmocka_unit_test(captures),
+      cmocka_unit_test(memories),
   };
   return cmocka_run_group_tests(tests, quiet, NULL);
 }

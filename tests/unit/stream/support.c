@@ -20,21 +20,27 @@ void open_text(struct run *run, const char *text)
     fail_msg("%s", error.text);
 }
 
+static struct pst_error refusal;
+
+uint32_t refused_status(void)
+{
+  return (uint32_t)refusal.exit_status;
+}
+
 const char *refused_text(const char *text)
 {
-  static struct pst_error error;
   struct pst_session_params params = {.struct_size = sizeof(params),
                                       .roles = PST_SESSION_SENDER | PST_SESSION_RECEIVER};
   struct pst_session *session = NULL;
   struct pst_config *config;
 
-  error = (struct pst_error)PST_ERROR_INIT;
-  if (pst_config_open_text(text, strlen(text), "test.yaml", NULL, 0, &config, &error) < 0)
-    return error.text; /* what a description can judge */
-  assert_true(pst_session_open(config, &params, &session, &error) < 0);
+  refusal = (struct pst_error)PST_ERROR_INIT;
+  if (pst_config_open_text(text, strlen(text), "test.yaml", NULL, 0, &config, &refusal) < 0)
+    return refusal.text; /* what a description can judge */
+  assert_true(pst_session_open(config, &params, &session, &refusal) < 0);
   assert_null(session);
   pst_config_close(config);
-  return error.text;
+  return refusal.text;
 }
 
 void start(struct run *run)

@@ -31,6 +31,8 @@ uint64_t now_ns(void);
 void open_text(struct run *run, const char *text);
 /* Opens what must be refused; the report, valid until the next call. */
 const char *refused_text(const char *text);
+/* The exit status of the last one. */
+uint32_t refused_status(void);
 void start(struct run *run);
 void in_time(const struct run *run);
 void close_run(struct run *run);

@@ -358,10 +358,12 @@ static void more_than_the_limits_is_refused(void **state)
   assert_string_equal(refused_text(FAILING("endpoints: 3")),
                       "stream b: transport loopback has at most 3 endpoints a worker; raise "
                       "workers.count, or run fewer streams");
+  assert_int_equal(refused_status(), PST_EXIT_UNAVAILABLE); /* another device may have more */
   assert_string_equal(
       refused_text(FAILING("rings: 1")),
       "test.yaml:2:21: transport loopback has at most 1 rings a device, the streams "
       "have 2; let some share one (`receiver.share`), or run fewer");
+  assert_int_equal(refused_status(), PST_EXIT_UNAVAILABLE);
   open_text(&run, FAILING("endpoints: 4, rings: 2"));
   close_run(&run);
 }
