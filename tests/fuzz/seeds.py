@@ -7,7 +7,8 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 SUFFIXES = {"yaml": ".txt", "set": ".txt", "control": ".bin", "serve": ".bin", "server": ".bin", "packet": ".bin", "pcap": ".pcap",
-            "loopback": ".bin", "udp_blob": ".bin", "rc_blob": ".bin", "elf": ".bin", "flow": ".bin"}
+            "loopback": ".bin", "udp_blob": ".bin", "rc_blob": ".bin", "elf": ".bin", "flow": ".bin",
+            "nodes": ".bin"}
 
 
 # ---- Configurations ------------------------------------------------------------
@@ -359,6 +360,44 @@ def flow_seeds():
     yield b"\xff\0" + offer + say(2, peer=1)
     for kind in range(1, 18):
         yield met + say(kind) + offer + say(kind) + finish + say(kind) + ours(1) + say(kind)
+
+
+# ---- What peers say to a node's control channel, as fuzz_nodes.c takes it ------------------------
+
+
+def nodes_seeds():
+    def say(kind, peer=0, terms=0, length=16, region=0, remote=2, code=0, passed=0):
+        more = [remote] if kind == 14 else []
+        return bytes([kind * 4 + peer, terms, length, region, 1, *more, code, passed])
+
+    def ours(what, peer=1, fds=1):
+        return bytes([19 * 4, fds, what, 1, peer - 1])
+
+    met, join = b"\1\1", say(12, passed=1)
+    regions = say(14, passed=2) + say(14, region=1, remote=0) + say(14, region=2, remote=1)
+    yield met + join + regions + say(16) + say(15) + say(17, passed=1) + say(10) + say(11)
+    yield met + join + ours(0) + say(15) + say(15) + ours(8) + say(15, code=5) + ours(1) + ours(2)
+    yield met + join + say(12, peer=1, passed=1) + regions + say(14, peer=1, passed=3) + ours(0, 3) + say(15, peer=1)
+    yield met + join + say(14) + say(14)
+    yield met + join + say(14) + say(16) + say(16) + say(14, region=3) + say(14, region=2) + say(14, region=1) + say(14)
+    yield met + join + join
+    yield met + say(12, length=3) + say(14)
+    yield met + say(12, terms=7) + say(13)
+    yield met + say(13, peer=2, passed=1) + say(14, peer=2) + ours(0, 2) + say(15, peer=2) + say(16, peer=2) + say(12, peer=2)
+    yield met + say(13, peer=2) + ours(7, 2) + say(14, peer=2) + say(11, peer=2)
+    yield met + ours(2, 2) + say(13, peer=2) + say(13, peer=2)
+    found = say(13, peer=2)
+    for two in ((14, 14), (16, 16), (15, 15)):
+        yield met + found + say(14, peer=2) + b"".join(say(kind, peer=2) for kind in two)
+    yield met + found + b"".join(say(14, peer=2, region=i) for i in range(4))
+    for passed in (1 + 64, 1 + 128, 64, 128, 3, 3 + 64 + 128):
+        yield met + say(12, passed=passed) + say(14, passed=passed) + say(17, passed=passed)
+    yield met + bytes([18 * 4, 7]) + b"1234567" + join
+    yield met + bytes([18 * 4, 8]) + b"12345678" + join
+    yield b"\0\0" + join + say(14, passed=1)
+    yield b"\xff\1" + join
+    for kind in range(1, 18):
+        yield met + say(kind) + join + say(kind) + say(kind, peer=2) + say(13, peer=2) + say(kind, peer=2)
 
 
 # ---- Addresses, behind their magic ------------------------------------------------------------
