@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """usage: test_check_mutants.py [--mutants N] [--seed S] | [unittest arguments]
 
-What `check --for run` accepts, `run` does not refuse for the file's sake, and what it does not
-accept, `run` refuses alike: mutants of the files in config/, and values that go together or not.
-Without --mutants: a few, as many as some seconds have room for.
+What `check --for COMMAND` accepts, COMMAND does not refuse for the file's sake, and what it does
+not accept, COMMAND refuses alike, for run, send and receive: mutants of the files in config/, and
+values that go together or not. Without --mutants: as many as some seconds have room for, other ones
+each time; their seed is printed.
 """
 import concurrent.futures
 import os
@@ -20,8 +21,8 @@ import time
 
 from harness import Case, PROGRAM, ROOT, SANITIZED, main
 
-SECONDS = 12  # of the short test, whatever the machine does beside it
-LEAST = 24  # mutants that it judges, however slow the machine is
+SECONDS = 3  # of the short test, whatever the machine does beside it
+LEAST = 16  # mutants that it judges, however slow the machine is
 USAGE = 2
 OURS = {0, 1, 2, 3, 4}
 MEMORY = 2 << 30  # bytes of addresses that a mutant has
@@ -108,11 +109,6 @@ VERBS = {
 OPTIONS = {"udp": UDP, "verbs_rc": VERBS, "loopback": {"mode": ["copy", "reference"]}}
 
 
-def bounded():
-    if not SANITIZED:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-
-
 def examples():
     return sorted((ROOT / "config").glob("*.yaml"))
 
@@ -160,9 +156,19 @@ def cross(random_, stream, transport):
 CAPTURE = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
 
 
+# How long an end waits for a peer that is not there, and where nobody else looks for one.
+ALONE = ["control.timeout=50ms"]
+COMMANDS = {
+    "run": (["--count", "3", "--duration", "100ms"], []),
+    "send": (["--count", "3", "--duration", "100ms"], [*ALONE, "control.connect=127.0.0.1:9"]),
+    "receive": (["--duration", "100ms"], [*ALONE, "control.listen=127.0.0.1:0"]),
+}
+
+
 class Mutant:
     def __init__(self, seed, folder):
         random_ = random.Random(seed)
+        self.command = random_.choice(("run", "run", "send", "receive"))
         self.folder = folder
         (folder / "in").write_bytes(b"x" * 100000)
         (folder / "in.pcap").write_bytes(CAPTURE)
@@ -182,29 +188,28 @@ class Mutant:
         text = text.replace("input.pcap", f"{folder}/in.pcap").replace("output.pcap", f"{folder}/out")
         self.path = folder / path.name
         self.path.write_text(text)
+        if "control: none" not in text and "control=none" not in self.sets:
+            self.sets += COMMANDS[self.command][1]
 
     def arguments(self):
-        words = [str(self.path)]
-        for one in self.sets:
-            words += ["--set", one]
-        return words
+        return [str(self.path), *(word for one in self.sets for word in ("--set", one))]
 
     def program(self, *words):
         (self.folder / "out").unlink(missing_ok=True)
         done = subprocess.run(
             [str(PROGRAM), *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL, preexec_fn=bounded, cwd=self.folder, timeout=300, check=False, text=True, errors="replace")
+            stdin=subprocess.DEVNULL, cwd=self.folder, timeout=300, check=False, text=True, errors="replace")
         return done.returncode, done.stderr
 
     def judge(self):
         """None, or what breaks the rule."""
-        words = self.arguments()
-        checked, why = self.program("check", "-q", "--for", "run", *words)
-        ran, because = self.program("run", "-q", "--count", "3", "--duration", "100ms", *words)
+        words, command = self.arguments(), self.command
+        checked, why = self.program("check", "-q", "--for", command, *words)
+        ran, because = self.program(command, "-q", *COMMANDS[command][0], *words)
         if checked not in (0, USAGE, 3) or ran not in OURS:
-            return f"check {checked}, run {ran}: {words}\n{why}{because}"
+            return f"check {checked}, {command} {ran}: {words}\n{why}{because}"
         if (checked == USAGE) != (ran == USAGE):
-            return f"check --for run gives {checked} and run {ran}: {words}\n{why}{because}"
+            return f"check --for {command} gives {checked} and {command} {ran}: {words}\n{why}{because}"
         if checked == USAGE and not re.search(r"error: (\S+:\d+:\d+|--set [^:]+.*|default): ", why):
             return f"no place in what check reports: {words}\n{why}"
         return None
@@ -222,9 +227,11 @@ def judge_in(seed, folder):
 
 def judge_all(seeds, seconds=None, least=0):
     """What breaks the rule, and how many were judged."""
+    if not SANITIZED:  # of this process, which needs little, so that children need no hook
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     until = time.monotonic() + seconds if seconds else None
     broken, judged = [], 0
-    workers = min(4, os.cpu_count() or 1)
+    workers = 8  # most of the time they wait
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         seeds = iter(seeds)
         waiting = {pool.submit(judge, seed) for _, seed in zip(range(workers), seeds)}
@@ -244,7 +251,9 @@ def judge_all(seeds, seconds=None, least=0):
 
 class Mutants(Case):
     def test_check_knows_what_run_knows(self):
-        broken, judged = judge_all(range(100000), SECONDS, LEAST)
+        seed = random.SystemRandom().randrange(1 << 32)
+        broken, judged = judge_all(range(seed, seed + 100000), SECONDS, LEAST)
+        print(f"{judged} mutants, from --seed {seed}")
         self.assertGreaterEqual(judged, LEAST)
         self.assertEqual(broken, [], "\n".join(broken))
 
