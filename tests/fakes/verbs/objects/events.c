@@ -78,11 +78,8 @@ int sim_events_next(struct sim_events *events, struct ibv_async_event *event)
 {
   for (;;) {
     eventfd_t one;
-    if (eventfd_read(events->fd, &one)) {
-      if (errno == EINTR)
-        continue;
+    if (eventfd_read(events->fd, &one)) /* EINTR, too: ibv_get_cq_event(3) is a read(2) */
       return errno;
-    }
     pthread_mutex_lock(&events->lock);
     struct sim_list *first = events->list.next;
     if (first != &events->list) {

@@ -2,7 +2,10 @@
 /* Asynchronous events, the draining of a send queue, and who waits for whom. */
 #include "support.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -126,6 +129,47 @@ static void test_threads(void **state)
     pair_close(&pairs[i]);
 }
 
+#define ALARMS_MAX 200 /* 2 s */
+
+static volatile sig_atomic_t alarms;
+
+static void on_alarm(int number)
+{
+  (void)number;
+  if (++alarms == ALARMS_MAX) {
+    static const char line[] = "signals, and the call has not returned\n";
+    _exit(write(STDERR_FILENO, line, sizeof(line) - 1) < 0 ? 2 : 1);
+  }
+}
+
+/* Both wait in read(2) of a descriptor: a handler without SA_RESTART ends it. */
+static void test_signals_interrupt_a_wait(void **state)
+{
+  (void)state;
+  struct wish wish = usual();
+  struct pair pair;
+  struct ibv_async_event event;
+  struct ibv_cq *cq;
+  void *context;
+  const struct sigaction handler = {.sa_handler = on_alarm};
+  const struct itimerval often = {{0, 10000}, {0, 10000}}, never = {{0, 0}, {0, 0}};
+  struct sigaction before;
+  wish.channel = true;
+  pair_open(&pair, &wish);
+  assert_int_equal(sigaction(SIGALRM, &handler, &before), 0);
+  assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+  errno = 0;
+  assert_int_equal(ibv_get_cq_event(pair.channel, &cq, &context), -1);
+  assert_int_equal(errno, EINTR);
+  alarms = 0;
+  errno = 0;
+  assert_int_equal(ibv_get_async_event(pair.context, &event), -1);
+  assert_int_equal(errno, EINTR);
+  assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+  assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+  pair_close(&pair);
+}
+
 /* A child has none of its parent's hardware, may have its own, and takes nothing with it. */
 static void test_forked(void **state)
 {
@@ -156,6 +200,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_communication_established),
       cmocka_unit_test(test_destroying_waits_for_acknowledgement),
+      cmocka_unit_test(test_signals_interrupt_a_wait),
       cmocka_unit_test(test_threads),
       cmocka_unit_test(test_forked),
   };
