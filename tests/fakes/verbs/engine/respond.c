@@ -116,6 +116,25 @@ static const struct fab_recv *take(struct fab_qp *to)
   return recv;
 }
 
+/* ConnectX says of a datagram over RoCE what it came in, as its reference manual has it: bits 2 to
+ * 0 the header (0 GRH, 1 IPv6, 2 IPv4), bit 3 that there was UDP. Else it is the service level. */
+static uint8_t level_of(const struct fab_qp *to, const struct sim_message *message)
+{
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+  const struct fab_qp *from = message->from;
+  const struct fab_port *port = fab_port_of(from->device, from->port);
+  const bool is_told = (to->kind == SIM_UD || to->kind == SIM_DCT) &&
+                       port->link_layer == IBV_LINK_LAYER_ETHERNET &&
+                       fab->device[to->device].vendor_id == FAB_VENDOR_MELLANOX;
+
+  if (!is_told)
+    return message->ah->sl;
+  const struct fab_gid *gid = &port->gids[message->ah->grh.sgid_index % FAB_GIDS];
+  if (gid->type != IBV_GID_TYPE_ROCE_V2)
+    return 0;
+  return memcmp(gid->gid.raw, mapped, sizeof(mapped)) == 0 ? 8 | 2 : 8 | 1;
+}
+
 static void complete(struct fab_qp *to, const struct sim_message *message,
                      const struct fab_recv *recv, enum ibv_wc_status status)
 {
@@ -132,7 +151,7 @@ static void complete(struct fab_qp *to, const struct sim_message *message,
                         .qp_num = to->number,
                         .src_qp = message->from->number,
                         .slid = message->slid,
-                        .sl = message->ah->sl,
+                        .sl = level_of(to, message),
                         .dlid_path_bits = message->ah->src_path_bits,
                         .pkey_index = to->pkey,
                         .solicited = !!(slot->flags & IBV_SEND_SOLICITED),

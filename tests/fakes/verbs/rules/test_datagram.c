@@ -64,6 +64,36 @@ static void test_key_and_no_receive(void **state)
   pair_close(&pair);
 }
 
+/* What ConnectX says in the place of a service level: UDP (8), and IPv6 (1), IPv4 (2) or a GRH. */
+static void test_what_a_datagram_came_in(void **state)
+{
+  (void)state;
+  static const struct {
+    uint8_t gid, level;
+  } all[] = {{0, 0}, {1, 8 | 1}, {2, 0}, {3, 8 | 2}};
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+    struct wish wish = usual();
+    struct pair pair;
+    struct ibv_qp_attr attr;
+    wish.type = IBV_QPT_UD;
+    pair_open(&pair, &wish);
+    to_rtr(&pair, &pair.b, &attr);
+    attr.ah_attr.grh.sgid_index = all[i].gid;
+    attr.ah_attr.sl = 3;
+    assert_int_equal(ibv_query_gid(pair.context, 1, all[i].gid, &attr.ah_attr.grh.dgid), 0);
+    struct ibv_ah *ah = ibv_create_ah(pair.pd, &attr.ah_attr);
+    assert_non_null(ah);
+    assert_int_equal(post_recv(&pair.b, 5, 140), 0);
+    send_datagram(&pair, ah, 100, 0x1234);
+    expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
+    const struct ibv_wc wc = wait_wc(pair.b.cq);
+    assert_int_equal(wc.status, IBV_WC_SUCCESS);
+    assert_int_equal(wc.sl, all[i].level);
+    assert_int_equal(ibv_destroy_ah(ah), 0);
+    pair_close(&pair);
+  }
+}
+
 static void test_no_longer_than_a_packet(void **state)
 {
   (void)state;
@@ -108,6 +138,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_header_comes_first),
       cmocka_unit_test(test_key_and_no_receive),
+      cmocka_unit_test(test_what_a_datagram_came_in),
       cmocka_unit_test(test_no_longer_than_a_packet),
       cmocka_unit_test(test_unreliable_connection_loses_silently),
   };
