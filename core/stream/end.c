@@ -331,7 +331,14 @@ int end_check(struct session_end *end)
   if (end->gone_deadline_ns && end->state != PST_STATE_ENDED &&
       clock_now_ns() >= end->gone_deadline_ns) {
     char text[sizeof(end->error_text)];
-    if (names_stream(pst_log_last_error(), end->name)) {
+    if (end->has_lost_device) { /* the peer reads it, too */
+      snprintf(text, sizeof(text),
+               "stream %s: the %s's device of transport %s has failed: %s; see the %s's log, and "
+               "its kernel's (`dmesg`)",
+               end->name, end_role(end->is_sender, end->is_one_sided), end->device->plugin->name,
+               strerror(-end->gone_status), end_role(end->is_sender, end->is_one_sided));
+      pst_log(PST_LOG_ERROR, "%s", text);
+    } else if (names_stream(pst_log_last_error(), end->name)) {
       snprintf(text, sizeof(text), "%s", pst_log_last_error());
     } else {
       snprintf(text, sizeof(text),
@@ -353,4 +360,14 @@ void end_gone(struct session_end *end, int status)
     return;
   end->gone_status = status ? status : -ECONNRESET;
   end->gone_deadline_ns = clock_now_ns() + END_EXPLAIN_NS;
+}
+
+/* Nobody else knows more of it. */
+void end_device_failed(struct session_end *end, int status)
+{
+  if (end->has_lost_device || end->state == PST_STATE_ENDED)
+    return;
+  end->has_lost_device = true;
+  end->gone_status = status ? status : -EIO;
+  end->gone_deadline_ns = clock_now_ns();
 }

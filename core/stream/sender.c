@@ -666,8 +666,9 @@ int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32
   if (sender->finishing)
     return -EPIPE;
   free_slots = sender->slots - (sender->acquired - sender->freed);
+  /* What is lost frees its slots, and says why only when it is polled. */
   if (free_slots < n || free_slots < sender->slots / 2 || sender_is_staging(sender) ||
-      !all_connected(sender)) {
+      sender->end.gone_deadline_ns || !all_connected(sender)) {
     sender_progress(sender);
     free_slots = sender->slots - (sender->acquired - sender->freed);
   }

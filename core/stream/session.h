@@ -170,6 +170,7 @@ struct session_end {
   bool awaits_last;          /* this side has, and may still be told the other's */
   uint64_t gone_deadline_ns; /* transport says disconnected: the control channel may explain */
   int gone_status;
+  bool has_lost_device; /* ours: the peer is not to blame */
   uint64_t started_ns;
   uint64_t ended_ns;
   uint64_t over_ns;    /* when it was over, where that is known only later; 0: not so */
@@ -664,6 +665,7 @@ void end_totals(const struct session_end *end, struct control_totals *totals);
 int end_check(struct session_end *end); /* 0, or the failure */
 /* The transport has lost the peer. */
 void end_gone(struct session_end *end, int status);
+void end_device_failed(struct session_end *end, int status);
 void end_stats(const struct session_end *end, struct pst_stats *stats);
 
 /* usage.c. By the thread that drives the worker. */

@@ -193,7 +193,7 @@ static void take_event(struct session_lane *lane, const struct pst_completion *c
   case PST_EVENT_DEVICE:
     for (uint32_t i = 0; i < lane->thread->end_count; i++)
       if (lane->thread->ends[i]->lane == lane)
-        end_gone(lane->thread->ends[i], completion->status);
+        end_device_failed(lane->thread->ends[i], completion->status);
     break;
   }
 }

@@ -355,8 +355,14 @@ static void events_wake_those_whom_others_read_them_for(void **state)
     contract_in_time(deadline, "the other worker to say that the device is lost");
   }
   assert_int_equal(poll(&woken, 1, 0), 1);
+  const struct pst_completion lost =
+      contract_await(asleep, NULL, PST_COMPLETION_EVENT, PST_EVENT_DEVICE);
+  assert_int_equal(lost.endpoint, 0);
+  assert_int_equal(lost.status, -EIO);
   assert_int_equal(
       contract_await(asleep, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED).status, -EIO);
+  assert_false(
+      contract_take(asleep, PST_COMPLETION_EVENT, PST_EVENT_DEVICE, &(struct pst_completion){0}));
   simulated_ctl("restore-device " DEVICE);
   ops->worker_close(other);
   contract_pair_close(pair);

@@ -96,6 +96,24 @@ class Verbs(Case):
         # And afterwards all is as before.
         self.run_program("run", path, "--duration", "0.2", **self.prefix())
 
+    def test_either_device_is_lost(self):
+        """Both ends name the end whose device it was: neither says that the other is gone."""
+        for host, role in (("left", "sender"), ("right", "receiver")):
+            with self.subTest(host=host):
+                fabric = self.folder / f"{host}.yaml"
+                fabric.write_text("simverbs: 1\nhosts:\n"
+                                  "  - {name: left, devices: [{name: mlx5_0}]}\n"
+                                  "  - {name: right, devices: [{name: mlx5_0}]}\n"
+                                  f"faults:\n  - {{do: remove-device, on: {host}/mlx5_0, from: left, after: 3000}}\n")  # fmt: skip
+                path = self.verbs_config()
+                on = {name: {"prefix": (SIMULATED, "--fabric", str(fabric), "--host", name)} for name in ("left", "right")}
+                receiver = self.start("receive", path, **on["right"])
+                sender = self.start("send", path, **on["left"])
+                self.assertEqual((sender.wait(), receiver.wait()), (1, 1), f"{sender}{receiver}")
+                for end in (sender, receiver):
+                    self.assertIn(f"the {role}'s device of transport verbs_rc has failed", str(end))
+                    self.assertNotRegex(str(end), r"\) (is gone|ended)")
+
     def test_link_that_is_down_for_a_while(self):
         """5 s of the fabric's clock, twice; each message arrives once, by either operation, and over several queue
         pairs."""

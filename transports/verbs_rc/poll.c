@@ -20,6 +20,18 @@ static void event(struct rc_out *out, const struct pst_endpoint *endpoint, uint8
   out->room--;
 }
 
+/* Before its endpoints say that they have failed: their peers have not. */
+static void tell_lost(struct pst_worker *worker, struct rc_out *out)
+{
+  if (out->room == 0)
+    return;
+  worker->tells_lost = false;
+  worker->has_told_lost = true;
+  *out->at++ = (struct pst_completion){
+      .kind = PST_COMPLETION_EVENT, .code = PST_EVENT_DEVICE, .status = -EIO};
+  out->room--;
+}
+
 /* ---- What the device says -------------------------------------------------------------------- */
 
 static void failed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
@@ -480,6 +492,8 @@ int rc_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
   if (woken)
     rc_disarm(worker);
   rc_take_notices(worker);
+  if (__builtin_expect(worker->tells_lost, 0))
+    tell_lost(worker, &out);
   if (worker->pending)
     work(worker, &out);
   if (take(worker, &out)) {

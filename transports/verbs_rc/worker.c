@@ -180,6 +180,12 @@ void rc_notify(struct pst_worker *worker)
     return; /* it is full: awake already */
 }
 
+static void look_at_device(struct pst_worker *worker)
+{
+  if (atomic_load_explicit(&worker->device->is_lost, memory_order_relaxed))
+    worker->tells_lost = !worker->has_told_lost;
+}
+
 static void look_at_event(struct pst_endpoint *endpoint)
 {
   int event = atomic_exchange(&endpoint->event, 0);
@@ -202,6 +208,7 @@ void rc_take_notices(struct pst_worker *worker)
     return;
   worker->notices_seen = notices;
   drain(worker->wake_fd);
+  look_at_device(worker);
   rc_shared_notices(worker);
   for (uint32_t i = 0; i < worker->endpoints.room; i++) {
     struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
@@ -255,7 +262,8 @@ static void set_timer(struct pst_worker *worker)
 
 static bool has_work(const struct pst_worker *worker)
 {
-  return worker->pending || worker->told || worker->wc_at != worker->wc_count ||
+  return worker->pending || worker->told || worker->tells_lost ||
+         worker->wc_at != worker->wc_count ||
          atomic_load_explicit(&worker->notices, memory_order_acquire) != worker->notices_seen;
 }
 
@@ -399,6 +407,7 @@ void rc_look(struct pst_worker *worker)
   rc_events(worker->device);
   if (worker->cm)
     rc_cm_events(worker);
+  look_at_device(worker);
   worker->soonest_ns = RC_NEVER;
   for (uint32_t i = 0; i < worker->endpoints.room; i++)
     if (worker->endpoints.all[i].at)

@@ -90,6 +90,8 @@ struct pst_worker {
   uint32_t events_unacked;
   bool has_all; /* since the look before: else what seems late may lie in the completion queue */
   bool armed;
+  bool tells_lost; /* PST_EVENT_DEVICE, with the next poll */
+  bool has_told_lost;
 };
 
 /* ring.c */
