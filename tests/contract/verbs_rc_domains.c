@@ -159,6 +159,11 @@ static void ring_of_another(int variant, bool is_node)
   assert_int_equal(contract_heard(line, sizeof(line)), PST_LOG_ERROR);
   contract_listen(NULL);
   assert_true(contract_verify(world.own.region.host, world.own.region.length, 3));
+  /* By two queue pairs, too, the server says what was refused. */
+  const struct pst_completion gone =
+      contract_await(&world.server, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  assert_int_equal(gone.endpoint, 1 + A);
+  assert_int_equal(gone.status, -EACCES);
   arrives(&world, B);
   world_close(&world);
 }

@@ -270,6 +270,7 @@ static void set_up(void *arg)
 int rc_set_up_soon(struct pst_endpoint *endpoint)
 {
   endpoint->state = RC_SETTING_UP;
+  endpoint->flushed_ns = 0;
   rc_shared_begin(endpoint);
   atomic_store_explicit(&endpoint->setup, 1, memory_order_relaxed);
   int rc = endpoint->device->host->defer(endpoint->device->host, set_up, endpoint);

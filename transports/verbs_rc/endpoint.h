@@ -244,6 +244,7 @@ struct pst_endpoint {
 
   struct rc_mend mend;
   struct rc_since *since; /* NULL: it has not begun to connect */
+  uint64_t flushed_ns; /* when what answers gave its receives back, in a connection that stands */
   uint64_t connect_by_ns;
   uint32_t hellos_lost;  /* that the device has given up */
   uint32_t hello_vendor; /* the vendor's code of the last */

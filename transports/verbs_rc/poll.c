@@ -166,9 +166,12 @@ static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
 {
   const bool greets_again = lane ? lane->greets_again : endpoint->greets_again;
 
-  /* What was sent goes by another queue pair, which need not know. */
-  if (endpoint->is_split && is_given_up(endpoint, wc))
-    device_gave_up(endpoint);
+  /* What was sent goes by another queue pair, which need not know. The event that says why may
+   * come later. */
+  if (endpoint->is_split && !endpoint->flushed_ns && is_given_up(endpoint, wc)) {
+    endpoint->flushed_ns = rc_now_ns(endpoint->device);
+    rc_due(endpoint->worker, endpoint->flushed_ns + RC_EVENT_NS);
+  }
   if (endpoint->mend.by_ns)
     rc_mend_flushed(endpoint);
   else if (!rc_mend_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR && !greets_again)

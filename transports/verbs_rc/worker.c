@@ -384,7 +384,12 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
       rc_due(worker, endpoint->connect_by_ns);
     break;
   case RC_CONNECTED:
-    look_at_life(endpoint, now_ns);
+    if (endpoint->flushed_ns && now_ns >= endpoint->flushed_ns + RC_EVENT_NS)
+      rc_fail(endpoint, -EIO, "the device failed the queue pair, and gave back what was posted");
+    else if (endpoint->flushed_ns)
+      rc_due(worker, endpoint->flushed_ns + RC_EVENT_NS);
+    else
+      look_at_life(endpoint, now_ns);
     break;
   case RC_OVER:
     if (endpoint->tell_gone && now_ns >= endpoint->over_ns + RC_FLUSH_NS)
