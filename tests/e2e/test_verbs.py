@@ -204,7 +204,7 @@ class Verbs(Case):
         memory = ("--set", "streams.packets.receiver.memory=cuda")
         stream = self.in_gpu_memory("bar1_mib=16", *memory)
         self.assertEqual(stream["path"], "staged")
-        self.assertRegex(stream["path_reason"], r"memory cuda has no [0-9.]+ MiB that a NIC can reach")
+        self.assertRegex(stream["path_reason"], r"memory cuda has no [0-9.]+ [KM]iB that a NIC can reach")
         cuda = FAKES / "cuda"
         child = self.run_program(
             "run", self.verbs_config(), "--plugin-path", cuda, *memory,
@@ -226,7 +226,7 @@ class Verbs(Case):
         memory = ("--set", "streams.packets.sender.memory=cuda")
         for script, fault, words in (("delay_us=50", "do: refuse-dmabuf, error: EOPNOTSUPP", "this device's driver takes none"),
                                      ("no_dmabuf", None, "dma-buf: its memory exports none"),
-                                     ("bar1_mib=16", None, "MiB that a NIC can reach")):  # fmt: skip
+                                     ("bar1_mib=16", None, "iB that a NIC can reach")):  # fmt: skip
             with self.subTest(script=script):
                 self.plant(*([fault] if fault else []))
                 stream = self.in_gpu_memory(script, *memory)
