@@ -9,6 +9,7 @@ from guests import BUILD, main
 from test_verbs_rc import CONTRACT, PATIENT, PLUGIN
 
 NODE_PIECES = BUILD / "tests" / "contract" / "node-pieces"
+DOMAINS = BUILD / "tests" / "contract" / "verbs-rc-domains"
 NODE_WITHDRAW = BUILD / "tests" / "contract" / "node-withdraw"
 # By exchange a peer that is killed is noticed by its silence alone, for which a device must give up.
 DEATHS = ("*_that_are_killed", "death_wakes_*")
@@ -71,6 +72,12 @@ class Contract(guests.Case):
             for where in ("in process", "between processes"):
                 self.assertIn((where, group), groups)
         self.assertIn(("between processes", "processes"), groups)
+
+    def test_keys_of_other_peers_are_refused(self):
+        job = self.guest().run(f"exec {DOMAINS} {PLUGIN} - 10.9.0.1", expect=None, seconds=300)
+        self.assertEqual(job.status, 0, str(job))
+        for case in ("a_ring_of_another_peer", "a_range_of_another_peer", "a_flush_of_ones_own"):
+            self.assertRegex(job.stdout, rf"\[ +OK \] {case}")
 
     def test_the_whole_by_exchange(self):
         self.whole({}, skip=DEATHS)
