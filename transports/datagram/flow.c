@@ -93,9 +93,44 @@ static void match_drops(struct dg_flow *flow, uint64_t gap)
   flow->credit = 0;
 }
 
-static struct dg_dropped dropped_here(const struct dg_flow *flow)
+/* How many messages the sender can have sent since the last one, by its own pace. */
+static uint64_t sent_most(const struct dg_flow *flow, uint64_t now_ns)
 {
-  return (struct dg_dropped){flow->credit, (uint64_t)flow->credit * flow->segments_max};
+  int64_t passed_ns = (int64_t)(now_ns - flow->latest_ns);
+
+  if (flow->fastest_ns == 0 || passed_ns < 0)
+    return UINT64_MAX;
+  return DG_DROPOUT_MAX + (uint64_t)passed_ns / flow->fastest_ns * DG_PACE_ROOM;
+}
+
+/* The kernel counts what strangers sent and duplicates, too: no more of it is the stream's than
+ * its sender can have sent. */
+static struct dg_dropped dropped_here(const struct dg_flow *flow, uint64_t now_ns)
+{
+  uint64_t sent = sent_most(flow, now_ns);
+
+  return (struct dg_dropped){flow->credit < sent ? flow->credit : sent,
+                             (uint64_t)flow->credit * flow->segments_max};
+}
+
+/* Of whom it is that goes on. Stamps may be those of a whole batch. */
+static void note_pace(struct dg_flow *flow, uint64_t now_ns)
+{
+  uint64_t span = flow->sequence.next - flow->pace_from;
+  int64_t passed_ns = (int64_t)(now_ns - flow->pace_ns);
+
+  if (flow->pace_ns == 0 || passed_ns < 0) {
+    flow->pace_from = flow->sequence.next;
+    flow->pace_ns = now_ns;
+    return;
+  }
+  if (span < DG_PACE_MESSAGES || passed_ns == 0)
+    return;
+  uint64_t each_ns = (uint64_t)passed_ns / span + 1;
+  if (flow->fastest_ns == 0 || each_ns < flow->fastest_ns)
+    flow->fastest_ns = each_ns;
+  flow->pace_from = flow->sequence.next;
+  flow->pace_ns = now_ns;
 }
 
 static void deliver(struct dg_flow *flow, const struct dg_message *message)
@@ -123,6 +158,7 @@ static uint32_t take_place(struct dg_flow *flow, uint32_t raw, enum dg_place pla
   if (place == DG_AHEAD) {
     match_drops(flow, message->sequence - flow->sequence.next);
     dg_sequence_take(&flow->sequence, raw, message->sequence);
+    note_pace(flow, message->time_ns);
     end_tail(flow);
   }
   deliver(flow, message);
@@ -214,7 +250,7 @@ static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message
   dg_sequence_take(sequence, flow->held_raw, flow->held.sequence);
   dg_sequence_take(sequence, raw, message->sequence);
   flow->jitter = (struct dg_jitter){.clock_rate = flow->params.clock_rate};
-  flow->longest_ns = 0;
+  flow->longest_ns = flow->pace_ns = flow->fastest_ns = 0;
   deliver(flow, &flow->held);
   deliver(flow, message);
   return DG_HELD_DELIVER | DG_DELIVER;
@@ -254,17 +290,26 @@ static uint32_t take_jump(struct dg_flow *flow, const struct dg_identity *by, ui
   return DG_HELD_DELIVER | take_place(flow, raw, DG_AHEAD, message);
 }
 
+/* Swapped with the two that were taken for the restart: not another one. */
+static bool is_before_restart(const struct dg_flow *flow, uint32_t raw)
+{
+  const struct dg_sequence *sequence = &flow->sequence;
+
+  return flow->counts.restarts && ((sequence->raw - raw) & sequence->mask) <= sequence->reorder;
+}
+
 /* Of the sender that is followed. */
 static uint32_t take_numbered(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
                               struct dg_message *message)
 {
-  struct dg_dropped dropped = dropped_here(flow);
+  struct dg_dropped dropped = dropped_here(flow, message->time_ns);
   enum dg_place place = dg_sequence_place(&flow->sequence, raw, dropped, &message->sequence);
 
-  if (place == DG_TOO_LATE && !flow->params.numbered)
+  if (place == DG_TOO_LATE && !flow->params.numbered && !is_before_restart(flow, raw))
     return take_candidate(flow, by, raw, message, &flow->counts.too_late);
   if (place == DG_TOO_LATE) {
     flow->counts.too_late++;
+    flow->counts.heard += !flow->params.numbered;
     return 0;
   }
   if (place == DG_AHEAD && message->sequence - flow->sequence.next > DG_DROPOUT_MAX + dropped.most)
@@ -338,8 +383,8 @@ static void note_number(struct dg_flow *flow, const struct dg_arrival *arrival,
   if (!flow->begun && is_lost)
     refuse_before(flow, arrival->source);
   if (!flow->begun || !same_identity(&by, &flow->current) ||
-      dg_sequence_place(&flow->sequence, header.sequence, dropped_here(flow), &number) !=
-          DG_AHEAD ||
+      dg_sequence_place(&flow->sequence, header.sequence, dropped_here(flow, arrival->time_ns),
+                        &number) != DG_AHEAD ||
       number < flow->tail.next)
     return;
   flow->tail.next = number + 1;

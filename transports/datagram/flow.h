@@ -27,6 +27,10 @@
 /* Messages that may be lost in a row, besides those that the kernel dropped here: a number
  * further ahead waits for its successor (RFC 3550, appendix A.1, MAX_DROPOUT). */
 #define DG_DROPOUT_MAX 3000u
+/* Over so many numbers, at least, a sender's pace is taken. It may become DG_PACE_ROOM times as
+ * fast as it ever was. */
+#define DG_PACE_MESSAGES 256u
+#define DG_PACE_ROOM 4u
 /* How long a foreign sender has to be silent before another one is followed: twice its longest
  * pause, within these bounds. */
 #define DG_SILENCE_MIN_NS UINT64_C(50000000)
@@ -122,6 +126,8 @@ struct dg_flow {
   struct dg_source refused_source; /* before: of whom it was */
   uint64_t latest_ns;              /* of its messages */
   uint64_t longest_ns;             /* between two of them */
+  uint64_t pace_from, pace_ns;     /* number and time since when the pace is taken */
+  uint64_t fastest_ns;             /* between two numbers, on average; 0: not known */
   bool has_former;                 /* it was replaced */
   struct dg_identity former;
   uint64_t ignored; /* datagrams of another, since it was last another's */
