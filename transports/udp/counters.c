@@ -78,6 +78,18 @@ static void tell_wrong_nonce(struct pst_endpoint *endpoint)
           endpoint->label, udp_address_port(&endpoint->local));
 }
 
+/* How many of the messages that the kernel dropped had a wrong UDP checksum: the newest, as far as
+ * there are such drops. Neither count ever becomes less. */
+static uint64_t bad_sums_of(struct udp_rx *rx, uint64_t kernel, uint64_t bad_sums)
+{
+  uint64_t newly = kernel > rx->kernel_seen ? kernel - rx->kernel_seen : 0;
+  uint64_t left = bad_sums - rx->kernel_bad_sums;
+
+  rx->kernel_seen += newly;
+  rx->kernel_bad_sums += newly < left ? newly : left;
+  return rx->kernel_bad_sums < kernel ? rx->kernel_bad_sums : kernel;
+}
+
 /* datagrams == messages_received + bad_header + bad_checksum + too_long + not_ours + wrong_nonce
  *              + displaced + too_late + too_far + held */
 static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
@@ -86,9 +98,16 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   const struct dg_flow *flow = &rx->flow;
   const struct dg_counts *counts = &flow->counts;
   uint32_t drops = udp_socket_drops(endpoint);
+  uint64_t bad_before = rx->bad_sums, bad_sums = udp_drops_look(endpoint, drops);
   /* Behind the last message there is no gap to say how many a buffer had. */
   uint64_t tail = endpoint->connected ? dg_flow_tail(flow, drops) : 0;
   bool has_total = flow->params.numbered;
+  /* Sums are checked as datagrams are read: those before the last message have left their gaps,
+   * though the message carries an older count. */
+  rx->bad_tail += bad_sums - bad_before;
+  rx->bad_tail = rx->bad_tail < tail ? rx->bad_tail : tail;
+  if (flow->params.framing != DG_FRAMING_NONE)
+    tail -= rx->bad_tail;
   uint64_t unnumbered = has_total || !(flow->begun || flow->params.framing == DG_FRAMING_NONE)
                             ? 0
                             : tail; /* nobody else tells that they are missing */
@@ -98,15 +117,15 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   uint64_t kernel = counts->kernel + (flow->starved ? 0 : unnumbered);
   uint64_t no_buffer = counts->no_buffer + (flow->starved ? unnumbered : 0);
 
-  if (drops != rx->drops)
-    udp_socket_drops_tell(endpoint);
-  rx->drops = drops;
+  uint64_t sums = bad_sums_of(rx, kernel, bad_sums);
   tell_useless(endpoint);
   tell_wrong_nonce(endpoint);
   add(list, "datagrams", NULL, counts->datagrams, 0);
   add(list, "messages_received", NULL, counts->messages, 0);
   add(list, "bytes_received", NULL, counts->bytes, 0);
+  kernel -= sums;
   add(list, "kernel", "kernel", kernel, PST_COUNTER_DROP);
+  add(list, "udp_checksum", "udp_checksum", sums, PST_COUNTER_DROP);
   add(list, "no_buffer", "no_buffer", no_buffer, PST_COUNTER_DROP);
   if (flow->params.framing == DG_FRAMING_NONE) {
     add_coalesced(list, "kernel_coalesced", "kernel", kernel, flow->segments_max);

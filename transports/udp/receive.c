@@ -381,15 +381,6 @@ static bool receive(struct pst_endpoint *endpoint)
   return true;
 }
 
-static void look_at_drops(struct pst_endpoint *endpoint)
-{
-  struct udp_rx *rx = endpoint->rx;
-
-  if (rx->drops != rx->flow.drops_seen && rx->flow.drops_seen)
-    udp_socket_drops_tell(endpoint);
-  rx->drops = rx->flow.drops_seen;
-}
-
 uint32_t udp_rx_poll(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
 {
   struct udp_rx *rx = endpoint->rx;
@@ -408,8 +399,6 @@ uint32_t udp_rx_poll(struct pst_endpoint *endpoint, struct pst_completion *out, 
       break;
     close_entry(rx, entry);
   }
-  if (rx->flow.drops_seen != rx->drops)
-    look_at_drops(endpoint);
   return n;
 }
 

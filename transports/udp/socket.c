@@ -5,7 +5,6 @@
 #include <arpa/inet.h>
 #include <linux/errqueue.h>
 #include <linux/net_tstamp.h>
-#include <linux/sock_diag.h>
 #include <net/if.h>
 #include <netinet/udp.h>
 #include <stdio.h>
@@ -29,7 +28,7 @@ static int set(const struct pst_endpoint *endpoint, int level, int name, int val
 
 /* ---- Buffers ------------------------------------------------------------------------- */
 
-static long sysctl_value(const char *path)
+long udp_sysctl(const char *path)
 {
   long value = -1;
   FILE *file = fopen(path, "re");
@@ -43,7 +42,7 @@ static long sysctl_value(const char *path)
 }
 
 /* The kernel doubles what it is asked for and tells the double. */
-static uint64_t buffer_now(const struct pst_endpoint *endpoint, int name)
+uint64_t udp_socket_buffer(const struct pst_endpoint *endpoint, int name)
 {
   int value = 0;
   socklen_t length = sizeof(value);
@@ -63,15 +62,15 @@ static void buffer_set(struct pst_endpoint *endpoint, bool receives, uint64_t by
                                &value, sizeof(value)) == 0)
     return;
   set(endpoint, SOL_SOCKET, name, value);
-  uint64_t got = buffer_now(endpoint, name);
+  uint64_t got = udp_socket_buffer(endpoint, name);
   if (got >= bytes)
     return;
   UDP_LOG(endpoint->worker->device, is_wish ? PST_LOG_WARN : PST_LOG_INFO,
           "%s: the kernel gives %s %lu bytes of the %lu asked for, since %s is %ld: sysctl -w "
           "%s=%lu",
           endpoint->label, receives ? "rcvbuf" : "sndbuf", got, bytes, key,
-          sysctl_value(receives ? "/proc/sys/net/core/rmem_max" : "/proc/sys/net/core/wmem_max"),
-          key, bytes);
+          udp_sysctl(receives ? "/proc/sys/net/core/rmem_max" : "/proc/sys/net/core/wmem_max"), key,
+          bytes);
 }
 
 /* ---- Receiving --------------------------------------------------------------------------- */
@@ -154,8 +153,9 @@ static int set_receiver(struct pst_endpoint *endpoint, const struct pst_options 
 {
   const struct pst_host *host = endpoint->worker->device->host;
 
-  buffer_set(endpoint, true, host->option_uint(options, "rcvbuf"),
-             host->option_is_set(options, "rcvbuf"));
+  endpoint->rx->rcvbuf = host->option_uint(options, "rcvbuf");
+  buffer_set(endpoint, true, endpoint->rx->rcvbuf, host->option_is_set(options, "rcvbuf"));
+  udp_drops_begin(endpoint);
   if (set(endpoint, SOL_SOCKET, SO_RXQ_OVFL, 1) != 0)
     return fail(endpoint, "the kernel does not count what it drops", "; it needs Linux 2.6.33");
   busy_poll(endpoint, options);
@@ -192,6 +192,8 @@ static int set_sender(struct pst_endpoint *endpoint, const struct pst_options *o
              host->option_is_set(options, "sndbuf"));
   if (set(endpoint, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1) != 0)
     return fail(endpoint, "errors of the path cannot be asked for", "");
+  if (endpoint->to.any.sa_family == AF_INET && set(endpoint, SOL_SOCKET, SO_BROADCAST, 1) != 0)
+    return fail(endpoint, "SO_BROADCAST", ""); /* whoever writes such an address means it */
   if (endpoint->netdev) {
     struct ip_mreqn v4_out = {.imr_ifindex = (int)endpoint->netdev};
     int rc = v4 ? setsockopt(endpoint->fd, IPPROTO_IP, IP_MULTICAST_IF, &v4_out, sizeof(v4_out))
@@ -260,37 +262,6 @@ int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *opt
 
 /* ---- While it runs ------------------------------------------------------------------------------
  */
-
-uint32_t udp_socket_drops(const struct pst_endpoint *endpoint)
-{
-  uint32_t info[SK_MEMINFO_VARS] = {0};
-  socklen_t length = sizeof(info);
-
-  if (getsockopt(endpoint->fd, SOL_SOCKET, SO_MEMINFO, info, &length) != 0)
-    return endpoint->rx->flow.drops_seen;
-  return info[SK_MEMINFO_DROPS];
-}
-
-void udp_socket_drops_tell(struct pst_endpoint *endpoint)
-{
-  struct udp_rx *rx = endpoint->rx;
-  uint64_t size = buffer_now(endpoint, SO_RCVBUF);
-
-  if (rx->told_drops)
-    return;
-  rx->told_drops = true;
-  if (rx->flow.starved)
-    UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
-            "%s: the kernel drops what arrives, since the ring has no free slot: what consumes "
-            "the messages is too slow; a longer `ring` helps over bursts",
-            endpoint->label);
-  else
-    UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
-            "%s: the kernel drops what arrives, since the socket's buffer of %lu bytes was full: "
-            "a larger `rcvbuf` (at most net.core.rmem_max, which is %ld: sysctl -w "
-            "net.core.rmem_max=%lu), or a core of its own for the worker (`workers`)",
-            endpoint->label, size, sysctl_value("/proc/sys/net/core/rmem_max"), 4 * size);
-}
 
 uint32_t udp_socket_mtu(const struct pst_endpoint *endpoint)
 {

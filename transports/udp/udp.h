@@ -23,6 +23,7 @@
 
 #include "../datagram/flow.h"
 #include "described.h"
+#include "snmp.h"
 
 #define UDP_REQUESTS_MAX (1u << 20)
 #define UDP_PIECES_MAX 64u
@@ -184,9 +185,16 @@ struct udp_rx {
   uint32_t held_slot;
   struct pst_completion parked; /* found no room in the last poll */
   bool is_parked;
-  uint32_t drops; /* the kernel's count as last read */
+  uint32_t drops;                   /* the kernel's count as last looked at */
+  struct udp_host_drops host_drops; /* when the socket was opened */
+  uint64_t bad_sums;                /* of `drops` */
+  uint64_t bad_tail;                /* of these, not yet matched with a gap */
+  uint64_t kernel_seen;             /* messages that the kernel dropped, as last counted */
+  uint64_t kernel_bad_sums;         /* of these */
+  uint64_t rcvbuf;                  /* bytes that the option asks for */
   bool gro;
   bool told_drops;
+  bool told_sums;
   bool told_useless;
   bool told_nonce;
   uint64_t messages;        /* as the counters last had them */
@@ -292,16 +300,24 @@ struct pst_endpoint {
 
 /* Options of one endpoint, on a socket made for it. 0, or -errno, logged. */
 int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *options);
-/* The kernel's count of what it dropped for this socket. */
-uint32_t udp_socket_drops(const struct pst_endpoint *endpoint);
-/* There are drops: says so once, with what helps. */
-void udp_socket_drops_tell(struct pst_endpoint *endpoint);
+uint64_t udp_socket_buffer(const struct pst_endpoint *endpoint, int name);
+/* Of a file below /proc/sys; -1: not to be seen here. */
+long udp_sysctl(const char *path);
 /* Asynchronous errors (ICMP) are taken off and counted. */
 void udp_socket_errors(struct pst_endpoint *endpoint);
 /* One error of the path: counted, told once. */
 void udp_socket_told(struct pst_endpoint *endpoint, int error);
 uint32_t udp_socket_mtu(const struct pst_endpoint *endpoint);
 
+/* ---- drops.c ------------------------------------------------------------------------ */
+
+/* The kernel's count of what it dropped for this socket. */
+uint32_t udp_socket_drops(const struct pst_endpoint *endpoint);
+/* Before the socket is bound. */
+void udp_drops_begin(struct pst_endpoint *endpoint);
+/* How many of the socket's drops had a wrong UDP checksum. Where there are new drops, says once
+ * for each cause what helps. */
+uint64_t udp_drops_look(struct pst_endpoint *endpoint, uint32_t drops);
 /* ---- The halves of an endpoint --------------------------------------------------------- */
 
 int udp_rx_open(struct pst_endpoint *endpoint, struct pst_ring *ring);
