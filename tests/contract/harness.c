@@ -65,7 +65,9 @@ void contract_device_open(const struct contract_variant *variant,
                           const struct contract_image *image, bool in_process, bool sleep,
                           struct pst_device **device)
 {
+  const char *before = contract_rule("Open the device that the options name.");
   assert_int_equal(contract_device_try(variant, image, in_process, sleep, device), 0);
+  contract_rule(before);
 }
 
 static uint32_t smaller(uint32_t a, uint32_t b)
@@ -91,8 +93,10 @@ void contract_ring_open(struct contract_side *side, const struct contract_params
                                .headroom = headroom(side, params),
                                .tailroom = side->limits.tailroom,
                                .endpoints = params->endpoints ? params->endpoints : 1};
+  const char *before = contract_rule("-EINVAL: alignment, slots or stride break the limits");
   side->path.struct_size = sizeof(side->path);
   assert_int_equal(side->image.ops->ring_open(side->worker, &in, &side->path, ring), 0);
+  contract_rule(before);
 }
 
 int contract_endpoint_try(struct contract_side *side, const struct contract_params *params,
@@ -119,7 +123,11 @@ int contract_endpoint_try(struct contract_side *side, const struct contract_para
 void contract_endpoint_open(struct contract_side *side, const struct contract_params *params,
                             struct pst_ring *ring, uint32_t index)
 {
+  const char *before =
+      contract_rule("-EINVAL: no role or an unknown one, RECEIVER without a ring, cookie 0, more "
+                    "than limits says, or an option as with open");
   assert_int_equal(contract_endpoint_try(side, params, ring, index), 0);
+  contract_rule(before);
 }
 
 /* No more than core asks for. */
@@ -160,8 +168,11 @@ void contract_side_open(const struct contract_variant *variant,
                              .region = &side->memory.region,
                              .length = side->memory.region.length,
                              .domain = params->domain};
+  const char *before = contract_rule("Make a range usable by this device.");
   assert_int_equal(ops->mr_register(side->device, &mr, &side->mr), 0);
+  contract_rule("`index` counts from 0 to plan.workers - 1.");
   assert_int_equal(ops->worker_open(side->device, 0, &side->worker), 0);
+  contract_rule(before);
   if (receiver)
     contract_ring_open(side, params, params->bare ? NULL : side->mr, &side->ring);
   for (uint32_t i = 0; i < params->endpoints; i++)
@@ -175,6 +186,9 @@ void contract_side_close(struct contract_side *side)
   uint32_t left = 0;
   if (!side->device)
     return;
+  const char *before =
+      contract_rule("Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of "
+                    "CLOCK_MONOTONIC at the latest.");
   for (uint32_t i = 0; i < CONTRACT_ENDPOINTS; i++)
     if (side->endpoints[i] && !side->closed[i]) {
       int rc = ops->endpoint_close(side->endpoints[i], PST_CLOSE_ABORT, 0);
@@ -198,6 +212,7 @@ void contract_side_close(struct contract_side *side)
   options_free(side->options);
   free(side->log);
   side->device = NULL;
+  contract_rule(before);
 }
 
 /* A filter has it, and what it wraps may not. */
@@ -231,8 +246,10 @@ void contract_address(struct contract_side *side, uint32_t index, struct pst_blo
   *blob = (struct pst_blob){.struct_size = sizeof(*blob),
                             .capacity = side->limits.address_max,
                             .bytes = bytes[turn++ % 2]};
+  const char *before = contract_rule("What the peer's endpoint_connect needs.");
   assert_true(side->limits.address_max <= sizeof(bytes[0]));
   assert_int_equal(side->image.ops->endpoint_address(side->endpoints[index], blob), 0);
+  contract_rule(before);
 }
 
 int contract_connect(struct contract_side *side, uint32_t index, const struct pst_blob *blob)
@@ -243,6 +260,10 @@ int contract_connect(struct contract_side *side, uint32_t index, const struct ps
 void contract_pair_connect(struct contract_pair *pair)
 {
   struct pst_blob blob;
+  const char *before =
+      contract_rule("Begin to connect to a peer by its address; called on both sides, in any "
+                    "order; never blocks. Its outcome is EVENT CONNECTED, or DISCONNECTED with "
+                    "the status.");
   for (uint32_t i = 0; i < pair->params.endpoints; i++) {
     contract_address(&pair->receiver, i, &blob);
     assert_int_equal(contract_connect(&pair->sender, i, &blob), 0);
@@ -253,6 +274,7 @@ void contract_pair_connect(struct contract_pair *pair)
     contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
     contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
   }
+  contract_rule(before);
 }
 
 void contract_pair_close(struct contract_pair *pair)
