@@ -26,7 +26,7 @@
 #define IN_FLIGHT (2u << 20)
 #define LAST_TURNS 400u /* a sum of much takes many */
 
-enum command {
+enum server_command {
   JOIN,
   LEAVE,
   ASK, /* a request, its fields from tables */
@@ -237,7 +237,7 @@ static void change_file(bool replace)
     world_root_truncate(name, size);
 }
 
-static void of_peer(enum command command, struct pst_peer *peer)
+static void of_peer(enum server_command command, struct pst_peer *peer)
 {
   static const uint32_t rooms[] = {0, 1, 2, UINT32_MAX};
   uint8_t how = take_byte();
@@ -260,7 +260,7 @@ static void of_peer(enum command command, struct pst_peer *peer)
   }
 }
 
-static void to_peer(enum command command)
+static void to_peer(enum server_command command)
 {
   struct pst_peer *peer = world_peer(take_byte() % WORLD_PEERS);
 
@@ -274,7 +274,7 @@ static void to_peer(enum command command)
     of_peer(command, peer);
 }
 
-static void obey(enum command command)
+static void obey(enum server_command command)
 {
   static const int statuses[] = {0, 0, 0, -ECANCELED, -EACCES, -ECONNRESET};
   uint8_t which;
