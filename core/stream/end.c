@@ -10,6 +10,8 @@
 /* A transport often notices first that the peer is gone; the control channel knows why. It gets
  * this long to say so: its process is alive, but may have to wait for a CPU. */
 #define END_EXPLAIN_NS (3 * PST_NS_PER_S)
+/* How long messages are on their way at most. */
+#define UNHEARD_NS PST_NS_PER_S
 
 int end_init(struct session_end *end, struct pst_session *session,
              const struct config_stream *config, bool is_sender)
@@ -253,6 +255,45 @@ static void take_last(struct session_end *end, const struct session_mail *mail)
   pthread_mutex_unlock(&end->text_lock);
 }
 
+/* Of what has come this far, some may still wait for its consumer. */
+static bool has_arrived(struct session_end *end)
+{
+  struct control_totals own;
+  bool has = false;
+
+  end_totals(end, &own);
+  for (uint32_t i = 0; i < end->counter_count; i++)
+    has |= strcmp(end->counters[i].name, "messages_received") == 0 && end->counters[i].value != 0;
+  return has || own.messages != 0;
+}
+
+/* A receiver of which a lossy transport never gets anything says so while it runs, and not at its
+ * end alone. */
+static void tell_unheard(struct session_end *end)
+{
+  char words[128] = "";
+
+  if (end->is_sender || end->told_unheard || end->peer.messages == 0 ||
+      end->peer.messages == UINT64_MAX || (end->device->limits.capabilities & PST_CAP_RELIABLE))
+    return;
+  uint64_t now = clock_now_ns();
+  if (end->unheard_ns == 0)
+    end->unheard_ns = now;
+  if (now - end->unheard_ns < UNHEARD_NS)
+    return;
+  end->told_unheard = true;
+  count_read(end);
+  if (has_arrived(end))
+    return;
+  if (end->endpoint)
+    end->lane->ops->describe(end->endpoint, words, sizeof(words));
+  pst_log(PST_LOG_WARN,
+          "stream %s: nothing has arrived yet of the %lu messages that were sent; this end is %s. "
+          "Check `device` at both ends, the route, and firewalls, which may let `control` pass "
+          "alone",
+          end->name, end->peer.messages, words);
+}
+
 void end_mail(struct session_end *end, struct session_mail *mail)
 {
   if (end->awaits_last && (mail->type == MAIL_LAST || mail->type == MAIL_FAIL)) {
@@ -275,6 +316,7 @@ void end_mail(struct session_end *end, struct session_mail *mail)
       end->peer = mail->totals;
     pthread_mutex_unlock(&end->text_lock);
     stat_set(end->peer_known, true);
+    tell_unheard(end);
     break;
   case MAIL_FINISH:
     take_finish(end, mail);

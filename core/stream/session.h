@@ -184,6 +184,8 @@ struct session_end {
   uint32_t memory_kind; /* enum pst_memory_kind */
   bool peer_known;
   struct control_totals peer; /* the other side's last word */
+  uint64_t unheard_ns;        /* when the peer first said that it had sent something; 0: not yet */
+  bool told_unheard;
   bool peer_final; /* stat_; it was the last: at the stream's end, or as that side failed */
   pthread_mutex_t text_lock; /* peer_text, error_text: read by other threads */
   struct pst_counter_value counters[SESSION_COUNTERS_MAX];

@@ -205,7 +205,8 @@ class Receiver(Trouble):
 
 class Sender(Trouble):
     def test_its_line_tells_no_zero_that_nobody_knows(self):
-        """The wire takes all. A sender learns of loss from its receiver, which does not know either."""
+        """The wire takes all. A sender learns of loss from its receiver, which does not know either.
+        After a second that one says that nothing arrives, and what to look at."""
         path = self.pair_file(sender=", rate: 10 Mbps")
         lossy = "transport={plugin: udp, options: {device: 127.0.0.1, framing: rtp}, " \
             "filters: [{plugin: fault, options: {drop_ppm: 1000000}}]}"
@@ -214,6 +215,7 @@ class Sender(Trouble):
         line = sender.wait_line(r"Sent \d+ .*Mbps")
         self.assertRegex(sender.stderr, r"Sent \d+ .*loss \? \|", line)
         self.assertNotRegex(sender.stderr, r"\| 0 dropped")
+        receiver.wait_line(r"nothing has arrived yet of the [1-9].*on 127\.0\.0\.1.*`device`")
         for child in (sender, receiver):
             child.signal(signal.SIGINT)
             child.wait()
