@@ -45,9 +45,10 @@ static const struct vb_status statuses[] = {
      "a key that is wrong or no longer valid, an address out of the range, a right that was not "
      "given",
      "that the peer's range is still offered; offset and length; its rights", -EACCES},
+    /* A kernel that clears up behind a killed process may take memory before queue pairs. */
     {IBV_WC_REM_OP_ERR, "IBV_WC_REM_OP_ERR", "the peer's device could not carry the request out",
-     "the peer's queue pair or memory failed", "the peer's log and its kernel's (`dmesg`)",
-     -EREMOTEIO},
+     "the peer's process was killed; or its queue pair or memory failed",
+     "whether the peer runs; the peer's log and its kernel's (`dmesg`)", -ECONNRESET},
     {IBV_WC_RETRY_EXC_ERR, "IBV_WC_RETRY_EXC_ERR",
      "the peer did not answer, however often it was asked",
      "packets do not reach it or their answers do not come back: hop limit, GID (index, RoCE "

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,6 +49,16 @@ static void silence_names_the_hop_limit_first(void **state)
   assert_non_null(strstr(text, "IBV_WC_RETRY_EXC_ERR (12; vendor code 0x81, no answer"));
 }
 
+/* All that a killed peer's device answers, or does not. */
+static void a_killed_peer_is_gone(void **state)
+{
+  (void)state;
+  const int codes[] = {IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_REM_OP_ERR,
+                       IBV_WC_REM_ABORT_ERR, IBV_WC_WR_FLUSH_ERR};
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+    assert_int_equal(vb_wc_status(codes[i])->error, -ECONNRESET);
+}
+
 static void text_is_cut_to_its_room(void **state)
 {
   (void)state;
@@ -64,6 +75,7 @@ int main(void)
       cmocka_unit_test(every_status_has_its_words),
       cmocka_unit_test(every_event_has_its_words),
       cmocka_unit_test(silence_names_the_hop_limit_first),
+      cmocka_unit_test(a_killed_peer_is_gone),
       cmocka_unit_test(text_is_cut_to_its_room),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
