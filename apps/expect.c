@@ -34,9 +34,36 @@ static struct expect_result *add(struct findings *findings, const char *key,
   return result;
 }
 
-static void skip(struct findings *findings, const char *key, const struct expect_value *wanted)
+static struct expect_judged number(double value)
 {
-  add(findings, key, wanted, "", "known to the receiver only")->checked = false;
+  return (struct expect_judged){.kind = EXPECT_NUMBER, .number = value};
+}
+
+static struct expect_judged word(const char *text)
+{
+  return (struct expect_judged){.kind = EXPECT_WORD, .word = text};
+}
+
+static struct expect_judged truth(bool value)
+{
+  return (struct expect_judged){.kind = EXPECT_BOOL, .number = value};
+}
+
+static void judged(struct expect_result *result, struct expect_judged wanted,
+                   struct expect_judged found, bool met)
+{
+  result->wanted = wanted;
+  result->found = found;
+  result->met = met;
+}
+
+static void skip(struct findings *findings, const char *key, const struct expect_value *wanted,
+                 struct expect_judged value)
+{
+  struct expect_result *result = add(findings, key, wanted, "", "known to the receiver only");
+
+  result->checked = false;
+  result->wanted = value;
 }
 
 static void check_word(struct findings *findings, const char *key,
@@ -46,14 +73,14 @@ static void check_word(struct findings *findings, const char *key,
   if (wanted->text == NULL)
     return;
   if (!known) {
-    skip(findings, key, wanted);
+    skip(findings, key, wanted, word(wanted->text));
     return;
   }
   bool met = strcmp(wanted->text, got) == 0;
   bool explain = !met && reason[0] != '\0';
-  add(findings, key, wanted, "", "%s%s%s%s", got[0] != '\0' ? got : "unknown", explain ? " (" : "",
-      explain ? reason : "", explain ? ")" : "")
-      ->met = met;
+  judged(add(findings, key, wanted, "", "%s%s%s%s", got[0] != '\0' ? got : "unknown",
+             explain ? " (" : "", explain ? reason : "", explain ? ")" : ""),
+         word(wanted->text), word(got), met);
 }
 
 static void check_most(struct findings *findings, const char *key,
@@ -62,9 +89,10 @@ static void check_most(struct findings *findings, const char *key,
   if (wanted->text == NULL)
     return;
   if (!known)
-    skip(findings, key, wanted);
+    skip(findings, key, wanted, number(wanted->number));
   else
-    add(findings, key, wanted, "at most ", "%" PRIu64, got)->met = (double)got <= wanted->number;
+    judged(add(findings, key, wanted, "at most ", "%" PRIu64, got), number(wanted->number),
+           number((double)got), (double)got <= wanted->number);
 }
 
 static void check_loss(struct findings *findings, const struct expect_value *wanted,
@@ -75,26 +103,30 @@ static void check_loss(struct findings *findings, const struct expect_value *wan
   if (wanted->text == NULL)
     return;
   if (loss < 0 && account->foreign && !account->receiver_here)
-    skip(findings, "max_loss", wanted);
+    skip(findings, "max_loss", wanted, number(wanted->number));
   else if (loss < 0)
-    add(findings, "max_loss", wanted, "at most ", "unknown")->met = false;
+    judged(add(findings, "max_loss", wanted, "at most ", "unknown"), number(wanted->number),
+           (struct expect_judged){.kind = EXPECT_UNKNOWN}, false);
   else
-    add(findings, "max_loss", wanted, "at most ", "%.6g%% (%" PRIu64 " of %" PRIu64 ")", loss * 100,
-        account->sent - (loss > 0 ? account->delivered : account->sent), account->sent)
-        ->met = loss <= wanted->number;
+    judged(add(findings, "max_loss", wanted, "at most ", "%.6g%% (%" PRIu64 " of %" PRIu64 ")",
+               loss * 100, account->sent - (loss > 0 ? account->delivered : account->sent),
+               account->sent),
+           number(wanted->number), number(loss), loss <= wanted->number);
 }
 
 static void check_verified(struct findings *findings, const struct expect_value *wanted,
                            const struct account *account)
 {
+  bool met = account->delivered > 0 && account->verified >= account->delivered;
+
   if (wanted->text == NULL || wanted->number == 0)
     return;
   if (!account->receiver_known)
-    skip(findings, "verified", wanted);
+    skip(findings, "verified", wanted, truth(true));
   else
-    add(findings, "verified", wanted, "", "%" PRIu64 " of %" PRIu64 " checked", account->verified,
-        account->delivered)
-        ->met = account->delivered > 0 && account->verified >= account->delivered;
+    judged(add(findings, "verified", wanted, "", "%" PRIu64 " of %" PRIu64 " checked",
+               account->verified, account->delivered),
+           truth(true), truth(met), met);
 }
 
 size_t expect_judge(const struct expect_wanted *wanted, const struct account *account,
@@ -109,17 +141,17 @@ size_t expect_judge(const struct expect_wanted *wanted, const struct account *ac
   check_word(&findings, "via", &wanted->via, path->via, "", here);
   check_word(&findings, "carrier", &wanted->carrier, path->carrier, "", true);
   if (wanted->min_gbps.text != NULL)
-    add(&findings, "min_gbps", &wanted->min_gbps, "at least ", "%.6g", gbps)->met =
-        gbps >= wanted->min_gbps.number;
+    judged(add(&findings, "min_gbps", &wanted->min_gbps, "at least ", "%.6g", gbps),
+           number(wanted->min_gbps.number), number(gbps), gbps >= wanted->min_gbps.number);
   check_loss(&findings, &wanted->max_loss, account);
   check_most(&findings, "max_corrupted", &wanted->max_corrupted, account->corrupted, receiver);
   check_most(&findings, "max_duplicates", &wanted->max_duplicates, account->duplicates, receiver);
   check_most(&findings, "max_reordered", &wanted->max_reordered, account->reordered, receiver);
   if (wanted->min_messages.text != NULL)
-    add(&findings, "min_messages", &wanted->min_messages, "at least ", "%" PRIu64,
-        account->delivered)
-        ->met =
-        account->delivered_known && (double)account->delivered >= wanted->min_messages.number;
+    judged(add(&findings, "min_messages", &wanted->min_messages, "at least ", "%" PRIu64,
+               account->delivered),
+           number(wanted->min_messages.number), number((double)account->delivered),
+           account->delivered_known && (double)account->delivered >= wanted->min_messages.number);
   check_verified(&findings, &wanted->verified, account);
   return findings.count;
 }

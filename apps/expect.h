@@ -10,11 +10,19 @@
 
 #define EXPECT_MAX 16
 
+/* A value for machines. */
+struct expect_judged {
+  enum { EXPECT_UNKNOWN = 0, EXPECT_WORD, EXPECT_NUMBER, EXPECT_BOOL } kind;
+  const char *word; /* lives as long as the configuration and the account */
+  double number;
+};
+
 struct expect_result {
   const char *key; /* as in the YAML */
   char expected[64];
   char got[160];
-  bool checked; /* false: only the other end knows */
+  struct expect_judged wanted, found; /* the same, as values; a loss is a share, 0 to 1 */
+  bool checked;                       /* false: only the other end knows */
   bool met;
 };
 

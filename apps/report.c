@@ -156,6 +156,7 @@ static void judge_expects(struct judged *judged)
     return;
   for (size_t i = 0; i < judged->expect_count; i++) {
     judged->expects[i].checked = false;
+    judged->expects[i].found.kind = EXPECT_UNKNOWN;
     snprintf(judged->expects[i].got, sizeof judged->expects[i].got, "never connected");
   }
 }
@@ -403,7 +404,7 @@ void report_flow(struct flow *flow, struct json_object *result)
       .sink = flow->receiver.sink_type,
       .sender_memory = flow->sender.memory,
       .receiver_memory = flow->receiver.memory,
-      .message_bytes = flow->message,
+      .size_bytes = flow->message,
       .ring_slots = flow->ring,
       .stage_name = pst_stage_name,
       .limited_by = stage,

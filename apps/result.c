@@ -6,63 +6,25 @@
 #include <string.h>
 #include <time.h>
 
+#include "json_put.h"
 #include "notice.h"
 #include "statistics.h"
 
 #define FORMAT 1 /* of the result: docs/result-json.md */
 
-static void put_text(struct json_object *object, const char *key, const char *text)
-{
-  json_object_object_add(object, key, text != NULL ? json_object_new_string(text) : NULL);
-}
-
-static void put_uint(struct json_object *object, const char *key, uint64_t value)
-{
-  json_object_object_add(object, key, json_object_new_uint64(value));
-}
-
-/* null where it is not known. */
-static void put_known(struct json_object *object, const char *key, bool known, uint64_t value)
-{
-  json_object_object_add(object, key, known ? json_object_new_uint64(value) : NULL);
-}
-
-static void put_number(struct json_object *object, const char *key, double value)
-{
-  char text[32];
-
-  /* Nine digits are what was measured; 17 are noise to a reader. */
-  snprintf(text, sizeof text, "%.9g", value);
-  json_object_object_add(object, key, json_object_new_double_s(value, text));
-}
-
-/* null where it is not known, which is less than 0. */
-static void put_share(struct json_object *object, const char *key, double share)
-{
-  if (share >= 0)
-    put_number(object, key, share);
-  else
-    json_object_object_add(object, key, NULL);
-}
-
-static void put_bool(struct json_object *object, const char *key, bool value)
-{
-  json_object_object_add(object, key, json_object_new_boolean(value));
-}
-
 static struct json_object *environment_json(const struct environment *environment)
 {
   struct json_object *object = json_object_new_object(), *huge = json_object_new_object();
 
-  put_text(object, "hostname", environment->hostname);
-  put_text(object, "kernel", environment->kernel);
-  put_text(object, "kernel_version", environment->version);
-  put_text(object, "cpu", environment->cpu);
-  put_uint(object, "cores", environment->cores > 0 ? (uint64_t)environment->cores : 0);
-  put_uint(object, "memory_bytes", environment->memory_bytes);
-  put_uint(huge, "page_bytes", environment->huge_page_bytes);
-  put_uint(huge, "total", environment->huge_pages);
-  put_uint(huge, "free", environment->huge_pages_free);
+  json_put_text(object, "hostname", environment->hostname);
+  json_put_text(object, "kernel", environment->kernel);
+  json_put_text(object, "kernel_version", environment->version);
+  json_put_text(object, "cpu", environment->cpu);
+  json_put_uint(object, "cores", environment->cores > 0 ? (uint64_t)environment->cores : 0);
+  json_put_uint(object, "memory_bytes", environment->memory_bytes);
+  json_put_uint(huge, "page_bytes", environment->huge_page_bytes);
+  json_put_uint(huge, "total", environment->huge_pages);
+  json_put_uint(huge, "free", environment->huge_pages_free);
   json_object_object_add(object, "huge_pages", huge);
   return object;
 }
@@ -71,13 +33,18 @@ static struct json_object *config_json(const struct result_head *head)
 {
   struct json_object *config = json_object_new_object();
 
-  put_text(config, "file", head->config_file);
-  put_text(config, "hash", head->config_hash);
+  json_put_text(config, "file", head->config_file);
+  json_put_text(config, "hash", head->config_hash);
   return config;
 }
 
 struct json_object *result_new(const struct result_head *head)
 {
+  /* What is of one command, null until it is known. */
+  static const struct {
+    const char *command, *key;
+  } parts[] = {{"bench", "bench"}, {"bench", "rows"}, {"request", "request"},
+               {"get", "copy"},    {"put", "copy"},   {"serve", "serve"}};
   struct json_object *result = json_object_new_object();
   char stamp[32] = "";
   time_t now = time(NULL);
@@ -88,21 +55,24 @@ struct json_object *result_new(const struct result_head *head)
   if (gmtime_r(&now, &utc) != NULL)
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
   json_object_object_add(result, "format", json_object_new_int(FORMAT));
-  put_text(result, "penstock", head->version);
-  put_text(result, "command", head->command);
-  put_text(result, "command_line", head->command_line);
-  put_text(result, "written", stamp);
-  put_text(result, "state", "running");
-  put_bool(result, "ok", false);
+  json_put_text(result, "penstock", head->version);
+  json_put_text(result, "command", head->command);
+  json_put_text(result, "command_line", head->command_line);
+  json_put_text(result, "written", stamp);
+  json_put_text(result, "state", "running");
+  json_put_bool(result, "ok", false);
   json_object_object_add(result, "exit_status", NULL);
   json_object_object_add(result, "errors", json_object_new_array());
   json_object_object_add(result, "warnings", json_object_new_array());
-  if (head->streams)
-    json_object_object_add(result, "config", config_json(head));
   json_object_object_add(result, "environment", environment_json(head->environment));
   json_object_object_add(result, "plugins", json_object_new_array());
-  if (head->streams)
+  if (head->streams) {
+    json_object_object_add(result, "config", config_json(head));
     json_object_object_add(result, "streams", json_object_new_array());
+  }
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    if (strcmp(head->command, parts[i].command) == 0)
+      json_put_null(result, parts[i].key);
   return result;
 }
 
@@ -128,11 +98,11 @@ void result_add_plugin(struct json_object *result, const struct pst_plugin_info 
     return;
   plugin = json_object_new_object();
   libraries = json_object_new_array();
-  put_text(plugin, "kind", kind_name(info->kind));
-  put_text(plugin, "name", info->description != NULL ? info->description->name : NULL);
-  put_text(plugin, "version", info->description != NULL ? info->description->version : NULL);
-  put_text(plugin, "rung", info->description != NULL ? info->description->rung : NULL);
-  put_text(plugin, "path", info->path);
+  json_put_text(plugin, "kind", kind_name(info->kind));
+  json_put_text(plugin, "name", info->description != NULL ? info->description->name : NULL);
+  json_put_text(plugin, "version", info->description != NULL ? info->description->version : NULL);
+  json_put_text(plugin, "rung", info->description != NULL ? info->description->rung : NULL);
+  json_put_text(plugin, "path", info->path);
   for (const char *const *library = info->libraries; library != NULL && *library != NULL; library++)
     json_object_array_add(libraries, json_object_new_string(*library));
   json_object_object_add(plugin, "libraries", libraries);
@@ -192,25 +162,36 @@ static struct json_object *blocked_json(const struct result_stream *stream)
 
     if (stage == PST_STAGE_STAGING && sender > 0)
       seconds = sender + (receiver > 0 ? receiver : 0);
-    put_share(blocked, stream->stage_name(stage), seconds);
+    json_put_share(blocked, stream->stage_name(stage), seconds);
   }
   return blocked;
 }
 
-/* A list, not an object: a ledger has the same name for each of its entries. */
+/* An entry joins the list of its name. A filter may count under the name that its transport has. */
+static void add_counter(struct json_object *object, const struct pst_counter_value *counter)
+{
+  struct json_object *there = NULL;
+
+  json_object_object_get_ex(object, counter->name, &there);
+  if (counter->flags & PST_COUNTER_ENTRY) {
+    if (!json_object_is_type(there, json_type_array))
+      json_object_object_add(object, counter->name, there = json_object_new_array());
+    json_object_array_add(there, json_object_new_uint64(counter->value));
+  } else {
+    json_put_uint(object, counter->name,
+                  counter->value + (json_object_is_type(there, json_type_int)
+                                        ? json_object_get_uint64(there)
+                                        : 0));
+  }
+}
+
 static struct json_object *counters_json(const struct result_counters *counters)
 {
-  struct json_object *list = json_object_new_array();
-  for (uint32_t i = 0; i < counters->count; i++) {
-    const struct pst_counter_value *value = &counters->values[i];
-    struct json_object *counter = json_object_new_object();
-    put_text(counter, "name", value->name);
-    put_uint(counter, "value", value->value);
-    if (value->cause[0] != '\0')
-      put_text(counter, "cause", value->cause);
-    json_object_array_add(list, counter);
-  }
-  return list;
+  struct json_object *object = json_object_new_object();
+
+  for (uint32_t i = 0; i < counters->count; i++)
+    add_counter(object, &counters->values[i]);
+  return object;
 }
 
 static struct json_object *side_json(const struct pst_stats *stats, const char *memory,
@@ -220,17 +201,16 @@ static struct json_object *side_json(const struct pst_stats *stats, const char *
   if (stats == NULL)
     return NULL;
   struct json_object *side = json_object_new_object();
-  put_text(side, "state", state_name(stats->state));
-  put_text(side, "memory", memory);
-  put_text(side, "memory_backing", stats->memory_backing);
-  put_text(side, kind, type);
-  put_text(side, "peer", stats->peer);
-  put_share(side, "cpu_share", statistics_cpu_share(stats));
-  put_known(side, "involuntary_switches", stats->cpu_span_ns != 0, stats->involuntary_switches);
-  put_uint(side, "messages",
-           strcmp(kind, "source") == 0 ? stats->messages_sent : stats->messages_delivered);
-  put_known(side, "peer_delivered", stats->peer_known && strcmp(kind, "source") == 0,
-            stats->peer_delivered);
+  json_put_text(side, "state", state_name(stats->state));
+  json_put_text(side, "memory", memory);
+  json_put_text(side, "memory_backing", stats->memory_backing);
+  json_put_text(side, kind, type);
+  json_put_text(side, "peer", stats->peer);
+  json_put_share(side, "cpu_share", statistics_cpu_share(stats));
+  json_put_known(side, "involuntary_switches", stats->cpu_span_ns != 0,
+                 stats->involuntary_switches);
+  json_put_known(side, "peer_delivered", stats->peer_known && strcmp(kind, "source") == 0,
+                 stats->peer_delivered);
   json_object_object_add(side, "counters", counters_json(counters));
   return side;
 }
@@ -239,8 +219,26 @@ static struct json_object *dropped_json(const struct account *account)
 {
   struct json_object *dropped = json_object_new_object();
   for (uint32_t i = 0; i < account->drop_count; i++)
-    put_uint(dropped, account->drops[i].cause, account->drops[i].messages);
+    json_put_uint(dropped, account->drops[i].cause, account->drops[i].messages);
   return dropped;
+}
+
+static void put_value(struct json_object *object, const char *key,
+                      const struct expect_judged *value)
+{
+  switch (value->kind) {
+  case EXPECT_WORD:
+    json_put_text(object, key, value->word);
+    break;
+  case EXPECT_NUMBER:
+    json_put_number(object, key, value->number);
+    break;
+  case EXPECT_BOOL:
+    json_put_bool(object, key, value->number != 0);
+    break;
+  default:
+    json_put_null(object, key);
+  }
 }
 
 static struct json_object *expects_json(const struct expect_result *expects, size_t count)
@@ -248,9 +246,9 @@ static struct json_object *expects_json(const struct expect_result *expects, siz
   struct json_object *list = json_object_new_array();
   for (size_t i = 0; i < count; i++) {
     struct json_object *expect = json_object_new_object();
-    put_text(expect, "key", expects[i].key);
-    put_text(expect, "expected", expects[i].expected);
-    put_text(expect, "got", expects[i].got);
+    json_put_text(expect, "key", expects[i].key);
+    put_value(expect, "expected", &expects[i].wanted);
+    put_value(expect, "got", &expects[i].found);
     json_object_object_add(expect, "met",
                            expects[i].checked ? json_object_new_boolean(expects[i].met) : NULL);
     json_object_array_add(list, expect);
@@ -258,26 +256,36 @@ static struct json_object *expects_json(const struct expect_result *expects, siz
   return list;
 }
 
+/* Of the same messages as the bytes of `gbps`. */
+static double messages_per_second(const struct account *account)
+{
+  uint64_t messages =
+      account->receiver_known || account->receiver_here ? account->delivered : account->sent;
+
+  return account->ns > 0 ? (double)messages * 1e9 / (double)account->ns : 0;
+}
+
 static void put_counts(struct json_object *object, const struct account *account)
 {
   bool receiver = account->receiver_known;
 
-  put_known(object, "messages_sent", account->sent_known, account->sent);
-  put_text(object, "sent_basis",
-           basis_name(account->sent > 0 || account->sent_known ? account->sent_basis : 0));
-  put_known(object, "messages_delivered", account->delivered_known, account->delivered);
+  json_put_known(object, "messages_sent", account->sent_known, account->sent);
+  json_put_text(object, "sent_basis",
+                basis_name(account->sent > 0 || account->sent_known ? account->sent_basis : 0));
+  json_put_known(object, "messages_delivered", account->delivered_known, account->delivered);
   json_object_object_add(object, "dropped", dropped_json(account));
-  put_text(object, "dropped_basis", account->dropped_at_least ? "at_least" : "counted");
-  put_share(object, "loss", accounting_loss(account));
-  put_known(object, "duplicates", receiver, account->duplicates);
-  put_known(object, "reordered", receiver, account->reordered);
-  put_known(object, "verified", receiver, account->verified);
-  put_known(object, "corrupted", receiver, account->corrupted);
+  json_put_text(object, "dropped_basis", account->dropped_at_least ? "at_least" : "counted");
+  json_put_share(object, "loss", accounting_loss(account));
+  json_put_known(object, "duplicates", receiver, account->duplicates);
+  json_put_known(object, "reordered", receiver, account->reordered);
+  json_put_known(object, "verified", receiver, account->verified);
+  json_put_known(object, "corrupted", receiver, account->corrupted);
   /* A sender alone knows the bytes delivered only when none of them was lost. */
-  put_known(object, "bytes_delivered", receiver || accounting_loss(account) == 0, account->bytes);
-  put_number(object, "seconds", (double)account->ns / 1e9);
-  put_number(object, "gbps", statistics_gbps(account->bytes, account->ns));
-  json_object_object_add(object, "wire_gbps", NULL);
+  json_put_known(object, "bytes_delivered", receiver || accounting_loss(account) == 0,
+                 account->bytes);
+  json_put_number(object, "seconds", (double)account->ns / 1e9);
+  json_put_number(object, "messages_per_second", messages_per_second(account));
+  json_put_number(object, "gbps", statistics_gbps(account->bytes, account->ns));
 }
 
 static struct json_object *frames_json(const struct pst_stats *receiver)
@@ -285,29 +293,28 @@ static struct json_object *frames_json(const struct pst_stats *receiver)
   if (receiver == NULL || receiver->frame_packets == 0)
     return NULL;
   struct json_object *frames = json_object_new_object();
-  put_uint(frames, "packets", receiver->frame_packets);
-  put_uint(frames, "complete", receiver->frames_complete);
-  put_uint(frames, "incomplete", receiver->frames_incomplete);
-  put_uint(frames, "dropped", receiver->frames_dropped);
-  put_uint(frames, "lost", receiver->frames_lost);
+  json_put_uint(frames, "packets", receiver->frame_packets);
+  json_put_uint(frames, "complete", receiver->frames_complete);
+  json_put_uint(frames, "incomplete", receiver->frames_incomplete);
+  json_put_uint(frames, "dropped", receiver->frames_dropped);
+  json_put_uint(frames, "lost", receiver->frames_lost);
   return frames;
 }
 
-static struct json_object *intervals_json(const struct pst_stats *receiver)
+static void put_intervals(struct json_object *object, const struct pst_stats *receiver)
 {
-  if (receiver == NULL || receiver->intervals.count == 0)
-    return NULL;
-  const struct pst_times *times = &receiver->intervals;
-  struct json_object *object = json_object_new_object();
-  put_uint(object, "count", times->count);
-  put_uint(object, "min", times->min_ns);
-  put_uint(object, "mean", times->mean_ns);
-  put_uint(object, "p50", times->p50_ns);
-  put_uint(object, "p90", times->p90_ns);
-  put_uint(object, "p99", times->p99_ns);
-  put_uint(object, "p99_9", times->p99_9_ns);
-  put_uint(object, "max", times->max_ns);
-  return object;
+  struct json_times times = {0};
+
+  if (receiver != NULL)
+    times = (struct json_times){.count = receiver->intervals.count,
+                                .min = (double)receiver->intervals.min_ns,
+                                .mean = (double)receiver->intervals.mean_ns,
+                                .p50 = (double)receiver->intervals.p50_ns,
+                                .p90 = (double)receiver->intervals.p90_ns,
+                                .p99 = (double)receiver->intervals.p99_ns,
+                                .p99_9 = (double)receiver->intervals.p99_9_ns,
+                                .max = (double)receiver->intervals.max_ns};
+  json_put_times(object, "intervals_ns", &times);
 }
 
 /* What only some transports count. */
@@ -316,7 +323,18 @@ static void put_counter(struct json_object *object, const char *name,
 {
   const struct pst_counter_value *counter =
       statistics_counter(counters->values, counters->count, name);
-  put_known(object, name, counter != NULL, counter != NULL ? counter->value : 0);
+  json_put_known(object, name, counter != NULL, counter != NULL ? counter->value : 0);
+}
+
+void result_put_verdict(struct json_object *object, const char *limited_by, const char *side,
+                        double share)
+{
+  struct json_object *verdict = json_object_new_object();
+
+  json_put_text(verdict, "limited_by", limited_by);
+  json_put_text(verdict, "side", side);
+  json_put_share(verdict, "share", limited_by != NULL ? share : -1);
+  json_object_object_add(object, "verdict", verdict);
 }
 
 struct json_object *result_errors(struct json_object *result)
@@ -338,43 +356,38 @@ void result_add_errors(struct json_object *result, struct json_object *errors)
 
 void result_add_stream(struct json_object *result, const struct result_stream *stream)
 {
-  struct json_object *streams, *object, *verdict;
+  struct json_object *streams, *object;
   const struct account *account = stream->account;
 
   if (result == NULL || !json_object_object_get_ex(result, "streams", &streams))
     return;
   object = json_object_new_object();
-  put_text(object, "name", stream->name);
-  put_bool(object, "ok", stream->ok);
+  json_put_text(object, "name", stream->name);
+  json_put_bool(object, "ok", stream->ok);
   result_add_errors(result, stream->errors);
   json_object_object_add(object, "errors",
                          stream->errors != NULL ? stream->errors : json_object_new_array());
-  put_text(object, "stopped", stream->stopped);
-  put_uint(object, "message_bytes", stream->message_bytes);
-  put_uint(object, "ring_slots", stream->ring_slots);
+  json_put_text(object, "stopped", stream->stopped);
+  json_put_uint(object, "size_bytes", stream->size_bytes);
+  json_put_uint(object, "ring_slots", stream->ring_slots);
   put_counts(object, account);
   json_object_object_add(object, "frames", frames_json(stream->receiver));
   put_counter(object, "restarts", &stream->receiver_counters);
   put_counter(object, "jitter_ns", &stream->receiver_counters);
-  json_object_object_add(object, "intervals_ns", intervals_json(stream->receiver));
-  put_text(object, "path", statistics_path(account->path.path));
-  put_text(object, "staged_by", account->staged_by);
-  put_text(object, "path_reason", account->path.reason);
-  put_text(object, "via", account->path.via);
-  put_text(object, "carrier", account->path.carrier);
-  json_object_object_add(object, "blocked", blocked_json(stream));
-  verdict = json_object_new_object();
-  put_text(verdict, "limited_by",
-           stream->limited_by == RESULT_NEVER_RAN ? NULL : stream->stage_name(stream->limited_by));
-  put_text(verdict, "side",
-           stream->limited_by == PST_STAGE_STAGING
-               ? accounting_stager(stream->sender, stream->receiver)
-               : NULL);
-  put_number(verdict, "share",
-             stream->limited_by != RESULT_NEVER_RAN && stream->limited_by != PST_LIMIT_CPU
-                 ? stream->share
-                 : 0);
-  json_object_object_add(object, "verdict", verdict);
+  put_intervals(object, stream->receiver);
+  json_put_text(object, "path",
+                account->path.path != PST_PATH_NONE ? statistics_path(account->path.path) : NULL);
+  json_put_text(object, "staged_by", account->staged_by);
+  json_put_text(object, "path_reason", account->path.reason);
+  json_put_text(object, "via", account->path.via);
+  json_put_text(object, "carrier", account->path.carrier);
+  json_object_object_add(object, "blocked_seconds", blocked_json(stream));
+  result_put_verdict(
+      object,
+      stream->limited_by == RESULT_NEVER_RAN ? NULL : stream->stage_name(stream->limited_by),
+      stream->limited_by == PST_STAGE_STAGING ? accounting_stager(stream->sender, stream->receiver)
+                                              : NULL,
+      stream->limited_by != PST_LIMIT_CPU ? stream->share : -1);
   json_object_object_add(object, "expect", expects_json(stream->expects, stream->expect_count));
   json_object_object_add(object, "sender",
                          side_json(stream->sender, stream->sender_memory, "source", stream->source,
@@ -394,8 +407,8 @@ void result_finish(struct json_object *result, int exit_status)
   if (exit_status != PST_EXIT_OK && json_object_array_length(errors) == 0)
     finding_add(errors, finding_of(exit_status, 0), NULL,
                 notice_last_error()[0] != '\0' ? notice_last_error() : "standard error says why");
-  put_text(result, "state", "ended");
-  put_bool(result, "ok", exit_status == PST_EXIT_OK);
+  json_put_text(result, "state", "ended");
+  json_put_bool(result, "ok", exit_status == PST_EXIT_OK);
   json_object_object_add(result, "exit_status", json_object_new_int(exit_status));
   json_object_object_add(result, "warnings", finding_warnings());
 }

@@ -42,7 +42,7 @@ struct result_stream {
   size_t expect_count;
   const char *source, *sink;                   /* their types; NULL: not here */
   const char *sender_memory, *receiver_memory; /* plugins; NULL: not here */
-  uint64_t message_bytes, ring_slots;
+  uint64_t size_bytes, ring_slots;
   const char *(*stage_name)(int stage);
   int limited_by; /* as pst_verdict, or RESULT_NEVER_RAN */
   double share;
@@ -60,6 +60,10 @@ void result_add_errors(struct json_object *result, struct json_object *errors);
 /* The result's own list of errors, for finding_add(). NULL: there is no result. */
 struct json_object *result_errors(struct json_object *result);
 void result_add_stream(struct json_object *result, const struct result_stream *stream);
+/* Of a stream or a measurement: what limited it (NULL: nothing ran), at which side of the staging,
+ * for which share of the time (less than 0: no stage was blocked). */
+void result_put_verdict(struct json_object *object, const char *limited_by, const char *side,
+                        double share);
 /* One that failed without an error has the last line of the program's as its error. */
 void result_finish(struct json_object *result, int exit_status);
 

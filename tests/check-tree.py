@@ -9,12 +9,16 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "e2e"))
+import result_schema  # noqa: E402
 from harness import main  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 UNLICENSED_NAMES = {"LICENSE", ".gitignore", ".gitattributes", ".clang-format", ".clang-tidy",
                     ".editorconfig"}  # fmt: skip
 UNLICENSED_SUFFIXES = {".md", ".pcap", ".txt", ".bin", ".in"}
+
+# Keys of a result that only some commands have: which, says `allOf`.
+COMMANDS_OWN = {"config", "streams", "bench", "rows", "request", "copy", "serve"}
 
 
 def tracked():
@@ -93,6 +97,27 @@ class Tree(unittest.TestCase):
         self.assertEqual(missing, [])
         answers = [part for part in re.split(r"\n(?=\*\*)", text.split("\n## Out of scope")[0])[1:]]
         self.assertEqual([part.split("\n")[0] for part in answers if "`tests/" not in part], [])
+
+    def test_every_key_of_a_result_is_in_its_page(self):
+        """docs/result-json.md has the schema's tables; each object of it is closed, and each key
+        has a description."""
+        self.assertEqual(result_schema.PAGE.read_text(), result_schema.written(),
+                         "python3 tests/e2e/result_schema.py --write")
+
+        def objects(rule):
+            if isinstance(rule, dict):
+                if rule.get("type") == "object":
+                    yield rule
+                for child in rule.values():
+                    yield from objects(child)
+
+        for rule in objects(result_schema.schema()):
+            self.assertIn("additionalProperties", rule, rule)
+            for key, child in rule["properties"].items():
+                self.assertTrue(child.get("description"), key)
+            if rule["additionalProperties"] is False:
+                self.assertEqual(set(rule["properties"]) - set(rule["required"]),
+                                 set(rule["properties"]) & COMMANDS_OWN, rule.get("description"))
 
     def test_c_files_are_formatted(self):
         tool = shutil.which("clang-format")

@@ -40,6 +40,7 @@ struct bench {
   struct bench_look look;
   uint32_t measured, shared; /* rows; those whose threads lacked a CPU */
   double cpu_least;
+  bool is_whole, is_lonely; /* all was measured; the other end has gone */
   int status;
 };
 
@@ -143,7 +144,7 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
     return false;
   }
   row->c = *c;
-  row->cpu_share = 1;
+  row->cpu_share = -1;
   if (bench->plan.in_process)
     bench_run_here(&bench->plan, row);
   else
@@ -158,11 +159,13 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
         report_worse(bench->status, row->exit_status != 0 ? row->exit_status : PST_EXIT_FAILED);
   }
   add_row(bench, row);
+  bench->is_lonely = !alive;
   alive = alive && !row->unreachable;
   bench->measured++;
-  bench->shared += row->cpu_share < STATISTICS_CPU_FULL;
-  if (bench->measured == 1 || row->cpu_share < bench->cpu_least)
-    bench->cpu_least = row->cpu_share;
+  if (row->cpu_share >= 0 && row->cpu_share < STATISTICS_CPU_FULL) {
+    if (bench->shared++ == 0 || row->cpu_share < bench->cpu_least)
+      bench->cpu_least = row->cpu_share;
+  }
   free(row);
   return alive && !signals_stop();
 }
@@ -188,6 +191,7 @@ static void run_cases(struct bench *bench)
       }
     }
   }
+  bench->is_whole = true;
 }
 
 /* ---- Who measures ---------------------------------------------------------------------- */
@@ -294,7 +298,6 @@ static void begin_result(struct bench *bench)
   environment_read(&bench->setting.environment);
   if (bench->arguments->json == NULL || (bench->result = result_new(&head)) == NULL)
     return;
-  json_object_object_add(bench->result, "bench", NULL); /* in its place, filled at the end */
   bench->rows = json_object_new_array();
   json_object_object_add(bench->result, "rows", bench->rows);
 }
@@ -304,8 +307,11 @@ static void end_result(struct bench *bench)
   if (bench->arguments->json == NULL)
     return;
   if (bench->result != NULL) {
-    json_object_object_add(bench->result, "bench", bench_setting_json(&bench->setting));
-    json_object_object_add(bench->result, "stopped", json_object_new_boolean(signals_stop()));
+    const char *stopped = signals_stop()     ? "signal"
+                          : bench->is_whole  ? "source_end"
+                          : bench->is_lonely ? "peer"
+                                             : "failure";
+    json_object_object_add(bench->result, "bench", bench_setting_json(&bench->setting, stopped));
   }
   bench->status = result_conclude(bench->result, bench->arguments->json, bench->status);
 }

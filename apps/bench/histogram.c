@@ -48,3 +48,18 @@ uint64_t histogram_at(const struct histogram *histogram, double share)
   }
   return histogram->most;
 }
+
+struct json_times histogram_times(const struct histogram *histogram, double parts)
+{
+  const struct json_times times = {
+      .count = histogram->count,
+      .min = (double)histogram->least / parts,
+      .mean = histogram->count > 0 ? histogram->sum / (double)histogram->count / parts : 0,
+      .p50 = (double)histogram_at(histogram, 0.5) / parts,
+      .p90 = (double)histogram_at(histogram, 0.9) / parts,
+      .p99 = (double)histogram_at(histogram, 0.99) / parts,
+      .p99_9 = (double)histogram_at(histogram, 0.999) / parts,
+      .max = (double)histogram->most / parts};
+
+  return times;
+}

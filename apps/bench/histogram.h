@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#include "json_put.h"
+
 #define HISTOGRAM_BITS 7
 #define HISTOGRAM_BUCKETS ((64 - HISTOGRAM_BITS + 1) << HISTOGRAM_BITS)
 
@@ -20,5 +22,7 @@ void histogram_add(struct histogram *histogram, uint64_t value);
 /* The smallest value that at least `share` (0 to 1) of the samples do not exceed, rounded
  * up to its step; never beyond the largest. 0: no samples. */
 uint64_t histogram_at(const struct histogram *histogram, double share);
+/* All of it for a result, each value divided by `parts`. */
+struct json_times histogram_times(const struct histogram *histogram, double parts);
 
 #endif

@@ -6,18 +6,18 @@
 #include <json-c/json.h>
 #include <string.h>
 
+#include "json_put.h"
+#include "result.h"
 #include "size.h"
 #include "statistics.h"
 
-static const struct percentile {
-  const char *key;
-  double share;
-} percentiles[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99_9", 0.999}};
+static const double percentiles[] = {0.5, 0.9, 0.99, 0.999};
 #define PERCENTILES (sizeof percentiles / sizeof percentiles[0])
 
 void bench_path_of(const struct pst_stats *stats, struct bench_path *path)
 {
-  snprintf(path->path, sizeof path->path, "%s", statistics_path(stats->path.path));
+  snprintf(path->path, sizeof path->path, "%s",
+           stats->path.path != PST_PATH_NONE ? statistics_path(stats->path.path) : "");
   snprintf(path->reason, sizeof path->reason, "%s", stats->path.reason);
   snprintf(path->via, sizeof path->via, "%s", stats->path.via);
   snprintf(path->carrier, sizeof path->carrier, "%s", stats->path.carrier);
@@ -155,7 +155,7 @@ void bench_show_row(FILE *to, const struct bench_row *row)
     double us = 1e3 * parts_of(&row->c);
     fprintf(to, " %9.3f", (double)row->times.least / us);
     for (size_t i = 0; i < PERCENTILES; i++)
-      fprintf(to, " %9.3f", (double)histogram_at(&row->times, percentiles[i].share) / us);
+      fprintf(to, " %9.3f", (double)histogram_at(&row->times, percentiles[i]) / us);
     fprintf(to, " %9.3f %12" PRIu64, (double)row->times.most / us, row->times.count);
     show_way(to, &row->path);
     show_notes(to, row);
@@ -175,81 +175,76 @@ void bench_show_shared(FILE *to, uint32_t shared, uint32_t rows, double least)
 
 /* ---- For machines --------------------------------------------------------------- */
 
-static void put_text(struct json_object *object, const char *key, const char *text)
-{
-  json_object_object_add(object, key,
-                         text != NULL && text[0] != '\0' ? json_object_new_string(text) : NULL);
-}
-
-static void put_uint(struct json_object *object, const char *key, uint64_t value)
-{
-  json_object_object_add(object, key, json_object_new_uint64(value));
-}
-
-static void put_number(struct json_object *object, const char *key, double value)
-{
-  char text[32];
-
-  snprintf(text, sizeof text, "%.9g", value);
-  json_object_object_add(object, key, json_object_new_double_s(value, text));
-}
-
-static void put_bool(struct json_object *object, const char *key, bool value)
-{
-  json_object_object_add(object, key, json_object_new_boolean(value));
-}
-
 static void put_path(struct json_object *object, const struct bench_path *path)
 {
-  put_text(object, "path", path->path);
-  put_text(object, "path_reason", path->reason);
-  put_text(object, "via", path->via);
-  put_text(object, "carrier", path->carrier);
-  put_text(object, "memory_backing", path->backing);
+  json_put_text(object, "path", path->path);
+  json_put_text(object, "path_reason", path->reason);
+  json_put_text(object, "via", path->via);
+  json_put_text(object, "carrier", path->carrier);
+  json_put_text(object, "memory_backing", path->backing);
 }
 
-struct json_object *bench_setting_json(const struct bench_setting *setting)
+struct json_object *bench_setting_json(const struct bench_setting *setting, const char *stopped)
 {
   const struct bench_plan *plan = setting->plan;
   struct json_object *object = json_object_new_object();
   struct json_object *cpus = json_object_new_array();
 
-  put_text(object, "form", setting->form);
-  put_text(object, "transport", plan->side.transport);
-  put_text(object, "memory", plan->side.memory);
-  put_text(object, "server", setting->server);
-  put_text(object, "server_cpu", setting->server_cpu);
+  json_put_text(object, "stopped", stopped);
+  json_put_text(object, "form", setting->form);
+  json_put_text(object, "transport", plan->side.transport);
+  json_put_text(object, "memory", plan->side.memory);
+  json_put_text(object, "server", setting->server);
+  json_put_text(object, "server_cpu", setting->server_cpu);
   for (int i = 0; i < 2 && plan->cpus[i] >= 0; i++)
     json_object_array_add(cpus, json_object_new_int(plan->cpus[i]));
   json_object_object_add(object, "pinned_cpus", cpus);
-  put_number(object, "duration_seconds", (double)plan->duration_ns / 1e9);
-  put_number(object, "warmup_seconds", (double)setting->warmup_ns / 1e9);
-  return object;
-}
-
-static struct json_object *latency_json(const struct histogram *times, double parts)
-{
-  struct json_object *object = json_object_new_object();
-
-  put_number(object, "min", (double)times->least / parts);
-  put_number(object, "mean", times->count > 0 ? times->sum / (double)times->count / parts : 0);
-  for (size_t i = 0; i < PERCENTILES; i++)
-    put_number(object, percentiles[i].key,
-               (double)histogram_at(times, percentiles[i].share) / parts);
-  put_number(object, "max", (double)times->most / parts);
+  json_put_number(object, "duration_seconds", (double)plan->duration_ns / 1e9);
+  json_put_number(object, "warmup_seconds", (double)setting->warmup_ns / 1e9);
   return object;
 }
 
 static void put_counts(struct json_object *object, const struct bench_row *row)
 {
-  if (bench_is_one_sided(row->c.op)) {
-    put_uint(object, "transfers_posted", row->sent);
-    put_uint(object, "transfers_done", row->done);
-    put_uint(object, "transfers_failed", row->failed);
-  } else {
-    put_uint(object, "messages_sent", row->sent);
-    put_uint(object, "messages_delivered", row->taken.delivered);
-  }
+  bool one_sided = bench_is_one_sided(row->c.op);
+
+  json_put_known(object, "messages_sent", !one_sided, row->sent);
+  json_put_known(object, "messages_delivered", !one_sided, row->taken.delivered);
+  json_put_known(object, "transfers_posted", one_sided, row->sent);
+  json_put_known(object, "transfers_done", one_sided, row->done);
+  json_put_known(object, "transfers_failed", one_sided, row->failed);
+}
+
+static void put_rate(struct json_object *object, const struct bench_row *row)
+{
+  bool bandwidth = row->c.measure == MEASURE_BANDWIDTH;
+
+  json_put_share(object, "messages_per_second", bandwidth ? message_rate(row) : -1);
+  json_put_share(object, "gbps", bandwidth ? statistics_gbps(row->taken.bytes, row->taken.ns) : -1);
+  result_put_verdict(object,
+                     bandwidth && row->taken.messages > 0 ? pst_stage_name(row->limited_by) : NULL,
+                     NULL, row->limited_by != PST_LIMIT_CPU ? row->share : -1);
+}
+
+static void put_latency(struct json_object *object, const struct bench_row *row)
+{
+  bool one_sided = bench_is_one_sided(row->c.op);
+  struct json_times none = {0}, times = {0};
+
+  if (row->c.measure == MEASURE_LATENCY && row->taken.messages > 0)
+    times = histogram_times(&row->times, parts_of(&row->c));
+  json_put_times(object, "half_round_trip_ns", one_sided ? &none : &times);
+  json_put_times(object, "completion_ns", one_sided ? &times : &none);
+}
+
+/* As a stream's. */
+static const char *stopped_by(const struct bench_row *row)
+{
+  if (row->stopped)
+    return "signal";
+  if (row->error[0] == '\0' || row->taken.messages > 0)
+    return row->finding == FINDING_PEER ? "peer" : "duration";
+  return row->finding == FINDING_PEER ? "peer" : "failure";
 }
 
 static struct json_object *errors_json(const struct bench_row *row, uint32_t number)
@@ -267,37 +262,30 @@ struct json_object *bench_row_json(const struct bench_row *row, uint32_t number)
 {
   const struct measure_taken *taken = &row->taken;
   struct json_object *object = json_object_new_object();
-  bool bandwidth = row->c.measure == MEASURE_BANDWIDTH, one_sided = bench_is_one_sided(row->c.op);
+  bool one_sided = bench_is_one_sided(row->c.op);
 
-  put_text(object, "op", bench_op_name(row->c.op));
-  put_text(object, "measure", bench_measure_name(row->c.measure));
-  put_uint(object, "size_bytes", row->c.size);
-  put_uint(object, one_sided ? "depth" : "ring_slots", row->c.ring);
-  if (one_sided)
-    put_uint(object, "places", bench_places(&row->c));
-  put_bool(object, "ok", row->error[0] == '\0');
+  json_put_text(object, "op", bench_op_name(row->c.op));
+  json_put_text(object, "measure", bench_measure_name(row->c.measure));
+  json_put_uint(object, "size_bytes", row->c.size);
+  json_put_known(object, "ring_slots", !one_sided, row->c.ring);
+  json_put_known(object, "depth", one_sided, row->c.ring);
+  json_put_known(object, "places", one_sided, one_sided ? bench_places(&row->c) : 0);
+  json_put_bool(object, "ok", row->error[0] == '\0');
   json_object_object_add(object, "errors", errors_json(row, number));
-  put_bool(object, "stopped", row->stopped);
-  put_number(object, "cpu_share", row->cpu_share);
+  json_put_text(object, "stopped", stopped_by(row));
+  json_put_share(object, "cpu_share", row->cpu_share);
   put_counts(object, row);
-  put_uint(object, "messages_measured", taken->messages);
-  put_uint(object, "bytes_measured", taken->bytes);
-  put_number(object, "seconds", seconds_of(row));
-  if (bandwidth) {
-    put_number(object, "messages_per_second", message_rate(row));
-    put_number(object, "gbps", statistics_gbps(taken->bytes, taken->ns));
-    put_text(object, "limited_by", pst_stage_name(row->limited_by));
-    put_number(object, "limited_by_share", row->share);
-  } else {
-    json_object_object_add(object, one_sided ? "completion_ns" : "half_round_trip_ns",
-                           taken->messages > 0 ? latency_json(&row->times, parts_of(&row->c))
-                                               : NULL);
-  }
-  put_bool(object, "touched", taken->touched);
-  put_uint(object, "verified", taken->verified);
-  put_uint(object, "corrupted", taken->corrupted);
+  json_put_uint(object, "messages_measured", taken->messages);
+  json_put_uint(object, "bytes_measured", taken->bytes);
+  json_put_number(object, "seconds", seconds_of(row));
+  put_rate(object, row);
+  put_latency(object, row);
+  json_put_bool(object, "touched", taken->touched);
+  json_put_uint(object, "verified", taken->verified);
+  json_put_uint(object, "corrupted", taken->corrupted);
   put_path(object, &row->path);
-  if (!bandwidth && !one_sided) {
+  json_put_null(object, "back");
+  if (row->c.measure == MEASURE_LATENCY && !one_sided) {
     struct json_object *back = json_object_new_object();
     put_path(back, &row->back);
     json_object_object_add(object, "back", back);
@@ -314,14 +302,14 @@ struct json_object *bench_taken_write(const struct measure_taken *taken,
 
   if (object == NULL)
     return NULL;
-  put_uint(object, "delivered", taken->delivered);
-  put_uint(object, "messages", taken->messages);
-  put_uint(object, "bytes", taken->bytes);
-  put_uint(object, "ns", taken->ns);
-  put_uint(object, "verified", taken->verified);
-  put_uint(object, "corrupted", taken->corrupted);
-  put_bool(object, "touched", taken->touched);
-  put_number(object, "cpu_share", taken->cpu_share);
+  json_put_uint(object, "delivered", taken->delivered);
+  json_put_uint(object, "messages", taken->messages);
+  json_put_uint(object, "bytes", taken->bytes);
+  json_put_uint(object, "ns", taken->ns);
+  json_put_uint(object, "verified", taken->verified);
+  json_put_uint(object, "corrupted", taken->corrupted);
+  json_put_bool(object, "touched", taken->touched);
+  json_put_number(object, "cpu_share", taken->cpu_share);
   put_path(object, path);
   return object;
 }

@@ -36,7 +36,7 @@ struct bench_row {
   double share;
   bool stopped;     /* cut short by ^C */
   bool unreachable; /* the ends could not connect: `error` says why, and has been logged */
-  double cpu_share; /* the least that an end had of its CPU; 1 where nobody knows */
+  double cpu_share; /* the least that an end had of its CPU; less than 0: not known */
   int exit_status;
   enum finding finding;
   char error[2048]; /* "": ok */
@@ -63,7 +63,8 @@ void bench_show_row(FILE *to, const struct bench_row *row);
 /* Below the table, where threads lacked a CPU: the least share that one had. */
 void bench_show_shared(FILE *to, uint32_t shared, uint32_t rows, double least);
 
-struct json_object *bench_setting_json(const struct bench_setting *setting);
+/* stopped: as a stream's, of the whole sweep. */
+struct json_object *bench_setting_json(const struct bench_setting *setting, const char *stopped);
 /* number: it is rows[number]. */
 struct json_object *bench_row_json(const struct bench_row *row, uint32_t number);
 

@@ -49,7 +49,7 @@ static void fail_code(struct bench_row *row, int code)
 
 static void take_cpu(double share, struct bench_row *row)
 {
-  if (share >= 0 && share < row->cpu_share)
+  if (share >= 0 && (row->cpu_share < 0 || share < row->cpu_share))
     row->cpu_share = share;
 }
 

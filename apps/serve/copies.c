@@ -7,6 +7,7 @@
 
 #include "clock.h"
 #include "commands.h"
+#include "json_put.h"
 #include "plan.h"
 
 static int read_params(const struct command *command, const struct arguments *arguments,
@@ -42,13 +43,13 @@ static void add_totals(struct json_object *result, const struct copy *copy)
                 {"bytes", totals->bytes},          {"bytes_moved", totals->moved},
                 {"bytes_resumed", totals->resumed}};
   struct json_object *object = json_object_new_object();
+  bool failed = copy->error.code != 0 || totals->failed > 0;
 
+  json_put_text(object, "stopped", copy->stopped ? "signal" : failed ? "failure" : "source_end");
   for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
-    json_object_object_add(object, values[i].key, json_object_new_uint64(values[i].value));
-  json_object_object_add(object, "seconds", json_object_new_double((double)copy->ns / 1e9));
-  json_object_object_add(
-      object, "io",
-      json_object_new_string(copy->remote.io != NULL ? io_name(copy->remote.io) : ""));
+    json_put_uint(object, values[i].key, values[i].value);
+  json_put_number(object, "seconds", (double)copy->ns / 1e9);
+  json_put_text(object, "io", copy->remote.io != NULL ? io_name(copy->remote.io) : NULL);
   json_object_object_add(result, "copy", object);
 }
 

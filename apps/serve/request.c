@@ -12,11 +12,13 @@
 #include "bench/histogram.h"
 #include "clock.h"
 #include "commands.h"
+#include "json_put.h"
 #include "move.h"
 #include "notice.h"
 #include "patterns.h"
 #include "plan.h"
 #include "signals.h"
+#include "statistics.h"
 
 struct request;
 
@@ -279,37 +281,33 @@ static void print(const struct request *r, FILE *to)
     fprintf(to, "%llu bytes verified\n", (unsigned long long)r->verified);
 }
 
-static struct json_object *times_json(const struct histogram *times)
+static const char *stopped_by(const struct request *r)
 {
-  struct json_object *object = json_object_new_object();
-
-  json_object_object_add(object, "count", json_object_new_uint64(times->count));
-  json_object_object_add(object, "min", json_object_new_uint64(times->least));
-  json_object_object_add(object, "p50", json_object_new_uint64(histogram_at(times, 0.5)));
-  json_object_object_add(object, "p90", json_object_new_uint64(histogram_at(times, 0.9)));
-  json_object_object_add(object, "p99", json_object_new_uint64(histogram_at(times, 0.99)));
-  json_object_object_add(object, "p99_9", json_object_new_uint64(histogram_at(times, 0.999)));
-  json_object_object_add(object, "max", json_object_new_uint64(times->most));
-  return object;
+  if (r->error.code != 0)
+    return finding_of(r->error.exit_status, r->error.code) == FINDING_PEER ? "peer" : "failure";
+  if (signals_stop())
+    return "signal";
+  return r->duration_ns > 0 ? "duration" : "count";
 }
 
 static struct json_object *request_json(const struct request *r)
 {
   struct json_object *object = json_object_new_object();
+  struct json_times moves = histogram_times(&r->moves, 1), rounds = histogram_times(&r->rounds, 1);
 
-  json_object_object_add(object, "op",
-                         json_object_new_string(r->op == SERVE_OP_WRITE ? "write" : "read"));
-  json_object_object_add(object, "size_bytes", json_object_new_uint64(r->size));
-  json_object_object_add(object, "pieces", json_object_new_uint64(r->pieces));
-  json_object_object_add(object, "depth", json_object_new_uint64(r->depth));
-  json_object_object_add(object, "iterations", json_object_new_uint64(r->done));
-  json_object_object_add(object, "bytes", json_object_new_uint64(r->done * r->size));
-  json_object_object_add(object, "verified_bytes", json_object_new_uint64(r->verified));
-  json_object_object_add(object, "seconds", json_object_new_double(seconds_of(r)));
-  json_object_object_add(
-      object, "gbps", json_object_new_double((double)(r->done * r->size) * 8e-9 / seconds_of(r)));
-  json_object_object_add(object, "operation_ns", times_json(&r->moves));
-  json_object_object_add(object, "round_trip_ns", times_json(&r->rounds));
+  json_put_text(object, "op", r->op == SERVE_OP_WRITE ? "write" : "read");
+  json_put_uint(object, "size_bytes", r->size);
+  json_put_uint(object, "pieces", r->pieces);
+  json_put_uint(object, "depth", r->depth);
+  json_put_text(object, "stopped", stopped_by(r));
+  json_put_uint(object, "iterations", r->done);
+  json_put_uint(object, "bytes_delivered", r->done * r->size);
+  json_put_uint(object, "bytes_verified", r->verified);
+  json_put_number(object, "seconds", (double)(r->ended_ns - r->began_ns) / 1e9);
+  json_put_number(object, "iterations_per_second", (double)r->done / seconds_of(r));
+  json_put_number(object, "gbps", statistics_gbps(r->done * r->size, r->ended_ns - r->began_ns));
+  json_put_times(object, "completion_ns", &moves);
+  json_put_times(object, "round_trip_ns", &rounds);
   return object;
 }
 

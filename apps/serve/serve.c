@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "json_put.h"
 #include "notice.h"
 #include "plan.h"
+#include "signals.h"
 
 #define CLIENTS_MAX 4096u
 #define IN_FLIGHT_LEAST (2 * MOVE_SEGMENT) /* half of it may be for files */
@@ -70,7 +72,8 @@ static void say_banner(const struct server *server)
          p->root != NULL ? io_name(server->io) : "");
 }
 
-static void add_totals(struct json_object *result, const struct server_totals *totals)
+static void add_totals(struct json_object *result, const struct server_totals *totals,
+                       const char *stopped)
 {
   const struct {
     const char *key;
@@ -84,8 +87,9 @@ static void add_totals(struct json_object *result, const struct server_totals *t
                 {"files_written", totals->files_written}};
   struct json_object *object = json_object_new_object();
 
+  json_put_text(object, "stopped", stopped);
   for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
-    json_object_object_add(object, values[i].key, json_object_new_uint64(values[i].value));
+    json_put_uint(object, values[i].key, values[i].value);
   json_object_object_add(result, "serve", object);
 }
 
@@ -112,7 +116,10 @@ static int serve(const struct command *command, const struct arguments *argument
            server.totals.clients, server.totals.requests, server.totals.refused,
            server.totals.bytes_written, server.totals.bytes_read);
   if (result != NULL)
-    add_totals(result, &server.totals);
+    add_totals(result, &server.totals,
+               rc < 0                            ? "failure"
+               : params->once && !signals_stop() ? "source_end"
+                                                 : "signal");
   return plan_finish(arguments, result, rc < 0 ? error.exit_status : PST_EXIT_OK, &error);
 }
 

@@ -46,7 +46,8 @@ static void put_ledger(struct output *out, const struct fault_ledger *ledger)
   put(out, "reorder_missed", ledger->reorder_missed, 0);
   put(out, "ledger_checksum", ledger->checksum, PST_COUNTER_GAUGE);
   for (uint32_t i = 0; i < ledger->record_count; i++)
-    put(out, record_names[ledger->records[i].kind], ledger->records[i].sequence, PST_COUNTER_GAUGE);
+    put(out, record_names[ledger->records[i].kind], ledger->records[i].sequence,
+        PST_COUNTER_GAUGE | PST_COUNTER_ENTRY);
 }
 
 static int inner_counters(const struct pst_endpoint *endpoint, struct pst_counter *counters,

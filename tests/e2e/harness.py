@@ -21,6 +21,8 @@ import threading
 import time
 import unittest
 
+import result_schema
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("PENSTOCK_BUILD", ROOT / "build")).resolve()
 PROGRAM = BUILD / "penstock"
@@ -259,14 +261,15 @@ class Case(unittest.TestCase):
         return path
 
     def result(self, name="out.json"):
-        return json.loads((self.folder / name).read_text())
+        """The result in this file; each that a test reads must be as the schema says."""
+        return result_schema.read((self.folder / name).read_text())
 
     def run_json(self, *arguments, expect=0, **options):
         """Run with --json; the result and the child."""
         out = self.folder / "out.json"
         child = self.run_program(*arguments, "--json", out, expect=expect, **options)
         self.assertTrue(out.exists(), f"no result was written\n{child}")
-        return json.loads(out.read_text()), child
+        return self.result(), child
 
     def config(self, streams, name="stream.yaml", top=""):
         """A YAML file whose control channel is this test's; streams: YAML of the list."""

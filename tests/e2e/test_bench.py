@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 
+import result_schema
 from harness import Case, PATIENCE, PROGRAM, SANITIZED, free_port, main, wait_until
 from netns import FAR, IPV4, NEAR, ORDINARY, Namespaces, reaches
 
@@ -76,7 +77,7 @@ class Bench(Case):
         """The result and the child."""
         child = self.run_program("bench", *PAIR, *BRIEF, "--json", "-", *arguments,
                                  expect=expect, **options)  # fmt: skip
-        return json.loads(child.stdout), child
+        return result_schema.read(child.stdout), child
 
     def server(self, *arguments, **options):
         """A server on a port of its own, ready."""
@@ -187,7 +188,7 @@ class Bench(Case):
         client.wait_line("waiting for a server at 127.0.0.1")
         self.server("--once")
         self.assertEqual(client.wait(), 0, str(client))
-        self.assert_rows(json.loads(client.stdout), [64])
+        self.assert_rows(result_schema.read(client.stdout), [64])
 
     def test_a_server_serves_one_after_the_other(self):
         server = self.server()
@@ -280,7 +281,7 @@ class Bench(Case):
         """As where another has had the CPU for all of it: something is measured even so."""
         for form in ((), ("--in-process",)):
             child = self.run_program("bench", *PAIR, "--size", "64", "--duration", "1ns", "--json", "-", *form)
-            for row in json.loads(child.stdout)["rows"]:
+            for row in result_schema.read(child.stdout)["rows"]:
                 with self.subTest(form=form, row=(row["op"], row["measure"])):
                     self.assertIs(row["ok"], True, row)
                     self.assertGreater(row["messages_measured"], 0)
@@ -412,7 +413,7 @@ class Bench(Case):
                 self.assertLess(time.monotonic() - began, 10 * PATIENCE)
                 self.assertIn(str(server), client.stderr)
                 self.assertRegex(client.stderr, "killed by signal 9")
-                result = json.loads(client.stdout)
+                result = result_schema.read(client.stdout)
                 self.assertEqual(len(result["rows"]), 1, "no case follows")
                 self.assertIs(result["rows"][0]["ok"], False)
         self.assert_nothing_left()
@@ -527,10 +528,10 @@ class Bench(Case):
                 client = self.start_long(*arguments)
                 client.signal(signal.SIGINT)
                 self.assertEqual(client.wait(), 0, str(client))
-                result = json.loads(client.stdout)
-                self.assertIs(result["stopped"], True)
+                result = result_schema.read(client.stdout)
+                self.assertEqual(result["bench"]["stopped"], "signal")
                 self.assertEqual(len(result["rows"]), 1, "no case follows")
-                self.assertIs(result["rows"][0]["stopped"], True)
+                self.assertEqual(result["rows"][0]["stopped"], "signal")
 
 
 if __name__ == "__main__":

@@ -195,7 +195,7 @@ class Cuda(Case):
                 dropped = sum(other["dropped"].values())
                 self.assertEqual(other["messages_sent"], other["messages_delivered"] + dropped, other)
                 self.assertEqual(other["messages_delivered"] if loser == "receive" else other["messages_sent"],
-                                 streams[loser]["receiver" if loser == "receive" else "sender"]["messages"])
+                                 streams[loser]["messages_delivered" if loser == "receive" else "messages_sent"])
                 cause = "memory_failed" if loser == "receive" else "aborted"
                 self.assertLessEqual(set(other["dropped"]), {cause})
                 self.assertLess(other["messages_delivered"], 1000000)

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Regions of GPU memory, written and read by another process, by the GPU's own copies: on the
 fake driver, whose device memory two processes share; with PENSTOCK_CUDA=real on the machine's."""
-import json
 import signal
 import time
 
 from cuda_driver import HAS_KERNELS, IS_REAL, environment, gpus, plugins, scripted
+import result_schema
 from harness import BUILD, FAKES, PATIENCE, Case, free_port, main
 
 
@@ -27,7 +27,7 @@ class Regions(Case):
                             "--bandwidth", "--verify", "--json", "-", *arguments),
             environment=environment(script), **options,
         )  # fmt: skip
-        return json.loads(child.stdout)["rows"]
+        return result_schema.read(child.stdout)["rows"]
 
     def assert_direct(self, rows, via, carrier):
         self.assertEqual(sorted((row["op"], row["size_bytes"]) for row in rows),

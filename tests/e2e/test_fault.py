@@ -43,10 +43,9 @@ class Fault(Case):
         return self.only_stream(result), child
 
     def ledger(self, stream):
-        found = {}
-        for counter in stream["sender"]["counters"]:
-            found.setdefault(counter["name"], []).append(counter["value"])
-        return found
+        """The values of each counter; of a list its entries."""
+        counters = stream["sender"]["counters"].items()
+        return {name: value if isinstance(value, list) else [value] for name, value in counters}
 
     def assert_detected(self, stream):
         injected = {name: values[0] for name, values in self.ledger(stream).items()}

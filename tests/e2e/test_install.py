@@ -62,6 +62,7 @@ class Install(Case):
             f"{prefix}/include/penstock/transport.h",
             f"{prefix}/include/penstock/memory.h",
             f"{prefix}/share/penstock/loopback.yaml",
+            f"{prefix}/share/penstock/result.schema.json",
             f"{prefix}/share/bash-completion/completions/penstock",
         ):
             self.assertIn(name, names)

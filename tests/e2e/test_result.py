@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The result's file: at no time another run's, and written on every way out."""
-import json
 import os
 import signal
 import struct
 import unittest
 
+import result_schema
 from harness import HAS_PCAP, Case, main, random_file, yaml_stream
 
 OLDER = '{"ok": true, "exit_status": 0}\n'
@@ -61,7 +61,7 @@ class ResultFile(Case):
 
     def test_second_signal_writes_a_result_to_standard_output(self):
         child = self.blocked("--json", "-")
-        self.assertEqual(json.loads(child.stdout)["exit_status"], 130)
+        self.assertEqual(result_schema.read(child.stdout)["exit_status"], 130)
 
     def test_command_that_never_begins_writes_a_result(self):
         for arguments in (("run", self.folder / "none.yaml"),

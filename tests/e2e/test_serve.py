@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """serve and request: READ and WRITE on demand, many clients, limits, deaths."""
-import json
 import os
 import signal
 import socket
@@ -26,7 +25,7 @@ class Requests(ServeCase):
         out = self.folder / "request.json"
         out.unlink(missing_ok=True)
         child = self.run_program("request", op, self.address, "--json", out, *arguments, **options)
-        return json.loads(out.read_text()), child
+        return self.result(out.name), child
 
     def test_writes_and_reads_of_every_form(self):
         self.serve(root=False)
@@ -45,10 +44,10 @@ class Requests(ServeCase):
                         op, "--size", size, "--pieces", pieces, "--offset", offset, "--depth", depth, "--count", count)  # fmt: skip
                     made = result["request"]
                     self.assertEqual(made["iterations"], count)
-                    self.assertEqual(made["verified_bytes"], count * size)
-                    self.assertEqual(made["operation_ns"]["count"], count)
-                    self.assertLessEqual(made["operation_ns"]["p50"], made["operation_ns"]["p99"])
-                    self.assertLessEqual(made["operation_ns"]["max"], made["round_trip_ns"]["max"])
+                    self.assertEqual(made["bytes_verified"], count * size)
+                    self.assertEqual(made["completion_ns"]["count"], count)
+                    self.assertLessEqual(made["completion_ns"]["p50"], made["completion_ns"]["p99"])
+                    self.assertLessEqual(made["completion_ns"]["max"], made["round_trip_ns"]["max"])
                     self.assertRegex(child.stdout, rf"(?m)^{count * size} bytes in \d+\.\d\d seconds = \d+\.\d\d Mbit/sec$")
                     self.assertRegex(child.stdout, rf"(?m)^{count} iters in \d+\.\d\d seconds = \d+\.\d\d usec/iter$")
         self.stop()
@@ -56,7 +55,7 @@ class Requests(ServeCase):
     def test_without_verifying(self):
         self.serve(root=False)
         result, _ = self.request("write", "--no-verify", "--count", 100, "--depth", 8)
-        self.assertEqual(result["request"]["verified_bytes"], 0)
+        self.assertEqual(result["request"]["bytes_verified"], 0)
         self.assertEqual(result["request"]["iterations"], 100)
 
     def test_for_a_time(self):
@@ -73,7 +72,7 @@ class Requests(ServeCase):
         self.serve("--in-flight", "2MiB", root=False)
         for op in ("write", "read"):
             result, _ = self.request(op, "--size", "5MiB", "--pieces", 3, "--count", 12, "--depth", 6)
-            self.assertEqual(result["request"]["verified_bytes"], 12 * 5 * MIB)
+            self.assertEqual(result["request"]["bytes_verified"], 12 * 5 * MIB)
 
     def test_limits_are_named(self):
         self.serve("--request-max", "1MiB", "--clients", 1, "--offer-max", "2MiB", root=False)
@@ -226,10 +225,10 @@ class Many(ServeCase):
         made = {"write": [], "read": []}
         for op, out, client in clients:
             self.assertEqual(client.wait(60 + 4 * SECONDS), 0, str(client))
-            result = json.loads(out.read_text())["request"]
-            self.assertEqual(result["verified_bytes"], result["bytes"])
-            self.assertGreater(result["bytes"], 0)
-            made[op].append(result["bytes"] / result["seconds"])
+            result = self.result(out.name)["request"]
+            self.assertEqual(result["bytes_verified"], result["bytes_delivered"])
+            self.assertGreater(result["bytes_delivered"], 0)
+            made[op].append(result["bytes_delivered"] / result["seconds"])
         for op, rates in made.items():
             print(f"{op}: {len(rates)} clients, fastest to slowest {max(rates) / min(rates):.2f}")
             if max(rates) > FAIR * min(rates):
@@ -249,8 +248,8 @@ class Many(ServeCase):
             wait_until(lambda: self.count(" has left after ") >= left, 20, "its death was noticed")
         steady.signal(signal.SIGINT)
         self.assertEqual(steady.wait(), 0, str(steady))
-        result = json.loads((self.folder / "steady.json").read_text())["request"]
-        self.assertEqual(result["verified_bytes"], result["bytes"])
+        result = self.result("steady.json")["request"]
+        self.assertEqual(result["bytes_verified"], result["bytes_delivered"])
         self.stop()
         self.assert_nothing_left()
 
@@ -299,7 +298,7 @@ class Gpu(ServeCase):
             self.run_program("request", op, self.address, *self.cuda, "--size", 300000, "--pieces", 3, "--offset", 64,
                              "--depth", 3, "--count", 20, "--json", self.folder / "out.json",
                              environment=self.environment)  # fmt: skip
-            self.assertEqual(self.result()["request"]["verified_bytes"], 20 * 300000)
+            self.assertEqual(self.result()["request"]["bytes_verified"], 20 * 300000)
         source = random_file(self.root / "file", 9 * MIB + 5)
         self.get("file", *self.cuda, "--sha256", environment=self.environment)
         self.assertEqual(sha256(self.here / "file"), sha256(source))
@@ -314,7 +313,7 @@ class Gpu(ServeCase):
         for op in ("write", "read"):
             self.run_program("request", op, self.address, *self.cuda, "--size", 30000, "--pieces", 3, "--depth", 8,
                              "--count", 24, "--json", self.folder / "out.json", environment=together)  # fmt: skip
-            self.assertEqual(self.result()["request"]["verified_bytes"], 24 * 30000)
+            self.assertEqual(self.result()["request"]["bytes_verified"], 24 * 30000)
 
     def test_what_goes_wrong_is_told_of_its_iteration(self):
         """The fourth copy of the server's is spoilt, with others under way before and behind it."""

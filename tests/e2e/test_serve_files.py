@@ -3,7 +3,6 @@
 """get and put: equality, holes, names, resuming what was killed, full disks, little memory."""
 import contextlib
 import fcntl
-import json
 import os
 import pathlib
 import pty
@@ -13,6 +12,7 @@ import signal
 import subprocess
 import unittest
 
+import result_schema
 from harness import BUILD, SANITIZED, main, random_file, wait_until
 from memory_limit import Cgroup, is_in_memory
 from serving import MIB, PART, ServeCase, parts, sha256, tree
@@ -177,7 +177,7 @@ class Copies(ServeCase):
                     self.assertEqual((there / "data" / name).read_bytes(), kept[name])
                     (there / "data" / name).unlink()
                     (source / "data" / name).unlink()
-                done = json.loads((self.here / "r.json").read_text())["copy"]
+                done = result_schema.read((self.here / "r.json").read_text())["copy"]
                 self.assertEqual((done["files"], done["failed"]), (4, 2))
                 self.assertEqual(done["bytes_moved"], 2 * MIB)
                 self.assertEqual(done["bytes_resumed"], 3 * MIB + 17 + 5)
@@ -221,7 +221,7 @@ class Copies(ServeCase):
         name = b"a\xffb\xc3\xa4\xe2"
         (self.root / os.fsdecode(name)).write_bytes(b"12345")
         self.get(os.fsdecode(name), "--json", "r.json")
-        done = json.loads((self.here / "r.json").read_bytes())
+        done = result_schema.read((self.here / "r.json").read_bytes())
         self.assertIn("a?b\u00e4?", done["command_line"])
         self.assertEqual(done["copy"]["files"], 1)
 

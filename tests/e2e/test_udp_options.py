@@ -94,7 +94,7 @@ class Options(Between):
         return self.stream_of(FAR)
 
     def counters(self, stream):
-        return {c["name"]: c["value"] for c in stream["receiver"]["counters"]}
+        return stream["receiver"]["counters"]
 
 
 class InPackets(Options):

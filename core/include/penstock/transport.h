@@ -442,6 +442,8 @@ enum pst_counter_flag {
   PST_COUNTER_NO_MESSAGE = 1u << 3,
   /* A count, of such a peer: what it sent and is no MESSAGE. While this grows it is not silent. */
   PST_COUNTER_HEARD = 1u << 4,
+  /* One entry of a list, whose others have the same name. */
+  PST_COUNTER_ENTRY = 1u << 5,
 };
 
 /* An array element. The strings live as long as the device. */

@@ -33,30 +33,31 @@ static const struct row {
   double number;
   bool met;
   const char *got;
+  struct expect_judged value; /* what was got, as a value */
 } rows[] = {
 #define ROW(key, ...)                                                                              \
   {                                                                                                \
     offsetof(struct expect_wanted, key), __VA_ARGS__                                               \
   }
-    ROW(path, "staged", 0, true, "staged"),
-    ROW(path, "direct", 0, false, "staged (no dma-buf)"),
-    ROW(via, "memcpy", 0, true, "memcpy"),
-    ROW(via, "dma-buf", 0, false, "memcpy"),
-    ROW(carrier, "udp", 0, true, "udp"),
-    ROW(carrier, "rdma", 0, false, "udp"),
-    ROW(min_gbps, "10", 10, true, "10"),
-    ROW(min_gbps, "10.5", 10.5, false, "10"),
-    ROW(max_loss, "1%", 0.01, true, "1% (10 of 1000)"),
-    ROW(max_loss, "0", 0, false, "1% (10 of 1000)"),
-    ROW(max_corrupted, "1", 1, true, "1"),
-    ROW(max_corrupted, "0", 0, false, "1"),
-    ROW(max_duplicates, "2", 2, true, "2"),
-    ROW(max_duplicates, "1", 1, false, "2"),
-    ROW(max_reordered, "3", 3, true, "3"),
-    ROW(max_reordered, "2", 2, false, "3"),
-    ROW(min_messages, "990", 990, true, "990"),
-    ROW(min_messages, "991", 991, false, "990"),
-    ROW(verified, "true", 1, true, "990 of 990 checked"),
+    ROW(path, "staged", 0, true, "staged", {EXPECT_WORD, "staged"}),
+    ROW(path, "direct", 0, false, "staged (no dma-buf)", {EXPECT_WORD, "staged"}),
+    ROW(via, "memcpy", 0, true, "memcpy", {EXPECT_WORD, "memcpy"}),
+    ROW(via, "dma-buf", 0, false, "memcpy", {EXPECT_WORD, "memcpy"}),
+    ROW(carrier, "udp", 0, true, "udp", {EXPECT_WORD, "udp"}),
+    ROW(carrier, "rdma", 0, false, "udp", {EXPECT_WORD, "udp"}),
+    ROW(min_gbps, "10", 10, true, "10", {EXPECT_NUMBER, NULL, 10}),
+    ROW(min_gbps, "10.5", 10.5, false, "10", {EXPECT_NUMBER, NULL, 10}),
+    ROW(max_loss, "1%", 0.01, true, "1% (10 of 1000)", {EXPECT_NUMBER, NULL, 0.01}),
+    ROW(max_loss, "0", 0, false, "1% (10 of 1000)", {EXPECT_NUMBER, NULL, 0.01}),
+    ROW(max_corrupted, "1", 1, true, "1", {EXPECT_NUMBER, NULL, 1}),
+    ROW(max_corrupted, "0", 0, false, "1", {EXPECT_NUMBER, NULL, 1}),
+    ROW(max_duplicates, "2", 2, true, "2", {EXPECT_NUMBER, NULL, 2}),
+    ROW(max_duplicates, "1", 1, false, "2", {EXPECT_NUMBER, NULL, 2}),
+    ROW(max_reordered, "3", 3, true, "3", {EXPECT_NUMBER, NULL, 3}),
+    ROW(max_reordered, "2", 2, false, "3", {EXPECT_NUMBER, NULL, 3}),
+    ROW(min_messages, "990", 990, true, "990", {EXPECT_NUMBER, NULL, 990}),
+    ROW(min_messages, "991", 991, false, "990", {EXPECT_NUMBER, NULL, 990}),
+    ROW(verified, "true", 1, true, "990 of 990 checked", {EXPECT_BOOL, NULL, 1}),
 };
 
 static void table_of_every_expectation(void **state)
@@ -75,6 +76,15 @@ static void table_of_every_expectation(void **state)
     assert_int_equal(results[0].met, rows[i].met);
     assert_string_equal(results[0].got, rows[i].got);
     assert_non_null(strstr(results[0].expected, rows[i].text));
+    assert_int_equal(results[0].found.kind, rows[i].value.kind);
+    assert_int_equal(results[0].wanted.kind, rows[i].value.kind);
+    assert_true(results[0].found.number == rows[i].value.number);
+    if (rows[i].value.word != NULL) {
+      assert_string_equal(results[0].found.word, rows[i].value.word);
+      assert_string_equal(results[0].wanted.word, rows[i].text);
+    } else {
+      assert_true(results[0].wanted.number == rows[i].number);
+    }
     assert_int_equal(expect_met(results, 1), rows[i].met);
   }
 }
@@ -101,6 +111,7 @@ static void unknown_loss_does_not_meet_a_bound(void **state)
   assert_int_equal(expect_judge(&wanted, &account, results), 1);
   assert_false(results[0].met);
   assert_string_equal(results[0].got, "unknown");
+  assert_int_equal(results[0].found.kind, EXPECT_UNKNOWN);
 }
 
 static void sender_alone_leaves_the_receivers_to_it(void **state)

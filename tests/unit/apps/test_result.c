@@ -59,8 +59,17 @@ static void add_stream(struct json_object *result, bool receiver_here)
       .blocked_ns = {[PST_STAGE_STAGING] = 500000000, [PST_STAGE_SINK] = 250000000}};
   struct account account;
   const struct expect_result expects[] = {
-      {.key = "path", .expected = "direct", .got = "staged", .checked = true, .met = false},
-      {.key = "via", .expected = "x", .got = "?", .checked = false}};
+      {.key = "path",
+       .wanted = {EXPECT_WORD, "direct"},
+       .found = {EXPECT_WORD, "staged"},
+       .checked = true,
+       .met = false},
+      {.key = "max_loss", .wanted = {EXPECT_NUMBER, NULL, 0.01}, .checked = false}};
+  const struct pst_counter_value counters[] = {
+      {.name = "sent", .value = 100},
+      {.name = "at", .value = 7, .flags = PST_COUNTER_ENTRY},
+      {.name = "sent", .value = 5},
+      {.name = "at", .value = 9, .flags = PST_COUNTER_ENTRY}};
 
   strcpy(receiver.path.carrier, "udp");
   receiver.path.path = PST_PATH_STAGED;
@@ -68,6 +77,7 @@ static void add_stream(struct json_object *result, bool receiver_here)
   const struct result_stream stream = {.name = "packets",
                                        .sender = &sender,
                                        .receiver = receiver_here ? &receiver : NULL,
+                                       .sender_counters = {counters, 4},
                                        .account = &account,
                                        .expects = expects,
                                        .expect_count = 2,
@@ -75,7 +85,7 @@ static void add_stream(struct json_object *result, bool receiver_here)
                                        .sink = "verify",
                                        .sender_memory = "host",
                                        .receiver_memory = "host",
-                                       .message_bytes = 1000,
+                                       .size_bytes = 1000,
                                        .ring_slots = 64,
                                        .stage_name = stage_name,
                                        .limited_by = PST_STAGE_SINK,
@@ -151,9 +161,9 @@ static void both_ends_come_back(void **state)
   assert_string_equal(json_object_get_string(at(stream, "dropped_basis")), "counted");
   assert_int_equal(json_object_get_int(at(stream, "bytes_delivered")), 97000);
   assert_true(json_object_get_double(at(stream, "seconds")) == 1.0);
-  assert_true(json_object_get_double(at(at(stream, "blocked"), "source")) == 0.5);
-  assert_true(json_object_get_double(at(at(stream, "blocked"), "sink")) == 0.25);
-  assert_true(json_object_get_double(at(at(stream, "blocked"), "staging")) == 0.625);
+  assert_true(json_object_get_double(at(at(stream, "blocked_seconds"), "source")) == 0.5);
+  assert_true(json_object_get_double(at(at(stream, "blocked_seconds"), "sink")) == 0.25);
+  assert_true(json_object_get_double(at(at(stream, "blocked_seconds"), "staging")) == 0.625);
   assert_string_equal(json_object_get_string(at(stream, "path")), "staged");
   assert_string_equal(json_object_get_string(at(stream, "staged_by")), "receiver");
   assert_string_equal(json_object_get_string(at(at(stream, "verdict"), "limited_by")), "sink");
@@ -161,7 +171,15 @@ static void both_ends_come_back(void **state)
   assert_finding(at(stream, "errors"), 0, "expect", "expected, got", "streams.packets.expect.path");
   struct json_object *expects = at(stream, "expect");
   assert_false(json_object_get_boolean(at(json_object_array_get_idx(expects, 0), "met")));
+  assert_string_equal(json_object_get_string(at(json_object_array_get_idx(expects, 0), "got")),
+                      "staged");
   assert_null(at(json_object_array_get_idx(expects, 1), "met"));
+  assert_null(at(json_object_array_get_idx(expects, 1), "got"));
+  assert_true(json_object_get_double(at(json_object_array_get_idx(expects, 1), "expected")) ==
+              0.01);
+  struct json_object *counters = at(at(stream, "sender"), "counters");
+  assert_int_equal(json_object_get_int(at(counters, "sent")), 105);
+  assert_int_equal(json_object_get_int(json_object_array_get_idx(at(counters, "at"), 1)), 9);
   json_object_put(back);
 }
 
@@ -180,8 +198,8 @@ static void what_a_sender_cannot_know_is_null(void **state)
   assert_null(at(stream, "corrupted"));
   assert_null(at(stream, "bytes_delivered"));
   assert_null(at(stream, "receiver"));
-  assert_null(at(at(stream, "blocked"), "sink"));
-  assert_true(json_object_get_double(at(at(stream, "blocked"), "staging")) == 0.125);
+  assert_null(at(at(stream, "blocked_seconds"), "sink"));
+  assert_true(json_object_get_double(at(at(stream, "blocked_seconds"), "staging")) == 0.125);
   json_object_put(back);
 }
 

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Members of a JSON object as a result has them: what is not known is null. */
+#ifndef APP_JSON_PUT_H
+#define APP_JSON_PUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct json_object;
+
+/* NULL and "": null. */
+void json_put_text(struct json_object *object, const char *key, const char *text);
+void json_put_bool(struct json_object *object, const char *key, bool value);
+void json_put_uint(struct json_object *object, const char *key, uint64_t value);
+void json_put_known(struct json_object *object, const char *key, bool known, uint64_t value);
+/* Nine digits, or as many as a whole number has. */
+void json_put_number(struct json_object *object, const char *key, double value);
+/* What is less than 0 is not known. */
+void json_put_share(struct json_object *object, const char *key, double share);
+void json_put_null(struct json_object *object, const char *key);
+
+/* A distribution; count 0: null. */
+struct json_times {
+  uint64_t count;
+  double min, mean, p50, p90, p99, p99_9, max;
+};
+void json_put_times(struct json_object *object, const char *key, const struct json_times *times);
+
+#endif
