@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "size.h"
 #include "statistics.h"
 
 static uint64_t running_ns(const struct pst_stats *stats)
@@ -161,8 +162,8 @@ enum accounting_finding accounting_check(const struct account *account, char *wh
 
   why[0] = '\0';
   if (account->receiver_known && account->corrupted > 0) {
-    snprintf(why, size, "%" PRIu64 " of %" PRIu64 " messages checked are corrupted",
-             account->corrupted, account->verified);
+    snprintf(why, size, "corrupted: %" PRIu64 " of %" PRIu64 " message%s checked",
+             account->corrupted, account->verified, plural(account->verified));
     return ACCOUNT_CORRUPTED;
   }
   if (!account->sent_known || !account->delivered_known) {
@@ -180,27 +181,27 @@ enum accounting_finding accounting_check(const struct account *account, char *wh
     return ACCOUNT_UNBALANCED;
   }
   if (account->sent > 0 && account->delivered == 0) {
-    snprintf(why, size, "none of %" PRIu64 " messages sent arrived (%s)%s", account->sent, carrier,
+    snprintf(why, size, "none of %" PRIu64 " message%s sent arrived (%s)%s", account->sent,
+             plural(account->sent), carrier,
              account->lossy ? "; check the receiver's `device` and `port`, firewalls and the route"
                             : "");
     return ACCOUNT_NOTHING;
   }
   if (account->dropped > account->blameless && !account->lossy) {
-    snprintf(why, size,
-             "%" PRIu64 " of %" PRIu64 " messages were lost on a reliable transport (%s)",
-             account->dropped - account->blameless, account->sent, carrier);
+    snprintf(why, size, "lost on a reliable transport (%s): %" PRIu64 " of %" PRIu64 " message%s",
+             carrier, account->dropped - account->blameless, account->sent, plural(account->sent));
     return ACCOUNT_LOSS;
   }
   if (account->duplicates > 0 && !account->lossy) {
     snprintf(why, size,
-             "%" PRIu64 " messages arrived twice on a transport that promises each once (%s)",
-             account->duplicates, carrier);
+             "%" PRIu64 " message%s arrived twice on a transport that promises each once (%s)",
+             account->duplicates, plural(account->duplicates), carrier);
     return ACCOUNT_DUPLICATES;
   }
   if (account->reordered > 0 && account->ordered) {
     snprintf(why, size,
-             "%" PRIu64 " messages came late on a transport that promises their order (%s)",
-             account->reordered, carrier);
+             "%" PRIu64 " message%s came late on a transport that promises their order (%s)",
+             account->reordered, plural(account->reordered), carrier);
     return ACCOUNT_REORDERED;
   }
   return ACCOUNT_BALANCED;

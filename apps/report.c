@@ -11,6 +11,7 @@
 #include "notice.h"
 #include "result.h"
 #include "signals.h"
+#include "size.h"
 
 #define RING_IN_CACHE_BYTES (UINT64_C(1) << 20) /* of the level 2 cache that most CPUs have */
 
@@ -214,8 +215,8 @@ static void say_numbers(const struct judged *judged)
            name, judged->receiver->frames_complete, judged->receiver->frames_incomplete,
            judged->receiver->frames_dropped, judged->receiver->frames_lost);
   if (account->duplicates > 0 || account->reordered > 0)
-    notice(PST_LOG_INFO, "%s: %" PRIu64 " duplicates, %" PRIu64 " reordered", name,
-           account->duplicates, account->reordered);
+    notice(PST_LOG_INFO, "%s: %" PRIu64 " duplicate%s, %" PRIu64 " reordered", name,
+           account->duplicates, plural(account->duplicates), account->reordered);
   if (judged->receiver != NULL && judged->receiver->intervals.count > 0)
     notice(PST_LOG_INFO, "%s: between arrivals: p50 %.3f ms, p99 %.3f ms, max %.3f ms", name,
            (double)judged->receiver->intervals.p50_ns / 1e6,
@@ -280,18 +281,19 @@ static void say_source(const struct judged *judged, uint32_t stopped)
 {
   const struct flow *flow = judged->flow;
   struct source_extent extent = {0};
+  char done[SIZE_TEXT_BYTES], total[SIZE_TEXT_BYTES];
 
   if ((stopped & PST_STOP_SHORT) == 0 || judged->sender == NULL || flow->sender.shares)
     return;
   if (flow->sender.source.ops->extent != NULL)
     flow->sender.source.ops->extent(flow->sender.source.state, &extent);
   if (extent.known)
-    notice(PST_LOG_INFO, "%s: source: %.1f MiB of %.1f MiB (stopped by %s)", flow->name,
-           (double)extent.done_bytes / 1048576, (double)extent.total_bytes / 1048576,
+    notice(PST_LOG_INFO, "%s: source: %s of %s (stopped by %s)", flow->name,
+           size_about(extent.done_bytes, done), size_about(extent.total_bytes, total),
            signals_name());
   else
-    notice(PST_LOG_INFO, "%s: source: %" PRIu64 " messages (stopped by %s)", flow->name,
-           judged->sender->messages_sent, signals_name());
+    notice(PST_LOG_INFO, "%s: source: %" PRIu64 " message%s (stopped by %s)", flow->name,
+           judged->sender->messages_sent, plural(judged->sender->messages_sent), signals_name());
 }
 
 /* Only what stays in a cache gains by more slots, and only where both ends had their CPUs. */
@@ -313,13 +315,16 @@ static void say_verdict(const struct judged *judged, int *stage, double *share)
            "%s: limited by: other programs on this CPU (had %.0f%% of a core); pin "
            "(workers.cpus) or free cores",
            judged->flow->name, 100 * statistics_cpu_least(judged->sender, judged->receiver));
+  else if (*stage == PST_STAGE_EMPTY)
+    notice(PST_LOG_INFO, "%s: limited by: sender (receiver idle %.0f%% of the time)",
+           judged->flow->name, *share * 100);
   else if (*stage >= 0)
     notice(PST_LOG_INFO, "%s: limited by: %s (%.0f%%)%s", judged->flow->name,
            pst_stage_name(*stage), *share * 100,
            *stage == PST_STAGE_CREDIT && larger_ring_helps(judged) ? "; a larger `ring` may help"
                                                                    : "");
   else
-    notice(PST_LOG_INFO, "%s: limited by: cpu", judged->flow->name);
+    notice(PST_LOG_INFO, "%s: limited by: CPU (never blocked)", judged->flow->name);
 }
 
 /* A side that was given up has not ended by itself: it ran until now. */

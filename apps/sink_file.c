@@ -12,6 +12,7 @@
 #include "notice.h"
 #include "output.h"
 #include "sink.h"
+#include "size.h"
 
 #define BOUNCE_BYTES (UINT64_C(4) << 20)
 
@@ -259,19 +260,19 @@ static int file_finish(void *state, const struct sink_host *host, struct pst_err
   snprintf(where, sizeof where, "streams.%s.receiver.sink", file->stream);
   if (missing > file->closed)
     notice_warn(FINDING_RECORDING, where,
-                "stream '%s': %s has holes where %" PRIu64 " messages were lost", file->stream,
-                file->output.path, missing - file->closed);
+                "stream '%s': %s has holes in place of %" PRIu64 " lost message%s", file->stream,
+                file->output.path, missing - file->closed, plural(missing - file->closed));
   if (file->closed > 0)
     notice_warn(FINDING_RECORDING, where,
                 "stream '%s': %s lacks %" PRIu64
-                " messages without a hole in their place: only where "
+                " message%s without a hole in the place: only where "
                 "all messages fill `message` is the place known",
-                file->stream, file->output.path, file->closed);
+                file->stream, file->output.path, file->closed, plural(file->closed));
   if (file->left_out > 0)
     notice_warn(FINDING_RECORDING, where,
-                "stream '%s': %s lacks %" PRIu64 " messages that came too late for their place; "
+                "stream '%s': %s lacks %" PRIu64 " message%s that came too late; "
                 "receiver.assemble: {by: sequence, packets: 64} restores the order",
-                file->stream, file->output.path, file->left_out);
+                file->stream, file->output.path, file->left_out, plural(file->left_out));
   return output_commit(&file->output, file->what, error);
 }
 

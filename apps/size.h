@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of bytes, for people. */
+/* Numbers in sentences. */
 #ifndef APP_SIZE_H
 #define APP_SIZE_H
 
 #include <stdint.h>
+
+/* Behind a noun: "1 message", "2 messages". */
+static inline const char *plural(uint64_t count)
+{
+  return count == 1 ? "" : "s";
+}
 
 #define SIZE_TEXT_BYTES 32
 /* Exact: "64 B", "1462 B", "1 MiB". */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "size.h"
+
 const char *statistics_path(uint32_t path)
 {
   switch (path) {
@@ -86,14 +88,15 @@ void statistics_line(const struct statistics_sample *sample, char *line, size_t 
              sample->loss_unknown ? ", " : "");
   if (sample->restarts > 0)
     snprintf(restarts, sizeof restarts, " | %" PRIu64 " restart%s", sample->restarts,
-             sample->restarts > 1 ? "s" : "");
+             plural(sample->restarts));
   if (sample->jitter_ns > 0)
     snprintf(jitter, sizeof jitter, " | jitter %.3f ms", (double)sample->jitter_ns / 1e6);
   if (sample->p99_ns > 0)
     snprintf(between, sizeof between, " | 99%% within %.3f ms", (double)sample->p99_ns / 1e6);
-  snprintf(line, size, "%s: %s %" PRIu64 " %spackets | %s during %.2f sec | %s%s | %s%s%s%s",
+  snprintf(line, size, "%s: %s %" PRIu64 " %spacket%s | %s during %.2f sec | %s%s | %s%s%s%s",
            sample->stream, sample->sent ? "Sent" : "Got", sample->messages,
-           sample->gpu ? "GPU " : "", statistics_rate(sample->bytes, sample->interval_ns, rate),
+           sample->gpu ? "GPU " : "", plural(sample->messages),
+           statistics_rate(sample->bytes, sample->interval_ns, rate),
            (double)sample->interval_ns / 1e9, dropped, sample->loss_unknown ? "loss ?" : "",
            statistics_path_by(sample->path, sample->staged_by, path), restarts, jitter, between);
 }

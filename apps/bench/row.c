@@ -55,56 +55,75 @@ void bench_show_head(FILE *to, const struct bench_setting *setting)
           setting->server_cpu);
 }
 
+/* "0.5 s per size after 50 ms warm-up" and what is done with the bytes. */
+static void conditions_text(const struct bench_case *c, const char *bytes, char *text, size_t size)
+{
+  snprintf(text, size, "%g s per size after %g ms warm-up%s", (double)c->duration_ns / 1e9,
+           (double)c->warmup_ns / 1e6, bytes);
+}
+
+static const char *op_title(const struct bench_case *c)
+{
+  switch (c->op) {
+  case BENCH_WRITE:
+    return "WRITE";
+  case BENCH_READ:
+    return "READ";
+  default:
+    return "SEND";
+  }
+}
+
+static void show_columns(FILE *to, const struct bench_case *c, const char *last)
+{
+  if (c->measure == MEASURE_BANDWIDTH)
+    fprintf(to, "%10s %8s %14s %10s  %-14s  %s\n", "size", last, "messages/s", "Gbps", "limited by",
+            "path");
+  else
+    fprintf(to, "%10s %9s %9s %9s %9s %9s %9s %12s  %s\n", "size", "min", "p50", "p90", "p99",
+            "p99.9", "max", last, "path");
+}
+
 static void show_onesided_title(FILE *to, const struct bench_case *c)
 {
-  const char *name = bench_op_name(c->op), *note = "";
-  double warmup_ms = (double)c->warmup_ns / 1e6, duration = (double)c->duration_ns / 1e9;
-  bool is_write = c->op == BENCH_WRITE;
+  bool is_write = c->op == BENCH_WRITE, is_bandwidth = c->measure == MEASURE_BANDWIDTH;
+  const char *bytes = "", *until;
+  char text[128];
 
   if (c->verify)
-    note = is_write ? "; filled, and verified at the target, between them"
-                    : "; verified, between them";
+    bytes = ", data verified between rounds";
   else if (c->touch && !is_write)
-    note = "; a cache line of each is read";
-  if (c->measure == MEASURE_BANDWIDTH)
-    fprintf(to,
-            "\n%s bandwidth: by the initiator's clock, after %g ms, from nothing under way until "
-            "%s, %g s each%s\n%10s %8s %14s %10s  %-14s  %s\n",
-            name, warmup_ms, is_write ? "the last is placed (FLUSH)" : "the last is here", duration,
-            note, "size", "depth", "messages/s", "Gbps", "limited by", "path");
+    bytes = ", data touched";
+  if (is_bandwidth)
+    until = is_write ? "until the last is placed (FLUSH)" : "until the last is here";
   else
-    fprintf(to,
-            "\n%s latency in us, by the initiator's clock, from the post until %s, all after %g "
-            "ms; %g s each%s\n%10s %9s %9s %9s %9s %9s %9s %12s  %s\n",
-            name, is_write ? "a FLUSH behind it is done" : "the data is here", warmup_ms, duration,
-            note, "size", "min", "p50", "p90", "p99", "p99.9", "max", is_write ? "writes" : "reads",
-            "path");
+    until = is_write ? "from the post until a FLUSH behind it" : "from the post until the data";
+  conditions_text(c, bytes, text, sizeof text);
+  fprintf(to, "\n%s %s (initiator's clock, %s, %s)\n", op_title(c),
+          is_bandwidth ? "bandwidth" : "latency in us", until, text);
+  show_columns(to, c, is_bandwidth ? "depth" : is_write ? "writes" : "reads");
 }
 
 void bench_show_title(FILE *to, const struct bench_case *c)
 {
-  double warmup_ms = (double)c->warmup_ns / 1e6, duration = (double)c->duration_ns / 1e9;
+  bool is_bandwidth = c->measure == MEASURE_BANDWIDTH;
+  const char *bytes = "";
+  char text[128];
 
   if (bench_is_one_sided(c->op)) {
     show_onesided_title(to, c);
     return;
   }
-  if (c->measure == MEASURE_BANDWIDTH) {
-    fprintf(to,
-            "\n%s bandwidth: payload at the receiver, by its clock, from %g ms after its first "
-            "message on, for %g s each%s%s\n%10s %8s %14s %10s  %-14s  %s\n",
-            bench_op_name(c->op), warmup_ms, duration,
-            c->verify ? "; filled with the pattern and verified" : "",
-            c->touch && !c->verify ? "; a cache line of each is read" : "", "size", "ring",
-            "messages/s", "Gbps", "limited by", "path");
-    return;
-  }
-  fprintf(to,
-          "\n%s latency in us, half of a round trip by the client's clock, all after %g ms; %g s "
-          "each%s\n%10s %9s %9s %9s %9s %9s %9s %12s  %s\n",
-          bench_op_name(c->op), warmup_ms, duration,
-          c->verify ? "; filled with the pattern and verified" : "", "size", "min", "p50", "p90",
-          "p99", "p99.9", "max", "round trips", "path");
+  if (c->verify)
+    bytes = ", data filled and verified";
+  else if (c->touch && is_bandwidth)
+    bytes = ", data touched";
+  conditions_text(c, bytes, text, sizeof text);
+  fprintf(to, "\n%s %s, %s)\n", op_title(c),
+          is_bandwidth ? "bandwidth (payload, receiver's clock"
+                       : "latency in us (half a round trip, client's clock",
+          text);
+  show_columns(to, c, is_bandwidth ? "ring" : "round trips");
 }
 
 /* By what the bytes went: by reference none was moved, and the rate is no bandwidth. */
@@ -118,8 +137,18 @@ static void show_way(FILE *to, const struct bench_path *path)
           path->carrier[0] != '\0' ? path->carrier : "an unknown carrier");
 }
 
+static void show_verdict(FILE *to, const struct bench_row *row)
+{
+  if (row->limited_by == PST_LIMIT_CPU) /* never blocked: there is no share */
+    fprintf(to, "  %-14s", "CPU");
+  else
+    fprintf(to, "  %-9s %3.0f%%", pst_stage_name(row->limited_by), 100 * row->share);
+}
+
 static void show_notes(FILE *to, const struct bench_row *row)
 {
+  char percent[STATISTICS_PERCENT_BYTES];
+
   if (row->stopped)
     fprintf(to, " (cut short)");
   else if (row->taken.ns < row->c.duration_ns / 2)
@@ -129,8 +158,9 @@ static void show_notes(FILE *to, const struct bench_row *row)
     fprintf(to, " CORRUPTED %" PRIu64, row->taken.corrupted);
   if (row->c.measure == MEASURE_BANDWIDTH && !bench_is_one_sided(row->c.op) &&
       row->sent > row->taken.delivered)
-    fprintf(to, " LOSS %.3g%%",
-            100.0 * (double)(row->sent - row->taken.delivered) / (double)row->sent);
+    fprintf(to, " | LOSS %s",
+            statistics_percent((double)(row->sent - row->taken.delivered) / (double)row->sent,
+                               percent));
   fprintf(to, "\n");
 }
 
@@ -148,7 +178,7 @@ void bench_show_row(FILE *to, const struct bench_row *row)
     double rate = message_rate(row);
     fprintf(to, " %8u %14.*f %10.3f", row->c.ring, rate < 100 ? 2 : 0, rate,
             statistics_gbps(row->taken.bytes, row->taken.ns));
-    fprintf(to, "  %-9s %3.0f%%", pst_stage_name(row->limited_by), 100 * row->share);
+    show_verdict(to, row);
     show_way(to, &row->path);
     show_notes(to, row);
   } else {

@@ -71,11 +71,14 @@ int main(int argc, char **argv)
   struct pst_config *config;
   struct pst_session *session;
   unsigned long long messages = 0, total = 0;
-  if (argc < 2 ||
-      pst_config_open_file(argv[1], (const char *const *)argv + 2, (size_t)argc - 2, &config,
+  if (argc < 2) {
+    fprintf(stderr, "usage: gpu-consumer FILE [KEY=VALUE]...\n");
+    return PST_EXIT_USAGE;
+  }
+  if (pst_config_open_file(argv[1], (const char *const *)argv + 2, (size_t)argc - 2, &config,
                            &error) < 0 ||
       pst_session_open(config, &params, &session, &error) < 0)
-    return argc < 2 ? PST_EXIT_USAGE : error.exit_status; /* it has been said */
+    return error.exit_status; /* it has been said */
   open_gpu();
   struct pst_receiver *receiver = pst_session_receiver(session, "packets");
   if (!receiver || pst_session_start(session, &error) < 0)

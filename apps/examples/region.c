@@ -93,8 +93,11 @@ int main(int argc, char **argv)
   struct pst_config *config = NULL;
   struct pst_session *session = NULL;
 
-  if (argc < 3 || (!is_target && strcmp(argv[2], "initiator") != 0))
+  if (argc < 3 || (!is_target && strcmp(argv[2], "initiator") != 0)) {
+    fprintf(stderr, "usage: region FILE target|initiator [KEY=VALUE]...\n"
+                    "example: region config/loopback-region-cuda.yaml target\n");
     return PST_EXIT_USAGE;
+  }
   if (pst_config_open_file(argv[1], (const char *const *)argv + 3, (size_t)argc - 3, &config,
                            &error) < 0 ||
       pst_session_open(config, &params, &session, &error) < 0 ||

@@ -11,6 +11,7 @@
 #include "names.h"
 #include "notice.h"
 #include "server.h"
+#include "size.h"
 
 /* A client that prepares its memory keeps its place for so long: 64 GiB take some 20 s. */
 #define BUSY_NS (300 * NS_PER_S)
@@ -51,13 +52,14 @@ void client_left(struct client *client, int status, const char *text)
 {
   struct server *server = client->server;
   double seconds = (double)(now_ns() - client->joined_ns) / 1e9;
+  char bytes[SIZE_TEXT_BYTES];
 
   client->gone = true;
   notice(status == 0 ? PST_LOG_DEBUG : PST_LOG_INFO,
-         "serve: %s has left after %" PRIu64 " request%s, %" PRIu64 " bytes in %.2f seconds%s%s",
+         "serve: %s left after %" PRIu64 " request%s, %s in %.3f s%s%s",
          client->peer != NULL ? pst_peer_text(client->peer) : "a client", client->requests,
-         client->requests == 1 ? "" : "s", client->bytes, seconds, status != 0 ? ": " : "",
-         status != 0 ? text : "");
+         plural(client->requests), size_about(client->bytes, bytes), seconds,
+         status != 0 ? ": " : "", status != 0 ? text : "");
   client->peer = NULL;
   *client->place = client->next;
   if (client->next != NULL)

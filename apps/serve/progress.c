@@ -7,6 +7,8 @@
 #include "clock.h"
 #include "copy.h"
 #include "notice.h"
+#include "size.h"
+#include "statistics.h"
 
 #define EVERY_NS (200 * NS_PER_MS)
 #define BAR 30
@@ -65,22 +67,23 @@ void progress_show(struct copy *copy, uint64_t now)
 void progress_end(struct copy *copy)
 {
   const struct copy_totals *totals = &copy->totals;
-  double seconds = (double)copy->ns / 1e9;
+  char rate[STATISTICS_RATE_BYTES];
   char more[160] = "";
   int used = 0;
 
   if (copy->shown_ns != 0)
     put("\r\033[K");
   if (totals->resumed > 0)
-    used += snprintf(more + used, sizeof more - (size_t)used, " | %" PRIu64 " bytes were there",
-                     totals->resumed);
+    used += snprintf(more + used, sizeof more - (size_t)used, " | %" PRIu64 " byte%s were there",
+                     totals->resumed, plural(totals->resumed));
   if (totals->skipped > 0)
     used += snprintf(more + used, sizeof more - (size_t)used, " | %" PRIu64 " left out",
                      totals->skipped);
   if (totals->failed > 0)
     snprintf(more + used, sizeof more - (size_t)used, " | %" PRIu64 " failed", totals->failed);
   if (!copy->params->quiet)
-    notice(PST_LOG_INFO, "%s %" PRIu64 " file%s, %" PRIu64 " bytes in %.2f seconds = %.2f MB/s%s",
-           copy->ops->verb, totals->files, totals->files == 1 ? "" : "s", totals->bytes, seconds,
-           seconds > 0 ? (double)totals->bytes / 1e6 / seconds : 0, more);
+    notice(PST_LOG_INFO, "%s %" PRIu64 " file%s, %" PRIu64 " byte%s in %.3f s = %s%s",
+           copy->ops->verb, totals->files, plural(totals->files), totals->bytes,
+           plural(totals->bytes), (double)copy->ns / 1e9,
+           statistics_rate(totals->bytes, copy->ns, rate), more);
 }

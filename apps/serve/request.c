@@ -18,6 +18,7 @@
 #include "patterns.h"
 #include "plan.h"
 #include "signals.h"
+#include "size.h"
 #include "statistics.h"
 
 struct request;
@@ -42,7 +43,7 @@ struct request {
   struct place *places;
   uint64_t asked, done, verified, began_ns, ended_ns;
   uint32_t under_way;
-  struct histogram moves, rounds; /* by the server's clock; by ours, there and back */
+  struct histogram moves, rounds; /* by the server's clock; round trips by ours */
   struct pst_error error;
 };
 
@@ -256,29 +257,30 @@ static double seconds_of(const struct request *r)
   return seconds > 0 ? seconds : 1e-9;
 }
 
-/* The first two lines are as the programs had them that this one takes the place of. */
 static void print(const struct request *r, FILE *to)
 {
   const struct {
     const char *name;
     const struct histogram *times;
-  } all[] = {{"READ or WRITE", &r->moves}, {"there and back", &r->rounds}};
+  } all[] = {{r->op == SERVE_OP_WRITE ? "WRITE, at the server" : "READ, at the server", &r->moves},
+             {"round trip, at the client", &r->rounds}};
+  uint64_t bytes = r->done * r->size, ns = r->ended_ns - r->began_ns;
   double seconds = seconds_of(r);
-  unsigned long long bytes = r->done * r->size;
+  char rate[STATISTICS_RATE_BYTES];
 
-  fprintf(to, "%llu bytes in %.2f seconds = %.2f Mbit/sec\n", bytes, seconds,
-          (double)bytes * 8 / 1e6 / seconds);
-  fprintf(to, "%llu iters in %.2f seconds = %.2f usec/iter\n", (unsigned long long)r->done, seconds,
-          r->done > 0 ? seconds * 1e6 / (double)r->done : 0);
+  fprintf(to, "%" PRIu64 " byte%s in %.3f s = %s\n", bytes, plural(bytes), seconds,
+          statistics_rate(bytes, ns, rate));
+  fprintf(to, "%" PRIu64 " iteration%s in %.3f s = %.2f us each\n", r->done, plural(r->done),
+          seconds, r->done > 0 ? seconds * 1e6 / (double)r->done : 0);
   for (size_t i = 0; i < 2 && r->done > 0; i++) /* of nothing there are no times */
-    fprintf(to, "%-14s usec: min %.2f, p50 %.2f, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f\n",
+    fprintf(to, "%s (us): min %.2f, p50 %.2f, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f\n",
             all[i].name, (double)all[i].times->least / 1e3,
             (double)histogram_at(all[i].times, 0.5) / 1e3,
             (double)histogram_at(all[i].times, 0.9) / 1e3,
             (double)histogram_at(all[i].times, 0.99) / 1e3,
             (double)histogram_at(all[i].times, 0.999) / 1e3, (double)all[i].times->most / 1e3);
   if (r->verify)
-    fprintf(to, "%llu bytes verified\n", (unsigned long long)r->verified);
+    fprintf(to, "%" PRIu64 " byte%s verified\n", r->verified, plural(r->verified));
 }
 
 static const char *stopped_by(const struct request *r)

@@ -11,6 +11,7 @@
 #include "notice.h"
 #include "plan.h"
 #include "signals.h"
+#include "size.h"
 
 #define CLIENTS_MAX 4096u
 #define IN_FLIGHT_LEAST (2 * MOVE_SEGMENT) /* half of it may be for files */
@@ -58,18 +59,32 @@ static int read_params(const struct command *command, const struct arguments *ar
 static void say_banner(const struct server *server)
 {
   const struct server_params *p = server->params;
+  char in_flight[SIZE_TEXT_BYTES];
 
   notice(PST_LOG_INFO,
-         "serve: listening on %s, port %u | %s, %s memory (%s) | %u clients, %" PRIu64
-         " bytes in flight | %s%s%s%s",
+         "serve: listening on %s, port %u | %s, %s memory (%s) | %u client%s, %s in flight | "
+         "%s%s%s%s",
          p->listen, pst_node_port(server->node), p->transport, p->memory,
-         pst_area_backing(server->moves->area), p->clients, p->in_flight,
-         p->root != NULL ? "files of " : "no files", p->root != NULL ? p->root : "",
+         pst_area_backing(server->moves->area), p->clients, plural(p->clients),
+         size_text(p->in_flight, in_flight), p->root != NULL ? "files of " : "no files",
+         p->root != NULL ? p->root : "",
          p->root == NULL ? ""
          : p->read_only  ? ", read only, by "
          : p->overwrite  ? ", which may be replaced, by "
                          : ", by ",
          p->root != NULL ? io_name(server->io) : "");
+}
+
+static void say_totals(const struct server_totals *totals)
+{
+  char sent[SIZE_TEXT_BYTES], received[SIZE_TEXT_BYTES];
+
+  notice(PST_LOG_INFO,
+         "serve: %" PRIu64 " client%s, %" PRIu64 " request%s (%" PRIu64
+         " refused), sent %s, received %s",
+         totals->clients, plural(totals->clients), totals->requests, plural(totals->requests),
+         totals->refused, size_about(totals->bytes_written, sent),
+         size_about(totals->bytes_read, received));
 }
 
 static void add_totals(struct json_object *result, const struct server_totals *totals,
@@ -110,11 +125,7 @@ static int serve(const struct command *command, const struct arguments *argument
   }
   server_close(&server);
   if (rc == 0)
-    notice(PST_LOG_INFO,
-           "serve: %" PRIu64 " clients, %" PRIu64 " requests, %" PRIu64 " refused, %" PRIu64
-           " bytes to them and %" PRIu64 " from them",
-           server.totals.clients, server.totals.requests, server.totals.refused,
-           server.totals.bytes_written, server.totals.bytes_read);
+    say_totals(&server.totals);
   if (result != NULL)
     add_totals(result, &server.totals,
                rc < 0                            ? "failure"

@@ -285,7 +285,7 @@ static void say_loaded(const struct findings *found)
   for (size_t i = 0; i < found->count; i++)
     pst_log(PST_LOG_WARN, "%s", found->reasons[i].line);
   if (found->later[0])
-    pst_log(PST_LOG_INFO, "%s: not used, a plugin of this name comes earlier: %s", found->later,
+    pst_log(PST_LOG_DEBUG, "%s: not used, a plugin of this name comes earlier: %s", found->later,
             found->used);
   if (found->is_stale)
     pst_log(PST_LOG_WARN,

@@ -56,7 +56,7 @@ class ServeCase(Case):
 
     def wait_all_left(self):
         """All that have come have gone."""
-        wait_until(lambda: self.count(" has left after ") == self.count(r"has joined, \d+ here$"), 30, "all have left")
+        wait_until(lambda: self.count(" left after ") == self.count(r"has joined, \d+ here$"), 30, "all have left")
 
     def get(self, *arguments, **options):
         options.setdefault("cwd", self.here)

@@ -143,13 +143,13 @@ class Bench(Case):
 
     def test_table_on_standard_output(self):
         child = self.run_program("bench", *PAIR, *BRIEF, "--size", "1462")
-        self.assertRegex(child.stdout, r"(?m)^send bandwidth: .*receiver")
+        self.assertRegex(child.stdout, r"(?m)^SEND bandwidth \(payload, receiver's clock, 0\.\d+ s per size after \d+ ms warm-up, data touched\)$")
         self.assertRegex(child.stdout, r"(?m)^ +1462 B +512 +\d+ +\d+\.\d+ .*direct, memcpy")
-        self.assertRegex(child.stdout, r"(?m)^send latency in us, half of a round trip")
+        self.assertRegex(child.stdout, r"(?m)^SEND latency in us \(half a round trip, client's clock, ")
         self.assertRegex(child.stdout, r"(?m)^ +1462 B( +\d+\.\d{3}){6} +\d+ +direct")
         for op, ends in (("write", "placed"), ("read", "here")):
-            self.assertRegex(child.stdout, f"(?m)^{op} bandwidth: by the initiator's .*{ends}")
-            self.assertRegex(child.stdout, f"(?m)^{op} latency in us, by the initiator's clock")
+            self.assertRegex(child.stdout, f"(?m)^{op.upper()} bandwidth \\(initiator's clock, .*{ends}")
+            self.assertRegex(child.stdout, f"(?m)^{op.upper()} latency in us \\(initiator's clock, ")
         self.assertEqual(child.stderr, "")
 
     def test_in_process(self):

@@ -117,6 +117,7 @@ class Regions(Case):
         """As an application runs it: apps/examples/region.c."""
         program = BUILD / "apps" / "examples" / "region"
         receiver = "streams.store.receiver.memory.options"
+        self.assertIn("usage: region FILE target|initiator", self.run_program(program=program, expect=2).stderr)
         common = [self.FILE]
         sets = [f"control.address=127.0.0.1:{self.port}", "streams.store.timeout=1 min"]
         variables = environment("delay_us=100,devices=2")

@@ -13,7 +13,7 @@ MESSAGES = int(os.environ.get("PENSTOCK_FAULT_MESSAGES", 50_000 if SANITIZED els
 KINDS = ("drop", "duplicate", "reorder", "corrupt", "delay")
 # What a run over a reliable, ordered transport says when it was neither.
 WHY = {
-    "drop": r"were lost on a reliable transport",
+    "drop": r"lost on a reliable transport \(",
     "duplicate": r"arrived twice on a transport that promises each once",
     "reorder": r"came late on a transport that promises their order",
     "corrupt": r"corrupted",

@@ -42,7 +42,7 @@ class Loopback(Case):
             self.assertEqual(stream["verified"], stream["messages_delivered"])
             self.assert_accounted(stream)
             self.assertEqual(stream["path"], "direct")
-            self.assertRegex(child.lines["stderr"][-1], r"limited by: [a-z]+")
+            self.assertRegex(child.lines["stderr"][-1], r"limited by: [a-zA-Z]+")
             if (
                 stream["messages_sent"] > 1000
                 and abs(stream["seconds"] - 3) <= (1 if SANITIZED else 0.5)

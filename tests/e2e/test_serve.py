@@ -48,8 +48,10 @@ class Requests(ServeCase):
                     self.assertEqual(made["completion_ns"]["count"], count)
                     self.assertLessEqual(made["completion_ns"]["p50"], made["completion_ns"]["p99"])
                     self.assertLessEqual(made["completion_ns"]["max"], made["round_trip_ns"]["max"])
-                    self.assertRegex(child.stdout, rf"(?m)^{count * size} bytes in \d+\.\d\d seconds = \d+\.\d\d Mbit/sec$")
-                    self.assertRegex(child.stdout, rf"(?m)^{count} iters in \d+\.\d\d seconds = \d+\.\d\d usec/iter$")
+                    self.assertRegex(child.stdout, rf"(?m)^{count * size} bytes in \d+\.\d{{3}} s = \d+\.\d\d [GM]bps$")
+                    self.assertRegex(child.stdout, rf"(?m)^{count} iterations in \d+\.\d{{3}} s = \d+\.\d\d us each$")
+                    for where in (f"{op.upper()}, at the server", "round trip, at the client"):
+                        self.assertRegex(child.stdout, rf"(?m)^{where} \(us\): min \d+\.\d\d, p50 ")
         self.stop()
 
     def test_without_verifying(self):
@@ -245,7 +247,7 @@ class Many(ServeCase):
             self.wait_joined(number + 2)
             client.kill()
             left = number + 1
-            wait_until(lambda: self.count(" has left after ") >= left, 20, "its death was noticed")
+            wait_until(lambda: self.count(" left after ") >= left, 20, "its death was noticed")
         steady.signal(signal.SIGINT)
         self.assertEqual(steady.wait(), 0, str(steady))
         result = self.result("steady.json")["request"]

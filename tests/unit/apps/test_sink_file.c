@@ -204,7 +204,8 @@ static void holes_are_told_where_messages_were_lost(void **state)
 {
   (void)state;
   assert_string_equal(warning_of_a_joined_stream(65541, 1), "");
-  assert_non_null(strstr(warning_of_a_joined_stream(65541, 3), "2 messages were lost"));
+  assert_non_null(
+      strstr(warning_of_a_joined_stream(65541, 3), "holes in place of 2 lost messages"));
 }
 
 /* `content` in messages of 30 bytes, as a camera's, which fill no message of 100. */
@@ -233,7 +234,7 @@ static void a_recording_of_short_messages_goes_on_behind_a_loss(void **state)
   sink_close(&sink);
   assert_null(strstr(warned, "holes"));
   assert_non_null(strstr(warned, "lacks 2 messages without a hole"));
-  assert_non_null(strstr(warned, "lacks 1 messages that came too late"));
+  assert_non_null(strstr(warned, "lacks 1 message that came too late"));
   char *bytes = read_whole("out", &got);
   assert_int_equal(got, 150);
   assert_memory_equal(bytes, content, 60);

@@ -67,16 +67,15 @@ static void percents_have_no_exponent_and_no_false_all(void **state)
 static void gpu_line_of_a_staged_stream(void **state)
 {
   (void)state;
-  expect_line(
-      &(struct statistics_sample){.stream = "a",
-                                  .gpu = true,
-                                  .messages = 1,
-                                  .bytes = 1000,
-                                  .dropped = 7,
-                                  .interval_ns = 1004000000,
-                                  .path = PST_PATH_STAGED,
-                                  .staged_by = "sender"},
-      "a: Got 1 GPU packets | 0.01 Mbps during 1.00 sec | 7 dropped | staged by the sender");
+  expect_line(&(struct statistics_sample){.stream = "a",
+                                          .gpu = true,
+                                          .messages = 1,
+                                          .bytes = 1000,
+                                          .dropped = 7,
+                                          .interval_ns = 1004000000,
+                                          .path = PST_PATH_STAGED,
+                                          .staged_by = "sender"},
+              "a: Got 1 GPU packet | 0.01 Mbps during 1.00 sec | 7 dropped | staged by the sender");
   expect_line(
       &(struct statistics_sample){
           .stream = "a", .interval_ns = 1000000000, .path = PST_PATH_STAGED, .staged_by = "both"},

@@ -20,14 +20,20 @@ unsigned long __wrap_getauxval(unsigned long type)
 }
 
 static char text[65536];
+static int last_level;
 
 static void sink(void *context, int level, const char *line)
 {
   size_t used = strlen(text);
 
   (void)context;
-  (void)level;
+  last_level = level;
   snprintf(text + used, sizeof text - used, "%s\n", line);
+}
+
+int log_level(void)
+{
+  return last_level;
 }
 
 const char *log_text(void)

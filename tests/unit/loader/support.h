@@ -17,6 +17,8 @@
 
 /* Lines logged since the last log_clear, each with its newline. */
 const char *log_text(void);
+/* Of the last line. */
+int log_level(void);
 void log_clear(void);
 void log_capture(void);
 
