@@ -34,6 +34,7 @@ struct config_plugin {
   const struct pst_description *description;
   struct pst_options *options; /* owned by the config */
   struct config_mark mark;
+  struct config_mark *option_marks; /* one an option of the description */
 };
 
 struct config_transport {

@@ -123,6 +123,11 @@ void store_plugin(struct check *check, const struct plugin_state *state, struct 
   to->mark.origin = place_text(check->arena, &state->place);
   if (!to->mark.origin)
     check->findings->no_memory = true;
+  const uint32_t count =
+      state->description && state->origins ? state->description->option_count : 0;
+  to->option_marks = check_alloc(check, (count + 1) * sizeof(*to->option_marks));
+  for (uint32_t i = 0; to->option_marks && i < count; i++)
+    to->option_marks[i].origin = place_text(check->arena, &state->origins[i]);
 }
 
 void store_transport(struct check *check, const struct transport_state *state,

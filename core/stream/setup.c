@@ -164,6 +164,24 @@ int setup_threads(struct pst_session *session, struct pst_error *error)
   return rc;
 }
 
+/* Of a plugin's line, "transport udp: device: no such interface": where that option was written,
+ * which may be --set; else where the plugin was. */
+static const char *place_of(const void *context, const char *line)
+{
+  const struct config_plugin *plugin = context;
+  const struct pst_description *description = plugin->description;
+  const char *said = strstr(line, ": ");
+
+  for (uint32_t i = 0; said && description && i < description->option_count; i++) {
+    const char *name = description->options[i].name, *origin = plugin->option_marks[i].origin;
+    size_t length = strlen(name);
+    if (strncmp(said + 2, name, length) == 0 && strchr(": ", said[2 + length]) && origin &&
+        strcmp(origin, "default") != 0)
+      return origin;
+  }
+  return plugin->mark.origin;
+}
+
 /* ---- Memories ---------------------------------------------------------------------- */
 
 int setup_memory(struct pst_session *session, const struct config_plugin *config,
@@ -189,9 +207,9 @@ int setup_memory(struct pst_session *session, const struct config_plugin *config
     return out_of_memory(error);
   }
   struct pst_memory_params params = {.struct_size = sizeof(params), .options = config->options};
-  pst_log_place(config->mark.origin);
+  pst_log_place(place_of, config);
   rc = plugin->memory->open(plugin->host, &params, &entry->memory);
-  pst_log_place(NULL);
+  pst_log_place(NULL, NULL);
   if (rc < 0) {
     free(entry);
     if (pst_fail_said(error, refusal_status(rc), rc) == rc)
@@ -383,9 +401,9 @@ int setup_device(struct pst_session *session, struct session_device *device,
       return rc;
   }
   device->ops = plugin->transport;
-  pst_log_place(config->plugin.mark.origin);
+  pst_log_place(place_of, &config->plugin);
   rc = device->ops->open(plugin->host, &params[levels - 1], &device->device);
-  pst_log_place(NULL);
+  pst_log_place(NULL, NULL);
   if (rc < 0 && pst_fail_said(error, refusal_status(rc), rc) == rc)
     return rc;
   if (rc < 0)

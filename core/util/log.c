@@ -25,7 +25,8 @@ static struct {
 } state = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER, .level = PST_LOG_INFO};
 
 static __thread char last_error[2048];
-static __thread const char *error_place;
+static __thread const char *(*find_place)(const void *context, const char *line);
+static __thread const void *find_context;
 /* A sink that logs itself must neither deadlock nor recurse. */
 static __thread bool in_sink;
 
@@ -120,9 +121,9 @@ static void emit(int level, const char *text)
   if (level > PST_LOG_DEBUG)
     level = PST_LOG_DEBUG;
   if (level == PST_LOG_ERROR) {
-    snprintf(last_error, sizeof last_error, "%s%s%s", error_place ? error_place : "",
-             error_place ? ": " : "", text);
-    text = error_place ? last_error : text;
+    const char *place = find_place ? find_place(find_context, text) : NULL;
+    snprintf(last_error, sizeof last_error, "%s%s%s", place ? place : "", place ? ": " : "", text);
+    text = place ? last_error : text;
   }
   if (!pst_log_enabled(level))
     return;
@@ -198,10 +199,11 @@ static void note_error(struct pst_error *error, int exit_status, int code, const
   append_line(error, text);
 }
 
-void pst_log_place(const char *place)
+void pst_log_place(const char *(*find)(const void *context, const char *line), const void *context)
 {
-  error_place = place;
-  if (place)
+  find_place = find;
+  find_context = context;
+  if (find)
     pst_log_clear_error();
 }
 

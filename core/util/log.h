@@ -18,9 +18,9 @@ bool pst_log_enabled(int level);
 const char *pst_log_last_error(void);
 void pst_log_clear_error(void);
 
-/* Error lines of this thread begin with "place: " (a file's line and column) until
- * it is called with NULL; the text outlives that. Forgets the last error. */
-void pst_log_place(const char *place);
+/* Error lines of this thread begin with "place: " (a file's line and column), as `find` says for
+ * each line, until it is called with NULL; the text outlives that. Forgets the last error. */
+void pst_log_place(const char *(*find)(const void *context, const char *line), const void *context);
 /* As pst_fail(), with the error that this thread has logged since pst_log_place():
  * it is not logged again. -ENOENT: there was none. */
 int pst_fail_said(struct pst_error *error, int exit_status, int code);

@@ -315,7 +315,7 @@ class Verbs(Case):
         listed = self.run_program("plugins", "verbs_rc", **self.prefix()).stdout
         self.assertRegex(listed, "mlx5_0.*port 1 active, Ethernet")
         path = self.verbs_config()
-        for setting, expected in (("device=mlx5_9", "device \"mlx5_9\" not found .*Available: mlx5_0: port 1 active"),
+        for setting, expected in (("device=mlx5_9", "error: --set transport.options.device=mlx5_9: transport verbs_rc: device \"mlx5_9\" not found .*Available: mlx5_0: port 1 active"),
                                   ("device=", "several ports are active"),
                                   ("gid_index=77", "no entry 77"),
                                   ("pkey_index=1", r"mlx5_0 port 1: the port's P_Key table has no entry 1 \(`pkey_index`\), but 1,")):  # fmt: skip
