@@ -257,7 +257,7 @@ static enum arguments_result take(const struct command *command, int key, const 
     a->judged_for = value;
     if (strcmp(value, "run") != 0 && strcmp(value, "send") != 0 && strcmp(value, "receive") != 0)
       result = -EINVAL;
-    snprintf(what, sizeof what, "--for '%.100s' is none of run, send, receive", value);
+    snprintf(what, sizeof what, "--for '%.100s' is not one of run, send, receive", value);
     break;
   case 'q':
     a->quiet = true;

@@ -86,7 +86,7 @@ static void preflight_source(const struct preflight *flight)
   struct stat st;
   if (is_special(params.file) && params.loop && stat(params.file, &st) == 0 && !S_ISBLK(st.st_mode))
     notice_fail(flight->error, PST_EXIT_USAGE, -ESPIPE,
-                "stream '%s': source file %s cannot be read twice; leave source.loop out",
+                "stream '%s': source file %s cannot be read twice; remove source.loop",
                 flight->stream, params.file);
   else if (is_special(params.file))
     preflight_special(flight, params.file, R_OK);

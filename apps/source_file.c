@@ -66,7 +66,7 @@ static int measure(struct file *file, struct pst_error *error)
   }
   if (file->loop)
     return notice_fail(error, PST_EXIT_USAGE, -ESPIPE,
-                       "stream '%s': source file %s cannot be read twice; leave source.loop out",
+                       "stream '%s': source file %s cannot be read twice; remove source.loop",
                        file->stream, file->path);
   file->ahead_size = file->message > AHEAD_BYTES ? file->message : AHEAD_BYTES;
   file->ahead = malloc(file->ahead_size);

@@ -18,7 +18,7 @@ int standard_output_end(int status)
     return status;
   if (!said)
     notice(PST_LOG_ERROR,
-           "not all could be written to standard output%s%s; look at its disk, or "
+           "not all could be written to standard output%s%s; check its disk, or "
            "what reads it",
            errno != 0 ? ": " : "", errno != 0 ? strerror(errno) : "");
   said = true;

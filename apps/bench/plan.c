@@ -83,7 +83,7 @@ static int unknown_word(const struct reader *reader, const char *option, const c
 {
   char what[512];
   const char *near = arguments_nearest(word, names);
-  int used = snprintf(what, sizeof what, "--%s '%s' is none of", option, word);
+  int used = snprintf(what, sizeof what, "--%s '%s' is not one of", option, word);
 
   for (int i = 0; names[i] != NULL; i++)
     used += snprintf(what + used, sizeof what - (size_t)used, "%s %s", i > 0 ? "," : "", names[i]);

@@ -281,7 +281,7 @@ void client_message(struct client *client, const void *in_ring, uint64_t length)
     notice(PST_LOG_DEBUG, "serve: %s has prepared its memory", pst_peer_text(client->peer));
   client->busy = false;
   if (serve_decode(bytes, length, &asked, why) < 0)
-    client_end(client, -EPROTO, "a message that is none of this protocol: %s", why);
+    client_end(client, -EPROTO, "a message that is not of this protocol: %s", why);
   else if (!client->welcome && asked.type != SERVE_HELLO)
     client_end(client, -EPROTO, "%s came before HELLO", serve_type_name(asked.type));
   else if (asked.type == SERVE_HELLO && !client->welcome)

@@ -72,7 +72,7 @@ int io_open(struct io **out)
   if (rc == 0) {
     snprintf(io->name, sizeof io->name, "io_uring");
   } else if (io->event_fd >= 0) {
-    snprintf(io->name, sizeof io->name, "threads, since io_uring is not to be had: %s",
+    snprintf(io->name, sizeof io->name, "threads, since io_uring is not available: %s",
              strerror(-rc));
     rc = io_threads_open(io->event_fd, &io->threads);
   }

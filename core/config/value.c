@@ -227,7 +227,7 @@ static int parse_enum(const struct pst_option *rule, const char *text, struct va
   char list[160];
   const char *near = nearest_name(text, rule->choices, count);
   list_words(rule->choices, count, list, sizeof(list));
-  snprintf(why, why_size, "\"%.*s\" is none of %s%s%s%s", LONGEST_QUOTE, text, list,
+  snprintf(why, why_size, "\"%.*s\" is not one of %s%s%s%s", LONGEST_QUOTE, text, list,
            near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
   return -EINVAL;
 }

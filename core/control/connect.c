@@ -168,7 +168,7 @@ static bool make_room(struct control *control)
   if (!oldest)
     return false;
   control_complain(control,
-                   "control: dropped: %s, which wants nothing, to make room: %u connections",
+                   "control: dropped: %s, which has no stream, to make room: %u connections",
                    oldest->text, control->peer_count);
   oldest->state = PEER_DEAD;
   return true;

@@ -328,7 +328,7 @@ static void refuse(struct peer *peer, const char *name, int code, const char *te
   control_complain(peer->control, "control: refused stream '%s' of %s: %s", name, peer->text, text);
   send_text(peer, WIRE_REFUSE, name, code, text);
   if (++peer->refusals > peer->control->limits.refusals_max)
-    peer_drop(peer, -EPROTO, "offered more than %u streams that nobody wants",
+    peer_drop(peer, -EPROTO, "offered more than %u streams that this end does not have",
               peer->control->limits.refusals_max);
 }
 

@@ -445,7 +445,7 @@ static void got(struct peer *peer, const struct wire_message *m, const struct si
     got_readdress(peer, m, fds);
     break;
   default:
-    peer_drop(peer, -EPROTO, "sent a %s, which is no business of nodes", wire_type_name(m->type));
+    peer_drop(peer, -EPROTO, "sent a %s, which is not for nodes", wire_type_name(m->type));
     break;
   }
 }

@@ -156,7 +156,7 @@ static int check_rules(const char *path, const struct pst_description *descripti
   if (count == 0)
     return 0;
   if (count > RULES_MAX || !rules)
-    return loader_reject(why, -EPROTO, path, "speaks of %u rules but %s", count,
+    return loader_reject(why, -EPROTO, path, "claims %u rules but %s", count,
                          rules ? "64 are the most" : "has none");
   for (uint32_t i = 0; i < count && rc == 0; i++)
     rc = check_rule(path, description, &rules[i], i, why);
@@ -199,8 +199,7 @@ int check_description(const char *path, uint32_t kind, const char *name,
     return rc;
   if (description->option_count > OPTIONS_MAX ||
       (description->option_count && !description->options))
-    return loader_reject(why, -EPROTO, path, "speaks of %u options but %s",
-                         description->option_count,
+    return loader_reject(why, -EPROTO, path, "claims %u options but %s", description->option_count,
                          description->options ? "256 is the most" : "has no table of them");
   for (uint32_t i = 0; i < description->option_count && rc == 0; i++)
     rc = check_option(path, description->options, i, why);

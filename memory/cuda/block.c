@@ -21,7 +21,7 @@ static void sync_memops(struct pst_memory *memory, uint64_t address)
   unsigned int on = 1;
   cuda_status status = memory->driver->PointerSetAttribute(&on, CUDA_POINTER_SYNC_MEMOPS, address);
   if (status != CUDA_SUCCESS)
-    cuda_log(memory, PST_LOG_DEBUG, "SYNC_MEMOPS is not to be had: %s",
+    cuda_log(memory, PST_LOG_DEBUG, "SYNC_MEMOPS is not available: %s",
              cuda_status_text(memory->driver, status).text);
 }
 

@@ -29,7 +29,7 @@ static int refuse_init(const struct cuda_driver *driver, cuda_status status,
   switch (status) {
   case CUDA_NO_DEVICE:
     return refuse(refusal, "the NVIDIA driver finds no CUDA device (CUDA_ERROR_NO_DEVICE)",
-                  "look at nvidia-smi and at CUDA_VISIBLE_DEVICES; in a container, start it with "
+                  "check nvidia-smi and at CUDA_VISIBLE_DEVICES; in a container, start it with "
                   "--gpus all");
   case CUDA_DRIVER_MISMATCH:
     return refuse(refusal,

@@ -168,7 +168,7 @@ static int refuse_huge(const struct pst_memory *memory, uint64_t page_size, uint
   else
     host_error(memory,
                "%s: %s asked for in %s pages: %" PRIu64 " needed, %" PRIu64
-               " free, yet: %s; look at the hugetlb limit of this process's control group",
+               " free, yet: %s; check the hugetlb limit of this process's control group",
                label, asked.text, page.text, wanted, pages.free, strerror(code));
   return -ENOMEM;
 }

@@ -305,7 +305,7 @@ class Bench(Case):
             (("--cpu", "4000"), "--cpu 4000"),
             (("--memory-option", "backing"), "KEY=VALUE"),
             (("--memory-option", "backnig=malloc"), 'error: --memory-option backnig=malloc: memory plugin host: unknown option'),
-            (("--memory-option", "backing=mallok"), 'error: --memory-option backing=mallok: backing: "mallok" is none of'),
+            (("--memory-option", "backing=mallok"), 'error: --memory-option backing=mallok: backing: "mallok" is not one of'),
             (("--transport-option", "bad=1"), 'error: --transport-option bad=1: transport plugin loopback: unknown option "bad"'),
             (("--transport-option", "mode=copy", "--transport-option", "mode=x"),
              'error: --transport-option mode=x: option "mode" of transport is given twice'),

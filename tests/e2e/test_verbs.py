@@ -127,16 +127,28 @@ class Verbs(Case):
                 sender = self.start("send", path, **self.prefix())
                 receiver.wait_line(r"Got \d{2,}")
                 for _ in range(2):
-                    seen = str(sender).count("is there again")
+                    seen = str(sender).count("is re-established")
                     for action in (("clock", "20"), ("port-down", "host/mlx5_0/1", "--for", "5s")):
                         subprocess.run([SIMULATED, "ctl", self.fabric, *action], check=True)
-                    wait_until(lambda: str(sender).count("is there again") > seen, 30, "the connection")
+                    wait_until(lambda: str(sender).count("is re-established") > seen, 30, "the connection")
                 os.kill(child_of(sender.pid), signal.SIGINT)
                 self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
                 stream = self.only_stream(self.result())
                 self.assert_accounted(stream)
                 self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
                 self.assertEqual((stream["verified"], stream["duplicates"]), (stream["messages_delivered"], 0))
+
+    def test_a_device_that_is_lost(self):
+        """The cause is this end's own line about the stream, which its peer hears: nobody's process is accused."""
+        path = self.verbs_config(sender="{rate: 10 Mbps}")
+        receiver = self.start("receive", path, **self.prefix())
+        sender = self.start("send", path, **self.prefix())
+        receiver.wait_line(r"Got \d+")
+        subprocess.run([SIMULATED, "ctl", self.fabric, "remove-device", "host/mlx5_0"], check=True)
+        for child in (sender, receiver):
+            self.assertEqual(child.wait(30), 1, str(child))
+            self.assertRegex(child.stderr, "error: .*packets: the connection from mlx5_0 port 1 .* the device is lost")
+            self.assertNotRegex(child.stderr, "is gone|killed|whether its process runs")
 
     def test_served_files_and_regions(self):
         root = self.folder / "root"

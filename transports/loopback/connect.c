@@ -48,7 +48,7 @@ int lb_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
 
 static int refuse(const struct pst_endpoint *endpoint, const char *why)
 {
-  LB_LOG(endpoint->worker->device, PST_LOG_ERROR, "%s: the peer's address is of no use: %s",
+  LB_LOG(endpoint->worker->device, PST_LOG_ERROR, "%s: the peer's address cannot be used: %s",
          endpoint->label, why);
   return -EPROTO;
 }

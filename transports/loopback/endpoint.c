@@ -197,7 +197,7 @@ void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *wha
   if (status == -EFAULT)
     LB_LOG(endpoint->worker->device, PST_LOG_ERROR,
            "%s: memory shared with the peer (process %u) is gone (SIGBUS): the peer punched it, or "
-           "no page could be had for it; look at huge pages, the limits of the control group and "
+           "no page could be had for it; check huge pages, the limits of the control group and "
            "vm.overcommit_memory",
            endpoint->label, endpoint->peer_pid);
   if (status == -ETIMEDOUT)

@@ -74,7 +74,7 @@ int lb_map_populate(const struct lb_map *map, int fd, const char **why)
   if (madvise(map->at, map->bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL || errno == EINTR)
     return 0;
   *why = "its memory is not there to be written: its pages were taken away, or cannot be had; "
-         "look at huge pages, and at vm.overcommit_memory";
+         "check huge pages and vm.overcommit_memory";
   return -ENOMEM;
 #else
   (void)map, (void)fd, (void)why;

@@ -69,7 +69,7 @@ static void fail(struct pst_endpoint *endpoint, int status, const char *call)
            "%s: %s; see `ip route get`, `rdma link` and the kernel's log (`dmesg`)", call,
            strerror(-status));
   if (rc_cm_mends(endpoint, -1, 0))
-    RC_LOG(endpoint->device, PST_LOG_DEBUG, "%s: not had again yet: %s", endpoint->label, why);
+    RC_LOG(endpoint->device, PST_LOG_DEBUG, "%s: not re-established yet: %s", endpoint->label, why);
   else
     rc_fail(endpoint, status, why);
 }

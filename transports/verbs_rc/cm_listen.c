@@ -97,7 +97,7 @@ static int refuse_listening(const struct pst_endpoint *endpoint, uint16_t port, 
   else
     RC_LOG(
         device, PST_LOG_ERROR,
-        "%s: rdma_cm cannot listen at %s, port %u: %s; see that the address is up on %s's netdev "
+        "%s: rdma_cm cannot listen at %s, port %u: %s; check that the address is up on %s's netdev "
         "(`ip addr`, `rdma link`)",
         endpoint->label, address, port, strerror(error), device->open.info->name);
   return -error;

@@ -13,7 +13,7 @@
 
 static int refuse(const struct pst_endpoint *endpoint, int rc, const char *why)
 {
-  RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: the peer's address is of no use: %s",
+  RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: the peer's address cannot be used: %s",
          endpoint->label, why);
   return rc;
 }

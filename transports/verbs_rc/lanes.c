@@ -72,7 +72,7 @@ static int open_lane(struct pst_endpoint *endpoint, struct rc_lane *lane, bool i
   rc = rc_lane_init(endpoint, lane);
   if (rc < 0)
     RC_LOG(endpoint->device, PST_LOG_ERROR,
-           "%s: queue pair %u of `qps: %u` is not to be had in INIT with %u receives: %s; fewer "
+           "%s: queue pair %u of `qps: %u` cannot be set to INIT with %u receives: %s; fewer "
            "`qps`, or see `rdma resource`",
            endpoint->label, (uint32_t)(lane - endpoint->lanes) + 1, endpoint->lane_count,
            lane->rq_size, strerror(-rc));

@@ -317,7 +317,7 @@ void rc_mend_stands(struct pst_endpoint *endpoint, uint64_t repeated)
     return;
   }
   RC_LOG(endpoint->device, PST_LOG_INFO,
-         "%s: the connection is there again after %.3f s; %llu messages were sent again",
+         "%s: the connection is re-established after %.3f s; %llu messages were sent again",
          endpoint->label, (double)(endpoint->heard_ns - mend->began_ns) / 1e9,
          (unsigned long long)(mend->repeated - repeated));
   rc_due(endpoint->worker, 0);
@@ -340,14 +340,15 @@ static void not_had_again(struct pst_endpoint *endpoint)
 
   if (endpoint->cm)
     rc_cm_missed(endpoint, status, sizeof(status));
-  snprintf(why, sizeof(why),
-           "the connection that failed could not be had again within `reconnect`: the peer, or the "
-           "path to it, is gone%s%s%s",
-           endpoint->mend.by_ns == endpoint->mend.last_by_ns
-               ? "; it was had before, and nothing got through but what is short: see the MTU of "
-                 "every link (`ping -M do -s`)"
-               : "",
-           status[0] ? "; by rdma_cm: " : "", status);
+  snprintf(
+      why, sizeof(why),
+      "the connection that failed could not be re-established within `reconnect`: the peer, or the "
+      "path to it, is gone%s%s%s",
+      endpoint->mend.by_ns == endpoint->mend.last_by_ns
+          ? "; it was had before, and nothing got through but what is short: see the MTU of "
+            "every link (`ping -M do -s`)"
+          : "",
+      status[0] ? "; by rdma_cm: " : "", status);
   rc_fail(endpoint, -ETIMEDOUT, why);
 }
 

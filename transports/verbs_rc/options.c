@@ -94,10 +94,11 @@ static const struct pst_option options[] = {
     },
     {
         .name = "qps",
-        .help = "Queue pairs of an endpoint, on which its messages take turns; they are told in "
-                "their order all the same. For links that one queue pair does not fill. One that "
-                "fails takes the others with it; with `reconnect` all are had again. Both ends "
-                "need the same, and `operation: write`.",
+        .help =
+            "Queue pairs of an endpoint, on which its messages take turns; they are told in "
+            "their order all the same. For links that one queue pair does not fill. One that "
+            "fails takes the others with it; with `reconnect` all are re-established. Both ends "
+            "need the same, and `operation: write`.",
         .default_value = "1",
         .type = PST_OPTION_UINT,
         .min = 1,

@@ -146,7 +146,7 @@ static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const s
   else
     rc_mend_heard(endpoint, lane, said);
   if (!fine)
-    rc_fail(endpoint, -EPROTO, "the peer sent what is none of verbs_rc's messages");
+    rc_fail(endpoint, -EPROTO, "the peer sent a message that is not verbs_rc's");
   else
     rc_pend(endpoint);
 }

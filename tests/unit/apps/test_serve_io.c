@@ -207,7 +207,7 @@ static void test_where_io_uring_is_forbidden(void **state)
   if (pid == 0) {
     forbid_io_uring();
     assert_int_equal(io_open(&io), 0);
-    assert_non_null(strstr(io_name(io), "threads, since io_uring is not to be had"));
+    assert_non_null(strstr(io_name(io), "threads, since io_uring is not available"));
     move_and_compare();
     io_close(io);
     _exit(0);

@@ -82,10 +82,10 @@ static void wrong_types(void **state)
   assert_refused(HEAD "control: {insecure: yes}\n",
                  T "4:21: insecure: \"yes\" is not true or false; write true or false");
   assert_refused(HEAD "  receiver: {path: aut}\n",
-                 T "4:20: path: \"aut\" is none of auto, direct, mapped, staged; did you mean "
+                 T "4:20: path: \"aut\" is not one of auto, direct, mapped, staged; did you mean "
                    "\"auto\"?");
-  assert_refused(HEAD "  sender: {source: files}\n",
-                 T "4:20: type: \"files\" is none of pattern, file, pcap; did you mean \"file\"?");
+  assert_refused(HEAD "  sender: {source: files}\n", T
+                 "4:20: type: \"files\" is not one of pattern, file, pcap; did you mean \"file\"?");
   assert_refused(HEAD "workers: {cpus: 3}\n",
                  T "4:17: cpus: expected a list of CPU numbers, as in [2, 3]");
   assert_refused(HEAD "workers: {cpus: [1, x]}\n",

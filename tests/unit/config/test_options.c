@@ -59,7 +59,7 @@ static void refusals_say_why(void **state)
       {"dept", "1", -ENOENT, "unknown option \"dept\"; did you mean \"depth\"?"},
       {"zzz", "1", -ENOENT, "unknown option \"zzz\"; there are: copy, depth, burst, wait, names"},
       {"copy", "copi", -EINVAL,
-       "\"copi\" is none of auto, copy, reference; did you mean \"copy\"?"},
+       "\"copi\" is not one of auto, copy, reference; did you mean \"copy\"?"},
       {"depth", "8 kib", -EINVAL, "\"8 kib\" is not a size; did you mean the unit \"KiB\"?"},
       {"depth", "2 MiB", -ERANGE, "2 MiB is out of range; it takes 1 B to 1 MiB"},
       {"burst", "0", -ERANGE, "0 is out of range; it takes 1 to 128"},

@@ -82,9 +82,9 @@ static const struct row rows[] = {
      "rule 0: its set of flags is unknown to ABI 1.4; build it with this host's headers, or install "
      "a newer host"},
     {"rule_defaults", T, -EPROTO, "rule 0: the defaults break it"},
-    {"many_rules", T, -EPROTO, "speaks of 65 rules but 64 are the most"},
-    {"no_rules", T, -EPROTO, "speaks of 1 rules but has none"},
-    {"many_options", T, -EPROTO, "speaks of 257 options but 256 is the most"},
+    {"many_rules", T, -EPROTO, "claims 65 rules but 64 are the most"},
+    {"no_rules", T, -EPROTO, "claims 1 rules but has none"},
+    {"many_options", T, -EPROTO, "claims 257 options but 256 is the most"},
     {"no_choices", T, -EPROTO, "option 'depth': choices belong to an ENUM, and an ENUM has some"},
     {"bad_option_name", T, -EPROTO, "option 1: its name is none: write lower case, digits and '_'"},
 };

@@ -172,7 +172,7 @@ static void garbage_for_an_address(void **state)
     say_hello(fd, WIRE_NODE);
     make_join("copy");
     say(fd);
-    expect_bye(fd, &pair, -EPROTO, "is of no use");
+    expect_bye(fd, &pair, -EPROTO, "cannot be used");
     still_served(&pair);
     struct pst_node_event left = await(&pair.server, NULL, PST_NODE_LEFT);
     assert_int_equal(left.status, -EPROTO);

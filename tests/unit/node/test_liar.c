@@ -83,7 +83,7 @@ static void tell(const struct lie *lie)
 /* Said again and again: the last one counts, and it is none. */
 static void another_address_that_is_none(void **state)
 {
-  static const struct lie lie = {"READDRESS to nowhere", WIRE_READDRESS, 0, 0, "is of no use"};
+  static const struct lie lie = {"READDRESS to nowhere", WIRE_READDRESS, 0, 0, "cannot be used"};
   struct pst_node_params params = open_params();
   struct pst_node_event event;
   static struct side liar;

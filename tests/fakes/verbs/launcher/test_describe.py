@@ -123,7 +123,7 @@ class Wrong(Describe):
         self.check(HOST, 'a description needs the key "simverbs"')
         self.check("simverbs: 1\n", 'a description needs the key "hosts"')
         self.check("simverbs: 1\nhosts: []\n", "2:8: there is no host; describe one")
-        self.check("simverbs: 1\nengine: eagr\n" + HOST, '2:9: engine: "eagr" is none of eager, deferred')
+        self.check("simverbs: 1\nengine: eagr\n" + HOST, '2:9: engine: "eagr" is not one of eager, deferred')
         self.check("simverbs: 1\nclock: slow\n" + HOST, '2:8: clock: "slow" is neither real nor manual')
         self.check("simverbs: 1\nhosts: [{name: 'a b', devices: []}]\n", '2:16: "a b" is no name here')
 
@@ -167,7 +167,7 @@ class Wrong(Describe):
         def port(text):
             return f"simverbs: 1\nhosts: [{{name: h, devices: [{{name: d, ports: [{text}]}}]}}]\n"
 
-        self.check(port("{mtu: 1500}"), 'mtu: "1500" is none of 256, 512, 1024, 2048, 4096')
+        self.check(port("{mtu: 1500}"), 'mtu: "1500" is not one of 256, 512, 1024, 2048, 4096')
         self.check(port("{}, {}, {}"), "2:55: a device has at most 2 ports")
         self.check(port("{lid: 1}"), "\"lid\" is an InfiniBand port's; remove it")
         self.check(port("{link_layer: infiniband, netdev: x}"), "\"netdev\" is an Ethernet port's; remove it")
@@ -185,13 +185,13 @@ class Wrong(Describe):
         self.check(caps("max_sge: 31"), "max_sge: 31 is out of range; it takes 0 to 30")
         self.check(caps("dmabuf: 1"), 'dmabuf: "1" is not true or false')
         self.check("simverbs: 1\nhosts: [{name: h, devices: [{name: d, vendor: rxe}]}]\n",
-                   'vendor: "rxe" is none of mellanox, soft-roce')
+                   'vendor: "rxe" is not one of mellanox, soft-roce')
 
     def test_faults(self):
         def fault(text):
             return "simverbs: 1\n" + HOST + f"faults: [{{{text}}}]\n"
 
-        self.check(fault("do: drpo"), 'do: "drpo" is none of')
+        self.check(fault("do: drpo"), 'do: "drpo" is not one of')
         self.check(fault("do: drop, from: x"), '3:27: there is no host "x"; there are: h')
         self.check(fault("do: delay"), 'delay needs "by"')
         self.check(fault("do: drop, from: h/d/1"), "told apart by device, not by port")

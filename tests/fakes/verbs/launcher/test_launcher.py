@@ -198,7 +198,7 @@ class Ctl(Launcher):
             (("refuse-registration", "--error", "ENOMME"), 'did you mean "ENOMEM"?'),
             (("port-event", "host"), 'port-event needs "event": of what it tells'),
             (("port-event", "--event", "sm-change"), 'port-event needs "on"'),
-            (("port-event", "host", "--event", "sm"), 'event: "sm" is none of'),
+            (("port-event", "host", "--event", "sm"), 'event: "sm" is not one of'),
             (("port-event", "host", "--event", "path-mig"), "path-mig is told of a queue pair; qp-event does that"),
             (("qp-event", "--event", "gid-change"), "gid-change is told of a port; port-event does that"),
             (("port-event", "host", "--event", "sm-change", "--for", "1s"), '"for" says nothing to port-event'),
