@@ -156,6 +156,40 @@ size_t expect_judge(const struct expect_wanted *wanted, const struct account *ac
   return findings.count;
 }
 
+const char *expect_sentence(const struct expect_result *result, char text[EXPECT_SENTENCE_BYTES])
+{
+  static const struct {
+    const char *key, *format; /* of got and expected */
+  } sentences[] = {
+      {"min_gbps", "%s Gbps is less than expect.min_gbps %s"},
+      {"min_messages", "messages delivered: %s, fewer than expect.min_messages %s"},
+      {"max_loss", "loss %s exceeds expect.max_loss %s"},
+      {"max_corrupted", "corrupted messages: %s, more than expect.max_corrupted %s"},
+      {"max_duplicates", "duplicates: %s, more than expect.max_duplicates %s"},
+      {"max_reordered", "reordered messages: %s, more than expect.max_reordered %s"},
+      {"path", "path %s is not expect.path %s"},
+      {"via", "via %s is not expect.via %s"},
+      {"carrier", "carrier %s is not expect.carrier %s"},
+      {"verified", "messages verified: %s; expect.verified is %s"},
+  };
+  const char *expected = result->expected;
+
+  for (size_t i = 0; i < 2; i++) {
+    static const char *const relations[] = {"at most ", "at least "};
+    if (strncmp(expected, relations[i], strlen(relations[i])) == 0)
+      expected += strlen(relations[i]);
+  }
+  snprintf(text, EXPECT_SENTENCE_BYTES, "expect.%s", result->key);
+  for (size_t i = 0; i < sizeof sentences / sizeof sentences[0]; i++)
+    if (strcmp(sentences[i].key, result->key) == 0)
+      snprintf(text, EXPECT_SENTENCE_BYTES, sentences[i].format, result->got, expected);
+  if (strcmp(result->got, "unknown") == 0)
+    snprintf(text, EXPECT_SENTENCE_BYTES, "%s is unknown; expect.%s is %s",
+             strcmp(result->key, "max_loss") == 0 ? "the loss" : result->key, result->key,
+             expected);
+  return text;
+}
+
 bool expect_met(const struct expect_result *results, size_t count)
 {
   for (size_t i = 0; i < count; i++) {

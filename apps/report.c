@@ -164,16 +164,14 @@ static void judge_expects(struct judged *judged)
 
 static void say_expects(struct judged *judged)
 {
-  char why[320], at[64];
+  char why[EXPECT_SENTENCE_BYTES], at[64];
 
   for (size_t i = 0; i < judged->expect_count; i++) {
     const struct expect_result *expect = &judged->expects[i];
     if (!expect->checked || expect->met)
       continue;
-    snprintf(why, sizeof why, "expect %s: expected %s, got %s", expect->key, expect->expected,
-             expect->got);
     snprintf(at, sizeof at, "expect.%s", expect->key);
-    set_failed(judged, PST_EXIT_EXPECT, FINDING_EXPECT, at, why, false);
+    set_failed(judged, PST_EXIT_EXPECT, FINDING_EXPECT, at, expect_sentence(expect, why), false);
   }
 }
 

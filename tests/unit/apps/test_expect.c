@@ -89,6 +89,30 @@ static void table_of_every_expectation(void **state)
   }
 }
 
+static void what_is_not_met_reads_as_a_sentence(void **state)
+{
+  static const struct {
+    struct expect_result result;
+    const char *sentence;
+  } table[] = {
+      {{"max_loss", "at most 0", "1% (10 of 1000)"},
+       "loss 1% (10 of 1000) exceeds expect.max_loss 0"},
+      {{"max_loss", "at most 1%", "unknown"}, "the loss is unknown; expect.max_loss is 1%"},
+      {{"min_gbps", "at least 10.5", "10"}, "10 Gbps is less than expect.min_gbps 10.5"},
+      {{"max_reordered", "at most 2", "3"},
+       "reordered messages: 3, more than expect.max_reordered 2"},
+      {{"path", "direct", "staged (no dma-buf)"},
+       "path staged (no dma-buf) is not expect.path direct"},
+      {{"verified", "true", "0 of 5 checked"},
+       "messages verified: 0 of 5 checked; expect.verified is true"},
+  };
+  char text[EXPECT_SENTENCE_BYTES];
+
+  (void)state;
+  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+    assert_string_equal(expect_sentence(&table[i].result, text), table[i].sentence);
+}
+
 static void nothing_expected_is_met(void **state)
 {
   struct account account = good();
@@ -181,6 +205,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(table_of_every_expectation),
+      cmocka_unit_test(what_is_not_met_reads_as_a_sentence),
       cmocka_unit_test(nothing_expected_is_met),
       cmocka_unit_test(unknown_loss_does_not_meet_a_bound),
       cmocka_unit_test(sender_alone_leaves_the_receivers_to_it),
