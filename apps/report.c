@@ -85,7 +85,7 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
     return;
   }
   if (stats->state == PST_STATE_WAITING) {
-    snprintf(why, sizeof why, "%s: ended before the peer had connected", side);
+    snprintf(why, sizeof why, "%s: stopped before the peer had connected", side);
     set_failed(judged, PST_EXIT_FAILED, FINDING_PEER, side, why, false);
   } else if (stats->state != PST_STATE_ENDED && !flow->receiver.cut) {
     snprintf(why, sizeof why,
@@ -380,7 +380,9 @@ void report_flow(struct flow *flow, struct json_object *result)
   uint32_t stopped = stopped_by(&judged);
   if (flow->receiver.cut)
     set_failed(&judged, PST_EXIT_FAILED, FINDING_STOPPED, "receiver",
-               "the receiver left before the stream had ended", false);
+               has_run(&judged) ? "the receiver left before the stream had ended"
+                                : "stopped before the sender had connected",
+               false);
   judge_side(&judged, judged.receiver, &flow->receiver.error, "receiver");
   judge_side(&judged, judged.sender, &flow->sender.error, "sender");
   judge_stop(&judged, stopped);

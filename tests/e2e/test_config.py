@@ -4,6 +4,7 @@
 import os
 import pathlib
 import re
+import signal
 
 from harness import Case, ROOT, main, yaml_stream
 
@@ -143,6 +144,9 @@ class Refusals(Case):
         child = self.start("receive", self.write("open.yaml", text))
         child.wait_line("waiting at")
         self.assertEqual(len(re.findall("insecure", child.stderr)), 1, str(child))
+        child.signal(signal.SIGINT)
+        self.assertEqual(child.wait(), 1, str(child))
+        self.assertIn("error: stream 'packets': stopped before the sender had connected", child.stderr)
 
     def test_both_ends_must_agree(self):
         base = {"sender": "{count: 10}", "ring": 64}
