@@ -99,6 +99,7 @@ static void check_loss(struct findings *findings, const struct expect_value *wan
                        const struct account *account)
 {
   double loss = accounting_loss(account);
+  char percent[STATISTICS_PERCENT_BYTES];
 
   if (wanted->text == NULL)
     return;
@@ -108,9 +109,9 @@ static void check_loss(struct findings *findings, const struct expect_value *wan
     judged(add(findings, "max_loss", wanted, "at most ", "unknown"), number(wanted->number),
            (struct expect_judged){.kind = EXPECT_UNKNOWN}, false);
   else
-    judged(add(findings, "max_loss", wanted, "at most ", "%.6g%% (%" PRIu64 " of %" PRIu64 ")",
-               loss * 100, account->sent - (loss > 0 ? account->delivered : account->sent),
-               account->sent),
+    judged(add(findings, "max_loss", wanted, "at most ", "%s (%" PRIu64 " of %" PRIu64 ")",
+               statistics_percent(loss, percent),
+               account->sent - (loss > 0 ? account->delivered : account->sent), account->sent),
            number(wanted->number), number(loss), loss <= wanted->number);
 }
 

@@ -124,6 +124,21 @@ static void nothing_expected_is_met(void **state)
   assert_true(expect_met(results, 0));
 }
 
+static void a_small_loss_has_two_digits(void **state)
+{
+  struct account account = good();
+  struct expect_wanted wanted = {.max_loss = {"0", 0}};
+  struct expect_result results[EXPECT_MAX];
+
+  (void)state;
+  account.sent = 3960640;
+  account.delivered = 3960128;
+  account.dropped = 512;
+  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_false(results[0].met);
+  assert_string_equal(results[0].got, "0.013% (512 of 3960640)");
+}
+
 static void unknown_loss_does_not_meet_a_bound(void **state)
 {
   struct account account = good();
@@ -207,6 +222,7 @@ int main(void)
       cmocka_unit_test(table_of_every_expectation),
       cmocka_unit_test(what_is_not_met_reads_as_a_sentence),
       cmocka_unit_test(nothing_expected_is_met),
+      cmocka_unit_test(a_small_loss_has_two_digits),
       cmocka_unit_test(unknown_loss_does_not_meet_a_bound),
       cmocka_unit_test(sender_alone_leaves_the_receivers_to_it),
       cmocka_unit_test(a_sender_that_has_the_final_counts_judges_them),
