@@ -208,6 +208,22 @@ static int set_sender(struct pst_endpoint *endpoint, const struct pst_options *o
 /* ---- Opening -----------------------------------------------------------------------------------
  */
 
+static const char *bind_remedy(const struct pst_endpoint *endpoint)
+{
+  switch (errno) {
+  case EADDRINUSE:
+    return "; another program has that port, choose another `port`";
+  case EADDRNOTAVAIL:
+    return endpoint->local_is_fixed ? "; it is not an address of this host, see `device`"
+                                    : "; `control` listens there, and it is not an address of this "
+                                      "host: choose one of those `ip address` shows";
+  case EACCES:
+    return "; ports below 1024 need CAP_NET_BIND_SERVICE";
+  default:
+    return "";
+  }
+}
+
 static int bind_socket(struct pst_endpoint *endpoint, uint16_t port)
 {
   union udp_address local = endpoint->local;
@@ -228,11 +244,7 @@ static int bind_socket(struct pst_endpoint *endpoint, uint16_t port)
   udp_address_print(&local, text, sizeof(text));
   snprintf(what, sizeof(what), "cannot bind to %s", text);
   if (bind(endpoint->fd, &local.any, udp_address_length(&local)) != 0)
-    return fail(endpoint, what,
-                errno == EADDRINUSE      ? "; another program has that port, choose another `port`"
-                : errno == EADDRNOTAVAIL ? "; it is not an address of this host, see `device`"
-                : errno == EACCES        ? "; ports below 1024 need CAP_NET_BIND_SERVICE"
-                                         : "");
+    return fail(endpoint, what, bind_remedy(endpoint));
   if (getsockname(endpoint->fd, &endpoint->local.any, &length) != 0)
     return fail(endpoint, "the socket's own address", "");
   return 0;
