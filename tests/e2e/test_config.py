@@ -345,7 +345,7 @@ class CheckFor(Case):
 
     def test_unknown_command(self):
         child = self.run_program("check", self.write("good.yaml", GOOD), "--for", "bench", expect=2)
-        self.assertIn("none of run, send, receive", child.stderr)
+        self.assertIn("not one of run, send, receive", child.stderr)
 
 
 class Plugins(Case):
