@@ -11,6 +11,7 @@
 #include "util/printable.h"
 
 static int shown_level = PST_LOG_INFO;
+static int log_level;          /* of the library's lines */
 static const char *fail_place; /* of one thread: files are opened by one */
 static __thread char last_error[2560];
 
@@ -98,6 +99,25 @@ void notice_warn_always(enum finding finding, const char *where, const char *for
   va_start(args, format);
   warn(true, finding, where, format, args);
   va_end(args);
+}
+
+/* With the library's own prefixes. */
+static void log_line(void *context, int level, const char *line)
+{
+  static const char *const prefixes[] = {
+      "penstock: error: ", "penstock: warning: ", "penstock: ", "penstock: debug: "};
+
+  (void)context;
+  if (level == PST_LOG_WARN)
+    finding_warn(FINDING_LOG, NULL, line);
+  if (level <= log_level)
+    put_line(prefixes[level], line);
+}
+
+void notice_log(int level)
+{
+  log_level = level;
+  pst_log_set(log_line, NULL, level > PST_LOG_WARN ? level : PST_LOG_WARN);
 }
 
 const char *notice_last_error(void)

@@ -19,6 +19,9 @@ void notice_warn(enum finding finding, const char *where, const char *format, ..
 /* One that --quiet does not silence. */
 void notice_warn_always(enum finding finding, const char *where, const char *format, ...)
     PST_PRINTF(3, 4);
+/* The library's own lines above this level are not written. Its warnings are listed in the result,
+ * written or not. */
+void notice_log(int level);
 /* The last line of an error that this thread has reported; "" before the first. */
 const char *notice_last_error(void);
 

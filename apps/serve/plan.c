@@ -129,7 +129,7 @@ int plan_start(const struct command *command, const struct arguments *arguments)
 
   if (arguments->quiet || arguments->verbose > 0)
     notice_level(arguments->quiet ? PST_LOG_ERROR : PST_LOG_DEBUG);
-  pst_log_set(NULL, NULL, log_level);
+  notice_log(log_level);
   for (size_t i = 0; i < arguments->plugin_path_count; i++)
     pst_plugin_path_add(arguments->plugin_paths[i]);
   if (rc < 0)

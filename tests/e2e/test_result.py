@@ -1,14 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """The result's file: at no time another run's, and written on every way out."""
+import fcntl
 import os
+import pathlib
+import re
 import signal
 import struct
+import termios
 import unittest
 
 import result_schema
-from harness import HAS_PCAP, Case, main, random_file, yaml_stream
+from harness import HAS_PCAP, Case, main, random_file, wait_until, yaml_stream
 
+PIPE_BYTES = 65536  # that a FIFO takes (pipe(7))
 OLDER = '{"ok": true, "exit_status": 0}\n'
+
+
+def waiting_in(fifo):
+    (count,) = struct.unpack("i", fcntl.ioctl(fifo, termios.FIONREAD, bytes(4)))
+    return count
+
+
+def wait_written(child, count):
+    """Until it has written so many bytes, to whatever file."""
+    def written():
+        return int(re.search(r"^wchar: (\d+)", pathlib.Path(f"/proc/{child.pid}/io").read_text(), re.M)[1])
+    wait_until(lambda: written() > count, 20, f"{count} bytes are written by {child}")
 
 
 class ResultFile(Case):
@@ -45,7 +62,7 @@ class ResultFile(Case):
         reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)
         child = self.start("run", path, *arguments, **options)
-        child.wait_line(r"Got \d+")
+        wait_until(lambda: waiting_in(reader) == PIPE_BYTES, 20, "the FIFO is full")
         child.signal(signal.SIGINT)
         child.wait_line("stopping")
         child.signal(signal.SIGINT)
@@ -125,7 +142,7 @@ class Cut(Case):
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(signal=number.name):
                 child = self.start("run", self.file_stream(), "--json", self.folder / "out.json")
-                child.wait_line(r"Got \d+")
+                wait_written(child, 1 << 18)
                 child.signal(number)
                 self.assertEqual(child.wait(), 1, str(child))
                 self.assertRegex(child.stderr,
@@ -143,7 +160,7 @@ class Cut(Case):
                     path.write_text(path.read_text().replace("64 KiB", "32 KiB"))
                 receiver = self.start("receive", path, "--json", self.folder / "in.json")
                 sender = self.start("send", path, "--json", self.folder / "out.json")
-                receiver.wait_line(r"Got \d+")
+                wait_written(receiver, 1 << 18)
                 sender.signal(signal.SIGINT)
                 self.assertEqual((sender.wait(), receiver.wait()), (1, 1), f"{sender}\n{receiver}")
                 self.assertRegex(receiver.stderr, "sender was stopped before its source had ended")
@@ -161,7 +178,7 @@ class Cut(Case):
             sender=f"{{rate: 2 Mbps, source: {{type: pcap, file: {self.source}}}}}",
             receiver=f"{{sink: {{type: pcap, file: {self.made / 'got.bin'}}}}}"))
         child = self.start("run", path, "--json", self.folder / "out.json")
-        child.wait_line(r"Got \d+")
+        wait_written(child, 1 << 15)
         child.signal(signal.SIGINT)
         self.assertEqual(child.wait(), 1, str(child))
         self.assertRegex(child.stderr, r"source: \d+ messages \(stopped by SIGINT\)")
@@ -266,6 +283,22 @@ class Loss(Case):
             self.assertEqual(child.stderr, "", str(child))
         for child in self.pair("-q", transport="loopback"):
             self.assertEqual(child.stderr, "", str(child))
+
+
+class Warnings(Case):
+    def test_the_librarys_are_in_the_result_though_quiet(self):
+        path = self.config(yaml_stream(message="1000 B", sender="{count: 10}"))
+        for words in ((), ("-q",)):
+            with self.subTest(words=words):
+                receiver = self.start("receive", path, "--json", self.folder / "in.json", *words,
+                                      "--set", f"control.address=0.0.0.0:{self.port}",
+                                      "--set", "control.insecure=true")
+                self.run_program("send", path, "--set", "control.insecure=true")
+                self.assertEqual(receiver.wait(), 0, str(receiver))
+                (warning,) = self.result("in.json")["warnings"]
+                self.assertEqual((warning["code"], warning["where"]), ("log", None))
+                said = f"penstock: warning: {warning['text']}"
+                self.assertEqual(receiver.lines["stderr"].count(said), 0 if words else 1, str(receiver))
 
 
 class StandardOutput(Case):
