@@ -98,7 +98,7 @@ class Requests(ServeCase):
         """No times are told of nothing."""
         self.serve(root=False)
         child = self.run_program("request", "write", self.address, "--count", 0)
-        self.assertIn("0 iters in", child.stdout)
+        self.assertIn("0 iterations in", child.stdout)
         self.assertNotIn("p50", child.stdout)
 
     def test_a_client_that_prepares_its_memory_says_so(self):
