@@ -144,7 +144,7 @@ class Cuda(Case):
     @scripted
     def test_a_device_that_is_not_there(self):
         text = self.refused("devices=2", "--set", f"{DEVICE}=c1:00.0")
-        self.assertRegex(text, r"loopback-cuda.yaml:\d+:\d+: memory cuda: device: c1:00.0: no such "
+        self.assertRegex(text, rf"--set {DEVICE}=c1:00.0: memory cuda: device: c1:00.0: no such "
                                r"GPU; here are 0 \(0000:b7:00.0, GPU-.*; 1 \(0000:b8:00.0, GPU-")
         self.assertIn("not a name of a GPU", self.refused("", "--set", f"{DEVICE}=eth0", expect=2))
         self.assertIn("not a name of a GPU", self.refused("", "--set", f"{DEVICE}=b7:00:00.0.1", expect=2))

@@ -146,7 +146,7 @@ class Cut(Case):
                 child.signal(number)
                 self.assertEqual(child.wait(), 1, str(child))
                 self.assertRegex(child.stderr,
-                                 rf"source: \d+\.\d MiB of 60\.0 MiB \(stopped by {number.name}\)")
+                                 rf"source: \d+\.\d [KM]iB of 60\.0 MiB \(stopped by {number.name}\)")
                 self.assertIn("stopping: draining messages in flight (up to 10 s); press ^C again", child.stderr)
                 self.assert_cut("out.json")
                 self.assert_partial()
