@@ -388,7 +388,7 @@ class Bench(Case):
     def start_long(self, *arguments):
         child = self.start("bench", *PAIR, "--duration", "60", "--size", "64,128", "--json", "-",
                            *arguments)  # fmt: skip
-        child.wait_line("(send|write|read) (bandwidth|latency)")
+        child.wait_line("(SEND|WRITE|READ) (bandwidth|latency)")
         return child
 
     def kinds(self):
