@@ -136,7 +136,7 @@ class Strangers(ServeCase):
 
     def test_what_is_no_message(self):
         for line, wanted in (
-            ("raw 00", "LEFT EPROTO .*none of this protocol"),
+            ("raw 00", "LEFT EPROTO .*not of this protocol"),
             ("raw ff", "LEFT EPROTO"),
             ("raw a1001863", "LEFT EPROTO .*no message type 99"),
             ("raw a20004", "LEFT EPROTO"),
