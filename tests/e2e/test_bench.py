@@ -263,7 +263,7 @@ class Bench(Case):
     def test_a_path_is_for_send(self):
         child = self.run_program("bench", *PAIR, *BRIEF, "--size", "64", "--path", "direct")
         self.assertIn("write or read skipped: --path is for send", child.stdout)
-        self.assertNotIn("write bandwidth", child.stdout)
+        self.assertNotIn("WRITE bandwidth", child.stdout)
 
     def test_a_case_takes_little_more_than_its_duration(self):
         """150 ms a case, but for what other programs take: a case has many turns, and each waits for a CPU."""
