@@ -25,7 +25,7 @@ class Verdict(Case):
         """None, or what it says instead."""
         match = None
         for line in child.lines["stderr"]:
-            match = re.search(r"limited by: (\w+(?: at the \w+)?)(?: \((\d+)%\))?", line) or match
+            match = re.search(r"limited by: (\w+(?: at the \w+)?)(?: \((?:receiver idle )?(\d+)%)?", line) or match
         self.assertIsNotNone(match, f"no verdict\n{child}")
         return None if match[1] == stage and int(match[2] or 0) >= 50 else str(child)
 
@@ -179,7 +179,7 @@ class Verdict(Case):
             receiver.wait_line(r"Got \d{2,}")
             sender.signal(signal.SIGKILL)
             self.assertEqual(receiver.wait(), 1, str(receiver))
-            return self.verdict(receiver, "empty")
+            return self.verdict(receiver, "sender")
 
         self.in_one_of_three(attempt)
 
