@@ -150,6 +150,7 @@ struct rc_mend {
   uint64_t by_ns;      /* 0: there is none */
   uint64_t last_by_ns; /* of the one before, */
   uint64_t last_got;   /* and what had got through when it stood: got_through() */
+  bool is_exhausted;   /* its time was over without anything but hellos */
   uint64_t again_ns;   /* when to try again, at the earliest */
   uint64_t began_ns;
   uint64_t flushed;         /* of the send queue: what the device has given back */

@@ -30,6 +30,7 @@ static bool can_be_had_again(const struct pst_endpoint *endpoint, int status)
          endpoint->state == RC_CONNECTED && !endpoint->close_mode && !endpoint->is_refused &&
          !rc_lanes_are_leaving(endpoint) &&
          !atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed) &&
+         !endpoint->mend.is_exhausted &&
          (status == -ECONNRESET || status == -ETIMEDOUT || status == -EIO);
 }
 
@@ -47,8 +48,12 @@ bool rc_mend_begin(struct pst_endpoint *endpoint, int status, const char *why)
   const bool got_none = mend->last_by_ns && mend->last_got == got_through(endpoint);
   char then[96];
 
-  /* Where hellos alone get through, its time does not begin anew each time. */
-  if (!can_be_had_again(endpoint, status) || (got_none && now >= mend->last_by_ns))
+  if (!can_be_had_again(endpoint, status))
+    return false;
+  /* Where hellos alone get through, its time does not begin anew each time. Once it is over it
+   * stays so, though what failed counts as given back from here on. */
+  mend->is_exhausted = got_none && now >= mend->last_by_ns;
+  if (mend->is_exhausted)
     return false;
   mend->began_ns = now;
   mend->by_ns = got_none ? mend->last_by_ns : now + endpoint->device->reconnect_ns;
