@@ -110,6 +110,7 @@ struct command {
   enum operand_need need;
   uint32_t operands_least, operands_most; /* 0: one, as `need` says */
   uint32_t options;                       /* enum option_bit */
+  bool forks; /* and has no other thread before: it calls result_watch() itself */
   const char *summary;
   const char *help; /* what follows the usage line: what it does, two examples */
   int (*run)(const struct command *command, const struct arguments *arguments);

@@ -160,10 +160,12 @@ static void *write_interrupted(void *unused)
   _exit(SIGNALS_EXIT);
 }
 
-static int await_interrupt(void)
+int result_watch(void)
 {
   pthread_t thread;
 
+  if (own.command == NULL)
+    return 0;
   own.interrupted_fd = eventfd(0, EFD_CLOEXEC);
   if (own.interrupted_fd < 0)
     return -errno;
@@ -190,7 +192,7 @@ int result_begin(const struct command *command, const struct arguments *argument
   int code = is_stdout ? 0
                        : write_bare(-1, FINDING_RUNNING,
                                     "the command has not ended: it is running, or it was killed");
-  if (code == 0 && (code = await_interrupt()) < 0)
+  if (code == 0 && !command->forks && (code = result_watch()) < 0)
     notice(PST_LOG_ERROR, "--json: cannot prepare for signals: %s", strerror(-code));
   return code;
 }

@@ -7,10 +7,12 @@
 
 struct json_object;
 
-/* Replaces FILE by a result that is not ok and whose state is "running", and has the second signal
- * write one too. "-", a device or a FIFO gets the last result alone. 0, or -errno, which is said.
- */
+/* Replaces FILE by a result that is not ok and whose state is "running". "-", a device or a FIFO
+ * gets the last result alone. 0, or -errno, which is said. */
 int result_begin(const struct command *command, const struct arguments *arguments);
+/* From here on the second signal writes a result, too: by a thread. Of result_begin() itself, but
+ * for commands that fork first. 0, or -errno. */
+int result_watch(void);
 /* Finishes the result, writes it to `path` and frees it. The exit status, made worse where standard
  * output or the result could not be written. result NULL: there was no memory for one. */
 int result_conclude(struct json_object *result, const char *path, int exit_status);

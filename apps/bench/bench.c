@@ -214,7 +214,8 @@ static int serve_as_child(struct bench *bench, int fd, int log_level)
   return PST_EXIT_OK;
 }
 
-/* Before any plugin or thread. Returns in both: *child_status is the child's, else -1. */
+/* Before any plugin or thread: what another thread had locked would stay so in the child. Returns
+ * in both: *child_status is the child's, else -1. */
 static int fork_server(struct bench *bench, int log_level, int *child_status)
 {
   int ends[2];
@@ -354,6 +355,8 @@ static int run(const struct command *command, const struct arguments *arguments)
   int result = signals_open(-1);
   if (result == 0 && !bench.plan.server && !bench.plan.in_process && bench.plan.host == NULL)
     result = fork_server(&bench, log_level, &child_status);
+  if (result == 0 && child_status < 0)
+    result = result_watch();
   if (result < 0) {
     notice(PST_LOG_ERROR, "bench: cannot begin: %s", strerror(-result));
     bench.status = PST_EXIT_FAILED;
@@ -375,6 +378,7 @@ const struct command command_bench = {
     .name = "bench",
     .operand = "HOST",
     .need = OPERAND_OPTIONAL,
+    .forks = true,
     .options = OPTION_BENCH | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
     .summary = "message rate, bandwidth and latency of a transport and a memory, without a file",
     .help =
