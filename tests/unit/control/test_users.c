@@ -129,8 +129,9 @@ static void relay_once(bool receiver_insecure, bool sender_insecure)
 {
   struct end *receiver = end_new(), *sender = end_new();
   void *in = end_stream(receiver, "a", false, NULL), *out = end_stream(sender, "a", true, NULL);
-  struct relay relay = {.listener = plain_listen(&relay.port)};
+  struct relay relay = {0};
 
+  relay.listener = plain_listen(&relay.port);
   log_clear();
   receiver->params.insecure = receiver_insecure;
   sender->params.insecure = sender_insecure;
