@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,10 @@
 static const struct pst_transport_ops *inner;
 
 /* Both ends of a case are in this process. */
-static uint32_t flushes_held, releases_lost, queued, connects;
-static uint64_t close_by_ns;
-static uint32_t close_mode;
-static struct pst_endpoint *closes;
+/* Of all workers: their threads come here at a time. */
+static atomic_uint flushes_held, releases_lost, queued, connects, close_mode;
+static atomic_uint_least64_t close_by_ns;
+static struct pst_endpoint *_Atomic closes;
 static uint8_t *ring_bytes;
 
 static uint64_t now_ns(void)
