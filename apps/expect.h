@@ -36,15 +36,15 @@ struct expect_wanted {
       max_reordered, min_messages, verified;
 };
 
-/* Of a stream's configuration. */
+/* Reads what the stream's configuration expects. */
 void expect_read(const struct pst_config *config, const char *stream, struct expect_wanted *wanted);
 /* Returns how many of `results` (EXPECT_MAX) were written. */
 size_t expect_judge(const struct expect_wanted *wanted, const struct account *account,
                     struct expect_result *results);
-/* Of one that is not met: "loss 1% (10 of 1000) exceeds expect.max_loss 0". */
+/* How a result fails its expectation: "loss 1% (10 of 1000) exceeds expect.max_loss 0". */
 #define EXPECT_SENTENCE_BYTES 320
 const char *expect_sentence(const struct expect_result *result, char text[EXPECT_SENTENCE_BYTES]);
-/* Of those checked, are all met? */
+/* Whether every expectation that was checked is met. */
 bool expect_met(const struct expect_result *results, size_t count);
 
 #endif

@@ -55,19 +55,19 @@ struct result_stream {
  * json_object_put() it. */
 struct json_object *result_new(const struct result_head *head);
 void result_add_plugin(struct json_object *result, const struct pst_plugin_info *info);
-/* The list of the stream's or measurement's errors goes to the result's own, too. */
+/* Appends a stream's or a measurement's errors to the result's own list. */
 void result_add_errors(struct json_object *result, struct json_object *errors);
 /* The result's own list of errors, for finding_add(). NULL: there is no result. */
 struct json_object *result_errors(struct json_object *result);
 void result_add_stream(struct json_object *result, const struct result_stream *stream);
-/* Of a stream or a measurement: what limited it (NULL: nothing ran), at which side of the staging,
- * for which share of the time (less than 0: no stage was blocked). */
+/* Says what limited a stream or a measurement (NULL: nothing ran), on which side of the staging,
+ * and for which share of the time (below 0: no stage was blocked). */
 void result_put_verdict(struct json_object *object, const char *limited_by, const char *side,
                         double share);
-/* One that failed without an error has the last line of the program's as its error. */
+/* A result that failed without an error gets the program's last line as its error. */
 void result_finish(struct json_object *result, int exit_status);
 
-/* To a file, which appears whole or not at all, or "-": stdout. */
+/* Writes to a file, which appears whole or not at all, or to stdout ("-"). */
 int result_write(struct json_object *result, const char *path, struct pst_error *error);
 
 #endif

@@ -413,7 +413,7 @@ static void a_receiver_listens_where_control_does(void **state)
   }
 }
 
-/* The sender is told before it sends what nobody hears. */
+/* A sender is refused when the receiver's address is a loopback address of another host. */
 static void a_loopback_listener_of_another_host_is_refused(void **state)
 {
   (void)state;

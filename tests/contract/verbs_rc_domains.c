@@ -105,7 +105,7 @@ static void world_close(struct world *world)
   contract_complaints();
 }
 
-/* `forged`: the peer is told the other's ring as its own. */
+/* Connects a peer. `is_forged`: its blob names the other peer's ring. */
 static void meet(struct world *world, int which, bool is_forged)
 {
   uint8_t bytes[2][4096];

@@ -16,8 +16,8 @@ static const struct pst_option options[] = {
         .name = "device",
         .help = "Network interface or address of this host to send from and receive on, eth0 or "
                 "192.0.2.1 for instance. any: all of this host's addresses, and the interface that "
-                "the route says. Empty: likewise, but a receiver is bound to the address that "
-                "`control` listens on.",
+                "the route says. Empty: a sender does as with any; a receiver is bound to the "
+                "address that `control` listens on.",
         .type = PST_OPTION_STRING,
         .max = 63,
         .scope = PST_SCOPE_DEVICE,

@@ -67,17 +67,17 @@ static const struct pst_option options[] = {
     {
         .name = "relaxed_ordering",
         .help = "Let the device's writes into memory overtake one another "
-                "(IBV_ACCESS_RELAXED_ORDERING), which some hosts need for full speed. A message's "
-                "bytes are there all the same when it is told.",
+                "(IBV_ACCESS_RELAXED_ORDERING), which some hosts need for full speed. A message is "
+                "still reported only once all its bytes are there.",
         .default_value = "false",
         .type = PST_OPTION_BOOL,
         .scope = PST_SCOPE_DEVICE,
     },
     {
         .name = "keepalive",
-        .help = "A connection over which nothing comes for so long is tried, so that a peer that "
-                "is gone is noticed though nothing is sent to it: after keepalive + timeout times "
-                "(retry_cnt + 1), 1.5 s by default. 0: not tried.",
+        .help = "How long a connection may be silent before it is probed. A peer that is gone is "
+                "noticed after keepalive + timeout * (retry_cnt + 1), 1.5 s by default, though "
+                "nothing is sent to it. 0: no probes.",
         .default_value = "1 s",
         .type = PST_OPTION_DURATION,
         .scope = PST_SCOPE_DEVICE,
@@ -95,10 +95,10 @@ static const struct pst_option options[] = {
     {
         .name = "qps",
         .help =
-            "Queue pairs of an endpoint, on which its messages take turns; they are told in "
-            "their order all the same. For links that one queue pair does not fill. One that "
-            "fails takes the others with it; with `reconnect` all are re-established. Both ends "
-            "need the same, and `operation: write`.",
+            "Queue pairs of an endpoint. Messages take turns on them and are delivered in order. "
+            "For links that one queue pair does not fill. A failed queue pair takes the others "
+            "with it; with `reconnect` all are re-established. Both ends need the same number, "
+            "and `operation: write`.",
         .default_value = "1",
         .type = PST_OPTION_UINT,
         .min = 1,

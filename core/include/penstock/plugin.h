@@ -222,7 +222,7 @@ struct pst_facts {
   uint64_t message_max; /* as in struct pst_limits; 0: not known without the device */
   uint64_t slots_max;   /* the same */
   uint64_t lacks;       /* capabilities (enum pst_transport_capability) that no such device has */
-  /* Of a memory: 1 << each enum pst_memory_kind that its NORMAL regions may be of; 0: not known. */
+  /* A memory's kinds of NORMAL regions: 1 << each enum pst_memory_kind; 0: not known. */
   uint32_t memory_kinds;
   uint32_t reserved;
 };

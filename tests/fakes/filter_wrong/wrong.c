@@ -17,7 +17,7 @@
 static const struct pst_transport_ops *inner;
 
 /* Both ends of a case are in this process. */
-/* Of all workers: their threads come here at a time. */
+/* All workers share this state, and their threads run at the same time. */
 static atomic_uint flushes_held, releases_lost, queued, connects, close_mode;
 static atomic_uint_least64_t close_by_ns;
 static struct pst_endpoint *_Atomic closes;
