@@ -12,10 +12,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "control/internal.h"
@@ -382,40 +380,28 @@ static struct end be_found(void)
   return end;
 }
 
-/* It is over when the other side has closed: all that was said has been heard. */
-static void part(struct end *end)
+/* Until the node has closed its end: then it has heard all that was said. */
+static void close_behind_it(int fd)
 {
   char sink[4096];
-  shutdown(end->fd, SHUT_WR);
-  while (recv(end->fd, sink, sizeof(sink), 0) > 0)
+  shutdown(fd, SHUT_WR);
+  while (recv(fd, sink, sizeof(sink), 0) > 0)
     ;
-  close(end->fd);
+  close(fd);
+}
+
+static void part(struct end *end)
+{
+  close_behind_it(end->fd);
   if (end->side >= 0)
-    close(end->side);
+    close_behind_it(end->side);
 }
 
-static int count_descriptors(void)
+/* A thread closes the descriptors that peers passed. The last of them hangs up the pipe. */
+static void await_closed(int fd)
 {
-  int count = 0;
-  for (int fd = 0; fd < DESCRIPTORS_MAX; fd++)
-    count += fcntl(fd, F_GETFD) >= 0;
-  return count;
-}
-
-/* Those of peers are closed by a thread of their own, soon. */
-static void descriptors_come_back_to(int count)
-{
-  const struct timespec nap = {.tv_nsec = 100000};
-  struct timespec now, until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += PATIENCE_S / 2;
-  do {
-    if (count_descriptors() <= count)
-      return;
-    nanosleep(&nap, NULL);
-    clock_gettime(CLOCK_MONOTONIC, &now);
-  } while (now.tv_sec < until.tv_sec);
-  REQUIRE(!"descriptors of a peer are left");
+  struct pollfd wait = {.fd = fd};
+  REQUIRE(poll(&wait, 1, PATIENCE_S / 2 * 1000) == 1 && wait.revents & POLLHUP);
 }
 
 static void run(void)
@@ -459,19 +445,22 @@ static void run(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-  const struct rlimit limit = {DESCRIPTORS_MAX, DESCRIPTORS_MAX};
+  const struct rlimit limit = {DESCRIPTORS_MAX, DESCRIPTORS_MAX}; /* what is left uses it up */
   (void)argc, (void)argv;
   REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-  shared_fd = eventfd(0, EFD_CLOEXEC);
   return 0;
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
-  const int before = count_descriptors();
+  int ends[2];
+  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+  shared_fd = ends[1];
   input = data;
   input_end = data + size;
   run();
-  descriptors_come_back_to(before);
+  close(shared_fd);
+  await_closed(ends[0]);
+  close(ends[0]);
   return 0;
 }
