@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server over the fuzz target's node: what it posts for clients that ask for little and for
  * much, counted. No clock, no sockets, no threads. */
-#include "notice.h"
-#include "serve/server.h"
-#include "server_model.h"
-#include "server_world.h"
-#include "signals.h"
+#include "server_script.h"
 #include "support.h"
 
 #define ASKS 60u /* of each client */
@@ -13,23 +9,9 @@
 #define LITTLE (64u << 10)
 #define AHEAD (4u << 20) /* what a client may have had more than another */
 
-static bool asked, over;
+static bool asked;
 static struct server server;
 static struct pst_peer *clients[WORLD_PEERS];
-
-bool signals_stop(void)
-{
-  return over;
-}
-
-static void say(struct pst_peer *peer, const struct serve_message *message)
-{
-  uint8_t bytes[SERVE_MESSAGE_MAX];
-  size_t length = 0;
-
-  assert_int_equal(serve_encode(message, bytes, sizeof bytes, &length), 0);
-  world_say(peer, bytes, length);
-}
 
 /* The first client asks for much, all of it before the others ask for little. */
 static void ask_all(void)
@@ -44,8 +26,7 @@ static void ask_all(void)
                                  .op = SERVE_OP_WRITE,
                                  .pieces = 1,
                                  .length = i == 0 ? MUCH : LITTLE};
-      world_expect(clients[i], m.tag);
-      say(clients[i], &m);
+      script_say(clients[i], &m);
     }
 }
 
@@ -67,11 +48,10 @@ static void require_fair(void)
 bool world_turn(void)
 {
   if (clients[0] == NULL) {
-    const struct serve_message hello = {.type = SERVE_HELLO, .major = SERVE_MAJOR, .program = "0"};
     for (uint32_t i = 0; i < WORLD_PEERS; i++) {
       clients[i] = world_join();
       world_offer(clients[i], 1, MUCH, PST_ACCESS_REMOTE_WRITE);
-      say(clients[i], &hello);
+      script_say_hello(clients[i]);
     }
     return true;
   }
@@ -85,31 +65,19 @@ bool world_turn(void)
     world_done(0, 0);
     return true;
   }
-  over = world_posted(clients[0]) == (uint64_t)ASKS * MUCH &&
-         world_posted(clients[1]) == (uint64_t)ASKS * LITTLE &&
-         world_posted(clients[2]) == (uint64_t)ASKS * LITTLE;
+  if (world_posted(clients[0]) == (uint64_t)ASKS * MUCH &&
+      world_posted(clients[1]) == (uint64_t)ASKS * LITTLE &&
+      world_posted(clients[2]) == (uint64_t)ASKS * LITTLE)
+    script_end();
   return false;
 }
 
 static void run(uint64_t bytes)
 {
-  struct server_params params = {.listen = "",
-                                 .memory = "host",
-                                 .clients = WORLD_PEERS,
-                                 .in_flight = bytes,
-                                 .request_max = MUCH,
-                                 .idle_ns = UINT64_MAX};
-  struct pst_error error = PST_ERROR_INIT;
-
   asked = false;
-  over = false;
   memset(clients, 0, sizeof clients);
-  notice_level(PST_LOG_ERROR);
-  world_node_begin();
-  model_begin(false, false, params.request_max);
-  world_io_drain(true);
-  assert_int_equal(server_open(&params, &server, &error), 0);
-  assert_int_equal(server_run(&server, -1), 0);
+  script_run(&server, (struct server_params){
+                          .in_flight = bytes, .request_max = MUCH, .idle_ns = UINT64_MAX});
   world_require_answers();
   server_close(&server);
 }

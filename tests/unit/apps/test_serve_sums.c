@@ -5,52 +5,34 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "notice.h"
-#include "serve/server.h"
-#include "server_model.h"
-#include "server_world.h"
-#include "signals.h"
+#include "server_script.h"
 #include "support.h"
 
 #define SUMS 20u
 #define FILE_BYTES (UINT64_C(1) << 40) /* all of it a hole: many steps */
 #define SUM_BYTES (UINT64_C(16) << 20)
 
-static bool over;
 static unsigned turn;
 static uint32_t most;
 static struct server server;
 static struct pst_peer *peer;
-
-bool signals_stop(void)
-{
-  return over;
-}
-
-static void say(const struct serve_message *message)
-{
-  uint8_t bytes[SERVE_MESSAGE_MAX];
-  size_t length = 0;
-
-  assert_int_equal(serve_encode(message, bytes, sizeof bytes, &length), 0);
-  if (message->type != SERVE_HELLO)
-    world_expect(peer, message->tag);
-  world_say(peer, bytes, length);
-}
 
 bool world_turn(void)
 {
   switch (turn++) {
   case 0:
     peer = world_join();
-    say(&(struct serve_message){.type = SERVE_HELLO, .major = SERVE_MAJOR, .program = "0"});
-    say(&(struct serve_message){
-        .type = SERVE_OPEN, .tag = 1, .name = (const uint8_t *)"hole", .name_length = 4});
+    script_say_hello(peer);
+    script_say(
+        peer, &(struct serve_message){
+                  .type = SERVE_OPEN, .tag = 1, .name = (const uint8_t *)"hole", .name_length = 4});
     return true;
   case 1:
     for (uint32_t i = 0; i < SUMS; i++)
-      say(&(struct serve_message){
-          .type = SERVE_CHECK, .tag = 2 + i, .offset = i * SUM_BYTES, .length = SUM_BYTES});
+      script_say(peer, &(struct serve_message){.type = SERVE_CHECK,
+                                               .tag = 2 + i,
+                                               .offset = i * SUM_BYTES,
+                                               .length = SUM_BYTES});
     return true;
   default:
     if (world_io_under_way() > most)
@@ -59,33 +41,23 @@ bool world_turn(void)
       world_io_end(0, WORLD_IO_ENDS);
       return true;
     }
-    over = true;
+    script_end();
     return false;
   }
 }
 
 static void test_a_clients_sums_take_turns(void **state)
 {
-  struct server_params params = {.listen = "",
-                                 .memory = "host",
-                                 .root = "root",
-                                 .clients = WORLD_PEERS,
-                                 .in_flight = 2 << 20,
-                                 .request_max = 1 << 20,
-                                 .idle_ns = UINT64_MAX};
-  struct pst_error error = PST_ERROR_INIT;
-
   (void)state;
   assert_int_equal(mkdir("root", 0755), 0);
   int fd = open("root/hole", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
   assert_true(fd >= 0);
   assert_int_equal(ftruncate(fd, FILE_BYTES), 0);
   close(fd);
-  notice_level(PST_LOG_ERROR);
-  world_node_begin();
-  model_begin(true, false, params.request_max);
-  assert_int_equal(server_open(&params, &server, &error), 0);
-  assert_int_equal(server_run(&server, -1), 0);
+  script_run(&server, (struct server_params){.root = "root",
+                                             .in_flight = 2 << 20,
+                                             .request_max = 1 << 20,
+                                             .idle_ns = UINT64_MAX});
   world_require_answers();
   assert_int_equal(most, SERVER_SUMS);
   server_close(&server);
