@@ -150,13 +150,13 @@ def children():
     """All processes that this one has started, and that they have."""
     found, left = [], [os.getpid()]
     while left:
-        for path in pathlib.Path(f"/proc/{left.pop()}/task").glob("*/children"):
-            try:
+        try:
+            for path in pathlib.Path(f"/proc/{left.pop()}/task").glob("*/children"):
                 started = path.read_text().split()
-            except OSError:
-                continue
-            found += started
-            left += started
+                found += started
+                left += started
+        except OSError:  # it has ended
+            pass
     return found
 
 
