@@ -81,54 +81,56 @@ static void attribute(struct dg_flow *flow, uint64_t messages)
 }
 
 /* A gap was left by what the kernel dropped, as far as that can explain it; what was
- * dropped beyond it was somebody else's. */
-static void match_drops(struct dg_flow *flow, uint64_t gap)
+ * dropped beyond it was somebody else's. Returns how much is explained. */
+static uint64_t match_drops(struct dg_flow *flow, uint64_t gap)
 {
   uint64_t most = (uint64_t)flow->credit * flow->segments_max;
 
   if (flow->credit == 0)
-    return;
-  if (gap)
-    attribute(flow, gap < most ? gap : most);
+    return 0;
   flow->credit = 0;
+  most = gap < most ? gap : most;
+  if (most)
+    attribute(flow, most);
+  return most;
 }
 
-/* How many messages the sender can have sent since the last one, by its own pace. */
-static uint64_t sent_most(const struct dg_flow *flow, uint64_t now_ns)
+/* How many messages the sender can have sent since the last one, by its own pace; `at_once` of
+ * them in no time. */
+static uint64_t sent_most(const struct dg_flow *flow, uint64_t at_once, uint64_t now_ns)
 {
   int64_t passed_ns = (int64_t)(now_ns - flow->latest_ns);
+  uint64_t windows = passed_ns > 0 ? (uint64_t)passed_ns / DG_PACE_NS : 0;
 
-  if (flow->fastest_ns == 0 || passed_ns < 0)
+  if (flow->busiest == 0)
     return UINT64_MAX;
-  return DG_DROPOUT_MAX + (uint64_t)passed_ns / flow->fastest_ns * DG_PACE_ROOM;
+  return at_once + windows * flow->busiest * DG_PACE_ROOM;
 }
 
 /* The kernel counts what strangers sent and duplicates, too: no more of it is the stream's than
  * its sender can have sent. */
 static struct dg_dropped dropped_here(const struct dg_flow *flow, uint64_t now_ns)
 {
-  uint64_t sent = sent_most(flow, now_ns);
+  uint64_t credit = flow->credit, most = credit * flow->segments_max, sent;
 
-  return (struct dg_dropped){flow->credit < sent ? flow->credit : sent,
-                             (uint64_t)flow->credit * flow->segments_max};
+  if (credit == 0)
+    return (struct dg_dropped){0};
+  sent = sent_most(flow, DG_DROPOUT_MAX + flow->busiest * DG_PACE_ROOM, now_ns);
+  return (struct dg_dropped){credit < sent ? credit : sent, most < sent ? most : sent};
 }
 
-/* Of whom it is that goes on. Stamps may be those of a whole batch. */
-static void note_pace(struct dg_flow *flow, uint64_t now_ns)
+/* After a message. Lost ones do not count, so that no gap quickens the pace. */
+static void note_pace(struct dg_flow *flow, uint64_t lost, uint64_t now_ns)
 {
-  uint64_t span = flow->sequence.next - flow->pace_from;
-  int64_t passed_ns = (int64_t)(now_ns - flow->pace_ns);
-
-  if (flow->pace_ns == 0 || passed_ns < 0) {
-    flow->pace_from = flow->sequence.next;
-    flow->pace_ns = now_ns;
+  flow->pace_from += lost;
+  if (now_ns - flow->pace_ns < DG_PACE_NS)
     return;
+  if (flow->pace_ns && now_ns > flow->pace_ns) {
+    uint64_t windows = (now_ns - flow->pace_ns) / DG_PACE_NS;
+    uint64_t sent = (flow->sequence.next - flow->pace_from + windows - 1) / windows;
+    if (sent > flow->busiest)
+      flow->busiest = sent;
   }
-  if (span < DG_PACE_MESSAGES || passed_ns == 0)
-    return;
-  uint64_t each_ns = (uint64_t)passed_ns / span + 1;
-  if (flow->fastest_ns == 0 || each_ns < flow->fastest_ns)
-    flow->fastest_ns = each_ns;
   flow->pace_from = flow->sequence.next;
   flow->pace_ns = now_ns;
 }
@@ -156,11 +158,13 @@ static uint32_t take_place(struct dg_flow *flow, uint32_t raw, enum dg_place pla
                            struct dg_message *message)
 {
   if (place == DG_AHEAD) {
-    match_drops(flow, message->sequence - flow->sequence.next);
+    uint64_t gap = message->sequence - flow->sequence.next;
+    uint64_t lost = gap - match_drops(flow, gap);
     dg_sequence_take(&flow->sequence, raw, message->sequence);
-    note_pace(flow, message->time_ns);
+    note_pace(flow, lost, message->time_ns);
     end_tail(flow);
   }
+  flow->strays = 0;
   deliver(flow, message);
   return DG_DELIVER;
 }
@@ -204,6 +208,17 @@ static void ignore(struct dg_flow *flow, const struct dg_identity *by)
   flow->counts.not_ours++;
 }
 
+/* The sender that has started anew was there before it was believed. */
+static void claim_strays(struct dg_flow *flow)
+{
+  if (flow->strays && flow->strays_cause == flow->held_cause) {
+    *flow->strays_cause -= flow->strays;
+    flow->counts.displaced += flow->strays;
+    flow->lost_before += flow->strays;
+  }
+  flow->strays = 0;
+}
+
 static void claim_ignored(struct dg_flow *flow)
 {
   if (flow->ignored && same_identity(&flow->ignored_by, &flow->current)) {
@@ -240,6 +255,7 @@ static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message
     flow->current = flow->held_by;
     claim_ignored(flow);
   }
+  claim_strays(flow);
   flow->holds = false;
   flow->credit = 0;
   flow->held.sequence = sequence->next;
@@ -250,7 +266,7 @@ static uint32_t start_anew(struct dg_flow *flow, uint32_t raw, struct dg_message
   dg_sequence_take(sequence, flow->held_raw, flow->held.sequence);
   dg_sequence_take(sequence, raw, message->sequence);
   flow->jitter = (struct dg_jitter){.clock_rate = flow->params.clock_rate};
-  flow->longest_ns = flow->pace_ns = flow->fastest_ns = 0;
+  flow->longest_ns = flow->pace_ns = flow->busiest = 0;
   deliver(flow, &flow->held);
   deliver(flow, message);
   return DG_HELD_DELIVER | DG_DELIVER;
@@ -273,8 +289,47 @@ static uint32_t take_candidate(struct dg_flow *flow, const struct dg_identity *b
   return hold(flow, by, raw, message, cause);
 }
 
-/* A jump forward by more than loss explains (RFC 3550, appendix A.1) is believed once the next
- * number has come, too. */
+/* A number that neither reordering nor loss explains, in the name of the sender that is followed.
+ * It is a stray while that one goes on. */
+static uint32_t take_stray(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
+                           struct dg_message *message, uint64_t *cause)
+{
+  if (is_silent(flow, message->time_ns))
+    return take_candidate(flow, by, raw, message, cause);
+  if (flow->strays_cause != cause)
+    flow->strays = 0;
+  flow->strays_cause = cause;
+  flow->strays++;
+  flow->counts.heard++;
+  ++*cause;
+  return 0;
+}
+
+enum gap {
+  GAP_LOST,       /* loss explains it */
+  GAP_UNCERTAIN,  /* it may be loss: the next number tells */
+  GAP_IMPOSSIBLE, /* nobody sends so much in so little time */
+};
+
+/* A Penstock's numbers are its own, however far ahead; a foreign sender's have its pace. */
+static enum gap judge_gap(const struct dg_flow *flow, uint64_t gap, uint64_t dropped,
+                          uint64_t now_ns)
+{
+  uint64_t at_once = flow->busiest * DG_PACE_ROOM;
+
+  if (gap <= dropped)
+    return GAP_LOST;
+  gap -= dropped;
+  if (flow->params.numbered || flow->busiest == 0)
+    return gap <= DG_DROPOUT_MAX ? GAP_LOST : GAP_UNCERTAIN;
+  if (at_once < flow->params.reorder)
+    at_once = flow->params.reorder; /* what follows would be late, and not lost */
+  if (gap > sent_most(flow, at_once, now_ns))
+    return GAP_IMPOSSIBLE;
+  return gap <= sent_most(flow, DG_DROPOUT_MAX, now_ns) ? GAP_LOST : GAP_UNCERTAIN;
+}
+
+/* It is believed once the next number has come, too (RFC 3550, appendix A.1, MIN_SEQUENTIAL). */
 static uint32_t take_jump(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
                           struct dg_message *message)
 {
@@ -304,15 +359,20 @@ static uint32_t take_numbered(struct dg_flow *flow, const struct dg_identity *by
 {
   struct dg_dropped dropped = dropped_here(flow, message->time_ns);
   enum dg_place place = dg_sequence_place(&flow->sequence, raw, dropped, &message->sequence);
+  enum gap gap = GAP_LOST;
 
   if (place == DG_TOO_LATE && !flow->params.numbered && !is_before_restart(flow, raw))
-    return take_candidate(flow, by, raw, message, &flow->counts.too_late);
+    return take_stray(flow, by, raw, message, &flow->counts.too_late);
   if (place == DG_TOO_LATE) {
     flow->counts.too_late++;
     flow->counts.heard += !flow->params.numbered;
     return 0;
   }
-  if (place == DG_AHEAD && message->sequence - flow->sequence.next > DG_DROPOUT_MAX + dropped.most)
+  if (place == DG_AHEAD && message->sequence != flow->sequence.next)
+    gap = judge_gap(flow, message->sequence - flow->sequence.next, dropped.most, message->time_ns);
+  if (gap == GAP_IMPOSSIBLE)
+    return take_stray(flow, by, raw, message, &flow->counts.too_far);
+  if (gap == GAP_UNCERTAIN)
     return take_jump(flow, by, raw, message);
   return drop_held(flow) | take_place(flow, raw, place, message);
 }

@@ -11,11 +11,14 @@
  *
  * From another Penstock (`numbered`) the first number on the wire is known and becomes sequence 0.
  * Only that sender counts: its datagrams carry the stream's nonce. A foreign sender is who comes
- * first, until it is silent: it has started anew when two datagrams in a row, one number apart (RFC
- * 3550, appendix A.1, MIN_SEQUENTIAL), come from its address with another port or SSRC after that,
- * or lie further back than reordering explains. Numbering then goes on behind the highest, so that
- * no loss is invented. A jump forward beyond DG_DROPOUT_MAX needs two in a row, too. The first of
- * the two is held until the second has come.
+ * first, until it is silent. It has started anew when two datagrams in a row, one number apart (RFC
+ * 3550, appendix A.1, MIN_SEQUENTIAL), come from its address after that: with another port or SSRC,
+ * or with numbers that neither reordering nor loss explains. Numbering then goes on behind the
+ * highest, so that no loss is invented. Until then these are strays and move nothing.
+ *
+ * A gap is loss as far as the sender can have sent so much since its last message, by its own pace.
+ * A gap beyond DG_DROPOUT_MAX needs two in a row, too. The first of the two is held until the
+ * second has come.
  */
 #ifndef DATAGRAM_FLOW_H
 #define DATAGRAM_FLOW_H
@@ -24,12 +27,13 @@
 #include "jitter.h"
 #include "sequence.h"
 
-/* Messages that may be lost in a row, besides those that the kernel dropped here: a number
- * further ahead waits for its successor (RFC 3550, appendix A.1, MAX_DROPOUT). */
+/* Messages that may be lost in a row, besides those that the kernel dropped here and those that
+ * the time since the last one has room for: a number further ahead waits for its successor (RFC
+ * 3550, appendix A.1, MAX_DROPOUT). */
 #define DG_DROPOUT_MAX 3000u
-/* Over so many numbers, at least, a sender's pace is taken. It may become DG_PACE_ROOM times as
- * fast as it ever was. */
-#define DG_PACE_MESSAGES 256u
+/* A sender's pace is what came in its busiest window of so long. It may become DG_PACE_ROOM times
+ * as fast as it ever was. */
+#define DG_PACE_NS UINT64_C(10000000)
 #define DG_PACE_ROOM 4u
 /* How long a foreign sender has to be silent before another one is followed: twice its longest
  * pause, within these bounds. */
@@ -98,7 +102,7 @@ struct dg_counts {
   uint64_t not_ours;
   uint64_t wrong_nonce; /* in the name of another Penstock, and not of its stream */
   uint64_t displaced;   /* of a sender that is followed before or after, while another one is */
-  uint64_t too_far;     /* its number lies further ahead than loss explains, and none confirms it */
+  uint64_t too_far;     /* its number lies further ahead than loss explains */
   uint64_t too_late;
   uint64_t kernel;    /* messages that the kernel dropped, by the gap they left */
   uint64_t no_buffer; /* likewise, while the ring had no free slot */
@@ -127,11 +131,13 @@ struct dg_flow {
   uint64_t latest_ns;              /* of its messages */
   uint64_t longest_ns;             /* between two of them */
   uint64_t pace_from, pace_ns;     /* number and time since when the pace is taken */
-  uint64_t fastest_ns;             /* between two numbers, on average; 0: not known */
+  uint64_t busiest;                /* messages in DG_PACE_NS, at most so far; 0: not known */
   bool has_former;                 /* it was replaced */
   struct dg_identity former;
   uint64_t ignored; /* datagrams of another, since it was last another's */
   struct dg_identity ignored_by;
+  uint64_t strays; /* in the followed sender's name, since its last message */
+  uint64_t *strays_cause;
   bool holds;
   struct dg_message held;
   struct dg_identity held_by;

@@ -295,17 +295,150 @@ static void far_back_twice_is_a_restart_once_is_too_late(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, false, 0);
   const uint64_t base = UINT64_C(1) << 32;
+  struct packet packet = {camera, 5000};
 
   (void)state;
-  deliver(&flow, (struct packet){camera, 5000}, base + 5000);
-  assert_int_equal(take(&flow, &(struct packet){camera, 0}), DG_HOLD);
-  deliver(&flow, (struct packet){camera, 5001}, base + 5001);
+  deliver(&flow, packet, base + 5000);
+  packet = (struct packet){camera, 0, .time_ns = pause_ns};
+  assert_int_equal(take(&flow, &packet), DG_HOLD);
+  packet.sequence = 5001;
+  deliver(&flow, packet, base + 5001);
   assert_int_equal(flow.counts.too_late, 1);
-  assert_int_equal(take(&flow, &(struct packet){camera, 0}), DG_HOLD);
-  assert_int_equal(take(&flow, &(struct packet){camera, 1}), DG_HELD_DELIVER | DG_DELIVER);
+  packet = (struct packet){camera, 0, .time_ns = 2 * pause_ns};
+  assert_int_equal(take(&flow, &packet), DG_HOLD);
+  packet.sequence = 1;
+  assert_int_equal(take(&flow, &packet), DG_HELD_DELIVER | DG_DELIVER);
   assert_int_equal(message.sequence, base + 5003);
-  deliver(&flow, (struct packet){camera, 2}, base + 5004);
+  packet.sequence = 2;
+  deliver(&flow, packet, base + 5004);
   assert_int_equal(flow.counts.restarts, 1);
+  assert_int_equal(dg_flow_no_gap(&flow), 0);
+}
+
+/* Messages in order from *packet on, one in each_ns. */
+static void go_on(struct dg_flow *flow, struct packet *packet, uint32_t count, uint64_t each_ns)
+{
+  for (uint32_t i = 0; i < count; i++) {
+    packet->sequence++;
+    packet->time_ns += each_ns;
+    assert_int_equal(take(flow, packet), DG_DELIVER);
+    assert_int_equal(message.sequence & flow->sequence.mask,
+                     packet->sequence & flow->sequence.mask);
+  }
+}
+
+static uint32_t take_stray(struct dg_flow *flow, const struct packet *packet, int64_t ahead,
+                           uint64_t after_ns)
+{
+  struct packet stray = *packet;
+
+  stray.sequence += (uint32_t)ahead;
+  stray.time_ns += after_ns;
+  return take(flow, &stray);
+}
+
+/* The followed sender's address and SSRC, and numbers that it cannot have reached: one, two or more
+ * in a row, ahead or back, move nothing while it goes on. */
+static void what_rate_and_time_do_not_allow_moves_nothing(void **state)
+{
+  static const int64_t aheads[] = {1200, 2900, 20000, 32000, -1200, -20000, -32000};
+  const size_t kinds = sizeof(aheads) / sizeof(aheads[0]);
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+  struct packet packet = {camera, .time_ns = 1};
+  uint64_t strays = 0;
+
+  (void)state;
+  take(&flow, &packet);
+  go_on(&flow, &packet, 100, 500000);
+  for (uint32_t round = 0; round < 5; round++)
+    for (size_t i = 0; i < kinds; i++, strays += 1 + round) {
+      for (int64_t k = 0; k <= round; k++)
+        assert_int_equal(take_stray(&flow, &packet, aheads[i] + k, 1000), 0);
+      go_on(&flow, &packet, 30, 500000);
+    }
+  assert_int_equal(flow.counts.too_far, strays / kinds * 4);
+  assert_int_equal(flow.counts.too_late, strays / kinds * 3);
+  assert_int_equal(flow.counts.heard, strays);
+  assert_int_equal(flow.counts.messages, 1 + 100 + 5 * kinds * 30);
+  assert_int_equal(flow.counts.restarts, 0);
+  assert_int_equal(dg_flow_no_gap(&flow), 0);
+}
+
+/* Nor does a flood of what the kernel drops make room for it. */
+static void drops_of_others_make_no_room_for_a_jump(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, false, 0);
+  struct packet packet = {camera, .time_ns = 1};
+
+  (void)state;
+  take(&flow, &packet);
+  go_on(&flow, &packet, 100, 500000);
+  packet.drops = 1000000;
+  assert_int_equal(take_stray(&flow, &packet, 900000, 500000), 0);
+  assert_int_equal(take_stray(&flow, &packet, 900001, 500000), 0);
+  go_on(&flow, &packet, 2, 500000);
+  assert_int_equal(flow.counts.too_far, 2);
+}
+
+/* 2000 a second: 10 s without any of 20000 is loss, and followed at once. */
+static void a_jump_that_rate_and_time_allow_is_followed_at_once(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+  struct packet packet = {camera, .time_ns = 1};
+
+  (void)state;
+  take(&flow, &packet);
+  go_on(&flow, &packet, 100, 500000);
+  packet.sequence += 20000;
+  packet.time_ns += UINT64_C(20000) * 500000;
+  deliver(&flow, packet, 65536 + 20100);
+  assert_int_equal(flow.counts.restarts + flow.counts.too_far, 0);
+}
+
+/* 1000000 a second: 20000 can have been lost at a stroke. The next number tells. */
+static void a_jump_of_a_fast_sender_waits_for_the_next(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+  struct packet packet = {camera, .time_ns = 1};
+
+  (void)state;
+  take(&flow, &packet);
+  go_on(&flow, &packet, 12000, 1000);
+  assert_int_equal(take_stray(&flow, &packet, 20000, 1000), DG_HOLD);
+  packet.sequence++;
+  assert_int_equal(take(&flow, &packet), DG_HELD_DROP | DG_DELIVER);
+  packet.sequence += 20000;
+  assert_int_equal(take(&flow, &packet), DG_HOLD);
+  packet.sequence++;
+  assert_int_equal(take(&flow, &packet), DG_HELD_DELIVER | DG_DELIVER);
+  assert_int_equal(message.sequence, 65536 + 32002);
+  assert_int_equal(flow.counts.too_far, 1);
+}
+
+/* The same address and SSRC, and other numbers: what came before the silence is lost. */
+static void a_restart_within_the_source_waits_for_silence(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);
+  struct packet packet = {camera, .time_ns = 1};
+  const uint64_t silence_ns = DG_SILENCE_MIN_NS;
+
+  (void)state;
+  take(&flow, &packet);
+  go_on(&flow, &packet, 100, 500000);
+  assert_int_equal(take_stray(&flow, &packet, -9000, 1000), 0); /* nobody's */
+  go_on(&flow, &packet, 1, 500000);
+  for (int64_t i = 0; i < 10; i++)
+    assert_int_equal(take_stray(&flow, &packet, 30000 + i, silence_ns / 2), 0);
+  assert_int_equal(flow.counts.too_far, 10);
+  assert_int_equal(take_stray(&flow, &packet, 30010, silence_ns), DG_HOLD);
+  assert_int_equal(take_stray(&flow, &packet, 30011, silence_ns), DG_HELD_DELIVER | DG_DELIVER);
+  assert_int_equal(flow.held.sequence, 65536 + 102); /* no loss is invented */
+  assert_true(flow.held.is_restart);
+  assert_int_equal(flow.counts.restarts, 1);
+  assert_int_equal(flow.counts.too_far, 0);
+  assert_int_equal(flow.counts.too_late, 1);
+  assert_int_equal(flow.counts.displaced, 10);
+  assert_int_equal(dg_flow_no_gap(&flow), 10);
 }
 
 static void a_penstock_never_starts_anew(void **state)
@@ -456,6 +589,11 @@ int main(void)
       cmocka_unit_test(rtcp_is_no_message),
       cmocka_unit_test(one_far_number_moves_nothing),
       cmocka_unit_test(far_back_twice_is_a_restart_once_is_too_late),
+      cmocka_unit_test(what_rate_and_time_do_not_allow_moves_nothing),
+      cmocka_unit_test(drops_of_others_make_no_room_for_a_jump),
+      cmocka_unit_test(a_jump_that_rate_and_time_allow_is_followed_at_once),
+      cmocka_unit_test(a_jump_of_a_fast_sender_waits_for_the_next),
+      cmocka_unit_test(a_restart_within_the_source_waits_for_silence),
       cmocka_unit_test(a_penstock_never_starts_anew),
       cmocka_unit_test(a_far_jump_is_loss_once_its_successor_has_come),
       cmocka_unit_test(others_are_classified),

@@ -6,8 +6,10 @@
  *
  * Senders follow one another, each with another SSRC, after a silence. The wire loses, swaps and
  * repeats packets, and carries those of strangers. The socket coalesces packets into buffers, and
- * drops whole ones when it is full. What cannot be told apart is left out: a sender's first packets
- * are neither swapped nor repeated, and no two swapped packets follow each other.
+ * drops whole ones when it is full. Strays have a sender's address and SSRC, and numbers in a row
+ * that the sender cannot have reached. What cannot be told apart is left out: a sender's first
+ * packets are neither swapped nor repeated, no two swapped packets follow each other, and strays do
+ * not come before a sender's pace is known or while it is silent.
  *
  * PENSTOCK_DATAGRAM_SCHEDULES=1000000 sets how many schedules run; PENSTOCK_DATAGRAM_SEED, from
  * which number on, as a failure prints it.
@@ -36,12 +38,15 @@
 #define PAYLOAD 8
 #define FRAME_MAX 8
 #define STRANGER UINT32_MAX
+#define STRAY (UINT32_MAX - 1)
+#define STRAY_AHEAD 12000u /* more than all that is sent while a sender is not silent */
+#define STEP_NS 300000u    /* between two packets of a sender */
 #define NONCE (UINT64_C(1) << 63)
 #define REORDER 1024
 #define FIRST_NUMBER 65536 /* numbers are kept in a table from here on, see `at` */
 
 struct packet {
-  uint32_t sender; /* or STRANGER */
+  uint32_t sender; /* or STRANGER, STRAY */
   uint32_t index;  /* of the sender's */
   uint32_t frame;  /* of the sender's */
   uint32_t raw;
@@ -59,11 +64,11 @@ struct buffer {
 
 struct world {
   unsigned seed;
-  bool numbered, by_marker;
+  bool numbered, by_marker, has_time;
   enum dg_framing framing;
   uint32_t senders, frame_packets;
-  uint32_t loss, swaps, repeats, strangers, damage; /* in 1000 */
-  uint32_t sent_count, wire_count;
+  uint32_t loss, swaps, repeats, strangers, strays, damage; /* in 1000 */
+  uint32_t sent_count, wire_count, stray_count;
   struct packet sent[PACKETS_MAX];
   uint32_t wire[2 * PACKETS_MAX]; /* index in `sent` */
   uint32_t first_of[SENDERS_MAX + 1];
@@ -76,7 +81,7 @@ struct world {
   struct track track;
   struct assemble *assemble;
   uint32_t held; /* in `sent` */
-  uint64_t taken, delivered, distinct, strange, damaged;
+  uint64_t taken, delivered, distinct, strange, stray, damaged;
   uint64_t number_of[PACKETS_MAX]; /* 0: not delivered */
   uint32_t at[2 * PACKETS_MAX];    /* sent, by number less `lowest` */
   uint64_t lowest;
@@ -142,6 +147,22 @@ static void send_all(uint32_t sender, uint32_t count)
   w.first_of[sender + 1] = w.sent_count;
 }
 
+/* One to four in a row; they stand at the end of `sent`. */
+static void stray(const struct packet *packet)
+{
+  uint32_t mask = w.framing == DG_FRAMING_RTP ? 0xffff : UINT32_MAX;
+  uint32_t raw = packet->raw + STRAY_AHEAD + below(mask - 2 * STRAY_AHEAD);
+
+  for (uint32_t left = 1 + below(4); left; left--, raw++) {
+    uint32_t at = PACKETS_MAX - 2 - w.stray_count;
+    if (at <= w.sent_count || w.wire_count > PACKETS_MAX)
+      return;
+    w.sent[at] = (struct packet){.sender = STRAY, .index = packet->sender, .raw = raw & mask};
+    w.stray_count++;
+    w.wire[w.wire_count++] = at;
+  }
+}
+
 static void carry(void)
 {
   uint32_t late = UINT32_MAX, due = 0, since = 0;
@@ -174,6 +195,8 @@ static void carry(void)
       *strange = (struct packet){.sender = STRANGER, .raw = packet->raw};
       w.wire[w.wire_count++] = PACKETS_MAX - 1;
     }
+    if (happens(w.strays))
+      stray(packet);
   }
 }
 
@@ -236,7 +259,7 @@ static void deliver(uint32_t sent, const struct dg_message *message)
   struct packet *packet = &w.sent[sent];
   uint64_t number = message->sequence;
 
-  HOLDS(packet->sender != STRANGER && message->length == PAYLOAD);
+  HOLDS(packet->sender < SENDERS_MAX && message->length == PAYLOAD);
   w.delivered++;
   if (w.delivered == 1) {
     w.current = packet->sender;
@@ -273,6 +296,20 @@ static void deliver(uint32_t sent, const struct dg_message *message)
   }
 }
 
+static uint32_t ssrc_of(const struct packet *packet)
+{
+  if (w.framing != DG_FRAMING_RTP)
+    return 0;
+  return packet->sender == STRAY ? packet->index + 1 : packet->sender + 1;
+}
+
+/* Before each sender the last one was silent. */
+static uint64_t at_of(const struct packet *packet)
+{
+  return 1 + packet->sender * 4 * DG_SILENCE_MAX_NS +
+         (w.has_time ? packet->index * (uint64_t)STEP_NS : 0);
+}
+
 static uint32_t read_sent(const uint8_t *payload)
 {
   uint32_t sent;
@@ -281,15 +318,23 @@ static uint32_t read_sent(const uint8_t *payload)
   return sent;
 }
 
+/* Whose pace is not known, or who may have been silent, might have reached such a number. */
+static bool may_be_no_stray(const struct packet *packet)
+{
+  return !w.flow.begun || w.flow.busiest == 0 || w.flow.current.ssrc != ssrc_of(packet) ||
+         w.now_ns - w.flow.latest_ns >= DG_SILENCE_MIN_NS;
+}
+
 static void take_packet(uint32_t sent, uint32_t drops)
 {
   const struct packet *packet = &w.sent[sent];
+  bool is_sent = packet->sender < SENDERS_MAX;
   struct dg_source source = {.address = {[10] = 0xff, [11] = 0xff, 192, 0, 2, 1}, .port = 5000};
   uint8_t bytes[DG_HEADER_MAX + PAYLOAD] = {0};
   uint32_t header = dg_header_bytes(w.framing, w.numbered);
   struct dg_header made = {.sequence = packet->raw,
                            .timestamp = packet->frame * 3000,
-                           .ssrc = packet->sender + 1,
+                           .ssrc = ssrc_of(packet),
                            .nonce = packet->sender == STRANGER ? NONCE - 1 : NONCE,
                            .marker = packet->ends,
                            .has_nonce = w.numbered};
@@ -300,8 +345,10 @@ static void take_packet(uint32_t sent, uint32_t drops)
                                .drops = drops};
   struct dg_message message;
 
-  if (packet->sender != STRANGER) /* before it the last one was silent */
-    w.now_ns = 1 + packet->sender * 2 * DG_SILENCE_MAX_NS;
+  if (is_sent && at_of(packet) > w.now_ns)
+    w.now_ns = at_of(packet);
+  if (packet->sender == STRAY && may_be_no_stray(packet))
+    return;
   arrival.time_ns = w.now_ns;
   source.address[15] = packet->sender == STRANGER && !w.numbered ? 9 : 1;
   memcpy(bytes + header, &sent, sizeof(sent));
@@ -311,6 +358,7 @@ static void take_packet(uint32_t sent, uint32_t drops)
     bytes[header + PAYLOAD - 1] ^= 1;
   w.taken++;
   w.strange += packet->sender == STRANGER;
+  w.stray += packet->sender == STRAY;
   w.damaged += packet->is_damaged;
   uint32_t verdict = dg_flow_take(&w.flow, &arrival, &message);
   if (verdict & DG_HELD_DELIVER)
@@ -391,6 +439,8 @@ static void check_counts(void)
   HOLDS(counts->bytes == w.delivered * PAYLOAD);
   HOLDS(counts->bad_checksum == w.damaged);
   HOLDS(w.numbered ? counts->wrong_nonce == w.strange : counts->not_ours >= w.strange);
+  HOLDS(counts->too_far + counts->too_late >= w.stray);
+  HOLDS(counts->restarts < w.senders);
   HOLDS(counts->datagrams == counts->messages + counts->bad_header + counts->bad_checksum +
                                  counts->too_long + counts->not_ours + counts->wrong_nonce +
                                  counts->displaced + counts->too_late + counts->too_far);
@@ -407,7 +457,7 @@ static void check_counts(void)
   HOLDS(w.track.next - w.track.base == span);
   HOLDS(w.track.duplicates == w.delivered - w.distinct);
   lost = span - w.distinct;
-  if (w.wire_is_clean && !w.swaps && !w.damage && !w.strangers && !w.coalesces) {
+  if (w.wire_is_clean && !w.swaps && !w.damage && !w.strangers && !w.strays && !w.coalesces) {
     HOLDS(counts->kernel + counts->no_buffer == lost);
     HOLDS(w.numbered || counts->restarts == before || w.overflowed);
   }
@@ -454,6 +504,8 @@ static void set_up(void)
   w.swaps = one_in(2) ? 0 : below(200);
   w.repeats = one_in(2) ? 0 : below(200);
   w.strangers = one_in(2) ? 0 : below(100);
+  w.has_time = one_in(2);
+  w.strays = !w.has_time || w.numbered || one_in(2) ? 0 : below(100);
   w.damage = one_in(4) && w.framing == DG_FRAMING_SEQUENCE ? below(100) : 0;
   w.coalesces = one_in(2);
   w.wire_is_clean = true;
