@@ -103,11 +103,40 @@ static uint32_t least(uint64_t a, uint64_t b)
   return (uint32_t)(a < b ? a : b);
 }
 
+/* `reason`: where that number comes from, or "". */
+static int too_many_peers(const struct pst_node *node, uint32_t most, const char *what,
+                          const char *reason, struct pst_error *error)
+{
+  return pst_fail(error, PST_EXIT_USAGE, -ENOSPC,
+                  "transport %s has at most %u %s%s%s%s, one for each peer, and the limit is %u "
+                  "peers of %u messages each; lower it to %u (pst_node_params.peers, `serve "
+                  "--clients`)",
+                  node->device->plugin->name, most, what, reason[0] ? " (" : "", reason,
+                  reason[0] ? ")" : "", node->peers_max, node->messages, most);
+}
+
+static int check_peers(const struct pst_node *node, struct pst_error *error)
+{
+  const struct pst_limits *limits = &node->device->limits;
+  const uint32_t peers = node->peers_max;
+
+  if (limits->device_endpoints_max && peers > limits->device_endpoints_max)
+    return too_many_peers(node, limits->device_endpoints_max, "endpoints a device",
+                          limits->endpoints_reason, error);
+  if (peers > limits->endpoints_max)
+    return too_many_peers(node, limits->endpoints_max, "endpoints a worker",
+                          limits->endpoints_reason, error);
+  if (limits->rings_max && peers > limits->rings_max)
+    return too_many_peers(node, limits->rings_max, "rings", "", error);
+  if (limits->domains_max && peers > limits->domains_max)
+    return too_many_peers(node, limits->domains_max, "domains", "", error);
+  return 0;
+}
+
 /* The params are in the node; what the transport allows is less, perhaps. */
 static int fit_limits(struct pst_node *node, struct pst_error *error)
 {
   const struct pst_limits *limits = &node->device->limits;
-  const char *what = NULL;
 
   if (node->message_max > limits->message_max)
     node->message_max = limits->message_max;
@@ -116,18 +145,14 @@ static int fit_limits(struct pst_node *node, struct pst_error *error)
     node->messages = limits->slots_min;
   node->request_pieces = least(node->pieces, limits->pieces_max ? limits->pieces_max : 1);
   if (limits->requests_max <= node->messages)
-    what = "requests under way";
-  else
-    node->depth = least(node->depth, limits->requests_max - node->messages);
-  if (node->peers_max > limits->endpoints_max)
-    what = "endpoints a worker";
-  if (limits->rings_max && node->peers_max > limits->rings_max)
-    what = "rings";
-  if (what)
     return pst_fail(error, PST_EXIT_USAGE, -ENOSPC,
-                    "transport %s has fewer %s than %u peers with %u messages each need; lower "
-                    "those limits",
-                    node->device->plugin->name, what, node->peers_max, node->messages);
+                    "transport %s has at most %u requests under way at a peer, which its %u "
+                    "messages use up; lower pst_node_params.messages",
+                    node->device->plugin->name, limits->requests_max, node->messages);
+  node->depth = least(node->depth, limits->requests_max - node->messages);
+  int rc = check_peers(node, error);
+  if (rc < 0)
+    return rc;
   node->ring_stride =
       round_up(round_up(limits->headroom + node->message_max + limits->tailroom, CACHE_LINE),
                limits->slot_alignment);
@@ -138,7 +163,7 @@ static int fit_limits(struct pst_node *node, struct pst_error *error)
 static void make_plan(const struct pst_node *node, struct pst_plan *plan)
 {
   *plan = (struct pst_plan){.struct_size = sizeof(*plan),
-                            .flags = PST_PLAN_SLEEP,
+                            .flags = PST_PLAN_SLEEP | PST_PLAN_PEERS,
                             .workers = 1,
                             .rings = node->peers_max,
                             .senders = node->peers_max,
@@ -147,7 +172,8 @@ static void make_plan(const struct pst_node *node, struct pst_plan *plan)
                             .requests = node->depth + node->messages,
                             .pieces = node->pieces,
                             .ring_slots = (uint64_t)node->peers_max * node->messages,
-                            .message_max = node->message_max};
+                            .message_max = node->message_max,
+                            .domains = node->peers_max};
 }
 
 static int open_device(struct pst_node *node, const struct pst_node_params *params,

@@ -64,6 +64,7 @@ struct session_device {
   struct pst_limits limits;
   struct pst_plan plan;
   uint32_t next_worker;
+  uint32_t end_count; /* of all its workers */
 };
 
 struct session_thread;

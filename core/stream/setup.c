@@ -313,6 +313,7 @@ static void plan_end(const struct session_end *end)
   plan->pieces = 1;
   if (end->is_one_sided) {
     plan->rma++;
+    plan->domains += !end->is_sender;
     if (end->is_sender && initiator_depth() > plan->requests)
       plan->requests = initiator_depth();
   } else if (end->is_sender) {
@@ -326,6 +327,7 @@ static void plan_end(const struct session_end *end)
     plan->receivers++;
     if (!config->receiver.share) {
       plan->rings++;
+      plan->domains++;
       plan->ring_slots += config->ring;
     }
   }
@@ -418,12 +420,6 @@ int setup_device(struct pst_session *session, struct session_device *device,
                     "transport %s has at most %u workers a device, the configuration makes %u; set "
                     "workers.count",
                     config->plugin.name, device->limits.workers_max, device->plan.workers);
-  if (device->limits.rings_max && device->plan.rings > device->limits.rings_max)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, -ENOSPC,
-                    "%s: transport %s has at most %u rings a device, the streams have %u; let some "
-                    "share one (`receiver.share`), or run fewer",
-                    config->plugin.mark.origin, config->plugin.name, device->limits.rings_max,
-                    device->plan.rings);
   return 0;
 }
 
@@ -469,6 +465,45 @@ static int open_lane(struct session_thread *thread, struct session_device *devic
   return 0;
 }
 
+/* What `receiver.share` saves. */
+static int check_shared(const struct session_device *device, struct pst_error *error)
+{
+  const struct config_plugin *plugin = &device->config->plugin;
+
+  if (device->limits.rings_max && device->plan.rings > device->limits.rings_max)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -ENOSPC,
+                    "%s: transport %s has at most %u rings a device, the streams have %u; let some "
+                    "share one (`receiver.share`), or run fewer",
+                    plugin->mark.origin, plugin->name, device->limits.rings_max,
+                    device->plan.rings);
+  if (device->limits.domains_max && device->plan.domains > device->limits.domains_max)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -ENOSPC,
+                    "%s: transport %s has at most %u domains a device, one for each receiver or "
+                    "region that peers reach, and the streams have %u; let some share a ring "
+                    "(`receiver.share`), or run fewer",
+                    plugin->mark.origin, plugin->name, device->limits.domains_max,
+                    device->plan.domains);
+  return 0;
+}
+
+static int count_end(struct session_end *end, struct pst_error *error)
+{
+  struct session_device *device = end->device;
+  const struct pst_limits *limits = &device->limits;
+  const char *reason = limits->endpoints_reason;
+  const bool is_full =
+      ++device->end_count > limits->device_endpoints_max && limits->device_endpoints_max;
+
+  if (++end->lane->end_count <= limits->endpoints_max && !is_full)
+    return 0;
+  return pst_fail(
+      error, PST_EXIT_UNAVAILABLE, -ENOSPC,
+      "stream %s: transport %s has at most %u endpoints a %s%s%s%s; %srun fewer streams", end->name,
+      device->plugin->name, is_full ? limits->device_endpoints_max : limits->endpoints_max,
+      is_full ? "device" : "worker", reason[0] ? " (" : "", reason, reason[0] ? ")" : "",
+      is_full ? "" : "raise workers.count, or ");
+}
+
 int setup_devices(struct pst_session *session, struct pst_error *error)
 {
   uint32_t ends = session->out_count + session->in_count;
@@ -486,15 +521,14 @@ int setup_devices(struct pst_session *session, struct pst_error *error)
     if (session->config->workers.sleep_after_ns)
       device->plan.flags |= PST_PLAN_SLEEP;
     rc = setup_device(session, device, error);
+    if (rc == 0)
+      rc = check_shared(device, error);
   }
   for (uint32_t i = 0; i < ends && rc == 0; i++) {
     struct session_end *end = end_at(session, i);
     rc = open_lane(end->thread, end->device, &end->lane, error);
-    if (rc == 0 && ++end->lane->end_count > end->device->limits.endpoints_max)
-      rc = pst_fail(error, PST_EXIT_UNAVAILABLE, -ENOSPC,
-                    "stream %s: transport %s has at most %u endpoints a worker; raise "
-                    "workers.count, or run fewer streams",
-                    end->name, end->device->plugin->name, end->device->limits.endpoints_max);
+    if (rc == 0)
+      rc = count_end(end, error);
   }
   return rc;
 }

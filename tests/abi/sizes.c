@@ -38,9 +38,9 @@ SIZE(pst_memory_ops, 216, verify_rows, 208);
 
 /* transport.h */
 SIZE(pst_path_info, 264, reason, 104);
-SIZE(pst_plan, 56, message_max, 48);
+SIZE(pst_plan, 64, reserved2, 60);
 SIZE(pst_open_params, 56, local_address, 48);
-SIZE(pst_limits, 104, reserved, 100);
+SIZE(pst_limits, 240, endpoints_reason, 112);
 SIZE(pst_mr_params, 48, domain, 40);
 SIZE(pst_blob, 40, fds, 24);
 SIZE(pst_ring_params, 56, reserved, 52);

@@ -27,6 +27,13 @@ static struct contract_variant variants[] = {
     {.name = "fewer shared", .options = "device=pool0,srq=true,operation=send"},
     {.name = "pool", .options = "device=pool0,srq=true"},
     {.name = "no atomics", .options = "device=plain0"},
+    {.name = "nine queue pairs", .options = "device=qp0"},
+    {.name = "nine queue pairs by two", .options = "device=qp0,qps=2"},
+    {.name = "four domains", .options = "device=pd0"},
+    {.name = "seven registrations", .options = "device=mr0"},
+    {.name = "1000 completions", .options = "device=full0"},
+    {.name = "1000 completions over two", .options = "device=full0,qps=2"},
+    {.name = "one shared queue", .options = "device=srq0,srq=true"},
 };
 enum {
   ROUNDS,
@@ -44,7 +51,14 @@ enum {
   COMPLETIONS,
   SHARED,
   POOL,
-  NO_ATOMICS
+  NO_ATOMICS,
+  FEW_QPS,
+  FEW_QPS_TWO,
+  FEW_PDS,
+  FEW_MRS,
+  FEW_CQES,
+  FEW_CQES_TWO,
+  ONE_SRQ,
 };
 
 /* Of these a sender's queue has 72 sends, and a receiver's by WRITE 52 sends and 22 receives. */
@@ -277,6 +291,153 @@ static void atomics_that_a_device_lacks_are_refused(void **state)
   contract_side_close(&side);
 }
 
+/* ---- How many ---------------------------------------------------------------------------------
+ */
+
+enum { PEERS = 64, DEPTH = 16 };
+
+/* As a node's: one domain each, one worker. */
+struct peers {
+  struct contract_side side;
+  struct contract_region memory[PEERS];
+  struct pst_mr *mrs[PEERS];
+  struct pst_ring *rings[PEERS];
+  struct pst_endpoint *endpoints[PEERS];
+  uint32_t count;
+};
+
+static void open_device(int which, uint32_t flags, struct contract_side *side)
+{
+  const struct pst_plan plan = {.struct_size = sizeof(plan),
+                                .flags = flags,
+                                .workers = 1,
+                                .rings = PEERS,
+                                .senders = PEERS,
+                                .receivers = PEERS,
+                                .rma = PEERS,
+                                .requests = 2 * DEPTH,
+                                .pieces = 1,
+                                .ring_slots = PEERS * DEPTH,
+                                .message_max = params.message,
+                                .domains = PEERS};
+  contract_image_open(&variants[which], false, &side->image);
+  side->options = contract_options(side->image.plugin->description, variants[which].options, NULL);
+  const struct pst_open_params in = {
+      .struct_size = sizeof(in), .options = side->options, .plan = &plan};
+  assert_int_equal(side->image.ops->open(&contract_host, &in, &side->device), 0);
+  side->limits.struct_size = sizeof(side->limits);
+  assert_int_equal(side->image.ops->limits(side->device, &side->limits), 0);
+}
+
+/* What a node opens for a peer. False: the device has no more. */
+static bool open_peer(struct peers *peers)
+{
+  const struct pst_transport_ops *ops = peers->side.image.ops;
+  const uint32_t i = peers->count++;
+  const uint64_t stride = params.message;
+  struct pst_path_info path = {.struct_size = sizeof(path)};
+  contract_region_make(DEPTH * stride, &peers->memory[i]);
+  const struct pst_mr_params mr = {.struct_size = sizeof(mr),
+                                   .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
+                                   .region = &peers->memory[i].region,
+                                   .length = DEPTH * stride,
+                                   .domain = i + 1};
+  if (ops->mr_register(peers->side.device, &mr, &peers->mrs[i]) < 0)
+    return false;
+  const struct pst_ring_params ring = {.struct_size = sizeof(ring),
+                                       .slots = DEPTH,
+                                       .mr = peers->mrs[i],
+                                       .stride = stride,
+                                       .payload_max = params.message,
+                                       .endpoints = 1};
+  assert_int_equal(ops->ring_open(peers->side.worker, &ring, &path, &peers->rings[i]), 0);
+  const struct pst_endpoint_params endpoint = {.struct_size = sizeof(endpoint),
+                                               .roles = PST_ROLE_SENDER | PST_ROLE_RECEIVER |
+                                                        PST_ROLE_RMA,
+                                               .ring = peers->rings[i],
+                                               .cookie = i + 1,
+                                               .options = peers->side.options,
+                                               .label = "peer",
+                                               .requests = 2 * DEPTH,
+                                               .pieces = 1,
+                                               .message_max = params.message,
+                                               .domain = i + 1};
+  return ops->endpoint_open(peers->side.worker, &endpoint, &peers->endpoints[i]) == 0;
+}
+
+static void close_peers(struct peers *peers)
+{
+  const struct pst_transport_ops *ops = peers->side.image.ops;
+  for (uint32_t i = 0; i < peers->count; i++) {
+    if (!peers->endpoints[i])
+      continue;
+    assert_int_equal(ops->endpoint_close(peers->endpoints[i], PST_CLOSE_ABORT, 0), 0);
+    contract_await(&peers->side, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
+  }
+  for (uint32_t i = 0; i < peers->count; i++) {
+    ops->ring_close(peers->side.worker, peers->rings[i]);
+    ops->mr_deregister(peers->side.device, peers->mrs[i]);
+    contract_region_free(&peers->memory[i]);
+  }
+}
+
+/* Of so many peers all open, and of one more the device's refusal says which limit it is. */
+static void peers_are(int which, uint32_t most, const char *reason, const char *words)
+{
+  struct peers peers = {0};
+  contract_complaints();
+  open_device(which, PST_PLAN_PEERS, &peers.side);
+  assert_string_equal(peers.side.limits.endpoints_reason, reason);
+  assert_int_equal(peers.side.limits.endpoints_max, most);
+  assert_int_equal(peers.side.limits.device_endpoints_max, most);
+  assert_int_equal(peers.side.image.ops->worker_open(peers.side.device, 0, &peers.side.worker), 0);
+  for (uint32_t i = 0; i < most; i++)
+    if (!open_peer(&peers))
+      fail_msg("%s: peer %u of %u: %s", variants[which].name, i + 1, most, contract_complaint());
+  if (contract_complaints())
+    fail_msg("%s: %s", variants[which].name, contract_complaint());
+  assert_false(open_peer(&peers));
+  assert_int_equal(contract_complaints(), 1);
+  if (!strstr(contract_complaint(), words))
+    fail_msg("no \"%s\" in: %s", words, contract_complaint());
+  close_peers(&peers);
+  contract_side_close(&peers.side);
+}
+
+static void as_many_peers_as_announced_open(void **state)
+{
+  (void)state;
+  peers_are(FEW_QPS, 4, "max_qp is 9, of which each takes 2",
+            "the device has at most 9 queue pairs for all processes, of 32768 requests each "
+            "(`ibv_devinfo -v`: max_qp, max_qp_wr; in use: `rdma resource`)");
+  peers_are(FEW_QPS_TWO, 2, "max_qp is 9, of which each takes 4", "at most 9 queue pairs");
+  peers_are(FEW_PDS, 3, "max_pd is 4, of which each takes 1 and the device 1",
+            "the device has at most 4 protection domains for all processes (`ibv_devinfo -v`: "
+            "max_pd; in use: `rdma resource`)");
+  peers_are(FEW_MRS, 3, "max_mr is 7, of which each takes 2", "max_mr");
+  peers_are(FEW_CQES, 8, "max_cqe is 1000, of which each takes 124", "max_cqe");
+  peers_are(FEW_CQES_TWO, 6, "max_cqe is 1000, of which each takes 156", "max_cqe");
+  peers_are(ONE_SRQ, 36, "max_srq is 1 of max_srq_wr 4096, of which each takes 28 receives",
+            "max_srq");
+}
+
+/* Streams have one queue pair an end, or `qps`, and a domain where they receive. */
+static void streams_count_queue_pairs_once(void **state)
+{
+  (void)state;
+  for (int qps = 1; qps <= 2; qps++) {
+    struct contract_side side = {0};
+    open_device(qps == 1 ? FEW_QPS : FEW_QPS_TWO, 0, &side);
+    assert_int_equal(side.limits.endpoints_max, 9 / qps);
+    assert_int_equal(side.limits.device_endpoints_max, 9 / qps);
+    contract_side_close(&side);
+  }
+  struct contract_side side = {0};
+  open_device(FEW_PDS, 0, &side);
+  assert_int_equal(side.limits.domains_max, 3);
+  contract_side_close(&side);
+}
+
 int main(int argc, char **argv)
 {
   if (argc != 3) {
@@ -293,6 +454,8 @@ int main(int argc, char **argv)
       CONTRACT_CASE(a_pool_of_what_there_is_does),
       CONTRACT_CASE(less_than_is_needed_is_refused),
       CONTRACT_CASE(atomics_that_a_device_lacks_are_refused),
+      CONTRACT_CASE(as_many_peers_as_announced_open),
+      CONTRACT_CASE(streams_count_queue_pairs_once),
   };
   return CONTRACT_RUN("what devices give", cases, &variants[0]) ? 1 : 0;
 }

@@ -261,6 +261,15 @@ class Verbs(Case):
         child = self.run_program("run", path, expect=3, **self.prefix())
         self.assertRegex(child.stderr, "`rdma resource`.*this one's are 1;")
 
+    def test_more_peers_than_the_device_has_queue_pairs_for(self):
+        """A peer takes two of them, which is known before the first client comes."""
+        self.plant(caps="max_qp: 100")
+        child = self.run_program("serve", "127.0.0.1:0", "--root", self.folder, "--transport", "verbs_rc",
+                                 "--transport-option", "device=mlx5_0", expect=2, **self.prefix())  # fmt: skip
+        self.assertIn("transport verbs_rc has at most 50 endpoints a device (max_qp is 100, of which each takes 2), one "
+                      "for each peer, and the limit is 64 peers", child.stderr)  # fmt: skip
+        self.assertIn("lower it to 50", child.stderr)
+
     def test_the_limit_is_named_where_it_can_be_the_reason(self):
         """Of a queue, whose memory a provider pins; not of what pins nothing, nor with privilege."""
         path = self.verbs_config()
@@ -270,7 +279,7 @@ class Verbs(Case):
             prefix = ("prlimit", "--memlock=65536", *plain, *self.prefix()["prefix"])
             child = self.run_program("run", path, "--set", "streams.packets.sender.transport.options.mtu=1024",
                                      expect=3, prefix=prefix)  # fmt: skip
-            self.assertRegex(child.stderr, f"{call}.*Cannot allocate memory")
+            self.assertRegex(child.stderr, f"{call}.*Cannot allocate memory.*`ibv_devinfo -v`: {cap}")
             self.assertEqual("`ulimit -l`: 0 of 64 KiB are pinned" in child.stderr, is_named, str(child))
             self.assertEqual("ulimit" in child.stderr, is_named, str(child))
 

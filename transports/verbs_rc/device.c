@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices, what they allow, and registrations. */
 #include <stdio.h>
-#include <unistd.h>
 
 #include "cm.h"
 #include "rc.h"
@@ -147,35 +146,6 @@ void rc_close(struct pst_device *device)
   pthread_mutex_destroy(&device->domains_lock);
   pthread_mutex_destroy(&device->events);
   free(device);
-}
-
-int rc_limits(struct pst_device *device, struct pst_limits *limits)
-{
-  const struct ibv_device_attr *attr = &device->attr;
-  /* Beside the host's own a queue has room for credit, hellos and farewells. */
-  const uint32_t own = RC_CONTROL_RECEIVES + RC_SPARE_SENDS + RC_SPARE_RECEIVES;
-  uint32_t depth = (uint32_t)attr->max_qp_wr, room = depth > own ? depth - own : 1;
-  uint32_t receives = device->shares ? (uint32_t)attr->max_srq_wr - RC_RECEIVES_BESIDE : room;
-  struct pst_limits out = {
-      .sequence_bits = 32,
-      .capabilities = device->capabilities,
-      .message_max = device->message_max,
-      .rma_max = device->capabilities & PST_CAP_READ ? device->message_max : 0,
-      .slot_alignment = 1,
-      .slots_min = 1,
-      .slots_max = smaller(receives, RC_SLOTS_MAX),
-      .workers_max = smaller((uint64_t)attr->max_cq, RC_WORKERS_MAX),
-      .endpoints_max = smaller((uint64_t)attr->max_qp / device->qps, RC_PLACES),
-      .requests_max = smaller(room, RC_REQUESTS_MAX),
-      .pieces_max = device->pieces_max,
-      .ring_needs = PST_NEED_EXPORT_DMABUF,
-      .send_needs = PST_NEED_EXPORT_DMABUF,
-      .page_size = (uint64_t)sysconf(_SC_PAGESIZE),
-      .address_max = RC_BLOB_BYTES,
-      .remote_max = RC_REMOTE_BYTES,
-  };
-  pst_struct_write(limits, &out, sizeof(out));
-  return 0;
 }
 
 /* ---- Registrations -------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 
 /* soft-RoCE checks the local keys of a shared receive against the domain of the queue pair that
  * takes it, not against the shared queue's (rxe_resp.c: send_data_in). */
-static bool has_one_only(const struct pst_device *device)
+bool rc_domain_is_one(const struct pst_device *device)
 {
   return device->shares && device->is_soft;
 }
@@ -22,8 +22,8 @@ static int open_domain(struct rc_domain *domain, struct pst_device *device, uint
   if (!domain->pd) {
     int rc = vb_call_error(errno);
     RC_LOG(device, PST_LOG_ERROR,
-           "%s: ibv_alloc_pd: %s; each peer has a protection domain, and the device at most %d "
-           "(`ibv_devinfo -v`: max_pd), see `rdma resource`",
+           "%s: ibv_alloc_pd: %s; the device has at most %d protection domains for all processes "
+           "(`ibv_devinfo -v`: max_pd; in use: `rdma resource`), and each peer takes one",
            device->open.info->name, strerror(-rc), device->attr.max_pd);
     return rc;
   }
@@ -72,7 +72,7 @@ static int find_or_open(struct pst_device *device, uint64_t number, struct rc_do
 
 int rc_domain_take(struct pst_device *device, uint64_t number, struct rc_domain **domain)
 {
-  if (number == 0 || has_one_only(device)) {
+  if (number == 0 || rc_domain_is_one(device)) {
     *domain = &device->own;
     return 0;
   }

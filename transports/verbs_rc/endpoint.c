@@ -231,8 +231,6 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->message_max = in.message_max ? in.message_max : worker->device->message_max;
   made->requests_max = in.requests;
   made->mostly = in.mr;
-  made->credit_depth = worker->device->shares ? RC_SHARED_CREDITS : RC_CONTROL_RECEIVES;
-  made->credit_bytes = worker->device->shares ? RC_SHARED_CREDIT_BYTES : RC_CONTROL_BYTES;
   made->failed_from = made->refused_at = RC_NEVER;
   made->lane_count = 1;
   made->connect_by_ns = made->close_by_ns = RC_NEVER;

@@ -83,11 +83,13 @@ static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, 
   if (!made) {
     int rc = vb_call_error(errno);
     RC_LOG(device, PST_LOG_ERROR,
-           "%s: ibv_create_qp on %s (%u sends of %u pieces, %u receives): %s; fewer `requests`, "
-           "fewer slots%s, see `rdma resource`%s",
+           "%s: ibv_create_qp on %s (%u sends of %u pieces, %u receives): %s; the device has at "
+           "most %d queue pairs for all processes, of %d requests each (`ibv_devinfo -v`: max_qp, "
+           "max_qp_wr; in use: `rdma resource`): fewer endpoints, `requests` or slots%s%s",
            label, device->open.info->name, want->max_send_wr, want->max_send_sge,
-           endpoint->shared ? 0 : want->max_recv_wr, strerror(-rc),
-           endpoint->lane_count > 1 ? ", fewer `qps`" : "", vb_memlock_hint(-rc, memlock));
+           endpoint->shared ? 0 : want->max_recv_wr, strerror(-rc), device->attr.max_qp,
+           device->attr.max_qp_wr, endpoint->lane_count > 1 ? ", fewer `qps`" : "",
+           vb_memlock_hint(-rc, memlock));
     return rc;
   }
   list_missing(endpoint, want, given, missing, sizeof(missing));
@@ -185,10 +187,12 @@ int rc_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label)
   int rc = room < wanted ? ENOSPC : ibv_resize_cq(worker->cq, (int)room);
   if (rc == 0 && wanted <= (uint32_t)worker->cq->cqe)
     return 0;
-  RC_LOG(device, PST_LOG_ERROR,
-         "%s: no room for %u completions in a completion queue (%s; it has %d, and the device at "
-         "most %d): fewer streams on a worker, smaller rings, or fewer requests",
-         label, wanted, rc ? strerror(rc) : "ibv_resize_cq gave less than it was asked for",
-         worker->cq->cqe, device->attr.max_cqe);
+  RC_LOG(
+      device, PST_LOG_ERROR,
+      "%s: no room for %u completions in a completion queue (%s; it has %d, and the device at "
+      "most %d; `ibv_devinfo -v`: max_cqe): fewer endpoints on a worker, smaller rings, or fewer "
+      "requests",
+      label, wanted, rc ? strerror(rc) : "ibv_resize_cq gave less than it was asked for",
+      worker->cq->cqe, device->attr.max_cqe);
   return -ENOSPC;
 }

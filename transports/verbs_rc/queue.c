@@ -10,7 +10,7 @@
 static int reserve_completions(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;
-  uint32_t wanted = worker->cq_used + endpoint->sq_size + endpoint->rq_size + endpoint->lane_room;
+  uint32_t wanted = worker->cq_used + rc_queue_completions(endpoint);
   int rc = rc_cq_grow(worker, wanted, endpoint->label);
 
   if (rc == 0)
@@ -115,10 +115,10 @@ static void line_up(struct pst_endpoint *endpoint)
   rx->given = rx->line.head;
 }
 
-int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
+void rc_queue_sizes(struct pst_endpoint *endpoint)
 {
-  int rc;
-
+  endpoint->credit_depth = endpoint->device->shares ? RC_SHARED_CREDITS : RC_CONTROL_RECEIVES;
+  endpoint->credit_bytes = endpoint->device->shares ? RC_SHARED_CREDIT_BYTES : RC_CONTROL_BYTES;
   endpoint->sq_size = endpoint->requests_max + RC_SPARE_SENDS;
   endpoint->rq_size = RC_SPARE_RECEIVES;
   if (endpoint->rx) {
@@ -132,6 +132,13 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
   if (endpoint->tx && !endpoint->device->shares)
     endpoint->receive_buffers = endpoint->rq_size;
   endpoint->lane_room = rc_lanes_room(endpoint);
+}
+
+int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
+{
+  int rc;
+
+  rc_queue_sizes(endpoint);
   if ((rc = reserve_completions(endpoint)) < 0) {
     endpoint->sq_size = endpoint->rq_size = endpoint->lane_room = 0;
     return rc;
@@ -229,7 +236,7 @@ void rc_queue_close(struct pst_endpoint *endpoint)
     vb_unpin(&endpoint->local->mrs, endpoint->credit_mr);
   if (endpoint->control_mr)
     vb_unpin(&endpoint->domain->mrs, endpoint->control_mr);
-  endpoint->worker->cq_used -= endpoint->sq_size + endpoint->rq_size + endpoint->lane_room;
+  endpoint->worker->cq_used -= rc_queue_completions(endpoint);
   free(endpoint->control);
   free(endpoint->sent);
   free(endpoint->wrs);

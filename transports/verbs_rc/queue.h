@@ -38,7 +38,13 @@ int rc_srq_create(const struct rc_domain *domain, void *context, uint32_t *size,
                   struct ibv_srq **srq);
 int rc_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label);
 
-/* queue.c: the queue pair and its send queue. */
+/* queue.c: the queue pair and its send queue; first how long its queues are, in its place. */
+void rc_queue_sizes(struct pst_endpoint *endpoint);
+/* Completions that there may be of it at a time. */
+static inline uint32_t rc_queue_completions(const struct pst_endpoint *endpoint)
+{
+  return endpoint->sq_size + endpoint->rq_size + endpoint->lane_room;
+}
 int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces);
 void rc_queue_close(struct pst_endpoint *endpoint);
 int rc_queue_init(struct pst_endpoint *endpoint);

@@ -60,6 +60,7 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size);
 
 /* domain.c: the device's own; then the one of that number, or the device's own for 0. 0 or -errno,
  * which is told. Any thread. */
+bool rc_domain_is_one(const struct pst_device *device); /* all numbers have the device's own */
 int rc_domains_open(struct pst_device *device);
 void rc_domains_close(struct pst_device *device);
 int rc_domain_take(struct pst_device *device, uint64_t number, struct rc_domain **domain);

@@ -144,19 +144,38 @@ int rc_shared_open_slots(struct pst_ring *ring)
 
 /* ---- Endpoints ------------------------------------------------------------------------------ */
 
+static uint32_t size_after(uint64_t sum, uint32_t most, uint32_t wanted)
+{
+  const uint64_t size = FIRST_SIZE + sum;
+
+  if (size < wanted)
+    return wanted;
+  return (uint32_t)(size < most ? size : most > wanted ? most : wanted);
+}
+
 /* Those of that kind are as large together, so that there are few of them. */
 static uint32_t size_of_next(const struct pst_worker *worker, enum rc_shared_kind kind,
                              uint32_t wanted)
 {
-  const uint32_t most = (uint32_t)worker->device->attr.max_srq_wr;
-  uint64_t size = FIRST_SIZE;
+  uint64_t sum = 0;
 
   for (uint32_t i = 0; i < worker->shared.room; i++) {
     const struct rc_shared *one = worker->shared.all[i].at;
-    size += one && one->kind == kind ? one->size : 0;
+    sum += one && one->kind == kind ? one->size : 0;
   }
-  size = size < most ? size : most;
-  return size < wanted ? wanted : (uint32_t)size;
+  return size_after(sum, (uint32_t)worker->device->attr.max_srq_wr, wanted);
+}
+
+uint64_t rc_shared_most(const struct pst_device *device, uint32_t wanted, uint64_t enough)
+{
+  uint64_t sum = 0, count = 0;
+
+  for (int i = 0; i < device->attr.max_srq && count < enough; i++) {
+    const uint32_t size = size_after(sum, (uint32_t)device->attr.max_srq_wr, wanted);
+    count += size / wanted;
+    sum += size;
+  }
+  return count;
 }
 
 static int find_room(struct pst_worker *worker, enum rc_shared_kind kind, uint32_t wanted,

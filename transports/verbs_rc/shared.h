@@ -50,6 +50,8 @@ struct rc_shared {
 /* Of an endpoint: room for its receives, before its queue pair is made; and given back, after.
  * 0 or -errno, which is told. */
 int rc_shared_join(struct pst_endpoint *endpoint);
+/* How many endpoints of so many receives each a worker may have, or more than `enough`. */
+uint64_t rc_shared_most(const struct pst_device *device, uint32_t wanted, uint64_t enough);
 void rc_shared_leave(struct pst_endpoint *endpoint);
 /* Its queue pair's completions are told from others' from now on. */
 void rc_shared_name(struct pst_endpoint *endpoint);

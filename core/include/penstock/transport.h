@@ -114,11 +114,15 @@ struct pst_plan {
   uint32_t reserved;
   uint64_t ring_slots;  /* of all rings together */
   uint64_t message_max; /* bytes */
+  uint32_t domains;     /* that memory and endpoints will name: pst_mr_params.domain */
+  uint32_t reserved2;
 };
 
 enum pst_plan_flag {
   PST_PLAN_IN_PROCESS = 1u << 0, /* both ends of every endpoint are in this process */
   PST_PLAN_SLEEP = 1u << 1,      /* idle workers will sleep: arm and event_fd are used */
+  /* Each of the endpoints, `rings` of them, has a ring, a domain, every role and `requests`. */
+  PST_PLAN_PEERS = 1u << 2,
 };
 
 struct pst_open_params {
@@ -170,6 +174,11 @@ struct pst_limits {
   uint32_t remote_max;  /* bytes of mr_pack */
   uint32_t rings_max;   /* of the device; 0: no bound */
   uint32_t reserved;
+  uint32_t domains_max;          /* of the device; 0: no bound */
+  uint32_t device_endpoints_max; /* of all workers together; 0: no bound */
+  /* What bounds endpoints, for whoever has too many: "max_qp is 64, each endpoint takes 2".
+   * Empty: there is nothing to say. */
+  char endpoints_reason[128];
 };
 
 /* ---- Registration and remote access -------------------------------------- */

@@ -35,6 +35,8 @@ struct pst_device {
   struct registration registrations[REGISTRATIONS_MAX];
   uint32_t endpoints; /* limits that are lower than the inner transport's; 0: its own */
   uint32_t rings_max;
+  uint32_t domains_max;
+  uint32_t device_endpoints;
 };
 
 struct pst_worker {
@@ -77,6 +79,8 @@ static int failing_open(const struct pst_host *host, const struct pst_open_param
   made->sequence = host->option_uint(params->options, "sequence");
   made->endpoints = (uint32_t)host->option_uint(params->options, "endpoints");
   made->rings_max = (uint32_t)host->option_uint(params->options, "rings");
+  made->domains_max = (uint32_t)host->option_uint(params->options, "domains");
+  made->device_endpoints = (uint32_t)host->option_uint(params->options, "device_endpoints");
   strncpy(made->fail, host->option_string(params->options, "fail"), sizeof(made->fail) - 1);
   int rc = fails(made, "open")
                ? -EIO
@@ -112,6 +116,12 @@ static int failing_limits(struct pst_device *device, struct pst_limits *limits)
     limits->endpoints_max = device->endpoints;
   if (device->rings_max)
     limits->rings_max = device->rings_max;
+  if (device->domains_max)
+    limits->domains_max = device->domains_max;
+  if (device->device_endpoints) {
+    limits->device_endpoints_max = device->device_endpoints;
+    strcpy(limits->endpoints_reason, "max_qp is 3");
+  }
   if (!device->sequence) {
     limits->sequence_bits = 0;
     limits->capabilities &= ~(uint64_t)PST_CAP_SEQUENCE;

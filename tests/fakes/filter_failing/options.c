@@ -8,6 +8,10 @@ static const struct pst_option options[] = {
                 "Endpoints of a worker, at most; 0: as many as the inner transport has."),
     FAKE_OPTION("rings", UINT, "0",
                 "Rings of a device, at most; 0: as many as the inner transport has."),
+    FAKE_OPTION("domains", UINT, "0",
+                "Domains of a device, at most; 0: as many as the inner transport has."),
+    FAKE_OPTION("device_endpoints", UINT, "0",
+                "Endpoints of a device, at most; 0: as many as the inner transport has."),
     FAKE_OPTION(
         "sequence", BOOL, "true",
         "`false`: messages arrive without their numbers, as if the transport carried none."),

@@ -364,7 +364,16 @@ static void more_than_the_limits_is_refused(void **state)
       "test.yaml:2:21: transport loopback has at most 1 rings a device, the streams "
       "have 2; let some share one (`receiver.share`), or run fewer");
   assert_int_equal(refused_status(), PST_EXIT_UNAVAILABLE);
-  open_text(&run, FAILING("endpoints: 4, rings: 2"));
+  /* More workers would have no more of them. */
+  assert_string_equal(refused_text(FAILING("device_endpoints: 3")),
+                      "stream b: transport loopback has at most 3 endpoints a device (max_qp is "
+                      "3); run fewer streams");
+  assert_string_equal(
+      refused_text(FAILING("domains: 1")),
+      "test.yaml:2:21: transport loopback has at most 1 domains a device, one for each receiver or "
+      "region that peers reach, and the streams have 2; let some share a ring (`receiver.share`), "
+      "or run fewer");
+  open_text(&run, FAILING("endpoints: 4, device_endpoints: 4, rings: 2, domains: 2"));
   close_run(&run);
 }
 

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a device allows. Its own limits (`ibv_devinfo -v`) are all processes' together: no more than
+ * these can ever be had, and another process may have some of them.
+ */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "rc.h"
+#include "shared.h"
+
+static uint32_t smaller(uint64_t a, uint64_t b)
+{
+  return (uint32_t)(a < b ? a : b);
+}
+
+/* At most as many endpoints as `each` of the device's `has`, but for those that are `taken`, allow.
+ * 0: it does not say how many it has. */
+static void bound(struct pst_limits *limits, const char *limit, int64_t has, uint32_t taken,
+                  uint32_t each)
+{
+  const uint64_t most = has > taken ? (uint64_t)(has - taken) / each : 0;
+
+  if (has <= 0 || most >= limits->device_endpoints_max)
+    return;
+  limits->device_endpoints_max = most ? (uint32_t)most : 1;
+  snprintf(limits->endpoints_reason, sizeof(limits->endpoints_reason),
+           "%s is %lld, of which each takes %u%s", limit, (long long)has, each,
+           taken ? " and the device 1" : "");
+}
+
+static void bound_by_shared(struct pst_limits *limits, const struct pst_device *device,
+                            uint32_t receives)
+{
+  const uint64_t most = rc_shared_most(device, receives, limits->device_endpoints_max);
+  const struct ibv_device_attr *attr = &device->attr;
+
+  if (most >= limits->device_endpoints_max)
+    return;
+  limits->device_endpoints_max = most ? (uint32_t)most : 1;
+  snprintf(limits->endpoints_reason, sizeof(limits->endpoints_reason),
+           "max_srq is %d of max_srq_wr %d, of which each takes %u receives", attr->max_srq,
+           attr->max_srq_wr, receives);
+}
+
+/* Peers' endpoints are alike, so that what each takes is known before there is one. */
+static void bound_peers(const struct pst_device *device, struct pst_limits *limits)
+{
+  const struct ibv_device_attr *attr = &device->attr;
+  const struct pst_plan *plan = &device->plan;
+  struct pst_ring ring = {0};
+  struct rc_rx rx = {.ring = &ring,
+                     .share = smaller(plan->ring_slots / plan->rings, limits->slots_max)};
+  struct rc_tx tx = {0};
+  struct pst_endpoint like = {.device = (struct pst_device *)device,
+                              .tx = &tx,
+                              .rx = &rx,
+                              .requests_max = smaller(plan->requests, limits->requests_max),
+                              .lane_count = device->qps};
+
+  rc_queue_sizes(&like);
+  bound(limits, "max_qp", attr->max_qp, 0, 2 * device->qps);
+  if (!rc_domain_is_one(device))
+    bound(limits, "max_pd", attr->max_pd, 1, 1);
+  bound(limits, "max_mr", attr->max_mr, 0, 2); /* its ring, its credit */
+  /* One worker has them all. */
+  bound(limits, "max_cqe", attr->max_cqe, 0, rc_queue_completions(&like));
+  if (device->shares)
+    bound_by_shared(limits, device, like.rq_size);
+}
+
+static void bound_endpoints(const struct pst_device *device, struct pst_limits *limits)
+{
+  const struct ibv_device_attr *attr = &device->attr;
+  const struct pst_plan *plan = &device->plan;
+  /* Of endpoints for one-sided access alone `qps` makes no more. */
+  const bool has_messages = plan->senders || plan->receivers || !plan->rma;
+
+  limits->device_endpoints_max = RC_WORKERS_MAX * RC_PLACES;
+  if ((plan->flags & PST_PLAN_PEERS) && plan->rings)
+    bound_peers(device, limits);
+  bound(limits, "max_qp", attr->max_qp, 0, has_messages ? device->qps : 1);
+  bound(limits, "max_mr", attr->max_mr, 0, 1);
+  limits->endpoints_max = smaller(limits->device_endpoints_max, RC_PLACES);
+  if (!rc_domain_is_one(device) && attr->max_pd > 0)
+    limits->domains_max = attr->max_pd > 1 ? (uint32_t)attr->max_pd - 1 : 1;
+}
+
+int rc_limits(struct pst_device *device, struct pst_limits *limits)
+{
+  const struct ibv_device_attr *attr = &device->attr;
+  /* Beside the host's own a queue has room for credit, hellos and farewells. */
+  const uint32_t own = RC_CONTROL_RECEIVES + RC_SPARE_SENDS + RC_SPARE_RECEIVES;
+  uint32_t depth = (uint32_t)attr->max_qp_wr, room = depth > own ? depth - own : 1;
+  uint32_t receives = device->shares ? (uint32_t)attr->max_srq_wr - RC_RECEIVES_BESIDE : room;
+  struct pst_limits out = {
+      .sequence_bits = 32,
+      .capabilities = device->capabilities,
+      .message_max = device->message_max,
+      .rma_max = device->capabilities & PST_CAP_READ ? device->message_max : 0,
+      .slot_alignment = 1,
+      .slots_min = 1,
+      .slots_max = smaller(receives, RC_SLOTS_MAX),
+      .workers_max = smaller((uint64_t)attr->max_cq, RC_WORKERS_MAX),
+      .requests_max = smaller(room, RC_REQUESTS_MAX),
+      .pieces_max = device->pieces_max,
+      .ring_needs = PST_NEED_EXPORT_DMABUF,
+      .send_needs = PST_NEED_EXPORT_DMABUF,
+      .page_size = (uint64_t)sysconf(_SC_PAGESIZE),
+      .address_max = RC_BLOB_BYTES,
+      .remote_max = RC_REMOTE_BYTES,
+  };
+
+  bound_endpoints(device, &out);
+  pst_struct_write(limits, &out, sizeof(out));
+  return 0;
+}
