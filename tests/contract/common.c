@@ -37,6 +37,16 @@ unsigned int contract_descriptors(void)
   return count;
 }
 
+uint64_t contract_mapped_bytes(void)
+{
+  unsigned long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "re");
+  assert_non_null(file);
+  assert_int_equal(fscanf(file, "%lu", &pages), 1);
+  fclose(file);
+  return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 void contract_descriptors_are(unsigned int count)
 {
   unsigned int now = contract_descriptors();

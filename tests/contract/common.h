@@ -27,6 +27,8 @@ uint64_t contract_heap_bytes(void);
 /* Else the case has failed. */
 void contract_descriptors_are(unsigned int count);
 void contract_heap_is_at_most(uint64_t bytes);
+/* Address space that this process has mapped. */
+uint64_t contract_mapped_bytes(void);
 /* What a hundred rounds may add to the heap: not one allocation each, but what grows to the size
  * of what was there at a time. */
 #define CONTRACT_HEAP_NOISE_BYTES UINT64_C(1500)

@@ -257,6 +257,16 @@ int contract_connect(struct contract_side *side, uint32_t index, const struct ps
   return side->image.ops->endpoint_connect(side->endpoints[index], blob);
 }
 
+int contract_connect_one(const struct contract_variant *variant,
+                         const struct contract_params *params, const struct pst_blob *blob)
+{
+  struct contract_side sender = {0};
+  contract_side_open(variant, params, false, false, &sender);
+  int rc = contract_connect(&sender, 0, blob);
+  contract_side_close(&sender);
+  return rc;
+}
+
 void contract_pair_connect(struct contract_pair *pair)
 {
   struct pst_blob blob;

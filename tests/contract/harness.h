@@ -166,6 +166,9 @@ struct contract_pair *contract_pair(void **state, const struct contract_params *
 
 void contract_address(struct contract_side *side, uint32_t index, struct pst_blob *blob);
 int contract_connect(struct contract_side *side, uint32_t index, const struct pst_blob *blob);
+/* Connects a sender of its own, once. Returns what connect does. */
+int contract_connect_one(const struct contract_variant *variant,
+                         const struct contract_params *params, const struct pst_blob *blob);
 
 /* Poll once and log. Returns how many came. */
 int contract_poll(struct contract_side *side);

@@ -138,15 +138,6 @@ static void credit_for_a_slot_that_does_not_exist(void **state)
   sender_sees(1, UINT32_MAX);
 }
 
-static int connect_to(const struct pst_blob *blob)
-{
-  struct contract_side sender = {0};
-  contract_side_open(&variant, &params, false, false, &sender);
-  int rc = contract_connect(&sender, 0, blob);
-  contract_side_close(&sender);
-  return rc;
-}
-
 static void descriptors_that_could_be_cut_short(void **state)
 {
   (void)state;
@@ -159,18 +150,18 @@ static void descriptors_that_could_be_cut_short(void **state)
     assert_true(open >= 0 && ftruncate(open, 1 << 20) == 0);
     bad = good;
     bad.fds[which] = open;
-    assert_int_equal(connect_to(&bad), -EPROTO);
+    assert_int_equal(contract_connect_one(&variant, &params, &bad), -EPROTO);
     assert_int_equal(ftruncate(open, 64), 0);
     assert_int_equal(fcntl(open, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    assert_int_equal(connect_to(&bad), -EPROTO); /* too short */
+    assert_int_equal(contract_connect_one(&variant, &params, &bad), -EPROTO); /* too short */
     close(open);
   }
-  assert_int_equal(connect_to(&good), 0);
+  assert_int_equal(contract_connect_one(&variant, &params, &good), 0);
   bad = good;
   bad.fd_count = 0;
-  assert_int_equal(connect_to(&bad), -EXDEV);
+  assert_int_equal(contract_connect_one(&variant, &params, &bad), -EXDEV);
   bad.fd_count = 3;
-  assert_int_equal(connect_to(&bad), -EPROTO);
+  assert_int_equal(contract_connect_one(&variant, &params, &bad), -EPROTO);
   assert_int_equal(contract_complaints(), 6);
   contract_side_close(&receiver);
 }
@@ -193,7 +184,7 @@ static void geometry_that_overflows(void **state)
   bad[5].ring_offset = receiver.memory.region.length;
   for (int i = 0; i < 6; i++) {
     memcpy(blob.bytes, &bad[i], sizeof(bad[i]));
-    assert_int_equal(connect_to(&blob), -EPROTO);
+    assert_int_equal(contract_connect_one(&variant, &params, &blob), -EPROTO);
   }
   assert_int_equal(contract_complaints(), 6);
   contract_side_close(&receiver);

@@ -249,16 +249,6 @@ static void memory_of_others(void **state)
   munmap(other.at, other.bytes);
 }
 
-static uint64_t mapped_bytes(void)
-{
-  unsigned long pages = 0;
-  FILE *statm = fopen("/proc/self/statm", "re");
-  assert_non_null(statm);
-  assert_int_equal(fscanf(statm, "%lu", &pages), 1);
-  fclose(statm);
-  return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 static int sparse(uint64_t bytes)
 {
   int fd = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -281,12 +271,12 @@ static void files_without_end(void **state)
   pack(pair, raw, sizeof(raw), &blob);
   memcpy(&handle, raw, sizeof(handle));
   blob.fds[LB_FD_REGION] = sparse(bytes);
-  const uint64_t before = mapped_bytes();
+  const uint64_t before = contract_mapped_bytes();
   handle.offset = bytes - 8192;
   handle.length = 4096;
   memcpy(raw, &handle, sizeof(handle));
   assert_int_equal(remote_of(pair, &blob, &remote), 0);
-  assert_true(mapped_bytes() - before < UINT64_C(1) << 20);
+  assert_true(contract_mapped_bytes() - before < UINT64_C(1) << 20);
   pair->sender.image.ops->remote_close(pair->sender.endpoints[0], remote);
   handle.offset = 0;
   handle.length = bytes - 8192;
@@ -295,16 +285,6 @@ static void files_without_end(void **state)
   assert_int_equal(contract_complaints(), 1);
   close(blob.fds[LB_FD_REGION]);
   contract_pair_close(pair);
-}
-
-/* Connects one more sender, of a node, to that address. */
-static int connect_to(const struct pst_blob *blob)
-{
-  struct contract_side sender = {0};
-  contract_side_open(&variant, &with_rma, false, false, &sender);
-  int rc = contract_connect(&sender, 0, blob);
-  contract_side_close(&sender);
-  return rc;
 }
 
 /* A node's peer says how long its ring is, and this end's memory pays for what it writes there. */
@@ -322,11 +302,11 @@ static void ring_without_memory(void **state)
   address.ring_offset = 0;
   address.stride = UINT64_C(256) << 20;
   memcpy(blob.bytes, &address, sizeof(address));
-  assert_int_equal(connect_to(&blob), -EPROTO);
+  assert_int_equal(contract_connect_one(&variant, &with_rma, &blob), -EPROTO);
   assert_int_equal(contract_complaints(), 1);
   address.stride = UINT64_C(2) << 20;
   memcpy(blob.bytes, &address, sizeof(address));
-  assert_int_equal(connect_to(&blob), 0);
+  assert_int_equal(contract_connect_one(&variant, &with_rma, &blob), 0);
   assert_int_equal(fstat(blob.fds[LB_FD_RING], &info), 0);
   assert_int_equal(info.st_blocks, 0);
   close(blob.fds[LB_FD_RING]);
@@ -348,10 +328,10 @@ static void descriptors_that_wait(void **state)
     for (int which = LB_FD_PROCESS; which <= LB_FD_WAKE; which++) {
       bad = good;
       bad.fds[which] = fds[i];
-      assert_int_equal(connect_to(&bad), -EPROTO);
+      assert_int_equal(contract_connect_one(&variant, &with_rma, &bad), -EPROTO);
     }
   assert_int_equal(contract_complaints(), 6);
-  assert_int_equal(connect_to(&good), 0);
+  assert_int_equal(contract_connect_one(&variant, &with_rma, &good), 0);
   for (int i = 0; i < 2; i++) {
     close(pair[i]);
     close(pipes[i]);

@@ -15,16 +15,6 @@ static struct {
   struct sigaction too_large;
 } before;
 
-static uint64_t guard_mapped_bytes(void)
-{
-  unsigned long pages = 0;
-  FILE *file = fopen("/proc/self/statm", "re");
-  assert_non_null(file);
-  assert_int_equal(fscanf(file, "%lu", &pages), 1);
-  fclose(file);
-  return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 static void guard_lower(int resource, const struct rlimit *was, uint64_t bytes)
 {
   const struct rlimit limit = {.rlim_cur = bytes < was->rlim_cur ? bytes : was->rlim_cur,
@@ -40,7 +30,7 @@ void contract_guard(void)
   assert_int_equal(getrlimit(RLIMIT_AS, &before.space), 0);
   assert_int_equal(sigaction(SIGXFSZ, &ignore, &before.too_large), 0);
   guard_lower(RLIMIT_FSIZE, &before.file, GUARD_BYTES);
-  guard_lower(RLIMIT_AS, &before.space, guard_mapped_bytes() + GUARD_BYTES);
+  guard_lower(RLIMIT_AS, &before.space, contract_mapped_bytes() + GUARD_BYTES);
 }
 
 void contract_unguard(void)

@@ -295,16 +295,6 @@ static void test_nothing_is_left_after_close(void **state)
   contract.ops->close(NULL);
 }
 
-static uint64_t address_space_bytes(void)
-{
-  unsigned long pages = 0;
-  FILE *file = fopen("/proc/self/statm", "re");
-  assert_non_null(file);
-  assert_int_equal(fscanf(file, "%lu", &pages), 1);
-  fclose(file);
-  return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 /* With room for what a sanitizer keeps of freed memory. */
 static void test_address_space_comes_back(void **state)
 {
@@ -312,13 +302,13 @@ static void test_address_space_comes_back(void **state)
   (void)state;
   enum { COUNT = 400 };
   const uint64_t length = 4 << 20;
-  uint64_t before = address_space_bytes();
+  uint64_t before = contract_mapped_bytes();
   for (int i = 0; i < COUNT; i++) {
     struct pst_region region =
         contract_alloc(i % 2 ? PST_ALLOC_STAGING : PST_ALLOC_NORMAL, length, 0, 0);
     contract_free(&region);
   }
-  assert_true(address_space_bytes() < before + COUNT * length * 3 / 8);
+  assert_true(contract_mapped_bytes() < before + COUNT * length * 3 / 8);
 }
 
 /* Needs are wishes: each is granted or not, and the region says so. */
