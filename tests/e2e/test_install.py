@@ -40,8 +40,8 @@ class Install(Case):
             PENSTOCK_PLUGIN_PATH=str(cls.library_folder / "penstock"),
         )
 
-    def flags(self, package, *what):
-        out = run("pkg-config", *what, package, env=self.environment)
+    def flags(self, package, *what, environment=None):
+        out = run("pkg-config", *what, package, env=environment or self.environment)
         self.assertEqual(out.returncode, 0, out.stderr)
         return shlex.split(out.stdout)
 
@@ -105,18 +105,25 @@ class Install(Case):
         )
         self.assertEqual(out.returncode, 0, out.stderr)
 
-    def test_application_outside_the_tree(self):
+    def embed(self, environment):
         application = self.folder / "embedded"
         compile_ = run(
             *shlex.split(os.environ.get("CC", "cc")),
             *("-std=c11", "-Wall", "-Wextra", "-Werror", "-o", application, HERE / "embedded.c"),
-            *self.flags("penstock", "--cflags", "--libs"),
-            env=self.environment,
+            *self.flags("penstock", "--cflags", "--libs", environment=environment),
+            env=environment,
         )
         self.assertEqual(compile_.returncode, 0, compile_.stderr)
-        out = run(application, env=self.environment)
+        out = run(application, env=environment)
         self.assertEqual(out.returncode, 0, out.stderr)
         self.assertIn("5000 received, 0 wrong", out.stdout)
+
+    def test_application_outside_the_tree(self):
+        self.embed(self.environment)
+
+    def test_application_with_a_build_that_is_not_installed(self):
+        self.embed(dict(os.environ, PKG_CONFIG_PATH=str(BUILD / "meson-uninstalled"),
+                        LD_LIBRARY_PATH=str(BUILD / "core")))
 
     def test_plugin_package_has_flags_and_folder_only(self):
         self.assertEqual(self.flags("penstock-plugin", "--libs"), [])
