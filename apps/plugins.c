@@ -28,6 +28,8 @@ static const char *state_of(const struct pst_plugin_info *info)
 {
   if (info->status == 0)
     return "usable";
+  if (info->shadowed_by[0] != '\0')
+    return "shadowed";
   return info->described ? "not built here" : "not usable";
 }
 

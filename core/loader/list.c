@@ -80,7 +80,8 @@ static void report_plugin(const struct report *report, const struct loader_plugi
                                  .description = plugin->description,
                                  .path = plugin->path,
                                  .reason = probe.reason,
-                                 .remedy = probe.remedy};
+                                 .remedy = probe.remedy,
+                                 .shadowed_by = ""};
 
   info.status = plugin->plugin->probe(plugin->host, &probe);
   probe.reason[sizeof probe.reason - 1] = '\0';
@@ -106,7 +107,7 @@ static void report_plugin(const struct report *report, const struct loader_plugi
 /* A rejected one has at least the name that its file gives it. */
 static void report_other(const struct report *report, const struct found *entry,
                          const struct pst_description *description, const char *path, int status,
-                         const char *reason, const char *remedy)
+                         const char *reason, const char *remedy, const char *shadowed_by)
 {
   static const char *const none[] = {NULL};
   struct pst_description bare = {.struct_size = sizeof bare,
@@ -121,10 +122,11 @@ static void report_other(const struct report *report, const struct found *entry,
                                  .description = description ? description : &bare,
                                  .path = path,
                                  .status = status,
-                                 .described = path[0] != '\0',
+                                 .described = description != NULL,
                                  .reason = reason,
                                  .remedy = remedy,
-                                 .libraries = none};
+                                 .libraries = none,
+                                 .shadowed_by = shadowed_by};
 
   if (report->plugin)
     report->plugin(report->context, &info);
@@ -146,23 +148,28 @@ static const struct found *find_entry(const struct all *all, size_t end, uint32_
 
 static void list_plugin(const struct report *report, const struct found *entry)
 {
-  const struct loader_plugin *plugin, *earlier;
+  const struct loader_plugin *plugin, *used;
   struct loader_reason why = {0};
-  char real[PATH_MAX];
+  char real[PATH_MAX], reason[PATH_MAX + 32];
+  bool is_shadowed;
   int rc = 0;
 
+  if (!realpath(entry->path, real))
+    snprintf(real, sizeof real, "%s", entry->path);
   loader_lock();
-  plugin = earlier = open_find(entry->kind, entry->name);
-  if (!earlier)
+  plugin = used = open_find(entry->kind, entry->name);
+  is_shadowed = used && strcmp(real, used->path) != 0;
+  if (!used)
     rc = open_plugin(entry->path, entry->kind, entry->name, &plugin, &why);
-  else if (!realpath(entry->path, real) || strcmp(real, earlier->path) != 0)
-    rc = loader_reject(&why, -EEXIST, entry->path,
-                       "not used, a plugin of this name comes earlier: %s", earlier->path);
   loader_unlock();
-  if (rc == 0)
+  if (is_shadowed) {
+    snprintf(reason, sizeof reason, "shadowed by %s", used->path);
+    report_other(report, entry, NULL, real, -EEXIST, reason, "", used->path);
+  } else if (rc == 0) {
     report_plugin(report, plugin);
-  else
-    report_other(report, entry, NULL, "", rc, why.line, "");
+  } else {
+    report_other(report, entry, NULL, "", rc, why.line, "", "");
+  }
 }
 
 static void list_description(const struct report *report, const struct found *entry)
@@ -177,12 +184,12 @@ static void list_description(const struct report *report, const struct found *en
   rc = open_description(entry->path, entry->kind, entry->name, &description, &real, &why);
   loader_unlock();
   if (rc < 0) {
-    report_other(report, entry, NULL, "", rc, why.line, "");
+    report_other(report, entry, NULL, "", rc, why.line, "", "");
     return;
   }
   if (description->needs[0])
     snprintf(remedy, sizeof remedy, "it needs %s", description->needs);
-  report_other(report, entry, description, real, -ENOENT, "known but not built here", remedy);
+  report_other(report, entry, description, real, -ENOENT, "known but not built here", remedy, "");
 }
 
 static void say_failed(int code)

@@ -90,21 +90,28 @@ static void described_add(uint32_t kind, const char *name,
   }
 }
 
-/* Asked for again and again while a file is checked: each finding is said once. */
-static void warn_once(const struct loader_reason *why)
+/* A file is asked for again and again while a configuration is checked, and then loaded: each
+ * reason is warned of once. The lock is held. */
+static bool is_news(const struct loader_reason *why)
 {
   static const char *said[64];
   const char *line = loader_intern(why->line);
 
   for (size_t i = 0; line && i < sizeof said / sizeof said[0]; i++) {
     if (said[i] == line)
-      return;
+      return false;
     if (!said[i]) {
       said[i] = line;
       break;
     }
   }
-  pst_log(PST_LOG_WARN, "%s", why->line);
+  return true;
+}
+
+static void warn_once(const struct loader_reason *why)
+{
+  if (is_news(why))
+    pst_log(PST_LOG_WARN, "%s", why->line);
 }
 
 /* Folder by folder, so that it is the description of the plugin that would load. */
@@ -190,6 +197,7 @@ static size_t catalog_names(void *context, uint32_t kind, const char **names, si
 /* What a search found, said when the lock is free again: a sink may call in. */
 struct findings {
   struct loader_reason reasons[REASONS_MAX];
+  bool is_news[REASONS_MAX];
   size_t count;
   char used[1024];    /* path of the one that loaded */
   char later[1024];   /* "path, path": of its name, not used */
@@ -283,10 +291,10 @@ static int load_locked(uint32_t kind, const char *name, const struct loader_plug
 static void say_loaded(const struct findings *found)
 {
   for (size_t i = 0; i < found->count; i++)
-    pst_log(PST_LOG_WARN, "%s", found->reasons[i].line);
+    if (found->is_news[i])
+      pst_log(PST_LOG_WARN, "%s", found->reasons[i].line);
   if (found->later[0])
-    pst_log(PST_LOG_DEBUG, "%s: not used, a plugin of this name comes earlier: %s", found->later,
-            found->used);
+    pst_log(PST_LOG_DEBUG, "%s: shadowed by %s", found->later, found->used);
   if (found->is_stale)
     pst_log(PST_LOG_WARN,
             "%s: the description beside it is of another build, so its options may "
@@ -335,6 +343,8 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
   loaded = open_find(kind, name);
   if (!loaded)
     rc = load_locked(kind, name, &loaded, found);
+  for (size_t i = 0; loaded && i < found->count; i++)
+    found->is_news[i] = is_news(&found->reasons[i]);
   loader_unlock();
   if (rc < 0) {
     loader_search_failed(rc, text);

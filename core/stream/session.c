@@ -303,7 +303,8 @@ int pst_session_plugin(const struct pst_session *session, uint32_t index,
                                  .path = plugin->path,
                                  .reason = "",
                                  .remedy = "",
-                                 .libraries = loader_libraries(plugin)};
+                                 .libraries = loader_libraries(plugin),
+                                 .shadowed_by = ""};
   memcpy(info, &full, info->struct_size < sizeof(full) ? info->struct_size : sizeof(full));
   return 0;
 }

@@ -58,7 +58,7 @@ SIZE(pst_side_params, 32, transport_options, 24);
 SIZE(pst_origins, 32, memory_option, 24);
 SIZE(pst_stream_params, 160, origins, 152);
 SIZE(pst_config_params, 40, sleep_after_ns, 32);
-SIZE(pst_plugin_info, 56, libraries, 48);
+SIZE(pst_plugin_info, 64, shadowed_by, 56);
 SIZE(pst_session_params, 24, reserved, 20);
 SIZE(pst_slot, 64, reserved, 40);
 SIZE(pst_view, 64, reserved, 56);

@@ -97,6 +97,9 @@ PST_EXPORT const char *pst_version(void);
  * without newline at a time. level: lines above it are not made. */
 PST_EXPORT void pst_log_set(void (*sink)(void *context, int level, const char *line), void *context,
                             int level);
+/* The level in force (enum pst_log_level): before pst_log_set() that of the environment's
+ * PENSTOCK_LOG (error, warn, info, debug), else info. */
+PST_EXPORT int pst_log_level(void);
 
 /* ---- Configuration ---------------------------------------------------------- */
 
@@ -198,11 +201,12 @@ struct pst_plugin_info {
   uint32_t kind; /* enum pst_plugin_kind */
   const struct pst_description *description;
   const char *path;   /* real path of the plugin, or of its description; "" when rejected */
-  int32_t status;     /* 0 usable; -errno: from loading or probing it */
+  int32_t status;     /* 0 usable; -errno: from loading or probing it; -EEXIST: shadowed */
   uint32_t described; /* 1: only the description is here, the plugin is not built */
   const char *reason; /* why not usable; "" */
   const char *remedy; /* "" */
   const char *const *libraries; /* real paths of vendor libraries bound; NULL-terminated */
+  const char *shadowed_by;      /* real path of the plugin of this kind and name that is used; "" */
 };
 /* Load, probe and report every plugin that can be found, rejected candidates
  * included; `device` (may be NULL) is called for each usable device. The info is

@@ -8,7 +8,7 @@
 #include "util/log.h"
 
 struct entry {
-  char name[32], path[512], reason[1600], remedy[256], version[8];
+  char name[32], path[512], reason[1600], remedy[256], version[8], shadowed_by[512];
   uint32_t kind;
   int status;
   bool is_described, has_libraries;
@@ -30,6 +30,7 @@ static void on_plugin(void *context, const struct pst_plugin_info *info)
   snprintf(e->path, sizeof e->path, "%s", info->path);
   snprintf(e->reason, sizeof e->reason, "%s", info->reason);
   snprintf(e->remedy, sizeof e->remedy, "%s", info->remedy);
+  snprintf(e->shadowed_by, sizeof e->shadowed_by, "%s", info->shadowed_by);
   e->kind = info->kind;
   e->status = info->status;
   e->is_described = info->described;
@@ -78,6 +79,7 @@ static void test_usable(void **state)
   assert_string_equal(e->path, PST_FIXTURES "/transport-good.so");
   assert_string_equal(e->reason, "");
   assert_string_equal(e->remedy, "");
+  assert_string_equal(e->shadowed_by, "");
   assert_string_equal(e->version, "1");
   assert_false(e->is_described);
   assert_false(e->has_libraries);
@@ -128,26 +130,30 @@ static void test_all_kinds(void **state)
   assert_string_equal(log_text(), "");
 }
 
-static void test_duplicate(void **state)
+static void test_shadowed(void **state)
 {
-  char *folder = scratch_new(), *path, expected[4096];
+  static const char used[] = PST_FIXTURES "/transport-twin.so";
+  char *folder = scratch_new(), *path;
   int twins = 0;
 
   path = strdup(scratch_copy(folder, "transport-twin.so", "transport-twin.so", 0, -1, 0));
   assert_int_equal(pst_plugin_path_add(folder), 0);
   assert_int_equal(list_all(state), 0);
   /* The other one was loaded before that folder was named. */
-  snprintf(expected, sizeof expected,
-           "%s: not used, a plugin of this name comes earlier: " PST_FIXTURES "/transport-twin.so",
-           path);
   for (size_t i = 0; i < count; i++) {
     if (strcmp(entries[i].name, "twin") != 0)
       continue;
     twins++;
-    if (entries[i].status == 0)
+    if (entries[i].status == 0) {
+      assert_string_equal(entries[i].path, used);
+      assert_string_equal(entries[i].shadowed_by, "");
       continue;
+    }
     assert_int_equal(entries[i].status, -EEXIST);
-    assert_string_equal(entries[i].reason, expected);
+    assert_false(entries[i].is_described);
+    assert_string_equal(entries[i].path, path);
+    assert_string_equal(entries[i].shadowed_by, used);
+    assert_string_equal(entries[i].reason, "shadowed by " PST_FIXTURES "/transport-twin.so");
   }
   assert_int_equal(twins, 2);
   free(path);
@@ -165,7 +171,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_usable),         cmocka_unit_test(test_unusable_here),
       cmocka_unit_test(test_described_only), cmocka_unit_test(test_rejected),
-      cmocka_unit_test(test_all_kinds),      cmocka_unit_test(test_duplicate),
+      cmocka_unit_test(test_all_kinds),      cmocka_unit_test(test_shadowed),
       cmocka_unit_test(test_no_callbacks),
   };
 

@@ -134,9 +134,7 @@ static void test_environment(void **state)
   assert_string_equal(plugin->path, path);
   /* The build tree comes later. That its twin is not used is no news to a user. */
   assert_int_equal(log_level(), PST_LOG_DEBUG);
-  snprintf(value, sizeof value,
-           "%s/transport-twin.so: not used, a plugin of this name comes earlier: %s\n",
-           PST_FIXTURES, path);
+  snprintf(value, sizeof value, "%s/transport-twin.so: shadowed by %s\n", PST_FIXTURES, path);
   assert_string_equal(log_text(), value);
   free(path);
   scratch_free(folder);
