@@ -31,12 +31,7 @@ static int open_library(struct drive *drive)
 {
   const struct arguments *arguments = drive->arguments;
 
-  if (arguments->quiet || arguments->verbose > 0) {
-    notice_level(arguments->quiet ? PST_LOG_ERROR : PST_LOG_DEBUG);
-    notice_log(arguments->quiet ? PST_LOG_ERROR : PST_LOG_DEBUG);
-  } else if (secure_getenv("PENSTOCK_LOG") == NULL) { /* else its level holds */
-    notice_log(PST_LOG_INFO);
-  }
+  notice_begin(arguments, PST_LOG_INFO);
   for (size_t i = 0; i < arguments->plugin_path_count; i++) {
     int result = pst_plugin_path_add(arguments->plugin_paths[i]);
     if (result < 0)

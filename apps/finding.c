@@ -32,6 +32,7 @@ static const char *const names[FINDINGS] = {
     [FINDING_UNKNOWN_COUNTS] = "unknown_counts",
     [FINDING_RECORDING] = "recording",
     [FINDING_LEFT_OUT] = "left_out",
+    [FINDING_SHARED_CPU] = "shared_cpu",
     [FINDING_LOG] = "log",
 };
 
@@ -194,6 +195,24 @@ void finding_warn(enum finding finding, const char *where, const char *text)
     warnings.count += warning->text != NULL;
   }
   pthread_mutex_unlock(&warnings.lock);
+}
+
+struct json_object *finding_take_warnings(unsigned most)
+{
+  struct json_object *list = json_object_new_array();
+  unsigned n;
+
+  pthread_mutex_lock(&warnings.lock);
+  for (n = 0; n < warnings.count && n < most; n++) {
+    struct warning *warning = &warnings.kept[n];
+    finding_add(list, warning->finding, warning->where, warning->text);
+    free(warning->where);
+    free(warning->text);
+  }
+  warnings.count -= n;
+  memmove(warnings.kept, warnings.kept + n, warnings.count * sizeof warnings.kept[0]);
+  pthread_mutex_unlock(&warnings.lock);
+  return list;
 }
 
 struct json_object *finding_warnings(void)

@@ -31,6 +31,7 @@ enum finding {
   FINDING_UNKNOWN_COUNTS,
   FINDING_RECORDING,
   FINDING_LEFT_OUT,
+  FINDING_SHARED_CPU,
   FINDING_LOG,
   FINDINGS,
 };
@@ -52,5 +53,7 @@ void finding_add_error(struct json_object *list, const struct pst_error *error,
 void finding_warn(enum finding finding, const char *where, const char *text);
 /* All of them, a new list. */
 struct json_object *finding_warnings(void);
+/* The first `most`, a new list: they are forgotten here. */
+struct json_object *finding_take_warnings(unsigned most);
 
 #endif

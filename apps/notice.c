@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,6 +14,7 @@
 
 static int shown_level = PST_LOG_INFO;
 static int log_level;          /* of the library's lines */
+static atomic_bool is_hushed;  /* none of them is written */
 static const char *fail_place; /* of one thread: files are opened by one */
 static __thread char last_error[2560];
 
@@ -110,14 +113,27 @@ static void log_line(void *context, int level, const char *line)
   (void)context;
   if (level == PST_LOG_WARN)
     finding_warn(FINDING_LOG, NULL, line);
-  if (level <= log_level)
+  if (level <= log_level && !atomic_load_explicit(&is_hushed, memory_order_relaxed))
     put_line(prefixes[level], line);
 }
 
-void notice_log(int level)
+void notice_begin(const struct arguments *arguments, int level)
 {
+  const char *asked = secure_getenv("PENSTOCK_LOG");
+
+  if (arguments->quiet || arguments->verbose > 0) {
+    level = arguments->quiet ? PST_LOG_ERROR : PST_LOG_DEBUG;
+    notice_level(level);
+  } else if (asked != NULL && asked[0] != '\0') {
+    level = pst_log_level();
+  }
   log_level = level;
   pst_log_set(log_line, NULL, level > PST_LOG_WARN ? level : PST_LOG_WARN);
+}
+
+void notice_hush(bool is_on)
+{
+  atomic_store_explicit(&is_hushed, is_on, memory_order_relaxed);
 }
 
 const char *notice_last_error(void)

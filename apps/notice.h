@@ -3,6 +3,8 @@
 #ifndef APP_NOTICE_H
 #define APP_NOTICE_H
 
+#include <stdbool.h>
+
 #include <penstock/penstock.h>
 
 #include "finding.h"
@@ -19,9 +21,11 @@ void notice_warn(enum finding finding, const char *where, const char *format, ..
 /* One that --quiet does not silence. */
 void notice_warn_always(enum finding finding, const char *where, const char *format, ...)
     PST_PRINTF(3, 4);
-/* The library's own lines above this level are not written. Its warnings are listed in the result,
- * written or not. */
-void notice_log(int level);
+/* Takes over the library's lines. Those above a level are not written: errors alone with -q, all
+ * with -v, else as PENSTOCK_LOG says, or `level`. The result lists its warnings in any case. */
+void notice_begin(const struct arguments *arguments, int level);
+/* While on, none of the library's lines is written. */
+void notice_hush(bool is_on);
 /* The last line of an error that this thread has reported; "" before the first. */
 const char *notice_last_error(void);
 

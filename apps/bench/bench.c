@@ -196,7 +196,7 @@ static void run_cases(struct bench *bench)
 
 /* ---- Who measures ---------------------------------------------------------------------- */
 
-static int serve_as_child(struct bench *bench, int fd, int log_level)
+static int serve_as_child(struct bench *bench, int fd)
 {
   const struct sigaction ignore = {.sa_handler = SIG_IGN};
   struct link link;
@@ -208,7 +208,7 @@ static int serve_as_child(struct bench *bench, int fd, int log_level)
     return PST_EXIT_USAGE;
   if (link_pair(fd, (long)getppid(), &link) < 0)
     return PST_EXIT_FAILED;
-  bench_choose_sender(&bench->plan.side, log_level);
+  bench_choose_sender(&bench->plan.side);
   bench_serve(&link, &bench->plan, 0, bench->plan.cpus[1]);
   link_close(&link);
   return PST_EXIT_OK;
@@ -216,7 +216,7 @@ static int serve_as_child(struct bench *bench, int fd, int log_level)
 
 /* Before any plugin or thread: what another thread had locked would stay so in the child. Returns
  * in both: *child_status is the child's, else -1. */
-static int fork_server(struct bench *bench, int log_level, int *child_status)
+static int fork_server(struct bench *bench, int *child_status)
 {
   int ends[2];
 
@@ -232,7 +232,7 @@ static int fork_server(struct bench *bench, int log_level, int *child_status)
   }
   if (pid == 0) {
     close(ends[0]);
-    *child_status = serve_as_child(bench, ends[1], log_level);
+    *child_status = serve_as_child(bench, ends[1]);
     return 0;
   }
   close(ends[1]);
@@ -340,21 +340,19 @@ static int run(const struct command *command, const struct arguments *arguments)
 {
   struct bench bench = {.command = command, .arguments = arguments, .link = {.fd = -1}};
   bool json_out = arguments->json != NULL && strcmp(arguments->json, "-") == 0;
-  int log_level = arguments->verbose > 0 ? PST_LOG_DEBUG : PST_LOG_ERROR, child_status = -1;
+  int child_status = -1;
 
   bench.table = json_out ? stderr : stdout;
   if (bench_plan_read(command, arguments, &bench.plan) < 0) {
     bench_plan_free(&bench.plan);
     return PST_EXIT_USAGE;
   }
-  if (arguments->quiet || arguments->verbose > 0)
-    notice_level(arguments->quiet ? PST_LOG_ERROR : PST_LOG_DEBUG);
-  pst_log_set(NULL, NULL, log_level);
+  notice_begin(arguments, PST_LOG_ERROR);
   for (size_t i = 0; i < arguments->plugin_path_count; i++)
     pst_plugin_path_add(arguments->plugin_paths[i]);
   int result = signals_open(-1);
   if (result == 0 && !bench.plan.server && !bench.plan.in_process && bench.plan.host == NULL)
-    result = fork_server(&bench, log_level, &child_status);
+    result = fork_server(&bench, &child_status);
   if (result == 0 && child_status < 0)
     result = result_watch();
   if (result < 0) {
@@ -363,11 +361,11 @@ static int run(const struct command *command, const struct arguments *arguments)
   } else if (child_status >= 0) {
     bench.status = child_status;
   } else if (bench.plan.server) {
-    bench_choose_sender(&bench.plan.side, log_level);
+    bench_choose_sender(&bench.plan.side);
     bench.status = bench_pin(bench.plan.cpus[0]) < 0 ? PST_EXIT_USAGE : bench_server(&bench.plan);
   } else {
     if (bench.plan.ops == 0 || (bench.plan.ops & 1u << BENCH_SEND) != 0)
-      bench_choose_sender(&bench.plan.side, log_level);
+      bench_choose_sender(&bench.plan.side);
     run_client(&bench);
   }
   bench_plan_free(&bench.plan);

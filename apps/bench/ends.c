@@ -74,7 +74,7 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
   return result;
 }
 
-void bench_choose_sender(struct bench_side *side, int log_level)
+void bench_choose_sender(struct bench_side *side)
 {
   const struct bench_case c = {.op = BENCH_SEND, .size = 64, .ring = 16, .token = "0"};
   struct pst_error error = PST_ERROR_INIT;
@@ -82,7 +82,7 @@ void bench_choose_sender(struct bench_side *side, int log_level)
 
   if (strcmp(side->memory, "host") == 0)
     return;
-  pst_log_set(NULL, NULL, PST_LOG_ERROR - 1); /* what else is wrong, the streams will say */
+  notice_hush(true); /* what else is wrong, the streams will say */
   int result = bench_session_open(side, &c, PST_SESSION_SENDER, false, false, "127.0.0.1:1", false,
                                   &session, &error);
   if (result == 0) {
@@ -93,7 +93,7 @@ void bench_choose_sender(struct bench_side *side, int log_level)
     side->sends_from_host = stats.path.path == PST_PATH_STAGED;
   }
   pst_session_close(session);
-  pst_log_set(NULL, NULL, log_level);
+  notice_hush(false);
 }
 
 int bench_pin(int cpu)

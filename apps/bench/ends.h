@@ -8,7 +8,7 @@
 #include "plan.h"
 
 /* Does the transport send messages from this side's memory at all? Opens both, to see. */
-void bench_choose_sender(struct bench_side *side, int log_level);
+void bench_choose_sender(struct bench_side *side);
 
 /* One direction of a case, named for it, as a session of `roles`. It binds or connects
  * to `control`, "host:port", as its role says, when it is started. `back`: the stream of

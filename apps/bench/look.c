@@ -109,7 +109,7 @@ static void who_has(const struct bench_plan *plan, enum bench_op op, char *text,
   struct names names = {.count = 0};
   size_t used = 0;
 
-  pst_log_set(NULL, NULL, PST_LOG_ERROR - 1); /* why others do not open is of no interest */
+  notice_hush(true); /* why others do not open is of no interest */
   text[0] = '\0';
   pst_plugins_list(take_name, NULL, &names);
   for (uint32_t i = 0; i < names.count && used < size; i++) {
@@ -123,7 +123,7 @@ static void who_has(const struct bench_plan *plan, enum bench_op op, char *text,
       used +=
           (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "", names.name[i]);
   }
-  pst_log_set(NULL, NULL, PST_LOG_ERROR);
+  notice_hush(false);
 }
 
 /* ---- What of it is measured ----------------------------------------------------------- */

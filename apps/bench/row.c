@@ -195,12 +195,15 @@ void bench_show_row(FILE *to, const struct bench_row *row)
 
 void bench_show_shared(FILE *to, uint32_t shared, uint32_t rows, double least)
 {
-  fprintf(
-      to,
-      "\nwarning: in %u of %u measurements a thread had less than a core (at the least %.0f%%), "
-      "as other programs ran on its CPU: these numbers are too low. Pin both ends (--cpu A,B) or "
-      "free cores.\n",
-      shared, rows, 100 * least);
+  char text[256];
+
+  snprintf(text, sizeof text,
+           "in %u of %u measurements a thread had less than a core (at the least %.0f%%), as other "
+           "programs ran on its CPU: these numbers are too low. Pin both ends (--cpu A,B) or free "
+           "cores.",
+           shared, rows, 100 * least);
+  fprintf(to, "\nwarning: %s\n", text);
+  finding_warn(FINDING_SHARED_CPU, NULL, text);
 }
 
 /* ---- For machines --------------------------------------------------------------- */

@@ -354,6 +354,23 @@ static void copy_plain(char *to, size_t size, const char *from)
       *to = ' ';
 }
 
+/* What the server has warned of since its line before. */
+static void note_warnings(struct json_object *said)
+{
+  struct json_object *list = NULL;
+  char text[2560], line[2600];
+
+  json_object_object_get_ex(said, "warnings", &list);
+  if (!json_object_is_type(list, json_type_array))
+    return;
+  for (size_t i = 0; i < json_object_array_length(list); i++) {
+    copy_plain(text, sizeof text, text_of(json_object_array_get_idx(list, i), "text"));
+    snprintf(line, sizeof line, "server: %s", text);
+    if (text[0] != '\0')
+      finding_warn(FINDING_LOG, NULL, line);
+  }
+}
+
 /* The server's next line, of which an error becomes the row's. False: there is none,
  * and none will follow. */
 static bool listen_to(struct link *link, uint64_t timeout_ns, struct bench_row *row,
@@ -375,6 +392,7 @@ static bool listen_to(struct link *link, uint64_t timeout_ns, struct bench_row *
     fail_as(row, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, result), text);
     return false;
   }
+  note_warnings(*said);
   if (text_of(*said, "error")[0] != '\0') {
     int status = (int)number_of(*said, "exit_status");
     copy_plain(text, sizeof text, text_of(*said, "error"));
@@ -526,6 +544,7 @@ int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_s
                                               "time, or is no penstock bench --server"
                        : result == -EINTR   ? "interrupted"
                                             : "it is no penstock bench --server, or has died");
+  note_warnings(said);
   copy_plain(text, sizeof text, text_of(said, "error"));
   copy_plain(host, sizeof host, text_of(said, "hostname"));
   if (text[0] != '\0')

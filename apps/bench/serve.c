@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "door.h"
 #include "ends.h"
+#include "finding.h"
 #include "notice.h"
 #include "onesided.h"
 #include "run.h"
@@ -20,6 +21,7 @@
 #define GREET_NS (10 * NS_PER_S)
 #define IDLE_NS (120 * NS_PER_S) /* a client with nothing to ask for */
 #define LOOK_MS 50
+#define WARNINGS_MOST 8 /* in one line: LINK_LINE_MAX has room for them */
 
 struct serving {
   struct link *link;
@@ -29,13 +31,20 @@ struct serving {
   int cpu;
 };
 
+/* With what this end has warned of since the line before: the result is the client's. */
+static int answer(struct link *link, struct json_object *object)
+{
+  json_object_object_add(object, "warnings", finding_take_warnings(WARNINGS_MOST));
+  return link_send(link, object);
+}
+
 static int answer_error(struct link *link, int exit_status, const char *text)
 {
-  struct json_object *answer = json_object_new_object();
+  struct json_object *object = json_object_new_object();
 
-  json_object_object_add(answer, "error", json_object_new_string(text));
-  json_object_object_add(answer, "exit_status", json_object_new_int(exit_status));
-  return link_send(link, answer);
+  json_object_object_add(object, "error", json_object_new_string(text));
+  json_object_object_add(object, "exit_status", json_object_new_int(exit_status));
+  return answer(link, object);
 }
 
 static int greet_client(struct link *link, const struct bench_plan *plan)
@@ -69,7 +78,7 @@ static int greet_client(struct link *link, const struct bench_plan *plan)
   json_object_object_add(hello, "hostname", json_object_new_string(environment.hostname));
   json_object_object_add(hello, "cpu", json_object_new_string(environment.cpu));
   json_object_object_add(hello, "pid", json_object_new_int64(getpid()));
-  return link_send(link, hello);
+  return answer(link, hello);
 }
 
 static int open_streams(struct serving *serving, uint16_t port, struct pst_error *error)
@@ -135,17 +144,17 @@ static int measure(struct serving *serving)
                    : measure_messages(serving, &watch, &taken, &stats);
   bench_path_of(&stats, &path);
   taken.cpu_share = statistics_cpu_share(&stats);
-  struct json_object *answer = json_object_new_object();
-  json_object_object_add(answer, "result", bench_taken_write(&taken, &path));
+  struct json_object *object = json_object_new_object();
+  json_object_object_add(object, "result", bench_taken_write(&taken, &path));
   if (result < 0)
     json_object_object_add(
-        answer, "error",
+        object, "error",
         json_object_new_string(stats.error_text[0] != '\0' ? stats.error_text : strerror(-result)));
   /* Before the client may go on, the streams' port is free again. */
   pst_session_close(serving->in);
   pst_session_close(serving->back);
   serving->in = serving->back = NULL;
-  return link_send(serving->link, answer);
+  return answer(serving->link, object);
 }
 
 static int serve_case(struct serving *serving, struct json_object *said, uint16_t port)
@@ -167,7 +176,7 @@ static int serve_case(struct serving *serving, struct json_object *said, uint16_
   } else {
     struct json_object *ready = json_object_new_object();
     json_object_object_add(ready, "port", json_object_new_int(port));
-    result = link_send(serving->link, ready);
+    result = answer(serving->link, ready);
     if (result == 0)
       result = measure(serving);
   }

@@ -123,13 +123,10 @@ int plan_time(const struct command *command, const char *option, const char *wor
 
 int plan_start(const struct command *command, const struct arguments *arguments)
 {
-  int log_level = arguments->verbose > 0 ? PST_LOG_DEBUG : PST_LOG_ERROR;
   int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   int rc = event_fd < 0 ? -errno : signals_open(event_fd);
 
-  if (arguments->quiet || arguments->verbose > 0)
-    notice_level(arguments->quiet ? PST_LOG_ERROR : PST_LOG_DEBUG);
-  notice_log(log_level);
+  notice_begin(arguments, PST_LOG_ERROR);
   for (size_t i = 0; i < arguments->plugin_path_count; i++)
     pst_plugin_path_add(arguments->plugin_paths[i]);
   if (rc < 0)

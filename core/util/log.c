@@ -22,6 +22,8 @@ static struct {
   void (*sink)(void *context, int level, const char *line);
   void *context;
   atomic_int level;
+  char wrong_word[68]; /* that PENSTOCK_LOG was set to, until it is warned of */
+  atomic_bool is_wrong;
 } state = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER, .level = PST_LOG_INFO};
 
 static __thread char last_error[2048];
@@ -60,14 +62,21 @@ static void read_environment(void)
       return;
     }
   }
-  char text[256];
-  snprintf(text, sizeof text,
-           "PENSTOCK_LOG=%.64s is no log level, taken as info; write error, warn, info or debug",
-           word);
-  write_stderr(PST_LOG_WARN, text);
+  snprintf(state.wrong_word, sizeof state.wrong_word, "%.64s", word);
+  atomic_store_explicit(&state.is_wrong, true, memory_order_release);
 }
 
-static int current_level(void)
+/* To the sink where one was set before the first line. */
+static void warn_of_environment(void)
+{
+  if (atomic_load_explicit(&state.is_wrong, memory_order_relaxed) &&
+      atomic_exchange_explicit(&state.is_wrong, false, memory_order_acquire))
+    pst_log(PST_LOG_WARN,
+            "PENSTOCK_LOG=%s is no log level, taken as info; write error, warn, info or debug",
+            state.wrong_word);
+}
+
+int pst_log_level(void)
 {
   pthread_once(&state.once, read_environment);
   return atomic_load_explicit(&state.level, memory_order_relaxed);
@@ -83,11 +92,15 @@ void pst_log_set(void (*sink)(void *context, int level, const char *line), void 
   atomic_store_explicit(&state.level, level, memory_order_relaxed);
   if (!in_sink)
     pthread_mutex_unlock(&state.mutex);
+  warn_of_environment();
 }
 
 bool pst_log_enabled(int level)
 {
-  return level <= current_level();
+  int now = pst_log_level();
+
+  warn_of_environment();
+  return level <= now;
 }
 
 /* Cut at a character's border, and say that something is missing. */

@@ -27,6 +27,12 @@ static void *log_many(void *arg)
   return NULL;
 }
 
+static void number_line(void *context, int level, const char *line)
+{
+  (void)context;
+  fprintf(stderr, "%d %s\n", level, line);
+}
+
 static void child(const char *what)
 {
   pthread_t threads[THREADS];
@@ -37,6 +43,12 @@ static void child(const char *what)
     pst_log(PST_LOG_WARN, "two");
     pst_log(PST_LOG_INFO, "three");
     pst_log(PST_LOG_DEBUG, "four");
+    return;
+  }
+  if (strcmp(what, "sink") == 0) {
+    fprintf(stderr, "level %d\n", pst_log_level());
+    pst_log_set(number_line, NULL, PST_LOG_WARN);
+    fprintf(stderr, "level %d\n", pst_log_level());
     return;
   }
   for (int i = 0; i < THREADS; i++) {
@@ -83,12 +95,28 @@ static char *run_child(const char *what, const char *level)
   return text;
 }
 
-static void expect_child(const char *level, const char *expected)
+static void expect_child_of(const char *what, const char *level, const char *expected)
 {
-  char *text = run_child("levels", level);
+  char *text = run_child(what, level);
 
   assert_string_equal(text, expected);
   free(text);
+}
+
+static void expect_child(const char *level, const char *expected)
+{
+  expect_child_of("levels", level, expected);
+}
+
+/* A program that sets a sink may keep the level that its user asked for. */
+static void test_level_and_complaint_reach_a_sink(void **state)
+{
+  (void)state;
+  expect_child_of("sink", NULL, "level 2\nlevel 1\n");
+  expect_child_of("sink", "debug", "level 3\nlevel 1\n");
+  expect_child_of("sink", "loud",
+                  "level 2\n1 PENSTOCK_LOG=loud is no log level, taken as info; "
+                  "write error, warn, info or debug\nlevel 1\n");
 }
 
 static void test_default_level(void **state)
@@ -348,6 +376,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_default_level),
       cmocka_unit_test(test_level_from_environment),
       cmocka_unit_test(test_unknown_level_is_said),
+      cmocka_unit_test(test_level_and_complaint_reach_a_sink),
       cmocka_unit_test(test_lines_stay_whole),
       cmocka_unit_test_setup(test_sink_and_level, use_sink),
       cmocka_unit_test_setup(test_errno_is_kept, use_sink),
