@@ -229,9 +229,10 @@ static enum arguments_result take(const struct command *command, int key, const 
     a->count_set = true;
     snprintf(what, sizeof what, "--count '%.100s' is not a whole number up to 2^64 - 1", value);
     break;
-  case KEY_LONG + 2:
-    a->json = value;
-    if (value[0] == '\0')
+  case KEY_JSON:
+    if (value[0] != '\0')
+      a->json = value;
+    else
       result = -EINVAL;
     snprintf(what, sizeof what, "--json needs the name of a file, or - for standard output");
     break;
@@ -319,11 +320,25 @@ static enum arguments_result take_operands(const struct command *command, int ar
   return ARGUMENTS_OK;
 }
 
+static enum arguments_result wrong_option(const struct command *command, int key, char **argv)
+{
+  const char *written = argv[optind > 0 ? optind - 1 : 0];
+  char letter[3] = {'-', (char)optopt, '\0'}, what[512];
+
+  if (key == ':') {
+    snprintf(what, sizeof what, "option '%.200s' needs a value", written);
+    return arguments_wrong(command, what);
+  }
+  bool is_short = optopt > 0 && optopt < KEY_LONG && strncmp(written, "--", 2) != 0;
+  return unknown_option(command, is_short ? letter : written);
+}
+
 enum arguments_result arguments_parse(const struct command *command, int argc, char **argv,
                                       struct arguments *arguments)
 {
   struct option longs[WORDS_MAX + 1] = {{0}};
-  char shorts[2 * WORDS_MAX + 2] = ":", what[512];
+  char shorts[2 * WORDS_MAX + 2] = ":";
+  enum arguments_result result = ARGUMENTS_OK;
   size_t count = 0, used = 1;
   int key;
 
@@ -342,24 +357,19 @@ enum arguments_result arguments_parse(const struct command *command, int argc, c
 
   opterr = 0;
   optind = 0;
-  while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+  while (result == ARGUMENTS_OK && (key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
     if (key == KEY_HELP)
       return ARGUMENTS_HELP;
-    if (key == '?' || key == ':') {
-      const char *written = argv[optind > 0 ? optind - 1 : 0];
-      char letter[3] = {'-', (char)optopt, '\0'};
-      if (key == ':') {
-        snprintf(what, sizeof what, "option '%.200s' needs a value", written);
-        return arguments_wrong(command, what);
-      }
-      bool is_short = optopt > 0 && optopt < KEY_LONG && strncmp(written, "--", 2) != 0;
-      return unknown_option(command, is_short ? letter : written);
-    }
-    enum arguments_result result = take(command, key, optarg, arguments);
-    if (result != ARGUMENTS_OK)
-      return result;
+    result = key == '?' || key == ':' ? wrong_option(command, key, argv)
+                                      : take(command, key, optarg, arguments);
   }
-  return take_operands(command, argc, argv, arguments);
+  if (result == ARGUMENTS_OK)
+    result = take_operands(command, argc, argv, arguments);
+  /* The result that says what is wrong goes to the FILE that is named behind it, too. */
+  while (result == ARGUMENTS_WRONG && (key = getopt_long(argc, argv, shorts, longs, NULL)) != -1)
+    if (key == KEY_JSON && optarg[0] != '\0')
+      arguments->json = optarg;
+  return result;
 }
 
 void arguments_free(struct arguments *arguments)

@@ -10,6 +10,7 @@
 #include "notice.h"
 #include "report.h"
 #include "result_file.h"
+#include "signals.h"
 #include "standard.h"
 
 static const struct command *const commands[] = {
@@ -66,26 +67,32 @@ static const struct command *find_command(const char *name)
   return NULL;
 }
 
+/* `is_wrong`: the command line is, and has been reported. */
+static int run_with_result(const struct command *command, const struct arguments *arguments,
+                           bool is_wrong)
+{
+  /* From the start, so that a signal ends no command without its result. */
+  if ((command->options & OPTION_JSON) != 0 && signals_open(-1) < 0)
+    return PST_EXIT_FAILED;
+  int code = arguments->json != NULL ? result_begin(command, arguments) : 0;
+  if (code < 0)
+    return code == -ENOMEM ? PST_EXIT_FAILED : PST_EXIT_USAGE;
+  int status = is_wrong ? PST_EXIT_USAGE : command->run(command, arguments);
+  if (result_end(status) < 0)
+    status = report_worse(status, PST_EXIT_FAILED);
+  return status;
+}
+
 static int run_command(const struct command *command, int argc, char **argv)
 {
   struct arguments arguments;
-  int status = PST_EXIT_USAGE;
+  enum arguments_result parsed = arguments_parse(command, argc, argv, &arguments);
+  int status = PST_EXIT_OK;
 
-  switch (arguments_parse(command, argc, argv, &arguments)) {
-  case ARGUMENTS_HELP:
+  if (parsed == ARGUMENTS_HELP)
     arguments_help(command);
-    status = PST_EXIT_OK;
-    break;
-  case ARGUMENTS_OK:
-    if (arguments.json != NULL && result_begin(command, &arguments) < 0)
-      break;
-    status = command->run(command, &arguments);
-    if (result_end(status) < 0)
-      status = report_worse(status, PST_EXIT_FAILED);
-    break;
-  case ARGUMENTS_WRONG:
-    break;
-  }
+  else
+    status = run_with_result(command, &arguments, parsed == ARGUMENTS_WRONG);
   arguments_free(&arguments);
   return status;
 }

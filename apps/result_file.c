@@ -6,6 +6,7 @@
 #include <iconv.h>
 #include <json-c/json.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -19,6 +20,8 @@
 #include "signals.h"
 #include "standard.h"
 
+#define INTERRUPTED_SECONDS 1 /* for the result of a command that a second signal ends */
+
 /* The command's own FILE. */
 static struct {
   const struct command *command;
@@ -27,6 +30,7 @@ static struct {
   int interrupted_fd;
   pthread_mutex_t lock; /* over what follows, and writing */
   bool is_written;
+  int exit_status; /* that was written */
 } own = {.interrupted_fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int write_all(int fd, const char *text, size_t length)
@@ -145,6 +149,12 @@ static int write_bare(int exit_status, enum finding finding, const char *text)
   return code;
 }
 
+static void end_now(int number)
+{
+  (void)number;
+  _exit(SIGNALS_EXIT);
+}
+
 /* A thread, for a handler may not do it: the second signal ends the program at once, whatever its
  * other threads wait for. */
 static void *write_interrupted(void *unused)
@@ -154,9 +164,13 @@ static void *write_interrupted(void *unused)
   (void)unused;
   while (read(own.interrupted_fd, &count, sizeof count) < 0 && errno == EINTR)
     ;
-  /* Held: the command is writing its result. */
-  if (pthread_mutex_trylock(&own.lock) == 0 && !own.is_written)
-    write_bare(SIGNALS_EXIT, FINDING_INTERRUPTED, "ended at once by a second signal");
+  /* The command may be writing its own result, and to a FIFO that nobody reads. */
+  signal(SIGALRM, end_now);
+  alarm(INTERRUPTED_SECONDS);
+  pthread_mutex_lock(&own.lock);
+  if (own.is_written)
+    _exit(own.exit_status);
+  write_bare(SIGNALS_EXIT, FINDING_INTERRUPTED, "ended at once by a second signal");
   _exit(SIGNALS_EXIT);
 }
 
@@ -181,15 +195,15 @@ int result_watch(void)
 int result_begin(const struct command *command, const struct arguments *arguments)
 {
   struct stat st;
-  bool is_stdout = strcmp(arguments->json, "-") == 0;
-
   /* What is no regular file gets one result, not two; opening a FIFO would wait for its reader. */
-  if (!is_stdout && stat(arguments->json, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-    return 0;
+  bool is_stream =
+      strcmp(arguments->json, "-") == 0 ||
+      (stat(arguments->json, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+
   own.command = command;
   own.arguments = arguments;
   own.process = getpid();
-  int code = is_stdout ? 0
+  int code = is_stream ? 0
                        : write_bare(-1, FINDING_RUNNING,
                                     "the command has not ended: it is running, or it was killed");
   if (code == 0 && !command->forks && (code = result_watch()) < 0)
@@ -204,8 +218,9 @@ int result_conclude(struct json_object *result, const char *path, int exit_statu
   if (status != exit_status)
     finding_add(result_errors(result), FINDING_OUTPUT, NULL, notice_last_error());
   result_finish(result, status);
+  own.exit_status = status;
   if (result_write(result, path, NULL) < 0)
-    status = report_worse(status, PST_EXIT_FAILED);
+    own.exit_status = status = report_worse(status, PST_EXIT_FAILED);
   json_object_put(result);
   return status;
 }
@@ -220,6 +235,7 @@ int result_end(int exit_status)
   if (!own.is_written)
     code = write_bare(exit_status, FINDING_FAILED, NULL);
   own.is_written = true;
+  own.exit_status = code < 0 ? report_worse(exit_status, PST_EXIT_FAILED) : exit_status;
   pthread_mutex_unlock(&own.lock);
   return code;
 }

@@ -48,6 +48,9 @@ int signals_open(int event_fd)
   if (sigaction(SIGINT, &ours, NULL) < 0 || sigaction(SIGTERM, &ours, NULL) < 0 ||
       sigaction(SIGPIPE, &ignore, NULL) < 0 || sigaction(SIGXFSZ, &ignore, NULL) < 0)
     return -errno;
+  uint64_t one = 1;
+  if (signals_stop() && event_fd >= 0 && write(event_fd, &one, sizeof one) < 0)
+    return -errno;
   return 0;
 }
 

@@ -96,7 +96,7 @@ const struct option_word option_words[] = {
     {OPTION_DURATION, KEY_LONG, "duration", "TIME",
      "stop so long after both ends have connected: 3, 1.5, 250ms, 2min"},
     {OPTION_COUNT, KEY_LONG + 1, "count", "N", "stop after N messages of each stream"},
-    {OPTION_JSON, KEY_LONG + 2, "json", "FILE", "write the result as JSON; - is standard output"},
+    {OPTION_JSON, KEY_JSON, "json", "FILE", "write the result as JSON; - is standard output"},
     {OPTION_STREAM, KEY_LONG + 3, "stream", "NAME", "only this stream; may be repeated"},
     {OPTION_FOR, KEY_LONG + 6, "for", "COMMAND", "would run, send or receive accept it?"},
     {OPTION_SET, KEY_LONG + 4, "set", "PATH=VALUE",

@@ -13,6 +13,7 @@
 enum {
   KEY_HELP = 'h',
   KEY_LONG = 256,
+  KEY_JSON = KEY_LONG + 2,
   KEY_BENCH = 512, /* + enum bench_word */
   KEY_TRANSPORT_OPTION = KEY_BENCH + BENCH_WORDS,
   KEY_MEMORY_OPTION,

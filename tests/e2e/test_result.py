@@ -56,6 +56,7 @@ class ResultFile(Case):
     def blocked(self, *arguments, **options):
         """A run whose drain cannot end by itself, as its sink is never read."""
         fifo = self.folder / "fifo"
+        fifo.unlink(missing_ok=True)
         os.mkfifo(fifo)
         sink = f"{{sink: {{type: file, file: {fifo}}}}}"
         path = self.config(yaml_stream(message="64 KiB", ring=16, receiver=sink))
@@ -77,23 +78,47 @@ class ResultFile(Case):
         self.assertEqual([error["code"] for error in result["errors"]], ["interrupted"])
 
     def test_second_signal_writes_a_result_to_standard_output(self):
-        child = self.blocked("--json", "-")
-        self.assertEqual(result_schema.read(child.stdout)["exit_status"], 130)
+        for name in ("-", "/dev/stdout"):
+            with self.subTest(json=name):
+                child = self.blocked("--json", name)
+                self.assertEqual(result_schema.read(child.stdout)["exit_status"], 130)
 
     def test_command_that_never_begins_writes_a_result(self):
-        for arguments in (("run", self.folder / "none.yaml"),
-                          ("bench", "--transport", "none", "--memory", "host", "--size", "no"),
-                          ("request", "write", "127.0.0.1:1", "--size", "no")):
-            with self.subTest(command=arguments[0]):
+        for status, code, arguments in (
+            (2, "usage", ("run", self.folder / "none.yaml")),
+            (2, "usage", ("run", "config/loopback.yaml", "--coutn", 5)),
+            (2, "usage", ("receive", "config/loopback.yaml", "--duration", "soon")),
+            (2, "usage", ("send", "config/loopback.yaml", "config/udp.yaml")),
+            (2, "usage", ("serve", "--clients")),
+            (2, "usage", ("get", "127.0.0.1:1")),
+            (2, "usage", ("run", "config/loopback.yaml", "--set", "transport=none")),
+            (2, "usage", ("bench", "--transport", "none", "--memory", "host", "--size", "no")),
+            (2, "usage", ("request", "write", "127.0.0.1:1", "--size", "no")),
+            (3, "unavailable", ("run", "config/loopback.yaml", "--set", "streams.packets.ring=1000000",
+                           "--set", "streams.packets.message=1 GiB")),
+        ):
+            with self.subTest(command=arguments):
                 self.out.write_text(OLDER)
-                child = self.run_program(*arguments, "--json", self.out, expect=2)
+                # Else an option that lacks its value takes what follows.
+                words = ("--json", self.out, *arguments[1:])
+                child = self.run_program(arguments[0], *words, expect=status)
                 result = self.result()
                 self.assertIs(result["ok"], False)
-                self.assertEqual((result["state"], result["exit_status"]), ("ended", 2))
+                self.assertEqual((result["state"], result["exit_status"]), ("ended", status))
                 self.assertEqual(result["command"], arguments[0])
                 (error,) = result["errors"]
-                self.assertEqual(error["code"], "usage")
+                self.assertEqual(error["code"], code)
                 self.assertIn(error["text"], child.stderr)
+
+    def test_file_that_is_named_behind_what_is_wrong_is_written(self):
+        for name, words in ((self.out, ("--coutn", 5)), (self.out, ("config/udp.yaml",)),
+                            ("-", ("-x",)), ("/dev/stdout", ("-x",))):
+            with self.subTest(json=name, words=words):
+                self.out.write_text(OLDER)
+                child = self.run_program("run", "config/loopback.yaml", *words, "--json", name, expect=2)
+                result = self.result() if name == self.out else result_schema.read(child.stdout)
+                self.assertEqual((result["ok"], result["exit_status"]), (False, 2))
+                self.assertIn(result["errors"][0]["text"], child.stderr)
 
     def test_file_that_cannot_be_written_is_refused_before_anything_begins(self):
         child = self.run_program("run", "config/loopback.yaml", "--json", self.folder / "none" / "f",
@@ -286,50 +311,85 @@ class Loss(Case):
 
 
 class Warnings(Case):
-    def test_the_librarys_are_in_the_result_though_quiet(self):
+    def setUp(self):
+        super().setUp()
+        self.plugins = self.folder / "plugins"
+        self.plugins.mkdir()
+        (self.plugins / "transport-loopback.so").write_text("no plugin")
+
+    def assert_listed(self, result, child, said, server=False):
+        """said: how often it was written, too."""
+        text = f"{self.plugins}/transport-loopback.so: not an ELF file; install it again"
+        texts = [text, f"server: {text}"] if server else [text]
+        self.assertEqual([(warning["code"], warning["text"], warning["where"])
+                          for warning in result["warnings"] if warning["code"] != "shared_cpu"],
+                         [("log", text, None) for text in texts])
+        self.assertEqual(child.lines["stderr"].count(f"penstock: warning: {text}"), said, str(child))
+
+    def test_the_librarys_are_in_the_result_whatever_is_written(self):
         path = self.config(yaml_stream(message="1000 B", sender="{count: 10}"))
-        for words in ((), ("-q",)):
-            with self.subTest(words=words):
-                receiver = self.start("receive", path, "--json", self.folder / "in.json", *words,
-                                      "--set", f"control.address=0.0.0.0:{self.port}",
-                                      "--set", "control.insecure=true")
-                self.run_program("send", path, "--set", "control.insecure=true")
-                self.assertEqual(receiver.wait(), 0, str(receiver))
-                (warning,) = self.result("in.json")["warnings"]
-                self.assertEqual((warning["code"], warning["where"]), ("log", None))
-                said = f"penstock: warning: {warning['text']}"
-                self.assertEqual(receiver.lines["stderr"].count(said), 0 if words else 1, str(receiver))
+        for words, level, said in (((), "", 1), (("-q",), "", 0), ((), "error", 0), ((), "warn", 1)):
+            with self.subTest(words=words, level=level):
+                result, child = self.run_json("run", path, "--plugin-path", self.plugins, *words,
+                                              environment={"PENSTOCK_LOG": level})
+                self.assert_listed(result, child, said)
+
+    def test_of_both_ends_of_bench(self):
+        for words, level, said in (((), "", 0), ((), "warn", 2), (("--in-process",), "", 0)):
+            with self.subTest(words=words, level=level):
+                result, child = self.run_json(
+                    "bench", "--transport", "loopback", "--memory", "host", "--size", 64, "--duration", "10ms",
+                    "--op", "send", "--bandwidth", "--plugin-path", self.plugins, *words,
+                    environment={"PENSTOCK_LOG": level})
+                self.assert_listed(result, child, said, server=not words)
 
 
 class StandardOutput(Case):
     """What was asked for and cannot be written is a failure of every command."""
 
-    def commands(self):
-        yield ("--help",)
-        yield ("--version",)
-        yield "run", "--help"
-        yield "check", "config/loopback.yaml"
-        yield ("plugins",)
-        yield "plugins", "loopback"
-        yield ("bench", "--transport", "loopback", "--memory", "host", "--size", "64",
-               "--duration", "20ms", "--op", "send", "--bandwidth", "--in-process")
-        yield ("run", "config/loopback.yaml", "--count", "10", "-q", "--json", "-")
+    def setUp(self):
+        super().setUp()
+        self.full = open("/dev/full", "w")
+        self.addCleanup(self.full.close)
+
+    def assert_said(self, child):
+        self.assertEqual(child.wait(), 1, str(child))
+        self.assertRegex(child.stderr, "error: .*standard output")
 
     def test_every_command(self):
-        with open("/dev/full", "w") as full:
-            for words in self.commands():
-                with self.subTest(command=" ".join(words)):
-                    child = self.run_program(*words, expect=1, stdout_file=full)
-                    self.assertRegex(child.stderr, "error: .*standard output")
+        listed = re.findall(r"^  (\w+) ", self.run_program("--help").stdout.split("Examples")[0], re.M)
+        self.assertEqual(len(set(listed) - {"penstock"}), 10)
+        for words in (
+            ("--help",), ("help",), ("--version",), *((name, "--help") for name in listed if name != "penstock"),
+            ("check", "config/loopback.yaml"), ("plugins",), ("plugins", "loopback"),
+            ("bench", "--transport", "loopback", "--memory", "host", "--size", "64", "--duration", "20ms",
+             "--op", "send", "--bandwidth", "--in-process"),
+            ("run", "config/loopback.yaml", "--count", "10", "-q", "--json", "-"),
+            ("run", "config/loopback.yaml", "--coutn", "10", "--json", "-"),
+        ):
+            with self.subTest(command=" ".join(words)):
+                self.assert_said(self.start(*words, stdout_file=self.full))
 
-    def test_request(self):
-        server = self.start("serve", f"127.0.0.1:{self.port}", "--once")
+    def test_both_ends_of_a_stream(self):
+        path = self.config(yaml_stream(sender="{count: 10}"))
+        ends = [self.start(role, path, "--json", "-", stdout_file=self.full) for role in ("receive", "send")]
+        for child in ends:
+            self.assert_said(child)
+
+    def test_server_and_its_clients(self):
+        address = f"127.0.0.1:{self.port}"
+        server = self.start("serve", address, "--root", self.folder, "--json", "-", stdout_file=self.full)
         server.wait_line("(?i)serv")
-        with open("/dev/full", "w") as full:
-            child = self.run_program("request", "write", f"127.0.0.1:{self.port}", "--count", 1,
-                                     "--json", self.folder / "out.json", expect=1, stdout_file=full)
-        self.assertRegex(child.stderr, "error: .*standard output")
+        self.write("there", "some bytes")
+        child = self.start("request", "write", address, "--count", 1, "--json", self.folder / "out.json",
+                           stdout_file=self.full)
+        self.assert_said(child)
         self.assertEqual(self.result()["exit_status"], 1)
+        for words in (("get", address, "there", "--to", self.folder / "here"),
+                      ("put", address, "README.md")):
+            self.assert_said(self.start(*words, "--json", "-", stdout_file=self.full))
+        server.signal(signal.SIGTERM)
+        self.assert_said(server)
 
 
 if __name__ == "__main__":

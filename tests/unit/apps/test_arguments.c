@@ -133,6 +133,40 @@ static void table_of_what_is_wrong(void **state)
   }
 }
 
+/* The result that says what is wrong has a FILE, on whichever side of the fault it is named. */
+static void what_is_wrong_hides_no_json(void **state)
+{
+  static const struct {
+    const struct command *command;
+    const char *words[6], *json;
+  } rows[] = {
+      {&all, {"a", "--jsno", "x", "--json", "out", NULL}, "out"},
+      {&all, {"a", "--json=out", "-x", NULL}, "out"},
+      {&all, {"a", "--count", "1k", "--json", "out", NULL}, "out"},
+      {&all, {"a", "b", "--json", "out", NULL}, "out"},
+      {&all, {"--json", "out", NULL}, "out"},
+      {&all, {"a", "-x", "--json=", NULL}, NULL},
+      {&all, {"a", "--json=", NULL}, NULL},
+      {&all, {"a", "-x", "--json", NULL}, NULL},
+      {&all, {"a", "-x", "--count", "--json", "out", NULL}, NULL},
+      {&few, {"a", "-x", "--json", "out", NULL}, NULL},
+  };
+
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    struct arguments arguments;
+    char said[1024];
+    assert_int_equal(parse(rows[i].command, rows[i].words, &arguments, said, sizeof said),
+                     ARGUMENTS_WRONG);
+    if (rows[i].json == NULL ? arguments.json != NULL
+                             : arguments.json == NULL || strcmp(arguments.json, rows[i].json) != 0)
+      fail_msg("row %zu: %s", i, arguments.json);
+    assert_non_null(strchr(said, '\n'));
+    assert_string_equal(strchr(said, '\n') + 1, ""); /* the first fault alone */
+    arguments_free(&arguments);
+  }
+}
+
 static void help_wins_over_a_missing_file(void **state)
 {
   const char *const words[] = {"--help", NULL};
@@ -186,6 +220,7 @@ int main(void)
       cmocka_unit_test(plugins_are_not_the_callers_where_privileges_are_not),
       cmocka_unit_test(every_option_arrives),
       cmocka_unit_test(table_of_what_is_wrong),
+      cmocka_unit_test(what_is_wrong_hides_no_json),
       cmocka_unit_test(help_wins_over_a_missing_file),
       cmocka_unit_test(table_of_durations),
       cmocka_unit_test(nearest_is_near_or_nothing),
