@@ -381,9 +381,11 @@ static void close_peers(struct peers *peers)
   }
 }
 
-/* Of so many peers all open, and of one more the device's refusal says which limit it is. */
+/* Of so many peers all open, and of one more the device's refusal says which limit it is; nothing
+ * of it is left. */
 static void peers_are(int which, uint32_t most, const char *reason, const char *words)
 {
+  const uint64_t before = objects();
   struct peers peers = {0};
   contract_complaints();
   open_device(which, PST_PLAN_PEERS, &peers.side);
@@ -402,6 +404,7 @@ static void peers_are(int which, uint32_t most, const char *reason, const char *
     fail_msg("no \"%s\" in: %s", words, contract_complaint());
   close_peers(&peers);
   contract_side_close(&peers.side);
+  assert_int_equal(objects(), before);
 }
 
 static void as_many_peers_as_announced_open(void **state)
