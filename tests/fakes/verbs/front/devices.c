@@ -78,7 +78,7 @@ void front_context_fill(struct sim_context *context)
   ops->alloc_mw = front_alloc_mw;
   ops->dealloc_mw = front_dealloc_mw;
   ops->bind_mw = front_bind_mw;
-  // What stays NULL answers EOPNOTSUPP in verbs.h itself.
+  front_refuse_ops(verbs);
   verbs->query_port = front_query_port;
   verbs->query_device_ex = front_query_device_ex;
   verbs->query_rt_values = front_query_rt_values;

@@ -11,6 +11,7 @@
 #define SIM_FAIL(error, value) (errno = (error), (value))
 
 void front_context_fill(struct sim_context *context);
+void front_refuse_ops(struct verbs_context *verbs);
 void front_cq_fill(struct sim_cq *cq);
 
 // Allocates what the WR being built needs, fills ibv_qp_ex when the attributes declare operations.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device as mlx5dv knows it: opened, asked, its clock.
 #include "mlx5.h"
+#include "front/refused.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,8 +24,10 @@ struct ibv_context *mlx5dv_open_device(struct ibv_device *device, struct mlx5dv_
   if (attr->comp_mask)
     return SIM_FAIL(EINVAL, NULL);
   // DEVX is firmware's own command interface.
-  if (attr->flags)
-    return SIM_FAIL(EOPNOTSUPP, NULL);
+  if (attr->flags) {
+    sim_refused("mlx5dv_open_device with MLX5DV_CONTEXT_FLAGS_DEVX");
+    return NULL;
+  }
   return ibv_open_device(device);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory regions and windows. */
+#include "front/refused.h"
 #include "objects.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@ static const uint32_t known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_
 static int check_access(uint32_t access)
 {
   if (access & IBV_ACCESS_ON_DEMAND)
-    return EOPNOTSUPP;
+    return sim_refused("IBV_ACCESS_ON_DEMAND");
   if (access & ~known_access)
     return EINVAL;
   if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&

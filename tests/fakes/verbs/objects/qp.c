@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making and unmaking queue pairs. */
 #include "engine/engine.h"
+#include "front/refused.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ static int kind_of(const struct ibv_qp_init_attr_ex *attr, const struct sim_qp_d
     *kind = SIM_UD;
     return 0;
   default:
+    sim_refused("a queue pair that is not RC, UC, UD or DC");
     return EOPNOTSUPP;
   }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Receive queues: the shared ones, and the posting to any. */
 #include "engine/engine.h"
+#include "front/refused.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -55,7 +56,7 @@ static int check_srq(struct ibv_context *context, const struct ibv_srq_init_attr
 {
   const struct fab_caps *caps = &sim_fab_device(context)->caps;
   if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC)
-    return EOPNOTSUPP;
+    return sim_refused("a shared receive queue of XRC, or for tags");
   if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd)
     return EINVAL;
   if (attr->attr.max_wr > caps->max_srq_wr || attr->attr.max_sge > caps->max_srq_sge)

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a device has no room for is refused when it is asked for. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "support.h"
 
 static void refused(struct pair *pair, struct ibv_qp_cap cap, enum ibv_qp_type type, int error)
@@ -110,6 +115,61 @@ static void test_address_handles(void **state)
   pair_close(&pair);
 }
 
+/* What stderr has had since. */
+static void heard(int log, const char *what)
+{
+  char text[512] = "", wanted[128];
+  const ssize_t n = pread(log, text, sizeof(text) - 1, 0);
+  snprintf(wanted, sizeof(wanted), "simverbs: %s is not simulated: EOPNOTSUPP\n", what);
+  assert_int_equal(ftruncate(log, 0), 0);
+  assert_true(n >= 0);
+  assert_string_equal(text, wanted);
+}
+
+#define IS_REFUSED(call, what)                                                                     \
+  do {                                                                                             \
+    errno = 0;                                                                                     \
+    assert_null(call);                                                                             \
+    assert_int_equal(errno, EOPNOTSUPP);                                                           \
+    heard(log, what);                                                                              \
+  } while (0)
+
+/* By PENSTOCK_SIMVERBS_LOG=2, whoever refuses it. */
+static void test_what_is_not_simulated_is_named(void **state)
+{
+  (void)state;
+  struct wish wish = usual();
+  struct pair pair;
+  struct ibv_xrcd_init_attr xrcd = {0};
+  struct ibv_flow_attr flow = {0};
+  struct ibv_alloc_dm_attr memory = {.length = 64};
+  struct ibv_wq_init_attr wq = {0};
+  struct ibv_counters_init_attr counters = {0};
+  struct ibv_qp_init_attr raw = {.cap = wish.cap, .qp_type = IBV_QPT_RAW_PACKET};
+  struct ibv_srq_init_attr_ex tags = {.comp_mask = IBV_SRQ_INIT_ATTR_TYPE, .srq_type = IBV_SRQT_TM};
+  pair_open(&pair, &wish);
+  raw.send_cq = raw.recv_cq = pair.a.cq;
+  const int log = memfd_create("log", MFD_CLOEXEC), before = dup(STDERR_FILENO);
+  assert_true(log >= 0 && before >= 0 && fcntl(log, F_SETFL, O_APPEND) == 0);
+  assert_int_equal(setenv("PENSTOCK_SIMVERBS_LOG", "2", 1), 0);
+  fflush(stderr);
+  assert_true(dup2(log, STDERR_FILENO) >= 0);
+  IS_REFUSED(ibv_open_xrcd(pair.context, &xrcd), "ibv_open_xrcd");
+  IS_REFUSED(ibv_create_flow(pair.a.qp, &flow), "ibv_create_flow");
+  IS_REFUSED(ibv_alloc_dm(pair.context, &memory), "ibv_alloc_dm");
+  IS_REFUSED(ibv_create_wq(pair.context, &wq), "ibv_create_wq");
+  IS_REFUSED(ibv_create_counters(pair.context, &counters), "ibv_create_counters");
+  IS_REFUSED(ibv_alloc_null_mr(pair.pd), "ibv_alloc_null_mr");
+  IS_REFUSED(ibv_create_qp(pair.pd, &raw), "a queue pair that is not RC, UC, UD or DC");
+  IS_REFUSED(ibv_reg_mr(pair.pd, pair.a.bytes, 8, IBV_ACCESS_ON_DEMAND), "IBV_ACCESS_ON_DEMAND");
+  IS_REFUSED(ibv_create_srq_ex(pair.context, &tags), "a shared receive queue of XRC, or for tags");
+  unsetenv("PENSTOCK_SIMVERBS_LOG");
+  assert_true(dup2(before, STDERR_FILENO) >= 0);
+  close(before);
+  close(log);
+  pair_close(&pair);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -117,6 +177,7 @@ int main(void)
       cmocka_unit_test(test_completion_queues),
       cmocka_unit_test(test_numbers_are_not_used_twice),
       cmocka_unit_test(test_address_handles),
+      cmocka_unit_test(test_what_is_not_simulated_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }
