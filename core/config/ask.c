@@ -71,4 +71,7 @@ void ask_plugin(const struct ask *ask, const struct pst_description *description
   facts->lacks |= known.lacks;
   facts->flags |= known.flags;
   facts->memory_kinds |= known.memory_kinds;
+  facts->memory_lacks |= known.memory_lacks;
+  facts->direct_needs |= known.direct_needs;
+  facts->paths |= known.paths;
 }

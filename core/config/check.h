@@ -100,7 +100,7 @@ void check_whole(struct check *check, const struct plugin_state *state, uint32_t
 /* A stream beside what the plugins of its ends know. `map`: the stream's. */
 void check_facts(struct check *check, struct node *map, const struct config_stream *stream,
                  const struct transport_state ends[2], const struct pst_facts facts[2],
-                 const char *memory_name, const struct pst_facts *memory);
+                 const char *const memory_names[2], const struct pst_facts memories[2]);
 /* The three effective mappings of a stream. `stream` is replaced by the sender's when
  * neither end uses it. */
 void effective_transports(struct check *check, struct node *stream_node, struct node *sender_node,

@@ -13,6 +13,7 @@ struct facts_at {
   const struct config_stream *stream;
   const struct transport_state *transport;
   const struct pst_facts *facts;
+  const char *memory_name;
   const struct pst_facts *memory;
   bool receives;
 };
@@ -75,27 +76,65 @@ static void check_receiver(const struct facts_at *at)
 }
 
 /* `path: mapped` is for host memory that a device sees. */
-static void check_mapped(const struct facts_at *at, const char *name)
+static void check_mapped(const struct facts_at *at, const struct node *path)
 {
-  const struct node *path = node_value(node_value(at->map, "receiver"), "path");
-  const uint32_t kinds = at->memory->memory_kinds;
+  const uint32_t kinds = at->memory->memory_kinds, paths = at->facts->paths;
 
-  if (at->stream->receiver.path == CONFIG_PATH_MAPPED && kinds &&
-      !(kinds & 1u << PST_MEMORY_MAPPED))
+  if (kinds && !(kinds & 1u << PST_MEMORY_MAPPED))
     findings_add(at->check->findings, place_of(at, path),
                  "path: mapped needs memory that a device sees by a mapping, and memory %s is "
                  "none; write \"path: auto\", or take the device's memory",
-                 name);
+                 at->memory_name);
+  else if (paths && !(paths & 1u << PST_PATH_MAPPED))
+    findings_add(at->check->findings, place_of(at, path),
+                 "path: mapped is no path of transport %s; write \"path: auto\"",
+                 at->transport->plugin.name);
+}
+
+/* A direct path takes memory that the transport itself can reach. */
+static void check_direct(const struct facts_at *at, const struct node *path)
+{
+  static const struct {
+    uint32_t need;
+    const char *text;
+  } needs[] = {{PST_NEED_CPU_ACCESS, "memory that the CPU can touch"},
+               {PST_NEED_EXPORT_FD, "memory that can be shared by a file descriptor"},
+               {PST_NEED_EXPORT_DMABUF, "memory that can be shared by a dma-buf"},
+               {PST_NEED_EXPORT_IPC, "memory with an IPC handle"},
+               {PST_NEED_PINNED, "pinned memory"}};
+
+  for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++) {
+    if (!(at->facts->direct_needs & at->memory->memory_lacks & needs[i].need))
+      continue;
+    findings_add(at->check->findings, place_of(at, path),
+                 "path: direct is not possible: transport %s %s %s, and memory %s has none; write "
+                 "\"path: auto\", which stages",
+                 at->transport->plugin.name, at->receives ? "receives into" : "sends from",
+                 needs[i].text, at->memory_name);
+    return;
+  }
+}
+
+static void check_paths(const struct facts_at *at)
+{
+  const struct node *end = node_value(at->map, at->receives ? "receiver" : "sender");
+  const struct node *path = node_value(end, "path");
+
+  if (at->receives && at->stream->receiver.path == CONFIG_PATH_MAPPED)
+    check_mapped(at, path);
+  if (at->receives ? at->stream->receiver.path == CONFIG_PATH_DIRECT
+                   : at->stream->sender.path == CONFIG_SENDER_PATH_DIRECT)
+    check_direct(at, path);
 }
 
 void check_facts(struct check *check, struct node *map, const struct config_stream *stream,
                  const struct transport_state ends[2], const struct pst_facts facts[2],
-                 const char *memory_name, const struct pst_facts *memory)
+                 const char *const memory_names[2], const struct pst_facts memories[2])
 {
   for (int e = 0; e < 2; e++) {
-    const struct facts_at at = {check, map, stream, &ends[e], &facts[e], memory, e == 1};
-    if (e == 1)
-      check_mapped(&at, memory_name);
+    const struct facts_at at = {check,           map,          stream, &ends[e], &facts[e],
+                                memory_names[e], &memories[e], e == 1};
+    check_paths(&at);
     if (!ends[e].plugin.description)
       continue;
     check_sizes(&at);

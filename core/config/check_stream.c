@@ -148,7 +148,8 @@ static void check_ends(struct check *check, struct node *map, const struct place
   check_sender(check, sender, place_of(sender, place), &stream->sender, sender_out, has_region);
   check_receiver(check, receiver, place_of(receiver, place), &stream->receiver, receiver_out,
                  has_region);
-  check_facts(check, map, stream, ends, facts, memory[1].name, &memories[1]);
+  const char *const names[2] = {memory[0].name, memory[1].name};
+  check_facts(check, map, stream, ends, facts, names, memories);
   node_append(out, sender_out);
   node_append(out, receiver_out);
   store_transport(check, &ends[0], &stream->sender.transport);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <penstock/memory.h>
 #include <penstock/plugin.h>
 
 #define RATE(name_, what)                                                                          \
@@ -74,7 +75,27 @@ static const struct pst_option options[] = {
     },
 };
 
-PST_DESCRIPTION(PST_KIND_FILTER, "fault", "0.1.0",
-                "Injects faults on the sending side of any transport, by seed and rate", "",
-                "hardware: any machine; it wraps whatever transport there is", options,
-                sizeof(options) / sizeof(options[0]));
+static void check_options(const struct pst_check *check, struct pst_facts *facts)
+{
+  static const char *const rates[] = {"drop_ppm", "duplicate_ppm", "reorder_ppm", "corrupt_ppm",
+                                      "delay_ppm"};
+  uint64_t sum = 0, rate;
+
+  for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+    rate = check->option_uint(check->options, rates[i]);
+    sum += rate;
+    if (sum > 1000000 && sum - rate <= 1000000)
+      check->report(check, rates[i],
+                    "with it the rates add up to more than 1000000 per million, and a message has "
+                    "one fault at most; lower some of drop_ppm, duplicate_ppm, reorder_ppm, "
+                    "corrupt_ppm, delay_ppm");
+  }
+  /* A payload is corrupted by the CPU. */
+  if (check->side == PST_SCOPE_SENDER && check->option_uint(check->options, "corrupt_ppm"))
+    facts->direct_needs = PST_NEED_CPU_ACCESS;
+}
+
+PST_DESCRIPTION_CHECK(PST_KIND_FILTER, "fault", "0.1.0",
+                      "Injects faults on the sending side of any transport, by seed and rate", "",
+                      "hardware: any machine; it wraps whatever transport there is", options,
+                      sizeof(options) / sizeof(options[0]), NULL, 0, check_options);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <penstock/memory.h>
 #include <penstock/plugin.h>
 
 static const char *const allocators[] = {"malloc", "vmm", NULL};
@@ -37,7 +38,14 @@ static const struct pst_option options[] = {
     },
 };
 
-PST_DESCRIPTION(PST_KIND_MEMORY, "cuda", "1.0", "Memory of an NVIDIA GPU",
-                "NVIDIA's driver for CUDA 11.7 or later; nvcc when Penstock is built",
-                "hardware: tests/gpu/run, on an H100; without a GPU: tests/fakes/cuda", options,
-                sizeof(options) / sizeof(options[0]));
+static void check_options(const struct pst_check *check, struct pst_facts *facts)
+{
+  (void)check;
+  facts->memory_kinds = 1u << PST_MEMORY_CUDA;
+  facts->memory_lacks = PST_NEED_CPU_ACCESS | PST_NEED_EXPORT_FD;
+}
+
+PST_DESCRIPTION_CHECK(PST_KIND_MEMORY, "cuda", "1.0", "Memory of an NVIDIA GPU",
+                      "NVIDIA's driver for CUDA 11.7 or later; nvcc when Penstock is built",
+                      "hardware: tests/gpu/run, on an H100; without a GPU: tests/fakes/cuda",
+                      options, sizeof(options) / sizeof(options[0]), NULL, 0, check_options);

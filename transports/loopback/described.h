@@ -3,7 +3,10 @@
 #ifndef LB_DESCRIBED_H
 #define LB_DESCRIBED_H
 
+#include <penstock/memory.h>
 #include <penstock/transport.h>
+
+enum lb_mode { LB_MODE_COPY = 0, LB_MODE_REFERENCE = 1 };
 
 #define LB_BYTES_MAX (UINT64_C(1) << 30) /* of a message, and of a READ or WRITE */
 #define LB_SLOTS_MAX (1u << 22)

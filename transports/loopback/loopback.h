@@ -37,8 +37,6 @@
 #define LB_PLACE_BITS 14u
 #define LB_PLACES (UINT32_C(1) << LB_PLACE_BITS)
 
-enum lb_mode { LB_MODE_COPY = 0, LB_MODE_REFERENCE = 1 };
-
 /* ---- Ports ---------------------------------------------------------------- */
 
 struct lb_desc {

@@ -19,10 +19,14 @@ static const struct pst_option options[] = {
 
 static void check_options(const struct pst_check *check, struct pst_facts *facts)
 {
-  (void)check;
+  const int copies = check->option_uint(check->options, "mode") == LB_MODE_COPY;
+
   facts->message_max = LB_BYTES_MAX;
   facts->slots_max = LB_SLOTS_MAX;
   facts->lacks = ~(uint64_t)LB_CAPABILITIES;
+  /* What is lent is the sender's, which is in no other memory than the host's. */
+  facts->direct_needs = copies || check->side == PST_SCOPE_RECEIVER ? PST_NEED_CPU_ACCESS : 0;
+  facts->paths = 1u << PST_PATH_DIRECT;
 }
 
 PST_DESCRIPTION_CHECK(

@@ -316,6 +316,8 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   facts->message_max = UDP_DATAGRAM_MAX - dg_header_bytes(framing, true);
   facts->slots_max = UDP_SLOTS_MAX;
   facts->lacks = ~(uint64_t)UDP_CAPABILITIES;
+  facts->direct_needs = PST_NEED_CPU_ACCESS;
+  facts->paths = 1u << PST_PATH_DIRECT;
   if (framing == DG_FRAMING_RTP)
     facts->flags |= PST_FACTS_PROTOCOL_META; /* timestamp and source of each message */
   if (framing == DG_FRAMING_NONE)

@@ -224,7 +224,13 @@ struct pst_facts {
   uint64_t lacks;       /* capabilities (enum pst_transport_capability) that no such device has */
   /* A memory's kinds of NORMAL regions: 1 << each enum pst_memory_kind; 0: not known. */
   uint32_t memory_kinds;
-  uint32_t reserved;
+  /* Of a memory: what none of its NORMAL regions has (enum pst_memory_need). */
+  uint32_t memory_lacks;
+  /* Of a transport or filter, at this end: what memory has to have (enum pst_memory_need) so that
+   * any such device places messages there itself, or sends from there. */
+  uint32_t direct_needs;
+  /* Of a transport: 1 << each enum pst_path that its rings may have; 0: not known. */
+  uint32_t paths;
 };
 
 /* What can be known of a plugin without its vendor libraries. It lives in a

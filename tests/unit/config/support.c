@@ -119,6 +119,13 @@ static void check_host(const struct pst_check *check, struct pst_facts *facts)
   facts->memory_kinds = 1u << PST_MEMORY_HOST;
 }
 
+static void check_cuda(const struct pst_check *check, struct pst_facts *facts)
+{
+  (void)check;
+  facts->memory_kinds = 1u << PST_MEMORY_MAPPED;
+  facts->memory_lacks = PST_NEED_CPU_ACCESS;
+}
+
 static void check_asked(const struct pst_check *check, struct pst_facts *facts)
 {
   const char *address = check->option_string(check->options, "address");
@@ -129,6 +136,8 @@ static void check_asked(const struct pst_check *check, struct pst_facts *facts)
   if (check->side == PST_SCOPE_SENDER && (check->flags & wants) == wants &&
       !check->option_is_set(check->options, "to"))
     check->report(check, "to", "is missing");
+  facts->direct_needs = PST_NEED_CPU_ACCESS | PST_NEED_PINNED;
+  facts->paths = 1u << PST_PATH_DIRECT;
   facts->message_max = 1000;
   facts->slots_max = 100;
   facts->lacks = PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_TIME | PST_CAP_SHARED_RING |
@@ -187,7 +196,16 @@ static const struct pst_description descriptions[] = {
      .rung = "compiled",
      .options = host_options,
      .check = check_host},
-    DESCRIPTION(PST_KIND_MEMORY, "cuda", cuda_options),
+    {.struct_size = sizeof(struct pst_description),
+     .kind = PST_KIND_MEMORY,
+     .option_count = sizeof(cuda_options) / sizeof(cuda_options[0]),
+     .name = "cuda",
+     .version = "1",
+     .summary = "a table of a memory that the CPU does not reach",
+     .needs = "",
+     .rung = "compiled",
+     .options = cuda_options,
+     .check = check_cuda},
     DESCRIPTION(PST_KIND_FILTER, "fault", fault_options)};
 #define DESCRIPTIONS (sizeof(descriptions) / sizeof(descriptions[0]))
 

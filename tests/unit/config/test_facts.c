@@ -85,13 +85,33 @@ static void memories(void **state)
               T "5:11: path: mapped needs memory that a device sees by a mapping");
 }
 
+/* A path that a transport never has with such memory, whatever the device. */
+static void paths(void **state)
+{
+  (void)state;
+  refused_for(ASKED("") SMALL "  receiver: {memory: cuda, path: direct}\n",
+              T "7:34: path: direct is not possible: transport asked receives into memory that the "
+                "CPU can touch, and memory cuda has none; write \"path: auto\", which stages");
+  refused_for(ASKED("") SMALL "  sender: {memory: cuda, path: direct}\n", T
+              "7:32: path: direct is not possible: transport asked sends from memory that the CPU "
+              "can touch, and memory cuda has none");
+  refused_for(ASKED("") SMALL "  receiver: {memory: cuda, path: mapped}\n",
+              T "7:34: path: mapped is no path of transport asked; write \"path: auto\"");
+  pst_config_close(load(ASKED("") SMALL "  sender: {path: direct}\n"
+                                        "  receiver: {path: direct}\n"));
+  pst_config_close(load(ASKED("") SMALL "  sender: {memory: cuda, path: staged}\n"
+                                        "  receiver: {memory: cuda, path: staged}\n"));
+  pst_config_close(load(HEAD "  transport: loopback\n"
+                             "  receiver: {memory: cuda, path: direct}\n"));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_it_accepts), cmocka_unit_test(what_it_reports),
       cmocka_unit_test(sizes),           cmocka_unit_test(capabilities),
       cmocka_unit_test(ends_differ),     cmocka_unit_test(captures),
-      cmocka_unit_test(memories),
+      cmocka_unit_test(memories),        cmocka_unit_test(paths),
   };
   return cmocka_run_group_tests(tests, quiet, NULL);
 }
