@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/limit_remedy.h"
+
 struct elf {
   int fd;
   uint64_t size;
@@ -281,7 +283,7 @@ int inspect_file(const char *path, const char *real, const char *stem, struct in
   elf.fd = open(real, O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (elf.fd < 0 || fstat(elf.fd, &st) < 0) {
     rc = loader_reject(why, -errno, path, "cannot be opened: %s%s", strerror(errno),
-                       loader_limit_remedy(-errno));
+                       limit_remedy(-errno));
     goto out;
   }
   elf.size = (uint64_t)st.st_size;

@@ -26,8 +26,6 @@ int loader_reject(struct loader_reason *why, int code, const char *path, const c
 
 /* ---- names.c ---- */
 
-/* "; raise `ulimit -n`" when that is what helps against -errno, else "". */
-const char *loader_limit_remedy(int code);
 /* Why no plugin could be looked for. */
 void loader_search_failed(int code, char text[128]);
 

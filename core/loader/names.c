@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/limit_remedy.h"
+
 static const char *const kinds[] = {
     [PST_KIND_TRANSPORT] = "transport", [PST_KIND_MEMORY] = "memory", [PST_KIND_FILTER] = "filter"};
 
@@ -15,17 +17,9 @@ const char *loader_kind_name(uint32_t kind)
   return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind] : NULL;
 }
 
-const char *loader_limit_remedy(int code)
-{
-  if (code == -EMFILE)
-    return "; raise `ulimit -n`";
-  return code == -ENFILE ? "; raise the sysctl fs.file-max" : "";
-}
-
 void loader_search_failed(int code, char text[128])
 {
-  snprintf(text, 128, "plugins cannot be looked for: %s%s", strerror(-code),
-           loader_limit_remedy(code));
+  snprintf(text, 128, "plugins cannot be looked for: %s%s", strerror(-code), limit_remedy(code));
 }
 
 bool loader_name_ok(const char *name)

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "util/limit_remedy.h"
+
 struct plugin {
   struct loader_plugin pub; /* first: what callers hold */
   struct plugin *next;
@@ -68,7 +70,7 @@ static int dlopen_reason(const char *path, struct loader_reason *why)
     error = "no reason given";
   if (strstr(error, strerror(EMFILE)))
     return loader_reject(why, -EMFILE, path, "cannot be opened: %s%s", error,
-                         loader_limit_remedy(-EMFILE));
+                         limit_remedy(-EMFILE));
   at = strstr(error, missing);
   if (at)
     return loader_reject(why, -ELIBACC, path,

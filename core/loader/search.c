@@ -154,8 +154,12 @@ static int add_build_tree(struct loader_folders *folders)
   file = fopen(path, "re");
   if (!file)
     return errno == ENOENT ? 0 : -errno;
-  if (trust_file(path, real_path, &why) < 0) {
+  rc = trust_file(path, real_path, &why);
+  if (rc == -EMFILE || rc == -ENFILE)
+    goto out; /* what the folders hold is not known, and nothing may be said of it */
+  if (rc < 0) {
     pst_log(PST_LOG_WARN, "ignored: %s", why.line);
+    rc = 0;
     goto out;
   }
   while (rc == 0 && getline(&line, &size, file) > 0) {

@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/limit_remedy.h"
+
 #define TRUST_LINKS_MAX 40 /* as the kernel has it, path_resolution(7) */
 
 /* One folder, link or file on the way. */
@@ -323,5 +325,5 @@ int trust_file(const char *path, char real[PATH_MAX], struct loader_reason *why)
   return loader_reject(why, rc, path, "%s: %s%s",
                        rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP ? "leads nowhere"
                                                                        : "cannot be opened",
-                       strerror(-rc), loader_limit_remedy(rc));
+                       strerror(-rc), limit_remedy(rc));
 }

@@ -92,7 +92,7 @@ static int open_port(struct pst_endpoint *endpoint)
   struct pst_device *device = worker->device;
   if (!endpoint->ring) {
     endpoint->own = lb_link_new(lb_id_new(), 0, device->shared, false);
-    return endpoint->own ? 0 : -ENOMEM;
+    return endpoint->own ? 0 : -errno;
   }
   struct lb_rx *rx;
   int rc = lb_rx_open(endpoint->ring, &rx);

@@ -82,10 +82,12 @@ static struct lb_rx *rx_new(struct pst_ring *ring, uint32_t part, bool reference
     rx->buffer_of = malloc(slots * sizeof(*rx->buffer_of));
   rx->own = lb_link_new(lb_id_new(), slots, ring->worker->device->shared, reference);
   if (!rx->states || (reference && !rx->buffer_of) || !rx->own) {
+    int error = errno;
     lb_link_unref(rx->own);
     free(rx->states);
     free(rx->buffer_of);
     free(rx);
+    errno = error;
     return NULL;
   }
   rx->own->slot0 = ring->mr && ring->mr->base ? ring->mr->base + rx->payload_offset : NULL;
@@ -112,7 +114,7 @@ int lb_rx_open(struct pst_ring *ring, struct lb_rx **rx)
     return rc;
   struct lb_rx *made = rx_new(ring, part, worker->device->mode == LB_MODE_REFERENCE);
   if (!made)
-    return -ENOMEM;
+    return -errno;
   lb_rx_free(ring->parts[part]);
   ring->parts[part] = made;
   rc = place_take(worker, made);
