@@ -169,7 +169,7 @@ static int take_claim(struct door *door, struct link *link)
   if (side < 0)
     return -EAGAIN;
   int result = hear_claim(door, side, link);
-  side_close(side);
+  side_discard(side);
   return result;
 }
 
@@ -231,7 +231,7 @@ static int show(const struct link *link, const char *path, const char *hex, uint
     result = side_receive_claim(side, &theirs);
   if (result == 0 && memcmp(&ours, &theirs, sizeof ours) != 0)
     result = -EPERM;
-  side_close(side);
+  side_discard(side);
   return result;
 }
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include "internal.h"
 #include "util/clock.h"
+#include "util/limit_remedy.h"
 #include "util/log.h"
 
 #define ACCEPTS_A_ROUND 64
@@ -104,6 +107,12 @@ static int listen_failed(const struct control *control, const char *address, int
                   control->words->listen, address, strerror(-rc), remedy);
 }
 
+static void keep_spare(struct control *control)
+{
+  if (control->listener_count > 0 && control->spare_fd < 0)
+    control->spare_fd = fcntl(control->epoll_fd, F_DUPFD_CLOEXEC, 3);
+}
+
 int connect_listen(struct control *control, const char *address, bool insecure,
                    struct pst_error *error)
 {
@@ -133,7 +142,11 @@ int connect_listen(struct control *control, const char *address, bool insecure,
   }
   if (control->listener_count == 0)
     return listen_failed(control, address, skipped, error);
+  keep_spare(control);
   rc = side_listen(&control->side);
+  if (limit_remedy(rc)[0])
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: no side-socket: %s%s",
+                    control->words->listen, strerror(-rc), limit_remedy(rc));
   if (rc < 0 && !insecure)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
                     "%s: no side-socket, by which peers show which user they belong to: %s; set "
@@ -151,37 +164,48 @@ int connect_listen(struct control *control, const char *address, bool insecure,
 
 /* ---- Receivers -------------------------------------------------------------------- */
 
-/* Room for a new one: of those without a stream the oldest goes, of those that have not shown
- * which user they belong to before others. */
-static bool make_room(struct control *control)
+/* Of those without a stream the oldest, of those that have not shown which user they belong to
+ * before others; or NULL. */
+static struct peer *oldest_stranger(const struct control *control)
 {
   struct peer *oldest = NULL;
 
-  if (control->peer_count < control->limits.peers_max)
-    return true;
   for (struct peer *peer = control->peers; peer; peer = peer->next) {
     if (peer->is_connector || peer->state == PEER_DEAD || control->flow->has(peer, false))
       continue;
     if (!oldest || peer->side_state != SIDE_OPEN || oldest->side_state == SIDE_OPEN)
       oldest = peer;
   }
-  if (!oldest)
-    return false;
-  control_complain(control,
-                   "control: dropped: %s, which has no stream, to make room: %u connections",
-                   oldest->text, control->peer_count);
-  oldest->state = PEER_DEAD;
-  return true;
+  return oldest;
 }
 
-static void admit(struct control *control, int fd)
+static void evict(struct peer *stranger)
+{
+  control_complain(stranger->control,
+                   "control: dropped: %s, which has no stream, to make room: %u connections",
+                   stranger->text, stranger->control->peer_count);
+  stranger->state = PEER_DEAD;
+}
+
+static bool make_room(struct control *control)
+{
+  if (control->peer_count < control->limits.peers_max)
+    return true;
+  struct peer *oldest = oldest_stranger(control);
+  if (oldest)
+    evict(oldest);
+  return oldest;
+}
+
+/* NULL: out of memory. */
+static struct peer *admit(struct control *control, int fd)
 {
   struct peer *peer = peer_new(control, fd, false);
 
   if (!peer) {
     struct watch none = {WATCH_PEER, fd, UINT32_MAX, NULL};
     watch_close(control, &none);
-    return;
+    return NULL;
   }
   socket_peer_text(fd, peer->place);
   snprintf(peer->text, sizeof peer->text, "%s", peer->place);
@@ -190,6 +214,48 @@ static void admit(struct control *control, int fd)
     peer->state = PEER_DEAD;
   handshake_open(peer);
   peer_watch(peer);
+  return peer;
+}
+
+/* ---- Out of descriptors ----------------------------------------------------------- */
+
+bool connect_use_spare(struct control *control)
+{
+  if (control->spare_fd < 0)
+    return false;
+  close(control->spare_fd);
+  control->spare_fd = -1;
+  return true;
+}
+
+/* All are in use. A stranger that has had its time makes room; where there is none, who comes is
+ * told. False: neither now. */
+static bool accept_without_room(struct control *control, struct watch *listener, int code)
+{
+  struct peer *oldest = oldest_stranger(control);
+
+  if (oldest && control->now_ns - oldest->born_ns < ACCEPT_PAUSE_NS)
+    return false;
+  if (oldest) {
+    evict(oldest);
+    return true;
+  }
+  if (!connect_use_spare(control))
+    return false;
+  int fd = socket_accept(listener->fd);
+  struct peer *peer = fd < 0 ? NULL : admit(control, fd);
+  if (peer)
+    peer_fail(peer, code, "has no room for another connection");
+  return peer;
+}
+
+static void pause_accepting(struct control *control, int code)
+{
+  control_complain(control, "control: cannot take a connection: %s%s", strerror(-code),
+                   limit_remedy(code));
+  control->accept_again_ns = control->now_ns + ACCEPT_PAUSE_NS;
+  for (uint32_t i = 0; i < control->listener_count; i++)
+    watch_set(control, &control->listeners[i], 0);
 }
 
 void connect_accept(struct control *control, struct watch *listener)
@@ -199,11 +265,9 @@ void connect_accept(struct control *control, struct watch *listener)
     if (fd == -EAGAIN)
       return;
     if (fd < 0) {
-      control_complain(control, "control: cannot take a connection: %s; raise `ulimit -n`",
-                       strerror(-fd));
-      control->accept_again_ns = control->now_ns + ACCEPT_PAUSE_NS;
-      for (uint32_t k = 0; k < control->listener_count; k++)
-        watch_set(control, &control->listeners[k], 0);
+      bool is_limit = fd == -EMFILE || fd == -ENFILE;
+      if (!is_limit || !accept_without_room(control, listener, fd))
+        pause_accepting(control, fd);
       return;
     }
     if (make_room(control)) {
@@ -241,6 +305,7 @@ static uint64_t tick_receivers(struct control *control)
   char names[256];
   char seconds[24];
 
+  keep_spare(control);
   if (control->accept_again_ns != 0 && control->now_ns >= control->accept_again_ns) {
     control->accept_again_ns = 0;
     for (uint32_t i = 0; i < control->listener_count; i++)
@@ -284,19 +349,19 @@ void connect_again(struct control *control, const char *why)
 }
 
 struct peer *connect_begin(struct control *control, const struct socket_address *target,
-                           bool insecure, const char **why)
+                           bool insecure, int *code)
 {
   int fd = socket_connect(target);
 
   if (fd < 0) {
-    *why = strerror(-fd);
+    *code = fd;
     return NULL;
   }
   struct peer *peer = peer_new(control, fd, true);
   if (!peer) {
     struct watch none = {WATCH_PEER, fd, UINT32_MAX, NULL};
     watch_close(control, &none);
-    *why = strerror(ENOMEM);
+    *code = -ENOMEM;
     return NULL;
   }
   peer->state = PEER_CONNECTING;
@@ -309,13 +374,13 @@ struct peer *connect_begin(struct control *control, const struct socket_address 
 
 static void try_connect(struct control *control)
 {
-  const char *why = NULL;
+  int code = 0;
 
   control->connect_at_ns = 0;
   control->link = connect_begin(control, &control->targets.at[control->target_next],
-                                control->connect_insecure, &why);
+                                control->connect_insecure, &code);
   if (!control->link)
-    connect_again(control, why);
+    connect_again(control, strerror(-code));
 }
 
 static uint64_t tick_senders(struct control *control)

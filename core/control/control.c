@@ -34,10 +34,9 @@ const struct control_limits control_default_limits = {
     .refusals_max = 1024,
 };
 
-void control_complain(struct control *control, const char *format, ...)
+static void complain(struct control *control, int level, const char *format, va_list args)
 {
   char line[1024];
-  va_list args;
 
   if (control->now_ns >= control->complaints_refill_ns) {
     if (control->complaints_hidden > 0)
@@ -52,10 +51,26 @@ void control_complain(struct control *control, const char *format, ...)
     return;
   }
   control->complaints_left--;
-  va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
+  pst_log(level, "%s", line);
+}
+
+void control_complain(struct control *control, const char *format, ...)
+{
+  va_list args;
+
+  va_start(args, format);
+  complain(control, PST_LOG_WARN, format, args);
   va_end(args);
-  pst_log(PST_LOG_WARN, "%s", line);
+}
+
+void control_own_fault(struct control *control, const char *format, ...)
+{
+  va_list args;
+
+  va_start(args, format);
+  complain(control, PST_LOG_ERROR, format, args);
+  va_end(args);
 }
 
 /* ---- The thread --------------------------------------------------------------------- */
@@ -312,6 +327,7 @@ struct control *control_new(const struct control_params *params,
   control->wake = (struct watch){WATCH_WAKE, -1, UINT32_MAX, control};
   control->side_watch = (struct watch){WATCH_SIDE_LISTENER, -1, UINT32_MAX, control};
   control->side = (struct side_listener){.fd = -1, .folder_fd = -1};
+  control->spare_fd = -1;
   control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   control->wake.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   control->commands_end = &control->commands;
@@ -336,6 +352,7 @@ void control_free(struct control *control)
   for (uint32_t i = 0; i < control->listener_count; i++)
     watch_close(control, &control->listeners[i]);
   pass_unlisten(control);
+  connect_use_spare(control);
   streams_free(control);
   free(control->node_terms);
   free(control->node_params);

@@ -129,8 +129,8 @@ static void send_address(struct stream *s, enum wire_type type)
     m->remote_bytes = s->remote.length;
     m->remote_length = s->remote_length;
   }
-  pass_send(s->peer, &s->address, offers ? &s->remote : NULL, m);
-  peer_send(s->peer, m);
+  if (pass_send(s->peer, &s->address, offers ? &s->remote : NULL, m))
+    peer_send(s->peer, m);
 }
 
 static void flow_offer_all(struct peer *peer)
@@ -422,6 +422,8 @@ static void got_offer(struct peer *peer, const struct wire_message *m, const str
     s->peer = peer;
     peer->had_stream = true;
     send_address(s, WIRE_ACCEPT);
+    if (s->state != STREAM_LIVE)
+      return;
     pst_log(PST_LOG_DEBUG, "control: %s: %s", s->name, peer->text);
     tell_peer(control, s, m, fds, true);
   }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "util/limit_remedy.h"
 #include "util/log.h"
 
 static struct wire_message *new_hello(const struct peer *peer)
@@ -72,6 +73,10 @@ static void drop_unshown(struct peer *peer, int rc, uint32_t uid)
 
 static void claim_failed(struct peer *peer, int rc, uint32_t uid)
 {
+  if (limit_remedy(rc)[0]) {
+    peer_fail(peer, rc, "cannot open the side-socket");
+    return;
+  }
   if (peer->must_show) {
     drop_unshown(peer, rc, uid);
     return;

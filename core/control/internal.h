@@ -173,6 +173,7 @@ struct peer {
   struct side_out *side_out;
   uint64_t side_id;
 
+  uint64_t born_ns;
   uint64_t answer_by_ns; /* handshake, or the end of closing */
   uint64_t frame_by_ns;  /* 0: no frame begun */
   uint64_t fds_by_ns;
@@ -246,6 +247,7 @@ struct control {
   struct control_pair *node_params;
   uint32_t node_term_count, node_param_count;
   uint32_t node_offers_max;
+  bool node_needs_fds;
   uint64_t node_last; /* of the peers that came */
   struct node_join *node_later;
   struct control_callbacks callbacks;
@@ -278,6 +280,7 @@ struct control {
   struct watch side_watch;
   struct side_listener side;
   uint64_t accept_again_ns; /* out of descriptors: not before; 0: accepting */
+  int spare_fd;             /* given up to tell one that there are no more; -1 */
   uint64_t listen_notice_ns;
 
   /* Senders. */
@@ -325,6 +328,8 @@ void control_free(struct control *control);
 void control_submit(struct control *control, struct command *command);
 /* A warning about somebody who has no stream here, rate-limited. */
 void control_complain(struct control *control, const char *format, ...) PST_PRINTF(2, 3);
+/* An error of this process, of which nobody else here is told. Likewise. */
+void control_own_fault(struct control *control, const char *format, ...) PST_PRINTF(2, 3);
 
 /* ---- streams.c: they do not change after open, so any thread may look them up ---- */
 int streams_copy(struct control *control, const struct control_stream *streams, uint32_t count,
@@ -356,13 +361,15 @@ int connect_resolve(struct control *control, const char *address, bool insecure,
 /* The addresses of one to connect to; any thread. */
 int connect_targets(const struct control *control, const char *address, bool insecure,
                     struct socket_addresses *targets, struct pst_error *error);
-/* A peer that connects there; NULL: *why says why not. */
+/* A peer that connects there; NULL: -errno in *code. */
 struct peer *connect_begin(struct control *control, const struct socket_address *target,
-                           bool insecure, const char **why);
+                           bool insecure, int *code);
 extern const struct connect_words connect_stream_words;
 void connect_accept(struct control *control, struct watch *listener);
 /* The senders' connection has come to nothing before a stream was live. */
 void connect_again(struct control *control, const char *why);
+/* There was a spare descriptor, and its place is free. */
+bool connect_use_spare(struct control *control);
 /* As the peers' and flow's below: acts on what is due, returns when to come again. */
 uint64_t connect_tick(struct control *control);
 
@@ -379,6 +386,8 @@ void peer_watch(struct peer *peer);
 void peer_close(struct peer *peer, int code, const char *text);
 /* End it for a fault of its own: one line, its streams fail, it is told. */
 void peer_drop(struct peer *peer, int code, const char *format, ...) PST_PRINTF(3, 4);
+/* End it for -errno of this process, which `what`: "has no room for it". Likewise. */
+void peer_fail(struct peer *peer, int code, const char *what);
 /* It is gone: one line, its streams fail; a connector without live ones tries
  * again. */
 void peer_gone(struct peer *peer, int code, const char *why);
@@ -391,8 +400,8 @@ void handshake_side(struct peer *peer, int rc);
 
 /* ---- pass.c: descriptors by the side-socket ---- */
 /* Descriptors of the frame to be sent next: sets fd_id and the counts, to none where
- * there is no side-socket. remote NULL: there is none. */
-void pass_send(struct peer *peer, const struct pst_blob *address, const struct pst_blob *remote,
+ * there is no side-socket. remote NULL: there is none. False: the peer is ended. */
+bool pass_send(struct peer *peer, const struct pst_blob *address, const struct pst_blob *remote,
                struct wire_message *message);
 /* The descriptors of a frame. 0; -EAGAIN: still on their way; -EPROTO. */
 int pass_take(struct peer *peer, const struct wire_message *message, struct side_fds *batch);

@@ -8,6 +8,7 @@
 
 #include "internal.h"
 #include "util/clock.h"
+#include "util/limit_remedy.h"
 #include "util/log.h"
 
 /* Connections beyond the peers: of strangers, and of those about to be told that there are
@@ -49,8 +50,8 @@ static void put_address(struct peer *peer, struct wire_message *m, const struct 
 {
   m->address = address->bytes;
   m->address_length = address->length;
-  pass_send(peer, address, NULL, m);
-  peer_send(peer, m);
+  if (pass_send(peer, address, NULL, m))
+    peer_send(peer, m);
 }
 
 static void put_params(const struct control *control, struct wire_message *m)
@@ -107,8 +108,8 @@ static void say_region(struct peer *peer, const struct command *command)
   m->remote_bytes = command->address.length;
   m->remote_length = command->length;
   peer->node.offered++;
-  pass_send(peer, &none, &command->address, m);
-  peer_send(peer, m);
+  if (pass_send(peer, &none, &command->address, m))
+    peer_send(peer, m);
 }
 
 static void say_number(struct peer *peer, enum wire_type type, uint32_t region, int code,
@@ -196,17 +197,20 @@ static void try_next(struct control *control, struct node_join *join, int code, 
 
   while (join->next < join->targets.count) {
     const struct socket_address *target = &join->targets.at[join->next++];
-    struct peer *peer = connect_begin(control, target, join->is_insecure, &why);
-    code = -ECONNREFUSED;
-    if (!peer)
+    struct peer *peer = connect_begin(control, target, join->is_insecure, &code);
+    if (!peer) {
+      why = strerror(-code);
       continue;
+    }
     peer->node = (struct node_link){
         .state = NODE_JOINING, .id = join->id, .by_ns = join->by_ns, .join = join};
     return;
   }
   if (join->targets.count > 0)
     socket_text(&join->targets.at[join->targets.count - 1], place);
-  snprintf(text, sizeof text, "%s: %s; is a `penstock serve` running there?", place, why);
+  const char *remedy = limit_remedy(code);
+  snprintf(text, sizeof text, "%s: %s%s", place, why,
+           remedy[0] ? remedy : "; is a `penstock serve` running there?");
   tell_gone(control, join->id, code, text);
   node_join_free(join);
 }
@@ -314,6 +318,13 @@ static void got_join(struct peer *peer, const struct wire_message *m, const stru
               text);
     return;
   }
+  /* Before anything is opened for it. */
+  if (control->node_needs_fds && (m->fd_count == 0 || fds->count == 0)) {
+    peer_drop(peer, -EXDEV,
+              "passes no descriptors, which this transport needs: both must be processes of one "
+              "user on one host; use a transport that reaches other hosts");
+    return;
+  }
   peer->node.state = NODE_JOINING;
   peer->node.id = control->node_last += 2;
   peer->node.by_ns = control->now_ns + control->connect_timeout_ns;
@@ -392,7 +403,7 @@ static void got_welcome(struct peer *peer, const struct wire_message *m, const s
   if (peer->node.join && peer->node.join->is_stale)
     put_address(peer, new_message(control, WIRE_READDRESS), &peer->node.join->address);
   forget_join(peer);
-  if (!make_regions(peer))
+  if (peer->state != PEER_UP || !make_regions(peer))
     return;
   peer->node.state = NODE_JOINED;
   tell_peer(peer, m, fds, control->node_callbacks.welcome);
@@ -573,6 +584,7 @@ static int prepare(struct control *control, const struct control_node_params *pa
   control->node_term_count = params->term_count;
   control->node_param_count = params->param_count;
   control->node_offers_max = params->offers_max;
+  control->node_needs_fds = params->needs_fds;
   control->node_last = UINT64_MAX; /* odd from here */
   rc = control_ready(control, error);
   return rc < 0 || !params->listen
@@ -620,7 +632,8 @@ int control_node_connect(struct control *control, uint64_t id, const char *host_
   if (rc == 0)
     rc = blob_copy(address, &join->address);
   if (rc < 0)
-    pst_fail(error, PST_EXIT_FAILED, rc, "connect: %s: %s", host_port, strerror(-rc));
+    pst_fail(error, PST_EXIT_FAILED, rc, "connect: %s: %s%s", host_port, strerror(-rc),
+             limit_remedy(rc));
   else
     rc = connect_targets(control, host_port, insecure, &join->targets, error);
   if (rc < 0) {

@@ -48,6 +48,7 @@ struct control_node_callbacks {
 struct control_node_params {
   const char *listen; /* "host:port"; NULL: nobody comes */
   bool insecure;
+  bool needs_fds;     /* one whose endpoint's address comes without descriptors is refused */
   uint32_t peers_max; /* connections at a time; there is some room more for strangers */
   uint32_t offers_max;
   uint64_t join_timeout_ns; /* from the connection, or JOIN, to WELCOME */

@@ -9,6 +9,7 @@
 #include "internal.h"
 #include "util/clock.h"
 #include "util/closer.h"
+#include "util/limit_remedy.h"
 #include "util/log.h"
 
 #define GUESTS_MAX 64
@@ -79,25 +80,24 @@ static int add_fds(struct side_fds *batch, const struct pst_blob *blob)
   return 0;
 }
 
-void pass_send(struct peer *peer, const struct pst_blob *address, const struct pst_blob *remote,
+bool pass_send(struct peer *peer, const struct pst_blob *address, const struct pst_blob *remote,
                struct wire_message *message)
 {
   uint32_t remote_count = remote ? remote->fd_count : 0;
 
   message->fd_count = message->remote_fd_count = 0;
   if (address->fd_count + remote_count == 0 || peer->side_state != SIDE_OPEN || peer->side.fd < 0)
-    return;
+    return true;
   struct side_out *last = calloc(1, sizeof *last);
   int rc = last ? add_fds(&last->batch, address) : -ENOMEM;
   if (rc == 0 && remote)
     rc = add_fds(&last->batch, remote);
   if (rc < 0) {
-    pst_log(PST_LOG_WARN, "control: descriptors for %s could not be duplicated: %s", peer->text,
-            strerror(-rc));
     if (last)
       close_own(&last->batch);
     free(last);
-    return;
+    peer_fail(peer, rc, "cannot pass descriptors");
+    return false;
   }
   last->batch.id = ++peer->side_id;
   message->fd_count = address->fd_count;
@@ -110,6 +110,7 @@ void pass_send(struct peer *peer, const struct pst_blob *address, const struct p
   *end = last;
   send_queued(peer);
   watch_side(peer);
+  return true;
 }
 
 int pass_claim(struct peer *peer, const char *path, uint32_t *uid)
@@ -170,12 +171,7 @@ void pass_event(struct peer *peer, uint32_t events)
       peer->side_in_count++;
   }
   if (rc == -EMFILE) {
-    pst_log(PST_LOG_ERROR,
-            "control: this process has no room for the descriptors of %s: raise `ulimit -n`",
-            peer->text);
-    peer_drop(peer, rc,
-              "sent descriptors for which the other end has no room: raise its `ulimit "
-              "-n`");
+    peer_fail(peer, rc, "cannot take descriptors");
     pass_close(peer);
     return;
   }
@@ -266,14 +262,16 @@ void pass_accept(struct control *control)
 
   for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
     int fd = side_accept(control->side.fd, &uid);
+    if ((fd == -EMFILE || fd == -ENFILE) && connect_use_spare(control))
+      fd = side_accept(control->side.fd, &uid);
     if (fd == -EAGAIN)
       return;
     if (fd == -EACCES) {
       control_complain(control, "control: turned away: a process of user %u at the side-socket",
                        uid);
     } else if (fd < 0) {
-      control_complain(control, "control: cannot take a connection: %s; raise `ulimit -n`",
-                       strerror(-fd));
+      control_complain(control, "control: cannot take a connection: %s%s", strerror(-fd),
+                       limit_remedy(fd));
       control->accept_again_ns = control->now_ns + ACCEPT_PAUSE_NS;
       watch_set(control, &control->side_watch, 0);
       return;

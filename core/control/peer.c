@@ -5,15 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "internal.h"
 #include "util/clock.h"
+#include "util/limit_remedy.h"
 #include "util/log.h"
 
 #define IN_FIRST_BYTES 1024
 #define IN_KEPT_BYTES 16384
+/* Larger ones are mapped, so that they are the kernel's again once they are freed. */
+#define IN_LARGE_BYTES (WIRE_FRAME_MAX / 4096 * 4096 + 4096)
 /* With so much unread by it, a peer is not listened to: its questions cannot pile
  * up answers here. */
 #define OUT_BACKLOG_BYTES (256u * 1024)
@@ -31,11 +35,21 @@ struct peer *peer_new(struct control *control, int fd, bool is_connector)
   peer->main = (struct watch){WATCH_PEER, fd, UINT32_MAX, peer};
   peer->side = (struct watch){WATCH_PEER_SIDE, -1, UINT32_MAX, peer};
   peer->answer_by_ns = control->now_ns + control->limits.answer_ns;
-  peer->heard_ns = peer->sent_ns = peer->taken_ns = control->now_ns;
+  peer->born_ns = peer->heard_ns = peer->sent_ns = peer->taken_ns = control->now_ns;
   peer->next = control->peers;
   control->peers = peer;
   control->peer_count++;
   return peer;
+}
+
+static void free_in(struct peer *peer)
+{
+  if (peer->in_capacity > IN_KEPT_BYTES)
+    munmap(peer->in, peer->in_capacity);
+  else
+    free(peer->in);
+  peer->in = NULL;
+  peer->in_capacity = 0;
 }
 
 /* The caller has taken it from the list. */
@@ -51,7 +65,7 @@ void peer_free(struct peer *peer)
     setsockopt(peer->main.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
   }
   watch_close(peer->control, &peer->main);
-  free(peer->in);
+  free_in(peer);
   free(peer->out);
   peer->control->peer_count--;
   free(peer);
@@ -181,6 +195,26 @@ void peer_close(struct peer *peer, int code, const char *text)
   peer_watch(peer);
 }
 
+/* `text` is for this end, `said` for the other. */
+static void end_with(struct peer *peer, int code, const char *text, const char *said)
+{
+  peer_close(peer, code, said);
+  peer->control->flow->fail_peer(peer, code, text);
+}
+
+/* Its streams' owners are told by an error. */
+static bool log_end(const struct peer *peer, const char *text)
+{
+  const struct control_flow *flow = peer->control->flow;
+  char names[512];
+
+  if (!flow->has(peer, false) || flow->is_quiet)
+    return false;
+  flow->names(peer->control, peer, names, sizeof names);
+  pst_log(PST_LOG_ERROR, "control: dropped: %s%s%s", text, names[0] ? "; streams: " : "", names);
+  return true;
+}
+
 void peer_drop(struct peer *peer, int code, const char *format, ...)
 {
   char why[WIRE_TEXT_MAX + 1];
@@ -194,17 +228,27 @@ void peer_drop(struct peer *peer, int code, const char *format, ...)
   vsnprintf(why, sizeof why, format, args);
   va_end(args);
   snprintf(text, sizeof text, "%s %s", peer->text, why);
-  const struct control_flow *flow = peer->control->flow;
-  if (flow->has(peer, false) && !flow->is_quiet) {
-    char names[512];
-    flow->names(peer->control, peer, names, sizeof names);
-    pst_log(PST_LOG_ERROR, "control: dropped: %s%s%s", text, names[0] ? "; streams: " : "", names);
-  } else {
-    control_complain(peer->control, "control: dropped: %s", text);
-  }
   snprintf(said, sizeof said, "your end %.*s", (int)(sizeof said - sizeof "your end "), why);
-  peer_close(peer, code, said);
-  flow->fail_peer(peer, code, text);
+  if (!log_end(peer, text))
+    control_complain(peer->control, "control: dropped: %s", text);
+  end_with(peer, code, text, said);
+}
+
+void peer_fail(struct peer *peer, int code, const char *what)
+{
+  char text[REPORT_MAX];
+  char said[WIRE_TEXT_MAX + 1];
+
+  if (peer->state == PEER_CLOSING || peer->state == PEER_DEAD)
+    return;
+  snprintf(text, sizeof text, "%s: this process %s: %s%s", peer->text, what, strerror(-code),
+           limit_remedy(code));
+  snprintf(said, sizeof said, "its process %s: %s%s", what, strerror(-code),
+           code == -EMFILE ? "; raise its `ulimit -n`" : limit_remedy(code));
+  /* Whoever connects hears it by the flow. */
+  if (!log_end(peer, text) && !peer->is_connector)
+    control_own_fault(peer->control, "control: dropped: %s", text);
+  end_with(peer, code, text, said);
 }
 
 static const char *role_of(const struct peer *peer)
@@ -289,11 +333,13 @@ static bool process_one(struct peer *peer, const uint8_t *at, size_t left, size_
   *used = frame_length(at, left);
   if (*used == 0)
     return false;
-  if (*used > WIRE_FRAME_MAX) {
+  /* Of strangers nothing large is kept. */
+  const uint32_t most = peer->state < PEER_UP ? WIRE_HELLO_MAX : WIRE_BODY_MAX;
+  if (*used > WIRE_HEADER_BYTES + most) {
     peer_drop(peer, -EPROTO,
-              "sent a frame of %zu bytes, more than the limit of %u; does it speak "
+              "sent a frame of %zu bytes%s, more than the limit of %u; does it speak "
               "Penstock's control protocol?",
-              *used - WIRE_HEADER_BYTES, WIRE_BODY_MAX);
+              *used - WIRE_HEADER_BYTES, peer->state < PEER_UP ? " before its HELLO" : "", most);
     return false;
   }
   if (*used > left)
@@ -342,11 +388,8 @@ void peer_process(struct peer *peer)
     memmove(peer->in, peer->in + at, peer->in_length - at);
     peer->in_length -= at;
   }
-  if (peer->in_length == 0 && peer->in_capacity > IN_KEPT_BYTES) {
-    free(peer->in);
-    peer->in = NULL;
-    peer->in_capacity = 0;
-  }
+  if (peer->in_length == 0 && peer->in_capacity > IN_KEPT_BYTES)
+    free_in(peer);
   if (peer->in_length == 0)
     peer->frame_by_ns = 0;
   else if (peer->frame_by_ns == 0)
@@ -354,6 +397,14 @@ void peer_process(struct peer *peer)
   peer_watch(peer);
 }
 
+static uint8_t *map_large(void)
+{
+  void *at = mmap(NULL, IN_LARGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+  return at == MAP_FAILED ? NULL : at;
+}
+
+/* The frame that has begun fits, its length being no more than process_one() allows. */
 static int make_room(struct peer *peer)
 {
   size_t need = frame_length(peer->in, peer->in_length);
@@ -362,9 +413,15 @@ static int make_room(struct peer *peer)
     need = IN_FIRST_BYTES;
   if (need <= peer->in_capacity && peer->in_length < peer->in_capacity)
     return 0;
-  uint8_t *larger = realloc(peer->in, need);
+  bool is_large = need > IN_KEPT_BYTES;
+  if (is_large)
+    need = IN_LARGE_BYTES;
+  uint8_t *larger = is_large ? map_large() : malloc(need);
   if (!larger)
     return -ENOMEM;
+  if (peer->in_length > 0)
+    memcpy(larger, peer->in, peer->in_length);
+  free_in(peer);
   peer->in = larger;
   peer->in_capacity = need;
   return 0;

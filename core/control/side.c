@@ -189,7 +189,7 @@ int side_receive_fds(int fd, struct side_fds *batch)
   return 0;
 }
 
-void side_close(int fd)
+void side_discard(int fd)
 {
   closer_close(fd);
 }

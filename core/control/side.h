@@ -61,7 +61,7 @@ int side_send_fds(int fd, const struct side_fds *batch);
 int side_receive_fds(int fd, struct side_fds *batch);
 
 /* Of a side-socket, which may hold descriptors of a peer's. */
-void side_close(int fd);
+void side_discard(int fd);
 /* Of a peer's. */
 void side_close_fds(struct side_fds *batch);
 

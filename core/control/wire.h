@@ -27,7 +27,8 @@
 #define WIRE_HEADER_BYTES 4u
 #define WIRE_BODY_MAX 65536u
 #define WIRE_FRAME_MAX (WIRE_HEADER_BYTES + WIRE_BODY_MAX)
-#define WIRE_STREAM_MAX 127 /* bytes of a stream's name */
+#define WIRE_HELLO_MAX 4096u /* bytes of the body of HELLO, and of a BYE before it */
+#define WIRE_STREAM_MAX 127  /* bytes of a stream's name */
 #define WIRE_HOST_MAX 64
 #define WIRE_TEXT_MAX PST_CBOR_TEXT_MAX
 #define WIRE_TOKEN_BYTES 16

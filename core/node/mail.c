@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "node.h"
+#include "util/limit_remedy.h"
 
 #define MESSAGE_KEY "message.max"
 
@@ -63,25 +64,36 @@ static bool replaces(struct pst_node *node, struct node_mail *mail)
   return true;
 }
 
+/* Its descriptors cannot be kept: the peer that they are of goes, and both ends hear why. */
+static void give_up(struct pst_node *node, struct node_mail *mail, int code)
+{
+  if (mail->type == NODE_MAIL_JOIN)
+    pst_log(PST_LOG_ERROR, "%s: its descriptors cannot be kept: %s%s", mail->text, strerror(-code),
+            limit_remedy(code));
+  mail->type = NODE_MAIL_GONE;
+  mail->code = code;
+  snprintf(mail->text, sizeof(mail->text), "the peer's descriptors cannot be kept: %s%s",
+           strerror(-code), node_limit_remedy(code));
+  control_node_bye(node->control, mail->peer, code, mail->text);
+}
+
 static void put(struct pst_node *node, const struct node_mail *what, const struct pst_blob *blob,
                 const char *text)
 {
   struct node_mail *mail = malloc(sizeof(*mail));
-  int rc = mail ? 0 : -ENOMEM;
 
-  if (rc == 0) {
-    *mail = *what;
-    snprintf(mail->text, sizeof(mail->text), "%s", text ? text : "");
-    if (blob && (rc = keep_blob(blob, &mail->blob)) < 0)
-      free(mail);
-  }
-  if (rc < 0) {
+  if (!mail) {
     pst_log(PST_LOG_ERROR, "a peer's control message cannot be kept: %s; its peers are left",
-            strerror(-rc));
+            strerror(ENOMEM));
     atomic_store(&node->has_lost_mail, true);
     pst_node_wake(node);
     return;
   }
+  *mail = *what;
+  snprintf(mail->text, sizeof(mail->text), "%s", text ? text : "");
+  int rc = blob ? keep_blob(blob, &mail->blob) : 0;
+  if (rc < 0)
+    give_up(node, mail, rc);
   mail->next = NULL;
   pthread_mutex_lock(&node->mail_lock);
   if (replaces(node, mail)) {
@@ -175,6 +187,7 @@ int mail_open(struct pst_node *node, const struct pst_node_params *params, struc
   struct control_node_params control = {
       .listen = params->listen,
       .insecure = node->insecure,
+      .needs_fds = node->device->limits.capabilities & PST_CAP_DESCRIPTORS,
       .peers_max = node->peers_max,
       .offers_max = node->offers,
       .join_timeout_ns = node->connect_timeout_ns,

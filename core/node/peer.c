@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "node.h"
+#include "util/limit_remedy.h"
 
 /* Whose reason for the end is the better one. */
 enum { RANK_NONE, RANK_TRANSPORT, RANK_CONTROL, RANK_OURS };
@@ -510,7 +511,8 @@ int pst_node_connect(struct pst_node *node, const char *address, struct pst_peer
   snprintf(text, sizeof(text), "what answers at %s", address);
   int rc = peer_open(node, node->id_last += 2, text, &made);
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_FAILED, rc, "no resources for another peer: %s", strerror(-rc));
+    return pst_fail(error, PST_EXIT_FAILED, rc, "no resources for another peer: %s%s",
+                    strerror(-rc), limit_remedy(rc));
   rc = peer_address(made, bytes, &blob);
   if (rc < 0)
     pst_fail(error, PST_EXIT_FAILED, rc, "transport %s: no endpoint address: %s",

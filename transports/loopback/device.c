@@ -77,9 +77,11 @@ int lb_limits(struct pst_device *device, struct pst_limits *limits)
 {
   bool copy = device->mode == LB_MODE_COPY;
   uint32_t needs = copy ? PST_NEED_CPU_ACCESS : 0;
+  uint64_t lacks = (copy ? PST_CAP_LEND | PST_CAP_BARE_RING : 0) |
+                   (device->shared ? 0 : (uint64_t)PST_CAP_DESCRIPTORS);
   struct pst_limits out = {
       .sequence_bits = 64,
-      .capabilities = LB_CAPABILITIES & ~(uint64_t)(copy ? PST_CAP_LEND | PST_CAP_BARE_RING : 0),
+      .capabilities = LB_CAPABILITIES & ~lacks,
       .message_max = LB_BYTES_MAX,
       .rma_max = LB_BYTES_MAX,
       .slot_alignment = 1,

@@ -77,6 +77,9 @@ enum pst_transport_capability {
    * slots of its own. A SEND of several pieces to such a ring is refused: -E2BIG. With LEND.
    * Minor 2. */
   PST_CAP_BARE_RING = 1u << 16,
+  /* endpoint_address has descriptors, and endpoint_connect takes no address without: -EXDEV. So
+   * the host turns a peer that passes none away before it opens an endpoint. Minor 4. */
+  PST_CAP_DESCRIPTORS = 1u << 17,
 };
 
 /* Regions that a transport lends are of the kind and device of the ring's mr; what

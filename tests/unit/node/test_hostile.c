@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "control/wire.h"
+#include "control/side.h"
 #include "support.h"
 
 #define AREA 65536u
@@ -83,6 +83,38 @@ static void make_join(const char *mode)
   said.address_length = sizeof(address);
 }
 
+/* As a process of this host does: its user is known, and it may pass descriptors. */
+static int dial_shown(uint16_t port, int *side)
+{
+  struct side_claim claim, answer;
+  struct pollfd answered = {.events = POLLIN};
+  uint32_t uid;
+  int fd = dial(port);
+
+  assert_true(hear(fd));
+  assert_int_equal(heard.type, WIRE_HELLO);
+  *side = answered.fd = side_connect(heard.side, &uid);
+  assert_true(*side >= 0);
+  assert_int_equal(side_claim_make(fd, true, heard.token, &claim), 0);
+  assert_int_equal(side_send_claim(*side, &claim), 0);
+  assert_int_equal(poll(&answered, 1, 60000), 1);
+  assert_int_equal(side_receive_claim(*side, &answer), 0);
+  say_hello(fd, WIRE_NODE);
+  return fd;
+}
+
+/* A JOIN with a descriptor, and an address that is none. */
+static void say_garbage(int fd, int side)
+{
+  const struct side_fds fds = {.id = 1, .count = 1, .fds = {2}};
+
+  make_join("copy");
+  said.fd_count = 1;
+  said.fd_id = fds.id;
+  assert_int_equal(side_send_fds(side, &fds), 0);
+  say(fd);
+}
+
 /* Until it is told why it is dropped. The node goes on meanwhile. */
 static void expect_bye(int fd, struct pair *pair, int code, const char *text)
 {
@@ -150,20 +182,23 @@ static void strangers_are_told_and_dropped(void **state)
   expect_bye(fd, &pair, -EPROTO, "transport.mode: the other end reference, this one copy");
   still_served(&pair);
 
-  fd = dial(port);
-  say_hello(fd, WIRE_NODE);
+  int side;
+  fd = dial_shown(port, &side);
+  say_garbage(fd, side);
   make_join("copy");
   say(fd);
-  say(fd);
   expect_bye(fd, &pair, -EPROTO, "");
+  close(side);
   still_served(&pair);
   pair_close(&pair);
 }
 
-/* An address that is none: the transport refuses, and says so. */
-static void garbage_for_an_address(void **state)
+/* Of another host, or another user: nothing is opened for it, so that nobody has left. */
+static void without_descriptors(void **state)
 {
+  struct pst_node_event event;
   struct pair pair;
+  char text[256];
 
   (void)state;
   pair_open_to_all(&pair);
@@ -172,7 +207,26 @@ static void garbage_for_an_address(void **state)
     say_hello(fd, WIRE_NODE);
     make_join("copy");
     say(fd);
+    expect_bye(fd, &pair, -EXDEV, "passes no descriptors");
+    still_served(&pair);
+  }
+  assert_false(side_take(&pair.server, PST_NODE_LEFT, &event, text));
+  pair_close(&pair);
+}
+
+/* An address that is none: the transport refuses, and says so. */
+static void garbage_for_an_address(void **state)
+{
+  struct pair pair;
+  int side;
+
+  (void)state;
+  pair_open_to_all(&pair);
+  for (int i = 0; i < 20; i++) {
+    int fd = dial_shown(pst_node_port(pair.server.node), &side);
+    say_garbage(fd, side);
     expect_bye(fd, &pair, -EPROTO, "cannot be used");
+    close(side);
     still_served(&pair);
     struct pst_node_event left = await(&pair.server, NULL, PST_NODE_LEFT);
     assert_int_equal(left.status, -EPROTO);
@@ -438,6 +492,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(strangers_are_told_and_dropped),
+      cmocka_unit_test(without_descriptors),
       cmocka_unit_test(garbage_for_an_address),
       cmocka_unit_test(half_open_connections),
       cmocka_unit_test(node_that_calls_a_receiver_is_told),
