@@ -37,8 +37,8 @@ struct sink_ops {
    * those that are in use are so until *fence has passed. */
   int (*take)(void *state, const struct sink_host *host, const struct pst_view *views, uint32_t n,
               struct pst_fence **fence, struct pst_error *error);
-  /* Its source was cut short: what finish() makes stand is a part, and is called so. May be NULL.
-   */
+  /* The stream was cut short: what finish() makes stand is a part, and is called so. -ENODATA:
+   * nothing came. May be NULL. */
   int (*cut)(void *state);
   /* The stream has ended and all of it was taken: make the result stand.
    * -EAGAIN: work is under way, poll the receiver and call again. */

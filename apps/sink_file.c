@@ -246,7 +246,7 @@ static int file_take(void *state, const struct sink_host *host, const struct pst
 static int file_cut(void *state)
 {
   struct file *file = state;
-  return output_partial(&file->output);
+  return file->messages == 0 ? -ENODATA : output_partial(&file->output);
 }
 
 static int file_finish(void *state, const struct sink_host *host, struct pst_error *error)
@@ -273,6 +273,9 @@ static int file_finish(void *state, const struct sink_host *host, struct pst_err
                 "stream '%s': %s lacks %" PRIu64 " message%s that came too late; "
                 "receiver.assemble: {by: sequence, packets: 64} restores the order",
                 file->stream, file->output.path, file->left_out, plural(file->left_out));
+  if (file->output.partial)
+    notice_warn(FINDING_RECORDING, where, "stream '%s': the part that came is kept as %s",
+                file->stream, file->output.path);
   return output_commit(&file->output, file->what, error);
 }
 

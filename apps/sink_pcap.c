@@ -221,7 +221,7 @@ static int capture_take(void *state, const struct sink_host *host, const struct 
 static int capture_partial(void *state)
 {
   struct capture *capture = state;
-  return output_partial(&capture->output);
+  return capture->packets == 0 ? -ENODATA : output_partial(&capture->output);
 }
 
 static int capture_finish(void *state, const struct sink_host *host, struct pst_error *error)
@@ -239,10 +239,13 @@ static int capture_finish(void *state, const struct sink_host *host, struct pst_
     return cannot_write(capture, errno != 0 ? errno : EIO, error);
   if (capture->out_of_order)
     notice_warn(
-        FINDING_RECORDING, NULL,
+        FINDING_RECORDING, where,
         "stream '%s': packets in %s stand in the order of arrival, not of sending; sort them "
         "with reordercap",
         capture->stream, capture->output.path);
+  if (capture->output.partial)
+    notice_warn(FINDING_RECORDING, where, "stream '%s': the part that came is kept as %s",
+                capture->stream, capture->output.path);
   return output_commit(&capture->output, capture->what, error);
 }
 

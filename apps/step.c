@@ -177,20 +177,6 @@ uint32_t sender_step(struct flow *flow, uint64_t *until_ns)
 
 /* ---- Receiver --------------------------------------------------------------- */
 
-static void receiver_over(struct flow *flow)
-{
-  struct flow_receiver *receiver = &flow->receiver;
-
-  /* What the sink has not taken stays where it is: the session is at its end. */
-  if (receiver->fence != NULL)
-    pst_receiver_release_frames_after(receiver->handle, NULL, 0, receiver->fence);
-  receiver->fence = NULL;
-  receiver->kept = 0;
-  flow->receiver.phase = SIDE_OVER;
-  sink_close(&flow->receiver.sink);
-  atomic_store(&flow->receiver.over, true);
-}
-
 static int read_view(void *context, const struct pst_view *view, void *to)
 {
   return pst_receiver_read(context, view, to);
@@ -219,6 +205,39 @@ static struct sink_host host_of(struct pst_receiver *receiver)
                             .param = param_of,
                             .verify = verify_views,
                             .verified = verified};
+}
+
+/* What came of a stream that breaks off is kept as a part, unless the sink itself has failed. Why
+ * it breaks off is the stream's to say, so what fails here is a line alone. */
+static void keep_part(struct flow *flow)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+  const struct sink_host host = host_of(receiver->handle);
+  const struct sink_ops *ops = receiver->sink.ops;
+
+  if (receiver->phase != SIDE_FLOWING || receiver->error.code != 0 || ops->cut == NULL)
+    return;
+  int result = ops->cut(receiver->sink.state);
+  if (result == 0)
+    ops->finish(receiver->sink.state, &host, NULL);
+  else if (result != -ENODATA)
+    notice(PST_LOG_ERROR, "stream '%s': what came of it cannot be kept: %s", flow->name,
+           strerror(-result));
+}
+
+static void receiver_over(struct flow *flow)
+{
+  struct flow_receiver *receiver = &flow->receiver;
+
+  keep_part(flow);
+  /* What the sink has not taken stays where it is: the session is at its end. */
+  if (receiver->fence != NULL)
+    pst_receiver_release_frames_after(receiver->handle, NULL, 0, receiver->fence);
+  receiver->fence = NULL;
+  receiver->kept = 0;
+  flow->receiver.phase = SIDE_OVER;
+  sink_close(&flow->receiver.sink);
+  atomic_store(&flow->receiver.over, true);
 }
 
 /* The sink has failed: the sender is told why. */
@@ -329,15 +348,21 @@ static bool is_short(const struct flow *flow)
   return ((stats.stopped | flow->receiver.stopped) & PST_STOP_SHORT) != 0;
 }
 
-static int receiver_cut(struct flow *flow)
+/* The sink's result, or, of a stream that was cut short, the part that came. As finish(). */
+static int make_stand(struct flow *flow)
 {
   struct flow_receiver *receiver = &flow->receiver;
-  int result = receiver->sink.ops->cut(receiver->sink.state);
+  const struct sink_host host = host_of(receiver->handle);
+  const struct sink_ops *ops = receiver->sink.ops;
+  int result = ops->cut != NULL && is_short(flow) ? ops->cut(receiver->sink.state) : 0;
 
+  if (result == -ENODATA)
+    return 0;
   if (result < 0)
-    notice_fail(&receiver->error, PST_EXIT_FAILED, result,
-                "stream '%s': what came of it cannot be kept: %s", flow->name, strerror(-result));
-  return result;
+    return notice_fail(&receiver->error, PST_EXIT_FAILED, result,
+                       "stream '%s': what came of it cannot be kept: %s", flow->name,
+                       strerror(-result));
+  return ops->finish(receiver->sink.state, &host, &receiver->error);
 }
 
 /* All of the stream was here: the sink makes its result stand, then the sender may
@@ -345,14 +370,9 @@ static int receiver_cut(struct flow *flow)
 static void receiver_end(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_receiver *receiver = &flow->receiver;
-  const struct sink_host host = host_of(receiver->handle);
-  int result = 0;
 
   if (receiver->phase == SIDE_FLOWING) {
-    if (receiver->sink.ops->cut != NULL && is_short(flow))
-      result = receiver_cut(flow);
-    if (result == 0)
-      result = receiver->sink.ops->finish(receiver->sink.state, &host, &receiver->error);
+    int result = make_stand(flow);
     if (result < 0 && result != -EAGAIN)
       receiver_broken(flow);
     else if (result == 0)

@@ -86,6 +86,10 @@ class Death(Case):
                 dead.wait()
                 (survivor,) = children.values()
                 self.assert_survivor(survivor, dead)
+                if victim == "send":
+                    part = (output / ".received.penstock-part").read_bytes()
+                    self.assertEqual(part, sent.read_bytes()[:len(part)])
+                    (output / ".received.penstock-part").unlink()
                 self.assert_nothing_left(output)
 
     def test_a_stopped_peer_is_noticed(self):
