@@ -102,8 +102,9 @@ static bool loss_unknown(const struct flow *flow, const struct pst_stats *stats,
 {
   if (flow->foreign)
     return sent || stats->sent_basis == PST_SENT_UNKNOWN;
-  return sent && (stats->capabilities & PST_CAP_RELIABLE) == 0 &&
-         (!stats->peer_known || stats->peer_delivered == 0);
+  if ((stats->capabilities & PST_CAP_RELIABLE) != 0)
+    return false;
+  return sent ? !stats->peer_known || stats->peer_delivered == 0 : stats->messages_delivered == 0;
 }
 
 static void say_lines(struct drive *drive, uint64_t now)

@@ -96,10 +96,17 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
   }
 }
 
+/* Failed before a message was sent, it has no account: why it failed is all there is to say. */
 static bool has_run(const struct judged *judged)
 {
-  return (judged->sender != NULL && judged->sender->started_ns != 0) ||
-         (judged->receiver != NULL && judged->receiver->started_ns != 0);
+  const struct pst_stats *sides[] = {judged->sender, judged->receiver};
+  bool has_started = false, has_failed = false;
+
+  for (size_t i = 0; i < 2; i++) {
+    has_started |= sides[i] != NULL && sides[i]->started_ns != 0;
+    has_failed |= sides[i] != NULL && sides[i]->state == PST_STATE_FAILED;
+  }
+  return has_started && (!has_failed || judged->account.sent > 0 || judged->account.delivered > 0);
 }
 
 static void judge_account(struct judged *judged)
@@ -241,8 +248,12 @@ static uint32_t stopped_by(const struct judged *judged)
     return PST_STOP_FAILURE;
   if (flow->receiver.cut)
     return flow->receiver.stopped;
-  if (own->state == PST_STATE_FAILED)
-    return own->started_ns != 0 && is_peers(own->error) ? PST_STOP_PEER : PST_STOP_FAILURE;
+  if (own->state == PST_STATE_FAILED) {
+    bool is_there = judged->sender == NULL || judged->receiver == NULL;
+    return is_there && own->started_ns != 0 && (own->peer_failed != 0 || is_peers(own->error))
+               ? PST_STOP_PEER
+               : PST_STOP_FAILURE;
+  }
   if (own->stopped != PST_STOP_UNKNOWN)
     return (uint32_t)own->stopped;
   if (flow->receiver.stopped != PST_STOP_UNKNOWN)

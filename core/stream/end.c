@@ -326,7 +326,7 @@ void end_mail(struct session_end *end, struct session_mail *mail)
     break;
   case MAIL_FAIL:
     end->control_over = true;
-    end->failing = true;
+    stat_set(end->failing, true);
     stat_set(end->error, mail->code);
     pthread_mutex_lock(&end->text_lock);
     memcpy(end->error_text, mail->text, sizeof(end->error_text));

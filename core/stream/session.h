@@ -160,15 +160,15 @@ struct session_end {
   struct session_mail fail_mail; /* for the one FAIL of a stream when memory is out */
   bool is_sender;                /* or an initiator */
   bool is_one_sided;
-  bool is_foreign;           /* `control: none`: nobody to tell, or to be told by */
-  bool endpoint_closed;      /* EVENT CLOSED has come */
-  bool endpoint_closing;     /* endpoint_close was called */
-  int state;                 /* enum pst_state; stat_ */
-  int error;                 /* stat_ */
-  bool control_over;         /* the control channel's part has ended or failed */
-  bool failing;              /* a failure is known; told once what has arrived is handed over */
-  bool owes_last;            /* the other side has failed, and wants our last counts */
-  bool awaits_last;          /* this side has, and may still be told the other's */
+  bool is_foreign;       /* `control: none`: nobody to tell, or to be told by */
+  bool endpoint_closed;  /* EVENT CLOSED has come */
+  bool endpoint_closing; /* endpoint_close was called */
+  int state;             /* enum pst_state; stat_ */
+  int error;             /* stat_ */
+  bool control_over;     /* the control channel's part has ended or failed */
+  bool failing;          /* stat_; a failure is known; told once what has arrived is handed over */
+  bool owes_last;        /* the other side has failed, and wants our last counts */
+  bool awaits_last;      /* this side has, and may still be told the other's */
   uint64_t gone_deadline_ns; /* transport says disconnected: the control channel may explain */
   int gone_status;
   bool has_lost_device; /* ours: the peer is not to blame */

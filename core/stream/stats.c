@@ -85,6 +85,7 @@ void end_stats(const struct session_end *end, struct pst_stats *stats)
       (struct pst_stats){.struct_size = sizeof(*stats),
                          .state = (uint32_t)__atomic_load_n(&end->state, __ATOMIC_ACQUIRE),
                          .error = stat_get(end->error),
+                         .peer_failed = stat_get(end->failing),
                          .capabilities = end->lane ? end->lane->device->limits.capabilities : 0,
                          .memory_kind = end->memory_kind,
                          .ended_ns = stat_get(end->ended_ns)};

@@ -69,7 +69,7 @@ SIZE(pst_transfer, 64, reserved2, 56);
 SIZE(pst_transfer_done, 32, reserved2, 24);
 SIZE(pst_frame, 128, reserved, 104);
 SIZE(pst_frame_batch, 32, ready, 24);
-SIZE(pst_stats, 2016, involuntary_switches, 2008);
+SIZE(pst_stats, 2024, reserved, 2020);
 SIZE(pst_filter_params, 24, reserved, 20);
 SIZE(pst_node_params, 112, origins, 104);
 SIZE(pst_node_event, 64, text, 56);

@@ -1103,6 +1103,8 @@ struct pst_stats {
   uint64_t cpu_wait_ns;          /* it was ready to run, and others had the CPU; UINT64_MAX: the
                                     kernel does not say (CONFIG_SCHED_INFO) */
   uint64_t involuntary_switches; /* its CPU was taken away */
+  uint32_t peer_failed;          /* FAILED: 1: as the other side reports, or as it has gone */
+  uint32_t reserved;
 };
 
 PST_EXPORT int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats);

@@ -1,6 +1,156 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <string.h>
+
+#include "notice.h"
 #include "report.h"
+#include "result.h"
 #include "support.h"
+
+static struct pst_stats sent, received; /* what the library says of either side */
+static struct pst_config *config;
+
+int __wrap_pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats);
+int __wrap_pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats)
+{
+  (void)sender;
+  *stats = sent;
+  return 0;
+}
+
+int __wrap_pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *stats);
+int __wrap_pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *stats)
+{
+  (void)receiver;
+  *stats = received;
+  return 0;
+}
+
+int __wrap_pst_sender_counters(const struct pst_sender *sender, struct pst_counter_value *values,
+                               uint32_t max);
+int __wrap_pst_sender_counters(const struct pst_sender *sender, struct pst_counter_value *values,
+                               uint32_t max)
+{
+  (void)sender;
+  (void)values;
+  (void)max;
+  return 0;
+}
+
+int __wrap_pst_receiver_counters(const struct pst_receiver *receiver,
+                                 struct pst_counter_value *values, uint32_t max);
+int __wrap_pst_receiver_counters(const struct pst_receiver *receiver,
+                                 struct pst_counter_value *values, uint32_t max)
+{
+  (void)receiver;
+  (void)values;
+  (void)max;
+  return 0;
+}
+
+static int open_config(void **state)
+{
+  static const char text[] =
+      "penstock: 1\nstreams: [{name: packets, expect: {verified: true, max_loss: 0}}]\n";
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  notice_level(NOTICE_NONE);
+  return pst_config_open_text(text, sizeof text - 1, "test.yaml", NULL, 0, &config, &error);
+}
+
+static int close_config(void **state)
+{
+  (void)state;
+  pst_config_close(config);
+  return 0;
+}
+
+static struct json_object *at(struct json_object *object, const char *key)
+{
+  struct json_object *value = NULL;
+
+  if (!json_object_object_get_ex(object, key, &value))
+    fail_msg("no key '%s'", key);
+  return value;
+}
+
+/* The stream's part of the result of a process with these sides. */
+static struct json_object *report(bool has_sender, bool has_receiver, struct json_object **result)
+{
+  static const struct environment machine = {.cores = 1};
+  const struct result_head head = {.version = "0",
+                                   .command = "run",
+                                   .command_line = "",
+                                   .streams = true,
+                                   .environment = &machine};
+  struct drive drive = {.config = config};
+  struct flow flow = {.drive = &drive, .name = "packets"};
+
+  if (has_sender)
+    flow.sender.handle = (struct pst_sender *)&flow;
+  if (has_receiver)
+    flow.receiver.handle = (struct pst_receiver *)&flow;
+  *result = result_new(&head);
+  report_flow(&flow, *result);
+  return json_object_array_get_idx(at(*result, "streams"), 0);
+}
+
+static struct pst_stats failed_stats(int error, uint32_t peer_failed, uint64_t messages)
+{
+  return (struct pst_stats){.struct_size = sizeof(struct pst_stats),
+                            .state = PST_STATE_FAILED,
+                            .error = error,
+                            .peer_failed = peer_failed,
+                            .error_text = "the reason",
+                            .messages_sent = messages,
+                            .messages_delivered = messages,
+                            .sent_basis = PST_SENT_COUNTED,
+                            .started_ns = 1,
+                            .ended_ns = 2};
+}
+
+static void what_failed_before_a_message_has_one_error(void **state)
+{
+  struct json_object *result, *stream;
+
+  (void)state;
+  for (uint64_t messages = 0; messages < 2; messages++) {
+    received = failed_stats(-EIO, 0, messages);
+    stream = report(false, true, &result);
+    assert_int_equal(json_object_array_length(at(stream, "errors")), 1 + messages);
+    for (size_t i = 0; i < 2; i++) {
+      struct json_object *expect = json_object_array_get_idx(at(stream, "expect"), i);
+      assert_int_equal(at(expect, "met") == NULL, messages == 0);
+    }
+    assert_int_equal(at(at(stream, "verdict"), "limited_by") == NULL, messages == 0);
+    json_object_put(result);
+  }
+}
+
+static void a_failure_is_that_of_the_side_that_failed(void **state)
+{
+  static const struct {
+    int error;
+    uint32_t peer_failed;
+    bool has_sender, has_receiver;
+    const char *stopped;
+  } rows[] = {
+      {-EIO, 0, false, true, "failure"}, {-EIO, 1, false, true, "peer"},
+      {-EIO, 1, true, false, "peer"},    {-ECONNRESET, 0, false, true, "peer"},
+      {-EIO, 1, true, true, "failure"},
+  };
+  struct json_object *result;
+
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    sent = received = failed_stats(rows[i].error, rows[i].peer_failed, 5);
+    struct json_object *stream = report(rows[i].has_sender, rows[i].has_receiver, &result);
+    assert_string_equal(json_object_get_string(at(stream, "stopped")), rows[i].stopped);
+    json_object_put(result);
+  }
+}
 
 static void a_failed_run_hides_an_unmet_expect(void **state)
 {
@@ -15,6 +165,10 @@ static void a_failed_run_hides_an_unmet_expect(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_failed_run_hides_an_unmet_expect)};
-  return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_failed_before_a_message_has_one_error),
+      cmocka_unit_test(a_failure_is_that_of_the_side_that_failed),
+      cmocka_unit_test(a_failed_run_hides_an_unmet_expect),
+  };
+  return cmocka_run_group_tests(tests, open_config, close_config) ? 1 : 0;
 }
