@@ -437,6 +437,34 @@ static void a_loopback_listener_of_another_host_is_refused(void **state)
   contract_side_close(&receiver);
 }
 
+/* So is a `to` that the receiver is not bound to. */
+static void a_sender_to_another_address_is_refused(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *device, *to;
+    int rc;
+  } cases[] = {{",device=127.0.0.1", "127.0.0.2", -EHOSTUNREACH},
+               {",device=127.0.0.1", GROUP, -EHOSTUNREACH},
+               {",device=127.0.0.1", "127.0.0.1", 0},
+               {",device=any", "127.0.0.2", 0}};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    struct contract_side receiver, sender = {0};
+    struct pst_blob blob;
+    open_receiver(&receiver, cases[i].device);
+    snprintf(options, sizeof(options), "to=%s", cases[i].to);
+    contract_side_open(&variant, &params, false, false, &sender);
+    contract_address(&receiver, 0, &blob);
+    contract_complaints();
+    assert_int_equal(contract_connect(&sender, 0, &blob), cases[i].rc);
+    assert_int_equal(contract_complaints(), cases[i].rc ? 1 : 0);
+    if (cases[i].rc)
+      assert_non_null(strstr(contract_complaint(), "leave `to` out"));
+    contract_side_close(&sender);
+    contract_side_close(&receiver);
+  }
+}
+
 /* IPV6_MULTICAST_ALL alone lets in what others of this host have joined elsewhere. */
 static void a_group_of_ipv6_keeps_to_its_device(void **state)
 {
@@ -535,6 +563,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(a_group_is_sent_to_on_lo),
       CONTRACT_CASE(a_receiver_listens_where_control_does),
       CONTRACT_CASE(a_loopback_listener_of_another_host_is_refused),
+      CONTRACT_CASE(a_sender_to_another_address_is_refused),
       CONTRACT_CASE(a_group_of_ipv6_keeps_to_its_device),
       CONTRACT_CASE(busy_poll_is_set_or_its_refusal_told),
       CONTRACT_CASE(stamps_lie_between_sending_and_taking),

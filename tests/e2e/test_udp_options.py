@@ -119,14 +119,16 @@ class InPackets(Options):
         )
 
     def test_dont_fragment(self):
-        """3000 bytes do not fit into the link's 1500."""
+        """3000 bytes do not fit into the link's 1500, and the sender says so before it sends."""
         need("tshark")
         fields = ("ip.flags.df", "ip.flags.mf", "ip.frag_offset", "ip.len", "udp.dstport")
         capture = Capture(self, FAR, f"ip src {IPV4[NEAR]}", *fields)
-        self.sends(IPV4[FAR], "dont_fragment: false", count=2, message=3000)
+        child = self.sends(IPV4[FAR], "dont_fragment: false", count=2, message=3000)
+        self.assertRegex(child.stderr, r"IP will fragment messages of more than 1460 bytes.*`message: 1460`")
         fragmented = capture.rows()
         self.assertEqual([row[1] for row in fragmented], ["1", "1", "0"] * 2)
-        self.sends(IPV4[FAR], "dont_fragment: true", count=10, message=1400)
+        child = self.sends(IPV4[FAR], "dont_fragment: true", count=10, message=1400)
+        self.assertNotRegex(child.stderr, r"IP will fragment")
         child = self.sends(IPV4[FAR], "dont_fragment: true", count=2, message=3000, expect=1)
         self.assertRegex(child.stderr, r"longer than the 1472 bytes.*dont_fragment: false")
         self.assertRegex(child.stderr, r"refuses a message of 3000 B: Message too long")

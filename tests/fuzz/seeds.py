@@ -407,6 +407,7 @@ def udp_blob_seeds():
     for framing in range(4):
         for family in (4, 6, 5):
             yield bytes([framing, family, framing & 1, 2]) + struct.pack(">HBx", 5004, 96) + bytes(range(40)) + bytes(128)
+            yield bytes([framing, family, framing & 1, 1]) + struct.pack(">HBB", 5004, 96, 1) + bytes(range(40)) + bytes(128)
     yield bytes([0, 4, 0, 9]) + struct.pack(">HBx", 5004, 96)
 
 

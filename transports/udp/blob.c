@@ -29,6 +29,7 @@ void udp_blob_write(const struct udp_blob *blob, uint8_t bytes[UDP_BLOB_BYTES])
   bytes[11] = blob->count;
   put(bytes + 12, blob->port, 2);
   bytes[14] = blob->payload_type;
+  bytes[15] = blob->is_bound;
   put(bytes + 16, blob->initial, 4);
   put(bytes + 20, blob->ssrc, 4);
   put(bytes + 24, blob->nonce, 8);
@@ -46,11 +47,13 @@ bool udp_blob_read(const uint8_t *bytes, uint32_t length, struct udp_blob *blob)
                             .count = bytes[11],
                             .port = (uint16_t)get(bytes + 12, 2),
                             .payload_type = bytes[14],
+                            .is_bound = bytes[15],
                             .initial = (uint32_t)get(bytes + 16, 4),
                             .ssrc = (uint32_t)get(bytes + 20, 4),
                             .nonce = get(bytes + 24, 8)};
   memcpy(blob->identity, bytes + 32, sizeof(blob->identity));
   memcpy(blob->addresses, bytes + 56, sizeof(blob->addresses));
   return blob->framing <= DG_FRAMING_RTP && (blob->family == 4 || blob->family == 6) &&
-         bytes[10] <= 1 && blob->count <= UDP_ADDRESSES_MAX && blob->port != 0;
+         bytes[10] <= 1 && bytes[15] <= 1 && blob->count <= UDP_ADDRESSES_MAX &&
+         (!blob->is_bound || blob->count == 1) && blob->port != 0;
 }

@@ -25,6 +25,7 @@ int udp_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
   if (!udp_address_is_any(&endpoint->local)) {
     own[0] = endpoint->local;
     blob.count = 1;
+    blob.is_bound = true;
   } else if (endpoint->rx) {
     blob.count = (uint8_t)udp_addresses_own(endpoint->family, own, UDP_ADDRESSES_MAX);
   }
@@ -87,18 +88,17 @@ static bool same_host(const union udp_address *a, const union udp_address *b)
 }
 
 /* The option `to`, where the receiver is bound to `bound` alone. */
-static void warn_elsewhere(const struct pst_endpoint *endpoint, const union udp_address *bound)
+static int refuse_elsewhere(const struct pst_endpoint *endpoint, const union udp_address *bound)
 {
   char text[80], to[80];
 
-  if (same_host(&endpoint->to, bound))
-    return;
   udp_address_print(bound, text, sizeof(text));
   udp_address_print(&endpoint->to, to, sizeof(to));
-  UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
-          "%s: to: the receiver listens on %s alone, and hears nothing that is sent to %s; set its "
-          "option `device: any`, or leave `to` out",
+  UDP_LOG(endpoint->worker->device, PST_LOG_ERROR,
+          "%s: to: the receiver listens on %s alone, and hears nothing that is sent to %s; leave "
+          "`to` out, or set the receiver's option `device: any`",
           endpoint->label, text, to);
+  return -EHOSTUNREACH;
 }
 
 static int refuse_loopback(const struct pst_endpoint *endpoint, const union udp_address *bound)
@@ -123,18 +123,17 @@ static int choose(const struct pst_endpoint *endpoint, const struct udp_blob *bl
 
   udp_host_identity(identity);
   bool is_here = memcmp(identity, blob->identity, sizeof(identity)) == 0;
-  bool is_bound = blob->count == 1;
-  if (is_bound)
+  if (blob->is_bound)
     address_of(endpoint, blob->addresses[0], blob->port, address);
   if (endpoint->to.any.sa_family != AF_UNSPEC) {
-    if (is_bound)
-      warn_elsewhere(endpoint, address);
+    if (blob->is_bound && !same_host(&endpoint->to, address))
+      return refuse_elsewhere(endpoint, address);
     *address = endpoint->to;
     if (!udp_address_port(address))
       udp_address_port_set(address, blob->port);
     return 0;
   }
-  if (is_bound)
+  if (blob->is_bound)
     return !is_here && udp_address_is_loopback(address) ? refuse_loopback(endpoint, address) : 0;
   if (is_here && !endpoint->local_is_fixed) {
     address_of(endpoint, endpoint->family == AF_INET ? lo4 : lo6, blob->port, address);
@@ -216,7 +215,7 @@ static int connect_receiver(struct pst_endpoint *endpoint, const struct udp_blob
     params.ssrc = blob->ssrc;
     params.payload_type = blob->payload_type;
     params.address_locks = params.framing == DG_FRAMING_NONE;
-    if (!params.address_is_fixed && blob->count == 1) {
+    if (!params.address_is_fixed && blob->is_bound) {
       params.address_is_fixed = true;
       memcpy(params.source.address, blob->addresses[0], sizeof(params.source.address));
     }

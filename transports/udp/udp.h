@@ -75,6 +75,7 @@ struct udp_blob {
   uint8_t framing;
   uint8_t family; /* 4 or 6 */
   bool is_receiver;
+  bool is_bound; /* to its one address; else these are the host's */
   uint8_t count; /* addresses */
   uint16_t port; /* where it receives, or sends from */
   uint32_t initial;
