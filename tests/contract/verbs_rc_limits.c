@@ -157,6 +157,37 @@ static void fewer_inline_bytes_do(void **state)
   streams(NO_INLINE, "inline 0 bytes");
 }
 
+/* By two queue pairs each: what sends credit is in another domain than what receives it, and goes
+ * inline where it fits. */
+static void nodes(int which)
+{
+  struct contract_params mine = params;
+  mine.roles_more = PST_ROLE_RMA;
+  mine.domain = 1;
+  struct contract_pair *pair = contract_pair_open(&variants[which], &mine);
+  struct contract_side *side = &pair->sender;
+  const struct pst_mr_params mr = {.struct_size = sizeof(mr),
+                                   .access = PST_ACCESS_LOCAL_READ,
+                                   .region = &side->memory.region,
+                                   .length = side->memory.region.length};
+  side->image.ops->mr_deregister(side->device, side->mr);
+  assert_int_equal(side->image.ops->mr_register(side->device, &mr, &side->mr), 0);
+  contract_pair_connect(pair);
+  stream(pair);
+  assert_true(
+      simulated_counter(&pair->receiver, pair->receiver.endpoints[0], "credit_messages_sent") > 0);
+  contract_pair_close(pair);
+  assert_int_equal(contract_complaints(), 0);
+}
+
+static void nodes_send_credit_by_what_there_is(void **state)
+{
+  (void)state;
+  nodes(ROUNDS);
+  nodes(LESS_INLINE);
+  nodes(NO_INLINE);
+}
+
 static void a_pool_of_what_there_is_does(void **state)
 {
   /* Each receiver has reserved 50 slots' and 4 more: a pool of 100 has room for one. */
@@ -454,6 +485,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(more_than_asked_for_is_harmless),
       CONTRACT_CASE(credit_waits_for_company),
       CONTRACT_CASE(fewer_inline_bytes_do),
+      CONTRACT_CASE(nodes_send_credit_by_what_there_is),
       CONTRACT_CASE(a_pool_of_what_there_is_does),
       CONTRACT_CASE(less_than_is_needed_is_refused),
       CONTRACT_CASE(atomics_that_a_device_lacks_are_refused),
