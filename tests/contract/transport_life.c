@@ -59,6 +59,9 @@ static void limits_make_sense(void **state)
   contract_rule("What an opened device demands and allows.");
   assert_true(limits->slots_min >= 1 && limits->slots_max >= limits->slots_min);
   assert_true(limits->workers_max >= 1 && limits->endpoints_max >= 1);
+  contract_rule("Empty: there is nothing to say.");
+  if (!memchr(limits->endpoints_reason, 0, sizeof(limits->endpoints_reason)))
+    fail_msg("limits.endpoints_reason does not end");
   contract_rule("outstanding on one endpoint, at least 1; post takes no more");
   assert_true(limits->requests_max >= 1 && limits->pieces_max >= 1);
   contract_rule("registrations round to it; 1: they need not");
