@@ -6,6 +6,8 @@
  *     penstock-simverbs verbs-rc-domains PLUGIN LAUNCHER
  *     verbs-rc-domains PLUGIN - DEVICE     # of soft-RoCE
  */
+#include <dlfcn.h>
+#include <infiniband/verbs.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -173,6 +175,48 @@ static void ring_of_another(int variant, bool is_node)
   world_close(&world);
 }
 
+static bool is_silent; /* the device has no events */
+
+/* The plugin's. */
+__attribute__((visibility("default"))) int ibv_get_async_event(struct ibv_context *context,
+                                                               struct ibv_async_event *event)
+{
+  int (*next)(struct ibv_context *, struct ibv_async_event *) = NULL;
+  void *library = dlopen("libibverbs.so.1", RTLD_NOW); /* the plugin's, which stays */
+  assert_non_null(library);
+  *(void **)&next = dlsym(library, "ibv_get_async_event");
+  assert_non_null(next);
+  dlclose(library);
+  if (!is_silent)
+    return next(context, event);
+  errno = EAGAIN;
+  return -1;
+}
+
+/* What answers has given its receives back, what asks is as it was, and no event says why. */
+static void an_end_without_events(void **state)
+{
+  (void)state;
+  struct world world;
+  if (is_soft)
+    skip(); /* it gives the receive back with the reason */
+  world_open(&world, ONCE, true);
+  meet(&world, B, false);
+  meet(&world, A, true);
+  contract_complaints();
+  is_silent = true;
+  assert_int_equal(send_one(&world, A), -ECONNRESET);
+  const struct pst_completion gone =
+      contract_await(&world.server, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
+  is_silent = false;
+  assert_int_equal(gone.endpoint, 1 + A);
+  assert_int_equal(gone.status, -EIO);
+  if (!strstr(contract_complaint(), "the device failed the queue pair, and gave back"))
+    fail_msg("%s", contract_complaint());
+  arrives(&world, B);
+  world_close(&world);
+}
+
 static void a_ring_of_another_peer(void **state)
 {
   (void)state;
@@ -298,11 +342,9 @@ int main(int argc, char **argv)
     stream_variants[FOUR].options = four;
   }
   struct CMUnitTest cases[] = {
-      CONTRACT_CASE(a_ring_of_another_peer),
-      CONTRACT_CASE(a_range_of_another_peer),
-      CONTRACT_CASE(a_flush_of_ones_own),
-      CONTRACT_CASE(a_ring_of_another_domain),
-      CONTRACT_CASE(a_peer_costs_no_registration_more),
+      CONTRACT_CASE(a_ring_of_another_peer),   CONTRACT_CASE(an_end_without_events),
+      CONTRACT_CASE(a_range_of_another_peer),  CONTRACT_CASE(a_flush_of_ones_own),
+      CONTRACT_CASE(a_ring_of_another_domain), CONTRACT_CASE(a_peer_costs_no_registration_more),
   };
   return CONTRACT_RUN("domains", cases, &stream_variants[0]) ? 1 : 0;
 }
