@@ -746,7 +746,8 @@ struct pst_node_params {
 /* Load the transport, open a device, listen. May block (seconds, for GPUs).
  * In *error: -EOPNOTSUPP: the transport lacks a capability, which is named; -EADDRINUSE,
  * -EADDRNOTAVAIL, -EACCES, -EPERM (beyond loopback without `insecure`): `listen`;
- * -EINVAL: an option or a limit; what the plugin says. */
+ * -EINVAL: an option or a limit; -ENOSPC: the device has room for fewer `peers` or `messages`;
+ * what the plugin says. */
 PST_EXPORT int pst_node_open(const struct pst_node_params *params, struct pst_node **node,
                              struct pst_error *error);
 /* All peers are told and left at once, without events; areas are freed. Blocks until
