@@ -318,7 +318,6 @@ static void file_that_appears_meanwhile_is_kept(void **state)
   unlink("out");
 }
 
-/* A link that another user planted must not choose the file that is replaced. */
 /* Where this is root's, of another user, in a folder where others may plant some. */
 static void plant_link(const char *target, const char *name)
 {
@@ -329,6 +328,7 @@ static void plant_link(const char *target, const char *name)
   assert_int_equal(lchown(name, 65534, 65534), 0);
 }
 
+/* A link that another user planted must not choose the file that is replaced. */
 static void overwrite_follows_no_link(void **state)
 {
   struct sink sink;
