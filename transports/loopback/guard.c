@@ -60,14 +60,19 @@ static bool get_range(const struct lb_guard *guard, uintptr_t *begin, uintptr_t 
 }
 
 /* Zeros for the range or, where so much cannot be promised, the spare pages behind `at`: those are
- * allocated already. */
+ * allocated already. The range stays mapped either way: mmap(2) in its place would unmap it before
+ * it is refused under vm.overcommit_memory=2. */
 static bool replace(uintptr_t begin, uintptr_t end, uintptr_t at)
 {
   const int prot = PROT_READ | PROT_WRITE;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): a signal gives an address
-  if (mmap((void *)begin, end - begin, prot,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED)
-    return true;
+  const size_t all = end - begin;
+  void *zeros = mmap(NULL, all, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (zeros != MAP_FAILED) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): a signal gives an address
+    if (mremap(zeros, all, all, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)begin) != MAP_FAILED)
+      return true;
+    munmap(zeros, all);
+  }
   at -= at % SPARE_BYTES;
   if (at < begin)
     at = begin;
