@@ -160,6 +160,14 @@ class Verbs(Case):
         os.kill(child_of(server.pid), signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
 
+    def test_a_server_whose_device_is_lost_ends(self):
+        server = self.start("serve", "127.0.0.1:0", "--transport", "verbs_rc", "--transport-option", "device=mlx5_0",
+                            **self.prefix())  # fmt: skip
+        server.wait_line("listening on")
+        subprocess.run([SIMULATED, "ctl", self.fabric, "remove-device", "host/mlx5_0"], check=True)
+        self.assertEqual(server.wait(), 1, str(server))
+        self.assertIn("device of transport verbs_rc has failed", str(server))
+
     def plant(self, *faults, caps=""):
         """A fabric of one RoCE device with these faults from the beginning, instead of the last one."""
         self.planted = getattr(self, "planted", 0) + 1
