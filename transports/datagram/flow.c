@@ -108,7 +108,7 @@ static uint64_t sent_most(const struct dg_flow *flow, uint64_t at_once, uint64_t
 }
 
 /* The kernel counts what strangers sent and duplicates, too: no more of it is the stream's than
- * its sender can have sent. */
+ * its sender can have sent. A Penstock's number is its own, however far ahead. */
 static struct dg_dropped dropped_here(const struct dg_flow *flow, uint64_t now_ns)
 {
   uint64_t credit = flow->credit, most = credit * flow->segments_max, sent;
@@ -116,7 +116,9 @@ static struct dg_dropped dropped_here(const struct dg_flow *flow, uint64_t now_n
   if (credit == 0)
     return (struct dg_dropped){0};
   sent = sent_most(flow, DG_DROPOUT_MAX + flow->busiest * DG_PACE_ROOM, now_ns);
-  return (struct dg_dropped){credit < sent ? credit : sent, most < sent ? most : sent};
+  if (!flow->params.numbered && most > sent)
+    most = sent;
+  return (struct dg_dropped){credit < sent ? credit : sent, most};
 }
 
 /* After a message. Lost ones do not count, so that no gap quickens the pace. */

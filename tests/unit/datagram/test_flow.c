@@ -380,6 +380,22 @@ static void drops_of_others_make_no_room_for_a_jump(void **state)
   assert_int_equal(flow.counts.too_far, 2);
 }
 
+/* A Penstock's own number is believed: it was slow, and then the kernel dropped a burst. */
+static void drops_make_room_for_the_jump_of_a_penstock(void **state)
+{
+  struct dg_flow flow = begin(DG_FRAMING_SEQUENCE, true, 0);
+  struct packet packet = {camera, .time_ns = 1};
+
+  (void)state;
+  take(&flow, &packet);
+  go_on(&flow, &packet, 100, 500000);
+  packet.sequence += 30000;
+  packet.drops = 29999;
+  packet.time_ns += 1000000;
+  deliver(&flow, packet, 30100);
+  assert_int_equal(flow.counts.kernel, 29999);
+}
+
 /* 2000 a second: 10 s without any of 20000 is loss, and followed at once. */
 static void a_jump_that_rate_and_time_allow_is_followed_at_once(void **state)
 {
@@ -591,6 +607,7 @@ int main(void)
       cmocka_unit_test(far_back_twice_is_a_restart_once_is_too_late),
       cmocka_unit_test(what_rate_and_time_do_not_allow_moves_nothing),
       cmocka_unit_test(drops_of_others_make_no_room_for_a_jump),
+      cmocka_unit_test(drops_make_room_for_the_jump_of_a_penstock),
       cmocka_unit_test(a_jump_that_rate_and_time_allow_is_followed_at_once),
       cmocka_unit_test(a_jump_of_a_fast_sender_waits_for_the_next),
       cmocka_unit_test(a_restart_within_the_source_waits_for_silence),
