@@ -152,6 +152,7 @@ static void wrong_packets_are_counted_by_cause(void **state)
   expect_read(&side, 14);
   assert_int_equal(datagram_counter(&side, "held"), 0);
   assert_int_equal(datagram_counter(&side, "too_late"), 1);
+  assert_non_null(strstr(contract_complaint(), "1 further back than `reorder` (16)"));
   assert_int_equal(datagram_counter(&side, "restarts"), 0);
   assert_int_equal(datagram_counter(&side, "messages_received"), 3);
   close(fd);

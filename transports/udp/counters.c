@@ -78,6 +78,24 @@ static void tell_wrong_nonce(struct pst_endpoint *endpoint)
           endpoint->label, udp_address_port(&endpoint->local));
 }
 
+/* Somebody sends in a foreign sender's name, or its datagrams are very late: says so once. */
+static void tell_strays(struct pst_endpoint *endpoint)
+{
+  struct udp_rx *rx = endpoint->rx;
+  const struct dg_counts *counts = &rx->flow.counts;
+
+  if (rx->told_strays || rx->flow.params.numbered || counts->too_far + counts->too_late == 0)
+    return;
+  rx->told_strays = true;
+  UDP_LOG(
+      endpoint->worker->device, PST_LOG_WARN,
+      "%s: datagrams from the sender's address have numbers that it cannot have now: %lu so far "
+      "lie too far ahead, and %lu further back than `reorder` (%u): they are ignored and "
+      "counted as too_far and too_late; `tcpdump -e udp dst port %u` shows who sends them",
+      endpoint->label, counts->too_far, counts->too_late, rx->flow.params.reorder,
+      udp_address_port(&endpoint->local));
+}
+
 /* How many of the messages that the kernel dropped had a wrong UDP checksum: the newest, as far as
  * there are such drops. Neither count ever becomes less. */
 static uint64_t bad_sums_of(struct udp_rx *rx, uint64_t kernel, uint64_t bad_sums)
@@ -120,6 +138,7 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   uint64_t sums = bad_sums_of(rx, kernel, bad_sums);
   tell_useless(endpoint);
   tell_wrong_nonce(endpoint);
+  tell_strays(endpoint);
   add(list, "datagrams", NULL, counts->datagrams, 0);
   add(list, "messages_received", NULL, counts->messages, 0);
   add(list, "bytes_received", NULL, counts->bytes, 0);

@@ -197,6 +197,7 @@ struct udp_rx {
   bool told_drops;
   bool told_sums;
   bool told_useless;
+  bool told_strays;
   bool told_nonce;
   uint64_t messages;        /* as the counters last had them */
   uint64_t heard;           /* when the last message of these was counted */
