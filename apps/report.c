@@ -71,9 +71,9 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
                error->text, true);
     return;
   }
-  /* What the other side's sink or source did to it. */
+  /* What the other side's sink or source did to it, or this end by leaving. */
   if (stats->state == PST_STATE_FAILED &&
-      (flow->sender.error.code != 0 || flow->receiver.error.code != 0)) {
+      (flow->sender.error.code != 0 || flow->receiver.error.code != 0 || flow->receiver.cut)) {
     judged->flow->exit_status = report_worse(flow->exit_status, PST_EXIT_FAILED);
     return;
   }
@@ -286,6 +286,16 @@ static void judge_stop(struct judged *judged, uint32_t stopped)
   set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, "", why, flow->exit_status != PST_EXIT_OK);
 }
 
+static const char *why_left(const struct judged *judged)
+{
+  if (judged->receiver->started_ns == 0)
+    return "stopped before the sender had connected";
+  return judged->flow->receiver.stopped == PST_STOP_DURATION
+             ? "the receiver's --duration was over before the stream had ended; give it to "
+               "`penstock send`, too"
+             : "the receiver left before the stream had ended";
+}
+
 static void say_source(const struct judged *judged, uint32_t stopped)
 {
   const struct flow *flow = judged->flow;
@@ -390,10 +400,7 @@ void report_flow(struct flow *flow, struct json_object *result)
   expect_read(flow->drive->config, flow->name, &judged.wanted);
   uint32_t stopped = stopped_by(&judged);
   if (flow->receiver.cut)
-    set_failed(&judged, PST_EXIT_FAILED, FINDING_STOPPED, "receiver",
-               has_run(&judged) ? "the receiver left before the stream had ended"
-                                : "stopped before the sender had connected",
-               false);
+    set_failed(&judged, PST_EXIT_FAILED, FINDING_STOPPED, "receiver", why_left(&judged), false);
   judge_side(&judged, judged.receiver, &flow->receiver.error, "receiver");
   judge_side(&judged, judged.sender, &flow->sender.error, "sender");
   judge_stop(&judged, stopped);

@@ -10,6 +10,7 @@
 
 static struct pst_stats sent, received; /* what the library says of either side */
 static struct pst_config *config;
+static uint32_t left; /* why the receiver has left; PST_STOP_UNKNOWN: it has not */
 
 int __wrap_pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats);
 int __wrap_pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats)
@@ -92,6 +93,8 @@ static struct json_object *report(bool has_sender, bool has_receiver, struct jso
     flow.sender.handle = (struct pst_sender *)&flow;
   if (has_receiver)
     flow.receiver.handle = (struct pst_receiver *)&flow;
+  flow.receiver.cut = left != PST_STOP_UNKNOWN;
+  flow.receiver.stopped = left;
   *result = result_new(&head);
   report_flow(&flow, *result);
   return json_object_array_get_idx(at(*result, "streams"), 0);
@@ -152,6 +155,31 @@ static void a_failure_is_that_of_the_side_that_failed(void **state)
   }
 }
 
+static void a_receiver_that_leaves_has_one_error(void **state)
+{
+  static const struct {
+    uint32_t stopped;
+    const char *word, *said;
+  } rows[] = {{PST_STOP_SIGNAL, "signal", "left before"},
+              {PST_STOP_DURATION, "duration", "--duration"}};
+  struct json_object *result;
+
+  (void)state;
+  for (size_t i = 0; i < 2; i++) {
+    received = failed_stats(-ECANCELED, 0, 5);
+    received.verified = 5;
+    left = rows[i].stopped;
+    struct json_object *stream = report(false, true, &result), *errors = at(stream, "errors");
+    left = PST_STOP_UNKNOWN;
+    assert_string_equal(json_object_get_string(at(stream, "stopped")), rows[i].word);
+    assert_int_equal(json_object_array_length(errors), 1);
+    struct json_object *error = json_object_array_get_idx(errors, 0);
+    assert_string_equal(json_object_get_string(at(error, "code")), "stopped");
+    assert_non_null(strstr(json_object_get_string(at(error, "text")), rows[i].said));
+    json_object_put(result);
+  }
+}
+
 static void a_failed_run_hides_an_unmet_expect(void **state)
 {
   static const int rows[][3] = {
@@ -168,6 +196,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_failed_before_a_message_has_one_error),
       cmocka_unit_test(a_failure_is_that_of_the_side_that_failed),
+      cmocka_unit_test(a_receiver_that_leaves_has_one_error),
       cmocka_unit_test(a_failed_run_hides_an_unmet_expect),
   };
   return cmocka_run_group_tests(tests, open_config, close_config) ? 1 : 0;
