@@ -231,7 +231,8 @@ struct pst_blob {
 struct pst_ring_params {
   uint32_t struct_size;
   uint32_t slots;       /* at least limits.slots_min */
-  struct pst_mr *mr;    /* with LOCAL_WRITE and RING; outlives the ring. BARE_RING: or NULL */
+  struct pst_mr *mr;    /* with LOCAL_WRITE and RING, as the host sees to; outlives the ring.
+                           BARE_RING: or NULL */
   uint64_t base;        /* offset in the mr of slot 0; aligned to limits.slot_alignment */
   uint64_t stride;      /* bytes from slot to slot; likewise */
   uint64_t payload_max; /* bytes one message can have */
@@ -604,7 +605,8 @@ struct pst_transport_ops {
 
   /* Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of
    * CLOCK_MONOTONIC at the latest. Legal in every state, once. post() takes no more
-   * from then on. Tokens of its messages stay valid and are to be released.
+   * from then on. MESSAGEs may come until CLOSED, and need not. Tokens of its messages stay
+   * valid and are to be released.
    * -EALREADY: closed before; -EINVAL: unknown mode. */
   int (*endpoint_close)(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns);
 };
