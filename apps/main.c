@@ -41,7 +41,10 @@ static void print_help(void)
       "  penstock serve --root DIR &  penstock get 127.0.0.1:18530 NAME\n"
       "\n"
       "Exit status: 0 all accounted for; 1 the run failed; 2 usage or configuration; 3 not\n"
-      "available here; 4 an `expect` of the configuration was not met; 130 ended by a second ^C.\n");
+      "available here; 4 an `expect` of the configuration was not met; 130 ended by a second ^C.\n"
+      "\n"
+      "Environment: PENSTOCK_LOG=error|warn|info|debug says which lines of the library are written;\n"
+      "PENSTOCK_PLUGIN_PATH=DIR[:DIR]... is where plugins are looked for, behind --plugin-path.\n");
 }
 
 static int unknown_command(const char *word)
@@ -139,7 +142,7 @@ static int chosen(int argc, char **argv)
       print_help();
     return PST_EXIT_OK;
   }
-  if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+  if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0) {
     printf("penstock %s\n", pst_version());
     return PST_EXIT_OK;
   }

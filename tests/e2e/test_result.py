@@ -363,7 +363,7 @@ class StandardOutput(Case):
         listed = re.findall(r"^  (\w+) ", self.run_program("--help").stdout.split("Examples")[0], re.M)
         self.assertEqual(len(set(listed) - {"penstock"}), 10)
         for words in (
-            ("--help",), ("help",), ("--version",), *((name, "--help") for name in listed if name != "penstock"),
+            ("--help",), ("help",), ("--version",), ("version",), *((name, "--help") for name in listed if name != "penstock"),
             ("check", "config/loopback.yaml"), ("plugins",), ("plugins", "loopback"),
             ("bench", "--transport", "loopback", "--memory", "host", "--size", "64", "--duration", "20ms",
              "--op", "send", "--bandwidth", "--in-process"),
