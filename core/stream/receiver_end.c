@@ -205,8 +205,7 @@ void receiver_totals(const struct pst_receiver *receiver, struct control_totals 
                                     .corrupted = receiver->corrupted,
                                     .running_ns = end->started_ns ? now - end->started_ns : 0};
   memcpy(totals->blocked_ns, end->blocked_ns, sizeof(totals->blocked_ns));
-  if (receiver->complete || end->state == PST_STATE_FAILED)
-    count_undelivered(receiver, totals->drops, &totals->drop_count);
+  count_undelivered(receiver, totals->drops, &totals->drop_count);
 }
 
 int pst_receiver_finish(struct pst_receiver *receiver)

@@ -90,9 +90,9 @@ class Receiver(Trouble):
         self.assertLessEqual(set(stream["dropped"]), DROPPED_HERE)
         self.assert_clean()
 
-    def stopped(self, path):
-        """Stop the receiver until the kernel has dropped what is for it, then the sender; who
-        received, and how many messages were sent."""
+    def stopped(self, path, line=None):
+        """Stop the receiver until the kernel has dropped what is for it, then the sender, once it
+        has such a line; who received, and how many messages were sent."""
         receiver = self.receiver(path)
         sender = self.start("send", path, "--json", self.folder / "sent.json")
         receiver.wait_line("peer: |listening on")
@@ -102,6 +102,8 @@ class Receiver(Trouble):
             wait_until(lambda: self.drops(receiver) > 100, 20, "the kernel drops")
         finally:
             receiver.signal(signal.SIGCONT)
+        if line:
+            sender.wait_line(line)
         sender.signal(signal.SIGINT)
         self.assertEqual(sender.wait(), 0, str(sender))
         return receiver, self.only_stream(self.result("sent.json"))["messages_sent"]
@@ -112,7 +114,8 @@ class Receiver(Trouble):
             receiver="sink: verify",
             options=", gro: false, rcvbuf: 256 KiB",
         )
-        receiver, sent = self.stopped(path)
+        # The receiver's heartbeats tell its sender of losses.
+        receiver, sent = self.stopped(path, r"Sent \d+ .*\| [1-9]\d* dropped")
         stream = self.ended(receiver)
         self.assertEqual(stream["messages_sent"], sent)
         self.assert_accounted(stream)
