@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <penstock/memory.h>
+
 #include "ask.h"
 #include "check.h"
 
@@ -48,19 +50,43 @@ static void ends_report(void *context, const char *option, const char *text)
   ends_find(ends, place, line);
 }
 
-static void ends_ask(struct ends *ends, uint32_t side, const struct config_plugin *plugin)
+/* Adds to *facts what the plugin knows. */
+static void ends_ask(struct ends *ends, uint32_t side, const struct config_plugin *plugin,
+                     struct pst_facts *facts)
 {
-  struct pst_facts facts = {.struct_size = sizeof(facts)};
+  const uint32_t both = PST_SESSION_SENDER | PST_SESSION_RECEIVER;
   const struct ask ask = {
       .side = side,
-      .flags =
-          PST_CHECK_OPENS | (ends->config->config.control.none ? (uint32_t)PST_CHECK_FOREIGN : 0u),
+      .flags = PST_CHECK_OPENS |
+               (ends->config->config.control.none ? (uint32_t)PST_CHECK_FOREIGN : 0u) |
+               ((ends->params->roles & both) == both ? 0u : (uint32_t)PST_CHECK_APART),
       .report = ends_report,
       .context = ends};
 
   ends->plugin = plugin;
   if (plugin->description)
-    ask_plugin(&ask, plugin->description, plugin->options, &facts);
+    ask_plugin(&ask, plugin->description, plugin->options, facts);
+}
+
+/* The ring is shared with the other process, and what is staged lands in host memory, too. */
+static void ends_ring(struct ends *ends, const struct config_receiver *receiver,
+                      const struct pst_facts *transport, const struct pst_facts *memory)
+{
+  const struct config_plugin *plugin = &receiver->memory;
+  const char *place = plugin->mark.origin;
+  char text[FINDING_MAX];
+
+  if (!(transport->direct_needs & memory->memory_lacks & PST_NEED_EXPORT_FD) ||
+      (memory->memory_kinds != 1u << PST_MEMORY_HOST && receiver->path != CONFIG_PATH_DIRECT))
+    return;
+  if (!place || strcmp(place, place_default.source) == 0)
+    place = ends->stream->mark.origin;
+  snprintf(text, sizeof(text),
+           "transport %.31s receives from another process into memory that can be shared by a file "
+           "descriptor, and memory %.31s has none as it is set up; take other memory, or the "
+           "defaults of its options",
+           receiver->transport.plugin.name, plugin->name);
+  ends_find(ends, place, text);
 }
 
 /* A stream that shares with another needs it beside itself. */
@@ -91,10 +117,13 @@ static void ends_stream(struct ends *ends, const struct config_stream *stream)
   for (int e = 0; e < 2; e++) {
     if (!(ends->params->roles & roles[e]))
       continue;
-    ends_ask(ends, sides[e], &transports[e]->plugin);
+    struct pst_facts transport = {.struct_size = sizeof(transport)}, memory = transport;
+    ends_ask(ends, sides[e], &transports[e]->plugin, &transport);
     for (uint32_t i = 0; i < transports[e]->filter_count; i++)
-      ends_ask(ends, sides[e], &transports[e]->filters[i]);
-    ends_ask(ends, sides[e], memories[e]);
+      ends_ask(ends, sides[e], &transports[e]->filters[i], &transport);
+    ends_ask(ends, sides[e], memories[e], &memory);
+    if (e == 1)
+      ends_ring(ends, &stream->receiver, &transport, &memory);
     ends_share(ends, e == 0 ? "sender" : "receiver",
                e == 0 ? stream->sender.share : stream->receiver.share);
   }

@@ -52,6 +52,8 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   const char *node = check->option_string(check->options, "numa_node");
 
   facts->memory_kinds = 1u << PST_MEMORY_HOST;
+  if (check->option_uint(check->options, "backing") == 1) /* malloc */
+    facts->memory_lacks = PST_NEED_EXPORT_FD;
   if (strcmp(node, "auto") != 0 && strcmp(node, "-1") != 0 &&
       (!node[0] || node[strspn(node, "0123456789")]))
     check->report(check, "numa_node", "\"%s\" is not a node; write auto, -1 or a number", node);

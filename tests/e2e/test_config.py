@@ -321,6 +321,17 @@ class CheckFor(Case):
         self.run_program("check", path, "--for", "receive")
         self.run_program("check", path, "--set", "transport.options.to=127.0.0.1:5004", "--for", "send")
 
+    def test_what_two_processes_cannot_share(self):
+        malloc = GOOD.replace("memory: {plugin: host}\n      sink", "memory: {plugin: host, options: {backing: malloc}}\n      sink")
+        reference = GOOD.replace("{plugin: loopback}", "{plugin: loopback, options: {mode: reference}}")
+        for text, words in ((malloc, "shared by a file descriptor, and memory host has none"),
+                            (reference, "loopback: mode: reference works within one process only")):  # fmt: skip
+            path = self.write("apart.yaml", text)
+            self.run_program("check", path, "--for", "run")
+            for command in (("check", "--for", "receive"), ("receive",)):
+                child = self.run_program(*command, path, expect=2)
+                self.assertRegex(child.stderr, self.place(path) + ".*" + words)
+
     def test_what_cannot_be_read_twice(self):
         fifo = self.folder / "fifo"
         os.mkfifo(fifo)

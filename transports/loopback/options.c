@@ -21,11 +21,16 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
 {
   const int copies = check->option_uint(check->options, "mode") == LB_MODE_COPY;
 
+  if (!copies && check->flags & PST_CHECK_APART)
+    check->report(check, "mode",
+                  "reference works within one process only; use `mode: copy`, or `penstock run`");
   facts->message_max = LB_BYTES_MAX;
   facts->slots_max = LB_SLOTS_MAX;
   facts->lacks = ~(uint64_t)LB_CAPABILITIES;
   /* What is lent is the sender's, which is in no other memory than the host's. */
   facts->direct_needs = copies || check->side == PST_SCOPE_RECEIVER ? PST_NEED_CPU_ACCESS : 0;
+  if (check->side == PST_SCOPE_RECEIVER && check->flags & PST_CHECK_APART)
+    facts->direct_needs |= PST_NEED_EXPORT_FD;
   facts->paths = 1u << PST_PATH_DIRECT;
 }
 

@@ -190,6 +190,8 @@ enum pst_check_flag {
   /* This process will open this end: what a file may leave out for the other end's sake has to
    * be there. Without the flag only what is written is judged. */
   PST_CHECK_OPENS = 1u << 1,
+  /* With PST_CHECK_OPENS: the other end will be in another process. */
+  PST_CHECK_APART = 1u << 2,
 };
 
 /* Minor 4. One end of a stream, or its memory, as the configuration has it, for the check() of a
