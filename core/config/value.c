@@ -209,8 +209,8 @@ static const char *unit_meant(const struct type_words *type, const char *text)
   if (unit == text || *unit == '\0' || type->unit_count == 0)
     return NULL;
   for (size_t i = 0; i < type->unit_count; i++)
-    if (strcasecmp(unit, type->units[i]) == 0)
-      return type->units[i];
+    if (strcasecmp(unit, type->units[i]) == 0) /* a right one is not what is wrong: "6 4KiB" */
+      return strcmp(unit, type->units[i]) == 0 ? NULL : type->units[i];
   return nearest_name(unit, type->units, type->unit_count);
 }
 

@@ -61,6 +61,8 @@ static void refusals_say_why(void **state)
       {"copy", "copi", -EINVAL,
        "\"copi\" is not one of auto, copy, reference; did you mean \"copy\"?"},
       {"depth", "8 kib", -EINVAL, "\"8 kib\" is not a size; did you mean the unit \"KiB\"?"},
+      {"depth", "6 4KiB", -EINVAL,
+       "\"6 4KiB\" is not a size; write a whole number of bytes, as in 8 KiB or 1462 B"},
       {"depth", "2 MiB", -ERANGE, "2 MiB is out of range; it takes 1 B to 1 MiB"},
       {"burst", "0", -ERANGE, "0 is out of range; it takes 1 to 128"},
       {"burst", "many", -EINVAL, "\"many\" is not a whole number; write digits only, as in 4096"},
