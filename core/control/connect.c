@@ -103,6 +103,8 @@ static int listen_failed(const struct control *control, const char *address, int
     remedy = control->words->not_ours;
   else if (rc == -EACCES)
     remedy = "ports below 1024 need privileges: choose a higher one";
+  else if (limit_remedy(rc)[0])
+    remedy = limit_remedy(rc) + sizeof "; " - 1;
   return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: cannot listen on %s: %s; %s",
                   control->words->listen, address, strerror(-rc), remedy);
 }
@@ -288,13 +290,13 @@ static uint64_t deadline(const struct control *control)
                                      : UINT64_MAX;
 }
 
-static void fail_waiting(struct control *control, bool senders, const char *text)
+static void fail_waiting(struct control *control, bool senders, int code, const char *text)
 {
   pst_log(PST_LOG_ERROR, "control: %s", text);
   for (uint32_t i = 0; i < control->stream_count; i++) {
     struct stream *s = &control->streams[i];
     if (s->is_sender == senders && s->state == STREAM_WAITING)
-      flow_fail(control, s, -ETIMEDOUT, text);
+      flow_fail(control, s, code, text);
   }
 }
 
@@ -323,7 +325,7 @@ static uint64_t tick_receivers(struct control *control)
              "no sender came to %s within %s for: %s; start the sender with the same "
              "configuration, check its control.connect, or raise control.timeout",
              control->listen_text, seconds, names);
-    fail_waiting(control, false, text);
+    fail_waiting(control, false, -ETIMEDOUT, text);
     return next;
   }
   if (control->now_ns >= control->listen_notice_ns) {
@@ -379,8 +381,16 @@ static void try_connect(struct control *control)
   control->connect_at_ns = 0;
   control->link = connect_begin(control, &control->targets.at[control->target_next],
                                 control->connect_insecure, &code);
-  if (!control->link)
+  if (control->link)
+    return;
+  if (!limit_remedy(code)[0]) {
     connect_again(control, strerror(-code));
+    return;
+  }
+  char text[REPORT_MAX];
+  snprintf(text, sizeof text, "no connection to %s: this process has no room for one: %s%s",
+           control->connect_text, strerror(-code), limit_remedy(code));
+  fail_waiting(control, true, code, text);
 }
 
 static uint64_t tick_senders(struct control *control)
@@ -406,7 +416,7 @@ static uint64_t tick_senders(struct control *control)
              "no receiver took %s at %s within %s (%s); start the receiver with the same "
              "configuration, check control.connect, or raise control.timeout",
              names, control->connect_text, seconds, why);
-    fail_waiting(control, true, text);
+    fail_waiting(control, true, -ETIMEDOUT, text);
     return control->now_ns;
   }
   if (control->now_ns >= control->connect_notice_ns) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "internal.h"
+#include "util/limit_remedy.h"
 #include "util/log.h"
 
 int flow_copy_pairs(const struct control_pair *from, uint32_t count, struct control_pair **to)
@@ -47,8 +48,9 @@ static int copy_stream(const struct control_stream *from, struct stream *to,
   if (rc < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc,
                     "stream '%s': its endpoint's address (%u bytes, %u descriptors) cannot be "
-                    "kept: %s",
-                    name, from->address.length, from->address.fd_count, strerror(-rc));
+                    "kept: %s%s",
+                    name, from->address.length, from->address.fd_count, strerror(-rc),
+                    limit_remedy(rc));
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "session.h"
+#include "util/limit_remedy.h"
 
 /* A transport often notices first that the peer is gone; the control channel knows why. It gets
  * this long to say so: its process is alive, but may have to wait for a CPU. */
@@ -294,6 +295,16 @@ static void tell_unheard(struct session_end *end)
           end->name, end->peer.messages, words);
 }
 
+static void lack_descriptors(struct session_end *end, int code)
+{
+  char text[sizeof(end->error_text)];
+
+  snprintf(text, sizeof(text), "stream %s: this process cannot keep its peer's descriptors: %s%s",
+           end->name, strerror(-code), limit_remedy(code));
+  pst_log(PST_LOG_ERROR, "%s", text);
+  end_fail(end, code, text);
+}
+
 void end_mail(struct session_end *end, struct session_mail *mail)
 {
   if (end->awaits_last && (mail->type == MAIL_LAST || mail->type == MAIL_FAIL)) {
@@ -302,6 +313,10 @@ void end_mail(struct session_end *end, struct session_mail *mail)
   }
   if (end->state == PST_STATE_FAILED || end->state == PST_STATE_ENDED)
     return;
+  if ((mail->type == MAIL_PEER || mail->type == MAIL_ADDRESS) && mail->code < 0) {
+    lack_descriptors(end, mail->code);
+    return;
+  }
   switch (mail->type) {
   case MAIL_PEER:
     if (take_peer(end, mail) == 0)

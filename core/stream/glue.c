@@ -10,8 +10,8 @@
 
 #include "session.h"
 
-/* Its bytes go to `bytes`. */
-static void keep_blob(const struct pst_blob *from, void *bytes, struct pst_blob *to)
+/* Its bytes go to `bytes`. Descriptors that it could not keep are left out. */
+static int keep_blob(const struct pst_blob *from, void *bytes, struct pst_blob *to)
 {
   *to = *from;
   to->struct_size = sizeof(*to);
@@ -19,8 +19,12 @@ static void keep_blob(const struct pst_blob *from, void *bytes, struct pst_blob 
   to->capacity = from->length;
   if (from->length)
     memcpy(bytes, from->bytes, from->length);
-  for (uint32_t i = 0; i < from->fd_count; i++)
-    to->fds[i] = fcntl(from->fds[i], F_DUPFD_CLOEXEC, 3);
+  for (to->fd_count = 0; to->fd_count < from->fd_count; to->fd_count++) {
+    to->fds[to->fd_count] = fcntl(from->fds[to->fd_count], F_DUPFD_CLOEXEC, 3);
+    if (to->fds[to->fd_count] < 0)
+      return -errno;
+  }
+  return 0;
 }
 
 static struct session_mail *new_mail(struct session_end *end, enum mail_type type,
@@ -36,9 +40,9 @@ static struct session_mail *new_mail(struct session_end *end, enum mail_type typ
   mail->end = end;
   mail->type = type;
   if (address)
-    keep_blob(address, mail + 1, &mail->address);
-  if (remote)
-    keep_blob(remote, (char *)(mail + 1) + length, &mail->remote);
+    mail->code = keep_blob(address, mail + 1, &mail->address);
+  if (remote && mail->code == 0)
+    mail->code = keep_blob(remote, (char *)(mail + 1) + length, &mail->remote);
   return mail;
 }
 

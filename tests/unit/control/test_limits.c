@@ -176,6 +176,23 @@ static void test_no_descriptor_for_a_connection(void **state)
   receiver_close(receiver);
 }
 
+/* A sender does not try for ever what its own limit forbids. */
+static void test_no_descriptor_to_connect(void **state)
+{
+  struct end *sender = end_new();
+  void *out = end_stream(sender, "a", true, NULL);
+
+  (void)state;
+  assert_int_equal(end_connect(sender, unused_port()), 0);
+  take_all();
+  struct seen seen = end_wait(sender, SEEN_FAIL, out, 0);
+  give_back();
+  assert_int_equal(seen.code, -EMFILE);
+  assert_non_null(strstr(seen.text, "this process has no room for one"));
+  assert_non_null(strstr(seen.text, "raise `ulimit -n`"));
+  receiver_close(sender);
+}
+
 /* Others hold them, and have shown nothing: the oldest goes. */
 static void test_strangers_make_room(void **state)
 {
@@ -216,6 +233,7 @@ int main(void)
       cmocka_unit_test(test_large_frame_before_hello),
       cmocka_unit_test(test_memory_comes_back),
       cmocka_unit_test(test_no_descriptor_for_a_connection),
+      cmocka_unit_test(test_no_descriptor_to_connect),
       cmocka_unit_test(test_strangers_make_room),
   };
 
