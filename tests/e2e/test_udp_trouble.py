@@ -219,6 +219,8 @@ class Sender(Trouble):
         self.assertRegex(sender.stderr, r"Sent \d+ .*loss \? \|", line)
         self.assertNotRegex(sender.stderr, r"\| 0 dropped")
         receiver.wait_line(r"nothing has arrived yet of the [1-9].*on 127\.0\.0\.1.*`device`")
+        receiver.wait_line(r"Got 0 packets .*loss \? \|")
+        self.assertNotRegex(receiver.stderr, r"\| 0 dropped")
         for child in (sender, receiver):
             child.signal(signal.SIGINT)
             child.wait()
