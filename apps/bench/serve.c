@@ -222,6 +222,17 @@ static const char *why_left(int result)
   }
 }
 
+/* Of "host:port", "[v6]:port" or a host alone. */
+static int host_length(const char *where)
+{
+  const char *end = strchr(where, ']'), *colon = strchr(where, ':');
+
+  if (end != NULL)
+    return (int)(end + 1 - where);
+  return (int)(colon != NULL && strchr(colon + 1, ':') == NULL ? (size_t)(colon - where)
+                                                               : strlen(where));
+}
+
 int bench_server(const struct bench_plan *plan)
 {
   struct pst_error error = PST_ERROR_INIT;
@@ -235,9 +246,9 @@ int bench_server(const struct bench_plan *plan)
   uint16_t port = door.listener.port;
   uint16_t streams_port = (uint16_t)(port < UINT16_MAX ? port + 1 : port - 1);
   notice(PST_LOG_INFO,
-         "bench: serving transport %s, memory %s at %s, port %u, and its streams at port %u; ^C "
+         "bench: serving transport %s, memory %s at %.*s, port %u, and its streams at port %u; ^C "
          "ends",
-         plan->side.transport, plan->side.memory, where, port, streams_port);
+         plan->side.transport, plan->side.memory, host_length(where), where, port, streams_port);
   if (plan->insecure)
     notice(PST_LOG_INFO, "bench: insecure: true, so whoever reaches its ports can join or disturb "
                          "the run; nothing on them is authenticated or encrypted");

@@ -83,7 +83,7 @@ class Bench(Case):
         """A server on a port of its own, ready."""
         server = self.start("bench", "--server", *PAIR, *arguments, f"127.0.0.1:{self.port}",
                             **options)  # fmt: skip
-        server.wait_line("serving transport loopback")
+        server.wait_line(rf"serving transport loopback, .* at 127\.0\.0\.1, port {self.port}, ")
         return server
 
     def assert_rows(self, result, sizes, measures=("bandwidth", "latency"), ops=OPS):
