@@ -118,6 +118,21 @@ class Death(Case):
         self.assertEqual(streams[1]["verified"], 10000)
 
 
+class Descriptors(Case):
+    def test_a_sender_that_may_open_few(self):
+        """It names its own limit, and nobody's fault is the receiver's."""
+        path = self.config(yaml_stream(sender="{count: 10}"))
+        for limit in (20, 26, 27, 28):
+            receiver = self.start("receive", path)
+            receiver.wait_line("waiting at")
+            sender = self.run_program("send", path, expect=None,
+                                      prefix=["sh", "-c", f'ulimit -n {limit}; exec "$0" "$@"'])  # fmt: skip
+            if sender.status != 0:
+                self.assertIn("raise `ulimit -n`", sender.stderr, limit)
+                self.assertNotRegex(sender.stderr + receiver.stderr, "the peer's address cannot be used", limit)
+            receiver.kill()
+
+
 class Interrupt(Case):
     def test_first_interrupt_drains_and_accounts(self):
         for number in (signal.SIGINT, signal.SIGTERM):
