@@ -152,12 +152,14 @@ static uint64_t serve(void)
 static void *run(void *unused)
 {
   (void)unused;
+  atomic_store(&fab->process[fab_slot].serves, 1);
   while (!atomic_load(&sim_self.nic_stop)) {
     uint32_t seen = atomic_load(&fab->process[fab_slot].doorbell);
     /* A sleep that nothing ended. */
     if (!fab_sleep(seen, serve()))
       fab_patrol();
   }
+  atomic_store(&fab->process[fab_slot].serves, 0);
   return NULL;
 }
 

@@ -78,6 +78,7 @@ bool fab_sleep(uint32_t seen, uint64_t until_ns)
   if (wait > longest)
     wait = longest;
   struct timespec limit = {.tv_sec = wait / 1000000000, .tv_nsec = wait % 1000000000};
+  atomic_store(&process->served, seen);
   atomic_store(&process->asleep, 1);
   long slept = 0;
   if (atomic_load(&process->doorbell) == seen)
@@ -85,4 +86,36 @@ bool fab_sleep(uint32_t seen, uint64_t until_ns)
   bool alone = slept < 0 && errno == ETIMEDOUT && wait == longest;
   atomic_store(&process->asleep, 0);
   return !alone;
+}
+
+/* `rung`: all doorbells together. */
+static bool all_are_idle(uint64_t *rung)
+{
+  bool idle = true;
+  *rung = 0;
+  for (uint32_t i = 0; i < FAB_PROCESSES; i++) {
+    struct fab_process *process = &fab->process[i];
+    if (atomic_load(&process->state) != FAB_SLOT_USED || !atomic_load(&process->serves))
+      continue;
+    const uint32_t doorbell = atomic_load(&process->doorbell);
+    *rung += doorbell;
+    idle = idle && atomic_load(&process->served) == doorbell;
+  }
+  return idle;
+}
+
+void fab_await_idle(void)
+{
+  static const struct timespec pause = {.tv_nsec = 50000};
+  const int64_t end_ns = monotonic_ns() + 1000000000;
+  uint64_t rung, still = UINT64_MAX;
+  /* Twice without a ring between: one may have rung another that was looked at before it. */
+  while (monotonic_ns() < end_ns) {
+    const bool idle = all_are_idle(&rung);
+    if (idle && rung == still)
+      return;
+    still = idle ? rung : UINT64_MAX;
+    if (!idle)
+      nanosleep(&pause, NULL);
+  }
 }

@@ -152,6 +152,8 @@ struct fab_process {
   uint64_t serial;           /* never used twice */
   _Atomic uint32_t doorbell; /* futex: rung for its NIC thread */
   _Atomic uint32_t asleep;
+  _Atomic uint32_t serves; /* it has a NIC thread */
+  _Atomic uint32_t served; /* the doorbell up to which that thread has done what was due */
 };
 
 /* Tables' entries: `number` is 0 while free, and is what a peer or a key names. */
@@ -442,6 +444,9 @@ void fab_kick(uint32_t slot);
 /* Sleeps until kicked since `seen` was read, until the time comes (0: no time), or a second: then,
  * nothing having happened, false. */
 bool fab_sleep(uint32_t seen, uint64_t until_ns);
+/* Waits until no NIC thread has anything to do now, for a second at most: a process may stand
+ * still, or have been killed. */
+void fab_await_idle(void);
 
 uint64_t fab_clock_ns(const struct fabric *f);
 /* Nanoseconds of real time until the fabric's clock shows `at`; UINT64_MAX on a manual clock. */

@@ -295,6 +295,7 @@ void fab_kick_all(void)
 
 void fab_clock_advance(uint64_t ns)
 {
+  fab_await_idle();
   uint64_t end = fab_clock_ns(fab) + ns;
   for (uint64_t next; (next = fab_script_run()) && next <= end;)
     atomic_store(&fab->clock_base_ns, (int64_t)next);

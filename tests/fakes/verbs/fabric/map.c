@@ -178,6 +178,7 @@ static int take_slot(void)
     process->host = fab_host;
     process->serial = atomic_fetch_add(&fab->next_serial, 1);
     atomic_store(&process->asleep, 0);
+    atomic_store(&process->serves, 0);
     fab_slot = i;
     atomic_store(&process->state, FAB_SLOT_USED);
     return 0;

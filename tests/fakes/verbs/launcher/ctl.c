@@ -19,7 +19,7 @@ static const char help[] =
     "\n"
     "  show                          hosts, ports, processes, faults, time\n"
     "  counters [TARGET]             what was sent and what was lost, and why\n"
-    "  advance TIME                  a manual clock, as in advance 30s\n"
+    "  advance TIME                  a manual clock, as in advance 30s, once what is due is done\n"
     "  clock real|manual|FACTOR      FACTOR: so many times as fast as real\n"
     "  engine eager|deferred         where work that is posted runs\n"
     "  strict on|off\n"
