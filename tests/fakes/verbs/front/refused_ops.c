@@ -1,28 +1,34 @@
-// SPDX-License-Identifier: Apache-2.0
-// What verbs.h asks the device by the context's own table. An entry that is NULL is refused by
-// verbs.h itself, without a word: these say what was asked for.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What verbs.h asks the device by the context's own table. An entry that is NULL is refused by
+ * verbs.h itself, without a word: these say what was asked for. */
 #include "front.h"
 #include "refused.h"
 
-#define REFUSE(type, op, name, ...)                                                                \
-  static struct type *op(__VA_ARGS__)                                                              \
+#define REFUSE(type, op, name, of, how)                                                            \
+  static struct type *op(struct of *asked, struct how *wanted)                                     \
   {                                                                                                \
+    (void)asked, (void)wanted;                                                                     \
     sim_refused(name);                                                                             \
     return NULL;                                                                                   \
   }
 
-REFUSE(ibv_xrcd, open_xrcd, "ibv_open_xrcd", struct ibv_context *, struct ibv_xrcd_init_attr *)
-REFUSE(ibv_qp, open_qp, "ibv_open_qp", struct ibv_context *, struct ibv_qp_open_attr *)
-REFUSE(ibv_flow, create_flow, "ibv_create_flow", struct ibv_qp *, struct ibv_flow_attr *)
-REFUSE(ibv_flow_action, create_esp, "ibv_create_flow_action_esp", struct ibv_context *,
-       struct ibv_flow_action_esp_attr *)
-REFUSE(ibv_dm, alloc_dm, "ibv_alloc_dm", struct ibv_context *, struct ibv_alloc_dm_attr *)
-REFUSE(ibv_wq, create_wq, "ibv_create_wq", struct ibv_context *, struct ibv_wq_init_attr *)
-REFUSE(ibv_rwq_ind_table, create_table, "ibv_create_rwq_ind_table", struct ibv_context *,
-       struct ibv_rwq_ind_table_init_attr *)
-REFUSE(ibv_counters, create_counters, "ibv_create_counters", struct ibv_context *,
-       struct ibv_counters_init_attr *)
-REFUSE(ibv_mr, alloc_null_mr, "ibv_alloc_null_mr", struct ibv_pd *)
+REFUSE(ibv_xrcd, open_xrcd, "ibv_open_xrcd", ibv_context, ibv_xrcd_init_attr)
+REFUSE(ibv_qp, open_qp, "ibv_open_qp", ibv_context, ibv_qp_open_attr)
+REFUSE(ibv_flow, create_flow, "ibv_create_flow", ibv_qp, ibv_flow_attr)
+REFUSE(ibv_flow_action, create_esp, "ibv_create_flow_action_esp", ibv_context,
+       ibv_flow_action_esp_attr)
+REFUSE(ibv_dm, alloc_dm, "ibv_alloc_dm", ibv_context, ibv_alloc_dm_attr)
+REFUSE(ibv_wq, create_wq, "ibv_create_wq", ibv_context, ibv_wq_init_attr)
+REFUSE(ibv_rwq_ind_table, create_table, "ibv_create_rwq_ind_table", ibv_context,
+       ibv_rwq_ind_table_init_attr)
+REFUSE(ibv_counters, create_counters, "ibv_create_counters", ibv_context, ibv_counters_init_attr)
+
+static struct ibv_mr *alloc_null_mr(struct ibv_pd *pd)
+{
+  (void)pd;
+  sim_refused("ibv_alloc_null_mr");
+  return NULL;
+}
 
 void front_refuse_ops(struct verbs_context *verbs)
 {
