@@ -327,7 +327,8 @@ bool contract_take(struct contract_side *side, uint8_t kind, uint8_t code,
       continue;
     *completion = side->log[i];
     memmove(side->log + i, side->log + i + 1, (--side->logged - i) * sizeof(*side->log));
-    if (kind == PST_COMPLETION_EVENT && code == PST_EVENT_CLOSED)
+    if (kind == PST_COMPLETION_EVENT && code == PST_EVENT_CLOSED &&
+        completion->endpoint <= CONTRACT_ENDPOINTS) /* a case may open more by itself */
       side->closed[completion->endpoint - 1] = true;
     return true;
   }
