@@ -109,6 +109,11 @@ class Namespaces:
         self.holders = []
 
 
+def is_at(pid, side):
+    """Whether a process has entered that side: before, its /proc/net is the host's."""
+    return DEVICE[side] in pathlib.Path(f"/proc/{pid}/net/dev").read_text()
+
+
 def udp_row(pid, port):
     """Fields of /proc/net/udp of the socket bound to that port where pid runs; None."""
     for table in ("udp", "udp6"):

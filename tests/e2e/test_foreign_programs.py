@@ -265,7 +265,9 @@ class ToFfmpeg(Between):
         )
         out, command = self.decoded("-protocol_whitelist", "file,udp,rtp", "-buffer_size", str(4 << 20), "-i", str(description))
         ffmpeg = Program(self, [*self.spaces.enter(FAR), *command])
-        wait_until(lambda: netns.udp_socket(ffmpeg.pid, PORT), 60, "ffmpeg receives")
+        wait_until(
+            lambda: netns.is_at(ffmpeg.pid, FAR) and netns.udp_socket(ffmpeg.pid, PORT), 60, "ffmpeg receives"
+        )
         options = f'{{to: "{IPV4[FAR]}:{PORT}", payload_type: 33}}'
         path = self.file(
             message=1316,
