@@ -189,9 +189,14 @@ static void evict(struct peer *stranger)
   stranger->state = PEER_DEAD;
 }
 
+static bool is_full(const struct control *control)
+{
+  return control->peer_count >= control->limits.peers_max;
+}
+
 static bool make_room(struct control *control)
 {
-  if (control->peer_count < control->limits.peers_max)
+  if (!is_full(control))
     return true;
   struct peer *oldest = oldest_stranger(control);
   if (oldest)
@@ -263,6 +268,9 @@ static void pause_accepting(struct control *control, int code)
 void connect_accept(struct control *control, struct watch *listener)
 {
   for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
+    /* Those of this round may have left again, which the next will tell. */
+    if (i > 0 && is_full(control))
+      return;
     int fd = socket_accept(listener->fd);
     if (fd == -EAGAIN)
       return;

@@ -114,7 +114,7 @@ static void dispatch(struct control *control, struct watch *watch, uint32_t even
   case WATCH_WAKE:
     break; /* commands run every round */
   case WATCH_LISTENER:
-    connect_accept(control, watch);
+    control->listeners_ready |= 1u << (watch - control->listeners);
     break;
   case WATCH_SIDE_LISTENER:
     pass_accept(control);
@@ -167,6 +167,16 @@ static void excuse(struct control *control, uint64_t late_ns)
   }
 }
 
+/* Whoever comes is let in last: who has left by then makes room, and nobody else has to. */
+static void accept_all(struct control *control)
+{
+  bury(control);
+  for (uint32_t i = 0; i < control->listener_count; i++)
+    if (control->listeners_ready & 1u << i)
+      connect_accept(control, &control->listeners[i]);
+  control->listeners_ready = 0;
+}
+
 /* What has come goes before what is due (tick), for the same reason. */
 static void round_once(struct control *control, uint64_t next_ns)
 {
@@ -190,6 +200,7 @@ static void round_once(struct control *control, uint64_t next_ns)
     if (n < EVENTS_A_ROUND)
       break;
   }
+  accept_all(control);
 }
 
 static void say_goodbye(struct control *control)

@@ -7,8 +7,11 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "util/clock.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"
+
+#define REASON_NS (PST_NS_PER_S / 2)
 
 static struct wire_message *new_hello(const struct peer *peer)
 {
@@ -57,7 +60,7 @@ static void drop_unshown(struct peer *peer, int rc, uint32_t uid)
               "belongs to user %u, this end to user %u: run both as one user; where all users of "
               "the host may take part, %s at both ends",
               uid, (uint32_t)geteuid(), insecure);
-  else if (rc == -EPERM || rc == -ECONNRESET)
+  else if (rc == -EPERM)
     peer_drop(peer, -EACCES,
               "is not connected to directly: a relay lies between, or another process answers; "
               "connect without port forwarding, or, where all users of the host may take part, "
@@ -71,10 +74,21 @@ static void drop_unshown(struct peer *peer, int rc, uint32_t uid)
               strerror(-rc), insecure);
 }
 
+/* The side-socket has been closed without an answer. Why, the connection will tell, unless it is
+ * another process that answers there. */
+static void await_reason(struct peer *peer)
+{
+  peer->answer_by_ns = sooner(peer->answer_by_ns, peer->control->now_ns + REASON_NS);
+}
+
 static void claim_failed(struct peer *peer, int rc, uint32_t uid)
 {
   if (limit_remedy(rc)[0]) {
     peer_fail(peer, rc, "cannot open the side-socket");
+    return;
+  }
+  if (peer->must_show && (rc == -ECONNRESET || rc == -EPIPE)) {
+    await_reason(peer);
     return;
   }
   if (peer->must_show) {
@@ -91,6 +105,14 @@ static void claim_failed(struct peer *peer, int rc, uint32_t uid)
   introduce(peer);
   if (peer->state < PEER_CLOSING)
     peer->state = PEER_NAMING;
+}
+
+bool handshake_has_no_reason(struct peer *peer)
+{
+  if (peer->state != PEER_CLAIMING || peer->side_state != SIDE_NONE)
+    return false;
+  drop_unshown(peer, -EPERM, 0);
+  return true;
 }
 
 void handshake_side(struct peer *peer, int rc)

@@ -276,6 +276,7 @@ struct control {
   char *listen_text;
   struct watch listeners[SOCKET_ADDRESSES_MAX];
   uint32_t listener_count;
+  uint32_t listeners_ready; /* bits: in this round */
   bool listen_insecure;
   struct watch side_watch;
   struct side_listener side;
@@ -397,6 +398,8 @@ void handshake_open(struct peer *peer);
 void handshake_got_hello(struct peer *peer, const struct wire_message *hello);
 /* Connector: the side-socket is open, or (rc < 0) will not be. */
 void handshake_side(struct peer *peer, int rc);
+/* Connector: its time is over. Whether the side-socket was closed on it; then it is dropped. */
+bool handshake_has_no_reason(struct peer *peer);
 
 /* ---- pass.c: descriptors by the side-socket ---- */
 /* Descriptors of the frame to be sent next: sets fd_id and the counts, to none where

@@ -562,6 +562,8 @@ static void check_answers(struct peer *peer)
   if (peer->state == PEER_CONNECTING && now_ns >= peer->answer_by_ns)
     peer_gone(peer, -ETIMEDOUT, "no answer to the connection");
   if (peer->state >= PEER_HELLO && peer->state < PEER_UP && now_ns >= peer->answer_by_ns) {
+    if (handshake_has_no_reason(peer))
+      return;
     if (peer->is_connector)
       peer_gone(peer, -ETIMEDOUT, "it accepted the connection and did not answer");
     else

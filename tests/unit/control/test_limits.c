@@ -219,6 +219,45 @@ static void test_strangers_make_room(void **state)
   receiver_close(receiver);
 }
 
+/* More than there is room for have come and left again while the end had something else to do: one
+ * that has stayed, stays. */
+static void test_who_has_left_makes_room(void **state)
+{
+  enum { LEFT = 40, ROOM = 8 };
+  const struct control_totals totals = totals_of(3);
+  struct end *receiver = end_new(), *sender = end_new();
+  void *in = end_stream(receiver, "a", false, NULL), *out = end_stream(sender, "a", true, NULL);
+
+  (void)state;
+  log_clear();
+  receiver->params.insecure = true;
+  receiver->limits.peers_max = ROOM;
+  assert_int_equal(end_listen(receiver), 0);
+  uint16_t port = control_port(receiver->control);
+  assert_int_equal(end_connect(sender, port), 0);
+  end_wait(receiver, SEEN_PEER, in, 0);
+  int honest = plain_connect(port);
+  assert_true(plain_receive(honest, &got));
+
+  pthread_mutex_lock(&receiver->mutex); /* the beat's callback waits for it */
+  assert_int_equal(control_beat(sender->control, out, &totals), 0);
+  nanosleep(&(struct timespec){.tv_nsec = MS(100)}, NULL);
+  for (int i = 0; i < LEFT; i++)
+    close(plain_connect(port));
+  int last = plain_connect(port);
+  pthread_mutex_unlock(&receiver->mutex);
+  assert_true(plain_receive(last, &got));
+  hello_of(&got, WIRE_RECEIVER);
+  plain_send(honest, &got);
+  assert_true(plain_receive(honest, &got));
+  assert_int_equal(got.type, WIRE_BYE);
+  assert_int_equal(log_count("to make room"), 0);
+  close(honest);
+  close(last);
+  end_close(sender);
+  receiver_close(receiver);
+}
+
 static int setup(void **state)
 {
   (void)state;
@@ -235,6 +274,7 @@ int main(void)
       cmocka_unit_test(test_no_descriptor_for_a_connection),
       cmocka_unit_test(test_no_descriptor_to_connect),
       cmocka_unit_test(test_strangers_make_room),
+      cmocka_unit_test(test_who_has_left_makes_room),
   };
 
   return cmocka_run_group_tests(tests, setup, NULL) ? 1 : 0;

@@ -252,6 +252,51 @@ static void test_receiver_of_another_user(void **state)
   side_unlisten(&theirs);
 }
 
+/* ---- A side-socket that is closed without an answer ------------------------------- */
+
+/* Says HELLO as a receiver does, and closes the side-socket on whoever comes. */
+static int turn_away(int listener, const struct side_listener *ours)
+{
+  struct pollfd comes = {.fd = ours->fd, .events = POLLIN};
+  uint32_t uid;
+  int fd = accept(listener, NULL, NULL);
+
+  assert_true(fd >= 0);
+  hello_of(&say, WIRE_RECEIVER);
+  snprintf(say.side, sizeof say.side, "%s", ours->path);
+  say.has_token = true;
+  plain_send(fd, &say);
+  assert_int_equal(poll(&comes, 1, 60000), 1);
+  int side = side_accept(ours->fd, &uid);
+  assert_true(side >= 0);
+  close(side);
+  return fd;
+}
+
+/* With the connection, as a receiver does that strangers crowd: it is tried again. Without it,
+ * another process has answered. */
+static void test_side_socket_closed(void **state)
+{
+  struct side_listener ours;
+  uint16_t port;
+  struct end *sender = end_new();
+  void *out = end_stream(sender, "a", true, NULL);
+  int listener = plain_listen(&port);
+
+  (void)state;
+  assert_int_equal(side_listen(&ours), 0);
+  assert_int_equal(end_connect(sender, port), 0);
+  close(turn_away(listener, &ours));
+  int fd = turn_away(listener, &ours);
+  struct seen seen = end_wait(sender, SEEN_FAIL, out, 0);
+  assert_int_equal(seen.code, -EACCES);
+  assert_non_null(strstr(seen.text, "or another process answers"));
+  end_close(sender);
+  close(fd);
+  close(listener);
+  side_unlisten(&ours);
+}
+
 /* ---- What cannot be held up ------------------------------------------------------- */
 
 /* A socket whose last close waits for an hour. */
@@ -490,6 +535,7 @@ int main(void)
       cmocka_unit_test(test_another_user_at_the_socket),
       cmocka_unit_test(test_receiver_of_another_user),
       cmocka_unit_test(test_descriptors_that_linger),
+      cmocka_unit_test(test_side_socket_closed),
       cmocka_unit_test(test_guests_make_room),
       cmocka_unit_test(test_folder_is_private_and_goes),
       cmocka_unit_test(test_folders_of_the_dead),
