@@ -29,7 +29,7 @@ int door_open(struct door *door, const char *where, uint16_t port, bool insecure
   int result = link_listen(where, port, insecure, &door->listener, error);
   if (result < 0)
     return result;
-  result = side_listen(&door->side);
+  result = side_listen(false, &door->side);
   if (result < 0 && !insecure) {
     close(door->listener.fd);
     return notice_fail(error, PST_EXIT_UNAVAILABLE, result,
@@ -164,7 +164,7 @@ static int hear_claim(struct door *door, int side, struct link *link)
 static int take_claim(struct door *door, struct link *link)
 {
   uint32_t uid = 0;
-  int side = side_accept(door->side.fd, &uid);
+  int side = side_accept(door->side.fd, false, &uid);
 
   if (side < 0)
     return -EAGAIN;
@@ -217,7 +217,7 @@ static int show(const struct link *link, const char *path, const char *hex, uint
 {
   uint8_t token[WIRE_TOKEN_BYTES];
   struct side_claim ours, theirs;
-  int side = from_hex(hex, token) ? side_connect(path, uid) : -EPROTO;
+  int side = from_hex(hex, token) ? side_connect(path, false, uid) : -EPROTO;
 
   if (side < 0)
     return side;

@@ -145,7 +145,7 @@ int connect_listen(struct control *control, const char *address, bool insecure,
   if (control->listener_count == 0)
     return listen_failed(control, address, skipped, error);
   keep_spare(control);
-  rc = side_listen(&control->side);
+  rc = side_listen(insecure, &control->side);
   if (limit_remedy(rc)[0])
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: no side-socket: %s%s",
                     control->words->listen, strerror(-rc), limit_remedy(rc));

@@ -116,7 +116,7 @@ bool pass_send(struct peer *peer, const struct pst_blob *address, const struct p
 int pass_claim(struct peer *peer, const char *path, uint32_t *uid)
 {
   struct side_claim claim;
-  int fd = side_connect(path, uid);
+  int fd = side_connect(path, !peer->must_show, uid);
 
   if (fd < 0)
     return fd;
@@ -261,9 +261,9 @@ void pass_accept(struct control *control)
   uint32_t uid = 0;
 
   for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
-    int fd = side_accept(control->side.fd, &uid);
+    int fd = side_accept(control->side.fd, control->listen_insecure, &uid);
     if ((fd == -EMFILE || fd == -ENFILE) && connect_use_spare(control))
-      fd = side_accept(control->side.fd, &uid);
+      fd = side_accept(control->side.fd, control->listen_insecure, &uid);
     if (fd == -EAGAIN)
       return;
     if (fd == -EACCES) {

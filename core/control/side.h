@@ -3,7 +3,8 @@
  * between the two processes.
  *
  * A Unix socket in a folder that its user alone may enter, $XDG_RUNTIME_DIR/penstock-side-XXXXXX or
- * /tmp/penstock-side-XXXXXX. Both ends look at the other's user id, which must be their own. First
+ * /tmp/penstock-side-XXXXXX. Both ends look at the other's user id, which must be their own. An end
+ * that is open to all users (`insecure`) does not look, and lets others enter the folder. First
  * each says what it sees of the TCP connection: a relay in between has two of them, whose
  * addresses differ. Then come ids with the descriptors of one frame each.
  *
@@ -39,13 +40,13 @@ struct side_claim {
 };
 
 /* Descriptors of a side-socket, or -errno. They do not block. */
-int side_listen(struct side_listener *listener);
+int side_listen(bool is_open, struct side_listener *listener);
 void side_unlisten(struct side_listener *listener);
-/* -EACCES: of another user, whose it is says *uid; it is closed. */
-int side_accept(int listener, uint32_t *uid);
+/* -EACCES: of another user, and not open; whose it is says *uid; it is closed. */
+int side_accept(int listener, bool is_open, uint32_t *uid);
 /* -EACCES: as above, or the folder is. -ENOENT: not on this host, or in none of our folders.
  * -EINVAL: no side-socket's path. */
-int side_connect(const char *path, uint32_t *uid);
+int side_connect(const char *path, bool is_open, uint32_t *uid);
 int side_pair(int fds[2]);
 
 /* Of the connection `tcp_fd`. 0 or -errno. */

@@ -38,19 +38,31 @@ static struct sockaddr_un address_of(const char *path)
   return address;
 }
 
-static bool is_private(const struct stat *folder)
+/* A folder in which nobody else makes or removes names. */
+static bool is_kept(const struct stat *folder, uid_t uid)
 {
-  return S_ISDIR(folder->st_mode) && folder->st_uid == geteuid() && (folder->st_mode & 077) == 0;
+  return S_ISDIR(folder->st_mode) && folder->st_uid == uid && (folder->st_mode & 022) == 0;
 }
 
-static const char *parent(void)
+static bool is_ours(const struct stat *folder)
+{
+  return is_kept(folder, geteuid());
+}
+
+static bool may_hold(const struct stat *folder, bool is_open)
+{
+  return is_ours(folder) && (is_open ? folder->st_mode & 001 : (folder->st_mode & 077) == 0);
+}
+
+static const char *parent(bool is_open)
 {
   const char *path = secure_getenv("XDG_RUNTIME_DIR");
   struct stat folder;
   bool fits = path && path[0] == '/' &&
               strlen(path) + sizeof "/" PREFIX "XXXXXX/" SOCKET_NAME <= WIRE_SIDE_MAX;
 
-  return fits && stat(path, &folder) == 0 && is_private(&folder) && access(path, W_OK | X_OK) == 0
+  return fits && stat(path, &folder) == 0 && may_hold(&folder, is_open) &&
+                 access(path, W_OK | X_OK) == 0
              ? path
              : "/tmp";
 }
@@ -65,7 +77,7 @@ static void sweep_one(int parent_fd, const char *name)
 
   if (fd < 0)
     return;
-  if (fstat(fd, &is) == 0 && is_private(&is) && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+  if (fstat(fd, &is) == 0 && is_ours(&is) && flock(fd, LOCK_EX | LOCK_NB) == 0) {
     unlinkat(fd, SOCKET_NAME, 0);
     unlinkat(parent_fd, name, AT_REMOVEDIR);
   }
@@ -96,7 +108,7 @@ static int make_folder(char *path)
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0)
     return errno == ENOENT ? -EAGAIN : -errno;
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &here) == 0 && is_private(&here) &&
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &here) == 0 && is_ours(&here) &&
       stat(path, &there) == 0 && here.st_ino == there.st_ino && here.st_dev == there.st_dev)
     return fd;
   close(fd);
@@ -104,7 +116,7 @@ static int make_folder(char *path)
   return -EAGAIN;
 }
 
-static int listen_in(const char *above, struct side_listener *made)
+static int listen_in(const char *above, bool is_open, struct side_listener *made)
 {
   struct sockaddr_un address;
   int length = snprintf(made->path, sizeof made->path, "%s/" PREFIX "XXXXXX", above);
@@ -116,6 +128,7 @@ static int listen_in(const char *above, struct side_listener *made)
   address = address_of(made->path);
   made->fd = new_socket();
   if (made->fd >= 0 && bind(made->fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+      (!is_open || (chmod(made->path, 0666) == 0 && fchmod(made->folder_fd, 0711) == 0)) &&
       listen(made->fd, BACKLOG) == 0)
     return 0;
   int rc = made->fd < 0 ? made->fd : -errno;
@@ -123,15 +136,15 @@ static int listen_in(const char *above, struct side_listener *made)
   return rc;
 }
 
-int side_listen(struct side_listener *listener)
+int side_listen(bool is_open, struct side_listener *listener)
 {
-  const char *above = parent();
+  const char *above = parent(is_open);
   int rc = -EAGAIN;
 
   sweep(above);
   for (int i = 0; i < TRIES && rc == -EAGAIN; i++) {
     struct side_listener made = {.fd = -1, .folder_fd = -1};
-    rc = listen_in(above, &made);
+    rc = listen_in(above, is_open, &made);
     if (rc == 0)
       *listener = made;
   }
@@ -157,7 +170,7 @@ void side_unlisten(struct side_listener *listener)
 
 /* ---- The other end ----------------------------------------------------------------- */
 
-static int check_user(int fd, uint32_t *uid)
+static int check_user(int fd, bool is_open, uint32_t *uid)
 {
   struct ucred credentials = {0};
   socklen_t size = sizeof credentials;
@@ -165,16 +178,16 @@ static int check_user(int fd, uint32_t *uid)
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
     return -errno;
   *uid = credentials.uid;
-  return credentials.uid == geteuid() ? 0 : -EACCES;
+  return is_open || credentials.uid == geteuid() ? 0 : -EACCES;
 }
 
-int side_accept(int listener, uint32_t *uid)
+int side_accept(int listener, bool is_open, uint32_t *uid)
 {
   int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
   if (fd < 0)
     return -errno;
-  int rc = check_user(fd, uid);
+  int rc = check_user(fd, is_open, uid);
   if (rc == 0)
     return fd;
   closer_close(fd);
@@ -182,7 +195,7 @@ int side_accept(int listener, uint32_t *uid)
 }
 
 /* A peer names it: nothing but such a socket is connected to. */
-static int check_path(const char *path, uint32_t *uid)
+static int check_path(const char *path, bool is_open, uint32_t *uid)
 {
   char folder[WIRE_SIDE_MAX + 1];
   struct stat is;
@@ -200,13 +213,13 @@ static int check_path(const char *path, uint32_t *uid)
   if (lstat(folder, &is) < 0)
     return errno == EACCES ? -ENOENT : -errno;
   *uid = is.st_uid;
-  return is_private(&is) ? 0 : -EACCES;
+  return is_kept(&is, is_open ? is.st_uid : geteuid()) ? 0 : -EACCES;
 }
 
-int side_connect(const char *path, uint32_t *uid)
+int side_connect(const char *path, bool is_open, uint32_t *uid)
 {
   struct sockaddr_un address = address_of(path);
-  int rc = check_path(path, uid);
+  int rc = check_path(path, is_open, uid);
   int fd = rc < 0 ? rc : new_socket();
 
   if (fd < 0)
@@ -214,7 +227,7 @@ int side_connect(const char *path, uint32_t *uid)
   if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
     rc = -errno;
   if (rc == 0)
-    rc = check_user(fd, uid);
+    rc = check_user(fd, is_open, uid);
   if (rc == 0)
     return fd;
   close(fd);

@@ -515,7 +515,7 @@ class Bench(Case):
         server.wait_line("serving transport loopback")
         client = self.run_program(*words, f"{IPV4[FAR]}:{self.port}", expect=1,
                                   prefix=spaces.enter(NEAR))  # fmt: skip
-        self.assertIn("works only between processes of one user on one host", client.stderr)
+        self.assertIn("works only between processes of one host", client.stderr)
         # Ours, and that of the server, whose end has the same reason.
         self.assertLessEqual(client.stderr.count("error: "), 2, str(client))
         # No row, and no other part of the table.

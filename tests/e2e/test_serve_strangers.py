@@ -189,6 +189,22 @@ class Floods(ServeCase):
         self.assertLess(self.count("warning: control: "), 200, "it fills the log")
         self.stop()
 
+    def test_insecure_lets_them_in(self):
+        if not ORDINARY or not reaches(PROGRAM):
+            self.skipTest(f"no other user who reaches {PROGRAM}")
+        random_file(self.root / "file", MIB)
+        taken = self.folder / "taken"
+        taken.mkdir()
+        taken.chmod(0o777)
+        os.chmod(self.folder, 0o755)
+        self.serve("--insecure")
+        words = ("get", self.address, "file", "--to", taken / "file")
+        child = self.run_program(*words, expect=1, prefix=ORDINARY)
+        self.assertIn("belongs to user 0, this end to user 65534", child.stderr)
+        self.run_program(*words, "--insecure", prefix=ORDINARY)
+        self.assertEqual((taken / "file").read_bytes(), (self.root / "file").read_bytes())
+        self.get("file")
+
     def test_receive(self):
         path = self.config(yaml_stream(message="1 KiB", sender="{count: 20000}", ring=64, receiver="{sink: verify}"))
         receiver = self.start("receive", path)

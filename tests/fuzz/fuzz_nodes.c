@@ -324,7 +324,7 @@ static void claim(struct end *end)
   uint32_t uid = 0;
   if (!hear_frame(end) || !message.has_token)
     return;
-  end->side = side_connect(message.side, &uid);
+  end->side = side_connect(message.side, false, &uid);
   if (end->side < 0)
     return;
   struct pollfd wait = {.fd = end->side, .events = POLLIN};

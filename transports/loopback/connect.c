@@ -118,8 +118,8 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
   if (blob->fd_count == 0) {
     LB_LOG(
         endpoint->worker->device, PST_LOG_ERROR,
-        "%s: loopback works only between processes of one user on one host, and the peer is none "
-        "of these; use udp or verbs_rc",
+        "%s: loopback works only between processes of one host, of one user or with `insecure` at "
+        "both ends, and the peer is none of these; use udp or verbs_rc",
         endpoint->label);
     return -EXDEV;
   }

@@ -568,7 +568,7 @@ static void test_not_a_receiver(void **state)
 static int side_guest(const char *path)
 {
   uint32_t uid;
-  int fd = side_connect(path, &uid);
+  int fd = side_connect(path, false, &uid);
 
   assert_true(fd >= 0);
   return fd;

@@ -81,7 +81,7 @@ static void test_claim_of_another_connection(void **state)
 
   (void)state;
   assert_true(plain_receive(fd, &got));
-  int side = side_connect(got.side, &uid);
+  int side = side_connect(got.side, false, &uid);
   assert_true(side >= 0);
   assert_int_equal(side_claim_make(other, true, got.token, &claim), 0);
   assert_int_equal(side_send_claim(side, &claim), 0);
@@ -177,7 +177,7 @@ static void test_another_user_is_kept_out(void **state)
   int fd = plain_connect(control_port(receiver->control));
   assert_true(plain_receive(fd, &got));
   become(NOBODY);
-  int refused = side_connect(got.side, &uid);
+  int refused = side_connect(got.side, false, &uid);
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   snprintf(address.sun_path, sizeof address.sun_path, "%s", got.side);
   int side = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -221,6 +221,38 @@ static void test_another_user_at_the_socket(void **state)
   end_close(receiver);
 }
 
+/* Where both ends let in all users: its claim is answered. */
+static void test_another_user_is_let_in(void **state)
+{
+  struct end *receiver = end_new();
+  struct side_claim claim, answer;
+  uint32_t uid;
+
+  (void)state;
+  if (geteuid() != 0)
+    skip();
+  end_stream(receiver, "a", false, NULL);
+  receiver->params.insecure = true;
+  assert_int_equal(end_listen(receiver), 0);
+  int fd = plain_connect(control_port(receiver->control));
+  assert_true(plain_receive(fd, &got));
+  become(NOBODY);
+  int refused = side_connect(got.side, false, &uid);
+  int side = side_connect(got.side, true, &uid);
+  become(0);
+  assert_int_equal(refused, -EACCES);
+  assert_true(side >= 0);
+  assert_int_equal(uid, 0);
+  assert_int_equal(side_claim_make(fd, true, got.token, &claim), 0);
+  assert_int_equal(side_send_claim(side, &claim), 0);
+  assert_true(plain_readable(side));
+  assert_int_equal(side_receive_claim(side, &answer), 0);
+  assert_memory_equal(&answer, &claim, sizeof claim);
+  close(side);
+  close(fd);
+  end_close(receiver);
+}
+
 /* A listener of another user's, which does all that a receiver does. */
 static void test_receiver_of_another_user(void **state)
 {
@@ -234,7 +266,7 @@ static void test_receiver_of_another_user(void **state)
   void *out = end_stream(sender, "a", true, NULL);
   int listener = plain_listen(&port);
   become(NOBODY);
-  int rc = side_listen(&theirs);
+  int rc = side_listen(false, &theirs);
   become(0);
   assert_int_equal(rc, 0);
   assert_int_equal(end_connect(sender, port), 0);
@@ -267,7 +299,7 @@ static int turn_away(int listener, const struct side_listener *ours)
   say.has_token = true;
   plain_send(fd, &say);
   assert_int_equal(poll(&comes, 1, 60000), 1);
-  int side = side_accept(ours->fd, &uid);
+  int side = side_accept(ours->fd, false, &uid);
   assert_true(side >= 0);
   close(side);
   return fd;
@@ -284,7 +316,7 @@ static void test_side_socket_closed(void **state)
   int listener = plain_listen(&port);
 
   (void)state;
-  assert_int_equal(side_listen(&ours), 0);
+  assert_int_equal(side_listen(false, &ours), 0);
   assert_int_equal(end_connect(sender, port), 0);
   close(turn_away(listener, &ours));
   int fd = turn_away(listener, &ours);
@@ -377,7 +409,7 @@ static void test_descriptors_that_linger(void **state)
     int held = lingering(&others[i]);
     fds[i] = plain_connect(port);
     assert_true(plain_receive(fds[i], &got));
-    sides[i] = side_connect(got.side, &uid);
+    sides[i] = side_connect(got.side, false, &uid);
     assert_true(sides[i] >= 0);
     assert_int_equal(side_claim_make(fds[i], true, got.token, &claim), 0);
     if (i > 0)
@@ -414,7 +446,7 @@ static void test_guests_make_room(void **state)
   int fd = plain_connect(port);
   assert_true(plain_receive(fd, &got));
   for (int i = 0; i < GUESTS; i++)
-    assert_true((guests[i] = side_connect(got.side, &uid)) >= 0);
+    assert_true((guests[i] = side_connect(got.side, false, &uid)) >= 0);
   end_stream(sender, "a", true, NULL);
   assert_int_equal(end_connect(sender, port), 0);
   end_wait(receiver, SEEN_PEER, in, 0);
@@ -441,7 +473,7 @@ static void test_folder_is_private_and_goes(void **state)
   struct stat is;
 
   (void)state;
-  assert_int_equal(side_listen(&listener), 0);
+  assert_int_equal(side_listen(false, &listener), 0);
   folder_of(&listener, folder);
   assert_int_equal(stat(folder, &is), 0);
   assert_int_equal(is.st_mode & 07777, 0700);
@@ -460,14 +492,14 @@ static void test_folders_of_the_dead(void **state)
 
   (void)state;
   assert_non_null(mkdtemp(other));
-  assert_int_equal(side_listen(&alive), 0);
-  assert_int_equal(side_listen(&dead), 0);
+  assert_int_equal(side_listen(false, &alive), 0);
+  assert_int_equal(side_listen(false, &dead), 0);
   folder_of(&alive, alive_folder);
   folder_of(&dead, dead_folder);
   close(dead.fd);
   close(dead.folder_fd);
   assert_int_equal(stat(dead.path, &is), 0);
-  assert_int_equal(side_listen(&next), 0);
+  assert_int_equal(side_listen(false, &next), 0);
   assert_int_equal(stat(dead_folder, &is), -1);
   assert_int_equal(stat(alive_folder, &is), 0);
   assert_int_equal(rmdir(other), 0);
@@ -483,12 +515,12 @@ static void test_folder_lies_in_the_runtime_folder(void **state)
   (void)state;
   assert_non_null(mkdtemp(runtime));
   setenv("XDG_RUNTIME_DIR", runtime, 1);
-  assert_int_equal(side_listen(&listener), 0);
+  assert_int_equal(side_listen(false, &listener), 0);
   assert_int_equal(strncmp(listener.path, runtime, strlen(runtime)), 0);
   side_unlisten(&listener);
   /* Others could rename what lies in it. */
   assert_int_equal(chmod(runtime, 0770), 0);
-  assert_int_equal(side_listen(&listener), 0);
+  assert_int_equal(side_listen(false, &listener), 0);
   assert_int_equal(strncmp(listener.path, "/tmp/penstock-side-", 19), 0);
   side_unlisten(&listener);
   unsetenv("XDG_RUNTIME_DIR");
@@ -514,7 +546,7 @@ static void test_paths_that_are_none(void **state)
 
   (void)state;
   for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-    assert_int_equal(side_connect(table[i].path, &uid), table[i].rc);
+    assert_int_equal(side_connect(table[i].path, false, &uid), table[i].rc);
 }
 
 static int setup(void **state)
@@ -533,6 +565,7 @@ int main(void)
       cmocka_unit_test(test_relay),
       cmocka_unit_test(test_another_user_is_kept_out),
       cmocka_unit_test(test_another_user_at_the_socket),
+      cmocka_unit_test(test_another_user_is_let_in),
       cmocka_unit_test(test_receiver_of_another_user),
       cmocka_unit_test(test_descriptors_that_linger),
       cmocka_unit_test(test_side_socket_closed),

@@ -93,7 +93,7 @@ static int dial_shown(uint16_t port, int *side)
 
   assert_true(hear(fd));
   assert_int_equal(heard.type, WIRE_HELLO);
-  *side = answered.fd = side_connect(heard.side, &uid);
+  *side = answered.fd = side_connect(heard.side, false, &uid);
   assert_true(*side >= 0);
   assert_int_equal(side_claim_make(fd, true, heard.token, &claim), 0);
   assert_int_equal(side_send_claim(*side, &claim), 0);
