@@ -57,8 +57,8 @@ static int has_streams(const struct pst_config *config, const struct arguments *
   return 0;
 }
 
-/* By one command, or by any: what only some of them refuse is a note. A one-sided stream is for
- * programs, which are not judged. */
+/* By one command, or by any: what only some of them refuse is a note, unless no two of them make a
+ * whole. A one-sided stream is for programs, which are not judged. */
 static int judge(const struct pst_config *config, const struct arguments *arguments,
                  struct pst_error *error)
 {
@@ -66,6 +66,8 @@ static int judge(const struct pst_config *config, const struct arguments *argume
   size_t refused = 0;
 
   if (has_streams(config, arguments, error) < 0)
+    return error->code;
+  if (arguments->judged_for == NULL && preflight_any(config, arguments, error) != 0)
     return error->code;
   for (size_t i = 0; i < COMMANDS; i++) {
     if (arguments->judged_for == NULL)

@@ -3,18 +3,30 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "file_identity.h"
 #include "notice.h"
 #include "sink.h"
 #include "source.h"
 
+/* A file that a stream reads or writes. */
+struct named_file {
+  const char *stream;
+  const char *path; /* NULL: there is none */
+  struct file_identity identity;
+};
+
 struct preflight {
   const struct pst_config *config;
+  const struct arguments *arguments;
   const char *command, *stream;
+  struct named_file *sinks, *sources; /* one a stream */
+  struct file_identity configuration;
   struct pst_error *error;
 };
 
@@ -124,7 +136,102 @@ static bool is_wanted(const struct arguments *arguments, const char *name)
   return arguments->stream_count == 0;
 }
 
-static void preflight_stream(const struct preflight *flight, uint32_t roles)
+/* ---- Files that a stream writes, and others name ------------------------------------- */
+
+static void name_file(struct named_file *file, const struct preflight *flight, const char *key)
+{
+  file->stream = flight->stream;
+  file->path = text_of(flight, key);
+  if (file->path != NULL)
+    file->identity = file_identity(file->path);
+}
+
+/* What this command opens: the others' ends may be on another host. */
+static bool name_files(struct preflight *flight, uint32_t roles)
+{
+  uint32_t count = pst_config_stream_count(flight->config);
+
+  flight->sinks = calloc(count, sizeof *flight->sinks);
+  flight->sources = calloc(count, sizeof *flight->sources);
+  if (strcmp(flight->arguments->operand, "-") != 0)
+    flight->configuration = file_identity(flight->arguments->operand);
+  for (uint32_t i = 0; i < count && flight->sinks != NULL && flight->sources != NULL; i++) {
+    flight->stream = pst_config_stream_name(flight->config, i);
+    if (!is_wanted(flight->arguments, flight->stream))
+      continue;
+    if (roles & PST_SESSION_RECEIVER)
+      name_file(&flight->sinks[i], flight, "receiver.sink.file");
+    if (roles & PST_SESSION_SENDER)
+      name_file(&flight->sources[i], flight, "sender.source.file");
+  }
+  return flight->sinks != NULL && flight->sources != NULL;
+}
+
+static void forget_files(struct preflight *flight)
+{
+  free(flight->sinks);
+  free(flight->sources);
+}
+
+static void place_sink(const struct preflight *flight, const struct named_file *sink)
+{
+  char path[512];
+
+  snprintf(path, sizeof path, "streams.%s.receiver.sink.file", sink->stream);
+  notice_place(pst_config_origin(flight->config, path));
+}
+
+static bool is_taken_by(const struct preflight *flight, const struct named_file *sink,
+                        const struct named_file *other, const char *key)
+{
+  char path[512];
+
+  if (other->path == NULL || !file_identity_equal(&sink->identity, &other->identity))
+    return false;
+  snprintf(path, sizeof path, "streams.%s.%s", other->stream, key);
+  const char *place = pst_config_origin(flight->config, path);
+  place_sink(flight, sink);
+  notice_fail(flight->error, PST_EXIT_USAGE, -EEXIST,
+              "stream '%s': sink.file %s is the %s of stream '%s', too (%s), and one would replace "
+              "the other; name another file",
+              sink->stream, sink->path, strncmp(key, "sender", 6) == 0 ? "source" : "sink",
+              other->stream, place);
+  return true;
+}
+
+static bool is_configuration(const struct preflight *flight, const struct named_file *sink)
+{
+  if (!file_identity_equal(&sink->identity, &flight->configuration))
+    return false;
+  place_sink(flight, sink);
+  notice_fail(flight->error, PST_EXIT_USAGE, -EEXIST,
+              "stream '%s': sink.file %s is this configuration, and would replace it; name another "
+              "file",
+              sink->stream, sink->path);
+  return true;
+}
+
+/* Is the sink of this stream a file that something else needs? Reported. */
+static bool sink_clashes(const struct preflight *flight, uint32_t index)
+{
+  const struct named_file *sink = &flight->sinks[index];
+
+  if (sink->path == NULL || !sink->identity.is_known)
+    return false;
+  if (is_configuration(flight, sink))
+    return true;
+  for (uint32_t i = 0; i < index; i++)
+    if (is_taken_by(flight, sink, &flight->sinks[i], "receiver.sink.file"))
+      return true;
+  for (uint32_t i = 0; i < pst_config_stream_count(flight->config); i++)
+    if (is_taken_by(flight, sink, &flight->sources[i], "sender.source.file"))
+      return true;
+  return false;
+}
+
+/* ---- Each stream by itself ------------------------------------------------------------ */
+
+static void preflight_stream(const struct preflight *flight, uint32_t roles, uint32_t index)
 {
   if (number_of(flight, "region") > 0) {
     at(flight, "region");
@@ -136,27 +243,74 @@ static void preflight_stream(const struct preflight *flight, uint32_t roles)
   }
   if (roles & PST_SESSION_SENDER)
     preflight_source(flight);
-  if (roles & PST_SESSION_RECEIVER)
+  if ((roles & PST_SESSION_RECEIVER) && !sink_clashes(flight, index))
     preflight_sink(flight);
+}
+
+static int preflight_values(const struct preflight *flight, uint32_t roles,
+                            void (*finding)(void *context, const char *text))
+{
+  const struct pst_session_params params = {
+      .struct_size = sizeof params,
+      .roles = roles,
+      .streams = flight->arguments->streams,
+      .stream_count = (uint32_t)flight->arguments->stream_count,
+  };
+
+  return pst_config_check(flight->config, &params, finding, (void *)(uintptr_t)flight);
 }
 
 int preflight(const struct pst_config *config, uint32_t roles, const char *command,
               const struct arguments *arguments, struct pst_error *error)
 {
-  struct preflight flight = {.config = config, .command = command, .error = error};
-  const struct pst_session_params params = {
-      .struct_size = sizeof params,
-      .roles = roles,
-      .streams = arguments->streams,
-      .stream_count = (uint32_t)arguments->stream_count,
-  };
+  struct preflight flight = {
+      .config = config, .arguments = arguments, .command = command, .error = error};
 
-  pst_config_check(config, &params, preflight_finding, &flight);
-  for (uint32_t i = 0; i < pst_config_stream_count(config); i++) {
+  preflight_values(&flight, roles, preflight_finding);
+  if (!name_files(&flight, roles))
+    notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  for (uint32_t i = 0; i < pst_config_stream_count(config) && error->code != -ENOMEM; i++) {
     flight.stream = pst_config_stream_name(config, i);
     if (is_wanted(arguments, flight.stream))
-      preflight_stream(&flight, roles);
+      preflight_stream(&flight, roles, i);
   }
+  forget_files(&flight);
+  notice_place(NULL);
+  return error->code;
+}
+
+static void ignore(void *context, const char *text)
+{
+  (void)context;
+  (void)text;
+}
+
+/* Values of one end that neither its own command takes nor `run`. */
+static bool has_bad_end(const struct preflight *flight)
+{
+  const uint32_t both = PST_SESSION_SENDER | PST_SESSION_RECEIVER;
+  const char *control = pst_config_get(flight->config, "control");
+
+  if ((control != NULL && strcmp(control, "none") == 0) ||
+      preflight_values(flight, both, ignore) == 0)
+    return false;
+  return preflight_values(flight, PST_SESSION_SENDER, ignore) > 0 ||
+         preflight_values(flight, PST_SESSION_RECEIVER, ignore) > 0;
+}
+
+int preflight_any(const struct pst_config *config, const struct arguments *arguments,
+                  struct pst_error *error)
+{
+  const uint32_t both = PST_SESSION_SENDER | PST_SESSION_RECEIVER;
+  struct preflight flight = {.config = config, .arguments = arguments, .error = error};
+
+  if (has_bad_end(&flight))
+    preflight_values(&flight, both, preflight_finding);
+  if (!name_files(&flight, PST_SESSION_RECEIVER))
+    notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  for (uint32_t i = 0; i < pst_config_stream_count(config) && error->code != -ENOMEM; i++)
+    sink_clashes(&flight, i);
+  forget_files(&flight);
   notice_place(NULL);
   return error->code;
 }

@@ -61,6 +61,7 @@ KEYS = {
                       "{type: pattern, length: 9999999}", "{type: file, file: /dev/null, loop: true}"],
     "receiver.sink": ["verify", "discard", "{type: file, file: FOLDER/out}", "{type: file, file: FOLDER/none/out}",
                       "{type: file, file: FOLDER/in}", "{type: file, file: FOLDER/in, overwrite: true}",
+                      "{type: file, file: FOLDER/CONFIG, overwrite: true}",
                       "{type: pcap, file: FOLDER/out}", "{type: file, file: FOLDER}"],
     "receiver.path": ["auto", "direct", "mapped", "staged"],
     "sender.path": ["auto", "direct", "staged"],
@@ -152,6 +153,12 @@ def cross(random_, stream, transport):
     return sets
 
 
+def twin(text):
+    """A second stream like the first, where streams come last."""
+    item = re.search(r"^( *- name: )(\S+)((?:\n|.)*)", text, re.M)
+    return text + f"{item[1]}twin{item[3]}" if item else text
+
+
 # A capture without packets: little-endian, microseconds, Ethernet.
 CAPTURE = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
 
@@ -182,8 +189,10 @@ class Mutant:
             for _ in range(random_.choice((1, 1, 2))):
                 lines = mutate_line(random_, lines) or lines
         else:
-            self.sets = [one.replace("FOLDER", str(folder)) for one in cross(random_, stream, transport)]
+            self.sets = [one.replace("FOLDER", str(folder)).replace("CONFIG", path.name) for one in cross(random_, stream, transport)]
         text = "\n".join(lines) + "\n"
+        if random_.random() < 0.2:
+            text = twin(text)
         text = text.replace("input.bin", f"{folder}/in").replace("output.bin", f"{folder}/out")
         text = text.replace("input.pcap", f"{folder}/in.pcap").replace("output.pcap", f"{folder}/out")
         self.path = folder / path.name

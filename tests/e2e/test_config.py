@@ -347,6 +347,43 @@ class CheckFor(Case):
         path = self.write("files.yaml", text.replace("{type: verify}", "{type: file, file: none/out}"))
         self.run_program("check", path, expect=2)
 
+    def two(self, first, second, sources=("pattern", "pattern"), name="two.yaml"):
+        streams = [yaml_stream(n, message="1000", sender=f"{{count: 3, source: {source}}}",
+                               receiver=f"{{sink: {sink}}}")
+                   for n, source, sink in zip("pq", sources, (first, second))]  # fmt: skip
+        return self.write(name, "penstock: 1\ntransport: loopback\nstreams:\n" + "".join(streams))
+
+    def test_a_file_has_one_sink(self):
+        (self.folder / "there").write_bytes(b"kept")
+        os.link(self.folder / "there", self.folder / "hard")
+        file = lambda name: f"{{type: file, file: {name}, overwrite: true}}"
+        for one, other in (("out", "./out"), ("there", "hard")):
+            path = self.two(file(one), file(other))
+            for command in ("run", "receive", "check"):
+                child = self.run_program(command, path, cwd=self.folder, expect=2)
+                words = rf"stream 'q': sink.file {other} is the sink of stream 'p', too \({self.place(path)[:-2]}\)"
+                self.assertRegex(child.stderr, self.place(path) + words)
+                self.assertEqual(child.stderr.count("error:"), 1, str(child))
+            self.run_program("check", path, "--stream", "q", cwd=self.folder)
+        self.assertEqual((self.folder / "there").read_bytes(), b"kept")
+        self.run_program("run", self.two(file("/dev/null"), file("/dev/null")))
+
+    def test_a_sink_replaces_no_source_and_no_configuration(self):
+        (self.folder / "in").write_bytes(b"kept")
+        sink = "{type: file, file: in, overwrite: true}"
+        path = self.two(sink, "discard", ("pattern", "{type: file, file: ./in}"))
+        for command in (("check", "--for", "run"), ("run",)):
+            child = self.run_program(*command, path, cwd=self.folder, expect=2)
+            self.assertRegex(child.stderr, self.place(path) + "stream 'p': .* is the source of stream 'q', too")
+        self.assertEqual((self.folder / "in").read_bytes(), b"kept")
+        self.run_program("check", path, "--for", "receive", cwd=self.folder)
+        path = self.two("discard", "{type: file, file: two.yaml, overwrite: true}")
+        before = path.read_text()
+        for command in ("check", "run"):
+            child = self.run_program(command, path, cwd=self.folder, expect=2)
+            self.assertRegex(child.stderr, self.place(path) + "stream 'q': .* is this configuration")
+        self.assertEqual(path.read_text(), before)
+
     def test_a_region_is_for_programs(self):
         path = ROOT / "config" / "loopback-region-cuda.yaml"
         child = self.run_program("check", path)
