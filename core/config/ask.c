@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "options.h"
 
@@ -74,4 +75,12 @@ void ask_plugin(const struct ask *ask, const struct pst_description *description
   facts->memory_lacks |= known.memory_lacks;
   facts->direct_needs |= known.direct_needs;
   facts->paths |= known.paths;
+  if (known.takes[0]) {
+    memcpy(facts->takes, known.takes, sizeof(facts->takes));
+    facts->takes_option = known.takes_option;
+  }
+  if (known.meets[0]) {
+    memcpy(facts->meets, known.meets, sizeof(facts->meets));
+    facts->meets_option = known.meets_option;
+  }
 }

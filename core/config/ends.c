@@ -2,6 +2,7 @@
 /* A configuration that is right by itself, beside the ends that a process will open. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <penstock/memory.h>
@@ -11,6 +12,16 @@
 
 #define FINDING_MAX 1024
 
+/* What an end takes for itself alone: facts.takes. */
+struct taken {
+  const struct config_stream *stream;
+  const struct config_plugin *plugin;
+  const char *option;
+  char text[sizeof(((struct pst_facts *)0)->takes)];
+  uint32_t order; /* in the file */
+  bool shares, receives, reported;
+};
+
 struct ends {
   const struct pst_config *config;
   const struct pst_session_params *params;
@@ -19,6 +30,8 @@ struct ends {
   int count;
   const struct config_stream *stream;
   const struct config_plugin *plugin; /* the one that is asked */
+  struct taken *taken;
+  uint32_t taken_count;
 };
 
 static void ends_find(struct ends *ends, const char *place, const char *text)
@@ -36,6 +49,22 @@ static bool ends_has(const struct ends *ends, const char *name)
     if (strcmp(ends->params->streams[i], name) == 0)
       return true;
   return ends->params->stream_count == 0;
+}
+
+/* Where an option of the plugin was written; else where the plugin, or the stream, was. */
+static const char *ends_place(const struct config_stream *stream,
+                              const struct config_plugin *plugin, const char *option)
+{
+  const char *place = NULL;
+
+  for (uint32_t i = 0; i < plugin->description->option_count; i++)
+    if (strcmp(plugin->description->options[i].name, option) == 0)
+      place = plugin->option_marks[i].origin;
+  if (!place || strcmp(place, place_default.source) == 0)
+    place = plugin->mark.origin;
+  if (!place || strcmp(place, place_default.source) == 0)
+    place = stream->mark.origin;
+  return place;
 }
 
 static void ends_report(void *context, const char *option, const char *text)
@@ -105,6 +134,80 @@ static void ends_share(struct ends *ends, const char *side, const char *share)
   ends_find(ends, place ? place : ends->stream->mark.origin, text);
 }
 
+static void ends_take(struct ends *ends, const struct config_transport *transport, bool receives,
+                      const struct pst_facts *facts)
+{
+  if (!facts->takes[0] || !facts->takes_option)
+    return;
+  struct taken *taken = &ends->taken[ends->taken_count];
+  *taken = (struct taken){.stream = ends->stream,
+                          .plugin = &transport->plugin,
+                          .option = facts->takes_option,
+                          .order = ends->taken_count++,
+                          .shares = facts->flags & PST_FACTS_SHARES,
+                          .receives = receives};
+  memcpy(taken->text, facts->takes, sizeof(taken->text));
+  taken->text[sizeof(taken->text) - 1] = '\0';
+}
+
+static void ends_meet(struct ends *ends, const struct pst_facts facts[2])
+{
+  const struct config_stream *stream = ends->stream;
+  const struct config_plugin *plugin = &stream->sender.transport.plugin;
+  char text[FINDING_MAX];
+
+  if (!facts[0].meets[0] || !facts[1].meets[0] || strcmp(facts[0].meets, facts[1].meets) == 0)
+    return;
+  snprintf(text, sizeof(text),
+           "%.31s: %.63s: the receiver hears what is sent to %.63s alone (its option `%.63s`), and "
+           "the sender sends to %.63s; leave `%.63s` out, or change one of them",
+           plugin->name, facts[0].meets_option, facts[1].meets, facts[1].meets_option,
+           facts[0].meets, facts[0].meets_option);
+  ends_find(ends, ends_place(stream, plugin, facts[0].meets_option), text);
+}
+
+static int taken_compare(const void *left, const void *right)
+{
+  const struct taken *a = left, *b = right;
+  int text = strcmp(a->text, b->text);
+
+  return text ? text : a->order < b->order ? -1 : 1;
+}
+
+static void ends_clash(struct ends *ends, struct taken *a, struct taken *b)
+{
+  struct taken *first = a->order < b->order ? a : b, *second = first == a ? b : a;
+  char text[FINDING_MAX];
+
+  if (second->reported || (a->shares && b->shares))
+    return;
+  second->reported = true;
+  snprintf(text, sizeof(text),
+           "%.31s: %.63s: the %s of stream \"%.63s\" takes %.79s, too (%.200s), and a process has "
+           "it once; choose another",
+           second->plugin->name, second->option, first->receives ? "receiver" : "sender",
+           first->stream->name, first->text,
+           ends_place(first->stream, first->plugin, first->option));
+  ends_find(ends, ends_place(second->stream, second->plugin, second->option), text);
+}
+
+/* In the order of their texts a whole is just before its parts. */
+static void ends_clashes(struct ends *ends)
+{
+  struct taken *all = ends->taken;
+
+  qsort(all, ends->taken_count, sizeof(*all), taken_compare);
+  for (uint32_t i = 0; i < ends->taken_count; i++) {
+    size_t length = strlen(all[i].text);
+    for (uint32_t j = i + 1; j < ends->taken_count; j++) {
+      if (strncmp(all[i].text, all[j].text, length) != 0)
+        break;
+      if (all[j].text[length] == '\0' || all[j].text[length] == '/')
+        ends_clash(ends, &all[i], &all[j]);
+    }
+  }
+}
+
 static void ends_stream(struct ends *ends, const struct config_stream *stream)
 {
   const uint32_t sides[] = {PST_SCOPE_SENDER, PST_SCOPE_RECEIVER};
@@ -112,6 +215,8 @@ static void ends_stream(struct ends *ends, const struct config_stream *stream)
   const struct config_transport *transports[] = {&stream->sender.transport,
                                                  &stream->receiver.transport};
   const struct config_plugin *memories[] = {&stream->sender.memory, &stream->receiver.memory};
+
+  struct pst_facts met[2] = {{.struct_size = sizeof(met[0])}, {.struct_size = sizeof(met[0])}};
 
   ends->stream = stream;
   for (int e = 0; e < 2; e++) {
@@ -126,7 +231,10 @@ static void ends_stream(struct ends *ends, const struct config_stream *stream)
       ends_ring(ends, &stream->receiver, &transport, &memory);
     ends_share(ends, e == 0 ? "sender" : "receiver",
                e == 0 ? stream->sender.share : stream->receiver.share);
+    ends_take(ends, transports[e], e == 1, &transport);
+    met[e] = transport;
   }
+  ends_meet(ends, met);
 }
 
 PST_EXPORT int pst_config_check(const struct pst_config *config,
@@ -145,8 +253,13 @@ PST_EXPORT int pst_config_check(const struct pst_config *config,
               "receive` or `penstock send`, or leave it out for both in one process");
     return ends.count; /* what each end lacks is the next step's */
   }
+  ends.taken = calloc(2 * (size_t)config->config.stream_count + 1, sizeof(*ends.taken));
+  if (!ends.taken)
+    return -ENOMEM;
   for (uint32_t i = 0; i < config->config.stream_count; i++)
     if (ends_has(&ends, config->config.streams[i].name))
       ends_stream(&ends, &config->config.streams[i]);
+  ends_clashes(&ends);
+  free(ends.taken);
   return ends.count;
 }

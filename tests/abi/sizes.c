@@ -15,7 +15,7 @@ SIZE(pst_option, 64, reserved, 60);
 SIZE(pst_option_rule, 64, reserved, 44);
 SIZE(pst_description, 88, check, 80);
 SIZE(pst_check, 64, report, 56);
-SIZE(pst_facts, 48, paths, 44);
+SIZE(pst_facts, 208, meets_option, 200);
 SIZE(pst_host, 104, region_release, 96);
 SIZE(pst_probe, 536, remedy, 280);
 SIZE(pst_plugin, 32, ops, 24);

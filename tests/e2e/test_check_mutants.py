@@ -49,10 +49,11 @@ KEYS = {
     "region": ["64 KiB", "1 MiB"],
     "sender.transport": ["loopback", "udp", "verbs_rc", "{plugin: udp, options: {to: '127.0.0.1:5004'}}"],
     "receiver.transport": ["loopback", "udp", "{plugin: udp, options: {group: 239.1.2.3}}"],
-    "sender.transport.options.to": ["127.0.0.1", "127.0.0.1:5004", "foo", "[::1]:5004", "::1"],
+    "sender.transport.options.to": ["127.0.0.1", "127.0.0.1:5004", "foo", "[::1]:5004", "127.0.0.9"],
+    "sender.transport.options.source_port": ["0", "28955"],
     "receiver.transport.options.group": ["foo", "10.0.0.1", "239.1.2.3", "ff15::1"],
-    "receiver.transport.options.source": ["foo", "127.0.0.1", "::1"],
-    "receiver.transport.options.port": ["0", "70000"],
+    "receiver.transport.options.source": ["foo", "127.0.0.1", "'::1'", "239.1.2.3", "0.0.0.0"],
+    "receiver.transport.options.port": ["0", "70000", "28955"],
     "receiver.transport.options.reorder": ["0", "1", "65536"],
     "sender.memory": ["host", "{plugin: host, options: {numa_node: abc}}", "{plugin: host, options: {backing: memfd}}"],
     "receiver.memory": ["host", "{plugin: host, options: {numa_node: '0'}}", "{plugin: host, options: {numa_node: 97}}"],
@@ -80,7 +81,7 @@ KEYS = {
 }
 UDP = {
     "framing": ["sequence", "rtp", "none", "foo"],
-    "device": ["127.0.0.1", "::1", "lo", "nosuch0", "10.1.2.3"],
+    "device": ["127.0.0.1", "'::1'", "lo", "any", "nosuch0", "10.1.2.3", "239.1.2.3", "0.0.0.0"],
     "family": ["auto", "ipv4", "ipv6"],
     "timestamps": ["off", "software", "hardware"],
     "ssrc": ["0", "7"],

@@ -384,6 +384,47 @@ class CheckFor(Case):
             self.assertRegex(child.stderr, self.place(path) + "stream 'q': .* is this configuration")
         self.assertEqual(path.read_text(), before)
 
+    def test_a_process_has_a_port_once(self):
+        port = lambda side, n, more="": f"{side}: {{transport: {{options: {{{n}: 28955{more}}}}}}}"
+        receiver, sender = port("receiver", "port"), port("sender", "source_port")
+        at = lambda address: port("receiver", "port", f", device: '{address}'")
+        group = lambda g: port("receiver", "port", f", group: {g}")
+        cases = [  # of both streams, and whether they go together
+            (receiver, receiver, False), (sender, sender, False), (receiver, sender, False),
+            (at("any"), at("127.0.0.2"), False), (at("127.0.0.2"), at("any"), False),
+            (at("127.0.0.2"), at("127.0.0.3"), True), (at("127.0.0.2"), at("::1"), True),
+            (at("lo"), at("lo"), False), (group("239.1.2.3"), group("239.1.2.3"), True),
+            (group("239.1.2.3"), group("239.1.2.4"), True), (group("239.1.2.3"), at("any"), False),
+        ]  # fmt: skip
+        for one, other, good in cases:
+            streams = "".join(f"- {{name: {n}, message: 1000, {ends}}}\n" for n, ends in zip("pq", (one, other)))
+            path = self.write("ports.yaml", "penstock: 1\ntransport: udp\nstreams:\n" + streams)
+            child = self.run_program("check", path, "--for", "run", expect=0 if good else 2)
+            if not good:
+                self.assertRegex(child.stderr, rf"yaml:5:\d+: udp: \w+: the \w+ of stream \"p\" takes UDP port 28955 .*yaml:4:\d+\)")
+            self.run_program("check", path, "--stream", "q", "--for", "run")
+        path = self.write("ports.yaml", "penstock: 1\ntransport: {plugin: udp, options: {port: 28955}}\n"
+                          "streams:\n- {name: p, message: 9}\n- {name: q, message: 9}\n")  # fmt: skip
+        for command in (("check",), ("run",), ("receive",)):
+            self.run_program(*command, path, expect=2)
+        self.run_program("check", path, "--for", "send")
+
+    def test_addresses_of_no_host_and_of_another(self):
+        udp = ROOT / "config" / "udp.yaml"
+        for key, value, words in (
+            ("receiver.transport.options.source", "239.1.2.3", "source: a multicast address is no host's"),
+            ("receiver.transport.options.source", "0.0.0.0", "source: 0.0.0.0 and :: are no host's"),
+            ("transport.options.device", "239.1.2.3", "device: a multicast address is no host's"),
+            ("transport.options.device", "'::'", "device: 0.0.0.0 and :: are no host's"),
+            ("sender.transport.options.to", "127.0.0.9", "to: the receiver hears what is sent to 127.0.0.1 alone"),
+        ):
+            for command in (("check", "--for", "run"), ("run",)):
+                child = self.run_program(*command, udp, "--set", f"streams.packets.{key}={value}", expect=2)
+                self.assertRegex(child.stderr, f"--set streams.packets.{key}=.*: {re.escape(words)}")
+        self.run_program("check", udp, "--for", "send", "--set", "streams.packets.sender.transport.options.to=127.0.0.9")
+        both = ["sender.transport.options.to=127.0.0.9", "receiver.transport.options.device=127.0.0.9"]
+        self.run_program("check", udp, "--for", "run", *(w for s in both for w in ("--set", f"streams.packets.{s}")))
+
     def test_a_region_is_for_programs(self):
         path = ROOT / "config" / "loopback-region-cuda.yaml"
         child = self.run_program("check", path)

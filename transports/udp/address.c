@@ -41,12 +41,6 @@ socklen_t udp_address_length(const union udp_address *address)
   return address->any.sa_family == AF_INET ? sizeof(address->v4) : sizeof(address->v6);
 }
 
-bool udp_address_is_any(const union udp_address *address)
-{
-  return address->any.sa_family == AF_INET ? address->v4.sin_addr.s_addr == htonl(INADDR_ANY)
-                                           : IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
-}
-
 bool udp_address_is_loopback(const union udp_address *address)
 {
   return address->any.sa_family == AF_INET ? ntohl(address->v4.sin_addr.s_addr) >> 24 == 127

@@ -33,5 +33,6 @@ bool udp_address_read(const char *text, union udp_address *address, char zone[UD
 uint16_t udp_address_port(const union udp_address *address);
 void udp_address_port_set(union udp_address *address, uint16_t port);
 bool udp_address_is_multicast(const union udp_address *address);
+bool udp_address_is_any(const union udp_address *address); /* 0.0.0.0 or :: */
 
 #endif

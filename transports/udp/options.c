@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "described.h"
 
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "../datagram/framing.h"
 
 static const char *const framing_choices[] = {"sequence", "rtp", "none", NULL};
@@ -287,6 +291,88 @@ static void check_destination(const struct pst_check *check, int family,
   }
 }
 
+/* One host's own: neither a group nor all of them. */
+static void check_one_host(const struct pst_check *check, const char *name, int family,
+                           const union udp_address *address, const char *remedy)
+{
+  if (family == AF_UNSPEC)
+    return;
+  if (udp_address_is_multicast(address))
+    check->report(check, name, "a multicast address is no host's; %s", remedy);
+  else if (udp_address_is_any(address))
+    check->report(check, name, "0.0.0.0 and :: are no host's address; %s", remedy);
+}
+
+/* ---- What one socket alone can have --------------------------------------------------- */
+
+#define ADDRESS_TEXT 64
+
+static void print_host(const union udp_address *address, const char *zone, char text[ADDRESS_TEXT])
+{
+  char host[INET6_ADDRSTRLEN] = "";
+
+  inet_ntop(address->any.sa_family,
+            address->any.sa_family == AF_INET ? (const void *)&address->v4.sin_addr
+                                              : (const void *)&address->v6.sin6_addr,
+            host, sizeof(host));
+  snprintf(text, ADDRESS_TEXT, "%s%s%s", host, zone[0] ? "%" : "", zone);
+}
+
+/* Where an end is bound, "" for everywhere. True: only there, in numbers, as far as can be told
+ * without this host's interfaces and its control channel. */
+static bool find_bound(const struct pst_check *check, int family, char text[ADDRESS_TEXT])
+{
+  const char *device = check->option_string(check->options, "device");
+  bool receives = check->side == PST_SCOPE_RECEIVER;
+  const char *group = receives ? check->option_string(check->options, "group") : "";
+  union udp_address address;
+  char zone[UDP_ZONE_MAX];
+
+  text[0] = '\0';
+  if (udp_address_read(group[0] ? group : device, &address, zone)) {
+    print_host(&address, zone, text);
+    return true;
+  }
+  if (device[0] && strcmp(device, UDP_DEVICE_ANY) != 0)
+    snprintf(text, ADDRESS_TEXT, "%s", device);
+  else if (!device[0] && receives && !(check->flags & PST_CHECK_FOREIGN))
+    snprintf(text, ADDRESS_TEXT, "%s",
+             check->flags & PST_CHECK_APART ? "the address of control"
+             : family == AF_INET            ? "127.0.0.1"
+                                            : "::1");
+  return !device[0] && text[0] && !(check->flags & PST_CHECK_APART);
+}
+
+static void describe_socket(const struct pst_check *check, int family, const union udp_address *to,
+                            struct pst_facts *facts)
+{
+  bool receives = check->side == PST_SCOPE_RECEIVER;
+  const char *device = check->option_string(check->options, "device");
+  const char *option = receives ? "port" : "source_port";
+  unsigned long port = check->option_uint(check->options, option);
+  bool known = family != AF_UNSPEC || !device[0] || strcmp(device, UDP_DEVICE_ANY) == 0;
+  char bound[ADDRESS_TEXT];
+
+  if (family == AF_UNSPEC)
+    family = AF_INET; /* but of an interface, which may lack it */
+  bool alone = find_bound(check, family, bound);
+  if (port)
+    snprintf(facts->takes, sizeof(facts->takes), "UDP port %lu of %s%s%s", port,
+             known ? family_name(family) : "interface", bound[0] ? "/" : "", bound);
+  facts->takes_option = option;
+  if (receives && check->option_string(check->options, "group")[0]) {
+    facts->flags |= PST_FACTS_SHARES; /* each of them gets what is sent to the group */
+    facts->meets_option = "group";
+  } else {
+    facts->meets_option = receives ? "device" : "to";
+  }
+  if (receives && alone)
+    memcpy(facts->meets, bound, sizeof(bound));
+  else if (!receives && to->any.sa_family != AF_UNSPEC)
+    print_host(to, "", facts->meets);
+  facts->meets[strcspn(facts->meets, "%")] = '\0'; /* a zone is this host's word */
+}
+
 static void check_options(const struct pst_check *check, struct pst_facts *facts)
 {
   static const enum dg_framing framings[] = {DG_FRAMING_SEQUENCE, DG_FRAMING_RTP, DG_FRAMING_NONE};
@@ -294,12 +380,17 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   static const char *const sender[] = {"family", "device", "to"};
   static const char *const receiver[] = {"family", "device", "group", "source"};
   enum dg_framing framing = framings[check->option_uint(check->options, "framing")];
-  union udp_address device, first, second;
+  union udp_address device, first = {.any.sa_family = AF_UNSPEC}, second;
+  int family = AF_UNSPEC;
   char zone[UDP_ZONE_MAX];
   int families[4] = {choices[check->option_uint(check->options, "family")]};
 
   if (udp_address_read(check->option_string(check->options, "device"), &device, zone))
     families[1] = device.any.sa_family; /* else it is an interface, which may have both */
+  check_one_host(check, "device", families[1], &device,
+                 check->side == PST_SCOPE_RECEIVER
+                     ? "a group goes to `group`, and all addresses are `device: any`"
+                     : "a group goes to `to`, and all addresses are `device: any`");
   if (check->side == PST_SCOPE_SENDER) {
     families[2] = check_address(check, "to", &first);
     check_destination(check, families[2], &first);
@@ -311,8 +402,13 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
       check->report(check, "group",
                     "not a multicast address: those are 224.0.0.0/4 and ff00::/8; an address of "
                     "this host goes to `device`");
+    check_one_host(check, "source", families[3], &second,
+                   "write the sender's own, or leave it out; a group goes to `group`");
     check_families(check, receiver, families, 4);
   }
+  for (int i = 0; i < 4 && family == AF_UNSPEC; i++)
+    family = families[i];
+  describe_socket(check, family, &first, facts);
   facts->message_max = UDP_DATAGRAM_MAX - dg_header_bytes(framing, true);
   facts->slots_max = UDP_SLOTS_MAX;
   facts->lacks = ~(uint64_t)UDP_CAPABILITIES;

@@ -82,3 +82,9 @@ bool udp_address_is_multicast(const union udp_address *address)
   return address->any.sa_family == AF_INET ? IN_MULTICAST(ntohl(address->v4.sin_addr.s_addr))
                                            : IN6_IS_ADDR_MULTICAST(&address->v6.sin6_addr);
 }
+
+bool udp_address_is_any(const union udp_address *address)
+{
+  return address->any.sa_family == AF_INET ? address->v4.sin_addr.s_addr == INADDR_ANY
+                                           : IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
+}

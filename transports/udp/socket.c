@@ -212,7 +212,9 @@ static const char *bind_remedy(const struct pst_endpoint *endpoint)
 {
   switch (errno) {
   case EADDRINUSE:
-    return "; another program has that port, choose another `port`";
+    return endpoint->rx
+               ? "; another endpoint or program has that port, choose another `port`"
+               : "; another endpoint or program has that port, choose another `source_port`";
   case EADDRNOTAVAIL:
     return endpoint->local_is_fixed ? "; it is not an address of this host, see `device`"
                                     : "; `control` listens there, and it is not an address of this "

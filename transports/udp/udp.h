@@ -55,7 +55,6 @@ struct udp_device_name {
 bool udp_address_parse(const char *text, union udp_address *address);
 void udp_address_print(const union udp_address *address, char *text, size_t size);
 socklen_t udp_address_length(const union udp_address *address);
-bool udp_address_is_any(const union udp_address *address);
 bool udp_address_is_loopback(const union udp_address *address);
 void udp_address_set_loopback(union udp_address *address, int family);
 void udp_address_source(const union udp_address *address, struct dg_source *source);

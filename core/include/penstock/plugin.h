@@ -215,6 +215,8 @@ struct pst_check {
 enum pst_facts_flag {
   /* Messages arrive with metadata of the protocol's own, as RTP's timestamps are. */
   PST_FACTS_PROTOCOL_META = 1u << 0,
+  /* Ends that all say so may have the same `takes`. */
+  PST_FACTS_SHARES = 1u << 1,
 };
 
 /* What check() knows of a device that is opened with these options, whichever device it is. */
@@ -233,6 +235,16 @@ struct pst_facts {
   uint32_t direct_needs;
   /* Of a transport: 1 << each enum pst_path that its rings may have; 0: not known. */
   uint32_t paths;
+  /* Of a transport, at this end: what one endpoint of a host alone can have, the whole before the
+   * part, "UDP port 5004 of IPv4/192.0.2.1" for instance, and the option that says so. No two ends
+   * in a process may have the same, nor one a part of what the other has. "": nothing. */
+  char takes[80];
+  const char *takes_option;
+  /* Of a transport, in one process: the only place where a receiver hears its sender, or where a
+   * sender sends, and the option that says so. Those of a stream must be the same. "": not known.
+   */
+  char meets[64];
+  const char *meets_option;
 };
 
 /* What can be known of a plugin without its vendor libraries. It lives in a
