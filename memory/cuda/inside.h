@@ -12,6 +12,7 @@
 
 #include "driver.h"
 #include "kernels.h"
+#include "wanted.h"
 
 /* What a GPU's page table and nvidia-peermem work in. */
 #define CUDA_PAGE UINT64_C(65536)
@@ -131,14 +132,6 @@ struct cuda_place {
   char name[96];
   int capability; /* 90 for 9.0 */
 };
-enum cuda_wanted_by { CUDA_BY_INDEX, CUDA_BY_UUID, CUDA_BY_PCI };
-struct cuda_wanted {
-  enum cuda_wanted_by by;
-  int index;
-  char uuid[48]; /* lower case, without "GPU-"; a prefix will do */
-  unsigned int domain, bus, device;
-};
-bool cuda_wanted_parse(const char *text, struct cuda_wanted *wanted);
 /* Does the device at `index` go by that name? */
 bool cuda_wanted_is(const struct cuda_wanted *wanted, int index, const struct cuda_place *place);
 cuda_status cuda_place_read(const struct cuda_driver *driver, cuda_device device,

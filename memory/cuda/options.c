@@ -2,6 +2,8 @@
 #include <penstock/memory.h>
 #include <penstock/plugin.h>
 
+#include "wanted.h"
+
 static const char *const allocators[] = {"malloc", "vmm", NULL};
 static const char *const copies[] = {"auto", "strided", "gather", "each", NULL};
 
@@ -40,7 +42,11 @@ static const struct pst_option options[] = {
 
 static void check_options(const struct pst_check *check, struct pst_facts *facts)
 {
-  (void)check;
+  const char *device = check->option_string(check->options, "device");
+  struct cuda_wanted wanted;
+
+  if (!cuda_wanted_parse(device, &wanted))
+    check->report(check, "device", "\"%s\" is %s", device, cuda_wanted_refusal(device));
   facts->memory_kinds = 1u << PST_MEMORY_CUDA;
   facts->memory_lacks = PST_NEED_CPU_ACCESS | PST_NEED_EXPORT_FD;
 }

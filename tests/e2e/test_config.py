@@ -425,6 +425,17 @@ class CheckFor(Case):
         both = ["sender.transport.options.to=127.0.0.9", "receiver.transport.options.device=127.0.0.9"]
         self.run_program("check", udp, "--for", "run", *(w for s in both for w in ("--set", f"streams.packets.{s}")))
 
+    def test_what_names_no_gpu(self):
+        """By any driver, or without one; whether one of that name is here is the run's to find."""
+        key = "streams.packets.receiver.memory.options.device"
+        check = lambda name, expect: self.run_program(
+            "check", ROOT / "config" / "loopback-cuda.yaml", "--set", f"{key}={name}", expect=expect)
+        for name in ("eth0", "-1", "zz", "GPU-xyz", "MIG-5f2a"):
+            child = check(name, 2)
+            self.assertRegex(child.stderr, f'--set {key}={name}: memory plugin cuda: device: "{name}" is .*nvidia-smi -L')
+        for name in ("7", "GPU-5f2a", "b7:00.0"):
+            check(name, 0)
+
     def test_a_region_is_for_programs(self):
         path = ROOT / "config" / "loopback-region-cuda.yaml"
         child = self.run_program("check", path)
