@@ -114,7 +114,7 @@ static int take_name(struct output *output, const char *what, struct pst_error *
                        output->path);
   if (!S_ISREG(reached.st_mode)) {
     int code = open_in_place(output);
-    return code < 0 ? fail(output, what, PST_EXIT_USAGE, "open", -code, error) : 1;
+    return code < 0 ? fail(output, what, remedy_open_status(-code), "open", -code, error) : 1;
   }
   if (!output->overwrite)
     return notice_fail(error, PST_EXIT_USAGE, -EEXIST,

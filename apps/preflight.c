@@ -71,12 +71,24 @@ static bool is_special(const char *file)
   return !S_ISCHR(st.st_mode) || major(st.st_rdev) != MEMORY_DEVICES;
 }
 
+static bool is_kind(const char *file, mode_t kind)
+{
+  struct stat st;
+  return stat(file, &st) == 0 && (st.st_mode & S_IFMT) == kind;
+}
+
 static void preflight_special(const struct preflight *flight, const char *file, int mode)
 {
-  if (access(file, mode) != 0)
+  const char *verb = mode == R_OK ? "read" : "write";
+
+  if (is_kind(file, S_IFSOCK))
+    notice_fail(flight->error, PST_EXIT_USAGE, -ENXIO,
+                "stream '%s': cannot %s %s: it is a socket; name a file, a FIFO or a device",
+                flight->stream, verb, file);
+  else if (access(file, mode) != 0)
     notice_fail(flight->error, PST_EXIT_USAGE, -errno,
                 "stream '%s': cannot %s %s: %s; change its permissions, or name another file",
-                flight->stream, mode == R_OK ? "read" : "write", file, strerror(errno));
+                flight->stream, verb, file, strerror(errno));
 }
 
 static void preflight_source(const struct preflight *flight)
@@ -95,8 +107,13 @@ static void preflight_source(const struct preflight *flight)
   if (type == NULL) /* what it shares has one */
     return;
   at(flight, params.file != NULL ? "sender.source.file" : "sender.source.type");
-  struct stat st;
-  if (is_special(params.file) && params.loop && stat(params.file, &st) == 0 && !S_ISBLK(st.st_mode))
+  bool once = is_special(params.file) && !is_kind(params.file, S_IFBLK);
+  if (once && strcmp(type, "pcap") == 0)
+    notice_fail(flight->error, PST_EXIT_USAGE, -ESPIPE,
+                "stream '%s': source file %s is no regular file, and a capture is read from its "
+                "beginning twice; copy it to a file",
+                flight->stream, params.file);
+  else if (once && params.loop)
     notice_fail(flight->error, PST_EXIT_USAGE, -ESPIPE,
                 "stream '%s': source file %s cannot be read twice; remove source.loop",
                 flight->stream, params.file);

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include <penstock/penstock.h>
+
 const char *remedy_of_folder(int code)
 {
   switch (code) {
@@ -29,7 +31,31 @@ const char *remedy_of_folder(int code)
   case ENOSPC:
   case EDQUOT:
     return "free space there, or name a folder elsewhere";
+  case ENXIO:
+  case ENODEV:
+    return "no device or terminal answers there; name another";
+  case EINTR:
+    return "nobody had opened its other end";
   default:
     return "name another place";
+  }
+}
+
+int remedy_open_status(int code)
+{
+  switch (code) {
+  case ENXIO:
+  case ENODEV:
+  case ENOMEDIUM:
+  case EBUSY:
+  case EIO:
+    return PST_EXIT_UNAVAILABLE;
+  case EINTR:
+  case EMFILE:
+  case ENFILE:
+  case ENOMEM:
+    return PST_EXIT_FAILED;
+  default:
+    return PST_EXIT_USAGE;
   }
 }

@@ -15,6 +15,7 @@
 
 #include "clock.h"
 #include "notice.h"
+#include "remedy.h"
 #include "source.h"
 
 #define AHEAD_BYTES (UINT64_C(8) << 20)
@@ -36,6 +37,7 @@ static int cannot(const struct file *file, struct pst_error *error, int exit_sta
 {
   const char *remedy = code == ENOENT   ? "; name a file that is there in source.file"
                        : code == EACCES ? "; allow this user to read it, or name another file"
+                       : code == ENXIO  ? "; name another file"
                                         : "";
   return notice_fail(error, exit_status, -code, "stream '%s': cannot %s source file %s: %s%s",
                      file->stream, verb, file->path, strerror(code), remedy);
@@ -97,8 +99,8 @@ static int file_open(const struct source_params *params, void **state, struct ps
   file->loop = params->loop;
   /* Without O_NONBLOCK a FIFO without a writer would hold up everything. */
   file->fd = open(params->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  int result =
-      file->fd < 0 ? cannot(file, error, PST_EXIT_USAGE, "open", errno) : measure(file, error);
+  int result = file->fd < 0 ? cannot(file, error, remedy_open_status(errno), "open", errno)
+                            : measure(file, error);
   if (result < 0) {
     file_close(file);
     return result;

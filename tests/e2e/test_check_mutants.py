@@ -13,6 +13,7 @@ import pathlib
 import random
 import re
 import resource
+import stat
 import struct
 import subprocess
 import sys
@@ -60,10 +61,12 @@ KEYS = {
                         "{plugin: cuda, options: {device: eth0}}", "{plugin: cuda, options: {device: '9'}}"],
     "sender.source": ["pattern", "{type: file, file: FOLDER/in}", "{type: file, file: FOLDER/none}",
                       "{type: file, file: FOLDER}", "{type: pcap, file: FOLDER/in.pcap}", "{type: pattern, length: 0}",
-                      "{type: pattern, length: 9999999}", "{type: file, file: /dev/null, loop: true}"],
+                      "{type: pattern, length: 9999999}", "{type: file, file: /dev/null, loop: true}",
+                      "{type: file, file: FOLDER/socket}", "{type: file, file: /dev/tty}"],
     "receiver.sink": ["verify", "discard", "{type: file, file: FOLDER/out}", "{type: file, file: FOLDER/none/out}",
                       "{type: file, file: FOLDER/in}", "{type: file, file: FOLDER/in, overwrite: true}",
                       "{type: file, file: FOLDER/CONFIG, overwrite: true}",
+                      "{type: file, file: FOLDER/socket}", "{type: file, file: /dev/tty}",
                       "{type: pcap, file: FOLDER/out}", "{type: file, file: FOLDER}"],
     "receiver.path": ["auto", "direct", "mapped", "staged"],
     "sender.path": ["auto", "direct", "staged"],
@@ -181,6 +184,7 @@ class Mutant:
         self.folder = folder
         (folder / "in").write_bytes(b"x" * 100000)
         (folder / "in.pcap").write_bytes(CAPTURE)
+        os.mknod(folder / "socket", stat.S_IFSOCK | 0o600)
         plain = [ROOT / "config" / name for name in ("loopback.yaml", "udp.yaml", "loopback-frames.yaml")]
         path = random_.choice(plain if random_.random() < 0.5 else examples())
         lines = path.read_text().splitlines()
@@ -209,7 +213,7 @@ class Mutant:
         (self.folder / "out").unlink(missing_ok=True)
         done = subprocess.run(
             [str(PROGRAM), *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL, cwd=self.folder, timeout=300, check=False, text=True, errors="replace")
+            stdin=subprocess.DEVNULL, cwd=self.folder, start_new_session=True, timeout=300, check=False, text=True, errors="replace")
         return done.returncode, done.stderr
 
     def judge(self):

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 
 from harness import Case, ROOT, main, yaml_stream
 
@@ -341,6 +342,31 @@ class CheckFor(Case):
             for command in (("check", "--for", "run"), ("run",)):
                 child = self.run_program(*command, path, expect=2)
                 self.assertRegex(child.stderr, self.place(path) + ".*cannot be read twice")
+
+    def test_a_socket_is_no_file(self):
+        file = self.folder / "socket"
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(file))
+        for old, new in (("{type: pattern}", f"{{type: file, file: {file}}}"), ("{type: verify}", f"{{type: file, file: {file}}}")):
+            path = self.write("socket.yaml", GOOD.replace(old, new).replace("{type: verify}", "discard"))
+            for command in (("check", "--for", "run"), ("run",)):
+                child = self.run_program(*command, path, expect=2)
+                self.assertRegex(child.stderr, self.place(path) + ".* it is a socket; name a file")
+
+    def test_no_terminal_is_no_fault_of_the_file(self):
+        for old, side in (("{type: pattern}", "source"), ("{type: verify}", "sink")):
+            path = self.write("tty.yaml", GOOD.replace(old, "{type: file, file: /dev/tty}").replace("{type: verify}", "discard"))
+            self.run_program("check", path, "--for", "run", prefix=["setsid", "-w"])
+            child = self.run_program("run", path, prefix=["setsid", "-w"], expect=3)
+            self.assertRegex(child.stderr, f"{side}.* /dev/tty: No such device or address; ")
+
+    def test_a_capture_is_read_twice(self):
+        os.mkfifo(self.folder / "fifo")
+        text = GOOD.replace("{type: pattern}", "{type: pcap, file: fifo}").replace("{type: verify}", "discard")
+        path = self.write("fifo.yaml", text)
+        for command in (("check", "--for", "send"), ("run",)):
+            child = self.run_program(*command, path, cwd=self.folder, expect=2)
+            self.assertRegex(child.stderr, self.place(path) + ".* fifo is no regular file, and a capture is read")
 
     def test_what_no_command_takes_is_refused(self):
         text = GOOD.replace("{type: pattern}", "{type: file, file: nowhere}")
