@@ -113,6 +113,8 @@ struct command {
   bool forks; /* and has no other thread before: it calls result_watch() itself */
   const char *summary;
   const char *help; /* what follows the usage line: what it does, two examples */
+  /* Is `path` a file that the operands have the command read or write? NULL: they name none. */
+  bool (*names_file)(const struct arguments *arguments, const char *path);
   int (*run)(const struct command *command, const struct arguments *arguments);
 };
 

@@ -2,24 +2,43 @@
 #include "file_identity.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+static const char *last_part(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash == NULL ? path : slash + 1;
+}
+
+/* The folder that the last part of a path is looked up in; -1: there is none. */
+static int open_parent(const char *path)
+{
+  size_t length = (size_t)(last_part(path) - path);
+  char *folder = length == 0 ? strdup(".") : strndup(path, length);
+  int fd = folder == NULL ? -1 : open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+  free(folder);
+  return fd;
+}
 
 /* A file that is still to be made. */
 static void identify_name(const char *path, struct file_identity *identity)
 {
-  const char *slash = strrchr(path, '/');
-  char *folder = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
+  int parent = open_parent(path);
   struct stat st;
 
-  identity->name = slash == NULL ? path : slash + 1;
-  if (folder != NULL && identity->name[0] != '\0' && stat(folder, &st) == 0) {
+  identity->name = last_part(path);
+  if (parent >= 0 && identity->name[0] != '\0' && fstat(parent, &st) == 0) {
     identity->is_known = true;
     identity->device = st.st_dev;
     identity->inode = st.st_ino;
   }
-  free(folder);
+  if (parent >= 0)
+    close(parent);
 }
 
 struct file_identity file_identity(const char *path)
@@ -45,4 +64,33 @@ bool file_identity_equal(const struct file_identity *a, const struct file_identi
   if (a->name == NULL || b->name == NULL)
     return a->name == b->name;
   return strcmp(a->name, b->name) == 0;
+}
+
+bool file_identity_same(const char *a, const char *b)
+{
+  const struct file_identity first = file_identity(a), second = file_identity(b);
+  return file_identity_equal(&first, &second);
+}
+
+static bool is_one(const struct stat *a, const struct stat *b)
+{
+  return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+bool file_identity_below(const char *path, const char *folder)
+{
+  struct stat wanted, here, above;
+  int fd = stat(folder, &wanted) == 0 && S_ISDIR(wanted.st_mode) ? open_parent(path) : -1;
+  bool below = false, top = false;
+
+  while (fd >= 0 && !below && !top && fstat(fd, &here) == 0) {
+    below = is_one(&here, &wanted);
+    int parent = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    top = parent < 0 || fstat(parent, &above) < 0 || is_one(&above, &here);
+    close(fd);
+    fd = parent;
+  }
+  if (fd >= 0)
+    close(fd);
+  return below;
 }

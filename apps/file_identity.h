@@ -21,4 +21,9 @@ struct file_identity file_identity(const char *path);
 /* False where one of them is not known. */
 bool file_identity_equal(const struct file_identity *a, const struct file_identity *b);
 
+/* Do two paths name one file? */
+bool file_identity_same(const char *a, const char *b);
+/* Does the file `path` lie in `folder`, or in a folder below it? */
+bool file_identity_below(const char *path, const char *folder);
+
 #endif

@@ -26,7 +26,7 @@ struct preflight {
   const struct arguments *arguments;
   const char *command, *stream;
   struct named_file *sinks, *sources; /* one a stream */
-  struct file_identity configuration;
+  struct file_identity configuration, result;
   struct pst_error *error;
 };
 
@@ -172,6 +172,8 @@ static bool name_files(struct preflight *flight, uint32_t roles)
   flight->sources = calloc(count, sizeof *flight->sources);
   if (strcmp(flight->arguments->operand, "-") != 0)
     flight->configuration = file_identity(flight->arguments->operand);
+  if (flight->arguments->json != NULL && strcmp(flight->arguments->json, "-") != 0)
+    flight->result = file_identity(flight->arguments->json);
   for (uint32_t i = 0; i < count && flight->sinks != NULL && flight->sources != NULL; i++) {
     flight->stream = pst_config_stream_name(flight->config, i);
     if (!is_wanted(flight->arguments, flight->stream))
@@ -216,6 +218,20 @@ static bool is_taken_by(const struct preflight *flight, const struct named_file 
   return true;
 }
 
+/* Is it the FILE of --json? Reported. */
+static bool is_result(const struct preflight *flight, const struct named_file *file,
+                      const char *key)
+{
+  if (file->path == NULL || !file_identity_equal(&file->identity, &flight->result))
+    return false;
+  at(flight, key);
+  notice_fail(flight->error, PST_EXIT_USAGE, -EEXIST,
+              "stream '%s': %s %s is the FILE of --json, which the result replaces; name another "
+              "file",
+              file->stream, key, file->path);
+  return true;
+}
+
 static bool is_configuration(const struct preflight *flight, const struct named_file *sink)
 {
   if (!file_identity_equal(&sink->identity, &flight->configuration))
@@ -235,7 +251,7 @@ static bool sink_clashes(const struct preflight *flight, uint32_t index)
 
   if (sink->path == NULL || !sink->identity.is_known)
     return false;
-  if (is_configuration(flight, sink))
+  if (is_configuration(flight, sink) || is_result(flight, sink, "receiver.sink.file"))
     return true;
   for (uint32_t i = 0; i < index; i++)
     if (is_taken_by(flight, sink, &flight->sinks[i], "receiver.sink.file"))
@@ -258,7 +274,8 @@ static void preflight_stream(const struct preflight *flight, uint32_t roles, uin
                 flight->stream, flight->command);
     return;
   }
-  if (roles & PST_SESSION_SENDER)
+  if ((roles & PST_SESSION_SENDER) &&
+      !is_result(flight, &flight->sources[index], "sender.source.file"))
     preflight_source(flight);
   if ((roles & PST_SESSION_RECEIVER) && !sink_clashes(flight, index))
     preflight_sink(flight);

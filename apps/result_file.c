@@ -3,10 +3,12 @@
 #include "result_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <iconv.h>
 #include <json-c/json.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -20,6 +22,7 @@
 #include "signals.h"
 #include "standard.h"
 
+#define RESULT_HEAD 64        /* bytes, with its first two keys */
 #define INTERRUPTED_SECONDS 1 /* for the result of a command that a second signal ends */
 
 /* The command's own FILE. */
@@ -71,6 +74,30 @@ static char *utf8_copy(const char *text, size_t length)
   return copy;
 }
 
+/* What replacing the file would lose. Every result begins as result_new() does. */
+static bool holds_other_data(const char *path)
+{
+  char head[RESULT_HEAD + 1] = "";
+  struct stat st;
+  int end = 0;
+
+  if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
+    return false;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  ssize_t length = fd < 0 ? -1 : read(fd, head, RESULT_HEAD);
+  if (fd >= 0)
+    close(fd);
+  if (length >= 0)
+    sscanf(head, " { \"format\": %*u, \"penstock\":%n", &end);
+  return end == 0;
+}
+
+static int refuse_file(const char *path, const char *why, struct pst_error *error)
+{
+  return notice_fail(error, PST_EXIT_USAGE, -EEXIST,
+                     "--json: %s %s, which the result would replace; name another file", path, why);
+}
+
 static int write_to(struct json_object *result, const char *path, struct pst_error *error)
 {
   struct output output = OUTPUT_INIT;
@@ -88,6 +115,10 @@ static int write_to(struct json_object *result, const char *path, struct pst_err
   if (text == NULL)
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "--json: out of memory");
   if (strcmp(path, "-") != 0) {
+    if (holds_other_data(path)) {
+      free(text);
+      return refuse_file(path, "exists and is no result of a command", error);
+    }
     code = output_open(&output, "--json", path, true, error);
     if (code < 0) {
       free(text);
@@ -200,6 +231,8 @@ int result_begin(const struct command *command, const struct arguments *argument
       strcmp(arguments->json, "-") == 0 ||
       (stat(arguments->json, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
 
+  if (!is_stream && command->names_file != NULL && command->names_file(arguments, arguments->json))
+    return refuse_file(arguments->json, "is what the command reads or writes", NULL);
   own.command = command;
   own.arguments = arguments;
   own.process = getpid();

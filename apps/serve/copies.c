@@ -3,10 +3,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "clock.h"
 #include "commands.h"
+#include "file_identity.h"
 #include "json_put.h"
 #include "plan.h"
 
@@ -89,6 +92,45 @@ static int run(const struct command *command, const struct arguments *arguments)
   return status;
 }
 
+/* A folder is read whole. */
+static bool put_names_file(const struct arguments *arguments, const char *path)
+{
+  for (size_t i = 1; i < arguments->operand_count; i++) {
+    const char *source = arguments->operands[i];
+    if (file_identity_same(path, source) || file_identity_below(path, source))
+      return true;
+  }
+  return false;
+}
+
+/* "a/b/" goes into the folder --to as "b". What a folder of the server holds is not known yet: a
+ * name that is taken when it comes is refused. */
+static bool is_got_as(const char *path, const char *name, const char *to)
+{
+  size_t end = strlen(name), start;
+  char *local = NULL;
+
+  while (end > 0 && name[end - 1] == '/')
+    end--;
+  for (start = end; start > 0 && name[start - 1] != '/'; start--)
+    ;
+  if (asprintf(&local, "%s/%.*s", to, (int)(end - start), name + start) < 0)
+    return false;
+  bool same = file_identity_same(path, local);
+  free(local);
+  return same;
+}
+
+static bool get_names_file(const struct arguments *arguments, const char *path)
+{
+  const char *to = arguments->node[NODE_TO] != NULL ? arguments->node[NODE_TO] : ".";
+
+  for (size_t i = 1; i < arguments->operand_count; i++)
+    if (is_got_as(path, arguments->operands[i], to))
+      return true;
+  return file_identity_same(path, to);
+}
+
 #define OPTIONS                                                                                    \
   OPTION_NODE | OPTION_COPY | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE
 
@@ -110,6 +152,7 @@ const struct command command_get = {
         "  penstock get 127.0.0.1:18530 run7 --recursive --resume\n"
         "      A folder; what is here already is compared and not sent again.",
     .run = run,
+    .names_file = get_names_file,
 };
 
 const struct command command_put = {
@@ -129,4 +172,5 @@ const struct command command_put = {
             "  penstock put 127.0.0.1:18530 run8 --recursive --to archive/\n"
             "      A folder, into another.",
     .run = run,
+    .names_file = put_names_file,
 };

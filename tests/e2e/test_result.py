@@ -13,7 +13,7 @@ import result_schema
 from harness import HAS_PCAP, Case, main, random_file, wait_until, yaml_stream
 
 PIPE_BYTES = 65536  # that a FIFO takes (pipe(7))
-OLDER = '{"ok": true, "exit_status": 0}\n'
+OLDER = '{"format": 1, "penstock": "0.1.0", "ok": true, "exit_status": 0}\n'
 
 
 def waiting_in(fifo):
@@ -119,6 +119,43 @@ class ResultFile(Case):
                 result = self.result() if name == self.out else result_schema.read(child.stdout)
                 self.assertEqual((result["ok"], result["exit_status"]), (False, 2))
                 self.assertIn(result["errors"][0]["text"], child.stderr)
+
+    def refused(self, *words, keeps):
+        """With status 2; what lies in a file stays there."""
+        before = keeps.read_bytes()
+        with self.subTest(words=words):
+            child = self.run_program(*words, expect=2)
+            self.assertRegex(child.stderr, r"--json.*; name another file")
+            self.assertEqual(keeps.read_bytes(), before)
+
+    def test_what_a_command_reads_or_writes_is_not_its_result(self):
+        source = self.write("source.bin", "data")
+        sink = self.folder / "sink.bin"
+        path = self.config(yaml_stream(
+            "file", sender=f"{{source: {{type: file, file: {source}}}}}",
+            receiver=f"{{sink: {{type: file, file: {sink}, overwrite: true}}}}"))
+        run = ("run", path, "--json")
+        self.refused(*run, path, keeps=path)
+        self.refused(*run, path, "--coutn", "1", keeps=path)
+        self.refused(*run, source, keeps=source)
+        (self.folder / "way").symlink_to(self.folder)
+        self.refused(*run, self.folder / "way" / "sink.bin", keeps=source)
+        sink.write_bytes(b"data of another")
+        self.refused(*run, sink, keeps=sink)
+        for words, keeps in ((("put", "127.0.0.1:1", source, "--json", source), source),
+                             (("put", "127.0.0.1:1", self.out, "--json", self.out), self.out),
+                             (("put", "127.0.0.1:1", self.folder, "--recursive", "--json", self.out), self.out),
+                             (("get", "127.0.0.1:1", "a/out.json", "--to", self.folder, "--json", self.out), self.out),
+                             (("get", "127.0.0.1:1", "x", "--to", self.out, "--json", self.out), self.out)):
+            self.refused(*words, keeps=keeps)
+
+    def test_what_came_meanwhile_is_kept(self):
+        child = self.endless()
+        self.out.write_text("of another program")
+        child.signal(signal.SIGINT)
+        self.assertEqual(child.wait(), 1, str(child))
+        self.assertRegex(child.stderr, r"--json.*out.json exists and is no result of a command")
+        self.assertEqual(self.out.read_text(), "of another program")
 
     def test_file_that_cannot_be_written_is_refused_before_anything_begins(self):
         child = self.run_program("run", "config/loopback.yaml", "--json", self.folder / "none" / "f",

@@ -205,14 +205,35 @@ static void what_a_sender_cannot_know_is_null(void **state)
 
 static void an_older_result_is_replaced_whole(void **state)
 {
+  static const char older_text[] = "{\"format\":1,\"penstock\":\"0.1.0\",\"older\":1}";
   struct json_object *result = new_result();
 
   (void)state;
-  write_file("out.json", "{\"older\": 1}", 12);
+  write_file("out.json", older_text, strlen(older_text));
   result_finish(result, PST_EXIT_OK);
   struct json_object *back = written_and_read(result), *older;
   assert_false(json_object_object_get_ex(back, "older", &older));
   json_object_put(back);
+}
+
+static void what_is_no_result_is_kept(void **state)
+{
+  static const char *const texts[] = {"{\"older\": 1}", "{\"format\": \"gif\"}", "streams:", "{"};
+  struct json_object *result = new_result();
+  size_t length;
+
+  (void)state;
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    struct pst_error error = PST_ERROR_INIT;
+    write_file("data", texts[i], strlen(texts[i]));
+    assert_int_equal(result_write(result, "data", &error), -EEXIST);
+    assert_non_null(strstr(error.text, "data exists and is no result"));
+    char *kept = read_whole("data", &length);
+    assert_int_equal(length, strlen(texts[i]));
+    assert_memory_equal(kept, texts[i], length);
+    free(kept);
+  }
+  json_object_put(result);
 }
 
 static void folder_that_is_missing_is_an_error(void **state)
@@ -302,6 +323,7 @@ int main(void)
       cmocka_unit_test(both_ends_come_back),
       cmocka_unit_test(what_a_sender_cannot_know_is_null),
       cmocka_unit_test(an_older_result_is_replaced_whole),
+      cmocka_unit_test(what_is_no_result_is_kept),
       cmocka_unit_test(folder_that_is_missing_is_an_error),
       cmocka_unit_test(each_line_of_an_error_has_its_place),
       cmocka_unit_test(failure_has_an_error_and_success_has_none),
