@@ -61,9 +61,18 @@ enum finding finding_of(int exit_status, int code)
   case PST_EXIT_EXPECT:
     return FINDING_EXPECT;
   default:
-    return code == -ECONNRESET || code == -ETIMEDOUT || code == -ECANCELED || code == -EPIPE
-               ? FINDING_PEER
-               : FINDING_FAILED;
+    break;
+  }
+  switch (code) {
+  case -EINTR:
+    return FINDING_STOPPED;
+  case -ECONNRESET:
+  case -ETIMEDOUT:
+  case -ECANCELED:
+  case -EPIPE:
+    return FINDING_PEER;
+  default:
+    return FINDING_FAILED;
   }
 }
 

@@ -40,8 +40,9 @@ static void print_help(void)
       "  penstock bench --transport loopback --memory host\n"
       "  penstock serve --root DIR &  penstock get 127.0.0.1:18530 NAME\n"
       "\n"
-      "Exit status: 0 all accounted for; 1 the run failed; 2 usage or configuration; 3 not\n"
-      "available here; 4 an `expect` of the configuration was not met; 130 ended by a second ^C.\n"
+      "Exit status: 0 all accounted for; 1 the run failed, or ^C cut it short; 2 usage or\n"
+      "configuration; 3 not available here; 4 an `expect` of the configuration was not met;\n"
+      "130 ended by a second ^C.\n"
       "\n"
       "Environment: PENSTOCK_LOG=error|warn|info|debug says which lines of the library are written;\n"
       "PENSTOCK_PLUGIN_PATH=DIR[:DIR]... is where plugins are looked for, behind --plugin-path.\n");

@@ -39,6 +39,7 @@ struct bench {
   struct json_object *result, *rows; /* NULL without --json */
   struct bench_look look;
   uint32_t measured, shared; /* rows; those whose threads lacked a CPU */
+  uint32_t complete;         /* rows that no signal cut short */
   double cpu_least;
   bool is_whole, is_lonely; /* all was measured; the other end has gone */
   int status;
@@ -162,36 +163,68 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
   bench->is_lonely = !alive;
   alive = alive && !row->unreachable;
   bench->measured++;
+  bench->complete += !row->stopped;
   if (row->cpu_share >= 0 && row->cpu_share < STATISTICS_CPU_FULL) {
     if (bench->shared++ == 0 || row->cpu_share < bench->cpu_least)
       bench->cpu_least = row->cpu_share;
   }
   free(row);
-  return alive && !signals_stop();
+  return alive;
+}
+
+struct kind {
+  enum bench_op op;
+  enum bench_measure measure;
+};
+
+#define KINDS (2 * BENCH_OPS)
+
+static uint32_t list_kinds(const struct bench *bench, struct kind kinds[KINDS])
+{
+  static const enum bench_measure measures[] = {MEASURE_BANDWIDTH, MEASURE_LATENCY};
+  uint32_t count = 0;
+
+  for (uint32_t op = 1; op < BENCH_OPS; op++) {
+    for (uint32_t m = 0; m < 2; m++) {
+      if ((bench->look.ops & 1u << op) == 0 || (bench->plan.measures & measures[m]) == 0)
+        continue;
+      if (op == BENCH_SEND && measures[m] == MEASURE_LATENCY && bench->look.no_send_latency)
+        continue;
+      kinds[count++] = (struct kind){(enum bench_op)op, measures[m]};
+    }
+  }
+  return count;
+}
+
+static void note_stopped(struct bench *bench, uint32_t all)
+{
+  struct pst_error error = PST_ERROR_INIT;
+
+  notice_fail(&error, PST_EXIT_FAILED, -EINTR,
+              "bench: stopped by %s after %" PRIu32 " of %" PRIu32 " measurements; give fewer of "
+              "--size and --op, or a shorter --duration",
+              signals_name(), bench->complete, all);
+  note_failure(bench, &error);
 }
 
 static void run_cases(struct bench *bench)
 {
-  static const enum bench_measure measures[] = {MEASURE_BANDWIDTH, MEASURE_LATENCY};
   const struct bench_plan *plan = &bench->plan;
+  struct kind kinds[KINDS];
+  uint32_t all = list_kinds(bench, kinds) * plan->size_count;
   struct bench_case c;
 
-  for (uint32_t op = 1; op < BENCH_OPS; op++) {
-    for (uint32_t m = 0; m < 2; m++) {
-      if ((bench->look.ops & 1u << op) == 0 || (plan->measures & measures[m]) == 0)
-        continue;
-      if (op == BENCH_SEND && measures[m] == MEASURE_LATENCY && bench->look.no_send_latency)
-        continue;
-      for (uint32_t i = 0; i < plan->size_count; i++) {
-        make_case(bench, (enum bench_op)op, measures[m], plan->sizes[i], &c);
-        if (i == 0)
-          bench_show_title(bench->table, &c);
-        if (!run_case(bench, &c))
-          return;
-      }
-    }
+  for (uint32_t n = 0; n < all && !signals_stop(); n++) {
+    const struct kind *kind = &kinds[n / plan->size_count];
+    make_case(bench, kind->op, kind->measure, plan->sizes[n % plan->size_count], &c);
+    if (n % plan->size_count == 0)
+      bench_show_title(bench->table, &c);
+    if (!run_case(bench, &c))
+      return;
   }
-  bench->is_whole = true;
+  bench->is_whole = bench->complete == all;
+  if (!bench->is_whole)
+    note_stopped(bench, all);
 }
 
 /* ---- Who measures ---------------------------------------------------------------------- */
@@ -308,8 +341,8 @@ static void end_result(struct bench *bench)
   if (bench->arguments->json == NULL)
     return;
   if (bench->result != NULL) {
-    const char *stopped = signals_stop()     ? "signal"
-                          : bench->is_whole  ? "source_end"
+    const char *stopped = bench->is_whole    ? "source_end"
+                          : signals_stop()   ? "signal"
                           : bench->is_lonely ? "peer"
                                              : "failure";
     json_object_object_add(bench->result, "bench", bench_setting_json(&bench->setting, stopped));
@@ -383,7 +416,7 @@ const struct command command_bench = {
         "Without HOST both ends are two processes here, or with --in-process two threads. With\n"
         "HOST[:PORT] this is the client of a `penstock bench --server [ADDRESS][:PORT]` there,\n"
         "which needs the same --transport; all else the client says. Either may start first.\n"
-        "The table goes to standard output.\n"
+        "The table goes to standard output. ^C before all is measured ends it with status 1.\n"
         "\n"
         "Examples:\n"
         "  penstock bench --transport loopback --memory host\n"

@@ -258,10 +258,13 @@ static int refuse(const struct link *link, int code, uint32_t uid, struct pst_er
 
 static int no_answer(const struct link *link, int code, struct pst_error *error)
 {
+  if (code == -EINTR)
+    return notice_fail(error, PST_EXIT_FAILED, code,
+                       "bench: stopped by %s while it waited for %s to answer", signals_name(),
+                       link->peer);
   return notice_fail(error, PST_EXIT_FAILED, code, "bench: %s: %s", link->peer,
                      code == -ETIMEDOUT ? "no answer within 10 s; it serves one client at a time, "
                                           "or is no penstock bench --server"
-                     : code == -EINTR   ? "interrupted"
                                         : "it is no penstock bench --server, or has died");
 }
 

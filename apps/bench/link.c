@@ -278,6 +278,10 @@ int link_connect(const char *where, uint16_t port, bool insecure, struct link *l
     nanosleep(&pause, NULL);
   }
   freeaddrinfo(found);
+  if (fd < 0 && signals_stop())
+    return notice_fail(error, PST_EXIT_FAILED, -EINTR,
+                       "bench: stopped by %s while it waited for a server at %s", signals_name(),
+                       where);
   if (fd < 0)
     return notice_fail(error, PST_EXIT_FAILED, fd,
                        "bench: no server at %s (%s); start one there: penstock bench --server "

@@ -538,11 +538,14 @@ int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_s
   json_object_object_add(hello, "transport", json_object_new_string(plan->side.transport));
   link_send(link, hello);
   int result = link_receive(link, GREET_NS, true, &said);
+  if (result == -EINTR)
+    return notice_fail(error, PST_EXIT_FAILED, result,
+                       "bench: stopped by %s while it waited for %s to answer", signals_name(),
+                       link->peer);
   if (result < 0)
     return notice_fail(error, PST_EXIT_FAILED, result, "bench: %s: %s", link->peer,
                        result == -ETIMEDOUT ? "no answer within 10 s; it serves one client at a "
                                               "time, or is no penstock bench --server"
-                       : result == -EINTR   ? "interrupted"
                                             : "it is no penstock bench --server, or has died");
   note_warnings(said);
   copy_plain(text, sizeof text, text_of(said, "error"));

@@ -296,7 +296,7 @@ static void stop(struct copy *copy)
   copy->stopped = true;
   for (struct transfer *t = copy->first; t != NULL; t = t->next) {
     if (t->running)
-      transfer_fail(t, -EINTR, "stopped by a signal; --resume goes on with it");
+      transfer_fail(t, -EINTR, "stopped by %s; --resume goes on with it", signals_name());
   }
 }
 

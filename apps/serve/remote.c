@@ -288,10 +288,11 @@ static int wait_for(struct remote *remote, const bool *flag, const uint32_t *num
 
 static int report(const struct remote *remote, int rc, const char *what, struct pst_error *error)
 {
+  if (rc == -EINTR && !remote->left)
+    return notice_fail(error, PST_EXIT_FAILED, rc, "%s%sstopped by %s", what, what[0] ? ": " : "",
+                       signals_name());
   return notice_fail(error, PST_EXIT_FAILED, rc, "%s%s%s", what, what[0] ? ": " : "",
-                     remote->left   ? remote->text
-                     : rc == -EINTR ? "stopped by a signal"
-                                    : strerror(-rc));
+                     remote->left ? remote->text : strerror(-rc));
 }
 
 static int greet(struct remote *remote, struct pst_error *error)

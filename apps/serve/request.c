@@ -236,6 +236,25 @@ static int step(struct request *r)
   return r->under_way > 0 ? remote_step(&r->remote) : 0;
 }
 
+/* By a signal, before all that was asked for was through. */
+static bool is_cut(const struct request *r)
+{
+  if (!signals_stop())
+    return false;
+  return r->duration_ns > 0 ? r->ended_ns - r->began_ns < r->duration_ns : r->done < r->count;
+}
+
+static void fail_stopped(struct request *r)
+{
+  if (r->duration_ns > 0)
+    fail(r, -EINTR, "stopped by %s after %.1f of %.1f seconds; give a shorter --duration",
+         signals_name(), (double)(r->ended_ns - r->began_ns) / 1e9, (double)r->duration_ns / 1e9);
+  else
+    fail(r, -EINTR,
+         "stopped by %s after %" PRIu64 " of %" PRIu64 " iterations; give a smaller --count",
+         signals_name(), r->done, r->count);
+}
+
 static int move_all(struct request *r)
 {
   r->began_ns = r->ended_ns = now_ns();
@@ -248,6 +267,8 @@ static int move_all(struct request *r)
       return rc;
     }
   }
+  if (is_cut(r))
+    fail_stopped(r);
   return r->error.code;
 }
 
@@ -285,11 +306,16 @@ static void print(const struct request *r, FILE *to)
 
 static const char *stopped_by(const struct request *r)
 {
-  if (r->error.code != 0)
-    return finding_of(r->error.exit_status, r->error.code) == FINDING_PEER ? "peer" : "failure";
-  if (signals_stop())
+  if (r->error.code == 0)
+    return r->duration_ns > 0 ? "duration" : "count";
+  switch (finding_of(r->error.exit_status, r->error.code)) {
+  case FINDING_STOPPED:
     return "signal";
-  return r->duration_ns > 0 ? "duration" : "count";
+  case FINDING_PEER:
+    return "peer";
+  default:
+    return "failure";
+  }
 }
 
 static struct json_object *request_json(const struct request *r)
@@ -405,7 +431,7 @@ const struct command command_request = {
     .help =
         "Offers a region, host memory or a GPU's, and asks for RDMA WRITEs into it or READs out\n"
         "of it; each iteration's bytes are checked where they arrived. The result goes to\n"
-        "standard output.\n"
+        "standard output. ^C before --count or --duration is reached ends it with status 1.\n"
         "\n"
         "Examples:\n"
         "  penstock request write 127.0.0.1:18530 --size 1MiB --count 1000 --depth 4\n"

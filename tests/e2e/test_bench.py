@@ -164,7 +164,8 @@ class Bench(Case):
         client.wait_line("^ +64 B ")  # the first is through
         self.assertEqual(os.readlink(f"/proc/{client.pid}/fd/0"), "/dev/null")
         client.signal(signal.SIGINT)
-        self.assertEqual(client.wait(), 0, str(client))
+        self.assertEqual(client.wait(), 1, str(client))
+        self.assertRegex(client.stderr, r"stopped by SIGINT after [1-9]\d* of 60 measurements; ")
 
     def test_in_process_by_reference(self):
         result, _ = self.bench("--in-process", "--transport-option", "mode=reference",
@@ -527,8 +528,11 @@ class Bench(Case):
             with self.subTest(arguments=arguments):
                 client = self.start_long(*arguments)
                 client.signal(signal.SIGINT)
-                self.assertEqual(client.wait(), 0, str(client))
+                self.assertEqual(client.wait(), 1, str(client))
                 result = result_schema.read(client.stdout)
+                (error,) = result["errors"]
+                self.assertEqual(error["code"], "stopped")
+                self.assertRegex(error["text"], "stopped by SIGINT after 0 of [24] measurements; ")
                 self.assertEqual(result["bench"]["stopped"], "signal")
                 self.assertEqual(len(result["rows"]), 1, "no case follows")
                 self.assertEqual(result["rows"][0]["stopped"], "signal")

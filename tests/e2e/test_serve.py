@@ -75,6 +75,16 @@ class Requests(ServeCase):
             result, _ = self.request(op, "--size", "5MiB", "--pieces", 3, "--count", 12, "--depth", 6)
             self.assertEqual(result["request"]["bytes_verified"], 12 * 5 * MIB)
 
+    def assert_stopped(self, child, number, done):
+        """A signal cut it short, which is a failure."""
+        child.signal(number)
+        self.assertEqual(child.wait(), 1, str(child))
+        result = self.result("first.json")
+        (error,) = result["errors"]
+        self.assertEqual((error["code"], result["request"]["stopped"]), ("stopped", "signal"))
+        # It may have come before the first iteration.
+        self.assertRegex(error["text"], f"stopped by {number.name}( {done}|$)")
+
     def test_limits_are_named(self):
         self.serve("--request-max", "1MiB", "--clients", 1, "--offer-max", "2MiB", root=False)
         child = self.run_program("request", "write", self.address, "--size", MIB, "--depth", 4, expect=1)
@@ -85,12 +95,16 @@ class Requests(ServeCase):
         self.assertRegex(child.stderr, r"refused: --size 1048577 B is over the server's --request-max of 1 MiB")
         self.wait_joined(2)
         self.wait_all_left()
-        first = self.start("request", "write", self.address, "--duration", 60)
+        words = ("--json", self.folder / "first.json")
+        first = self.start("request", "write", self.address, "--duration", 60, *words)
         self.wait_joined(3)
         second = self.run_program("request", "write", self.address, expect=1)
         self.assertRegex(second.stderr, r"says: there are as many peers as .*: 1 \(the server's --clients\)")
-        first.signal(signal.SIGINT)
-        self.assertEqual(first.wait(), 0, str(first))
+        self.assert_stopped(first, signal.SIGINT, r"after \d\.\d of 60\.0 seconds; ")
+        self.wait_all_left()
+        first = self.start("request", "write", self.address, "--count", 10**9, *words)
+        self.wait_joined(4)
+        self.assert_stopped(first, signal.SIGTERM, r"after \d+ of 1000000000 iterations; ")
         # Those that were refused left in order, and had their answers.
         self.assertNotIn("cannot answer", self.stop().stderr)
 
@@ -242,7 +256,8 @@ class Many(ServeCase):
             left = number + 1
             wait_until(lambda: self.count(" left after ") >= left, 20, "its death was noticed")
         steady.signal(signal.SIGINT)
-        self.assertEqual(steady.wait(), 0, str(steady))
+        self.assertEqual(steady.wait(), 1, str(steady))
+        self.assertEqual([error["code"] for error in self.result("steady.json")["errors"]], ["stopped"])
         result = self.result("steady.json")["request"]
         self.assertEqual(result["bytes_verified"], result["bytes_delivered"])
         self.stop()
