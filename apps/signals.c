@@ -19,6 +19,9 @@ static void handle(int signal)
   int code = errno;
   uint64_t one = 1;
 
+  /* A terminal that goes sends SIGHUP, its shell another: no more is asked for by the second. */
+  if (signal == SIGHUP && atomic_load(&received) > 0)
+    return;
   if (atomic_load(&number) == 0)
     atomic_store(&number, signal);
   int before = atomic_fetch_add(&received, 1), fd = atomic_load(&last);
@@ -37,6 +40,18 @@ static void handle(int signal)
   errno = code;
 }
 
+/* What was started to outlive its terminal (nohup(1)) ignores it. */
+static int take_hangup(const struct sigaction *ours)
+{
+  struct sigaction before;
+
+  if (sigaction(SIGHUP, NULL, &before) < 0)
+    return -errno;
+  if (before.sa_handler == SIG_IGN)
+    return 0;
+  return sigaction(SIGHUP, ours, NULL) < 0 ? -errno : 0;
+}
+
 int signals_open(int event_fd)
 {
   /* Without SA_RESTART, so that waiting for the reader of a FIFO ends too. */
@@ -48,6 +63,9 @@ int signals_open(int event_fd)
   if (sigaction(SIGINT, &ours, NULL) < 0 || sigaction(SIGTERM, &ours, NULL) < 0 ||
       sigaction(SIGPIPE, &ignore, NULL) < 0 || sigaction(SIGXFSZ, &ignore, NULL) < 0)
     return -errno;
+  int code = take_hangup(&ours);
+  if (code < 0)
+    return code;
   uint64_t one = 1;
   if (signals_stop() && event_fd >= 0 && write(event_fd, &one, sizeof one) < 0)
     return -errno;
@@ -67,7 +85,14 @@ void signals_session(struct pst_session *session)
 
 const char *signals_name(void)
 {
-  return atomic_load(&number) == SIGTERM ? "SIGTERM" : "SIGINT";
+  switch (atomic_load(&number)) {
+  case SIGTERM:
+    return "SIGTERM";
+  case SIGHUP:
+    return "SIGHUP";
+  default:
+    return "SIGINT";
+  }
 }
 
 bool signals_stop(void)

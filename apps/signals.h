@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ^C and SIGTERM: the first asks for an orderly end, the second ends the program
- * at once with 130. */
+/* ^C, SIGTERM and SIGHUP: the first asks for an orderly end, a second one ends the program at
+ * once with 130, but for SIGHUP: a terminal that closes may send several. */
 #ifndef APP_SIGNALS_H
 #define APP_SIGNALS_H
 

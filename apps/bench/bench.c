@@ -237,6 +237,7 @@ static int serve_as_child(struct bench *bench, int fd)
   /* ^C is the parent's, which ends us by leaving. */
   sigaction(SIGINT, &ignore, NULL);
   sigaction(SIGTERM, &ignore, NULL);
+  sigaction(SIGHUP, &ignore, NULL);
   if (bench_pin(bench->plan.cpus[1]) < 0)
     return PST_EXIT_USAGE;
   if (link_pair(fd, (long)getppid(), &link) < 0)

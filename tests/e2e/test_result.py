@@ -53,8 +53,9 @@ class ResultFile(Case):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
                          ["out.json", "stream.yaml", "tmp"])
 
-    def blocked(self, *arguments, **options):
-        """A run whose drain cannot end by itself, as its sink is never read."""
+    def drains(self, number, *arguments, **options):
+        """A run that was told to stop, and whose drain cannot end by itself, as nobody reads its
+        sink; and the sink's other end."""
         fifo = self.folder / "fifo"
         fifo.unlink(missing_ok=True)
         os.mkfifo(fifo)
@@ -64,11 +65,26 @@ class ResultFile(Case):
         self.addCleanup(os.close, reader)
         child = self.start("run", path, *arguments, **options)
         wait_until(lambda: waiting_in(reader) == PIPE_BYTES, 20, "the FIFO is full")
-        child.signal(signal.SIGINT)
+        child.signal(number)
         child.wait_line("stopping")
+        return child, reader
+
+    def blocked(self, *arguments, **options):
+        child, _ = self.drains(signal.SIGINT, *arguments, **options)
         child.signal(signal.SIGINT)
         self.assertEqual(child.wait(), 130, str(child))
         return child
+
+    def test_a_terminal_that_closes_twice_asks_once(self):
+        """A shell passes on the SIGHUP that the kernel sends, too."""
+        child, reader = self.drains(signal.SIGHUP, "--json", self.out)
+        with child.stopped():
+            child.signal(signal.SIGHUP)
+        os.set_blocking(reader, True)
+        while os.read(reader, PIPE_BYTES):
+            pass
+        self.assertEqual(child.wait(), 0, str(child))
+        self.assertEqual(self.only_stream(self.result())["stopped"], "signal")
 
     def test_second_signal_writes_a_result(self):
         self.blocked("--json", self.out)
@@ -201,11 +217,15 @@ class Cut(Case):
         """An older part gives way, and a link of its name is not followed."""
         other = self.write("other", "untouched")
         (self.made / PART).symlink_to(other)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with self.subTest(signal=number.name):
-                child = self.start("run", self.file_stream(), "--json", self.folder / "out.json")
+        nohup = (signal.SIGHUP, signal.SIGINT)  # the first is ignored
+        for number, prefix, sent in ((signal.SIGINT, (), ()), (signal.SIGTERM, (), ()), (signal.SIGHUP, (), ()),
+                                     (signal.SIGINT, ("nohup",), nohup)):
+            with self.subTest(signal=number.name, prefix=prefix):
+                child = self.start("run", self.file_stream(), "--json", self.folder / "out.json", prefix=prefix)
                 wait_written(child, 1 << 18)
-                child.signal(number)
+                with child.stopped():  # they come all at once
+                    for each in sent or (number,):
+                        child.signal(each)
                 self.assertEqual(child.wait(), 1, str(child))
                 self.assertRegex(child.stderr,
                                  rf"source: \d+\.\d [KM]iB of 60\.0 MiB \(stopped by {number.name}\)")
