@@ -101,17 +101,18 @@ static int run_command(const struct command *command, int argc, char **argv)
   return status;
 }
 
-/* A program that was started without standard error would give that number to the
- * next file it opens, and write its lines into a sink's data. */
+/* A program that was started without one of them would give that number to the next file it opens,
+ * and write its lines into a sink's data. What is written to standard output is asked for: to write
+ * to a closed one fails, also by /dev/stdout. */
 static int hold_standard_streams(void)
 {
-  for (;;) {
-    int fd = open("/dev/null", O_RDWR);
-    if (fd < 0)
-      return fcntl(STDERR_FILENO, F_GETFD) < 0 ? -errno : 0;
-    if (fd > STDERR_FILENO)
-      return close(fd);
+  for (int held = STDIN_FILENO; held <= STDERR_FILENO; held++) {
+    if (fcntl(held, F_GETFD) >= 0)
+      continue;
+    if ((held == STDOUT_FILENO ? open("/", O_PATH) : open("/dev/null", O_RDWR)) < 0)
+      return -errno;
   }
+  return 0;
 }
 
 /* A stream between processes takes some ten descriptors, and 1024 are soon gone. */

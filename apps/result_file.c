@@ -132,7 +132,8 @@ static int write_to(struct json_object *result, const char *path, struct pst_err
   free(text);
   if (code < 0)
     notice_fail(error, PST_EXIT_FAILED, code, "--json: cannot write %s: %s",
-                fd == STDOUT_FILENO ? "to standard output" : path, strerror(-code));
+                fd == STDOUT_FILENO ? "to standard output" : path,
+                fd == STDOUT_FILENO ? standard_output_cause(-code) : strerror(-code));
   else if (fd != STDOUT_FILENO)
     code = output_commit(&output, "--json", error);
   output_discard(&output);

@@ -9,6 +9,11 @@
 #include "notice.h"
 #include "report.h"
 
+const char *standard_output_cause(int code)
+{
+  return code == EBADF ? "it is closed" : strerror(code);
+}
+
 int standard_output_end(int status)
 {
   static bool said;
@@ -16,11 +21,11 @@ int standard_output_end(int status)
   errno = 0;
   if (fflush(stdout) == 0 && !ferror(stdout))
     return status;
+  int code = errno; /* 0: what failed was written before */
   if (!said)
-    notice(PST_LOG_ERROR,
-           "not all could be written to standard output%s%s; check its disk, or "
-           "what reads it",
-           errno != 0 ? ": " : "", errno != 0 ? strerror(errno) : "");
+    notice(PST_LOG_ERROR, "not all could be written to standard output%s%s; %s",
+           code != 0 ? ": " : "", code != 0 ? standard_output_cause(code) : "",
+           code == EBADF ? "redirect it to a file" : "check its disk, or what reads it");
   said = true;
   return report_worse(status, PST_EXIT_FAILED);
 }

@@ -404,6 +404,9 @@ class Warnings(Case):
                 self.assert_listed(result, child, said, server=not words)
 
 
+CLOSED = ("sh", "-c", 'exec "$@" >&-', "sh")  # without standard output
+
+
 class StandardOutput(Case):
     """What was asked for and cannot be written is a failure of every command."""
 
@@ -429,6 +432,12 @@ class StandardOutput(Case):
         ):
             with self.subTest(command=" ".join(words)):
                 self.assert_said(self.start(*words, stdout_file=self.full))
+                closed = self.start(*words, prefix=CLOSED)
+                self.assert_said(closed)
+                self.assertRegex(closed.stderr, "standard output: it is closed")
+        self.run_program("run", "config/loopback.yaml", "--count", "10", prefix=CLOSED)
+        child = self.run_program("run", "config/loopback.yaml", "--json", "/dev/stdout", prefix=CLOSED, expect=2)
+        self.assertIn("--json: cannot write to /dev/stdout", child.stderr)
 
     def test_both_ends_of_a_stream(self):
         path = self.config(yaml_stream(sender="{count: 10}"))
