@@ -95,6 +95,22 @@ static void check_most(struct findings *findings, const char *key,
            number((double)got), (double)got <= wanted->number);
 }
 
+/* How much came at least is known of a peer that has gone, too. */
+static void check_messages(struct findings *findings, const struct expect_value *wanted,
+                           const struct account *account)
+{
+  bool met = (double)account->delivered >= wanted->number;
+
+  if (wanted->text == NULL)
+    return;
+  if (!met && !account->delivered_known)
+    judged(add(findings, "min_messages", wanted, "at least ", "unknown"), number(wanted->number),
+           (struct expect_judged){.kind = EXPECT_UNKNOWN}, false);
+  else
+    judged(add(findings, "min_messages", wanted, "at least ", "%" PRIu64, account->delivered),
+           number(wanted->number), number((double)account->delivered), met);
+}
+
 static void check_loss(struct findings *findings, const struct expect_value *wanted,
                        const struct account *account)
 {
@@ -130,6 +146,16 @@ static void check_verified(struct findings *findings, const struct expect_value 
            truth(true), truth(met), met);
 }
 
+static bool is_of_amount(const char *key)
+{
+  static const char *const keys[] = {"min_gbps", "max_loss", "min_messages", "verified"};
+
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    if (strcmp(key, keys[i]) == 0)
+      return true;
+  return false;
+}
+
 size_t expect_judge(const struct expect_wanted *wanted, const struct account *account,
                     struct expect_result *results)
 {
@@ -148,12 +174,10 @@ size_t expect_judge(const struct expect_wanted *wanted, const struct account *ac
   check_most(&findings, "max_corrupted", &wanted->max_corrupted, account->corrupted, receiver);
   check_most(&findings, "max_duplicates", &wanted->max_duplicates, account->duplicates, receiver);
   check_most(&findings, "max_reordered", &wanted->max_reordered, account->reordered, receiver);
-  if (wanted->min_messages.text != NULL)
-    judged(add(&findings, "min_messages", &wanted->min_messages, "at least ", "%" PRIu64,
-               account->delivered),
-           number(wanted->min_messages.number), number((double)account->delivered),
-           account->delivered_known && (double)account->delivered >= wanted->min_messages.number);
+  check_messages(&findings, &wanted->min_messages, account);
   check_verified(&findings, &wanted->verified, account);
+  for (size_t i = 0; i < findings.count; i++)
+    results[i].of_amount = is_of_amount(results[i].key);
   return findings.count;
 }
 
@@ -186,8 +210,8 @@ const char *expect_sentence(const struct expect_result *result, char text[EXPECT
       snprintf(text, EXPECT_SENTENCE_BYTES, sentences[i].format, result->got, expected);
   if (strcmp(result->got, "unknown") == 0)
     snprintf(text, EXPECT_SENTENCE_BYTES, "%s is unknown; expect.%s is %s",
-             strcmp(result->key, "max_loss") == 0 ? "the loss" : result->key, result->key,
-             expected);
+             strcmp(result->key, "max_loss") == 0 ? "the loss" : "the number of messages delivered",
+             result->key, expected);
   return text;
 }
 

@@ -24,6 +24,7 @@ struct expect_result {
   struct expect_judged wanted, found; /* the same, as values; a loss is a share, 0 to 1 */
   bool checked;                       /* false: only the other end knows */
   bool met;
+  bool of_amount; /* of how much came, which a stream that fails cuts short */
 };
 
 /* The configured text and number of a key; text NULL: not expected. */

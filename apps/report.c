@@ -34,6 +34,7 @@ struct judged {
   struct expect_wanted wanted;
   struct expect_result expects[EXPECT_MAX];
   size_t expect_count;
+  bool broke_off;             /* or brought nothing */
   struct json_object *errors; /* NULL: there is no result */
 };
 
@@ -116,12 +117,14 @@ static void judge_account(struct judged *judged)
   bool failed = flow->exit_status != PST_EXIT_OK;
   char place[512];
 
+  judged->broke_off = failed;
   switch (accounting_check(&judged->account, why, sizeof why)) {
   case ACCOUNT_BALANCED:
     break;
   case ACCOUNT_UNKNOWN:
     if (flow->foreign) { /* nobody was to say */
-      if (judged->receiver != NULL && judged->account.delivered == 0 && !failed)
+      judged->broke_off |= judged->account.delivered == 0;
+      if (judged->receiver != NULL && judged->broke_off && !failed)
         set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "",
                    "nothing arrived; check `device`, `port` and `group`, firewalls, and the sender",
                    false);
@@ -136,6 +139,7 @@ static void judge_account(struct judged *judged)
     break;
   case ACCOUNT_NOTHING: /* no bound of loss allows that; what broke off has said why */
     set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "", why, failed);
+    judged->broke_off = true;
     break;
   case ACCOUNT_LOSS: /* who says how much loss is right gets 4 for more */
     if (judged->wanted.max_loss.text == NULL)
@@ -169,13 +173,14 @@ static void judge_expects(struct judged *judged)
   }
 }
 
+/* Where the stream broke off, that too little came is no fault of its own. */
 static void say_expects(struct judged *judged)
 {
   char why[EXPECT_SENTENCE_BYTES], at[64];
 
   for (size_t i = 0; i < judged->expect_count; i++) {
     const struct expect_result *expect = &judged->expects[i];
-    if (!expect->checked || expect->met)
+    if (!expect->checked || expect->met || (judged->broke_off && expect->of_amount))
       continue;
     snprintf(at, sizeof at, "expect.%s", expect->key);
     set_failed(judged, PST_EXIT_EXPECT, FINDING_EXPECT, at, expect_sentence(expect, why), false);

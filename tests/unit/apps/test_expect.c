@@ -113,6 +113,25 @@ static void what_is_not_met_reads_as_a_sentence(void **state)
     assert_string_equal(expect_sentence(&table[i].result, text), table[i].sentence);
 }
 
+/* What came before the peer was killed, say. */
+static void messages_at_least_known(void **state)
+{
+  struct account account = good();
+  struct expect_wanted wanted = {.min_messages = {"990", 990}};
+  struct expect_result results[EXPECT_MAX];
+  char text[EXPECT_SENTENCE_BYTES];
+
+  (void)state;
+  account.delivered_known = false;
+  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_true(results[0].met);
+  wanted.min_messages = (struct expect_value){"991", 991};
+  assert_int_equal(expect_judge(&wanted, &account, results), 1);
+  assert_false(results[0].met);
+  assert_string_equal(expect_sentence(&results[0], text),
+                      "the number of messages delivered is unknown; expect.min_messages is 991");
+}
+
 static void nothing_expected_is_met(void **state)
 {
   struct account account = good();
@@ -221,6 +240,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(table_of_every_expectation),
       cmocka_unit_test(what_is_not_met_reads_as_a_sentence),
+      cmocka_unit_test(messages_at_least_known),
       cmocka_unit_test(nothing_expected_is_met),
       cmocka_unit_test(a_small_loss_has_two_digits),
       cmocka_unit_test(unknown_loss_does_not_meet_a_bound),
