@@ -66,6 +66,9 @@ enum finding finding_of(int exit_status, int code)
   switch (code) {
   case -EINTR:
     return FINDING_STOPPED;
+  case -ECONNREFUSED:
+  case -EHOSTUNREACH:
+  case -ENETUNREACH:
   case -ECONNRESET:
   case -ETIMEDOUT:
   case -ECANCELED:

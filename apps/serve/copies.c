@@ -46,9 +46,8 @@ static void add_totals(struct json_object *result, const struct copy *copy)
                 {"bytes", totals->bytes},          {"bytes_moved", totals->moved},
                 {"bytes_resumed", totals->resumed}};
   struct json_object *object = json_object_new_object();
-  bool failed = copy->error.code != 0 || totals->failed > 0;
 
-  json_put_text(object, "stopped", copy->stopped ? "signal" : failed ? "failure" : "source_end");
+  json_put_text(object, "stopped", plan_stopped_by(&copy->error, "source_end"));
   for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
     json_put_uint(object, values[i].key, values[i].value);
   json_put_number(object, "seconds", (double)copy->ns / 1e9);

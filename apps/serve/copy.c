@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "notice.h"
 #include "signals.h"
+#include "size.h"
 
 #define BUSY_NS (5 * NS_PER_S)
 #define RETRY_NS (100 * NS_PER_MS)
@@ -166,12 +167,19 @@ void transfer_covered(struct transfer *t, uint64_t offset, uint64_t length)
   t->counted += t->extents.covered - before;
 }
 
+static void transfer_stop(struct transfer *t)
+{
+  transfer_fail(t, -EINTR, "stopped by %s; --resume goes on with it", signals_name());
+}
+
 bool transfer_waits(struct transfer *t)
 {
   uint64_t now = now_ns();
 
   if (t->busy_ns == 0)
     t->busy_ns = now;
+  if (t->copy->stopped)
+    transfer_stop(t);
   if (now - t->busy_ns > BUSY_NS || t->copy->stopped)
     return false;
   t->retry_ns = now + RETRY_NS;
@@ -291,13 +299,29 @@ static void look_after(struct copy *copy)
   }
 }
 
+/* Those that are being opened follow when they are open. */
 static void stop(struct copy *copy)
 {
   copy->stopped = true;
   for (struct transfer *t = copy->first; t != NULL; t = t->next) {
     if (t->running)
-      transfer_fail(t, -EINTR, "stopped by %s; --resume goes on with it", signals_name());
+      transfer_stop(t);
   }
+}
+
+static bool has_more(const struct copy *copy)
+{
+  return copy->listing || copy->pending != NULL || copy->walk != NULL;
+}
+
+/* Nothing is under way. A signal may have come between two files, and none has failed by it. */
+static int end_copy(struct copy *copy)
+{
+  if (!copy->stopped || !has_more(copy) || copy->error.code != 0)
+    return 0;
+  return notice_fail(&copy->error, PST_EXIT_FAILED, -EINTR,
+                     "stopped by %s after %" PRIu64 " file%s; --resume goes on with the others",
+                     signals_name(), copy->totals.files, plural(copy->totals.files));
 }
 
 /* The server is gone: nothing that is under way can go on. */
@@ -328,10 +352,9 @@ static int copy_all(struct copy *copy)
       ;
     feed(copy);
     look_after(copy);
-    if (copy->active == 0 &&
-        (copy->stopped || (!copy->listing && copy->pending == NULL && copy->walk == NULL)))
-      return 0;
-    if (signals_stop() && !copy->stopped)
+    if (copy->active == 0 && (copy->stopped || !has_more(copy)))
+      return end_copy(copy);
+    if (signals_stop())
       stop(copy);
     rc = remote_step(&copy->remote);
     if (rc < 0)

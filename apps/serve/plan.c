@@ -157,6 +157,20 @@ struct json_object *plan_result(const struct command *command, const struct argu
   return result;
 }
 
+const char *plan_stopped_by(const struct pst_error *error, const char *whole)
+{
+  if (error->code == 0)
+    return whole;
+  switch (finding_of(error->exit_status, error->code)) {
+  case FINDING_STOPPED:
+    return "signal";
+  case FINDING_PEER:
+    return "peer";
+  default:
+    return "failure";
+  }
+}
+
 int plan_finish(const struct arguments *arguments, struct json_object *result, int status,
                 const struct pst_error *error)
 {

@@ -38,6 +38,8 @@ int plan_start(const struct command *command, const struct arguments *arguments)
 /* What all of them write with --json; NULL without it, or out of memory. */
 struct json_object *plan_result(const struct command *command, const struct arguments *arguments,
                                 const struct pst_node *node);
+/* As a stream's `stopped`: what *error was, or `whole` where there is none. */
+const char *plan_stopped_by(const struct pst_error *error, const char *whole);
 /* Writes and frees it; the exit status, made worse where it could not be written. */
 int plan_finish(const struct arguments *arguments, struct json_object *result, int status,
                 const struct pst_error *error);

@@ -304,20 +304,6 @@ static void print(const struct request *r, FILE *to)
     fprintf(to, "%" PRIu64 " byte%s verified\n", r->verified, plural(r->verified));
 }
 
-static const char *stopped_by(const struct request *r)
-{
-  if (r->error.code == 0)
-    return r->duration_ns > 0 ? "duration" : "count";
-  switch (finding_of(r->error.exit_status, r->error.code)) {
-  case FINDING_STOPPED:
-    return "signal";
-  case FINDING_PEER:
-    return "peer";
-  default:
-    return "failure";
-  }
-}
-
 static struct json_object *request_json(const struct request *r)
 {
   struct json_object *object = json_object_new_object();
@@ -327,7 +313,8 @@ static struct json_object *request_json(const struct request *r)
   json_put_uint(object, "size_bytes", r->size);
   json_put_uint(object, "pieces", r->pieces);
   json_put_uint(object, "depth", r->depth);
-  json_put_text(object, "stopped", stopped_by(r));
+  json_put_text(object, "stopped",
+                plan_stopped_by(&r->error, r->duration_ns > 0 ? "duration" : "count"));
   json_put_uint(object, "iterations", r->done);
   json_put_uint(object, "bytes_delivered", r->done * r->size);
   json_put_uint(object, "bytes_verified", r->verified);

@@ -110,6 +110,9 @@ class ResultFile(Case):
             (2, "usage", ("run", "config/loopback.yaml", "--set", "transport=none")),
             (2, "usage", ("bench", "--transport", "none", "--memory", "host", "--size", "no")),
             (2, "usage", ("request", "write", "127.0.0.1:1", "--size", "no")),
+            (1, "peer", ("request", "write", "127.0.0.1:1")),
+            (1, "peer", ("get", "127.0.0.1:1", "name")),
+            (1, "peer", ("put", "127.0.0.1:1", "README.md")),
             (3, "unavailable", ("run", "config/loopback.yaml", "--set", "streams.packets.ring=1000000",
                            "--set", "streams.packets.message=1 GiB")),
         ):
