@@ -27,6 +27,7 @@ struct capture {
   const char *stream, *path;
   uint64_t message;
   bool loop, timed;
+  int exit_status; /* of what is wrong in it: as with all of the configuration until it is sent */
   pcap_t *pcap;
   bool nanoseconds;
   int64_t base;
@@ -74,7 +75,7 @@ static int open_capture(struct capture *capture, struct pst_error *error)
       capture->path,
       capture->nanoseconds ? PCAP_TSTAMP_PRECISION_NANO : PCAP_TSTAMP_PRECISION_MICRO, why);
   if (capture->pcap == NULL)
-    return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
+    return notice_fail(error, capture->exit_status, -EINVAL,
                        "stream '%s': %s is not a capture that can be read: %s; name a pcap or "
                        "pcapng file",
                        capture->stream, capture->path, why);
@@ -101,7 +102,7 @@ static void capture_close(void *state)
 static int bad_packet(const struct capture *capture, struct pst_error *error, int code,
                       const char *what)
 {
-  return notice_fail(error, PST_EXIT_FAILED, code, "stream '%s': packet %" PRIu64 " of %s %s",
+  return notice_fail(error, capture->exit_status, code, "stream '%s': packet %" PRIu64 " of %s %s",
                      capture->stream, capture->lap_number, capture->path, what);
 }
 
@@ -205,6 +206,7 @@ static int capture_open(const struct source_params *params, void **state, struct
   capture->message = params->message;
   capture->loop = params->loop;
   capture->timed = params->timed;
+  capture->exit_status = PST_EXIT_USAGE;
   capture->bytes_size = params->message > AHEAD_BYTES ? params->message : AHEAD_BYTES;
   capture->bytes = malloc(capture->bytes_size);
   int result = capture->bytes == NULL
@@ -219,6 +221,7 @@ static int capture_open(const struct source_params *params, void **state, struct
     capture_close(capture);
     return result;
   }
+  capture->exit_status = PST_EXIT_FAILED;
   *state = capture;
   return 0;
 }

@@ -295,6 +295,33 @@ static void broken_capture_ends_with_an_error(void **state)
   assert_int_equal(truncate("in.pcap", 24 + 16 + 60 + 16 + 700), 0);
   assert_int_equal(open_source("in.pcap", MESSAGE, false, &source, &error), -EIO);
   assert_non_null(strstr(error.text, "packet 2"));
+  assert_int_equal(error.exit_status, PST_EXIT_USAGE);
+  unlink("in.pcap");
+}
+
+/* It has begun by then: the configuration is right. */
+static void broken_behind_the_first_batch_fails_the_run(void **state)
+{
+  struct record records[SOURCE_BATCH + 1];
+  struct source source;
+  struct pst_error error = PST_ERROR_INIT;
+  uint64_t until_ns = UINT64_MAX;
+
+  (void)state;
+  for (uint32_t i = 0; i <= SOURCE_BATCH; i++)
+    records[i] = (struct record){1000, i, 60, 60};
+  write_capture("in.pcap", false, 65535, 1, records, SOURCE_BATCH + 1);
+  assert_int_equal(truncate("in.pcap", 24 + SOURCE_BATCH * 76 + 16 + 30), 0);
+  assert_int_equal(open_source("in.pcap", MESSAGE, false, &source, &error), 0);
+  struct pst_slot *slots = make_slots(SOURCE_BATCH, MESSAGE);
+  const int n = source.ops->ready(source.state, SOURCE_BATCH, &until_ns, &error);
+  assert_int_equal(n, SOURCE_BATCH);
+  assert_int_equal(source.ops->fill(source.state, NULL, slots, SOURCE_BATCH, &error), 0);
+  assert_int_equal(source.ops->ready(source.state, 1, &until_ns, &error), -EIO);
+  assert_int_equal(error.exit_status, PST_EXIT_FAILED);
+  free(slots[0].host);
+  free(slots);
+  source_close(&source);
   unlink("in.pcap");
 }
 
@@ -390,6 +417,7 @@ int main(void)
       cmocka_unit_test(times_beyond_64_bits_of_nanoseconds_are_an_error),
       cmocka_unit_test(what_is_no_capture_is_refused),
       cmocka_unit_test(broken_capture_ends_with_an_error),
+      cmocka_unit_test(broken_behind_the_first_batch_fails_the_run),
       cmocka_unit_test(times_that_did_not_travel_are_said_to_be_unknown),
       cmocka_unit_test(sender_without_capture_is_refused),
       cmocka_unit_test(base_that_leaves_no_room_is_refused),
