@@ -7,13 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "notice.h"
 #include "remedy.h"
+#include "signals.h"
 
 #define MODE 0666
 #define NAMES_TRIED 100
+#define FIFO_PAUSE_NS 10000000 /* how soon to look again whether a FIFO has a reader */
 
 static int fail(const struct output *output, const char *what, int exit_status, const char *verb,
                 int code, struct pst_error *error)
@@ -81,14 +84,35 @@ static int open_unnamed(struct output *output)
   return -code;
 }
 
+/* In turns, as a signal just before a call that blocks would not end it. */
+static int open_fifo(const struct output *output)
+{
+  const struct timespec pause = {.tv_nsec = FIFO_PAUSE_NS};
+  bool heeds_stop = !output->last || !signals_stop();
+
+  for (;;) {
+    int fd = openat(output->folder, output->name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0)
+      return fcntl(fd, F_SETFL, 0) < 0 ? (close(fd), -1) : fd;
+    if (errno != ENXIO)
+      return -1;
+    if (heeds_stop && signals_stop()) {
+      errno = EINTR;
+      return -1;
+    }
+    nanosleep(&pause, NULL);
+  }
+}
+
 /* A device or a FIFO, perhaps behind a link such as /dev/stdout: open(2) follows the link, so
  * that the kernel's fs.protected_symlinks guards it. */
-static int open_in_place(struct output *output)
+static int open_in_place(struct output *output, bool is_fifo)
 {
   struct stat opened;
 
   output->in_place = true;
-  output->fd = openat(output->folder, output->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  output->fd = is_fifo ? open_fifo(output)
+                       : openat(output->folder, output->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
   if (output->fd < 0 || fstat(output->fd, &opened) < 0)
     return -errno;
   return S_ISREG(opened.st_mode) ? -ELOOP : 0; /* exchanged meanwhile */
@@ -113,7 +137,11 @@ static int take_name(struct output *output, const char *what, struct pst_error *
                        "%s: %s is a symbolic link; name the file itself, or remove the link", what,
                        output->path);
   if (!S_ISREG(reached.st_mode)) {
-    int code = open_in_place(output);
+    int code = open_in_place(output, S_ISFIFO(reached.st_mode));
+    if (code == -EINTR)
+      return notice_fail(error, PST_EXIT_FAILED, code,
+                         "%s: stopped by %s while %s had no reader; open its other end first", what,
+                         signals_name(), output->path);
     return code < 0 ? fail(output, what, remedy_open_status(-code), "open", -code, error) : 1;
   }
   if (!output->overwrite)
@@ -123,11 +151,12 @@ static int take_name(struct output *output, const char *what, struct pst_error *
   return 0;
 }
 
-int output_open(struct output *output, const char *what, const char *path, bool overwrite,
+int output_open(struct output *output, const char *what, const char *path, unsigned flags,
                 struct pst_error *error)
 {
   *output = (struct output)OUTPUT_INIT;
-  output->overwrite = overwrite;
+  output->overwrite = (flags & OUTPUT_OVERWRITE) != 0;
+  output->last = (flags & OUTPUT_LAST) != 0;
   output->path = strdup(path);
   int result = output->path == NULL ? -ENOMEM : split(output);
   if (result == -ENOMEM)

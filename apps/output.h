@@ -12,19 +12,25 @@
 
 struct output {
   int fd;
-  int folder;      /* in which all names are looked up: opened once, and never by path again */
-  bool in_place;   /* not a regular file: written to directly, no offsets */
-  char *path;      /* for messages */
-  char *name;      /* that it will have in the folder */
-  char *temporary; /* that it has meanwhile, on filesystems without O_TMPFILE */
-  bool overwrite;
-  bool partial; /* as output_partial() */
+  int folder;           /* in which all names are looked up: opened once, and never by path again */
+  bool in_place;        /* not a regular file: written to directly, no offsets */
+  char *path;           /* for messages */
+  char *name;           /* that it will have in the folder */
+  char *temporary;      /* that it has meanwhile, on filesystems without O_TMPFILE */
+  bool overwrite, last; /* as enum output_flags */
+  bool partial;         /* as output_partial() */
 };
 
-/* `what` is for messages: "stream 'packets': sink". -EEXIST: the file exists and
- * overwrite is false. -ELOOP: a symbolic link to a file, or to nothing; overwriting never
- * follows a link. Opening a FIFO blocks until there is a reader. */
-int output_open(struct output *output, const char *what, const char *path, bool overwrite,
+enum output_flags {
+  OUTPUT_OVERWRITE = 1,
+  OUTPUT_LAST = 2, /* a FIFO's reader is waited for though a signal has come already */
+};
+
+/* `what` is for messages: "stream 'packets': sink"; flags: of enum output_flags. -EEXIST: the file
+ * exists and is not to be overwritten. -ELOOP: a symbolic link to a file, or to nothing;
+ * overwriting never follows a link. Opening a FIFO waits until there is a reader, or a signal:
+ * -EINTR. */
+int output_open(struct output *output, const char *what, const char *path, unsigned flags,
                 struct pst_error *error);
 /* Flush to the disk and give it its name. On failure nothing is left. Closes. */
 int output_commit(struct output *output, const char *what, struct pst_error *error);

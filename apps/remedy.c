@@ -34,8 +34,6 @@ const char *remedy_of_folder(int code)
   case ENXIO:
   case ENODEV:
     return "no device or terminal answers there; name another";
-  case EINTR:
-    return "nobody had opened its other end";
   default:
     return "name another place";
   }
@@ -50,7 +48,6 @@ int remedy_open_status(int code)
   case EBUSY:
   case EIO:
     return PST_EXIT_UNAVAILABLE;
-  case EINTR:
   case EMFILE:
   case ENFILE:
   case ENOMEM:

@@ -119,7 +119,7 @@ static int write_to(struct json_object *result, const char *path, struct pst_err
       free(text);
       return refuse_file(path, "exists and is no result of a command", error);
     }
-    code = output_open(&output, "--json", path, true, error);
+    code = output_open(&output, "--json", path, OUTPUT_OVERWRITE | OUTPUT_LAST, error);
     if (code < 0) {
       free(text);
       return code;

@@ -49,7 +49,8 @@ static int file_open(const struct sink_params *params, void **state, struct pst_
   file->message = params->message;
   file->joins = params->joins;
   snprintf(file->what, sizeof file->what, "stream '%s': sink", params->stream);
-  int result = output_open(&file->output, file->what, params->file, params->overwrite, error);
+  int result = output_open(&file->output, file->what, params->file,
+                           params->overwrite ? OUTPUT_OVERWRITE : 0, error);
   if (result < 0) {
     free(file);
     return result;

@@ -57,7 +57,8 @@ static int capture_open(const struct sink_params *params, void **state, struct p
   capture->stream = params->stream;
   capture->message = params->message;
   snprintf(capture->what, sizeof capture->what, "stream '%s': sink", params->stream);
-  int result = output_open(&capture->output, capture->what, params->file, params->overwrite, error);
+  int result = output_open(&capture->output, capture->what, params->file,
+                           params->overwrite ? OUTPUT_OVERWRITE : 0, error);
   if (result < 0) {
     free(capture);
     return result;

@@ -28,6 +28,14 @@ def wait_written(child, count):
     wait_until(lambda: written() > count, 20, f"{count} bytes are written by {child}")
 
 
+def wait_caught(child, number):
+    """Until this signal asks for an orderly end."""
+    def caught():
+        status = pathlib.Path(f"/proc/{child.pid}/status").read_text()
+        return int(re.search(r"^SigCgt:\s*(\w+)", status, re.M)[1], 16) >> (number - 1) & 1
+    wait_until(caught, 20, f"{child} takes {number.name}")
+
+
 class ResultFile(Case):
     def setUp(self):
         super().setUp()
@@ -270,6 +278,17 @@ class Cut(Case):
         delivered = self.only_stream(self.result())["messages_delivered"]
         self.assertEqual((self.made / PART).stat().st_size, 24 + delivered * 1016)
         self.assert_cut("out.json")
+
+    def test_before_the_sink_has_a_reader(self):
+        fifo = self.made / "got.bin"
+        os.mkfifo(fifo)
+        child = self.start("run", self.file_stream(), "--json", self.folder / "out.json")
+        wait_caught(child, signal.SIGINT)
+        child.signal(signal.SIGINT)
+        self.assertEqual(child.wait(), 1, str(child))
+        (error,) = self.result()["errors"]
+        self.assertEqual(error["code"], "stopped")
+        self.assertIn(f"sink: stopped by SIGINT while {fifo} had no reader", error["text"])
 
     def test_what_was_asked_for_is_whole(self):
         """--count and --duration cut as asked; a source without an end ends by ^C."""
