@@ -86,8 +86,9 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
     return;
   }
   if (stats->state == PST_STATE_WAITING) {
-    snprintf(why, sizeof why, "%s: stopped before the peer had connected", side);
-    set_failed(judged, PST_EXIT_FAILED, FINDING_PEER, side, why, false);
+    snprintf(why, sizeof why, "%s: stopped by %s before the peer had connected", side,
+             signals_name());
+    set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, side, why, false);
   } else if (stats->state != PST_STATE_ENDED && !flow->receiver.cut) {
     snprintf(why, sizeof why,
              "%s: the peer did not agree on the end in time; what was under way is not accounted "
@@ -281,7 +282,8 @@ static void judge_stop(struct judged *judged, uint32_t stopped)
   struct flow *flow = judged->flow;
   char why[128];
 
-  if ((stopped & PST_STOP_SHORT) == 0)
+  if ((stopped & PST_STOP_SHORT) == 0 ||
+      (judged->sender != NULL && judged->sender->state == PST_STATE_WAITING))
     return;
   if (judged->sender == NULL && !flow->foreign)
     snprintf(why, sizeof why, "the sender was stopped before its source had ended");

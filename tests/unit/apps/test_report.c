@@ -180,6 +180,22 @@ static void a_receiver_that_leaves_has_one_error(void **state)
   }
 }
 
+static void a_sender_that_is_stopped_before_it_connects_has_one_error(void **state)
+{
+  struct json_object *result;
+
+  (void)state;
+  sent = (struct pst_stats){.struct_size = sizeof sent,
+                            .state = PST_STATE_WAITING,
+                            .stopped = PST_STOP_SIGNAL | PST_STOP_SHORT};
+  struct json_object *stream = report(true, false, &result), *errors = at(stream, "errors");
+  assert_string_equal(json_object_get_string(at(stream, "stopped")), "signal");
+  assert_int_equal(json_object_array_length(errors), 1);
+  struct json_object *error = json_object_array_get_idx(errors, 0);
+  assert_string_equal(json_object_get_string(at(error, "code")), "stopped");
+  json_object_put(result);
+}
+
 static void a_failed_run_hides_an_unmet_expect(void **state)
 {
   static const int rows[][3] = {
@@ -197,6 +213,7 @@ int main(void)
       cmocka_unit_test(what_failed_has_one_error),
       cmocka_unit_test(a_failure_is_that_of_the_side_that_failed),
       cmocka_unit_test(a_receiver_that_leaves_has_one_error),
+      cmocka_unit_test(a_sender_that_is_stopped_before_it_connects_has_one_error),
       cmocka_unit_test(a_failed_run_hides_an_unmet_expect),
   };
   return cmocka_run_group_tests(tests, open_config, close_config) ? 1 : 0;
