@@ -63,6 +63,16 @@ class Files(FileCase):
         self.assertEqual(sha256(self.sent), sha256(self.received))
         self.assert_nothing_left()
 
+    def test_an_empty_file_is_streamed_whole(self):
+        self.sent.touch()
+        self.transfer(self.file_config())
+        self.assertEqual(self.received.stat().st_size, 0)
+        self.received.unlink()
+        result, _ = self.run_json("run", self.file_config())
+        self.assertEqual(self.received.stat().st_size, 0)
+        stream = self.only_stream(result)
+        self.assertEqual((stream["stopped"], stream["messages_sent"]), ("source_end", 0))
+
     def test_example_with_set(self):
         random_file(self.sent, 16 * MIB)
         sets = [
