@@ -247,29 +247,47 @@ static void sync_folder(const struct output *output)
   }
 }
 
+static int give_name(struct output *output)
+{
+  int result = output->temporary == NULL ? link_unnamed(output) : 0;
+
+  return result == 0 && output->temporary != NULL ? rename_temporary(output) : result;
+}
+
+/* `code` is why it cannot have its name: another program has taken it meanwhile, say. */
+static void keep_unnamed(struct output *output, const char *what, int code, struct pst_error *error)
+{
+  char *wanted = strdup(output->path);
+  int kept = wanted == NULL ? -ENOMEM : output_partial(output);
+
+  if (kept == 0)
+    kept = give_name(output);
+  if (kept == 0)
+    notice_fail(error, PST_EXIT_FAILED, code,
+                "%s: cannot give the finished file its name %s: %s; it is kept as %s, rename it",
+                what, wanted, strerror(-code), output->path);
+  else
+    notice_fail(error, PST_EXIT_FAILED, code,
+                "%s: cannot give the finished file its name %s: %s; it is lost, %s", what,
+                wanted != NULL ? wanted : output->path, strerror(-code), remedy_of_folder(-code));
+  free(wanted);
+}
+
 int output_commit(struct output *output, const char *what, struct pst_error *error)
 {
   int result = 0;
 
-  if (output->fd < 0)
-    return 0;
-  if (!output->in_place) {
-    if (fsync(output->fd) < 0) {
-      result = fail(output, what, PST_EXIT_FAILED, "write", errno, error);
-      goto out;
-    }
-    if (output->temporary == NULL)
-      result = link_unnamed(output);
-    if (result == 0 && output->temporary != NULL)
-      result = rename_temporary(output);
+  if (output->fd >= 0 && !output->in_place) {
+    result = fsync(output->fd) < 0 ? -errno : 0;
     if (result < 0) {
-      result =
-          fail(output, what, PST_EXIT_FAILED, "give the finished file its name", -result, error);
-      goto out;
+      fail(output, what, PST_EXIT_FAILED, "write", -result, error);
+    } else {
+      result = give_name(output);
+      if (result < 0)
+        keep_unnamed(output, what, result, error);
+      sync_folder(output);
     }
-    sync_folder(output);
   }
-out:
   output_discard(output);
   return result;
 }

@@ -32,7 +32,8 @@ enum output_flags {
  * -EINTR. */
 int output_open(struct output *output, const char *what, const char *path, unsigned flags,
                 struct pst_error *error);
-/* Flush to the disk and give it its name. On failure nothing is left. Closes. */
+/* Flush to the disk and give it its name; it is kept as output_partial() where the name cannot be
+ * had, which is a failure. On any other failure nothing is left. Closes. */
 int output_commit(struct output *output, const char *what, struct pst_error *error);
 /* It is a part of what was to come: commit it as `.NAME.penstock-part`, beside where it would
  * stand, in the place of an older part. 0 or -ENOMEM. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "output.h"
@@ -100,8 +101,25 @@ static void dot_file_is_seen_meanwhile_and_keeps_what_appeared(void **state)
   assert_int_equal(access("out", F_OK), -1);
   write_file("out", "other", 5);
   assert_int_equal(output_commit(&output, "test", &error), -EEXIST);
+  assert_int_equal(unlink(".out.penstock-part"), 0);
   expect_text("other");
   unlink("out");
+}
+
+static void folder_that_appears_meanwhile_leaves_the_part(void **state)
+{
+  struct output output;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  tmpfile_errno = 0;
+  assert_int_equal(output_open(&output, "test", "out", OUTPUT_OVERWRITE, &error), 0);
+  assert_int_equal(mkdir("out", 0777), 0);
+  assert_int_equal(output_commit(&output, "test", &error), -EISDIR);
+  assert_non_null(strstr(error.text, "kept as .out.penstock-part"));
+  assert_int_equal(rmdir("out"), 0);
+  assert_int_equal(unlink(".out.penstock-part"), 0);
+  assert_int_equal(count_entries(), 0);
 }
 
 static void other_failures_are_not_worked_around(void **state)
@@ -121,6 +139,7 @@ int main(void)
       cmocka_unit_test(without_a_name_until_it_is_whole),
       cmocka_unit_test(without_o_tmpfile_under_a_dot_name),
       cmocka_unit_test(dot_file_is_seen_meanwhile_and_keeps_what_appeared),
+      cmocka_unit_test(folder_that_appears_meanwhile_leaves_the_part),
       cmocka_unit_test(other_failures_are_not_worked_around),
   };
   return cmocka_run_group_tests(tests, folder_setup, folder_teardown) ? 1 : 0;

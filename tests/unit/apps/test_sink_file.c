@@ -307,15 +307,20 @@ static void file_that_appears_meanwhile_is_kept(void **state)
 {
   struct sink sink;
   struct pst_error error = PST_ERROR_INIT;
+  const struct pst_view view = view_of(0, 100);
 
   (void)state;
   assert_int_equal(open_file("out", false, &sink, &error), 0);
+  assert_int_equal(take(&sink, NULL, &view, 1, &error), 0);
   write_file("out", content, 5);
   assert_int_equal(sink.ops->finish(sink.state, NULL, &error), -EEXIST);
   sink_close(&sink);
   expect_file("out", 5);
-  assert_int_equal(count_entries(), 1);
+  expect_file(".out.penstock-part", 100);
+  assert_non_null(strstr(error.text, "kept as .out.penstock-part"));
+  assert_int_equal(count_entries(), 2);
   unlink("out");
+  unlink(".out.penstock-part");
 }
 
 /* Where this is root's, of another user, in a folder where others may plant some. */
