@@ -373,7 +373,8 @@ class Interrupted(ServeCase):
 
         def attempt():
             (self.here / "file").unlink(missing_ok=True)
-            client = self.start("get", self.address, "file", "--chunk", "4KiB", "--depth", 1, cwd=self.here)
+            client = self.start("get", self.address, "file", "--chunk", "4KiB", "--depth", 1, "--json", "out.json",
+                                cwd=self.here)  # fmt: skip
             wait_until(lambda: (part.exists() and part.stat().st_size > 0) or client.poll() is not None, 20,
                        "it has begun")  # fmt: skip
             client.signal(signal.SIGINT)
@@ -381,27 +382,14 @@ class Interrupted(ServeCase):
                 return str(client)
             self.assertEqual(client.status, 1, str(client))
             self.assertIn("--resume", client.stderr)
+            result = self.result("here/out.json")
+            self.assertEqual([error["code"] for error in result["errors"]], ["stopped"])
+            self.assertEqual(result["copy"]["stopped"], "signal")
             return None
 
         self.in_one_of_three(attempt)
         self.get("file", "--resume")
         self.assertEqual(sha256(self.here / "file"), self.sum)
-
-    def test_a_signal_while_another_writes_the_file(self):
-        """It is the signal that is said, not the other."""
-        os.link(self.source, self.root / "file")
-        command = ("get", self.address, "file", "--chunk", "4KiB", "--depth", 1)
-        first = self.start(*command, cwd=self.here)
-        part = self.here / f".file{PART}"
-        wait_until(lambda: part.exists() or first.poll() is not None, 20, "it has begun")
-        with first.stopped():
-            second = self.start(*command, "--json", self.folder / "out.json", cwd=self.here)
-            wait_until(lambda: self.count("has prepared its memory") == 2, 20, "the second is there")
-            second.signal(signal.SIGINT)
-            self.assertEqual(second.wait(), 1, str(second))
-        result = self.result()
-        self.assertEqual([error["code"] for error in result["errors"]], ["stopped"])
-        self.assertEqual(result["copy"]["stopped"], "signal")
 
     def test_two_at_the_same_file(self):
         """Only one writes it."""

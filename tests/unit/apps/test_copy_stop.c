@@ -135,6 +135,22 @@ static void test_while_it_is_opened(void **state)
   copy_close(&copy);
 }
 
+static void retry_behind_signal(struct copy *of)
+{
+  if (of->stopped && !transfer_waits(of->first))
+    transfer_end(of->first);
+  has_signal = true;
+}
+
+static void test_while_another_writes_it(void **state)
+{
+  (void)state;
+  assert_int_equal(run(retry_behind_signal, 1), 0);
+  assert_int_equal(copy.totals.failed, 1);
+  assert_int_equal(copy.error.code, -EINTR);
+  copy_close(&copy);
+}
+
 static void signal_alone(struct copy *of)
 {
   (void)of;
@@ -170,6 +186,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_while_it_is_opened),
+      cmocka_unit_test(test_while_another_writes_it),
       cmocka_unit_test(test_between_two_files),
       cmocka_unit_test(test_behind_the_last_file),
   };
