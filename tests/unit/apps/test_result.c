@@ -271,9 +271,9 @@ static void failure_has_an_error_and_success_has_none(void **state)
   static const struct {
     int exit_status, code;
     const char *name;
-  } rows[] = {{PST_EXIT_UNAVAILABLE, 0, "unavailable"},
-              {PST_EXIT_FAILED, -ECONNRESET, "peer"},
-              {PST_EXIT_FAILED, -EIO, "failed"},
+  } rows[] = {{PST_EXIT_UNAVAILABLE, 0, "unavailable"}, {PST_EXIT_FAILED, -ECONNRESET, "peer"},
+              {PST_EXIT_FAILED, -ECONNREFUSED, "peer"}, {PST_EXIT_FAILED, -EINTR, "stopped"},
+              {PST_EXIT_USAGE, -EINTR, "usage"},        {PST_EXIT_FAILED, -EIO, "failed"},
               {PST_EXIT_USAGE, -ETIMEDOUT, "usage"}};
   struct json_object *result = new_result();
 
