@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "notice.h"
 #include "report.h"
@@ -21,7 +22,10 @@ int standard_output_end(int status)
   errno = 0;
   if (fflush(stdout) == 0 && !ferror(stdout))
     return status;
-  int code = errno; /* 0: what failed was written before */
+  int code = errno;
+  /* What failed was written before. */
+  if (code == 0 && write(STDOUT_FILENO, "", 0) < 0)
+    code = errno;
   if (!said)
     notice(PST_LOG_ERROR, "not all could be written to standard output%s%s; %s",
            code != 0 ? ": " : "", code != 0 ? standard_output_cause(code) : "",
