@@ -45,7 +45,7 @@
   (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
 #define RC_RING_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 #define RC_NEVER UINT64_MAX
-#define RC_EVENT_NS UINT64_C(10000000)   /* an event may come after what it says is flushed */
+#define RC_EVENT_NS UINT64_C(500000000)  /* who knows why a queue pair failed may be late */
 #define RC_FLUSH_NS UINT64_C(1000000000) /* a failed queue pair may take to give all back */
 
 #define RC_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
