@@ -87,6 +87,10 @@ def free_port(count=1):
     raise AssertionError("no free ports")
 
 
+# Under nohup a program that is started here would ignore it, too; one with a handler does not.
+signal.signal(signal.SIGHUP, lambda *_: None)
+
+
 class Child:
     """A running penstock, or another program. Its lines are collected as they come."""
 
