@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,14 +44,22 @@ static int split(struct output *output)
   return code;
 }
 
-/* A dot-file beside the final one; its name changes from try to try. */
-static char *temporary_name(const struct output *output, unsigned number)
+/* A dot-file beside the final one, whose name it has as far as that fits. NULL: out of memory. */
+static char *dot_name(const struct output *output, const char *suffix)
 {
+  const int room = NAME_MAX - 1 - (int)strlen(suffix);
   char *name = NULL;
 
-  if (asprintf(&name, ".%s.penstock-%ld-%u", output->name, (long)getpid(), number) < 0)
-    return NULL;
-  return name;
+  return asprintf(&name, ".%.*s%s", room, output->name, suffix) < 0 ? NULL : name;
+}
+
+/* It changes from try to try. */
+static char *temporary_name(const struct output *output, unsigned number)
+{
+  char suffix[64];
+
+  snprintf(suffix, sizeof suffix, ".penstock-%ld-%u", (long)getpid(), number);
+  return dot_name(output, suffix);
 }
 
 static int open_named(struct output *output)
@@ -219,11 +228,12 @@ static int rename_temporary(struct output *output)
 
 int output_partial(struct output *output)
 {
-  char *name = NULL, *path = NULL;
+  char *name, *path = NULL;
 
   if (output->fd < 0 || output->in_place || output->partial)
     return 0;
-  if (asprintf(&name, ".%s.penstock-part", output->name) < 0)
+  name = dot_name(output, ".penstock-part");
+  if (name == NULL)
     return -ENOMEM;
   size_t folder = strlen(output->path) - strlen(output->name);
   if (asprintf(&path, "%.*s%s", (int)folder, output->path, name) < 0) {

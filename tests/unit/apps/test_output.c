@@ -2,6 +2,8 @@
 /* A filesystem without O_TMPFILE: the link wraps openat(). */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -122,6 +124,28 @@ static void folder_that_appears_meanwhile_leaves_the_part(void **state)
   assert_int_equal(count_entries(), 0);
 }
 
+static void part_of_a_long_name_has_what_fits(void **state)
+{
+  static const int errnos[] = {0, EOPNOTSUPP};
+  char name[NAME_MAX + 1], part[NAME_MAX + 1];
+  struct output output;
+  struct pst_error error = PST_ERROR_INIT;
+
+  (void)state;
+  memset(name, 'n', NAME_MAX);
+  name[NAME_MAX] = '\0';
+  snprintf(part, sizeof part, ".%.*s.penstock-part", NAME_MAX - 15, name);
+  for (size_t i = 0; i < sizeof errnos / sizeof *errnos; i++) {
+    tmpfile_errno = errnos[i];
+    assert_int_equal(output_open(&output, "test", name, false, &error), 0);
+    assert_int_equal(output_partial(&output), 0);
+    assert_string_equal(output.path, part);
+    assert_int_equal(output_commit(&output, "test", &error), 0);
+    assert_int_equal(unlink(part), 0);
+    assert_int_equal(count_entries(), 0);
+  }
+}
+
 static void other_failures_are_not_worked_around(void **state)
 {
   struct output output;
@@ -140,6 +164,7 @@ int main(void)
       cmocka_unit_test(without_o_tmpfile_under_a_dot_name),
       cmocka_unit_test(dot_file_is_seen_meanwhile_and_keeps_what_appeared),
       cmocka_unit_test(folder_that_appears_meanwhile_leaves_the_part),
+      cmocka_unit_test(part_of_a_long_name_has_what_fits),
       cmocka_unit_test(other_failures_are_not_worked_around),
   };
   return cmocka_run_group_tests(tests, folder_setup, folder_teardown) ? 1 : 0;
