@@ -22,7 +22,7 @@
 #include "signals.h"
 #include "standard.h"
 
-#define RESULT_HEAD 64        /* bytes, with its first two keys */
+#define RESULT_MAX (64 << 20) /* bytes; what is longer is no result */
 #define INTERRUPTED_SECONDS 1 /* for the result of a command that a second signal ends */
 
 /* The command's own FILE. */
@@ -74,22 +74,55 @@ static char *utf8_copy(const char *text, size_t length)
   return copy;
 }
 
-/* What replacing the file would lose. Every result begins as result_new() does. */
+/* Whether this is one result, and nothing else: all have these keys from the beginning. */
+static bool is_result(const char *text, size_t length)
+{
+  static const struct {
+    const char *key;
+    enum json_type type;
+  } keys[] = {{"format", json_type_int},
+              {"penstock", json_type_string},
+              {"command", json_type_string},
+              {"ok", json_type_boolean}};
+  struct json_tokener *tokener = json_tokener_new();
+
+  if (tokener == NULL)
+    return false;
+  struct json_object *root = json_tokener_parse_ex(tokener, text, (int)length), *value;
+  bool is = true;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    is = is && json_object_object_get_ex(root, keys[i].key, &value) &&
+         json_object_is_type(value, keys[i].type);
+  for (size_t i = json_tokener_get_parse_end(tokener); i < length; i++)
+    is = is && strchr(" \t\r\n", text[i]) != NULL && text[i] != '\0';
+  json_object_put(root);
+  json_tokener_free(tokener);
+  return is;
+}
+
+static bool is_result_file(int fd, size_t length)
+{
+  char *text = length > RESULT_MAX ? NULL : malloc(length);
+  ssize_t got = text == NULL ? -1 : pread(fd, text, length, 0);
+  bool is = got == (ssize_t)length && is_result(text, length);
+
+  free(text);
+  return is;
+}
+
+/* Whether replacing the file would lose what is no older result. */
 static bool holds_other_data(const char *path)
 {
-  char head[RESULT_HEAD + 1] = "";
   struct stat st;
-  int end = 0;
 
   if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
     return false;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-  ssize_t length = fd < 0 ? -1 : read(fd, head, RESULT_HEAD);
+  bool is = fd >= 0 && fstat(fd, &st) == 0 && is_result_file(fd, (size_t)st.st_size);
+
   if (fd >= 0)
     close(fd);
-  if (length >= 0)
-    sscanf(head, " { \"format\": %*u, \"penstock\":%n", &end);
-  return end == 0;
+  return !is;
 }
 
 static int refuse_file(const char *path, const char *why, struct pst_error *error)

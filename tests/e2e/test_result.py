@@ -13,7 +13,7 @@ import result_schema
 from harness import HAS_PCAP, Case, main, random_file, wait_until, yaml_stream
 
 PIPE_BYTES = 65536  # that a FIFO takes (pipe(7))
-OLDER = '{"format": 1, "penstock": "0.1.0", "ok": true, "exit_status": 0}\n'
+OLDER = '{"format": 1, "penstock": "0.1.0", "command": "run", "ok": true, "exit_status": 0}\n'
 
 
 def waiting_in(fifo):
@@ -169,6 +169,13 @@ class ResultFile(Case):
         self.refused(*run, self.folder / "way" / "sink.bin", keeps=source)
         sink.write_bytes(b"data of another")
         self.refused(*run, sink, keeps=sink)
+        run_again = self.folder / "again.json"
+        self.run_program("run", "config/loopback.yaml", "--count", "1", "--json", run_again)
+        again = run_again.read_text()
+        for text in (again * 2, again + "notes", again[:-20], '{"format": 1, "penstock": "my notes"}'):
+            sink.write_text(text)
+            self.refused(*run, sink, keeps=sink)
+        self.run_program("run", "config/loopback.yaml", "--count", "1", "--json", run_again)
         for words, keeps in ((("put", "127.0.0.1:1", source, "--json", source), source),
                              (("put", "127.0.0.1:1", self.out, "--json", self.out), self.out),
                              (("put", "127.0.0.1:1", self.folder, "--recursive", "--json", self.out), self.out),

@@ -205,7 +205,8 @@ static void what_a_sender_cannot_know_is_null(void **state)
 
 static void an_older_result_is_replaced_whole(void **state)
 {
-  static const char older_text[] = "{\"format\":1,\"penstock\":\"0.1.0\",\"older\":1}";
+  static const char older_text[] =
+      "{\"format\":1,\"penstock\":\"0.1.0\",\"command\":\"run\",\"ok\":true,\"older\":1}\n";
   struct json_object *result = new_result();
 
   (void)state;
