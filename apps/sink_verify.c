@@ -31,8 +31,14 @@ static int verify_take(void *state, const struct sink_host *host, const struct p
                        uint32_t n, struct pst_fence **fence, struct pst_error *error)
 {
   struct verify *verify = state;
-  int result = host->verify(host->context, views, n, fence);
 
+  if (host->param(host->context, "pattern.seed") == NULL)
+    return notice_fail(error, PST_EXIT_USAGE, -ENOMSG,
+                       "stream '%s': sink: verify checks the pattern source, and the sender has "
+                       "another one; write \"sink: discard\" or \"sink: {type: file, file: "
+                       "PATH}\" under \"receiver\", or \"source: pattern\" under \"sender\"",
+                       verify->stream);
+  int result = host->verify(host->context, views, n, fence);
   if (result == -EAGAIN)
     return result;
   if (result < 0)

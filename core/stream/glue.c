@@ -216,8 +216,11 @@ static uint32_t make_params(const struct session_end *end, struct control_pair *
 
   if (!end->is_sender || end->is_one_sided)
     return 0;
-  snprintf(text, sizeof(text), "%lu", sender->seed);
-  glue_add_pair(params, &count, CONTROL_PARAMS_MAX, "pattern.seed", text);
+  /* What is read from a file is no pattern, and nobody can verify it. */
+  if (end->config->sender.source.type == CONFIG_SOURCE_PATTERN) {
+    snprintf(text, sizeof(text), "%lu", sender->seed);
+    glue_add_pair(params, &count, CONTROL_PARAMS_MAX, "pattern.seed", text);
+  }
   if (sender->leader)
     sender = sender->leader;
   for (uint32_t i = 0; i < sender->param_count; i++)

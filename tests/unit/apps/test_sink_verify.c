@@ -27,6 +27,19 @@ static int verified(void *context, struct pst_verify_result *result)
   return 0;
 }
 
+static const char *made_from(void *context, const char *key)
+{
+  (void)context;
+  return strcmp(key, "pattern.seed") == 0 ? "7" : NULL;
+}
+
+static const char *not_said(void *context, const char *key)
+{
+  (void)context;
+  (void)key;
+  return NULL;
+}
+
 static void open_verify(struct sink *sink)
 {
   const struct sink_params params = {.stream = "s", .message = 100};
@@ -40,7 +53,8 @@ static void messages_are_released_behind_the_check(void **state)
 {
   struct sink sink;
   struct checker checker = {0};
-  const struct sink_host host = {.context = &checker, .verify = verify, .verified = verified};
+  const struct sink_host host = {
+      .context = &checker, .param = made_from, .verify = verify, .verified = verified};
   struct pst_error error = PST_ERROR_INIT;
   struct pst_fence *fence = NULL;
   struct pst_view views[3] = {{0}};
@@ -57,11 +71,30 @@ static void messages_are_released_behind_the_check(void **state)
   sink_close(&sink);
 }
 
+static void what_is_no_pattern_is_not_called_corrupted(void **state)
+{
+  struct sink sink;
+  struct checker checker = {0};
+  const struct sink_host host = {
+      .context = &checker, .param = not_said, .verify = verify, .verified = verified};
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_fence *fence = NULL;
+  struct pst_view views[3] = {{0}};
+
+  (void)state;
+  open_verify(&sink);
+  assert_int_equal(sink.ops->take(sink.state, &host, views, 3, &fence, &error), -ENOMSG);
+  assert_int_equal(error.exit_status, PST_EXIT_USAGE);
+  assert_int_equal(checker.handed, 0);
+  sink_close(&sink);
+}
+
 static void corruption_is_for_the_account_to_judge(void **state)
 {
   struct sink sink;
   struct checker checker = {.result = {.corrupted = 1, .sequence = 7, .offset = 3}};
-  const struct sink_host host = {.context = &checker, .verify = verify, .verified = verified};
+  const struct sink_host host = {
+      .context = &checker, .param = made_from, .verify = verify, .verified = verified};
   struct pst_error error = PST_ERROR_INIT;
 
   (void)state;
@@ -74,7 +107,8 @@ static void memory_without_a_pattern_is_an_error(void **state)
 {
   struct sink sink;
   struct checker checker = {.verify_result = -EOPNOTSUPP};
-  const struct sink_host host = {.context = &checker, .verify = verify, .verified = verified};
+  const struct sink_host host = {
+      .context = &checker, .param = made_from, .verify = verify, .verified = verified};
   struct pst_error error = PST_ERROR_INIT;
   struct pst_fence *fence = NULL;
   struct pst_view view = {0};
@@ -90,6 +124,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(messages_are_released_behind_the_check),
+      cmocka_unit_test(what_is_no_pattern_is_not_called_corrupted),
       cmocka_unit_test(corruption_is_for_the_account_to_judge),
       cmocka_unit_test(memory_without_a_pattern_is_an_error),
   };
