@@ -145,6 +145,12 @@ static int take_name(struct output *output, const char *what, struct pst_error *
     return notice_fail(error, PST_EXIT_USAGE, -ELOOP,
                        "%s: %s is a symbolic link; name the file itself, or remove the link", what,
                        output->path);
+  /* A disk's content is a file's; what reads a FIFO or a terminal loses nothing. */
+  if (S_ISBLK(reached.st_mode) && !output->overwrite)
+    return notice_fail(error, PST_EXIT_USAGE, -EEXIST,
+                       "%s: %s is a block device, whose content would be lost; name a file, or "
+                       "allow it with overwrite: true",
+                       what, output->path);
   if (!S_ISREG(reached.st_mode)) {
     int code = open_in_place(output, S_ISFIFO(reached.st_mode));
     if (code == -EINTR)

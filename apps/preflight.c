@@ -139,7 +139,8 @@ static void preflight_sink(const struct preflight *flight)
   if (type == NULL)
     return;
   at(flight, params.file != NULL ? "receiver.sink.file" : "receiver.sink.type");
-  if (is_special(params.file))
+  bool is_disk = params.file != NULL && is_kind(params.file, S_IFBLK);
+  if (is_special(params.file) && (!is_disk || params.overwrite))
     preflight_special(flight, params.file, W_OK);
   else if (sink_open(&sink, type, &params, flight->error) == 0)
     sink_close(&sink);

@@ -259,12 +259,14 @@ int result_watch(void)
 
 int result_begin(const struct command *command, const struct arguments *arguments)
 {
-  struct stat st;
+  struct stat st = {0};
   /* What is no regular file gets one result, not two; opening a FIFO would wait for its reader. */
   bool is_stream =
       strcmp(arguments->json, "-") == 0 ||
       (stat(arguments->json, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
 
+  if (is_stream && S_ISBLK(st.st_mode))
+    return refuse_file(arguments->json, "is a block device", NULL);
   if (!is_stream && command->names_file != NULL && command->names_file(arguments, arguments->json))
     return refuse_file(arguments->json, "is what the command reads or writes", NULL);
   own.command = command;
@@ -273,8 +275,15 @@ int result_begin(const struct command *command, const struct arguments *argument
   int code = is_stream ? 0
                        : write_bare(-1, FINDING_RUNNING,
                                     "the command has not ended: it is running, or it was killed");
-  if (code == 0 && !command->forks && (code = result_watch()) < 0)
-    notice(PST_LOG_ERROR, "--json: cannot prepare for signals: %s", strerror(-code));
+  int watch = code < 0 || command->forks ? 0 : result_watch();
+  if (watch < 0) {
+    notice(PST_LOG_ERROR,
+           "--json: cannot prepare for signals: %s; raise the limits of this process (ulimit -a: "
+           "open files, processes, virtual memory)",
+           strerror(-watch));
+    write_bare(PST_EXIT_FAILED, FINDING_FAILED, NULL);
+    code = -ENOMEM;
+  }
   return code;
 }
 

@@ -3,6 +3,7 @@
 """Real files through two processes: equality, memory use, refusals, a full disk."""
 import hashlib
 import os
+import stat
 import subprocess
 import threading
 import unittest
@@ -73,6 +74,15 @@ class Files(FileCase):
         stream = self.only_stream(result)
         self.assertEqual((stream["stopped"], stream["messages_sent"]), ("source_end", 0))
 
+    def test_a_receiver_that_verifies_is_refused(self):
+        """A file is no pattern: nothing of it is corrupted."""
+        self.sent.write_bytes(b"a file" * 1000)
+        receiver = self.start("receive", self.config(yaml_stream("file", message="1 KiB"), name="verify.yaml"))
+        sender = self.start("send", self.file_config(message="1 KiB"))
+        self.assertEqual((receiver.wait(), sender.wait()), (2, 1), f"{receiver}{sender}")
+        self.assertIn("sink: verify checks the pattern source, and the sender has another one", receiver.stderr)
+        self.assertNotIn("corrupted", receiver.stderr + sender.stderr)
+
     def test_example_with_set(self):
         random_file(self.sent, 16 * MIB)
         sets = [
@@ -129,6 +139,18 @@ class Files(FileCase):
         self.assertEqual(self.received.read_text(), "precious")
         self.run_program("run", self.file_config(sink=", overwrite: true"))
         self.assertEqual(sha256(self.sent), sha256(self.received))
+
+    @unittest.skipIf(os.geteuid() != 0, "only root makes device nodes")
+    def test_a_disk_is_not_replaced_unasked(self):
+        disk = self.output / "disk"
+        os.mknod(disk, stat.S_IFBLK | 0o600, os.makedev(7, 0xfffff))  # a loop device that nobody has
+        self.received = disk
+        self.sent.write_bytes(b"data")
+        for command, status in (("check", 0), ("run", 2)):
+            child = self.run_program(command, self.file_config(), expect=status)
+            self.assertIn(f"{disk} is a block device, whose content would be lost", child.stderr)
+        child = self.run_program("run", "config/loopback.yaml", "--json", disk, expect=2)
+        self.assertIn(f"{disk} is a block device, which the result would replace", child.stderr)
 
     def test_a_missing_file_is_named(self):
         child = self.run_program("run", self.file_config(), expect=None)
