@@ -10,7 +10,7 @@ import termios
 import unittest
 
 import result_schema
-from harness import HAS_PCAP, Case, main, random_file, wait_until, yaml_stream
+from harness import HAS_PCAP, SANITIZED, Case, main, random_file, wait_until, yaml_stream
 
 PIPE_BYTES = 65536  # that a FIFO takes (pipe(7))
 OLDER = '{"format": 1, "penstock": "0.1.0", "command": "run", "ok": true, "exit_status": 0}\n'
@@ -190,6 +190,17 @@ class ResultFile(Case):
         self.assertEqual(child.wait(), 1, str(child))
         self.assertRegex(child.stderr, r"--json.*out.json exists and is no result of a command")
         self.assertEqual(self.out.read_text(), "of another program")
+
+    @unittest.skipIf(SANITIZED, "a sanitizer takes address space by the terabyte")
+    def test_who_may_start_no_thread_has_a_result(self):
+        """The stack of a thread does not fit."""
+        self.out.write_text(OLDER)
+        child = self.run_program("run", "config/loopback.yaml", "--json", self.out, expect=1,
+                                 prefix=("prlimit", f"--stack={1 << 30}", f"--as={1 << 29}"))
+        self.assertIn("--json: cannot prepare for signals", child.stderr)
+        result = self.result()
+        self.assertEqual((result["state"], result["exit_status"]), ("ended", 1))
+        self.assertIn(result["errors"][0]["text"], child.stderr)
 
     def test_file_that_cannot_be_written_is_refused_before_anything_begins(self):
         child = self.run_program("run", "config/loopback.yaml", "--json", self.folder / "none" / "f",
