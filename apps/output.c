@@ -273,6 +273,11 @@ static int give_name(struct output *output)
 /* `code` is why it cannot have its name: another program has taken it meanwhile, say. */
 static void keep_unnamed(struct output *output, const char *what, int code, struct pst_error *error)
 {
+  if (output->partial) {
+    notice_fail(error, PST_EXIT_FAILED, code, "%s: cannot keep the part that came as %s: %s; %s",
+                what, output->path, strerror(-code), remedy_of_folder(-code));
+    return;
+  }
   char *wanted = strdup(output->path);
   int kept = wanted == NULL ? -ENOMEM : output_partial(output);
 

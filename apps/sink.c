@@ -2,9 +2,13 @@
 #include "sink.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "finding.h"
 #include "notice.h"
+#include "output.h"
 
 int sink_open(struct sink *sink, const char *type, const struct sink_params *params,
               struct pst_error *error)
@@ -23,6 +27,21 @@ int sink_open(struct sink *sink, const char *type, const struct sink_params *par
   return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
                      "stream '%s': there is no sink '%s'; use verify, discard, file or pcap",
                      params->stream, type);
+}
+
+int sink_commit(struct output *output, const char *stream, const char *what,
+                struct pst_error *error)
+{
+  char *part = output->partial ? strdup(output->path) : NULL;
+  char where[512];
+  int result = output_commit(output, what, error);
+
+  snprintf(where, sizeof where, "streams.%s.receiver.sink", stream);
+  if (result == 0 && part != NULL)
+    notice_warn(FINDING_RECORDING, where, "stream '%s': the part that came is kept as %s", stream,
+                part);
+  free(part);
+  return result;
 }
 
 void sink_close(struct sink *sink)

@@ -61,4 +61,10 @@ int sink_open(struct sink *sink, const char *type, const struct sink_params *par
               struct pst_error *error);
 void sink_close(struct sink *sink);
 
+struct output;
+/* The end of a sink's finish(): output_commit(), and a word of the part where the stream was cut.
+ */
+int sink_commit(struct output *output, const char *stream, const char *what,
+                struct pst_error *error);
+
 #endif

@@ -274,10 +274,7 @@ static int file_finish(void *state, const struct sink_host *host, struct pst_err
                 "stream '%s': %s lacks %" PRIu64 " message%s that came too late; "
                 "receiver.assemble: {by: sequence, packets: 64} restores the order",
                 file->stream, file->output.path, file->left_out, plural(file->left_out));
-  if (file->output.partial)
-    notice_warn(FINDING_RECORDING, where, "stream '%s': the part that came is kept as %s",
-                file->stream, file->output.path);
-  return output_commit(&file->output, file->what, error);
+  return sink_commit(&file->output, file->stream, file->what, error);
 }
 
 static void file_close(void *state)

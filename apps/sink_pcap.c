@@ -244,10 +244,7 @@ static int capture_finish(void *state, const struct sink_host *host, struct pst_
         "stream '%s': packets in %s stand in the order of arrival, not of sending; sort them "
         "with reordercap",
         capture->stream, capture->output.path);
-  if (capture->output.partial)
-    notice_warn(FINDING_RECORDING, where, "stream '%s': the part that came is kept as %s",
-                capture->stream, capture->output.path);
-  return output_commit(&capture->output, capture->what, error);
+  return sink_commit(&capture->output, capture->stream, capture->what, error);
 }
 
 #else

@@ -263,6 +263,16 @@ class Cut(Case):
                 self.assert_partial()
         self.assertEqual(other.read_text(), "untouched")
 
+    def test_a_part_that_cannot_be_kept_is_not_called_kept(self):
+        (self.made / PART / "x").mkdir(parents=True)
+        child = self.start("run", self.file_stream(), "--json", self.folder / "out.json")
+        wait_written(child, 1 << 18)
+        child.signal(signal.SIGINT)
+        self.assertEqual(child.wait(), 1, str(child))
+        self.assertRegex(child.stderr, rf"cannot keep the part that came as \S*{PART}: Is a directory")
+        self.assertNotIn("is kept", child.stderr)
+        self.assert_cut("out.json", "failure")
+
     def test_two_processes(self):
         for transport in ("loopback", "{plugin: udp, options: {device: 127.0.0.1}}"):
             with self.subTest(transport=transport):
