@@ -73,6 +73,7 @@ enum finding finding_of(int exit_status, int code)
   case -ETIMEDOUT:
   case -ECANCELED:
   case -EPIPE:
+  case -ESHUTDOWN:
     return FINDING_PEER;
   default:
     return FINDING_FAILED;

@@ -161,12 +161,15 @@ class Requests(ServeCase):
 
     def test_the_server_stops_while_clients_are_busy(self):
         self.serve(root=False)
-        clients = [self.start("request", op, self.address, "--duration", 60, "--depth", 4) for op in ("write", "read")]
+        clients = {op: self.start("request", op, self.address, "--duration", 60, "--depth", 4, "--json", self.folder / op)
+                   for op in ("write", "read")}
         self.wait_joined(2)
         self.stop()
-        for client in clients:
+        for op, client in clients.items():
             self.assertEqual(client.wait(), 1, str(client))
             self.assertIn("the server is stopping", client.stderr)
+            result = self.result(op)
+            self.assertEqual((result["request"]["stopped"], result["errors"][0]["code"]), ("peer", "peer"))
         self.assert_nothing_left()
 
     def test_nobody_serves(self):
