@@ -262,9 +262,7 @@ static uint32_t stopped_by(const struct judged *judged)
   }
   if (own->stopped != PST_STOP_UNKNOWN)
     return (uint32_t)own->stopped;
-  if (flow->receiver.stopped != PST_STOP_UNKNOWN)
-    return flow->receiver.stopped;
-  return flow->foreign && own->state == PST_STATE_ENDED ? PST_STOP_SOURCE_END : PST_STOP_UNKNOWN;
+  return flow->receiver.stopped; /* a foreign sender that falls silent has not said why */
 }
 
 static const char *stop_name(uint32_t stopped)

@@ -108,6 +108,7 @@ class Ends(Foreign):
         self.assertEqual(stream["sent_basis"], "sequence")
         self.assertEqual(stream["loss"], 0)
         self.assertEqual(stream["bytes_delivered"], 50000)
+        self.assertIsNone(stream["stopped"])  # whether that was all, nobody knows
         # The silence is no part of the stream.
         self.assertLess(stream["seconds"] + 0.5, took)
 
@@ -117,6 +118,7 @@ class Ends(Foreign):
         stream = self.ended(child)
         self.assertEqual(stream["messages_delivered"], 100)
         self.assertEqual(stream["messages_sent"], 100)
+        self.assertEqual(stream["stopped"], "count")
 
     def test_count_in_the_file(self):
         child = self.receive(self.foreign_config("none", ", silence: 0, count: 7"))
