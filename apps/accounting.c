@@ -155,15 +155,30 @@ double accounting_loss(const struct account *account)
   return (double)(account->sent - account->delivered) / (double)account->sent;
 }
 
+const char *accounting_first_wrong(const struct account *account,
+                                   char text[ACCOUNTING_FIRST_WRONG_BYTES])
+{
+  const struct pst_verify_result *wrong = &account->wrong;
+
+  text[0] = '\0';
+  if (wrong->corrupted > 0)
+    snprintf(text, ACCOUNTING_FIRST_WRONG_BYTES,
+             "; first found: message %" PRIu64 ", byte %" PRIu64 ": expected 0x%02x, found 0x%02x",
+             wrong->sequence, wrong->offset, wrong->expected, wrong->found);
+  return text;
+}
+
 enum accounting_finding accounting_check(const struct account *account, char *why, size_t size)
 {
+  char first[ACCOUNTING_FIRST_WRONG_BYTES];
   const char *carrier =
       account->path.carrier[0] != '\0' ? account->path.carrier : "carrier unknown";
 
   why[0] = '\0';
   if (account->receiver_known && account->corrupted > 0) {
-    snprintf(why, size, "corrupted: %" PRIu64 " of %" PRIu64 " message%s checked",
-             account->corrupted, account->verified, plural(account->verified));
+    snprintf(why, size, "corrupted: %" PRIu64 " of %" PRIu64 " message%s checked%s",
+             account->corrupted, account->verified, plural(account->verified),
+             accounting_first_wrong(account, first));
     return ACCOUNT_CORRUPTED;
   }
   if (!account->sent_known || !account->delivered_known) {

@@ -25,10 +25,11 @@ struct account {
   uint32_t drop_count;
   struct pst_drop drops[16];
   struct pst_path_info path;
-  const char *staged_by; /* as accounting_staged_by() */
-  bool lossy;            /* the transport may lose or repeat messages: no failure by itself */
-  bool foreign;          /* the other end is no Penstock (`control: none`) */
-  bool ordered;          /* it promises the order that they were sent in */
+  const char *staged_by;          /* as accounting_staged_by() */
+  struct pst_verify_result wrong; /* the first corrupted message; corrupted 0: known elsewhere */
+  bool lossy;   /* the transport may lose or repeat messages: no failure by itself */
+  bool foreign; /* the other end is no Penstock (`control: none`) */
+  bool ordered; /* it promises the order that they were sent in */
 };
 
 /* The worse of both ends' paths, as the receiver says it, or the sender where it is what stages.
@@ -63,6 +64,11 @@ enum accounting_finding {
 };
 /* `why` gets a sentence with the numbers, "" when balanced. */
 enum accounting_finding accounting_check(const struct account *account, char *why, size_t size);
+
+/* "; first found: message 7, byte 3: expected 0x10, found 0x30", or "" where that is not known. */
+#define ACCOUNTING_FIRST_WRONG_BYTES 128
+const char *accounting_first_wrong(const struct account *account,
+                                   char text[ACCOUNTING_FIRST_WRONG_BYTES]);
 
 /* Share of the messages sent that were not delivered, 0 to 1; < 0: not known. */
 double accounting_loss(const struct account *account);

@@ -177,14 +177,18 @@ static void judge_expects(struct judged *judged)
 /* Where the stream broke off, that too little came is no fault of its own. */
 static void say_expects(struct judged *judged)
 {
-  char why[EXPECT_SENTENCE_BYTES], at[64];
+  char why[EXPECT_SENTENCE_BYTES + ACCOUNTING_FIRST_WRONG_BYTES], at[64];
+  char first[ACCOUNTING_FIRST_WRONG_BYTES];
 
   for (size_t i = 0; i < judged->expect_count; i++) {
     const struct expect_result *expect = &judged->expects[i];
     if (!expect->checked || expect->met || (judged->broke_off && expect->of_amount))
       continue;
     snprintf(at, sizeof at, "expect.%s", expect->key);
-    set_failed(judged, PST_EXIT_EXPECT, FINDING_EXPECT, at, expect_sentence(expect, why), false);
+    expect_sentence(expect, why);
+    if (strcmp(expect->key, "max_corrupted") == 0)
+      strcat(why, accounting_first_wrong(&judged->account, first));
+    set_failed(judged, PST_EXIT_EXPECT, FINDING_EXPECT, at, why, false);
   }
 }
 
@@ -395,6 +399,11 @@ void report_flow(struct flow *flow, struct json_object *result)
     judged.errors = json_object_new_array();
   accounting_gather(judged.sender, judged.receiver, &judged.account);
   judged.account.foreign = flow->foreign;
+  if (judged.receiver != NULL && judged.receiver->corrupted > 0) {
+    struct pst_verify_result wrong = {.struct_size = sizeof wrong};
+    if (pst_receiver_verified(flow->receiver.handle, &wrong) == 0)
+      judged.account.wrong = wrong;
+  }
   if (judged.sender != NULL)
     sent_count = pst_sender_counters(flow->sender.handle, sent, COUNTERS_MAX);
   if (judged.receiver != NULL)

@@ -64,13 +64,6 @@ static int verify_finish(void *state, const struct sink_host *host, struct pst_e
     verify->finish_ns = now_ns();
   if (found.checked < verify->taken && now_ns() - verify->finish_ns < PATIENCE_NS)
     return -EAGAIN;
-  /* Whether that is a failure is for the account and `expect` to say. */
-  if (found.corrupted > 0)
-    notice(PST_LOG_ERROR,
-           "stream '%s': %" PRIu64 " of %" PRIu64 " messages are corrupted; first found: message "
-           "%" PRIu64 ", byte %" PRIu64 ": expected 0x%02x, found 0x%02x",
-           verify->stream, found.corrupted, found.checked, found.sequence, found.offset,
-           found.expected, found.found);
   if (found.checked < verify->taken)
     return notice_fail(error, PST_EXIT_FAILED, -ETIMEDOUT,
                        "stream '%s': only %" PRIu64 " of %" PRIu64

@@ -88,6 +88,10 @@ class Fault(Case):
             with self.subTest(kind):
                 stream, child = self.run_faulty(PLACES["direct"], **{f"{kind}_ppm": 10000})
                 self.assertRegex(child.stderr, WHY[kind])
+                (error,) = stream["errors"]
+                self.assertEqual(child.stderr.count("penstock: error:"), 1, child)
+                if kind == "corrupt":
+                    self.assertRegex(error["text"], r"first found: message \d+, byte \d+: expected 0x")
                 injected = self.assert_detected(stream)
                 self.assertGreater(injected[f"injected_{kind}"], 0)
                 for other in set(KINDS) - {kind}:
