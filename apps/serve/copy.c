@@ -167,9 +167,17 @@ void transfer_covered(struct transfer *t, uint64_t offset, uint64_t length)
   t->counted += t->extents.covered - before;
 }
 
-static void transfer_stop(struct transfer *t)
+/* What ends all of them is said once, by say_cut(). */
+static void transfer_cut(struct transfer *t)
 {
-  transfer_fail(t, -EINTR, "stopped by %s; --resume goes on with it", signals_name());
+  struct copy *copy = t->copy;
+
+  if (t->failed)
+    return;
+  t->failed = true;
+  copy->totals.failed++;
+  copy->cut++;
+  snprintf(copy->cut_name, sizeof copy->cut_name, "%s", t->name);
 }
 
 bool transfer_waits(struct transfer *t)
@@ -179,7 +187,7 @@ bool transfer_waits(struct transfer *t)
   if (t->busy_ns == 0)
     t->busy_ns = now;
   if (t->copy->stopped)
-    transfer_stop(t);
+    transfer_cut(t);
   if (now - t->busy_ns > BUSY_NS || t->copy->stopped)
     return false;
   t->retry_ns = now + RETRY_NS;
@@ -305,7 +313,7 @@ static void stop(struct copy *copy)
   copy->stopped = true;
   for (struct transfer *t = copy->first; t != NULL; t = t->next) {
     if (t->running)
-      transfer_stop(t);
+      transfer_cut(t);
   }
 }
 
@@ -314,14 +322,27 @@ static bool has_more(const struct copy *copy)
   return copy->listing || copy->pending != NULL || copy->walk != NULL;
 }
 
+static int say_cut(struct copy *copy, int code, const char *cause)
+{
+  if (copy->cut == 0 && !has_more(copy))
+    return notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s", cause);
+  if (copy->cut == 1 && !has_more(copy))
+    return notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s: %s; --resume goes on with it",
+                       copy->cut_name, cause);
+  return notice_fail(&copy->error, PST_EXIT_FAILED, code,
+                     "%s; %" PRIu64 " file%s went through, --resume goes on with the others", cause,
+                     copy->totals.files, plural(copy->totals.files));
+}
+
 /* Nothing is under way. A signal may have come between two files, and none has failed by it. */
 static int end_copy(struct copy *copy)
 {
-  if (!copy->stopped || !has_more(copy) || copy->error.code != 0)
+  char cause[64];
+
+  if (!copy->stopped || (copy->cut == 0 && !has_more(copy)))
     return 0;
-  return notice_fail(&copy->error, PST_EXIT_FAILED, -EINTR,
-                     "stopped by %s after %" PRIu64 " file%s; --resume goes on with the others",
-                     signals_name(), copy->totals.files, plural(copy->totals.files));
+  snprintf(cause, sizeof cause, "stopped by %s", signals_name());
+  return say_cut(copy, -EINTR, cause);
 }
 
 /* The server is gone: nothing that is under way can go on. */
@@ -329,18 +350,17 @@ static int lose_all(struct copy *copy, int code)
 {
   struct transfer *next;
 
-  notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s", copy->remote.text);
   for (struct transfer *t = copy->first; t != NULL; t = next) {
     next = t->next;
     if (t->ended) {
       drop(copy, t);
       continue;
     }
-    transfer_fail(t, code, "the connection ended before it was through; --resume goes on with it");
+    transfer_cut(t);
     copy->totals.bytes -= t->counted;
     t->counted = 0;
   }
-  return code;
+  return say_cut(copy, code, copy->remote.text);
 }
 
 static int copy_all(struct copy *copy)

@@ -144,6 +144,8 @@ struct copy {
   struct copy_totals totals;
   uint64_t began_ns, shown_ns, ns; /* ns: all of it took */
   bool tty, stopped;
+  uint32_t cut; /* that a signal, or the server's end, did not let through; and one of them */
+  char cut_name[SERVE_NAME_MAX + 1];
   struct pst_error error;
 };
 

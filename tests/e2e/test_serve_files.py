@@ -335,11 +335,24 @@ class Interrupted(ServeCase):
                 self.serve("--overwrite")
                 (self.root / "file").unlink()
                 return str(client)
-            self.assertRegex(client.stderr, "file: the connection ended .*--resume")
+            self.assertRegex(client.stderr, "file: .*lost the peer.*; --resume goes on with it")
+            self.assertEqual(client.stderr.count("penstock: error:"), 1, str(client))
             self.assertRegex(client.stderr, r"put 0 files, 0 bytes .* \| 1 failed")
             return None
 
         self.in_one_of_three(lose)
+
+    def test_a_server_that_goes_is_said_once_for_all(self):
+        many = self.root / "many"
+        many.mkdir()
+        for i in range(40):
+            os.link(self.source, many / f"file{i}")
+        client = self.start("get", self.address, "many", "--recursive", cwd=self.here)
+        wait_until(lambda: (self.here / "many").exists() or client.poll() is not None, 60, "it has begun")
+        self.server.kill()
+        self.assertEqual(client.wait(), 1, str(client))
+        self.assertRegex(client.stderr, r"lost the peer.*; \d+ files? went through, --resume goes on with the others")
+        self.assertEqual(client.stderr.count("penstock: error:"), 1, str(client))
 
     def test_what_was_left_may_be_of_another_file(self):
         """It is compared, not trusted."""
