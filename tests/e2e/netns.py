@@ -114,13 +114,17 @@ def is_at(pid, side):
     return DEVICE[side] in pathlib.Path(f"/proc/{pid}/net/dev").read_text()
 
 
+class Ended(AssertionError):
+    """The process whose sockets are looked at."""
+
+
 def udp_row(pid, port):
     """Fields of /proc/net/udp of the socket bound to that port where pid runs; None."""
     for table in ("udp", "udp6"):
         try:
             lines = pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
         except FileNotFoundError:
-            raise AssertionError(f"process {pid} has ended") from None
+            raise Ended(f"process {pid} has ended") from None
         for line in lines:
             fields = line.split()
             if fields[1].endswith(f":{port:04X}"):
