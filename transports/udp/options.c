@@ -388,9 +388,8 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   if (udp_address_read(check->option_string(check->options, "device"), &device, zone))
     families[1] = device.any.sa_family; /* else it is an interface, which may have both */
   check_one_host(check, "device", families[1], &device,
-                 check->side == PST_SCOPE_RECEIVER
-                     ? "a group goes to `group`, and all addresses are `device: any`"
-                     : "a group goes to `to`, and all addresses are `device: any`");
+                 "a group is a sender's `to` and a receiver's `group`, and all addresses are "
+                 "`device: any`");
   if (check->side == PST_SCOPE_SENDER) {
     families[2] = check_address(check, "to", &first);
     check_destination(check, families[2], &first);
