@@ -263,6 +263,17 @@ static bool sink_clashes(const struct preflight *flight, uint32_t index)
   return false;
 }
 
+/* A source that another stream writes need not be there yet; its sink's check says what is wrong.
+ */
+static bool is_written(const struct preflight *flight, const struct named_file *source)
+{
+  for (uint32_t i = 0; i < pst_config_stream_count(flight->config); i++)
+    if (source->path != NULL && flight->sinks[i].path != NULL &&
+        file_identity_equal(&source->identity, &flight->sinks[i].identity))
+      return true;
+  return false;
+}
+
 /* ---- Each stream by itself ------------------------------------------------------------ */
 
 static void preflight_stream(const struct preflight *flight, uint32_t roles, uint32_t index)
@@ -276,7 +287,8 @@ static void preflight_stream(const struct preflight *flight, uint32_t roles, uin
     return;
   }
   if ((roles & PST_SESSION_SENDER) &&
-      !is_result(flight, &flight->sources[index], "sender.source.file"))
+      !is_result(flight, &flight->sources[index], "sender.source.file") &&
+      !is_written(flight, &flight->sources[index]))
     preflight_source(flight);
   if ((roles & PST_SESSION_RECEIVER) && !sink_clashes(flight, index))
     preflight_sink(flight);
