@@ -318,9 +318,12 @@ static bool check_version(struct check *check, const struct node *root, struct n
 void check_root(struct check *check, const char *source, struct node *root)
 {
   struct place begin = {source, 1, 1};
-  if (!root || root->null) {
+  /* Of an empty file the settings of a command line make a mapping that lacks the rest. */
+  bool is_empty = root && root->type == NODE_MAP && strcmp(root->place.source, source) != 0 &&
+                  !node_value(root, "penstock") && !node_value(root, "streams");
+  if (!root || root->null || is_empty) {
     if (check->findings->total == 0)
-      findings_add(check->findings, root ? &root->place : &begin,
+      findings_add(check->findings, root && !is_empty ? &root->place : &begin,
                    "nothing is configured; the least is \"penstock: 1\" and one stream with a "
                    "name under \"streams:\"");
     return;

@@ -394,6 +394,26 @@ class CheckFor(Case):
         self.assertEqual((self.folder / "there").read_bytes(), b"kept")
         self.run_program("run", self.two(file("/dev/null"), file("/dev/null")))
 
+    def test_a_source_that_another_stream_writes_is_one_error(self):
+        path = self.two("{type: file, file: made}", "discard", ("pattern", "{type: file, file: ./made}"))
+        child = self.run_program("run", path, cwd=self.folder, expect=2)
+        self.assertRegex(child.stderr, self.place(path) + "stream 'p': .* is the source of stream 'q', too")
+        self.assertEqual(child.stderr.count("error:"), 1, str(child))
+
+    def test_an_empty_file_is_one_error_beside_set(self):
+        path = self.write("empty.yaml", "")
+        for command in ("check", "run"):
+            child = self.run_program(command, path, "--set", "control.timeout=1s", expect=2)
+            self.assertRegex(child.stderr, rf"error: {path}:1:1: nothing is configured")
+            self.assertEqual(child.stderr.count("error:"), 1, str(child))
+
+    def test_no_hosts_address_is_one_error(self):
+        path = self.write("any.yaml", "penstock: 1\ncontrol: {address: '127.0.0.1:1'}\n"
+                          "transport: {plugin: udp, options: {device: 0.0.0.0}}\nstreams:\n"
+                          "- {name: p, message: 1 KiB, ring: 8, sender: {source: pattern}, receiver: {sink: verify}}\n")
+        child = self.run_program("check", path, expect=2)
+        self.assertEqual(child.stderr.count("error:"), 1, str(child))
+
     def test_a_sink_replaces_no_source_and_no_configuration(self):
         (self.folder / "in").write_bytes(b"kept")
         sink = "{type: file, file: in, overwrite: true}"
