@@ -111,15 +111,43 @@ static bool has_run(const struct judged *judged)
   return has_started && (!has_failed || judged->account.sent > 0 || judged->account.delivered > 0);
 }
 
+/* What `expect` judges by a bound of its own is taken out, and does not hide what else is wrong.
+ * Whether there was any. */
+static bool leave_to_expect(const struct judged *judged, enum accounting_finding finding,
+                            struct account *left)
+{
+  switch (finding) {
+  case ACCOUNT_LOSS:
+    left->blameless = left->dropped;
+    return judged->wanted.max_loss.text != NULL;
+  case ACCOUNT_DUPLICATES:
+    left->duplicates = 0;
+    return judged->wanted.max_duplicates.text != NULL;
+  case ACCOUNT_REORDERED:
+    left->reordered = 0;
+    return judged->wanted.max_reordered.text != NULL;
+  case ACCOUNT_CORRUPTED:
+    left->corrupted = 0;
+    return judged->wanted.max_corrupted.text != NULL;
+  default:
+    return false;
+  }
+}
+
 static void judge_account(struct judged *judged)
 {
+  struct account left = judged->account;
+  enum accounting_finding found;
   char why[512];
   struct flow *flow = judged->flow;
   bool failed = flow->exit_status != PST_EXIT_OK;
   char place[512];
 
   judged->broke_off = failed;
-  switch (accounting_check(&judged->account, why, sizeof why)) {
+  do
+    found = accounting_check(&left, why, sizeof why);
+  while (leave_to_expect(judged, found, &left));
+  switch (found) {
   case ACCOUNT_BALANCED:
     break;
   case ACCOUNT_UNKNOWN:
@@ -143,20 +171,16 @@ static void judge_account(struct judged *judged)
     judged->broke_off = true;
     break;
   case ACCOUNT_LOSS: /* who says how much loss is right gets 4 for more */
-    if (judged->wanted.max_loss.text == NULL)
-      set_failed(judged, PST_EXIT_FAILED, FINDING_LOSS, "", why, false);
+    set_failed(judged, PST_EXIT_FAILED, FINDING_LOSS, "", why, false);
     break;
   case ACCOUNT_DUPLICATES:
-    if (judged->wanted.max_duplicates.text == NULL)
-      set_failed(judged, PST_EXIT_FAILED, FINDING_DUPLICATES, "", why, false);
+    set_failed(judged, PST_EXIT_FAILED, FINDING_DUPLICATES, "", why, false);
     break;
   case ACCOUNT_REORDERED:
-    if (judged->wanted.max_reordered.text == NULL)
-      set_failed(judged, PST_EXIT_FAILED, FINDING_REORDERED, "", why, false);
+    set_failed(judged, PST_EXIT_FAILED, FINDING_REORDERED, "", why, false);
     break;
   case ACCOUNT_CORRUPTED:
-    if (judged->wanted.max_corrupted.text == NULL)
-      set_failed(judged, PST_EXIT_FAILED, FINDING_CORRUPTED, "", why, false);
+    set_failed(judged, PST_EXIT_FAILED, FINDING_CORRUPTED, "", why, false);
     break;
   }
 }

@@ -83,6 +83,14 @@ class Fault(Case):
                     self.assertTrue(0.008 < about < 0.012, (kind, about))
                 self.assertRegex(child.stderr, r"corrupted")
 
+    def test_a_bound_of_one_kind_hides_no_other(self):
+        path = self.config(yaml_stream(sender="{count: 20000}", expect="{max_corrupted: 20000, max_duplicates: 20000}"))
+        child = self.run_program(
+            "run", path, "--set", "transport={plugin: loopback, filters: [{plugin: fault, options: "
+            "{corrupt_ppm: 10000, duplicate_ppm: 10000, drop_ppm: 10000}}]}", expect=1)
+        self.assertRegex(child.stderr, "error: stream 'packets': lost on a reliable transport")
+        self.assertEqual(child.stderr.count("penstock: error:"), 1, str(child))
+
     def test_each_kind_alone(self):
         for kind in KINDS[:4]:
             with self.subTest(kind):
