@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct pst_description fuzz_description_loopback, fuzz_description_host;
+extern const struct pst_described fuzz_description_loopback, fuzz_description_host;
 
 static const char *const modes[] = {"auto", "slow", "fast", NULL};
 static const struct pst_option every_options[] = {
@@ -52,9 +52,8 @@ static const struct pst_option wrong_options[] = {
 
 #define DESCRIPTION(kind_, name_, options_)                                                        \
   {                                                                                                \
-    .struct_size = sizeof(struct pst_description), .kind = kind_,                                  \
-    .option_count = sizeof(options_) / sizeof((options_)[0]), .name = name_, .version = "1",       \
-    .summary = "made up", .needs = "", .rung = "compiled", .options = options_                     \
+    .kind = kind_, .option_count = sizeof(options_) / sizeof((options_)[0]), .name = name_,        \
+    .version = "1", .summary = "made up", .rung = "compiled", .options = options_                  \
   }
 
 static const struct pst_description made_up[] = {
@@ -62,29 +61,28 @@ static const struct pst_description made_up[] = {
     DESCRIPTION(PST_KIND_MEMORY, "all", every_options),
     DESCRIPTION(PST_KIND_FILTER, "fault", fault_options),
     DESCRIPTION(PST_KIND_TRANSPORT, "wrong", wrong_options),
-    {.struct_size = sizeof(struct pst_description),
-     .kind = PST_KIND_FILTER,
+    {.kind = PST_KIND_FILTER,
      .name = "bare",
      .version = "1",
      .summary = "made up",
-     .needs = "",
      .rung = "compiled"}};
 
-static const struct pst_description *const descriptions[] = {&fuzz_description_loopback,
-                                                             &fuzz_description_host,
-                                                             &made_up[0],
-                                                             &made_up[1],
-                                                             &made_up[2],
-                                                             &made_up[3],
-                                                             &made_up[4]};
-#define DESCRIPTIONS (sizeof(descriptions) / sizeof(descriptions[0]))
+#define MADE_UP (sizeof(made_up) / sizeof(made_up[0]))
+#define DESCRIPTIONS (MADE_UP + 2)
+
+static const struct pst_description *description(size_t index)
+{
+  if (index == MADE_UP)
+    return fuzz_description_loopback.description;
+  return index < MADE_UP ? &made_up[index] : fuzz_description_host.description;
+}
 
 static const struct pst_description *find(void *context, uint32_t kind, const char *name)
 {
   (void)context;
   for (size_t i = 0; i < DESCRIPTIONS; i++)
-    if (descriptions[i]->kind == kind && strcmp(descriptions[i]->name, name) == 0)
-      return descriptions[i];
+    if (description(i)->kind == kind && strcmp(description(i)->name, name) == 0)
+      return description(i);
   return NULL;
 }
 
@@ -93,8 +91,8 @@ static size_t names(void *context, uint32_t kind, const char **list, size_t max)
   size_t count = 0;
   (void)context;
   for (size_t i = 0; i < DESCRIPTIONS; i++)
-    if (descriptions[i]->kind == kind && count < max)
-      list[count++] = descriptions[i]->name;
+    if (description(i)->kind == kind && count < max)
+      list[count++] = description(i)->name;
   return count;
 }
 

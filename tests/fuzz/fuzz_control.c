@@ -13,7 +13,7 @@ static uint8_t frame[WIRE_FRAME_MAX];
 /* What an encoder leaves out since it means nothing. */
 static void drop_idle(struct wire_message *message)
 {
-  if (message->fd_count == 0 && message->remote_fd_count == 0)
+  if (message->fd_count == 0)
     message->fd_id = 0;
   if ((message->type == WIRE_BYE || message->type == WIRE_TAKEN) && message->code == 0)
     memset(message->text, 0, sizeof message->text);
@@ -21,17 +21,14 @@ static void drop_idle(struct wire_message *message)
 
 static void require_same(void)
 {
-  const uint8_t *a = first.address, *b = second.address;
+  const uint8_t *a = first.blob, *b = second.blob;
   REQUIRE(first.type == second.type);
   REQUIRE(first.major == second.major && first.minor == second.minor);
   if (first.type == WIRE_HELLO && first.major != WIRE_MAJOR)
     return;
-  REQUIRE(first.address_length == second.address_length);
-  REQUIRE(first.address_length == 0 || memcmp(a, b, first.address_length) == 0);
-  REQUIRE(first.remote_bytes == second.remote_bytes);
-  REQUIRE(first.remote_bytes == 0 || memcmp(first.remote, second.remote, first.remote_bytes) == 0);
-  first.address = second.address = NULL;
-  first.remote = second.remote = NULL;
+  REQUIRE(first.blob_length == second.blob_length);
+  REQUIRE(first.blob_length == 0 || memcmp(a, b, first.blob_length) == 0);
+  first.blob = second.blob = NULL;
   REQUIRE(memcmp(&first, &second, sizeof first) == 0);
 }
 

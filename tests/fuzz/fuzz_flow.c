@@ -30,47 +30,32 @@ static uint8_t frame[WIRE_FRAME_MAX];
 static struct wire_message message;
 static const uint8_t *input, *input_end;
 
-static void on_peer(void *context, void *stream, const struct control_peer *peer)
+static void on_heard(void *context, void *stream, const struct control_stream_message *heard)
 {
   struct seen *s = stream;
-  (void)context, (void)peer;
-  REQUIRE(s->peers++ == 0 && s->fails == 0);
-}
-
-static void on_address(void *context, void *stream, const struct pst_blob *address)
-{
-  const struct seen *s = stream;
-  (void)context, (void)address;
-  REQUIRE(s->peers == 1 && s->fails == 0);
-}
-
-static void on_beat(void *context, void *stream, const struct control_totals *totals)
-{
-  const struct seen *s = stream;
   (void)context;
-  REQUIRE(s->peers == 1 && s->fails == 0 && totals->drop_count <= 16);
-}
-
-static void on_finish(void *context, void *stream, const struct control_totals *totals)
-{
-  struct seen *s = stream;
-  (void)context, (void)totals;
-  REQUIRE(s->peers == 1 && s->finishes++ == 0 && s->fails == 0);
-}
-
-static void on_counts(void *context, void *stream, const struct control_totals *totals)
-{
-  struct seen *s = stream;
-  (void)context, (void)totals;
-  REQUIRE(s->finishes == 1 && s->counts++ == 0 && s->fails == 0);
-}
-
-static void on_fail(void *context, void *stream, int code, const char *text,
-                    const struct control_totals *totals)
-{
-  struct seen *s = stream;
-  (void)context, (void)totals;
-  REQUIRE(code < 0 && text[0] != '\0' && s->fails++ == 0);
+  switch (heard->type) {
+  case CONTROL_HEARD_PEER:
+    REQUIRE(s->peers++ == 0 && s->fails == 0);
+    break;
+  case CONTROL_HEARD_ADDRESS:
+    REQUIRE(s->peers == 1 && s->fails == 0);
+    break;
+  case CONTROL_HEARD_BEAT:
+    REQUIRE(s->peers == 1 && s->fails == 0 && heard->totals->drop_count <= 16);
+    break;
+  case CONTROL_HEARD_FINISH:
+    REQUIRE(s->peers == 1 && s->finishes++ == 0 && s->fails == 0);
+    break;
+  case CONTROL_HEARD_COUNTS:
+    REQUIRE(s->finishes == 1 && s->counts++ == 0 && s->fails == 0);
+    break;
+  case CONTROL_HEARD_FAIL:
+    REQUIRE(heard->code < 0 && heard->text[0] != '\0' && s->fails++ == 0);
+    break;
+  case CONTROL_HEARD_LAST:
+    break;
+  }
 }
 
 static uint32_t take(void)
@@ -97,13 +82,11 @@ static void fill(uint32_t type)
     snprintf(message.terms[0].key, sizeof(message.terms[0].key), "k");
     snprintf(message.params[0].key, sizeof(message.params[0].key), "p");
   }
-  message.address = address;
-  message.address_length = take() % (sizeof(address) + 1);
+  message.blob = address;
+  message.blob_length = take() % (sizeof(address) + 1);
   message.fd_count = take() == 255;
   message.fd_id = message.fd_count;
-  message.remote_length = take() == 255 ? take() : 0;
-  message.remote = message.remote_length ? address : NULL;
-  message.remote_bytes = message.remote_length ? 8 : 0;
+  message.region_length = take();
   message.region_id = take() % 4;
   message.access = take();
   message.totals.messages = take();
@@ -188,12 +171,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
                                         .connect_timeout_ns = UINT64_C(60000000000),
                                         .heartbeat_ns = UINT64_C(20000000000),
                                         .peer_timeout_ns = UINT64_C(60000000000)};
-  const struct control_callbacks callbacks = {.peer = on_peer,
-                                              .address = on_address,
-                                              .beat = on_beat,
-                                              .finish = on_finish,
-                                              .counts = on_counts,
-                                              .fail = on_fail};
+  const struct control_callbacks callbacks = {.heard = on_heard};
   static uint8_t address[16];
   struct control_stream streams[STREAMS];
   struct pst_error error = PST_ERROR_INIT;

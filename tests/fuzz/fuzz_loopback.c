@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "loopback/address.h"
 #include "loopback/loopback.h"
 #include "require.h"
 

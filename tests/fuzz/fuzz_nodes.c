@@ -83,93 +83,116 @@ static struct pst_blob own_blob(uint32_t fd_count)
                            .fds = {shared_fd, shared_fd}};
 }
 
-/* As a node does: one in four is turned away. */
-static void on_join(void *context, uint64_t id, const struct control_peer *peer)
+static void answer(enum wire_type type, uint64_t id, uint32_t region, int code, const char *text)
 {
   const struct pst_blob address = own_blob(1);
-  struct seen *s = seen_of(id);
-  (void)context;
-  REQUIRE(id % 2 == 1 && !s->is_here && peer->text[0]);
-  check_blob(peer->address);
+  control_node_say(control,
+                   &(struct control_node_message){.type = type,
+                                                  .id = id,
+                                                  .region = region,
+                                                  .code = code,
+                                                  .text = text,
+                                                  .blob = type == WIRE_WELCOME ? &address : NULL});
+}
+
+/* As a node does: one in four is turned away. */
+static void on_join(struct seen *s, const struct control_node_message *m)
+{
+  REQUIRE(m->id % 2 == 1 && !s->is_here && m->peer->text[0]);
+  check_blob(m->blob);
   s->is_here = true;
-  if (peer->address->length % 4 == 3) {
-    control_node_bye(control, id, -EBUSY, "not now");
+  if (m->blob->length % 4 == 3) {
+    answer(WIRE_BYE, m->id, 0, -EBUSY, "not now");
     return;
   }
   s->has_joined = true;
-  control_node_welcome(control, id, &address);
-  atomic_fetch_or(&joined, 1u << id);
+  answer(WIRE_WELCOME, m->id, 0, 0, NULL);
+  atomic_fetch_or(&joined, 1u << m->id);
 }
 
-static void on_welcome(void *context, uint64_t id, const struct control_peer *peer)
+static void on_welcome(struct seen *s, const struct control_node_message *m)
 {
-  struct seen *s = seen_of(id);
-  (void)context;
-  REQUIRE(id % 2 == 0 && !s->has_joined);
-  check_blob(peer->address);
+  REQUIRE(m->id % 2 == 0 && !s->has_joined);
+  check_blob(m->blob);
   s->is_here = s->has_joined = true;
-  atomic_fetch_or(&joined, 1u << id);
+  atomic_fetch_or(&joined, 1u << m->id);
 }
 
 /* Taken, refused, or not answered, as its length says. */
-static void on_region(void *context, uint64_t id, const struct control_region *region)
+static void on_region(struct seen *s, const struct control_node_message *m)
 {
-  struct seen *s = seen_of(id);
-  (void)context;
-  REQUIRE(s->has_joined && region->id >= 1 && region->id <= REGIONS);
-  REQUIRE(!s->on_offer[region->id]);
-  check_blob(region->remote);
+  REQUIRE(s->has_joined && m->region >= 1 && m->region <= REGIONS);
+  REQUIRE(!s->on_offer[m->region]);
+  check_blob(m->blob);
   REQUIRE(++s->offered <= OFFERS);
-  s->on_offer[region->id] = true;
-  s->may_go[region->id] = true;
-  if (region->length % 3 == 0) {
-    control_node_taken(control, id, region->id, 0, "");
-  } else if (region->length % 3 == 1) {
-    s->on_offer[region->id] = false;
+  s->on_offer[m->region] = true;
+  s->may_go[m->region] = true;
+  if (m->length % 3 == 0) {
+    answer(WIRE_TAKEN, m->id, m->region, 0, "");
+  } else if (m->length % 3 == 1) {
+    s->on_offer[m->region] = false;
     s->offered--;
-    control_node_taken(control, id, region->id, -ENOSPC, "no room");
+    answer(WIRE_TAKEN, m->id, m->region, -ENOSPC, "no room");
   }
 }
 
-static void on_taken(void *context, uint64_t id, uint32_t region, int code, const char *text)
+static void on_taken(struct seen *s, const struct control_node_message *m)
 {
-  struct seen *s = seen_of(id);
-  (void)context, (void)region;
-  REQUIRE(++s->answers <= atomic_load(&asked[id]));
-  REQUIRE(s->has_joined && code <= 0 && strlen(text) <= WIRE_TEXT_MAX);
+  REQUIRE(++s->answers <= atomic_load(&asked[m->id]));
+  REQUIRE(s->has_joined && m->code <= 0 && strlen(m->text) <= WIRE_TEXT_MAX);
 }
 
-static void on_withdraw(void *context, uint64_t id, uint32_t region)
+static void on_withdraw(struct seen *s, const struct control_node_message *m)
 {
-  struct seen *s = seen_of(id);
-  (void)context;
-  REQUIRE(s->has_joined && region >= 1 && region <= REGIONS);
-  REQUIRE(s->may_go[region]);
-  s->may_go[region] = false;
+  REQUIRE(s->has_joined && m->region >= 1 && m->region <= REGIONS);
+  REQUIRE(s->may_go[m->region]);
+  s->may_go[m->region] = false;
   /* It may have been refused, which has crossed this on its way. */
-  if (!s->on_offer[region])
+  if (!s->on_offer[m->region])
     return;
-  s->on_offer[region] = false;
+  s->on_offer[m->region] = false;
   s->offered--;
-  control_node_release(control, id, region);
+  answer(WIRE_KEEP, m->id, m->region, 0, NULL);
 }
 
-static void on_readdress(void *context, uint64_t id, const struct pst_blob *address)
+static void on_gone(struct seen *s, const struct control_node_message *m)
 {
-  const struct seen *s = seen_of(id);
-  (void)context;
-  REQUIRE(s->has_joined);
-  check_blob(address);
-}
-
-static void on_gone(void *context, uint64_t id, int code, const char *text)
-{
-  struct seen *s = seen_of(id);
-  (void)context;
-  REQUIRE(code <= 0 && text[0]);
-  REQUIRE(id % 2 == 0 || s->is_here);
+  REQUIRE(m->code <= 0 && m->text[0]);
+  REQUIRE(m->id % 2 == 0 || s->is_here);
   s->is_gone = true;
-  atomic_fetch_and(&joined, ~(1u << id));
+  atomic_fetch_and(&joined, ~(1u << m->id));
+}
+
+static void on_message(void *context, const struct control_node_message *m)
+{
+  struct seen *s = seen_of(m->id);
+  (void)context;
+  switch (m->type) {
+  case WIRE_JOIN:
+    on_join(s, m);
+    break;
+  case WIRE_WELCOME:
+    on_welcome(s, m);
+    break;
+  case WIRE_REGION:
+    on_region(s, m);
+    break;
+  case WIRE_TAKEN:
+    on_taken(s, m);
+    break;
+  case WIRE_WITHDRAW:
+    on_withdraw(s, m);
+    break;
+  case WIRE_READDRESS:
+    REQUIRE(s->has_joined);
+    check_blob(m->blob);
+    break;
+  case WIRE_BYE:
+    on_gone(s, m);
+    break;
+  default: /* this node has a transport, over which messages go */
+    REQUIRE(false);
+  }
 }
 
 /* What this side says, of whom it may have lost by now. */
@@ -177,25 +200,28 @@ static void speak(void)
 {
   const struct pst_blob blob = own_blob(take() % 3);
   const uint32_t what = take(), number = 1 + what / 8 % REGIONS;
-  const struct control_region region = {
-      .id = number, .access = take(), .length = 4096, .remote = &blob};
+  const uint32_t access = take();
   uint64_t id = 1 + take() % (IDS - 1);
   if (!(atomic_load(&joined) & 1u << id))
     id = 1;
+  struct control_node_message said = {
+      .id = id, .region = number, .access = access, .length = 4096, .blob = &blob};
   switch (what % 4) {
   case 0:
     atomic_fetch_add(&asked[id], 1);
-    control_node_region(control, id, &region);
+    said.type = WIRE_REGION;
+    control_node_say(control, &said);
     break;
   case 1:
-    control_node_withdraw(control, id, number);
+    answer(WIRE_WITHDRAW, id, number, 0, NULL);
     break;
   case 2:
-    control_node_readdress(control, id, &blob);
+    said.type = WIRE_READDRESS;
+    control_node_say(control, &said);
     break;
   default:
     if (what % 8 == 7)
-      control_node_bye(control, id, what & 64 ? -EIO : 0, "that is all");
+      answer(WIRE_BYE, id, 0, what & 64 ? -EIO : 0, "that is all");
   }
 }
 
@@ -217,14 +243,13 @@ static void fill(uint32_t type)
   message.term_count = message.param_count = take() % 8 == 7;
   snprintf(message.terms[0].key, sizeof(message.terms[0].key), "k");
   snprintf(message.params[0].key, sizeof(message.params[0].key), "p");
-  message.address = bytes;
-  message.address_length = take() % (sizeof(bytes) + 1);
+  message.blob = bytes;
+  message.blob_length = take() % (sizeof(bytes) + 1);
   message.region_id = 1 + take() % REGIONS;
   message.access = take();
   if (type == WIRE_REGION) {
-    message.remote_length = 1 + take();
-    message.remote = bytes;
-    message.remote_bytes = 8;
+    message.region_length = 1 + take();
+    message.blob_length = 8;
   }
   message.code = -(int)(take() % 120);
   snprintf(message.text, sizeof(message.text), "because");
@@ -241,10 +266,7 @@ static void say_frame(struct end *end)
 static void pass(struct end *end, uint32_t how)
 {
   struct side_fds batch = {.count = how % 4};
-  if (message.type == WIRE_REGION)
-    message.remote_fd_count = batch.count;
-  else
-    message.fd_count = batch.count;
+  message.fd_count = batch.count;
   message.fd_id = ++end->fd_id;
   batch.id = message.fd_id + (how & 64 ? 1 : 0);
   batch.count += how & 128 ? 1 : 0;
@@ -411,20 +433,14 @@ static void run(void)
                                              .peers_max = 4,
                                              .offers_max = OFFERS,
                                              .join_timeout_ns = UINT64_C(60000000000),
-                                             .peer_timeout_ns = UINT64_C(60000000000)};
-  const struct control_node_callbacks callbacks = {.join = on_join,
-                                                   .welcome = on_welcome,
-                                                   .region = on_region,
-                                                   .taken = on_taken,
-                                                   .withdraw = on_withdraw,
-                                                   .readdress = on_readdress,
-                                                   .gone = on_gone};
+                                             .peer_timeout_ns = UINT64_C(60000000000),
+                                             .heard = on_message};
   struct pst_error error = PST_ERROR_INIT;
   struct end ends[PEERS];
   memset(seen, 0, sizeof(seen));
   memset(asked, 0, sizeof(asked));
   atomic_store(&joined, 0);
-  REQUIRE(control_node_open(&params, &callbacks, &control, &error) == 0);
+  REQUIRE(control_node_open(&params, &control, &error) == 0);
   for (uint32_t i = 0; i < COMING; i++)
     ends[i] = come();
   ends[COMING] = be_found();

@@ -30,15 +30,15 @@ static int file = -1;
 static char path[64];
 static char *memory;
 
-static int param_set(void *context, const char *key, const char *value)
+/* The sender is a struct manner. */
+int pst_sender_param_set(struct pst_sender *sender, const char *key, const char *value)
 {
-  const struct manner *manner = context;
+  const struct manner *manner = (const struct manner *)sender;
   REQUIRE(key[0] != '\0' && value[0] != '\0');
   return manner->refused ? -ENOSPC : 0;
 }
 
-static int take(const struct source *source, const struct manner *manner,
-                const struct source_host *host)
+static int take(const struct source *source, const struct manner *manner)
 {
   static struct pst_slot slots[SOURCE_BATCH];
   struct pst_error error = PST_ERROR_INIT;
@@ -53,7 +53,7 @@ static int take(const struct source *source, const struct manner *manner,
     slots[i] = (struct pst_slot){.capacity = (uint32_t)manner->message};
     slots[i].host = manner->refused ? NULL : memory + (uint64_t)i * manner->message;
   }
-  int rc = source->ops->fill(source->state, host, slots, (uint32_t)n, &error);
+  int rc = source->ops->fill(source->state, NULL, slots, (uint32_t)n, &error);
   REQUIRE(rc == (manner->refused ? -EOPNOTSUPP : 0));
   for (int i = 0; rc == 0 && i < n; i++) {
     REQUIRE(slots[i].length <= manner->message);
@@ -70,16 +70,16 @@ static void try_manner(const struct manner *manner)
                                  .message = manner->message,
                                  .loop = manner->loop,
                                  .timed = manner->timed};
-  const struct source_host host = {.context = (void *)manner, .param_set = param_set};
+  struct pst_sender *sender = (struct pst_sender *)(uintptr_t)manner;
   struct pst_error error = PST_ERROR_INIT;
   struct source source = {.ops = &source_pcap};
   int rc = source.ops->open(&params, &source.state, &error);
   REQUIRE(rc <= 0 && error.code == rc && (rc == 0) == (source.state != NULL));
   if (rc)
     return;
-  rc = source.ops->announce(source.state, &host, &error);
+  rc = source.ops->announce(source.state, sender, &error);
   REQUIRE(rc == (manner->refused ? -ENOSPC : 0));
-  for (int round = 0; round < ROUNDS_MAX && take(&source, manner, &host) == 0; round++)
+  for (int round = 0; round < ROUNDS_MAX && take(&source, manner) == 0; round++)
     continue;
   source.ops->close(source.state);
 }

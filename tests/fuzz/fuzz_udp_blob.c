@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A peer's address of udp: what is taken makes sense, and is the same once written and read. */
+#include <string.h>
+
 #include "require.h"
-#include "udp/udp.h"
+#include "udp/blob.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {

@@ -6,9 +6,6 @@ import struct
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-SUFFIXES = {"yaml": ".txt", "set": ".txt", "control": ".bin", "serve": ".bin", "server": ".bin", "packet": ".bin", "pcap": ".pcap",
-            "loopback": ".bin", "udp_blob": ".bin", "rc_blob": ".bin", "elf": ".bin", "flow": ".bin",
-            "nodes": ".bin"}
 
 
 # ---- Configurations ------------------------------------------------------------
@@ -29,7 +26,7 @@ def yaml_seeds():
         "".join(f"k{i}: 1\n" for i in range(258)),
         "[" + ",".join(f"&a{i} 1" for i in range(258)) + "]",
         head + "streams: [" + "," * 0 + ",".join("a" for _ in range(2)) + "]",
-        head + "workers: {cpus: [" + ",".join(["1"] * 1030) + "]}\nstreams: [{name: a}]\n",
+        head + "threads: {cpus: [" + ",".join(["1"] * 1030) + "]}\nstreams: [{name: a}]\n",
         head + "transport: {filters: [" + ",".join(["bare"] * 18) + "]}\nstreams: [{name: a}]\n",
         head + "streams: [" + "a: b," * 0 + ",".join(["~"] * 4100)[:9000] + "]\n",
         "\n".join(f"a{i}: &a{i} [" + (",".join([f"*a{i - 1}"] * 9) if i else "1,1,1,1,1,1,1,1,1") + "]" for i in range(7)),
@@ -455,7 +452,7 @@ def main():
     target, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(globals()[target + "_seeds"]()):
-        (folder / f"seed-{number:03}{SUFFIXES[target]}").write_bytes(data)
+        (folder / f"seed-{number:03}").write_bytes(data)
 
 
 if __name__ == "__main__":
