@@ -18,8 +18,8 @@ void fake_spoil(uint8_t *copied, uint64_t length)
 static bool gather(const void *argument)
 {
   const struct cuda_gather_args *args = argument;
-  const struct pst_copy *pieces =
-      (const struct pst_copy *)fake_reach(args->pieces, args->count * sizeof(*pieces));
+  const struct cuda_piece *pieces =
+      (const struct cuda_piece *)fake_reach(args->pieces, args->count * sizeof(*pieces));
   for (uint32_t i = 0; pieces && i < args->count; i++) {
     uint8_t *from = fake_reach(pieces[i].source, pieces[i].length);
     uint8_t *to = fake_reach(pieces[i].destination, pieces[i].length);
@@ -35,8 +35,8 @@ static bool gather(const void *argument)
 static void gather_ranges(const void *argument, fake_visit *visit, void *context)
 {
   const struct cuda_gather_args *args = argument;
-  const uint64_t length = args->count * sizeof(struct pst_copy);
-  const struct pst_copy *pieces = (const struct pst_copy *)fake_bytes(args->pieces, length);
+  const uint64_t length = args->count * sizeof(struct cuda_piece);
+  const struct cuda_piece *pieces = (const struct cuda_piece *)fake_bytes(args->pieces, length);
   visit(context, args->pieces, length, false);
   for (uint32_t i = 0; pieces && i < args->count; i++) {
     visit(context, pieces[i].source, pieces[i].length, false);
@@ -44,7 +44,7 @@ static void gather_ranges(const void *argument, fake_visit *visit, void *context
   }
 }
 
-static bool payload_at(const struct cuda_pattern_args *args, uint32_t i, struct pst_payload *out)
+static bool payload_at(const struct cuda_pattern_args *args, uint32_t i, struct cuda_message *out)
 {
   if (args->payloads) {
     const uint8_t *at = fake_reach(args->payloads + i * sizeof(*out), sizeof(*out));
@@ -58,7 +58,7 @@ static bool payload_at(const struct cuda_pattern_args *args, uint32_t i, struct 
   if (k == args->rows)
     return false;
   const struct pst_payload_row *row = &args->row[k];
-  *out = (struct pst_payload){row->address + i * row->stride, row->length, row->sequence + i, 0};
+  *out = (struct cuda_message){row->address + i * row->stride, row->length, row->sequence + i, 0};
   return true;
 }
 
@@ -74,7 +74,7 @@ static uint8_t pattern_byte(uint64_t seed, uint64_t sequence, uint64_t offset)
 static bool fill(const void *argument)
 {
   const struct cuda_pattern_args *args = argument;
-  struct pst_payload p;
+  struct cuda_message p;
   for (uint32_t i = 0; i < args->count; i++) {
     if (!payload_at(args, i, &p))
       return false;
@@ -92,7 +92,7 @@ static bool verify(const void *argument)
   const struct cuda_pattern_args *args = argument;
   struct cuda_verify_slot *slot =
       (struct cuda_verify_slot *)fake_reach(args->result, sizeof(*slot));
-  struct pst_payload p;
+  struct cuda_message p;
   for (uint32_t i = 0; slot && i < args->count; i++) {
     if (!payload_at(args, i, &p))
       return false;
@@ -115,9 +115,9 @@ static bool verify(const void *argument)
 static void pattern_ranges(const void *argument, fake_visit *visit, void *context, bool writes)
 {
   const struct cuda_pattern_args *args = argument;
-  const uint64_t length = args->count * sizeof(struct pst_payload);
-  const struct pst_payload *list =
-      args->payloads ? (const struct pst_payload *)fake_bytes(args->payloads, length) : NULL;
+  const uint64_t length = args->count * sizeof(struct cuda_message);
+  const struct cuda_message *list =
+      args->payloads ? (const struct cuda_message *)fake_bytes(args->payloads, length) : NULL;
   if (args->payloads)
     visit(context, args->payloads, length, false);
   if (args->result)

@@ -17,7 +17,13 @@ static const struct pst_option options[] = {
         "`false`: messages arrive without their numbers, as if the transport carried none."),
 };
 
-PST_DESCRIPTION(PST_KIND_FILTER, "failing", "0.1.0",
-                "Makes one operation of any transport fail, and watches the order of life", "",
-                "hardware: any machine; it wraps whatever transport there is", options,
-                sizeof(options) / sizeof(options[0]));
+static const struct pst_description description = {
+    .kind = PST_KIND_FILTER,
+    .name = "failing",
+    .version = "0.1.0",
+    .summary = "Makes one operation of any transport fail, and watches the order of life",
+    .rung = "hardware: any machine; it wraps whatever transport there is",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+};
+PST_DESCRIPTION(description);

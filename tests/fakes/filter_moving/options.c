@@ -7,7 +7,13 @@ static const struct pst_option options[] = {
     FAKE_OPTION("late", UINT, "0", "Polls that connecting again takes."),
 };
 
-PST_DESCRIPTION(PST_KIND_FILTER, "moving", "0.1.0",
-                "Gives endpoints another address now and then, as a lost DCT does", "",
-                "hardware: any machine; it wraps whatever transport there is", options,
-                sizeof(options) / sizeof(options[0]));
+static const struct pst_description description = {
+    .kind = PST_KIND_FILTER,
+    .name = "moving",
+    .version = "0.1.0",
+    .summary = "Gives endpoints another address now and then, as a lost DCT does",
+    .rung = "hardware: any machine; it wraps whatever transport there is",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+};
+PST_DESCRIPTION(description);

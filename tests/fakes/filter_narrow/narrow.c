@@ -121,6 +121,8 @@ static int narrow_post(struct pst_endpoint *endpoint, const struct pst_request *
   uint64_t most = device->requests && device->requests < KEPT_MAX ? device->requests : KEPT_MAX;
   uint32_t taken = 0;
 
+  if (device->twice)
+    *wait = PST_WAIT_NONE; /* what has no DONE cannot be ended twice */
   if (device->late == 0 || n == 0 || requests[0].opcode == PST_OP_SEND)
     return device->ops->post(endpoint->inner, requests, n, wait);
   if (endpoint->is_closing)
@@ -151,7 +153,7 @@ static struct pst_completion done_of(const struct pst_endpoint *endpoint,
 static uint32_t pass_on(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
 {
   bool cancel = endpoint->is_closing && endpoint->close_mode == PST_CLOSE_ABORT;
-  uint32_t n = 0, wait;
+  uint32_t n = 0, wait = PST_WAIT_NONE;
 
   endpoint->polls++;
   while (endpoint->head != endpoint->tail && n < max) {

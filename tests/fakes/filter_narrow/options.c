@@ -12,7 +12,13 @@ static const struct pst_option options[] = {
     FAKE_OPTION("device", BOOL, "true", "Reach memory that the CPU cannot touch."),
 };
 
-PST_DESCRIPTION(PST_KIND_FILTER, "narrow", "0.1.0",
-                "Moves less at once, and later, than the transport it wraps", "",
-                "hardware: any machine; it wraps whatever transport there is", options,
-                sizeof(options) / sizeof(options[0]));
+static const struct pst_description description = {
+    .kind = PST_KIND_FILTER,
+    .name = "narrow",
+    .version = "0.1.0",
+    .summary = "Moves less at once, and later, than the transport it wraps",
+    .rung = "hardware: any machine; it wraps whatever transport there is",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+};
+PST_DESCRIPTION(description);

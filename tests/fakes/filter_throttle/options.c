@@ -8,7 +8,13 @@ static const struct pst_option options[] = {
                 .max = 1000000000),
 };
 
-PST_DESCRIPTION(PST_KIND_FILTER, "throttle", "0.1.0",
-                "Slows the sending side of any transport down", "",
-                "hardware: any machine; it wraps whatever transport there is", options,
-                sizeof(options) / sizeof(options[0]));
+static const struct pst_description description = {
+    .kind = PST_KIND_FILTER,
+    .name = "throttle",
+    .version = "0.1.0",
+    .summary = "Slows the sending side of any transport down",
+    .rung = "hardware: any machine; it wraps whatever transport there is",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+};
+PST_DESCRIPTION(description);

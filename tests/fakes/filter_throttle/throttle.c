@@ -117,6 +117,8 @@ static int throttle_post(struct pst_endpoint *endpoint, const struct pst_request
     return -EAGAIN;
   }
   uint32_t most = endpoint->allowed < n ? (uint32_t)endpoint->allowed : n;
+  if (most < n)
+    *wait = PST_WAIT_NONE; /* it is to say why those are fewer */
   int taken = ops->post(endpoint->inner, requests, most, wait);
   if (taken > 0)
     endpoint->allowed -= (uint32_t)taken;

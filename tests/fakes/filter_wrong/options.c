@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <penstock/plugin.h>
 
-PST_DESCRIPTION(PST_KIND_FILTER, "wrong", "0.1.0", "Breaks the contract in one way of several",
-                "the environment variable WRONG, which says how", "hardware: any machine", NULL, 0);
+static const struct pst_description description = {
+    .kind = PST_KIND_FILTER,
+    .name = "wrong",
+    .version = "0.1.0",
+    .summary = "Breaks the contract in one way of several",
+    .needs = "the environment variable WRONG, which says how",
+    .rung = "hardware: any machine",
+};
+PST_DESCRIPTION(description);

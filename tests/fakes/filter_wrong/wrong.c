@@ -176,6 +176,35 @@ static int wrong_start(struct pst_device *device)
   return inner->start ? inner->start(device) : 0;
 }
 
+static int wrong_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
+{
+  return inner->mr_pack(device, mr, blob);
+}
+
+static int wrong_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
+                             struct pst_remote **remote)
+{
+  return inner->remote_open(endpoint, blob, remote);
+}
+
+static void wrong_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
+{
+  inner->remote_close(endpoint, remote);
+}
+
+/* Says of what inner ends by DONEs that it has completed it. */
+static int complete_wrongly(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                            uint32_t n, uint32_t *wait)
+{
+  uint32_t why = PST_WAIT_NONE;
+  int rc = inner->post(endpoint, requests, n, &why);
+  if (rc == -EAGAIN || (rc > 0 && rc < (int)n))
+    *wait = why;
+  if (rc == (int)n)
+    *wait = PST_POST_COMPLETED;
+  return rc;
+}
+
 static int wrong_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
                       uint32_t *wait)
 {
@@ -192,6 +221,17 @@ static int wrong_post(struct pst_endpoint *endpoint, const struct pst_request *r
     fewer.local.pieces = pieces;
     return inner->post(endpoint, &fewer, 1, wait);
   }
+  const bool may_complete = *wait == PST_POST_MAY_COMPLETE;
+  if (may_complete && wrong("completes a READ that it never did") &&
+      requests->opcode == PST_OP_READ) {
+    *wait = PST_POST_COMPLETED;
+    return 1;
+  }
+  if ((wrong("completes without being asked") && !may_complete) ||
+      (wrong("completes what it ends, too") && may_complete && requests->opcode == PST_OP_FLUSH) ||
+      (wrong("completes WRITEs before earlier ones") && may_complete &&
+       requests->opcode == PST_OP_WRITE))
+    return complete_wrongly(endpoint, requests, n, wait);
   uint32_t flushes = 0;
   while (wrong("counts no FLUSH") && flushes < n && requests[flushes].opcode == PST_OP_FLUSH)
     flushes++;
@@ -214,6 +254,9 @@ static void tamper(struct pst_worker *worker, struct pst_completion *one)
 {
   if (one->kind == PST_COMPLETION_DONE && wrong("miscounts"))
     one->u.done.count++;
+  if (one->kind == PST_COMPLETION_DONE && one->code == PST_OP_WRITE &&
+      wrong("ends WRITEs out of order"))
+    one->u.done.cookie--;
   if (one->kind == PST_COMPLETION_EVENT && one->code == PST_EVENT_DISCONNECTED &&
       wrong("mistells departures"))
     one->status = one->status ? 0 : -ECONNRESET;
@@ -272,14 +315,18 @@ static int wrong_release(struct pst_worker *worker, const uint64_t *tokens, uint
 
 static const struct pst_transport_ops ops = {
     .struct_size = sizeof(ops),
-    .capabilities = PST_CAP_SEND | PST_CAP_RELIABLE | PST_CAP_ORDERED | PST_CAP_SEQUENCE |
-                    PST_CAP_META | PST_CAP_LEND | PST_CAP_SHARED_RING | PST_CAP_WAKEUP |
-                    PST_CAP_DYNAMIC | PST_CAP_IN_PROCESS,
+    .capabilities = PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_SEND |
+                    PST_CAP_RELIABLE | PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META |
+                    PST_CAP_LEND | PST_CAP_SHARED_RING | PST_CAP_WAKEUP | PST_CAP_DYNAMIC |
+                    PST_CAP_IN_PROCESS,
     .open = wrong_open,
     .close = wrong_close,
     .limits = wrong_limits,
     .mr_register = wrong_mr_register,
     .mr_deregister = wrong_mr_deregister,
+    .mr_pack = wrong_mr_pack,
+    .remote_open = wrong_remote_open,
+    .remote_close = wrong_remote_close,
     .worker_open = wrong_worker_open,
     .worker_close = wrong_worker_close,
     .arm = wrong_arm,

@@ -15,7 +15,7 @@ struct pst_memory {
   const struct pst_host *host;
   char fail[32];
   uint64_t left; /* calls of `fail` until it fails */
-  bool blind;
+  bool blind, mapped;
   int regions;
   int queues;
   int pinned;
@@ -48,6 +48,7 @@ static int failing_open(const struct pst_host *host, const struct pst_memory_par
   made->host = host;
   made->left = host->option_uint(params->options, "nth");
   made->blind = host->option_uint(params->options, "blind");
+  made->mapped = host->option_uint(params->options, "mapped");
   strncpy(made->fail, host->option_string(params->options, "fail"), sizeof(made->fail) - 1);
   if (fails(made, "open")) {
     free(made);
@@ -81,9 +82,10 @@ static int failing_alloc(struct pst_memory *memory, const struct pst_alloc_param
   if (!bytes)
     return -ENOMEM;
   memory->regions++;
+  bool mapped = memory->mapped && params->purpose == PST_ALLOC_NORMAL;
   *region = (struct pst_region){
       .struct_size = region->struct_size,
-      .kind = PST_MEMORY_HOST,
+      .kind = mapped ? PST_MEMORY_MAPPED : PST_MEMORY_HOST,
       .address = (uint64_t)(uintptr_t)bytes,
       .host = memory->blind && params->purpose == PST_ALLOC_NORMAL ? NULL : bytes,
       .length = length,
@@ -92,6 +94,8 @@ static int failing_alloc(struct pst_memory *memory, const struct pst_alloc_param
       .backing = "heap",
       .memory = memory,
       .handle = bytes};
+  if (mapped)
+    strcpy(region->device, "GPU-failing");
   return 0;
 }
 
@@ -136,42 +140,45 @@ static void failing_queue_close(struct pst_queue *queue)
   free(queue);
 }
 
-static int failing_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
-                              uint64_t *ticket)
+static int failing_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
+                             uint64_t *ticket)
 {
-  if (fails(queue->memory, "copy_batch"))
+  if (fails(queue->memory, "copy_rows"))
     return -EIO;
-  for (uint32_t i = 0; i < n; i++)
-    memcpy((void *)(uintptr_t)pieces[i].destination, (const void *)(uintptr_t)pieces[i].source,
-           pieces[i].length);
+  for (const struct pst_copy_row *row = rows; row < rows + n; row++)
+    for (uint32_t i = 0; i < row->count; i++)
+      memcpy((void *)(uintptr_t)(row->destination + i * row->destination_stride),
+             (const void *)(uintptr_t)(row->source + i * row->source_stride), row->length);
   *ticket = ++queue->tickets;
   return 0;
 }
 
 /* The pattern's place is taken by the sequence number's low byte. */
-static int failing_fill_batch(struct pst_queue *queue, uint64_t seed,
-                              const struct pst_payload *payloads, uint32_t n, uint64_t *ticket)
+static int failing_fill_rows(struct pst_queue *queue, uint64_t seed,
+                             const struct pst_payload_row *rows, uint32_t n, uint64_t *ticket)
 {
   (void)seed;
-  for (uint32_t i = 0; i < n; i++)
-    memset((void *)(uintptr_t)payloads[i].address, (int)(payloads[i].sequence & 0xff),
-           payloads[i].length);
+  for (const struct pst_payload_row *row = rows; row < rows + n; row++)
+    for (uint32_t i = 0; i < row->count; i++)
+      memset((void *)(uintptr_t)(row->address + i * row->stride), (int)((row->sequence + i) & 0xff),
+             row->length);
   *ticket = ++queue->tickets;
   return 0;
 }
 
-static int failing_verify_batch(struct pst_queue *queue, uint64_t seed,
-                                const struct pst_payload *payloads, uint32_t n, uint64_t *ticket)
+static int failing_verify_rows(struct pst_queue *queue, uint64_t seed,
+                               const struct pst_payload_row *rows, uint32_t n, uint64_t *ticket)
 {
   (void)seed;
-  for (uint32_t i = 0; i < n; i++) {
-    const uint8_t *bytes = (const uint8_t *)(uintptr_t)payloads[i].address;
-    bool wrong = false;
-    for (uint64_t k = 0; k < payloads[i].length; k++)
-      wrong |= bytes[k] != (payloads[i].sequence & 0xff);
-    queue->result.corrupted += wrong;
-  }
-  queue->result.checked += n;
+  for (const struct pst_payload_row *row = rows; row < rows + n; row++)
+    for (uint32_t i = 0; i < row->count; i++) {
+      const uint8_t *bytes = (const uint8_t *)(uintptr_t)(row->address + i * row->stride);
+      bool wrong = false;
+      for (uint64_t k = 0; k < row->length; k++)
+        wrong |= bytes[k] != ((row->sequence + i) & 0xff);
+      queue->result.corrupted += wrong;
+      queue->result.checked++;
+    }
   *ticket = ++queue->tickets;
   return 0;
 }
@@ -208,9 +215,9 @@ static const struct pst_memory_ops ops = {
     .host_unregister = failing_host_unregister,
     .queue_open = failing_queue_open,
     .queue_close = failing_queue_close,
-    .copy_batch = failing_copy_batch,
-    .fill_batch = failing_fill_batch,
-    .verify_batch = failing_verify_batch,
+    .copy_rows = failing_copy_rows,
+    .fill_rows = failing_fill_rows,
+    .verify_rows = failing_verify_rows,
     .queue_poll = failing_queue_poll,
     .verify_result = failing_verify_result,
     .flush = failing_flush,

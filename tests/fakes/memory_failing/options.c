@@ -6,8 +6,17 @@ static const struct pst_option options[] = {
     FAKE_OPTION("nth", UINT, "1", "Which call of it fails, from 1.", .min = 1),
     FAKE_OPTION("blind", BOOL, "false",
                 "`true`: says that the CPU cannot touch the memory, so that it is staged."),
+    FAKE_OPTION("mapped", BOOL, "false",
+                "`true`: says that it is host memory that a device sees by a mapping."),
 };
 
-PST_DESCRIPTION(PST_KIND_MEMORY, "failing", "0.1.0",
-                "Heap memory of which one operation fails, and which hides what was not flushed",
-                "", "simulated: heap memory", options, sizeof(options) / sizeof(options[0]));
+static const struct pst_description description = {
+    .kind = PST_KIND_MEMORY,
+    .name = "failing",
+    .version = "0.1.0",
+    .summary = "Heap memory of which one operation fails, and which hides what was not flushed",
+    .rung = "simulated: heap memory",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+};
+PST_DESCRIPTION(description);

@@ -117,12 +117,12 @@ struct late_region *late_region_find(const struct pst_memory *memory, uint64_t a
                                      uint64_t length, bool *partly);
 
 /* submit.c */
-int late_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
-                    uint64_t *ticket);
-int late_fill_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
-                    uint32_t n, uint64_t *ticket);
-int late_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
-                      uint32_t n, uint64_t *ticket);
+int late_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
+                   uint64_t *ticket);
+int late_fill_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                   uint32_t n, uint64_t *ticket);
+int late_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                     uint32_t n, uint64_t *ticket);
 
 /* queue.c */
 int late_queue_open(struct pst_memory *memory, const struct pst_queue_params *params,

@@ -56,12 +56,12 @@ static int refuse(const struct pst_queue *queue, const char *call, uint32_t i)
   return -EINVAL;
 }
 
-static int job_new(struct pst_queue *queue, enum late_work work, const char *call, uint32_t n,
+static int job_new(struct pst_queue *queue, enum late_work work, const char *call, uint64_t n,
                    struct late_job **job)
 {
   if (n == 0 || n > queue->pieces) {
-    late_error(queue->memory, "%s: %" PRIu32 " pieces; 1 to %" PRIu32 " are legal", call, n,
-               queue->pieces);
+    late_error(queue->memory, "%s: %" PRIu64 " pieces; 1 to %" PRIu32 " are legal, none in no row",
+               call, n, queue->pieces);
     return -EINVAL;
   }
   if (queue->failed)
@@ -72,11 +72,11 @@ static int job_new(struct pst_queue *queue, enum late_work work, const char *cal
     return -EAGAIN;
   struct late_job *made = calloc(1, sizeof(*made) + n * sizeof(made->pieces[0]));
   if (!made) {
-    late_error(queue->memory, "%s: no memory for %" PRIu32 " pieces", call, n);
+    late_error(queue->memory, "%s: no memory for %" PRIu64 " pieces", call, n);
     return -ENOMEM;
   }
   made->work = work;
-  made->n = n;
+  made->n = (uint32_t)n;
   *job = made;
   return 0;
 }
@@ -93,23 +93,25 @@ static void submit(struct pst_queue *queue, struct late_job *job, uint64_t *tick
   *ticket = job->ticket;
 }
 
-static int add_copies(struct pst_queue *queue, const struct pst_copy *pieces, struct late_job *job)
+static int add_copies(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
+                      struct late_job *job)
 {
   const struct pst_memory *memory = queue->memory;
-  for (uint32_t i = 0; i < job->n; i++) {
-    const struct pst_copy *from = &pieces[i];
-    struct late_piece *piece = &job->pieces[i];
-    piece->length = from->length;
-    job->bytes += from->length;
-    if (!resolve(memory, from->source, from->length, &piece->source, &piece->regions[0]) ||
-        !resolve(memory, from->destination, from->length, &piece->destination,
-                 &piece->regions[1]) ||
-        from->reserved || (from->length && !piece->regions[0] && !piece->regions[1]))
-      return refuse(queue, "copy", i);
-    note_written(job, piece);
-    piece->watched = from->length && !is_hidden(piece->regions[0]) &&
-                     !will_be_written(memory, piece->source, piece->length);
-  }
+  struct late_piece *piece = job->pieces;
+  for (const struct pst_copy_row *row = rows; row < rows + n; row++)
+    for (uint32_t i = 0; i < row->count; i++, piece++) {
+      piece->length = row->length;
+      job->bytes += row->length;
+      if (!resolve(memory, row->source + i * row->source_stride, row->length, &piece->source,
+                   &piece->regions[0]) ||
+          !resolve(memory, row->destination + i * row->destination_stride, row->length,
+                   &piece->destination, &piece->regions[1]) ||
+          row->reserved || (row->length && !piece->regions[0] && !piece->regions[1]))
+        return refuse(queue, "copy", (uint32_t)(piece - job->pieces));
+      note_written(job, piece);
+      piece->watched = row->length && !is_hidden(piece->regions[0]) &&
+                       !will_be_written(memory, piece->source, piece->length);
+    }
   return 0;
 }
 
@@ -121,15 +123,21 @@ static void take_checksums(struct late_job *job)
       job->pieces[i].checksum = late_checksum(job->pieces[i].source, job->pieces[i].length);
 }
 
-int late_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
-                    uint64_t *ticket)
+int late_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
+                   uint64_t *ticket)
 {
   struct pst_memory *memory = queue->memory;
   struct late_job *job = NULL;
+  uint64_t pieces = 0;
+  bool whole = true;
+  for (uint32_t i = 0; i < n; i++) {
+    pieces += rows[i].count;
+    whole = whole && rows[i].count;
+  }
   pthread_mutex_lock(&memory->mutex);
-  int code = job_new(queue, LATE_COPY, "copy", n, &job);
+  int code = job_new(queue, LATE_COPY, "copy", whole ? pieces : 0, &job);
   if (code == 0)
-    code = add_copies(queue, pieces, job);
+    code = add_copies(queue, rows, n, job);
   pthread_mutex_unlock(&memory->mutex);
   if (code) {
     free(job);
@@ -142,28 +150,43 @@ int late_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint
   return 0;
 }
 
+static int add_payloads(struct pst_queue *queue, const char *call,
+                        const struct pst_payload_row *rows, uint32_t n, struct late_job *job)
+{
+  struct late_piece *piece = job->pieces;
+  for (const struct pst_payload_row *row = rows; row < rows + n; row++)
+    for (uint32_t i = 0; i < row->count; i++, piece++) {
+      piece->length = row->length;
+      piece->sequence = row->sequence + i;
+      job->bytes += row->length;
+      if (!resolve(queue->memory, row->address + i * row->stride, row->length, &piece->destination,
+                   &piece->regions[1]) ||
+          row->reserved || (row->length && !piece->regions[1]))
+        return refuse(queue, call, (uint32_t)(piece - job->pieces));
+      if (job->work == LATE_FILL)
+        note_written(job, piece);
+    }
+  return 0;
+}
+
 static int submit_payloads(struct pst_queue *queue, enum late_work work, const char *call,
-                           uint64_t seed, const struct pst_payload *payloads, uint32_t n,
+                           uint64_t seed, const struct pst_payload_row *rows, uint32_t n,
                            uint64_t *ticket)
 {
   struct pst_memory *memory = queue->memory;
   struct late_job *job = NULL;
-  pthread_mutex_lock(&memory->mutex);
-  int code = work == LATE_VERIFY && late_fails(memory, "verify_batch")
-                 ? -EIO
-                 : job_new(queue, work, call, n, &job);
-  for (uint32_t i = 0; code == 0 && i < n; i++) {
-    const struct pst_payload *from = &payloads[i];
-    struct late_piece *piece = &job->pieces[i];
-    piece->length = from->length;
-    piece->sequence = from->sequence;
-    job->bytes += from->length;
-    if (!resolve(memory, from->address, from->length, &piece->destination, &piece->regions[1]) ||
-        from->reserved || (from->length && !piece->regions[1]))
-      code = refuse(queue, call, i);
-    else if (work == LATE_FILL)
-      note_written(job, piece);
+  uint64_t messages = 0;
+  bool whole = true;
+  for (uint32_t i = 0; i < n; i++) {
+    messages += rows[i].count;
+    whole = whole && rows[i].count;
   }
+  pthread_mutex_lock(&memory->mutex);
+  int code = work == LATE_VERIFY && late_fails(memory, "verify_rows")
+                 ? -EIO
+                 : job_new(queue, work, call, whole ? messages : 0, &job);
+  if (code == 0)
+    code = add_payloads(queue, call, rows, n, job);
   if (code) {
     free(job);
   } else {
@@ -174,14 +197,14 @@ static int submit_payloads(struct pst_queue *queue, enum late_work work, const c
   return code;
 }
 
-int late_fill_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
-                    uint32_t n, uint64_t *ticket)
+int late_fill_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                   uint32_t n, uint64_t *ticket)
 {
-  return submit_payloads(queue, LATE_FILL, "fill", seed, payloads, n, ticket);
+  return submit_payloads(queue, LATE_FILL, "fill", seed, rows, n, ticket);
 }
 
-int late_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
-                      uint32_t n, uint64_t *ticket)
+int late_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                     uint32_t n, uint64_t *ticket)
 {
-  return submit_payloads(queue, LATE_VERIFY, "verify", seed, payloads, n, ticket);
+  return submit_payloads(queue, LATE_VERIFY, "verify", seed, rows, n, ticket);
 }

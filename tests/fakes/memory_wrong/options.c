@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <penstock/plugin.h>
 
-PST_DESCRIPTION(PST_KIND_MEMORY, "wrong", "0.1.0",
-                "Takes the pages of a region when asked, or breaks the contract",
-                "the environment variable WRONG, which says how", "simulated: shared memory", NULL,
-                0);
+static const struct pst_description description = {
+    .kind = PST_KIND_MEMORY,
+    .name = "wrong",
+    .version = "0.1.0",
+    .summary = "Takes the pages of a region when asked, or breaks the contract",
+    .needs = "the environment variable WRONG, which says how",
+    .rung = "simulated: shared memory",
+};
+PST_DESCRIPTION(description);

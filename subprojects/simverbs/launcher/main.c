@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launcher.h"
+
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "nearest.h"
+
+static const char help[] =
+    "usage: penstock-simverbs [OPTION]... COMMAND [ARGUMENT]...\n"
+    "       penstock-simverbs ctl FABRIC ACTION ...    (penstock-simverbs ctl --help)\n"
+    "\n"
+    "Runs a command whose libibverbs and libmlx5 are simulated devices on a fabric of this\n"
+    "machine's memory. No RDMA hardware, no privileges, the command unchanged.\n"
+    "\n"
+    "  --fabric NAME       the fabric of this name, made if there is none: launchers in two\n"
+    "                      terminals meet on it. Without --fabric: the fabric of the launcher\n"
+    "                      around, or a new one of this command's own\n"
+    "  --fabric FILE.yaml  the fabric that this file describes: hosts, subnets, routers, faults\n"
+    "  --own               a fabric of this command's own, even if FILE.yaml's is there already\n"
+    "  --host NAME         the host that the command runs on (the first one described)\n"
+    "  --strict            report what hardware would let pass and punish later: a buffer\n"
+    "                      changed while posted, objects left at the end\n"
+    "  --engine eager      work runs in the call that posts it (the default)\n"
+    "  --engine deferred   work runs later, on another thread\n"
+    "  --clock real | manual | FACTOR\n"
+    "                      of all timers; manual: as `ctl FABRIC advance TIME` says;\n"
+    "                      FACTOR: so many times as fast as real\n"
+    "  --log LEVEL         on stderr: 0 nothing, 1 errors (the default), 2 also what is lost\n"
+    "                      and why, 3 also states\n"
+    "  --help\n"
+    "\n"
+    "The last launcher to leave a fabric removes it. Signals are passed on to the command; if\n"
+    "the launcher is killed, the command is too.\n"
+    "\n"
+    "Exit status: the command's; by signal, if the command was ended by one; 86 if the command\n"
+    "succeeded but strict mode had something to report; 125 if the launcher failed; 126 if the\n"
+    "command cannot be run; 127 if there is no such command.\n";
+
+void complain(const char *format, ...)
+{
+  va_list args;
+  fputs("penstock-simverbs: ", stderr);
+  va_start(args, format);
+  vfprintf(stderr, format, args);
+  va_end(args);
+  fputc('\n', stderr);
+}
+
+struct launch {
+  const char *fabric, *host, *log;
+  struct describe_options options;
+};
+
+static int wrong(const char *what, const char *text, const char *remedy)
+{
+  complain("%s \"%s\"; %s", what, text, remedy);
+  return LAUNCH_FAILED;
+}
+
+static int take_option(struct launch *launch, int option)
+{
+  switch (option) {
+  case 'f':
+    launch->fabric = optarg;
+    return 0;
+  case 'h':
+    launch->host = optarg;
+    return 0;
+  case 'o':
+    launch->options.own = true;
+    return 0;
+  case 's':
+    launch->options.strict = 1;
+    return 0;
+  case 'e':
+    if (strcmp(optarg, "eager") && strcmp(optarg, "deferred"))
+      return wrong("there is no engine", optarg, "take eager or deferred");
+    launch->options.engine = *optarg == 'e' ? FAB_ENGINE_EAGER : FAB_ENGINE_DEFERRED;
+    return 0;
+  case 'c':
+    if (fab_clock_set(NULL, optarg))
+      return wrong("there is no clock", optarg,
+                   "take real, manual, or how many times as fast as real, as in 1000");
+    launch->options.clock = optarg;
+    return 0;
+  case 'l':
+    if (strlen(optarg) != 1 || *optarg < '0' || *optarg > '3')
+      return wrong("there is no log level", optarg, "take 0, 1, 2 or 3");
+    launch->log = optarg;
+    return 0;
+  default:
+    complain("see penstock-simverbs --help");
+    return LAUNCH_FAILED;
+  }
+}
+
+static bool is_host(const char *host)
+{
+  const char *names[FAB_HOSTS];
+  for (uint32_t i = 0; i < fab->hosts; i++) {
+    names[i] = fab->host[i];
+    if (!strcmp(names[i], host))
+      return true;
+  }
+  const char *near = nearest_name(host, names, fab->hosts);
+  if (near)
+    complain("the fabric \"%s\" has no host \"%s\"; did you mean \"%s\"?", fab->name, host, near);
+  else
+    complain("the fabric \"%s\" has no host \"%s\"; its first is \"%s\"", fab->name, host,
+             names[0]);
+  return false;
+}
+
+/* Ends as the command did. */
+static int end(int status, int killed_by, uint64_t reports)
+{
+  if (reports)
+    complain("strict mode has reported %llu time%s", (unsigned long long)reports,
+             reports == 1 ? "" : "s");
+  if (!killed_by)
+    return reports && !status ? LAUNCH_STRICT : status;
+  struct rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  signal(killed_by, SIG_DFL);
+  raise(killed_by);
+  return status;
+}
+
+static int launch_command(struct launch *launch, char *const argv[])
+{
+  struct site site;
+  if (launch->log)
+    setenv("PENSTOCK_SIMVERBS_LOG", launch->log, 1);
+  if (site_enter(launch->fabric, &launch->options, &site)) {
+    site_leave(&site);
+    return LAUNCH_FAILED;
+  }
+  int status = LAUNCH_FAILED, killed_by = 0;
+  uint64_t reports = 0;
+  if (!launch->host || is_host(launch->host)) {
+    uint64_t before = atomic_load(&fab->counters[FAB_STRICT_REPORTS]);
+    status = run_command(&site, launch->host, argv, &killed_by);
+    if (fab->strict)
+      reports = atomic_load(&fab->counters[FAB_STRICT_REPORTS]) - before;
+  }
+  site_leave(&site);
+  return end(status, killed_by, reports);
+}
+
+int main(int argc, char *argv[])
+{
+  static const struct option options[] = {
+      {"fabric", required_argument, NULL, 'f'},
+      {"host", required_argument, NULL, 'h'},
+      {"own", no_argument, NULL, 'o'},
+      {"strict", no_argument, NULL, 's'},
+      {"engine", required_argument, NULL, 'e'},
+      {"clock", required_argument, NULL, 'c'},
+      {"log", required_argument, NULL, 'l'},
+      {"help", no_argument, NULL, 'H'},
+      {NULL, 0, NULL, 0},
+  };
+  struct launch launch = {.options = {.strict = -1, .engine = -1}};
+  if (argc > 1 && !strcmp(argv[1], "ctl"))
+    return ctl_main(argc - 1, argv + 1);
+  int option;
+  while ((option = getopt_long(argc, argv, "+", options, NULL)) >= 0) {
+    if (option == 'H')
+      return fputs(help, stdout) < 0;
+    int status = take_option(&launch, option);
+    if (status)
+      return status;
+  }
+  if (optind == argc) {
+    fputs(help, stderr);
+    return LAUNCH_FAILED;
+  }
+  return launch_command(&launch, argv + optind);
+}
