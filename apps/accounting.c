@@ -168,6 +168,34 @@ const char *accounting_first_wrong(const struct account *account,
   return text;
 }
 
+/* What most of the drops are, where it is known: else they were lost on the way. */
+static const struct pst_drop *known_cause(const struct account *account)
+{
+  const struct pst_drop *most = NULL;
+
+  for (uint32_t i = 0; i < account->drop_count; i++)
+    if (!most || account->drops[i].messages > most->messages)
+      most = &account->drops[i];
+  return most && most->messages && strcmp(most->cause, "wire") != 0 ? most : NULL;
+}
+
+static void say_nothing_arrived(const struct account *account, const char *carrier, char *why,
+                                size_t size)
+{
+  const struct pst_drop *cause = known_cause(account);
+  int at = snprintf(why, size, "none of %" PRIu64 " message%s sent arrived (%s)", account->sent,
+                    plural(account->sent), carrier);
+
+  if (at < 0 || (size_t)at >= size)
+    return;
+  if (cause)
+    snprintf(why + at, size - (size_t)at, "; %" PRIu64 " were dropped as %s", cause->messages,
+             cause->cause);
+  else if (account->lossy)
+    snprintf(why + at, size - (size_t)at,
+             "; check the receiver's `device` and `port`, firewalls and the route");
+}
+
 enum accounting_finding accounting_check(const struct account *account, char *why, size_t size)
 {
   char first[ACCOUNTING_FIRST_WRONG_BYTES];
@@ -196,10 +224,7 @@ enum accounting_finding accounting_check(const struct account *account, char *wh
     return ACCOUNT_UNBALANCED;
   }
   if (account->sent > 0 && account->delivered == 0) {
-    snprintf(why, size, "none of %" PRIu64 " message%s sent arrived (%s)%s", account->sent,
-             plural(account->sent), carrier,
-             account->lossy ? "; check the receiver's `device` and `port`, firewalls and the route"
-                            : "");
+    say_nothing_arrived(account, carrier, why, size);
     return ACCOUNT_NOTHING;
   }
   if (account->dropped > account->blameless && !account->lossy) {

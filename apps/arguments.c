@@ -169,10 +169,25 @@ static char *join(int argc, char **argv)
   return line;
 }
 
+/* The option that such a text begins with: "--count" of "--count 'x' is not …"; NULL: none. */
+static const char *option_of(const char *what, char *option, size_t size)
+{
+  static const char *const before[] = {"unknown ", "option ", "'"};
+
+  for (size_t i = 0; i < sizeof before / sizeof before[0]; i++)
+    if (strncmp(what, before[i], strlen(before[i])) == 0)
+      what += strlen(before[i]);
+  snprintf(option, size, "%.*s", (int)strcspn(what, " ='"), what);
+  return option[0] == '-' ? option : NULL;
+}
+
 enum arguments_result arguments_wrong(const struct command *command, const char *what)
 {
-  notice(PST_LOG_ERROR, "%s: %s; `penstock %s --help` lists the options", command->name, what,
-         command->name);
+  char option[256];
+
+  notice_error_at(option_of(what, option, sizeof option),
+                  "%s: %s; `penstock %s --help` lists the options", command->name, what,
+                  command->name);
   return ARGUMENTS_WRONG;
 }
 
@@ -333,19 +348,36 @@ static enum arguments_result wrong_option(const struct command *command, int key
   return unknown_option(command, is_short ? letter : written);
 }
 
+/* Of two values one would count for nothing, and no line would say which. */
+static enum arguments_result refuse_twice(const struct command *command,
+                                          const struct option_word *word, const char *value,
+                                          struct arguments *arguments)
+{
+  char what[512];
+
+  if (word->key == KEY_JSON && value[0] != '\0')
+    arguments->json = value;
+  snprintf(what, sizeof what, "--%s is written twice, the second time with '%.200s'; write it once",
+           word->name, value);
+  return arguments_wrong(command, what);
+}
+
 enum arguments_result arguments_parse(const struct command *command, int argc, char **argv,
                                       struct arguments *arguments)
 {
+  const struct option_word *words[WORDS_MAX];
+  bool seen[WORDS_MAX] = {false};
   struct option longs[WORDS_MAX + 1] = {{0}};
   char shorts[2 * WORDS_MAX + 2] = ":";
   enum arguments_result result = ARGUMENTS_OK;
   size_t count = 0, used = 1;
-  int key;
+  int key, index;
 
   memset(arguments, 0, sizeof *arguments);
   for (size_t i = 0; i < option_word_count; i++) {
     if (option_words[i].bit != 0 && (option_words[i].bit & command->options) == 0)
       continue;
+    words[count] = &option_words[i];
     longs[count++] = (struct option){
         option_words[i].name, option_words[i].value != NULL ? required_argument : no_argument, NULL,
         option_words[i].key};
@@ -357,11 +389,19 @@ enum arguments_result arguments_parse(const struct command *command, int argc, c
 
   opterr = 0;
   optind = 0;
-  while (result == ARGUMENTS_OK && (key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+  while (result == ARGUMENTS_OK &&
+         (index = -1, key = getopt_long(argc, argv, shorts, longs, &index)) != -1) {
+    bool has_value = index >= 0 && longs[index].has_arg == required_argument;
     if (key == KEY_HELP)
       return ARGUMENTS_HELP;
-    result = key == '?' || key == ':' ? wrong_option(command, key, argv)
-                                      : take(command, key, optarg, arguments);
+    if (key == '?' || key == ':')
+      result = wrong_option(command, key, argv);
+    else if (has_value && seen[index] && !words[index]->repeats)
+      result = refuse_twice(command, words[index], optarg, arguments);
+    else
+      result = take(command, key, optarg, arguments);
+    if (has_value)
+      seen[index] = true;
   }
   if (result == ARGUMENTS_OK)
     result = take_operands(command, argc, argv, arguments);

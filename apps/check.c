@@ -31,18 +31,6 @@ static const struct {
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
-static bool is_one_sided(const struct pst_config *config)
-{
-  char path[512];
-
-  for (uint32_t i = 0; i < pst_config_stream_count(config); i++) {
-    snprintf(path, sizeof path, "streams.%s.region", pst_config_stream_name(config, i));
-    if (pst_config_get_uint(config, path) > 0)
-      return true;
-  }
-  return false;
-}
-
 static int has_streams(const struct pst_config *config, const struct arguments *arguments,
                        struct pst_error *error)
 {
@@ -58,7 +46,7 @@ static int has_streams(const struct pst_config *config, const struct arguments *
 }
 
 /* By one command, or by any: what only some of them refuse is a note, unless no two of them make a
- * whole. A one-sided stream is for programs, which are not judged. */
+ * whole. */
 static int judge(const struct pst_config *config, const struct arguments *arguments,
                  struct pst_error *error)
 {
@@ -79,7 +67,7 @@ static int judge(const struct pst_config *config, const struct arguments *argume
       return *error = errors[i], errors[i].code;
   }
   notice_level(arguments->quiet ? PST_LOG_ERROR : PST_LOG_INFO);
-  if (refused == COMMANDS && !is_one_sided(config))
+  if (refused == COMMANDS)
     return notice_fail(error, PST_EXIT_USAGE, -EINVAL, "%s", errors[0].text);
   for (size_t i = 0; i < COMMANDS; i++)
     if (errors[i].code != 0)

@@ -14,6 +14,7 @@
 #include "accounting.h"
 #include "banner.h"
 #include "clock.h"
+#include "devices.h"
 #include "flows.h"
 #include "notice.h"
 #include "preflight.h"
@@ -21,7 +22,7 @@
 #include "result.h"
 #include "result_file.h"
 #include "signals.h"
-#include "worker.h"
+#include "thread.h"
 
 #define LINE_NS NS_PER_S
 #define BANNER_NS (20 * NS_PER_MS) /* how often to look whether streams have connected */
@@ -57,7 +58,7 @@ static int open_session(struct drive *drive)
   int result = pst_session_open(drive->config, &params, &drive->session, &drive->error);
   if (result < 0)
     return result;
-  result = workers_check(drive);
+  result = threads_check(drive);
   if (result == 0)
     result = flows_bind(drive);
   if (result == 0)
@@ -148,7 +149,7 @@ static void watch(struct drive *drive)
 {
   uint64_t next_line_ns = now_ns() + LINE_NS;
 
-  while (!workers_over(drive)) {
+  while (!threads_over(drive)) {
     bool announced = all_announced(drive);
     uint64_t now = now_ns(), count;
     uint64_t wait_ns = next_line_ns > now ? next_line_ns - now : 0;
@@ -214,6 +215,8 @@ static int report(struct drive *drive, bool ran)
   finding_add_error(result_errors(result), &drive->error, drive->arguments);
   if (drive->session != NULL && result != NULL)
     add_plugins(drive, result);
+  if (drive->session != NULL)
+    devices_report(drive, result);
   for (uint32_t i = 0; ran && i < drive->flow_count; i++) {
     report_flow(&drive->flows[i], result);
     status = report_worse(status, drive->flows[i].exit_status);
@@ -240,11 +243,11 @@ int drive_main(uint32_t roles, const struct command *command, const struct argum
     result = open_session(&drive);
   if (result == 0) {
     signals_session(drive.session);
-    result = workers_start(&drive, &drive.error);
+    result = threads_start(&drive, &drive.error);
   }
   if (result == 0) {
     watch(&drive);
-    workers_join(&drive);
+    threads_join(&drive);
     pst_session_settle(drive.session, DRAIN_NS);
     ran = true;
   }
@@ -256,7 +259,7 @@ int drive_main(uint32_t roles, const struct command *command, const struct argum
   flows_close(&drive);
   pst_session_close(drive.session);
   pst_config_close(drive.config);
-  free(drive.workers);
+  free(drive.threads);
   if (drive.event_fd >= 0)
     close(drive.event_fd);
   return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `run`, `send` and `receive` share: open a session, drive its workers, watch,
+/* What `run`, `send` and `receive` share: open a session, drive its threads, watch,
  * account, report. */
 #ifndef APP_DRIVE_H
 #define APP_DRIVE_H
@@ -26,7 +26,7 @@ enum side_phase {
   SIDE_OVER,        /* the peer and we agree, or it has failed: see error and the statistics */
 };
 
-/* The sender of a stream. Its worker's thread has it to itself; others read only
+/* The sender of a stream. Its thread has it to itself; others read only
  * what is atomic, and the statistics. */
 struct flow_sender {
   struct pst_sender *handle; /* NULL: not in this process */
@@ -85,9 +85,9 @@ struct drive {
   struct pst_session *session;
   struct flow *flows;
   uint32_t flow_count;
-  struct worker *workers;
-  uint32_t worker_count;
-  int event_fd;                 /* signals and workers that are through write to it */
+  struct thread *threads;
+  uint32_t thread_count;
+  int event_fd;                 /* signals and threads that are through write to it */
   atomic_bool stop;             /* sources end, what is under way drains */
   _Atomic uint64_t drain_by_ns; /* after ^C: what is not through by then is given up */
   struct pst_error error;       /* what ended the run before it began */

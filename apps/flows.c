@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <penstock/transport.h>
-
 #include "notice.h"
 
 static const char *value(const struct flow *flow, const char *key)
@@ -177,11 +175,6 @@ int flows_open(struct drive *drive)
   return result;
 }
 
-static int param_set(void *context, const char *key, const char *text)
-{
-  return pst_sender_param_set(context, key, text);
-}
-
 /* A transport without META may still give views a `meta`, as RTP's timestamp is one: it is not
  * what the sender's source set. */
 static int check_meta(struct flow *flow)
@@ -203,6 +196,20 @@ static int check_meta(struct flow *flow)
                      flow->name, flow->receiver.sink_type);
 }
 
+/* What is read from a file is no pattern, and nobody can verify it. */
+static int set_pattern(struct flow *flow)
+{
+  bool is_pattern = strcmp(flow->sender.source_type, "pattern") == 0;
+  uint64_t seed = number(flow, "sender.source.seed");
+  int result = pst_sender_pattern(flow->sender.handle, is_pattern ? &seed : NULL);
+
+  if (result < 0)
+    return notice_fail(&flow->drive->error, PST_EXIT_FAILED, result,
+                       "stream '%s': the pattern cannot be chosen: %s", flow->name,
+                       strerror(-result));
+  return 0;
+}
+
 static int bind_flow(struct flow *flow)
 {
   struct drive *drive = flow->drive;
@@ -219,10 +226,12 @@ static int bind_flow(struct flow *flow)
   int result = check_meta(flow);
   if (result < 0)
     return result;
-  if (sender->handle == NULL || sender->shares || sender->source.ops->announce == NULL)
+  if (sender->handle == NULL || sender->shares)
     return 0;
-  const struct source_host host = {.context = sender->handle, .param_set = param_set};
-  return sender->source.ops->announce(sender->source.state, &host, &drive->error);
+  result = set_pattern(flow);
+  if (result < 0 || sender->source.ops->announce == NULL)
+    return result;
+  return sender->source.ops->announce(sender->source.state, sender->handle, &drive->error);
 }
 
 int flows_bind(struct drive *drive)

@@ -10,6 +10,7 @@
 #include "notice.h"
 #include "report.h"
 #include "result_file.h"
+#include "schema.h"
 #include "signals.h"
 #include "standard.h"
 
@@ -157,5 +158,7 @@ int main(int argc, char **argv)
   if (hold_standard_streams() < 0)
     return PST_EXIT_FAILED;
   raise_descriptor_limit();
+  if (pst_config_program(&schema_program) < 0)
+    return PST_EXIT_FAILED;
   return standard_output_end(chosen(argc, argv));
 }

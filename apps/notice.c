@@ -17,6 +17,7 @@ static int log_level;          /* of the library's lines */
 static atomic_bool is_hushed;  /* none of them is written */
 static const char *fail_place; /* of one thread: files are opened by one */
 static __thread char last_error[2560];
+static __thread char last_where[256];
 
 /* One write a line, so that lines of several threads do not mix. */
 static void put_line(const char *prefix, const char *line)
@@ -57,21 +58,40 @@ void notice_level(int level)
   shown_level = level;
 }
 
-void notice(int level, const char *format, ...)
+/* `where` is of an error. */
+static void say(int level, const char *where, const char *format, va_list args)
 {
   char line[sizeof last_error];
-  va_list args;
 
   if (level > shown_level && level > PST_LOG_ERROR)
     return;
-  va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
-  va_end(args);
   clean(line);
-  if (level == PST_LOG_ERROR)
+  if (level == PST_LOG_ERROR) {
     memcpy(last_error, line, sizeof line);
+    snprintf(last_where, sizeof last_where, "%s", where != NULL ? where : "");
+    clean(last_where);
+  }
   if (level <= shown_level)
     put_line(prefix_of(level), line);
+}
+
+void notice(int level, const char *format, ...)
+{
+  va_list args;
+
+  va_start(args, format);
+  say(level, NULL, format, args);
+  va_end(args);
+}
+
+void notice_error_at(const char *where, const char *format, ...)
+{
+  va_list args;
+
+  va_start(args, format);
+  say(PST_LOG_ERROR, where, format, args);
+  va_end(args);
 }
 
 static void warn(bool always, enum finding finding, const char *where, const char *format,
@@ -141,6 +161,11 @@ const char *notice_last_error(void)
   return last_error;
 }
 
+const char *notice_last_where(void)
+{
+  return last_where[0] != '\0' ? last_where : NULL;
+}
+
 void notice_place(const char *place)
 {
   fail_place = place;
@@ -159,6 +184,7 @@ int notice_fail(struct pst_error *error, int exit_status, int code, const char *
   va_end(args);
   clean(line);
   snprintf(last_error, sizeof last_error, "%s", line);
+  last_where[0] = '\0';
   if (shown_level >= PST_LOG_ERROR)
     put_line(prefix_of(PST_LOG_ERROR), line);
 

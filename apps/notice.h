@@ -16,6 +16,8 @@ void notice_level(int level);
 
 /* One line without newline. */
 void notice(int level, const char *format, ...) PST_PRINTF(2, 3);
+/* An error of what was written at `where`, NULL: nowhere. */
+void notice_error_at(const char *where, const char *format, ...) PST_PRINTF(2, 3);
 /* A warning that the result lists. where: as in a finding; NULL. */
 void notice_warn(enum finding finding, const char *where, const char *format, ...) PST_PRINTF(3, 4);
 /* One that --quiet does not silence. */
@@ -28,6 +30,8 @@ void notice_begin(const struct arguments *arguments, int level);
 void notice_hush(bool is_on);
 /* The last line of an error that this thread has reported; "" before the first. */
 const char *notice_last_error(void);
+/* Where the cause of that line was written; NULL: nowhere. */
+const char *notice_last_where(void);
 
 /* Where in the file what notice_fail() reports was written, until NULL: put before each line. The
  * caller's string, of one thread at a time. */

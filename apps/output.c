@@ -163,7 +163,15 @@ static int take_name(struct output *output, const char *what, struct pst_error *
     return notice_fail(error, PST_EXIT_USAGE, -EEXIST,
                        "%s: %s exists; name another file, or allow it with overwrite: true", what,
                        output->path);
+  if (named.st_uid == geteuid())
+    output->mode = (int)(named.st_mode & 0777);
   return 0;
+}
+
+/* It opens to nobody whom the file that it replaces was closed to. */
+static int take_mode(const struct output *output)
+{
+  return output->mode >= 0 && fchmod(output->fd, (mode_t)output->mode) < 0 ? -errno : 0;
 }
 
 int output_open(struct output *output, const char *what, const char *path, unsigned flags,
@@ -172,6 +180,7 @@ int output_open(struct output *output, const char *what, const char *path, unsig
   *output = (struct output)OUTPUT_INIT;
   output->overwrite = (flags & OUTPUT_OVERWRITE) != 0;
   output->last = (flags & OUTPUT_LAST) != 0;
+  output->whole = (flags & OUTPUT_WHOLE) != 0;
   output->path = strdup(path);
   int result = output->path == NULL ? -ENOMEM : split(output);
   if (result == -ENOMEM)
@@ -182,6 +191,8 @@ int output_open(struct output *output, const char *what, const char *path, unsig
     result = take_name(output, what, error);
   if (result == 0) {
     result = open_unnamed(output);
+    if (result == 0)
+      result = take_mode(output);
     if (result < 0)
       result = fail(output, what, PST_EXIT_USAGE, "create", -result, error);
   }
@@ -273,6 +284,14 @@ static int give_name(struct output *output)
 /* `code` is why it cannot have its name: another program has taken it meanwhile, say. */
 static void keep_unnamed(struct output *output, const char *what, int code, struct pst_error *error)
 {
+  if (output->whole) {
+    notice_fail(error, PST_EXIT_FAILED, code, "%s: cannot replace %s: %s; %s", what, output->path,
+                strerror(-code),
+                code == -EPERM ? "it belongs to another user in a folder that all write to: name a "
+                                 "file elsewhere"
+                               : remedy_of_folder(-code));
+    return;
+  }
   if (output->partial) {
     notice_fail(error, PST_EXIT_FAILED, code, "%s: cannot keep the part that came as %s: %s; %s",
                 what, output->path, strerror(-code), remedy_of_folder(-code));

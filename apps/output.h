@@ -12,18 +12,20 @@
 
 struct output {
   int fd;
-  int folder;           /* in which all names are looked up: opened once, and never by path again */
-  bool in_place;        /* not a regular file: written to directly, no offsets */
-  char *path;           /* for messages */
-  char *name;           /* that it will have in the folder */
-  char *temporary;      /* that it has meanwhile, on filesystems without O_TMPFILE */
-  bool overwrite, last; /* as enum output_flags */
-  bool partial;         /* as output_partial() */
+  int folder;      /* in which all names are looked up: opened once, and never by path again */
+  bool in_place;   /* not a regular file: written to directly, no offsets */
+  char *path;      /* for messages */
+  char *name;      /* that it will have in the folder */
+  char *temporary; /* that it has meanwhile, on filesystems without O_TMPFILE */
+  bool overwrite, last, whole; /* as enum output_flags */
+  int mode;                    /* of this user's file that it replaces; -1: it replaces none */
+  bool partial;                /* as output_partial() */
 };
 
 enum output_flags {
   OUTPUT_OVERWRITE = 1,
-  OUTPUT_LAST = 2, /* a FIFO's reader is waited for though a signal has come already */
+  OUTPUT_LAST = 2,  /* a FIFO's reader is waited for though a signal has come already */
+  OUTPUT_WHOLE = 4, /* where the name cannot be had, nothing of it is kept */
 };
 
 /* `what` is for messages: "stream 'packets': sink"; flags: of enum output_flags. -EEXIST: the file
@@ -32,8 +34,9 @@ enum output_flags {
  * -EINTR. */
 int output_open(struct output *output, const char *what, const char *path, unsigned flags,
                 struct pst_error *error);
-/* Flush to the disk and give it its name; it is kept as output_partial() where the name cannot be
- * had, which is a failure. On any other failure nothing is left. Closes. */
+/* Flush to the disk and give it its name, and the permission bits of this user's file that it
+ * replaces. Where the name cannot be had, which is a failure, it is kept as output_partial(),
+ * unless OUTPUT_WHOLE. On any other failure nothing is left. Closes. */
 int output_commit(struct output *output, const char *what, struct pst_error *error);
 /* It is a part of what was to come: commit it as `.NAME.penstock-part`, beside where it would
  * stand, in the place of an older part. 0 or -ENOMEM. */
@@ -42,7 +45,7 @@ int output_partial(struct output *output);
 void output_discard(struct output *output);
 #define OUTPUT_INIT                                                                                \
   {                                                                                                \
-    .fd = -1, .folder = -1                                                                         \
+    .fd = -1, .folder = -1, .mode = -1                                                             \
   }
 
 #endif

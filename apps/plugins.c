@@ -79,41 +79,46 @@ static void print_field(const char *label, const char *text)
     printf("%-9s %s\n", label, text);
 }
 
-static void print_rules(const struct pst_description *description)
+static void print_rules(const struct pst_plugin_info *info)
 {
   char text[512];
 
-  for (uint32_t i = 0; pst_plugin_rule(description, i, text, sizeof text) == 0; i++)
+  for (uint32_t i = 0; pst_plugin_rule(info, i, text, sizeof text) == 0; i++)
     printf("%s  %s\n", i == 0 ? "rules:\n" : "", text);
+}
+
+static void print_environment(const struct pst_plugin_info *info)
+{
+  const char *const *environment = info->environment;
+
+  for (const char *const *at = environment; at != NULL && *at != NULL; at++)
+    printf("%s  %s\n", at == environment ? "environment, while it is opened:\n" : "", *at);
 }
 
 static void print_full(const struct pst_plugin_info *info)
 {
-  const struct pst_description *description = info->description;
-
-  printf("%s %s %s: %s\n", kind_name(info->kind), description->name, description->version,
-         state_of(info));
-  print_field("summary:", description->summary);
-  print_field("needs:", description->needs);
-  print_field("rung:", description->rung);
+  printf("%s %s %s: %s\n", kind_name(info->kind), info->name, info->version, state_of(info));
+  print_field("summary:", info->summary);
+  print_field("needs:", info->needs);
+  print_field("rung:", info->rung);
+  print_field("wire:", info->wire);
   print_field("path:", info->path);
   print_field("reason:", info->reason);
   print_field("remedy:", info->remedy);
   for (const char *const *library = info->libraries; library != NULL && *library != NULL; library++)
     print_field("library:", *library);
-  if (description->option_count > 0)
+  if (info->option_count > 0)
     printf("options:\n");
-  for (uint32_t i = 0; i < description->option_count; i++)
-    print_option(&description->options[i]);
-  print_rules(description);
+  for (uint32_t i = 0; i < info->option_count; i++)
+    print_option(&info->options[i]);
+  print_rules(info);
+  print_environment(info);
 }
 
 static void print_line(const struct pst_plugin_info *info)
 {
-  const struct pst_description *description = info->description;
-
-  printf("%-9s %-12s %-7s %-14s %s\n", kind_name(info->kind), description->name,
-         description->version, state_of(info), description->summary);
+  printf("%-9s %-12s %-7s %-14s %s\n", kind_name(info->kind), info->name, info->version,
+         state_of(info), info->summary);
   if (info->status != 0) {
     const char *remedy = info->remedy != NULL ? info->remedy : "";
     printf("          %s%s%s%s%s\n", info->path != NULL ? info->path : "",
@@ -129,16 +134,10 @@ static void take_plugin(void *context, const struct pst_plugin_info *info)
 
   listing->current = false;
   listing->heading = false;
-  if (info->description == NULL) { /* a file that is no plugin at all */
-    if (listing->name == NULL)
-      printf("%-9s %s: %s\n", "rejected", info->path != NULL ? info->path : "",
-             info->reason != NULL ? info->reason : strerror(-info->status));
-    return;
-  }
   if (listing->name_count < NAMES_MAX &&
-      (listing->names[listing->name_count] = strdup(info->description->name)) != NULL)
+      (listing->names[listing->name_count] = strdup(info->name)) != NULL)
     listing->name_count++;
-  if (listing->name != NULL && strcmp(listing->name, info->description->name) != 0)
+  if (listing->name != NULL && strcmp(listing->name, info->name) != 0)
     return;
   if (listing->name != NULL && listing->matched)
     printf("\n");

@@ -278,14 +278,6 @@ static bool is_written(const struct preflight *flight, const struct named_file *
 
 static void preflight_stream(const struct preflight *flight, uint32_t roles, uint32_t index)
 {
-  if (number_of(flight, "region") > 0) {
-    at(flight, "region");
-    notice_fail(flight->error, PST_EXIT_USAGE, -EINVAL,
-                "stream '%s' is one-sided (`region`) and has no messages for `penstock %s`: such "
-                "streams are for programs that embed libpenstock; name others with --stream",
-                flight->stream, flight->command);
-    return;
-  }
   if ((roles & PST_SESSION_SENDER) &&
       !is_result(flight, &flight->sources[index], "sender.source.file") &&
       !is_written(flight, &flight->sources[index]))

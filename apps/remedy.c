@@ -39,6 +39,30 @@ const char *remedy_of_folder(int code)
   }
 }
 
+const char *remedy_of_source(int code)
+{
+  switch (code) {
+  case ENOENT:
+    return "check its path";
+  case ENOTDIR:
+    return "its path leads through a file; check it";
+  case ELOOP:
+    return "its path has too many symbolic links; name what they lead to";
+  case EACCES:
+  case EPERM:
+    return "allow this user to read it (chmod, chown)";
+  case ESTALE:
+    return "mount its file system again";
+  case EMFILE:
+  case ENFILE:
+  case ENOMEM:
+  case EIO:
+    return remedy_of_folder(code);
+  default:
+    return "name another file";
+  }
+}
+
 int remedy_open_status(int code)
 {
   switch (code) {

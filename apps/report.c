@@ -59,6 +59,12 @@ static void set_failed(struct judged *judged, int exit_status, enum finding find
     notice(PST_LOG_ERROR, "stream '%s': %s", flow->name, why);
 }
 
+/* What is not possible here, this end says by the same code as the end that found it. */
+static int status_of(int error)
+{
+  return error == -EOPNOTSUPP ? PST_EXIT_UNAVAILABLE : PST_EXIT_FAILED;
+}
+
 static void judge_side(struct judged *judged, const struct pst_stats *stats,
                        const struct pst_error *error, const char *side)
 {
@@ -81,7 +87,8 @@ static void judge_side(struct judged *judged, const struct pst_stats *stats,
   if (stats->state == PST_STATE_FAILED) {
     snprintf(why, sizeof why, "%s: %s", side,
              stats->error_text[0] != '\0' ? stats->error_text : strerror(-stats->error));
-    set_failed(judged, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, stats->error), side, why,
+    const int status = status_of(stats->error);
+    set_failed(judged, status, finding_of(status, stats->error), side, why,
                stats->error_text[0] != '\0');
     return;
   }
@@ -167,7 +174,8 @@ static void judge_account(struct judged *judged)
                failed); /* a failed stream need not balance */
     break;
   case ACCOUNT_NOTHING: /* no bound of loss allows that; what broke off has said why */
-    set_failed(judged, PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "", why, failed);
+    set_failed(judged, failed ? flow->exit_status : PST_EXIT_FAILED, FINDING_NOTHING_ARRIVED, "",
+               why, failed);
     judged->broke_off = true;
     break;
   case ACCOUNT_LOSS: /* who says how much loss is right gets 4 for more */
@@ -365,7 +373,7 @@ static void say_verdict(const struct judged *judged, int *stage, double *share)
   else if (*stage == PST_LIMIT_STARVATION)
     notice(PST_LOG_INFO,
            "%s: limited by: other programs on this CPU (had %.0f%% of a core); pin "
-           "(workers.cpus) or free cores",
+           "(threads.cpus) or free cores",
            judged->flow->name, 100 * statistics_cpu_least(judged->sender, judged->receiver));
   else if (*stage == PST_STAGE_EMPTY)
     notice(PST_LOG_INFO, "%s: limited by: sender (receiver idle %.0f%% of the time)",

@@ -68,6 +68,7 @@ struct json_object *result_new(const struct result_head *head)
   json_object_object_add(result, "plugins", json_object_new_array());
   if (head->streams) {
     json_object_object_add(result, "config", config_json(head));
+    json_object_object_add(result, "devices", json_object_new_array());
     json_object_object_add(result, "streams", json_object_new_array());
   }
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
@@ -99,9 +100,9 @@ void result_add_plugin(struct json_object *result, const struct pst_plugin_info 
   plugin = json_object_new_object();
   libraries = json_object_new_array();
   json_put_text(plugin, "kind", kind_name(info->kind));
-  json_put_text(plugin, "name", info->description != NULL ? info->description->name : NULL);
-  json_put_text(plugin, "version", info->description != NULL ? info->description->version : NULL);
-  json_put_text(plugin, "rung", info->description != NULL ? info->description->rung : NULL);
+  json_put_text(plugin, "name", info->name);
+  json_put_text(plugin, "version", info->version);
+  json_put_text(plugin, "rung", info->rung);
   json_put_text(plugin, "path", info->path);
   for (const char *const *library = info->libraries; library != NULL && *library != NULL; library++)
     json_object_array_add(libraries, json_object_new_string(*library));
@@ -185,7 +186,7 @@ static void add_counter(struct json_object *object, const struct pst_counter_val
   }
 }
 
-static struct json_object *counters_json(const struct result_counters *counters)
+struct json_object *result_counters_json(const struct result_counters *counters)
 {
   struct json_object *object = json_object_new_object();
 
@@ -211,7 +212,7 @@ static struct json_object *side_json(const struct pst_stats *stats, const char *
                  stats->involuntary_switches);
   json_put_known(side, "peer_delivered", stats->peer_known && strcmp(kind, "source") == 0,
                  stats->peer_delivered);
-  json_object_object_add(side, "counters", counters_json(counters));
+  json_object_object_add(side, "counters", result_counters_json(counters));
   return side;
 }
 
@@ -405,7 +406,7 @@ void result_finish(struct json_object *result, int exit_status)
   if (result == NULL)
     return;
   if (exit_status != PST_EXIT_OK && json_object_array_length(errors) == 0)
-    finding_add(errors, finding_of(exit_status, 0), NULL,
+    finding_add(errors, finding_of(exit_status, 0), notice_last_where(),
                 notice_last_error()[0] != '\0' ? notice_last_error() : "standard error says why");
   json_put_text(result, "state", "ended");
   json_put_bool(result, "ok", exit_status == PST_EXIT_OK);

@@ -54,6 +54,8 @@ struct result_stream {
 /* A result of a command that has not ended. NULL: out of memory; the others then do nothing.
  * json_object_put() it. */
 struct json_object *result_new(const struct result_head *head);
+/* An object of names and values. */
+struct json_object *result_counters_json(const struct result_counters *counters);
 void result_add_plugin(struct json_object *result, const struct pst_plugin_info *info);
 /* Appends a stream's or a measurement's errors to the result's own list. */
 void result_add_errors(struct json_object *result, struct json_object *errors);

@@ -23,6 +23,8 @@
 #include "standard.h"
 
 #define RESULT_MAX (64 << 20) /* bytes; what is longer is no result */
+/* To write the FILE: its folder, the file, and the folder once more to flush it. */
+#define DESCRIPTORS 3
 #define INTERRUPTED_SECONDS 1 /* for the result of a command that a second signal ends */
 
 /* The command's own FILE. */
@@ -31,10 +33,31 @@ static struct {
   const struct arguments *arguments;
   pid_t process; /* that began it: a child of its own writes none */
   int interrupted_fd;
-  pthread_mutex_t lock; /* over what follows, and writing */
+  int reserved[DESCRIPTORS]; /* so that the last result is written whatever else is open; 0: none */
+  pthread_mutex_t lock;      /* over what follows, and writing */
   bool is_written;
   int exit_status; /* that was written */
 } own = {.interrupted_fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void release_descriptors(void)
+{
+  for (int i = 0; i < DESCRIPTORS; i++) {
+    if (own.reserved[i] > 0)
+      close(own.reserved[i]);
+    own.reserved[i] = 0;
+  }
+}
+
+static int reserve_descriptors(void)
+{
+  for (int i = 0; i < DESCRIPTORS; i++) {
+    int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (fd < 0)
+      return -errno;
+    own.reserved[i] = fd;
+  }
+  return 0;
+}
 
 static int write_all(int fd, const char *text, size_t length)
 {
@@ -147,12 +170,14 @@ static int write_to(struct json_object *result, const char *path, struct pst_err
 
   if (text == NULL)
     return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "--json: out of memory");
+  release_descriptors();
   if (strcmp(path, "-") != 0) {
     if (holds_other_data(path)) {
       free(text);
       return refuse_file(path, "exists and is no result of a command", error);
     }
-    code = output_open(&output, "--json", path, OUTPUT_OVERWRITE | OUTPUT_LAST, error);
+    code =
+        output_open(&output, "--json", path, OUTPUT_OVERWRITE | OUTPUT_LAST | OUTPUT_WHOLE, error);
     if (code < 0) {
       free(text);
       return code;
@@ -275,12 +300,14 @@ int result_begin(const struct command *command, const struct arguments *argument
   int code = is_stream ? 0
                        : write_bare(-1, FINDING_RUNNING,
                                     "the command has not ended: it is running, or it was killed");
-  int watch = code < 0 || command->forks ? 0 : result_watch();
-  if (watch < 0) {
+  int ready = code < 0 ? 0 : reserve_descriptors();
+  if (code == 0 && ready == 0 && !command->forks)
+    ready = result_watch();
+  if (ready < 0) {
     notice(PST_LOG_ERROR,
-           "--json: cannot prepare for signals: %s; raise the limits of this process (ulimit -a: "
-           "open files, processes, virtual memory)",
-           strerror(-watch));
+           "--json: cannot prepare to write %s at the end: %s; raise the limits of this process "
+           "(ulimit -a: open files, processes, virtual memory)",
+           arguments->json, strerror(-ready));
     write_bare(PST_EXIT_FAILED, FINDING_FAILED, NULL);
     code = -ENOMEM;
   }

@@ -25,3 +25,55 @@ const struct command command_run = {
         "      The same with larger messages; the numbers as JSON.",
     .run = run,
 };
+
+static int send_streams(const struct command *command, const struct arguments *arguments)
+{
+  return drive_main(PST_SESSION_SENDER, command, arguments);
+}
+
+const struct command command_send = {
+    .name = "send",
+    .operand = "FILE",
+    .options = OPTION_DURATION | OPTION_COUNT | OPTION_JSON | OPTION_STREAM | OPTION_SET |
+               OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
+    .summary = "the senders of the streams; `penstock receive` is the other end",
+    .help =
+        "Starts the senders that FILE describes. They connect to the receiver that the same file\n"
+        "describes, on this or another host; either side may start first. Ends when the sources\n"
+        "end, --duration or --count is reached, or at ^C, and the receiver has everything.\n"
+        "\n"
+        "Examples:\n"
+        "  penstock send camera.yaml --duration 10s\n"
+        "      Ten seconds from the moment both ends are connected.\n"
+        "  penstock send files.yaml --stream archive --set streams.archive.sender.source.file=a.tar\n"
+        "      One of the file's streams, with another source.",
+    .run = send_streams,
+};
+
+static int receive(const struct command *command, const struct arguments *arguments)
+{
+  return drive_main(PST_SESSION_RECEIVER, command, arguments);
+}
+
+const struct command command_receive = {
+    .name = "receive",
+    .operand = "FILE",
+    .options = OPTION_DURATION | OPTION_COUNT | OPTION_JSON | OPTION_STREAM | OPTION_SET |
+               OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
+    .summary = "the receivers of the streams; `penstock send` is the other end",
+    .help =
+        "Starts the receivers that FILE describes and waits for their senders. Ends when all\n"
+        "streams have ended. The sender decides when that is: with --duration, or at ^C, a\n"
+        "receiver leaves a second later if the sender goes on, and tells it so.\n"
+        "With `control: none` the sender is no Penstock, and this side ends the stream: by --count,\n"
+        "--duration, ^C, or when nothing has come for `silence`.\n"
+        "\n"
+        "Examples:\n"
+        "  penstock receive camera.yaml\n"
+        "      Until the sender is through.\n"
+        "  penstock receive files.yaml --set streams.archive.receiver.sink.file=b.tar --json -\n"
+        "      Into another file; the result as JSON on standard output.\n"
+        "  penstock receive config/udp-camera.yaml --duration 10\n"
+        "      Ten seconds of what a camera, or ffmpeg, sends by RTP.",
+    .run = receive,
+};

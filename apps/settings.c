@@ -7,7 +7,8 @@
 
 const struct pst_origins settings_origins = {.struct_size = sizeof settings_origins,
                                              .transport_option = "--transport-option",
-                                             .memory_option = "--memory-option"};
+                                             .memory_option = "--memory-option",
+                                             .insecure = "--insecure"};
 
 int settings_read(const char **words, size_t count, struct pst_setting **settings,
                   uint32_t *written)

@@ -16,7 +16,7 @@ int signals_open(int event_fd);
 /* The second signal writes to event_fd, whose reader ends the program with SIGNALS_EXIT; a third
  * ends it without. Of this process alone, not of its children. */
 void signals_last(int event_fd);
-/* Whose workers to wake; NULL: nobody's. */
+/* Whose threads to wake; NULL: nobody's. */
 void signals_session(struct pst_session *session);
 bool signals_stop(void);
 /* Of the first that came. */

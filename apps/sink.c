@@ -10,6 +10,47 @@
 #include "notice.h"
 #include "output.h"
 
+static int discard_open(const struct sink_params *params, void **state, struct pst_error *error)
+{
+  (void)params;
+  (void)error;
+  *state = NULL;
+  return 0;
+}
+
+static int discard_take(void *state, struct pst_receiver *receiver, const struct pst_view *views,
+                        uint32_t n, struct pst_fence **fence, struct pst_error *error)
+{
+  (void)state;
+  (void)receiver;
+  (void)views;
+  (void)n;
+  (void)error;
+  *fence = NULL;
+  return 0;
+}
+
+static int discard_finish(void *state, struct pst_receiver *receiver, struct pst_error *error)
+{
+  (void)state;
+  (void)receiver;
+  (void)error;
+  return 0;
+}
+
+static void discard_close(void *state)
+{
+  (void)state;
+}
+
+static const struct sink_ops sink_discard = {
+    .name = "discard",
+    .open = discard_open,
+    .take = discard_take,
+    .finish = discard_finish,
+    .close = discard_close,
+};
+
 int sink_open(struct sink *sink, const char *type, const struct sink_params *params,
               struct pst_error *error)
 {

@@ -10,15 +10,6 @@
 
 #define SINK_BATCH 256 /* messages of one take(), at most */
 
-/* What a sink needs of the library, so that it can be used without a session. */
-struct sink_host {
-  void *context;
-  int (*read)(void *context, const struct pst_view *view, void *to); /* pst_receiver_read */
-  const char *(*param)(void *context, const char *key);              /* pst_receiver_param */
-  int (*verify)(void *context, const struct pst_view *views, uint32_t n, struct pst_fence **fence);
-  int (*verified)(void *context, struct pst_verify_result *result);
-};
-
 struct sink_params {
   const char *stream;
   const char *file;
@@ -35,14 +26,14 @@ struct sink_ops {
   /* Use n messages. *fence: when it has passed they may be released; NULL: now. -EAGAIN, not
    * reported: there is no room for them yet; the same are offered again. On failure, reported,
    * those that are in use are so until *fence has passed. */
-  int (*take)(void *state, const struct sink_host *host, const struct pst_view *views, uint32_t n,
+  int (*take)(void *state, struct pst_receiver *receiver, const struct pst_view *views, uint32_t n,
               struct pst_fence **fence, struct pst_error *error);
   /* The stream was cut short: what finish() makes stand is a part, and is called so. -ENODATA:
    * nothing came. May be NULL. */
   int (*cut)(void *state);
   /* The stream has ended and all of it was taken: make the result stand.
    * -EAGAIN: work is under way, poll the receiver and call again. */
-  int (*finish)(void *state, const struct sink_host *host, struct pst_error *error);
+  int (*finish)(void *state, struct pst_receiver *receiver, struct pst_error *error);
   /* Anything not finished is thrown away. */
   void (*close)(void *state);
 };
@@ -53,7 +44,6 @@ struct sink {
 };
 
 extern const struct sink_ops sink_verify;
-extern const struct sink_ops sink_discard;
 extern const struct sink_ops sink_file;
 extern const struct sink_ops sink_pcap;
 

@@ -159,7 +159,7 @@ static void placed(struct file *file, const struct pst_view *view, uint64_t offs
 }
 
 /* Bytes of a view for the CPU: where they are, or copied to the bounce buffer. */
-static int reach(struct file *file, const struct sink_host *host, const struct pst_view *view,
+static int reach(struct file *file, struct pst_receiver *receiver, const struct pst_view *view,
                  uint64_t *used, void **bytes, struct pst_error *error)
 {
   if (view->host != NULL || view->length == 0) {
@@ -177,7 +177,7 @@ static int reach(struct file *file, const struct sink_host *host, const struct p
     return -EAGAIN;
   *bytes = file->bounce + *used;
   *used += view->length;
-  int result = host->read(host->context, view, *bytes);
+  int result = pst_receiver_read(receiver, view, *bytes);
   if (result < 0)
     return notice_fail(error, PST_EXIT_FAILED, result,
                        "stream '%s': cannot copy message %" PRIu64 " to host memory: %s",
@@ -187,7 +187,7 @@ static int reach(struct file *file, const struct sink_host *host, const struct p
 
 /* Write a run of messages that lie one after the other in the file; returns how
  * many of the n that were. */
-static int write_run(struct file *file, const struct sink_host *host, const struct pst_view *views,
+static int write_run(struct file *file, struct pst_receiver *receiver, const struct pst_view *views,
                      uint32_t n, struct pst_error *error)
 {
   struct iovec iov[SINK_BATCH];
@@ -211,7 +211,7 @@ static int write_run(struct file *file, const struct sink_host *host, const stru
       start = offset;
     else if (offset != start + length)
       break;
-    result = reach(file, host, &views[count], &used, &bytes, error);
+    result = reach(file, receiver, &views[count], &used, &bytes, error);
     if (result == -EAGAIN)
       break;
     if (result < 0)
@@ -224,7 +224,7 @@ static int write_run(struct file *file, const struct sink_host *host, const stru
   return result < 0 ? result : (int)count;
 }
 
-static int file_take(void *state, const struct sink_host *host, const struct pst_view *views,
+static int file_take(void *state, struct pst_receiver *receiver, const struct pst_view *views,
                      uint32_t n, struct pst_fence **fence, struct pst_error *error)
 {
   struct file *file = state;
@@ -235,7 +235,7 @@ static int file_take(void *state, const struct sink_host *host, const struct pst
     file->begun = true;
   }
   for (uint32_t done = 0; done < n;) {
-    int result = write_run(file, host, views + done, n - done, error);
+    int result = write_run(file, receiver, views + done, n - done, error);
     if (result < 0)
       return result;
     done += (uint32_t)result;
@@ -250,14 +250,14 @@ static int file_cut(void *state)
   return file->messages == 0 ? -ENODATA : output_partial(&file->output);
 }
 
-static int file_finish(void *state, const struct sink_host *host, struct pst_error *error)
+static int file_finish(void *state, struct pst_receiver *receiver, struct pst_error *error)
 {
   struct file *file = state;
   uint64_t span = file->next - file->first, there = file->messages - file->left_out;
   uint64_t missing = span > there ? span - there : 0;
   char where[512];
 
-  (void)host;
+  (void)receiver;
   snprintf(where, sizeof where, "streams.%s.receiver.sink", file->stream);
   if (missing > file->closed)
     notice_warn(FINDING_RECORDING, where,

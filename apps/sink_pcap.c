@@ -78,9 +78,9 @@ static int cannot_write(const struct capture *capture, int code, struct pst_erro
                      capture->output.in_place ? "" : "; nothing is left of the file");
 }
 
-static bool parse_param(const struct sink_host *host, const char *key, int64_t *value)
+static bool parse_param(struct pst_receiver *receiver, const char *key, int64_t *value)
 {
-  const char *text = host->param(host->context, key);
+  const char *text = pst_receiver_param(receiver, key);
   char *end;
 
   if (text == NULL || text[0] == '\0')
@@ -113,14 +113,14 @@ static int open_dumper(struct capture *capture, struct pst_error *error)
 }
 
 /* The file's header, when the sender's parameters are here. */
-static int begin(struct capture *capture, const struct sink_host *host, struct pst_error *error)
+static int begin(struct capture *capture, struct pst_receiver *receiver, struct pst_error *error)
 {
   int64_t linktype, snaplen;
-  const char *precision = host->param(host->context, CAPTURE_PARAM_PRECISION);
+  const char *precision = pst_receiver_param(receiver, CAPTURE_PARAM_PRECISION);
 
-  if (precision == NULL || !parse_param(host, CAPTURE_PARAM_LINKTYPE, &linktype) ||
-      !parse_param(host, CAPTURE_PARAM_SNAPLEN, &snaplen) ||
-      !parse_param(host, CAPTURE_PARAM_BASE, &capture->base))
+  if (precision == NULL || !parse_param(receiver, CAPTURE_PARAM_LINKTYPE, &linktype) ||
+      !parse_param(receiver, CAPTURE_PARAM_SNAPLEN, &snaplen) ||
+      !parse_param(receiver, CAPTURE_PARAM_BASE, &capture->base))
     return notice_fail(error, PST_EXIT_USAGE, -ENOMSG,
                        "stream '%s': the sender has not said what it captured; a pcap sink needs a "
                        "sender with source: {type: pcap}",
@@ -142,14 +142,15 @@ static int begin(struct capture *capture, const struct sink_host *host, struct p
   return open_dumper(capture, error);
 }
 
-static const void *reach(struct capture *capture, const struct sink_host *host,
+static const void *reach(struct capture *capture, struct pst_receiver *receiver,
                          const struct pst_view *view, struct pst_error *error)
 {
   if (view->host != NULL)
     return view->host;
   if (capture->bounce == NULL)
     capture->bounce = malloc(capture->message);
-  int result = capture->bounce == NULL ? -ENOMEM : host->read(host->context, view, capture->bounce);
+  int result =
+      capture->bounce == NULL ? -ENOMEM : pst_receiver_read(receiver, view, capture->bounce);
   if (result == 0)
     return capture->bounce;
   notice_fail(error, PST_EXIT_FAILED, result,
@@ -158,7 +159,7 @@ static const void *reach(struct capture *capture, const struct sink_host *host,
   return NULL;
 }
 
-static int take_packet(struct capture *capture, const struct sink_host *host,
+static int take_packet(struct capture *capture, struct pst_receiver *receiver,
                        const struct pst_view *view, struct pst_error *error)
 {
   int64_t unit = capture->nanoseconds ? 1000000000 : 1000000;
@@ -183,7 +184,7 @@ static int take_packet(struct capture *capture, const struct sink_host *host,
     rest += unit;
     seconds--;
   }
-  const void *bytes = reach(capture, host, view, error);
+  const void *bytes = reach(capture, receiver, view, error);
   if (bytes == NULL)
     return -EIO;
   const struct pcap_pkthdr header = {
@@ -195,20 +196,20 @@ static int take_packet(struct capture *capture, const struct sink_host *host,
   return 0;
 }
 
-static int capture_take(void *state, const struct sink_host *host, const struct pst_view *views,
+static int capture_take(void *state, struct pst_receiver *receiver, const struct pst_view *views,
                         uint32_t n, struct pst_fence **fence, struct pst_error *error)
 {
   struct capture *capture = state;
 
   *fence = NULL;
   if (capture->dumper == NULL) {
-    int result = begin(capture, host, error);
+    int result = begin(capture, receiver, error);
     if (result < 0)
       return result;
   }
   errno = 0;
   for (uint32_t i = 0; i < n; i++) {
-    int result = take_packet(capture, host, &views[i], error);
+    int result = take_packet(capture, receiver, &views[i], error);
     if (result < 0)
       return result;
   }
@@ -225,14 +226,14 @@ static int capture_partial(void *state)
   return capture->packets == 0 ? -ENODATA : output_partial(&capture->output);
 }
 
-static int capture_finish(void *state, const struct sink_host *host, struct pst_error *error)
+static int capture_finish(void *state, struct pst_receiver *receiver, struct pst_error *error)
 {
   struct capture *capture = state;
   char where[512];
 
   snprintf(where, sizeof where, "streams.%s.receiver.sink", capture->stream);
   if (capture->dumper == NULL) {
-    int result = begin(capture, host, error);
+    int result = begin(capture, receiver, error);
     if (result < 0)
       return result;
   }

@@ -27,18 +27,18 @@ static int verify_open(const struct sink_params *params, void **state, struct ps
   return 0;
 }
 
-static int verify_take(void *state, const struct sink_host *host, const struct pst_view *views,
+static int verify_take(void *state, struct pst_receiver *receiver, const struct pst_view *views,
                        uint32_t n, struct pst_fence **fence, struct pst_error *error)
 {
   struct verify *verify = state;
 
-  if (host->param(host->context, "pattern.seed") == NULL)
+  if (pst_receiver_param(receiver, "pattern.seed") == NULL)
     return notice_fail(error, PST_EXIT_USAGE, -ENOMSG,
                        "stream '%s': sink: verify checks the pattern source, and the sender has "
                        "another one; write \"sink: discard\" or \"sink: {type: file, file: "
                        "PATH}\" under \"receiver\", or \"source: pattern\" under \"sender\"",
                        verify->stream);
-  int result = host->verify(host->context, views, n, fence);
+  int result = pst_receiver_verify(receiver, views, n, fence);
   if (result == -EAGAIN)
     return result;
   if (result < 0)
@@ -50,12 +50,12 @@ static int verify_take(void *state, const struct sink_host *host, const struct p
   return 0;
 }
 
-static int verify_finish(void *state, const struct sink_host *host, struct pst_error *error)
+static int verify_finish(void *state, struct pst_receiver *receiver, struct pst_error *error)
 {
   struct verify *verify = state;
   struct pst_verify_result found = {.struct_size = sizeof found};
 
-  int result = host->verified(host->context, &found);
+  int result = pst_receiver_verified(receiver, &found);
   if (result < 0)
     return notice_fail(error, PST_EXIT_FAILED, result,
                        "stream '%s': the result of checking is lost: %s", verify->stream,

@@ -12,15 +12,6 @@
 
 struct source;
 
-/* What a source needs of the library, so that it can be used without a session. */
-struct source_host {
-  void *context;
-  /* pst_sender_fill. */
-  int (*fill)(void *context, const struct pst_slot *slots, uint32_t n);
-  /* pst_sender_param_set. */
-  int (*param_set)(void *context, const char *key, const char *value);
-};
-
 struct source_params {
   const char *stream; /* its name, for messages */
   const char *file;
@@ -43,14 +34,14 @@ struct source_ops {
    * ends here, with exit status 2 or 3. */
   int (*open)(const struct source_params *params, void **state, struct pst_error *error);
   /* Tell the receiver about the stream; before it has connected. May be NULL. */
-  int (*announce)(void *state, const struct source_host *host, struct pst_error *error);
+  int (*announce)(void *state, struct pst_sender *sender, struct pst_error *error);
   /* How many messages, up to n <= SOURCE_BATCH, fill() can make right now: acquired
    * slots cannot be given back, so the end must be known before acquiring. 0: not
    * yet, ask again at *until_ns (CLOCK_MONOTONIC) at the latest; -ENODATA: that
    * was the last; another -errno: reported. */
   int (*ready)(void *state, uint32_t n, uint64_t *until_ns, struct pst_error *error);
   /* Fill all n slots (no more than ready() said) and set length and meta. */
-  int (*fill)(void *state, const struct source_host *host, struct pst_slot *slots, uint32_t n,
+  int (*fill)(void *state, struct pst_sender *sender, struct pst_slot *slots, uint32_t n,
               struct pst_error *error);
   /* NULL: endless. */
   void (*extent)(const void *state, struct source_extent *extent);
@@ -62,7 +53,6 @@ struct source {
   void *state;
 };
 
-extern const struct source_ops source_pattern;
 extern const struct source_ops source_file;
 extern const struct source_ops source_pcap;
 

@@ -38,12 +38,14 @@ static int cannot(const struct file *file, struct pst_error *error, int exit_sta
   const char *remedy = code == ENOENT   ? "; name a file that is there in source.file"
                        : code == EACCES ? "; allow this user to read it, or name another file"
                        : code == ENXIO  ? "; name another file"
-                                        : "";
+                       : code == ENOTDIR
+                           ? "; a part of that path before a / is a file; correct source.file"
+                           : "";
   return notice_fail(error, exit_status, -code, "stream '%s': cannot %s source file %s: %s%s",
                      file->stream, verb, file->path, strerror(code), remedy);
 }
 
-/* Files of /proc and /sys say 0 bytes and have some. */
+/* Files of /proc and /sys say 0 bytes and have some, or cannot say. */
 static int measure(struct file *file, struct pst_error *error)
 {
   struct stat st;
@@ -57,9 +59,9 @@ static int measure(struct file *file, struct pst_error *error)
                        file->path);
   if (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) {
     off_t size = lseek(file->fd, 0, SEEK_END);
-    if (size < 0 || lseek(file->fd, 0, SEEK_SET) < 0)
-      return cannot(file, error, PST_EXIT_USAGE, "find the size of", errno);
-    file->size = (uint64_t)size;
+    if (size > 0 && lseek(file->fd, 0, SEEK_SET) < 0)
+      return cannot(file, error, PST_EXIT_USAGE, "go back in", errno);
+    file->size = size > 0 ? (uint64_t)size : 0;
     file->sized = size > 0 || pread(file->fd, &byte, 1, 0) <= 0;
   }
   if (file->sized) {
@@ -216,12 +218,12 @@ static int fill_sized(struct file *file, struct pst_slot *slots, uint32_t n,
   return result < 0 ? cannot(file, error, PST_EXIT_FAILED, "read", -result) : 0;
 }
 
-static int file_fill(void *state, const struct source_host *host, struct pst_slot *slots,
-                     uint32_t n, struct pst_error *error)
+static int file_fill(void *state, struct pst_sender *sender, struct pst_slot *slots, uint32_t n,
+                     struct pst_error *error)
 {
   struct file *file = state;
 
-  (void)host;
+  (void)sender;
   for (uint32_t i = 0; i < n; i++) {
     slots[i].meta = 0;
     if (slots[i].host == NULL)

@@ -226,7 +226,7 @@ static int capture_open(const struct source_params *params, void **state, struct
   return 0;
 }
 
-static int capture_announce(void *state, const struct source_host *host, struct pst_error *error)
+static int capture_announce(void *state, struct pst_sender *sender, struct pst_error *error)
 {
   struct capture *capture = state;
   char linktype[16], snaplen[16], base[32];
@@ -241,7 +241,7 @@ static int capture_announce(void *state, const struct source_host *host, struct 
       {CAPTURE_PARAM_BASE, base},
   };
   for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-    int result = host->param_set(host->context, pairs[i][0], pairs[i][1]);
+    int result = pst_sender_param_set(sender, pairs[i][0], pairs[i][1]);
     if (result < 0)
       return notice_fail(error, PST_EXIT_FAILED, result,
                          "stream '%s': cannot tell the receiver %s: %s", capture->stream,
@@ -286,12 +286,12 @@ static int capture_ready(void *state, uint32_t n, uint64_t *until_ns, struct pst
   return (int)(capture->timed ? due(capture, n, until_ns) : n);
 }
 
-static int capture_fill(void *state, const struct source_host *host, struct pst_slot *slots,
-                        uint32_t n, struct pst_error *error)
+static int capture_fill(void *state, struct pst_sender *sender, struct pst_slot *slots, uint32_t n,
+                        struct pst_error *error)
 {
   struct capture *capture = state;
 
-  (void)host;
+  (void)sender;
   for (uint32_t i = 0; i < n; i++) {
     const struct packet *packet = &capture->packets[capture->first + i];
     if (slots[i].host == NULL)

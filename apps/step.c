@@ -5,7 +5,7 @@
 
 #include "clock.h"
 #include "notice.h"
-#include "worker.h"
+#include "thread.h"
 
 /* A receiver that was told to leave gives the sender so long to end the stream:
  * often both were told. */
@@ -109,15 +109,9 @@ static uint32_t sender_idle(struct flow *flow)
   return moved > 0 ? (uint32_t)moved : 0;
 }
 
-static int fill_slots(void *context, const struct pst_slot *slots, uint32_t n)
-{
-  return pst_sender_fill(context, slots, n);
-}
-
 static uint32_t sender_flow(struct flow *flow, uint64_t *until_ns)
 {
   struct flow_sender *sender = &flow->sender;
-  const struct source_host host = {.context = sender->handle, .fill = fill_slots};
 
   uint32_t told = sender_told(flow, until_ns);
   if (told != PST_STOP_UNKNOWN) {
@@ -136,9 +130,8 @@ static uint32_t sender_flow(struct flow *flow, uint64_t *until_ns)
   }
   if (ready == 0) {
     uint32_t moved = sender_idle(flow);
-    /* To ask for none says that, if slots are free, the source is what we wait for. */
     if (sender->phase == SIDE_FLOWING)
-      pst_sender_acquire(sender->handle, sender->slots, 0);
+      pst_sender_idle(sender->handle);
     return moved;
   }
   int got = pst_sender_acquire(sender->handle, sender->slots, (uint32_t)ready);
@@ -148,7 +141,7 @@ static uint32_t sender_flow(struct flow *flow, uint64_t *until_ns)
     sender_over(flow);
     return 0;
   }
-  if (sender->source.ops->fill(sender->source.state, &host, sender->slots, (uint32_t)got,
+  if (sender->source.ops->fill(sender->source.state, sender->handle, sender->slots, (uint32_t)got,
                                &sender->error) < 0) {
     sender_broken(flow);
     return 0;
@@ -177,49 +170,18 @@ uint32_t sender_step(struct flow *flow, uint64_t *until_ns)
 
 /* ---- Receiver --------------------------------------------------------------- */
 
-static int read_view(void *context, const struct pst_view *view, void *to)
-{
-  return pst_receiver_read(context, view, to);
-}
-
-static const char *param_of(void *context, const char *key)
-{
-  return pst_receiver_param(context, key);
-}
-
-static int verify_views(void *context, const struct pst_view *views, uint32_t n,
-                        struct pst_fence **fence)
-{
-  return pst_receiver_verify(context, views, n, fence);
-}
-
-static int verified(void *context, struct pst_verify_result *result)
-{
-  return pst_receiver_verified(context, result);
-}
-
-static struct sink_host host_of(struct pst_receiver *receiver)
-{
-  return (struct sink_host){.context = receiver,
-                            .read = read_view,
-                            .param = param_of,
-                            .verify = verify_views,
-                            .verified = verified};
-}
-
 /* What came of a stream that breaks off is kept as a part, unless the sink itself has failed. Why
  * it breaks off is the stream's to say, so what fails here is a line alone. */
 static void keep_part(struct flow *flow)
 {
   struct flow_receiver *receiver = &flow->receiver;
-  const struct sink_host host = host_of(receiver->handle);
   const struct sink_ops *ops = receiver->sink.ops;
 
   if (receiver->phase != SIDE_FLOWING || receiver->error.code != 0 || ops->cut == NULL)
     return;
   int result = ops->cut(receiver->sink.state);
   if (result == 0)
-    ops->finish(receiver->sink.state, &host, NULL);
+    ops->finish(receiver->sink.state, receiver->handle, NULL);
   else if (result != -ENODATA)
     notice(PST_LOG_ERROR, "stream '%s': what came of it cannot be kept: %s", flow->name,
            strerror(-result));
@@ -231,8 +193,7 @@ static void receiver_over(struct flow *flow)
 
   keep_part(flow);
   /* What the sink has not taken stays where it is: the session is at its end. */
-  if (receiver->fence != NULL)
-    pst_receiver_release_frames_after(receiver->handle, NULL, 0, receiver->fence);
+  pst_receiver_fence_free(receiver->handle, receiver->fence);
   receiver->fence = NULL;
   receiver->kept = 0;
   flow->receiver.phase = SIDE_OVER;
@@ -278,12 +239,11 @@ static void receiver_took(struct flow *flow, int taken, int released)
 static void receiver_take(struct flow *flow, int result)
 {
   struct flow_receiver *receiver = &flow->receiver;
-  const struct sink_host host = host_of(receiver->handle);
   struct pst_fence *fence = NULL;
 
   if (result == 0)
-    result = receiver->sink.ops->take(receiver->sink.state, &host, receiver->views, receiver->kept,
-                                      &fence, &receiver->error);
+    result = receiver->sink.ops->take(receiver->sink.state, receiver->handle, receiver->views,
+                                      receiver->kept, &fence, &receiver->error);
   if (result == -EAGAIN)
     return;
   uint32_t n = receiver->kept;
@@ -297,7 +257,6 @@ static void receiver_take(struct flow *flow, int result)
 static int frame_take(struct flow *flow, const struct pst_frame *frame)
 {
   struct flow_receiver *receiver = &flow->receiver;
-  const struct sink_host host = host_of(receiver->handle);
 
   while (receiver->packet_at < frame->packets) {
     struct pst_fence *last = NULL;
@@ -305,10 +264,10 @@ static int frame_take(struct flow *flow, const struct pst_frame *frame)
     for (; n < SINK_BATCH && i < frame->packets; i++)
       n += (uint32_t)pst_frame_view(frame, i, &receiver->views[n]);
     int result = n == 0 ? 0
-                        : receiver->sink.ops->take(receiver->sink.state, &host, receiver->views, n,
-                                                   &last, &receiver->error);
+                        : receiver->sink.ops->take(receiver->sink.state, receiver->handle,
+                                                   receiver->views, n, &last, &receiver->error);
     if (n > 0 && receiver->fence != NULL && (result == 0 || last != NULL)) {
-      pst_receiver_release_frames_after(receiver->handle, NULL, 0, receiver->fence);
+      pst_receiver_fence_free(receiver->handle, receiver->fence);
       receiver->fence = NULL;
     }
     if (last != NULL)
@@ -352,7 +311,6 @@ static bool is_short(const struct flow *flow)
 static int make_stand(struct flow *flow)
 {
   struct flow_receiver *receiver = &flow->receiver;
-  const struct sink_host host = host_of(receiver->handle);
   const struct sink_ops *ops = receiver->sink.ops;
   int result = ops->cut != NULL && is_short(flow) ? ops->cut(receiver->sink.state) : 0;
 
@@ -362,7 +320,7 @@ static int make_stand(struct flow *flow)
     return notice_fail(&receiver->error, PST_EXIT_FAILED, result,
                        "stream '%s': what came of it cannot be kept: %s", flow->name,
                        strerror(-result));
-  return ops->finish(receiver->sink.state, &host, &receiver->error);
+  return ops->finish(receiver->sink.state, receiver->handle, &receiver->error);
 }
 
 /* All of the stream was here: the sink makes its result stand, then the sender may
@@ -534,7 +492,7 @@ uint32_t receiver_step(struct flow *flow, uint64_t *until_ns)
   struct flow_receiver *receiver = &flow->receiver;
   uint32_t moved = 0, got;
 
-  /* As many as a sender on the same worker gives in a round, so that neither end
+  /* As many as a sender on the same thread gives in a round, so that neither end
    * starves the other; a poll may bring fewer than it was asked for. */
   while (moved < SINK_BATCH && receiver_flow(flow, until_ns, &got))
     moved += got;

@@ -3,6 +3,7 @@
 #ifndef APP_WORDS_H
 #define APP_WORDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,7 @@ struct option_word {
   const char *name;
   const char *value; /* NULL: takes none */
   const char *help;
+  bool repeats; /* with another value; else one that takes a value is written once */
 };
 extern const struct option_word option_words[];
 extern const size_t option_word_count;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold of the tree as it is checked in, file by file."""
+"""What must hold of the tree as it is checked in, file by file; and how its files need each other."""
 import pathlib
 import re
 import shutil
@@ -9,16 +9,20 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "e2e"))
+import file_circles  # noqa: E402
 import result_schema  # noqa: E402
-from harness import main  # noqa: E402
+from harness import BUILD, main  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 UNLICENSED_NAMES = {"LICENSE", ".gitignore", ".gitattributes", ".clang-format", ".clang-tidy",
                     ".editorconfig"}  # fmt: skip
 UNLICENSED_SUFFIXES = {".md", ".pcap", ".txt", ".bin", ".in"}
 
+# How many .c files of one folder may need each other in a circle.
+CIRCLE = 4
+
 # Keys of a result that only some commands have: which, says `allOf`.
-COMMANDS_OWN = {"config", "streams", "bench", "rows", "request", "copy", "serve"}
+COMMANDS_OWN = {"config", "devices", "streams", "bench", "rows", "request", "copy", "serve"}
 
 
 def tracked():
@@ -118,6 +122,23 @@ class Tree(unittest.TestCase):
             if rule["additionalProperties"] is False:
                 self.assertEqual(set(rule["properties"]) - set(rule["required"]),
                                  set(rule["properties"]) & COMMANDS_OWN, rule.get("description"))
+
+    def test_files_of_a_folder_form_no_large_circle(self):
+        folders = file_circles.folders(ROOT)
+        unknown = []
+        print()
+        for folder in folders:
+            try:
+                needs = file_circles.needs_in(ROOT, BUILD, folder)
+            except file_circles.NotBuilt as error:
+                unknown.append(str(error))
+                continue
+            circle = file_circles.largest_circle(needs)
+            print(f"{folder}: largest circle {len(circle)} of {len(needs)} files, at most {CIRCLE}")
+            with self.subTest(folder=folder):
+                self.assertLessEqual(len(circle), CIRCLE, f"these need each other: {', '.join(circle)}")
+        if unknown:
+            self.skipTest(f"{len(unknown)} of {len(folders)} folders: {unknown[0]}")
 
     def test_c_files_are_formatted(self):
         tool = shutil.which("clang-format")

@@ -4,16 +4,18 @@
 
 A cmocka program tells its cases by an XML file, a Python one by a line each in
 PENSTOCK_CASES, any other program is one case; so is one with PENSTOCK_SHOULD_FAIL in its
-environment, which passes when a case of it fails. Each run adds a line of JSON to the
-file named by PENSTOCK_TEST_RECORDS.
+environment, which passes when a case of it fails. Each run adds a line of JSON, with its seconds
+by the clock and of CPUs, to the file named by PENSTOCK_TEST_RECORDS.
 """
 import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree as ET
 
 SKIPPED_STATUS = 77
@@ -54,7 +56,9 @@ def main():
             CMOCKA_XML_FILE=str(folder / "cases.xml"),
             PENSTOCK_CASES=str(folder / "cases"),
         )
+        start = time.monotonic()
         status = subprocess.run(command, env=environment).returncode
+        wall = time.monotonic() - start
         cases = [*cmocka_cases(folder / "cases.xml"), *python_cases(folder / "cases")]
 
     failed = status not in (0, SKIPPED_STATUS)
@@ -73,7 +77,9 @@ def main():
     records = os.environ.get("PENSTOCK_TEST_RECORDS")
     if records:
         counts = {key: sum(case[0] == key for case in cases) for key in ("passed", "failed", "skipped")}
-        line = json.dumps({"command": command, **counts}) + "\n"
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times = {"wall": round(wall, 2), "cpu": round(used.ru_utime + used.ru_stime, 2)}
+        line = json.dumps({"command": command, **counts, **times}) + "\n"
         with open(records, "a") as file:
             file.write(line)
     sys.exit(128 - status if status < 0 else status)

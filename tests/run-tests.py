@@ -13,13 +13,22 @@ import sys
 
 # Of meson's time limits, which are for a machine with nothing else to do. Given again, it replaces this.
 PATIENCE = "4"
-# Many tests wait for a time to pass: one more than there are CPUs runs at once.
-PROCESSES = str((os.cpu_count() or 1) + 1)
+# Many tests wait for a time to pass: twice as many run at once as there are CPUs.
+PROCESSES = str(2 * (os.cpu_count() or 1))
+SLOWEST = 10
 KEYS = ("passed", "failed", "skipped")
 
 
 def logs(build):
     return list((build / "meson-logs").glob("testlog*.json"))  # meson adds the wrapper's name
+
+
+def show_slowest(runs):
+    print("the slowest, in seconds by the clock and of CPUs:")
+    for run in sorted(runs, key=lambda run: -run["wall"])[:SLOWEST]:
+        words = " ".join(pathlib.Path(word).name for word in run["command"] if not word.startswith("-"))
+        print(f"{run['wall']:8.1f} {run['cpu']:8.1f}  {words[-90:]}")
+    print(f"{'all':>8} {sum(run['cpu'] for run in runs):8.1f}")
 
 
 def main():
@@ -42,6 +51,7 @@ def main():
     total["failed"] += max(0, programs - len(runs))
     if status and not total["failed"]:
         total["failed"] = 1
+    show_slowest(runs)
     print(", ".join(f"{total[key]} {key}" for key in KEYS))
     sys.exit(1 if total["failed"] else 0)
 

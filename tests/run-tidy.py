@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""clang-tidy over the C files of build folders that lie outside tests/, each once, as the first
+"""clang-tidy over the C files of build folders that lie outside tests/ and subprojects/, each once, as the first
 folder that has it compiles it.
 
 usage: run-tidy.py BUILD...
@@ -19,7 +19,7 @@ def main():
     for build in sys.argv[1:]:
         for entry in json.loads((pathlib.Path(build) / "compile_commands.json").read_text()):
             file = (pathlib.Path(entry["directory"]) / entry["file"]).resolve()
-            if file.relative_to(root).parts[0] != "tests":
+            if file.relative_to(root).parts[0] not in ("tests", "subprojects"):
                 files.setdefault(file, build)
 
     def tidy(file):

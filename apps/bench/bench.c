@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `penstock bench`: what a transport and a memory do here, without a file. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <json-c/json.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "commands.h"
-#include "door.h"
 #include "ends.h"
 #include "look.h"
 #include "notice.h"
@@ -26,15 +26,17 @@
 #include "statistics.h"
 
 #define WARMUP_MOST_NS (100 * NS_PER_MS)
-#define WARMUP_SHARE 10 /* of the duration */
+#define WARMUP_SHARE 10            /* of the duration */
+#define PARENT_NS (50 * NS_PER_MS) /* how often a child looks whether its parent lives */
 
 struct bench {
   const struct command *command;
   const struct arguments *arguments;
   struct bench_plan plan;
   struct bench_setting setting;
-  struct link link; /* fd < 0: both ends are in this process */
-  pid_t child;      /* the other end, when it was forked here; 0 */
+  struct link *link; /* NULL: both ends are in this process */
+  pid_t child;       /* the other end, when it was forked here; 0 */
+  int child_fd;      /* where that says how to reach it, until it is connected to */
   FILE *table;
   struct json_object *result, *rows; /* NULL without --json */
   struct bench_look look;
@@ -75,11 +77,19 @@ static uint32_t under_way(const struct bench *bench, enum bench_op op, enum benc
   return bench->look.depth_max < most ? bench->look.depth_max : most;
 }
 
+static void make_token(char token[BENCH_TOKEN_MAX])
+{
+  uint64_t random[1] = {0};
+
+  if (getrandom(random, sizeof random, 0) != sizeof random)
+    random[0] = now_ns();
+  snprintf(token, BENCH_TOKEN_MAX, "%016" PRIx64, random[0]);
+}
+
 static void make_case(const struct bench *bench, enum bench_op op, enum bench_measure measure,
                       uint64_t size, struct bench_case *c)
 {
   const struct bench_plan *plan = &bench->plan;
-  uint64_t random[1] = {0};
 
   *c = (struct bench_case){.op = op,
                            .measure = measure,
@@ -90,9 +100,7 @@ static void make_case(const struct bench *bench, enum bench_op op, enum bench_me
                            .warmup_ns = bench->setting.warmup_ns,
                            .touch = !plan->no_touch && !plan->verify,
                            .verify = plan->verify};
-  if (getrandom(random, sizeof random, 0) != sizeof random)
-    random[0] = now_ns();
-  snprintf(c->token, sizeof c->token, "%016" PRIx64, random[0]);
+  make_token(c->token);
 }
 
 static void note_plugin(void *context, const struct pst_plugin_info *info)
@@ -103,8 +111,7 @@ static void note_plugin(void *context, const struct pst_plugin_info *info)
                                                 : NULL;
 
   if (text != NULL)
-    snprintf(text, sizeof bench->setting.memory, "%s %s", info->description->name,
-             info->description->version);
+    snprintf(text, sizeof bench->setting.memory, "%s %s", info->name, info->version);
   result_add_plugin(bench->result, info);
 }
 
@@ -149,7 +156,7 @@ static bool run_case(struct bench *bench, const struct bench_case *c)
   if (bench->plan.in_process)
     bench_run_here(&bench->plan, row);
   else
-    alive = bench_run_with(&bench->link, &bench->plan, row);
+    alive = bench_run_with(bench->link, &bench->plan, row);
   if (!row->unreachable)
     bench_show_row(bench->table, row);
   if (row->error[0] != '\0') {
@@ -229,10 +236,44 @@ static void run_cases(struct bench *bench)
 
 /* ---- Who measures ---------------------------------------------------------------------- */
 
+/* What the child tells its parent: where it listens, and what shows that the parent is it. */
+struct invitation {
+  uint16_t port;
+  char token[BENCH_TOKEN_MAX];
+};
+
+/* Nobody reads from it any more. */
+static bool is_deserted(int fd)
+{
+  struct pollfd event = {.fd = fd};
+
+  return poll(&event, 1, 0) > 0 && (event.revents & POLLERR);
+}
+
+/* Its parent alone, as long as that has its end of the pipe. */
+static void serve_parent(struct bench *bench, struct link_server *server, int fd, const char *token)
+{
+  int result = -EACCES;
+
+  while (result == -EACCES) {
+    struct link *link;
+    if (link_take(server, PARENT_NS, &link) < 0) {
+      if (is_deserted(fd))
+        break;
+      continue;
+    }
+    snprintf(link->peer, sizeof link->peer, "process %ld", (long)getppid());
+    result = bench_serve(link, &bench->plan, token, 0, bench->plan.cpus[1]);
+    link_close(link);
+  }
+}
+
 static int serve_as_child(struct bench *bench, int fd)
 {
   const struct sigaction ignore = {.sa_handler = SIG_IGN};
-  struct link link;
+  struct pst_error error = PST_ERROR_INIT;
+  struct invitation invitation = {.port = 0};
+  struct link_server server;
 
   /* ^C is the parent's, which ends us by leaving. */
   sigaction(SIGINT, &ignore, NULL);
@@ -240,12 +281,17 @@ static int serve_as_child(struct bench *bench, int fd)
   sigaction(SIGHUP, &ignore, NULL);
   if (bench_pin(bench->plan.cpus[1]) < 0)
     return PST_EXIT_USAGE;
-  if (link_pair(fd, (long)getppid(), &link) < 0)
-    return PST_EXIT_FAILED;
-  bench_choose_sender(&bench->plan.side);
-  bench_serve(&link, &bench->plan, 0, bench->plan.cpus[1]);
-  link_close(&link);
-  return PST_EXIT_OK;
+  int result = link_listen("127.0.0.1:0", 0, false, bench->plan.cpus[1], &server, &error);
+  if (result == 0) {
+    make_token(invitation.token);
+    invitation.port = server.port;
+    bool is_told = write(fd, &invitation, sizeof invitation) == sizeof invitation;
+    bench_choose_sender(&bench->plan.side);
+    if (is_told)
+      serve_parent(bench, &server, fd, invitation.token);
+  }
+  link_unlisten(&server);
+  return result < 0 ? error.exit_status : PST_EXIT_OK;
 }
 
 /* Before any plugin or thread: what another thread had locked would stay so in the child. Returns
@@ -255,7 +301,7 @@ static int fork_server(struct bench *bench, int *child_status)
   int ends[2];
 
   *child_status = -1;
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+  if (pipe2(ends, O_CLOEXEC) < 0)
     return -errno;
   pid_t pid = fork();
   if (pid < 0) {
@@ -271,7 +317,27 @@ static int fork_server(struct bench *bench, int *child_status)
   }
   close(ends[1]);
   bench->child = pid;
-  return link_pair(ends[0], (long)pid, &bench->link);
+  bench->child_fd = ends[0];
+  return 0;
+}
+
+/* It has said why, where it could not listen. */
+static int connect_child(struct bench *bench, struct pst_error *error)
+{
+  struct invitation invitation;
+  char address[32];
+
+  ssize_t got = read(bench->child_fd, &invitation, sizeof invitation);
+  if (got != sizeof invitation)
+    return notice_fail(error, PST_EXIT_FAILED, -ECONNRESET,
+                       "bench: the receiving process, %ld, ended before it listened",
+                       (long)bench->child);
+  memcpy(bench->setting.token, invitation.token, sizeof bench->setting.token);
+  snprintf(address, sizeof address, "127.0.0.1:%u", invitation.port);
+  int result = link_connect(address, 0, false, bench->plan.cpus[0], &bench->link, error);
+  if (result == 0)
+    snprintf(bench->link->peer, sizeof bench->link->peer, "process %ld", (long)bench->child);
+  return result;
 }
 
 static void bury_child(struct bench *bench)
@@ -281,6 +347,7 @@ static void bury_child(struct bench *bench)
 
   if (bench->child == 0)
     return;
+  close(bench->child_fd);
   while (waitpid(bench->child, &status, 0) < 0 && errno == EINTR)
     ;
   if (!WIFSIGNALED(status))
@@ -302,11 +369,12 @@ static int connect_server(struct bench *bench)
     return 0;
   bench->setting.form = bench->plan.host != NULL ? "hosts" : "processes";
   if (bench->plan.host != NULL)
-    result = link_connect(bench->plan.host, BENCH_PORT, bench->plan.insecure, &bench->link, &error);
-  if (result == 0 && bench->plan.host != NULL)
-    result = door_pass(&bench->link, bench->plan.insecure, &error);
+    result = link_connect(bench->plan.host, BENCH_PORT, bench->plan.insecure, bench->plan.cpus[0],
+                          &bench->link, &error);
+  else
+    result = connect_child(bench, &error);
   if (result == 0)
-    result = bench_greet(&bench->link, &bench->plan, &bench->setting, &error);
+    result = bench_greet(bench->link, &bench->plan, &bench->setting, &error);
   if (result < 0)
     note_failure(bench, &error);
   return result;
@@ -365,14 +433,21 @@ static void run_client(struct bench *bench)
     if (bench->shared > 0)
       bench_show_shared(bench->table, bench->shared, bench->measured, bench->cpu_least);
   }
-  link_close(&bench->link);
+  /* A server that waits for the next case hears that there is none; one in the middle of a case
+   * would not read it. */
+  if (bench->link != NULL && !bench->is_lonely) {
+    struct json_object *last = json_object_new_object();
+    json_object_object_add(last, "goodbye", json_object_new_boolean(true));
+    link_send(bench->link, last);
+  }
+  link_close(bench->link);
   bury_child(bench);
   end_result(bench);
 }
 
 static int run(const struct command *command, const struct arguments *arguments)
 {
-  struct bench bench = {.command = command, .arguments = arguments, .link = {.fd = -1}};
+  struct bench bench = {.command = command, .arguments = arguments};
   bool json_out = arguments->json != NULL && strcmp(arguments->json, "-") == 0;
   int child_status = -1;
 

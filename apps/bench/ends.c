@@ -3,15 +3,11 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "notice.h"
 #include "settings.h"
-
-/* A target has nothing to do: it is not to take cycles, or a clock, from who is measured. */
-#define TARGET_SLEEPS_NS ((uint64_t)1000 * 1000)
 
 void bench_stream_name(const struct bench_case *c, bool back, char *name, size_t size)
 {
@@ -39,10 +35,9 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
       .stream_count = with_back ? 2 : 1,
       .streams = all,
       .control = control,
-      /* In process each end has a worker of its own, so that its thread has. */
-      .workers = roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER) ? (with_back ? 4 : 2) : 1,
+      /* In process each end has a thread of its own. */
+      .threads = roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER) ? (with_back ? 4 : 2) : 1,
       .insecure = insecure,
-      .sleep_after_ns = bench_is_one_sided(c->op) ? TARGET_SLEEPS_NS : 0,
   };
   const struct pst_session_params roles_params = {.struct_size = sizeof roles_params,
                                                   .roles = roles};
@@ -51,19 +46,17 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
 
   for (int i = 0; i < 2; i++) {
     bench_stream_name(c, i == 1 || back, names[i], sizeof names[i]);
-    bool one_sided = bench_is_one_sided(c->op);
     streams[i] = (struct pst_stream_params){
         .struct_size = sizeof streams[i],
-        .ring = one_sided ? 0 : c->ring,
+        .ring = c->ring,
         .name = names[i],
-        .message = one_sided ? 0 : c->size,
-        .region = one_sided ? bench_places(c) * bench_stride(c) : 0,
+        .message = c->size,
         .transport = side->transport,
         .transport_options = side->transport_options,
         .transport_option_count = side->transport_option_count,
-        .sender = side->sends_from_host && !one_sided ? host : end,
+        .sender = side->sends_from_host ? host : end,
         .receiver = end,
-        .path = one_sided ? NULL : side->path,
+        .path = side->path,
         .origins = &origins,
     };
   }
@@ -113,16 +106,29 @@ int bench_pin(int cpu)
   return -code;
 }
 
-int bench_session_start(struct pst_session *session, int cpu, struct pst_error *error)
+void bench_unpin(int cpu, cpu_set_t *pinned)
 {
-  cpu_set_t pinned, all;
+  cpu_set_t all;
 
   if (cpu < 0)
-    return pst_session_start(session, error);
-  pthread_getaffinity_np(pthread_self(), sizeof pinned, &pinned);
+    return;
+  pthread_getaffinity_np(pthread_self(), sizeof *pinned, pinned);
   memset(&all, 0xff, sizeof all);
   pthread_setaffinity_np(pthread_self(), sizeof all, &all);
+}
+
+void bench_repin(int cpu, const cpu_set_t *pinned)
+{
+  if (cpu >= 0)
+    pthread_setaffinity_np(pthread_self(), sizeof *pinned, pinned);
+}
+
+int bench_session_start(struct pst_session *session, int cpu, struct pst_error *error)
+{
+  cpu_set_t pinned;
+
+  bench_unpin(cpu, &pinned);
   int result = pst_session_start(session, error);
-  pthread_setaffinity_np(pthread_self(), sizeof pinned, &pinned);
+  bench_repin(cpu, &pinned);
   return result;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The streams of one case: opened for it, and closed with it. */
+/* The streams of one case of SEND: opened for it, and closed with it. */
 #ifndef APP_BENCH_ENDS_H
 #define APP_BENCH_ENDS_H
+
+#include <sched.h>
 
 #include <penstock/penstock.h>
 
@@ -21,6 +23,9 @@ void bench_stream_name(const struct bench_case *c, bool back, char *name, size_t
 /* Pin the calling thread; cpu < 0 does nothing. Threads that are made while it is
  * lifted are pinned nowhere. -errno: said as a warning. */
 int bench_pin(int cpu);
+/* Lift it, and pin the thread again as it was; cpu < 0: it is not pinned. */
+void bench_unpin(int cpu, cpu_set_t *pinned);
+void bench_repin(int cpu, const cpu_set_t *pinned);
 /* pst_session_start with its thread left to run anywhere. */
 int bench_session_start(struct pst_session *session, int cpu, struct pst_error *error);
 

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "link.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <netdb.h>
-#include <netinet/tcp.h>
-#include <poll.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,30 +12,23 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "ends.h"
 #include "notice.h"
 #include "signals.h"
 
 #define NESTING_MAX 8
-#define BACKLOG 1024
-#define LOOK_NS (50 * NS_PER_MS) /* how often a signal is looked for */
+#define CLIENTS_MAX 64
+#define EVENTS 16
+#define LOOK_NS (50 * NS_PER_MS)  /* how often a signal is looked for */
+#define SILENT_NS (10 * NS_PER_S) /* for which a client may say nothing before it is served */
 #define CONNECT_NS (10 * NS_PER_S)
 #define CONNECT_PAUSE_NS (20 * NS_PER_MS)
+#define ROOM_NS (10 * NS_PER_S)
+#define LEAVE_NS NS_PER_S
 /* A host that vanishes is noticed in some 10 s. */
-#define KEEPALIVE_IDLE_S 4
-#define KEEPALIVE_TIMES 3
-#define KEEPALIVE_S 2
+#define PEER_TIMEOUT_NS (10 * NS_PER_S)
 
 /* ---- Addresses ----------------------------------------------------------------- */
-
-static bool is_loopback(const struct sockaddr *address)
-{
-  if (address->sa_family == AF_INET) {
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
-    return (ntohl(v4->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
-  }
-  return address->sa_family == AF_INET6 &&
-         IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
-}
 
 /* Splits in place. */
 static int split(char *text, char **host, char **port)
@@ -61,51 +52,25 @@ static int split(char *text, char **host, char **port)
   return (*host)[0] == '\0' || (*port != NULL && (*port)[0] == '\0') ? -EINVAL : 0;
 }
 
-static int resolve(const char *where, uint16_t port, bool insecure, bool passive,
-                   struct addrinfo **found, struct pst_error *error)
+/* With a port, as nodes have it. */
+static int whole_address(const char *where, uint16_t port, char *address, size_t size,
+                         struct pst_error *error)
 {
-  const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-                                 .ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0)};
-  char text[256], number[8], *host, *service, *end;
+  char text[256], number[8], *host = text, *service = NULL, *end = NULL;
+  bool is_right = strlen(where) < sizeof text;
 
   snprintf(number, sizeof number, "%u", port);
-  if (strlen(where) >= sizeof text)
-    return notice_fail(error, PST_EXIT_USAGE, -EINVAL, "bench: the address is too long");
-  strcpy(text, where);
-  if (split(text, &host, &service) < 0 ||
-      (service != NULL && (strtoul(service, &end, 10) > UINT16_MAX || *end != '\0')))
+  snprintf(text, sizeof text, "%s", where);
+  if (is_right && (split(text, &host, &service) < 0 ||
+                   (service != NULL && (strtoul(service, &end, 10) > UINT16_MAX || *end != '\0'))))
+    is_right = false;
+  if (!is_right)
     return notice_fail(error, PST_EXIT_USAGE, -EINVAL,
-                       "bench: '%s' is no address; write HOST, HOST:PORT or [IPV6]:PORT", where);
-  int code = getaddrinfo(host, service != NULL ? service : number, &hints, found);
-  if (code != 0)
-    return notice_fail(error, PST_EXIT_USAGE, -ENOENT, "bench: %s: %s; check the host's name", host,
-                       gai_strerror(code));
-  for (const struct addrinfo *at = *found; at != NULL; at = at->ai_next) {
-    if (is_loopback(at->ai_addr) || insecure)
-      continue;
-    freeaddrinfo(*found);
-    return notice_fail(error, PST_EXIT_USAGE, -EPERM,
-                       "bench: %s is beyond this machine, and nothing there is authenticated or "
-                       "encrypted: whoever reaches its port can join or disturb the run; say "
-                       "--insecure to allow it",
+                       "bench: '%.256s' is no address; write HOST, HOST:PORT or [IPV6]:PORT",
                        where);
-  }
+  snprintf(address, size, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host,
+           service != NULL ? service : number);
   return 0;
-}
-
-static void name_end(const struct sockaddr_storage *address, socklen_t length, char host[64],
-                     char text[LINK_ADDRESS_MAX])
-{
-  char bare[56], port[8];
-
-  if (getnameinfo((const struct sockaddr *)address, length, bare, sizeof bare, port, sizeof port,
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    strcpy(bare, "?");
-    strcpy(port, "?");
-  }
-  snprintf(host, 64, strchr(bare, ':') != NULL ? "[%s]" : "%s", bare);
-  if (text != NULL)
-    snprintf(text, LINK_ADDRESS_MAX, "%s:%s", host, port);
 }
 
 uint16_t link_free_port(const char *host)
@@ -113,7 +78,7 @@ uint16_t link_free_port(const char *host)
   struct sockaddr_storage address = {.ss_family = AF_INET};
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *found;
   socklen_t length = sizeof address;
-  char bare[64];
+  char bare[72];
   uint16_t port = 0;
 
   snprintf(bare, sizeof bare, "%s", host[0] == '[' ? host + 1 : host);
@@ -131,227 +96,316 @@ uint16_t link_free_port(const char *host)
   return port;
 }
 
+static void copy_host(char host[72], const char *place)
+{
+  const char *colon = strrchr(place, ':');
+
+  snprintf(host, 72, "%.*s", (int)(colon != NULL ? (size_t)(colon - place) : strlen(place)), place);
+}
+
+/* ---- Events --------------------------------------------------------------------- */
+
+static void join(struct link *link, struct pst_peer *far)
+{
+  struct pst_peer_info info = {.struct_size = sizeof info};
+
+  link->far = far;
+  link->has_joined = true;
+  link->since_ns = now_ns();
+  if (pst_peer_info(far, &info) < 0)
+    return;
+  snprintf(link->peer, sizeof link->peer, "%s", info.remote);
+  copy_host(link->local, info.local);
+  copy_host(link->remote, info.remote);
+}
+
+static void admit(struct link_server *server, struct pst_peer *far)
+{
+  struct link *link = calloc(1, sizeof *link), **at = &server->waiting;
+
+  if (link == NULL) {
+    pst_peer_close(far, -ENOMEM, "the server is out of memory");
+    return;
+  }
+  link->server = server;
+  link->node = server->node;
+  join(link, far);
+  pst_peer_set_context(far, link);
+  while (*at != NULL)
+    at = &(*at)->next;
+  *at = link;
+}
+
+static void leave(struct link *link, int code, const char *text)
+{
+  link->far = NULL;
+  if (link->code == 0)
+    link->code = code < 0 ? code : -ECONNRESET;
+  snprintf(link->text, sizeof link->text, "%s", text);
+}
+
+static void hang_up(struct link *link, int code, const char *text)
+{
+  if (link->far != NULL)
+    pst_peer_close(link->far, code, text);
+  link->code = code;
+  link->is_wrong = code == -EPROTO;
+}
+
+static void hear(struct link *link, const struct pst_node_event *event)
+{
+  struct json_tokener *tokener = json_tokener_new_ex(NESTING_MAX);
+  struct json_object *object = NULL;
+
+  if (tokener == NULL) {
+    hang_up(link, -ENOMEM, "out of memory");
+    return;
+  }
+  object = json_tokener_parse_ex(tokener, event->bytes, (int)event->length);
+  bool whole = json_tokener_get_error(tokener) == json_tokener_success &&
+               json_object_is_type(object, json_type_object);
+  json_tokener_free(tokener);
+  if (whole && link->count < LINK_QUEUE) {
+    link->said[(link->first + link->count++) % LINK_QUEUE] = object;
+    return;
+  }
+  json_object_put(object);
+  hang_up(link, -EPROTO, whole ? "it says more than it is asked" : "a message is no object");
+}
+
+static void poll_node(struct pst_node *node, struct link_server *server)
+{
+  struct pst_node_event events[EVENTS];
+  int got = pst_node_poll(node, events, EVENTS);
+
+  for (int i = 0; i < got; i++) {
+    struct link *link = pst_peer_context(events[i].peer);
+    if (events[i].kind == PST_NODE_JOINED && server != NULL)
+      admit(server, events[i].peer);
+    else if (link == NULL)
+      continue; /* it was closed here */
+    else if (events[i].kind == PST_NODE_JOINED)
+      join(link, events[i].peer);
+    else if (events[i].kind == PST_NODE_MESSAGE)
+      hear(link, &events[i]);
+    else if (events[i].kind == PST_NODE_LEFT)
+      leave(link, events[i].status, events[i].text);
+  }
+}
+
+static void wait_node(struct pst_node *node, uint64_t ns)
+{
+  const uint64_t until_ns = now_ns() + ns;
+
+  pst_node_wait(node, &until_ns);
+}
+
 /* ---- Opening -------------------------------------------------------------------- */
 
-static int link_begin(int fd, struct link *link)
+static int open_node(const char *listen, bool insecure, int cpu, struct pst_node **node,
+                     struct pst_error *error)
 {
-  *link = (struct link){.fd = fd, .line = malloc(LINK_LINE_MAX)};
-  if (link->line == NULL) {
+  const struct pst_origins origins = {.struct_size = sizeof origins, .insecure = "--insecure"};
+  const struct pst_node_params params = {.struct_size = sizeof params,
+                                         .insecure = insecure,
+                                         .listen = listen,
+                                         .transport = "none",
+                                         .peers = CLIENTS_MAX,
+                                         .messages = LINK_QUEUE,
+                                         .message_max = LINK_MESSAGE_MAX,
+                                         .peer_timeout_ns = PEER_TIMEOUT_NS,
+                                         .origins = &origins};
+  cpu_set_t pinned;
+
+  bench_unpin(cpu, &pinned);
+  int result = pst_node_open(&params, node, error);
+  bench_repin(cpu, &pinned);
+  return result;
+}
+
+int link_listen(const char *where, uint16_t port, bool insecure, int cpu,
+                struct link_server *server, struct pst_error *error)
+{
+  char address[300];
+  int result = whole_address(where, port, address, sizeof address, error);
+
+  *server = (struct link_server){.node = NULL};
+  if (result == 0)
+    result = open_node(address, insecure, cpu, &server->node, error);
+  if (result == 0)
+    server->port = pst_node_port(server->node);
+  return result;
+}
+
+static void free_link(struct link *link)
+{
+  for (; link->count > 0; link->count--)
+    json_object_put(link->said[link->first++ % LINK_QUEUE]);
+  free(link);
+}
+
+void link_unlisten(struct link_server *server)
+{
+  while (server->waiting != NULL) {
+    struct link *link = server->waiting;
+    server->waiting = link->next;
+    free_link(link);
+  }
+  pst_node_close(server->node);
+}
+
+/* Those that have left, or say nothing, go. */
+static struct link *first_that_speaks(struct link_server *server)
+{
+  for (struct link **at = &server->waiting; *at != NULL;) {
+    struct link *link = *at;
+    bool is_silent = link->count == 0 && now_ns() - link->since_ns >= SILENT_NS;
+    if (link->count == 0 && link->far != NULL && !is_silent) {
+      at = &link->next;
+      continue;
+    }
+    *at = link->next;
+    link->next = NULL;
+    if (link->count > 0)
+      return link;
     link_close(link);
-    return -ENOMEM;
   }
-  return 0;
+  return NULL;
 }
 
-static void set_option(int fd, int level, int name, int value)
+int link_take(struct link_server *server, uint64_t timeout_ns, struct link **link)
 {
-  setsockopt(fd, level, name, &value, sizeof value); /* an old kernel may lack one */
+  poll_node(server->node, server);
+  *link = first_that_speaks(server);
+  if (*link != NULL)
+    return 0;
+  wait_node(server->node, timeout_ns);
+  poll_node(server->node, server);
+  *link = first_that_speaks(server);
+  return *link != NULL ? 0 : -EAGAIN;
 }
 
-static int link_begin_tcp(int fd, struct link *link)
+/* Until it has joined or left. */
+static int connect_once(struct link *link, const char *address, uint64_t until_ns,
+                        struct pst_error *error)
 {
-  struct sockaddr_storage address;
-  socklen_t length = sizeof address;
-  int result = link_begin(fd, link);
+  link->code = 0;
+  link->text[0] = '\0';
+  int result = pst_node_connect(link->node, address, &link->far, error);
 
   if (result < 0)
     return result;
-  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_S);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_TIMES);
-  if (getsockname(fd, (struct sockaddr *)&address, &length) == 0)
-    name_end(&address, length, link->local, NULL);
-  length = sizeof address;
-  if (getpeername(fd, (struct sockaddr *)&address, &length) == 0)
-    name_end(&address, length, link->remote, link->peer);
-  return 0;
-}
-
-int link_pair(int fd, long pid, struct link *link)
-{
-  int result = link_begin(fd, link);
-
-  if (result == 0) {
-    strcpy(link->local, "127.0.0.1");
-    strcpy(link->remote, "127.0.0.1");
-    if (pid == 0)
-      snprintf(link->peer, sizeof link->peer, "another thread");
-    else
-      snprintf(link->peer, sizeof link->peer, "process %ld", pid);
+  pst_peer_set_context(link->far, link);
+  while (!link->has_joined && link->far != NULL && !signals_stop() && now_ns() < until_ns) {
+    poll_node(link->node, NULL);
+    if (!link->has_joined && link->far != NULL)
+      wait_node(link->node, LOOK_NS);
   }
-  return result;
+  return link->has_joined ? 0 : link->far == NULL ? link->code : -ETIMEDOUT;
 }
 
-int link_listen(const char *where, uint16_t port, bool insecure, struct link_listener *listener,
-                struct pst_error *error)
-{
-  struct addrinfo *found;
-  struct sockaddr_storage bound;
-  socklen_t length = sizeof bound;
-  int result = resolve(where, port, insecure, true, &found, error);
-
-  if (result < 0)
-    return result;
-  int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd >= 0)
-    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-  if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0 ||
-      getsockname(fd, (struct sockaddr *)&bound, &length) < 0) {
-    result = -errno;
-    notice_fail(error, PST_EXIT_UNAVAILABLE, result,
-                "bench: cannot listen at %s: %s; another server is running? stop it, or choose "
-                "another address of this host or another port",
-                where, strerror(errno));
-    if (fd >= 0)
-      close(fd);
-  } else {
-    listener->fd = fd;
-    listener->port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
-                                                       : ((struct sockaddr_in *)&bound)->sin_port);
-  }
-  freeaddrinfo(found);
-  return result;
-}
-
-int link_take(int fd, struct link *link)
-{
-  return link_begin_tcp(fd, link);
-}
-
-bool link_is_local(int fd)
-{
-  struct sockaddr_storage local = {0}, remote = {0};
-  socklen_t local_size = sizeof local, remote_size = sizeof remote;
-  char here[64], there[64];
-
-  if (getsockname(fd, (struct sockaddr *)&local, &local_size) < 0 ||
-      getpeername(fd, (struct sockaddr *)&remote, &remote_size) < 0)
-    return false;
-  name_end(&local, local_size, here, NULL);
-  name_end(&remote, remote_size, there, NULL);
-  return is_loopback((struct sockaddr *)&remote) || strcmp(here, there) == 0;
-}
-
-/* A connected socket, or -errno. */
-static int connect_once(const struct addrinfo *at)
-{
-  int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), code = 0;
-  socklen_t length = sizeof code;
-
-  if (fd < 0)
-    return -errno;
-  if (connect(fd, at->ai_addr, at->ai_addrlen) < 0)
-    code = errno;
-  if (code == EINPROGRESS) {
-    struct pollfd event = {.fd = fd, .events = POLLOUT};
-    code = ETIMEDOUT;
-    if (poll(&event, 1, 1000) > 0)
-      getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &length);
-  }
-  if (code == 0)
-    return fd;
-  close(fd);
-  return -code;
-}
-
-int link_connect(const char *where, uint16_t port, bool insecure, struct link *link,
-                 struct pst_error *error)
+static int wait_for_server(struct link *link, const char *where, const char *address,
+                           struct pst_error *error)
 {
   const struct timespec pause = {.tv_nsec = CONNECT_PAUSE_NS};
   uint64_t until_ns = now_ns() + CONNECT_NS;
   bool told = false;
-  struct addrinfo *found;
-  int fd = -ECONNREFUSED, result = resolve(where, port, insecure, false, &found, error);
+  int result, last = 0;
 
-  if (result < 0)
-    return result;
-  for (;;) {
-    for (const struct addrinfo *at = found; at != NULL && fd < 0; at = at->ai_next)
-      fd = connect_once(at);
-    if (fd >= 0 || signals_stop() || now_ns() >= until_ns)
-      break;
+  while ((result = connect_once(link, address, until_ns, error)) == -ECONNREFUSED &&
+         error->code == 0 && !signals_stop() && now_ns() < until_ns) {
     if (!told)
-      notice(PST_LOG_INFO, "waiting for a server at %s (%s)", where, strerror(-fd));
+      notice(PST_LOG_INFO, "waiting for a server at %s (%s)", where, strerror(-result));
     told = true;
+    last = result;
     nanosleep(&pause, NULL);
   }
-  freeaddrinfo(found);
-  if (fd < 0 && signals_stop())
+  if (result == -ETIMEDOUT && last < 0 && link->text[0] == '\0')
+    result = last; /* the last one had no time for its answer */
+  if (result == 0 || error->code != 0)
+    return result;
+  if (signals_stop())
     return notice_fail(error, PST_EXIT_FAILED, -EINTR,
                        "bench: stopped by %s while it waited for a server at %s", signals_name(),
                        where);
-  if (fd < 0)
-    return notice_fail(error, PST_EXIT_FAILED, fd,
+  if (result == -ECONNREFUSED)
+    return notice_fail(error, PST_EXIT_FAILED, result,
                        "bench: no server at %s (%s); start one there: penstock bench --server "
                        "with the same --transport",
-                       where, strerror(-fd));
-  return link_begin_tcp(fd, link);
+                       where, strerror(-result));
+  if (result == -ETIMEDOUT && link->text[0] == '\0')
+    return notice_fail(error, PST_EXIT_FAILED, result,
+                       "bench: %s: no answer within 10 s; it serves one client at a time, or is "
+                       "no penstock bench --server",
+                       where);
+  return notice_fail(error, PST_EXIT_FAILED, result, "bench: no link to the server at %s: %s",
+                     where, link->text);
+}
+
+int link_connect(const char *where, uint16_t port, bool insecure, int cpu, struct link **link,
+                 struct pst_error *error)
+{
+  char address[300];
+  int result = whole_address(where, port, address, sizeof address, error);
+  struct link *made = result == 0 ? calloc(1, sizeof *made) : NULL;
+
+  if (result < 0)
+    return result;
+  if (made == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "bench: out of memory");
+  result = open_node(NULL, insecure, cpu, &made->node, error);
+  if (result == 0)
+    result = wait_for_server(made, where, address, error);
+  if (result < 0) {
+    link_close(made);
+    return result;
+  }
+  *link = made;
+  return 0;
 }
 
 void link_close(struct link *link)
 {
-  if (link->fd >= 0)
-    close(link->fd);
-  free(link->line);
-  json_object_put(link->returned);
-  *link = (struct link){.fd = -1};
+  if (link == NULL)
+    return;
+  if (link->far != NULL) {
+    pst_peer_set_context(link->far, NULL);
+    pst_peer_close(link->far, link->code, link->code < 0 ? strerror(-link->code) : NULL);
+  }
+  if (link->server == NULL)
+    pst_node_close(link->node);
+  free_link(link);
 }
 
-/* ---- Lines ---------------------------------------------------------------------- */
+/* ---- Objects -------------------------------------------------------------------- */
 
 int link_send(struct link *link, struct json_object *object)
 {
+  const uint64_t until_ns = now_ns() + ROOM_NS;
   const char *text =
       object != NULL ? json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN) : NULL;
-  char *line = NULL;
-  int length = text != NULL ? asprintf(&line, "%s\n", text) : -1;
-  size_t put = 0;
+  int result = text != NULL ? -EAGAIN : -ENOMEM;
 
-  json_object_put(object);
-  if (length < 0)
-    return -ENOMEM;
-  while (put < (size_t)length) {
-    ssize_t sent = send(link->fd, line + put, (size_t)length - put, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR)
-      continue;
-    if (sent < 0 && errno == EAGAIN) {
-      struct pollfd event = {.fd = link->fd, .events = POLLOUT};
-      if (poll(&event, 1, 1000) > 0)
-        continue;
+  while (result == -EAGAIN && now_ns() < until_ns) {
+    result = link->far != NULL ? pst_peer_send(link->far, text, strlen(text)) : -ENOTCONN;
+    if (result == -EAGAIN) {
+      poll_node(link->node, link->server);
+      wait_node(link->node, LOOK_NS);
     }
-    if (sent < 0)
-      break;
-    put += (size_t)sent;
   }
-  free(line);
-  return put == (size_t)length ? 0 : -ECONNRESET;
+  json_object_put(object);
+  return result == -EAGAIN || result == -ENOTCONN ? -ECONNRESET : result;
 }
 
-/* One line out of what has been read. -EAGAIN: not yet a whole one. */
-static int take_line(struct link *link, struct json_object **object)
+int64_t link_pid_of(struct json_object *hello)
 {
-  char *end = memchr(link->line, '\n', link->filled);
+  struct json_object *member = NULL;
 
-  if (end == NULL)
-    return link->filled == LINK_LINE_MAX ? -EPROTO : -EAGAIN;
-  struct json_tokener *tokener = json_tokener_new_ex(NESTING_MAX);
-  if (tokener == NULL)
-    return -ENOMEM;
-  size_t length = (size_t)(end - link->line) + 1;
-  struct json_object *read = json_tokener_parse_ex(tokener, link->line, (int)length);
-  bool whole = json_tokener_get_error(tokener) == json_tokener_success &&
-               json_object_is_type(read, json_type_object);
-  json_tokener_free(tokener);
-  link->filled -= length;
-  memmove(link->line, end + 1, link->filled);
-  if (!whole) {
-    json_object_put(read);
-    return -EPROTO;
-  }
-  *object = read;
-  return 0;
+  if (!json_object_object_get_ex(hello, "pid", &member) ||
+      !json_object_is_type(member, json_type_int))
+    return 0;
+  const int64_t pid = json_object_get_int64(member);
+  return pid > 0 ? pid : 0;
 }
 
 int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
@@ -359,48 +413,43 @@ int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
 {
   uint64_t until_ns = now_ns() + timeout_ns;
 
-  if (link->returned != NULL) {
-    *object = link->returned;
-    link->returned = NULL;
-    return 0;
-  }
   for (;;) {
-    int result = take_line(link, object);
-    if (result != -EAGAIN)
-      return result;
-    struct pollfd event = {.fd = link->fd, .events = POLLIN};
+    if (link->count > 0) {
+      *object = link->said[link->first % LINK_QUEUE];
+      link->first = (link->first + 1) % LINK_QUEUE;
+      link->count--;
+      return 0;
+    }
+    if (link->is_wrong)
+      return -EPROTO;
+    if (link->far == NULL)
+      return -ECONNRESET;
     if (heeds_stop && signals_stop())
       return -EINTR;
-    int ready = poll(&event, 1, (int)(LOOK_NS / NS_PER_MS));
-    if (ready <= 0) {
-      if (now_ns() >= until_ns)
-        return -ETIMEDOUT;
+    poll_node(link->node, link->server);
+    if (link->count > 0 || link->far == NULL)
       continue;
-    }
-    ssize_t got =
-        recv(link->fd, link->line + link->filled, LINK_LINE_MAX - link->filled, MSG_DONTWAIT);
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
-      return -ECONNRESET;
-    if (got > 0)
-      link->filled += (size_t)got;
+    if (now_ns() >= until_ns)
+      return -ETIMEDOUT;
+    wait_node(link->node, LOOK_NS);
   }
 }
 
 void link_return(struct link *link, struct json_object *object)
 {
-  json_object_put(link->returned);
-  link->returned = object;
+  if (link->count == LINK_QUEUE) {
+    json_object_put(object);
+    return;
+  }
+  link->first = (link->first + LINK_QUEUE - 1) % LINK_QUEUE;
+  link->said[link->first] = object;
+  link->count++;
 }
 
-int link_look(const struct link *link)
+int link_look(struct link *link)
 {
-  char byte;
-
-  if (link->returned != NULL || memchr(link->line, '\n', link->filled) != NULL)
+  poll_node(link->node, link->server);
+  if (link->count > 0)
     return 1;
-  ssize_t got = recv(link->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
-
-  if (got > 0)
-    return 1;
-  return got == 0 || (errno != EAGAIN && errno != EINTR) ? -ECONNRESET : 0;
+  return link->far == NULL ? -ECONNRESET : 0;
 }

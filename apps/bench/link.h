@@ -1,61 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between a bench client and its server: a line of JSON each way at a time, over TCP
- * or, on one machine, a socketpair. It says what to measure and brings back what the
- * other end saw; the messages that are measured go over streams of their own. */
+/* Between a bench client and its server: objects each way, as messages of a node without a
+ * transport. They say what to measure and bring back what the other end saw; what is measured goes
+ * over streams and nodes of its own. */
 #ifndef APP_BENCH_LINK_H
 #define APP_BENCH_LINK_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <penstock/penstock.h>
 
 struct json_object;
 
-#define LINK_LINE_MAX 65536
-#define LINK_ADDRESS_MAX 128
+#define LINK_MESSAGE_MAX 49152
+#define LINK_QUEUE 8 /* objects that nobody has received */
+#define LINK_TEXT_MAX 512
+
+struct link_server;
 
 struct link {
-  int fd;
-  char peer[LINK_ADDRESS_MAX]; /* for messages */
-  char local[64], remote[64];  /* numeric hosts, bracketed where IPv6 needs it */
-  char *line;                  /* LINK_LINE_MAX, of which `filled` are read */
-  size_t filled;
-  struct json_object *returned; /* NULL */
+  struct link *next;          /* of those that wait to be served */
+  struct link_server *server; /* NULL: this end has connected, and the node is its own */
+  struct pst_node *node;
+  struct pst_peer *far; /* NULL: it has left */
+  bool has_joined;
+  bool is_wrong; /* it has sent what is no object, or more than was received */
+  int code;      /* it has left: why */
+  char text[LINK_TEXT_MAX];
+  uint64_t since_ns;
+  char peer[80];              /* "127.0.0.1:41000", for messages */
+  char local[72], remote[72]; /* numeric hosts, bracketed where IPv6 needs it */
+  int64_t pid;                /* of the other end, as it says; 0: it has not */
+  bool has_greeted;           /* a server's: its client, and was answered */
+  bool has_asked;             /* a server's: its client, for something to measure */
+  struct json_object *said[LINK_QUEUE];
+  uint32_t first, count;
 };
 
-struct link_listener {
-  int fd;
+struct link_server {
+  struct pst_node *node;
   uint16_t port;
+  struct link *waiting;
 };
 
 /* "host:port", "host" or "[v6]:port"; the port is `port` where none is written.
- * Both refuse an address beyond loopback without `insecure`, and report in *error.
- * May block for a name. */
-int link_listen(const char *where, uint16_t port, bool insecure, struct link_listener *listener,
-                struct pst_error *error);
-int link_connect(const char *where, uint16_t port, bool insecure, struct link *link,
+ * Both refuse an address beyond loopback without `insecure`, and report in *error; their threads
+ * run anywhere, though this one is pinned to `cpu`. May block for a name. */
+int link_listen(const char *where, uint16_t port, bool insecure, int cpu,
+                struct link_server *server, struct pst_error *error);
+void link_unlisten(struct link_server *server);
+/* A client that has said something. 0; -EAGAIN: none within timeout_ns. */
+int link_take(struct link_server *server, uint64_t timeout_ns, struct link **link);
+
+/* Waits some seconds for a server. */
+int link_connect(const char *where, uint16_t port, bool insecure, int cpu, struct link **link,
                  struct pst_error *error);
-/* Of a TCP connection. Takes fd over. */
-int link_take(int fd, struct link *link);
-/* Is its other end on this host? */
-bool link_is_local(int fd);
-/* Of a socketpair to process `pid`; 0: to a thread of this one. Takes fd over. */
-int link_pair(int fd, long pid, struct link *link);
+/* NULL is legal. */
 void link_close(struct link *link);
 
-/* Takes `object` over. 0, -ECONNRESET, -ENOMEM. */
+/* Takes `object` over. 0, -ECONNRESET, -ENOMEM, -EMSGSIZE. */
 int link_send(struct link *link, struct json_object *object);
-/* Waits for a line, until timeout_ns have passed, or a signal asks to stop and
- * `heeds_stop`. 0; -ETIMEDOUT; -EINTR; -ECONNRESET: the peer has gone; -EPROTO: no object, or too
- * long. */
+/* As the other end has greeted: 0, or its process id. */
+int64_t link_pid_of(struct json_object *hello);
+/* Waits for an object, until timeout_ns have passed, or a signal asks to stop and
+ * `heeds_stop`. 0; -ETIMEDOUT; -EINTR; -ECONNRESET: the peer has gone; -EPROTO: it has sent what is
+ * no object, or more than were received. */
 int link_receive(struct link *link, uint64_t timeout_ns, bool heeds_stop,
                  struct json_object **object);
 /* Has the next link_receive give this object, which it takes over. */
 void link_return(struct link *link, struct json_object *object);
-/* 0: nothing to read; 1: something; -ECONNRESET: the peer has gone. */
-int link_look(const struct link *link);
+/* 0: nothing to receive; 1: something; -ECONNRESET: the peer has gone. */
+int link_look(struct link *link);
 
 /* A TCP port that nobody has at that numeric host now; 0: none. */
 uint16_t link_free_port(const char *host);

@@ -8,6 +8,7 @@
 
 #include "ends.h"
 #include "notice.h"
+#include "region_end.h"
 
 #define NAMES_MAX 32
 #define NAME_SIZE 32
@@ -68,28 +69,41 @@ static void tell_plugins(const struct pst_session *session,
   }
 }
 
-static int open_region(const struct bench_plan *plan, uint32_t roles,
+/* What the cases will open at most. */
+static uint32_t most_under_way(const struct bench_plan *plan)
+{
+  uint32_t most = plan->depth;
+
+  for (uint32_t i = 0; plan->depth == 0 && i < plan->size_count; i++)
+    if (bench_ring_of(plan->sizes[i]) > most)
+      most = bench_ring_of(plan->sizes[i]);
+  return most < BENCH_RING_MAX ? most : BENCH_RING_MAX - 1; /* a node's, beside a FLUSH */
+}
+
+static int open_region(const struct bench_plan *plan,
                        void (*plugin)(void *context, const struct pst_plugin_info *info),
                        void *context, uint32_t *depth, struct pst_error *error)
 {
   const struct bench_case c = {.op = BENCH_WRITE,
                                .size = plan->sizes[0],
-                               .ring =
-                                   plan->depth != 0 ? plan->depth : bench_ring_of(plan->sizes[0]),
-                               .places = plan->places,
+                               .ring = most_under_way(plan),
+                               .places = plan->places != 0  ? plan->places
+                                         : plan->depth != 0 ? plan->depth
+                                                            : bench_ring_of(plan->sizes[0]),
                                .token = "0"};
-  struct pst_session *session = NULL;
-  char name[64];
+  struct region_end end;
 
-  int result =
-      bench_session_open(&plan->side, &c, roles, false, false, NOWHERE, false, &session, error);
-  if (result < 0)
-    return result;
-  bench_stream_name(&c, false, name, sizeof name);
-  *depth = pst_initiator_depth(pst_session_initiator(session, name));
-  tell_plugins(session, plugin, context);
-  pst_session_close(session);
-  return 0;
+  int result = region_end_open(plan, &c, NULL, plan->cpus[0], &end, error);
+  if (result == 0) {
+    *depth = pst_node_depth(end.node) - 1;
+    for (uint32_t i = 0; plugin != NULL && i < pst_node_plugins(end.node); i++) {
+      struct pst_plugin_info info = {.struct_size = sizeof info};
+      if (pst_node_plugin(end.node, i, &info) == 0)
+        plugin(context, &info);
+    }
+  }
+  region_end_close(&end);
+  return result;
 }
 
 static void take_name(void *context, const struct pst_plugin_info *info)
@@ -98,7 +112,7 @@ static void take_name(void *context, const struct pst_plugin_info *info)
 
   if (info->kind != PST_KIND_TRANSPORT || info->status != 0 || names->count == NAMES_MAX)
     return;
-  snprintf(names->name[names->count++], NAME_SIZE, "%s", info->description->name);
+  snprintf(names->name[names->count++], NAME_SIZE, "%s", info->name);
 }
 
 /* The transports that open here without options and have `op`: "loopback, verbs_rc". */
@@ -214,7 +228,7 @@ int bench_look(const struct bench_plan *plan,
   if (result == 0)
     result = choose(plan, capabilities, look, error);
   if (result == 0 && (look->ops & BENCH_ONE_SIDED) != 0)
-    result = open_region(plan, roles, sends ? NULL : plugin, context, &look->depth_max, error);
+    result = open_region(plan, sends ? NULL : plugin, context, &look->depth_max, error);
   if (result < 0)
     return result;
   if (plan->depth > look->depth_max && (look->ops & BENCH_ONE_SIDED) != 0)

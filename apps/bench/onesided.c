@@ -2,9 +2,7 @@
 #include "onesided.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <json-c/json.h>
-#include <sched.h>
 
 #include "clock.h"
 #include "notice.h"
@@ -13,13 +11,14 @@
 #define LOOK_BYTES (1 << 20)     /* posted between looks at the clock, at most */
 #define LOOK_ROUNDS 1024         /* or so many rounds: where the clock is a device, it is slow */
 #define CHECK_NS (60 * NS_PER_S) /* for a target to check its region */
+#define REASON_NS (3 * NS_PER_S) /* for why a transfer has failed */
 #define PATTERN_MAX (1ull << 39) /* core numbers 2^24 blocks to each pattern */
 
 /* What the initiator has under way. Places are used in turn. Without --verify one may be
  * used again before its last transfer has ended, where there are fewer than transfers, or those of
  * others overtook it. */
 struct flight {
-  struct pst_initiator *initiator;
+  struct region_end *end;
   const struct bench_case *c;
   struct measure_watch *watch;
   struct measure_taken *taken;
@@ -39,34 +38,53 @@ static uint8_t code_of(const struct flight *flight)
 
 /* ---- Transfers --------------------------------------------------------------------- */
 
-static struct pst_transfer next_transfer(struct flight *flight)
+static struct pst_operation next_operation(struct flight *flight)
 {
   uint32_t place = flight->next, there = place + flight->shift;
 
   if (there >= flight->places)
     there -= flight->places;
   flight->next = place + 1 < flight->places ? place + 1 : 0;
-  return (struct pst_transfer){.op = code_of(flight),
-                               .cookie = place,
-                               .local_offset = place * flight->stride,
-                               .remote_offset = there * flight->stride,
-                               .length = flight->c->size};
+  return (struct pst_operation){.op = code_of(flight),
+                                .id = flight->end->region,
+                                .cookie = place,
+                                .area = flight->end->area,
+                                .offset = place * flight->stride,
+                                .remote_offset = there * flight->stride,
+                                .length = flight->c->size};
+}
+
+/* What the transport has no room for, it blocks. */
+static void count_blocked(struct region_end *end, bool all)
+{
+  const uint64_t now = now_ns();
+
+  if (!all && end->blocked_since_ns == 0) {
+    end->blocked_since_ns = now;
+  } else if (all) {
+    end->blocked_ns += now - end->blocked_since_ns;
+    end->blocked_since_ns = 0;
+  }
 }
 
 /* Up to n, and behind the last of them, with `flush`, a FLUSH where there is something to
  * place. Returns how many of the n were taken. */
 static int post(struct flight *flight, uint32_t n, bool flush)
 {
-  struct pst_transfer transfers[BATCH + 1];
+  struct pst_operation operations[BATCH + 1];
   uint32_t first = flight->next, k = n < BATCH ? n : BATCH, all = k;
 
   for (uint32_t i = 0; i < k; i++)
-    transfers[i] = next_transfer(flight);
+    operations[i] = next_operation(flight);
   if (flush && k == n && flight->c->op == BENCH_WRITE)
-    transfers[all++] = (struct pst_transfer){.op = PST_OP_FLUSH};
-  int taken = pst_initiator_post(flight->initiator, transfers, all);
+    operations[all++] = (struct pst_operation){.op = PST_OP_FLUSH};
+  int taken =
+      flight->end->has_left ? -ECONNRESET : pst_peer_post(flight->end->peer, operations, all);
   if (taken < 0)
-    return taken;
+    return taken == -ENOTCONN ? -ECONNRESET : taken;
+  flight->end->posted += (uint32_t)taken;
+  if ((uint32_t)taken < all || flight->end->blocked_since_ns != 0)
+    count_blocked(flight->end, (uint32_t)taken == all);
   flight->under_way += (uint32_t)taken;
   if ((uint32_t)taken > k) {
     flight->flush_posted = true;
@@ -77,23 +95,40 @@ static int post(struct flight *flight, uint32_t n, bool flush)
   return taken;
 }
 
+/* Of an event that is not the DONE of a transfer in order. */
+static int take_other(struct flight *flight, const struct pst_node_event *event)
+{
+  if (event->kind != PST_NODE_DONE) {
+    region_end_take(flight->end, event);
+    return flight->end->has_left ? -ECONNRESET : 0;
+  }
+  flight->under_way--;
+  flight->end->failed += event->status < 0;
+  flight->end->done += event->status == 0; /* a FLUSH */
+  return event->status;
+}
+
 static int collect(struct flight *flight)
 {
-  struct pst_transfer_done done[BATCH];
-  int got = pst_initiator_poll(flight->initiator, done, BATCH);
+  struct pst_node_event events[BATCH];
+  int got = pst_node_poll(flight->end->node, events, BATCH), result = 0;
+  uint32_t ended = 0;
 
   for (int i = 0; i < got; i++) {
-    if (done[i].status < 0)
-      return done[i].status;
-    if (done[i].op == PST_OP_FLUSH)
+    const struct pst_node_event *event = &events[i];
+    if (event->kind != PST_NODE_DONE || event->status < 0 || event->op == PST_OP_FLUSH) {
+      int other = take_other(flight, event);
+      result = result < 0 ? result : other;
       continue;
-    flight->ended++;
+    }
+    ended++;
     if (flight->touch != NULL)
-      (void)*(const volatile unsigned char *)(flight->touch + done[i].cookie * flight->stride);
+      (void)*(const volatile unsigned char *)(flight->touch + event->cookie * flight->stride);
   }
-  if (got > 0)
-    flight->under_way -= (uint32_t)got;
-  return got;
+  flight->under_way -= ended;
+  flight->ended += ended;
+  flight->end->done += ended;
+  return result < 0 ? result : got;
 }
 
 /* Until all that was posted has ended; of WRITEs, until they are placed. */
@@ -169,8 +204,7 @@ static int fill(struct flight *flight, uint32_t n, uint64_t pattern)
   int result = 0;
 
   for (uint32_t i = 0; i < n && result == 0; i++)
-    result =
-        pst_initiator_fill(flight->initiator, i * flight->stride, flight->c->size, pattern + i);
+    result = pst_area_fill(flight->end->area, i * flight->stride, flight->c->size, pattern + i);
   return result;
 }
 
@@ -204,24 +238,40 @@ static void count_checked(struct measure_taken *taken, bool right)
   taken->corrupted += !right;
 }
 
+/* Until the peer has said something, which is the caller's then. */
+static int hear(struct region_end *end, struct measure_watch *watch, uint64_t timeout_ns,
+                struct json_object **said)
+{
+  uint64_t until_ns = now_ns() + timeout_ns;
+  int result = 0;
+
+  while (result >= 0 && end->said == NULL) {
+    if (end->has_left)
+      return -ECONNRESET;
+    result = region_end_turn(end);
+    if (result >= 0)
+      result = measure_look(watch, now_ns());
+    if (result >= 0 && end->said == NULL && now_ns() >= until_ns)
+      return -ETIMEDOUT;
+  }
+  *said = end->said;
+  end->said = NULL;
+  return result;
+}
+
 /* Have the target compare what was written. */
-static int ask(struct link *turns, uint32_t n, uint64_t pattern)
+static int ask(struct flight *flight, uint32_t n, uint64_t pattern)
 {
   struct json_object *asked = json_object_new_object(), *said = NULL;
 
   json_object_object_add(asked, "check", json_object_new_uint64(n));
   json_object_object_add(asked, "pattern", json_object_new_uint64(pattern));
-  int result = link_send(turns, asked);
+  int result = region_end_say(flight->end, asked);
   if (result == 0)
-    result = link_receive(turns, CHECK_NS, false, &said);
-  if (result < 0)
-    return result;
-  if (json_object_object_get_ex(said, "checked", NULL)) {
-    json_object_put(said);
-    return 0;
-  }
-  link_return(turns, said); /* it tells why it has failed */
-  return -ECONNRESET;
+    result = hear(flight->end, flight->watch, CHECK_NS, &said);
+  bool checked = result == 0 && json_object_object_get_ex(said, "checked", NULL);
+  json_object_put(said);
+  return result == 0 && !checked ? -EPROTO : result;
 }
 
 /* What was read here. */
@@ -230,7 +280,7 @@ static int check(struct flight *flight, uint32_t n)
   for (uint32_t i = 0; i < n; i++) {
     uint64_t there = (i + flight->shift) % flight->places;
     int result =
-        pst_initiator_verify(flight->initiator, i * flight->stride, flight->c->size, there, NULL);
+        pst_area_verify(flight->end->area, i * flight->stride, flight->c->size, there, NULL);
     if (result < 0 && result != -EBADMSG)
       return result;
     count_checked(flight->taken, result == 0);
@@ -238,8 +288,7 @@ static int check(struct flight *flight, uint32_t n)
   return 0;
 }
 
-static int one_round(struct flight *flight, uint64_t round, struct link *turns, uint32_t n,
-                     uint64_t *ns)
+static int one_round(struct flight *flight, uint64_t round, uint32_t n, uint64_t *ns)
 {
   const struct bench_case *c = flight->c;
   uint64_t pattern = pattern_of(flight, round);
@@ -254,11 +303,11 @@ static int one_round(struct flight *flight, uint64_t round, struct link *turns, 
   if (result >= 0)
     result = go_round(flight, n, ns);
   if (result >= 0)
-    result = c->op == BENCH_WRITE ? ask(turns, n, pattern) : check(flight, n);
+    result = c->op == BENCH_WRITE ? ask(flight, n, pattern) : check(flight, n);
   return result;
 }
 
-static int measure_rounds(struct flight *flight, struct link *turns, struct histogram *times)
+static int measure_rounds(struct flight *flight, struct histogram *times)
 {
   const struct bench_case *c = flight->c;
   uint32_t n = c->measure == MEASURE_LATENCY ? 1 : c->ring;
@@ -267,7 +316,7 @@ static int measure_rounds(struct flight *flight, struct link *turns, struct hist
 
   for (uint64_t round = 0; result >= 0 && !flight->watch->stopped; round++) {
     bool counts = now - start_ns >= c->warmup_ns;
-    result = one_round(flight, round, turns, n, &ns);
+    result = one_round(flight, round, n, &ns);
     now = now_ns();
     if (result >= 0 && counts) {
       flight->taken->messages += n;
@@ -286,149 +335,151 @@ static int measure_rounds(struct flight *flight, struct link *turns, struct hist
 
 /* ---- The initiator -------------------------------------------------------------------- */
 
-static int await_target(struct pst_initiator *initiator, struct measure_watch *watch)
+static int await_region(struct region_end *end, struct measure_watch *watch)
 {
   uint64_t until_ns = now_ns() + MEASURE_CONNECT_NS;
   int result = 0;
 
-  while (result >= 0 && pst_initiator_state(initiator) == PST_STATE_WAITING) {
-    uint64_t now = now_ns();
-    result = pst_initiator_poll(initiator, NULL, 0);
+  while (result >= 0 && !end->is_met) {
+    if (end->has_left)
+      return -ECONNRESET;
+    result = region_end_turn(end);
     if (result >= 0)
-      result = measure_look(watch, now);
-    if (result >= 0 && now >= until_ns)
+      result = measure_look(watch, now_ns());
+    if (result >= 0 && !end->is_met && now_ns() >= until_ns)
       return -ETIMEDOUT;
-    sched_yield();
   }
   return result;
 }
 
-static int end_initiator(struct pst_initiator *initiator, const struct measure_watch *watch)
+static int await_leave(struct region_end *end, const struct measure_watch *watch,
+                       uint64_t timeout_ns)
 {
-  uint64_t until_ns = now_ns() + MEASURE_END_NS;
-  int result = pst_initiator_finish(initiator);
+  uint64_t until_ns = now_ns() + timeout_ns;
+  int result = 0;
 
-  while (result >= 0 && pst_initiator_state(initiator) < PST_STATE_ENDED) {
-    result = pst_initiator_poll(initiator, NULL, 0);
-    if (result >= 0 && now_ns() >= until_ns)
+  while (result >= 0 && !end->has_left) {
+    result = region_end_turn(end);
+    if (result >= 0 && !end->has_left && now_ns() >= until_ns)
       return -ETIMEDOUT;
     if (watch->link != NULL && link_look(watch->link) < 0)
       return -ECONNRESET;
-    sched_yield();
   }
-  return pst_initiator_state(initiator) == PST_STATE_ENDED ? 0 : -ECONNRESET;
+  return result < 0 ? result : end->code;
 }
 
-int onesided_initiate(struct pst_initiator *initiator, const struct bench_case *c,
-                      struct measure_watch *watch, struct link *turns, struct histogram *times,
+/* The initiator says how many are done, and then leaves. */
+static int end_initiator(struct region_end *end, const struct measure_watch *watch)
+{
+  struct json_object *told = json_object_new_object();
+
+  json_object_object_add(told, "done", json_object_new_uint64(end->done));
+  int result = region_end_say(end, told);
+  if (result < 0)
+    return result == -ENOTCONN ? -ECONNRESET : result;
+  region_end_stop(end);
+  pst_peer_close(end->peer, 0, NULL);
+  return await_leave(end, watch, MEASURE_END_NS);
+}
+
+/* Why a peer has gone comes behind the transfers that have failed by that. */
+static int fail(struct region_end *end, const struct measure_watch *watch, int result)
+{
+  bool has_gone = result == -ECONNRESET || result == -ETIMEDOUT || result == -EACCES;
+
+  region_end_stop(end);
+  if (has_gone && end->peer != NULL && !end->has_left)
+    await_leave(end, watch, REASON_NS);
+  if (end->peer != NULL && !end->has_left)
+    pst_peer_close(end->peer, result, "a transfer has failed");
+  return result == -ECONNRESET && end->has_left && end->code < 0 ? end->code : result;
+}
+
+int onesided_initiate(struct region_end *initiator, const struct bench_case *c,
+                      struct measure_watch *watch, struct histogram *times,
                       struct measure_taken *taken)
 {
   struct pst_range range = {.struct_size = sizeof range};
-  struct flight flight = {.initiator = initiator,
+  struct flight flight = {.end = initiator,
                           .c = c,
                           .watch = watch,
                           .taken = taken,
                           .stride = bench_stride(c),
                           .places = bench_places(c)};
-  int result = pst_initiator_local(initiator, &range);
+  int result = pst_area_range(initiator->area, &range);
 
   if (c->touch && c->op == BENCH_READ)
     flight.touch = range.host;
   taken->touched = flight.touch != NULL;
   if (result >= 0)
-    result = await_target(initiator, watch);
+    result = await_region(initiator, watch);
   if (result >= 0 && c->measure == MEASURE_BANDWIDTH && !c->verify)
     result = measure_flow(&flight);
   else if (result >= 0)
-    result = measure_rounds(&flight, turns, times);
+    result = measure_rounds(&flight, times);
   taken->bytes = taken->messages * c->size;
-  return result < 0 ? result : end_initiator(initiator, watch);
+  if (result >= 0)
+    result = end_initiator(initiator, watch);
+  return result < 0 ? fail(initiator, watch, result) : 0;
 }
 
 /* ---- The target ------------------------------------------------------------------------- */
 
-int onesided_prepare(struct pst_target *target, const struct bench_case *c)
+int onesided_prepare(struct region_end *target, const struct bench_case *c)
 {
   uint32_t places = c->verify && c->op == BENCH_READ ? bench_places(c) : 0;
   int result = 0;
 
   for (uint32_t i = 0; i < places && result == 0; i++)
-    result = pst_target_fill(target, i * bench_stride(c), c->size, i);
+    result = pst_area_fill(target->area, i * bench_stride(c), c->size, i);
   return result;
 }
 
 /* Compare what lies in the region, as the initiator has asked. */
-static int answer(struct pst_target *target, const struct bench_case *c, struct link *turns,
-                  struct measure_taken *taken)
+static int answer(struct region_end *end, const struct bench_case *c, struct measure_taken *taken)
 {
-  struct json_object *said = NULL, *member = NULL, *told;
-  int result = link_receive(turns, MEASURE_END_NS, false, &said);
+  struct json_object *said = end->said, *member = NULL, *told;
 
-  if (result < 0)
-    return result;
+  end->said = NULL;
   uint64_t n =
       json_object_object_get_ex(said, "check", &member) ? json_object_get_uint64(member) : 0;
   uint64_t pattern =
       json_object_object_get_ex(said, "pattern", &member) ? json_object_get_uint64(member) : 0;
   json_object_put(said);
-  if (n == 0 || n > bench_places(c) || pattern >= PATTERN_MAX)
+  if (!c->verify || c->op != BENCH_WRITE || n == 0 || n > bench_places(c) || pattern >= PATTERN_MAX)
     return -EPROTO;
   for (uint64_t i = 0; i < n; i++) {
-    result = pst_target_verify(target, i * bench_stride(c), c->size, pattern + i, NULL);
+    int result = pst_area_verify(end->area, i * bench_stride(c), c->size, pattern + i, NULL);
     if (result < 0 && result != -EBADMSG)
       return result;
     count_checked(taken, result == 0);
   }
   told = json_object_new_object();
   json_object_object_add(told, "checked", json_object_new_uint64(n));
-  return link_send(turns, told);
+  return region_end_say(end, told);
 }
 
-/* Both ends agree on the counts, or one has failed. */
-static int end_target(struct pst_target *target, const struct measure_watch *watch)
+int onesided_offer(struct region_end *target, const struct bench_case *c,
+                   struct measure_watch *watch, struct measure_taken *taken)
 {
-  uint64_t until_ns = now_ns() + MEASURE_END_NS;
-  int result = pst_target_finish(target);
-
-  while (result >= 0 && pst_target_state(target) < PST_STATE_ENDED) {
-    result = pst_target_poll(target);
-    if (result == -ENODATA)
-      result = 0;
-    if (result >= 0 && now_ns() >= until_ns)
-      return -ETIMEDOUT;
-    if (watch->link != NULL && link_look(watch->link) < 0)
-      return -ECONNRESET;
-    sched_yield();
-  }
-  return pst_target_state(target) == PST_STATE_ENDED ? 0 : -ECONNRESET;
-}
-
-int onesided_offer(struct pst_session *session, struct pst_target *target,
-                   const struct bench_case *c, struct measure_watch *watch, struct link *turns,
-                   struct measure_taken *taken)
-{
-  bool asked = c->verify && c->op == BENCH_WRITE;
   uint64_t until_ns = now_ns() + MEASURE_CONNECT_NS;
-  struct pst_stats stats = {.struct_size = sizeof stats};
-  int result;
+  int result = 0;
 
-  while ((result = pst_target_poll(target)) >= 0) {
+  while (result >= 0 && !target->has_left) {
+    result = region_end_turn(target);
     uint64_t now = now_ns();
-    result = measure_look(watch, now);
-    if (result >= 0 && pst_target_state(target) == PST_STATE_WAITING && now >= until_ns)
+    if (result >= 0 && target->said != NULL)
+      result = answer(target, c, taken);
+    if (result >= 0 && !target->has_left)
+      result = measure_look(watch, now);
+    if (result >= 0 && !target->is_met && now >= until_ns)
       result = -ETIMEDOUT;
-    if (result >= 0 && asked && (result = link_look(turns)) > 0)
-      result = answer(target, c, turns, taken);
-    if (result < 0)
-      break;
-    if (asked)
-      sched_yield();
-    else
-      pst_session_wait(session, pst_target_worker(target), NULL);
   }
-  if (result == -ENODATA)
-    result = end_target(target, watch);
-  if (pst_target_stats(target, &stats) == 0)
-    taken->delivered = stats.transfers_done;
+  region_end_stop(target);
+  if (result < 0 && target->peer != NULL)
+    pst_peer_close(target->peer, result, "the target has failed");
+  taken->delivered = target->told;
+  if (result >= 0 && target->has_left)
+    result = target->code < 0 || target->is_told ? target->code : -ECONNRESET;
   return result;
 }

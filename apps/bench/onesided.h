@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loops of WRITE and READ that are measured. Each belongs to the thread that calls
- * it. With --verify a target that is written to is asked over `turns` to check what
- * lies there, each time before anything else is written. */
+ * it. With --verify a target that is written to is asked to check what lies there, each time
+ * before anything else is written. */
 #ifndef APP_BENCH_ONESIDED_H
 #define APP_BENCH_ONESIDED_H
 
 #include "measure.h"
+#include "region_end.h"
 
-/* Before the session starts: fill what READs are verified against. 0, or -errno. */
-int onesided_prepare(struct pst_target *target, const struct bench_case *c);
+/* Before an initiator comes: fill what READs are verified against. 0, or -errno. */
+int onesided_prepare(struct region_end *target, const struct bench_case *c);
 
-/* Each drives its end until the stream has ended on both sides. As measure_source.
- * The clock is the initiator's; *times: each transfer's, of latency. */
-int onesided_initiate(struct pst_initiator *initiator, const struct bench_case *c,
-                      struct measure_watch *watch, struct link *turns, struct histogram *times,
+/* Each drives its end until its peer has left in good order. 0, or -errno: end->text tells why,
+ * where somebody said; -ECONNRESET also when the other end has gone, -ETIMEDOUT when it never came.
+ * The clock is the initiator's, which has begun to connect; *times: each transfer's, of latency. */
+int onesided_initiate(struct region_end *initiator, const struct bench_case *c,
+                      struct measure_watch *watch, struct histogram *times,
                       struct measure_taken *taken);
-/* Sleeps in between, where nobody asks. */
-int onesided_offer(struct pst_session *session, struct pst_target *target,
-                   const struct bench_case *c, struct measure_watch *watch, struct link *turns,
-                   struct measure_taken *taken);
+/* Sleeps in between. */
+int onesided_offer(struct region_end *target, const struct bench_case *c,
+                   struct measure_watch *watch, struct measure_taken *taken);
 
 #endif

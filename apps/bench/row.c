@@ -14,14 +14,20 @@
 static const double percentiles[] = {0.5, 0.9, 0.99, 0.999};
 #define PERCENTILES (sizeof percentiles / sizeof percentiles[0])
 
-void bench_path_of(const struct pst_stats *stats, struct bench_path *path)
+void bench_path_make(const struct pst_path_info *info, const char *via, const char *backing,
+                     struct bench_path *path)
 {
   snprintf(path->path, sizeof path->path, "%s",
-           stats->path.path != PST_PATH_NONE ? statistics_path(stats->path.path) : "");
-  snprintf(path->reason, sizeof path->reason, "%s", stats->path.reason);
-  snprintf(path->via, sizeof path->via, "%s", stats->path.via);
-  snprintf(path->carrier, sizeof path->carrier, "%s", stats->path.carrier);
-  snprintf(path->backing, sizeof path->backing, "%s", stats->memory_backing);
+           info->path != PST_PATH_NONE ? statistics_path(info->path) : "");
+  snprintf(path->reason, sizeof path->reason, "%s", info->reason);
+  snprintf(path->via, sizeof path->via, "%s", via);
+  snprintf(path->carrier, sizeof path->carrier, "%s", info->carrier);
+  snprintf(path->backing, sizeof path->backing, "%s", backing);
+}
+
+void bench_path_of(const struct pst_stats *stats, struct bench_path *path)
+{
+  bench_path_make(&stats->path, stats->path.via, stats->memory_backing, path);
 }
 
 static double seconds_of(const struct bench_row *row)

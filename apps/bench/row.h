@@ -47,12 +47,15 @@ struct bench_setting {
   const struct bench_plan *plan;
   struct environment environment;
   const char *form;               /* "processes", "threads", "hosts" */
+  char token[BENCH_TOKEN_MAX];    /* a server of our own knows us by it; "" */
   char server[512];               /* the other end, in words */
   char server_cpu[128];           /* its CPU's model; "" */
   char transport[64], memory[64]; /* "loopback 0.1.0" */
   uint64_t warmup_ns;
 };
 
+void bench_path_make(const struct pst_path_info *info, const char *via, const char *backing,
+                     struct bench_path *path);
 void bench_path_of(const struct pst_stats *stats, struct bench_path *path);
 
 void bench_show_head(FILE *to, const struct bench_setting *setting);

@@ -2,11 +2,11 @@
 #include "run.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <json-c/json.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -87,35 +87,29 @@ static void take_receiver(const struct pst_receiver *receiver, int result, struc
     fail_as(row, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, stats.error), stats.error_text);
 }
 
-static void take_initiator(const struct pst_initiator *initiator, int result, struct bench_row *row)
+static void fail_by(const struct region_end *end, struct bench_row *row)
 {
-  struct pst_stats stats = {.struct_size = sizeof stats};
-
-  if (pst_initiator_stats(initiator, &stats) < 0)
-    return;
-  take_meeting(&stats, result, row);
-  take_cpu(statistics_cpu_share(&stats), row);
-  row->sent = stats.transfers_posted;
-  row->done = stats.transfers_done;
-  row->failed = stats.transfers_failed;
-  row->reliable = true;
-  row->limited_by = pst_verdict(&stats, NULL, &row->share);
-  if (row->c.op == BENCH_READ) /* where the bytes arrive */
-    bench_path_of(&stats, &row->path);
-  if (result < 0 && stats.error_text[0] != '\0')
-    fail_as(row, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, stats.error), stats.error_text);
+  if (end->text[0] != '\0' && end->code < 0)
+    fail_as(row, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, end->code), end->text);
 }
 
-static void take_target(const struct pst_target *target, int result, struct bench_row *row)
+static void take_initiator(const struct region_end *end, int result, struct bench_row *row)
 {
-  struct pst_stats stats = {.struct_size = sizeof stats};
-
-  if (pst_target_stats(target, &stats) < 0)
+  take_cpu(region_end_cpu_share(end), row);
+  row->sent = end->posted;
+  row->done = end->done;
+  row->failed = end->failed;
+  row->reliable = true;
+  row->limited_by = region_end_verdict(end, &row->share);
+  if (row->c.op == BENCH_READ) /* where the bytes arrive */
+    row->path = end->path;
+  if (result >= 0)
     return;
-  if (row->c.op == BENCH_WRITE)
-    bench_path_of(&stats, &row->path);
-  if (result < 0 && stats.error_text[0] != '\0')
-    fail_as(row, PST_EXIT_FAILED, finding_of(PST_EXIT_FAILED, stats.error), stats.error_text);
+  fail_by(end, row);
+  if (end->has_left && !end->is_met) {
+    row->unreachable = true;
+    notice(PST_LOG_ERROR, "bench: %s", row->error);
+  }
 }
 
 /* Of the messages there to those back, or of the target's checks to the initiator's. */
@@ -155,12 +149,10 @@ static void judge(struct bench_row *row)
 /* ---- Both ends here --------------------------------------------------------------- */
 
 struct other_end {
-  struct pst_session *session;
   const struct bench_case *c;
   struct pst_sender *sender;
   struct pst_receiver *receiver;
-  struct pst_target *target; /* NULL: messages */
-  struct link turns;
+  struct region_end *target; /* NULL: messages */
   struct measure_watch watch;
   struct measure_taken taken;
   int cpu, result;
@@ -173,15 +165,13 @@ static void *work(void *arg)
 
   end->result = bench_pin(end->cpu);
   if (end->result == 0 && end->target != NULL)
-    end->result =
-        onesided_offer(end->session, end->target, end->c, &end->watch, &end->turns, &end->taken);
+    end->result = onesided_offer(end->target, end->c, &end->watch, &end->taken);
   else if (end->result == 0)
     end->result = end->c->measure == MEASURE_BANDWIDTH
                       ? measure_sink(end->receiver, end->c, &end->watch, &end->taken)
                       : measure_pong(end->receiver, end->sender, end->c, &end->watch, &end->taken);
   if (end->result < 0)
     __atomic_store_n(end->gone, 1, __ATOMIC_RELEASE);
-  link_close(&end->turns); /* nobody waits for an answer any more */
   return NULL;
 }
 
@@ -193,7 +183,6 @@ static void run_threads(const struct bench_plan *plan, struct pst_session *sessi
   struct measure_watch watch = {.gone = &gone[1], .enough_here = &enough};
   struct other_end other = {.c = c,
                             .watch = {.serves = true, .gone = &gone[0], .enough_here = &enough},
-                            .turns = {.fd = -1},
                             .cpu = plan->cpus[1],
                             .gone = &gone[1]};
   char name[64], back[64];
@@ -230,69 +219,42 @@ static void run_threads(const struct bench_plan *plan, struct pst_session *sessi
     fail_code(row, result < 0 ? result : other.result);
 }
 
-static int pair_threads(struct link *here, struct link *there)
-{
-  int ends[2];
-
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
-    return -errno;
-  int result = link_pair(ends[0], 0, here);
-  if (result < 0)
-    close(ends[1]);
-  else
-    result = link_pair(ends[1], 0, there);
-  return result;
-}
-
-static void run_onesided_threads(const struct bench_plan *plan, struct pst_session *session,
-                                 struct bench_row *row)
+static void run_onesided_threads(const struct bench_plan *plan, struct region_end *initiator,
+                                 struct region_end *target, struct bench_row *row)
 {
   int gone[2] = {0, 0}, result;
   struct measure_watch watch = {.gone = &gone[1]};
-  struct other_end other = {.session = session,
-                            .c = &row->c,
+  struct other_end other = {.c = &row->c,
+                            .target = target,
                             .watch = {.serves = true, .gone = &gone[0]},
-                            .turns = {.fd = -1},
                             .cpu = plan->cpus[1],
                             .gone = &gone[1]};
-  struct link turns = {.fd = -1};
   pthread_t thread;
-  char name[64];
 
-  bench_stream_name(&row->c, false, name, sizeof name);
-  struct pst_initiator *initiator = pst_session_initiator(session, name);
-  other.target = pst_session_target(session, name);
-  result = pair_threads(&turns, &other.turns);
-  if (result == 0)
-    result = -pthread_create(&thread, NULL, work, &other);
+  result = -pthread_create(&thread, NULL, work, &other);
   if (result < 0) {
-    link_close(&other.turns);
-    link_close(&turns);
     fail_code(row, result);
     return;
   }
-  result = onesided_initiate(initiator, &row->c, &watch, &turns, &row->times, &row->taken);
+  result = onesided_initiate(initiator, &row->c, &watch, &row->times, &row->taken);
   if (result < 0)
     __atomic_store_n(&gone[0], 1, __ATOMIC_RELEASE);
-  link_close(&turns);
   pthread_join(thread, NULL);
   row->taken.delivered = other.taken.delivered;
   add_checked(&row->taken, &other.taken);
   row->stopped = watch.stopped;
   take_initiator(initiator, result, row);
-  take_target(other.target, other.result, row);
+  row->path = initiator->path; /* both regions are of one memory */
+  if (other.result < 0)
+    fail_by(target, row);
   if (result < 0 || other.result < 0)
     fail_code(row, result < 0 ? result : other.result);
 }
 
-int bench_prepare(struct pst_session *session, const struct bench_case *c, struct pst_error *error)
+int bench_prepare(struct region_end *target, const struct bench_case *c, struct pst_error *error)
 {
-  char name[64];
+  int result = onesided_prepare(target, c);
 
-  if (!bench_is_one_sided(c->op))
-    return 0;
-  bench_stream_name(c, false, name, sizeof name);
-  int result = onesided_prepare(pst_session_target(session, name), c);
   if (result < 0)
     notice_fail(error, PST_EXIT_UNAVAILABLE, result,
                 "bench: the target's region cannot be filled with the pattern: %s; run without "
@@ -301,26 +263,52 @@ int bench_prepare(struct pst_session *session, const struct bench_case *c, struc
   return result;
 }
 
-void bench_run_here(const struct bench_plan *plan, struct bench_row *row)
+static void run_onesided_here(const struct bench_plan *plan, struct bench_row *row)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  struct region_end initiator = {.node = NULL}, target = {.node = NULL};
+  char address[32];
+
+  int result = region_end_open(plan, &row->c, "127.0.0.1:0", plan->cpus[0], &target, &error);
+  if (result == 0)
+    result = bench_prepare(&target, &row->c, &error);
+  if (result == 0)
+    result = region_end_open(plan, &row->c, NULL, plan->cpus[0], &initiator, &error);
+  if (result == 0) {
+    snprintf(address, sizeof address, "127.0.0.1:%u", pst_node_port(target.node));
+    result = region_end_connect(&initiator, address, &error);
+  }
+  if (result == 0)
+    run_onesided_threads(plan, &initiator, &target, row);
+  else
+    fail_as(row, error.exit_status, finding_of(error.exit_status, error.code), error.text);
+  region_end_close(&initiator);
+  region_end_close(&target);
+}
+
+static void run_messages_here(const struct bench_plan *plan, struct bench_row *row)
 {
   struct pst_error error = PST_ERROR_INIT;
   struct pst_session *session = NULL;
 
-  bool one_sided = bench_is_one_sided(row->c.op);
-  int result = bench_session_open(&plan->side, &row->c, PST_SESSION_SENDER | PST_SESSION_RECEIVER,
-                                  false, row->c.measure == MEASURE_LATENCY && !one_sided, NULL,
-                                  false, &session, &error);
-  if (result == 0)
-    result = bench_prepare(session, &row->c, &error);
+  int result =
+      bench_session_open(&plan->side, &row->c, PST_SESSION_SENDER | PST_SESSION_RECEIVER, false,
+                         row->c.measure == MEASURE_LATENCY, NULL, false, &session, &error);
   if (result == 0)
     result = bench_session_start(session, plan->cpus[0], &error);
-  if (result == 0 && one_sided)
-    run_onesided_threads(plan, session, row);
-  else if (result == 0)
+  if (result == 0)
     run_threads(plan, session, row);
   else
     fail_as(row, error.exit_status, finding_of(error.exit_status, error.code), error.text);
   pst_session_close(session);
+}
+
+void bench_run_here(const struct bench_plan *plan, struct bench_row *row)
+{
+  if (bench_is_one_sided(row->c.op))
+    run_onesided_here(plan, row);
+  else
+    run_messages_here(plan, row);
   judge(row);
 }
 
@@ -385,7 +373,7 @@ static bool listen_to(struct link *link, uint64_t timeout_ns, struct bench_row *
     result = link_receive(link, timeout_ns, false, said);
   }
   if (result < 0) {
-    snprintf(text, sizeof text, "the server, %s, %s", link->peer,
+    snprintf(text, sizeof text, "the server, %s (pid %" PRId64 "), %s", link->peer, link->pid,
              result == -ETIMEDOUT    ? "does not answer any more"
              : result == -ECONNRESET ? "has died or left"
                                      : "breaks the protocol; is it of another version?");
@@ -453,18 +441,26 @@ static int open_out(const struct link *link, const struct bench_plan *plan,
   return result == 0 ? bench_session_start(*session, plan->cpus[0], error) : result;
 }
 
-static void measure_onesided(struct link *link, struct pst_session *out, struct bench_row *row)
+static int measure_onesided(struct link *link, const struct bench_plan *plan, uint16_t port,
+                            struct bench_row *row, struct pst_error *error)
 {
   struct measure_watch watch = {.link = link};
-  char name[64];
+  struct region_end initiator;
+  char address[96];
 
-  bench_stream_name(&row->c, false, name, sizeof name);
-  struct pst_initiator *initiator = pst_session_initiator(out, name);
-  int result = onesided_initiate(initiator, &row->c, &watch, link, &row->times, &row->taken);
-  row->stopped = watch.stopped;
-  take_initiator(initiator, result, row);
-  if (result < 0 && result != -ECONNRESET) /* the server knows better why */
-    fail_code(row, result);
+  snprintf(address, sizeof address, "%s:%u", link->remote, port);
+  int result = region_end_open(plan, &row->c, NULL, plan->cpus[0], &initiator, error);
+  if (result == 0)
+    result = region_end_connect(&initiator, address, error);
+  if (result == 0) {
+    int measured = onesided_initiate(&initiator, &row->c, &watch, &row->times, &row->taken);
+    row->stopped = watch.stopped;
+    take_initiator(&initiator, measured, row);
+    if (measured < 0 && measured != -ECONNRESET) /* the server knows better why */
+      fail_code(row, measured);
+  }
+  region_end_close(&initiator);
+  return result;
 }
 
 static void measure_with(struct link *link, struct pst_session *out, struct pst_session *back,
@@ -511,11 +507,14 @@ bool bench_run_with(struct link *link, const struct bench_plan *plan, struct ben
     asked = alive && row->error[0] == '\0';
   }
   if (asked) {
-    result = open_out(link, plan, row, (uint16_t)number_of(said, "port"), &out, &error);
-    if (result == 0 && bench_is_one_sided(row->c.op))
-      measure_onesided(link, out, row);
-    else if (result == 0)
-      measure_with(link, out, back, row);
+    uint16_t port = (uint16_t)number_of(said, "port");
+    if (bench_is_one_sided(row->c.op)) {
+      result = measure_onesided(link, plan, port, row, &error);
+    } else {
+      result = open_out(link, plan, row, port, &out, &error);
+      if (result == 0)
+        measure_with(link, out, back, row);
+    }
   }
   if (result < 0)
     fail_as(row, error.exit_status, finding_of(error.exit_status, error.code), error.text);
@@ -536,6 +535,8 @@ int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_s
 
   json_object_object_add(hello, "penstock_bench", json_object_new_int(1));
   json_object_object_add(hello, "transport", json_object_new_string(plan->side.transport));
+  json_object_object_add(hello, "pid", json_object_new_int64(getpid()));
+  json_object_object_add(hello, "token", json_object_new_string(setting->token));
   link_send(link, hello);
   int result = link_receive(link, GREET_NS, true, &said);
   if (result == -EINTR)
@@ -548,6 +549,7 @@ int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_s
                                               "time, or is no penstock bench --server"
                                             : "it is no penstock bench --server, or has died");
   note_warnings(said);
+  link->pid = link_pid_of(said);
   copy_plain(text, sizeof text, text_of(said, "error"));
   copy_plain(host, sizeof host, text_of(said, "hostname"));
   if (text[0] != '\0')
@@ -557,9 +559,9 @@ int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_s
     result = notice_fail(error, PST_EXIT_FAILED, -EPROTO,
                          "bench: %s is no penstock bench --server of this version", link->peer);
   else
-    snprintf(setting->server, sizeof setting->server, "%s, pid %u, memory %.40s%s%s", host,
-             (unsigned)number_of(said, "pid"), text_of(said, "memory"),
-             plan->host != NULL ? ", at " : "", plan->host != NULL ? link->peer : "");
+    snprintf(setting->server, sizeof setting->server, "%s, pid %" PRId64 ", memory %.40s%s%s", host,
+             link->pid, text_of(said, "memory"), plan->host != NULL ? ", at " : "",
+             plan->host != NULL ? link->peer : "");
   copy_plain(setting->server_cpu, sizeof setting->server_cpu, text_of(said, "cpu"));
   json_object_put(said);
   return result;

@@ -7,11 +7,11 @@
 
 #include "link.h"
 #include "plan.h"
+#include "region_end.h"
 #include "row.h"
 
-/* Of a session that has the target of a one-sided case, before it is started: what the
- * case expects to find there. Nothing to do for any other. */
-int bench_prepare(struct pst_session *session, const struct bench_case *c, struct pst_error *error);
+/* Before an initiator comes: what the case expects to find in the target's region. */
+int bench_prepare(struct region_end *target, const struct bench_case *c, struct pst_error *error);
 
 /* Both ends in this process. */
 void bench_run_here(const struct bench_plan *plan, struct bench_row *row);
@@ -21,9 +21,11 @@ bool bench_run_with(struct link *link, const struct bench_plan *plan, struct ben
 int bench_greet(struct link *link, const struct bench_plan *plan, struct bench_setting *setting,
                 struct pst_error *error);
 
-/* Serve the client at the other end of `link` until it leaves; `port` is for its
- * streams, 0: any. -errno: it has not left in good order, said why. */
-int bench_serve(struct link *link, const struct bench_plan *plan, uint16_t port, int cpu);
+/* Serve the client at the other end of `link` until it leaves; `token` is what it has to show
+ * (NULL: nothing), else -EACCES; `port` is for its streams and nodes, 0: any. -errno: it has not
+ * left in good order, said why. */
+int bench_serve(struct link *link, const struct bench_plan *plan, const char *token, uint16_t port,
+                int cpu);
 /* `penstock bench --server`: one client after the other. The exit status. */
 int bench_server(const struct bench_plan *plan);
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "door.h"
 #include "ends.h"
 #include "finding.h"
 #include "notice.h"
@@ -20,14 +19,15 @@
 
 #define GREET_NS (10 * NS_PER_S)
 #define IDLE_NS (120 * NS_PER_S) /* a client with nothing to ask for */
-#define LOOK_MS 50
-#define WARNINGS_MOST 8 /* in one line: LINK_LINE_MAX has room for them */
+#define LOOK_NS (50 * NS_PER_MS)
+#define WARNINGS_MOST 8 /* in one message: LINK_MESSAGE_MAX has room for them */
 
 struct serving {
   struct link *link;
   const struct bench_plan *plan;
   struct bench_case c;
   struct pst_session *in, *back;
+  struct region_end target; /* of WRITE and READ, instead of both */
   int cpu;
 };
 
@@ -47,9 +47,9 @@ static int answer_error(struct link *link, int exit_status, const char *text)
   return answer(link, object);
 }
 
-static int greet_client(struct link *link, const struct bench_plan *plan)
+static int greet_client(struct link *link, const struct bench_plan *plan, const char *token)
 {
-  struct json_object *said = NULL, *member = NULL;
+  struct json_object *said = NULL, *member = NULL, *shown = NULL;
   struct environment environment;
   char text[256];
   int result = link_receive(link, GREET_NS, true, &said);
@@ -60,6 +60,10 @@ static int greet_client(struct link *link, const struct bench_plan *plan)
       json_object_get_int(member) != 1 || !json_object_object_get_ex(said, "transport", &member)) {
     answer_error(link, PST_EXIT_FAILED, "this is a penstock bench --server of another version");
     result = -EPROTO;
+  } else if (token != NULL && (!json_object_object_get_ex(said, "token", &shown) ||
+                               strcmp(json_object_get_string(shown), token) != 0)) {
+    answer_error(link, PST_EXIT_FAILED, "this is for the process that has started it");
+    result = -EACCES;
   } else if (strcmp(json_object_get_string(member), plan->side.transport) != 0) {
     snprintf(text, sizeof text,
              "it was started with --transport %.60s, this client with %.60s; give both the same",
@@ -67,6 +71,7 @@ static int greet_client(struct link *link, const struct bench_plan *plan)
     answer_error(link, PST_EXIT_USAGE, text);
     result = -EXDEV;
   }
+  link->pid = link_pid_of(said);
   json_object_put(said);
   if (result < 0)
     return result;
@@ -91,10 +96,8 @@ static int open_streams(struct serving *serving, uint16_t port, struct pst_error
   int result = bench_session_open(side, &serving->c, PST_SESSION_RECEIVER, false, false, control,
                                   insecure, &serving->in, error);
   if (result == 0)
-    result = bench_prepare(serving->in, &serving->c, error);
-  if (result == 0)
     result = bench_session_start(serving->in, serving->cpu, error);
-  if (result < 0 || serving->c.measure == MEASURE_BANDWIDTH || bench_is_one_sided(serving->c.op))
+  if (result < 0 || serving->c.measure == MEASURE_BANDWIDTH)
     return result;
   snprintf(control, sizeof control, "%s:%u", serving->link->remote, serving->c.back_port);
   result = bench_session_open(side, &serving->c, PST_SESSION_SENDER, true, false, control, insecure,
@@ -102,9 +105,39 @@ static int open_streams(struct serving *serving, uint16_t port, struct pst_error
   return result == 0 ? bench_session_start(serving->back, serving->cpu, error) : result;
 }
 
-static int measure_messages(struct serving *serving, struct measure_watch *watch,
-                            struct measure_taken *taken, struct pst_stats *stats)
+/* *port: where the client is to connect; 0: any. */
+static int open_case(struct serving *serving, uint16_t *port, struct pst_error *error)
 {
+  char listen[96];
+
+  if (!bench_is_one_sided(serving->c.op)) {
+    if (*port == 0)
+      *port = link_free_port(serving->link->local);
+    return open_streams(serving, *port, error);
+  }
+  snprintf(listen, sizeof listen, "%s:%u", serving->link->local, *port);
+  int result =
+      region_end_open(serving->plan, &serving->c, listen, serving->cpu, &serving->target, error);
+  if (result < 0)
+    return result;
+  *port = pst_node_port(serving->target.node);
+  return bench_prepare(&serving->target, &serving->c, error);
+}
+
+static void close_case(struct serving *serving)
+{
+  pst_session_close(serving->in);
+  pst_session_close(serving->back);
+  region_end_close(&serving->target);
+  serving->in = serving->back = NULL;
+}
+
+/* Returns why it failed in `text`, where somebody said. */
+static int measure_messages(struct serving *serving, struct measure_watch *watch,
+                            struct measure_taken *taken, struct bench_path *path, char *text,
+                            size_t size)
+{
+  struct pst_stats stats = {.struct_size = sizeof stats};
   char name[64];
   int result;
 
@@ -116,44 +149,45 @@ static int measure_messages(struct serving *serving, struct measure_watch *watch
   else
     result =
         measure_pong(receiver, pst_session_sender(serving->back, name), &serving->c, watch, taken);
-  pst_receiver_stats(receiver, stats);
+  pst_receiver_stats(receiver, &stats);
+  bench_path_of(&stats, path);
+  taken->cpu_share = statistics_cpu_share(&stats);
+  snprintf(text, size, "%s", stats.error_text);
   return result;
 }
 
 static int measure_onesided(struct serving *serving, struct measure_watch *watch,
-                            struct measure_taken *taken, struct pst_stats *stats)
+                            struct measure_taken *taken, struct bench_path *path, char *text,
+                            size_t size)
 {
-  char name[64];
+  struct region_end *target = &serving->target;
+  int result = onesided_offer(target, &serving->c, watch, taken);
 
-  bench_stream_name(&serving->c, false, name, sizeof name);
-  struct pst_target *target = pst_session_target(serving->in, name);
-  int result = onesided_offer(serving->in, target, &serving->c, watch, serving->link, taken);
-  pst_target_stats(target, stats);
+  *path = target->path;
+  taken->cpu_share = region_end_cpu_share(target);
+  snprintf(text, size, "%s", target->text);
+  if (result < 0 && text[0] != '\0')
+    notice(PST_LOG_WARN, "bench: %s", text);
   return result;
 }
 
 static int measure(struct serving *serving)
 {
   struct measure_watch watch = {.link = serving->link, .serves = true};
-  struct pst_stats stats = {.struct_size = sizeof stats};
   struct measure_taken taken = {0};
   struct bench_path path = {0};
+  char text[512] = "";
 
   int result = bench_is_one_sided(serving->c.op)
-                   ? measure_onesided(serving, &watch, &taken, &stats)
-                   : measure_messages(serving, &watch, &taken, &stats);
-  bench_path_of(&stats, &path);
-  taken.cpu_share = statistics_cpu_share(&stats);
+                   ? measure_onesided(serving, &watch, &taken, &path, text, sizeof text)
+                   : measure_messages(serving, &watch, &taken, &path, text, sizeof text);
   struct json_object *object = json_object_new_object();
   json_object_object_add(object, "result", bench_taken_write(&taken, &path));
   if (result < 0)
-    json_object_object_add(
-        object, "error",
-        json_object_new_string(stats.error_text[0] != '\0' ? stats.error_text : strerror(-result)));
-  /* Before the client may go on, the streams' port is free again. */
-  pst_session_close(serving->in);
-  pst_session_close(serving->back);
-  serving->in = serving->back = NULL;
+    json_object_object_add(object, "error",
+                           json_object_new_string(text[0] != '\0' ? text : strerror(-result)));
+  /* Before the client may go on, the case's port is free again. */
+  close_case(serving);
   return answer(serving->link, object);
 }
 
@@ -168,9 +202,7 @@ static int serve_case(struct serving *serving, struct json_object *said, uint16_
     notice(PST_LOG_WARN, "bench: %s asks for what cannot be: %s", serving->link->peer, why);
     return answer_error(serving->link, PST_EXIT_FAILED, why);
   }
-  if (port == 0)
-    port = link_free_port(serving->link->local);
-  int result = open_streams(serving, port, &error);
+  int result = open_case(serving, &port, &error);
   if (result < 0) {
     result = answer_error(serving->link, error.exit_status, error.text);
   } else {
@@ -180,32 +212,37 @@ static int serve_case(struct serving *serving, struct json_object *said, uint16_
     if (result == 0)
       result = measure(serving);
   }
-  pst_session_close(serving->in);
-  pst_session_close(serving->back);
-  serving->in = serving->back = NULL;
+  close_case(serving);
   return result;
 }
 
-int bench_serve(struct link *link, const struct bench_plan *plan, uint16_t port, int cpu)
+int bench_serve(struct link *link, const struct bench_plan *plan, const char *token, uint16_t port,
+                int cpu)
 {
   struct serving serving = {.link = link, .plan = plan, .cpu = cpu};
   struct json_object *said = NULL;
-  int result = greet_client(link, plan);
-  bool asked = false;
+  int result = greet_client(link, plan, token);
+  bool ends = false;
 
-  while (result == 0) {
+  link->has_greeted = result == 0;
+  while (result == 0 && !ends) {
     result = link_receive(link, IDLE_NS, true, &said);
     if (result < 0)
       break;
-    asked = true;
-    result = serve_case(&serving, said, port);
+    ends = json_object_object_get_ex(said, "goodbye", NULL);
+    link->has_asked |= !ends;
+    if (!ends)
+      result = serve_case(&serving, said, port);
     json_object_put(said);
   }
-  return result == -ECONNRESET && asked ? 0 : result;
+  return result;
 }
 
-static const char *why_left(int result)
+static const char *why_left(const struct link *link, int result)
 {
+  /* Any other end of a client that has greeted is said with a goodbye. */
+  if (result == -ECONNRESET && link->has_greeted)
+    return "has gone without a goodbye: it was killed or crashed";
   switch (result) {
   case 0:
     return "has left";
@@ -218,7 +255,7 @@ static const char *why_left(int result)
   case -EXDEV:
     return "is sent away: it has another --transport than this server; give both the same";
   default:
-    return "has died or left before it asked for anything";
+    return "has died or left before it greeted";
   }
 }
 
@@ -236,32 +273,35 @@ static int host_length(const char *where)
 int bench_server(const struct bench_plan *plan)
 {
   struct pst_error error = PST_ERROR_INIT;
-  static struct door door;
+  struct link_server server;
   const char *where = plan->host != NULL ? plan->host : "127.0.0.1";
-  int result = door_open(&door, where, BENCH_PORT, plan->insecure, &error);
+  int result = link_listen(where, BENCH_PORT, plan->insecure, plan->cpus[0], &server, &error);
   bool served = false;
 
   if (result < 0)
     return error.exit_status;
-  uint16_t port = door.listener.port;
+  uint16_t port = server.port;
   uint16_t streams_port = (uint16_t)(port < UINT16_MAX ? port + 1 : port - 1);
   notice(PST_LOG_INFO,
          "bench: serving transport %s, memory %s at %.*s, port %u, and its streams at port %u; ^C "
          "ends",
          plan->side.transport, plan->side.memory, host_length(where), where, port, streams_port);
   if (plan->insecure)
-    notice(PST_LOG_INFO, "bench: insecure: true, so whoever reaches its ports can join or disturb "
+    notice(PST_LOG_INFO, "bench: --insecure, so whoever reaches its ports can join or disturb "
                          "the run; nothing on them is authenticated or encrypted");
   while (!signals_stop() && !(plan->once && served)) {
-    struct link link;
-    if (door_take(&door, LOOK_MS, &link) < 0)
+    struct link *link;
+    if (link_take(&server, LOOK_NS, &link) < 0)
       continue;
-    notice(PST_LOG_INFO, "bench: client %s", link.peer);
-    result = bench_serve(&link, plan, streams_port, plan->cpus[0]);
-    notice(PST_LOG_INFO, "bench: client %s %s", link.peer, why_left(result));
-    served = result == 0;
-    link_close(&link);
+    notice(PST_LOG_INFO, "bench: client %s", link->peer);
+    result = bench_serve(link, plan, NULL, streams_port, plan->cpus[0]);
+    char pid[32] = "";
+    if (link->pid > 0)
+      snprintf(pid, sizeof pid, " (pid %" PRId64 ")", link->pid);
+    notice(PST_LOG_INFO, "bench: client %s%s %s", link->peer, pid, why_left(link, result));
+    served = link->has_asked;
+    link_close(link);
   }
-  door_close(&door);
+  link_unlisten(&server);
   return PST_EXIT_OK;
 }

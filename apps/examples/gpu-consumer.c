@@ -62,6 +62,15 @@ static void work(struct pst_receiver *receiver, const struct pst_batch *batch)
   must("release", pst_receiver_release_after(receiver, batch->views, batch->count, through));
 }
 
+/* The file is the program's, too: what it does with the messages is passed over here. */
+static const struct pst_config_map others[] = {
+    {.name = "source", .place = PST_CONFIG_SENDER, .summary = "penstock's", .help = "penstock's"},
+    {.name = "sink", .place = PST_CONFIG_RECEIVER, .summary = "penstock's", .help = "penstock's"},
+    {.name = "expect", .place = PST_CONFIG_STREAM, .summary = "penstock's", .help = "penstock's"},
+};
+static const struct pst_config_program program = {
+    .struct_size = sizeof(program), .map_count = 3, .maps = others};
+
 int main(int argc, char **argv)
 {
   static struct pst_view views[BATCH];
@@ -75,6 +84,8 @@ int main(int argc, char **argv)
     fprintf(stderr, "usage: gpu-consumer FILE [KEY=VALUE]...\n");
     return PST_EXIT_USAGE;
   }
+  if (pst_config_program(&program) < 0)
+    return PST_EXIT_FAILED;
   if (pst_config_open_file(argv[1], (const char *const *)argv + 2, (size_t)argc - 2, &config,
                            &error) < 0 ||
       pst_session_open(config, &params, &session, &error) < 0)
@@ -92,7 +103,7 @@ int main(int argc, char **argv)
     else if (n < 0)
       return PST_EXIT_FAILED;
     else
-      pst_session_wait(session, pst_receiver_worker(receiver), NULL);
+      pst_session_wait(session, pst_receiver_thread(receiver), NULL);
     messages += n > 0 ? (unsigned int)n : 0;
   }
   must("cuMemcpyDtoH", cuMemcpyDtoH(&total, sum, sizeof(total)));

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "commands.h"
 #include "file_identity.h"
+#include "finding.h"
 #include "json_put.h"
 #include "plan.h"
 
@@ -29,6 +30,7 @@ static int read_params(const struct command *command, const struct arguments *ar
                                  .chunk = 1 << 20,
                                  .depth = 8};
   plan_remote(side, arguments->operand, &params->remote);
+  params->remote.lower = "`--chunk` or `--depth`";
   if (plan_size(command, "chunk", words[NODE_CHUNK], 4096, PLAN_CHUNK_MAX, &params->chunk) < 0 ||
       plan_number(command, "depth", words[NODE_DEPTH], COPY_DEPTH_MAX, &params->depth) < 0)
     return -EINVAL;
@@ -47,12 +49,27 @@ static void add_totals(struct json_object *result, const struct copy *copy)
                 {"bytes_resumed", totals->resumed}};
   struct json_object *object = json_object_new_object();
 
-  json_put_text(object, "stopped", plan_stopped_by(&copy->error, "source_end"));
+  json_put_text(object, "stopped",
+                plan_stopped_by(&copy->error, totals->failed > 0 ? "failure" : "source_end"));
   for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
     json_put_uint(object, values[i].key, values[i].value);
   json_put_number(object, "seconds", (double)copy->ns / 1e9);
-  json_put_text(object, "io", copy->remote.io != NULL ? io_name(copy->remote.io) : NULL);
+  json_put_text(object, "io", copy->remote.io != NULL ? io_kind(copy->remote.io) : NULL);
   json_object_object_add(result, "copy", object);
+}
+
+/* Files' own, before what ended all of them. */
+static void add_errors(struct json_object *result, struct copy *copy)
+{
+  char more[128];
+
+  if (copy->unlisted > 0) {
+    snprintf(more, sizeof more, "%" PRIu64 " more failed; standard error has named them",
+             copy->unlisted);
+    finding_add(copy->errors, FINDING_FAILED, NULL, more);
+  }
+  json_object_object_add(result, "errors", copy->errors);
+  copy->errors = NULL;
 }
 
 static int copy_files(const struct command *command, const struct arguments *arguments,
@@ -68,8 +85,10 @@ static int copy_files(const struct command *command, const struct arguments *arg
   if (status != PST_EXIT_OK && copy->error.exit_status != 0)
     status = copy->error.exit_status;
   struct json_object *result = plan_result(command, arguments, copy->remote.node);
-  if (result != NULL)
+  if (result != NULL) {
     add_totals(result, copy);
+    add_errors(result, copy);
+  }
   copy_close(copy);
   status = plan_finish(arguments, result, status, &copy->error);
   free(copy);

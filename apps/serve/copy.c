@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The files that are under way, one after the other and side by side, until all are through. */
 #include "copy.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +14,6 @@
 #include "notice.h"
 #include "signals.h"
 #include "size.h"
-
-#define BUSY_NS (5 * NS_PER_S)
-#define RETRY_NS (100 * NS_PER_MS)
-
-/* ---- Slots ------------------------------------------------------------------------------- */
 
 static int open_slots(struct copy *copy)
 {
@@ -47,176 +42,6 @@ static int open_slots(struct copy *copy)
     return notice_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM, "out of memory for %u chunks",
                        params->depth);
   return 0;
-}
-
-/* Of what lies in the region, by the memory itself where it can; 1: it cannot. */
-static int sum_in_region(const struct slot *slot, uint64_t length, uint32_t *crc)
-{
-  int rc = pst_area_checksum(slot->transfer->copy->area, slot->place, length, crc);
-
-  return rc == -EOPNOTSUPP ? 1 : rc;
-}
-
-/* `crc` is of what the region has now, `other` of what the CPU has: they are to be the same. */
-static void fail_copy(const struct slot *slot, uint64_t length, uint32_t crc, uint32_t other)
-{
-  const struct copy *copy = slot->transfer->copy;
-
-  transfer_fail(slot->transfer, -EBADMSG,
-                "the copy %s the region, memory %s (%s), went wrong: the CRC32C of %" PRIu64
-                " bytes at %" PRIu64 " is %08" PRIx32 " in the region and %08" PRIx32
-                " in the CPU's memory; repeat it with --resume, and if it happens again test that "
-                "memory, or take --memory host",
-                copy->ops == &copy_put ? "into" : "out of", copy->params->remote.memory,
-                pst_area_backing(copy->area), length, slot->offset, crc, other);
-}
-
-int slot_fetch(struct slot *slot, uint64_t length, uint32_t *crc)
-{
-  const struct copy *copy = slot->transfer->copy;
-  int rc = copy->direct ? 1 : sum_in_region(slot, length, crc);
-
-  if (rc >= 0 && !copy->direct) {
-    int copied = pst_area_read(copy->area, slot->place, length, slot->bytes);
-    rc = copied < 0 ? copied : rc;
-  }
-  if (rc < 0) {
-    transfer_fail(slot->transfer, rc, "reading %" PRIu64 " bytes back from the region: %s", length,
-                  strerror(-rc));
-    return rc;
-  }
-  uint32_t read = sums_crc32c(slot->bytes, length);
-  if (rc == 0 && read != *crc) {
-    fail_copy(slot, length, *crc, read);
-    return -EBADMSG;
-  }
-  *crc = read;
-  return 0;
-}
-
-int slot_push(struct slot *slot, uint64_t length)
-{
-  const struct copy *copy = slot->transfer->copy;
-  uint32_t crc = 0;
-
-  if (copy->direct)
-    return 0;
-  int rc = pst_area_write(copy->area, slot->place, length, slot->bytes);
-  if (rc == 0)
-    rc = sum_in_region(slot, length, &crc);
-  if (rc < 0) {
-    transfer_fail(slot->transfer, rc, "writing %" PRIu64 " bytes into the region: %s", length,
-                  strerror(-rc));
-    return rc;
-  }
-  if (rc > 0 || crc == slot->crc)
-    return 0;
-  fail_copy(slot, length, crc, slot->crc);
-  return -EBADMSG;
-}
-
-void slot_free(struct slot *slot)
-{
-  struct transfer *t = slot->transfer;
-  struct copy *copy = t->copy;
-
-  slot->transfer = NULL;
-  slot->next = copy->free;
-  copy->free = slot;
-  t->slots--;
-}
-
-void slot_through(struct slot *slot)
-{
-  if (!slot->transfer->failed)
-    transfer_covered(slot->transfer, slot->offset, slot->length);
-  slot_free(slot);
-}
-
-/* ---- Transfers ----------------------------------------------------------------------------- */
-
-void transfer_fail(struct transfer *t, int code, const char *format, ...)
-{
-  struct copy *copy = t->copy;
-  char what[1024];
-  va_list args;
-
-  if (t->failed)
-    return;
-  t->failed = true;
-  copy->totals.failed++;
-  va_start(args, format);
-  vsnprintf(what, sizeof what, format, args);
-  va_end(args);
-  notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s: %s", t->name, what);
-}
-
-void transfer_refused(struct transfer *t, const struct serve_message *answer)
-{
-  transfer_fail(t, -(int)answer->code, "%s", answer->text);
-}
-
-void transfer_covered(struct transfer *t, uint64_t offset, uint64_t length)
-{
-  uint64_t before = t->extents.covered;
-  int rc = extents_add(&t->extents, offset, offset + length);
-
-  if (rc < 0)
-    transfer_fail(t, rc, "its chunks came in too wild an order");
-  t->copy->totals.bytes += t->extents.covered - before;
-  t->counted += t->extents.covered - before;
-}
-
-/* What ends all of them is said once, by say_cut(). */
-static void transfer_cut(struct transfer *t)
-{
-  struct copy *copy = t->copy;
-
-  if (t->failed)
-    return;
-  t->failed = true;
-  copy->totals.failed++;
-  copy->cut++;
-  snprintf(copy->cut_name, sizeof copy->cut_name, "%s", t->name);
-}
-
-bool transfer_waits(struct transfer *t)
-{
-  uint64_t now = now_ns();
-
-  if (t->busy_ns == 0)
-    t->busy_ns = now;
-  if (t->copy->stopped)
-    transfer_cut(t);
-  if (now - t->busy_ns > BUSY_NS || t->copy->stopped)
-    return false;
-  t->retry_ns = now + RETRY_NS;
-  return true;
-}
-
-void transfer_end(struct transfer *t)
-{
-  t->ended = true;
-}
-
-static void abandoned(struct ask *ask, const struct serve_message *answer)
-{
-  struct transfer *t = FROM(struct transfer, ask, ask);
-
-  if (answer->type == SERVE_REFUSE && t->existing) /* it was changed while it was compared */
-    transfer_refused(t, answer);
-  transfer_end(t);
-}
-
-void transfer_abandon(struct transfer *t)
-{
-  const struct serve_message message = {.type = SERVE_CLOSE, .file = t->file};
-
-  if (t->open)
-    remote_ask(&t->copy->remote, &t->ask, SERVE_DONE, &message, abandoned);
-  else
-    transfer_end(t);
-  t->open = false;
 }
 
 static void drop(struct copy *copy, struct transfer *t)
@@ -386,17 +211,27 @@ static int copy_all(struct copy *copy)
 int copy_run(const struct copy_params *params, const struct copy_ops *ops, int event_fd,
              struct copy *copy)
 {
-  *copy = (struct copy){
-      .params = params, .ops = ops, .root = -1, .walk_root = -1, .error = PST_ERROR_INIT};
+  *copy = (struct copy){.params = params,
+                        .ops = ops,
+                        .root = -1,
+                        .walk_root = -1,
+                        .errors = json_object_new_array(),
+                        .error = PST_ERROR_INIT};
   copy->tty = isatty(STDERR_FILENO) && !params->quiet;
   int rc = remote_open(&params->remote, event_fd, &copy->remote, &copy->error);
   if (rc == 0 && (copy->remote.limits.flags & SERVE_FLAG_FILES) == 0)
     rc = notice_fail(&copy->error, PST_EXIT_FAILED, -EOPNOTSUPP,
-                     "%s has no files: it was started without --root", params->remote.address);
+                     "the server at %s has no files: start it with --root DIR",
+                     params->remote.address);
+  if (rc == 0 && ops->to == COPY_SERVER && (copy->remote.limits.flags & SERVE_FLAG_READ_ONLY) != 0)
+    rc = notice_fail(&copy->error, PST_EXIT_FAILED, -EROFS,
+                     "the server at %s takes no files: it was started with --read-only; start it "
+                     "without",
+                     params->remote.address);
   if (rc == 0)
     rc = open_slots(copy);
   if (rc == 0)
-    rc = ops == &copy_get ? get_open(copy) : put_open(copy);
+    rc = ops->open(copy);
   copy->began_ns = now_ns();
   if (rc < 0)
     return rc;
@@ -417,6 +252,6 @@ void copy_close(struct copy *copy)
   for (uint32_t i = 0; copy->slots != NULL && !copy->direct && i < copy->params->depth; i++)
     free(copy->slots[i].bytes);
   free(copy->slots);
-  get_close(copy);
-  put_close(copy);
+  copy->ops->close(copy);
+  json_object_put(copy->errors);
 }

@@ -9,6 +9,7 @@
 #ifndef APP_SERVE_COPY_H
 #define APP_SERVE_COPY_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,11 +23,16 @@
 #include "root.h"
 #include "sums.h"
 
+struct json_object;
+
 /* What `pointer` is the `member` of. */
 #define FROM(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 #define COPY_DEPTH_MAX 64u
 #define COPY_FILES 8u /* under way at a time: small ones are all waiting */
+
+/* The errors of files that a result lists, at most: a folder may have a million of them. */
+#define COPY_ERRORS 1000u
 
 struct copy;
 struct transfer;
@@ -42,6 +48,9 @@ struct copy_params {
   uint32_t depth;
 };
 
+/* Where an error is: a path here, or a name at the server. */
+enum copy_end { COPY_CLIENT, COPY_SERVER };
+
 struct copy_totals {
   uint64_t files, folders, skipped, failed;
   uint64_t bytes;   /* of files that are through or under way, holes and what was resumed too */
@@ -53,7 +62,10 @@ struct copy_totals {
 /* The direction. */
 struct copy_ops {
   const char *verb; /* "got" */
-  uint32_t access;  /* of the server to the region */
+  enum copy_end to;
+  uint32_t access; /* of the server to the region */
+  int (*open)(struct copy *copy);
+  void (*close)(struct copy *copy);
   /* The next one to begin: 0; -ENODATA: there is none any more; -EAGAIN: not yet. */
   int (*next)(struct copy *copy, struct transfer *transfer);
   void (*begin)(struct transfer *transfer);
@@ -85,8 +97,8 @@ struct transfer {
   struct copy *copy;
   struct transfer *next;
   bool used, running, failed, ended;
-  char name[SERVE_NAME_MAX + 1];  /* at the server */
-  char local[SERVE_NAME_MAX + 1]; /* below copy->root */
+  char name[SERVE_NAME_MAX + 1]; /* at the server */
+  char local[PATH_MAX];          /* get: below copy->root; put: as it was named */
   struct ask ask;
   struct work work;
   bool folder;    /* it is none, and is listed instead */
@@ -139,14 +151,17 @@ struct copy {
   bool listing, making;
   char folder_name[SERVE_NAME_MAX + 1];
   uint32_t folder_strip;
-  void *walk;    /* put: an FTS */
+  void *walk;    /* put: an FTS, */
+  void *entry;   /* and its last FTSENT */
   int walk_root; /* the folder that its present part began at, or -1 */
   struct copy_totals totals;
   uint64_t began_ns, shown_ns, ns; /* ns: all of it took */
   bool tty, stopped;
   uint32_t cut; /* that a signal, or the server's end, did not let through; and one of them */
   char cut_name[SERVE_NAME_MAX + 1];
-  struct pst_error error;
+  struct json_object *errors; /* of files, as a result lists them */
+  uint64_t unlisted;          /* errors beyond COPY_ERRORS */
+  struct pst_error error;     /* what ended all; without a text: it is among `errors` */
 };
 
 /* All of it: connects, copies, says how it went. *error has the first failure. */
@@ -163,12 +178,24 @@ int put_open(struct copy *copy);
 int put_next(struct copy *copy, struct transfer *t);
 void put_close(struct copy *copy);
 
+/* One file or folder fails; the others go on. */
+void copy_fail(struct copy *copy, enum copy_end end, const char *path, int code, const char *format,
+               ...) PST_PRINTF(5, 6);
+/* The command line is wrong, at `where`: "--to". Returns code. */
+int copy_wrong(struct copy *copy, const char *where, int code, const char *format, ...)
+    PST_PRINTF(4, 5);
+/* Where get puts it: what a user can look at. */
+void copy_local_path(const struct copy *copy, const char *local, char path[PATH_MAX]);
+
 /* This file fails; the others go on. The first reason counts. */
-void transfer_fail(struct transfer *t, int code, const char *format, ...) PST_PRINTF(3, 4);
+void transfer_fail(struct transfer *t, enum copy_end end, int code, const char *format, ...)
+    PST_PRINTF(4, 5);
 void transfer_refused(struct transfer *t, const struct serve_message *answer);
 /* It is written by somebody else: true: by one who may just have been killed, and whose end
  * is not told yet; it is tried again. */
 bool transfer_waits(struct transfer *t);
+/* What ends all of them has ended it; that is said once. */
+void transfer_cut(struct transfer *t);
 /* Of a slot that has done what it was given for. */
 void transfer_covered(struct transfer *t, uint64_t offset, uint64_t length);
 void slot_through(struct slot *slot);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "copy.h"
+#include "remedy.h"
 
 #define STEP (64u << 20) /* bytes, at most: what has to end before we can */
 
@@ -31,10 +32,12 @@ static void summed_here(struct work *work)
 
   t->summing = false;
   if (work->io.result < 0)
-    transfer_fail(t, (int)work->io.result, "reading it for its SHA-256: %s",
-                  strerror((int)-work->io.result));
+    transfer_fail(t, COPY_CLIENT, (int)work->io.result, "reading it for its SHA-256: %s; %s",
+                  strerror((int)-work->io.result), remedy_of_source((int)-work->io.result));
   else if ((uint64_t)work->io.result < work->io.length)
-    transfer_fail(t, -ESTALE, "it became shorter than %" PRIu64 " bytes while it was read",
+    transfer_fail(t, COPY_CLIENT, -ESTALE,
+                  "it became shorter than %" PRIu64
+                  " bytes while it was read; try again once nothing writes to it",
                   t->size);
   else
     t->summed += work->io.length;
@@ -79,7 +82,7 @@ bool transfer_summed(struct transfer *t)
   if (!transfer_has_sum(t))
     return true;
   if (t->sum == NULL && (t->sum = sums_sha256_open()) == NULL)
-    transfer_fail(t, -ENOMEM, "out of memory");
+    transfer_fail(t, COPY_CLIENT, -ENOMEM, "out of memory; free some, and use --resume");
   if (!t->failed && !t->summing && t->summed < front)
     sum_here(t, step_to(t->summed, front));
   if (!t->failed && !t->asking && t->asked < front)
@@ -99,9 +102,9 @@ void transfer_compared(struct transfer *t, const char *exists)
   uint8_t own[SERVE_SHA256_BYTES];
 
   if (t->size > 0 && transfer_sum(t, own) < 0)
-    transfer_fail(t, -ENOMEM, "out of memory");
+    transfer_fail(t, COPY_CLIENT, -ENOMEM, "out of memory; free some, and use --resume");
   else if (t->size > 0 && memcmp(own, t->theirs, SERVE_SHA256_BYTES) != 0)
-    transfer_fail(t, -EEXIST, "%s", exists);
+    transfer_fail(t, t->copy->ops->to, -EEXIST, "%s", exists);
   else
     t->copy->totals.resumed += t->size;
   transfer_abandon(t);

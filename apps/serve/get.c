@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include "copy.h"
+#include "remedy.h"
 #include "root.h"
+#include "why.h"
 
-#define EXISTS "it exists here and is not replaced (--overwrite allows it)"
+#define EXISTS "it exists and is not replaced (--overwrite allows it)"
 
 static void fetch(struct slot *slot);
 
@@ -36,9 +38,13 @@ static void through(struct slot *slot, uint64_t length)
 
 static void fail_write(struct transfer *t, int code)
 {
-  if (code == -ENOSPC || code == -EDQUOT)
+  const bool full = code == -ENOSPC || code == -EDQUOT;
+
+  if (full)
     part_remove(&t->part);
-  transfer_fail(t, code, "writing %s: %s", t->local, strerror(-code));
+  transfer_fail(t, COPY_CLIENT, code, "writing it: %s; what there %s; %s", strerror(-code),
+                full ? "was of it is removed" : "is of it is kept for --resume",
+                remedy_of_folder(-code));
 }
 
 static void written(struct work *work)
@@ -62,7 +68,8 @@ static void take_hole(struct slot *slot, uint64_t length)
   if (slot->offset < t->part.there &&
       fallocate(t->part.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)slot->offset,
                 (off_t)length) < 0)
-    transfer_fail(t, -errno, "a hole in %s: %s; begin without --resume", t->local, strerror(errno));
+    transfer_fail(t, COPY_CLIENT, -errno, "making a hole: %s; begin without --resume",
+                  strerror(errno));
   if (t->at < slot->offset + length)
     t->at = slot->offset + length;
   through(slot, length);
@@ -76,9 +83,9 @@ static void take_data(struct slot *slot, uint64_t length, uint32_t crc)
 
   t->copy->totals.moved += length;
   if (rc == 0 && own != crc)
-    transfer_fail(t, -EBADMSG,
+    transfer_fail(t, COPY_CLIENT, -EBADMSG,
                   "the CRC32C of %" PRIu64 " bytes at %" PRIu64 " is %08" PRIx32
-                  ", the server said %08" PRIx32,
+                  ", the server said %08" PRIx32 "; repeat it with --resume",
                   length, slot->offset, own, crc);
   if (t->failed)
     slot_free(slot);
@@ -96,8 +103,10 @@ static void fetched(struct ask *ask, const struct serve_message *answer)
   if (answer->type == SERVE_REFUSE)
     transfer_refused(t, answer);
   else if (answer->length == 0 || (!hole && answer->length > slot->length))
-    transfer_fail(t, -EPROTO, "the server sent %" PRIu64 " bytes for %" PRIu64, answer->length,
-                  slot->length);
+    transfer_fail(t, COPY_SERVER, -EPROTO,
+                  "the server sent %" PRIu64 " bytes for %" PRIu64
+                  "; run the same version of penstock at both ends",
+                  answer->length, slot->length);
   if (t->failed)
     slot_free(slot);
   else if (hole)
@@ -154,19 +163,13 @@ static bool feed(struct transfer *t, struct slot *slot)
 /* ---- Beginning and end of a file ---------------------------------------------------------------
  */
 
-static void fail_and_abandon(struct transfer *t, int code, const char *what)
-{
-  transfer_fail(t, code, "%s %s: %s", what, t->local, strerror(-code));
-  transfer_abandon(t);
-}
-
 static void folder_synced(struct work *work)
 {
   struct transfer *t = FROM(struct transfer, work, work);
 
   if (work->io.result < 0)
-    transfer_fail(t, (int)work->io.result, "the folder of %s: %s", t->local,
-                  strerror((int)-work->io.result));
+    transfer_fail(t, COPY_CLIENT, (int)work->io.result, "flushing its folder to the disk: %s; %s",
+                  strerror((int)-work->io.result), remedy_of_folder((int)-work->io.result));
   transfer_end(t);
 }
 
@@ -176,7 +179,8 @@ static void file_synced(struct work *work)
   int rc = work->io.result < 0 ? (int)work->io.result : part_rename(&t->part);
 
   if (rc == -EEXIST) {
-    transfer_fail(t, rc, "%s came meanwhile and is not replaced without --overwrite", t->local);
+    transfer_fail(t, COPY_CLIENT, rc,
+                  "a file of that name came meanwhile and is not replaced (--overwrite allows it)");
     transfer_end(t);
   } else if (rc < 0) {
     fail_write(t, rc);
@@ -215,10 +219,11 @@ static bool sums_are_the_same(struct transfer *t)
   if (!transfer_has_sum(t))
     return true;
   if (transfer_sum(t, own) < 0) {
-    transfer_fail(t, -ENOMEM, "out of memory");
+    transfer_fail(t, COPY_CLIENT, -ENOMEM, "out of memory; free some, and use --resume");
   } else if (memcmp(own, t->theirs, SERVE_SHA256_BYTES) != 0) {
     part_remove(&t->part);
-    transfer_fail(t, -EBADMSG, "its SHA-256 is not the server's; what came is removed");
+    transfer_fail(t, COPY_CLIENT, -EBADMSG,
+                  "its SHA-256 is not the server's; what came is removed, get it again");
   }
   return !t->failed;
 }
@@ -232,8 +237,8 @@ static void finish(struct transfer *t)
   int rc = part_prepare(&t->part);
 
   if (rc < 0)
-    fail_and_abandon(t, rc, "writing");
-  else if (sums_are_the_same(t))
+    fail_write(t, rc);
+  if (rc == 0 && sums_are_the_same(t))
     close_remote(t);
   else
     transfer_abandon(t);
@@ -247,7 +252,7 @@ static void meet_existing(struct transfer *t)
   if (t->fd >= 0 && (uint64_t)t->stat.st_size == t->size) {
     transfer_compare(t);
   } else {
-    transfer_fail(t, -EEXIST, EXISTS);
+    transfer_fail(t, COPY_CLIENT, -EEXIST, EXISTS);
     transfer_abandon(t);
   }
 }
@@ -257,6 +262,7 @@ static void create(struct transfer *t)
   const struct copy_params *params = t->copy->params;
   int rc = part_open(t->copy->root, t->local, t->size, t->mode, params->overwrite, params->resume,
                      &t->part);
+  char why[WHY_BYTES];
 
   if (rc == -EBUSY && transfer_waits(t))
     return;
@@ -264,14 +270,10 @@ static void create(struct transfer *t)
     t->running = true;
   } else if (rc == -EEXIST) {
     meet_existing(t);
-  } else if (rc == -EBUSY) {
-    transfer_fail(t, rc, "another transfer is writing %s", t->local);
-    transfer_abandon(t);
-  } else if (rc == -EPERM) {
-    transfer_fail(t, rc, "creating %s: %s", t->local, PART_OF_ANOTHER);
-    transfer_abandon(t);
   } else {
-    fail_and_abandon(t, rc, "creating");
+    why_refused(WHY_CREATE, rc, t->local, false, why);
+    transfer_fail(t, COPY_CLIENT, rc, "%s", why);
+    transfer_abandon(t);
   }
 }
 
@@ -307,6 +309,9 @@ static void begin(struct transfer *t)
 
 const struct copy_ops copy_get = {.verb = "got",
                                   .access = PST_ACCESS_REMOTE_WRITE,
+                                  .to = COPY_CLIENT,
+                                  .open = get_open,
+                                  .close = get_close,
                                   .next = get_next,
                                   .begin = begin,
                                   .feed = feed,

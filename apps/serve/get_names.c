@@ -13,15 +13,17 @@
 #include "notice.h"
 #include "remedy.h"
 #include "root.h"
+#include "why.h"
 
 /* A server may list more than there is memory for: with so many names it waits for the files among
  * them. Folders wait for the listing, so that of those there is a bound. */
 #define PENDING_ENOUGH 65536u
 #define PENDING_MOST (1u << 22)
 
-static int fail(struct copy *copy, int exit_status, int code, const char *name, const char *why)
+/* "": the server's root. */
+static void fail(struct copy *copy, const char *name, int code, const char *why)
 {
-  return notice_fail(&copy->error, exit_status, code, "%s: %s", name, why);
+  copy_fail(copy, COPY_SERVER, name[0] != '\0' ? name : ".", code, "%s", why);
 }
 
 void get_push(struct copy *copy, const char *name, uint32_t strip, uint32_t kind)
@@ -30,8 +32,7 @@ void get_push(struct copy *copy, const char *name, uint32_t strip, uint32_t kind
   struct pending *pending = malloc(sizeof *pending + length);
 
   if (pending == NULL) {
-    copy->totals.failed++;
-    fail(copy, PST_EXIT_FAILED, -ENOMEM, name, "out of memory");
+    fail(copy, name, -ENOMEM, "out of memory for its name; get fewer at once");
     return;
   }
   memcpy(pending->name, name, length);
@@ -50,13 +51,12 @@ static void take_entry(struct copy *copy, const struct serve_entry *entry)
   char part[SERVE_NAME_MAX + 1], name[2 * SERVE_NAME_MAX + 2];
 
   if (entry->kind == SERVE_KIND_UNNAMED) {
-    copy->totals.failed++;
-    notice_fail(
-        &copy->error, PST_EXIT_FAILED, -EINVAL,
-        "%s%s%.*s: not fetched: no name that is asked for has a control character or a part "
-        "of more than %u bytes; it has to be renamed at the server",
-        folder, folder[0] != '\0' ? "/" : "", (int)entry->length, (const char *)entry->name,
-        NAMES_BYTES_MAX);
+    snprintf(name, sizeof name, "%s%s%.*s", folder, folder[0] != '\0' ? "/" : "",
+             (int)entry->length, (const char *)entry->name);
+    copy_fail(copy, COPY_SERVER, name, -EINVAL,
+              "not fetched: no name that is asked for has a control character or a part of more "
+              "than %u bytes; it has to be renamed at the server",
+              NAMES_BYTES_MAX);
     return;
   }
   int rc = names_check_part(entry->name, entry->length, part, &why);
@@ -67,8 +67,8 @@ static void take_entry(struct copy *copy, const struct serve_entry *entry)
   if (rc == 0 && length > (int)SERVE_NAME_MAX)
     rc = -ENAMETOOLONG;
   if (rc < 0) {
-    copy->totals.failed++;
-    fail(copy, PST_EXIT_FAILED, rc, folder, why);
+    copy_fail(copy, COPY_SERVER, folder[0] != '\0' ? folder : ".", rc,
+              "the name of something in it: %s; rename it at the server", why);
   } else if (entry->kind == SERVE_KIND_OTHER) {
     copy->totals.skipped++;
     notice_warn(FINDING_LEFT_OUT, NULL, "%s: neither file nor folder, left out", name);
@@ -85,9 +85,7 @@ static void listed(struct ask *ask, const struct serve_message *answer)
 
   copy->listing = false;
   if (answer->type == SERVE_REFUSE) {
-    copy->totals.failed++;
-    fail(copy, PST_EXIT_FAILED, -(int)answer->code,
-         copy->folder_name[0] != '\0' ? copy->folder_name : ".", answer->text);
+    fail(copy, copy->folder_name, -(int)answer->code, answer->text);
     return;
   }
   for (uint32_t i = 0; i < answer->entry_count; i++)
@@ -95,9 +93,7 @@ static void listed(struct ask *ask, const struct serve_message *answer)
   if (answer->cursor == 0)
     return;
   if (copy->pending_count >= PENDING_MOST) {
-    copy->totals.failed++;
-    fail(copy, PST_EXIT_FAILED, -E2BIG, copy->folder_name[0] != '\0' ? copy->folder_name : ".",
-         "it has too many folders; fetch them one by one");
+    fail(copy, copy->folder_name, -E2BIG, "it has too many folders; fetch them one by one");
   } else if (copy->pending_count >= PENDING_ENOUGH) {
     copy->listing = true;
     copy->list_cursor = answer->cursor;
@@ -121,11 +117,13 @@ static void ask_list(struct copy *copy, uint64_t cursor)
 static void begin_folder(struct copy *copy, const struct pending *pending)
 {
   const char *local = pending->name + pending->strip;
+  char path[PATH_MAX], why[WHY_BYTES];
   int rc = local[0] != '\0' ? root_make_folder(copy->root, local, 0777) : 0;
 
   if (rc < 0) {
-    copy->totals.failed++;
-    fail(copy, PST_EXIT_FAILED, rc, local, strerror(-rc));
+    copy_local_path(copy, local, path);
+    why_refused(WHY_FOLDER, rc, local, false, why);
+    copy_fail(copy, COPY_CLIENT, path, rc, "%s", why);
     return;
   }
   copy->totals.folders += local[0] != '\0';
@@ -163,9 +161,11 @@ int get_next(struct copy *copy, struct transfer *t)
 
 static int fail_folder(struct copy *copy, const char *folder)
 {
-  return notice_fail(&copy->error, PST_EXIT_USAGE, copy->root, "%s%s: %s; %s",
-                     copy->params->to != NULL ? "--to " : "", folder, strerror(-copy->root),
-                     remedy_of_folder(-copy->root));
+  bool named = copy->params->to != NULL;
+
+  return copy_wrong(copy, named ? "--to" : "client:.", copy->root, "%s%s: %s; %s",
+                    named ? "--to " : "client:", folder, strerror(-copy->root),
+                    remedy_of_folder(-copy->root));
 }
 
 /* Of one file: the folder that it goes into, and its name there. */
@@ -176,7 +176,7 @@ static int open_single(struct copy *copy, const char *to)
   int rc = names_check((const uint8_t *)last, strlen(last), copy->single, &why);
 
   if (rc < 0)
-    return fail(copy, PST_EXIT_USAGE, rc, to, why);
+    return copy_wrong(copy, "--to", rc, "--to %s: %s; choose another name", to, why);
   if (slash == NULL)
     snprintf(folder, sizeof folder, ".");
   else
@@ -199,6 +199,14 @@ static int open_destination(struct copy *copy)
   return fail_folder(copy, to);
 }
 
+static int wrong_name(struct copy *copy, const char *written, int code, const char *why)
+{
+  char where[PATH_MAX];
+
+  snprintf(where, sizeof where, "server:%s", written);
+  return copy_wrong(copy, where, code, "%s: %s", where, why);
+}
+
 /* "a/b/" is "a/b"; "." and "" are the server's root. */
 static int push_name(struct copy *copy, const char *written)
 {
@@ -215,7 +223,7 @@ static int push_name(struct copy *copy, const char *written)
     why = "the server's root is a folder (--recursive takes all of it)";
   }
   if (rc < 0)
-    return fail(copy, PST_EXIT_USAGE, rc, written, why);
+    return wrong_name(copy, written, rc, why);
   const char *slash = strrchr(name, '/');
   get_push(copy, name, slash != NULL ? (uint32_t)(slash + 1 - name) : 0,
            root ? SERVE_KIND_FOLDER : 0);

@@ -100,6 +100,11 @@ const char *io_name(const struct io *io)
   return io->name;
 }
 
+const char *io_kind(const struct io *io)
+{
+  return strncmp(io->name, "threads", strlen("threads")) == 0 ? "threads" : io->name;
+}
+
 int io_event_fd(const struct io *io)
 {
   return io->event_fd;

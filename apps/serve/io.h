@@ -42,6 +42,8 @@ int io_open(struct io **io);
 void io_close(struct io *io);
 /* "io_uring", or "threads, since …". */
 const char *io_name(const struct io *io);
+/* Without the reason: "threads". */
+const char *io_kind(const struct io *io);
 
 void io_submit(struct io *io, struct io_request *request);
 /* One that has ended, or NULL. Moves those on that have been done in part. */

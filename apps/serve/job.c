@@ -32,13 +32,15 @@ static struct job *pull(struct job_list *list)
   return job;
 }
 
-struct job *job_new(struct client *client, const struct serve_message *asked)
+struct job *job_new(struct client *client, const struct serve_message *asked,
+                    void (*step_on)(struct job *job))
 {
   struct job *job = calloc(1, sizeof *job);
 
   if (job == NULL)
     return NULL;
   job->client = client;
+  job->step_on = step_on;
   job->asked = *asked;
   job->asked.name = NULL; /* it lies in the message, which goes */
   job->asked.entry_count = 0;
@@ -272,14 +274,6 @@ static const char *refusal_of(int status)
   }
 }
 
-static void go_on(struct job *job)
-{
-  if (job->asked.type == SERVE_MOVE)
-    job_move_step(job);
-  else
-    job_file_step(job);
-}
-
 /* status 1: nothing has ended, the posting has failed. */
 void job_done(struct job *job, int status)
 {
@@ -295,7 +289,7 @@ void job_done(struct job *job, int status)
                (unsigned long long)job->operations[0].remote_offset,
                (unsigned long long)job->asked.region, refusal_of(job->status));
   else
-    go_on(job);
+    job->step_on(job);
 }
 
 /* ---- Files' reads and writes ------------------------------------------------------------- */
@@ -350,7 +344,7 @@ void job_io_ended(struct job *job)
   if (client->gone)
     job_free(job);
   else
-    go_on(job);
+    job->step_on(job);
 }
 
 static void drop(struct job_list *list)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "remedy.h"
 #include "root.h"
 #include "server.h"
 
@@ -51,8 +52,9 @@ static void fail_write(struct job *job, int code)
   file->dead = true;
   if (full)
     part_remove(&file->part);
-  job_refuse(job, code, "writing %s: %s%s", file->part.name, strerror(-code),
-             full ? "; what there was of it is removed" : "; what there is of it is kept");
+  job_refuse(job, code, "writing it: %s; what there %s; at the server, %s", strerror(-code),
+             full ? "was of it is removed" : "is of it is kept for --resume",
+             remedy_of_folder(-code));
 }
 
 /* What is written where it was summed already makes that sum one of something else. */
@@ -61,9 +63,17 @@ static void note_written(struct job *job)
   job->file->rewritten |= job->asked.offset < job->file->summed;
 }
 
+static void fail_read(struct job *job, int code)
+{
+  job_refuse(job, code, "reading it: %s; at the server, %s", strerror(-code),
+             remedy_of_folder(-code));
+}
+
 static void shrank(struct job *job)
 {
-  job_refuse(job, -ESTALE, "the file became shorter than %" PRIu64 " bytes while it was read",
+  job_refuse(job, -ESTALE,
+             "the file became shorter than %" PRIu64
+             " bytes while it was read; try again once nothing writes to it",
              job->file->size);
 }
 
@@ -85,7 +95,7 @@ void job_fetch(struct job *job)
   if (extent == -ESTALE) {
     shrank(job);
   } else if (extent < 0) {
-    job_refuse(job, (int)extent, "FETCH: %s", strerror((int)-extent));
+    fail_read(job, (int)extent);
   } else if (hole) {
     job->answer.length = (uint64_t)extent;
     job->answer.flags = SERVE_FLAG_HOLE;
@@ -98,7 +108,7 @@ void job_fetch(struct job *job)
 static void fetch_step(struct job *job)
 {
   if (job->step == STEP_READ && job->io.result < 0) {
-    job_refuse(job, (int)job->io.result, "reading the file: %s", strerror((int)-job->io.result));
+    fail_read(job, (int)job->io.result);
   } else if (job->step == STEP_READ && (uint64_t)job->io.result < job->length) {
     shrank(job);
   } else if (job->step == STEP_READ) {
@@ -175,8 +185,7 @@ void job_hole(struct job *job)
   /* What an older transfer left may have data there. */
   if (m->offset < part->there && fallocate(part->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                            (off_t)m->offset, (off_t)m->length) < 0)
-    job_refuse(job, -errno, "a hole in %s: %s; begin without --resume", part->name,
-               strerror(errno));
+    job_refuse(job, -errno, "making a hole: %s; begin without --resume", strerror(errno));
   else
     cover(job);
 }
@@ -251,7 +260,7 @@ static bool sum_step(struct job *job)
   if (!whole) {
     file->rewritten |= on; /* for the sum is of nothing now */
     if (job->io.result < 0)
-      job_refuse(job, (int)job->io.result, "reading the file: %s", strerror((int)-job->io.result));
+      fail_read(job, (int)job->io.result);
     else
       shrank(job);
     return false;
@@ -292,7 +301,7 @@ static void finish_sum(struct job *job)
     return;
   }
   part_close(part, true);
-  job_refuse(job, -EBADMSG, "the SHA-256 of %s is not the client's; it is removed", part->name);
+  job_refuse(job, -EBADMSG, "its SHA-256 is not the client's; what came is removed, put it again");
 }
 
 /* All of it was summed while it came. */
@@ -335,8 +344,9 @@ static void give_name(struct job *job)
   int rc = part_rename(part);
 
   if (rc == -EEXIST)
-    job_refuse(job, rc, "%s came meanwhile and is not replaced (--overwrite at both ends)",
-               part->name);
+    job_refuse(job, rc,
+               "a file of that name came meanwhile and is not replaced (--overwrite at both ends "
+               "allows it)");
   else if (rc < 0)
     fail_write(job, rc);
   else

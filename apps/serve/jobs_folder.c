@@ -9,43 +9,18 @@
 
 #include "root.h"
 #include "server.h"
+#include "why.h"
 
 /* Of a listing's names; the rest of the message is small. */
 #define LISTED_BYTES 3072u
 
-static const char *why(uint32_t type, int code)
-{
-  bool creates = type == SERVE_CREATE;
-
-  switch (code) {
-  case -EXDEV:
-    return "it leads out of the server's root";
-  case -ENOENT:
-    return creates || type == SERVE_MKDIR
-               ? "the folder that it would lie in is not there; create it at the server first"
-               : strerror(ENOENT);
-  case -EISDIR:
-    return creates ? "a folder has that name (to put it into the folder, write --to FOLDER/)"
-                   : "it is a folder (--recursive takes all of it)";
-  case -ENOTSUP:
-    return "it is no regular file";
-  case -EBUSY:
-    return "another transfer is writing it";
-  case -EPERM:
-    return creates ? PART_OF_ANOTHER : strerror(EPERM);
-  case -EEXIST:
-    return "it exists and is not replaced (--overwrite at both ends allows it)";
-  case -ESTALE:
-    return "the server's root is gone: it was removed; put it back and start the server again";
-  default:
-    return strerror(-code);
-  }
-}
-
 /* The client knows what it has named. */
-static void refuse(struct job *job, int code)
+static void refuse(struct job *job, enum why_use use, const char *name, int code)
 {
-  job_refuse(job, code, "%s", why(job->asked.type, code));
+  char text[WHY_BYTES];
+
+  why_refused(use, code, name, true, text);
+  job_refuse(job, code, "%s", text);
 }
 
 static struct open_file *unused_file(struct job *job)
@@ -63,18 +38,6 @@ static struct open_file *unused_file(struct job *job)
   return NULL;
 }
 
-void file_drop(struct open_file *file)
-{
-  if (!file->used)
-    return;
-  if (file->fd >= 0)
-    close(file->fd);
-  part_close(&file->part, false);
-  extents_free(&file->extents);
-  sums_sha256_close(file->sum, NULL);
-  file->used = false;
-}
-
 void job_open(struct job *job, const char *name)
 {
   struct open_file *file = unused_file(job);
@@ -83,7 +46,7 @@ void job_open(struct job *job, const char *name)
     return;
   int fd = root_open_file(job->client->server->root, name, &file->stat);
   if (fd < 0) {
-    refuse(job, fd);
+    refuse(job, WHY_READ, name, fd);
     return;
   }
   file->used = true;
@@ -109,9 +72,23 @@ static bool size_is_legal(struct job *job)
   }
   if (job->asked.size <= most)
     return true;
-  job_refuse(job, -EFBIG, "a file of %" PRIu64 " bytes; %" PRIu64 "%s are the server's --file-max",
+  job_refuse(job, -EFBIG,
+             "a file of %" PRIu64 " bytes; %" PRIu64
+             "%s are the server's --file-max; raise it there, or free what the file needs",
              job->asked.size, most, what);
   return false;
+}
+
+/* What of --overwrite is missing. */
+static void refuse_existing(struct job *job)
+{
+  bool client = (job->asked.flags & SERVE_FLAG_OVERWRITE) != 0;
+  bool server = job->client->server->params->overwrite;
+
+  job_refuse(job, -EEXIST, "it exists and is not replaced (%s)",
+             client   ? "start the server with --overwrite, too, to allow it"
+             : server ? "--overwrite allows it"
+                      : "--overwrite at both ends allows it");
 }
 
 void job_create(struct job *job, const char *name)
@@ -125,8 +102,12 @@ void job_create(struct job *job, const char *name)
     return;
   int rc = part_open(server->root, name, m->size, m->mode, overwrite,
                      (m->flags & SERVE_FLAG_RESUME) != 0, &file->part);
+  if (rc == -EEXIST) {
+    refuse_existing(job);
+    return;
+  }
   if (rc < 0) {
-    refuse(job, rc);
+    refuse(job, WHY_CREATE, name, rc);
     return;
   }
   file->used = file->writable = true;
@@ -156,7 +137,8 @@ void job_close(struct job *job)
   file_drop(file);
   job->file = NULL;
   if (stale)
-    job_refuse(job, -ESTALE, "the file was changed while it was read");
+    job_refuse(job, -ESTALE,
+               "the file was changed while it was read; try again once nothing writes to it");
   else
     job_answer(job, SERVE_DONE);
 }
@@ -166,7 +148,7 @@ void job_list_folder(struct job *job, const char *name)
   int folder = root_open_folder(job->client->server->root, name);
 
   if (folder < 0) {
-    refuse(job, folder);
+    refuse(job, WHY_READ, name, folder);
     return;
   }
   job->answer.cursor = job->asked.cursor;
@@ -176,7 +158,7 @@ void job_list_folder(struct job *job, const char *name)
                                              job->names, LISTED_BYTES);
   close(folder);
   if (count < 0) {
-    refuse(job, count);
+    refuse(job, WHY_READ, name, count);
     return;
   }
   job->answer.entry_count = (uint32_t)count;
@@ -188,7 +170,7 @@ void job_make_folder(struct job *job, const char *name)
   int rc = root_make_folder(job->client->server->root, name, job->asked.mode);
 
   if (rc < 0)
-    refuse(job, rc);
+    refuse(job, WHY_FOLDER, name, rc);
   else
     job_answer(job, SERVE_DONE);
 }

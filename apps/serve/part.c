@@ -66,6 +66,20 @@ static bool is_private(int fd)
   return fstat(fd, &stat) == 0 && (stat.st_mode & 077) == 0;
 }
 
+/* errno, of open(2), where the part cannot be opened. */
+static int refusal_of(const struct part *part, const char *name)
+{
+  const int code = errno;
+  struct stat there;
+
+  if (code == ELOOP || code == ENXIO || code == EISDIR)
+    return -ENOTSUP;
+  /* To whom it is closed, it does not belong; else it is the folder that is closed. */
+  if (code == EACCES && fstatat(part->folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0)
+    return -EPERM;
+  return -code;
+}
+
 /* One of that name which is kept to resume; or a new one, in the place of an old. */
 static int open_locked(struct part *part, bool resume)
 {
@@ -85,7 +99,7 @@ static int open_locked(struct part *part, bool resume)
         continue;
     }
     if (part->fd < 0)
-      return errno == ELOOP || errno == ENXIO ? -ENOTSUP : errno == EACCES ? -EPERM : -errno;
+      return refusal_of(part, name);
     int rc = check_ours(part->fd);
     if (rc == 0)
       rc = lock(part, name, &gone);

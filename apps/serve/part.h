@@ -13,10 +13,6 @@
 
 #include "names.h"
 
-#define PART_OF_ANOTHER                                                                            \
-  "its unfinished part, .NAME" NAMES_PART_SUFFIX ", belongs to another user; remove it, or use a " \
-  "folder that only you can write to"
-
 struct part {
   int folder, fd; /* -1: closed */
   uint64_t size;  /* that it will have */
@@ -33,7 +29,8 @@ struct part {
 /* Takes what an interrupted transfer left when `resume`, and begins anew else.
  * 0; -EEXIST: the file exists, and not `overwrite`; -EISDIR: a folder has that name; -EBUSY:
  * somebody else is writing it; -ENOTSUP: what is called like the part is no plain file;
- * -EPERM: the part is another user's; and as root_open_parent(). */
+ * -EPERM: the part is another user's; -EACCES: none can be made there; and as
+ * root_open_parent(). */
 int part_open(int root, const char *name, uint64_t size, uint32_t mode, bool overwrite, bool resume,
               struct part *part);
 

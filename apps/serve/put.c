@@ -9,9 +9,10 @@
 #include <unistd.h>
 
 #include "copy.h"
+#include "remedy.h"
 #include "root.h"
 
-#define EXISTS "it exists there and is not replaced (--overwrite at both ends allows it)"
+#define EXISTS "it exists and is not replaced (--overwrite at both ends allows it)"
 
 /* ---- One chunk ------------------------------------------------------------------------------ */
 
@@ -52,9 +53,18 @@ static void store(struct slot *slot)
   remote_ask(&t->copy->remote, &slot->ask, SERVE_DONE, &message, stored);
 }
 
+static void fail_read(struct transfer *t, int code)
+{
+  transfer_fail(t, COPY_CLIENT, code, "reading it: %s; %s", strerror(-code),
+                remedy_of_source(-code));
+}
+
 static void shrank(struct transfer *t)
 {
-  transfer_fail(t, -ESTALE, "it became shorter than %" PRIu64 " bytes while it was read", t->size);
+  transfer_fail(t, COPY_CLIENT, -ESTALE,
+                "it became shorter than %" PRIu64
+                " bytes while it was read; try again once nothing writes to it",
+                t->size);
 }
 
 static void was_read(struct work *work)
@@ -63,7 +73,7 @@ static void was_read(struct work *work)
   struct transfer *t = slot->transfer;
 
   if (work->io.result < 0)
-    transfer_fail(t, (int)work->io.result, "reading it: %s", strerror((int)-work->io.result));
+    fail_read(t, (int)work->io.result);
   else if ((uint64_t)work->io.result < slot->length)
     shrank(t);
   if (t->failed) {
@@ -92,7 +102,7 @@ static bool feed(struct transfer *t, struct slot *slot)
   if (extent == -ESTALE)
     shrank(t);
   else if (extent < 0)
-    transfer_fail(t, (int)extent, "reading it: %s", strerror((int)-extent));
+    fail_read(t, (int)extent);
   if (extent < 0)
     return false;
   slot->offset = t->at;
@@ -134,13 +144,14 @@ static void commit(struct transfer *t)
       .type = SERVE_COMMIT, .file = t->file, .has_sha256 = transfer_has_sum(t)};
 
   if (changed(t))
-    transfer_fail(t, -ESTALE, "it was changed while it was read");
+    transfer_fail(t, COPY_CLIENT, -ESTALE,
+                  "it was changed while it was read; try again once nothing writes to it");
   if (t->existing && !t->failed) {
     transfer_compared(t, EXISTS);
     return;
   }
   if (!t->failed && message.has_sha256 && transfer_sum(t, message.sha256) < 0)
-    transfer_fail(t, -ENOMEM, "out of memory");
+    transfer_fail(t, COPY_CLIENT, -ENOMEM, "out of memory; free some, and use --resume");
   if (t->failed)
     transfer_abandon(t);
   else
@@ -157,7 +168,7 @@ static void opened(struct ask *ask, const struct serve_message *answer)
   if (t->open && answer->size == t->size) {
     transfer_compare(t);
   } else {
-    transfer_fail(t, -EEXIST, EXISTS);
+    transfer_fail(t, COPY_SERVER, -EEXIST, EXISTS);
     transfer_abandon(t);
   }
 }
@@ -208,7 +219,7 @@ static void create(struct transfer *t)
 static void begin(struct transfer *t)
 {
   if (fstat(t->fd, &t->stat) < 0) {
-    transfer_fail(t, -errno, "%s", strerror(errno));
+    fail_read(t, -errno);
     transfer_end(t);
     return;
   }
@@ -219,6 +230,9 @@ static void begin(struct transfer *t)
 
 const struct copy_ops copy_put = {.verb = "put",
                                   .access = PST_ACCESS_REMOTE_READ,
+                                  .to = COPY_SERVER,
+                                  .open = put_open,
+                                  .close = put_close,
                                   .next = put_next,
                                   .begin = begin,
                                   .feed = feed,

@@ -12,13 +12,8 @@
 #include "copy.h"
 #include "names.h"
 #include "notice.h"
+#include "remedy.h"
 #include "root.h"
-
-static void fail(struct copy *copy, int code, const char *name, const char *why)
-{
-  copy->totals.failed++;
-  notice_fail(&copy->error, PST_EXIT_FAILED, code, "%s: %s", name, why);
-}
 
 /* What of an entry's path its name at the server does not have: all before the last part
  * of what was named; of "." and ".." that part too. */
@@ -62,14 +57,25 @@ struct folder_ask {
   char name[];
 };
 
+/* What should go into a folder that cannot be made, which is said. */
+static void leave_out(struct copy *copy)
+{
+  if (copy->entry != NULL)
+    fts_set(copy->walk, copy->entry, FTS_SKIP);
+  else /* the folder of all: --to */
+    put_close(copy);
+}
+
 static void made(struct ask *ask, const struct serve_message *answer)
 {
   struct folder_ask *folder = (struct folder_ask *)(void *)ask;
 
-  if (answer->type == SERVE_REFUSE)
-    fail(folder->copy, -(int)answer->code, folder->name, answer->text);
-  else
+  if (answer->type == SERVE_REFUSE) {
+    copy_fail(folder->copy, COPY_SERVER, folder->name, -(int)answer->code, "%s", answer->text);
+    leave_out(folder->copy);
+  } else {
     folder->copy->totals.folders++;
+  }
   folder->copy->making = false;
   free(folder);
 }
@@ -83,7 +89,8 @@ static void make_folder(struct copy *copy, const char *name, uint32_t mode)
                                   .mode = mode | 0700};
 
   if (folder == NULL) {
-    fail(copy, -ENOMEM, name, "out of memory");
+    copy_fail(copy, COPY_SERVER, name, -ENOMEM, "out of memory here for its name; free some");
+    leave_out(copy);
     return;
   }
   folder->copy = copy;
@@ -136,10 +143,15 @@ static int enter_folder(struct copy *copy, const FTSENT *entry)
   return 0;
 }
 
-static const char *text_of(int code)
+static void fail_open(struct copy *copy, const FTSENT *entry, int code)
 {
-  return code == -ESTALE ? "it was exchanged for something else while the folder was read"
-                         : strerror(-code);
+  if (code == -ESTALE)
+    copy_fail(copy, COPY_CLIENT, entry->fts_path, code,
+              "it was exchanged for something else while the folder was read; put it again once "
+              "nobody writes to its folder");
+  else
+    copy_fail(copy, COPY_CLIENT, entry->fts_path, code, "%s; %s", strerror(-code),
+              remedy_of_source(-code));
 }
 
 /* 0: a file, in *t; 1: something else, which is dealt with. */
@@ -155,7 +167,8 @@ static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
   case FTS_DNR:
   case FTS_ERR:
   case FTS_NS:
-    fail(copy, -entry->fts_errno, entry->fts_path, strerror(entry->fts_errno));
+    copy_fail(copy, COPY_CLIENT, entry->fts_path, -entry->fts_errno, "%s; %s",
+              strerror(entry->fts_errno), remedy_of_source(entry->fts_errno));
     return 1;
   case FTS_F:
   case FTS_D:
@@ -172,20 +185,21 @@ static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
     return 1;
   }
   if (folder && !copy->params->recursive) {
-    fail(copy, -EISDIR, entry->fts_path, "it is a folder (--recursive takes all of it)");
+    copy_fail(copy, COPY_CLIENT, entry->fts_path, -EISDIR,
+              "it is a folder (--recursive takes all of it)");
     fts_set(copy->walk, entry, FTS_SKIP);
     return 1;
   }
   int rc = name_at_server(copy, entry, name, &why);
   if (rc < 0) {
-    fail(copy, rc, entry->fts_path, why);
+    copy_fail(copy, COPY_CLIENT, entry->fts_path, rc, "its name at the server: %s; rename it", why);
     if (folder)
       fts_set(copy->walk, entry, FTS_SKIP);
     return 1;
   }
   rc = folder ? enter_folder(copy, entry) : open_entry(copy, entry, false, &t->fd);
   if (rc < 0) {
-    fail(copy, rc, entry->fts_path, text_of(rc));
+    fail_open(copy, entry, rc);
     if (folder)
       fts_set(copy->walk, entry, FTS_SKIP);
     return 1;
@@ -196,6 +210,7 @@ static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
     return 1;
   }
   snprintf(t->name, sizeof t->name, "%s", name);
+  snprintf(t->local, sizeof t->local, "%s", entry->fts_path);
   return 0;
 }
 
@@ -203,7 +218,7 @@ static int take_entry(struct copy *copy, FTSENT *entry, struct transfer *t)
 int put_next(struct copy *copy, struct transfer *t)
 {
   while (copy->walk != NULL && !copy->making) {
-    FTSENT *entry = fts_read(copy->walk);
+    FTSENT *entry = copy->entry = fts_read(copy->walk);
     if (entry == NULL) {
       put_close(copy);
       break;
@@ -256,7 +271,7 @@ static int open_to(struct copy *copy)
     length--;
   int rc = names_check((const uint8_t *)to, length, name, &why);
   if (rc < 0)
-    return notice_fail(&copy->error, PST_EXIT_USAGE, rc, "--to %s: %s", to, why);
+    return copy_wrong(copy, "--to", rc, "--to %s: %s; choose another name", to, why);
   if (folder)
     make_folder(copy, name, 0777);
   else
@@ -266,17 +281,21 @@ static int open_to(struct copy *copy)
 
 int put_open(struct copy *copy)
 {
+  /* First, since fts_close() of what was never read may leak: glibc 2.36 reads a level that it
+   * has not set. */
+  int rc = open_to(copy);
+  if (rc < 0)
+    return rc;
   copy->walk = open_walk(copy->params);
-  if (copy->walk == NULL)
-    return notice_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-  return open_to(copy);
+  return copy->walk != NULL ? 0
+                            : notice_fail(&copy->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
 }
 
 void put_close(struct copy *copy)
 {
   if (copy->walk != NULL)
     fts_close(copy->walk);
-  copy->walk = NULL;
+  copy->walk = copy->entry = NULL;
   if (copy->walk_root >= 0)
     close(copy->walk_root);
   copy->walk_root = -1;

@@ -22,6 +22,15 @@
 #define PINGS_AN_IDLE 3
 #define BUSY_SINCE_MINOR 1
 
+/* Of a server that is there but does not go on, nothing but the silence is known. */
+static const char *silence_remedy(const struct remote *remote, const char *text)
+{
+  if (remote->joined || strstr(text, " says: ") != NULL)
+    return "";
+  return "; check that the server runs, is not stopped (^Z, SIGSTOP) and has a CPU, or wait longer "
+         "with --timeout";
+}
+
 static void fail(struct remote *remote, int status, const char *text)
 {
   if (remote->left)
@@ -33,9 +42,10 @@ static void fail(struct remote *remote, int status, const char *text)
   const bool is_named = strstr(text, remote->address) != NULL;
   snprintf(remote->text, sizeof remote->text, "%s%s%s%s", is_named ? "" : remote->address,
            is_named ? "" : ": ", text,
-           status == -EUSERS   ? " (the server's --clients)"
-           : status == -ENOSPC ? " (the server's --offer-max)"
-                               : "");
+           status == -EUSERS      ? " (the server's --clients)"
+           : status == -ENOSPC    ? " (the server's --offer-max)"
+           : status == -ETIMEDOUT ? silence_remedy(remote, text)
+                                  : "");
 }
 
 /* The server speaks what we do not. */
@@ -286,6 +296,12 @@ static int wait_for(struct remote *remote, const bool *flag, const uint32_t *num
   return 0;
 }
 
+/* A call has failed with rc. The reason of a peer that is leaving is its last event. */
+static int remote_reason(struct remote *remote, int rc)
+{
+  return rc == -ENOTCONN && !remote->left ? wait_for(remote, &remote->left, NULL) : rc;
+}
+
 static int report(const struct remote *remote, int rc, const char *what, struct pst_error *error)
 {
   if (rc == -EINTR && !remote->left)
@@ -306,7 +322,7 @@ static int greet(struct remote *remote, struct pst_error *error)
   if (rc == 0)
     rc = serve_encode(&hello, bytes, sizeof bytes, &length);
   if (rc == 0)
-    rc = pst_peer_send(remote->peer, bytes, length);
+    rc = remote_reason(remote, pst_peer_send(remote->peer, bytes, length));
   remote->said_ns = now_ns();
   if (rc == 0)
     rc = wait_for(remote, NULL, &remote->limits.type);
@@ -361,14 +377,15 @@ int remote_offer(struct remote *remote, const struct remote_params *params, uint
                                         .memory_options = params->memory_options,
                                         .memory_option_count = params->memory_option_count,
                                         .length = bytes,
-                                        .label = "the region that is offered"};
+                                        .label = "the region that is offered",
+                                        .lower = params->lower};
   ping_before_silence(remote);
   int rc = pst_node_alloc(remote->node, &asked, area, error);
 
   if (rc < 0)
     return rc;
   remote->taken = false;
-  rc = pst_peer_offer(remote->peer, *area, 0, bytes, access, region);
+  rc = remote_reason(remote, pst_peer_offer(remote->peer, *area, 0, bytes, access, region));
   if (rc == 0)
     rc = wait_for(remote, &remote->taken, NULL);
   return rc < 0 ? report(remote, rc, "the region cannot be offered", error) : 0;

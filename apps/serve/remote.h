@@ -21,6 +21,7 @@ struct remote_params {
   const struct pst_setting *transport_options, *memory_options;
   uint32_t transport_option_count, memory_option_count;
   uint64_t timeout_ns; /* of the transport, and of silence */
+  const char *lower;   /* pst_area_params.lower */
   bool insecure;
 };
 

@@ -368,6 +368,7 @@ static int read_request(const struct command *command, const struct arguments *a
                         .verify = words[NODE_NO_VERIFY] == NULL,
                         .error = PST_ERROR_INIT};
   plan_remote(side, arguments->operands[1], &r->params);
+  r->params.lower = "`--size` or `--depth`";
   if (!write && strcmp(op, "read") != 0) {
     arguments_wrong(command, "the first word is write or read: what the server does");
     return -EINVAL;
@@ -384,7 +385,7 @@ static int read_request(const struct command *command, const struct arguments *a
     return -EINVAL;
   if (r->pieces <= r->size)
     return 0;
-  arguments_wrong(command, "there are more --pieces than bytes in --size");
+  arguments_wrong(command, "--pieces are more than the bytes of --size; ask for fewer");
   return -EINVAL;
 }
 

@@ -147,9 +147,8 @@ int root_make_folder(int root, const char *name, uint32_t mode)
     return folder;
   if (mkdirat(folder, last, mode) < 0)
     rc = -errno;
-  if (rc == -EEXIST && fstatat(folder, last, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
-      S_ISDIR(stat.st_mode))
-    rc = 0;
+  if (rc == -EEXIST && fstatat(folder, last, &stat, AT_SYMLINK_NOFOLLOW) == 0)
+    rc = S_ISDIR(stat.st_mode) ? 0 : S_ISLNK(stat.st_mode) ? -ELOOP : -EEXIST;
   close(folder);
   return rc;
 }

@@ -33,7 +33,7 @@ int root_open_folder(int root, const char *name);
 /* The folder that a name lies in; *last is what the name is called there. */
 int root_open_parent(int root, const char *name, const char **last);
 
-/* 0, also when the folder is there already; -EEXIST: something else is. */
+/* 0, also when the folder is there already; -ELOOP: a symbolic link is; -EEXIST: something else. */
 int root_make_folder(int root, const char *name, uint32_t mode);
 
 /* Up to SERVE_ENTRIES_MAX entries of a folder that together have at most `bytes` bytes of

@@ -73,6 +73,9 @@ static void say_banner(const struct server *server)
          : p->overwrite  ? ", which may be replaced, by "
                          : ", by ",
          p->root != NULL ? io_name(server->io) : "");
+  if (p->insecure)
+    notice(PST_LOG_INFO, "serve: --insecure, so whoever reaches its port can take part; nothing on "
+                         "it is authenticated or encrypted");
 }
 
 static void say_totals(const struct server_totals *totals)

@@ -28,8 +28,11 @@ static int open_store(struct server *server, struct store *store, const char *me
 {
   const struct server_params *p = server->params;
   struct pst_range range = {.struct_size = sizeof range};
-  struct pst_area_params params = {
-      .struct_size = sizeof params, .memory = memory, .length = bytes, .label = "--in-flight"};
+  struct pst_area_params params = {.struct_size = sizeof params,
+                                   .memory = memory,
+                                   .length = bytes,
+                                   .label = "--in-flight",
+                                   .lower = "`--in-flight`"};
 
   if (memory == p->memory) {
     params.memory_options = p->memory_options;

@@ -100,8 +100,9 @@ struct job {
   struct serve_message answer;
   struct open_file *file;
   struct store *store;
-  uint64_t block;              /* POOL_NONE */
-  void (*go)(struct job *job); /* once there is a block */
+  uint64_t block;                   /* POOL_NONE */
+  void (*go)(struct job *job);      /* once there is a block */
+  void (*step_on)(struct job *job); /* once what is under way has ended well */
   enum job_step step;
   struct io_request io;
   struct pst_operation operations[2];
@@ -162,7 +163,7 @@ int server_run(struct server *server, int event_fd);
 
 /* ---- Between server*.c and job*.c -------------------------------------------- */
 
-/* client.c */
+/* client.c, client_requests.c */
 void client_joined(struct server *server, struct pst_peer *peer);
 void client_left(struct client *client, int status, const char *text);
 void client_message(struct client *client, const void *bytes, uint64_t length);
@@ -176,7 +177,8 @@ void client_free(struct client *client);
 void job_answer(struct job *job, uint32_t type);
 void job_refuse(struct job *job, int code, const char *format, ...) PST_PRINTF(3, 4);
 void job_flush_answers(struct client *client);
-struct job *job_new(struct client *client, const struct serve_message *asked);
+struct job *job_new(struct client *client, const struct serve_message *asked,
+                    void (*step_on)(struct job *job));
 /* go() is called with a block of so many bytes, now or later. */
 void job_with_block(struct job *job, struct store *store, uint64_t bytes,
                     void (*go)(struct job *job));
@@ -197,7 +199,7 @@ void job_io_ended(struct job *job);           /* of its io */
 void job_drop_waiting(struct client *client); /* it has gone */
 void job_free(struct job *job);
 
-/* jobs_file.c, jobs_folder.c, jobs_move.c: what is asked; and how it goes on. */
+/* jobs_file.c, jobs_folder.c, jobs_move.c, client.c: what is asked; and how it goes on. */
 void job_fetch(struct job *job);
 void job_store(struct job *job);
 void job_hole(struct job *job);

@@ -29,20 +29,6 @@ static void report(const struct pst_check *check, const char *option, const char
   ask->report(ask->context, option, text);
 }
 
-static void (*check_of(const struct pst_description *description))(const struct pst_check *,
-                                                                   struct pst_facts *)
-{
-  struct pst_description read;
-
-  pst_struct_read(&read, sizeof(read), description);
-  return read.check;
-}
-
-bool has_check(const struct pst_description *description)
-{
-  return check_of(description) != NULL;
-}
-
 static void lower(uint64_t *limit, uint64_t other)
 {
   if (other != 0 && (*limit == 0 || other < *limit))
@@ -64,9 +50,9 @@ void ask_plugin(const struct ask *ask, const struct pst_description *description
                               .ask = ask};
   struct pst_facts known = {.struct_size = sizeof(known)};
 
-  if (!has_check(description))
+  if (!description->check)
     return;
-  check_of(description)(&asked.check, &known);
+  description->check(&asked.check, &known);
   lower(&facts->message_max, known.message_max);
   lower(&facts->slots_max, known.slots_max);
   facts->lacks |= known.lacks;
@@ -74,7 +60,6 @@ void ask_plugin(const struct ask *ask, const struct pst_description *description
   facts->memory_kinds |= known.memory_kinds;
   facts->memory_lacks |= known.memory_lacks;
   facts->direct_needs |= known.direct_needs;
-  facts->paths |= known.paths;
   if (known.takes[0]) {
     memcpy(facts->takes, known.takes, sizeof(facts->takes));
     facts->takes_option = known.takes_option;

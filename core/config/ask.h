@@ -8,8 +8,6 @@
 
 #include <penstock/plugin.h>
 
-bool has_check(const struct pst_description *description);
-
 /* Whoever asks: `report` is called for each finding, with the option's name and the text. */
 struct ask {
   uint32_t side;  /* PST_SCOPE_SENDER or PST_SCOPE_RECEIVER */

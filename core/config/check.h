@@ -25,14 +25,15 @@ struct pst_config {
   char hash[65];
 };
 
+/* Empty, held once. NULL: no memory. */
+struct pst_config *config_new(void);
+
 struct check {
   struct pst_config *owner;
   struct arena *arena; /* the owner's */
   struct findings *findings;
   const struct config_catalog *catalog;
 };
-
-extern const struct place place_default;
 
 /* Everything. `root` NULL: nothing is there to check. Fills owner->config and
  * owner->effective; they hold only when there are no findings. */
@@ -49,6 +50,9 @@ struct node *check_map(struct check *check, const struct schema_map *map, struct
 void check_keys(struct check *check, const struct schema_map *map, const struct node *node,
                 const struct place *place, void *base, struct node *effective, uint32_t bit,
                 const char *because);
+/* One plain value, of that text: checked, stored in `base`, appended to `effective`. */
+void check_value(struct check *check, const struct schema_key *key, const char *text,
+                 const struct place *place, void *base, struct node *effective);
 /* An effective value; they bear no memory failure out but in the findings. */
 struct node *effective_map(struct check *check, struct node *parent, const char *key,
                            const struct place *place);
@@ -58,8 +62,6 @@ struct node *effective_scalar(struct check *check, struct node *parent, const ch
                               const char *text, const struct place *place);
 /* NULL: no memory, which the findings then know. */
 void *check_alloc(struct check *check, size_t size_bytes);
-
-struct node *schema_expand(struct arena *arena, const struct schema_map *map, struct node *node);
 
 /* ---- Plugins ---------------------------------------------------------------- */
 
@@ -117,6 +119,11 @@ void store_transport(struct check *check, const struct transport_state *state,
 
 void check_streams(struct check *check, struct node *list, const struct place *place,
                    const struct transport_state *global, struct node *effective);
+/* The program's mappings in `map`, which is `parent`'s or NULL, appended to `effective`. */
+void check_program(struct check *check, const struct schema_map *parent, const struct node *map,
+                   const struct place *place, struct node *effective);
+/* What the program itself checks of a stream; `node`: as it is written. */
+void check_program_stream(struct check *check, const struct node *node, uint32_t index);
 void check_control(struct check *check, struct node *node, struct node *effective);
 /* Between streams and with the control channel; all values hold. */
 void check_relations(struct check *check, const struct node *streams);

@@ -63,9 +63,6 @@ static void check_receiver(const struct facts_at *at)
     need(at, node_value(assemble, "by"), PST_CAP_META,
          "assemble: `by: rtp_marker` needs RTP's timestamps",
          "take udp with `framing: rtp`, or write `by: sequence`");
-  if (stream->receiver.sink.type == CONFIG_SINK_PCAP && !at->check->owner->config.control.none)
-    need(at, node_value(receiver, "sink"), PST_CAP_META, "sink: pcap needs the times of capture",
-         "use loopback, or \"sink: {type: file, file: PATH}\"");
   if (stream->receiver.intervals)
     need(at, node_value(receiver, "intervals"), PST_CAP_TIME,
          "intervals need the time of each message",
@@ -78,17 +75,13 @@ static void check_receiver(const struct facts_at *at)
 /* `path: mapped` is for host memory that a device sees. */
 static void check_mapped(const struct facts_at *at, const struct node *path)
 {
-  const uint32_t kinds = at->memory->memory_kinds, paths = at->facts->paths;
+  const uint32_t kinds = at->memory->memory_kinds;
 
   if (kinds && !(kinds & 1u << PST_MEMORY_MAPPED))
     findings_add(at->check->findings, place_of(at, path),
                  "path: mapped needs memory that a device sees by a mapping, and memory %s is "
                  "none; write \"path: auto\", or take the device's memory",
                  at->memory_name);
-  else if (paths && !(paths & 1u << PST_PATH_MAPPED))
-    findings_add(at->check->findings, place_of(at, path),
-                 "path: mapped is no path of transport %s; write \"path: auto\"",
-                 at->transport->plugin.name);
 }
 
 /* A direct path takes memory that the transport itself can reach. */
@@ -138,9 +131,9 @@ void check_facts(struct check *check, struct node *map, const struct config_stre
     if (!ends[e].plugin.description)
       continue;
     check_sizes(&at);
-    if (stream->region)
-      need(&at, node_value(map, "region"), PST_CAP_READ | PST_CAP_WRITE,
-           "a region needs READ or WRITE", "use loopback or verbs_rc");
+    if (check->owner->config.is_node)
+      need(&at, node_value(map, "transport"), PST_CAP_READ | PST_CAP_WRITE,
+           "a node needs READ or WRITE", "use loopback or verbs_rc");
     if (check->owner->config.control.none)
       need(&at, node_value(map, "transport"), PST_CAP_FOREIGN,
            "`control: none` needs a transport to peers without Penstock",

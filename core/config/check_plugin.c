@@ -316,9 +316,8 @@ static const struct place *origin_of(const struct plugin_state *state, const cha
 /* Options that do not go together: at the one that was written, and where the other was. */
 static void check_rules(struct check *check, const struct plugin_state *state, uint32_t bits)
 {
-  const struct pst_option_rule *rules;
-  uint32_t count = rules_of(state->description, &rules);
-  for (uint32_t i = 0; i < count; i++) {
+  const struct pst_option_rule *rules = state->description->rules;
+  for (uint32_t i = 0; i < state->description->rule_count; i++) {
     char words[WHY_MAX * 2];
     if (!rule_applies(&rules[i], state->description, bits) || rule_holds(&rules[i], state->options))
       continue;
@@ -398,14 +397,17 @@ void check_transport_ends(struct check *check, const struct transport_state *sen
   if (!sender->plugin.description || !receiver->plugin.description ||
       check->owner->config.control.none)
     return;
-  if (sender->plugin.description != receiver->plugin.description) {
+  const char *wires[] = {config_wire(sender->plugin.name, sender->plugin.description),
+                         config_wire(receiver->plugin.name, receiver->plugin.description)};
+  if (strcmp(wires[0], wires[1]) != 0) {
     const struct place *written = &receiver->plugin.place;
     findings_add(check->findings, place_is_default(written) ? place : written,
-                 "the sender's transport is %s and the receiver's %s; both ends need the same",
-                 sender->plugin.name, receiver->plugin.name);
+                 "the sender's transport is %s and the receiver's %s, whose wire forms are %s and "
+                 "%s; both ends need the same",
+                 sender->plugin.name, receiver->plugin.name, wires[0], wires[1]);
     return;
   }
-  if (options_equal(sender->plugin.options, receiver->plugin.options, PST_SCOPE_STREAM, &name))
+  if (options_agree(sender->plugin.options, receiver->plugin.options, PST_SCOPE_STREAM, &name))
     return;
   find_option(sender->plugin.description, name, &index);
   const struct place *differs = &receiver->plugin.origins[index];

@@ -76,12 +76,6 @@ static const struct config_stream *share_leader(struct check *check, const char 
     report_no_stream(check, share, place);
     return NULL;
   }
-  if (leader->region > 0) {
-    findings_add(check->findings, place,
-                 "share: stream \"%s\" is one-sided, and has no messages; name another stream",
-                 share);
-    return NULL;
-  }
   const char *further = sender ? leader->sender.share : leader->receiver.share;
   if (further) {
     findings_add(check->findings, place,
@@ -110,8 +104,6 @@ static void check_fan_out(struct check *check, struct config_stream *stream,
   differ_number(check, place, name, "message", stream->message, leader->message);
   differ_number(check, place, name, "stride", stream->stride, leader->stride);
   differ_number(check, place, name, "ring", my_ring, its_ring);
-  stream->sender.source = leader->sender.source;
-  stream->sender.count = leader->sender.count;
   stream->sender.rate_bps = leader->sender.rate_bps;
   stream->sender.burst = leader->sender.burst;
   stream->sender.ring = leader->sender.ring;
@@ -132,28 +124,6 @@ static void check_fan_in(struct check *check, const struct config_stream *stream
   differ_number(check, place, name, "message", stream->message, leader->message);
   differ_number(check, place, name, "stride", stream->stride, leader->stride);
   differ_number(check, place, name, "ring", stream->ring, leader->ring);
-}
-
-/* Sinks that need a source of their own kind. */
-static void check_sink(struct check *check, const struct config_stream *stream,
-                       const struct node *node)
-{
-  static const char *const types[] = {"pattern", "file", "pcap"};
-  const struct node *source = node_value(node_value(node, "sender"), "source");
-  const struct node *sink = node_value(node_value(node, "receiver"), "sink");
-  const struct place *place = sink ? &sink->place : source ? &source->place : &node->place;
-  if (stream->sender.source.type != CONFIG_SOURCE_PATTERN &&
-      stream->receiver.sink.type == CONFIG_SINK_VERIFY)
-    findings_add(check->findings, place,
-                 "sink: verify checks the pattern source, and the source here is %s; write \"sink: "
-                 "discard\" or \"sink: {type: file, file: PATH}\" under \"receiver\"",
-                 types[stream->sender.source.type]);
-  if (stream->sender.source.type != CONFIG_SOURCE_PCAP &&
-      stream->receiver.sink.type == CONFIG_SINK_PCAP)
-    findings_add(check->findings, place,
-                 "sink: pcap writes what a pcap source captured, and the source here is %s; write "
-                 "\"source: {type: pcap, file: PATH}\" under \"sender\", or another sink",
-                 types[stream->sender.source.type]);
 }
 
 /* Frames are copied into memory of their own, which neither fits a direct path nor a
@@ -181,31 +151,6 @@ static void check_assemble(struct check *check, const struct config_stream *stre
                  "share: stream \"%.63s\" assembles frames, whose ring is its own; remove "
                  "\"share\" or \"assemble\"",
                  stream->receiver.assemble.packets ? stream->name : leader->name);
-}
-
-/* What needs a word from the other side. */
-static void check_foreign(struct check *check, const struct config_stream *stream,
-                          const struct node *node)
-{
-  const struct node *region = node_value(node, "region");
-  const struct node *sink = node_value(node_value(node, "receiver"), "sink");
-
-  if (!check->owner->config.control.none)
-    return;
-  if (region)
-    findings_add(check->findings, &region->place,
-                 "region: one-sided streams need a control channel, over which the receiver "
-                 "offers its region; remove \"control: none\"");
-  else if (stream->receiver.sink.type == CONFIG_SINK_VERIFY)
-    findings_add(check->findings, sink ? &sink->place : &node->place,
-                 "sink: verify needs the sender's word which pattern it makes, and there is none "
-                 "with \"control: none\"; write \"sink: discard\" or \"sink: {type: file, file: "
-                 "PATH}\" under \"receiver\"");
-  else if (stream->receiver.sink.type == CONFIG_SINK_PCAP)
-    findings_add(check->findings, sink ? &sink->place : &node->place,
-                 "sink: pcap needs the times of capture and the link type from a sender with "
-                 "source: {type: pcap}, and \"control: none\" has no such sender; write \"sink: "
-                 "{type: file, file: PATH}\" under \"receiver\", or capture with tcpdump");
 }
 
 static void check_timeout(struct check *check, const struct config_stream *stream,
@@ -239,10 +184,10 @@ void check_relations(struct check *check, const struct node *streams)
   }
   stream = config->streams;
   for (const struct node *node = streams->first; node; node = node->next, stream++) {
-    if (!config->control.none)
-      check_sink(check, stream, node);
     check_assemble(check, stream, node);
-    check_foreign(check, stream, node);
+    /* Else one that is no mapping has been reported, and numbers are not what they seem. */
+    if (check->owner->streams->count == config->stream_count)
+      check_program_stream(check, node, (uint32_t)(stream - config->streams));
     check_timeout(check, stream, node);
   }
 }

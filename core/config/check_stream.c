@@ -1,68 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <string.h>
 
 #include "../util/nearest.h"
 #include "check.h"
-
-#define BECAUSE_MAX 128
-
-static const char one_sided[] =
-    "has no effect beside \"region\", with which a stream has no messages";
 
 static const struct place *place_of(const struct node *node, const struct place *otherwise)
 {
   return node ? &node->place : otherwise;
 }
 
-/* ---- Source and sink ---------------------------------------------------------- */
-
-/* The type first, since it says which other keys there are. */
-static uint32_t type_of(const struct schema_map *map, const struct node *node)
-{
-  const struct node *type = node_value(node, "type");
-  const struct pst_option *rule = &map->keys[0].rule;
-  const char *text = type && type->type == NODE_SCALAR ? type->text : rule->default_value;
-  for (uint32_t i = 0; rule->choices[i]; i++)
-    if (strcmp(rule->choices[i], text) == 0)
-      return i;
-  return UINT32_MAX;
-}
-
-static void check_typed(struct check *check, const struct schema_map *map, const char *key,
-                        struct node *node, const struct place *place, void *base,
-                        struct node *effective)
-{
-  char because[BECAUSE_MAX], why[VALUE_WHY_MIN];
-  struct node *mapping = check_map(check, map, node);
-  uint32_t type = type_of(map, mapping);
-  struct node *out = effective_map(check, effective, key, &place_default);
-  if (!out)
-    return;
-  if (type == UINT32_MAX) {
-    struct value value;
-    const struct node *written = node_value(mapping, "type");
-    value_parse(&map->keys[0].rule, written->text, &value, why, sizeof(why));
-    findings_add(check->findings, &written->place, "type: %s", why);
-    return;
-  }
-  snprintf(because, sizeof(because), "is not for %ss of type %s", key,
-           map->keys[0].rule.choices[type]);
-  check_keys(check, map, mapping, place_of(mapping, place), base, out, 1u << type, because);
-}
-
 /* ---- Ends ------------------------------------------------------------------------ */
 
 static void check_sender(struct check *check, struct node *map, const struct place *place,
-                         struct config_sender *sender, struct node *out, bool has_region)
+                         struct config_sender *sender, struct node *out)
 {
   const struct node *share = node_value(map, "share");
   const struct node *ring = node_value(map, "ring");
-  struct node *source = node_find(map, "source");
-  if (has_region) {
-    check_keys(check, &schema_sender, map, place, sender, out, SCHEMA_ONE_SIDED, one_sided);
-    return;
-  }
   check_keys(check, &schema_sender, map, place, sender, out,
              share ? SCHEMA_SENDER_SHARING : SCHEMA_SENDER_OWN,
              "has no effect beside \"share\", which takes it from the other stream");
@@ -73,12 +26,7 @@ static void check_sender(struct check *check, struct node *map, const struct pla
   if (sleep && sender->sleep_ns && !sender->chunk)
     findings_add(check->findings, &sleep->place,
                  "sleep: after how many messages is not said; write \"chunk\" beside it");
-  if (!share)
-    check_typed(check, &schema_source, "source", source, place, sender, out);
-  else if (source && !source->null)
-    findings_add(check->findings, &source->key_place,
-                 "\"source\" has no effect beside \"share\", which takes it from the other stream; "
-                 "remove it");
+  check_program(check, &schema_sender, map, place, out);
 }
 
 /* Without it, a stream has no such keys at all. */
@@ -93,24 +41,15 @@ static void check_assemble(struct check *check, struct node *node, const struct 
 }
 
 static void check_receiver(struct check *check, struct node *map, const struct place *place,
-                           struct config_receiver *receiver, struct node *out, bool has_region)
+                           struct config_receiver *receiver, struct node *out)
 {
   bool foreign = check->owner->config.control.none;
-  struct node *sink = node_find(map, "sink");
 
-  if (has_region) {
-    check_keys(check, &schema_receiver, map, place, receiver, out, SCHEMA_ONE_SIDED, one_sided);
-    return;
-  }
   check_keys(check, &schema_receiver, map, place, receiver, out,
-             SCHEMA_MESSAGES | (foreign ? SCHEMA_FOREIGN : 0),
+             foreign ? SCHEMA_FOREIGN : SCHEMA_CONTROLLED,
              "is for \"control: none\"; with a control channel the sender ends the stream");
   check_assemble(check, node_find(map, "assemble"), place, receiver, out);
-  if (foreign && (!sink || sink->null)) {
-    sink = node_new(check->arena, NODE_SCALAR, "discard", &place_default);
-    check->findings->no_memory |= !sink;
-  }
-  check_typed(check, &schema_sink, "sink", sink, place, receiver, out);
+  check_program(check, &schema_receiver, map, place, out);
 }
 
 static void check_ends(struct check *check, struct node *map, const struct place *place,
@@ -144,11 +83,10 @@ static void check_ends(struct check *check, struct node *map, const struct place
   effective_transports(check, out, sender_out, receiver_out, &whole, &ends[0], &ends[1]);
   effective_memory(check, sender_out, &memory[0], PST_SCOPE_SENDER);
   effective_memory(check, receiver_out, &memory[1], PST_SCOPE_RECEIVER);
-  bool has_region = stream->region > 0;
-  check_sender(check, sender, place_of(sender, place), &stream->sender, sender_out, has_region);
-  check_receiver(check, receiver, place_of(receiver, place), &stream->receiver, receiver_out,
-                 has_region);
+  check_sender(check, sender, place_of(sender, place), &stream->sender, sender_out);
+  check_receiver(check, receiver, place_of(receiver, place), &stream->receiver, receiver_out);
   const char *const names[2] = {memory[0].name, memory[1].name};
+  stream->lacks = facts[1].lacks;
   check_facts(check, map, stream, ends, facts, names, memories);
   node_append(out, sender_out);
   node_append(out, receiver_out);
@@ -156,29 +94,6 @@ static void check_ends(struct check *check, struct node *map, const struct place
   store_transport(check, &ends[1], &stream->receiver.transport);
   store_plugin(check, &memory[0], &stream->sender.memory);
   store_plugin(check, &memory[1], &stream->receiver.memory);
-}
-
-static void check_expect(struct check *check, struct node *map, const struct place *place,
-                         struct config_expect *expect, struct node *out)
-{
-  struct node *expect_map = check_map(check, &schema_expect, node_find(map, "expect"));
-  struct node *effective =
-      effective_map(check, NULL, "expect", place_of(expect_map, &place_default));
-  *expect = (struct config_expect){.min_gbps = -1,
-                                   .max_loss = -1,
-                                   .max_corrupted = -1,
-                                   .max_duplicates = -1,
-                                   .max_reordered = -1,
-                                   .min_messages = -1};
-  if (!effective)
-    return;
-  check_keys(check, &schema_expect, expect_map, place, expect, effective, 0, NULL);
-  expect->any = expect->path || expect->via || expect->carrier || expect->min_gbps >= 0 ||
-                expect->max_loss >= 0 || expect->max_corrupted >= 0 ||
-                expect->max_duplicates >= 0 || expect->max_reordered >= 0 ||
-                expect->min_messages >= 0 || expect->verified;
-  if (effective->first)
-    node_append(out, effective);
 }
 
 /* ---- A stream ---------------------------------------------------------------------- */
@@ -199,16 +114,10 @@ static void check_sizes(struct check *check, const struct node *map,
                         const struct config_stream *stream)
 {
   const struct node *stride = node_value(map, "stride");
-  const struct node *length = node_value(node_value(node_value(map, "sender"), "source"), "length");
   if (stride && stream->stride > 0 && stream->stride < stream->message)
     findings_add(check->findings, &stride->place,
                  "stride: %llu B is less than the message of %llu B; slots would overlap",
                  (unsigned long long)stream->stride, (unsigned long long)stream->message);
-  if (length && stream->sender.source.length > stream->message)
-    findings_add(check->findings, &length->place,
-                 "length: %llu B is more than the stream's message of %llu B; raise \"message\"",
-                 (unsigned long long)stream->sender.source.length,
-                 (unsigned long long)stream->message);
 }
 
 static void check_stream(struct check *check, struct node *node,
@@ -225,13 +134,10 @@ static void check_stream(struct check *check, struct node *node,
   if (!out)
     return;
   stream->mark.origin = place_text(check->arena, &map->place);
-  bool has_region = node_value(map, "region") != NULL;
-  check_keys(check, &schema_stream, map, &map->place, stream, out,
-             has_region ? SCHEMA_ONE_SIDED : SCHEMA_MESSAGES, one_sided);
+  check_keys(check, &schema_stream, map, &map->place, stream, out, 0, NULL);
   check_name(check, map, stream->name);
   check_ends(check, map, &map->place, global, stream, out);
-  if (!has_region)
-    check_expect(check, map, &map->place, &stream->expect, out);
+  check_program(check, &schema_stream, map, &map->place, out);
   check_sizes(check, map, stream);
 }
 

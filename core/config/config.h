@@ -37,19 +37,18 @@ struct config_plugin {
   struct config_mark *option_marks; /* one an option of the description */
 };
 
+/* What two ends of a stream compare: the form of what is sent, whoever sends it. */
+static inline const char *config_wire(const char *name, const struct pst_description *description)
+{
+  return description && description->wire ? description->wire : name;
+}
+
 struct config_transport {
   struct config_plugin plugin;
   struct config_plugin *filters; /* outermost first */
   uint32_t filter_count;
 };
 
-enum config_source_type { CONFIG_SOURCE_PATTERN, CONFIG_SOURCE_FILE, CONFIG_SOURCE_PCAP };
-enum config_sink_type {
-  CONFIG_SINK_VERIFY,
-  CONFIG_SINK_DISCARD,
-  CONFIG_SINK_FILE,
-  CONFIG_SINK_PCAP
-};
 enum config_assemble_by { CONFIG_BY_SEQUENCE, CONFIG_BY_RTP_MARKER };
 enum config_missing { CONFIG_MISSING_ZERO, CONFIG_MISSING_KEEP, CONFIG_MISSING_DROP };
 enum config_sender_path {
@@ -62,16 +61,7 @@ enum config_path { CONFIG_PATH_AUTO, CONFIG_PATH_DIRECT, CONFIG_PATH_MAPPED, CON
 struct config_sender {
   struct config_transport transport;
   struct config_plugin memory;
-  const char *share; /* stream whose slots and source are sent here too (fan-out); NULL */
-  struct {
-    enum config_source_type type;
-    const char *file; /* file, pcap */
-    uint64_t seed;    /* pattern */
-    uint64_t length;  /* pattern: bytes a message; 0: the stream's `message` */
-    bool loop;        /* file, pcap: begin again at the end */
-    bool timed;       /* pcap: keep the capture's intervals */
-  } source;
-  uint64_t count;    /* messages; 0: until the source ends or the run is stopped */
+  const char *share; /* stream whose slots are sent here too (fan-out); NULL */
   uint64_t rate_bps; /* of payload; 0: unlimited */
   uint64_t burst;    /* bytes that may go at once under `rate`; 0: chosen */
   uint32_t chunk;    /* messages between sleeps; 0: none */
@@ -86,11 +76,6 @@ struct config_receiver {
   const char *share; /* stream into whose ring messages land too (fan-in); NULL */
   enum config_path path;
   struct {
-    enum config_sink_type type;
-    const char *file;
-    bool overwrite; /* file, pcap: replace what stands under the name */
-  } sink;
-  struct {
     enum config_assemble_by by;
     uint32_t packets; /* of a frame, at most; 0: messages are handed over as they are */
     uint64_t timeout_ns;
@@ -98,22 +83,7 @@ struct config_receiver {
     uint32_t frames; /* buffers */
   } assemble;
   bool intervals;      /* measure the times between arrivals */
-  uint64_t count;      /* `control: none`: messages to end after; 0: no bound */
   uint64_t silence_ns; /* `control: none`: after the first message; 0: never */
-};
-
-struct config_expect {
-  bool any;         /* one at least is set */
-  const char *path; /* NULL: not expected */
-  const char *via;
-  const char *carrier;
-  double min_gbps;      /* < 0: not expected; the same for all below */
-  double max_loss;      /* share of messages sent, 0 to 1 ("0.1%" is 0.001) */
-  double max_corrupted; /* messages */
-  double max_duplicates;
-  double max_reordered;
-  double min_messages;
-  bool verified; /* every delivered message was checked */
 };
 
 struct config_stream {
@@ -121,15 +91,15 @@ struct config_stream {
   uint64_t message;    /* bytes, at most */
   uint64_t stride;     /* bytes from slot to slot; 0: message rounded up to a cache line */
   uint32_t ring;       /* slots */
-  uint64_t region;     /* bytes; > 0: one-sided, and message, stride and ring are 0 */
   uint64_t timeout_ns; /* a peer silent for so long is dead */
   struct config_sender sender;
   struct config_receiver receiver;
-  struct config_expect expect;
+  uint64_t lacks; /* capabilities that the receiver's transport lacks, whatever its device */
   struct config_mark mark;
 };
 
 struct config {
+  bool is_node; /* of a node: its one stream names plugins, and has no messages */
   struct {
     bool none;           /* `control: none` */
     const char *listen;  /* host:port the receiver binds */
@@ -140,10 +110,10 @@ struct config {
   } control;
   struct {
     uint32_t count;       /* 0: one a stream, up to the cores */
-    const uint32_t *cpus; /* worker i runs on cpus[i % cpu_count]; none: not pinned */
+    const uint32_t *cpus; /* thread i runs on cpus[i % cpu_count]; none: not pinned */
     uint32_t cpu_count;
     uint64_t sleep_after_ns; /* 0: busy-poll for ever */
-  } workers;
+  } threads;
   struct config_stream *streams;
   uint32_t stream_count;
   const struct index_entry *names; /* of the streams: their indices by name */
@@ -164,6 +134,7 @@ struct config_params_more {
   const char *source; /* in findings: where its values come from */
   const struct pst_filter_params *filters;
   uint32_t filter_count;
+  bool is_node;
 };
 int config_load_params_more(const struct pst_config_params *params,
                             const struct config_params_more *more,
@@ -179,7 +150,7 @@ const struct config_stream *config_stream_find(const struct config *config, cons
                                                size_t length);
 void config_hold(struct pst_config *config); /* reference counted; dropped by pst_config_close */
 
-/* The Markdown of config/README.md: every key of the file from core's tables, and
+/* The Markdown of config/README.md: every key of the file from core's tables and the program's, and
  * every option of the plugins in `names` (kind by kind) of the catalog. Only for
  * the documentation's generator. */
 int config_write_reference(const struct config_catalog *catalog, void *file);

@@ -1,12 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plugins in the effective tree and in struct config. What both ends share stands
- * with the stream, what one end uses with that end, so that the text is valid
- * input and means the same. */
+/* The nodes of the effective tree. Where memory lacks, the findings know. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
+
+void *check_alloc(struct check *check, size_t size_bytes)
+{
+  void *at = arena_alloc(check->arena, size_bytes);
+  if (!at)
+    check->findings->no_memory = true;
+  return at;
+}
+
+static struct node *effective_node(struct check *check, struct node *parent, enum node_type type,
+                                   const char *key, const char *text, const struct place *place)
+{
+  struct node *node = node_new(check->arena, type, text, place);
+  if (!node) {
+    check->findings->no_memory = true;
+    return NULL;
+  }
+  node->key = key;
+  if (parent)
+    node_append(parent, node);
+  return node;
+}
+
+struct node *effective_map(struct check *check, struct node *parent, const char *key,
+                           const struct place *place)
+{
+  return effective_node(check, parent, NODE_MAP, key, NULL, place);
+}
+
+struct node *effective_list(struct check *check, struct node *parent, const char *key,
+                            const struct place *place)
+{
+  return effective_node(check, parent, NODE_LIST, key, NULL, place);
+}
+
+struct node *effective_scalar(struct check *check, struct node *parent, const char *key,
+                              const char *text, const struct place *place)
+{
+  return effective_node(check, parent, NODE_SCALAR, key, text, place);
+}
+
+/* Plugins in the effective tree and in struct config. What both ends share stands
+ * with the stream, what one end uses with that end, so that the text is valid
+ * input and means the same. */
 
 #define TEXT_GUESS 256
 

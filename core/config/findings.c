@@ -10,6 +10,8 @@
 
 #define FINDING_TEXT_MAX 2048
 
+const struct place place_default = {"default", 0, 0};
+
 const char *place_text(struct arena *arena, const struct place *place)
 {
   if (place->line == 0)

@@ -35,6 +35,8 @@ struct findings {
   bool no_memory;
 };
 
+/* Of what nobody has written. */
+extern const struct place place_default;
 /* "file.yaml:12:7". NULL: no memory. */
 const char *place_text(struct arena *arena, const struct place *place);
 /* The same finding at the same place counts once. */

@@ -291,6 +291,31 @@ bool options_equal(const struct pst_options *a, const struct pst_options *b, uin
   return true;
 }
 
+static bool slot_agrees(const struct pst_options *a, size_t i, const struct pst_options *b,
+                        size_t k)
+{
+  if (a->table[i].type != b->table[k].type)
+    return false;
+  if (a->table[i].type == PST_OPTION_ENUM)
+    return strcmp(options_get_string(a, a->table[i].name),
+                  options_get_string(b, b->table[k].name)) == 0;
+  return slot_equal(&a->slots[i], &b->slots[k]);
+}
+
+bool options_agree(const struct pst_options *a, const struct pst_options *b, uint32_t scope,
+                   const char **name)
+{
+  for (size_t i = 0; i < a->count; i++) {
+    int other = find(b, a->table[i].name);
+    if (other >= 0 && (a->table[i].scope & b->table[other].scope & scope) &&
+        !slot_agrees(a, i, b, (size_t)other)) {
+      *name = a->table[i].name;
+      return false;
+    }
+  }
+  return true;
+}
+
 const struct pst_option *options_table(const struct pst_options *options, size_t *count)
 {
   *count = options->count;

@@ -35,6 +35,9 @@ const char *options_missing(const struct pst_options *options);
  * first that differs. */
 bool options_equal(const struct pst_options *a, const struct pst_options *b, uint32_t scope,
                    const char **name);
+/* The same for options of the scope that both tables have. */
+bool options_agree(const struct pst_options *a, const struct pst_options *b, uint32_t scope,
+                   const char **name);
 /* The table it was made from, and a value in canonical text (units as in YAML)
  * for printing and comparing. */
 const struct pst_option *options_table(const struct pst_options *options, size_t *count);

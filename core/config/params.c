@@ -53,18 +53,12 @@ static void add_text(struct builder *builder, struct node *parent, const char *k
 }
 
 /* 0 is not written. */
-static void add_count(struct builder *builder, struct node *parent, const char *key,
-                      uint64_t number, const char *unit)
-{
-  char text[32];
-  snprintf(text, sizeof(text), "%llu%s", (unsigned long long)number, unit);
-  add_text(builder, parent, key, number ? text : NULL);
-}
-
 static void add_number(struct builder *builder, struct node *parent, const char *key,
                        uint64_t number)
 {
-  add_count(builder, parent, key, number, "");
+  char text[32];
+  snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+  add_text(builder, parent, key, number ? text : NULL);
 }
 
 static void add_setting(struct builder *builder, struct node *map, const char *of, const char *name,
@@ -114,16 +108,14 @@ static void add_plugin(struct builder *builder, struct node *parent, const char 
   add_settings(builder, map, "options", key, origin, settings, count);
 }
 
-static void add_side(struct builder *builder, struct node *stream, const char *key,
-                     const struct pst_side_params *side, struct node **map)
+static struct node *add_side(struct builder *builder, struct node *stream, const char *key,
+                             const struct pst_side_params *side)
 {
-  *map = add_map(builder, stream, key);
+  struct node *map = add_map(builder, stream, key);
   if (side->memory || side->memory_option_count)
-    add_plugin(builder, *map, "memory", side->memory, builder->origins.memory_option,
+    add_plugin(builder, map, "memory", side->memory, builder->origins.memory_option,
                side->memory_options, side->memory_option_count);
-  if (side->transport_option_count)
-    add_plugin(builder, *map, "transport", NULL, builder->origins.transport_option,
-               side->transport_options, side->transport_option_count);
+  return map;
 }
 
 static void add_filters(struct builder *builder, struct node *transport,
@@ -139,7 +131,6 @@ static void add_stream(struct builder *builder, struct node *list, uint32_t inde
                        const struct pst_stream_params *given, const struct config_params_more *more)
 {
   struct pst_stream_params params;
-  struct node *sender = NULL, *receiver = NULL;
   memset(&params, 0, sizeof(params));
   if (given)
     copy_sized(&params, sizeof(params), given, given->struct_size);
@@ -164,27 +155,18 @@ static void add_stream(struct builder *builder, struct node *list, uint32_t inde
   add_text(builder, stream, "name", params.name);
   add_number(builder, stream, "message", params.message);
   add_number(builder, stream, "ring", params.ring);
-  add_number(builder, stream, "region", params.region);
   if (params.transport || params.transport_option_count)
     add_plugin(builder, stream, "transport", params.transport, builder->origins.transport_option,
                params.transport_options, params.transport_option_count);
   if (more && more->filter_count)
     add_filters(builder, node_find(stream, "transport"), more);
-  add_side(builder, stream, "sender", &params.sender, &sender);
-  add_number(builder, sender, "rate", params.rate_bps);
-  add_side(builder, stream, "receiver", &params.receiver, &receiver);
-  add_text(builder, receiver, "path", params.path);
-  add_settings(builder, receiver, "assemble", "assemble", NULL, params.assemble,
-               params.assemble_count);
+  add_side(builder, stream, "sender", &params.sender);
+  add_text(builder, add_side(builder, stream, "receiver", &params.receiver), "path", params.path);
 }
 
 static void add_control(struct builder *builder, struct node *root,
                         const struct pst_config_params *params)
 {
-  if (params->control && strcmp(params->control, "none") == 0) {
-    add_text(builder, root, "control", "none");
-    return;
-  }
   struct node *control = add_map(builder, root, "control");
   add_text(builder, control, "address", params->control);
   add_text(builder, control, "insecure", params->insecure ? "true" : NULL);
@@ -202,10 +184,8 @@ void params_read(struct arena *arena, struct findings *findings,
     return;
   add_text(&builder, *root, "penstock", "1");
   add_control(&builder, *root, &params);
-  struct node *workers =
-      params.workers || params.sleep_after_ns ? add_map(&builder, *root, "workers") : NULL;
-  add_number(&builder, workers, "count", params.workers);
-  add_count(&builder, workers, "sleep_after", params.sleep_after_ns, " ns");
+  struct node *threads = params.threads ? add_map(&builder, *root, "threads") : NULL;
+  add_number(&builder, threads, "count", params.threads);
   struct node *streams = add(&builder, *root, NODE_LIST, "streams", NULL);
   for (uint32_t i = 0; streams && params.streams && i < params.stream_count; i++)
     add_stream(&builder, streams, i, params.streams[i], more);

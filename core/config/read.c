@@ -299,6 +299,9 @@ static const char *syntax_remedy(const char *problem)
       {"mapping values are not allowed",
        "check the indentation, and put quotes around a value that holds a colon and a space"},
       {"expected ',' or", "close the bracket, or put a comma between the items"},
+      {"did not find expected node content",
+       "put quotes around a text that begins with [ or {; on a command line, inside those of the "
+       "shell: '\"[::1]:18515\"'"},
       {"did not find expected key", "check the indentation of this line and the one above"},
       {"could not find expected ':'", "a key needs a colon and a space behind it"},
       {"did not find expected '-' indicator", "check the indentation of this list"},

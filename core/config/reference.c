@@ -27,9 +27,7 @@ static const char intro[] =
     "That is all a run needs: what is not written has a default. The other files of this folder "
     "are commented for a newcomer; `loopback.yaml`, `loopback-many.yaml`, `loopback-frames.yaml`, "
     "`udp.yaml` and `udp-camera.yaml` run as they are, `loopback-cuda.yaml` wants a GPU, "
-    "`loopback-region-cuda.yaml` one and a program of your own, `verbs.yaml` an RDMA device, the "
-    "others "
-    "want the names of files.\n\n"
+    "`verbs.yaml` an RDMA device, the others want the names of files.\n\n"
     "- `penstock check FILE` reads a file without running it, and prints every value in effect "
     "with where it came from. What it prints is itself a configuration.\n"
     "- Every mistake is reported with `file:line:column`, what is wrong and what would be right, "
@@ -77,9 +75,9 @@ static const char *type_word(uint32_t type)
   case SCHEMA_LIST:
   case SCHEMA_FILTERS:
     return "list";
-  case VALUE_NUMBER:
+  case PST_CONFIG_NUMBER:
     return "number";
-  case VALUE_SHARE:
+  case PST_CONFIG_SHARE:
     return "share";
   case SCHEMA_TRANSPORT:
   case SCHEMA_MEMORY:
@@ -99,7 +97,7 @@ static void write_values(FILE *out, const struct pst_option *rule)
       fprintf(out, "%s`%s`", i ? ", " : "", rule->choices[i]);
     return;
   }
-  if (rule->type == VALUE_SHARE) {
+  if (rule->type == PST_CONFIG_SHARE) {
     fputs("0 to 1", out);
     return;
   }
@@ -156,6 +154,11 @@ static void write_map(FILE *out, const struct schema_map *map)
     cell(out, map->keys[i].rule.help);
     fputs(" |\n", out);
   }
+  for (size_t i = 0; i < map->program_count; i++) {
+    write_row(out, &map->program[i].rule, NULL);
+    cell(out, map->program[i].rule.help);
+    fputs(" |\n", out);
+  }
 }
 
 /* ---- Plugins ------------------------------------------------------------------ */
@@ -173,12 +176,10 @@ static const char *scope_words(uint32_t scope)
 
 static void write_rules(FILE *out, const struct pst_description *plugin)
 {
-  const struct pst_option_rule *rules;
-  uint32_t count = rules_of(plugin, &rules);
   char words[512];
 
-  for (uint32_t i = 0; i < count; i++) {
-    rule_sentence(&rules[i], words, sizeof(words));
+  for (uint32_t i = 0; i < plugin->rule_count; i++) {
+    rule_sentence(&plugin->rules[i], words, sizeof(words));
     fprintf(out, "%s- %s.\n", i ? "" : "\n", words);
   }
 }
@@ -186,7 +187,7 @@ static void write_rules(FILE *out, const struct pst_description *plugin)
 static void write_plugin(FILE *out, const struct pst_description *plugin)
 {
   fprintf(out, "\n### `%s`\n\n%s.", plugin->name, plugin->summary);
-  if (plugin->needs && plugin->needs[0])
+  if (plugin->needs)
     fprintf(out, " Needs: %s.", plugin->needs);
   fputs("\n\n", out);
   if (plugin->option_count == 0) {
@@ -232,8 +233,12 @@ int config_write_reference(const struct config_catalog *catalog, void *file)
 {
   FILE *out = file;
   fputs(intro, out);
-  for (size_t i = 0; schema_maps[i]; i++)
+  for (size_t i = 0; schema_maps[i]; i++) {
     write_map(out, schema_maps[i]);
+    for (size_t k = 0; k < schema_maps[i]->program_count; k++)
+      if (schema_maps[i]->program[k].map)
+        write_map(out, schema_maps[i]->program[k].map);
+  }
   write_kind(out, catalog, PST_KIND_TRANSPORT, "Options of transports");
   write_kind(out, catalog, PST_KIND_MEMORY, "Options of memories");
   write_kind(out, catalog, PST_KIND_FILTER, "Options of filters");

@@ -12,15 +12,6 @@
 
 #define TEXT_MAX 256
 
-uint32_t rules_of(const struct pst_description *description, const struct pst_option_rule **rules)
-{
-  struct pst_description read;
-
-  pst_struct_read(&read, sizeof(read), description);
-  *rules = read.rules;
-  return read.rule_count;
-}
-
 static bool same_text(const char *a, const char *b)
 {
   return strcmp(a ? a : "", b ? b : "") == 0;
@@ -28,12 +19,11 @@ static bool same_text(const char *a, const char *b)
 
 bool rules_equal(const struct pst_description *a, const struct pst_description *b)
 {
-  const struct pst_option_rule *mine, *its;
-  uint32_t count = rules_of(a, &mine);
+  const struct pst_option_rule *mine = a->rules, *its = b->rules;
 
-  if (rules_of(b, &its) != count)
+  if (a->rule_count != b->rule_count)
     return false;
-  for (uint32_t i = 0; i < count; i++)
+  for (uint32_t i = 0; i < a->rule_count; i++)
     if (!same_text(mine[i].option, its[i].option) || !same_text(mine[i].value, its[i].value) ||
         !same_text(mine[i].needs, its[i].needs) || !same_text(mine[i].needed, its[i].needed) ||
         mine[i].flags != its[i].flags)
@@ -123,13 +113,10 @@ void rule_sentence(const struct pst_option_rule *rule, char *words, size_t size)
            stands(rule->needs, rule->needed, needed), gap, because);
 }
 
-int pst_plugin_rule(const struct pst_description *description, uint32_t index, char *text,
-                    size_t size)
+int pst_plugin_rule(const struct pst_plugin_info *info, uint32_t index, char *text, size_t size)
 {
-  const struct pst_option_rule *rules;
-
-  if (index >= rules_of(description, &rules))
+  if (!info->description || index >= info->description->rule_count)
     return -ENOENT;
-  rule_sentence(&rules[index], text, size);
+  rule_sentence(&info->description->rules[index], text, size);
   return 0;
 }

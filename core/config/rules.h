@@ -10,8 +10,6 @@
 
 #include <penstock/plugin.h>
 
-/* How many a description has; none where it was built before there were any. */
-uint32_t rules_of(const struct pst_description *description, const struct pst_option_rule **rules);
 bool rules_equal(const struct pst_description *a, const struct pst_description *b);
 
 /* Whether both options have one of the scope's bits: they are at the same end. */

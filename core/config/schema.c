@@ -7,8 +7,12 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define MAP_OF(map_, path_, shorthand_, help_)                                                     \
-  const struct schema_map schema_##map_ = {path_, help_, shorthand_, map_##_keys,                  \
-                                           COUNT(map_##_keys)}
+  const struct schema_map schema_##map_ = {                                                        \
+      path_, help_, shorthand_, map_##_keys, COUNT(map_##_keys), NULL, 0}
+/* The program may add mappings to it. */
+#define MAP_WITH_PROGRAM(map_, path_, shorthand_, help_)                                           \
+  struct schema_map schema_##map_ = {path_, help_, shorthand_, map_##_keys, COUNT(map_##_keys),    \
+                                     NULL,  0}
 /* Where a value goes: how it is stored, and the member of its struct. */
 #define AT(store_, type_, member_) .store = STORE_##store_, .offset = offsetof(type_, member_)
 #define KEY(name_, type_, default_, min_, max_, help_)                                             \
@@ -27,22 +31,12 @@
            .help = help_,                                                                          \
            .scope = bits_,                                                                         \
            .flags = flags_}
-/* A key of streams of messages alone. */
-#define KEY_OF_MESSAGES(name_, type_, default_, min_, max_, help_)                                 \
-  KEY_FOR(SCHEMA_MESSAGES, 0, name_, type_, default_, min_, max_, help_)
 #define CHOICE(name_, default_, choices_, help_)                                                   \
   .rule = {.name = name_,                                                                          \
            .type = PST_OPTION_ENUM,                                                                \
            .default_value = default_,                                                              \
            .choices = choices_,                                                                    \
            .help = help_}
-#define CHOICE_OF_MESSAGES(name_, default_, choices_, help_)                                       \
-  .rule = {.name = name_,                                                                          \
-           .type = PST_OPTION_ENUM,                                                                \
-           .default_value = default_,                                                              \
-           .choices = choices_,                                                                    \
-           .help = help_,                                                                          \
-           .scope = SCHEMA_MESSAGES}
 #define REQUIRED(name_, type_, min_, max_, help_)                                                  \
   .rule = {.name = name_,                                                                          \
            .type = type_,                                                                          \
@@ -55,22 +49,12 @@
 #define NS_H UINT64_C(3600000000000)
 #define GIB (UINT64_C(1) << 30)
 #define RING_MAX 16777216
-#define REGION_MAX (UINT64_C(1) << 46)
 
 /* In the order of the enums of config.h. */
 static const char *const sender_path_choices[] = {"auto", "direct", "staged", NULL};
 static const char *const path_choices[] = {"auto", "direct", "mapped", "staged", NULL};
-static const char *const source_choices[] = {"pattern", "file", "pcap", NULL};
-static const char *const sink_choices[] = {"verify", "discard", "file", "pcap", NULL};
 static const char *const by_choices[] = {"sequence", "rtp_marker", NULL};
 static const char *const missing_choices[] = {"zero", "keep", "drop", NULL};
-static const char *const expect_path_choices[] = {"direct", "mapped", "staged", NULL};
-
-#define OF_PATTERN (1u << CONFIG_SOURCE_PATTERN)
-#define OF_FILE (1u << CONFIG_SOURCE_FILE)
-#define OF_PCAP (1u << CONFIG_SOURCE_PCAP)
-#define TO_FILE (1u << CONFIG_SINK_FILE)
-#define TO_PCAP (1u << CONFIG_SINK_PCAP)
 
 static const struct schema_key control_keys[] = {
     {KEY("address", PST_OPTION_STRING, "127.0.0.1:18515", 0, 255,
@@ -102,19 +86,19 @@ MAP_OF(control, "control", "address",
        "then runs alone, by `penstock receive` or `penstock send`, and its transport's options "
        "say where. A lone `host:port` stands for `address`.");
 
-static const struct schema_key workers_keys[] = {
-    {KEY("count", PST_OPTION_UINT, "0", 0, SCHEMA_WORKERS_MAX,
-         "Number of worker threads; streams are spread over them. 0 takes one a stream, up to "
+static const struct schema_key threads_keys[] = {
+    {KEY("count", PST_OPTION_UINT, "0", 0, SCHEMA_THREADS_MAX,
+         "Number of threads; streams are spread over them. 0 takes one a stream, up to "
          "the number of cores."),
-     AT(U32, struct config, workers.count)},
+     AT(U32, struct config, threads.count)},
     {KEY("cpus", PST_OPTION_LIST, "[]", 0, 0,
-         "CPU numbers to pin workers to, `[2, 3]`: worker i runs on the i-th, and they begin "
+         "CPU numbers to pin threads to, `[2, 3]`: thread i runs on the i-th, and they begin "
          "again at the end of the list. An empty list pins nothing.")},
     {KEY("sleep_after", PST_OPTION_DURATION, "0", 0, NS_H,
-         "A worker that has been idle for so long sleeps until something happens, instead of "
+         "A thread that has been idle for so long sleeps until something happens, instead of "
          "burning its core. 0 polls for ever, which gives the lowest latency."),
-     AT(U64, struct config, workers.sleep_after_ns)}};
-MAP_OF(workers, "workers", "count", "The threads that move messages. A lone number is `count`.");
+     AT(U64, struct config, threads.sleep_after_ns)}};
+MAP_OF(threads, "threads", "count", "The threads that move messages. A lone number is `count`.");
 
 static const struct schema_key filter_keys[] = {
     {REQUIRED("plugin", SCHEMA_PLUGIN_NAME, 0, 0, "Name of the filter plugin, such as `fault`.")},
@@ -150,60 +134,14 @@ MAP_OF(memory, "memory", "plugin",
        "Where the bytes of one side live: under `streams[].sender` and under "
        "`streams[].receiver`. A lone name is the plugin with its defaults.");
 
-static const struct schema_key source_keys[] = {
-    {CHOICE("type", "pattern", source_choices,
-            "`pattern`: a made-up payload in which every byte depends on its position, message "
-            "and stream, so that the receiver can verify all of it. `file`: the bytes of a file, "
-            "cut into messages. `pcap`: the packets of a capture, one a message."),
-     AT(ENUM, struct config_sender, source.type)},
-    {KEY_FOR(OF_FILE | OF_PCAP, PST_OPTION_REQUIRED, "file", PST_OPTION_STRING, NULL, 1, 4095,
-             "Path of the file to read, relative to where penstock was started."),
-     AT(STRING, struct config_sender, source.file)},
-    {KEY_FOR(OF_PATTERN, 0, "seed", PST_OPTION_UINT, "1", 0, 0,
-             "Number that the pattern is made from. The receiver is told."),
-     AT(U64, struct config_sender, source.seed)},
-    {KEY_FOR(OF_PATTERN, 0, "length", PST_OPTION_SIZE, "0", 0, GIB,
-             "Bytes a message, at most the stream's `message`. 0 takes `message`."),
-     AT(U64, struct config_sender, source.length)},
-    {KEY_FOR(OF_FILE | OF_PCAP, 0, "loop", PST_OPTION_BOOL, "false", 0, 0,
-             "Begin again at the end of the file, until `count` or the end of the run."),
-     AT(BOOL, struct config_sender, source.loop)},
-    {KEY_FOR(OF_PCAP, 0, "timed", PST_OPTION_BOOL, "false", 0, 0,
-             "Keep the intervals between the captured packets. Otherwise they go as fast as "
-             "`rate` and the receiver allow."),
-     AT(BOOL, struct config_sender, source.timed)}};
-MAP_OF(source, "streams[].sender.source", "type",
-       "What `penstock run` and `penstock send` put into the messages. An application that embeds "
-       "libpenstock fills them itself. A lone name is the `type`.");
-
-static const struct schema_key sink_keys[] = {
-    {CHOICE(
-         "type", "verify", sink_choices,
-         "`verify`: check every byte of the source's pattern, where it lies. `discard`: count "
-         "and drop. `file`: write the payloads one behind the other. `pcap`: write a capture, "
-         "with the times of the source's, over a transport that carries them (loopback). With `control: none` the default is `discard`, since "
-         "no pattern is known."),
-     AT(ENUM, struct config_receiver, sink.type)},
-    {KEY_FOR(TO_FILE | TO_PCAP, PST_OPTION_REQUIRED, "file", PST_OPTION_STRING, NULL, 1, 4095,
-             "Path of the file to write, relative to where penstock was started."),
-     AT(STRING, struct config_receiver, sink.file)},
-    {KEY_FOR(TO_FILE | TO_PCAP, 0, "overwrite", PST_OPTION_BOOL, "false", 0, 0,
-             "Replace a file that stands under that name. Otherwise that is an error."),
-     AT(BOOL, struct config_receiver, sink.overwrite)}};
-MAP_OF(sink, "streams[].receiver.sink", "type",
-       "What `penstock run` and `penstock receive` do with the messages. An application that "
-       "embeds libpenstock takes them itself. A lone name is the `type`.");
-
 static const struct schema_key sender_keys[] = {
-    {KEY_OF_MESSAGES(
-         "share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
+    {KEY("share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
          "Fan-out: name of another stream of this file whose messages are sent here too, out of "
          "the same slots. `source`, `count`, `rate`, `burst` and `ring` are then that stream's. "
          "Transport plugin, `message`, ring and memory must be the same."),
      AT(STRING, struct config_sender, share)},
     {KEY_FOR(SCHEMA_SENDER_OWN, 0, "count", PST_OPTION_UINT, "0", 0, 0,
-             "Messages to send. 0: until the source ends or the run is stopped."),
-     AT(U64, struct config_sender, count)},
+             "Messages to send. 0: until the source ends or the run is stopped.")},
     {KEY_FOR(
          SCHEMA_SENDER_OWN, 0, "rate", PST_OPTION_RATE, "0", 0, 0,
          "Bits of payload per second, as in `1 Gbps`, held as a mean. 0: as fast as the receiver "
@@ -221,7 +159,7 @@ static const struct schema_key sender_keys[] = {
     {KEY_FOR(SCHEMA_SENDER_OWN, 0, "ring", PST_OPTION_UINT, "0", 0, RING_MAX,
              "Slots of the sender, at least 2. 0 takes the stream's `ring`."),
      AT(U32, struct config_sender, ring)},
-    {CHOICE_OF_MESSAGES(
+    {CHOICE(
          "path", "auto", sender_path_choices,
          "How messages leave their memory. `direct`: the transport reads them there. `staged`: a "
          "batched copy takes them to pinned host memory first. `auto` stages where the transport "
@@ -232,10 +170,8 @@ static const struct schema_key sender_keys[] = {
          "here."),
      .map = &schema_transport},
     {KEY("memory", SCHEMA_MEMORY, NULL, 0, 0, "Where the sender's slots live."),
-     .map = &schema_memory},
-    {KEY_OF_MESSAGES("source", SCHEMA_MAP, NULL, 0, 0, "Where the messages come from."),
-     .map = &schema_source}};
-MAP_OF(sender, "streams[].sender", NULL, "The sending end of a stream.");
+     .map = &schema_memory}};
+MAP_WITH_PROGRAM(sender, "streams[].sender", NULL, "The sending end of a stream.");
 
 static const struct schema_key assemble_keys[] = {
     {CHOICE("by", "sequence", by_choices,
@@ -268,69 +204,35 @@ MAP_OF(
     "that give them. Messages that come for a frame already handed over are dropped as `late`.");
 
 static const struct schema_key receiver_keys[] = {
-    {KEY_OF_MESSAGES(
-         "share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
+    {KEY("share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
          "Fan-in: name of another stream of this file into whose ring these messages land too. "
          "Transport plugin and device, `message`, `ring` and memory must be the same."),
      AT(STRING, struct config_receiver, share)},
-    {CHOICE_OF_MESSAGES(
-         "path", "auto", path_choices,
-         "How messages may reach their memory. `direct`: the transport places them there "
-         "itself. `mapped`: the memory is host memory that the device sees. `staged`: they "
-         "land in pinned host memory and a batched copy moves them. `auto` takes the first of "
-         "these that works and says which and why; any other is an error where it does not "
-         "work."),
+    {CHOICE("path", "auto", path_choices,
+            "How messages may reach their memory. `direct`: the transport places them there "
+            "itself. `mapped`: the memory is host memory that the device sees. `staged`: they "
+            "land in pinned host memory and a batched copy moves them. `auto` takes the first of "
+            "these that works and says which and why; any other is an error where it does not "
+            "work."),
      AT(ENUM, struct config_receiver, path)},
     {KEY("transport", SCHEMA_TRANSPORT, NULL, 0, 0,
          "This side's transport, over that of the stream. Options of both ends stand there, not "
          "here."),
      .map = &schema_transport},
     {KEY("memory", SCHEMA_MEMORY, NULL, 0, 0, "Where the messages end up."), .map = &schema_memory},
-    {KEY_OF_MESSAGES("assemble", SCHEMA_MAP, NULL, 0, 0, "Make frames of the messages."),
+    {KEY("assemble", SCHEMA_MAP, NULL, 0, 0, "Make frames of the messages."),
      .map = &schema_assemble},
-    {KEY_OF_MESSAGES("intervals", PST_OPTION_BOOL, "false", 0, 0,
-                     "Measure the times between arrivals; the result has their percentiles. The "
-                     "transport has to stamp messages."),
+    {KEY("intervals", PST_OPTION_BOOL, "false", 0, 0,
+         "Measure the times between arrivals; the result has their percentiles. The "
+         "transport has to stamp messages."),
      AT(BOOL, struct config_receiver, intervals)},
     {KEY_FOR(SCHEMA_FOREIGN, 0, "count", PST_OPTION_UINT, "0", 0, 0,
-             "`control: none`: end after so many messages. 0: no bound."),
-     AT(U64, struct config_receiver, count)},
+             "`control: none`: end after so many messages. 0: no bound.")},
     {KEY_FOR(SCHEMA_FOREIGN, 0, "silence", PST_OPTION_DURATION, "2 s", 0, 24 * NS_H,
              "`control: none`: the stream has ended when, after the first message, nothing has "
              "come for so long. 0: never."),
-     AT(U64, struct config_receiver, silence_ns)},
-    {KEY_OF_MESSAGES("sink", SCHEMA_MAP, NULL, 0, 0, "Where the messages go."),
-     .map = &schema_sink}};
-MAP_OF(receiver, "streams[].receiver", NULL, "The receiving end of a stream.");
-
-static const struct schema_key expect_keys[] = {
-    {CHOICE("path", NULL, expect_path_choices, "The path that messages took."),
-     AT(STRING, struct config_expect, path)},
-    {KEY("via", PST_OPTION_STRING, NULL, 1, 47,
-         "How, as the result names it: `memcpy`, `reference`, `dma-buf`, `peermem`, `cuda-ipc`."),
-     AT(STRING, struct config_expect, via)},
-    {KEY("carrier", PST_OPTION_STRING, NULL, 1, 47,
-         "Over what: `memory`, `shm`, `tcp`, `udp`, `soft-roce`, `rdma`, `ethernet`."),
-     AT(STRING, struct config_expect, carrier)},
-    {KEY("min_gbps", VALUE_NUMBER, NULL, 0, 0, "Least mean payload rate, in 10^9 bits a second."),
-     AT(DOUBLE, struct config_expect, min_gbps)},
-    {KEY("max_loss", VALUE_SHARE, NULL, 0, 0,
-         "Largest share of the sent messages that may be lost: `0`, `0.001` or `0.1%`. Judged at both ends. Without it, a transport that may lose messages prints a warning, also with `-q`."),
-     AT(DOUBLE, struct config_expect, max_loss)},
-    {KEY("max_corrupted", PST_OPTION_UINT, NULL, 0, 0, "Most messages with a wrong byte."),
-     AT(DOUBLE, struct config_expect, max_corrupted)},
-    {KEY("max_duplicates", PST_OPTION_UINT, NULL, 0, 0, "Most messages that came again."),
-     AT(DOUBLE, struct config_expect, max_duplicates)},
-    {KEY("max_reordered", PST_OPTION_UINT, NULL, 0, 0, "Most messages that came out of order."),
-     AT(DOUBLE, struct config_expect, max_reordered)},
-    {KEY("min_messages", PST_OPTION_UINT, NULL, 0, 0, "Least number of messages delivered."),
-     AT(DOUBLE, struct config_expect, min_messages)},
-    {KEY("verified", PST_OPTION_BOOL, NULL, 0, 0,
-         "`true`: every delivered message was checked. `false` expects nothing."),
-     AT(BOOL, struct config_expect, verified)}};
-MAP_OF(expect, "streams[].expect", NULL,
-       "What the run must have shown. Each breach is said with expected and got, and the exit "
-       "status is 4. What is not written is not expected.");
+     AT(U64, struct config_receiver, silence_ns)}};
+MAP_WITH_PROGRAM(receiver, "streams[].receiver", NULL, "The receiving end of a stream.");
 
 static uint64_t default_ring(const void *stream)
 {
@@ -341,22 +243,14 @@ static const struct schema_key stream_keys[] = {
     {REQUIRED("name", PST_OPTION_STRING, 1, SCHEMA_NAME_MAX,
               "Name of the stream, the same at both ends: letters, digits, `_`, `.` and `-`."),
      AT(STRING, struct config_stream, name)},
-    {KEY_OF_MESSAGES("message", PST_OPTION_SIZE, "8 KiB", 1, GIB, "Bytes of a message, at most."),
+    {KEY("message", PST_OPTION_SIZE, "8 KiB", 1, GIB, "Bytes of a message, at most."),
      AT(U64, struct config_stream, message)},
-    {KEY_OF_MESSAGES(
-         "stride", PST_OPTION_SIZE, "0", 0, 2 * GIB,
+    {KEY("stride", PST_OPTION_SIZE, "0", 0, 2 * GIB,
          "Bytes from one slot to the next, at least `message`, where they should lie further "
          "apart. 0: `message` rounded up to a cache line; in frames (`assemble`), `message` as it "
          "is."),
      AT(U64, struct config_stream, stride)},
-    {KEY("region", PST_OPTION_SIZE, NULL, 8, REGION_MAX,
-         "Makes the stream one-sided: instead of messages in a ring, the receiver offers a region "
-         "of so many bytes, which the sender reads and writes at will (RDMA READ, WRITE, atomics) "
-         "from one of its own as large. Programs that embed libpenstock and `penstock bench` use "
-         "such streams; `run`, `send` and `receive` do not."),
-     AT(U64, struct config_stream, region)},
-    {KEY_OF_MESSAGES(
-         "ring", PST_OPTION_UINT, NULL, 2, RING_MAX,
+    {KEY("ring", PST_OPTION_UINT, NULL, 2, RING_MAX,
          "Slots, a message each. A ring that fits the cache is faster than one that does not; a "
          "larger one rides out longer pauses of the receiver. Without it, the power of two that 1 "
          "MiB holds, but 16 to 1024, and at most 1 GiB of them. A transport may take fewer; this "
@@ -370,37 +264,59 @@ static const struct schema_key stream_keys[] = {
          "This stream's transport, over the global one."),
      .map = &schema_transport},
     {KEY("sender", SCHEMA_MAP, NULL, 0, 0, "The sending end."), .map = &schema_sender},
-    {KEY("receiver", SCHEMA_MAP, NULL, 0, 0, "The receiving end."), .map = &schema_receiver},
-    {KEY_OF_MESSAGES("expect", SCHEMA_MAP, NULL, 0, 0, "What must hold at the end."),
-     .map = &schema_expect}};
-MAP_OF(stream, "streams[]", NULL,
-       "Messages from one sender to one receiver, or with `region` one-sided access of the one to "
-       "the other's memory. All streams of a file run side by side.");
+    {KEY("receiver", SCHEMA_MAP, NULL, 0, 0, "The receiving end."), .map = &schema_receiver}};
+MAP_WITH_PROGRAM(
+    stream, "streams[]", NULL,
+    "Messages from one sender to one receiver. All streams of a file run side by side.");
 
 static const struct schema_key root_keys[] = {
     {REQUIRED("penstock", PST_OPTION_UINT, 0, 0, "Version of the file's format. This one is 1.")},
     {KEY("control", SCHEMA_MAP, NULL, 0, 0, "How both ends find each other."),
      .map = &schema_control},
-    {KEY("workers", SCHEMA_MAP, NULL, 0, 0, "The threads that move messages."),
-     .map = &schema_workers},
+    {KEY("threads", SCHEMA_MAP, NULL, 0, 0, "The threads that move messages."),
+     .map = &schema_threads},
     {KEY("transport", SCHEMA_TRANSPORT, NULL, 0, 0, "How bytes travel, for all streams."),
      .map = &schema_transport},
     {REQUIRED("streams", SCHEMA_LIST, 0, 0, "What is sent and received: one stream at least."),
      .map = &schema_stream}};
 MAP_OF(root, "", NULL, "One file serves both ends and both hosts.");
 
-const struct schema_map *const schema_maps[] = {&schema_root,     &schema_control,
-                                                &schema_workers,  &schema_transport,
-                                                &schema_filter,   &schema_stream,
-                                                &schema_sender,   &schema_source,
-                                                &schema_receiver, &schema_sink,
-                                                &schema_assemble, &schema_memory,
-                                                &schema_expect,   NULL};
+const struct schema_map *const schema_maps[] = {&schema_root,
+                                                &schema_control,
+                                                &schema_threads,
+                                                &schema_transport,
+                                                &schema_filter,
+                                                &schema_stream,
+                                                &schema_sender,
+                                                &schema_receiver,
+                                                &schema_assemble,
+                                                &schema_memory,
+                                                NULL};
 
 const struct schema_key *schema_find(const struct schema_map *map, const char *name)
 {
   for (size_t i = 0; i < map->count; i++)
     if (strcmp(map->keys[i].rule.name, name) == 0)
       return &map->keys[i];
+  for (size_t i = 0; i < map->program_count; i++)
+    if (strcmp(map->program[i].rule.name, name) == 0)
+      return &map->program[i];
   return NULL;
+}
+
+struct node *schema_expand(struct arena *arena, const struct schema_map *map, struct node *node)
+{
+  if (node->type != NODE_SCALAR || node->null || !map->shorthand)
+    return node;
+  struct node *expanded = node_new(arena, NODE_MAP, NULL, &node->place);
+  struct node *value = arena_alloc(arena, sizeof(*value));
+  if (!expanded || !value)
+    return NULL;
+  *value = *node;
+  value->key = map->shorthand;
+  value->key_place = node->place;
+  expanded->key = node->key;
+  expanded->key_place = node->key_place;
+  node_append(expanded, value);
+  return expanded;
 }

@@ -37,8 +37,9 @@ static const struct type_words types[] = {
      COUNT(rate_names)},
     {PST_OPTION_STRING, "a text", "", NULL, 0},
     {PST_OPTION_LIST, "a list", "write [a, b]", NULL, 0},
-    {VALUE_NUMBER, "a number", "write a number that is not negative, as in 68.5", NULL, 0},
-    {VALUE_SHARE, "a share", "write a number from 0 to 1, or a percentage, as in 0.1%", NULL, 0},
+    {PST_CONFIG_NUMBER, "a number", "write a number that is not negative, as in 68.5", NULL, 0},
+    {PST_CONFIG_SHARE, "a share", "write a number from 0 to 1, or a percentage, as in 0.1%", NULL,
+     0},
 };
 
 static const struct type_words *words_of(uint32_t type)
@@ -190,8 +191,8 @@ void value_print(const struct pst_option *rule, const struct value *value, char 
   case PST_OPTION_RATE:
     units_print_rate(value->number, text, size);
     break;
-  case VALUE_NUMBER:
-  case VALUE_SHARE:
+  case PST_CONFIG_NUMBER:
+  case PST_CONFIG_SHARE:
     print_real(value->real, text, size);
     break;
   default:
@@ -246,9 +247,9 @@ static int parse_by_type(const struct pst_option *rule, const char *text, struct
     return units_parse_duration(text, &value->number);
   case PST_OPTION_RATE:
     return units_parse_rate(text, &value->number);
-  case VALUE_NUMBER:
-  case VALUE_SHARE:
-    return parse_real(text, rule->type == VALUE_SHARE, &value->real);
+  case PST_CONFIG_NUMBER:
+  case PST_CONFIG_SHARE:
+    return parse_real(text, rule->type == PST_CONFIG_SHARE, &value->real);
   case PST_OPTION_STRING:
     value->number = strlen(text);
     return 0;
@@ -265,7 +266,7 @@ static int explain(const struct pst_option *rule, const char *text, int rc, char
   value_range_words(rule, range, sizeof(range));
   if (rc == -ERANGE && rule->type == PST_OPTION_STRING)
     snprintf(why, why_size, "the text is %s; it takes %s", *text ? "too long" : "empty", range);
-  else if (rc == -ERANGE && rule->type == VALUE_SHARE)
+  else if (rc == -ERANGE && rule->type == PST_CONFIG_SHARE)
     snprintf(why, why_size, "%.*s is out of range; it takes 0 to 1, or 0%% to 100%%", LONGEST_QUOTE,
              text);
   else if (rc == -ERANGE)
@@ -301,7 +302,7 @@ int value_parse(const struct pst_option *rule, const char *text, struct value *v
     if (rc)
       return explain(rule, text, rc, why, why_size);
   }
-  if (rule->type != VALUE_NUMBER && rule->type != VALUE_SHARE)
+  if (rule->type != PST_CONFIG_NUMBER && rule->type != PST_CONFIG_SHARE)
     parsed.real = (double)parsed.number;
   *value = parsed;
   return 0;

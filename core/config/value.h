@@ -7,13 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <penstock/config.h>
 #include <penstock/plugin.h>
-
-/* Types that only core's own keys have. */
-enum value_type {
-  VALUE_NUMBER = 100, /* a decimal number, 68.5 */
-  VALUE_SHARE = 101,  /* a share from 0 to 1, as 0.001 or 0.1% */
-};
 
 #define VALUE_TEXT_MAX 64 /* of what value_print writes, NUL included */
 #define VALUE_WHY_MIN 256 /* bytes that `why` has at least */

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,77 +12,60 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "listener.h"
+#include "node_proto.h"
+#include "peer.h"
+#include "streams.h"
 #include "util/clock.h"
 #include "util/log.h"
 
-#define EVENTS_A_ROUND 64
-#define TURNS_A_ROUND 16
-#define WAIT_MAX_MS 60000
-#define COMPLAINTS_AT_ONCE 10
-#define HEARTBEAT_DEFAULT_NS PST_NS_PER_S
-#define FOR_EVER_NS (UINT64_MAX / 4)
-/* The sender says for whom it waits only when it does wait. */
-#define FIRST_NOTICE_NS (300 * PST_NS_PER_MS)
-
-const struct control_limits control_default_limits = {
-    .answer_ns = 5 * PST_NS_PER_S,
-    .idle_ns = 5 * PST_NS_PER_S,
-    .drain_ns = PST_NS_PER_S,
-    .notice_ns = 10 * PST_NS_PER_S,
-    .peers_max = 1024,
-    .refusals_max = 1024,
-};
-
-static void complain(struct control *control, int level, const char *format, va_list args)
+void command_free(struct command *command)
 {
-  char line[1024];
-
-  if (control->now_ns >= control->complaints_refill_ns) {
-    if (control->complaints_hidden > 0)
-      pst_log(PST_LOG_WARN, "control: %u more lines about strange peers were left out",
-              control->complaints_hidden);
-    control->complaints_hidden = 0;
-    control->complaints_left = COMPLAINTS_AT_ONCE;
-    control->complaints_refill_ns = control->now_ns + control->limits.notice_ns;
-  }
-  if (control->complaints_left == 0) {
-    control->complaints_hidden++;
-    return;
-  }
-  control->complaints_left--;
-  vsnprintf(line, sizeof line, format, args);
-  pst_log(level, "%s", line);
-}
-
-void control_complain(struct control *control, const char *format, ...)
-{
-  va_list args;
-
-  va_start(args, format);
-  complain(control, PST_LOG_WARN, format, args);
-  va_end(args);
-}
-
-void control_own_fault(struct control *control, const char *format, ...)
-{
-  va_list args;
-
-  va_start(args, format);
-  complain(control, PST_LOG_ERROR, format, args);
-  va_end(args);
-}
-
-/* ---- The thread --------------------------------------------------------------------- */
-
-static void command_free(struct command *command)
-{
-  blob_free(&command->address);
+  blob_free(&command->blob);
   node_join_free(command->join);
   free(command);
 }
 
-/* Returns whether to stop. */
-static bool run_commands(struct control *control)
+static void commands_wake(struct control *control)
+{
+  uint64_t one = 1;
+
+  /* Full means that it is awake already. */
+  if (write(control->wake.fd, &one, sizeof one) < 0)
+    return;
+}
+
+int commands_say(struct control *control, const struct command *what, const struct pst_blob *blob,
+                 const char *text)
+{
+  const uint32_t length_max =
+      what->type == WIRE_MESSAGE ? CONTROL_MESSAGE_MAX : CONTROL_ADDRESS_MAX;
+  struct command *command = malloc(sizeof *command);
+  int rc;
+
+  if (!command)
+    return -ENOMEM;
+  *command = *what;
+  if (text)
+    snprintf(command->text, sizeof command->text, "%s", text);
+  if (blob && (rc = blob_copy(blob, length_max, &command->blob)) < 0) {
+    free(command);
+    return rc;
+  }
+  commands_submit(control, command);
+  return 0;
+}
+
+void commands_submit(struct control *control, struct command *command)
+{
+  pthread_mutex_lock(&control->mutex);
+  *control->commands_end = command;
+  control->commands_end = &command->next;
+  pthread_mutex_unlock(&control->mutex);
+  commands_wake(control);
+}
+
+static bool commands_run(struct control *control)
 {
   uint64_t ignored;
 
@@ -99,11 +81,30 @@ static bool run_commands(struct control *control)
   while (first) {
     struct command *command = first;
     first = command->next;
-    control->flow->command(control, command);
+    control->protocol->command(control, command);
     command_free(command);
   }
   return stopping;
 }
+
+#define EVENTS_A_ROUND 64
+#define TURNS_A_ROUND 16
+#define WAIT_MAX_MS 60000
+#define HEARTBEAT_DEFAULT_NS PST_NS_PER_S
+#define FOR_EVER_NS (UINT64_MAX / 4)
+/* The sender says for whom it waits only when it does wait. */
+#define FIRST_NOTICE_NS (300 * PST_NS_PER_MS)
+
+const struct control_limits control_default_limits = {
+    .answer_ns = 5 * PST_NS_PER_S,
+    .idle_ns = 5 * PST_NS_PER_S,
+    .drain_ns = PST_NS_PER_S,
+    .notice_ns = 10 * PST_NS_PER_S,
+    .peers_max = 1024,
+    .refusals_max = 1024,
+};
+
+/* ---- The thread --------------------------------------------------------------------- */
 
 static void dispatch(struct control *control, struct watch *watch, uint32_t events)
 {
@@ -117,16 +118,16 @@ static void dispatch(struct control *control, struct watch *watch, uint32_t even
     control->listeners_ready |= 1u << (watch - control->listeners);
     break;
   case WATCH_SIDE_LISTENER:
-    pass_accept(control);
+    guests_accept(control);
     break;
   case WATCH_PEER:
     peer_event(watch->owner, events);
     break;
   case WATCH_PEER_SIDE:
-    pass_event(watch->owner, events);
+    peer_side_event(watch->owner, events);
     break;
   case WATCH_GUEST:
-    pass_guest_event(watch->owner);
+    guest_event(watch->owner);
     break;
   }
 }
@@ -146,13 +147,15 @@ static void bury(struct control *control)
 
 static uint64_t tick(struct control *control)
 {
-  uint64_t next = pass_tick(control);
+  uint64_t next = guests_tick(control);
 
-  next = sooner(next, control->flow->tick(control));
+  next = sooner(next, control->protocol->tick(control));
   for (struct peer *peer = control->peers; peer; peer = peer->next)
     next = sooner(next, peer_tick(peer));
   if (!control->quiet)
-    next = sooner(next, connect_tick(control));
+    next = sooner(next, listener_tick(control));
+  if (!control->quiet && control->protocol->wait)
+    next = sooner(next, control->protocol->wait(control));
   bury(control);
   return next;
 }
@@ -173,7 +176,7 @@ static void accept_all(struct control *control)
   bury(control);
   for (uint32_t i = 0; i < control->listener_count; i++)
     if (control->listeners_ready & 1u << i)
-      connect_accept(control, &control->listeners[i]);
+      listener_accept(control, &control->listeners[i]);
   control->listeners_ready = 0;
 }
 
@@ -208,16 +211,16 @@ static void say_goodbye(struct control *control)
   uint64_t until_ns = control->now_ns + control->limits.drain_ns;
 
   control->quiet = true;
-  control->flow->close_all(control);
+  control->protocol->close_all(control);
   for (struct peer *peer = control->peers; peer; peer = peer->next) {
     if (peer->state == PEER_UP)
       peer_close(peer, 0, NULL);
     else if (peer->state != PEER_CLOSING)
-      peer->state = PEER_DEAD;
+      peer_enter(peer, PEER_DEAD);
   }
   for (uint32_t i = 0; i < control->listener_count; i++)
     watch_close(control, &control->listeners[i]);
-  pass_unlisten(control);
+  guests_unlisten(control);
   bury(control);
   while (control->peers && control->now_ns < until_ns) {
     round_once(control, until_ns);
@@ -233,7 +236,7 @@ static void *run(void *argument)
   pthread_setname_np(pthread_self(), "pst-control");
   for (;;) {
     round_once(control, next_ns);
-    if (run_commands(control))
+    if (commands_run(control))
       break;
     next_ns = tick(control);
   }
@@ -261,7 +264,7 @@ static int join_ends(struct control *control, struct pst_error *error)
                     strerror(-rc));
   }
   for (int i = 0; i < 2; i++) {
-    struct peer *peer = peer_new(control, main_fds[i], i == 0);
+    struct peer *peer = peer_new(control, main_fds[i], PEER_HELLO, i == 0);
     if (!peer) {
       for (int k = i; k < 2; k++) {
         close(main_fds[k]);
@@ -295,7 +298,7 @@ static int reach_out(struct control *control, const struct control_params *param
   if (senders < control->stream_count) {
     if (!params->listen)
       return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "control.listen: receivers need an address");
-    int rc = connect_listen(control, params->listen, params->insecure, error);
+    int rc = listener_open(control, params->listen, params->insecure, error);
     if (rc < 0)
       return rc;
   }
@@ -304,7 +307,7 @@ static int reach_out(struct control *control, const struct control_params *param
       return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "control.connect: senders need an address");
     control->connect_at_ns = control->now_ns;
     control->connect_notice_ns = control->now_ns + FIRST_NOTICE_NS;
-    return connect_resolve(control, params->connect, params->insecure, error);
+    return dialer_resolve(control, params->connect, params->insecure, error);
   }
   return 0;
 }
@@ -316,14 +319,15 @@ static uint64_t bounded(uint64_t ns)
 }
 
 struct control *control_new(const struct control_params *params,
-                            const struct control_limits *limits, const struct control_flow *flow)
+                            const struct control_limits *limits,
+                            const struct control_protocol *protocol)
 {
   struct control *control = calloc(1, sizeof *control);
 
   if (!control)
     return NULL;
-  control->flow = flow;
-  control->words = &connect_stream_words;
+  control->protocol = protocol;
+  control->words = &address_stream_words;
   control->limits = *limits;
   control->in_process = params->in_process;
   control->connect_timeout_ns = bounded(params->connect_timeout_ns);
@@ -357,16 +361,16 @@ void control_free(struct control *control)
     command_free(command);
   }
   for (struct peer *peer = control->peers; peer; peer = peer->next)
-    peer->state = PEER_DEAD;
+    peer_enter(peer, PEER_DEAD);
   bury(control);
-  pass_close_guests(control);
+  guests_close(control);
   for (uint32_t i = 0; i < control->listener_count; i++)
     watch_close(control, &control->listeners[i]);
-  pass_unlisten(control);
-  connect_use_spare(control);
+  guests_unlisten(control);
+  listener_use_spare(control);
   streams_free(control);
-  free(control->node_terms);
-  free(control->node_params);
+  terms_free(&control->node.terms);
+  terms_free(&control->node.params);
   free(control->listen_text);
   free(control->connect_text);
   watch_close(control, &control->wake);
@@ -429,7 +433,7 @@ int control_open_limited(const struct control_params *params, const struct contr
                          const struct control_stream *streams, uint32_t stream_count,
                          struct control **result, struct pst_error *error)
 {
-  struct control *control = control_new(params, limits, &flow_streams);
+  struct control *control = control_new(params, limits, &stream_protocol);
 
   if (!control)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
@@ -457,15 +461,6 @@ uint16_t control_port(const struct control *control)
 
 /* ---- From any thread ------------------------------------------------------------------ */
 
-static void wake(struct control *control)
-{
-  uint64_t one = 1;
-
-  /* Full means that it is awake already. */
-  if (write(control->wake.fd, &one, sizeof one) < 0)
-    return;
-}
-
 void control_close(struct control *control)
 {
   if (!control)
@@ -473,18 +468,9 @@ void control_close(struct control *control)
   pthread_mutex_lock(&control->mutex);
   control->stopping = true;
   pthread_mutex_unlock(&control->mutex);
-  wake(control);
+  commands_wake(control);
   pthread_join(control->thread, NULL);
   control_free(control);
-}
-
-void control_submit(struct control *control, struct command *command)
-{
-  pthread_mutex_lock(&control->mutex);
-  *control->commands_end = command;
-  control->commands_end = &command->next;
-  pthread_mutex_unlock(&control->mutex);
-  wake(control);
 }
 
 static int submit(struct control *control, void *context, enum wire_type type,
@@ -492,29 +478,15 @@ static int submit(struct control *control, void *context, enum wire_type type,
                   const char *text)
 {
   struct stream *stream = streams_of_context(control, context);
-  int rc = 0;
+  struct command command = {.type = type, .stream = stream, .code = code, .has_totals = totals};
 
   if (!stream)
     return -ENOENT;
   if (type == WIRE_FINISH && !stream->is_sender)
     return -EINVAL;
-  struct command *command = calloc(1, sizeof *command);
-  if (!command)
-    return -ENOMEM;
-  command->type = type;
-  command->stream = stream;
-  command->code = code;
-  command->has_totals = totals;
   if (totals)
-    command->totals = *totals;
-  if (text)
-    snprintf(command->text, sizeof command->text, "%s", text);
-  if (address && (rc = blob_copy(address, &command->address)) < 0) {
-    free(command);
-    return rc;
-  }
-  control_submit(control, command);
-  return 0;
+    command.totals = *totals;
+  return commands_say(control, &command, address, text);
 }
 
 int control_readdress(struct control *control, void *stream, const struct pst_blob *address)

@@ -14,7 +14,7 @@
  *   (claims by the side-socket      ↔)             which user, which connection: side.h
  *   HELLO   →                       ← HELLO        version, roles, host, pid
  *   OFFER(terms, params, address)   →              one a stream
- *                                   ← ACCEPT(params, address, remote) | REFUSE(why)
+ *                                   ← ACCEPT(params, address) | REFUSE(why)
  *   ADDRESS                         ↔              when an endpoint's has changed
  *   BEAT(counts)                    ↔              every heartbeat_ns
  *   FINISH(totals)                  →              with why there are no more, `stopped`
@@ -31,12 +31,19 @@
 #include <stdint.h>
 
 #include <penstock/penstock.h>
+#include <penstock/transport.h>
 
 struct control;
 
 #define CONTROL_TERMS_MAX 64  /* agreed values of a stream */
 #define CONTROL_PARAMS_MAX 16 /* told by the sender */
 #define CONTROL_ADDRESS_MAX 16384
+#define CONTROL_MESSAGE_MAX 49152 /* bytes of a message between nodes without a transport */
+/* Terms: the wire form, which both ends have the same; the transport's name, which tells a reader
+ * whose it is; and before each option of the transport's, which is compared where both have it. */
+#define CONTROL_TERM_WIRE "wire"
+#define CONTROL_TERM_TRANSPORT "transport"
+#define CONTROL_TERM_OPTION "transport."
 #define CONTROL_KEY_MAX 63 /* bytes without NUL */
 #define CONTROL_VALUE_MAX 255
 
@@ -57,10 +64,6 @@ struct control_stream {
   const struct control_pair *params; /* what this side tells the other */
   uint32_t param_count;
   struct pst_blob address; /* of the endpoint; fds are duplicated here */
-  /* Receiver: a region that it offers for one-sided access, as mr_pack gave it, and its
-   * bytes; fds are duplicated here. remote_length 0: none. */
-  struct pst_blob remote;
-  uint64_t remote_length;
 };
 
 /* A side's account of a stream. Unknown is UINT64_MAX. */
@@ -80,40 +83,48 @@ struct control_totals {
 };
 
 struct control_peer {
-  const char *text; /* "host, pid 4711, 127.0.0.1:41000" */
+  const char *text;                       /* "host, pid 4711, 127.0.0.1:41000" */
+  const char *local_place, *remote_place; /* of a node's connection: "127.0.0.1:41000" */
   const struct control_pair *params;
   uint32_t param_count;
   const struct pst_blob *address; /* fds are closed after the callback: duplicate what is kept */
-  const struct pst_blob *remote;  /* sender: what the receiver offers; likewise; NULL: nothing */
-  uint64_t remote_length;
 };
 
-struct control_callbacks {
-  void *context; /* the session's */
-  /* The peer of a stream is there and agrees: connect the endpoint to its address. */
-  void (*peer)(void *context, void *stream, const struct control_peer *peer);
-  /* Its endpoint's address has changed. */
-  void (*address)(void *context, void *stream, const struct pst_blob *address);
-  /* The other side's counts so far. */
-  void (*beat)(void *context, void *stream, const struct control_totals *totals);
-  /* Receiver: the sender has posted its last message. */
-  void (*finish)(void *context, void *stream, const struct control_totals *totals);
-  /* The other side's final counts. Sender: the receiver has everything it will
-   * get. Receiver: the sender agrees; the stream is over. */
-  void (*counts)(void *context, void *stream, const struct control_totals *totals);
+enum control_heard {
+  CONTROL_HEARD_PEER,    /* the peer is there and agrees: connect the endpoint to its address */
+  CONTROL_HEARD_ADDRESS, /* its endpoint has another address now */
+  CONTROL_HEARD_BEAT,    /* its counts so far */
+  CONTROL_HEARD_FINISH,  /* receiver: the sender has posted its last message */
+  /* Its final counts. Sender: the receiver has everything it will get. Receiver: the sender
+   * agrees; the stream is over. */
+  CONTROL_HEARD_COUNTS,
   /* The stream has failed: refused, timed out, peer dead, or the peer's own word
    * (its code). Once; nothing follows. Already logged, with the peer's name. Not
-   * called for what this side itself said by control_fail. -EPROTO: terms differ,
+   * heard of what this side itself said by control_fail. -EPROTO: terms differ,
    * or the peer broke the protocol; -EBUSY: taken by another sender; -ENOENT: the
    * receiver has no such stream; -EALREADY: it is over; -ETIMEDOUT: nobody came,
    * or the peer fell silent; -ECONNRESET: it died or left. `totals`: the peer's own
    * counts, its last, which it wants to have answered by control_fail() with this side's;
    * NULL: it did not say. */
-  void (*fail)(void *context, void *stream, int code, const char *text,
-               const struct control_totals *totals);
+  CONTROL_HEARD_FAIL,
   /* After control_fail(): the other side's last counts, which it has answered; NULL: there is
-   * nobody who will. Once, unless `fail` has come instead. May be NULL. */
-  void (*last)(void *context, void *stream, const struct control_totals *totals);
+   * nobody who will. Once, unless FAIL has come instead. */
+  CONTROL_HEARD_LAST,
+};
+
+/* What is heard of a stream. What is pointed to ends with the callback. */
+struct control_stream_message {
+  enum control_heard type;
+  int code;                            /* FAIL */
+  const char *text;                    /* FAIL */
+  const struct control_peer *peer;     /* PEER */
+  const struct pst_blob *address;      /* PEER, ADDRESS */
+  const struct control_totals *totals; /* BEAT, FINISH, COUNTS; FAIL, LAST: or NULL */
+};
+
+struct control_callbacks {
+  void *context; /* the session's */
+  void (*heard)(void *context, void *stream, const struct control_stream_message *message);
 };
 
 struct control_params {
@@ -125,12 +136,6 @@ struct control_params {
   uint64_t heartbeat_ns;       /* 0: a second; at most a third of peer_timeout_ns is used */
   uint64_t peer_timeout_ns;    /* nothing heard for so long: dead; 0: never */
 };
-
-/* Does an address need `insecure: true`, that is, is it beyond loopback? Resolves
- * names and may block for it; 1, 0, -EINVAL (not "host:port"), -ENOENT (no such
- * name) or -EHOSTUNREACH (names cannot be asked now). Logs nothing: control_open
- * reports the same with its remedy. */
-int control_address_is_remote(const char *host_port);
 
 /* Resolve and bind, start the thread; the streams are copied. *control is set before
  * the first callback comes. In *error: -EADDRINUSE, -EADDRNOTAVAIL, -EACCES

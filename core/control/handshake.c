@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "listener.h"
+#include "peer.h"
 #include "util/clock.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"
@@ -16,13 +18,11 @@
 static struct wire_message *new_hello(const struct peer *peer)
 {
   struct control *control = peer->control;
-  struct wire_message *hello = &control->say;
+  struct wire_message *hello = message_new(control, WIRE_HELLO);
 
-  memset(hello, 0, sizeof *hello);
-  hello->type = WIRE_HELLO;
   hello->major = WIRE_MAJOR;
   hello->minor = WIRE_MINOR;
-  hello->role = peer->is_connector ? control->flow->connector : control->flow->acceptor;
+  hello->role = peer->is_connector ? control->protocol->connector : control->protocol->acceptor;
   return hello;
 }
 
@@ -104,7 +104,7 @@ static void claim_failed(struct peer *peer, int rc, uint32_t uid)
     pst_log(PST_LOG_DEBUG, "control: no side-socket to %s: %s", peer->text, strerror(-rc));
   introduce(peer);
   if (peer->state < PEER_CLOSING)
-    peer->state = PEER_NAMING;
+    peer_enter(peer, PEER_NAMING);
 }
 
 bool handshake_has_no_reason(struct peer *peer)
@@ -125,7 +125,7 @@ void handshake_side(struct peer *peer, int rc)
   }
   introduce(peer);
   if (peer->state < PEER_CLOSING)
-    peer->state = PEER_NAMING;
+    peer_enter(peer, PEER_NAMING);
 }
 
 /* Connector: who listens has spoken first. */
@@ -134,14 +134,14 @@ static void meet(struct peer *peer, const struct wire_message *hello)
   uint32_t uid = 0;
   int rc = -ENOENT;
 
-  peer->state = PEER_CLAIMING;
+  peer_enter(peer, PEER_CLAIMING);
   if (peer->in_process) {
     handshake_side(peer, 0);
     return;
   }
   if (hello->side[0] && hello->has_token) {
     memcpy(peer->token, hello->token, sizeof peer->token);
-    rc = pass_claim(peer, hello->side, &uid);
+    rc = fd_channel_claim(peer, hello->side, &uid);
   }
   if (rc < 0)
     claim_failed(peer, rc, uid);
@@ -149,8 +149,8 @@ static void meet(struct peer *peer, const struct wire_message *hello)
 
 static bool check_hello(struct peer *peer, const struct wire_message *hello)
 {
-  const struct control_flow *flow = peer->control->flow;
-  uint32_t wanted = peer->is_connector ? flow->acceptor : flow->connector;
+  const struct control_protocol *protocol = peer->control->protocol;
+  uint32_t wanted = peer->is_connector ? protocol->acceptor : protocol->connector;
 
   if (peer->state != PEER_HELLO && peer->state != PEER_NAMING) {
     peer_drop(peer, -EPROTO, "said HELLO twice");
@@ -200,9 +200,9 @@ void handshake_got_hello(struct peer *peer, const struct wire_message *hello)
     introduce(peer);
   if (peer->state >= PEER_CLOSING)
     return;
-  peer->state = PEER_UP;
+  peer_enter(peer, PEER_UP);
   pst_log(PST_LOG_DEBUG, "control: %s is here (Penstock %s%s)", peer->text, hello->library,
           peer->side_state == SIDE_OPEN ? ", passes descriptors" : "");
   if (peer->is_connector)
-    peer->control->flow->up(peer);
+    peer->control->protocol->up(peer);
 }

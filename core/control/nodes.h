@@ -11,6 +11,8 @@
  *   TAKEN(id) | TAKEN(id, code)     ↔              the answer
  *   WITHDRAW(id)                    ↔              it is no more; there is no answer
  *   READDRESS(address)              ↔              the endpoint's is another now
+ *   MESSAGE(bytes)                  ↔              of nodes without a transport
+ *   ROOM(count)                     ↔              so many were taken
  *   BYE(code, text)                 ↔
  *
  * Callbacks come on the control thread and must not block; they leave mail for the node's
@@ -20,48 +22,60 @@
 #define PST_CONTROL_NODES_H
 
 #include "control.h"
+#include "wire.h"
 
-struct control_region {
-  uint32_t id;
+/* What one end says to the other, and what a node asks of its control channel. `type` says which
+ * fields count. What is pointed to is the caller's: callbacks duplicate the descriptors that they
+ * keep.
+ *
+ * JOIN       heard: somebody has come, as peer `id`, and agrees; WELCOME or BYE answers
+ * WELCOME    heard: the peer that we connected to agrees
+ * REGION     `length` bytes with remote rights `access`; TAKEN answers. Heard: at most offers_max
+ *            that were not refused or released
+ * TAKEN      the answer; code 0: taken
+ * WITHDRAW   the region is no more; there is no answer
+ * KEEP       said: the node is through with a region that the peer has withdrawn, and there is room
+ *            for another. The peer hears nothing
+ * READDRESS  the endpoint has another address from now on; said: legal before there is a WELCOME
+ * MESSAGE    at most CONTROL_MESSAGE_MAX bytes, and as many messages as the peer has room for
+ * ROOM       so many of the messages heard were taken
+ * BYE        code 0: in order. Nothing follows, either way. Heard once, for each that came or was
+ *            to be connected to, unless this side has said it
+ */
+struct control_node_message {
+  enum wire_type type;
+  uint64_t id; /* the peer's */
+  uint32_t region;
   uint32_t access;
+  uint32_t count; /* ROOM */
   uint64_t length;
-  const struct pst_blob *remote; /* fds are closed after the callback: duplicate what is kept */
-};
-
-struct control_node_callbacks {
-  void *context;
-  /* Somebody has come, as peer `id`, and agrees: control_node_welcome() or _bye(). */
-  void (*join)(void *context, uint64_t id, const struct control_peer *peer);
-  /* Peer `id`, whom we connected to, agrees. */
-  void (*welcome)(void *context, uint64_t id, const struct control_peer *peer);
-  /* Answered by control_node_taken(). At most offers_max that were not refused or released. */
-  void (*region)(void *context, uint64_t id, const struct control_region *region);
-  void (*taken)(void *context, uint64_t id, uint32_t region, int code, const char *text);
-  void (*withdraw)(void *context, uint64_t id, uint32_t region);
-  /* The peer's endpoint has this address from now on. After join or welcome. */
-  void (*readdress)(void *context, uint64_t id, const struct pst_blob *address);
-  /* Once, for each that came or was to be connected to; nothing follows. code 0: it closed.
-   * Not called for what this side itself said by control_node_bye(). */
-  void (*gone)(void *context, uint64_t id, int code, const char *text);
+  int code;
+  const char *text;                /* TAKEN, BYE: why; NULL: "" */
+  const struct pst_blob *blob;     /* an address, a packed region, a message's bytes; or NULL */
+  const struct control_peer *peer; /* heard JOIN, WELCOME; without the address */
 };
 
 struct control_node_params {
   const char *listen; /* "host:port"; NULL: nobody comes */
   bool insecure;
-  bool needs_fds;     /* one whose endpoint's address comes without descriptors is refused */
-  uint32_t peers_max; /* connections at a time; there is some room more for strangers */
+  const char *insecure_word; /* "--insecure": what sets it, for errors; NULL: `insecure` */
+  bool needs_fds;            /* one whose endpoint's address comes without descriptors is refused */
+  uint32_t peers_max;        /* connections at a time; there is some room more for strangers */
   uint32_t offers_max;
+  uint32_t messages_max;    /* of one peer, until they are taken; 0: there are none */
   uint64_t join_timeout_ns; /* from the connection, or JOIN, to WELCOME */
   uint64_t peer_timeout_ns;
   const struct control_pair *terms; /* both ends must have the same */
   uint32_t term_count;
   const struct control_pair *params; /* what this end tells the other */
   uint32_t param_count;
+  /* On the control thread; must not block. */
+  void (*heard)(void *context, const struct control_node_message *message);
+  void *context;
 };
 
 /* In *error as of control_open(). Closed by control_close(). */
-int control_node_open(const struct control_node_params *params,
-                      const struct control_node_callbacks *callbacks, struct control **control,
+int control_node_open(const struct control_node_params *params, struct control **control,
                       struct pst_error *error);
 uint16_t control_node_port(const struct control *control);
 
@@ -70,19 +84,15 @@ uint16_t control_node_port(const struct control *control);
 int control_node_connect(struct control *control, uint64_t id, const char *host_port, bool insecure,
                          const struct pst_blob *address, struct pst_error *error);
 
-/* 0; -ENOMEM, -EMFILE, -E2BIG. For a peer that has gone they do nothing.
- * readdress: what welcome or connect told is no more; legal before there is an answer. */
-int control_node_readdress(struct control *control, uint64_t id, const struct pst_blob *address);
-int control_node_welcome(struct control *control, uint64_t id, const struct pst_blob *address);
-int control_node_region(struct control *control, uint64_t id, const struct control_region *region);
-/* code 0: taken. */
-int control_node_taken(struct control *control, uint64_t id, uint32_t region, int code,
-                       const char *text);
-int control_node_withdraw(struct control *control, uint64_t id, uint32_t region);
-/* The node is through with a region of the peer's that the peer has withdrawn: there is room for
- * another. The peer is not told. */
-int control_node_release(struct control *control, uint64_t id, uint32_t region);
-/* Nothing follows, either way. code 0: in order. */
-int control_node_bye(struct control *control, uint64_t id, int code, const char *text);
+/* 0; -ENOMEM, -EMFILE, -E2BIG. To a peer that has gone nothing is said. */
+int control_node_say(struct control *control, const struct control_node_message *message);
+
+static inline void control_node_bye(struct control *control, uint64_t id, int code,
+                                    const char *text)
+{
+  const struct control_node_message bye = {.type = WIRE_BYE, .id = id, .code = code, .text = text};
+
+  control_node_say(control, &bye);
+}
 
 #endif

@@ -189,11 +189,6 @@ int side_receive_fds(int fd, struct side_fds *batch)
   return 0;
 }
 
-void side_discard(int fd)
-{
-  closer_close(fd);
-}
-
 void side_close_fds(struct side_fds *batch)
 {
   for (uint32_t i = 0; i < batch->count; i++)

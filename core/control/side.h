@@ -18,7 +18,7 @@
 
 #include "wire.h"
 
-#define SIDE_FDS_MAX (2 * WIRE_FDS_MAX) /* of an address and a region */
+#define SIDE_FDS_MAX WIRE_FDS_MAX
 #define SIDE_CLAIM_BYTES (WIRE_TOKEN_BYTES + 8 + 2 * 18)
 
 struct side_fds {
@@ -61,8 +61,6 @@ int side_send_fds(int fd, const struct side_fds *batch);
  * process has too many open. None is left open then. */
 int side_receive_fds(int fd, struct side_fds *batch);
 
-/* Of a side-socket, which may hold descriptors of a peer's. */
-void side_discard(int fd);
 /* Of a peer's. */
 void side_close_fds(struct side_fds *batch);
 

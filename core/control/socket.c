@@ -152,6 +152,15 @@ void socket_peer_text(int fd, char text[SOCKET_TEXT_MAX])
     socket_text(&address, text);
 }
 
+void socket_own_text(int fd, char text[SOCKET_TEXT_MAX])
+{
+  struct socket_address address = {.length = sizeof address.storage};
+
+  text[0] = '\0';
+  if (getsockname(fd, (struct sockaddr *)&address.storage, &address.length) == 0)
+    socket_text(&address, text);
+}
+
 uint16_t socket_port(int fd)
 {
   struct socket_address address = {.length = sizeof address.storage};

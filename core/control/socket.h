@@ -36,6 +36,7 @@ bool socket_is_local(int fd);
 void socket_text(const struct socket_address *address, char text[SOCKET_TEXT_MAX]);
 /* Of the other end; "" when it has gone. */
 void socket_peer_text(int fd, char text[SOCKET_TEXT_MAX]);
+void socket_own_text(int fd, char text[SOCKET_TEXT_MAX]);
 uint16_t socket_port(int fd);
 
 /* A descriptor or -errno. */

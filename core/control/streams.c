@@ -1,23 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The streams of a control channel: copied, checked, and found again. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
+#include "streams.h"
+#include "terms.h"
+#include "util/clock.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"
-
-int flow_copy_pairs(const struct control_pair *from, uint32_t count, struct control_pair **to)
-{
-  *to = calloc(count ? count : 1, sizeof **to);
-  if (!*to)
-    return -ENOMEM;
-  if (count > 0)
-    memcpy(*to, from, count * sizeof **to);
-  return 0;
-}
 
 static int copy_stream(const struct control_stream *from, struct stream *to,
                        struct pst_error *error)
@@ -35,16 +29,11 @@ static int copy_stream(const struct control_stream *from, struct stream *to,
   snprintf(to->name, sizeof to->name, "%s", name);
   to->context = from->context;
   to->is_sender = from->is_sender;
-  to->term_count = from->term_count;
-  to->param_count = from->param_count;
-  int rc = flow_copy_pairs(from->terms, from->term_count, &to->terms);
+  int rc = terms_copy(from->terms, from->term_count, &to->terms);
   if (rc == 0)
-    rc = flow_copy_pairs(from->params, from->param_count, &to->params);
+    rc = terms_copy(from->params, from->param_count, &to->params);
   if (rc == 0)
-    rc = blob_copy(&from->address, &to->address);
-  to->remote_length = from->remote_length;
-  if (rc == 0 && from->remote_length > 0)
-    rc = blob_copy(&from->remote, &to->remote);
+    rc = blob_copy(&from->address, CONTROL_ADDRESS_MAX, &to->address);
   if (rc < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc,
                     "stream '%s': its endpoint's address (%u bytes, %u descriptors) cannot be "
@@ -109,10 +98,9 @@ int streams_copy(struct control *control, const struct control_stream *streams, 
 void streams_free(struct control *control)
 {
   for (uint32_t i = 0; control->streams && i < control->stream_count; i++) {
-    free(control->streams[i].terms);
-    free(control->streams[i].params);
+    terms_free(&control->streams[i].terms);
+    terms_free(&control->streams[i].params);
     blob_free(&control->streams[i].address);
-    blob_free(&control->streams[i].remote);
   }
   free(control->streams);
   free(control->names);
@@ -139,4 +127,107 @@ struct stream *streams_of_context(const struct control *control, void *context)
                                   sizeof(struct stream *), by_context);
 
   return found ? *found : NULL;
+}
+
+#define BIT(state) (1u << STREAM_##state)
+#define FAILURES (BIT(FAILED) | BIT(FAILED_AWAITS) | BIT(FAILED_OWES))
+
+void stream_enter(struct stream *s, enum stream_state state, struct peer *peer)
+{
+  static const uint32_t successors[] = {
+      [STREAM_WAITING] = BIT(OFFERED) | BIT(LIVE) | FAILURES,
+      [STREAM_OFFERED] = BIT(WAITING) | BIT(LIVE) | FAILURES,
+      [STREAM_LIVE] = BIT(FINISHED) | FAILURES,
+      [STREAM_FINISHED] = BIT(COUNTED) | FAILURES,
+      [STREAM_COUNTED] = BIT(OVER) | FAILURES,
+      [STREAM_OVER] = 0,
+      [STREAM_FAILED] = BIT(FAILED_OWES),
+      [STREAM_FAILED_AWAITS] = BIT(FAILED),
+      [STREAM_FAILED_OWES] = BIT(FAILED),
+  };
+  const uint32_t alone = BIT(WAITING) | BIT(OVER) | BIT(FAILED);
+
+  assert(successors[s->state] & 1u << state);
+  assert((peer == NULL) == ((alone & 1u << state) != 0));
+  s->state = state;
+  s->peer = peer;
+}
+
+void streams_tell(const struct control *control, const struct stream *s,
+                  const struct control_stream_message *message)
+{
+  control->callbacks.heard(control->callbacks.context, s->context, message);
+}
+
+void streams_fail(struct control *control, struct stream *s, int code, const char *text,
+                  const struct control_totals *totals)
+{
+  if (stream_has_ended(s))
+    return;
+  stream_enter(s, STREAM_FAILED, NULL);
+  s->fail_code = code;
+  snprintf(s->fail_text, sizeof s->fail_text, "%s", text);
+  assert(!control->quiet);
+  streams_tell(
+      control, s,
+      &(struct control_stream_message){
+          .type = CONTROL_HEARD_FAIL, .code = code, .text = s->fail_text, .totals = totals});
+}
+
+#define NAMES_SHOWN 8
+
+struct list {
+  char *text;
+  size_t size;
+  size_t at;
+  uint32_t count;
+};
+
+static void names_append(struct list *list, const char *name)
+{
+  if (list->count++ >= NAMES_SHOWN || list->at >= list->size)
+    return;
+  int n =
+      snprintf(list->text + list->at, list->size - list->at, "%s%s", list->at ? ", " : "", name);
+  list->at += (size_t)n;
+}
+
+static void names_finish(struct list *list)
+{
+  if (list->count > NAMES_SHOWN && list->at < list->size)
+    snprintf(list->text + list->at, list->size - list->at, " and %u more",
+             list->count - NAMES_SHOWN);
+}
+
+void names_list(const struct control *control, bool senders, enum stream_state state, char *text,
+                size_t size)
+{
+  struct list list = {.text = text, .size = size};
+
+  text[0] = '\0';
+  for (uint32_t i = 0; i < control->stream_count; i++) {
+    const struct stream *s = &control->streams[i];
+    if (s->is_sender == senders && s->state == state)
+      names_append(&list, s->name);
+  }
+  names_finish(&list);
+}
+
+void names_of_peer(const struct control *control, const struct peer *peer, char *text, size_t size)
+{
+  struct list list = {.text = text, .size = size};
+
+  text[0] = '\0';
+  for (uint32_t i = 0; i < control->stream_count; i++) {
+    if (control->streams[i].peer == peer && !stream_has_ended(&control->streams[i]))
+      names_append(&list, control->streams[i].name);
+  }
+  names_finish(&list);
+}
+
+void seconds_text(uint64_t ns, char text[24])
+{
+  double seconds = (double)ns / (double)PST_NS_PER_S;
+
+  snprintf(text, 24, seconds < 1 ? "%.3g s" : "%.4g s", seconds);
 }

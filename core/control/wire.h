@@ -34,6 +34,7 @@
 #define WIRE_TOKEN_BYTES 16
 #define WIRE_SIDE_MAX 107
 #define WIRE_FDS_MAX 4 /* of one blob */
+#define WIRE_PAYLOAD_MAX CONTROL_MESSAGE_MAX
 #define WIRE_WHY_MAX PST_CBOR_WHY_MAX
 
 enum wire_type {
@@ -55,7 +56,10 @@ enum wire_type {
   WIRE_TAKEN = 15,     /* it is known; with a code: refused */
   WIRE_WITHDRAW = 16,  /* it is no more */
   WIRE_READDRESS = 17, /* since 1.3: the endpoint's address is another now */
-  WIRE_TYPES = 18,
+  /* Between nodes without a transport. */
+  WIRE_MESSAGE = 18, /* of the application's */
+  WIRE_ROOM = 19,    /* some were taken: as many more may come */
+  WIRE_TYPES = 20,
 };
 
 enum wire_role {
@@ -85,28 +89,30 @@ struct wire_message {
   /* All that concern a stream. */
   char stream[WIRE_STREAM_MAX + 1];
 
-  /* OFFER, ACCEPT, JOIN, WELCOME; of these ADDRESS has the address alone. */
+  /* OFFER, ACCEPT, JOIN, WELCOME */
   uint32_t term_count;
   uint32_t param_count;
   struct control_pair terms[CONTROL_TERMS_MAX];
   struct control_pair params[CONTROL_PARAMS_MAX];
-  const uint8_t *address; /* decoded: points into the frame */
-  uint32_t address_length;
+
+  /* These, ADDRESS and READDRESS: the endpoint's address. REGION: the packed region. */
+  const uint8_t *blob; /* decoded: points into the frame */
+  uint32_t blob_length;
   uint32_t fd_count; /* descriptors that come by the side-socket under fd_id */
   uint64_t fd_id;
 
-  /* ACCEPT, since 1.1, and REGION: a region offered for one-sided access. Its descriptors
-   * come under fd_id too, behind those of the address. remote_length 0: none is. */
-  const uint8_t *remote; /* decoded: points into the frame */
-  uint32_t remote_bytes;
-  uint32_t remote_fd_count;
-  uint64_t remote_length;
-  uint32_t region_id; /* REGION, TAKEN, WITHDRAW: from 1 on */
-  uint32_t access;    /* REGION: enum pst_access, the remote rights */
+  uint32_t region_id;     /* REGION, TAKEN, WITHDRAW: from 1 on */
+  uint64_t region_length; /* REGION: from 1 on */
+  uint32_t access;        /* REGION: enum pst_access, the remote rights */
 
   /* BEAT, FINISH, COUNTS; FAIL may have them */
   struct control_totals totals;
   bool has_totals;
+
+  /* MESSAGE */
+  const uint8_t *payload; /* decoded: points into the frame */
+  uint32_t payload_length;
+  uint32_t count; /* ROOM: from 1 on */
 
   /* REFUSE, FAIL, BYE, TAKEN: -errno, and why */
   int code;
@@ -155,7 +161,9 @@ enum wire_key {
   WIRE_KEY_REMOTE_FD_COUNT = 27,
   WIRE_KEY_REGION_ID = 28,
   WIRE_KEY_ACCESS = 29,
-  WIRE_KEYS = 30,
+  WIRE_KEY_PAYLOAD = 30,
+  WIRE_KEY_COUNT = 31,
+  WIRE_KEYS = 32,
 };
 
 enum wire_total {

@@ -159,8 +159,7 @@ static int read_value(struct pst_cbor_reader *r, struct wire_message *m, uint64_
   case WIRE_KEY_PARAMS:
     return read_pairs(r, m->params, CONTROL_PARAMS_MAX, &m->param_count, "params");
   case WIRE_KEY_ADDRESS:
-    return pst_cbor_read_bytes(r, 0, CONTROL_ADDRESS_MAX, &m->address, &m->address_length,
-                               "address");
+    return pst_cbor_read_bytes(r, 0, CONTROL_ADDRESS_MAX, &m->blob, &m->blob_length, "address");
   case WIRE_KEY_FD_ID:
     return pst_cbor_read_uint(r, 0, UINT64_MAX, &m->fd_id, "descriptors' id");
   case WIRE_KEY_FD_COUNT:
@@ -175,16 +174,20 @@ static int read_value(struct pst_cbor_reader *r, struct wire_message *m, uint64_
   case WIRE_KEY_TEXT:
     return pst_cbor_read_text(r, 0, WIRE_TEXT_MAX, m->text, "text");
   case WIRE_KEY_REMOTE:
-    return pst_cbor_read_bytes(r, 0, CONTROL_ADDRESS_MAX, &m->remote, &m->remote_bytes, "region");
+    return pst_cbor_read_bytes(r, 0, CONTROL_ADDRESS_MAX, &m->blob, &m->blob_length, "region");
   case WIRE_KEY_REMOTE_LENGTH:
-    return pst_cbor_read_uint(r, 1, UINT64_MAX, &m->remote_length, "region's length");
+    return pst_cbor_read_uint(r, 1, UINT64_MAX, &m->region_length, "region's length");
   case WIRE_KEY_REMOTE_FD_COUNT:
-    return pst_cbor_read_u32(r, 0, WIRE_FDS_MAX, &m->remote_fd_count,
+    return pst_cbor_read_u32(r, 0, WIRE_FDS_MAX, &m->fd_count,
                              "number of the region's descriptors");
   case WIRE_KEY_REGION_ID:
     return pst_cbor_read_u32(r, 1, UINT32_MAX, &m->region_id, "region's number");
   case WIRE_KEY_ACCESS:
     return pst_cbor_read_u32(r, 0, UINT32_MAX, &m->access, "access");
+  case WIRE_KEY_PAYLOAD:
+    return pst_cbor_read_bytes(r, 0, WIRE_PAYLOAD_MAX, &m->payload, &m->payload_length, "payload");
+  case WIRE_KEY_COUNT:
+    return pst_cbor_read_u32(r, 1, UINT32_MAX, &m->count, "count");
   default:
     return read_hello(r, m, key);
   }
@@ -203,14 +206,10 @@ static bool of_other_major(const void *message, uint32_t seen)
 
 static int check_parts(struct pst_cbor_reader *r, const struct wire_message *m, uint32_t seen)
 {
-  const bool has_region = (seen & 1u << WIRE_KEY_REMOTE) != 0;
-
   if (of_other_major(m, seen))
     return seen & 1u << WIRE_KEY_MAGIC ? 0 : pst_cbor_wrong(r, "HELLO has no magic");
-  if ((m->fd_count > 0 || m->remote_fd_count > 0) && !(seen & 1u << WIRE_KEY_FD_ID))
+  if (m->fd_count > 0 && !(seen & 1u << WIRE_KEY_FD_ID))
     return pst_cbor_wrong(r, "descriptors without an id");
-  if (has_region != (m->remote_length > 0) || (m->remote_fd_count > 0 && !has_region))
-    return pst_cbor_wrong(r, "half of a region is there");
   return 0;
 }
 

@@ -14,8 +14,7 @@ const struct pst_cbor_form wire_forms[WIRE_TYPES] = {
     [WIRE_OFFER] = {"OFFER", BIT(TYPE) | BIT(STREAM) | BIT(TERMS) | BIT(PARAMS) | BIT(ADDRESS),
                     BIT(FD_ID) | BIT(FD_COUNT)},
     [WIRE_ACCEPT] = {"ACCEPT", BIT(TYPE) | BIT(STREAM) | BIT(PARAMS) | BIT(ADDRESS),
-                     BIT(FD_ID) | BIT(FD_COUNT) | BIT(REMOTE) | BIT(REMOTE_LENGTH) |
-                         BIT(REMOTE_FD_COUNT)},
+                     BIT(FD_ID) | BIT(FD_COUNT)},
     [WIRE_REFUSE] = {"REFUSE", BIT(TYPE) | BIT(STREAM) | BIT(CODE) | BIT(TEXT), 0},
     [WIRE_ADDRESS] = {"ADDRESS", BIT(TYPE) | BIT(STREAM) | BIT(ADDRESS),
                       BIT(FD_ID) | BIT(FD_COUNT)},
@@ -34,6 +33,8 @@ const struct pst_cbor_form wire_forms[WIRE_TYPES] = {
                      BIT(FD_ID) | BIT(REMOTE_FD_COUNT)},
     [WIRE_TAKEN] = {"TAKEN", BIT(TYPE) | BIT(REGION_ID), BIT(CODE) | BIT(TEXT)},
     [WIRE_WITHDRAW] = {"WITHDRAW", BIT(TYPE) | BIT(REGION_ID), 0},
+    [WIRE_MESSAGE] = {"MESSAGE", BIT(TYPE) | BIT(PAYLOAD), 0},
+    [WIRE_ROOM] = {"ROOM", BIT(TYPE) | BIT(COUNT), 0},
     [WIRE_READDRESS] = {"READDRESS", BIT(TYPE) | BIT(ADDRESS), BIT(FD_ID) | BIT(FD_COUNT)},
 };
 
@@ -174,12 +175,14 @@ static void put_value(struct pst_cbor_writer *w, const struct wire_message *m, u
     put_pairs(w, m->params, m->param_count);
     break;
   case WIRE_KEY_ADDRESS:
-    pst_cbor_write_bytes(w, m->address, m->address_length);
+  case WIRE_KEY_REMOTE:
+    pst_cbor_write_bytes(w, m->blob, m->blob_length);
     break;
   case WIRE_KEY_FD_ID:
     pst_cbor_write_uint(w, m->fd_id);
     break;
   case WIRE_KEY_FD_COUNT:
+  case WIRE_KEY_REMOTE_FD_COUNT:
     pst_cbor_write_uint(w, m->fd_count);
     break;
   case WIRE_KEY_TOTALS:
@@ -191,20 +194,20 @@ static void put_value(struct pst_cbor_writer *w, const struct wire_message *m, u
   case WIRE_KEY_TEXT:
     pst_cbor_write_text(w, m->text, WIRE_TEXT_MAX);
     break;
-  case WIRE_KEY_REMOTE:
-    pst_cbor_write_bytes(w, m->remote, m->remote_bytes);
-    break;
   case WIRE_KEY_REMOTE_LENGTH:
-    pst_cbor_write_uint(w, m->remote_length);
-    break;
-  case WIRE_KEY_REMOTE_FD_COUNT:
-    pst_cbor_write_uint(w, m->remote_fd_count);
+    pst_cbor_write_uint(w, m->region_length);
     break;
   case WIRE_KEY_REGION_ID:
     pst_cbor_write_uint(w, m->region_id);
     break;
   case WIRE_KEY_ACCESS:
     pst_cbor_write_uint(w, m->access);
+    break;
+  case WIRE_KEY_PAYLOAD:
+    pst_cbor_write_bytes(w, m->payload, m->payload_length);
+    break;
+  case WIRE_KEY_COUNT:
+    pst_cbor_write_uint(w, m->count);
     break;
   default:
     break;
@@ -229,14 +232,9 @@ static bool is_present(const struct wire_message *m, const struct pst_cbor_form 
   case WIRE_KEY_TOTALS:
     return m->has_totals;
   case WIRE_KEY_FD_ID:
-    return m->fd_count > 0 || m->remote_fd_count > 0;
   case WIRE_KEY_FD_COUNT:
-    return m->fd_count > 0;
-  case WIRE_KEY_REMOTE:
-  case WIRE_KEY_REMOTE_LENGTH:
-    return m->remote_length > 0;
   case WIRE_KEY_REMOTE_FD_COUNT:
-    return m->remote_fd_count > 0;
+    return m->fd_count > 0;
   default:
     return m->code < 0;
   }
@@ -248,11 +246,10 @@ int wire_encode(const struct wire_message *m, uint8_t *frame, size_t size, size_
   uint32_t keys = 0;
 
   if (!form || m->term_count > CONTROL_TERMS_MAX || m->param_count > CONTROL_PARAMS_MAX ||
-      m->address_length > CONTROL_ADDRESS_MAX || m->fd_count > WIRE_FDS_MAX ||
-      m->remote_bytes > CONTROL_ADDRESS_MAX || m->remote_fd_count > WIRE_FDS_MAX ||
-      (m->remote_fd_count > 0 && m->remote_length == 0) ||
-      (form->needs & BIT(REMOTE) && m->remote_length == 0) ||
-      (form->needs & BIT(REGION_ID) && m->region_id == 0) ||
+      m->blob_length > CONTROL_ADDRESS_MAX || m->fd_count > WIRE_FDS_MAX ||
+      (form->needs & BIT(REMOTE) && m->region_length == 0) ||
+      (form->needs & BIT(REGION_ID) && m->region_id == 0) || m->payload_length > WIRE_PAYLOAD_MAX ||
+      (form->needs & BIT(COUNT) && m->count == 0) ||
       m->totals.drop_count > sizeof m->totals.drops / sizeof m->totals.drops[0])
     return -EINVAL;
   if (size < WIRE_HEADER_BYTES)

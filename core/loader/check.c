@@ -29,9 +29,20 @@ static int option_unknown(struct loader_reason *why, const char *path,
                           const struct pst_option *option, const char *field)
 {
   return loader_reject(why, -EPROTO, path,
-                       "option '%s': its %s is unknown to ABI %u.%u; build it with this host's "
+                       "option '%s': its %s is unknown to ABI %u; build it with this host's "
                        "headers, or install a newer host",
-                       option->name, field, PST_ABI_MAJOR, PST_ABI_MINOR);
+                       option->name, field, PST_ABI_MAJOR);
+}
+
+int check_size(const char *path, const char *type, uint32_t its, size_t ours,
+               struct loader_reason *why)
+{
+  if (its == ours)
+    return 0;
+  return loader_reject(
+      why, -EPROTO, path,
+      "its %s has %u bytes, this host's has %zu; build it with this host's headers", type, its,
+      ours);
 }
 
 static int check_default(const char *path, const struct pst_option *option,
@@ -89,7 +100,6 @@ static int check_words(const char *path, const struct pst_description *descripti
     const char *field, *text;
   } words[] = {{"version", description->version},
                {"summary", description->summary},
-               {"needs", description->needs},
                {"rung", description->rung}};
 
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
@@ -97,6 +107,25 @@ static int check_words(const char *path, const struct pst_description *descripti
       return loader_reject(why, -EPROTO, path, "its description has no %s; \"\" says none",
                            words[i].field);
   }
+  return 0;
+}
+
+static int check_wire(const char *path, const struct pst_description *description,
+                      struct loader_reason *why)
+{
+  const char *wire = description->wire;
+
+  if (!wire)
+    return 0;
+  if (description->kind != PST_KIND_TRANSPORT)
+    return loader_reject(why, -EPROTO, path,
+                         "its description has a wire form, which only a transport has");
+  if (wire[0] < 'a' || wire[0] > 'z' || strlen(wire) >= LOADER_NAME_BYTES ||
+      wire[strspn(wire, "abcdefghijklmnopqrstuvwxyz0123456789-")] != '\0')
+    return loader_reject(why, -EPROTO, path,
+                         "its wire form is '%.64s'; write at most 31 lower-case letters, digits "
+                         "and '-', a letter first",
+                         wire);
   return 0;
 }
 
@@ -139,18 +168,18 @@ static int check_rule(const char *path, const struct pst_description *descriptio
   for (size_t i = 0; i < sizeof rule->reserved / sizeof rule->reserved[0]; i++)
     if (rule->reserved[i] || rule->flags & ~(uint32_t)(PST_RULE_UNLESS | PST_RULE_OTHER))
       return loader_reject(why, -EPROTO, path,
-                           "rule %u: its set of flags is unknown to ABI %u.%u; build it with this "
+                           "rule %u: its set of flags is unknown to ABI %u; build it with this "
                            "host's headers, or install a newer host",
-                           index, PST_ABI_MAJOR, PST_ABI_MINOR);
+                           index, PST_ABI_MAJOR);
   return 0;
 }
 
 static int check_rules(const char *path, const struct pst_description *description,
                        struct loader_reason *why)
 {
-  const struct pst_option_rule *rules;
+  const struct pst_option_rule *rules = description->rules;
   struct pst_options *defaults;
-  uint32_t count = rules_of(description, &rules);
+  uint32_t count = description->rule_count;
   int rc = 0;
 
   if (count == 0)
@@ -171,18 +200,44 @@ static int check_rules(const char *path, const struct pst_description *descripti
   return rc;
 }
 
-int check_description(const char *path, uint32_t kind, const char *name,
-                      const struct pst_description *description, struct loader_reason *why)
+static bool is_variable(const char *text)
 {
+  const size_t length = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                     "0123456789_");
+
+  return length > 0 && length < LOADER_VARIABLE_BYTES && text[length] == '=' &&
+         (text[0] < '0' || text[0] > '9');
+}
+
+static int check_environment(const char *path, const struct pst_description *description,
+                             struct loader_reason *why)
+{
+  const char *const *environment = environment_of(description);
+
+  for (uint32_t i = 0; environment[i]; i++) {
+    if (i == LOADER_VARIABLES_MAX)
+      return loader_reject(why, -EPROTO, path,
+                           "names over 64 environment variables; or does NULL not end the list?");
+    if (!is_variable(environment[i]))
+      return loader_reject(why, -EPROTO, path,
+                           "its environment has '%.64s'; write NAME=value, the name of at most 63 "
+                           "letters, digits and '_'",
+                           environment[i]);
+  }
+  return 0;
+}
+
+int check_description(const char *path, uint32_t kind, const char *name,
+                      const struct pst_described *described, struct loader_reason *why)
+{
+  const struct pst_description *description = described ? described->description : NULL;
   int rc;
 
   if (!description)
     return breach(why, path, "has no description; add PST_DESCRIPTION() in options.c");
-  if (description->struct_size < LOADER_DESCRIPTION_LEAST)
-    return loader_reject(why, -EPROTO, path,
-                         "its pst_description has %u bytes, ABI %u begins with %zu; "
-                         "build it with this host's headers",
-                         description->struct_size, PST_ABI_MAJOR, LOADER_DESCRIPTION_LEAST);
+  rc = check_size(path, "pst_description", described->struct_size, sizeof *description, why);
+  if (rc < 0)
+    return rc;
   if (description->kind != kind)
     return loader_reject(why, -EPROTO, path,
                          "describes itself as a %s, its file name says %s; rename one of them",
@@ -203,7 +258,11 @@ int check_description(const char *path, uint32_t kind, const char *name,
                          description->options ? "256 is the most" : "has no table of them");
   for (uint32_t i = 0; i < description->option_count && rc == 0; i++)
     rc = check_option(path, description->options, i, why);
-  return rc < 0 ? rc : check_rules(path, description, why);
+  if (rc == 0)
+    rc = check_rules(path, description, why);
+  if (rc == 0)
+    rc = check_wire(path, description, why);
+  return rc < 0 ? rc : check_environment(path, description, why);
 }
 
 /* ---- Operations ---------------------------------------------------------- */
@@ -231,12 +290,6 @@ struct rule {
 #define M_CAP(cap_, op_)                                                                           \
   {                                                                                                \
     PST_MEMORY_CAP_##cap_, #cap_, #op_, offsetof(struct pst_memory_ops, op_)                       \
-  }
-
-#define M_CAPS(cap_, other_, op_)                                                                  \
-  {                                                                                                \
-    PST_MEMORY_CAP_##cap_ | PST_MEMORY_CAP_##other_, #cap_ " and " #other_, #op_,                  \
-        offsetof(struct pst_memory_ops, op_)                                                       \
   }
 
 static const struct rule transport_rules[] = {
@@ -280,12 +333,12 @@ static const struct rule memory_rules[] = {
     M_CAP(COPY, queue_open),
     M_CAP(COPY, queue_close),
     M_CAP(COPY, queue_poll),
-    M_CAP(COPY, copy_batch),
+    M_CAP(COPY, copy_rows),
     M_CAP(PATTERN, queue_open),
     M_CAP(PATTERN, queue_close),
     M_CAP(PATTERN, queue_poll),
-    M_CAP(PATTERN, fill_batch),
-    M_CAP(PATTERN, verify_batch),
+    M_CAP(PATTERN, fill_rows),
+    M_CAP(PATTERN, verify_rows),
     M_CAP(PATTERN, verify_result),
     M_CAP(FENCE, fence_record),
     M_CAP(FENCE, fence_wait),
@@ -301,19 +354,12 @@ static const struct rule memory_rules[] = {
     M_CAP(CHECKSUM, queue_poll),
     M_CAP(CHECKSUM, sum_batch),
     M_CAP(ADOPT, adopt_region),
-    M_CAP(ROWS, queue_open),
-    M_CAP(ROWS, queue_close),
-    M_CAP(ROWS, queue_poll),
-    M_CAP(ROWS, copy_rows),
-    M_CAPS(ROWS, PATTERN, verify_rows),
 };
 
 static bool has_op(const struct ops_head *head, size_t offset)
 {
   void (*op)(void);
 
-  if (offset + sizeof op > head->struct_size)
-    return false;
   memcpy(&op, (const char *)head + offset, sizeof op);
   return op != NULL;
 }
@@ -326,24 +372,22 @@ int check_ops(const char *path, uint32_t kind, const void *ops, struct loader_re
   size_t count = is_memory ? sizeof memory_rules / sizeof memory_rules[0]
                            : sizeof transport_rules / sizeof transport_rules[0];
   const char *type = is_memory ? "pst_memory_ops" : "pst_transport_ops";
+  size_t size = is_memory ? sizeof(struct pst_memory_ops) : sizeof(struct pst_transport_ops);
+  int rc;
 
   if (!head)
     return loader_reject(why, -EPROTO, path, "has no struct %s", type);
-  if (head->struct_size < sizeof *head)
-    return loader_reject(why, -EPROTO, path,
-                         "its %s has %u bytes, too short for its head; set struct_size", type,
-                         head->struct_size);
+  rc = check_size(path, type, head->struct_size, size, why);
+  if (rc < 0)
+    return rc;
   for (size_t i = 0; i < count; i++) {
-    const char *place =
-        rules[i].offset < head->struct_size ? "is NULL" : "lies past its struct_size";
-
     if (has_op(head, rules[i].offset))
       continue;
     if (!rules[i].capability)
-      return loader_reject(why, -EPROTO, path, "the mandatory op %s %s", rules[i].op, place);
+      return loader_reject(why, -EPROTO, path, "the mandatory op %s is NULL", rules[i].op);
     if ((head->capabilities & rules[i].capability) == rules[i].capability)
-      return loader_reject(why, -EPROTO, path, "announces %s but its op %s %s",
-                           rules[i].capability_name, rules[i].op, place);
+      return loader_reject(why, -EPROTO, path, "announces %s but its op %s is NULL",
+                           rules[i].capability_name, rules[i].op);
   }
   return 0;
 }

@@ -7,7 +7,6 @@
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +15,6 @@
 #include "config/options.h"
 #include "util/clock.h"
 #include "util/log.h"
-
-struct work {
-  struct work *next;
-  void (*run)(void *arg);
-  void *arg;
-};
 
 /* Replaced as a whole when it grows, so that who reads one needs no lock. */
 struct libraries {
@@ -35,11 +28,7 @@ struct host {
   const char *label;
   pthread_mutex_t mutex;
   struct libraries *libraries;
-  pthread_cond_t work_came;
-  pthread_cond_t work_done;
-  struct work *first, **end;
-  pthread_t thread;
-  bool has_thread, is_running; /* a work */
+  struct defer *defer;
 };
 
 static struct host *host_of(const struct pst_host *table)
@@ -69,92 +58,15 @@ static uint64_t host_clock_ns(const struct pst_host *table)
   return clock_now_ns();
 }
 
-/* ---- Deferred work ------------------------------------------------------- */
-
-static void *defer_thread(void *arg)
+static int host_defer(const struct pst_host *table, const void *key, void (*run)(void *arg),
+                      void *arg)
 {
-  struct host *host = arg;
-
-  pthread_mutex_lock(&host->mutex);
-  for (;;) {
-    struct work *work = host->first;
-
-    if (!work) {
-      pthread_cond_wait(&host->work_came, &host->mutex);
-      continue;
-    }
-    host->first = work->next;
-    if (!host->first)
-      host->end = &host->first;
-    host->is_running = true;
-    pthread_mutex_unlock(&host->mutex);
-    work->run(work->arg);
-    free(work);
-    pthread_mutex_lock(&host->mutex);
-    host->is_running = false;
-    pthread_cond_broadcast(&host->work_done);
-  }
-  return NULL;
-}
-
-/* Signals belong to the program's own threads; the thread lives as long as the
- * process, as the plugin does. */
-static int start_thread(struct host *host)
-{
-  sigset_t all, before;
-  pthread_attr_t attr;
-  int rc;
-
-  if (pthread_attr_init(&attr) != 0)
-    return -ENOMEM;
-  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  rc = pthread_create(&host->thread, &attr, defer_thread, host);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attr);
-  if (rc != 0) {
-    pst_log(PST_LOG_ERROR,
-            "%s: no thread for deferred work: %s; raise the limit of processes (ulimit -u)",
-            host->label, strerror(rc));
-    return -ENOMEM;
-  }
-  host->has_thread = true;
-  return 0;
-}
-
-static int host_defer(const struct pst_host *table, void (*run)(void *arg), void *arg)
-{
-  struct host *host = host_of(table);
-  struct work *work = malloc(sizeof *work);
-  int rc = 0;
-
-  if (!work)
-    return -ENOMEM;
-  *work = (struct work){.run = run, .arg = arg};
-  pthread_mutex_lock(&host->mutex);
-  if (!host->has_thread)
-    rc = start_thread(host);
-  if (rc == 0) {
-    *host->end = work;
-    host->end = &work->next;
-    work = NULL;
-    pthread_cond_signal(&host->work_came);
-  }
-  pthread_mutex_unlock(&host->mutex);
-  free(work);
-  return rc;
+  return defer_add(host_of(table)->defer, key, run, arg);
 }
 
 void host_defer_drain(struct host *host)
 {
-  pthread_mutex_lock(&host->mutex);
-  /* A work that closes its own device would wait for itself. */
-  if (host->has_thread && !pthread_equal(host->thread, pthread_self())) {
-    while (host->first || host->is_running)
-      pthread_cond_wait(&host->work_done, &host->mutex);
-  }
-  pthread_mutex_unlock(&host->mutex);
+  defer_drain(host->defer);
 }
 
 /* ---- Vendor libraries ---------------------------------------------------- */
@@ -211,20 +123,23 @@ int host_library_add(struct host *host, void *handle)
 static int host_library_open(const struct pst_host *table, const char *soname, void **handle)
 {
   struct host *host = host_of(table);
+  struct constructors_said said;
   int saved = errno;
   void *library;
 
   /* dlopen() takes no name for the program itself. */
   if (!soname || !*soname)
     return -ENOENT;
-  library = dlopen(soname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (!library) {
+  if (constructors_dlopen(soname, NULL, &library, &said) < 0) {
     const char *text = dlerror();
 
     pst_log(PST_LOG_DEBUG, "%s: %s is not there: %s", host->label, soname, text ? text : "");
     errno = saved;
     return -ENOENT;
   }
+  if (said.restored[0])
+    pst_log(PST_LOG_DEBUG, "%s: opening %s changed the handling of signals; restored: %s",
+            host->label, soname, said.restored);
   if (host_library_add(host, library) < 0)
     pst_log(PST_LOG_DEBUG, "%s: the real path of %s is not known", host->label, soname);
   errno = saved;
@@ -363,19 +278,16 @@ struct host *host_new(const char *label)
     return NULL;
   host->libraries = calloc(1, sizeof *host->libraries + sizeof *host->libraries->paths);
   host->label = strdup(label);
-  if (!host->libraries || !host->label) {
+  host->defer = host->label ? defer_new(host->label) : NULL;
+  if (!host->libraries || !host->defer) {
     free(host->libraries);
     free((void *)(uintptr_t)host->label);
     free(host);
     return NULL;
   }
   pthread_mutex_init(&host->mutex, NULL);
-  pthread_cond_init(&host->work_came, NULL);
-  pthread_cond_init(&host->work_done, NULL);
-  host->end = &host->first;
   host->table = (struct pst_host){
       .struct_size = sizeof host->table,
-      .abi_minor = PST_ABI_MINOR,
       .log = host_log,
       .clock_ns = host_clock_ns,
       .defer = host_defer,

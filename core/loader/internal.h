@@ -13,6 +13,8 @@
 #include "loader.h"
 
 #define LOADER_NAME_BYTES 32
+#define LOADER_VARIABLES_MAX 64  /* that a description names */
+#define LOADER_VARIABLE_BYTES 64 /* a variable's name */
 
 /* Why a candidate was rejected: one line, "path: reason; remedy". */
 struct loader_reason {
@@ -94,14 +96,31 @@ int inspect_no_symbol(const char *path, const char *stem, struct loader_reason *
 
 /* ---- check.c ---- */
 
-/* What these have at minor 0, so the least in any. A field that comes later is read only
- * where struct_size reaches it. */
-#define LOADER_PLUGIN_LEAST (offsetof(struct pst_plugin, ops) + sizeof(void *))
-#define LOADER_DESCRIPTION_LEAST (offsetof(struct pst_description, options) + sizeof(void *))
-
+/* Until 1.0 a struct of another size is one of another ABI. */
+int check_size(const char *path, const char *type, uint32_t its, size_t ours,
+               struct loader_reason *why);
 int check_description(const char *path, uint32_t kind, const char *name,
-                      const struct pst_description *description, struct loader_reason *why);
+                      const struct pst_described *described, struct loader_reason *why);
 int check_ops(const char *path, uint32_t kind, const void *ops, struct loader_reason *why);
+
+/* ---- constructors.c ---- */
+
+/* What constructors found and left, for the log; "" for nothing. */
+struct constructors_said {
+  char set[512], kept[512]; /* variables that were set, and those that the process had */
+  char restored[1024];      /* signals whose handling they had changed */
+};
+
+/* dlopen(file), for good and with local symbols. Constructors see `environment` ("NAME=value", NULL
+ * at the end; NULL: none) where the process has no such variable. Afterwards these variables are
+ * gone, and each signal is handled as before, whether the file could be opened or not. Another
+ * thread may call getenv() meanwhile, but change neither the environment nor the handling of a
+ * signal. 0; -ENOMEM; -ELIBBAD: dlerror() says why. */
+int constructors_dlopen(const char *file, const char *const *environment, void **handle,
+                        struct constructors_said *said);
+/* What a description names; at least the NULL. */
+const char *const *environment_of(const struct pst_description *description);
+bool environment_equal(const char *const *a, const char *const *b);
 
 /* ---- overlay.c ---- */
 
@@ -116,6 +135,17 @@ PST_STATIC_ASSERT(offsetof(struct pst_memory_ops, open) == sizeof(struct ops_hea
 
 void overlay_transport(const struct pst_transport_ops *ops, struct pst_transport_ops *out);
 void overlay_memory(const struct pst_memory_ops *ops, struct pst_memory_ops *out);
+
+/* ---- defer.c ---- */
+
+#define LOADER_DEFER_THREADS 8 /* works of a plugin that run side by side */
+
+struct defer;
+/* label: as host_new(), whose it stays. NULL: no memory. Lives as long as the process. */
+struct defer *defer_new(const char *label);
+int defer_add(struct defer *defer, const void *key, void (*run)(void *arg), void *arg);
+/* Wait until all have run, those that works add meanwhile too. At once in a work itself. */
+void defer_drain(struct defer *defer);
 
 /* ---- host.c ---- */
 
@@ -132,7 +162,10 @@ void host_defer_drain(struct host *host);
 
 /* Serialises search, cache and dlopen; never held in a call to a plugin. */
 void loader_lock(void);
+/* Logs what was noted, once the lock is free: a sink may call in. */
 void loader_unlock(void);
+/* A line for loader_unlock(). The lock is held. */
+void loader_note(int level, const char *format, ...) PST_PRINTF(2, 3);
 
 /* The lock is held in each of these. */
 int open_plugin(const char *path, uint32_t kind, const char *name,

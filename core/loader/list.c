@@ -70,6 +70,20 @@ static void keep_device(void *context, const char *name, const char *detail)
   }
 }
 
+void loader_describe_info(const struct pst_description *description, struct pst_plugin_info *info)
+{
+  info->name = description->name;
+  info->version = description->version;
+  info->summary = description->summary;
+  info->needs = description->needs;
+  info->rung = description->rung;
+  info->wire = description->wire;
+  info->options = description->options;
+  info->option_count = description->option_count;
+  info->environment = description->environment;
+  info->description = description;
+}
+
 static void report_plugin(const struct report *report, const struct loader_plugin *plugin)
 {
   struct devices devices = {0};
@@ -77,12 +91,12 @@ static void report_plugin(const struct report *report, const struct loader_plugi
       .struct_size = sizeof probe, .context = &devices, .device = keep_device};
   struct pst_plugin_info info = {.struct_size = sizeof info,
                                  .kind = plugin->kind,
-                                 .description = plugin->description,
                                  .path = plugin->path,
                                  .reason = probe.reason,
                                  .remedy = probe.remedy,
                                  .shadowed_by = ""};
 
+  loader_describe_info(plugin->description, &info);
   info.status = plugin->plugin->probe(plugin->host, &probe);
   probe.reason[sizeof probe.reason - 1] = '\0';
   probe.remedy[sizeof probe.remedy - 1] = '\0';
@@ -110,16 +124,12 @@ static void report_other(const struct report *report, const struct found *entry,
                          const char *reason, const char *remedy, const char *shadowed_by)
 {
   static const char *const none[] = {NULL};
-  struct pst_description bare = {.struct_size = sizeof bare,
+  struct pst_plugin_info info = {.struct_size = sizeof info,
                                  .kind = entry->kind,
                                  .name = entry->name,
                                  .version = "",
                                  .summary = "",
-                                 .needs = "",
-                                 .rung = ""};
-  struct pst_plugin_info info = {.struct_size = sizeof info,
-                                 .kind = entry->kind,
-                                 .description = description ? description : &bare,
+                                 .rung = "",
                                  .path = path,
                                  .status = status,
                                  .described = description != NULL,
@@ -128,6 +138,8 @@ static void report_other(const struct report *report, const struct found *entry,
                                  .libraries = none,
                                  .shadowed_by = shadowed_by};
 
+  if (description)
+    loader_describe_info(description, &info);
   if (report->plugin)
     report->plugin(report->context, &info);
 }
@@ -187,7 +199,7 @@ static void list_description(const struct report *report, const struct found *en
     report_other(report, entry, NULL, "", rc, why.line, "", "");
     return;
   }
-  if (description->needs[0])
+  if (description->needs)
     snprintf(remedy, sizeof remedy, "it needs %s", description->needs);
   report_other(report, entry, description, real, -ENOENT, "known but not built here", remedy, "");
 }

@@ -11,6 +11,7 @@
 #include "config/ask.h"
 #include "config/config.h"
 #include "config/rules.h"
+#include "loader.h"
 #include "util/log.h"
 #include "util/nearest.h"
 
@@ -111,7 +112,7 @@ static bool is_news(const struct loader_reason *why)
 static void warn_once(const struct loader_reason *why)
 {
   if (is_news(why))
-    pst_log(PST_LOG_WARN, "%s", why->line);
+    loader_note(PST_LOG_WARN, "%s", why->line);
 }
 
 /* Folder by folder, so that it is the description of the plugin that would load. */
@@ -262,7 +263,7 @@ static bool is_stale(const struct pst_description *a, const struct pst_descripti
         a->options[i].type != b->options[i].type)
       return true;
   }
-  return !rules_equal(a, b) || has_check(a) != has_check(b);
+  return !rules_equal(a, b) || !a->check != !b->check;
 }
 
 static int load_locked(uint32_t kind, const char *name, const struct loader_plugin **plugin,
@@ -314,8 +315,8 @@ static int say_missing(const char *kind, const char *name, const struct findings
   if (found->description)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -ENOENT,
                     "%s '%s' is known but not built here%s%s; looked in: %s", kind, name,
-                    found->description->needs[0] ? ": it needs " : "", found->description->needs,
-                    found->folders);
+                    found->description->needs ? ": it needs " : "",
+                    found->description->needs ? found->description->needs : "", found->folders);
   if (found->other_kind)
     return pst_fail(error, PST_EXIT_USAGE, -ENOENT,
                     "no %s is named '%s', but there is a %s of that name; looked in: %s", kind,
@@ -399,4 +400,27 @@ const struct config_catalog *loader_catalog(void)
       .find = catalog_find, .names = catalog_names, .missing = catalog_missing};
 
   return &catalog;
+}
+
+const char *pst_version(void)
+{
+  return PST_API_VERSION;
+}
+
+int pst_config_open_file(const char *path, const char *const *sets, size_t set_count,
+                         struct pst_config **config, struct pst_error *error)
+{
+  return config_load_file(path, sets, set_count, loader_catalog(), config, error);
+}
+
+int pst_config_open_text(const char *text, size_t length, const char *name, const char *const *sets,
+                         size_t set_count, struct pst_config **config, struct pst_error *error)
+{
+  return config_load_text(text, length, name, sets, set_count, loader_catalog(), config, error);
+}
+
+int pst_config_open_params(const struct pst_config_params *params, struct pst_config **config,
+                           struct pst_error *error)
+{
+  return config_load_params(params, loader_catalog(), config, error);
 }

@@ -7,7 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <penstock/memory.h>
 #include <penstock/penstock.h>
+#include <penstock/transport.h>
 
 struct config_catalog;
 
@@ -36,6 +38,8 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
 const struct pst_description *loader_describe(uint32_t kind, const char *name);
 /* The catalog for config_load_*(). */
 const struct config_catalog *loader_catalog(void);
+/* What a description says of its plugin, for who lists plugins. The rest of *info stays. */
+void loader_describe_info(const struct pst_description *description, struct pst_plugin_info *info);
 /* Vendor libraries bound by a loaded plugin: real paths, NULL-terminated; those
  * it was linked with and those it got by host->library_open. */
 const char *const *loader_libraries(const struct loader_plugin *plugin);

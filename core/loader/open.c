@@ -6,12 +6,15 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "util/limit_remedy.h"
+#include "util/log.h"
 
 struct plugin {
   struct loader_plugin pub; /* first: what callers hold */
@@ -21,8 +24,15 @@ struct plugin {
   struct pst_memory_ops memory;
 };
 
+struct note {
+  struct note *next;
+  int level;
+  char text[];
+};
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct plugin *plugins;
+static struct note *notes, **notes_end = &notes;
 
 void loader_lock(void)
 {
@@ -31,7 +41,39 @@ void loader_lock(void)
 
 void loader_unlock(void)
 {
+  struct note *note = notes;
+
+  notes = NULL;
+  notes_end = &notes;
   pthread_mutex_unlock(&mutex);
+  while (note) {
+    struct note *next = note->next;
+
+    pst_log(note->level, "%s", note->text);
+    free(note);
+    note = next;
+  }
+}
+
+void loader_note(int level, const char *format, ...)
+{
+  char text[2048];
+  struct note *note;
+  va_list args;
+
+  if (!pst_log_enabled(level))
+    return;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  note = malloc(sizeof *note + strlen(text) + 1);
+  if (!note)
+    return;
+  note->next = NULL;
+  note->level = level;
+  strcpy(note->text, text);
+  *notes_end = note;
+  notes_end = &note->next;
 }
 
 const struct loader_plugin *open_find(uint32_t kind, const char *name)
@@ -110,10 +152,24 @@ static int check_origin(const char *path, const char *real, const char *symbol, 
                        symbol, info.dli_fname ? info.dli_fname : "something else");
 }
 
-/* Judged, inspected, opened, its symbol found to be its own; *handle and *address. */
-static int open_file(const char *path, char real[PATH_MAX], const char *stem, struct inspect *found,
-                     void **handle, const void **address, struct loader_reason *why)
+static void note_constructors(const char *path, const struct constructors_said *said)
 {
+  if (said->set[0])
+    loader_note(PST_LOG_DEBUG, "%s: opened with %s in the environment", path, said->set);
+  if (said->kept[0])
+    loader_note(PST_LOG_DEBUG, "%s: opened with the environment's own %s", path, said->kept);
+  if (said->restored[0])
+    loader_note(PST_LOG_DEBUG, "%s: opening it changed the handling of signals; restored: %s", path,
+                said->restored);
+}
+
+/* Judged, inspected, opened with `environment` (or NULL), its symbol found to be its own; *handle
+ * and *address. */
+static int open_file(const char *path, char real[PATH_MAX], const char *stem,
+                     const char *const *environment, struct inspect *found, void **handle,
+                     const void **address, struct loader_reason *why)
+{
+  struct constructors_said said;
   char symbol[64];
   int rc = trust_file(path, real, why);
 
@@ -121,9 +177,11 @@ static int open_file(const char *path, char real[PATH_MAX], const char *stem, st
     rc = inspect_file(path, real, stem, found, why);
   if (rc < 0)
     return rc;
-  *handle = dlopen(real, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (!*handle) {
-    rc = dlopen_reason(path, why);
+  rc = constructors_dlopen(real, environment, handle, &said);
+  note_constructors(path, &said);
+  if (rc < 0) {
+    rc =
+        rc == -ENOMEM ? loader_reject(why, rc, path, "no memory for it") : dlopen_reason(path, why);
     goto fail;
   }
   snprintf(symbol, sizeof symbol, "%s%u", stem, PST_ABI_MAJOR);
@@ -143,17 +201,15 @@ static int check_plugin(const char *path, const char *real, uint32_t kind, const
 {
   int rc;
 
-  if (plugin->struct_size < LOADER_PLUGIN_LEAST)
-    return loader_reject(why, -EPROTO, path,
-                         "its pst_plugin has %u bytes, ABI %u begins with %zu; "
-                         "build it with this host's headers",
-                         plugin->struct_size, PST_ABI_MAJOR, LOADER_PLUGIN_LEAST);
-  if (plugin->description) {
-    rc = check_origin(path, real, PST_DESCRIPTION_SYMBOL, plugin->description, why);
+  rc = check_size(path, "pst_plugin", plugin->struct_size, sizeof *plugin, why);
+  if (rc < 0)
+    return rc;
+  if (plugin->described) {
+    rc = check_origin(path, real, PST_DESCRIPTION_SYMBOL, plugin->described, why);
     if (rc < 0)
       return rc;
   }
-  rc = check_description(path, kind, name, plugin->description, why);
+  rc = check_description(path, kind, name, plugin->described, why);
   if (rc < 0)
     return rc;
   if (!plugin->probe)
@@ -187,7 +243,7 @@ static struct plugin *plugin_new(uint32_t kind, const char *name, const char *re
   plugin->pub.name = loader_intern(name);
   plugin->pub.path = loader_intern(real);
   plugin->pub.plugin = table;
-  plugin->pub.description = table->description;
+  plugin->pub.description = table->described->description;
   plugin->host = host_new(label);
   if (!plugin->host || !plugin->pub.name || !plugin->pub.path) {
     free(plugin);
@@ -204,20 +260,53 @@ static struct plugin *plugin_new(uint32_t kind, const char *name, const char *re
   return plugin;
 }
 
+/* What the description beside a plugin names: its own cannot be read before it is opened. NULL:
+ * there is none that can be used. */
+static const char *const *environment_beside(const char *path, uint32_t kind, const char *name)
+{
+  const struct pst_description *description;
+  struct loader_reason why;
+  char beside[PATH_MAX];
+  const char *real;
+
+  snprintf(beside, sizeof beside, "%.*s.desc.so", (int)(strlen(path) - strlen(".so")), path);
+  if (access(beside, F_OK) != 0 ||
+      open_description(beside, kind, name, &description, &real, &why) < 0)
+    return NULL;
+  return environment_of(description);
+}
+
+static int check_same_environment(const char *path, const struct pst_plugin *plugin,
+                                  const char *const *environment, struct loader_reason *why)
+{
+  static const char *const none[] = {NULL};
+
+  if (environment_equal(environment_of(plugin->described->description),
+                        environment ? environment : none))
+    return 0;
+  return loader_reject(why, -EPROTO, path,
+                       "its environment is not that of the description beside it, which is set "
+                       "before it is opened; install %.*s.desc.so of the same build",
+                       (int)(strlen(path) - strlen(".so")), path);
+}
+
 int open_plugin(const char *path, uint32_t kind, const char *name,
                 const struct loader_plugin **opened, struct loader_reason *why)
 {
   char real[PATH_MAX];
   struct inspect found;
   struct plugin *plugin;
+  const char *const *environment = environment_beside(path, kind, name);
   const void *address;
   void *handle;
   int rc;
 
-  rc = open_file(path, real, "pst_plugin_v", &found, &handle, &address, why);
+  rc = open_file(path, real, "pst_plugin_v", environment, &found, &handle, &address, why);
   if (rc < 0)
     return rc;
   rc = check_plugin(path, real, kind, name, address, why);
+  if (rc == 0)
+    rc = check_same_environment(path, address, environment, why);
   if (rc < 0)
     goto fail;
   plugin = plugin_new(kind, name, real, address);
@@ -247,7 +336,7 @@ int open_description(const char *path, uint32_t kind, const char *name,
   void *handle;
   int rc;
 
-  rc = open_file(path, real, "pst_description_v", &found, &handle, &address, why);
+  rc = open_file(path, real, "pst_description_v", NULL, &found, &handle, &address, why);
   if (rc < 0)
     return rc;
   inspect_free(&found);
@@ -258,7 +347,7 @@ int open_description(const char *path, uint32_t kind, const char *name,
     dlclose(handle);
     return rc;
   }
-  *description = address;
+  *description = ((const struct pst_described *)address)->description;
   return 0;
 }
 

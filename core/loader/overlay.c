@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host's side of "a call that is NULL, or past struct_size, is -EOPNOTSUPP":
+/* The host's side of "a call that is NULL is -EOPNOTSUPP":
  * a plugin's ops over a full table of refusals, so that no caller tests a pointer,
  * in the hot path least of all. */
 #include "internal.h"
@@ -147,9 +147,6 @@ REFUSE6(memory_export_region, struct pst_memory *, const struct pst_region *, ui
 REFUSE3(memory_import_region, struct pst_memory *, const struct pst_export *, struct pst_region *)
 REFUSE3(memory_queue_open, struct pst_memory *, const struct pst_queue_params *, struct pst_queue **)
 IGNORE1(memory_queue_close, struct pst_queue *)
-REFUSE4(memory_copy_batch, struct pst_queue *, const struct pst_copy *, uint32_t, uint64_t *)
-REFUSE5(memory_fill_batch, struct pst_queue *, uint64_t, const struct pst_payload *, uint32_t, uint64_t *)
-REFUSE5(memory_verify_batch, struct pst_queue *, uint64_t, const struct pst_payload *, uint32_t, uint64_t *)
 REFUSE2(memory_queue_poll, struct pst_queue *, uint64_t *)
 REFUSE2(memory_verify_result, struct pst_queue *, struct pst_verify_result *)
 REFUSE4(memory_fence_record, struct pst_memory *, struct pst_queue *, void *, struct pst_fence **)
@@ -160,6 +157,7 @@ REFUSE2(memory_flush, struct pst_memory *, const struct pst_region *)
 REFUSE4(memory_sum_batch, struct pst_queue *, struct pst_sum *, uint32_t, uint64_t *)
 REFUSE3(memory_adopt_region, struct pst_memory *, const struct pst_adopt_params *, struct pst_region *)
 REFUSE4(memory_copy_rows, struct pst_queue *, const struct pst_copy_row *, uint32_t, uint64_t *)
+REFUSE5(memory_fill_rows, struct pst_queue *, uint64_t, const struct pst_payload_row *, uint32_t, uint64_t *)
 REFUSE5(memory_verify_rows, struct pst_queue *, uint64_t, const struct pst_payload_row *, uint32_t, uint64_t *)
 
 /* clang-format on */
@@ -176,9 +174,9 @@ static const struct pst_memory_ops no_memory = {
     .import_region = no_memory_import_region,
     .queue_open = no_memory_queue_open,
     .queue_close = no_memory_queue_close,
-    .copy_batch = no_memory_copy_batch,
-    .fill_batch = no_memory_fill_batch,
-    .verify_batch = no_memory_verify_batch,
+    .copy_rows = no_memory_copy_rows,
+    .fill_rows = no_memory_fill_rows,
+    .verify_rows = no_memory_verify_rows,
     .queue_poll = no_memory_queue_poll,
     .verify_result = no_memory_verify_result,
     .fence_record = no_memory_fence_record,
@@ -188,19 +186,15 @@ static const struct pst_memory_ops no_memory = {
     .flush = no_memory_flush,
     .sum_batch = no_memory_sum_batch,
     .adopt_region = no_memory_adopt_region,
-    .copy_rows = no_memory_copy_rows,
-    .verify_rows = no_memory_verify_rows,
 };
 
 /* Both tables: a head, then nothing but function pointers. */
-static void overlay(void *out, size_t out_size, const void *ops)
+static void overlay(void *out, size_t size, const void *ops)
 {
-  const struct ops_head *head = ops;
-  size_t size = head->struct_size < out_size ? head->struct_size : out_size;
   void (*op)(void);
 
-  ((struct ops_head *)out)->capabilities = head->capabilities;
-  for (size_t at = sizeof *head; at + sizeof op <= size; at += sizeof op) {
+  ((struct ops_head *)out)->capabilities = ((const struct ops_head *)ops)->capabilities;
+  for (size_t at = sizeof(struct ops_head); at < size; at += sizeof op) {
     memcpy(&op, (const char *)ops + at, sizeof op);
     if (op)
       memcpy((char *)out + at, &op, sizeof op);

@@ -5,65 +5,70 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/units.h"
-#include "node.h"
+#include "area.h"
+#include "peer.h"
+#include "peer_rma.h"
 
-static int alloc_region(struct pst_area *area, const char *label, struct pst_error *error)
+/* What operations need of memory; what peers reach by messages' rings may be more. */
+static uint32_t area_needs(const struct pst_limits *limits)
+{
+  const uint32_t spared = limits->capabilities & PST_CAP_DEVICE_RMA ? PST_NEED_CPU_ACCESS : 0u;
+
+  return limits->send_needs & ~spared;
+}
+
+static int area_alloc(struct pst_area *area, uint64_t length, struct engine_memory *memory,
+                      const char *label, const char *lower, struct pst_error *error)
 {
   const struct pst_limits *limits = &area->node->device->limits;
-  const struct loader_plugin *plugin = area->own.memory->plugin;
-  struct pst_alloc_params params = {.struct_size = sizeof(params),
-                                    .length = area->own.length,
-                                    .alignment = 4096,
-                                    .needs = region_needs(limits) | limits->ring_needs,
-                                    .label = label};
-  const char *lacks;
-  char bytes[UNITS_ABOUT_BYTES];
+  struct region_params params = {.memory = memory,
+                                 .device = area->node->device,
+                                 .length = length,
+                                 .needs = area_needs(limits) | limits->ring_needs,
+                                 .label = label,
+                                 .lower = lower,
+                                 .does = "reaches one-sidedly only"};
+  struct region_why why;
+  int rc = region_alloc(&area->own.region, &params, &why);
 
-  area->own.region.struct_size = sizeof(area->own.region);
-  pst_log_clear_error();
-  int rc = plugin->memory->alloc(area->own.memory->memory, &params, &area->own.region);
-  if (rc < 0 && pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
-    return rc;
-  units_print_about(area->own.length, bytes, sizeof(bytes));
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: memory %s cannot allocate %s: %s", label,
-                    plugin->name, bytes, strerror(-rc));
-  area->own.is_there = true;
-  if (setup_region_meets(&area->own.region, region_needs(limits), &lacks))
-    return 0;
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                  "%s: transport %s reaches one-sidedly only %s, which memory %s (%s) has not; "
-                  "choose another memory",
-                  label, area->node->device->plugin->name, lacks, plugin->name,
-                  area->own.region.backing);
+    return region_fail(error, rc, label, &why, "");
+  params.needs = area_needs(limits);
+  return region_meets(&area->own.region, &params, &why)
+             ? 0
+             : region_fail(error, -EOPNOTSUPP, label, &why, "; choose another memory");
+}
+
+static int area_register_for(struct pst_area *area, uint32_t access, const char *label,
+                             struct pst_mr **mr, struct pst_error *error)
+{
+  const struct region_params params = {.device = area->node->device,
+                                       .length = area->own.region.length,
+                                       .access =
+                                           PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE | access};
+  struct region_why why;
+  int rc = region_register(&area->own.region, &params, mr, &area->own.region.path, &why);
+
+  return rc < 0 ? region_fail(error, rc, label, &why, "") : 0;
 }
 
 /* For our own operations; each offer has a registration of its own. */
-static int register_region(struct pst_area *area, const char *label, struct pst_error *error)
+static int area_register(struct pst_area *area, uint32_t access, const char *label,
+                         struct pst_error *error)
 {
   struct pst_node *node = area->node;
-  struct pst_path_info path = {.struct_size = sizeof(path)};
-  struct pst_mr_params params = {.struct_size = sizeof(params),
-                                 .access = PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE,
-                                 .region = &area->own.region,
-                                 .length = area->own.length,
-                                 .path = &path};
-  int rc = node->ops->mr_register(node->device->device, &params, &area->own.mr);
-  char bytes[UNITS_ABOUT_BYTES];
+  struct pst_mr *trial = NULL;
+  int rc = access ? area_register_for(area, access, label, &trial, error) : 0;
 
-  if (rc == 0)
-    return 0;
-  units_print_about(area->own.length, bytes, sizeof(bytes));
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                  "%s: transport %s cannot register %s of memory %s (%s): %s", label,
-                  node->device->plugin->name, bytes, area->own.memory->plugin->name,
-                  area->own.region.backing, path.reason[0] ? path.reason : strerror(-rc));
+  if (trial)
+    node->ops->mr_deregister(node->device->device, trial);
+  area->own.region.device = node->device;
+  return rc < 0 ? rc : area_register_for(area, 0, label, &area->own.region.mr, error);
 }
 
 /* One that has no memory yet. */
-static int make_area(struct pst_node *node, uint64_t length, const char *label,
-                     struct pst_area **area, struct pst_error *error)
+static int area_make(struct pst_node *node, const char *label, struct pst_area **area,
+                     struct pst_error *error)
 {
   struct pst_area *made = calloc(1, sizeof(*made));
 
@@ -72,43 +77,48 @@ static int make_area(struct pst_node *node, uint64_t length, const char *label,
   made->node = node;
   made->next = node->areas;
   node->areas = made;
-  made->own.length = length;
   made->own.seed = NODE_SEED;
   *area = made;
   return 0;
 }
 
 /* Its region is there: what else an area has. */
-static int finish_area(struct pst_area *area, const char *label, struct pst_error *error)
+static int area_finish(struct pst_area *area, uint32_t access, const char *label,
+                       struct pst_error *error)
 {
-  int rc = register_region(area, label, error);
+  if (area->own.region.memory->plugin->memory->capabilities & PST_MEMORY_CAP_FLUSH)
+    area->node->has_flush = true;
+  int rc = area_register(area, access, label, error);
 
-  return rc < 0 ? rc : region_open_queue(&area->own, label, error);
+  return rc < 0 ? rc : region_data_open(&area->own, label, error);
 }
 
 int pst_node_alloc(struct pst_node *node, const struct pst_area_params *given,
                    struct pst_area **area, struct pst_error *error)
 {
   struct pst_area_params params = {0};
+  struct engine_memory *opened;
   struct pst_area *made = NULL;
 
-  if (given->struct_size < sizeof(params) || given->length == 0)
+  if (given->struct_size < sizeof(params) || given->length == 0 || given->reserved ||
+      (given->access & ~(uint32_t)NODE_REMOTE_ACCESS))
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
-                    "pst_area_params: a length of 0, or a struct_size of %u under %zu",
+                    "pst_area_params: a length of 0, a struct_size of %u under %zu, an `access` "
+                    "that is not a peer's, or what is reserved is not 0",
                     given->struct_size, sizeof(params));
   memcpy(&params, given, sizeof(params));
   const char *label = params.label ? params.label : "area";
   const struct node_memory_params memory = {.memory = params.memory,
                                             .options = params.memory_options,
                                             .option_count = params.memory_option_count};
-  int rc = make_area(node, params.length, label, &made, error);
+  int rc = area_make(node, label, &made, error);
   if (rc < 0)
     return rc;
-  rc = node_memory(node, &memory, label, &made->own.memory, error);
+  rc = node_memory(node, &memory, label, &opened, error);
   if (rc == 0)
-    rc = alloc_region(made, label, error);
+    rc = area_alloc(made, params.length, opened, label, params.lower, error);
   if (rc == 0)
-    rc = finish_area(made, label, error);
+    rc = area_finish(made, params.access, label, error);
   if (rc < 0) {
     pst_area_free(made);
     return rc;
@@ -119,10 +129,11 @@ int pst_node_alloc(struct pst_node *node, const struct pst_area_params *given,
 
 /* What the transport needs of memory that peers reach is asked when it is offered: for operations
  * of our own, less is enough. */
-static int adopt_region(struct pst_area *area, const struct pst_register_params *params,
-                        const char *label, struct pst_error *error)
+static int area_adopt(struct pst_area *area, struct engine_memory *memory,
+                      const struct pst_register_params *params, const char *label,
+                      struct pst_error *error)
 {
-  const struct loader_plugin *plugin = area->own.memory->plugin;
+  const struct loader_plugin *plugin = memory->plugin;
   const struct pst_adopt_params adopt = {.struct_size = sizeof(adopt),
                                          .fd = params->fd,
                                          .address = params->address,
@@ -130,9 +141,11 @@ static int adopt_region(struct pst_area *area, const struct pst_register_params 
                                          .fd_offset = params->fd_offset,
                                          .label = label};
 
-  area->own.region.struct_size = sizeof(area->own.region);
-  int rc = plugin->memory->adopt_region(area->own.memory->memory, &adopt, &area->own.region);
-  area->own.is_there = rc == 0;
+  area->own.region = (struct region){.memory = memory,
+                                     .mem = {.struct_size = sizeof(area->own.region.mem)},
+                                     .length = params->length};
+  int rc = plugin->memory->adopt_region(memory->memory, &adopt, &area->own.region.mem);
+  area->own.region.is_open = rc == 0;
   if (rc == -EOPNOTSUPP)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
                     "%s: memory %s takes no memory but its own; pst_node_alloc() gives some", label,
@@ -147,6 +160,7 @@ int pst_node_register(struct pst_node *node, const struct pst_register_params *g
                       struct pst_area **area, struct pst_error *error)
 {
   struct pst_register_params params = {0};
+  struct engine_memory *opened;
   struct pst_area *made = NULL;
 
   if (given->struct_size < sizeof(params) || given->reserved)
@@ -159,14 +173,14 @@ int pst_node_register(struct pst_node *node, const struct pst_register_params *g
   const struct node_memory_params memory = {.memory = params.memory,
                                             .options = params.memory_options,
                                             .option_count = params.memory_option_count};
-  int rc = make_area(node, params.length, label, &made, error);
+  int rc = area_make(node, label, &made, error);
   if (rc < 0)
     return rc;
-  rc = node_memory(node, &memory, label, &made->own.memory, error);
+  rc = node_memory(node, &memory, label, &opened, error);
   if (rc == 0)
-    rc = adopt_region(made, &params, label, error);
+    rc = area_adopt(made, opened, &params, label, error);
   if (rc == 0)
-    rc = finish_area(made, label, error);
+    rc = area_finish(made, 0, label, error);
   if (rc < 0) {
     pst_area_free(made);
     return rc;
@@ -175,77 +189,86 @@ int pst_node_register(struct pst_node *node, const struct pst_register_params *g
   return 0;
 }
 
+static bool area_is_in_use(const struct pst_area *area)
+{
+  for (const struct pst_peer *peer = area->node->peers; peer; peer = peer->next)
+    if (operate_names(peer, area, NULL))
+      return true;
+  return area->uses;
+}
+
 int pst_area_free(struct pst_area *area)
 {
   if (!area)
     return 0;
-  if (area->uses)
+  if (area_is_in_use(area))
     return -EBUSY;
   struct pst_node *node = area->node;
   struct pst_area **at = &node->areas;
   while (*at != area)
     at = &(*at)->next;
   *at = area->next;
-  if (area->own.queue)
-    area->own.memory->plugin->memory->queue_close(area->own.queue);
-  if (area->own.mr)
-    node->ops->mr_deregister(node->device->device, area->own.mr);
-  if (area->own.is_there)
-    area->own.memory->plugin->memory->free_region(area->own.memory->memory, &area->own.region);
+  region_data_close(&area->own);
   free(area);
   return 0;
 }
 
 int pst_area_range(const struct pst_area *area, struct pst_range *range)
 {
-  region_range(&area->own, range);
+  region_data_range(&area->own, range);
+  return 0;
+}
+
+int pst_area_path(const struct pst_area *area, struct pst_path_info *path)
+{
+  pst_struct_write(path, &area->own.region.path, sizeof(area->own.region.path));
   return 0;
 }
 
 const char *pst_area_backing(const struct pst_area *area)
 {
-  return area->own.region.backing;
+  return area->own.region.mem.backing;
 }
 
 int pst_area_fill(struct pst_area *area, uint64_t offset, uint64_t length, uint64_t pattern)
 {
-  return region_fill(&area->own, offset, length, pattern);
+  return region_data_fill(&area->own, offset, length, pattern);
 }
 
 int pst_area_verify(struct pst_area *area, uint64_t offset, uint64_t length, uint64_t pattern,
                     struct pst_verify_result *result)
 {
-  return region_verify(&area->own, offset, length, pattern, result);
+  return region_data_verify(&area->own, offset, length, pattern, result);
 }
 
 int pst_area_fill_begin(struct pst_area *area, const struct pst_area_pattern *parts, uint32_t n,
                         uint64_t *ticket)
 {
-  return region_begin(&area->own, false, parts, n, ticket);
+  return region_data_begin(&area->own, false, parts, n, ticket);
 }
 
 int pst_area_verify_begin(struct pst_area *area, const struct pst_area_pattern *parts, uint32_t n,
                           uint64_t *ticket)
 {
-  return region_begin(&area->own, true, parts, n, ticket);
+  return region_data_begin(&area->own, true, parts, n, ticket);
 }
 
 int pst_area_poll(struct pst_area *area, uint64_t *done, struct pst_verify_result *found)
 {
-  return region_poll(&area->own, done, found);
+  return region_data_poll(&area->own, done, found);
 }
 
 int pst_area_checksum(struct pst_area *area, uint64_t offset, uint64_t length, uint32_t *crc32c)
 {
-  return region_checksum(&area->own, offset, length, crc32c);
+  return region_data_checksum(&area->own, offset, length, crc32c);
 }
 
 int pst_area_read(struct pst_area *area, uint64_t offset, uint64_t length, void *to)
 {
-  return region_copy(&area->own, offset, length, to, true);
+  return region_data_copy(&area->own, offset, length, to, true);
 }
 
 int pst_area_write(struct pst_area *area, uint64_t offset, uint64_t length, const void *from)
 {
-  return region_copy(&area->own, offset, length, (void *)(uintptr_t)from, false);
+  return region_data_copy(&area->own, offset, length, (void *)(uintptr_t)from, false);
 }

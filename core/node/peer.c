@@ -5,95 +5,149 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node.h"
+#include "area.h"
+#include "exports.h"
+#include "imports.h"
+#include "peer.h"
+#include "peer_rma.h"
 #include "util/limit_remedy.h"
 
-/* Whose reason for the end is the better one. */
-enum { RANK_NONE, RANK_TRANSPORT, RANK_CONTROL, RANK_OURS };
+/* Messages are copied into slots of the node's, and posted as credit allows. */
+
+#define BATCH 32
+
+static bool message_has_room(const struct pst_peer *peer)
+{
+  return peer->queued - peer->done < peer->node->messages;
+}
+
+static uint64_t message_place(const struct pst_peer *peer, uint64_t message)
+{
+  const struct pst_node *node = peer->node;
+
+  return peer->sends.offset + message % node->messages * node->send_stride +
+         node->device->limits.send_headroom;
+}
+
+static void message_push(struct pst_peer *peer)
+{
+  struct pst_node *node = peer->node;
+  struct pst_request requests[BATCH];
+  uint32_t wait = PST_WAIT_NONE;
+
+  while (peer_messages_wait(peer) && peer->is_connected && peer_state_takes(peer->state)) {
+    uint32_t n = 0;
+    for (; n < BATCH && peer->posted + n != peer->queued; n++) {
+      uint64_t message = peer->posted + n;
+      requests[n] = (struct pst_request){.opcode = PST_OP_SEND,
+                                         .flags = PST_REQUEST_EXCLUSIVE,
+                                         .local.mr = peer->sends.block->region.mr,
+                                         .offset = message_place(peer, message),
+                                         .arg.length = peer->lengths[message % node->messages],
+                                         .cookie = message,
+                                         .u.send.sequence = message};
+    }
+    int rc = node->ops->post(peer->endpoint, requests, n, &wait);
+    if (rc == -EAGAIN)
+      return;
+    if (rc < 0) {
+      peer_transport_over(peer, rc == -ENOTCONN ? -ECONNRESET : rc);
+      return;
+    }
+    peer->posted += (uint32_t)rc;
+    if ((uint32_t)rc < n)
+      return;
+  }
+}
+
+static void message_took(struct pst_peer *peer, const struct pst_completion *completion)
+{
+  uint64_t count = completion->u.done.count;
+
+  if (count > peer->posted - peer->done) {
+    pst_log(PST_LOG_ERROR, "transport %s ends messages that were not sent: a bug of it",
+            peer->node->device->plugin->name);
+    peer_leave(peer, PST_CLOSE_ABORT, -EIO, "its transport has lost count of messages");
+    return;
+  }
+  peer->done += count;
+  if (completion->status < 0)
+    peer_transport_over(peer, completion->status == -ECANCELED ? -ECONNRESET : completion->status);
+}
+
+uint64_t pst_peer_message_max(const struct pst_peer *peer)
+{
+  return peer_state_is_in(peer->state) ? peer->message_max : 0;
+}
+
+int pst_peer_send(struct pst_peer *peer, const void *bytes, uint64_t length)
+{
+  struct pst_node *node = peer->node;
+
+  if (peer->state != NODE_PEER_JOINED)
+    return -ENOTCONN;
+  if (length > peer->message_max)
+    return -EMSGSIZE;
+  if (!message_has_room(peer)) {
+    peer->room_wanted |= PEER_ROOM_SEND;
+    return -EAGAIN;
+  }
+  peer->lengths[peer->queued % node->messages] = (uint32_t)length;
+  if (length)
+    memcpy((uint8_t *)peer->sends.block->region.mem.host + message_place(peer, peer->queued), bytes,
+           length);
+  peer->queued++;
+  message_push(peer);
+  return 0;
+}
+
+/* JOINED, LEFT, ROOM and, for what is under way, a DONE or a MESSAGE each; of each region of the
+ * peer's OFFERED and WITHDRAWN. */
+uint32_t peer_entries(const struct pst_node *node)
+{
+  return 3 + node->depth + node->messages + 2 * node->offers;
+}
 
 /* ---- Opening ----------------------------------------------------------------------- */
 
-static int alloc_region(struct pst_node *node, uint64_t length, uint32_t needs, const char *label,
-                        struct pst_region *region)
-{
-  const struct pst_memory_ops *memory = node->memory->plugin->memory;
-  struct pst_alloc_params params = {.struct_size = sizeof(params),
-                                    .length = length,
-                                    .alignment = 4096,
-                                    .needs = needs | PST_NEED_CPU_ACCESS,
-                                    .label = label};
-  const char *lacks;
-
-  region->struct_size = sizeof(*region);
-  int rc = memory->alloc(node->memory->memory, &params, region);
-  if (rc < 0) {
-    region->length = 0;
-    return rc;
-  }
-  if (setup_region_meets(region, params.needs, &lacks))
-    return 0;
-  pst_log(PST_LOG_ERROR, "transport %s needs %s for messages, and memory %s (%s) has none",
-          node->device->plugin->name, lacks, node->memory->plugin->name, region->backing);
-  return -EOPNOTSUPP;
-}
-
-static int open_ring(struct pst_node *node, struct pst_peer *peer)
+static int peer_open_ring(struct pst_node *node, struct pst_peer *peer)
 {
   const struct pst_limits *limits = &node->device->limits;
-  struct pst_path_info path = {.struct_size = sizeof(path)};
-  struct pst_mr_params mr = {.struct_size = sizeof(mr),
-                             .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
-                             .region = &peer->ring_region,
-                             .length = node->ring_stride * node->messages,
-                             .path = &path,
-                             .domain = peer->id};
   /* Alone in its region: whoever may write into the ring may write nowhere else. */
-  int rc =
-      alloc_region(node, mr.length, limits->ring_needs, "messages of a peer", &peer->ring_region);
+  const struct region_params params = {.memory = node->memory,
+                                       .device = node->device,
+                                       .length = node->ring_stride * node->messages,
+                                       .needs = limits->ring_needs | PST_NEED_CPU_ACCESS,
+                                       .label = "messages of a peer",
+                                       .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
+                                       .domain = peer->id};
+  struct region_why why;
+  int rc = region_open(&peer->ring_region, &params, &why);
 
-  if (rc == 0)
-    rc = node->ops->mr_register(node->device->device, &mr, &peer->ring_mr);
   if (rc < 0)
-    return rc;
+    return region_fail(NULL, rc, params.label, &why, "");
   struct pst_ring_params ring = {.struct_size = sizeof(ring),
                                  .slots = node->messages,
-                                 .mr = peer->ring_mr,
+                                 .mr = peer->ring_region.mr,
                                  .stride = node->ring_stride,
                                  .payload_max = node->message_max,
                                  .headroom = limits->headroom,
                                  .tailroom = limits->tailroom,
                                  .endpoints = 1};
-  return node->ops->ring_open(node->worker, &ring, &path, &peer->ring);
-}
-
-static int open_send(struct pst_node *node, struct pst_peer *peer)
-{
-  struct pst_path_info path = {.struct_size = sizeof(path)};
-  struct pst_mr_params mr = {.struct_size = sizeof(mr),
-                             .access = PST_ACCESS_LOCAL_READ,
-                             .region = &peer->send_region,
-                             .length = node->send_stride * node->messages,
-                             .path = &path};
-  int rc = alloc_region(node, mr.length, node->device->limits.send_needs, "messages to a peer",
-                        &peer->send_region);
-
-  if (rc == 0)
-    rc = node->ops->mr_register(node->device->device, &mr, &peer->send_mr);
-  peer->lengths = calloc(node->messages, sizeof(*peer->lengths));
-  return rc == 0 && !peer->lengths ? -ENOMEM : rc;
+  return node->ops->ring_open(node->worker, &ring, &peer->ring_region.path, &peer->ring);
 }
 
 /* An area whose memory's own copies will move what goes to this peer, if there is one. */
-static const struct pst_area *device_area(const struct pst_node *node)
+static const struct pst_area *peer_device_area(const struct pst_node *node)
 {
   const struct pst_area *area = node->areas;
 
-  while (area && area->own.region.host)
+  while (area && area->own.region.mem.host)
     area = area->next;
   return area;
 }
 
-static int open_endpoint(struct pst_node *node, struct pst_peer *peer)
+static int peer_open_endpoint(struct pst_node *node, struct pst_peer *peer)
 {
   struct pst_endpoint_params params = {
       .struct_size = sizeof(params),
@@ -106,39 +160,30 @@ static int open_endpoint(struct pst_node *node, struct pst_peer *peer)
       .pieces = node->request_pieces,
       .message_max = node->message_max,
       .timeout_ns = node->connect_timeout_ns,
-      .mr = device_area(node) ? device_area(node)->own.mr : peer->send_mr,
+      .mr = peer_device_area(node) ? peer_device_area(node)->own.region.mr
+                                   : peer->sends.block->region.mr,
       .domain = peer->id,
   };
 
   return node->ops->endpoint_open(node->worker, &params, &peer->endpoint);
 }
 
-static void free_region(struct pst_node *node, struct pst_region *region)
-{
-  if (region->length)
-    node->memory->plugin->memory->free_region(node->memory->memory, region);
-}
-
-static void drop_objects(struct pst_peer *peer)
+static void peer_drop_objects(struct pst_peer *peer)
 {
   struct pst_node *node = peer->node;
 
   operate_close(peer);
   node->ops->ring_close(node->worker, peer->ring);
-  if (peer->ring_mr)
-    node->ops->mr_deregister(node->device->device, peer->ring_mr);
-  if (peer->send_mr)
-    node->ops->mr_deregister(node->device->device, peer->send_mr);
-  free_region(node, &peer->ring_region);
-  free_region(node, &peer->send_region);
-  mail_free_blob(&peer->address);
+  region_close(&peer->ring_region);
+  send_share_give(node, &peer->sends);
+  blob_free(&peer->address);
   free(peer->lengths);
 }
 
 int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_peer **peer)
 {
   struct pst_peer *made = calloc(1, sizeof(*made));
-  int rc = made ? node_reserve(node, node_entries(node)) : -ENOMEM;
+  int rc = made ? events_reserve(&node->events, peer_entries(node)) : -ENOMEM;
 
   if (rc < 0) {
     free(made);
@@ -147,16 +192,17 @@ int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_p
   made->node = node;
   made->id = id;
   snprintf(made->text, sizeof(made->text), "%s", text);
-  rc = open_ring(node, made);
+  made->lengths = calloc(node->messages, sizeof(*made->lengths));
+  rc = made->lengths ? peer_open_ring(node, made) : -ENOMEM;
   if (rc == 0)
-    rc = open_send(node, made);
+    rc = send_share_take(node, &made->sends);
   if (rc == 0)
     rc = operate_open(made);
   if (rc == 0)
-    rc = open_endpoint(node, made);
+    rc = peer_open_endpoint(node, made);
   if (rc < 0) {
-    drop_objects(made);
-    node_unreserve(node, node_entries(node));
+    peer_drop_objects(made);
+    events_unreserve(&node->events, peer_entries(node));
     free(made);
     return rc;
   }
@@ -171,110 +217,9 @@ int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_p
 void peer_forget(struct pst_peer *peer)
 {
   remote_drop_all(peer);
-  drop_objects(peer);
+  peer_drop_objects(peer);
   peer->node->peer_count--;
   free(peer);
-}
-
-/* ---- Leaving ----------------------------------------------------------------------- */
-
-static void give_reason(struct pst_peer *peer, int rank, int code, const char *text)
-{
-  if (rank <= peer->rank)
-    return;
-  peer->rank = rank;
-  peer->code = code;
-  snprintf(peer->end_text, sizeof(peer->end_text), "%s", text ? text : "");
-}
-
-static void close_endpoint(struct pst_peer *peer, uint32_t mode)
-{
-  struct pst_node *node = peer->node;
-
-  peer->is_closing = true;
-  peer->deadline_ns = 0;
-  if (!peer->control_over)
-    control_node_bye(node->control, peer->id, peer->code, peer->end_text);
-  peer->control_over = true;
-  node->ops->endpoint_close(peer->endpoint, mode, clock_now_ns() + NODE_GRACE_NS);
-}
-
-const char *node_limit_remedy(int code)
-{
-  return code == -EMFILE ? "; raise `ulimit -n` of the process that says so" : "";
-}
-
-void peer_leave(struct pst_peer *peer, uint32_t mode, int code, const char *text)
-{
-  if (peer->state >= NODE_PEER_LEAVING)
-    return;
-  give_reason(peer, RANK_OURS, code, text);
-  peer->state = NODE_PEER_LEAVING;
-  peer->rma.cancelled = peer->code < 0 ? peer->code : -ECANCELED;
-  if (peer->rma.rest_slot != RMA_NO_SLOT)
-    rma_end_rest(&peer->rma, peer->rma.cancelled);
-  /* What was sent goes first, in progress(). */
-  if (mode == PST_CLOSE_DRAIN && peer->posted != peer->queued)
-    peer->deadline_ns = clock_now_ns() + NODE_GRACE_NS;
-  else
-    close_endpoint(peer, mode);
-}
-
-/* Both words have come, or enough time has gone by. */
-static void leave_by_reason(struct pst_peer *peer)
-{
-  char text[NODE_TEXT_MAX];
-  int code = peer->code;
-
-  memcpy(text, peer->end_text, sizeof(text));
-  peer_leave(peer, PST_CLOSE_ABORT, code, text);
-}
-
-void peer_control_over(struct pst_peer *peer, int code, const char *text)
-{
-  peer->control_over = true;
-  give_reason(peer, RANK_CONTROL, code, text);
-  if (peer->state >= NODE_PEER_LEAVING)
-    return;
-  if (peer->state == NODE_PEER_JOINING || peer->transport_over)
-    leave_by_reason(peer);
-  else
-    peer->deadline_ns = clock_now_ns() + NODE_GRACE_NS;
-}
-
-void peer_transport_over(struct pst_peer *peer, int status)
-{
-  char text[NODE_TEXT_MAX];
-
-  if (peer->transport_over)
-    return;
-  peer->transport_over = true;
-  snprintf(text, sizeof(text), "%s: the transport has lost it: %s", peer->text,
-           strerror(status ? -status : ECONNRESET));
-  give_reason(peer, RANK_TRANSPORT, status ? status : -ECONNRESET, text);
-  if (peer->state >= NODE_PEER_LEAVING)
-    return;
-  if (peer->control_over)
-    leave_by_reason(peer);
-  else
-    peer->deadline_ns = clock_now_ns() + NODE_GRACE_NS;
-}
-
-/* Its endpoint is closed: nothing of it is under way any more. */
-static void end(struct pst_peer *peer)
-{
-  peer->is_closed = true;
-  if (peer->state < NODE_PEER_LEAVING) /* a bug of the transport */
-    peer_transport_over(peer, -EIO);
-  rma_abandon(&peer->rma, peer->rma.cancelled);
-  offer_drop_all(peer);
-  peer->state = NODE_PEER_LEFT;
-  peer->deadline_ns = 0;
-  if (peer->is_silent)
-    return;
-  struct node_entry *entry = node_tell(peer, PST_NODE_LEFT);
-  entry->event.status = peer->code;
-  entry->event.text = peer->end_text;
 }
 
 /* ---- Meeting and going on ---------------------------------------------------------- */
@@ -285,13 +230,17 @@ int peer_address(struct pst_peer *peer, void *bytes, struct pst_blob *blob)
 
   *blob = (struct pst_blob){
       .struct_size = sizeof(*blob), .capacity = CONTROL_ADDRESS_MAX, .bytes = bytes};
-  if (node->device->limits.address_max > CONTROL_ADDRESS_MAX)
-    return -E2BIG;
   return node->ops->endpoint_address(peer->endpoint, blob);
 }
 
+/* Neither of the two words of its end has come. */
+static bool peer_is_whole(const struct pst_peer *peer)
+{
+  return peer->state == NODE_PEER_JOINING || peer->state == NODE_PEER_JOINED;
+}
+
 /* -EALREADY: still connecting, to the address before. */
-static int meet(struct pst_peer *peer, const struct pst_blob *address)
+static int peer_connect_to(struct pst_peer *peer, const struct pst_blob *address)
 {
   struct pst_node *node = peer->node;
   char text[NODE_TEXT_MAX];
@@ -300,7 +249,7 @@ static int meet(struct pst_peer *peer, const struct pst_blob *address)
   int rc = node->ops->endpoint_connect(peer->endpoint, address);
   if (rc == 0) {
     peer->is_connected = false;
-    if (!peer->control_over && !peer->transport_over)
+    if (peer_is_whole(peer))
       peer->deadline_ns = clock_now_ns() + node->connect_timeout_ns;
     return 0;
   }
@@ -321,16 +270,16 @@ void peer_meet(struct pst_peer *peer, const struct pst_blob *address, uint64_t m
   const struct pst_node *node = peer->node;
 
   peer->message_max = message_max < node->message_max ? message_max : node->message_max;
-  meet(peer, address);
+  peer_connect_to(peer, address);
 }
 
 void peer_meet_again(struct pst_peer *peer, struct pst_blob *address)
 {
-  if (peer->state >= NODE_PEER_LEAVING || peer->transport_over)
+  if (!peer_is_whole(peer) && peer->state != NODE_PEER_CONTROL_LOST)
     return;
-  if (meet(peer, address) != -EALREADY)
+  if (peer_connect_to(peer, address) != -EALREADY)
     return;
-  mail_free_blob(&peer->address);
+  blob_free(&peer->address);
   peer->address = *address;
   *address = (struct pst_blob){0};
 }
@@ -340,73 +289,88 @@ void peer_leave_untold(struct pst_peer *peer, int code)
   char text[256];
 
   snprintf(text, sizeof(text), "the endpoint's address cannot be sent: %s%s", strerror(-code),
-           node_limit_remedy(code));
+           peer_remedy(code));
   peer_leave(peer, PST_CLOSE_ABORT, code, text);
 }
 
 /* Ours has changed: without it the peer would go on to reach for what is no more. */
-static void readdress(struct pst_peer *peer)
+static void peer_readdressed(struct pst_peer *peer)
 {
   unsigned char bytes[CONTROL_ADDRESS_MAX];
   struct pst_blob blob;
 
-  if (peer->state >= NODE_PEER_LEAVING || peer->control_over || peer->transport_over)
+  if (!peer_is_whole(peer))
     return;
   int rc = peer_address(peer, bytes, &blob);
   if (rc == 0)
-    rc = control_node_readdress(peer->node->control, peer->id, &blob);
+    rc = control_node_say(
+        peer->node->control,
+        &(struct control_node_message){.type = WIRE_READDRESS, .id = peer->id, .blob = &blob});
   if (rc < 0)
     peer_leave_untold(peer, rc);
 }
 
-static void connected(struct pst_peer *peer)
+static void peer_connected(struct pst_peer *peer)
 {
   struct pst_blob address = peer->address;
 
   peer->is_connected = true;
-  if (peer->state >= NODE_PEER_LEAVING)
-    return;
-  if (!peer->control_over && !peer->transport_over)
-    peer->deadline_ns = 0;
   if (peer->state == NODE_PEER_JOINING) {
-    peer->state = NODE_PEER_JOINED;
-    node_tell(peer, PST_NODE_JOINED)->event.text = peer->text;
+    peer_enter(peer, NODE_PEER_JOINED, 0);
+    peer_tell(peer, PST_NODE_JOINED)->event.text = peer->text;
+  } else if (peer->state == NODE_PEER_JOINED) {
+    peer->deadline_ns = 0;
+  } else if (peer->state != NODE_PEER_CONTROL_LOST) {
+    return;
   }
   if (address.bytes) {
     peer->address = (struct pst_blob){0};
     peer_meet_again(peer, &address);
-    mail_free_blob(&address);
+    blob_free(&address);
   }
   if (peer->is_connected)
     remote_open_all(peer);
 }
 
-static void take_message(struct pst_peer *peer, const struct pst_completion *completion)
+/* Its endpoint is closed: nothing of it is under way any more. */
+static void peer_endpoint_closed(struct pst_peer *peer)
+{
+  peer_closed(peer);
+  rma_abandon(&peer->rma, peer->rma.cancelled);
+  offer_drop_all(peer);
+  if (peer->is_silent)
+    return;
+  struct node_entry *entry = peer_tell(peer, PST_NODE_LEFT);
+  entry->event.status = peer->end.code;
+  entry->event.text = peer->end.text;
+}
+
+static void peer_take_message(struct pst_peer *peer, const struct pst_completion *completion)
 {
   struct pst_node *node = peer->node;
   uint64_t token = completion->u.message.token;
   uint32_t buffer = completion->u.message.buffer;
-  const uint8_t *base = peer->ring_region.host;
+  const uint8_t *base = peer->ring_region.mem.host;
 
   if (buffer)
-    base = buffer < SESSION_LENT_MAX ? node->lent[buffer] : NULL;
-  if (peer->state != NODE_PEER_JOINED || !base) {
+    base = buffer < ENGINE_LENT_MAX ? node->lent[buffer] : NULL;
+  if (!peer_state_is_in(peer->state) || !base) {
     node->ops->release(node->worker, &token, 1);
     return;
   }
-  struct node_entry *entry = node_tell(peer, PST_NODE_MESSAGE);
+  struct node_entry *entry = peer_tell(peer, PST_NODE_MESSAGE);
   entry->token = token;
   entry->event.bytes = base + completion->u.message.offset;
   entry->event.length = completion->u.message.length;
 }
 
-static void take_done(struct pst_peer *peer, const struct pst_completion *completion)
+static void peer_take_done(struct pst_peer *peer, const struct pst_completion *completion)
 {
   if (completion->code == PST_OP_SEND) {
     message_took(peer, completion);
     return;
   }
-  if (rma_done(&peer->rma, completion))
+  if (operate_done(peer, completion))
     return;
   pst_log(PST_LOG_ERROR, "transport %s ends a request that is not under way: a bug of it",
           peer->node->device->plugin->name);
@@ -416,83 +380,64 @@ static void take_done(struct pst_peer *peer, const struct pst_completion *comple
 void peer_take(struct pst_peer *peer, const struct pst_completion *completion)
 {
   if (completion->kind == PST_COMPLETION_MESSAGE) {
-    take_message(peer, completion);
+    peer_take_message(peer, completion);
     return;
   }
   if (completion->kind == PST_COMPLETION_DONE) {
-    take_done(peer, completion);
+    peer_take_done(peer, completion);
     return;
   }
   switch (completion->code) {
   case PST_EVENT_CONNECTED:
-    connected(peer);
+    peer_connected(peer);
     break;
   case PST_EVENT_DISCONNECTED:
     peer_transport_over(peer, completion->status);
     break;
   case PST_EVENT_READDRESS:
-    readdress(peer);
+    peer_readdressed(peer);
     break;
   case PST_EVENT_CLOSED:
-    end(peer);
+    peer_endpoint_closed(peer);
     break;
   default:
     break;
   }
 }
 
-static bool is_through(const struct pst_peer *peer)
+static bool peer_is_room_due(const struct pst_peer *peer)
 {
-  return peer->state == NODE_PEER_LEAVING && !peer->is_closing &&
-         (peer->posted == peer->queued || peer->transport_over);
+  return peer_state_is_in(peer->state) && !peer->is_room_told &&
+         ((peer->room_wanted & PEER_ROOM_SEND && message_has_room(peer)) ||
+          (peer->room_wanted & PEER_ROOM_POST && operate_has_room(peer)));
 }
 
-static bool is_room_due(const struct pst_peer *peer)
+static bool peer_is_drained(const struct pst_peer *peer)
 {
-  return peer->state == NODE_PEER_JOINED && !peer->is_room_told &&
-         ((peer->wants_send_room && message_has_room(peer)) ||
-          (peer->wants_post_room && operate_has_room(peer)));
+  return peer->state == NODE_PEER_DRAINING && !peer_messages_wait(peer);
 }
 
 bool peer_is_due(const struct pst_peer *peer)
 {
-  return is_through(peer) || is_room_due(peer);
-}
-
-static void overdue(struct pst_peer *peer)
-{
-  char text[NODE_TEXT_MAX];
-
-  peer->deadline_ns = 0;
-  if (peer->state == NODE_PEER_LEAVING) {
-    close_endpoint(peer, PST_CLOSE_ABORT);
-    return;
-  }
-  if (peer->rank == RANK_NONE) {
-    snprintf(text, sizeof(text), "%s: transport %s did not connect within %.3g s", peer->text,
-             peer->node->device->plugin->name,
-             (double)peer->node->connect_timeout_ns / (double)PST_NS_PER_S);
-    give_reason(peer, RANK_TRANSPORT, -ETIMEDOUT, text);
-  }
-  leave_by_reason(peer);
+  return peer_is_drained(peer) || peer_is_room_due(peer);
 }
 
 void peer_progress(struct pst_peer *peer, uint64_t now)
 {
-  if (peer->is_connected && (peer->state == NODE_PEER_JOINED ||
-                             (peer->state == NODE_PEER_LEAVING && !peer->is_closing))) {
-    message_push(peer);
+  if (peer->is_connected && peer_state_takes(peer->state)) {
+    if (peer_messages_wait(peer))
+      message_push(peer);
     rma_push(&peer->rma);
   }
-  if (is_through(peer))
-    close_endpoint(peer, PST_CLOSE_DRAIN);
-  if (is_room_due(peer)) {
+  if (peer_is_drained(peer))
+    peer_drained(peer);
+  if (peer->room_wanted && peer_is_room_due(peer)) {
     peer->is_room_told = true;
-    peer->wants_send_room = peer->wants_post_room = false;
-    node_tell(peer, PST_NODE_ROOM);
+    peer->room_wanted = 0;
+    peer_tell(peer, PST_NODE_ROOM);
   }
   if (peer->deadline_ns && now >= peer->deadline_ns)
-    overdue(peer);
+    peer_overdue(peer);
 }
 
 /* ---- What applications call -------------------------------------------------------- */
@@ -521,7 +466,8 @@ int pst_node_connect(struct pst_node *node, const char *address, struct pst_peer
     rc = control_node_connect(node->control, made->id, address, node->insecure, &blob, error);
   if (rc < 0) {
     /* The application never saw it. */
-    made->is_silent = made->control_over = true;
+    made->is_silent = true;
+    node->silent++;
     peer_leave(made, PST_CLOSE_ABORT, rc, NULL);
     return rc;
   }
@@ -550,9 +496,21 @@ const char *pst_peer_text(const struct pst_peer *peer)
   return peer->text;
 }
 
+int pst_peer_info(const struct pst_peer *peer, struct pst_peer_info *info)
+{
+  struct pst_peer_info full = {.reserved = 0};
+
+  if (!peer->remote[0])
+    return -ENOTCONN;
+  memcpy(full.local, peer->local, sizeof(full.local));
+  memcpy(full.remote, peer->remote, sizeof(full.remote));
+  pst_struct_write(info, &full, sizeof(full));
+  return 0;
+}
+
 int pst_peer_path(const struct pst_peer *peer, struct pst_path_info *path)
 {
-  if (!peer->is_connected || peer->is_closed)
+  if (!peer->is_connected || peer->state == NODE_PEER_LEFT)
     return -ENOTCONN;
   return peer->node->ops->endpoint_path(peer->endpoint, path);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames go to the application and come back; frames.h says how they are made. */
 #include <errno.h>
+#include <stdlib.h>
 
+#include "event_loop.h"
 #include "frames.h"
 
 uint32_t pst_receiver_frame_packets(const struct pst_receiver *receiver)
@@ -9,41 +11,27 @@ uint32_t pst_receiver_frame_packets(const struct pst_receiver *receiver)
   return receiver->frames ? receiver->frames->params.packets : 0;
 }
 
-uint64_t frames_arrived(const struct frames *frames)
-{
-  return frames->arrived;
-}
-
-/* Messages that wait for a buffer are looked at again soon: what frees it may be a
- * fence. */
-uint64_t frames_due_ns(const struct frames *frames, uint64_t now)
-{
-  if (frames->view_at < frames->view_count || frames->release_head != frames->release_tail)
-    return now + 100 * PST_NS_PER_US;
-  return assemble_first(frames->assemble) ? now : assemble_due_ns(frames->assemble);
-}
-
 /* ---- Frames go to the application ------------------------------------------------ */
 
-static bool is_here(const uint64_t *valid, uint32_t i)
+static bool frames_is_here(const uint64_t *valid, uint32_t i)
 {
   return valid[i / 64] >> (i % 64) & 1;
 }
 
-static uint64_t offset_of(const struct frames *frames, const struct assemble_frame *frame)
+static uint64_t frames_offset_of(const struct frames *frames, const struct assemble_frame *frame)
 {
   return frame->buffer * frames->frame_stride + frame->cell * frames->stride;
 }
 
 /* Zeros where packets are missing, by copies: the CPU may not reach that memory. */
-static int fill_missing(struct pst_receiver *receiver, const struct assemble_frame *frame)
+static int frames_fill_missing(struct pst_receiver *receiver, const struct assemble_frame *frame)
 {
   struct frames *frames = receiver->frames;
-  uint64_t base = receiver->landing->final_region.address + offset_of(frames, frame);
+  uint64_t base = receiver->ring->staging->region.mem.address + frames_offset_of(frames, frame);
 
   for (uint32_t i = 0; i < frame->packets;) {
     uint32_t from = i;
-    while (i < frame->packets && !is_here(frame->valid, i))
+    while (i < frame->packets && !frames_is_here(frame->valid, i))
       i++;
     uint64_t at = from * frames->stride, end = i * frames->stride;
     for (uint64_t length; at < end; at += length) {
@@ -52,15 +40,15 @@ static int fill_missing(struct pst_receiver *receiver, const struct assemble_fra
     }
     i += i == from;
   }
-  return landing_copy(receiver->landing, &frames->rows);
+  return staging_copy(receiver->ring->staging, &frames->rows);
 }
 
-static void describe(const struct pst_receiver *receiver, const struct assemble_frame *frame,
-                     struct pst_frame *out)
+static void frames_describe(const struct pst_receiver *receiver, const struct assemble_frame *frame,
+                            struct pst_frame *out)
 {
   const struct frames *frames = receiver->frames;
-  const struct pst_region *region = &receiver->landing->final_region;
-  uint64_t offset = offset_of(frames, frame);
+  const struct pst_region *region = &receiver->ring->staging->region.mem;
+  uint64_t offset = frames_offset_of(frames, frame);
 
   *out = (struct pst_frame){.address = region->address + offset,
                             .host = region->host ? (const char *)region->host + offset : NULL,
@@ -80,37 +68,37 @@ static void describe(const struct pst_receiver *receiver, const struct assemble_
 }
 
 /* -EAGAIN: there is no room yet for the copy of its zeros, or it has been put off. */
-static int zero_missing(struct pst_receiver *receiver, const struct assemble_frame *frame)
+static int frames_zero_missing(struct pst_receiver *receiver, const struct assemble_frame *frame)
 {
   struct frames *frames = receiver->frames;
   int rc;
 
   if (frames->missing != CONFIG_MISSING_ZERO || frame->present == frame->packets || frames->zeroed)
     return 0;
-  if (landing_room(receiver->landing) == 0)
+  if (staging_room(receiver->ring->staging) == 0)
     return -EAGAIN;
-  rc = fill_missing(receiver, frame);
+  rc = frames_fill_missing(receiver, frame);
   frames->zeroed = rc == 0 || rc == -EAGAIN;
   return rc;
 }
 
 /* Closed frames, as many as the batch has room for, and whose copies have been started. */
-static int hand_over(struct pst_receiver *receiver, struct pst_frame_batch *batch)
+static int frames_hand_over(struct pst_receiver *receiver, struct pst_frame_batch *batch)
 {
   struct frames *frames = receiver->frames;
   const struct assemble_frame *frame;
   uint64_t bytes = 0, messages = 0, damaged = 0;
   int rc = 0;
 
-  while (batch->count < batch->capacity && !landing_is_deferred(receiver->landing) &&
+  while (batch->count < batch->capacity && !staging_is_deferred(receiver->ring->staging) &&
          (frame = assemble_first(frames->assemble))) {
-    rc = zero_missing(receiver, frame);
+    rc = frames_zero_missing(receiver, frame);
     if (rc == -EAGAIN)
       break;
     if (rc < 0)
       return rc;
     frames->zeroed = false;
-    describe(receiver, frame, &batch->frames[batch->count++]);
+    frames_describe(receiver, frame, &batch->frames[batch->count++]);
     bytes += frame->bytes;
     messages += frame->present;
     frames->out[frame->buffer] = true;
@@ -124,12 +112,12 @@ static int hand_over(struct pst_receiver *receiver, struct pst_frame_batch *batc
   stat_add(receiver->delivered, messages);
   if (damaged)
     stat_add(receiver->damaged, damaged);
-  rc = landing_fence(receiver->landing, &receiver->ready);
+  rc = staging_fence(receiver->ring->staging, &receiver->ready);
   batch->ready = receiver->ready;
   return rc < 0 ? rc : (int)batch->count;
 }
 
-static void publish(struct pst_receiver *receiver)
+static void frames_publish(struct pst_receiver *receiver)
 {
   const struct assemble_counts *now = assemble_counts(receiver->frames->assemble);
   struct assemble_counts *out = &receiver->frame_counts;
@@ -141,48 +129,47 @@ static void publish(struct pst_receiver *receiver)
   stat_set(out->late, now->late);
   stat_set(out->misframed, now->misframed);
   stat_set(out->incomplete_messages, now->incomplete_messages);
-  stat_set(receiver->duplicates, receiver->track.duplicates);
-  stat_set(receiver->reordered, receiver->track.reordered);
+  stat_set(receiver->duplicates, receiver->window.duplicates);
+  stat_set(receiver->reordered, receiver->window.reordered);
 }
 
-static int idle_stage(const struct pst_receiver *receiver)
+static int frames_idle_stage(const struct pst_receiver *receiver)
 {
   const struct frames *frames = receiver->frames;
 
   if (frames->view_at < frames->view_count)
     return PST_STAGE_SINK;
-  return receiver->landing->copy_head != receiver->landing->copy_tail &&
-                 landing_room(receiver->landing) == 0
+  return staging_is_copying(receiver->ring->staging) && staging_room(receiver->ring->staging) == 0
              ? PST_STAGE_STAGING
              : PST_STAGE_EMPTY;
 }
 
 /* Nothing more will come for the frames that are open. */
-static int close_all(struct pst_receiver *receiver, struct pst_frame_batch *batch)
+static int frames_close_all(struct pst_receiver *receiver, struct pst_frame_batch *batch)
 {
   assemble_end(receiver->frames->assemble);
-  return hand_over(receiver, batch);
+  return frames_hand_over(receiver, batch);
 }
 
 /* Nothing was closed: is the stream over, or about to fail? */
-static int poll_end(struct pst_receiver *receiver, struct pst_frame_batch *batch)
+static int frames_poll_end(struct pst_receiver *receiver, struct pst_frame_batch *batch)
 {
   const struct session_end *end = &receiver->end;
   int rc, n;
 
-  if (end->failing || end->gone_deadline_ns) {
-    n = close_all(receiver, batch);
-    if (n || landing_is_deferred(receiver->landing))
+  if (end->trouble.kind != END_SOUND) {
+    n = frames_close_all(receiver, batch);
+    if (n || staging_is_deferred(receiver->ring->staging))
       return n;
   }
   rc = receiver_check_end(receiver);
-  n = rc == -ENODATA ? close_all(receiver, batch) : 0;
+  n = rc == -ENODATA ? frames_close_all(receiver, batch) : 0;
   if (n)
     return n;
   return rc == -ENODATA && assemble_first(receiver->frames->assemble) ? 0 : rc;
 }
 
-static int poll_frames(struct pst_receiver *receiver, struct pst_frame_batch *batch)
+static int frames_poll(struct pst_receiver *receiver, struct pst_frame_batch *batch)
 {
   struct frames *frames = receiver->frames;
   int more = frames_collect(receiver);
@@ -193,9 +180,9 @@ static int poll_frames(struct pst_receiver *receiver, struct pst_frame_batch *ba
   /* What a frame lacks may lie in the ring: then this thread is late, not that. */
   if (!more)
     assemble_expire(frames->assemble, clock_now_ns());
-  n = hand_over(receiver, batch);
+  n = frames_hand_over(receiver, batch);
   if (n == 0 && !more && !assemble_first(frames->assemble))
-    n = poll_end(receiver, batch);
+    n = frames_poll_end(receiver, batch);
   return n;
 }
 
@@ -211,51 +198,32 @@ int pst_receiver_poll_frames(struct pst_receiver *receiver, struct pst_frame_bat
   if (n < 0)
     return n;
   if (n > 0) { /* what its end has closed may be more than a batch */
-    n = close_all(receiver, batch);
+    n = frames_close_all(receiver, batch);
     if (n == 0 && !assemble_first(receiver->frames->assemble))
       n = -ENODATA;
   } else {
-    n = poll_frames(receiver, batch);
+    n = frames_poll(receiver, batch);
   }
-  publish(receiver);
+  frames_publish(receiver);
   if (n < 0 && n != -ENODATA && receiver->end.state != PST_STATE_FAILED) {
     receiver_note_memory(receiver, n);
     end_fail(&receiver->end, n, "copying arrived messages to their frames failed");
   }
-  if (!receiver->complete)
-    end_stage(&receiver->end, n > 0 ? PST_STAGE_SINK : idle_stage(receiver));
+  if (receiver->phase == RECEIVER_TAKING)
+    end_stage(&receiver->end, n > 0 ? PST_STAGE_SINK : frames_idle_stage(receiver));
   return n;
 }
 
 /* ---- And back -------------------------------------------------------------------- */
 
-static void take_back(struct pst_receiver *receiver, uint32_t buffer)
+static void frames_take_back(struct pst_receiver *receiver, const uint64_t *buffers, uint32_t n)
 {
-  receiver->held--;
-  if (!receiver->unfenced)
-    assemble_release(receiver->frames->assemble, buffer);
-}
-
-int frames_watch(struct pst_receiver *receiver)
-{
-  const struct session_memory *memory = receiver->landing->memory;
-  struct frames *frames = receiver->frames;
-  uint32_t capacity = frames->params.buffers;
-
-  for (; frames->release_head != frames->release_tail; frames->release_head++) {
-    struct frames_release *release = &frames->releases[frames->release_head % capacity];
-    int rc = memory->plugin->memory->fence_query(memory->memory, release->fence);
-    if (rc < 0)
-      return rc == -EAGAIN ? 0 : rc;
-    receiver_drop_fence(receiver, release->fence);
-    while (release->count--)
-      take_back(receiver, frames->released[frames->buffer_head++ % capacity]);
-  }
-  return 0;
+  for (uint32_t i = 0; i < n && !receiver->unfenced; i++)
+    assemble_release(receiver->frames->assemble, (uint32_t)buffers[i]);
 }
 
 /* The application gives these back: false, and nothing is, if it does not hold one of them. */
-static bool claim(struct frames *frames, const struct pst_frame *given, uint32_t n)
+static bool frames_claim(struct frames *frames, const struct pst_frame *given, uint32_t n)
 {
   uint32_t i;
 
@@ -275,10 +243,11 @@ static bool claim(struct frames *frames, const struct pst_frame *given, uint32_t
 int pst_receiver_release_frames(struct pst_receiver *receiver, const struct pst_frame *frames,
                                 uint32_t n)
 {
-  if (!receiver->frames || !claim(receiver->frames, frames, n))
+  if (!receiver->frames || !frames_claim(receiver->frames, frames, n))
     return -EINVAL;
+  receiver->held -= n;
   for (uint32_t i = 0; i < n; i++)
-    take_back(receiver, frames[i].token);
+    frames_take_back(receiver, &(uint64_t){frames[i].token}, 1);
   end_stage(&receiver->end, -1);
   return 0;
 }
@@ -287,26 +256,30 @@ int pst_receiver_release_frames_after(struct pst_receiver *receiver, const struc
                                       uint32_t n, struct pst_fence *fence)
 {
   struct frames *frames = receiver->frames;
-  uint32_t capacity;
+  int rc = 0;
 
   if (!fence)
     return pst_receiver_release_frames(receiver, given, n);
-  if (!frames || n == 0 || !claim(frames, given, n)) {
+  if (!frames)
+    rc = -EINVAL;
+  else if (n)
+    rc = receiver_release_room(receiver, n);
+  if (rc == 0 && !frames_claim(frames, given, n))
+    rc = -EINVAL;
+  if (rc < 0 || n == 0) {
     receiver_drop_fence(receiver, fence);
-    return frames && n == 0 ? 0 : -EINVAL;
+    return rc;
   }
-  capacity = frames->params.buffers;
   for (uint32_t i = 0; i < n; i++)
-    frames->released[frames->buffer_tail++ % capacity] = given[i].token;
-  frames->releases[frames->release_tail++ % capacity] =
-      (struct frames_release){.fence = fence, .count = n};
+    receiver_release_put(receiver, given[i].token);
+  receiver_release_behind(receiver, fence, n);
   end_stage(&receiver->end, -1);
   return 0;
 }
 
 int pst_frame_view(const struct pst_frame *frame, uint32_t i, struct pst_view *view)
 {
-  if (i >= frame->packets || !is_here(frame->valid, i))
+  if (i >= frame->packets || !frames_is_here(frame->valid, i))
     return 0;
   *view =
       (struct pst_view){.address = frame->address + i * frame->stride,
@@ -317,3 +290,54 @@ int pst_frame_view(const struct pst_frame *frame, uint32_t i, struct pst_view *v
                         .meta = frame->meta};
   return 1;
 }
+
+/* ---- As a client of the receiver --------------------------------------------------- */
+
+/* Messages that wait for a buffer are looked at again soon: what frees it may be a
+ * fence. */
+static uint64_t frames_due_ns(const struct receiver_client *client, uint64_t now)
+{
+  const struct frames *frames = (const struct frames *)client;
+
+  if (frames->view_at < frames->view_count)
+    return now + THREAD_NAP_NS;
+  return assemble_first(frames->assemble) ? now : assemble_due_ns(frames->assemble);
+}
+
+static uint32_t frames_give_up(struct receiver_client *client, struct pst_receiver *receiver)
+{
+  const struct session_lane *lane = receiver->end.lane;
+  struct frames *frames = (struct frames *)client;
+  uint32_t count = frames->view_count - frames->view_at;
+
+  for (; frames->view_at < frames->view_count; frames->view_at++)
+    lane->ops->release(lane->worker, &frames->views[frames->view_at].token, 1);
+  return count;
+}
+
+static int frames_poll_on(struct pst_receiver *receiver)
+{
+  struct pst_frame_batch batch = {.struct_size = sizeof(batch)};
+
+  return pst_receiver_poll_frames(receiver, &batch);
+}
+
+static void frames_close(struct receiver_client *client, struct pst_receiver *receiver)
+{
+  const struct engine_memory *memory = receiver->ring->memory;
+  struct frames *frames = (struct frames *)client;
+
+  if (frames->zeros.length)
+    memory->plugin->memory->free_region(memory->memory, &frames->zeros);
+  assemble_close(frames->assemble);
+  copy_rows_close(&frames->rows);
+  free(frames->out);
+  free(frames);
+  receiver->frames = NULL;
+}
+
+const struct receiver_client_ops frames_client_ops = {.take_back = frames_take_back,
+                                                      .due_ns = frames_due_ns,
+                                                      .give_up = frames_give_up,
+                                                      .poll_on = frames_poll_on,
+                                                      .close = frames_close};

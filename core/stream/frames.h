@@ -8,34 +8,34 @@
 #ifndef PST_STREAM_FRAMES_H
 #define PST_STREAM_FRAMES_H
 
-#include "session.h"
-
-struct frames_release {
-  struct pst_fence *fence;
-  uint32_t count;
-};
+#include "receiver.h"
 
 struct frames {
+  struct receiver_client client;
   struct assemble *assemble;
   struct assemble_params params;
   enum config_missing missing;
   uint64_t stride;         /* from packet to packet */
   uint64_t frame_stride;   /* from buffer to buffer */
-  uint64_t arrived;        /* messages */
   struct pst_region zeros; /* what missing packets are copied from */
   uint64_t zeros_length;
   bool zeroed;                               /* the first of the closed frames has its zeros */
   struct copy_rows rows;                     /* placed, and to be copied with the next */
   struct pst_view views[SESSION_POLL_BATCH]; /* taken, with no place found yet */
   uint32_t view_at, view_count;
-  struct frames_release *releases; /* FIFO; never more than there are frames */
-  uint32_t *released;              /* their buffers */
-  bool *out;                       /* by buffer: the application holds it */
-  uint32_t release_head, release_tail;
-  uint32_t buffer_head, buffer_tail;
+  bool *out; /* by buffer: the application holds it */
 };
 
-/* Take in what has arrived, and start the copies. Returns whether more may have
+/* frames_open.c. What a stream that assembles needs, by its configuration alone: bytes of all its
+ * frames, and pieces of a copy. */
+uint64_t frames_length(const struct config_stream *config);
+uint32_t frames_pieces(const struct config_stream *config);
+int frames_open(struct pst_receiver *receiver, struct pst_error *error);
+
+/* frames.c */
+extern const struct receiver_client_ops frames_client_ops;
+
+/* frames_collect.c. Take in what has arrived, and start the copies. Returns whether more may have
  * arrived than there was room for; -errno of the memory or the stream. */
 int frames_collect(struct pst_receiver *receiver);
 

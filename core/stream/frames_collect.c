@@ -10,7 +10,7 @@
 
 _Static_assert(FRAMES_ROUNDS *SESSION_POLL_BATCH <= SESSION_DEVICE_BATCH, "one copy takes them");
 
-static uint64_t realtime_ns(void)
+static uint64_t frames_realtime_ns(void)
 {
   struct timespec t;
 
@@ -18,16 +18,16 @@ static uint64_t realtime_ns(void)
   return (uint64_t)t.tv_sec * PST_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-static uint64_t address_of(const struct frames *frames, const struct landing *landing,
-                           const struct assemble_place *place)
+static uint64_t frames_address_of(const struct frames *frames, const struct staging *staging,
+                                  const struct assemble_place *place)
 {
-  return landing->final_region.address + place->buffer * frames->frame_stride +
+  return staging->region.mem.address + place->buffer * frames->frame_stride +
          place->cell * frames->stride;
 }
 
-static enum assemble_verdict place_view(struct frames *frames, const struct landing *landing,
-                                        const struct pst_view *view, uint64_t now_ns,
-                                        uint64_t arrival_ns)
+static enum assemble_verdict frames_place_view(struct frames *frames, const struct staging *staging,
+                                               const struct pst_view *view, uint64_t now_ns,
+                                               uint64_t arrival_ns)
 {
   const struct assemble_message message = {.sequence = view->sequence,
                                            .meta = view->flags & PST_VIEW_META ? view->meta : 0,
@@ -39,75 +39,76 @@ static enum assemble_verdict place_view(struct frames *frames, const struct land
   enum assemble_verdict verdict = assemble_take(frames->assemble, &message, now_ns, &place);
 
   if (verdict == ASSEMBLE_PLACED)
-    copy_rows_add(&frames->rows, view->address, address_of(frames, landing, &place), view->length);
+    copy_rows_add(&frames->rows, view->address, frames_address_of(frames, staging, &place),
+                  view->length);
   return verdict;
 }
 
 /* As many of the next n views as follow each other in a frame. Returns how many. */
-static uint32_t place_row(struct frames *frames, const struct landing *landing,
-                          const struct pst_view *views, uint32_t n, uint64_t arrival_ns)
+static uint32_t frames_place_row(struct frames *frames, const struct staging *staging,
+                                 const struct pst_view *views, uint32_t n, uint64_t arrival_ns)
 {
   struct assemble_place place;
   uint32_t row = assemble_take_row(frames->assemble, views, n, arrival_ns, &place);
 
   if (row)
-    copy_rows_add_views(&frames->rows, views, row, address_of(frames, landing, &place),
+    copy_rows_add_views(&frames->rows, views, row, frames_address_of(frames, staging, &place),
                         frames->stride);
   return row;
 }
 
 /* Find places for what is in `views`, at most `room` of them. */
-static void place_views(struct pst_receiver *receiver, uint32_t room)
+static void frames_place_views(struct pst_receiver *receiver, uint32_t room)
 {
   struct frames *frames = receiver->frames;
-  struct landing *landing = receiver->landing;
+  struct staging *staging = receiver->ring->staging;
   uint64_t refused[SESSION_POLL_BATCH];
-  uint64_t now_ns = clock_now_ns(), arrival_ns = realtime_ns();
+  uint64_t now_ns = clock_now_ns(), arrival_ns = frames_realtime_ns();
   uint32_t count = 0, refused_count = 0, from = frames->view_at;
 
   while (count < room && frames->view_at < frames->view_count) {
     const struct pst_view *view = &frames->views[frames->view_at];
     uint32_t left = frames->view_count - frames->view_at;
-    uint32_t row =
-        place_row(frames, landing, view, left < room - count ? left : room - count, arrival_ns);
+    uint32_t row = frames_place_row(frames, staging, view,
+                                    left < room - count ? left : room - count, arrival_ns);
     count += row;
     frames->view_at += row;
     if (row)
       continue;
-    enum assemble_verdict verdict = place_view(frames, landing, view, now_ns, arrival_ns);
+    enum assemble_verdict verdict = frames_place_view(frames, staging, view, now_ns, arrival_ns);
     if (verdict == ASSEMBLE_WAIT)
       break;
     if (verdict == ASSEMBLE_PLACED) {
       count++;
     } else {
-      landing_note(landing, &frames->views[from], frames->view_at - from);
+      staging_note(staging, &frames->views[from], frames->view_at - from);
       from = frames->view_at + 1;
       refused[refused_count++] = view->token;
     }
     frames->view_at++;
   }
-  landing_note(landing, &frames->views[from], frames->view_at - from);
+  staging_note(staging, &frames->views[from], frames->view_at - from);
   if (refused_count)
-    landing->lane->ops->release(landing->lane->worker, refused, refused_count);
+    staging->lane->ops->release(staging->lane->worker, refused, refused_count);
 }
 
 /* One copy of all that has been placed. */
-static int copy_placed(struct pst_receiver *receiver)
+static int frames_copy_placed(struct pst_receiver *receiver)
 {
   struct frames *frames = receiver->frames;
   int rc = 0;
 
-  if (receiver->landing->placed)
-    rc = landing_copy(receiver->landing, &frames->rows);
+  if (receiver->ring->staging->placed)
+    rc = staging_copy(receiver->ring->staging, &frames->rows);
   if (rc < 0 && rc != -EAGAIN)
     return rc;
-  if (!landing_is_deferred(receiver->landing))
+  if (!staging_is_deferred(receiver->ring->staging))
     assemble_settle(frames->assemble);
-  return landing_reap(receiver->landing);
+  return staging_reap(receiver->ring->staging);
 }
 
 /* Which transports have timestamps only their messages tell. */
-static int check_timestamps(struct pst_receiver *receiver)
+static int frames_check_timestamps(struct pst_receiver *receiver)
 {
   const struct frames *frames = receiver->frames;
   char text[320];
@@ -129,10 +130,10 @@ static int check_timestamps(struct pst_receiver *receiver)
 /* The next part of what has arrived. 1: there may be more of it that fits; 0: nothing
  * more has come; -EAGAIN: nothing more fits, or a frame is through and nobody has to wait for
  * what comes next; -errno. */
-static int collect_some(struct pst_receiver *receiver)
+static int frames_collect_some(struct pst_receiver *receiver)
 {
   struct frames *frames = receiver->frames;
-  uint32_t room = landing_room(receiver->landing);
+  uint32_t room = staging_room(receiver->ring->staging);
   bool is_all = false;
 
   if (room > SESSION_POLL_BATCH)
@@ -142,18 +143,18 @@ static int collect_some(struct pst_receiver *receiver)
   if (frames->view_at == frames->view_count) {
     frames->view_at = 0;
     frames->view_count = receiver_gather(receiver, frames->views, room);
-    frames->arrived += frames->view_count;
+    receiver->arrived += frames->view_count;
     if (frames->view_count == 0)
       return 0;
     is_all = frames->view_count < room;
     if (receiver->intervals)
       receiver_see_times(receiver, frames->views, frames->view_count);
-    receiver_arrived(receiver, frames->arrived);
-    int rc = check_timestamps(receiver);
+    receiver_note_arrived(receiver, receiver->arrived);
+    int rc = frames_check_timestamps(receiver);
     if (rc < 0)
       return rc;
   }
-  place_views(receiver, room);
+  frames_place_views(receiver, room);
   return frames->view_at < frames->view_count || (is_all && assemble_first(frames->assemble))
              ? -EAGAIN
              : 1;
@@ -164,22 +165,11 @@ int frames_collect(struct pst_receiver *receiver)
   int rc = 1;
 
   for (int round = 0; rc == 1 && round < FRAMES_ROUNDS; round++)
-    rc = collect_some(receiver);
+    rc = frames_collect_some(receiver);
   if (rc < 0 && rc != -EAGAIN)
     return rc;
-  int copied = copy_placed(receiver);
+  int copied = frames_copy_placed(receiver);
   if (copied < 0)
     return copied;
-  return rc != 0 || landing_is_deferred(receiver->landing);
-}
-
-uint32_t frames_give_up(struct pst_receiver *receiver)
-{
-  const struct session_lane *lane = receiver->end.lane;
-  struct frames *frames = receiver->frames;
-  uint32_t count = frames->view_count - frames->view_at;
-
-  for (; frames->view_at < frames->view_count; frames->view_at++)
-    lane->ops->release(lane->worker, &frames->views[frames->view_at].token, 1);
-  return count;
+  return rc != 0 || staging_is_deferred(receiver->ring->staging);
 }

@@ -13,7 +13,7 @@
 
 /* ---- Sizes --------------------------------------------------------------------- */
 
-static struct assemble_params params_of(const struct config_stream *config)
+static struct assemble_params frames_params_of(const struct config_stream *config)
 {
   return (struct assemble_params){.by_marker = config->receiver.assemble.by == CONFIG_BY_RTP_MARKER,
                                   .drops = config->receiver.assemble.missing == CONFIG_MISSING_DROP,
@@ -24,47 +24,43 @@ static struct assemble_params params_of(const struct config_stream *config)
 }
 
 /* Contiguous, unless the file asks for more. */
-static uint64_t stride_of(const struct config_stream *config)
+static uint64_t frames_stride_of(const struct config_stream *config)
 {
   return config->stride ? config->stride : config->message;
 }
 
-static uint64_t frame_stride_of(const struct config_stream *config)
+static uint64_t frames_frame_stride_of(const struct config_stream *config)
 {
-  struct assemble_params params = params_of(config);
+  struct assemble_params params = frames_params_of(config);
 
-  return round_up(assemble_cells(&params) * stride_of(config), FRAMES_ALIGNMENT);
+  return round_up(assemble_cells(&params) * frames_stride_of(config), FRAMES_ALIGNMENT);
 }
 
-static uint64_t zeros_of(const struct config_stream *config)
+static uint64_t frames_zeros_of(const struct config_stream *config)
 {
-  uint64_t length = config->receiver.assemble.packets * stride_of(config);
+  uint64_t length = config->receiver.assemble.packets * frames_stride_of(config);
 
   return length < FRAMES_ZEROS ? length : FRAMES_ZEROS;
 }
 
 uint64_t frames_length(const struct config_stream *config)
 {
-  return config->receiver.assemble.packets
-             ? frame_stride_of(config) * config->receiver.assemble.frames
-             : 0;
+  return frames_frame_stride_of(config) * config->receiver.assemble.frames;
 }
 
 uint32_t frames_pieces(const struct config_stream *config)
 {
   uint32_t packets = config->receiver.assemble.packets;
-  uint64_t pieces;
-
-  if (packets == 0)
-    return SESSION_DEVICE_BATCH;
   /* Every other packet missing, and runs cut where the zeros end. */
-  pieces = packets / 2 + 1 + packets * stride_of(config) / zeros_of(config) + 1;
+  uint64_t pieces =
+      packets / 2 + 1 + packets * frames_stride_of(config) / frames_zeros_of(config) + 1;
+
   return pieces > SESSION_DEVICE_BATCH ? (uint32_t)pieces : SESSION_DEVICE_BATCH;
 }
 
 /* ---- Opening ------------------------------------------------------------------- */
 
-static int check_transport(const struct pst_receiver *receiver, struct pst_error *error)
+static int frames_check_transport(const struct pst_receiver *receiver, struct pst_error *error)
 {
   if (receiver->end.device->limits.capabilities & PST_CAP_SEQUENCE)
     return 0;
@@ -76,14 +72,16 @@ static int check_transport(const struct pst_receiver *receiver, struct pst_error
                   receiver->end.device->plugin->name);
 }
 
-static int open_zeros(struct pst_receiver *receiver, struct frames *frames, struct pst_error *error)
+static int frames_open_zeros(struct pst_receiver *receiver, struct frames *frames,
+                             struct pst_error *error)
 {
-  const struct session_memory *memory = receiver->landing->memory;
+  const struct engine_memory *memory = receiver->ring->memory;
   struct pst_alloc_params params = {.struct_size = sizeof(params),
                                     .purpose = PST_ALLOC_STAGING,
                                     .length = frames->zeros_length,
                                     .needs = PST_NEED_CPU_ACCESS,
-                                    .label = "zeros for missing packets"};
+                                    .label = "zeros for missing packets",
+                                    .lower = "`message`"};
   int rc;
 
   if (frames->missing != CONFIG_MISSING_ZERO)
@@ -104,10 +102,9 @@ static int open_zeros(struct pst_receiver *receiver, struct frames *frames, stru
 int frames_open(struct pst_receiver *receiver, struct pst_error *error)
 {
   const struct config_stream *config = receiver->end.config;
-  const struct config *all = receiver->end.session->config;
   uint32_t bits = receiver->end.device->limits.sequence_bits;
   struct frames *frames;
-  int rc = check_transport(receiver, error);
+  int rc = frames_check_transport(receiver, error);
 
   if (rc < 0)
     return rc;
@@ -115,47 +112,23 @@ int frames_open(struct pst_receiver *receiver, struct pst_error *error)
   if (!frames)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", config->name);
   receiver->frames = frames;
-  frames->params = params_of(config);
+  frames->client.ops = &frames_client_ops;
+  receiver_add_client(receiver, &frames->client);
+  frames->params = frames_params_of(config);
   /* A foreign sender's numbers begin behind all that its framing has. */
-  frames->params.joins = all->control.none;
+  frames->params.joins = end_is_foreign(&receiver->end);
   if (frames->params.joins && !frames->params.by_marker && bits < 64)
     frames->params.origin = UINT64_C(1) << bits;
   frames->missing = config->receiver.assemble.missing;
-  frames->zeros_length = zeros_of(config);
-  frames->stride = stride_of(config);
-  frames->frame_stride = frame_stride_of(config);
-  frames->releases = calloc(frames->params.buffers, sizeof(*frames->releases));
-  frames->released = calloc(frames->params.buffers, sizeof(*frames->released));
+  frames->zeros_length = frames_zeros_of(config);
+  frames->stride = frames_stride_of(config);
+  frames->frame_stride = frames_frame_stride_of(config);
   frames->out = calloc(frames->params.buffers, sizeof(*frames->out));
-  rc = copy_rows_open(&frames->rows, receiver->landing->memory->plugin->memory,
-                      frames_pieces(config));
+  rc = copy_rows_open(&frames->rows, frames_pieces(config));
   if (rc == 0)
-    rc = frames->releases && frames->released && frames->out
-             ? assemble_open(&frames->params, &frames->assemble)
-             : -ENOMEM;
+    rc = frames->out ? assemble_open(&frames->params, &frames->assemble) : -ENOMEM;
   if (rc < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc, "stream %s: no frames: %s", config->name,
                     strerror(-rc));
-  return open_zeros(receiver, frames, error);
-}
-
-void frames_close(struct pst_receiver *receiver)
-{
-  const struct session_memory *memory = receiver->landing->memory;
-  struct frames *frames = receiver->frames;
-
-  if (!frames)
-    return;
-  for (; frames->release_head != frames->release_tail; frames->release_head++)
-    receiver_drop_fence(receiver,
-                        frames->releases[frames->release_head % frames->params.buffers].fence);
-  if (frames->zeros.length)
-    memory->plugin->memory->free_region(memory->memory, &frames->zeros);
-  assemble_close(frames->assemble);
-  copy_rows_close(&frames->rows);
-  free(frames->releases);
-  free(frames->released);
-  free(frames->out);
-  free(frames);
-  receiver->frames = NULL;
+  return frames_open_zeros(receiver, frames, error);
 }

@@ -4,17 +4,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "event_loop.h"
+#include "frames.h"
+#include "lane.h"
+#include "loss.h"
 #include "session.h"
 
 #define RECEIVER_AFTER 1024 /* releases that wait for their fences, to begin with; a power of 2 */
 
-static int join_landing(struct pst_session *session, struct pst_receiver *receiver,
-                        struct pst_error *error)
+static int receiver_open_own_ring(struct pst_session *session, struct pst_receiver *receiver,
+                                  struct pst_error *error)
 {
-  const char *share = receiver->end.config->receiver.share;
+  const struct config_stream *config = receiver->end.config;
+  const bool assembles = config->receiver.assemble.packets;
+  const struct receive_ring_params params = {
+      .stream = config,
+      .lane = receiver->end.lane,
+      .endpoints = 1 + session_stream_find(session, receiver->end.name)->sharers,
+      .final_length = assembles ? frames_length(config) : 0,
+      .pieces = assembles ? frames_pieces(config) : SESSION_DEVICE_BATCH};
+
+  return receive_ring_open(&session->engine, &params, &receiver->ring, error);
+}
+
+static int receiver_join_ring(struct pst_session *session, struct pst_receiver *receiver,
+                              struct pst_error *error)
+{
+  const char *share = receiver->end.share;
   struct pst_receiver *owner = pst_session_receiver(session, share);
 
-  if (!owner || !owner->landing)
+  if (!owner || !owner->ring)
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
                     "stream %s: receiver.share: stream %s is not among the streams of this run",
                     receiver->end.name, share);
@@ -25,18 +44,18 @@ static int join_landing(struct pst_session *session, struct pst_receiver *receiv
         "stream %s: receiver.share: transport %s cannot share a ring among these streams; "
         "give the stream a ring of its own",
         receiver->end.name, receiver->end.lane->device->plugin->name);
-  receiver->landing = owner->landing;
-  receiver->landing->users++;
+  receiver->ring = owner->ring;
+  receiver->ring->users++;
   return 0;
 }
 
-static int open_fifos(struct pst_receiver *receiver, struct pst_error *error)
+static int receiver_open_fifos(struct pst_receiver *receiver, struct pst_error *error)
 {
   uint64_t tokens = 1;
 
-  while (tokens < (uint64_t)receiver->landing->slots * 2)
+  while (tokens < (uint64_t)receiver->ring->slots * 2)
     tokens <<= 1;
-  if (receiver->landing->staged && !receiver->end.config->receiver.assemble.packets) {
+  if (receiver->ring->staging && !receiver->end.config->receiver.assemble.packets) {
     receiver->parked = calloc(SESSION_DEVICE_BATCH, sizeof(*receiver->parked));
     if (!receiver->parked)
       return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory",
@@ -54,16 +73,16 @@ static int open_fifos(struct pst_receiver *receiver, struct pst_error *error)
   return 0;
 }
 
-static int open_queue(struct pst_receiver *receiver, struct pst_error *error)
+static int receiver_open_queue(struct pst_receiver *receiver, struct pst_error *error)
 {
-  struct session_memory *memory = receiver->landing->memory;
+  struct engine_memory *memory = receiver->ring->memory;
   struct pst_queue_params params = {
       .struct_size = sizeof(params), .batches = 32, .pieces = SESSION_DEVICE_BATCH};
   int rc;
 
   if (!(memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN))
     return 0;
-  rc = payload_rows_open(&receiver->payloads, memory->plugin->memory, SESSION_DEVICE_BATCH);
+  rc = payload_rows_open(&receiver->payloads, SESSION_DEVICE_BATCH);
   if (rc < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc, "stream %s: out of memory", receiver->end.name);
   rc = memory->plugin->memory->queue_open(memory->memory, &params, &receiver->queue);
@@ -73,9 +92,9 @@ static int open_queue(struct pst_receiver *receiver, struct pst_error *error)
   return 0;
 }
 
-static int open_intervals(struct pst_receiver *receiver, struct pst_error *error)
+static int receiver_open_intervals(struct pst_receiver *receiver, struct pst_error *error)
 {
-  const struct session_device *device = receiver->end.lane->device;
+  const struct engine_device *device = receiver->end.lane->device;
 
   if (!(device->limits.capabilities & PST_CAP_TIME))
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
@@ -97,17 +116,17 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
   struct pst_endpoint_params params = {.struct_size = sizeof(params),
                                        .roles = PST_ROLE_RECEIVER,
                                        .cookie = (uint64_t)(uintptr_t)&receiver->end,
-                                       .options = config->receiver.transport.plugin.options,
+                                       .options = receiver->end.transport->plugin.options,
                                        .label = config->name,
                                        .message_max = config->message,
                                        .timeout_ns = config->timeout_ns};
-  int rc = config->receiver.share ? join_landing(session, receiver, error)
-                                  : landing_open(session, receiver, error);
+  int rc = receiver->end.share ? receiver_join_ring(session, receiver, error)
+                               : receiver_open_own_ring(session, receiver, error);
 
   if (rc == 0)
-    rc = open_fifos(receiver, error);
+    rc = receiver_open_fifos(receiver, error);
   if (rc == 0)
-    rc = open_queue(receiver, error);
+    rc = receiver_open_queue(receiver, error);
   if (rc < 0)
     return rc;
   if (config->receiver.assemble.packets)
@@ -115,52 +134,49 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
   if (rc < 0)
     return rc;
   if (config->receiver.intervals)
-    rc = open_intervals(receiver, error);
+    rc = receiver_open_intervals(receiver, error);
   if (rc < 0)
     return rc;
   receiver->is_numbered = receiver->end.lane->device->limits.capabilities & PST_CAP_SEQUENCE;
-  receiver->track.floats = receiver->end.is_foreign;
-  receiver->end.path = receiver->landing->path;
-  const struct pst_region *final = receiver->landing->staged ? &receiver->landing->final_region
-                                                             : &receiver->landing->ring_region;
+  receiver->window.floats = end_is_foreign(&receiver->end);
+  receiver->end.path = receiver->ring->path;
+  const struct pst_region *final = receive_ring_final(receiver->ring);
   memcpy(receiver->end.memory_backing, final->backing, sizeof(receiver->end.memory_backing));
   receiver->end.memory_kind = final->kind;
-  params.ring = receiver->landing->ring;
-  params.domain = landing_domain(receiver->landing);
+  params.ring = receiver->ring->ring;
+  params.domain = receive_ring_domain(receiver->ring);
   pst_log_clear_error();
   rc = receiver->end.lane->ops->endpoint_open(receiver->end.lane->worker, &params,
                                               &receiver->end.endpoint);
-  if (rc < 0 && pst_fail_said(error, refusal_status(rc), rc) == rc)
+  if (rc == 0)
+    receiver->end.endpoint_state = END_ENDPOINT_OPEN;
+  if (rc < 0 && pst_fail_said(error, engine_exit_status(rc), rc) == rc)
     return rc;
   if (rc < 0)
-    return pst_fail(error, refusal_status(rc), rc, "stream %s: transport %s opens no endpoint: %s",
-                    config->name, receiver->end.lane->device->plugin->name, strerror(-rc));
+    return pst_fail(error, engine_exit_status(rc), rc,
+                    "stream %s: transport %s opens no endpoint: %s", config->name,
+                    receiver->end.lane->device->plugin->name, strerror(-rc));
   return 0;
-}
-
-void receiver_drop_fence(const struct pst_receiver *receiver, struct pst_fence *fence)
-{
-  struct session_memory *memory = receiver->landing->memory;
-
-  if (fence)
-    memory->plugin->memory->fence_release(memory->memory, fence);
 }
 
 void receiver_close(struct pst_receiver *receiver)
 {
   if (!receiver)
     return;
-  tensors_close(receiver);
-  if (receiver->landing) {
-    frames_close(receiver);
+  while (receiver->clients) {
+    struct receiver_client *client = receiver->clients;
+    receiver->clients = client->next;
+    client->ops->close(client, receiver);
+  }
+  if (receiver->ring) {
     receiver_drop_fence(receiver, receiver->ready);
     while (receiver->after.batches && receiver->after.head != receiver->after.tail)
       receiver_drop_fence(
           receiver,
           receiver->after.batches[receiver->after.head++ & (receiver->after.capacity - 1)].fence);
     if (receiver->queue)
-      receiver->landing->memory->plugin->memory->queue_close(receiver->queue);
-    landing_close(receiver->landing);
+      receiver->ring->memory->plugin->memory->queue_close(receiver->queue);
+    receive_ring_close(receiver->ring);
   }
   free(receiver->parked);
   payload_rows_close(&receiver->payloads);
@@ -168,6 +184,71 @@ void receiver_close(struct pst_receiver *receiver)
   free(receiver->pending);
   free(receiver->after.batches);
   free(receiver->after.tokens);
-  pthread_mutex_destroy(&receiver->end.text_lock);
+  end_destroy(&receiver->end);
   free(receiver);
 }
+
+/* ---- What an end does as a receiver ------------------------------------------------- */
+
+static void receiver_connected(struct session_end *end)
+{
+  /* The sender's word was here before the transport's. */
+  if (((const struct pst_receiver *)end)->finish_known)
+    end_state(end, PST_STATE_ENDING);
+}
+
+/* With its counters the times between messages are read. */
+static void receiver_measure(struct session_end *end)
+{
+  struct pst_receiver *receiver = (struct pst_receiver *)end;
+  struct pst_times times;
+
+  if (!receiver->intervals)
+    return;
+  interarrival_read(receiver->intervals, &times);
+  pthread_mutex_lock(&end->text_lock);
+  receiver->times = times;
+  pthread_mutex_unlock(&end->text_lock);
+}
+
+/* The sooner of two; 0: none. */
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+  return a && (b == 0 || a < b) ? a : b;
+}
+
+static uint64_t receiver_due_ns(const struct session_end *end, uint64_t now)
+{
+  const struct pst_receiver *receiver = (const struct pst_receiver *)end;
+  const struct receive_ring *ring = receiver->ring;
+  uint64_t due;
+
+  if (receiver->pending_head != receiver->pending_tail)
+    return now;
+  if (receiver->after.head != receiver->after.tail || receiver->check_waits ||
+      (ring->staging && staging_is_copying(ring->staging)))
+    due = now + THREAD_NAP_NS;
+  else
+    due = receiver_end_due_ns(receiver);
+  for (const struct receiver_client *client = receiver->clients; client; client = client->next)
+    due = sooner(due, client->ops->due_ns(client, now));
+  return due;
+}
+
+static struct receive_ring *receiver_ring(const struct session_end *end)
+{
+  return ((const struct pst_receiver *)end)->ring;
+}
+
+const struct end_ops receiver_ops = {.role = "receiver",
+                                     .peer_role = "sender",
+                                     .arrived = receiver_pend,
+                                     .connected = receiver_connected,
+                                     .met = receiver_met,
+                                     .finish = receiver_finish_heard,
+                                     .beat = receiver_beat_heard,
+                                     .totals = receiver_totals,
+                                     .measure = receiver_measure,
+                                     .claim = loss_claim,
+                                     .due_ns = receiver_due_ns,
+                                     .ring = receiver_ring};

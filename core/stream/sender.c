@@ -8,349 +8,27 @@
  * With fan-out each receiver has a leg of its own; a slot is free when the last
  * leg is done with it.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/units.h"
+#include "engine/engine.h"
+#include "engine/strided.h"
+#include "event_loop.h"
+#include "lane.h"
+#include "loss.h"
+#include "sender.h"
 #include "session.h"
 
 #define SENDER_FLUSH_COOKIE UINT64_MAX
-
-uint32_t sender_slots(const struct config_stream *config)
-{
-  uint32_t wanted = config->sender.ring ? config->sender.ring : config->ring;
-  uint32_t slots = 2;
-
-  while (slots < wanted && slots < 1u << 30)
-    slots <<= 1;
-  return slots;
-}
-
-static struct pst_sender *leader_of(struct pst_sender *sender)
-{
-  return sender->leader ? sender->leader : sender;
-}
-
-/* ---- Opening --------------------------------------------------------------------- */
-
-static int refuse_alloc(const struct pst_sender *sender, uint64_t length, int rc,
-                        struct pst_error *error)
-{
-  char bytes[UNITS_ABOUT_BYTES];
-
-  if (pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
-    return rc;
-  units_print_about(length, bytes, sizeof(bytes));
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                  "stream %s: memory %s cannot allocate %s for the sender's slots: %s; lower "
-                  "`ring` or `message`",
-                  sender->end.name, sender->memory->plugin->name, bytes, strerror(-rc));
-}
-
-static bool sends_from(const struct pst_sender *sender, const struct pst_sender *slots)
-{
-  const char *share = sender->end.config->sender.share;
-
-  return sender == slots || (share && strcmp(share, slots->end.name) == 0);
-}
-
-uint32_t sender_needs(const struct pst_sender *sender)
-{
-  const struct pst_session *session = sender->end.session;
-  uint32_t needs = 0;
-
-  for (uint32_t i = 0; i < session->sender_count; i++)
-    if (sends_from(session->senders[i], sender))
-      needs |= session->senders[i]->end.lane->device->limits.send_needs;
-  return needs;
-}
-
-/* A transport that cannot read the slots: its own, or that of a stream which shares them. */
-static void say_unmet(const struct pst_sender *sender, char *why, size_t why_size)
-{
-  const struct pst_session *session = sender->end.session;
-  const char *lacks;
-
-  for (uint32_t i = 0; i < session->sender_count && why[0] == 0; i++) {
-    const struct pst_sender *leg = session->senders[i];
-    const struct session_device *device = leg->end.lane->device;
-    if (!sends_from(leg, sender) ||
-        setup_region_meets(&sender->region, device->limits.send_needs, &lacks))
-      continue;
-    snprintf(why, why_size, "transport %s%s%.64s sends from memory with %s, memory %s (%s) has not",
-             device->plugin->name, leg == sender ? "" : " of stream ",
-             leg == sender ? "" : leg->end.name, lacks, sender->memory->plugin->name,
-             sender->region.backing);
-  }
-}
-
-/* *why says why the transport cannot read it, "" where it may. */
-static int alloc_slots(struct pst_sender *sender, const struct pst_limits *limits, char *why,
-                       size_t why_size, struct pst_error *error)
-{
-  const struct pst_memory_ops *memory = sender->memory->plugin->memory;
-  enum config_sender_path path = sender->end.config->sender.path;
-  struct pst_alloc_params params = {
-      .struct_size = sizeof(params),
-      .length = sender->stride * sender->slots,
-      .alignment = limits->slot_alignment > 4096 ? limits->slot_alignment : 4096,
-      .needs = path == CONFIG_SENDER_PATH_STAGED ? 0 : sender_needs(sender),
-      .label = sender->end.name};
-
-  sender->region.struct_size = sizeof(sender->region);
-  pst_log_clear_error();
-  int rc = memory->alloc(sender->memory->memory, &params, &sender->region);
-  /* A NIC may reach less of a GPU than there is; staged, it reaches none. */
-  if (rc == -ENOMEM && (params.needs & PST_NEED_EXPORT_DMABUF) && path == CONFIG_SENDER_PATH_AUTO) {
-    char bytes[UNITS_ABOUT_BYTES];
-    units_print_about(params.length, bytes, sizeof(bytes));
-    snprintf(why, why_size, "memory %s has no %s that a NIC can reach",
-             sender->memory->plugin->name, bytes);
-    params.needs = 0;
-    rc = memory->alloc(sender->memory->memory, &params, &sender->region);
-  }
-  if (rc < 0)
-    return refuse_alloc(sender, params.length, rc, error);
-  sender->has_region = true;
-  if (path == CONFIG_SENDER_PATH_STAGED)
-    snprintf(why, why_size, "asked for by `sender.path: staged`");
-  else
-    say_unmet(sender, why, why_size);
-  return 0;
-}
-
-static int open_region(struct pst_sender *sender, const struct pst_limits *limits,
-                       struct pst_error *error)
-{
-  uint64_t step = limits->slot_alignment > CACHE_LINE ? limits->slot_alignment : CACHE_LINE;
-  char why[160] = "";
-  int rc;
-
-  sender->base = limits->send_headroom;
-  sender->stride = round_up(limits->send_headroom + sender->end.config->message, step);
-  if (sender->end.config->stride > sender->stride)
-    sender->stride = round_up(sender->end.config->stride, step);
-  rc = alloc_slots(sender, limits, why, sizeof(why), error);
-  if (rc < 0)
-    return rc;
-  memcpy(sender->end.memory_backing, sender->region.backing, sizeof(sender->end.memory_backing));
-  sender->end.memory_kind = sender->region.kind;
-  return why[0] ? sender_stage(sender, why, error) : 0;
-}
-
-/* *path says why not. */
-static int try_register(const struct pst_sender *leader, const struct pst_sender *leg_owner,
-                        struct pst_mr **mr, struct pst_path_info *path)
-{
-  struct session_device *device = leg_owner->end.lane->device;
-  struct pst_mr_params params = {.struct_size = sizeof(params),
-                                 .access = PST_ACCESS_LOCAL_READ,
-                                 .region = sender_region(leader),
-                                 .length = leader->stride * leader->slots,
-                                 .path = path};
-
-  *path = (struct pst_path_info){.struct_size = sizeof(*path)};
-  return device->ops->mr_register(device->device, &params, mr);
-}
-
-static int fail_register(const struct pst_sender *leader, const struct pst_sender *leg_owner,
-                         const struct pst_path_info *path, int rc, struct pst_error *error)
-{
-  char bytes[UNITS_ABOUT_BYTES];
-
-  units_print_about(leader->stride * leader->slots, bytes, sizeof(bytes));
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                  "stream %s: transport %s cannot register %s of %smemory %s (%s): %s",
-                  leg_owner->end.name, leg_owner->end.lane->device->plugin->name, bytes,
-                  leader->staging ? "staging " : "", leader->memory->plugin->name,
-                  sender_region(leader)->backing, path->reason[0] ? path->reason : strerror(-rc));
-}
-
-/* The leader's transport sends from the slots as they are by now. */
-static int fail_leg(const struct pst_sender *leader, const struct pst_sender *leg_owner,
-                    const struct pst_path_info *path, struct pst_error *error)
-{
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                  "stream %s: transport %s cannot send from the slots of stream %s, which it "
-                  "shares, in memory %s (%s)%s%s; with `sender: {path: staged}` in stream %s they "
-                  "are copied to memory that it reads",
-                  leg_owner->end.name, leg_owner->end.lane->device->plugin->name, leader->end.name,
-                  leader->memory->plugin->name, leader->region.backing, path->reason[0] ? ": " : "",
-                  path->reason, leader->end.name);
-}
-
-/* -EOPNOTSUPP alone says that other memory may do. */
-static int register_slots(struct pst_sender *sender, struct pst_error *error)
-{
-  struct pst_path_info path;
-  char why[160];
-  int rc = try_register(sender, sender, &sender->mr, &path);
-
-  if (rc == -EOPNOTSUPP && !sender->staging) {
-    snprintf(why, sizeof(why), "transport %s cannot send from memory %s%s%.80s",
-             sender->end.lane->device->plugin->name, sender->memory->plugin->name,
-             path.reason[0] ? ": " : "", path.reason);
-    rc = sender_stage(sender, why, error);
-    if (rc < 0)
-      return rc;
-    rc = try_register(sender, sender, &sender->mr, &path);
-  }
-  return rc < 0 ? fail_register(sender, sender, &path, rc, error) : 0;
-}
-
-static int open_slots(struct pst_session *session, struct pst_sender *sender,
-                      struct pst_error *error)
-{
-  const struct config_stream *config = sender->end.config;
-  struct pst_queue_params queue = {.struct_size = sizeof(queue), .batches = 64, .pieces = 65536};
-  int rc = setup_memory(session, &config->sender.memory, &sender->memory, error);
-
-  if (rc < 0)
-    return rc;
-  sender->slots = sender_slots(config);
-  sender->slot_mask = sender->slots - 1;
-  rc = open_region(sender, &sender->end.lane->device->limits, error);
-  if (rc == 0)
-    rc = register_slots(sender, error);
-  if (rc < 0)
-    return rc;
-  if (sender->memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN) {
-    rc = sender->memory->plugin->memory->queue_open(sender->memory->memory, &queue, &sender->queue);
-    if (rc < 0)
-      return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: memory %s opens no queue: %s",
-                      sender->end.name, sender->memory->plugin->name, strerror(-rc));
-  }
-  sender->requests = aligned_alloc(CACHE_LINE, sizeof(*sender->requests) * sender->slots);
-  sender->bytes_to = calloc(sender->slots, sizeof(*sender->bytes_to));
-  sender->legs = calloc(1, sizeof(*sender->legs));
-  if (!sender->requests || !sender->bytes_to || !sender->legs)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
-  for (uint32_t i = 0; i < sender->slots; i++)
-    sender->requests[i] = (struct pst_request){.opcode = PST_OP_SEND,
-                                               .flags = PST_REQUEST_EXCLUSIVE,
-                                               .local.mr = sender->mr,
-                                               .offset = sender->base + i * sender->stride};
-  sender->legs[0] = (struct sender_leg){.owner = sender, .mr = sender->mr};
-  sender->leg_count = 1;
-  sender->lends = sender->end.lane->device->limits.capabilities & PST_CAP_LEND;
-  pace_init(&sender->pace, config->sender.rate_bps, config->sender.burst, config->message);
-  pace_chunks(&sender->pace, config->sender.chunk, config->sender.sleep_ns);
-  return 0;
-}
-
-static int join_leader(struct pst_session *session, struct pst_sender *sender,
-                       struct pst_error *error)
-{
-  struct pst_sender *leader = pst_session_sender(session, sender->end.config->sender.share);
-  struct sender_leg *legs;
-  int rc;
-
-  if (!leader)
-    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
-                    "stream %s: sender.share: stream %s is not among the streams of this run",
-                    sender->end.name, sender->end.config->sender.share);
-  legs = realloc(leader->legs, (leader->leg_count + 1) * sizeof(*legs));
-  if (!legs)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
-  leader->legs = legs;
-  legs[leader->leg_count] = (struct sender_leg){.owner = sender, .mr = leader->mr};
-  sender->leader = leader;
-  sender->seed = leader->seed;
-  if (sender->end.lane->device != leader->end.lane->device) {
-    struct pst_path_info path;
-    rc = try_register(leader, sender, &sender->mr, &path);
-    if (rc == -EOPNOTSUPP && !leader->staging)
-      return fail_leg(leader, sender, &path, error);
-    if (rc < 0)
-      return fail_register(leader, sender, &path, rc, error);
-    legs[leader->leg_count].mr = sender->mr;
-  }
-  leader->leg_count++;
-  sender->end.path = leader->end.path;
-  for (uint32_t i = 0; i < leader->slots; i++)
-    leader->requests[i].flags &= (uint8_t)~PST_REQUEST_EXCLUSIVE;
-  sender->end.memory_kind = leader->end.memory_kind;
-  memcpy(sender->end.memory_backing, leader->end.memory_backing,
-         sizeof(sender->end.memory_backing));
-  return 0;
-}
-
-/* Streams get patterns of their own, so that a message of another stream does not
- * pass for one of this. FNV-1a. */
-uint64_t stream_seed(const struct config_stream *config)
-{
-  uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ config->sender.source.seed;
-
-  for (const char *c = config->name; *c; c++)
-    hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-  return hash;
-}
-
-int sender_open(struct pst_session *session, struct pst_sender *sender, struct pst_error *error)
-{
-  const struct config_stream *config = sender->end.config;
-  const struct pst_limits *limits = &sender->end.lane->device->limits;
-  struct pst_endpoint_params params = {.struct_size = sizeof(params),
-                                       .roles = PST_ROLE_SENDER,
-                                       .cookie = (uint64_t)(uintptr_t)&sender->end,
-                                       .options = config->sender.transport.plugin.options,
-                                       .label = config->name,
-                                       .message_max = config->message,
-                                       .pieces = 1,
-                                       .timeout_ns = config->timeout_ns};
-  int rc;
-
-  if (config->message > limits->message_max)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EMSGSIZE,
-                    "stream %s: message: %lu B is more than transport %s carries in one: %lu B",
-                    config->name, config->message, sender->end.lane->device->plugin->name,
-                    limits->message_max);
-  sender->seed = stream_seed(config);
-  rc = config->sender.share ? join_leader(session, sender, error)
-                            : open_slots(session, sender, error);
-  if (rc < 0)
-    return rc;
-  params.mr = sender->mr ? sender->mr : leader_of(sender)->mr;
-  params.requests = leader_of(sender)->slots + 1;
-  if (params.requests > limits->requests_max)
-    params.requests = limits->requests_max;
-  pst_log_clear_error();
-  rc = sender->end.lane->ops->endpoint_open(sender->end.lane->worker, &params,
-                                            &sender->end.endpoint);
-  if (rc < 0 && pst_fail_said(error, refusal_status(rc), rc) == rc)
-    return rc;
-  if (rc < 0)
-    return pst_fail(error, refusal_status(rc), rc, "stream %s: transport %s opens no endpoint: %s",
-                    config->name, sender->end.lane->device->plugin->name, strerror(-rc));
-  return 0;
-}
-
-void sender_close(struct pst_sender *sender)
-{
-  if (!sender)
-    return;
-  struct session_lane *lane = sender->end.lane;
-  if (sender->queue)
-    sender->memory->plugin->memory->queue_close(sender->queue);
-  if (sender->mr)
-    lane->ops->mr_deregister(lane->device->device, sender->mr);
-  sender_unstage(sender);
-  if (sender->has_region)
-    sender->memory->plugin->memory->free_region(sender->memory->memory, &sender->region);
-  free(sender->requests);
-  free(sender->bytes_to);
-  free(sender->legs);
-  pthread_mutex_destroy(&sender->end.text_lock);
-  free(sender);
-}
 
 /* ---- Posting and reaping ------------------------------------------------------------ */
 
 static struct sender_leg *leg_of(struct pst_sender *sender)
 {
-  struct pst_sender *leader = leader_of(sender);
+  struct pst_sender *leader = sender_leader(sender);
 
   for (uint32_t i = 0; i < leader->leg_count; i++)
     if (leader->legs[i].owner == sender)
@@ -380,11 +58,13 @@ static void leg_miscounted(struct sender_leg *leg, const struct pst_completion *
   end_fail(end, -EIO, text);
 }
 
-void sender_done(struct pst_sender *sender, const struct pst_completion *completion)
+static void sender_done(struct session_end *end, const struct pst_completion *completion)
 {
+  struct pst_sender *sender = (struct pst_sender *)end;
+
   if (completion->code == PST_OP_FLUSH) {
     if (completion->status == 0)
-      sender->flushed = true;
+      sender->flush = SENDER_FLUSH_DONE;
     else
       end_gone(&sender->end, completion->status);
     return;
@@ -404,7 +84,7 @@ void sender_done(struct pst_sender *sender, const struct pst_completion *complet
     leg_fail(leg, completion->status);
 }
 
-static int post_run(struct pst_sender *leader, struct sender_leg *leg, uint32_t run)
+static int leg_post_run(struct pst_sender *leader, struct sender_leg *leg, uint32_t run)
 {
   struct session_end *end = &leg->owner->end;
   const struct pst_request *requests = &leader->requests[leg->posted & leader->slot_mask];
@@ -421,7 +101,7 @@ static int post_run(struct pst_sender *leader, struct sender_leg *leg, uint32_t 
   return end->lane->ops->post(end->endpoint, copies, run, &leg->wait);
 }
 
-static void count_posted(const struct pst_sender *leader, struct sender_leg *leg, uint32_t n)
+static void leg_count_posted(const struct pst_sender *leader, struct sender_leg *leg, uint32_t n)
 {
   if (n == 0)
     return;
@@ -431,7 +111,7 @@ static void count_posted(const struct pst_sender *leader, struct sender_leg *leg
 }
 
 /* The transport does not take the next message, or has lost its peer. */
-static void refused(const struct pst_sender *leader, struct sender_leg *leg, int rc)
+static void leg_refused(const struct pst_sender *leader, struct sender_leg *leg, int rc)
 {
   struct session_end *end = &leg->owner->end;
   char text[256];
@@ -450,7 +130,7 @@ static void refused(const struct pst_sender *leader, struct sender_leg *leg, int
 }
 
 /* Returns how many were posted. */
-static uint32_t push_leg(struct pst_sender *leader, struct sender_leg *leg)
+static uint32_t leg_push(struct pst_sender *leader, struct sender_leg *leg)
 {
   uint32_t pushed = 0;
 
@@ -458,13 +138,13 @@ static uint32_t push_leg(struct pst_sender *leader, struct sender_leg *leg)
     uint64_t run = leader->slots - (leg->posted & leader->slot_mask);
     if (run > leader->staged - leg->posted)
       run = leader->staged - leg->posted;
-    int rc = post_run(leader, leg, (uint32_t)run);
+    int rc = leg_post_run(leader, leg, (uint32_t)run);
     if (rc < 0) {
       if (rc != -EAGAIN)
-        refused(leader, leg, rc);
+        leg_refused(leader, leg, rc);
       break;
     }
-    count_posted(leader, leg, (uint32_t)rc);
+    leg_count_posted(leader, leg, (uint32_t)rc);
     pushed += (uint32_t)rc;
     if ((uint64_t)rc < run && leg->wait)
       break;
@@ -472,55 +152,55 @@ static uint32_t push_leg(struct pst_sender *leader, struct sender_leg *leg)
   return pushed;
 }
 
-static void finish_leg(struct pst_sender *leader, struct sender_leg *leg)
+static void leg_finish(struct pst_sender *leader, struct sender_leg *leg)
 {
   struct pst_sender *owner = leg->owner;
   struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = SENDER_FLUSH_COOKIE};
   struct control_totals totals;
-  uint32_t wait;
+  uint32_t wait = PST_WAIT_NONE;
 
   if (leg->dead || leg->posted < leader->submitted || owner->end.state != PST_STATE_CONNECTED)
     return;
-  if (!owner->flush_posted) {
+  if (owner->flush == SENDER_FLUSH_NONE) {
     int rc = owner->end.lane->ops->post(owner->end.endpoint, &flush, 1, &wait);
     if (rc == 1)
-      owner->flush_posted = true;
+      owner->flush = SENDER_FLUSH_POSTED;
     else if (rc != -EAGAIN && rc < 0)
       leg_fail(leg, rc);
   }
-  if (owner->flushed) {
+  if (owner->flush == SENDER_FLUSH_DONE) {
     end_stage(&owner->end, -1);
     end_state(&owner->end, PST_STATE_ENDING);
-    count_read(&owner->end);
-    if (owner->end.is_foreign) {
+    end_read_counters(&owner->end);
+    if (end_is_foreign(&owner->end)) {
       end_state(&owner->end, PST_STATE_ENDED);
       return;
     }
-    sender_totals(owner, &totals);
+    owner->end.ops->totals(&owner->end, &totals);
     control_finish(owner->end.session->control, &owner->end, &totals);
   }
 }
 
 /* A leg that has failed must not hold the others up: its receiver, which may live
  * on, is left, so that what was posted comes back. */
-static void check_leg(const struct pst_sender *leader, struct sender_leg *leg)
+static void leg_check(const struct pst_sender *leader, struct sender_leg *leg)
 {
   struct session_end *end = &leg->owner->end;
 
   if (end_check(end) == 0)
     return;
   leg->dead = true;
-  if (leader->leg_count > 1 && leg->done < leg->posted && !end->endpoint_closing)
+  if (leader->leg_count > 1 && leg->done < leg->posted && end->endpoint_state == END_ENDPOINT_OPEN)
     end_close_endpoint(end, PST_CLOSE_ABORT, clock_now_ns() + PST_NS_PER_S);
 }
 
-static void fail_legs(struct pst_sender *leader, int code, const char *text)
+static void sender_fail_legs(struct pst_sender *leader, int code, const char *text)
 {
   for (uint32_t i = 0; i < leader->leg_count; i++)
     end_fail(&leader->legs[i].owner->end, code, text);
 }
 
-static void copy_slots(struct pst_sender *leader)
+static void sender_copy_slots(struct pst_sender *leader)
 {
   char text[160];
   int rc = sender_copy(leader);
@@ -529,38 +209,42 @@ static void copy_slots(struct pst_sender *leader)
     return;
   snprintf(text, sizeof(text), "stream %s: copying messages out of memory %s failed: %s",
            leader->end.name, leader->memory->plugin->name, strerror(-rc));
-  fail_legs(leader, rc, text);
+  sender_fail_legs(leader, rc, text);
 }
 
-static uint32_t push(struct pst_sender *leader)
+static uint32_t sender_push(struct pst_sender *leader)
 {
   uint32_t pushed = 0;
   uint64_t freed = UINT64_MAX;
 
   if (leader->staging)
-    copy_slots(leader);
+    sender_copy_slots(leader);
   else
     leader->staged = leader->submitted;
   for (uint32_t i = 0; i < leader->leg_count; i++) {
     struct sender_leg *leg = &leader->legs[i];
-    check_leg(leader, leg);
-    pushed += push_leg(leader, leg);
+    leg_check(leader, leg);
+    pushed += leg_push(leader, leg);
     /* Nobody can submit any more once the leader has failed: the others end with what
      * there was. */
     if (leader->finishing || leader->end.state == PST_STATE_FAILED)
-      finish_leg(leader, leg);
+      leg_finish(leader, leg);
     if (leg->dead && leg->done == leg->posted)
       continue;
+    assert(leg->done <= leg->posted && leg->posted <= leader->staged);
     if (leg->done < freed)
       freed = leg->done;
   }
   leader->freed = freed == UINT64_MAX ? leader->submitted : freed;
+  assert(leader->freed <= leader->submitted && leader->staged <= leader->submitted &&
+         leader->submitted <= leader->acquired &&
+         leader->acquired - leader->freed <= leader->slots);
   return pushed;
 }
 
-int sender_progress(struct pst_sender *sender)
+static int sender_progress(struct pst_sender *sender)
 {
-  struct pst_sender *leader = leader_of(sender);
+  struct pst_sender *leader = sender_leader(sender);
   struct session_lane *polled = NULL;
 
   /* The legs of a fan-out may have transports of their own. */
@@ -570,20 +254,12 @@ int sender_progress(struct pst_sender *sender)
       lane_poll(lane, NULL, SESSION_POLL_BATCH);
     polled = lane;
   }
-  return (int)push(leader);
+  return (int)sender_push(leader);
 }
 
-/* A fan-out's others stop as the one does whose slots they send. */
-uint32_t sender_stopped(const struct pst_sender *sender)
+static void sender_totals(const struct session_end *end, struct control_totals *totals)
 {
-  const struct pst_sender *owner = sender->leader ? sender->leader : sender;
-
-  return stat_get(owner->stopped);
-}
-
-void sender_totals(const struct pst_sender *sender, struct control_totals *totals)
-{
-  const struct session_end *end = &sender->end;
+  const struct pst_sender *sender = (const struct pst_sender *)end;
   uint64_t now = end->ended_ns ? end->ended_ns : clock_now_ns();
 
   *totals = (struct control_totals){.messages = sender->messages,
@@ -593,13 +269,13 @@ void sender_totals(const struct pst_sender *sender, struct control_totals *total
                                     .running_ns = end->started_ns ? now - end->started_ns : 0};
   memcpy(totals->blocked_ns, sender->leader ? sender->leader->end.blocked_ns : end->blocked_ns,
          sizeof(totals->blocked_ns));
-  count_own_drops(end, totals->drops, &totals->drop_count);
+  loss_of_sender(sender, totals->drops, &totals->drop_count);
 }
 
 /* ---- What applications call ------------------------------------------------------------ */
 
 /* Why nothing can be acquired now. */
-static int blocked_stage(const struct pst_sender *sender)
+static int sender_blocked_stage(const struct pst_sender *sender)
 {
   for (uint32_t i = 0; i < sender->leg_count; i++) {
     const struct sender_leg *leg = &sender->legs[i];
@@ -612,7 +288,7 @@ static int blocked_stage(const struct pst_sender *sender)
   return sender->lends ? PST_STAGE_CREDIT : PST_STAGE_TRANSPORT;
 }
 
-static bool all_connected(const struct pst_sender *sender)
+static bool sender_all_connected(const struct pst_sender *sender)
 {
   for (uint32_t i = 0; i < sender->leg_count; i++)
     if (!sender->legs[i].dead && sender->legs[i].owner->end.state == PST_STATE_WAITING)
@@ -621,25 +297,25 @@ static bool all_connected(const struct pst_sender *sender)
 }
 
 /* The first of these slots, and how many of them lie in a row from there. */
-static uint32_t row_of(const struct pst_sender *sender, uint64_t sequence, uint64_t n,
-                       uint64_t *first)
+static uint32_t sender_row_of(const struct pst_sender *sender, uint64_t sequence, uint64_t n,
+                              uint64_t *first)
 {
   *first = sequence & sender->slot_mask;
   return (uint32_t)(n < sender->slots - *first ? n : sender->slots - *first);
 }
 
-static void fill_slots(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
+static void sender_fill_slots(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
 {
-  char *host = sender->region.host;
+  char *host = sender->region.mem.host;
   uint64_t sequence = sender->acquired, stride = sender->stride, first;
   uint32_t capacity = (uint32_t)sender->end.config->message;
 
   sender->acquired += n;
   while (n) {
-    uint32_t row = row_of(sender, sequence, n, &first);
+    uint32_t row = sender_row_of(sender, sequence, n, &first);
     uint64_t offset = sender->base + first * stride;
     for (const struct pst_slot *end = slots + row; slots < end; slots++, offset += stride) {
-      slots->address = sender->region.address + offset;
+      slots->address = sender->region.mem.address + offset;
       slots->host = host ? host + offset : NULL;
       slots->capacity = capacity;
       slots->length = 0;
@@ -650,7 +326,8 @@ static void fill_slots(struct pst_sender *sender, struct pst_slot *slots, uint32
   }
 }
 
-int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
+/* n of 0: there is nothing to send. */
+static inline int sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
 {
   uint64_t free_slots;
   uint32_t wanted;
@@ -668,25 +345,25 @@ int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32
   free_slots = sender->slots - (sender->acquired - sender->freed);
   /* What is lost frees its slots, and says why only when it is polled. */
   if (free_slots < n || free_slots < sender->slots / 2 || sender_is_staging(sender) ||
-      sender->end.gone_deadline_ns || !all_connected(sender)) {
+      sender->end.trouble.kind != END_SOUND || !sender_all_connected(sender)) {
     sender_progress(sender);
     free_slots = sender->slots - (sender->acquired - sender->freed);
   }
-  if (!all_connected(sender))
+  if (!sender_all_connected(sender))
     return 0;
   if (free_slots == 0) {
-    end_stage(&sender->end, blocked_stage(sender));
+    end_stage(&sender->end, sender_blocked_stage(sender));
     return 0;
   }
   if (n > free_slots)
     n = (uint32_t)free_slots;
   wanted = n;
-  if (sender->pace.is_on)
-    n = pace_allow(&sender->pace, clock_now_ns(), sender->end.config->message, n);
+  if (sender->rate.is_on)
+    n = rate_limit_allow(&sender->rate, clock_now_ns(), sender->end.config->message, n);
   sender->paced = n == 0 && wanted > 0;
-  if (sender->is_held && sender->pace.lost_ns > 0)
-    end_stage_shorten(&sender->end, PST_STAGE_RATE, (uint64_t)sender->pace.lost_ns);
-  sender->pace.lost_ns = 0;
+  if (sender->is_held && sender->rate.lost_ns > 0)
+    end_stage_shorten(&sender->end, PST_STAGE_RATE, (uint64_t)sender->rate.lost_ns);
+  sender->rate.lost_ns = 0;
   /* Held back at all, it goes at the rate, whatever else the thread does meanwhile. */
   sender->is_held = n < wanted;
   end_stage(&sender->end, sender->is_held ? PST_STAGE_RATE : PST_STAGE_SOURCE);
@@ -695,8 +372,18 @@ int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32
     return 0;
   }
   sender->end.thread->idle_since_ns = 0;
-  fill_slots(sender, slots, n);
+  sender_fill_slots(sender, slots, n);
   return (int)n;
+}
+
+int pst_sender_acquire(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
+{
+  return n == 0 ? -EINVAL : sender_acquire(sender, slots, n);
+}
+
+int pst_sender_idle(struct pst_sender *sender)
+{
+  return sender_acquire(sender, NULL, 0);
 }
 
 int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, uint32_t n)
@@ -721,21 +408,43 @@ int pst_sender_submit(struct pst_sender *sender, const struct pst_slot *slots, u
     sender->bytes_to[sequence & sender->slot_mask] = bytes;
   }
   sender->submitted = sequence;
-  if (sender->pace.is_on)
-    pace_spend(&sender->pace, bytes - sender->bytes_submitted);
-  if (sender->pace.chunk && sender->submitted == sender->acquired)
-    pace_sent(&sender->pace, clock_now_ns());
+  if (sender->rate.is_on)
+    rate_limit_spend(&sender->rate, bytes - sender->bytes_submitted);
+  if (sender->rate.chunk && sender->submitted == sender->acquired)
+    rate_limit_sent(&sender->rate, clock_now_ns());
   sender->bytes_submitted = bytes;
   if (!sender->is_held)
     end_stage(&sender->end, -1);
-  push(sender);
+  sender_push(sender);
   return end_check(&sender->end);
+}
+
+/* The row that starts with the first of n slots. Returns how many slots it has. */
+static uint32_t sender_payload_row(const struct pst_sender *sender, const struct pst_slot *slots,
+                                   uint32_t n, struct pst_payload_row *row)
+{
+  const uint64_t stride = sender->stride, length = slots->length;
+  uint64_t address = slots->address, sequence = slots->sequence;
+  const struct pst_slot *slot = slots;
+
+  do {
+    slot++;
+    address += stride;
+    sequence++;
+  } while (slot < slots + n && slot->length == length && slot->sequence == sequence &&
+           slot->address == address);
+  *row = (struct pst_payload_row){.address = slots->address,
+                                  .length = length,
+                                  .sequence = slots->sequence,
+                                  .stride = stride,
+                                  .count = (uint32_t)(slot - slots)};
+  return row->count;
 }
 
 int pst_sender_fill(struct pst_sender *sender, const struct pst_slot *slots, uint32_t n)
 {
   const struct pst_memory_ops *memory;
-  struct pst_payload payloads[SESSION_POLL_BATCH];
+  struct pst_payload_row rows[SESSION_POLL_BATCH];
   uint64_t ticket;
   int rc;
 
@@ -744,12 +453,11 @@ int pst_sender_fill(struct pst_sender *sender, const struct pst_slot *slots, uin
   memory = sender->memory->plugin->memory;
   while (n) {
     uint32_t run = n < SESSION_POLL_BATCH ? n : SESSION_POLL_BATCH;
-    for (uint32_t i = 0; i < run; i++)
-      payloads[i] = (struct pst_payload){
-          .address = slots[i].address, .length = slots[i].length, .sequence = slots[i].sequence};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < run; count++)
+      i += sender_payload_row(sender, slots + i, run - i, &rows[count]);
     uint64_t done = 0;
-    while ((rc = memory->fill_batch(sender->queue, sender->seed, payloads, run, &ticket)) ==
-           -EAGAIN)
+    while ((rc = memory->fill_rows(sender->queue, sender->seed, rows, count, &ticket)) == -EAGAIN)
       memory->queue_poll(sender->queue, &done);
     /* The transport reads the slots as soon as they are submitted. */
     while (rc == 0 && done < ticket)
@@ -764,7 +472,7 @@ int pst_sender_fill(struct pst_sender *sender, const struct pst_slot *slots, uin
 
 int pst_sender_abort(struct pst_sender *sender, int code, const char *text)
 {
-  fail_legs(sender, code, text); /* the source of a fan-out is everybody's */
+  sender_fail_legs(sender, code, text); /* the source of a fan-out is everybody's */
   if (sender->leader)
     end_fail(&sender->end, code, text);
   return 0;
@@ -772,7 +480,7 @@ int pst_sender_abort(struct pst_sender *sender, int code, const char *text)
 
 int pst_sender_poll(struct pst_sender *sender)
 {
-  struct pst_sender *leader = leader_of(sender);
+  struct pst_sender *leader = sender_leader(sender);
   int rc, moved;
 
   thread_progress(sender->end.thread);
@@ -780,8 +488,9 @@ int pst_sender_poll(struct pst_sender *sender)
   rc = end_check(&sender->end);
   if (rc < 0)
     return rc;
-  if (leader->finishing && !sender->flush_posted && sender->end.state == PST_STATE_CONNECTED)
-    end_stage(&sender->end, blocked_stage(leader));
+  if (leader->finishing && sender->flush == SENDER_FLUSH_NONE &&
+      sender->end.state == PST_STATE_CONNECTED)
+    end_stage(&sender->end, sender_blocked_stage(leader));
   return moved;
 }
 
@@ -803,7 +512,7 @@ int pst_sender_stop(struct pst_sender *sender, uint32_t why)
     stat_set(sender->stopped, why);
   sender->paced = false;
   end_stage(&sender->end, -1);
-  push(sender);
+  sender_push(sender);
   return end_check(&sender->end);
 }
 
@@ -812,7 +521,7 @@ enum pst_state pst_sender_state(const struct pst_sender *sender)
   return (enum pst_state)__atomic_load_n(&sender->end.state, __ATOMIC_ACQUIRE);
 }
 
-uint32_t pst_sender_worker(const struct pst_sender *sender)
+uint32_t pst_sender_thread(const struct pst_sender *sender)
 {
   return sender->end.thread->index;
 }
@@ -839,3 +548,54 @@ int pst_sender_param_set(struct pst_sender *sender, const char *key, const char 
   snprintf(pair->value, sizeof(pair->value), "%s", value);
   return 0;
 }
+
+/* ---- What an end does as a sender --------------------------------------------------- */
+
+static uint32_t sender_params(const struct session_end *end, struct control_pair *params)
+{
+  const struct pst_sender *sender = (const struct pst_sender *)end;
+  char text[32];
+  uint32_t count = 0;
+
+  if (sender->leader)
+    sender = sender->leader;
+  if (sender->has_pattern) {
+    snprintf(text, sizeof(text), "%lu", sender->seed);
+    control_pair_add(params, &count, CONTROL_PARAMS_MAX, "pattern.seed", text);
+  }
+  for (uint32_t i = 0; i < sender->param_count; i++)
+    control_pair_add(params, &count, CONTROL_PARAMS_MAX, sender->params[i].key,
+                     sender->params[i].value);
+  return count;
+}
+
+/* Its receiver's counts have come: ours are the answer. */
+static void sender_answer_counts(struct session_end *end)
+{
+  struct control_totals totals;
+
+  end_stage(end, -1);
+  sender_totals(end, &totals);
+  control_counts(end->session->control, end, &totals);
+}
+
+static uint64_t sender_due_ns(const struct session_end *end, uint64_t now)
+{
+  const struct pst_sender *sender = (const struct pst_sender *)end;
+  uint64_t due = sender->paced ? rate_limit_next_ns(&sender->rate) : 0;
+
+  if (sender->paced && due <= now) /* it came due since the acquire */
+    return now;
+  if (sender_is_staging(sender) && (due == 0 || due > now + THREAD_NAP_NS))
+    due = now + THREAD_NAP_NS;
+  return due;
+}
+
+const struct end_ops sender_ops = {.role = "sender",
+                                   .peer_role = "receiver",
+                                   .is_sender = true,
+                                   .done = sender_done,
+                                   .counts = sender_answer_counts,
+                                   .params = sender_params,
+                                   .totals = sender_totals,
+                                   .due_ns = sender_due_ns};

@@ -1,22 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a session, and finding what is in it. */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lane.h"
+#include "receiver.h"
+#include "sender.h"
 #include "session.h"
+
+/*
+ * `control: none`: the peers are not Penstock, or do not say so. Nobody agrees to anything: a
+ * sender has ended when all of it is with the device, a receiver by silence or when its
+ * application has had enough. What was sent is what the numbers of the messages span.
+ */
+static int session_foreign_refuse(const struct session_end *end, int rc, struct pst_error *error)
+{
+  if (pst_fail_said(error, engine_exit_status(rc), rc) == rc)
+    return rc;
+  return pst_fail(error, engine_exit_status(rc), rc,
+                  "stream %s: transport %s cannot begin without a peer's address (`control: "
+                  "none`): %s; its options name the peer, see `penstock plugins %s`",
+                  end->name, end->device->plugin->name, strerror(-rc), end->device->plugin->name);
+}
+
+static int session_foreign_begin(struct session_end *end, struct pst_error *error)
+{
+  const struct pst_transport_ops *ops = end->lane->ops;
+  char words[sizeof(end->peer_text)] = "";
+  int rc;
+
+  if (!(end->device->limits.capabilities & PST_CAP_FOREIGN))
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                    "stream %s: transport %s speaks to no peer without Penstock, which `control: "
+                    "none` is for; take one that does, such as udp, or leave `control: none` out",
+                    end->name, end->device->plugin->name);
+  if (end->state == PST_STATE_FAILED) /* the application has left already */
+    return 0;
+  pst_log_clear_error();
+  rc = ops->endpoint_connect(end->endpoint, NULL);
+  if (rc < 0)
+    return session_foreign_refuse(end, rc, error);
+  if (ops->describe(end->endpoint, words, sizeof(words)) < 0)
+    words[0] = 0;
+  pthread_mutex_lock(&end->text_lock);
+  snprintf(end->peer_text, sizeof(end->peer_text), "%s", words);
+  pthread_mutex_unlock(&end->text_lock);
+  return 0;
+}
+
+static int session_foreign_open(struct pst_session *session, struct pst_error *error)
+{
+  int rc = 0;
+
+  if (session->roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER))
+    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
+                    "`control: none` is for one end alone, whose peer is not Penstock: run "
+                    "`penstock receive` or `penstock send`; for both in one process leave it out");
+  for (uint32_t i = 0; i < session->sender_count && rc == 0; i++)
+    rc = session_foreign_begin(&session->senders[i]->end, error);
+  for (uint32_t i = 0; i < session->receiver_count && rc == 0; i++)
+    rc = session_foreign_begin(&session->receivers[i]->end, error);
+  return rc;
+}
 
 #define SESSION_LAST_WORD_NS PST_NS_PER_S
 
-struct session_stream *session_stream_find(const struct pst_session *session, const char *name)
-{
-  const struct config_stream *stream = config_stream_find(session->config, name, strlen(name));
-  return stream ? &session->streams[stream - session->config->streams] : NULL;
-}
-
-static int select_streams(struct pst_session *session, const struct pst_session_params *params,
-                          struct pst_error *error)
+static int session_select_streams(struct pst_session *session,
+                                  const struct pst_session_params *params, struct pst_error *error)
 {
   bool all = !params->streams || params->stream_count == 0;
 
@@ -32,48 +85,33 @@ static int select_streams(struct pst_session *session, const struct pst_session_
   return 0;
 }
 
-static int add_ends(struct pst_session *session, const struct config_stream *config,
-                    struct session_stream *stream)
+static int session_add_ends(struct pst_session *session, const struct config_stream *config,
+                            struct session_stream *stream)
 {
   int rc = 0;
 
-  if ((session->roles & PST_SESSION_SENDER) && config->region) {
-    stream->initiator = calloc(1, sizeof(*stream->initiator));
-    if (!stream->initiator)
-      return -ENOMEM;
-    session->initiators[session->initiator_count++] = stream->initiator;
-    session->outs[session->out_count++] = &stream->initiator->end;
-    rc = end_init(&stream->initiator->end, session, config, true);
-  } else if (session->roles & PST_SESSION_SENDER) {
+  if (session->roles & PST_SESSION_SENDER) {
     stream->sender = calloc(1, sizeof(*stream->sender));
     if (!stream->sender)
       return -ENOMEM;
     session->senders[session->sender_count++] = stream->sender;
-    session->outs[session->out_count++] = &stream->sender->end;
-    rc = end_init(&stream->sender->end, session, config, true);
+    rc = end_init(&stream->sender->end, &sender_ops, session, config);
   }
-  if (rc == 0 && (session->roles & PST_SESSION_RECEIVER) && config->region) {
-    stream->target = calloc(1, sizeof(*stream->target));
-    if (!stream->target)
-      return -ENOMEM;
-    session->targets[session->target_count++] = stream->target;
-    session->ins[session->in_count++] = &stream->target->end;
-    rc = end_init(&stream->target->end, session, config, false);
-  } else if (rc == 0 && (session->roles & PST_SESSION_RECEIVER)) {
+  if (rc == 0 && (session->roles & PST_SESSION_RECEIVER)) {
     stream->receiver = calloc(1, sizeof(*stream->receiver));
     if (!stream->receiver)
       return -ENOMEM;
     session->receivers[session->receiver_count++] = stream->receiver;
-    session->ins[session->in_count++] = &stream->receiver->end;
-    rc = end_init(&stream->receiver->end, session, config, false);
+    stream->receiver->pair = stream->sender;
+    rc = end_init(&stream->receiver->end, &receiver_ops, session, config);
     if (config->receiver.share)
       session_stream_find(session, config->receiver.share)->sharers++;
   }
   return rc;
 }
 
-static int make_ends(struct pst_session *session, const struct pst_session_params *params,
-                     struct pst_error *error)
+static int session_make_ends(struct pst_session *session, const struct pst_session_params *params,
+                             struct pst_error *error)
 {
   uint32_t count = session->config->stream_count;
   int rc;
@@ -81,30 +119,25 @@ static int make_ends(struct pst_session *session, const struct pst_session_param
   session->streams = calloc(count ? count : 1, sizeof(*session->streams));
   session->senders = calloc(count ? count : 1, sizeof(*session->senders));
   session->receivers = calloc(count ? count : 1, sizeof(*session->receivers));
-  session->initiators = calloc(count ? count : 1, sizeof(*session->initiators));
-  session->targets = calloc(count ? count : 1, sizeof(*session->targets));
-  session->outs = calloc(count ? count : 1, sizeof(*session->outs));
-  session->ins = calloc(count ? count : 1, sizeof(*session->ins));
-  if (!session->streams || !session->senders || !session->receivers || !session->initiators ||
-      !session->targets || !session->outs || !session->ins)
+  if (!session->streams || !session->senders || !session->receivers)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-  rc = select_streams(session, params, error);
+  rc = session_select_streams(session, params, error);
   if (rc < 0)
     return rc;
   for (uint32_t i = 0; i < count; i++) {
     if (!session->streams[i].is_selected)
       continue;
-    rc = add_ends(session, &session->config->streams[i], &session->streams[i]);
+    rc = session_add_ends(session, &session->config->streams[i], &session->streams[i]);
     if (rc < 0)
       return pst_fail(error, PST_EXIT_FAILED, rc, "out of memory");
   }
-  if (session->out_count + session->in_count == 0)
+  if (session->sender_count + session->receiver_count == 0)
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "the configuration has no streams to run");
   return 0;
 }
 
 /* Those that share come after those they share with. */
-static int open_ends(struct pst_session *session, struct pst_error *error)
+static int session_open_ends(struct pst_session *session, struct pst_error *error)
 {
   int rc = 0;
 
@@ -116,19 +149,8 @@ static int open_ends(struct pst_session *session, struct pst_error *error)
       if ((session->senders[i]->end.config->sender.share != NULL) == sharing)
         rc = sender_open(session, session->senders[i], error);
   }
-  for (uint32_t i = 0; i < session->target_count && rc == 0; i++)
-    rc = target_open(session, session->targets[i], error);
-  for (uint32_t i = 0; i < session->initiator_count && rc == 0; i++)
-    rc = initiator_open(session, session->initiators[i], error);
-  for (uint32_t i = 0; i < session->device_count && rc == 0; i++) {
-    struct session_device *device = session->devices[i];
-    rc = device->ops->start(device->device);
-    if (rc == -EOPNOTSUPP)
-      rc = 0;
-    if (rc < 0)
-      pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s does not start: %s",
-               device->plugin->name, strerror(-rc));
-  }
+  for (uint32_t i = 0; i < session->engine.device_count && rc == 0; i++)
+    rc = engine_device_start(session->engine.devices[i], error);
   return rc;
 }
 
@@ -153,13 +175,13 @@ int pst_session_open(const struct pst_config *config, const struct pst_session_p
   config_hold(opened->owner);
   opened->config = config_of(config);
   opened->roles = params->roles;
-  rc = make_ends(opened, params, error);
+  rc = session_make_ends(opened, params, error);
   if (rc == 0)
     rc = setup_threads(opened, error);
   if (rc == 0)
     rc = setup_devices(opened, error);
   if (rc == 0)
-    rc = open_ends(opened, error);
+    rc = session_open_ends(opened, error);
   if (rc < 0) {
     pst_session_close(opened);
     return rc;
@@ -173,12 +195,18 @@ int pst_session_start(struct pst_session *session, struct pst_error *error)
   if (session->is_started)
     return -EALREADY;
   session->is_started = true;
-  return session->config->control.none ? foreign_open(session, error) : glue_open(session, error);
+  return session->config->control.none ? session_foreign_open(session, error)
+                                       : control_adapter_open(session, error);
 }
 
-/* Receivers and targets that are through wait for their senders' last word, or these would take
+static bool session_awaits_last_word(const struct pst_receiver *receiver)
+{
+  return receiver->phase == RECEIVER_FINISHED && receiver->end.state != PST_STATE_ENDED;
+}
+
+/* Receivers that are through wait for their senders' last word, or these would take
  * the end for a failure. */
-static void await_last_words(struct pst_session *session)
+static void session_await_last_words(struct pst_session *session)
 {
   uint64_t deadline = clock_now_ns() + SESSION_LAST_WORD_NS;
   bool waiting = true;
@@ -187,20 +215,21 @@ static void await_last_words(struct pst_session *session)
     waiting = false;
     for (uint32_t i = 0; i < session->thread_count; i++)
       thread_progress(session->threads[i]);
-    for (uint32_t i = 0; i < session->in_count; i++)
-      waiting |= end_awaits(session->ins[i]) && end_check(session->ins[i]) == 0;
+    for (uint32_t i = 0; i < session->receiver_count; i++)
+      waiting |= session_awaits_last_word(session->receivers[i]) &&
+                 end_check(&session->receivers[i]->end) == 0;
     if (waiting)
       nanosleep(&(struct timespec){.tv_nsec = (long)PST_NS_PER_MS}, NULL);
   }
 }
 
-static bool any_awaits_last(const struct pst_session *session)
+static bool session_any_awaits_last(const struct pst_session *session)
 {
-  for (uint32_t i = 0; i < session->in_count; i++)
-    if (session->ins[i]->awaits_last)
+  for (uint32_t i = 0; i < session->receiver_count; i++)
+    if (session->receivers[i]->end.control == END_CONTROL_AWAITS)
       return true;
-  for (uint32_t i = 0; i < session->out_count; i++)
-    if (session->outs[i]->awaits_last)
+  for (uint32_t i = 0; i < session->sender_count; i++)
+    if (session->senders[i]->end.control == END_CONTROL_AWAITS)
       return true;
   return false;
 }
@@ -209,10 +238,10 @@ int pst_session_settle(struct pst_session *session, uint64_t timeout_ns)
 {
   uint64_t deadline = clock_now_ns() + timeout_ns;
 
-  while (session->control && any_awaits_last(session)) {
+  while (session->control && session_any_awaits_last(session)) {
     for (uint32_t i = 0; i < session->thread_count; i++)
       thread_progress_now(session->threads[i]);
-    if (!any_awaits_last(session))
+    if (!session_any_awaits_last(session))
       break;
     if (clock_now_ns() >= deadline)
       return -ETIMEDOUT;
@@ -221,24 +250,57 @@ int pst_session_settle(struct pst_session *session, uint64_t timeout_ns)
   return 0;
 }
 
+static bool session_poll_closing(struct pst_session *session, struct session_end **ends,
+                                 uint32_t count)
+{
+  bool open = false;
+
+  for (uint32_t t = 0; t < session->thread_count; t++)
+    for (uint32_t l = 0; l < session->threads[t]->lane_count; l++)
+      lane_poll_closing(session->threads[t]->lanes[l]);
+  for (uint32_t i = 0; i < count; i++)
+    open |= ends[i]->endpoint && ends[i]->endpoint_state != END_ENDPOINT_CLOSED;
+  return open;
+}
+
+static void session_close_endpoints(struct pst_session *session)
+{
+  uint64_t deadline = clock_now_ns() + PST_NS_PER_S;
+  uint64_t give_up = deadline + PST_NS_PER_S;
+
+  for (uint32_t t = 0; t < session->thread_count; t++)
+    for (uint32_t e = 0; e < session->threads[t]->end_count; e++) {
+      struct session_end *end = session->threads[t]->ends[e];
+      end_close_endpoint(end, end->state == PST_STATE_ENDED ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT,
+                         deadline);
+    }
+  for (uint32_t t = 0; t < session->thread_count; t++) {
+    struct session_thread *thread = session->threads[t];
+    while (session_poll_closing(session, thread->ends, thread->end_count)) {
+      if (clock_now_ns() > give_up) {
+        pst_log(PST_LOG_WARN,
+                "an endpoint did not close within its deadline: a bug of its transport");
+        return;
+      }
+      sched_yield();
+    }
+  }
+}
+
 void pst_session_close(struct pst_session *session)
 {
   if (!session)
     return;
-  await_last_words(session);
+  session_await_last_words(session);
   control_close(session->control);
   for (uint32_t i = 0; i < session->thread_count; i++)
-    thread_drop_mail(session->threads[i]);
+    mailbox_drop(&session->threads[i]->mailbox);
   session->control = NULL;
-  lanes_close_endpoints(session);
+  session_close_endpoints(session);
   for (uint32_t i = 0; i < session->receiver_count; i++)
-    if (session->receivers[i]->landing)
-      landing_close_ring(session->receivers[i]->landing);
+    if (session->receivers[i]->ring)
+      receive_ring_close_ring(session->receivers[i]->ring);
   setup_close_workers(session);
-  for (uint32_t i = 0; i < session->initiator_count; i++)
-    initiator_close(session->initiators[i]);
-  for (uint32_t i = 0; i < session->target_count; i++)
-    target_close(session->targets[i]);
   for (uint32_t i = 0; i < session->receiver_count; i++)
     receiver_close(session->receivers[i]);
   /* A follower may have its leader's slots registered with a device of its own. */
@@ -252,12 +314,29 @@ void pst_session_close(struct pst_session *session)
   free(session->streams);
   free(session->senders);
   free(session->receivers);
-  free(session->initiators);
-  free(session->targets);
-  free(session->outs);
-  free(session->ins);
   pst_config_close(session->owner);
   free(session);
+}
+
+uint32_t pst_session_plugins(const struct pst_session *session)
+{
+  return session->engine.plugin_count;
+}
+
+int pst_session_plugin(const struct pst_session *session, uint32_t index,
+                       struct pst_plugin_info *info)
+{
+  return engine_plugin_info(&session->engine, index, info);
+}
+
+uint32_t pst_session_threads(const struct pst_session *session)
+{
+  return session->thread_count;
+}
+
+int pst_session_thread_cpu(const struct pst_session *session, uint32_t thread)
+{
+  return thread < session->thread_count ? session->threads[thread]->cpu : -1;
 }
 
 struct pst_sender *pst_session_sender(struct pst_session *session, const char *name)
@@ -270,51 +349,4 @@ struct pst_receiver *pst_session_receiver(struct pst_session *session, const cha
 {
   const struct session_stream *stream = session_stream_find(session, name);
   return stream ? stream->receiver : NULL;
-}
-
-struct pst_initiator *pst_session_initiator(struct pst_session *session, const char *name)
-{
-  const struct session_stream *stream = session_stream_find(session, name);
-  return stream ? stream->initiator : NULL;
-}
-
-struct pst_target *pst_session_target(struct pst_session *session, const char *name)
-{
-  const struct session_stream *stream = session_stream_find(session, name);
-  return stream ? stream->target : NULL;
-}
-
-uint32_t pst_session_plugins(const struct pst_session *session)
-{
-  return session->plugin_count;
-}
-
-int pst_session_plugin(const struct pst_session *session, uint32_t index,
-                       struct pst_plugin_info *info)
-{
-  const struct loader_plugin *plugin;
-
-  if (index >= session->plugin_count)
-    return -ENOENT;
-  plugin = session->plugins[index];
-  struct pst_plugin_info full = {.struct_size = info->struct_size,
-                                 .kind = plugin->kind,
-                                 .description = plugin->description,
-                                 .path = plugin->path,
-                                 .reason = "",
-                                 .remedy = "",
-                                 .libraries = loader_libraries(plugin),
-                                 .shadowed_by = ""};
-  memcpy(info, &full, info->struct_size < sizeof(full) ? info->struct_size : sizeof(full));
-  return 0;
-}
-
-uint32_t pst_session_workers(const struct pst_session *session)
-{
-  return session->thread_count;
-}
-
-int pst_session_worker_cpu(const struct pst_session *session, uint32_t worker)
-{
-  return worker < session->thread_count ? session->threads[worker]->cpu : -1;
 }

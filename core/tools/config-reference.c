@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints config/README.md, made from core's tables and the descriptions of all
+/* Prints config/README.md, made from core's tables, the program's and the descriptions of all
  * plugins that are found; with a file's name, says whether that file is current. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../apps/schema.h"
 #include "config/config.h"
 #include "loader/loader.h"
 
@@ -58,6 +59,8 @@ int main(int argc, char **argv)
     fprintf(stderr, "usage: config-reference [FILE TO COMPARE WITH]\n");
     return 2;
   }
+  if (pst_config_program(&schema_program) < 0)
+    return 1;
   if (argc == 1)
     return config_write_reference(loader_catalog(), stdout) == 0 && fflush(stdout) == 0 ? 0 : 1;
   FILE *memory = open_memstream(&should, &size);

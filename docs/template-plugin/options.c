@@ -8,5 +8,13 @@ static const struct pst_option options[] = {{.name = "limit",
                                              .type = PST_OPTION_SIZE,
                                              .scope = PST_SCOPE_DEVICE}};
 
-PST_DESCRIPTION(PST_KIND_MEMORY, "template", "1.0", "Ordinary memory, to begin a plugin with", "",
-                "hardware (any machine)", options, 1);
+static const struct pst_description description = {
+    .kind = PST_KIND_MEMORY,
+    .name = "template",
+    .version = "1.0",
+    .summary = "Ordinary memory, to begin a plugin with",
+    .rung = "hardware (any machine)",
+    .options = options,
+    .option_count = 1,
+};
+PST_DESCRIPTION(description);

@@ -2,5 +2,11 @@
 /* What can be known of the plugin without its vendor's library. */
 #include <penstock/plugin.h>
 
-PST_DESCRIPTION(PST_KIND_TRANSPORT, "template", "1.0", "By copy within a process", "",
-                "hardware (any machine)", NULL, 0);
+static const struct pst_description description = {
+    .kind = PST_KIND_TRANSPORT,
+    .name = "template",
+    .version = "1.0",
+    .summary = "By copy within a process",
+    .rung = "hardware (any machine)",
+};
+PST_DESCRIPTION(description);

@@ -253,7 +253,7 @@ void fault_holds_drop(struct fault_engine *engine, int32_t status);
 int fault_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max);
 int fault_arm(struct pst_worker *worker);
 
-/* close.c: how an endpoint ends. */
+/* endpoint.c: how an endpoint ends. */
 void fault_kill(struct pst_endpoint *endpoint, uint64_t sequence);
 int fault_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns);
 void fault_close_progress(struct pst_endpoint *endpoint);

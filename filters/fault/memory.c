@@ -2,6 +2,8 @@
 /* Registrations, and memory of our own for corrupted copies. */
 #include <sys/mman.h>
 
+#include <penstock/page.h>
+
 #include "fault.h"
 
 /* ---- What may be sent from ----------------------------------------------- */
@@ -95,7 +97,7 @@ static int pool_map(struct fault_pool *pool, uint64_t length, uint64_t page_size
 int fault_pool_open(struct pst_device *device, const struct pst_plan *plan,
                     const struct pst_limits *limits)
 {
-  const uint64_t page = 4096;
+  const uint64_t page = pst_page_size();
   struct fault_pool *pool = &device->pool;
   uint64_t align = limits->slot_alignment > 64 ? limits->slot_alignment : 64;
   struct pst_path_info path = {.struct_size = sizeof(path)};

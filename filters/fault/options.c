@@ -95,7 +95,14 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
     facts->direct_needs = PST_NEED_CPU_ACCESS;
 }
 
-PST_DESCRIPTION_CHECK(PST_KIND_FILTER, "fault", "0.1.0",
-                      "Injects faults on the sending side of any transport, by seed and rate", "",
-                      "hardware: any machine; it wraps whatever transport there is", options,
-                      sizeof(options) / sizeof(options[0]), NULL, 0, check_options);
+static const struct pst_description description = {
+    .kind = PST_KIND_FILTER,
+    .name = "fault",
+    .version = "0.1.0",
+    .summary = "Injects faults on the sending side of any transport, by seed and rate",
+    .rung = "hardware: any machine; it wraps whatever transport there is",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+    .check = check_options,
+};
+PST_DESCRIPTION(description);

@@ -130,7 +130,7 @@ static void progress(struct pst_worker *worker)
 {
   for (struct pst_endpoint *at = worker->endpoints; at; at = at->next) {
     struct fault_engine *engine = at->engine;
-    uint32_t wait;
+    uint32_t wait = PST_WAIT_NONE;
     if (!engine)
       continue;
     if (engine->stalled_ns && fault_now(at) >= engine->stalled_ns)

@@ -3,25 +3,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "inside.h"
+#include <penstock/page.h>
 
-#define NEEDS_KNOWN                                                                                \
-  (PST_NEED_CPU_ACCESS | PST_NEED_EXPORT_FD | PST_NEED_EXPORT_DMABUF | PST_NEED_EXPORT_IPC |       \
-   PST_NEED_PINNED)
+#include "inside.h"
 
 static int check_params(const struct pst_memory *memory, const struct pst_alloc_params *params,
                         uint32_t region_size)
 {
-  const char *wrong = NULL;
-  if (params->length == 0)
-    wrong = "a region of no bytes";
-  else if (params->purpose != PST_ALLOC_NORMAL && params->purpose != PST_ALLOC_STAGING)
-    wrong = "an unknown purpose";
-  else if (params->alignment & (params->alignment - 1))
-    wrong = "an alignment that is no power of two";
-  else if (params->needs & ~(uint32_t)NEEDS_KNOWN || params->reserved)
-    wrong = "an unknown need";
-  else if (region_size < CUDA_REGION_LEAST)
+  const char *wrong = pst_alloc_params_wrong(params);
+  if (!wrong && region_size < CUDA_REGION_LEAST)
     wrong = "a region struct too short to hold a handle";
   if (!wrong)
     return 0;
@@ -39,7 +29,7 @@ void cuda_region_fill(struct pst_memory *memory, struct cuda_block *block, uint3
       .address = block->address,
       .host = host ? (void *)(uintptr_t)block->address : NULL,
       .length = block->length,
-      .page_size = host ? 4096 : CUDA_PAGE,
+      .page_size = host ? pst_page_size() : CUDA_PAGE,
       .exports = block->exports,
       .flags = flags | PST_REGION_PINNED,
       .numa_node = -1,
@@ -64,11 +54,12 @@ static int check_window(const struct pst_memory *memory, const struct pst_alloc_
     return 0;
   cuda_error_log(memory,
                  "%s: cannot get %.1f MiB of %s for a NIC: of its BAR1, through which one writes, "
-                 "%.1f of %.1f MiB are free: ask for less (ring, message), end what else is "
+                 "%.1f of %.1f MiB are free: %s, end what else is "
                  "registered there (nvidia-smi -q -d MEMORY), let the firmware map all of the "
                  "GPU (Above 4G Decoding, Resizable BAR), or stage (`path: staged`)",
                  params->label, (double)params->length / 1048576.0, memory->name,
-                 (double)window.free / 1048576.0, (double)window.total / 1048576.0);
+                 (double)window.free / 1048576.0, (double)window.total / 1048576.0,
+                 cuda_lower_text(params).text);
   return -ENOMEM;
 }
 
@@ -76,10 +67,10 @@ static int take_block(struct pst_memory *memory, const struct pst_alloc_params *
                       struct cuda_block *block)
 {
   if (params->purpose == PST_ALLOC_STAGING)
-    return (params->needs & PST_NEED_EXPORT_FD ? cuda_block_memfd : cuda_block_host)(
-        memory, params->length, params->alignment, params->label, block);
-  return (memory->allocator == CUDA_ALLOCATOR_VMM ? cuda_block_vmm : cuda_block_malloc)(
-      memory, params->length, params->alignment, params->label, block);
+    return (params->needs & PST_NEED_EXPORT_FD ? cuda_block_memfd : cuda_block_host)(memory, params,
+                                                                                     block);
+  return (memory->allocator == CUDA_ALLOCATOR_VMM ? cuda_block_vmm
+                                                  : cuda_block_malloc)(memory, params, block);
 }
 
 int cuda_alloc(struct pst_memory *memory, const struct pst_alloc_params *caller,

@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <penstock/page.h>
+
 #include "inside.h"
 
 /* Pages that a NIC or another process can be given, with nobody else's bytes in them. */
@@ -32,17 +34,16 @@ static bool can_ipc(const struct pst_memory *memory, struct cuda_block *made)
   return memory->driver->IpcGetMemHandle(&made->ipc, made->base) == CUDA_SUCCESS;
 }
 
-int cuda_block_malloc(struct pst_memory *memory, uint64_t length, uint64_t alignment,
-                      const char *label, struct cuda_block *block)
+int cuda_block_malloc(struct pst_memory *memory, const struct pst_alloc_params *params,
+                      struct cuda_block *block)
 {
   struct cuda_block made = {.kind = CUDA_BLOCK_MALLOC, .fd = -1, .words = "cuMemAlloc"};
-  if (alignment < CUDA_PAGE)
-    alignment = CUDA_PAGE;
-  made.length = page_up(length);
+  uint64_t alignment = params->alignment < CUDA_PAGE ? CUDA_PAGE : params->alignment;
+  made.length = page_up(params->length);
   made.base_length = made.length + alignment;
   cuda_status status = memory->driver->MemAlloc(&made.base, made.base_length);
   if (status != CUDA_SUCCESS)
-    return cuda_refuse_device(memory, label, length, "cuMemAlloc", status);
+    return cuda_refuse_device(memory, params, "cuMemAlloc", status);
   made.address = cuda_round_up(made.base, alignment);
   made.exports = (can_ipc(memory, &made) ? PST_EXPORT_IPC : 0u) |
                  (memory->has.dmabuf ? PST_EXPORT_DMABUF : 0u);
@@ -79,8 +80,8 @@ cuda_status cuda_block_map(struct pst_memory *memory, uint64_t alignment, struct
   return status;
 }
 
-int cuda_block_vmm(struct pst_memory *memory, uint64_t length, uint64_t alignment,
-                   const char *label, struct cuda_block *block)
+int cuda_block_vmm(struct pst_memory *memory, const struct pst_alloc_params *params,
+                   struct cuda_block *block)
 {
   const struct cuda_allocation properties = allocation_of(memory);
   struct cuda_block made = {.kind = CUDA_BLOCK_VMM,
@@ -91,15 +92,15 @@ int cuda_block_vmm(struct pst_memory *memory, uint64_t length, uint64_t alignmen
   cuda_status status = memory->driver->MemGetAllocationGranularity(&granularity, &properties,
                                                                    CUDA_GRANULARITY_RECOMMENDED);
   if (status != CUDA_SUCCESS)
-    return cuda_refuse_device(memory, label, length, "cuMemGetAllocationGranularity", status);
-  made.base_length = cuda_round_up(length, granularity);
+    return cuda_refuse_device(memory, params, "cuMemGetAllocationGranularity", status);
+  made.base_length = cuda_round_up(params->length, granularity);
   status = memory->driver->MemCreate(&made.handle, made.base_length, &properties, 0);
   if (status != CUDA_SUCCESS)
-    return cuda_refuse_device(memory, label, length, "cuMemCreate", status);
-  status = cuda_block_map(memory, alignment > granularity ? alignment : 0, &made);
+    return cuda_refuse_device(memory, params, "cuMemCreate", status);
+  status = cuda_block_map(memory, params->alignment > granularity ? params->alignment : 0, &made);
   if (status != CUDA_SUCCESS) {
     memory->driver->MemRelease(made.handle);
-    return cuda_refuse_device(memory, label, length, "cuMemMap", status);
+    return cuda_refuse_device(memory, params, "cuMemMap", status);
   }
   made.address = made.base;
   made.length = made.base_length;
@@ -110,20 +111,20 @@ int cuda_block_vmm(struct pst_memory *memory, uint64_t length, uint64_t alignmen
   return 0;
 }
 
-int cuda_block_host(struct pst_memory *memory, uint64_t length, uint64_t alignment,
-                    const char *label, struct cuda_block *block)
+int cuda_block_host(struct pst_memory *memory, const struct pst_alloc_params *params,
+                    struct cuda_block *block)
 {
   struct cuda_block made = {.kind = CUDA_BLOCK_HOST, .fd = -1, .words = "cuMemHostAlloc"};
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t page = pst_page_size();
+  /* The driver cuts small ones from a page of its own. */
+  uint64_t alignment = params->alignment < page ? page : params->alignment;
   void *at = NULL;
-  if (alignment < page) /* the driver cuts small ones from a page of its own */
-    alignment = page;
-  made.length = cuda_round_up(length, page);
+  made.length = cuda_round_up(params->length, page);
   made.base_length = made.length + alignment;
   cuda_status status = memory->driver->MemHostAlloc(
       &at, made.base_length, CUDA_HOSTALLOC_PORTABLE | CUDA_HOSTALLOC_DEVICEMAP);
   if (status != CUDA_SUCCESS)
-    return cuda_refuse_pinned(memory, label, length, "cuMemHostAlloc", status);
+    return cuda_refuse_pinned(memory, params, "cuMemHostAlloc", status);
   made.base = (uintptr_t)at;
   made.address = cuda_round_up(made.base, alignment);
   *block = made;
@@ -165,23 +166,22 @@ static int map_memfd(struct cuda_block *made, uint64_t alignment)
   return code;
 }
 
-int cuda_block_memfd(struct pst_memory *memory, uint64_t length, uint64_t alignment,
-                     const char *label, struct cuda_block *block)
+int cuda_block_memfd(struct pst_memory *memory, const struct pst_alloc_params *params,
+                     struct cuda_block *block)
 {
   struct cuda_block made = {
       .kind = CUDA_BLOCK_MEMFD, .exports = PST_EXPORT_FD, .words = "memfd, cuMemHostRegister"};
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  if (alignment < page)
-    alignment = page;
-  made.length = cuda_round_up(length, page);
+  uint64_t page = pst_page_size();
+  uint64_t alignment = params->alignment < page ? page : params->alignment;
+  made.length = cuda_round_up(params->length, page);
   made.base_length = made.length + alignment;
-  int code = open_memfd(&made, label);
+  int code = open_memfd(&made, params->label);
   if (code)
-    return cuda_refuse_host(memory, label, length, "memfd_create", strerror(-code));
+    return cuda_refuse_host(memory, params, "memfd_create", strerror(-code));
   code = map_memfd(&made, alignment);
   if (code) {
     close(made.fd);
-    return cuda_refuse_host(memory, label, length, "mmap", strerror(-code));
+    return cuda_refuse_host(memory, params, "mmap", strerror(-code));
   }
   cuda_status status =
       memory->driver->MemHostRegister((void *)(uintptr_t)made.address, made.length,
@@ -190,8 +190,8 @@ int cuda_block_memfd(struct pst_memory *memory, uint64_t length, uint64_t alignm
     munmap((void *)(uintptr_t)made.base, made.base_length);
     close(made.fd);
     if (status == CUDA_NOT_SUPPORTED) /* a descriptor is wanted, not promised */
-      return cuda_block_host(memory, length, alignment, label, block);
-    return cuda_refuse_pinned(memory, label, length, "cuMemHostRegister", status);
+      return cuda_block_host(memory, params, block);
+    return cuda_refuse_pinned(memory, params, "cuMemHostRegister", status);
   }
   *block = made;
   return 0;

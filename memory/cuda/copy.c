@@ -4,6 +4,83 @@
 
 #include "inside.h"
 
+/* Contiguous on both sides? */
+static bool append(struct pst_copy_row *row, const struct pst_copy_row *piece)
+{
+  if (row->count != 1 || piece->source != row->source + row->length ||
+      piece->destination != row->destination + row->length)
+    return false;
+  row->length += piece->length;
+  return true;
+}
+
+static bool is_apart(uint64_t stride, uint64_t length, uint64_t max_pitch)
+{
+  return stride >= length && stride <= max_pitch; /* backward is a huge number here */
+}
+
+static bool cuda_row_is_strided(const struct pst_copy_row *row, uint64_t max_pitch)
+{
+  return is_apart(row->source_stride, row->length, max_pitch) &&
+         is_apart(row->destination_stride, row->length, max_pitch);
+}
+
+/* How many lone pieces from the first on are one row, which has that one already. */
+static uint32_t add_strided(struct pst_copy_row *row, const struct pst_copy_row *pieces, uint32_t n,
+                            uint64_t max_pitch)
+{
+  struct pst_copy_row grown = *row;
+  if (n < 2 || pieces[1].count != 1)
+    return 1;
+  grown.source_stride = pieces[1].source - row->source;
+  grown.destination_stride = pieces[1].destination - row->destination;
+  if (!cuda_row_is_strided(&grown, max_pitch) ||
+      (grown.source_stride == row->length && grown.destination_stride == row->length))
+    return 1;
+  while (grown.count < n && pieces[grown.count].count == 1 &&
+         pieces[grown.count].length == row->length &&
+         pieces[grown.count].source == row->source + grown.count * grown.source_stride &&
+         pieces[grown.count].destination ==
+             row->destination + grown.count * grown.destination_stride)
+    grown.count++;
+  if (grown.count > 1)
+    *row = grown;
+  return grown.count;
+}
+
+uint32_t cuda_plan_make(const struct pst_copy_row *given, uint32_t n, uint64_t max_pitch,
+                        struct pst_copy_row *rows)
+{
+  struct pst_copy_row *row = rows; /* the next */
+  uint32_t taken;
+  for (uint32_t i = 0; i < n; i += taken) {
+    const struct pst_copy_row *one = &given[i];
+    const bool is_lone = one->count == 1;
+    taken = 1;
+    if (one->length == 0 || (is_lone && row > rows && append(row - 1, one)))
+      continue;
+    *row = *one;
+    if (is_lone)
+      taken = add_strided(row, one, n - i, max_pitch);
+    row++;
+  }
+  return (uint32_t)(row - rows);
+}
+
+/* A copy of the driver's costs the CPU as much as a kernel's launch, and reaches the whole rate of
+ * the bus; a kernel takes any pieces, at a little less: README.md says how to measure it. */
+bool cuda_rows_gather(const struct pst_copy_row *rows, uint32_t n, uint64_t max_pitch)
+{
+  uint64_t copies = 0, bytes = 0;
+  for (const struct pst_copy_row *row = rows; row < rows + n; row++) {
+    if (row->length == 0)
+      continue;
+    copies += row->count == 1 || cuda_row_is_strided(row, max_pitch) ? 1 : row->count;
+    bytes += row->count * row->length;
+  }
+  return copies > 1 && bytes / copies < CUDA_RUN_BYTES;
+}
+
 /* In one go, but where it crosses the edge of what the driver knows as one. */
 static cuda_status copy_piece(struct pst_queue *queue, uint64_t destination, uint64_t source,
                               uint64_t length)
@@ -70,7 +147,7 @@ static cuda_status copy_all(struct pst_queue *queue, const struct pst_copy_row *
 
 /* One kernel for the small ones; a warp would be long about a large one. */
 static cuda_status gather(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
-                          struct pst_copy *room)
+                          struct cuda_piece *room)
 {
   const struct cuda_driver *driver = queue->memory->driver;
   cuda_status status = CUDA_SUCCESS;
@@ -81,9 +158,9 @@ static cuda_status gather(struct pst_queue *queue, const struct pst_copy_row *ro
     else
       for (uint64_t i = 0; i < row->count; i++)
         room[small++] =
-            (struct pst_copy){.source = row->source + i * row->source_stride,
-                              .destination = row->destination + i * row->destination_stride,
-                              .length = row->length};
+            (struct cuda_piece){.source = row->source + i * row->source_stride,
+                                .destination = row->destination + i * row->destination_stride,
+                                .length = row->length};
   }
   if (status != CUDA_SUCCESS || small == 0)
     return status;
@@ -106,7 +183,7 @@ static bool should_gather(struct pst_queue *queue, const struct pst_copy_row *ro
 static int submit(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
                   uint32_t pieces, uint64_t *ticket)
 {
-  struct pst_copy *room = NULL;
+  struct cuda_piece *room = NULL;
   if (should_gather(queue, rows, n)) {
     room = cuda_queue_room(queue, pieces);
     if (!room)
@@ -122,29 +199,21 @@ static int submit(struct pst_queue *queue, const struct pst_copy_row *rows, uint
   return code;
 }
 
-int cuda_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
-                    uint64_t *ticket)
-{
-  const struct pst_memory *memory = queue->memory;
-  uint64_t reserved = 0;
-  for (uint32_t i = 0; n <= queue->pieces && i < n; i++)
-    reserved |= pieces[i].reserved;
-  int code = cuda_queue_begin(queue, "copy", n, reserved);
-  if (code)
-    return code;
-  uint32_t rows = cuda_plan_make(pieces, n, memory->has.max_pitch,
-                                 memory->copies != CUDA_COPIES_EACH, queue->rows);
-  return submit(queue, queue->rows, rows, n, ticket);
-}
-
 int cuda_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
                    uint64_t *ticket)
 {
+  const struct pst_memory *memory = queue->memory;
   uint64_t pieces = 0, wrong = 0;
   for (uint32_t i = 0; i < n; i++) {
     pieces += rows[i].count;
     wrong |= rows[i].reserved | !rows[i].count;
   }
   int code = cuda_queue_begin(queue, "copy", pieces, wrong);
-  return code ? code : submit(queue, rows, n, (uint32_t)pieces, ticket);
+  if (code)
+    return code;
+  if (n > 1 && memory->copies != CUDA_COPIES_EACH) {
+    n = cuda_plan_make(rows, n, memory->has.max_pitch, queue->rows);
+    rows = queue->rows;
+  }
+  return submit(queue, rows, n, (uint32_t)pieces, ticket);
 }

@@ -133,7 +133,7 @@ static const struct pst_memory_ops ops = {
     .struct_size = sizeof(ops),
     .capabilities = PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_FENCE |
                     PST_MEMORY_CAP_EXPORT | PST_MEMORY_CAP_IMPORT | PST_MEMORY_CAP_HOST_REGISTER |
-                    PST_MEMORY_CAP_FLUSH | PST_MEMORY_CAP_CHECKSUM | PST_MEMORY_CAP_ROWS,
+                    PST_MEMORY_CAP_FLUSH | PST_MEMORY_CAP_CHECKSUM,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
@@ -145,9 +145,9 @@ static const struct pst_memory_ops ops = {
     .import_region = cuda_import_region,
     .queue_open = cuda_queue_open,
     .queue_close = cuda_queue_close,
-    .copy_batch = cuda_copy_batch,
-    .fill_batch = cuda_fill_batch,
-    .verify_batch = cuda_verify_batch,
+    .copy_rows = cuda_copy_rows,
+    .fill_rows = cuda_fill_rows,
+    .verify_rows = cuda_verify_rows,
     .queue_poll = cuda_queue_poll,
     .verify_result = cuda_verify_result,
     .fence_record = cuda_fence_record,
@@ -156,8 +156,6 @@ static const struct pst_memory_ops ops = {
     .fence_release = cuda_fence_release,
     .flush = cuda_flush,
     .sum_batch = cuda_sum_batch,
-    .copy_rows = cuda_copy_rows,
-    .verify_rows = cuda_verify_rows,
 };
 
 PST_PLUGIN(cuda_probe, &ops);

@@ -121,7 +121,7 @@ int cuda_failed(struct pst_memory *memory, const char *call, cuda_status status)
   if (failure->lost)
     return say_lost(memory, call, status);
   if (status == CUDA_OUT_OF_MEMORY)
-    return cuda_refuse_device(memory, call, 0, "the driver", status);
+    return cuda_refuse_device(memory, CUDA_ASKED(call, 0), "the driver", status);
   cuda_error_log(memory, "%s: %s; %s", call, cuda_status_text(memory->driver, status).text,
                  failure->remedy);
   return failure->code;
@@ -138,7 +138,15 @@ static struct cuda_text amount(uint64_t length)
   return out;
 }
 
-int cuda_refuse_device(struct pst_memory *memory, const char *label, uint64_t length,
+struct cuda_text cuda_lower_text(const struct pst_alloc_params *params)
+{
+  struct cuda_text out = {"ask for less"};
+  if (params->lower)
+    snprintf(out.text, sizeof(out.text), "lower %s", params->lower);
+  return out;
+}
+
+int cuda_refuse_device(struct pst_memory *memory, const struct pst_alloc_params *params,
                        const char *call, cuda_status status)
 {
   size_t available = 0, total = 0;
@@ -150,10 +158,11 @@ int cuda_refuse_device(struct pst_memory *memory, const char *label, uint64_t le
     cuda_leave(memory);
   }
   cuda_error_log(memory,
-                 "%s: cannot get %s %s: %s: %s; %.1f of %.1f MiB are free: ask for less "
-                 "(ring, message), or end what else uses the GPU (nvidia-smi)",
-                 label, amount(length).text, memory->name, call,
-                 cuda_status_text(memory->driver, status).text, MIB(available), MIB(total));
+                 "%s: cannot get %s %s: %s: %s; %.1f of %.1f MiB are free: %s, or end what else "
+                 "uses the GPU (nvidia-smi)",
+                 params->label, amount(params->length).text, memory->name, call,
+                 cuda_status_text(memory->driver, status).text, MIB(available), MIB(total),
+                 cuda_lower_text(params).text);
   return -ENOMEM;
 }
 
@@ -171,22 +180,21 @@ static uint64_t host_available(void)
   return kib << 10;
 }
 
-int cuda_refuse_host(struct pst_memory *memory, const char *label, uint64_t length,
+int cuda_refuse_host(struct pst_memory *memory, const struct pst_alloc_params *params,
                      const char *call, const char *why)
 {
   cuda_error_log(memory,
                  "%s: cannot get %.1f MiB of pinned host memory: %s: %s; the machine has %.1f MiB "
-                 "available: ask for less (ring, message), free host memory, or raise the "
-                 "container's limit",
-                 label, MIB(length), call, why, MIB(host_available()));
+                 "available: %s, free host memory, or raise the container's limit",
+                 params->label, MIB(params->length), call, why, MIB(host_available()),
+                 cuda_lower_text(params).text);
   return -ENOMEM;
 }
 
-int cuda_refuse_pinned(struct pst_memory *memory, const char *label, uint64_t length,
+int cuda_refuse_pinned(struct pst_memory *memory, const struct pst_alloc_params *params,
                        const char *call, cuda_status status)
 {
   if (status != CUDA_OUT_OF_MEMORY)
     return cuda_failed(memory, call, status);
-  return cuda_refuse_host(memory, label, length, call,
-                          cuda_status_text(memory->driver, status).text);
+  return cuda_refuse_host(memory, params, call, cuda_status_text(memory->driver, status).text);
 }

@@ -6,13 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <penstock/page.h>
+
 #include "inside.h"
 
 /* dma-buf is exported by whole pages of the host's. */
 static int export_dmabuf(struct pst_memory *memory, const struct cuda_block *block,
                          struct pst_export *made)
 {
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t page = pst_page_size();
   uint64_t begin = block->address + made->offset, end = begin + made->length;
   uint64_t from = begin / page * page, to = cuda_round_up(end, page);
   int fd = -1;

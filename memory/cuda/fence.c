@@ -22,7 +22,7 @@ struct pst_fence *cuda_fence_take(struct pst_memory *memory)
     cuda_status status = memory->driver->EventCreate(&fence->event, CUDA_EVENT_DISABLE_TIMING |
                                                                         CUDA_EVENT_BLOCKING_SYNC);
     if (status != CUDA_SUCCESS) {
-      cuda_refuse_device(memory, "fence", 0, "cuEventCreate", status);
+      cuda_refuse_device(memory, CUDA_ASKED("fence", 0), "cuEventCreate", status);
       free(fence);
       return NULL;
     }

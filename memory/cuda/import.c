@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <penstock/page.h>
+
 #include "inside.h"
 
 static int refuse_range(const struct pst_memory *memory, const struct pst_export *from,
@@ -102,7 +104,7 @@ static int refuse_handle(struct pst_memory *memory, uint64_t length, cuda_status
               status == CUDA_INVALID_CONTEXT || status == CUDA_MAP_FAILED ||
               status == CUDA_NOT_FOUND;
   if (!gone)
-    return cuda_refuse_device(memory, "import", length, "cuIpcOpenMemHandle", status);
+    return cuda_refuse_device(memory, CUDA_ASKED("import", length), "cuIpcOpenMemHandle", status);
   cuda_error_log(memory,
                  "import: refused: the handle names no memory any more: cuIpcOpenMemHandle: %s; "
                  "its process has freed it, or has ended",
@@ -183,7 +185,8 @@ static int import_vendor_fd(struct pst_memory *memory, const struct pst_export *
   /* 580.159 says NOT_SUPPORTED of more bytes than there are. */
   return status == CUDA_INVALID_VALUE || status == CUDA_NOT_SUPPORTED
              ? refuse_range(memory, from, from->base_length)
-             : cuda_refuse_device(memory, "import", block->base_length, "cuMemMap", status);
+             : cuda_refuse_device(memory, CUDA_ASKED("import", block->base_length), "cuMemMap",
+                                  status);
 }
 
 static int map_file(const struct pst_export *from, struct cuda_block *block)
@@ -205,7 +208,7 @@ static int map_file(const struct pst_export *from, struct cuda_block *block)
 static int import_file(struct pst_memory *memory, const struct pst_export *from,
                        struct cuda_block *block)
 {
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t page = pst_page_size();
   int code = map_file(from, block);
   if (code) {
     cuda_error_log(memory,
@@ -224,7 +227,7 @@ static int import_file(struct pst_memory *memory, const struct pst_export *from,
   if (status == CUDA_SUCCESS)
     return 0;
   munmap((void *)(uintptr_t)block->base, block->base_length);
-  return cuda_refuse_pinned(memory, "import", end - first, "cuMemHostRegister", status);
+  return cuda_refuse_pinned(memory, CUDA_ASKED("import", end - first), "cuMemHostRegister", status);
 }
 
 static int take(struct pst_memory *memory, const struct pst_export *from, struct cuda_block *block)

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <penstock/memory.h>
+#include <penstock/memory-util.h>
 
 #include "driver.h"
 #include "kernels.h"
@@ -118,11 +118,15 @@ int cuda_failed(struct pst_memory *memory, const char *call, cuda_status status)
 bool cuda_is_lost(cuda_status status);
 /* `length` bytes (0: not known how many) that the device, or pinned host memory, has not: says
  * what was asked, what is free, and the remedy: -ENOMEM. Another status: as cuda_failed(). */
-int cuda_refuse_device(struct pst_memory *memory, const char *label, uint64_t length,
+/* "lower `ring` or `message`", by what the caller says. */
+struct cuda_text cuda_lower_text(const struct pst_alloc_params *params);
+#define CUDA_ASKED(what, bytes)                                                                    \
+  (&(const struct pst_alloc_params){.label = (what), .length = (bytes)})
+int cuda_refuse_device(struct pst_memory *memory, const struct pst_alloc_params *params,
                        const char *call, cuda_status status);
-int cuda_refuse_pinned(struct pst_memory *memory, const char *label, uint64_t length,
+int cuda_refuse_pinned(struct pst_memory *memory, const struct pst_alloc_params *params,
                        const char *call, cuda_status status);
-int cuda_refuse_host(struct pst_memory *memory, const char *label, uint64_t length,
+int cuda_refuse_host(struct pst_memory *memory, const struct pst_alloc_params *params,
                      const char *call, const char *why);
 
 /* device.c: devices by the names that people have for them. */
@@ -149,14 +153,14 @@ void cuda_context_close(struct pst_memory *memory);
 bool cuda_kernels_refused(const struct cuda_driver *driver, struct cuda_refusal *refusal);
 
 /* block.c: memory itself. All log their errors. */
-int cuda_block_malloc(struct pst_memory *memory, uint64_t length, uint64_t alignment,
-                      const char *label, struct cuda_block *block);
-int cuda_block_vmm(struct pst_memory *memory, uint64_t length, uint64_t alignment,
-                   const char *label, struct cuda_block *block);
-int cuda_block_host(struct pst_memory *memory, uint64_t length, uint64_t alignment,
-                    const char *label, struct cuda_block *block);
-int cuda_block_memfd(struct pst_memory *memory, uint64_t length, uint64_t alignment,
-                     const char *label, struct cuda_block *block);
+int cuda_block_malloc(struct pst_memory *memory, const struct pst_alloc_params *params,
+                      struct cuda_block *block);
+int cuda_block_vmm(struct pst_memory *memory, const struct pst_alloc_params *params,
+                   struct cuda_block *block);
+int cuda_block_host(struct pst_memory *memory, const struct pst_alloc_params *params,
+                    struct cuda_block *block);
+int cuda_block_memfd(struct pst_memory *memory, const struct pst_alloc_params *params,
+                     struct cuda_block *block);
 /* Map physical memory at addresses of its own, for this memory's device. */
 cuda_status cuda_block_map(struct pst_memory *memory, uint64_t alignment, struct cuda_block *made);
 void cuda_block_release(struct pst_memory *memory, struct cuda_block *block);
@@ -217,12 +221,11 @@ struct pst_fence *cuda_fence_take(struct pst_memory *memory);
 void cuda_fence_drop(struct pst_memory *memory, struct pst_fence *fence);
 void cuda_fences_close(struct pst_memory *memory);
 
-/* plan.c: pieces as rows, at most as many, of which contiguous ones are one piece, and others of
- * one length at equal strides one row, where the batch is to be merged. Returns how many rows. */
-uint32_t cuda_plan_make(const struct pst_copy *pieces, uint32_t n, uint64_t max_pitch, bool merges,
+/* copy.c: rows as at most as many, in which lone pieces that are contiguous are one piece, and
+ * others of one length at equal strides one row. Returns how many rows. */
+uint32_t cuda_plan_make(const struct pst_copy_row *given, uint32_t n, uint64_t max_pitch,
                         struct pst_copy_row *rows);
 /* One copy of the driver's does for the row: its pieces lie apart, forward, and not too far. */
-bool cuda_row_is_strided(const struct pst_copy_row *row, uint64_t max_pitch);
 /* Of so many bytes a copy of the driver's own is worth it. */
 #define CUDA_RUN_BYTES (UINT64_C(128) << 10)
 /* One kernel, rather than a copy for each row, or for each piece of those that are not strided? */
@@ -234,7 +237,7 @@ struct cuda_batch {
   uint64_t descriptors; /* queue.descriptors_tail behind this batch */
   uint32_t checked;     /* messages; 0: no verify */
   uint64_t seed;
-  const struct pst_payload *payloads; /* verify: the descriptors, or NULL: */
+  const struct cuda_message *payloads; /* verify: the descriptors, or NULL: */
   struct pst_payload_row row[CUDA_PATTERN_ROWS];
   struct pst_sum *sums;         /* the caller's; NULL: no checksums */
   const struct pst_sum *summed; /* by the kernel, in the descriptors */
@@ -255,7 +258,7 @@ struct pst_queue {
   void *descriptors;
   uint64_t descriptors_size, descriptors_head, descriptors_tail;
   void *pinned;
-  struct pst_copy_row *rows; /* `pieces` of them, to make a list of pieces into */
+  struct pst_copy_row *rows; /* `pieces` of them, to merge a batch's rows into */
   struct pst_verify_result found;
   struct pst_verify_result reported;
 };
@@ -278,14 +281,10 @@ int cuda_queue_end(struct pst_queue *queue, cuda_status status, const char *call
 unsigned int cuda_grid(const struct pst_memory *memory, uint32_t n, bool wide);
 
 /* copy.c, pattern.c */
-int cuda_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
-                    uint64_t *ticket);
 int cuda_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
                    uint64_t *ticket);
-int cuda_fill_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
-                    uint32_t n, uint64_t *ticket);
-int cuda_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
-                      uint32_t n, uint64_t *ticket);
+int cuda_fill_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                   uint32_t n, uint64_t *ticket);
 int cuda_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
                      uint32_t n, uint64_t *ticket);
 
@@ -293,7 +292,7 @@ int cuda_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_pa
 int cuda_sum_batch(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket);
 void cuda_sum_take(const struct cuda_batch *batch);
 
-/* What these structs have at minor 0: a host gives no less. */
+/* A host gives no less. */
 #define CUDA_REGION_LEAST (offsetof(struct pst_region, handle) + sizeof(void *))
 #define CUDA_EXPORT_LEAST (offsetof(struct pst_export, handle) + 64)
 

@@ -104,15 +104,15 @@ __device__ void copy_piece(uint8_t *to, const uint8_t *from, uint64_t length)
     to[at] = from[at];
 }
 
-__device__ pst_payload payload_of(const cuda_pattern_args &args, uint32_t i)
+__device__ cuda_message payload_of(const cuda_pattern_args &args, uint32_t i)
 {
   if (args.payloads)
-    return ((const pst_payload *)args.payloads)[i];
+    return ((const cuda_message *)args.payloads)[i];
   uint32_t k = 0;
   while (i >= args.row[k].count)
     i -= args.row[k++].count;
   const pst_payload_row &row = args.row[k];
-  return pst_payload{row.address + i * row.stride, row.length, row.sequence + i, 0};
+  return cuda_message{row.address + i * row.stride, row.length, row.sequence + i, 0};
 }
 
 __device__ uint64_t first_word(uint64_t seed, uint64_t sequence)
@@ -148,7 +148,7 @@ __device__ cut cut_of(uint64_t address, uint64_t length)
 }
 
 /* `me` of `threads` that share the message. */
-__device__ void fill_message(const pst_payload &p, uint64_t seed, unsigned int me,
+__device__ void fill_message(const cuda_message &p, uint64_t seed, unsigned int me,
                              unsigned int threads)
 {
   const uint64_t first = first_word(seed, p.sequence);
@@ -174,7 +174,7 @@ __device__ uint64_t differs(uint64_t is, uint64_t expected, uint64_t offset, uin
 }
 
 /* The least offset of those that `me` looks at whose byte is wrong, or UINT64_MAX. */
-__device__ uint64_t verify_message(const pst_payload &p, uint64_t seed, unsigned int me,
+__device__ uint64_t verify_message(const cuda_message &p, uint64_t seed, unsigned int me,
                                    unsigned int threads)
 {
   const uint64_t first = first_word(seed, p.sequence);
@@ -208,7 +208,7 @@ __device__ uint64_t warp_least(uint64_t value)
 }
 
 /* By one thread. Rare, so it may go to host memory one message at a time. */
-__device__ void note(const cuda_pattern_args &args, const pst_payload &p, uint32_t i,
+__device__ void note(const cuda_pattern_args &args, const cuda_message &p, uint32_t i,
                      uint64_t offset)
 {
   cuda_verify_slot *slot = (cuda_verify_slot *)args.result;
@@ -299,9 +299,9 @@ __device__ uint32_t sum_tile(const pst_sum &sum, uint64_t tile, const uint32_t (
 
 extern "C" __global__ void __launch_bounds__(CUDA_KERNEL_THREADS) pst_gather(cuda_gather_args args)
 {
-  const pst_copy *pieces = (const pst_copy *)args.pieces;
+  const cuda_piece *pieces = (const cuda_piece *)args.pieces;
   for (uint32_t i = warp_index(); i < args.count; i += warp_count()) {
-    const pst_copy piece = pieces[i];
+    const cuda_piece piece = pieces[i];
     copy_piece((uint8_t *)piece.destination, (const uint8_t *)piece.source, piece.length);
   }
 }
@@ -321,7 +321,7 @@ extern "C" __global__ void __launch_bounds__(CUDA_KERNEL_WIDE) pst_fill_wide(cud
 extern "C" __global__ void __launch_bounds__(CUDA_KERNEL_THREADS) pst_verify(cuda_pattern_args args)
 {
   for (uint32_t i = warp_index(); i < args.count; i += warp_count()) {
-    const pst_payload p = payload_of(args, i);
+    const cuda_message p = payload_of(args, i);
     const uint64_t mine = verify_message(p, args.seed, lane(), WARP);
     if (!__any_sync(ALL, mine != UINT64_MAX))
       continue;
@@ -336,7 +336,7 @@ extern "C" __global__ void __launch_bounds__(CUDA_KERNEL_WIDE)
 {
   __shared__ unsigned long long least;
   for (uint32_t i = blockIdx.x; i < args.count; i += gridDim.x) {
-    const pst_payload p = payload_of(args, i);
+    const cuda_message p = payload_of(args, i);
     const uint64_t mine = verify_message(p, args.seed, threadIdx.x, blockDim.x);
     if (!__syncthreads_or(mine != UINT64_MAX))
       continue;

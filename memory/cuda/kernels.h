@@ -13,9 +13,25 @@
 #define CUDA_KERNEL_THREADS 256u /* a block of the kernels that give each message a warp */
 #define CUDA_KERNEL_WIDE 1024u   /* a block of those that give each message a block */
 
+/* A piece of a copy, and a message: rows laid out, since a kernel finds the i-th of many rows
+ * slowly. */
+struct cuda_piece {
+  uint64_t source;
+  uint64_t destination;
+  uint64_t length;
+  uint64_t reserved;
+};
+struct cuda_message {
+  uint64_t address;
+  uint64_t length;
+  uint64_t sequence;
+  uint64_t reserved;
+};
+PST_STATIC_ASSERT(sizeof(struct cuda_piece) == sizeof(struct cuda_message), "one ring has both");
+
 /* "pst_gather": a warp a piece. */
 struct cuda_gather_args {
-  uint64_t pieces; /* of `count` struct pst_copy, where the device reads them */
+  uint64_t pieces; /* of `count` struct cuda_piece, where the device reads them */
   uint32_t count;
   uint32_t reserved;
 };
@@ -25,7 +41,7 @@ struct cuda_gather_args {
  * counts come to `count`. */
 #define CUDA_PATTERN_ROWS 8u
 struct cuda_pattern_args {
-  uint64_t payloads; /* of `count` struct pst_payload, where the device reads them */
+  uint64_t payloads; /* of `count` struct cuda_message, where the device reads them */
   uint64_t seed;
   uint64_t result; /* verify: a struct cuda_verify_slot in pinned memory */
   uint32_t count;

@@ -51,7 +51,15 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   facts->memory_lacks = PST_NEED_CPU_ACCESS | PST_NEED_EXPORT_FD;
 }
 
-PST_DESCRIPTION_CHECK(PST_KIND_MEMORY, "cuda", "1.0", "Memory of an NVIDIA GPU",
-                      "NVIDIA's driver for CUDA 11.7 or later; nvcc when Penstock is built",
-                      "hardware: tests/gpu/run, on an H100; without a GPU: tests/fakes/cuda",
-                      options, sizeof(options) / sizeof(options[0]), NULL, 0, check_options);
+static const struct pst_description description = {
+    .kind = PST_KIND_MEMORY,
+    .name = "cuda",
+    .version = "1.0",
+    .summary = "Memory of an NVIDIA GPU",
+    .needs = "NVIDIA's driver for CUDA 11.7 or later; nvcc when Penstock is built",
+    .rung = "hardware: tests/gpu/run, on an H100; without a GPU: tests/fakes/cuda",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+    .check = check_options,
+};
+PST_DESCRIPTION(description);

@@ -11,8 +11,7 @@
 /* A batch, and what there is to know of it. The kernel is handed its rows; where they are more than
  * it takes, `rows` counts on, and it is handed a list of messages in pinned memory. */
 struct work {
-  const struct pst_payload *payloads; /* as the caller has them, or */
-  const struct pst_payload_row *given;
+  const struct pst_payload_row *given; /* as the caller has them */
   uint32_t given_count;
   uint64_t messages, longest, reserved;
   uint32_t rows;
@@ -28,6 +27,17 @@ static void take_row(struct work *work, const struct pst_payload_row *row)
     work->longest = row->length;
 }
 
+/* Does a lone message go on with a row, whose second says how far apart all are? */
+static bool goes_on(struct pst_payload_row *row, const struct pst_payload_row *message)
+{
+  if (message->count != 1 || message->length != row->length ||
+      message->sequence != row->sequence + row->count)
+    return false;
+  if (row->count == 1)
+    row->stride = message->address - row->address;
+  return message->address == row->address + row->count * row->stride;
+}
+
 static void take_rows(struct work *work, const struct pst_payload_row *rows, uint32_t n)
 {
   work->given = rows;
@@ -35,35 +45,11 @@ static void take_rows(struct work *work, const struct pst_payload_row *rows, uin
   for (uint32_t i = 0; i < n; i++) {
     work->messages += rows[i].count;
     work->reserved |= rows[i].reserved | !rows[i].count;
-    take_row(work, &rows[i]);
-  }
-}
-
-/* The second of a row says how far apart all are. */
-static bool goes_on(struct pst_payload_row *row, const struct pst_payload *payload)
-{
-  if (row->count == 1)
-    row->stride = payload->address - row->address;
-  return payload->length == row->length &&
-         payload->address == row->address + row->count * row->stride &&
-         payload->sequence == row->sequence + row->count;
-}
-
-static void take_payloads(struct work *work, const struct pst_payload *payloads, uint32_t n)
-{
-  work->payloads = payloads;
-  work->messages = n;
-  for (uint32_t i = 0; i < n; i++) {
-    const struct pst_payload *payload = &payloads[i];
-    work->reserved |= payload->reserved;
     if (work->rows && work->rows <= CUDA_PATTERN_ROWS &&
-        goes_on(&work->row[work->rows - 1], payload))
+        goes_on(&work->row[work->rows - 1], &rows[i]))
       work->row[work->rows - 1].count++;
     else
-      take_row(work, &(struct pst_payload_row){.address = payload->address,
-                                               .length = payload->length,
-                                               .sequence = payload->sequence,
-                                               .count = 1});
+      take_row(work, &rows[i]);
   }
 }
 
@@ -80,30 +66,18 @@ static int refuse(const struct pst_queue *queue, const char *call, uint64_t long
 
 static bool lies_here(struct pst_memory *memory, const struct work *work)
 {
-  bool here = true;
   if (work->rows <= CUDA_PATTERN_ROWS)
     return cuda_ranges_hold(memory, work->row, work->rows);
-  if (work->given)
-    return cuda_ranges_hold(memory, work->given, work->given_count);
-  for (uint64_t i = 0; i < work->messages && here; i++) {
-    const struct pst_payload_row row = {
-        .address = work->payloads[i].address, .length = work->payloads[i].length, .count = 1};
-    here = cuda_ranges_hold(memory, &row, 1);
-  }
-  return here;
+  return cuda_ranges_hold(memory, work->given, work->given_count);
 }
 
-static void list_messages(const struct work *work, struct pst_payload *room)
+static void list_messages(const struct work *work, struct cuda_message *room)
 {
-  if (work->payloads) {
-    memcpy(room, work->payloads, work->messages * sizeof(*room));
-    return;
-  }
   for (uint32_t k = 0; k < work->given_count; k++)
     for (uint64_t i = 0; i < work->given[k].count; i++)
-      *room++ = (struct pst_payload){.address = work->given[k].address + i * work->given[k].stride,
-                                     .length = work->given[k].length,
-                                     .sequence = work->given[k].sequence + i};
+      *room++ = (struct cuda_message){.address = work->given[k].address + i * work->given[k].stride,
+                                      .length = work->given[k].length,
+                                      .sequence = work->given[k].sequence + i};
 }
 
 static int make_args(struct pst_queue *queue, const struct work *work, uint64_t seed,
@@ -115,7 +89,7 @@ static int make_args(struct pst_queue *queue, const struct work *work, uint64_t 
     memcpy(args->row, work->row, work->rows * sizeof(work->row[0]));
     return 0;
   }
-  struct pst_payload *room = cuda_queue_room(queue, args->count);
+  struct cuda_message *room = cuda_queue_room(queue, args->count);
   if (!room)
     return -EAGAIN;
   list_messages(work, room);
@@ -132,7 +106,7 @@ static void expect(struct pst_queue *queue, uint64_t seed, struct cuda_pattern_a
   args->result = (uintptr_t)slot;
   batch->checked = args->count;
   batch->seed = seed;
-  batch->payloads = (const struct pst_payload *)(uintptr_t)args->payloads;
+  batch->payloads = (const struct cuda_message *)(uintptr_t)args->payloads;
   memcpy(batch->row, args->row, args->rows * sizeof(args->row[0]));
 }
 
@@ -168,25 +142,12 @@ static int submit(struct pst_queue *queue, bool verify, uint64_t seed, const str
   return code;
 }
 
-static int submit_list(struct pst_queue *queue, bool verify, uint64_t seed,
-                       const struct pst_payload *payloads, uint32_t n, uint64_t *ticket)
+int cuda_fill_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                   uint32_t n, uint64_t *ticket)
 {
-  struct work work = {.messages = n};
-  if (n <= queue->pieces)
-    take_payloads(&work, payloads, n);
-  return submit(queue, verify, seed, &work, ticket);
-}
-
-int cuda_fill_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
-                    uint32_t n, uint64_t *ticket)
-{
-  return submit_list(queue, false, seed, payloads, n, ticket);
-}
-
-int cuda_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
-                      uint32_t n, uint64_t *ticket)
-{
-  return submit_list(queue, true, seed, payloads, n, ticket);
+  struct work work = {0};
+  take_rows(&work, rows, n);
+  return submit(queue, false, seed, &work, ticket);
 }
 
 int cuda_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <penstock/page.h>
+
 #include "inside.h"
 
 struct pin {
@@ -25,7 +27,7 @@ static struct pin *pins;
 
 static void whole_pages(const void *address, uint64_t length, uint64_t *begin, uint64_t *end)
 {
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t page = pst_page_size();
   *begin = (uintptr_t)address / page * page;
   *end = cuda_round_up((uintptr_t)address + length, page);
 }

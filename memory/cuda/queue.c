@@ -28,20 +28,20 @@ static int open_stream(struct pst_queue *made)
   char label[96];
   uint64_t slots_bytes = made->batches * sizeof(*made->slots);
   slots_bytes = cuda_round_up(slots_bytes, 64);
-  uint64_t length = slots_bytes + made->descriptors_size * sizeof(struct pst_copy);
+  uint64_t length = slots_bytes + made->descriptors_size * sizeof(struct cuda_piece);
   snprintf(label, sizeof(label), "queue of %" PRIu32 " batches of %" PRIu32 " pieces",
            made->batches, made->pieces);
   cuda_status status = driver->MemHostAlloc(&made->pinned, length,
                                             CUDA_HOSTALLOC_PORTABLE | CUDA_HOSTALLOC_DEVICEMAP);
   if (status != CUDA_SUCCESS)
-    return cuda_refuse_pinned(made->memory, label, length, "cuMemHostAlloc", status);
+    return cuda_refuse_pinned(made->memory, CUDA_ASKED(label, length), "cuMemHostAlloc", status);
   made->slots = made->pinned;
   made->descriptors = (char *)made->pinned + slots_bytes;
   status = driver->StreamCreate(&made->stream, CUDA_STREAM_NON_BLOCKING);
   if (status == CUDA_SUCCESS)
     return 0;
   driver->MemFreeHost(made->pinned);
-  return cuda_refuse_device(made->memory, label, 0, "cuStreamCreate", status);
+  return cuda_refuse_device(made->memory, CUDA_ASKED(label, 0), "cuStreamCreate", status);
 }
 
 static int check_params(const struct pst_memory *memory, const struct pst_queue_params *params)
@@ -137,7 +137,7 @@ void *cuda_queue_room(struct pst_queue *queue, uint32_t n)
   if (begin + n - queue->descriptors_head > queue->descriptors_size)
     return NULL;
   queue->descriptors_tail = begin + n;
-  return (struct pst_copy *)queue->descriptors + begin % queue->descriptors_size;
+  return (struct cuda_piece *)queue->descriptors + begin % queue->descriptors_size;
 }
 
 unsigned int cuda_grid(const struct pst_memory *memory, uint32_t n, bool wide)
@@ -182,15 +182,6 @@ int cuda_queue_end(struct pst_queue *queue, cuda_status status, const char *call
   return 0;
 }
 
-static uint8_t pattern_byte(uint64_t seed, uint64_t sequence, uint64_t offset)
-{
-  uint64_t z = seed + sequence * PST_PATTERN_SEQUENCE;
-  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-  z ^= z >> 31;
-  return (uint8_t)((z + offset / 8 * PST_PATTERN_STEP) >> offset % 8 * 8);
-}
-
 static uint64_t sequence_of(const struct cuda_batch *batch, uint32_t message)
 {
   const struct pst_payload_row *row = batch->row;
@@ -212,7 +203,8 @@ static void take_found(struct pst_queue *queue, const struct cuda_batch *batch,
   if (found->corrupted == 0) {
     found->sequence = sequence_of(batch, CUDA_MISMATCH_MESSAGE(slot->first));
     found->offset = CUDA_MISMATCH_OFFSET(slot->first);
-    found->expected = pattern_byte(batch->seed, found->sequence, found->offset);
+    found->expected =
+        pst_pattern_byte(pst_pattern_first(batch->seed, found->sequence), found->offset);
     found->found = CUDA_MISMATCH_FOUND(slot->first);
   }
   found->corrupted += slot->corrupted;

@@ -11,6 +11,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <penstock/page.h>
+
 #include "host.h"
 
 struct range {
@@ -40,7 +42,7 @@ static int check_params(const struct pst_memory *memory, const struct pst_adopt_
 
 static struct range pages_of(const struct pst_adopt_params *params)
 {
-  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  const uint64_t page = pst_page_size();
   const uint64_t end = params->address + params->length;
 
   return (struct range){params->address / page * page, (end + page - 1) / page * page};
@@ -121,7 +123,7 @@ int host_adopt_region(struct pst_memory *memory, const struct pst_adopt_params *
     return refuse(memory, &params, -ENOMEM, "no memory for its description");
   *block = (struct host_block){.address = (uint8_t *)first + (params.address - pages.begin),
                                .length = params.length,
-                               .page_size = (uint64_t)sysconf(_SC_PAGESIZE),
+                               .page_size = pst_page_size(),
                                .fd = -1,
                                .adopted = true,
                                .node = -1,

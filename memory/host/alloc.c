@@ -6,24 +6,13 @@
 
 #include "host.h"
 
-#define NEEDS_KNOWN                                                                                \
-  (PST_NEED_CPU_ACCESS | PST_NEED_EXPORT_FD | PST_NEED_EXPORT_DMABUF | PST_NEED_EXPORT_IPC |       \
-   PST_NEED_PINNED)
 #define LENGTH_MAX (UINT64_C(1) << 62)
 
 static int check_params(const struct pst_memory *memory, const struct pst_alloc_params *params,
                         uint32_t region_size)
 {
-  const char *wrong = NULL;
-  if (params->length == 0)
-    wrong = "a region of no bytes";
-  else if (params->purpose != PST_ALLOC_NORMAL && params->purpose != PST_ALLOC_STAGING)
-    wrong = "an unknown purpose";
-  else if (params->alignment & (params->alignment - 1))
-    wrong = "an alignment that is no power of two";
-  else if (params->needs & ~(uint32_t)NEEDS_KNOWN || params->reserved)
-    wrong = "an unknown need";
-  else if (region_size < HOST_REGION_LEAST)
+  const char *wrong = pst_alloc_params_wrong(params);
+  if (!wrong && region_size < HOST_REGION_LEAST)
     wrong = "a region struct too short to hold a handle";
   if (!wrong)
     return 0;
@@ -53,15 +42,14 @@ static int take_auto(const struct pst_memory *memory, const struct pst_alloc_par
                      struct host_block *block)
 {
   if (params->needs & PST_NEED_EXPORT_FD)
-    return host_block_memfd(memory, params->length, params->alignment, params->label, block);
+    return host_block_memfd(memory, params, block);
   if (huge_pages_suffice(memory, params->length)) {
-    if (host_block_huge(memory, HOST_PAGE_2M, false, params->length, params->alignment,
-                        params->label, true, block) == 0)
+    if (host_block_huge(memory, HOST_PAGE_2M, false, params, true, block) == 0)
       return 0;
     host_info(memory, "%s: the free 2 MiB pages were not to be had; ordinary pages instead",
               params->label);
   }
-  return host_block_malloc(memory, params->length, params->alignment, params->label, block);
+  return host_block_malloc(memory, params, block);
 }
 
 static int take_block(const struct pst_memory *memory, const struct pst_alloc_params *params,
@@ -70,15 +58,13 @@ static int take_block(const struct pst_memory *memory, const struct pst_alloc_pa
   bool exported = params->needs & PST_NEED_EXPORT_FD;
   switch (memory->backing) {
   case HOST_BACKING_MALLOC:
-    return host_block_malloc(memory, params->length, params->alignment, params->label, block);
+    return host_block_malloc(memory, params, block);
   case HOST_BACKING_MEMFD:
-    return host_block_memfd(memory, params->length, params->alignment, params->label, block);
+    return host_block_memfd(memory, params, block);
   case HOST_BACKING_HUGE_2M:
-    return host_block_huge(memory, HOST_PAGE_2M, exported, params->length, params->alignment,
-                           params->label, false, block);
+    return host_block_huge(memory, HOST_PAGE_2M, exported, params, false, block);
   case HOST_BACKING_HUGE_1G:
-    return host_block_huge(memory, HOST_PAGE_1G, exported, params->length, params->alignment,
-                           params->label, false, block);
+    return host_block_huge(memory, HOST_PAGE_1G, exported, params, false, block);
   case HOST_BACKING_AUTO:
     break;
   }
@@ -95,7 +81,7 @@ static int place_block(const struct pst_memory *memory, const struct pst_alloc_p
    * is an error. */
   bool must = block->bound && block->page_size >= HOST_PAGE_2M;
   if (memory->populate || memory->lock || must)
-    code = host_block_populate(memory, block, params->label);
+    code = host_block_populate(memory, block, params);
   if (code)
     return code;
   block->node = block->bound ? memory->numa_node : memory->populate ? host_block_node(block) : -1;

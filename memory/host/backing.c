@@ -7,7 +7,30 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <penstock/page.h>
+
 #include "host.h"
+
+static bool read_count(const char *root, uint64_t page_size, const char *name, uint64_t *value)
+{
+  char path[256];
+  snprintf(path, sizeof(path), "%s/hugepages-%" PRIu64 "kB/%s", root, page_size / 1024, name);
+  return host_read_number(path, value);
+}
+
+bool host_pages_read(const char *root, uint64_t page_size, struct host_pages *pages)
+{
+  uint64_t total, unused, promised;
+  if (!read_count(root, page_size, "nr_hugepages", &total) ||
+      !read_count(root, page_size, "free_hugepages", &unused) ||
+      !read_count(root, page_size, "resv_hugepages", &promised))
+    return false;
+  pages->total = total;
+  pages->free = unused > promised ? unused - promised : 0;
+  snprintf(pages->control, sizeof(pages->control), "%s/hugepages-%" PRIu64 "kB/nr_hugepages", root,
+           page_size / 1024);
+  return true;
+}
 
 #define PAGE_SIZE_SHIFT 26 /* of the log2 in flags of mmap and memfd_create */
 #define PLACE_TRIES 16
@@ -22,26 +45,24 @@ static int log2_of(uint64_t power)
   return __builtin_ctzll(power);
 }
 
-static int refuse(const struct pst_memory *memory, const char *label, uint64_t length,
+static int refuse(const struct pst_memory *memory, const struct pst_alloc_params *params,
                   const char *call, int code)
 {
-  host_error(memory,
-             "%s: cannot allocate %s of host memory: %s: %s; %s are available: lower `ring` or "
-             "`message`, or free memory",
-             label, host_size_text(length).text, call, strerror(code),
-             host_about_text(host_available_bytes()).text);
+  host_error(memory, "%s: cannot allocate %s of host memory: %s: %s; %s: %s", params->label,
+             host_size_text(params->length).text, call, strerror(code), host_room_text().text,
+             host_remedy_text(params).text);
   return code == ENOMEM ? -ENOMEM : -code;
 }
 
 /* The kernel promises more than it has: without this a region too large would
  * not fail here but wake the OOM killer later. */
-static int check_available(const struct pst_memory *memory, uint64_t length, const char *label)
+static int check_available(const struct pst_memory *memory, const struct pst_alloc_params *params)
 {
   bool at_once = memory->populate || memory->lock;
   uint64_t there = at_once ? host_available_bytes() : host_total_bytes();
-  if (there == 0 || length <= there)
+  if (there == 0 || params->length <= there)
     return 0;
-  return refuse(memory, label, length, at_once ? "pages at once" : "pages and swap", ENOMEM);
+  return refuse(memory, params, at_once ? "pages at once" : "pages and swap", ENOMEM);
 }
 
 /* mmap at an aligned address. The gap found for it is given back first and asked
@@ -83,21 +104,22 @@ static int map_block(struct host_block *block, uint64_t length, uint64_t alignme
   return 0;
 }
 
-int host_block_malloc(const struct pst_memory *memory, uint64_t length, uint64_t alignment,
-                      const char *label, struct host_block *block)
+int host_block_malloc(const struct pst_memory *memory, const struct pst_alloc_params *params,
+                      struct host_block *block)
 {
-  int code = check_available(memory, length, label);
+  int code = check_available(memory, params);
   if (code)
     return code;
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t length = params->length;
+  uint64_t page = pst_page_size();
   /* Whole pages of its own: registration, locking and placing work on pages. */
   bool large = length >= HOST_PAGE_2M;
   uint64_t least = large ? HOST_PAGE_2M : page;
   void *at;
   length = round_up(length, page);
-  int failed = posix_memalign(&at, alignment > least ? alignment : least, length);
+  int failed = posix_memalign(&at, params->alignment > least ? params->alignment : least, length);
   if (failed)
-    return refuse(memory, label, length, "posix_memalign", failed);
+    return refuse(memory, params, "posix_memalign", failed);
   bool advised = large && madvise(at, length, MADV_HUGEPAGE) == 0;
   *block = (struct host_block){
       .address = at,
@@ -128,21 +150,21 @@ static int memfd_sized(uint64_t length, const char *label, unsigned int flags)
   return fd;
 }
 
-int host_block_memfd(const struct pst_memory *memory, uint64_t length, uint64_t alignment,
-                     const char *label, struct host_block *block)
+int host_block_memfd(const struct pst_memory *memory, const struct pst_alloc_params *params,
+                     struct host_block *block)
 {
-  int code = check_available(memory, length, label);
+  int code = check_available(memory, params);
   if (code)
     return code;
-  struct host_block made = {.page_size = (uint64_t)sysconf(_SC_PAGESIZE), .words = "memfd"};
-  length = round_up(length, made.page_size);
-  made.fd = memfd_sized(length, label, 0);
+  struct host_block made = {.page_size = pst_page_size(), .words = "memfd"};
+  uint64_t length = round_up(params->length, made.page_size);
+  made.fd = memfd_sized(length, params->label, 0);
   if (made.fd < 0)
-    return refuse(memory, label, length, "memfd_create", -made.fd);
-  code = map_block(&made, length, alignment, MAP_SHARED);
+    return refuse(memory, params, "memfd_create", -made.fd);
+  code = map_block(&made, length, params->alignment, MAP_SHARED);
   if (code) {
     close(made.fd);
-    return refuse(memory, label, length, "mmap", -code);
+    return refuse(memory, params, "mmap", -code);
   }
   *block = made;
   return 0;
@@ -174,8 +196,7 @@ static int refuse_huge(const struct pst_memory *memory, uint64_t page_size, uint
 }
 
 int host_block_huge(const struct pst_memory *memory, uint64_t page_size, bool memfd,
-                    uint64_t length, uint64_t alignment, const char *label, bool quiet,
-                    struct host_block *block)
+                    const struct pst_alloc_params *params, bool quiet, struct host_block *block)
 {
   struct host_block made = {
       .page_size = page_size,
@@ -186,13 +207,13 @@ int host_block_huge(const struct pst_memory *memory, uint64_t page_size, bool me
   };
   int size_flag = log2_of(page_size) << PAGE_SIZE_SHIFT;
   int code;
-  length = round_up(length, page_size);
+  uint64_t length = round_up(params->length, page_size);
   if (memfd) {
-    made.fd = memfd_sized(length, label, MFD_HUGETLB | (unsigned int)size_flag);
-    code = made.fd < 0 ? made.fd : map_block(&made, length, alignment, MAP_SHARED);
+    made.fd = memfd_sized(length, params->label, MFD_HUGETLB | (unsigned int)size_flag);
+    code = made.fd < 0 ? made.fd : map_block(&made, length, params->alignment, MAP_SHARED);
   } else {
-    code =
-        map_block(&made, length, alignment, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | size_flag);
+    code = map_block(&made, length, params->alignment,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | size_flag);
   }
   if (code == 0) {
     *block = made;
@@ -200,7 +221,7 @@ int host_block_huge(const struct pst_memory *memory, uint64_t page_size, bool me
   }
   if (made.fd >= 0)
     close(made.fd);
-  return quiet ? -ENOMEM : refuse_huge(memory, page_size, length, label, -code);
+  return quiet ? -ENOMEM : refuse_huge(memory, page_size, length, params->label, -code);
 }
 
 void host_block_release(struct host_block *block)

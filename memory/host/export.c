@@ -9,6 +9,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <penstock/page.h>
+
 #include "host.h"
 
 /* linux/magic.h */
@@ -84,8 +86,7 @@ static int check_descriptor(const struct pst_memory *memory, const struct pst_ex
              from->length, from->offset, from->base_length, size);
     return refuse_import(memory, -EINVAL, why);
   }
-  *page_size =
-      system.f_type == HUGETLB_MAGIC ? (uint64_t)system.f_bsize : (uint64_t)sysconf(_SC_PAGESIZE);
+  *page_size = system.f_type == HUGETLB_MAGIC ? (uint64_t)system.f_bsize : pst_page_size();
   return 0;
 }
 

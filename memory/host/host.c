@@ -69,8 +69,7 @@ static int host_describe(struct pst_memory *memory, struct pst_memory_info *info
 static const struct pst_memory_ops ops = {
     .struct_size = sizeof(ops),
     .capabilities = PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_EXPORT |
-                    PST_MEMORY_CAP_IMPORT | PST_MEMORY_CAP_CHECKSUM | PST_MEMORY_CAP_ADOPT |
-                    PST_MEMORY_CAP_ROWS,
+                    PST_MEMORY_CAP_IMPORT | PST_MEMORY_CAP_CHECKSUM | PST_MEMORY_CAP_ADOPT,
     .open = host_open,
     .close = host_close,
     .describe = host_describe,
@@ -80,9 +79,9 @@ static const struct pst_memory_ops ops = {
     .import_region = host_import_region,
     .queue_open = host_queue_open,
     .queue_close = host_queue_close,
-    .copy_batch = host_copy_batch,
-    .fill_batch = host_fill_batch,
-    .verify_batch = host_verify_batch,
+    .copy_rows = pst_cpu_copy_rows,
+    .fill_rows = host_fill_rows,
+    .verify_rows = host_verify_rows,
     .queue_poll = host_queue_poll,
     .verify_result = host_verify_result,
     .fence_record = host_fence_record,
@@ -91,8 +90,6 @@ static const struct pst_memory_ops ops = {
     .fence_release = host_fence_release,
     .sum_batch = host_sum_batch,
     .adopt_region = host_adopt_region,
-    .copy_rows = host_copy_rows,
-    .verify_rows = host_verify_rows,
 };
 
 PST_PLUGIN(host_probe, &ops);

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <penstock/memory.h>
+#include <penstock/memory-util.h>
 
 #include "pattern.h"
 
@@ -60,6 +60,12 @@ struct host_text {
 };
 struct host_text host_size_text(uint64_t bytes);
 struct host_text host_about_text(uint64_t bytes); /* "19.6 GiB" */
+/* What bounds an allocation, "19.6 GiB are available", and its remedy. */
+struct host_line {
+  char text[112];
+};
+struct host_line host_room_text(void);
+struct host_line host_remedy_text(const struct pst_alloc_params *params);
 /* The number a file holds; false when there is no such file or number. */
 bool host_read_number(const char *path, uint64_t *value);
 /* What can be had without swapping, and all that the machine has, swap included;
@@ -67,7 +73,7 @@ bool host_read_number(const char *path, uint64_t *value);
 uint64_t host_available_bytes(void);
 uint64_t host_total_bytes(void);
 
-/* pages.c: the kernel's reserved huge pages, counted in /sys. */
+/* backing.c: the kernel's reserved huge pages, counted in /sys. */
 struct host_pages {
   uint64_t total;    /* nr_hugepages */
   uint64_t free;     /* neither used nor promised to somebody */
@@ -84,19 +90,18 @@ void host_block_unbind(struct host_block *block);
 int host_block_lock(const struct pst_memory *memory, struct host_block *block, const char *label,
                     bool required);
 int host_block_populate(const struct pst_memory *memory, struct host_block *block,
-                        const char *label);
+                        const struct pst_alloc_params *params);
 /* The node of its first page, or -1. */
 int host_block_node(const struct host_block *block);
 
 /* backing.c: memory itself, unplaced. All log their errors, except huge ones
  * when `quiet`: -ENOMEM then means to try another backing. */
-int host_block_malloc(const struct pst_memory *memory, uint64_t length, uint64_t alignment,
-                      const char *label, struct host_block *block);
-int host_block_memfd(const struct pst_memory *memory, uint64_t length, uint64_t alignment,
-                     const char *label, struct host_block *block);
+int host_block_malloc(const struct pst_memory *memory, const struct pst_alloc_params *params,
+                      struct host_block *block);
+int host_block_memfd(const struct pst_memory *memory, const struct pst_alloc_params *params,
+                     struct host_block *block);
 int host_block_huge(const struct pst_memory *memory, uint64_t page_size, bool memfd,
-                    uint64_t length, uint64_t alignment, const char *label, bool quiet,
-                    struct host_block *block);
+                    const struct pst_alloc_params *params, bool quiet, struct host_block *block);
 void host_block_release(struct host_block *block);
 
 /* alloc.c */
@@ -121,14 +126,8 @@ int host_import_region(struct pst_memory *memory, const struct pst_export *from,
 int host_queue_open(struct pst_memory *memory, const struct pst_queue_params *params,
                     struct pst_queue **queue);
 void host_queue_close(struct pst_queue *queue);
-int host_copy_batch(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
-                    uint64_t *ticket);
-int host_fill_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
-                    uint32_t n, uint64_t *ticket);
-int host_verify_batch(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
-                      uint32_t n, uint64_t *ticket);
-int host_copy_rows(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
-                   uint64_t *ticket);
+int host_fill_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                   uint32_t n, uint64_t *ticket);
 int host_verify_rows(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
                      uint32_t n, uint64_t *ticket);
 int host_sum_batch(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket);
@@ -141,7 +140,7 @@ int host_fence_wait(struct pst_memory *memory, struct pst_fence *fence, struct p
 int host_fence_query(struct pst_memory *memory, struct pst_fence *fence);
 void host_fence_release(struct pst_memory *memory, struct pst_fence *fence);
 
-/* What these structs have at minor 0: a host gives no less. */
+/* A host gives no less. */
 #define HOST_REGION_LEAST (offsetof(struct pst_region, handle) + sizeof(void *))
 #define HOST_EXPORT_LEAST (offsetof(struct pst_export, handle) + 64)
 

@@ -59,6 +59,14 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
     check->report(check, "numa_node", "\"%s\" is not a node; write auto, -1 or a number", node);
 }
 
-PST_DESCRIPTION_CHECK(PST_KIND_MEMORY, "host", "1.0", "Host memory: malloc, memfd, huge pages", "",
-                      "hardware: tests/unit/memory and tests/contract/memory run on any machine",
-                      options, sizeof(options) / sizeof(options[0]), NULL, 0, check_options);
+static const struct pst_description description = {
+    .kind = PST_KIND_MEMORY,
+    .name = "host",
+    .version = "1.0",
+    .summary = "Host memory: malloc, memfd, huge pages",
+    .rung = "hardware: tests/unit/memory and tests/contract/memory run on any machine",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+    .check = check_options,
+};
+PST_DESCRIPTION(description);

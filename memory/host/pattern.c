@@ -64,7 +64,7 @@ size_t pattern_check(const struct pattern_variant *variant, const uint8_t *bytes
   if (from == length)
     return length;
   for (size_t at = from; at < length; at++)
-    if (bytes[at] != pattern_byte(first, at))
+    if (bytes[at] != pst_pattern_byte(first, at))
       return at;
   /* Wrong at the first look and right at the second: somebody writes there, and
    * a message that changes while it is read did not arrive. */

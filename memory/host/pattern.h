@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <penstock/memory.h>
+#include <penstock/memory-util.h>
 
 /* One way to make and check the pattern. `first` is word 0 of the message.
  * verify: `length` when every byte is right, else an offset, a multiple of 8,
@@ -27,20 +27,6 @@ extern const struct pattern_variant pattern_variants[];
 
 /* The fastest that this CPU has. */
 const struct pattern_variant *pattern_best(void);
-
-/* Word 0 of a message. */
-static inline uint64_t pattern_first(uint64_t seed, uint64_t sequence)
-{
-  uint64_t z = seed + sequence * PST_PATTERN_SEQUENCE;
-  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-  return z ^ (z >> 31);
-}
-
-static inline uint8_t pattern_byte(uint64_t first, size_t offset)
-{
-  return (uint8_t)((first + offset / 8 * PST_PATTERN_STEP) >> (offset % 8 * 8));
-}
 
 /* The offset of the first wrong byte, or `length`. */
 size_t pattern_check(const struct pattern_variant *variant, const uint8_t *bytes, size_t length,

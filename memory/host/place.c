@@ -132,7 +132,7 @@ static void touch_pages(struct host_block *block)
 }
 
 int host_block_populate(const struct pst_memory *memory, struct host_block *block,
-                        const char *label)
+                        const struct pst_alloc_params *params)
 {
   if (madvise(block->address, block->length, MADV_POPULATE_WRITE) == 0)
     return 0;
@@ -144,11 +144,9 @@ int host_block_populate(const struct pst_memory *memory, struct host_block *bloc
   char where[48] = "";
   if (block->bound)
     snprintf(where, sizeof(where), " on NUMA node %d", memory->numa_node);
-  host_error(memory,
-             "%s: cannot allocate %s of %s%s: %s; %s are available: lower `ring` or `message`, "
-             "free memory%s",
-             label, host_size_text(block->length).text, block->words, where, strerror(code),
-             host_about_text(host_available_bytes()).text,
+  host_error(memory, "%s: cannot allocate %s of %s%s: %s; %s: %s%s", params->label,
+             host_size_text(block->length).text, block->words, where, strerror(code),
+             host_room_text().text, host_remedy_text(params).text,
              block->bound ? ", reserve more on that node, or write numa_node: auto" : "");
   return -ENOMEM;
 }

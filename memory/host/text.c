@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <penstock/page.h>
 
 #include "host.h"
 
@@ -61,4 +65,45 @@ uint64_t host_available_bytes(void)
 uint64_t host_total_bytes(void)
 {
   return meminfo_bytes("MemTotal") + meminfo_bytes("SwapTotal");
+}
+
+/* What RLIMIT_AS leaves; UINT64_MAX: it is not set. */
+static uint64_t address_space_left(void)
+{
+  struct rlimit limit;
+  unsigned long pages = 0;
+  FILE *file;
+
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return UINT64_MAX;
+  file = fopen("/proc/self/statm", "re");
+  if (file && fscanf(file, "%lu", &pages) != 1)
+    pages = 0;
+  if (file)
+    fclose(file);
+  uint64_t used = pages * pst_page_size();
+  return used < limit.rlim_cur ? limit.rlim_cur - used : 0;
+}
+
+struct host_line host_room_text(void)
+{
+  struct host_line out;
+  uint64_t left = address_space_left(), available = host_available_bytes();
+
+  if (left < available)
+    snprintf(out.text, sizeof(out.text), "`ulimit -v` leaves %s", host_about_text(left).text);
+  else
+    snprintf(out.text, sizeof(out.text), "%s are available", host_about_text(available).text);
+  return out;
+}
+
+struct host_line host_remedy_text(const struct pst_alloc_params *params)
+{
+  struct host_line out;
+
+  snprintf(out.text, sizeof(out.text), "%s%s%s", params->lower ? "lower " : "ask for less",
+           params->lower ? params->lower : "",
+           address_space_left() < host_available_bytes() ? ", or raise that limit"
+                                                         : ", or free memory");
+  return out;
 }

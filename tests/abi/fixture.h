@@ -16,9 +16,6 @@
 #ifndef FIXTURE_DESCRIBED_KIND
 #define FIXTURE_DESCRIBED_KIND FIXTURE_KIND
 #endif
-#ifndef FIXTURE_DESCRIPTION_SIZE
-#define FIXTURE_DESCRIPTION_SIZE sizeof(struct pst_description)
-#endif
 #ifndef FIXTURE_VERSION
 #define FIXTURE_VERSION "1"
 #endif
@@ -54,31 +51,53 @@ static const struct pst_option fixture_options[] = {
 #define FIXTURE_RULES fixture_rules
 #endif
 
+#define FIXTURE_4_VARIABLES "A=1", "A=2", "A=3", "A=4"
+#define FIXTURE_16_VARIABLES                                                                       \
+  FIXTURE_4_VARIABLES, FIXTURE_4_VARIABLES, FIXTURE_4_VARIABLES, FIXTURE_4_VARIABLES
+#ifdef FIXTURE_VARIABLES
+static const char *const fixture_environment[] = {FIXTURE_VARIABLES, NULL};
+#define FIXTURE_ENVIRONMENT fixture_environment
+#else
+#define FIXTURE_ENVIRONMENT NULL
+#endif
+
 __attribute__((unused)) static const struct pst_option_rule fixture_rules[] = {{FIXTURE_RULE}};
 
-PST_PLUGIN_EXTERN const struct pst_description pst_description_v1 = {
-    FIXTURE_DESCRIPTION_SIZE,
-    PST_ABI_MINOR,
-    FIXTURE_DESCRIBED_KIND,
-    FIXTURE_OPTION_COUNT,
-    FIXTURE_DESCRIBED_NAME,
-    FIXTURE_VERSION,
-    "A fixture of the loader's tests",
-    "libfixture and a device of that kind",
-    "compiled",
-    fixture_options,
-    FIXTURE_RULES,
-    FIXTURE_RULE_COUNT,
-    0,
-    NULL};
+#ifndef FIXTURE_WIRE
+#define FIXTURE_WIRE NULL
+#endif
+
+static const struct pst_description fixture_description = {
+    .kind = FIXTURE_DESCRIBED_KIND,
+    .name = FIXTURE_DESCRIBED_NAME,
+    .version = FIXTURE_VERSION,
+    .summary = "A fixture of the loader's tests",
+    .needs = "libfixture and a device of that kind",
+    .rung = "compiled",
+    .options = fixture_options,
+    .option_count = FIXTURE_OPTION_COUNT,
+    .rules = FIXTURE_RULES,
+    .rule_count = FIXTURE_RULE_COUNT,
+    .environment = FIXTURE_ENVIRONMENT,
+    .wire = FIXTURE_WIRE,
+};
+
+#ifndef FIXTURE_DESCRIPTION_SIZE
+#define FIXTURE_DESCRIPTION_SIZE sizeof fixture_description
+#endif
+#ifndef FIXTURE_DESCRIPTION
+#define FIXTURE_DESCRIPTION &fixture_description
+#endif
+PST_PLUGIN_EXTERN const struct pst_described pst_description_v1 = {
+    .struct_size = FIXTURE_DESCRIPTION_SIZE, .description = FIXTURE_DESCRIPTION};
 
 #ifndef FIXTURE_DESCRIPTION_ONLY
 
 #ifndef FIXTURE_PLUGIN_SIZE
 #define FIXTURE_PLUGIN_SIZE sizeof(struct pst_plugin)
 #endif
-#ifndef FIXTURE_DESCRIPTION
-#define FIXTURE_DESCRIPTION &pst_description_v1
+#ifndef FIXTURE_DESCRIBED
+#define FIXTURE_DESCRIBED &pst_description_v1
 #endif
 #ifndef FIXTURE_PROBE
 #define FIXTURE_PROBE fixture_probe
@@ -115,6 +134,6 @@ int fixture_probe(const struct pst_host *host, struct pst_probe *probe)
 
 #define FIXTURE_PLUGIN()                                                                           \
   PST_PLUGIN_EXTERN const struct pst_plugin pst_plugin_v1 = {                                      \
-      FIXTURE_PLUGIN_SIZE, PST_ABI_MINOR, FIXTURE_DESCRIPTION, FIXTURE_PROBE, FIXTURE_OPS}
+      FIXTURE_PLUGIN_SIZE, 0, FIXTURE_DESCRIBED, FIXTURE_PROBE, FIXTURE_OPS}
 #endif
 #endif

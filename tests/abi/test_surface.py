@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What crosses: headers that are frozen, symbols that are exported, plugins and hosts of
-different minors, and that each refusal of the loader's has a test."""
-import hashlib
+"""What crosses: symbols that are exported, and that each refusal of the loader's has a test."""
 import os
 import pathlib
 import re
@@ -11,10 +9,9 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
-from harness import BUILD, Case, ROOT, SANITIZED, main, random_file  # noqa: E402
+from harness import BUILD, Case, ROOT, SANITIZED, main  # noqa: E402
 
 HEADERS = ROOT / "core" / "include" / "penstock"
-MINORS = BUILD / "tests" / "abi"
 
 
 def exported(path):
@@ -27,32 +24,20 @@ def code_of(path):
     return re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
 
 
+APPLICATIONS = ("penstock.h", "types.h", "config.h", "stream.h", "node.h", "stats.h", "pattern.h", "dlpack.h")
+PLUGINS = ("plugin.h", "memory.h", "transport.h", "transport-extra.h", "transport-rma.h", "page.h", "memory-util.h",
+           "transport-cpu.h", "transport-util.h")  # fmt: skip
+
+
 def declared():
     """Functions of what applications include."""
-    return {name for header in ("penstock.h", "dlpack.h")
+    return {name for header in APPLICATIONS
             for name in re.findall(r"^PST_EXPORT [^;{]*?\b(pst_\w+)\(", code_of(HEADERS / header), re.M)}
 
 
 def folded(text):
     """Adjacent string literals as one."""
     return re.sub(r'"\s*"', "", text)
-
-
-class Frozen(Case):
-    def test_headers_of_1_0_are_as_they_were(self):
-        """A later minor gets a folder of its own; this one is history."""
-        for line in (HERE / "v1.0" / "SHA256SUMS.txt").read_text().splitlines():
-            digest, name = line.split()
-            self.assertEqual((name, hashlib.sha256((HERE / "v1.0" / name).read_bytes()).hexdigest()), (name, digest))
-
-    def test_later_headers_are_later(self):
-        """Else the plugins built with them show nothing."""
-        for name in ("plugin", "memory", "transport"):
-            now = (HEADERS / f"{name}.h").read_text()
-            later = (MINORS / "later" / "penstock" / f"{name}.h").read_text()
-            self.assertIn("later[3]", later)
-            self.assertEqual(now.count("uint32_t struct_size;"), later.count("/* of a later minor */"))
-        self.assertRegex((MINORS / "later" / "penstock" / "plugin.h").read_text(), r"PST_ABI_MINOR [1-9]")
 
 
 class Symbols(Case):
@@ -67,53 +52,52 @@ class Symbols(Case):
                          "write what is new into tests/abi/libpenstock-symbols.txt; what goes needs another soname")  # fmt: skip
 
     def test_plugins_export_their_two_symbols(self):
-        folders = [BUILD / "transports", BUILD / "memory", BUILD / "filters", MINORS / "v1.0", MINORS / "later"]
+        folders = [BUILD / "transports", BUILD / "memory", BUILD / "filters"]
         plugins = [path for folder in folders for path in sorted(folder.glob("*.so"))]
-        self.assertGreaterEqual(len(plugins), 12)
+        self.assertGreaterEqual(len(plugins), 10)
         for path in plugins:
             wanted = {"pst_description_v1"} | (set() if path.name.endswith(".desc.so") else {"pst_plugin_v1"})
             self.assertEqual((path.name, exported(path)), (path.name, wanted))
 
 
-class Minors(Case):
-    """By the real program; the contract suite runs over the same plugins."""
+class Headers(Case):
+    def files_of(self, header):
+        """Which of the public headers a compiler reads for one of them."""
+        compiler = os.environ.get("CC", "cc").split()
+        run = subprocess.run([*compiler, "-M", "-I", HEADERS.parent, HEADERS / header],
+                             check=True, capture_output=True, text=True)  # fmt: skip
+        return {pathlib.Path(name).name for name in run.stdout.split() if f"{HEADERS}/" in name}
 
-    def run_template(self, folder):
-        source = random_file(self.folder / "in.bin", (3 << 20) + 11)
-        for name, memory in (("template-plugin", "template"), ("template-transport", "host")):
-            stream = ROOT / "docs" / name / "stream.yaml"
-            if memory == "template":
-                target = self.folder / "out.bin"
-                arguments = ("--set", f"streams.packets.sender.source.file={source}",
-                             "--set", f"streams.packets.receiver.sink.file={target}")  # fmt: skip
-            else:
-                arguments = ("--count", "20000")
-            result, _ = self.run_json("run", stream, "--plugin-path", folder, *arguments)
-            self.assert_accounted(self.only_stream(result))
-            paths = " ".join(map(str, result.values()))
-            self.assertIn(str(folder), paths)
-        self.assertEqual(source.read_bytes(), target.read_bytes())
+    def test_each_header_is_of_one_sort(self):
+        self.assertEqual({path.name for path in HEADERS.glob("*.h")}, {*APPLICATIONS, *PLUGINS})
 
-    def test_plugins_of_1_0_run(self):
-        self.run_template(MINORS / "v1.0")
+    def test_an_application_sees_no_plugin_header(self):
+        for header in APPLICATIONS:
+            self.assertEqual((header, self.files_of(header) & set(PLUGINS)), (header, set()))
 
-    def test_plugins_of_a_later_minor_run(self):
-        self.run_template(MINORS / "later")
-        child = self.run_program("plugins", "template", "--plugin-path", MINORS / "later")
-        self.assertIn("transport template 1.0: usable", child.stdout)
+    def test_penstock_h_includes_all_that_an_application_uses(self):
+        self.assertEqual(self.files_of("penstock.h"), set(APPLICATIONS) - {"dlpack.h"})
 
-    def test_own_plugins_of_a_later_minor_run(self):
-        """--plugin-path goes before the folders of the build."""
-        environment = {"PENSTOCK_PLUGIN_PATH": str(MINORS / "later")}
-        result, child = self.run_json("run", "config/loopback.yaml", "--count", "20000", environment=environment)
-        self.assert_accounted(self.only_stream(result))
-        self.assertIn(str(MINORS / "later"), str(result))
+    def test_a_plugin_sees_the_types_and_no_call_of_the_library(self):
+        for header in PLUGINS:
+            self.assertLessEqual(self.files_of(header), {*PLUGINS, "types.h"}, header)
+        self.assertNotIn("(", "".join(re.findall(r"^PST_EXPORT.*", code_of(HEADERS / "types.h"), re.M)))
 
-    def test_a_scope_of_a_later_minor_is_refused_with_the_remedy(self):
-        path = self.write("later.yaml", "penstock: 1\ntransport: later_scope\nstreams: [{name: packets}]\n")
-        child = self.run_program("run", path, "--plugin-path", MINORS, expect=3)
-        self.assertIn("its scope is unknown to ABI 1.", child.stderr)
-        self.assertIn("install a newer host", child.stderr)
+    def test_the_program_and_the_examples_include_no_plugin_header(self):
+        wanted = re.compile(r'#\s*include\s*[<"]penstock/(?:%s)' % "|".join(PLUGINS))
+        files = [path for path in (ROOT / "apps").rglob("*.[ch]")]
+        self.assertGreater(len(files), 50)
+        self.assertEqual([str(path) for path in files if wanted.search(path.read_text())], [])
+
+
+class Described(Case):
+    def test_the_variables_that_a_plugin_names(self):
+        child = self.run_program("plugins", "patching", "--plugin-path", BUILD / "tests" / "abi")
+        self.assertIn("transport patching 1: usable", child.stdout)
+        wanted = "environment, while it is opened:\n  FIXTURE_MODE=quiet\n  FIXTURE_OTHER=1"
+        self.assertIn(wanted, child.stdout)
+        child = self.run_program("plugins", "good", "--plugin-path", BUILD / "tests" / "abi")
+        self.assertNotIn("environment", child.stdout)
 
 
 # Of the machine, not of a plugin: nothing can be built that meets them.

@@ -95,33 +95,8 @@ static int stub_poll(struct pst_worker *worker, struct pst_completion *completio
 #define FIXTURE_POST stub_post
 #endif
 
-/* An op of a later minor behind those known here. */
-struct later_ops {
-  struct pst_transport_ops ops;
-  int (*later)(void);
-};
-
-#ifdef FIXTURE_NEWER
-#define fixture_ops later_fixture_ops.ops
-#undef FIXTURE_OPS_SIZE
-#define FIXTURE_OPS_SIZE sizeof(struct later_ops)
-#define FIXTURE_BEGIN                                                                              \
-  static const struct later_ops later_fixture_ops = {.later = later_call, .ops = {
-#define FIXTURE_END                                                                                \
-  }                                                                                                \
-  }
-static int later_call(void)
-{
-  return 0;
-}
-#else
-#define FIXTURE_BEGIN const struct pst_transport_ops fixture_ops = {
-#define FIXTURE_END }
 extern const struct pst_transport_ops fixture_ops;
-#endif
-
-/* clang-format off */
-FIXTURE_BEGIN
+const struct pst_transport_ops fixture_ops = {
     .struct_size = FIXTURE_OPS_SIZE,
     .capabilities = FIXTURE_CAPABILITIES,
     .open = stub_open,
@@ -138,7 +113,6 @@ FIXTURE_BEGIN
     .endpoint_close = stub_endpoint_close,
     .post = FIXTURE_POST,
     .poll = stub_poll,
-FIXTURE_END;
-/* clang-format on */
+};
 
 FIXTURE_PLUGIN();

@@ -218,9 +218,17 @@ def free_port():
 
 
 def output_of(command, **more):
-    return subprocess.run(
-        [str(word) for word in command], check=True, capture_output=True, text=True, **more
-    ).stdout
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **more)
+    if "unhandled amd64-linux syscall" in done.stderr:
+        # The program sees ENOSYS, and goes another way than without valgrind.
+        sys.exit(f"failed: {last_lines(done.stderr, 'syscall', 1)}")
+    done.check_returncode()
+    return done.stdout
+
+
+def last_lines(text, word="", count=30):
+    """The last lines of a program's output that hold the word."""
+    return "\n".join([line for line in text.splitlines() if word in line][-count:])
 
 
 def pairs():
@@ -279,9 +287,17 @@ def arguments(description, pinned):
 
 def build_folder(given):
     folder = pathlib.Path(given or os.environ.get("PENSTOCK_BUILD") or ROOT / "build").resolve()
-    if not (folder / "penstock").exists():
-        raise Missing(f"{folder} holds no penstock: `./run build` builds it")
+    program(folder)
     return folder
+
+
+def program(build, name="penstock"):
+    """A program of that build."""
+    folder = "tests/bench" if name.startswith("bench-") else "subprojects/simverbs" if name == "penstock-simverbs" else ""
+    path = build / folder / name
+    if not path.exists():
+        raise Missing(f"there is no {path}: `ninja -C {build}` builds it")
+    return path
 
 
 def cpus_of(options):
@@ -323,7 +339,7 @@ def main(description, measure, pinned=True, more_arguments=None):
         sys.exit(EXIT_LOADED)
     except subprocess.CalledProcessError as error:
         print(f"failed: {' '.join(map(str, error.cmd))}: exit status {error.returncode}: "
-              f"{(error.stderr or '').strip()}", file=sys.stderr)
+              f"{last_lines(error.stderr or '')}", file=sys.stderr)
         sys.exit(1)
     if check:
         print(f"{len(rows)} cases run")

@@ -145,6 +145,15 @@ static void end(struct bench *b, bool together)
     die("the end", "not all of it came, or not as it was sent");
 }
 
+/* The file is the program's, too: what it does with the messages is passed over here. */
+static const struct pst_config_map others[] = {
+    {.name = "source", .place = PST_CONFIG_SENDER, .summary = "penstock's", .help = "penstock's"},
+    {.name = "sink", .place = PST_CONFIG_RECEIVER, .summary = "penstock's", .help = "penstock's"},
+    {.name = "expect", .place = PST_CONFIG_STREAM, .summary = "penstock's", .help = "penstock's"},
+};
+static const struct pst_config_program program = {
+    .struct_size = sizeof(program), .map_count = 3, .maps = others};
+
 static int open_session(struct bench *b, char **argv, int argc)
 {
   static const char *sets[64];
@@ -161,7 +170,8 @@ static int open_session(struct bench *b, char **argv, int argc)
     sets[count++] = argv[i];
   struct pst_session_params params = {.struct_size = sizeof(params),
                                       .roles = PST_SESSION_SENDER | PST_SESSION_RECEIVER};
-  if (pst_config_open_file(argv[1], sets, count, &config, &error) < 0 ||
+  if (pst_config_program(&program) < 0 ||
+      pst_config_open_file(argv[1], sets, count, &config, &error) < 0 ||
       pst_session_open(config, &params, &session, &error) < 0 ||
       pst_session_start(session, &error) < 0) {
     fprintf(stderr, "bench-gpu: %s\n", error.text);
@@ -194,7 +204,7 @@ int main(int argc, char **argv)
   int status = open_session(&b, argv, argc);
   if (status)
     return status;
-  bool together = pst_sender_worker(b.sender) == pst_receiver_worker(b.receiver);
+  bool together = pst_sender_thread(b.sender) == pst_receiver_thread(b.receiver);
   pthread_t thread;
   if (!together)
     pthread_create(&thread, NULL, send_all, &b);

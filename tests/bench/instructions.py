@@ -7,20 +7,24 @@ valgrind fixes which instruction set is found.
 usage: instructions.py --check     fail when a message costs more than is recorded
        instructions.py --record    write what it costs now into instructions.txt
 """
+import concurrent.futures
 import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
+from functools import partial
+
+import common
 
 RECORD = pathlib.Path(__file__).with_name("instructions.txt")
 TOLERANCE = 0.05
 SIZES = (64, 1462)
 SIDES = {"send": "send_some", "receive": "receive_some"}
-REACHES = ("write", "read")  # one at a time
+REACHES = ("write", "read")
+BATCHES = {1: "", 32: ", in batches of 32"}
 STAGED = ("{plugin: loopback, options: {mode: reference}}", "staged")
 COUNTS = (4096, 20480)  # their difference leaves out what is not of messages
 RING = 256
@@ -43,21 +47,16 @@ def skip(why):
     sys.exit(77)
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def instructions(command, function, options):
     with tempfile.TemporaryDirectory(prefix="instructions-") as folder:
         command = [
             "valgrind", "--tool=callgrind", f"--toggle-collect={function}",
-            f"--callgrind-out-file={folder}/out", *map(str, command), str(free_port()), *options,
+            f"--callgrind-out-file={folder}/out", *map(str, command), str(common.free_port()), *options,
         ]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"failed: {' '.join(command)}\n{done.stderr}")
+        try:
+            common.output_of(command)
+        except subprocess.CalledProcessError as error:
+            sys.exit(f"failed: {' '.join(command)}\n{common.last_lines(error.stderr)}")
         totals = re.findall(r"^(?:totals|summary): (\d+)", pathlib.Path(folder, "out").read_text(), re.M)
     return int(totals[-1])
 
@@ -67,17 +66,17 @@ def count_one(function, *command, options=()):
     return round((many - few) / (COUNTS[1] - COUNTS[0]), 1)
 
 
-def count_all(folder):
-    counted = {
-        f"{side} {size} B": count_one(function, folder / "bench-turn", size, RING)
-        for size in SIZES
-        for side, function in SIDES.items()
-    }
-    counted["receive 64 B, staged and verified"] = count_one(
-        "receive_some", folder / "bench-turn", 64, RING, options=STAGED)
+def count_all(build):
+    turn, reach = common.program(build, "bench-turn"), common.program(build, "bench-reach")
+    counts = {f"{side} {size} B": partial(count_one, function, turn, size, RING)
+              for size in SIZES for side, function in SIDES.items()}  # fmt: skip
+    counts["receive 64 B, staged and verified"] = partial(count_one, "receive_some", turn, 64, RING, options=STAGED)
     for op in REACHES:
-        counted[f"{op} 64 B"] = count_one("reach_some", folder / "bench-reach", op, 64)
-    return counted
+        for batch, words in BATCHES.items():
+            counts[f"{op} 64 B{words}"] = partial(count_one, "reach_some", reach, op, 64, batch)
+    # Side by side: what is counted does not depend on the time.
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(counts, pool.map(lambda count: count(), counts.values())))
 
 
 def check(counted, recorded):
@@ -93,10 +92,8 @@ def main():
         skip("valgrind is not installed: apt-get install valgrind")
     if os.environ.get("PENSTOCK_PLAIN", "1") != "1":
         skip("the record is of gcc's -O2 on x86-64 without sanitizers, as ./run build makes it")
-    root = pathlib.Path(__file__).resolve().parents[2]
-    build = pathlib.Path(os.environ.get("PENSTOCK_BUILD") or root / "build")
     recorded = read_record()
-    counted = count_all(build / "tests" / "bench")
+    counted = count_all(common.build_folder(None))
     for name, value in counted.items():
         print(f"{name}: {value} instructions a message, recorded {recorded.get(name)}")
     if sys.argv[1] == "--record":

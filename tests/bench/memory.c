@@ -57,22 +57,23 @@ static struct pst_queue *open_queue(const struct bench *b, uint32_t batches)
 }
 
 /* n messages from `first` on, in order, or to places in no order. */
-static void pieces_make(const struct bench *b, struct pst_copy *pieces, uint32_t n, uint64_t first,
-                        bool scattered)
+static void pieces_make(const struct bench *b, struct pst_copy_row *pieces, uint32_t n,
+                        uint64_t first, bool scattered)
 {
   for (uint32_t i = 0; i < n; i++) {
     uint64_t slot = (first + i) % b->slots;
     uint64_t place = scattered ? slot ^ slot >> 1 : slot; /* Gray's code: no stride */
-    pieces[i] = (struct pst_copy){.source = b->from.address + slot * b->stride,
-                                  .destination = b->to.address + place * b->stride,
-                                  .length = b->message};
+    pieces[i] = (struct pst_copy_row){.source = b->from.address + slot * b->stride,
+                                      .destination = b->to.address + place * b->stride,
+                                      .length = b->message,
+                                      .count = 1};
   }
 }
 
 static void copies(const struct bench *b, uint32_t n, bool scattered)
 {
   struct pst_queue *queue = open_queue(b, UNDER_WAY);
-  static struct pst_copy pieces[BATCH_MAX];
+  static struct pst_copy_row pieces[BATCH_MAX];
   uint64_t ticket = 0, done = 0, first = 0, submit_ns = 0, start = 0, counted = 0, end, polls = 0;
   for (bool warm = true;;) {
     uint64_t at = now_ns();
@@ -87,7 +88,7 @@ static void copies(const struct bench *b, uint32_t n, bool scattered)
     }
     pieces_make(b, pieces, n, first, scattered);
     at = now_ns();
-    must("copy_batch", b->ops->copy_batch(queue, pieces, n, &ticket));
+    must("copy_rows", b->ops->copy_rows(queue, pieces, n, &ticket));
     submit_ns += now_ns() - at;
     first += n;
     counted++;
@@ -116,13 +117,13 @@ static int compare(const void *a, const void *b)
 static void latency(const struct bench *b, uint32_t n, bool scattered)
 {
   struct pst_queue *queue = open_queue(b, UNDER_WAY);
-  static struct pst_copy pieces[BATCH_MAX];
+  static struct pst_copy_row pieces[BATCH_MAX];
   static uint64_t took[LATENCIES];
   uint64_t ticket, done = 0;
   for (uint32_t i = 0; i < LATENCIES; i++) {
     pieces_make(b, pieces, n, (uint64_t)i * n, scattered);
     uint64_t at = now_ns();
-    must("copy_batch", b->ops->copy_batch(queue, pieces, n, &ticket));
+    must("copy_rows", b->ops->copy_rows(queue, pieces, n, &ticket));
     do
       must("queue_poll", b->ops->queue_poll(queue, &done));
     while (done < ticket);
@@ -139,12 +140,13 @@ static void latency(const struct bench *b, uint32_t n, bool scattered)
 static void bound(const struct bench *b, bool out)
 {
   struct pst_queue *queue = open_queue(b, UNDER_WAY);
-  struct pst_copy piece = {.source = out ? b->to.address : b->from.address,
-                           .destination = out ? b->from.address : b->to.address,
-                           .length = b->stride * b->slots};
+  struct pst_copy_row piece = {.source = out ? b->to.address : b->from.address,
+                               .destination = out ? b->from.address : b->to.address,
+                               .length = b->stride * b->slots,
+                               .count = 1};
   uint64_t ticket = 0, done = 0, start = now_ns(), counted = 0;
   while (now_ns() - start < 2 * RUN_NS) {
-    must("copy_batch", b->ops->copy_batch(queue, &piece, 1, &ticket));
+    must("copy_rows", b->ops->copy_rows(queue, &piece, 1, &ticket));
     counted++;
     do
       must("queue_poll", b->ops->queue_poll(queue, &done));
@@ -161,17 +163,19 @@ static void bound(const struct bench *b, bool out)
 static void pattern(const struct bench *b, uint32_t n, bool scattered, bool verify)
 {
   struct pst_queue *queue = open_queue(b, UNDER_WAY);
-  static struct pst_payload payloads[BATCH_MAX];
+  static struct pst_payload_row payloads[BATCH_MAX];
   uint64_t ticket = 0, done = 0, start = now_ns(), counted = 0, submit_ns = 0;
   for (uint64_t first = 0; now_ns() - start < RUN_NS; first += n, counted++) {
     for (uint32_t i = 0; i < n; i++) {
       uint64_t slot = (first + i) % b->slots, place = scattered ? slot ^ slot >> 1 : slot;
-      payloads[i] = (struct pst_payload){
-          .address = b->to.address + place * b->stride, .length = b->message, .sequence = slot};
+      payloads[i] = (struct pst_payload_row){.address = b->to.address + place * b->stride,
+                                             .length = b->message,
+                                             .sequence = slot,
+                                             .count = 1};
     }
     uint64_t at = now_ns();
-    must("batch", verify ? b->ops->verify_batch(queue, 7, payloads, n, &ticket)
-                         : b->ops->fill_batch(queue, 7, payloads, n, &ticket));
+    must("batch", verify ? b->ops->verify_rows(queue, 7, payloads, n, &ticket)
+                         : b->ops->fill_rows(queue, 7, payloads, n, &ticket));
     submit_ns += now_ns() - at;
     do
       must("queue_poll", b->ops->queue_poll(queue, &done));

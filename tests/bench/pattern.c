@@ -117,10 +117,11 @@ static double measure_copy(struct bench *b)
 {
   uint64_t half = b->region.length / 2, bytes = 0, start = now_ns();
   for (uint32_t i = 0; bytes < UNDER_WAY * half || now_ns() - start < b->run_ns; i++) {
-    struct pst_copy piece = {.source = b->region.address + i % 2 * half,
-                             .destination = b->region.address + (i + 1) % 2 * half,
-                             .length = half};
-    must("copy_batch", b->ops->copy_batch(b->queue, &piece, 1, &b->ticket));
+    struct pst_copy_row piece = {.source = b->region.address + i % 2 * half,
+                                 .destination = b->region.address + (i + 1) % 2 * half,
+                                 .length = half,
+                                 .count = 1};
+    must("copy_rows", b->ops->copy_rows(b->queue, &piece, 1, &b->ticket));
     if (b->ticket >= UNDER_WAY)
       await(b, b->ticket - UNDER_WAY + 1);
     bytes += half;
@@ -135,14 +136,16 @@ struct messages {
 };
 
 static uint32_t payloads_make(const struct bench *b, const struct messages *m, uint64_t first,
-                              struct pst_payload *payloads)
+                              struct pst_payload_row *payloads)
 {
   uint32_t n = m->count - first < BATCH_MAX ? (uint32_t)(m->count - first) : BATCH_MAX;
   for (uint32_t i = 0; i < n; i++) {
     /* Pairs change places: no stride. */
     uint64_t slot = first + i, place = m->scattered && (slot ^ 1) < m->count ? slot ^ 1 : slot;
-    payloads[i] = (struct pst_payload){
-        .address = b->region.address + place * m->stride, .length = m->length, .sequence = slot};
+    payloads[i] = (struct pst_payload_row){.address = b->region.address + place * m->stride,
+                                           .length = m->length,
+                                           .sequence = slot,
+                                           .count = 1};
   }
   return n;
 }
@@ -150,13 +153,13 @@ static uint32_t payloads_make(const struct bench *b, const struct messages *m, u
 /* Over all of the region at least once, so that all is filled before it is verified. */
 static double measure_pattern(struct bench *b, const struct messages *m, bool verify)
 {
-  static struct pst_payload payloads[BATCH_MAX];
+  static struct pst_payload_row payloads[BATCH_MAX];
   struct pst_verify_result found = {.struct_size = sizeof(found)};
   uint64_t bytes = 0, first = 0, start = now_ns();
   do {
     uint32_t n = payloads_make(b, m, first, payloads);
-    must("batch", verify ? b->ops->verify_batch(b->queue, SEED, payloads, n, &b->ticket)
-                         : b->ops->fill_batch(b->queue, SEED, payloads, n, &b->ticket));
+    must("batch", verify ? b->ops->verify_rows(b->queue, SEED, payloads, n, &b->ticket)
+                         : b->ops->fill_rows(b->queue, SEED, payloads, n, &b->ticket));
     if (b->ticket >= UNDER_WAY)
       await(b, b->ticket - UNDER_WAY + 1);
     bytes += n * m->length;

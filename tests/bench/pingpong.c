@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ib_write_lat does, by one-sided streams of this library: two processes write to each
+ * What ib_write_lat does, by nodes of this library: two processes write to each
  * other in turn, each looking at the last byte of its own region until it changes; half a
  * round trip is shown. It needs a CPU that sees what is written to its region, in order.
  *
@@ -18,17 +18,16 @@ enum {
   PLACES = 64,
   REAP = 16, /* completions are taken when so many are under way: only the answer is urgent */
   LOOKS = 1 << 14,
-};
-
-struct end {
-  struct pst_config *config;
-  struct pst_session *session;
+  CALLS = 1000,
 };
 
 struct game {
-  struct end ends[2]; /* what is written there, what is written here */
-  struct pst_initiator *there;
-  struct pst_target *here;
+  struct pst_node *node;
+  struct pst_peer *peer;
+  struct pst_area *from, *to; /* what is written from, and what the other end writes to */
+  uint32_t there;             /* the other end's region; 0: not on offer yet */
+  int is_offered, has_left, calls;
+  char address[64];
   unsigned long size, count;
   uint8_t *own;
   const volatile uint8_t *last; /* byte of what the other end writes */
@@ -37,90 +36,117 @@ struct game {
   double tick_ns;
 };
 
-static int open_end(struct end *end, uint32_t role, const char *device, unsigned long port,
-                    unsigned long size)
+static int open_area(struct game *game, unsigned long length, struct pst_area **area,
+                     uint8_t **bytes)
 {
-  const struct pst_session_params params = {.struct_size = sizeof params, .roles = role};
+  const struct pst_area_params params = {.struct_size = sizeof params, .length = length};
+  struct pst_range range = {.struct_size = sizeof range};
   struct pst_error error = PST_ERROR_INIT;
-  char text[512];
+  int rc = pst_node_alloc(game->node, &params, area, &error);
 
-  snprintf(text, sizeof text,
-           "penstock: 1\n"
-           "control: {address: \"127.0.0.1:%lu\"}\n"
-           "transport: {plugin: verbs_rc, options: {device: %s}}\n"
-           "streams: [{name: bench, region: %lu B}]\n",
-           port, device, size * PLACES);
-  if (pst_config_open_text(text, strlen(text), "bench", NULL, 0, &end->config, &error) < 0 ||
-      pst_session_open(end->config, &params, &end->session, &error) < 0 ||
-      pst_session_start(end->session, &error) < 0)
-    return error.code; /* it has been logged */
+  if (rc < 0)
+    return rc;
+  pst_area_range(*area, &range);
+  *bytes = range.host;
   return 0;
+}
+
+/* The other is started at the same time, and may not listen yet. */
+static int call(struct game *game)
+{
+  const struct timespec pause = {.tv_nsec = 10000000};
+  struct pst_error error = PST_ERROR_INIT;
+
+  if (game->calls++)
+    nanosleep(&pause, NULL);
+  return pst_node_connect(game->node, game->address, &game->peer, &error);
 }
 
 static int open_game(struct game *game, char **argv)
 {
-  struct pst_range range = {.struct_size = sizeof range};
-  unsigned long port = strtoul(argv[5], NULL, 10);
+  const struct pst_setting device = {"device", argv[2]};
+  struct pst_node_params params = {.struct_size = sizeof params,
+                                   .transport = "verbs_rc",
+                                   .transport_options = &device,
+                                   .transport_option_count = 1,
+                                   .peers = 2}; /* one that was refused, and the next call */
+  struct pst_error error = PST_ERROR_INIT;
+  uint8_t *to = NULL;
   int second = strcmp(argv[1], "second") == 0;
-  int rc = open_end(&game->ends[1], PST_SESSION_RECEIVER, argv[2], port + !second, game->size);
 
+  snprintf(game->address, sizeof game->address, "127.0.0.1:%s", argv[5]);
+  params.listen = second ? game->address : NULL;
+  int rc = pst_node_open(&params, &game->node, &error);
   if (rc == 0)
-    rc = open_end(&game->ends[0], PST_SESSION_SENDER, argv[2], port + second, game->size);
+    rc = open_area(game, game->size * PLACES, &game->from, &game->own);
+  if (rc == 0)
+    rc = open_area(game, game->size, &game->to, &to);
   if (rc < 0)
     return rc;
-  game->there = pst_session_initiator(game->ends[0].session, "bench");
-  game->here = pst_session_target(game->ends[1].session, "bench");
-  if ((rc = pst_target_range(game->here, &range)) < 0)
-    return rc;
-  game->last = (uint8_t *)range.host + game->size - 1;
-  if ((rc = pst_initiator_local(game->there, &range)) < 0)
-    return rc;
-  game->own = range.host;
-  return 0;
+  game->last = to + game->size - 1;
+  return second ? 0 : call(game);
 }
 
-static int reap(struct game *game)
+static int take(struct game *game, const struct pst_node_event *event)
 {
-  struct pst_transfer_done done[16];
-  int n = pst_initiator_poll(game->there, done, 16);
+  uint32_t id;
 
-  for (int i = 0; i < n; i++)
-    if (done[i].status < 0)
-      return done[i].status;
-  if (n > 0)
-    game->under_way -= (uint64_t)n;
-  return n;
+  switch (event->kind) {
+  case PST_NODE_JOINED:
+    game->peer = event->peer;
+    return pst_peer_offer(game->peer, game->to, 0, game->size, PST_ACCESS_REMOTE_WRITE, &id);
+  case PST_NODE_OFFERED:
+    game->there = event->id;
+    return 0;
+  case PST_NODE_TAKEN:
+    game->is_offered = 1;
+    return event->status;
+  case PST_NODE_DONE:
+    game->under_way--;
+    return event->status;
+  case PST_NODE_LEFT:
+    if (event->status == -ECONNREFUSED && game->calls && game->calls < CALLS)
+      return call(game);
+    game->has_left = 1;
+    return event->status;
+  default:
+    return 0;
+  }
 }
 
-/* At both ends: until the other side has both, too, it needs this one's polls. */
 static int look(struct game *game)
 {
-  int rc = reap(game);
+  struct pst_node_event events[16];
+  int n = pst_node_poll(game->node, events, 16);
+  int rc = n < 0 ? n : 0;
 
-  return rc < 0 ? rc : pst_target_poll(game->here);
+  for (int i = 0; i < n && rc >= 0; i++)
+    rc = take(game, &events[i]);
+  return rc;
 }
 
+/* Each has the other's region. */
 static int both_connected(struct game *game)
 {
-  while (pst_initiator_state(game->there) == PST_STATE_WAITING ||
-         pst_target_state(game->here) == PST_STATE_WAITING ||
-         pst_initiator_remote_length(game->there) == 0) {
-    int rc = look(game);
-    if (rc < 0)
-      return rc;
-  }
-  return 0;
+  int rc = 0;
+
+  while (rc >= 0 && !(game->there && game->is_offered))
+    rc = look(game);
+  return rc;
 }
 
 static int write_there(struct game *game, uint64_t turn)
 {
   uint64_t place = turn % PLACES * game->size;
-  const struct pst_transfer transfer = {
-      .op = PST_OP_WRITE, .local_offset = place, .length = game->size};
+  const struct pst_operation write = {.op = PST_OP_WRITE,
+                                      .id = game->there,
+                                      .area = game->from,
+                                      .offset = place,
+                                      .length = game->size};
   int rc;
 
   game->own[place + game->size - 1] = (uint8_t)turn;
-  while ((rc = pst_initiator_post(game->there, &transfer, 1)) == 0)
+  while ((rc = pst_peer_post(game->peer, &write, 1)) == 0)
     if ((rc = look(game)) < 0)
       return rc;
   game->under_way++;
@@ -130,7 +156,7 @@ static int write_there(struct game *game, uint64_t turn)
 /* Until the other side has written. */
 static int await(struct game *game, uint64_t turn)
 {
-  int rc = game->under_way < REAP ? 0 : reap(game);
+  int rc = game->under_way < REAP ? 0 : look(game);
 
   for (unsigned long looks = 1; *game->last != (uint8_t)turn && rc >= 0; looks++)
     if (looks % LOOKS == 0)
@@ -194,21 +220,17 @@ static double latency_ns(struct game *game)
   return (double)rounds[game->count / 2] * game->tick_ns / 2;
 }
 
-static int finish(struct game *game)
+/* The first goes when it has read the last byte; the second has written that then. */
+static int finish(struct game *game, int second)
 {
-  int rc = pst_initiator_finish(game->there), here = 0;
+  int rc = 0;
 
-  while (rc >= 0 && here == 0) {
-    reap(game);
-    here = pst_target_poll(game->here);
-  }
-  if (rc >= 0 && here == -ENODATA)
-    rc = pst_target_finish(game->here);
-  while (rc >= 0 && (pst_initiator_state(game->there) < PST_STATE_ENDED ||
-                     pst_target_state(game->here) < PST_STATE_ENDED)) {
-    reap(game);
-    pst_target_poll(game->here);
-  }
+  while (rc >= 0 && game->under_way > 0)
+    rc = look(game);
+  if (rc >= 0 && !second)
+    pst_peer_close(game->peer, 0, NULL);
+  while (rc >= 0 && !game->has_left)
+    rc = look(game);
   return rc;
 }
 
@@ -227,15 +249,12 @@ int main(int argc, char **argv)
   if (rc == 0)
     rc = play(&game, second);
   if (rc >= 0)
-    rc = finish(&game);
+    rc = finish(&game, second);
   if (rc < 0)
     fprintf(stderr, "bench-pingpong: %s\n", strerror(-rc));
   if (rc >= 0 && !second)
     printf("%.3f usec, half a round trip, median\n", latency_ns(&game) / 1000);
-  for (int i = 0; i < 2; i++) {
-    pst_session_close(game.ends[i].session);
-    pst_config_close(game.ends[i].config);
-  }
+  pst_node_close(game.node);
   free(game.starts);
   return rc < 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * COUNT WRITEs or READs over loopback, one at a time, both ends served by one thread: the function
- * reach_some is what instructions.py counts, and nothing in it depends on the time. How fast it
- * goes is for `penstock bench` to say.
+ * COUNT WRITEs or READs over loopback, one at a time or in batches, both nodes served by one
+ * thread: the function reach_some is what instructions.py counts, and nothing in it depends on the
+ * time. How fast it goes is for `penstock bench` to say.
  *
- * usage: bench-reach write|read SIZE COUNT PORT
+ * usage: bench-reach write|read SIZE BATCH COUNT PORT
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,106 +14,123 @@
 #include <penstock/penstock.h>
 
 #define REGION_BYTES (1ul << 20)
+#define BATCH_MAX 64
 
-struct stream {
-  unsigned long size, count, done;
+struct reach {
+  unsigned long size, batch, count, done;
   uint8_t op;
-  struct pst_config *config;
-  struct pst_session *session;
-  struct pst_initiator *initiator;
-  struct pst_target *target;
+  struct pst_node *owner, *node; /* whose region it is, and who reaches it */
+  struct pst_area *offered, *area;
+  struct pst_peer *peer;
+  uint32_t region; /* 0: not on offer yet */
+  struct pst_operation operations[BATCH_MAX];
 };
 
-static int open_stream(struct stream *stream, unsigned long port)
+static int open_node(const char *listen, struct pst_node **node, struct pst_area **area)
 {
-  const struct pst_session_params params = {.struct_size = sizeof(params),
-                                            .roles = PST_SESSION_SENDER | PST_SESSION_RECEIVER};
+  const struct pst_node_params params = {.struct_size = sizeof params,
+                                         .listen = listen,
+                                         .peers = 1,
+                                         .depth = BATCH_MAX,
+                                         .in_process = 1};
+  const struct pst_area_params memory = {.struct_size = sizeof memory, .length = REGION_BYTES};
   struct pst_error error = PST_ERROR_INIT;
-  char text[512];
+  int rc = pst_node_open(&params, node, &error);
 
-  /* No heartbeat comes between: there would be more of them where a CPU is waited for. */
-  snprintf(text, sizeof(text),
-           "penstock: 1\n"
-           "control: {address: \"127.0.0.1:%lu\", heartbeat: 10 min}\n"
-           "transport: loopback\n"
-           "streams: [{name: bench, region: %lu B, timeout: 1 h}]\n",
-           port, REGION_BYTES);
-  if (pst_config_open_text(text, strlen(text), "bench", NULL, 0, &stream->config, &error) < 0 ||
-      pst_session_open(stream->config, &params, &stream->session, &error) < 0 ||
-      pst_session_start(stream->session, &error) < 0)
-    return error.code; /* it has been logged */
-  stream->initiator = pst_session_initiator(stream->session, "bench");
-  stream->target = pst_session_target(stream->session, "bench");
+  return rc < 0 ? rc : pst_node_alloc(*node, &memory, area, &error);
+}
+
+static int open_both(struct reach *reach, const char *port)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  char address[64];
+
+  snprintf(address, sizeof address, "127.0.0.1:%s", port);
+  int rc = open_node(address, &reach->owner, &reach->offered);
+  if (rc == 0)
+    rc = open_node(NULL, &reach->node, &reach->area);
+  return rc < 0 ? rc : pst_node_connect(reach->node, address, &reach->peer, &error);
+}
+
+/* Until the one has a region of the other's. */
+static int meet(struct reach *reach)
+{
+  const uint32_t access = PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE;
+  struct pst_node_event event;
+  uint32_t id;
+
+  while (!reach->region) {
+    int rc = pst_node_poll(reach->owner, &event, 1);
+    if (rc == 1 && event.kind == PST_NODE_JOINED)
+      rc = pst_peer_offer(event.peer, reach->offered, 0, REGION_BYTES, access, &id);
+    if (rc < 0)
+      return rc;
+    rc = pst_node_poll(reach->node, &event, 1);
+    if (rc == 1 && event.kind == PST_NODE_OFFERED)
+      reach->region = event.id;
+    if (rc == 1 && event.kind == PST_NODE_LEFT)
+      return event.status < 0 ? event.status : -ECONNRESET;
+    if (rc < 0)
+      return rc;
+  }
   return 0;
 }
 
-/* One transfer, from its post to its end. */
-__attribute__((noinline)) static int reach_some(struct stream *stream)
+static void make_batch(struct reach *reach)
 {
-  const struct pst_transfer transfer = {.op = stream->op, .length = stream->size};
-  struct pst_transfer_done done;
-  int rc = pst_initiator_post(stream->initiator, &transfer, 1);
-
-  while (rc >= 0 && (rc = pst_initiator_poll(stream->initiator, &done, 1)) == 0)
-    ;
-  if (rc < 0 || done.status < 0)
-    return rc < 0 ? rc : done.status;
-  stream->done++;
-  return 0;
+  for (unsigned long i = 0; i < reach->batch; i++)
+    reach->operations[i] = (struct pst_operation){.op = reach->op,
+                                                  .id = reach->region,
+                                                  .area = reach->area,
+                                                  .offset = i * reach->size,
+                                                  .remote_offset = i * reach->size,
+                                                  .length = reach->size};
 }
 
-static int reach_all(struct stream *stream)
+/* A batch, from its post to the end of all of it. */
+__attribute__((noinline)) static int reach_some(struct reach *reach)
 {
-  int rc = 0;
+  struct pst_node_event events[BATCH_MAX];
+  unsigned long ended = 0;
 
-  while (rc >= 0 && (pst_initiator_state(stream->initiator) == PST_STATE_WAITING ||
-                     pst_target_state(stream->target) == PST_STATE_WAITING)) {
-    rc = pst_initiator_poll(stream->initiator, NULL, 0);
-    if (rc >= 0)
-      rc = pst_target_poll(stream->target);
+  int rc = pst_peer_post(reach->peer, reach->operations, (uint32_t)reach->batch);
+  if (rc >= 0 && rc < (int)reach->batch)
+    rc = -ENOSPC;
+  while (rc >= 0 && ended < reach->batch) {
+    rc = pst_node_poll(reach->node, events, BATCH_MAX);
+    for (int i = 0; i < rc; i++) {
+      if (events[i].kind != PST_NODE_DONE || events[i].status < 0)
+        return events[i].status < 0 ? events[i].status : -EPROTO;
+      ended++;
+    }
   }
-  while (rc >= 0 && stream->done < stream->count)
-    rc = reach_some(stream);
-  return rc;
-}
-
-/* From here on, how often is looked depends on the control channel. */
-static int end_stream(struct stream *stream)
-{
-  int rc = pst_initiator_finish(stream->initiator);
-
-  while (rc >= 0 && (pst_initiator_state(stream->initiator) < PST_STATE_ENDED ||
-                     pst_target_state(stream->target) < PST_STATE_ENDED)) {
-    rc = pst_initiator_poll(stream->initiator, NULL, 0);
-    int ended = rc >= 0 ? pst_target_poll(stream->target) : 0;
-    if (ended == -ENODATA)
-      pst_target_finish(stream->target);
-    else if (ended < 0)
-      rc = ended;
-  }
-  return rc;
+  reach->done += ended;
+  return rc < 0 ? rc : 0;
 }
 
 int main(int argc, char **argv)
 {
-  struct stream stream = {.op = PST_OP_WRITE};
+  struct reach reach = {.op = PST_OP_WRITE};
 
-  if (argc != 5) {
-    fprintf(stderr, "usage: bench-reach write|read SIZE COUNT PORT\n");
+  if (argc != 6) {
+    fprintf(stderr, "usage: bench-reach write|read SIZE BATCH COUNT PORT\n");
     return 2;
   }
   if (strcmp(argv[1], "read") == 0)
-    stream.op = PST_OP_READ;
-  stream.size = strtoul(argv[2], NULL, 10);
-  stream.count = strtoul(argv[3], NULL, 10);
-  int rc = open_stream(&stream, strtoul(argv[4], NULL, 10));
+    reach.op = PST_OP_READ;
+  reach.size = strtoul(argv[2], NULL, 10);
+  reach.batch = strtoul(argv[3], NULL, 10);
+  reach.count = strtoul(argv[4], NULL, 10);
+  int rc = reach.batch > 0 && reach.batch <= BATCH_MAX ? open_both(&reach, argv[5]) : -EINVAL;
   if (rc == 0)
-    rc = reach_all(&stream);
-  if (rc >= 0)
-    rc = end_stream(&stream);
+    rc = meet(&reach);
+  if (rc == 0)
+    make_batch(&reach);
+  while (rc >= 0 && reach.done < reach.count)
+    rc = reach_some(&reach);
   if (rc < 0)
     fprintf(stderr, "bench-reach: %s\n", strerror(-rc));
-  pst_session_close(stream.session);
-  pst_config_close(stream.config);
+  pst_node_close(reach.node);
+  pst_node_close(reach.owner);
   return rc < 0;
 }

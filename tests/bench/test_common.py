@@ -2,8 +2,10 @@
 """The benches' own arithmetic, on numbers whose answer is known."""
 import math
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -103,6 +105,16 @@ class Load(unittest.TestCase):
                 common.undisturbed(lambda: sum(range(1000)), {0, 1})
         finally:
             common.busy_seconds, common.TRIES = saved
+
+
+class Programs(unittest.TestCase):
+    def test_one_that_is_not_built_is_named_with_what_builds_it(self):
+        with tempfile.TemporaryDirectory() as name:
+            build = pathlib.Path(name)
+            with self.assertRaisesRegex(common.Missing, f"no {name}/tests/bench/bench-copy: `ninja -C {name}` builds it"):
+                common.program(build, "bench-copy")
+            (build / "penstock").touch()
+            self.assertEqual(common.program(build), build / "penstock")
 
 
 if __name__ == "__main__":

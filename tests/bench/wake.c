@@ -25,7 +25,7 @@
 static const char text[] = "penstock: 1\n"
                            "transport: loopback\n"
                            "control: {address: \"127.0.0.1:%s\"}\n"
-                           "workers: {sleep_after: 1 ms}\n"
+                           "threads: {sleep_after: 1 ms}\n"
                            "streams: [{name: packets, message: 1462 B}]\n";
 
 static uint64_t now_ns(void)

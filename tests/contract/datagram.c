@@ -112,7 +112,7 @@ static void run_take(struct run *run, const struct pst_completion *message)
 static void run_through(struct run *run)
 {
   struct contract_side *side = &run->pair->receiver;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, last = contract_now_ns();
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns, last = contract_now_ns();
   uint64_t seen = 0;
   struct pst_completion message;
   uint64_t *kept = calloc(run->hold + 1, sizeof(*kept));
@@ -131,7 +131,7 @@ static void run_through(struct run *run)
         contract_release(side, &message);
     }
     if (run->done + run->delivered != seen)
-      deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+      deadline = contract_now_ns() + contract_deadline_ns;
     seen = run->done + run->delivered;
     contract_in_time(deadline,
                      "the run to go on: %" PRIu64 " of %" PRIu64 " SENDs were DONE, %" PRIu64
@@ -280,7 +280,7 @@ static void what_a_full_ring_loses_is_accounted_for(void **state)
     run_take(&run, &held[i]);
   }
   run.count = 30000;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (run.posted < run.count || run.done < run.count) {
     run_post(&run);
     assert_int_equal(contract_poll(side), 0);
@@ -320,7 +320,7 @@ static void drops_are_told_when_nothing_arrives_any_more(void **state)
   struct contract_pair *pair = contract_pair(state, &params);
   struct contract_side *side = &pair->receiver;
   struct run run = {.pair = pair, .count = 30000, .length = mostly_equal};
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (run.posted < run.count || run.done < run.count) {
     run_post(&run);
     contract_in_time(deadline,
@@ -376,7 +376,7 @@ static bool readable(const struct contract_side *side, int timeout_ms)
 
 static void settle_and_arm(struct contract_side *side)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   do {
     while (contract_poll(side) > 0)
       ;

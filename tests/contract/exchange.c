@@ -47,7 +47,7 @@ bool contract_swap_in(int socket, struct pst_blob *blob, uint8_t *bytes, uint32_
 
 static bool connected(struct contract_side *side)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   struct pst_completion event;
   while (!contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED, &event)) {
     if (contract_now_ns() > deadline)
@@ -96,7 +96,7 @@ void contract_account_done(struct contract_account *account, const struct pst_co
 void contract_send_until(struct contract_side *side, uint64_t count,
                          struct contract_account *account)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   bool refused = false;
   while (!account->gone && (account->posted < count || account->done < account->posted) &&
          contract_now_ns() < deadline) {
@@ -116,7 +116,7 @@ void contract_send_until(struct contract_side *side, uint64_t count,
     contract_poll(side);
     while (contract_take(side, PST_COMPLETION_DONE, PST_OP_SEND, &done)) {
       contract_account_done(account, &done);
-      deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+      deadline = contract_now_ns() + contract_deadline_ns;
     }
     look_for_departure(side, account);
   }
@@ -125,7 +125,7 @@ void contract_send_until(struct contract_side *side, uint64_t count,
 void contract_receive_until(struct contract_side *side, uint64_t count,
                             struct contract_account *account)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (!account->gone && account->delivered < count && contract_now_ns() < deadline) {
     struct pst_completion message;
     contract_poll(side);
@@ -135,7 +135,7 @@ void contract_receive_until(struct contract_side *side, uint64_t count,
           !contract_verify(contract_payload(side, &message), account->message, account->delivered))
         account->wrong++;
       account->delivered++;
-      deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+      deadline = contract_now_ns() + contract_deadline_ns;
       side->image.ops->release(side->worker, &message.u.message.token, 1);
     }
     look_for_departure(side, account);

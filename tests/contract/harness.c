@@ -13,7 +13,8 @@ static struct pst_options *innermost_options(const struct contract_variant *vari
                                              const struct contract_image *image)
 {
   const struct pst_plugin *innermost = image->inner ? image->inner : image->plugin;
-  return contract_options(innermost->description, variant->options, variant->option_list);
+  return contract_options(innermost->described->description, variant->options,
+                          variant->option_list);
 }
 
 uint64_t contract_capabilities(const struct contract_variant *variant)
@@ -49,7 +50,7 @@ int contract_device_try(const struct contract_variant *variant, const struct con
                                   .local_address = variant->local_address};
   struct pst_open_params params = inner;
   if (image->inner) {
-    filter = contract_options(image->plugin->description, variant->filter_options, NULL);
+    filter = contract_options(image->plugin->described->description, variant->filter_options, NULL);
     params.options = filter;
     params.inner = image->inner_ops;
     params.inner_host = &contract_host;
@@ -112,7 +113,7 @@ int contract_endpoint_try(struct contract_side *side, const struct contract_para
       .requests = smaller(params->requests, side->limits.requests_max),
       .pieces = smaller(params->pieces, side->limits.pieces_max),
       .message_max = ring && params->payload_max ? params->payload_max : params->message,
-      .timeout_ns = params->timeout_ns ? params->timeout_ns : CONTRACT_DEADLINE_NS,
+      .timeout_ns = params->timeout_ns ? params->timeout_ns : contract_deadline_ns,
       .mr = ring ? NULL : side->mr,
       .domain = params->domain,
   };
@@ -127,6 +128,7 @@ void contract_endpoint_open(struct contract_side *side, const struct contract_pa
       contract_rule("-EINVAL: no role or an unknown one, RECEIVER without a ring, cookie 0, more "
                     "than limits says, or an option as with open");
   assert_int_equal(contract_endpoint_try(side, params, ring, index), 0);
+  contract_posted_clear(&side->posted[index]);
   contract_rule(before);
 }
 
@@ -182,7 +184,7 @@ void contract_side_open(const struct contract_variant *variant,
 void contract_side_close(struct contract_side *side)
 {
   const struct pst_transport_ops *ops = side->image.ops;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   uint32_t left = 0;
   if (!side->device)
     return;
@@ -211,6 +213,8 @@ void contract_side_close(struct contract_side *side)
   contract_region_free(&side->memory);
   options_free(side->options);
   free(side->log);
+  for (int i = 0; i < CONTRACT_ENDPOINTS; i++)
+    contract_posted_clear(&side->posted[i]);
   side->device = NULL;
   contract_rule(before);
 }
@@ -303,18 +307,37 @@ struct contract_pair *contract_pair(void **state, const struct contract_params *
   return pair;
 }
 
+static void make_room(struct contract_side *side)
+{
+  if (side->log_room - side->logged >= 64)
+    return;
+  side->log_room = side->log_room * 2 + 256;
+  side->log = realloc(side->log, side->log_room * sizeof(*side->log));
+  assert_non_null(side->log);
+}
+
+void contract_log(struct contract_side *side, const struct pst_completion *completion)
+{
+  make_room(side);
+  side->log[side->logged++] = *completion;
+}
+
+static void check_polled(struct contract_side *side, const struct pst_completion *completion)
+{
+  if (completion->kind == PST_COMPLETION_EVENT && completion->code == PST_EVENT_LENT)
+    side->lent[completion->u.region.buffer % 64] = completion->u.region.region;
+  if (completion->kind == PST_COMPLETION_DONE && completion->endpoint &&
+      completion->endpoint <= CONTRACT_ENDPOINTS)
+    contract_posted_done(&side->posted[completion->endpoint - 1], completion);
+}
+
 int contract_poll(struct contract_side *side)
 {
-  if (side->log_room - side->logged < 64) {
-    side->log_room = side->log_room * 2 + 256;
-    side->log = realloc(side->log, side->log_room * sizeof(*side->log));
-    assert_non_null(side->log);
-  }
+  make_room(side);
   int n = side->image.ops->poll(side->worker, side->log + side->logged, 64);
   assert_in_range(n, 0, 64);
   for (uint32_t i = side->logged; i < side->logged + (uint32_t)n; i++)
-    if (side->log[i].kind == PST_COMPLETION_EVENT && side->log[i].code == PST_EVENT_LENT)
-      side->lent[side->log[i].u.region.buffer % 64] = side->log[i].u.region.region;
+    check_polled(side, &side->log[i]);
   side->logged += (uint32_t)n;
   return n;
 }
@@ -390,7 +413,7 @@ static void await_ends(const struct contract_side *side, const struct contract_s
 struct pst_completion contract_await(struct contract_side *side, struct contract_side *far,
                                      uint8_t kind, uint8_t code)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   struct pst_completion completion;
   while (!contract_take(side, kind, code, &completion)) {
     int n = contract_poll(side);
@@ -436,16 +459,10 @@ struct pst_request contract_send(const struct contract_side *side, uint64_t offs
                               .u.send = {.sequence = sequence, .meta = ~sequence}};
 }
 
-int contract_post(struct contract_side *side, uint32_t index, const struct pst_request *requests,
-                  uint32_t n, uint32_t *wait)
-{
-  return side->image.ops->post(side->endpoints[index], requests, n, wait);
-}
-
 uint32_t contract_post_all(struct contract_pair *pair, uint32_t index,
                            const struct pst_request *requests, uint32_t n)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   uint32_t taken = 0, wait = PST_WAIT_NONE;
   while (taken < n) {
     int rc = contract_post(&pair->sender, index, requests + taken, n - taken, &wait);
@@ -465,7 +482,7 @@ uint32_t contract_post_all(struct contract_pair *pair, uint32_t index,
 
 void contract_post_one(struct contract_pair *pair, const struct pst_request *request)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   uint32_t wait = PST_WAIT_NONE;
   int rc;
   while ((rc = contract_post(&pair->sender, 0, request, 1, &wait)) == -EAGAIN) {

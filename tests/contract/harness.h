@@ -70,6 +70,15 @@ struct contract_params {
 
 #define CONTRACT_ENDPOINTS 4
 
+/* Requests that have no DONE yet, in post order. */
+struct contract_posted {
+  struct contract_one_posted {
+    uint64_t cookie;
+    uint8_t opcode;
+  } * all;
+  uint32_t count, room;
+};
+
 /* One end: a device with one worker. */
 struct contract_side {
   struct contract_image image;
@@ -90,6 +99,8 @@ struct contract_side {
   struct pst_completion *log;
   uint32_t logged;
   uint32_t log_room;
+  struct contract_posted posted[CONTRACT_ENDPOINTS];
+  uint32_t posts;
 };
 
 struct contract_pair {
@@ -170,8 +181,9 @@ int contract_connect(struct contract_side *side, uint32_t index, const struct ps
 int contract_connect_one(const struct contract_variant *variant,
                          const struct contract_params *params, const struct pst_blob *blob);
 
-/* Poll once and log. Returns how many came. */
+/* Poll once, check that DONEs cover what was posted, and log. Returns how many came. */
 int contract_poll(struct contract_side *side);
+void contract_log(struct contract_side *side, const struct pst_completion *completion);
 /* The first logged completion of that kind and code is taken out. */
 bool contract_take(struct contract_side *side, uint8_t kind, uint8_t code,
                    struct pst_completion *completion);
@@ -184,8 +196,12 @@ void contract_await_done(struct contract_side *side, struct contract_side *far, 
 
 struct pst_request contract_send(const struct contract_side *side, uint64_t offset, uint64_t length,
                                  uint64_t sequence);
+/* posted.c. About every other time post() may complete requests; the case finds DONEs of these,
+ * too. */
 int contract_post(struct contract_side *side, uint32_t index, const struct pst_request *requests,
                   uint32_t n, uint32_t *wait);
+void contract_posted_done(struct contract_posted *posted, const struct pst_completion *done);
+void contract_posted_clear(struct contract_posted *posted);
 /* Post n, polling both sides while this side's queue is full: how many were taken, which is fewer
  * than n where there is no credit for more. */
 uint32_t contract_post_all(struct contract_pair *pair, uint32_t index,
@@ -237,6 +253,7 @@ int contract_stream_run(const struct contract_variant *variant);
 int contract_share_run(const struct contract_variant *variant);
 int contract_lend_run(const struct contract_variant *variant);
 int contract_rma_run(const struct contract_variant *variant);
+int contract_complete_run(const struct contract_variant *variant);
 int contract_wake_run(const struct contract_variant *variant);
 int contract_close_run(const struct contract_variant *variant);
 int contract_thread_run(const struct contract_variant *variant);

@@ -133,9 +133,10 @@ void contract_host_refuses_works(bool refuses)
   refuses_works = refuses;
 }
 
-static int host_defer(const struct pst_host *host, void (*work)(void *arg), void *arg)
+static int host_defer(const struct pst_host *host, const void *key, void (*work)(void *arg),
+                      void *arg)
 {
-  (void)host;
+  (void)host, (void)key;
   if (refuses_works)
     return -ENOMEM;
   work(arg);
@@ -257,7 +258,6 @@ static void host_release(const struct pst_host *host, struct pst_region *far)
 
 const struct pst_host contract_host = {
     .struct_size = sizeof(struct pst_host),
-    .abi_minor = PST_ABI_MINOR,
     .log = host_log,
     .clock_ns = host_clock,
     .defer = host_defer,
@@ -320,7 +320,7 @@ static const struct loaded *load_plugin(const char *path, bool second)
     uint32_t size = *(const uint32_t *)known[i].plugin->ops;
     memcpy(&known[i].transport, known[i].plugin->ops,
            size < sizeof(known[i].transport) ? size : sizeof(known[i].transport));
-    if (known[i].plugin->description->kind == PST_KIND_TRANSPORT)
+    if (known[i].plugin->described->description->kind == PST_KIND_TRANSPORT)
       overlay_transport(known[i].plugin->ops, &known[i].whole);
   }
   return &known[i];
@@ -352,9 +352,9 @@ void contract_memory_use(const char *path)
   if (!path)
     return;
   const struct pst_plugin *plugin = load_plugin(path, false)->plugin;
-  struct pst_options *options = contract_options(plugin->description, NULL, NULL);
+  struct pst_options *options = contract_options(plugin->described->description, NULL, NULL);
   struct pst_memory_params params = {.struct_size = sizeof(params), .options = options};
-  assert_int_equal(plugin->description->kind, PST_KIND_MEMORY);
+  assert_int_equal(plugin->described->description->kind, PST_KIND_MEMORY);
   memory_ops = plugin->ops;
   assert_int_equal(memory_ops->open(&contract_host, &params, &memory), 0);
   options_free(options);

@@ -76,7 +76,7 @@ static void within_a_process(void **state)
   (void)state;
   goes_there_and_back(malloced, malloced, false, "cuda-copy");
   if (vmm)
-    goes_there_and_back(malloced, vmm, false, "cuda-vmm");
+    goes_there_and_back(malloced, vmm, false, "cuda-copy");
 }
 
 static bool are_peers(void)
@@ -199,7 +199,7 @@ static void many_are_taken_as_there_is_room(void **state)
   (void)state;
   struct ends *ends = open_ends(malloced, malloced, true);
   const uint64_t size = 4096, count = 4000;
-  uint64_t posted = 0, covered = 0, deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t posted = 0, covered = 0, deadline = contract_now_ns() + contract_deadline_ns;
   for (uint64_t i = 0; i < 16; i++)
     fill(&ends->near.region, i * size, size, i);
   while (covered < count && contract_now_ns() < deadline) {
@@ -278,8 +278,8 @@ static void a_close_ends_what_is_under_way(void **state)
 {
   (void)state;
   for (uint32_t mode = PST_CLOSE_DRAIN; mode <= PST_CLOSE_ABORT; mode++)
-    for (uint64_t patience = 0; patience <= CONTRACT_DEADLINE_NS;
-         patience += CONTRACT_DEADLINE_NS) {
+    for (uint64_t patience = 0; patience <= contract_deadline_ns;
+         patience += contract_deadline_ns) {
       struct ends *ends = open_ends(malloced, malloced, true);
       struct contract_side *near = &ends->near.side;
       struct pst_request write = request_of(ends, PST_OP_WRITE, 0, 0, LENGTH);
@@ -316,7 +316,7 @@ static void *write_on(void *argument)
   struct writer *writer = argument;
   struct pst_request request = request_of(writer->ends, PST_OP_WRITE, 0, 0, LENGTH);
   struct contract_side *side = &writer->ends->near.side;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, posted = 0, covered = 0;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns, posted = 0, covered = 0;
   while ((writer->result == 0 || covered < posted) && contract_now_ns() < deadline) {
     struct pst_completion done;
     uint32_t wait;
@@ -384,10 +384,11 @@ int main(int argc, char **argv)
 {
   struct contract_image image;
   struct pst_probe probe = {.struct_size = sizeof(probe)};
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s TRANSPORT MEMORY\n", argv[0]);
+  if (argc < 3) {
+    fprintf(stderr, "usage: %s TRANSPORT MEMORY [CASE]...\n", argv[0]);
     return 2;
   }
+  contract_pick((const char *const *)argv + 3, NULL);
   variant.plugin = argv[2];
   contract_image_open(&variant, false, &image);
   cuda = image.plugin;

@@ -13,7 +13,7 @@ const struct pst_memory_ops *memory_ops;
 
 struct pst_memory *open_memory(const char *text)
 {
-  struct pst_options *options = contract_options(cuda->description, text, NULL);
+  struct pst_options *options = contract_options(cuda->described->description, text, NULL);
   struct pst_memory_params params = {.struct_size = sizeof(params), .options = options};
   struct pst_memory *memory = NULL;
   int rc = memory_ops->open(&contract_host, &params, &memory);
@@ -34,13 +34,13 @@ int work(const struct pst_region *region, bool verify, uint64_t offset, uint64_t
          uint64_t sequence)
 {
   struct pst_queue_params params = {.struct_size = sizeof(params), .batches = 1, .pieces = 1};
-  struct pst_payload payload = {region->address + offset, length, sequence, 0};
+  struct pst_payload_row payload = {region->address + offset, length, sequence, 0, 1, 0};
   struct pst_verify_result result = {.struct_size = sizeof(result)};
   struct pst_queue *queue;
   uint64_t ticket, done = 0;
   assert_int_equal(memory_ops->queue_open(region->memory, &params, &queue), 0);
-  int rc = verify ? memory_ops->verify_batch(queue, 1, &payload, 1, &ticket)
-                  : memory_ops->fill_batch(queue, 1, &payload, 1, &ticket);
+  int rc = verify ? memory_ops->verify_rows(queue, 1, &payload, 1, &ticket)
+                  : memory_ops->fill_rows(queue, 1, &payload, 1, &ticket);
   while (rc == 0 && done < ticket) {
     rc = memory_ops->queue_poll(queue, &done);
     sched_yield();

@@ -11,6 +11,7 @@
 
 /* Behind cmocka's macros, which it has names in common with. */
 #undef fail
+#include "../../transports/loopback/address.h"
 #include "../../transports/loopback/loopback.h"
 
 static struct contract_variant variant = {

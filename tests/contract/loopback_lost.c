@@ -20,6 +20,7 @@
 
 /* Behind cmocka's macros, which it has names in common with. */
 #undef fail
+#include "../../transports/loopback/address.h"
 #include "../../transports/loopback/loopback.h"
 
 static struct contract_variant variant = {
@@ -403,7 +404,7 @@ static void wake_up_that_would_wait(void **state)
     contract_poll(&pair->receiver);
   assert_int_equal(poll(&readable, 1, 0), 0);
   contract_post_one(pair, &request);
-  assert_int_equal(poll(&readable, 1, CONTRACT_DEADLINE_NS / 1000000), 1);
+  assert_int_equal(poll(&readable, 1, contract_deadline_ns / 1000000), 1);
   struct pst_completion message = contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
   contract_release(&pair->receiver, &message);
   contract_pair_close(pair);

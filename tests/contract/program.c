@@ -25,6 +25,7 @@ static const char usage[] =
     "                      both sides\n"
     "  --case PATTERN      only cases of that name; * and ? are wild; may be given again\n"
     "  --skip PATTERN      no cases of that name; may be given again\n"
+    "  --deadline SECONDS  what lasts longer never ends (20)\n"
     "  --first-failure     no case after one that fails\n"
     "  --help              this\n"
     "\n"
@@ -60,17 +61,13 @@ static bool number(const char *text, uint64_t *value)
 /* 0; or exit status + 1. */
 static int parse(int argc, char **argv, struct arguments *arguments)
 {
-  static const struct option options[] = {{"option", required_argument, NULL, 'o'},
-                                          {"inner", required_argument, NULL, 'i'},
-                                          {"memory", required_argument, NULL, 'm'},
-                                          {"listen", required_argument, NULL, 'l'},
-                                          {"connect", required_argument, NULL, 'c'},
-                                          {"messages", required_argument, NULL, 'n'},
-                                          {"case", required_argument, NULL, 'k'},
-                                          {"skip", required_argument, NULL, 's'},
-                                          {"first-failure", no_argument, NULL, 'f'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+  static const struct option options[] = {
+      {"option", required_argument, NULL, 'o'},   {"inner", required_argument, NULL, 'i'},
+      {"memory", required_argument, NULL, 'm'},   {"listen", required_argument, NULL, 'l'},
+      {"connect", required_argument, NULL, 'c'},  {"messages", required_argument, NULL, 'n'},
+      {"case", required_argument, NULL, 'k'},     {"skip", required_argument, NULL, 's'},
+      {"deadline", required_argument, NULL, 'd'}, {"first-failure", no_argument, NULL, 'f'},
+      {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
   int option;
   while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
     if (option == 'h') {
@@ -97,6 +94,11 @@ static int parse(int argc, char **argv, struct arguments *arguments)
     else if (option == 'n') {
       if (!number(optarg, &arguments->messages))
         return 1 + misused("not a number from 1 to 1000000000: ", optarg);
+    } else if (option == 'd') {
+      uint64_t seconds = 0;
+      if (!number(optarg, &seconds) || seconds > 3600)
+        return 1 + misused("not a number from 1 to 3600: ", optarg);
+      contract_deadline_ns = seconds * UINT64_C(1000000000);
     } else if (option == 'k')
       arguments->cases[arguments->case_count++] = optarg;
     else if (option == 's')

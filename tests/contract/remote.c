@@ -35,7 +35,7 @@ static int listen_and_accept(int family, const struct sockaddr *address, socklen
 /* Either side may start first. */
 static int connect_until(int family, const struct sockaddr *address, socklen_t length)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   do {
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, address, length) == 0)
@@ -92,7 +92,7 @@ static void same_plugin_and_count_on_both_sides(void **state)
   char mine[64] = "", other[64];
   contract_image_open(*state, false, &image);
   snprintf(mine, sizeof(mine), "penstock-contract 2 %s, %" PRIu64 " messages",
-           image.plugin->description->name, remote.messages);
+           image.plugin->described->description->name, remote.messages);
   assert_int_equal(send(remote.socket, mine, sizeof(mine), MSG_NOSIGNAL), sizeof(mine));
   assert_int_equal(recv(remote.socket, other, sizeof(other), MSG_WAITALL), sizeof(other));
   other[sizeof(other) - 1] = '\0';
@@ -166,7 +166,7 @@ static void departure_is_told(void **state)
   } else {
     contract_send_until(&side, count, &account);
     assert_int_equal(side.image.ops->endpoint_close(side.endpoints[0], PST_CLOSE_DRAIN,
-                                                    contract_now_ns() + CONTRACT_DEADLINE_NS),
+                                                    contract_now_ns() + contract_deadline_ns),
                      0);
     contract_await(&side, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
   }
@@ -180,7 +180,7 @@ static void departure_is_told(void **state)
 /* Likewise, and meanwhile this side's transport does what it has to. */
 static bool barrier_polling(struct contract_side *side)
 {
-  const uint64_t deadline = contract_now_ns() + 3 * CONTRACT_DEADLINE_NS;
+  const uint64_t deadline = contract_now_ns() + 3 * contract_deadline_ns;
   uint8_t mine = 'y', other = 0;
   ssize_t n = -1;
   if (send(remote.socket, &mine, 1, MSG_NOSIGNAL) != 1)
@@ -352,7 +352,7 @@ int contract_remote_run(const struct contract_variant *variant, const char *addr
       CONTRACT_CASE(atomics_change_a_word),
   };
   /* The other's machine may stand still, and what this side has done it may still have to do. */
-  struct timeval patience = {.tv_sec = 3 * CONTRACT_DEADLINE_NS / 1000000000u};
+  struct timeval patience = {.tv_sec = 3 * contract_deadline_ns / 1000000000u};
   int failed = 0;
   remote.receives_first = listens;
   remote.messages = messages;

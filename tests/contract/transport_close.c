@@ -12,8 +12,8 @@ static void unconnected_endpoint_closes(void **state)
 {
   contract_rule("Legal in every state, once.");
   struct contract_pair *pair = contract_pair_open(*state, NULL);
-  close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
-  close_one(&pair->receiver, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS);
+  close_one(&pair->sender, PST_CLOSE_DRAIN, contract_deadline_ns);
+  close_one(&pair->receiver, PST_CLOSE_ABORT, contract_deadline_ns);
   contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
   contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
   contract_pair_close(pair);
@@ -30,7 +30,7 @@ static void half_connected_endpoint_learns_that_its_peer_closed(void **state)
   struct pst_blob blob;
   contract_address(&pair->receiver, 0, &blob);
   assert_int_equal(contract_connect(&pair->sender, 0, &blob), 0);
-  close_one(&pair->receiver, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS);
+  close_one(&pair->receiver, PST_CLOSE_ABORT, contract_deadline_ns);
   contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
   contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
   contract_pair_close(pair);
@@ -44,7 +44,7 @@ static void second_close_and_unknown_mode_are_refused(void **state)
   const struct pst_transport_ops *ops = pair->sender.image.ops;
   assert_int_equal(ops->endpoint_close(pair->sender.endpoints[0], 0, 0), -EINVAL);
   assert_int_equal(ops->endpoint_close(pair->sender.endpoints[0], 77, 0), -EINVAL);
-  close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  close_one(&pair->sender, PST_CLOSE_DRAIN, contract_deadline_ns);
   assert_int_equal(ops->endpoint_close(pair->sender.endpoints[0], PST_CLOSE_DRAIN, 0), -EALREADY);
   contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
   contract_pair_close(pair);
@@ -64,7 +64,7 @@ static void drained_messages_arrive_before_the_departure(void **state)
       "DISCONNECTED follows every MESSAGE that arrived whole; its status 0: the peer has drained and closed.");
   struct contract_pair *pair = contract_pair(state, NULL);
   post_all(pair, 20);
-  close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  close_one(&pair->sender, PST_CLOSE_DRAIN, contract_deadline_ns);
   uint64_t arrived = 0, done = 0;
   bool closed = false, gone = false;
   while (!closed || !gone) {
@@ -100,7 +100,7 @@ static void drain_lets_a_flush_finish(void **state)
   const struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = 7};
   post_all(pair, 20);
   contract_post_one(pair, &flush);
-  close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  close_one(&pair->sender, PST_CLOSE_DRAIN, contract_deadline_ns);
   for (int i = 0; i < 20; i++) {
     struct pst_completion message =
         contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
@@ -151,7 +151,7 @@ static void receiver_that_leaves_stops_the_sender(void **state)
   for (uint32_t i = 0; i < pair->receiver.logged; i++)
     if (pair->receiver.log[i].kind == PST_COMPLETION_MESSAGE)
       contract_release(&pair->receiver, &pair->receiver.log[i]);
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (done < 10) {
     contract_poll(&pair->sender);
     while (contract_take(&pair->sender, PST_COMPLETION_DONE, PST_OP_SEND, &completion))
@@ -167,7 +167,7 @@ static void post_after_close_is_refused(void **state)
 {
   contract_rule("post() takes no more from then on.");
   struct contract_pair *pair = contract_pair(state, NULL);
-  close_one(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  close_one(&pair->sender, PST_CLOSE_DRAIN, contract_deadline_ns);
   struct pst_request request = contract_send(&pair->sender, 0, 8, 0);
   uint32_t wait;
   assert_true(contract_post(&pair->sender, 0, &request, 1, &wait) < 0);
@@ -264,7 +264,7 @@ static void flushed_messages_are_at_the_peer(void **state)
   params.slots = 512; /* so that there is room for the FLUSH */
   struct contract_pair *pair = contract_pair(state, &params);
   uint64_t posted = post_until_full(pair), arrived = 0;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = 9};
   struct pst_completion completion;
   contract_post_one(pair, &flush);

@@ -145,7 +145,7 @@ static void one_death(const struct contract_variant *variant, bool child_receive
   contract_rule(
       "Every request that post() took is covered by exactly one DONE, also when the peer dies (-ECONNRESET; -ETIMEDOUT) or the endpoint closes (-ECANCELED).");
   struct pst_completion done;
-  while (account.done < account.posted && contract_now_ns() - began < CONTRACT_DEADLINE_NS) {
+  while (account.done < account.posted && contract_now_ns() - began < contract_deadline_ns) {
     contract_poll(&side);
     while (contract_take(&side, PST_COMPLETION_DONE, PST_OP_SEND, &done))
       contract_account_done(&account, &done);
@@ -240,7 +240,7 @@ static pid_t meet_impatiently(const struct contract_variant *variant, struct con
     contract_side_open(variant, &impatient, false, false, side);
     if (contract_meet(side, *socket))
       return pid;
-    assert_true(impatient.timeout_ns * 8 < CONTRACT_DEADLINE_NS);
+    assert_true(impatient.timeout_ns * 8 < contract_deadline_ns);
     contract_side_close(side);
     contract_complaints();
     kill(pid, SIGKILL);

@@ -58,7 +58,7 @@ static void come(struct contract_pair *pair, struct guest *guest)
 
 static void close_endpoint(struct contract_side *side, struct contract_side *far, uint32_t mode)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   struct pst_completion closed;
   assert_int_equal(side->image.ops->endpoint_close(side->endpoints[1], mode, deadline), 0);
   closed = contract_await(side, far, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
@@ -108,7 +108,7 @@ static struct pst_completion pass_one(struct contract_pair *pair, uint32_t index
 {
   struct contract_side *side = &pair->sender;
   uint64_t offset = (number * 2 + index) % pair->params.slots * side->stride;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   uint32_t wait;
   int rc;
   contract_fill((uint8_t *)side->memory.region.host + offset, 200, number * 2 + index);

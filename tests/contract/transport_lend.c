@@ -110,7 +110,7 @@ static void abort_cancels_what_was_not_taken_over(void **state)
     assert_true(n >= 0);
     got += (uint32_t)n;
   }
-  close_sender(pair, PST_CLOSE_ABORT, contract_now_ns() + CONTRACT_DEADLINE_NS);
+  close_sender(pair, PST_CLOSE_ABORT, contract_now_ns() + contract_deadline_ns);
   for (int i = 0; i < 20; i++)
     contract_poll(&pair->sender);
   assert_false(contract_take(&pair->sender, PST_COMPLETION_EVENT, PST_EVENT_CLOSED, &completion));
@@ -181,7 +181,7 @@ static void receiver_that_closes_gives_back_what_it_never_gave(void **state)
       contract_await(&pair->receiver, &pair->sender, PST_COMPLETION_MESSAGE, 0);
   post_some(pair, 3);
   assert_int_equal(ops->endpoint_close(pair->receiver.endpoints[0], PST_CLOSE_DRAIN,
-                                       contract_now_ns() + CONTRACT_DEADLINE_NS),
+                                       contract_now_ns() + contract_deadline_ns),
                    0);
   while (!pair->receiver.closed[0]) {
     struct pst_completion closed;

@@ -24,7 +24,7 @@ static void opens_and_closes(void **state)
 static void has_every_mandatory_op(void **state)
 {
   contract_rule(
-      "A call that is NULL, or past struct_size, is -EOPNOTSUPP; it must be there when a capability that needs it is announced. Mandatory: open, close, limits, mr_register, mr_deregister, worker_open, worker_close, endpoint_open, endpoint_address, endpoint_connect, endpoint_path, endpoint_close, post, poll.");
+      "A call that is NULL is -EOPNOTSUPP; it must be there when a capability that needs it is announced. Mandatory: open, close, limits, mr_register, mr_deregister, worker_open, worker_close, endpoint_open, endpoint_address, endpoint_connect, endpoint_path, endpoint_close, post, poll.");
   struct contract_image image;
   contract_image_open(*state, false, &image);
   const struct pst_transport_ops *ops = image.ops;

@@ -377,7 +377,7 @@ static void *write_on(void *arg)
   struct writer *writer = arg;
   struct pst_request request = access_of(&writer->rma, PST_OP_WRITE, 0, 0, 65536);
   struct contract_side *side = &writer->rma.pair->sender;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (writer->result == 0 && contract_now_ns() < deadline) {
     uint32_t wait;
     int rc = contract_post(side, 0, &request, 1, &wait);

@@ -12,7 +12,7 @@ static void fan_in_keeps_every_sender_in_order(void **state)
   struct contract_pair *pair = contract_pair(state, &shared);
   const uint64_t each = 3000;
   uint64_t posted[3] = {0}, done[3] = {0}, delivered[3] = {0};
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (delivered[0] + delivered[1] + delivered[2] < 3 * each) {
     for (uint32_t k = 0; k < 3; k++) {
       uint32_t wait;

@@ -147,7 +147,7 @@ static void flow_deliver(struct flow *flow)
 
 static void flow_run(struct flow *flow)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (flow->delivered < flow->count || flow->done < flow->count) {
     flow_post(flow);
     flow_reap(flow);
@@ -274,7 +274,7 @@ static void post_takes_what_there_is_credit_for(void **state)
   contract_release(&pair->receiver, &messages[2]);
   contract_release(&pair->receiver, &messages[0]);
   /* Credits take their way, which may be that of a network. */
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   int more = 0;
   while (more < 2) {
     contract_poll(&pair->receiver);
@@ -318,7 +318,7 @@ static void done_buffers_are_the_callers_again(void **state)
       .endpoints = 1, .slots = COUNT, .message = 8192, .requests = COUNT, .pieces = 1};
   struct contract_pair *pair = contract_pair(state, &params);
   const uint64_t length = pair->params.message;
-  uint64_t done = 0, posted = 0, deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t done = 0, posted = 0, deadline = contract_now_ns() + contract_deadline_ns;
   for (uint64_t i = 0; i < COUNT; i++)
     contract_fill((uint8_t *)pair->sender.memory.region.host + i * pair->sender.stride, length, i);
   for (uint32_t idle = 0; idle < 100 && posted < COUNT; idle++) {
@@ -443,7 +443,7 @@ static void poll_gives_no_more_than_there_is_room_for(void **state)
     requests[i] = contract_send(&pair->sender, i * 64, 64, i);
   assert_int_equal(contract_post_all(pair, 0, requests, 8), 8);
   struct pst_completion two[2];
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   memset(&two[1], 0x7e, sizeof(two[1]));
   while (got < 8) {
     int n = pair->receiver.image.ops->poll(pair->receiver.worker, two, 1);

@@ -30,14 +30,14 @@ static void rest(const struct end *end, uint64_t *seen, uint64_t *deadline)
     return;
   }
   *seen = end->moved + end->done;
-  *deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  *deadline = contract_now_ns() + contract_deadline_ns;
 }
 
 static void *send_all(void *arg)
 {
   struct end *end = arg;
   struct contract_side *side = &end->pair->sender;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, seen = 0;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns, seen = 0;
   while (end->done < end->count && !end->gone && contract_now_ns() < deadline) {
     struct pst_completion completion;
     rest(end, &seen, &deadline);
@@ -66,7 +66,7 @@ static void *receive_all(void *arg)
 {
   struct end *end = arg;
   struct contract_side *side = &end->pair->receiver;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, seen = 0;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns, seen = 0;
   while (end->moved < end->count && !end->gone && contract_now_ns() < deadline) {
     struct pst_completion message;
     rest(end, &seen, &deadline);
@@ -127,7 +127,7 @@ static void receiver_leaves_under_a_busy_sender(void **state)
     pair->receiver.logged = 0;
     assert_int_equal(
         pair->receiver.image.ops->endpoint_close(pair->receiver.endpoints[0], PST_CLOSE_ABORT,
-                                                 contract_now_ns() + CONTRACT_DEADLINE_NS),
+                                                 contract_now_ns() + contract_deadline_ns),
         0);
     while (!pair->receiver.closed[0]) {
       struct pst_completion completion;

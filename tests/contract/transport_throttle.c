@@ -36,7 +36,7 @@ static uint64_t run_at(const struct contract_variant *variant, const char *optio
       assert_int_equal(message.u.message.sequence, delivered++);
       contract_release(&pair->receiver, &message);
     }
-    assert_true(contract_now_ns() - began < CONTRACT_DEADLINE_NS);
+    assert_true(contract_now_ns() - began < contract_deadline_ns);
   }
   uint64_t took = contract_now_ns() - began;
   contract_pair_close(pair);

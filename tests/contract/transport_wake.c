@@ -22,10 +22,15 @@ static bool readable(const struct contract_side *side, int timeout_ms)
   return poll(&fd, 1, timeout_ms) == 1;
 }
 
+static bool readable_in_time(const struct contract_side *side)
+{
+  return readable(side, (int)(contract_deadline_ns / 2000000));
+}
+
 /* Poll until there is nothing, then arm; a peer's late doings may be there yet. */
 static void settle_and_arm(struct contract_side *side)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   for (;;) {
     while (contract_poll(side) > 0)
       ;
@@ -40,7 +45,7 @@ static void settle_and_arm(struct contract_side *side)
 /* Until it stays so: what was on its way may come between. */
 static void settle_for_good(struct contract_side *side)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   do {
     settle_and_arm(side);
     contract_in_time(deadline, "arm to say 0 twice, with event_fd not readable between: nothing "
@@ -59,7 +64,7 @@ static void arm_finds_what_is_there_already(void **state)
   pair->receiver.logged = 0;
   contract_post_one(pair, &request);
   struct contract_side *side = &pair->receiver;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   /* It says so, or the descriptor does. */
   while (side->image.ops->arm(side->worker) != -EAGAIN && !readable(side, 0))
     contract_in_time(deadline,
@@ -76,7 +81,7 @@ static void arrival_wakes(void **state)
     settle_for_good(&pair->receiver);
     struct pst_request request = contract_send(&pair->sender, 0, 8, 0);
     contract_post_one(pair, &request);
-    assert_true(readable(&pair->receiver, 10000));
+    assert_true(readable_in_time(&pair->receiver));
     struct pst_completion message =
         contract_await(&pair->receiver, NULL, PST_COMPLETION_MESSAGE, 0);
     contract_release(&pair->receiver, &message);
@@ -101,15 +106,15 @@ static void credit_wakes_a_sender_that_wanted_it(void **state)
   contract_release(&pair->receiver, &message);
   contract_poll(&pair->receiver);
   const struct contract_side *side = &pair->sender;
-  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   int taken;
-  assert_true(readable(side, 10000));
+  assert_true(readable_in_time(side));
   do { /* a DONE may have woken it before */
     contract_poll(&pair->sender);
     taken = contract_post(&pair->sender, 0, requests + 4, 1, &wait);
     /* Credit that came since keeps it awake for the next post. */
     if (taken != 1 && side->image.ops->arm(side->worker) == 0)
-      assert_true(readable(side, 10000));
+      assert_true(readable_in_time(side));
     contract_in_time(deadline, "a post to take what credit has come for");
   } while (taken == -EAGAIN);
   assert_int_equal(taken, 1);
@@ -136,7 +141,7 @@ static void credit_that_a_poll_takes_keeps_awake(void **state)
   while (contract_poll(&pair->sender) > 0)
     ;
   const struct contract_side *side = &pair->sender;
-  assert_true(side->image.ops->arm(side->worker) == -EAGAIN || readable(side, 10000));
+  assert_true(side->image.ops->arm(side->worker) == -EAGAIN || readable_in_time(side));
   contract_pair_close(pair);
 }
 
@@ -158,7 +163,7 @@ static void credits_are_not_slept_on(void **state)
     while (side->image.ops->arm(side->worker) != 0)
       contract_poll(side);
     struct pst_request request = contract_send(&pair->sender, 0, 8, i);
-    uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    uint64_t deadline = contract_now_ns() + contract_deadline_ns;
     uint32_t wait;
     while (contract_post(&pair->sender, 0, &request, 1, &wait) == -EAGAIN) {
       contract_poll(&pair->sender);
@@ -189,7 +194,7 @@ static void done_wakes(void **state)
     struct pst_request request = contract_send(side, 0, 8, i);
     uint32_t wait;
     assert_int_equal(contract_post(side, 0, &request, 1, &wait), 1);
-    uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    uint64_t deadline = contract_now_ns() + contract_deadline_ns;
     while (side->image.ops->arm(side->worker) != -EAGAIN && !readable(side, 0)) {
       /* An answer of the peer's, or the release of what was lent, may be what is due. */
       if (side->limits.capabilities & PST_CAP_LEND)
@@ -214,10 +219,10 @@ static void departure_wakes(void **state)
   settle_and_arm(&pair->receiver);
   const struct pst_transport_ops *ops = pair->sender.image.ops;
   assert_int_equal(ops->endpoint_close(pair->sender.endpoints[0], PST_CLOSE_DRAIN,
-                                       contract_now_ns() + CONTRACT_DEADLINE_NS),
+                                       contract_now_ns() + contract_deadline_ns),
                    0);
   contract_await(&pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
-  assert_true(readable(&pair->receiver, 10000));
+  assert_true(readable_in_time(&pair->receiver));
   struct pst_completion gone =
       contract_await(&pair->receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
   contract_rule(
@@ -247,14 +252,14 @@ static void deadline_of_a_close_wakes(void **state)
   const struct pst_transport_ops *ops = side->image.ops;
   assert_int_equal(
       ops->endpoint_close(side->endpoints[0], PST_CLOSE_DRAIN, contract_now_ns() + patience_ns), 0);
-  uint64_t deadline = contract_now_ns() + patience_ns + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + patience_ns + contract_deadline_ns;
   struct pst_completion closed;
   for (;;) {
     contract_poll(side);
     if (contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_CLOSED, &closed))
       break;
     contract_in_time(deadline, "EVENT CLOSED, of a worker that sleeps whenever arm says 0");
-    if (ops->arm(side->worker) == 0 && !readable(side, 10000))
+    if (ops->arm(side->worker) == 0 && !readable_in_time(side))
       fail_msg("arm said 0, and event_fd did not become readable at the close's deadline");
   }
   contract_complaints();
@@ -291,7 +296,7 @@ static void room_in_the_queue_wakes(void **state)
     if (contract_poll(side) > 0 || side->image.ops->arm(side->worker) != 0)
       continue;
     sleeps++;
-    uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    uint64_t deadline = contract_now_ns() + contract_deadline_ns;
     while (!readable(side, 0)) {
       contract_poll(&pair->receiver);
       contract_in_time(deadline,

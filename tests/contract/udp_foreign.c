@@ -93,7 +93,7 @@ static uint64_t expect_message(struct contract_side *side, uint64_t seed, uint32
 /* All of `count` datagrams have been read, and no message is left. */
 static void expect_read(struct contract_side *side, uint64_t count)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   struct pst_completion message;
   while (datagram_counter(side, "datagrams") < count) {
     contract_poll(side);
@@ -174,7 +174,7 @@ static void random_packets_harm_nobody(void **state)
       if (count % 2)
         ((uint8_t *)bytes)[0] = 0x80 | (bytes[1] & 0x3f); /* RTP's version */
       send_bytes(fd, bytes, contract_random() % sizeof(bytes));
-      uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+      uint64_t deadline = contract_now_ns() + contract_deadline_ns;
       while (datagram_counter(&side, "datagrams") < count) {
         contract_poll(&side);
         contract_in_time(deadline, "datagram %" PRIu64 " to be counted", count);
@@ -196,7 +196,7 @@ static void random_packets_harm_nobody(void **state)
  * were sent; the last two are to be expected. */
 static uint32_t send_until_followed(struct contract_side *side, int fd, uint64_t restarts)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   uint32_t count = 0;
   for (; datagram_counter(side, "restarts") < restarts; count++) {
     uint64_t datagrams = datagram_counter(side, "datagrams");

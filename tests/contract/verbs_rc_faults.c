@@ -36,7 +36,7 @@ __attribute__((visibility("default"))) int ibv_modify_qp(struct ibv_qp *qp,
     /* Its hello is answered: the completion is there. */
     contract_await(&stream->pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
     if (early_leaves)
-      stream_leave(&stream->pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+      stream_leave(&stream->pair->sender, PST_CLOSE_DRAIN, contract_deadline_ns);
     else
       stream_post(stream, 8); /* which arrive behind it */
     contract_poll(&stream->pair->receiver);
@@ -94,7 +94,7 @@ static void connecting_that_is_refused_can_be_closed(void **state)
   contract_host_refuses_works(true);
   assert_int_equal(contract_connect(&pair->sender, 0, &blob), -ENOMEM);
   contract_host_refuses_works(false);
-  stream_leave(&pair->sender, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  stream_leave(&pair->sender, PST_CLOSE_DRAIN, contract_deadline_ns);
   contract_pair_close(pair);
 }
 
@@ -133,7 +133,7 @@ static void a_number_that_is_over_may_be_anothers(void **state)
   struct contract_side *sender = &pair->sender, *receiver = &pair->receiver;
   contract_pair_connect(pair);
   contract_address(receiver, 0, &blob);
-  stream_leave(receiver, PST_CLOSE_DRAIN, CONTRACT_DEADLINE_NS);
+  stream_leave(receiver, PST_CLOSE_DRAIN, contract_deadline_ns);
   contract_await(sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
   contract_endpoint_open(sender, &brief, NULL, 1);
   assert_int_equal(contract_connect(sender, 1, &blob), 0);
@@ -257,7 +257,7 @@ static void credit_leaves_room_for_requests(void **state)
     assert_int_equal(one.u.done.cookie, done - 1);
   }
   /* And it gives credit again. */
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   for (uint64_t end = others + 50; had < end;) {
     if (others < end)
       send_some(other, &others, 1);
@@ -340,7 +340,7 @@ static void events_wake_those_whom_others_read_them_for(void **state)
   const struct pst_transport_ops *ops = asleep->image.ops;
   struct pst_worker *other;
   struct pollfd woken = {.fd = ops->event_fd(asleep->worker), .events = POLLIN};
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   assert_int_equal(ops->worker_open(asleep->device, 1, &other), 0);
   contract_pair_connect(pair);
   do {
@@ -376,7 +376,7 @@ static void answer_that_never_comes(void **state)
   struct stream stream;
   stream_open(&stream, FOR_EVER, 100000000);
   stream_run(&stream, 100);
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   stream_settle(&stream);
   do {
     stream_poll(&stream);
@@ -400,7 +400,7 @@ static void answer_that_never_comes(void **state)
 
 static uint64_t late_ns(void)
 {
-  return contract_now_ns() + 10 * CONTRACT_DEADLINE_NS;
+  return contract_now_ns() + 10 * contract_deadline_ns;
 }
 
 /* The answers are there, more of them than a poll takes, and nobody is late with them. */
@@ -441,10 +441,10 @@ static void closing_awaits_nothing_of_a_peer_that_left(void **state)
     contract_await_done(sender, receiver, PST_OP_SEND, 1, 0);
     struct pst_completion held = contract_await(receiver, sender, PST_COMPLETION_MESSAGE, 0);
     simulated_ctl("clock manual");
-    stream_leave(sender, mode, CONTRACT_DEADLINE_NS);
+    stream_leave(sender, mode, contract_deadline_ns);
     contract_release(receiver, &held);
     contract_await(receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
-    stream_leave(receiver, mode, 100 * CONTRACT_DEADLINE_NS);
+    stream_leave(receiver, mode, 100 * contract_deadline_ns);
     simulated_ctl("clock real");
     stream_close(&stream);
   }
@@ -463,7 +463,7 @@ static void requests_end_when_a_peer_has_left(void **state)
   simulated_ctl("clock manual");
   simulated_ctl(fault);
   stream_post(&stream, 4);
-  stream_leave(&stream.pair->receiver, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS);
+  stream_leave(&stream.pair->receiver, PST_CLOSE_ABORT, contract_deadline_ns);
   contract_await_done(&stream.pair->sender, NULL, PST_OP_SEND, 4, -ECONNRESET);
   contract_await(&stream.pair->sender, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
   simulated_ctl("clock real");
@@ -503,7 +503,7 @@ static void await_told(struct stream *stream, int level, const char *said)
 {
   char line[512];
   int heard;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while ((heard = contract_heard(line, sizeof(line))) < 0) {
     stream_poll(stream);
     contract_in_time(deadline, "\"%s\"", said);

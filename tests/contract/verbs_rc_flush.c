@@ -160,7 +160,7 @@ static void many_are_read_and_none_overtaken(void **state)
         requests[n++] = write_to(&ends, i);
       requests[n++] = (struct pst_request){.opcode = PST_OP_FLUSH, .cookie = half};
     }
-    const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
     for (uint32_t posted = 0; posted < n;) {
       int rc = contract_post(ends.near, 0, requests + posted, n - posted, &wait);
       assert_true(rc > 0 || rc == -EAGAIN);

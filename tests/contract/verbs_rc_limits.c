@@ -73,7 +73,7 @@ enum { MESSAGES = 600 };
 /* Messages of each length, as many under way as there is credit or room for. */
 static void stream(struct contract_pair *pair)
 {
-  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, count = MESSAGES;
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns, count = MESSAGES;
   struct contract_side *side = &pair->sender;
   struct pst_completion one;
   uint64_t posted = 0, done = 0, delivered = 0;
@@ -352,7 +352,8 @@ static void open_device(int which, uint32_t flags, struct contract_side *side)
                                 .message_max = params.message,
                                 .domains = PEERS};
   contract_image_open(&variants[which], false, &side->image);
-  side->options = contract_options(side->image.plugin->description, variants[which].options, NULL);
+  side->options =
+      contract_options(side->image.plugin->described->description, variants[which].options, NULL);
   const struct pst_open_params in = {
       .struct_size = sizeof(in), .options = side->options, .plan = &plan};
   assert_int_equal(side->image.ops->open(&contract_host, &in, &side->device), 0);

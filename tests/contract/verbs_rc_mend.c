@@ -72,7 +72,7 @@ static void idle_goes_on(int which)
   const bool is_one_for_hellos = which == SHARED_SEND || which == CM_SHARED_SEND;
   const uint32_t most = stream_params.slots - is_one_for_hellos;
   uint32_t n = 0;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   stream_open(&stream, which, 0);
   while (n < most) {
     stream_post(&stream, 16);
@@ -199,7 +199,7 @@ static void each_fails(int which, uint32_t count, const char *faults, bool is_se
   stream_run(&stream, 100);
   for (uint32_t i = 0; i < count; i++) {
     const uint64_t before = stream_counter(&stream.pair->sender, "reconnections");
-    const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
     plant(faults, numbers[i]);
     do {
       stream_run(&stream, stream.delivered + 50);
@@ -251,7 +251,7 @@ static void messages_that_wait_for_their_turn_are_had(void **state)
   plant("drop --qp %u --count 8", numbers[1]);
   while (stream.posted < 16)
     stream_post(&stream, (uint32_t)(16 - stream.posted));
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (stream_counter(&stream.pair->receiver, "reconnections") == 0) {
     stream_poll(&stream);
     assert_in_range(stream.delivered, 0,
@@ -335,7 +335,7 @@ static void rdma_cm_ends_by_a_hello_that_fails(void **state)
         -ECONNRESET);
     assert_int_equal(contract_complaints(), 1);
     assert_non_null(strstr(contract_complaint(), "IBV_WC_RETRY_EXC_ERR"));
-    stream_leave(sender, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS);
+    stream_leave(sender, PST_CLOSE_ABORT, contract_deadline_ns);
     contract_await(receiver, NULL, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
     simulated_ctl("clear");
     contract_pair_close(pair);
@@ -358,7 +358,7 @@ static void loses_its_own_messages(int which, uint32_t least, uint32_t most)
   contract_host_clock(soon_ns);
   for (uint32_t one_of = least; one_of <= most; one_of++) {
     struct stream stream;
-    stream_open(&stream, which, FASTER * CONTRACT_DEADLINE_NS);
+    stream_open(&stream, which, FASTER * contract_deadline_ns);
     simulated_cm_loses(one_of);
     stream_run(&stream, 50);
     for (uint64_t round = 1; round <= 4; round++) {
@@ -401,7 +401,7 @@ static void is_told_of_a_receiver_that_is_gone(int which)
   stream_run(&stream, 100);
   stream_settle(&stream);
   simulated_ctl("drop"); /* farewells, too */
-  stream_leave(receiver, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS / 10);
+  stream_leave(receiver, PST_CLOSE_ABORT, contract_deadline_ns / 10);
   struct pst_completion gone =
       contract_await(sender, receiver, PST_COMPLETION_EVENT, PST_EVENT_DISCONNECTED);
   assert_int_equal(gone.status, -ECONNRESET);

@@ -35,7 +35,7 @@ static void node_open(struct node *node, int which)
 static void node_close(struct node *node)
 {
   struct contract_side *side = &node->side;
-  stream_leave(side, PST_CLOSE_ABORT, CONTRACT_DEADLINE_NS);
+  stream_leave(side, PST_CLOSE_ABORT, contract_deadline_ns);
   side->closed[0] = true;
   side->image.ops->mr_deregister(side->device, node->mr);
   contract_region_free(&node->region);
@@ -81,7 +81,7 @@ static void node_poll(struct node *node)
 /* Both send so many in all, and all of them are done. */
 static void run(struct node nodes[2], uint64_t count)
 {
-  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (nodes[0].delivered < count || nodes[1].delivered < count || nodes[0].done < count ||
          nodes[1].done < count)
     for (int i = 0; i < 2; i++) {

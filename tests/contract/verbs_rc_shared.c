@@ -97,7 +97,7 @@ static void look(struct contract_side *side, struct peer peers[2])
 /* Until `peer` has delivered `more`; the other one may be gone, or not. */
 static void run(struct contract_side *side, struct peer peers[2], uint32_t peer, uint64_t more)
 {
-  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   const uint64_t until = peers[peer].delivered + more;
   while (peers[peer].delivered < until) {
     look(side, peers);
@@ -110,7 +110,7 @@ static void run(struct contract_side *side, struct peer peers[2], uint32_t peer,
 static void close_endpoint(struct contract_side *side, struct peer peers[2], uint32_t index,
                            uint32_t mode)
 {
-  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   struct pst_completion closed;
   assert_int_equal(side->image.ops->endpoint_close(side->endpoints[index], mode, deadline), 0);
   while (!contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_CLOSED, &closed)) {
@@ -123,7 +123,7 @@ static void close_endpoint(struct contract_side *side, struct peer peers[2], uin
 /* Its process dies in mid-flow, and another takes its place; `peers[1]` goes on all the while. */
 static void one_death(struct contract_side *side, struct peer peers[2], int which)
 {
-  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   int status;
   run(side, peers, 0, 1 + contract_random() % 300);
   assert_int_equal(kill(peers[0].pid, SIGKILL), 0);
@@ -142,7 +142,7 @@ static void one_death(struct contract_side *side, struct peer peers[2], int whic
 /* Its peers have left: it is all there, with the device. */
 static void nothing_is_missing(struct contract_side *side, uint64_t expected)
 {
-  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (simulated_counter(side, NULL, "shared_receives_missing") != 0) {
     contract_poll(side);
     contract_in_time(deadline, "receives that are posted again");
@@ -212,7 +212,7 @@ static void differ(int sender, int receiver)
   struct contract_pair pair = {.variant = &variants[sender], .params = mine};
   struct pst_blob blob;
   uint64_t done = 0, posted = 0, delivered = 0;
-  const uint64_t count = 2000, deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  const uint64_t count = 2000, deadline = contract_now_ns() + contract_deadline_ns;
   mine.endpoints = 1;
   contract_side_open(&variants[sender], &mine, false, false, &pair.sender);
   contract_side_open(&variants[receiver], &mine, true, true, &pair.receiver);
@@ -268,7 +268,7 @@ static void each_receive_that_is_posted_has_a_completion(void **state)
   few.requests = 1;
   contract_side_open(&variants[SEND], &few, false, true, &side);
   assert_int_equal(side.image.ops->endpoint_close(side.endpoints[1], PST_CLOSE_ABORT,
-                                                  contract_now_ns() + CONTRACT_DEADLINE_NS),
+                                                  contract_now_ns() + contract_deadline_ns),
                    0);
   contract_await(&side, NULL, PST_COMPLETION_EVENT, PST_EVENT_CLOSED);
   assert_int_equal(simulated_receives_posted(), few.slots);

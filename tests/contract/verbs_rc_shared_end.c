@@ -72,7 +72,7 @@ static uint64_t slowly(void)
 /* All are with the device, once what was taken is posted again. */
 static void nothing_is_missing(struct contract_pair *pair, uint64_t expected)
 {
-  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (simulated_counter(&pair->sender, NULL, "shared_receives_missing") != 0 ||
          simulated_counter(&pair->receiver, NULL, "shared_receives_missing") != 0) {
     contract_poll(&pair->sender);
@@ -110,7 +110,7 @@ static void leave_wholly(struct contract_side *side, uint32_t mode, uint64_t by_
  * takes messages and farewell once its queue pair has ended. */
 static void leave_both(struct contract_pair *pair, uint32_t mode, bool is_late)
 {
-  const uint64_t by_ns = contract_now_ns() + CONTRACT_DEADLINE_NS; /* that is, never */
+  const uint64_t by_ns = contract_now_ns() + contract_deadline_ns; /* that is, never */
   if (is_late)
     leave_wholly(&pair->sender, mode, by_ns);
   leave_wholly(&pair->receiver, mode, is_late ? 0 : by_ns);
@@ -223,7 +223,7 @@ static void sleeps_meanwhile(int which)
   struct contract_pair *pair = contract_pair_open(&variants[which], &params);
   struct contract_side *side = &pair->sender;
   const struct pst_request request = contract_send(side, 0, params.message, 0);
-  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   uint32_t wait;
   contract_pair_connect(pair);
   hold_time();
@@ -276,7 +276,7 @@ static void reconnections_in_slow_time(int which)
   uint64_t sent = 0;
   contract_pair_connect(pair);
   for (uint64_t round = 1; round <= RECONNECTIONS; round++) {
-    const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
     char fault[64];
     snprintf(fault, sizeof(fault), "qp-error --after %d --count 1", (int)(round % 4));
     simulated_ctl(fault);

@@ -12,6 +12,7 @@
 
 #include "verbs_rc_stream.h"
 
+#define VB_COUNTERS 128
 #define COUNTED "/ports/1/hw_counters"
 
 static char counted[] = "/tmp/penstock-counted-XXXXXX"; /* a device's folder in sysfs */
@@ -78,6 +79,18 @@ static void connect_both(struct contract_pair *pair, uint32_t which)
   contract_await(&pair->sender, &pair->receiver, PST_COMPLETION_EVENT, PST_EVENT_CONNECTED);
 }
 
+/* Of the port's, as the device counts it: since it was opened. */
+static uint64_t device_counter(const struct contract_side *side)
+{
+  struct pst_counter all[VB_COUNTERS];
+  int n = side->image.ops->counters(side->device, NULL, NULL, all, VB_COUNTERS);
+
+  for (int i = 0; i < n && i < VB_COUNTERS; i++)
+    if (strcmp(all[i].name, "retry_exceeded_err") == 0)
+      return all[i].value;
+  return UINT64_MAX;
+}
+
 /* The growth since a connection began is told: not what other connections have had since the device
  * was opened. Those that begin at one time read the counters once. */
 static void counters_are_told_since_the_connection_began(void **state)
@@ -108,6 +121,7 @@ static void counters_are_told_since_the_connection_began(void **state)
     connect_both(pair, i);
   }
   count(22);
+  assert_int_equal(device_counter(&pair->sender), 17);
   contract_listen("sender: the connection from");
   simulated_ctl("drop");
   for (uint32_t i = 0; i < n; i++) {

@@ -44,10 +44,13 @@ const struct contract_params stream_params = {
 
 bool stream_arguments(int argc, char **argv)
 {
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s PLUGIN LAUNCHER\n", argv[0]);
+  if (argc < 3) {
+    fprintf(stderr, "usage: %s PLUGIN LAUNCHER [[--skip] CASE...]\n", argv[0]);
     return false;
   }
+  const char *const *cases = (const char *const *)argv + 3;
+  const bool skips = cases[0] && strcmp(cases[0], "--skip") == 0;
+  contract_pick(skips ? NULL : cases, skips ? cases + 1 : NULL);
   for (size_t i = 0; i < STREAM_VARIANTS; i++)
     stream_variants[i].plugin = argv[1];
   simulated_launcher = argv[2];
@@ -136,7 +139,7 @@ void stream_poll(struct stream *stream)
 
 void stream_run(struct stream *stream, uint64_t count)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (stream->delivered < count) {
     if (stream->posted < count)
       stream_post(stream, (uint32_t)(1 + contract_random() % 16));
@@ -150,7 +153,7 @@ void stream_run(struct stream *stream, uint64_t count)
 
 void stream_settle(struct stream *stream)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (stream->done + stream->failed < stream->posted) {
     stream_poll(stream);
     contract_in_time(deadline, "DONEs: %" PRIu64 " of %" PRIu64, stream->done + stream->failed,
@@ -160,7 +163,7 @@ void stream_settle(struct stream *stream)
 
 void stream_run_to_the_end(struct stream *stream)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (!stream->is_gone[0] || !stream->is_gone[1]) {
     stream_post(stream, 8);
     stream_poll(stream);

@@ -41,7 +41,8 @@ enum {
 extern struct contract_variant stream_variants[STREAM_VARIANTS];
 extern const struct contract_params stream_params;
 
-/* main()'s, "PLUGIN LAUNCHER"; false, with a line on stderr: others. */
+/* main()'s, "PLUGIN LAUNCHER", and patterns of the cases to run or, after --skip, not to run.
+ * False, with a line on stderr: others. */
 bool stream_arguments(int argc, char **argv);
 
 struct stream {

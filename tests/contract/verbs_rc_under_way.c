@@ -243,7 +243,7 @@ static void is_refused(uint8_t opcode, int error)
                                     .u.rma.remote = memories.remote};
   const struct pst_request request =
       opcode == PST_OP_WRITE ? write : contract_send(near, 0, 8, stream.posted);
-  const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   refusal = error;
   while ((rc = contract_post(near, 0, &request, 1, &wait)) == -EAGAIN) {
     stream_poll(&stream); /* credit */
@@ -293,7 +293,7 @@ static void a_close_meanwhile_fails_what_was_under_way(void **state)
     simulated_ctl(fault);
     contract_complaints();
     assert_int_equal(contract_post(near, 0, &read, 1, &wait), 1);
-    const uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+    const uint64_t deadline = contract_now_ns() + contract_deadline_ns;
     while (contract_complaints() == 0) {
       contract_poll(near);
       contract_in_time(deadline, "the READ to fail");

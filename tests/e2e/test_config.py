@@ -6,8 +6,9 @@ import pathlib
 import re
 import signal
 import socket
+import unittest
 
-from harness import Case, ROOT, main, yaml_stream
+from harness import Case, ROOT, SANITIZED, main, yaml_stream
 
 GOOD = """\
 penstock: 1
@@ -189,10 +190,36 @@ class Refusals(Case):
         self.assertRegex(child.stderr, r"cannot allocate 4096 TiB of host memory: .* available: lower `ring` or `message`")
         self.assertEqual(child.stderr.count("error:"), 1, child.stderr)
 
+    def test_memory_for_frames_names_what_sizes_them(self):
+        frames = "assemble: {by: sequence, packets: 1048576, frames: 128}"
+        path = self.config(yaml_stream(message="1 MiB", sender="{count: 10}", receiver=f"{{{frames}}}"))
+        child = self.run_program("run", path, expect=3)
+        self.assertRegex(child.stderr, r"frames: cannot allocate .*: lower `assemble\.packets`, `assemble\.frames` or `message`")
+        self.assertEqual(child.stderr.count("error:"), 1, child.stderr)
+
+    @unittest.skipIf(SANITIZED, "sanitizers have terabytes of addresses")
+    def test_memory_beyond_a_limit_of_the_shell_names_that(self):
+        path = self.config(yaml_stream(message="1 MiB", ring=4096, sender="{count: 10}"))
+        child = self.run_program("run", path, expect=3, prefix=("prlimit", f"--as={2 << 30}"))
+        self.assertRegex(child.stderr, r"`ulimit -v` leaves .*: lower `ring` or `message`, or raise that limit")
+
+    def test_two_families_of_addresses_are_one_error_an_end(self):
+        transport = "{plugin: udp, options: {device: any, family: %s}}"
+        ends = {"sender": "{count: 10, transport: %s}" % transport % "ipv6",
+                "receiver": "{transport: %s}" % transport % "ipv4"}  # fmt: skip
+        path = self.config(yaml_stream(**ends, message="1 KiB", expect="{max_loss: 1}"))
+        receiver = self.start("receive", path)
+        receiver.wait_line("waiting")
+        sender = self.run_program("send", path, expect=1)
+        self.assertEqual(receiver.wait(30), 1, str(receiver))
+        for child in (sender, receiver):
+            self.assertEqual(child.stderr.count("one end is on IPv4, the other on IPv6; set `family`"), 1, str(child))
+            self.assertEqual(child.stderr.count("error:"), 1, str(child))
+
     def test_a_cpu_that_is_not_here(self):
-        path = self.config(yaml_stream(sender="{count: 10}"), top="workers: {cpus: [999]}\n")
+        path = self.config(yaml_stream(sender="{count: 10}"), top="threads: {cpus: [999]}\n")
         result, child = self.run_json("run", path, expect=3)
-        self.assertRegex(child.stderr, r"error: workers\.cpus: worker 0 cannot run on CPU 999: ")
+        self.assertRegex(child.stderr, r"error: threads\.cpus: thread 0 cannot run on CPU 999: ")
         self.assertIs(result["ok"], False)
 
     def test_port_in_use(self):
@@ -481,13 +508,6 @@ class CheckFor(Case):
             self.assertRegex(child.stderr, f'--set {key}={name}: memory plugin cuda: device: "{name}" is .*nvidia-smi -L')
         for name in ("7", "GPU-5f2a", "b7:00.0"):
             check(name, 0)
-
-    def test_a_region_is_for_programs(self):
-        path = ROOT / "config" / "loopback-region-cuda.yaml"
-        child = self.run_program("check", path)
-        self.assertIn("is one-sided", child.stderr)
-        child = self.run_program("check", path, "--for", "run", expect=2)
-        self.assertRegex(child.stderr, self.place(path) + ".*is one-sided")
 
     def test_unknown_command(self):
         child = self.run_program("check", self.write("good.yaml", GOOD), "--for", "bench", expect=2)

@@ -121,7 +121,7 @@ class Cuda(Case):
     def test_memory_that_runs_out(self):
         text = self.refused("memory_mib=1")
         self.assertRegex(text, r"packets, ring: cannot get 23\.0 MiB of Fake GPU: cuMemAlloc: "
-                               r"CUDA_ERROR_OUT_OF_MEMORY.* 1\.0 of 1\.0 MiB are free: ask for less")
+                               r"CUDA_ERROR_OUT_OF_MEMORY.* 1\.0 of 1\.0 MiB are free: lower `ring` or `message`, or end")
         self.assertIn("pinned host memory", self.refused("host_mib=1", "--set", "transport.options.mode=copy"))
 
     @scripted
@@ -281,4 +281,4 @@ class Cuda(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=3)

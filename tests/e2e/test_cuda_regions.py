@@ -111,15 +111,11 @@ class Regions(Case):
         )  # fmt: skip
         self.assertIn("neither a descriptor nor a handle for another process", child.stderr)
 
-    FILE = "config/loopback-region-cuda.yaml"
-
-    def test_the_file_with_a_region(self):
+    def test_the_example(self):
         """As an application runs it: apps/examples/region.c."""
         program = BUILD / "apps" / "examples" / "region"
-        receiver = "streams.store.receiver.memory.options"
-        self.assertIn("usage: region FILE target|initiator", self.run_program(program=program, expect=2).stderr)
-        common = [self.FILE]
-        sets = [f"control.address=127.0.0.1:{self.port}", "streams.store.timeout=1 min"]
+        self.assertIn("usage: region target|initiator", self.run_program(program=program, expect=2).stderr)
+        address = f"127.0.0.1:{self.port}"
         variables = environment("delay_us=100,devices=2")
         if not IS_REAL and not HAS_KERNELS:
             variables["PENSTOCK_PLUGIN_PATH"] = str(FAKES / "cuda")
@@ -127,18 +123,12 @@ class Regions(Case):
             if device >= gpus():
                 continue
             with self.subTest(allocator=allocator, device=device):
-                ours = [*sets, f"{receiver}.allocator={allocator}", f"{receiver}.device={device}",
-                        f"streams.store.sender.memory.options.allocator={allocator}"]  # fmt: skip
-                target = self.start(*common, "target", *ours, program=program, environment=variables)
-                self.run_program(*common, "initiator", *ours, program=program, environment=variables)
+                memory = ["cuda", f"allocator={allocator}"]
+                target = self.start("target", address, *memory, f"device={device}", program=program, environment=variables)
+                self.run_program("initiator", address, *memory, program=program, environment=variables)
                 self.assertEqual(target.wait(), 0, target)
                 words = {"malloc": "cuMemAlloc", "vmm": "cuMemCreate"}[allocator]
                 self.assertRegex(target.stdout, f"^67108864 bytes in {words}.*, all of them right, by {via}$")
-
-    def test_the_file_is_not_for_run(self):
-        child = self.run_program(*self.arguments_of("run", self.FILE), environment=environment(""), expect=2)
-        self.assertIn("is one-sided (`region`)", child.stderr)
-        self.run_program(*self.arguments_of("check", self.FILE), environment=environment(""))
 
     def killed(self, who):
         """One of the two, in mid-flow, on one GPU and on two: the other ends soon, and says who died."""
@@ -163,6 +153,8 @@ class Regions(Case):
                 self.assertEqual(other.wait(), 1 if other is client else 0, str(other))
                 self.assertLess(time.monotonic() - began, 10 * PATIENCE)
                 self.assertIn(str(dead.pid), other.stderr)
+                if dead is client:  # in the server's own words, whichever of its threads heard first
+                    self.assertIn(f"(pid {client.pid}) has gone without a goodbye: it was killed", server.stderr)
 
     def test_the_writer_is_killed(self):
         self.killed("client")
@@ -172,4 +164,4 @@ class Regions(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=4)

@@ -206,4 +206,4 @@ class Interrupt(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=4)

@@ -38,7 +38,7 @@ class Fault(Case):
             )
         )
         result, child = self.run_json(
-            "run", path, "--plugin-path", FAKES / "memory_late", expect=expect, seconds=300
+            "run", path, "--plugin-path", FAKES, expect=expect, seconds=300
         )
         return self.only_stream(result), child
 

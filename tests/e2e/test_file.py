@@ -4,6 +4,7 @@
 import hashlib
 import os
 import stat
+import pathlib
 import subprocess
 import threading
 import unittest
@@ -113,6 +114,10 @@ class Files(FileCase):
         self.run_program("run", self.file_config())
         self.assertEqual(sha256(self.sent), sha256(self.received))
 
+    def test_a_file_of_the_kernel_that_has_no_size(self):
+        self.run_program("run", self.file_config(), "--set", "streams.file.sender.source.file=/proc/version")
+        self.assertEqual(self.received.read_bytes(), pathlib.Path("/proc/version").read_bytes())
+
     def test_memory_use_does_not_depend_on_the_size(self):
         peaks = []
         for size in (64 * MIB, 512 * MIB):
@@ -215,4 +220,4 @@ class FullDisk(FileCase):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=3)

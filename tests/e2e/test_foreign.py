@@ -146,9 +146,9 @@ class Ends(Foreign):
         self.assertEqual(stream["messages_sent"], stream["messages_delivered"])
         self.assertEqual(stream["receiver"]["state"], "ended")
 
-    def test_a_sleeping_worker_ends_too(self):
+    def test_a_sleeping_thread_ends_too(self):
         path = self.foreign_config("rtp", ", silence: 500 ms")
-        child = self.receive(path, "--set", "workers.sleep_after=1 ms")
+        child = self.receive(path, "--set", "threads.sleep_after=1 ms")
         self.send_at_once(child, *(rtp(n, b"x") for n in range(10)))
         self.assertEqual(self.ended(child)["messages_delivered"], 10)
 
@@ -488,4 +488,4 @@ class Camera(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=3)

@@ -10,7 +10,7 @@ import os
 import unittest
 from unittest import mock
 
-from harness import BUILD, Case, FAKES, main, yaml_stream
+from harness import BUILD, Case, FAKES, alone, main, yaml_stream
 
 MESSAGE = 1000
 PACKETS = 10  # of a frame
@@ -77,7 +77,7 @@ class FrameBytes(Case):
 
     def attempt(self, path, processes, environment):
         """One run; its stream, as the receiver tells it, with the sender's counters."""
-        more = ["--plugin-path", FAKES / "memory_late"]
+        more = ["--plugin-path", FAKES]
         if environment and not (BUILD / "memory" / "cuda" / "kernels.fatbin").exists():
             more += ["--plugin-path", FAKES / "cuda"]
         if processes == 1:
@@ -203,6 +203,7 @@ class FrameBytes(Case):
                     self.assertEqual(stream["frames"]["complete"], COUNT // PACKETS)
                     self.assertEqual(self.target.read_bytes(), self.source.read_bytes())
 
+    @alone
     def test_late_packets_are_told_from_lost_ones(self):
         """Delayed beyond the time-out: each is counted, and its place is empty."""
         faults = {"drop_ppm": 5000, "delay_ppm": 5000, "delay_time": "100 ms"}

@@ -27,7 +27,7 @@ class Frames(Case):
             )
         )
         result, child = self.run_json(
-            "run", path, "--plugin-path", FAKES / "memory_late", expect=expect, seconds=120
+            "run", path, "--plugin-path", FAKES, expect=expect, seconds=120
         )
         stream = self.only_stream(result)
         self.assertEqual(

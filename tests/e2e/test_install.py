@@ -60,7 +60,14 @@ class Install(Case):
             f"{prefix}/include/penstock/penstock.h",
             f"{prefix}/include/penstock/plugin.h",
             f"{prefix}/include/penstock/transport.h",
+            f"{prefix}/include/penstock/transport-rma.h",
+            f"{prefix}/include/penstock/transport-extra.h",
+            f"{prefix}/include/penstock/transport-util.h",
+            f"{prefix}/include/penstock/transport-cpu.h",
+            f"{prefix}/include/penstock/memory-util.h",
             f"{prefix}/include/penstock/memory.h",
+            *(f"{prefix}/include/penstock/{header}.h"
+              for header in ("types", "config", "stream", "node", "stats", "pattern", "dlpack", "page")),  # fmt: skip
             f"{prefix}/share/penstock/loopback.yaml",
             f"{prefix}/share/penstock/result.schema.json",
             f"{prefix}/share/bash-completion/completions/penstock",
@@ -160,8 +167,15 @@ class Install(Case):
 
 OPTIONS_C = """
 #include <penstock/plugin.h>
-PST_DESCRIPTION(PST_KIND_MEMORY, "warp", "1.0", "Memory of a warp adapter", "a warp adapter",
-                "compiled", NULL, 0);
+static const struct pst_description description = {
+    .kind = PST_KIND_MEMORY,
+    .name = "warp",
+    .version = "1.0",
+    .summary = "Memory of a warp adapter",
+    .needs = "a warp adapter",
+    .rung = "compiled",
+};
+PST_DESCRIPTION(description);
 """
 PLUGIN_C = """
 #include <errno.h>
@@ -173,37 +187,37 @@ static int probe(const struct pst_host *host, struct pst_probe *probe)
   snprintf(probe->reason, sizeof(probe->reason), "no adapter in this machine");
   return -ENODEV;
 }
-static int open(const struct pst_host *host, const struct pst_memory_params *params,
-                struct pst_memory **memory)
+static int warp_open(const struct pst_host *host, const struct pst_memory_params *params,
+                     struct pst_memory **memory)
 {
   (void)params;
   (void)memory;
   host->log(host, PST_LOG_ERROR, "no adapter in this machine; put one in");
   return -ENODEV;
 }
-static void close(struct pst_memory *memory)
+static void warp_close(struct pst_memory *memory)
 {
   (void)memory;
 }
-static int alloc(struct pst_memory *memory, const struct pst_alloc_params *params,
-                 struct pst_region *region)
+static int warp_alloc(struct pst_memory *memory, const struct pst_alloc_params *params,
+                      struct pst_region *region)
 {
   (void)memory;
   (void)params;
   (void)region;
   return -ENOMEM;
 }
-static void free_region(struct pst_memory *memory, struct pst_region *region)
+static void warp_free_region(struct pst_memory *memory, struct pst_region *region)
 {
   (void)memory;
   (void)region;
 }
 static const struct pst_memory_ops ops = {
     .struct_size = sizeof(ops),
-    .open = open,
-    .close = close,
-    .alloc = alloc,
-    .free_region = free_region,
+    .open = warp_open,
+    .close = warp_close,
+    .alloc = warp_alloc,
+    .free_region = warp_free_region,
 };
 PST_PLUGIN(probe, &ops);
 """

@@ -6,7 +6,7 @@ import struct
 import time
 import unittest
 
-from harness import Case, HAS_PCAP, main, yaml_stream
+from harness import Case, HAS_PCAP, alone, main, yaml_stream
 
 ETHERNET = 1
 RAW_IP = 101
@@ -107,6 +107,7 @@ class Replay(Case):
         )
         self.assertEqual(sink.read_bytes(), data)
 
+    @alone
     def test_timed_keeps_the_intervals(self):
         packets = [(1_700_000_000, i * 100_000_000, b"x" * 60, 60) for i in range(10)]
         data = pcap(packets, True)

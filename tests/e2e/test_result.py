@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import stat
 import struct
 import termios
 import unittest
@@ -108,20 +109,21 @@ class ResultFile(Case):
                 self.assertEqual(result_schema.read(child.stdout)["exit_status"], 130)
 
     def test_command_that_never_begins_writes_a_result(self):
-        for status, code, arguments in (
-            (2, "usage", ("run", self.folder / "none.yaml")),
-            (2, "usage", ("run", "config/loopback.yaml", "--coutn", 5)),
-            (2, "usage", ("receive", "config/loopback.yaml", "--duration", "soon")),
-            (2, "usage", ("send", "config/loopback.yaml", "config/udp.yaml")),
-            (2, "usage", ("serve", "--clients")),
-            (2, "usage", ("get", "127.0.0.1:1")),
-            (2, "usage", ("run", "config/loopback.yaml", "--set", "transport=none")),
-            (2, "usage", ("bench", "--transport", "none", "--memory", "host", "--size", "no")),
-            (2, "usage", ("request", "write", "127.0.0.1:1", "--size", "no")),
-            (1, "peer", ("request", "write", "127.0.0.1:1")),
-            (1, "peer", ("get", "127.0.0.1:1", "name")),
-            (1, "peer", ("put", "127.0.0.1:1", "README.md")),
-            (3, "unavailable", ("run", "config/loopback.yaml", "--set", "streams.packets.ring=1000000",
+        for status, code, where, arguments in (
+            (2, "usage", None, ("run", self.folder / "none.yaml")),
+            (2, "usage", "--coutn", ("run", "config/loopback.yaml", "--coutn", 5)),
+            (2, "usage", "--duration", ("receive", "config/loopback.yaml", "--duration", "soon")),
+            (2, "usage", None, ("send", "config/loopback.yaml", "config/udp.yaml")),
+            (2, "usage", "--clients", ("serve", "--clients")),
+            (2, "usage", None, ("get", "127.0.0.1:1")),
+            (2, "usage", "--set transport=none", ("run", "config/loopback.yaml", "--set", "transport=none")),
+            (2, "usage", "--size", ("bench", "--transport", "none", "--memory", "host", "--size", "no")),
+            (2, "usage", "--size", ("request", "write", "127.0.0.1:1", "--size", "no")),
+            (2, "usage", "--json", ("request", "write", "127.0.0.1:1", "--json", self.out)),
+            (1, "peer", None, ("request", "write", "127.0.0.1:1")),
+            (1, "peer", None, ("get", "127.0.0.1:1", "name")),
+            (1, "peer", None, ("put", "127.0.0.1:1", "README.md")),
+            (3, "unavailable", None, ("run", "config/loopback.yaml", "--set", "streams.packets.ring=1000000",
                            "--set", "streams.packets.message=1 GiB")),
         ):
             with self.subTest(command=arguments):
@@ -134,7 +136,7 @@ class ResultFile(Case):
                 self.assertEqual((result["state"], result["exit_status"]), ("ended", status))
                 self.assertEqual(result["command"], arguments[0])
                 (error,) = result["errors"]
-                self.assertEqual(error["code"], code)
+                self.assertEqual((error["code"], error["where"]), (code, where))
                 self.assertIn(error["text"], child.stderr)
 
     def test_file_that_is_named_behind_what_is_wrong_is_written(self):
@@ -197,10 +199,53 @@ class ResultFile(Case):
         self.out.write_text(OLDER)
         child = self.run_program("run", "config/loopback.yaml", "--json", self.out, expect=1,
                                  prefix=("prlimit", f"--stack={1 << 30}", f"--as={1 << 29}"))
-        self.assertIn("--json: cannot prepare for signals", child.stderr)
+        self.assertIn("--json: cannot prepare to write", child.stderr)
         result = self.result()
         self.assertEqual((result["state"], result["exit_status"]), ("ended", 1))
         self.assertIn(result["errors"][0]["text"], child.stderr)
+
+    def test_who_may_open_few_files_has_a_result(self):
+        """Whatever the command has open when it ends, or fails to open."""
+        few = 4  # standard streams, and one more
+        for limit in (*range(few, 20), 64):
+            with self.subTest(limit=limit):
+                self.out.write_text(OLDER)
+                child = self.run_program("get", "127.0.0.1:1", "name", "--json", self.out, expect=None,
+                                         prefix=("prlimit", f"--nofile={limit}"))
+                self.assertIn(child.status, (1, 2, 3), str(child))
+                if "cannot create" in child.stderr:  # nothing has begun
+                    self.assertEqual(self.out.read_text(), OLDER)
+                    self.assertIn("ulimit -n", child.stderr)
+                    continue
+                result = self.result()
+                self.assertEqual((result["state"], result["exit_status"]), ("ended", child.status), str(child))
+                self.assertIn(result["errors"][0]["text"], child.stderr)
+        self.assertEqual(self.result()["errors"][0]["code"], "peer")
+
+    def test_a_result_has_the_mode_of_the_one_that_it_replaces(self):
+        """What was closed to others stays closed."""
+        for mode in (0o600, 0o640, 0o666):
+            self.out.write_text(OLDER)
+            self.out.chmod(mode)
+            self.run_program("get", "127.0.0.1:1", "name", "--json", self.out, expect=1)
+            self.assertEqual(stat.S_IMODE(self.out.stat().st_mode), mode)
+
+    @unittest.skipIf(os.getuid() != 0, "root alone can be two users")
+    def test_a_result_of_another_user_in_a_folder_of_all(self):
+        """/tmp, say, which is sticky: nothing is left beside what cannot be replaced."""
+        shared = self.folder / "shared"
+        shared.mkdir()
+        self.folder.chmod(0o755)
+        shared.chmod(0o1777)
+        out = shared / "r.json"
+        out.write_text(OLDER)
+        os.chown(out, 65534, 65534)
+        out.chmod(0o644)
+        child = self.run_program("get", "127.0.0.1:1", "name", "--json", out, expect=2,
+                                 prefix=("setpriv", "--reuid=65533", "--clear-groups", "--regid=65533"))
+        self.assertRegex(child.stderr, f"--json: cannot replace {out}: .*another user.*name a file elsewhere")
+        self.assertEqual([path.name for path in shared.iterdir()], ["r.json"])
+        self.assertEqual(out.read_text(), OLDER)
 
     def test_file_that_cannot_be_written_is_refused_before_anything_begins(self):
         child = self.run_program("run", "config/loopback.yaml", "--json", self.folder / "none" / "f",
@@ -512,4 +557,4 @@ class StandardOutput(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=3)

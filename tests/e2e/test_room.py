@@ -16,11 +16,11 @@ class Room(Case):
             f"    memory: {{plugin: late, options: {{{options}}}}}\n"
             "    sink: verify\n"
             f"{receiver}",
-            top="workers: {count: 1}\n",
+            top="threads: {count: 1}\n",
         )
 
     def run_late(self, *arguments):
-        return ["run", "--plugin-path", FAKES / "memory_late", *arguments]
+        return ["run", "--plugin-path", FAKES, *arguments]
 
     def verified(self, *arguments):
         result, _ = self.run_json(*self.run_late(*arguments))
@@ -47,4 +47,4 @@ class Room(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=3)

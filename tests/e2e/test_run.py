@@ -8,7 +8,7 @@ import resource
 import unittest
 
 import result_schema
-from harness import FAKES, Case, ROOT, SANITIZED, main, yaml_stream
+from harness import FAKES, Case, ROOT, SANITIZED, alone, main, yaml_stream
 
 WRONG_RESULTS = [
     lambda result: result.update(extra=1),
@@ -33,6 +33,7 @@ LINE = re.compile(
 
 
 class Loopback(Case):
+    @alone
     def test_three_seconds_verified(self):
         def attempt():
             result, child = self.run_json("run", "config/loopback.yaml", "--duration", "3")
@@ -156,7 +157,7 @@ class Staged(Case):
                 receiver="{memory: {plugin: late}}",
             )
         )
-        result, child = self.run_json("run", path, "--plugin-path", FAKES / "memory_late")
+        result, child = self.run_json("run", path, "--plugin-path", FAKES)
         stream = self.only_stream(result)
         self.assertEqual(stream["path"], "staged")
         self.assertTrue(stream["path_reason"])
@@ -172,18 +173,253 @@ class Staged(Case):
                 receiver="{path: direct, memory: {plugin: late}}",
             )
         )
-        child = self.run_program("run", path, "--plugin-path", FAKES / "memory_late", expect=3)
+        child = self.run_program("run", path, "--plugin-path", FAKES, expect=3)
         self.assertIn("direct", child.stderr)
 
 
-    def test_a_one_sided_stream_is_not_for_run(self):
-        path = self.config("  - {name: store, region: 1 MiB}\n")
-        for command in "run", "send", "receive":
-            child = self.run_program(command, path, expect=2)
-            self.assertIn(f"'store' is one-sided (`region`) and has no messages for `penstock {command}`", child.stderr)
+class Paths(Case):
+    """A transport that knows its path when it knows its peer: filter claiming says so."""
+
+    reason = "its peer is not on this host"
+
+    def file(self, **parts):
+        claims = "transport: {filters: [{plugin: claiming, options: {path: staged}}]}"
+        ends = {"sender": "count: 1000", "receiver": "sink: verify"}
+        for side, more in parts.items():
+            ends[side] += f", {more}, {claims}"
+        return self.config(
+            yaml_stream(message="1000 B", **{side: f"{{{text}}}" for side, text in ends.items()})
+        )
+
+    def both(self, path):
+        """The children of two processes that end with exit 3, and their results."""
+        more = ("--plugin-path", FAKES, "--json")
+        receiver = self.start("receive", path, *more, self.folder / "receiver.json")
+        sender = self.start("send", path, *more, self.folder / "sender.json")
+        for name, child in (("receiver", receiver), ("sender", sender)):
+            self.assertEqual(child.wait(), 3, child)
+            self.assertIn(self.reason, child.stderr)
+            self.assertEqual(self.result(f"{name}.json")["errors"][0]["code"], "unavailable")
+        return sender, receiver
+
+    def test_worse_than_allowed_ends_the_stream_at_both_ends(self):
+        asked = "`path: direct` asked for, but with this peer it is staged: " + self.reason
+        for child in self.both(self.file(receiver="path: direct")):
+            self.assertIn(asked, child.stderr)
+
+    def test_worse_for_a_sender_ends_the_stream_at_both_ends(self):
+        asked = "`sender.path: direct` asked for, but with this peer it is staged: " + self.reason
+        for child in self.both(self.file(sender="path: direct")):
+            self.assertIn(asked, child.stderr)
+
+    def test_in_one_process(self):
+        child = self.run_program("run", self.file(receiver="path: direct"), "--plugin-path", FAKES,
+                                 expect=3)  # fmt: skip
+        self.assertIn(self.reason, child.stderr)
+
+    def test_allowed_is_reported(self):
+        result, _ = self.run_json("run", self.file(receiver="path: auto"), "--plugin-path", FAKES)
+        stream = self.only_stream(result)
+        self.assertEqual(stream["path"], "staged")
+        self.assertEqual(stream["path_reason"], self.reason)
+        self.assertEqual(stream["verified"], 1000)
+
+
+class Mapped(Case):
+    """Core tells by the memory's kind, whatever the transport."""
+
+    transports = (
+        "{options: {mode: copy}}",
+        "{plugin: udp, options: {device: 127.0.0.1}}",
+    )
+    memory = "memory: {plugin: failing, options: {mapped: true}}"
+
+    def file(self, transport, path="auto", memory=memory):
+        return self.config(
+            yaml_stream(
+                message="1000 B",
+                ring=2048,
+                transport=transport,
+                sender="{count: 1000, rate: 100 Mbps}",
+                receiver=f"{{path: {path}, sink: discard, {memory}}}",
+            )
+        )
+
+    def run_one(self, *arguments):
+        result, _ = self.run_json("run", self.file(*arguments), "--plugin-path", FAKES)
+        stream = self.only_stream(result)
+        self.assertEqual(stream["messages_delivered"], 1000)
+        return stream
+
+    def test_by_the_memory_alone(self):
+        for transport in self.transports:
+            for path in ("auto", "mapped"):
+                with self.subTest(transport, path=path):
+                    self.assertEqual(self.run_one(transport, path)["path"], "mapped")
+
+    def test_direct_is_another_path(self):
+        for transport in self.transports:
+            with self.subTest(transport):
+                child = self.run_program("run", self.file(transport, "direct"), "--plugin-path",
+                                         FAKES, expect=3)  # fmt: skip
+                self.assertIn("`path: direct` asked for, but here it is mapped", child.stderr)
+
+    def test_lent_host_memory_is_no_device_s(self):
+        stream = self.run_one("{options: {mode: reference}}")
+        self.assertEqual(stream["path"], "staged")
+        self.assertIn("hands over host memory of its own", stream["path_reason"])
+
+    def test_lent_memory_that_a_device_sees_is_host_memory(self):
+        path = self.config(
+            yaml_stream(
+                message="1000 B",
+                transport="{options: {mode: reference}}",
+                sender=f"{{count: 1000, {self.memory}}}",
+                receiver="{path: direct, sink: discard}",
+            )
+        )
+        result, _ = self.run_json("run", path, "--plugin-path", FAKES)
+        self.assertEqual(self.only_stream(result)["messages_delivered"], 1000)
+
+    def test_lent_memory_of_another_kind_is_refused(self):
+        lends = "{options: {mode: reference}, filters: [{plugin: claiming, options: {lends: true}}]}"
+        path = self.file(lends, "direct", "memory: host")
+        child = self.run_program("run", path, "--plugin-path", FAKES, expect=1)
+        self.assertIn("of another kind or device than memory host", child.stderr)
+        # Copied out of it, it does no harm.
+        self.assertEqual(self.run_one(lends, "staged", "memory: host")["path"], "staged")
+
+
+class Counted(Case):
+    """Filter claiming loses messages, and says at which level they were dropped."""
+
+    count = 1000
+    lost = 10
+
+    def item(self, name="packets", **drops):
+        options = ", ".join(f"{key}: {value}" for key, value in drops.items())
+        claims = f"{{plugin: claiming, options: {{loses: {self.lost}, {options}}}}}"
+        return yaml_stream(
+            name,
+            message="1000 B",
+            sender=f"{{count: {self.count}}}",
+            receiver=f"{{transport: {{filters: [{claims}]}}}}",
+            expect="{max_loss: 5%}",
+        )
+
+    def dropped(self, **drops):
+        result, _ = self.run_json("run", self.config(self.item(**drops)), "--plugin-path", FAKES)
+        stream = self.only_stream(result)
+        self.assert_accounted(stream)
+        self.assertEqual(stream["messages_delivered"], self.count - self.lost)
+        return stream["dropped"]
+
+    def test_a_device_s_drops_come_after_the_endpoint_s(self):
+        self.assertEqual(
+            self.dropped(endpoint_drops=3, device_drops=5),
+            {"endpoint_full": 3, "device_full": 5, "wire": 2},
+        )
+
+    def test_a_worker_s_drops_come_before_the_device_s(self):
+        self.assertEqual(
+            self.dropped(endpoint_drops=3, worker_drops=4, device_drops=2),
+            {"endpoint_full": 3, "worker_full": 4, "device_full": 2, "wire": 1},
+        )
+
+    def test_no_more_than_is_missing(self):
+        self.assertEqual(
+            self.dropped(endpoint_drops=3, worker_drops=2, device_drops=50),
+            {"endpoint_full": 3, "worker_full": 2, "device_full": 5},
+        )
+        self.assertEqual(self.dropped(endpoint_drops=50, device_drops=50), {"endpoint_full": 10})
+
+    def test_a_device_s_drops_explain_each_message_once(self):
+        streams = "".join(
+            self.item(name, endpoint_drops=3, device_drops=9) for name in ("one", "two")
+        )
+        result, _ = self.run_json("run", self.config(streams), "--plugin-path", FAKES)
+        sums = {}
+        for stream in result["streams"]:
+            self.assert_accounted(stream)
+            for cause, messages in stream["dropped"].items():
+                sums[cause] = sums.get(cause, 0) + messages
+        self.assertEqual(sums, {"endpoint_full": 6, "device_full": 9, "wire": 5})
+
+    def test_the_sender_says_the_same(self):
+        path = self.config(self.item(endpoint_drops=3, device_drops=5))
+        receiver = self.start("receive", path, "--plugin-path", FAKES)
+        result, _ = self.run_json("send", path, "--plugin-path", FAKES)
+        self.assertEqual(receiver.wait(), 0, receiver)
+        self.assertEqual(
+            self.only_stream(result)["dropped"],
+            {"endpoint_full": 3, "device_full": 5, "wire": 2},
+        )
+
+    def test_the_result_has_them_by_device(self):
+        path = self.config(self.item(worker_drops=4, device_drops=50))
+        result, child = self.run_json("run", path, "-v", "--plugin-path", FAKES)
+        devices = [device for device in result["devices"] if device["counters"]]
+        self.assertEqual(len(devices), 1, result["devices"])
+        self.assertEqual(devices[0]["transport"], "loopback")
+        self.assertIsNone(devices[0]["device"])
+        self.assertEqual(devices[0]["counters"], {"device_full": 50})
+        (worker,) = devices[0]["workers"]
+        self.assertEqual(worker["counters"]["worker_full"], 4)
+        self.assertIn("sleeps", worker["counters"])
+        self.assertIn("transport loopback: device_full 50", child.stderr)
+        self.assertIn(f"transport loopback, worker of thread {worker['thread']}: ", child.stderr)
+
+    def test_an_address_that_the_control_channel_does_not_carry(self):
+        child = self.run_program("run", self.config(self.item(address_max=16385)),
+                                 "--plugin-path", FAKES, expect=3)  # fmt: skip
+        self.assertIn("an endpoint's address of transport loopback has up to 16385 bytes as it is "
+                      "set up, and the control channel carries 16384", child.stderr)  # fmt: skip
+        self.assertRegex(child.stderr, r"stream\.yaml:\d+:\d+: ")
+        self.run_program("run", self.config(self.item(address_max=16384)), "--plugin-path", FAKES)
+
+
+class Wires(Case):
+    """Transport twin is udp under another name, and so of one wire form with udp."""
+
+    def file(self, name, sender="udp", receiver="twin", more=""):
+        ends = (f"{{{more}transport: {{plugin: {plugin}, options: {{device: 127.0.0.1}}}}}}"
+                for plugin in (sender, receiver))  # fmt: skip
+        parts = dict(zip(("sender", "receiver"), ends))
+        parts["sender"] = parts["sender"].replace("{", "{count: 1000, rate: 100 Mbps, ", 1)
+        return self.config(yaml_stream(message="1000 B", ring=2048, **parts), name)
+
+    def test_one_wire_form_connects_in_a_process(self):
+        result, _ = self.run_json("run", self.file("one.yaml"), "--plugin-path", FAKES)
+        stream = self.only_stream(result)
+        self.assertEqual(stream["messages_delivered"], 1000)
+        self.assertEqual(stream["verified"], 1000)
+
+    def test_one_wire_form_connects_two_processes(self):
+        path = self.file("one.yaml")
+        receiver = self.start("receive", path, "--plugin-path", FAKES)
+        self.run_program("send", path, "--plugin-path", FAKES)
+        self.assertEqual(receiver.wait(), 0, receiver)
+
+    def test_other_wire_forms_are_refused_in_words(self):
+        words = "transport: sender loopback (wire form loopback-shm), " \
+                "receiver twin (wire form penstock-datagram)"  # fmt: skip
+        loopback = yaml_stream(message="1000 B", ring=2048)
+        receiver = self.start("receive", self.file("twin.yaml", "twin"), "--plugin-path", FAKES)
+        sender = self.run_program("send", self.config(loopback, "loopback.yaml"), expect=1)
+        self.assertIn(words, sender.stderr)
+        self.assertEqual(receiver.wait(), 1, receiver)
+        self.assertIn(words, receiver.stderr)
+
+    def test_a_file_of_other_wire_forms_is_refused(self):
+        path = self.file("twin.yaml").read_text().replace("plugin: udp, options: {device: 127.0.0.1}",
+                                                          "plugin: loopback")  # fmt: skip
+        child = self.run_program("check", self.write("mixed.yaml", path), "--plugin-path", FAKES,
+                                 expect=2)  # fmt: skip
+        self.assertIn("whose wire forms are loopback-shm and penstock-datagram", child.stderr)
 
 
 class Many(Case):
+    @alone
     def test_the_example_of_many_streams(self):
         def attempt():
             result, child = self.run_json("run", "config/loopback-many.yaml", "--duration", "1")
@@ -213,7 +449,7 @@ class Many(Case):
 
     @unittest.skipIf(SANITIZED, "descriptors and threads are counted as a program without them has")
     def test_more_streams_between_processes_than_one_file_can_be_watched_for(self):
-        # Linux lets 500 descriptors of epoll watch one file; each process has one worker.
+        # Linux lets 500 descriptors of epoll watch one file; each process has one thread.
         count = 520
         if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 16 * count:
             self.skipTest("the hard limit of descriptors is too low: `ulimit -Hn`")
@@ -222,7 +458,7 @@ class Many(Case):
                 yaml_stream(f"s{i}", message="64 B", ring=4, timeout="60 s", sender="{count: 20}")
                 for i in range(count)
             ),
-            top="workers: {count: 1}\n",
+            top="threads: {count: 1}\n",
         )
         receiver = self.start("receive", path, "--quiet")
         self.run_program("send", path, "--quiet")
@@ -280,9 +516,11 @@ class Pacing(Case):
         self.in_one_of_three(attempt)
 
     @unittest.skipIf(SANITIZED, "a sanitized program does not reach the rate")
+    @alone
     def test_one_gigabit_within_one_percent(self):
         self.hold(1.0, "4", ring=1024, sender="{rate: 1 Gbps, burst: 375 MB}")
 
+    @alone
     def test_a_slow_rate_is_held_too(self):
         self.hold(0.01, "3", ring=64, sender="{rate: 10 Mbps, burst: 3 MB}")
 
@@ -291,7 +529,7 @@ class Idle(Case):
     def test_an_idle_receiver_burns_no_core(self):
         path = self.config(
             yaml_stream(message="1462 B", ring=64, timeout="60 s", sender="{rate: 1 Mbps}"),
-            top="workers: {sleep_after: 1 ms}\n",
+            top="threads: {sleep_after: 1 ms}\n",
         )
         receiver = self.start("receive", path)
         sender = self.start("send", path, "--duration", "3")
@@ -302,8 +540,9 @@ class Idle(Case):
             self.assertLess(busy, 0.25 * child.seconds + (1 if SANITIZED else 0.1), str(child))
 
 
+    @alone
     def test_a_sleeper_notices_the_end(self):
-        """Not the next heartbeat, but the news itself, ends the sleep of a worker."""
+        """Not the next heartbeat, but the news itself, ends the sleep of a thread."""
         for count in (1, 100, 20000):
             with self.subTest(count=count):
                 path = self.config(
@@ -313,7 +552,7 @@ class Idle(Case):
                         )
                         for i in range(5)
                     ),
-                    top="workers: {count: 5, sleep_after: 1 us}\n",
+                    top="threads: {count: 5, sleep_after: 1 us}\n",
                 )
                 child = self.run_program("run", path, "--set", "control.heartbeat=40 s")
                 self.assertLess(child.seconds, 20, str(child))

@@ -121,4 +121,4 @@ class HugeRing(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=3)

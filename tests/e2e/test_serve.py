@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from harness import BUILD, FAKES, PROGRAM, SANITIZED, main, random_file, wait_until
+from harness import BUILD, FAKES, PROGRAM, SANITIZED, alone, main, random_file, wait_until
 from serving import MIB, ServeCase, sha256
 
 CLIENTS = 16 if SANITIZED else 64
@@ -59,6 +59,7 @@ class Requests(ServeCase):
         self.assertEqual(result["request"]["bytes_verified"], 0)
         self.assertEqual(result["request"]["iterations"], 100)
 
+    @alone
     def test_for_a_time(self):
         self.serve(root=False)
 
@@ -108,6 +109,23 @@ class Requests(ServeCase):
         # Those that were refused left in order, and had their answers.
         self.assertNotIn("cannot answer", self.stop().stderr)
 
+    @unittest.skipIf(SANITIZED, "a sanitizer takes address space by the terabyte")
+    def test_memory_that_is_not_there(self):
+        """The options that size it are the command's own; and whose limit it is that was met."""
+        self.serve()
+        (self.root / "file").touch()
+        limit = ("prlimit", f"--as={400 * MIB}")
+        for words, prefix, said in (
+            (("request", "write", self.address, "--size", "64TiB"), (), "available: lower `--size` or `--depth`, or free memory$"),
+            (("request", "write", self.address, "--size", "1GiB"), limit,
+             "`ulimit -v` leaves .*: lower `--size` or `--depth`, or raise that limit$"),
+            (("get", self.address, "file", "--chunk", "1GiB", "--depth", 64), limit, "leaves .*: lower `--chunk` or `--depth`"),
+        ):
+            with self.subTest(command=words):
+                child = self.run_program(*words, prefix=prefix, cwd=self.here, expect=3)
+                self.assertRegex(child.stderr, said)
+                self.assertNotRegex(child.stderr, "`ring`|`message`")
+
     def test_none_are_asked_for(self):
         """No times are told of nothing."""
         self.serve(root=False)
@@ -121,6 +139,7 @@ class Requests(ServeCase):
         self.server.wait_line("prepares its memory")
         self.server.wait_line("has prepared its memory")
 
+    @alone
     def test_a_silent_client_is_sent_away(self):
         self.serve("--idle", "300ms", root=False)
         client = self.start("request", "write", self.address, "--duration", 60)
@@ -153,6 +172,43 @@ class Requests(ServeCase):
                 self.server.signal(signal.SIGCONT)
                 self.stop()
 
+    def test_a_server_that_is_stopped(self):
+        """The kernel takes the connection: what to look at is said, and which option waits longer."""
+        self.serve()
+        (self.folder / "file").touch()
+        with self.server.stopped():
+            for words in (("request", "write", self.address), ("get", self.address, "file"), ("put", self.address, "file")):
+                with self.subTest(command=words[0]):
+                    out = self.folder / "out.json"
+                    child = self.run_program(*words, "--timeout", "3s", "--json", out, expect=1, cwd=self.folder)
+                    (error,) = self.result()["errors"]
+                    self.assertEqual(error["code"], "peer")
+                    self.assertRegex(error["text"], f"{self.address} did not join within 3 s; check that the server runs, "
+                                                    r"is not stopped \(\^Z, SIGSTOP\) .* with --timeout$")
+                    self.assertEqual(child.stderr.count("penstock: error:"), 1, str(child))
+
+    def test_who_may_take_part_is_an_option(self):
+        """Its name is the command line's, not the file's."""
+        for words in (("serve", "192.0.2.1:0"), ("request", "write", "192.0.2.1:1"), ("get", "192.0.2.1:1", "file"),
+                      ("put", "192.0.2.1:1", "README.md"), ("bench", "192.0.2.1", "--transport", "loopback", "--memory", "host")):
+            with self.subTest(command=words[0]):
+                child = self.run_program(*words, expect=2)
+                self.assertRegex(child.stderr, "beyond (loopback|this machine).* --insecure")
+                self.assertNotIn("`insecure`", child.stderr)
+        server = self.start("serve", "0.0.0.0:0", "--insecure")
+        server.wait_line("serve: --insecure, so whoever reaches its port can take part; nothing on it is authenticated")
+        self.start("serve", "0.0.0.0:0", "--insecure", "-v").wait_line(
+            "warning: --insecure is set: listen 0.0.0.0:0 is open to whoever reaches it")
+
+    @unittest.skipIf(os.getuid() != 0, "root alone can be two users")
+    def test_another_user_is_told_the_option(self):
+        self.serve(root=False)
+        self.folder.chmod(0o755)
+        self.temporary.chmod(0o777)
+        child = self.run_program("request", "write", self.address, expect=1,
+                                 prefix=("setpriv", "--reuid=65533", "--clear-groups", "--regid=65533"))
+        self.assertRegex(child.stderr, "all users of the host may take part, allow it with --insecure at both ends")
+
     def test_once(self):
         self.serve("--once", root=False)
         self.request("write", "--count", 3)
@@ -183,7 +239,7 @@ class Requests(ServeCase):
             (["request", "write", "127.0.0.1:1", "--timeout", "2s"], "at least 3s"),
             (["request", "write", "127.0.0.1:1", "--pieces", "513"], "1 to 512"),
             (["request", "write", "127.0.0.1:1", "--size", "0"], "--size"),
-            (["request", "write", "127.0.0.1:1", "--size", "3", "--pieces", "4"], "more --pieces than bytes"),
+            (["request", "write", "127.0.0.1:1", "--size", "3", "--pieces", "4"], "--pieces are more than the bytes of --size"),
             (["request", "write", "127.0.0.1:1", "--count", "3", "--duration", "3"], "exclude each other"),
             (["serve", "--read-only"], "need --root"),
             (["serve", "127.0.0.1:0", "--transport", "udp"], "which transport udp does not have as it is set up; use loopback or verbs_rc"),
@@ -218,6 +274,7 @@ class Requests(ServeCase):
 
 
 class Many(ServeCase):
+    @alone
     def test_all_at_once_verified_and_fair(self):
         """READ and WRITE mixed; who asks alike gets alike, within a factor, but for a client that
         others keep from asking."""
@@ -366,4 +423,4 @@ class Gpu(ServeCase):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=3)

@@ -116,4 +116,4 @@ class Steps(ServeCase):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=3)

@@ -51,7 +51,7 @@ class Strangers(ServeCase):
             with self.subTest(verb=verb):
                 self.assert_answers(lines, patterns)
         # What lies at a link's own name is the link, which exists.
-        self.assert_answers([HELLO, "create link-out 1", "mkdir link-out"], ["WELCOME", "REFUSE EEXIST", "REFUSE EEXIST"])
+        self.assert_answers([HELLO, "create link-out 1", "mkdir link-out"], ["WELCOME", "REFUSE EEXIST", "REFUSE ELOOP"])
         self.assertEqual(tree(self.folder), self.before)
         self.assert_healthy()
 
@@ -216,4 +216,4 @@ class Floods(ServeCase):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=3)

@@ -371,4 +371,4 @@ def child_of(pid):
 
 
 if __name__ == "__main__":
-    main()
+    main(side_by_side=3)

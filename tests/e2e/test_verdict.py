@@ -9,14 +9,15 @@ import sys
 import threading
 import time
 
-from harness import Case, FAKES, main, yaml_stream
+from harness import Case, FAKES, alone, main, yaml_stream
 
-FAKE_PATH = ("--plugin-path", FAKES / "memory_late", "--plugin-path", FAKES / "filter_throttle")
+FAKE_PATH = ("--plugin-path", FAKES)
 
 # Who waits asleep for its peer lacks no CPU meanwhile, however many others want one.
-SLEEPS = "workers: {sleep_after: 1 ms}\n"
+SLEEPS = "threads: {sleep_after: 1 ms}\n"
 
 
+@alone
 class Verdict(Case):
     """A thread that waits for a CPU for as long as a run lasts is what that run is limited by: the
     throttle is named in one of three."""
@@ -68,7 +69,7 @@ class Verdict(Case):
         self.in_one_of_three(attempt)
 
     def test_other_programs_on_its_cpu(self):
-        """Four that spin on the CPU that the worker is pinned to leave it a fifth."""
+        """Four that spin on the CPU that the thread is pinned to leave it a fifth."""
         cpu = min(os.sched_getaffinity(0))
         spinners = [
             subprocess.Popen(
@@ -80,7 +81,7 @@ class Verdict(Case):
         try:
             path = self.config(
                 yaml_stream(message="1462 B", ring=256),
-                top=f"workers: {{count: 1, cpus: [{cpu}]}}\n",
+                top=f"threads: {{count: 1, cpus: [{cpu}]}}\n",
             )
             result, child = self.run_json("run", path, "--duration", "2")
         finally:

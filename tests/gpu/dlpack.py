@@ -18,7 +18,7 @@ except ImportError:
 
 STREAM = """penstock: 1
 transport: {plugin: loopback, options: {mode: copy}}
-workers: {count: 1}
+threads: {count: 1}
 streams: [{name: packets, message: 1462 B, ring: 1024, receiver: {memory: %s, path: staged}}]
 """
 LENGTH, BATCH, TABLE, STEP = 1462, 256, 65536, 131

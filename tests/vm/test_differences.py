@@ -14,7 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
 from harness import BUILD, main  # noqa: E402
 
-LAUNCHER = BUILD / "tests" / "fakes" / "verbs" / "penstock-simverbs"
+LAUNCHER = BUILD / "subprojects" / "simverbs" / "penstock-simverbs"
 SIMULATED = HERE / "statuses-simulated.txt"
 
 

@@ -21,7 +21,7 @@ PATIENT = {"retry_cnt": 7, "timeout": 20}
 ON_BAD_WIRES = {"timeout": 17}
 PATIENCE = "60s"
 # Who waits for what is lost, and polls, leaves soft-RoCE less of the only CPU, and the host too.
-ASLEEP = ["--set workers.sleep_after=1ms"]
+ASLEEP = ["--set threads.sleep_after=1ms"]
 SOON_AGAIN = [*ASLEEP, *(f"--set transport.options.{key}={value}" for key, value in ON_BAD_WIRES.items())]
 MESSAGES = 3000
 BAD_MESSAGES = 1500  # of 8 KiB: of 12 thousand packets 1 % are lost
@@ -260,7 +260,7 @@ class Routed(guests.Case):
                 "control.address": "10.8.2.1:18515",
                 "control.insecure": "true",
                 "transport.options.device": address,
-                "workers.sleep_after": "1ms",
+                "threads.sleep_after": "1ms",
                 "streams.packets.ring": 128,
                 **{f"transport.options.{key}": value for key, value in {**self.OPTIONS, **(options or {})}.items()},
                 **{f"streams.packets.{key}": value for key, value in more.items()},

@@ -5,7 +5,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "address.h"
 #include "loopback.h"
+#include "registry.h"
 
 int lb_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
 {
@@ -99,7 +101,7 @@ static uint64_t peer_most(const struct pst_endpoint *endpoint)
   const uint64_t all = lb_mapped_max(), floor = UINT64_C(64) << 20;
   if (endpoint->roles == PST_ROLE_SENDER)
     return all;
-  const uint64_t most = floor + 8 * endpoint->tx.message_max * endpoint->request_max;
+  const uint64_t most = floor + 8 * endpoint->tx.message_max * endpoint->dones.requests;
   return most < all ? most : all;
 }
 
@@ -118,8 +120,8 @@ static int map_peer(struct pst_endpoint *endpoint, const struct lb_address *in,
   if (blob->fd_count == 0) {
     LB_LOG(
         endpoint->worker->device, PST_LOG_ERROR,
-        "%s: loopback works only between processes of one host, of one user or with `insecure` at "
-        "both ends, and the peer is none of these; use udp or verbs_rc",
+        "%s: loopback works only between processes of one host, of one user or with `insecure: true` "
+        "(the option --insecure) at both ends, and the peer is none of these; use udp or verbs_rc",
         endpoint->label);
     return -EXDEV;
   }
@@ -164,7 +166,7 @@ int lb_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   uint64_t nonce[2];
   if (!address || !address->bytes)
     return -EINVAL;
-  if (endpoint->close_mode)
+  if (endpoint->closing.mode)
     return -ENOTCONN;
   int rc = address_check(endpoint, address, &in);
   if (rc != 0)
@@ -216,13 +218,13 @@ int lb_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
 {
   struct pst_device *device = endpoint->worker->device;
   bool shared = endpoint->peer ? !endpoint->peer->in_process : device->shared;
+  bool is_copied = endpoint->remotes && endpoint->remotes->copier;
   /* READ and WRITE copy in any mode; what of, the registration has told, or the remotes do. */
   lb_path_fill(path, endpoint->roles == PST_ROLE_RMA ? LB_MODE_COPY : device->mode, shared);
-  if (endpoint->roles == PST_ROLE_RMA) {
+  if (endpoint->roles == PST_ROLE_RMA || is_copied) {
     struct pst_path_info info;
     LB_TAKE(info, path);
-    snprintf(info.via, sizeof(info.via), "%s",
-             endpoint->remotes && endpoint->remotes->copier ? endpoint->remotes->via : "");
+    snprintf(info.via, sizeof(info.via), "%s", is_copied ? endpoint->remotes->via : "");
     LB_GIVE(path, info);
   }
   return 0;
@@ -246,20 +248,17 @@ int lb_describe(struct pst_endpoint *endpoint, char *text, size_t size)
 int lb_counters(struct pst_device *device, struct pst_worker *worker, struct pst_endpoint *endpoint,
                 struct pst_counter *counters, uint32_t max)
 {
-  struct pst_counter all[5] = {{NULL}};
-  uint32_t n = 0;
+  struct pst_counter_list list = {counters, max, 0};
   (void)device;
   if (endpoint) {
     const struct lb_rx *rx = endpoint->rx;
-    all[n++] = (struct pst_counter){"messages_sent", NULL, endpoint->tx.messages, 0};
-    all[n++] = (struct pst_counter){"bytes_sent", NULL, endpoint->tx.bytes, 0};
-    all[n++] = (struct pst_counter){"messages_received", NULL, rx ? rx->messages : 0, 0};
-    all[n++] = (struct pst_counter){"bytes_received", NULL, rx ? rx->bytes : 0, 0};
-    all[n++] = (struct pst_counter){"credits", NULL, endpoint->tx.credits, PST_COUNTER_GAUGE};
+    pst_counter_add(&list, "messages_sent", NULL, endpoint->tx.messages, 0);
+    pst_counter_add(&list, "bytes_sent", NULL, endpoint->tx.bytes, 0);
+    pst_counter_add(&list, "messages_received", NULL, rx ? rx->messages : 0, 0);
+    pst_counter_add(&list, "bytes_received", NULL, rx ? rx->bytes : 0, 0);
+    pst_counter_add(&list, "credits", NULL, endpoint->tx.credits, PST_COUNTER_GAUGE);
   } else if (worker) {
-    all[n++] = (struct pst_counter){"sleeps", NULL, worker->wakeups, 0};
+    pst_counter_add(&list, "sleeps", NULL, worker->wakeups, 0);
   }
-  if (counters && max)
-    memcpy(counters, all, (n < max ? n : max) * sizeof(*counters));
-  return (int)n;
+  return (int)list.count;
 }

@@ -34,7 +34,7 @@ int lb_copier_open(struct pst_endpoint *endpoint, const struct pst_region *regio
     return 0;
   }
   if (!endpoint->pending)
-    endpoint->pending = calloc(endpoint->done_mask + 1, sizeof(*endpoint->pending));
+    endpoint->pending = calloc(endpoint->dones.mask + 1, sizeof(*endpoint->pending));
   made = calloc(1, sizeof(*made));
   if (!made || !endpoint->pending) {
     free(made);
@@ -77,12 +77,13 @@ static int32_t status_of(const struct pst_endpoint *endpoint, const struct lb_pe
 
 static void end_first(struct pst_endpoint *endpoint)
 {
-  struct lb_pending *pending = &endpoint->pending[endpoint->pending_tail++ & endpoint->done_mask];
+  struct lb_pending *pending = &endpoint->pending[endpoint->pending_tail++ & endpoint->dones.mask];
   if (pending->gate)
     atomic_fetch_sub(&pending->gate->inside, 1);
   if (pending->copier)
     pending->copier->pending--;
-  lb_done_push(endpoint, pending->opcode, status_of(endpoint, pending), pending->cookie, 1);
+  pst_dones_push(&endpoint->dones, pending->opcode, status_of(endpoint, pending), pending->cookie,
+                 1);
 }
 
 void lb_copy_progress(struct pst_endpoint *endpoint)
@@ -91,7 +92,7 @@ void lb_copy_progress(struct pst_endpoint *endpoint)
     if (copier->pending)
       look(copier);
   while (lb_copy_pending(endpoint) &&
-         has_ended(&endpoint->pending[endpoint->pending_tail & endpoint->done_mask]))
+         has_ended(&endpoint->pending[endpoint->pending_tail & endpoint->dones.mask]))
     end_first(endpoint);
 }
 
@@ -122,7 +123,7 @@ void lb_copy_free(struct pst_endpoint *endpoint)
 static void push(struct pst_endpoint *endpoint, const struct pst_request *request,
                  struct lb_copier *copier, uint64_t ticket, struct lb_gate *gate)
 {
-  endpoint->pending[endpoint->pending_head++ & endpoint->done_mask] =
+  endpoint->pending[endpoint->pending_head++ & endpoint->dones.mask] =
       (struct lb_pending){.copier = copier,
                           .ticket = ticket,
                           .cookie = request->cookie,
@@ -137,7 +138,7 @@ struct batch {
   const struct pst_request *first;
   struct pst_remote *remote;
   uint32_t requests, count;
-  struct pst_copy pieces[PIECES];
+  struct pst_copy_row pieces[PIECES];
 };
 
 static uint32_t pieces_of(const struct pst_request *request)
@@ -150,8 +151,10 @@ static void add_piece(struct batch *batch, const struct lb_mr *mr, uint64_t offs
 {
   uint64_t near = mr->region.address + mr->offset + offset;
   if (length)
-    batch->pieces[batch->count++] = (struct pst_copy){
-        .source = reading ? far : near, .destination = reading ? near : far, .length = length};
+    batch->pieces[batch->count++] = (struct pst_copy_row){.source = reading ? far : near,
+                                                          .destination = reading ? near : far,
+                                                          .length = length,
+                                                          .count = 1};
 }
 
 static void add(struct batch *batch, const struct pst_request *request)
@@ -182,10 +185,10 @@ static int submit(struct pst_endpoint *endpoint, struct batch *batch, uint32_t *
   uint64_t ticket;
   if (!lb_gate_enter(remote->gate))
     return -EACCES;
-  int rc = copier->ops->copy_batch(copier->queue, batch->pieces, batch->count, &ticket);
+  int rc = copier->ops->copy_rows(copier->queue, batch->pieces, batch->count, &ticket);
   if (rc == -EAGAIN) {
     look(copier);
-    rc = copier->ops->copy_batch(copier->queue, batch->pieces, batch->count, &ticket);
+    rc = copier->ops->copy_rows(copier->queue, batch->pieces, batch->count, &ticket);
   }
   if (rc != 0) {
     atomic_fetch_sub(&remote->gate->inside, 1);

@@ -3,14 +3,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "address.h"
 #include "loopback.h"
+#include "registry.h"
 
 void lb_path_fill(struct pst_path_info *path, enum lb_mode mode, bool shared)
 {
-  struct pst_path_info info = {.path = PST_PATH_DIRECT};
-  snprintf(info.via, sizeof(info.via), "%s", mode == LB_MODE_REFERENCE ? "reference" : "memcpy");
-  snprintf(info.carrier, sizeof(info.carrier), "%s", shared ? "shm" : "memory");
-  LB_GIVE(path, info);
+  pst_path_write(path, PST_PATH_DIRECT, mode == LB_MODE_REFERENCE ? "reference" : "memcpy",
+                 shared ? "shm" : "memory", "");
 }
 
 int lb_process_open(int *fd)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "loopback.h"
+#include "registry.h"
 
 static uint32_t parts_live(const struct pst_ring *ring)
 {
@@ -18,30 +19,16 @@ static uint32_t parts_live(const struct pst_ring *ring)
 
 static int params_check(struct pst_worker *worker, const struct pst_endpoint_params *in)
 {
-  const uint32_t known = PST_ROLE_SENDER | PST_ROLE_RECEIVER | PST_ROLE_RMA;
-  const char *what = NULL;
-  if (!in->cookie)
-    what = "its cookie is 0";
-  else if (!in->roles || (in->roles & ~known))
-    what = "its roles are none that loopback knows";
-  else if (!(in->roles & PST_ROLE_RECEIVER) != !in->ring)
-    what = "a receiver needs a ring, and only a receiver";
-  else if (in->ring && in->ring->worker != worker)
-    what = "its ring is another worker's";
-  else if (in->requests > LB_REQUESTS_MAX || (in->roles == PST_ROLE_SENDER && !in->requests))
-    what = "its number of outstanding requests is out of range";
-  else if (in->pieces > LB_PIECES_MAX)
-    what = "its pieces a request are more than the limit";
-  else if (in->message_max > LB_BYTES_MAX ||
-           (in->ring && in->message_max > in->ring->params.payload_max))
-    what = "its messages are longer than the limit, or the slots";
-  else if (in->ring && parts_live(in->ring) >= in->ring->params.endpoints)
-    what = "more endpoints on a ring than ring_open was told";
-  if (!what)
-    return 0;
-  LB_LOG(worker->device, PST_LOG_ERROR, "%s: endpoint refused: %s", in->label ? in->label : "",
-         what);
-  return -EINVAL;
+  const struct pst_ring *ring = in->ring;
+  const char *wrong = NULL;
+  struct pst_limits limits = {.struct_size = sizeof(limits)};
+  lb_limits(worker->device, &limits);
+  if (ring && ring->worker != worker)
+    wrong = "its ring is another worker's";
+  else if (ring && parts_live(ring) >= ring->params.endpoints)
+    wrong = "more endpoints on a ring than ring_open was told";
+  return pst_endpoint_params_check(worker->device->host, in, ring ? ring->params.payload_max : 0,
+                                   &limits, wrong);
 }
 
 static int add_slot(struct pst_worker *worker)
@@ -74,16 +61,6 @@ static int open_wake(struct pst_endpoint *endpoint)
     return -errno;
   endpoint->wake_watch = (struct lb_watch){LB_WATCH_WAKE, endpoint->wake_fd, endpoint};
   return lb_worker_add_watch(worker, &endpoint->wake_watch);
-}
-
-static int open_queues(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
-{
-  uint64_t size = 1;
-  while (size < in->requests)
-    size <<= 1;
-  endpoint->done = calloc(size, sizeof(*endpoint->done));
-  endpoint->done_mask = size - 1;
-  return endpoint->done ? 0 : -ENOMEM;
 }
 
 static int open_port(struct pst_endpoint *endpoint)
@@ -122,7 +99,6 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->cookie = in.cookie;
   made->roles = in.roles;
   made->ring = in.ring;
-  made->request_max = in.requests;
   made->timeout_ns = in.timeout_ns;
   if (in.mr && (in.roles & PST_ROLE_RMA)) {
     made->near = lb_mr_of(in.mr);
@@ -132,7 +108,7 @@ int lb_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->wake_fd = -1;
   made->wake_watch.fd = made->process_watch.fd = made->process_fd = -1;
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
-  if ((rc = open_queues(made, &in)) != 0 || (rc = open_port(made)) != 0 ||
+  if ((rc = pst_dones_open(&made->dones, in.requests)) != 0 || (rc = open_port(made)) != 0 ||
       (rc = open_wake(made)) != 0 ||
       (device->shared && (rc = lb_process_open(&made->process_fd)) != 0)) {
     LB_LOG(device, PST_LOG_ERROR, "%s: endpoint: %s; raise `ulimit -n` or the memory limit",
@@ -175,7 +151,7 @@ void lb_endpoint_free(struct pst_endpoint *endpoint)
   free(endpoint->tx.post_of);
   free(endpoint->tx.cookies);
   free(endpoint->tx.results);
-  free(endpoint->done);
+  pst_dones_close(&endpoint->dones);
   lb_copy_free(endpoint);
   lb_mr_unref(endpoint->near);
   free(endpoint);
@@ -210,8 +186,7 @@ void lb_endpoint_fail(struct pst_endpoint *endpoint, int status, const char *wha
 bool lb_endpoint_pending(struct pst_endpoint *endpoint)
 {
   const struct lb_rx *rx = endpoint->rx;
-  if (endpoint->attention || endpoint->done_head != endpoint->done_tail ||
-      lb_copy_pending(endpoint))
+  if (endpoint->attention || !pst_dones_is_empty(&endpoint->dones) || lb_copy_pending(endpoint))
     return true;
   if (!endpoint->peer)
     return false;
@@ -237,8 +212,9 @@ bool lb_endpoint_pending(struct pst_endpoint *endpoint)
 static struct pst_completion event(const struct pst_endpoint *endpoint, uint8_t code,
                                    int32_t status)
 {
-  return (struct pst_completion){
-      .kind = PST_COMPLETION_EVENT, .code = code, .status = status, .endpoint = endpoint->cookie};
+  struct pst_completion out;
+  pst_event_write(&out, endpoint->cookie, code, status);
+  return out;
 }
 
 /* Has the peer gone, and has all that it left behind been handed over? */
@@ -288,17 +264,18 @@ static void rx_over(struct pst_endpoint *endpoint)
 
 static uint32_t progress_close(struct pst_endpoint *endpoint, struct pst_completion *out)
 {
-  struct pst_device *device = endpoint->worker->device;
-  bool expired = device->host->clock_ns(device->host) >= endpoint->close_deadline_ns;
+  const struct pst_host *host = endpoint->worker->device->host;
+  enum pst_closing_step step = pst_closing_look(&endpoint->closing, host->clock_ns(host));
+  bool expired = step == PST_CLOSING_OVER;
   struct lb_tx *tx = &endpoint->tx;
   if (expired && lb_copy_pending(endpoint))
     lb_copy_end(endpoint);
   if (expired)
     lb_tx_settle(endpoint, -ECANCELED, -EBUSY);
-  else if (endpoint->close_mode == PST_CLOSE_ABORT)
+  else if (step == PST_CLOSING_ABORT)
     lb_tx_settle(endpoint, -ECANCELED, LB_PENDING);
   if (tx->tail != tx->head || lb_copy_pending(endpoint) || !shut(endpoint, expired) ||
-      endpoint->done_head != endpoint->done_tail)
+      !pst_dones_is_empty(&endpoint->dones))
     return 0;
   rx_over(endpoint);
   out[0] = event(endpoint, PST_EVENT_CLOSED, 0);
@@ -329,7 +306,7 @@ uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completi
   uint32_t n = 0;
   if (max == 0)
     return 0;
-  if (!endpoint->connected && endpoint->peer && !endpoint->over && !endpoint->close_mode &&
+  if (!endpoint->connected && endpoint->peer && !endpoint->over && !endpoint->closing.mode &&
       (atomic_load_explicit(&endpoint->peer->port->state, memory_order_acquire) &
        LB_STATE_ATTACHED)) {
     endpoint->connected = true;
@@ -345,20 +322,15 @@ uint32_t lb_endpoint_progress(struct pst_endpoint *endpoint, struct pst_completi
     lb_endpoint_fail(endpoint, peer_was_orderly(endpoint) ? 0 : -ECONNRESET, "");
   if (endpoint->over && !endpoint->gone && n < max)
     out[n++] = disconnect(endpoint);
-  if (endpoint->close_mode && n < max)
+  if (endpoint->closing.mode && n < max)
     n += progress_close(endpoint, out + n);
-  endpoint->attention = endpoint->close_mode || (endpoint->over && !endpoint->gone);
+  endpoint->attention = endpoint->closing.mode || (endpoint->over && !endpoint->gone);
   return n;
 }
 
 int lb_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
 {
-  if (mode != PST_CLOSE_DRAIN && mode != PST_CLOSE_ABORT)
-    return -EINVAL;
-  if (endpoint->close_mode)
-    return -EALREADY;
-  endpoint->close_mode = mode;
-  endpoint->close_deadline_ns = deadline_ns;
-  endpoint->attention = true;
-  return 0;
+  int rc = pst_closing_begin(&endpoint->closing, mode, deadline_ns);
+  endpoint->attention |= rc == 0;
+  return rc;
 }

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ports and links: made, mapped, checked, woken. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "loopback.h"
+#include "address.h"
+#include "described.h"
+#include "port.h"
+#include "registry.h"
 
 static uint64_t power_of_two(uint64_t at_least)
 {

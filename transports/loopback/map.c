@@ -1,14 +1,257 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that a peer has, too: checked, mapped, guarded. */
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "loopback.h"
+#include <penstock/page.h>
+#include <penstock/plugin.h>
+
+#include "map.h"
+
+/*
+ * Memory that a peer can take away: SIGBUS in such a range becomes the end of that peer's
+ * connection.
+ *
+ * Seals keep a file from shrinking. Its pages can go all the same: by fallocate(2), with huge
+ * pages that are used up, under vm.overcommit_memory=2. The handler puts zero pages of this
+ * process's own in place of the range and marks it; the worker that has the range sees the mark.
+ */
+
+#define CHUNK 256u
+#define SPARE_BYTES 65536u
+
+struct lb_guard {
+  _Atomic uint32_t turn; /* odd: begin and end are being changed */
+  _Atomic uintptr_t begin;
+  _Atomic uintptr_t end; /* 0: the place is free */
+  _Atomic uint32_t hit;
+};
+
+/* Never freed, since the handler may be reading it. */
+struct chunk {
+  struct lb_guard guards[CHUNK];
+  struct chunk *_Atomic next;
+};
+
+_Atomic uint32_t lb_guard_hits;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct chunk *_Atomic chunks;
+static uint32_t guards; /* in use */
+static struct sigaction previous;
+/* Where somebody who took the signal later passes it on to us still, and we are above him again:
+ * who was there before. */
+static struct sigaction below;
+static bool has_below;
+static int spare_fd = -1;
+
+static void set_range(struct lb_guard *guard, uintptr_t begin, uintptr_t end)
+{
+  uint32_t turn = atomic_load_explicit(&guard->turn, memory_order_relaxed);
+  atomic_store(&guard->turn, turn + 1);
+  atomic_store(&guard->begin, begin);
+  atomic_store(&guard->end, end);
+  atomic_store(&guard->turn, turn + 2);
+}
+
+static bool get_range(const struct lb_guard *guard, uintptr_t *begin, uintptr_t *end)
+{
+  uint32_t turn = atomic_load(&guard->turn);
+  *begin = atomic_load(&guard->begin);
+  *end = atomic_load(&guard->end);
+  return turn % 2 == 0 && atomic_load(&guard->turn) == turn && *end != 0;
+}
+
+/* Zeros for the range or, where so much cannot be promised, the spare pages behind `at`: those are
+ * allocated already. The range stays mapped either way: mmap(2) in its place would unmap it before
+ * it is refused under vm.overcommit_memory=2. */
+static bool replace(uintptr_t begin, uintptr_t end, uintptr_t at)
+{
+  const int prot = PROT_READ | PROT_WRITE;
+  const size_t all = end - begin;
+  void *zeros = mmap(NULL, all, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (zeros != MAP_FAILED) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): a signal gives an address
+    if (mremap(zeros, all, all, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)begin) != MAP_FAILED)
+      return true;
+    munmap(zeros, all);
+  }
+  at -= at % SPARE_BYTES;
+  if (at < begin)
+    at = begin;
+  const uintptr_t bytes = end - at < SPARE_BYTES ? end - at : SPARE_BYTES;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return mmap((void *)at, bytes, prot, MAP_SHARED | MAP_FIXED, spare_fd, 0) != MAP_FAILED;
+}
+
+/* Several guards may cover one address: registrations may overlap. */
+static bool replace_all(uintptr_t at)
+{
+  bool found = false;
+  for (struct chunk *chunk = atomic_load(&chunks); chunk; chunk = atomic_load(&chunk->next))
+    for (uint32_t i = 0; i < CHUNK; i++) {
+      struct lb_guard *guard = &chunk->guards[i];
+      uintptr_t begin, end;
+      if (!get_range(guard, &begin, &end) || at < begin || at >= end)
+        continue;
+      if (!replace(begin, end, at))
+        return false;
+      atomic_store(&guard->hit, 1);
+      found = true;
+    }
+  if (found)
+    atomic_fetch_add(&lb_guard_hits, 1);
+  return found;
+}
+
+/* Not ours: as if there were no handler of ours. */
+static void pass_on(const struct sigaction *to, int number, siginfo_t *info, void *context)
+{
+  if (to->sa_flags & SA_SIGINFO) {
+    to->sa_sigaction(number, info, context);
+  } else if (to->sa_handler != SIG_DFL && to->sa_handler != SIG_IGN) {
+    to->sa_handler(number);
+  } else {
+    const bool caused = info->si_code > 0 && info->si_code != BUS_MCEERR_AO;
+    if (!caused && to->sa_handler == SIG_IGN)
+      return;
+    signal(number, SIG_DFL);
+    /* What an access caused comes once more when this returns; what was sent does not. */
+    if (!caused)
+      raise(number);
+  }
+}
+
+static void handle(int number, siginfo_t *info, void *context)
+{
+  static siginfo_t *_Atomic passing;
+  int error = errno;
+  bool ours = (info->si_code == BUS_ADRERR || info->si_code == BUS_MCEERR_AR) &&
+              replace_all((uintptr_t)info->si_addr);
+  if (!ours) {
+    const bool again = atomic_exchange(&passing, info) == info;
+    pass_on(again && has_below ? &below : &previous, number, info, context);
+    atomic_store(&passing, NULL);
+  }
+  errno = error;
+}
+
+static int spare_open(void)
+{
+  static const char zeros[4096];
+  int fd = memfd_create("penstock-loopback-spare", MFD_CLOEXEC);
+  if (fd < 0)
+    return -errno;
+  for (uint32_t at = 0; at < SPARE_BYTES; at += sizeof(zeros))
+    if (pwrite(fd, zeros, sizeof(zeros), at) != (ssize_t)sizeof(zeros)) {
+      int rc = -errno;
+      close(fd);
+      return rc;
+    }
+  spare_fd = fd;
+  return 0;
+}
+
+static bool is_ours(const struct sigaction *action)
+{
+  return (action->sa_flags & SA_SIGINFO) && action->sa_sigaction == handle;
+}
+
+static int install(void)
+{
+  struct sigaction ours = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK}, now;
+  int rc = spare_fd < 0 ? spare_open() : 0;
+  if (rc != 0)
+    return rc;
+  sigemptyset(&ours.sa_mask);
+  if (sigaction(SIGBUS, NULL, &now) != 0)
+    return -errno;
+  if (is_ours(&now))
+    return 0;
+  previous = now;
+  return sigaction(SIGBUS, &ours, NULL) == 0 ? 0 : -errno;
+}
+
+static void uninstall(void)
+{
+  struct sigaction now;
+  close(spare_fd);
+  spare_fd = -1;
+  if (sigaction(SIGBUS, NULL, &now) != 0)
+    return;
+  if (is_ours(&now)) {
+    sigaction(SIGBUS, &previous, NULL);
+  } else {
+    below = previous;
+    has_below = true;
+  }
+}
+
+static struct lb_guard *place_find(void)
+{
+  struct chunk *_Atomic *link = &chunks;
+  for (struct chunk *chunk = atomic_load(link); chunk; chunk = atomic_load(link)) {
+    for (uint32_t i = 0; i < CHUNK; i++)
+      if (atomic_load_explicit(&chunk->guards[i].end, memory_order_relaxed) == 0)
+        return &chunk->guards[i];
+    link = &chunk->next;
+  }
+  struct chunk *made = calloc(1, sizeof(*made));
+  if (!made)
+    return NULL;
+  atomic_store(link, made);
+  return &made->guards[0];
+}
+
+int lb_guard_open(void *at, uint64_t bytes, uint64_t page, struct lb_guard **guard)
+{
+  const uint64_t system_page = pst_page_size();
+  if (page < system_page)
+    page = system_page;
+  const uintptr_t begin = (uintptr_t)at - (uintptr_t)at % page;
+  uintptr_t end = (uintptr_t)at + bytes;
+  end += (page - end % page) % page;
+  pthread_mutex_lock(&lock);
+  int rc = guards == 0 ? install() : 0;
+  struct lb_guard *made = rc == 0 ? place_find() : NULL;
+  if (made) {
+    atomic_store(&made->hit, 0);
+    set_range(made, begin, end);
+    guards++;
+    *guard = made;
+  } else if (rc == 0) {
+    rc = -ENOMEM;
+  }
+  if (rc != 0 && guards == 0 && spare_fd >= 0)
+    uninstall();
+  pthread_mutex_unlock(&lock);
+  return rc;
+}
+
+void lb_guard_close(struct lb_guard *guard)
+{
+  if (!guard)
+    return;
+  pthread_mutex_lock(&lock);
+  set_range(guard, 0, 0);
+  if (--guards == 0)
+    uninstall();
+  pthread_mutex_unlock(&lock);
+}
+
+bool lb_guard_hit(const struct lb_guard *guard)
+{
+  return guard && atomic_load_explicit(&guard->hit, memory_order_acquire);
+}
 
 #define MAPPED_MAX (UINT64_C(1) << 40)
 
@@ -34,7 +277,7 @@ static uint64_t page_of(int fd)
   struct statfs info;
   if (fstatfs(fd, &info) == 0 && info.f_type == HUGETLBFS_MAGIC)
     return (uint64_t)info.f_bsize;
-  return (uint64_t)sysconf(_SC_PAGESIZE);
+  return pst_page_size();
 }
 
 int lb_map_open(int fd, uint64_t offset, uint64_t length, int prot, struct lb_map *map, void **at)

@@ -7,7 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "address.h"
 #include "loopback.h"
+#include "registry.h"
 
 #define LEAVE_NS UINT64_C(2000000000) /* many times what the longest copy takes */
 
@@ -59,26 +61,12 @@ int lb_mr_register(struct pst_device *device, const struct pst_mr_params *params
   LB_TAKE(in, params);
   struct pst_region region;
   LB_TAKE(region, in.region);
-  if (in.offset > region.length || in.length > region.length - in.offset) {
-    LB_LOG(device, PST_LOG_ERROR,
-           "registration of [%llu, +%llu) lies outside its region of %llu bytes",
-           (unsigned long long)in.offset, (unsigned long long)in.length,
-           (unsigned long long)region.length);
-    return -EINVAL;
-  }
-  const uint32_t known =
-      PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING | LB_REMOTE_ACCESS;
-  if (in.access & ~known) {
-    LB_LOG(device, PST_LOG_ERROR, "registration with rights 0x%x, of which 0x%x are not known",
-           in.access, in.access & ~known);
-    return -EINVAL;
-  }
+  int rc = pst_mr_params_check(device->host, &in, &region, NULL);
+  if (rc != 0)
+    return rc;
   const char *why = NULL, *via = register_via(device, &region, in.access, &why);
   if (!via) {
-    struct pst_path_info path = {0};
-    snprintf(path.reason, sizeof(path.reason), "%s", why);
-    if (in.path)
-      LB_GIVE(in.path, path);
+    pst_path_write(in.path, PST_PATH_NONE, "", "", why);
     return -EOPNOTSUPP;
   }
   struct lb_mr *made = calloc(1, sizeof(*made));
@@ -197,8 +185,6 @@ int lb_mr_pack(struct pst_device *device, struct pst_mr *handle, struct pst_blob
            "a registration without remote access was to be offered to a peer");
     return -EACCES;
   }
-  if (blob->capacity < sizeof(struct lb_remote_blob))
-    return -ENOSPC;
   if (device->shared) {
     int rc = mr->shared_gate ? 0 : make_gate(mr);
     if (rc == 0 && !mr->out.kind)
@@ -223,14 +209,12 @@ int lb_mr_pack(struct pst_device *device, struct pst_mr *handle, struct pst_blob
   memcpy(out.device, mr->out.device, sizeof(out.device));
   memcpy(out.handle, mr->out.handle, sizeof(out.handle));
   lb_process_nonce(out.nonce);
-  memcpy(blob->bytes, &out, sizeof(out));
-  blob->length = sizeof(out);
-  blob->fd_count = 0;
-  if (device->shared) {
+  int rc = pst_blob_write(blob, &out, sizeof(out));
+  if (rc == 0 && device->shared) {
     blob->fds[LB_FD_VALID] = mr->valid_fd;
     blob->fd_count = 1;
     if (mr->out.fd >= 0)
       blob->fds[blob->fd_count++] = mr->out.fd;
   }
-  return 0;
+  return rc;
 }

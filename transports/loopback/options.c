@@ -31,12 +31,18 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   facts->direct_needs = copies || check->side == PST_SCOPE_RECEIVER ? PST_NEED_CPU_ACCESS : 0;
   if (check->side == PST_SCOPE_RECEIVER && check->flags & PST_CHECK_APART)
     facts->direct_needs |= PST_NEED_EXPORT_FD;
-  facts->paths = 1u << PST_PATH_DIRECT;
 }
 
-PST_DESCRIPTION_CHECK(
-    PST_KIND_TRANSPORT, "loopback", "0.1.0",
-    "Within one process, by copy or by reference, and between processes of one host "
-    "by shared memory",
-    "", "hardware: any machine; ninja -C build test (suite contract)", options,
-    sizeof(options) / sizeof(options[0]), NULL, 0, check_options);
+static const struct pst_description description = {
+    .kind = PST_KIND_TRANSPORT,
+    .name = "loopback",
+    .version = "0.1.0",
+    .summary = "Within one process, by copy or by reference, and between processes of one host "
+               "by shared memory",
+    .rung = "hardware: any machine; ninja -C build test (suite contract)",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+    .check = check_options,
+    .wire = "loopback-shm",
+};
+PST_DESCRIPTION(description);

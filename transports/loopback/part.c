@@ -8,26 +8,7 @@
 #include <unistd.h>
 
 #include "loopback.h"
-
-/* A free place, the table made longer where there is none. */
-static int place_take(struct pst_worker *worker, struct lb_rx *rx)
-{
-  uint32_t place = 0;
-  while (place < worker->rx_count && worker->rx[place])
-    place++;
-  if (place == LB_PLACES)
-    return -ENOSPC;
-  if (place == worker->rx_count) {
-    struct lb_rx **grown = realloc(worker->rx, (place + 1) * sizeof(struct lb_rx *));
-    if (!grown)
-      return -ENOMEM;
-    worker->rx = grown;
-    worker->rx_count++;
-  }
-  rx->index = worker->rx_opened++ << LB_PLACE_BITS | place;
-  worker->rx[place] = rx;
-  return 0;
-}
+#include "registry.h"
 
 /* May the endpoint's peer be writing into its slots? Within the process it was waited for. */
 static bool peer_writes(const struct lb_rx *rx)
@@ -72,6 +53,7 @@ static struct lb_rx *rx_new(struct pst_ring *ring, uint32_t part, bool reference
     return NULL;
   rx->ring = ring;
   rx->part = part;
+  rx->index = PST_PLACE_NONE;
   rx->process_fd = -1;
   rx->first = (uint32_t)((uint64_t)part * params->slots / params->endpoints);
   uint32_t end = (uint32_t)(((uint64_t)part + 1) * params->slots / params->endpoints);
@@ -117,7 +99,7 @@ int lb_rx_open(struct pst_ring *ring, struct lb_rx **rx)
     return -errno;
   lb_rx_free(ring->parts[part]);
   ring->parts[part] = made;
-  rc = place_take(worker, made);
+  rc = pst_places_take(&worker->rx, made, LB_PLACES, &made->index);
   if (rc != 0) {
     lb_rx_free(made);
     return rc;
@@ -131,9 +113,8 @@ void lb_rx_free(struct lb_rx *rx)
   if (!rx)
     return;
   struct pst_worker *worker = rx->ring->worker;
-  uint32_t place = rx->index % LB_PLACES;
-  if (place < worker->rx_count && worker->rx[place] == rx)
-    worker->rx[place] = NULL;
+  if (pst_places_find(&worker->rx, rx->index) == rx)
+    pst_places_give(&worker->rx, rx->index);
   rx->ring->parts[rx->part] = NULL;
   atomic_fetch_or(&rx->own->port->state, LB_STATE_CLOSED | LB_STATE_VOID);
   if (rx->peer)

@@ -7,14 +7,6 @@
 
 #define LB_ALWAYS_INLINE inline __attribute__((always_inline))
 
-/* Opcode, flags, number of pieces and what is reserved, in one load. */
-static LB_ALWAYS_INLINE uint64_t lb_kind_of(const struct pst_request *request)
-{
-  uint64_t kind;
-  memcpy(&kind, request, sizeof(kind));
-  return kind;
-}
-
 /* The region that the last request named, and the longest message it may name. */
 struct lb_source {
   const struct lb_mr *mr;
@@ -25,11 +17,11 @@ static LB_ALWAYS_INLINE bool lb_is_plain(const struct pst_endpoint *endpoint,
                                          const struct pst_request *request,
                                          struct lb_source *source)
 {
-  static const struct pst_request sends = {.opcode = PST_OP_SEND};
-  static const struct pst_request flags = {.flags = PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE};
+  const uint64_t flags = pst_request_head_of(0, PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE);
   const struct lb_mr *mr = lb_mr_of(request->local.mr);
   /* Of several pieces, `local` is not an mr. */
-  if (__builtin_expect((lb_kind_of(request) & ~lb_kind_of(&flags)) != lb_kind_of(&sends), 0))
+  if (__builtin_expect((pst_request_head(request) & ~flags) != pst_request_head_of(PST_OP_SEND, 0),
+                       0))
     return false;
   if (__builtin_expect(mr != source->mr, 0)) {
     if (!mr || !mr->base || !(mr->access & PST_ACCESS_LOCAL_READ))

@@ -12,20 +12,7 @@
 
 static uint32_t take_done(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
 {
-  uint32_t n = 0;
-  while (n < max && endpoint->done_tail != endpoint->done_head) {
-    const struct lb_done *done = &endpoint->done[endpoint->done_tail++ & endpoint->done_mask];
-    out[n] = (struct pst_completion){
-        .kind = PST_COMPLETION_DONE,
-        .code = (uint8_t)done->opcode,
-        .status = done->status,
-        .endpoint = endpoint->cookie,
-        .u.done = {done->cookie, done->count},
-    };
-    endpoint->outstanding -= (uint32_t)done->count;
-    n++;
-  }
-  return n;
+  return pst_dones_take(&endpoint->dones, endpoint->cookie, out, max);
 }
 
 /* What take_desc() needs of an rx, which writing a state could change for all that the
@@ -363,7 +350,7 @@ static uint32_t poll_endpoints(struct pst_worker *worker, struct pst_completion 
     struct pst_endpoint *endpoint = worker->endpoints[at];
     if (!is_quiet(endpoint))
       n += poll_endpoint(endpoint, out + n, max - n);
-    else if (endpoint->done_head != endpoint->done_tail)
+    else if (!pst_dones_is_empty(&endpoint->dones))
       n += take_done(endpoint, out + n, max - n);
     at = at + 1 < count ? at + 1 : 0;
   }

@@ -1,60 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sending half of the hot path. */
 #include "plain.h"
+#include "run.h"
 
 /* By reference, messages are shown to the receiver after so many. */
 #define PUBLISH_LENT 128u
 
-static bool is_valid(const struct lb_mr *mr, uint64_t offset, uint64_t length, bool reference)
+/* A pst_mr_check; *context: the CPU need not reach it. */
+static bool holds(const void *context, struct pst_mr *handle, uint64_t offset, uint64_t length,
+                  uint32_t right)
 {
+  const struct lb_mr *mr = lb_mr_of(handle);
   if (!mr)
     return length == 0;
-  return (mr->access & PST_ACCESS_LOCAL_READ) && offset <= mr->length &&
-         length <= mr->length - offset && (mr->base || reference);
+  return (mr->access & right) && pst_range_holds(mr->length, offset, length) &&
+         (mr->base || *(const bool *)context);
 }
 
 /* 0, or why this SEND cannot be taken. */
 static int send_check(const struct pst_endpoint *endpoint, const struct pst_request *request,
                       bool reference)
 {
-  uint64_t sum = 0;
   /* Several pieces lie nowhere as one: they are gathered in the ring's slot. */
   if (request->piece_count > 1)
     reference = false;
-  if ((request->flags & ~(PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE)) || request->reserved0 ||
-      request->u.send.reserved)
-    return -EINVAL;
-  if (request->piece_count == 0) {
-    sum = request->arg.length;
-    if (!is_valid(lb_mr_of(request->local.mr), request->offset, sum, reference))
-      return -EINVAL;
-  } else if (request->piece_count > LB_PIECES_MAX) {
-    return -E2BIG;
-  } else if (!request->local.pieces || request->offset != 0) {
-    return -EINVAL;
-  }
-  for (uint32_t i = 0; i < request->piece_count; i++) {
-    const struct pst_piece *piece = &request->local.pieces[i];
-    if (piece->reserved ||
-        !is_valid(lb_mr_of(piece->mr), piece->offset, piece->length, reference) ||
-        __builtin_add_overflow(sum, piece->length, &sum))
-      return -EINVAL;
-  }
-  if (sum != request->arg.length)
-    return -EINVAL;
-  return sum > endpoint->tx.message_max ? -EMSGSIZE : 0;
+  return pst_send_check(request, LB_PIECES_MAX, endpoint->tx.message_max, holds, &reference);
 }
 
 static void gather(uint8_t *to, const struct pst_request *request)
 {
-  if (request->piece_count == 0 && request->arg.length)
-    memcpy(to, lb_mr_of(request->local.mr)->base + request->offset, request->arg.length);
-  for (uint32_t i = 0; i < request->piece_count; i++) {
-    const struct pst_piece *piece = &request->local.pieces[i];
-    if (piece->length)
-      memcpy(to, lb_mr_of(piece->mr)->base + piece->offset, piece->length);
-    to += piece->length;
-  }
+  struct pst_piece one;
+  uint32_t count;
+  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
+  for (uint32_t i = 0; i < count; to += pieces[i++].length)
+    if (pieces[i].length)
+      memcpy(to, lb_mr_of(pieces[i].mr)->base + pieces[i].offset, pieces[i].length);
 }
 
 static void advance(struct pst_endpoint *endpoint)
@@ -66,8 +46,8 @@ static void advance(struct pst_endpoint *endpoint)
     uint64_t from = tx->tail;
     while (tx->tail != tx->head && tx->results[tx->tail & mask] == status)
       tx->tail++;
-    lb_done_push(endpoint, PST_OP_SEND, status, tx->cookies[(tx->tail - 1) & mask],
-                 tx->tail - from);
+    pst_dones_push(&endpoint->dones, PST_OP_SEND, status, tx->cookies[(tx->tail - 1) & mask],
+                   tx->tail - from);
   }
 }
 
@@ -85,8 +65,8 @@ static uint32_t end_in_order(struct pst_endpoint *endpoint, const uint32_t *slot
   if (next == from)
     return n;
   tx->tail = next;
-  lb_done_push(endpoint, PST_OP_SEND, 0, tx->cookies[(next - 1) & endpoint->peer->mask],
-               next - from);
+  pst_dones_push(&endpoint->dones, PST_OP_SEND, 0, tx->cookies[(next - 1) & endpoint->peer->mask],
+                 next - from);
   return n;
 }
 
@@ -187,7 +167,7 @@ static uint32_t send_copies(struct pst_endpoint *endpoint, const struct pst_requ
   if (i == 0)
     return 0;
   tx->tail = tx->head;
-  lb_done_push(endpoint, PST_OP_SEND, 0, requests[i - 1].cookie, i);
+  pst_dones_push(&endpoint->dones, PST_OP_SEND, 0, requests[i - 1].cookie, i);
   return i;
 }
 
@@ -294,6 +274,13 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
   return taken;
 }
 
+static void push_plain(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                       uint32_t n)
+{
+  for (uint32_t i = 0; i < n; i++)
+    pst_dones_push(&endpoint->dones, requests[i].opcode, 0, requests[i].cookie, 1);
+}
+
 static uint32_t post_others(struct pst_endpoint *endpoint, const struct pst_request *requests,
                             uint32_t n, uint32_t *why, int *rc)
 {
@@ -301,12 +288,13 @@ static uint32_t post_others(struct pst_endpoint *endpoint, const struct pst_requ
   uint32_t i;
   if (__builtin_expect(endpoint->copiers != NULL, 0))
     return lb_copy_post(endpoint, requests, n, why, rc);
-  i = lb_rma_plain(endpoint, requests, n, &passage);
+  i = lb_run_execute(endpoint, requests, n);
+  push_plain(endpoint, requests, i);
   for (; i < n && requests[i].opcode != PST_OP_SEND; i++) {
     *rc = lb_rma_execute(endpoint, &requests[i], &passage);
     if (*rc != 0)
       break;
-    lb_done_push(endpoint, requests[i].opcode, 0, requests[i].cookie, 1);
+    pst_dones_push(&endpoint->dones, requests[i].opcode, 0, requests[i].cookie, 1);
   }
   lb_rma_leave(&passage);
   return i;
@@ -323,11 +311,11 @@ static uint32_t unfenced(const struct pst_request *requests, uint32_t n)
 
 /* The peer may be closing in this very process, and its memory be freed next: we
  * say that we write, then look whether it has closed. */
-static int enter(struct pst_endpoint *endpoint)
+static inline int enter(struct pst_endpoint *endpoint)
 {
-  if (!endpoint->connected || endpoint->close_mode)
+  if (__builtin_expect(!endpoint->connected || endpoint->closing.mode, 0))
     return -ENOTCONN;
-  if (endpoint->over || endpoint->dead)
+  if (__builtin_expect(endpoint->over || endpoint->dead, 0))
     return -ECONNRESET;
   struct lb_link *peer = endpoint->peer;
   if (peer->in_process) {
@@ -342,6 +330,12 @@ static int enter(struct pst_endpoint *endpoint)
   return -ECONNRESET;
 }
 
+static inline void leave(struct pst_endpoint *endpoint)
+{
+  if (endpoint->peer->in_process)
+    atomic_store_explicit(&endpoint->peer->posting, 0, memory_order_release);
+}
+
 /* Requests of this post that bring something from where nothing is any more, done from `first`
  * on. */
 static void lose(struct pst_endpoint *endpoint, uint64_t first)
@@ -349,24 +343,55 @@ static void lose(struct pst_endpoint *endpoint, uint64_t first)
   lb_worker_lost(endpoint->worker);
   if (endpoint->over_status != -EFAULT)
     return;
-  for (uint64_t i = first; i != endpoint->done_head; i++) {
-    struct lb_done *done = &endpoint->done[i & endpoint->done_mask];
+  for (uint64_t i = first; i != endpoint->dones.head; i++) {
+    struct pst_done *done = &endpoint->dones.at[i & endpoint->dones.mask];
     if (done->status == 0 && done->opcode != PST_OP_SEND && done->opcode != PST_OP_WRITE)
       done->status = -ECONNRESET;
   }
 }
 
-int lb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
-            uint32_t *wait)
+/* Of a run that was executed, some of whose bytes may not be those of the peer. */
+static __attribute__((noinline)) void end_by_dones(struct pst_endpoint *endpoint,
+                                                   const struct pst_request *requests, uint32_t n)
 {
+  const uint64_t first = endpoint->dones.head;
+  endpoint->dones.outstanding += n;
+  push_plain(endpoint, requests, n);
+  lose(endpoint, first);
+}
+
+/* A run that has ended when post() returns, and needs no DONE: no request before it waits for one.
+ * Returns how many it has; 0: the first is not of that kind, or must not go this way. */
+static inline uint32_t complete(struct pst_endpoint *endpoint, const struct pst_request *requests,
+                                uint32_t n, uint32_t *wait)
+{
+  const uint32_t room = endpoint->dones.requests - endpoint->dones.outstanding;
+  if (n > room)
+    n = room;
+  if (n == 0 || endpoint->copiers || !pst_dones_is_empty(&endpoint->dones) || enter(endpoint) != 0)
+    return 0;
+  const uint32_t taken = lb_run_execute(endpoint, requests, n);
+  leave(endpoint);
+  if (__builtin_expect(lb_worker_is_hit(endpoint->worker), 0) && taken) {
+    end_by_dones(endpoint, requests, taken);
+    *wait = PST_WAIT_QUEUE;
+  } else if (taken) {
+    *wait = PST_POST_COMPLETED;
+  }
+  return taken;
+}
+
+static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
+                                              const struct pst_request *requests, uint32_t n,
+                                              uint32_t *wait)
+{
+  const uint64_t first = endpoint->dones.head;
   uint32_t why = PST_WAIT_NONE, taken = 0;
   int rc = enter(endpoint);
   if (rc != 0)
     return rc;
-  const uint64_t first = endpoint->done_head;
   while (taken < n) {
-    uint32_t room = endpoint->request_max - endpoint->outstanding;
-    uint32_t left = n - taken < room ? n - taken : room;
+    uint32_t left = pst_dones_room(&endpoint->dones, n - taken);
     if (left == 0) {
       why = PST_WAIT_QUEUE;
       break;
@@ -380,16 +405,23 @@ int lb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
                      ? post_sends(endpoint, requests + taken, left, &why, &rc)
                      : post_others(endpoint, requests + taken, left, &why, &rc);
     taken += k;
-    endpoint->outstanding += k;
+    endpoint->dones.outstanding += k;
     if (rc != 0 || why != PST_WAIT_NONE)
       break;
   }
-  if (endpoint->peer->in_process)
-    atomic_store_explicit(&endpoint->peer->posting, 0, memory_order_release);
+  leave(endpoint);
   if (__builtin_expect(lb_worker_is_hit(endpoint->worker), 0))
     lose(endpoint, first);
-  if (taken == 0 && rc != 0)
-    return rc;
-  *wait = why;
-  return taken || n == 0 ? (int)taken : -EAGAIN;
+  return pst_post_result(taken, n, rc, why, wait);
+}
+
+int lb_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+            uint32_t *wait)
+{
+  if (*wait == PST_POST_MAY_COMPLETE) {
+    const uint32_t taken = complete(endpoint, requests, n, wait);
+    if (taken)
+      return (int)taken;
+  }
+  return post_any(endpoint, requests, n, wait);
 }

@@ -5,7 +5,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "loopback.h"
+#include "mr.h"
+#include "port.h"
+#include "registry.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 #define BUCKETS 1024u

@@ -5,7 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "address.h"
 #include "loopback.h"
+#include "registry.h"
 
 static const char no_device[] =
     "the CPU cannot touch it, so that it is reached from the same kind of memory alone; give this "
@@ -167,6 +169,8 @@ static int import_own(struct pst_remote *remote, const struct pst_region *near, 
                                mr->length, &out);
   if (rc == 0)
     rc = import(remote, near, &out);
+  if (rc == 0) /* no other process has a part in it */
+    remote->via = lb_via(&remote->far, 0, near->device);
   atomic_fetch_sub(&remote->gate->inside, 1);
   if (out.fd >= 0)
     close(out.fd);
@@ -219,7 +223,7 @@ int lb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
   memcpy(&in, blob->bytes, sizeof(in));
   if (in.magic != LB_REMOTE_MAGIC || in.version != LB_VERSION || (in.access & ~LB_REMOTE_ACCESS))
     goto garbage;
-  if (!endpoint->peer || endpoint->close_mode)
+  if (!endpoint->peer || endpoint->closing.mode)
     return -ENOTCONN;
 
   struct pst_remote *made = calloc(1, sizeof(*made));

@@ -8,31 +8,16 @@
 static int ring_check(struct pst_device *device, const struct pst_ring_params *in)
 {
   const struct lb_mr *mr = lb_mr_of(in->mr);
-  uint64_t need, span, end;
-  const char *what = NULL;
+  const char *wrong = in->endpoints > in->slots ? "every endpoint needs a slot of its own" : NULL;
   /* By reference nothing lies in the ring but what is gathered there. */
   bool is_bare = !mr && device->mode == LB_MODE_REFERENCE;
-  if (!is_bare &&
-      (!mr || !(mr->access & PST_ACCESS_LOCAL_WRITE) || !(mr->access & PST_ACCESS_RING)))
-    what = "its registration lacks the access LOCAL_WRITE or RING";
-  else if (in->slots < 1 || in->slots > LB_SLOTS_MAX)
-    what = "the number of slots is out of range";
-  else if (in->endpoints < 1 || in->endpoints > in->slots)
-    what = "every endpoint of a ring needs a slot of its own";
-  else if (in->payload_max > LB_BYTES_MAX)
-    what = "slots hold at most 1 GiB";
-  else if (__builtin_add_overflow(in->payload_max, (uint64_t)in->headroom + in->tailroom, &need) ||
-           need > in->stride)
-    what = "headroom, payload and tailroom do not fit into the stride";
-  else if (__builtin_mul_overflow((uint64_t)in->slots - 1, in->stride, &span) ||
-           __builtin_add_overflow(span, need, &span) ||
-           __builtin_add_overflow(span, in->base, &end) || (mr && end > mr->length))
-    what = "the slots reach beyond the registration";
-  if (!what)
-    return 0;
-  LB_LOG(device, PST_LOG_ERROR, "ring of %u slots, %llu bytes apart: %s", in->slots,
-         (unsigned long long)in->stride, what);
-  return -EINVAL;
+  struct pst_limits limits = {.struct_size = sizeof(limits)};
+  lb_limits(device, &limits);
+  return pst_ring_params_check(device->host, in,
+                               mr        ? mr->access
+                               : is_bare ? PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING
+                                         : 0,
+                               mr ? mr->length : UINT64_MAX, &limits, wrong);
 }
 
 static int ring_export(struct pst_device *device, struct pst_ring *ring)
@@ -130,8 +115,8 @@ static uint32_t unlend(struct lb_rx *rx, struct pst_completion *out, uint32_t ma
 
 bool lb_worker_may_unlend(const struct pst_worker *worker)
 {
-  for (uint32_t i = 0; i < worker->rx_count; i++) {
-    const struct lb_rx *rx = worker->rx[i];
+  for (uint32_t i = 0; i < worker->rx.room; i++) {
+    const struct lb_rx *rx = worker->rx.all[i].at;
     for (uint32_t k = 0; rx && rx->over && k < rx->buffer_count; k++)
       if (rx->buffers[k].mr && !rx->buffers[k].out)
         return true;
@@ -143,8 +128,8 @@ uint32_t lb_worker_unlend(struct pst_worker *worker, struct pst_completion *out,
 {
   uint32_t n = 0;
   bool left = false;
-  for (uint32_t i = 0; i < worker->rx_count; i++) {
-    struct lb_rx *rx = worker->rx[i];
+  for (uint32_t i = 0; i < worker->rx.room; i++) {
+    struct lb_rx *rx = worker->rx.all[i].at;
     if (rx && rx->over)
       n += unlend(rx, out + n, max - n, &left);
   }
@@ -230,9 +215,7 @@ static uint32_t release_some(struct lb_rx *rx, const uint64_t *tokens, uint32_t 
 int lb_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
 {
   for (uint32_t i = 0; i < n;) {
-    uint32_t index = (uint32_t)(tokens[i] >> 32);
-    uint32_t place = index % LB_PLACES;
-    struct lb_rx *rx = place < worker->rx_count ? worker->rx[place] : NULL;
+    struct lb_rx *rx = pst_places_find(&worker->rx, pst_token_number(tokens[i]));
     uint32_t released = rx ? release_some(rx, tokens + i, n - i) : 0;
     if (released == 0)
       return bad_token(worker, tokens[i]);

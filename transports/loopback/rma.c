@@ -2,46 +2,29 @@
 /* READ, WRITE and atomics: done within post(), by this side's CPU. */
 #include "loopback.h"
 
-/* *reached: the CPU does, all of it. */
-static bool pieces_valid(const struct pst_request *request, uint64_t *total, uint32_t access,
-                         bool *reached)
+/* A pst_mr_check. */
+static bool holds_local(const void *context, struct pst_mr *handle, uint64_t offset,
+                        uint64_t length, uint32_t right)
 {
-  const struct pst_piece *pieces = request->local.pieces;
-  uint64_t sum = 0;
-  for (uint32_t i = 0; i < request->piece_count; i++) {
-    const struct pst_piece *piece = &pieces[i];
-    const struct lb_mr *mr = lb_mr_of(piece->mr);
-    if (!mr || piece->reserved || !(mr->access & access) || piece->offset > mr->length ||
-        piece->length > mr->length - piece->offset ||
-        __builtin_add_overflow(sum, piece->length, &sum))
-      return false;
-    *reached &= mr->base != NULL;
-  }
-  *total = sum;
-  return true;
+  const struct lb_mr *mr = lb_mr_of(handle);
+  (void)context;
+  return mr && (mr->access & right) && pst_range_holds(mr->length, offset, length);
 }
 
-/* Local side of a READ or WRITE, and the bytes they move. */
+/* Local side of a READ or WRITE. *reached: the CPU does, all of it. */
 static int local_check(const struct pst_request *request, uint32_t access, bool *reached)
 {
-  uint64_t length = request->arg.length;
-  if (request->piece_count == 0) {
-    const struct lb_mr *mr = lb_mr_of(request->local.mr);
-    if (length == 0 && !mr)
-      return 0;
-    if (!mr || !(mr->access & access) || request->offset > mr->length ||
-        length > mr->length - request->offset)
-      return -EINVAL;
-    *reached &= mr->base != NULL;
-  } else {
-    uint64_t total;
-    if (request->piece_count > LB_PIECES_MAX)
-      return -E2BIG;
-    if (!request->local.pieces || request->offset != 0 ||
-        !pieces_valid(request, &total, access, reached) || total != length)
-      return -EINVAL;
-  }
-  return length > LB_BYTES_MAX ? -EMSGSIZE : 0;
+  struct pst_piece one;
+  uint32_t count;
+  if (request->piece_count == 0 && request->arg.length == 0 && !request->local.mr)
+    return 0;
+  int rc = pst_request_check(request, LB_PIECES_MAX, access, holds_local, NULL);
+  if (rc != 0)
+    return rc;
+  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
+  for (uint32_t i = 0; i < count; i++)
+    *reached &= lb_mr_of(pieces[i].mr)->base != NULL;
+  return request->arg.length > LB_BYTES_MAX ? -EMSGSIZE : 0;
 }
 
 void lb_rma_leave(struct lb_passage *passage)
@@ -72,9 +55,7 @@ static int remote_check(const struct pst_endpoint *endpoint, const struct pst_re
 {
   if (!remote || remote->endpoint != endpoint)
     return -EINVAL;
-  if (!(remote->access & access) || offset > remote->length || length > remote->length - offset)
-    return -EACCES;
-  return 0;
+  return (remote->access & access) && pst_range_holds(remote->length, offset, length) ? 0 : -EACCES;
 }
 
 static void move(uint8_t *local, uint8_t *far, uint64_t length, bool reading)
@@ -101,58 +82,6 @@ static int check_read_or_write(const struct pst_endpoint *endpoint,
   if (rc == 0)
     *reached &= remote->base != NULL;
   return rc;
-}
-
-/* Opcode, flags, number of pieces and what is reserved, in one load. */
-static uint64_t kind_of(const struct pst_request *request)
-{
-  uint64_t kind;
-  memcpy(&kind, request, sizeof(kind));
-  return kind;
-}
-
-static bool holds(uint64_t length, uint64_t offset, uint64_t bytes)
-{
-  return bytes <= length && offset <= length - bytes;
-}
-
-/* What most are: of one piece, all that the CPU reaches. Whatever is the matter with any other is
- * said by lb_rma_execute(). */
-static bool is_plain(const struct pst_endpoint *endpoint, const struct pst_request *request)
-{
-  static const struct pst_request reads = {.opcode = PST_OP_READ},
-                                  writes = {.opcode = PST_OP_WRITE};
-  const struct pst_remote *remote = request->u.rma.remote;
-  const struct lb_mr *mr = lb_mr_of(request->local.mr);
-  const uint64_t length = request->arg.length, kind = kind_of(request);
-  const bool reading = kind == kind_of(&reads);
-  const uint32_t near = reading ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ;
-  const uint32_t far = reading ? PST_ACCESS_REMOTE_READ : PST_ACCESS_REMOTE_WRITE;
-  /* Of several pieces, `local` is not an mr. */
-  if (!(reading || kind == kind_of(&writes)) || !mr || !remote)
-    return false;
-  return remote->endpoint == endpoint && length > 0 && length <= LB_BYTES_MAX &&
-         !request->u.rma.reserved && mr->base && remote->base && (mr->access & near) &&
-         (remote->access & far) && holds(mr->length, request->offset, length) &&
-         holds(remote->length, request->u.rma.offset, length);
-}
-
-uint32_t lb_rma_plain(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
-                      struct lb_passage *passage)
-{
-  uint32_t i;
-  if (!(endpoint->roles & PST_ROLE_RMA))
-    return 0;
-  for (i = 0; i < n && is_plain(endpoint, &requests[i]); i++) {
-    const struct pst_request *request = &requests[i];
-    struct pst_remote *remote = request->u.rma.remote;
-    if (remote_enter(passage, remote, request->arg.length) != 0)
-      break;
-    move(lb_mr_of(request->local.mr)->base + request->offset, remote->base + request->u.rma.offset,
-         request->arg.length, request->opcode == PST_OP_READ);
-    lb_done_push(endpoint, request->opcode, 0, request->cookie, 1);
-  }
-  return i;
 }
 
 static int read_or_write(struct pst_endpoint *endpoint, const struct pst_request *request,
@@ -243,10 +172,9 @@ int lb_rma_execute(struct pst_endpoint *endpoint, const struct pst_request *requ
   if ((request->flags & ~PST_REQUEST_FENCE) || request->reserved0)
     return -EINVAL;
   if (request->opcode == PST_OP_FLUSH)
-    return request->piece_count ||
-                   (request->u.rma.remote && request->u.rma.remote->endpoint != endpoint)
+    return request->u.rma.remote && request->u.rma.remote->endpoint != endpoint
                ? -EINVAL
-               : 0;
+               : pst_flush_check(request, true);
   if (!(endpoint->roles & PST_ROLE_RMA))
     return -EINVAL;
   switch (request->opcode) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "loopback.h"
+#include "registry.h"
 
 int lb_worker_add_watch(struct pst_worker *worker, struct lb_watch *watch)
 {
@@ -65,9 +66,8 @@ void lb_worker_close(struct pst_worker *worker)
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
     lb_endpoint_free(worker->endpoints[i]);
   /* Closes rings that the host has left open, too. */
-  for (uint32_t i = 0; i < worker->rx_count; i++)
-    if (worker->rx[i])
-      lb_rx_free(worker->rx[i]);
+  for (uint32_t i = 0; i < worker->rx.room; i++)
+    lb_rx_free(worker->rx.all[i].at);
   if (worker->event_fd >= 0)
     close(worker->event_fd);
   if (worker->timer.fd >= 0)
@@ -75,7 +75,7 @@ void lb_worker_close(struct pst_worker *worker)
   if (worker->epoll_fd >= 0)
     close(worker->epoll_fd);
   free(worker->endpoints);
-  free(worker->rx);
+  free(worker->rx.all);
   free(worker);
 }
 

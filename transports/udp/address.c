@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "address.h"
 #include "udp.h"
 
 bool udp_address_parse(const char *text, union udp_address *address)

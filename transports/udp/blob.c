@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An endpoint's address as it travels: big-endian, of one length. */
+#include "blob.h"
 #include "udp.h"
 
 static const uint8_t magic[8] = {'p', 's', 't', 'u', 'd', 'p', 0, 1};

@@ -2,6 +2,10 @@
 /* How ends meet: another Penstock by its address, a foreign peer by the options. */
 #include <stdio.h>
 
+#include "address.h"
+#include "blob.h"
+#include "receive.h"
+#include "send.h"
 #include "udp.h"
 
 int udp_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
@@ -12,9 +16,8 @@ int udp_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
                           .port = udp_address_port(&endpoint->local)};
   union udp_address own[UDP_ADDRESSES_MAX];
   struct dg_source source;
+  uint8_t bytes[UDP_BLOB_BYTES];
 
-  if (address->capacity < UDP_BLOB_BYTES)
-    return -ENOSPC;
   if (endpoint->tx) {
     blob.initial = endpoint->tx->initial;
     blob.ssrc = endpoint->tx->ssrc;
@@ -33,10 +36,8 @@ int udp_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
     udp_address_source(&own[i], &source);
     memcpy(blob.addresses[i], source.address, sizeof(source.address));
   }
-  udp_blob_write(&blob, address->bytes);
-  address->length = UDP_BLOB_BYTES;
-  address->fd_count = 0;
-  return 0;
+  udp_blob_write(&blob, bytes);
+  return pst_blob_write(address, bytes, sizeof(bytes));
 }
 
 static int refuse(const struct pst_endpoint *endpoint, const char *why)
@@ -56,7 +57,8 @@ static int blob_check(const struct pst_endpoint *endpoint, const struct pst_blob
                                          : "we send, and it does not receive");
   if (blob->framing != endpoint->worker->device->framing)
     return refuse(endpoint, "its `framing` is not ours; give both ends the same");
-  if ((blob->family == 4) != (endpoint->family == AF_INET))
+  /* The sender's to judge, who tells the receiver: one fault, one error. */
+  if (endpoint->tx && (blob->family == 4) != (endpoint->family == AF_INET))
     return refuse(endpoint, "one end is on IPv4, the other on IPv6; set `family`, or a `device` "
                             "of the same kind, on both");
   return 0;
@@ -227,12 +229,12 @@ static int connect_receiver(struct pst_endpoint *endpoint, const struct udp_blob
 /* Addresses do not change, so that all there can be is the same one again. */
 static int reconnect(struct pst_endpoint *endpoint, const struct udp_blob *blob)
 {
-  if (endpoint->tell_connected)
+  if (endpoint->cpu.owes_connected)
     return -EALREADY;
   if (endpoint->tx && blob && udp_address_port(&endpoint->peer) != blob->port &&
       endpoint->to.any.sa_family == AF_UNSPEC)
     return refuse(endpoint, "this endpoint has another peer already");
-  endpoint->tell_connected = true;
+  pst_cpu_endpoint_up(&endpoint->cpu);
   return 0;
 }
 
@@ -241,7 +243,7 @@ int udp_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *a
   struct udp_blob blob, *peer = NULL;
   int rc = 0;
 
-  if (endpoint->close_mode)
+  if (endpoint->cpu.closing.mode)
     return -ENOTCONN;
   if (address) {
     if (!address->bytes)
@@ -251,7 +253,7 @@ int udp_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *a
   }
   if (rc < 0)
     return rc;
-  if (endpoint->connected)
+  if (udp_is_connected(endpoint))
     return reconnect(endpoint, peer);
   enum dg_framing framing = endpoint->worker->device->framing;
   bool has_nonce = peer && framing != DG_FRAMING_NONE;
@@ -261,6 +263,6 @@ int udp_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *a
   rc = endpoint->tx ? connect_sender(endpoint, peer) : connect_receiver(endpoint, peer);
   if (rc < 0)
     return rc;
-  endpoint->connected = endpoint->tell_connected = true;
+  pst_cpu_endpoint_up(&endpoint->cpu);
   return 0;
 }

@@ -1,40 +1,125 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is counted, and an endpoint in words. */
+#include <linux/sock_diag.h>
 #include <stdio.h>
 
+#include "address.h"
+#include "receive.h"
+#include "send.h"
 #include "udp.h"
 
-struct list {
-  struct pst_counter *at;
-  uint32_t room;
-  uint32_t count;
-};
-
-static void add(struct list *list, const char *name, const char *cause, uint64_t value,
-                uint64_t flags)
+uint32_t udp_socket_drops(const struct pst_endpoint *endpoint)
 {
-  if (list->at && list->count < list->room)
-    list->at[list->count] = (struct pst_counter){name, cause, value, flags};
-  list->count++;
+  uint32_t info[SK_MEMINFO_VARS] = {0};
+  socklen_t length = sizeof(info);
+
+  if (getsockopt(endpoint->fd, SOL_SOCKET, SO_MEMINFO, info, &length) != 0)
+    return endpoint->rx->flow.drops_seen;
+  return info[SK_MEMINFO_DROPS];
 }
 
-static void add_sender(struct list *list, const struct udp_tx *tx)
+static struct udp_host_drops read_host(int family)
 {
-  add(list, "messages_sent", NULL, tx->messages, 0);
-  add(list, "bytes_sent", NULL, tx->bytes, 0);
-  add(list, "unreachable", "unreachable", tx->unreachable, PST_COUNTER_DROP);
-  add(list, "refused", NULL, tx->refused, 0);
-  add(list, "device_busy", NULL, tx->throttled, 0);
-  add(list, "path_mtu_payload", NULL, tx->mtu, PST_COUNTER_GAUGE);
+  struct udp_host_drops drops = {0};
+  FILE *file = fopen(family == AF_INET ? "/proc/net/snmp" : "/proc/net/snmp6", "re");
+
+  if (!file)
+    return drops;
+  if (family == AF_INET)
+    udp_drops_read4(file, &drops);
+  else
+    udp_drops_read6(file, &drops);
+  fclose(file);
+  return drops;
+}
+
+void udp_drops_begin(struct pst_endpoint *endpoint)
+{
+  endpoint->rx->host_drops = read_host(endpoint->family);
+}
+
+static void tell_bad_sums(struct pst_endpoint *endpoint)
+{
+  if (endpoint->rx->told_sums)
+    return;
+  endpoint->rx->told_sums = true;
+  UDP_LOG(endpoint->worker->device, PST_LOG_WARN,
+          "%s: the kernel drops datagrams whose UDP checksum is wrong (%lu so far, counted as "
+          "udp_checksum): a larger `rcvbuf` does not help. Something on the way damages packets, "
+          "or they are replayed from a capture of a host whose card computes checksums: "
+          "`tcprewrite --fixcsum` mends that capture",
+          endpoint->label, endpoint->rx->bad_sums);
+}
+
+static void tell_full(struct pst_endpoint *endpoint)
+{
+  struct udp_rx *rx = endpoint->rx;
+  struct pst_device *device = endpoint->worker->device;
+  long most = udp_sysctl("/proc/sys/net/core/rmem_max");
+  uint64_t size = udp_socket_buffer(endpoint, SO_RCVBUF);
+  uint64_t more = rx->rcvbuf > size ? rx->rcvbuf : 4 * size;
+  char limit[128] = "";
+
+  if (rx->told_drops)
+    return;
+  rx->told_drops = true;
+  if (rx->flow.starved || rx->flow.counts.no_buffer > rx->flow.counts.kernel) {
+    UDP_LOG(device, PST_LOG_WARN,
+            "%s: the kernel drops what arrives, since the ring has no free slot: what consumes "
+            "the messages is too slow; a longer `ring` helps over bursts",
+            endpoint->label);
+    return;
+  }
+  if (most >= 0 && (uint64_t)most < more)
+    snprintf(limit, sizeof(limit), ", which needs sysctl -w net.core.rmem_max=%lu or CAP_NET_ADMIN",
+             more);
+  else if (most < 0)
+    snprintf(limit, sizeof(limit),
+             ", up to net.core.rmem_max, which is set outside this network namespace");
+  UDP_LOG(device, PST_LOG_WARN,
+          "%s: the kernel drops what arrives, since the socket's buffer of %lu bytes was full: "
+          "a larger `rcvbuf` (%lu%s), or a core of its own for the worker (`workers`)",
+          endpoint->label, size, more, limit);
+}
+
+uint64_t udp_drops_look(struct pst_endpoint *endpoint, uint32_t drops)
+{
+  struct udp_rx *rx = endpoint->rx;
+
+  if (drops == rx->drops)
+    return rx->bad_sums;
+  struct udp_host_drops now = read_host(endpoint->family);
+  uint64_t bad_sums = udp_drops_bad_sums(drops, &rx->host_drops, &now);
+  uint64_t newly = bad_sums > rx->bad_sums ? bad_sums - rx->bad_sums : 0;
+  bool is_full = drops - rx->drops > newly;
+
+  rx->bad_sums += newly;
+  rx->drops = drops;
+  if (newly)
+    tell_bad_sums(endpoint);
+  if (is_full)
+    tell_full(endpoint);
+  return rx->bad_sums;
+}
+
+static void add_sender(struct pst_counter_list *list, const struct udp_tx *tx)
+{
+  pst_counter_add(list, "messages_sent", NULL, tx->messages, 0);
+  pst_counter_add(list, "bytes_sent", NULL, tx->bytes, 0);
+  pst_counter_add(list, "unreachable", "unreachable", tx->unreachable, PST_COUNTER_DROP);
+  pst_counter_add(list, "refused", NULL, tx->refused, 0);
+  pst_counter_add(list, "device_busy", NULL, tx->throttled, 0);
+  pst_counter_add(list, "path_mtu_payload", NULL, tx->mtu, PST_COUNTER_GAUGE);
 }
 
 /* The kernel counts buffers. How many messages one had beyond the first, a gap in the
  * numbers tells; where there are none, only that it had so many at most. */
-static void add_coalesced(struct list *list, const char *name, const char *cause, uint64_t buffers,
-                          uint32_t segments_max)
+static void add_coalesced(struct pst_counter_list *list, const char *name, const char *cause,
+                          uint64_t buffers, uint32_t segments_max)
 {
   if (segments_max > 1)
-    add(list, name, cause, buffers * (segments_max - 1), PST_COUNTER_DROP | PST_COUNTER_GAUGE);
+    pst_counter_add(list, name, cause, buffers * (segments_max - 1),
+                    PST_COUNTER_DROP | PST_COUNTER_GAUGE);
 }
 
 #define USELESS_MIN 8u /* in a row: fewer may be strays */
@@ -110,7 +195,7 @@ static uint64_t bad_sums_of(struct udp_rx *rx, uint64_t kernel, uint64_t bad_sum
 
 /* datagrams == messages_received + bad_header + bad_checksum + too_long + not_ours + wrong_nonce
  *              + displaced + too_late + too_far + held */
-static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
+static void add_receiver(struct pst_counter_list *list, struct pst_endpoint *endpoint)
 {
   struct udp_rx *rx = endpoint->rx;
   const struct dg_flow *flow = &rx->flow;
@@ -118,7 +203,7 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   uint32_t drops = udp_socket_drops(endpoint);
   uint64_t bad_before = rx->bad_sums, bad_sums = udp_drops_look(endpoint, drops);
   /* Behind the last message there is no gap to say how many a buffer had. */
-  uint64_t tail = endpoint->connected ? dg_flow_tail(flow, drops) : 0;
+  uint64_t tail = udp_is_connected(endpoint) ? dg_flow_tail(flow, drops) : 0;
   bool has_total = flow->params.numbered;
   /* Sums are checked as datagrams are read: those before the last message have left their gaps,
    * though the message carries an older count. */
@@ -139,46 +224,46 @@ static void add_receiver(struct list *list, struct pst_endpoint *endpoint)
   tell_useless(endpoint);
   tell_wrong_nonce(endpoint);
   tell_strays(endpoint);
-  add(list, "datagrams", NULL, counts->datagrams, 0);
-  add(list, "messages_received", NULL, counts->messages, 0);
-  add(list, "bytes_received", NULL, counts->bytes, 0);
+  pst_counter_add(list, "datagrams", NULL, counts->datagrams, 0);
+  pst_counter_add(list, "messages_received", NULL, counts->messages, 0);
+  pst_counter_add(list, "bytes_received", NULL, counts->bytes, 0);
   kernel -= sums;
-  add(list, "kernel", "kernel", kernel, PST_COUNTER_DROP);
-  add(list, "udp_checksum", "udp_checksum", sums, PST_COUNTER_DROP);
-  add(list, "no_buffer", "no_buffer", no_buffer, PST_COUNTER_DROP);
+  pst_counter_add(list, "kernel", "kernel", kernel, PST_COUNTER_DROP);
+  pst_counter_add(list, "udp_checksum", "udp_checksum", sums, PST_COUNTER_DROP);
+  pst_counter_add(list, "no_buffer", "no_buffer", no_buffer, PST_COUNTER_DROP);
   if (flow->params.framing == DG_FRAMING_NONE) {
     add_coalesced(list, "kernel_coalesced", "kernel", kernel, flow->segments_max);
     add_coalesced(list, "no_buffer_coalesced", "no_buffer", no_buffer, flow->segments_max);
   }
-  add(list, "behind_last", flow->starved ? "no_buffer" : "kernel", behind,
-      PST_COUNTER_DROP | PST_COUNTER_GAUGE);
-  add(list, "bad_header", "bad_header", counts->bad_header, PST_COUNTER_DROP);
-  add(list, "bad_checksum", "bad_checksum", counts->bad_checksum, PST_COUNTER_DROP);
-  add(list, "too_long", "too_long", counts->too_long, PST_COUNTER_DROP);
-  add(list, "too_late", "too_late", counts->too_late, PST_COUNTER_DROP);
-  add(list, "too_far", "too_far", counts->too_far, PST_COUNTER_DROP);
-  add(list, "displaced", "displaced", counts->displaced, PST_COUNTER_DROP);
-  add(list, "not_ours", "not_ours", counts->not_ours, 0);          /* no message of the stream */
-  add(list, "wrong_nonce", "wrong_nonce", counts->wrong_nonce, 0); /* nor is this one */
-  add(list, "heard", NULL, counts->heard, PST_COUNTER_HEARD);
+  pst_counter_add(list, "behind_last", flow->starved ? "no_buffer" : "kernel", behind,
+                  PST_COUNTER_DROP | PST_COUNTER_GAUGE);
+  pst_counter_add(list, "bad_header", "bad_header", counts->bad_header, PST_COUNTER_DROP);
+  pst_counter_add(list, "bad_checksum", "bad_checksum", counts->bad_checksum, PST_COUNTER_DROP);
+  pst_counter_add(list, "too_long", "too_long", counts->too_long, PST_COUNTER_DROP);
+  pst_counter_add(list, "too_late", "too_late", counts->too_late, PST_COUNTER_DROP);
+  pst_counter_add(list, "too_far", "too_far", counts->too_far, PST_COUNTER_DROP);
+  pst_counter_add(list, "displaced", "displaced", counts->displaced, PST_COUNTER_DROP);
+  pst_counter_add(list, "not_ours", "not_ours", counts->not_ours, 0); /* no message of the stream */
+  pst_counter_add(list, "wrong_nonce", "wrong_nonce", counts->wrong_nonce, 0); /* nor is this one */
+  pst_counter_add(list, "heard", NULL, counts->heard, PST_COUNTER_HEARD);
   if (flow->params.framing != DG_FRAMING_NONE && !has_total) {
-    add(list, "no_gap", NULL, unnumbered + dg_flow_no_gap(flow), PST_COUNTER_NO_GAP);
-    add(list, "no_message", NULL, counts->no_message, PST_COUNTER_NO_MESSAGE);
+    pst_counter_add(list, "no_gap", NULL, unnumbered + dg_flow_no_gap(flow), PST_COUNTER_NO_GAP);
+    pst_counter_add(list, "no_message", NULL, counts->no_message, PST_COUNTER_NO_MESSAGE);
   }
-  add(list, "held", NULL, flow->holds, PST_COUNTER_GAUGE);
-  add(list, "restarts", NULL, counts->restarts, 0);
-  add(list, "socket_drops", NULL, drops, 0);
-  add(list, "copied", NULL, rx->copied, 0);
+  pst_counter_add(list, "held", NULL, flow->holds, PST_COUNTER_GAUGE);
+  pst_counter_add(list, "restarts", NULL, counts->restarts, 0);
+  pst_counter_add(list, "socket_drops", NULL, drops, 0);
+  pst_counter_add(list, "copied", NULL, rx->copied, 0);
   if (endpoint->worker->device->timestamps == UDP_TIME_HARDWARE)
-    add(list, "software_stamps", NULL, rx->software_stamps, 0);
+    pst_counter_add(list, "software_stamps", NULL, rx->software_stamps, 0);
   if (endpoint->worker->device->framing == DG_FRAMING_RTP)
-    add(list, "jitter_ns", NULL, dg_jitter_ns(&flow->jitter), PST_COUNTER_GAUGE);
+    pst_counter_add(list, "jitter_ns", NULL, dg_jitter_ns(&flow->jitter), PST_COUNTER_GAUGE);
 }
 
 int udp_counters(struct pst_device *device, struct pst_worker *worker,
                  struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max)
 {
-  struct list list = {counters, max, 0};
+  struct pst_counter_list list = {counters, max, 0};
 
   (void)device;
   if (endpoint && endpoint->tx)
@@ -186,7 +271,7 @@ int udp_counters(struct pst_device *device, struct pst_worker *worker,
   else if (endpoint)
     add_receiver(&list, endpoint);
   else if (worker)
-    add(&list, "sockets", NULL, worker->endpoint_count, PST_COUNTER_GAUGE);
+    pst_counter_add(&list, "sockets", NULL, worker->endpoint_count, PST_COUNTER_GAUGE);
   return (int)list.count;
 }
 
@@ -199,8 +284,8 @@ int udp_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   udp_address_print(&endpoint->local, local, sizeof(local));
   if (endpoint->rx)
     snprintf(text, size, "listening on %s (ring %u, GRO %s)", local,
-             endpoint->rx->ring->params.slots, endpoint->rx->gro ? "on" : "off");
-  else if (!endpoint->connected)
+             endpoint->rx->ring->cpu.params.slots, endpoint->rx->gro ? "on" : "off");
+  else if (!udp_is_connected(endpoint))
     snprintf(text, size, "from %s, not connected", local);
   else {
     udp_address_print(&endpoint->peer, peer, sizeof(peer));

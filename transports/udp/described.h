@@ -8,12 +8,11 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-#include <penstock/transport.h>
+#include <penstock/transport-cpu.h>
 
 #define UDP_DATAGRAM_MAX 65507u /* bytes of payload in one IPv4 packet */
-#define UDP_SLOTS_MAX (1u << 22)
-#define UDP_DEVICE_ANY "any" /* what the option `device` calls all addresses */
-#define UDP_ZONE_MAX 16u     /* bytes of a netdev's name, with its end */
+#define UDP_DEVICE_ANY "any"    /* what the option `device` calls all addresses */
+#define UDP_ZONE_MAX 16u        /* bytes of a netdev's name, with its end */
 #define UDP_CAPABILITIES                                                                           \
   (PST_CAP_SEND | PST_CAP_SEQUENCE | PST_CAP_TIME | PST_CAP_WAKEUP | PST_CAP_DYNAMIC |             \
    PST_CAP_IN_PROCESS | PST_CAP_FOREIGN)

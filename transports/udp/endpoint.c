@@ -4,32 +4,23 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "address.h"
+#include "receive.h"
+#include "send.h"
 #include "udp.h"
 
-static int params_check(struct pst_worker *worker, const struct pst_endpoint_params *in)
+static int open_common(struct pst_endpoint *endpoint, const struct pst_endpoint_params *params)
 {
-  struct pst_device *device = worker->device;
-  uint32_t most = UDP_DATAGRAM_MAX - dg_header_bytes(device->framing, true);
-  const char *what = NULL;
+  const struct pst_worker *worker = endpoint->worker;
+  const char *wrong = NULL;
+  struct pst_limits limits = {.struct_size = sizeof(limits)};
 
-  if (!in->cookie)
-    what = "its cookie is 0";
-  else if (in->roles != PST_ROLE_SENDER && in->roles != PST_ROLE_RECEIVER)
-    what = "it has to be a sender or a receiver";
-  else if (!(in->roles & PST_ROLE_RECEIVER) != !in->ring)
-    what = "a receiver needs a ring, and only a receiver";
-  else if (in->ring && (in->ring->worker != worker || in->ring->taken))
-    what = "its ring is another worker's, or another endpoint's";
-  else if (in->requests > UDP_REQUESTS_MAX || (in->roles == PST_ROLE_SENDER && !in->requests))
-    what = "its number of outstanding requests is out of range";
-  else if (in->pieces > UDP_PIECES_MAX)
-    what = "its pieces a request are more than the limit";
-  else if (in->message_max > most || (in->ring && in->message_max > in->ring->params.payload_max))
-    what = "its messages are longer than a datagram, or than the slots";
-  if (!what)
-    return 0;
-  UDP_LOG(device, PST_LOG_ERROR, "%s: endpoint refused: %s", in->label ? in->label : "", what);
-  return -EINVAL;
+  udp_limits(worker->device, &limits);
+  if (params->roles != PST_ROLE_SENDER && params->roles != PST_ROLE_RECEIVER)
+    wrong = "it has to be a sender or a receiver";
+  else if (params->ring && params->ring->worker != worker)
+    wrong = "its ring is another worker's";
+  return pst_cpu_endpoint_open(&endpoint->cpu, worker->device->host, params, &limits, wrong);
 }
 
 /* An option that is an address: 0; -EINVAL; -ENODEV: its zone is no interface here. Logged. */
@@ -61,7 +52,7 @@ static int read_addresses(struct pst_endpoint *endpoint, const struct pst_option
 
   endpoint->to.any.sa_family = endpoint->group.any.sa_family = AF_UNSPEC;
   endpoint->source.any.sa_family = AF_UNSPEC;
-  if (endpoint->roles & PST_ROLE_SENDER)
+  if (endpoint->cpu.params.roles & PST_ROLE_SENDER)
     return read_address(endpoint, options, "to", &endpoint->to);
   rc = read_address(endpoint, options, "group", &endpoint->group);
   if (rc == 0)
@@ -89,7 +80,7 @@ static void find_listener(struct pst_endpoint *endpoint)
   const struct pst_device *device = endpoint->worker->device;
   const union udp_address *listens = &device->listens;
 
-  if (!(endpoint->roles & PST_ROLE_RECEIVER) || device->name[0] ||
+  if (!(endpoint->cpu.params.roles & PST_ROLE_RECEIVER) || device->name[0] ||
       listens->any.sa_family == AF_UNSPEC)
     return;
   if (listens->any.sa_family == endpoint->family)
@@ -146,7 +137,7 @@ static void read_flow(struct pst_endpoint *endpoint, const struct pst_options *o
                               .checks = host->option_uint(options, "checksum"),
                               .message_max = (uint32_t)endpoint->message_max,
                               .clock_rate = device->clock_rate};
-  if (endpoint->roles & PST_ROLE_SENDER)
+  if (endpoint->cpu.params.roles & PST_ROLE_SENDER)
     return;
   endpoint->flow.reorder = (uint32_t)host->option_uint(options, "reorder");
   if (endpoint->flow.address_is_fixed) {
@@ -155,26 +146,12 @@ static void read_flow(struct pst_endpoint *endpoint, const struct pst_options *o
   }
 }
 
-static int open_queue(struct pst_endpoint *endpoint, uint32_t requests)
-{
-  uint64_t size = 1;
-
-  while (size < requests)
-    size <<= 1;
-  endpoint->request_max = requests;
-  endpoint->done_mask = size - 1;
-  endpoint->done = calloc(size, sizeof(*endpoint->done));
-  return endpoint->done ? 0 : -ENOMEM;
-}
-
 static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
 {
   int rc = read_addresses(endpoint, in->options);
 
   if (rc == 0)
     rc = find_local(endpoint);
-  if (rc == 0)
-    rc = open_queue(endpoint, in->requests);
   if (rc < 0)
     return rc;
   read_flow(endpoint, in->options);
@@ -208,25 +185,22 @@ int udp_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_param
                       struct pst_endpoint **endpoint)
 {
   struct pst_device *device = worker->device;
+  struct pst_endpoint *made = calloc(1, sizeof(*made));
   struct pst_endpoint_params in;
 
-  UDP_TAKE(in, params);
-  int rc = params_check(worker, &in);
-  if (rc < 0)
-    return rc;
-  struct pst_endpoint *made = calloc(1, sizeof(*made));
   if (!made)
     return -ENOMEM;
+  pst_struct_read(&in, sizeof(in), params);
   made->worker = worker;
-  made->cookie = in.cookie;
-  made->roles = in.roles;
   made->fd = -1;
   made->message_max = in.message_max;
-  if (!made->message_max)
-    made->message_max = in.ring ? in.ring->params.payload_max
-                                : UDP_DATAGRAM_MAX - dg_header_bytes(device->framing, true);
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
-  rc = open_parts(made, &in);
+  int rc = open_common(made, &in);
+  if (rc == 0 && !made->message_max)
+    made->message_max = in.ring ? in.ring->cpu.params.payload_max
+                                : UDP_DATAGRAM_MAX - dg_header_bytes(device->framing, true);
+  if (rc == 0)
+    rc = open_parts(made, &in);
   if (rc == 0 && (rc = join_worker(worker, made)) != 0)
     UDP_LOG(device, PST_LOG_ERROR, "%s: the socket cannot be watched: %s", made->label,
             strerror(-rc));
@@ -244,19 +218,8 @@ void udp_endpoint_free(struct pst_endpoint *endpoint)
   udp_tx_close(endpoint);
   if (endpoint->fd >= 0)
     close(endpoint->fd);
-  free(endpoint->done);
+  pst_cpu_endpoint_end(&endpoint->cpu);
   free(endpoint);
-}
-
-int udp_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
-{
-  (void)deadline_ns; /* what post() took is the kernel's already */
-  if (mode != PST_CLOSE_DRAIN && mode != PST_CLOSE_ABORT)
-    return -EINVAL;
-  if (endpoint->close_mode)
-    return -EALREADY;
-  endpoint->close_mode = mode;
-  return 0;
 }
 
 int udp_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)

@@ -409,10 +409,9 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
     family = families[i];
   describe_socket(check, family, &first, facts);
   facts->message_max = UDP_DATAGRAM_MAX - dg_header_bytes(framing, true);
-  facts->slots_max = UDP_SLOTS_MAX;
+  facts->slots_max = PST_CPU_SLOTS_MAX;
   facts->lacks = ~(uint64_t)UDP_CAPABILITIES;
   facts->direct_needs = PST_NEED_CPU_ACCESS;
-  facts->paths = 1u << PST_PATH_DIRECT;
   if (framing == DG_FRAMING_RTP)
     facts->flags |= PST_FACTS_PROTOCOL_META; /* timestamp and source of each message */
   if (framing == DG_FRAMING_NONE)
@@ -421,8 +420,17 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
     facts->lacks |= PST_CAP_TIME;
 }
 
-PST_DESCRIPTION_CHECK(PST_KIND_TRANSPORT, "udp", "0.1.0",
-                      "UDP and RTP by the kernel's sockets, to and from Penstock and anything else",
-                      "", "kernel: Linux sockets; ninja -C build test (suite contract)", options,
-                      sizeof(options) / sizeof(options[0]), rules, sizeof(rules) / sizeof(rules[0]),
-                      check_options);
+static const struct pst_description description = {
+    .kind = PST_KIND_TRANSPORT,
+    .name = "udp",
+    .version = "0.1.0",
+    .summary = "UDP and RTP by the kernel's sockets, to and from Penstock and anything else",
+    .rung = "kernel: Linux sockets; ninja -C build test (suite contract)",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+    .rules = rules,
+    .rule_count = sizeof(rules) / sizeof(rules[0]),
+    .check = check_options,
+    .wire = "penstock-datagram",
+};
+PST_DESCRIPTION(description);

@@ -14,18 +14,20 @@
 #include <netinet/udp.h>
 #include <stdio.h>
 
+#include "address.h"
+#include "receive.h"
 #include "udp.h"
 
 #define DEPTH_LIFE 64u /* entries after which a rarer, deeper buffer is forgotten */
 
 static uint8_t *slot_at(const struct pst_ring *ring, uint32_t slot)
 {
-  return ring->mr->base + udp_slot_offset(ring, slot);
+  return pst_cpu_slot(&ring->cpu, slot);
 }
 
 static void give_slot(struct pst_ring *ring, uint32_t slot)
 {
-  ring->free[ring->free_count++] = slot;
+  pst_slots_give(&ring->cpu.slots, slot);
 }
 
 /* ---- Laying entries out -------------------------------------------------------------- */
@@ -35,14 +37,14 @@ static void lay(struct pst_endpoint *endpoint, struct udp_entry *entry, struct m
   struct udp_rx *rx = endpoint->rx;
   struct pst_ring *ring = rx->ring;
   uint32_t header = endpoint->header_bytes, room = ring->capacity, parts = 0;
-  uint32_t slots = rx->depth < ring->free_count ? rx->depth : ring->free_count;
+  uint32_t slots = rx->depth < ring->cpu.slots.free_count ? rx->depth : ring->cpu.slots.free_count;
 
   if (rx->segment < header || rx->segment - header > room)
     slots = 1;
   if (slots > 1)
     room = rx->segment - header;
   for (uint32_t i = 0; i < slots; i++) {
-    entry->slots[i] = ring->free[--ring->free_count];
+    entry->slots[i] = pst_slots_take(&ring->cpu.slots);
     if (header)
       entry->parts[parts++] = (struct iovec){entry->headers + (size_t)i * header, header};
     entry->parts[parts++] = (struct iovec){slot_at(ring, entry->slots[i]), room};
@@ -64,7 +66,7 @@ static void lay_all(struct pst_endpoint *endpoint)
 {
   struct udp_rx *rx = endpoint->rx;
 
-  while (rx->received + rx->laid < UDP_ENTRIES && rx->ring->free_count &&
+  while (rx->received + rx->laid < UDP_ENTRIES && rx->ring->cpu.slots.free_count &&
          (rx->laid == 0 || rx->laid_slots < UDP_ENTRY_SLOTS_MAX)) {
     uint32_t at = (rx->first + rx->received + rx->laid) % UDP_ENTRIES;
     lay(endpoint, &rx->entries[at], &rx->vector[at]);
@@ -239,9 +241,9 @@ static bool has_slot(struct udp_rx *rx, const struct udp_entry *entry)
 {
   if (!entry->is_straight && entry->given < entry->laid)
     return true;
-  if (!rx->ring->free_count && rx->laid)
+  if (!rx->ring->cpu.slots.free_count && rx->laid)
     take_back(rx);
-  return rx->ring->free_count;
+  return rx->ring->cpu.slots.free_count;
 }
 
 static uint32_t take_slot(struct udp_rx *rx, struct udp_entry *entry)
@@ -251,7 +253,7 @@ static uint32_t take_slot(struct udp_rx *rx, struct udp_entry *entry)
     entry->slots[entry->given++] = UINT32_MAX;
     return slot;
   }
-  return rx->ring->free[--rx->ring->free_count];
+  return pst_slots_take(&rx->ring->cpu.slots);
 }
 
 /* The payload is in a slot after this. */
@@ -277,16 +279,16 @@ static void give_message(struct pst_endpoint *endpoint, uint32_t slot,
   struct pst_ring *ring = endpoint->rx->ring;
   bool timed = endpoint->worker->device->timestamps != UDP_TIME_OFF;
 
-  ring->states[slot] = UDP_SLOT_OUT;
+  ring->cpu.slots.out[slot] = 1;
   *out = (struct pst_completion){
       .kind = PST_COMPLETION_MESSAGE,
       .flags = (uint16_t)((message->has_sequence ? PST_HAS_SEQUENCE : 0u) |
                           (message->has_meta ? PST_HAS_META : 0u) | (timed ? PST_HAS_TIME : 0u) |
                           (message->is_marked ? PST_IS_MARKED : 0u) |
                           (message->is_restart ? PST_IS_RESTART : 0u)),
-      .endpoint = endpoint->cookie,
-      .u.message = {.token = (uint64_t)ring->index << 32 | slot,
-                    .offset = udp_slot_offset(ring, slot) + message->offset,
+      .endpoint = endpoint->cpu.params.cookie,
+      .u.message = {.token = pst_token(ring->cpu.number, slot),
+                    .offset = pst_slot_offset(&ring->cpu.params, slot) + message->offset,
                     .length = message->length,
                     .sequence = message->sequence,
                     .meta = message->meta,
@@ -390,7 +392,7 @@ uint32_t udp_rx_poll(struct pst_endpoint *endpoint, struct pst_completion *out, 
     out[n++] = rx->parked;
     rx->is_parked = false;
   }
-  while (n < max) {
+  while (n < max && !endpoint->cpu.closing.mode) {
     if (rx->received == 0 && !receive(endpoint))
       break;
     struct udp_entry *entry = &rx->entries[rx->first];
@@ -404,7 +406,7 @@ uint32_t udp_rx_poll(struct pst_endpoint *endpoint, struct pst_completion *out, 
 
 bool udp_rx_has_room(const struct pst_endpoint *endpoint)
 {
-  return endpoint->rx->laid || endpoint->rx->ring->free_count;
+  return endpoint->rx->laid || endpoint->rx->ring->cpu.slots.free_count;
 }
 
 bool udp_rx_pending(const struct pst_endpoint *endpoint)
@@ -412,7 +414,7 @@ bool udp_rx_pending(const struct pst_endpoint *endpoint)
   const struct udp_rx *rx = endpoint->rx;
 
   return rx->is_parked ||
-         (rx->received && (rx->ring->free_count || rx->entries[rx->first].is_straight));
+         (rx->received && (rx->ring->cpu.slots.free_count || rx->entries[rx->first].is_straight));
 }
 
 /* ---- Opened and closed ------------------------------------------------------------------------
@@ -445,7 +447,6 @@ int udp_rx_open(struct pst_endpoint *endpoint, struct pst_ring *ring)
     entry->slots = (uint32_t *)(entry->name + 1);
     entry->headers = (uint8_t *)(entry->slots + UDP_SEGMENTS_MAX);
   }
-  ring->taken = true;
   return 0;
 }
 
@@ -479,7 +480,6 @@ void udp_rx_close(struct pst_endpoint *endpoint)
   if (rx->flow.holds)
     give_slot(rx->ring, rx->held_slot);
   dg_flow_end(&rx->flow);
-  rx->ring->taken = false;
   free(rx->spill);
   free(rx->memory);
   free(rx->vector);

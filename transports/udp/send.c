@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <sys/random.h>
 
+#include "send.h"
 #include "udp.h"
 
 #define CONTROL_ROOM CMSG_SPACE(sizeof(uint16_t))
@@ -68,52 +69,6 @@ void udp_tx_close(struct pst_endpoint *endpoint)
   endpoint->tx = NULL;
 }
 
-/* ---- Checking -------------------------------------------------------------------------- */
-
-static bool is_readable(const struct udp_mr *mr, uint64_t offset, uint64_t length)
-{
-  if (!mr)
-    return length == 0;
-  return (mr->access & PST_ACCESS_LOCAL_READ) && offset <= mr->length &&
-         length <= mr->length - offset;
-}
-
-/* 0, or why this SEND cannot be taken. */
-static int send_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
-{
-  uint64_t sum = 0;
-
-  if ((request->flags & ~(PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE)) || request->reserved0 ||
-      request->u.send.reserved)
-    return -EINVAL;
-  if (request->piece_count == 0) {
-    sum = request->arg.length;
-    if (!is_readable(udp_mr_of(request->local.mr), request->offset, sum))
-      return -EINVAL;
-  } else if (request->piece_count > UDP_PIECES_MAX) {
-    return -E2BIG;
-  } else if (!request->local.pieces || request->offset != 0) {
-    return -EINVAL;
-  }
-  for (uint32_t i = 0; i < request->piece_count; i++) {
-    const struct pst_piece *piece = &request->local.pieces[i];
-    if (piece->reserved || !is_readable(udp_mr_of(piece->mr), piece->offset, piece->length) ||
-        __builtin_add_overflow(sum, piece->length, &sum))
-      return -EINVAL;
-  }
-  if (sum != request->arg.length)
-    return -EINVAL;
-  return sum > endpoint->tx->message_max ? -EMSGSIZE : 0;
-}
-
-static int flush_check(const struct pst_request *request)
-{
-  return (request->flags & ~PST_REQUEST_FENCE) || request->reserved0 || request->piece_count ||
-                 request->u.rma.remote || request->u.rma.reserved
-             ? -EINVAL
-             : 0;
-}
-
 /* ---- Laying a message out ----------------------------------------------------------------- */
 
 struct batch {
@@ -129,13 +84,14 @@ static uint32_t add_payload(struct udp_tx *tx, struct batch *batch,
                             const struct pst_request *request)
 {
   uint32_t sum = 0;
-  struct pst_piece one = {request->local.mr, request->offset, request->arg.length, 0};
-  const struct pst_piece *pieces = request->piece_count ? request->local.pieces : &one;
+  uint32_t count;
+  struct pst_piece one;
+  const struct pst_piece *pieces = pst_request_pieces(request, &one, &count);
 
-  for (uint32_t i = 0; i < (request->piece_count ? request->piece_count : 1u); i++) {
+  for (uint32_t i = 0; i < count; i++) {
     if (pieces[i].length == 0)
       continue;
-    uint8_t *at = udp_mr_of(pieces[i].mr)->base + pieces[i].offset;
+    uint8_t *at = pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset;
     tx->parts[batch->parts++] = (struct iovec){at, pieces[i].length};
     if (tx->checksums)
       sum += dg_byte_sum(at, pieces[i].length);
@@ -317,7 +273,8 @@ static uint32_t send_some(struct pst_endpoint *endpoint, const struct pst_reques
   int wrong = 0;
 
   for (uint32_t i = 0; i < n && requests[i].opcode == PST_OP_SEND; i++) {
-    wrong = send_check(endpoint, &requests[i]);
+    wrong =
+        pst_send_check(&requests[i], PST_CPU_PIECES_MAX, tx->message_max, pst_cpu_mr_holds, NULL);
     if (wrong || !add(endpoint, &batch, &requests[i], now_ns))
       break;
   }
@@ -352,17 +309,17 @@ static uint32_t post_sends(struct pst_endpoint *endpoint, const struct pst_reque
     taken += some;
   }
   if (taken)
-    udp_done_push(endpoint, PST_OP_SEND, requests[taken - 1].cookie, taken);
+    pst_dones_push(&endpoint->cpu.dones, PST_OP_SEND, 0, requests[taken - 1].cookie, taken);
   return taken;
 }
 
 static uint32_t post_flush(struct pst_endpoint *endpoint, const struct pst_request *request,
                            int *rc)
 {
-  *rc = request->opcode == PST_OP_FLUSH ? flush_check(request) : -EINVAL;
+  *rc = request->opcode == PST_OP_FLUSH ? pst_flush_check(request, false) : -EINVAL;
   if (*rc != 0)
     return 0;
-  udp_done_push(endpoint, PST_OP_FLUSH, request->cookie, 1);
+  pst_dones_push(&endpoint->cpu.dones, PST_OP_FLUSH, 0, request->cookie, 1);
   return 1;
 }
 
@@ -370,18 +327,18 @@ int udp_post(struct pst_endpoint *endpoint, const struct pst_request *requests, 
              uint32_t *wait)
 {
   const struct pst_host *host = endpoint->worker->device->host;
+  struct pst_dones *dones = &endpoint->cpu.dones;
   uint32_t taken = 0, why = PST_WAIT_NONE;
-  int rc = 0;
+  int rc = pst_cpu_may_post(&endpoint->cpu);
 
-  if (!endpoint->connected || endpoint->tell_connected || endpoint->close_mode)
-    return -ENOTCONN;
+  if (rc < 0)
+    return rc;
   if (!endpoint->tx)
     return n ? -EINVAL : 0;
   uint64_t now = endpoint->worker->device->framing == DG_FRAMING_RTP ? host->clock_ns(host) : 0;
   endpoint->tx->blocked = endpoint->tx->is_throttled = false;
   while (taken < n && rc == 0) {
-    uint32_t room = endpoint->request_max - endpoint->outstanding;
-    uint32_t left = n - taken < room ? n - taken : room;
+    uint32_t left = pst_dones_room(dones, n - taken);
     if (left == 0) {
       why = PST_WAIT_QUEUE;
       break;
@@ -390,12 +347,9 @@ int udp_post(struct pst_endpoint *endpoint, const struct pst_request *requests, 
                      ? post_sends(endpoint, requests + taken, left, now, &rc)
                      : post_flush(endpoint, requests + taken, &rc);
     taken += k;
-    endpoint->outstanding += k;
+    dones->outstanding += k;
   }
   if (rc == -EAGAIN)
     why = PST_WAIT_QUEUE;
-  else if (rc < 0 && taken == 0)
-    return rc;
-  *wait = why;
-  return taken || n == 0 ? (int)taken : -EAGAIN;
+  return pst_post_result(taken, n, rc, why, wait);
 }

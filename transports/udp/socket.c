@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "address.h"
+#include "receive.h"
+#include "send.h"
 #include "udp.h"
 
 static int fail(const struct pst_endpoint *endpoint, const char *what, const char *remedy)
@@ -255,7 +258,7 @@ static int bind_socket(struct pst_endpoint *endpoint, uint16_t port)
 int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *options)
 {
   const struct pst_host *host = endpoint->worker->device->host;
-  bool receives = endpoint->roles & PST_ROLE_RECEIVER;
+  bool receives = endpoint->cpu.params.roles & PST_ROLE_RECEIVER;
   bool joins = receives && endpoint->group.any.sa_family != AF_UNSPEC;
   int rc = 0;
 

@@ -56,7 +56,7 @@ static const struct pst_transport_ops ops = {
     .close = udp_close,
     .limits = udp_limits,
     .mr_register = udp_mr_register,
-    .mr_deregister = udp_mr_deregister,
+    .mr_deregister = pst_cpu_mr_deregister,
     .worker_open = udp_worker_open,
     .worker_close = udp_worker_close,
     .arm = udp_arm,
@@ -72,7 +72,7 @@ static const struct pst_transport_ops ops = {
     .release = udp_release,
     .counters = udp_counters,
     .describe = udp_describe,
-    .endpoint_close = udp_endpoint_close,
+    .endpoint_close = pst_cpu_endpoint_close,
 };
 
 PST_PLUGIN(probe, &ops);

@@ -3,6 +3,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "receive.h"
+#include "send.h"
 #include "udp.h"
 
 int udp_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
@@ -31,11 +33,11 @@ void udp_worker_close(struct pst_worker *worker)
     return;
   for (uint32_t i = 0; i < worker->endpoint_count; i++)
     udp_endpoint_free(worker->endpoints[i]);
-  for (uint32_t i = 0; i < worker->ring_count; i++)
-    udp_ring_close(worker, worker->rings[i]);
+  for (uint32_t i = 0; i < worker->rings.room; i++)
+    udp_ring_close(worker, worker->rings.all[i].at);
   close(worker->epoll_fd);
   free(worker->endpoints);
-  free(worker->rings);
+  free(worker->rings.all);
   free(worker);
 }
 
@@ -46,40 +48,13 @@ int udp_event_fd(struct pst_worker *worker)
 
 /* ---- Polling ---------------------------------------------------------------------------- */
 
-static struct pst_completion event(const struct pst_endpoint *endpoint, uint8_t code)
-{
-  return (struct pst_completion){
-      .kind = PST_COMPLETION_EVENT, .code = code, .endpoint = endpoint->cookie};
-}
-
-static uint32_t take_done(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max)
-{
-  uint32_t n = 0;
-
-  while (n < max && endpoint->done_tail != endpoint->done_head) {
-    const struct udp_done *done = &endpoint->done[endpoint->done_tail++ & endpoint->done_mask];
-    endpoint->outstanding -= (uint32_t)done->count;
-    out[n++] = (struct pst_completion){.kind = PST_COMPLETION_DONE,
-                                       .code = (uint8_t)done->opcode,
-                                       .endpoint = endpoint->cookie,
-                                       .u.done = {done->cookie, done->count}};
-  }
-  return n;
-}
-
 static uint32_t poll_endpoint(struct pst_endpoint *endpoint, struct pst_completion *out,
                               uint32_t max)
 {
-  uint32_t n = 0;
-
-  if (endpoint->tell_connected && n < max) {
-    endpoint->tell_connected = false;
-    out[n++] = event(endpoint, PST_EVENT_CONNECTED);
-  }
   if (endpoint->has_error)
     udp_socket_errors(endpoint);
-  n += take_done(endpoint, out + n, max - n);
-  if (endpoint->rx && endpoint->connected && !endpoint->close_mode)
+  uint32_t n = pst_cpu_endpoint_poll(&endpoint->cpu, out, max);
+  if (endpoint->rx && udp_is_connected(endpoint))
     n += udp_rx_poll(endpoint, out + n, max - n);
   return n;
 }
@@ -102,10 +77,9 @@ static uint32_t close_endpoints(struct pst_worker *worker, struct pst_completion
 
   for (uint32_t i = worker->endpoint_count; i-- > 0 && n < max;) {
     struct pst_endpoint *endpoint = worker->endpoints[i];
-    if (!endpoint->close_mode || endpoint->done_tail != endpoint->done_head ||
-        (endpoint->rx && endpoint->rx->is_parked))
+    n += pst_cpu_endpoint_poll_end(&endpoint->cpu, out + n, max - n);
+    if (endpoint->cpu.state != PST_CPU_CLOSED)
       continue;
-    out[n++] = event(endpoint, PST_EVENT_CLOSED);
     udp_endpoint_free(endpoint);
     worker->endpoints[i] = worker->endpoints[--worker->endpoint_count];
   }
@@ -122,7 +96,7 @@ int udp_poll(struct pst_worker *worker, struct pst_completion *completions, uint
   for (uint32_t i = 0; i < count && n < max; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[(worker->turn + i) % count];
     n += poll_endpoint(endpoint, completions + n, max - n);
-    closing |= endpoint->close_mode != 0;
+    closing |= endpoint->cpu.closing.mode != 0;
   }
   worker->turn++;
   if (closing)
@@ -137,13 +111,12 @@ static uint32_t interest_of(const struct pst_endpoint *endpoint)
 {
   if (endpoint->tx)
     return endpoint->tx->blocked ? EPOLLOUT : 0;
-  return endpoint->connected && udp_rx_has_room(endpoint) ? EPOLLIN : 0;
+  return udp_is_connected(endpoint) && udp_rx_has_room(endpoint) ? EPOLLIN : 0;
 }
 
 static bool is_pending(const struct pst_endpoint *endpoint)
 {
-  return endpoint->tell_connected || endpoint->close_mode || endpoint->has_error ||
-         endpoint->done_head != endpoint->done_tail ||
+  return pst_cpu_endpoint_is_pending(&endpoint->cpu) || endpoint->has_error ||
          (endpoint->tx && endpoint->tx->is_throttled) || (endpoint->rx && udp_rx_pending(endpoint));
 }
 

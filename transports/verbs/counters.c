@@ -149,8 +149,8 @@ static const uint64_t *value_of(const struct vb_counters *counters, const char *
   return NULL;
 }
 
-static uint64_t growth(const struct vb_counters *before, const struct vb_counters *now,
-                       const char *name)
+uint64_t vb_counters_growth(const struct vb_counters *before, const struct vb_counters *now,
+                            const char *name)
 {
   const uint64_t *was = value_of(before, name), *is = value_of(now, name);
   return is && (!was || *is > *was) ? *is - (was ? *was : 0) : 0;
@@ -178,9 +178,9 @@ static void tell_silence(struct text *text, const struct vb_counters *before,
                                          {"port_xmit_packets", "port_rcv_packets"}};
   for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
     const char *out = pairs[i][0], *in = pairs[i][1];
-    if (!value_of(now, out) || !value_of(now, in) || growth(before, now, in) > 0)
+    if (!value_of(now, out) || !value_of(now, in) || vb_counters_growth(before, now, in) > 0)
       continue;
-    tell(text, out, growth(before, now, out));
+    tell(text, out, vb_counters_growth(before, now, out));
     tell(text, in, 0);
   }
 }
@@ -193,7 +193,7 @@ void vb_counters_text(const struct vb_counters *before, const struct vb_counters
   snprintf(text, size, "%s", now->count ? "none has grown" : "none can be read");
   for (uint32_t i = 0; i < now->count; i++) {
     const char *name = now->at[i].name;
-    uint64_t grown = is_trouble(name) ? growth(before, now, name) : 0;
+    uint64_t grown = is_trouble(name) ? vb_counters_growth(before, now, name) : 0;
     if (grown)
       tell(&to, name, grown);
   }

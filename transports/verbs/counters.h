@@ -25,6 +25,9 @@ const char *vb_counters_host(const struct vb_gid *gid);
 /* Of `port`, a port's folder in sysfs: hw_counters/ and counters/. Of `host`, such a file, NULL for
  * none: which packets were refused. What is absent is not among them. */
 void vb_counters_read(const char *port, const char *host, struct vb_counters *counters);
+/* By how much the one of that name has grown. */
+uint64_t vb_counters_growth(const struct vb_counters *before, const struct vb_counters *now,
+                            const char *name);
 /* Those that tell of trouble and have grown, and how many packets went where none came:
  * "completer_retry_err +6, sent_pkts +7, rcvd_pkts +0"; "none has grown". Always terminated. */
 void vb_counters_text(const struct vb_counters *before, const struct vb_counters *now, char *text,

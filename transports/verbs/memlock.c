@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/capability.h>
+#include <penstock/page.h>
+#include <penstock/plugin.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -46,7 +48,7 @@ void vb_memlock_read(struct vb_memlock *now)
 
 static uint64_t whole_pages(uint64_t bytes)
 {
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t page = pst_page_size();
 
   return bytes > UINT64_MAX - page ? bytes : (bytes + page - 1) / page * page;
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <penstock/page.h>
+
 #include "memlock.h"
 #include "mr.h"
 
@@ -18,6 +20,12 @@ static struct ibv_mr *count(struct vb_mrs *mrs, struct ibv_mr *made)
   if (made)
     atomic_fetch_add_explicit(mrs->held, 1, memory_order_relaxed);
   return made;
+}
+
+void *vb_pages_alloc(size_t bytes)
+{
+  const size_t page = pst_page_size();
+  return aligned_alloc(page, (bytes + page - 1) / page * page);
 }
 
 struct ibv_mr *vb_pin(struct vb_mrs *mrs, void *address, size_t length, int access)
@@ -207,7 +215,7 @@ static int register_device(const struct pst_host *host, struct vb_mrs *mrs,
     out->address = (uint64_t)(uintptr_t)region->host + offset;
     out->mr = vb_pin(mrs, (uint8_t *)region->host + offset, length, access);
     if (out->mr) {
-      out->path = PST_PATH_MAPPED;
+      out->path = PST_PATH_DIRECT;
       snprintf(out->via, sizeof(out->via), "host mapping");
       snprintf(reason, 160, "%.159s", all.text);
       return 0;
@@ -241,9 +249,8 @@ static int register_host(const struct pst_host *host, struct vb_mrs *mrs,
               ibv_get_device_name(mrs->pd->context->device), strerror(error), why);
     return -error;
   }
-  out->path = region->kind == PST_MEMORY_MAPPED ? PST_PATH_MAPPED : PST_PATH_DIRECT;
-  snprintf(out->via, sizeof(out->via), "%s",
-           region->kind == PST_MEMORY_MAPPED ? "host mapping" : "dma");
+  out->path = PST_PATH_DIRECT;
+  snprintf(out->via, sizeof(out->via), "dma");
   return 0;
 }
 

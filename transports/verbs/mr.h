@@ -29,6 +29,10 @@ void vb_mrs_open(struct vb_mrs *mrs, struct ibv_pd *pd, int max, atomic_uint *he
 /* All are closed. */
 void vb_mrs_close(struct vb_mrs *mrs);
 
+/* Memory to register, for free(): on pages of its own, since a forked process may lose those. NULL:
+ * there is none. */
+void *vb_pages_alloc(size_t bytes);
+
 struct vb_mr {
   struct ibv_mr *mr;
   struct vb_mrs *mrs;

@@ -38,7 +38,7 @@ static inline __attribute__((always_inline)) uint32_t tell_alike(struct pst_endp
   const uint32_t number = endpoint->number, drop = how == OWN ? 0 : 31;
   const uint64_t whose = wc->wr_id >> drop, kind = kind_of(&first),
                  length_max = ring->params.payload_max;
-  const uint64_t token = rc_ring_token(ring, 0), is_out = rc_slot(endpoint, RC_SLOT_OUT);
+  const uint64_t token = pst_token(ring->place, 0), is_out = rc_slot(endpoint, RC_SLOT_OUT);
   const uint64_t base = ring->params.base + ring->params.headroom, stride = ring->params.stride;
   const uint32_t from = rx->line.tail & rx->line.mask, to_end = rx->line.mask + 1 - from;
   const uint32_t *next = rx->line.at + from, initial = (uint32_t)rx->initial;
@@ -129,7 +129,7 @@ static void look_at_credit(struct pst_endpoint *endpoint)
 
 void rc_arrived(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct rc_out *out)
 {
-  const bool is_closing = endpoint->rx && endpoint->close_mode;
+  const bool is_closing = endpoint->rx && endpoint->closing.mode;
   const uint32_t told = endpoint->rx && !is_closing ? tell_messages(endpoint, wc, 1, out) : 0;
 
   if (told == 0 && endpoint->shared)
@@ -148,7 +148,7 @@ uint32_t rc_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct
   const uint32_t there = worker->wc_count - worker->wc_at;
 
   if (!endpoint->rx || endpoint->lanes || endpoint->receive_buffers ||
-      endpoint->state != RC_CONNECTED || endpoint->tell_connected || endpoint->close_mode)
+      endpoint->state != RC_CONNECTED || endpoint->tell_connected || endpoint->closing.mode)
     return 0;
   most = there < most ? there : most;
   most = out->room < most ? out->room : most;

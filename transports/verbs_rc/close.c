@@ -1,74 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How connections end: failed, left by the peer, closed by the host. */
-#include <stdio.h>
+/* How an endpoint ends: closed by the host, or given up. */
 
 #include "rc.h"
-
-void rc_say_failed(const struct pst_endpoint *endpoint, enum pst_log_level level, int status,
-                   const char *why, const char *then)
-{
-  const struct pst_device *device = endpoint->device;
-  char counters[512], peer[VB_GID_TEXT];
-
-  rc_since_text(endpoint, counters, sizeof(counters));
-  vb_gid_address(endpoint->peer.gid, peer);
-  RC_LOG(device, level,
-         "%s: the connection from %s port %u to %s (QP %u) failed: %s (%s). Counters of port and "
-         "host since the connection began: %s. %s%s%s",
-         endpoint->label, device->open.info->name, device->open.port->number, peer,
-         endpoint->peer.qpn, why, strerror(-status), counters, device->open.gid_reason,
-         then[0] ? ". " : "", then);
-}
-
-void rc_forget_room(struct pst_endpoint *endpoint)
-{
-  if (endpoint->has_told_room)
-    endpoint->worker->told--;
-  endpoint->has_told_room = endpoint->wants_room = false;
-}
-
-static void over(struct pst_endpoint *endpoint, int status)
-{
-  endpoint->state = RC_OVER;
-  endpoint->gone_status = status;
-  endpoint->tell_gone = !endpoint->close_mode;
-  rc_forget_room(endpoint);
-  endpoint->over_ns = rc_now_ns(endpoint->device);
-  rc_due(endpoint->worker, endpoint->over_ns + RC_FLUSH_NS);
-  rc_pend(endpoint);
-}
-
-void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
-{
-  if (endpoint->is_failed)
-    return;
-  if (rc_mend_begin(endpoint, status, why ? why : strerror(-status)))
-    return;
-  const int error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
-  rc_mend_end(endpoint, error);
-  endpoint->is_failed = true;
-  if (!endpoint->error)
-    endpoint->error = error;
-  if (atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 1)
-    rc_queue_error(endpoint);
-  if (endpoint->state == RC_OVER) { /* told, and what is still posted ends */
-    rc_pend(endpoint);
-    return;
-  }
-  if (why && !endpoint->close_mode)
-    rc_say_failed(endpoint, PST_LOG_ERROR, status, why, "");
-  over(endpoint, status);
-}
-
-/* What this end has posted is still answered, as long as the peer's queue pair is there. */
-void rc_left(struct pst_endpoint *endpoint, int status)
-{
-  if (endpoint->state == RC_OVER)
-    return;
-  rc_mend_end(endpoint, -ECONNRESET);
-  endpoint->peer_left = true;
-  over(endpoint, status);
-}
 
 void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
@@ -90,13 +23,11 @@ void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 
 int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
 {
-  if (mode != PST_CLOSE_DRAIN && mode != PST_CLOSE_ABORT)
-    return -EINVAL;
-  if (endpoint->close_mode)
-    return -EALREADY;
-  rc_mend_end(endpoint, -ECANCELED);
-  endpoint->close_mode = mode;
-  endpoint->close_by_ns = deadline_ns;
+  const int rc = pst_closing_begin(&endpoint->closing, mode, deadline_ns);
+
+  if (rc < 0)
+    return rc;
+  rc_reconnect_end(endpoint, -ECANCELED);
   endpoint->tell_gone = false;
   rc_forget_room(endpoint);
   /* Behind all that is posted. */
@@ -149,7 +80,8 @@ uint64_t rc_close_due(const struct pst_endpoint *endpoint)
   /* Receives that are missing are nobody's requests: they go with the queue pair. */
   bool is_enough = endpoint->is_erred && endpoint->sq_done == endpoint->sq_head;
 
-  return is_enough && flushed_ns < endpoint->close_by_ns ? flushed_ns : endpoint->close_by_ns;
+  return is_enough && flushed_ns < endpoint->closing.deadline_ns ? flushed_ns
+                                                                 : endpoint->closing.deadline_ns;
 }
 
 /* Requests that a peer that has left may have had, and answered: all else that is under way, credit
@@ -164,7 +96,7 @@ static bool awaits_answers(const struct pst_endpoint *endpoint)
 
 bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
-  bool late = now_ns >= endpoint->close_by_ns;
+  bool late = now_ns >= endpoint->closing.deadline_ns;
 
   if (atomic_load_explicit(&endpoint->setup, memory_order_acquire) == 1)
     return false; /* it comes by itself */
@@ -172,7 +104,7 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
   bool done = endpoint->sq_done == endpoint->sq_head && rc_lanes_are_said(endpoint);
   bool waits = endpoint->state == RC_CONNECTED
                    ? !done
-                   : endpoint->peer_left && endpoint->close_mode == PST_CLOSE_DRAIN &&
+                   : endpoint->peer_left && endpoint->closing.mode == PST_CLOSE_DRAIN &&
                          awaits_answers(endpoint);
   if (!endpoint->is_erred && waits && !late)
     return false;

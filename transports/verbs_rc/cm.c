@@ -12,8 +12,6 @@
 #define RESOLVE_MS 1000              /* for a neighbour to answer, a try */
 #define AGAIN_NS UINT64_C(100000000) /* between tries */
 
-const uint8_t rc_cm_magic[8] = {'p', 's', 't', 'r', 'c', 'c', 'm', 1};
-
 /* ---- Endpoints --------------------------------------------------------------------------------
  */
 
@@ -51,16 +49,6 @@ void rc_cm_close(struct pst_endpoint *endpoint)
   endpoint->cm = NULL;
 }
 
-bool rc_cm_connects(const struct pst_endpoint *endpoint)
-{
-  const struct rc_blob *own = &endpoint->own, *peer = &endpoint->peer;
-  int order = memcmp(own->gid, peer->gid, sizeof(own->gid));
-
-  if (own->is_sender != own->is_receiver)
-    return own->is_sender;
-  return order ? order < 0 : own->qpn < peer->qpn;
-}
-
 static void fail(struct pst_endpoint *endpoint, int status, const char *call)
 {
   char why[192];
@@ -68,29 +56,10 @@ static void fail(struct pst_endpoint *endpoint, int status, const char *call)
   snprintf(why, sizeof(why),
            "%s: %s; see `ip route get`, `rdma link` and the kernel's log (`dmesg`)", call,
            strerror(-status));
-  if (rc_cm_mends(endpoint, -1, 0))
+  if (rc_cm_reconnects(endpoint, -1, 0))
     RC_LOG(endpoint->device, PST_LOG_DEBUG, "%s: not re-established yet: %s", endpoint->label, why);
   else
     rc_fail(endpoint, status, why);
-}
-
-static struct rdma_conn_param parameters(const struct pst_endpoint *endpoint,
-                                         struct private_data *data)
-{
-  const struct pst_device *device = endpoint->device;
-  uint32_t own = (uint32_t)device->attr.max_qp_init_rd_atom, peer = endpoint->peer.rd_atomic;
-
-  memcpy(data->magic, rc_cm_magic, sizeof(rc_cm_magic));
-  data->to = htobe64(endpoint->peer.cm_token);
-  data->from = htobe64(endpoint->own.cm_token);
-  return (struct rdma_conn_param){.private_data = data,
-                                  .private_data_len = sizeof(*data),
-                                  .responder_resources = endpoint->own.rd_atomic,
-                                  .initiator_depth = (uint8_t)(own < peer ? own : peer),
-                                  .retry_count = (uint8_t)device->path.retry_cnt,
-                                  .rnr_retry_count = (uint8_t)device->path.rnr_retry,
-                                  .srq = endpoint->shared != NULL,
-                                  .qp_num = endpoint->qp->qp_num};
 }
 
 /* ---- The end that connects ----------------------------------------------------------------- */
@@ -122,7 +91,7 @@ void rc_cm_resolve(struct pst_endpoint *endpoint)
   int error = errno;
   if (!vb_cm_is_passing(RDMA_CM_EVENT_ADDR_ERROR, -error))
     fail(endpoint, -error, "rdma_resolve_addr");
-  else if (!rc_cm_mends(endpoint, RDMA_CM_EVENT_ADDR_ERROR, -error))
+  else if (!rc_cm_reconnects(endpoint, RDMA_CM_EVENT_ADDR_ERROR, -error))
     rc_cm_try_later(endpoint, rc_now_ns(device));
 }
 
@@ -150,7 +119,7 @@ void rc_cm_ask(struct pst_endpoint *endpoint)
 {
   uint8_t timeout = (uint8_t)endpoint->device->path.timeout;
   struct private_data data;
-  struct rdma_conn_param param = parameters(endpoint, &data);
+  struct rdma_conn_param param = rc_cm_parameters(endpoint, &data);
   struct rc_cm *cm = endpoint->cm;
 
   cm->stage = STAGE_REQUEST;
@@ -186,7 +155,7 @@ static struct pst_endpoint *find_token(const struct pst_worker *worker, uint64_t
 void rc_cm_set_up(struct pst_endpoint *endpoint)
 {
   endpoint->cm->stage = STAGE_SETTLED;
-  endpoint->mend.again_ns = RC_NEVER;
+  endpoint->reconnect.again_ns = RC_NEVER;
   int rc = rc_set_up_soon(endpoint);
   if (rc < 0)
     rc_fail(endpoint, rc, "no memory to connect with");
@@ -217,7 +186,7 @@ void rc_cm_asked(struct pst_worker *worker, const struct event *event)
     rc_cm_asked_again(endpoint, event);
     return;
   }
-  bool is_free = endpoint && !endpoint->cm->id && !endpoint->close_mode &&
+  bool is_free = endpoint && !endpoint->cm->id && !endpoint->closing.mode &&
                  (endpoint->state == RC_NEW ||
                   (endpoint->state == RC_SETTING_UP && !rc_cm_connects(endpoint)));
   if (!is_free) {
@@ -246,63 +215,4 @@ void rc_cm_connect(struct pst_endpoint *endpoint)
     endpoint->cm->id = NULL;
   }
   rc_cm_resolve(endpoint);
-}
-
-/* ---- The queue pair ---------------------------------------------------------------------------
- */
-
-/* For each of several (`qps`) alike: the id's path is the endpoint's, and the first packet numbers,
- * which the kernel draws for each id, are as good for the others, since numbers are a queue pair's
- * own. Which of the peer's is meant, its address says. Of the others the kernel knows nothing, so
- * that it does not hold their numbers back for a while, once the connection is over, as it does the
- * first one's: a packet that comes late is not taken for the next connection's all the same, whose
- * packet numbers are others. */
-int rc_cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr)
-{
-  const struct vb_path *path = &endpoint->device->path;
-  struct ibv_qp_attr given = {.qp_state = attr->qp_state};
-  struct rc_cm *cm = endpoint->cm;
-  int mask;
-
-  if (rdma_init_qp_attr(cm->id, &given, &mask) != 0)
-    return errno;
-  if (attr->qp_state == IBV_QPS_RTS) {
-    attr->sq_psn = given.sq_psn;
-    return 0;
-  }
-  attr->ah_attr = given.ah_attr;
-  attr->rq_psn = given.rq_psn;
-  if (given.path_mtu < attr->path_mtu)
-    attr->path_mtu = given.path_mtu;
-  if (path->hop_limit_is_set)
-    attr->ah_attr.grh.hop_limit = (uint8_t)path->hop_limit;
-  if (path->service_level)
-    attr->ah_attr.sl = (uint8_t)path->service_level;
-  cm->gid_index = attr->ah_attr.grh.sgid_index;
-  cm->hop_limit = attr->ah_attr.grh.hop_limit;
-  return 0;
-}
-
-/* rdma_accept() is answered by a message of the peer's kernel, and data may come before that. It is
- * not for rdma_notify() to say so: what the kernel does then it does later, and an id that is
- * destroyed before holds rdma_destroy_id() up until the kernel gives up repeating its own message,
- * which takes it a minute. */
-int rc_cm_settle(struct pst_endpoint *endpoint)
-{
-  struct private_data data;
-  struct rdma_conn_param param = parameters(endpoint, &data);
-  int rc = rc_cm_connects(endpoint) ? rdma_establish(endpoint->cm->id)
-                                    : rdma_accept(endpoint->cm->id, &param);
-
-  return rc == 0 ? 0 : errno ? errno : EIO;
-}
-
-void rc_cm_describe(const struct pst_endpoint *endpoint, char *text, size_t size)
-{
-  const struct rc_cm *cm = endpoint->cm;
-
-  if (endpoint->state == RC_CONNECTED)
-    snprintf(text, size, "by rdma_cm with GID %u and hop limit %u", cm->gid_index, cm->hop_limit);
-  else
-    snprintf(text, size, "by rdma_cm");
 }

@@ -8,7 +8,7 @@
  * says both tokens, so that it finds its endpoint and nobody else's does.
  *
  * Queue pairs are the transport's own: rdma_cm says where the path leads (GID, hop limit, traffic
- * class, first PSNs), connect.c takes the queue pair there; of several (`qps`) all of them, by the
+ * class, first PSNs), qp_setup.c takes the queue pair there; of several (`qps`) all of them, by the
  * one id that an endpoint has, which the kernel knows by the first one's number. The kernel tells
  * when the peer's end is gone, which a connection without rdma_cm learns by trying.
  *
@@ -44,7 +44,7 @@ int rc_cm_settle(struct pst_endpoint *endpoint);
  * a step towards another, once the queue pair has given everything back. No deferred work is under
  * way. */
 void rc_cm_drop(struct pst_endpoint *endpoint);
-void rc_cm_mend(struct pst_endpoint *endpoint);
+void rc_cm_reconnect(struct pst_endpoint *endpoint);
 /* Why it was not had again, in words. */
 void rc_cm_missed(const struct pst_endpoint *endpoint, char *text, size_t size);
 /* What it waits for and was not given in time, in words. False: for the peer to ask. */

@@ -4,19 +4,6 @@
 
 #define NOBODY_LISTENS 8 /* a reason of REJ: invalid service ID */
 
-bool rc_cm_waits(const struct pst_endpoint *endpoint, char *text, size_t size)
-{
-  static const int events[] = {[STAGE_ADDRESS] = RDMA_CM_EVENT_ADDR_ERROR,
-                               [STAGE_ROUTE] = RDMA_CM_EVENT_ROUTE_ERROR,
-                               [STAGE_REQUEST] = RDMA_CM_EVENT_UNREACHABLE};
-  enum stage stage = endpoint->cm ? endpoint->cm->stage : STAGE_IDLE;
-
-  if (stage == STAGE_IDLE || stage == STAGE_SETTLED)
-    return false;
-  vb_cm_text(events[stage], -ETIMEDOUT, text, size);
-  return true;
-}
-
 /* The endpoint is not there any more, or nobody listens: a later try would find the same. */
 static bool is_for_good(const struct event *event)
 {
@@ -30,7 +17,7 @@ static void missed(struct pst_endpoint *endpoint, const struct event *event)
   if (endpoint->cm->stage == STAGE_SETTLED)
     rc_cm_left(endpoint);
   else
-    rc_cm_mends(endpoint, event->type, event->status);
+    rc_cm_reconnects(endpoint, event->type, event->status);
 }
 
 /* It ends what is not connected yet; later, the queue pair's own errors do. */
@@ -40,7 +27,7 @@ static void failed(struct pst_endpoint *endpoint, const struct event *event)
 
   if (endpoint->state != RC_SETTING_UP && endpoint->state != RC_GREETING)
     return;
-  if (endpoint->mend.by_ns && !is_for_good(event)) {
+  if (endpoint->reconnect.by_ns && !is_for_good(event)) {
     missed(endpoint, event);
     return;
   }
@@ -57,7 +44,7 @@ static void failed(struct pst_endpoint *endpoint, const struct event *event)
 
 static void take_of(struct pst_endpoint *endpoint, const struct event *event)
 {
-  bool is_on = endpoint->state == RC_SETTING_UP && !endpoint->close_mode && !endpoint->is_failed;
+  bool is_on = endpoint->state == RC_SETTING_UP && !endpoint->closing.mode && !endpoint->is_failed;
 
   if (rc_cm_of_next(endpoint, event))
     return;

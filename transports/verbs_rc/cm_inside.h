@@ -46,7 +46,10 @@ struct private_data {
   uint64_t to, from; /* tokens, big-endian */
 };
 
+/* cm_id.c */
 extern const uint8_t rc_cm_magic[8];
+struct rdma_conn_param rc_cm_parameters(const struct pst_endpoint *endpoint,
+                                        struct private_data *data);
 
 /* An event, once it is given back. */
 struct event {
@@ -75,8 +78,8 @@ void rc_cm_asked(struct pst_worker *worker, const struct event *event);
 /* Both. */
 void rc_cm_set_up(struct pst_endpoint *endpoint);
 
-/* cm_mend.c. It is had again: true, there is to be another try. */
-bool rc_cm_mends(struct pst_endpoint *endpoint, int event, int status);
+/* cm_reconnect.c. It is had again: true, there is to be another try. */
+bool rc_cm_reconnects(struct pst_endpoint *endpoint, int event, int status);
 /* The peer's end is gone, or begins anew: to be told by rc_cm_leave(). */
 void rc_cm_left(struct pst_endpoint *endpoint);
 /* Does its own peer ask to be connected anew; then it is noted. */

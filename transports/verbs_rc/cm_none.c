@@ -61,7 +61,7 @@ void rc_cm_drop(struct pst_endpoint *endpoint)
   (void)endpoint;
 }
 
-void rc_cm_mend(struct pst_endpoint *endpoint)
+void rc_cm_reconnect(struct pst_endpoint *endpoint)
 {
   (void)endpoint;
 }

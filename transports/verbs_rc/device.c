@@ -78,6 +78,7 @@ static int read_device(struct pst_device *device)
   snprintf(device->counter_folder, sizeof(device->counter_folder), "%.250s/ports/%u",
            open->context->device->ibdev_path, open->port->number);
   device->counter_host = vb_counters_host(&open->gid);
+  vb_counters_read(device->counter_folder, device->counter_host, &device->port_before);
   return 0;
 }
 
@@ -174,37 +175,19 @@ static int rights(const struct pst_device *device, uint32_t access)
 static void tell_path(struct pst_path_info *path, const struct pst_device *device,
                       const struct vb_mr *mr, const char *reason)
 {
-  struct pst_path_info info = {.path = mr->path};
-
-  if (!path)
-    return;
-  snprintf(info.via, sizeof(info.via), "%s", mr->via);
-  snprintf(info.carrier, sizeof(info.carrier), "%s", device->carrier);
-  snprintf(info.reason, sizeof(info.reason), "%s", reason);
-  pst_struct_write(path, &info, sizeof(info));
+  pst_path_write(path, mr->path, mr->via, device->carrier, reason);
 }
 
 static int check(const struct pst_device *device, const struct pst_mr_params *in,
                  const struct pst_region *region)
 {
-  const uint32_t known =
-      PST_ACCESS_LOCAL_READ | PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING | RC_REMOTE_ACCESS;
-  const char *what = NULL;
+  const char *wrong = NULL;
 
-  if (in->offset > region->length || in->length > region->length - in->offset)
-    what = "it lies outside its region";
-  else if (in->length == 0)
-    what = "it is empty";
-  else if (in->access & ~known)
-    what = "it asks for rights that are not known";
+  if (in->length == 0)
+    wrong = "it is empty";
   else if ((in->access & PST_ACCESS_REMOTE_ATOMIC) && !(device->capabilities & PST_CAP_ATOMIC))
-    what = "the device has no atomics";
-  if (!what)
-    return 0;
-  RC_LOG(device, PST_LOG_ERROR, "registration of [%llu, +%llu) of %llu bytes refused: %s",
-         (unsigned long long)in->offset, (unsigned long long)in->length,
-         (unsigned long long)region->length, what);
-  return -EINVAL;
+    wrong = "the device has no atomics";
+  return pst_mr_params_check(device->host, in, region, wrong);
 }
 
 int rc_mr_register(struct pst_device *device, const struct pst_mr_params *params,

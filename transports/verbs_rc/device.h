@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <penstock/transport.h>
+#include <penstock/transport-util.h>
 
 #include "../verbs/counters.h"
 #include "../verbs/device.h"
@@ -86,9 +86,10 @@ struct pst_device {
   uint64_t initial;      /* what sequence 0 travels as: a test's */
   char carrier[48];
   char counter_folder[320];
-  const char *counter_host;   /* NULL: none */
-  pthread_mutex_t events;     /* who reads the asynchronous ones */
-  struct pst_worker *workers; /* that are open; under `events` */
+  const char *counter_host;                 /* NULL: none */
+  struct vb_counters port_before, port_now; /* when it was opened, and when last asked */
+  pthread_mutex_t events;                   /* who reads the asynchronous ones */
+  struct pst_worker *workers;               /* that are open; under `events` */
   _Atomic bool is_lost;
 };
 

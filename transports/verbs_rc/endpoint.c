@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Endpoints: opened, told, and freed. */
 #include <stdio.h>
-#include <sys/random.h>
 
 #include "cm.h"
 #include "rc.h"
@@ -9,32 +8,13 @@
 
 static int check(struct pst_worker *worker, const struct pst_endpoint_params *in)
 {
-  struct pst_device *device = worker->device;
   struct pst_limits limits = {.struct_size = sizeof(limits)};
-  const char *what = NULL;
+  const char *wrong =
+      in->ring && in->ring->worker != worker ? "its ring is another worker's" : NULL;
 
-  rc_limits(device, &limits);
-  if (!in->cookie)
-    what = "its cookie is 0";
-  else if (!in->roles || (in->roles & ~(PST_ROLE_SENDER | PST_ROLE_RECEIVER | PST_ROLE_RMA)))
-    what = "it has no role, or an unknown one";
-  else if (!(in->roles & PST_ROLE_RECEIVER) != !in->ring)
-    what = "a receiver needs a ring, and only a receiver";
-  else if (in->ring && in->ring->worker != worker)
-    what = "its ring is another worker's";
-  else if (in->requests > limits.requests_max || ((in->roles & PST_ROLE_SENDER) && !in->requests))
-    what = "its number of outstanding requests is out of range";
-  else if (in->pieces > limits.pieces_max)
-    what = "its pieces a request are more than the device's max_sge";
-  else if (in->message_max > device->message_max ||
-           (in->ring && in->message_max > in->ring->params.payload_max))
-    what = "its messages are longer than the port's largest, or than the slots";
-  if (!what && (in->roles & PST_ROLE_RMA) && !(limits.capabilities & PST_CAP_READ))
-    return -EOPNOTSUPP;
-  if (!what)
-    return 0;
-  RC_LOG(device, PST_LOG_ERROR, "%s: endpoint refused: %s", in->label ? in->label : "", what);
-  return -EINVAL;
+  rc_limits(worker->device, &limits);
+  return pst_endpoint_params_check(worker->device->host, in,
+                                   in->ring ? in->ring->params.payload_max : 0, &limits, wrong);
 }
 
 /* As many slots as the address has room for go with it; the others as credit. */
@@ -161,13 +141,12 @@ static void describe_self(struct pst_endpoint *endpoint)
 
 static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_params *in)
 {
-  int rc = rc_place_take(&endpoint->worker->endpoints, endpoint, &endpoint->place,
-                         &endpoint->generation);
+  int rc = pst_places_take(&endpoint->worker->endpoints, endpoint, RC_PLACES, &endpoint->place);
 
   if (rc < 0)
     return rc;
   endpoint->has_place = true;
-  endpoint->wr_id = (uint64_t)endpoint->generation << 48 | (uint64_t)endpoint->place << 32;
+  endpoint->wr_id = (uint64_t)endpoint->place << 32;
   if (in->roles & PST_ROLE_SENDER)
     rc = (endpoint->tx = calloc(1, sizeof(*endpoint->tx))) ? 0 : -ENOMEM;
   if (rc == 0 && in->ring)
@@ -181,15 +160,6 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
   if (rc == 0 && endpoint->device->uses_cm)
     rc = rc_cm_open(endpoint);
   return rc;
-}
-
-uint32_t rc_random_psn(void)
-{
-  uint32_t psn = 1;
-
-  if (getrandom(&psn, sizeof(psn), GRND_NONBLOCK) != sizeof(psn))
-    psn = (uint32_t)(uintptr_t)&psn;
-  return psn & 0xffffff;
 }
 
 /* What it may be asked for lies in its peer's domain. What it sends from, and reads into, is many
@@ -233,7 +203,7 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->mostly = in.mr;
   made->failed_from = made->refused_at = RC_NEVER;
   made->lane_count = 1;
-  made->connect_by_ns = made->close_by_ns = RC_NEVER;
+  made->connect_by_ns = made->closing.deadline_ns = RC_NEVER;
   made->psn = rc_random_psn();
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
   made->responder_psn = rc_random_psn();
@@ -258,7 +228,7 @@ void rc_endpoint_free(struct pst_endpoint *endpoint)
   if (endpoint->rx && endpoint->rx->ring)
     rc_ring_unshare(endpoint->rx->ring, endpoint);
   if (endpoint->has_place)
-    rc_place_give(&worker->endpoints, endpoint->place);
+    pst_places_give(&worker->endpoints, endpoint->place);
   rc_forget_room(endpoint);
   rc_unpend(endpoint);
   rc_since_end(endpoint);
@@ -276,23 +246,21 @@ void rc_endpoint_free(struct pst_endpoint *endpoint)
 
 int rc_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
 {
-  if (address->capacity < RC_BLOB_BYTES)
-    return -ENOSPC;
-  rc_blob_write(&endpoint->own, address->bytes);
-  address->length = RC_BLOB_BYTES;
-  address->fd_count = 0;
-  return 0;
+  uint8_t bytes[RC_BLOB_BYTES];
+
+  rc_blob_write(&endpoint->own, bytes);
+  return pst_blob_write(address, bytes, sizeof(bytes));
 }
 
 int rc_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
 {
-  const struct vb_mr *mr = endpoint->rx       ? &endpoint->rx->ring->verbs
-                           : endpoint->mostly ? &endpoint->mostly->verbs
-                                              : NULL;
-  struct pst_path_info info = {.path = mr ? mr->path : PST_PATH_DIRECT};
+  /* One that reads and writes receives messages beside that: its bytes are in what it names. */
+  bool is_rma = endpoint->mostly && (endpoint->roles & PST_ROLE_RMA);
+  const struct vb_mr *mr = endpoint->rx && !is_rma ? &endpoint->rx->ring->verbs
+                           : endpoint->mostly      ? &endpoint->mostly->verbs
+                                                   : NULL;
 
-  snprintf(info.via, sizeof(info.via), "%s", mr ? mr->via : "dma");
-  snprintf(info.carrier, sizeof(info.carrier), "%s", endpoint->device->carrier);
-  pst_struct_write(path, &info, sizeof(info));
+  pst_path_write(path, mr ? mr->path : PST_PATH_DIRECT, mr ? mr->via : "dma",
+                 endpoint->device->carrier, "");
   return 0;
 }

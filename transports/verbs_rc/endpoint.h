@@ -114,8 +114,8 @@ enum rc_state {
   RC_SETTING_UP, /* a deferred work takes it to RTS */
   RC_GREETING,   /* in RTS, hello posted */
   RC_CONNECTED,
-  RC_MENDING, /* failed, and gives everything back to begin anew */
-  RC_OVER,    /* failed, or the peer said farewell */
+  RC_RECONNECTING, /* failed, and gives everything back to begin anew */
+  RC_OVER,         /* failed, or the peer said farewell */
 };
 
 /* A message that arrived before its turn. */
@@ -124,8 +124,8 @@ struct rc_arrival {
   uint32_t number; /* the immediate data */
 };
 
-/* One of several queue pairs, lanes.c. Of the first, which is the endpoint's own, some of it stands
- * with the endpoint. */
+/* One of several queue pairs, multi_qp.c. Of the first, which is the endpoint's own, some of it
+ * stands with the endpoint. */
 struct rc_lane {
   struct ibv_qp *qp, *responder;
   uint32_t psn, responder_psn;
@@ -145,11 +145,11 @@ struct rc_lane {
   bool has_said;     /* the peer's hello is there */
 };
 
-/* A connection that is to be had again, mend.c. */
-struct rc_mend {
+/* A connection that is to be had again, reconnect.c. */
+struct rc_reconnect {
   uint64_t by_ns;      /* 0: there is none */
   uint64_t last_by_ns; /* of the one before, */
-  uint64_t last_got;   /* and what had got through when it stood: got_through() */
+  uint64_t last_got;   /* and what had got through when it stood: rc_got_through() */
   bool is_exhausted;   /* its time was over without anything but hellos */
   uint64_t again_ns;   /* when to try again, at the earliest */
   uint64_t began_ns;
@@ -167,8 +167,7 @@ struct rc_mend {
 struct pst_endpoint {
   struct pst_worker *worker;
   struct pst_device *device;
-  uint32_t place;
-  uint16_t generation;
+  uint32_t place; /* its number among the worker's */
   uint64_t wr_id; /* what those of its work requests have in common: rc_wr_id() */
   uint32_t roles;
   uint64_t cookie;
@@ -243,7 +242,7 @@ struct pst_endpoint {
   uint64_t erred_ns;
   uint64_t given_at; /* worker->empties when all was given back, + 1 */
 
-  struct rc_mend mend;
+  struct rc_reconnect reconnect;
   struct rc_since *since; /* NULL: it has not begun to connect */
   uint64_t flushed_ns; /* when what answers gave its receives back, in a connection that stands */
   uint64_t connect_by_ns;
@@ -256,8 +255,7 @@ struct pst_endpoint {
   uint64_t over_ns;  /* when it was over */
   uint64_t late_at;  /* worker->empties when it was late to give all back, + 1 */
   uint64_t farewell; /* index of ours + 1; 0: none */
-  uint64_t close_by_ns;
-  uint32_t close_mode;
+  struct pst_closing closing;
   int gone_status;
   bool owed; /* by then: whether the peer owed an answer */
   bool tell_connected, tell_gone;
@@ -276,7 +274,7 @@ struct pst_endpoint {
 
 static inline uint64_t rc_slot(const struct pst_endpoint *endpoint, enum rc_slot_state state)
 {
-  return (uint64_t)endpoint->place << 32 | (uint64_t)endpoint->generation << 16 | state;
+  return (uint64_t)endpoint->place << 32 | state;
 }
 
 #endif

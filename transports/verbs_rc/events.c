@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asynchronous events of the device: left with whom they concern, or told. */
 #include <stdio.h>
+#include <unistd.h>
 
+#include "endpoint.h"
 #include "rc.h"
 #include "shared.h"
+#include "worker.h"
 
 void rc_event_text(int event, char *text, size_t size)
 {
@@ -101,4 +104,32 @@ void rc_events(struct pst_device *device)
     ibv_ack_async_event(&event);
   }
   pthread_mutex_unlock(&device->events);
+}
+
+void rc_pend(struct pst_endpoint *endpoint)
+{
+  if (endpoint->is_pending)
+    return;
+  endpoint->is_pending = true;
+  endpoint->next_pending = endpoint->worker->pending;
+  endpoint->worker->pending = endpoint;
+}
+
+void rc_unpend(struct pst_endpoint *endpoint)
+{
+  struct pst_endpoint **at = &endpoint->worker->pending;
+
+  while (endpoint->is_pending && *at && *at != endpoint)
+    at = &(*at)->next_pending;
+  if (endpoint->is_pending && *at)
+    *at = endpoint->next_pending;
+}
+
+void rc_notify(struct pst_worker *worker)
+{
+  const uint64_t one = 1;
+
+  atomic_fetch_add_explicit(&worker->notices, 1, memory_order_release);
+  if (write(worker->wake_fd, &one, sizeof(one)) < 0)
+    return; /* it is full: awake already */
 }

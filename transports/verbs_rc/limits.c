@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <penstock/page.h>
+
 #include "rc.h"
 #include "shared.h"
 
@@ -106,7 +108,7 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
       .pieces_max = device->pieces_max,
       .ring_needs = PST_NEED_EXPORT_DMABUF,
       .send_needs = PST_NEED_EXPORT_DMABUF,
-      .page_size = (uint64_t)sysconf(_SC_PAGESIZE),
+      .page_size = pst_page_size(),
       .address_max = RC_BLOB_BYTES,
       .remote_max = RC_REMOTE_BYTES,
   };

@@ -145,9 +145,18 @@ static void check_options(const struct pst_check *check, struct pst_facts *facts
   facts->lacks = ~(uint64_t)RC_CAPABILITIES;
 }
 
-PST_DESCRIPTION_CHECK(PST_KIND_TRANSPORT, "verbs_rc", "0.1.0",
-                      "RDMA over InfiniBand, RoCE and soft-RoCE by reliable connections",
-                      "an RDMA device, and libibverbs with a provider for it",
-                      "kernel: soft-RoCE between emulated machines; ./run test vm", options,
-                      sizeof(options) / sizeof(options[0]), rules, sizeof(rules) / sizeof(rules[0]),
-                      check_options);
+static const struct pst_description description = {
+    .kind = PST_KIND_TRANSPORT,
+    .name = "verbs_rc",
+    .version = "0.1.0",
+    .summary = "RDMA over InfiniBand, RoCE and soft-RoCE by reliable connections",
+    .needs = "an RDMA device, and libibverbs with a provider for it",
+    .rung = "kernel: soft-RoCE between emulated machines; ./run test vm",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+    .rules = rules,
+    .rule_count = sizeof(rules) / sizeof(rules[0]),
+    .check = check_options,
+    .wire = "verbs-rc",
+};
+PST_DESCRIPTION(description);

@@ -72,14 +72,14 @@ static void device_gave_up(struct pst_endpoint *endpoint)
 {
   rc_events(endpoint->device);
   rc_take_notices(endpoint->worker);
-  if (!endpoint->is_failed && !endpoint->mend.by_ns)
+  if (!endpoint->is_failed && !endpoint->reconnect.by_ns)
     rc_fail(endpoint, -EIO, "the device failed the queue pair, and gave back what was posted");
 }
 
 static bool is_given_up(const struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   return wc->status == IBV_WC_WR_FLUSH_ERR && endpoint->state >= RC_CONNECTED &&
-         !endpoint->is_erred && !endpoint->is_failed && !endpoint->mend.by_ns;
+         !endpoint->is_erred && !endpoint->is_failed && !endpoint->reconnect.by_ns;
 }
 
 static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
@@ -96,7 +96,7 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
       endpoint->sq_done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)endpoint->sq_done);
 
   if (index >= endpoint->sq_head) {
-    rc_mend_said(endpoint, wc);
+    rc_reconnect_said(endpoint, wc);
     return;
   }
   if (wc->status == IBV_WC_SUCCESS) {
@@ -106,8 +106,8 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     rc_pend(endpoint);
     return;
   }
-  if (endpoint->mend.by_ns || rc_mend_for(endpoint, wc)) {
-    endpoint->mend.flushed = index + 1;
+  if (endpoint->reconnect.by_ns || rc_reconnect_for(endpoint, wc)) {
+    endpoint->reconnect.flushed = index + 1;
     rc_pend(endpoint);
     return;
   }
@@ -144,7 +144,7 @@ static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const s
   } else if (what != RC_HELLO)
     fine = false;
   else
-    rc_mend_heard(endpoint, lane, said);
+    rc_reconnect_heard(endpoint, lane, said);
   if (!fine)
     rc_fail(endpoint, -EPROTO, "the peer sent a message that is not verbs_rc's");
   else
@@ -172,9 +172,9 @@ static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
     endpoint->flushed_ns = rc_now_ns(endpoint->device);
     rc_due(endpoint->worker, endpoint->flushed_ns + RC_EVENT_NS);
   }
-  if (endpoint->mend.by_ns)
-    rc_mend_flushed(endpoint);
-  else if (!rc_mend_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR && !greets_again)
+  if (endpoint->reconnect.by_ns)
+    rc_reconnect_flushed(endpoint);
+  else if (!rc_reconnect_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR && !greets_again)
     failed(endpoint, wc);
   if (lane || endpoint->rq_posted == 0)
     rc_pend(endpoint);
@@ -200,8 +200,9 @@ static bool takes_receives(const struct pst_endpoint *endpoint)
  * deferred work, of which little is left, is through, and CONNECTED is told. */
 static bool is_early(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, bool is_message)
 {
-  return endpoint->state == RC_SETTING_UP && !endpoint->mend.by_ns && !endpoint->close_mode &&
-         wc->status == IBV_WC_SUCCESS && (is_message || (be32toh(wc->imm_data) & 15) != RC_HELLO);
+  return endpoint->state == RC_SETTING_UP && !endpoint->reconnect.by_ns &&
+         !endpoint->closing.mode && wc->status == IBV_WC_SUCCESS &&
+         (is_message || (be32toh(wc->imm_data) & 15) != RC_HELLO);
 }
 
 /* False: it needs more room than there is, or has come too early. */
@@ -214,7 +215,7 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
       rc_lanes_hear(endpoint, wc);
     else
       rc_connected(endpoint); /* whoever sends has heard us */
-    if (endpoint->tell_connected && !endpoint->close_mode) {
+    if (endpoint->tell_connected && !endpoint->closing.mode) {
       endpoint->tell_connected = false;
       event(out, endpoint, PST_EVENT_CONNECTED, 0);
       if (out->room == 0)
@@ -264,7 +265,7 @@ static inline struct pst_endpoint *whose(struct pst_worker *worker, const struct
 {
   if (is_shared(wc))
     return rc_shared_find(worker, wc->qp_num);
-  return rc_place_find(&worker->endpoints, (wc->wr_id >> 32) & 0xffff, (wc->wr_id >> 48) & 0x7fff);
+  return pst_places_find(&worker->endpoints, (uint32_t)(wc->wr_id >> 32) & PST_PLACE_NUMBERS);
 }
 
 /* Those at the front that say of this one's requests that they are done, which the last of them
@@ -406,7 +407,7 @@ static void greet_again(struct pst_endpoint *endpoint)
   const bool is_first =
       endpoint->greets_again && endpoint->sq_done == endpoint->sq_head && endpoint->rq_posted == 0;
 
-  if (endpoint->close_mode || endpoint->is_failed ||
+  if (endpoint->closing.mode || endpoint->is_failed ||
       atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 0)
     return;
   if (!rc_lanes_greet_again(endpoint) && !is_first)
@@ -419,7 +420,7 @@ static void greet_again(struct pst_endpoint *endpoint)
 static inline bool only_requests(const struct pst_endpoint *endpoint)
 {
   return endpoint->state == RC_CONNECTED && !endpoint->rx && !endpoint->shared &&
-         !endpoint->lanes && !endpoint->close_mode && !endpoint->tell_gone &&
+         !endpoint->lanes && !endpoint->closing.mode && !endpoint->tell_gone &&
          !endpoint->tell_connected && !endpoint->wants_room && !endpoint->greets_again;
 }
 
@@ -434,22 +435,22 @@ static void tell_requests(struct pst_endpoint *endpoint, struct rc_out *out)
 /* False: it is freed. */
 static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
 {
-  uint64_t now = endpoint->close_mode || endpoint->tell_gone ? rc_now_ns(endpoint->device) : 0;
+  uint64_t now = endpoint->closing.mode || endpoint->tell_gone ? rc_now_ns(endpoint->device) : 0;
 
   if (endpoint->shared)
     rc_shared_step(endpoint);
   greet_again(endpoint);
-  if (endpoint->state == RC_MENDING)
-    rc_mend_step(endpoint);
+  if (endpoint->state == RC_RECONNECTING)
+    rc_reconnect_step(endpoint);
   if (endpoint->rx)
     rc_credit_send(endpoint);
   tell_room(endpoint);
-  if (endpoint->tell_connected && out->room && !endpoint->close_mode) {
+  if (endpoint->tell_connected && out->room && !endpoint->closing.mode) {
     endpoint->tell_connected = false;
     event(out, endpoint, PST_EVENT_CONNECTED, 0);
   }
   bool is_told = rc_lanes_deliver(endpoint, out);
-  bool closable = endpoint->close_mode && rc_close_step(endpoint, now);
+  bool closable = endpoint->closing.mode && rc_close_step(endpoint, now);
   bool gone = endpoint->tell_gone && rc_gone_step(endpoint, now) && is_told;
   tell_done(endpoint, out);
   if (gone && out->room) {

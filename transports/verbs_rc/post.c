@@ -3,57 +3,7 @@
 #include <endian.h>
 
 #include "rc.h"
-
-static inline bool is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr,
-                             uint64_t offset, uint64_t length, uint32_t right)
-{
-  return mr && mr->domain == endpoint->local && (mr->access & right) && offset <= mr->length &&
-         length <= mr->length - offset;
-}
-
-static int check_pieces(const struct pst_endpoint *endpoint, const struct pst_request *request,
-                        uint32_t right)
-{
-  uint64_t left = request->arg.length;
-
-  if (request->piece_count > endpoint->pieces_max)
-    return -E2BIG;
-  if (request->offset != 0 || !request->local.pieces)
-    return -EINVAL;
-  for (uint32_t i = 0; i < request->piece_count; i++) {
-    const struct pst_piece *piece = &request->local.pieces[i];
-    if (piece->reserved || piece->length > left ||
-        !is_within(endpoint, piece->mr, piece->offset, piece->length, right))
-      return -EINVAL;
-    left -= piece->length;
-  }
-  return left ? -EINVAL : 0;
-}
-
-static inline int check_local(const struct pst_endpoint *endpoint,
-                              const struct pst_request *request, uint32_t right)
-{
-  if (request->piece_count)
-    return check_pieces(endpoint, request, right);
-  /* No bytes are of no memory. */
-  if (request->arg.length == 0 && !request->local.mr && request->opcode != PST_OP_SEND)
-    return 0;
-  return is_within(endpoint, request->local.mr, request->offset, request->arg.length, right)
-             ? 0
-             : -EINVAL;
-}
-
-bool rc_is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr, uint64_t offset,
-                  uint64_t length, uint32_t right)
-{
-  return is_within(endpoint, mr, offset, length, right);
-}
-
-int rc_check_local(const struct pst_endpoint *endpoint, const struct pst_request *request,
-                   uint32_t right)
-{
-  return check_local(endpoint, request, right);
-}
+#include "request.h"
 
 static int check_send(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
@@ -64,7 +14,7 @@ static int check_send(const struct pst_endpoint *endpoint, const struct pst_requ
     return -EINVAL;
   if (length > tx->message_max)
     return -EMSGSIZE;
-  return check_local(endpoint, request, PST_ACCESS_LOCAL_READ);
+  return rc_request_check_local(endpoint, request, PST_ACCESS_LOCAL_READ);
 }
 
 static int check(const struct pst_endpoint *endpoint, const struct pst_request *request)
@@ -86,35 +36,6 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_request *
   }
 }
 
-static bool add_piece(struct ibv_send_wr *wr, const struct pst_mr *mr, uint64_t offset,
-                      uint64_t length)
-{
-  if (length == 0)
-    return true;
-  wr->sg_list[wr->num_sge++] = (struct ibv_sge){
-      .addr = mr->verbs.address + offset, .length = (uint32_t)length, .lkey = mr->lkey};
-  return mr->is_cpu_readable;
-}
-
-static inline bool add_local(struct ibv_send_wr *wr, const struct pst_request *request)
-{
-  bool readable = true;
-
-  if (request->piece_count == 0)
-    return request->arg.length == 0 ||
-           add_piece(wr, request->local.mr, request->offset, request->arg.length);
-  for (uint32_t i = 0; i < request->piece_count; i++) {
-    const struct pst_piece *piece = &request->local.pieces[i];
-    readable &= add_piece(wr, piece->mr, piece->offset, piece->length);
-  }
-  return readable;
-}
-
-bool rc_add_local(struct ibv_send_wr *wr, const struct pst_request *request)
-{
-  return add_local(wr, request);
-}
-
 static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                        const struct pst_request *request)
 {
@@ -124,7 +45,8 @@ static void build_send(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
   wr->imm_data = htobe32((uint32_t)(request->u.send.sequence + endpoint->own.initial));
   wr->wr.rdma.remote_addr = tx->address + rc_fifo_get(&tx->credits) * tx->stride;
   wr->wr.rdma.rkey = tx->rkey;
-  if (add_local(wr, request) && wr->num_sge && request->arg.length <= endpoint->max_inline)
+  if (rc_request_add_local(wr, request) && wr->num_sge &&
+      request->arg.length <= endpoint->max_inline)
     wr->send_flags |= IBV_SEND_INLINE;
   tx->messages++;
   tx->bytes += request->arg.length;
@@ -159,9 +81,9 @@ static int not_now(const struct pst_endpoint *endpoint)
 {
   if (endpoint->state == RC_OVER)
     return -ECONNRESET;
-  if (endpoint->mend.by_ns)
+  if (endpoint->reconnect.by_ns)
     return -EAGAIN;
-  if (endpoint->state != RC_CONNECTED || endpoint->tell_connected || endpoint->close_mode)
+  if (endpoint->state != RC_CONNECTED || endpoint->tell_connected || endpoint->closing.mode)
     return -ENOTCONN;
   return endpoint->requests_max ? 0 : -EINVAL;
 }
@@ -293,7 +215,7 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
 static inline bool is_open(const struct pst_endpoint *endpoint)
 {
   return endpoint->state == RC_CONNECTED && endpoint->outstanding < endpoint->requests_max &&
-         !(endpoint->tell_connected | endpoint->close_mode) && !endpoint->lanes &&
+         !(endpoint->tell_connected | endpoint->closing.mode) && !endpoint->lanes &&
          !endpoint->wants_room;
 }
 
@@ -305,7 +227,7 @@ static inline bool is_plain_write(const struct pst_endpoint *endpoint,
   const struct pst_mr *mr = request->local.mr;
   const uint64_t length = request->arg.length;
 
-  return rc_request_head(request) == PST_OP_WRITE && remote && mr &&
+  return pst_request_head(request) == pst_request_head_of(PST_OP_WRITE, 0) && remote && mr &&
          (remote == endpoint->written || rc_is_writable(endpoint, remote)) &&
          mr->domain == endpoint->local && (mr->access & PST_ACCESS_LOCAL_READ) &&
          length - 1 < endpoint->device->message_max && !request->u.rma.reserved &&

@@ -58,7 +58,7 @@ static int open_control(struct pst_endpoint *endpoint)
   size_t bytes = buffers * endpoint->credit_bytes + RC_SCRATCH_BYTES;
   char why[400];
 
-  endpoint->control = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  endpoint->control = vb_pages_alloc(bytes);
   if (!endpoint->control)
     return -ENOMEM;
   memset(endpoint->control, 0, bytes);
@@ -176,36 +176,6 @@ static int post_spare(struct pst_endpoint *endpoint)
   return -rc;
 }
 
-static int to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp, int access)
-{
-  const struct pst_device *device = endpoint->device;
-  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                             .pkey_index = (uint16_t)device->path.pkey_index,
-                             .port_num = (uint8_t)device->open.port->number,
-                             .qp_access_flags = (unsigned int)access};
-  int rc = ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-
-  if (rc != 0)
-    RC_LOG(device, PST_LOG_ERROR,
-           "%s: the queue pair cannot be taken to INIT: %s; see `pkey_index`", endpoint->label,
-           strerror(rc));
-  return -rc;
-}
-
-int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp,
-                     struct ibv_qp *responder)
-{
-  /* Remote writes at both ends: keepalives are empty ones. */
-  int access = IBV_ACCESS_REMOTE_WRITE;
-
-  if (endpoint->roles & PST_ROLE_RMA)
-    access |= IBV_ACCESS_REMOTE_READ |
-              (endpoint->device->capabilities & PST_CAP_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
-  int rc = to_init(endpoint, responder, access);
-  return rc == 0 && qp != responder ? to_init(endpoint, qp, 0) : rc;
-}
-
 /* To INIT, with all receives posted: the peer may send as soon as it knows us. */
 int rc_queue_init(struct pst_endpoint *endpoint)
 {
@@ -215,7 +185,7 @@ int rc_queue_init(struct pst_endpoint *endpoint)
     return rc;
   if (endpoint->rx && endpoint->rx->sends) {
     /* The host may have all slots: a hello that comes first must not wait for one. */
-    if (endpoint->mend.is_greeted && (rc = post_spare(endpoint)) < 0)
+    if (endpoint->reconnect.is_greeted && (rc = post_spare(endpoint)) < 0)
       return rc;
     return rc_slots_post(endpoint, rc_granted_count(endpoint->rx));
   }
@@ -241,23 +211,6 @@ void rc_queue_close(struct pst_endpoint *endpoint)
   free(endpoint->sent);
   free(endpoint->wrs);
   free(endpoint->sges);
-}
-
-void rc_queue_error(struct pst_endpoint *endpoint)
-{
-  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-
-  rc_lanes_error(endpoint);
-  if (endpoint->is_erred)
-    return;
-  endpoint->is_erred = true;
-  if (endpoint->shared) {
-    endpoint->erred_ns = rc_now_ns(endpoint->device);
-    rc_due(endpoint->worker, endpoint->erred_ns + RC_FLUSH_NS);
-  }
-  ibv_modify_qp(endpoint->qp, &attr, IBV_QP_STATE);
-  if (endpoint->is_split)
-    ibv_modify_qp(endpoint->responder, &attr, IBV_QP_STATE);
 }
 
 /* ---- Receives ------------------------------------------------------------------------------ */

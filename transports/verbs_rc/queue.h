@@ -25,8 +25,8 @@ enum rc_side {
   RC_ANSWERS,
 };
 
-/* given.c: queues as the device makes them. 0 or -errno, which is told, and nothing was made: also
- * where the device gives less than is needed. Of a queue pair max_inline_data is a wish, and
+/* qp_create.c: queues as the device makes them. 0 or -errno, which is told, and nothing was made:
+ * also where the device gives less than is needed. Of a queue pair max_inline_data is a wish, and
  * receives are of no matter where they are shared; `which` of the endpoint's it is, from 0. Of a
  * shared receive queue *size is what is wished for and then what there is, at least `least`. A
  * completion queue has room for `wanted` then. */
@@ -37,6 +37,15 @@ void rc_qp_destroy(struct ibv_qp *qp, struct ibv_qp *responder);
 int rc_srq_create(const struct rc_domain *domain, void *context, uint32_t *size, uint32_t least,
                   struct ibv_srq **srq);
 int rc_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label);
+uint32_t rc_random_psn(void);
+
+/* qp_state.c: to INIT, and to ERR. */
+int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp,
+                     struct ibv_qp *responder);
+void rc_queue_error(struct pst_endpoint *endpoint);
+void rc_lane_error(struct pst_endpoint *endpoint, struct rc_lane *lane);
+/* All but the first. */
+void rc_lanes_error(struct pst_endpoint *endpoint);
 
 /* queue.c: the queue pair and its send queue; first how long its queues are, in its place. */
 void rc_queue_sizes(struct pst_endpoint *endpoint);
@@ -48,8 +57,6 @@ static inline uint32_t rc_queue_completions(const struct pst_endpoint *endpoint)
 int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces);
 void rc_queue_close(struct pst_endpoint *endpoint);
 int rc_queue_init(struct pst_endpoint *endpoint);
-int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp,
-                     struct ibv_qp *responder);
 /* Receives: `n` without buffers; or, of who sends and is sent credit, the one with that buffer.
  * 0 or -errno. */
 int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n);
@@ -99,7 +106,6 @@ static inline int rc_queue_ring(struct pst_endpoint *endpoint, uint64_t from, ui
  * with 0, an empty RDMA WRITE. `cookie`, `opcode`: of what it ends, 0 for nothing. */
 int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct ibv_sge *bytes,
                  unsigned int flags, uint8_t opcode, uint64_t cookie);
-void rc_queue_error(struct pst_endpoint *endpoint);
 /* What hellos and farewells travel by: a receive that names a slot is for messages' SENDs. */
 static inline enum ibv_wr_opcode rc_control_opcode(const struct pst_endpoint *endpoint)
 {
@@ -119,8 +125,8 @@ static inline uint8_t *rc_scratch(const struct pst_endpoint *endpoint)
   return rc_receive_buffer(endpoint, endpoint->receive_buffers);
 }
 
-/* lanes.c: several queue pairs. Those that begin with rc_lanes_ may be called of one, too, and do
- * nothing, unless it says otherwise. */
+/* multi_qp*.c: several queue pairs. Those that begin with rc_lanes_ may be called of one, too, and
+ * do nothing, unless it says otherwise. */
 uint32_t rc_lanes_room(const struct pst_endpoint *endpoint);
 int rc_lanes_open(struct pst_endpoint *endpoint);
 void rc_lanes_close(struct pst_endpoint *endpoint);
@@ -135,6 +141,20 @@ uint64_t rc_lane_messages(const struct pst_endpoint *endpoint, uint32_t lane);
 int rc_lane_say(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
 /* By all but the first. */
 int rc_lanes_say(struct pst_endpoint *endpoint, enum rc_control control);
+/* Whose completion it is. */
+static inline struct rc_lane *rc_lane_of(const struct pst_endpoint *endpoint,
+                                         const struct ibv_wc *wc)
+{
+  struct rc_lane *lane = endpoint->lanes;
+
+  /* Of a completion in error the number is there, too. */
+  while (lane->qp->qp_num != wc->qp_num && lane->responder->qp_num != wc->qp_num &&
+         lane < &endpoint->lanes[endpoint->lane_count - 1])
+    lane++;
+  return lane;
+}
+/* The peer has been, on it. */
+void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *lane);
 /* A completion of the send queue. True: the connection has failed by it. */
 bool rc_lane_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
 /* One of a receive is there: what it says of the peer; then it is taken, by which queue pair. */
@@ -148,10 +168,8 @@ bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct rc_out *out);
 bool rc_lane_left(struct pst_endpoint *endpoint, struct rc_lane *lane);
 /* By one of them at least. */
 bool rc_lanes_are_leaving(const struct pst_endpoint *endpoint);
-void rc_lane_error(struct pst_endpoint *endpoint, struct rc_lane *lane);
-/* To ERR; has the device given back what was posted; has it sent what was said: all but the first.
+/* Has the device given back what was posted; has it sent what was said: all but the first.
  * Then none of it will come. */
-void rc_lanes_error(struct pst_endpoint *endpoint);
 bool rc_lanes_are_empty(const struct pst_endpoint *endpoint);
 bool rc_lanes_are_said(const struct pst_endpoint *endpoint);
 void rc_lanes_cut(struct pst_endpoint *endpoint);
@@ -161,33 +179,23 @@ bool rc_lanes_greet_again(struct pst_endpoint *endpoint);
 void rc_lanes_are_up(struct pst_endpoint *endpoint);
 int rc_lanes_greet(struct pst_endpoint *endpoint);
 
-/* mend_lanes.c: several that are had again. Have they given back all but the send queue's; then
- * they begin anew; what of the send queue was given back. */
+/* reconnect.c: several that are had again. Have they given back all but the send queue's;
+ * then they begin anew; what of the send queue was given back. */
 bool rc_lanes_are_back(const struct pst_endpoint *endpoint);
 void rc_lanes_begin_anew(struct pst_endpoint *endpoint);
 void rc_lanes_given_back(struct pst_endpoint *endpoint);
-void rc_lanes_mend_end(struct pst_endpoint *endpoint);
+void rc_lanes_reconnect_end(struct pst_endpoint *endpoint);
 /* Hellos by all, 0 or -errno; the peer's; and whatever else comes before the connection stands. */
 int rc_lanes_say_hello(struct pst_endpoint *endpoint);
-void rc_lane_mend_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
-void rc_lanes_mend_met(struct pst_endpoint *endpoint);
+void rc_lane_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
+void rc_lanes_reconnect_met(struct pst_endpoint *endpoint);
 /* Does the connection stand? */
-void rc_lanes_mend_look(struct pst_endpoint *endpoint);
+void rc_lanes_reconnect_look(struct pst_endpoint *endpoint);
 
 /* row.c: at `index` and behind it, those at the front of the `n` that are plain and can be taken.
  * Returns how many. */
 uint32_t rc_build_row(struct pst_endpoint *endpoint, uint64_t index,
                       const struct pst_request *requests, uint32_t n);
-
-/* Opcode, flags, the number of pieces and what is reserved. */
-static inline uint64_t rc_request_head(const struct pst_request *request)
-{
-  uint64_t head;
-
-  _Static_assert(offsetof(struct pst_request, local) == sizeof(head), "these and no more");
-  memcpy(&head, request, sizeof(head));
-  return le64toh(head);
-}
 
 static inline bool rc_is_writable(const struct pst_endpoint *endpoint,
                                   const struct pst_remote *remote)
@@ -210,12 +218,5 @@ bool rc_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst
 int rc_flush_others(struct pst_endpoint *endpoint);
 /* A WRITE names it. */
 void rc_written(struct pst_endpoint *endpoint, struct pst_remote *remote);
-/* post.c: is it a range of local memory with that right; a piece of it for a work request. */
-bool rc_is_within(const struct pst_endpoint *endpoint, const struct pst_mr *mr, uint64_t offset,
-                  uint64_t length, uint32_t right);
-int rc_check_local(const struct pst_endpoint *endpoint, const struct pst_request *request,
-                   uint32_t right);
-/* True: all of it is memory that the CPU reads. */
-bool rc_add_local(struct ibv_send_wr *wr, const struct pst_request *request);
 
 #endif

@@ -66,50 +66,60 @@ void rc_domains_close(struct pst_device *device);
 int rc_domain_take(struct pst_device *device, uint64_t number, struct rc_domain **domain);
 void rc_domain_give(struct rc_domain *domain);
 
-/* endpoint.c */
-uint32_t rc_random_psn(void);
-
 /* blob.c */
 void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES]);
 bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob);
 
-/* connect.c: to be called by poll. */
+/* qp_setup.c */
 int rc_set_up_soon(struct pst_endpoint *endpoint);
+
+/* connect.c: to be called by poll. */
 void rc_greet(struct pst_endpoint *endpoint);
 /* What was posted of a hello that the device has given up is flushed: of the first queue pair, of
  * others. */
 void rc_greet_again(struct pst_endpoint *endpoint, bool is_first);
+
+/* hello.c */
 void rc_connected(struct pst_endpoint *endpoint);
 /* Of the two ends. */
 bool rc_says_hello(const struct pst_endpoint *endpoint);
 
-/* mend.c. True: it is tried to have the connection again, and has not failed. */
-bool rc_mend_begin(struct pst_endpoint *endpoint, int status, const char *why);
-bool rc_mend_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
-void rc_mend_again(struct pst_endpoint *endpoint, uint64_t in_ns);
+/* fail.c. True: it is tried to have the connection again, and has not failed. */
+bool rc_reconnect_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
+void rc_reconnect_again(struct pst_endpoint *endpoint, uint64_t in_ns);
 /* The next try is then. */
-void rc_mend_within(struct pst_endpoint *endpoint, uint64_t in_ns);
-void rc_mend_step(struct pst_endpoint *endpoint);
+void rc_reconnect_within(struct pst_endpoint *endpoint, uint64_t in_ns);
 /* Of the send queue: requests before this one the device has given back. */
 uint64_t rc_given_back(const struct pst_endpoint *endpoint);
-void rc_mend_greet(struct pst_endpoint *endpoint);
-/* A hello that is not of the send queue. */
-void rc_mend_said(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
-/* The peer's; `lane`: of several queue pairs, by which. */
-void rc_mend_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
-/* A receive of a queue pair that was set up anew has come back: it has failed once more. */
-void rc_mend_flushed(struct pst_endpoint *endpoint);
-/* For mend_lanes.c: what a hello says; it is said; of what went by the queue pair `by`, which the
- * peer has had, NULL or why it cannot go on; the connection is there, and what was under way goes
- * again (`repeated` was as much before). */
-#define RC_MEND_AGAIN_NS UINT64_C(100000000) /* where the path is not there */
-uint32_t rc_mend_hello(uint64_t messages, uint64_t credits);
-void rc_mend_say_hello(struct pst_endpoint *endpoint);
-const char *rc_mend_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by, uint32_t said);
-void rc_mend_stands(struct pst_endpoint *endpoint, uint64_t repeated);
-void rc_mend_look(struct pst_endpoint *endpoint, uint64_t now_ns);
+/* Whatever is not a hello, either way. */
+uint64_t rc_got_through(const struct pst_endpoint *endpoint);
 /* What is under way fails, with `error` unless it has one. */
-void rc_mend_end(struct pst_endpoint *endpoint, int error);
+void rc_reconnect_end(struct pst_endpoint *endpoint, int error);
+/* The connection has failed: `status` -errno; logged with `why` unless NULL. Once. */
+void rc_fail(struct pst_endpoint *endpoint, int status, const char *why);
+void rc_left(struct pst_endpoint *endpoint, int status);
+/* No post will be told of room. */
+void rc_forget_room(struct pst_endpoint *endpoint);
+
+/* reconnect.c */
+void rc_reconnect_step(struct pst_endpoint *endpoint);
+void rc_reconnect_greet(struct pst_endpoint *endpoint);
+/* A hello that is not of the send queue. */
+void rc_reconnect_said(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
+/* The peer's; `lane`: of several queue pairs, by which. */
+void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
+/* A receive of a queue pair that was set up anew has come back: it has failed once more. */
+void rc_reconnect_flushed(struct pst_endpoint *endpoint);
+/* What a hello says; it is said; of what went by the queue pair `by`,
+ * which the peer has had, NULL or why it cannot go on; the connection is there, and what was under
+ * way goes again (`repeated` was as much before). */
+#define RC_RECONNECT_AGAIN_NS UINT64_C(100000000) /* where the path is not there */
+uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits);
+void rc_reconnect_say_hello(struct pst_endpoint *endpoint);
+const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by,
+                                           uint32_t said);
+void rc_reconnect_stands(struct pst_endpoint *endpoint, uint64_t repeated);
+void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 
 /* arrive.c: a message has arrived; as many as come one after the other, at `worker->wc_at`, where
  * nothing else is to be seen to. Returns how many. */
@@ -121,21 +131,14 @@ void rc_credit_send(struct pst_endpoint *endpoint);
 /* What a credit message holds. False: it makes no sense. */
 bool rc_credit_take(struct pst_endpoint *endpoint, const uint8_t *bytes, uint32_t length);
 
-/* since.c: an endpoint begins to connect, with counters that are 0.1 s old at most; what of them
+/* fail.c: an endpoint begins to connect, with counters that are 0.1 s old at most; what of them
  * has grown since then, in words. */
 int rc_since_begin(struct pst_endpoint *endpoint, uint64_t now_ns);
-void rc_since_text(const struct pst_endpoint *endpoint, char *text, size_t size);
 void rc_since_end(struct pst_endpoint *endpoint);
 
-/* close.c: the end. `status` -errno; logged with `why` unless NULL. Once. */
-void rc_fail(struct pst_endpoint *endpoint, int status, const char *why);
-void rc_say_failed(const struct pst_endpoint *endpoint, enum pst_log_level level, int status,
-                   const char *why, const char *then);
-void rc_left(struct pst_endpoint *endpoint, int status);
+/* close.c: the end. */
 /* What a peer that has left has not answered within the stream's timeout is given up. */
 void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns);
-/* No post will be told of room. */
-void rc_forget_room(struct pst_endpoint *endpoint);
 /* A step further. True: it can be freed. */
 bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns);
 /* When it ends, though the device has not given all back. */

@@ -7,29 +7,12 @@
 
 static int check(struct pst_worker *worker, const struct pst_ring_params *in)
 {
-  struct pst_device *device = worker->device;
-  const char *what = NULL;
-  uint64_t payload = in->payload_max, used = 0, room = 0;
+  struct pst_limits limits = {.struct_size = sizeof(limits)};
+  const struct pst_mr *mr = in->mr;
 
-  if (!in->mr || !(in->mr->access & PST_ACCESS_RING) || !(in->mr->access & PST_ACCESS_LOCAL_WRITE))
-    what = "its registration is not for rings";
-  else if (in->slots == 0 || in->slots > RC_SLOTS_MAX)
-    what = "its number of slots is out of range";
-  else if (payload == 0 || payload > device->message_max)
-    what = "its messages are empty, or longer than the port's largest";
-  else if (__builtin_add_overflow(payload, (uint64_t)in->headroom + in->tailroom, &used) ||
-           in->stride < used)
-    what = "its slots overlap";
-  else if (__builtin_mul_overflow(in->stride, (uint64_t)in->slots - 1, &room) ||
-           __builtin_add_overflow(room, used, &room) || in->base > in->mr->length ||
-           room > in->mr->length - in->base)
-    what = "its slots do not fit into the registration";
-  else if (in->endpoints == 0)
-    what = "no endpoint is to use it";
-  if (!what)
-    return 0;
-  RC_LOG(device, PST_LOG_ERROR, "ring of %u slots refused: %s", in->slots, what);
-  return -EINVAL;
+  rc_limits(worker->device, &limits);
+  return pst_ring_params_check(worker->device->host, in, mr ? mr->access : 0, mr ? mr->length : 0,
+                               &limits, in->payload_max == 0 ? "its messages are empty" : NULL);
 }
 
 /* Of the slots' range alone, so that peers cannot write beside them; what is behind the last one,
@@ -39,20 +22,17 @@ static int register_slots(struct pst_ring *ring, struct pst_path_info *path)
   struct pst_device *device = ring->worker->device;
   const struct pst_ring_params *in = &ring->params;
   uint64_t length = in->stride * (in->slots - 1) + in->headroom + in->payload_max + in->tailroom;
-  struct pst_path_info info = {0};
+  char reason[sizeof(path->reason)] = "";
 
   if (in->base == 0 && in->mr->length - length < in->stride)
     length = in->mr->length;
   int rc =
       vb_mr_register(device->host, &in->mr->domain->mrs, in->mr->region, in->mr->offset + in->base,
-                     length, RC_RING_RIGHTS | device->relaxed, true, &ring->verbs, info.reason);
+                     length, RC_RING_RIGHTS | device->relaxed, true, &ring->verbs, reason);
 
   ring->base = ring->verbs.address + in->headroom;
-  info.path = ring->verbs.path;
-  snprintf(info.via, sizeof(info.via), "%s", ring->verbs.via);
-  snprintf(info.carrier, sizeof(info.carrier), "%s", device->carrier);
   if (rc == 0 || rc == -EOPNOTSUPP)
-    pst_struct_write(path, &info, sizeof(info));
+    pst_path_write(path, ring->verbs.path, ring->verbs.via, device->carrier, reason);
   return rc;
 }
 
@@ -90,7 +70,7 @@ int rc_ring_open(struct pst_worker *worker, const struct pst_ring_params *params
   if (rc == 0)
     rc = register_slots(made, path);
   if (rc == 0)
-    rc = rc_place_take(&worker->rings, made, &made->place, &made->generation);
+    rc = pst_places_take(&worker->rings, made, RC_PLACES, &made->place);
   if (rc < 0) {
     vb_mr_close(&made->verbs);
     free(made->slots);
@@ -106,7 +86,7 @@ void rc_ring_close(struct pst_worker *worker, struct pst_ring *ring)
 {
   if (!ring)
     return;
-  rc_place_give(&worker->rings, ring->place);
+  pst_places_give(&worker->rings, ring->place);
   worker->last_ring = NULL;
   rc_shared_close(ring->shared);
   vb_mr_close(&ring->verbs);
@@ -130,7 +110,7 @@ void rc_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
   uint32_t come =
       ring->open_count < ring->params.endpoints ? ring->params.endpoints - ring->open_count : 1;
 
-  rx->share = (ring->free_count + come - 1) / come;
+  rx->share = pst_slots_share(ring->free_count, come);
   ring->free_count -= rx->share;
   ring->open_count++;
   if (rx->sends && ring->shared)
@@ -170,8 +150,7 @@ static struct pst_ring *find_ring(struct pst_worker *worker, uint64_t token)
   uint64_t which = token >> 32;
 
   if (worker->last_ring == NULL || worker->last_which != which) {
-    worker->last_ring =
-        rc_place_find(&worker->rings, (uint32_t)which & 0xffff, (uint16_t)(which >> 16));
+    worker->last_ring = pst_places_find(&worker->rings, (uint32_t)which);
     worker->last_which = which;
   }
   return worker->last_ring;
@@ -182,8 +161,7 @@ static void release_other(struct pst_ring *ring, uint32_t at)
 {
   struct pst_worker *worker = ring->worker;
   uint64_t slot = ring->slots[at];
-  struct pst_endpoint *owner =
-      rc_place_find(&worker->endpoints, rc_slot_place(slot), rc_slot_generation(slot));
+  struct pst_endpoint *owner = pst_places_find(&worker->endpoints, rc_slot_place(slot));
 
   if (!owner) {
     ring->slots[at] = RC_SLOT_FREE;
@@ -201,8 +179,7 @@ static void release_other(struct pst_ring *ring, uint32_t at)
 static void release_shared(struct pst_ring *ring, uint32_t at)
 {
   const uint64_t slot = ring->slots[at];
-  struct pst_endpoint *owner =
-      rc_place_find(&ring->worker->endpoints, rc_slot_place(slot), rc_slot_generation(slot));
+  struct pst_endpoint *owner = pst_places_find(&ring->worker->endpoints, rc_slot_place(slot));
 
   ring->slots[at] = RC_SLOT_FREE;
   rc_shared_back(ring->shared, at);

@@ -4,6 +4,7 @@
  * and once more by the peer's device, which knows what has become of it since.
  */
 #include "rc.h"
+#include "request.h"
 
 static const uint8_t magic[8] = {'p', 's', 't', 'r', 'm', 'a', 0, 1};
 
@@ -50,7 +51,7 @@ static int open_scratch(struct pst_worker *worker)
 
   if (worker->scratch_mr)
     return 0;
-  worker->scratch = worker->scratch ? worker->scratch : aligned_alloc(4096, 4096);
+  worker->scratch = worker->scratch ? worker->scratch : vb_pages_alloc(RC_SCRATCH_BYTES);
   if (!worker->scratch)
     return -ENOMEM;
   worker->scratch_mr = vb_pin(mrs, worker->scratch, RC_SCRATCH_BYTES, IBV_ACCESS_LOCAL_WRITE);
@@ -130,9 +131,7 @@ static int check_remote(const struct pst_endpoint *endpoint, const struct pst_re
 {
   if (!remote || remote->endpoint != endpoint)
     return -EINVAL;
-  return (remote->access & right) && offset <= remote->length && length <= remote->length - offset
-             ? 0
-             : -EACCES;
+  return (remote->access & right) && pst_range_holds(remote->length, offset, length) ? 0 : -EACCES;
 }
 
 static int check_atomic(const struct pst_endpoint *endpoint, const struct pst_request *request)
@@ -142,8 +141,8 @@ static int check_atomic(const struct pst_endpoint *endpoint, const struct pst_re
 
   if (!(endpoint->device->capabilities & PST_CAP_ATOMIC))
     return -EOPNOTSUPP;
-  if (request->piece_count ||
-      !rc_is_within(endpoint, request->local.mr, request->offset, 8, PST_ACCESS_LOCAL_WRITE))
+  if (request->piece_count || !rc_request_is_within(endpoint, request->local.mr, request->offset, 8,
+                                                    PST_ACCESS_LOCAL_WRITE))
     return -EINVAL;
   int rc = check_remote(endpoint, remote, offset, 8, PST_ACCESS_REMOTE_ATOMIC);
   return rc == 0 && (remote->address + offset) % 8 ? -EINVAL : rc;
@@ -159,8 +158,8 @@ int rc_rma_check(const struct pst_endpoint *endpoint, const struct pst_request *
     return check_atomic(endpoint, request);
   if (request->u.rma.reserved)
     return -EINVAL;
-  int rc =
-      rc_check_local(endpoint, request, reads ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ);
+  int rc = rc_request_check_local(endpoint, request,
+                                  reads ? PST_ACCESS_LOCAL_WRITE : PST_ACCESS_LOCAL_READ);
   if (rc == 0)
     rc = check_remote(endpoint, request->u.rma.remote, request->u.rma.offset, request->arg.length,
                       reads ? PST_ACCESS_REMOTE_READ : PST_ACCESS_REMOTE_WRITE);
@@ -213,7 +212,7 @@ void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
     is_to_flush(endpoint, request->u.atomic.remote);
     return;
   }
-  bool readable = rc_add_local(wr, request);
+  bool readable = rc_request_add_local(wr, request);
   wr->opcode = request->opcode == PST_OP_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
   wr->wr.rdma.remote_addr = remote->address + request->u.rma.offset;
   wr->wr.rdma.rkey = remote->rkey;
@@ -230,9 +229,7 @@ int rc_flush_check(const struct pst_endpoint *endpoint, const struct pst_request
 {
   const struct pst_remote *remote = request->u.rma.remote;
 
-  return request->piece_count || request->u.rma.reserved || (remote && remote->endpoint != endpoint)
-             ? -EINVAL
-             : 0;
+  return remote && remote->endpoint != endpoint ? -EINVAL : pst_flush_check(request, true);
 }
 
 /*

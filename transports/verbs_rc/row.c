@@ -33,7 +33,8 @@ static inline struct row row_of(const struct pst_endpoint *endpoint)
 /* Whose bytes they are makes no difference here. */
 static inline bool is_send(const struct pst_request *request)
 {
-  return (rc_request_head(request) & ~(uint64_t)(PST_REQUEST_EXCLUSIVE << 8)) == PST_OP_SEND;
+  return (pst_request_head(request) & ~pst_request_head_of(0, PST_REQUEST_EXCLUSIVE)) ==
+         pst_request_head_of(PST_OP_SEND, 0);
 }
 
 static inline __attribute__((always_inline)) bool take_mr(const struct pst_endpoint *endpoint,
@@ -150,8 +151,9 @@ static uint32_t writes(struct pst_endpoint *endpoint, uint64_t index,
   const uint32_t rkey = remote->rkey;
   for (; i < n; i++) {
     const struct pst_request *request = &requests[i];
-    if (rc_request_head(request) != PST_OP_WRITE || request->u.rma.remote != remote ||
-        !is_write(request, room, length_max) || !is_within(endpoint, &row, request))
+    if (pst_request_head(request) != pst_request_head_of(PST_OP_WRITE, 0) ||
+        request->u.rma.remote != remote || !is_write(request, room, length_max) ||
+        !is_within(endpoint, &row, request))
       break;
     build_write(&row, index + i, request, address, rkey);
   }
@@ -165,7 +167,7 @@ uint32_t rc_build_row(struct pst_endpoint *endpoint, uint64_t index,
 {
   uint32_t built = 0;
 
-  if (rc_request_head(requests) == PST_OP_WRITE)
+  if (pst_request_head(requests) == pst_request_head_of(PST_OP_WRITE, 0))
     built = writes(endpoint, index, requests, n);
   else if (is_send(requests))
     built = sends(endpoint, index, requests, n);

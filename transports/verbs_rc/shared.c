@@ -11,11 +11,11 @@
 
 static int open_buffers(struct rc_shared *shared)
 {
-  const size_t bytes = ((size_t)shared->size * RC_SHARED_CREDIT_BYTES + 4095) / 4096 * 4096;
+  const size_t bytes = (size_t)shared->size * RC_SHARED_CREDIT_BYTES;
   struct pst_device *device = shared->worker->device;
   char why[400];
 
-  shared->buffers = aligned_alloc(4096, bytes);
+  shared->buffers = vb_pages_alloc(bytes);
   if (!shared->buffers)
     return -ENOMEM;
   memset(shared->buffers, 0, bytes);
@@ -65,7 +65,7 @@ void rc_shared_close(struct rc_shared *shared)
   if (shared->mr)
     vb_unpin(&worker->device->own.mrs, shared->mr);
   if (shared->has_place)
-    rc_place_give(&worker->shared, shared->place);
+    pst_places_give(&worker->shared, shared->place);
   free(shared->buffers);
   free(shared->back);
   free(shared);
@@ -89,7 +89,6 @@ static int open_one(struct pst_worker *worker, enum rc_shared_kind kind, uint32_
                     uint32_t least, struct pst_ring *ring, struct rc_shared **shared)
 {
   struct rc_shared *made = calloc(1, sizeof(*made));
-  uint16_t generation = 0;
 
   if (!made)
     return -ENOMEM;
@@ -100,10 +99,9 @@ static int open_one(struct pst_worker *worker, enum rc_shared_kind kind, uint32_
   if (rc == 0)
     rc = open_entries(made);
   if (rc == 0)
-    rc = rc_place_take(&worker->shared, made, &made->place, &generation);
+    rc = pst_places_take(&worker->shared, made, RC_PLACES, &made->place);
   made->has_place = rc == 0;
-  made->wr_id =
-      RC_RECEIVE | (uint64_t)generation << 48 | (uint64_t)made->place << 32 | RC_SHARED_BIT;
+  made->wr_id = RC_RECEIVE | (uint64_t)made->place << 32 | RC_SHARED_BIT;
   if (rc < 0) {
     rc_shared_close(made);
     return rc;
@@ -347,7 +345,7 @@ static void post_last(struct pst_endpoint *endpoint)
   struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED}, *bad;
 
   if (!endpoint->device->is_soft || !endpoint->is_erred || endpoint->last_send ||
-      rc_given_back(endpoint) != endpoint->sq_head || endpoint->mend.hellos)
+      rc_given_back(endpoint) != endpoint->sq_head || endpoint->reconnect.hellos)
     return;
   wr.wr_id =
       rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + RC_LAST + (endpoint->last_sends++ & 0xffff));

@@ -65,7 +65,7 @@ void rc_shared_close_all(struct pst_worker *worker);
 
 static inline struct rc_shared *rc_shared_of(const struct pst_worker *worker, uint64_t wr_id)
 {
-  return rc_place_find(&worker->shared, (wr_id >> 32) & 0xffff, (wr_id >> 48) & 0x7fff);
+  return pst_places_find(&worker->shared, (uint32_t)(wr_id >> 32) & PST_PLACE_NUMBERS);
 }
 static inline uint32_t rc_shared_entry(uint64_t wr_id)
 {

@@ -6,21 +6,13 @@
 #include "rc.h"
 #include "shared.h"
 
-struct list {
-  struct pst_counter *at;
-  uint32_t room;
-  uint32_t count;
-};
-
-static void add(struct list *list, const char *name, uint64_t value, uint64_t flags)
+static void add(struct pst_counter_list *list, const char *name, uint64_t value, uint64_t flags)
 {
-  if (list->at && list->count < list->room)
-    list->at[list->count] = (struct pst_counter){name, NULL, value, flags};
-  list->count++;
+  pst_counter_add(list, name, NULL, value, flags);
 }
 
 /* Of all the worker's: `receives_missing` are to be posted, and are not. */
-static void add_shared(struct list *list, const struct pst_worker *worker)
+static void add_shared(struct pst_counter_list *list, const struct pst_worker *worker)
 {
   uint64_t reserved = 0, missing = 0, bytes = 0;
 
@@ -37,10 +29,20 @@ static void add_shared(struct list *list, const struct pst_worker *worker)
   add(list, "shared_receive_bytes", bytes, PST_COUNTER_GAUGE);
 }
 
+/* Of port and host, since the device was opened; other programs' share is in them, too. */
+static void add_port(struct pst_counter_list *list, struct pst_device *device)
+{
+  const struct vb_counters *now = &device->port_now;
+
+  vb_counters_read(device->counter_folder, device->counter_host, &device->port_now);
+  for (uint32_t i = 0; i < now->count; i++)
+    add(list, now->at[i].name, vb_counters_growth(&device->port_before, now, now->at[i].name), 0);
+}
+
 int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst_endpoint *endpoint,
                 struct pst_counter *counters, uint32_t max)
 {
-  struct list list = {counters, max, 0};
+  struct pst_counter_list list = {counters, max, 0};
 
   if (endpoint && endpoint->tx) {
     add(&list, "messages_sent", endpoint->tx->messages, 0);
@@ -57,11 +59,13 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
       add(&list, "receives_posted", endpoint->rq_posted, PST_COUNTER_GAUGE);
   }
   if (endpoint && endpoint->device->reconnect_ns) {
-    add(&list, "reconnections", endpoint->mend.count, 0);
-    add(&list, "messages_repeated", endpoint->mend.repeated, 0);
+    add(&list, "reconnections", endpoint->reconnect.count, 0);
+    add(&list, "messages_repeated", endpoint->reconnect.repeated, 0);
   }
   if (endpoint && endpoint->lanes)
     add(&list, "queue_pairs", endpoint->lane_count, PST_COUNTER_GAUGE);
+  if (!endpoint && !worker)
+    add_port(&list, device);
   if (!endpoint && worker) {
     add(&list, "completion_queue", (uint64_t)worker->cq->cqe, PST_COUNTER_GAUGE);
     add(&list, "completions_reserved", worker->cq_used, PST_COUNTER_GAUGE);

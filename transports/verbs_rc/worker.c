@@ -144,40 +144,12 @@ void rc_worker_close(struct pst_worker *worker)
   free(worker);
 }
 
-void rc_pend(struct pst_endpoint *endpoint)
-{
-  if (endpoint->is_pending)
-    return;
-  endpoint->is_pending = true;
-  endpoint->next_pending = endpoint->worker->pending;
-  endpoint->worker->pending = endpoint;
-}
-
 static void drain(int fd)
 {
   uint64_t count;
 
   while (read(fd, &count, sizeof(count)) > 0)
     ;
-}
-
-void rc_unpend(struct pst_endpoint *endpoint)
-{
-  struct pst_endpoint **at = &endpoint->worker->pending;
-
-  while (endpoint->is_pending && *at && *at != endpoint)
-    at = &(*at)->next_pending;
-  if (endpoint->is_pending && *at)
-    *at = endpoint->next_pending;
-}
-
-void rc_notify(struct pst_worker *worker)
-{
-  const uint64_t one = 1;
-
-  atomic_fetch_add_explicit(&worker->notices, 1, memory_order_release);
-  if (write(worker->wake_fd, &one, sizeof(one)) < 0)
-    return; /* it is full: awake already */
 }
 
 static void look_at_device(struct pst_worker *worker)
@@ -191,7 +163,7 @@ static void look_at_event(struct pst_endpoint *endpoint)
   int event = atomic_exchange(&endpoint->event, 0);
   char why[512];
 
-  if (event && !endpoint->mend.by_ns) {
+  if (event && !endpoint->reconnect.by_ns) {
     const struct vb_status *what = vb_event(event - 1);
     rc_event_text(event - 1, why, sizeof(why));
     rc_fail(endpoint, what->error ? what->error : -EIO, why);
@@ -356,21 +328,21 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   struct pst_worker *worker = endpoint->worker;
 
-  if (!endpoint->close_mode && !endpoint->is_failed && endpoint->state != RC_OVER &&
+  if (!endpoint->closing.mode && !endpoint->is_failed && endpoint->state != RC_OVER &&
       atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed))
     rc_fail(endpoint, -EIO, "the device is lost");
 
   rc_shared_look(endpoint, now_ns);
-  if (endpoint->close_mode) {
+  if (endpoint->closing.mode) {
     if (now_ns >= rc_close_due(endpoint))
       rc_pend(endpoint);
-    if (now_ns < endpoint->close_by_ns)
-      rc_due(worker,
-             now_ns < rc_close_due(endpoint) ? rc_close_due(endpoint) : endpoint->close_by_ns);
+    if (now_ns < endpoint->closing.deadline_ns)
+      rc_due(worker, now_ns < rc_close_due(endpoint) ? rc_close_due(endpoint)
+                                                     : endpoint->closing.deadline_ns);
     return;
   }
-  if (endpoint->mend.by_ns) {
-    rc_mend_look(endpoint, now_ns);
+  if (endpoint->reconnect.by_ns) {
+    rc_reconnect_look(endpoint, now_ns);
     return;
   }
   switch (endpoint->state) {

@@ -4,7 +4,7 @@
 #define RC_WORKER_H
 
 #include "device.h"
-#include "places.h"
+#include "fifo.h"
 
 struct rc_cm_worker;
 struct rc_shared;
@@ -12,26 +12,22 @@ struct rc_since;
 
 /* ---- Rings, ring.c --------------------------------------------------------------------- */
 
-/* How a slot stands, and, unless it is free, whose it is: its endpoint's place and generation. */
+/* How a slot stands, and, unless it is free, whose it is: rc_slot(). */
 enum rc_slot_state {
   RC_SLOT_FREE = 0,
   RC_SLOT_OWNED, /* credited, or to be */
   RC_SLOT_OUT,   /* the host has its token */
 };
 #define RC_SLOT_STATES UINT64_C(0xffff)
+/* The number of its endpoint. */
 static inline uint32_t rc_slot_place(uint64_t slot)
 {
   return (uint32_t)(slot >> 32);
 }
-static inline uint16_t rc_slot_generation(uint64_t slot)
-{
-  return (uint16_t)(slot >> 16);
-}
 
 struct pst_ring {
   struct pst_worker *worker;
-  uint32_t place;
-  uint16_t generation;
+  uint32_t place; /* its number among the worker's */
   struct pst_ring_params params;
   struct vb_mr verbs; /* of its slots alone: what a peer may write to */
   uint64_t base;      /* of slot 0's payload, as peers address it */
@@ -66,9 +62,9 @@ struct pst_worker {
   int wake_fd;      /* of what other threads have left */
   uint8_t *scratch; /* what READs of a FLUSH bring to endpoints that are split */
   struct ibv_mr *scratch_mr;
-  struct rc_places endpoints;
-  struct rc_places rings;
-  struct rc_places shared; /* receives */
+  struct pst_places endpoints;
+  struct pst_places rings;
+  struct pst_places shared; /* receives */
   struct rc_shared *shared_due;
   struct rc_since *since;                           /* the last; NULL: no endpoint has it */
   struct pst_endpoint *by_number[RC_NUMBER_CHAINS]; /* of queue pairs that share them */
@@ -97,12 +93,7 @@ struct pst_worker {
 /* ring.c */
 void rc_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint);
 void rc_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint);
-static inline uint64_t rc_ring_token(const struct pst_ring *ring, uint32_t slot)
-{
-  return (uint64_t)ring->generation << 48 | (uint64_t)ring->place << 32 | slot;
-}
-
-/* worker.c */
+/* events.c */
 void rc_pend(struct pst_endpoint *endpoint);
 void rc_unpend(struct pst_endpoint *endpoint);
 /* Something is due then: a sleeper is woken for it. */
@@ -111,9 +102,11 @@ static inline void rc_due(struct pst_worker *worker, uint64_t at_ns)
   if (at_ns < worker->soonest_ns)
     worker->soonest_ns = at_ns;
 }
-void rc_disarm(struct pst_worker *worker);
 /* By any thread: something was left with it, or one of its endpoints. */
 void rc_notify(struct pst_worker *worker);
+
+/* worker.c */
+void rc_disarm(struct pst_worker *worker);
 /* What other threads have left: deferred works that are through, the device's events. */
 void rc_take_notices(struct pst_worker *worker);
 /* At the clock, and at what is due by it. */

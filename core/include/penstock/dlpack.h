@@ -76,7 +76,7 @@ PST_EXPORT uint32_t pst_view_rows(const struct pst_view *views, uint32_t n);
  * device_id  the ordinal by which the consumer knows the GPU; core does not. Host: 0.
  *
  * The deleter may be called by any thread, and after the session has been closed; the data
- * is gone with the session. The other calls are the worker's thread's.
+ * is gone with the session. The other calls are the receiver's thread's.
  *
  * 0; -EINVAL: pst_view_rows() is less than n, n is 0, or the stream hands over frames;
  * -ENOMEM; an error of the memory.

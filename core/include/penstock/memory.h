@@ -32,12 +32,6 @@ struct pst_fence;
 
 /* ---- Regions ----------------------------------------------------------- */
 
-enum pst_memory_kind {
-  PST_MEMORY_HOST = 1,   /* ordinary host memory */
-  PST_MEMORY_CUDA = 2,   /* CUDA device memory */
-  PST_MEMORY_MAPPED = 3, /* host memory that a device sees by a mapping (iGPU, cudaHostAlloc) */
-};
-
 enum pst_export_kind {
   /* A file descriptor that mmap() and another process take, sealed against shrinking
    * (F_SEAL_SHRINK of a memfd): peers refuse another, since who maps it would die of
@@ -48,7 +42,7 @@ enum pst_export_kind {
    * imports are closed before the exporter frees the region. */
   PST_EXPORT_IPC = 1u << 2,
   /* A descriptor of the vendor's (cuMemExportToShareableHandle), that his import alone takes:
-   * it is not to be mapped. The memory stays while somebody has imported it. Minor 1. */
+   * it is not to be mapped. The memory stays while somebody has imported it. */
   PST_EXPORT_VENDOR_FD = 1u << 3,
 };
 
@@ -100,9 +94,11 @@ struct pst_alloc_params {
   uint32_t needs;     /* enum pst_memory_need bits: wanted, not promised */
   uint32_t reserved;
   const char *label; /* what it is for, in words, for error messages */
+  const char *lower; /* the user's options that size it, for the remedy in error messages: "`ring`
+                        or `message`"; NULL: none */
 };
 
-/* Memory that the caller has already. Minor 1. */
+/* Memory that the caller has already. */
 struct pst_adopt_params {
   uint32_t struct_size;
   int32_t fd;         /* an open descriptor by which other processes can have it too; -1: none */
@@ -129,30 +125,12 @@ struct pst_export {
 
 /* ---- Work on a queue ---------------------------------------------------- */
 
-/* One piece of a copy. Addresses are as the plugin's device knows them; one
- * side at least is the plugin's own memory, the other may be pinned host
- * memory. The ranges do not overlap. An array element: its size is frozen. */
-struct pst_copy {
-  uint64_t source;
-  uint64_t destination;
-  uint64_t length;
-  uint64_t reserved;
-};
-PST_STATIC_ASSERT(sizeof(struct pst_copy) == 32, "frozen");
-
-/* One message's payload for fill and verify. An array element. */
-struct pst_payload {
-  uint64_t address;
-  uint64_t length;
-  uint64_t sequence; /* of the message in its stream */
-  uint64_t reserved;
-};
-PST_STATIC_ASSERT(sizeof(struct pst_payload) == 32, "frozen");
-
 /* `count` pieces of one length at equal distances, as the messages of a stream nearly always are:
  * piece i goes from source + i * source_stride to destination + i * destination_stride, modulo
  * 2^64, so that a stride may lead backward. source_stride may be 0. Of a lone piece strides mean
- * nothing. The ranges are as those of pst_copy. An array element. Minor 3. */
+ * nothing: scattered pieces are rows of one. Addresses are as the plugin's device knows them; one
+ * side at least is the plugin's own memory, the other may be pinned host memory. What is written
+ * overlaps neither itself nor a source. An array element: its size is frozen. */
 struct pst_copy_row {
   uint64_t source;
   uint64_t destination;
@@ -164,12 +142,12 @@ struct pst_copy_row {
 };
 PST_STATIC_ASSERT(sizeof(struct pst_copy_row) == 48, "frozen");
 
-/* `count` messages' payloads likewise: of message i at address + i * stride, and of sequence
- * number sequence + i. An array element. Minor 3. */
+/* The payloads of `count` messages, to fill or verify: of message i at address + i * stride,
+ * and of sequence number sequence + i. An array element. */
 struct pst_payload_row {
   uint64_t address;
-  uint64_t length;
-  uint64_t sequence;
+  uint64_t length;   /* of each */
+  uint64_t sequence; /* of the first in its stream */
   uint64_t stride;
   uint32_t count; /* > 0 */
   uint32_t reserved;
@@ -191,7 +169,7 @@ PST_STATIC_ASSERT(sizeof(struct pst_payload_row) == 40, "frozen");
 #define PST_PATTERN_STEP UINT64_C(0x9e3779b97f4a7c15)
 #define PST_PATTERN_SEQUENCE UINT64_C(0xd1342543de82ef95)
 
-/* A range and its checksum. An array element. Minor 1. */
+/* A range and its checksum. An array element. */
 struct pst_sum {
   uint64_t address;
   uint64_t length;
@@ -200,21 +178,6 @@ struct pst_sum {
   uint64_t reserved2;
 };
 PST_STATIC_ASSERT(sizeof(struct pst_sum) == 32, "frozen");
-
-/* What verify has found on a queue since queue_open(), of work that
- * queue_poll() has reported as done. */
-struct pst_verify_result {
-  uint32_t struct_size;
-  uint32_t reserved;
-  uint64_t checked;   /* messages */
-  uint64_t corrupted; /* messages with at least one wrong byte */
-  /* The first mismatch found, meaningful when corrupted > 0. */
-  uint64_t sequence; /* of the message */
-  uint64_t offset;   /* of the first wrong byte in it */
-  uint8_t expected;
-  uint8_t found;
-  uint8_t pad[6];
-};
 
 struct pst_queue_params {
   uint32_t struct_size;
@@ -239,24 +202,20 @@ struct pst_memory_info {
 };
 
 enum pst_memory_capability {
-  PST_MEMORY_CAP_COPY = 1u << 0,          /* queues, copy_batch */
-  PST_MEMORY_CAP_PATTERN = 1u << 1,       /* fill_batch, verify_batch, verify_result */
+  PST_MEMORY_CAP_COPY = 1u << 0,          /* queues, copy_rows */
+  PST_MEMORY_CAP_PATTERN = 1u << 1,       /* fill_rows, verify_rows, verify_result */
   PST_MEMORY_CAP_FENCE = 1u << 2,         /* fence_*; without it every fence is NULL, passed, and
                                              batches are finished when their call returns */
   PST_MEMORY_CAP_EXPORT = 1u << 3,        /* export_region */
   PST_MEMORY_CAP_IMPORT = 1u << 4,        /* import_region */
   PST_MEMORY_CAP_HOST_REGISTER = 1u << 5, /* host_register, host_unregister */
   PST_MEMORY_CAP_FLUSH = 1u << 6,         /* flush; without it nothing needs flushing */
-  PST_MEMORY_CAP_CHECKSUM = 1u << 7,      /* sum_batch. Minor 1 */
-  PST_MEMORY_CAP_ADOPT = 1u << 8,         /* adopt_region. Minor 1 */
-  /* copy_rows; with PATTERN verify_rows, too. Without it the host makes lists of pieces.
-   * Minor 3 */
-  PST_MEMORY_CAP_ROWS = 1u << 9,
+  PST_MEMORY_CAP_CHECKSUM = 1u << 7,      /* sum_batch */
+  PST_MEMORY_CAP_ADOPT = 1u << 8,         /* adopt_region */
 };
 
-/* A call that is NULL, or past struct_size, is -EOPNOTSUPP; it must be there
- * when its capability is announced. open, close, alloc and free_region are
- * mandatory. */
+/* A call that is NULL is -EOPNOTSUPP; it must be there when its capability is announced. open,
+ * close, alloc and free_region are mandatory. */
 struct pst_memory_ops {
   uint32_t struct_size;
   uint32_t reserved;
@@ -315,22 +274,25 @@ struct pst_memory_ops {
   /* Waits for work under way; its results are lost. May block. */
   void (*queue_close)(struct pst_queue *queue);
 
-  /* Each of the three submits n pieces as one batch, in the queue's order, and
-   * returns at once; the arrays are the caller's again. *ticket numbers the
-   * batch: 1, 2, 3, … over all three calls on this queue.
-   * 0; -EAGAIN: params.batches are under way, or so many pieces that there is no room for n
-   * more, which they are until queue_poll has told of them: poll first. Never where none is
-   * under way; -EINVAL: n is 0 or
-   * over params.pieces; -EIO: the device is lost. */
-  int (*copy_batch)(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n,
-                    uint64_t *ticket);
-  int (*fill_batch)(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
-                    uint32_t n, uint64_t *ticket);
-  int (*verify_batch)(struct pst_queue *queue, uint64_t seed, const struct pst_payload *payloads,
-                      uint32_t n, uint64_t *ticket);
+  /* Each of the three submits n rows as one batch, in the queue's order, and returns
+   * at once; the array is the caller's again. *ticket numbers the batch: 1, 2, 3, … over
+   * all calls that submit to this queue. The rows' pieces together are the batch's: at
+   * least 1, and at most params.pieces.
+   * 0; -EAGAIN: params.batches are under way, or so many pieces that there is no room for the
+   * batch's, which they are until queue_poll has told of them: poll first. Never where none is
+   * under way; -EINVAL: no pieces, more than params.pieces, a row without pieces, or with a
+   * reserved field that is not 0; -EIO: the device is lost. */
+  int (*copy_rows)(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
+                   uint64_t *ticket);
+  int (*fill_rows)(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                   uint32_t n, uint64_t *ticket);
+  int (*verify_rows)(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
+                     uint32_t n, uint64_t *ticket);
   /* *done = the last ticket T such that all batches up to T are finished; 0 when
    * none is. Never blocks, never waits. 0, or -EIO: the device is lost. */
   int (*queue_poll)(struct pst_queue *queue, uint64_t *done);
+  /* What verify has found on a queue since queue_open(), of work that queue_poll() has reported
+   * as done. */
   int (*verify_result)(struct pst_queue *queue, struct pst_verify_result *result);
 
   /* A fence behind all work now on `queue`, or, when queue is NULL, on the
@@ -358,7 +320,7 @@ struct pst_memory_ops {
   /* The CRC-32C (Castagnoli; RFC 3720, appendix B.4) of each range, computed where the bytes
    * are. A batch like the three above, its ticket of the same count, with the same errors; but
    * `sums` stays the plugin's until queue_poll tells of the ticket, by when crc32c of each is
-   * written, or until queue_close. Minor 1.
+   * written, or until queue_close.
    * -EINVAL besides: a range that this memory's device does not reach. */
   int (*sum_batch)(struct pst_queue *queue, struct pst_sum *sums, uint32_t n, uint64_t *ticket);
 
@@ -366,19 +328,11 @@ struct pst_memory_ops {
    * ends the region and leaves the bytes. It has to stay where it is until then. With a
    * descriptor it can be exported as PST_EXPORT_FD, whole: who imports a part can reach all that
    * the descriptor names. The fd stays the caller's. The caller sets region->struct_size. May
-   * block. Minor 1.
+   * block.
    * 0; -EINVAL: no range, a descriptor that could shrink, or one that is not mapped at
    * `address`; -EFAULT: not all of it is there; -ENOMEM; -EMFILE. */
   int (*adopt_region)(struct pst_memory *memory, const struct pst_adopt_params *params,
                       struct pst_region *region);
-
-  /* As copy_batch and verify_batch, of n rows, whose pieces together are the batch's: at least 1,
-   * and at most params.pieces. Minor 3.
-   * -EINVAL besides: a row without pieces, or with a reserved field that is not 0. */
-  int (*copy_rows)(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
-                   uint64_t *ticket);
-  int (*verify_rows)(struct pst_queue *queue, uint64_t seed, const struct pst_payload_row *rows,
-                     uint32_t n, uint64_t *ticket);
 };
 
 #ifdef __cplusplus

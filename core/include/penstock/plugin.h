@@ -10,18 +10,20 @@
  * `struct pst_host` alone. The host opens it with RTLD_NOW, RTLD_LOCAL and
  * RTLD_NODELETE: a plugin is never unloaded.
  *
- * Growth. The ABI's major is part of the symbols' names. Within a major,
- * structs that cross by themselves begin with `struct_size`, grow at the end,
- * and are read up to the smaller of both sizes: what the writer did not have
- * reads as zero. The writer of an out-struct writes no more than the
- * `struct_size` that its owner put there. Array elements carry no size; theirs
- * is frozen for the major, their reserved fields are zero, and new meaning
- * comes by capability bit and flag. Unknown opcodes, flags, and non-zero
- * reserved fields are refused with -EINVAL, never ignored; so is a plugin with
- * an option of unknown type, scope or flag. A capability bit that the host does
- * not know stays unused. A plugin emits no completion kind, event or flag that
- * is newer than host->abi_minor. pst_struct_read() and pst_struct_write() keep
- * the rule of sizes.
+ * One ABI until 1.0. A plugin is built with its host's headers, and again for
+ * each release of Penstock. The host compares the sizes of pst_plugin, of
+ * pst_description and of the table of operations, and refuses a plugin in which
+ * one differs.
+ *
+ * Growth. So that the ABI can grow from 1.0 on, structs that cross by themselves
+ * begin with `struct_size` and are read up to the smaller of both sizes: what
+ * the writer did not have reads as zero. The writer of an out-struct writes no
+ * more than the `struct_size` that its owner put there. pst_struct_read() and
+ * pst_struct_write() keep these rules. Array elements carry no size, and their
+ * reserved fields are zero. Unknown opcodes, flags, and non-zero reserved fields
+ * are refused with -EINVAL, never ignored; so is a plugin with an option of
+ * unknown type, scope or flag. A capability bit that the host does not know
+ * stays unused.
  *
  * Errors. A call returns 0, a count, or -errno. -EAGAIN is the only
  * back-pressure and is never logged. The function that decides an error logs
@@ -38,38 +40,19 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "types.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define PST_ABI_MAJOR 1u
-#define PST_ABI_MINOR 4u
 
 #define PST_PLUGIN_SYMBOL "pst_plugin_v1"
 #define PST_DESCRIPTION_SYMBOL "pst_description_v1"
 
-#if defined(__GNUC__)
-#define PST_EXPORT __attribute__((visibility("default")))
-#define PST_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#define PST_INLINE static inline __attribute__((unused))
-#else
-#define PST_EXPORT
-#define PST_PRINTF(fmt, args)
-#define PST_INLINE static inline
-#endif
-
-#ifdef __cplusplus
-#define PST_STATIC_ASSERT(cond, text) static_assert(cond, text)
-#else
-#define PST_STATIC_ASSERT(cond, text) _Static_assert(cond, text)
-#endif
-
-/* Plugins cross between compilers on one host: pointers and size_t are 8
- * bytes. */
-PST_STATIC_ASSERT(sizeof(void *) == 8, "Penstock's ABI is defined for 64-bit machines");
-
-/* A struct that begins with struct_size, as this side knows it: what `from`, of
- * another minor perhaps, does not have is zero. to->struct_size becomes how much of
+/* A struct that begins with struct_size, as this side knows it: what `from` does not
+ * have is zero. to->struct_size becomes how much of
  * *to was there, so that *to may be handed on. */
 PST_INLINE void pst_struct_read(void *to, size_t to_size, const void *from)
 {
@@ -96,76 +79,20 @@ PST_INLINE void pst_struct_write(void *to, const void *from, size_t from_size)
     memcpy((char *)to + sizeof(size), (const char *)from + sizeof(size), size - sizeof(size));
 }
 
-enum pst_plugin_kind {
-  PST_KIND_TRANSPORT = 1, /* how bytes travel: ops is struct pst_transport_ops */
-  PST_KIND_MEMORY = 2,    /* where bytes live: ops is struct pst_memory_ops */
-  PST_KIND_FILTER = 3,    /* wraps a transport: ops is struct pst_transport_ops */
-};
-
-enum pst_log_level {
-  PST_LOG_ERROR = 0, /* something asked for will not happen; says the remedy */
-  PST_LOG_WARN = 1,  /* it happens, but not as one would want */
-  PST_LOG_INFO = 2,
-  PST_LOG_DEBUG = 3,
-};
-
 /* ---- Options ----------------------------------------------------------- */
-
-enum pst_option_type {
-  PST_OPTION_BOOL = 1,     /* true | false; getter: 0 or 1 */
-  PST_OPTION_UINT = 2,     /* 4096 */
-  PST_OPTION_SIZE = 3,     /* 8 KiB, 1462 B; getter: bytes */
-  PST_OPTION_DURATION = 4, /* 250 ms; getter: nanoseconds */
-  PST_OPTION_RATE = 5,     /* 68.75 Gbps; getter: bits per second */
-  PST_OPTION_STRING = 6,
-  PST_OPTION_ENUM = 7, /* one of `choices`; getter: its index, or the string */
-  PST_OPTION_LIST = 8, /* list of strings */
-};
-
-/* Where in a configuration an option may stand, and so who has to agree on it.
- * The `options` of a plugin given for the whole run or a whole stream may hold
- * any of them; those given under `sender` or `receiver` only what that side
- * uses. */
-enum pst_option_scope {
-  PST_SCOPE_DEVICE = 1u << 0,   /* belongs to the opened device: handed to open() */
-  PST_SCOPE_STREAM = 1u << 1,   /* both ends must agree: compared when they connect */
-  PST_SCOPE_SENDER = 1u << 2,   /* handed to endpoint_open() of a sender */
-  PST_SCOPE_RECEIVER = 1u << 3, /* handed to endpoint_open() of a receiver */
-};
-
-enum pst_option_flag {
-  PST_OPTION_REQUIRED = 1u << 0, /* no default; leaving it out is an error */
-  PST_OPTION_TESTING = 1u << 1,  /* for tests; documented as such */
-};
-
-/* One option. An array element: its size is frozen. */
-struct pst_option {
-  const char *name;           /* lower case, words joined by '_' */
-  const char *help;           /* whole sentences; says units and consequences */
-  const char *default_value;  /* as it would stand in YAML; NULL: empty or required */
-  const char *const *choices; /* ENUM only: NULL-terminated */
-  uint64_t min;               /* inclusive, for UINT, SIZE, DURATION, RATE */
-  uint64_t max;               /* inclusive; 0: no bound. STRING: longest length */
-  uint32_t type;              /* enum pst_option_type */
-  uint32_t scope;             /* one or more of enum pst_option_scope */
-  uint32_t flags;             /* enum pst_option_flag */
-  uint32_t reserved;
-};
-PST_STATIC_ASSERT(sizeof(struct pst_option) == 64, "frozen");
 
 enum pst_option_rule_flag {
   PST_RULE_UNLESS = 1u << 0, /* where `option` has any other value than `value` */
   PST_RULE_OTHER = 1u << 1,  /* `needs` must have any other value than `needed` */
 };
 
-/* Minor 4. Options that do not go together, as far as it can be told without a device:
+/* Options that do not go together, as far as it can be told without a device:
  * where `option` is `value`, `needs` must be `needed`; the flags turn either around.
  * {"qps", "1", "operation", "write", NULL, PST_RULE_UNLESS}: more than one queue pair
  * has only WRITE. A default takes part like a value that was written, and the defaults
  * keep all rules. What a configuration breaks is a finding of `penstock check`, with
  * file, line and column, and exit status 2 (-EINVAL from pst_config_parse()); none of the
- * plugin's calls is made with it, so that open() need not look again (a host of minor
- * 3 or less keeps no rules; host->abi_minor says so). A rule between options of
+ * plugin's calls is made with it, so that open() need not look again. A rule between options of
  * different sides (one of the sender's, one of the receiver's alone) never applies.
  * An array element: its size is frozen. */
 struct pst_option_rule {
@@ -194,7 +121,7 @@ enum pst_check_flag {
   PST_CHECK_APART = 1u << 2,
 };
 
-/* Minor 4. One end of a stream, or its memory, as the configuration has it, for the check() of a
+/* One end of a stream, or its memory, as the configuration has it, for the check() of a
  * description. The getters are those of struct pst_host. */
 struct pst_check {
   uint32_t struct_size;
@@ -233,8 +160,6 @@ struct pst_facts {
   /* Of a transport or filter, at this end: what memory has to have (enum pst_memory_need) so that
    * any such device places messages there itself, or sends from there. */
   uint32_t direct_needs;
-  /* Of a transport: 1 << each enum pst_path that its rings may have; 0: not known. */
-  uint32_t paths;
   /* Of a transport, at this end: what one endpoint of a host alone can have, the whole before the
    * part, "UDP port 5004 of IPv4/192.0.2.1" for instance, and the option that says so. No two ends
    * in a process may have the same, nor one a part of what the other has. "": nothing. */
@@ -250,25 +175,24 @@ struct pst_facts {
 /* What can be known of a plugin without its vendor libraries. It lives in a
  * source file of its own (`options.c`) that is built into the plugin and, by
  * itself, into a description `<kind>-<name>.desc.so` beside it, so that a
- * machine without the vendor's library can still check a configuration. */
+ * machine without the vendor's library can still check a configuration.
+ * PST_DESCRIPTION() exports it, and its size. */
 struct pst_description {
-  uint32_t struct_size;
-  uint32_t abi_minor;    /* PST_ABI_MINOR it was built with */
-  uint32_t kind;         /* enum pst_plugin_kind */
-  uint32_t option_count; /* elements of `options` */
-  const char *name;      /* [a-z][a-z0-9_]*, at most 31 bytes; the file is <kind>-<name>.so */
-  const char *version;   /* the plugin's own */
-  const char *summary;   /* one line, no full stop */
-  const char *needs;     /* in words: libraries, devices, privileges; "" for none */
-  const char *rung;      /* hardware | kernel | simulated | compiled, and how it is shown */
+  const char *name;    /* [a-z][a-z0-9_]*, at most 31 bytes; the file is <kind>-<name>.so */
+  const char *version; /* the plugin's own */
+  const char *summary; /* one line, no full stop */
+  const char *needs;   /* in words: libraries, devices, privileges; NULL: none */
+  const char *rung;    /* hardware | kernel | simulated | compiled, and how it is shown */
+  uint32_t kind;       /* enum pst_plugin_kind */
+
+  uint32_t option_count; /* elements of `options`, at most 256 */
   const struct pst_option *options;
 
-  /* Minor 4: `rule_count` of them, at most 64; NULL: none. */
   const struct pst_option_rule *rules;
-  uint32_t rule_count;
+  uint32_t rule_count; /* elements of `rules`, at most 64 */
   uint32_t reserved;
 
-  /* Minor 4; NULL: there is nothing to say. What neither the table nor a rule can say about
+  /* NULL: there is nothing to say. What neither the table nor a rule can say about
    * option values: addresses, names, numbers that depend on one another. It judges values alone
    * and asks nothing of the machine, so that the answer is the same on any host; a device that is
    * missing is open()'s to report, with another errno than -EINVAL. Whatever open() or
@@ -276,6 +200,22 @@ struct pst_description {
    * or more for each end of a stream, before open(); *facts is zero but for its size. Any
    * thread; never blocks. */
   void (*check)(const struct pst_check *check, struct pst_facts *facts);
+
+  /* "NAME=value", at most 64 of them, NULL at the end; NULL: none. For libraries that
+   * change the process from their constructors: these variables stand in the environment while the
+   * host opens the plugin and what it is linked with, those that the user has set as the user set
+   * them. They are gone before probe(): what a library reads later, the plugin says by the
+   * library's own calls. The host reads the list from the description beside the plugin, since the
+   * plugin's own is not there before; without that file, or with one of another list, the plugin is
+   * refused. Handlers of signals need no variable: the host puts back what a constructor changed.
+   */
+  const char *const *environment;
+
+  /* Of a transport: the form of what it sends over the wire, control blobs included, "verbs-rc"
+   * for instance. [a-z][a-z0-9-]*, at most 31 bytes; NULL: the plugin's name. Transports of one
+   * wire form talk to each other: two ends compare it, and those STREAM options that both
+   * transports have. NULL for a filter, which keeps the form of what it wraps. */
+  const char *wire;
 };
 
 /* ---- Host services ----------------------------------------------------- */
@@ -285,12 +225,10 @@ struct pst_export;     /* memory.h */
 struct pst_memory_ops; /* memory.h */
 
 /* Handed to probe() and open(); one per plugin and valid for the process's
- * life. All services may be called from any thread unless they say otherwise.
- * A plugin built for a newer minor checks struct_size before it calls a
- * service that an older host lacks. */
+ * life. All services may be called from any thread unless they say otherwise. */
 struct pst_host {
   uint32_t struct_size;
-  uint32_t abi_minor;
+  uint32_t reserved;
 
   /* Log one line, without a trailing newline. The host adds plugin and level.
    * Never called per message. Keeps errno. */
@@ -302,13 +240,16 @@ struct pst_host {
   /* Run work(arg) soon on a thread of the host's, for what may block (name
    * lookup, address handles, vendor calls that sleep). The result surfaces in a
    * later poll(): the work stores it where poll() looks, and wakes the worker's
-   * event fd. Works run one after the other, in order. Not serialised with
+   * event fd. Works of one key run one after the other, in order. Works of different
+   * keys, endpoints for instance, run side by side, at most 8 of a plugin at a time. A key is
+   * compared and never followed; NULL is one. Not serialised with
    * device calls. All have run before worker_close() and close().
    * 0, or -ENOMEM. */
-  int (*defer)(const struct pst_host *host, void (*work)(void *arg), void *arg);
+  int (*defer)(const struct pst_host *host, const void *key, void (*work)(void *arg), void *arg);
 
   /* Bind a vendor library at run time, RTLD_NOW | RTLD_LOCAL, and record its
-   * real path for the run's result. It stays loaded.
+   * real path for the run's result. It stays loaded. A signal whose handling its
+   * constructors change is handled as before when this returns.
    * 0 and a dlopen handle, or -ENOENT: not logged, since absence may be fine. */
   int (*library_open)(const struct pst_host *host, const char *soname, void **handle);
 
@@ -330,11 +271,11 @@ struct pst_host {
   int (*region_export)(const struct pst_host *host, const struct pst_region *region, uint32_t kind,
                        uint64_t offset, uint64_t length, struct pst_export *out);
 
-  /* Minor 1, for transports that have memory copied by its own plugin, where the CPU cannot. */
+  /* For transports that have memory copied by its own plugin, where the CPU cannot. */
 
   /* The operations of a region's memory plugin; what it lacks is -EOPNOTSUPP. A transport
    * reads `capabilities` and calls those of queues and fences (queue_open(region->memory, …),
-   * queue_close, copy_batch, queue_poll, fence_*), on the thread that has the queue; the
+   * queue_close, copy_rows, queue_poll, fence_*), on the thread that has the queue; the
    * others are the host's. Valid while the region is. NULL: it is of no memory plugin's.
    * Never blocks. */
   const struct pst_memory_ops *(*region_memory)(const struct pst_host *host,
@@ -349,6 +290,9 @@ struct pst_host {
   /* Undo region_import(), while the memory of `near` is open. No copy uses it any more. */
   void (*region_release)(const struct pst_host *host, struct pst_region *far);
 };
+
+/* Log an error where it is decided; its value is the code that the call returns. */
+#define PST_REFUSE(host, code, ...) ((host)->log((host), PST_LOG_ERROR, __VA_ARGS__), (code))
 
 /* ---- Probe ------------------------------------------------------------- */
 
@@ -366,10 +310,17 @@ struct pst_probe {
 
 /* ---- The exported symbols ----------------------------------------------- */
 
+/* What PST_DESCRIPTION() makes: the author's description, and its size. */
+struct pst_described {
+  uint32_t struct_size; /* of *description */
+  uint32_t reserved;
+  const struct pst_description *description;
+};
+
 struct pst_plugin {
   uint32_t struct_size;
-  uint32_t abi_minor;
-  const struct pst_description *description;
+  uint32_t reserved;
+  const struct pst_described *described; /* its pst_description_v1 */
 
   /* Can this plugin work on this machine? Leaves no process-wide state behind:
    * no EAL, no CUDA context, no signal handler. 0, or -errno with `reason` and
@@ -386,40 +337,18 @@ struct pst_plugin {
 #endif
 
 extern PST_EXPORT const struct pst_plugin pst_plugin_v1;
-extern PST_EXPORT const struct pst_description pst_description_v1;
+extern PST_EXPORT const struct pst_described pst_description_v1;
 
-/* In options.c: the description; with rules between options, the second form; with check(), the
- * third. */
-#define PST_DESCRIPTION(kind_, name_, version_, summary_, needs_, rung_, options_, count_)         \
-  PST_DESCRIPTION_RULES(kind_, name_, version_, summary_, needs_, rung_, options_, count_, NULL, 0)
-
-#define PST_DESCRIPTION_RULES(kind_, name_, version_, summary_, needs_, rung_, options_, count_,   \
-                              rules_, rule_count_)                                                 \
-  PST_DESCRIPTION_CHECK(kind_, name_, version_, summary_, needs_, rung_, options_, count_, rules_, \
-                        rule_count_, NULL)
-
-#define PST_DESCRIPTION_CHECK(kind_, name_, version_, summary_, needs_, rung_, options_, count_,   \
-                              rules_, rule_count_, check_)                                         \
-  PST_PLUGIN_EXTERN const struct pst_description pst_description_v1 = {                            \
-      sizeof(struct pst_description),                                                              \
-      PST_ABI_MINOR,                                                                               \
-      (kind_),                                                                                     \
-      (count_),                                                                                    \
-      (name_),                                                                                     \
-      (version_),                                                                                  \
-      (summary_),                                                                                  \
-      (needs_),                                                                                    \
-      (rung_),                                                                                     \
-      (options_),                                                                                  \
-      (rules_),                                                                                    \
-      (rule_count_),                                                                               \
-      0,                                                                                           \
-      (check_)}
+/* In options.c, behind a `static const struct pst_description` whose members are set by their
+ * names. What is left out is 0 or NULL. */
+#define PST_DESCRIPTION(description_)                                                              \
+  PST_PLUGIN_EXTERN const struct pst_described pst_description_v1 = {sizeof(description_), 0,      \
+                                                                     &(description_)}
 
 /* In the plugin: the entry. */
 #define PST_PLUGIN(probe_, ops_)                                                                   \
   PST_PLUGIN_EXTERN const struct pst_plugin pst_plugin_v1 = {                                      \
-      sizeof(struct pst_plugin), PST_ABI_MINOR, &pst_description_v1, (probe_), (ops_)}
+      sizeof(struct pst_plugin), 0, &pst_description_v1, (probe_), (ops_)}
 
 #ifdef __cplusplus
 }

@@ -9,7 +9,10 @@
  *   pst_worker    what one thread polls: a completion queue, a ucp_worker
  *   pst_ring      receive slots; endpoints of one worker may share it
  *   pst_endpoint  one peer of a worker
- *   pst_remote    a peer's registered range, opened on an endpoint
+ *
+ * This header has what every transport does. What one adds that announces a capability stands in
+ * transport-rma.h, for WRITE, READ and ATOMIC, and in transport-extra.h, for the others, with
+ * plans, counters and filters.
  *
  * Order of life.
  *   probe → open(plan) → mr_register → worker_open → ring_open → endpoint_open
@@ -39,6 +42,8 @@
 
 #include "memory.h"
 #include "plugin.h"
+#include "transport-extra.h"
+#include "transport-rma.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -49,84 +54,11 @@ struct pst_mr;
 struct pst_worker;
 struct pst_ring;
 struct pst_endpoint;
-struct pst_remote;
 struct pst_transport_ops;
 
 /* ---- What a transport can do --------------------------------------------- */
 
-enum pst_transport_capability {
-  PST_CAP_SEND = 1u << 0,         /* SEND, ring_open, release: streams */
-  PST_CAP_WRITE = 1u << 1,        /* one-sided; needs mr_pack, remote_open, remote_close */
-  PST_CAP_READ = 1u << 2,         /* likewise */
-  PST_CAP_ATOMIC = 1u << 3,       /* FETCH_ADD, COMPARE_SWAP of 8 bytes; likewise */
-  PST_CAP_RELIABLE = 1u << 4,     /* an accepted SEND arrives once, or the endpoint fails */
-  PST_CAP_ORDERED = 1u << 5,      /* MESSAGEs of an endpoint come in the order of their SENDs */
-  PST_CAP_SEQUENCE = 1u << 6,     /* carries limits.sequence_bits of each SEND's sequence */
-  PST_CAP_META = 1u << 7,         /* carries 64 bits of the application's with each SEND */
-  PST_CAP_TIME = 1u << 8,         /* MESSAGE.time_ns comes from the device or kernel */
-  PST_CAP_LEND = 1u << 9,         /* may hand over messages in regions of its own or the sender's */
-  PST_CAP_SHARED_RING = 1u << 10, /* several endpoints may name one ring */
-  PST_CAP_WAKEUP = 1u << 11,      /* arm and event_fd */
-  PST_CAP_DYNAMIC = 1u << 12,     /* rings and endpoints may be opened after start */
-  PST_CAP_IN_PROCESS = 1u << 13,  /* both ends may be in one process */
-  PST_CAP_FOREIGN = 1u << 14,     /* speaks to peers without Penstock: `control: none` */
-  /* READ and WRITE reach memory that the CPU cannot touch: PST_NEED_CPU_ACCESS of send_needs
-   * is for SENDs alone. Minor 1. */
-  PST_CAP_DEVICE_RMA = 1u << 15,
-  /* A ring may be opened without memory (its mr NULL): every message is lent, and nothing lies in
-   * slots of its own. A SEND of several pieces to such a ring is refused: -E2BIG. With LEND.
-   * Minor 2. */
-  PST_CAP_BARE_RING = 1u << 16,
-  /* endpoint_address has descriptors, and endpoint_connect takes no address without: -EXDEV. So
-   * the host turns a peer that passes none away before it opens an endpoint. Minor 4. */
-  PST_CAP_DESCRIPTORS = 1u << 17,
-};
-
-/* Regions that a transport lends are of the kind and device of the ring's mr; what
- * ring_open says of the path covers them. */
-
-enum pst_path {
-  PST_PATH_NONE = 0,
-  /* The transport itself places bytes in the final memory: a device does, the kernel, or the
-   * plugin's own last copy out of a socket's buffer; `via` says which. */
-  PST_PATH_DIRECT = 1,
-  PST_PATH_MAPPED = 2, /* the final memory is host memory that its device sees by a mapping */
-  PST_PATH_STAGED = 3, /* they bounce: in core's staging, or inside a library */
-};
-
-/* How bytes get there, in words for banner, statistics and result. */
-struct pst_path_info {
-  uint32_t struct_size;
-  uint32_t path;    /* enum pst_path; for an endpoint the worse of its ring's and its own */
-  char via[48];     /* "memcpy", "reference", "dma-buf", "peermem", "cuda-ipc" */
-  char carrier[48]; /* memory, shm, unix, tcp, udp, soft-roce, rdma, ethernet, … */
-  char reason[160]; /* why this path and not a better one; "" when there is no better */
-};
-
-/* What will be used of a device, all streams of this process together. */
-struct pst_plan {
-  uint32_t struct_size;
-  uint32_t flags; /* enum pst_plan_flag */
-  uint32_t workers;
-  uint32_t rings;
-  uint32_t senders;   /* endpoints with PST_ROLE_SENDER */
-  uint32_t receivers; /* endpoints with PST_ROLE_RECEIVER */
-  uint32_t rma;       /* endpoints with PST_ROLE_RMA */
-  uint32_t requests;  /* outstanding on one endpoint, at most */
-  uint32_t pieces;    /* of one request, at most */
-  uint32_t reserved;
-  uint64_t ring_slots;  /* of all rings together */
-  uint64_t message_max; /* bytes */
-  uint32_t domains;     /* that memory and endpoints will name: pst_mr_params.domain */
-  uint32_t reserved2;
-};
-
-enum pst_plan_flag {
-  PST_PLAN_IN_PROCESS = 1u << 0, /* both ends of every endpoint are in this process */
-  PST_PLAN_SLEEP = 1u << 1,      /* idle workers will sleep: arm and event_fd are used */
-  /* Each of the endpoints, `rings` of them, has a ring, a domain, every role and `requests`. */
-  PST_PLAN_PEERS = 1u << 2,
-};
+/* types.h has the capabilities, the paths, the rights of access and the operations. */
 
 struct pst_open_params {
   uint32_t struct_size;
@@ -134,10 +66,8 @@ struct pst_open_params {
   /* Scopes DEVICE and STREAM are meaningful here. A filter gets all of its own
    * options here; those of endpoint_open are the innermost transport's. */
   const struct pst_options *options;
-  const struct pst_plan *plan;
-  /* Filters only: what is wrapped, itself perhaps a filter. The filter calls
-   * inner->open(inner_host, inner_params, …) and hands plan and calls through. */
-  const struct pst_transport_ops *inner;
+  const struct pst_plan *plan;           /* transport-extra.h */
+  const struct pst_transport_ops *inner; /* the three are filters': transport-extra.h */
   const struct pst_host *inner_host;
   const struct pst_open_params *inner_params;
   /* Where peers reach the receivers of this process: the address that `control` listens on, in
@@ -172,10 +102,12 @@ struct pst_limits {
   uint32_t ring_needs;
   /* Of regions that are sent from (unmet: core stages), or offered for one-sided access. */
   uint32_t send_needs;
-  uint64_t page_size;   /* registrations round to it; 1: they need not */
-  uint32_t address_max; /* bytes of endpoint_address, at least 1 */
-  uint32_t remote_max;  /* bytes of mr_pack */
-  uint32_t rings_max;   /* of the device; 0: no bound */
+  uint64_t page_size; /* registrations round to it; 1: they need not */
+  /* Bytes of endpoint_address, at least 1, and of mr_pack. open() measures what has no fixed size.
+   * The host refuses a device of which either has more than 16384, if it has to tell a peer. */
+  uint32_t address_max;
+  uint32_t remote_max;
+  uint32_t rings_max; /* of the device; 0: no bound */
   uint32_t reserved;
   uint32_t domains_max;          /* of the device; 0: no bound */
   uint32_t device_endpoints_max; /* of all workers together; 0: no bound */
@@ -185,18 +117,6 @@ struct pst_limits {
 };
 
 /* ---- Registration and remote access -------------------------------------- */
-
-enum pst_access {
-  PST_ACCESS_LOCAL_READ = 1u << 0,  /* sent from, source of WRITE */
-  PST_ACCESS_LOCAL_WRITE = 1u << 1, /* ring, destination of READ and atomics */
-  /* Asked for only of a transport with READ, WRITE, ATOMIC. */
-  PST_ACCESS_REMOTE_READ = 1u << 2,
-  PST_ACCESS_REMOTE_WRITE = 1u << 3,
-  PST_ACCESS_REMOTE_ATOMIC = 1u << 4,
-  /* Will hold a ring: the transport adds the remote rights that its peers' sends
-   * need; mr_pack serves none of them. */
-  PST_ACCESS_RING = 1u << 5,
-};
 
 struct pst_mr_params {
   uint32_t struct_size;
@@ -234,7 +154,7 @@ struct pst_ring_params {
   struct pst_mr *mr;    /* with LOCAL_WRITE and RING, as the host sees to; outlives the ring.
                            BARE_RING: or NULL */
   uint64_t base;        /* offset in the mr of slot 0; aligned to limits.slot_alignment */
-  uint64_t stride;      /* bytes from slot to slot; likewise */
+  uint64_t stride;      /* bytes from slot to slot; aligned as base */
   uint64_t payload_max; /* bytes one message can have */
   uint32_t headroom;
   uint32_t tailroom;
@@ -273,29 +193,6 @@ struct pst_endpoint_params {
 
 /* ---- Requests --------------------------------------------------------------- */
 
-enum pst_opcode {
-  PST_OP_SEND = 1,
-  PST_OP_WRITE = 2,
-  PST_OP_READ = 3,
-  PST_OP_FETCH_ADD = 4,    /* 8 bytes, aligned to 8 at the peer */
-  PST_OP_COMPARE_SWAP = 5, /* likewise */
-  /* No buffers; u.rma.remote: the range meant, or NULL: all written since. Every transport
-   * takes it, one with SEND alone, too. */
-  PST_OP_FLUSH = 6,
-};
-
-/* Every transport takes these. */
-enum pst_request_flag {
-  /* Start only when all earlier READs and atomics of this endpoint are done, and
-   * take effect at the peer after all its earlier WRITEs (IBV_SEND_FENCE;
-   * InfiniBand Architecture Specification 1.4, 10.8.3.3). Without it, SENDs and
-   * WRITEs have no order among each other. */
-  PST_REQUEST_FENCE = 1u << 0,
-  /* SEND: no other request names these bytes until DONE, so the limits.send_headroom
-   * bytes before them may be written. Without it a transport gathers its header. */
-  PST_REQUEST_EXCLUSIVE = 1u << 1,
-};
-
 /* A piece of local memory, for requests of several. An array element. */
 struct pst_piece {
   struct pst_mr *mr;
@@ -331,16 +228,8 @@ struct pst_request {
       uint64_t meta; /* the application's; travels where META is */
       uint64_t reserved;
     } send;
-    struct {
-      struct pst_remote *remote;
-      uint64_t offset; /* in the remote range */
-      uint64_t reserved;
-    } rma;
-    struct {
-      struct pst_remote *remote;
-      uint64_t offset;  /* multiple of 8 */
-      uint64_t operand; /* FETCH_ADD: addend; COMPARE_SWAP: the new value */
-    } atomic;
+    struct pst_rma_target rma; /* transport-rma.h; FLUSH: remote NULL */
+    struct pst_atomic_target atomic;
   } u;
 };
 PST_STATIC_ASSERT(sizeof(struct pst_request) == 64, "a cache line, frozen");
@@ -351,6 +240,12 @@ enum pst_wait {
   PST_WAIT_NONE = 0,   /* the next one cannot be taken at all; alone, it gets the errno */
   PST_WAIT_CREDIT = 1, /* the peer has no free slot */
   PST_WAIT_QUEUE = 2,  /* this side's queue is full: poll */
+  /* The host sets *wait to this before post(): it accepts PST_POST_COMPLETED. */
+  PST_POST_MAY_COMPLETE = 3,
+  /* The requests that were taken have ended, with status 0: no DONE covers them, and they are not
+   * outstanding. A SEND or WRITE only where DONEs of all earlier ones have been polled. Optional,
+   * and only after PST_POST_MAY_COMPLETE. The host posts those that were not taken again. */
+  PST_POST_COMPLETED = 4,
 };
 
 /* ---- Completions --------------------------------------------------------------- */
@@ -367,7 +262,7 @@ enum pst_completion_flag {
   PST_HAS_TIME = 1u << 2,
   PST_IS_MARKED = 1u << 3, /* the framing's end-of-frame mark (RTP marker) */
   /* The first of a sender that has started anew: its number goes on behind the highest, but what
-   * was sent before it is not known, and nothing less than it comes any more. Minor 1. */
+   * was sent before it is not known, and nothing less than it comes any more. */
   PST_IS_RESTART = 1u << 5,
 };
 
@@ -387,14 +282,14 @@ enum pst_event {
  *
  * DONE ends requests. Every request that post() took is covered by exactly one
  * DONE, also when the peer dies (-ECONNRESET; -ETIMEDOUT) or the endpoint
- * closes (-ECANCELED). It covers the done.count requests of `opcode` that were
- * posted one after the other (others of other opcodes between them not
- * counted) and end with the one of done.cookie; their status is the same. An
- * error status gives the buffer back too; only -EBUSY (a lent SEND that the
- * receiver still holds at the close's deadline) does not: do not write or free it
- * before the receiver's worker is closed. An access that the peer's device refuses
+ * closes (-ECANCELED). Those that post() completed have none. It covers the done.count requests of
+ * `opcode` that were posted one after the other (others of other opcodes between them not counted)
+ * and end with the one of done.cookie; their status is the same. An error status gives the buffer
+ * back too; only -EBUSY (a lent SEND that the receiver still holds at the close's deadline) does
+ * not: do not write or free it before the receiver's worker is closed. An access that the peer's
+ * device refuses
  * (-EACCES) may end the connection. SENDs are covered in post order, lent
- * ones too. DONE of SEND and WRITE: the local buffer is
+ * ones too, and so are WRITEs. DONE of SEND and WRITE: the local buffer is
  * reusable, nothing more. Of READ and atomics: the data is here. Of FLUSH: what
  * was posted before it is placed at the peer (a datagram transport: handed to
  * the device). A SEND out of a region that was lent to the receiver is done
@@ -432,41 +327,12 @@ struct pst_completion {
       uint64_t meta;
       uint64_t time_ns; /* of arrival, CLOCK_REALTIME as the device stamped it */
     } message;
-    struct {
-      const struct pst_region *region; /* LENT: valid until UNLENT has been polled */
-      uint64_t buffer;                 /* LENT, UNLENT: its number, > 0, unique on the worker */
-    } region;
+    struct pst_lent region; /* transport-extra.h */
   } u;
 };
 PST_STATIC_ASSERT(sizeof(struct pst_completion) == 64, "a cache line, frozen");
 
-/* ---- Accounting -------------------------------------------------------------------- */
-
-enum pst_counter_flag {
-  PST_COUNTER_DROP = 1u << 0,  /* messages lost on this side; `cause` is the key in `dropped` */
-  PST_COUNTER_GAUGE = 1u << 1, /* a level, not a count */
-  /* Both: messages lost behind the last MESSAGE, or anywhere where they have no numbers,
-   * beyond those counted and at most so many: the transport cannot know how many. The host
-   * may, by the sender's total. */
-  /* A level, of a peer that gives no total: messages that DROP counters have, and that left no
-   * gap in the sequence numbers, since none arrived behind them. */
-  PST_COUNTER_NO_GAP = 1u << 2,
-  /* A count, of such a peer: gaps in the sequence numbers that were no messages of the stream. */
-  PST_COUNTER_NO_MESSAGE = 1u << 3,
-  /* A count, of such a peer: what it sent and is no MESSAGE. While this grows it is not silent. */
-  PST_COUNTER_HEARD = 1u << 4,
-  /* One entry of a list, whose others have the same name. */
-  PST_COUNTER_ENTRY = 1u << 5,
-};
-
-/* An array element. The strings live as long as the device. */
-struct pst_counter {
-  const char *name;  /* "retransmissions" */
-  const char *cause; /* "no_buffer"; NULL */
-  uint64_t value;
-  uint64_t flags; /* enum pst_counter_flag */
-};
-PST_STATIC_ASSERT(sizeof(struct pst_counter) == 32, "frozen");
+/* ---- Closing ------------------------------------------------------------------------ */
 
 /* An endpoint that closes may give the MESSAGEs that still arrive, or drop them. */
 enum pst_close_mode {
@@ -476,11 +342,9 @@ enum pst_close_mode {
 
 /* ---- The operations ------------------------------------------------------------------ */
 
-/* A call that is NULL, or past struct_size, is -EOPNOTSUPP; it must be there
- * when a capability that needs it is announced. Mandatory: open, close, limits,
- * mr_register, mr_deregister, worker_open, worker_close, endpoint_open,
- * endpoint_address, endpoint_connect, endpoint_path, endpoint_close, post,
- * poll. */
+/* A call that is NULL is -EOPNOTSUPP; it must be there when a capability that needs it is
+ * announced. Mandatory: open, close, limits, mr_register, mr_deregister, worker_open, worker_close,
+ * endpoint_open, endpoint_address, endpoint_connect, endpoint_path, endpoint_close, post, poll. */
 struct pst_transport_ops {
   uint32_t struct_size;
   uint32_t reserved;
@@ -514,37 +378,25 @@ struct pst_transport_ops {
    * returns, no device and no peer touches the range. */
   void (*mr_deregister)(struct pst_device *device, struct pst_mr *mr);
 
-  /* What a peer needs for one-sided access to the mr, by its access flags.
-   * -EACCES: no remote access was registered; -ENOSPC: blob too small. */
-  int (*mr_pack)(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob);
-  /* Worker thread. -EPROTO: not one of ours; -EXDEV: cannot be reached from
-   * here; -ENOTCONN. */
-  int (*remote_open)(struct pst_endpoint *endpoint, const struct pst_blob *blob,
-                     struct pst_remote **remote);
-  /* No request names it. What is still open at CLOSED is void. */
-  void (*remote_close)(struct pst_endpoint *endpoint, struct pst_remote *remote);
+  /* One-sided access, and mandatory where it is announced: transport-rma.h. */
+  pst_mr_pack_fn *mr_pack;
+  pst_remote_open_fn *remote_open;
+  pst_remote_close_fn *remote_close;
 
   /* `index` counts from 0 to plan.workers - 1. The thread that opens a worker
    * hands it over to the one that polls it before start(). */
   int (*worker_open)(struct pst_device *device, uint32_t index, struct pst_worker **worker);
   void (*worker_close)(struct pst_worker *worker);
 
-  /* Ask to be woken. 0: event_fd becomes readable at the next arrival, room to
-   * post, DONE or event, as soon as poll() has something to give or post()
-   * would take again; -EAGAIN: there is something already, poll. Room counts
-   * only after a post was cut short: poll() may take a credit in and give nothing, and then
-   * arm() is what tells. -EAGAIN also while poll() has work of its own (credits to send).
-   * What is there already may be told by a descriptor that is readable at once instead.
-   * Once per wake-up; poll() disarms; arming twice is legal. */
-  int (*arm)(struct pst_worker *worker);
-  /* For poll(2) and epoll; the transport's own, valid until worker_close. A
-   * spurious wake-up is legal. */
-  int (*event_fd)(struct pst_worker *worker);
+  /* WAKEUP: transport-extra.h. */
+  pst_arm_fn *arm;
+  pst_event_fd_fn *event_fd;
 
   /* -EINVAL: alignment, slots or stride break the limits; -EOPNOTSUPP: cannot
    * receive into this mr (core stages under `path: auto`). *path says how
    * messages get into the ring, and with -EOPNOTSUPP, by its reason, why not; the
-   * caller sets path->struct_size. */
+   * caller sets path->struct_size. DIRECT in a region of any kind: the host makes it MAPPED
+   * where the region's kind is. */
   int (*ring_open)(struct pst_worker *worker, const struct pst_ring_params *params,
                    struct pst_path_info *path, struct pst_ring **ring);
   /* All its endpoints are closed; tokens still out are void. NULL is legal. */
@@ -569,16 +421,18 @@ struct pst_transport_ops {
    * options. */
   int (*endpoint_connect)(struct pst_endpoint *endpoint, const struct pst_blob *address);
   /* How bytes travel on it, final after CONNECTED; of one-sided access, once the remotes are
-   * open. `via` may be empty where mr_register has told it. */
+   * open. A path that is worse than the stream's `path` allows ends the stream. `via` may be empty
+   * where mr_register has told it. */
   int (*endpoint_path)(struct pst_endpoint *endpoint, struct pst_path_info *path);
 
   /* Post requests in order; the arrays, pieces included, are the caller's again
    * on return. What was taken starts by itself: it arrives though this side polls no more.
    * Returns how many were taken, 1 to n; fewer than n: *wait says why. -EAGAIN: none,
-   * *wait says why. Any other -errno: the first one cannot be taken, none was, *wait stays as
-   * it was: -EINVAL (unknown opcode or flag, out of the mr), -EMSGSIZE (over message_max, or
-   * the peer's slots), -EOPNOTSUPP (an atomic on memory that it does not reach), -E2BIG, -ENOTCONN,
-   * -ECONNRESET, -EACCES (bounds or rights of the remote range, as far as they are known here). */
+   * *wait says why. Where *wait was PST_POST_MAY_COMPLETE, it may become PST_POST_COMPLETED. Any
+   * other -errno: the first one cannot be taken, none was, *wait stays as it was: -EINVAL (unknown
+   * opcode or flag, out of the mr), -EMSGSIZE (over message_max, or the peer's slots), -EOPNOTSUPP
+   * (an atomic on memory that it does not reach), -E2BIG, -ENOTCONN, -ECONNRESET, -EACCES (bounds
+   * or rights of the remote range, as far as they are known here). */
   int (*post)(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
               uint32_t *wait);
   /* Up to max completions. Makes progress of everything on the worker; never
@@ -591,17 +445,10 @@ struct pst_transport_ops {
    * -EINVAL: a token that is not out, which is a bug of the host. */
   int (*release)(struct pst_worker *worker, const uint64_t *tokens, uint32_t n);
 
-  /* Write up to max counters: of the endpoint, else of the worker, else (both
-   * NULL) of the device. Returns how many there are. An endpoint that sends has
-   * messages_sent and bytes_sent, one that receives messages_received and bytes_received;
-   * the others are the transport's own. Optional. */
-  int (*counters)(struct pst_device *device, struct pst_worker *worker,
-                  struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max);
-  /* Lanes, QPs, numbers, for a person; always NUL-terminated within size. */
-  int (*describe)(struct pst_endpoint *endpoint, char *text, size_t size);
-
-  /* Once, after all workers, rings and endpoints of the plan are open. Optional. */
-  int (*start)(struct pst_device *device);
+  /* Optional: transport-extra.h. */
+  pst_counters_fn *counters;
+  pst_describe_fn *describe;
+  pst_start_fn *start;
 
   /* Asynchronous: the remaining DONEs, then EVENT CLOSED, by deadline_ns of
    * CLOCK_MONOTONIC at the latest. Legal in every state, once. post() takes no more

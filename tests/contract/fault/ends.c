@@ -11,7 +11,7 @@
 static bool wait_for(struct fault_stream *stream, struct contract_side *side, uint8_t code,
                      struct pst_completion *event)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (!contract_take(side, PST_COMPLETION_EVENT, code, event)) {
     fault_step(stream);
     if (contract_now_ns() > deadline)
@@ -22,7 +22,7 @@ static bool wait_for(struct fault_stream *stream, struct contract_side *side, ui
 
 static void send_all(struct fault_stream *stream, uint64_t count)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (stream->posted < count) {
     assert_true(fault_send(stream, (uint32_t)(count - stream->posted)) >= 0);
     assert_true(contract_now_ns() < deadline);
@@ -62,7 +62,7 @@ static void held_message_goes_without_a_later_one(void **state)
   struct fault_stream stream;
   fault_open(*state, "reorder_ppm=1000000,reorder_time=1000000 ns", &stream);
   send_all(&stream, 1);
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (stream.done < 1 && contract_now_ns() < deadline)
     fault_step(&stream);
   assert_int_equal(stream.arrived, 1);
@@ -80,7 +80,7 @@ static void drain_sends_what_is_held(void **state)
   struct contract_side *side = &stream.pair->sender;
   send_all(&stream, 30);
   assert_int_equal(side->image.ops->endpoint_close(side->endpoints[0], PST_CLOSE_DRAIN,
-                                                   contract_now_ns() + CONTRACT_DEADLINE_NS),
+                                                   contract_now_ns() + contract_deadline_ns),
                    0);
   assert_int_equal(side->image.ops->endpoint_close(side->endpoints[0], PST_CLOSE_DRAIN, 0),
                    -EALREADY);
@@ -100,7 +100,7 @@ static void abort_cancels_what_is_held(void **state)
   send_all(&stream, 30);
   stream.status = -ECANCELED;
   assert_int_equal(side->image.ops->endpoint_close(side->endpoints[0], PST_CLOSE_ABORT,
-                                                   contract_now_ns() + CONTRACT_DEADLINE_NS),
+                                                   contract_now_ns() + contract_deadline_ns),
                    0);
   assert_true(wait_for(&stream, side, PST_EVENT_CLOSED, &event));
   assert_int_equal(stream.done, 30);
@@ -184,7 +184,7 @@ static void kill_cuts_both_sides_off(void **state)
   assert_int_equal(side->image.ops->describe(side->endpoints[0], text, sizeof(text)), 0);
   assert_false(contract_take(side, PST_COMPLETION_EVENT, PST_EVENT_CLOSED, &event));
   assert_int_equal(side->image.ops->endpoint_close(side->endpoints[0], PST_CLOSE_DRAIN,
-                                                   contract_now_ns() + CONTRACT_DEADLINE_NS),
+                                                   contract_now_ns() + contract_deadline_ns),
                    0);
   assert_true(wait_for(&stream, side, PST_EVENT_CLOSED, &event));
   fault_close(&stream);
@@ -225,7 +225,7 @@ static void little_room_stops_nothing(void **state)
   contract_pair_connect(pair);
   struct pst_completion completion;
   uint64_t posted = 0, done = 0, arrived = 0;
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   struct pst_request flush = {.opcode = PST_OP_FLUSH};
   uint32_t wait;
   while (posted < 20000 || done < posted) {

@@ -4,7 +4,7 @@
 #define CONTRACT_FAULT_H
 
 #include "../harness.h"
-#include "stream/track.h"
+#include "stream/seq_window.h"
 
 #define FAULT_SLOTS 256u
 #define FAULT_MESSAGE 200u
@@ -18,7 +18,7 @@ struct fault_stream {
   int32_t status; /* that DONEs must have */
   uint64_t arrived;
   uint64_t corrupted;
-  struct track track;
+  struct seq_window track;
 };
 
 /* A connected pair whose filter has these options. */

@@ -52,7 +52,7 @@ static void take_message(struct fault_stream *stream, const struct pst_completio
   assert_int_equal(message->u.message.meta, ~sequence);
   assert_int_equal(message->u.message.length, FAULT_MESSAGE);
   stream->arrived++;
-  track_see(&stream->track, sequence);
+  seq_window_see(&stream->track, sequence);
   if (!contract_verify(contract_payload(side, message), FAULT_MESSAGE, sequence))
     stream->corrupted++;
   contract_release(side, message);
@@ -110,7 +110,7 @@ int fault_send(struct fault_stream *stream, uint32_t n)
 void fault_finish(struct fault_stream *stream)
 {
   struct pst_request flush = {.opcode = PST_OP_FLUSH, .cookie = 1};
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   bool posted = false;
   uint32_t wait;
   while (!stream->flushed || stream->done < stream->posted) {
@@ -129,7 +129,7 @@ void fault_finish(struct fault_stream *stream)
 
 void fault_stream(struct fault_stream *stream, uint64_t count)
 {
-  uint64_t deadline = contract_now_ns() + 5 * CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + 5 * contract_deadline_ns;
   while (stream->posted < count) {
     uint64_t left = count - stream->posted;
     int rc = fault_send(stream, left < 32 ? (uint32_t)left : 32);

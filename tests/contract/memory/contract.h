@@ -30,7 +30,6 @@ struct contract {
   const struct pst_host *host;
   const struct pst_memory_ops *ops; /* laid over -EOPNOTSUPP */
   const struct pst_memory_ops *raw; /* as the plugin gives them */
-  uint32_t minor;                   /* of the ABI, that the plugin was built with */
   struct pst_memory *memory;
   contract_options_make *options;
   void *options_context;

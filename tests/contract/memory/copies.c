@@ -55,7 +55,7 @@ static void expect_bytes(const struct pst_region *region, const uint8_t *expecte
 }
 
 /* Pieces that do not overlap: each from a stripe of its own, anywhere in it. */
-static uint32_t random_pieces(struct pst_copy *pieces, uint64_t source, uint64_t destination)
+static uint32_t random_pieces(struct pst_copy_row *pieces, uint64_t source, uint64_t destination)
 {
   uint32_t n = 1 + (uint32_t)(contract_random() % QUEUE_PIECES);
   uint64_t stripe = LENGTH / n;
@@ -65,25 +65,25 @@ static uint32_t random_pieces(struct pst_copy *pieces, uint64_t source, uint64_t
     uint64_t to = (n - 1 - i) * stripe + contract_random() % (stripe - length);
     if (contract_random() % 8 == 0)
       length = length < 9 ? length : contract_random() % 9;
-    pieces[i] = (struct pst_copy){source + from, destination + to, length, 0};
+    pieces[i] = (struct pst_copy_row){source + from, destination + to, length, 0, 0, 1, 0};
   }
   return n;
 }
 
-static void apply(const struct pst_copy *pieces, uint32_t n, uint64_t source, const uint8_t *from,
-                  uint64_t destination, uint8_t *to)
+static void apply(const struct pst_copy_row *pieces, uint32_t n, uint64_t source,
+                  const uint8_t *from, uint64_t destination, uint8_t *to)
 {
   for (uint32_t i = 0; i < n; i++)
     memcpy(to + (pieces[i].destination - destination), from + (pieces[i].source - source),
            pieces[i].length);
 }
 
-static uint64_t submit(struct pst_queue *queue, const struct pst_copy *pieces, uint32_t n)
+static uint64_t submit(struct pst_queue *queue, const struct pst_copy_row *pieces, uint32_t n)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, ticket = 0, done;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns, ticket = 0, done;
   int code;
-  while ((code = contract.ops->copy_batch(queue, pieces, n, &ticket)) == -EAGAIN) {
-    contract_in_time(deadline, "copy_batch to take %u pieces: it went on saying -EAGAIN", n);
+  while ((code = contract.ops->copy_rows(queue, pieces, n, &ticket)) == -EAGAIN) {
+    contract_in_time(deadline, "copy_rows to take %u pieces: it went on saying -EAGAIN", n);
     assert_int_equal(contract.ops->queue_poll(queue, &done), 0);
     sched_yield();
   }
@@ -98,7 +98,7 @@ static void test_random_pieces_both_ways(void **state)
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
-  struct pst_copy pieces[QUEUE_PIECES];
+  struct pst_copy_row pieces[QUEUE_PIECES];
   uint64_t far = w->normal.address, near = w->staging.address, ticket = 0;
   for (int round = 0; round < 60; round++) {
     bool out = contract_random() % 2;
@@ -124,7 +124,8 @@ static void test_within_the_memory(void **state)
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
   uint64_t half = LENGTH / 2;
-  struct pst_copy piece = {w->normal.address + 3, w->normal.address + half + 1, half - 100, 0};
+  struct pst_copy_row piece = {
+      w->normal.address + 3, w->normal.address + half + 1, half - 100, 0, 0, 1, 0};
   contract_finish(queue, submit(queue, &piece, 1));
   memcpy(w->far + half + 1, w->far + 3, half - 100);
   expect_bytes(&w->normal, w->far, w->found);
@@ -141,8 +142,8 @@ static void test_host_memory_of_others(void **state)
   assert_non_null(foreign);
   bool registered = contract.ops->host_register(contract.memory, foreign, LENGTH) == 0;
   memset(foreign, 0x6b, LENGTH);
-  struct pst_copy in = {(uintptr_t)foreign, w->normal.address, LENGTH / 2, 0};
-  struct pst_copy out = {w->normal.address, (uintptr_t)foreign, LENGTH, 0};
+  struct pst_copy_row in = {(uintptr_t)foreign, w->normal.address, LENGTH / 2, 0, 0, 1, 0};
+  struct pst_copy_row out = {w->normal.address, (uintptr_t)foreign, LENGTH, 0, 0, 1, 0};
   contract_finish(queue, submit(queue, &in, 1));
   contract_finish(queue, submit(queue, &out, 1));
   memset(w->far, 0x6b, LENGTH / 2);
@@ -157,13 +158,13 @@ static void test_host_memory_of_others(void **state)
 static void test_batches_run_in_order(void **state)
 {
   contract_rule(
-      "Each of the three submits n pieces as one batch, in the queue's order, and returns at once; the arrays are the caller's again.");
+      "Each of the three submits n rows as one batch, in the queue's order, and returns at once; the array is the caller's again.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
   uint64_t at = w->normal.address, size = 30000, ticket = 0;
   for (uint64_t i = 0; i < 7; i++) {
-    struct pst_copy piece = {at + i * size, at + (i + 1) * size, size, 0};
+    struct pst_copy_row piece = {at + i * size, at + (i + 1) * size, size, 0, 0, 1, 0};
     ticket = submit(queue, &piece, 1);
     memcpy(w->far + (i + 1) * size, w->far + i * size, size);
   }
@@ -174,12 +175,12 @@ static void test_batches_run_in_order(void **state)
 
 static void test_tickets_count_up(void **state)
 {
-  contract_rule("*ticket numbers the batch: 1, 2, 3, … over all three calls on this queue.");
+  contract_rule("*ticket numbers the batch: 1, 2, 3, … over all calls that submit to this queue.");
   need_capability(PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_PATTERN);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
-  struct pst_copy piece = {w->normal.address, w->staging.address, 4096, 0};
-  struct pst_payload payload = {w->normal.address + 8192, 1462, 1, 0};
+  struct pst_copy_row piece = {w->normal.address, w->staging.address, 4096, 0, 0, 1, 0};
+  struct pst_payload_row payload = {w->normal.address + 8192, 1462, 1, 0, 1, 0};
   uint64_t done = 9, last = 0, ticket = 0;
   assert_int_equal(contract.ops->queue_poll(queue, &done), 0);
   assert_int_equal(done, 0);
@@ -187,11 +188,11 @@ static void test_tickets_count_up(void **state)
     int code;
     do {
       if (i % 3 == 0)
-        code = contract.ops->copy_batch(queue, &piece, 1, &ticket);
+        code = contract.ops->copy_rows(queue, &piece, 1, &ticket);
       else if (i % 3 == 1)
-        code = contract.ops->fill_batch(queue, 5, &payload, 1, &ticket);
+        code = contract.ops->fill_rows(queue, 5, &payload, 1, &ticket);
       else
-        code = contract.ops->verify_batch(queue, 5, &payload, 1, &ticket);
+        code = contract.ops->verify_rows(queue, 5, &payload, 1, &ticket);
       if (code == -EAGAIN)
         assert_int_equal(ticket, i - 1);
       assert_int_equal(contract.ops->queue_poll(queue, &done), 0);
@@ -208,16 +209,16 @@ static void test_tickets_count_up(void **state)
 static void test_no_more_batches_than_agreed(void **state)
 {
   contract_rule(
-      "-EAGAIN: params.batches are under way, or so many pieces that there is no room for n more, which they are until queue_poll has told of them: poll first.");
+      "-EAGAIN: params.batches are under way, or so many pieces that there is no room for the batch's, which they are until queue_poll has told of them: poll first.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
-  struct pst_copy piece = {w->staging.address, w->normal.address, LENGTH, 0};
+  struct pst_copy_row piece = {w->staging.address, w->normal.address, LENGTH, 0, 0, 1, 0};
   uint64_t ticket = 0, done = 0;
   bool full = false;
   for (uint64_t i = 1; i <= 4 * QUEUE_BATCHES && !full; i++) {
     contract_errors_clear();
-    int code = contract.ops->copy_batch(queue, &piece, 1, &ticket);
+    int code = contract.ops->copy_rows(queue, &piece, 1, &ticket);
     full = code == -EAGAIN;
     if (full) {
       assert_true(ticket >= QUEUE_BATCHES);
@@ -230,7 +231,7 @@ static void test_no_more_batches_than_agreed(void **state)
   }
   contract_finish(queue, ticket);
   uint64_t next = 0;
-  assert_int_equal(contract.ops->copy_batch(queue, &piece, 1, &next), 0);
+  assert_int_equal(contract.ops->copy_rows(queue, &piece, 1, &next), 0);
   assert_int_equal(next, ticket + 1);
   contract_finish(queue, next);
   contract.ops->queue_close(queue);
@@ -238,24 +239,26 @@ static void test_no_more_batches_than_agreed(void **state)
 
 static void test_batches_that_are_refused(void **state)
 {
-  contract_rule("-EINVAL: n is 0 or over params.pieces");
+  contract_rule(
+      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or with a reserved field that is not 0");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
-  struct pst_copy pieces[QUEUE_PIECES + 1];
+  struct pst_copy_row pieces[QUEUE_PIECES + 1];
   uint64_t ticket = 42;
   for (uint32_t i = 0; i <= QUEUE_PIECES; i++)
-    pieces[i] = (struct pst_copy){w->staging.address + i * 64, w->normal.address + i * 64, 64, 0};
-  assert_refused(-EINVAL, contract.ops->copy_batch(queue, pieces, 0, &ticket));
-  assert_refused(-EINVAL, contract.ops->copy_batch(queue, pieces, QUEUE_PIECES + 1, &ticket));
+    pieces[i] = (struct pst_copy_row){
+        w->staging.address + i * 64, w->normal.address + i * 64, 64, 0, 0, 1, 0};
+  assert_refused(-EINVAL, contract.ops->copy_rows(queue, pieces, 0, &ticket));
+  assert_refused(-EINVAL, contract.ops->copy_rows(queue, pieces, QUEUE_PIECES + 1, &ticket));
   contract_rule(
       "Unknown opcodes, flags, and non-zero reserved fields are refused with -EINVAL, never ignored");
   pieces[1].reserved = 1;
-  assert_refused(-EINVAL, contract.ops->copy_batch(queue, pieces, 2, &ticket));
+  assert_refused(-EINVAL, contract.ops->copy_rows(queue, pieces, 2, &ticket));
   contract_rule("Out-parameters stay untouched on failure.");
   assert_int_equal(ticket, 42);
-  contract_rule("*ticket numbers the batch: 1, 2, 3, … over all three calls on this queue.");
-  assert_int_equal(contract.ops->copy_batch(queue, pieces, 1, &ticket), 0);
+  contract_rule("*ticket numbers the batch: 1, 2, 3, … over all calls that submit to this queue.");
+  assert_int_equal(contract.ops->copy_rows(queue, pieces, 1, &ticket), 0);
   assert_int_equal(ticket, 1); /* a refused batch has no number */
   contract_finish(queue, ticket);
   contract.ops->queue_close(queue);
@@ -284,7 +287,7 @@ static void test_close_waits_for_work(void **state)
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *queue = contract_queue();
-  struct pst_copy piece = {w->staging.address, w->normal.address, LENGTH, 0};
+  struct pst_copy_row piece = {w->staging.address, w->normal.address, LENGTH, 0, 0, 1, 0};
   submit(queue, &piece, 1);
   contract.ops->queue_close(queue);
   memset(w->staging.host, 0, LENGTH); /* nobody reads it any more */
@@ -293,12 +296,13 @@ static void test_close_waits_for_work(void **state)
 
 static void test_queues_number_their_own(void **state)
 {
-  contract_rule("*ticket numbers the batch: 1, 2, 3, … over all three calls on this queue.");
+  contract_rule("*ticket numbers the batch: 1, 2, 3, … over all calls that submit to this queue.");
   need_capability(PST_MEMORY_CAP_COPY);
   struct world *w = *state;
   struct pst_queue *a = contract_queue(), *b = contract_queue();
-  struct pst_copy first = {w->staging.address, w->normal.address, 1000, 0};
-  struct pst_copy second = {w->staging.address + 1000, w->normal.address + 1000, 1000, 0};
+  struct pst_copy_row first = {w->staging.address, w->normal.address, 1000, 0, 0, 1, 0};
+  struct pst_copy_row second = {
+      w->staging.address + 1000, w->normal.address + 1000, 1000, 0, 0, 1, 0};
   assert_int_equal(submit(a, &first, 1), 1);
   assert_int_equal(submit(a, &first, 1), 2);
   assert_int_equal(submit(b, &second, 1), 1);

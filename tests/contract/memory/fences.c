@@ -42,9 +42,9 @@ static int teardown(void **state)
 
 static uint64_t copy(struct pst_queue *on, uint64_t from, uint64_t to, uint64_t length)
 {
-  struct pst_copy piece = {from, to, length, 0};
+  struct pst_copy_row piece = {from, to, length, 0, 0, 1, 0};
   uint64_t ticket = 0;
-  assert_int_equal(contract.ops->copy_batch(on, &piece, 1, &ticket), 0);
+  assert_int_equal(contract.ops->copy_rows(on, &piece, 1, &ticket), 0);
   return ticket;
 }
 
@@ -70,7 +70,7 @@ static int query(struct pst_fence *fence)
 
 static void await(struct pst_fence *fence)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   while (query(fence) == -EAGAIN) {
     contract_in_time(deadline, "a fence to pass");
     sched_yield();
@@ -80,12 +80,12 @@ static void await(struct pst_fence *fence)
 /* Work that takes a while, ahead of what is tried. */
 static uint64_t heavy(struct pst_queue *on)
 {
-  struct pst_copy pieces[QUEUE_PIECES];
+  struct pst_copy_row pieces[QUEUE_PIECES];
   uint64_t ticket = 0;
   for (uint32_t i = 0; i < QUEUE_PIECES; i++)
-    pieces[i] =
-        (struct pst_copy){staging.address + LENGTH / 2, normal.address + LENGTH / 2, LENGTH / 2, 0};
-  assert_int_equal(contract.ops->copy_batch(on, pieces, QUEUE_PIECES, &ticket), 0);
+    pieces[i] = (struct pst_copy_row){
+        staging.address + LENGTH / 2, normal.address + LENGTH / 2, LENGTH / 2, 0, 0, 1, 0};
+  assert_int_equal(contract.ops->copy_rows(on, pieces, QUEUE_PIECES, &ticket), 0);
   return ticket;
 }
 
@@ -118,7 +118,7 @@ static void test_a_fence_follows_the_work_before_it(void **state)
   struct pst_fence *one = record(queue);
   uint64_t second = copy(queue, normal.address, staging.address + LENGTH / 2, LENGTH / 2);
   struct pst_fence *two = record(queue);
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns;
   int passed;
   do {
     passed = query(two);
@@ -173,8 +173,8 @@ static void test_what_waits_is_under_way(void **state)
     assert_int_equal(contract.ops->fence_wait(contract.memory, fence, other, NULL), 0);
     for (uint32_t i = 0; i < QUEUE_BATCHES; i++)
       ticket = copy(other, normal.address, staging.address, 64);
-    struct pst_copy piece = {normal.address, staging.address, 64, 0};
-    int code = contract.ops->copy_batch(other, &piece, 1, &next);
+    struct pst_copy_row piece = {normal.address, staging.address, 64, 0, 0, 1, 0};
+    int code = contract.ops->copy_rows(other, &piece, 1, &next);
     bool behind = query(fence) == -EAGAIN;
     if (code == 0)
       ticket = next;

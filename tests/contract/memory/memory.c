@@ -86,7 +86,6 @@ int contract_memory_run(const struct loader_plugin *plugin, contract_options_mak
   contract.host = plugin->host;
   contract.ops = plugin->memory;
   contract.raw = plugin->plugin->ops;
-  contract.minor = plugin->plugin->abi_minor;
   contract.options = options;
   contract.options_context = context;
   int rc = open_device(&contract.memory);

@@ -12,7 +12,7 @@
 
 static struct pst_region region;
 static struct pst_queue *queue;
-static struct pst_payload payloads[COUNT];
+static struct pst_payload_row payloads[COUNT];
 
 static bool usable(void)
 {
@@ -28,7 +28,7 @@ static int setup(void **state)
   region = contract_alloc(PST_ALLOC_NORMAL, LENGTH, 0, 0);
   queue = contract_queue();
   for (uint32_t i = 0; i < COUNT; i++)
-    payloads[i] = (struct pst_payload){region.address + i * STRIDE, MESSAGE, 1000 + i, 0};
+    payloads[i] = (struct pst_payload_row){region.address + i * STRIDE, MESSAGE, 1000 + i, 0, 1, 0};
   return 0;
 }
 
@@ -42,10 +42,10 @@ static int teardown(void **state)
   return 0;
 }
 
-typedef int batch_call(struct pst_queue *, uint64_t, const struct pst_payload *, uint32_t,
+typedef int batch_call(struct pst_queue *, uint64_t, const struct pst_payload_row *, uint32_t,
                        uint64_t *);
 
-static void run(batch_call *call, uint64_t seed, const struct pst_payload *list, uint32_t n)
+static void run(batch_call *call, uint64_t seed, const struct pst_payload_row *list, uint32_t n)
 {
   uint64_t ticket = 0;
   assert_int_equal(call(queue, seed, list, n, &ticket), 0);
@@ -77,10 +77,10 @@ static void test_fill_is_the_pattern(void **state)
   uint8_t expected[9000 + 64], found[9000 + 64];
   for (uint64_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
     for (uint64_t alignment = 0; alignment < 9; alignment++) {
-      struct pst_payload payload = {region.address + 32 + alignment, lengths[i], i, 0};
+      struct pst_payload_row payload = {region.address + 32 + alignment, lengths[i], i, 0, 1, 0};
       memset(expected, 0xcc, sizeof(expected));
       contract_put(&region, 0, expected, sizeof(expected));
-      run(contract.ops->fill_batch, SEED, &payload, 1);
+      run(contract.ops->fill_rows, SEED, &payload, 1);
       contract_pattern(expected + 32 + alignment, lengths[i], SEED, i);
       contract_get(&region, 0, found, sizeof(found));
       assert_memory_equal(found, expected, sizeof(found));
@@ -93,13 +93,13 @@ static void test_what_was_filled_verifies(void **state)
   contract_rule("What verify has found on a queue since queue_open()");
   (void)state;
   need_pattern();
-  run(contract.ops->fill_batch, SEED, payloads, COUNT);
-  run(contract.ops->verify_batch, SEED, payloads, COUNT);
+  run(contract.ops->fill_rows, SEED, payloads, COUNT);
+  run(contract.ops->verify_rows, SEED, payloads, COUNT);
   expect_result(COUNT, 0);
-  run(contract.ops->verify_batch, SEED, payloads, 3);
+  run(contract.ops->verify_rows, SEED, payloads, 3);
   expect_result(COUNT + 3, 0);
-  struct pst_payload empty = {region.address, 0, 1, 0};
-  run(contract.ops->verify_batch, SEED, &empty, 1);
+  struct pst_payload_row empty = {region.address, 0, 1, 0, 1, 0};
+  run(contract.ops->verify_rows, SEED, &empty, 1);
   expect_result(COUNT + 4, 0);
 }
 
@@ -109,7 +109,7 @@ static void test_a_wrong_bit_is_found_where_it_is(void **state)
   (void)state;
   need_pattern();
   static const uint64_t offsets[] = {0, 1, 7, 8, 511, 512, 1023, 1455, 1456, MESSAGE - 1};
-  run(contract.ops->fill_batch, SEED, payloads, COUNT);
+  run(contract.ops->fill_rows, SEED, payloads, COUNT);
   for (uint32_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
     uint64_t at = i * 6 * STRIDE + offsets[i];
     uint8_t right, wrong;
@@ -118,7 +118,7 @@ static void test_a_wrong_bit_is_found_where_it_is(void **state)
     contract_put(&region, at, &wrong, 1);
     contract.ops->queue_close(queue);
     queue = contract_queue();
-    run(contract.ops->verify_batch, SEED, payloads, COUNT);
+    run(contract.ops->verify_rows, SEED, payloads, COUNT);
     struct pst_verify_result out = result();
     assert_int_equal(out.checked, COUNT);
     assert_int_equal(out.corrupted, 1);
@@ -136,13 +136,13 @@ static void test_the_first_mismatch_is_kept_and_all_are_counted(void **state)
   (void)state;
   need_pattern();
   uint8_t zero[2] = {0, 0}, right;
-  run(contract.ops->fill_batch, SEED, payloads, COUNT);
+  run(contract.ops->fill_rows, SEED, payloads, COUNT);
   contract_get(&region, 5 * STRIDE + 17, &right, 1);
   uint8_t wrong = right ^ 0xff;
   contract_put(&region, 5 * STRIDE + 17, &wrong, 1);
-  run(contract.ops->verify_batch, SEED, payloads, COUNT);
+  run(contract.ops->verify_rows, SEED, payloads, COUNT);
   contract_put(&region, 2 * STRIDE + 200, zero, 2);
-  run(contract.ops->verify_batch, SEED, payloads, COUNT);
+  run(contract.ops->verify_rows, SEED, payloads, COUNT);
   struct pst_verify_result out = result();
   assert_int_equal(out.checked, 2 * COUNT);
   assert_int_equal(out.corrupted, 3);
@@ -155,18 +155,18 @@ static void test_wrong_places_are_found(void **state)
   contract_rule("a byte at the wrong offset, slot, order or value does not pass.");
   (void)state;
   need_pattern();
-  run(contract.ops->fill_batch, SEED, payloads, COUNT);
-  struct pst_payload wrong[2] = {payloads[3], payloads[4]};
+  run(contract.ops->fill_rows, SEED, payloads, COUNT);
+  struct pst_payload_row wrong[2] = {payloads[3], payloads[4]};
   wrong[0].sequence = 1004; /* swapped */
   wrong[1].sequence = 1003;
-  run(contract.ops->verify_batch, SEED, wrong, 2);
+  run(contract.ops->verify_rows, SEED, wrong, 2);
   expect_result(2, 2);
   wrong[0] = payloads[7];
   wrong[0].address += 8; /* shifted by a word */
   wrong[0].length -= 8;
-  run(contract.ops->verify_batch, SEED, wrong, 1);
+  run(contract.ops->verify_rows, SEED, wrong, 1);
   expect_result(3, 3);
-  run(contract.ops->verify_batch, SEED + 1, payloads, COUNT);
+  run(contract.ops->verify_rows, SEED + 1, payloads, COUNT);
   expect_result(3 + COUNT, 3 + COUNT);
 }
 
@@ -177,8 +177,8 @@ static void test_results_are_of_reported_work(void **state)
   (void)state;
   need_pattern();
   uint64_t ticket = 0;
-  run(contract.ops->fill_batch, SEED, payloads, COUNT);
-  assert_int_equal(contract.ops->verify_batch(queue, SEED, payloads, COUNT, &ticket), 0);
+  run(contract.ops->fill_rows, SEED, payloads, COUNT);
+  assert_int_equal(contract.ops->verify_rows(queue, SEED, payloads, COUNT, &ticket), 0);
   if (contract.ops->capabilities & PST_MEMORY_CAP_FENCE) {
     struct pst_fence *fence = NULL;
     assert_int_equal(contract.ops->fence_record(contract.memory, queue, NULL, &fence), 0);
@@ -199,11 +199,12 @@ static void test_results_are_of_reported_work(void **state)
 
 static void test_payloads_that_are_refused(void **state)
 {
-  contract_rule("-EINVAL: n is 0 or over params.pieces");
+  contract_rule(
+      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or with a reserved field that is not 0");
   (void)state;
   need_pattern();
-  struct pst_payload many[QUEUE_PIECES + 1] = {payloads[0]};
-  batch_call *const calls[] = {contract.ops->fill_batch, contract.ops->verify_batch};
+  struct pst_payload_row many[QUEUE_PIECES + 1] = {payloads[0]};
+  batch_call *const calls[] = {contract.ops->fill_rows, contract.ops->verify_rows};
   uint64_t ticket = 42;
   for (uint32_t i = 0; i <= QUEUE_PIECES; i++)
     many[i] = payloads[0];

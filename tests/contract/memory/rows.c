@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows: messages at equal distances, copied and checked as one. */
+/* Rows: messages at equal distances, copied, filled and checked as one. */
 #include "contract.h"
 
 #include <errno.h>
@@ -13,13 +13,13 @@ static struct pst_region normal, staging;
 static struct pst_queue *queue;
 static uint8_t *from, *to, *found;
 
-#define need_rows() need_capability(PST_MEMORY_CAP_ROWS)
-#define need_patterns() need_capability(PST_MEMORY_CAP_ROWS | PST_MEMORY_CAP_PATTERN)
+#define need_rows() need_capability(PST_MEMORY_CAP_COPY)
+#define need_patterns() need_capability(PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_PATTERN)
 
 static int setup(void **state)
 {
   (void)state;
-  if (!(contract.ops->capabilities & PST_MEMORY_CAP_ROWS))
+  if (!(contract.ops->capabilities & PST_MEMORY_CAP_COPY))
     return 0;
   normal = contract_alloc(PST_ALLOC_NORMAL, LENGTH, 0, 0);
   staging = contract_alloc(PST_ALLOC_STAGING, LENGTH, 0, 0);
@@ -39,7 +39,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
   (void)state;
-  if (!(contract.ops->capabilities & PST_MEMORY_CAP_ROWS))
+  if (!(contract.ops->capabilities & PST_MEMORY_CAP_COPY))
     return 0;
   contract.ops->queue_close(queue);
   contract_free(&normal);
@@ -101,7 +101,7 @@ static void test_a_row_is_its_pieces(void **state)
 static void test_several_rows_are_one_batch(void **state)
 {
   contract_rule(
-      "As copy_batch and verify_batch, of n rows, whose pieces together are the batch's: at least 1, and at most params.pieces.");
+      "The rows' pieces together are the batch's: at least 1, and at most params.pieces.");
   (void)state;
   need_rows();
   /* A ring that wraps, on either side. */
@@ -181,6 +181,30 @@ static uint32_t make_rows(struct pst_payload_row *rows)
   return messages;
 }
 
+static void test_a_row_is_filled(void **state)
+{
+  contract_rule("of message i at address + i * stride, and of sequence number sequence + i.");
+  (void)state;
+  need_patterns();
+  const struct pst_payload_row rows[] = {
+      {normal.address + 1, 1462, 500, 1501, 20, 0},
+      {normal.address + 100000, 700, 9000, -UINT64_C(711), 30, 0},
+      {normal.address + 150000, 9000, 3, 0, 1, 0},
+  };
+  const uint32_t n = sizeof(rows) / sizeof(rows[0]);
+  uint64_t ticket = 0;
+  assert_int_equal(contract.ops->fill_rows(queue, SEED, rows, n, &ticket), 0);
+  contract_finish(queue, ticket);
+  for (uint32_t k = 0; k < n; k++)
+    for (uint64_t i = 0; i < rows[k].count; i++)
+      contract_pattern(to + (rows[k].address + i * rows[k].stride - normal.address), rows[k].length,
+                       SEED, rows[k].sequence + i);
+  contract_get(&normal, 0, found, LENGTH);
+  for (uint64_t at = 0; at < LENGTH; at++)
+    if (found[at] != to[at])
+      fail_msg("byte %lu is %02x, not %02x", (unsigned long)at, found[at], to[at]);
+}
+
 static void test_a_mismatch_is_found_anywhere_in_a_row(void **state)
 {
   contract_rule("of message i at address + i * stride, and of sequence number sequence + i.");
@@ -250,7 +274,8 @@ static void test_a_row_has_consecutive_numbers(void **state)
 
 static void test_copies_that_are_refused(void **state)
 {
-  contract_rule("-EINVAL besides: a row without pieces, or with a reserved field that is not 0.");
+  contract_rule(
+      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or with a reserved field that is not 0");
   (void)state;
   need_rows();
   struct pst_copy_row rows[2] = {{staging.address, normal.address, 64, 64, 64, 5, 0},
@@ -271,7 +296,8 @@ static void test_copies_that_are_refused(void **state)
 
 static void test_checks_that_are_refused(void **state)
 {
-  contract_rule("-EINVAL besides: a row without pieces, or with a reserved field that is not 0.");
+  contract_rule(
+      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or with a reserved field that is not 0");
   (void)state;
   need_patterns();
   struct pst_payload_row rows[2] = {{normal.address, 64, 1, 64, 5, 0},
@@ -296,11 +322,11 @@ static void test_checks_that_are_refused(void **state)
 /* As many batches as the queue takes, and so many pieces in each. */
 static void test_a_full_queue_says_so(void **state)
 {
-  contract_rule("*ticket numbers the batch: 1, 2, 3, … over all three calls on this queue.");
+  contract_rule("*ticket numbers the batch: 1, 2, 3, … over all calls that submit to this queue.");
   (void)state;
   need_rows();
   struct pst_copy_row row = {staging.address, normal.address, 64, 64, 64, QUEUE_PIECES, 0};
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, ticket = 0, done = 0;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns, ticket = 0, done = 0;
   for (uint64_t i = 0; i < 3 * QUEUE_BATCHES; i++) {
     int code;
     while ((code = contract.ops->copy_rows(queue, &row, 1, &ticket)) == -EAGAIN) {
@@ -320,6 +346,7 @@ int contract_rows(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
       CASE(test_a_row_is_its_pieces),
       CASE(test_several_rows_are_one_batch),
+      CASE(test_a_row_is_filled),
       CASE(test_a_mismatch_is_found_anywhere_in_a_row),
       CASE(test_the_first_of_several_mismatches_is_told),
       CASE(test_a_row_has_consecutive_numbers),

@@ -152,17 +152,18 @@ static void test_they_are_of_what_was_copied_before(void **state)
   contract_rule("A batch like the three above, its ticket of the same count, with the same errors");
   (void)state;
   need_sums();
-  struct pst_copy piece = {region.address + 300000, region.address + 1, 100000, 0};
+  struct pst_copy_row piece = {region.address + 300000, region.address + 1, 100000, 0, 0, 1, 0};
   struct pst_sum sum = range(1, 100000);
   uint64_t ticket;
-  assert_int_equal(contract.ops->copy_batch(queue, &piece, 1, &ticket), 0);
+  assert_int_equal(contract.ops->copy_rows(queue, &piece, 1, &ticket), 0);
   run(&sum, 1);
   assert_int_equal(sum.crc32c, bit_by_bit(bytes + 300000, 100000));
 }
 
 static void test_sums_that_are_refused(void **state)
 {
-  contract_rule("-EINVAL: n is 0 or over params.pieces");
+  contract_rule(
+      "-EINVAL: no pieces, more than params.pieces, a row without pieces, or with a reserved field that is not 0");
   (void)state;
   need_sums();
   struct pst_sum many[QUEUE_PIECES + 1];

@@ -44,7 +44,7 @@ struct pst_queue *contract_queue(void)
 
 void contract_finish(struct pst_queue *queue, uint64_t ticket)
 {
-  uint64_t deadline = contract_now_ns() + CONTRACT_DEADLINE_NS, done = 0;
+  uint64_t deadline = contract_now_ns() + contract_deadline_ns, done = 0;
   for (;;) {
     assert_int_equal(contract.ops->queue_poll(queue, &done), 0);
     if (done >= ticket)
@@ -67,13 +67,14 @@ static void move(const struct pst_region *region, uint64_t offset, uint8_t *byte
 {
   while (length > 0) {
     uint64_t n = length < contract.staging.length ? length : contract.staging.length;
-    struct pst_copy piece = {contract.staging.address, region->address + offset, n, 0};
+    struct pst_copy_row piece = {contract.staging.address, region->address + offset, n, 0, 0, 1, 0};
     uint64_t ticket;
     if (out)
-      piece = (struct pst_copy){region->address + offset, contract.staging.address, n, 0};
+      piece =
+          (struct pst_copy_row){region->address + offset, contract.staging.address, n, 0, 0, 1, 0};
     else
       memcpy(contract.staging.host, bytes, n);
-    assert_int_equal(contract.ops->copy_batch(contract.mover, &piece, 1, &ticket), 0);
+    assert_int_equal(contract.ops->copy_rows(contract.mover, &piece, 1, &ticket), 0);
     contract_finish(contract.mover, ticket);
     if (out)
       memcpy(bytes, contract.staging.host, n);

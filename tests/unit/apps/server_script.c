@@ -37,16 +37,18 @@ void script_say_hello(struct pst_peer *peer)
 
 void script_run(struct server *server, struct server_params params)
 {
+  static struct server_params kept; /* the server reads them until it is closed */
   struct pst_error error = PST_ERROR_INIT;
 
-  params.listen = "";
-  params.memory = "host";
-  params.clients = WORLD_PEERS;
+  kept = params;
+  kept.listen = "";
+  kept.memory = "host";
+  kept.clients = WORLD_PEERS;
   has_ended = false;
   notice_level(PST_LOG_ERROR);
   world_node_begin();
-  model_begin(params.root != NULL, false, params.request_max);
-  world_io_drain(params.root == NULL);
-  assert_int_equal(server_open(&params, server, &error), 0);
+  model_begin(kept.root != NULL, false, kept.request_max);
+  world_io_drain(kept.root == NULL);
+  assert_int_equal(server_open(&kept, server, &error), 0);
   assert_int_equal(server_run(server, -1), 0);
 }

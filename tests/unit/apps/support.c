@@ -100,7 +100,7 @@ static void append(struct run *run, const struct pst_slot *slot)
   run->metas[run->count++] = slot->meta;
 }
 
-void drain_source(const struct source *source, const struct source_host *host, uint32_t capacity,
+void drain_source(const struct source *source, struct pst_sender *sender, uint32_t capacity,
                   struct run *run)
 {
   struct pst_error error = PST_ERROR_INIT;
@@ -119,7 +119,7 @@ void drain_source(const struct source *source, const struct source_host *host, u
       break;
     /* One fewer than offered must be right too. */
     uint32_t n = ready > 1 && run->count == 0 ? (uint32_t)ready - 1 : (uint32_t)ready;
-    run->result = source->ops->fill(source->state, host, slots, n, &error);
+    run->result = source->ops->fill(source->state, sender, slots, n, &error);
     if (run->result < 0)
       break;
     for (uint32_t i = 0; i < n; i++)

@@ -40,7 +40,7 @@ struct run {
   uint64_t metas[4096];
   int result; /* -ENODATA, or the error that ended it */
 };
-void drain_source(const struct source *source, const struct source_host *host, uint32_t capacity,
+void drain_source(const struct source *source, struct pst_sender *sender, uint32_t capacity,
                   struct run *run);
 
 #endif

@@ -70,6 +70,23 @@ static void table_of_both_ends(void **state)
   }
 }
 
+static void nothing_arrived_names_the_known_cause(void **state)
+{
+  struct account account;
+  char why[256];
+  struct pst_stats sender = sender_of(100), receiver = receiver_of(0, 100, "udp");
+
+  (void)state;
+  accounting_gather(&sender, &receiver, &account);
+  assert_int_equal(accounting_check(&account, why, sizeof why), ACCOUNT_NOTHING);
+  assert_string_equal(why,
+                      "none of 100 messages sent arrived (udp); 100 were dropped as no_buffer");
+  strcpy(account.drops[0].cause, "wire");
+  assert_int_equal(accounting_check(&account, why, sizeof why), ACCOUNT_NOTHING);
+  assert_string_equal(why, "none of 100 messages sent arrived (udp); check the receiver's `device` "
+                           "and `port`, firewalls and the route");
+}
+
 static void receiver_alone_uses_what_the_sender_said(void **state)
 {
   struct account account;
@@ -253,6 +270,7 @@ int main(void)
       cmocka_unit_test(a_dead_sender_leaves_only_a_least),
       cmocka_unit_test(promises_of_the_transport_are_held_to),
       cmocka_unit_test(table_of_both_ends),
+      cmocka_unit_test(nothing_arrived_names_the_known_cause),
       cmocka_unit_test(receiver_alone_uses_what_the_sender_said),
       cmocka_unit_test(heartbeat_older_than_what_came_gives_way_to_sequences),
       cmocka_unit_test(unknown_is_unknown_and_not_zero),

@@ -98,26 +98,29 @@ static void table_of_what_is_wrong(void **state)
 {
   static const struct {
     const struct command *command;
-    const char *words[6];
-    const char *said;
+    const char *words[7];
+    const char *said, *where;
   } wrong[] = {
-      {&all, {NULL}, "FILE is missing"},
-      {&all, {"a", "b", NULL}, "'b' is too many"},
-      {&all, {"a", "--jsno", "x", NULL}, "did you mean '--json'?"},
-      {&all, {"a", "--duratoin=3", NULL}, "did you mean '--duration'?"},
-      {&all, {"a", "-x", NULL}, "unknown option '-x'"},
-      {&all, {"a", "--wholly-different", NULL}, "unknown option"},
-      {&all, {"a", "--json", NULL}, "'--json' needs a value"},
-      {&all, {"a", "--quiet=yes", NULL}, "takes no value"},
-      {&all, {"a", "--duration", "soon", NULL}, "--duration 'soon'"},
-      {&all, {"a", "--duration", "0", NULL}, "above 0"},
-      {&all, {"a", "--duration", "-1", NULL}, "--duration '-1'"},
-      {&all, {"a", "--count", "-1", NULL}, "--count '-1'"},
-      {&all, {"a", "--count", "1k", NULL}, "--count '1k'"},
-      {&all, {"a", "--count", "99999999999999999999", NULL}, "2^64"},
-      {&all, {"a", "--set", "novalue", NULL}, "PATH=VALUE"},
-      {&all, {"a", "--set", "=1", NULL}, "PATH=VALUE"},
-      {&few, {"a", "--count", "1", NULL}, "option of other subcommands"},
+      {&all, {NULL}, "FILE is missing", NULL},
+      {&all, {"a", "b", NULL}, "'b' is too many", NULL},
+      {&all, {"a", "--jsno", "x", NULL}, "did you mean '--json'?", "--jsno"},
+      {&all, {"a", "--duratoin=3", NULL}, "did you mean '--duration'?", "--duratoin"},
+      {&all, {"a", "-x", NULL}, "unknown option '-x'", "-x"},
+      {&all, {"a", "--wholly-different", NULL}, "unknown option", "--wholly-different"},
+      {&all, {"a", "--json", NULL}, "'--json' needs a value", "--json"},
+      {&all, {"a", "--quiet=yes", NULL}, "takes no value", "--quiet"},
+      {&all, {"a", "--duration", "soon", NULL}, "--duration 'soon'", "--duration"},
+      {&all, {"a", "--duration", "0", NULL}, "above 0", "--duration"},
+      {&all, {"a", "--duration", "-1", NULL}, "--duration '-1'", "--duration"},
+      {&all, {"a", "--count", "-1", NULL}, "--count '-1'", "--count"},
+      {&all, {"a", "--count", "1k", NULL}, "--count '1k'", "--count"},
+      {&all, {"a", "--count", "99999999999999999999", NULL}, "2^64", "--count"},
+      {&all, {"a", "--set", "novalue", NULL}, "PATH=VALUE", "--set"},
+      {&all, {"a", "--set", "=1", NULL}, "PATH=VALUE", "--set"},
+      {&few, {"a", "--count", "1", NULL}, "option of other subcommands", "--count"},
+      {&all, {"a", "--count", "1", "--count=2", NULL}, "'2'; write it once", "--count"},
+      {&all, {"a", "--count=1", "--count", "1", NULL}, "--count is written twice", "--count"},
+      {&all, {"--json", "x", "a", "--json", "y", NULL}, "--json is written twice", "--json"},
   };
 
   (void)state;
@@ -129,6 +132,10 @@ static void table_of_what_is_wrong(void **state)
     if (strstr(said, wrong[i].said) == NULL)
       fail_msg("row %zu: '%s' is not in '%s'", i, wrong[i].said, said);
     assert_non_null(strstr(said, "--help"));
+    if (wrong[i].where == NULL)
+      assert_null(notice_last_where());
+    else
+      assert_string_equal(notice_last_where(), wrong[i].where);
     arguments_free(&arguments);
   }
 }
@@ -150,6 +157,7 @@ static void what_is_wrong_hides_no_json(void **state)
       {&all, {"a", "-x", "--json", NULL}, NULL},
       {&all, {"a", "-x", "--count", "--json", "out", NULL}, NULL},
       {&few, {"a", "-x", "--json", "out", NULL}, NULL},
+      {&all, {"a", "--json", "x", "--json", "out", NULL}, "out"},
   };
 
   (void)state;

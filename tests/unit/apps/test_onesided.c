@@ -5,8 +5,8 @@
 #include <json-c/json.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 
 #include "bench/ends.h"
@@ -18,10 +18,7 @@
 
 struct pair {
   struct bench_case c;
-  struct pst_session *session;
-  struct pst_initiator *initiator;
-  struct pst_target *target;
-  struct link turns[2]; /* initiator's, target's */
+  struct region_end initiator, target;
   struct measure_taken offered;
   int offer_result;
   pthread_t thread;
@@ -38,10 +35,9 @@ static time_t now_s(void)
 static void open_pair(struct pair *pair, enum bench_op op, enum bench_measure measure,
                       uint32_t depth)
 {
-  const struct bench_side side = {.transport = "loopback", .memory = "host"};
+  const struct bench_plan plan = {.side = {.transport = "loopback", .memory = "host"},
+                                  .in_process = true};
   struct pst_error error = PST_ERROR_INIT;
-  char name[64];
-  int ends[2];
 
   *pair = (struct pair){.c = {.op = op,
                               .measure = measure,
@@ -50,15 +46,9 @@ static void open_pair(struct pair *pair, enum bench_op op, enum bench_measure me
                               .duration_ns = 1000000,
                               .verify = true,
                               .token = "a"}};
-  if (bench_session_open(&side, &pair->c, PST_SESSION_SENDER | PST_SESSION_RECEIVER, false, false,
-                         NULL, false, &pair->session, &error) < 0)
+  if (region_end_open(&plan, &pair->c, "127.0.0.1:0", -1, &pair->target, &error) < 0 ||
+      region_end_open(&plan, &pair->c, NULL, -1, &pair->initiator, &error) < 0)
     fail_msg("%s", error.text);
-  bench_stream_name(&pair->c, false, name, sizeof name);
-  pair->initiator = pst_session_initiator(pair->session, name);
-  pair->target = pst_session_target(pair->session, name);
-  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  assert_int_equal(link_pair(ends[0], 0, &pair->turns[0]), 0);
-  assert_int_equal(link_pair(ends[1], 0, &pair->turns[1]), 0);
 }
 
 static void *offer(void *arg)
@@ -66,24 +56,24 @@ static void *offer(void *arg)
   struct pair *pair = arg;
   struct measure_watch watch = {.serves = true};
 
-  pair->offer_result = onesided_offer(pair->session, pair->target, &pair->c, &watch,
-                                      &pair->turns[1], &pair->offered);
+  pair->offer_result = onesided_offer(&pair->target, &pair->c, &watch, &pair->offered);
   return NULL;
 }
 
 static void start_pair(struct pair *pair)
 {
   struct pst_error error = PST_ERROR_INIT;
+  char address[32];
 
-  assert_int_equal(pst_session_start(pair->session, &error), 0);
+  snprintf(address, sizeof address, "127.0.0.1:%u", pst_node_port(pair->target.node));
+  assert_int_equal(region_end_connect(&pair->initiator, address, &error), 0);
   assert_int_equal(pthread_create(&pair->thread, NULL, offer, pair), 0);
 }
 
 static void close_pair(struct pair *pair)
 {
-  pst_session_close(pair->session);
-  link_close(&pair->turns[0]);
-  link_close(&pair->turns[1]);
+  region_end_close(&pair->initiator);
+  region_end_close(&pair->target);
 }
 
 /* ---- As the bench does it ----------------------------------------------------------- */
@@ -97,10 +87,9 @@ static void both_ends(enum bench_op op, enum bench_measure measure, uint32_t dep
 
   memset(&times, 0, sizeof times);
   open_pair(&pair, op, measure, depth);
-  assert_int_equal(onesided_prepare(pair.target, &pair.c), 0);
+  assert_int_equal(onesided_prepare(&pair.target, &pair.c), 0);
   start_pair(&pair);
-  assert_int_equal(
-      onesided_initiate(pair.initiator, &pair.c, &watch, &pair.turns[0], &times, &taken), 0);
+  assert_int_equal(onesided_initiate(&pair.initiator, &pair.c, &watch, &times, &taken), 0);
   pthread_join(pair.thread, NULL);
   assert_int_equal(pair.offer_result, 0);
   assert_true(taken.messages >= depth);
@@ -133,72 +122,82 @@ static void a_read_of_other_bytes_is_corrupted(void **state)
 
   (void)state;
   open_pair(&pair, BENCH_READ, MEASURE_BANDWIDTH, 4);
-  assert_int_equal(onesided_prepare(pair.target, &pair.c), 0);
+  assert_int_equal(onesided_prepare(&pair.target, &pair.c), 0);
   /* One byte of four places. */
   struct pst_range range = {.struct_size = sizeof range};
-  assert_int_equal(pst_target_range(pair.target, &range), 0);
+  assert_int_equal(pst_area_range(pair.target.area, &range), 0);
   ((unsigned char *)range.host)[2 * bench_stride(&pair.c) + SIZE - 1] ^= 1;
   start_pair(&pair);
-  assert_int_equal(
-      onesided_initiate(pair.initiator, &pair.c, &watch, &pair.turns[0], &times, &taken), 0);
+  assert_int_equal(onesided_initiate(&pair.initiator, &pair.c, &watch, &times, &taken), 0);
   pthread_join(pair.thread, NULL);
   assert_true(taken.corrupted > 0);
   assert_int_equal(taken.verified, 4 * taken.corrupted);
   close_pair(&pair);
 }
 
-/* Write place 0 as pattern 9, by hand. */
-static void write_by_hand(struct pst_initiator *initiator)
-{
-  const struct pst_transfer transfers[2] = {{.op = PST_OP_WRITE, .length = SIZE},
-                                            {.op = PST_OP_FLUSH}};
-  struct pst_transfer_done done[2];
-  time_t until = now_s() + DEADLINE_S;
-  int posted = 0, ended = 0;
+/* Until `done` is so; DONEs are counted. */
+#define TURN_UNTIL(end, ended, done)                                                               \
+  do {                                                                                             \
+    struct pst_node_event event;                                                                   \
+    time_t until = now_s() + DEADLINE_S;                                                           \
+    while (!(done)) {                                                                              \
+      int got = pst_node_poll((end)->node, &event, 1);                                             \
+      assert_true(got >= 0);                                                                       \
+      if (got == 1 && event.kind == PST_NODE_DONE) {                                               \
+        assert_int_equal(event.status, 0);                                                         \
+        (ended)++;                                                                                 \
+      } else if (got == 1) {                                                                       \
+        region_end_take(end, &event);                                                              \
+      }                                                                                            \
+      assert_true(now_s() < until);                                                                \
+      sched_yield();                                                                               \
+    }                                                                                              \
+  } while (0)
 
-  assert_int_equal(pst_initiator_fill(initiator, 0, SIZE, 9), 0);
-  while (ended < 2) {
-    int got =
-        posted < 2 ? pst_initiator_post(initiator, transfers + posted, 2 - (uint32_t)posted) : 0;
-    assert_true(got >= 0);
-    posted += got;
-    got = pst_initiator_poll(initiator, done, 2);
-    assert_true(got >= 0);
-    ended += got;
-    assert_true(now_s() < until);
-    sched_yield();
-  }
+/* Write place 0 as pattern 9, by hand. */
+static void write_by_hand(struct region_end *initiator)
+{
+  int ended = 0;
+
+  TURN_UNTIL(initiator, ended, initiator->is_met);
+  const struct pst_operation operations[2] = {
+      {.op = PST_OP_WRITE, .id = initiator->region, .area = initiator->area, .length = SIZE},
+      {.op = PST_OP_FLUSH}};
+  assert_int_equal(pst_area_fill(initiator->area, 0, SIZE, 9), 0);
+  assert_int_equal(pst_peer_post(initiator->peer, operations, 2), 2);
+  TURN_UNTIL(initiator, ended, ended == 2);
 }
 
-static void ask(struct link *turns, const char *text)
+static void say(struct region_end *end, const char *text)
 {
-  assert_int_equal(link_send(turns, json_tokener_parse(text)), 0);
+  assert_int_equal(region_end_say(end, json_tokener_parse(text)), 0);
 }
 
 static void a_write_of_other_bytes_is_corrupted(void **state)
 {
-  struct json_object *said = NULL;
   struct pair pair;
+  int ended = 0;
 
   (void)state;
   open_pair(&pair, BENCH_WRITE, MEASURE_BANDWIDTH, 4);
   start_pair(&pair);
-  write_by_hand(pair.initiator);
+  write_by_hand(&pair.initiator);
   for (int pattern = 9; pattern <= 10; pattern++) {
-    ask(&pair.turns[0],
+    say(&pair.initiator,
         pattern == 9 ? "{\"check\": 1, \"pattern\": 9}" : "{\"check\": 1, \"pattern\": 10}");
-    assert_int_equal(link_receive(&pair.turns[0], 20000000000u, false, &said), 0);
-    assert_true(json_object_object_get_ex(said, "checked", NULL));
-    json_object_put(said);
+    TURN_UNTIL(&pair.initiator, ended, pair.initiator.said != NULL);
+    assert_true(json_object_object_get_ex(pair.initiator.said, "checked", NULL));
+    json_object_put(pair.initiator.said);
+    pair.initiator.said = NULL;
   }
-  assert_int_equal(pst_initiator_finish(pair.initiator), 0);
-  while (pst_initiator_state(pair.initiator) < PST_STATE_ENDED)
-    assert_true(pst_initiator_poll(pair.initiator, NULL, 0) >= 0);
+  say(&pair.initiator, "{\"done\": 2}"); /* the FLUSH too */
+  pst_peer_close(pair.initiator.peer, 0, NULL);
+  TURN_UNTIL(&pair.initiator, ended, pair.initiator.has_left);
   pthread_join(pair.thread, NULL);
   assert_int_equal(pair.offer_result, 0);
   assert_int_equal(pair.offered.verified, 2);
   assert_int_equal(pair.offered.corrupted, 1);
-  assert_int_equal(pair.offered.delivered, 2); /* the FLUSH too */
+  assert_int_equal(pair.offered.delivered, 2);
   close_pair(&pair);
 }
 
@@ -211,14 +210,54 @@ static void a_target_checks_no_more_than_it_has(void **state)
   (void)state;
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
     struct pair pair;
+    int ended = 0;
     open_pair(&pair, BENCH_WRITE, MEASURE_BANDWIDTH, 4);
     start_pair(&pair);
-    ask(&pair.turns[0], refused[i]);
+    TURN_UNTIL(&pair.initiator, ended, pair.initiator.is_met);
+    say(&pair.initiator, refused[i]);
+    TURN_UNTIL(&pair.initiator, ended, pair.initiator.has_left);
+    assert_int_equal(pair.initiator.code, -EPROTO);
     pthread_join(pair.thread, NULL);
     assert_int_equal(pair.offer_result, -EPROTO);
     assert_int_equal(pair.offered.verified, 0);
     close_pair(&pair);
   }
+}
+
+/* Whoever finds the port of a case: the region is not for them. */
+static void a_region_is_for_who_has_the_token(void **state)
+{
+  static const char *const tokens[] = {"b", "", "aa"};
+  struct pair pair;
+  int ended = 0;
+
+  (void)state;
+  open_pair(&pair, BENCH_WRITE, MEASURE_BANDWIDTH, 4);
+  start_pair(&pair);
+  for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
+    const struct bench_plan plan = {.side = {.transport = "loopback", .memory = "host"},
+                                    .in_process = true};
+    struct pst_error error = PST_ERROR_INIT;
+    struct region_end stranger;
+    struct bench_case c = pair.c;
+    char address[32];
+    snprintf(c.token, sizeof c.token, "%s", tokens[i]);
+    snprintf(address, sizeof address, "127.0.0.1:%u", pst_node_port(pair.target.node));
+    assert_int_equal(region_end_open(&plan, &c, NULL, -1, &stranger, &error), 0);
+    assert_int_equal(region_end_connect(&stranger, address, &error), 0);
+    TURN_UNTIL(&stranger, ended, stranger.has_left);
+    assert_int_equal(stranger.code, -EACCES);
+    assert_false(stranger.is_met);
+    region_end_close(&stranger);
+  }
+  /* The case goes on. */
+  write_by_hand(&pair.initiator);
+  say(&pair.initiator, "{\"done\": 2}");
+  pst_peer_close(pair.initiator.peer, 0, NULL);
+  TURN_UNTIL(&pair.initiator, ended, pair.initiator.has_left);
+  pthread_join(pair.thread, NULL);
+  assert_int_equal(pair.offer_result, 0);
+  close_pair(&pair);
 }
 
 int main(void)
@@ -228,6 +267,7 @@ int main(void)
       cmocka_unit_test(a_read_of_other_bytes_is_corrupted),
       cmocka_unit_test(a_write_of_other_bytes_is_corrupted),
       cmocka_unit_test(a_target_checks_no_more_than_it_has),
+      cmocka_unit_test(a_region_is_for_who_has_the_token),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,9 +20,10 @@ struct param {
 static struct param params[16];
 static size_t param_count;
 
-static int param_set(void *context, const char *key, const char *value)
+/* The library's calls: what the sender tells is what the receiver learns. */
+int pst_sender_param_set(struct pst_sender *sender, const char *key, const char *value)
 {
-  (void)context;
+  (void)sender;
   assert_true(strlen(key) < sizeof params->key && strlen(value) < sizeof params->value);
   snprintf(params[param_count].key, sizeof params->key, "%s", key);
   snprintf(params[param_count].value, sizeof params->value, "%s", value);
@@ -30,9 +31,9 @@ static int param_set(void *context, const char *key, const char *value)
   return 0;
 }
 
-static const char *param_get(void *context, const char *key)
+const char *pst_receiver_param(struct pst_receiver *receiver, const char *key)
 {
-  (void)context;
+  (void)receiver;
   for (size_t i = 0; i < param_count; i++) {
     if (strcmp(params[i].key, key) == 0)
       return params[i].value;
@@ -77,7 +78,6 @@ static int open_source(const char *path, uint64_t message, bool timed, struct so
 static void write_sink(const struct run *run, const char *path, uint32_t flags, int wanted_result)
 {
   const struct sink_params sink_params = {.stream = "s", .file = path, .message = MESSAGE};
-  const struct sink_host host = {.param = param_get};
   struct pst_error error = PST_ERROR_INIT;
   struct pst_fence *fence;
   struct sink sink = {0};
@@ -91,11 +91,11 @@ static void write_sink(const struct run *run, const char *path, uint32_t flags, 
                                   .sequence = i,
                                   .meta = run->metas[i],
                                   .flags = flags};
-    result = sink.ops->take(sink.state, &host, &view, 1, &fence, &error);
+    result = sink.ops->take(sink.state, NULL, &view, 1, &fence, &error);
     at += run->lengths[i];
   }
   if (result == 0)
-    result = sink.ops->finish(sink.state, &host, &error);
+    result = sink.ops->finish(sink.state, NULL, &error);
   assert_int_equal(result, wanted_result);
   if (result == -EOPNOTSUPP)
     assert_int_equal(error.exit_status, PST_EXIT_UNAVAILABLE);
@@ -106,14 +106,13 @@ static void write_sink(const struct run *run, const char *path, uint32_t flags, 
 
 static void read_source(const char *path, struct run *run)
 {
-  const struct source_host host = {.param_set = param_set};
   struct pst_error error = PST_ERROR_INIT;
   struct source source;
 
   param_count = 0;
   assert_int_equal(open_source(path, MESSAGE, false, &source, &error), 0);
-  assert_int_equal(source.ops->announce(source.state, &host, &error), 0);
-  drain_source(&source, &host, MESSAGE, run);
+  assert_int_equal(source.ops->announce(source.state, NULL, &error), 0);
+  drain_source(&source, NULL, MESSAGE, run);
   assert_int_equal(run->result, -ENODATA);
   source_close(&source);
 }

@@ -6,6 +6,7 @@
 #include "notice.h"
 #include "report.h"
 #include "result.h"
+#include "schema.h"
 #include "support.h"
 
 static struct pst_stats sent, received; /* what the library says of either side */
@@ -58,6 +59,7 @@ static int open_config(void **state)
 
   (void)state;
   notice_level(NOTICE_NONE);
+  assert_int_equal(pst_config_program(&schema_program), 0);
   return pst_config_open_text(text, sizeof text - 1, "test.yaml", NULL, 0, &config, &error);
 }
 
@@ -76,6 +78,8 @@ static struct json_object *at(struct json_object *object, const char *key)
     fail_msg("no key '%s'", key);
   return value;
 }
+
+static int exit_status; /* of the stream last reported */
 
 /* The stream's part of the result of a process with these sides. */
 static struct json_object *report(bool has_sender, bool has_receiver, struct json_object **result)
@@ -97,6 +101,7 @@ static struct json_object *report(bool has_sender, bool has_receiver, struct jso
   flow.receiver.stopped = left;
   *result = result_new(&head);
   report_flow(&flow, *result);
+  exit_status = flow.exit_status;
   return json_object_array_get_idx(at(*result, "streams"), 0);
 }
 
@@ -151,6 +156,23 @@ static void a_failure_is_that_of_the_side_that_failed(void **state)
     sent = received = failed_stats(rows[i].error, rows[i].peer_failed, 5);
     struct json_object *stream = report(rows[i].has_sender, rows[i].has_receiver, &result);
     assert_string_equal(json_object_get_string(at(stream, "stopped")), rows[i].stopped);
+    json_object_put(result);
+  }
+}
+
+/* Whether the sender had sent something by then is chance. */
+static void what_is_not_possible_here_says_so_whatever_was_sent(void **state)
+{
+  struct json_object *result;
+
+  (void)state;
+  for (uint64_t messages = 0; messages <= 1000; messages += 1000) {
+    received = failed_stats(-EOPNOTSUPP, 0, messages);
+    received.messages_delivered = 0;
+    received.drop_count = messages > 0;
+    received.drops[0] = (struct pst_drop){.cause = "aborted", .messages = messages};
+    report(false, true, &result);
+    assert_int_equal(exit_status, PST_EXIT_UNAVAILABLE);
     json_object_put(result);
   }
 }
@@ -212,6 +234,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_failed_has_one_error),
       cmocka_unit_test(a_failure_is_that_of_the_side_that_failed),
+      cmocka_unit_test(what_is_not_possible_here_says_so_whatever_was_sent),
       cmocka_unit_test(a_receiver_that_leaves_has_one_error),
       cmocka_unit_test(a_sender_that_is_stopped_before_it_connects_has_one_error),
       cmocka_unit_test(a_failed_run_hides_an_unmet_expect),

@@ -126,10 +126,10 @@ static struct json_object *written_and_read(struct json_object *result)
 static void both_ends_come_back(void **state)
 {
   static const char *const libraries[] = {"/lib/libx.so.1", NULL};
-  static const struct pst_description description = {
-      .name = "loopback", .version = "0.1.0", .rung = "kernel"};
   const struct pst_plugin_info info = {.kind = PST_KIND_TRANSPORT,
-                                       .description = &description,
+                                       .name = "loopback",
+                                       .version = "0.1.0",
+                                       .rung = "kernel",
                                        .path = "/p/transport-loopback.so",
                                        .libraries = libraries};
   struct json_object *result = new_result();

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "notice.h"
 #include "serve/copy.h"
 #include "support.h"
 
@@ -86,7 +87,7 @@ static void folders_without_end(void **state)
   assert_int_equal(get_next(&copy, &t), -EAGAIN);
   assert_int_equal(answer(SERVE_KIND_FOLDER, 10), 1);
   assert_false(copy.listing);
-  assert_non_null(strstr(copy.error.text, "too many folders"));
+  assert_non_null(strstr(notice_last_error(), "too many folders"));
   get_close(&copy);
 }
 

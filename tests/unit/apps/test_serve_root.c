@@ -127,6 +127,7 @@ static void test_nothing_is_made_outside(void **state)
   (void)state;
   assert_int_equal(root_make_folder(root, "folder-out/new", 0777), -EXDEV);
   assert_int_equal(root_make_folder(root, "file", 0777), -EEXIST);
+  assert_int_equal(root_make_folder(root, "folder-out", 0777), -ELOOP);
   assert_int_equal(root_make_folder(root, "sub", 0777), 0);
   assert_int_equal(root_make_folder(root, "sub/new", 0777), 0);
   assert_int_equal(part_open(root, "folder-out/new", 1, 0600, true, false, &part), -EXDEV);
@@ -140,6 +141,25 @@ static void test_nothing_is_made_outside(void **state)
   assert_int_equal(part_open(root, "b", 1, 0600, false, false, &part), -ENOTSUP);
   assert_int_equal(mkfifo("root/.c" NAMES_PART_SUFFIX, 0600), 0);
   assert_int_equal(part_open(root, "c", 1, 0600, false, false, &part), -ENOTSUP);
+  assert_int_equal(mkdir("root/.d" NAMES_PART_SUFFIX, 0700), 0);
+  assert_int_equal(part_open(root, "d", 1, 0600, false, false, &part), -ENOTSUP);
+}
+
+/* A folder that nothing can be made in is no part of another user's. */
+static void test_a_closed_folder_is_said_to_be_closed(void **state)
+{
+  struct part part;
+
+  (void)state;
+  if (geteuid() == 0) /* to whom it is open */
+    return;
+  assert_int_equal(mkdir("root/closed", 0755), 0);
+  write_file("root/closed/.b" NAMES_PART_SUFFIX, "x", 1);
+  assert_int_equal(chmod("root/closed/.b" NAMES_PART_SUFFIX, 0), 0);
+  assert_int_equal(chmod("root/closed", 0555), 0);
+  assert_int_equal(part_open(root, "closed/a", 1, 0600, false, false, &part), -EACCES);
+  assert_int_equal(part_open(root, "closed/b", 1, 0600, false, false, &part), -EPERM);
+  assert_int_equal(chmod("root/closed", 0755), 0);
 }
 
 /* Another user's part would let that user read what is written, and own the result. */
@@ -414,6 +434,7 @@ int main(void)
       cmocka_unit_test(test_names),
       cmocka_unit_test_setup_teardown(test_nothing_leads_out, setup, teardown),
       cmocka_unit_test_setup_teardown(test_nothing_is_made_outside, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_a_closed_folder_is_said_to_be_closed, setup, teardown),
       cmocka_unit_test_setup_teardown(test_a_part_is_this_users_alone, setup, teardown),
       cmocka_unit_test_setup_teardown(test_only_what_was_seen_is_opened, setup, teardown),
       cmocka_unit_test_setup_teardown(test_folders_are_listed_in_parts, setup, teardown),

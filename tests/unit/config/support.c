@@ -2,8 +2,18 @@
 #include "support.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include <penstock/transport.h>
+
+#include "../../../apps/schema.h"
+
+/* `source`, `sink` and `expect` are those of the program. */
+__attribute__((constructor)) static void register_program(void)
+{
+  if (pst_config_program(&schema_program) < 0)
+    abort();
+}
 
 static const char *const copy_choices[] = {"auto", "copy", "reference", NULL};
 static const struct pst_option loopback_options[] = {{.name = "copy",
@@ -47,6 +57,16 @@ static const struct pst_option verbs_options[] = {{.name = "device",
                                                    .default_value = "4096",
                                                    .type = PST_OPTION_UINT,
                                                    .scope = PST_SCOPE_STREAM}};
+static const struct pst_option cousin_options[] = {{.name = "mtu",
+                                                    .help = "Path MTU.",
+                                                    .default_value = "4096",
+                                                    .type = PST_OPTION_UINT,
+                                                    .scope = PST_SCOPE_STREAM},
+                                                   {.name = "depth",
+                                                    .help = "Depth.",
+                                                    .default_value = "4 KiB",
+                                                    .type = PST_OPTION_SIZE,
+                                                    .scope = PST_SCOPE_STREAM}};
 static const struct pst_option host_options[] = {{.name = "numa",
                                                   .help = "Node.",
                                                   .default_value = "auto",
@@ -137,7 +157,6 @@ static void check_asked(const struct pst_check *check, struct pst_facts *facts)
       !check->option_is_set(check->options, "to"))
     check->report(check, "to", "is missing");
   facts->direct_needs = PST_NEED_CPU_ACCESS | PST_NEED_PINNED;
-  facts->paths = 1u << PST_PATH_DIRECT;
   facts->message_max = 1000;
   facts->slots_max = 100;
   facts->lacks = PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_TIME | PST_CAP_SHARED_RING |
@@ -146,63 +165,58 @@ static void check_asked(const struct pst_check *check, struct pst_facts *facts)
 
 #define DESCRIPTION(kind_, name_, options_)                                                        \
   {                                                                                                \
-    .struct_size = sizeof(struct pst_description), .kind = kind_,                                  \
-    .option_count = sizeof(options_) / sizeof((options_)[0]), .name = name_, .version = "1",       \
-    .summary = "a table for tests", .needs = "", .rung = "compiled", .options = options_           \
+    .kind = kind_, .option_count = sizeof(options_) / sizeof((options_)[0]), .name = name_,        \
+    .version = "1", .summary = "a table for tests", .rung = "compiled", .options = options_        \
   }
 
 static const struct pst_description descriptions[] = {
     DESCRIPTION(PST_KIND_TRANSPORT, "loopback", loopback_options),
     DESCRIPTION(PST_KIND_TRANSPORT, "verbs", verbs_options),
-    {.struct_size = sizeof(struct pst_description),
-     .kind = PST_KIND_TRANSPORT,
+    {.kind = PST_KIND_TRANSPORT,
+     .option_count = sizeof(cousin_options) / sizeof(cousin_options[0]),
+     .name = "cousin",
+     .version = "1",
+     .summary = "a table for another transport of loopback's wire form",
+     .rung = "compiled",
+     .options = cousin_options,
+     .wire = "loopback"},
+    {.kind = PST_KIND_TRANSPORT,
      .option_count = sizeof(ruled_options) / sizeof(ruled_options[0]),
      .name = "ruled",
      .version = "1",
      .summary = "a table with rules",
-     .needs = "",
      .rung = "compiled",
      .options = ruled_options,
      .rules = rules,
      .rule_count = sizeof(rules) / sizeof(rules[0])},
-    {.struct_size = offsetof(struct pst_description, rules), /* built before there were rules */
-     .kind = PST_KIND_TRANSPORT,
+    {.kind = PST_KIND_TRANSPORT,
      .option_count = sizeof(ruled_options) / sizeof(ruled_options[0]),
-     .name = "older",
+     .name = "unruled",
      .version = "1",
-     .summary = "a table that ends before its rules",
-     .needs = "",
+     .summary = "a table without rules",
      .rung = "compiled",
-     .options = ruled_options,
-     .rules = rules,
-     .rule_count = sizeof(rules) / sizeof(rules[0])},
-    {.struct_size = sizeof(struct pst_description),
-     .kind = PST_KIND_TRANSPORT,
+     .options = ruled_options},
+    {.kind = PST_KIND_TRANSPORT,
      .option_count = sizeof(asked_options) / sizeof(asked_options[0]),
      .name = "asked",
      .version = "1",
      .summary = "a table with a check()",
-     .needs = "",
      .rung = "compiled",
      .options = asked_options,
      .check = check_asked},
-    {.struct_size = sizeof(struct pst_description),
-     .kind = PST_KIND_MEMORY,
+    {.kind = PST_KIND_MEMORY,
      .option_count = sizeof(host_options) / sizeof(host_options[0]),
      .name = "host",
      .version = "1",
      .summary = "a table of a memory with a check()",
-     .needs = "",
      .rung = "compiled",
      .options = host_options,
      .check = check_host},
-    {.struct_size = sizeof(struct pst_description),
-     .kind = PST_KIND_MEMORY,
+    {.kind = PST_KIND_MEMORY,
      .option_count = sizeof(cuda_options) / sizeof(cuda_options[0]),
      .name = "cuda",
      .version = "1",
      .summary = "a table of a memory that the CPU does not reach",
-     .needs = "",
      .rung = "compiled",
      .options = cuda_options,
      .check = check_cuda},

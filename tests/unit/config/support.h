@@ -18,7 +18,7 @@
 
 /* transports loopback (copy DEVICE enum, depth STREAM size, burst SENDER uint, wait
  * RECEIVER duration, names DEVICE list), verbs (device required), ruled (rules between
- * its options), older (the same, with a struct that ends before them) and asked (with a
+ * its options), unruled (the same, without rules) and asked (with a
  * check(): message at most 1000, ring at most 100, few capabilities); memories host
  * (numa) and cuda (device); filter fault (drop SENDER). */
 extern const struct config_catalog test_catalog;

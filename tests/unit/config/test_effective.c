@@ -7,14 +7,14 @@
 
 static const char *const samples[] = {
     HEAD,
-    HEAD "control: none\nworkers: {count: 3, cpus: [1, 2]}\n",
+    HEAD "control: none\nthreads: {count: 3, cpus: [1, 2]}\n",
     HEAD "control: {listen: \"127.0.0.1:0\", connect: \"localhost:7\"}\n",
     HEAD "  expect: {path: staged, max_loss: 0.00037, min_gbps: 1e3, verified: true}\n",
     HEAD
     "  sender: {memory: {plugin: cuda, options: {device: \"a \\\"b\\\" \\\\ é\\_\\N\\L# :\"}}}\n",
     HEAD "  transport: {options: {names: [a, \"b, c\", \"\", \"~\", \"true\", \"[\"]}}\n",
     HEAD "  transport: {filters: [fault, {plugin: fault, options: {drop: 3}}]}\n",
-    HEAD "  region: 3 GiB\n  receiver: {memory: {plugin: cuda, options: {device: m}}}\n",
+    HEAD "  receiver: {memory: {plugin: cuda, options: {device: m}}}\n",
     HEAD "- name: b\n  sender: {share: a}\n  receiver: {share: a, sink: discard}\n",
     HEAD "  sender: {source: {type: file, file: \"-x y\", loop: true}}\n"
          "  receiver: {sink: {type: file, file: \"null\", overwrite: true}}\n",

@@ -47,8 +47,8 @@ static void unknown_keys(void **state)
                  T "4:1: unknown key \"contrl\" in the file; did you mean \"control\"?");
   assert_refused(HEAD "  rate: 5\n",
                  T "4:3: unknown key \"rate\" in streams[]; it belongs under streams[].sender");
-  assert_refused(HEAD "workers: {xyzzy: 1}\n",
-                 T "4:11: unknown key \"xyzzy\" in workers; there are: count, cpus, sleep_after");
+  assert_refused(HEAD "threads: {xyzzy: 1}\n",
+                 T "4:11: unknown key \"xyzzy\" in threads; there are: count, cpus, sleep_after");
   assert_refused(HEAD "  expect: {max_los: 0}\n",
                  T "4:12: unknown key \"max_los\" in streams[].expect; did you mean \"max_loss\"?");
   /* Columns count characters, not bytes. */
@@ -86,9 +86,9 @@ static void wrong_types(void **state)
                    "\"auto\"?");
   assert_refused(HEAD "  sender: {source: files}\n", T
                  "4:20: type: \"files\" is not one of pattern, file, pcap; did you mean \"file\"?");
-  assert_refused(HEAD "workers: {cpus: 3}\n",
+  assert_refused(HEAD "threads: {cpus: 3}\n",
                  T "4:17: cpus: expected a list of CPU numbers, as in [2, 3]");
-  assert_refused(HEAD "workers: {cpus: [1, x]}\n",
+  assert_refused(HEAD "threads: {cpus: [1, x]}\n",
                  T "4:21: cpus: \"x\" is not a whole number; write digits only, as in 4096");
 }
 
@@ -113,7 +113,7 @@ static void units_and_ranges(void **state)
                    "ring");
   assert_refused(HEAD "  sender: {count: 99999999999999999999}\n",
                  T "4:19: count: 99999999999999999999 is out of range; it takes at most 2^64 - 1");
-  assert_refused(HEAD "workers: {count: 1025}\n",
+  assert_refused(HEAD "threads: {count: 1025}\n",
                  T "4:18: count: 1025 is out of range; it takes 0 to 1024");
   assert_refused(HEAD "  expect: {max_loss: 101%}\n",
                  T "4:22: max_loss: 101% is out of range; it takes 0 to 1, or 0% to 100%");
@@ -276,7 +276,7 @@ static void control_addresses(void **state)
 static void all_findings_in_order(void **state)
 {
   (void)state;
-  assert_refused("penstock: 1\nworkers: {count: x}\nstreams:\n- name: a\n  ring: 0\n  rng: 5\n"
+  assert_refused("penstock: 1\nthreads: {count: x}\nstreams:\n- name: a\n  ring: 0\n  rng: 5\n"
                  "  ring: 7\n",
                  T "2:18: count: \"x\" is not a whole number; write digits only, as in 4096\n" T
                    "5:9: ring: 0 is out of range; it takes 2 to 16777216\n" T
@@ -305,23 +305,6 @@ static void without_an_error_to_fill(void **state)
   assert_int_equal(config_load_text("x", 1, NULL, NULL, 0, NULL, &config, NULL), -EINVAL);
   assert_int_equal(config_load_text(NULL, 0, NULL, NULL, 0, NULL, &config, NULL), -EINVAL);
   assert_null(config);
-}
-
-static void one_sided_streams(void **state)
-{
-#define BESIDE "has no effect beside \"region\", with which a stream has no messages; remove it"
-  (void)state;
-  assert_refused(HEAD "  region: 1 MiB\n  ring: 64\n", T "5:3: \"ring\" " BESIDE);
-  assert_refused(HEAD "  region: 1 MiB\n  message: 64\n", T "5:3: \"message\" " BESIDE);
-  assert_refused(HEAD "  expect: {path: direct}\n  region: 1 MiB\n", T "4:3: \"expect\" " BESIDE);
-  assert_refused(HEAD "  region: 1 MiB\n  sender: {rate: 1 Gbps}\n", T "5:12: \"rate\" " BESIDE);
-  assert_refused(HEAD "  region: 1 MiB\n  sender: {source: pattern}\n",
-                 T "5:12: \"source\" " BESIDE);
-  assert_refused(HEAD "  region: 1 MiB\n  receiver: {path: direct}\n", T "5:14: \"path\" " BESIDE);
-  assert_refused(HEAD "  region: 1 MiB\n  receiver: {sink: discard}\n", T "5:14: \"sink\" " BESIDE);
-  assert_refused(HEAD "  region: 1 MiB\n- name: b\n  receiver: {share: a}\n",
-                 T "6:21: share: stream \"a\" is one-sided, and has no messages; name another "
-                   "stream");
 }
 
 static void files_that_cannot_be_read(void **state)
@@ -353,7 +336,6 @@ int main(void)
                                      cmocka_unit_test(names_of_streams),
                                      cmocka_unit_test(sources_and_sinks),
                                      cmocka_unit_test(sharing),
-                                     cmocka_unit_test(one_sided_streams),
                                      cmocka_unit_test(control_addresses),
                                      cmocka_unit_test(all_findings_in_order),
                                      cmocka_unit_test(findings_are_bounded),

@@ -53,7 +53,6 @@ static void capabilities(void **state)
               T "8:20: sink: pcap needs the times of capture");
   refused_for(ASKED("") SMALL "  receiver:\n    intervals: true\n",
               T "8:16: intervals need the time of each message");
-  refused_for(ASKED("") "  region: 1 MiB\n", T "5:11: a region needs READ or WRITE");
   refused_for(ASKED("") SMALL "- name: b\n  transport: asked\n" SMALL "  receiver: {share: a}\n",
               T "11:21: share needs rings that streams can share");
 }
@@ -61,12 +60,26 @@ static void capabilities(void **state)
 static void ends_differ(void **state)
 {
   (void)state;
-  assert_refused(HEAD "  sender: {transport: loopback}\n  receiver: {transport: {plugin: older}}\n",
-                 T "5:34: the sender's transport is loopback and the receiver's older; both ends "
-                   "need the same");
+  assert_refused(HEAD
+                 "  sender: {transport: loopback}\n  receiver: {transport: {plugin: unruled}}\n",
+                 T "5:34: the sender's transport is loopback and the receiver's unruled, whose "
+                   "wire forms are loopback and unruled; both ends need the same");
   pst_config_close(load("penstock: 1\ncontrol: none\nstreams:\n- name: a\n"
                         "  sender: {transport: loopback}\n"
-                        "  receiver: {transport: {plugin: older}}\n"));
+                        "  receiver: {transport: {plugin: unruled}}\n"));
+}
+
+/* loopback has `depth` for the stream, and 4 KiB of it. cousin has it, too, and `mtu` alone. */
+static void ends_of_one_wire_form(void **state)
+{
+  (void)state;
+  pst_config_close(load(HEAD "  sender: {transport: loopback}\n"
+                             "  receiver: {transport: {plugin: cousin, options: {mtu: 9000}}}\n"));
+  assert_refused(HEAD "  sender: {transport: loopback}\n"
+                      "  receiver: {transport: {plugin: cousin, options: {depth: 8 KiB}}}\n",
+                 T
+                 "5:59: option \"depth\" of loopback differs between sender and receiver, and both "
+                 "must have the same; write it once, under the stream's \"transport\"");
 }
 
 static void captures(void **state)
@@ -95,8 +108,7 @@ static void paths(void **state)
   refused_for(ASKED("") SMALL "  sender: {memory: cuda, path: direct}\n", T
               "7:32: path: direct is not possible: transport asked sends from memory that the CPU "
               "can touch, and memory cuda has none");
-  refused_for(ASKED("") SMALL "  receiver: {memory: cuda, path: mapped}\n",
-              T "7:34: path: mapped is no path of transport asked; write \"path: auto\"");
+  pst_config_close(load(ASKED("") SMALL "  receiver: {memory: cuda, path: mapped}\n"));
   pst_config_close(load(ASKED("") SMALL "  sender: {path: direct}\n"
                                         "  receiver: {path: direct}\n"));
   pst_config_close(load(ASKED("") SMALL "  sender: {memory: cuda, path: staged}\n"
@@ -110,8 +122,9 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_it_accepts), cmocka_unit_test(what_it_reports),
       cmocka_unit_test(sizes),           cmocka_unit_test(capabilities),
-      cmocka_unit_test(ends_differ),     cmocka_unit_test(captures),
-      cmocka_unit_test(memories),        cmocka_unit_test(paths),
+      cmocka_unit_test(ends_differ),     cmocka_unit_test(ends_of_one_wire_form),
+      cmocka_unit_test(captures),        cmocka_unit_test(memories),
+      cmocka_unit_test(paths),
   };
   return cmocka_run_group_tests(tests, quiet, NULL);
 }

@@ -58,7 +58,7 @@ static const char text[] =
 static void loading(void **state)
 {
   (void)state;
-  static const char *const sets[] = {"streams.a.sender.count=5", "workers.cpus=[1, 2]"};
+  static const char *const sets[] = {"streams.a.sender.count=5", "threads.cpus=[1, 2]"};
   struct pst_config *config = NULL;
   int failures = 0;
   for (long n = 0;; n++) {

@@ -64,7 +64,7 @@ static void at_its_end(void **state)
 static void a_description_without_rules(void **state)
 {
   (void)state;
-  keeps(HEAD "  transport: {plugin: older, options: {qps: 4, way: send}}\n");
+  keeps(HEAD "  transport: {plugin: unruled, options: {qps: 4, way: send}}\n");
 }
 
 int main(void)

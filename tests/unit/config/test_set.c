@@ -21,7 +21,7 @@ static void values_are_replaced_and_made(void **state)
   check_set(TWO, "streams.1.ring=32", "streams.a.b.ring", "32");
   check_set(TWO, "streams.a.sender.source.seed=5", "streams.0.sender.source.seed", "5");
   check_set(TWO, "control.timeout=3 s", "control.timeout", "3 s");
-  check_set(TWO, "workers.cpus=[1, 2]", "workers.cpus.1", "2");
+  check_set(TWO, "threads.cpus=[1, 2]", "threads.cpus.1", "2");
   check_set(TWO, "streams.a.expect.max_loss=0.1%", "streams.a.expect.max_loss", "0.001");
   check_set(TWO, "streams.a.sender={count: 3}", "streams.a.sender.count", "3");
   check_set(TWO, "control=none", "control", "none");
@@ -107,7 +107,7 @@ static void refusals(void **state)
       {"streams.7.ring=1", "--set streams.7.ring=1: \"7\" is not in the list; there are: a"},
       {"ring", "--set ring: no value; write path=value, as in streams.packets.ring=4096"},
       {"=5", "--set =5: an empty name in the path; write it as in streams.packets.ring=4096"},
-      {"workers..count=5", "--set workers..count=5: an empty name in the path; write it as in "
+      {"threads..count=5", "--set threads..count=5: an empty name in the path; write it as in "
                            "streams.packets.ring=4096"},
       {"streams.a.name.x=5", "--set streams.a.name.x=5: \"name\" is a single value and has no keys "
                              "below it; shorten the path"},
@@ -117,6 +117,10 @@ static void refusals(void **state)
       {"streams.a.ring=[1", "--set streams.a.ring=[1: not YAML: while parsing a flow sequence, did "
                             "not find expected ',' or ']'; close the bracket, or put a comma "
                             "between the items"},
+      {"control.address=[::1]:1",
+       "--set control.address=[::1]:1: not YAML: while parsing a flow node, did not find expected "
+       "node content; put quotes around a text that begins with [ or {; on a command line, inside "
+       "those of the shell: '\"[::1]:18515\"'"},
       {"transport.filters.fault.options.drop=1",
        "--set transport.filters.fault.options.drop=1: there are no filters whose values could be "
        "set; add one to the file, or set the whole list as in filters=[{...}]"},

@@ -49,67 +49,35 @@ static void keep_address(struct seen *seen, const struct pst_blob *address)
     seen->fds[i] = fcntl(address->fds[i], F_DUPFD_CLOEXEC, 3);
 }
 
-static void on_peer(void *context, void *stream, const struct control_peer *peer)
+static void keep_peer(struct seen *seen, const struct control_peer *peer)
 {
-  struct seen seen = {.kind = SEEN_PEER, .stream = stream, .param_count = peer->param_count};
-
-  snprintf(seen.text, sizeof seen.text, "%s", peer->text);
+  seen->param_count = peer->param_count;
+  snprintf(seen->text, sizeof seen->text, "%s", peer->text);
   if (peer->param_count > 0) {
-    snprintf(seen.param[0], sizeof seen.param[0], "%s", peer->params[0].key);
-    snprintf(seen.param[1], sizeof seen.param[1], "%s", peer->params[0].value);
+    snprintf(seen->param[0], sizeof seen->param[0], "%s", peer->params[0].key);
+    snprintf(seen->param[1], sizeof seen->param[1], "%s", peer->params[0].value);
   }
-  keep_address(&seen, peer->address);
-  seen.remote_length = peer->remote_length;
-  if (peer->remote) {
-    memcpy(seen.remote, peer->remote->bytes,
-           peer->remote->length < sizeof seen.remote ? peer->remote->length : sizeof seen.remote);
-    seen.remote_fd_count = peer->remote->fd_count;
-    for (uint32_t i = 0; i < peer->remote->fd_count; i++)
-      seen.remote_fds[i] = fcntl(peer->remote->fds[i], F_DUPFD_CLOEXEC, 3);
-  }
-  keep(context, &seen);
 }
 
-static void on_address(void *context, void *stream, const struct pst_blob *address)
+static void on_heard(void *context, void *stream, const struct control_stream_message *message)
 {
-  struct seen seen = {.kind = SEEN_ADDRESS, .stream = stream};
+  static const enum seen_kind kinds[] = {
+      [CONTROL_HEARD_PEER] = SEEN_PEER,     [CONTROL_HEARD_ADDRESS] = SEEN_ADDRESS,
+      [CONTROL_HEARD_BEAT] = SEEN_BEAT,     [CONTROL_HEARD_FINISH] = SEEN_FINISH,
+      [CONTROL_HEARD_COUNTS] = SEEN_COUNTS, [CONTROL_HEARD_FAIL] = SEEN_FAIL};
+  struct seen seen = {.stream = stream, .code = message->code, .has_totals = message->totals};
 
-  keep_address(&seen, address);
-  keep(context, &seen);
-}
-
-static void keep_totals(void *context, void *stream, enum seen_kind kind,
-                        const struct control_totals *totals)
-{
-  struct seen seen = {.kind = kind, .stream = stream, .totals = *totals};
-
-  keep(context, &seen);
-}
-
-static void on_beat(void *context, void *stream, const struct control_totals *totals)
-{
-  keep_totals(context, stream, SEEN_BEAT, totals);
-}
-
-static void on_finish(void *context, void *stream, const struct control_totals *totals)
-{
-  keep_totals(context, stream, SEEN_FINISH, totals);
-}
-
-static void on_counts(void *context, void *stream, const struct control_totals *totals)
-{
-  keep_totals(context, stream, SEEN_COUNTS, totals);
-}
-
-static void on_fail(void *context, void *stream, int code, const char *text,
-                    const struct control_totals *totals)
-{
-  struct seen seen = {.kind = SEEN_FAIL, .stream = stream, .code = code, .has_totals = totals};
-
-  if (totals)
-    seen.totals = *totals;
-
-  snprintf(seen.text, sizeof seen.text, "%s", text);
+  if (message->type == CONTROL_HEARD_LAST)
+    return;
+  seen.kind = kinds[message->type];
+  if (message->text)
+    snprintf(seen.text, sizeof seen.text, "%s", message->text);
+  if (message->peer)
+    keep_peer(&seen, message->peer);
+  if (message->address)
+    keep_address(&seen, message->address);
+  if (message->totals)
+    seen.totals = *message->totals;
   keep(context, &seen);
 }
 
@@ -155,13 +123,7 @@ void *end_stream(struct end *end, const char *name, bool is_sender, const char *
 
 int end_open(struct end *end)
 {
-  const struct control_callbacks callbacks = {.context = end,
-                                              .peer = on_peer,
-                                              .address = on_address,
-                                              .beat = on_beat,
-                                              .finish = on_finish,
-                                              .counts = on_counts,
-                                              .fail = on_fail};
+  const struct control_callbacks callbacks = {.context = end, .heard = on_heard};
 
   return control_open_limited(&end->params, &end->limits, &callbacks, end->streams,
                               end->stream_count, &end->control, &end->error);
@@ -189,8 +151,6 @@ void end_close(struct end *end)
   for (uint32_t i = 0; i < end->count; i++) {
     for (uint32_t k = 0; k < end->seen[i].fd_count; k++)
       close(end->seen[i].fds[k]);
-    for (uint32_t k = 0; k < end->seen[i].remote_fd_count; k++)
-      close(end->seen[i].remote_fds[k]);
   }
   pthread_cond_destroy(&end->more);
   pthread_mutex_destroy(&end->mutex);
@@ -421,7 +381,7 @@ bool plain_receive(int fd, struct wire_message *message)
   if (!receive_all(fd, frame, length))
     return false;
   assert_int_equal(wire_decode(frame, length, message, why), 0);
-  message->address = NULL;
+  message->blob = NULL;
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "control/internal.h"
+#include "control/peer.h"
 
 #define MS(n) ((uint64_t)(n)*1000000u)
 #define ADDRESS_KEPT 64
@@ -30,11 +31,7 @@ struct seen {
   uint8_t address[ADDRESS_KEPT]; /* PEER, ADDRESS: its beginning */
   uint32_t address_length;
   uint32_t fd_count;
-  int fds[4];             /* duplicates; closed with the end */
-  uint64_t remote_length; /* PEER: of the region offered; 0: none */
-  uint8_t remote[8];      /* its beginning */
-  uint32_t remote_fd_count;
-  int remote_fds[4];            /* likewise */
+  int fds[4];                   /* duplicates; closed with the end */
   struct control_totals totals; /* BEAT, FINISH, COUNTS; FAIL with has_totals */
   bool has_totals;
 };

@@ -77,47 +77,6 @@ static void test_descriptors(void **state)
   close(pipe_fds[0]);
 }
 
-/* Each blob gets its own descriptors, as many as there can be. */
-static void test_a_region_is_offered(void **state)
-{
-  struct both both = both_new();
-  int address[2], region[2];
-  char key[] = "key";
-  char byte = 0;
-
-  (void)state;
-  assert_int_equal(pipe2(address, O_CLOEXEC), 0);
-  assert_int_equal(pipe2(region, O_CLOEXEC), 0);
-  struct control_stream *in = &both.end->streams[both.end->streams[0].is_sender ? 1 : 0];
-  in->address.fd_count = in->remote.fd_count = 4;
-  for (int i = 0; i < 4; i++) {
-    in->address.fds[i] = address[1];
-    in->remote.fds[i] = region[1];
-  }
-  in->remote.bytes = key;
-  in->remote.length = 3;
-  in->remote_length = 4096;
-  assert_int_equal(end_open(both.end), 0);
-  struct seen seen = end_wait(both.end, SEEN_PEER, both.sender, 0);
-  assert_int_equal(seen.remote_length, 4096);
-  assert_memory_equal(seen.remote, "key", 3);
-  assert_int_equal(seen.fd_count, 4);
-  assert_int_equal(seen.remote_fd_count, 4);
-  assert_int_equal(write(seen.fds[3], "a", 1), 1);
-  assert_int_equal(write(seen.remote_fds[0], "r", 1), 1);
-  assert_int_equal(read(address[0], &byte, 1), 1);
-  assert_int_equal(byte, 'a');
-  assert_int_equal(read(region[0], &byte, 1), 1);
-  assert_int_equal(byte, 'r');
-  seen = end_wait(both.end, SEEN_PEER, both.receiver, 0);
-  assert_int_equal(seen.remote_length, 0);
-  end_close(both.end);
-  for (int i = 0; i < 2; i++) {
-    close(address[i]);
-    close(region[i]);
-  }
-}
-
 static void test_terms_differ(void **state)
 {
   struct both both = both_new();
@@ -291,7 +250,6 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_whole_life),
       cmocka_unit_test(test_descriptors),
-      cmocka_unit_test(test_a_region_is_offered),
       cmocka_unit_test(test_terms_differ),
       cmocka_unit_test(test_fail),
       cmocka_unit_test(test_finish_before_the_peer_is_there),

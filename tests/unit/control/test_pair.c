@@ -231,6 +231,64 @@ static void test_terms_mismatch(void **state)
   pair_close(&pair);
 }
 
+/* Another transport of the same wire form, whose table has one option more. */
+static void test_terms_of_one_wire_form(void **state)
+{
+  struct pair pair = pair_new();
+  struct control_pair terms[2][4] = {
+      {{"wire", "datagram"}, {"transport", "udp"}, {"transport.framing", "rtp"}},
+      {{"wire", "datagram"},
+       {"transport", "ethernet"},
+       {"transport.vlan", "3"},
+       {"transport.framing", "rtp"}}};
+
+  (void)state;
+  pair.sender->streams[0].terms = terms[0];
+  pair.sender->streams[0].term_count = 3;
+  pair.receiver->streams[0].terms = terms[1];
+  pair.receiver->streams[0].term_count = 4;
+  pair_meet(&pair);
+  pair_close(&pair);
+}
+
+static void expect_terms_refused(struct control_pair *sender, struct control_pair *receiver,
+                                 const char *words)
+{
+  struct pair pair = pair_new();
+
+  pair.sender->streams[0].terms = sender;
+  pair.sender->streams[0].term_count = 3;
+  pair.receiver->streams[0].terms = receiver;
+  pair.receiver->streams[0].term_count = 3;
+  pair_open(&pair);
+  struct seen seen = end_wait(pair.sender, SEEN_FAIL, pair.out, 0);
+  assert_int_equal(seen.code, -EPROTO);
+  assert_non_null(strstr(seen.text, words));
+  seen = end_wait(pair.receiver, SEEN_FAIL, pair.in, 0);
+  assert_int_equal(seen.code, -EPROTO);
+  assert_non_null(strstr(seen.text, words));
+  /* Options of another wire form say nothing. */
+  assert_true(strstr(words, "framing") || !strstr(seen.text, "framing"));
+  pair_close(&pair);
+}
+
+static void test_terms_of_other_wire_forms(void **state)
+{
+  struct control_pair udp[] = {
+      {"wire", "datagram"}, {"transport", "udp"}, {"transport.framing", "rtp"}};
+  struct control_pair plain[] = {
+      {"wire", "datagram"}, {"transport", "ethernet"}, {"transport.framing", "none"}};
+  struct control_pair other[] = {
+      {"wire", "other"}, {"transport", "other"}, {"transport.framing", "none"}};
+  struct control_pair mute[] = {
+      {"mute", "yes"}, {"transport", "udp"}, {"transport.framing", "rtp"}};
+
+  (void)state;
+  expect_terms_refused(udp, other, "transport: sender udp (wire form datagram), receiver other");
+  expect_terms_refused(udp, plain, "transport.framing: sender rtp, receiver none");
+  expect_terms_refused(mute, udp, "transport: sender has none, receiver udp (wire form datagram)");
+}
+
 static void test_unknown_stream(void **state)
 {
   struct pair pair = pair_new();
@@ -590,6 +648,8 @@ int main(void)
       cmocka_unit_test(test_readdress),
       cmocka_unit_test(test_readdress_before_the_peer),
       cmocka_unit_test(test_terms_mismatch),
+      cmocka_unit_test(test_terms_of_one_wire_form),
+      cmocka_unit_test(test_terms_of_other_wire_forms),
       cmocka_unit_test(test_unknown_stream),
       cmocka_unit_test(test_taken_stream),
       cmocka_unit_test(test_descriptors),

@@ -75,8 +75,8 @@ static void test_largest_offer(void **state)
   }
   memcpy(said.params, said.terms, sizeof said.params);
   memset(address, 0x5A, sizeof address);
-  said.address = address;
-  said.address_length = sizeof address;
+  said.blob = address;
+  said.blob_length = sizeof address;
   said.fd_count = 4;
   said.fd_id = 1ull << 40;
   round_trip();
@@ -84,8 +84,8 @@ static void test_largest_offer(void **state)
   assert_memory_equal(heard.terms, said.terms, sizeof said.terms);
   assert_int_equal(heard.param_count, CONTROL_PARAMS_MAX);
   assert_memory_equal(heard.params, said.params, sizeof said.params);
-  assert_int_equal(heard.address_length, sizeof address);
-  assert_memory_equal(heard.address, address, sizeof address);
+  assert_int_equal(heard.blob_length, sizeof address);
+  assert_memory_equal(heard.blob, address, sizeof address);
   assert_int_equal(heard.fd_count, 4);
   assert_true(heard.fd_id == said.fd_id);
 }
@@ -98,51 +98,38 @@ static void test_accept_and_address(void **state)
   for (int i = 0; i < 2; i++) {
     start(i ? WIRE_ADDRESS : WIRE_ACCEPT);
     strcpy(said.stream, "a");
-    said.address = address;
-    said.address_length = sizeof address;
+    said.blob = address;
+    said.blob_length = sizeof address;
     round_trip();
     assert_int_equal(heard.fd_count, 0);
-    assert_memory_equal(heard.address, address, sizeof address);
+    assert_memory_equal(heard.blob, address, sizeof address);
   }
 }
 
-/* As large as it can be: it must fit a frame beside everything else. */
-static void test_accept_with_a_region(void **state)
+/* As large as it can be: it must fit a frame. */
+static void test_largest_accept(void **state)
 {
-  static uint8_t address[CONTROL_ADDRESS_MAX], remote[CONTROL_ADDRESS_MAX];
+  static uint8_t address[CONTROL_ADDRESS_MAX];
 
   (void)state;
   start(WIRE_ACCEPT);
   strcpy(said.stream, "store");
   memset(address, 0x5A, sizeof address);
-  memset(remote, 0xA5, sizeof remote);
   said.param_count = CONTROL_PARAMS_MAX;
   for (uint32_t i = 0; i < CONTROL_PARAMS_MAX; i++) {
     memset(said.params[i].key, 'k', CONTROL_KEY_MAX);
     said.params[i].key[0] = (char)('0' + i);
     memset(said.params[i].value, 'v', CONTROL_VALUE_MAX);
   }
-  said.address = address;
-  said.address_length = sizeof address;
-  said.remote = remote;
-  said.remote_bytes = sizeof remote;
-  said.remote_length = UINT64_MAX;
-  said.remote_fd_count = 4;
+  said.blob = address;
+  said.blob_length = sizeof address;
   said.fd_count = 4;
   said.fd_id = 9;
   round_trip();
-  assert_int_equal(heard.remote_bytes, sizeof remote);
-  assert_memory_equal(heard.remote, remote, sizeof remote);
-  assert_true(heard.remote_length == UINT64_MAX);
-  assert_int_equal(heard.remote_fd_count, 4);
+  assert_int_equal(heard.param_count, CONTROL_PARAMS_MAX);
+  assert_int_equal(heard.blob_length, sizeof address);
+  assert_memory_equal(heard.blob, address, sizeof address);
   assert_int_equal(heard.fd_count, 4);
-  assert_int_equal(heard.fd_id, 9);
-
-  said.fd_count = 0; /* descriptors of the region alone */
-  said.remote_fd_count = 2;
-  round_trip();
-  assert_int_equal(heard.remote_fd_count, 2);
-  assert_int_equal(heard.fd_count, 0);
   assert_int_equal(heard.fd_id, 9);
 }
 
@@ -158,17 +145,42 @@ static void test_join_and_welcome(void **state)
     said.param_count = 1;
     said.terms[0] = said.params[0];
     said.term_count = i ? 0 : 1;
-    said.address = address;
-    said.address_length = sizeof address;
+    said.blob = address;
+    said.blob_length = sizeof address;
     said.fd_count = 3;
     said.fd_id = 5;
     round_trip();
     assert_int_equal(heard.term_count, said.term_count);
     assert_int_equal(heard.param_count, 1);
     assert_string_equal(heard.params[0].value, "4096");
-    assert_memory_equal(heard.address, address, sizeof address);
+    assert_memory_equal(heard.blob, address, sizeof address);
     assert_int_equal(heard.fd_count, 3);
   }
+}
+
+static void test_messages_of_nodes(void **state)
+{
+  static uint8_t payload[WIRE_PAYLOAD_MAX + 1];
+  size_t length;
+
+  (void)state;
+  memset(payload, 0x3C, sizeof payload);
+  for (uint32_t bytes = 0; bytes <= WIRE_PAYLOAD_MAX; bytes += WIRE_PAYLOAD_MAX) {
+    start(WIRE_MESSAGE);
+    said.payload = payload;
+    said.payload_length = bytes;
+    round_trip();
+    assert_int_equal(heard.payload_length, bytes);
+    assert_memory_equal(heard.payload, payload, bytes);
+  }
+  said.payload_length = WIRE_PAYLOAD_MAX + 1;
+  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
+  start(WIRE_ROOM);
+  said.count = UINT32_MAX;
+  round_trip();
+  assert_true(heard.count == UINT32_MAX);
+  said.count = 0;
+  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
 }
 
 static void test_regions_of_nodes(void **state)
@@ -178,23 +190,23 @@ static void test_regions_of_nodes(void **state)
 
   (void)state;
   start(WIRE_REGION);
-  said.remote = key;
-  said.remote_bytes = sizeof key;
-  said.remote_length = UINT64_MAX;
-  said.remote_fd_count = 2;
+  said.blob = key;
+  said.blob_length = sizeof key;
+  said.region_length = UINT64_MAX;
+  said.fd_count = 2;
   said.fd_id = 7;
   said.region_id = UINT32_MAX;
   said.access = PST_ACCESS_REMOTE_READ;
   round_trip();
-  assert_memory_equal(heard.remote, key, sizeof key);
-  assert_true(heard.remote_length == UINT64_MAX);
-  assert_int_equal(heard.remote_fd_count, 2);
+  assert_memory_equal(heard.blob, key, sizeof key);
+  assert_true(heard.region_length == UINT64_MAX);
+  assert_int_equal(heard.fd_count, 2);
   assert_true(heard.region_id == UINT32_MAX);
   assert_int_equal(heard.access, PST_ACCESS_REMOTE_READ);
   said.region_id = 0;
   assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
   said.region_id = 1;
-  said.remote_length = said.remote_fd_count = 0;
+  said.region_length = said.fd_count = 0;
   assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
   for (int code = 0; code <= 1; code++) {
     start(WIRE_TAKEN);
@@ -216,13 +228,13 @@ static void test_another_address(void **state)
 {
   (void)state;
   start(WIRE_READDRESS);
-  said.address = (const uint8_t *)"new";
-  said.address_length = 3;
+  said.blob = (const uint8_t *)"new";
+  said.blob_length = 3;
   said.fd_count = 2;
   said.fd_id = 9;
   round_trip();
-  assert_int_equal(heard.address_length, 3);
-  assert_memory_equal(heard.address, "new", 3);
+  assert_int_equal(heard.blob_length, 3);
+  assert_memory_equal(heard.blob, "new", 3);
   assert_int_equal(heard.fd_count, 2);
   assert_int_equal(heard.fd_id, 9);
 }
@@ -233,7 +245,7 @@ static void test_empty_address(void **state)
   start(WIRE_ADDRESS);
   strcpy(said.stream, "a");
   round_trip();
-  assert_int_equal(heard.address_length, 0);
+  assert_int_equal(heard.blob_length, 0);
 }
 
 static void test_totals(void **state)
@@ -331,14 +343,10 @@ static void test_encoder_refuses(void **state)
   said.term_count = CONTROL_TERMS_MAX + 1;
   assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
   start(WIRE_ACCEPT);
-  said.remote_length = 1;
-  said.remote_fd_count = WIRE_FDS_MAX + 1;
+  said.fd_count = WIRE_FDS_MAX + 1;
   assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
-  said.remote_fd_count = 1;
-  said.remote_length = 0;
-  assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
-  said.remote_fd_count = 0;
-  said.remote_bytes = CONTROL_ADDRESS_MAX + 1;
+  said.fd_count = 0;
+  said.blob_length = CONTROL_ADDRESS_MAX + 1;
   assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
   start(WIRE_FAIL);
   strcpy(said.text, "some text");
@@ -472,20 +480,20 @@ static const struct malformed table[] = {
      BYTES("\xa4\x00\x05\x10\x61"
            "a\x13\x40\x15\x01"),
      "without an id"},
-#define ACCEPT(pairs_)                                                                             \
-  "\x00\x03\x10\x61"                                                                               \
-  "a"                                                                                              \
-  "\x12\xa0\x13\x40" pairs_
-    {"region without its length", BYTES("\xa5" ACCEPT("\x18\x19\x41k")), "half of a region"},
-    {"length without a region", BYTES("\xa5" ACCEPT("\x18\x1a\x08")), "half of a region"},
-    {"region of 0 bytes", BYTES("\xa6" ACCEPT("\x18\x19\x41k\x18\x1a\x00")), "length is 0"},
-    {"region as text", BYTES("\xa6" ACCEPT("\x18\x19\x61k\x18\x1a\x08")), "no byte string"},
-    {"region of 16385 bytes", BYTES("\xa5" ACCEPT("\x18\x19\x59\x40\x01")), "ends"},
+#define REGION(pairs_) "\x00\x0e" pairs_
+#define NUMBER_AND_ACCESS "\x18\x1c\x01\x18\x1d\x00"
+    {"region without its length", BYTES("\xa4" REGION("\x18\x19\x41k" NUMBER_AND_ACCESS)), "lacks"},
+    {"length without a region", BYTES("\xa4" REGION("\x18\x1a\x08" NUMBER_AND_ACCESS)), "lacks"},
+    {"region of 0 bytes", BYTES("\xa5" REGION("\x18\x19\x41k\x18\x1a\x00")), "length is 0"},
+    {"region as text", BYTES("\xa5" REGION("\x18\x19\x61k\x18\x1a\x08")), "no byte string"},
+    {"region of 16385 bytes", BYTES("\xa5" REGION("\x18\x19\x59\x40\x01")), "ends"},
     {"region's descriptors without id",
-     BYTES("\xa7" ACCEPT("\x18\x19\x41k\x18\x1a\x08\x18\x1b\x01")), "without an id"},
-    {"region's five descriptors", BYTES("\xa7" ACCEPT("\x18\x19\x41k\x18\x1a\x08\x18\x1b\x05")),
+     BYTES("\xa6" REGION("\x18\x19\x41k\x18\x1a\x08\x18\x1b\x01" NUMBER_AND_ACCESS)),
+     "without an id"},
+    {"region's five descriptors", BYTES("\xa6" REGION("\x18\x19\x41k\x18\x1a\x08\x18\x1b\x05")),
      "descriptors"},
-    {"descriptors of no region", BYTES("\xa6" ACCEPT("\x14\x01\x18\x1b\x01")), "half of a region"},
+    {"descriptors of no region", BYTES("\xa5" REGION("\x14\x01\x18\x1b\x01" NUMBER_AND_ACCESS)),
+     "lacks"},
     {"terms twice",
      BYTES("\xa5\x00\x02\x10\x61"
            "a\x11\xa2\x61k\x61v\x61k\x61v\x12\xa0\x13\x40"),
@@ -543,7 +551,7 @@ int main(void)
       cmocka_unit_test(test_hello_of_another_major_is_named),
       cmocka_unit_test(test_largest_offer),
       cmocka_unit_test(test_accept_and_address),
-      cmocka_unit_test(test_accept_with_a_region),
+      cmocka_unit_test(test_largest_accept),
       cmocka_unit_test(test_join_and_welcome),
       cmocka_unit_test(test_regions_of_nodes),
       cmocka_unit_test(test_another_address),
@@ -554,6 +562,7 @@ int main(void)
       cmocka_unit_test(test_keep_and_bye),
       cmocka_unit_test(test_texts_are_cut_and_cleaned),
       cmocka_unit_test(test_encoder_refuses),
+      cmocka_unit_test(test_messages_of_nodes),
       cmocka_unit_test(test_truncations),
       cmocka_unit_test(test_every_byte_changed),
       cmocka_unit_test(test_malformed),

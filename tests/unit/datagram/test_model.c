@@ -29,7 +29,7 @@
 
 #include "flow.h"
 #include "stream/assemble.h"
-#include "stream/track.h"
+#include "stream/seq_window.h"
 
 #define PACKETS_MAX 16384
 #define SENDERS_MAX 4
@@ -78,7 +78,7 @@ struct world {
   bool coalesces, wire_is_clean, overflowed;
   /* the receiver */
   struct dg_flow flow;
-  struct track track;
+  struct seq_window track;
   struct assemble *assemble;
   uint32_t held; /* in `sent` */
   uint64_t taken, delivered, distinct, strange, stray, damaged;
@@ -287,9 +287,9 @@ static void deliver(uint32_t sent, const struct dg_message *message)
   w.number_of[sent] = number;
   if (number >= w.next)
     w.next = number + 1;
-  enum track_verdict verdict = track_see(&w.track, number);
-  HOLDS((verdict == TRACK_DUPLICATE) == packet->was_delivered);
-  if (verdict != TRACK_DUPLICATE) {
+  enum seq_window_verdict verdict = seq_window_see(&w.track, number);
+  HOLDS((verdict == SEQ_DUPLICATE) == packet->was_delivered);
+  if (verdict != SEQ_DUPLICATE) {
     w.distinct++;
     packet->was_delivered = true;
     assemble_message(message);

@@ -48,7 +48,12 @@ void log_clear(void)
 
 void log_capture(void)
 {
-  pst_log_set(sink, NULL, PST_LOG_DEBUG);
+  log_capture_to(PST_LOG_DEBUG);
+}
+
+void log_capture_to(int level)
+{
+  pst_log_set(sink, NULL, level);
   log_clear();
 }
 

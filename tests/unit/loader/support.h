@@ -21,6 +21,7 @@ const char *log_text(void);
 int log_level(void);
 void log_clear(void);
 void log_capture(void);
+void log_capture_to(int level);
 
 /* AT_SECURE as getauxval() reports it. */
 extern unsigned long fake_secure;

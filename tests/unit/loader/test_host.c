@@ -4,8 +4,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include "config/options.h"
 #include "util/clock.h"
@@ -43,120 +41,10 @@ static void test_table_is_whole(void **state)
 {
   (void)state;
   assert_int_equal(plugin->host->struct_size, sizeof(struct pst_host));
-  assert_int_equal(plugin->host->abi_minor, PST_ABI_MINOR);
   assert_ptr_equal(plugin->host->option_uint, options_get_uint);
   assert_ptr_equal(plugin->host->option_string, options_get_string);
   assert_ptr_equal(plugin->host->option_item, options_get_item);
   assert_ptr_equal(plugin->host->option_is_set, options_is_set);
-}
-
-/* ---- Deferred work -------------------------------------------------------- */
-
-enum { WORKS = 1000 };
-static int order[WORKS], done;
-static pthread_t ran_on;
-
-static void note(void *arg)
-{
-  order[done++] = (int)(intptr_t)arg;
-  ran_on = pthread_self();
-}
-
-static void test_defer_in_order(void **state)
-{
-  (void)state;
-  done = 0;
-  for (int i = 0; i < WORKS; i++)
-    assert_int_equal(plugin->host->defer(plugin->host, note, (void *)(intptr_t)i), 0);
-  loader_defer_drain(plugin);
-  assert_int_equal(done, WORKS);
-  for (int i = 0; i < WORKS; i++)
-    assert_int_equal(order[i], i);
-  assert_false(pthread_equal(ran_on, pthread_self()));
-}
-
-static void again(void *arg)
-{
-  int left = (int)(intptr_t)arg;
-
-  done++;
-  if (left > 0)
-    plugin->host->defer(plugin->host, again, (void *)(intptr_t)(left - 1));
-}
-
-/* A drain waits for what works themselves put off. */
-static void test_drain_covers_followers(void **state)
-{
-  (void)state;
-  done = 0;
-  assert_int_equal(plugin->host->defer(plugin->host, again, (void *)(intptr_t)50), 0);
-  loader_defer_drain(plugin);
-  assert_int_equal(done, 51);
-}
-
-static void drain_itself(void *arg)
-{
-  (void)arg;
-  loader_defer_drain(plugin);
-  done++;
-}
-
-static void test_drain_from_a_work(void **state)
-{
-  (void)state;
-  done = 0;
-  assert_int_equal(plugin->host->defer(plugin->host, drain_itself, NULL), 0);
-  loader_defer_drain(plugin);
-  assert_int_equal(done, 1);
-}
-
-static void test_drain_of_nothing(void **state)
-{
-  const struct loader_plugin *other;
-
-  (void)state;
-  assert_int_equal(loader_load(PST_KIND_TRANSPORT, "newer", &other, NULL), 0);
-  loader_defer_drain(other);
-}
-
-static void *defer_many(void *arg)
-{
-  (void)arg;
-  for (int i = 0; i < 100; i++)
-    plugin->host->defer(plugin->host, again, NULL);
-  return NULL;
-}
-
-static void test_defer_from_many_threads(void **state)
-{
-  pthread_t threads[4];
-
-  (void)state;
-  done = 0;
-  for (int i = 0; i < 4; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, defer_many, NULL), 0);
-  for (int i = 0; i < 4; i++)
-    pthread_join(threads[i], NULL);
-  loader_defer_drain(plugin);
-  assert_int_equal(done, 400);
-}
-
-static sigset_t mask_there;
-
-static void note_mask(void *arg)
-{
-  (void)arg;
-  pthread_sigmask(SIG_SETMASK, NULL, &mask_there);
-}
-
-/* ^C is for the program's threads. */
-static void test_defer_takes_no_signals(void **state)
-{
-  (void)state;
-  assert_int_equal(plugin->host->defer(plugin->host, note_mask, NULL), 0);
-  loader_defer_drain(plugin);
-  assert_int_equal(sigismember(&mask_there, SIGINT), 1);
-  assert_int_equal(sigismember(&mask_there, SIGTERM), 1);
 }
 
 /* ---- Vendor libraries -------------------------------------------------------- */
@@ -300,13 +188,10 @@ static void test_region_import(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_log_names_the_plugin),   cmocka_unit_test(test_clock),
-      cmocka_unit_test(test_table_is_whole),         cmocka_unit_test(test_drain_of_nothing),
-      cmocka_unit_test(test_defer_in_order),         cmocka_unit_test(test_drain_covers_followers),
-      cmocka_unit_test(test_drain_from_a_work),      cmocka_unit_test(test_defer_from_many_threads),
-      cmocka_unit_test(test_defer_takes_no_signals), cmocka_unit_test(test_library_open),
-      cmocka_unit_test(test_libraries_linked),       cmocka_unit_test(test_library_absent),
-      cmocka_unit_test(test_region_export),          cmocka_unit_test(test_region_import),
+      cmocka_unit_test(test_log_names_the_plugin), cmocka_unit_test(test_clock),
+      cmocka_unit_test(test_table_is_whole),       cmocka_unit_test(test_library_open),
+      cmocka_unit_test(test_libraries_linked),     cmocka_unit_test(test_library_absent),
+      cmocka_unit_test(test_region_export),        cmocka_unit_test(test_region_import),
   };
 
   return cmocka_run_group_tests(tests, setup, NULL) ? 1 : 0;

@@ -33,7 +33,7 @@ int main(int argc, char **argv)
       double start = now_ns(), spent;
       do {
         for (size_t i = 0; i < slots; i++) {
-          uint64_t first = pattern_first(1, i);
+          uint64_t first = pst_pattern_first(1, i);
           if (verify)
             wrong += pattern_check(v, ring + i * stride, length, first) != length;
           else

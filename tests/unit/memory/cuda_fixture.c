@@ -77,10 +77,10 @@ void finish(struct pst_queue *on, uint64_t ticket)
   }
 }
 
-uint64_t copy(struct pst_queue *on, const struct pst_copy *pieces, uint32_t n)
+uint64_t copy(struct pst_queue *on, const struct pst_copy_row *pieces, uint32_t n)
 {
   uint64_t ticket = 0;
-  assert_int_equal(memory_ops()->copy_batch(on, pieces, n, &ticket), 0);
+  assert_int_equal(memory_ops()->copy_rows(on, pieces, n, &ticket), 0);
   return ticket;
 }
 

@@ -21,7 +21,7 @@ struct pst_region take(uint32_t purpose, uint64_t length);
 struct pst_queue *queue_new(void);
 /* Wait for a batch. */
 void finish(struct pst_queue *on, uint64_t ticket);
-uint64_t copy(struct pst_queue *on, const struct pst_copy *pieces, uint32_t n);
+uint64_t copy(struct pst_queue *on, const struct pst_copy_row *pieces, uint32_t n);
 const struct pst_host *cuda_host(void);
 /* 0; or with which status to exit where there is no driver: 77, or 1 where one is required. */
 int cuda_absent(void);

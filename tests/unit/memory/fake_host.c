@@ -44,9 +44,11 @@ void fake_log_clear(void)
 
 static const struct pst_option *find(const char *name)
 {
-  for (uint32_t i = 0; i < pst_description_v1.option_count; i++)
-    if (strcmp(pst_description_v1.options[i].name, name) == 0)
-      return &pst_description_v1.options[i];
+  const struct pst_description *description = pst_description_v1.description;
+
+  for (uint32_t i = 0; i < description->option_count; i++)
+    if (strcmp(description->options[i].name, name) == 0)
+      return &description->options[i];
   fprintf(stderr, "the plugin asks for \"%s\", which is not in its table\n", name);
   abort();
 }
@@ -58,6 +60,15 @@ static const char *value_of(const struct pst_options *options, const char *name)
     if (strcmp(o->name, name) == 0)
       return o->value;
   return option->default_value ? option->default_value : "";
+}
+
+static int option_is_set(const struct pst_options *options, const char *name)
+{
+  find(name);
+  for (const struct fake_option *o = (const struct fake_option *)options; o->name; o++)
+    if (strcmp(o->name, name) == 0)
+      return 1;
+  return 0;
 }
 
 static uint64_t option_uint(const struct pst_options *options, const char *name)
@@ -72,10 +83,19 @@ static uint64_t option_uint(const struct pst_options *options, const char *name)
   return strtoull(value, NULL, 10);
 }
 
+uint64_t fake_clock_ns;
+
+static uint64_t clock_ns(const struct pst_host *host)
+{
+  (void)host;
+  return fake_clock_ns;
+}
+
 const struct pst_host fake_host = {
     .struct_size = sizeof(fake_host),
-    .abi_minor = PST_ABI_MINOR,
     .log = log_line,
+    .clock_ns = clock_ns,
     .option_uint = option_uint,
     .option_string = value_of,
+    .option_is_set = option_is_set,
 };

@@ -44,7 +44,7 @@ bool alloc(struct pst_memory *memory, uint32_t purpose, struct pst_region *regio
 int work(struct pst_memory *memory, bool verify, uint64_t address, uint64_t length, uint64_t seed)
 {
   struct pst_queue_params params = {sizeof(params), 2, 16, 0};
-  struct pst_payload payload = {address, length, 3, 0};
+  struct pst_payload_row payload = {address, length, 3, 0, 1, 0};
   struct pst_verify_result result = {.struct_size = sizeof(result)};
   struct pst_queue *queue;
   uint64_t ticket, done = 0;
@@ -52,8 +52,8 @@ int work(struct pst_memory *memory, bool verify, uint64_t address, uint64_t leng
   int rc = memory_ops()->queue_open(memory, &params, &queue);
   if (rc)
     return rc;
-  rc = verify ? memory_ops()->verify_batch(queue, seed, &payload, 1, &ticket)
-              : memory_ops()->fill_batch(queue, seed, &payload, 1, &ticket);
+  rc = verify ? memory_ops()->verify_rows(queue, seed, &payload, 1, &ticket)
+              : memory_ops()->fill_rows(queue, seed, &payload, 1, &ticket);
   while (rc == 0 && done < ticket) {
     rc = time(NULL) > until ? -ETIMEDOUT : memory_ops()->queue_poll(queue, &done);
     sched_yield();

@@ -45,7 +45,8 @@ static void test_an_applications_stream_is_ordered_by_fences(void **state)
   for (uint8_t round = 1; round < 40; round++) {
     memset(bytes, round, 4096);
     memset(bytes + 8192, 0, 4096);
-    uint64_t ticket = copy(queue, &(struct pst_copy){near.address, far.address, 4096, 0}, 1);
+    uint64_t ticket =
+        copy(queue, &(struct pst_copy_row){near.address, far.address, 4096, 0, 0, 1, 0}, 1);
     assert_int_equal(memory_ops()->fence_record(memory, queue, NULL, &ready), 0);
     assert_int_equal(memory_ops()->fence_wait(memory, ready, NULL, stream), 0);
     cuda_enter(memory);
@@ -71,19 +72,21 @@ static void test_a_fence_outlives_its_batch(void **state)
 {
   (void)state;
   struct pst_fence *fence = NULL;
-  uint64_t ticket = copy(queue, &(struct pst_copy){near.address, far.address, 64, 0}, 1);
+  uint64_t ticket =
+      copy(queue, &(struct pst_copy_row){near.address, far.address, 64, 0, 0, 1, 0}, 1);
   assert_int_equal(memory_ops()->fence_record(memory, queue, NULL, &fence), 0);
   assert_non_null(fence);
   finish(queue, ticket);
   for (int i = 0; i < 50; i++) /* events are used again, this one not */
-    finish(queue, copy(queue, &(struct pst_copy){near.address, far.address, 64, 0}, 1));
-  ticket = copy(queue, &(struct pst_copy){near.address, far.address, LENGTH, 0}, 1);
+    finish(queue,
+           copy(queue, &(struct pst_copy_row){near.address, far.address, 64, 0, 0, 1, 0}, 1));
+  ticket = copy(queue, &(struct pst_copy_row){near.address, far.address, LENGTH, 0, 0, 1, 0}, 1);
   assert_int_equal(memory_ops()->fence_query(memory, fence), 0);
   finish(queue, ticket);
   memory_ops()->fence_release(memory, fence);
 }
 
-static bool reaches(const struct pst_copy *pieces, uint32_t n)
+static bool reaches(const struct pst_copy_row *pieces, uint32_t n)
 {
   bool reach = true;
   for (uint32_t i = 0; i < n && reach; i++) {
@@ -100,15 +103,22 @@ static void test_scattered_pieces_of_pageable_memory(void **state)
   (void)state;
   enum { COUNT = 100, SIZE = 500 };
   uint8_t *foreign = malloc(COUNT * 1000);
-  struct pst_copy pieces[COUNT];
+  struct pst_copy_row pieces[COUNT];
   for (uint32_t i = 0; i < COUNT * 1000; i++)
     foreign[i] = (uint8_t)(i * 7 + i / 1000);
   for (uint32_t i = 0; i < COUNT; i++)
-    pieces[i] = (struct pst_copy){(uintptr_t)foreign + i * 37 % COUNT * 1000, far.address + i * 600,
-                                  SIZE + i % 3, 0};
+    pieces[i] = (struct pst_copy_row){(uintptr_t)foreign + i * 37 % COUNT * 1000,
+                                      far.address + i * 600,
+                                      SIZE + i % 3,
+                                      0,
+                                      0,
+                                      1,
+                                      0};
   assert_false(reaches(pieces, COUNT));
   finish(queue, copy(queue, pieces, COUNT));
-  finish(queue, copy(queue, &(struct pst_copy){far.address, near.address, COUNT * 600, 0}, 1));
+  finish(
+      queue,
+      copy(queue, &(struct pst_copy_row){far.address, near.address, COUNT * 600, 0, 0, 1, 0}, 1));
   for (uint32_t i = 0; i < COUNT; i++)
     assert_memory_equal((uint8_t *)near.host + i * 600, foreign + i * 37 % COUNT * 1000,
                         pieces[i].length);
@@ -123,12 +133,12 @@ static void test_gathering_at_any_alignment(void **state)
                                      47, 48, 511, 512, 513, 1462, 2100};
   uint8_t *bytes = near.host;
   for (uint64_t from = 0; from < 16; from++) {
-    struct pst_copy pieces[16 * 15];
+    struct pst_copy_row pieces[16 * 15];
     uint32_t n = 0;
     uint64_t source = near.address + from, destination = far.address;
     for (uint64_t to = 0; to < 16; to++)
       for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-        pieces[n++] = (struct pst_copy){source, destination + to, lengths[i], 0};
+        pieces[n++] = (struct pst_copy_row){source, destination + to, lengths[i], 0, 0, 1, 0};
         source += lengths[i] + 16 - lengths[i] % 16;
         destination += 2176;
       }
@@ -140,9 +150,11 @@ static void test_gathering_at_any_alignment(void **state)
     assert_true(reaches(pieces, n));
     uint8_t *sent = malloc(LENGTH);
     memcpy(sent, bytes, LENGTH);
-    finish(queue, copy(queue, &(struct pst_copy){near.address, far.address, LENGTH, 0}, 1));
+    finish(queue,
+           copy(queue, &(struct pst_copy_row){near.address, far.address, LENGTH, 0, 0, 1, 0}, 1));
     finish(queue, copy(queue, pieces, n));
-    finish(queue, copy(queue, &(struct pst_copy){far.address, near.address, LENGTH, 0}, 1));
+    finish(queue,
+           copy(queue, &(struct pst_copy_row){far.address, near.address, LENGTH, 0, 0, 1, 0}, 1));
     uint8_t *expected = malloc(LENGTH);
     memcpy(expected, sent, LENGTH);
     for (uint32_t i = 0; i < n; i++)
@@ -158,11 +170,11 @@ static void test_foreign_messages_are_not_verified(void **state)
 {
   (void)state;
   uint8_t foreign[64] = {0};
-  struct pst_payload payload = {(uintptr_t)foreign, 64, 1, 0};
+  struct pst_payload_row payload = {(uintptr_t)foreign, 64, 1, 0, 1, 0};
   uint64_t ticket = 7;
-  assert_int_equal(memory_ops()->verify_batch(queue, 1, &payload, 1, &ticket), -EINVAL);
-  payload = (struct pst_payload){far.address + far.length - 10, 11, 1, 0};
-  assert_int_equal(memory_ops()->fill_batch(queue, 1, &payload, 1, &ticket), -EINVAL);
+  assert_int_equal(memory_ops()->verify_rows(queue, 1, &payload, 1, &ticket), -EINVAL);
+  payload = (struct pst_payload_row){far.address + far.length - 10, 11, 1, 0, 1, 0};
+  assert_int_equal(memory_ops()->fill_rows(queue, 1, &payload, 1, &ticket), -EINVAL);
   assert_int_equal(ticket, 7);
   assert_logged("lies in no region");
 }
@@ -171,13 +183,13 @@ static void test_foreign_messages_are_not_verified(void **state)
 static void test_a_long_message_is_filled_and_verified(void **state)
 {
   (void)state;
-  struct pst_payload payload = {far.address + 3, 500001, 77, 0};
+  struct pst_payload_row payload = {far.address + 3, 500001, 77, 0, 1, 0};
   struct pst_verify_result result = {.struct_size = sizeof(result)};
   uint64_t ticket = 0;
   uint8_t *bytes = near.host;
-  assert_int_equal(memory_ops()->fill_batch(queue, 9, &payload, 1, &ticket), 0);
+  assert_int_equal(memory_ops()->fill_rows(queue, 9, &payload, 1, &ticket), 0);
   finish(queue, ticket);
-  assert_int_equal(memory_ops()->verify_batch(queue, 9, &payload, 1, &ticket), 0);
+  assert_int_equal(memory_ops()->verify_rows(queue, 9, &payload, 1, &ticket), 0);
   finish(queue, ticket);
   assert_int_equal(memory_ops()->verify_result(queue, &result), 0);
   assert_int_equal(result.checked, 1);
@@ -185,12 +197,12 @@ static void test_a_long_message_is_filled_and_verified(void **state)
   static const uint64_t wrong[] = {500000, 123456, 8, 0};
   for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
     uint64_t at = payload.address + wrong[i];
-    finish(queue, copy(queue, &(struct pst_copy){at, near.address, 1, 0}, 1));
+    finish(queue, copy(queue, &(struct pst_copy_row){at, near.address, 1, 0, 0, 1, 0}, 1));
     uint8_t right = bytes[0];
     bytes[0] ^= 0x40;
-    finish(queue, copy(queue, &(struct pst_copy){near.address, at, 1, 0}, 1));
+    finish(queue, copy(queue, &(struct pst_copy_row){near.address, at, 1, 0, 0, 1, 0}, 1));
     struct pst_queue *other = queue_new();
-    assert_int_equal(memory_ops()->verify_batch(other, 9, &payload, 1, &ticket), 0);
+    assert_int_equal(memory_ops()->verify_rows(other, 9, &payload, 1, &ticket), 0);
     finish(other, ticket);
     assert_int_equal(memory_ops()->verify_result(other, &result), 0);
     assert_int_equal(result.corrupted, 1); /* once, though the others are wrong still */
@@ -223,9 +235,9 @@ static void test_verifying_any_number_of_rows(void **state)
                                          .stride = i % 2 ? -(uint64_t)STEP : STEP,
                                          .count = count};
       for (uint64_t k = 0; k < count; k++) {
-        struct pst_payload payload = {rows[i].address + k * rows[i].stride, LEN - i, 1000 * i + k,
-                                      0};
-        assert_int_equal(memory_ops()->fill_batch(other, 5, &payload, 1, &ticket), 0);
+        struct pst_payload_row payload = {
+            rows[i].address + k * rows[i].stride, LEN - i, 1000 * i + k, 0, 1, 0};
+        assert_int_equal(memory_ops()->fill_rows(other, 5, &payload, 1, &ticket), 0);
         finish(other, ticket);
         if (i == n / 2 && k == count / 2) {
           wrong_at = payload.address + payload.length - 1;
@@ -239,9 +251,9 @@ static void test_verifying_any_number_of_rows(void **state)
     assert_int_equal(memory_ops()->verify_result(other, &result), 0);
     assert_int_equal(result.checked, next);
     assert_int_equal(result.corrupted, 0);
-    finish(other, copy(other, &(struct pst_copy){wrong_at, near.address, 1, 0}, 1));
+    finish(other, copy(other, &(struct pst_copy_row){wrong_at, near.address, 1, 0, 0, 1, 0}, 1));
     bytes[0] ^= 0x10;
-    finish(other, copy(other, &(struct pst_copy){near.address, wrong_at, 1, 0}, 1));
+    finish(other, copy(other, &(struct pst_copy_row){near.address, wrong_at, 1, 0, 0, 1, 0}, 1));
     assert_int_equal(memory_ops()->verify_rows(other, 5, rows, n, &ticket), 0);
     memset(rows, 0xff, sizeof(rows)); /* the caller's again */
     finish(other, ticket);
@@ -292,7 +304,7 @@ static void test_the_threads_context_stays(void **state)
   (void)state;
   cuda_context before = (cuda_context)1, after = (cuda_context)2;
   memory->driver->CtxGetCurrent(&before);
-  finish(queue, copy(queue, &(struct pst_copy){near.address, far.address, 64, 0}, 1));
+  finish(queue, copy(queue, &(struct pst_copy_row){near.address, far.address, 64, 0, 0, 1, 0}, 1));
   struct pst_region region = take(PST_ALLOC_NORMAL, 100);
   memory_ops()->free_region(memory, &region);
   memory->driver->CtxGetCurrent(&after);

@@ -78,7 +78,7 @@ static void expect_success(const char *script, void (*act)(void))
 static void copy_under_way(void)
 {
   setup(NULL);
-  copy(queue, &(struct pst_copy){near.address + 64, far.address + 64, 4096, 0}, 1);
+  copy(queue, &(struct pst_copy_row){near.address + 64, far.address + 64, 4096, 0, 0, 1, 0}, 1);
 }
 
 static void free_device_memory(void)
@@ -105,12 +105,12 @@ static void unmap(void)
   setup(NULL);
   memory = open_cuda(OPTIONS({"allocator", "vmm"}));
   far = take(PST_ALLOC_NORMAL, LENGTH);
-  struct pst_payload payload = {far.address, 100, 0, 0};
+  struct pst_payload_row payload = {far.address, 100, 0, 0, 1, 0};
   uint64_t ticket;
   MUST(memory_ops()->queue_open(
            memory, &(struct pst_queue_params){sizeof(struct pst_queue_params), 4, 4, 0}, &queue) ==
        0);
-  MUST(memory_ops()->fill_batch(queue, 1, &payload, 1, &ticket) == 0);
+  MUST(memory_ops()->fill_rows(queue, 1, &payload, 1, &ticket) == 0);
   memory_ops()->free_region(memory, &far);
 }
 
@@ -120,9 +120,10 @@ static void unregister(void)
   uint8_t *foreign = aligned_alloc(4096, 65536);
   MUST(foreign && memory_ops()->host_register(memory, foreign, 65536) == 0);
   /* By the kernel: many pieces that are no rows. */
-  struct pst_copy pieces[20];
+  struct pst_copy_row pieces[20];
   for (uint32_t i = 0; i < 20; i++)
-    pieces[i] = (struct pst_copy){(uintptr_t)foreign + i * i * 100, far.address + i * 500, 99, 0};
+    pieces[i] = (struct pst_copy_row){
+        (uintptr_t)foreign + i * i * 100, far.address + i * 500, 99, 0, 0, 1, 0};
   copy(queue, pieces, 20);
   memory_ops()->host_unregister(memory, foreign, 65536);
 }
@@ -155,7 +156,7 @@ static void close_with_work_under_way(void)
 {
   setup(NULL);
   for (int i = 0; i < 8; i++)
-    copy(queue, &(struct pst_copy){near.address, far.address, LENGTH, 0}, 1);
+    copy(queue, &(struct pst_copy_row){near.address, far.address, LENGTH, 0, 0, 1, 0}, 1);
   teardown(NULL);
 }
 
@@ -185,17 +186,18 @@ static uint8_t first_byte(uint64_t offset)
 {
   uint8_t *bytes = near.host;
   bytes[0] = 0xee;
-  finish(queue, copy(queue, &(struct pst_copy){far.address + offset, near.address, 1, 0}, 1));
+  finish(queue,
+         copy(queue, &(struct pst_copy_row){far.address + offset, near.address, 1, 0, 0, 1, 0}, 1));
   return bytes[0];
 }
 
 static void write_and_flush(void)
 {
   setup(NULL);
-  struct pst_payload payload = {far.address, far.length, 3, 0};
+  struct pst_payload_row payload = {far.address, far.length, 3, 0, 1, 0};
   uint64_t ticket;
   uint8_t *nic = map_export(8192 + 100, 5000);
-  MUST(memory_ops()->fill_batch(queue, 5, &payload, 1, &ticket) == 0);
+  MUST(memory_ops()->fill_rows(queue, 5, &payload, 1, &ticket) == 0);
   finish(queue, ticket);
   uint8_t before = first_byte(8292);
   const uint8_t after = (uint8_t)(0xff - before);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How batches of copies become copies of the driver's; and GPUs by the names people have
  * for them. No driver is needed. */
+#include "../fake_page.h"
 #include "fixture.h"
 
 #include <stdlib.h>
@@ -16,10 +17,10 @@ static struct {
   struct pst_copy_row row[PIECES_MAX];
 } plan;
 
-static void make(const struct pst_copy *pieces, uint32_t n)
+static void make(const struct pst_copy_row *pieces, uint32_t n)
 {
   assert_true(n <= PIECES_MAX);
-  plan.rows = cuda_plan_make(pieces, n, PITCH_MAX, true, plan.row);
+  plan.rows = cuda_plan_make(pieces, n, PITCH_MAX, plan.row);
 }
 
 static bool gathers(void)
@@ -38,8 +39,10 @@ static uint64_t bytes(void)
 static void test_contiguous_pieces_are_one_copy(void **state)
 {
   (void)state;
-  const struct pst_copy pieces[] = {
-      {1000, 90000, 100, 0}, {1100, 90100, 7, 0}, {1107, 90107, 0, 0}, {1107, 90107, 900, 0}};
+  const struct pst_copy_row pieces[] = {{1000, 90000, 100, 0, 0, 1, 0},
+                                        {1100, 90100, 7, 0, 0, 1, 0},
+                                        {1107, 90107, 0, 0, 0, 1, 0},
+                                        {1107, 90107, 900, 0, 0, 1, 0}};
   make(pieces, 4);
   assert_int_equal(plan.rows, 1);
   assert_int_equal(plan.row[0].count, 1);
@@ -51,9 +54,9 @@ static void test_contiguous_pieces_are_one_copy(void **state)
 static void test_equal_strides_are_one_copy(void **state)
 {
   (void)state;
-  struct pst_copy pieces[100];
+  struct pst_copy_row pieces[100];
   for (uint64_t i = 0; i < 100; i++)
-    pieces[i] = (struct pst_copy){5000 + 1472 * i, 700000 + 1462 * i, 1462, 0};
+    pieces[i] = (struct pst_copy_row){5000 + 1472 * i, 700000 + 1462 * i, 1462, 0, 0, 1, 0};
   make(pieces, 100);
   assert_int_equal(plan.rows, 1);
   assert_int_equal(plan.row[0].count, 100);
@@ -66,9 +69,10 @@ static void test_equal_strides_are_one_copy(void **state)
 static void test_a_ring_that_wraps_is_two(void **state)
 {
   (void)state;
-  struct pst_copy pieces[200];
+  struct pst_copy_row pieces[200];
   for (uint64_t i = 0; i < 200; i++)
-    pieces[i] = (struct pst_copy){5000 + 1472 * ((i + 60) % 128), 900000 + 1472 * i, 1462, 0};
+    pieces[i] =
+        (struct pst_copy_row){5000 + 1472 * ((i + 60) % 128), 900000 + 1472 * i, 1462, 0, 0, 1, 0};
   make(pieces, 200);
   assert_int_equal(plan.rows, 3); /* 68, 128, and 4 */
   assert_int_equal(plan.row[0].count, 68);
@@ -79,13 +83,16 @@ static void test_a_ring_that_wraps_is_two(void **state)
 static void test_backwards_is_no_stride(void **state)
 {
   (void)state;
-  const struct pst_copy pieces[] = {{9000, 90000, 100, 0}, {8000, 91000, 100, 0}};
+  const struct pst_copy_row pieces[] = {{9000, 90000, 100, 0, 0, 1, 0},
+                                        {8000, 91000, 100, 0, 0, 1, 0}};
   make(pieces, 2);
   assert_int_equal(plan.rows, 2);
-  const struct pst_copy close[] = {{9000, 90000, 100, 0}, {9050, 91000, 100, 0}};
+  const struct pst_copy_row close[] = {{9000, 90000, 100, 0, 0, 1, 0},
+                                       {9050, 91000, 100, 0, 0, 1, 0}};
   make(close, 2);
   assert_int_equal(plan.rows, 2); /* rows that overlap */
-  const struct pst_copy far[] = {{9000, 90000, 100, 0}, {9000 + 2 * PITCH_MAX, 91000, 100, 0}};
+  const struct pst_copy_row far[] = {{9000, 90000, 100, 0, 0, 1, 0},
+                                     {9000 + 2 * PITCH_MAX, 91000, 100, 0, 0, 1, 0}};
   make(far, 2);
   assert_int_equal(plan.rows, 2);
 }
@@ -95,11 +102,11 @@ static void test_a_row_ends_where_a_piece_differs(void **state)
 {
   (void)state;
   enum { PIECES = 23 };
-  struct pst_copy pieces[PIECES];
+  struct pst_copy_row pieces[PIECES];
   for (uint32_t wrong = 2; wrong < PIECES; wrong++)
     for (int word = 0; word < 3; word++) {
       for (uint64_t i = 0; i < PIECES; i++)
-        pieces[i] = (struct pst_copy){5000 + 1472 * i, 900000 + 1536 * i, 1462, 0};
+        pieces[i] = (struct pst_copy_row){5000 + 1472 * i, 900000 + 1536 * i, 1462, 0, 0, 1, 0};
       uint64_t *words[] = {&pieces[wrong].source, &pieces[wrong].destination,
                            &pieces[wrong].length};
       *words[word] += 3;
@@ -113,9 +120,10 @@ static void test_what_is_small_and_scattered_is_gathered(void **state)
 {
   (void)state;
   enum { SCATTERED = 74 };
-  struct pst_copy pieces[SCATTERED];
+  struct pst_copy_row pieces[SCATTERED];
   for (uint64_t i = 0; i < SCATTERED; i++)
-    pieces[i] = (struct pst_copy){5000 + 4096 * (i * 7 % 74), 900000 + 4096 * i, 1400 + i, 0};
+    pieces[i] =
+        (struct pst_copy_row){5000 + 4096 * (i * 7 % 74), 900000 + 4096 * i, 1400 + i, 0, 0, 1, 0};
   make(pieces, 2);
   assert_true(gathers());
   make(pieces, SCATTERED);
@@ -134,7 +142,7 @@ static void test_runs_are_the_pieces(void **state)
   uint64_t seed = 88172645463325252u;
   for (int round = 0; round < 2000; round++) {
     uint8_t from[SIZE], expected[SIZE] = {0}, found[SIZE] = {0};
-    struct pst_copy pieces[40];
+    struct pst_copy_row pieces[40];
     uint64_t source = 0, destination = 0;
     uint32_t n = 0;
     for (int i = 0; i < SIZE; i++)
@@ -142,12 +150,18 @@ static void test_runs_are_the_pieces(void **state)
     while (n < 40 && source < SIZE - 64 && destination < SIZE - 64) {
       seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
       uint64_t length = seed % 4 ? 8 : seed % 13;
-      pieces[n++] = (struct pst_copy){source, destination, length, 0};
-      source += length + (seed >> 8) % 3 * 8;
-      destination += length + (seed >> 16) % 2 * 8;
+      uint32_t count = (seed >> 24) % 4 ? 1 : 2 + (seed >> 26) % 2;
+      if (count * (length + 8) > 64)
+        count = 1;
+      pieces[n++] =
+          (struct pst_copy_row){source, destination, length, length + 8, length, count, 0};
+      source += count * (length + 8) - 8 + (seed >> 8) % 3 * 8;
+      destination += count * length + (seed >> 16) % 2 * 8;
     }
     for (uint32_t i = 0; i < n; i++)
-      memcpy(expected + pieces[i].destination, from + pieces[i].source, pieces[i].length);
+      for (uint64_t row = 0; row < pieces[i].count; row++)
+        memcpy(expected + pieces[i].destination + row * pieces[i].destination_stride,
+               from + pieces[i].source + row * pieces[i].source_stride, pieces[i].length);
     make(pieces, n);
     for (uint32_t i = 0; i < plan.rows; i++)
       for (uint64_t row = 0; row < plan.row[i].count; row++)
@@ -226,6 +240,18 @@ static void test_what_is_no_name(void **state)
       fail_msg("\"%s\" is taken for a name", all[i]);
 }
 
+/* What a NIC's registration rounds to. */
+static void test_host_memory_has_pages_of_the_machine(void **state)
+{
+  struct pst_memory memory = {.uuid = "GPU-0"};
+  struct cuda_block block = {.kind = CUDA_BLOCK_HOST, .length = FAKE_PAGE};
+  struct pst_region region = {.struct_size = sizeof(region)};
+
+  (void)state;
+  cuda_region_fill(&memory, &block, 0, &region);
+  assert_int_equal(region.page_size, FAKE_PAGE);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -236,6 +262,7 @@ int main(void)
       cmocka_unit_test(test_a_row_ends_where_a_piece_differs),
       cmocka_unit_test(test_what_is_small_and_scattered_is_gathered),
       cmocka_unit_test(test_runs_are_the_pieces),
+      cmocka_unit_test(test_host_memory_has_pages_of_the_machine),
       cmocka_unit_test(test_names_of_a_gpu),
       cmocka_unit_test(test_names_of_another),
       cmocka_unit_test(test_what_is_no_name),

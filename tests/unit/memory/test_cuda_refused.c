@@ -43,12 +43,15 @@ static bool reached(const uint8_t *at, uint64_t length)
 /* Rows at equal strides, into the device and back into memory that is pinned. */
 static void move_rows(const uint8_t *from, uint32_t rows, uint64_t width, uint64_t stride)
 {
-  struct pst_copy pieces[256];
+  struct pst_copy_row pieces[256];
   assert_true(rows <= 256 && rows * stride <= LENGTH);
   for (uint32_t i = 0; i < rows; i++)
-    pieces[i] = (struct pst_copy){(uintptr_t)from + i * stride, far.address + i * stride, width, 0};
+    pieces[i] = (struct pst_copy_row){
+        (uintptr_t)from + i * stride, far.address + i * stride, width, 0, 0, 1, 0};
   finish(queue, copy(queue, pieces, rows));
-  finish(queue, copy(queue, &(struct pst_copy){far.address, near.address, rows * stride, 0}, 1));
+  finish(
+      queue,
+      copy(queue, &(struct pst_copy_row){far.address, near.address, rows * stride, 0, 0, 1, 0}, 1));
   for (uint32_t i = 0; i < rows; i++)
     assert_memory_equal((uint8_t *)near.host + i * stride, from + i * stride, width);
 }
@@ -145,7 +148,8 @@ static void test_many_fences_are_out_at_once(void **state)
   static struct pst_fence *fences[COUNT];
   struct pst_fence *later;
   (void)state;
-  uint64_t ticket = copy(queue, &(struct pst_copy){near.address, far.address, 64, 0}, 1);
+  uint64_t ticket =
+      copy(queue, &(struct pst_copy_row){near.address, far.address, 64, 0, 0, 1, 0}, 1);
   for (int i = 0; i < COUNT; i++) {
     assert_int_equal(memory_ops()->fence_record(memory, NULL, queue->stream, &fences[i]), 0);
     assert_non_null(fences[i]);

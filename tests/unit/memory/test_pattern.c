@@ -68,7 +68,7 @@ static bool guards_intact(const uint8_t *bytes, size_t length)
 static void check_lengths_and_alignments(const struct pattern_variant *v)
 {
   uint64_t seed = 7, sequence = UINT64_C(0xffffffff00000001);
-  uint64_t first = pattern_first(seed, sequence);
+  uint64_t first = pst_pattern_first(seed, sequence);
   make_reference(reference, LENGTH_MAX, seed, sequence);
   for (size_t alignment = 0; alignment < ALIGNMENTS; alignment++) {
     uint8_t *bytes = arena + GUARD + alignment;
@@ -97,9 +97,10 @@ static void check_seeds(const struct pattern_variant *v)
   for (size_t i = 0; i < n; i++) {
     for (size_t j = 0; j < n; j++) {
       make_reference(reference, 1462, values[i], values[j]);
-      v->fill(bytes, 1462, pattern_first(values[i], values[j]));
+      v->fill(bytes, 1462, pst_pattern_first(values[i], values[j]));
       assert_memory_equal(bytes, reference, 1462);
-      assert_int_equal(pattern_check(v, bytes, 1462, pattern_first(values[i], values[j])), 1462);
+      assert_int_equal(pattern_check(v, bytes, 1462, pst_pattern_first(values[i], values[j])),
+                       1462);
     }
   }
 }
@@ -127,7 +128,7 @@ static void expect_flips_found(const struct pattern_variant *v, uint8_t *bytes, 
 
 static void check_flips(const struct pattern_variant *v)
 {
-  uint64_t first = pattern_first(3, 99);
+  uint64_t first = pst_pattern_first(3, 99);
   for (size_t length = 1; length <= 520; length += length < 140 ? 1 : 19)
     expect_flips_found(v, arena + GUARD + length % 64, length, first);
   expect_flips_found(v, arena + GUARD, 1462, first);
@@ -143,7 +144,7 @@ static void test_every_flipped_bit_is_found_where_it_is(void **state)
 /* Bytes after the message are wrong and none of verify's business. */
 static void check_outside(const struct pattern_variant *v)
 {
-  uint64_t first = pattern_first(1, 1);
+  uint64_t first = pst_pattern_first(1, 1);
   for (size_t length = 0; length < 600; length++) {
     uint8_t *bytes = arena + GUARD + length % 64;
     memset(bytes - GUARD, GUARD_BYTE, length + 2 * GUARD);
@@ -163,12 +164,12 @@ static void check_swapped(const struct pattern_variant *v)
 {
   uint8_t *bytes = arena + GUARD;
   for (uint64_t sequence = 0; sequence < 200; sequence++) {
-    v->fill(bytes, 256, pattern_first(5, sequence));
+    v->fill(bytes, 256, pst_pattern_first(5, sequence));
     for (uint64_t other = 0; other < 200; other++) {
-      bool right = pattern_check(v, bytes, 256, pattern_first(5, other)) == 256;
+      bool right = pattern_check(v, bytes, 256, pst_pattern_first(5, other)) == 256;
       assert_int_equal(right, sequence == other);
     }
-    assert_true(pattern_check(v, bytes, 256, pattern_first(6, sequence)) < 8);
+    assert_true(pattern_check(v, bytes, 256, pst_pattern_first(6, sequence)) < 8);
   }
 }
 
@@ -180,7 +181,7 @@ static void test_a_swapped_message_is_found(void **state)
 
 static void check_shifted(const struct pattern_variant *v)
 {
-  uint64_t first = pattern_first(11, 4);
+  uint64_t first = pst_pattern_first(11, 4);
   uint8_t *bytes = arena + GUARD;
   v->fill(bytes, 3000, first);
   for (size_t shift = 1; shift <= 1500; shift++) {
@@ -209,7 +210,7 @@ static void test_single_bytes_agree_with_the_definition(void **state)
   (void)state;
   make_reference(reference, LENGTH_MAX, 42, 17);
   for (size_t at = 0; at < LENGTH_MAX; at++)
-    assert_int_equal(pattern_byte(pattern_first(42, 17), at), reference[at]);
+    assert_int_equal(pst_pattern_byte(pst_pattern_first(42, 17), at), reference[at]);
 }
 
 int main(void)

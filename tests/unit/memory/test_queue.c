@@ -33,12 +33,12 @@ static int teardown(void **state)
 static void test_a_batch_never_waits_for_a_poll(void **state)
 {
   (void)state;
-  struct pst_payload payload = {region.address, 100, 0, 0};
+  struct pst_payload_row payload = {region.address, 100, 0, 0, 1, 0};
   uint64_t ticket = 0, done = 9;
   assert_int_equal(memory_ops()->queue_poll(queue, &done), 0);
   assert_int_equal(done, 0);
   for (uint64_t i = 1; i <= 10; i++) {
-    assert_int_equal(memory_ops()->fill_batch(queue, 1, &payload, 1, &ticket), 0);
+    assert_int_equal(memory_ops()->fill_rows(queue, 1, &payload, 1, &ticket), 0);
     assert_int_equal(ticket, i);
   }
   assert_int_equal(memory_ops()->queue_poll(queue, &done), 0);
@@ -48,11 +48,11 @@ static void test_a_batch_never_waits_for_a_poll(void **state)
 static void test_results_surface_in_poll(void **state)
 {
   (void)state;
-  struct pst_payload payload = {region.address, 100, 5, 0};
+  struct pst_payload_row payload = {region.address, 100, 5, 0, 1, 0};
   struct pst_verify_result result = {.struct_size = sizeof(result)};
   uint64_t ticket, done;
-  memory_ops()->fill_batch(queue, 1, &payload, 1, &ticket);
-  memory_ops()->verify_batch(queue, 1, &payload, 1, &ticket);
+  memory_ops()->fill_rows(queue, 1, &payload, 1, &ticket);
+  memory_ops()->verify_rows(queue, 1, &payload, 1, &ticket);
   memory_ops()->verify_result(queue, &result);
   assert_int_equal(result.checked, 0);
   memory_ops()->queue_poll(queue, &done);
@@ -65,17 +65,17 @@ static void test_the_first_corruption_is_kept(void **state)
 {
   (void)state;
   uint8_t *bytes = region.host;
-  struct pst_payload payloads[3] = {
-      {region.address, 1462, 10, 0},
-      {region.address + 1500, 1462, 11, 0},
-      {region.address + 3000, 1462, 12, 0},
+  struct pst_payload_row payloads[3] = {
+      {region.address, 1462, 10, 0, 1, 0},
+      {region.address + 1500, 1462, 11, 0, 1, 0},
+      {region.address + 3000, 1462, 12, 0, 1, 0},
   };
   struct pst_verify_result result = {.struct_size = sizeof(result)};
   uint64_t ticket, done;
-  memory_ops()->fill_batch(queue, 77, payloads, 3, &ticket);
+  memory_ops()->fill_rows(queue, 77, payloads, 3, &ticket);
   bytes[1500 + 1461] ^= 0x10;
   bytes[3000] ^= 0x01;
-  memory_ops()->verify_batch(queue, 77, payloads, 3, &ticket);
+  memory_ops()->verify_rows(queue, 77, payloads, 3, &ticket);
   memory_ops()->queue_poll(queue, &done);
   memory_ops()->verify_result(queue, &result);
   assert_int_equal(result.checked, 3);
@@ -93,10 +93,10 @@ static void test_short_result_structs_are_not_overrun(void **state)
     struct pst_verify_result result;
     uint64_t after;
   } out = {{.struct_size = 16}, 0};
-  struct pst_payload payload = {region.address, 0, 5, 0};
+  struct pst_payload_row payload = {region.address, 0, 5, 0, 1, 0};
   uint64_t ticket, done;
   out.result.corrupted = 1234;
-  memory_ops()->verify_batch(queue, 1, &payload, 1, &ticket);
+  memory_ops()->verify_rows(queue, 1, &payload, 1, &ticket);
   memory_ops()->queue_poll(queue, &done);
   assert_int_equal(memory_ops()->verify_result(queue, &out.result), 0);
   assert_int_equal(out.result.checked, 1);
@@ -113,13 +113,13 @@ static void test_short_result_structs_are_not_overrun(void **state)
 static void test_reserved_fields_are_refused(void **state)
 {
   (void)state;
-  struct pst_payload payload = {region.address, 8, 5, 1};
-  struct pst_copy piece = {region.address, region.address + 64, 8, 1};
+  struct pst_payload_row payload = {region.address, 8, 5, 0, 1, 1};
+  struct pst_copy_row piece = {region.address, region.address + 64, 8, 0, 0, 1, 1};
   uint64_t ticket = 42;
   memset(region.host, 0, 128);
-  assert_int_equal(memory_ops()->fill_batch(queue, 1, &payload, 1, &ticket), -EINVAL);
-  assert_int_equal(memory_ops()->verify_batch(queue, 1, &payload, 1, &ticket), -EINVAL);
-  assert_int_equal(memory_ops()->copy_batch(queue, &piece, 1, &ticket), -EINVAL);
+  assert_int_equal(memory_ops()->fill_rows(queue, 1, &payload, 1, &ticket), -EINVAL);
+  assert_int_equal(memory_ops()->verify_rows(queue, 1, &payload, 1, &ticket), -EINVAL);
+  assert_int_equal(memory_ops()->copy_rows(queue, &piece, 1, &ticket), -EINVAL);
   assert_int_equal(ticket, 42);
   assert_logged("reserved");
 }

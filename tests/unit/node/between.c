@@ -52,11 +52,11 @@ static void overhear(struct between *between, const uint8_t *frame, size_t lengt
   char why[WIRE_WHY_MAX];
 
   if (wire_decode(frame + WIRE_HEADER_BYTES, length - WIRE_HEADER_BYTES, &heard, why) < 0 ||
-      heard.type != WIRE_REGION || heard.remote_bytes > sizeof(between->key))
+      heard.type != WIRE_REGION || heard.blob_length > sizeof(between->key))
     return;
-  memcpy(between->key, heard.remote, heard.remote_bytes);
-  between->key_bytes = heard.remote_bytes;
-  between->key_length = heard.remote_length;
+  memcpy(between->key, heard.blob, heard.blob_length);
+  between->key_bytes = heard.blob_length;
+  between->key_length = heard.region_length;
 }
 
 static void pass(struct between *between, struct way *way)

@@ -189,11 +189,33 @@ uint32_t offer(struct side *owner, struct side *other, struct pst_area *area, ui
   return id;
 }
 
+struct pst_operation make_operation(uint8_t op, uint32_t id, struct pst_area *area, uint64_t offset,
+                                    uint64_t remote, uint64_t length)
+{
+  static uint64_t cookie;
+  return (struct pst_operation){.op = op,
+                                .id = id,
+                                .cookie = ++cookie,
+                                .area = area,
+                                .offset = offset,
+                                .remote_offset = remote,
+                                .length = length};
+}
+
+struct pst_node_event run_operation(struct side *side, const struct pst_operation *o)
+{
+  assert_int_equal(pst_peer_post(side->peer, o, 1), 1);
+  struct pst_node_event done = await(side, NULL, PST_NODE_DONE);
+  assert_int_equal(done.cookie, o->cookie);
+  assert_int_equal(done.op, o->op);
+  assert_int_equal(done.length, o->length);
+  return done;
+}
+
 int use_fakes(void **state)
 {
   (void)state;
-  return pst_plugin_path_add(PST_FAKES "/filter_narrow") < 0 ||
-         pst_plugin_path_add(PST_FAKES "/filter_moving") < 0;
+  return pst_plugin_path_add(PST_FAKES) < 0;
 }
 
 bool params_by(int argc, char **argv, struct pst_node_params *params)

@@ -62,6 +62,11 @@ struct pst_area *area_of(struct side *side, uint64_t length);
 uint8_t *bytes_of(const struct pst_area *area);
 /* The owner offers all of an area; the other knows of it. */
 uint32_t offer(struct side *owner, struct side *other, struct pst_area *area, uint32_t access);
+/* With a cookie of its own. */
+struct pst_operation make_operation(uint8_t op, uint32_t id, struct pst_area *area, uint64_t offset,
+                                    uint64_t remote, uint64_t length);
+/* Post it to the side's peer, and poll until it has ended. */
+struct pst_node_event run_operation(struct side *side, const struct pst_operation *o);
 int use_fakes(void **state);
 /* some_params() by a command line, TRANSPORT [OPTION=VALUE]...; what is wrong with it is printed.
  */

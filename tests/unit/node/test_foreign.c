@@ -106,9 +106,9 @@ static void offer_as_own(const struct between *overheard)
   said.type = WIRE_REGION;
   said.region_id = 1;
   said.access = ALL_ACCESS;
-  said.remote = overheard->key;
-  said.remote_bytes = overheard->key_bytes;
-  said.remote_length = overheard->key_length;
+  said.blob = overheard->key;
+  said.blob_length = overheard->key_bytes;
+  said.region_length = overheard->key_length;
   between_add(&thief_way, &said);
 }
 

@@ -71,16 +71,18 @@ static void make_join(const char *mode)
 
   memset(&said, 0, sizeof(said));
   said.type = WIRE_JOIN;
-  said.term_count = 2;
-  snprintf(said.terms[0].key, sizeof(said.terms[0].key), "transport");
-  snprintf(said.terms[0].value, sizeof(said.terms[0].value), "loopback");
+  said.term_count = 3;
+  snprintf(said.terms[0].key, sizeof(said.terms[0].key), "wire");
+  snprintf(said.terms[0].value, sizeof(said.terms[0].value), "loopback-shm");
+  snprintf(said.terms[2].key, sizeof(said.terms[2].key), "transport");
+  snprintf(said.terms[2].value, sizeof(said.terms[2].value), "a_cousin");
   snprintf(said.terms[1].key, sizeof(said.terms[1].key), "transport.mode");
   snprintf(said.terms[1].value, sizeof(said.terms[1].value), "%s", mode);
   said.param_count = 1;
   snprintf(said.params[0].key, sizeof(said.params[0].key), "message.max");
   snprintf(said.params[0].value, sizeof(said.params[0].value), "100");
-  said.address = address;
-  said.address_length = sizeof(address);
+  said.blob = address;
+  said.blob_length = sizeof(address);
 }
 
 /* As a process of this host does: its user is known, and it may pass descriptors. */

@@ -10,6 +10,15 @@
 static struct between between;
 static struct wire_message said;
 
+/* The word of a transport that lives on is waited for, a tenth of this. */
+static struct pst_node_params quick_params(void)
+{
+  struct pst_node_params params = open_params();
+
+  params.peer_timeout_ns = UINT64_C(2000000000);
+  return params;
+}
+
 /* All that there is to do, once. */
 static void turn(struct pair *pair, struct side *liar)
 {
@@ -72,11 +81,12 @@ static void tell(const struct lie *lie)
   snprintf(said.stream, sizeof(said.stream), "packets");
   said.region_id = lie->region;
   said.access = ALL_ACCESS;
-  said.remote = remote;
-  said.remote_bytes = sizeof(remote);
-  said.remote_length = lie->length;
-  said.address = remote;
-  said.address_length = sizeof(remote);
+  said.blob = remote;
+  said.blob_length = sizeof(remote);
+  said.region_length = lie->length;
+  said.payload = remote;
+  said.payload_length = 5;
+  said.count = 1;
   between_add(&between, &said);
 }
 
@@ -84,14 +94,14 @@ static void tell(const struct lie *lie)
 static void another_address_that_is_none(void **state)
 {
   static const struct lie lie = {"READDRESS to nowhere", WIRE_READDRESS, 0, 0, "cannot be used"};
-  struct pst_node_params params = open_params();
+  struct pst_node_params params = quick_params();
   struct pst_node_event event;
   static struct side liar;
   struct pair pair;
   char text[256];
 
   (void)state;
-  pair_open_to_all(&pair);
+  pair_open(&pair, &params, NULL);
   memset(&liar, 0, sizeof(liar));
   side_open(&liar, &params);
   join(&pair, &liar);
@@ -117,15 +127,17 @@ static void lies_after_joining(void **state)
       {"the end of a stream", WIRE_FINISH, 0, 0, "FINISH"},
       {"a stream's heartbeat", WIRE_BEAT, 0, 0, "BEAT"},
       {"an ADDRESS of a stream", WIRE_ADDRESS, 0, 0, "ADDRESS"},
+      {"a MESSAGE past the transport", WIRE_MESSAGE, 0, 0, "goes over this node's transport"},
+      {"ROOM for messages of the transport", WIRE_ROOM, 0, 0, "goes over this node's transport"},
   };
-  struct pst_node_params params = open_params();
+  struct pst_node_params params = quick_params();
   struct pst_node_event event;
   static struct side liar;
   struct pair pair;
   char text[256];
 
   (void)state;
-  pair_open_to_all(&pair);
+  pair_open(&pair, &params, NULL);
   for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
     memset(&liar, 0, sizeof(liar));
     side_open(&liar, &params);
@@ -143,6 +155,49 @@ static void lies_after_joining(void **state)
   pair_close(&pair);
 }
 
+/* Of nodes without a transport, whose messages go where all else does. */
+static void messages_beyond_what_there_is_room_for(void **state)
+{
+  static const struct lie message = {"a MESSAGE", WIRE_MESSAGE, 0, 0, ""};
+  static const struct lie room = {"ROOM of none", WIRE_ROOM, 0, 0,
+                                  "more messages than it was sent"};
+  struct pst_node_params params = quick_params();
+  struct pst_node_event event;
+  static struct side liar;
+  struct pair pair;
+  char text[256];
+
+  (void)state;
+  params.transport = "none";
+  pair_open(&pair, &params, &params);
+  for (int i = 0; i < 2; i++) {
+    memset(&liar, 0, sizeof(liar));
+    side_open(&liar, &params);
+    join(&pair, &liar);
+    if (i == 0)
+      tell(&room);
+    for (uint32_t k = 0; i == 1 && k <= params.messages; k++)
+      tell(&message);
+    /* Nobody takes them at the server meanwhile. */
+    uint64_t deadline = now_ns() + DEADLINE_NS;
+    while (!side_take(&liar, PST_NODE_LEFT, &event, text)) {
+      between_pass(&between, pst_node_port(pair.server.node));
+      side_turn(&liar);
+      assert_true(now_ns() < deadline);
+    }
+    assert_int_equal(event.status, -EPROTO);
+    assert_non_null(strstr(text, i == 0 ? room.why : "more messages than there is room for: 8"));
+    assert_true(await_both(&pair, &pair.server, &liar, PST_NODE_LEFT, &event, text));
+    assert_int_equal(event.status, -EPROTO);
+    pair.server.logged = 0;
+    between_hang_up(&between);
+    close(between.listener);
+    side_close(&liar);
+    still_served(&pair);
+  }
+  pair_close(&pair);
+}
+
 /* Keys that are none, and lengths that cannot be: refused, and never offered to the server. */
 static void keys_that_are_none(void **state)
 {
@@ -150,14 +205,14 @@ static void keys_that_are_none(void **state)
       {"a key of nobody's", WIRE_REGION, 1, 100, NULL},
       {"all there is", WIRE_REGION, UINT32_MAX, UINT64_MAX, NULL},
   };
-  struct pst_node_params params = open_params();
+  struct pst_node_params params = quick_params();
   struct pst_node_event event;
   static struct side liar;
   struct pair pair;
   char text[256];
 
   (void)state;
-  pair_open_to_all(&pair);
+  pair_open(&pair, &params, NULL);
   for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
     memset(&liar, 0, sizeof(liar));
     side_open(&liar, &params);
@@ -180,7 +235,7 @@ static void keys_that_are_none(void **state)
 static void hanging_up_in_each_state(void **state)
 {
   enum { FRAMES = 9 };
-  struct pst_node_params params = open_params();
+  struct pst_node_params params = quick_params();
   struct pst_error error = PST_ERROR_INIT;
   struct pst_node_event event;
   static struct side liar;
@@ -189,7 +244,7 @@ static void hanging_up_in_each_state(void **state)
   char text[256];
 
   (void)state;
-  pair_open_to_all(&pair);
+  pair_open(&pair, &params, NULL);
   for (uint32_t most = 0; most < FRAMES; most++) {
     bool is_over = false, offers = false;
     uint64_t deadline = now_ns() + DEADLINE_NS;
@@ -227,6 +282,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lies_after_joining),
       cmocka_unit_test(another_address_that_is_none),
+      cmocka_unit_test(messages_beyond_what_there_is_room_for),
       cmocka_unit_test(keys_that_are_none),
       cmocka_unit_test(hanging_up_in_each_state),
   };

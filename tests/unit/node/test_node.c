@@ -4,29 +4,6 @@
 
 #define AREA 65536u
 
-static struct pst_operation operation(uint8_t op, uint32_t id, struct pst_area *area,
-                                      uint64_t offset, uint64_t remote, uint64_t length)
-{
-  static uint64_t cookie;
-  return (struct pst_operation){.op = op,
-                                .id = id,
-                                .cookie = ++cookie,
-                                .area = area,
-                                .offset = offset,
-                                .remote_offset = remote,
-                                .length = length};
-}
-
-static struct pst_node_event run_one(struct side *side, const struct pst_operation *o)
-{
-  assert_int_equal(pst_peer_post(side->peer, o, 1), 1);
-  struct pst_node_event done = await(side, NULL, PST_NODE_DONE);
-  assert_int_equal(done.cookie, o->cookie);
-  assert_int_equal(done.op, o->op);
-  assert_int_equal(done.length, o->length);
-  return done;
-}
-
 static void peers_join_and_leave(void **state)
 {
   struct pair pair;
@@ -141,15 +118,15 @@ static void regions_are_written_and_read(void **state)
   for (uint64_t pattern = 0; pattern < 10; pattern++) {
     uint64_t length = 1 + pattern * 5000, at = pattern * 64;
     assert_int_equal(pst_area_fill(mine, 100, length, pattern), 0);
-    struct pst_operation o = operation(PST_OP_WRITE, id, mine, 100, at, length);
-    assert_int_equal(run_one(&pair.server, &o).status, 0);
-    o = operation(PST_OP_FLUSH, 0, NULL, 0, 0, 0);
-    assert_int_equal(run_one(&pair.server, &o).status, 0);
+    struct pst_operation o = make_operation(PST_OP_WRITE, id, mine, 100, at, length);
+    assert_int_equal(run_operation(&pair.server, &o).status, 0);
+    o = make_operation(PST_OP_FLUSH, 0, NULL, 0, 0, 0);
+    assert_int_equal(run_operation(&pair.server, &o).status, 0);
     assert_int_equal(pst_area_verify(theirs, at, length, pattern, NULL), 0);
     assert_int_equal(pst_area_verify(theirs, at, length, pattern + 1, NULL), -EBADMSG);
     assert_int_equal(pst_area_fill(theirs, at, length, pattern + 77), 0);
-    o = operation(PST_OP_READ, id, mine, AREA, at, length);
-    assert_int_equal(run_one(&pair.server, &o).status, 0);
+    o = make_operation(PST_OP_READ, id, mine, AREA, at, length);
+    assert_int_equal(run_operation(&pair.server, &o).status, 0);
     assert_int_equal(pst_area_verify(mine, AREA, length, pattern + 77, NULL), 0);
   }
   pair_close(&pair);
@@ -168,10 +145,10 @@ static void pieces_and_atomics(void **state)
       {mine, 0, 10, 0}, {other, 5, 20, 0}, {mine, 100, 0, 0}, {mine, 200, 3, 0}, {mine, 0, 1, 0}};
   for (uint32_t i = 0; i < AREA; i++)
     bytes_of(mine)[i] = (uint8_t)i, bytes_of(other)[i] = (uint8_t)(i ^ 0xff);
-  struct pst_operation o = operation(PST_OP_WRITE, id, NULL, 0, 7, 33);
+  struct pst_operation o = make_operation(PST_OP_WRITE, id, NULL, 0, 7, 33);
   o.piece_count = 4;
   o.pieces = pieces;
-  assert_int_equal(run_one(&pair.server, &o).status, 0);
+  assert_int_equal(run_operation(&pair.server, &o).status, 0);
   assert_memory_equal(bytes_of(theirs) + 7, bytes_of(mine), 10);
   assert_memory_equal(bytes_of(theirs) + 17, bytes_of(other) + 5, 20);
   assert_memory_equal(bytes_of(theirs) + 37, bytes_of(mine) + 200, 3);
@@ -185,15 +162,15 @@ static void pieces_and_atomics(void **state)
 
   uint64_t *word = (uint64_t *)(void *)(bytes_of(theirs) + 64);
   *word = 5;
-  o = operation(PST_OP_FETCH_ADD, id, mine, 8, 64, 8);
+  o = make_operation(PST_OP_FETCH_ADD, id, mine, 8, 64, 8);
   o.operand = 3;
-  assert_int_equal(run_one(&pair.server, &o).status, 0);
+  assert_int_equal(run_operation(&pair.server, &o).status, 0);
   assert_int_equal(*word, 8);
   assert_int_equal(*(uint64_t *)(void *)(bytes_of(mine) + 8), 5);
-  o = operation(PST_OP_COMPARE_SWAP, id, mine, 8, 64, 8);
+  o = make_operation(PST_OP_COMPARE_SWAP, id, mine, 8, 64, 8);
   o.compare = 8;
   o.operand = 99;
-  assert_int_equal(run_one(&pair.server, &o).status, 0);
+  assert_int_equal(run_operation(&pair.server, &o).status, 0);
   assert_int_equal(*word, 99);
   pair_close(&pair);
 }
@@ -211,22 +188,22 @@ static void what_is_wrong_is_refused_at_once(void **state)
     struct pst_operation o;
     int rc;
   } wrong[] = {
-      {operation(PST_OP_WRITE, id, mine, 0, 0, 8), -EACCES},
-      {operation(PST_OP_FETCH_ADD, id, mine, 0, 0, 8), -EACCES},
-      {operation(PST_OP_READ, id + 1, mine, 0, 0, 8), -ENOENT},
-      {operation(PST_OP_READ, 0, mine, 0, 0, 8), -ENOENT},
-      {operation(PST_OP_READ, id, mine, 0, 0, AREA + 1), -ERANGE},
-      {operation(PST_OP_READ, id, mine, AREA - 7, 0, 8), -ERANGE},
-      {operation(PST_OP_READ, id, mine, 0, AREA - 7, 8), -ERANGE},
-      {operation(PST_OP_READ, id, mine, 0, UINT64_MAX - 3, 8), -ERANGE},
-      {operation(PST_OP_READ, id, mine, UINT64_MAX - 3, 0, 8), -ERANGE},
-      {operation(PST_OP_READ, id, mine, 0, 0, 0), -EINVAL},
-      {operation(PST_OP_READ, id, NULL, 0, 0, 8), -EINVAL},
-      {operation(PST_OP_READ, id, strange, 0, 0, 8), -EINVAL},
-      {operation(PST_OP_SEND, id, mine, 0, 0, 8), -EINVAL},
-      {operation(77, id, mine, 0, 0, 8), -EINVAL},
-      {operation(PST_OP_FLUSH, id, NULL, 0, 0, 0), -EINVAL},
-      {operation(PST_OP_FLUSH, 0, mine, 0, 0, 0), -EINVAL},
+      {make_operation(PST_OP_WRITE, id, mine, 0, 0, 8), -EACCES},
+      {make_operation(PST_OP_FETCH_ADD, id, mine, 0, 0, 8), -EACCES},
+      {make_operation(PST_OP_READ, id + 1, mine, 0, 0, 8), -ENOENT},
+      {make_operation(PST_OP_READ, 0, mine, 0, 0, 8), -ENOENT},
+      {make_operation(PST_OP_READ, id, mine, 0, 0, AREA + 1), -ERANGE},
+      {make_operation(PST_OP_READ, id, mine, AREA - 7, 0, 8), -ERANGE},
+      {make_operation(PST_OP_READ, id, mine, 0, AREA - 7, 8), -ERANGE},
+      {make_operation(PST_OP_READ, id, mine, 0, UINT64_MAX - 3, 8), -ERANGE},
+      {make_operation(PST_OP_READ, id, mine, UINT64_MAX - 3, 0, 8), -ERANGE},
+      {make_operation(PST_OP_READ, id, mine, 0, 0, 0), -EINVAL},
+      {make_operation(PST_OP_READ, id, NULL, 0, 0, 8), -EINVAL},
+      {make_operation(PST_OP_READ, id, strange, 0, 0, 8), -EINVAL},
+      {make_operation(PST_OP_SEND, id, mine, 0, 0, 8), -EINVAL},
+      {make_operation(77, id, mine, 0, 0, 8), -EINVAL},
+      {make_operation(PST_OP_FLUSH, id, NULL, 0, 0, 0), -EINVAL},
+      {make_operation(PST_OP_FLUSH, 0, mine, 0, 0, 0), -EINVAL},
   };
   for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
     if (pst_peer_post(pair.server.peer, &wrong[i].o, 1) != wrong[i].rc)
@@ -258,10 +235,10 @@ static void part_of_an_area_is_offered(void **state)
   assert_int_equal(pst_peer_offer(pair.client.peer, theirs, 1000, 100, ALL_ACCESS, &id), 0);
   assert_int_equal(await(&pair.server, &pair.client, PST_NODE_OFFERED).length, 100);
   assert_int_equal(pst_area_free(theirs), -EBUSY);
-  struct pst_operation o = operation(PST_OP_WRITE, id, mine, 0, 0, 101);
+  struct pst_operation o = make_operation(PST_OP_WRITE, id, mine, 0, 0, 101);
   assert_int_equal(pst_peer_post(pair.server.peer, &o, 1), -ERANGE);
-  o = operation(PST_OP_WRITE, id, mine, 0, 0, 100);
-  assert_int_equal(run_one(&pair.server, &o).status, 0);
+  o = make_operation(PST_OP_WRITE, id, mine, 0, 0, 100);
+  assert_int_equal(run_operation(&pair.server, &o).status, 0);
   assert_int_equal(bytes_of(theirs)[999], 0x11);
   assert_int_equal(bytes_of(theirs)[1000], 0x22);
   assert_int_equal(bytes_of(theirs)[1099], 0x22);
@@ -269,7 +246,7 @@ static void part_of_an_area_is_offered(void **state)
 
   assert_int_equal(pst_peer_withdraw(pair.client.peer, id), 0);
   assert_int_equal(pst_area_free(theirs), 0);
-  o = operation(PST_OP_WRITE, id, mine, 0, 0, 100);
+  o = make_operation(PST_OP_WRITE, id, mine, 0, 0, 100);
   int rc = pst_peer_post(pair.server.peer, &o, 1);
   assert_true(rc == -EACCES); /* before it has heard of it */
   assert_int_equal(await(&pair.server, &pair.client, PST_NODE_WITHDRAWN).id, id);
@@ -305,8 +282,8 @@ static void long_operations_are_cut(void **state)
   uint32_t id = offer(&pair.client, &pair.server, theirs, ALL_ACCESS);
   assert_int_equal(pst_area_fill(mine, 0, 40000, 3), 0);
   while (done < 40) {
-    struct pst_operation o =
-        operation(PST_OP_WRITE, id, mine, 1000u * posted, 1000u * posted, posted % 2 ? 100 : 40000);
+    struct pst_operation o = make_operation(PST_OP_WRITE, id, mine, 1000u * posted, 1000u * posted,
+                                            posted % 2 ? 100 : 40000);
     struct pst_node_event event;
     char text[256];
     o.offset = o.remote_offset = posted % 2 ? 50000 : 0;
@@ -330,7 +307,7 @@ static void write_once(struct side *server, struct side *client, struct pst_area
                        struct pst_area *mine)
 {
   uint32_t id = offer(client, server, theirs, ALL_ACCESS);
-  struct pst_operation o = operation(PST_OP_WRITE, id, mine, 0, 0, AREA);
+  struct pst_operation o = make_operation(PST_OP_WRITE, id, mine, 0, 0, AREA);
 
   assert_int_equal(pst_peer_post(server->peer, &o, 1), 1);
   assert_int_equal(await(server, client, PST_NODE_DONE).status, 0);
@@ -378,7 +355,7 @@ static void cancelled_operation_ends_once(void **state)
   uint32_t id = offer(&pair.client, &pair.server, theirs, ALL_ACCESS);
   memset(bytes_of(theirs), 0, AREA);
   memset(bytes_of(mine), 1, AREA);
-  struct pst_operation o = operation(PST_OP_WRITE, id, mine, 0, 0, AREA);
+  struct pst_operation o = make_operation(PST_OP_WRITE, id, mine, 0, 0, AREA);
   assert_int_equal(pst_peer_post(pair.server.peer, &o, 1), 1);
   assert_int_equal(pst_area_free(mine), -EBUSY);
   assert_int_equal(pst_peer_cancel(pair.server.peer, o.cookie + 1), 0);
@@ -406,10 +383,10 @@ static void withdrawn_under_load(void **state)
   struct pst_area *theirs = area_of(&pair.client, AREA), *mine = area_of(&pair.server, AREA);
   uint32_t id = offer(&pair.client, &pair.server, theirs, ALL_ACCESS);
   for (uint32_t i = 0; i < 16; i++) {
-    struct pst_operation o = operation(PST_OP_WRITE, id, mine, 0, 0, 1024);
+    struct pst_operation o = make_operation(PST_OP_WRITE, id, mine, 0, 0, 1024);
     assert_int_equal(pst_peer_post(pair.server.peer, &o, 1), 1);
   }
-  struct pst_operation more = operation(PST_OP_WRITE, id, mine, 0, 0, 1024);
+  struct pst_operation more = make_operation(PST_OP_WRITE, id, mine, 0, 0, 1024);
   assert_int_equal(pst_peer_post(pair.server.peer, &more, 1), 0);
   assert_int_equal(pst_peer_withdraw(pair.client.peer, id), 0);
   for (bool withdrawn = false; !withdrawn;) {
@@ -443,7 +420,8 @@ static void closing_ends_every_operation(void **state)
     struct pst_area *theirs = area_of(&pair.client, AREA), *mine = area_of(&pair.server, AREA);
     uint32_t id = offer(&pair.client, &pair.server, theirs, ALL_ACCESS);
     for (uint32_t i = 0; i < 10; i++) {
-      struct pst_operation o = operation(i % 2 ? PST_OP_READ : PST_OP_WRITE, id, mine, 0, 0, 64);
+      struct pst_operation o =
+          make_operation(i % 2 ? PST_OP_READ : PST_OP_WRITE, id, mine, 0, 0, 64);
       assert_int_equal(pst_peer_post(pair.server.peer, &o, 1), 1);
     }
     pst_peer_close(who ? pair.client.peer : pair.server.peer, -ECONNABORTED, "has had enough");
@@ -496,10 +474,11 @@ static void areas_are_read_and_written(void **state)
 
   assert_int_equal(pst_peer_path(pair.server.peer, &path), 0);
   assert_int_equal(path.path, PST_PATH_DIRECT);
+  assert_int_equal(pst_node_depth(pair.server.node), 16);
   assert_true(pst_node_capabilities(pair.server.node) & PST_CAP_DYNAMIC);
   assert_int_equal(pst_node_plugins(pair.server.node), 2);
   assert_int_equal(pst_node_plugin(pair.server.node, 0, &info), 0);
-  assert_string_equal(info.description->name, "loopback");
+  assert_string_equal(info.name, "loopback");
   assert_int_equal(pst_node_plugin(pair.server.node, 2, &info), -ENOENT);
 
   struct pst_area_params params = {.struct_size = sizeof(params), .memory = "hoast", .length = 1};
@@ -508,12 +487,91 @@ static void areas_are_read_and_written(void **state)
   params.memory = NULL;
   params.length = 0;
   assert_int_equal(pst_node_alloc(pair.server.node, &params, &none, &error), -EINVAL);
+  params.length = 1;
+  params.access = PST_ACCESS_LOCAL_WRITE;
+  assert_int_equal(pst_node_alloc(pair.server.node, &params, &none, &error), -EINVAL);
+  params.access = 0;
+  params.reserved = 1;
+  assert_int_equal(pst_node_alloc(pair.server.node, &params, &none, &error), -EINVAL);
+  params.reserved = 0;
   params.length = UINT64_MAX / 2;
   params.label = "the store";
   error = (struct pst_error)PST_ERROR_INIT;
   assert_true(pst_node_alloc(pair.server.node, &params, &none, &error) < 0);
   assert_non_null(strstr(error.text, "the store"));
   assert_null(none);
+  pair_close(&pair);
+}
+
+/* Many ends by one poll, a message between: each is told, in order, however few events fit. */
+static void events_keep_their_order(void **state)
+{
+  struct pst_node_event event;
+  struct pair pair;
+
+  (void)state;
+  pair_open(&pair, NULL, NULL);
+  struct pst_area *theirs = area_of(&pair.client, 4096), *mine = area_of(&pair.server, 4096);
+  uint32_t id = offer(&pair.client, &pair.server, theirs, ALL_ACCESS);
+  for (uint64_t round = 0; round < 3; round++) {
+    struct pst_operation operations[12];
+    for (uint64_t i = 0; i < 12; i++)
+      operations[i] = (struct pst_operation){.op = i % 3 ? PST_OP_WRITE : PST_OP_READ,
+                                             .id = id,
+                                             .cookie = 100 * round + i,
+                                             .area = mine,
+                                             .offset = 8 * i,
+                                             .remote_offset = 8 * i,
+                                             .length = 8};
+    assert_int_equal(pst_peer_send(pair.client.peer, "", 0), 0);
+    assert_int_equal(pst_peer_post(pair.server.peer, operations, 12), 12);
+    uint64_t next = 100 * round, deadline = now_ns() + DEADLINE_NS;
+    bool has_message = false;
+    while (next < 100 * round + 12 || !has_message) {
+      int n = pst_node_poll(pair.server.node, &event, round == 1 ? 0 : 1);
+      if (round == 1 && n == 0)
+        n = pst_node_poll(pair.server.node, &event, 1);
+      side_poll(&pair.client);
+      assert_true(now_ns() < deadline);
+      if (n == 0)
+        continue;
+      assert_int_equal(n, 1);
+      has_message |= event.kind == PST_NODE_MESSAGE;
+      if (event.kind != PST_NODE_DONE)
+        continue;
+      assert_int_equal(event.cookie, next++);
+      assert_int_equal(event.status, 0);
+      assert_int_equal(event.length, 8);
+      assert_ptr_equal(event.peer, pair.server.peer);
+    }
+  }
+  assert_int_equal(pst_area_free(mine), 0);
+  pair_close(&pair);
+}
+
+/* What works within a process alone is refused to nodes that do not say so. */
+static void nodes_of_one_process(void **state)
+{
+  const struct pst_setting mode = {"mode", "reference"};
+  struct pst_path_info path = {.struct_size = sizeof(path)};
+  struct pst_node_params params = some_params();
+  struct pst_error error = PST_ERROR_INIT;
+  struct pst_node *node = NULL;
+  struct pair pair;
+
+  (void)state;
+  params.transport_options = &mode;
+  params.transport_option_count = 1;
+  assert_true(pst_node_open(&params, &node, &error) < 0);
+  assert_null(node);
+  params.in_process = 1;
+  pair_open(&pair, &params, &params);
+  assert_int_equal(pst_peer_path(pair.client.peer, &path), 0);
+  assert_string_equal(path.carrier, "memory");
+  struct pst_area *theirs = area_of(&pair.client, 64);
+  offer(&pair.client, &pair.server, theirs, PST_ACCESS_REMOTE_WRITE);
+  assert_int_equal(pst_area_path(theirs, &path), 0);
+  assert_string_equal(path.via, "memcpy");
   pair_close(&pair);
 }
 
@@ -603,10 +661,40 @@ static void waking_and_waiting(void **state)
   pair_close(&pair);
 }
 
+/* What the control channel cannot carry is refused when the node is opened. */
+static void keys_and_addresses_that_are_too_long(void **state)
+{
+  static const struct {
+    struct pst_setting option;
+    const char *words;
+  } rows[] = {
+      {{"remote_max", "16385"},
+       "the key of a region of transport loopback has up to 16385 bytes as it is set up, and the "
+       "control channel carries 16384; let it use fewer devices or lanes"},
+      {{"address_max", "16385"},
+       "an endpoint's address of transport loopback has up to 16385 bytes as it is set up, and"}};
+
+  (void)state;
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    const struct pst_filter_params filter = {"claiming", &rows[i].option, 1, 0};
+    struct pst_node_params params = some_params();
+    struct pst_error error = PST_ERROR_INIT;
+    struct pst_node *node = NULL;
+
+    params.filters = &filter;
+    params.filter_count = 1;
+    assert_int_equal(pst_node_open(&params, &node, &error), -E2BIG);
+    assert_int_equal(error.exit_status, PST_EXIT_UNAVAILABLE);
+    assert_non_null(strstr(error.text, rows[i].words));
+    assert_null(node);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(peers_join_and_leave),
+      cmocka_unit_test(keys_and_addresses_that_are_too_long),
       cmocka_unit_test(reason_reaches_the_other_side),
       cmocka_unit_test(messages_go_both_ways_in_order),
       cmocka_unit_test(messages_before_a_close_arrive),
@@ -620,6 +708,8 @@ int main(void)
       cmocka_unit_test(withdrawn_under_load),
       cmocka_unit_test(closing_ends_every_operation),
       cmocka_unit_test(areas_are_read_and_written),
+      cmocka_unit_test(events_keep_their_order),
+      cmocka_unit_test(nodes_of_one_process),
       cmocka_unit_test(nobody_there),
       cmocka_unit_test(unfit_transports_and_options_are_named),
       cmocka_unit_test(waking_and_waiting),

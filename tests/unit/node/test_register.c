@@ -215,12 +215,6 @@ static void another_process_reaches_it(void **state)
   close(pipes[1]);
 }
 
-static int use_late(void **state)
-{
-  (void)state;
-  return pst_plugin_path_add(PST_FAKES "/memory_late") < 0;
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -228,5 +222,5 @@ int main(void)
       cmocka_unit_test(written_and_read_in_place),
       cmocka_unit_test(what_cannot_be_is_refused),
   };
-  return cmocka_run_group_tests(tests, use_late, NULL);
+  return cmocka_run_group_tests(tests, use_fakes, NULL);
 }

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "frames_support.h"
 
+void seed_frames(struct run *run)
+{
+  const uint64_t seed = SEED;
+
+  assert_int_equal(pst_sender_pattern(pst_session_sender(run->session, "a"), &seed), 0);
+}
+
 void open_frames_over(struct run *run, const char *transport, const char *of_sender,
                       const char *memory, const char *assemble)
 {
@@ -13,10 +20,11 @@ void open_frames_over(struct run *run, const char *transport, const char *of_sen
            "- name: a\n"
            "  message: %d B\n"
            "  ring: 256\n"
-           "  sender: {source: {type: pattern, seed: %d}, transport: {%s}}\n"
+           "  sender: {transport: {%s}}\n"
            "  receiver: {memory: %s, assemble: {%s}}\n",
-           transport, MESSAGE, SEED, of_sender, memory, assemble);
+           transport, MESSAGE, of_sender, memory, assemble);
   open_text(run, text);
+  seed_frames(run);
 }
 
 void open_frames(struct run *run, const char *memory, const char *assemble, const char *filters)

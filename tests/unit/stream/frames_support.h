@@ -14,6 +14,8 @@
 void open_frames_over(struct run *run, const char *transport, const char *of_sender,
                       const char *memory, const char *assemble);
 void open_frames(struct run *run, const char *memory, const char *assemble, const char *filters);
+/* Before the start: the stream has the pattern of SEED. */
+void seed_frames(struct run *run);
 /* As support.h's, but all of one length: messages of a frame. Five have one `meta`. */
 void feed_full(struct pst_sender *sender, uint64_t *sent, uint64_t total);
 

@@ -163,13 +163,6 @@ void stream_all(struct run *run, const char *name, uint64_t total)
 
 int use_fakes(void **state)
 {
-  static const char *const folders[] = {PST_FAKES "/filter_failing", PST_FAKES "/filter_narrow",
-                                        PST_FAKES "/filter_wrong", PST_FAKES "/memory_failing",
-                                        PST_FAKES "/memory_late"};
-
   (void)state;
-  for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++)
-    if (pst_plugin_path_add(folders[i]) < 0)
-      return 1;
-  return 0;
+  return pst_plugin_path_add(PST_FAKES) < 0;
 }

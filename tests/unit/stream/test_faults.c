@@ -42,7 +42,7 @@ static void make_text(char *text, size_t size, const char *filter, const char *m
            "penstock: 1\n"
            "transport: {plugin: loopback, options: {mode: %s}, filters: [{plugin: failing,\n"
            "  options: {%s}}]}\n"
-           "workers: {count: 1}\n"
+           "threads: {count: 1}\n"
            "streams:\n"
            "  - {name: a, message: 200 B, ring: 64, sender: %s, receiver: %s}\n"
            "  - {name: b, message: 200 B, ring: 64, sender: %s, receiver: %s}\n"
@@ -169,7 +169,7 @@ static void no_address_fails_the_start(void **state)
   "penstock: 1\n"                                                                                  \
   "transport: {plugin: loopback, options: {mode: copy}, filters: [{plugin: failing, options: "     \
   "{" filter "}}]}\n"                                                                              \
-  "workers: {count: 1}\n"                                                                          \
+  "threads: {count: 1}\n"                                                                          \
   "streams:\n"                                                                                     \
   "  - {name: a, message: 200 B, ring: 64, sender: {memory: {plugin: failing}},\n"                 \
   "     receiver: {memory: {plugin: failing, options: {" memory "}}}}\n"
@@ -240,8 +240,8 @@ static void failures_of_a_running_stream_end_both_sides(void **state)
   both_fail(ONE("nth: 1", "blind: true, fail: queue_poll, nth: 3"), false, -EIO, "memory_failed");
   /* These fail when messages have come for them. */
   assert_true(
-      both_fail(ONE("nth: 1", "blind: true, fail: copy_batch"), false, -EIO, "memory_failed") > 0);
-  assert_true(both_fail(ONE("nth: 1", "blind: true, fail: copy_batch, nth: 4"), false, -EIO,
+      both_fail(ONE("nth: 1", "blind: true, fail: copy_rows"), false, -EIO, "memory_failed") > 0);
+  assert_true(both_fail(ONE("nth: 1", "blind: true, fail: copy_rows, nth: 4"), false, -EIO,
                         "memory_failed") > 0);
   assert_true(both_fail(ONE("nth: 1", "fail: flush, nth: 2"), false, -EIO, "memory_failed") > 0);
 }
@@ -260,7 +260,7 @@ static void transport_that_ends_messages_twice_is_named(void **state)
   open_text(&run,
             "penstock: 1\n"
             "transport: {plugin: loopback, options: {mode: copy}, filters: [{plugin: wrong}]}\n"
-            "workers: {count: 1}\n"
+            "threads: {count: 1}\n"
             "streams: [{name: a, message: 200 B, ring: 64}]\n");
   sender = pst_session_sender(run.session, "a");
   receiver = pst_session_receiver(run.session, "a");
@@ -293,7 +293,7 @@ static void abort_with_messages_under_way(const char *more)
   snprintf(text, sizeof(text),
            "penstock: 1\n"
            "transport: loopback\n"
-           "workers: {count: 1}\n"
+           "threads: {count: 1}\n"
            "streams: [{name: a, message: 200 B, ring: 64%s}]\n",
            more);
   open_text(&run, text);

@@ -3,6 +3,8 @@
  * reaches and on memory that it does not, whatever the filter does to messages. */
 #include "frames_support.h"
 
+#include <penstock/memory.h>
+
 static const char *const memories[] = {"host", "{plugin: late, options: {delay: 5 us}}"};
 static const char faults[] =
     "filters: [{plugin: fault, options: {seed: 3, drop_ppm: 20000, duplicate_ppm: 20000, "
@@ -380,8 +382,13 @@ static void messages_and_frames_are_not_confused(void **state)
   close_run(&run);
 }
 
-int main(void)
+/* usage: test_stream_frames [only|but CASES] */
+int main(int argc, char **argv)
 {
+  if (argc == 3 && strcmp(argv[1], "only") == 0)
+    cmocka_set_test_filter(argv[2]);
+  else if (argc == 3)
+    cmocka_set_skip_filter(argv[2]);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(whole_frames_come_out_in_place),
       cmocka_unit_test(the_last_frame_may_be_short),

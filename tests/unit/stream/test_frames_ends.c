@@ -4,7 +4,7 @@
 
 static const char late[] = "{plugin: late, options: {delay: 5 ms}}";
 
-/* Nothing but what is asked for wakes its worker: beats are ten minutes apart. */
+/* Nothing but what is asked for wakes its thread: beats are ten minutes apart. */
 static void open_sleepy(struct run *run, const char *memory, const char *assemble)
 {
   char text[1024];
@@ -13,16 +13,16 @@ static void open_sleepy(struct run *run, const char *memory, const char *assembl
            "penstock: 1\n"
            "transport: loopback\n"
            "control: {heartbeat: 10 min}\n"
-           "workers: {count: 1, sleep_after: 1 us}\n"
+           "threads: {count: 1, sleep_after: 1 us}\n"
            "streams:\n"
            "- name: a\n"
            "  message: %d B\n"
            "  ring: 256\n"
            "  timeout: 1 h\n"
-           "  sender: {source: {type: pattern, seed: %d}}\n"
            "  receiver: {memory: %s, assemble: {%s}}\n",
-           MESSAGE, SEED, memory, assemble);
+           MESSAGE, memory, assemble);
   open_text(run, text);
+  seed_frames(run);
 }
 
 static int poll_frames(struct pst_receiver *receiver, struct pst_frame *frames, uint32_t capacity,
@@ -61,7 +61,7 @@ static struct pst_fence *check_frame(struct pst_receiver *receiver, const struct
 }
 
 /* The memory is slow to check: a buffer that were filled again too early would be found
- * wrong, and a worker that forgot the fences would sleep on. */
+ * wrong, and a thread that forgot the fences would sleep on. */
 static void frames_go_back_when_they_have_been_checked(void **state)
 {
   struct pst_verify_result result = {.struct_size = sizeof(result)};
@@ -237,7 +237,7 @@ static void copies_that_fail_end_the_stream(void **state)
   int n = 0;
 
   (void)state;
-  open_frames(&run, "{plugin: failing, options: {fail: copy_batch}}", "packets: 8", "");
+  open_frames(&run, "{plugin: failing, options: {fail: copy_rows}}", "packets: 8", "");
   sender = pst_session_sender(run.session, "a");
   receiver = pst_session_receiver(run.session, "a");
   start(&run);

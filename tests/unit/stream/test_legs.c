@@ -5,7 +5,7 @@
 
 static const char shared[] = "penstock: 1\n"
                              "transport: {plugin: loopback, options: {mode: %s}}\n"
-                             "workers: {count: 1}\n"
+                             "threads: {count: 1}\n"
                              "streams:\n"
                              "  - {name: a, message: 1000 B, ring: 64}\n"
                              "  - {name: b, message: 1000 B, ring: 64, %s: {share: a}}\n";
@@ -47,6 +47,7 @@ static void fan_out_goes_on(const char *mode)
   sender = pst_session_sender(run.session, "a");
   good = pst_session_receiver(run.session, "a");
   bad = pst_session_receiver(run.session, "b");
+  assert_int_equal(pst_sender_pattern(pst_session_sender(run.session, "b"), NULL), -EINVAL);
   start(&run);
   while (more) {
     feed(sender, &sent, total);
@@ -89,7 +90,7 @@ static void fan_out_by_reference_outlives_a_receiver(void **state)
 static const char unlike[] =
     "penstock: 1\n"
     "transport: loopback\n"
-    "workers: {count: 1}\n"
+    "threads: {count: 1}\n"
     "streams:\n"
     "  - {name: a, message: 1000 B, ring: 64, transport: {plugin: loopback, options: {mode: reference}},\n"
     "     sender: {memory: late%s}}\n"
@@ -280,7 +281,7 @@ static void legs_may_have_transports_of_their_own(void **state)
       &run,
       "penstock: 1\n"
       "transport: loopback\n"
-      "workers: {count: 1}\n"
+      "threads: {count: 1}\n"
       "streams:\n"
       "  - {name: a, message: 1000 B, ring: 64,\n"
       "     transport: {plugin: loopback, filters: [{plugin: failing}]}}\n"

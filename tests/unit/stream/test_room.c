@@ -8,6 +8,7 @@
 #include "support.h"
 
 #define SLOTS 2048
+#define FENCES 5000 /* more than LATE_FENCES_MAX */
 
 struct ends {
   struct run run;
@@ -23,7 +24,7 @@ static void open_ends(struct ends *ends, uint32_t ring, const char *options)
   snprintf(text, sizeof(text),
            "penstock: 1\n"
            "transport: {plugin: loopback, options: {mode: copy}}\n"
-           "workers: {count: 1}\n"
+           "threads: {count: 1}\n"
            "streams: [{name: a, message: 100 B, ring: %u, receiver: {memory: {plugin: late,\n"
            "  options: {%s}}}}]\n",
            ring, options);
@@ -131,7 +132,7 @@ static void senders_are_staged(void **state)
     snprintf(text, sizeof(text),
              "penstock: 1\n"
              "transport: {plugin: loopback, options: {mode: copy}}\n"
-             "workers: {count: 1, sleep_after: 1 us}\n"
+             "threads: {count: 1, sleep_after: 1 us}\n"
              "streams:\n"
              "- {name: a, message: 100 B, ring: 256, sender: {memory: {plugin: late,\n"
              "   options: {%s}}}, receiver: {memory: host}}\n",
@@ -160,7 +161,7 @@ static int most_in_a_poll(const char *options)
   snprintf(text, sizeof(text),
            "penstock: 1\n"
            "transport: {plugin: loopback, options: {mode: reference}}\n"
-           "workers: {count: 1}\n"
+           "threads: {count: 1}\n"
            "streams: [{name: a, message: 1000 B, ring: %d, receiver: {memory: {plugin: failing,\n"
            "  options: {%s}}}}]\n",
            SLOTS, options);
@@ -203,7 +204,7 @@ static void a_staged_sender_says_that_it_waits_for_copies(void **state)
   (void)state;
   open_text(&run, "penstock: 1\n"
                   "transport: {plugin: loopback, options: {mode: copy}}\n"
-                  "workers: {count: 1}\n"
+                  "threads: {count: 1}\n"
                   "streams:\n"
                   "- {name: a, message: 100 B, ring: 64, sender: {memory: {plugin: late,\n"
                   "   options: {delay: 100 ms}}}, receiver: {memory: host}}\n");
@@ -310,7 +311,7 @@ static void part_of_a_check_has_a_fence(void **state)
   struct pst_fence *fence = NULL;
   struct ends ends;
   (void)state;
-  open_ends(&ends, 16384, "delay: 1 ms, fail: verify_batch, nth: 2");
+  open_ends(&ends, 16384, "delay: 1 ms, fail: verify_rows, nth: 2");
   take(&ends, views, 8192);
   assert_int_equal(pst_receiver_verify(ends.receiver, views, 8192, &fence), -EIO);
   assert_non_null(fence);
@@ -404,6 +405,23 @@ static void releases_wait_without_blocking(void **state)
   end(&ends);
 }
 
+/* More than the memory has: each goes back by itself, with no view behind it. */
+static void fences_are_given_back(void **state)
+{
+  atomic_int gate = 0;
+  struct ends ends;
+  (void)state;
+  open_ends(&ends, SLOTS, "delay: 0 us");
+  for (uint32_t i = 0; i < FENCES; i++) {
+    struct pst_fence *fence = NULL;
+    assert_int_equal(pst_receiver_fence(ends.receiver, &gate, &fence), 0);
+    assert_non_null(fence);
+    pst_receiver_fence_free(ends.receiver, fence);
+  }
+  pst_receiver_fence_free(ends.receiver, NULL);
+  end(&ends);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -418,6 +436,7 @@ int main(void)
       cmocka_unit_test(without_a_fence_nothing_is_given_back),
       cmocka_unit_test(deleted_tensors_wait_without_blocking),
       cmocka_unit_test(releases_wait_without_blocking),
+      cmocka_unit_test(fences_are_given_back),
   };
   return cmocka_run_group_tests_name("stream_room", tests, use_fakes, NULL) ? 1 : 0;
 }

@@ -2,12 +2,14 @@
 /* Sessions through the public API alone, both ends in this process and on this
  * thread, over loopback. The memory `late` of tests/fakes stands for a device:
  * the CPU cannot touch it, and its copies and fences complete later. */
+#include <pthread.h>
+
 #include "support.h"
 
 #define STREAM(options, memory)                                                                    \
   "penstock: 1\n"                                                                                  \
   "transport: {plugin: loopback, options: {" options "}}\n"                                        \
-  "workers: {count: 1}\n"                                                                          \
+  "threads: {count: 1}\n"                                                                          \
   "streams:\n"                                                                                     \
   "  - name: packets\n"                                                                            \
   "    message: 1462 B\n"                                                                          \
@@ -124,6 +126,134 @@ static void views_come_back_in_any_order(void **state)
   close_run(&run);
 }
 
+/* What the receiver learns of it. */
+static void learn_pattern(const uint64_t *seed, bool chosen, char text[32])
+{
+  struct run run;
+  struct pst_sender *sender;
+  struct pst_receiver *receiver;
+
+  open_text(&run, STREAM("mode: copy", "{memory: host}"));
+  sender = pst_session_sender(run.session, "packets");
+  receiver = pst_session_receiver(run.session, "packets");
+  if (chosen)
+    assert_int_equal(pst_sender_pattern(sender, seed), 0);
+  start(&run);
+  assert_int_equal(pst_sender_pattern(sender, seed), -EALREADY);
+  while (pst_receiver_state(receiver) == PST_STATE_WAITING) {
+    pst_sender_poll(sender);
+    pst_receiver_poll(receiver, &(struct pst_batch){.struct_size = sizeof(struct pst_batch)});
+    in_time(&run);
+  }
+  const char *known = pst_receiver_param(receiver, "pattern.seed");
+  snprintf(text, 32, "%s", known ? known : "none");
+  close_run(&run);
+}
+
+static void the_pattern_is_the_applications_to_choose(void **state)
+{
+  const uint64_t one = 1, two = 2;
+  char without[32], first[32], second[32], none[32];
+
+  (void)state;
+  learn_pattern(&one, false, without);
+  learn_pattern(&one, true, first);
+  learn_pattern(&two, true, second);
+  learn_pattern(NULL, true, none);
+  assert_string_equal(without, first);
+  assert_string_not_equal(first, second);
+  assert_string_equal(none, "none");
+}
+
+static void *drive_sender(void *argument)
+{
+  struct pst_sender *sender = argument;
+  uint64_t deadline_ns = now_ns() + DEADLINE_NS;
+
+  while (pst_sender_state(sender) < PST_STATE_ENDED && now_ns() < deadline_ns)
+    pst_sender_poll(sender);
+  return NULL;
+}
+
+/* By one call, which waits for views that are out, and for a sender on another thread. */
+static void finishing_may_block(void **state)
+{
+  struct pst_view views[BATCH], kept;
+  struct pst_batch batch = {.struct_size = sizeof(batch), .capacity = BATCH, .views = views};
+  uint64_t sent = 0, received = 0;
+  struct run run;
+  pthread_t thread;
+  int n;
+
+  (void)state;
+  for (int frames = 0; frames < 2; frames++) {
+    open_text(&run, frames ? "penstock: 1\n"
+                             "transport: loopback\n"
+                             "threads: {count: 2}\n"
+                             "streams: [{name: packets, message: 100 B, ring: 64, receiver: "
+                             "{assemble: {packets: 10}}}]\n"
+                           : "penstock: 1\n"
+                             "transport: loopback\n"
+                             "threads: {count: 2}\n"
+                             "streams: [{name: packets, message: 100 B, ring: 64}]\n");
+    struct pst_sender *sender = pst_session_sender(run.session, "packets");
+    struct pst_receiver *receiver = pst_session_receiver(run.session, "packets");
+    struct pst_frame frame, one;
+    struct pst_frame_batch whole = {.struct_size = sizeof(whole), .capacity = 1, .frames = &frame};
+    start(&run);
+    sent = received = 0;
+    assert_int_equal(pst_receiver_finish_wait(receiver, 0), -EBUSY);
+    while ((n = frames ? pst_receiver_poll_frames(receiver, &whole)
+                       : pst_receiver_poll(receiver, &batch)) >= 0) {
+      feed(sender, &sent, 1000);
+      for (int i = received == 0; i < n; i++)
+        assert_int_equal(frames ? pst_receiver_release_frames(receiver, &frame, 1)
+                                : pst_receiver_release(receiver, &views[i], 1),
+                         0);
+      if (received == 0 && n > 0) {
+        kept = views[0];
+        one = frame;
+      }
+      received += (uint64_t)n;
+      in_time(&run);
+    }
+    assert_int_equal(n, -ENODATA);
+    assert_int_equal(received, frames ? 100 : 1000);
+    assert_int_equal(pst_receiver_finish_wait(receiver, 1000000), -EBUSY);
+    assert_int_equal(frames ? pst_receiver_release_frames(receiver, &one, 1)
+                            : pst_receiver_release(receiver, &kept, 1),
+                     0);
+    /* Nobody drives the sender. */
+    assert_int_equal(pst_receiver_finish_wait(receiver, 1000000), -ETIMEDOUT);
+    assert_int_equal(pthread_create(&thread, NULL, drive_sender, sender), 0);
+    assert_int_equal(pst_receiver_finish_wait(receiver, DEADLINE_NS), 0);
+    assert_int_equal(pst_receiver_state(receiver), PST_STATE_ENDED);
+    assert_int_equal(pst_receiver_finish_wait(receiver, 0), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(pst_sender_state(sender), PST_STATE_ENDED);
+    close_run(&run);
+  }
+}
+
+static void a_failed_stream_does_not_finish(void **state)
+{
+  uint64_t received = 0;
+  struct run run;
+
+  (void)state;
+  open_text(&run, STREAM("mode: copy", "{memory: host}"));
+  struct pst_receiver *receiver = pst_session_receiver(run.session, "packets");
+  start(&run);
+  while (pst_receiver_state(receiver) != PST_STATE_CONNECTED) {
+    pst_sender_poll(pst_session_sender(run.session, "packets"));
+    drain(receiver, &received);
+    in_time(&run);
+  }
+  assert_int_equal(pst_receiver_abort(receiver, -EDQUOT, "enough"), 0);
+  assert_int_equal(pst_receiver_finish_wait(receiver, DEADLINE_NS), -EDQUOT);
+  close_run(&run);
+}
+
 static void misuse_is_refused(void **state)
 {
   struct pst_slot slots[4];
@@ -145,6 +275,8 @@ static void misuse_is_refused(void **state)
     in_time(&run);
   }
   assert_int_equal(n, 4);
+  assert_int_equal(pst_sender_acquire(sender, slots, 0), -EINVAL);
+  assert_int_equal(pst_sender_idle(sender), 0);
   assert_int_equal(pst_sender_finish(sender), -EINVAL);
   assert_int_equal(pst_sender_submit(sender, slots + 1, 1), -EINVAL);
   slots[0].length = slots[0].capacity + 1;
@@ -217,7 +349,7 @@ static void an_abort_reaches_the_sender_with_its_text(void **state)
 
 static const char shared[] = "penstock: 1\n"
                              "transport: loopback\n"
-                             "workers: {count: 1}\n"
+                             "threads: {count: 1}\n"
                              "streams:\n"
                              "  - {name: a, message: 1000 B, ring: 64}\n"
                              "  - {name: b, message: 1000 B, ring: 64,\n"
@@ -284,7 +416,7 @@ static void structs_make_the_same_stream(void **state)
                                      .transport_option_count = 1};
   const struct pst_stream_params *streams[] = {&stream};
   struct pst_config_params params = {
-      .struct_size = sizeof(params), .stream_count = 1, .streams = streams, .workers = 1};
+      .struct_size = sizeof(params), .stream_count = 1, .streams = streams, .threads = 1};
   struct pst_session_params session = {.struct_size = sizeof(session),
                                        .roles = PST_SESSION_SENDER | PST_SESSION_RECEIVER};
   struct pst_error error = PST_ERROR_INIT;
@@ -298,7 +430,7 @@ static void structs_make_the_same_stream(void **state)
   close_run(&run);
 }
 
-static void an_idle_worker_sleeps_until_woken(void **state)
+static void an_idle_thread_sleeps_until_woken(void **state)
 {
   struct run run;
   uint64_t until;
@@ -307,7 +439,7 @@ static void an_idle_worker_sleeps_until_woken(void **state)
   (void)state;
   open_text(&run, "penstock: 1\n"
                   "transport: loopback\n"
-                  "workers: {count: 1, sleep_after: 1 ms}\n"
+                  "threads: {count: 1, sleep_after: 1 ms}\n"
                   "streams: [{name: packets, message: 100 B, ring: 16}]\n");
   do { /* it has to be asked again before it has been idle for long enough */
     until = now_ns() + 50000000;
@@ -324,7 +456,7 @@ static void an_idle_worker_sleeps_until_woken(void **state)
 #define FAILING(options)                                                                           \
   "penstock: 1\n"                                                                                  \
   "transport: {plugin: loopback, filters: [{plugin: failing, options: {" options "}}]}\n"          \
-  "workers: {count: 1}\n"                                                                          \
+  "threads: {count: 1}\n"                                                                          \
   "streams: [{name: a}, {name: b}]\n"
 
 static void what_a_plugin_refuses_has_its_place(void **state)
@@ -357,14 +489,14 @@ static void more_than_the_limits_is_refused(void **state)
   (void)state;
   assert_string_equal(refused_text(FAILING("endpoints: 3")),
                       "stream b: transport loopback has at most 3 endpoints a worker; raise "
-                      "workers.count, or run fewer streams");
+                      "threads.count, or run fewer streams");
   assert_int_equal(refused_status(), PST_EXIT_UNAVAILABLE); /* another device may have more */
   assert_string_equal(
       refused_text(FAILING("rings: 1")),
       "test.yaml:2:21: transport loopback has at most 1 rings a device, the streams "
       "have 2; let some share one (`receiver.share`), or run fewer");
   assert_int_equal(refused_status(), PST_EXIT_UNAVAILABLE);
-  /* More workers would have no more of them. */
+  /* More threads would have no more of them. */
   assert_string_equal(refused_text(FAILING("device_endpoints: 3")),
                       "stream b: transport loopback has at most 3 endpoints a device (max_qp is "
                       "3); run fewer streams");
@@ -416,13 +548,16 @@ int main(void)
       cmocka_unit_test(lent_slots_are_copied_straight_to_their_place),
       cmocka_unit_test(a_path_that_is_not_to_be_had_is_refused),
       cmocka_unit_test(views_come_back_in_any_order),
+      cmocka_unit_test(the_pattern_is_the_applications_to_choose),
+      cmocka_unit_test(finishing_may_block),
+      cmocka_unit_test(a_failed_stream_does_not_finish),
       cmocka_unit_test(misuse_is_refused),
       cmocka_unit_test(what_the_sender_tells_arrives),
       cmocka_unit_test(an_abort_reaches_the_sender_with_its_text),
       cmocka_unit_test(many_senders_into_one_ring),
       cmocka_unit_test(one_sender_to_many_receivers),
       cmocka_unit_test(structs_make_the_same_stream),
-      cmocka_unit_test(an_idle_worker_sleeps_until_woken),
+      cmocka_unit_test(an_idle_thread_sleeps_until_woken),
   };
   return cmocka_run_group_tests_name("stream_session", tests, use_fakes, NULL) ? 1 : 0;
 }

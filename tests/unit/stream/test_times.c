@@ -11,7 +11,7 @@
   "penstock: 1\n"                                                                                  \
   "transport: loopback\n"                                                                          \
   "control: {heartbeat: 20 ms}\n"                                                                  \
-  "workers: {count: 1}\n"                                                                          \
+  "threads: {count: 1}\n"                                                                          \
   "streams: [{name: a, message: 200 B, ring: 16, timeout: 1 s" more "}]\n"
 
 static void no_message_at_all_ends_like_any_other(void **state)
@@ -272,7 +272,6 @@ static void as_many_words_as_promised_are_told(void **state)
  * sender awake. */
 static void a_sender_without_a_source_sleeps(void **state)
 {
-  struct pst_slot slot;
   struct pst_sender *sender;
   uint64_t sent = 0, received = 0;
   struct run run;
@@ -280,7 +279,7 @@ static void a_sender_without_a_source_sleeps(void **state)
   (void)state;
   open_text(&run, "penstock: 1\n"
                   "transport: loopback\n"
-                  "workers: {count: 2, sleep_after: 1 ms}\n"
+                  "threads: {count: 2, sleep_after: 1 ms}\n"
                   "streams: [{name: a, message: 100 B, ring: 64}]\n");
   sender = pst_session_sender(run.session, "a");
   start(&run);
@@ -288,18 +287,18 @@ static void a_sender_without_a_source_sleeps(void **state)
     if (sent == 0 && pst_sender_state(sender) == PST_STATE_CONNECTED)
       feed(sender, &sent, UINT64_MAX);
     else
-      pst_sender_acquire(sender, &slot, 0);
+      pst_sender_idle(sender);
     drain(pst_session_receiver(run.session, "a"), &received);
     in_time(&run);
   }
-  while (pst_session_wait(run.session, pst_sender_worker(sender), NULL) == 0) {
-    assert_int_equal(pst_sender_acquire(sender, &slot, 0), 0);
+  while (pst_session_wait(run.session, pst_sender_thread(sender), NULL) == 0) {
+    assert_int_equal(pst_sender_idle(sender), 0);
     in_time(&run);
   }
   close_run(&run);
 }
 
-static void waiting_needs_a_worker(void **state)
+static void waiting_needs_a_thread(void **state)
 {
   struct run run;
   (void)state;
@@ -321,7 +320,7 @@ int main(void)
       cmocka_unit_test(an_abort_before_the_start_is_told),
       cmocka_unit_test(as_many_words_as_promised_are_told),
       cmocka_unit_test(a_sender_without_a_source_sleeps),
-      cmocka_unit_test(waiting_needs_a_worker),
+      cmocka_unit_test(waiting_needs_a_thread),
   };
   return cmocka_run_group_tests_name("stream_times", tests, use_fakes, NULL) ? 1 : 0;
 }

@@ -7,11 +7,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "../fake_page.h"
 #include "memlock.h"
 #include "mr.h"
 
@@ -156,6 +158,7 @@ static int registers(const struct pst_region *region, uint64_t offset, uint64_t 
 static int reset(void **state)
 {
   (void)state;
+  fake_page = 4096;
   memset(&fake, 0, sizeof(fake));
   memset(&mr, 0, sizeof(mr));
   fake.memlock.limit = UINT64_MAX;
@@ -226,7 +229,7 @@ static void host_mapping_is_last(void **state)
   region.host = memory;
   assert_int_equal(registers(&region, 8, 16), 0);
   assert_string_equal(mr.via, "host mapping");
-  assert_int_equal(mr.path, PST_PATH_MAPPED);
+  assert_int_equal(mr.path, PST_PATH_DIRECT);
   assert_int_equal(mr.address, (uintptr_t)memory + 8);
   assert_non_null(strstr(reason, "BAR1"));
   assert_non_null(strstr(reason, "modprobe nvidia-peermem"));
@@ -333,7 +336,7 @@ static void host_memory_is_registered_once(void **state)
   assert_int_equal(fake.closed, 1);
   region.kind = PST_MEMORY_MAPPED;
   assert_int_equal(registers(&region, 0, 200), 0);
-  assert_int_equal(mr.path, PST_PATH_MAPPED);
+  assert_int_equal(mr.path, PST_PATH_DIRECT);
 }
 
 /* ---- Those that share ------------------------------------------------------------------------ */
@@ -455,9 +458,23 @@ static void three_refusals_fit(void **state)
                               "peermem: device table full; host mapping: device table full");
 }
 
+static void pages_are_the_machines(void **state)
+{
+  (void)state;
+  fake_page = FAKE_PAGE;
+  for (unsigned i = 0; i < 4; i++) {
+    void *pages = vb_pages_alloc(100);
+    assert_non_null(pages);
+    assert_int_equal((uintptr_t)pages % FAKE_PAGE, 0);
+    memset(pages, 1, FAKE_PAGE);
+    free(pages);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pages_are_the_machines),
       cmocka_unit_test_setup(dmabuf_offsets_share_the_page_offset, reset),
       cmocka_unit_test_setup(peermem_is_next, reset),
       cmocka_unit_test_setup(an_older_library_has_peermem_alone, reset),

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "why.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "names.h"
+#include "remedy.h"
+
+static const char *place(bool at_server)
+{
+  return at_server ? "at the server" : "here";
+}
+
+static const char *last_part(const char *name)
+{
+  const char *slash = strrchr(name, '/');
+
+  return slash != NULL ? slash + 1 : name;
+}
+
+/* What is called like an unfinished part is none of ours. */
+static void refuse_part(int code, const char *name, bool at_server, char text[WHY_BYTES])
+{
+  snprintf(text, WHY_BYTES, "its unfinished part beside it, .%.240s" NAMES_PART_SUFFIX ", %s %s%s",
+           last_part(name),
+           code == -EPERM ? "belongs to another user; remove it"
+                          : "is no regular file with one name; remove it",
+           place(at_server),
+           code == -EPERM ? ", or use a folder that only its user can write to" : "");
+}
+
+static void refuse_read(int code, char text[WHY_BYTES])
+{
+  const char *why = strerror(-code);
+
+  switch (code) {
+  case -ENOENT:
+    why = "No such file or directory below the server's root; check the name";
+    break;
+  case -EISDIR:
+    why = "it is a folder (--recursive takes all of it)";
+    break;
+  case -ENOTSUP:
+    why = "it is neither a regular file nor a folder; name one of these";
+    break;
+  case -ENOTDIR:
+    why = "it, or a part of its path, is no folder; check the name";
+    break;
+  case -ELOOP:
+    why = "its path has too many symbolic links; name what they lead to";
+    break;
+  case -EACCES:
+    why = "the server's user may not read it; allow it at the server (chmod, chown)";
+    break;
+  default:
+    snprintf(text, WHY_BYTES, "%s; at the server, %s", why, remedy_of_folder(-code));
+    return;
+  }
+  snprintf(text, WHY_BYTES, "%s", why);
+}
+
+static void refuse_write(enum why_use use, int code, bool at_server, char text[WHY_BYTES])
+{
+  static const char other[] = "or choose another destination (--to)";
+  const char *at = place(at_server);
+
+  switch (code) {
+  case -ENOENT:
+    snprintf(text, WHY_BYTES, "the folder that it would lie in is not there; create it %s first",
+             at);
+    break;
+  case -EISDIR:
+    snprintf(text, WHY_BYTES, "a folder has that name%s",
+             at_server ? " (to put it into the folder, write --to FOLDER/)"
+                       : "; choose another destination (--to)");
+    break;
+  case -EEXIST:
+    snprintf(text, WHY_BYTES, "a file has that name, where a folder should be; remove it %s, %s",
+             at, other);
+    break;
+  case -ELOOP:
+    snprintf(text, WHY_BYTES,
+             use == WHY_FOLDER ? "a symbolic link has that name, and is not followed; remove the "
+                                 "link %s, %s"
+                               : "its path has too many symbolic links; remove them %s, %s",
+             at, other);
+    break;
+  case -ENOTDIR:
+    snprintf(text, WHY_BYTES, "its path leads through a file; remove that file %s, %s", at, other);
+    break;
+  case -EACCES:
+    snprintf(text, WHY_BYTES, "%s may not write to its folder; allow it %s (chmod, chown), %s",
+             at_server ? "the server's user" : "this user", at, other);
+    break;
+  default:
+    snprintf(text, WHY_BYTES, "%s; %s, %s", strerror(-code), at, remedy_of_folder(-code));
+    break;
+  }
+}
+
+void why_refused(enum why_use use, int code, const char *name, bool at_server, char text[WHY_BYTES])
+{
+  if (code == -EXDEV)
+    snprintf(text, WHY_BYTES,
+             "a symbolic link in its path leads out of %s; name a path without that link",
+             at_server ? "the server's root" : "the destination's folder");
+  else if (code == -ESTALE)
+    snprintf(text, WHY_BYTES, "%s",
+             at_server
+                 ? "the server's root is gone: it was removed; put it back and start the server "
+                   "again"
+                 : "the destination's folder is gone: it was removed; create it, and begin again");
+  else if (use == WHY_CREATE && code == -EBUSY)
+    snprintf(text, WHY_BYTES, "another transfer is writing it; try again once that has ended");
+  else if (use == WHY_CREATE && (code == -ENOTSUP || code == -EPERM))
+    refuse_part(code, name, at_server, text);
+  else if (use == WHY_READ)
+    refuse_read(code, text);
+  else
+    refuse_write(use, code, at_server, text);
+}

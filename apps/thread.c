@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "thread.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "notice.h"
+
+struct thread {
+  struct drive *drive;
+  uint32_t index;
+  bool started;
+  pthread_t handle;
+};
+
+static int thread_pin(int cpu)
+{
+  cpu_set_t set;
+
+  if (cpu < 0)
+    return 0;
+  if (cpu >= CPU_SETSIZE)
+    return -EINVAL;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  return -pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
+/* This thread goes to each for a moment, as only that says whether one of the session may. */
+int threads_check(struct drive *drive)
+{
+  cpu_set_t before;
+  int result = -pthread_getaffinity_np(pthread_self(), sizeof before, &before);
+
+  for (uint32_t i = 0; result == 0 && i < pst_session_threads(drive->session); i++) {
+    int cpu = pst_session_thread_cpu(drive->session, i);
+    result = thread_pin(cpu);
+    if (result < 0)
+      notice_fail(&drive->error, PST_EXIT_UNAVAILABLE, result,
+                  "threads.cpus: thread %u cannot run on CPU %d: %s; `lscpu` lists those there "
+                  "are, `taskset -p $$` those allowed",
+                  i, cpu, strerror(-result));
+  }
+  pthread_setaffinity_np(pthread_self(), sizeof before, &before);
+  return result;
+}
+
+/* Rounds over the thread's sides until all are over. */
+static bool thread_round(struct thread *thread, uint32_t *moved, uint64_t *until_ns)
+{
+  bool left = false;
+
+  for (uint32_t i = 0; i < thread->drive->flow_count; i++) {
+    struct flow *flow = &thread->drive->flows[i];
+    if (flow->sender.handle != NULL && pst_sender_thread(flow->sender.handle) == thread->index &&
+        flow->sender.phase != SIDE_OVER) {
+      *moved += sender_step(flow, until_ns);
+      left = true;
+    }
+    if (flow->receiver.handle != NULL &&
+        pst_receiver_thread(flow->receiver.handle) == thread->index &&
+        flow->receiver.phase != SIDE_OVER) {
+      *moved += receiver_step(flow, until_ns);
+      left = true;
+    }
+  }
+  return left;
+}
+
+static void *thread_work(void *arg)
+{
+  struct thread *thread = arg;
+  struct drive *drive = thread->drive;
+  uint64_t one = 1;
+
+  thread_pin(
+      pst_session_thread_cpu(drive->session, thread->index)); /* as threads_check() has tried */
+  for (;;) {
+    uint64_t until_ns = UINT64_MAX;
+    uint32_t moved = 0;
+    if (!thread_round(thread, &moved, &until_ns))
+      break;
+    if (moved == 0)
+      pst_session_wait(drive->session, thread->index, until_ns != UINT64_MAX ? &until_ns : NULL);
+  }
+  ssize_t written = write(drive->event_fd, &one, sizeof one);
+  (void)written; /* the watcher looks every second anyway */
+  return NULL;
+}
+
+int threads_start(struct drive *drive, struct pst_error *error)
+{
+  drive->thread_count = pst_session_threads(drive->session);
+  drive->threads = calloc(drive->thread_count, sizeof *drive->threads);
+  if (drive->threads == NULL)
+    return notice_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  for (uint32_t i = 0; i < drive->thread_count; i++) {
+    char name[32];
+    struct thread *thread = &drive->threads[i];
+    thread->drive = drive;
+    thread->index = i;
+    int code = pthread_create(&thread->handle, NULL, thread_work, thread);
+    if (code != 0) {
+      atomic_store(&drive->drain_by_ns, 1);
+      atomic_store(&drive->stop, true);
+      pst_session_wake(drive->session);
+      threads_join(drive);
+      return notice_fail(error, PST_EXIT_FAILED, -code, "cannot start thread %u: %s", i,
+                         strerror(code));
+    }
+    thread->started = true;
+    snprintf(name, sizeof name, "pst-thread-%u", i);
+    name[15] = '\0'; /* the kernel's bound */
+    pthread_setname_np(thread->handle, name);
+  }
+  return 0;
+}
+
+void threads_join(struct drive *drive)
+{
+  for (uint32_t i = 0; i < drive->thread_count; i++) {
+    if (drive->threads[i].started)
+      pthread_join(drive->threads[i].handle, NULL);
+    drive->threads[i].started = false;
+  }
+}
+
+bool threads_over(const struct drive *drive)
+{
+  for (uint32_t i = 0; i < drive->flow_count; i++) {
+    const struct flow *flow = &drive->flows[i];
+    if ((flow->sender.handle != NULL && !atomic_load(&flow->sender.over)) ||
+        (flow->receiver.handle != NULL && !atomic_load(&flow->receiver.over)))
+      return false;
+  }
+  return true;
+}

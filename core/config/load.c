@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A configuration from a file, from text or from parameters. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <openssl/evp.h>
+
+#include "../util/log.h"
+#include "check.h"
+#include "config.h"
+#include "params.h"
+#include "print.h"
+#include "set.h"
+
+static int hash(struct pst_config *config)
+{
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int length = 0;
+  char *text = NULL;
+  int rc = print_tree(config->effective, false, &text);
+  if (rc)
+    return rc;
+  int done = EVP_Digest(text, strlen(text), digest, &length, EVP_sha256(), NULL);
+  free(text);
+  if (!done || length != 32)
+    return -ENOMEM;
+  for (unsigned int i = 0; i < length; i++)
+    snprintf(config->hash + 2 * (size_t)i, 3, "%02x", digest[i]);
+  return 0;
+}
+
+/* Takes the config over: it goes to *out or is closed. */
+static int finish(struct pst_config *config, struct findings *findings, const char *source,
+                  struct node *root, const struct config_catalog *catalog, struct pst_config **out,
+                  struct pst_error *error)
+{
+  struct check check = {config, &config->arena, findings, catalog};
+  check_root(&check, source, root);
+  if (findings->total == 0 && !findings->no_memory && hash(config))
+    findings->no_memory = true;
+  int rc = findings_report(findings, error);
+  if (rc)
+    pst_config_close(config);
+  else
+    *out = config;
+  return rc;
+}
+
+static int out_of_memory(struct pst_error *error)
+{
+  struct findings findings = {.no_memory = true};
+  return findings_report(&findings, error);
+}
+
+int config_load_text(const char *text, size_t length, const char *name, const char *const *sets,
+                     size_t set_count, const struct config_catalog *catalog,
+                     struct pst_config **config, struct pst_error *error)
+{
+  struct pst_config *made = config_new();
+  struct node *root = NULL;
+  if (!made)
+    return out_of_memory(error);
+  struct findings findings = {.arena = &made->arena};
+  const char *source = text_printable(&made->arena, name ? name : "configuration");
+  if (!source) {
+    pst_config_close(made);
+    return out_of_memory(error);
+  }
+  tree_read(&made->arena, &findings, source, true, text, length, &root);
+  bool readable = root || findings.total == 0;
+  for (size_t i = 0; readable && i < set_count; i++)
+    set_apply(&made->arena, &findings, sets[i], &root);
+  return finish(made, &findings, source, root, catalog, config, error);
+}
+
+int config_load_params_more(const struct pst_config_params *params,
+                            const struct config_params_more *more,
+                            const struct config_catalog *catalog, struct pst_config **config,
+                            struct pst_error *error)
+{
+  struct pst_config *made = config_new();
+  struct node *root = NULL;
+  if (!made)
+    return out_of_memory(error);
+  struct findings findings = {.arena = &made->arena};
+  made->config.is_node = more && more->is_node;
+  params_read(&made->arena, &findings, params, more, &root);
+  return finish(made, &findings, PARAMS_SOURCE, root, catalog, config, error);
+}
+
+int config_load_params(const struct pst_config_params *params, const struct config_catalog *catalog,
+                       struct pst_config **config, struct pst_error *error)
+{
+  return config_load_params_more(params, NULL, catalog, config, error);
+}
+
+/* All of a file, and one byte more than may be when it is too long. */
+static int read_all(FILE *file, char **text, size_t *length)
+{
+  size_t size = 1 << 16, used = 0;
+  char *buffer = malloc(size);
+  int rc = buffer ? 0 : -ENOMEM;
+  while (rc == 0) {
+    size_t got = fread(buffer + used, 1, size - used, file);
+    used += got;
+    if (ferror(file))
+      rc = errno ? -errno : -EIO;
+    if (rc || got == 0 || used > TREE_FILE_MAX)
+      break;
+    if (used == size) {
+      char *larger = realloc(buffer, size * 2);
+      if (!larger) {
+        rc = -ENOMEM;
+        break;
+      }
+      buffer = larger;
+      size *= 2;
+    }
+  }
+  if (rc) {
+    free(buffer);
+    return rc;
+  }
+  *text = buffer;
+  *length = used;
+  return 0;
+}
+
+int config_load_file(const char *path, const char *const *sets, size_t set_count,
+                     const struct config_catalog *catalog, struct pst_config **config,
+                     struct pst_error *error)
+{
+  bool standard_input = strcmp(path, "-") == 0;
+  FILE *file = standard_input ? stdin : fopen(path, "re");
+  char *text = NULL;
+  size_t length = 0;
+  int rc = file ? read_all(file, &text, &length) : -errno;
+  if (file && !standard_input)
+    fclose(file);
+  if (rc)
+    return pst_fail(error, PST_EXIT_USAGE, rc,
+                    "cannot read the configuration %s: %s; give the path of a YAML file, or - for "
+                    "standard input",
+                    path, strerror(-rc));
+  rc = config_load_text(text, length, standard_input ? "stdin" : path, sets, set_count, catalog,
+                        config, error);
+  free(text);
+  return rc;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors of a connection's frames, which go by a socket of their own: side.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "peer.h"
+#include "util/log.h"
+
+/* Ours: nobody else says how long that takes. */
+static void close_own(struct side_fds *batch)
+{
+  for (uint32_t i = 0; i < batch->count; i++)
+    close(batch->fds[i]);
+  batch->count = 0;
+}
+
+static void free_first_out(struct peer *peer)
+{
+  struct side_out *first = peer->side_out;
+
+  peer->side_out = first->next;
+  close_own(&first->batch);
+  free(first);
+}
+
+void fd_channel_close(struct peer *peer)
+{
+  watch_discard(peer->control, &peer->side);
+  peer->side_state = SIDE_NONE;
+  for (uint32_t i = 0; i < peer->side_in_count; i++)
+    side_close_fds(&peer->side_in[i]);
+  peer->side_in_count = 0;
+  while (peer->side_out)
+    free_first_out(peer);
+}
+
+void fd_channel_watch(struct peer *peer)
+{
+  watch_set(peer->control, &peer->side,
+            (peer->side_in_count < SIDE_QUEUE ? (uint32_t)EPOLLIN : 0) |
+                (peer->side_out ? (uint32_t)EPOLLOUT : 0));
+}
+
+static void send_queued(struct peer *peer)
+{
+  while (peer->side_out) {
+    int rc = side_send_fds(peer->side.fd, &peer->side_out->batch);
+    if (rc == -EAGAIN)
+      return;
+    if (rc < 0) {
+      pst_log(PST_LOG_WARN,
+              "control: descriptors cannot be passed to %s: %s; a transport that needs them for "
+              "shared memory will say so",
+              peer->text, strerror(-rc));
+      fd_channel_close(peer);
+      return;
+    }
+    free_first_out(peer);
+  }
+}
+
+static int copy_fds(struct side_fds *batch, const struct pst_blob *blob)
+{
+  for (uint32_t i = 0; i < blob->fd_count && batch->count < SIDE_FDS_MAX; i++) {
+    int fd = fcntl(blob->fds[i], F_DUPFD_CLOEXEC, 3);
+    if (fd < 0)
+      return -errno;
+    batch->fds[batch->count++] = fd;
+  }
+  return 0;
+}
+
+bool fd_channel_send(struct peer *peer, const struct pst_blob *blob, struct wire_message *message)
+{
+  message->fd_count = 0;
+  if (blob->fd_count == 0 || peer->side_state != SIDE_OPEN || peer->side.fd < 0)
+    return true;
+  struct side_out *last = calloc(1, sizeof *last);
+  int rc = last ? copy_fds(&last->batch, blob) : -ENOMEM;
+  if (rc < 0) {
+    if (last)
+      close_own(&last->batch);
+    free(last);
+    peer_fail(peer, rc, "cannot pass descriptors");
+    return false;
+  }
+  last->batch.id = ++peer->side_id;
+  message->fd_count = blob->fd_count;
+  message->fd_id = last->batch.id;
+
+  struct side_out **end = &peer->side_out;
+  while (*end)
+    end = &(*end)->next;
+  *end = last;
+  send_queued(peer);
+  fd_channel_watch(peer);
+  return true;
+}
+
+int fd_channel_claim(struct peer *peer, const char *path, uint32_t *uid)
+{
+  struct side_claim claim;
+  int fd = side_connect(path, !peer->must_show, uid);
+
+  if (fd < 0)
+    return fd;
+  int rc = side_claim_make(peer->main.fd, true, peer->token, &claim);
+  if (rc == 0)
+    rc = side_send_claim(fd, &claim);
+  if (rc < 0) {
+    close(fd);
+    return rc;
+  }
+  peer->side.fd = fd;
+  peer->side_state = SIDE_CLAIMING;
+  return watch_set(peer->control, &peer->side, EPOLLIN);
+}
+
+bool fd_channel_got_answer(struct peer *peer, int *code)
+{
+  struct side_claim ours, theirs;
+  int rc = side_receive_claim(peer->side.fd, &theirs);
+
+  if (rc == -EAGAIN)
+    return false;
+  if (rc == 0)
+    rc = side_claim_make(peer->main.fd, true, peer->token, &ours);
+  if (rc == 0 && peer->must_show && memcmp(&ours, &theirs, sizeof ours) != 0)
+    rc = -EPERM;
+  if (rc < 0) {
+    fd_channel_close(peer);
+  } else {
+    peer->side_state = SIDE_OPEN;
+    fd_channel_watch(peer);
+  }
+  *code = rc;
+  return true;
+}
+
+bool fd_channel_event(struct peer *peer, uint32_t events)
+{
+  int rc = 0;
+
+  if (events & EPOLLOUT)
+    send_queued(peer);
+  while (peer->side.fd >= 0 && rc == 0 && peer->side_in_count < SIDE_QUEUE) {
+    rc = side_receive_fds(peer->side.fd, &peer->side_in[peer->side_in_count]);
+    if (rc == 0)
+      peer->side_in_count++;
+  }
+  if (rc == -EMFILE) {
+    peer_fail(peer, rc, "cannot take descriptors");
+    fd_channel_close(peer);
+    return false;
+  }
+  if (rc == -EPROTO) {
+    peer_drop(peer, -EPROTO, "sent too many descriptors, or something else, by the side-socket");
+    fd_channel_close(peer);
+    return false;
+  }
+  /* Once it has ended, what came before still belongs to frames on their way. */
+  if ((rc < 0 && rc != -EAGAIN) || (events & (EPOLLHUP | EPOLLERR) && rc == 0))
+    watch_discard(peer->control, &peer->side);
+  if (peer->side.fd < 0 && peer->side_in_count == 0)
+    fd_channel_close(peer);
+  fd_channel_watch(peer);
+  return true;
+}
+
+int fd_channel_take(struct peer *peer, const struct wire_message *message, struct side_fds *batch)
+{
+  const uint32_t count = message->fd_count;
+
+  if (count == 0 || peer->side_state != SIDE_OPEN)
+    return 0;
+  while (peer->side_in_count > 0) {
+    struct side_fds first = peer->side_in[0];
+    if (first.id > message->fd_id)
+      return -EPROTO;
+    peer->side_in_count--;
+    memmove(&peer->side_in[0], &peer->side_in[1], peer->side_in_count * sizeof first);
+    fd_channel_watch(peer);
+    if (first.id == message->fd_id && first.count == count) {
+      *batch = first;
+      return 0;
+    }
+    side_close_fds(&first);
+    if (first.id == message->fd_id)
+      return -EPROTO;
+  }
+  return peer->side.fd >= 0 ? -EAGAIN : 0;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listens, takes connections, and makes room for them when there is none. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "listener.h"
+#include "peer.h"
+#include "util/clock.h"
+#include "util/limit_remedy.h"
+#include "util/log.h"
+
+const struct connect_words address_stream_words = {
+    .listen = "control.listen",
+    .connect = "control.connect",
+    .insecure = "set control.insecure: true",
+    .is_set = "control.insecure",
+    .check = "check control.address",
+    .in_use = "another receiver is running? stop it, or choose another control.address",
+    .not_ours =
+        "the receiver binds an address of its own host: choose one of those `ip address` shows"};
+
+int address_resolve(const struct control *control, const char *address, bool listener,
+                    bool insecure, struct socket_addresses *addresses, struct pst_error *error)
+{
+  const char *key = listener ? control->words->listen : control->words->connect;
+  char why[WIRE_TEXT_MAX + 1];
+  bool remote = false;
+  int rc = socket_resolve(address, listener, addresses, why, sizeof why);
+
+  if (rc < 0)
+    return pst_fail(error, rc == -EINVAL ? PST_EXIT_USAGE : PST_EXIT_UNAVAILABLE, rc, "%s: %s", key,
+                    why);
+  for (uint32_t i = 0; i < addresses->count; i++)
+    remote |= socket_is_remote(&addresses->at[i]);
+  if (remote && !insecure)
+    return pst_fail(error, PST_EXIT_USAGE, -EPERM,
+                    "%s: %s lies beyond loopback, and the control channel has no credentials yet: "
+                    "whoever reaches it can take part; where the network is trusted, %s",
+                    key, address, control->words->insecure);
+  if (remote)
+    pst_log(PST_LOG_WARN, "%s is set: %s %s is open to whoever reaches it, without credentials",
+            control->words->is_set, key, address);
+  return 0;
+}
+
+#define ACCEPTS_A_ROUND 64
+#define ACCEPT_PAUSE_NS (100 * PST_NS_PER_MS)
+
+static int listen_failed(const struct control *control, const char *address, int rc,
+                         struct pst_error *error)
+{
+  const char *remedy = control->words->check;
+
+  if (rc == -EADDRINUSE)
+    remedy = control->words->in_use;
+  else if (rc == -EADDRNOTAVAIL)
+    remedy = control->words->not_ours;
+  else if (rc == -EACCES)
+    remedy = "ports below 1024 need privileges: choose a higher one";
+  else if (limit_remedy(rc)[0])
+    remedy = limit_remedy(rc) + sizeof "; " - 1;
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: cannot listen on %s: %s; %s",
+                  control->words->listen, address, strerror(-rc), remedy);
+}
+
+static void keep_spare(struct control *control)
+{
+  if (control->listener_count > 0 && control->spare_fd < 0)
+    control->spare_fd = fcntl(control->epoll_fd, F_DUPFD_CLOEXEC, 3);
+}
+
+int listener_open(struct control *control, const char *address, bool insecure,
+                  struct pst_error *error)
+{
+  struct socket_addresses addresses;
+  int rc = address_resolve(control, address, true, insecure, &addresses, error);
+  int skipped = 0;
+
+  if (rc < 0)
+    return rc;
+  control->listen_insecure = insecure;
+  control->listen_text = strdup(address);
+  if (!control->listen_text)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
+  for (uint32_t i = 0; i < addresses.count; i++) {
+    int fd = socket_listen(&addresses.at[i]);
+    /* "localhost" is often two addresses, of which one is not set up. */
+    if (addresses.count > 1 && (fd == -EADDRNOTAVAIL || fd == -EAFNOSUPPORT)) {
+      skipped = fd;
+      continue;
+    }
+    if (fd < 0)
+      return listen_failed(control, address, fd, error);
+    struct watch *watch = &control->listeners[control->listener_count++];
+    *watch = (struct watch){WATCH_LISTENER, fd, UINT32_MAX, control};
+    if ((rc = watch_set(control, watch, EPOLLIN)) < 0)
+      return listen_failed(control, address, rc, error);
+  }
+  if (control->listener_count == 0)
+    return listen_failed(control, address, skipped, error);
+  keep_spare(control);
+  rc = side_listen(insecure, &control->side);
+  if (limit_remedy(rc)[0])
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: no side-socket: %s%s",
+                    control->words->listen, strerror(-rc), limit_remedy(rc));
+  if (rc < 0 && !insecure)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                    "%s: no side-socket, by which peers show which user they belong to: %s; set "
+                    "XDG_RUNTIME_DIR to a writable folder of this user with mode 0700, or, where "
+                    "all users of the host may take part, %s",
+                    control->words->listen, strerror(-rc), control->words->insecure);
+  if (rc < 0) {
+    pst_log(PST_LOG_WARN, "control: no side-socket for descriptors: %s", strerror(-rc));
+    return 0;
+  }
+  control->side_watch.fd = control->side.fd;
+  rc = watch_set(control, &control->side_watch, EPOLLIN);
+  return rc < 0 ? pst_fail(error, PST_EXIT_FAILED, rc, "control: epoll: %s", strerror(-rc)) : 0;
+}
+
+/* ---- Taking connections ------------------------------------------------------------ */
+
+/* Of those without a stream the oldest, of those that have not shown which user they belong to
+ * before others; or NULL. */
+static struct peer *oldest_stranger(const struct control *control)
+{
+  struct peer *oldest = NULL;
+
+  for (struct peer *peer = control->peers; peer; peer = peer->next) {
+    if (peer->is_connector || peer->state == PEER_DEAD || control->protocol->has(peer, false))
+      continue;
+    if (!oldest || peer->side_state != SIDE_OPEN || oldest->side_state == SIDE_OPEN)
+      oldest = peer;
+  }
+  return oldest;
+}
+
+static void evict(struct peer *stranger)
+{
+  control_complain(stranger->control,
+                   "control: dropped: %s, which has no stream, to make room: %u connections",
+                   stranger->text, stranger->control->peer_count);
+  peer_enter(stranger, PEER_DEAD);
+}
+
+static bool is_full(const struct control *control)
+{
+  return control->peer_count >= control->limits.peers_max;
+}
+
+static bool make_room(struct control *control)
+{
+  if (!is_full(control))
+    return true;
+  struct peer *oldest = oldest_stranger(control);
+  if (oldest)
+    evict(oldest);
+  return oldest;
+}
+
+/* NULL: out of memory. */
+static struct peer *admit(struct control *control, int fd)
+{
+  struct peer *peer = peer_new(control, fd, PEER_HELLO, false);
+
+  if (!peer) {
+    struct watch none = {WATCH_PEER, fd, UINT32_MAX, NULL};
+    watch_close(control, &none);
+    return NULL;
+  }
+  socket_peer_text(fd, peer->place);
+  snprintf(peer->text, sizeof peer->text, "%s", peer->place);
+  peer->must_show = !control->listen_insecure;
+  if (side_random(peer->token, sizeof peer->token) < 0)
+    peer_enter(peer, PEER_DEAD);
+  handshake_open(peer);
+  peer_watch(peer);
+  return peer;
+}
+
+/* ---- Out of descriptors ----------------------------------------------------------- */
+
+bool listener_use_spare(struct control *control)
+{
+  if (control->spare_fd < 0)
+    return false;
+  close(control->spare_fd);
+  control->spare_fd = -1;
+  return true;
+}
+
+/* All are in use. A stranger that has had its time makes room; where there is none, who comes is
+ * told. False: neither now. */
+static bool accept_without_room(struct control *control, struct watch *listener, int code)
+{
+  struct peer *oldest = oldest_stranger(control);
+
+  if (oldest && control->now_ns - oldest->born_ns < ACCEPT_PAUSE_NS)
+    return false;
+  if (oldest) {
+    evict(oldest);
+    return true;
+  }
+  if (!listener_use_spare(control))
+    return false;
+  int fd = socket_accept(listener->fd);
+  struct peer *peer = fd < 0 ? NULL : admit(control, fd);
+  if (peer)
+    peer_fail(peer, code, "has no room for another connection");
+  return peer;
+}
+
+static void pause_accepting(struct control *control, int code)
+{
+  control_complain(control, "control: cannot take a connection: %s%s", strerror(-code),
+                   limit_remedy(code));
+  control->accept_again_ns = control->now_ns + ACCEPT_PAUSE_NS;
+  for (uint32_t i = 0; i < control->listener_count; i++)
+    watch_set(control, &control->listeners[i], 0);
+}
+
+void listener_accept(struct control *control, struct watch *listener)
+{
+  for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
+    /* Those of this round may have left again, which the next will tell. */
+    if (i > 0 && is_full(control))
+      return;
+    int fd = socket_accept(listener->fd);
+    if (fd == -EAGAIN)
+      return;
+    if (fd < 0) {
+      bool is_limit = fd == -EMFILE || fd == -ENFILE;
+      if (!is_limit || !accept_without_room(control, listener, fd))
+        pause_accepting(control, fd);
+      return;
+    }
+    if (make_room(control)) {
+      admit(control, fd);
+      continue;
+    }
+    control_complain(control, "control: turned a connection away: there are %u already",
+                     control->peer_count);
+    struct watch none = {WATCH_PEER, fd, UINT32_MAX, NULL};
+    watch_close(control, &none);
+  }
+}
+
+uint64_t listener_tick(struct control *control)
+{
+  keep_spare(control);
+  if (control->accept_again_ns != 0 && control->now_ns >= control->accept_again_ns) {
+    control->accept_again_ns = 0;
+    for (uint32_t i = 0; i < control->listener_count; i++)
+      watch_set(control, &control->listeners[i], EPOLLIN);
+    watch_set(control, &control->side_watch, EPOLLIN);
+  }
+  return control->accept_again_ns != 0 ? control->accept_again_ns : UINT64_MAX;
+}

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What nodes say to each other: nodes.h. */
+#include "node_proto.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "internal.h"
+#include "peer.h"
+
+/* ---- Out --------------------------------------------------------------------------- */
+
+static void node_say_join(struct peer *peer)
+{
+  struct wire_message *m = message_new(peer->control, WIRE_JOIN);
+
+  message_put_terms(m, &peer->control->node.terms);
+  message_put_params(m, &peer->control->node.params);
+  message_send_blob(peer, m, &peer->node.join->address);
+  peer->node.join->is_stale = false;
+}
+
+static void node_say_welcome(struct peer *peer, const struct pst_blob *address)
+{
+  struct wire_message *m = message_new(peer->control, WIRE_WELCOME);
+
+  message_put_params(m, &peer->control->node.params);
+  message_send_blob(peer, m, address);
+}
+
+/* The answer to JOIN is waited for: it belongs to the address that JOIN told. */
+static void node_say_readdress(struct peer *peer, struct pst_blob *address)
+{
+  struct node_join *join = peer->node.join;
+
+  if (!join) {
+    message_send_blob(peer, message_new(peer->control, WIRE_READDRESS), address);
+    return;
+  }
+  blob_free(&join->address);
+  join->address = *address;
+  *address = (struct pst_blob){0};
+  join->is_stale = true;
+}
+
+static void node_say_region(struct peer *peer, const struct command *command)
+{
+  struct wire_message *m = message_new(peer->control, WIRE_REGION);
+
+  m->region_id = command->region;
+  m->access = command->access;
+  m->region_length = command->length;
+  peer->node.offered++;
+  message_send_blob(peer, m, &command->blob);
+}
+
+/* TAKEN, WITHDRAW */
+static void node_say_number(struct peer *peer, enum wire_type type, uint32_t region, int code,
+                            const char *text)
+{
+  struct wire_message *m = message_new_text(peer->control, type, code, text);
+
+  m->region_id = region;
+  peer_send(peer, m);
+}
+
+static void node_say_message(struct peer *peer, const struct pst_blob *bytes)
+{
+  struct wire_message *m = message_new(peer->control, WIRE_MESSAGE);
+
+  m->payload = bytes->bytes;
+  m->payload_length = bytes->length;
+  peer->node.sent++;
+  peer_send(peer, m);
+}
+
+static void node_say_room(struct peer *peer, uint32_t count)
+{
+  struct wire_message *m = message_new(peer->control, WIRE_ROOM);
+
+  peer->node.held -= count < peer->node.held ? count : peer->node.held;
+  m->count = count;
+  peer_send(peer, m);
+}
+
+/* ---- Ends -------------------------------------------------------------------------- */
+
+static bool node_is_ours(const struct peer *peer)
+{
+  return peer->node.state == NODE_JOINING || peer->node.state == NODE_JOINED;
+}
+
+static void node_fail_peer(struct peer *peer, int code, const char *text)
+{
+  if (!node_is_ours(peer))
+    return;
+  peer->node.state = NODE_OVER;
+  node_tell_gone(peer->control, peer->node.id, code, text);
+}
+
+static bool node_has(const struct peer *peer, bool live_only)
+{
+  return live_only ? peer->node.state == NODE_JOINED : node_is_ours(peer);
+}
+
+static void node_forget_join(struct peer *peer)
+{
+  node_join_free(peer->node.join);
+  peer->node.join = NULL;
+}
+
+static void node_forget(struct peer *peer)
+{
+  node_forget_join(peer);
+  free(peer->node.regions);
+}
+
+static struct node_region *node_region_of(const struct peer *peer, uint32_t id)
+{
+  for (uint32_t i = 0; i < peer->control->node.offers_max; i++)
+    if (peer->node.regions[i].id == id)
+      return &peer->node.regions[i];
+  return NULL;
+}
+
+static bool node_make_regions(struct peer *peer)
+{
+  uint32_t count = peer->control->node.offers_max;
+
+  peer->node.regions = calloc(count ? count : 1, sizeof *peer->node.regions);
+  if (!peer->node.regions)
+    peer_drop(peer, -ENOMEM, "needs more memory than there is");
+  return peer->node.regions;
+}
+
+/* ---- In ---------------------------------------------------------------------------- */
+
+static void node_hear(const struct message_in *in)
+{
+  const struct wire_message *m = in->message;
+  const struct peer *peer = in->peer;
+  const bool is_meeting = m->type == WIRE_JOIN || m->type == WIRE_WELCOME;
+  const struct pst_blob blob = m->type == WIRE_MESSAGE
+                                   ? blob_view(m->payload, m->payload_length, NULL, 0)
+                                   : message_blob(in);
+  char local[SOCKET_TEXT_MAX], remote[SOCKET_TEXT_MAX];
+  const struct control_peer who = {.text = peer->text,
+                                   .local_place = local,
+                                   .remote_place = remote,
+                                   .params = m->params,
+                                   .param_count = m->param_count};
+  const struct control_node_message heard = {.type = m->type,
+                                             .id = peer->node.id,
+                                             .region = m->region_id,
+                                             .access = m->access,
+                                             .count = m->count,
+                                             .length = m->region_length,
+                                             .code = m->code,
+                                             .text = m->text,
+                                             .blob = blob.bytes ? &blob : NULL,
+                                             .peer = is_meeting ? &who : NULL};
+
+  if (is_meeting) {
+    socket_own_text(peer->main.fd, local);
+    socket_peer_text(peer->main.fd, remote);
+  }
+  peer->control->node.heard(peer->control->node.context, &heard);
+}
+
+static void node_got_join(const struct message_in *in)
+{
+  static const char *const ends[2] = {"the other end", "this one"};
+  const struct wire_message *m = in->message;
+  struct peer *peer = in->peer;
+  struct control *control = peer->control;
+  char text[REPORT_MAX];
+
+  if (peer->is_connector || peer->node.state != NODE_STRANGE) {
+    peer_drop(peer, -EPROTO, "sent JOIN %s",
+              peer->is_connector ? "though it was connected to" : "twice");
+    return;
+  }
+  if (!terms_compare(&control->node.terms, m, ends, text, sizeof text)) {
+    peer_drop(peer, -EPROTO, "does not agree: %s; give both ends the same transport and options",
+              text);
+    return;
+  }
+  /* Before anything is opened for it. */
+  if (control->node.needs_fds && (m->fd_count == 0 || in->fds->count == 0)) {
+    peer_drop(peer, -EXDEV,
+              "passes no descriptors, which this transport needs: both must be processes of one "
+              "user on one host; use a transport that reaches other hosts");
+    return;
+  }
+  peer->node.state = NODE_JOINING;
+  peer->node.id = control->node.last_id += 2;
+  peer->node.by_ns = control->now_ns + control->connect_timeout_ns;
+  peer->had_stream = true;
+  node_hear(in);
+}
+
+static void node_got_region(const struct message_in *in)
+{
+  const uint32_t id = in->message->region_id, most = in->peer->control->node.offers_max;
+  struct peer *peer = in->peer;
+  struct node_region *place = node_region_of(peer, 0);
+  char text[WIRE_WHY_MAX];
+
+  if (node_region_of(peer, id)) {
+    peer_drop(peer, -EPROTO, "offered the region %u twice", id);
+    return;
+  }
+  if (!place) {
+    snprintf(text, sizeof text, "more regions on offer than the limit `offers`: %u", most);
+    node_say_number(peer, WIRE_TAKEN, id, -ENOSPC, text);
+    return;
+  }
+  *place = (struct node_region){.id = id};
+  node_hear(in);
+}
+
+static void node_got_taken(const struct message_in *in)
+{
+  if (in->peer->node.offered == 0) {
+    peer_drop(in->peer, -EPROTO, "sent TAKEN of a region that is not on offer");
+    return;
+  }
+  in->peer->node.offered--;
+  node_hear(in);
+}
+
+static void node_got_withdraw(const struct message_in *in)
+{
+  struct node_region *place = node_region_of(in->peer, in->message->region_id);
+
+  /* Or it was refused, which has crossed this on its way. */
+  if (!place || place->is_withdrawn)
+    return;
+  place->is_withdrawn = true;
+  node_hear(in);
+}
+
+static void node_got_message(const struct message_in *in)
+{
+  const uint32_t most = in->peer->control->node.messages_max;
+
+  /* Each is kept until the node has taken it. */
+  if (in->peer->node.held == most) {
+    peer_drop(in->peer, -EPROTO, "sent more messages than there is room for: %u", most);
+    return;
+  }
+  in->peer->node.held++;
+  node_hear(in);
+}
+
+static void node_got_room(const struct message_in *in)
+{
+  if (in->message->count > in->peer->node.sent) {
+    peer_drop(in->peer, -EPROTO, "took more messages than it was sent");
+    return;
+  }
+  in->peer->node.sent -= in->message->count;
+  node_hear(in);
+}
+
+static void node_got_bye(const struct message_in *in)
+{
+  const struct wire_message *m = in->message;
+  struct peer *peer = in->peer;
+  char text[REPORT_MAX];
+
+  if (m->code == 0)
+    snprintf(text, sizeof text, "%s has closed", peer->text);
+  else
+    snprintf(text, sizeof text, "%s says: %s", peer->text, m->text);
+  node_fail_peer(peer, peer->node.state == NODE_JOINED || m->code ? m->code : -ECONNRESET, text);
+  peer_close(peer, 0, NULL);
+}
+
+static void node_got_welcome(const struct message_in *in)
+{
+  struct peer *peer = in->peer;
+
+  if (peer->node.join && peer->node.join->is_stale)
+    message_send_blob(peer, message_new(peer->control, WIRE_READDRESS), &peer->node.join->address);
+  node_forget_join(peer);
+  if (peer->state != PEER_UP || !node_make_regions(peer))
+    return;
+  peer->node.state = NODE_JOINED;
+  node_hear(in);
+}
+
+static bool node_admits(struct message_in *in)
+{
+  const enum wire_type type = in->message->type;
+  struct peer *peer = in->peer;
+
+  if (type == WIRE_JOIN)
+    return true;
+  if (type == WIRE_WELCOME && peer->is_connector && peer->node.state == NODE_JOINING)
+    return true;
+  if (peer->node.state == NODE_OVER) /* our goodbye has crossed it on its way */
+    return false;
+  if (peer->node.state != NODE_JOINED)
+    peer_drop(peer, -EPROTO, "sent a %s before it had joined", wire_type_name(type));
+  else if (type == WIRE_WELCOME)
+    peer_drop(peer, -EPROTO, "sent a WELCOME, which is not for nodes");
+  else if ((type == WIRE_MESSAGE || type == WIRE_ROOM) && peer->control->node.messages_max == 0)
+    peer_drop(peer, -EPROTO, "sent a %s, which goes over this node's transport",
+              wire_type_name(type));
+  else
+    return true;
+  return false;
+}
+
+/* ---- What the node wants ----------------------------------------------------------- */
+
+static struct peer *node_find(const struct control *control, uint64_t id)
+{
+  for (struct peer *peer = control->peers; peer; peer = peer->next)
+    if (peer->node.id == id && node_is_ours(peer))
+      return peer;
+  return NULL;
+}
+
+static void node_release_region(struct peer *peer, uint32_t id)
+{
+  struct node_region *place = node_region_of(peer, id);
+
+  if (place)
+    place->id = 0;
+}
+
+static void node_command(struct control *control, struct command *command)
+{
+  if (command->type == WIRE_JOIN) {
+    struct node_join *join = command->join;
+    command->join = NULL;
+    join->by_ns = control->now_ns + control->connect_timeout_ns;
+    node_dial(control, join, -EADDRNOTAVAIL, "no address");
+    return;
+  }
+  struct peer *peer = node_find(control, command->node);
+  if (!peer) {
+    node_dial_command(control, command);
+    return;
+  }
+  switch (command->type) {
+  case WIRE_WELCOME:
+    if (!node_make_regions(peer))
+      break;
+    peer->node.state = NODE_JOINED;
+    node_say_welcome(peer, &command->blob);
+    break;
+  case WIRE_READDRESS:
+    node_say_readdress(peer, &command->blob);
+    break;
+  case WIRE_REGION:
+    node_say_region(peer, command);
+    break;
+  case WIRE_TAKEN:
+    if (command->code < 0)
+      node_release_region(peer, command->region);
+    node_say_number(peer, WIRE_TAKEN, command->region, command->code, command->text);
+    break;
+  case WIRE_KEEP: /* nothing is said */
+    node_release_region(peer, command->region);
+    break;
+  case WIRE_WITHDRAW:
+    node_say_number(peer, WIRE_WITHDRAW, command->region, 0, "");
+    break;
+  case WIRE_MESSAGE:
+    node_say_message(peer, &command->blob);
+    break;
+  case WIRE_ROOM:
+    node_say_room(peer, command->count);
+    break;
+  default:
+    peer->node.state = NODE_OVER;
+    peer_close(peer, command->code, command->code ? command->text : NULL);
+    break;
+  }
+}
+
+static void node_close_all(struct control *control)
+{
+  node_dial_close_all(control);
+  for (struct peer *peer = control->peers; peer; peer = peer->next)
+    if (node_is_ours(peer))
+      peer->node.state = NODE_OVER;
+}
+
+static uint64_t node_tick(struct control *control)
+{
+  uint64_t next = node_dial_tick(control);
+  char seconds[24];
+
+  for (struct peer *peer = control->peers; peer; peer = peer->next) {
+    if (peer->node.state != NODE_JOINING)
+      continue;
+    if (control->now_ns < peer->node.by_ns) {
+      next = sooner(next, peer->node.by_ns);
+      continue;
+    }
+    seconds_text(control->connect_timeout_ns, seconds);
+    if (peer->is_connector)
+      node_forget_join(peer); /* no other address either */
+    peer_drop(peer, -ETIMEDOUT, "did not join within %s", seconds);
+    if (peer->state < PEER_UP)
+      peer_enter(peer, PEER_DEAD);
+  }
+  return next;
+}
+
+const struct control_protocol node_protocol = {
+    .connector = WIRE_NODE,
+    .acceptor = WIRE_NODE,
+    .what = "nodes",
+    .idle = "did not join",
+    .up = node_say_join,
+    .admits = node_admits,
+    .got = {[WIRE_JOIN] = node_got_join,
+            [WIRE_WELCOME] = node_got_welcome,
+            [WIRE_REGION] = node_got_region,
+            [WIRE_TAKEN] = node_got_taken,
+            [WIRE_WITHDRAW] = node_got_withdraw,
+            [WIRE_READDRESS] = node_hear,
+            [WIRE_MESSAGE] = node_got_message,
+            [WIRE_ROOM] = node_got_room,
+            [WIRE_BYE] = node_got_bye},
+    .has = node_has,
+    .fail_peer = node_fail_peer,
+    .retry = node_dial_retry,
+    .forget = node_forget,
+    .command = node_command,
+    .close_all = node_close_all,
+    .tick = node_tick,
+};

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One connection of the control channel. */
+#ifndef PST_CONTROL_PEER_H
+#define PST_CONTROL_PEER_H
+
+#include <assert.h>
+
+#include "control.h"
+#include "epoll.h"
+#include "side.h"
+#include "socket.h"
+#include "wire.h"
+
+#define PEER_TEXT_MAX 192
+#define SIDE_QUEUE 16
+/* With so much unread by it, a peer is not listened to: its questions cannot pile
+ * up answers here. */
+#define PEER_BACKLOG_BYTES (256u * 1024)
+#define PEER_INPUT_KEPT_BYTES 16384
+
+struct node_join;
+
+enum peer_state {
+  PEER_CONNECTING, /* connector: TCP */
+  PEER_HELLO,      /* for the other's HELLO */
+  PEER_CLAIMING,   /* connector: for the answer by the side-socket */
+  PEER_NAMING,     /* connector: for the other's identity */
+  PEER_UP,
+  PEER_CLOSING, /* our last bytes go out, what comes is thrown away */
+  PEER_DEAD,    /* freed at the end of the round */
+};
+
+enum side_state {
+  SIDE_NONE,     /* another host, another user's, or it has ended */
+  SIDE_CLAIMING, /* connector: until it is answered */
+  SIDE_OPEN,
+};
+
+enum node_state {
+  NODE_STRANGE, /* no JOIN yet */
+  NODE_JOINING, /* connector: until WELCOME; acceptor: until the node's thread has answered */
+  NODE_JOINED,
+  NODE_OVER, /* the node knows, or has said so */
+};
+
+struct node_region {
+  uint32_t id; /* 0: a free place */
+  bool is_withdrawn;
+};
+
+/* What node_proto.c keeps of a peer. */
+struct node_link {
+  enum node_state state;
+  uint64_t id;
+  uint64_t by_ns; /* JOINING */
+  struct node_join *join;
+  /* What it offers, node_offers_max places: those that the node has not done with, since each
+   * holds memory and descriptors of ours. */
+  struct node_region *regions;
+  uint32_t offered; /* ours that it has not answered */
+  uint32_t held;    /* messages of its that the node has not taken */
+  uint64_t sent;    /* ours that it has not taken */
+};
+
+struct side_out {
+  struct side_out *next;
+  struct side_fds batch;
+};
+
+struct peer {
+  struct peer *next;
+  struct control *control;
+  bool is_connector; /* our senders' connection; else one that our listener took */
+  bool in_process;
+  bool must_show; /* its user by the side-socket, before it is believed */
+  enum peer_state state;
+  struct watch main;
+  struct watch side;
+  enum side_state side_state;
+  char text[PEER_TEXT_MAX];
+  char place[SOCKET_TEXT_MAX];
+  uint8_t token[WIRE_TOKEN_BYTES]; /* what opens its side-socket, acceptor's choice */
+
+  uint8_t *in;
+  size_t in_length, in_capacity;
+  bool awaits_fds; /* the next frame's descriptors are not here yet: reading stops */
+  uint8_t *out;
+  size_t out_at, out_length, out_capacity;
+  bool out_broken; /* nobody takes it any more; reading will tell why */
+  bool out_shut;
+  bool is_silent; /* nobody is there to take what the kernel still holds */
+
+  struct side_fds side_in[SIDE_QUEUE];
+  uint32_t side_in_count;
+  struct side_out *side_out;
+  uint64_t side_id;
+
+  uint64_t born_ns;
+  uint64_t answer_by_ns; /* handshake, or the end of closing */
+  uint64_t frame_by_ns;  /* 0: no frame begun */
+  uint64_t fds_by_ns;
+  uint64_t heard_ns;
+  uint64_t sent_ns;
+  uint64_t taken_ns;      /* when it last took bytes of ours, or there were none */
+  uint64_t idle_since_ns; /* 0: it has streams */
+  uint32_t refusals;
+  bool had_stream;
+  struct node_link node;
+};
+
+/* A connection to the side-socket that has not made its claim. */
+struct guest {
+  struct guest *next;
+  struct control *control;
+  struct watch watch;
+  uint64_t claim_by_ns;
+};
+
+/* ---- peer.c: its life, and what goes out ---- */
+struct peer *peer_new(struct control *control, int fd, enum peer_state state, bool is_connector);
+/* Its state goes forward alone. */
+static inline void peer_enter(struct peer *peer, enum peer_state state)
+{
+  assert(state >= peer->state);
+  peer->state = state;
+}
+
+void peer_free(struct peer *peer);
+/* Queue a frame; what goes wrong shows when the peer is next read. */
+void peer_send(struct peer *peer, const struct wire_message *message);
+void peer_watch(struct peer *peer);
+/* Say BYE (code 0: without a reason), let the last bytes out, then close. */
+void peer_close(struct peer *peer, int code, const char *text);
+/* End it for a fault of its own: one line, its streams fail, it is told. */
+void peer_drop(struct peer *peer, int code, const char *format, ...) PST_PRINTF(3, 4);
+/* End it for -errno of this process, which `what`: "has no room for it". Likewise. */
+void peer_fail(struct peer *peer, int code, const char *what);
+/* It is gone: one line, its streams fail; a connector without live ones tries
+ * again. */
+void peer_gone(struct peer *peer, int code, const char *why);
+/* BYE alone; the connection stays. */
+void peer_send_bye(struct peer *peer, int code, const char *text);
+void peer_flush(struct peer *peer);
+bool peer_is_reading(const struct peer *peer);
+void peer_free_input(struct peer *peer);
+
+/* ---- peer_events.c: what comes in ---- */
+void peer_event(struct peer *peer, uint32_t events);
+void peer_side_event(struct peer *peer, uint32_t events);
+/* Acts on what is due, returns when to come again. */
+uint64_t peer_tick(struct peer *peer);
+
+/* ---- handshake.c: HELLO ---- */
+void handshake_open(struct peer *peer);
+void handshake_got_hello(struct peer *peer, const struct wire_message *hello);
+/* Connector: the side-socket is open, or (rc < 0) will not be. */
+void handshake_side(struct peer *peer, int rc);
+/* Connector: its time is over. Whether the side-socket was closed on it; then it is dropped. */
+bool handshake_has_no_reason(struct peer *peer);
+
+/* ---- fd_channel.c: descriptors by the side-socket ---- */
+/* Descriptors of the frame to be sent next: sets fd_id and fd_count, to none where there is no
+ * side-socket. False: the peer is ended. */
+bool fd_channel_send(struct peer *peer, const struct pst_blob *blob, struct wire_message *message);
+/* The descriptors of a frame. 0; -EAGAIN: still on their way; -EPROTO. */
+int fd_channel_take(struct peer *peer, const struct wire_message *message, struct side_fds *batch);
+/* It is open. False: that was its end, or the peer's. */
+bool fd_channel_event(struct peer *peer, uint32_t events);
+void fd_channel_watch(struct peer *peer);
+void fd_channel_close(struct peer *peer);
+/* Connector: makes its claim at the side-socket of that path. 0: the answer follows;
+ * or -errno, -EACCES with *uid: another user's. */
+int fd_channel_claim(struct peer *peer, const char *path, uint32_t *uid);
+/* The answer, in *code: 0, or -errno. False: it has not come yet. */
+bool fd_channel_got_answer(struct peer *peer, int *code);
+
+/* ---- side_guests.c: who comes to the side-socket ---- */
+void guests_accept(struct control *control);
+void guest_event(struct guest *guest);
+/* Frees guests that are through, closes those too slow. */
+uint64_t guests_tick(struct control *control);
+void guests_close(struct control *control);
+void guests_unlisten(struct control *control);
+
+#endif

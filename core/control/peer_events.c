@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What comes over a connection, and what does not come in time. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "internal.h"
+#include "peer.h"
+#include "util/log.h"
+
+#define IN_FIRST_BYTES 1024
+/* Larger ones are mapped, so that they are the kernel's again once they are freed. */
+#define IN_LARGE_BYTES (WIRE_FRAME_MAX + IN_FIRST_BYTES)
+#define READS_A_ROUND 16
+
+static size_t frame_length(const uint8_t *at, size_t left)
+{
+  if (left < WIRE_HEADER_BYTES)
+    return 0;
+  return WIRE_HEADER_BYTES +
+         ((size_t)at[0] << 24 | (size_t)at[1] << 16 | (size_t)at[2] << 8 | (size_t)at[3]);
+}
+
+/* From one that has not come up. */
+static void early_bye(struct peer *peer, const struct wire_message *bye)
+{
+  if (peer->is_connector) {
+    message_got(peer, bye, NULL);
+    return;
+  }
+  control_complain(peer->control, "control: dropped: %s left before it had shown who it is%s%s",
+                   peer->text, bye->text[0] ? ": " : "", bye->text);
+  peer_close(peer, 0, NULL);
+}
+
+/* One frame. False: not complete, or waiting for descriptors. */
+static bool process_one(struct peer *peer, const uint8_t *at, size_t left, size_t *used)
+{
+  struct control *control = peer->control;
+  struct wire_message *message = &control->got;
+  struct side_fds fds = {0};
+  char why[WIRE_WHY_MAX];
+
+  *used = frame_length(at, left);
+  if (*used == 0)
+    return false;
+  /* Of strangers nothing large is kept. */
+  const uint32_t most = peer->state < PEER_UP ? WIRE_HELLO_MAX : WIRE_BODY_MAX;
+  if (*used > WIRE_HEADER_BYTES + most) {
+    peer_drop(peer, -EPROTO,
+              "sent a frame of %zu bytes%s, more than the limit of %u; does it speak "
+              "Penstock's control protocol?",
+              *used - WIRE_HEADER_BYTES, peer->state < PEER_UP ? " before its HELLO" : "", most);
+    return false;
+  }
+  if (*used > left)
+    return false;
+  if (wire_decode(at + WIRE_HEADER_BYTES, *used - WIRE_HEADER_BYTES, message, why) < 0) {
+    peer_drop(peer, -EPROTO, "sent a frame that is not Penstock's: %s", why);
+    return false;
+  }
+  int rc = fd_channel_take(peer, message, &fds);
+  if (rc == -EAGAIN) {
+    if (!peer->awaits_fds)
+      peer->fds_by_ns = control->now_ns + control->limits.answer_ns;
+    peer->awaits_fds = true;
+    return false;
+  }
+  peer->awaits_fds = false;
+  if (rc < 0)
+    peer_drop(peer, -EPROTO, "sent descriptors that do not belong to its %s",
+              wire_type_name(message->type));
+  else if (message->type == WIRE_HELLO)
+    handshake_got_hello(peer, message);
+  else if (message->type == WIRE_BYE && peer->state < PEER_UP)
+    early_bye(peer, message);
+  else if (peer->state != PEER_UP)
+    peer_drop(peer, -EPROTO, "sent a %s before its HELLO", wire_type_name(message->type));
+  else
+    message_got(peer, message, &fds);
+  side_close_fds(&fds);
+  return true;
+}
+
+static void process(struct peer *peer)
+{
+  struct control *control = peer->control;
+  size_t at = 0;
+  size_t used = 0;
+
+  while (peer->state < PEER_CLOSING && peer->out_length < PEER_BACKLOG_BYTES &&
+         process_one(peer, peer->in + at, peer->in_length - at, &used)) {
+    at += used;
+    peer->frame_by_ns = 0;
+  }
+  if (peer->state >= PEER_CLOSING) {
+    peer->in_length = 0;
+  } else if (at > 0) {
+    memmove(peer->in, peer->in + at, peer->in_length - at);
+    peer->in_length -= at;
+  }
+  if (peer->in_length == 0 && peer->in_capacity > PEER_INPUT_KEPT_BYTES)
+    peer_free_input(peer);
+  if (peer->in_length == 0)
+    peer->frame_by_ns = 0;
+  else if (peer->frame_by_ns == 0)
+    peer->frame_by_ns = control->now_ns + control->limits.answer_ns;
+  peer_watch(peer);
+}
+
+static uint8_t *map_large(void)
+{
+  void *at = mmap(NULL, IN_LARGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+  return at == MAP_FAILED ? NULL : at;
+}
+
+/* The frame that has begun fits, its length being no more than process_one() allows. */
+static int make_room(struct peer *peer)
+{
+  size_t need = frame_length(peer->in, peer->in_length);
+
+  if (need < IN_FIRST_BYTES)
+    need = IN_FIRST_BYTES;
+  if (need <= peer->in_capacity && peer->in_length < peer->in_capacity)
+    return 0;
+  bool is_large = need > PEER_INPUT_KEPT_BYTES;
+  if (is_large)
+    need = IN_LARGE_BYTES;
+  uint8_t *larger = is_large ? map_large() : malloc(need);
+  if (!larger)
+    return -ENOMEM;
+  if (peer->in_length > 0)
+    memcpy(larger, peer->in, peer->in_length);
+  peer_free_input(peer);
+  peer->in = larger;
+  peer->in_capacity = need;
+  return 0;
+}
+
+static const char gone_text[] =
+    "the connection closed unexpectedly; it was killed or crashed. Check its log";
+
+static void read_lost(struct peer *peer, int code)
+{
+  char why[WIRE_WHY_MAX];
+
+  if (code == 0 || code == -ECONNRESET || code == -EPIPE) {
+    peer_gone(peer, -ECONNRESET,
+              peer->state < PEER_UP ? "it closed the connection during the handshake" : gone_text);
+    return;
+  }
+  snprintf(why, sizeof why, "the connection failed: %s. Check the network and its log",
+           strerror(-code));
+  peer_gone(peer, code == -ETIMEDOUT ? code : -ECONNRESET, why);
+}
+
+static void read_more(struct peer *peer)
+{
+  struct control *control = peer->control;
+
+  for (int i = 0; i < READS_A_ROUND && peer->state < PEER_CLOSING && peer_is_reading(peer); i++) {
+    if (make_room(peer) < 0) {
+      peer_drop(peer, -ENOMEM, "needs more memory than there is");
+      return;
+    }
+    ssize_t n =
+        recv(peer->main.fd, peer->in + peer->in_length, peer->in_capacity - peer->in_length, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+      return;
+    if (n <= 0) {
+      read_lost(peer, n < 0 ? -errno : 0);
+      return;
+    }
+    peer->in_length += (size_t)n;
+    peer->heard_ns = control->now_ns;
+    process(peer);
+  }
+}
+
+static void read_away(struct peer *peer)
+{
+  uint8_t nowhere[4096];
+
+  for (int i = 0; i < READS_A_ROUND; i++) {
+    ssize_t n = recv(peer->main.fd, nowhere, sizeof nowhere, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+      return;
+    if (n <= 0) {
+      peer_enter(peer, PEER_DEAD);
+      return;
+    }
+  }
+}
+
+static void connected(struct peer *peer)
+{
+  int rc = socket_error(peer->main.fd);
+
+  if (rc < 0) {
+    char why[WIRE_WHY_MAX];
+    snprintf(why, sizeof why, "%s", strerror(-rc));
+    peer_gone(peer, rc, why);
+    return;
+  }
+  peer_enter(peer, PEER_HELLO);
+  peer_watch(peer);
+}
+
+void peer_event(struct peer *peer, uint32_t events)
+{
+  if (peer->state == PEER_DEAD)
+    return;
+  if (peer->state == PEER_CONNECTING) {
+    connected(peer);
+    return;
+  }
+  if (events & EPOLLOUT)
+    peer_flush(peer);
+  if (events & (EPOLLHUP | EPOLLERR)) {
+    /* Nothing more is taken; what had been sent to us before is read below. */
+    peer->out_broken = true;
+    peer->out_length = 0;
+    if (peer->awaits_fds)
+      fd_channel_close(peer);
+  }
+  if (peer->state < PEER_CLOSING && peer->in_length > 0)
+    process(peer);
+  if (peer->state == PEER_CLOSING)
+    read_away(peer);
+  else
+    read_more(peer);
+  peer_watch(peer);
+}
+
+void peer_side_event(struct peer *peer, uint32_t events)
+{
+  int rc = 0;
+
+  if (peer->state == PEER_DEAD || peer->side.fd < 0)
+    return;
+  if (peer->side_state == SIDE_CLAIMING) {
+    if (fd_channel_got_answer(peer, &rc))
+      handshake_side(peer, rc);
+    return;
+  }
+  if (fd_channel_event(peer, events) && peer->awaits_fds)
+    process(peer);
+}
+
+/* ---- Time -------------------------------------------------------------------------------- */
+
+static void check_silence(struct peer *peer)
+{
+  struct control *control = peer->control;
+  uint64_t limit = control->peer_timeout_ns;
+  char why[WIRE_WHY_MAX];
+  char said[WIRE_WHY_MAX];
+  char seconds[24];
+
+  if (limit == 0 || peer->state != PEER_UP)
+    return;
+  bool silent = control->now_ns >= peer->heard_ns + limit;
+  bool stuck = peer->out_length > 0 && control->now_ns >= peer->taken_ns + limit;
+  if (!silent && !stuck)
+    return;
+  seconds_text(limit, seconds);
+  snprintf(why, sizeof why,
+           "it %s nothing for %s; it was stopped or killed, or the network failed. Check its log",
+           silent ? "said" : "read", seconds);
+  /* One that was stopped and goes on later learns that it was not its peer that crashed. */
+  snprintf(said, sizeof said, "your end %s nothing for %s; was its process stopped?",
+           silent ? "said" : "read", seconds);
+  peer_send_bye(peer, -ETIMEDOUT, said);
+  peer->is_silent = true;
+  peer_gone(peer, -ETIMEDOUT, why);
+}
+
+static void check_answers(struct peer *peer)
+{
+  struct control *control = peer->control;
+  uint64_t now_ns = control->now_ns;
+  char seconds[24];
+
+  seconds_text(control->limits.answer_ns, seconds);
+  if (peer->state == PEER_CLOSING && now_ns >= peer->answer_by_ns)
+    peer_enter(peer, PEER_DEAD);
+  if (peer->state == PEER_CONNECTING && now_ns >= peer->answer_by_ns)
+    peer_gone(peer, -ETIMEDOUT, "no answer to the connection");
+  if (peer->state >= PEER_HELLO && peer->state < PEER_UP && now_ns >= peer->answer_by_ns) {
+    if (handshake_has_no_reason(peer))
+      return;
+    if (peer->is_connector)
+      peer_gone(peer, -ETIMEDOUT, "it accepted the connection and did not answer");
+    else
+      peer_drop(peer, -ETIMEDOUT, "sent no HELLO within %s", seconds);
+  }
+  if (peer->awaits_fds && now_ns >= peer->fds_by_ns) {
+    pst_log(PST_LOG_WARN, "control: descriptors of %s did not come within %s; going on without",
+            peer->text, seconds);
+    fd_channel_close(peer);
+    process(peer);
+  } else if (peer->state < PEER_CLOSING && !peer->awaits_fds && peer->frame_by_ns != 0 &&
+             peer->out_length < PEER_BACKLOG_BYTES && now_ns >= peer->frame_by_ns) {
+    peer_drop(peer, -ETIMEDOUT, "began a frame and did not end it within %s", seconds);
+  }
+  if (peer->state == PEER_UP && peer->idle_since_ns != 0 &&
+      now_ns >= peer->idle_since_ns + control->limits.idle_ns) {
+    if (peer->had_stream)
+      peer_close(peer, 0, NULL);
+    else
+      peer_drop(peer, -ETIMEDOUT, "%s", control->protocol->idle);
+  }
+}
+
+static void beat(struct peer *peer)
+{
+  struct control *control = peer->control;
+
+  if (peer->state != PEER_UP || control->now_ns < peer->sent_ns + control->heartbeat_ns)
+    return;
+  peer->sent_ns = control->now_ns;
+  if (peer->out_length > 0)
+    return;
+  peer_send(peer, message_new(control, WIRE_KEEP));
+}
+
+uint64_t peer_tick(struct peer *peer)
+{
+  struct control *control = peer->control;
+  uint64_t next = UINT64_MAX;
+
+  if (peer->state == PEER_UP && !peer->is_connector) {
+    if (control->protocol->has(peer, false))
+      peer->idle_since_ns = 0;
+    else if (peer->idle_since_ns == 0)
+      peer->idle_since_ns = control->now_ns;
+  }
+  check_answers(peer);
+  check_silence(peer);
+  beat(peer);
+  if (peer->state == PEER_DEAD)
+    return control->now_ns;
+  if (peer->state != PEER_UP)
+    next = peer->answer_by_ns;
+  if (peer->awaits_fds)
+    next = sooner(next, peer->fds_by_ns);
+  else if (peer->frame_by_ns != 0 && peer->out_length < PEER_BACKLOG_BYTES)
+    next = sooner(next, peer->frame_by_ns);
+  if (peer->state == PEER_UP) {
+    next = sooner(next, peer->sent_ns + control->heartbeat_ns);
+    if (peer->idle_since_ns != 0)
+      next = sooner(next, peer->idle_since_ns + control->limits.idle_ns);
+    if (control->peer_timeout_ns != 0)
+      next = sooner(next, sooner(peer->heard_ns, peer->out_length ? peer->taken_ns : UINT64_MAX) +
+                              control->peer_timeout_ns);
+  }
+  return next;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Log lines about peers without a stream or a node: so many, then silence for a while. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "internal.h"
+#include "util/log.h"
+
+#define COMPLAINTS_AT_ONCE 10
+
+static void complain(struct control *control, int level, const char *format, va_list args)
+{
+  char line[1024];
+
+  if (control->now_ns >= control->complaints_refill_ns) {
+    if (control->complaints_hidden > 0)
+      pst_log(PST_LOG_WARN, "control: %u more lines about strange peers were left out",
+              control->complaints_hidden);
+    control->complaints_hidden = 0;
+    control->complaints_left = COMPLAINTS_AT_ONCE;
+    control->complaints_refill_ns = control->now_ns + control->limits.notice_ns;
+  }
+  if (control->complaints_left == 0) {
+    control->complaints_hidden++;
+    return;
+  }
+  control->complaints_left--;
+  vsnprintf(line, sizeof line, format, args);
+  pst_log(level, "%s", line);
+}
+
+void control_complain(struct control *control, const char *format, ...)
+{
+  va_list args;
+
+  va_start(args, format);
+  complain(control, PST_LOG_WARN, format, args);
+  va_end(args);
+}
+
+void control_own_fault(struct control *control, const char *format, ...)
+{
+  va_list args;
+
+  va_start(args, format);
+  complain(control, PST_LOG_ERROR, format, args);
+  va_end(args);
+}

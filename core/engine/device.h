@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transports with their filters, opened once for each set of options. */
+#ifndef PST_ENGINE_DEVICE_H
+#define PST_ENGINE_DEVICE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <penstock/page.h>
+#include <penstock/transport.h>
+
+#include "counts.h"
+#include "engine.h"
+
+struct engine_device {
+  const struct config_transport *config;
+  const struct loader_plugin *plugin;  /* of the innermost transport */
+  const struct pst_transport_ops *ops; /* of the outermost filter, or the transport's */
+  struct pst_device *device;
+  struct pst_limits limits;
+  struct pst_plan plan;
+  uint32_t next_worker;
+  uint32_t end_count;         /* of all its workers */
+  bool has_counters;          /* beside those of its workers and endpoints */
+  atomic_bool is_counted;     /* by a deferred work */
+  pthread_mutex_t count_lock; /* held while it is asked */
+  struct counts counts;
+};
+
+/* Add a device that is not open; config and plan are the caller's to set. NULL: out of memory. */
+struct engine_device *engine_device_add(struct engine *engine);
+/* local_address: as in struct pst_open_params. */
+int engine_device_open(struct engine *engine, struct engine_device *device,
+                       const char *local_address, struct pst_error *error);
+/* Seal its workers, where it does. */
+int engine_device_start(struct engine_device *device, struct pst_error *error);
+/* What the ends of a device tell each other has to fit into the control channel: addresses, and for
+ * one-sided access keys of regions. */
+int engine_device_check_told(const struct engine_device *device, bool has_keys,
+                             struct pst_error *error);
+/* Read the counters that are the device's own: now, which may block for some ms, or soon, on
+ * another thread. Any thread. */
+void engine_device_count(struct engine_device *device);
+void engine_device_count_soon(struct engine_device *device);
+void engine_device_close(struct engine_device *device);
+
+/* For memory that slots are cut from. */
+static inline uint64_t engine_device_alignment(const struct engine_device *device)
+{
+  const uint64_t page = pst_page_size(), slot = device->limits.slot_alignment;
+
+  return slot > page ? slot : page;
+}
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bytes of a region: filled, verified, summed and copied where they lie. */
+#include "region_data.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "strided.h"
+#include "util/log.h"
+
+#define REGION_BATCH 128 /* blocks of one fill or verify batch */
+#define REGION_PATTERN_SHIFT 24
+
+/* ---- Opening --------------------------------------------------------------------- */
+
+int region_data_open(struct region_data *data, const char *what, struct pst_error *error)
+{
+  const struct pst_memory_ops *memory = data->region.memory->plugin->memory;
+  struct pst_queue_params params = {
+      .struct_size = sizeof(params), .batches = 16, .pieces = REGION_BATCH};
+
+  if (!(memory->capabilities &
+        (PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_CHECKSUM)))
+    return 0;
+  int rc = memory->queue_open(data->region.memory->memory, &params, &data->queue);
+  if (rc == 0)
+    return 0;
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: memory %s opens no queue: %s", what,
+                  data->region.memory->plugin->name, strerror(-rc));
+}
+
+void region_data_close(struct region_data *data)
+{
+  if (data->queue)
+    data->region.memory->plugin->memory->queue_close(data->queue);
+  data->queue = NULL;
+  region_close(&data->region);
+}
+
+void region_data_range(const struct region_data *data, struct pst_range *range)
+{
+  struct pst_range full = {.struct_size = range->struct_size,
+                           .memory_kind = data->region.mem.kind,
+                           .address = data->region.mem.address,
+                           .host = data->region.mem.host,
+                           .length = data->region.length};
+
+  memcpy(range, &full, range->struct_size < sizeof(full) ? range->struct_size : sizeof(full));
+}
+
+/* ---- The pattern ------------------------------------------------------------------- */
+
+/* What is left of some parts, cut into blocks of a sequence each. */
+struct region_blocks {
+  const struct pst_area_pattern *part, *end;
+  uint64_t at; /* in *part */
+};
+
+static uint32_t region_data_next_blocks(const struct region_data *data,
+                                        struct region_blocks *blocks, struct pst_payload_row *rows)
+{
+  uint32_t n = 0, messages = 0;
+
+  while (messages < REGION_BATCH && blocks->part < blocks->end) {
+    const struct pst_area_pattern *part = blocks->part;
+    uint64_t left = part->length - blocks->at;
+    uint64_t length = left < PST_RANGE_BLOCK ? left : PST_RANGE_BLOCK;
+    if (length == 0) {
+      blocks->part++;
+      blocks->at = 0;
+      continue;
+    }
+    n = payload_row_add(rows, n, data->region.mem.address + part->offset + blocks->at, length,
+                        (part->pattern << REGION_PATTERN_SHIFT) + blocks->at / PST_RANGE_BLOCK);
+    messages++;
+    blocks->at += length;
+  }
+  return n;
+}
+
+static int region_data_await(struct region_data *data, uint64_t ticket)
+{
+  uint64_t done = 0;
+  int rc = 0;
+
+  while (rc == 0 && done < ticket)
+    rc = data->region.memory->plugin->memory->queue_poll(data->queue, &done);
+  return rc;
+}
+
+static bool region_data_has_pattern(const struct region_data *data)
+{
+  return data->queue &&
+         (data->region.memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN);
+}
+
+int region_data_begin(struct region_data *data, bool verify, const struct pst_area_pattern *parts,
+                      uint32_t n, uint64_t *ticket)
+{
+  const struct pst_memory_ops *memory = data->region.memory->plugin->memory;
+  struct region_blocks blocks = {parts, parts + n, 0};
+  struct pst_payload_row rows[REGION_BATCH];
+  uint64_t done = 0;
+
+  if (!region_data_has_pattern(data))
+    return -EOPNOTSUPP;
+  for (uint32_t i = 0; i < n; i++) {
+    if (parts[i].reserved)
+      return -EINVAL;
+    if (!region_has(data->region.length, parts[i].offset, parts[i].length))
+      return -ERANGE;
+  }
+  int rc = verify ? region_flush(&data->region) : 0;
+  while (rc == 0 && (n = region_data_next_blocks(data, &blocks, rows)) > 0) {
+    while ((rc = verify ? memory->verify_rows(data->queue, data->seed, rows, n, &data->begun)
+                        : memory->fill_rows(data->queue, data->seed, rows, n, &data->begun)) ==
+               -EAGAIN &&
+           (rc = memory->queue_poll(data->queue, &done)) == 0)
+      ;
+  }
+  if (rc == 0)
+    *ticket = data->begun;
+  return rc;
+}
+
+int region_data_poll(struct region_data *data, uint64_t *done, struct pst_verify_result *found)
+{
+  const struct pst_memory_ops *memory = data->region.memory->plugin->memory;
+  struct pst_verify_result now = {.struct_size = sizeof(now)};
+  uint64_t ended = 0;
+  int rc = region_data_has_pattern(data) ? memory->queue_poll(data->queue, &ended) : -EOPNOTSUPP;
+
+  if (rc == 0)
+    rc = memory->verify_result(data->queue, &now);
+  if (rc < 0)
+    return rc;
+  now.struct_size = found->struct_size;
+  memcpy(found, &now, found->struct_size < sizeof(now) ? found->struct_size : sizeof(now));
+  *done = ended;
+  return 0;
+}
+
+int region_data_fill(struct region_data *data, uint64_t offset, uint64_t length, uint64_t pattern)
+{
+  const struct pst_area_pattern part = {offset, length, pattern, 0};
+  uint64_t ticket = 0;
+  int rc = region_data_begin(data, false, &part, 1, &ticket);
+
+  return rc < 0 ? rc : region_data_await(data, ticket);
+}
+
+/* Behind all that began before, of which none is counted as this part's. */
+int region_data_verify(struct region_data *data, uint64_t offset, uint64_t length, uint64_t pattern,
+                       struct pst_verify_result *result)
+{
+  const struct pst_area_pattern part = {offset, length, pattern, 0};
+  struct pst_verify_result before = {.struct_size = sizeof(before)};
+  struct pst_verify_result after = {.struct_size = sizeof(after)};
+  uint64_t ticket = 0, done = 0;
+  int rc = region_data_has_pattern(data) ? region_data_await(data, data->begun) : -EOPNOTSUPP;
+
+  if (rc == 0)
+    rc = region_data_poll(data, &done, &before);
+  if (rc == 0)
+    rc = region_data_begin(data, true, &part, 1, &ticket);
+  if (rc == 0)
+    rc = region_data_await(data, ticket);
+  if (rc == 0)
+    rc = region_data_poll(data, &done, &after);
+  if (rc < 0)
+    return rc;
+  if (result) {
+    after.struct_size = result->struct_size;
+    memcpy(result, &after,
+           result->struct_size < sizeof(after) ? result->struct_size : sizeof(after));
+  }
+  return after.corrupted > before.corrupted ? -EBADMSG : 0;
+}
+
+/* The device reads and writes pinned memory at its full speed; what is foreign it bounces. */
+int region_data_copy(struct region_data *data, uint64_t offset, uint64_t length, void *host,
+                     bool out)
+{
+  const struct pst_memory_ops *memory = data->region.memory->plugin->memory;
+  uint64_t at = data->region.mem.address + offset, there = (uint64_t)(uintptr_t)host;
+  struct pst_copy_row piece = {
+      .source = out ? at : there, .destination = out ? there : at, .length = length, .count = 1};
+  uint64_t ticket = 0, done = 0;
+  int rc = out ? region_flush(&data->region) : 0;
+
+  if (!region_has(data->region.length, offset, length))
+    return -ERANGE;
+  if (rc < 0 || length == 0)
+    return rc;
+  if (data->region.mem.host) {
+    uint8_t *mine = (uint8_t *)data->region.mem.host + offset;
+    memcpy(out ? host : mine, out ? mine : host, length);
+    return 0;
+  }
+  if (!data->queue || !(memory->capabilities & PST_MEMORY_CAP_COPY))
+    return -EOPNOTSUPP;
+  while ((rc = memory->copy_rows(data->queue, &piece, 1, &ticket)) == -EAGAIN)
+    memory->queue_poll(data->queue, &done);
+  return rc < 0 ? rc : region_data_await(data, ticket);
+}
+
+int region_data_checksum(struct region_data *data, uint64_t offset, uint64_t length,
+                         uint32_t *crc32c)
+{
+  const struct pst_memory_ops *memory = data->region.memory->plugin->memory;
+  struct pst_sum sum = {.address = data->region.mem.address + offset, .length = length};
+  uint64_t ticket = 0, done = 0;
+
+  if (!data->queue || !(memory->capabilities & PST_MEMORY_CAP_CHECKSUM))
+    return -EOPNOTSUPP;
+  if (!region_has(data->region.length, offset, length))
+    return -ERANGE;
+  int rc = region_flush(&data->region);
+  while (rc == 0 && (rc = memory->sum_batch(data->queue, &sum, 1, &ticket)) == -EAGAIN)
+    rc = memory->queue_poll(data->queue, &done);
+  if (rc == 0)
+    rc = region_data_await(data, ticket);
+  if (rc == 0)
+    *crc32c = sum.crc32c;
+  return rc;
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* READs, WRITEs and atomics of one endpoint: slots, cutting and what has ended. */
+#include "rma_plain.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t rma_operations(uint64_t capabilities)
+{
+  uint64_t operations = UINT64_C(1) << PST_OP_FLUSH;
+
+  if (capabilities & PST_CAP_WRITE)
+    operations |= UINT64_C(1) << PST_OP_WRITE;
+  if (capabilities & PST_CAP_READ)
+    operations |= UINT64_C(1) << PST_OP_READ;
+  if (capabilities & PST_CAP_ATOMIC)
+    operations |= UINT64_C(1) << PST_OP_FETCH_ADD | UINT64_C(1) << PST_OP_COMPARE_SWAP;
+  return operations;
+}
+
+int rma_open(struct rma *rma)
+{
+  uint32_t size = 1;
+
+  while (size < rma->depth)
+    size <<= 1;
+  rma->mask = size - 1;
+  rma->rest_slot = RMA_NO_SLOT;
+  if (rma->request_pieces == 0)
+    rma->request_pieces = rma->pieces;
+  rma->cancelled = -ECANCELED;
+  rma->slots = calloc(rma->depth, sizeof(*rma->slots));
+  rma->free_slots = calloc(rma->depth, sizeof(*rma->free_slots));
+  rma->ended = calloc(size, sizeof(*rma->ended));
+  rma->completed = calloc(size, sizeof(*rma->completed));
+  rma->writes = calloc(size, sizeof(*rma->writes));
+  rma->rest_pieces = calloc(rma->pieces ? rma->pieces : 1, sizeof(*rma->rest_pieces));
+  rma->cut = calloc(rma->pieces + RMA_BATCH, sizeof(*rma->cut));
+  if (!rma->slots || !rma->free_slots || !rma->ended || !rma->completed || !rma->writes ||
+      !rma->rest_pieces || !rma->cut)
+    return -ENOMEM;
+  for (uint32_t i = 0; i < rma->depth; i++)
+    rma->free_slots[rma->free_count++] = rma->depth - 1 - i;
+  return 0;
+}
+
+void rma_close(struct rma *rma)
+{
+  free(rma->slots);
+  free(rma->free_slots);
+  free(rma->ended);
+  free(rma->completed);
+  free(rma->writes);
+  free(rma->rest_pieces);
+  free(rma->cut);
+}
+
+/* ---- What has ended --------------------------------------------------------------- */
+
+static inline void end_transfer(struct rma *rma, uint32_t at)
+{
+  if (rma->end(rma->context, at))
+    rma->free_slots[rma->free_count++] = at;
+  else
+    rma->ended[rma->ended_tail++ & rma->mask] = at;
+}
+
+static inline void end_part(struct rma *rma, uint32_t at, int32_t status)
+{
+  struct rma_slot *slot = &rma->slots[at];
+
+  if (status == -ECANCELED)
+    status = rma->cancelled;
+  if (slot->status == 0)
+    slot->status = status;
+  slot->parts--;
+  rma->requests--;
+  if (slot->parts == 0 && at != rma->rest_slot)
+    end_transfer(rma, at);
+}
+
+static inline bool end_writes(struct rma *rma, const struct pst_completion *completion)
+{
+  if (!rma_are_oldest(rma, completion->u.done.cookie, completion->u.done.count))
+    return false;
+  for (uint64_t left = completion->u.done.count; left; left--)
+    end_part(rma, rma->writes[rma->write_head++ & rma->mask], completion->status);
+  return true;
+}
+
+bool rma_done(struct rma *rma, const struct pst_completion *completion)
+{
+  uint64_t at = completion->u.done.cookie;
+  uint64_t count = completion->u.done.count;
+
+  if (completion->code == PST_OP_WRITE)
+    return end_writes(rma, completion);
+  if (at >= rma->depth || rma->slots[at].op != completion->code || count > rma->slots[at].parts)
+    return false;
+  while (count--)
+    end_part(rma, (uint32_t)at, completion->status);
+  return true;
+}
+
+void rma_abandon(struct rma *rma, int status)
+{
+  if (rma->rest_slot != RMA_NO_SLOT)
+    rma_end_rest(rma, status);
+  rma->write_head = rma->write_tail;
+  for (uint32_t i = 0; rma->slots && i < rma->depth && rma->requests; i++)
+    while (rma->slots[i].parts)
+      end_part(rma, i, status);
+}
+
+/* ---- Posting ------------------------------------------------------------------------ */
+
+int rma_check_any(const struct rma *rma, const struct rma_work *w)
+{
+  bool atomic = w->op == PST_OP_FETCH_ADD || w->op == PST_OP_COMPARE_SWAP;
+
+  if (w->op < PST_OP_WRITE || w->op > PST_OP_FLUSH || (w->flags & ~PST_REQUEST_FENCE))
+    return -EINVAL;
+  if (!(rma->operations >> w->op & 1))
+    return -EOPNOTSUPP;
+  if (w->op == PST_OP_FLUSH && (w->length | w->local_offset | w->remote_offset))
+    return -EINVAL;
+  if (w->op == PST_OP_READ && w->length == 0)
+    return -EINVAL;
+  if (atomic && (w->length != 8 || ((w->local_offset | w->remote_offset) & 7)))
+    return -EINVAL;
+  if ((w->op != PST_OP_COMPARE_SWAP && w->compare) || (!atomic && w->operand))
+    return -EINVAL;
+  return 0;
+}
+
+/* The first `length` bytes at the peer's, which WRITE and READ name, too. */
+static inline void make_rma(const struct rma_work *w, uint64_t length, uint64_t cookie,
+                            struct pst_request *request)
+{
+  request->opcode = w->op;
+  request->flags = w->flags;
+  request->piece_count = 0;
+  request->reserved0 = 0;
+  request->local.mr = w->mr;
+  request->offset = w->local_offset;
+  request->arg.length = length;
+  request->cookie = cookie;
+  request->u.rma.remote = w->remote;
+  request->u.rma.offset = w->remote_offset;
+  request->u.rma.reserved = 0;
+}
+
+/* A request for the first `length` bytes of a transfer. */
+static inline void make_request(const struct rma_work *w, uint64_t length, uint32_t slot,
+                                struct pst_request *request)
+{
+  make_rma(w, length, slot, request);
+  switch (w->op) {
+  case PST_OP_WRITE:
+  case PST_OP_READ:
+    break;
+  case PST_OP_FLUSH:
+    request->local.mr = NULL;
+    request->offset = request->u.rma.offset = 0;
+    break;
+  default:
+    request->arg.compare = w->compare;
+    request->u.atomic.operand = w->operand;
+    break;
+  }
+  if (w->piece_count) {
+    request->piece_count = w->piece_count;
+    request->local.pieces = w->pieces;
+    request->offset = 0;
+  }
+}
+
+/* Returns how many were taken, 0 also when the peer is going; -errno: the transport refuses the
+ * first. */
+static int post_requests(struct rma *rma, const struct pst_request *requests, uint32_t n)
+{
+  uint32_t wait = PST_WAIT_NONE;
+  int rc = rma->ops->post(rma->endpoint, requests, n, &wait);
+
+  if (rc >= 0) {
+    rma->requests += (uint32_t)rc;
+    return rc;
+  }
+  return rc == -EAGAIN ? 0 : rma->refused(rma->context, rc);
+}
+
+static void take_slot(struct rma *rma, const struct rma_work *w, uint32_t slot)
+{
+  rma->slots[slot] = (struct rma_slot){.cookie = w->cookie, .length = w->length, .op = w->op};
+}
+
+/* `parts` more requests of this slot, which are the newest, are under way. */
+static void add_parts(struct rma *rma, uint32_t slot, uint32_t parts)
+{
+  rma->slots[slot].parts += parts;
+  if (rma->slots[slot].op != PST_OP_WRITE)
+    return;
+  while (parts--)
+    rma->writes[rma->write_tail++ & rma->mask] = slot;
+  rma->slots[slot].write = rma->write_tail;
+}
+
+/* How many requests can be made at once. */
+static uint32_t room_for_whole(const struct rma *rma)
+{
+  uint32_t room = rma->depth - rma->requests;
+
+  if (room > rma->free_count)
+    room = rma->free_count;
+  return room < RMA_BATCH ? room : RMA_BATCH;
+}
+
+/* k requests, one for each of the first free slots. Returns how many were taken; *stop: go on to no
+ * more, *rc says when the next is to blame. */
+static uint32_t post_made(struct rma *rma, const struct pst_request *requests, uint32_t k, int *rc,
+                          bool *stop)
+{
+  const int result = post_requests(rma, requests, k);
+  const uint32_t taken = result > 0 ? (uint32_t)result : 0;
+
+  *stop |= taken < k;
+  if (result < 0)
+    *rc = result;
+  for (uint32_t i = 0; i < taken; i++)
+    add_parts(rma, (uint32_t)requests[i].cookie, 1);
+  rma->free_count -= taken;
+  return taken;
+}
+
+/* Those at the front that are one request each. As post_made(). */
+static uint32_t post_whole(struct rma *rma, const struct rma_work *works, uint32_t n,
+                           uint32_t *slots, int *rc, bool *stop)
+{
+  struct pst_request requests[RMA_BATCH];
+  uint32_t room = room_for_whole(rma), k = 0;
+
+  *stop = room == 0;
+  for (; k < n && k < room && !rma_is_cut(rma, &works[k]); k++) {
+    const struct rma_work *w = &works[k];
+    uint32_t slot = rma->free_slots[rma->free_count - 1 - k];
+    take_slot(rma, w, slot);
+    make_request(w, w->length, slot, &requests[k]);
+    if (slots)
+      slots[k] = slot;
+  }
+  return k ? post_made(rma, requests, k, rc, stop) : 0;
+}
+
+void rma_end_rest(struct rma *rma, int status)
+{
+  uint32_t at = rma->rest_slot;
+  struct rma_slot *slot = &rma->slots[at];
+
+  rma->rest_slot = RMA_NO_SLOT;
+  if (slot->status == 0)
+    slot->status = status;
+  if (slot->parts == 0)
+    end_transfer(rma, at);
+}
+
+static void advance(struct rma_work *rest, uint64_t length)
+{
+  rest->remote_offset += length;
+  rest->length -= length;
+  if (!rest->piece_count) {
+    rest->local_offset += length;
+    return;
+  }
+  while (length) {
+    struct pst_piece *piece = (struct pst_piece *)(uintptr_t)rest->pieces;
+    uint64_t part = length < piece->length ? length : piece->length;
+    piece->offset += part;
+    piece->length -= part;
+    length -= part;
+    if (piece->length == 0 && rest->piece_count > 1) {
+      rest->pieces++;
+      rest->piece_count--;
+    }
+  }
+}
+
+/* A list of pieces, as far as it is cut, and where the pieces of the next request are put. */
+struct piece_list {
+  const struct pst_piece *at;
+  uint64_t skip; /* bytes of it that are in requests already */
+  struct pst_piece *into;
+};
+
+/* With pieces: at most `length` of its bytes, in as many pieces as a request has. */
+static void cut_pieces(const struct rma *rma, struct piece_list *list, uint64_t length,
+                       struct pst_request *request)
+{
+  uint64_t left = length;
+  uint32_t n = 0;
+
+  while (left && n < rma->request_pieces) {
+    const uint64_t rest = list->at->length - list->skip, bytes = rest < left ? rest : left;
+    if (bytes)
+      list->into[n++] = (struct pst_piece){
+          .mr = list->at->mr, .offset = list->at->offset + list->skip, .length = bytes};
+    left -= bytes;
+    list->skip += bytes;
+    if (bytes == rest) {
+      list->at++;
+      list->skip = 0;
+    }
+  }
+  request->local.pieces = list->into;
+  request->piece_count = (uint16_t)n;
+  request->arg.length = length - left;
+  list->into += n;
+}
+
+/* As many requests as there is room for. Returns how many, at the front of what is left. */
+static uint32_t make_rest(struct rma *rma, struct pst_request *requests)
+{
+  struct rma_work ahead = rma->rest;
+  struct piece_list list = {ahead.pieces, 0, rma->cut};
+  uint32_t room = rma->depth - rma->requests;
+  uint32_t k = 0;
+
+  if (room > RMA_BATCH)
+    room = RMA_BATCH;
+  for (; k < room && ahead.length; k++) {
+    uint64_t length = ahead.length < rma->max ? ahead.length : rma->max;
+    make_request(&ahead, length, rma->rest_slot, &requests[k]);
+    if (ahead.piece_count)
+      cut_pieces(rma, &list, length, &requests[k]);
+    length = requests[k].arg.length;
+    ahead.local_offset += length;
+    ahead.remote_offset += length;
+    ahead.length -= length;
+  }
+  return k;
+}
+
+/* Post on what is left of a transfer that is cut. Returns how many requests were
+ * taken, or why the transport refuses it. */
+static int post_rest(struct rma *rma)
+{
+  struct pst_request requests[RMA_BATCH];
+  int all = 0;
+
+  while (rma->rest.length && rma->requests < rma->depth) {
+    uint32_t k = make_rest(rma, requests);
+    int taken = post_requests(rma, requests, k);
+    if (taken < 0)
+      return taken;
+    for (int i = 0; i < taken; i++)
+      advance(&rma->rest, requests[i].arg.length);
+    add_parts(rma, rma->rest_slot, (uint32_t)taken);
+    all += taken;
+    if (taken < (int)k)
+      break;
+  }
+  return all;
+}
+
+bool rma_push_rest(struct rma *rma)
+{
+  int rc = post_rest(rma);
+  if (rc < 0)
+    rma_end_rest(rma, rc);
+  else if (rma->rest.length == 0)
+    rma_end_rest(rma, 0);
+  return rma->rest_slot == RMA_NO_SLOT;
+}
+
+/* One that is more than a request. Returns 1 when it was taken. */
+static uint32_t post_cut(struct rma *rma, const struct rma_work *w, uint32_t *slots, int *rc)
+{
+  if (rma->free_count == 0)
+    return 0;
+  uint32_t slot = rma->free_slots[rma->free_count - 1];
+  take_slot(rma, w, slot);
+  rma->rest = *w;
+  rma->rest_slot = slot;
+  if (w->piece_count) {
+    memcpy(rma->rest_pieces, w->pieces, w->piece_count * sizeof(*w->pieces));
+    rma->rest.pieces = rma->rest_pieces;
+  }
+  int taken = post_rest(rma);
+  if (taken < 0 && rma->slots[slot].parts == 0) {
+    *rc = taken;
+    rma->rest_slot = RMA_NO_SLOT;
+    return 0;
+  }
+  if (taken == 0) {
+    rma->rest_slot = RMA_NO_SLOT;
+    return 0;
+  }
+  rma->free_count--;
+  if (slots)
+    slots[0] = slot;
+  if (taken < 0 || rma->rest.length == 0)
+    rma_end_rest(rma, taken < 0 ? taken : 0);
+  return 1;
+}
+
+uint32_t rma_post(struct rma *rma, const struct rma_work *works, uint32_t n, uint32_t *slots,
+                  int *rc)
+{
+  uint32_t taken = 0;
+  bool stop = false;
+
+  while (taken < n && !stop && rma->rest_slot == RMA_NO_SLOT) {
+    uint32_t *into = slots ? slots + taken : NULL;
+    if (rma_is_cut(rma, &works[taken])) {
+      uint32_t one = post_cut(rma, &works[taken], into, rc);
+      taken += one;
+      stop = one == 0;
+    } else {
+      taken += post_whole(rma, works + taken, n - taken, into, rc, &stop);
+    }
+  }
+  return taken;
+}

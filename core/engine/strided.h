@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages that follow each other at equal distances, as nearly all of a stream do, go to their
+ * memory's plugin as one row. What is to be done with a message is then no more than a comparison:
+ * that it is where the row goes on.
+ */
+#ifndef PST_ENGINE_STRIDED_H
+#define PST_ENGINE_STRIDED_H
+
+#include <stdint.h>
+
+#include <penstock/memory.h>
+#include <penstock/penstock.h>
+
+/* A batch of copies being made. */
+struct copy_rows {
+  struct pst_copy_row *row; /* room for as many as the batch may have pieces */
+  uint32_t count;
+};
+
+/* A batch of messages to check. */
+struct payload_rows {
+  struct pst_payload_row *row;
+  uint32_t count;
+};
+
+/* For batches of up to so many pieces. 0; -ENOMEM: close it all the same. */
+int copy_rows_open(struct copy_rows *rows, uint32_t pieces);
+void copy_rows_close(struct copy_rows *rows);
+/* One more piece; an empty one is none. */
+void copy_rows_add(struct copy_rows *rows, uint64_t source, uint64_t destination, uint64_t length);
+/* n views, from where they lie to `to` and on, one each `stride`. */
+void copy_rows_add_views(struct copy_rows *rows, const struct pst_view *views, uint32_t n,
+                         uint64_t to, uint64_t stride);
+
+/* For batches of up to so many messages. 0; -ENOMEM: close it all the same. */
+int payload_rows_open(struct payload_rows *rows, uint32_t messages);
+void payload_rows_close(struct payload_rows *rows);
+/* These n > 0 views, and nothing else. */
+void payload_rows_set(struct payload_rows *rows, const struct pst_view *views, uint32_t n);
+/* One more message. Returns how many of `row` are in use, `count` before, for which there is room.
+ */
+static inline uint32_t payload_row_add(struct pst_payload_row *row, uint32_t count,
+                                       uint64_t address, uint64_t length, uint64_t sequence)
+{
+  struct pst_payload_row *last = count ? &row[count - 1] : NULL;
+
+  if (last && last->length == length && last->sequence + last->count == sequence) {
+    if (last->count == 1)
+      last->stride = address - last->address;
+    if (last->address + last->count * last->stride == address) {
+      last->count++;
+      return count;
+    }
+  }
+  row[count] = (struct pst_payload_row){
+      .address = address, .length = length, .sequence = sequence, .count = 1};
+  return count + 1;
+}
+
+#endif

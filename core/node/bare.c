@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The transport of a node that has none: messages alone, over the control connection. A peer's
+ * address is the number of its slots, each of which is credit for a message. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "bare.h"
+#include "peer.h"
+
+#define BARE_SLOTS_MAX 1024u
+
+struct pst_mr {
+  uint8_t *base;
+};
+
+/* Of the ring; its address is the token of the message in it. */
+struct bare_slot {
+  struct pst_ring *ring;
+  struct bare_slot *next; /* arrived, or free */
+  uint32_t index;
+  uint32_t length;
+};
+
+struct pst_ring {
+  struct pst_endpoint *endpoint; /* NULL: closed */
+  uint8_t *base;
+  uint64_t stride;
+  uint64_t payload_max;
+  uint32_t count;
+  struct bare_slot *slots, *free;
+};
+
+struct pst_endpoint {
+  struct pst_endpoint *next;
+  struct pst_worker *worker;
+  struct pst_peer *peer;
+  struct pst_ring *ring;
+  struct bare_slot *first, **last; /* arrived, and not polled */
+  uint32_t credits;
+  uint64_t sent, told; /* requests that are done; those of which a DONE has told */
+  bool is_connected, is_over, is_closed; /* to be told */
+};
+
+struct pst_worker {
+  struct pst_node *node;
+  struct pst_endpoint *endpoints;
+  int event_fd; /* never readable: what comes is mail, which wakes the node */
+};
+
+void bare_limits(struct pst_limits *limits)
+{
+  *limits = (struct pst_limits){.struct_size = sizeof(*limits),
+                                .capabilities = PST_CAP_SEND | PST_CAP_RELIABLE | PST_CAP_DYNAMIC |
+                                                PST_CAP_WAKEUP,
+                                .message_max = CONTROL_MESSAGE_MAX,
+                                .slot_alignment = 1,
+                                .slots_min = 1,
+                                .slots_max = BARE_SLOTS_MAX,
+                                .workers_max = 1,
+                                .endpoints_max = UINT32_MAX,
+                                .requests_max = UINT32_MAX,
+                                .pieces_max = 1,
+                                .page_size = 1,
+                                .address_max = sizeof(uint32_t)};
+}
+
+int bare_open(struct pst_node *node, struct pst_worker **worker)
+{
+  struct pst_worker *made = calloc(1, sizeof(*made));
+
+  if (!made)
+    return -ENOMEM;
+  made->node = node;
+  made->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (made->event_fd < 0) {
+    int rc = -errno;
+    free(made);
+    return rc;
+  }
+  *worker = made;
+  return 0;
+}
+
+static void bare_worker_close(struct pst_worker *worker)
+{
+  close(worker->event_fd);
+  free(worker);
+}
+
+static int bare_worker_event_fd(struct pst_worker *worker)
+{
+  return worker->event_fd;
+}
+
+/* ---- Memory ------------------------------------------------------------------------ */
+
+static int bare_mr_register(struct pst_device *device, const struct pst_mr_params *params,
+                            struct pst_mr **mr)
+{
+  (void)device;
+  *mr = calloc(1, sizeof(**mr));
+  if (!*mr)
+    return -ENOMEM;
+  if (params->region->host)
+    (*mr)->base = (uint8_t *)params->region->host + params->offset;
+  return 0;
+}
+
+static void bare_mr_deregister(struct pst_device *device, struct pst_mr *mr)
+{
+  (void)device;
+  free(mr);
+}
+
+static int bare_ring_open(struct pst_worker *worker, const struct pst_ring_params *params,
+                          struct pst_path_info *path, struct pst_ring **ring)
+{
+  struct pst_ring *made = calloc(1, sizeof(*made));
+  struct bare_slot *slots = calloc(params->slots, sizeof(*slots));
+
+  (void)worker;
+  (void)path;
+  if (!made || !slots) {
+    free(made);
+    free(slots);
+    return -ENOMEM;
+  }
+  *made = (struct pst_ring){.base = params->mr->base,
+                            .stride = params->stride,
+                            .payload_max = params->payload_max,
+                            .count = params->slots,
+                            .slots = slots};
+  for (uint32_t i = params->slots; i-- > 0;) {
+    slots[i] = (struct bare_slot){.ring = made, .next = made->free, .index = i};
+    made->free = &slots[i];
+  }
+  *ring = made;
+  return 0;
+}
+
+static void bare_ring_close(struct pst_worker *worker, struct pst_ring *ring)
+{
+  (void)worker;
+  if (!ring)
+    return;
+  free(ring->slots);
+  free(ring);
+}
+
+/* ---- Endpoints ---------------------------------------------------------------------- */
+
+static int bare_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *params,
+                              struct pst_endpoint **endpoint)
+{
+  struct pst_endpoint *made = calloc(1, sizeof(*made));
+
+  if (!made)
+    return -ENOMEM;
+  made->worker = worker;
+  made->peer = (struct pst_peer *)(uintptr_t)params->cookie;
+  made->ring = params->ring;
+  made->ring->endpoint = made;
+  made->last = &made->first;
+  made->next = worker->endpoints;
+  worker->endpoints = made;
+  *endpoint = made;
+  return 0;
+}
+
+static int bare_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
+{
+  const uint32_t slots = htobe32(endpoint->ring->count);
+
+  memcpy(address->bytes, &slots, sizeof(slots));
+  address->length = sizeof(slots);
+  address->fd_count = 0;
+  return 0;
+}
+
+static int bare_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
+{
+  uint32_t slots;
+
+  if (address->length != sizeof(slots))
+    return -EPROTO;
+  memcpy(&slots, address->bytes, sizeof(slots));
+  slots = be32toh(slots);
+  if (slots == 0 || slots > BARE_SLOTS_MAX)
+    return -EPROTO;
+  endpoint->credits = slots;
+  endpoint->is_connected = true;
+  return 0;
+}
+
+static int bare_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
+{
+  struct pst_path_info info = {.path = PST_PATH_DIRECT};
+
+  (void)endpoint;
+  snprintf(info.via, sizeof(info.via), "control");
+  snprintf(info.carrier, sizeof(info.carrier), "tcp");
+  pst_struct_write(path, &info, sizeof(info));
+  return 0;
+}
+
+static int bare_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
+{
+  (void)mode;
+  (void)deadline_ns;
+  endpoint->is_closed = true;
+  return 0;
+}
+
+static void bare_forget(struct pst_endpoint *endpoint)
+{
+  struct pst_endpoint **at = &endpoint->worker->endpoints;
+
+  while (*at != endpoint)
+    at = &(*at)->next;
+  *at = endpoint->next;
+  endpoint->ring->endpoint = NULL;
+  free(endpoint);
+}
+
+/* ---- Messages ----------------------------------------------------------------------- */
+
+static int bare_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
+                     uint32_t *wait)
+{
+  const struct pst_peer *peer = endpoint->peer;
+  uint32_t taken = 0;
+  int rc = 0;
+
+  while (taken < n && endpoint->credits && !endpoint->is_over && rc == 0) {
+    const struct pst_request *request = &requests[taken];
+    const struct pst_blob bytes = {.struct_size = sizeof(bytes),
+                                   .length = (uint32_t)request->arg.length,
+                                   .bytes = request->local.mr->base + request->offset};
+    rc = control_node_say(
+        peer->node->control,
+        &(struct control_node_message){.type = WIRE_MESSAGE, .id = peer->id, .blob = &bytes});
+    if (rc < 0)
+      break;
+    endpoint->credits--;
+    endpoint->sent++;
+    taken++;
+  }
+  *wait = PST_WAIT_CREDIT;
+  if (taken)
+    return (int)taken;
+  return endpoint->is_over ? -ENOTCONN : rc < 0 ? rc : -EAGAIN;
+}
+
+int bare_arrived(struct pst_endpoint *endpoint, const void *bytes, uint32_t length)
+{
+  struct pst_ring *ring = endpoint->ring;
+  struct bare_slot *slot = ring->free;
+
+  if (!slot || length > ring->payload_max)
+    return -EPROTO;
+  ring->free = slot->next;
+  slot->next = NULL;
+  slot->length = length;
+  if (length)
+    memcpy(ring->base + slot->index * ring->stride, bytes, length);
+  *endpoint->last = slot;
+  endpoint->last = &slot->next;
+  return 0;
+}
+
+void bare_room(struct pst_endpoint *endpoint, uint32_t count)
+{
+  endpoint->credits =
+      count < BARE_SLOTS_MAX - endpoint->credits ? endpoint->credits + count : BARE_SLOTS_MAX;
+}
+
+void bare_over(struct pst_endpoint *endpoint)
+{
+  endpoint->is_over = true;
+}
+
+static int bare_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n)
+{
+  for (uint32_t i = 0; i < n; i++) {
+    struct bare_slot *slot = (struct bare_slot *)(uintptr_t)tokens[i];
+    struct pst_ring *ring = slot->ring;
+    slot->next = ring->free;
+    ring->free = slot;
+    if (ring->endpoint)
+      control_node_say(worker->node->control,
+                       &(struct control_node_message){
+                           .type = WIRE_ROOM, .id = ring->endpoint->peer->id, .count = 1});
+  }
+  return 0;
+}
+
+static bool bare_has_news(const struct pst_endpoint *endpoint)
+{
+  return endpoint->first || endpoint->sent != endpoint->told || endpoint->is_connected ||
+         endpoint->is_over || endpoint->is_closed;
+}
+
+static int bare_arm(struct pst_worker *worker)
+{
+  for (const struct pst_endpoint *endpoint = worker->endpoints; endpoint; endpoint = endpoint->next)
+    if (bare_has_news(endpoint))
+      return -EAGAIN;
+  return 0;
+}
+
+static struct pst_completion bare_event_of(const struct pst_endpoint *endpoint, uint8_t code,
+                                           int status)
+{
+  return (struct pst_completion){.kind = PST_COMPLETION_EVENT,
+                                 .code = code,
+                                 .status = status,
+                                 .endpoint = (uint64_t)(uintptr_t)endpoint->peer};
+}
+
+/* The next of what there is to say, in the order of its coming. False: it was the last, and the
+ * endpoint is no more. */
+static bool bare_take_next(struct pst_endpoint *endpoint, struct pst_completion *next)
+{
+  if (endpoint->is_connected) {
+    endpoint->is_connected = false;
+    *next = bare_event_of(endpoint, PST_EVENT_CONNECTED, 0);
+    return true;
+  }
+  if (endpoint->sent != endpoint->told) {
+    const uint64_t count = endpoint->sent - endpoint->told;
+    endpoint->told = endpoint->sent;
+    *next = (struct pst_completion){.kind = PST_COMPLETION_DONE,
+                                    .code = PST_OP_SEND,
+                                    .endpoint = (uint64_t)(uintptr_t)endpoint->peer,
+                                    .u.done = {.cookie = endpoint->sent - 1, .count = count}};
+    return true;
+  }
+  if (endpoint->first && !endpoint->is_closed) {
+    struct bare_slot *slot = endpoint->first;
+    endpoint->first = slot->next;
+    if (!endpoint->first)
+      endpoint->last = &endpoint->first;
+    *next = (struct pst_completion){.kind = PST_COMPLETION_MESSAGE,
+                                    .endpoint = (uint64_t)(uintptr_t)endpoint->peer,
+                                    .u.message = {.token = (uint64_t)(uintptr_t)slot,
+                                                  .offset = slot->index * slot->ring->stride,
+                                                  .length = slot->length}};
+    return true;
+  }
+  if (endpoint->is_over && !endpoint->is_closed) {
+    endpoint->is_over = false;
+    *next = bare_event_of(endpoint, PST_EVENT_DISCONNECTED, -ECONNRESET);
+    return true;
+  }
+  *next = bare_event_of(endpoint, PST_EVENT_CLOSED, 0);
+  bare_forget(endpoint);
+  return false;
+}
+
+static int bare_poll_worker(struct pst_worker *worker, struct pst_completion *completions,
+                            uint32_t max)
+{
+  struct pst_endpoint *next;
+  uint32_t n = 0;
+
+  for (struct pst_endpoint *endpoint = worker->endpoints; endpoint && n < max; endpoint = next) {
+    next = endpoint->next;
+    bool is_there = true;
+    while (n < max && is_there && bare_has_news(endpoint))
+      is_there = bare_take_next(endpoint, &completions[n++]);
+  }
+  return (int)n;
+}
+
+const struct pst_transport_ops bare_ops = {.struct_size = sizeof(bare_ops),
+                                           .mr_register = bare_mr_register,
+                                           .mr_deregister = bare_mr_deregister,
+                                           .worker_close = bare_worker_close,
+                                           .arm = bare_arm,
+                                           .event_fd = bare_worker_event_fd,
+                                           .ring_open = bare_ring_open,
+                                           .ring_close = bare_ring_close,
+                                           .endpoint_open = bare_endpoint_open,
+                                           .endpoint_address = bare_endpoint_address,
+                                           .endpoint_connect = bare_endpoint_connect,
+                                           .endpoint_path = bare_endpoint_path,
+                                           .endpoint_close = bare_endpoint_close,
+                                           .post = bare_post,
+                                           .poll = bare_poll_worker,
+                                           .release = bare_release};

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events of a node on their way to the application: a ring with room for all that may happen. */
+#ifndef PST_NODE_EVENTS_H
+#define PST_NODE_EVENTS_H
+
+#include <stdint.h>
+
+#include <penstock/penstock.h>
+
+/* An event, and what goes once the application has looked at it. */
+struct node_entry {
+  struct pst_node_event event;
+  uint64_t token; /* MESSAGE */
+  char *text;     /* its own, or NULL */
+};
+
+/* [released, head) were handed out by the last poll, [head, tail) wait. */
+struct node_events {
+  struct node_entry *entries;
+  uint32_t mask;
+  uint32_t reserved; /* entries that may be needed at a time */
+  uint32_t released, head, tail;
+  /* Room of the application's, while it polls: none while others wait in the ring. */
+  struct pst_node_event *into, *into_end;
+};
+
+/* Room for so many more, until events_unreserve(). 0 or -ENOMEM. */
+int events_reserve(struct node_events *events, uint32_t count);
+void events_unreserve(struct node_events *events, uint32_t count);
+/* Give back the room of peers that have gone. */
+void events_shrink(struct node_events *events);
+void events_free(struct node_events *events);
+
+/* The next entry; room for it is reserved. */
+struct node_entry *events_add(struct node_events *events, struct pst_peer *peer,
+                              enum pst_node_event_kind kind);
+
+static inline struct node_entry *events_at(const struct node_events *events, uint32_t at)
+{
+  return &events->entries[at & events->mask];
+}
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Regions of a peer's on offer to us. */
+#include "imports.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "peer_rma.h"
+
+static void remote_say(const struct pst_peer *peer, enum wire_type type, uint32_t id, int code,
+                       const char *text)
+{
+  const struct control_node_message message = {
+      .type = type, .id = peer->id, .region = id, .code = code, .text = text};
+
+  control_node_say(peer->node->control, &message);
+}
+
+struct node_remote *remote_find(const struct pst_peer *peer, uint32_t id)
+{
+  struct node_remote *remote = peer->remotes;
+
+  while (remote && remote->id != id)
+    remote = remote->next;
+  return remote;
+}
+
+static void remote_unlink(struct pst_peer *peer, struct node_remote *remote)
+{
+  struct node_remote **at = &peer->remotes;
+
+  while (*at != remote)
+    at = &(*at)->next;
+  *at = remote->next;
+  if (peer->recent == remote)
+    peer->recent = NULL;
+  if (remote->is_withdrawn && remote->uses)
+    peer->withdrawing--;
+  peer->remote_bytes -= remote->length;
+  blob_free(&remote->blob);
+  free(remote);
+}
+
+void remote_drop(struct pst_peer *peer, struct node_remote *remote)
+{
+  if (!remote)
+    return;
+  remote_say(peer, WIRE_KEEP, remote->id, 0, NULL);
+  remote_unlink(peer, remote);
+}
+
+/* The endpoint is closed, so that what is open is void. */
+void remote_drop_all(struct pst_peer *peer)
+{
+  while (peer->remotes)
+    remote_unlink(peer, peer->remotes);
+}
+
+static void remote_refuse(struct pst_peer *peer, uint32_t id, int code, const char *text)
+{
+  pst_log(PST_LOG_INFO, "%s: its region %u is refused: %s", peer->text, id, text);
+  remote_say(peer, WIRE_TAKEN, id, code, text);
+}
+
+static uint32_t remote_plain_operations(const struct pst_peer *peer,
+                                        const struct node_remote *remote)
+{
+  const uint32_t asked = (remote->access & PST_ACCESS_REMOTE_WRITE ? 1u << PST_OP_WRITE : 0u) |
+                         (remote->access & PST_ACCESS_REMOTE_READ ? 1u << PST_OP_READ : 0u);
+
+  return asked & (uint32_t)peer->rma.operations;
+}
+
+static void remote_open(struct pst_peer *peer, struct node_remote *remote)
+{
+  struct pst_node *node = peer->node;
+  char text[NODE_TEXT_MAX];
+  int rc = node->ops->remote_open(peer->endpoint, &remote->blob, &remote->remote);
+
+  blob_free(&remote->blob);
+  if (rc == 0) {
+    remote->plain = remote_plain_operations(peer, remote);
+    remote_say(peer, WIRE_TAKEN, remote->id, 0, NULL);
+    struct node_entry *entry = peer_tell(peer, PST_NODE_OFFERED);
+    entry->event.id = remote->id;
+    entry->event.length = remote->length;
+    entry->event.access = remote->access;
+    return;
+  }
+  snprintf(text, sizeof(text), "transport %s cannot reach it: %s", node->device->plugin->name,
+           strerror(-rc));
+  remote_refuse(peer, remote->id, rc, text);
+  remote_unlink(peer, remote);
+}
+
+void remote_open_all(struct pst_peer *peer)
+{
+  struct node_remote *next;
+
+  for (struct node_remote *remote = peer->remotes; remote; remote = next) {
+    next = remote->next;
+    if (!remote->remote && !remote->is_withdrawn)
+      remote_open(peer, remote);
+  }
+}
+
+void remote_offered(struct pst_peer *peer, struct node_mail *mail)
+{
+  struct pst_node *node = peer->node;
+  char text[NODE_TEXT_MAX];
+
+  if (mail->length > node->offer_bytes - peer->remote_bytes) {
+    snprintf(text, sizeof(text),
+             "its %llu bytes would make %llu on offer, and the limit `offer_bytes` is %llu",
+             (unsigned long long)mail->length,
+             (unsigned long long)(mail->length + peer->remote_bytes),
+             (unsigned long long)node->offer_bytes);
+    remote_refuse(peer, mail->region, -ENOSPC, text);
+    return;
+  }
+  struct node_remote *remote = calloc(1, sizeof(*remote));
+  if (!remote) {
+    remote_refuse(peer, mail->region, -ENOMEM, "out of memory");
+    return;
+  }
+  remote->id = mail->region;
+  remote->access = mail->access & NODE_REMOTE_ACCESS;
+  remote->length = mail->length;
+  remote->blob = mail->mail.blob;
+  mail->mail.blob = (struct pst_blob){0};
+  remote->next = peer->remotes;
+  peer->remotes = remote;
+  peer->remote_bytes += remote->length;
+  if (peer_state_is_in(peer->state) && peer->is_connected)
+    remote_open(peer, remote);
+}
+
+/* Nothing is under way there any more. */
+static void remote_end_withdrawn(struct pst_peer *peer, struct node_remote *remote)
+{
+  struct pst_node *node = peer->node;
+
+  if (peer->state != NODE_PEER_LEFT)
+    node->ops->remote_close(peer->endpoint, remote->remote);
+  remote->remote = NULL;
+  peer_tell(peer, PST_NODE_WITHDRAWN)->event.id = remote->id;
+}
+
+void remote_withdrawn(struct pst_peer *peer, uint32_t id)
+{
+  struct node_remote *remote = remote_find(peer, id);
+
+  if (!remote || remote->is_withdrawn)
+    return;
+  if (!remote->remote) { /* not even told of */
+    remote_drop(peer, remote);
+    return;
+  }
+  remote->is_withdrawn = true;
+  remote->plain = 0;
+  remote->uses = operate_names(peer, NULL, remote);
+  if (remote->uses == 0)
+    remote_end_withdrawn(peer, remote);
+  else
+    peer->withdrawing++;
+}
+
+void remote_unuse(struct pst_peer *peer, struct node_remote *remote)
+{
+  if (--remote->uses > 0)
+    return;
+  peer->withdrawing--;
+  remote_end_withdrawn(peer, remote);
+}

@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations on a peer's regions; engine/rma.c has the requests. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/rma_plain.h"
+#include "imports.h"
+#include "peer_rma.h"
+
+#define BATCH 16 /* operations that are checked at a time */
+
+/* ---- Opening ----------------------------------------------------------------------- */
+
+static struct pst_area **areas_of(const struct pst_peer *peer, uint32_t slot)
+{
+  return &peer->areas[(uint64_t)slot * peer->node->pieces];
+}
+
+static bool is_under_way(const struct rma *rma, uint32_t slot)
+{
+  return rma->slots[slot].parts > 0 || slot == rma->rest_slot;
+}
+
+static bool names_area(const struct pst_peer *peer, uint32_t slot, const struct pst_area *area)
+{
+  struct pst_area **areas = areas_of(peer, slot);
+
+  if (peer->uses[slot].area)
+    return peer->uses[slot].area == area;
+  for (uint32_t i = 0; i < peer->node->pieces && areas[i]; i++)
+    if (areas[i] == area)
+      return true;
+  return false;
+}
+
+uint32_t operate_names(const struct pst_peer *peer, const struct pst_area *area,
+                       const struct node_remote *remote)
+{
+  const struct rma *rma = &peer->rma;
+  uint32_t count = 0;
+
+  if (rma->requests == 0 && rma->rest_slot == RMA_NO_SLOT)
+    return 0;
+  for (uint32_t i = 0; i < rma->depth; i++)
+    if (is_under_way(rma, i) && (area ? names_area(peer, i, area) : peer->uses[i].remote == remote))
+      count++;
+  return count;
+}
+
+/* To its device, what was read into an area. */
+static int make_visible(const struct pst_peer *peer, uint32_t slot)
+{
+  const struct node_use *use = &peer->uses[slot];
+  struct pst_area **areas = areas_of(peer, slot);
+  int rc = use->area ? region_flush(&use->area->own.region) : 0;
+
+  for (uint32_t i = 0; !use->area && i < peer->node->pieces && areas[i] && rc == 0; i++)
+    rc = region_flush(&areas[i]->own.region);
+  return rc < 0 ? -EIO : 0;
+}
+
+static inline struct pst_node_event done_of(struct pst_peer *peer, uint32_t at, int32_t status)
+{
+  const struct rma_slot *slot = &peer->rma.slots[at];
+
+  return (struct pst_node_event){.kind = PST_NODE_DONE,
+                                 .op = slot->op,
+                                 .status = status,
+                                 .peer = peer,
+                                 .context = peer->context,
+                                 .cookie = slot->cookie,
+                                 .length = slot->length,
+                                 .text = ""};
+}
+
+/* The operation in this slot has ended. Where nothing that came before waits, that goes straight to
+ * the application, and its slot is free: slots end in the order of their events. Returns whether.
+ */
+static inline bool operate_tell_done(struct pst_peer *peer, uint32_t at, int32_t status)
+{
+  struct node_events *events = &peer->node->events;
+  const bool is_next = events->into != events->into_end;
+  struct pst_node_event *event =
+      is_next ? events->into++ : &events_at(events, events->tail++)->event;
+
+  *event = done_of(peer, at, status);
+  return is_next;
+}
+
+/* One that has failed, or is to be made visible, or may be the last in a region that is withdrawn.
+ */
+static __attribute__((noinline)) bool end_other(struct pst_peer *peer, uint32_t at)
+{
+  const struct rma_slot *slot = &peer->rma.slots[at];
+  const bool is_read = slot->op != PST_OP_WRITE && slot->op != PST_OP_FLUSH;
+  const int status = slot->status || !is_read ? slot->status : make_visible(peer, at);
+  const bool is_out = operate_tell_done(peer, at, status);
+  struct node_remote *remote = peer->withdrawing ? peer->uses[at].remote : NULL;
+
+  if (remote && remote->is_withdrawn)
+    remote_unuse(peer, remote);
+  return is_out;
+}
+
+static bool ended(void *context, uint32_t at)
+{
+  struct pst_peer *peer = context;
+  const struct rma_slot *slot = &peer->rma.slots[at];
+
+  if (!slot->status && !peer->withdrawing && !peer->node->has_flush)
+    return operate_tell_done(peer, at, 0);
+  return end_other(peer, at);
+}
+
+/* WRITEs that were done whole, while nothing waits and nothing is withdrawn. Returns how many of
+ * the `count` oldest: the others are rma_done()'s. */
+static uint64_t end_written(struct pst_peer *peer, uint64_t count)
+{
+  struct rma *rma = &peer->rma;
+  struct node_events *events = &peer->node->events;
+  struct pst_node_event *into = events->into;
+  const uint64_t room = (uint64_t)(events->into_end - into);
+  const uint32_t *const writes = rma->writes, mask = rma->mask, rest_slot = rma->rest_slot;
+  uint32_t *const free_slots = rma->free_slots + rma->free_count;
+  const uint64_t head = rma->write_head;
+  uint64_t n = 0;
+
+  for (; n < count && n < room; n++) {
+    const uint32_t at = writes[(head + n) & mask];
+    struct rma_slot *slot = &rma->slots[at];
+    if (slot->parts != 1 || slot->status || at == rest_slot)
+      break;
+    slot->parts = 0;
+    free_slots[n] = at;
+    *into++ = done_of(peer, at, 0);
+  }
+  events->into = into;
+  rma->write_head = head + n;
+  rma->free_count += (uint32_t)n;
+  rma->requests -= (uint32_t)n;
+  return n;
+}
+
+bool operate_done(struct pst_peer *peer, const struct pst_completion *completion)
+{
+  struct pst_completion left = *completion;
+  const bool is_short = completion->code == PST_OP_WRITE && !completion->status &&
+                        !peer->withdrawing && !peer->node->has_flush;
+
+  if (!is_short)
+    return rma_done(&peer->rma, completion);
+  if (!rma_are_oldest(&peer->rma, completion->u.done.cookie, completion->u.done.count))
+    return false;
+  left.u.done.count -= end_written(peer, left.u.done.count);
+  return left.u.done.count == 0 || rma_done(&peer->rma, &left);
+}
+
+static int refused(void *context, int rc)
+{
+  struct pst_peer *peer = context;
+
+  if (rc == -EINVAL || rc == -EMSGSIZE || rc == -EOPNOTSUPP || rc == -EACCES || rc == -E2BIG)
+    return rc;
+  peer_transport_over(peer, rc == -ENOTCONN ? -ECONNRESET : rc);
+  return 0;
+}
+
+int operate_open(struct pst_peer *peer)
+{
+  const struct pst_node *node = peer->node;
+  const struct pst_limits *limits = &node->device->limits;
+
+  peer->rma = (struct rma){.ops = node->ops,
+                           .refused = refused,
+                           .end = ended,
+                           .context = peer,
+                           .max = limits->rma_max,
+                           .operations = rma_operations(limits->capabilities),
+                           .depth = node->depth,
+                           .pieces = node->pieces,
+                           .request_pieces = node->request_pieces};
+  peer->uses = calloc(node->depth, sizeof(*peer->uses));
+  peer->areas = calloc((uint64_t)node->depth * node->pieces, sizeof(struct pst_area *));
+  peer->pieces = calloc((uint64_t)BATCH * node->pieces, sizeof(*peer->pieces));
+  if (rma_open(&peer->rma) < 0 || !peer->uses || !peer->areas || !peer->pieces)
+    return -ENOMEM;
+  return 0;
+}
+
+void operate_close(struct pst_peer *peer)
+{
+  rma_close(&peer->rma);
+  free(peer->uses);
+  free(peer->areas);
+  free(peer->pieces);
+}
+
+bool operate_has_room(const struct pst_peer *peer)
+{
+  return peer->is_connected && peer->rma.free_count > 0 && peer->rma.requests < peer->rma.depth &&
+         peer->rma.rest_slot == RMA_NO_SLOT;
+}
+
+/* ---- Posting ----------------------------------------------------------------------- */
+
+static int check_area(const struct pst_peer *peer, const struct pst_area *area, uint64_t offset,
+                      uint64_t length)
+{
+  if (!area || area->node != peer->node)
+    return -EINVAL;
+  return region_has(area->own.region.length, offset, length) ? 0 : -ERANGE;
+}
+
+/* Empty ones are left out; of nothing but those there is one. */
+static int check_pieces(const struct pst_peer *peer, const struct pst_operation *o,
+                        struct pst_piece *pieces, struct rma_work *work)
+{
+  uint64_t sum = 0;
+  uint16_t n = 0;
+
+  if (o->op != PST_OP_WRITE && o->op != PST_OP_READ)
+    return -EINVAL;
+  if (o->piece_count > peer->node->pieces)
+    return -E2BIG;
+  if (o->area || o->offset || !o->pieces)
+    return -EINVAL;
+  for (uint32_t i = 0; i < o->piece_count; i++) {
+    const struct pst_area_piece *piece = &o->pieces[i];
+    int rc =
+        piece->reserved ? -EINVAL : check_area(peer, piece->area, piece->offset, piece->length);
+    if (rc < 0)
+      return rc;
+    pieces[n] = (struct pst_piece){
+        .mr = piece->area->own.region.mr, .offset = piece->offset, .length = piece->length};
+    n += piece->length > 0;
+    if (__builtin_add_overflow(sum, piece->length, &sum))
+      return -EINVAL;
+  }
+  work->piece_count = n ? n : 1;
+  return sum == o->length ? 0 : -EINVAL;
+}
+
+static int check_remote(const struct pst_peer *peer, const struct pst_operation *o,
+                        struct node_remote **found)
+{
+  static const uint32_t rights[] = {[PST_OP_WRITE] = PST_ACCESS_REMOTE_WRITE,
+                                    [PST_OP_READ] = PST_ACCESS_REMOTE_READ,
+                                    [PST_OP_FETCH_ADD] = PST_ACCESS_REMOTE_ATOMIC,
+                                    [PST_OP_COMPARE_SWAP] = PST_ACCESS_REMOTE_ATOMIC};
+  struct node_remote *remote = remote_find(peer, o->id);
+
+  *found = NULL;
+  if (o->op == PST_OP_FLUSH)
+    return o->id ? -EINVAL : 0;
+  if (!remote || !remote->remote)
+    return -ENOENT;
+  if (remote->is_withdrawn || !(remote->access & rights[o->op]))
+    return -EACCES;
+  *found = remote;
+  return region_has(remote->length, o->remote_offset, o->length) ? 0 : -ERANGE;
+}
+
+static int check(const struct pst_peer *peer, const struct pst_operation *o, struct rma_work *work,
+                 struct pst_piece *pieces, struct node_remote **remote)
+{
+  *work = (struct rma_work){.op = o->op,
+                            .flags = o->flags,
+                            .piece_count = o->piece_count,
+                            .cookie = o->cookie,
+                            .pieces = pieces,
+                            .local_offset = o->offset,
+                            .remote_offset = o->remote_offset,
+                            .length = o->length,
+                            .compare = o->compare,
+                            .operand = o->operand};
+  int rc = o->reserved ? -EINVAL : rma_check(&peer->rma, work);
+  if (rc == 0)
+    rc = check_remote(peer, o, remote);
+  if (rc < 0)
+    return rc;
+  if (*remote)
+    work->remote = (*remote)->remote;
+  if (o->piece_count)
+    return check_pieces(peer, o, pieces, work);
+  if (o->op == PST_OP_FLUSH)
+    return o->area ? -EINVAL : 0;
+  rc = check_area(peer, o->area, o->offset, o->length);
+  if (rc == 0)
+    work->mr = o->area->own.region.mr;
+  return rc;
+}
+
+static void use(struct pst_peer *peer, const struct pst_operation *o, uint32_t slot,
+                struct node_remote *remote)
+{
+  struct pst_area **areas = areas_of(peer, slot);
+
+  peer->uses[slot] = (struct node_use){.remote = remote, .area = o->area};
+  for (uint32_t i = 0; i < o->piece_count; i++)
+    areas[i] = o->pieces[i].area;
+  if (o->piece_count < peer->node->pieces)
+    areas[o->piece_count] = NULL;
+  if (remote)
+    peer->recent = remote;
+}
+
+/* Operations without anything special about them: of one kind, from or to one area, to or from the
+ * region that was named last. */
+struct plain_run {
+  uint32_t id;
+  uint8_t op;
+  struct pst_area *area;
+  struct node_remote *remote;
+  uint64_t local_length, remote_length;
+  uint64_t length_max; /* of one; 0: there are none */
+};
+
+static inline uint64_t lesser(uint64_t a, uint64_t b)
+{
+  return a < b ? a : b;
+}
+
+/* What all of a run have in common with its first. */
+static inline bool begins_plain(const struct pst_peer *peer, const struct pst_operation *first)
+{
+  const struct node_remote *remote = peer->recent;
+
+  return !first->flags && !first->piece_count && first->op < 32 && remote &&
+         remote->id == first->id && (remote->plain >> first->op & 1) && first->area &&
+         first->area->node == peer->node;
+}
+
+static inline struct plain_run plain_run_of(const struct pst_peer *peer,
+                                            const struct pst_operation *first)
+{
+  const uint64_t local_length = first->area->own.region.length;
+  const uint64_t remote_length = peer->recent->length;
+
+  return (struct plain_run){.id = first->id,
+                            .op = first->op,
+                            .area = first->area,
+                            .remote = peer->recent,
+                            .local_length = local_length,
+                            .remote_length = remote_length,
+                            .length_max =
+                                lesser(peer->rma.max, lesser(local_length, remote_length))};
+}
+
+/* Of all that are not, check() says what is wrong, if anything is. Field by field: one load of what
+ * the caller has just stored by several would wait for all of those. */
+static inline bool is_within(const struct plain_run *run, const struct pst_operation *o)
+{
+  return o->length - 1 < run->length_max && !(o->compare | o->operand | o->reserved) &&
+         o->offset <= run->local_length - o->length &&
+         o->remote_offset <= run->remote_length - o->length;
+}
+
+static inline bool is_plain(const struct plain_run *run, const struct pst_operation *o)
+{
+  return o->op == run->op && o->id == run->id && !o->flags && !o->piece_count &&
+         o->area == run->area && is_within(run, o);
+}
+
+static inline void make_plain(const struct plain_run *run, const struct pst_operation *o,
+                              uint32_t slot, struct pst_request *request)
+{
+  const struct rma_plain plain = {.mr = run->area->own.region.mr,
+                                  .local_offset = o->offset,
+                                  .remote = run->remote->remote,
+                                  .remote_offset = o->remote_offset,
+                                  .length = o->length,
+                                  .op = o->op};
+
+  rma_make_plain(&plain, slot, request);
+}
+
+static inline void begin_plain(struct pst_peer *peer, const struct plain_run *run,
+                               const struct pst_operation *o, const struct pst_request *request,
+                               uint32_t i)
+{
+  struct node_use *use = &peer->uses[request->cookie];
+
+  rma_begin_plain(&peer->rma, request, i, o->cookie);
+  use->remote = run->remote;
+  use->area = run->area;
+}
+
+/* May the transport have the requests of this post done at its return? Not where a memory is to be
+ * told of what was read, nor ahead of events that wait to be handed out. */
+static inline uint32_t offer_completion(const struct pst_peer *peer)
+{
+  const struct pst_node *node = peer->node;
+  const bool must_wait = node->has_flush || node->events.head != node->events.tail;
+
+  return must_wait ? PST_WAIT_NONE : PST_POST_MAY_COMPLETE;
+}
+
+/* Operations of this peer have ended: the next poll hands them out. */
+static inline void has_completed(struct pst_peer *peer)
+{
+  struct pst_node *node = peer->node;
+
+  if (peer->has_completed)
+    return;
+  peer->has_completed = true;
+  peer->next_completed = NULL;
+  if (node->completed)
+    node->completed_last->next_completed = peer;
+  else
+    node->completed = peer;
+  node->completed_last = peer;
+}
+
+/* A run at the front of at most RMA_BATCH. Returns how many were taken; *stop: go on to no more. */
+static uint32_t post_plain(struct pst_peer *peer, const struct pst_operation *operations,
+                           uint32_t n, bool *stop, int *rc)
+{
+  struct rma *rma = &peer->rma;
+  struct pst_request requests[RMA_BATCH];
+  uint32_t room = rma_plain_room(rma), wait = offer_completion(peer), k = 0;
+
+  if (!begins_plain(peer, operations))
+    return 0;
+  const struct plain_run run = plain_run_of(peer, operations);
+  if (room > n)
+    room = n;
+  for (; k < room && is_plain(&run, &operations[k]); k++)
+    make_plain(&run, &operations[k], rma_plain_slot(rma, k), &requests[k]);
+  if (k == 0)
+    return 0;
+  const int taken = rma->ops->post(rma->endpoint, requests, k, &wait);
+  if (taken > 0 && wait == PST_POST_COMPLETED) {
+    for (int i = 0; i < taken; i++)
+      rma_complete_plain(rma, &requests[i], operations[i].cookie);
+    has_completed(peer);
+    return (uint32_t)taken;
+  }
+  for (int i = 0; i < taken; i++)
+    begin_plain(peer, &run, &operations[i], &requests[i], (uint32_t)i);
+  *stop = taken < (int)k;
+  if (taken > 0) {
+    rma_count_begun(rma, run.op, (uint32_t)taken);
+    return (uint32_t)taken;
+  }
+  if (taken < 0 && taken != -EAGAIN)
+    *rc = refused(peer, taken);
+  return 0;
+}
+
+/* One by itself, for which somebody waits. False: it was not taken, and others say why. */
+static inline bool post_one(struct pst_peer *peer, const struct pst_operation *o)
+{
+  struct rma *rma = &peer->rma;
+  struct pst_request request;
+  uint32_t wait = offer_completion(peer);
+
+  if (rma->rest_slot != RMA_NO_SLOT || rma->requests == rma->depth || rma->free_count == 0 ||
+      !begins_plain(peer, o))
+    return false;
+  const struct plain_run run = plain_run_of(peer, o);
+  if (!is_within(&run, o))
+    return false;
+  make_plain(&run, o, rma_plain_slot(rma, 0), &request);
+  if (__builtin_expect(rma->ops->post(rma->endpoint, &request, 1, &wait) != 1, 0))
+    return false;
+  if (wait == PST_POST_COMPLETED) {
+    rma_complete_plain(rma, &request, o->cookie);
+    has_completed(peer);
+  } else {
+    begin_plain(peer, &run, o, &request, 0);
+    rma_count_begun(rma, run.op, 1);
+  }
+  return true;
+}
+
+static uint32_t post_some(struct pst_peer *peer, const struct pst_operation *operations, uint32_t n,
+                          bool *stop, int *rc)
+{
+  struct rma_work works[BATCH];
+  struct node_remote *remotes[BATCH];
+  uint32_t slots[BATCH];
+  uint32_t k = 0;
+  int wrong = 0, refused_one = 0;
+
+  for (; k < n && k < BATCH; k++) {
+    struct pst_piece *pieces = peer->pieces + (uint64_t)k * peer->node->pieces;
+    wrong = check(peer, &operations[k], &works[k], pieces, &remotes[k]);
+    if (wrong < 0)
+      break;
+  }
+  uint32_t taken = k ? rma_post(&peer->rma, works, k, slots, &refused_one) : 0;
+  for (uint32_t i = 0; i < taken; i++)
+    use(peer, &operations[i], slots[i], remotes[i]);
+  *stop = taken < k || wrong < 0;
+  *rc = taken < k ? refused_one : wrong;
+  return taken;
+}
+
+int pst_peer_post(struct pst_peer *peer, const struct pst_operation *operations, uint32_t n)
+{
+  uint32_t taken = 0;
+  bool stop = false;
+  int rc = 0;
+
+  if (peer->state != NODE_PEER_JOINED)
+    return -ENOTCONN;
+  if (n == 1 && peer->is_connected && post_one(peer, operations))
+    return 1;
+  while (taken < n && !stop && peer->is_connected) {
+    uint32_t plain = post_plain(peer, operations + taken, n - taken, &stop, &rc);
+    taken += plain;
+    if (plain == 0 && !stop)
+      taken += post_some(peer, operations + taken, n - taken, &stop, &rc);
+  }
+  if (taken < n && rc == 0)
+    peer->room_wanted |= PEER_ROOM_POST;
+  return taken ? (int)taken : rc;
+}
+
+uint32_t operate_take_completed(struct pst_node *node, struct pst_node_event *events, uint32_t max)
+{
+  struct pst_peer *peer = node->completed;
+  uint32_t n = 0;
+
+  do {
+    struct rma *rma = &peer->rma;
+    /* Copies of what these stores could change for all that the compiler knows. */
+    const uint32_t *const completed = rma->completed;
+    uint32_t *const free_slots = rma->free_slots + rma->free_count;
+    const uint32_t mask = rma->mask, head = rma->completed_head, there = rma->completed_tail - head;
+    const uint32_t count = there < max - n ? there : max - n;
+    for (uint32_t i = 0; i < count; i++) {
+      const uint32_t at = completed[(head + i) & mask];
+      events[n + i] = done_of(peer, at, 0);
+      free_slots[i] = at;
+    }
+    n += count;
+    rma->free_count += count;
+    rma->completed_head = head + count;
+    if (count < there)
+      break;
+    peer->has_completed = false;
+    peer = node->completed = peer->next_completed;
+  } while (peer);
+  return n;
+}
+
+int pst_peer_cancel(struct pst_peer *peer, uint64_t cookie)
+{
+  struct rma *rma = &peer->rma;
+  int count = 0;
+
+  for (uint32_t i = 0; i < rma->depth; i++)
+    if (rma->slots[i].cookie == cookie && (rma->slots[i].parts || i == rma->rest_slot))
+      count++;
+  if (rma->rest_slot != RMA_NO_SLOT && rma->slots[rma->rest_slot].cookie == cookie)
+    rma_end_rest(rma, -ECANCELED);
+  return count;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations on a peer's regions; engine/rma.h has the requests. */
+#ifndef PST_NODE_PEER_RMA_H
+#define PST_NODE_PEER_RMA_H
+
+#include "area.h"
+#include "peer.h"
+
+struct node_remote;
+
+/* What the operation in a slot names. */
+struct node_use {
+  struct node_remote *remote; /* FLUSH: NULL */
+  struct pst_area *area;      /* NULL: there is none, or there are pieces */
+};
+
+int operate_open(struct pst_peer *peer);
+void operate_close(struct pst_peer *peer);
+/* Up to max DONEs of operations that had ended when they were posted, of which there are some.
+ * Returns how many. */
+uint32_t operate_take_completed(struct pst_node *node, struct pst_node_event *events, uint32_t max);
+/* A DONE of operations. False: of none that is under way. */
+bool operate_done(struct pst_peer *peer, const struct pst_completion *completion);
+bool operate_has_room(const struct pst_peer *peer);
+/* Operations under way that name the area, or (NULL) the remote: asked seldom, and so not counted
+ * by those that come and go often. */
+uint32_t operate_names(const struct pst_peer *peer, const struct pst_area *area,
+                       const struct node_remote *remote);
+
+#endif

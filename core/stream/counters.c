@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What transports count of endpoints, workers and devices, kept for other threads. */
+#include <errno.h>
+#include <string.h>
+
+#include "end.h"
+#include "event_loop.h"
+#include "lane.h"
+#include "receiver.h"
+#include "sender.h"
+#include "session.h"
+
+void end_read_counters(struct session_end *end)
+{
+  struct session_lane *lane = end->lane;
+  struct pst_counter raw[SESSION_COUNTERS_MAX];
+  int n;
+
+  if (end->ops->measure)
+    end->ops->measure(end);
+  if (end->endpoint_state == END_ENDPOINT_NONE || end->endpoint_state == END_ENDPOINT_CLOSED)
+    return;
+  n = lane->ops->counters(lane->device->device, lane->worker, end->endpoint, raw,
+                          SESSION_COUNTERS_MAX);
+  if (n < 0)
+    return;
+  if (n > SESSION_COUNTERS_MAX)
+    n = SESSION_COUNTERS_MAX;
+  pthread_mutex_lock(&end->text_lock);
+  for (int i = 0; i < n; i++)
+    counts_value(&raw[i], &end->counters[i]);
+  end->counter_count = (uint32_t)n;
+  if (end->ops->claim)
+    end->ops->claim(end);
+  pthread_mutex_unlock(&end->text_lock);
+}
+
+uint64_t end_sum_counters(const struct session_end *end, uint64_t flag)
+{
+  uint64_t sum = 0;
+
+  for (uint32_t i = 0; i < end->counter_count; i++)
+    if (end->counters[i].flags & flag)
+      sum += end->counters[i].value;
+  return sum;
+}
+
+static int counters_copy(const struct session_end *end, struct pst_counter_value *values,
+                         uint32_t max)
+{
+  struct session_end *locked = (struct session_end *)end;
+  uint32_t count;
+
+  pthread_mutex_lock(&locked->text_lock);
+  count = end->counter_count;
+  memcpy(values, end->counters, (count < max ? count : max) * sizeof(*values));
+  pthread_mutex_unlock(&locked->text_lock);
+  return (int)count;
+}
+
+int pst_sender_counters(const struct pst_sender *sender, struct pst_counter_value *values,
+                        uint32_t max)
+{
+  return counters_copy(&sender->end, values, max);
+}
+
+int pst_receiver_counters(const struct pst_receiver *receiver, struct pst_counter_value *values,
+                          uint32_t max)
+{
+  return counters_copy(&receiver->end, values, max);
+}
+
+#define COUNTERS_READ_NS PST_NS_PER_S
+
+static void counters_read_worker(struct session_lane *lane)
+{
+  counts_read(&lane->counts, lane->ops, lane->device->device, lane->worker);
+}
+
+void counters_read(struct session_thread *thread, uint64_t now)
+{
+  if (now < thread->next_counters_ns)
+    return;
+  thread->next_counters_ns = now + COUNTERS_READ_NS;
+  for (uint32_t i = 0; i < thread->lane_count; i++) {
+    counters_read_worker(thread->lanes[i]);
+    engine_device_count_soon(thread->lanes[i]->device);
+  }
+}
+
+void counters_read_last(struct session_lane *lane)
+{
+  counters_read_worker(lane);
+  if (counts_has_drops(&lane->device->counts))
+    engine_device_count(lane->device);
+}
+
+uint32_t pst_session_devices(const struct pst_session *session)
+{
+  return session->engine.device_count;
+}
+
+int pst_session_device(const struct pst_session *session, uint32_t index,
+                       struct pst_device_info *info)
+{
+  struct pst_device_info found = {.struct_size = sizeof(found)};
+
+  if (index >= session->engine.device_count)
+    return -ENOENT;
+  const struct config_plugin *plugin = &session->engine.devices[index]->config->plugin;
+  found.transport = plugin->name;
+  if (options_text(plugin->options, "device", found.device, sizeof(found.device)) < 0)
+    found.device[0] = '\0';
+  pst_struct_write(info, &found, sizeof(found));
+  return 0;
+}
+
+int pst_session_device_counters(struct pst_session *session, uint32_t index,
+                                struct pst_counter_value *values, uint32_t max)
+{
+  if (index >= session->engine.device_count)
+    return -ENOENT;
+  struct engine_device *device = session->engine.devices[index];
+  if (device->has_counters)
+    engine_device_count(device);
+  return counts_copy(&device->counts, values, max);
+}
+
+int pst_session_worker_counters(struct pst_session *session, uint32_t index, uint32_t thread,
+                                struct pst_counter_value *values, uint32_t max)
+{
+  if (index >= session->engine.device_count || thread >= session->thread_count)
+    return -ENOENT;
+  for (uint32_t i = 0; i < session->threads[thread]->lane_count; i++) {
+    struct session_lane *lane = session->threads[thread]->lanes[i];
+    if (lane->device == session->engine.devices[index])
+      return counts_copy(&lane->counts, values, max);
+  }
+  return -ENOENT;
+}

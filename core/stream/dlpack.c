@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Views as DLPack tensors. Whoever has one deletes it when and on which thread it likes,
+ * and views go back on their own thread alone: deleted ones are put on a list, which the
+ * next poll takes.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <penstock/dlpack.h>
+
+#include "event_loop.h"
+#include "lane.h"
+#include "receiver.h"
+
+struct tensor {
+  struct DLManagedTensorVersioned managed;
+  struct tensors *home;
+  struct tensor *next;
+  void *native;
+  int64_t shape[2], strides[2];
+  uint32_t count;
+  struct pst_view views[];
+};
+
+/* It lives as long as the receiver and all of its tensors. */
+struct tensors {
+  struct receiver_client client;
+  atomic_uint users;
+  atomic_bool closed;               /* nobody polls any more */
+  _Atomic(struct tensor *) deleted; /* and not taken back yet */
+  struct tensor *waiting; /* of these, the receiver's thread's: too many wait for fences */
+};
+
+/* Of deleted tensors. A memory has so many fences and no more, and each order of work takes one
+ * in a poll, however many tensors were on it. */
+#define TENSORS_RELEASES 256
+
+static void tensors_leave(struct tensors *home)
+{
+  if (atomic_fetch_sub(&home->users, 1) == 1)
+    free(home);
+}
+
+static void tensors_drop_list(struct tensor *tensor)
+{
+  struct tensor *next;
+
+  for (; tensor; tensor = next) {
+    next = tensor->next;
+    free(tensor);
+  }
+}
+
+static void tensors_delete(struct DLManagedTensorVersioned *managed)
+{
+  struct tensor *tensor = managed->manager_ctx;
+  struct tensors *home = tensor->home;
+
+  tensor->next = atomic_load(&home->deleted);
+  while (!atomic_compare_exchange_weak(&home->deleted, &tensor->next, tensor))
+    ;
+  if (atomic_load(&home->closed))
+    tensors_drop_list(atomic_exchange(&home->deleted, NULL));
+  tensors_leave(home);
+}
+
+uint32_t pst_view_rows(const struct pst_view *views, uint32_t n)
+{
+  const uint64_t stride = n > 1 ? views[1].address - views[0].address : 0;
+  uint32_t rows = n ? 1 : 0;
+
+  /* Backwards is a huge number here. */
+  if (n > 1 && (stride < views[0].length || stride > (uint64_t)INT64_MAX))
+    return 1;
+  while (rows < n && views[rows].length == views[0].length &&
+         views[rows].address == views[rows - 1].address + stride)
+    rows++;
+  return rows;
+}
+
+static int32_t tensors_device_type(const struct pst_receiver *receiver)
+{
+  switch (receiver->end.memory_kind) {
+  case PST_MEMORY_CUDA:
+    return kDLCUDA;
+  case PST_MEMORY_MAPPED:
+    return kDLCUDAHost;
+  default:
+    return kDLCPU;
+  }
+}
+
+static bool tensors_is_lent(const struct pst_receiver *receiver)
+{
+  return !receiver->ring->staging &&
+         (receiver->end.lane->device->limits.capabilities & PST_CAP_LEND);
+}
+
+static void tensors_describe(const struct pst_receiver *receiver, struct tensor *tensor,
+                             int32_t device_id)
+{
+  const struct pst_view *views = tensor->views;
+  int32_t type = tensors_device_type(receiver);
+
+  tensor->shape[0] = tensor->count;
+  tensor->shape[1] = views->length;
+  tensor->strides[0] =
+      tensor->count > 1 ? (int64_t)(views[1].address - views->address) : views->length;
+  tensor->strides[1] = 1;
+  tensor->managed = (struct DLManagedTensorVersioned){
+      .version = {1, 0},
+      .manager_ctx = tensor,
+      .deleter = tensors_delete,
+      .flags = tensors_is_lent(receiver) ? DLPACK_FLAG_BITMASK_READ_ONLY : 0,
+      .dl_tensor = {.data = (void *)(uintptr_t)views->address, /* kDLCPU: it is the host's */
+                    .device = {type, type == kDLCPU ? 0 : device_id},
+                    .ndim = 2,
+                    .dtype = {kDLUInt, 8, 1},
+                    .shape = tensor->shape,
+                    .strides = tensor->strides},
+  };
+}
+
+static void tensors_append(struct tensor **list, struct tensor *more)
+{
+  while (*list)
+    list = &(*list)->next;
+  *list = more;
+}
+
+/* All those on the first one's order of work, behind one fence. */
+static int tensors_take_back_some(struct pst_receiver *receiver, struct tensor **list)
+{
+  void *native = (*list)->native;
+  struct pst_fence *fence = NULL;
+  bool begun = false;
+  int rc = native ? pst_receiver_fence(receiver, native, &fence) : 0;
+
+  while (*list && rc == 0) {
+    struct tensor *tensor = *list;
+    if (tensor->native != native) {
+      list = &tensor->next;
+      continue;
+    }
+    if (fence && begun)
+      rc = receiver_release_more(receiver, tensor->views, tensor->count);
+    else
+      rc = pst_receiver_release_after(receiver, tensor->views, tensor->count, fence);
+    begun = true;
+    if (rc == 0) {
+      *list = tensor->next;
+      free(tensor);
+    }
+  }
+  return rc;
+}
+
+static int tensors_take_back(struct receiver_client *client, struct pst_receiver *receiver)
+{
+  struct tensors *home = (struct tensors *)client;
+  int rc = 0;
+
+  if (atomic_load_explicit(&home->deleted, memory_order_relaxed))
+    tensors_append(&home->waiting, atomic_exchange(&home->deleted, NULL));
+  while (rc == 0 && home->waiting && !receiver_releases_wait(receiver, TENSORS_RELEASES))
+    rc = tensors_take_back_some(receiver, &home->waiting);
+  return rc;
+}
+
+/* Views come back without the thread's being woken. */
+static uint64_t tensors_due_ns(const struct receiver_client *client, uint64_t now)
+{
+  const struct tensors *home = (const struct tensors *)client;
+  const bool is_out = atomic_load(&home->users) > 1 || atomic_load(&home->deleted) || home->waiting;
+
+  return is_out ? now + THREAD_NAP_NS : 0;
+}
+
+static void tensors_close(struct receiver_client *client, struct pst_receiver *receiver)
+{
+  struct tensors *home = (struct tensors *)client;
+
+  receiver->tensors = NULL;
+  atomic_store(&home->closed, true);
+  tensors_drop_list(atomic_exchange(&home->deleted, NULL));
+  tensors_drop_list(home->waiting);
+  tensors_leave(home);
+}
+
+static const struct receiver_client_ops tensors_client_ops = {
+    .progress = tensors_take_back, .due_ns = tensors_due_ns, .close = tensors_close};
+
+static struct tensors *tensors_home_of(struct pst_receiver *receiver)
+{
+  if (!receiver->tensors) {
+    receiver->tensors = calloc(1, sizeof(*receiver->tensors));
+    if (!receiver->tensors)
+      return NULL;
+    atomic_init(&receiver->tensors->users, 1);
+    receiver->tensors->client.ops = &tensors_client_ops;
+    receiver_add_client(receiver, &receiver->tensors->client);
+  }
+  return receiver->tensors;
+}
+
+int pst_receiver_dlpack(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n,
+                        void *native, int32_t device_id, struct DLManagedTensorVersioned **tensor)
+{
+  if (receiver->frames || n == 0 || pst_view_rows(views, n) < n)
+    return -EINVAL;
+  struct tensors *home = tensors_home_of(receiver);
+  struct tensor *made = malloc(sizeof(*made) + n * sizeof(*views));
+  if (!home || !made) {
+    free(made);
+    return -ENOMEM;
+  }
+  int rc = pst_receiver_fence_wait(receiver, receiver->ready, native);
+  if (rc < 0) {
+    free(made);
+    return rc;
+  }
+  made->home = home;
+  made->native = native;
+  made->count = n;
+  memcpy(made->views, views, n * sizeof(*views));
+  tensors_describe(receiver, made, device_id);
+  atomic_fetch_add(&home->users, 1);
+  *tensor = &made->managed;
+  return 0;
+}

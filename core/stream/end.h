@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One end of a stream: what a sender and a receiver have in common, their state and failures.
+ *
+ * Fields that other threads may read are written with stat_set() and read with stat_get();
+ * everything else belongs to the thread of the end.
+ */
+#ifndef PST_STREAM_END_H
+#define PST_STREAM_END_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "config/config.h"
+#include "control/control.h"
+#include "engine/device.h"
+#include "engine/stat.h"
+#include "engine/usage.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#include "control_mail.h"
+#include "limits.h"
+
+struct receive_ring;
+struct session_end;
+struct session_lane;
+struct session_thread;
+
+/* What the two kinds of end do differently. */
+struct end_ops {
+  const char *role, *peer_role; /* for people */
+  bool is_sender;               /* on the wire */
+  /* Its transport: a request of it is done; a message for it came in another end's poll. */
+  void (*done)(struct session_end *end, const struct pst_completion *completion);
+  void (*arrived)(struct session_end *end, const struct pst_completion *completion);
+  void (*connected)(struct session_end *end);
+  /* Its peer, by the control channel. */
+  void (*met)(struct session_end *end, const struct session_mail *mail);
+  void (*finish)(struct session_end *end, const struct control_totals *totals);
+  void (*counts)(struct session_end *end);
+  void (*beat)(struct session_end *end);
+  /* What it says of itself. */
+  uint32_t (*params)(const struct session_end *end, struct control_pair *params);
+  void (*totals)(const struct session_end *end, struct control_totals *totals);
+  void (*measure)(struct session_end *end); /* with its counters */
+  void (*claim)(struct session_end *end);   /* behind its counters; text_lock is held */
+  /* When its thread must look at it; `now`: at once; 0: no time is set. */
+  uint64_t (*due_ns)(const struct session_end *end, uint64_t now);
+  /* Where its messages land; NULL: nowhere. */
+  struct receive_ring *(*ring)(const struct session_end *end);
+};
+
+/* How the control channel stands to a stream, at this end. */
+enum end_control {
+  END_CONTROL_NONE,   /* `control: none`: there is no channel */
+  END_CONTROL_LIVE,   /* the stream's ends talk */
+  END_CONTROL_OWES,   /* the peer has failed, and waits for this end's last counts */
+  END_CONTROL_AWAITS, /* this end has failed, and may still hear the peer's last counts */
+  END_CONTROL_OVER,   /* nothing more is said, or heard */
+};
+
+/* What is wrong with a stream that has not failed yet. Only ever raised: a later word explains
+ * more. */
+enum end_trouble {
+  END_SOUND,
+  END_GONE,         /* the transport has lost the peer; the control channel may say why */
+  END_DEVICE_LOST,  /* the device of this end has failed: the peer is not to blame */
+  END_PEER_FAILED,  /* the peer has said why; this end fails once what has arrived is handed over */
+  END_PATH_REFUSED, /* the path with this peer is worse than `path` allows: fails at once */
+};
+
+enum end_endpoint {
+  END_ENDPOINT_NONE,
+  END_ENDPOINT_OPEN,
+  END_ENDPOINT_CLOSING, /* endpoint_close was called */
+  END_ENDPOINT_CLOSED,  /* EVENT CLOSED has come */
+};
+
+/* What is known of the peer's counts. */
+enum end_peer_word {
+  END_PEER_SILENT,
+  END_PEER_HEARD, /* they may grow */
+  END_PEER_FINAL, /* the last word: at the stream's end, or as the peer failed */
+};
+
+/* The first member of a pst_sender or pst_receiver. */
+struct session_end {
+  const struct end_ops *ops;
+  struct pst_session *session;
+  struct session_thread *thread;
+  struct engine_device *device;
+  struct session_lane *lane; /* the device's on the thread */
+  struct pst_endpoint *endpoint;
+  enum end_endpoint endpoint_state;
+  const struct config_stream *config;
+  const struct config_transport *transport;
+  const char *share; /* the stream whose slots or ring it shares; NULL: its own */
+  const char *name;
+  struct session_mail fail_mail; /* for the one FAIL of a stream when memory is out */
+  bool starts_by_message;        /* the first message begins the stream, not CONNECTED */
+  bool ends_in_copy;             /* staged, core's copy and not the transport's way is the last */
+  int state;                     /* enum pst_state; stat_ */
+  int error;                     /* FAILED, or the peer has: -errno; stat_ */
+  enum end_control control;
+  struct {
+    enum end_trouble kind; /* stat_ */
+    int status;            /* but for PEER_FAILED: -errno */
+    uint64_t deadline_ns;  /* GONE, DEVICE_LOST: when the stream fails, unless the peer says why */
+  } trouble;
+  uint64_t started_ns;
+  uint64_t ended_ns;
+  uint64_t over_ns;    /* when it was over, where that is known only later; 0: not so */
+  uint32_t stage_turn; /* odd while stage, stage_since_ns and blocked_ns change together */
+  int stage;           /* enum pst_stage it is blocked in, or -1 */
+  uint64_t stage_since_ns;
+  uint64_t blocked_ns[PST_STAGES];
+  struct usage usage_first, usage_last; /* connected; the last heartbeat, or the end */
+  struct pst_path_info path;
+  char memory_backing[48];
+  uint32_t memory_kind;         /* enum pst_memory_kind */
+  enum end_peer_word peer_word; /* stat_ */
+  struct control_totals peer;   /* the other side's last word */
+  uint64_t unheard_ns; /* when the peer first said that it had sent something; 0: not yet */
+  bool told_unheard;
+  pthread_mutex_t text_lock; /* peer_text, error_text: read by other threads */
+  struct pst_counter_value counters[SESSION_COUNTERS_MAX];
+  uint32_t counter_count;
+  char peer_text[128];
+  char error_text[512];
+};
+
+/* `control: none`. */
+static inline bool end_is_foreign(const struct session_end *end)
+{
+  return end->control == END_CONTROL_NONE;
+}
+
+static inline bool end_is_over(const struct session_end *end)
+{
+  return end->state == PST_STATE_ENDED || end->state == PST_STATE_FAILED;
+}
+
+/* endpoint_state.c */
+int end_init(struct session_end *end, const struct end_ops *ops, struct pst_session *session,
+             const struct config_stream *config);
+void end_destroy(struct session_end *end);
+void end_stage(struct session_end *end, int stage); /* -1: flows */
+/* Take `ns` off the time that it has been in `stage`, if it is there. */
+void end_stage_shorten(struct session_end *end, int stage, uint64_t ns);
+/* The time of its stage does not count: the stream was over when it began. */
+void end_stage_forget(struct session_end *end);
+void end_state(struct session_end *end, int state);
+void end_fail(struct session_end *end, int code, const char *text);
+void end_connected(struct session_end *end);
+/* To the peer's address. The transport's own line, where it has one, is the cause. */
+void end_connect(struct session_end *end, const struct pst_blob *address);
+void end_close_endpoint(struct session_end *end, uint32_t mode, uint64_t deadline_ns);
+/* The peer has failed: what has arrived is handed over first. */
+void end_peer_failed(struct session_end *end, int code, const char *text);
+/* The peer's counts, by text_lock; not behind its last word. */
+void end_note_peer(struct session_end *end, const struct control_totals *totals,
+                   enum end_peer_word word);
+int end_check(struct session_end *end); /* 0, or the failure */
+/* The transport has lost the peer. */
+void end_gone(struct session_end *end, int status);
+void end_device_failed(struct session_end *end, int status);
+
+/* counters.c: read what the transport counts, on the end's thread. */
+void end_read_counters(struct session_end *end);
+/* The sum of the counters that have the flag; with text_lock held, or on the end's thread. */
+uint64_t end_sum_counters(const struct session_end *end, uint64_t flag);
+
+#endif

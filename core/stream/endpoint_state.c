@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of an end, its blocked times and its failures. */
+#include "end.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lane.h"
+#include "session.h"
+
+/* A transport often notices first that the peer is gone; the control channel knows why. It gets
+ * this long to say so: its process is alive, but may have to wait for a CPU. */
+#define END_EXPLAIN_NS (3 * PST_NS_PER_S)
+
+int end_init(struct session_end *end, const struct end_ops *ops, struct pst_session *session,
+             const struct config_stream *config)
+{
+  const bool is_foreign = session->config->control.none;
+
+  *end = (struct session_end){
+      .ops = ops,
+      .session = session,
+      .config = config,
+      .transport = ops->is_sender ? &config->sender.transport : &config->receiver.transport,
+      .share = ops->is_sender ? config->sender.share : config->receiver.share,
+      .name = config->name,
+      .starts_by_message = is_foreign && !ops->is_sender,
+      .ends_in_copy = !ops->is_sender,
+      .control = is_foreign ? END_CONTROL_NONE : END_CONTROL_LIVE,
+      .state = PST_STATE_WAITING,
+      .stage = -1};
+  end->path.struct_size = sizeof(end->path);
+  return -pthread_mutex_init(&end->text_lock, NULL);
+}
+
+void end_destroy(struct session_end *end)
+{
+  pthread_mutex_destroy(&end->text_lock);
+}
+
+void end_stage(struct session_end *end, int stage)
+{
+  if (end->stage == stage || end->started_ns == 0)
+    return;
+  uint64_t now = clock_now_ns();
+  stat_set(end->stage_turn, end->stage_turn + 1);
+  if (end->stage >= 0)
+    __atomic_store_n(&end->blocked_ns[end->stage],
+                     end->blocked_ns[end->stage] + now - end->stage_since_ns, __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage_since_ns, now, __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage, stage, __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage_turn, end->stage_turn + 1, __ATOMIC_RELEASE);
+}
+
+void end_stage_shorten(struct session_end *end, int stage, uint64_t ns)
+{
+  uint64_t now = clock_now_ns();
+
+  if (end->stage != stage)
+    return;
+  if (ns > now - end->stage_since_ns)
+    ns = now - end->stage_since_ns;
+  stat_set(end->stage_turn, end->stage_turn + 1);
+  __atomic_store_n(&end->stage_since_ns, end->stage_since_ns + ns, __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage_turn, end->stage_turn + 1, __ATOMIC_RELEASE);
+}
+
+void end_stage_forget(struct session_end *end)
+{
+  stat_set(end->stage_turn, end->stage_turn + 1);
+  __atomic_store_n(&end->stage, -1, __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage_turn, end->stage_turn + 1, __ATOMIC_RELEASE);
+}
+
+void end_state(struct session_end *end, int state)
+{
+  if (end->state == PST_STATE_FAILED || end->state == state)
+    return;
+  assert(state > end->state); /* never back */
+  if (state == PST_STATE_CONNECTED) {
+    usage_take(&end->usage_first);
+    if (!end->starts_by_message)
+      stat_set(end->started_ns, clock_now_ns());
+  } else if (state == PST_STATE_ENDED || state == PST_STATE_FAILED) {
+    end_stage(end, -1);
+    if (end->started_ns != 0)
+      usage_take(&end->usage_last);
+    stat_set(end->ended_ns, end->over_ns ? end->over_ns : clock_now_ns());
+  }
+  __atomic_store_n(&end->state, state, __ATOMIC_RELEASE);
+}
+
+void end_fail(struct session_end *end, int code, const char *text)
+{
+  if (end_is_over(end))
+    return;
+  if (code >= 0) /* an application's abort: without an error nobody would see it */
+    code = -ECANCELED;
+  if (!text)
+    text = strerror(-code);
+  pthread_mutex_lock(&end->text_lock);
+  snprintf(end->error_text, sizeof(end->error_text), "%s", text);
+  pthread_mutex_unlock(&end->text_lock);
+  stat_set(end->error, code);
+  end_read_counters(end);
+  end_state(end, PST_STATE_FAILED);
+  if ((end->control == END_CONTROL_LIVE || end->control == END_CONTROL_OWES) &&
+      end->session->control) {
+    const bool is_last_word = end->control == END_CONTROL_OWES;
+    struct control_totals totals;
+    end->ops->totals(end, &totals);
+    int rc = control_fail(end->session->control, end, code, text, &totals);
+    end->control = rc == 0 && !is_last_word ? END_CONTROL_AWAITS : END_CONTROL_OVER;
+  }
+}
+
+static void end_raise(struct session_end *end, enum end_trouble kind, int status,
+                      uint64_t deadline_ns)
+{
+  if (end->trouble.kind >= kind || end->state == PST_STATE_ENDED)
+    return;
+  end->trouble.status = status;
+  end->trouble.deadline_ns = deadline_ns;
+  stat_set(end->trouble.kind, kind);
+}
+
+/* The worst that the configuration takes, and the key that asks for it. */
+static uint32_t end_worst_path(const struct session_end *end, const char **key)
+{
+  const struct config_stream *config = end->config;
+
+  *key = end->ops->is_sender ? "sender.path: direct" : "path: direct";
+  if (end->ops->is_sender)
+    return config->sender.path == CONFIG_SENDER_PATH_DIRECT ? PST_PATH_MAPPED : PST_PATH_STAGED;
+  if (config->receiver.path == CONFIG_PATH_DIRECT)
+    return PST_PATH_DIRECT;
+  *key = "path: mapped";
+  return config->receiver.path == CONFIG_PATH_MAPPED ? PST_PATH_MAPPED : PST_PATH_STAGED;
+}
+
+/* What core stages stays staged, and the worse of both has the reason. */
+static void end_merge_path(struct session_end *end, const struct pst_path_info *its)
+{
+  struct pst_path_info path = *its;
+
+  pthread_mutex_lock(&end->text_lock);
+  if (path.via[0] == 0 || (end->ends_in_copy && end->path.path == PST_PATH_STAGED))
+    memcpy(path.via, end->path.via, sizeof(path.via));
+  if (end->path.reason[0] && path.path <= end->path.path)
+    memcpy(path.reason, end->path.reason, sizeof(path.reason));
+  if (path.path < end->path.path)
+    path.path = end->path.path;
+  end->path = path;
+  pthread_mutex_unlock(&end->text_lock);
+}
+
+/* Some transports know how bytes travel when they know their peer. */
+static void end_settle_path(struct session_end *end)
+{
+  struct pst_path_info path = {.struct_size = sizeof(path)};
+  const char *key;
+
+  if (end->lane->ops->endpoint_path(end->endpoint, &path) != 0)
+    return;
+  end_merge_path(end, &path);
+  if (end->path.path > end_worst_path(end, &key))
+    end_raise(end, END_PATH_REFUSED, -EOPNOTSUPP, 0);
+}
+
+void end_peer_failed(struct session_end *end, int code, const char *text)
+{
+  assert(!end_is_over(end));
+  if (end->trouble.kind > END_PEER_FAILED)
+    return;
+  stat_set(end->error, code);
+  pthread_mutex_lock(&end->text_lock);
+  snprintf(end->error_text, sizeof(end->error_text), "%s", text);
+  pthread_mutex_unlock(&end->text_lock);
+  stat_set(end->trouble.kind, END_PEER_FAILED);
+}
+
+void end_note_peer(struct session_end *end, const struct control_totals *totals,
+                   enum end_peer_word word)
+{
+  assert(word != END_PEER_SILENT);
+  pthread_mutex_lock(&end->text_lock);
+  if (end->peer_word <= word) {
+    end->peer = *totals;
+    stat_set(end->peer_word, word);
+  }
+  pthread_mutex_unlock(&end->text_lock);
+}
+
+void end_connected(struct session_end *end)
+{
+  if (end_is_over(end))
+    return;
+  end_settle_path(end);
+  if (end->state != PST_STATE_WAITING)
+    return;
+  end_state(end, PST_STATE_CONNECTED);
+  if (end->ops->connected)
+    end->ops->connected(end);
+}
+
+void end_close_endpoint(struct session_end *end, uint32_t mode, uint64_t deadline_ns)
+{
+  if (end->endpoint_state != END_ENDPOINT_OPEN)
+    return;
+  end->endpoint_state = END_ENDPOINT_CLOSING;
+  if (end->lane->ops->endpoint_close(end->endpoint, mode, deadline_ns) < 0)
+    end->endpoint_state = END_ENDPOINT_CLOSED;
+}
+
+void end_connect(struct session_end *end, const struct pst_blob *address)
+{
+  char text[sizeof(end->error_text)];
+
+  pst_log_clear_error();
+  int rc = end->lane->ops->endpoint_connect(end->endpoint, address);
+  if (rc >= 0)
+    return;
+  if (pst_log_last_error()[0]) {
+    snprintf(text, sizeof(text), "%s", pst_log_last_error());
+  } else {
+    snprintf(text, sizeof(text),
+             "stream %s: transport %s cannot reach %s: %s; give both ends the same transport, or "
+             "take one that reaches that host",
+             end->name, end->device->plugin->name, end->peer_text[0] ? end->peer_text : "its peer",
+             strerror(-rc));
+    pst_log(PST_LOG_ERROR, "%s", text);
+  }
+  end_fail(end, rc, text);
+}
+
+/* "transport verbs_rc: packets: the device is lost": the transport's own line about this stream
+ * is the cause, which may well be at this end. */
+static bool end_is_named(const char *line, const char *name)
+{
+  const size_t length = strlen(name);
+
+  for (const char *at = strstr(line, name); at; at = strstr(at + 1, name))
+    if (at[length] == ':' && (at == line || at[-1] == ' '))
+      return true;
+  return false;
+}
+
+/* Says why in `text`: the path, the device, the transport's own line about this stream, or no more
+ * than that the connection ended. */
+static void end_explain(const struct session_end *end, char *text, size_t size)
+{
+  const char *error = strerror(-end->trouble.status);
+
+  const char *key;
+
+  if (end->trouble.kind == END_PATH_REFUSED) {
+    end_worst_path(end, &key);
+    snprintf(text, size,
+             "stream %s: `%s` asked for, but with this peer it is %s%s%s; `path: auto` takes what "
+             "there is",
+             end->name, key, end->path.path == PST_PATH_MAPPED ? "mapped" : "staged",
+             end->path.reason[0] ? ": " : "", end->path.reason);
+    pst_log(PST_LOG_ERROR, "%s", text);
+  } else if (end->trouble.kind == END_DEVICE_LOST) { /* the peer reads it, too */
+    snprintf(text, size,
+             "stream %s: the %s's device of transport %s has failed: %s; see the %s's log, and "
+             "its kernel's (`dmesg`)",
+             end->name, end->ops->role, end->device->plugin->name, error, end->ops->role);
+    pst_log(PST_LOG_ERROR, "%s", text);
+  } else if (end_is_named(pst_log_last_error(), end->name)) {
+    snprintf(text, size, "%s", pst_log_last_error());
+  } else {
+    snprintf(text, size,
+             "stream %s: the connection to the %s (%s) ended: %s; check its log, and whether its "
+             "process runs",
+             end->name, end->ops->peer_role, end->peer_text[0] ? end->peer_text : "unknown", error);
+    pst_log(PST_LOG_ERROR, "%s", text);
+  }
+}
+
+/* Something is wrong: 0 while it may still be explained. */
+static __attribute__((noinline)) int end_check_trouble(struct session_end *end)
+{
+  char text[sizeof(end->error_text)];
+
+  if (end->trouble.kind == END_PEER_FAILED) {
+    memcpy(text, end->error_text, sizeof(text));
+    end_fail(end, end->error, text);
+    return end->error;
+  }
+  if (end->state == PST_STATE_ENDED || clock_now_ns() < end->trouble.deadline_ns)
+    return 0;
+  end_explain(end, text, sizeof(text));
+  end_fail(end, end->trouble.status, text);
+  return end->error;
+}
+
+/* Senders fail as soon as a failure is known. Receivers ask here only when
+ * nothing more has arrived, so that what did arrive is handed over. */
+int end_check(struct session_end *end)
+{
+  if (end->state == PST_STATE_FAILED)
+    return end->error;
+  return end->trouble.kind == END_SOUND ? 0 : end_check_trouble(end);
+}
+
+void end_gone(struct session_end *end, int status)
+{
+  end_raise(end, END_GONE, status ? status : -ECONNRESET, clock_now_ns() + END_EXPLAIN_NS);
+}
+
+/* Nobody else knows more of it. */
+void end_device_failed(struct session_end *end, int status)
+{
+  end_raise(end, END_DEVICE_LOST, status ? status : -EIO, clock_now_ns());
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A transport's worker on a thread: opened, polled, and closed. */
+#include "lane.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "end.h"
+#include "engine/array.h"
+#include "event_loop.h"
+#include "receive_ring.h"
+#include "session.h"
+#include "util/log.h"
+
+/* Staged receivers copy out of the regions that a transport lends, at full speed where their
+ * memory pins them. */
+
+/* What copies from this lane's lent regions for the thread's end i, or NULL. */
+static struct staging *lent_staging(const struct session_lane *lane, uint32_t i)
+{
+  const struct session_end *end = lane->thread->ends[i];
+  const struct receive_ring *ring =
+      end->lane == lane && end->ops->ring ? end->ops->ring(end) : NULL;
+
+  return ring ? ring->staging : NULL;
+}
+
+static const struct engine_memory *lent_memory(const struct session_lane *lane, uint32_t i)
+{
+  const struct staging *staging = lent_staging(lane, i);
+
+  return staging ? staging->memory : NULL;
+}
+
+/* The memory cannot pin what this lane is lent, though it would. */
+static void lent_slice_copies(const struct session_lane *lane, const struct engine_memory *memory)
+{
+  if (!(memory->plugin->memory->capabilities & PST_MEMORY_CAP_HOST_REGISTER))
+    return;
+  for (uint32_t i = 0; i < lane->thread->end_count; i++)
+    if (lent_memory(lane, i) == memory)
+      staging_slice(lent_staging(lane, i), lane->thread->ends[i]->config->message);
+}
+
+static void lent_take(struct session_lane *lane, uint64_t buffer, const struct pst_region *region)
+{
+  if (buffer == 0 || buffer >= ENGINE_LENT_MAX) {
+    pst_log(PST_LOG_ERROR, "%s lends more than %d regions: a bug of that transport",
+            lane->device->plugin->name, ENGINE_LENT_MAX - 1);
+    return;
+  }
+  struct session_lent *lent = &lane->lent[buffer];
+  *lent = (struct session_lent){.region = region, .host = region->host, .length = region->length};
+  for (uint32_t i = 0; i < lane->thread->end_count && i < 64; i++) {
+    const struct engine_memory *memory = lent_memory(lane, i);
+    bool again = false;
+    for (uint32_t k = 0; k < i && memory; k++)
+      again |= lent_memory(lane, k) == memory;
+    if (!memory || again)
+      continue;
+    if (memory->plugin->memory->host_register(memory->memory, lent->host, lent->length) == 0)
+      lent->pinned |= UINT64_C(1) << i;
+    else
+      lent_slice_copies(lane, memory);
+  }
+}
+
+static void lent_forget(struct session_lane *lane, uint64_t buffer)
+{
+  struct session_lent *lent = &lane->lent[buffer];
+
+  for (uint32_t i = 0; i < lane->thread->end_count && i < 64; i++) {
+    const struct engine_memory *memory = lent_memory(lane, i);
+    if (memory && (lent->pinned >> i & 1))
+      memory->plugin->memory->host_unregister(memory->memory, lent->host, lent->length);
+  }
+  *lent = (struct session_lent){0};
+}
+
+#define LANE_POLL_ENDS 64 /* ends that one poll of their lane serves, where it has more */
+
+int lane_open(struct session_thread *thread, struct engine_device *device,
+              struct session_lane **lane, struct pst_error *error)
+{
+  struct epoll_event event = {.events = EPOLLIN};
+  struct session_lane *entry;
+  int rc;
+
+  for (uint32_t i = 0; i < thread->lane_count; i++)
+    if (thread->lanes[i]->device == device) {
+      *lane = thread->lanes[i];
+      return 0;
+    }
+  entry = calloc(1, sizeof(*entry));
+  if (!entry)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the session");
+  rc = device->ops->worker_open(device->device, device->next_worker, &entry->worker);
+  if (rc < 0) {
+    free(entry);
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s opens no worker %u: %s",
+                    device->plugin->name, device->next_worker, strerror(-rc));
+  }
+  device->next_worker++;
+  counts_init(&entry->counts);
+  entry->thread = thread;
+  entry->device = device;
+  entry->ops = device->ops;
+  entry->messages = entry->completions;
+  entry->event_fd = -1;
+  if (device->limits.capabilities & PST_CAP_WAKEUP)
+    entry->event_fd = device->ops->event_fd(entry->worker);
+  event.data.fd = entry->event_fd;
+  if (entry->event_fd >= 0 &&
+      epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, entry->event_fd, &event) < 0)
+    entry->event_fd = -1;
+  if (ARRAY_APPEND(thread->lanes, thread->lane_count, entry) < 0) {
+    device->ops->worker_close(entry->worker);
+    free(entry);
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the session");
+  }
+  *lane = entry;
+  return 0;
+}
+
+static void lane_take_event(struct session_lane *lane, const struct pst_completion *completion)
+{
+  struct session_end *end = (struct session_end *)(uintptr_t)completion->endpoint;
+  uint64_t buffer = completion->u.region.buffer;
+
+  switch (completion->code) {
+  case PST_EVENT_CONNECTED:
+    end_connected(end);
+    break;
+  case PST_EVENT_DISCONNECTED:
+    end_gone(end, completion->status);
+    break;
+  case PST_EVENT_READDRESS: {
+    char bytes[CONTROL_ADDRESS_MAX];
+    struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
+    if (end->session->control && lane->ops->endpoint_address(end->endpoint, &blob) == 0)
+      control_readdress(end->session->control, end, &blob);
+    break;
+  }
+  case PST_EVENT_CLOSED:
+    end->endpoint_state = END_ENDPOINT_CLOSED;
+    break;
+  case PST_EVENT_LENT:
+    lent_take(lane, buffer, completion->u.region.region);
+    break;
+  case PST_EVENT_UNLENT:
+    if (buffer < ENGINE_LENT_MAX)
+      lent_forget(lane, buffer);
+    break;
+  case PST_EVENT_DEVICE:
+    for (uint32_t i = 0; i < lane->thread->end_count; i++)
+      if (lane->thread->ends[i]->lane == lane)
+        end_device_failed(lane->thread->ends[i], completion->status);
+    break;
+  }
+}
+
+/* What is no message. */
+static void lane_take_told(struct session_lane *lane, const struct pst_completion *completion)
+{
+  struct session_end *end = (struct session_end *)(uintptr_t)completion->endpoint;
+
+  if (completion->kind != PST_COMPLETION_DONE)
+    lane_take_event(lane, completion);
+  else
+    end->ops->done(end, completion);
+}
+
+/* A message for another end than the one that polls. */
+static void lane_pass_on(const struct pst_completion *message)
+{
+  struct session_end *end = (struct session_end *)(uintptr_t)message->endpoint;
+
+  end->ops->arrived(end, message);
+}
+
+/* What lies behind the first `kept` of n completions: the messages of `mine` move up to them, the
+ * others go to their ends. Returns how many are kept then. */
+static __attribute__((noinline)) int lane_sort(struct session_lane *lane,
+                                               const struct session_end *mine, int kept, int n)
+{
+  struct pst_completion *completions = lane->completions;
+
+  for (int i = kept; i < n; i++) {
+    struct pst_completion *completion = &completions[i];
+
+    if (completion->kind != PST_COMPLETION_MESSAGE)
+      lane_take_told(lane, completion);
+    else if (completion->endpoint != (uintptr_t)mine)
+      lane_pass_on(completion);
+    else if (kept++ != i)
+      completions[kept - 1] = *completion;
+  }
+  return kept;
+}
+
+int lane_poll(struct session_lane *lane, struct session_end *mine, uint32_t max)
+{
+  struct pst_completion *completions = lane->completions;
+  int first = 0;
+
+  if (__builtin_expect(lane->spare_polls > 0, 0)) {
+    lane->spare_polls--;
+    lane->seen = false;
+    return 0;
+  }
+  if (max > SESSION_POLL_BATCH)
+    max = SESSION_POLL_BATCH;
+  int n = lane->ops->poll(lane->worker, completions, max);
+
+  /* It looks at every end, and every end asks for it: with thousands of them, once
+   * for each would cost their square. Cut short, there is more to be had. */
+  if (n < (int)max)
+    lane->spare_polls = lane->end_count / LANE_POLL_ENDS;
+  if (n > 0)
+    lane->thread->idle_since_ns = 0;
+  /* Mostly they are all messages of the end that asks, behind what a sender is told. */
+  while (first < n && completions[first].kind != PST_COMPLETION_MESSAGE)
+    lane_take_told(lane, &completions[first++]);
+  const struct pst_completion *kept = completions + first, *const end = completions + n;
+  while (kept < end && kept->kind == PST_COMPLETION_MESSAGE && kept->endpoint == (uintptr_t)mine)
+    kept++;
+  lane->seen = n > 0;
+  lane->messages = &completions[first];
+  int count = (int)(kept - completions);
+  if (__builtin_expect(kept < end, 0))
+    count = lane_sort(lane, mine, count, n);
+  return count - first;
+}
+
+void lane_poll_closing(struct session_lane *lane)
+{
+  int n = lane->ops->poll(lane->worker, lane->completions, SESSION_POLL_BATCH);
+
+  for (int i = 0; i < n; i++) {
+    const struct pst_completion *completion = &lane->completions[i];
+    if (completion->kind == PST_COMPLETION_MESSAGE)
+      lane->ops->release(lane->worker, &completion->u.message.token, 1);
+    else if (completion->kind == PST_COMPLETION_EVENT)
+      lane_take_event(lane, completion);
+  }
+}
+
+void lane_close_worker(struct session_lane *lane)
+{
+  for (uint32_t buffer = 1; buffer < ENGINE_LENT_MAX; buffer++)
+    if (lane->lent[buffer].region)
+      lent_forget(lane, buffer);
+  lane->ops->worker_close(lane->worker);
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the ring in which messages land, direct or staged, and takes views back. */
+#include "receive_ring.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/log.h"
+
+/* What an allocation is for, and the options that size it. */
+struct ring_use {
+  const char *name;
+  const char *suffix; /* behind the size, where it fails */
+  const char *lower;
+  enum pst_alloc_purpose purpose;
+};
+
+static const struct ring_use direct_use = {"ring", " for the ring", "`ring` or `message`",
+                                           PST_ALLOC_NORMAL};
+static const struct ring_use staging_use = {"staging ring", " for the staging ring",
+                                            "`ring` or `message`", PST_ALLOC_STAGING};
+static const struct ring_use frames_use = {"frames", " for the frames",
+                                           "`assemble.packets`, `assemble.frames` or `message`",
+                                           PST_ALLOC_NORMAL};
+
+static struct region_params ring_region_params(const struct receive_ring *ring,
+                                               const struct ring_use *use, uint64_t length)
+{
+  return (struct region_params){.memory = ring->memory,
+                                .device = ring->lane->device,
+                                .length = length,
+                                .alignment = engine_device_alignment(ring->lane->device),
+                                .purpose = use->purpose,
+                                .lower = use->lower,
+                                .use = use->suffix,
+                                .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
+                                .domain = receive_ring_domain(ring)};
+}
+
+static int ring_alloc_region(const struct receive_ring_params *params, const struct ring_use *use,
+                             struct region_params *wanted, struct region *region,
+                             struct region_why *why, struct pst_error *error)
+{
+  char label[96], remedy[96];
+
+  snprintf(label, sizeof(label), "stream %s, %s", params->stream->name, use->name);
+  wanted->label = label;
+  int rc = region_alloc(region, wanted, why);
+  if (rc == 0 || (rc == -EOPNOTSUPP && !why->is_alloc))
+    return rc;
+  snprintf(label, sizeof(label), "stream %s", params->stream->name);
+  snprintf(remedy, sizeof(remedy), "; lower %s", use->lower);
+  return region_fail(error, rc, label, why, remedy);
+}
+
+/* Register the ring region, if there is one, and open the ring on it. */
+static int ring_open_transport(const struct receive_ring_params *params, struct receive_ring *ring)
+{
+  const struct region_params wanted =
+      ring_region_params(ring, &direct_use, ring->stride * ring->slots);
+  const struct pst_transport_ops *ops = ring->lane->ops;
+  struct region *region = &ring->region;
+  struct region_why why;
+  int rc = 0;
+
+  ring->path = (struct pst_path_info){.struct_size = sizeof(ring->path)};
+  if (region->is_open)
+    rc = region_register(region, &wanted, &region->mr, &ring->path, &why);
+  if (rc < 0)
+    return rc;
+  region->device = ring->lane->device;
+  struct pst_ring_params opened = {.struct_size = sizeof(opened),
+                                   .slots = ring->slots,
+                                   .mr = region->mr,
+                                   .stride = ring->stride,
+                                   .payload_max = params->stream->message,
+                                   .headroom = ring->lane->device->limits.headroom,
+                                   .tailroom = ring->lane->device->limits.tailroom,
+                                   .endpoints = params->endpoints};
+  return ops->ring_open(ring->lane->worker, &opened, &ring->path, &ring->ring);
+}
+
+/* Lent messages lie in the sender's or the driver's host memory: final only when
+ * the receiver's memory is host memory too, and no device's. */
+static bool ring_lent_would_bounce(const struct receive_ring *ring)
+{
+  const struct pst_region *region = &ring->region.mem;
+
+  return (ring->lane->device->limits.capabilities & PST_CAP_LEND) &&
+         (region->kind != PST_MEMORY_HOST || region->host == NULL);
+}
+
+/* Read where it lies, it is of the ring's kind and device, or host memory at any rate; copied, the
+ * copies reach it. */
+static bool ring_takes(const struct receive_ring *ring, const struct pst_region *region)
+{
+  const struct pst_region *own = receive_ring_final(ring);
+
+  if (region->kind == own->kind && strcmp(region->device, own->device) == 0)
+    return true;
+  if (ring->staging)
+    return region->host;
+  return own->kind == PST_MEMORY_HOST && region->kind == PST_MEMORY_MAPPED &&
+         region->address == (uintptr_t)region->host;
+}
+
+const struct pst_region *receive_ring_lent(const struct receive_ring *ring, uint32_t buffer)
+{
+  const struct pst_region *region =
+      buffer < ENGINE_LENT_MAX ? ring->lane->lent[buffer].region : NULL;
+
+  return region && ring_takes(ring, region) ? region : NULL;
+}
+
+/* 0: done; 1: not possible, *reason says why, core may stage; -errno: failed. */
+static int ring_try_direct(const struct receive_ring_params *params, struct receive_ring *ring,
+                           char *reason, size_t size, struct pst_error *error)
+{
+  struct region_params wanted = ring_region_params(ring, &direct_use, ring->stride * ring->slots);
+  const char *transport = ring->lane->device->plugin->name;
+  struct region_why why;
+
+  wanted.needs = ring->lane->device->limits.ring_needs;
+  wanted.is_staged_else = params->stream->receiver.path == CONFIG_PATH_AUTO;
+  int rc = ring_alloc_region(params, &direct_use, &wanted, &ring->region, &why, error);
+  if (rc == -EOPNOTSUPP && !why.is_alloc) {
+    snprintf(reason, size, "%.*s", (int)size - 1, why.text);
+    return 1;
+  }
+  if (rc < 0)
+    return rc;
+  if (!region_meets(&ring->region, &wanted, &why)) {
+    snprintf(reason, size, "%.*s", (int)size - 1, why.text);
+  } else if (ring_lent_would_bounce(ring)) {
+    snprintf(reason, size, "transport %s hands over host memory of its own", transport);
+  } else {
+    rc = ring_open_transport(params, ring);
+    region_settle_path(&ring->region, &ring->path);
+    if (rc < 0 && rc != -EOPNOTSUPP)
+      pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+               "stream %s: transport %s opens no ring of %u slots: %s", params->stream->name,
+               transport, ring->slots, strerror(-rc));
+    if (rc != -EOPNOTSUPP)
+      return rc;
+    snprintf(reason, size, "transport %s cannot receive into memory %s%s%.112s", transport,
+             ring->memory->plugin->name, ring->path.reason[0] ? ": " : "", ring->path.reason);
+  }
+  region_close(&ring->region);
+  return 1;
+}
+
+/* What the transport writes, or nothing where it lends all that is sent. */
+static int ring_alloc_staging(const struct receive_ring_params *params, struct receive_ring *ring,
+                              struct pst_error *error)
+{
+  struct region_why why;
+  const char *lacks;
+
+  if (ring->lane->device->limits.capabilities & PST_CAP_BARE_RING)
+    return 0;
+  struct region_params wanted = ring_region_params(ring, &staging_use, ring->stride * ring->slots);
+  wanted.needs = ring->lane->device->limits.ring_needs;
+  int rc = ring_alloc_region(params, &staging_use, &wanted, &ring->region, &why, error);
+  if (rc == 0 && region_lacks(&ring->region.mem, wanted.needs, &lacks))
+    rc = pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                  "stream %s: transport %s needs %s, which the staging memory of %s lacks too",
+                  params->stream->name, ring->lane->device->plugin->name, lacks,
+                  ring->memory->plugin->name);
+  return rc;
+}
+
+static int ring_open_staged(const struct receive_ring_params *params, struct receive_ring *ring,
+                            const char *why, struct pst_error *error)
+{
+  const uint64_t stride = params->stream->stride > params->stream->message
+                              ? params->stream->stride
+                              : params->stream->message;
+  const struct ring_use *use = params->final_length ? &frames_use : &direct_use;
+  struct staging *staging;
+  struct region_why why_not;
+
+  if (!(ring->memory->plugin->memory->capabilities & PST_MEMORY_CAP_COPY))
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                    "stream %s: %s, and memory %s cannot copy, so it cannot be staged either",
+                    params->stream->name, why, ring->memory->plugin->name);
+  staging = ring->staging = calloc(1, sizeof(*staging));
+  if (!staging)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  staging->lane = ring->lane;
+  staging->memory = ring->memory;
+  staging->stride = round_up(stride, CACHE_LINE);
+  struct region_params wanted = ring_region_params(
+      ring, use, params->final_length ? params->final_length : staging->stride * ring->slots);
+  int rc = ring_alloc_region(params, use, &wanted, &staging->region, &why_not, error);
+  if (rc == 0)
+    rc = ring_alloc_staging(params, ring, error);
+  if (rc < 0)
+    return rc;
+  rc = ring_open_transport(params, ring);
+  if (rc == 0)
+    rc = staging_open(staging, ring->slots, params->pieces);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: no staged path: %s",
+                    params->stream->name, strerror(-rc));
+  ring->path.path = PST_PATH_STAGED;
+  snprintf(ring->path.via, sizeof(ring->path.via), "copy");
+  snprintf(ring->path.reason, sizeof(ring->path.reason), "%.159s", why);
+  return 0;
+}
+
+static int ring_check_path(const struct receive_ring_params *params,
+                           const struct receive_ring *ring, struct pst_error *error)
+{
+  static const uint32_t wanted[] = {[CONFIG_PATH_DIRECT] = PST_PATH_DIRECT,
+                                    [CONFIG_PATH_MAPPED] = PST_PATH_MAPPED,
+                                    [CONFIG_PATH_STAGED] = PST_PATH_STAGED};
+  static const char *const names[] = {"none", "direct", "mapped", "staged"};
+  enum config_path path = params->stream->receiver.path;
+
+  if (path == CONFIG_PATH_AUTO || ring->path.path == wanted[path])
+    return 0;
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                  "stream %s: `path: %s` asked for, but here it is %s%s%s; `path: auto` takes what "
+                  "there is",
+                  params->stream->name, names[wanted[path]], names[ring->path.path],
+                  ring->path.reason[0] ? ": " : "", ring->path.reason);
+}
+
+static int ring_open_path(const struct receive_ring_params *params, struct receive_ring *ring,
+                          struct pst_error *error)
+{
+  char why[160] = "asked for by `path: staged`";
+  enum config_path path = params->stream->receiver.path;
+  int rc = 1;
+
+  if (params->final_length)
+    snprintf(why, sizeof(why), "`assemble` copies each payload to its place in a frame");
+  else if (path != CONFIG_PATH_STAGED)
+    rc = ring_try_direct(params, ring, why, sizeof(why), error);
+  if (rc == 1 && (path == CONFIG_PATH_AUTO || path == CONFIG_PATH_STAGED))
+    rc = ring_open_staged(params, ring, why, error);
+  else if (rc == 1)
+    rc = pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                  "stream %s: `path: %s` is not possible: %s; `path: auto` stages",
+                  params->stream->name, path == CONFIG_PATH_DIRECT ? "direct" : "mapped", why);
+  return rc < 0 ? rc : ring_check_path(params, ring, error);
+}
+
+static int ring_plan_slots(const struct receive_ring_params *params, struct receive_ring *ring,
+                           struct pst_error *error)
+{
+  const struct pst_limits *limits = &ring->lane->device->limits;
+  uint64_t step = limits->slot_alignment > CACHE_LINE ? limits->slot_alignment : CACHE_LINE;
+
+  if (params->stream->message > limits->message_max)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EMSGSIZE,
+                    "stream %s: message: %lu B is more than transport %s carries in one: %lu B",
+                    params->stream->name, params->stream->message, ring->lane->device->plugin->name,
+                    limits->message_max);
+  ring->slots = params->stream->ring;
+  if (ring->slots < limits->slots_min * params->endpoints || ring->slots > limits->slots_max)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -ERANGE,
+                    "stream %s: ring: %u slots; transport %s takes %u to %u", params->stream->name,
+                    ring->slots, ring->lane->device->plugin->name,
+                    limits->slots_min * params->endpoints, limits->slots_max);
+  ring->stride = round_up(limits->headroom + params->stream->message + limits->tailroom, step);
+  if (params->stream->stride > ring->stride)
+    ring->stride = round_up(params->stream->stride, step);
+  return 0;
+}
+
+int receive_ring_open(struct engine *engine, const struct receive_ring_params *params,
+                      struct receive_ring **ring, struct pst_error *error)
+{
+  struct receive_ring *made = calloc(1, sizeof(*made));
+
+  if (!made)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  made->users = 1;
+  made->lane = params->lane;
+  *ring = made;
+  int rc = engine_memory_open(engine, &params->stream->receiver.memory, &made->memory, error);
+  if (rc == 0)
+    rc = ring_plan_slots(params, made, error);
+  return rc < 0 ? rc : ring_open_path(params, made, error);
+}
+
+void receive_ring_close_ring(struct receive_ring *ring)
+{
+  if (ring->staging)
+    staging_close_queue(ring->staging);
+  if (ring->ring)
+    ring->lane->ops->ring_close(ring->lane->worker, ring->ring);
+  ring->ring = NULL;
+}
+
+void receive_ring_close(struct receive_ring *ring)
+{
+  if (!ring || --ring->users > 0)
+    return;
+  region_close(&ring->region);
+  if (ring->staging)
+    staging_close(ring->staging);
+  free(ring);
+}
+
+/* ---- Views come back ----------------------------------------------------------- */
+
+void receive_ring_give_tokens(struct receive_ring *ring, const uint64_t *tokens, uint32_t n)
+{
+  if (ring->staging)
+    staging_give_tokens(ring->staging, tokens, n);
+  else
+    ring->lane->ops->release(ring->lane->worker, tokens, n);
+}
+
+void receive_ring_give_views(struct receive_ring *ring, const struct pst_view *views, uint32_t n)
+{
+  uint64_t tokens[SESSION_POLL_BATCH];
+
+  if (ring->staging) {
+    staging_give_views(ring->staging, views, n);
+    return;
+  }
+  while (n) {
+    uint32_t run = n < SESSION_POLL_BATCH ? n : SESSION_POLL_BATCH;
+    for (uint32_t i = 0; i < run; i++)
+      tokens[i] = views[i].token;
+    ring->lane->ops->release(ring->lane->worker, tokens, run);
+    views += run;
+    n -= run;
+  }
+}

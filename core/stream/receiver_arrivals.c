@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completions become views, and their sequences are accounted. */
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "receiver.h"
+
+/* Growing happens a few times in a stream's life: at most all slots can be out. */
+void receiver_pend(struct session_end *end, const struct pst_completion *completion)
+{
+  struct pst_receiver *receiver = (struct pst_receiver *)end;
+  uint32_t capacity = receiver->pending_capacity;
+  const struct session_lane *lane = receiver->end.lane;
+
+  /* Nobody takes it any more, and those who share the ring need the slot. */
+  if (receiver->end.state == PST_STATE_FAILED || receiver->phase != RECEIVER_TAKING) {
+    lane->ops->release(lane->worker, &completion->u.message.token, 1);
+    return;
+  }
+  if (receiver->pending_tail - receiver->pending_head == capacity) {
+    struct pst_completion *grown = calloc(2 * (size_t)capacity, sizeof(*grown));
+    if (!grown) {
+      pst_log(PST_LOG_ERROR, "stream %s: out of memory for arrived messages", receiver->end.name);
+      end_gone(&receiver->end, -ENOMEM);
+      return;
+    }
+    for (uint32_t i = 0; i < capacity; i++)
+      grown[i] = receiver->pending[(receiver->pending_head + i) % capacity];
+    free(receiver->pending);
+    receiver->pending = grown;
+    receiver->pending_head = 0;
+    receiver->pending_tail = capacity;
+    receiver->pending_capacity = 2 * capacity;
+  }
+  receiver->pending[receiver->pending_tail++ % receiver->pending_capacity] = *completion;
+}
+
+_Static_assert(PST_VIEW_META == PST_HAS_META >> 1 && PST_VIEW_TIME == PST_HAS_TIME >> 1 &&
+                   PST_VIEW_MARKED == PST_IS_MARKED >> 1 && PST_VIEW_RESTART == PST_IS_RESTART >> 1,
+               "taken over by a shift");
+
+#define VIEW_FLAGS_TAKEN                                                                           \
+  (PST_VIEW_META | PST_VIEW_TIME | (uint32_t)PST_VIEW_MARKED | (uint32_t)PST_VIEW_RESTART)
+
+static inline void arrivals_make_view(const struct pst_region *region,
+                                      const struct pst_completion *message, struct pst_view *view)
+{
+  uint64_t offset = message->u.message.offset;
+  uint32_t flags = message->flags >> 1 & VIEW_FLAGS_TAKEN;
+
+  if (message->status)
+    flags |= PST_VIEW_DAMAGED;
+  view->address = region->address + offset;
+  view->host = region->host ? (char *)region->host + offset : NULL;
+  view->length = message->u.message.length;
+  view->flags = flags;
+  view->sequence = message->u.message.sequence;
+  view->meta = message->u.message.meta;
+  view->time_ns = message->u.message.time_ns;
+  view->token = message->u.message.token;
+  view->reserved = 0;
+}
+
+static void arrivals_refuse_buffer(struct pst_receiver *receiver)
+{
+  pst_log(PST_LOG_ERROR,
+          "stream %s: transport %s delivers from a buffer that it has not lent, or that is of "
+          "another kind or device than memory %s: a bug of it",
+          receiver->end.name, receiver->ring->lane->device->plugin->name,
+          receiver->ring->memory->plugin->name);
+  end_gone(&receiver->end, -EIO);
+}
+
+_Static_assert(offsetof(struct pst_completion, u.message.time_ns) -
+                           offsetof(struct pst_completion, u.message.sequence) ==
+                       offsetof(struct pst_view, time_ns) - offsetof(struct pst_view, sequence) &&
+                   offsetof(struct pst_completion, u.message.meta) -
+                           offsetof(struct pst_completion, u.message.sequence) ==
+                       offsetof(struct pst_view, meta) - offsetof(struct pst_view, sequence),
+               "copied at once");
+
+/* What comes before `endpoint`: kind, code, flags, status. */
+static inline uint64_t arrivals_head_of(const struct pst_completion *message)
+{
+  uint64_t head;
+  memcpy(&head, message, sizeof(head));
+  return head;
+}
+
+/* The leading messages that are the next of the stream, in order, whole and out of one buffer,
+ * as most are: looked at and made views in one go. Returns how many. */
+static __attribute__((noinline)) uint32_t arrivals_accept_row(struct pst_receiver *receiver,
+                                                              const struct pst_region *region,
+                                                              const struct pst_completion *messages,
+                                                              uint32_t n, struct pst_view *view)
+{
+  struct seq_window *window = &receiver->window;
+  const struct pst_completion *message = messages, *const end = messages + n;
+  const uint64_t head = arrivals_head_of(messages), address = region->address;
+  const uint64_t buffer = (uint64_t)messages->u.message.buffer << 32;
+  const uint64_t flags = messages->flags >> 1 & VIEW_FLAGS_TAKEN;
+  /* What the CPU cannot read has no address for it. */
+  const uintptr_t host = (uintptr_t)region->host, reads = host ? UINTPTR_MAX : 0;
+  uint64_t next = window->next, bytes = 0;
+
+  if (!(messages->flags & PST_HAS_SEQUENCE) || messages->status || window->contiguous != next)
+    return 0;
+  for (; message < end; message++, view++, next++) {
+    const uint64_t offset = message->u.message.offset;
+    const uint64_t length =
+        message->u.message.length | ((uint64_t)message->u.message.buffer << 32 ^ buffer);
+    if (__builtin_expect((arrivals_head_of(message) ^ head) | length >> 32 |
+                             (message->u.message.sequence ^ next),
+                         0))
+      break;
+    bytes += length;
+    view->address = address + offset;
+    view->host = (const void *)((host + offset) & reads);
+    view->length = (uint32_t)length;
+    view->flags = (uint32_t)flags;
+    memcpy(&view->sequence, &message->u.message.sequence,
+           offsetof(struct pst_view, token) - offsetof(struct pst_view, sequence));
+    view->token = message->u.message.token;
+    view->reserved = 0;
+  }
+  window->contiguous = window->next = next;
+  receiver->polled.bytes += bytes;
+  return (uint32_t)(message - messages);
+}
+
+/* Arrived messages become views, after the first `count`, but for duplicates. Returns
+ * how many views there are then. */
+static uint32_t arrivals_accept_messages(struct pst_receiver *receiver,
+                                         const struct pst_completion *messages, uint32_t n,
+                                         struct pst_view *views, uint32_t count)
+{
+  const struct receive_ring *ring = receiver->ring;
+  const struct pst_region *region = &ring->region.mem;
+  uint32_t buffer = 0;
+
+  for (const struct pst_completion *message = messages, *end = messages + n; message < end;
+       message++) {
+    if (message->u.message.buffer != buffer) { /* mostly all are of one */
+      buffer = message->u.message.buffer;
+      region = buffer ? receive_ring_lent(ring, buffer) : &ring->region.mem;
+    }
+    if (!region) {
+      arrivals_refuse_buffer(receiver);
+      continue;
+    }
+    uint32_t row =
+        arrivals_accept_row(receiver, region, message, (uint32_t)(end - message), &views[count]);
+    if (row) {
+      count += row;
+      message += row - 1;
+      continue;
+    }
+    arrivals_make_view(region, message, &views[count]);
+    if (!(message->flags & PST_HAS_SEQUENCE)) {
+      views[count].sequence = receiver->delivered + count;
+    } else if (seq_window_see(&receiver->window, message->u.message.sequence) == SEQ_DUPLICATE) {
+      ring->lane->ops->release(ring->lane->worker, &message->u.message.token, 1);
+      continue;
+    }
+    receiver->polled.bytes += message->u.message.length;
+    receiver->polled.damaged += message->status != 0;
+    count++;
+  }
+  return count;
+}
+
+uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max)
+{
+  struct session_lane *lane = receiver->end.lane;
+  uint32_t count = 0;
+
+  while (count < max && receiver->pending_head != receiver->pending_tail) {
+    const struct pst_completion *message =
+        &receiver->pending[receiver->pending_head++ % receiver->pending_capacity];
+    count = arrivals_accept_messages(receiver, message, 1, views, count);
+  }
+  do {
+    int n = count < max ? lane_poll(lane, &receiver->end, max - count) : 0;
+    count = arrivals_accept_messages(receiver, lane->messages, (uint32_t)n, views, count);
+  } while (count < max && lane->seen);
+  return count;
+}
+
+void receiver_note_arrived(struct pst_receiver *receiver, uint64_t messages)
+{
+  uint64_t span = receiver->window.next - receiver->window.base;
+
+  if (receiver->end.started_ns == 0)
+    stat_set(receiver->end.started_ns, clock_now_ns());
+  receiver->quiet_since_ns = 0;
+  receiver->was_silent = false;
+  stat_set(receiver->span, span);
+  stat_set(receiver->unseen, receiver->is_numbered ? span - messages : 0);
+}
+
+void receiver_see_times(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
+{
+  for (uint32_t i = 0; i < n; i++)
+    interarrival_see(receiver->intervals, views[i].time_ns);
+}
+
+/* Views that wait for their copy are not handed over any more. */
+static void arrivals_give_up_parked(struct pst_receiver *receiver)
+{
+  uint32_t n = receiver_parked(receiver);
+
+  if (n == 0)
+    return;
+  receive_ring_give_views(receiver->ring, &receiver->parked[receiver->parked_at], n);
+  if (receiver->end.state != PST_STATE_FAILED) /* else they are counted as broken off */
+    stat_add(receiver->given_up, n);
+  receiver->parked_at = receiver->parked_count;
+}
+
+void receiver_give_up_pending(struct pst_receiver *receiver)
+{
+  const struct session_lane *lane = receiver->end.lane;
+
+  arrivals_give_up_parked(receiver);
+  while (receiver->pending_head != receiver->pending_tail) {
+    uint32_t at = receiver->pending_head++ % receiver->pending_capacity;
+    lane->ops->release(lane->worker, &receiver->pending[at].u.message.token, 1);
+  }
+}

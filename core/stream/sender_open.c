@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing the sending end of a stream: its slots, its legs, its endpoint. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lane.h"
+#include "sender.h"
+#include "session.h"
+
+#define SENDER_SEED_DEFAULT 1
+
+static bool sender_sends_from(const struct pst_sender *sender, const struct pst_sender *slots)
+{
+  const char *share = sender->end.share;
+
+  return sender == slots || (share && strcmp(share, slots->end.name) == 0);
+}
+
+/* enum pst_memory_need of all transports that send from its slots: its own, and with fan-out those
+ * of the streams that share them. */
+static uint32_t sender_needs(const struct pst_sender *sender)
+{
+  const struct pst_session *session = sender->end.session;
+  uint32_t needs = 0;
+
+  for (uint32_t i = 0; i < session->sender_count; i++)
+    if (sender_sends_from(session->senders[i], sender))
+      needs |= session->senders[i]->end.lane->device->limits.send_needs;
+  return needs;
+}
+
+/* What the region of a sender's slots has to be for the transport of one of its legs. */
+static struct region_params sender_slot_params(const struct pst_sender *sender,
+                                               const struct pst_sender *leg_owner)
+{
+  return (struct region_params){.memory = sender->memory,
+                                .device = leg_owner->end.lane->device,
+                                .length = sender->stride * sender->slots,
+                                .alignment = engine_device_alignment(sender->end.lane->device),
+                                .purpose = sender->staging ? PST_ALLOC_STAGING : PST_ALLOC_NORMAL,
+                                .needs = leg_owner->end.lane->device->limits.send_needs,
+                                .label = sender->end.name,
+                                .lower = "`ring` or `message`",
+                                .use = " for the sender's slots",
+                                .does = "sends from memory with",
+                                .access = PST_ACCESS_LOCAL_READ};
+}
+
+/* A transport that cannot read the slots: its own, or that of a stream which shares them. */
+static bool sender_meets_all(const struct pst_sender *sender, struct region_why *why)
+{
+  const struct pst_session *session = sender->end.session;
+
+  for (uint32_t i = 0; i < session->sender_count; i++) {
+    const struct pst_sender *leg = session->senders[i];
+    const struct region_params params = sender_slot_params(sender, leg);
+    const char *lacks;
+    if (!sender_sends_from(leg, sender) || region_meets(&sender->region, &params, why))
+      continue;
+    if (leg != sender && region_lacks(&sender->region.mem, params.needs, &lacks))
+      snprintf(why->text, sizeof(why->text),
+               "transport %s of stream %.64s sends from memory with %s, memory %s (%s) has not",
+               params.device->plugin->name, leg->end.name, lacks, sender->memory->plugin->name,
+               sender->region.mem.backing);
+    return false;
+  }
+  return true;
+}
+
+static int sender_fail_region(const struct pst_sender *sender, int rc, const struct region_why *why,
+                              const char *remedy, struct pst_error *error)
+{
+  char name[96];
+
+  snprintf(name, sizeof(name), "stream %s", sender->end.name);
+  return region_fail(error, rc, name, why, remedy);
+}
+
+/* *reason says why the transport cannot read it, "" where it may. */
+static int sender_alloc_slots(struct pst_sender *sender, char *reason, size_t size,
+                              struct pst_error *error)
+{
+  const enum config_sender_path path = sender->end.config->sender.path;
+  struct region_params params = sender_slot_params(sender, sender);
+  struct region_why why;
+
+  params.needs = path == CONFIG_SENDER_PATH_STAGED ? 0 : sender_needs(sender);
+  params.is_staged_else = path == CONFIG_SENDER_PATH_AUTO;
+  int rc = region_alloc(&sender->region, &params, &why);
+  if (rc == -EOPNOTSUPP && !why.is_alloc) { /* staged, the NIC reaches none of it */
+    snprintf(reason, size, "%.*s", (int)size - 1, why.text);
+    params.needs = 0;
+    rc = region_alloc(&sender->region, &params, &why);
+  }
+  if (rc < 0)
+    return sender_fail_region(sender, rc, &why, "; lower `ring` or `message`", error);
+  if (path == CONFIG_SENDER_PATH_STAGED)
+    snprintf(reason, size, "asked for by `sender.path: staged`");
+  else if (!sender_meets_all(sender, &why))
+    snprintf(reason, size, "%.*s", (int)size - 1, why.text);
+  return 0;
+}
+
+static int sender_open_region(struct pst_sender *sender, const struct pst_limits *limits,
+                              struct pst_error *error)
+{
+  uint64_t step = limits->slot_alignment > CACHE_LINE ? limits->slot_alignment : CACHE_LINE;
+  char why[160] = "";
+  int rc;
+
+  sender->base = limits->send_headroom;
+  sender->stride = round_up(limits->send_headroom + sender->end.config->message, step);
+  if (sender->end.config->stride > sender->stride)
+    sender->stride = round_up(sender->end.config->stride, step);
+  rc = sender_alloc_slots(sender, why, sizeof(why), error);
+  if (rc < 0)
+    return rc;
+  memcpy(sender->end.memory_backing, sender->region.mem.backing,
+         sizeof(sender->end.memory_backing));
+  sender->end.memory_kind = sender->region.mem.kind;
+  return why[0] ? sender_stage(sender, why, sender_needs(sender), error) : 0;
+}
+
+/* With the transport of one of its legs. *path and *why say why not. */
+static int sender_register_leg(const struct pst_sender *leader, const struct pst_sender *leg_owner,
+                               struct pst_mr **mr, struct pst_path_info *path,
+                               struct region_why *why)
+{
+  const struct region_params params = sender_slot_params(leader, leg_owner);
+
+  return region_register(sender_region(leader), &params, mr, path, why);
+}
+
+/* The leader's transport sends from the slots as they are by now. */
+static int sender_fail_leg(const struct pst_sender *leader, const struct pst_sender *leg_owner,
+                           const struct pst_path_info *path, struct pst_error *error)
+{
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+                  "stream %s: transport %s cannot send from the slots of stream %s, which it "
+                  "shares, in memory %s (%s)%s%s; with `sender: {path: staged}` in stream %s they "
+                  "are copied to memory that it reads",
+                  leg_owner->end.name, leg_owner->end.lane->device->plugin->name, leader->end.name,
+                  leader->memory->plugin->name, leader->region.mem.backing,
+                  path->reason[0] ? ": " : "", path->reason, leader->end.name);
+}
+
+/* -EOPNOTSUPP alone says that other memory may do. */
+static int sender_register_slots(struct pst_sender *sender, struct pst_error *error)
+{
+  struct pst_path_info path;
+  struct region_why why;
+  char reason[160];
+  int rc = sender_register_leg(sender, sender, &sender->mr, &path, &why);
+
+  if (rc == -EOPNOTSUPP && !sender->staging) {
+    snprintf(reason, sizeof(reason), "transport %s cannot send from memory %s%s%.80s",
+             sender->end.lane->device->plugin->name, sender->memory->plugin->name,
+             path.reason[0] ? ": " : "", path.reason);
+    rc = sender_stage(sender, reason, sender_needs(sender), error);
+    if (rc < 0)
+      return rc;
+    rc = sender_register_leg(sender, sender, &sender->mr, &path, &why);
+  }
+  return rc < 0 ? sender_fail_region(sender, rc, &why, "", error) : 0;
+}
+
+static int sender_open_slots(struct pst_session *session, struct pst_sender *sender,
+                             struct pst_error *error)
+{
+  const struct config_stream *config = sender->end.config;
+  struct pst_queue_params queue = {.struct_size = sizeof(queue), .batches = 64, .pieces = 65536};
+  int rc = engine_memory_open(&session->engine, &config->sender.memory, &sender->memory, error);
+
+  if (rc < 0)
+    return rc;
+  sender->slots = sender_slots(config);
+  sender->slot_mask = sender->slots - 1;
+  rc = sender_open_region(sender, &sender->end.lane->device->limits, error);
+  if (rc == 0)
+    rc = sender_register_slots(sender, error);
+  if (rc < 0)
+    return rc;
+  if (sender->memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN) {
+    rc = sender->memory->plugin->memory->queue_open(sender->memory->memory, &queue, &sender->queue);
+    if (rc < 0)
+      return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: memory %s opens no queue: %s",
+                      sender->end.name, sender->memory->plugin->name, strerror(-rc));
+  }
+  sender->requests = aligned_alloc(CACHE_LINE, sizeof(*sender->requests) * sender->slots);
+  sender->bytes_to = calloc(sender->slots, sizeof(*sender->bytes_to));
+  sender->legs = calloc(1, sizeof(*sender->legs));
+  if (!sender->requests || !sender->bytes_to || !sender->legs)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
+  for (uint32_t i = 0; i < sender->slots; i++)
+    sender->requests[i] = (struct pst_request){.opcode = PST_OP_SEND,
+                                               .flags = PST_REQUEST_EXCLUSIVE,
+                                               .local.mr = sender->mr,
+                                               .offset = sender->base + i * sender->stride};
+  sender->legs[0] = (struct sender_leg){.owner = sender, .mr = sender->mr};
+  sender->leg_count = 1;
+  sender->lends = sender->end.lane->device->limits.capabilities & PST_CAP_LEND;
+  rate_limit_init(&sender->rate, config->sender.rate_bps, config->sender.burst, config->message);
+  rate_limit_chunks(&sender->rate, config->sender.chunk, config->sender.sleep_ns);
+  return 0;
+}
+
+static int sender_join_leader(struct pst_session *session, struct pst_sender *sender,
+                              struct pst_error *error)
+{
+  struct pst_sender *leader = pst_session_sender(session, sender->end.share);
+  struct sender_leg *legs;
+  int rc;
+
+  if (!leader)
+    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
+                    "stream %s: sender.share: stream %s is not among the streams of this run",
+                    sender->end.name, sender->end.share);
+  legs = realloc(leader->legs, (leader->leg_count + 1) * sizeof(*legs));
+  if (!legs)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
+  leader->legs = legs;
+  legs[leader->leg_count] = (struct sender_leg){.owner = sender, .mr = leader->mr};
+  sender->leader = leader;
+  if (sender->end.lane->device != leader->end.lane->device) {
+    struct pst_path_info path;
+    struct region_why why;
+    rc = sender_register_leg(leader, sender, &sender->mr, &path, &why);
+    if (rc == -EOPNOTSUPP && !leader->staging)
+      return sender_fail_leg(leader, sender, &path, error);
+    if (rc < 0)
+      return sender_fail_region(sender, rc, &why, "", error);
+    legs[leader->leg_count].mr = sender->mr;
+  }
+  leader->leg_count++;
+  sender->end.path = leader->end.path;
+  for (uint32_t i = 0; i < leader->slots; i++)
+    leader->requests[i].flags &= (uint8_t)~PST_REQUEST_EXCLUSIVE;
+  sender->end.memory_kind = leader->end.memory_kind;
+  memcpy(sender->end.memory_backing, leader->end.memory_backing,
+         sizeof(sender->end.memory_backing));
+  return 0;
+}
+
+/* Streams get patterns of their own, so that a message of another stream does not
+ * pass for one of this. FNV-1a. */
+static uint64_t sender_seed(const char *name, uint64_t seed)
+{
+  uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ seed;
+
+  for (const char *c = name; *c; c++)
+    hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+  return hash;
+}
+
+int pst_sender_pattern(struct pst_sender *sender, const uint64_t *seed)
+{
+  if (sender->end.session->is_started)
+    return -EALREADY;
+  if (sender->leader)
+    return -EINVAL;
+  sender->has_pattern = seed != NULL;
+  if (seed)
+    sender->seed = sender_seed(sender->end.config->name, *seed);
+  return 0;
+}
+
+int sender_open(struct pst_session *session, struct pst_sender *sender, struct pst_error *error)
+{
+  const struct config_stream *config = sender->end.config;
+  const struct pst_limits *limits = &sender->end.lane->device->limits;
+  struct pst_endpoint_params params = {.struct_size = sizeof(params),
+                                       .roles = PST_ROLE_SENDER,
+                                       .cookie = (uint64_t)(uintptr_t)&sender->end,
+                                       .options = sender->end.transport->plugin.options,
+                                       .label = config->name,
+                                       .message_max = config->message,
+                                       .pieces = 1,
+                                       .timeout_ns = config->timeout_ns};
+  int rc;
+
+  if (config->message > limits->message_max)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EMSGSIZE,
+                    "stream %s: message: %lu B is more than transport %s carries in one: %lu B",
+                    config->name, config->message, sender->end.lane->device->plugin->name,
+                    limits->message_max);
+  sender->seed = sender_seed(config->name, SENDER_SEED_DEFAULT);
+  sender->has_pattern = true;
+  rc = sender->end.share ? sender_join_leader(session, sender, error)
+                         : sender_open_slots(session, sender, error);
+  if (rc < 0)
+    return rc;
+  params.mr = sender->mr ? sender->mr : sender_leader(sender)->mr;
+  params.requests = sender_leader(sender)->slots + 1;
+  if (params.requests > limits->requests_max)
+    params.requests = limits->requests_max;
+  pst_log_clear_error();
+  rc = sender->end.lane->ops->endpoint_open(sender->end.lane->worker, &params,
+                                            &sender->end.endpoint);
+  if (rc == 0)
+    sender->end.endpoint_state = END_ENDPOINT_OPEN;
+  if (rc < 0 && pst_fail_said(error, engine_exit_status(rc), rc) == rc)
+    return rc;
+  if (rc < 0)
+    return pst_fail(error, engine_exit_status(rc), rc,
+                    "stream %s: transport %s opens no endpoint: %s", config->name,
+                    sender->end.lane->device->plugin->name, strerror(-rc));
+  return 0;
+}
+
+void sender_close(struct pst_sender *sender)
+{
+  if (!sender)
+    return;
+  struct session_lane *lane = sender->end.lane;
+  if (sender->queue)
+    sender->memory->plugin->memory->queue_close(sender->queue);
+  if (sender->mr)
+    lane->ops->mr_deregister(lane->device->device, sender->mr);
+  sender_unstage(sender);
+  region_close(&sender->region);
+  free(sender->requests);
+  free(sender->bytes_to);
+  free(sender->legs);
+  end_destroy(&sender->end);
+  free(sender);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the numbers of a stream say of its limit. */
+#include <stdbool.h>
+
+#include <penstock/stats.h>
+
+#include "util/clock.h"
+
+/* A share of the time below this is noise, not a limit. */
+#define VERDICT_LEAST 0.10
+#define STARVED_LEAST 0.05
+#define NEARLY_ALWAYS 0.85
+
+struct shares {
+  double of[PST_STAGES];
+  bool known;
+};
+
+static void verdict_take_shares(struct shares *shares, const uint64_t *blocked, uint64_t running)
+{
+  if (running == 0)
+    return;
+  shares->known = true;
+  for (int i = 0; i < PST_STAGES; i++)
+    shares->of[i] = (double)blocked[i] / (double)running;
+}
+
+static uint64_t verdict_running_ns(const struct pst_stats *stats)
+{
+  if (stats->started_ns == 0)
+    return 0;
+  return (stats->ended_ns ? stats->ended_ns : clock_now_ns()) - stats->started_ns;
+}
+
+/* A last word from early in the run says nothing of most of it. */
+static bool verdict_peer_tells(const struct pst_stats *stats)
+{
+  return stats && stats->peer_known && stats->peer_seconds_ns >= verdict_running_ns(stats) / 2;
+}
+
+/* Of its thread's time, what it waited for a CPU. */
+static double verdict_starved_share(const struct pst_stats *stats)
+{
+  if (!stats || stats->cpu_span_ns == 0 || stats->cpu_wait_ns == UINT64_MAX)
+    return 0;
+  double share = (double)stats->cpu_wait_ns / (double)stats->cpu_span_ns;
+  return share > 1 ? 1 : share;
+}
+
+/* A thread without a CPU is in one of its stages, and its peer waits for it in another: starvation
+ * lengthens all of them. A stage of its own that lasts nearly always is what it would wait for
+ * with a CPU, too. */
+static bool verdict_is_starved(int best, double share, double starved)
+{
+  bool is_peers = best == PST_STAGE_CREDIT || best == PST_STAGE_EMPTY;
+
+  if (starved < STARVED_LEAST || (best >= 0 && !is_peers && share >= NEARLY_ALWAYS))
+    return false;
+  return share * (1 - starved) <= starved;
+}
+
+int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver, double *share)
+{
+  struct shares s = {0}, r = {0};
+  double candidates[PST_STAGES] = {0};
+  int best = PST_STAGE_SOURCE;
+
+  if (sender)
+    verdict_take_shares(&s, sender->blocked_ns, verdict_running_ns(sender));
+  else if (verdict_peer_tells(receiver))
+    verdict_take_shares(&s, receiver->peer_blocked_ns, receiver->peer_seconds_ns);
+  if (receiver)
+    verdict_take_shares(&r, receiver->blocked_ns, verdict_running_ns(receiver));
+  else if (verdict_peer_tells(sender))
+    verdict_take_shares(&r, sender->peer_blocked_ns, sender->peer_seconds_ns);
+
+  candidates[PST_STAGE_SOURCE] = s.of[PST_STAGE_SOURCE];
+  candidates[PST_STAGE_RATE] = s.of[PST_STAGE_RATE];
+  candidates[PST_STAGE_TRANSPORT] = s.of[PST_STAGE_TRANSPORT];
+  /* Copies out of the sender's memory and into the receiver's overlap. */
+  candidates[PST_STAGE_STAGING] = s.of[PST_STAGE_STAGING] > r.of[PST_STAGE_STAGING]
+                                      ? s.of[PST_STAGE_STAGING]
+                                      : r.of[PST_STAGE_STAGING];
+  candidates[PST_STAGE_SINK] = r.of[PST_STAGE_SINK];
+  /* Missing credit is the receiver's doing as far as it was busy itself; the rest
+   * is a ring too small for the way there and back. */
+  candidates[PST_STAGE_CREDIT] =
+      s.of[PST_STAGE_CREDIT] - (r.known ? r.of[PST_STAGE_SINK] + r.of[PST_STAGE_STAGING] : 0);
+  if (!s.known)
+    candidates[PST_STAGE_EMPTY] = r.of[PST_STAGE_EMPTY];
+  for (int i = 1; i < PST_STAGES; i++)
+    if (candidates[i] > candidates[best])
+      best = i;
+  double most = candidates[best] > 1 ? 1 : candidates[best];
+  double out = verdict_starved_share(sender), in = verdict_starved_share(receiver);
+  double starved = out > in ? out : in;
+  if (most < VERDICT_LEAST)
+    best = PST_LIMIT_CPU;
+  if (verdict_is_starved(best, best >= 0 ? most : 0, starved)) {
+    best = PST_LIMIT_STARVATION;
+    most = starved;
+  }
+  if (share)
+    *share = most;
+  return best;
+}
+
+const char *pst_stage_name(int stage)
+{
+  static const char *const names[PST_STAGES] = {"source",  "rate", "credit", "transport",
+                                                "staging", "sink", "empty"};
+
+  if (stage == PST_LIMIT_STARVATION)
+    return "starvation";
+  return stage >= 0 && stage < PST_STAGES ? names[stage] : "cpu";
+}

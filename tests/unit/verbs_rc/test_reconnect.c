@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What of a send queue goes again once a connection stands anew, by what the peer says that it has
+ * had. */
+#include <endian.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "rc.h"
+
+#define QUEUE 16u
+#define FROM UINT64_C(0xfffffffc) /* indices pass 32 bits in each case */
+
+static struct rc_tx tx;
+static struct rc_rx rx;
+static struct rc_sent sent[QUEUE];
+static struct ibv_send_wr wrs[QUEUE];
+static struct pst_endpoint endpoint;
+
+static int reset(void **state)
+{
+  (void)state;
+  tx = (struct rc_tx){0};
+  rx = (struct rc_rx){0};
+  memset(sent, 0, sizeof(sent));
+  memset(wrs, 0, sizeof(wrs));
+  endpoint = (struct pst_endpoint){.tx = &tx,
+                                   .rx = &rx,
+                                   .lane_count = 1,
+                                   .sq_mask = QUEUE - 1,
+                                   .sq_done = FROM,
+                                   .sq_head = FROM,
+                                   .sent = sent,
+                                   .wrs = wrs};
+  return 0;
+}
+
+static uint32_t at(uint32_t i)
+{
+  return (uint32_t)(FROM + i) & (QUEUE - 1);
+}
+
+/* One more under way; messages are counted as they are posted. */
+static void queue(uint8_t opcode, unsigned int flags)
+{
+  const uint32_t i = (uint32_t)endpoint.sq_head++ & (QUEUE - 1);
+  sent[i] = (struct rc_sent){.opcode = opcode};
+  wrs[i] = (struct ibv_send_wr){
+      .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED | flags};
+  wrs[i].wr.rdma.remote_addr = 4096;
+  wrs[i].wr.rdma.rkey = 7;
+  tx.messages += opcode == PST_OP_SEND;
+}
+
+static void queue_control(enum rc_control control)
+{
+  queue(0, 0);
+  wrs[(endpoint.sq_head - 1) & (QUEUE - 1)].imm_data = htobe32(control);
+  rx.credits_sent += control == RC_CREDIT;
+}
+
+static const char *drop(uint64_t messages, uint64_t credits)
+{
+  return rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(messages, credits));
+}
+
+/* `kept` has a bit for each request that goes again. An empty WRITE stands for the others. */
+static void expect_kept(uint32_t kept)
+{
+  const uint32_t n = (uint32_t)(endpoint.sq_head - endpoint.sq_done);
+  for (uint32_t i = 0; i < n; i++) {
+    const struct ibv_send_wr *wr = &wrs[at(i)];
+    const bool is_kept = kept >> i & 1;
+    assert_int_equal(wr->num_sge, is_kept);
+    assert_int_equal(wr->opcode, is_kept ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE);
+    assert_int_equal(wr->wr.rdma.rkey, is_kept ? 7 : 0);
+    assert_int_equal(wr->wr.rdma.remote_addr, is_kept ? 4096 : 0);
+    assert_int_equal(wr->send_flags & IBV_SEND_INLINE & (is_kept ? 0 : ~0u), 0);
+    assert_true(wr->send_flags & IBV_SEND_SIGNALED);
+  }
+}
+
+static void hello_has_20_bits_of_messages_and_8_of_credits(void **state)
+{
+  (void)state;
+  assert_int_equal(rc_reconnect_hello(0, 0), RC_HELLO);
+  assert_int_equal(rc_reconnect_hello(5, 3), 5 << 12 | 3 << 4 | RC_HELLO);
+  assert_int_equal(rc_reconnect_hello(0x1234567, 0x1ff), 0x34567u << 12 | 0xffu << 4 | RC_HELLO);
+}
+
+static void messages_that_arrived_do_not_go_again(void **state)
+{
+  (void)state;
+  tx.messages = 10;
+  for (int i = 0; i < 5; i++)
+    queue(PST_OP_SEND, IBV_SEND_INLINE);
+  assert_null(drop(12, 0));
+  expect_kept(0x1c);
+  assert_int_equal(endpoint.reconnect.repeated, 3);
+}
+
+static void none_or_all_arrived(void **state)
+{
+  (void)state;
+  tx.messages = 10;
+  for (int i = 0; i < 3; i++)
+    queue(PST_OP_SEND, 0);
+  assert_null(drop(10, 0));
+  expect_kept(7);
+  assert_int_equal(endpoint.reconnect.repeated, 3);
+  assert_null(drop(13, 0));
+  expect_kept(0);
+  assert_int_equal(endpoint.reconnect.repeated, 3);
+}
+
+static void counts_of_hellos_wrap(void **state)
+{
+  (void)state;
+  tx.messages = 0xffffe;
+  rx.credits_sent = 0x1fe;
+  for (int i = 0; i < 4; i++) {
+    queue(PST_OP_SEND, 0);
+    queue_control(RC_CREDIT);
+  }
+  assert_null(drop(0x100001, 0x201)); /* three of each */
+  expect_kept(0xc0);
+}
+
+static void peer_cannot_have_had_more_or_fewer(void **state)
+{
+  (void)state;
+  tx.messages = 10;
+  queue(PST_OP_SEND, 0);
+  queue_control(RC_CREDIT);
+  assert_string_equal(drop(12, 0), "the peer says that it has had other messages than were sent");
+  assert_non_null(drop(9, 0)); /* it had said more before: those are complete */
+  assert_non_null(drop(10, 2));
+  assert_non_null(drop(10, UINT64_MAX));
+  expect_kept(3);
+}
+
+/* The peer may use these bytes for something else once a message has announced them. */
+static void writes_before_an_arrived_message_are_not_done_again(void **state)
+{
+  (void)state;
+  queue(PST_OP_WRITE, 0);
+  queue(PST_OP_SEND, 0);
+  queue(PST_OP_WRITE, 0);
+  queue(PST_OP_SEND, 0);
+  queue(PST_OP_WRITE, 0);
+  assert_null(drop(1, 0));
+  expect_kept(0x1c);
+}
+
+/* A READ is done before a message behind it only where that has a fence (IBA 10.8.3.3). */
+static void reads_are_done_again_unless_a_fence_says_they_are_done(void **state)
+{
+  (void)state;
+  queue(PST_OP_READ, 0);
+  queue(PST_OP_SEND, IBV_SEND_FENCE);
+  queue(PST_OP_READ, 0);
+  queue(PST_OP_SEND, 0);
+  queue(PST_OP_READ, 0);
+  assert_null(drop(2, 0));
+  expect_kept(0x14);
+}
+
+static void atomics_end_the_connection(void **state)
+{
+  for (int turn = 0; turn < 2; turn++) {
+    reset(state);
+    queue(PST_OP_SEND, 0);
+    queue(turn ? PST_OP_FETCH_ADD : PST_OP_COMPARE_SWAP, 0);
+    assert_string_equal(drop(1, 0),
+                        "an atomic was under way, which may or may not have taken place");
+    expect_kept(3);
+  }
+}
+
+static void credits_go_by_their_own_count_and_hellos_never(void **state)
+{
+  (void)state;
+  rx.credits_sent = 5;
+  queue_control(RC_HELLO);
+  queue_control(RC_CREDIT);
+  queue(PST_OP_SEND, 0);
+  queue_control(RC_CREDIT);
+  queue_control(RC_FAREWELL);
+  assert_null(drop(0, 6));
+  expect_kept(0x1c);
+}
+
+/* Of one of several queue pairs: its own messages alone, every other one here. */
+static void queue_pairs_are_looked_at_one_by_one(void **state)
+{
+  struct rc_lane lanes[2] = {{.done = FROM}, {.done = FROM}};
+
+  (void)state;
+  endpoint.lanes = lanes;
+  endpoint.lane_count = 2;
+  endpoint.striped = 6;
+  for (uint32_t i = 0; i < 6; i++) {
+    queue(PST_OP_SEND, 0);
+    sent[at(i)].lane = i % 2;
+  }
+  assert_int_equal(rc_lane_messages(&endpoint, 0), 3);
+  assert_int_equal(rc_lane_messages(&endpoint, 1), 3);
+  assert_null(rc_reconnect_drop_what_arrived(&endpoint, 1, rc_reconnect_hello(2, 0)));
+  expect_kept(0x35); /* 1 and 3 are there */
+  assert_int_equal(endpoint.reconnect.repeated, 1);
+  lanes[0].done = FROM + 3; /* 0 and 2 are complete, though the queue is not so far */
+  assert_non_null(rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(1, 0)));
+  assert_null(rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(2, 0)));
+  expect_kept(0x30);
+  endpoint.striped = 7;
+  assert_int_equal(rc_lane_messages(&endpoint, 0), 4);
+  assert_int_equal(rc_lane_messages(&endpoint, 1), 3);
+}
+
+/* Its queue pair was further than the send queue, which waits for another's. */
+static void what_is_complete_does_not_go_again(void **state)
+{
+  struct rc_lane lanes[2] = {{.done = FROM + 2}, {.done = FROM}};
+
+  (void)state;
+  endpoint.lanes = lanes;
+  endpoint.lane_count = 2;
+  endpoint.striped = 1;
+  queue(PST_OP_SEND, 0);
+  queue(PST_OP_WRITE, 0);
+  queue(PST_OP_WRITE, 0);
+  assert_null(rc_reconnect_drop_what_arrived(&endpoint, 0, rc_reconnect_hello(1, 0)));
+  expect_kept(4);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup(name, reset)
+  const struct CMUnitTest tests[] = {
+      CASE(hello_has_20_bits_of_messages_and_8_of_credits),
+      CASE(messages_that_arrived_do_not_go_again),
+      CASE(none_or_all_arrived),
+      CASE(counts_of_hellos_wrap),
+      CASE(peer_cannot_have_had_more_or_fewer),
+      CASE(writes_before_an_arrived_message_are_not_done_again),
+      CASE(reads_are_done_again_unless_a_fence_says_they_are_done),
+      CASE(atomics_end_the_connection),
+      CASE(credits_go_by_their_own_count_and_hellos_never),
+      CASE(queue_pairs_are_looked_at_one_by_one),
+      CASE(what_is_complete_does_not_go_again),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

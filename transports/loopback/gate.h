@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One-sided operations pass a gate, so that memory can be taken back. */
+#ifndef LOOPBACK_GATE_H
+#define LOOPBACK_GATE_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LB_CACHE_LINE 64
+
+/* "I store a flag, then look at yours", against the same on the other side. The
+ * hot side has the light barrier, which costs nothing when the cold side's can
+ * reach into running threads (membarrier(2), expedited). */
+bool lb_barrier_expedited(void);
+void lb_barrier_heavy(void);
+static inline void lb_barrier_light(bool fenced)
+{
+  if (fenced)
+    atomic_thread_fence(memory_order_seq_cst);
+  else
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+struct lb_mr;
+struct pst_remote;
+
+/* What one-sided operations pass. Who has a seat says there that it is inside, then looks whether
+ * the gate is open; its owner shuts it, then looks at all seats. The barrier between is the light
+ * one for whoever goes in and the heavy one for the owner. Copies that end later, and who came when
+ * all seats were taken, are counted in. */
+struct lb_gate {
+  _Atomic uint32_t open;
+  _Atomic uint32_t inside;
+  _Atomic uint32_t imports; /* by handles that keep nothing: how many have it mapped */
+};
+
+struct lb_seat {
+  _Atomic uint32_t inside;
+  _Atomic uint32_t taken; /* between processes: somebody has it */
+};
+
+/* Between processes, in a sealed memfd of these bytes, whatever a page is there. */
+#define LB_SEATS 63u
+struct lb_gate_page {
+  struct lb_gate gate;
+  struct {
+    alignas(LB_CACHE_LINE) struct lb_seat seat;
+  } seats[LB_SEATS];
+};
+_Static_assert(sizeof(struct lb_gate_page) == 4096, "crosses");
+
+bool lb_gate_enter(struct lb_gate *gate); /* counted in; false: it is shut */
+/* A seat of the page's or, NULL, of the remote's mr, which is this process's. */
+void lb_seat_take(struct pst_remote *remote, struct lb_gate_page *page);
+void lb_seat_leave(struct pst_remote *remote);
+/* When this returns, nobody is inside, or comes in. */
+void lb_gates_shut(struct lb_mr *mr, uint64_t patience_ns);
+
+#endif

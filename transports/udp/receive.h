@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The receiving half of an endpoint. It keeps *entries* ready for recvmmsg(): each scatters a
+ * buffer of the kernel, one datagram or several that it has coalesced (UDP_GRO), over header side
+ * buffers and free slots, as long as its segments have the size that was learned; what does not
+ * lie so is put right by a copy.
+ */
+#ifndef UDP_RECEIVE_H
+#define UDP_RECEIVE_H
+
+#include "snmp.h"
+#include "udp.h"
+
+#define UDP_ENTRIES 64u          /* buffers that one recvmmsg() may fill */
+#define UDP_ENTRY_SLOTS_MAX 512u /* slots that lie ready in entries */
+#define UDP_SPILL_BYTES 65536u
+
+/* One buffer of the kernel's, on its way into slots. */
+struct udp_entry {
+  struct iovec *parts;
+  uint32_t *slots;
+  uint8_t *headers;
+  uint8_t *spill; /* what has no slot yet; NULL: nothing is coalesced */
+  uint8_t *control;
+  union udp_address *name;
+  uint32_t laid;   /* slots in `parts` */
+  uint32_t stride; /* bytes of header and slot that each segment has there */
+  /* Once received: */
+  uint32_t total;
+  uint32_t segment; /* bytes of each datagram; the last may be shorter */
+  uint32_t count;
+  uint32_t next;    /* datagram to look at */
+  uint32_t given;   /* of its slots, from the first */
+  bool is_straight; /* each datagram lies in its slot */
+  bool is_cut;
+  bool by_card; /* time_ns is the network card's */
+  uint32_t drops;
+  uint64_t time_ns;
+};
+
+struct udp_rx {
+  struct pst_ring *ring;
+  struct dg_flow flow;
+  struct udp_entry *entries; /* a ring of UDP_ENTRIES */
+  struct mmsghdr *vector;    /* likewise */
+  uint8_t *memory;           /* of the entries' arrays */
+  uint8_t *spill;
+  uint32_t first;    /* entry to look at next */
+  uint32_t received; /* entries from there that have come */
+  uint32_t laid;     /* and those behind them that are ready */
+  uint32_t laid_slots;
+  uint32_t segment; /* learned; 0: nothing is coalesced */
+  uint32_t depth;   /* datagrams that an entry is laid for */
+  uint32_t peak;    /* most that one had, of late */
+  uint32_t peak_age;
+  uint32_t held_slot;
+  struct pst_completion parked; /* found no room in the last poll */
+  bool is_parked;
+  uint32_t drops;                   /* the kernel's count as last looked at */
+  struct udp_host_drops host_drops; /* when the socket was opened */
+  uint64_t bad_sums;                /* of `drops` */
+  uint64_t bad_tail;                /* of these, not yet matched with a gap */
+  uint64_t kernel_seen;             /* messages that the kernel dropped, as last counted */
+  uint64_t kernel_bad_sums;         /* of these */
+  uint64_t rcvbuf;                  /* bytes that the option asks for */
+  bool gro;
+  bool told_drops;
+  bool told_sums;
+  bool told_useless;
+  bool told_strays;
+  bool told_nonce;
+  uint64_t messages;        /* as the counters last had them */
+  uint64_t heard;           /* when the last message of these was counted */
+  uint64_t copied;          /* datagrams that were put right by a copy */
+  uint64_t software_stamps; /* of hardware's, those that the kernel had to give */
+};
+
+int udp_rx_open(struct pst_endpoint *endpoint, struct pst_ring *ring);
+/* Once the socket is open. */
+int udp_rx_spill(struct pst_endpoint *endpoint);
+void udp_rx_close(struct pst_endpoint *endpoint);
+/* MESSAGEs into `out`; returns how many. */
+uint32_t udp_rx_poll(struct pst_endpoint *endpoint, struct pst_completion *out, uint32_t max);
+/* Has poll() something to give that the socket would not tell of? */
+bool udp_rx_pending(const struct pst_endpoint *endpoint);
+bool udp_rx_has_room(const struct pst_endpoint *endpoint);
+
+/* ---- counters.c -------------------------------------------------------------------- */
+
+/* The kernel's count of what it dropped for this socket. */
+uint32_t udp_socket_drops(const struct pst_endpoint *endpoint);
+/* Before the socket is bound. */
+void udp_drops_begin(struct pst_endpoint *endpoint);
+/* How many of the socket's drops had a wrong UDP checksum. Where there are new drops, says once
+ * for each cause what helps. */
+uint64_t udp_drops_look(struct pst_endpoint *endpoint, uint32_t drops);
+
+#endif

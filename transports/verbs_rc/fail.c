@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A connection fails: it is over, or, with `reconnect`, begins anew. */
+#include <stdio.h>
+
+#include "cm.h"
+#include "rc.h"
+
+/* Counters of port and host as they were when connections began, for the words of those that fail.
+ * They are some tens of small files: connections of a worker that begin at one time share them. */
+
+#define SHARED_FOR_NS UINT64_C(100000000)
+
+struct rc_since {
+  uint32_t users; /* endpoints */
+  uint64_t at_ns;
+  struct vb_counters counters;
+};
+
+void rc_since_end(struct pst_endpoint *endpoint)
+{
+  struct pst_worker *worker = endpoint->worker;
+  struct rc_since *since = endpoint->since;
+
+  endpoint->since = NULL;
+  if (!since || --since->users > 0)
+    return;
+  if (worker->since == since)
+    worker->since = NULL;
+  free(since);
+}
+
+static struct rc_since *read_now(struct pst_worker *worker, uint64_t now_ns)
+{
+  struct pst_device *device = worker->device;
+  struct rc_since *made = malloc(sizeof(*made));
+
+  if (!made)
+    return NULL;
+  made->users = 0;
+  made->at_ns = now_ns;
+  vb_counters_read(device->counter_folder, device->counter_host, &made->counters);
+  return worker->since = made;
+}
+
+int rc_since_begin(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  struct pst_worker *worker = endpoint->worker;
+  struct rc_since *since = worker->since;
+
+  if (!since || now_ns - since->at_ns >= SHARED_FOR_NS)
+    since = read_now(worker, now_ns);
+  if (!since)
+    return -ENOMEM;
+  since->users++;
+  endpoint->since = since;
+  return 0;
+}
+
+static void rc_since_text(const struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  const struct pst_device *device = endpoint->device;
+  struct vb_counters now;
+
+  if (!endpoint->since) {
+    snprintf(text, size, "it had not begun");
+    return;
+  }
+  vb_counters_read(device->counter_folder, device->counter_host, &now);
+  vb_counters_text(&endpoint->since->counters, &now, text, size);
+}
+
+static void say_failed(const struct pst_endpoint *endpoint, enum pst_log_level level, int status,
+                       const char *why, const char *then)
+{
+  const struct pst_device *device = endpoint->device;
+  char counters[512], peer[VB_GID_TEXT];
+
+  rc_since_text(endpoint, counters, sizeof(counters));
+  vb_gid_address(endpoint->peer.gid, peer);
+  RC_LOG(device, level,
+         "%s: the connection from %s port %u to %s (QP %u) failed: %s (%s). Counters of port and "
+         "host since the connection began: %s. %s%s%s",
+         endpoint->label, device->open.info->name, device->open.port->number, peer,
+         endpoint->peer.qpn, why, strerror(-status), counters, device->open.gid_reason,
+         then[0] ? ". " : "", then);
+}
+
+static bool can_be_had_again(const struct pst_endpoint *endpoint, int status)
+{
+  return endpoint->device->reconnect_ns && endpoint->peer.reconnects &&
+         endpoint->state == RC_CONNECTED && !endpoint->closing.mode && !endpoint->is_refused &&
+         !rc_lanes_are_leaving(endpoint) &&
+         !atomic_load_explicit(&endpoint->device->is_lost, memory_order_relaxed) &&
+         !endpoint->reconnect.is_exhausted &&
+         (status == -ECONNRESET || status == -ETIMEDOUT || status == -EIO);
+}
+
+uint64_t rc_got_through(const struct pst_endpoint *endpoint)
+{
+  return endpoint->sq_done + (endpoint->rx ? endpoint->rx->arrived : 0) +
+         (endpoint->tx ? endpoint->tx->credit_messages : 0);
+}
+
+/* True: it is tried to have the connection again, and has not failed. */
+static bool begin_anew(struct pst_endpoint *endpoint, int status, const char *why)
+{
+  struct rc_reconnect *reconnect = &endpoint->reconnect;
+  const uint64_t now = rc_now_ns(endpoint->device);
+  const bool got_none = reconnect->last_by_ns && reconnect->last_got == rc_got_through(endpoint);
+  char then[96];
+
+  if (!can_be_had_again(endpoint, status))
+    return false;
+  /* Where hellos alone get through, its time does not begin anew each time. Once it is over it
+   * stays so, though what failed counts as given back from here on. */
+  reconnect->is_exhausted = got_none && now >= reconnect->last_by_ns;
+  if (reconnect->is_exhausted)
+    return false;
+  reconnect->began_ns = now;
+  reconnect->by_ns = got_none ? reconnect->last_by_ns : now + endpoint->device->reconnect_ns;
+  snprintf(then, sizeof(then), "It is tried to have it again for %.1f s",
+           (double)(reconnect->by_ns - now) / 1e9);
+  say_failed(endpoint, PST_LOG_WARN, status, why, then);
+  reconnect->flushed = endpoint->sq_done;
+  rc_due(endpoint->worker, reconnect->by_ns);
+  rc_reconnect_again(endpoint, 0);
+  return true;
+}
+
+bool rc_reconnect_for(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  const struct vb_status *status = vb_wc_status((int)wc->status);
+  char text[1024];
+
+  if (!can_be_had_again(endpoint, status->error))
+    return false;
+  vb_wc_text((int)wc->status, wc->vendor_err, text, sizeof(text));
+  return begin_anew(endpoint, status->error, text);
+}
+
+void rc_reconnect_within(struct pst_endpoint *endpoint, uint64_t in_ns)
+{
+  endpoint->reconnect.again_ns = rc_now_ns(endpoint->device) + in_ns;
+  rc_due(endpoint->worker, endpoint->reconnect.again_ns);
+}
+
+void rc_reconnect_again(struct pst_endpoint *endpoint, uint64_t in_ns)
+{
+  endpoint->state = RC_RECONNECTING;
+  rc_reconnect_within(endpoint, in_ns);
+  rc_queue_error(endpoint);
+  if (endpoint->cm)
+    rc_cm_drop(endpoint);
+  rc_pend(endpoint);
+}
+
+uint64_t rc_given_back(const struct pst_endpoint *endpoint)
+{
+  const uint64_t flushed = endpoint->reconnect.flushed;
+
+  return flushed > endpoint->sq_done ? flushed : endpoint->sq_done;
+}
+
+void rc_reconnect_end(struct pst_endpoint *endpoint, int error)
+{
+  if (!endpoint->reconnect.by_ns)
+    return;
+  endpoint->reconnect.by_ns = 0;
+  if (!endpoint->error)
+    endpoint->error = error;
+  if (endpoint->failed_from == RC_NEVER)
+    endpoint->failed_from = endpoint->sq_done;
+  endpoint->sq_done = rc_given_back(endpoint);
+  rc_lanes_reconnect_end(endpoint);
+}
+
+void rc_forget_room(struct pst_endpoint *endpoint)
+{
+  if (endpoint->has_told_room)
+    endpoint->worker->told--;
+  endpoint->has_told_room = endpoint->wants_room = false;
+}
+
+static void over(struct pst_endpoint *endpoint, int status)
+{
+  endpoint->state = RC_OVER;
+  endpoint->gone_status = status;
+  endpoint->tell_gone = !endpoint->closing.mode;
+  rc_forget_room(endpoint);
+  endpoint->over_ns = rc_now_ns(endpoint->device);
+  rc_due(endpoint->worker, endpoint->over_ns + RC_FLUSH_NS);
+  rc_pend(endpoint);
+}
+
+void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
+{
+  if (endpoint->is_failed)
+    return;
+  if (begin_anew(endpoint, status, why ? why : strerror(-status)))
+    return;
+  const int error = status == -ETIMEDOUT ? -ETIMEDOUT : -ECONNRESET;
+  rc_reconnect_end(endpoint, error);
+  endpoint->is_failed = true;
+  if (!endpoint->error)
+    endpoint->error = error;
+  if (atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 1)
+    rc_queue_error(endpoint);
+  if (endpoint->state == RC_OVER) { /* told, and what is still posted ends */
+    rc_pend(endpoint);
+    return;
+  }
+  if (why && !endpoint->closing.mode)
+    say_failed(endpoint, PST_LOG_ERROR, status, why, "");
+  over(endpoint, status);
+}
+
+/* What this end has posted is still answered, as long as the peer's queue pair is there. */
+void rc_left(struct pst_endpoint *endpoint, int status)
+{
+  if (endpoint->state == RC_OVER)
+    return;
+  rc_reconnect_end(endpoint, -ECONNRESET);
+  endpoint->peer_left = true;
+  over(endpoint, status);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Queues, as the device makes them: what it gives is read back, and is not always what it was asked
+ * for (ibv_create_qp(3), ibv_create_srq(3), ibv_resize_cq(3)). More is left unused, fewer inline
+ * bytes are made do with, and less of anything else than is needed is refused here, where the cause
+ * is known, instead of by a post that has no room.
+ */
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "rc.h"
+#include "shared.h"
+
+#define INLINE_LEAST 16u /* bytes; fewer are not worth another try */
+
+/* ---- Queue pairs ------------------------------------------------------------------------------
+ */
+
+/* "stream", or "stream, queue pair 3 of `qps: 4`" */
+static void name(const struct pst_endpoint *endpoint, uint32_t which, char text[128])
+{
+  if (endpoint->lane_count > 1)
+    snprintf(text, 128, "%s, queue pair %u of `qps: %u`", endpoint->label, which + 1,
+             endpoint->lane_count);
+  else
+    snprintf(text, 128, "%s", endpoint->label);
+}
+
+/* What is less than is needed, one after the other: "16 of 264 sends". Empty: nothing is. */
+static void list_missing(const struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
+                         const struct ibv_qp_cap *given, char *text, size_t size)
+{
+  const bool own = !endpoint->shared;
+  const struct {
+    uint32_t want, given;
+    const char *what;
+  } all[] = {{want->max_send_wr, given->max_send_wr, "sends"},
+             {own ? want->max_recv_wr : 0, given->max_recv_wr, "receives"},
+             {want->max_send_sge, given->max_send_sge, "pieces of a send"},
+             {own ? want->max_recv_sge : 0, given->max_recv_sge, "pieces of a receive"}};
+  size_t at = 0;
+
+  text[0] = '\0';
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+    if (all[i].given < all[i].want && at < size)
+      at += (size_t)snprintf(text + at, size - at, "%s%u of %u %s", at ? ", " : "", all[i].given,
+                             all[i].want, all[i].what);
+}
+
+/* With as many inline bytes as it has, up to those wished for. NULL: errno. */
+static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
+                           enum rc_side side, struct ibv_qp_cap *given)
+{
+  struct ibv_pd *pd = (side == RC_ASKS ? endpoint->local : endpoint->domain)->pd;
+  struct ibv_qp *qp = NULL;
+
+  for (uint32_t wish = want->max_inline_data;; wish = wish > INLINE_LEAST ? wish / 2 : 0) {
+    struct ibv_qp_init_attr attr = {.qp_context = endpoint,
+                                    .send_cq = endpoint->worker->cq,
+                                    .recv_cq = endpoint->worker->cq,
+                                    .cap = *want,
+                                    .qp_type = IBV_QPT_RC};
+    attr.cap.max_inline_data = wish;
+    if (endpoint->shared && side != RC_ASKS) {
+      attr.srq = endpoint->shared->srq;
+      attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
+    }
+    errno = 0;
+    qp = ibv_create_qp(pd, &attr);
+    *given = attr.cap;
+    if (qp || wish == 0)
+      return qp;
+  }
+}
+
+static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
+                  enum rc_side side, struct ibv_qp_cap *given, struct ibv_qp **qp)
+{
+  const struct pst_device *device = endpoint->device;
+  struct ibv_qp *made = make(endpoint, want, side, given);
+  char label[128], missing[160], memlock[160];
+
+  name(endpoint, which, label);
+  if (!made) {
+    int rc = vb_call_error(errno);
+    RC_LOG(device, PST_LOG_ERROR,
+           "%s: ibv_create_qp on %s (%u sends of %u pieces, %u receives): %s; the device has at "
+           "most %d queue pairs for all processes, of %d requests each (`ibv_devinfo -v`: max_qp, "
+           "max_qp_wr; in use: `rdma resource`): fewer endpoints, `requests` or slots%s%s",
+           label, device->open.info->name, want->max_send_wr, want->max_send_sge,
+           endpoint->shared ? 0 : want->max_recv_wr, strerror(-rc), device->attr.max_qp,
+           device->attr.max_qp_wr, endpoint->lane_count > 1 ? ", fewer `qps`" : "",
+           vb_memlock_hint(-rc, memlock));
+    return rc;
+  }
+  list_missing(endpoint, want, given, missing, sizeof(missing));
+  if (missing[0]) {
+    ibv_destroy_qp(made);
+    RC_LOG(device, PST_LOG_ERROR,
+           "%s: ibv_create_qp on %s gave less than it was asked for: %s; a smaller `ring`, fewer "
+           "`requests` (of a node: `depth`, `messages`) or `pieces`, so that it is enough; its "
+           "driver should refuse instead: a newer rdma-core, driver or firmware may",
+           label, device->open.info->name, missing);
+    return -ENOSPC;
+  }
+  *qp = made;
+  return 0;
+}
+
+int rc_qp_create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
+                 struct ibv_qp_cap *given, struct ibv_qp **qp, struct ibv_qp **responder)
+{
+  struct ibv_qp_cap asks = *want, answers = *want, answering;
+  int rc;
+
+  if (!endpoint->is_split) {
+    rc = create(endpoint, want, which, RC_BOTH, given, qp);
+    *responder = rc == 0 ? *qp : NULL;
+    return rc;
+  }
+  asks.max_recv_wr = asks.max_recv_sge = 0;
+  answers.max_send_wr = answers.max_send_sge = 1; /* the last, in ERR: shared.c */
+  answers.max_inline_data = 0;
+  rc = create(endpoint, &asks, which, RC_ASKS, given, qp);
+  if (rc == 0)
+    rc = create(endpoint, &answers, which, RC_ANSWERS, &answering, responder);
+  if (rc < 0)
+    return rc;
+  given->max_recv_wr = answering.max_recv_wr;
+  given->max_recv_sge = answering.max_recv_sge;
+  return 0;
+}
+
+void rc_qp_destroy(struct ibv_qp *qp, struct ibv_qp *responder)
+{
+  if (responder && responder != qp)
+    ibv_destroy_qp(responder);
+  if (qp)
+    ibv_destroy_qp(qp);
+}
+
+/* ---- Shared receive queues --------------------------------------------------------------------
+ */
+
+int rc_srq_create(const struct rc_domain *domain, void *context, uint32_t *size, uint32_t least,
+                  struct ibv_srq **srq)
+{
+  const struct pst_device *device = domain->device;
+  struct ibv_srq_init_attr attr = {.srq_context = context, .attr = {.max_wr = *size, .max_sge = 1}};
+  struct ibv_srq *made = ibv_create_srq(domain->pd, &attr);
+  char memlock[160];
+
+  if (!made) {
+    int rc = vb_call_error(errno);
+    RC_LOG(device, PST_LOG_ERROR,
+           "ibv_create_srq of %u receives: %s; the device has at most %d shared receive queues of "
+           "%d (`ibv_devinfo -v`: max_srq, max_srq_wr), see `rdma resource`; leave out "
+           "`srq`%s",
+           *size, strerror(-rc), device->attr.max_srq, device->attr.max_srq_wr,
+           vb_memlock_hint(-rc, memlock));
+    return rc;
+  }
+  if (attr.attr.max_wr < least || attr.attr.max_sge < 1) {
+    ibv_destroy_srq(made);
+    RC_LOG(device, PST_LOG_ERROR,
+           "ibv_create_srq on %s gave less than it was asked for: %u of %u receives, of %u pieces, "
+           "where %u receives are needed; a smaller `ring`, or leave out `srq`",
+           device->open.info->name, attr.attr.max_wr, *size, attr.attr.max_sge, least);
+    return -ENOSPC;
+  }
+  if (attr.attr.max_wr < *size)
+    *size = attr.attr.max_wr;
+  *srq = made;
+  return 0;
+}
+
+/* ---- Completion queues ------------------------------------------------------------------------
+ */
+
+int rc_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label)
+{
+  const struct pst_device *device = worker->device;
+  const uint32_t most = (uint32_t)device->attr.max_cqe;
+  const uint32_t room = 2 * wanted < most ? 2 * wanted : most;
+
+  if (wanted <= (uint32_t)worker->cq->cqe)
+    return 0;
+  int rc = room < wanted ? ENOSPC : ibv_resize_cq(worker->cq, (int)room);
+  if (rc == 0 && wanted <= (uint32_t)worker->cq->cqe)
+    return 0;
+  RC_LOG(
+      device, PST_LOG_ERROR,
+      "%s: no room for %u completions in a completion queue (%s; it has %d, and the device at "
+      "most %d; `ibv_devinfo -v`: max_cqe): fewer endpoints on a worker, smaller rings, or fewer "
+      "requests",
+      label, wanted, rc ? strerror(rc) : "ibv_resize_cq gave less than it was asked for",
+      worker->cq->cqe, device->attr.max_cqe);
+  return -ENOSPC;
+}
+
+uint32_t rc_random_psn(void)
+{
+  uint32_t psn = 1;
+
+  if (getrandom(&psn, sizeof(psn), GRND_NONBLOCK) != sizeof(psn))
+    psn = (uint32_t)(uintptr_t)&psn;
+  return psn & 0xffffff;
+}

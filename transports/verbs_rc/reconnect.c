@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections that are had again (`reconnect`). The queue pair of one that failed gives everything
+ * back, is reset and greets anew. Hellos then say how many messages and credit messages their
+ * sender has had: those are not sent again, all others are, into the slots that they were meant
+ * for. So each message arrives once, and in order. A READ or a WRITE may take place twice, which is
+ * as good as once unless the peer was told by a message behind it that it has taken place: then it
+ * is not done again. An atomic may not, and ends the connection if it was under way.
+ *
+ * That the device has sent a hello proves nothing: a peer that has not noticed takes its number for
+ * an old one's and answers. It counts when the peer has said its own, and is repeated until then.
+ *
+ * Here by exchange, with the peer's address of the first time; what rdma_cm does instead of that is
+ * in cm_reconnect.c.
+ * That a connection has failed: fail.c.
+ */
+#include <endian.h>
+#include <stdio.h>
+
+#include "cm.h"
+#include "rc.h"
+
+/* A hello's immediate data: messages, credit messages, RC_HELLO. More can never be under way. */
+#define MESSAGES_MASK 0xfffffu
+#define CREDITS_MASK 0xffu
+
+void rc_reconnect_step(struct pst_endpoint *endpoint)
+{
+  struct rc_reconnect *reconnect = &endpoint->reconnect;
+
+  if (rc_given_back(endpoint) != endpoint->sq_head || endpoint->rq_posted || reconnect->hellos ||
+      !rc_lanes_are_back(endpoint) || rc_now_ns(endpoint->device) < reconnect->again_ns)
+    return;
+  reconnect->is_greeted = true;
+  reconnect->has_said = reconnect->is_lost = reconnect->is_answered = reconnect->is_confirmed =
+      false;
+  rc_lanes_begin_anew(endpoint);
+  if (endpoint->cm) {
+    rc_cm_reconnect(endpoint);
+    return;
+  }
+  int rc = rc_set_up_soon(endpoint);
+  if (rc < 0)
+    rc_fail(endpoint, rc, "no memory to connect with");
+}
+
+/* ---- Hellos ---------------------------------------------------------------------------------- */
+
+uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits)
+{
+  return ((uint32_t)messages & MESSAGES_MASK) << 12 | ((uint32_t)credits & CREDITS_MASK) << 4 |
+         RC_HELLO;
+}
+
+/* Of one queue pair. 0 or -errno. */
+static int say_hello(struct pst_endpoint *endpoint)
+{
+  const uint64_t messages = endpoint->rx ? endpoint->rx->arrived : 0;
+  const uint64_t credits = endpoint->tx ? endpoint->tx->credit_messages : 0;
+  struct ibv_send_wr wr = {
+      .wr_id = rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + RC_ASIDE),
+      .opcode = rc_control_opcode(endpoint),
+      .send_flags = IBV_SEND_SIGNALED,
+      .imm_data = htobe32(rc_reconnect_hello(messages, credits)),
+  };
+  struct ibv_send_wr *bad;
+  int rc = ibv_post_send(endpoint->qp, &wr, &bad);
+
+  endpoint->reconnect.hellos += rc == 0;
+  return -rc;
+}
+
+/* To be answered. By exchange the peer notices by a keepalive of its own; by rdma_cm it has. */
+void rc_reconnect_say_hello(struct pst_endpoint *endpoint)
+{
+  rc_reconnect_within(endpoint, endpoint->cm ? RC_CM_TRY_NS : endpoint->device->keepalive_ns);
+  if ((endpoint->lanes ? rc_lanes_say_hello(endpoint) : say_hello(endpoint)) < 0)
+    rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
+}
+
+static void look(struct pst_endpoint *endpoint)
+{
+  const uint64_t before = endpoint->reconnect.repeated;
+
+  if (endpoint->lanes) {
+    rc_lanes_reconnect_look(endpoint);
+    return;
+  }
+  if (endpoint->state != RC_GREETING || !endpoint->reconnect.has_said)
+    return;
+  const char *why = rc_reconnect_drop_what_arrived(endpoint, 0, endpoint->reconnect.said);
+  if (why)
+    rc_fail(endpoint, -EPROTO, why);
+  else if (!rc_says_hello(endpoint) && say_hello(endpoint) < 0)
+    rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
+  else
+    rc_reconnect_stands(endpoint, before);
+}
+
+void rc_reconnect_greet(struct pst_endpoint *endpoint)
+{
+  struct rc_reconnect *reconnect = &endpoint->reconnect;
+
+  if (endpoint->setup_rc != 0 || reconnect->is_lost) {
+    rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
+    return;
+  }
+  endpoint->state = RC_GREETING;
+  reconnect->again_ns = RC_NEVER;
+  if (endpoint->cm)
+    rc_reconnect_within(endpoint, RC_CM_TRY_NS);
+  if (rc_says_hello(endpoint))
+    rc_reconnect_say_hello(endpoint);
+  look(endpoint); /* the peer's may have come first */
+}
+
+void rc_reconnect_said(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
+{
+  endpoint->reconnect.hellos--;
+  if (wc->status != IBV_WC_SUCCESS && endpoint->state == RC_GREETING)
+    rc_reconnect_again(endpoint, 0);
+  else if (wc->status != IBV_WC_SUCCESS)
+    rc_reconnect_for(endpoint, wc);
+  rc_pend(endpoint);
+}
+
+/* ---- What was under way ---------------------------------------------------------------------- */
+
+static bool is_control(const struct pst_endpoint *endpoint, uint32_t at, enum rc_control control)
+{
+  return endpoint->sent[at].opcode == 0 && endpoint->wrs[at].imm_data == htobe32(control);
+}
+
+/* The peer has it: an empty WRITE in its place keeps the order of completions. */
+static void empty(struct ibv_send_wr *wr)
+{
+  wr->opcode = IBV_WR_RDMA_WRITE;
+  wr->num_sge = 0;
+  wr->send_flags &= ~(unsigned int)IBV_SEND_INLINE;
+  wr->wr.rdma.remote_addr = 0;
+  wr->wr.rdma.rkey = 0;
+}
+
+static bool is_atomic(uint8_t opcode)
+{
+  return opcode == PST_OP_FETCH_ADD || opcode == PST_OP_COMPARE_SWAP;
+}
+
+/* Where `had` messages have arrived, the WRITEs before the last of them are placed, and the READs
+ * before the last with a fence are done (IBA 10.8.3.3): who was told of it may have other use for
+ * these bytes since. */
+static void drop_what_came_before(struct pst_endpoint *endpoint, uint32_t by, uint32_t had)
+{
+  uint64_t last = endpoint->sq_done, fenced = last;
+
+  for (uint64_t i = endpoint->sq_done; had; i++) {
+    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
+    if (endpoint->sent[at].lane != by || endpoint->sent[at].opcode != PST_OP_SEND)
+      continue;
+    last = i;
+    fenced = endpoint->wrs[at].send_flags & IBV_SEND_FENCE ? i : fenced;
+    had--;
+  }
+  for (uint64_t i = endpoint->sq_done; i != last; i++) {
+    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
+    const uint8_t opcode = endpoint->sent[at].opcode;
+    if (endpoint->sent[at].lane == by &&
+        (opcode == PST_OP_WRITE || (opcode == PST_OP_READ && i < fenced)))
+      empty(&endpoint->wrs[at]);
+  }
+}
+
+const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by,
+                                           uint32_t said)
+{
+  /* Of several queue pairs one may have been further than the send queue. */
+  const uint64_t done = endpoint->lanes ? endpoint->lanes[by].done : endpoint->sq_done;
+  uint32_t messages = 0, credits = 0, known = 0;
+
+  for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++) {
+    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
+    const uint8_t opcode = endpoint->sent[at].opcode;
+    if (endpoint->sent[at].lane != by)
+      continue;
+    if (i >= done && is_atomic(opcode))
+      return "an atomic was under way, which may or may not have taken place";
+    messages += opcode == PST_OP_SEND;
+    known += opcode == PST_OP_SEND && i < done;
+    credits += is_control(endpoint, at, RC_CREDIT);
+  }
+  const uint64_t granted = endpoint->rx && by == 0 ? endpoint->rx->credits_sent : 0;
+  uint32_t had =
+      ((said >> 12) - (uint32_t)(rc_lane_messages(endpoint, by) - messages)) & MESSAGES_MASK;
+  uint32_t taken = ((said >> 4) - (uint32_t)(granted - credits)) & CREDITS_MASK;
+  if (had > messages || had < known || taken > credits)
+    return "the peer says that it has had other messages than were sent";
+  drop_what_came_before(endpoint, by, had);
+  for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++) {
+    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
+    const bool is_message = endpoint->sent[at].opcode == PST_OP_SEND;
+    const bool is_given = is_control(endpoint, at, RC_CREDIT);
+    if (endpoint->sent[at].lane != by)
+      continue;
+    if (is_message && had == 0)
+      endpoint->reconnect.repeated++;
+    if (i < done || (is_message && had) || (is_given && taken) ||
+        is_control(endpoint, at, RC_HELLO))
+      empty(&endpoint->wrs[at]);
+    had -= is_message && had;
+    taken -= is_given && taken;
+  }
+  return NULL;
+}
+
+void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
+{
+  struct rc_reconnect *reconnect = &endpoint->reconnect;
+
+  if (!reconnect->by_ns || (endpoint->state != RC_SETTING_UP && endpoint->state != RC_GREETING))
+    return;
+  if (lane) {
+    rc_lane_reconnect_heard(endpoint, lane, said);
+    return;
+  }
+  reconnect->said = said;
+  reconnect->has_said = true;
+  look(endpoint);
+}
+
+void rc_reconnect_stands(struct pst_endpoint *endpoint, uint64_t repeated)
+{
+  struct rc_reconnect *reconnect = &endpoint->reconnect;
+  const uint64_t from = endpoint->sq_done, to = endpoint->sq_head;
+  int rc = 0;
+
+  endpoint->state = RC_CONNECTED;
+  endpoint->heard_ns = rc_now_ns(endpoint->device);
+  reconnect->last_by_ns = reconnect->by_ns;
+  reconnect->last_got = rc_got_through(endpoint);
+  reconnect->by_ns = 0;
+  reconnect->count++;
+  if (from != to)
+    rc = endpoint->lanes ? rc_lanes_ring_again(endpoint, from, to)
+                         : rc_queue_ring(endpoint, from, to);
+  endpoint->sq_head = to; /* what did not go is still to be told */
+  if (rc < 0 || (uint64_t)rc < to - from) {
+    rc_fail(endpoint, rc < 0 ? rc : -ENOBUFS, "ibv_post_send of what was under way");
+    return;
+  }
+  RC_LOG(endpoint->device, PST_LOG_INFO,
+         "%s: the connection is re-established after %.3f s; %llu messages were sent again",
+         endpoint->label, (double)(endpoint->heard_ns - reconnect->began_ns) / 1e9,
+         (unsigned long long)(reconnect->repeated - repeated));
+  rc_due(endpoint->worker, 0);
+  rc_pend(endpoint);
+}
+
+void rc_reconnect_flushed(struct pst_endpoint *endpoint)
+{
+  if (endpoint->state == RC_GREETING)
+    rc_reconnect_again(endpoint, 0);
+  else if (atomic_load_explicit(&endpoint->setup, memory_order_relaxed) != 0)
+    endpoint->reconnect.is_lost = true;
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+static void not_had_again(struct pst_endpoint *endpoint)
+{
+  char why[1280], status[1024] = "";
+
+  if (endpoint->cm)
+    rc_cm_missed(endpoint, status, sizeof(status));
+  snprintf(
+      why, sizeof(why),
+      "the connection that failed could not be re-established within `reconnect`: the peer, or the "
+      "path to it, is gone%s%s%s",
+      endpoint->reconnect.by_ns == endpoint->reconnect.last_by_ns
+          ? "; it was had before, and nothing got through but what is short: see the MTU of "
+            "every link (`ping -M do -s`)"
+          : "",
+      status[0] ? "; by rdma_cm: " : "", status);
+  rc_fail(endpoint, -ETIMEDOUT, why);
+}
+
+void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  struct rc_reconnect *reconnect = &endpoint->reconnect;
+
+  if (now_ns >= reconnect->by_ns) {
+    not_had_again(endpoint);
+    return;
+  }
+  rc_due(endpoint->worker, reconnect->by_ns);
+  if (now_ns < reconnect->again_ns)
+    rc_due(endpoint->worker, reconnect->again_ns);
+  else if (endpoint->state == RC_GREETING ||
+           (endpoint->state == RC_SETTING_UP &&
+            atomic_load_explicit(&endpoint->setup, memory_order_acquire) == 0))
+    rc_reconnect_again(endpoint, 0);
+  else if (reconnect->again_ns) { /* once: whatever else it waits for pends it */
+    reconnect->again_ns = 0;
+    rc_pend(endpoint);
+  }
+}
+
+/*
+ * Several queue pairs (`qps`) are had again together (`reconnect`): one that fails takes the others
+ * with it, each gives back what was posted, and all begin anew. A hello then says how many messages
+ * its sender has had by that queue pair, told or waiting for their turn; the first one's, how many
+ * credit messages, too. What has not arrived goes by the queue pair that it went by before.
+ *
+ * Their hellos do not arrive at one time, and an end that has waited too long for some of them
+ * begins anew with all. What either has said and sent by then must be good for the other's next
+ * beginning, so nothing but hellos passes before both have heard all: one end says hello, the
+ * other answers when it has heard every one, and sends nothing else until it knows that its
+ * answers were heard, which one more hello by the first queue pair tells, or whatever else comes.
+ */
+
+bool rc_lanes_are_back(const struct pst_endpoint *endpoint)
+{
+  return !endpoint->lanes || (endpoint->lanes[0].own == 0 && rc_lanes_are_empty(endpoint));
+}
+
+void rc_lanes_begin_anew(struct pst_endpoint *endpoint)
+{
+  for (uint32_t i = 0; endpoint->lanes && i < endpoint->lane_count; i++) {
+    endpoint->lanes[i].sets_up = true;
+    endpoint->lanes[i].has_said = false;
+  }
+}
+
+/* ---- Hellos ---------------------------------------------------------------------------------- */
+
+static int say_hello_by(struct pst_endpoint *endpoint, uint32_t i)
+{
+  const uint64_t messages = endpoint->lanes[i].arrived_head;
+  const uint64_t credits = i == 0 && endpoint->tx ? endpoint->tx->credit_messages : 0;
+
+  return rc_lane_say(endpoint, &endpoint->lanes[i], rc_reconnect_hello(messages, credits));
+}
+
+int rc_lanes_say_hello(struct pst_endpoint *endpoint)
+{
+  int rc = 0;
+
+  for (uint32_t i = 0; rc == 0 && i < endpoint->lane_count; i++)
+    rc = say_hello_by(endpoint, i);
+  return rc;
+}
+
+static void stand(struct pst_endpoint *endpoint)
+{
+  const uint64_t before = endpoint->reconnect.repeated;
+
+  for (uint32_t i = 0; i < endpoint->lane_count; i++) {
+    const char *why = rc_reconnect_drop_what_arrived(endpoint, i, endpoint->lanes[i].said);
+    if (!why)
+      continue;
+    rc_fail(endpoint, -EPROTO, why);
+    return;
+  }
+  for (uint32_t i = 0; i < endpoint->lane_count; i++)
+    endpoint->lanes[i].done = endpoint->lanes[i].flushed = endpoint->sq_done;
+  if (rc_says_hello(endpoint) && say_hello_by(endpoint, 0) < 0)
+    rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
+  else
+    rc_reconnect_stands(endpoint, before);
+}
+
+void rc_lanes_reconnect_look(struct pst_endpoint *endpoint)
+{
+  struct rc_reconnect *reconnect = &endpoint->reconnect;
+
+  for (uint32_t i = 0; i < endpoint->lane_count; i++)
+    if (!endpoint->lanes[i].has_said)
+      return;
+  if (endpoint->state == RC_GREETING && !reconnect->is_answered && !rc_says_hello(endpoint)) {
+    reconnect->is_answered = true;
+    rc_reconnect_say_hello(endpoint);
+  }
+  if (endpoint->state == RC_GREETING && (reconnect->is_confirmed || rc_says_hello(endpoint)))
+    stand(endpoint);
+}
+
+void rc_lane_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
+{
+  if (lane->has_said)
+    endpoint->reconnect.is_confirmed = true;
+  else
+    lane->said = said;
+  lane->has_said = true;
+  rc_lanes_reconnect_look(endpoint);
+}
+
+void rc_lanes_reconnect_met(struct pst_endpoint *endpoint)
+{
+  if (endpoint->state != RC_SETTING_UP && endpoint->state != RC_GREETING)
+    return;
+  endpoint->reconnect.is_confirmed = true;
+  rc_lanes_reconnect_look(endpoint);
+}
