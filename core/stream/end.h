@@ -53,11 +53,10 @@ struct end_ops {
 
 /* How the control channel stands to a stream, at this end. */
 enum end_control {
-  END_CONTROL_NONE,   /* `control: none`: there is no channel */
   END_CONTROL_LIVE,   /* the stream's ends talk */
   END_CONTROL_OWES,   /* the peer has failed, and waits for this end's last counts */
   END_CONTROL_AWAITS, /* this end has failed, and may still hear the peer's last counts */
-  END_CONTROL_OVER,   /* nothing more is said, or heard */
+  END_CONTROL_OVER,   /* nothing more is said or heard; so from the start with `control: none` */
 };
 
 /* What is wrong with a stream that has not failed yet. Only ever raised: a later word explains
@@ -98,6 +97,7 @@ struct session_end {
   const char *share; /* the stream whose slots or ring it shares; NULL: its own */
   const char *name;
   struct session_mail fail_mail; /* for the one FAIL of a stream when memory is out */
+  bool is_foreign;               /* `control: none`; never changes */
   bool starts_by_message;        /* the first message begins the stream, not CONNECTED */
   bool ends_in_copy;             /* staged, core's copy and not the transport's way is the last */
   int state;                     /* enum pst_state; stat_ */
@@ -129,12 +129,6 @@ struct session_end {
   char peer_text[128];
   char error_text[512];
 };
-
-/* `control: none`. */
-static inline bool end_is_foreign(const struct session_end *end)
-{
-  return end->control == END_CONTROL_NONE;
-}
 
 static inline bool end_is_over(const struct session_end *end)
 {

@@ -28,7 +28,7 @@ int end_init(struct session_end *end, const struct end_ops *ops, struct pst_sess
       .name = config->name,
       .starts_by_message = is_foreign && !ops->is_sender,
       .ends_in_copy = !ops->is_sender,
-      .control = is_foreign ? END_CONTROL_NONE : END_CONTROL_LIVE,
+      .control = is_foreign ? END_CONTROL_OVER : END_CONTROL_LIVE,
       .state = PST_STATE_WAITING,
       .stage = -1};
   end->path.struct_size = sizeof(end->path);

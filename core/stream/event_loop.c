@@ -40,7 +40,7 @@ static void thread_send_beats(struct session_thread *thread)
   for (uint32_t i = 0; i < thread->end_count; i++) {
     struct session_end *end = thread->ends[i];
     struct control_totals totals;
-    if (end_is_foreign(end) && end->state == PST_STATE_CONNECTED)
+    if (end->is_foreign && end->state == PST_STATE_CONNECTED)
       end_read_counters(end);
     if (end->state == PST_STATE_CONNECTED || end->state == PST_STATE_ENDING)
       usage_copy(&end->usage_last, &usage);

@@ -116,7 +116,7 @@ int frames_open(struct pst_receiver *receiver, struct pst_error *error)
   receiver_add_client(receiver, &frames->client);
   frames->params = frames_params_of(config);
   /* A foreign sender's numbers begin behind all that its framing has. */
-  frames->params.joins = end_is_foreign(&receiver->end);
+  frames->params.joins = receiver->end.is_foreign;
   if (frames->params.joins && !frames->params.by_marker && bits < 64)
     frames->params.origin = UINT64_C(1) << bits;
   frames->missing = config->receiver.assemble.missing;

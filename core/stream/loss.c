@@ -200,9 +200,9 @@ static uint64_t loss_count_missing(const struct pst_receiver *receiver)
   uint64_t told = end->peer.messages == UINT64_MAX ? 0 : end->peer.messages;
   uint64_t delivered = stat_get(receiver->delivered), missing = loss_missing_by_number(receiver);
 
-  if (!end_is_foreign(end) && stat_get(receiver->phase) != RECEIVER_TAKING)
+  if (!end->is_foreign && stat_get(receiver->phase) != RECEIVER_TAKING)
     missing = told > delivered ? told - delivered : 0;
-  if (end_is_foreign(end) && receiver->is_numbered)
+  if (end->is_foreign && receiver->is_numbered)
     missing = loss_correct(receiver, missing);
   return missing;
 }
@@ -228,7 +228,7 @@ void loss_of_receiver(const struct pst_receiver *receiver, struct pst_drop *drop
 
   if (missing)
     loss_missing(receiver, missing, drops, count);
-  else if (end_is_foreign(end) && !receiver->is_numbered)
+  else if (end->is_foreign && !receiver->is_numbered)
     loss_own_drops(receiver, drops, count);
   if (stat_get(end->state) == PST_STATE_FAILED && !is_complete)
     loss_broken_off(stat_get(receiver->memory_failed) ? MEMORY_FAILED : ABORTED,

@@ -47,7 +47,7 @@ uint64_t receiver_end_due_ns(const struct pst_receiver *receiver)
 {
   if (receiver->quiet_since_ns == 0 || receiver->phase != RECEIVER_TAKING)
     return 0;
-  if (end_is_foreign(&receiver->end))
+  if (receiver->end.is_foreign)
     return receiver_silent_since(receiver) + receiver->end.config->receiver.silence_ns;
   return receiver_silent_since(receiver) + receiver_patience(receiver);
 }
@@ -139,7 +139,7 @@ int pst_receiver_stop(struct pst_receiver *receiver)
 {
   int rc = end_check(&receiver->end);
 
-  if (!end_is_foreign(&receiver->end))
+  if (!receiver->end.is_foreign)
     return -EINVAL;
   if (rc == 0 && receiver->phase == RECEIVER_TAKING)
     receiver_end_foreign(receiver, 0);
@@ -166,7 +166,7 @@ int receiver_check_end(struct pst_receiver *receiver)
     stat_set(receiver->duplicates, receiver->window.duplicates);
     receiver_note_life(receiver);
   }
-  if (end_is_foreign(&receiver->end))
+  if (receiver->end.is_foreign)
     return receiver_check_silence(receiver);
   if (!receiver->finish_known)
     return end_check(&receiver->end);
@@ -191,7 +191,7 @@ int pst_receiver_finish(struct pst_receiver *receiver)
   end_stage(&receiver->end, -1);
   counters_read_last(receiver->end.lane);
   end_read_counters(&receiver->end);
-  if (end_is_foreign(&receiver->end)) {
+  if (receiver->end.is_foreign) {
     end_state(&receiver->end, PST_STATE_ENDED);
     return 0;
   }

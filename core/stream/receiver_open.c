@@ -138,7 +138,7 @@ int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
   if (rc < 0)
     return rc;
   receiver->is_numbered = receiver->end.lane->device->limits.capabilities & PST_CAP_SEQUENCE;
-  receiver->window.floats = end_is_foreign(&receiver->end);
+  receiver->window.floats = receiver->end.is_foreign;
   receiver->end.path = receiver->ring->path;
   const struct pst_region *final = receive_ring_final(receiver->ring);
   memcpy(receiver->end.memory_backing, final->backing, sizeof(receiver->end.memory_backing));

@@ -172,7 +172,7 @@ static void leg_finish(struct pst_sender *leader, struct sender_leg *leg)
     end_stage(&owner->end, -1);
     end_state(&owner->end, PST_STATE_ENDING);
     end_read_counters(&owner->end);
-    if (end_is_foreign(&owner->end)) {
+    if (owner->end.is_foreign) {
       end_state(&owner->end, PST_STATE_ENDED);
       return;
     }

@@ -158,7 +158,7 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
   full.frames_dropped = stat_get(frames->dropped);
   full.frames_incomplete = stat_get(frames->incomplete) - full.frames_dropped;
   full.frames_lost = stat_get(frames->lost);
-  if (end_is_foreign(end)) {
+  if (end->is_foreign) {
     full.messages_sent = receiver->is_numbered ? loss_foreign_sent(receiver) : 0;
     full.sent_basis = full.messages_sent ? PST_SENT_SEQUENCE : PST_SENT_UNKNOWN;
   } else if (stat_get(receiver->finish_known) || full.peer_final)

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fnmatch.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,7 @@ void contract_descriptors_are(unsigned int count)
 static struct {
   const struct CMUnitTest *cases;
   size_t next;
+  pthread_t thread;
   const char *rule;
   bool has_ended;
 } running;
@@ -116,7 +118,9 @@ void contract_stop_at_failure(void)
 const char *contract_rule(const char *sentence)
 {
   const char *before = running.rule;
-  running.rule = sentence;
+  /* A case's own threads leave it: they run side by side. */
+  if (pthread_equal(pthread_self(), running.thread))
+    running.rule = sentence;
   return before;
 }
 
@@ -140,6 +144,7 @@ static void case_tell_rule(void)
 static int case_begin(void **state)
 {
   const struct CMUnitTest *now = &running.cases[running.next++];
+  running.thread = pthread_self();
   running.rule = NULL;
   running.has_ended = false;
   return now->setup_func ? now->setup_func(state) : 0;
