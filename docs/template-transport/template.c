@@ -161,7 +161,7 @@ static int endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob
   struct address far;
   if (!address || endpoint->peer_number != PST_PLACE_NONE)
     return PST_REFUSE(host, address ? -EALREADY : -EINVAL, "an endpoint has one peer, by address");
-  if (!pst_blob_read(address, &far, sizeof(far)) || memcmp(far.magic, endpoint->own.magic, 8))
+  if (!pst_blob_read(address, &far, sizeof(far)) || memcmp(far.magic, endpoint->own.magic, 8) != 0)
     return PST_REFUSE(host, -EPROTO, "what the peer sent is not an address of this transport");
   if (far.process != endpoint->own.process || far.image != endpoint->own.image)
     return PST_REFUSE(host, -EXDEV, "the peer is in another process; use `penstock run`");

@@ -244,7 +244,7 @@ static void without_a_channel_nobody_is_told(void **state)
   config.control.none = false;
   end_fail(&end, -EIO, "broken");
   assert_int_equal(world.fails, 0);
-  assert_true(end_is_foreign(&end));
+  assert_true(end.is_foreign);
 }
 
 #define END_CASE(name) cmocka_unit_test_setup_teardown(name, open_end, close_end)
