@@ -117,10 +117,13 @@ void contract_stop_at_failure(void)
 
 const char *contract_rule(const char *sentence)
 {
-  const char *before = running.rule;
-  /* A case's own threads leave it: they run side by side. */
-  if (pthread_equal(pthread_self(), running.thread))
+  const char *before = NULL;
+
+  /* The threads that a case starts leave the rule alone: they run side by side. */
+  if (pthread_equal(pthread_self(), running.thread)) {
+    before = running.rule;
     running.rule = sentence;
+  }
   return before;
 }
 
