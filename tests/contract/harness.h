@@ -269,5 +269,8 @@ int contract_transport_run(const struct contract_variant *variant);
   contract_run(group, cases, sizeof(cases) / sizeof(cases[0]), variant)
 int contract_run(const char *group, struct CMUnitTest *cases, size_t count,
                  const struct contract_variant *variant);
+/* The exit status of a program that has one group: a name that picks no case is a failure. */
+#define CONTRACT_MAIN(group, cases, variant)                                                       \
+  (CONTRACT_RUN(group, cases, variant) || !contract_picked())
 
 #endif

@@ -608,5 +608,5 @@ int main(int argc, char **argv)
       CONTRACT_CASE(ports_events_are_told),
       CONTRACT_CASE(queue_pairs_events_are_told),
   };
-  return CONTRACT_RUN("faults", cases, &stream_variants[0]) ? 1 : 0;
+  return CONTRACT_MAIN("faults", cases, &stream_variants[0]);
 }

@@ -266,5 +266,5 @@ int main(int argc, char **argv)
       CONTRACT_CASE(a_connection_that_is_had_again_flushes),
       CONTRACT_CASE(what_may_not_be_read_is_not),
   };
-  return CONTRACT_RUN("flush", cases, &stream_variants[0]) ? 1 : 0;
+  return CONTRACT_MAIN("flush", cases, &stream_variants[0]);
 }

@@ -493,5 +493,5 @@ int main(int argc, char **argv)
       CONTRACT_CASE(as_many_peers_as_announced_open),
       CONTRACT_CASE(streams_count_queue_pairs_once),
   };
-  return CONTRACT_RUN("what devices give", cases, &variants[0]) ? 1 : 0;
+  return CONTRACT_MAIN("what devices give", cases, &variants[0]);
 }

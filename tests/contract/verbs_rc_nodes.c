@@ -168,5 +168,5 @@ int main(int argc, char **argv)
     CONTRACT_CASE(nodes_go_on_by_rdma_cm_and_ipv6),
 #endif
   };
-  return CONTRACT_RUN("nodes", cases, &stream_variants[0]) ? 1 : 0;
+  return CONTRACT_MAIN("nodes", cases, &stream_variants[0]);
 }

@@ -296,5 +296,5 @@ int main(int argc, char **argv)
       CONTRACT_CASE(either_end_may_have_them),
       CONTRACT_CASE(each_receive_that_is_posted_has_a_completion),
   };
-  return CONTRACT_RUN("shared receives", cases, &variants[0]) ? 1 : 0;
+  return CONTRACT_MAIN("shared receives", cases, &variants[0]);
 }

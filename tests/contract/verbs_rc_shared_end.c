@@ -320,5 +320,5 @@ int main(int argc, char **argv)
       CONTRACT_CASE(who_awaits_a_second_sleeps),
       CONTRACT_CASE(what_is_flushed_last_ends_what_is_had_again),
   };
-  return CONTRACT_RUN("ends of shared receives", cases, &variants[0]) ? 1 : 0;
+  return CONTRACT_MAIN("ends of shared receives", cases, &variants[0]);
 }

@@ -147,5 +147,5 @@ int main(int argc, char **argv)
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(counters_are_told_since_the_connection_began),
   };
-  return CONTRACT_RUN("since", cases, &stream_variants[0]) ? 1 : 0;
+  return CONTRACT_MAIN("since", cases, &stream_variants[0]);
 }
