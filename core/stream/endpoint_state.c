@@ -26,6 +26,7 @@ int end_init(struct session_end *end, const struct end_ops *ops, struct pst_sess
       .transport = ops->is_sender ? &config->sender.transport : &config->receiver.transport,
       .share = ops->is_sender ? config->sender.share : config->receiver.share,
       .name = config->name,
+      .is_foreign = is_foreign,
       .starts_by_message = is_foreign && !ops->is_sender,
       .ends_in_copy = !ops->is_sender,
       .control = is_foreign ? END_CONTROL_OVER : END_CONTROL_LIVE,
