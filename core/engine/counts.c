@@ -18,7 +18,7 @@ void counts_init(struct counts *counts)
   pthread_mutex_init(&counts->lock, NULL);
 }
 
-void counts_value(const struct pst_counter *raw, struct pst_counter_value *value)
+static void counts_value(const struct pst_counter *raw, struct pst_counter_value *value)
 {
   counts_copy_text(value->name, sizeof(value->name), raw->name);
   counts_copy_text(value->cause, sizeof(value->cause), raw->cause);
@@ -53,10 +53,11 @@ static void counts_take(struct counts *counts, const struct pst_counter *raw, ui
 }
 
 void counts_read(struct counts *counts, const struct pst_transport_ops *ops,
-                 struct pst_device *device, struct pst_worker *worker)
+                 struct pst_device *device, struct pst_worker *worker,
+                 struct pst_endpoint *endpoint)
 {
   struct pst_counter raw[COUNTS_MAX];
-  int n = ops->counters(device, worker, NULL, raw, COUNTS_MAX);
+  int n = ops->counters(device, worker, endpoint, raw, COUNTS_MAX);
 
   if (n >= 0)
     counts_take(counts, raw, n < COUNTS_MAX ? (uint32_t)n : COUNTS_MAX);
@@ -86,12 +87,12 @@ uint64_t counts_claim(struct counts *counts, uint64_t *claims, uint64_t missing)
   return missing;
 }
 
-int counts_copy(struct counts *counts, struct pst_counter_value *values, uint32_t max)
+int counts_copy(const struct counts *counts, struct pst_counter_value *values, uint32_t max)
 {
-  pthread_mutex_lock(&counts->lock);
+  pthread_mutex_lock((pthread_mutex_t *)&counts->lock);
   uint32_t count = counts->count;
   if (max)
     memcpy(values, counts->values, (count < max ? count : max) * sizeof(*values));
-  pthread_mutex_unlock(&counts->lock);
+  pthread_mutex_unlock((pthread_mutex_t *)&counts->lock);
   return (int)count;
 }

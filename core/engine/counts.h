@@ -28,16 +28,15 @@ struct counts {
 };
 
 void counts_init(struct counts *counts);
-/* Ask a transport: of the worker, or, NULL, of the device. */
+/* Ask a transport: of the endpoint, or, NULL, of the worker, or of the device. */
 void counts_read(struct counts *counts, const struct pst_transport_ops *ops,
-                 struct pst_device *device, struct pst_worker *worker);
+                 struct pst_device *device, struct pst_worker *worker,
+                 struct pst_endpoint *endpoint);
 bool counts_has_drops(struct counts *counts);
 /* Explain missing messages by drops that nobody else claims, in place of what `claims` (of
  * COUNTS_DROPS_MAX) held before. Returns how many are left. */
 uint64_t counts_claim(struct counts *counts, uint64_t *claims, uint64_t missing);
 /* As pst_sender_counters(). */
-int counts_copy(struct counts *counts, struct pst_counter_value *values, uint32_t max);
-/* One counter as applications have it. */
-void counts_value(const struct pst_counter *raw, struct pst_counter_value *value);
+int counts_copy(const struct counts *counts, struct pst_counter_value *values, uint32_t max);
 
 #endif

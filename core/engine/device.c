@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "array.h"
 #include "control/control.h"
 #include "util/log.h"
 
@@ -41,16 +40,6 @@ static int device_fail_open(const struct config_transport *config, int rc, struc
                   config->plugin.mark.origin, config->plugin.name, filters, strerror(-rc));
 }
 
-static int device_load(struct engine *engine, uint32_t kind, const char *name,
-                       const struct loader_plugin **plugin, struct pst_error *error)
-{
-  int rc = loader_load(kind, name, plugin, error);
-
-  if (rc == 0 && engine_plugin_note(engine, *plugin) < 0)
-    rc = pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
-  return rc;
-}
-
 static int device_read_limits(struct engine_device *device, struct pst_error *error)
 {
   const char *name = device->config->plugin.name;
@@ -78,7 +67,7 @@ int engine_device_open(struct engine *engine, struct engine_device *device,
   if (config->filter_count > DEVICE_FILTERS_MAX)
     return pst_fail(error, PST_EXIT_USAGE, -E2BIG, "%s: more than %d filters",
                     config->plugin.mark.origin, DEVICE_FILTERS_MAX);
-  int rc = device_load(engine, PST_KIND_TRANSPORT, config->plugin.name, &plugin, error);
+  int rc = engine_plugin_load(engine, PST_KIND_TRANSPORT, config->plugin.name, &plugin, error);
   if (rc < 0)
     return rc;
   device->plugin = plugin;
@@ -94,7 +83,7 @@ int engine_device_open(struct engine *engine, struct engine_device *device,
                                          .inner = plugin->transport,
                                          .inner_host = plugin->host,
                                          .inner_params = &params[i - 1]};
-    rc = device_load(engine, PST_KIND_FILTER, filter->name, &plugin, error);
+    rc = engine_plugin_load(engine, PST_KIND_FILTER, filter->name, &plugin, error);
     if (rc < 0)
       return rc;
   }
@@ -137,12 +126,10 @@ int engine_device_start(struct engine_device *device, struct pst_error *error)
   return 0;
 }
 
-/* ---- Counters ----------------------------------------------------------------------------- */
-
 void engine_device_count(struct engine_device *device)
 {
   pthread_mutex_lock(&device->count_lock);
-  counts_read(&device->counts, device->ops, device->device, NULL);
+  counts_read(&device->counts, device->ops, device->device, NULL, NULL);
   pthread_mutex_unlock(&device->count_lock);
 }
 

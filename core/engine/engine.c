@@ -7,17 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "array.h"
 #include "control/control.h"
 #include "device.h"
-#include "memory.h"
+#include "util/log.h"
 
-int engine_plugin_note(struct engine *engine, const struct loader_plugin *plugin)
+int engine_plugin_load(struct engine *engine, uint32_t kind, const char *name,
+                       const struct loader_plugin **plugin, struct pst_error *error)
 {
-  for (uint32_t i = 0; i < engine->plugin_count; i++)
-    if (engine->plugins[i] == plugin)
+  int rc = loader_load(kind, name, plugin, error);
+
+  for (uint32_t i = 0; rc == 0 && i < engine->plugin_count; i++)
+    if (engine->plugins[i] == *plugin)
       return 0;
-  return ARRAY_APPEND(engine->plugins, engine->plugin_count, plugin);
+  if (rc == 0 && ARRAY_APPEND(engine->plugins, engine->plugin_count, *plugin) < 0)
+    rc = pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  return rc;
 }
 
 void engine_plugins_drain(const struct engine *engine)
@@ -33,7 +37,7 @@ int engine_plugin_info(const struct engine *engine, uint32_t index, struct pst_p
   if (index >= engine->plugin_count)
     return -ENOENT;
   plugin = engine->plugins[index];
-  struct pst_plugin_info full = {.struct_size = info->struct_size,
+  struct pst_plugin_info full = {.struct_size = sizeof(full),
                                  .kind = plugin->kind,
                                  .path = plugin->path,
                                  .reason = "",
@@ -41,7 +45,7 @@ int engine_plugin_info(const struct engine *engine, uint32_t index, struct pst_p
                                  .libraries = loader_libraries(plugin),
                                  .shadowed_by = ""};
   loader_describe_info(plugin->description, &full);
-  memcpy(info, &full, info->struct_size < sizeof(full) ? info->struct_size : sizeof(full));
+  pst_struct_write(info, &full, sizeof(full));
   return 0;
 }
 

@@ -3,11 +3,12 @@
 #include "mailbox.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* ---- Mail -------------------------------------------------------------------------- */
+#include "util/clock.h"
 
 void mail_free(struct mail *mail)
 {
@@ -87,8 +88,6 @@ struct mail *mailbox_take(struct mailbox *box)
   return mail;
 }
 
-/* ---- Sleep ------------------------------------------------------------------------- */
-
 void mailbox_wake(struct mailbox *box)
 {
   uint64_t one = 1;
@@ -106,4 +105,14 @@ void mailbox_drain(struct mailbox *box)
     return;
   atomic_store(&box->is_woken, false);
   (void)!read(box->wake_fd, &ignored, sizeof(ignored));
+}
+
+bool mailbox_sleep(int epoll_fd, uint64_t now, uint64_t until)
+{
+  const struct timespec timeout = {.tv_sec = (time_t)((until - now) / PST_NS_PER_S),
+                                   .tv_nsec = (long)((until - now) % PST_NS_PER_S)};
+  struct pollfd ready = {.fd = epoll_fd, .events = POLLIN};
+
+  /* Kernels before 5.11 and valgrind have no epoll_pwait2; without it this would spin. */
+  return ppoll(&ready, 1, until == UINT64_MAX ? NULL : &timeout, NULL) > 0;
 }

@@ -45,6 +45,10 @@ void mail_free(struct mail *mail);
 void mailbox_wake(struct mailbox *box);
 void mailbox_drain(struct mailbox *box);
 
+/* Sleep until a descriptor of this epoll set is ready, or until this time, which is behind `now`;
+ * UINT64_MAX: for ever. Returns whether one is. */
+bool mailbox_sleep(int epoll_fd, uint64_t now, uint64_t until);
+
 static inline bool mailbox_has_mail(struct mailbox *box)
 {
   return __builtin_expect(atomic_load_explicit(&box->has_mail, memory_order_acquire), 0);

@@ -46,7 +46,7 @@ int region_alloc(struct region *region, const struct region_params *params, stru
                             .length = params->length,
                             .path = {.struct_size = sizeof(region->path)}};
   pst_log_clear_error();
-  int rc = plugin->memory->alloc(params->memory->memory, &alloc, &region->mem);
+  int rc = params->memory->ops->alloc(params->memory->memory, &alloc, &region->mem);
   region->is_open = rc == 0;
   if (rc == 0)
     return 0;
@@ -129,7 +129,7 @@ void region_close(struct region *region)
   if (region->mr)
     region->device->ops->mr_deregister(region->device->device, region->mr);
   if (region->is_open)
-    region->memory->plugin->memory->free_region(region->memory->memory, &region->mem);
+    region->memory->ops->free_region(region->memory->memory, &region->mem);
   *region = (struct region){0};
 }
 
@@ -143,9 +143,9 @@ int region_fail(struct pst_error *error, int code, const char *name, const struc
 
 int region_flush(const struct region *region)
 {
-  const struct pst_memory_ops *memory = region->memory->plugin->memory;
+  const struct pst_memory_ops *ops = region->memory->ops;
 
-  if (!(memory->capabilities & PST_MEMORY_CAP_FLUSH))
+  if (!(ops->capabilities & PST_MEMORY_CAP_FLUSH))
     return 0;
-  return memory->flush(region->memory->memory, &region->mem);
+  return ops->flush(region->memory->memory, &region->mem);
 }

@@ -9,7 +9,6 @@
 #include <stdbool.h>
 
 #include "device.h"
-#include "memory.h"
 
 #define REGION_WHY_MAX 320
 

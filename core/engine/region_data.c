@@ -12,44 +12,37 @@
 #define REGION_BATCH 128 /* blocks of one fill or verify batch */
 #define REGION_PATTERN_SHIFT 24
 
-/* ---- Opening --------------------------------------------------------------------- */
-
 int region_data_open(struct region_data *data, const char *what, struct pst_error *error)
 {
-  const struct pst_memory_ops *memory = data->region.memory->plugin->memory;
-  struct pst_queue_params params = {
-      .struct_size = sizeof(params), .batches = 16, .pieces = REGION_BATCH};
+  const struct engine_memory *memory = data->region.memory;
 
-  if (!(memory->capabilities &
+  if (!(memory->ops->capabilities &
         (PST_MEMORY_CAP_PATTERN | PST_MEMORY_CAP_COPY | PST_MEMORY_CAP_CHECKSUM)))
     return 0;
-  int rc = memory->queue_open(data->region.memory->memory, &params, &data->queue);
+  int rc = engine_memory_open_queue(memory, 16, REGION_BATCH, &data->queue);
   if (rc == 0)
     return 0;
   return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: memory %s opens no queue: %s", what,
-                  data->region.memory->plugin->name, strerror(-rc));
+                  memory->plugin->name, strerror(-rc));
 }
 
 void region_data_close(struct region_data *data)
 {
-  if (data->queue)
-    data->region.memory->plugin->memory->queue_close(data->queue);
+  engine_memory_close_queue(data->region.memory, data->queue);
   data->queue = NULL;
   region_close(&data->region);
 }
 
 void region_data_range(const struct region_data *data, struct pst_range *range)
 {
-  struct pst_range full = {.struct_size = range->struct_size,
+  struct pst_range full = {.struct_size = sizeof(full),
                            .memory_kind = data->region.mem.kind,
                            .address = data->region.mem.address,
                            .host = data->region.mem.host,
                            .length = data->region.length};
 
-  memcpy(range, &full, range->struct_size < sizeof(full) ? range->struct_size : sizeof(full));
+  pst_struct_write(range, &full, sizeof(full));
 }
-
-/* ---- The pattern ------------------------------------------------------------------- */
 
 /* What is left of some parts, cut into blocks of a sequence each. */
 struct region_blocks {
@@ -79,26 +72,15 @@ static uint32_t region_data_next_blocks(const struct region_data *data,
   return n;
 }
 
-static int region_data_await(struct region_data *data, uint64_t ticket)
-{
-  uint64_t done = 0;
-  int rc = 0;
-
-  while (rc == 0 && done < ticket)
-    rc = data->region.memory->plugin->memory->queue_poll(data->queue, &done);
-  return rc;
-}
-
 static bool region_data_has_pattern(const struct region_data *data)
 {
-  return data->queue &&
-         (data->region.memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN);
+  return data->queue && (data->region.memory->ops->capabilities & PST_MEMORY_CAP_PATTERN);
 }
 
 int region_data_begin(struct region_data *data, bool verify, const struct pst_area_pattern *parts,
                       uint32_t n, uint64_t *ticket)
 {
-  const struct pst_memory_ops *memory = data->region.memory->plugin->memory;
+  const struct pst_memory_ops *memory = data->region.memory->ops;
   struct region_blocks blocks = {parts, parts + n, 0};
   struct pst_payload_row rows[REGION_BATCH];
   uint64_t done = 0;
@@ -126,7 +108,7 @@ int region_data_begin(struct region_data *data, bool verify, const struct pst_ar
 
 int region_data_poll(struct region_data *data, uint64_t *done, struct pst_verify_result *found)
 {
-  const struct pst_memory_ops *memory = data->region.memory->plugin->memory;
+  const struct pst_memory_ops *memory = data->region.memory->ops;
   struct pst_verify_result now = {.struct_size = sizeof(now)};
   uint64_t ended = 0;
   int rc = region_data_has_pattern(data) ? memory->queue_poll(data->queue, &ended) : -EOPNOTSUPP;
@@ -135,8 +117,7 @@ int region_data_poll(struct region_data *data, uint64_t *done, struct pst_verify
     rc = memory->verify_result(data->queue, &now);
   if (rc < 0)
     return rc;
-  now.struct_size = found->struct_size;
-  memcpy(found, &now, found->struct_size < sizeof(now) ? found->struct_size : sizeof(now));
+  pst_struct_write(found, &now, sizeof(now));
   *done = ended;
   return 0;
 }
@@ -147,7 +128,7 @@ int region_data_fill(struct region_data *data, uint64_t offset, uint64_t length,
   uint64_t ticket = 0;
   int rc = region_data_begin(data, false, &part, 1, &ticket);
 
-  return rc < 0 ? rc : region_data_await(data, ticket);
+  return rc < 0 ? rc : engine_memory_await(data->region.memory, data->queue, ticket);
 }
 
 /* Behind all that began before, of which none is counted as this part's. */
@@ -158,23 +139,22 @@ int region_data_verify(struct region_data *data, uint64_t offset, uint64_t lengt
   struct pst_verify_result before = {.struct_size = sizeof(before)};
   struct pst_verify_result after = {.struct_size = sizeof(after)};
   uint64_t ticket = 0, done = 0;
-  int rc = region_data_has_pattern(data) ? region_data_await(data, data->begun) : -EOPNOTSUPP;
+  int rc = region_data_has_pattern(data)
+               ? engine_memory_await(data->region.memory, data->queue, data->begun)
+               : -EOPNOTSUPP;
 
   if (rc == 0)
     rc = region_data_poll(data, &done, &before);
   if (rc == 0)
     rc = region_data_begin(data, true, &part, 1, &ticket);
   if (rc == 0)
-    rc = region_data_await(data, ticket);
+    rc = engine_memory_await(data->region.memory, data->queue, ticket);
   if (rc == 0)
     rc = region_data_poll(data, &done, &after);
   if (rc < 0)
     return rc;
-  if (result) {
-    after.struct_size = result->struct_size;
-    memcpy(result, &after,
-           result->struct_size < sizeof(after) ? result->struct_size : sizeof(after));
-  }
+  if (result)
+    pst_struct_write(result, &after, sizeof(after));
   return after.corrupted > before.corrupted ? -EBADMSG : 0;
 }
 
@@ -182,11 +162,10 @@ int region_data_verify(struct region_data *data, uint64_t offset, uint64_t lengt
 int region_data_copy(struct region_data *data, uint64_t offset, uint64_t length, void *host,
                      bool out)
 {
-  const struct pst_memory_ops *memory = data->region.memory->plugin->memory;
+  const struct engine_memory *memory = data->region.memory;
   uint64_t at = data->region.mem.address + offset, there = (uint64_t)(uintptr_t)host;
   struct pst_copy_row piece = {
       .source = out ? at : there, .destination = out ? there : at, .length = length, .count = 1};
-  uint64_t ticket = 0, done = 0;
   int rc = out ? region_flush(&data->region) : 0;
 
   if (!region_has(data->region.length, offset, length))
@@ -198,17 +177,15 @@ int region_data_copy(struct region_data *data, uint64_t offset, uint64_t length,
     memcpy(out ? host : mine, out ? mine : host, length);
     return 0;
   }
-  if (!data->queue || !(memory->capabilities & PST_MEMORY_CAP_COPY))
+  if (!data->queue || !(memory->ops->capabilities & PST_MEMORY_CAP_COPY))
     return -EOPNOTSUPP;
-  while ((rc = memory->copy_rows(data->queue, &piece, 1, &ticket)) == -EAGAIN)
-    memory->queue_poll(data->queue, &done);
-  return rc < 0 ? rc : region_data_await(data, ticket);
+  return engine_memory_copy(memory, data->queue, &piece);
 }
 
 int region_data_checksum(struct region_data *data, uint64_t offset, uint64_t length,
                          uint32_t *crc32c)
 {
-  const struct pst_memory_ops *memory = data->region.memory->plugin->memory;
+  const struct pst_memory_ops *memory = data->region.memory->ops;
   struct pst_sum sum = {.address = data->region.mem.address + offset, .length = length};
   uint64_t ticket = 0, done = 0;
 
@@ -220,7 +197,7 @@ int region_data_checksum(struct region_data *data, uint64_t offset, uint64_t len
   while (rc == 0 && (rc = memory->sum_batch(data->queue, &sum, 1, &ticket)) == -EAGAIN)
     rc = memory->queue_poll(data->queue, &done);
   if (rc == 0)
-    rc = region_data_await(data, ticket);
+    rc = engine_memory_await(data->region.memory, data->queue, ticket);
   if (rc == 0)
     *crc32c = sum.crc32c;
   return rc;

@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* ---- Copies --------------------------------------------------------------------- */
-
 int copy_rows_open(struct copy_rows *rows, uint32_t pieces)
 {
   rows->count = 0;
@@ -80,21 +78,6 @@ void copy_rows_add_views(struct copy_rows *rows, const struct pst_view *views, u
   }
 }
 
-/* ---- Messages ---------------------------------------------------------- */
-
-int payload_rows_open(struct payload_rows *rows, uint32_t messages)
-{
-  rows->count = 0;
-  rows->row = calloc(messages, sizeof(*rows->row));
-  return rows->row ? 0 : -ENOMEM;
-}
-
-void payload_rows_close(struct payload_rows *rows)
-{
-  free(rows->row);
-  *rows = (struct payload_rows){0};
-}
-
 /* The leading ones that follow each other, of one length and of consecutive numbers. */
 static uint32_t row_from(struct pst_payload_row *row, const struct pst_view *view, uint32_t n)
 {
@@ -116,9 +99,11 @@ static uint32_t row_from(struct pst_payload_row *row, const struct pst_view *vie
   return count;
 }
 
-void payload_rows_set(struct payload_rows *rows, const struct pst_view *views, uint32_t n)
+uint32_t payload_rows_of(struct pst_payload_row *row, const struct pst_view *views, uint32_t n)
 {
-  rows->count = 0;
+  uint32_t count = 0;
+
   for (uint32_t at = 0; at < n;)
-    at += row_from(&rows->row[rows->count++], views + at, n - at);
+    at += row_from(&row[count++], views + at, n - at);
+  return count;
 }

@@ -18,12 +18,6 @@ struct copy_rows {
   uint32_t count;
 };
 
-/* A batch of messages to check. */
-struct payload_rows {
-  struct pst_payload_row *row;
-  uint32_t count;
-};
-
 /* For batches of up to so many pieces. 0; -ENOMEM: close it all the same. */
 int copy_rows_open(struct copy_rows *rows, uint32_t pieces);
 void copy_rows_close(struct copy_rows *rows);
@@ -33,11 +27,8 @@ void copy_rows_add(struct copy_rows *rows, uint64_t source, uint64_t destination
 void copy_rows_add_views(struct copy_rows *rows, const struct pst_view *views, uint32_t n,
                          uint64_t to, uint64_t stride);
 
-/* For batches of up to so many messages. 0; -ENOMEM: close it all the same. */
-int payload_rows_open(struct payload_rows *rows, uint32_t messages);
-void payload_rows_close(struct payload_rows *rows);
-/* These n > 0 views, and nothing else. */
-void payload_rows_set(struct payload_rows *rows, const struct pst_view *views, uint32_t n);
+/* These n views, in `row`, which has room for as many. Returns how many rows they are. */
+uint32_t payload_rows_of(struct pst_payload_row *row, const struct pst_view *views, uint32_t n);
 /* One more message. Returns how many of `row` are in use, `count` before, for which there is room.
  */
 static inline uint32_t payload_row_add(struct pst_payload_row *row, uint32_t count,

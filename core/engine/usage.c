@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "stat.h"
 #include "util/clock.h"
 
 /* Time on the run queue. CPU time by the wall clock would not do: a thread that waits for a disk

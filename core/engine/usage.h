@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much of a CPU a thread had, and for how long it waited for one. */
+/*
+ * Numbers that one thread writes and any thread reads: fields, each for itself, and how much of a
+ * CPU a thread had and for how long it waited for one.
+ */
 #ifndef PST_ENGINE_USAGE_H
 #define PST_ENGINE_USAGE_H
 
 #include <stdint.h>
+
+#define stat_set(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+#define stat_get(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define stat_add(field, value) stat_set(field, (field) + (value))
 
 /* What a thread has used by at_ns. Its own thread writes it, any thread reads it. */
 struct usage {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Polling, events, sleep. */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,8 +238,6 @@ int pst_node_fd(const struct pst_node *node)
 
 int pst_node_wait(struct pst_node *node, const uint64_t *until_ns)
 {
-  struct pollfd ready = {.fd = node->epoll_fd, .events = POLLIN};
-  struct timespec timeout;
   uint64_t until = until_ns ? *until_ns : UINT64_MAX;
   uint64_t now = clock_now_ns();
 
@@ -250,10 +247,7 @@ int pst_node_wait(struct pst_node *node, const uint64_t *until_ns)
     until = now + NODE_NAP_NS;
   if (until <= now)
     return 0;
-  timeout.tv_sec = (time_t)((until - now) / PST_NS_PER_S);
-  timeout.tv_nsec = (long)((until - now) % PST_NS_PER_S);
-  /* Kernels before 5.11 and valgrind have no epoll_pwait2; without it this would spin. */
-  ppoll(&ready, 1, until == UINT64_MAX ? NULL : &timeout, NULL);
+  mailbox_sleep(node->epoll_fd, now, until);
   return 1;
 }
 

@@ -13,7 +13,6 @@
 #include "engine/device.h"
 #include "engine/engine.h"
 #include "engine/mailbox.h"
-#include "engine/memory.h"
 #include "events.h"
 #include "util/clock.h"
 #include "util/log.h"

@@ -7,20 +7,17 @@
 
 #include <penstock/penstock.h>
 
+#include "engine/usage.h"
+
 #define ASSEMBLE_NO_BORDER UINT64_MAX
 
 struct open_frame {
   uint64_t anchor;    /* sequence of cell 0 */
   uint64_t low, high; /* the lowest and the highest that is here */
   uint64_t end;       /* one past `high`, and past those right behind it that are misframed */
-  uint64_t meta;      /* of `low` */
   uint64_t opened_ns;
-  uint64_t first_ns, last_ns;
-  uint64_t bytes;
-  uint32_t present;
-  uint32_t buffer;
-  uint32_t flags;
-  bool ended; /* by marker: the one before `end` is marked */
+  bool ended;           /* by marker: the one before `end` is marked */
+  struct pst_frame out; /* what is here so far; meta is that of `low` */
 };
 
 struct assemble {
@@ -34,7 +31,7 @@ struct assemble {
   uint32_t next_free;  /* where the search begins */
   uint32_t *unsettled; /* of dropped frames */
   uint32_t unsettled_count;
-  struct assemble_frame *ready; /* FIFO of closed frames */
+  struct pst_frame *ready; /* FIFO of closed frames */
   uint32_t ready_head, ready_tail;
   struct open_frame open[ASSEMBLE_OPEN_MAX]; /* by sequence */
   uint32_t open_count;
@@ -105,6 +102,11 @@ void assemble_close(struct assemble *assemble)
   free(assemble);
 }
 
+static uint64_t meta_of(const struct pst_view *message)
+{
+  return message->flags & PST_VIEW_META ? message->meta : 0;
+}
+
 /* ---- What is known of an open frame -------------------------------------------- */
 
 /* By marker: nothing of frame i lies before it, and whether the frame before it is
@@ -147,11 +149,11 @@ static bool is_complete(const struct assemble *assemble)
   uint64_t start = start_of(assemble, 0, &exact);
 
   if (!assemble->params.by_marker)
-    return frame->present == assemble->params.packets && frame->anchor == assemble->floor;
+    return frame->out.present == assemble->params.packets && frame->anchor == assemble->floor;
   if (frame->end != frame->high + 1 ||
       (!frame->ended && !(assemble->open_count > 1 && assemble->open[1].low == frame->end)))
     return false;
-  return exact && frame->present == frame->high - start + 1;
+  return exact && frame->out.present == frame->high - start + 1;
 }
 
 /* ---- Closing -------------------------------------------------------------------- */
@@ -159,6 +161,11 @@ static bool is_complete(const struct assemble *assemble)
 static uint64_t *bits_of(const struct assemble *assemble, uint32_t buffer)
 {
   return assemble->bits + (size_t)buffer * assemble->words;
+}
+
+static uint64_t offset_of(const struct assemble *assemble, uint32_t buffer, uint32_t cell)
+{
+  return buffer * assemble->params.frame_stride + cell * assemble->params.stride;
 }
 
 /* Bit `by` becomes bit 0. */
@@ -176,26 +183,23 @@ static void shift_down(uint64_t *bits, uint32_t words, uint32_t by)
 static void give_out(struct assemble *assemble, const struct open_frame *frame, uint64_t start,
                      uint32_t packets, bool complete)
 {
-  uint64_t *bits = bits_of(assemble, frame->buffer);
+  uint64_t *bits = bits_of(assemble, frame->out.token);
   uint32_t cell = (uint32_t)(start - frame->anchor);
   uint64_t number =
       assemble->params.by_marker ? assemble->number : assemble->base + frame_of(assemble, start);
 
+  struct pst_frame *out = &assemble->ready[assemble->ready_tail++ % assemble->params.buffers];
+
   shift_down(bits, assemble->words, cell);
-  assemble->ready[assemble->ready_tail++ % assemble->params.buffers] = (struct assemble_frame){
-      .buffer = frame->buffer,
-      .cell = cell,
-      .packets = packets,
-      .present = frame->present,
-      .flags = frame->flags | (complete ? PST_FRAME_COMPLETE : 0),
-      .number = number,
-      .sequence = start,
-      .meta = frame->meta,
-      .first_ns = frame->first_ns,
-      .last_ns = frame->last_ns,
-      .bytes = frame->bytes,
-      .valid = bits,
-      .lengths = assemble->lengths + (size_t)frame->buffer * assemble->cells + cell};
+  *out = frame->out;
+  out->address = offset_of(assemble, out->token, cell);
+  out->stride = assemble->params.stride;
+  out->number = number;
+  out->sequence = start;
+  out->valid = bits;
+  out->lengths = assemble->lengths + (size_t)out->token * assemble->cells + cell;
+  out->packets = packets;
+  out->flags |= complete ? PST_FRAME_COMPLETE : 0;
 }
 
 static void close_first(struct assemble *assemble)
@@ -209,16 +213,16 @@ static void close_first(struct assemble *assemble)
   if (assemble->params.by_marker) {
     packets = (uint32_t)(frame.high - start + 1);
   } else {
-    complete = frame.present == packets;
-    counts->lost += (start - assemble->floor) / packets;
+    complete = frame.out.present == packets;
+    stat_add(counts->lost, (start - assemble->floor) / packets);
   }
-  counts->complete += complete;
-  counts->incomplete += !complete;
+  stat_add(counts->complete, complete);
+  stat_add(counts->incomplete, !complete);
   if (!complete && assemble->params.drops) {
-    counts->dropped++;
-    counts->placed -= frame.present;
-    counts->incomplete_messages += frame.present;
-    assemble->unsettled[assemble->unsettled_count++] = frame.buffer;
+    stat_add(counts->dropped, 1);
+    counts->placed -= frame.out.present;
+    stat_add(counts->incomplete_messages, frame.out.present);
+    assemble->unsettled[assemble->unsettled_count++] = frame.out.token;
   } else {
     give_out(assemble, &frame, start, packets, complete);
   }
@@ -226,7 +230,7 @@ static void close_first(struct assemble *assemble)
   assemble->floor = assemble->params.by_marker ? frame.end : start + packets;
   assemble->floor_exact = frame.ended;
   assemble->cut = assemble->params.by_marker && !frame.ended;
-  assemble->cut_meta = frame.meta;
+  assemble->cut_meta = frame.out.meta;
   assemble->open_count--;
   memmove(&assemble->open[0], &assemble->open[1], assemble->open_count * sizeof(assemble->open[0]));
 }
@@ -281,7 +285,7 @@ static uint32_t frames_upto(const struct assemble *assemble, uint64_t sequence)
 
 /* The open frame that a message belongs to, or -ENOENT: it needs a new one at
  * *position; -EILSEQ: it contradicts what is here. */
-static int find_frame(const struct assemble *assemble, const struct assemble_message *message,
+static int find_frame(const struct assemble *assemble, const struct pst_view *message,
                       uint32_t *position)
 {
   uint32_t upto = frames_upto(assemble, message->sequence);
@@ -292,10 +296,10 @@ static int find_frame(const struct assemble *assemble, const struct assemble_mes
     return before && message->sequence - before->anchor < assemble->params.packets ? (int)upto - 1
                                                                                    : -ENOENT;
   if (before && message->sequence < before->end)
-    return message->meta == before->meta ? (int)upto - 1 : -EILSEQ;
-  if (before && !before->ended && message->meta == before->meta)
+    return meta_of(message) == before->out.meta ? (int)upto - 1 : -EILSEQ;
+  if (before && !before->ended && meta_of(message) == before->out.meta)
     return (int)upto - 1;
-  if (upto < assemble->open_count && message->meta == assemble->open[upto].meta)
+  if (upto < assemble->open_count && meta_of(message) == assemble->open[upto].out.meta)
     return (int)upto;
   return -ENOENT;
 }
@@ -335,10 +339,10 @@ static uint32_t take_buffer(struct assemble *assemble)
 }
 
 /* The rest of a frame that was closed before its end was known. */
-static bool is_of_cut_frame(struct assemble *assemble, const struct assemble_message *message,
+static bool is_of_cut_frame(struct assemble *assemble, const struct pst_view *message,
                             uint32_t position)
 {
-  if (position || !assemble->cut || message->meta != assemble->cut_meta)
+  if (position || !assemble->cut || meta_of(message) != assemble->cut_meta)
     return false;
   assemble->floor = message->sequence + 1;
   assemble->floor_exact = message->flags & PST_VIEW_MARKED;
@@ -346,9 +350,8 @@ static bool is_of_cut_frame(struct assemble *assemble, const struct assemble_mes
   return true;
 }
 
-static enum assemble_verdict open_frame(struct assemble *assemble,
-                                        const struct assemble_message *message, uint32_t position,
-                                        uint64_t now_ns, int *at)
+static enum assemble_verdict open_frame(struct assemble *assemble, const struct pst_view *message,
+                                        uint32_t position, uint64_t now_ns, int *at)
 {
   struct open_frame *frame;
 
@@ -369,20 +372,20 @@ static enum assemble_verdict open_frame(struct assemble *assemble,
                                .low = message->sequence,
                                .high = message->sequence,
                                .end = message->sequence,
-                               .meta = message->meta,
                                .opened_ns = now_ns,
-                               .first_ns = UINT64_MAX,
-                               .flags = PST_FRAME_META | PST_FRAME_TIME,
-                               .buffer = take_buffer(assemble)};
-  memset(bits_of(assemble, frame->buffer), 0, assemble->words * sizeof(*assemble->bits));
-  memset(assemble->lengths + (size_t)frame->buffer * assemble->cells, 0,
+                               .out = {.meta = meta_of(message),
+                                       .first_ns = UINT64_MAX,
+                                       .flags = PST_FRAME_META | PST_FRAME_TIME,
+                                       .token = take_buffer(assemble)}};
+  memset(bits_of(assemble, frame->out.token), 0, assemble->words * sizeof(*assemble->bits));
+  memset(assemble->lengths + (size_t)frame->out.token * assemble->cells, 0,
          assemble->cells * sizeof(*assemble->lengths));
   *at = (int)position;
   return ASSEMBLE_PLACED;
 }
 
 /* Whether there is a cell for it or not: one that is marked ends the frame. */
-static void note_end(struct open_frame *frame, const struct assemble_message *message)
+static void note_end(struct open_frame *frame, const struct pst_view *message)
 {
   if (message->sequence < frame->end)
     return;
@@ -391,7 +394,7 @@ static void note_end(struct open_frame *frame, const struct assemble_message *me
 }
 
 static enum assemble_verdict check_room(const struct assemble *assemble, struct open_frame *frame,
-                                        const struct assemble_message *message)
+                                        const struct pst_view *message)
 {
   uint64_t sequence = message->sequence;
   uint64_t low = sequence < frame->low ? sequence : frame->low;
@@ -407,50 +410,69 @@ static enum assemble_verdict check_room(const struct assemble *assemble, struct 
   return ASSEMBLE_PLACED;
 }
 
-static void note(struct open_frame *frame, const struct assemble_message *message)
+/* The frame reaches to this message, whose cell is free. */
+static enum assemble_verdict extend(const struct assemble *assemble, struct open_frame *frame,
+                                    const struct pst_view *message)
+{
+  uint32_t cell = (uint32_t)(message->sequence - frame->anchor);
+
+  if (bits_of(assemble, frame->out.token)[cell / 64] >> (cell % 64) & 1)
+    return ASSEMBLE_DUPLICATE;
+  if (message->sequence <= frame->low) {
+    frame->low = message->sequence;
+    frame->out.meta = meta_of(message);
+  }
+  if (message->sequence > frame->high)
+    frame->high = message->sequence;
+  note_end(frame, message);
+  return ASSEMBLE_PLACED;
+}
+
+static void set_bits(uint64_t *bits, uint32_t from, uint32_t n)
+{
+  for (uint32_t end = from + n; from < end;) {
+    uint32_t some = 64 - from % 64 < end - from ? 64 - from % 64 : end - from;
+    bits[from / 64] |= UINT64_MAX >> (64 - some) << from % 64;
+    from += some;
+  }
+}
+
+/* Messages of one frame, side by side. */
+static void place(struct assemble *assemble, struct open_frame *frame,
+                  const struct pst_view *messages, uint32_t n, uint64_t arrival_ns, uint64_t *to)
 {
   const uint32_t all = PST_FRAME_META | PST_FRAME_TIME;
+  const uint32_t any = PST_FRAME_DAMAGED | PST_FRAME_MARKED;
+  const uint32_t cell = (uint32_t)(messages->sequence - frame->anchor);
+  uint32_t *lengths = assemble->lengths + (size_t)frame->out.token * assemble->cells + cell;
+  uint64_t first_ns = frame->out.first_ns, last_ns = frame->out.last_ns, bytes = 0;
+  uint32_t every = UINT32_MAX, some = 0;
 
   PST_STATIC_ASSERT((uint32_t)PST_FRAME_META == (uint32_t)PST_VIEW_META &&
                         (uint32_t)PST_FRAME_TIME == (uint32_t)PST_VIEW_TIME &&
                         (uint32_t)PST_FRAME_DAMAGED == (uint32_t)PST_VIEW_DAMAGED &&
                         (uint32_t)PST_FRAME_MARKED == (uint32_t)PST_VIEW_MARKED,
                     "flags go from messages to frames as they are");
-  if (message->sequence <= frame->low) {
-    frame->low = message->sequence;
-    frame->meta = message->meta;
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t time_ns = messages[i].flags & PST_VIEW_TIME ? messages[i].time_ns : arrival_ns;
+    first_ns = time_ns < first_ns ? time_ns : first_ns;
+    last_ns = time_ns > last_ns ? time_ns : last_ns;
+    every &= messages[i].flags;
+    some |= messages[i].flags;
+    bytes += messages[i].length;
+    lengths[i] = messages[i].length;
   }
-  if (message->sequence > frame->high)
-    frame->high = message->sequence;
-  note_end(frame, message);
-  if (message->time_ns < frame->first_ns)
-    frame->first_ns = message->time_ns;
-  if (message->time_ns > frame->last_ns)
-    frame->last_ns = message->time_ns;
-  frame->flags &= (message->flags & all) | ~all;
-  frame->flags |= message->flags & (PST_FRAME_DAMAGED | PST_FRAME_MARKED);
-  frame->bytes += message->length;
-  frame->present++;
+  set_bits(bits_of(assemble, frame->out.token), cell, n);
+  frame->out.first_ns = first_ns;
+  frame->out.last_ns = last_ns;
+  frame->out.flags = (frame->out.flags & (every | ~all)) | (some & any);
+  frame->out.bytes += bytes;
+  frame->out.present += n;
+  assemble->counts.placed += n;
+  *to = offset_of(assemble, frame->out.token, cell);
 }
 
-static enum assemble_verdict place(struct assemble *assemble, struct open_frame *frame,
-                                   const struct assemble_message *message,
-                                   struct assemble_place *to)
-{
-  uint64_t *bits = bits_of(assemble, frame->buffer);
-  uint32_t cell = (uint32_t)(message->sequence - frame->anchor);
-
-  if (bits[cell / 64] >> (cell % 64) & 1)
-    return ASSEMBLE_DUPLICATE;
-  bits[cell / 64] |= UINT64_C(1) << (cell % 64);
-  assemble->lengths[(size_t)frame->buffer * assemble->cells + cell] = message->length;
-  note(frame, message);
-  assemble->counts.placed++;
-  *to = (struct assemble_place){.buffer = frame->buffer, .cell = cell};
-  return ASSEMBLE_PLACED;
-}
-
-static void start(struct assemble *assemble, const struct assemble_message *message)
+static void start(struct assemble *assemble, const struct pst_view *message)
 {
   assemble->started = true;
   if (!assemble->params.by_marker && message->sequence >= assemble->floor)
@@ -470,9 +492,8 @@ static void start_anew(struct assemble *assemble, uint64_t sequence)
   assemble->floor_exact = assemble->cut = false;
 }
 
-static enum assemble_verdict try_take(struct assemble *assemble,
-                                      const struct assemble_message *message, uint64_t now_ns,
-                                      struct assemble_place *to)
+static enum assemble_verdict try_take(struct assemble *assemble, const struct pst_view *message,
+                                      uint64_t now_ns, uint64_t arrival_ns, uint64_t *to)
 {
   enum assemble_verdict verdict = ASSEMBLE_PLACED;
   uint32_t position;
@@ -492,17 +513,10 @@ static enum assemble_verdict try_take(struct assemble *assemble,
   else
     verdict = check_room(assemble, &assemble->open[at], message);
   if (verdict == ASSEMBLE_PLACED)
-    verdict = place(assemble, &assemble->open[at], message, to);
+    verdict = extend(assemble, &assemble->open[at], message);
+  if (verdict == ASSEMBLE_PLACED)
+    place(assemble, &assemble->open[at], message, 1, arrival_ns, to);
   return verdict;
-}
-
-static void set_bits(uint64_t *bits, uint32_t from, uint32_t n)
-{
-  for (uint32_t end = from + n; from < end;) {
-    uint32_t some = 64 - from % 64 < end - from ? 64 - from % 64 : end - from;
-    bits[from / 64] |= UINT64_MAX >> (64 - some) << from % 64;
-    from += some;
-  }
 }
 
 /* The next of the newest frame that are here in a row: nothing behind its highest is. */
@@ -519,65 +533,37 @@ static uint32_t row_of(const struct assemble *assemble, const struct open_frame 
   return row;
 }
 
-uint32_t assemble_take_row(struct assemble *assemble, const struct pst_view *views, uint32_t n,
-                           uint64_t arrival_ns, struct assemble_place *to)
+enum assemble_verdict assemble_take(struct assemble *assemble, const struct pst_view *views,
+                                    uint32_t *n, uint64_t now_ns, uint64_t arrival_ns, uint64_t *to)
 {
-  const uint32_t all = PST_FRAME_META | PST_FRAME_TIME;
-  const uint32_t any = PST_FRAME_DAMAGED | PST_FRAME_MARKED;
-  struct open_frame *newest;
-  uint64_t first_ns, last_ns, bytes = 0;
-  uint32_t every = UINT32_MAX, some = 0, row, cell, *lengths;
+  struct open_frame *newest = assemble->open;
+  enum assemble_verdict verdict;
+  uint32_t row = 0;
 
-  if (assemble->params.by_marker || assemble->open_count == 0)
-    return 0;
-  newest = &assemble->open[assemble->open_count - 1];
-  row = row_of(assemble, newest, views, n);
-  if (row == 0)
-    return 0;
-  cell = (uint32_t)(newest->high + 1 - newest->anchor);
-  lengths = assemble->lengths + (size_t)newest->buffer * assemble->cells + cell;
-  first_ns = newest->first_ns;
-  last_ns = newest->last_ns;
-  for (uint32_t i = 0; i < row; i++) {
-    uint64_t time_ns = views[i].flags & PST_VIEW_TIME ? views[i].time_ns : arrival_ns;
-    first_ns = time_ns < first_ns ? time_ns : first_ns;
-    last_ns = time_ns > last_ns ? time_ns : last_ns;
-    every &= views[i].flags;
-    some |= views[i].flags;
-    bytes += views[i].length;
-    lengths[i] = views[i].length;
+  if (!assemble->params.by_marker && assemble->open_count) {
+    newest += assemble->open_count - 1;
+    row = row_of(assemble, newest, views, *n);
   }
-  set_bits(bits_of(assemble, newest->buffer), cell, row);
-  newest->first_ns = first_ns;
-  newest->last_ns = last_ns;
-  newest->flags = (newest->flags & (every | ~all)) | (some & any);
-  newest->high += row;
-  newest->bytes += bytes;
-  newest->present += row;
-  assemble->counts.placed += row;
-  *to = (struct assemble_place){.buffer = newest->buffer, .cell = cell};
-  if (newest->present == assemble->params.packets)
-    close_complete(assemble);
-  return row;
-}
-
-enum assemble_verdict assemble_take(struct assemble *assemble,
-                                    const struct assemble_message *message, uint64_t now_ns,
-                                    struct assemble_place *to)
-{
-  enum assemble_verdict verdict = try_take(assemble, message, now_ns, to);
-
+  *n = row ? row : 1;
+  if (row) {
+    newest->high += row;
+    place(assemble, newest, views, row, arrival_ns, to);
+    if (newest->out.present == assemble->params.packets)
+      close_complete(assemble);
+    return ASSEMBLE_PLACED;
+  }
+  verdict = try_take(assemble, views, now_ns, arrival_ns, to);
   if (verdict == ASSEMBLE_LATE)
-    assemble->counts.late++;
+    stat_add(assemble->counts.late, 1);
   else if (verdict == ASSEMBLE_MISFRAMED)
-    assemble->counts.misframed++;
+    stat_add(assemble->counts.misframed, 1);
   close_complete(assemble);
   return verdict;
 }
 
 /* ---- Closed frames --------------------------------------------------------------- */
 
-const struct assemble_frame *assemble_first(const struct assemble *assemble)
+const struct pst_frame *assemble_first(const struct assemble *assemble)
 {
   return assemble->ready_head == assemble->ready_tail
              ? NULL

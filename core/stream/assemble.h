@@ -42,15 +42,8 @@ struct assemble_params {
   uint32_t open;    /* frames at once, 1 to ASSEMBLE_OPEN_MAX */
   uint32_t buffers; /* more than `open` */
   uint64_t timeout_ns;
-  uint64_t origin; /* by sequence: of the first packet of frame 0 */
-};
-
-struct assemble_message {
-  uint64_t sequence;
-  uint64_t meta;
-  uint64_t time_ns; /* of arrival */
-  uint32_t length;
-  uint32_t flags; /* enum pst_view_flag */
+  uint64_t origin;               /* by sequence: of the first packet of frame 0 */
+  uint64_t stride, frame_stride; /* bytes from cell to cell, and from buffer to buffer */
 };
 
 enum assemble_verdict {
@@ -61,28 +54,7 @@ enum assemble_verdict {
   ASSEMBLE_WAIT,      /* no buffer is free: offer it again after a release or settle */
 };
 
-struct assemble_place {
-  uint32_t buffer;
-  uint32_t cell;
-};
-
-/* A closed frame; its buffer is the taker's until assemble_release(). */
-struct assemble_frame {
-  uint32_t buffer;
-  uint32_t cell; /* of packet 0 */
-  uint32_t packets;
-  uint32_t present;
-  uint32_t flags; /* enum pst_frame_flag */
-  uint64_t number;
-  uint64_t sequence; /* of packet 0 */
-  uint64_t meta;     /* of the first packet that is here */
-  uint64_t first_ns; /* earliest and latest time_ns */
-  uint64_t last_ns;
-  uint64_t bytes;
-  const uint64_t *valid;   /* bit i: packet i is here */
-  const uint32_t *lengths; /* of packet i */
-};
-
+/* Any thread may read all but `placed`, each for itself. */
 struct assemble_counts {
   uint64_t complete;   /* frames closed */
   uint64_t incomplete; /* the same, with packets missing, dropped ones included */
@@ -95,6 +67,8 @@ struct assemble_counts {
 };
 
 struct assemble;
+struct pst_view;
+struct pst_frame;
 
 /* 0, -EINVAL: a number is out of its range; -ENOMEM. */
 int assemble_open(const struct assemble_params *params, struct assemble **assemble);
@@ -103,16 +77,13 @@ void assemble_close(struct assemble *assemble);
 /* Cells of a buffer. */
 uint32_t assemble_cells(const struct assemble_params *params);
 
-/* Take a message at `now_ns`. PLACED alone fills *place: the payload belongs there. */
-enum assemble_verdict assemble_take(struct assemble *assemble,
-                                    const struct assemble_message *message, uint64_t now_ns,
-                                    struct assemble_place *place);
-/* Take the leading of n messages that are the next of the newest frame, one after the other, as
- * most are: all that assemble_take() does, at once. Those without a time arrived at arrival_ns.
- * Returns how many; *place is the first one's, and the others' are the cells behind it. */
-struct pst_view;
-uint32_t assemble_take_row(struct assemble *assemble, const struct pst_view *views, uint32_t n,
-                           uint64_t arrival_ns, struct assemble_place *place);
+/* Take the first of *n > 0 messages at `now_ns`, and with it those behind it that are the next of
+ * the newest frame, one after the other, as most are. Those without a time arrived at arrival_ns.
+ * *n becomes how many were taken, which all have the verdict. PLACED alone fills *place: the
+ * offset of the first one's cell, which the others' follow. */
+enum assemble_verdict assemble_take(struct assemble *assemble, const struct pst_view *views,
+                                    uint32_t *n, uint64_t now_ns, uint64_t arrival_ns,
+                                    uint64_t *place);
 /* Close what has waited for its time. */
 void assemble_expire(struct assemble *assemble, uint64_t now_ns);
 /* Close all: nothing more will come. */
@@ -120,8 +91,9 @@ void assemble_end(struct assemble *assemble);
 /* When assemble_expire() next closes something; 0: nothing is open. */
 uint64_t assemble_due_ns(const struct assemble *assemble);
 
-/* The oldest closed frame that was not taken yet; NULL: none. */
-const struct assemble_frame *assemble_first(const struct assemble *assemble);
+/* The oldest closed frame that was not taken yet; NULL: none. Its address is the offset of packet
+ * 0, its token the number of its buffer, which is the taker's until assemble_release(). */
+const struct pst_frame *assemble_first(const struct assemble *assemble);
 void assemble_pop(struct assemble *assemble);
 /* Its buffer may be used again, at once. */
 void assemble_release(struct assemble *assemble, uint32_t buffer);

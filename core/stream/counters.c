@@ -3,9 +3,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "end.h"
-#include "event_loop.h"
-#include "lane.h"
 #include "receiver.h"
 #include "sender.h"
 #include "session.h"
@@ -13,68 +10,45 @@
 void end_read_counters(struct session_end *end)
 {
   struct session_lane *lane = end->lane;
-  struct pst_counter raw[SESSION_COUNTERS_MAX];
-  int n;
 
   if (end->ops->measure)
     end->ops->measure(end);
   if (end->endpoint_state == END_ENDPOINT_NONE || end->endpoint_state == END_ENDPOINT_CLOSED)
     return;
-  n = lane->ops->counters(lane->device->device, lane->worker, end->endpoint, raw,
-                          SESSION_COUNTERS_MAX);
-  if (n < 0)
-    return;
-  if (n > SESSION_COUNTERS_MAX)
-    n = SESSION_COUNTERS_MAX;
-  pthread_mutex_lock(&end->text_lock);
-  for (int i = 0; i < n; i++)
-    counts_value(&raw[i], &end->counters[i]);
-  end->counter_count = (uint32_t)n;
+  counts_read(&end->counts, lane->ops, lane->device->device, lane->worker, end->endpoint);
+  end_lock(end);
   if (end->ops->claim)
     end->ops->claim(end);
-  pthread_mutex_unlock(&end->text_lock);
+  end_unlock(end);
 }
 
 uint64_t end_sum_counters(const struct session_end *end, uint64_t flag)
 {
   uint64_t sum = 0;
 
-  for (uint32_t i = 0; i < end->counter_count; i++)
-    if (end->counters[i].flags & flag)
-      sum += end->counters[i].value;
+  for (uint32_t i = 0; i < end->counts.count; i++)
+    if (end->counts.values[i].flags & flag)
+      sum += end->counts.values[i].value;
   return sum;
-}
-
-static int counters_copy(const struct session_end *end, struct pst_counter_value *values,
-                         uint32_t max)
-{
-  struct session_end *locked = (struct session_end *)end;
-  uint32_t count;
-
-  pthread_mutex_lock(&locked->text_lock);
-  count = end->counter_count;
-  memcpy(values, end->counters, (count < max ? count : max) * sizeof(*values));
-  pthread_mutex_unlock(&locked->text_lock);
-  return (int)count;
 }
 
 int pst_sender_counters(const struct pst_sender *sender, struct pst_counter_value *values,
                         uint32_t max)
 {
-  return counters_copy(&sender->end, values, max);
+  return counts_copy(&sender->end.counts, values, max);
 }
 
 int pst_receiver_counters(const struct pst_receiver *receiver, struct pst_counter_value *values,
                           uint32_t max)
 {
-  return counters_copy(&receiver->end, values, max);
+  return counts_copy(&receiver->end.counts, values, max);
 }
 
 #define COUNTERS_READ_NS PST_NS_PER_S
 
 static void counters_read_worker(struct session_lane *lane)
 {
-  counts_read(&lane->counts, lane->ops, lane->device->device, lane->worker);
+  counts_read(&lane->counts, lane->ops, lane->device->device, lane->worker, NULL);
 }
 
 void counters_read(struct session_thread *thread, uint64_t now)

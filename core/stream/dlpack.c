@@ -10,8 +10,6 @@
 
 #include <penstock/dlpack.h>
 
-#include "event_loop.h"
-#include "lane.h"
 #include "receiver.h"
 
 struct tensor {
@@ -26,7 +24,6 @@ struct tensor {
 
 /* It lives as long as the receiver and all of its tensors. */
 struct tensors {
-  struct receiver_client client;
   atomic_uint users;
   atomic_bool closed;               /* nobody polls any more */
   _Atomic(struct tensor *) deleted; /* and not taken back yet */
@@ -123,13 +120,6 @@ static void tensors_describe(const struct pst_receiver *receiver, struct tensor 
   };
 }
 
-static void tensors_append(struct tensor **list, struct tensor *more)
-{
-  while (*list)
-    list = &(*list)->next;
-  *list = more;
-}
-
 /* All those on the first one's order of work, behind one fence. */
 static int tensors_take_back_some(struct pst_receiver *receiver, struct tensor **list)
 {
@@ -157,32 +147,35 @@ static int tensors_take_back_some(struct pst_receiver *receiver, struct tensor *
   return rc;
 }
 
-static int tensors_take_back(struct receiver_client *client, struct pst_receiver *receiver)
+static int tensors_take_back(struct pst_receiver *receiver)
 {
-  struct tensors *home = (struct tensors *)client;
+  struct tensors *home = receiver->tensors;
+  struct tensor **last = &home->waiting;
   int rc = 0;
 
-  if (atomic_load_explicit(&home->deleted, memory_order_relaxed))
-    tensors_append(&home->waiting, atomic_exchange(&home->deleted, NULL));
-  while (rc == 0 && home->waiting && !receiver_releases_wait(receiver, TENSORS_RELEASES))
+  if (atomic_load_explicit(&home->deleted, memory_order_relaxed)) {
+    while (*last)
+      last = &(*last)->next;
+    *last = atomic_exchange(&home->deleted, NULL);
+  }
+  while (rc == 0 && home->waiting && fifo_count(&receiver->releases) < TENSORS_RELEASES)
     rc = tensors_take_back_some(receiver, &home->waiting);
   return rc;
 }
 
 /* Views come back without the thread's being woken. */
-static uint64_t tensors_due_ns(const struct receiver_client *client, uint64_t now)
+static uint64_t tensors_due_ns(const struct pst_receiver *receiver, uint64_t now)
 {
-  const struct tensors *home = (const struct tensors *)client;
+  const struct tensors *home = receiver->tensors;
   const bool is_out = atomic_load(&home->users) > 1 || atomic_load(&home->deleted) || home->waiting;
 
   return is_out ? now + THREAD_NAP_NS : 0;
 }
 
-static void tensors_close(struct receiver_client *client, struct pst_receiver *receiver)
+static void tensors_close(struct pst_receiver *receiver)
 {
-  struct tensors *home = (struct tensors *)client;
+  struct tensors *home = receiver->tensors;
 
-  receiver->tensors = NULL;
   atomic_store(&home->closed, true);
   tensors_drop_list(atomic_exchange(&home->deleted, NULL));
   tensors_drop_list(home->waiting);
@@ -199,8 +192,7 @@ static struct tensors *tensors_home_of(struct pst_receiver *receiver)
     if (!receiver->tensors)
       return NULL;
     atomic_init(&receiver->tensors->users, 1);
-    receiver->tensors->client.ops = &tensors_client_ops;
-    receiver_add_client(receiver, &receiver->tensors->client);
+    receiver->client = &tensors_client_ops;
   }
   return receiver->tensors;
 }

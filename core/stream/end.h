@@ -13,24 +13,37 @@
 
 #include "config/config.h"
 #include "control/control.h"
-#include "engine/device.h"
-#include "engine/stat.h"
 #include "engine/usage.h"
 #include "util/clock.h"
 #include "util/log.h"
 
-#include "control_mail.h"
-#include "limits.h"
+#include "lane.h"
+
+#define SESSION_DROPS_MAX 16 /* causes; as in struct pst_stats */
 
 struct receive_ring;
-struct session_end;
-struct session_lane;
-struct session_thread;
+
+/* What the peer of a stream says, from the control thread to the stream's end. */
+struct session_mail {
+  struct mail mail; /* PEER, ADDRESS: its blob is the peer's address */
+  enum control_heard type;
+  struct session_end *end;
+  int code;
+  char text[512];
+  struct control_totals totals;
+  bool has_totals; /* FAIL, LAST: the peer has said them */
+  uint32_t param_count;
+  struct control_pair params[CONTROL_PARAMS_MAX];
+};
 
 /* What the two kinds of end do differently. */
 struct end_ops {
   const char *role, *peer_role; /* for people */
   bool is_sender;               /* on the wire */
+  size_t size;                  /* of a pst_sender or pst_receiver */
+  /* With its slots or ring, those that share after those they share with; and its memory. */
+  int (*open)(struct session_end *end, struct pst_error *error);
+  void (*close)(struct session_end *end);
   /* Its transport: a request of it is done; a message for it came in another end's poll. */
   void (*done)(struct session_end *end, const struct pst_completion *completion);
   void (*arrived)(struct session_end *end, const struct pst_completion *completion);
@@ -44,7 +57,7 @@ struct end_ops {
   uint32_t (*params)(const struct session_end *end, struct control_pair *params);
   void (*totals)(const struct session_end *end, struct control_totals *totals);
   void (*measure)(struct session_end *end); /* with its counters */
-  void (*claim)(struct session_end *end);   /* behind its counters; text_lock is held */
+  void (*claim)(struct session_end *end);   /* behind its counters; end_lock() is held */
   /* When its thread must look at it; `now`: at once; 0: no time is set. */
   uint64_t (*due_ns)(const struct session_end *end, uint64_t now);
   /* Where its messages land; NULL: nowhere. */
@@ -96,10 +109,9 @@ struct session_end {
   const struct config_transport *transport;
   const char *share; /* the stream whose slots or ring it shares; NULL: its own */
   const char *name;
+  char label[72];                /* "stream NAME" */
   struct session_mail fail_mail; /* for the one FAIL of a stream when memory is out */
   bool is_foreign;               /* `control: none`; never changes */
-  bool starts_by_message;        /* the first message begins the stream, not CONNECTED */
-  bool ends_in_copy;             /* staged, core's copy and not the transport's way is the last */
   int state;                     /* enum pst_state; stat_ */
   int error;                     /* FAILED, or the peer has: -errno; stat_ */
   enum end_control control;
@@ -121,14 +133,20 @@ struct session_end {
   uint32_t memory_kind;         /* enum pst_memory_kind */
   enum end_peer_word peer_word; /* stat_ */
   struct control_totals peer;   /* the other side's last word */
-  uint64_t unheard_ns; /* when the peer first said that it had sent something; 0: not yet */
-  bool told_unheard;
-  pthread_mutex_t text_lock; /* peer_text, error_text: read by other threads */
-  struct pst_counter_value counters[SESSION_COUNTERS_MAX];
-  uint32_t counter_count;
+  struct counts counts;         /* of its endpoint; the lock guards peer_text and error_text, too */
   char peer_text[128];
   char error_text[512];
 };
+
+static inline void end_lock(const struct session_end *end)
+{
+  pthread_mutex_lock((pthread_mutex_t *)&end->counts.lock);
+}
+
+static inline void end_unlock(const struct session_end *end)
+{
+  pthread_mutex_unlock((pthread_mutex_t *)&end->counts.lock);
+}
 
 static inline bool end_is_over(const struct session_end *end)
 {
@@ -136,8 +154,8 @@ static inline bool end_is_over(const struct session_end *end)
 }
 
 /* endpoint_state.c */
-int end_init(struct session_end *end, const struct end_ops *ops, struct pst_session *session,
-             const struct config_stream *config);
+void end_init(struct session_end *end, const struct end_ops *ops, struct pst_session *session,
+              const struct config_stream *config);
 void end_destroy(struct session_end *end);
 void end_stage(struct session_end *end, int stage); /* -1: flows */
 /* Take `ns` off the time that it has been in `stage`, if it is there. */
@@ -146,13 +164,22 @@ void end_stage_shorten(struct session_end *end, int stage, uint64_t ns);
 void end_stage_forget(struct session_end *end);
 void end_state(struct session_end *end, int state);
 void end_fail(struct session_end *end, int code, const char *text);
+/* With "stream NAME: " and this text, which is logged. Returns code. */
+int end_fail_logged(struct session_end *end, int code, const char *format, ...) PST_PRINTF(3, 4);
 void end_connected(struct session_end *end);
 /* To the peer's address. The transport's own line, where it has one, is the cause. */
 void end_connect(struct session_end *end, const struct pst_blob *address);
+/* What both kinds of end say of themselves is filled in. */
+int end_open_endpoint(struct session_end *end, struct pst_endpoint_params *params,
+                      struct pst_error *error);
 void end_close_endpoint(struct session_end *end, uint32_t mode, uint64_t deadline_ns);
+int end_open_queue(const struct session_end *end, const struct engine_memory *memory,
+                   uint32_t batches, uint32_t pieces, struct pst_queue **queue,
+                   struct pst_error *error);
+int end_out_of_memory(const struct session_end *end, struct pst_error *error);
 /* The peer has failed: what has arrived is handed over first. */
 void end_peer_failed(struct session_end *end, int code, const char *text);
-/* The peer's counts, by text_lock; not behind its last word. */
+/* The peer's counts, by end_lock(); not behind its last word. */
 void end_note_peer(struct session_end *end, const struct control_totals *totals,
                    enum end_peer_word word);
 int end_check(struct session_end *end); /* 0, or the failure */
@@ -160,9 +187,12 @@ int end_check(struct session_end *end); /* 0, or the failure */
 void end_gone(struct session_end *end, int status);
 void end_device_failed(struct session_end *end, int status);
 
+/* control_adapter.c, on the end's thread. */
+void control_mail_read(const struct session_mail *mail);
+
 /* counters.c: read what the transport counts, on the end's thread. */
 void end_read_counters(struct session_end *end);
-/* The sum of the counters that have the flag; with text_lock held, or on the end's thread. */
+/* The sum of the counters that have the flag; with end_lock() held, or on the end's thread. */
 uint64_t end_sum_counters(const struct session_end *end, uint64_t flag);
 
 #endif

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of an end, its blocked times and its failures. */
-#include "end.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "lane.h"
 #include "session.h"
 
 /* A transport often notices first that the peer is gone; the control channel knows why. It gets
  * this long to say so: its process is alive, but may have to wait for a CPU. */
 #define END_EXPLAIN_NS (3 * PST_NS_PER_S)
 
-int end_init(struct session_end *end, const struct end_ops *ops, struct pst_session *session,
-             const struct config_stream *config)
+void end_init(struct session_end *end, const struct end_ops *ops, struct pst_session *session,
+              const struct config_stream *config)
 {
   const bool is_foreign = session->config->control.none;
 
@@ -27,18 +26,30 @@ int end_init(struct session_end *end, const struct end_ops *ops, struct pst_sess
       .share = ops->is_sender ? config->sender.share : config->receiver.share,
       .name = config->name,
       .is_foreign = is_foreign,
-      .starts_by_message = is_foreign && !ops->is_sender,
-      .ends_in_copy = !ops->is_sender,
       .control = is_foreign ? END_CONTROL_OVER : END_CONTROL_LIVE,
       .state = PST_STATE_WAITING,
       .stage = -1};
   end->path.struct_size = sizeof(end->path);
-  return -pthread_mutex_init(&end->text_lock, NULL);
+  snprintf(end->label, sizeof(end->label), "stream %s", config->name);
+  counts_init(&end->counts);
 }
 
 void end_destroy(struct session_end *end)
 {
-  pthread_mutex_destroy(&end->text_lock);
+  pthread_mutex_destroy(&end->counts.lock);
+}
+
+/* All that stats.c reads of a turn changes together; `blocked_ns` is added to the stage before. */
+static void end_turn_stage(struct session_end *end, int stage, uint64_t since_ns,
+                           uint64_t blocked_ns)
+{
+  stat_set(end->stage_turn, end->stage_turn + 1);
+  if (blocked_ns)
+    __atomic_store_n(&end->blocked_ns[end->stage], end->blocked_ns[end->stage] + blocked_ns,
+                     __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage_since_ns, since_ns, __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage, stage, __ATOMIC_RELEASE);
+  __atomic_store_n(&end->stage_turn, end->stage_turn + 1, __ATOMIC_RELEASE);
 }
 
 void end_stage(struct session_end *end, int stage)
@@ -46,13 +57,7 @@ void end_stage(struct session_end *end, int stage)
   if (end->stage == stage || end->started_ns == 0)
     return;
   uint64_t now = clock_now_ns();
-  stat_set(end->stage_turn, end->stage_turn + 1);
-  if (end->stage >= 0)
-    __atomic_store_n(&end->blocked_ns[end->stage],
-                     end->blocked_ns[end->stage] + now - end->stage_since_ns, __ATOMIC_RELEASE);
-  __atomic_store_n(&end->stage_since_ns, now, __ATOMIC_RELEASE);
-  __atomic_store_n(&end->stage, stage, __ATOMIC_RELEASE);
-  __atomic_store_n(&end->stage_turn, end->stage_turn + 1, __ATOMIC_RELEASE);
+  end_turn_stage(end, stage, now, end->stage >= 0 ? now - end->stage_since_ns : 0);
 }
 
 void end_stage_shorten(struct session_end *end, int stage, uint64_t ns)
@@ -63,16 +68,12 @@ void end_stage_shorten(struct session_end *end, int stage, uint64_t ns)
     return;
   if (ns > now - end->stage_since_ns)
     ns = now - end->stage_since_ns;
-  stat_set(end->stage_turn, end->stage_turn + 1);
-  __atomic_store_n(&end->stage_since_ns, end->stage_since_ns + ns, __ATOMIC_RELEASE);
-  __atomic_store_n(&end->stage_turn, end->stage_turn + 1, __ATOMIC_RELEASE);
+  end_turn_stage(end, stage, end->stage_since_ns + ns, 0);
 }
 
 void end_stage_forget(struct session_end *end)
 {
-  stat_set(end->stage_turn, end->stage_turn + 1);
-  __atomic_store_n(&end->stage, -1, __ATOMIC_RELEASE);
-  __atomic_store_n(&end->stage_turn, end->stage_turn + 1, __ATOMIC_RELEASE);
+  end_turn_stage(end, -1, end->stage_since_ns, 0);
 }
 
 void end_state(struct session_end *end, int state)
@@ -82,7 +83,7 @@ void end_state(struct session_end *end, int state)
   assert(state > end->state); /* never back */
   if (state == PST_STATE_CONNECTED) {
     usage_take(&end->usage_first);
-    if (!end->starts_by_message)
+    if (!end->is_foreign || end->ops->is_sender) /* else its first message begins it */
       stat_set(end->started_ns, clock_now_ns());
   } else if (state == PST_STATE_ENDED || state == PST_STATE_FAILED) {
     end_stage(end, -1);
@@ -93,6 +94,14 @@ void end_state(struct session_end *end, int state)
   __atomic_store_n(&end->state, state, __ATOMIC_RELEASE);
 }
 
+static void end_set_error(struct session_end *end, int code, const char *text)
+{
+  end_lock(end);
+  snprintf(end->error_text, sizeof(end->error_text), "%s", text);
+  end_unlock(end);
+  stat_set(end->error, code);
+}
+
 void end_fail(struct session_end *end, int code, const char *text)
 {
   if (end_is_over(end))
@@ -101,10 +110,7 @@ void end_fail(struct session_end *end, int code, const char *text)
     code = -ECANCELED;
   if (!text)
     text = strerror(-code);
-  pthread_mutex_lock(&end->text_lock);
-  snprintf(end->error_text, sizeof(end->error_text), "%s", text);
-  pthread_mutex_unlock(&end->text_lock);
-  stat_set(end->error, code);
+  end_set_error(end, code, text);
   end_read_counters(end);
   end_state(end, PST_STATE_FAILED);
   if ((end->control == END_CONTROL_LIVE || end->control == END_CONTROL_OWES) &&
@@ -115,6 +121,20 @@ void end_fail(struct session_end *end, int code, const char *text)
     int rc = control_fail(end->session->control, end, code, text, &totals);
     end->control = rc == 0 && !is_last_word ? END_CONTROL_AWAITS : END_CONTROL_OVER;
   }
+}
+
+int end_fail_logged(struct session_end *end, int code, const char *format, ...)
+{
+  char text[sizeof(end->error_text)];
+  int at = snprintf(text, sizeof(text), "%s: ", end->label);
+  va_list args;
+
+  va_start(args, format);
+  vsnprintf(text + at, sizeof(text) - (size_t)at, format, args);
+  va_end(args);
+  pst_log(PST_LOG_ERROR, "%s", text);
+  end_fail(end, code, text);
+  return code;
 }
 
 static void end_raise(struct session_end *end, enum end_trouble kind, int status,
@@ -146,15 +166,16 @@ static void end_merge_path(struct session_end *end, const struct pst_path_info *
 {
   struct pst_path_info path = *its;
 
-  pthread_mutex_lock(&end->text_lock);
-  if (path.via[0] == 0 || (end->ends_in_copy && end->path.path == PST_PATH_STAGED))
+  end_lock(end);
+  /* Staged, core's copy is a receiver's last way. */
+  if (path.via[0] == 0 || (!end->ops->is_sender && end->path.path == PST_PATH_STAGED))
     memcpy(path.via, end->path.via, sizeof(path.via));
   if (end->path.reason[0] && path.path <= end->path.path)
     memcpy(path.reason, end->path.reason, sizeof(path.reason));
   if (path.path < end->path.path)
     path.path = end->path.path;
   end->path = path;
-  pthread_mutex_unlock(&end->text_lock);
+  end_unlock(end);
 }
 
 /* Some transports know how bytes travel when they know their peer. */
@@ -175,10 +196,7 @@ void end_peer_failed(struct session_end *end, int code, const char *text)
   assert(!end_is_over(end));
   if (end->trouble.kind > END_PEER_FAILED)
     return;
-  stat_set(end->error, code);
-  pthread_mutex_lock(&end->text_lock);
-  snprintf(end->error_text, sizeof(end->error_text), "%s", text);
-  pthread_mutex_unlock(&end->text_lock);
+  end_set_error(end, code, text);
   stat_set(end->trouble.kind, END_PEER_FAILED);
 }
 
@@ -186,12 +204,12 @@ void end_note_peer(struct session_end *end, const struct control_totals *totals,
                    enum end_peer_word word)
 {
   assert(word != END_PEER_SILENT);
-  pthread_mutex_lock(&end->text_lock);
+  end_lock(end);
   if (end->peer_word <= word) {
     end->peer = *totals;
     stat_set(end->peer_word, word);
   }
-  pthread_mutex_unlock(&end->text_lock);
+  end_unlock(end);
 }
 
 void end_connected(struct session_end *end)
@@ -206,6 +224,44 @@ void end_connected(struct session_end *end)
     end->ops->connected(end);
 }
 
+int end_out_of_memory(const struct session_end *end, struct pst_error *error)
+{
+  return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", end->name);
+}
+
+int end_open_queue(const struct session_end *end, const struct engine_memory *memory,
+                   uint32_t batches, uint32_t pieces, struct pst_queue **queue,
+                   struct pst_error *error)
+{
+  int rc = engine_memory_open_queue(memory, batches, pieces, queue);
+
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: memory %s opens no queue: %s",
+                    end->name, memory->plugin->name, strerror(-rc));
+  return 0;
+}
+
+int end_open_endpoint(struct session_end *end, struct pst_endpoint_params *params,
+                      struct pst_error *error)
+{
+  params->struct_size = sizeof(*params);
+  params->roles = end->ops->is_sender ? PST_ROLE_SENDER : PST_ROLE_RECEIVER;
+  params->cookie = (uint64_t)(uintptr_t)end;
+  params->options = end->transport->plugin.options;
+  params->label = end->name;
+  params->message_max = end->config->message;
+  params->timeout_ns = end->config->timeout_ns;
+  pst_log_clear_error();
+  int rc = end->lane->ops->endpoint_open(end->lane->worker, params, &end->endpoint);
+  if (rc == 0)
+    end->endpoint_state = END_ENDPOINT_OPEN;
+  if (rc == 0 || pst_fail_said(error, engine_exit_status(rc), rc) == rc)
+    return rc;
+  return pst_fail(error, engine_exit_status(rc), rc,
+                  "stream %s: transport %s opens no endpoint: %s", end->name,
+                  end->device->plugin->name, strerror(-rc));
+}
+
 void end_close_endpoint(struct session_end *end, uint32_t mode, uint64_t deadline_ns)
 {
   if (end->endpoint_state != END_ENDPOINT_OPEN)
@@ -217,23 +273,16 @@ void end_close_endpoint(struct session_end *end, uint32_t mode, uint64_t deadlin
 
 void end_connect(struct session_end *end, const struct pst_blob *address)
 {
-  char text[sizeof(end->error_text)];
-
   pst_log_clear_error();
   int rc = end->lane->ops->endpoint_connect(end->endpoint, address);
-  if (rc >= 0)
-    return;
-  if (pst_log_last_error()[0]) {
-    snprintf(text, sizeof(text), "%s", pst_log_last_error());
-  } else {
-    snprintf(text, sizeof(text),
-             "stream %s: transport %s cannot reach %s: %s; give both ends the same transport, or "
-             "take one that reaches that host",
-             end->name, end->device->plugin->name, end->peer_text[0] ? end->peer_text : "its peer",
-             strerror(-rc));
-    pst_log(PST_LOG_ERROR, "%s", text);
-  }
-  end_fail(end, rc, text);
+  if (rc < 0 && pst_log_last_error()[0])
+    end_fail(end, rc, pst_log_last_error());
+  else if (rc < 0)
+    end_fail_logged(end, rc,
+                    "transport %s cannot reach %s: %s; give both ends the same transport, or take "
+                    "one that reaches that host",
+                    end->device->plugin->name, end->peer_text[0] ? end->peer_text : "its peer",
+                    strerror(-rc));
 }
 
 /* "transport verbs_rc: packets: the device is lost": the transport's own line about this stream
@@ -248,36 +297,33 @@ static bool end_is_named(const char *line, const char *name)
   return false;
 }
 
-/* Says why in `text`: the path, the device, the transport's own line about this stream, or no more
- * than that the connection ended. */
-static void end_explain(const struct session_end *end, char *text, size_t size)
+/* Says why: the path, the device, the transport's own line about this stream, or no more than that
+ * the connection ended. */
+static void end_fail_explained(struct session_end *end)
 {
-  const char *error = strerror(-end->trouble.status);
-
+  const int status = end->trouble.status;
   const char *key;
 
   if (end->trouble.kind == END_PATH_REFUSED) {
     end_worst_path(end, &key);
-    snprintf(text, size,
-             "stream %s: `%s` asked for, but with this peer it is %s%s%s; `path: auto` takes what "
-             "there is",
-             end->name, key, end->path.path == PST_PATH_MAPPED ? "mapped" : "staged",
-             end->path.reason[0] ? ": " : "", end->path.reason);
-    pst_log(PST_LOG_ERROR, "%s", text);
+    end_fail_logged(end, status,
+                    "`%s` asked for, but with this peer it is %s%s%s; `path: auto` takes what "
+                    "there is",
+                    key, end->path.path == PST_PATH_MAPPED ? "mapped" : "staged",
+                    end->path.reason[0] ? ": " : "", end->path.reason);
   } else if (end->trouble.kind == END_DEVICE_LOST) { /* the peer reads it, too */
-    snprintf(text, size,
-             "stream %s: the %s's device of transport %s has failed: %s; see the %s's log, and "
-             "its kernel's (`dmesg`)",
-             end->name, end->ops->role, end->device->plugin->name, error, end->ops->role);
-    pst_log(PST_LOG_ERROR, "%s", text);
+    end_fail_logged(end, status,
+                    "the %s's device of transport %s has failed: %s; see the %s's log, and its "
+                    "kernel's (`dmesg`)",
+                    end->ops->role, end->device->plugin->name, strerror(-status), end->ops->role);
   } else if (end_is_named(pst_log_last_error(), end->name)) {
-    snprintf(text, size, "%s", pst_log_last_error());
+    end_fail(end, status, pst_log_last_error());
   } else {
-    snprintf(text, size,
-             "stream %s: the connection to the %s (%s) ended: %s; check its log, and whether its "
-             "process runs",
-             end->name, end->ops->peer_role, end->peer_text[0] ? end->peer_text : "unknown", error);
-    pst_log(PST_LOG_ERROR, "%s", text);
+    end_fail_logged(end, status,
+                    "the connection to the %s (%s) ended: %s; check its log, and whether its "
+                    "process runs",
+                    end->ops->peer_role, end->peer_text[0] ? end->peer_text : "unknown",
+                    strerror(-status));
   }
 }
 
@@ -293,8 +339,7 @@ static __attribute__((noinline)) int end_check_trouble(struct session_end *end)
   }
   if (end->state == PST_STATE_ENDED || clock_now_ns() < end->trouble.deadline_ns)
     return 0;
-  end_explain(end, text, sizeof(text));
-  end_fail(end, end->trouble.status, text);
+  end_fail_explained(end);
   return end->error;
 }
 

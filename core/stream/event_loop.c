@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a thread does on each call: mail, heartbeats, sleep. */
-#include "event_loop.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "control_mail.h"
-#include "end.h"
-#include "lane.h"
 #include "session.h"
 
 #define THREAD_YIELD_ROUNDS 64 /* idle rounds before the core is offered to others */
@@ -70,8 +65,6 @@ void thread_progress_now(struct session_thread *thread)
   if (thread->rounds % THREAD_TIME_ROUNDS == 0)
     thread_look_at_clock(thread);
 }
-
-/* ---- Sleep ------------------------------------------------------------------ */
 
 /* Until when may this thread sleep; 0: not at all. */
 static uint64_t thread_sleep_until(const struct session_thread *thread, uint64_t now)
@@ -132,11 +125,7 @@ int pst_session_wait(struct pst_session *session, uint32_t index, const uint64_t
     until = *until_ns;
   if (until <= now || !thread_arm_lanes(thread, now, &until) || mailbox_has_mail(&thread->mailbox))
     return 0;
-  struct timespec timeout = {.tv_sec = (time_t)((until - now) / PST_NS_PER_S),
-                             .tv_nsec = (long)((until - now) % PST_NS_PER_S)};
-  struct pollfd ready = {.fd = thread->epoll_fd, .events = POLLIN};
-  /* Kernels before 5.11 and valgrind have no epoll_pwait2; without it this would spin. */
-  if (ppoll(&ready, 1, &timeout, NULL) > 0)
+  if (mailbox_sleep(thread->epoll_fd, now, until))
     mailbox_drain(&thread->mailbox);
   return 1;
 }

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "event_loop.h"
 #include "frames.h"
 
 uint32_t pst_receiver_frame_packets(const struct pst_receiver *receiver)
@@ -18,62 +17,43 @@ static bool frames_is_here(const uint64_t *valid, uint32_t i)
   return valid[i / 64] >> (i % 64) & 1;
 }
 
-static uint64_t frames_offset_of(const struct frames *frames, const struct assemble_frame *frame)
-{
-  return frame->buffer * frames->frame_stride + frame->cell * frames->stride;
-}
-
 /* Zeros where packets are missing, by copies: the CPU may not reach that memory. */
-static int frames_fill_missing(struct pst_receiver *receiver, const struct assemble_frame *frame)
+static int frames_fill_missing(struct pst_receiver *receiver, const struct pst_frame *frame)
 {
   struct frames *frames = receiver->frames;
-  uint64_t base = receiver->ring->staging->region.mem.address + frames_offset_of(frames, frame);
+  uint64_t base = receiver->ring->staging->region.mem.address + frame->address;
 
   for (uint32_t i = 0; i < frame->packets;) {
     uint32_t from = i;
     while (i < frame->packets && !frames_is_here(frame->valid, i))
       i++;
-    uint64_t at = from * frames->stride, end = i * frames->stride;
+    uint64_t at = from * frame->stride, end = i * frame->stride;
     for (uint64_t length; at < end; at += length) {
-      length = end - at < frames->zeros_length ? end - at : frames->zeros_length;
-      copy_rows_add(&frames->rows, frames->zeros.address, base + at, length);
+      length = end - at < frames->zeros.length ? end - at : frames->zeros.length;
+      copy_rows_add(&frames->rows, frames->zeros.mem.address, base + at, length);
     }
     i += i == from;
   }
   return staging_copy(receiver->ring->staging, &frames->rows);
 }
 
-static void frames_describe(const struct pst_receiver *receiver, const struct assemble_frame *frame,
+static void frames_describe(const struct pst_receiver *receiver, const struct pst_frame *frame,
                             struct pst_frame *out)
 {
-  const struct frames *frames = receiver->frames;
   const struct pst_region *region = &receiver->ring->staging->region.mem;
-  uint64_t offset = frames_offset_of(frames, frame);
 
-  *out = (struct pst_frame){.address = region->address + offset,
-                            .host = region->host ? (const char *)region->host + offset : NULL,
-                            .stride = frames->stride,
-                            .number = frame->number,
-                            .sequence = frame->sequence,
-                            .meta = frame->meta,
-                            .first_ns = frame->first_ns,
-                            .last_ns = frame->last_ns,
-                            .bytes = frame->bytes,
-                            .valid = frame->valid,
-                            .lengths = frame->lengths,
-                            .packets = frame->packets,
-                            .present = frame->present,
-                            .flags = frame->flags,
-                            .token = frame->buffer};
+  *out = *frame;
+  out->address += region->address;
+  out->host = region->host ? (const char *)region->host + frame->address : NULL;
 }
 
 /* -EAGAIN: there is no room yet for the copy of its zeros, or it has been put off. */
-static int frames_zero_missing(struct pst_receiver *receiver, const struct assemble_frame *frame)
+static int frames_zero_missing(struct pst_receiver *receiver, const struct pst_frame *frame)
 {
   struct frames *frames = receiver->frames;
   int rc;
 
-  if (frames->missing != CONFIG_MISSING_ZERO || frame->present == frame->packets || frames->zeroed)
+  if (!frames->zeros.is_open || frame->present == frame->packets || frames->zeroed)
     return 0;
   if (staging_room(receiver->ring->staging) == 0)
     return -EAGAIN;
@@ -86,8 +66,8 @@ static int frames_zero_missing(struct pst_receiver *receiver, const struct assem
 static int frames_hand_over(struct pst_receiver *receiver, struct pst_frame_batch *batch)
 {
   struct frames *frames = receiver->frames;
-  const struct assemble_frame *frame;
-  uint64_t bytes = 0, messages = 0, damaged = 0;
+  const struct pst_frame *frame;
+  uint64_t bytes = 0, messages = 0;
   int rc = 0;
 
   while (batch->count < batch->capacity && !staging_is_deferred(receiver->ring->staging) &&
@@ -101,8 +81,7 @@ static int frames_hand_over(struct pst_receiver *receiver, struct pst_frame_batc
     frames_describe(receiver, frame, &batch->frames[batch->count++]);
     bytes += frame->bytes;
     messages += frame->present;
-    frames->out[frame->buffer] = true;
-    damaged += (frame->flags & PST_FRAME_DAMAGED) != 0;
+    frames->out[frame->token] = true;
     assemble_pop(frames->assemble);
   }
   if (batch->count == 0)
@@ -110,27 +89,9 @@ static int frames_hand_over(struct pst_receiver *receiver, struct pst_frame_batc
   receiver->held += batch->count;
   stat_add(receiver->bytes, bytes);
   stat_add(receiver->delivered, messages);
-  if (damaged)
-    stat_add(receiver->damaged, damaged);
   rc = staging_fence(receiver->ring->staging, &receiver->ready);
   batch->ready = receiver->ready;
   return rc < 0 ? rc : (int)batch->count;
-}
-
-static void frames_publish(struct pst_receiver *receiver)
-{
-  const struct assemble_counts *now = assemble_counts(receiver->frames->assemble);
-  struct assemble_counts *out = &receiver->frame_counts;
-
-  stat_set(out->complete, now->complete);
-  stat_set(out->incomplete, now->incomplete);
-  stat_set(out->dropped, now->dropped);
-  stat_set(out->lost, now->lost);
-  stat_set(out->late, now->late);
-  stat_set(out->misframed, now->misframed);
-  stat_set(out->incomplete_messages, now->incomplete_messages);
-  stat_set(receiver->duplicates, receiver->window.duplicates);
-  stat_set(receiver->reordered, receiver->window.reordered);
 }
 
 static int frames_idle_stage(const struct pst_receiver *receiver)
@@ -204,7 +165,6 @@ int pst_receiver_poll_frames(struct pst_receiver *receiver, struct pst_frame_bat
   } else {
     n = frames_poll(receiver, batch);
   }
-  frames_publish(receiver);
   if (n < 0 && n != -ENODATA && receiver->end.state != PST_STATE_FAILED) {
     receiver_note_memory(receiver, n);
     end_fail(&receiver->end, n, "copying arrived messages to their frames failed");
@@ -271,8 +231,8 @@ int pst_receiver_release_frames_after(struct pst_receiver *receiver, const struc
     return rc;
   }
   for (uint32_t i = 0; i < n; i++)
-    receiver_release_put(receiver, given[i].token);
-  receiver_release_behind(receiver, fence, n);
+    receiver_release_behind(receiver, &(struct pst_view){.token = given[i].token}, 1,
+                            i == 0 ? fence : NULL);
   end_stage(&receiver->end, -1);
   return 0;
 }
@@ -295,19 +255,19 @@ int pst_frame_view(const struct pst_frame *frame, uint32_t i, struct pst_view *v
 
 /* Messages that wait for a buffer are looked at again soon: what frees it may be a
  * fence. */
-static uint64_t frames_due_ns(const struct receiver_client *client, uint64_t now)
+static uint64_t frames_due_ns(const struct pst_receiver *receiver, uint64_t now)
 {
-  const struct frames *frames = (const struct frames *)client;
+  const struct frames *frames = receiver->frames;
 
   if (frames->view_at < frames->view_count)
     return now + THREAD_NAP_NS;
   return assemble_first(frames->assemble) ? now : assemble_due_ns(frames->assemble);
 }
 
-static uint32_t frames_give_up(struct receiver_client *client, struct pst_receiver *receiver)
+static uint32_t frames_give_up(struct pst_receiver *receiver)
 {
   const struct session_lane *lane = receiver->end.lane;
-  struct frames *frames = (struct frames *)client;
+  struct frames *frames = receiver->frames;
   uint32_t count = frames->view_count - frames->view_at;
 
   for (; frames->view_at < frames->view_count; frames->view_at++)
@@ -322,13 +282,11 @@ static int frames_poll_on(struct pst_receiver *receiver)
   return pst_receiver_poll_frames(receiver, &batch);
 }
 
-static void frames_close(struct receiver_client *client, struct pst_receiver *receiver)
+static void frames_close(struct pst_receiver *receiver)
 {
-  const struct engine_memory *memory = receiver->ring->memory;
-  struct frames *frames = (struct frames *)client;
+  struct frames *frames = receiver->frames;
 
-  if (frames->zeros.length)
-    memory->plugin->memory->free_region(memory->memory, &frames->zeros);
+  region_close(&frames->zeros);
   assemble_close(frames->assemble);
   copy_rows_close(&frames->rows);
   free(frames->out);

@@ -11,14 +11,9 @@
 #include "receiver.h"
 
 struct frames {
-  struct receiver_client client;
   struct assemble *assemble;
   struct assemble_params params;
-  enum config_missing missing;
-  uint64_t stride;         /* from packet to packet */
-  uint64_t frame_stride;   /* from buffer to buffer */
-  struct pst_region zeros; /* what missing packets are copied from */
-  uint64_t zeros_length;
+  struct region zeros;                       /* what missing packets are copied from */
   bool zeroed;                               /* the first of the closed frames has its zeros */
   struct copy_rows rows;                     /* placed, and to be copied with the next */
   struct pst_view views[SESSION_POLL_BATCH]; /* taken, with no place found yet */

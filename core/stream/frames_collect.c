@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages go to their places in frames. */
 #include <errno.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "frames.h"
@@ -18,43 +17,19 @@ static uint64_t frames_realtime_ns(void)
   return (uint64_t)t.tv_sec * PST_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-static uint64_t frames_address_of(const struct frames *frames, const struct staging *staging,
-                                  const struct assemble_place *place)
+/* The first of *n views, and those behind it that follow it in its frame; *n becomes how many. */
+static enum assemble_verdict frames_place_some(struct frames *frames, const struct staging *staging,
+                                               const struct pst_view *views, uint32_t *n,
+                                               uint64_t now_ns, uint64_t arrival_ns)
 {
-  return staging->region.mem.address + place->buffer * frames->frame_stride +
-         place->cell * frames->stride;
-}
-
-static enum assemble_verdict frames_place_view(struct frames *frames, const struct staging *staging,
-                                               const struct pst_view *view, uint64_t now_ns,
-                                               uint64_t arrival_ns)
-{
-  const struct assemble_message message = {.sequence = view->sequence,
-                                           .meta = view->flags & PST_VIEW_META ? view->meta : 0,
-                                           .time_ns = view->flags & PST_VIEW_TIME ? view->time_ns
-                                                                                  : arrival_ns,
-                                           .length = view->length,
-                                           .flags = view->flags};
-  struct assemble_place place = {0};
-  enum assemble_verdict verdict = assemble_take(frames->assemble, &message, now_ns, &place);
+  uint64_t place;
+  enum assemble_verdict verdict =
+      assemble_take(frames->assemble, views, n, now_ns, arrival_ns, &place);
 
   if (verdict == ASSEMBLE_PLACED)
-    copy_rows_add(&frames->rows, view->address, frames_address_of(frames, staging, &place),
-                  view->length);
+    copy_rows_add_views(&frames->rows, views, *n, staging->region.mem.address + place,
+                        frames->params.stride);
   return verdict;
-}
-
-/* As many of the next n views as follow each other in a frame. Returns how many. */
-static uint32_t frames_place_row(struct frames *frames, const struct staging *staging,
-                                 const struct pst_view *views, uint32_t n, uint64_t arrival_ns)
-{
-  struct assemble_place place;
-  uint32_t row = assemble_take_row(frames->assemble, views, n, arrival_ns, &place);
-
-  if (row)
-    copy_rows_add_views(&frames->rows, views, row, frames_address_of(frames, staging, &place),
-                        frames->stride);
-  return row;
 }
 
 /* Find places for what is in `views`, at most `room` of them. */
@@ -69,23 +44,19 @@ static void frames_place_views(struct pst_receiver *receiver, uint32_t room)
   while (count < room && frames->view_at < frames->view_count) {
     const struct pst_view *view = &frames->views[frames->view_at];
     uint32_t left = frames->view_count - frames->view_at;
-    uint32_t row = frames_place_row(frames, staging, view,
-                                    left < room - count ? left : room - count, arrival_ns);
-    count += row;
-    frames->view_at += row;
-    if (row)
-      continue;
-    enum assemble_verdict verdict = frames_place_view(frames, staging, view, now_ns, arrival_ns);
+    uint32_t n = left < room - count ? left : room - count;
+    enum assemble_verdict verdict =
+        frames_place_some(frames, staging, view, &n, now_ns, arrival_ns);
     if (verdict == ASSEMBLE_WAIT)
       break;
     if (verdict == ASSEMBLE_PLACED) {
-      count++;
+      count += n;
     } else {
       staging_note(staging, &frames->views[from], frames->view_at - from);
       from = frames->view_at + 1;
       refused[refused_count++] = view->token;
     }
-    frames->view_at++;
+    frames->view_at += n;
   }
   staging_note(staging, &frames->views[from], frames->view_at - from);
   if (refused_count)
@@ -111,20 +82,16 @@ static int frames_copy_placed(struct pst_receiver *receiver)
 static int frames_check_timestamps(struct pst_receiver *receiver)
 {
   const struct frames *frames = receiver->frames;
-  char text[320];
+  const char *transport = receiver->end.device->plugin->name;
 
   if (!frames->params.by_marker || frames->view_count == 0 ||
       (frames->views[0].flags & PST_VIEW_META))
     return 0;
-  snprintf(
-      text, sizeof(text),
-      "stream %s: assemble: messages by `rtp_marker` need timestamps, and transport %s brings "
-      "none as it is set up; `penstock plugins %s` says whether an option does, or assemble by "
-      "sequence",
-      receiver->end.name, receiver->end.device->plugin->name, receiver->end.device->plugin->name);
-  pst_log(PST_LOG_ERROR, "%s", text);
-  end_fail(&receiver->end, -EPROTO, text);
-  return -EPROTO;
+  return end_fail_logged(
+      &receiver->end, -EPROTO,
+      "assemble: messages by `rtp_marker` need timestamps, and transport %s brings none as it is "
+      "set up; `penstock plugins %s` says whether an option does, or assemble by sequence",
+      transport, transport);
 }
 
 /* The next part of what has arrived. 1: there may be more of it that fits; 0: nothing

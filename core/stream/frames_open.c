@@ -11,54 +11,44 @@
  * packets' own stride, and one strided copy takes them all. */
 #define FRAMES_ALIGNMENT CACHE_LINE
 
-/* ---- Sizes --------------------------------------------------------------------- */
-
 static struct assemble_params frames_params_of(const struct config_stream *config)
 {
-  return (struct assemble_params){.by_marker = config->receiver.assemble.by == CONFIG_BY_RTP_MARKER,
-                                  .drops = config->receiver.assemble.missing == CONFIG_MISSING_DROP,
-                                  .packets = config->receiver.assemble.packets,
-                                  .open = config->receiver.assemble.frames / 2,
-                                  .buffers = config->receiver.assemble.frames,
-                                  .timeout_ns = config->receiver.assemble.timeout_ns};
+  struct assemble_params params = {
+      .by_marker = config->receiver.assemble.by == CONFIG_BY_RTP_MARKER,
+      .drops = config->receiver.assemble.missing == CONFIG_MISSING_DROP,
+      .packets = config->receiver.assemble.packets,
+      .open = config->receiver.assemble.frames / 2,
+      .buffers = config->receiver.assemble.frames,
+      .timeout_ns = config->receiver.assemble.timeout_ns,
+      .stride = config->stride ? config->stride : config->message};
+
+  params.frame_stride = round_up(assemble_cells(&params) * params.stride, FRAMES_ALIGNMENT);
+  return params;
 }
 
-/* Contiguous, unless the file asks for more. */
-static uint64_t frames_stride_of(const struct config_stream *config)
+static uint64_t frames_zeros_of(const struct assemble_params *params)
 {
-  return config->stride ? config->stride : config->message;
-}
-
-static uint64_t frames_frame_stride_of(const struct config_stream *config)
-{
-  struct assemble_params params = frames_params_of(config);
-
-  return round_up(assemble_cells(&params) * frames_stride_of(config), FRAMES_ALIGNMENT);
-}
-
-static uint64_t frames_zeros_of(const struct config_stream *config)
-{
-  uint64_t length = config->receiver.assemble.packets * frames_stride_of(config);
+  uint64_t length = params->packets * params->stride;
 
   return length < FRAMES_ZEROS ? length : FRAMES_ZEROS;
 }
 
 uint64_t frames_length(const struct config_stream *config)
 {
-  return frames_frame_stride_of(config) * config->receiver.assemble.frames;
+  const struct assemble_params params = frames_params_of(config);
+
+  return params.frame_stride * params.buffers;
 }
 
 uint32_t frames_pieces(const struct config_stream *config)
 {
-  uint32_t packets = config->receiver.assemble.packets;
+  const struct assemble_params params = frames_params_of(config);
   /* Every other packet missing, and runs cut where the zeros end. */
   uint64_t pieces =
-      packets / 2 + 1 + packets * frames_stride_of(config) / frames_zeros_of(config) + 1;
+      params.packets / 2 + 1 + params.packets * params.stride / frames_zeros_of(&params) + 1;
 
   return pieces > SESSION_DEVICE_BATCH ? (uint32_t)pieces : SESSION_DEVICE_BATCH;
 }
-
-/* ---- Opening ------------------------------------------------------------------- */
 
 static int frames_check_transport(const struct pst_receiver *receiver, struct pst_error *error)
 {
@@ -75,27 +65,28 @@ static int frames_check_transport(const struct pst_receiver *receiver, struct ps
 static int frames_open_zeros(struct pst_receiver *receiver, struct frames *frames,
                              struct pst_error *error)
 {
-  const struct engine_memory *memory = receiver->ring->memory;
-  struct pst_alloc_params params = {.struct_size = sizeof(params),
-                                    .purpose = PST_ALLOC_STAGING,
-                                    .length = frames->zeros_length,
-                                    .needs = PST_NEED_CPU_ACCESS,
-                                    .label = "zeros for missing packets",
-                                    .lower = "`message`"};
+  const struct region_params params = {.memory = receiver->ring->memory,
+                                       .length = frames_zeros_of(&frames->params),
+                                       .purpose = PST_ALLOC_STAGING,
+                                       .needs = PST_NEED_CPU_ACCESS,
+                                       .label = "zeros for missing packets",
+                                       .lower = "`message`",
+                                       .use = " of staging memory for zeros"};
+  struct region_why why;
   int rc;
 
-  if (frames->missing != CONFIG_MISSING_ZERO)
+  if (receiver->end.config->receiver.assemble.missing != CONFIG_MISSING_ZERO)
     return 0;
-  frames->zeros.struct_size = sizeof(frames->zeros);
-  rc = memory->plugin->memory->alloc(memory->memory, &params, &frames->zeros);
-  if (rc == 0 && !frames->zeros.host)
+  rc = region_alloc(&frames->zeros, &params, &why);
+  if (rc == 0 && !frames->zeros.mem.host)
     rc = -EOPNOTSUPP;
   if (rc < 0)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
                     "stream %s: memory %s cannot allocate %lu B of staging memory for zeros: %s; "
                     "`missing: keep` and `drop` need none",
-                    receiver->end.name, memory->plugin->name, params.length, strerror(-rc));
-  memset(frames->zeros.host, 0, params.length);
+                    receiver->end.name, receiver->ring->memory->plugin->name, params.length,
+                    strerror(-rc));
+  memset(frames->zeros.mem.host, 0, params.length);
   return 0;
 }
 
@@ -112,17 +103,12 @@ int frames_open(struct pst_receiver *receiver, struct pst_error *error)
   if (!frames)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", config->name);
   receiver->frames = frames;
-  frames->client.ops = &frames_client_ops;
-  receiver_add_client(receiver, &frames->client);
+  receiver->client = &frames_client_ops;
   frames->params = frames_params_of(config);
   /* A foreign sender's numbers begin behind all that its framing has. */
   frames->params.joins = receiver->end.is_foreign;
   if (frames->params.joins && !frames->params.by_marker && bits < 64)
     frames->params.origin = UINT64_C(1) << bits;
-  frames->missing = config->receiver.assemble.missing;
-  frames->zeros_length = frames_zeros_of(config);
-  frames->stride = frames_stride_of(config);
-  frames->frame_stride = frames_frame_stride_of(config);
   frames->out = calloc(frames->params.buffers, sizeof(*frames->out));
   rc = copy_rows_open(&frames->rows, frames_pieces(config));
   if (rc == 0)
@@ -130,5 +116,6 @@ int frames_open(struct pst_receiver *receiver, struct pst_error *error)
   if (rc < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc, "stream %s: no frames: %s", config->name,
                     strerror(-rc));
+  receiver->frame_counts = assemble_counts(frames->assemble);
   return frames_open_zeros(receiver, frames, error);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transport's worker on a thread: opened, polled, and closed. */
-#include "lane.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "end.h"
-#include "engine/array.h"
-#include "event_loop.h"
 #include "receive_ring.h"
 #include "session.h"
 #include "util/log.h"
@@ -37,7 +33,7 @@ static const struct engine_memory *lent_memory(const struct session_lane *lane, 
 /* The memory cannot pin what this lane is lent, though it would. */
 static void lent_slice_copies(const struct session_lane *lane, const struct engine_memory *memory)
 {
-  if (!(memory->plugin->memory->capabilities & PST_MEMORY_CAP_HOST_REGISTER))
+  if (!(memory->ops->capabilities & PST_MEMORY_CAP_HOST_REGISTER))
     return;
   for (uint32_t i = 0; i < lane->thread->end_count; i++)
     if (lent_memory(lane, i) == memory)
@@ -60,7 +56,7 @@ static void lent_take(struct session_lane *lane, uint64_t buffer, const struct p
       again |= lent_memory(lane, k) == memory;
     if (!memory || again)
       continue;
-    if (memory->plugin->memory->host_register(memory->memory, lent->host, lent->length) == 0)
+    if (memory->ops->host_register(memory->memory, lent->host, lent->length) == 0)
       lent->pinned |= UINT64_C(1) << i;
     else
       lent_slice_copies(lane, memory);
@@ -74,7 +70,7 @@ static void lent_forget(struct session_lane *lane, uint64_t buffer)
   for (uint32_t i = 0; i < lane->thread->end_count && i < 64; i++) {
     const struct engine_memory *memory = lent_memory(lane, i);
     if (memory && (lent->pinned >> i & 1))
-      memory->plugin->memory->host_unregister(memory->memory, lent->host, lent->length);
+      memory->ops->host_unregister(memory->memory, lent->host, lent->length);
   }
   *lent = (struct session_lent){0};
 }
@@ -94,10 +90,13 @@ int lane_open(struct session_thread *thread, struct engine_device *device,
       return 0;
     }
   entry = calloc(1, sizeof(*entry));
-  if (!entry)
+  if (!entry || ARRAY_APPEND(thread->lanes, thread->lane_count, entry) < 0) {
+    free(entry);
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the session");
+  }
   rc = device->ops->worker_open(device->device, device->next_worker, &entry->worker);
   if (rc < 0) {
+    thread->lane_count--;
     free(entry);
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s opens no worker %u: %s",
                     device->plugin->name, device->next_worker, strerror(-rc));
@@ -115,18 +114,18 @@ int lane_open(struct session_thread *thread, struct engine_device *device,
   if (entry->event_fd >= 0 &&
       epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, entry->event_fd, &event) < 0)
     entry->event_fd = -1;
-  if (ARRAY_APPEND(thread->lanes, thread->lane_count, entry) < 0) {
-    device->ops->worker_close(entry->worker);
-    free(entry);
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the session");
-  }
   *lane = entry;
   return 0;
 }
 
+static struct session_end *lane_end_of(const struct pst_completion *completion)
+{
+  return (struct session_end *)(uintptr_t)completion->endpoint;
+}
+
 static void lane_take_event(struct session_lane *lane, const struct pst_completion *completion)
 {
-  struct session_end *end = (struct session_end *)(uintptr_t)completion->endpoint;
+  struct session_end *end = lane_end_of(completion);
   uint64_t buffer = completion->u.region.buffer;
 
   switch (completion->code) {
@@ -164,20 +163,12 @@ static void lane_take_event(struct session_lane *lane, const struct pst_completi
 /* What is no message. */
 static void lane_take_told(struct session_lane *lane, const struct pst_completion *completion)
 {
-  struct session_end *end = (struct session_end *)(uintptr_t)completion->endpoint;
+  struct session_end *end = lane_end_of(completion);
 
   if (completion->kind != PST_COMPLETION_DONE)
     lane_take_event(lane, completion);
   else
     end->ops->done(end, completion);
-}
-
-/* A message for another end than the one that polls. */
-static void lane_pass_on(const struct pst_completion *message)
-{
-  struct session_end *end = (struct session_end *)(uintptr_t)message->endpoint;
-
-  end->ops->arrived(end, message);
 }
 
 /* What lies behind the first `kept` of n completions: the messages of `mine` move up to them, the
@@ -193,7 +184,7 @@ static __attribute__((noinline)) int lane_sort(struct session_lane *lane,
     if (completion->kind != PST_COMPLETION_MESSAGE)
       lane_take_told(lane, completion);
     else if (completion->endpoint != (uintptr_t)mine)
-      lane_pass_on(completion);
+      lane_end_of(completion)->ops->arrived(lane_end_of(completion), completion);
     else if (kept++ != i)
       completions[kept - 1] = *completion;
   }

@@ -1,16 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transport's worker on a thread of a session, and what it delivers to the ends on it. */
+/*
+ * A thread of a session, with its mail and its sleep, and its lanes: the transports' workers, which
+ * deliver to the ends on it.
+ */
 #ifndef PST_STREAM_LANE_H
 #define PST_STREAM_LANE_H
 
 #include <stdbool.h>
 
 #include "engine/device.h"
+#include "engine/mailbox.h"
 
-#include "limits.h"
+#define SESSION_POLL_BATCH 128 /* completions that a poll of a transport asks for */
+/* Messages of one copy and of one check: each costs a device the same, be they few or many. */
+#define SESSION_DEVICE_BATCH 4096
+#define CACHE_LINE 64
 
 struct session_end;
-struct session_thread;
+
+struct session_thread {
+  struct pst_session *session;
+  uint32_t index;
+  int cpu; /* -1: not pinned */
+  struct session_lane **lanes;
+  uint32_t lane_count;
+  struct session_end **ends;
+  uint32_t end_count;
+  int epoll_fd;
+  uint64_t idle_since_ns; /* 0: not idle */
+  uint64_t next_beat_ns;
+  uint64_t next_counters_ns;
+  uint32_t idle_rounds;
+  uint32_t rounds;
+  _Alignas(CACHE_LINE) struct mailbox mailbox;
+};
+
+/* A transport that cannot wake, a copy, or a fence is looked at this often while the thread
+ * sleeps. */
+#define THREAD_NAP_NS (100 * PST_NS_PER_US)
+#define THREAD_TIME_ROUNDS 1024u /* rounds between looks at the clock */
+
+/* event_loop.c */
+void thread_progress_now(struct session_thread *thread);
+/* Every call of the application's begins with it. */
+static inline void thread_progress(struct session_thread *thread)
+{
+  if (__builtin_expect(++thread->rounds % THREAD_TIME_ROUNDS == 0, 0) ||
+      mailbox_has_mail(&thread->mailbox))
+    thread_progress_now(thread);
+}
 
 struct session_lent {
   const struct pst_region *region; /* NULL: nothing lent by this number */

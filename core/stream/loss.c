@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages that were lost, by cause. */
-#include "loss.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "lane.h"
+#include "receiver.h"
+#include "sender.h"
 
 /* Causes of what a stream that broke off had not delivered. */
 #define MEMORY_FAILED "memory_failed"
@@ -39,13 +39,7 @@ static uint64_t loss_correct(const struct pst_receiver *receiver, uint64_t messa
 
 uint64_t loss_foreign_sent(const struct pst_receiver *receiver)
 {
-  struct session_end *locked = (struct session_end *)&receiver->end;
-  uint64_t sent;
-
-  pthread_mutex_lock(&locked->text_lock);
-  sent = loss_correct(receiver, stat_get(receiver->span));
-  pthread_mutex_unlock(&locked->text_lock);
-  return sent;
+  return receiver->is_numbered ? loss_correct(receiver, stat_get(receiver->span)) : 0;
 }
 
 static void loss_add_drop(struct pst_drop *drops, uint32_t *count, const char *cause,
@@ -60,8 +54,8 @@ static void loss_add_drop(struct pst_drop *drops, uint32_t *count, const char *c
 static void loss_drops(const struct session_end *end, uint64_t behind_last, struct pst_drop *drops,
                        uint32_t *count)
 {
-  for (uint32_t i = 0; i < end->counter_count; i++) {
-    const struct pst_counter_value *counter = &end->counters[i];
+  for (uint32_t i = 0; i < end->counts.count; i++) {
+    const struct pst_counter_value *counter = &end->counts.values[i];
     uint64_t messages = counter->value;
     if (!(counter->flags & PST_COUNTER_DROP))
       continue;
@@ -79,7 +73,7 @@ void loss_of_sender(const struct pst_sender *sender, struct pst_drop *drops, uin
 static void loss_own_drops(const struct pst_receiver *receiver, struct pst_drop *drops,
                            uint32_t *count)
 {
-  const struct assemble_counts *frames = &receiver->frame_counts;
+  const struct assemble_counts *frames = receiver->frame_counts;
 
   loss_drops(&receiver->end, stat_get(receiver->behind_last), drops, count);
   loss_add_drop(drops, count, "late", stat_get(frames->late));
@@ -92,7 +86,7 @@ static void loss_own_drops(const struct pst_receiver *receiver, struct pst_drop 
  * delivered with it; until then they are not missing. */
 static uint64_t loss_missing_by_number(const struct pst_receiver *receiver)
 {
-  const struct assemble_counts *frames = &receiver->frame_counts;
+  const struct assemble_counts *frames = receiver->frame_counts;
 
   return stat_get(receiver->unseen) + stat_get(receiver->given_up) + stat_get(frames->late) +
          stat_get(frames->misframed) + stat_get(frames->incomplete_messages);

@@ -10,53 +10,48 @@
 #include "util/log.h"
 
 /* What an allocation is for, and the options that size it. */
-struct ring_use {
-  const char *name;
-  const char *suffix; /* behind the size, where it fails */
-  const char *lower;
-  enum pst_alloc_purpose purpose;
-};
-
-static const struct ring_use direct_use = {"ring", " for the ring", "`ring` or `message`",
-                                           PST_ALLOC_NORMAL};
-static const struct ring_use staging_use = {"staging ring", " for the staging ring",
-                                            "`ring` or `message`", PST_ALLOC_STAGING};
-static const struct ring_use frames_use = {"frames", " for the frames",
-                                           "`assemble.packets`, `assemble.frames` or `message`",
-                                           PST_ALLOC_NORMAL};
+static const struct region_params direct_use = {
+    .label = "ring", .use = " for the ring", .lower = "`ring` or `message`"};
+static const struct region_params staging_use = {.label = "staging ring",
+                                                 .use = " for the staging ring",
+                                                 .lower = "`ring` or `message`",
+                                                 .purpose = PST_ALLOC_STAGING};
+static const struct region_params frames_use = {
+    .label = "frames",
+    .use = " for the frames",
+    .lower = "`assemble.packets`, `assemble.frames` or `message`"};
 
 static struct region_params ring_region_params(const struct receive_ring *ring,
-                                               const struct ring_use *use, uint64_t length)
+                                               const struct region_params *use, uint64_t length)
 {
-  return (struct region_params){.memory = ring->memory,
-                                .device = ring->lane->device,
-                                .length = length,
-                                .alignment = engine_device_alignment(ring->lane->device),
-                                .purpose = use->purpose,
-                                .lower = use->lower,
-                                .use = use->suffix,
-                                .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
-                                .domain = receive_ring_domain(ring)};
+  struct region_params params = *use;
+
+  params.memory = ring->memory;
+  params.device = ring->lane->device;
+  params.length = length;
+  params.alignment = engine_device_alignment(ring->lane->device);
+  params.access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING;
+  params.domain = receive_ring_domain(ring);
+  return params;
 }
 
-static int ring_alloc_region(const struct receive_ring_params *params, const struct ring_use *use,
-                             struct region_params *wanted, struct region *region,
-                             struct region_why *why, struct pst_error *error)
+static int ring_alloc_region(const struct receive_ring *ring, struct region_params *wanted,
+                             struct region *region, struct region_why *why, struct pst_error *error)
 {
   char label[96], remedy[96];
 
-  snprintf(label, sizeof(label), "stream %s, %s", params->stream->name, use->name);
+  snprintf(label, sizeof(label), "stream %s, %s", ring->stream->name, wanted->label);
   wanted->label = label;
   int rc = region_alloc(region, wanted, why);
   if (rc == 0 || (rc == -EOPNOTSUPP && !why->is_alloc))
     return rc;
-  snprintf(label, sizeof(label), "stream %s", params->stream->name);
-  snprintf(remedy, sizeof(remedy), "; lower %s", use->lower);
+  snprintf(label, sizeof(label), "stream %s", ring->stream->name);
+  snprintf(remedy, sizeof(remedy), "; lower %s", wanted->lower);
   return region_fail(error, rc, label, why, remedy);
 }
 
 /* Register the ring region, if there is one, and open the ring on it. */
-static int ring_open_transport(const struct receive_ring_params *params, struct receive_ring *ring)
+static int ring_open_transport(struct receive_ring *ring)
 {
   const struct region_params wanted =
       ring_region_params(ring, &direct_use, ring->stride * ring->slots);
@@ -75,21 +70,25 @@ static int ring_open_transport(const struct receive_ring_params *params, struct 
                                    .slots = ring->slots,
                                    .mr = region->mr,
                                    .stride = ring->stride,
-                                   .payload_max = params->stream->message,
+                                   .payload_max = ring->stream->message,
                                    .headroom = ring->lane->device->limits.headroom,
                                    .tailroom = ring->lane->device->limits.tailroom,
-                                   .endpoints = params->endpoints};
+                                   .endpoints = ring->endpoints};
   return ops->ring_open(ring->lane->worker, &opened, &ring->path, &ring->ring);
 }
 
 /* Lent messages lie in the sender's or the driver's host memory: final only when
  * the receiver's memory is host memory too, and no device's. */
-static bool ring_lent_would_bounce(const struct receive_ring *ring)
+static bool ring_lent_would_bounce(const struct receive_ring *ring, struct region_why *why)
 {
   const struct pst_region *region = &ring->region.mem;
 
-  return (ring->lane->device->limits.capabilities & PST_CAP_LEND) &&
-         (region->kind != PST_MEMORY_HOST || region->host == NULL);
+  if (!(ring->lane->device->limits.capabilities & PST_CAP_LEND) ||
+      (region->kind == PST_MEMORY_HOST && region->host))
+    return false;
+  snprintf(why->text, sizeof(why->text), "transport %s hands over host memory of its own",
+           ring->lane->device->plugin->name);
+  return true;
 }
 
 /* Read where it lies, it is of the ring's kind and device, or host memory at any rate; copied, the
@@ -114,46 +113,37 @@ const struct pst_region *receive_ring_lent(const struct receive_ring *ring, uint
   return region && ring_takes(ring, region) ? region : NULL;
 }
 
-/* 0: done; 1: not possible, *reason says why, core may stage; -errno: failed. */
-static int ring_try_direct(const struct receive_ring_params *params, struct receive_ring *ring,
-                           char *reason, size_t size, struct pst_error *error)
+/* 0: done; 1: not possible, why->text says why, core may stage; -errno: failed. */
+static int ring_try_direct(struct receive_ring *ring, struct region_why *why,
+                           struct pst_error *error)
 {
   struct region_params wanted = ring_region_params(ring, &direct_use, ring->stride * ring->slots);
   const char *transport = ring->lane->device->plugin->name;
-  struct region_why why;
 
   wanted.needs = ring->lane->device->limits.ring_needs;
-  wanted.is_staged_else = params->stream->receiver.path == CONFIG_PATH_AUTO;
-  int rc = ring_alloc_region(params, &direct_use, &wanted, &ring->region, &why, error);
-  if (rc == -EOPNOTSUPP && !why.is_alloc) {
-    snprintf(reason, size, "%.*s", (int)size - 1, why.text);
-    return 1;
-  }
+  wanted.is_staged_else = ring->stream->receiver.path == CONFIG_PATH_AUTO;
+  int rc = ring_alloc_region(ring, &wanted, &ring->region, why, error);
   if (rc < 0)
-    return rc;
-  if (!region_meets(&ring->region, &wanted, &why)) {
-    snprintf(reason, size, "%.*s", (int)size - 1, why.text);
-  } else if (ring_lent_would_bounce(ring)) {
-    snprintf(reason, size, "transport %s hands over host memory of its own", transport);
-  } else {
-    rc = ring_open_transport(params, ring);
+    return rc == -EOPNOTSUPP && !why->is_alloc ? 1 : rc;
+  if (region_meets(&ring->region, &wanted, why) && !ring_lent_would_bounce(ring, why)) {
+    rc = ring_open_transport(ring);
     region_settle_path(&ring->region, &ring->path);
     if (rc < 0 && rc != -EOPNOTSUPP)
       pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-               "stream %s: transport %s opens no ring of %u slots: %s", params->stream->name,
+               "stream %s: transport %s opens no ring of %u slots: %s", ring->stream->name,
                transport, ring->slots, strerror(-rc));
     if (rc != -EOPNOTSUPP)
       return rc;
-    snprintf(reason, size, "transport %s cannot receive into memory %s%s%.112s", transport,
-             ring->memory->plugin->name, ring->path.reason[0] ? ": " : "", ring->path.reason);
+    snprintf(why->text, sizeof(why->text), "transport %s cannot receive into memory %s%s%.112s",
+             transport, ring->memory->plugin->name, ring->path.reason[0] ? ": " : "",
+             ring->path.reason);
   }
   region_close(&ring->region);
   return 1;
 }
 
 /* What the transport writes, or nothing where it lends all that is sent. */
-static int ring_alloc_staging(const struct receive_ring_params *params, struct receive_ring *ring,
-                              struct pst_error *error)
+static int ring_alloc_staging(struct receive_ring *ring, struct pst_error *error)
 {
   struct region_why why;
   const char *lacks;
@@ -162,29 +152,27 @@ static int ring_alloc_staging(const struct receive_ring_params *params, struct r
     return 0;
   struct region_params wanted = ring_region_params(ring, &staging_use, ring->stride * ring->slots);
   wanted.needs = ring->lane->device->limits.ring_needs;
-  int rc = ring_alloc_region(params, &staging_use, &wanted, &ring->region, &why, error);
+  int rc = ring_alloc_region(ring, &wanted, &ring->region, &why, error);
   if (rc == 0 && region_lacks(&ring->region.mem, wanted.needs, &lacks))
     rc = pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                   "stream %s: transport %s needs %s, which the staging memory of %s lacks too",
-                  params->stream->name, ring->lane->device->plugin->name, lacks,
+                  ring->stream->name, ring->lane->device->plugin->name, lacks,
                   ring->memory->plugin->name);
   return rc;
 }
 
-static int ring_open_staged(const struct receive_ring_params *params, struct receive_ring *ring,
-                            const char *why, struct pst_error *error)
+static int ring_open_staged(struct receive_ring *ring, const char *why, struct pst_error *error)
 {
-  const uint64_t stride = params->stream->stride > params->stream->message
-                              ? params->stream->stride
-                              : params->stream->message;
-  const struct ring_use *use = params->final_length ? &frames_use : &direct_use;
+  const uint64_t stride =
+      ring->stream->stride > ring->stream->message ? ring->stream->stride : ring->stream->message;
+  const struct region_params *use = ring->final_length ? &frames_use : &direct_use;
   struct staging *staging;
   struct region_why why_not;
 
-  if (!(ring->memory->plugin->memory->capabilities & PST_MEMORY_CAP_COPY))
+  if (!(ring->memory->ops->capabilities & PST_MEMORY_CAP_COPY))
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                     "stream %s: %s, and memory %s cannot copy, so it cannot be staged either",
-                    params->stream->name, why, ring->memory->plugin->name);
+                    ring->stream->name, why, ring->memory->plugin->name);
   staging = ring->staging = calloc(1, sizeof(*staging));
   if (!staging)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
@@ -192,99 +180,91 @@ static int ring_open_staged(const struct receive_ring_params *params, struct rec
   staging->memory = ring->memory;
   staging->stride = round_up(stride, CACHE_LINE);
   struct region_params wanted = ring_region_params(
-      ring, use, params->final_length ? params->final_length : staging->stride * ring->slots);
-  int rc = ring_alloc_region(params, use, &wanted, &staging->region, &why_not, error);
+      ring, use, ring->final_length ? ring->final_length : staging->stride * ring->slots);
+  int rc = ring_alloc_region(ring, &wanted, &staging->region, &why_not, error);
   if (rc == 0)
-    rc = ring_alloc_staging(params, ring, error);
+    rc = ring_alloc_staging(ring, error);
   if (rc < 0)
     return rc;
-  rc = ring_open_transport(params, ring);
+  rc = ring_open_transport(ring);
   if (rc == 0)
-    rc = staging_open(staging, ring->slots, params->pieces);
+    rc = staging_open(staging, ring->slots, ring->pieces);
   if (rc < 0)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: no staged path: %s",
-                    params->stream->name, strerror(-rc));
+                    ring->stream->name, strerror(-rc));
   ring->path.path = PST_PATH_STAGED;
   snprintf(ring->path.via, sizeof(ring->path.via), "copy");
   snprintf(ring->path.reason, sizeof(ring->path.reason), "%.159s", why);
   return 0;
 }
 
-static int ring_check_path(const struct receive_ring_params *params,
-                           const struct receive_ring *ring, struct pst_error *error)
+static int ring_check_path(const struct receive_ring *ring, struct pst_error *error)
 {
   static const uint32_t wanted[] = {[CONFIG_PATH_DIRECT] = PST_PATH_DIRECT,
                                     [CONFIG_PATH_MAPPED] = PST_PATH_MAPPED,
                                     [CONFIG_PATH_STAGED] = PST_PATH_STAGED};
   static const char *const names[] = {"none", "direct", "mapped", "staged"};
-  enum config_path path = params->stream->receiver.path;
+  enum config_path path = ring->stream->receiver.path;
 
   if (path == CONFIG_PATH_AUTO || ring->path.path == wanted[path])
     return 0;
   return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                   "stream %s: `path: %s` asked for, but here it is %s%s%s; `path: auto` takes what "
                   "there is",
-                  params->stream->name, names[wanted[path]], names[ring->path.path],
+                  ring->stream->name, names[wanted[path]], names[ring->path.path],
                   ring->path.reason[0] ? ": " : "", ring->path.reason);
 }
 
-static int ring_open_path(const struct receive_ring_params *params, struct receive_ring *ring,
-                          struct pst_error *error)
+static int ring_open_path(struct receive_ring *ring, struct pst_error *error)
 {
-  char why[160] = "asked for by `path: staged`";
-  enum config_path path = params->stream->receiver.path;
+  struct region_why why = {.text = "asked for by `path: staged`"};
+  enum config_path path = ring->stream->receiver.path;
   int rc = 1;
 
-  if (params->final_length)
-    snprintf(why, sizeof(why), "`assemble` copies each payload to its place in a frame");
+  if (ring->final_length)
+    snprintf(why.text, sizeof(why.text), "`assemble` copies each payload to its place in a frame");
   else if (path != CONFIG_PATH_STAGED)
-    rc = ring_try_direct(params, ring, why, sizeof(why), error);
+    rc = ring_try_direct(ring, &why, error);
   if (rc == 1 && (path == CONFIG_PATH_AUTO || path == CONFIG_PATH_STAGED))
-    rc = ring_open_staged(params, ring, why, error);
+    rc = ring_open_staged(ring, why.text, error);
   else if (rc == 1)
     rc = pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                   "stream %s: `path: %s` is not possible: %s; `path: auto` stages",
-                  params->stream->name, path == CONFIG_PATH_DIRECT ? "direct" : "mapped", why);
-  return rc < 0 ? rc : ring_check_path(params, ring, error);
+                  ring->stream->name, path == CONFIG_PATH_DIRECT ? "direct" : "mapped", why.text);
+  return rc < 0 ? rc : ring_check_path(ring, error);
 }
 
-static int ring_plan_slots(const struct receive_ring_params *params, struct receive_ring *ring,
-                           struct pst_error *error)
+static int ring_plan_slots(struct receive_ring *ring, struct pst_error *error)
 {
   const struct pst_limits *limits = &ring->lane->device->limits;
   uint64_t step = limits->slot_alignment > CACHE_LINE ? limits->slot_alignment : CACHE_LINE;
 
-  if (params->stream->message > limits->message_max)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EMSGSIZE,
-                    "stream %s: message: %lu B is more than transport %s carries in one: %lu B",
-                    params->stream->name, params->stream->message, ring->lane->device->plugin->name,
-                    limits->message_max);
-  ring->slots = params->stream->ring;
-  if (ring->slots < limits->slots_min * params->endpoints || ring->slots > limits->slots_max)
+  ring->slots = ring->stream->ring;
+  if (ring->slots < limits->slots_min * ring->endpoints || ring->slots > limits->slots_max)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -ERANGE,
-                    "stream %s: ring: %u slots; transport %s takes %u to %u", params->stream->name,
+                    "stream %s: ring: %u slots; transport %s takes %u to %u", ring->stream->name,
                     ring->slots, ring->lane->device->plugin->name,
-                    limits->slots_min * params->endpoints, limits->slots_max);
-  ring->stride = round_up(limits->headroom + params->stream->message + limits->tailroom, step);
-  if (params->stream->stride > ring->stride)
-    ring->stride = round_up(params->stream->stride, step);
+                    limits->slots_min * ring->endpoints, limits->slots_max);
+  ring->stride = round_up(limits->headroom + ring->stream->message + limits->tailroom, step);
+  if (ring->stream->stride > ring->stride)
+    ring->stride = round_up(ring->stream->stride, step);
   return 0;
 }
 
-int receive_ring_open(struct engine *engine, const struct receive_ring_params *params,
+int receive_ring_open(struct engine *engine, const struct receive_ring *wanted,
                       struct receive_ring **ring, struct pst_error *error)
 {
   struct receive_ring *made = calloc(1, sizeof(*made));
 
   if (!made)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  *made = *wanted;
   made->users = 1;
-  made->lane = params->lane;
   *ring = made;
-  int rc = engine_memory_open(engine, &params->stream->receiver.memory, &made->memory, error);
+  int rc = engine_memory_open(engine, &made->stream->receiver.memory, &made->memory, error);
   if (rc == 0)
-    rc = ring_plan_slots(params, made, error);
-  return rc < 0 ? rc : ring_open_path(params, made, error);
+    rc = ring_plan_slots(made, error);
+  return rc < 0 ? rc : ring_open_path(made, error);
 }
 
 void receive_ring_close_ring(struct receive_ring *ring)
@@ -305,8 +285,6 @@ void receive_ring_close(struct receive_ring *ring)
     staging_close(ring->staging);
   free(ring);
 }
-
-/* ---- Views come back ----------------------------------------------------------- */
 
 void receive_ring_give_tokens(struct receive_ring *ring, const uint64_t *tokens, uint32_t n)
 {

@@ -17,8 +17,12 @@
 #include "staging.h"
 
 struct receive_ring {
-  uint32_t users;
+  const struct config_stream *stream; /* that opened it */
   struct session_lane *lane;
+  uint32_t endpoints;    /* that share it */
+  uint64_t final_length; /* of frames, which are always staged; 0: messages, in slots */
+  uint32_t pieces;       /* of a copy */
+  uint32_t users;
   struct engine_memory *memory;
   struct region region; /* what the transport writes */
   struct pst_ring *ring;
@@ -28,16 +32,8 @@ struct receive_ring {
   struct staging *staging; /* NULL: direct */
 };
 
-/* What its only receivers need. */
-struct receive_ring_params {
-  const struct config_stream *stream;
-  struct session_lane *lane;
-  uint32_t endpoints;    /* that share it */
-  uint64_t final_length; /* of frames, which are always staged; 0: messages, in slots */
-  uint32_t pieces;       /* of a copy */
-};
-
-int receive_ring_open(struct engine *engine, const struct receive_ring_params *params,
+/* Of `wanted` all before `users` is set. */
+int receive_ring_open(struct engine *engine, const struct receive_ring *wanted,
                       struct receive_ring **ring, struct pst_error *error);
 /* Before the workers are closed, and after; the second for each user. */
 void receive_ring_close_ring(struct receive_ring *ring);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receiving, as applications call it: views are handed over, read, and waited for. */
+/* Receiving, as applications call it: views are handed over, read, checked and waited for. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "event_loop.h"
 #include "receiver.h"
 
 /* Why nothing was handed over. */
@@ -24,19 +23,13 @@ static int receiver_idle_stage(const struct pst_receiver *receiver)
 static void receiver_count_views(struct pst_receiver *receiver, const struct pst_view *views,
                                  uint32_t n)
 {
-  const struct receiver_tally *polled = &receiver->polled;
-
   if (receiver->intervals)
     receiver_see_times(receiver, views, n);
   receiver->held += n;
   receiver_note_arrived(receiver, receiver->delivered + n + receiver_parked(receiver));
-  stat_add(receiver->bytes, polled->bytes);
+  stat_add(receiver->bytes, receiver->polled_bytes);
   stat_add(receiver->delivered, n);
   receiver->arrived += n;
-  if (polled->damaged)
-    stat_add(receiver->damaged, polled->damaged);
-  stat_set(receiver->duplicates, receiver->window.duplicates);
-  stat_set(receiver->reordered, receiver->window.reordered);
 }
 
 static int receiver_progress(struct pst_receiver *receiver)
@@ -44,10 +37,9 @@ static int receiver_progress(struct pst_receiver *receiver)
   int rc = 0;
 
   thread_progress(receiver->end.thread);
-  for (struct receiver_client *client = receiver->clients; client && rc == 0; client = client->next)
-    if (client->ops->progress)
-      rc = client->ops->progress(client, receiver);
-  if (rc == 0 && receiver->after.head != receiver->after.tail)
+  if (receiver->client && receiver->client->progress)
+    rc = receiver->client->progress(receiver);
+  if (rc == 0 && fifo_count(&receiver->releases))
     rc = receiver_watch_releases(receiver);
   if (rc == 0 && receiver->ring->staging)
     rc = staging_reap(receiver->ring->staging);
@@ -62,12 +54,8 @@ static int receiver_progress(struct pst_receiver *receiver)
 
 static int receiver_flush(const struct receive_ring *ring, int n)
 {
-  const struct engine_memory *memory = ring->memory;
-  int rc;
+  int rc = region_flush(&ring->region);
 
-  if (!(memory->plugin->memory->capabilities & PST_MEMORY_CAP_FLUSH))
-    return n;
-  rc = memory->plugin->memory->flush(memory->memory, &ring->region.mem);
   return rc < 0 ? rc : n;
 }
 
@@ -117,7 +105,7 @@ int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch)
   n = receiver_begin_poll(receiver);
   if (n)
     return n < 0 ? n : -ENODATA;
-  receiver->polled = (struct receiver_tally){0};
+  receiver->polled_bytes = 0;
   n = batch->capacity ? receiver_take(receiver, batch) : -EAGAIN;
   if (n < 0 && n != -EAGAIN) {
     receiver_note_memory(receiver, n);
@@ -140,10 +128,10 @@ int pst_receiver_fence(struct pst_receiver *receiver, void *native, struct pst_f
   struct engine_memory *memory = receiver->ring->memory;
 
   *fence = NULL;
-  if (!(memory->plugin->memory->capabilities & PST_MEMORY_CAP_FENCE))
+  if (!(memory->ops->capabilities & PST_MEMORY_CAP_FENCE))
     return 0;
-  return receiver_note_memory(
-      receiver, memory->plugin->memory->fence_record(memory->memory, NULL, native, fence));
+  return receiver_note_memory(receiver,
+                              memory->ops->fence_record(memory->memory, NULL, native, fence));
 }
 
 int pst_receiver_fence_wait(struct pst_receiver *receiver, struct pst_fence *ready, void *native)
@@ -152,37 +140,114 @@ int pst_receiver_fence_wait(struct pst_receiver *receiver, struct pst_fence *rea
 
   if (!ready)
     return 0;
-  return receiver_note_memory(
-      receiver, memory->plugin->memory->fence_wait(memory->memory, ready, NULL, native));
+  return receiver_note_memory(receiver,
+                              memory->ops->fence_wait(memory->memory, ready, NULL, native));
 }
 
 int pst_receiver_read(struct pst_receiver *receiver, const struct pst_view *view, void *to)
 {
-  const struct pst_memory_ops *ops = receiver->ring->memory->plugin->memory;
+  const struct engine_memory *memory = receiver->ring->memory;
   struct pst_copy_row piece = {.source = view->address,
                                .destination = (uint64_t)(uintptr_t)to,
                                .length = view->length,
                                .count = 1};
-  uint64_t ticket, done = 0;
-  int rc;
+  int rc = 0;
 
   if (!view->host && !receiver->queue)
     return -EOPNOTSUPP;
-  if (receiver->ready) {
-    rc = ops->fence_wait(receiver->ring->memory->memory, receiver->ready,
-                         view->host ? NULL : receiver->queue, NULL);
-    if (rc < 0)
-      return receiver_note_memory(receiver, rc);
-  }
+  if (receiver->ready)
+    rc = memory->ops->fence_wait(memory->memory, receiver->ready,
+                                 view->host ? NULL : receiver->queue, NULL);
+  if (rc < 0)
+    return receiver_note_memory(receiver, rc);
   if (view->host) {
     memcpy(to, view->host, view->length);
     return 0;
   }
-  while ((rc = ops->copy_rows(receiver->queue, &piece, 1, &ticket)) == -EAGAIN)
-    ops->queue_poll(receiver->queue, &done);
-  while (rc == 0 && done < ticket)
-    rc = ops->queue_poll(receiver->queue, &done);
+  return receiver_note_memory(receiver, engine_memory_copy(memory, receiver->queue, &piece));
+}
+
+int pst_receiver_verified(struct pst_receiver *receiver, struct pst_verify_result *result)
+{
+  const struct pst_memory_ops *ops = receiver->ring->memory->ops;
+  uint64_t done;
+  int rc;
+
+  if (!receiver->queue)
+    return -EOPNOTSUPP;
+  rc = ops->queue_poll(receiver->queue, &done);
+  if (rc == 0)
+    rc = ops->verify_result(receiver->queue, result);
+  if (rc == 0) {
+    stat_set(receiver->verified, result->checked);
+    stat_set(receiver->corrupted, result->corrupted);
+  }
   return receiver_note_memory(receiver, rc);
+}
+
+/* One batch. A full queue is asked once what of it is done. */
+static int verify_check_some(struct pst_receiver *receiver, const struct pst_view *views,
+                             uint32_t n)
+{
+  const struct pst_memory_ops *ops = receiver->ring->memory->ops;
+  const uint32_t count = payload_rows_of(receiver->checks, views, n);
+  uint64_t ticket, done;
+  int rc = ops->verify_rows(receiver->queue, receiver->seed, receiver->checks, count, &ticket);
+
+  if (rc != -EAGAIN)
+    return rc;
+  rc = ops->queue_poll(receiver->queue, &done);
+  return rc < 0
+             ? rc
+             : ops->verify_rows(receiver->queue, receiver->seed, receiver->checks, count, &ticket);
+}
+
+/* All of it has been submitted, or what there is of a check that has failed. */
+static int verify_fence_check(struct pst_receiver *receiver, struct pst_fence **fence)
+{
+  struct engine_memory *memory = receiver->ring->memory;
+  const struct pst_memory_ops *ops = memory->ops;
+  int rc = 0;
+
+  if (ops->capabilities & PST_MEMORY_CAP_FENCE)
+    rc = ops->fence_record(memory->memory, receiver->queue, NULL, fence);
+  /* The device may be reading, and nothing will tell until when. */
+  if (rc < 0)
+    receiver->unfenced = true;
+  return receiver_note_memory(receiver, rc);
+}
+
+int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n,
+                        struct pst_fence **fence)
+{
+  struct engine_memory *memory = receiver->ring->memory;
+  struct pst_verify_result result = {.struct_size = sizeof(result)};
+  uint32_t at = receiver->check_at;
+  int rc = 0, fenced;
+
+  *fence = NULL;
+  if (!receiver->queue)
+    return -EOPNOTSUPP;
+  if (at > n)
+    return -EINVAL;
+  if (receiver->ready)
+    rc = memory->ops->fence_wait(memory->memory, receiver->ready, receiver->queue, NULL);
+  while (at < n && rc == 0) {
+    uint32_t run = n - at < SESSION_DEVICE_BATCH ? n - at : SESSION_DEVICE_BATCH;
+    rc = verify_check_some(receiver, views + at, run);
+    if (rc == 0)
+      at += run;
+  }
+  receiver_note_memory(receiver, rc);
+  receiver->check_waits = rc == -EAGAIN;
+  receiver->check_at = rc == -EAGAIN ? at : 0;
+  if (rc == -EAGAIN || (rc < 0 && at == 0))
+    return rc;
+  fenced = verify_fence_check(receiver, fence);
+  if (rc < 0 || fenced < 0)
+    return rc < 0 ? rc : fenced;
+  /* For the statistics, should the stream end before its time. */
+  return pst_receiver_verified(receiver, &result);
 }
 
 enum pst_state pst_receiver_state(const struct pst_receiver *receiver)
@@ -199,11 +264,9 @@ uint32_t pst_receiver_thread(const struct pst_receiver *receiver)
 static int receiver_poll_on(struct pst_receiver *receiver)
 {
   struct pst_batch batch = {.struct_size = sizeof(batch)};
-  struct receiver_client *client = receiver->clients;
-
-  while (client && !client->ops->poll_on)
-    client = client->next;
-  int rc = client ? client->ops->poll_on(receiver) : pst_receiver_poll(receiver, &batch);
+  const struct receiver_client_ops *client = receiver->client;
+  int rc =
+      client && client->poll_on ? client->poll_on(receiver) : pst_receiver_poll(receiver, &batch);
   return rc == -ENODATA ? 0 : rc;
 }
 

@@ -13,48 +13,30 @@
 
 #include "assemble.h"
 #include "end.h"
+#include "fifo.h"
 #include "interarrival.h"
 #include "receive_ring.h"
 #include "seq_window.h"
 
-struct receiver_client;
-
-/* What a client does for a receiver. */
+/* What frames or tensors do for a receiver. */
 struct receiver_client_ops {
   /* Each poll begins with it. 0, or -errno of the memory. NULL: nothing to do. */
-  int (*progress)(struct receiver_client *client, struct pst_receiver *receiver);
+  int (*progress)(struct pst_receiver *receiver);
   /* When the receiver must be polled for it; at most `now`: at once; 0: no time is set. */
-  uint64_t (*due_ns)(const struct receiver_client *client, uint64_t now);
+  uint64_t (*due_ns)(const struct pst_receiver *receiver, uint64_t now);
   /* Messages that have found no place yet never will; returns how many. NULL: there are none. */
-  uint32_t (*give_up)(struct receiver_client *client, struct pst_receiver *receiver);
+  uint32_t (*give_up)(struct pst_receiver *receiver);
   /* What it handed over itself comes back, by tokens of its own. */
   void (*take_back)(struct pst_receiver *receiver, const uint64_t *tokens, uint32_t n);
   /* Poll once more, when all has been handed over. NULL: as pst_receiver_poll() does. */
   int (*poll_on)(struct pst_receiver *receiver);
-  void (*close)(struct receiver_client *client, struct pst_receiver *receiver);
-};
-
-struct receiver_client {
-  const struct receiver_client_ops *ops;
-  struct receiver_client *next;
+  void (*close)(struct pst_receiver *receiver);
 };
 
 /* Releases that wait for their fences. */
 struct release_batch {
   struct pst_fence *fence;
-  uint32_t count; /* tokens in the FIFO */
-};
-
-struct release_fifo {
-  struct release_batch *batches;
-  uint32_t head, tail, capacity; /* capacity is a power of two */
-  uint64_t *tokens;
-  uint64_t token_head, token_tail, token_mask;
-};
-
-/* What has been gathered since a poll began. */
-struct receiver_tally {
-  uint64_t bytes, damaged;
+  uint32_t count; /* tokens */
 };
 
 enum receiver_phase {
@@ -69,15 +51,16 @@ struct pst_receiver {
   struct session_end end;
   struct receive_ring *ring;
   struct seq_window window;
-  struct receiver_tally polled;
+  uint64_t unheard_ns; /* when its sender first said that it had sent something; UINT64_MAX: and it
+                          has been told that nothing has come */
+  uint64_t polled_bytes;   /* gathered since a poll began */
   struct pst_sender *pair; /* the sending end in the same session; NULL */
   /* MESSAGE completions that another end's poll has reaped for this one. */
-  struct pst_completion *pending;
-  uint32_t pending_head, pending_tail, pending_capacity;
-  struct release_fifo after;    /* release_after */
-  struct pst_queue *queue;      /* verify, read; NULL without PATTERN */
-  struct payload_rows payloads; /* with queue: for SESSION_DEVICE_BATCH, to make a batch in */
-  struct pst_fence *ready;      /* of the last batch handed out */
+  struct fifo pending;
+  struct fifo releases, tokens;   /* struct release_batch, and uint64_t: what they give back */
+  struct pst_queue *queue;        /* verify, read; NULL without PATTERN */
+  struct pst_payload_row *checks; /* with queue: SESSION_DEVICE_BATCH, to make a batch in */
+  struct pst_fence *ready;        /* of the last batch handed out */
   /* Staged: SESSION_DEVICE_BATCH, for those [parked_at, parked_count) that wait for their copy
    * to be started. */
   struct pst_view *parked;
@@ -86,9 +69,9 @@ struct pst_receiver {
   bool check_waits;   /* a check was put off */
   bool unfenced;      /* a check is under way that no fence tells of */
   bool memory_failed; /* stat_; an operation of its memory has */
-  struct receiver_client *clients;
-  struct frames *frames;   /* the client that takes all messages; NULL: the application does */
-  struct tensors *tensors; /* views out as tensors; NULL: there were none */
+  const struct receiver_client_ops *client; /* of frames, or of tensors; NULL: of neither */
+  struct frames *frames;                    /* it takes all messages; NULL: the application does */
+  struct tensors *tensors;                  /* views out as tensors; NULL: there were none */
   /* Nothing has come since, and the sender has finished or is foreign; 0: not so. */
   uint64_t quiet_since_ns;
   uint64_t alive_ns;              /* since then its sender has been heard, by no new message */
@@ -98,43 +81,34 @@ struct pst_receiver {
   uint64_t span;                  /* stat_; numbers from the first to the highest seen */
   uint64_t unseen;                /* stat_; of these, how many have not come */
   struct interarrival *intervals; /* NULL: not asked for */
-  struct pst_times times;         /* of these, as last read; text_lock */
+  struct pst_times times;         /* of these, as last read; end_lock() */
   uint64_t behind_last; /* stat_; missing behind the highest, or at all without numbers, by the
                            sender's total */
   uint64_t given_up;    /* stat_; came, but the application had had enough */
-  uint64_t duplicates;  /* stat_ */
-  uint64_t reordered;   /* stat_ */
+  uint64_t duplicates;  /* of the window, when last nothing had arrived */
   uint64_t arrived;     /* messages that need not be waited for any more */
   uint64_t held;        /* views out */
   uint64_t delivered;   /* stat_ */
   uint64_t bytes;       /* stat_ */
-  uint64_t damaged;     /* stat_ */
   uint64_t seed;
   bool finish_known; /* the sender has said what it sent */
   struct control_totals sent;
-  enum receiver_phase phase;           /* stat_ */
-  struct assemble_counts frame_counts; /* stat_ */
-  uint64_t verified;                   /* stat_ */
-  uint64_t corrupted;                  /* stat_ */
+  enum receiver_phase phase;                  /* stat_ */
+  const struct assemble_counts *frame_counts; /* stat_ */
+  uint64_t verified;                          /* stat_ */
+  uint64_t corrupted;                         /* stat_ */
   uint32_t param_count;
   struct control_pair params[CONTROL_PARAMS_MAX];
-  /* Gaps that each drop of its worker, and of its device, explains; text_lock. */
+  /* Gaps that each drop of its worker, and of its device, explains; end_lock(). */
   uint64_t claims[SESSION_LEVELS][COUNTS_DROPS_MAX];
 };
-
-static inline void receiver_add_client(struct pst_receiver *receiver,
-                                       struct receiver_client *client)
-{
-  client->next = receiver->clients;
-  receiver->clients = client;
-}
 
 static inline void receiver_drop_fence(const struct pst_receiver *receiver, struct pst_fence *fence)
 {
   const struct engine_memory *memory = receiver->ring->memory;
 
   if (fence)
-    memory->plugin->memory->fence_release(memory->memory, fence);
+    memory->ops->fence_release(memory->memory, fence);
 }
 
 /* `rc` is what an operation of its memory gave, and is given back: should the stream break off,
@@ -150,9 +124,6 @@ static inline int receiver_note_memory(struct pst_receiver *receiver, int rc)
 
 /* receiver_open.c */
 extern const struct end_ops receiver_ops;
-int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
-                  struct pst_error *error);
-void receiver_close(struct pst_receiver *receiver);
 
 /* receiver_arrivals.c. Views of up to `max` messages that have arrived, duplicates left out. */
 uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
@@ -164,7 +135,7 @@ void receiver_pend(struct session_end *end, const struct pst_completion *complet
 /* What has arrived and was not handed over goes back to the transport. */
 void receiver_give_up_pending(struct pst_receiver *receiver);
 
-/* receiver_staging.c: what the staged path hands over. How many; -EAGAIN: nothing yet, and more
+/* What the staged path hands over. How many; -EAGAIN: nothing yet, and more
  * may have arrived; -errno of the memory. */
 int receiver_take_staged(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
 /* Views that wait for their copy. */
@@ -177,25 +148,11 @@ static inline uint32_t receiver_parked(const struct pst_receiver *receiver)
 int receiver_watch_releases(struct pst_receiver *receiver);
 /* Room for another release, of n tokens. 0, -ENOMEM. */
 int receiver_release_room(struct pst_receiver *receiver, uint32_t n);
-static inline void receiver_release_put(struct pst_receiver *receiver, uint64_t token)
-{
-  receiver->after.tokens[receiver->after.token_tail++ & receiver->after.token_mask] = token;
-}
-/* The last n tokens that were put go back behind the fence. */
-static inline void receiver_release_behind(struct pst_receiver *receiver, struct pst_fence *fence,
-                                           uint32_t n)
-{
-  struct release_fifo *after = &receiver->after;
-
-  after->batches[after->tail++ & (after->capacity - 1)] =
-      (struct release_batch){.fence = fence, .count = n};
-}
-/* At least n releases wait for their fences. */
-static inline bool receiver_releases_wait(const struct pst_receiver *receiver, uint32_t n)
-{
-  return receiver->after.tail - receiver->after.head >= n;
-}
-/* Views that go back with the last release_after(), whose fence has not been asked since. */
+/* These n > 0 go back behind the fence; NULL: with the last that did, whose fence has not been
+ * asked since. 0, -ENOMEM. */
+int receiver_release_behind(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n,
+                            struct pst_fence *fence);
+/* As pst_receiver_release_after(), with the last one. */
 int receiver_release_more(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n);
 
 /* receiver.c. What every poll begins with: 0; 1: the stream is over; -errno. */
@@ -205,6 +162,15 @@ int receiver_begin_poll(struct pst_receiver *receiver);
 int receiver_check_end(struct pst_receiver *receiver);
 /* When a stream whose last messages do not come is given up; 0: not waiting so. */
 uint64_t receiver_end_due_ns(const struct pst_receiver *receiver);
+
+/* loss.c: messages that were lost, by cause. With end_lock() held, or on the end's thread. All that
+ * its receiver has not delivered of a stream. */
+void loss_of_receiver(const struct pst_receiver *receiver, struct pst_drop *drops, uint32_t *count);
+/* Explain what a receiver misses by drops of its worker and its device that no other end claims.
+ * end_lock() is held. */
+void loss_claim(struct session_end *end);
+/* What a foreign sender has sent, as far as it is known. */
+uint64_t loss_foreign_sent(const struct pst_receiver *receiver);
 
 /* receiver_control.c: what its sender says, and what it says to its sender. */
 void receiver_met(struct session_end *end, const struct session_mail *mail);

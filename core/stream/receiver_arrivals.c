@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completions become views, and their sequences are accounted. */
+/* Completions become views, and their sequences are accounted; staged, they get their final places.
+ */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -11,30 +12,28 @@
 void receiver_pend(struct session_end *end, const struct pst_completion *completion)
 {
   struct pst_receiver *receiver = (struct pst_receiver *)end;
-  uint32_t capacity = receiver->pending_capacity;
   const struct session_lane *lane = receiver->end.lane;
+  struct fifo *pending = &receiver->pending;
 
   /* Nobody takes it any more, and those who share the ring need the slot. */
   if (receiver->end.state == PST_STATE_FAILED || receiver->phase != RECEIVER_TAKING) {
     lane->ops->release(lane->worker, &completion->u.message.token, 1);
     return;
   }
-  if (receiver->pending_tail - receiver->pending_head == capacity) {
-    struct pst_completion *grown = calloc(2 * (size_t)capacity, sizeof(*grown));
-    if (!grown) {
-      pst_log(PST_LOG_ERROR, "stream %s: out of memory for arrived messages", receiver->end.name);
-      end_gone(&receiver->end, -ENOMEM);
-      return;
-    }
-    for (uint32_t i = 0; i < capacity; i++)
-      grown[i] = receiver->pending[(receiver->pending_head + i) % capacity];
-    free(receiver->pending);
-    receiver->pending = grown;
-    receiver->pending_head = 0;
-    receiver->pending_tail = capacity;
-    receiver->pending_capacity = 2 * capacity;
+  if (fifo_reserve(pending, sizeof(*completion), 1) < 0) {
+    pst_log(PST_LOG_ERROR, "stream %s: out of memory for arrived messages", receiver->end.name);
+    end_gone(&receiver->end, -ENOMEM);
+    return;
   }
-  receiver->pending[receiver->pending_tail++ % receiver->pending_capacity] = *completion;
+  ((struct pst_completion *)pending->items)[fifo_at(pending, pending->tail++)] = *completion;
+}
+
+/* NULL: none is left. */
+static const struct pst_completion *arrivals_take_pending(struct fifo *pending)
+{
+  const struct pst_completion *items = pending->items;
+
+  return fifo_count(pending) ? &items[fifo_at(pending, pending->head++)] : NULL;
 }
 
 _Static_assert(PST_VIEW_META == PST_HAS_META >> 1 && PST_VIEW_TIME == PST_HAS_TIME >> 1 &&
@@ -126,7 +125,7 @@ static __attribute__((noinline)) uint32_t arrivals_accept_row(struct pst_receive
     view->reserved = 0;
   }
   window->contiguous = window->next = next;
-  receiver->polled.bytes += bytes;
+  receiver->polled_bytes += bytes;
   return (uint32_t)(message - messages);
 }
 
@@ -164,8 +163,7 @@ static uint32_t arrivals_accept_messages(struct pst_receiver *receiver,
       ring->lane->ops->release(ring->lane->worker, &message->u.message.token, 1);
       continue;
     }
-    receiver->polled.bytes += message->u.message.length;
-    receiver->polled.damaged += message->status != 0;
+    receiver->polled_bytes += message->u.message.length;
     count++;
   }
   return count;
@@ -174,13 +172,11 @@ static uint32_t arrivals_accept_messages(struct pst_receiver *receiver,
 uint32_t receiver_gather(struct pst_receiver *receiver, struct pst_view *views, uint32_t max)
 {
   struct session_lane *lane = receiver->end.lane;
+  const struct pst_completion *message;
   uint32_t count = 0;
 
-  while (count < max && receiver->pending_head != receiver->pending_tail) {
-    const struct pst_completion *message =
-        &receiver->pending[receiver->pending_head++ % receiver->pending_capacity];
+  while (count < max && (message = arrivals_take_pending(&receiver->pending)))
     count = arrivals_accept_messages(receiver, message, 1, views, count);
-  }
   do {
     int n = count < max ? lane_poll(lane, &receiver->end, max - count) : 0;
     count = arrivals_accept_messages(receiver, lane->messages, (uint32_t)n, views, count);
@@ -206,6 +202,63 @@ void receiver_see_times(struct pst_receiver *receiver, const struct pst_view *vi
     interarrival_see(receiver->intervals, views[i].time_ns);
 }
 
+/* Where the memory's queue has no room for the copy yet, messages are parked: handed over, in
+ * order, by the poll that finds it started. */
+static void staged_park(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
+{
+  memcpy(receiver->parked, views, n * sizeof(*views));
+  receiver->parked_at = 0;
+  receiver->parked_count = n;
+  receiver->polled_bytes = 0;
+  receiver_note_arrived(receiver, receiver->delivered + n);
+}
+
+static int staged_take_parked(struct pst_receiver *receiver, struct pst_view *views, uint32_t max)
+{
+  const struct pst_view *from = &receiver->parked[receiver->parked_at];
+  uint32_t n = receiver_parked(receiver);
+
+  if (staging_is_deferred(receiver->ring->staging))
+    return -EAGAIN;
+  if (n > max)
+    n = max;
+  memcpy(views, from, n * sizeof(*views));
+  for (uint32_t i = 0; i < n; i++)
+    receiver->polled_bytes += views[i].length;
+  int rc = staging_fence(receiver->ring->staging, &receiver->ready);
+  if (rc < 0)
+    return rc;
+  receiver->parked_at += n;
+  return (int)n;
+}
+
+/* A large batch goes through in parts, each of which is done with while it is in the
+ * first-level cache; one copy moves all of them. */
+int receiver_take_staged(struct pst_receiver *receiver, struct pst_view *views, uint32_t max)
+{
+  struct staging *staging = receiver->ring->staging;
+  uint32_t count = 0, n, part;
+
+  if (receiver_parked(receiver))
+    return staged_take_parked(receiver, views, max);
+  if (max > staging_room(staging))
+    max = staging_room(staging);
+  if (max == 0)
+    return -EAGAIN;
+  do {
+    part = max - count < SESSION_POLL_BATCH ? max - count : SESSION_POLL_BATCH;
+    n = receiver_gather(receiver, views + count, part);
+    staging_place(staging, views + count, n);
+    count += n;
+  } while (n == part && count < max && staging->placed < staging->slice);
+  if (count == 0)
+    return 0;
+  int rc = staging_submit(staging, &receiver->ready);
+  if (rc == -EAGAIN)
+    staged_park(receiver, views, count);
+  return rc < 0 ? rc : (int)count;
+}
+
 /* Views that wait for their copy are not handed over any more. */
 static void arrivals_give_up_parked(struct pst_receiver *receiver)
 {
@@ -222,10 +275,9 @@ static void arrivals_give_up_parked(struct pst_receiver *receiver)
 void receiver_give_up_pending(struct pst_receiver *receiver)
 {
   const struct session_lane *lane = receiver->end.lane;
+  const struct pst_completion *message;
 
   arrivals_give_up_parked(receiver);
-  while (receiver->pending_head != receiver->pending_tail) {
-    uint32_t at = receiver->pending_head++ % receiver->pending_capacity;
-    lane->ops->release(lane->worker, &receiver->pending[at].u.message.token, 1);
-  }
+  while ((message = arrivals_take_pending(&receiver->pending)))
+    lane->ops->release(lane->worker, &message->u.message.token, 1);
 }

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lane.h"
-#include "loss.h"
 #include "receiver.h"
 
 /* How long messages are on their way at most. */
@@ -64,8 +62,9 @@ static bool receiver_has_arrived(struct session_end *end)
   bool has = false;
 
   receiver_totals(end, &own);
-  for (uint32_t i = 0; i < end->counter_count; i++)
-    has |= strcmp(end->counters[i].name, "messages_received") == 0 && end->counters[i].value != 0;
+  for (uint32_t i = 0; i < end->counts.count; i++)
+    has |= strcmp(end->counts.values[i].name, "messages_received") == 0 &&
+           end->counts.values[i].value != 0;
   return has || own.messages != 0;
 }
 
@@ -73,17 +72,18 @@ static bool receiver_has_arrived(struct session_end *end)
  * end alone. */
 void receiver_beat_heard(struct session_end *end)
 {
+  struct pst_receiver *receiver = (struct pst_receiver *)end;
   char words[128] = "";
 
-  if (end->told_unheard || end->peer.messages == 0 || end->peer.messages == UINT64_MAX ||
-      (end->device->limits.capabilities & PST_CAP_RELIABLE))
+  if (receiver->unheard_ns == UINT64_MAX || end->peer.messages == 0 ||
+      end->peer.messages == UINT64_MAX || (end->device->limits.capabilities & PST_CAP_RELIABLE))
     return;
   uint64_t now = clock_now_ns();
-  if (end->unheard_ns == 0)
-    end->unheard_ns = now;
-  if (now - end->unheard_ns < UNHEARD_NS)
+  if (receiver->unheard_ns == 0)
+    receiver->unheard_ns = now;
+  if (now - receiver->unheard_ns < UNHEARD_NS)
     return;
-  end->told_unheard = true;
+  receiver->unheard_ns = UINT64_MAX;
   end_read_counters(end);
   if (receiver_has_arrived(end))
     return;

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a stream ends at its receiver: when all has come, when nothing more can be waited for. */
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "lane.h"
 #include "receiver.h"
 #include "session.h"
 
@@ -19,16 +16,11 @@ static bool receiver_is_reliable(const struct pst_receiver *receiver)
 
 static int receiver_fail_short(struct pst_receiver *receiver)
 {
-  char text[256];
-
-  snprintf(text, sizeof(text),
-           "stream %s: the sender sent %lu messages, %lu arrived, and nothing more came for %.1f s "
-           "on a transport that loses none: a bug of the transport, or of its peer",
-           receiver->end.name, receiver->sent.messages, receiver->arrived,
-           (double)receiver->end.config->timeout_ns / 1e9);
-  pst_log(PST_LOG_ERROR, "%s", text);
-  end_fail(&receiver->end, -EPROTO, text);
-  return -EPROTO;
+  return end_fail_logged(
+      &receiver->end, -EPROTO,
+      "the sender sent %lu messages, %lu arrived, and nothing more came for %.1f s on a transport "
+      "that loses none: a bug of the transport, or of its peer",
+      receiver->sent.messages, receiver->arrived, (double)receiver->end.config->timeout_ns / 1e9);
 }
 
 /* How long a sender's last messages may be on their way, once it has finished. */
@@ -77,9 +69,8 @@ static void receiver_end_foreign(struct pst_receiver *receiver, uint64_t over_ns
   if (over_ns)
     end_stage_forget(&receiver->end);
   receiver_give_up_pending(receiver);
-  for (struct receiver_client *client = receiver->clients; client; client = client->next)
-    if (client->ops->give_up)
-      stat_add(receiver->given_up, client->ops->give_up(client, receiver));
+  if (receiver->client && receiver->client->give_up)
+    stat_add(receiver->given_up, receiver->client->give_up(receiver));
   receiver_complete(receiver);
 }
 
@@ -162,10 +153,9 @@ static int receiver_end_without(struct pst_receiver *receiver)
 /* Nothing has arrived: is it over? */
 int receiver_check_end(struct pst_receiver *receiver)
 {
-  if (receiver->duplicates != receiver->window.duplicates) { /* a poll of nothing else */
-    stat_set(receiver->duplicates, receiver->window.duplicates);
+  if (receiver->duplicates != receiver->window.duplicates)
     receiver_note_life(receiver);
-  }
+  receiver->duplicates = receiver->window.duplicates;
   if (receiver->end.is_foreign)
     return receiver_check_silence(receiver);
   if (!receiver->finish_known)

@@ -4,97 +4,68 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "event_loop.h"
 #include "frames.h"
-#include "lane.h"
-#include "loss.h"
 #include "session.h"
 
-#define RECEIVER_AFTER 1024 /* releases that wait for their fences, to begin with; a power of 2 */
-
-static int receiver_open_own_ring(struct pst_session *session, struct pst_receiver *receiver,
-                                  struct pst_error *error)
+static int receiver_open_own_ring(struct pst_receiver *receiver, struct pst_error *error)
 {
+  struct pst_session *session = receiver->end.session;
   const struct config_stream *config = receiver->end.config;
   const bool assembles = config->receiver.assemble.packets;
-  const struct receive_ring_params params = {
+  const struct receive_ring wanted = {
       .stream = config,
       .lane = receiver->end.lane,
       .endpoints = 1 + session_stream_find(session, receiver->end.name)->sharers,
       .final_length = assembles ? frames_length(config) : 0,
       .pieces = assembles ? frames_pieces(config) : SESSION_DEVICE_BATCH};
 
-  return receive_ring_open(&session->engine, &params, &receiver->ring, error);
+  return receive_ring_open(&session->engine, &wanted, &receiver->ring, error);
 }
 
-static int receiver_join_ring(struct pst_session *session, struct pst_receiver *receiver,
-                              struct pst_error *error)
+static int receiver_join_ring(struct pst_receiver *receiver, struct pst_error *error)
 {
   const char *share = receiver->end.share;
-  struct pst_receiver *owner = pst_session_receiver(session, share);
+  struct pst_receiver *owner = pst_session_receiver(receiver->end.session, share);
 
   if (!owner || !owner->ring)
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
                     "stream %s: receiver.share: stream %s is not among the streams of this run",
                     receiver->end.name, share);
-  if (!(owner->end.lane->device->limits.capabilities & PST_CAP_SHARED_RING) ||
+  if (!(owner->end.device->limits.capabilities & PST_CAP_SHARED_RING) ||
       owner->end.lane != receiver->end.lane)
     return pst_fail(
         error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
         "stream %s: receiver.share: transport %s cannot share a ring among these streams; "
         "give the stream a ring of its own",
-        receiver->end.name, receiver->end.lane->device->plugin->name);
+        receiver->end.name, receiver->end.device->plugin->name);
   receiver->ring = owner->ring;
   receiver->ring->users++;
   return 0;
 }
 
-static int receiver_open_fifos(struct pst_receiver *receiver, struct pst_error *error)
+static int receiver_open_parking(struct pst_receiver *receiver, struct pst_error *error)
 {
-  uint64_t tokens = 1;
-
-  while (tokens < (uint64_t)receiver->ring->slots * 2)
-    tokens <<= 1;
-  if (receiver->ring->staging && !receiver->end.config->receiver.assemble.packets) {
-    receiver->parked = calloc(SESSION_DEVICE_BATCH, sizeof(*receiver->parked));
-    if (!receiver->parked)
-      return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory",
-                      receiver->end.name);
-  }
-  receiver->pending_capacity = 256;
-  receiver->pending = calloc(receiver->pending_capacity, sizeof(*receiver->pending));
-  receiver->after.capacity = RECEIVER_AFTER;
-  receiver->after.batches = calloc(RECEIVER_AFTER, sizeof(*receiver->after.batches));
-  receiver->after.token_mask = tokens - 1;
-  receiver->after.tokens = calloc(tokens, sizeof(uint64_t));
-  if (!receiver->pending || !receiver->after.batches || !receiver->after.tokens)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory",
-                    receiver->end.name);
-  return 0;
+  if (!receiver->ring->staging || receiver->end.config->receiver.assemble.packets)
+    return 0;
+  receiver->parked = calloc(SESSION_DEVICE_BATCH, sizeof(*receiver->parked));
+  return receiver->parked ? 0 : end_out_of_memory(&receiver->end, error);
 }
 
 static int receiver_open_queue(struct pst_receiver *receiver, struct pst_error *error)
 {
-  struct engine_memory *memory = receiver->ring->memory;
-  struct pst_queue_params params = {
-      .struct_size = sizeof(params), .batches = 32, .pieces = SESSION_DEVICE_BATCH};
-  int rc;
+  const struct engine_memory *memory = receiver->ring->memory;
 
-  if (!(memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN))
+  if (!(memory->ops->capabilities & PST_MEMORY_CAP_PATTERN))
     return 0;
-  rc = payload_rows_open(&receiver->payloads, SESSION_DEVICE_BATCH);
-  if (rc < 0)
-    return pst_fail(error, PST_EXIT_FAILED, rc, "stream %s: out of memory", receiver->end.name);
-  rc = memory->plugin->memory->queue_open(memory->memory, &params, &receiver->queue);
-  if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: memory %s opens no queue: %s",
-                    receiver->end.name, memory->plugin->name, strerror(-rc));
-  return 0;
+  receiver->checks = calloc(SESSION_DEVICE_BATCH, sizeof(*receiver->checks));
+  if (!receiver->checks)
+    return end_out_of_memory(&receiver->end, error);
+  return end_open_queue(&receiver->end, memory, 32, SESSION_DEVICE_BATCH, &receiver->queue, error);
 }
 
 static int receiver_open_intervals(struct pst_receiver *receiver, struct pst_error *error)
 {
-  const struct engine_device *device = receiver->end.lane->device;
+  const struct engine_device *device = receiver->end.device;
 
   if (!(device->limits.capabilities & PST_CAP_TIME))
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
@@ -104,91 +75,64 @@ static int receiver_open_intervals(struct pst_receiver *receiver, struct pst_err
                     receiver->end.name, device->plugin->name, device->plugin->name);
   receiver->intervals = calloc(1, sizeof(*receiver->intervals));
   if (!receiver->intervals)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory",
-                    receiver->end.name);
+    return end_out_of_memory(&receiver->end, error);
   return 0;
 }
 
-int receiver_open(struct pst_session *session, struct pst_receiver *receiver,
-                  struct pst_error *error)
+static int receiver_open(struct session_end *end, struct pst_error *error)
 {
-  const struct config_stream *config = receiver->end.config;
-  struct pst_endpoint_params params = {.struct_size = sizeof(params),
-                                       .roles = PST_ROLE_RECEIVER,
-                                       .cookie = (uint64_t)(uintptr_t)&receiver->end,
-                                       .options = receiver->end.transport->plugin.options,
-                                       .label = config->name,
-                                       .message_max = config->message,
-                                       .timeout_ns = config->timeout_ns};
-  int rc = receiver->end.share ? receiver_join_ring(session, receiver, error)
-                               : receiver_open_own_ring(session, receiver, error);
+  struct pst_receiver *receiver = (struct pst_receiver *)end;
+  static const struct assemble_counts no_frames = {0};
+  struct pst_endpoint_params params = {0};
+
+  receiver->frame_counts = &no_frames;
+  int rc =
+      end->share ? receiver_join_ring(receiver, error) : receiver_open_own_ring(receiver, error);
 
   if (rc == 0)
-    rc = receiver_open_fifos(receiver, error);
+    rc = receiver_open_parking(receiver, error);
   if (rc == 0)
     rc = receiver_open_queue(receiver, error);
-  if (rc < 0)
-    return rc;
-  if (config->receiver.assemble.packets)
+  if (rc == 0 && end->config->receiver.assemble.packets)
     rc = frames_open(receiver, error);
-  if (rc < 0)
-    return rc;
-  if (config->receiver.intervals)
+  if (rc == 0 && end->config->receiver.intervals)
     rc = receiver_open_intervals(receiver, error);
   if (rc < 0)
     return rc;
-  receiver->is_numbered = receiver->end.lane->device->limits.capabilities & PST_CAP_SEQUENCE;
-  receiver->window.floats = receiver->end.is_foreign;
-  receiver->end.path = receiver->ring->path;
+  receiver->is_numbered = end->device->limits.capabilities & PST_CAP_SEQUENCE;
+  receiver->window.floats = end->is_foreign;
+  end->path = receiver->ring->path;
   const struct pst_region *final = receive_ring_final(receiver->ring);
-  memcpy(receiver->end.memory_backing, final->backing, sizeof(receiver->end.memory_backing));
-  receiver->end.memory_kind = final->kind;
+  memcpy(end->memory_backing, final->backing, sizeof(end->memory_backing));
+  end->memory_kind = final->kind;
   params.ring = receiver->ring->ring;
   params.domain = receive_ring_domain(receiver->ring);
-  pst_log_clear_error();
-  rc = receiver->end.lane->ops->endpoint_open(receiver->end.lane->worker, &params,
-                                              &receiver->end.endpoint);
-  if (rc == 0)
-    receiver->end.endpoint_state = END_ENDPOINT_OPEN;
-  if (rc < 0 && pst_fail_said(error, engine_exit_status(rc), rc) == rc)
-    return rc;
-  if (rc < 0)
-    return pst_fail(error, engine_exit_status(rc), rc,
-                    "stream %s: transport %s opens no endpoint: %s", config->name,
-                    receiver->end.lane->device->plugin->name, strerror(-rc));
-  return 0;
+  return end_open_endpoint(end, &params, error);
 }
 
-void receiver_close(struct pst_receiver *receiver)
+static void receiver_close(struct session_end *end)
 {
-  if (!receiver)
-    return;
-  while (receiver->clients) {
-    struct receiver_client *client = receiver->clients;
-    receiver->clients = client->next;
-    client->ops->close(client, receiver);
-  }
+  struct pst_receiver *receiver = (struct pst_receiver *)end;
+  const struct release_batch *releases = receiver->releases.items;
+
+  if (receiver->client)
+    receiver->client->close(receiver);
   if (receiver->ring) {
     receiver_drop_fence(receiver, receiver->ready);
-    while (receiver->after.batches && receiver->after.head != receiver->after.tail)
-      receiver_drop_fence(
-          receiver,
-          receiver->after.batches[receiver->after.head++ & (receiver->after.capacity - 1)].fence);
-    if (receiver->queue)
-      receiver->ring->memory->plugin->memory->queue_close(receiver->queue);
+    for (uint32_t i = receiver->releases.head; i != receiver->releases.tail; i++)
+      receiver_drop_fence(receiver, releases[fifo_at(&receiver->releases, i)].fence);
+    engine_memory_close_queue(receiver->ring->memory, receiver->queue);
     receive_ring_close(receiver->ring);
   }
   free(receiver->parked);
-  payload_rows_close(&receiver->payloads);
+  free(receiver->checks);
   free(receiver->intervals);
-  free(receiver->pending);
-  free(receiver->after.batches);
-  free(receiver->after.tokens);
-  end_destroy(&receiver->end);
+  free(receiver->pending.items);
+  free(receiver->releases.items);
+  free(receiver->tokens.items);
+  end_destroy(end);
   free(receiver);
 }
-
-/* ---- What an end does as a receiver ------------------------------------------------- */
 
 static void receiver_connected(struct session_end *end)
 {
@@ -206,9 +150,9 @@ static void receiver_measure(struct session_end *end)
   if (!receiver->intervals)
     return;
   interarrival_read(receiver->intervals, &times);
-  pthread_mutex_lock(&end->text_lock);
+  end_lock(end);
   receiver->times = times;
-  pthread_mutex_unlock(&end->text_lock);
+  end_unlock(end);
 }
 
 /* The sooner of two; 0: none. */
@@ -223,16 +167,14 @@ static uint64_t receiver_due_ns(const struct session_end *end, uint64_t now)
   const struct receive_ring *ring = receiver->ring;
   uint64_t due;
 
-  if (receiver->pending_head != receiver->pending_tail)
+  if (fifo_count(&receiver->pending))
     return now;
-  if (receiver->after.head != receiver->after.tail || receiver->check_waits ||
+  if (fifo_count(&receiver->releases) || receiver->check_waits ||
       (ring->staging && staging_is_copying(ring->staging)))
     due = now + THREAD_NAP_NS;
   else
     due = receiver_end_due_ns(receiver);
-  for (const struct receiver_client *client = receiver->clients; client; client = client->next)
-    due = sooner(due, client->ops->due_ns(client, now));
-  return due;
+  return receiver->client ? sooner(due, receiver->client->due_ns(receiver, now)) : due;
 }
 
 static struct receive_ring *receiver_ring(const struct session_end *end)
@@ -242,6 +184,9 @@ static struct receive_ring *receiver_ring(const struct session_end *end)
 
 const struct end_ops receiver_ops = {.role = "receiver",
                                      .peer_role = "sender",
+                                     .size = sizeof(struct pst_receiver),
+                                     .open = receiver_open,
+                                     .close = receiver_close,
                                      .arrived = receiver_pend,
                                      .connected = receiver_connected,
                                      .met = receiver_met,

@@ -10,46 +10,40 @@
 /* To the client that handed them out, else to the ring. */
 static void release_give(struct pst_receiver *receiver, const uint64_t *tokens, uint32_t n)
 {
-  for (const struct receiver_client *client = receiver->clients; client; client = client->next)
-    if (client->ops->take_back) {
-      client->ops->take_back(receiver, tokens, n);
-      return;
-    }
-  receive_ring_give_tokens(receiver->ring, tokens, n);
+  if (receiver->client && receiver->client->take_back)
+    receiver->client->take_back(receiver, tokens, n);
+  else
+    receive_ring_give_tokens(receiver->ring, tokens, n);
 }
 
-static void release_give_fifo(struct pst_receiver *receiver, uint32_t count)
+static void release_give_tokens(struct pst_receiver *receiver, uint32_t count)
 {
-  struct release_fifo *after = &receiver->after;
+  struct fifo *fifo = &receiver->tokens;
+  const uint64_t *tokens = fifo->items;
 
   assert(count <= receiver->held);
   receiver->held -= count;
   while (count) {
-    uint64_t at = after->token_head & after->token_mask;
-    uint64_t run = after->token_mask + 1 - at;
-    if (run > count)
-      run = count;
-    release_give(receiver, &after->tokens[at], (uint32_t)run);
-    after->token_head += run;
-    count -= (uint32_t)run;
+    uint32_t run = fifo_run(fifo, fifo->head, count);
+    release_give(receiver, &tokens[fifo_at(fifo, fifo->head)], run);
+    fifo->head += run;
+    count -= run;
   }
 }
 
 int receiver_watch_releases(struct pst_receiver *receiver)
 {
-  struct release_fifo *after = &receiver->after;
   struct engine_memory *memory = receiver->ring->memory;
+  struct fifo *releases = &receiver->releases;
 
-  while (after->head != after->tail) {
-    struct release_batch *batch = &after->batches[after->head & (after->capacity - 1)];
-    int rc = memory->plugin->memory->fence_query(memory->memory, batch->fence);
-    if (rc == -EAGAIN)
-      break;
+  for (; fifo_count(releases); releases->head++) {
+    const struct release_batch *batch = releases->items;
+    batch += fifo_at(releases, releases->head);
+    int rc = memory->ops->fence_query(memory->memory, batch->fence);
     if (rc < 0)
-      return rc;
+      return rc == -EAGAIN ? 0 : rc;
     receiver_drop_fence(receiver, batch->fence);
-    release_give_fifo(receiver, batch->count);
-    after->head++;
+    release_give_tokens(receiver, batch->count);
   }
   return 0;
 }
@@ -57,7 +51,7 @@ int receiver_watch_releases(struct pst_receiver *receiver)
 /* Held by the application, not by a fence that it gave us. */
 static uint64_t release_views_out(const struct pst_receiver *receiver)
 {
-  return receiver->held - (receiver->after.token_tail - receiver->after.token_head);
+  return receiver->held - fifo_count(&receiver->tokens);
 }
 
 int pst_receiver_release(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
@@ -71,49 +65,31 @@ int pst_receiver_release(struct pst_receiver *receiver, const struct pst_view *v
   return 0;
 }
 
-static int release_grow_batches(struct release_fifo *after)
-{
-  struct release_batch *grown = calloc(2 * (size_t)after->capacity, sizeof(*grown));
-
-  if (!grown)
-    return -ENOMEM;
-  for (uint32_t i = after->head; i != after->tail; i++)
-    grown[i & (2 * after->capacity - 1)] = after->batches[i & (after->capacity - 1)];
-  free(after->batches);
-  after->batches = grown;
-  after->capacity *= 2;
-  return 0;
-}
-
-static int release_grow_tokens(struct release_fifo *after, uint32_t n)
-{
-  uint64_t size = after->token_mask + 1;
-
-  while (size < after->token_tail - after->token_head + n)
-    size *= 2;
-  uint64_t *grown = calloc(size, sizeof(*grown));
-  if (!grown)
-    return -ENOMEM;
-  for (uint64_t i = after->token_head; i != after->token_tail; i++)
-    grown[i & (size - 1)] = after->tokens[i & after->token_mask];
-  free(after->tokens);
-  after->tokens = grown;
-  after->token_mask = size - 1;
-  return 0;
-}
-
 /* It grows a few times in a stream's life: each release has a view, and no more views can be
  * out than there are slots to lie in. */
 int receiver_release_room(struct pst_receiver *receiver, uint32_t n)
 {
-  struct release_fifo *after = &receiver->after;
-  int rc = 0;
+  int rc = fifo_reserve(&receiver->releases, sizeof(struct release_batch), 1);
 
-  if (after->tail - after->head == after->capacity)
-    rc = release_grow_batches(after);
-  if (rc == 0 && after->token_tail - after->token_head + n > after->token_mask + 1)
-    rc = release_grow_tokens(after, n);
-  return rc;
+  return rc < 0 ? rc : fifo_reserve(&receiver->tokens, sizeof(uint64_t), n);
+}
+
+int receiver_release_behind(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n,
+                            struct pst_fence *fence)
+{
+  struct fifo *releases = &receiver->releases, *fifo = &receiver->tokens;
+  int rc = receiver_release_room(receiver, n);
+
+  if (rc < 0)
+    return rc;
+  struct release_batch *batches = releases->items;
+  uint64_t *tokens = fifo->items;
+  for (uint32_t i = 0; i < n; i++)
+    tokens[fifo_at(fifo, fifo->tail++)] = views[i].token;
+  if (fence)
+    batches[fifo_at(releases, releases->tail++)] = (struct release_batch){.fence = fence};
+  batches[fifo_at(releases, releases->tail - 1)].count += n;
+  return 0;
 }
 
 int pst_receiver_release_after(struct pst_receiver *receiver, const struct pst_view *views,
@@ -128,16 +104,12 @@ int pst_receiver_release_after(struct pst_receiver *receiver, const struct pst_v
   if (n > release_views_out(receiver) || (n && receiver->frames))
     rc = -EINVAL;
   else if (n)
-    rc = receiver_release_room(receiver, n);
-  if (rc < 0 || n == 0) {
+    rc = receiver_release_behind(receiver, views, n, fence);
+  if (rc < 0 || n == 0)
     receiver_drop_fence(receiver, fence);
-    return rc;
-  }
-  for (uint32_t i = 0; i < n; i++)
-    receiver_release_put(receiver, views[i].token);
-  receiver_release_behind(receiver, fence, n);
-  end_stage(&receiver->end, -1);
-  return 0;
+  else
+    end_stage(&receiver->end, -1);
+  return rc;
 }
 
 void pst_receiver_fence_free(struct pst_receiver *receiver, struct pst_fence *fence)
@@ -147,15 +119,8 @@ void pst_receiver_fence_free(struct pst_receiver *receiver, struct pst_fence *fe
 
 int receiver_release_more(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n)
 {
-  struct release_fifo *after = &receiver->after;
-  int rc = n > release_views_out(receiver) ? -EINVAL : receiver_release_room(receiver, n);
-
   if (receiver->unfenced)
     return pst_receiver_release(receiver, views, n);
-  if (rc < 0)
-    return rc;
-  for (uint32_t i = 0; i < n; i++)
-    receiver_release_put(receiver, views[i].token);
-  after->batches[(after->tail - 1) & (after->capacity - 1)].count += n;
-  return 0;
+  return n > release_views_out(receiver) ? -EINVAL
+                                         : receiver_release_behind(receiver, views, n, NULL);
 }

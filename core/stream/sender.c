@@ -4,7 +4,7 @@
  * both are rings of the same power of two. SENDs of an endpoint are done in post
  * order, so five counters tell everything:
  *     freed <= done of each leg <= posted of each leg <= staged <= submitted <= acquired
- * where staged is submitted, unless sender_staged.c copies.
+ * where staged is submitted, unless sender_staging.c copies.
  * With fan-out each receiver has a leg of its own; a slot is free when the last
  * leg is done with it.
  */
@@ -14,27 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
 #include "engine/strided.h"
-#include "event_loop.h"
-#include "lane.h"
-#include "loss.h"
 #include "sender.h"
 #include "session.h"
 
 #define SENDER_FLUSH_COOKIE UINT64_MAX
 
 /* ---- Posting and reaping ------------------------------------------------------------ */
-
-static struct sender_leg *leg_of(struct pst_sender *sender)
-{
-  struct pst_sender *leader = sender_leader(sender);
-
-  for (uint32_t i = 0; i < leader->leg_count; i++)
-    if (leader->legs[i].owner == sender)
-      return &leader->legs[i];
-  return NULL;
-}
 
 static void leg_fail(struct sender_leg *leg, int status)
 {
@@ -46,16 +32,13 @@ static void leg_fail(struct sender_leg *leg, int status)
 static void leg_miscounted(struct sender_leg *leg, const struct pst_completion *completion)
 {
   struct session_end *end = &leg->owner->end;
-  char text[256];
 
   leg->dead = true;
-  snprintf(text, sizeof(text),
-           "stream %s: transport %s ends %lu messages up to message %lu, but of %lu that were "
-           "posted the next to end is %lu: a bug of the transport",
-           end->name, end->lane->device->plugin->name, completion->u.done.count,
-           completion->u.done.cookie, leg->posted, leg->done);
-  pst_log(PST_LOG_ERROR, "%s", text);
-  end_fail(end, -EIO, text);
+  end_fail_logged(end, -EIO,
+                  "transport %s ends %lu messages up to message %lu, but of %lu that were posted "
+                  "the next to end is %lu: a bug of the transport",
+                  end->device->plugin->name, completion->u.done.count, completion->u.done.cookie,
+                  leg->posted, leg->done);
 }
 
 static void sender_done(struct session_end *end, const struct pst_completion *completion)
@@ -69,7 +52,7 @@ static void sender_done(struct session_end *end, const struct pst_completion *co
       end_gone(&sender->end, completion->status);
     return;
   }
-  struct sender_leg *leg = leg_of(sender);
+  struct sender_leg *leg = &sender_leader(sender)->legs[sender->leg];
   /* The cookie is the sequence, and SENDs are covered in post order: each by one DONE. */
   if (__builtin_expect(completion->u.done.cookie + 1 - leg->done != completion->u.done.count ||
                            completion->u.done.cookie >= leg->posted,
@@ -114,19 +97,14 @@ static void leg_count_posted(const struct pst_sender *leader, struct sender_leg 
 static void leg_refused(const struct pst_sender *leader, struct sender_leg *leg, int rc)
 {
   struct session_end *end = &leg->owner->end;
-  char text[256];
 
   leg->dead = true;
-  if (rc != -EINVAL && rc != -EMSGSIZE && rc != -EOPNOTSUPP) {
+  if (rc == -EINVAL || rc == -EMSGSIZE || rc == -EOPNOTSUPP)
+    end_fail_logged(end, rc, "transport %s refuses a message of %lu B: %s; see its log",
+                    end->device->plugin->name,
+                    leader->requests[leg->posted & leader->slot_mask].arg.length, strerror(-rc));
+  else
     end_gone(end, rc);
-    return;
-  }
-  snprintf(text, sizeof(text),
-           "stream %s: transport %s refuses a message of %lu B: %s; see its log", end->name,
-           end->lane->device->plugin->name,
-           leader->requests[leg->posted & leader->slot_mask].arg.length, strerror(-rc));
-  pst_log(PST_LOG_ERROR, "%s", text);
-  end_fail(end, rc, text);
 }
 
 /* Returns how many were posted. */
@@ -285,7 +263,9 @@ static int sender_blocked_stage(const struct pst_sender *sender)
     if (!leg->dead && leg->done == sender->freed && leg->posted < sender->submitted)
       return leg->wait == PST_WAIT_CREDIT ? PST_STAGE_CREDIT : PST_STAGE_TRANSPORT;
   }
-  return sender->lends ? PST_STAGE_CREDIT : PST_STAGE_TRANSPORT;
+  /* DONE of what is lent waits for the receiver's release. */
+  return sender->end.device->limits.capabilities & PST_CAP_LEND ? PST_STAGE_CREDIT
+                                                                : PST_STAGE_TRANSPORT;
 }
 
 static bool sender_all_connected(const struct pst_sender *sender)
@@ -296,23 +276,16 @@ static bool sender_all_connected(const struct pst_sender *sender)
   return true;
 }
 
-/* The first of these slots, and how many of them lie in a row from there. */
-static uint32_t sender_row_of(const struct pst_sender *sender, uint64_t sequence, uint64_t n,
-                              uint64_t *first)
-{
-  *first = sequence & sender->slot_mask;
-  return (uint32_t)(n < sender->slots - *first ? n : sender->slots - *first);
-}
-
 static void sender_fill_slots(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
 {
   char *host = sender->region.mem.host;
-  uint64_t sequence = sender->acquired, stride = sender->stride, first;
+  uint64_t sequence = sender->acquired, stride = sender->stride;
   uint32_t capacity = (uint32_t)sender->end.config->message;
 
   sender->acquired += n;
   while (n) {
-    uint32_t row = sender_row_of(sender, sequence, n, &first);
+    const uint64_t first = sequence & sender->slot_mask, left = sender->slots - first;
+    const uint32_t row = (uint32_t)(n < left ? n : left);
     uint64_t offset = sender->base + first * stride;
     for (const struct pst_slot *end = slots + row; slots < end; slots++, offset += stride) {
       slots->address = sender->region.mem.address + offset;
@@ -443,25 +416,24 @@ static uint32_t sender_payload_row(const struct pst_sender *sender, const struct
 
 int pst_sender_fill(struct pst_sender *sender, const struct pst_slot *slots, uint32_t n)
 {
-  const struct pst_memory_ops *memory;
+  const struct engine_memory *memory = sender->memory;
   struct pst_payload_row rows[SESSION_POLL_BATCH];
-  uint64_t ticket;
+  uint64_t ticket = 0, done;
   int rc;
 
   if (!sender->queue)
     return -EOPNOTSUPP;
-  memory = sender->memory->plugin->memory;
   while (n) {
     uint32_t run = n < SESSION_POLL_BATCH ? n : SESSION_POLL_BATCH;
     uint32_t count = 0;
     for (uint32_t i = 0; i < run; count++)
       i += sender_payload_row(sender, slots + i, run - i, &rows[count]);
-    uint64_t done = 0;
-    while ((rc = memory->fill_rows(sender->queue, sender->seed, rows, count, &ticket)) == -EAGAIN)
-      memory->queue_poll(sender->queue, &done);
+    while ((rc = memory->ops->fill_rows(sender->queue, sender->seed, rows, count, &ticket)) ==
+           -EAGAIN)
+      memory->ops->queue_poll(sender->queue, &done);
     /* The transport reads the slots as soon as they are submitted. */
-    while (rc == 0 && done < ticket)
-      rc = memory->queue_poll(sender->queue, &done);
+    if (rc == 0)
+      rc = engine_memory_await(memory, sender->queue, ticket);
     if (rc < 0)
       return rc;
     slots += run;
@@ -594,6 +566,9 @@ static uint64_t sender_due_ns(const struct session_end *end, uint64_t now)
 const struct end_ops sender_ops = {.role = "sender",
                                    .peer_role = "receiver",
                                    .is_sender = true,
+                                   .size = sizeof(struct pst_sender),
+                                   .open = sender_open,
+                                   .close = sender_close,
                                    .done = sender_done,
                                    .counts = sender_answer_counts,
                                    .params = sender_params,

@@ -8,6 +8,8 @@
 #include "end.h"
 #include "rate_limit.h"
 
+#define SENDER_PARAMS_MAX 14 /* the application's; the rest of CONTROL_PARAMS_MAX is ours */
+
 struct sender_staging;
 
 /* Requests of one endpoint of a sender. Fan-out: a sender has several legs. */
@@ -35,8 +37,9 @@ struct pst_sender {
   struct pst_request *requests; /* slot by slot, constant fields set once */
   uint64_t *bytes_to;           /* slot by slot: payload of all messages up to this one */
   uint64_t bytes_submitted;
-  struct sender_leg *legs;
+  struct sender_leg *legs; /* the first is its own */
   uint32_t leg_count;
+  uint32_t leg;              /* its own, of its leader's */
   struct pst_sender *leader; /* fan-out: whose slots these are; NULL: its own */
   uint64_t acquired;         /* next sequence to acquire */
   uint64_t submitted;
@@ -48,7 +51,6 @@ struct pst_sender {
   bool is_held; /* `rate` gave it less than was wanted */
   uint64_t seed;
   bool has_pattern; /* its messages are the test pattern of `seed` */
-  bool lends;       /* DONE waits for the receiver's release */
   bool finishing;
   uint32_t stopped;        /* stat_; enum pst_stop */
   enum sender_flush flush; /* behind the last message */
@@ -85,8 +87,17 @@ static inline uint32_t sender_stopped(const struct pst_sender *sender)
 }
 
 /* sender_open.c */
-int sender_open(struct pst_session *session, struct pst_sender *sender, struct pst_error *error);
-void sender_close(struct pst_sender *sender);
+int sender_open(struct session_end *end, struct pst_error *error);
+void sender_close(struct session_end *end);
+/* What the region of a sender's slots has to be for the transport of one of its legs. */
+struct region_params sender_slot_params(const struct pst_sender *sender,
+                                        const struct session_end *leg_owner);
+
+/* loss.c: what its transport has dropped. With end_lock() held, or on the end's thread. */
+void loss_of_sender(const struct pst_sender *sender, struct pst_drop *drops, uint32_t *count);
+/* The receiver has said last words of a stream that has broken off: what it was not told of. */
+void loss_unheard(const struct pst_sender *sender, uint64_t sent, struct pst_drop *drops,
+                  uint32_t *count);
 
 /* sender_staging.c. Send from twins of the slots, because of `why`; the transports need `needs` of
  * the memory. */

@@ -5,17 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lane.h"
 #include "sender.h"
 #include "session.h"
 
 #define SENDER_SEED_DEFAULT 1
 
-static bool sender_sends_from(const struct pst_sender *sender, const struct pst_sender *slots)
+static bool sender_sends_from(const struct session_end *end, const struct pst_sender *slots)
 {
-  const char *share = sender->end.share;
-
-  return sender == slots || (share && strcmp(share, slots->end.name) == 0);
+  return end == &slots->end ||
+         (end->ops->is_sender && end->share && strcmp(end->share, slots->end.name) == 0);
 }
 
 /* enum pst_memory_need of all transports that send from its slots: its own, and with fan-out those
@@ -25,22 +23,21 @@ static uint32_t sender_needs(const struct pst_sender *sender)
   const struct pst_session *session = sender->end.session;
   uint32_t needs = 0;
 
-  for (uint32_t i = 0; i < session->sender_count; i++)
-    if (sender_sends_from(session->senders[i], sender))
-      needs |= session->senders[i]->end.lane->device->limits.send_needs;
+  for (uint32_t i = 0; i < session->end_count; i++)
+    if (sender_sends_from(session->ends[i], sender))
+      needs |= session->ends[i]->device->limits.send_needs;
   return needs;
 }
 
-/* What the region of a sender's slots has to be for the transport of one of its legs. */
-static struct region_params sender_slot_params(const struct pst_sender *sender,
-                                               const struct pst_sender *leg_owner)
+struct region_params sender_slot_params(const struct pst_sender *sender,
+                                        const struct session_end *leg_owner)
 {
   return (struct region_params){.memory = sender->memory,
-                                .device = leg_owner->end.lane->device,
+                                .device = leg_owner->device,
                                 .length = sender->stride * sender->slots,
-                                .alignment = engine_device_alignment(sender->end.lane->device),
+                                .alignment = engine_device_alignment(sender->end.device),
                                 .purpose = sender->staging ? PST_ALLOC_STAGING : PST_ALLOC_NORMAL,
-                                .needs = leg_owner->end.lane->device->limits.send_needs,
+                                .needs = leg_owner->device->limits.send_needs,
                                 .label = sender->end.name,
                                 .lower = "`ring` or `message`",
                                 .use = " for the sender's slots",
@@ -48,58 +45,47 @@ static struct region_params sender_slot_params(const struct pst_sender *sender,
                                 .access = PST_ACCESS_LOCAL_READ};
 }
 
-/* A transport that cannot read the slots: its own, or that of a stream which shares them. */
-static bool sender_meets_all(const struct pst_sender *sender, struct region_why *why)
+/* `why` says which transport cannot read the slots: its own, or that of a stream which shares them.
+ */
+static void sender_check_needs(const struct pst_sender *sender, struct region_why *why)
 {
   const struct pst_session *session = sender->end.session;
 
-  for (uint32_t i = 0; i < session->sender_count; i++) {
-    const struct pst_sender *leg = session->senders[i];
+  for (uint32_t i = 0; i < session->end_count; i++) {
+    const struct session_end *leg = session->ends[i];
     const struct region_params params = sender_slot_params(sender, leg);
     const char *lacks;
     if (!sender_sends_from(leg, sender) || region_meets(&sender->region, &params, why))
       continue;
-    if (leg != sender && region_lacks(&sender->region.mem, params.needs, &lacks))
+    if (leg != &sender->end && region_lacks(&sender->region.mem, params.needs, &lacks))
       snprintf(why->text, sizeof(why->text),
                "transport %s of stream %.64s sends from memory with %s, memory %s (%s) has not",
-               params.device->plugin->name, leg->end.name, lacks, sender->memory->plugin->name,
+               params.device->plugin->name, leg->name, lacks, sender->memory->plugin->name,
                sender->region.mem.backing);
-    return false;
+    return;
   }
-  return true;
 }
 
-static int sender_fail_region(const struct pst_sender *sender, int rc, const struct region_why *why,
-                              const char *remedy, struct pst_error *error)
-{
-  char name[96];
-
-  snprintf(name, sizeof(name), "stream %s", sender->end.name);
-  return region_fail(error, rc, name, why, remedy);
-}
-
-/* *reason says why the transport cannot read it, "" where it may. */
-static int sender_alloc_slots(struct pst_sender *sender, char *reason, size_t size,
+/* Where the transport cannot read it, why->text says why. */
+static int sender_alloc_slots(struct pst_sender *sender, struct region_why *why,
                               struct pst_error *error)
 {
   const enum config_sender_path path = sender->end.config->sender.path;
-  struct region_params params = sender_slot_params(sender, sender);
-  struct region_why why;
+  struct region_params params = sender_slot_params(sender, &sender->end);
 
   params.needs = path == CONFIG_SENDER_PATH_STAGED ? 0 : sender_needs(sender);
   params.is_staged_else = path == CONFIG_SENDER_PATH_AUTO;
-  int rc = region_alloc(&sender->region, &params, &why);
-  if (rc == -EOPNOTSUPP && !why.is_alloc) { /* staged, the NIC reaches none of it */
-    snprintf(reason, size, "%.*s", (int)size - 1, why.text);
+  int rc = region_alloc(&sender->region, &params, why);
+  if (rc == -EOPNOTSUPP && !why->is_alloc) { /* staged, the NIC reaches none of it */
     params.needs = 0;
-    rc = region_alloc(&sender->region, &params, &why);
+    rc = region_alloc(&sender->region, &params, why);
   }
   if (rc < 0)
-    return sender_fail_region(sender, rc, &why, "; lower `ring` or `message`", error);
+    return region_fail(error, rc, sender->end.label, why, "; lower `ring` or `message`");
   if (path == CONFIG_SENDER_PATH_STAGED)
-    snprintf(reason, size, "asked for by `sender.path: staged`");
-  else if (!sender_meets_all(sender, &why))
-    snprintf(reason, size, "%.*s", (int)size - 1, why.text);
+    snprintf(why->text, sizeof(why->text), "asked for by `sender.path: staged`");
+  else
+    sender_check_needs(sender, why);
   return 0;
 }
 
@@ -107,20 +93,20 @@ static int sender_open_region(struct pst_sender *sender, const struct pst_limits
                               struct pst_error *error)
 {
   uint64_t step = limits->slot_alignment > CACHE_LINE ? limits->slot_alignment : CACHE_LINE;
-  char why[160] = "";
+  struct region_why why = {.text = ""};
   int rc;
 
   sender->base = limits->send_headroom;
   sender->stride = round_up(limits->send_headroom + sender->end.config->message, step);
   if (sender->end.config->stride > sender->stride)
     sender->stride = round_up(sender->end.config->stride, step);
-  rc = sender_alloc_slots(sender, why, sizeof(why), error);
+  rc = sender_alloc_slots(sender, &why, error);
   if (rc < 0)
     return rc;
   memcpy(sender->end.memory_backing, sender->region.mem.backing,
          sizeof(sender->end.memory_backing));
   sender->end.memory_kind = sender->region.mem.kind;
-  return why[0] ? sender_stage(sender, why, sender_needs(sender), error) : 0;
+  return why.text[0] ? sender_stage(sender, why.text, sender_needs(sender), error) : 0;
 }
 
 /* With the transport of one of its legs. *path and *why say why not. */
@@ -128,7 +114,7 @@ static int sender_register_leg(const struct pst_sender *leader, const struct pst
                                struct pst_mr **mr, struct pst_path_info *path,
                                struct region_why *why)
 {
-  const struct region_params params = sender_slot_params(leader, leg_owner);
+  const struct region_params params = sender_slot_params(leader, &leg_owner->end);
 
   return region_register(sender_region(leader), &params, mr, path, why);
 }
@@ -141,7 +127,7 @@ static int sender_fail_leg(const struct pst_sender *leader, const struct pst_sen
                   "stream %s: transport %s cannot send from the slots of stream %s, which it "
                   "shares, in memory %s (%s)%s%s; with `sender: {path: staged}` in stream %s they "
                   "are copied to memory that it reads",
-                  leg_owner->end.name, leg_owner->end.lane->device->plugin->name, leader->end.name,
+                  leg_owner->end.name, leg_owner->end.device->plugin->name, leader->end.name,
                   leader->memory->plugin->name, leader->region.mem.backing,
                   path->reason[0] ? ": " : "", path->reason, leader->end.name);
 }
@@ -156,43 +142,38 @@ static int sender_register_slots(struct pst_sender *sender, struct pst_error *er
 
   if (rc == -EOPNOTSUPP && !sender->staging) {
     snprintf(reason, sizeof(reason), "transport %s cannot send from memory %s%s%.80s",
-             sender->end.lane->device->plugin->name, sender->memory->plugin->name,
+             sender->end.device->plugin->name, sender->memory->plugin->name,
              path.reason[0] ? ": " : "", path.reason);
     rc = sender_stage(sender, reason, sender_needs(sender), error);
     if (rc < 0)
       return rc;
     rc = sender_register_leg(sender, sender, &sender->mr, &path, &why);
   }
-  return rc < 0 ? sender_fail_region(sender, rc, &why, "", error) : 0;
+  return rc < 0 ? region_fail(error, rc, sender->end.label, &why, "") : 0;
 }
 
-static int sender_open_slots(struct pst_session *session, struct pst_sender *sender,
-                             struct pst_error *error)
+static int sender_open_slots(struct pst_sender *sender, struct pst_error *error)
 {
   const struct config_stream *config = sender->end.config;
-  struct pst_queue_params queue = {.struct_size = sizeof(queue), .batches = 64, .pieces = 65536};
-  int rc = engine_memory_open(&session->engine, &config->sender.memory, &sender->memory, error);
+  int rc = engine_memory_open(&sender->end.session->engine, &config->sender.memory, &sender->memory,
+                              error);
 
   if (rc < 0)
     return rc;
   sender->slots = sender_slots(config);
   sender->slot_mask = sender->slots - 1;
-  rc = sender_open_region(sender, &sender->end.lane->device->limits, error);
+  rc = sender_open_region(sender, &sender->end.device->limits, error);
   if (rc == 0)
     rc = sender_register_slots(sender, error);
+  if (rc == 0 && (sender->memory->ops->capabilities & PST_MEMORY_CAP_PATTERN))
+    rc = end_open_queue(&sender->end, sender->memory, 64, 65536, &sender->queue, error);
   if (rc < 0)
     return rc;
-  if (sender->memory->plugin->memory->capabilities & PST_MEMORY_CAP_PATTERN) {
-    rc = sender->memory->plugin->memory->queue_open(sender->memory->memory, &queue, &sender->queue);
-    if (rc < 0)
-      return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: memory %s opens no queue: %s",
-                      sender->end.name, sender->memory->plugin->name, strerror(-rc));
-  }
   sender->requests = aligned_alloc(CACHE_LINE, sizeof(*sender->requests) * sender->slots);
   sender->bytes_to = calloc(sender->slots, sizeof(*sender->bytes_to));
   sender->legs = calloc(1, sizeof(*sender->legs));
   if (!sender->requests || !sender->bytes_to || !sender->legs)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
+    return end_out_of_memory(&sender->end, error);
   for (uint32_t i = 0; i < sender->slots; i++)
     sender->requests[i] = (struct pst_request){.opcode = PST_OP_SEND,
                                                .flags = PST_REQUEST_EXCLUSIVE,
@@ -200,40 +181,34 @@ static int sender_open_slots(struct pst_session *session, struct pst_sender *sen
                                                .offset = sender->base + i * sender->stride};
   sender->legs[0] = (struct sender_leg){.owner = sender, .mr = sender->mr};
   sender->leg_count = 1;
-  sender->lends = sender->end.lane->device->limits.capabilities & PST_CAP_LEND;
   rate_limit_init(&sender->rate, config->sender.rate_bps, config->sender.burst, config->message);
   rate_limit_chunks(&sender->rate, config->sender.chunk, config->sender.sleep_ns);
   return 0;
 }
 
-static int sender_join_leader(struct pst_session *session, struct pst_sender *sender,
-                              struct pst_error *error)
+static int sender_join_leader(struct pst_sender *sender, struct pst_error *error)
 {
-  struct pst_sender *leader = pst_session_sender(session, sender->end.share);
-  struct sender_leg *legs;
-  int rc;
+  struct pst_sender *leader = pst_session_sender(sender->end.session, sender->end.share);
+  struct sender_leg leg = {.owner = sender};
 
   if (!leader)
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
                     "stream %s: sender.share: stream %s is not among the streams of this run",
                     sender->end.name, sender->end.share);
-  legs = realloc(leader->legs, (leader->leg_count + 1) * sizeof(*legs));
-  if (!legs)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
-  leader->legs = legs;
-  legs[leader->leg_count] = (struct sender_leg){.owner = sender, .mr = leader->mr};
   sender->leader = leader;
-  if (sender->end.lane->device != leader->end.lane->device) {
+  if (sender->end.device != leader->end.device) {
     struct pst_path_info path;
     struct region_why why;
-    rc = sender_register_leg(leader, sender, &sender->mr, &path, &why);
+    int rc = sender_register_leg(leader, sender, &sender->mr, &path, &why);
     if (rc == -EOPNOTSUPP && !leader->staging)
       return sender_fail_leg(leader, sender, &path, error);
     if (rc < 0)
-      return sender_fail_region(sender, rc, &why, "", error);
-    legs[leader->leg_count].mr = sender->mr;
+      return region_fail(error, rc, sender->end.label, &why, "");
   }
-  leader->leg_count++;
+  leg.mr = sender->mr ? sender->mr : leader->mr;
+  sender->leg = leader->leg_count;
+  if (ARRAY_APPEND(leader->legs, leader->leg_count, leg) < 0)
+    return end_out_of_memory(&sender->end, error);
   sender->end.path = leader->end.path;
   for (uint32_t i = 0; i < leader->slots; i++)
     leader->requests[i].flags &= (uint8_t)~PST_REQUEST_EXCLUSIVE;
@@ -266,63 +241,36 @@ int pst_sender_pattern(struct pst_sender *sender, const uint64_t *seed)
   return 0;
 }
 
-int sender_open(struct pst_session *session, struct pst_sender *sender, struct pst_error *error)
+int sender_open(struct session_end *end, struct pst_error *error)
 {
-  const struct config_stream *config = sender->end.config;
-  const struct pst_limits *limits = &sender->end.lane->device->limits;
-  struct pst_endpoint_params params = {.struct_size = sizeof(params),
-                                       .roles = PST_ROLE_SENDER,
-                                       .cookie = (uint64_t)(uintptr_t)&sender->end,
-                                       .options = sender->end.transport->plugin.options,
-                                       .label = config->name,
-                                       .message_max = config->message,
-                                       .pieces = 1,
-                                       .timeout_ns = config->timeout_ns};
-  int rc;
+  struct pst_sender *sender = (struct pst_sender *)end;
+  const struct pst_limits *limits = &end->device->limits;
+  struct pst_endpoint_params params = {.pieces = 1};
 
-  if (config->message > limits->message_max)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EMSGSIZE,
-                    "stream %s: message: %lu B is more than transport %s carries in one: %lu B",
-                    config->name, config->message, sender->end.lane->device->plugin->name,
-                    limits->message_max);
-  sender->seed = sender_seed(config->name, SENDER_SEED_DEFAULT);
+  sender->seed = sender_seed(end->name, SENDER_SEED_DEFAULT);
   sender->has_pattern = true;
-  rc = sender->end.share ? sender_join_leader(session, sender, error)
-                         : sender_open_slots(session, sender, error);
+  int rc = end->share ? sender_join_leader(sender, error) : sender_open_slots(sender, error);
   if (rc < 0)
     return rc;
   params.mr = sender->mr ? sender->mr : sender_leader(sender)->mr;
   params.requests = sender_leader(sender)->slots + 1;
   if (params.requests > limits->requests_max)
     params.requests = limits->requests_max;
-  pst_log_clear_error();
-  rc = sender->end.lane->ops->endpoint_open(sender->end.lane->worker, &params,
-                                            &sender->end.endpoint);
-  if (rc == 0)
-    sender->end.endpoint_state = END_ENDPOINT_OPEN;
-  if (rc < 0 && pst_fail_said(error, engine_exit_status(rc), rc) == rc)
-    return rc;
-  if (rc < 0)
-    return pst_fail(error, engine_exit_status(rc), rc,
-                    "stream %s: transport %s opens no endpoint: %s", config->name,
-                    sender->end.lane->device->plugin->name, strerror(-rc));
-  return 0;
+  return end_open_endpoint(end, &params, error);
 }
 
-void sender_close(struct pst_sender *sender)
+void sender_close(struct session_end *end)
 {
-  if (!sender)
-    return;
-  struct session_lane *lane = sender->end.lane;
-  if (sender->queue)
-    sender->memory->plugin->memory->queue_close(sender->queue);
+  struct pst_sender *sender = (struct pst_sender *)end;
+
+  engine_memory_close_queue(sender->memory, sender->queue);
   if (sender->mr)
-    lane->ops->mr_deregister(lane->device->device, sender->mr);
+    end->device->ops->mr_deregister(end->device->device, sender->mr);
   sender_unstage(sender);
   region_close(&sender->region);
   free(sender->requests);
   free(sender->bytes_to);
   free(sender->legs);
-  end_destroy(&sender->end);
+  end_destroy(end);
   free(sender);
 }

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "engine/strided.h"
-#include "lane.h"
 #include "sender.h"
 
 #define STAGING_COPIES 8
@@ -40,19 +39,14 @@ static int sender_staging_fail_open(const struct pst_sender *sender, const char 
 static int sender_staging_open_region(struct pst_sender *sender, const char *why, uint32_t needs,
                                       struct pst_error *error)
 {
-  struct region_params params = {.memory = sender->memory,
-                                 .device = sender->end.lane->device,
-                                 .length = sender->stride * sender->slots,
-                                 .alignment = engine_device_alignment(sender->end.lane->device),
-                                 .purpose = PST_ALLOC_STAGING,
-                                 .needs = needs,
-                                 .label = sender->end.name,
-                                 .lower = "`ring` or `message`",
-                                 .use = " of pinned host memory"};
+  struct region_params params = sender_slot_params(sender, &sender->end);
   struct region *region = &sender->staging->region;
   struct region_why failure;
   const char *lacks;
   char text[160];
+
+  params.needs = needs;
+  params.use = " of pinned host memory";
   int rc = region_alloc(region, &params, &failure);
 
   if (rc < 0)
@@ -67,23 +61,20 @@ static int sender_staging_open_region(struct pst_sender *sender, const char *why
 int sender_stage(struct pst_sender *sender, const char *why, uint32_t needs,
                  struct pst_error *error)
 {
-  const struct pst_memory_ops *memory = sender->memory->plugin->memory;
-  struct pst_queue_params queue = {
-      .struct_size = sizeof(queue), .batches = STAGING_COPIES, .pieces = STAGING_PIECES};
-
   if (sender->end.config->sender.path == CONFIG_SENDER_PATH_DIRECT)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
                     "stream %s: sender.path: direct is not possible: %s; `auto` stages",
                     sender->end.name, why);
-  if (!(memory->capabilities & PST_MEMORY_CAP_COPY))
+  if (!(sender->memory->ops->capabilities & PST_MEMORY_CAP_COPY))
     return sender_staging_fail_open(sender, why, "that memory cannot copy", -EOPNOTSUPP, error);
   sender->staging = calloc(1, sizeof(*sender->staging));
   if (!sender->staging || copy_rows_open(&sender->staging->rows, STAGING_PIECES) < 0)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "stream %s: out of memory", sender->end.name);
+    return end_out_of_memory(&sender->end, error);
   int rc = sender_staging_open_region(sender, why, needs, error);
   if (rc < 0)
     return rc;
-  rc = memory->queue_open(sender->memory->memory, &queue, &sender->staging->queue);
+  rc = engine_memory_open_queue(sender->memory, STAGING_COPIES, STAGING_PIECES,
+                                &sender->staging->queue);
   if (rc < 0)
     return sender_staging_fail_open(sender, why, "the memory opens no queue", rc, error);
   sender->end.path.path = PST_PATH_STAGED;
@@ -103,8 +94,7 @@ void sender_unstage(struct pst_sender *sender)
 
   if (!staging)
     return;
-  if (staging->queue)
-    sender->memory->plugin->memory->queue_close(staging->queue);
+  engine_memory_close_queue(sender->memory, staging->queue);
   region_close(&staging->region);
   copy_rows_close(&staging->rows);
   free(staging);
@@ -119,7 +109,7 @@ static int sender_staging_reap(struct pst_sender *sender)
 
   if (staging->head == staging->tail)
     return 0;
-  rc = sender->memory->plugin->memory->queue_poll(staging->queue, &done);
+  rc = sender->memory->ops->queue_poll(staging->queue, &done);
   for (; rc == 0 && staging->head != staging->tail; staging->head++) {
     uint32_t at = staging->head % STAGING_COPIES;
     if (staging->copies[at].ticket > done)
@@ -153,8 +143,8 @@ int sender_copy(struct pst_sender *sender)
          staging->tail - staging->head < STAGING_COPIES) {
     uint64_t up_to = sender_staging_describe(sender);
     if (staging->rows.count)
-      rc = sender->memory->plugin->memory->copy_rows(staging->queue, staging->rows.row,
-                                                     staging->rows.count, &staging->last_ticket);
+      rc = sender->memory->ops->copy_rows(staging->queue, staging->rows.row, staging->rows.count,
+                                          &staging->last_ticket);
     if (rc < 0)
       break;
     staging->given = up_to;

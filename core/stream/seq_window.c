@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "seq_window.h"
 
+#include "engine/usage.h"
+
 static bool seq_window_seen(const struct seq_window *track, uint64_t sequence)
 {
   uint64_t bit = sequence % SEQ_WINDOW;
@@ -56,13 +58,13 @@ enum seq_window_verdict seq_window_slow(struct seq_window *track, uint64_t seque
     return SEQ_NEW;
   }
   if (sequence < track->contiguous || seq_window_seen(track, sequence)) {
-    track->duplicates++;
+    stat_add(track->duplicates, 1);
     return SEQ_DUPLICATE;
   }
   if (sequence < track->base)
     track->base = sequence;
   seq_window_mark(track, sequence, true);
-  track->reordered++;
+  stat_add(track->reordered, 1);
   seq_window_advance(track);
   return SEQ_LATE;
 }

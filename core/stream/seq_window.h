@@ -19,8 +19,8 @@ struct seq_window {
   uint64_t base;       /* floats: the least seen; else 0 */
   uint64_t next;       /* one past the highest seen */
   uint64_t contiguous; /* all before it have been seen, or are out of the window */
-  uint64_t duplicates;
-  uint64_t reordered;
+  uint64_t duplicates; /* stat_ */
+  uint64_t reordered;  /* stat_ */
   uint64_t bits[SEQ_WINDOW / 64]; /* of [next - WINDOW, next), by sequence mod WINDOW */
 };
 

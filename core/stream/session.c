@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing a session, and finding what is in it. */
+/* Opening and closing a session. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lane.h"
 #include "receiver.h"
 #include "sender.h"
 #include "session.h"
@@ -16,16 +15,6 @@
  * sender has ended when all of it is with the device, a receiver by silence or when its
  * application has had enough. What was sent is what the numbers of the messages span.
  */
-static int session_foreign_refuse(const struct session_end *end, int rc, struct pst_error *error)
-{
-  if (pst_fail_said(error, engine_exit_status(rc), rc) == rc)
-    return rc;
-  return pst_fail(error, engine_exit_status(rc), rc,
-                  "stream %s: transport %s cannot begin without a peer's address (`control: "
-                  "none`): %s; its options name the peer, see `penstock plugins %s`",
-                  end->name, end->device->plugin->name, strerror(-rc), end->device->plugin->name);
-}
-
 static int session_foreign_begin(struct session_end *end, struct pst_error *error)
 {
   const struct pst_transport_ops *ops = end->lane->ops;
@@ -41,13 +30,18 @@ static int session_foreign_begin(struct session_end *end, struct pst_error *erro
     return 0;
   pst_log_clear_error();
   rc = ops->endpoint_connect(end->endpoint, NULL);
+  if (rc < 0 && pst_fail_said(error, engine_exit_status(rc), rc) == rc)
+    return rc;
   if (rc < 0)
-    return session_foreign_refuse(end, rc, error);
+    return pst_fail(error, engine_exit_status(rc), rc,
+                    "stream %s: transport %s cannot begin without a peer's address (`control: "
+                    "none`): %s; its options name the peer, see `penstock plugins %s`",
+                    end->name, end->device->plugin->name, strerror(-rc), end->device->plugin->name);
   if (ops->describe(end->endpoint, words, sizeof(words)) < 0)
     words[0] = 0;
-  pthread_mutex_lock(&end->text_lock);
+  end_lock(end);
   snprintf(end->peer_text, sizeof(end->peer_text), "%s", words);
-  pthread_mutex_unlock(&end->text_lock);
+  end_unlock(end);
   return 0;
 }
 
@@ -55,14 +49,12 @@ static int session_foreign_open(struct pst_session *session, struct pst_error *e
 {
   int rc = 0;
 
-  if (session->roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER))
+  if (session_has_both(session))
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
                     "`control: none` is for one end alone, whose peer is not Penstock: run "
                     "`penstock receive` or `penstock send`; for both in one process leave it out");
-  for (uint32_t i = 0; i < session->sender_count && rc == 0; i++)
-    rc = session_foreign_begin(&session->senders[i]->end, error);
-  for (uint32_t i = 0; i < session->receiver_count && rc == 0; i++)
-    rc = session_foreign_begin(&session->receivers[i]->end, error);
+  for (uint32_t i = 0; i < session->end_count && rc == 0; i++)
+    rc = session_foreign_begin(session->ends[i], error);
   return rc;
 }
 
@@ -85,29 +77,36 @@ static int session_select_streams(struct pst_session *session,
   return 0;
 }
 
+static struct session_end *session_add_end(struct pst_session *session,
+                                           const struct config_stream *config,
+                                           const struct end_ops *ops)
+{
+  struct session_end *end = calloc(1, ops->size);
+
+  if (!end)
+    return NULL;
+  end_init(end, ops, session, config);
+  session->ends[session->end_count++] = end;
+  return end;
+}
+
 static int session_add_ends(struct pst_session *session, const struct config_stream *config,
                             struct session_stream *stream)
 {
-  int rc = 0;
-
   if (session->roles & PST_SESSION_SENDER) {
-    stream->sender = calloc(1, sizeof(*stream->sender));
+    stream->sender = (struct pst_sender *)session_add_end(session, config, &sender_ops);
     if (!stream->sender)
       return -ENOMEM;
-    session->senders[session->sender_count++] = stream->sender;
-    rc = end_init(&stream->sender->end, &sender_ops, session, config);
   }
-  if (rc == 0 && (session->roles & PST_SESSION_RECEIVER)) {
-    stream->receiver = calloc(1, sizeof(*stream->receiver));
+  if (session->roles & PST_SESSION_RECEIVER) {
+    stream->receiver = (struct pst_receiver *)session_add_end(session, config, &receiver_ops);
     if (!stream->receiver)
       return -ENOMEM;
-    session->receivers[session->receiver_count++] = stream->receiver;
     stream->receiver->pair = stream->sender;
-    rc = end_init(&stream->receiver->end, &receiver_ops, session, config);
     if (config->receiver.share)
       session_stream_find(session, config->receiver.share)->sharers++;
   }
-  return rc;
+  return 0;
 }
 
 static int session_make_ends(struct pst_session *session, const struct pst_session_params *params,
@@ -117,9 +116,8 @@ static int session_make_ends(struct pst_session *session, const struct pst_sessi
   int rc;
 
   session->streams = calloc(count ? count : 1, sizeof(*session->streams));
-  session->senders = calloc(count ? count : 1, sizeof(*session->senders));
-  session->receivers = calloc(count ? count : 1, sizeof(*session->receivers));
-  if (!session->streams || !session->senders || !session->receivers)
+  session->ends = calloc(count ? 2 * (size_t)count : 1, sizeof(*session->ends));
+  if (!session->streams || !session->ends)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   rc = session_select_streams(session, params, error);
   if (rc < 0)
@@ -131,24 +129,22 @@ static int session_make_ends(struct pst_session *session, const struct pst_sessi
     if (rc < 0)
       return pst_fail(error, PST_EXIT_FAILED, rc, "out of memory");
   }
-  if (session->sender_count + session->receiver_count == 0)
+  if (session->end_count == 0)
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "the configuration has no streams to run");
   return 0;
 }
 
-/* Those that share come after those they share with. */
+/* Those that share come after those they share with, and senders after receivers. */
 static int session_open_ends(struct pst_session *session, struct pst_error *error)
 {
   int rc = 0;
 
-  for (int sharing = 0; sharing <= 1; sharing++) {
-    for (uint32_t i = 0; i < session->receiver_count && rc == 0; i++)
-      if ((session->receivers[i]->end.config->receiver.share != NULL) == sharing)
-        rc = receiver_open(session, session->receivers[i], error);
-    for (uint32_t i = 0; i < session->sender_count && rc == 0; i++)
-      if ((session->senders[i]->end.config->sender.share != NULL) == sharing)
-        rc = sender_open(session, session->senders[i], error);
-  }
+  for (int pass = 0; pass < 4; pass++)
+    for (uint32_t i = 0; i < session->end_count && rc == 0; i++) {
+      struct session_end *end = session->ends[i];
+      if (2 * (end->share != NULL) + end->ops->is_sender == pass)
+        rc = end->ops->open(end, error);
+    }
   for (uint32_t i = 0; i < session->engine.device_count && rc == 0; i++)
     rc = engine_device_start(session->engine.devices[i], error);
   return rc;
@@ -199,67 +195,55 @@ int pst_session_start(struct pst_session *session, struct pst_error *error)
                                        : control_adapter_open(session, error);
 }
 
-static bool session_awaits_last_word(const struct pst_receiver *receiver)
-{
-  return receiver->phase == RECEIVER_FINISHED && receiver->end.state != PST_STATE_ENDED;
-}
-
 /* Receivers that are through wait for their senders' last word, or these would take
  * the end for a failure. */
-static void session_await_last_words(struct pst_session *session)
+static bool session_awaits_last_word(struct session_end *end)
 {
-  uint64_t deadline = clock_now_ns() + SESSION_LAST_WORD_NS;
-  bool waiting = true;
-
-  while (waiting && session->control && clock_now_ns() < deadline) {
-    waiting = false;
-    for (uint32_t i = 0; i < session->thread_count; i++)
-      thread_progress(session->threads[i]);
-    for (uint32_t i = 0; i < session->receiver_count; i++)
-      waiting |= session_awaits_last_word(session->receivers[i]) &&
-                 end_check(&session->receivers[i]->end) == 0;
-    if (waiting)
-      nanosleep(&(struct timespec){.tv_nsec = (long)PST_NS_PER_MS}, NULL);
-  }
+  return !end->ops->is_sender && ((struct pst_receiver *)end)->phase == RECEIVER_FINISHED &&
+         end->state != PST_STATE_ENDED && end_check(end) == 0;
 }
 
-static bool session_any_awaits_last(const struct pst_session *session)
+/* What the peer of a failed end says last. */
+static bool session_awaits_counts(struct session_end *end)
 {
-  for (uint32_t i = 0; i < session->receiver_count; i++)
-    if (session->receivers[i]->end.control == END_CONTROL_AWAITS)
-      return true;
-  for (uint32_t i = 0; i < session->sender_count; i++)
-    if (session->senders[i]->end.control == END_CONTROL_AWAITS)
-      return true;
-  return false;
+  return end->control == END_CONTROL_AWAITS;
 }
 
-int pst_session_settle(struct pst_session *session, uint64_t timeout_ns)
+/* While any end waits for a word. 0, or -ETIMEDOUT. */
+static int session_await(struct pst_session *session, bool (*awaits)(struct session_end *end),
+                         uint64_t timeout_ns)
 {
   uint64_t deadline = clock_now_ns() + timeout_ns;
+  bool waiting = session->control != NULL;
 
-  while (session->control && session_any_awaits_last(session)) {
+  while (waiting) {
     for (uint32_t i = 0; i < session->thread_count; i++)
       thread_progress_now(session->threads[i]);
-    if (!session_any_awaits_last(session))
-      break;
-    if (clock_now_ns() >= deadline)
+    waiting = false;
+    for (uint32_t i = 0; i < session->end_count; i++)
+      waiting |= awaits(session->ends[i]);
+    if (waiting && clock_now_ns() >= deadline)
       return -ETIMEDOUT;
-    nanosleep(&(struct timespec){.tv_nsec = (long)PST_NS_PER_MS}, NULL);
+    if (waiting)
+      nanosleep(&(struct timespec){.tv_nsec = (long)PST_NS_PER_MS}, NULL);
   }
   return 0;
 }
 
-static bool session_poll_closing(struct pst_session *session, struct session_end **ends,
-                                 uint32_t count)
+int pst_session_settle(struct pst_session *session, uint64_t timeout_ns)
+{
+  return session_await(session, session_awaits_counts, timeout_ns);
+}
+
+static bool session_poll_closing(struct pst_session *session)
 {
   bool open = false;
 
   for (uint32_t t = 0; t < session->thread_count; t++)
     for (uint32_t l = 0; l < session->threads[t]->lane_count; l++)
       lane_poll_closing(session->threads[t]->lanes[l]);
-  for (uint32_t i = 0; i < count; i++)
-    open |= ends[i]->endpoint && ends[i]->endpoint_state != END_ENDPOINT_CLOSED;
+  for (uint32_t i = 0; i < session->end_count; i++)
+    open |= session->ends[i]->endpoint && session->ends[i]->endpoint_state != END_ENDPOINT_CLOSED;
   return open;
 }
 
@@ -268,22 +252,17 @@ static void session_close_endpoints(struct pst_session *session)
   uint64_t deadline = clock_now_ns() + PST_NS_PER_S;
   uint64_t give_up = deadline + PST_NS_PER_S;
 
-  for (uint32_t t = 0; t < session->thread_count; t++)
-    for (uint32_t e = 0; e < session->threads[t]->end_count; e++) {
-      struct session_end *end = session->threads[t]->ends[e];
-      end_close_endpoint(end, end->state == PST_STATE_ENDED ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT,
-                         deadline);
+  for (uint32_t i = 0; i < session->end_count; i++)
+    end_close_endpoint(
+        session->ends[i],
+        session->ends[i]->state == PST_STATE_ENDED ? PST_CLOSE_DRAIN : PST_CLOSE_ABORT, deadline);
+  while (session_poll_closing(session)) {
+    if (clock_now_ns() > give_up) {
+      pst_log(PST_LOG_WARN,
+              "an endpoint did not close within its deadline: a bug of its transport");
+      return;
     }
-  for (uint32_t t = 0; t < session->thread_count; t++) {
-    struct session_thread *thread = session->threads[t];
-    while (session_poll_closing(session, thread->ends, thread->end_count)) {
-      if (clock_now_ns() > give_up) {
-        pst_log(PST_LOG_WARN,
-                "an endpoint did not close within its deadline: a bug of its transport");
-        return;
-      }
-      sched_yield();
-    }
+    sched_yield();
   }
 }
 
@@ -291,29 +270,28 @@ void pst_session_close(struct pst_session *session)
 {
   if (!session)
     return;
-  session_await_last_words(session);
+  session_await(session, session_awaits_last_word, SESSION_LAST_WORD_NS);
   control_close(session->control);
   for (uint32_t i = 0; i < session->thread_count; i++)
     mailbox_drop(&session->threads[i]->mailbox);
   session->control = NULL;
   session_close_endpoints(session);
-  for (uint32_t i = 0; i < session->receiver_count; i++)
-    if (session->receivers[i]->ring)
-      receive_ring_close_ring(session->receivers[i]->ring);
+  for (uint32_t i = 0; i < session->end_count; i++)
+    if (session->ends[i]->ops->ring && session->ends[i]->ops->ring(session->ends[i]))
+      receive_ring_close_ring(session->ends[i]->ops->ring(session->ends[i]));
   setup_close_workers(session);
-  for (uint32_t i = 0; i < session->receiver_count; i++)
-    receiver_close(session->receivers[i]);
-  /* A follower may have its leader's slots registered with a device of its own. */
-  for (int leading = 0; leading <= 1; leading++)
-    for (uint32_t i = 0; i < session->sender_count; i++)
-      if (session->senders[i] && (session->senders[i]->leader == NULL) == leading) {
-        sender_close(session->senders[i]);
-        session->senders[i] = NULL;
-      }
+  /* One that shares may have the other's slots registered with a device of its own. */
+  for (int sharing = 1; sharing >= 0; sharing--)
+    for (uint32_t i = 0; i < session->end_count; i++) {
+      struct session_end *end = session->ends[i];
+      if (!end || (end->share != NULL) != sharing)
+        continue;
+      session->ends[i] = NULL;
+      end->ops->close(end);
+    }
   setup_close(session);
   free(session->streams);
-  free(session->senders);
-  free(session->receivers);
+  free(session->ends);
   pst_config_close(session->owner);
   free(session);
 }
@@ -337,16 +315,4 @@ uint32_t pst_session_threads(const struct pst_session *session)
 int pst_session_thread_cpu(const struct pst_session *session, uint32_t thread)
 {
   return thread < session->thread_count ? session->threads[thread]->cpu : -1;
-}
-
-struct pst_sender *pst_session_sender(struct pst_session *session, const char *name)
-{
-  const struct session_stream *stream = session_stream_find(session, name);
-  return stream ? stream->sender : NULL;
-}
-
-struct pst_receiver *pst_session_receiver(struct pst_session *session, const char *name)
-{
-  const struct session_stream *stream = session_stream_find(session, name);
-  return stream ? stream->receiver : NULL;
 }

@@ -16,8 +16,6 @@
 #include "engine/engine.h"
 
 #include "end.h"
-#include "event_loop.h"
-#include "lane.h"
 
 /* A stream of the configuration, by its place there. */
 struct session_stream {
@@ -35,14 +33,17 @@ struct pst_session {
   struct engine engine;
   struct session_thread **threads;
   uint32_t thread_count;
-  /* All ends of each side, in the order of the file. */
-  struct pst_sender **senders;
-  uint32_t sender_count;
-  struct pst_receiver **receivers;
-  uint32_t receiver_count;
+  /* In the order of the file, a stream's sender before its receiver. */
+  struct session_end **ends;
+  uint32_t end_count;
   bool is_started;
   struct control *control;
 };
+
+static inline bool session_has_both(const struct pst_session *session)
+{
+  return session->roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER);
+}
 
 /* NULL: the configuration has no such stream. */
 static inline struct session_stream *session_stream_find(const struct pst_session *session,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a session opens before its ends: threads, devices, lanes. */
+/* What a session opens before its ends: threads, devices, lanes; and finding its ends. */
 #include <errno.h>
 #include <netdb.h>
 #include <sched.h>
@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "control/socket.h"
-#include "engine/array.h"
 
 #include "receiver.h"
 #include "sender.h"
@@ -20,6 +19,18 @@
 static int setup_out_of_memory(struct pst_error *error)
 {
   return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the session");
+}
+
+struct pst_sender *pst_session_sender(struct pst_session *session, const char *name)
+{
+  const struct session_stream *stream = session_stream_find(session, name);
+  return stream ? stream->sender : NULL;
+}
+
+struct pst_receiver *pst_session_receiver(struct pst_session *session, const char *name)
+{
+  const struct session_stream *stream = session_stream_find(session, name);
+  return stream ? stream->receiver : NULL;
 }
 
 /* ---- Threads --------------------------------------------------------------------- */
@@ -47,17 +58,6 @@ static int setup_open_thread(struct pst_session *session, uint32_t index, struct
   return 0;
 }
 
-static struct session_end *setup_end_at(const struct pst_session *session, uint32_t i)
-{
-  /* Both sides alternate, so that with two threads each has one. */
-  uint32_t pairs = session->sender_count < session->receiver_count ? session->sender_count
-                                                                   : session->receiver_count;
-  if (i < 2 * pairs)
-    return i % 2 ? &session->receivers[i / 2]->end : &session->senders[i / 2]->end;
-  i -= pairs;
-  return i < session->sender_count ? &session->senders[i]->end : &session->receivers[i]->end;
-}
-
 /* What goes to one thread: ends that share a ring or slots, and, unless the file
  * says how many threads there are, both ends of a stream in this process: what one
  * core has just written is in its cache, and a stream costs one core, not two.
@@ -80,11 +80,10 @@ static uint32_t setup_usable_cores(void)
 
 static uint32_t setup_number_groups(const struct pst_session *session, uint32_t *groups)
 {
-  uint32_t ends = session->sender_count + session->receiver_count;
   uint32_t count = 0;
 
-  for (uint32_t i = 0; i < ends; i++) {
-    uint32_t *group = setup_group_of(session, setup_end_at(session, i), groups);
+  for (uint32_t i = 0; i < session->end_count; i++) {
+    uint32_t *group = setup_group_of(session, session->ends[i], groups);
     if (*group == 0)
       *group = ++count;
   }
@@ -93,10 +92,9 @@ static uint32_t setup_number_groups(const struct pst_session *session, uint32_t 
 
 static int setup_place_ends(struct pst_session *session, uint32_t *groups, struct pst_error *error)
 {
-  uint32_t ends = session->sender_count + session->receiver_count;
 
-  for (uint32_t i = 0; i < ends; i++) {
-    struct session_end *end = setup_end_at(session, i);
+  for (uint32_t i = 0; i < session->end_count; i++) {
+    struct session_end *end = session->ends[i];
     uint32_t group = *setup_group_of(session, end, groups);
     end->thread = session->threads[(group - 1) % session->thread_count];
     if (ARRAY_APPEND(end->thread->ends, end->thread->end_count, end) < 0)
@@ -156,15 +154,13 @@ static struct engine_device *setup_device_of(const struct pst_session *session,
 static int setup_note_device(struct pst_session *session, struct session_end *end,
                              struct pst_error *error)
 {
-  struct engine_device *device = setup_device_of(session, end->transport);
-
-  if (!device) {
-    device = engine_device_add(&session->engine);
-    if (!device)
-      return setup_out_of_memory(error);
-    device->config = end->transport;
-  }
-  end->device = device;
+  end->device = setup_device_of(session, end->transport);
+  if (end->device)
+    return 0;
+  end->device = engine_device_add(&session->engine);
+  if (!end->device)
+    return setup_out_of_memory(error);
+  end->device->config = end->transport;
   return 0;
 }
 
@@ -218,7 +214,7 @@ static void setup_find_local_address(const struct pst_session *session, char tex
   char why[256];
 
   text[0] = '\0';
-  if (session->receiver_count == 0 || session->sender_count || session->config->control.none ||
+  if ((session->roles & PST_SESSION_SENDER) || session->config->control.none ||
       socket_resolve(session->config->control.listen, true, &found, why, sizeof(why)) < 0 ||
       socket_is_any(&found.at[0]))
     return;
@@ -248,7 +244,7 @@ static int setup_check_shared(const struct engine_device *device, struct pst_err
   return 0;
 }
 
-static int setup_count_end(struct session_end *end, struct pst_error *error)
+static int setup_check_end(struct session_end *end, struct pst_error *error)
 {
   struct engine_device *device = end->device;
   const struct pst_limits *limits = &device->limits;
@@ -256,6 +252,10 @@ static int setup_count_end(struct session_end *end, struct pst_error *error)
   const bool is_full =
       ++device->end_count > limits->device_endpoints_max && limits->device_endpoints_max;
 
+  if (end->config->message > limits->message_max)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EMSGSIZE,
+                    "stream %s: message: %lu B is more than transport %s carries in one: %lu B",
+                    end->name, end->config->message, device->plugin->name, limits->message_max);
   if (++end->lane->end_count <= limits->endpoints_max && !is_full)
     return 0;
   return pst_fail(
@@ -268,19 +268,18 @@ static int setup_count_end(struct session_end *end, struct pst_error *error)
 
 int setup_devices(struct pst_session *session, struct pst_error *error)
 {
-  uint32_t ends = session->sender_count + session->receiver_count;
   char local[NI_MAXHOST];
   int rc = 0;
 
   setup_find_local_address(session, local);
-  for (uint32_t i = 0; i < ends && rc == 0; i++)
-    rc = setup_note_device(session, setup_end_at(session, i), error);
-  for (uint32_t i = 0; i < ends && rc == 0; i++)
-    setup_plan_end(setup_end_at(session, i));
+  for (uint32_t i = 0; i < session->end_count && rc == 0; i++)
+    rc = setup_note_device(session, session->ends[i], error);
+  for (uint32_t i = 0; i < session->end_count && rc == 0; i++)
+    setup_plan_end(session->ends[i]);
   for (uint32_t i = 0; i < session->engine.device_count && rc == 0; i++) {
     struct engine_device *device = session->engine.devices[i];
     device->plan.workers = setup_count_workers(session, device);
-    if (session->roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER))
+    if (session_has_both(session))
       device->plan.flags |= PST_PLAN_IN_PROCESS;
     if (session->config->threads.sleep_after_ns)
       device->plan.flags |= PST_PLAN_SLEEP;
@@ -290,11 +289,11 @@ int setup_devices(struct pst_session *session, struct pst_error *error)
     if (rc == 0)
       rc = setup_check_shared(device, error);
   }
-  for (uint32_t i = 0; i < ends && rc == 0; i++) {
-    struct session_end *end = setup_end_at(session, i);
+  for (uint32_t i = 0; i < session->end_count && rc == 0; i++) {
+    struct session_end *end = session->ends[i];
     rc = lane_open(end->thread, end->device, &end->lane, error);
     if (rc == 0)
-      rc = setup_count_end(end, error);
+      rc = setup_check_end(end, error);
   }
   return rc;
 }

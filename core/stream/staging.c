@@ -14,76 +14,60 @@
 /* Of one copy, where the memory makes it while it is called: some 0.3 ms of the thread's time. */
 #define STAGING_SLICE_BYTES (UINT64_C(64) << 10)
 
-static uint64_t staging_power_of_two(uint64_t n)
+static inline void staging_give_slot(struct fifo *free_slots, uint64_t slot)
 {
-  uint64_t p = 1;
-  while (p < n)
-    p <<= 1;
-  return p;
+  uint32_t *slots = free_slots->items;
+
+  slots[fifo_at(free_slots, free_slots->tail++)] = (uint32_t)slot;
 }
 
 static int staging_alloc(struct staging *staging, uint32_t slots)
 {
-  staging->copy_capacity = STAGING_COPIES;
-  staging->token_mask = staging_power_of_two(slots) - 1;
-  staging->copies = calloc(staging->copy_capacity, sizeof(*staging->copies));
-  staging->copy_tokens = calloc(staging->token_mask + 1, sizeof(uint64_t));
-  staging->final_mask = (uint32_t)staging->token_mask;
-  staging->final_free = calloc(staging->token_mask + 1, sizeof(uint32_t));
   staging->slice = UINT32_MAX;
-  int rc = copy_rows_open(&staging->rows, SESSION_DEVICE_BATCH);
-  if (rc < 0 || !staging->copies || !staging->copy_tokens || !staging->final_free)
+  if (fifo_reserve(&staging->copies, sizeof(struct staging_copy), STAGING_COPIES) < 0 ||
+      fifo_reserve(&staging->tokens, sizeof(uint64_t), slots) < 0 ||
+      fifo_reserve(&staging->free_slots, sizeof(uint32_t), slots) < 0)
     return -ENOMEM;
   for (uint32_t i = 0; i < slots; i++)
-    staging->final_free[staging->final_tail++] = i;
-  return 0;
+    staging_give_slot(&staging->free_slots, i);
+  return copy_rows_open(&staging->rows, SESSION_DEVICE_BATCH);
 }
 
 int staging_open(struct staging *staging, uint32_t slots, uint32_t pieces)
 {
-  const struct pst_memory_ops *memory = staging->memory->plugin->memory;
-  const struct pst_queue_params params = {
-      .struct_size = sizeof(params), .batches = STAGING_COPIES, .pieces = pieces};
-  int rc = memory->queue_open(staging->memory->memory, &params, &staging->queue);
+  int rc = engine_memory_open_queue(staging->memory, STAGING_COPIES, pieces, &staging->queue);
 
   return rc < 0 ? rc : staging_alloc(staging, slots);
 }
 
 void staging_close_queue(struct staging *staging)
 {
-  if (staging->queue)
-    staging->memory->plugin->memory->queue_close(staging->queue);
+  engine_memory_close_queue(staging->memory, staging->queue);
   staging->queue = NULL;
 }
 
 void staging_close(struct staging *staging)
 {
   region_close(&staging->region);
-  free(staging->copies);
-  free(staging->copy_tokens);
-  free(staging->final_free);
+  free(staging->copies.items);
+  free(staging->tokens.items);
+  free(staging->free_slots.items);
   copy_rows_close(&staging->rows);
   free(staging);
 }
 
-/* How many more of the transport's tokens copies can hold. */
-static uint64_t staging_tokens_left(const struct staging *staging)
-{
-  return staging->token_mask + 1 - (staging->token_tail - staging->token_head);
-}
-
 uint32_t staging_room(const struct staging *staging)
 {
-  uint64_t tokens = staging_tokens_left(staging);
+  uint32_t tokens = fifo_room(&staging->tokens);
 
-  if (staging->deferred || staging->copy_tail - staging->copy_head == staging->copy_capacity)
+  if (staging->deferred || fifo_room(&staging->copies) == 0)
     return 0;
   /* Final slots may be given back before their copies are done, and a transport
    * that lends has more tokens than the ring has slots. */
-  uint32_t slots = staging->final_tail - staging->final_head;
+  uint32_t slots = fifo_count(&staging->free_slots);
   uint32_t left = staging->placed < staging->slice ? staging->slice - staging->placed : 0;
   if (tokens < slots)
-    slots = (uint32_t)tokens;
+    slots = tokens;
   return slots < left ? slots : left;
 }
 
@@ -96,28 +80,37 @@ void staging_slice(struct staging *staging, uint64_t message)
     staging->slice = 1;
 }
 
+/* The copy that is started next. */
+static struct staging_copy *staging_next_copy(const struct staging *staging)
+{
+  return (struct staging_copy *)staging->copies.items +
+         fifo_at(&staging->copies, staging->copies.tail);
+}
+
 void staging_note(struct staging *staging, const struct pst_view *views, uint32_t n)
 {
-  assert(n <= staging_tokens_left(staging));
+  struct fifo *fifo = &staging->tokens;
+  uint64_t *tokens = fifo->items;
+
+  assert(n <= fifo_room(fifo));
   for (uint32_t i = 0; i < n; i++)
-    staging->copy_tokens[staging->token_tail++ & staging->token_mask] = views[i].token;
+    tokens[fifo_at(fifo, fifo->tail++)] = views[i].token;
   staging->placed += n;
 }
 
 /* Hand the queue a copy. -EAGAIN: it has no room before one that is under way is done. */
 static int staging_queue_copy(struct staging *staging, struct copy_rows *rows)
 {
-  const struct pst_memory_ops *memory = staging->memory->plugin->memory;
-  struct staging_copy *batch = &staging->copies[staging->copy_tail % staging->copy_capacity];
-  int rc = memory->copy_rows(staging->queue, rows->row, rows->count, &batch->ticket);
+  int rc = staging->memory->ops->copy_rows(staging->queue, rows->row, rows->count,
+                                           &staging_next_copy(staging)->ticket);
 
-  if (rc == -EAGAIN && staging->copy_head == staging->copy_tail) {
+  if (rc == -EAGAIN && !staging_is_copying(staging)) {
     pst_log(PST_LOG_ERROR, "memory %s takes no copy while none is under way: a bug of it",
             staging->memory->plugin->name);
     rc = -EPROTO;
   }
   if (rc == 0)
-    staging->copy_tail++;
+    staging->copies.tail++;
   if (rc != -EAGAIN)
     rows->count = 0;
   return rc;
@@ -125,20 +118,19 @@ static int staging_queue_copy(struct staging *staging, struct copy_rows *rows)
 
 int staging_copy(struct staging *staging, struct copy_rows *rows)
 {
-  struct staging_copy *batch = &staging->copies[staging->copy_tail % staging->copy_capacity];
   uint32_t n = staging->placed;
 
   staging->placed = 0;
-  *batch = (struct staging_copy){.ticket = staging->done_ticket, .count = n};
+  *staging_next_copy(staging) = (struct staging_copy){.ticket = staging->done_ticket, .count = n};
   if (rows->count == 0) {
-    staging->copy_tail++;
+    staging->copies.tail++;
     return 0;
   }
   int rc = staging_queue_copy(staging, rows);
   if (rc == -EAGAIN)
     staging->deferred = rows;
   else if (rc < 0)
-    staging->token_tail -= n;
+    staging->tokens.tail -= n;
   return rc;
 }
 
@@ -153,7 +145,7 @@ static int staging_copy_deferred(struct staging *staging)
 
 int staging_fence(struct staging *staging, struct pst_fence **ready)
 {
-  const struct pst_memory_ops *memory = staging->memory->plugin->memory;
+  const struct pst_memory_ops *memory = staging->memory->ops;
 
   *ready = NULL;
   if (!(memory->capabilities & PST_MEMORY_CAP_FENCE))
@@ -194,20 +186,19 @@ static uint32_t staging_consecutive(const uint32_t *numbers, uint32_t n)
 
 void staging_place(struct staging *staging, struct pst_view *views, uint32_t n)
 {
-  assert(n <= staging_tokens_left(staging) && n <= staging->final_tail - staging->final_head);
+  struct fifo *free_slots = &staging->free_slots, *fifo = &staging->tokens;
+  uint64_t *tokens = fifo->items;
+
+  assert(n <= fifo_room(fifo) && n <= fifo_count(free_slots));
   staging->placed += n;
   while (n) {
-    uint64_t token = staging->token_tail & staging->token_mask;
-    const uint32_t *slots = &staging->final_free[staging->final_head & staging->final_mask];
-    uint32_t run = staging->final_mask + 1 - (staging->final_head & staging->final_mask);
-    if (run > n)
-      run = n;
-    if (run > staging->token_mask + 1 - token)
-      run = (uint32_t)(staging->token_mask + 1 - token);
+    const uint32_t *slots = free_slots->items;
+    slots += fifo_at(free_slots, free_slots->head);
+    uint32_t run = fifo_run(free_slots, free_slots->head, fifo_run(fifo, fifo->tail, n));
     run = staging_consecutive(slots, run);
-    staging_place_row(staging, views, run, *slots, &staging->copy_tokens[token]);
-    staging->final_head += run;
-    staging->token_tail += run;
+    staging_place_row(staging, views, run, *slots, &tokens[fifo_at(fifo, fifo->tail)]);
+    free_slots->head += run;
+    fifo->tail += run;
     views += run;
     n -= run;
   }
@@ -221,47 +212,60 @@ int staging_submit(struct staging *staging, struct pst_fence **ready)
   int rc = staging_copy(staging, &staging->rows);
   if (rc < 0) {
     if (rc != -EAGAIN)
-      staging->final_head -= n;
+      staging->free_slots.head -= n;
     return rc;
   }
   return count ? staging_fence(staging, ready) : 0;
 }
 
+/* Back to the transport. */
+static void staging_give_back(struct staging *staging, uint32_t n)
+{
+  struct fifo *fifo = &staging->tokens;
+  const uint64_t *tokens = fifo->items;
+
+  while (n) {
+    uint32_t run = fifo_run(fifo, fifo->head, n);
+    staging->lane->ops->release(staging->lane->worker, &tokens[fifo_at(fifo, fifo->head)], run);
+    fifo->head += run;
+    n -= run;
+  }
+}
+
 int staging_reap(struct staging *staging)
 {
+  const struct staging_copy *copies = staging->copies.items;
   int rc;
 
-  if (staging->copy_head == staging->copy_tail && !staging->deferred)
+  if (!staging_is_copying(staging) && !staging->deferred)
     return 0;
-  rc = staging->memory->plugin->memory->queue_poll(staging->queue, &staging->done_ticket);
+  rc = staging->memory->ops->queue_poll(staging->queue, &staging->done_ticket);
   if (rc < 0)
     return rc;
-  while (staging->copy_head != staging->copy_tail) {
-    struct staging_copy *batch = &staging->copies[staging->copy_head % staging->copy_capacity];
-    if (batch->ticket > staging->done_ticket)
+  for (; staging_is_copying(staging); staging->copies.head++) {
+    const struct staging_copy *copy = &copies[fifo_at(&staging->copies, staging->copies.head)];
+    if (copy->ticket > staging->done_ticket)
       break;
-    while (batch->count) {
-      uint64_t at = staging->token_head & staging->token_mask;
-      uint64_t run = staging->token_mask + 1 - at;
-      if (run > batch->count)
-        run = batch->count;
-      staging->lane->ops->release(staging->lane->worker, &staging->copy_tokens[at], (uint32_t)run);
-      staging->token_head += run;
-      batch->count -= (uint32_t)run;
-    }
-    staging->copy_head++;
+    staging_give_back(staging, copy->count);
   }
   return staging->deferred ? staging_copy_deferred(staging) : 0;
 }
 
+/* The copies of the FIFO stay in registers: this is done for every message. */
 void staging_give_tokens(struct staging *staging, const uint64_t *tokens, uint32_t n)
 {
+  struct fifo free_slots = staging->free_slots;
+
   for (uint32_t i = 0; i < n; i++)
-    staging->final_free[staging->final_tail++ & staging->final_mask] = (uint32_t)tokens[i];
+    staging_give_slot(&free_slots, tokens[i]);
+  staging->free_slots.tail = free_slots.tail;
 }
 
 void staging_give_views(struct staging *staging, const struct pst_view *views, uint32_t n)
 {
+  struct fifo free_slots = staging->free_slots;
+
   for (uint32_t i = 0; i < n; i++)
-    staging->final_free[staging->final_tail++ & staging->final_mask] = (uint32_t)views[i].token;
+    staging_give_slot(&free_slots, views[i].token);
+  staging->free_slots.tail = free_slots.tail;
 }

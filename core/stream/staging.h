@@ -12,6 +12,7 @@
 #include "engine/region.h"
 #include "engine/strided.h"
 
+#include "fifo.h"
 #include "lane.h"
 
 /* A copy under way. */
@@ -26,20 +27,16 @@ struct staging {
   struct region region; /* the final memory */
   uint64_t stride;
   struct pst_queue *queue;
-  /* FIFO of free final slots: they come back in the order in which they went, so that a
-   * batch's lie one behind the other. */
-  uint32_t *final_free;
-  uint32_t final_head, final_tail, final_mask;
-  struct staging_copy *copies; /* FIFO */
-  uint32_t copy_head, copy_tail, copy_capacity;
-  uint64_t *copy_tokens; /* FIFO of the transport's tokens they read from */
-  uint64_t token_head, token_tail;
-  uint64_t token_mask;
+  /* uint32_t, free final slots: they come back in the order in which they went, so that a batch's
+   * lie one behind the other. */
+  struct fifo free_slots;
+  struct fifo copies; /* struct staging_copy */
+  struct fifo tokens; /* uint64_t, the transport's that they read from */
   uint64_t done_ticket;
   struct copy_rows rows; /* being made, for SESSION_DEVICE_BATCH messages */
   uint32_t placed;       /* on behalf of so many */
   uint32_t slice;        /* a copy is of so many messages, at most; UINT32_MAX: all there are */
-  /* A copy for which the memory had no room yet, described in copies[copy_tail]; its rows
+  /* A copy for which the memory had no room yet, described in the next of `copies`; its rows
    * stay as they are, and nothing is placed before it has been submitted. NULL: none. */
   struct copy_rows *deferred;
 };
@@ -83,13 +80,13 @@ static inline bool staging_is_deferred(const struct staging *staging)
 
 static inline bool staging_is_copying(const struct staging *staging)
 {
-  return staging->copy_head != staging->copy_tail;
+  return fifo_count(&staging->copies) > 0;
 }
 
 /* All final slots are out. */
 static inline bool staging_is_full(const struct staging *staging)
 {
-  return staging->final_head == staging->final_tail;
+  return fifo_count(&staging->free_slots) == 0;
 }
 
 #endif

@@ -2,17 +2,8 @@
 /* Numbers of a stream for other threads. */
 #include <string.h>
 
-#include "lane.h"
-#include "loss.h"
-
-static void stats_copy_out(struct pst_stats *to, const struct pst_stats *from)
-{
-  uint32_t size = to->struct_size < sizeof(*from) ? to->struct_size : sizeof(*from);
-  uint32_t keep = to->struct_size;
-
-  memcpy(to, from, size);
-  to->struct_size = keep;
-}
+#include "receiver.h"
+#include "sender.h"
 
 /* What both ends take from the other side's last word. False: there is none yet. */
 static bool stats_of_peer(const struct session_end *end, struct pst_stats *stats)
@@ -83,16 +74,6 @@ static void stats_of_end(const struct session_end *end, const struct session_end
   memcpy(stats->error_text, end->error_text, sizeof(stats->error_text));
 }
 
-static void stats_lock(const struct session_end *end)
-{
-  pthread_mutex_lock(&((struct session_end *)end)->text_lock);
-}
-
-static void stats_unlock(const struct session_end *end)
-{
-  pthread_mutex_unlock(&((struct session_end *)end)->text_lock);
-}
-
 /* What its receiver has told of the stream. */
 static void stats_told_sender(const struct control_totals *peer, struct pst_stats *stats)
 {
@@ -112,7 +93,7 @@ int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats)
   const struct session_end *end = &sender->end;
   struct pst_stats full;
 
-  stats_lock(end);
+  end_lock(end);
   /* Who shares another's slots waits where that one does. */
   stats_of_end(end, sender->leader ? &sender->leader->end : end, &full);
   if (stats_of_peer(end, &full))
@@ -121,12 +102,12 @@ int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats)
     loss_of_sender(sender, full.drops, &full.drop_count);
   if (full.state == PST_STATE_FAILED && full.peer_final)
     loss_unheard(sender, stat_get(sender->messages), full.drops, &full.drop_count);
-  stats_unlock(end);
+  end_unlock(end);
   full.sent_basis = PST_SENT_COUNTED;
   full.messages_sent = stat_get(sender->messages);
   full.bytes_sent = stat_get(sender->bytes);
   full.stopped = sender_stopped(sender);
-  stats_copy_out(stats, &full);
+  pst_struct_write(stats, &full, sizeof(full));
   return 0;
 }
 
@@ -135,31 +116,32 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
   const struct session_end *end = &receiver->end;
   struct pst_stats full;
 
-  stats_lock(end);
+  end_lock(end);
   stats_of_end(end, end, &full);
   if (stats_of_peer(end, &full)) {
     full.messages_sent = end->peer.messages;
     full.bytes_sent = end->peer.bytes;
     full.stopped = end->peer.stopped;
   }
+  if (end->is_foreign)
+    full.messages_sent = loss_foreign_sent(receiver);
   full.intervals = receiver->times;
   if (end->lane)
     loss_of_receiver(receiver, full.drops, &full.drop_count);
-  stats_unlock(end);
+  end_unlock(end);
   full.messages_delivered = stat_get(receiver->delivered);
   full.bytes_delivered = stat_get(receiver->bytes);
-  full.duplicates = stat_get(receiver->duplicates);
-  full.reordered = stat_get(receiver->reordered);
+  full.duplicates = stat_get(receiver->window.duplicates);
+  full.reordered = stat_get(receiver->window.reordered);
   full.verified = stat_get(receiver->verified);
   full.corrupted = stat_get(receiver->corrupted);
-  const struct assemble_counts *frames = &receiver->frame_counts;
+  const struct assemble_counts *frames = receiver->frame_counts;
   full.frame_packets = receiver->end.config->receiver.assemble.packets;
   full.frames_complete = stat_get(frames->complete);
   full.frames_dropped = stat_get(frames->dropped);
   full.frames_incomplete = stat_get(frames->incomplete) - full.frames_dropped;
   full.frames_lost = stat_get(frames->lost);
   if (end->is_foreign) {
-    full.messages_sent = receiver->is_numbered ? loss_foreign_sent(receiver) : 0;
     full.sent_basis = full.messages_sent ? PST_SENT_SEQUENCE : PST_SENT_UNKNOWN;
   } else if (stat_get(receiver->finish_known) || full.peer_final)
     full.sent_basis = PST_SENT_COUNTED;
@@ -171,6 +153,6 @@ int pst_receiver_stats(const struct pst_receiver *receiver, struct pst_stats *st
     full.bytes_sent = full.bytes_delivered;
     full.sent_basis = PST_SENT_SEQUENCE;
   }
-  stats_copy_out(stats, &full);
+  pst_struct_write(stats, &full, sizeof(full));
   return 0;
 }

@@ -16,15 +16,6 @@ struct shares {
   bool known;
 };
 
-static void verdict_take_shares(struct shares *shares, const uint64_t *blocked, uint64_t running)
-{
-  if (running == 0)
-    return;
-  shares->known = true;
-  for (int i = 0; i < PST_STAGES; i++)
-    shares->of[i] = (double)blocked[i] / (double)running;
-}
-
 static uint64_t verdict_running_ns(const struct pst_stats *stats)
 {
   if (stats->started_ns == 0)
@@ -36,6 +27,23 @@ static uint64_t verdict_running_ns(const struct pst_stats *stats)
 static bool verdict_peer_tells(const struct pst_stats *stats)
 {
   return stats && stats->peer_known && stats->peer_seconds_ns >= verdict_running_ns(stats) / 2;
+}
+
+/* What an end says of itself, or else what its peer was told of it. */
+static struct shares verdict_shares(const struct pst_stats *own, const struct pst_stats *peers)
+{
+  const uint64_t *blocked = own ? own->blocked_ns : NULL;
+  uint64_t running = own ? verdict_running_ns(own) : 0;
+  struct shares shares = {0};
+
+  if (!own && verdict_peer_tells(peers)) {
+    blocked = peers->peer_blocked_ns;
+    running = peers->peer_seconds_ns;
+  }
+  shares.known = running > 0;
+  for (int i = 0; i < PST_STAGES && running; i++)
+    shares.of[i] = (double)blocked[i] / (double)running;
+  return shares;
 }
 
 /* Of its thread's time, what it waited for a CPU. */
@@ -61,18 +69,9 @@ static bool verdict_is_starved(int best, double share, double starved)
 
 int pst_verdict(const struct pst_stats *sender, const struct pst_stats *receiver, double *share)
 {
-  struct shares s = {0}, r = {0};
+  const struct shares s = verdict_shares(sender, receiver), r = verdict_shares(receiver, sender);
   double candidates[PST_STAGES] = {0};
   int best = PST_STAGE_SOURCE;
-
-  if (sender)
-    verdict_take_shares(&s, sender->blocked_ns, verdict_running_ns(sender));
-  else if (verdict_peer_tells(receiver))
-    verdict_take_shares(&s, receiver->peer_blocked_ns, receiver->peer_seconds_ns);
-  if (receiver)
-    verdict_take_shares(&r, receiver->blocked_ns, verdict_running_ns(receiver));
-  else if (verdict_peer_tells(sender))
-    verdict_take_shares(&r, sender->peer_blocked_ns, sender->peer_seconds_ns);
 
   candidates[PST_STAGE_SOURCE] = s.of[PST_STAGE_SOURCE];
   candidates[PST_STAGE_RATE] = s.of[PST_STAGE_RATE];

@@ -202,7 +202,7 @@ static void carry(void)
 
 /* ---- The receiver ---------------------------------------------------------------------- */
 
-static void check_frame(const struct assemble_frame *frame)
+static void check_frame(const struct pst_frame *frame)
 {
   const struct packet *first = NULL;
 
@@ -230,8 +230,8 @@ static void check_frame(const struct assemble_frame *frame)
 
 static void take_frames(void)
 {
-  for (const struct assemble_frame *frame; (frame = assemble_first(w.assemble));) {
-    uint32_t buffer = frame->buffer;
+  for (const struct pst_frame *frame; (frame = assemble_first(w.assemble));) {
+    uint32_t buffer = frame->token;
     check_frame(frame);
     assemble_pop(w.assemble);
     assemble_release(w.assemble, buffer);
@@ -240,16 +240,17 @@ static void take_frames(void)
 
 static void assemble_message(const struct dg_message *message)
 {
-  const struct assemble_message made = {
-      .sequence = message->sequence,
-      .meta = message->meta,
-      .time_ns = 1,
-      .length = message->length,
-      .flags = (message->is_marked ? (uint32_t)PST_VIEW_MARKED : 0u) |
-               (message->is_restart ? (uint32_t)PST_VIEW_RESTART : 0u) | PST_VIEW_META};
-  struct assemble_place place;
+  const struct pst_view made = {.sequence = message->sequence,
+                                .meta = message->meta,
+                                .time_ns = 1,
+                                .length = message->length,
+                                .flags = (message->is_marked ? (uint32_t)PST_VIEW_MARKED : 0u) |
+                                         (message->is_restart ? (uint32_t)PST_VIEW_RESTART : 0u) |
+                                         PST_VIEW_META};
+  uint64_t place;
+  uint32_t n = 1;
 
-  HOLDS(assemble_take(w.assemble, &made, 1, &place) != ASSEMBLE_WAIT);
+  HOLDS(assemble_take(w.assemble, &made, &n, 1, made.time_ns, &place) != ASSEMBLE_WAIT);
   take_frames();
 }
 

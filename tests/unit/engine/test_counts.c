@@ -29,7 +29,7 @@ static const struct pst_transport_ops ops = {.counters = tell};
 static void read_told(struct counts *counts, int count)
 {
   told_count = count;
-  counts_read(counts, &ops, NULL, NULL);
+  counts_read(counts, &ops, NULL, NULL, NULL);
 }
 
 static void values_are_kept(void **state)

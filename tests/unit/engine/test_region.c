@@ -70,7 +70,7 @@ static const struct pst_transport_ops transport_ops = {.mr_register = fake_regis
                                                        .mr_deregister = fake_deregister};
 static const struct loader_plugin memory_plugin = {.name = "attic", .memory = &memory_ops};
 static const struct loader_plugin transport_plugin = {.name = "pigeon"};
-static struct engine_memory memory = {.plugin = &memory_plugin};
+static struct engine_memory memory = {.plugin = &memory_plugin, .ops = &memory_ops};
 static struct engine_device device = {.plugin = &transport_plugin, .ops = &transport_ops};
 
 static const struct region_params params = {.memory = &memory,

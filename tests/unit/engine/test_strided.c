@@ -12,19 +12,18 @@
 #define PIECES 16
 
 static struct copy_rows copies;
-static struct payload_rows payloads;
+static struct pst_payload_row payloads[PIECES];
 
 static int open_rows(void **state)
 {
   (void)state;
-  return copy_rows_open(&copies, PIECES) < 0 || payload_rows_open(&payloads, PIECES) < 0;
+  return copy_rows_open(&copies, PIECES) < 0;
 }
 
 static int close_rows(void **state)
 {
   (void)state;
   copy_rows_close(&copies);
-  payload_rows_close(&payloads);
   return 0;
 }
 
@@ -94,13 +93,12 @@ static void messages_in_order_are_one_row(void **state)
   for (uint32_t i = 0; i < 6; i++)
     views[i] = (struct pst_view){
         .address = 1000 + i * 64, .length = 60, .sequence = 40 + i + (i >= 4 ? 1 : 0)};
-  payload_rows_set(&payloads, views, 6);
-  assert_int_equal(payloads.count, 2); /* a number is missing */
-  assert_int_equal(payloads.row[0].count, 4);
-  assert_int_equal(payloads.row[0].stride, 64);
-  assert_int_equal(payloads.row[0].sequence, 40);
-  assert_int_equal(payloads.row[1].count, 2);
-  assert_int_equal(payloads.row[1].sequence, 45);
+  assert_int_equal(payload_rows_of(payloads, views, 6), 2); /* a number is missing */
+  assert_int_equal(payloads[0].count, 4);
+  assert_int_equal(payloads[0].stride, 64);
+  assert_int_equal(payloads[0].sequence, 40);
+  assert_int_equal(payloads[1].count, 2);
+  assert_int_equal(payloads[1].sequence, 45);
 }
 
 static void messages_one_by_one_make_the_same_rows(void **state)

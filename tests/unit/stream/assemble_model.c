@@ -224,7 +224,7 @@ uint64_t model_due_ns(const struct model *model)
 /* ---- Taking --------------------------------------------------------------------------- */
 
 /* The open frame it belongs to; 0: a new one; -1: none. */
-static int home_of(const struct model *model, const struct assemble_message *message)
+static int home_of(const struct model *model, const struct pst_view *message)
 {
   int64_t s = (int64_t)message->sequence;
   int64_t before = walk(model, s, -1), behind = walk(model, s, 1);
@@ -277,7 +277,7 @@ static bool fits(const struct model *model, int frame, uint64_t sequence)
          high - model->frames[frame].lowest_cell < assemble_cells(&model->params);
 }
 
-static enum assemble_verdict find(struct model *model, const struct assemble_message *message,
+static enum assemble_verdict find(struct model *model, const struct pst_view *message,
                                   uint64_t now_ns, int *frame)
 {
   uint64_t s = message->sequence;
@@ -319,7 +319,7 @@ static enum assemble_verdict find(struct model *model, const struct assemble_mes
   return ASSEMBLE_PLACED;
 }
 
-enum assemble_verdict model_take(struct model *model, const struct assemble_message *message,
+enum assemble_verdict model_take(struct model *model, const struct pst_view *message,
                                  uint64_t now_ns)
 {
   int frame = 0;

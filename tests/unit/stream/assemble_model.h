@@ -6,6 +6,8 @@
 #ifndef STREAM_ASSEMBLE_MODEL_H
 #define STREAM_ASSEMBLE_MODEL_H
 
+#include <penstock/penstock.h>
+
 #include "stream/assemble.h"
 
 #define MODEL_SPAN 1280               /* sequences, from 0 */
@@ -22,7 +24,7 @@ struct model_frame {
 
 struct model {
   struct assemble_params params;
-  struct assemble_message message[MODEL_SPAN];
+  struct pst_view message[MODEL_SPAN];
   int frame_of[MODEL_SPAN];   /* 0: not here */
   int surplus_of[MODEL_SPAN]; /* 0: not in the row of misframed ones right behind a frame */
   struct model_frame frames[MODEL_FRAMES];
@@ -41,7 +43,7 @@ struct model {
 };
 
 void model_init(struct model *model, const struct assemble_params *params);
-enum assemble_verdict model_take(struct model *model, const struct assemble_message *message,
+enum assemble_verdict model_take(struct model *model, const struct pst_view *message,
                                  uint64_t now_ns);
 void model_expire(struct model *model, uint64_t now_ns);
 void model_end(struct model *model);

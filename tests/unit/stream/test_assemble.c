@@ -24,20 +24,21 @@ static struct assemble *opened(struct assemble_params params)
 static enum assemble_verdict offer(struct assemble *assemble, uint64_t sequence, uint64_t meta,
                                    uint32_t flags, uint64_t now_ns)
 {
-  const struct assemble_message message = {.sequence = sequence,
-                                           .meta = meta,
-                                           .time_ns = 1000 + sequence,
-                                           .length = 100,
-                                           .flags = flags | PST_VIEW_META};
-  struct assemble_place place;
+  const struct pst_view message = {.sequence = sequence,
+                                   .meta = meta,
+                                   .time_ns = 1000 + sequence,
+                                   .length = 100,
+                                   .flags = flags | PST_VIEW_META};
+  uint64_t place;
+  uint32_t n = 1;
 
-  return assemble_take(assemble, &message, now_ns, &place);
+  return assemble_take(assemble, &message, &n, now_ns, message.time_ns, &place);
 }
 
 static void expect_frame(struct assemble *assemble, uint64_t number, uint64_t sequence,
                          uint32_t packets, uint64_t valid, bool complete)
 {
-  const struct assemble_frame *frame = assemble_first(assemble);
+  const struct pst_frame *frame = assemble_first(assemble);
 
   assert_non_null(frame);
   assert_int_equal(frame->number, number);
@@ -46,7 +47,7 @@ static void expect_frame(struct assemble *assemble, uint64_t number, uint64_t se
   assert_int_equal(frame->valid[0], valid);
   assert_int_equal(frame->present, __builtin_popcountll(valid));
   assert_int_equal((frame->flags & PST_FRAME_COMPLETE) != 0, complete);
-  uint32_t buffer = frame->buffer;
+  uint32_t buffer = frame->token;
   assemble_pop(assemble);
   assemble_release(assemble, buffer);
 }
@@ -222,13 +223,17 @@ static void a_row_ends_before_a_restart(void **state)
   struct assemble *a =
       opened((struct assemble_params){.packets = 4, .open = 2, .buffers = 4, .timeout_ns = 100});
   struct pst_view views[3] = {{.sequence = 1}, {.sequence = 2, .flags = PST_VIEW_RESTART}};
-  struct assemble_place place;
+  uint64_t place;
 
   (void)state;
   offer(a, 0, 0, 0, 0);
   views[2].sequence = 3;
-  assert_int_equal(assemble_take_row(a, views, 3, 0, &place), 1);
-  assert_int_equal(assemble_take_row(a, views + 1, 2, 0, &place), 0);
+  uint32_t n = 3;
+  assert_int_equal(assemble_take(a, views, &n, 0, 0, &place), ASSEMBLE_PLACED);
+  assert_int_equal(n, 1);
+  n = 2;
+  assert_int_equal(assemble_take(a, views + 1, &n, 0, 0, &place), ASSEMBLE_PLACED);
+  assert_int_equal(n, 1); /* it begins a frame, and not the row that the one behind it is in */
   assemble_close(a);
 }
 
@@ -320,7 +325,7 @@ static void long_frames_shift_their_bitmaps(void **state)
   for (uint64_t s = 1063; s < 1190; s++)
     assert_int_equal(offer(a, s, 7, 0, 0), ASSEMBLE_PLACED);
   assemble_expire(a, 100);
-  const struct assemble_frame *frame = assemble_first(a);
+  const struct pst_frame *frame = assemble_first(a);
   assert_int_equal(frame->packets, 127);
   assert_int_equal(frame->valid[0], UINT64_MAX);
   assert_int_equal(frame->valid[1], UINT64_MAX >> 1);
@@ -423,9 +428,9 @@ static void each_allocation_may_fail(void **state)
 static uint32_t buffer_of_next(struct assemble *assemble, uint64_t sequence)
 {
   assert_int_equal(offer(assemble, sequence, sequence, 0, sequence), ASSEMBLE_PLACED);
-  const struct assemble_frame *frame = assemble_first(assemble);
+  const struct pst_frame *frame = assemble_first(assemble);
   assert_non_null(frame);
-  uint32_t buffer = frame->buffer;
+  uint32_t buffer = frame->token;
   assemble_pop(assemble);
   return buffer;
 }

@@ -33,7 +33,7 @@ struct schedule {
   bool is_long;  /* frames of several words of a bitmap, and more than the slack */
   bool truthful; /* metas tell frames apart, and nothing contradicts them */
   uint32_t count;
-  struct assemble_message messages[MODEL_SPAN * 2];
+  struct pst_view messages[MODEL_SPAN * 2];
   int true_frame[MODEL_SPAN]; /* from 1 */
   uint64_t true_start[MODEL_SPAN], true_packets[MODEL_SPAN];
 };
@@ -66,6 +66,8 @@ static void make_params(struct schedule *schedule)
     params->packets = 50 + (uint32_t)draw(schedule, 160);
     params->timeout_ns = 1 + draw(schedule, 1500);
   }
+  params->stride = 1;
+  params->frame_stride = CELLS_MAX;
   params->buffers = params->open + 1 + (uint32_t)draw(schedule, 4);
   if (!params->by_marker && chance(schedule, 50))
     params->origin = draw(schedule, 40);
@@ -97,19 +99,22 @@ static void make_stream(struct schedule *schedule)
     marked |= odd && chance(schedule, 3);
     schedule->true_frame[sequence] = (int)frame;
     schedule->true_packets[frame]++;
-    schedule->messages[schedule->count++] = (struct assemble_message){
+    schedule->messages[schedule->count++] = (struct pst_view){
         .sequence = sequence,
         .meta = odd && chance(schedule, 3) ? meta + 1 : meta,
         .length = (uint32_t)draw(schedule, 1500),
-        .flags = (marked ? PST_VIEW_MARKED : 0) | (chance(schedule, 95) ? PST_VIEW_TIME : 0) |
-                 (chance(schedule, 95) ? PST_VIEW_META : 0) |
-                 (chance(schedule, 3) ? PST_VIEW_DAMAGED : 0)};
+        .flags =
+            (marked ? PST_VIEW_MARKED : 0) | (chance(schedule, 95) ? PST_VIEW_TIME : 0) |
+            ((schedule->params.by_marker && !odd) || chance(schedule, 95) ? PST_VIEW_META : 0) |
+            (chance(schedule, 3) ? PST_VIEW_DAMAGED : 0)};
+    if (!(schedule->messages[schedule->count - 1].flags & PST_VIEW_META))
+      schedule->messages[schedule->count - 1].meta = 0;
   }
 }
 
 static void swap(struct schedule *schedule, uint32_t i, uint32_t k)
 {
-  struct assemble_message kept = schedule->messages[i];
+  struct pst_view kept = schedule->messages[i];
   schedule->messages[i] = schedule->messages[k];
   schedule->messages[k] = kept;
 }
@@ -120,7 +125,7 @@ static void remove_message(struct schedule *schedule, uint32_t i)
           (--schedule->count - i) * sizeof(schedule->messages[0]));
 }
 
-static void insert(struct schedule *schedule, uint32_t i, struct assemble_message message)
+static void insert(struct schedule *schedule, uint32_t i, struct pst_view message)
 {
   memmove(&schedule->messages[i + 1], &schedule->messages[i],
           (schedule->count++ - i) * sizeof(schedule->messages[0]));
@@ -146,7 +151,7 @@ static void impair(struct schedule *schedule)
     if (chance(schedule, swaps))
       swap(schedule, i, i + 1);
   for (uint32_t i = 0; i < schedule->count; i++) {
-    struct assemble_message message = schedule->messages[i];
+    struct pst_view message = schedule->messages[i];
     uint32_t later = i + 1 + (uint32_t)draw(schedule, schedule->is_long ? 200 : 20);
     if (later > schedule->count)
       later = schedule->count;
@@ -181,7 +186,7 @@ struct bench {
                bench->schedule->number, what, a_, b_);                                             \
   } while (0)
 
-static void check_truth(const struct bench *bench, const struct assemble_frame *frame)
+static void check_truth(const struct bench *bench, const struct pst_frame *frame)
 {
   const struct schedule *schedule = bench->schedule;
   int truth = schedule->true_frame[frame->sequence];
@@ -198,7 +203,7 @@ static void check_truth(const struct bench *bench, const struct assemble_frame *
   }
 }
 
-static void check_packets(struct bench *bench, const struct assemble_frame *frame, int expected)
+static void check_packets(struct bench *bench, const struct pst_frame *frame, int expected)
 {
   const struct model *model = bench->model;
   uint64_t bytes = 0, first_ns = UINT64_MAX, last_ns = 0, meta = 0;
@@ -206,13 +211,13 @@ static void check_packets(struct bench *bench, const struct assemble_frame *fram
 
   for (uint32_t i = 0; i < frame->packets; i++) {
     uint64_t sequence = frame->sequence + i;
-    const struct assemble_message *message = &model->message[sequence];
+    const struct pst_view *message = &model->message[sequence];
     bool is_here = frame->valid[i / 64] >> (i % 64) & 1;
     SAME("valid", is_here, model->frame_of[sequence] == expected);
     SAME("length", frame->lengths[i], is_here ? message->length : 0);
     if (!is_here)
       continue;
-    SAME("payload", bench->cells[frame->buffer][frame->cell + i], sequence + 1);
+    SAME("payload", bench->cells[frame->token][frame->address % CELLS_MAX + i], sequence + 1);
     if (present++ == 0)
       meta = message->meta;
     bytes += message->length;
@@ -234,7 +239,7 @@ static void check_packets(struct bench *bench, const struct assemble_frame *fram
 
 static void take_frame(struct bench *bench)
 {
-  const struct assemble_frame *frame = assemble_first(bench->assemble);
+  const struct pst_frame *frame = assemble_first(bench->assemble);
   int expected = model_pop(bench->model);
   const struct model_frame *truth = &bench->model->frames[expected];
 
@@ -245,14 +250,16 @@ static void take_frame(struct bench *bench)
   SAME("sequence", frame->sequence, truth->start);
   SAME("packets", frame->packets, truth->packets);
   SAME("complete", (frame->flags & PST_FRAME_COMPLETE) != 0, truth->complete);
-  SAME("cells", frame->cell + frame->packets <= assemble_cells(&bench->schedule->params), 1);
+  SAME("buffer of a frame", frame->address / CELLS_MAX, frame->token);
+  SAME("cells",
+       frame->address % CELLS_MAX + frame->packets <= assemble_cells(&bench->schedule->params), 1);
   SAME("order", bench->frames == 0 || frame->number > bench->last_number, 1);
   check_packets(bench, frame, expected);
   check_truth(bench, frame);
   bench->last_number = frame->number;
   bench->frames++;
   bench->complete += (frame->flags & PST_FRAME_COMPLETE) != 0;
-  bench->held[bench->held_count++] = frame->buffer;
+  bench->held[bench->held_count++] = frame->token;
   assemble_pop(bench->assemble);
 }
 
@@ -310,15 +317,16 @@ static void check_counts(const struct bench *bench)
   SAME("messages of dropped frames", ours->incomplete_messages, theirs->incomplete_messages);
 }
 
-static void offer_message(struct bench *bench, struct assemble_message *message, uint64_t *verdicts)
+static void offer_message(struct bench *bench, struct pst_view *message, uint64_t *verdicts)
 {
   enum assemble_verdict verdict, expected;
-  struct assemble_place place = {0};
+  uint64_t place = 0;
+  uint32_t n = 1;
 
   /* Not in order: it may be the device's. */
   message->time_ns = bench->now_ns * 3 + draw(bench->schedule, 40);
   while (true) {
-    verdict = assemble_take(bench->assemble, message, bench->now_ns, &place);
+    verdict = assemble_take(bench->assemble, message, &n, bench->now_ns, message->time_ns, &place);
     expected = model_take(bench->model, message, bench->now_ns);
     SAME("verdict", verdict, expected);
     SAME("due", assemble_due_ns(bench->assemble), model_due_ns(bench->model));
@@ -328,20 +336,21 @@ static void offer_message(struct bench *bench, struct assemble_message *message,
     pass_time(bench, true);
   }
   if (verdict == ASSEMBLE_PLACED) {
-    SAME("buffer", place.buffer < bench->schedule->params.buffers, 1);
-    SAME("cell", place.cell < assemble_cells(&bench->schedule->params), 1);
-    bench->cells[place.buffer][place.cell] = message->sequence + 1;
+    SAME("buffer", place / CELLS_MAX < bench->schedule->params.buffers, 1);
+    SAME("cell", place % CELLS_MAX < assemble_cells(&bench->schedule->params), 1);
+    bench->cells[place / CELLS_MAX][place % CELLS_MAX] = message->sequence + 1;
   }
 }
 
-/* What follows each other in the newest frame, all at once; what remains is offered alone. */
-static uint32_t offer_row(struct bench *bench, struct assemble_message *messages, uint32_t n,
+/* What follows each other in the newest frame, all at once, else the first alone. Returns how many;
+ * 0: no buffer is free. */
+static uint32_t offer_row(struct bench *bench, struct pst_view *messages, uint32_t n,
                           uint64_t *verdicts)
 {
   struct pst_view views[ROW_MAX] = {{0}};
-  struct assemble_place place = {0};
+  uint64_t place = 0;
   uint64_t arrival_ns = bench->now_ns * 3 + draw(bench->schedule, 40);
-  uint32_t row;
+  uint32_t row = n;
 
   for (uint32_t i = 0; i < n; i++) {
     messages[i].time_ns = arrival_ns;
@@ -354,17 +363,19 @@ static uint32_t offer_row(struct bench *bench, struct assemble_message *messages
     if (messages[i].flags & PST_VIEW_TIME)
       views[i].time_ns = messages[i].time_ns;
   }
-  row = assemble_take_row(bench->assemble, views, n, arrival_ns, &place);
-  assert_true(row <= n);
+  enum assemble_verdict verdict =
+      assemble_take(bench->assemble, views, &row, bench->now_ns, arrival_ns, &place);
+  assert_in_range(row, 1, n);
   for (uint32_t i = 0; i < row; i++) {
-    SAME("verdict in a row", ASSEMBLE_PLACED,
-         model_take(bench->model, &messages[i], bench->now_ns));
-    SAME("cell in a row", place.cell + i < assemble_cells(&bench->schedule->params), 1);
-    bench->cells[place.buffer][place.cell + i] = messages[i].sequence + 1;
+    SAME("verdict in a row", verdict, model_take(bench->model, &messages[i], bench->now_ns));
+    if (verdict != ASSEMBLE_PLACED)
+      continue;
+    SAME("cell in a row", place % CELLS_MAX + i < assemble_cells(&bench->schedule->params), 1);
+    bench->cells[place / CELLS_MAX][place % CELLS_MAX + i] = messages[i].sequence + 1;
   }
   SAME("due after a row", assemble_due_ns(bench->assemble), model_due_ns(bench->model));
-  verdicts[ASSEMBLE_PLACED] += row;
-  return row;
+  verdicts[verdict] += row;
+  return verdict == ASSEMBLE_WAIT ? 0 : row;
 }
 
 static void run_schedule(struct schedule *schedule, struct model *model, uint64_t *verdicts,
@@ -387,7 +398,7 @@ static void run_schedule(struct schedule *schedule, struct model *model, uint64_
       row = offer_row(bench, &schedule->messages[i], left < ROW_MAX ? left : ROW_MAX, own);
     if (row == 0)
       offer_message(bench, &schedule->messages[i], own);
-    *in_rows += row;
+    *in_rows += row > 1 ? row : 0;
     i += row ? row : 1;
     pass_time(bench, false);
   }
