@@ -1,91 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control.h"
-
+/* The thread of a control channel: its loop, how it begins and ends, and what others tell it. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "internal.h"
-#include "listener.h"
-#include "node_proto.h"
 #include "peer.h"
 #include "streams.h"
 #include "util/clock.h"
 #include "util/log.h"
-
-void command_free(struct command *command)
-{
-  blob_free(&command->blob);
-  node_join_free(command->join);
-  free(command);
-}
-
-static void commands_wake(struct control *control)
-{
-  uint64_t one = 1;
-
-  /* Full means that it is awake already. */
-  if (write(control->wake.fd, &one, sizeof one) < 0)
-    return;
-}
-
-int commands_say(struct control *control, const struct command *what, const struct pst_blob *blob,
-                 const char *text)
-{
-  const uint32_t length_max =
-      what->type == WIRE_MESSAGE ? CONTROL_MESSAGE_MAX : CONTROL_ADDRESS_MAX;
-  struct command *command = malloc(sizeof *command);
-  int rc;
-
-  if (!command)
-    return -ENOMEM;
-  *command = *what;
-  if (text)
-    snprintf(command->text, sizeof command->text, "%s", text);
-  if (blob && (rc = blob_copy(blob, length_max, &command->blob)) < 0) {
-    free(command);
-    return rc;
-  }
-  commands_submit(control, command);
-  return 0;
-}
-
-void commands_submit(struct control *control, struct command *command)
-{
-  pthread_mutex_lock(&control->mutex);
-  *control->commands_end = command;
-  control->commands_end = &command->next;
-  pthread_mutex_unlock(&control->mutex);
-  commands_wake(control);
-}
-
-static bool commands_run(struct control *control)
-{
-  uint64_t ignored;
-
-  while (read(control->wake.fd, &ignored, sizeof ignored) > 0) {
-  }
-  pthread_mutex_lock(&control->mutex);
-  struct command *first = control->commands;
-  bool stopping = control->stopping;
-  control->commands = NULL;
-  control->commands_end = &control->commands;
-  pthread_mutex_unlock(&control->mutex);
-
-  while (first) {
-    struct command *command = first;
-    first = command->next;
-    control->protocol->command(control, command);
-    command_free(command);
-  }
-  return stopping;
-}
 
 #define EVENTS_A_ROUND 64
 #define TURNS_A_ROUND 16
@@ -103,6 +30,42 @@ const struct control_limits control_default_limits = {
     .peers_max = 1024,
     .refusals_max = 1024,
 };
+
+/* ---- Commands ----------------------------------------------------------------------- */
+
+int commands_say(struct control *control, const struct command *what)
+{
+  const struct control_node_message *say = &what->say;
+  const uint32_t length_max = say->type == WIRE_MESSAGE ? CONTROL_MESSAGE_MAX : CONTROL_ADDRESS_MAX;
+  struct command *command = malloc(sizeof *command);
+  int rc;
+
+  if (!command)
+    return -ENOMEM;
+  *command = *what;
+  if (say->text)
+    snprintf(command->text, sizeof command->text, "%s", say->text);
+  if (say->blob && (rc = blob_copy(say->blob, length_max, &command->mail.blob)) < 0) {
+    free(command);
+    return rc;
+  }
+  mailbox_put(&control->commands, &command->mail, NULL);
+  return 0;
+}
+
+static void commands_take(struct control *control, bool are_run)
+{
+  struct mail *next;
+
+  for (struct mail *mail = mailbox_take(&control->commands); mail; mail = next) {
+    struct command *command = (struct command *)mail;
+    next = mail->next;
+    if (are_run)
+      control->protocol->command(control, command);
+    node_join_free(command->join);
+    mail_free(mail);
+  }
+}
 
 /* ---- The thread --------------------------------------------------------------------- */
 
@@ -127,7 +90,7 @@ static void dispatch(struct control *control, struct watch *watch, uint32_t even
     peer_side_event(watch->owner, events);
     break;
   case WATCH_GUEST:
-    guest_event(watch->owner);
+    guest_event(control, watch->owner);
     break;
   }
 }
@@ -145,19 +108,16 @@ static void bury(struct control *control)
   }
 }
 
-static uint64_t tick(struct control *control)
+static void tick(struct control *control)
 {
-  uint64_t next = guests_tick(control);
-
-  next = sooner(next, control->protocol->tick(control));
+  control->next_ns = UINT64_MAX;
+  guests_tick(control);
+  control->protocol->tick(control);
   for (struct peer *peer = control->peers; peer; peer = peer->next)
-    next = sooner(next, peer_tick(peer));
+    peer_tick(peer);
   if (!control->quiet)
-    next = sooner(next, listener_tick(control));
-  if (!control->quiet && control->protocol->wait)
-    next = sooner(next, control->protocol->wait(control));
+    listener_tick(control);
   bury(control);
-  return next;
 }
 
 /* Time that this process did not run (stopped, suspended with its host) is not a
@@ -231,42 +191,47 @@ static void say_goodbye(struct control *control)
 static void *run(void *argument)
 {
   struct control *control = argument;
-  uint64_t next_ns = control->opened_ns;
+  bool is_stopping;
 
   pthread_setname_np(pthread_self(), "pst-control");
-  for (;;) {
-    round_once(control, next_ns);
-    if (commands_run(control))
-      break;
-    next_ns = tick(control);
-  }
+  do {
+    round_once(control, control->next_ns);
+    mailbox_drain(&control->commands);
+    is_stopping = atomic_load(&control->is_stopping); /* what was said before still goes out */
+    commands_take(control, true);
+    if (!is_stopping)
+      tick(control);
+  } while (!is_stopping);
   say_goodbye(control);
   return NULL;
 }
 
 /* ---- Open --------------------------------------------------------------------------- */
 
+static int make_pair(int type, int fds[2])
+{
+  return socketpair(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) < 0 ? -errno : 0;
+}
+
 /* Both ends here: a peer each, over socketpairs. */
 static int join_ends(struct control *control, struct pst_error *error)
 {
   int main_fds[2];
   int side_fds[2];
-  int rc = 0;
+  int rc = make_pair(SOCK_STREAM, main_fds);
 
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, main_fds) < 0)
-    return pst_fail(error, PST_EXIT_FAILED, -errno, "control: no socketpair: %s; raise `ulimit -n`",
-                    strerror(errno));
-  rc = side_pair(side_fds);
-  if (rc < 0) {
+  if (rc == 0 && (rc = make_pair(SOCK_SEQPACKET, side_fds)) < 0) {
     close(main_fds[0]);
     close(main_fds[1]);
+  }
+  if (rc < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc, "control: no socketpair: %s; raise `ulimit -n`",
                     strerror(-rc));
-  }
   for (int i = 0; i < 2; i++) {
     struct peer *peer = peer_new(control, main_fds[i], PEER_HELLO, i == 0);
     if (!peer) {
-      for (int k = i; k < 2; k++) {
+      close(side_fds[i]);
+      for (int k = i + 1; k < 2; k++) {
         close(main_fds[k]);
         close(side_fds[k]);
       }
@@ -307,7 +272,7 @@ static int reach_out(struct control *control, const struct control_params *param
       return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "control.connect: senders need an address");
     control->connect_at_ns = control->now_ns;
     control->connect_notice_ns = control->now_ns + FIRST_NOTICE_NS;
-    return dialer_resolve(control, params->connect, params->insecure, error);
+    return streams_resolve(control, params->connect, params->insecure, error);
   }
   return 0;
 }
@@ -318,48 +283,9 @@ static uint64_t bounded(uint64_t ns)
   return ns > FOR_EVER_NS ? 0 : ns;
 }
 
-struct control *control_new(const struct control_params *params,
-                            const struct control_limits *limits,
-                            const struct control_protocol *protocol)
+static void control_free(struct control *control)
 {
-  struct control *control = calloc(1, sizeof *control);
-
-  if (!control)
-    return NULL;
-  control->protocol = protocol;
-  control->words = &address_stream_words;
-  control->limits = *limits;
-  control->in_process = params->in_process;
-  control->connect_timeout_ns = bounded(params->connect_timeout_ns);
-  control->heartbeat_ns = bounded(params->heartbeat_ns);
-  if (control->heartbeat_ns == 0)
-    control->heartbeat_ns = HEARTBEAT_DEFAULT_NS;
-  control->peer_timeout_ns = bounded(params->peer_timeout_ns);
-  /* One late beat is not a death. */
-  if (control->peer_timeout_ns && control->heartbeat_ns > control->peer_timeout_ns / 3)
-    control->heartbeat_ns = control->peer_timeout_ns / 3 + 1;
-  control->now_ns = control->opened_ns = control->listen_notice_ns = clock_now_ns();
-  control->wake = (struct watch){WATCH_WAKE, -1, UINT32_MAX, control};
-  control->side_watch = (struct watch){WATCH_SIDE_LISTENER, -1, UINT32_MAX, control};
-  control->side = (struct side_listener){.fd = -1, .folder_fd = -1};
-  control->spare_fd = -1;
-  control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-  control->wake.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  control->commands_end = &control->commands;
-  pthread_mutex_init(&control->mutex, NULL);
-  if (gethostname(control->host, sizeof control->host) < 0)
-    control->host[0] = '\0';
-  control->host[sizeof control->host - 1] = '\0';
-  return control;
-}
-
-void control_free(struct control *control)
-{
-  while (control->commands) {
-    struct command *command = control->commands;
-    control->commands = command->next;
-    command_free(command);
-  }
+  commands_take(control, false);
   for (struct peer *peer = control->peers; peer; peer = peer->next)
     peer_enter(peer, PEER_DEAD);
   bury(control);
@@ -373,22 +299,54 @@ void control_free(struct control *control)
   terms_free(&control->node.params);
   free(control->listen_text);
   free(control->connect_text);
-  watch_close(control, &control->wake);
   if (control->epoll_fd >= 0)
     close(control->epoll_fd);
-  pthread_mutex_destroy(&control->mutex);
+  mailbox_close(&control->commands);
   free(control);
 }
 
-static int prepare(struct control *control, const struct control_params *params,
-                   const struct control_stream *streams, uint32_t stream_count,
-                   struct pst_error *error)
+int control_new(const struct control_params *params, const struct control_protocol *protocol,
+                struct control **result, struct pst_error *error)
 {
-  int rc = control_ready(control, error);
+  struct control *control = calloc(1, sizeof *control);
 
-  if (rc == 0)
-    rc = streams_copy(control, streams, stream_count, error);
-  return rc < 0 ? rc : reach_out(control, params, error);
+  if (!control)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
+  control->protocol = protocol;
+  control->words = &address_stream_words;
+  control->limits = params->limits ? *params->limits : control_default_limits;
+  control->in_process = params->in_process;
+  control->connect_timeout_ns = bounded(params->connect_timeout_ns);
+  control->heartbeat_ns = bounded(params->heartbeat_ns);
+  if (control->heartbeat_ns == 0)
+    control->heartbeat_ns = HEARTBEAT_DEFAULT_NS;
+  control->peer_timeout_ns = bounded(params->peer_timeout_ns);
+  /* One late beat is not a death. */
+  if (control->peer_timeout_ns && control->heartbeat_ns > control->peer_timeout_ns / 3)
+    control->heartbeat_ns = control->peer_timeout_ns / 3 + 1;
+  control->now_ns = control->opened_ns = control->listen_notice_ns = clock_now_ns();
+  control->next_ns = control->opened_ns;
+  control->side_watch = (struct watch){WATCH_SIDE_LISTENER, -1, UINT32_MAX, control};
+  control->side = (struct side_listener){.fd = -1, .folder_fd = -1};
+  control->spare_fd = -1;
+  for (uint32_t i = 0; i < GUESTS_MAX; i++)
+    control->guests[i].watch.fd = -1;
+  control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  int rc = mailbox_open(&control->commands);
+  control->wake = (struct watch){WATCH_WAKE, control->commands.wake_fd, UINT32_MAX, control};
+  if (gethostname(control->host, sizeof control->host) < 0)
+    control->host[0] = '\0';
+  control->host[sizeof control->host - 1] = '\0';
+  if (control->epoll_fd < 0 || rc < 0)
+    rc = pst_fail(error, PST_EXIT_FAILED, -EMFILE,
+                  "control: no descriptors left for epoll: raise `ulimit -n`");
+  else if ((rc = watch_set(control, &control->wake, EPOLLIN)) < 0)
+    pst_fail(error, PST_EXIT_FAILED, rc, "control: epoll: %s", strerror(-rc));
+  if (rc < 0)
+    control_free(control);
+  else
+    *result = control;
+  return rc;
 }
 
 /* Signals are the application's: none runs a handler on this thread. */
@@ -403,55 +361,37 @@ static int start_thread(struct control *control)
   return rc;
 }
 
-int control_ready(struct control *control, struct pst_error *error)
-{
-  int rc;
-
-  if (control->epoll_fd < 0 || control->wake.fd < 0)
-    return pst_fail(error, PST_EXIT_FAILED, -EMFILE,
-                    "control: no descriptors left for epoll: raise `ulimit -n`");
-  if ((rc = watch_set(control, &control->wake, EPOLLIN)) < 0)
-    return pst_fail(error, PST_EXIT_FAILED, rc, "control: epoll: %s", strerror(-rc));
-  return 0;
-}
-
-int control_run(struct control *control, struct control **result, struct pst_error *error)
+int control_start(struct control *control, int rc, struct control **result, struct pst_error *error)
 {
   struct control *before = *result;
 
-  /* Before the thread runs: its callbacks may want it at once. */
-  *result = control;
-  int rc = start_thread(control);
-  if (rc == 0)
-    return 0;
-  *result = before;
-  return pst_fail(error, PST_EXIT_FAILED, rc, "control: no thread: %s", strerror(-rc));
-}
-
-int control_open_limited(const struct control_params *params, const struct control_limits *limits,
-                         const struct control_callbacks *callbacks,
-                         const struct control_stream *streams, uint32_t stream_count,
-                         struct control **result, struct pst_error *error)
-{
-  struct control *control = control_new(params, limits, &stream_protocol);
-
-  if (!control)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
-  control->callbacks = *callbacks;
-  int rc = prepare(control, params, streams, stream_count, error);
-  if (rc == 0)
-    rc = control_run(control, result, error);
-  if (rc < 0)
-    control_free(control);
+  if (rc == 0) {
+    /* Before the thread runs: its callbacks may want it at once. */
+    *result = control;
+    rc = start_thread(control);
+    if (rc == 0)
+      return 0;
+    *result = before;
+    pst_fail(error, PST_EXIT_FAILED, rc, "control: no thread: %s", strerror(-rc));
+  }
+  control_free(control);
   return rc;
 }
 
 int control_open(const struct control_params *params, const struct control_callbacks *callbacks,
                  const struct control_stream *streams, uint32_t stream_count,
-                 struct control **control, struct pst_error *error)
+                 struct control **result, struct pst_error *error)
 {
-  return control_open_limited(params, &control_default_limits, callbacks, streams, stream_count,
-                              control, error);
+  struct control *control;
+  int rc = control_new(params, &stream_protocol, &control, error);
+
+  if (rc < 0)
+    return rc;
+  control->callbacks = *callbacks;
+  rc = streams_copy(control, streams, stream_count, error);
+  if (rc == 0)
+    rc = reach_out(control, params, error);
+  return control_start(control, rc, result, error);
 }
 
 uint16_t control_port(const struct control *control)
@@ -465,10 +405,8 @@ void control_close(struct control *control)
 {
   if (!control)
     return;
-  pthread_mutex_lock(&control->mutex);
-  control->stopping = true;
-  pthread_mutex_unlock(&control->mutex);
-  commands_wake(control);
+  atomic_store(&control->is_stopping, true);
+  mailbox_wake(&control->commands);
   pthread_join(control->thread, NULL);
   control_free(control);
 }
@@ -478,7 +416,9 @@ static int submit(struct control *control, void *context, enum wire_type type,
                   const char *text)
 {
   struct stream *stream = streams_of_context(control, context);
-  struct command command = {.type = type, .stream = stream, .code = code, .has_totals = totals};
+  struct command command = {.say = {.type = type, .code = code, .text = text, .blob = address},
+                            .stream = stream,
+                            .has_totals = totals};
 
   if (!stream)
     return -ENOENT;
@@ -486,7 +426,7 @@ static int submit(struct control *control, void *context, enum wire_type type,
     return -EINVAL;
   if (totals)
     command.totals = *totals;
-  return commands_say(control, &command, address, text);
+  return commands_say(control, &command);
 }
 
 int control_readdress(struct control *control, void *stream, const struct pst_blob *address)

@@ -27,13 +27,13 @@
 #define PST_CONTROL_CONTROL_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <penstock/penstock.h>
 #include <penstock/transport.h>
 
 struct control;
+struct control_limits;
 
 #define CONTROL_TERMS_MAX 64  /* agreed values of a stream */
 #define CONTROL_PARAMS_MAX 16 /* told by the sender */
@@ -87,7 +87,6 @@ struct control_peer {
   const char *local_place, *remote_place; /* of a node's connection: "127.0.0.1:41000" */
   const struct control_pair *params;
   uint32_t param_count;
-  const struct pst_blob *address; /* fds are closed after the callback: duplicate what is kept */
 };
 
 enum control_heard {
@@ -118,7 +117,7 @@ struct control_stream_message {
   int code;                            /* FAIL */
   const char *text;                    /* FAIL */
   const struct control_peer *peer;     /* PEER */
-  const struct pst_blob *address;      /* PEER, ADDRESS */
+  const struct pst_blob *address;      /* PEER, ADDRESS: its fds are closed after the callback */
   const struct control_totals *totals; /* BEAT, FINISH, COUNTS; FAIL, LAST: or NULL */
 };
 
@@ -128,13 +127,14 @@ struct control_callbacks {
 };
 
 struct control_params {
-  bool in_process;             /* both ends here: no socket, no port */
-  const char *listen;          /* receivers: "host:port" */
-  const char *connect;         /* senders */
-  bool insecure;               /* beyond loopback, and of whatever user */
-  uint64_t connect_timeout_ns; /* 0: none */
-  uint64_t heartbeat_ns;       /* 0: a second; at most a third of peer_timeout_ns is used */
-  uint64_t peer_timeout_ns;    /* nothing heard for so long: dead; 0: never */
+  bool in_process;                     /* both ends here: no socket, no port */
+  const char *listen;                  /* receivers: "host:port" */
+  const char *connect;                 /* senders */
+  bool insecure;                       /* beyond loopback, and of whatever user */
+  uint64_t connect_timeout_ns;         /* 0: none */
+  uint64_t heartbeat_ns;               /* 0: a second; at most a third of peer_timeout_ns is used */
+  uint64_t peer_timeout_ns;            /* nothing heard for so long: dead; 0: never */
+  const struct control_limits *limits; /* NULL: the usual ones */
 };
 
 /* Resolve and bind, start the thread; the streams are copied. *control is set before
@@ -145,6 +145,8 @@ struct control_params {
 int control_open(const struct control_params *params, const struct control_callbacks *callbacks,
                  const struct control_stream *streams, uint32_t stream_count,
                  struct control **control, struct pst_error *error);
+/* Of the first address that is listened at; 0: none. */
+uint16_t control_port(const struct control *control);
 /* Tells peers of streams that are not over; joins the thread; callbacks have
  * ended when it returns. What was called before still goes out; waits for that at
  * most a second. Not from a callback. Closing NULL is legal. */

@@ -20,8 +20,7 @@ int watch_set(struct control *control, struct watch *watch, uint32_t events)
   return 0;
 }
 
-/* Its descriptor, which is watched no longer. */
-static int unwatch(struct control *control, struct watch *watch)
+int watch_release(struct control *control, struct watch *watch)
 {
   int fd = watch->fd;
 
@@ -34,7 +33,7 @@ static int unwatch(struct control *control, struct watch *watch)
 
 void watch_close(struct control *control, struct watch *watch)
 {
-  int fd = unwatch(control, watch);
+  int fd = watch_release(control, watch);
 
   if (fd >= 0)
     close(fd);
@@ -42,5 +41,5 @@ void watch_close(struct control *control, struct watch *watch)
 
 void watch_discard(struct control *control, struct watch *watch)
 {
-  closer_close(unwatch(control, watch));
+  closer_close(watch_release(control, watch));
 }

@@ -1,30 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors of a connection's frames, which go by a socket of their own: side.h. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "internal.h"
 #include "peer.h"
 #include "util/log.h"
-
-/* Ours: nobody else says how long that takes. */
-static void close_own(struct side_fds *batch)
-{
-  for (uint32_t i = 0; i < batch->count; i++)
-    close(batch->fds[i]);
-  batch->count = 0;
-}
 
 static void free_first_out(struct peer *peer)
 {
   struct side_out *first = peer->side_out;
 
   peer->side_out = first->next;
-  close_own(&first->batch);
+  blob_free(&first->fds);
   free(first);
 }
 
@@ -49,7 +39,10 @@ void fd_channel_watch(struct peer *peer)
 static void send_queued(struct peer *peer)
 {
   while (peer->side_out) {
-    int rc = side_send_fds(peer->side.fd, &peer->side_out->batch);
+    const struct pst_blob *fds = &peer->side_out->fds;
+    struct side_fds batch = {.id = peer->side_out->id, .count = fds->fd_count};
+    memcpy(batch.fds, fds->fds, sizeof batch.fds);
+    int rc = side_send_fds(peer->side.fd, &batch);
     if (rc == -EAGAIN)
       return;
     if (rc < 0) {
@@ -64,34 +57,22 @@ static void send_queued(struct peer *peer)
   }
 }
 
-static int copy_fds(struct side_fds *batch, const struct pst_blob *blob)
-{
-  for (uint32_t i = 0; i < blob->fd_count && batch->count < SIDE_FDS_MAX; i++) {
-    int fd = fcntl(blob->fds[i], F_DUPFD_CLOEXEC, 3);
-    if (fd < 0)
-      return -errno;
-    batch->fds[batch->count++] = fd;
-  }
-  return 0;
-}
-
 bool fd_channel_send(struct peer *peer, const struct pst_blob *blob, struct wire_message *message)
 {
   message->fd_count = 0;
   if (blob->fd_count == 0 || peer->side_state != SIDE_OPEN || peer->side.fd < 0)
     return true;
+  struct pst_blob fds = *blob;
   struct side_out *last = calloc(1, sizeof *last);
-  int rc = last ? copy_fds(&last->batch, blob) : -ENOMEM;
+  fds.length = 0;
+  int rc = last ? blob_keep(&fds, &last->fds) : -ENOMEM;
   if (rc < 0) {
-    if (last)
-      close_own(&last->batch);
     free(last);
     peer_fail(peer, rc, "cannot pass descriptors");
     return false;
   }
-  last->batch.id = ++peer->side_id;
   message->fd_count = blob->fd_count;
-  message->fd_id = last->batch.id;
+  message->fd_id = last->id = ++peer->side_id;
 
   struct side_out **end = &peer->side_out;
   while (*end)

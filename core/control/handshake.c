@@ -3,11 +3,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
-#include "internal.h"
-#include "listener.h"
 #include "peer.h"
 #include "util/clock.h"
 #include "util/limit_remedy.h"
@@ -39,7 +36,8 @@ void handshake_open(struct peer *peer)
   peer_send(peer, hello);
 }
 
-static void introduce(struct peer *peer)
+/* True: it goes on. */
+static bool introduce(struct peer *peer)
 {
   const struct control *control = peer->control;
   struct wire_message *hello = new_hello(peer);
@@ -49,6 +47,7 @@ static void introduce(struct peer *peer)
   memcpy(hello->host, control->host, sizeof hello->host);
   snprintf(hello->library, sizeof hello->library, "%s", PST_API_VERSION);
   peer_send(peer, hello);
+  return peer->state < PEER_CLOSING;
 }
 
 static void drop_unshown(struct peer *peer, int rc, uint32_t uid)
@@ -74,13 +73,6 @@ static void drop_unshown(struct peer *peer, int rc, uint32_t uid)
               strerror(-rc), insecure);
 }
 
-/* The side-socket has been closed without an answer. Why, the connection will tell, unless it is
- * another process that answers there. */
-static void await_reason(struct peer *peer)
-{
-  peer->answer_by_ns = sooner(peer->answer_by_ns, peer->control->now_ns + REASON_NS);
-}
-
 static void claim_failed(struct peer *peer, int rc, uint32_t uid)
 {
   if (limit_remedy(rc)[0]) {
@@ -88,7 +80,9 @@ static void claim_failed(struct peer *peer, int rc, uint32_t uid)
     return;
   }
   if (peer->must_show && (rc == -ECONNRESET || rc == -EPIPE)) {
-    await_reason(peer);
+    /* Closed without an answer. Why, the connection will tell, unless it is another process that
+     * answers there. */
+    peer->answer_by_ns = sooner(peer->answer_by_ns, peer->control->now_ns + REASON_NS);
     return;
   }
   if (peer->must_show) {
@@ -96,14 +90,13 @@ static void claim_failed(struct peer *peer, int rc, uint32_t uid)
     return;
   }
   if (rc == -EACCES)
-    control_complain(peer->control,
+    control_complain(peer->control, PST_LOG_WARN,
                      "control: no descriptors to or from %s: it belongs to user %u; run both ends "
                      "as one user",
                      peer->text, uid);
   else
     pst_log(PST_LOG_DEBUG, "control: no side-socket to %s: %s", peer->text, strerror(-rc));
-  introduce(peer);
-  if (peer->state < PEER_CLOSING)
+  if (introduce(peer))
     peer_enter(peer, PEER_NAMING);
 }
 
@@ -119,12 +112,9 @@ void handshake_side(struct peer *peer, int rc)
 {
   if (peer->state != PEER_CLAIMING)
     return;
-  if (rc < 0) {
+  if (rc < 0)
     claim_failed(peer, rc, 0);
-    return;
-  }
-  introduce(peer);
-  if (peer->state < PEER_CLOSING)
+  else if (introduce(peer))
     peer_enter(peer, PEER_NAMING);
 }
 
@@ -178,7 +168,7 @@ static bool check_hello(struct peer *peer, const struct wire_message *hello)
     peer_drop(peer, -EPROTO,
               "is a %s, as this end is: run `penstock send` on one and `penstock "
               "receive` on the other",
-              peer->is_connector ? "sender" : "receiver");
+              peer->is_connector ? protocol->connector_name : protocol->acceptor_name);
   } else {
     return true;
   }
@@ -196,9 +186,7 @@ void handshake_got_hello(struct peer *peer, const struct wire_message *hello)
   snprintf(peer->text, sizeof peer->text, "%s, pid %llu, %s",
            hello->host[0] ? hello->host : "unnamed host", (unsigned long long)hello->pid,
            peer->in_process ? "this process" : peer->place);
-  if (!peer->is_connector)
-    introduce(peer);
-  if (peer->state >= PEER_CLOSING)
+  if (!peer->is_connector && !introduce(peer))
     return;
   peer_enter(peer, PEER_UP);
   pst_log(PST_LOG_DEBUG, "control: %s is here (Penstock %s%s)", peer->text, hello->library,

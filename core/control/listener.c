@@ -7,8 +7,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "internal.h"
-#include "listener.h"
 #include "peer.h"
 #include "util/clock.h"
 #include "util/limit_remedy.h"
@@ -142,7 +140,7 @@ static struct peer *oldest_stranger(const struct control *control)
 
 static void evict(struct peer *stranger)
 {
-  control_complain(stranger->control,
+  control_complain(stranger->control, PST_LOG_WARN,
                    "control: dropped: %s, which has no stream, to make room: %u connections",
                    stranger->text, stranger->control->peer_count);
   peer_enter(stranger, PEER_DEAD);
@@ -155,12 +153,11 @@ static bool is_full(const struct control *control)
 
 static bool make_room(struct control *control)
 {
-  if (!is_full(control))
-    return true;
-  struct peer *oldest = oldest_stranger(control);
+  struct peer *oldest = is_full(control) ? oldest_stranger(control) : NULL;
+
   if (oldest)
     evict(oldest);
-  return oldest;
+  return oldest || !is_full(control);
 }
 
 /* NULL: out of memory. */
@@ -168,12 +165,9 @@ static struct peer *admit(struct control *control, int fd)
 {
   struct peer *peer = peer_new(control, fd, PEER_HELLO, false);
 
-  if (!peer) {
-    struct watch none = {WATCH_PEER, fd, UINT32_MAX, NULL};
-    watch_close(control, &none);
+  if (!peer)
     return NULL;
-  }
-  socket_peer_text(fd, peer->place);
+  socket_end_text(fd, true, peer->place);
   snprintf(peer->text, sizeof peer->text, "%s", peer->place);
   peer->must_show = !control->listen_insecure;
   if (side_random(peer->token, sizeof peer->token) < 0)
@@ -215,13 +209,13 @@ static bool accept_without_room(struct control *control, struct watch *listener,
   return peer;
 }
 
-static void pause_accepting(struct control *control, int code)
+void listener_pause(struct control *control, struct watch *watches, uint32_t count, int code)
 {
-  control_complain(control, "control: cannot take a connection: %s%s", strerror(-code),
-                   limit_remedy(code));
+  control_complain(control, PST_LOG_WARN, "control: cannot take a connection: %s%s",
+                   strerror(-code), limit_remedy(code));
   control->accept_again_ns = control->now_ns + ACCEPT_PAUSE_NS;
-  for (uint32_t i = 0; i < control->listener_count; i++)
-    watch_set(control, &control->listeners[i], 0);
+  for (uint32_t i = 0; i < count; i++)
+    watch_set(control, &watches[i], 0);
 }
 
 void listener_accept(struct control *control, struct watch *listener)
@@ -236,28 +230,27 @@ void listener_accept(struct control *control, struct watch *listener)
     if (fd < 0) {
       bool is_limit = fd == -EMFILE || fd == -ENFILE;
       if (!is_limit || !accept_without_room(control, listener, fd))
-        pause_accepting(control, fd);
+        listener_pause(control, control->listeners, control->listener_count, fd);
       return;
     }
     if (make_room(control)) {
       admit(control, fd);
       continue;
     }
-    control_complain(control, "control: turned a connection away: there are %u already",
+    control_complain(control, PST_LOG_WARN,
+                     "control: turned a connection away: there are %u already",
                      control->peer_count);
-    struct watch none = {WATCH_PEER, fd, UINT32_MAX, NULL};
-    watch_close(control, &none);
+    close(fd);
   }
 }
 
-uint64_t listener_tick(struct control *control)
+void listener_tick(struct control *control)
 {
   keep_spare(control);
-  if (control->accept_again_ns != 0 && control->now_ns >= control->accept_again_ns) {
-    control->accept_again_ns = 0;
-    for (uint32_t i = 0; i < control->listener_count; i++)
-      watch_set(control, &control->listeners[i], EPOLLIN);
-    watch_set(control, &control->side_watch, EPOLLIN);
-  }
-  return control->accept_again_ns != 0 ? control->accept_again_ns : UINT64_MAX;
+  if (control->accept_again_ns == 0 || !control_is_due(control, control->accept_again_ns))
+    return;
+  control->accept_again_ns = 0;
+  for (uint32_t i = 0; i < control->listener_count; i++)
+    watch_set(control, &control->listeners[i], EPOLLIN);
+  watch_set(control, &control->side_watch, EPOLLIN);
 }

@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the messages of streams and of nodes have alike: how they are made, sent and handed on. */
-#include "messages.h"
+/* What the messages of streams and of nodes have alike: how they are made, sent and handed on, and
+ * their terms, which both ends must have the same. */
 
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
 #include "peer.h"
-#include "terms.h"
+#include "util/clock.h"
 
 int blob_copy(const struct pst_blob *from, uint32_t length_max, struct pst_blob *to)
 {
-  struct pst_blob copy;
-
-  if (from->length > length_max || from->fd_count > WIRE_FDS_MAX)
-    return -E2BIG;
-  int rc = blob_keep(from, &copy);
-  if (rc == 0)
-    *to = copy;
-  return rc;
+  return from->length > length_max || from->fd_count > WIRE_FDS_MAX ? -E2BIG : blob_keep(from, to);
 }
 
 struct pst_blob blob_view(const uint8_t *bytes, uint32_t length, const int *fds, uint32_t fd_count)
@@ -57,18 +50,17 @@ struct wire_message *message_new_text(struct control *control, enum wire_type ty
   return m;
 }
 
-void message_put_terms(struct wire_message *m, const struct terms *terms)
+void message_put_terms(struct wire_message *m, const struct terms *terms,
+                       const struct terms *params)
 {
-  m->term_count = terms->count;
-  if (terms->count > 0)
+  if (terms) {
+    m->term_count = terms->count;
     memcpy(m->terms, terms->pairs, terms->count * sizeof m->terms[0]);
-}
-
-void message_put_params(struct wire_message *m, const struct terms *params)
-{
-  m->param_count = params->count;
-  if (params->count > 0)
+  }
+  if (params) {
+    m->param_count = params->count;
     memcpy(m->params, params->pairs, params->count * sizeof m->params[0]);
+  }
 }
 
 void message_send_blob(struct peer *peer, struct wire_message *m, const struct pst_blob *blob)
@@ -100,4 +92,101 @@ void message_got(struct peer *peer, const struct wire_message *m, const struct s
   else
     peer_drop(peer, -EPROTO, "sent a %s, which is not for %s", wire_type_name(m->type),
               protocol->what);
+}
+
+void seconds_text(uint64_t ns, char text[24])
+{
+  double seconds = (double)ns / (double)PST_NS_PER_S;
+
+  snprintf(text, 24, seconds < 1 ? "%.3g s" : "%.4g s", seconds);
+}
+
+/* ---- Terms ---------------------------------------------------------------------------- */
+
+static const char *value_of(const struct control_pair *pairs, uint32_t count, const char *key)
+{
+  for (uint32_t i = 0; i < count; i++)
+    if (strcmp(pairs[i].key, key) == 0)
+      return pairs[i].value;
+  return NULL;
+}
+
+static void add_difference(char *text, size_t size, const char *key, const char *sender,
+                           const char *receiver, const char *const ends[2])
+{
+  size_t at = strlen(text);
+
+  snprintf(text + at, size - at, "%s%s: %s %s, %s %s", at ? "; " : "", key, ends[0],
+           sender ? sender : "has none", ends[1], receiver ? receiver : "has none");
+}
+
+/* "udp (wire form penstock-datagram)" */
+static const char *transport_words(const struct control_pair *terms, uint32_t count, char *text,
+                                   size_t size)
+{
+  const char *name = value_of(terms, count, CONTROL_TERM_TRANSPORT);
+  const char *wire = value_of(terms, count, CONTROL_TERM_WIRE);
+
+  if (!wire || !name || strcmp(wire, name) == 0)
+    return wire;
+  snprintf(text, size, "%s (wire form %s)", name, wire);
+  return text;
+}
+
+static bool is_option(const char *key)
+{
+  return strncmp(key, CONTROL_TERM_OPTION, strlen(CONTROL_TERM_OPTION)) == 0;
+}
+
+/* One line tells of both. */
+static bool names_transport(const char *key)
+{
+  return strcmp(key, CONTROL_TERM_WIRE) == 0 || strcmp(key, CONTROL_TERM_TRANSPORT) == 0;
+}
+
+bool terms_compare(const struct terms *terms, const struct wire_message *offer,
+                   const char *const ends[2], char *text, size_t size)
+{
+  const char *const wire = value_of(terms->pairs, terms->count, CONTROL_TERM_WIRE);
+  const char *const its_wire = value_of(offer->terms, offer->term_count, CONTROL_TERM_WIRE);
+  const bool one_wire = wire && its_wire ? strcmp(wire, its_wire) == 0 : wire == its_wire;
+  char words[2][2 * CONTROL_VALUE_MAX + 32];
+  const char *other;
+
+  text[0] = '\0';
+  if (!one_wire)
+    add_difference(text, size, CONTROL_TERM_TRANSPORT,
+                   transport_words(offer->terms, offer->term_count, words[0], sizeof(words[0])),
+                   transport_words(terms->pairs, terms->count, words[1], sizeof(words[1])), ends);
+  for (uint32_t i = 0; i < offer->term_count; i++) {
+    const struct control_pair *theirs = &offer->terms[i];
+    other = value_of(terms->pairs, terms->count, theirs->key);
+    if (names_transport(theirs->key) || (is_option(theirs->key) && (!one_wire || !other)))
+      continue;
+    if (!other || strcmp(other, theirs->value) != 0)
+      add_difference(text, size, theirs->key, theirs->value, other, ends);
+  }
+  for (uint32_t i = 0; i < terms->count; i++) {
+    const struct control_pair *ours = &terms->pairs[i];
+    if (!names_transport(ours->key) && !is_option(ours->key) &&
+        !value_of(offer->terms, offer->term_count, ours->key))
+      add_difference(text, size, ours->key, NULL, ours->value, ends);
+  }
+  return text[0] == '\0';
+}
+
+int terms_copy(const struct control_pair *from, uint32_t count, struct terms *to)
+{
+  to->pairs = calloc(count ? count : 1, sizeof *to->pairs);
+  if (!to->pairs)
+    return -ENOMEM;
+  if (count > 0)
+    memcpy(to->pairs, from, count * sizeof *to->pairs);
+  to->count = count;
+  return 0;
+}
+
+void terms_free(struct terms *terms)
+{
+  free(terms->pairs);
 }

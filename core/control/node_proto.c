@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What nodes say to each other: nodes.h. */
-#include "node_proto.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "internal.h"
 #include "peer.h"
 
 /* ---- Out --------------------------------------------------------------------------- */
@@ -15,73 +13,24 @@ static void node_say_join(struct peer *peer)
 {
   struct wire_message *m = message_new(peer->control, WIRE_JOIN);
 
-  message_put_terms(m, &peer->control->node.terms);
-  message_put_params(m, &peer->control->node.params);
+  message_put_terms(m, &peer->control->node.terms, &peer->control->node.params);
   message_send_blob(peer, m, &peer->node.join->address);
   peer->node.join->is_stale = false;
 }
 
-static void node_say_welcome(struct peer *peer, const struct pst_blob *address)
+/* As the node says it; the type says which of its fields go. */
+static void node_say(struct peer *peer, const struct command *command)
 {
-  struct wire_message *m = message_new(peer->control, WIRE_WELCOME);
+  const struct control_node_message *say = &command->say;
+  struct wire_message *m = message_new_text(peer->control, say->type, say->code, command->text);
 
-  message_put_params(m, &peer->control->node.params);
-  message_send_blob(peer, m, address);
-}
-
-/* The answer to JOIN is waited for: it belongs to the address that JOIN told. */
-static void node_say_readdress(struct peer *peer, struct pst_blob *address)
-{
-  struct node_join *join = peer->node.join;
-
-  if (!join) {
-    message_send_blob(peer, message_new(peer->control, WIRE_READDRESS), address);
-    return;
-  }
-  blob_free(&join->address);
-  join->address = *address;
-  *address = (struct pst_blob){0};
-  join->is_stale = true;
-}
-
-static void node_say_region(struct peer *peer, const struct command *command)
-{
-  struct wire_message *m = message_new(peer->control, WIRE_REGION);
-
-  m->region_id = command->region;
-  m->access = command->access;
-  m->region_length = command->length;
-  peer->node.offered++;
-  message_send_blob(peer, m, &command->blob);
-}
-
-/* TAKEN, WITHDRAW */
-static void node_say_number(struct peer *peer, enum wire_type type, uint32_t region, int code,
-                            const char *text)
-{
-  struct wire_message *m = message_new_text(peer->control, type, code, text);
-
-  m->region_id = region;
-  peer_send(peer, m);
-}
-
-static void node_say_message(struct peer *peer, const struct pst_blob *bytes)
-{
-  struct wire_message *m = message_new(peer->control, WIRE_MESSAGE);
-
-  m->payload = bytes->bytes;
-  m->payload_length = bytes->length;
-  peer->node.sent++;
-  peer_send(peer, m);
-}
-
-static void node_say_room(struct peer *peer, uint32_t count)
-{
-  struct wire_message *m = message_new(peer->control, WIRE_ROOM);
-
-  peer->node.held -= count < peer->node.held ? count : peer->node.held;
-  m->count = count;
-  peer_send(peer, m);
+  if (say->type == WIRE_WELCOME)
+    message_put_terms(m, NULL, &peer->control->node.params);
+  m->region_id = say->region;
+  m->access = say->access;
+  m->region_length = say->length;
+  m->count = say->count;
+  message_send_blob(peer, m, &command->mail.blob);
 }
 
 /* ---- Ends -------------------------------------------------------------------------- */
@@ -118,7 +67,7 @@ static void node_forget(struct peer *peer)
 
 static struct node_region *node_region_of(const struct peer *peer, uint32_t id)
 {
-  for (uint32_t i = 0; i < peer->control->node.offers_max; i++)
+  for (uint32_t i = 0; i < peer->control->node.asked.offers_max; i++)
     if (peer->node.regions[i].id == id)
       return &peer->node.regions[i];
   return NULL;
@@ -126,7 +75,7 @@ static struct node_region *node_region_of(const struct peer *peer, uint32_t id)
 
 static bool node_make_regions(struct peer *peer)
 {
-  uint32_t count = peer->control->node.offers_max;
+  uint32_t count = peer->control->node.asked.offers_max;
 
   peer->node.regions = calloc(count ? count : 1, sizeof *peer->node.regions);
   if (!peer->node.regions)
@@ -141,9 +90,7 @@ static void node_hear(const struct message_in *in)
   const struct wire_message *m = in->message;
   const struct peer *peer = in->peer;
   const bool is_meeting = m->type == WIRE_JOIN || m->type == WIRE_WELCOME;
-  const struct pst_blob blob = m->type == WIRE_MESSAGE
-                                   ? blob_view(m->payload, m->payload_length, NULL, 0)
-                                   : message_blob(in);
+  const struct pst_blob blob = message_blob(in);
   char local[SOCKET_TEXT_MAX], remote[SOCKET_TEXT_MAX];
   const struct control_peer who = {.text = peer->text,
                                    .local_place = local,
@@ -162,10 +109,10 @@ static void node_hear(const struct message_in *in)
                                              .peer = is_meeting ? &who : NULL};
 
   if (is_meeting) {
-    socket_own_text(peer->main.fd, local);
-    socket_peer_text(peer->main.fd, remote);
+    socket_end_text(peer->main.fd, false, local);
+    socket_end_text(peer->main.fd, true, remote);
   }
-  peer->control->node.heard(peer->control->node.context, &heard);
+  peer->control->node.asked.heard(peer->control->node.asked.context, &heard);
 }
 
 static void node_got_join(const struct message_in *in)
@@ -187,7 +134,7 @@ static void node_got_join(const struct message_in *in)
     return;
   }
   /* Before anything is opened for it. */
-  if (control->node.needs_fds && (m->fd_count == 0 || in->fds->count == 0)) {
+  if (control->node.asked.needs_fds && (m->fd_count == 0 || in->fds->count == 0)) {
     peer_drop(peer, -EXDEV,
               "passes no descriptors, which this transport needs: both must be processes of one "
               "user on one host; use a transport that reaches other hosts");
@@ -202,7 +149,7 @@ static void node_got_join(const struct message_in *in)
 
 static void node_got_region(const struct message_in *in)
 {
-  const uint32_t id = in->message->region_id, most = in->peer->control->node.offers_max;
+  const uint32_t id = in->message->region_id, most = in->peer->control->node.asked.offers_max;
   struct peer *peer = in->peer;
   struct node_region *place = node_region_of(peer, 0);
   char text[WIRE_WHY_MAX];
@@ -213,7 +160,9 @@ static void node_got_region(const struct message_in *in)
   }
   if (!place) {
     snprintf(text, sizeof text, "more regions on offer than the limit `offers`: %u", most);
-    node_say_number(peer, WIRE_TAKEN, id, -ENOSPC, text);
+    struct wire_message *m = message_new_text(peer->control, WIRE_TAKEN, -ENOSPC, text);
+    m->region_id = id;
+    peer_send(peer, m);
     return;
   }
   *place = (struct node_region){.id = id};
@@ -243,7 +192,7 @@ static void node_got_withdraw(const struct message_in *in)
 
 static void node_got_message(const struct message_in *in)
 {
-  const uint32_t most = in->peer->control->node.messages_max;
+  const uint32_t most = in->peer->control->node.asked.messages_max;
 
   /* Each is kept until the node has taken it. */
   if (in->peer->node.held == most) {
@@ -306,7 +255,8 @@ static bool node_admits(struct message_in *in)
     peer_drop(peer, -EPROTO, "sent a %s before it had joined", wire_type_name(type));
   else if (type == WIRE_WELCOME)
     peer_drop(peer, -EPROTO, "sent a WELCOME, which is not for nodes");
-  else if ((type == WIRE_MESSAGE || type == WIRE_ROOM) && peer->control->node.messages_max == 0)
+  else if ((type == WIRE_MESSAGE || type == WIRE_ROOM) &&
+           peer->control->node.asked.messages_max == 0)
     peer_drop(peer, -EPROTO, "sent a %s, which goes over this node's transport",
               wire_type_name(type));
   else
@@ -334,53 +284,55 @@ static void node_release_region(struct peer *peer, uint32_t id)
 
 static void node_command(struct control *control, struct command *command)
 {
-  if (command->type == WIRE_JOIN) {
+  if (command->say.type == WIRE_JOIN) {
     struct node_join *join = command->join;
     command->join = NULL;
     join->by_ns = control->now_ns + control->connect_timeout_ns;
     node_dial(control, join, -EADDRNOTAVAIL, "no address");
     return;
   }
-  struct peer *peer = node_find(control, command->node);
+  struct peer *peer = node_find(control, command->say.id);
   if (!peer) {
     node_dial_command(control, command);
     return;
   }
-  switch (command->type) {
+  struct node_link *link = &peer->node;
+  const struct control_node_message *say = &command->say;
+  switch (say->type) {
   case WIRE_WELCOME:
     if (!node_make_regions(peer))
-      break;
-    peer->node.state = NODE_JOINED;
-    node_say_welcome(peer, &command->blob);
+      return;
+    link->state = NODE_JOINED;
     break;
   case WIRE_READDRESS:
-    node_say_readdress(peer, &command->blob);
-    break;
+    if (!link->join)
+      break;
+    node_keep_address(link->join, &command->mail.blob);
+    return;
   case WIRE_REGION:
-    node_say_region(peer, command);
+    link->offered++;
     break;
   case WIRE_TAKEN:
-    if (command->code < 0)
-      node_release_region(peer, command->region);
-    node_say_number(peer, WIRE_TAKEN, command->region, command->code, command->text);
+    if (say->code < 0)
+      node_release_region(peer, say->region);
     break;
   case WIRE_KEEP: /* nothing is said */
-    node_release_region(peer, command->region);
-    break;
-  case WIRE_WITHDRAW:
-    node_say_number(peer, WIRE_WITHDRAW, command->region, 0, "");
-    break;
+    node_release_region(peer, say->region);
+    return;
   case WIRE_MESSAGE:
-    node_say_message(peer, &command->blob);
+    link->sent++;
     break;
   case WIRE_ROOM:
-    node_say_room(peer, command->count);
+    link->held -= say->count < link->held ? say->count : link->held;
     break;
+  case WIRE_BYE:
+    link->state = NODE_OVER;
+    peer_close(peer, say->code, say->code ? command->text : NULL);
+    return;
   default:
-    peer->node.state = NODE_OVER;
-    peer_close(peer, command->code, command->code ? command->text : NULL);
     break;
   }
+  node_say(peer, command);
 }
 
 static void node_close_all(struct control *control)
@@ -391,31 +343,28 @@ static void node_close_all(struct control *control)
       peer->node.state = NODE_OVER;
 }
 
-static uint64_t node_tick(struct control *control)
+static void node_tick(struct control *control)
 {
-  uint64_t next = node_dial_tick(control);
   char seconds[24];
 
+  node_dial_tick(control);
+  seconds_text(control->connect_timeout_ns, seconds);
   for (struct peer *peer = control->peers; peer; peer = peer->next) {
-    if (peer->node.state != NODE_JOINING)
+    if (peer->node.state != NODE_JOINING || !control_is_due(control, peer->node.by_ns))
       continue;
-    if (control->now_ns < peer->node.by_ns) {
-      next = sooner(next, peer->node.by_ns);
-      continue;
-    }
-    seconds_text(control->connect_timeout_ns, seconds);
     if (peer->is_connector)
       node_forget_join(peer); /* no other address either */
     peer_drop(peer, -ETIMEDOUT, "did not join within %s", seconds);
     if (peer->state < PEER_UP)
       peer_enter(peer, PEER_DEAD);
   }
-  return next;
 }
 
 const struct control_protocol node_protocol = {
     .connector = WIRE_NODE,
     .acceptor = WIRE_NODE,
+    .connector_name = "peer",
+    .acceptor_name = "peer",
     .what = "nodes",
     .idle = "did not join",
     .up = node_say_join,

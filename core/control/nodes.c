@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control channel of a node: what other threads call. */
-#include "nodes.h"
-
+/* The control channel of a node: what other threads call, and how it connects to other nodes: each
+ * attempt tries its addresses one after the other. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
-#include "listener.h"
-#include "node_proto.h"
+#include "peer.h"
+#include "util/clock.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"
 
 /* Connections beyond the peers: of strangers, and of those about to be told that there are
  * enough. */
 #define STRANGERS_MAX 256
+
+/* A server that strangers crowd hangs up on those who have not shown themselves. */
+#define AGAIN_PAUSE_NS (20 * PST_NS_PER_MS)
+#define AGAIN_NS PST_NS_PER_S
 
 static const struct connect_words node_words = {
     .listen = "listen",
@@ -34,16 +37,9 @@ static int node_prepare(struct control *control, const struct control_node_param
     rc = terms_copy(params->params, params->param_count, &node->params);
   if (rc < 0)
     return pst_fail(error, PST_EXIT_FAILED, rc, "control: out of memory");
-  node->heard = params->heard;
-  node->context = params->context;
-  node->offers_max = params->offers_max;
-  node->messages_max = params->messages_max;
-  node->needs_fds = params->needs_fds;
+  node->asked = *params;
   node->last_id = UINT64_MAX; /* odd from here */
-  rc = control_ready(control, error);
-  return rc < 0 || !params->listen
-             ? rc
-             : listener_open(control, params->listen, params->insecure, error);
+  return params->listen ? listener_open(control, params->listen, params->insecure, error) : 0;
 }
 
 /* As whoever runs the program writes it. */
@@ -63,28 +59,20 @@ int control_node_open(const struct control_node_params *params, struct control *
                       struct pst_error *error)
 {
   struct control_limits limits = control_default_limits;
-  struct control_params common = {.connect_timeout_ns = params->join_timeout_ns,
-                                  .peer_timeout_ns = params->peer_timeout_ns};
+  const struct control_params common = {.connect_timeout_ns = params->join_timeout_ns,
+                                        .peer_timeout_ns = params->peer_timeout_ns,
+                                        .limits = &limits};
+  struct control *control;
 
   if (params->term_count > CONTROL_TERMS_MAX || params->param_count > CONTROL_PARAMS_MAX)
     return pst_fail(error, PST_EXIT_USAGE, -E2BIG, "%u terms and %u params; at most %d and %d",
                     params->term_count, params->param_count, CONTROL_TERMS_MAX, CONTROL_PARAMS_MAX);
   limits.peers_max = params->peers_max + STRANGERS_MAX;
-  struct control *control = control_new(&common, &limits, &node_protocol);
-  if (!control)
-    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
-  node_name_insecure(control, params->insecure_word);
-  int rc = node_prepare(control, params, error);
-  if (rc == 0)
-    rc = control_run(control, result, error);
+  int rc = control_new(&common, &node_protocol, &control, error);
   if (rc < 0)
-    control_free(control);
-  return rc;
-}
-
-uint16_t control_node_port(const struct control *control)
-{
-  return control_port(control);
+    return rc;
+  node_name_insecure(control, params->insecure_word);
+  return control_start(control, node_prepare(control, params, error), result, error);
 }
 
 int control_node_connect(struct control *control, uint64_t id, const char *host_port, bool insecure,
@@ -108,21 +96,136 @@ int control_node_connect(struct control *control, uint64_t id, const char *host_
   }
   join->id = id;
   join->is_insecure = insecure;
-  command->type = WIRE_JOIN;
+  command->say.type = WIRE_JOIN;
   command->join = join;
-  commands_submit(control, command);
+  mailbox_put(&control->commands, &command->mail, NULL);
   return 0;
 }
 
 int control_node_say(struct control *control, const struct control_node_message *m)
 {
-  const struct command command = {.type = m->type,
-                                  .node = m->id,
-                                  .region = m->region,
-                                  .access = m->access,
-                                  .count = m->count,
-                                  .length = m->length,
-                                  .code = m->code};
+  return commands_say(control, &(struct command){.say = *m});
+}
 
-  return commands_say(control, &command, m->blob, m->text);
+/* ---- On the control thread ---------------------------------------------------------- */
+
+void node_join_free(struct node_join *join)
+{
+  if (!join)
+    return;
+  blob_free(&join->address);
+  free(join);
+}
+
+void node_keep_address(struct node_join *join, struct pst_blob *address)
+{
+  blob_free(&join->address);
+  join->address = *address;
+  *address = (struct pst_blob){0};
+  join->is_stale = true;
+}
+
+void node_tell_gone(struct control *control, uint64_t id, int code, const char *text)
+{
+  const struct control_node_message gone = {.type = WIRE_BYE, .id = id, .code = code, .text = text};
+
+  assert(!control->quiet);
+  control->node.asked.heard(control->node.asked.context, &gone);
+}
+
+/* The next address, of which the last one's outcome is the attempt's. Takes `join` over. */
+void node_dial(struct control *control, struct node_join *join, int code, const char *why)
+{
+  char place[SOCKET_TEXT_MAX] = "";
+  char text[REPORT_MAX];
+
+  while (join->next < join->targets.count) {
+    const struct socket_address *target = &join->targets.at[join->next++];
+    struct peer *peer = peer_connect(control, target, join->is_insecure, &code);
+    if (!peer) {
+      why = strerror(-code);
+      continue;
+    }
+    peer->node = (struct node_link){
+        .state = NODE_JOINING, .id = join->id, .by_ns = join->by_ns, .join = join};
+    return;
+  }
+  if (join->targets.count > 0)
+    socket_text(&join->targets.at[join->targets.count - 1], place);
+  const char *remedy = limit_remedy(code);
+  snprintf(text, sizeof text, "%s: %s%s", place, why,
+           remedy[0] ? remedy : "; is a `penstock serve` running there?");
+  node_tell_gone(control, join->id, code, text);
+  node_join_free(join);
+}
+
+/* False: it has had its tries. */
+static bool node_dial_later(struct control *control, struct node_join *join, int code,
+                            const char *why)
+{
+  if (join->again_until_ns == 0)
+    join->again_until_ns = sooner(join->by_ns, control->now_ns + AGAIN_NS);
+  if (code != -ECONNRESET || control->now_ns + AGAIN_PAUSE_NS >= join->again_until_ns)
+    return false;
+  join->next--;
+  join->again_ns = control->now_ns + AGAIN_PAUSE_NS;
+  snprintf(join->why, sizeof join->why, "%s", why);
+  join->later = control->node.later;
+  control->node.later = join;
+  return true;
+}
+
+static struct node_join *node_dial_take(struct node_join **at)
+{
+  struct node_join *join = *at;
+
+  *at = join->later;
+  join->later = NULL;
+  return join;
+}
+
+void node_dial_tick(struct control *control)
+{
+  for (struct node_join **at = &control->node.later; *at;) {
+    if (!control_is_due(control, (*at)->again_ns)) {
+      at = &(*at)->later;
+      continue;
+    }
+    struct node_join *join = node_dial_take(at);
+    node_dial(control, join, -ECONNRESET, join->why);
+  }
+}
+
+/* It is between two tries. */
+void node_dial_command(struct control *control, struct command *command)
+{
+  struct node_join **at = &control->node.later;
+
+  while (*at && (*at)->id != command->say.id)
+    at = &(*at)->later;
+  if (!*at)
+    return;
+  if (command->say.type == WIRE_READDRESS) {
+    node_keep_address(*at, &command->mail.blob);
+  } else if (command->say.type == WIRE_BYE) {
+    node_join_free(node_dial_take(at));
+  }
+}
+
+void node_dial_retry(struct peer *peer, int code, const char *why)
+{
+  struct node_join *join = peer->node.join;
+
+  if (peer->node.state != NODE_JOINING || !join)
+    return;
+  peer->node.state = NODE_OVER;
+  peer->node.join = NULL;
+  if (!node_dial_later(peer->control, join, code, why))
+    node_dial(peer->control, join, code, why);
+}
+
+void node_dial_close_all(struct control *control)
+{
+  while (control->node.later)
+    node_join_free(node_dial_take(&control->node.later));
 }

@@ -7,13 +7,7 @@
  *   HELLO   →                       ← HELLO
  *   JOIN(terms, params, address)    →
  *                                   ← WELCOME(params, address)
- *   REGION(id, length, access, …)   ↔              on offer
- *   TAKEN(id) | TAKEN(id, code)     ↔              the answer
- *   WITHDRAW(id)                    ↔              it is no more; there is no answer
- *   READDRESS(address)              ↔              the endpoint's is another now
- *   MESSAGE(bytes)                  ↔              of nodes without a transport
- *   ROOM(count)                     ↔              so many were taken
- *   BYE(code, text)                 ↔
+ *   then either: REGION, TAKEN, WITHDRAW, READDRESS, BYE, and without a transport MESSAGE, ROOM
  *
  * Callbacks come on the control thread and must not block; they leave mail for the node's
  * thread. Calls may come from any thread and do not block, but for the look-up of a name.
@@ -52,7 +46,7 @@ struct control_node_message {
   int code;
   const char *text;                /* TAKEN, BYE: why; NULL: "" */
   const struct pst_blob *blob;     /* an address, a packed region, a message's bytes; or NULL */
-  const struct control_peer *peer; /* heard JOIN, WELCOME; without the address */
+  const struct control_peer *peer; /* heard JOIN, WELCOME */
 };
 
 struct control_node_params {
@@ -74,10 +68,9 @@ struct control_node_params {
   void *context;
 };
 
-/* In *error as of control_open(). Closed by control_close(). */
+/* In *error as of control_open(). Closed by control_close(); its port is control_port(). */
 int control_node_open(const struct control_node_params *params, struct control **control,
                       struct pst_error *error);
-uint16_t control_node_port(const struct control *control);
 
 /* Connect as peer `id`: even, and never used before; those that come get odd ones. Blocks for
  * the look-up of a name. */

@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "internal.h"
 #include "peer.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"
@@ -19,8 +18,10 @@ struct peer *peer_new(struct control *control, int fd, enum peer_state state, bo
 {
   struct peer *peer = calloc(1, sizeof *peer);
 
-  if (!peer)
+  if (!peer) {
+    close(fd);
     return NULL;
+  }
   peer->control = control;
   peer->is_connector = is_connector;
   peer->state = state;
@@ -31,6 +32,23 @@ struct peer *peer_new(struct control *control, int fd, enum peer_state state, bo
   peer->next = control->peers;
   control->peers = peer;
   control->peer_count++;
+  return peer;
+}
+
+struct peer *peer_connect(struct control *control, const struct socket_address *target,
+                          bool insecure, int *code)
+{
+  int fd = socket_connect(target);
+  struct peer *peer = fd < 0 ? NULL : peer_new(control, fd, PEER_CONNECTING, true);
+
+  if (!peer) {
+    *code = fd < 0 ? fd : -ENOMEM;
+    return NULL;
+  }
+  peer->must_show = !insecure;
+  socket_text(target, peer->place);
+  snprintf(peer->text, sizeof peer->text, "what answers at %s", peer->place);
+  peer_watch(peer);
   return peer;
 }
 
@@ -49,8 +67,7 @@ void peer_free(struct peer *peer)
 {
   if (peer->control->link == peer)
     peer->control->link = NULL;
-  if (peer->control->protocol->forget)
-    peer->control->protocol->forget(peer);
+  peer->control->protocol->forget(peer);
   fd_channel_close(peer);
   if (peer->is_silent) {
     const struct linger reset = {.l_onoff = 1};
@@ -181,24 +198,21 @@ void peer_close(struct peer *peer, int code, const char *text)
   peer_watch(peer);
 }
 
-/* `text` is for this end, `said` for the other. */
-static void end_with(struct peer *peer, int code, const char *text, const char *said)
-{
-  peer_close(peer, code, said);
-  peer->control->protocol->fail_peer(peer, code, text);
-}
-
-/* Its streams' owners are told by an error. */
-static bool log_end(const struct peer *peer, const char *text)
+/* `text` is for this end: an error that names its streams, else a line of that level; -1: none.
+ * `said` is for the other. */
+static void end_with(struct peer *peer, int code, int level, const char *text, const char *said)
 {
   const struct control_protocol *protocol = peer->control->protocol;
   char names[512];
 
-  if (!protocol->has(peer, false) || !protocol->names)
-    return false;
-  protocol->names(peer->control, peer, names, sizeof names);
-  pst_log(PST_LOG_ERROR, "control: dropped: %s%s%s", text, names[0] ? "; streams: " : "", names);
-  return true;
+  if (protocol->has(peer, false) && protocol->names) {
+    protocol->names(peer, names, sizeof names);
+    pst_log(PST_LOG_ERROR, "control: dropped: %s%s%s", text, names[0] ? "; streams: " : "", names);
+  } else if (level >= 0) {
+    control_complain(peer->control, level, "control: dropped: %s", text);
+  }
+  peer_close(peer, code, said);
+  protocol->fail_peer(peer, code, text);
 }
 
 void peer_drop(struct peer *peer, int code, const char *format, ...)
@@ -215,9 +229,7 @@ void peer_drop(struct peer *peer, int code, const char *format, ...)
   va_end(args);
   snprintf(text, sizeof text, "%s %s", peer->text, why);
   snprintf(said, sizeof said, "your end %.*s", (int)(sizeof said - sizeof "your end "), why);
-  if (!log_end(peer, text))
-    control_complain(peer->control, "control: dropped: %s", text);
-  end_with(peer, code, text, said);
+  end_with(peer, code, PST_LOG_WARN, text, said);
 }
 
 void peer_fail(struct peer *peer, int code, const char *what)
@@ -232,23 +244,7 @@ void peer_fail(struct peer *peer, int code, const char *what)
   snprintf(said, sizeof said, "its process %s: %s%s", what, strerror(-code),
            code == -EMFILE ? "; raise its `ulimit -n`" : limit_remedy(code));
   /* Whoever connects hears it by the protocol. */
-  if (!log_end(peer, text) && !peer->is_connector)
-    control_own_fault(peer->control, "control: dropped: %s", text);
-  end_with(peer, code, text, said);
-}
-
-static const char *role_of(const struct peer *peer)
-{
-  const struct control_protocol *protocol = peer->control->protocol;
-
-  switch (peer->is_connector ? protocol->acceptor : protocol->connector) {
-  case WIRE_SENDER:
-    return "sender";
-  case WIRE_RECEIVER:
-    return "receiver";
-  default:
-    return "peer";
-  }
+  end_with(peer, code, peer->is_connector ? -1 : PST_LOG_ERROR, text, said);
 }
 
 void peer_gone(struct peer *peer, int code, const char *why)
@@ -265,7 +261,10 @@ void peer_gone(struct peer *peer, int code, const char *why)
   if (closing)
     return;
   if (greeted)
-    snprintf(text, sizeof text, "lost the %s (%s): %s", role_of(peer), peer->text, why);
+    snprintf(text, sizeof text, "lost the %s (%s): %s",
+             peer->is_connector ? control->protocol->acceptor_name
+                                : control->protocol->connector_name,
+             peer->text, why);
   else
     snprintf(text, sizeof text, "%s: %s", peer->text, why);
   if (peer->is_connector && !peer->in_process && !control->protocol->has(peer, true)) {
@@ -274,14 +273,14 @@ void peer_gone(struct peer *peer, int code, const char *why)
   }
   if (control->protocol->has(peer, false)) {
     if (control->protocol->names) {
-      control->protocol->names(control, peer, names, sizeof names);
+      control->protocol->names(peer, names, sizeof names);
       pst_log(PST_LOG_ERROR, "%s. Streams: %s", text, names);
     } else {
-      control_complain(control, "control: %s", text);
+      control_complain(control, PST_LOG_WARN, "control: %s", text);
     }
     control->protocol->fail_peer(peer, code, text);
   } else if (!greeted) {
-    control_complain(control, "control: dropped: %s", text);
+    control_complain(control, PST_LOG_WARN, "control: dropped: %s", text);
   } else {
     pst_log(PST_LOG_DEBUG, "control: %s; it had nothing left here", text);
   }

@@ -5,11 +5,7 @@
 
 #include <assert.h>
 
-#include "control.h"
-#include "epoll.h"
-#include "side.h"
-#include "socket.h"
-#include "wire.h"
+#include "internal.h"
 
 #define PEER_TEXT_MAX 192
 #define SIDE_QUEUE 16
@@ -17,8 +13,6 @@
  * up answers here. */
 #define PEER_BACKLOG_BYTES (256u * 1024)
 #define PEER_INPUT_KEPT_BYTES 16384
-
-struct node_join;
 
 enum peer_state {
   PEER_CONNECTING, /* connector: TCP */
@@ -64,7 +58,8 @@ struct node_link {
 
 struct side_out {
   struct side_out *next;
-  struct side_fds batch;
+  uint64_t id;
+  struct pst_blob fds; /* ours */
 };
 
 struct peer {
@@ -108,16 +103,12 @@ struct peer {
   struct node_link node;
 };
 
-/* A connection to the side-socket that has not made its claim. */
-struct guest {
-  struct guest *next;
-  struct control *control;
-  struct watch watch;
-  uint64_t claim_by_ns;
-};
-
 /* ---- peer.c: its life, and what goes out ---- */
+/* Takes the descriptor over. NULL: out of memory. */
 struct peer *peer_new(struct control *control, int fd, enum peer_state state, bool is_connector);
+/* A peer that connects there; NULL: -errno in *code. */
+struct peer *peer_connect(struct control *control, const struct socket_address *target,
+                          bool insecure, int *code);
 /* Its state goes forward alone. */
 static inline void peer_enter(struct peer *peer, enum peer_state state)
 {
@@ -147,8 +138,8 @@ void peer_free_input(struct peer *peer);
 /* ---- peer_events.c: what comes in ---- */
 void peer_event(struct peer *peer, uint32_t events);
 void peer_side_event(struct peer *peer, uint32_t events);
-/* Acts on what is due, returns when to come again. */
-uint64_t peer_tick(struct peer *peer);
+/* Acts on what is due. */
+void peer_tick(struct peer *peer);
 
 /* ---- handshake.c: HELLO ---- */
 void handshake_open(struct peer *peer);
@@ -176,9 +167,9 @@ bool fd_channel_got_answer(struct peer *peer, int *code);
 
 /* ---- side_guests.c: who comes to the side-socket ---- */
 void guests_accept(struct control *control);
-void guest_event(struct guest *guest);
-/* Frees guests that are through, closes those too slow. */
-uint64_t guests_tick(struct control *control);
+void guest_event(struct control *control, struct guest *guest);
+/* Closes those too slow. */
+void guests_tick(struct control *control);
 void guests_close(struct control *control);
 void guests_unlisten(struct control *control);
 

@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "internal.h"
 #include "peer.h"
 #include "util/log.h"
 
@@ -25,15 +24,12 @@ static size_t frame_length(const uint8_t *at, size_t left)
          ((size_t)at[0] << 24 | (size_t)at[1] << 16 | (size_t)at[2] << 8 | (size_t)at[3]);
 }
 
-/* From one that has not come up. */
+/* From one that came, and has not come up. */
 static void early_bye(struct peer *peer, const struct wire_message *bye)
 {
-  if (peer->is_connector) {
-    message_got(peer, bye, NULL);
-    return;
-  }
-  control_complain(peer->control, "control: dropped: %s left before it had shown who it is%s%s",
-                   peer->text, bye->text[0] ? ": " : "", bye->text);
+  control_complain(peer->control, PST_LOG_WARN,
+                   "control: dropped: %s left before it had shown who it is%s%s", peer->text,
+                   bye->text[0] ? ": " : "", bye->text);
   peer_close(peer, 0, NULL);
 }
 
@@ -76,9 +72,9 @@ static bool process_one(struct peer *peer, const uint8_t *at, size_t left, size_
               wire_type_name(message->type));
   else if (message->type == WIRE_HELLO)
     handshake_got_hello(peer, message);
-  else if (message->type == WIRE_BYE && peer->state < PEER_UP)
+  else if (message->type == WIRE_BYE && peer->state < PEER_UP && !peer->is_connector)
     early_bye(peer, message);
-  else if (peer->state != PEER_UP)
+  else if (message->type != WIRE_BYE && peer->state != PEER_UP)
     peer_drop(peer, -EPROTO, "sent a %s before its HELLO", wire_type_name(message->type));
   else
     message_got(peer, message, &fds);
@@ -264,8 +260,8 @@ static void check_silence(struct peer *peer)
 
   if (limit == 0 || peer->state != PEER_UP)
     return;
-  bool silent = control->now_ns >= peer->heard_ns + limit;
-  bool stuck = peer->out_length > 0 && control->now_ns >= peer->taken_ns + limit;
+  bool silent = control_is_due(control, peer->heard_ns + limit);
+  bool stuck = peer->out_length > 0 && control_is_due(control, peer->taken_ns + limit);
   if (!silent && !stuck)
     return;
   seconds_text(limit, seconds);
@@ -280,84 +276,81 @@ static void check_silence(struct peer *peer)
   peer_gone(peer, -ETIMEDOUT, why);
 }
 
-static void check_answers(struct peer *peer)
+/* Of the handshake, or of closing. */
+static void check_state(struct peer *peer, const char *seconds)
 {
-  struct control *control = peer->control;
-  uint64_t now_ns = control->now_ns;
-  char seconds[24];
-
-  seconds_text(control->limits.answer_ns, seconds);
-  if (peer->state == PEER_CLOSING && now_ns >= peer->answer_by_ns)
+  if (peer->state >= PEER_UP && peer->state != PEER_CLOSING)
+    return;
+  if (!control_is_due(peer->control, peer->answer_by_ns))
+    return;
+  if (peer->state == PEER_CLOSING)
     peer_enter(peer, PEER_DEAD);
-  if (peer->state == PEER_CONNECTING && now_ns >= peer->answer_by_ns)
+  else if (peer->state == PEER_CONNECTING)
     peer_gone(peer, -ETIMEDOUT, "no answer to the connection");
-  if (peer->state >= PEER_HELLO && peer->state < PEER_UP && now_ns >= peer->answer_by_ns) {
-    if (handshake_has_no_reason(peer))
+  else if (handshake_has_no_reason(peer))
+    return;
+  else if (peer->is_connector)
+    peer_gone(peer, -ETIMEDOUT, "it accepted the connection and did not answer");
+  else
+    peer_drop(peer, -ETIMEDOUT, "sent no HELLO within %s", seconds);
+}
+
+static void check_frame(struct peer *peer, const char *seconds)
+{
+  if (peer->awaits_fds) {
+    if (!control_is_due(peer->control, peer->fds_by_ns))
       return;
-    if (peer->is_connector)
-      peer_gone(peer, -ETIMEDOUT, "it accepted the connection and did not answer");
-    else
-      peer_drop(peer, -ETIMEDOUT, "sent no HELLO within %s", seconds);
-  }
-  if (peer->awaits_fds && now_ns >= peer->fds_by_ns) {
     pst_log(PST_LOG_WARN, "control: descriptors of %s did not come within %s; going on without",
             peer->text, seconds);
     fd_channel_close(peer);
     process(peer);
-  } else if (peer->state < PEER_CLOSING && !peer->awaits_fds && peer->frame_by_ns != 0 &&
-             peer->out_length < PEER_BACKLOG_BYTES && now_ns >= peer->frame_by_ns) {
+  } else if (peer->state < PEER_CLOSING && peer->frame_by_ns != 0 &&
+             peer->out_length < PEER_BACKLOG_BYTES &&
+             control_is_due(peer->control, peer->frame_by_ns)) {
     peer_drop(peer, -ETIMEDOUT, "began a frame and did not end it within %s", seconds);
   }
-  if (peer->state == PEER_UP && peer->idle_since_ns != 0 &&
-      now_ns >= peer->idle_since_ns + control->limits.idle_ns) {
-    if (peer->had_stream)
-      peer_close(peer, 0, NULL);
-    else
-      peer_drop(peer, -ETIMEDOUT, "%s", control->protocol->idle);
-  }
+}
+
+static void check_idleness(struct peer *peer)
+{
+  struct control *control = peer->control;
+
+  if (peer->state != PEER_UP || peer->is_connector)
+    return;
+  if (control->protocol->has(peer, false))
+    peer->idle_since_ns = 0;
+  else if (peer->idle_since_ns == 0)
+    peer->idle_since_ns = control->now_ns;
+  if (peer->idle_since_ns == 0 ||
+      !control_is_due(control, peer->idle_since_ns + control->limits.idle_ns))
+    return;
+  if (peer->had_stream)
+    peer_close(peer, 0, NULL);
+  else
+    peer_drop(peer, -ETIMEDOUT, "%s", control->protocol->idle);
 }
 
 static void beat(struct peer *peer)
 {
   struct control *control = peer->control;
 
-  if (peer->state != PEER_UP || control->now_ns < peer->sent_ns + control->heartbeat_ns)
+  if (peer->state != PEER_UP || !control_is_due(control, peer->sent_ns + control->heartbeat_ns))
     return;
   peer->sent_ns = control->now_ns;
-  if (peer->out_length > 0)
-    return;
-  peer_send(peer, message_new(control, WIRE_KEEP));
+  if (peer->out_length == 0)
+    peer_send(peer, message_new(control, WIRE_KEEP));
 }
 
-uint64_t peer_tick(struct peer *peer)
+void peer_tick(struct peer *peer)
 {
-  struct control *control = peer->control;
-  uint64_t next = UINT64_MAX;
+  char seconds[24];
 
-  if (peer->state == PEER_UP && !peer->is_connector) {
-    if (control->protocol->has(peer, false))
-      peer->idle_since_ns = 0;
-    else if (peer->idle_since_ns == 0)
-      peer->idle_since_ns = control->now_ns;
-  }
-  check_answers(peer);
+  seconds_text(peer->control->limits.answer_ns, seconds);
+  check_state(peer, seconds);
+  check_frame(peer, seconds);
+  check_idleness(peer);
   check_silence(peer);
   beat(peer);
   if (peer->state == PEER_DEAD)
-    return control->now_ns;
-  if (peer->state != PEER_UP)
-    next = peer->answer_by_ns;
-  if (peer->awaits_fds)
-    next = sooner(next, peer->fds_by_ns);
-  else if (peer->frame_by_ns != 0 && peer->out_length < PEER_BACKLOG_BYTES)
-    next = sooner(next, peer->frame_by_ns);
-  if (peer->state == PEER_UP) {
-    next = sooner(next, peer->sent_ns + control->heartbeat_ns);
-    if (peer->idle_since_ns != 0)
-      next = sooner(next, peer->idle_since_ns + control->limits.idle_ns);
-    if (control->peer_timeout_ns != 0)
-      next = sooner(next, sooner(peer->heard_ns, peer->out_length ? peer->taken_ns : UINT64_MAX) +
-                              control->peer_timeout_ns);
-  }
-  return next;
+    peer->control->next_ns = peer->control->now_ns;
 }

@@ -8,9 +8,10 @@
 
 #define COMPLAINTS_AT_ONCE 10
 
-static void complain(struct control *control, int level, const char *format, va_list args)
+void control_complain(struct control *control, int level, const char *format, ...)
 {
   char line[1024];
+  va_list args;
 
   if (control->now_ns >= control->complaints_refill_ns) {
     if (control->complaints_hidden > 0)
@@ -25,24 +26,8 @@ static void complain(struct control *control, int level, const char *format, va_
     return;
   }
   control->complaints_left--;
+  va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
+  va_end(args);
   pst_log(level, "%s", line);
-}
-
-void control_complain(struct control *control, const char *format, ...)
-{
-  va_list args;
-
-  va_start(args, format);
-  complain(control, PST_LOG_WARN, format, args);
-  va_end(args);
-}
-
-void control_own_fault(struct control *control, const char *format, ...)
-{
-  va_list args;
-
-  va_start(args, format);
-  complain(control, PST_LOG_ERROR, format, args);
-  va_end(args);
 }

@@ -2,12 +2,11 @@
 #include "side.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
+#include "socket.h"
 #include "util/closer.h"
 
 /* What the kernel lets one message carry at most, so that none is cut off
@@ -19,49 +18,33 @@ int side_random(void *bytes, size_t length)
   return getrandom(bytes, length, 0) == (ssize_t)length ? 0 : -EIO;
 }
 
-int side_pair(int fds[2])
-{
-  return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) < 0 ? -errno
-                                                                                        : 0;
-}
-
 /* ---- Claims ----------------------------------------------------------------------- */
 
-/* An IPv4 address as IPv6 has it, so that both ends write it in one form. */
-static uint8_t *put_address(uint8_t *at, const struct sockaddr_storage *address)
+static uint8_t *put_place(uint8_t *at, const struct socket_address *address)
 {
-  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+  const struct socket_place place = socket_place(address);
 
-  if (address->ss_family == AF_INET) {
-    const struct sockaddr_in *in = (const struct sockaddr_in *)address;
-    memcpy(at, mapped, sizeof mapped);
-    memcpy(at + 12, &in->sin_addr, 4);
-    memcpy(at + 16, &in->sin_port, 2);
-  } else {
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
-    memcpy(at, &in6->sin6_addr, 16);
-    memcpy(at + 16, &in6->sin6_port, 2);
-  }
-  return at + 18;
+  memcpy(at, &place.host, sizeof place.host);
+  memcpy(at + sizeof place.host, &place.port, sizeof place.port);
+  return at + sizeof place.host + sizeof place.port;
 }
 
 int side_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],
                     struct side_claim *claim)
 {
-  struct sockaddr_storage local = {0}, remote = {0};
-  socklen_t local_size = sizeof local, remote_size = sizeof remote;
+  struct socket_address connector, acceptor;
   uint64_t network = 0; /* Linux before 5.14 does not tell */
   socklen_t size = sizeof network;
+  int rc = socket_end(tcp_fd, !has_connected, &connector);
 
-  if (getsockname(tcp_fd, (struct sockaddr *)&local, &local_size) < 0 ||
-      getpeername(tcp_fd, (struct sockaddr *)&remote, &remote_size) < 0)
-    return -errno;
+  if (rc == 0)
+    rc = socket_end(tcp_fd, has_connected, &acceptor);
+  if (rc < 0)
+    return rc;
   getsockopt(tcp_fd, SOL_SOCKET, SO_NETNS_COOKIE, &network, &size);
   memcpy(claim->bytes, token, WIRE_TOKEN_BYTES);
   memcpy(claim->bytes + WIRE_TOKEN_BYTES, &network, sizeof network);
-  uint8_t *at = claim->bytes + WIRE_TOKEN_BYTES + sizeof network;
-  at = put_address(at, has_connected ? &local : &remote);
-  put_address(at, has_connected ? &remote : &local);
+  put_place(put_place(claim->bytes + WIRE_TOKEN_BYTES + sizeof network, &connector), &acceptor);
   return 0;
 }
 
@@ -102,9 +85,32 @@ int side_send_fds(int fd, const struct side_fds *batch)
   return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* One message; descriptors beyond SIDE_FDS_MAX are closed, *all counts them. */
-static ssize_t receive(int fd, void *bytes, size_t size, struct side_fds *batch, uint32_t *all,
-                       int *flags)
+/* The descriptors of a message. False: more than so many, the others are closed. */
+static bool take_fds(struct msghdr *message, uint32_t most, struct side_fds *batch)
+{
+  bool have_room = true;
+
+  batch->count = 0;
+  for (struct cmsghdr *h = CMSG_FIRSTHDR(message); h; h = CMSG_NXTHDR(message, h)) {
+    if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
+      continue;
+    size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; i++) {
+      int got;
+      memcpy(&got, CMSG_DATA(h) + i * sizeof got, sizeof got);
+      have_room &= batch->count < most;
+      if (have_room)
+        batch->fds[batch->count++] = got;
+      else
+        closer_close(got);
+    }
+  }
+  return have_room;
+}
+
+/* A message of that size with at most so many descriptors, the caller's then. 0; -EAGAIN;
+ * -ECONNRESET; -EMFILE: this process has too many open; -EPROTO: something else came. */
+static int receive(int fd, void *bytes, size_t size, uint32_t most, struct side_fds *batch)
 {
   union fd_space space;
   struct iovec piece = {.iov_base = bytes, .iov_len = size};
@@ -115,74 +121,44 @@ static ssize_t receive(int fd, void *bytes, size_t size, struct side_fds *batch,
       .msg_controllen = sizeof space.bytes,
   };
   ssize_t n;
+  int rc = 0;
 
-  batch->count = 0;
-  *all = 0;
   do {
     n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (n < 0 && errno == EINTR);
   if (n < 0)
     return -errno;
-  for (struct cmsghdr *h = CMSG_FIRSTHDR(&message); h; h = CMSG_NXTHDR(&message, h)) {
-    if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
-      continue;
-    size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; i++) {
-      int got;
-      memcpy(&got, CMSG_DATA(h) + i * sizeof got, sizeof got);
-      if (batch->count < SIDE_FDS_MAX)
-        batch->fds[batch->count++] = got;
-      else
-        closer_close(got);
-      (*all)++;
-    }
-  }
-  *flags = message.msg_flags;
-  return n;
+  const bool have_room = take_fds(&message, most, batch);
+  if (n == 0)
+    rc = -ECONNRESET;
+  else if (message.msg_flags & MSG_CTRUNC) /* by a limit of our own: there is room for all */
+    rc = -EMFILE;
+  else if ((size_t)n != size || !have_room || message.msg_flags & MSG_TRUNC)
+    rc = -EPROTO;
+  if (rc < 0)
+    side_close_fds(batch);
+  return rc;
 }
 
 int side_receive_claim(int fd, struct side_claim *claim)
 {
   struct side_claim got;
-  struct side_fds unwanted;
-  uint32_t all;
-  int flags = 0;
-  ssize_t n = receive(fd, got.bytes, sizeof got.bytes, &unwanted, &all, &flags);
+  struct side_fds none;
+  int rc = receive(fd, got.bytes, sizeof got.bytes, 0, &none);
 
-  if (n < 0)
-    return (int)n;
-  side_close_fds(&unwanted);
-  if (n == 0)
-    return -ECONNRESET;
-  if (n != sizeof got.bytes || all > 0 || (flags & (MSG_TRUNC | MSG_CTRUNC)))
-    return -EPROTO;
-  *claim = got;
-  return 0;
+  if (rc == 0)
+    *claim = got;
+  return rc == -EMFILE ? -EPROTO : rc;
 }
 
 int side_receive_fds(int fd, struct side_fds *batch)
 {
   struct side_fds got = {0};
   uint8_t id[8];
-  uint32_t all;
-  int flags = 0;
-  ssize_t n = receive(fd, id, sizeof id, &got, &all, &flags);
+  int rc = receive(fd, id, sizeof id, SIDE_FDS_MAX, &got);
 
-  if (n < 0)
-    return (int)n;
-  if (n == 0) {
-    side_close_fds(&got);
-    return -ECONNRESET;
-  }
-  /* There is room for all that a message may carry, so that only a limit of our own cuts. */
-  if (flags & MSG_CTRUNC) {
-    side_close_fds(&got);
-    return -EMFILE;
-  }
-  if (n != sizeof id || all < 1 || all > SIDE_FDS_MAX || (flags & MSG_TRUNC)) {
-    side_close_fds(&got);
-    return -EPROTO;
-  }
+  if (rc < 0 || got.count == 0)
+    return rc < 0 ? rc : -EPROTO;
   for (int i = 0; i < 8; i++)
     got.id = got.id << 8 | id[i];
   *batch = got;

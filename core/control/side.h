@@ -47,7 +47,6 @@ int side_accept(int listener, bool is_open, uint32_t *uid);
 /* -EACCES: as above, or the folder is. -ENOENT: not on this host, or in none of our folders.
  * -EINVAL: no side-socket's path. */
 int side_connect(const char *path, bool is_open, uint32_t *uid);
-int side_pair(int fds[2]);
 
 /* Of the connection `tcp_fd`. 0 or -errno. */
 int side_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],

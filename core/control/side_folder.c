@@ -49,11 +49,6 @@ static bool is_ours(const struct stat *folder)
   return is_kept(folder, geteuid());
 }
 
-static bool may_hold(const struct stat *folder, bool is_open)
-{
-  return is_ours(folder) && (is_open ? folder->st_mode & 001 : (folder->st_mode & 077) == 0);
-}
-
 static const char *parent(bool is_open)
 {
   const char *path = secure_getenv("XDG_RUNTIME_DIR");
@@ -61,7 +56,8 @@ static const char *parent(bool is_open)
   bool fits = path && path[0] == '/' &&
               strlen(path) + sizeof "/" PREFIX "XXXXXX/" SOCKET_NAME <= WIRE_SIDE_MAX;
 
-  return fits && stat(path, &folder) == 0 && may_hold(&folder, is_open) &&
+  return fits && stat(path, &folder) == 0 && is_ours(&folder) &&
+                 (is_open ? folder.st_mode & 001 : (folder.st_mode & 077) == 0) &&
                  access(path, W_OK | X_OK) == 0
              ? path
              : "/tmp";

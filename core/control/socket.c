@@ -88,46 +88,48 @@ int socket_resolve(const char *host_port, bool listener, struct socket_addresses
   return 0;
 }
 
+struct socket_place socket_place(const struct socket_address *address)
+{
+  const struct sockaddr_in *in = (const struct sockaddr_in *)&address->storage;
+  const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&address->storage;
+  struct socket_place place = {.host.s6_addr = {[10] = 0xff, [11] = 0xff}, .port = in->sin_port};
+
+  if (address->storage.ss_family != AF_INET)
+    return (struct socket_place){in6->sin6_addr, in6->sin6_port};
+  memcpy(&place.host.s6_addr[12], &in->sin_addr, sizeof in->sin_addr);
+  return place;
+}
+
 bool socket_is_remote(const struct socket_address *address)
 {
-  if (address->storage.ss_family == AF_INET) {
-    const struct sockaddr_in *in = (const struct sockaddr_in *)&address->storage;
-    return ntohl(in->sin_addr.s_addr) >> 24 != 127;
-  }
-  const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&address->storage;
-  if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr))
-    return in6->sin6_addr.s6_addr[12] != 127;
-  return !IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+  const struct in6_addr host = socket_place(address).host;
+
+  return IN6_IS_ADDR_V4MAPPED(&host) ? host.s6_addr[12] != 127 : !IN6_IS_ADDR_LOOPBACK(&host);
 }
 
 bool socket_is_any(const struct socket_address *address)
 {
-  if (address->storage.ss_family == AF_INET)
-    return ((const struct sockaddr_in *)&address->storage)->sin_addr.s_addr == htonl(INADDR_ANY);
-  return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)&address->storage)->sin6_addr);
+  const struct in6_addr host = socket_place(address).host;
+
+  return IN6_IS_ADDR_V4MAPPED(&host) ? host.s6_addr32[3] == 0 : IN6_IS_ADDR_UNSPECIFIED(&host);
 }
 
-/* The host's own address, without the port. */
-static bool same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+int socket_end(int fd, bool of_peer, struct socket_address *address)
 {
-  if (a->ss_family != b->ss_family)
-    return false;
-  if (a->ss_family == AF_INET)
-    return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
-           ((const struct sockaddr_in *)b)->sin_addr.s_addr;
-  return IN6_ARE_ADDR_EQUAL(&((const struct sockaddr_in6 *)a)->sin6_addr,
-                            &((const struct sockaddr_in6 *)b)->sin6_addr);
+  struct sockaddr *at = (struct sockaddr *)&address->storage;
+
+  *address = (struct socket_address){.length = sizeof address->storage};
+  return (of_peer ? getpeername : getsockname)(fd, at, &address->length) < 0 ? -errno : 0;
 }
 
 bool socket_is_local(int fd)
 {
-  struct socket_address here = {.length = sizeof here.storage};
-  struct socket_address there = {.length = sizeof there.storage};
+  struct socket_address ends[2];
 
-  if (getsockname(fd, (struct sockaddr *)&here.storage, &here.length) < 0 ||
-      getpeername(fd, (struct sockaddr *)&there.storage, &there.length) < 0)
+  if (socket_end(fd, false, &ends[0]) < 0 || socket_end(fd, true, &ends[1]) < 0)
     return false;
-  return !socket_is_remote(&there) || same_host(&here.storage, &there.storage);
+  const struct in6_addr here = socket_place(&ends[0]).host, there = socket_place(&ends[1]).host;
+  return !socket_is_remote(&ends[1]) || IN6_ARE_ADDR_EQUAL(&here, &there);
 }
 
 void socket_text(const struct socket_address *address, char text[SOCKET_TEXT_MAX])
@@ -143,33 +145,20 @@ void socket_text(const struct socket_address *address, char text[SOCKET_TEXT_MAX
   snprintf(text, SOCKET_TEXT_MAX, is_v6 ? "[%s]:%s" : "%s:%s", host, port);
 }
 
-void socket_peer_text(int fd, char text[SOCKET_TEXT_MAX])
+void socket_end_text(int fd, bool of_peer, char text[SOCKET_TEXT_MAX])
 {
-  struct socket_address address = {.length = sizeof address.storage};
+  struct socket_address address;
 
   text[0] = '\0';
-  if (getpeername(fd, (struct sockaddr *)&address.storage, &address.length) == 0)
-    socket_text(&address, text);
-}
-
-void socket_own_text(int fd, char text[SOCKET_TEXT_MAX])
-{
-  struct socket_address address = {.length = sizeof address.storage};
-
-  text[0] = '\0';
-  if (getsockname(fd, (struct sockaddr *)&address.storage, &address.length) == 0)
+  if (socket_end(fd, of_peer, &address) == 0)
     socket_text(&address, text);
 }
 
 uint16_t socket_port(int fd)
 {
-  struct socket_address address = {.length = sizeof address.storage};
+  struct socket_address address;
 
-  if (getsockname(fd, (struct sockaddr *)&address.storage, &address.length) < 0)
-    return 0;
-  if (address.storage.ss_family == AF_INET)
-    return ntohs(((struct sockaddr_in *)&address.storage)->sin_port);
-  return ntohs(((struct sockaddr_in6 *)&address.storage)->sin6_port);
+  return socket_end(fd, false, &address) < 0 ? 0 : ntohs(socket_place(&address).port);
 }
 
 static int new_socket(const struct socket_address *address)

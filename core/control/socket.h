@@ -4,6 +4,7 @@
 #ifndef PST_CONTROL_SOCKET_H
 #define PST_CONTROL_SOCKET_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +16,12 @@
 struct socket_address {
   struct sockaddr_storage storage;
   socklen_t length;
+};
+
+/* An address as IPv6 has it, so that both ends of a connection write it in one form. */
+struct socket_place {
+  struct in6_addr host;
+  in_port_t port; /* in network byte order */
 };
 
 struct socket_addresses {
@@ -34,9 +41,10 @@ bool socket_is_any(const struct socket_address *address);
 /* Do both ends of a connection lie on this host? */
 bool socket_is_local(int fd);
 void socket_text(const struct socket_address *address, char text[SOCKET_TEXT_MAX]);
-/* Of the other end; "" when it has gone. */
-void socket_peer_text(int fd, char text[SOCKET_TEXT_MAX]);
-void socket_own_text(int fd, char text[SOCKET_TEXT_MAX]);
+struct socket_place socket_place(const struct socket_address *address);
+/* Of this end of a connection, or of the peer. 0 or -errno: it has gone. */
+int socket_end(int fd, bool of_peer, struct socket_address *address);
+void socket_end_text(int fd, bool of_peer, char text[SOCKET_TEXT_MAX]); /* ""; it has gone */
 uint16_t socket_port(int fd);
 
 /* A descriptor or -errno. */

@@ -4,11 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "internal.h"
-#include "listener.h"
 #include "peer.h"
 #include "streams.h"
-#include "terms.h"
 #include "util/log.h"
 #include "util/nearest.h"
 
@@ -22,8 +19,7 @@ static bool streams_has(const struct peer *peer, bool live_only)
 {
   struct control *control = peer->control;
 
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    const struct stream *s = &control->streams[i];
+  for (const struct stream *s = control->streams; s < streams_end(control); s++) {
     if (stream_belongs(peer, s) && (live_only ? stream_is_live(s) : !stream_has_ended(s)))
       return true;
   }
@@ -34,10 +30,9 @@ static void streams_fail_peer(struct peer *peer, int code, const char *text)
 {
   struct control *control = peer->control;
 
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    if (stream_belongs(peer, &control->streams[i]))
-      streams_fail(control, &control->streams[i], code, text, NULL);
-  }
+  for (struct stream *s = control->streams; s < streams_end(control); s++)
+    if (stream_belongs(peer, s))
+      streams_fail(control, s, code, text, NULL);
 }
 
 /* Streams go back to waiting. */
@@ -45,8 +40,7 @@ static void streams_withdraw(struct peer *peer)
 {
   struct control *control = peer->control;
 
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    struct stream *s = &control->streams[i];
+  for (struct stream *s = control->streams; s < streams_end(control); s++) {
     if (s->peer != peer || s->state != STREAM_OFFERED)
       continue;
     stream_enter(s, STREAM_WAITING, NULL);
@@ -54,14 +48,6 @@ static void streams_withdraw(struct peer *peer)
 }
 
 /* ---- Out ------------------------------------------------------------------------------ */
-
-static struct wire_message *stream_message(const struct stream *s, enum wire_type type)
-{
-  struct wire_message *m = message_new(s->peer->control, type);
-
-  memcpy(m->stream, s->name, sizeof s->name);
-  return m;
-}
 
 /* REFUSE, or FAIL with last counts, or without. */
 static void stream_send_failure(struct peer *peer, enum wire_type type, const char *name, int code,
@@ -76,23 +62,19 @@ static void stream_send_failure(struct peer *peer, enum wire_type type, const ch
   peer_send(peer, m);
 }
 
-static void stream_send_totals(struct stream *s, enum wire_type type,
-                               const struct control_totals *totals)
+/* BEAT, FINISH and COUNTS; without totals OFFER, ACCEPT and ADDRESS. */
+static void stream_send(struct stream *s, enum wire_type type, const struct control_totals *totals)
 {
-  struct wire_message *m = stream_message(s, type);
+  struct wire_message *m = message_new(s->peer->control, type);
 
-  m->totals = *totals;
-  peer_send(s->peer, m);
-}
-
-static void stream_send_address(struct stream *s, enum wire_type type)
-{
-  struct wire_message *m = stream_message(s, type);
-
-  if (type == WIRE_OFFER)
-    message_put_terms(m, &s->terms);
-  if (type != WIRE_ADDRESS)
-    message_put_params(m, &s->params);
+  memcpy(m->stream, s->name, sizeof s->name);
+  if (totals) {
+    m->totals = *totals;
+    peer_send(s->peer, m);
+    return;
+  }
+  message_put_terms(m, type == WIRE_OFFER ? &s->terms : NULL,
+                    type != WIRE_ADDRESS ? &s->params : NULL);
   message_send_blob(s->peer, m, &s->address);
 }
 
@@ -100,14 +82,13 @@ static void streams_offer_all(struct peer *peer)
 {
   struct control *control = peer->control;
 
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    struct stream *s = &control->streams[i];
+  for (struct stream *s = control->streams; s < streams_end(control); s++) {
     if (!s->is_sender || s->state != STREAM_WAITING || peer->state != PEER_UP)
       continue;
     stream_enter(s, STREAM_OFFERED, peer);
     s->answer_by_ns = control->now_ns + control->limits.answer_ns;
     peer->had_stream = true;
-    stream_send_address(s, WIRE_OFFER);
+    stream_send(s, WIRE_OFFER, NULL);
   }
 }
 
@@ -128,10 +109,10 @@ static void stream_send_wanted(struct stream *s)
 {
   if (s->is_sender && s->finish_wanted && s->state == STREAM_LIVE) {
     stream_enter(s, STREAM_FINISHED, s->peer);
-    stream_send_totals(s, WIRE_FINISH, &s->finish);
+    stream_send(s, WIRE_FINISH, &s->finish);
   }
   if (s->counts_wanted && s->state == (s->is_sender ? STREAM_COUNTED : STREAM_FINISHED)) {
-    stream_send_totals(s, WIRE_COUNTS, &s->counts);
+    stream_send(s, WIRE_COUNTS, &s->counts);
     stream_count(s);
   }
 }
@@ -155,8 +136,7 @@ static void streams_forget(struct peer *peer)
 {
   struct control *control = peer->control;
 
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    struct stream *s = &control->streams[i];
+  for (struct stream *s = control->streams; s < streams_end(control); s++) {
     if (!stream_is_last(s, peer))
       continue;
     if (s->state == STREAM_FAILED_AWAITS)
@@ -168,8 +148,8 @@ static void streams_forget(struct peer *peer)
 /* What would keep a connection over which no stream goes any more. */
 static bool streams_await_last(const struct peer *peer)
 {
-  for (uint32_t i = 0; i < peer->control->stream_count; i++)
-    if (stream_is_last(&peer->control->streams[i], peer))
+  for (const struct stream *s = peer->control->streams; s < streams_end(peer->control); s++)
+    if (stream_is_last(s, peer))
       return true;
   return false;
 }
@@ -178,7 +158,7 @@ static bool streams_await_last(const struct peer *peer)
 static void stream_send_own_failure(struct peer *peer, const struct stream *s,
                                     const struct command *command)
 {
-  stream_send_failure(peer, WIRE_FAIL, s->name, command->code, command->text,
+  stream_send_failure(peer, WIRE_FAIL, s->name, command->say.code, command->text,
                       command->has_totals ? &command->totals : NULL);
 }
 
@@ -192,7 +172,7 @@ static void stream_fail_here(struct control *control, struct stream *s,
   if (peer)
     stream_send_own_failure(peer, s, command);
   stream_enter(s, answers ? STREAM_FAILED_AWAITS : STREAM_FAILED, answers ? peer : NULL);
-  s->fail_code = command->code;
+  s->fail_code = command->say.code;
   memcpy(s->fail_text, command->text, sizeof s->fail_text);
   if (!answers)
     stream_tell_last(control, s, NULL);
@@ -203,25 +183,25 @@ static void streams_command(struct control *control, struct command *command)
   struct stream *s = command->stream;
 
   if (stream_has_ended(s)) {
-    if (command->type == WIRE_FAIL && s->state == STREAM_FAILED_OWES) {
+    if (command->say.type == WIRE_FAIL && s->state == STREAM_FAILED_OWES) {
       stream_send_own_failure(s->peer, s, command);
       stream_enter(s, STREAM_FAILED, NULL);
     }
     return;
   }
-  switch (command->type) {
+  switch (command->say.type) {
   case WIRE_ADDRESS: {
     struct pst_blob old = s->address;
-    s->address = command->blob;
-    command->blob = old;
+    s->address = command->mail.blob;
+    command->mail.blob = old;
     if (s->state == STREAM_OFFERED || stream_is_live(s))
-      stream_send_address(s, WIRE_ADDRESS);
+      stream_send(s, WIRE_ADDRESS, NULL);
     break;
   }
   case WIRE_BEAT:
     /* One more of what a peer has not read yet would tell it nothing new. */
     if (stream_is_live(s) && s->peer->out_length == 0)
-      stream_send_totals(s, WIRE_BEAT, &command->totals);
+      stream_send(s, WIRE_BEAT, &command->totals);
     break;
   case WIRE_FINISH:
     s->finish_wanted = true;
@@ -241,8 +221,7 @@ static void streams_command(struct control *control, struct command *command)
 
 static void streams_close_all(struct control *control)
 {
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    struct stream *s = &control->streams[i];
+  for (struct stream *s = control->streams; s < streams_end(control); s++) {
     if (!stream_has_ended(s) && s->peer)
       stream_send_failure(s->peer, WIRE_FAIL, s->name, -ECONNRESET,
                           "closed the stream before its end; check its log", NULL);
@@ -255,7 +234,8 @@ static void streams_close_all(struct control *control)
 
 static void stream_refuse(struct peer *peer, const char *name, int code, const char *text)
 {
-  control_complain(peer->control, "control: refused stream '%s' of %s: %s", name, peer->text, text);
+  control_complain(peer->control, PST_LOG_WARN, "control: refused stream '%s' of %s: %s", name,
+                   peer->text, text);
   stream_send_failure(peer, WIRE_REFUSE, name, code, text, NULL);
   if (++peer->refusals > peer->control->limits.refusals_max)
     peer_drop(peer, -EPROTO, "offered more than %u streams that this end does not have",
@@ -270,29 +250,29 @@ static void stream_refuse_unknown(struct peer *peer, const char *name)
   char text[REPORT_MAX];
   char list[256];
 
-  for (uint32_t i = 0; i < control->stream_count && count < sizeof names / sizeof names[0]; i++) {
-    if (!control->streams[i].is_sender)
-      names[count++] = control->streams[i].name;
-  }
+  for (const struct stream *s = control->streams; s < streams_end(control); s++)
+    if (!s->is_sender && count < sizeof names / sizeof names[0])
+      names[count++] = s->name;
   const char *nearest = nearest_name(name, names, count);
-  names_list(control, false, STREAM_WAITING, list, sizeof list);
+  names_waiting(control, false, list, sizeof list);
   snprintf(text, sizeof text, "the receiver has no stream '%s'%s%s%s; it waits for: %s", name,
            nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "",
            list[0] ? list : "none");
   stream_refuse(peer, name, -ENOENT, text);
 }
 
-static void stream_tell_peer(const struct message_in *in)
+static void stream_hear(const struct message_in *in, enum control_heard type)
 {
+  const struct wire_message *m = in->message;
   const struct pst_blob address = message_blob(in);
-  const struct control_peer peer = {.text = in->peer->text,
-                                    .params = in->message->params,
-                                    .param_count = in->message->param_count,
-                                    .address = &address};
+  const struct control_peer peer = {
+      .text = in->peer->text, .params = m->params, .param_count = m->param_count};
 
   streams_tell(in->peer->control, in->stream,
-               &(struct control_stream_message){
-                   .type = CONTROL_HEARD_PEER, .peer = &peer, .address = &address});
+               &(struct control_stream_message){.type = type,
+                                                .peer = type == CONTROL_HEARD_PEER ? &peer : NULL,
+                                                .address = m->blob ? &address : NULL,
+                                                .totals = m->has_totals ? &m->totals : NULL});
 }
 
 static void stream_got_offer(const struct message_in *in)
@@ -326,11 +306,11 @@ static void stream_got_offer(const struct message_in *in)
   } else {
     stream_enter(s, STREAM_LIVE, peer);
     peer->had_stream = true;
-    stream_send_address(s, WIRE_ACCEPT);
+    stream_send(s, WIRE_ACCEPT, NULL);
     if (s->state != STREAM_LIVE)
       return;
     pst_log(PST_LOG_DEBUG, "control: %s: %s", s->name, peer->text);
-    stream_tell_peer(in);
+    stream_hear(in, CONTROL_HEARD_PEER);
   }
 }
 
@@ -343,7 +323,7 @@ static void stream_got_accept(const struct message_in *in)
     return;
   }
   stream_enter(s, STREAM_LIVE, s->peer);
-  stream_tell_peer(in);
+  stream_hear(in, CONTROL_HEARD_PEER);
   stream_send_wanted(s);
 }
 
@@ -371,22 +351,12 @@ static void stream_got_failure(const struct message_in *in)
 
 static void stream_got_address(const struct message_in *in)
 {
-  const struct pst_blob address = message_blob(in);
-
-  streams_tell(
-      in->peer->control, in->stream,
-      &(struct control_stream_message){.type = CONTROL_HEARD_ADDRESS, .address = &address});
-}
-
-static void stream_tell_totals(const struct message_in *in, enum control_heard type)
-{
-  streams_tell(in->peer->control, in->stream,
-               &(struct control_stream_message){.type = type, .totals = &in->message->totals});
+  stream_hear(in, CONTROL_HEARD_ADDRESS);
 }
 
 static void stream_got_beat(const struct message_in *in)
 {
-  stream_tell_totals(in, CONTROL_HEARD_BEAT);
+  stream_hear(in, CONTROL_HEARD_BEAT);
 }
 
 static void stream_got_finish(const struct message_in *in)
@@ -399,7 +369,7 @@ static void stream_got_finish(const struct message_in *in)
     return;
   }
   stream_enter(s, STREAM_FINISHED, s->peer);
-  stream_tell_totals(in, CONTROL_HEARD_FINISH);
+  stream_hear(in, CONTROL_HEARD_FINISH);
   stream_send_wanted(s);
 }
 
@@ -412,7 +382,7 @@ static void stream_got_counts(const struct message_in *in)
               s->state == STREAM_COUNTED ? "twice" : "before it was their turn");
     return;
   }
-  stream_tell_totals(in, CONTROL_HEARD_COUNTS);
+  stream_hear(in, CONTROL_HEARD_COUNTS);
   stream_count(s);
   stream_send_wanted(s);
 }
@@ -429,7 +399,7 @@ static void streams_got_bye(const struct message_in *in)
     streams_withdraw(peer);
     peer_close(peer, 0, NULL);
     if (streams_has(peer, false))
-      dialer_again(control, "it has closed");
+      streams_connect_again(control, "it has closed");
     return;
   }
   if (m->code == 0)
@@ -437,7 +407,7 @@ static void streams_got_bye(const struct message_in *in)
   else
     snprintf(text, sizeof text, "%s dropped this end and says: %s", peer->text, m->text);
   if (streams_has(peer, false) || m->code != 0) {
-    names_of_peer(control, peer, names, sizeof names);
+    names_of_peer(peer, names, sizeof names);
     pst_log(PST_LOG_ERROR, "control: %s%s%s", text, names[0] ? "; streams: " : "", names);
     streams_fail_peer(peer, m->code ? m->code : -ECONNRESET, text);
   }
@@ -467,26 +437,21 @@ static bool streams_admit(struct message_in *in)
   return false;
 }
 
-static uint64_t streams_tick(struct control *control)
+static void streams_tick(struct control *control)
 {
-  uint64_t next = UINT64_MAX;
   char seconds[24];
 
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    struct stream *s = &control->streams[i];
-    if (s->state != STREAM_OFFERED)
+  for (struct stream *s = control->streams; s < streams_end(control); s++) {
+    if (s->state != STREAM_OFFERED || !control_is_due(control, s->answer_by_ns))
       continue;
-    if (control->now_ns < s->answer_by_ns) {
-      next = sooner(next, s->answer_by_ns);
-      continue;
-    }
     seconds_text(control->limits.answer_ns, seconds);
     peer_drop(s->peer, -ETIMEDOUT, "did not answer the offer of '%s' within %s", s->name, seconds);
   }
   struct peer *link = control->link;
   if (link && link->state == PEER_UP && !streams_has(link, false) && !streams_await_last(link))
     peer_close(link, 0, NULL);
-  return next;
+  if (!control->quiet)
+    streams_wait(control);
 }
 
 static void streams_retry(struct peer *peer, int code, const char *why)
@@ -494,12 +459,14 @@ static void streams_retry(struct peer *peer, int code, const char *why)
   (void)code;
   streams_withdraw(peer);
   if (streams_has(peer, false))
-    dialer_again(peer->control, why);
+    streams_connect_again(peer->control, why);
 }
 
 const struct control_protocol stream_protocol = {
     .connector = WIRE_SENDER,
     .acceptor = WIRE_RECEIVER,
+    .connector_name = "sender",
+    .acceptor_name = "receiver",
     .what = "streams",
     .idle = "offered no stream",
     .up = streams_offer_all,
@@ -521,5 +488,4 @@ const struct control_protocol stream_protocol = {
     .command = streams_command,
     .close_all = streams_close_all,
     .tick = streams_tick,
-    .wait = streams_wait,
 };

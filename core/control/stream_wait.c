@@ -1,115 +1,145 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams that wait for a peer: who is waited for is said, and one that nobody comes for fails. */
+/* Streams that wait for a peer: senders connect, who is waited for is said, and one that nobody
+ * comes for fails. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "internal.h"
-#include "listener.h"
 #include "peer.h"
 #include "streams.h"
+#include "util/clock.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"
 
-/* When streams of that side may fail for want of a peer. */
-static uint64_t deadline(const struct control *control)
+#define CONNECT_PAUSE_MIN_NS (20 * PST_NS_PER_MS)
+#define CONNECT_PAUSE_MAX_NS (500 * PST_NS_PER_MS)
+
+int streams_resolve(struct control *control, const char *address, bool insecure,
+                    struct pst_error *error)
 {
-  return control->connect_timeout_ns ? control->opened_ns + control->connect_timeout_ns
-                                     : UINT64_MAX;
+  int rc = address_resolve(control, address, false, insecure, &control->targets, error);
+
+  if (rc < 0)
+    return rc;
+  control->connect_insecure = insecure;
+  control->connect_text = strdup(address);
+  control->connect_pause_ns = CONNECT_PAUSE_MIN_NS;
+  return control->connect_text
+             ? 0
+             : pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
+}
+
+void streams_connect_again(struct control *control, const char *why)
+{
+  snprintf(control->connect_why, sizeof control->connect_why, "%s", why);
+  control->link = NULL;
+  if (++control->target_next < control->targets.count) {
+    control->connect_at_ns = control->now_ns;
+    return;
+  }
+  control->target_next = 0;
+  control->connect_at_ns = control->now_ns + control->connect_pause_ns;
+  control->connect_pause_ns = sooner(2 * control->connect_pause_ns, CONNECT_PAUSE_MAX_NS);
 }
 
 static void fail_waiting(struct control *control, bool senders, int code, const char *text)
 {
   pst_log(PST_LOG_ERROR, "control: %s", text);
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    struct stream *s = &control->streams[i];
+  for (struct stream *s = control->streams; s < streams_end(control); s++) {
     if (s->is_sender == senders && s->state == STREAM_WAITING)
       streams_fail(control, s, code, text, NULL);
   }
 }
 
-static uint64_t wait_receivers(struct control *control)
+/* They have waited too long for a peer. *seconds: for how long. */
+static bool is_too_late(struct control *control, char seconds[24])
+{
+  seconds_text(control->connect_timeout_ns, seconds);
+  return control->connect_timeout_ns &&
+         control_is_due(control, control->opened_ns + control->connect_timeout_ns);
+}
+
+static bool is_notice_due(struct control *control, uint64_t *notice_ns)
+{
+  if (!control_is_due(control, *notice_ns))
+    return false;
+  *notice_ns = control->now_ns + control->limits.notice_ns;
+  return true;
+}
+
+static void wait_receivers(struct control *control)
 {
   char text[REPORT_MAX];
   char names[256];
   char seconds[24];
 
-  names_list(control, false, STREAM_WAITING, names, sizeof names);
+  names_waiting(control, false, names, sizeof names);
   if (!names[0] || !control->listen_text)
-    return UINT64_MAX;
-  if (control->now_ns >= deadline(control)) {
-    seconds_text(control->connect_timeout_ns, seconds);
+    return;
+  if (is_too_late(control, seconds)) {
     snprintf(text, sizeof text,
              "no sender came to %s within %s for: %s; start the sender with the same "
              "configuration, check its control.connect, or raise control.timeout",
              control->listen_text, seconds, names);
     fail_waiting(control, false, -ETIMEDOUT, text);
-    return UINT64_MAX;
-  }
-  if (control->now_ns >= control->listen_notice_ns) {
+  } else if (is_notice_due(control, &control->listen_notice_ns)) {
     pst_log(PST_LOG_INFO, "waiting at %s for the sender of: %s", control->listen_text, names);
-    control->listen_notice_ns = control->now_ns + control->limits.notice_ns;
   }
-  return sooner(deadline(control), control->listen_notice_ns);
 }
 
 static void try_connect(struct control *control)
 {
+  char text[REPORT_MAX];
   int code = 0;
 
   control->connect_at_ns = 0;
-  control->link = dialer_connect(control, &control->targets.at[control->target_next],
-                                 control->connect_insecure, &code);
+  control->link = peer_connect(control, &control->targets.at[control->target_next],
+                               control->connect_insecure, &code);
   if (control->link)
     return;
   if (!limit_remedy(code)[0]) {
-    dialer_again(control, strerror(-code));
+    streams_connect_again(control, strerror(-code));
     return;
   }
-  char text[REPORT_MAX];
   snprintf(text, sizeof text, "no connection to %s: this process has no room for one: %s%s",
            control->connect_text, strerror(-code), limit_remedy(code));
   fail_waiting(control, true, code, text);
 }
 
-static uint64_t wait_senders(struct control *control)
+static void wait_senders(struct control *control)
 {
   char text[REPORT_MAX];
   char names[256];
   char seconds[24];
 
   if (!control->connect_text)
-    return UINT64_MAX;
-  names_list(control, true, STREAM_WAITING, names, sizeof names);
+    return;
+  names_waiting(control, true, names, sizeof names);
   if (!names[0]) {
     /* Over, failed, or with a peer. */
     if (control->link && control->link->state < PEER_UP)
       peer_enter(control->link, PEER_DEAD);
     control->connect_at_ns = 0;
-    return UINT64_MAX;
+    return;
   }
   const char *why = control->connect_why[0] ? control->connect_why : "no answer yet";
-  if (control->now_ns >= deadline(control)) {
-    seconds_text(control->connect_timeout_ns, seconds);
+  if (is_too_late(control, seconds)) {
     snprintf(text, sizeof text,
              "no receiver took %s at %s within %s (%s); start the receiver with the same "
              "configuration, check control.connect, or raise control.timeout",
              names, control->connect_text, seconds, why);
     fail_waiting(control, true, -ETIMEDOUT, text);
-    return control->now_ns;
+    return;
   }
-  if (control->now_ns >= control->connect_notice_ns) {
+  if (is_notice_due(control, &control->connect_notice_ns))
     pst_log(PST_LOG_INFO, "waiting for a receiver at %s (%s) to take: %s", control->connect_text,
             why, names);
-    control->connect_notice_ns = control->now_ns + control->limits.notice_ns;
-  }
-  if (control->connect_at_ns != 0 && control->now_ns >= control->connect_at_ns)
+  if (control->connect_at_ns != 0 && control_is_due(control, control->connect_at_ns))
     try_connect(control);
-  return sooner(sooner(deadline(control), control->connect_notice_ns),
-                control->connect_at_ns ? control->connect_at_ns : UINT64_MAX);
 }
 
-uint64_t streams_wait(struct control *control)
+void streams_wait(struct control *control)
 {
-  return sooner(wait_receivers(control), wait_senders(control));
+  wait_receivers(control);
+  wait_senders(control);
 }

@@ -6,10 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "peer.h"
 #include "streams.h"
-#include "terms.h"
-#include "util/clock.h"
 #include "util/limit_remedy.h"
 #include "util/log.h"
 
@@ -97,7 +95,7 @@ int streams_copy(struct control *control, const struct control_stream *streams, 
 
 void streams_free(struct control *control)
 {
-  for (uint32_t i = 0; control->streams && i < control->stream_count; i++) {
+  for (uint32_t i = 0; i < control->stream_count; i++) {
     terms_free(&control->streams[i].terms);
     terms_free(&control->streams[i].params);
     blob_free(&control->streams[i].address);
@@ -176,58 +174,31 @@ void streams_fail(struct control *control, struct stream *s, int code, const cha
 
 #define NAMES_SHOWN 8
 
-struct list {
-  char *text;
-  size_t size;
-  size_t at;
-  uint32_t count;
-};
-
-static void names_append(struct list *list, const char *name)
+/* Of that peer; NULL: those of that side that wait for one. */
+static void names_list(const struct control *control, const struct peer *peer, bool senders,
+                       char *text, size_t size)
 {
-  if (list->count++ >= NAMES_SHOWN || list->at >= list->size)
-    return;
-  int n =
-      snprintf(list->text + list->at, list->size - list->at, "%s%s", list->at ? ", " : "", name);
-  list->at += (size_t)n;
-}
-
-static void names_finish(struct list *list)
-{
-  if (list->count > NAMES_SHOWN && list->at < list->size)
-    snprintf(list->text + list->at, list->size - list->at, " and %u more",
-             list->count - NAMES_SHOWN);
-}
-
-void names_list(const struct control *control, bool senders, enum stream_state state, char *text,
-                size_t size)
-{
-  struct list list = {.text = text, .size = size};
+  uint32_t count = 0;
+  size_t at = 0;
 
   text[0] = '\0';
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    const struct stream *s = &control->streams[i];
-    if (s->is_sender == senders && s->state == state)
-      names_append(&list, s->name);
+  for (const struct stream *s = control->streams; s < streams_end(control); s++) {
+    if (peer ? s->peer != peer || stream_has_ended(s)
+             : s->is_sender != senders || s->state != STREAM_WAITING)
+      continue;
+    if (count++ < NAMES_SHOWN && at < size)
+      at += (size_t)snprintf(text + at, size - at, "%s%s", at ? ", " : "", s->name);
   }
-  names_finish(&list);
+  if (count > NAMES_SHOWN && at < size)
+    snprintf(text + at, size - at, " and %u more", count - NAMES_SHOWN);
 }
 
-void names_of_peer(const struct control *control, const struct peer *peer, char *text, size_t size)
+void names_waiting(const struct control *control, bool senders, char *text, size_t size)
 {
-  struct list list = {.text = text, .size = size};
-
-  text[0] = '\0';
-  for (uint32_t i = 0; i < control->stream_count; i++) {
-    if (control->streams[i].peer == peer && !stream_has_ended(&control->streams[i]))
-      names_append(&list, control->streams[i].name);
-  }
-  names_finish(&list);
+  names_list(control, NULL, senders, text, size);
 }
 
-void seconds_text(uint64_t ns, char text[24])
+void names_of_peer(const struct peer *peer, char *text, size_t size)
 {
-  double seconds = (double)ns / (double)PST_NS_PER_S;
-
-  snprintf(text, 24, seconds < 1 ? "%.3g s" : "%.4g s", seconds);
+  names_list(peer->control, peer, false, text, size);
 }

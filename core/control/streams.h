@@ -3,12 +3,7 @@
 #ifndef PST_CONTROL_STREAMS_H
 #define PST_CONTROL_STREAMS_H
 
-#include "control.h"
-#include "terms.h"
-#include "wire.h"
-
-struct control_protocol;
-struct peer;
+#include "internal.h"
 
 /* WAITING ─▶ OFFERED (sender) ─▶ LIVE ─▶ FINISHED ─▶ COUNTED ─▶ OVER; from each but OVER to one of
  * the three FAILED. OFFERED goes back to WAITING when its peer is lost. */
@@ -51,6 +46,11 @@ static inline bool stream_has_ended(const struct stream *stream)
   return stream->state >= STREAM_OVER;
 }
 
+static inline struct stream *streams_end(const struct control *control)
+{
+  return control->streams + control->stream_count;
+}
+
 /* With its peer, or NULL where the state has none. */
 void stream_enter(struct stream *stream, enum stream_state state, struct peer *peer);
 
@@ -68,13 +68,17 @@ void streams_tell(const struct control *control, const struct stream *s,
 /* Ends one that has not ended, without a line. totals: the peer's last; NULL: it did not say. */
 void streams_fail(struct control *control, struct stream *stream, int code, const char *text,
                   const struct control_totals *totals);
-/* Fails those that have waited too long for a peer, connects; returns when to come again. */
-uint64_t streams_wait(struct control *control);
+/* Fails those that have waited too long for a peer, connects. */
+void streams_wait(struct control *control);
+/* The address of the senders' connection. */
+int streams_resolve(struct control *control, const char *address, bool insecure,
+                    struct pst_error *error);
+/* The senders' connection has come to nothing before a stream was live. */
+void streams_connect_again(struct control *control, const char *why);
 extern const struct control_protocol stream_protocol;
 
-/* "a, b and 3 more": streams of that side in that state (or of that peer). */
-void names_list(const struct control *control, bool senders, enum stream_state state, char *text,
-                size_t size);
-void names_of_peer(const struct control *control, const struct peer *peer, char *text, size_t size);
+/* "a, b and 3 more": streams of that side that wait for a peer (or of that peer). */
+void names_waiting(const struct control *control, bool senders, char *text, size_t size);
+void names_of_peer(const struct peer *peer, char *text, size_t size);
 
 #endif

@@ -31,6 +31,7 @@
 #define WIRE_STREAM_MAX 127  /* bytes of a stream's name */
 #define WIRE_HOST_MAX 64
 #define WIRE_TEXT_MAX PST_CBOR_TEXT_MAX
+#define WIRE_LIBRARY_MAX 31
 #define WIRE_TOKEN_BYTES 16
 #define WIRE_SIDE_MAX 107
 #define WIRE_FDS_MAX 4 /* of one blob */
@@ -81,7 +82,7 @@ struct wire_message {
   bool has_identity;
   uint64_t pid;
   char host[WIRE_HOST_MAX + 1];
-  char library[32];
+  char library[WIRE_LIBRARY_MAX + 1];
   char side[WIRE_SIDE_MAX + 1];
   uint8_t token[WIRE_TOKEN_BYTES];
   bool has_token;
@@ -95,7 +96,8 @@ struct wire_message {
   struct control_pair terms[CONTROL_TERMS_MAX];
   struct control_pair params[CONTROL_PARAMS_MAX];
 
-  /* These, ADDRESS and READDRESS: the endpoint's address. REGION: the packed region. */
+  /* These, ADDRESS and READDRESS: the endpoint's address. REGION: the packed region. MESSAGE: its
+   * bytes. */
   const uint8_t *blob; /* decoded: points into the frame */
   uint32_t blob_length;
   uint32_t fd_count; /* descriptors that come by the side-socket under fd_id */
@@ -109,9 +111,6 @@ struct wire_message {
   struct control_totals totals;
   bool has_totals;
 
-  /* MESSAGE */
-  const uint8_t *payload; /* decoded: points into the frame */
-  uint32_t payload_length;
   uint32_t count; /* ROOM: from 1 on */
 
   /* REFUSE, FAIL, BYE, TAKEN: -errno, and why */
@@ -133,8 +132,6 @@ const char *wire_type_name(uint32_t type);
 
 /* Totals of which nothing is known. */
 void wire_totals_unknown(struct control_totals *totals);
-
-/* ---- Shared by encoder and decoder ------------------------------------------ */
 
 enum wire_key {
   WIRE_KEY_TYPE = 0,
@@ -178,12 +175,9 @@ enum wire_total {
   WIRE_TOTAL_BLOCKED = 8,  /* map of stage to ns */
   WIRE_TOTAL_DROPS = 9,    /* map of cause to messages */
   WIRE_TOTAL_STOPPED = 10, /* why there are no more; left out while there may be */
-  WIRE_TOTALS = 11,
 };
 
 /* Where the plain numbers of the totals lie, by wire_total; NULL for the maps. */
 uint64_t *wire_total_at(struct control_totals *totals, uint32_t key);
-
-extern const struct pst_cbor_form wire_forms[WIRE_TYPES]; /* by type */
 
 #endif

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of the application's, for operations and offers. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "area.h"
-#include "peer.h"
 #include "peer_rma.h"
 
 /* What operations need of memory; what peers reach by messages' rings may be more. */
@@ -17,26 +14,60 @@ static uint32_t area_needs(const struct pst_limits *limits)
   return limits->send_needs & ~spared;
 }
 
-static int area_alloc(struct pst_area *area, uint64_t length, struct engine_memory *memory,
-                      const char *label, const char *lower, struct pst_error *error)
+/* What area_open() makes a region with: pst_area_params, or pst_register_params. */
+typedef int area_make(struct pst_area *area, struct engine_memory *memory, const void *params,
+                      const char *label, struct pst_error *error);
+
+static int area_alloc(struct pst_area *area, struct engine_memory *memory, const void *params,
+                      const char *label, struct pst_error *error)
 {
+  const struct pst_area_params *asked = params;
   const struct pst_limits *limits = &area->node->device->limits;
-  struct region_params params = {.memory = memory,
+  struct region_params region = {.memory = memory,
                                  .device = area->node->device,
-                                 .length = length,
+                                 .length = asked->length,
                                  .needs = area_needs(limits) | limits->ring_needs,
                                  .label = label,
-                                 .lower = lower,
+                                 .lower = asked->lower,
                                  .does = "reaches one-sidedly only"};
   struct region_why why;
-  int rc = region_alloc(&area->own.region, &params, &why);
+  int rc = region_alloc(&area->own.region, &region, &why);
 
   if (rc < 0)
     return region_fail(error, rc, label, &why, "");
-  params.needs = area_needs(limits);
-  return region_meets(&area->own.region, &params, &why)
+  region.needs = area_needs(limits);
+  return region_meets(&area->own.region, &region, &why)
              ? 0
              : region_fail(error, -EOPNOTSUPP, label, &why, "; choose another memory");
+}
+
+/* What the transport needs of memory that peers reach is asked when it is offered: for operations
+ * of our own, less is enough. */
+static int area_adopt(struct pst_area *area, struct engine_memory *memory, const void *given,
+                      const char *label, struct pst_error *error)
+{
+  const struct pst_register_params *params = given;
+  const struct loader_plugin *plugin = memory->plugin;
+  const struct pst_adopt_params adopt = {.struct_size = sizeof(adopt),
+                                         .fd = params->fd,
+                                         .address = params->address,
+                                         .length = params->length,
+                                         .fd_offset = params->fd_offset,
+                                         .label = label};
+
+  area->own.region = (struct region){.memory = memory,
+                                     .mem = {.struct_size = sizeof(area->own.region.mem)},
+                                     .length = params->length};
+  int rc = plugin->memory->adopt_region(memory->memory, &adopt, &area->own.region.mem);
+  area->own.region.is_open = rc == 0;
+  if (rc == -EOPNOTSUPP)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+                    "%s: memory %s takes no memory but its own; pst_node_alloc() gives some", label,
+                    plugin->name);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_USAGE, rc, "%s cannot be registered: %s", label,
+                    pst_log_last_error()[0] ? pst_log_last_error() : strerror(-rc));
+  return 0;
 }
 
 static int area_register_for(struct pst_area *area, uint32_t access, const char *label,
@@ -66,11 +97,13 @@ static int area_register(struct pst_area *area, uint32_t access, const char *lab
   return rc < 0 ? rc : area_register_for(area, 0, label, &area->own.region.mr, error);
 }
 
-/* One that has no memory yet. */
-static int area_make(struct pst_node *node, const char *label, struct pst_area **area,
-                     struct pst_error *error)
+/* Of the plugin that `name` and the options say. access: what it will be offered for. */
+static int area_open(struct pst_node *node, const char *name, const struct pst_setting *options,
+                     uint32_t option_count, const char *label, area_make *make, const void *params,
+                     uint32_t access, struct pst_area **area, struct pst_error *error)
 {
   struct pst_area *made = calloc(1, sizeof(*made));
+  struct engine_memory *memory;
 
   if (!made)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "%s: out of memory", label);
@@ -78,27 +111,26 @@ static int area_make(struct pst_node *node, const char *label, struct pst_area *
   made->next = node->areas;
   node->areas = made;
   made->own.seed = NODE_SEED;
-  *area = made;
-  return 0;
-}
-
-/* Its region is there: what else an area has. */
-static int area_finish(struct pst_area *area, uint32_t access, const char *label,
-                       struct pst_error *error)
-{
-  if (area->own.region.memory->plugin->memory->capabilities & PST_MEMORY_CAP_FLUSH)
-    area->node->has_flush = true;
-  int rc = area_register(area, access, label, error);
-
-  return rc < 0 ? rc : region_data_open(&area->own, label, error);
+  int rc = node_memory(node, name, options, option_count, label, &memory, error);
+  if (rc == 0)
+    rc = make(made, memory, params, label, error);
+  if (rc == 0) {
+    node->has_flush |= (memory->plugin->memory->capabilities & PST_MEMORY_CAP_FLUSH) != 0;
+    rc = area_register(made, access, label, error);
+  }
+  if (rc == 0)
+    rc = region_data_open(&made->own, label, error);
+  if (rc < 0)
+    pst_area_free(made);
+  else
+    *area = made;
+  return rc;
 }
 
 int pst_node_alloc(struct pst_node *node, const struct pst_area_params *given,
                    struct pst_area **area, struct pst_error *error)
 {
   struct pst_area_params params = {0};
-  struct engine_memory *opened;
-  struct pst_area *made = NULL;
 
   if (given->struct_size < sizeof(params) || given->length == 0 || given->reserved ||
       (given->access & ~(uint32_t)NODE_REMOTE_ACCESS))
@@ -107,61 +139,15 @@ int pst_node_alloc(struct pst_node *node, const struct pst_area_params *given,
                     "that is not a peer's, or what is reserved is not 0",
                     given->struct_size, sizeof(params));
   memcpy(&params, given, sizeof(params));
-  const char *label = params.label ? params.label : "area";
-  const struct node_memory_params memory = {.memory = params.memory,
-                                            .options = params.memory_options,
-                                            .option_count = params.memory_option_count};
-  int rc = area_make(node, label, &made, error);
-  if (rc < 0)
-    return rc;
-  rc = node_memory(node, &memory, label, &opened, error);
-  if (rc == 0)
-    rc = area_alloc(made, params.length, opened, label, params.lower, error);
-  if (rc == 0)
-    rc = area_finish(made, params.access, label, error);
-  if (rc < 0) {
-    pst_area_free(made);
-    return rc;
-  }
-  *area = made;
-  return 0;
-}
-
-/* What the transport needs of memory that peers reach is asked when it is offered: for operations
- * of our own, less is enough. */
-static int area_adopt(struct pst_area *area, struct engine_memory *memory,
-                      const struct pst_register_params *params, const char *label,
-                      struct pst_error *error)
-{
-  const struct loader_plugin *plugin = memory->plugin;
-  const struct pst_adopt_params adopt = {.struct_size = sizeof(adopt),
-                                         .fd = params->fd,
-                                         .address = params->address,
-                                         .length = params->length,
-                                         .fd_offset = params->fd_offset,
-                                         .label = label};
-
-  area->own.region = (struct region){.memory = memory,
-                                     .mem = {.struct_size = sizeof(area->own.region.mem)},
-                                     .length = params->length};
-  int rc = plugin->memory->adopt_region(memory->memory, &adopt, &area->own.region.mem);
-  area->own.region.is_open = rc == 0;
-  if (rc == -EOPNOTSUPP)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                    "%s: memory %s takes no memory but its own; pst_node_alloc() gives some", label,
-                    plugin->name);
-  if (rc < 0)
-    return pst_fail(error, PST_EXIT_USAGE, rc, "%s cannot be registered: %s", label,
-                    pst_log_last_error()[0] ? pst_log_last_error() : strerror(-rc));
-  return 0;
+  return area_open(node, params.memory, params.memory_options, params.memory_option_count,
+                   params.label ? params.label : "area", area_alloc, &params, params.access, area,
+                   error);
 }
 
 int pst_node_register(struct pst_node *node, const struct pst_register_params *given,
                       struct pst_area **area, struct pst_error *error)
 {
   struct pst_register_params params = {0};
-  struct engine_memory *opened;
-  struct pst_area *made = NULL;
 
   if (given->struct_size < sizeof(params) || given->reserved)
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
@@ -169,24 +155,8 @@ int pst_node_register(struct pst_node *node, const struct pst_register_params *g
                     "not 0",
                     given->struct_size, sizeof(params));
   memcpy(&params, given, sizeof(params));
-  const char *label = params.label ? params.label : "area";
-  const struct node_memory_params memory = {.memory = params.memory,
-                                            .options = params.memory_options,
-                                            .option_count = params.memory_option_count};
-  int rc = area_make(node, label, &made, error);
-  if (rc < 0)
-    return rc;
-  rc = node_memory(node, &memory, label, &opened, error);
-  if (rc == 0)
-    rc = area_adopt(made, opened, &params, label, error);
-  if (rc == 0)
-    rc = area_finish(made, 0, label, error);
-  if (rc < 0) {
-    pst_area_free(made);
-    return rc;
-  }
-  *area = made;
-  return 0;
+  return area_open(node, params.memory, params.memory_options, params.memory_option_count,
+                   params.label ? params.label : "area", area_adopt, &params, 0, area, error);
 }
 
 static bool area_is_in_use(const struct pst_area *area)

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regions of ours on offer to a peer. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "area.h"
-#include "exports.h"
+#include "peer.h"
 
 struct node_offer {
   struct node_offer *next;
@@ -66,29 +64,29 @@ void offer_taken(struct pst_peer *peer, uint32_t id, int code, const char *text)
 }
 
 /* Registered for this peer alone, and told to it. */
-static int offer_make(struct pst_peer *peer, struct pst_area *area,
-                      const struct region_params *params, uint32_t access, uint32_t id,
-                      struct pst_mr **mr)
+static int offer_make(struct pst_peer *peer, struct node_offer *offer,
+                      const struct region_params *params, uint32_t access)
 {
   struct pst_node *node = peer->node;
+  struct region *region = &offer->area->own.region;
   unsigned char bytes[CONTROL_ADDRESS_MAX];
   struct pst_blob blob = {.struct_size = sizeof(blob), .capacity = sizeof(bytes), .bytes = bytes};
-  const struct control_node_message region = {.type = WIRE_REGION,
-                                              .id = peer->id,
-                                              .region = id,
-                                              .access = access,
-                                              .length = params->length,
-                                              .blob = &blob};
+  const struct control_node_message message = {.type = WIRE_REGION,
+                                               .id = peer->id,
+                                               .region = offer->id,
+                                               .access = access,
+                                               .length = params->length,
+                                               .blob = &blob};
   struct region_why why;
-  int rc = region_register(&area->own.region, params, mr, &area->own.region.path, &why);
+  int rc = region_register(region, params, &offer->mr, &region->path, &why);
 
   if (rc < 0)
     return rc;
-  rc = node->ops->mr_pack(node->device->device, *mr, &blob);
+  rc = node->ops->mr_pack(node->device->device, offer->mr, &blob);
   if (rc == 0)
-    rc = control_node_say(node->control, &region);
+    rc = control_node_say(node->control, &message);
   if (rc < 0)
-    node->ops->mr_deregister(node->device->device, *mr);
+    node->ops->mr_deregister(node->device->device, offer->mr);
   return rc;
 }
 
@@ -115,23 +113,20 @@ int pst_peer_offer(struct pst_peer *peer, struct pst_area *area, uint64_t offset
     params.access |= PST_ACCESS_LOCAL_WRITE;
   struct node_offer *offer = calloc(1, sizeof(*offer));
   int rc = offer ? events_reserve(&node->events, 1) : -ENOMEM;
+  if (rc == 0) {
+    *offer = (struct node_offer){.next = peer->offers, .area = area, .id = peer->offer_last + 1};
+    rc = offer_make(peer, offer, &params, access);
+    if (rc < 0)
+      events_unreserve(&node->events, 1);
+  }
   if (rc < 0) {
     free(offer);
     return rc;
   }
-  rc = offer_make(peer, area, &params, access, peer->offer_last + 1, &offer->mr);
-  if (rc < 0) {
-    events_unreserve(&node->events, 1);
-    free(offer);
-    return rc;
-  }
-  offer->id = ++peer->offer_last;
-  offer->area = area;
-  offer->next = peer->offers;
   area->uses++;
   peer->offers = offer;
   peer->takens++;
-  *id = offer->id;
+  *id = peer->offer_last = offer->id;
   return 0;
 }
 
@@ -141,8 +136,7 @@ int pst_peer_withdraw(struct pst_peer *peer, uint32_t id)
 
   if (!offer)
     return -ENOENT;
-  control_node_say(peer->node->control, &(struct control_node_message){
-                                            .type = WIRE_WITHDRAW, .id = peer->id, .region = id});
+  peer_say(peer, WIRE_WITHDRAW, id, 0, NULL);
   offer_drop(peer, offer);
   return 0;
 }

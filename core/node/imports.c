@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regions of a peer's on offer to us. */
-#include "imports.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,15 +7,6 @@
 #include <string.h>
 
 #include "peer_rma.h"
-
-static void remote_say(const struct pst_peer *peer, enum wire_type type, uint32_t id, int code,
-                       const char *text)
-{
-  const struct control_node_message message = {
-      .type = type, .id = peer->id, .region = id, .code = code, .text = text};
-
-  control_node_say(peer->node->control, &message);
-}
 
 struct node_remote *remote_find(const struct pst_peer *peer, uint32_t id)
 {
@@ -47,7 +37,7 @@ void remote_drop(struct pst_peer *peer, struct node_remote *remote)
 {
   if (!remote)
     return;
-  remote_say(peer, WIRE_KEEP, remote->id, 0, NULL);
+  peer_say(peer, WIRE_KEEP, remote->id, 0, NULL);
   remote_unlink(peer, remote);
 }
 
@@ -61,7 +51,7 @@ void remote_drop_all(struct pst_peer *peer)
 static void remote_refuse(struct pst_peer *peer, uint32_t id, int code, const char *text)
 {
   pst_log(PST_LOG_INFO, "%s: its region %u is refused: %s", peer->text, id, text);
-  remote_say(peer, WIRE_TAKEN, id, code, text);
+  peer_say(peer, WIRE_TAKEN, id, code, text);
 }
 
 static uint32_t remote_plain_operations(const struct pst_peer *peer,
@@ -82,7 +72,7 @@ static void remote_open(struct pst_peer *peer, struct node_remote *remote)
   blob_free(&remote->blob);
   if (rc == 0) {
     remote->plain = remote_plain_operations(peer, remote);
-    remote_say(peer, WIRE_TAKEN, remote->id, 0, NULL);
+    peer_say(peer, WIRE_TAKEN, remote->id, 0, NULL);
     struct node_entry *entry = peer_tell(peer, PST_NODE_OFFERED);
     entry->event.id = remote->id;
     entry->event.length = remote->length;
@@ -106,31 +96,32 @@ void remote_open_all(struct pst_peer *peer)
   }
 }
 
-void remote_offered(struct pst_peer *peer, struct node_mail *mail)
+void remote_offered(struct pst_peer *peer, const struct control_node_message *offer,
+                    struct pst_blob *blob)
 {
   struct pst_node *node = peer->node;
   char text[NODE_TEXT_MAX];
 
-  if (mail->length > node->offer_bytes - peer->remote_bytes) {
+  if (offer->length > node->offer_bytes - peer->remote_bytes) {
     snprintf(text, sizeof(text),
              "its %llu bytes would make %llu on offer, and the limit `offer_bytes` is %llu",
-             (unsigned long long)mail->length,
-             (unsigned long long)(mail->length + peer->remote_bytes),
+             (unsigned long long)offer->length,
+             (unsigned long long)(offer->length + peer->remote_bytes),
              (unsigned long long)node->offer_bytes);
-    remote_refuse(peer, mail->region, -ENOSPC, text);
+    remote_refuse(peer, offer->region, -ENOSPC, text);
     return;
   }
   struct node_remote *remote = calloc(1, sizeof(*remote));
   if (!remote) {
-    remote_refuse(peer, mail->region, -ENOMEM, "out of memory");
+    remote_refuse(peer, offer->region, -ENOMEM, "out of memory");
     return;
   }
-  remote->id = mail->region;
-  remote->access = mail->access & NODE_REMOTE_ACCESS;
-  remote->length = mail->length;
-  remote->blob = mail->mail.blob;
-  mail->mail.blob = (struct pst_blob){0};
-  remote->next = peer->remotes;
+  *remote = (struct node_remote){.next = peer->remotes,
+                                 .id = offer->region,
+                                 .access = offer->access & NODE_REMOTE_ACCESS,
+                                 .length = offer->length,
+                                 .blob = *blob};
+  *blob = (struct pst_blob){0};
   peer->remotes = remote;
   peer->remote_bytes += remote->length;
   if (peer_state_is_in(peer->state) && peer->is_connected)

@@ -8,13 +8,18 @@
 
 #include "bare.h"
 #include "engine/engine.h"
-#include "exports.h"
-#include "imports.h"
-#include "mail.h"
 #include "peer.h"
 #include "util/limit_remedy.h"
 
 #define MESSAGE_KEY "message.max"
+
+struct node_mail {
+  struct mail mail;
+  struct control_node_message heard;                  /* what it points to has ended */
+  uint64_t message_max;                               /* what the peer says that it takes */
+  char local[NODE_PLACE_MAX], remote[NODE_PLACE_MAX]; /* JOIN, WELCOME */
+  char text[NODE_TEXT_MAX];
+};
 
 /* ---- The control thread's side ----------------------------------------------------- */
 
@@ -25,20 +30,21 @@ static bool mail_replaces(const struct mail *older, const struct mail *newer)
   const struct node_mail *had = (const struct node_mail *)older;
   const struct node_mail *has = (const struct node_mail *)newer;
 
-  return had->type == WIRE_READDRESS && has->type == WIRE_READDRESS && had->peer == has->peer;
+  return had->heard.type == WIRE_READDRESS && has->heard.type == WIRE_READDRESS &&
+         had->heard.id == has->heard.id;
 }
 
 /* Its descriptors cannot be kept: the peer that they are of goes, and both ends hear why. */
 static void mail_give_up(struct pst_node *node, struct node_mail *mail, int code)
 {
-  if (mail->type == WIRE_JOIN)
+  if (mail->heard.type == WIRE_JOIN)
     pst_log(PST_LOG_ERROR, "%s: its descriptors cannot be kept: %s%s", mail->text, strerror(-code),
             limit_remedy(code));
-  mail->type = WIRE_BYE;
-  mail->code = code;
+  mail->heard.type = WIRE_BYE;
+  mail->heard.code = code;
   snprintf(mail->text, sizeof(mail->text), "the peer's descriptors cannot be kept: %s%s",
            strerror(-code), peer_remedy(code));
-  control_node_bye(node->control, mail->peer, code, mail->text);
+  control_node_bye(node->control, mail->heard.id, code, mail->text);
 }
 
 static void mail_lose(struct pst_node *node)
@@ -50,18 +56,11 @@ static void mail_lose(struct pst_node *node)
   mailbox_wake(&node->mailbox);
 }
 
-/* What the peer says that it takes. */
-static uint64_t mail_message_max(const struct control_peer *peer)
+static void mail_keep_peer(const struct control_peer *peer, struct node_mail *mail)
 {
   for (uint32_t i = 0; i < peer->param_count; i++)
     if (strcmp(peer->params[i].key, MESSAGE_KEY) == 0)
-      return strtoull(peer->params[i].value, NULL, 10);
-  return 0;
-}
-
-static void mail_keep_peer(const struct control_peer *peer, struct node_mail *mail)
-{
-  mail->message_max = mail_message_max(peer);
+      mail->message_max = strtoull(peer->params[i].value, NULL, 10);
   snprintf(mail->local, sizeof(mail->local), "%s", peer->local_place);
   snprintf(mail->remote, sizeof(mail->remote), "%s", peer->remote_place);
   snprintf(mail->text, sizeof(mail->text), "%s", peer->text);
@@ -77,13 +76,7 @@ static void mail_put(void *context, const struct control_node_message *heard)
     mail_lose(node);
     return;
   }
-  *mail = (struct node_mail){.type = heard->type,
-                             .peer = heard->id,
-                             .region = heard->region,
-                             .access = heard->access,
-                             .count = heard->count,
-                             .length = heard->length,
-                             .code = heard->code};
+  mail->heard = *heard;
   if (heard->peer)
     mail_keep_peer(heard->peer, mail);
   else
@@ -150,59 +143,51 @@ static void mail_keep_place(struct pst_peer *peer, const struct node_mail *mail)
 /* Somebody has come. */
 static void mail_join(struct pst_node *node, struct node_mail *mail)
 {
-  unsigned char bytes[CONTROL_ADDRESS_MAX];
-  struct pst_blob blob;
   struct pst_peer *peer;
   char text[160];
 
   if (node->peer_count >= node->peers_max) {
     snprintf(text, sizeof(text), "there are as many peers as the limit `peers` says: %u",
              node->peers_max);
-    control_node_bye(node->control, mail->peer, -EUSERS, text);
+    control_node_bye(node->control, mail->heard.id, -EUSERS, text);
     return;
   }
-  int rc = peer_open(node, mail->peer, mail->text, &peer);
+  int rc = peer_open(node, mail->heard.id, mail->text, &peer);
   if (rc < 0) {
     snprintf(text, sizeof(text), "no resources for another peer: %s%s", strerror(-rc),
              peer_remedy(rc));
-    control_node_bye(node->control, mail->peer, rc, text);
+    control_node_bye(node->control, mail->heard.id, rc, text);
     return;
   }
   mail_keep_place(peer, mail);
-  rc = peer_address(peer, bytes, &blob);
-  if (rc == 0)
-    rc = control_node_say(node->control, &(struct control_node_message){
-                                             .type = WIRE_WELCOME, .id = peer->id, .blob = &blob});
-  if (rc < 0)
-    peer_leave_untold(peer, rc);
-  else
+  if (peer_say_address(peer, WIRE_WELCOME))
     peer_meet(peer, &mail->mail.blob, mail->message_max);
 }
 
 static void mail_act_on(struct pst_node *node, struct node_mail *mail)
 {
-  struct pst_peer *peer = mail->type == WIRE_JOIN ? NULL : node_peer(node, mail->peer);
+  struct pst_peer *peer = mail->heard.type == WIRE_JOIN ? NULL : node_peer(node, mail->heard.id);
 
-  if (mail->type == WIRE_JOIN) {
+  if (mail->heard.type == WIRE_JOIN) {
     mail_join(node, mail);
     return;
   }
-  if (!peer || (peer->state >= NODE_PEER_DRAINING && mail->type != WIRE_BYE))
+  if (!peer || (peer->state >= NODE_PEER_DRAINING && mail->heard.type != WIRE_BYE))
     return;
-  switch (mail->type) {
+  switch (mail->heard.type) {
   case WIRE_WELCOME:
     snprintf(peer->text, sizeof(peer->text), "%.*s", (int)sizeof(peer->text) - 1, mail->text);
     mail_keep_place(peer, mail);
     peer_meet(peer, &mail->mail.blob, mail->message_max);
     break;
   case WIRE_REGION:
-    remote_offered(peer, mail);
+    remote_offered(peer, &mail->heard, &mail->mail.blob);
     break;
   case WIRE_TAKEN:
-    offer_taken(peer, mail->region, mail->code, mail->text);
+    offer_taken(peer, mail->heard.region, mail->heard.code, mail->text);
     break;
   case WIRE_WITHDRAW:
-    remote_withdrawn(peer, mail->region);
+    remote_withdrawn(peer, mail->heard.region);
     break;
   case WIRE_READDRESS:
     peer_meet_again(peer, &mail->mail.blob);
@@ -212,12 +197,12 @@ static void mail_act_on(struct pst_node *node, struct node_mail *mail)
       peer_leave(peer, PST_CLOSE_ABORT, -EPROTO, "a message is longer than `message_max`");
     break;
   case WIRE_ROOM:
-    bare_room(peer->endpoint, mail->count);
+    bare_room(peer->endpoint, mail->heard.count);
     break;
   default:
     if (node->is_bare && peer->state < NODE_PEER_CLOSING)
       bare_over(peer->endpoint);
-    peer_control_over(peer, mail->code, mail->text);
+    peer_control_over(peer, mail->heard.code, mail->text);
     break;
   }
 }

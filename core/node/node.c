@@ -5,26 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 
-#include "imports.h"
-#include "mail.h"
-#include "node.h"
-#include "peer.h"
 #include "peer_rma.h"
 
 #define NODE_NAP_NS (100 * PST_NS_PER_US)
-
-static void node_forget_peer(struct pst_node *node, struct pst_peer *peer)
-{
-  struct pst_peer **at = &node->peers;
-
-  while (*at != peer)
-    at = &(*at)->next;
-  *at = peer->next;
-  events_unreserve(&node->events, peer_entries(node) + peer->takens);
-  peer_forget(peer);
-}
 
 static void node_forget_silent(struct pst_node *node)
 {
@@ -34,7 +18,7 @@ static void node_forget_silent(struct pst_node *node)
     next = peer->next;
     if (peer->is_silent && peer->state == NODE_PEER_LEFT) {
       node->silent--;
-      node_forget_peer(node, peer);
+      peer_forget(peer);
     }
   }
 }
@@ -51,7 +35,7 @@ static void node_release_handed(struct pst_node *node)
     if (entry->event.kind == PST_NODE_MESSAGE)
       node->ops->release(node->worker, &entry->token, 1);
     if (entry->event.kind == PST_NODE_LEFT)
-      node_forget_peer(node, peer);
+      peer_forget(peer);
     free(entry->text);
     entry->text = NULL;
     gone |= entry->event.kind == PST_NODE_LEFT;

@@ -12,10 +12,11 @@
 #include "control/nodes.h"
 #include "engine/device.h"
 #include "engine/engine.h"
-#include "engine/mailbox.h"
+#include "engine/region_data.h"
 #include "events.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/mailbox.h"
 
 #define CACHE_LINE 64
 
@@ -26,9 +27,18 @@
 #define NODE_REMOTE_ACCESS                                                                         \
   (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
 
-struct pst_area;
+#define NODE_SEED UINT64_C(0x6e6f6465) /* of the pattern in areas, the same on all nodes */
+
 struct pst_peer;
 struct send_block;
+
+/* Memory of the application's, for operations and offers. */
+struct pst_area {
+  struct pst_node *node;
+  struct pst_area *next;
+  struct region_data own;
+  uint32_t uses; /* by offers; by operations: operate_names() */
+};
 
 struct pst_node {
   struct engine engine;
@@ -70,9 +80,7 @@ struct pst_node {
   struct send_block *send_blocks;
   struct pst_area *areas;
   struct node_events events;
-  /* Peers with operations that had ended when they were posted: their DONEs precede `events`. */
-  struct pst_peer *completed, *completed_last;
-  uint32_t unpolled; /* polls, one after the other, that gave these and looked for nothing else */
+  uint32_t unpolled; /* polls, one after the other, that gave completed operations alone */
 
   atomic_bool has_lost_mail; /* out of memory */
   struct mailbox mailbox;
@@ -82,13 +90,16 @@ struct pst_node {
 struct pst_peer *node_peer(const struct pst_node *node, uint64_t id);
 
 /* ---- open.c ---- */
-struct node_memory_params {
-  const char *memory;
-  const struct pst_setting *options;
-  uint32_t option_count;
-};
-/* The memory that these name, opened; `source` stands in error messages. */
-int node_memory(struct pst_node *node, const struct node_memory_params *params, const char *source,
-                struct engine_memory **memory, struct pst_error *error);
+/* The memory of that plugin (NULL: host), opened; `source` stands in error messages. */
+int node_memory(struct pst_node *node, const char *name, const struct pst_setting *options,
+                uint32_t option_count, const char *source, struct engine_memory **memory,
+                struct pst_error *error);
+
+/* ---- mail.c: what the control channel hears, on its way to the node's thread ---- */
+/* Open the control channel. */
+int mail_open(struct pst_node *node, const struct pst_node_params *params, struct pst_error *error);
+void mail_close(struct pst_node *node);
+/* Act on all that was heard. */
+void mail_read(struct pst_node *node);
 
 #endif

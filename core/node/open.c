@@ -2,30 +2,17 @@
 /* A node's opening and closing. */
 #include <errno.h>
 #include <sched.h>
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "area.h"
 #include "bare.h"
-#include "exports.h"
-#include "mail.h"
-#include "node.h"
 #include "peer.h"
 
-#define PEERS_DEFAULT 64
-#define PEERS_MAX 4096
 #define MESSAGE_DEFAULT 4096
-#define MESSAGES_DEFAULT 64
-#define DEPTH_DEFAULT 256
-#define DEPTH_MAX 65536
-#define PIECES_DEFAULT 16
-#define PIECES_MAX 64
-#define OFFERS_DEFAULT 16
-#define OFFERS_MAX 4096
 #define TIMEOUT_DEFAULT_NS (10 * PST_NS_PER_S)
 #define GRACE_MAX_NS PST_NS_PER_S
 
@@ -38,18 +25,25 @@ static int node_no_memory(struct pst_error *error)
 
 /* A configuration of one stream, whose sides name the plugins: they are checked as everywhere. Of
  * messages it has the least that there is. */
-static int node_load(struct pst_node *node, const struct pst_stream_params *stream,
-                     const struct config_params_more *more, const struct config_stream **loaded,
+static int node_load(struct pst_node *node, struct pst_stream_params *stream,
+                     struct config_params_more *more, const struct config_stream **loaded,
                      struct pst_error *error)
 {
+  const struct pst_stream_params *const streams = stream;
   struct pst_config_params params = {
-      .struct_size = sizeof(params), .stream_count = 1, .streams = &stream};
+      .struct_size = sizeof(params), .stream_count = 1, .streams = &streams};
   struct pst_config **grown =
       realloc(node->configs, (node->config_count + 1) * sizeof(struct pst_config *));
 
   if (!grown)
     return node_no_memory(error);
   node->configs = grown;
+  stream->struct_size = sizeof(*stream);
+  stream->name = "node";
+  stream->message = 1;
+  stream->ring = 2;
+  stream->origins = node->origins;
+  more->is_node = true;
   int rc =
       config_load_params_more(&params, more, loader_catalog(), &grown[node->config_count], error);
   if (rc < 0)
@@ -58,21 +52,16 @@ static int node_load(struct pst_node *node, const struct pst_stream_params *stre
   return 0;
 }
 
-int node_memory(struct pst_node *node, const struct node_memory_params *params, const char *source,
-                struct engine_memory **memory, struct pst_error *error)
+int node_memory(struct pst_node *node, const char *name, const struct pst_setting *options,
+                uint32_t option_count, const char *source, struct engine_memory **memory,
+                struct pst_error *error)
 {
-  struct pst_stream_params stream = {
-      .struct_size = sizeof(stream),
-      .name = "node",
-      .message = 1,
-      .ring = 2,
-      .receiver = {.memory = params->memory ? params->memory : "host",
-                   .memory_options = params->options,
-                   .memory_option_count = params->option_count},
-      .origins = node->origins};
+  struct pst_stream_params stream = {.receiver = {.memory = name ? name : "host",
+                                                  .memory_options = options,
+                                                  .memory_option_count = option_count}};
   const struct config_stream *config;
   uint32_t before = node->engine.memory_count, configs = node->config_count;
-  const struct config_params_more more = {.source = source, .is_node = true};
+  struct config_params_more more = {.source = source};
   int rc = node_load(node, &stream, &more, &config, error);
 
   if (rc == 0)
@@ -110,33 +99,31 @@ static uint32_t node_lesser(uint64_t a, uint64_t b)
   return (uint32_t)(a < b ? a : b);
 }
 
-/* `reason`: where that number comes from, or "". */
-static int node_too_many_peers(const struct pst_node *node, uint32_t most, const char *what,
-                               const char *reason, struct pst_error *error)
-{
-  return pst_fail(error, PST_EXIT_USAGE, -ENOSPC,
-                  "transport %s has at most %u %s%s%s%s, one for each peer, and the limit is %u "
-                  "peers of %u messages each; lower it to %u (pst_node_params.peers, `serve "
-                  "--clients`)",
-                  node->device->plugin->name, most, what, reason[0] ? " (" : "", reason,
-                  reason[0] ? ")" : "", node->peers_max, node->messages, most);
-}
-
 static int node_check_peers(const struct pst_node *node, struct pst_error *error)
 {
   const struct pst_limits *limits = &node->device->limits;
-  const uint32_t peers = node->peers_max;
+  const struct {
+    uint32_t most; /* 0: no bound, but for endpoints a worker */
+    const char *what, *reason;
+  } bounds[] = {
+      {limits->device_endpoints_max, "endpoints a device", limits->endpoints_reason},
+      {limits->endpoints_max, "endpoints a worker", limits->endpoints_reason},
+      {limits->rings_max, "rings", ""},
+      {limits->domains_max, "domains", ""},
+  };
 
-  if (limits->device_endpoints_max && peers > limits->device_endpoints_max)
-    return node_too_many_peers(node, limits->device_endpoints_max, "endpoints a device",
-                               limits->endpoints_reason, error);
-  if (peers > limits->endpoints_max)
-    return node_too_many_peers(node, limits->endpoints_max, "endpoints a worker",
-                               limits->endpoints_reason, error);
-  if (limits->rings_max && peers > limits->rings_max)
-    return node_too_many_peers(node, limits->rings_max, "rings", "", error);
-  if (limits->domains_max && peers > limits->domains_max)
-    return node_too_many_peers(node, limits->domains_max, "domains", "", error);
+  for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+    const uint32_t most = bounds[i].most;
+    const char *reason = bounds[i].reason;
+    if (node->peers_max <= most || (most == 0 && i != 1))
+      continue;
+    return pst_fail(error, PST_EXIT_USAGE, -ENOSPC,
+                    "transport %s has at most %u %s%s%s%s, one for each peer, and the limit is %u "
+                    "peers of %u messages each; lower it to %u (pst_node_params.peers, `serve "
+                    "--clients`)",
+                    node->device->plugin->name, most, bounds[i].what, reason[0] ? " (" : "", reason,
+                    reason[0] ? ")" : "", node->peers_max, node->messages, most);
+  }
   return 0;
 }
 
@@ -213,20 +200,13 @@ static int node_open_bare(struct pst_node *node, const struct pst_node_params *p
 static int node_open_device(struct pst_node *node, const struct pst_node_params *params,
                             struct pst_error *error)
 {
-  struct pst_stream_params stream = {.struct_size = sizeof(stream),
-                                     .name = "node",
-                                     .message = 1,
-                                     .ring = 2,
-                                     .transport =
+  struct pst_stream_params stream = {.transport =
                                          params->transport ? params->transport : "loopback",
                                      .transport_options = params->transport_options,
-                                     .transport_option_count = params->transport_option_count,
-                                     .origins = params->origins};
+                                     .transport_option_count = params->transport_option_count};
+  struct config_params_more more = {
+      .source = "transport", .filters = params->filters, .filter_count = params->filter_count};
   const struct config_stream *config;
-  const struct config_params_more more = {.is_node = true,
-                                          .source = "transport",
-                                          .filters = params->filters,
-                                          .filter_count = params->filter_count};
   int rc = node_load(node, &stream, &more, &config, error);
 
   if (rc < 0)
@@ -262,10 +242,8 @@ static int node_open_descriptors(struct pst_node *node, struct pst_error *error)
   node->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   node->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   int fds[] = {node->mailbox.wake_fd, node->timer_fd, node->event_fd};
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < (node->event_fd < 0 ? 2 : 3); i++) {
     event.data.fd = fds[i];
-    if (i == 2 && fds[i] < 0)
-      break;
     if (node->epoll_fd < 0 || fds[i] < 0 ||
         epoll_ctl(node->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) < 0)
       return pst_fail(error, PST_EXIT_FAILED, -errno,
@@ -276,52 +254,52 @@ static int node_open_descriptors(struct pst_node *node, struct pst_error *error)
 
 /* ---- The node ---------------------------------------------------------------------- */
 
-static uint32_t node_choose(uint32_t given, uint32_t otherwise)
+#define GIVEN(name) #name, offsetof(struct pst_node_params, name)
+#define AT(name) offsetof(struct pst_node, name)
+
+/* What one node bears: where that is given and kept, what it is by default and at most. */
+static const struct {
+  const char *name;
+  size_t given, at;
+  uint32_t otherwise, most;
+} node_bounds[] = {{GIVEN(peers), AT(peers_max), 64, 4096},
+                   {GIVEN(depth), AT(depth), 256, 65536},
+                   {GIVEN(messages), AT(messages), 64, 65536},
+                   {GIVEN(pieces), AT(pieces), 16, 64},
+                   {GIVEN(offers), AT(offers), 16, 4096}};
+
+static int node_too_much(const char *name, uint32_t most, struct pst_error *error)
 {
-  return given ? given : otherwise;
+  return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "pst_node_params.%s: at most %u", name, most);
 }
 
 static int node_take_params(struct pst_node *node, const struct pst_node_params *params,
                             struct pst_error *error)
 {
-  const char *what = NULL;
-  uint32_t most = 0;
-
+  for (size_t i = 0; i < sizeof(node_bounds) / sizeof(node_bounds[0]); i++) {
+    uint32_t value = *(const uint32_t *)(const void *)((const char *)params + node_bounds[i].given);
+    if (value > node_bounds[i].most)
+      return node_too_much(node_bounds[i].name, node_bounds[i].most, error);
+    *(uint32_t *)(void *)((char *)node + node_bounds[i].at) =
+        value ? value : node_bounds[i].otherwise;
+  }
+  if (params->message_max > UINT32_MAX / 2)
+    return node_too_much("message_max", UINT32_MAX / 2, error);
   node->insecure = params->insecure;
   node->origins = params->origins;
-  node->peers_max = node_choose(params->peers, PEERS_DEFAULT);
-  node->messages = node_choose(params->messages, MESSAGES_DEFAULT);
   node->message_max = params->message_max ? params->message_max : MESSAGE_DEFAULT;
-  node->depth = node_choose(params->depth, DEPTH_DEFAULT);
-  node->pieces = node_choose(params->pieces, PIECES_DEFAULT);
-  node->offers = node_choose(params->offers, OFFERS_DEFAULT);
   node->offer_bytes = params->offer_bytes ? params->offer_bytes : UINT64_MAX;
   node->connect_timeout_ns =
       params->connect_timeout_ns ? params->connect_timeout_ns : TIMEOUT_DEFAULT_NS;
   node->peer_timeout_ns = params->peer_timeout_ns ? params->peer_timeout_ns : TIMEOUT_DEFAULT_NS;
   node->grace_ns =
       node->peer_timeout_ns / 10 < GRACE_MAX_NS ? node->peer_timeout_ns / 10 : GRACE_MAX_NS;
-  if (node->peers_max > PEERS_MAX)
-    what = "peers", most = PEERS_MAX;
-  else if (node->depth > DEPTH_MAX)
-    what = "depth", most = DEPTH_MAX;
-  else if (node->messages > DEPTH_MAX)
-    what = "messages", most = DEPTH_MAX;
-  else if (node->pieces > PIECES_MAX)
-    what = "pieces", most = PIECES_MAX;
-  else if (node->offers > OFFERS_MAX)
-    what = "offers", most = OFFERS_MAX;
-  else if (node->message_max > UINT32_MAX / 2)
-    what = "message_max", most = UINT32_MAX / 2;
-  if (!what)
-    return 0;
-  return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "pst_node_params.%s: at most %u", what, most);
+  return 0;
 }
 
 static int node_open(struct pst_node *node, const struct pst_node_params *params,
                      struct pst_error *error)
 {
-  const struct node_memory_params host = {0};
   const bool is_bare = params->transport && strcmp(params->transport, NODE_BARE) == 0;
   int rc = node_take_params(node, params, error);
 
@@ -334,7 +312,7 @@ static int node_open(struct pst_node *node, const struct pst_node_params *params
   if (rc == 0)
     rc = node_open_descriptors(node, error);
   if (rc == 0)
-    rc = node_memory(node, &host, "memory", &node->memory, error);
+    rc = node_memory(node, NULL, NULL, 0, "memory", &node->memory, error);
   if (rc == 0)
     rc = mail_open(node, params, error);
   return rc;
@@ -367,30 +345,27 @@ int pst_node_open(const struct pst_node_params *given, struct pst_node **node,
   return 0;
 }
 
-static bool node_any_open(const struct pst_node *node)
-{
-  for (const struct pst_peer *peer = node->peers; peer; peer = peer->next)
-    if (peer->state != NODE_PEER_LEFT)
-      return true;
-  return false;
-}
-
 /* All endpoints at once, by the same deadline. */
 static void node_close_endpoints(struct pst_node *node)
 {
   uint64_t deadline = clock_now_ns() + NODE_CLOSE_NS;
   struct pst_completion completions[NODE_POLL_BATCH];
+  uint32_t open = 0;
 
-  for (struct pst_peer *peer = node->peers; peer; peer = peer->next)
+  for (struct pst_peer *peer = node->peers; peer; peer = peer->next) {
+    open += peer->state != NODE_PEER_LEFT;
     if (peer->state < NODE_PEER_CLOSING) {
       peer_enter(peer, NODE_PEER_CLOSING, 0);
       node->ops->endpoint_close(peer->endpoint, PST_CLOSE_ABORT, deadline);
     }
-  while (node_any_open(node)) {
+  }
+  while (open > 0) {
     int n = node->ops->poll(node->worker, completions, NODE_POLL_BATCH);
     for (int i = 0; i < n; i++)
-      if (completions[i].kind == PST_COMPLETION_EVENT && completions[i].code == PST_EVENT_CLOSED)
+      if (completions[i].kind == PST_COMPLETION_EVENT && completions[i].code == PST_EVENT_CLOSED) {
         peer_enter((struct pst_peer *)(uintptr_t)completions[i].endpoint, NODE_PEER_LEFT, 0);
+        open--;
+      }
     if (clock_now_ns() > deadline + NODE_CLOSE_NS) {
       pst_log(PST_LOG_WARN,
               "an endpoint did not close within its deadline: a bug of its transport");
@@ -401,15 +376,6 @@ static void node_close_endpoints(struct pst_node *node)
   }
 }
 
-static void node_close_descriptors(struct pst_node *node)
-{
-  int fds[] = {node->epoll_fd, node->timer_fd};
-
-  for (int i = 0; i < 2; i++)
-    if (fds[i] >= 0)
-      close(fds[i]);
-}
-
 void pst_node_close(struct pst_node *node)
 {
   if (!node)
@@ -418,10 +384,8 @@ void pst_node_close(struct pst_node *node)
   if (node->worker)
     node_close_endpoints(node);
   while (node->peers) {
-    struct pst_peer *peer = node->peers;
-    node->peers = peer->next;
-    offer_drop_all(peer);
-    peer_forget(peer);
+    offer_drop_all(node->peers);
+    peer_forget(node->peers);
   }
   while (node->areas) {
     node->areas->uses = 0;
@@ -435,7 +399,10 @@ void pst_node_close(struct pst_node *node)
     pst_config_close(node->configs[i]);
   events_free(&node->events);
   free(node->configs);
-  node_close_descriptors(node);
+  if (node->epoll_fd >= 0)
+    close(node->epoll_fd);
+  if (node->timer_fd >= 0)
+    close(node->timer_fd);
   mailbox_close(&node->mailbox);
   free(node);
 }
@@ -444,7 +411,7 @@ void pst_node_close(struct pst_node *node)
 
 uint16_t pst_node_port(const struct pst_node *node)
 {
-  return control_node_port(node->control);
+  return control_port(node->control);
 }
 
 uint64_t pst_node_transfer_max(const struct pst_node *node)

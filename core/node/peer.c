@@ -5,10 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "area.h"
-#include "exports.h"
-#include "imports.h"
-#include "peer.h"
 #include "peer_rma.h"
 #include "util/limit_remedy.h"
 
@@ -103,7 +99,7 @@ int pst_peer_send(struct pst_peer *peer, const void *bytes, uint64_t length)
 
 /* JOINED, LEFT, ROOM and, for what is under way, a DONE or a MESSAGE each; of each region of the
  * peer's OFFERED and WITHDRAWN. */
-uint32_t peer_entries(const struct pst_node *node)
+static uint32_t peer_entries(const struct pst_node *node)
 {
   return 3 + node->depth + node->messages + 2 * node->offers;
 }
@@ -137,18 +133,12 @@ static int peer_open_ring(struct pst_node *node, struct pst_peer *peer)
   return node->ops->ring_open(node->worker, &ring, &peer->ring_region.path, &peer->ring);
 }
 
-/* An area whose memory's own copies will move what goes to this peer, if there is one. */
-static const struct pst_area *peer_device_area(const struct pst_node *node)
-{
-  const struct pst_area *area = node->areas;
-
-  while (area && area->own.region.mem.host)
-    area = area->next;
-  return area;
-}
-
 static int peer_open_endpoint(struct pst_node *node, struct pst_peer *peer)
 {
+  /* One whose memory's own copies will move what goes to this peer, if there is one. */
+  const struct pst_area *area = node->areas;
+  while (area && area->own.region.mem.host)
+    area = area->next;
   struct pst_endpoint_params params = {
       .struct_size = sizeof(params),
       .roles = PST_ROLE_SENDER | PST_ROLE_RECEIVER | PST_ROLE_RMA,
@@ -160,24 +150,11 @@ static int peer_open_endpoint(struct pst_node *node, struct pst_peer *peer)
       .pieces = node->request_pieces,
       .message_max = node->message_max,
       .timeout_ns = node->connect_timeout_ns,
-      .mr = peer_device_area(node) ? peer_device_area(node)->own.region.mr
-                                   : peer->sends.block->region.mr,
+      .mr = area ? area->own.region.mr : peer->sends.block->region.mr,
       .domain = peer->id,
   };
 
   return node->ops->endpoint_open(node->worker, &params, &peer->endpoint);
-}
-
-static void peer_drop_objects(struct pst_peer *peer)
-{
-  struct pst_node *node = peer->node;
-
-  operate_close(peer);
-  node->ops->ring_close(node->worker, peer->ring);
-  region_close(&peer->ring_region);
-  send_share_give(node, &peer->sends);
-  blob_free(&peer->address);
-  free(peer->lengths);
 }
 
 int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_peer **peer)
@@ -192,6 +169,9 @@ int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_p
   made->node = node;
   made->id = id;
   snprintf(made->text, sizeof(made->text), "%s", text);
+  made->next = node->peers;
+  node->peers = made;
+  node->peer_count++;
   made->lengths = calloc(node->messages, sizeof(*made->lengths));
   rc = made->lengths ? peer_open_ring(node, made) : -ENOMEM;
   if (rc == 0)
@@ -201,36 +181,59 @@ int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_p
   if (rc == 0)
     rc = peer_open_endpoint(node, made);
   if (rc < 0) {
-    peer_drop_objects(made);
-    events_unreserve(&node->events, peer_entries(node));
-    free(made);
+    peer_forget(made);
     return rc;
   }
   made->rma.endpoint = made->endpoint;
-  made->next = node->peers;
-  node->peers = made;
-  node->peer_count++;
   *peer = made;
   return 0;
 }
 
 void peer_forget(struct pst_peer *peer)
 {
+  struct pst_node *node = peer->node;
+  struct pst_peer **at = &node->peers;
+
+  while (*at != peer)
+    at = &(*at)->next;
+  *at = peer->next;
+  node->peer_count--;
+  events_unreserve(&node->events, peer_entries(node) + peer->takens);
   remote_drop_all(peer);
-  peer_drop_objects(peer);
-  peer->node->peer_count--;
+  operate_close(peer);
+  node->ops->ring_close(node->worker, peer->ring);
+  region_close(&peer->ring_region);
+  send_share_give(node, &peer->sends);
+  blob_free(&peer->address);
+  free(peer->lengths);
   free(peer);
 }
 
 /* ---- Meeting and going on ---------------------------------------------------------- */
 
-int peer_address(struct pst_peer *peer, void *bytes, struct pst_blob *blob)
+static int peer_address(struct pst_peer *peer, void *bytes, struct pst_blob *blob)
 {
-  struct pst_node *node = peer->node;
-
   *blob = (struct pst_blob){
       .struct_size = sizeof(*blob), .capacity = CONTROL_ADDRESS_MAX, .bytes = bytes};
-  return node->ops->endpoint_address(peer->endpoint, blob);
+  return peer->node->ops->endpoint_address(peer->endpoint, blob);
+}
+
+bool peer_say_address(struct pst_peer *peer, enum wire_type type)
+{
+  unsigned char bytes[CONTROL_ADDRESS_MAX];
+  struct pst_blob blob;
+  char text[256];
+  int rc = peer_address(peer, bytes, &blob);
+
+  if (rc == 0)
+    rc = control_node_say(peer->node->control, &(struct control_node_message){
+                                                   .type = type, .id = peer->id, .blob = &blob});
+  if (rc == 0)
+    return true;
+  snprintf(text, sizeof(text), "the endpoint's address cannot be sent: %s%s", strerror(-rc),
+           peer_remedy(rc));
+  peer_leave(peer, PST_CLOSE_ABORT, rc, text);
+  return false;
 }
 
 /* Neither of the two words of its end has come. */
@@ -282,32 +285,6 @@ void peer_meet_again(struct pst_peer *peer, struct pst_blob *address)
   blob_free(&peer->address);
   peer->address = *address;
   *address = (struct pst_blob){0};
-}
-
-void peer_leave_untold(struct pst_peer *peer, int code)
-{
-  char text[256];
-
-  snprintf(text, sizeof(text), "the endpoint's address cannot be sent: %s%s", strerror(-code),
-           peer_remedy(code));
-  peer_leave(peer, PST_CLOSE_ABORT, code, text);
-}
-
-/* Ours has changed: without it the peer would go on to reach for what is no more. */
-static void peer_readdressed(struct pst_peer *peer)
-{
-  unsigned char bytes[CONTROL_ADDRESS_MAX];
-  struct pst_blob blob;
-
-  if (!peer_is_whole(peer))
-    return;
-  int rc = peer_address(peer, bytes, &blob);
-  if (rc == 0)
-    rc = control_node_say(
-        peer->node->control,
-        &(struct control_node_message){.type = WIRE_READDRESS, .id = peer->id, .blob = &blob});
-  if (rc < 0)
-    peer_leave_untold(peer, rc);
 }
 
 static void peer_connected(struct pst_peer *peer)
@@ -395,7 +372,9 @@ void peer_take(struct pst_peer *peer, const struct pst_completion *completion)
     peer_transport_over(peer, completion->status);
     break;
   case PST_EVENT_READDRESS:
-    peer_readdressed(peer);
+    /* Without it the peer would go on to reach for what is no more. */
+    if (peer_is_whole(peer))
+      peer_say_address(peer, WIRE_READDRESS);
     break;
   case PST_EVENT_CLOSED:
     peer_endpoint_closed(peer);

@@ -3,18 +3,68 @@
 #ifndef PST_NODE_PEER_H
 #define PST_NODE_PEER_H
 
-#include "engine/region.h"
 #include "engine/rma.h"
 #include "node.h"
-#include "peer_state.h"
-#include "send_pool.h"
 
 struct node_offer;
-struct node_remote;
 struct node_use;
+
+#define NODE_TEXT_MAX 512
+
+enum node_peer_state {
+  NODE_PEER_JOINING,   /* waits for WELCOME and for CONNECTED */
+  NODE_PEER_UNREACHED, /* the transport has failed first: waits for the control channel's word */
+  NODE_PEER_TRANSPORT_LOST, /* waits for the control channel's word */
+  NODE_PEER_JOINED,
+  NODE_PEER_CONTROL_LOST, /* waits for the transport's word, behind what has arrived */
+  NODE_PEER_DRAINING,     /* we leave: messages that are queued go first */
+  NODE_PEER_CLOSING,      /* waits for EVENT CLOSED */
+  NODE_PEER_LEFT,         /* its last event is on its way; it is freed behind that one */
+};
+
+/* Whose reason for the end is the better one. */
+enum peer_rank { PEER_RANK_NONE, PEER_RANK_TRANSPORT, PEER_RANK_CONTROL, PEER_RANK_OURS };
+
+struct peer_end {
+  enum peer_rank rank;
+  int code;
+  char text[NODE_TEXT_MAX];
+};
 
 /* What the application was refused for want of room, and is to hear of. */
 enum peer_room { PEER_ROOM_SEND = 1, PEER_ROOM_POST = 2 };
+
+/*
+ * Memory that messages to peers are sent from. A block holds the slots of several peers, so that a
+ * peer costs no allocation and no registration of its own. No peer has rights there. Where a
+ * transport lends what is sent, receivers map the block: then each peer has one of its own.
+ */
+struct send_block {
+  struct send_block *next;
+  struct region region;
+  uint32_t shares;
+  uint32_t free_count;
+  uint32_t free[]; /* stack of indices */
+};
+
+/* The slots of one peer; block NULL: none. */
+struct send_share {
+  struct send_block *block;
+  uint64_t offset; /* of the first slot */
+};
+
+/* A region of the peer's on offer to us. */
+struct node_remote {
+  struct node_remote *next;
+  uint32_t id;
+  uint32_t access;
+  uint32_t plain; /* bits of PST_OP_WRITE and PST_OP_READ, where they may be posted; 0: withdrawn */
+  uint64_t length;
+  bool is_withdrawn;
+  uint32_t uses;             /* is_withdrawn: operations under way */
+  struct pst_remote *remote; /* NULL: not opened yet */
+  struct pst_blob blob;      /* until then; bytes and descriptors are ours */
+};
 
 struct pst_peer {
   struct pst_node *node;
@@ -59,20 +109,79 @@ struct pst_peer {
   uint64_t remote_bytes;
 };
 
+/* ---- peer.c ---- */
 int peer_open(struct pst_node *node, uint64_t id, const char *text, struct pst_peer **peer);
 /* With its objects; the endpoint is closed. */
 void peer_forget(struct pst_peer *peer);
-/* Entries that one peer's events may need. */
-uint32_t peer_entries(const struct pst_node *node);
-int peer_address(struct pst_peer *peer, void *bytes, struct pst_blob *blob);
+/* Tell it where our endpoint is, by WELCOME or READDRESS. False: it is left instead. */
+bool peer_say_address(struct pst_peer *peer, enum wire_type type);
 void peer_meet(struct pst_peer *peer, const struct pst_blob *address, uint64_t message_max);
 /* The peer's endpoint has another address now; takes the blob over. */
 void peer_meet_again(struct pst_peer *peer, struct pst_blob *address);
-/* What would name the endpoint could not be made, or not be sent. */
-void peer_leave_untold(struct pst_peer *peer, int code);
 void peer_take(struct pst_peer *peer, const struct pst_completion *completion);
 void peer_progress(struct pst_peer *peer, uint64_t now);
 bool peer_is_due(const struct pst_peer *peer); /* progress would do something */
+
+/* ---- peer_state.c ---- */
+/* deadline_ns: when what the state waits for is given up; 0: never. In CLOSING and LEFT there is
+ * none, as the transport has its own. */
+void peer_enter(struct pst_peer *peer, enum node_peer_state state, uint64_t deadline_ns);
+/* One of the two words. */
+void peer_control_over(struct pst_peer *peer, int code, const char *text);
+void peer_transport_over(struct pst_peer *peer, int status);
+/* Leave, for this reason if there is none yet. mode: enum pst_close_mode. */
+void peer_leave(struct pst_peer *peer, uint32_t mode, int code, const char *text);
+/* The deadline has passed. */
+void peer_overdue(struct pst_peer *peer);
+/* What was queued has gone out, of one that is DRAINING. */
+void peer_drained(struct pst_peer *peer);
+/* CLOSED has come. */
+void peer_closed(struct pst_peer *peer);
+
+/* It has joined, and we do not leave: what it sends is for the application. */
+static inline bool peer_state_is_in(enum node_peer_state state)
+{
+  return state >= NODE_PEER_TRANSPORT_LOST && state <= NODE_PEER_CONTROL_LOST;
+}
+
+/* Its endpoint takes requests, when it is connected. */
+static inline bool peer_state_takes(enum node_peer_state state)
+{
+  return state >= NODE_PEER_JOINED && state <= NODE_PEER_DRAINING;
+}
+
+/* ---- send_pool.c ---- */
+/* 0 or -errno; the log says why not. */
+int send_share_take(struct pst_node *node, struct send_share *share);
+/* Nothing is sent from it any more. The last of a block frees that. */
+void send_share_give(struct pst_node *node, struct send_share *share);
+
+/* ---- exports.c: regions of ours on offer to it ---- */
+/* The peer's answer. */
+void offer_taken(struct pst_peer *peer, uint32_t id, int code, const char *text);
+void offer_drop_all(struct pst_peer *peer);
+
+/* ---- imports.c: regions of its on offer to us ---- */
+/* Takes the blob over. */
+void remote_offered(struct pst_peer *peer, const struct control_node_message *offer,
+                    struct pst_blob *blob);
+void remote_open_all(struct pst_peer *peer); /* those that came before the transport was there */
+void remote_withdrawn(struct pst_peer *peer, uint32_t id);
+/* One operation less is under way in one that was withdrawn. */
+void remote_unuse(struct pst_peer *peer, struct node_remote *remote);
+void remote_drop(struct pst_peer *peer, struct node_remote *remote);
+void remote_drop_all(struct pst_peer *peer);
+struct node_remote *remote_find(const struct pst_peer *peer, uint32_t id);
+
+/* Say something of a region on offer. */
+static inline int peer_say(const struct pst_peer *peer, enum wire_type type, uint32_t region,
+                           int code, const char *text)
+{
+  return control_node_say(
+      peer->node->control,
+      &(struct control_node_message){
+          .type = type, .id = peer->id, .region = region, .code = code, .text = text});
+}
 
 static inline bool peer_messages_wait(const struct pst_peer *peer)
 {

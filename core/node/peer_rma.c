@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "engine/rma_plain.h"
-#include "imports.h"
 #include "peer_rma.h"
 
 #define BATCH 16 /* operations that are checked at a time */

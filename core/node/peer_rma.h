@@ -3,7 +3,6 @@
 #ifndef PST_NODE_PEER_RMA_H
 #define PST_NODE_PEER_RMA_H
 
-#include "area.h"
 #include "peer.h"
 
 struct node_remote;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of a peer, and why it ends. */
-#include "peer_state.h"
 
 #include <assert.h>
 #include <errno.h>

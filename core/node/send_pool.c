@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that messages to peers are sent from. */
-#include "send_pool.h"
-
 #include <assert.h>
 #include <stdlib.h>
+
+#include "peer.h"
 
 /* As many as there are, so that blocks are few and none is much larger than what is in use. */
 static uint32_t send_block_shares(const struct pst_node *node)

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "engine/device.h"
-#include "engine/mailbox.h"
+#include "util/mailbox.h"
 
 #define SESSION_POLL_BATCH 128 /* completions that a poll of a transport asks for */
 /* Messages of one copy and of one check: each costs a device the same, be they few or many. */

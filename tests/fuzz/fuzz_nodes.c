@@ -368,7 +368,7 @@ static int new_socket(void)
 static struct end come(void)
 {
   struct sockaddr_in to = {.sin_family = AF_INET,
-                           .sin_port = htons(control_node_port(control)),
+                           .sin_port = htons(control_port(control)),
                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   struct end end = {.fd = new_socket(), .side = -1};
   const uint32_t how = take();

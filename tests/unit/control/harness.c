@@ -94,6 +94,7 @@ struct end *end_new(void)
   end->params.heartbeat_ns = MS(50);
   end->params.peer_timeout_ns = MS(30000);
   end->limits = control_default_limits;
+  end->params.limits = &end->limits;
   end->error = (struct pst_error)PST_ERROR_INIT;
   return end;
 }
@@ -125,8 +126,8 @@ int end_open(struct end *end)
 {
   const struct control_callbacks callbacks = {.context = end, .heard = on_heard};
 
-  return control_open_limited(&end->params, &end->limits, &callbacks, end->streams,
-                              end->stream_count, &end->control, &end->error);
+  return control_open(&end->params, &callbacks, end->streams, end->stream_count, &end->control,
+                      &end->error);
 }
 
 int end_listen(struct end *end)

@@ -167,13 +167,13 @@ static void test_messages_of_nodes(void **state)
   memset(payload, 0x3C, sizeof payload);
   for (uint32_t bytes = 0; bytes <= WIRE_PAYLOAD_MAX; bytes += WIRE_PAYLOAD_MAX) {
     start(WIRE_MESSAGE);
-    said.payload = payload;
-    said.payload_length = bytes;
+    said.blob = payload;
+    said.blob_length = bytes;
     round_trip();
-    assert_int_equal(heard.payload_length, bytes);
-    assert_memory_equal(heard.payload, payload, bytes);
+    assert_int_equal(heard.blob_length, bytes);
+    assert_memory_equal(heard.blob, payload, bytes);
   }
-  said.payload_length = WIRE_PAYLOAD_MAX + 1;
+  said.blob_length = WIRE_PAYLOAD_MAX + 1;
   assert_int_equal(wire_encode(&said, frame, sizeof frame, &length), -EINVAL);
   start(WIRE_ROOM);
   said.count = UINT32_MAX;

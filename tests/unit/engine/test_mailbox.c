@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "engine/mailbox.h"
+#include "util/mailbox.h"
 
 struct letter {
   struct mail mail;

@@ -82,10 +82,8 @@ static void tell(const struct lie *lie)
   said.region_id = lie->region;
   said.access = ALL_ACCESS;
   said.blob = remote;
-  said.blob_length = sizeof(remote);
+  said.blob_length = lie->type == WIRE_MESSAGE ? 5 : sizeof(remote);
   said.region_length = lie->length;
-  said.payload = remote;
-  said.payload_length = 5;
   said.count = 1;
   between_add(&between, &said);
 }

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "node/send_pool.h"
+#include "node/peer.h"
 
 #define PEERS 100u
 #define SLOTS 8u

@@ -3,8 +3,8 @@
  * The way from the control thread to a thread of a session or node. Any thread
  * puts mail in; its owner takes all of it at once. Putting in wakes the owner.
  */
-#ifndef PST_ENGINE_MAILBOX_H
-#define PST_ENGINE_MAILBOX_H
+#ifndef PST_UTIL_MAILBOX_H
+#define PST_UTIL_MAILBOX_H
 
 #include <pthread.h>
 #include <stdatomic.h>
