@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARENA_BLOCK_BYTES 16384
+#define ARENA_FIRST_BYTES 256
+#define ARENA_BLOCK_BYTES 16384 /* each block is twice the one before, up to this */
 
 struct arena_block {
   struct arena_block *next;
@@ -18,13 +19,17 @@ struct arena_block {
 
 void *arena_alloc(struct arena *arena, size_t size_bytes)
 {
+  arena->no_memory |= size_bytes > SIZE_MAX / 2;
   if (size_bytes > SIZE_MAX / 2)
     return NULL;
   size_t need = (size_bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
   struct arena_block *block = arena->blocks;
   if (!block || block->size - block->used < need) {
-    size_t size = need > ARENA_BLOCK_BYTES ? need : ARENA_BLOCK_BYTES;
+    size_t size = block ? 2 * block->size : ARENA_FIRST_BYTES;
+    size = size < ARENA_BLOCK_BYTES ? size : ARENA_BLOCK_BYTES;
+    size = size > need ? size : need;
     block = calloc(1, sizeof(*block) + size);
+    arena->no_memory |= !block;
     if (!block)
       return NULL;
     block->size = size;

@@ -3,6 +3,7 @@
 #ifndef PST_CONFIG_ARENA_H
 #define PST_CONFIG_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <penstock/plugin.h>
@@ -10,6 +11,8 @@
 struct arena_block;
 struct arena {
   struct arena_block *blocks;
+  bool no_memory; /* an allocation has failed: whoever asked may go on with NULL until that is told
+                   */
 };
 
 /* Zeroed, aligned for any object. NULL: no memory. */

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ask.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "options.h"
+#include "check.h"
 
 #define TEXT_MAX 512
 
@@ -35,13 +33,12 @@ static void lower(uint64_t *limit, uint64_t other)
     *limit = other;
 }
 
-void ask_plugin(const struct ask *ask, const struct pst_description *description,
-                const struct pst_options *options, struct pst_facts *facts)
+void ask_plugin(const struct ask *ask, const struct config_plugin *plugin, struct pst_facts *facts)
 {
   const struct asked asked = {.check = {.struct_size = sizeof(asked.check),
                                         .side = ask->side,
                                         .flags = ask->flags,
-                                        .options = options,
+                                        .options = plugin->options,
                                         .option_uint = options_get_uint,
                                         .option_string = options_get_string,
                                         .option_item = options_get_item,
@@ -50,9 +47,9 @@ void ask_plugin(const struct ask *ask, const struct pst_description *description
                               .ask = ask};
   struct pst_facts known = {.struct_size = sizeof(known)};
 
-  if (!description->check)
+  if (!plugin->description || !plugin->description->check)
     return;
-  description->check(&asked.check, &known);
+  plugin->description->check(&asked.check, &known);
   lower(&facts->message_max, known.message_max);
   lower(&facts->slots_max, known.slots_max);
   facts->lacks |= known.lacks;

@@ -11,8 +11,8 @@ static void check_cpus(struct check *check, const struct node *map, struct node 
 {
   const struct node *node = node_value(map, "cpus");
   struct config *config = &check->owner->config;
-  struct node *list =
-      effective_list(check, effective, "cpus", node ? &node->place : &place_default);
+  struct node *list = node_add(check->arena, effective, NODE_LIST, "cpus", NULL,
+                               node ? &node->place : &place_default);
   if (!node || !list)
     return;
   if (node->type != NODE_LIST) {
@@ -21,8 +21,8 @@ static void check_cpus(struct check *check, const struct node *map, struct node 
     return;
   }
   static const struct schema_key cpu = {
-      .rule = {.name = "cpus", .type = PST_OPTION_UINT, .max = 65535}, .store = STORE_U32};
-  uint32_t *cpus = check_alloc(check, (node->count + 1) * sizeof(*cpus));
+      .rule = {.name = "cpus", .type = PST_OPTION_UINT, .max = 65535}, .is_stored = true};
+  uint32_t *cpus = arena_alloc(check->arena, (node->count + 1) * sizeof(*cpus));
   if (node->count > SCHEMA_THREADS_MAX) {
     findings_add(check->findings, &node->place, "cpus: more than %d entries", SCHEMA_THREADS_MAX);
     return;
@@ -40,7 +40,7 @@ static void check_threads(struct check *check, struct node *node, const struct p
                           struct node *effective)
 {
   struct node *map = check_map(check, &schema_threads, node);
-  struct node *out = effective_map(check, effective, "threads", &place_default);
+  struct node *out = node_add(check->arena, effective, NODE_MAP, "threads", NULL, &place_default);
   if (!out)
     return;
   check_keys(check, &schema_threads, map, place, &check->owner->config, out, 0, NULL);
@@ -90,12 +90,12 @@ void check_root(struct check *check, const char *source, struct node *root)
                  "expected a mapping; begin with the line \"penstock: 1\"");
     return;
   }
-  struct node *effective = effective_map(check, NULL, NULL, &root->place);
+  struct node *effective = node_add(check->arena, NULL, NODE_MAP, NULL, NULL, &root->place);
   check->owner->effective = effective;
   if (!effective || !check_version(check, root, effective))
     return;
   struct node *map = check_map(check, &schema_root, root);
-  struct transport_state global;
+  struct config_transport global;
   check_control(check, node_value(map, "control"), effective);
   check_threads(check, node_value(map, "threads"), &root->place, effective);
   check_transport(check, node_value(map, "transport"), &root->place, 0, NULL, &global);

@@ -63,40 +63,27 @@ static void check_address(struct check *check, const char *key, const char *addr
                  key, address);
 }
 
-/* `listen` and `connect` are `address` where they are not written. */
-static const char *fill_address(struct check *check, struct node *map, const char *key,
-                                const char *written)
+/* `listen` and `connect` are `address` where they are not written; *before is what a key that is
+ * made so stands behind, in the order of the schema. */
+static const char *fill_address(struct check *check, struct node *map, struct node **before,
+                                const char *key, const char *written)
 {
-  const struct node *node = node_find(map, key);
+  struct node *node = node_find(map, key);
   const struct node *address = node_find(map, "address");
   if (written && node) {
     check_address(check, key, written, &node->place);
+    *before = node;
     return written;
   }
   if (!address)
     return written;
   check_address(check, "address", address->text, &address->place);
-  effective_scalar(check, map, key, address->text, &address->place);
-  return address->text;
-}
-
-/* In the order of the schema, whatever was written and whatever filled in. */
-static void order_keys(struct node *map, const struct schema_map *schema)
-{
-  struct node ordered = {.type = NODE_MAP};
-  for (size_t i = 0; i < schema->count; i++) {
-    for (struct node *child = map->first, *next = NULL; child; child = next) {
-      next = child->next;
-      if (strcmp(child->key, schema->keys[i].rule.name) != 0)
-        continue;
-      node_remove(map, child);
-      node_append(&ordered, child);
-      break;
-    }
-  }
-  map->first = ordered.first;
-  map->last = ordered.last;
-  map->count = ordered.count;
+  node = node_add(check->arena, NULL, NODE_SCALAR, key, address->text, &address->place);
+  if (!node)
+    return NULL;
+  node_insert(map, *before, node);
+  *before = node;
+  return node->text;
 }
 
 void check_control(struct check *check, struct node *node, struct node *effective)
@@ -105,16 +92,16 @@ void check_control(struct check *check, struct node *node, struct node *effectiv
   if (node && node->type == NODE_SCALAR && strcmp(node->text, "none") == 0) {
     config->control.none = true;
     config->control.heartbeat_ns = COUNTERS_EVERY_NS;
-    effective_scalar(check, effective, "control", "none", &node->place);
+    node_add(check->arena, effective, NODE_SCALAR, "control", "none", &node->place);
     return;
   }
   struct node *map = check_map(check, &schema_control, node);
-  struct node *out = effective_map(check, effective, "control", &place_default);
+  struct node *out = node_add(check->arena, effective, NODE_MAP, "control", NULL, &place_default);
   if (!out)
     return;
   check_keys(check, &schema_control, map, node ? &node->place : &place_default, config, out, 0,
              NULL);
-  config->control.listen = fill_address(check, out, "listen", config->control.listen);
-  config->control.connect = fill_address(check, out, "connect", config->control.connect);
-  order_keys(out, &schema_control);
+  struct node *before = node_find(out, "address");
+  config->control.listen = fill_address(check, out, &before, "listen", config->control.listen);
+  config->control.connect = fill_address(check, out, &before, "connect", config->control.connect);
 }

@@ -11,10 +11,8 @@ struct facts_at {
   struct check *check;
   const struct node *map; /* the stream's */
   const struct config_stream *stream;
-  const struct transport_state *transport;
-  const struct pst_facts *facts;
-  const char *memory_name;
-  const struct pst_facts *memory;
+  const struct config_plugin *transport, *memory;
+  const struct pst_facts *facts, *memory_facts;
   bool receives;
 };
 
@@ -25,7 +23,7 @@ static const struct place *place_of(const struct facts_at *at, const struct node
 
 static void check_sizes(const struct facts_at *at)
 {
-  const char *name = at->transport->plugin.name;
+  const char *name = at->transport->name;
   if (at->facts->message_max && at->stream->message > at->facts->message_max) {
     findings_add(
         at->check->findings, place_of(at, node_value(at->map, "message")),
@@ -46,7 +44,7 @@ static void need(const struct facts_at *at, const struct node *key, uint64_t cap
   if ((at->facts->lacks & capabilities) == capabilities)
     findings_add(at->check->findings, place_of(at, key),
                  "%s, which transport %s does not have as it is set up; %s", what,
-                 at->transport->plugin.name, remedy);
+                 at->transport->name, remedy);
 }
 
 static void check_receiver(const struct facts_at *at)
@@ -75,13 +73,13 @@ static void check_receiver(const struct facts_at *at)
 /* `path: mapped` is for host memory that a device sees. */
 static void check_mapped(const struct facts_at *at, const struct node *path)
 {
-  const uint32_t kinds = at->memory->memory_kinds;
+  const uint32_t kinds = at->memory_facts->memory_kinds;
 
   if (kinds && !(kinds & 1u << PST_MEMORY_MAPPED))
     findings_add(at->check->findings, place_of(at, path),
                  "path: mapped needs memory that a device sees by a mapping, and memory %s is "
                  "none; write \"path: auto\", or take the device's memory",
-                 at->memory_name);
+                 at->memory->name);
 }
 
 /* A direct path takes memory that the transport itself can reach. */
@@ -97,13 +95,13 @@ static void check_direct(const struct facts_at *at, const struct node *path)
                {PST_NEED_PINNED, "pinned memory"}};
 
   for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++) {
-    if (!(at->facts->direct_needs & at->memory->memory_lacks & needs[i].need))
+    if (!(at->facts->direct_needs & at->memory_facts->memory_lacks & needs[i].need))
       continue;
     findings_add(at->check->findings, place_of(at, path),
                  "path: direct is not possible: transport %s %s %s, and memory %s has none; write "
                  "\"path: auto\", which stages",
-                 at->transport->plugin.name, at->receives ? "receives into" : "sends from",
-                 needs[i].text, at->memory_name);
+                 at->transport->name, at->receives ? "receives into" : "sends from", needs[i].text,
+                 at->memory->name);
     return;
   }
 }
@@ -121,14 +119,22 @@ static void check_paths(const struct facts_at *at)
 }
 
 void check_facts(struct check *check, struct node *map, const struct config_stream *stream,
-                 const struct transport_state ends[2], const struct pst_facts facts[2],
-                 const char *const memory_names[2], const struct pst_facts memories[2])
+                 const struct pst_facts facts[2], const struct pst_facts memories[2])
 {
+  const struct config_plugin *const transports[] = {&stream->sender.transport.plugin,
+                                                    &stream->receiver.transport.plugin};
+  const struct config_plugin *const memory[] = {&stream->sender.memory, &stream->receiver.memory};
   for (int e = 0; e < 2; e++) {
-    const struct facts_at at = {check,           map,          stream, &ends[e], &facts[e],
-                                memory_names[e], &memories[e], e == 1};
+    const struct facts_at at = {.check = check,
+                                .map = map,
+                                .stream = stream,
+                                .transport = transports[e],
+                                .memory = memory[e],
+                                .facts = &facts[e],
+                                .memory_facts = &memories[e],
+                                .receives = e == 1};
     check_paths(&at);
-    if (!ends[e].plugin.description)
+    if (!at.transport->description)
       continue;
     check_sizes(&at);
     if (check->owner->config.is_node)
@@ -138,7 +144,7 @@ void check_facts(struct check *check, struct node *map, const struct config_stre
       need(&at, node_value(map, "transport"), PST_CAP_FOREIGN,
            "`control: none` needs a transport to peers without Penstock",
            "take one that is, such as udp, or remove \"control: none\"");
-    if (e == 1)
+    if (at.receives)
       check_receiver(&at);
   }
 }

@@ -3,13 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../util/nearest.h"
 #include "check.h"
+#include "util/nearest.h"
+#include "util/text.h"
 
 #define WORDS_MAX 512
 #define NAMES_MAX 32 /* keys of a mapping that are suggested from */
-
-/* ---- Mappings ----------------------------------------------------------------- */
 
 static const char *map_words(const struct schema_map *map)
 {
@@ -17,24 +16,20 @@ static const char *map_words(const struct schema_map *map)
 }
 
 /* Adds a mapping that has a key of this name. */
-static size_t add_place(const struct schema_map *map, const char *key, char *words, size_t size,
-                        size_t at)
+static void add_place(const struct schema_map *map, const char *key, char *words, size_t size)
 {
-  if (!map || at >= size || !schema_find(map, key))
-    return at;
-  return at + (size_t)snprintf(words + at, size - at, "%s%s", at ? " or " : "", map_words(map));
+  if (map && schema_find(map, key))
+    text_add(words, size, "%s%s", words[0] ? " or " : "", map_words(map));
 }
 
 /* Where else a key of this name stands: "streams[].sender or threads". */
 static void elsewhere(const char *key, char *words, size_t size)
 {
-  size_t at = 0;
-
-  words[0] = '\0';
   for (size_t i = 0; schema_maps[i]; i++) {
-    at = add_place(schema_maps[i], key, words, size, at);
-    for (size_t k = 0; k < schema_maps[i]->program_count; k++)
-      at = add_place(schema_maps[i]->program[k].map, key, words, size, at);
+    add_place(schema_maps[i], key, words, size);
+    for (const struct schema_key *in = schema_maps[i]->keys; in->rule.name; in++)
+      if (in->program)
+        add_place(in->map, key, words, size);
   }
 }
 
@@ -43,36 +38,18 @@ static void report_unknown(struct check *check, const struct schema_map *map,
 {
   const char *names[NAMES_MAX];
   size_t count = 0;
-  char words[WORDS_MAX] = "";
-  size_t at = 0;
-  for (size_t i = 0; i < map->count && count < NAMES_MAX; i++)
-    names[count++] = map->keys[i].rule.name;
-  for (size_t i = 0; i < map->program_count && count < NAMES_MAX; i++)
-    names[count++] = map->program[i].rule.name;
-  elsewhere(node->key, words, sizeof(words));
-  if (words[0]) {
-    findings_add(check->findings, &node->key_place,
-                 "unknown key \"%.60s\" in %s; it belongs under %s", node->key, map_words(map),
-                 words);
-    return;
-  }
-  const char *near = nearest_name(node->key, names, count);
-  if (near) {
-    findings_add(check->findings, &node->key_place,
-                 "unknown key \"%.60s\" in %s; did you mean \"%s\"?", node->key, map_words(map),
-                 near);
-    return;
-  }
-  if (schema_find(map, "options")) {
-    findings_add(check->findings, &node->key_place,
-                 "unknown key \"%.60s\" in %s; options of the plugin stand under \"options\"",
-                 node->key, map_words(map));
-    return;
-  }
-  for (size_t i = 0; i < count && at < sizeof(words); i++)
-    at += (size_t)snprintf(words + at, sizeof(words) - at, "%s%s", i ? ", " : "", names[i]);
-  findings_add(check->findings, &node->key_place, "unknown key \"%.60s\" in %s; there are: %s",
-               node->key, map_words(map), words);
+  char places[WORDS_MAX] = "", remedy[WORDS_MAX + 32] = "";
+  for (const struct schema_key *key = map->keys; key->rule.name && count < NAMES_MAX; key++)
+    names[count++] = key->rule.name;
+  elsewhere(node->key, places, sizeof(places));
+  if (places[0])
+    snprintf(remedy, sizeof(remedy), "it belongs under %s", places);
+  else if (schema_find(map, "options") && !nearest_name(node->key, names, count))
+    snprintf(remedy, sizeof(remedy), "options of the plugin stand under \"options\"");
+  else
+    nearest_add(node->key, names, count, remedy, sizeof(remedy));
+  findings_add(check->findings, &node->key_place, "unknown key \"%.60s\" in %s; %s", node->key,
+               map_words(map), remedy);
 }
 
 struct node *check_map(struct check *check, const struct schema_map *map, struct node *node)
@@ -80,10 +57,8 @@ struct node *check_map(struct check *check, const struct schema_map *map, struct
   if (!node || node->null)
     return NULL;
   struct node *expanded = schema_expand(check->arena, map, node);
-  if (!expanded) {
-    check->findings->no_memory = true;
+  if (!expanded)
     return NULL;
-  }
   if (expanded->type != NODE_MAP) {
     findings_add(check->findings, &expanded->place,
                  "%s: expected a mapping (\"key: value\" lines)%s%s%s, found a %s", map_words(map),
@@ -98,36 +73,20 @@ struct node *check_map(struct check *check, const struct schema_map *map, struct
   return expanded;
 }
 
-/* ---- Plain values ---------------------------------------------------------------- */
-
-static bool store(struct check *check, const struct schema_key *key, const struct value *value,
+/* A bool, a uint32_t (UINT and ENUM), a uint64_t (what has a unit) or a text. */
+static void store(struct check *check, const struct schema_key *key, const struct value *value,
                   const char *text, void *base)
 {
   char *at = (char *)base + key->offset;
-  const char *copy;
-  uint32_t u32 = (uint32_t)value->number;
-  switch (key->store) {
-  case STORE_NONE:
-    return true;
-  case STORE_BOOL:
+  const uint32_t number = (uint32_t)value->number;
+  if (key->rule.type == PST_OPTION_STRING)
+    *(const char **)at = arena_string(check->arena, text);
+  else if (key->rule.type == PST_OPTION_BOOL)
     *(bool *)at = value->number != 0;
-    return true;
-  case STORE_U32:
-  case STORE_ENUM:
-    memcpy(at, &u32, sizeof(u32));
-    return true;
-  case STORE_U64:
+  else if (key->rule.type == PST_OPTION_UINT || key->rule.type == PST_OPTION_ENUM)
+    memcpy(at, &number, sizeof(number));
+  else
     memcpy(at, &value->number, sizeof(value->number));
-    return true;
-  case STORE_DOUBLE:
-    memcpy(at, &value->real, sizeof(value->real));
-    return true;
-  case STORE_STRING:
-    copy = arena_string(check->arena, text);
-    memcpy(at, &copy, sizeof(copy));
-    return copy != NULL;
-  }
-  return true;
 }
 
 void check_value(struct check *check, const struct schema_key *key, const char *text,
@@ -145,14 +104,9 @@ void check_value(struct check *check, const struct schema_key *key, const char *
     value_print(rule, &value, canonical, sizeof(canonical));
     text = canonical;
   }
-  if (base && !store(check, key, &value, text, base))
-    check->findings->no_memory = true;
-  struct node *node = effective_scalar(check, effective, rule->name, text, place);
-  if (node) {
-    node->quantity = quantity;
-    node->number = rule->type == PST_OPTION_STRING ? 0 : value.number;
-    node->real = rule->type == PST_OPTION_STRING ? 0 : value.real;
-  }
+  if (base && key->is_stored)
+    store(check, key, &value, text, base);
+  effective_value(check, effective, rule, text, &value, place);
 }
 
 static void report_missing(struct check *check, const struct schema_key *key,
@@ -168,8 +122,7 @@ void check_keys(struct check *check, const struct schema_map *map, const struct 
                 const struct place *place, void *base, struct node *effective, uint32_t bit,
                 const char *because)
 {
-  for (size_t i = 0; i < map->count; i++) {
-    const struct schema_key *key = &map->keys[i];
+  for (const struct schema_key *key = map->keys; key->rule.name; key++) {
     const struct node *child = node_value(node, key->rule.name);
     if (key->rule.scope && !(key->rule.scope & bit)) {
       if (child)

@@ -5,17 +5,11 @@
 #include <string.h>
 
 #include "../util/nearest.h"
-#include "ask.h"
 #include "check.h"
 #include "rules.h"
 
 #define NAMES_MAX 64
 #define WHY_MAX 512
-
-static bool place_is_default(const struct place *place)
-{
-  return place->line == 0 && strcmp(place->source, place_default.source) == 0;
-}
 
 static const char *kind_word(uint32_t kind)
 {
@@ -32,8 +26,8 @@ static void report_no_plugin(struct check *check, uint32_t kind, const char *nam
                              const struct place *place)
 {
   const char *names[NAMES_MAX];
-  char words[WHY_MAX] = "";
-  size_t count = 0, at = 0;
+  char words[WHY_MAX] = "", why[WHY_MAX * 4] = "";
+  size_t count = 0;
   if (check->catalog)
     count = check->catalog->names(check->catalog->context, kind, names, NAMES_MAX);
   if (count > NAMES_MAX)
@@ -45,7 +39,6 @@ static void report_no_plugin(struct check *check, uint32_t kind, const char *nam
       return;
     }
   }
-  char why[WHY_MAX * 4] = "";
   if (check->catalog && check->catalog->missing &&
       check->catalog->missing(check->catalog->context, kind, name, why, sizeof(why))) {
     size_t before = check->findings->total;
@@ -54,84 +47,59 @@ static void report_no_plugin(struct check *check, uint32_t kind, const char *nam
     check->findings->unavailable += check->findings->total - before;
     return;
   }
-  const char *gap = why[0] ? "; " : "";
-  const char *near = nearest_name(name, names, count);
-  if (near) {
-    findings_add(check->findings, place,
-                 "no %s plugin is called \"%.60s\"; did you mean \"%s\"?%s%s", kind_word(kind),
-                 name, near, why[0] ? " " : "", why);
-    return;
-  }
-  for (size_t i = 0; i < count && at < sizeof(words); i++)
-    at += (size_t)snprintf(words + at, sizeof(words) - at, "%s%s", i ? ", " : "", names[i]);
-  findings_add(check->findings, place, "no %s plugin is called \"%.60s\"; there are: %s%s%s",
-               kind_word(kind), name, words[0] ? words : "none", gap, why);
+  bool is_near = nearest_add(name, names, count, words, sizeof(words));
+  findings_add(check->findings, place, "no %s plugin is called \"%.60s\"; %s%s%s%s",
+               kind_word(kind), name, words, count ? "" : "none",
+               why[0] == '\0' ? ""
+               : is_near      ? " "
+                              : "; ",
+               why);
 }
 
-/* ---- Making and copying states ---------------------------------------------- */
-
-static bool hold(struct check *check, struct pst_options *options)
+static void set_place(struct check *check, struct config_plugin *plugin, const struct place *place)
 {
-  struct held_options *held = check_alloc(check, sizeof(*held));
-  if (!held) {
-    options_free(options);
-    return false;
-  }
-  *held = (struct held_options){check->owner->options, options};
-  check->owner->options = held;
-  return true;
+  plugin->place = *place;
+  plugin->origin = place_text(check->arena, place);
 }
 
 /* Defaults of a plugin; description NULL when there is none or no memory. */
 static void begin_plugin(struct check *check, uint32_t kind, const char *name,
                          const struct place *place, const struct place *report_at,
-                         struct plugin_state *state)
+                         struct config_plugin *plugin)
 {
-  *state = (struct plugin_state){.kind = kind, .name = name, .place = *place};
+  *plugin = (struct config_plugin){.kind = kind, .name = name};
+  set_place(check, plugin, place);
   const struct pst_description *description = describe(check, kind, name);
   if (!description) {
     report_no_plugin(check, kind, name, report_at);
     return;
   }
-  int rc = options_new(description->options, description->option_count, &state->options);
+  int rc = options_new(description->options, description->option_count, &plugin->options);
   if (rc == -EINVAL)
     findings_add(check->findings, report_at,
                  "the option table of the %s plugin \"%.60s\" has a default that is no value of "
                  "its type; a bug of the plugin, report it to its author",
                  kind_word(kind), name);
-  else if (rc)
-    check->findings->no_memory = true;
-  if (rc || !hold(check, state->options))
+  check->arena->no_memory |= rc == -ENOMEM;
+  if (rc)
     return;
-  state->origins = check_alloc(check, (description->option_count + 1) * sizeof(struct place));
-  for (uint32_t i = 0; state->origins && i < description->option_count; i++)
-    state->origins[i] = place_default;
-  if (state->origins)
-    state->description = description;
+  options_chain(plugin->options, &check->owner->options);
+  plugin->description = description;
 }
 
-/* The parent's state is shared until something changes it. */
-static bool own_options(struct check *check, struct plugin_state *state,
-                        const struct plugin_state *parent)
+/* The parent's options are shared until something changes them. */
+static bool own_options(struct check *check, struct config_plugin *plugin,
+                        const struct config_plugin *parent)
 {
-  if (!parent || state->options != parent->options)
+  if (!parent || plugin->options != parent->options)
     return true;
-  size_t size = (state->description->option_count + 1) * sizeof(struct place);
-  struct place *origins = check_alloc(check, size);
-  if (!origins || options_clone(parent->options, &state->options)) {
-    check->findings->no_memory = true;
+  if (options_clone(parent->options, &plugin->options)) {
+    check->arena->no_memory = true;
     return false;
   }
-  if (!hold(check, state->options)) {
-    state->options = parent->options;
-    return false;
-  }
-  memcpy(origins, parent->origins, size);
-  state->origins = origins;
+  options_chain(plugin->options, &check->owner->options);
   return true;
 }
-
-/* ---- Options ------------------------------------------------------------------- */
 
 /* NULL: the option may stand here. inherits: the enclosing level has the same
  * plugin, and so a place for what both ends share. */
@@ -148,16 +116,16 @@ static const char *misplaced(const struct pst_option *rule, uint32_t side, bool 
                                   : "is the sender's; write it under \"sender\"";
 }
 
-static int set_option(struct check *check, struct plugin_state *state, const struct node *node,
+static int set_option(struct check *check, struct config_plugin *plugin, const struct node *node,
                       char *why, size_t why_size)
 {
   if (node->type == NODE_SCALAR)
-    return options_set(state->options, node->key, node->text, why, why_size);
+    return options_set(plugin->options, node->key, node->text, why, why_size);
   if (node->type == NODE_MAP) {
     snprintf(why, why_size, "expected one value, found a mapping");
     return -EINVAL;
   }
-  const char **items = check_alloc(check, (node->count + 1) * sizeof(*items));
+  const char **items = arena_alloc(check->arena, (node->count + 1) * sizeof(*items));
   size_t count = 0;
   if (!items)
     return -ENOMEM;
@@ -168,66 +136,57 @@ static int set_option(struct check *check, struct plugin_state *state, const str
     }
     items[count++] = item->text;
   }
-  return options_set_list(state->options, node->key, items, count, why, why_size);
+  return options_set_list(plugin->options, node->key, items, count, why, why_size);
 }
 
-static const struct pst_option *find_option(const struct pst_description *description,
-                                            const char *name, uint32_t *index)
-{
-  for (*index = 0; *index < description->option_count; ++*index)
-    if (strcmp(description->options[*index].name, name) == 0)
-      return &description->options[*index];
-  return NULL;
-}
-
-static void take_option(struct check *check, struct plugin_state *state, const struct node *node,
+static void take_option(struct check *check, struct config_plugin *plugin, const struct node *node,
                         uint32_t side, bool inherits)
 {
   char why[WHY_MAX] = "";
-  uint32_t index = 0;
-  const struct pst_option *rule = find_option(state->description, node->key, &index);
+  const struct pst_option *rule =
+      option_find(plugin->description->options, plugin->description->option_count, node->key);
   const char *wrong = rule ? misplaced(rule, side, inherits) : NULL;
   if (wrong) {
     findings_add(check->findings, &node->key_place, "option \"%s\" of %s %s", rule->name,
-                 state->name, wrong);
+                 plugin->name, wrong);
     return;
   }
   if (node->null)
     return;
-  int rc = set_option(check, state, node, why, sizeof(why));
+  int rc = set_option(check, plugin, node, why, sizeof(why));
   if (rc == -ENOMEM)
-    check->findings->no_memory = true;
+    check->arena->no_memory = true;
   else if (rc == -ENOENT)
-    findings_add(check->findings, &node->key_place, "%s plugin %s: %s", kind_word(state->kind),
-                 state->name, why);
+    findings_add(check->findings, &node->key_place, "%s plugin %s: %s", kind_word(plugin->kind),
+                 plugin->name, why);
   else if (rc)
     findings_add(check->findings, &node->place, "%s: %s", node->key, why);
   else
-    state->origins[index] = node->place;
+    options_mark(plugin->options, node->key, &node->place, place_text(check->arena, &node->place));
 }
 
 static void take_options(struct check *check, const struct node *map, uint32_t side,
-                         const struct plugin_state *parent, struct plugin_state *state)
+                         const struct config_plugin *parent, struct config_plugin *plugin)
 {
   const struct node *options = node_value(map, "options");
-  if (!options || !state->description)
+  if (!options || !plugin->description)
     return;
   if (options->type != NODE_MAP) {
     findings_add(check->findings, &options->place,
                  "options: expected a mapping (\"name: value\" lines)");
     return;
   }
-  bool inherits = parent && parent->options == state->options;
-  if (!options->first || !own_options(check, state, parent))
+  bool inherits = parent && parent->options == plugin->options;
+  if (!options->first || !own_options(check, plugin, parent))
     return;
   for (const struct node *node = options->first; node; node = node->next)
-    take_option(check, state, node, side, inherits);
+    take_option(check, plugin, node, side, inherits);
 }
 
 /* The plugin that a mapping names, over the parent's. */
 static void take_plugin(struct check *check, uint32_t kind, const struct node *map,
                         const struct place *place, const char *default_name, uint32_t side,
-                        const struct plugin_state *parent, struct plugin_state *state)
+                        const struct config_plugin *parent, struct config_plugin *plugin)
 {
   const struct node *name = node_value(map, "plugin");
   if (name && name->type != NODE_SCALAR) {
@@ -236,24 +195,23 @@ static void take_plugin(struct check *check, uint32_t kind, const struct node *m
     name = NULL;
   }
   if (parent && (!name || strcmp(name->text, parent->name) == 0)) {
-    *state = *parent;
+    *plugin = *parent;
     if (name)
-      state->place = name->place;
+      set_place(check, plugin, &name->place);
   } else if (name) {
-    begin_plugin(check, kind, name->text, &name->place, &name->place, state);
+    begin_plugin(check, kind, name->text, &name->place, &name->place, plugin);
   } else if (default_name) {
-    begin_plugin(check, kind, default_name, &place_default, place, state);
+    begin_plugin(check, kind, default_name, &place_default, place, plugin);
   } else {
     findings_add(check->findings, place, "\"plugin\" is missing in a filter; write its name");
-    *state = (struct plugin_state){.kind = kind, .name = "", .place = *place};
+    *plugin = (struct config_plugin){.kind = kind, .name = ""};
+    set_place(check, plugin, place);
   }
-  take_options(check, map, side, parent, state);
+  take_options(check, map, side, parent, plugin);
 }
 
-/* ---- The three kinds --------------------------------------------------------------- */
-
 static void take_filters(struct check *check, const struct node *map, uint32_t side,
-                         struct transport_state *state)
+                         struct config_transport *transport)
 {
   const struct node *list = node_value(map, "filters");
   if (!list)
@@ -268,153 +226,137 @@ static void take_filters(struct check *check, const struct node *map, uint32_t s
                  SCHEMA_FILTERS_MAX);
     return;
   }
-  state->filters = check_alloc(check, (list->count + 1) * sizeof(*state->filters));
-  state->filter_count = 0;
-  state->filters_place = list->place;
-  for (struct node *item = list->first; item && state->filters; item = item->next) {
+  transport->filters = arena_alloc(check->arena, (list->count + 1) * sizeof(*transport->filters));
+  transport->filter_count = 0;
+  transport->filters_place = list->place;
+  for (struct node *item = list->first; item && transport->filters; item = item->next) {
     const struct node *filter = check_map(check, &schema_filter, item);
     if (filter || item->null)
       take_plugin(check, PST_KIND_FILTER, filter, &item->place, NULL, side, NULL,
-                  &state->filters[state->filter_count++]);
+                  &transport->filters[transport->filter_count++]);
   }
 }
 
 void check_transport(struct check *check, struct node *node, const struct place *place,
-                     uint32_t side, const struct transport_state *parent,
-                     struct transport_state *state)
+                     uint32_t side, const struct config_transport *parent,
+                     struct config_transport *transport)
 {
   const struct node *map = check_map(check, &schema_transport, node);
-  if (parent)
-    *state = *parent;
-  else
-    *state = (struct transport_state){.filters_place = place_default};
+  *transport = parent ? *parent : (struct config_transport){.filters_place = place_default};
   /* The file's own default is looked up only where a stream falls back on it. */
   if (!parent && !node_value(map, "plugin") && !node_value(map, "options"))
-    state->plugin = (struct plugin_state){.kind = PST_KIND_TRANSPORT};
+    transport->plugin = (struct config_plugin){.kind = PST_KIND_TRANSPORT};
   else
     take_plugin(check, PST_KIND_TRANSPORT, map, map ? &map->place : place,
                 schema_transport.keys[0].rule.default_value, side,
-                parent && parent->plugin.name ? &parent->plugin : NULL, &state->plugin);
-  take_filters(check, map, side, state);
+                parent && parent->plugin.name ? &parent->plugin : NULL, &transport->plugin);
+  take_filters(check, map, side, transport);
 }
 
 void check_memory(struct check *check, struct node *node, const struct place *place, uint32_t side,
-                  struct plugin_state *state)
+                  struct config_plugin *plugin)
 {
   const struct node *map = check_map(check, &schema_memory, node);
   take_plugin(check, PST_KIND_MEMORY, map, map ? &map->place : place,
-              schema_memory.keys[0].rule.default_value, side, NULL, state);
-}
-
-static const struct place *origin_of(const struct plugin_state *state, const char *name)
-{
-  uint32_t index = 0;
-  find_option(state->description, name, &index);
-  return &state->origins[index];
+              schema_memory.keys[0].rule.default_value, side, NULL, plugin);
 }
 
 /* Options that do not go together: at the one that was written, and where the other was. */
-static void check_rules(struct check *check, const struct plugin_state *state, uint32_t bits)
+static void check_rules(struct check *check, const struct config_plugin *plugin, uint32_t bits)
 {
-  const struct pst_option_rule *rules = state->description->rules;
-  for (uint32_t i = 0; i < state->description->rule_count; i++) {
+  const struct pst_option_rule *rules = plugin->description->rules;
+  for (uint32_t i = 0; i < plugin->description->rule_count; i++) {
     char words[WHY_MAX * 2];
-    if (!rule_applies(&rules[i], state->description, bits) || rule_holds(&rules[i], state->options))
+    if (!rule_applies(&rules[i], plugin->description, bits) ||
+        rule_holds(&rules[i], plugin->options))
       continue;
-    const struct place *place = origin_of(state, rules[i].option);
-    const struct place *other = origin_of(state, rules[i].needs);
+    const struct place *place = options_place(plugin->options, rules[i].option);
+    const struct place *other = options_place(plugin->options, rules[i].needs);
     if (place_is_default(place)) {
       const struct place *swapped = place;
       place = other;
       other = swapped;
     }
-    rule_words(&rules[i], state->options, words, sizeof(words));
+    rule_words(&rules[i], plugin->options, words, sizeof(words));
     const char *at = place_text(check->arena, other);
-    findings_add(check->findings, place, "%s plugin %s: %s%s%s%s", kind_word(state->kind),
-                 state->name, words, at && other->line ? " (" : "", at && other->line ? at : "",
+    findings_add(check->findings, place, "%s plugin %s: %s%s%s%s", kind_word(plugin->kind),
+                 plugin->name, words, at && other->line ? " (" : "", at && other->line ? at : "",
                  at && other->line ? ")" : "");
   }
 }
 
 struct reported {
   struct check *check;
-  const struct plugin_state *state;
-  const struct place *place;
+  const struct config_plugin *plugin;
+  const struct place *place; /* of what encloses it */
 };
 
 /* What is not written has the place of its plugin, or of what encloses it. */
 static void report_option(void *context, const char *option, const char *text)
 {
   const struct reported *reported = context;
-  const struct plugin_state *state = reported->state;
-  const struct place *place = &place_default;
-  uint32_t index = 0;
+  const struct config_plugin *plugin = reported->plugin;
+  const struct place *place = options_place(plugin->options, option);
 
-  if (find_option(state->description, option, &index))
-    place = &state->origins[index];
   if (place_is_default(place))
-    place = place_is_default(&state->place) ? reported->place : &state->place;
-  findings_add(reported->check->findings, place, "%s plugin %s: %s: %s", kind_word(state->kind),
-               state->name, option, text);
+    place = place_is_default(&plugin->place) ? reported->place : &plugin->place;
+  findings_add(reported->check->findings, place, "%s plugin %s: %s: %s", kind_word(plugin->kind),
+               plugin->name, option, text);
 }
 
-void check_whole(struct check *check, const struct plugin_state *state, uint32_t side,
+void check_whole(struct check *check, const struct config_plugin *plugin, uint32_t side,
                  const struct place *place, struct pst_facts *facts)
 {
   uint32_t bits = PST_SCOPE_DEVICE | PST_SCOPE_STREAM | side;
-  struct reported reported = {check, state, place};
+  struct reported reported = {check, plugin, place};
   const struct ask ask = {.side = side,
                           .flags = check->owner->config.control.none ? PST_CHECK_FOREIGN : 0,
                           .report = report_option,
                           .context = &reported};
-  if (!state->description)
+  if (!plugin->description)
     return;
-  for (uint32_t i = 0; i < state->description->option_count; i++) {
-    const struct pst_option *rule = &state->description->options[i];
+  for (uint32_t i = 0; i < plugin->description->option_count; i++) {
+    const struct pst_option *rule = &plugin->description->options[i];
     if ((rule->flags & PST_OPTION_REQUIRED) && (rule->scope == 0 || (rule->scope & bits)) &&
-        !options_is_set(state->options, rule->name))
-      findings_add(check->findings, &state->place,
+        !options_is_set(plugin->options, rule->name))
+      findings_add(check->findings, &plugin->place,
                    "the option \"%s\" of %s plugin %s is missing; %s", rule->name,
-                   kind_word(state->kind), state->name, rule->help ? rule->help : "set it");
+                   kind_word(plugin->kind), plugin->name, rule->help ? rule->help : "set it");
   }
-  check_rules(check, state, bits);
-  ask_plugin(&ask, state->description, state->options, facts);
+  check_rules(check, plugin, bits);
+  ask_plugin(&ask, plugin, facts);
 }
 
-void check_transport_ends(struct check *check, const struct transport_state *sender,
-                          const struct transport_state *receiver, const struct place *place,
-                          struct pst_facts facts[2])
+void check_transport_ends(struct check *check, struct config_transport *const ends[2],
+                          const struct place *place, struct pst_facts facts[2])
 {
-  const struct transport_state *ends[] = {sender, receiver};
+  const struct config_plugin *sender = &ends[0]->plugin, *receiver = &ends[1]->plugin;
   const char *name = NULL;
-  uint32_t index = 0;
   for (size_t e = 0; e < 2; e++) {
     uint32_t side = e == 0 ? PST_SCOPE_SENDER : PST_SCOPE_RECEIVER;
     check_whole(check, &ends[e]->plugin, side, place, &facts[e]);
     for (uint32_t i = 0; i < ends[e]->filter_count; i++)
       check_whole(check, &ends[e]->filters[i], side, place, &facts[e]);
   }
-  if (!sender->plugin.description || !receiver->plugin.description ||
-      check->owner->config.control.none)
+  if (!sender->description || !receiver->description || check->owner->config.control.none)
     return;
-  const char *wires[] = {config_wire(sender->plugin.name, sender->plugin.description),
-                         config_wire(receiver->plugin.name, receiver->plugin.description)};
+  const char *wires[] = {config_wire(sender->name, sender->description),
+                         config_wire(receiver->name, receiver->description)};
   if (strcmp(wires[0], wires[1]) != 0) {
-    const struct place *written = &receiver->plugin.place;
+    const struct place *written = &receiver->place;
     findings_add(check->findings, place_is_default(written) ? place : written,
                  "the sender's transport is %s and the receiver's %s, whose wire forms are %s and "
                  "%s; both ends need the same",
-                 sender->plugin.name, receiver->plugin.name, wires[0], wires[1]);
+                 sender->name, receiver->name, wires[0], wires[1]);
     return;
   }
-  if (options_agree(sender->plugin.options, receiver->plugin.options, PST_SCOPE_STREAM, &name))
+  if (options_agree(sender->options, receiver->options, PST_SCOPE_STREAM, &name))
     return;
-  find_option(sender->plugin.description, name, &index);
-  const struct place *differs = &receiver->plugin.origins[index];
+  const struct place *differs = options_place(receiver->options, name);
   if (place_is_default(differs))
-    differs = &sender->plugin.origins[index];
+    differs = options_place(sender->options, name);
   findings_add(check->findings, differs,
                "option \"%s\" of %s differs between sender and receiver, and both must have the "
                "same; write it once, under the stream's \"transport\"",
-               name, sender->plugin.name);
+               name, sender->name);
 }

@@ -10,7 +10,7 @@
 static void report_no_stream(struct check *check, const char *name, const struct place *place)
 {
   const struct config *config = &check->owner->config;
-  const char **names = check_alloc(check, (config->stream_count + 1) * sizeof(*names));
+  const char **names = arena_alloc(check->arena, (config->stream_count + 1) * sizeof(*names));
   size_t count = 0;
   for (uint32_t i = 0; names && i < config->stream_count; i++)
     if (config->streams[i].name)
@@ -51,7 +51,7 @@ static void compare_plugins(struct check *check, const struct place *place, cons
     return;
   if (mine->description != its->description) {
     differ_text(check, place, leader, kind, mine->name, its->name);
-  } else if (scope && !options_equal(mine->options, its->options, scope, &name)) {
+  } else if (scope && !options_agree(mine->options, its->options, scope, &name)) {
     char a[256] = "…", b[256] = "…";
     options_text(mine->options, name, a, sizeof(a));
     options_text(its->options, name, b, sizeof(b));
@@ -60,9 +60,26 @@ static void compare_plugins(struct check *check, const struct place *place, cons
   }
 }
 
+/* What a stream shares at one of its ends. */
+struct shared_end {
+  const char *share;
+  const struct config_plugin *transport, *memory;
+  uint32_t ring;
+};
+
+static struct shared_end shared_end(const struct config_stream *stream, bool sends)
+{
+  const struct config_sender *sender = &stream->sender;
+  const struct config_receiver *receiver = &stream->receiver;
+  return sends ? (struct shared_end){sender->share, &sender->transport.plugin, &sender->memory,
+                                     sender->ring ? sender->ring : stream->ring}
+               : (struct shared_end){receiver->share, &receiver->transport.plugin,
+                                     &receiver->memory, stream->ring};
+}
+
 /* NULL when the share is wrong in itself. */
 static const struct config_stream *share_leader(struct check *check, const char *own_name,
-                                                const char *share, bool sender,
+                                                const char *share, bool sends,
                                                 const struct place *place)
 {
   const struct config_stream *leader =
@@ -76,7 +93,7 @@ static const struct config_stream *share_leader(struct check *check, const char 
     report_no_stream(check, share, place);
     return NULL;
   }
-  const char *further = sender ? leader->sender.share : leader->receiver.share;
+  const char *further = shared_end(leader, sends).share;
   if (further) {
     findings_add(check->findings, place,
                  "share: stream \"%s\" itself shares with \"%.63s\"; name that one, there are no "
@@ -87,43 +104,32 @@ static const struct config_stream *share_leader(struct check *check, const char 
   return leader;
 }
 
-static void check_fan_out(struct check *check, struct config_stream *stream,
-                          const struct place *place)
+/* Fan-out takes the rate and the ring of the other stream, too. */
+static void check_share(struct check *check, struct config_stream *stream, bool sends,
+                        const struct node *share)
 {
-  const struct config_stream *leader =
-      share_leader(check, stream->name, stream->sender.share, true, place);
+  struct shared_end mine = shared_end(stream, sends);
+  if (!share || !mine.share)
+    return;
+  const struct place *place = &share->place;
+  const struct config_stream *leader = share_leader(check, stream->name, mine.share, sends, place);
   if (!leader)
     return;
-  uint32_t its_ring = leader->sender.ring ? leader->sender.ring : leader->ring;
-  uint32_t my_ring = leader->sender.ring ? its_ring : stream->ring;
+  const struct shared_end its = shared_end(leader, sends);
   const char *name = leader->name;
-  compare_plugins(check, place, name, "transport plugin", &stream->sender.transport.plugin,
-                  &leader->sender.transport.plugin, 0);
-  compare_plugins(check, place, name, "memory", &stream->sender.memory, &leader->sender.memory,
-                  UINT32_MAX);
+  if (sends)
+    mine.ring = leader->sender.ring ? its.ring : stream->ring;
+  compare_plugins(check, place, name, "transport plugin", mine.transport, its.transport,
+                  sends ? 0 : PST_SCOPE_DEVICE);
+  compare_plugins(check, place, name, "memory", mine.memory, its.memory, UINT32_MAX);
   differ_number(check, place, name, "message", stream->message, leader->message);
   differ_number(check, place, name, "stride", stream->stride, leader->stride);
-  differ_number(check, place, name, "ring", my_ring, its_ring);
+  differ_number(check, place, name, "ring", mine.ring, its.ring);
+  if (!sends)
+    return;
   stream->sender.rate_bps = leader->sender.rate_bps;
   stream->sender.burst = leader->sender.burst;
   stream->sender.ring = leader->sender.ring;
-}
-
-static void check_fan_in(struct check *check, const struct config_stream *stream,
-                         const struct place *place)
-{
-  const struct config_stream *leader =
-      share_leader(check, stream->name, stream->receiver.share, false, place);
-  if (!leader)
-    return;
-  const char *name = leader->name;
-  compare_plugins(check, place, name, "transport plugin", &stream->receiver.transport.plugin,
-                  &leader->receiver.transport.plugin, PST_SCOPE_DEVICE);
-  compare_plugins(check, place, name, "memory", &stream->receiver.memory, &leader->receiver.memory,
-                  UINT32_MAX);
-  differ_number(check, place, name, "message", stream->message, leader->message);
-  differ_number(check, place, name, "stride", stream->stride, leader->stride);
-  differ_number(check, place, name, "ring", stream->ring, leader->ring);
 }
 
 /* Frames are copied into memory of their own, which neither fits a direct path nor a
@@ -162,8 +168,8 @@ static void check_timeout(struct check *check, const struct config_stream *strea
   if (config->control.none || stream->timeout_ns == 0 ||
       stream->timeout_ns / 2 >= config->control.heartbeat_ns)
     return;
-  units_print_duration(stream->timeout_ns, mine, sizeof(mine));
-  units_print_duration(config->control.heartbeat_ns, beat, sizeof(beat));
+  units_print(PST_OPTION_DURATION, stream->timeout_ns, mine, sizeof(mine));
+  units_print(PST_OPTION_DURATION, config->control.heartbeat_ns, beat, sizeof(beat));
   findings_add(check->findings, timeout ? &timeout->place : &node->place,
                "timeout: %s is less than two heartbeats of %s, so that a living peer would look "
                "dead; raise it, or lower \"heartbeat\" under \"control\"",
@@ -175,12 +181,8 @@ void check_relations(struct check *check, const struct node *streams)
   struct config *config = &check->owner->config;
   struct config_stream *stream = config->streams;
   for (const struct node *node = streams->first; node; node = node->next, stream++) {
-    const struct node *out = node_value(node_value(node, "sender"), "share");
-    const struct node *in = node_value(node_value(node, "receiver"), "share");
-    if (stream->sender.share && out)
-      check_fan_out(check, stream, &out->place);
-    if (stream->receiver.share && in)
-      check_fan_in(check, stream, &in->place);
+    check_share(check, stream, true, node_value(node_value(node, "sender"), "share"));
+    check_share(check, stream, false, node_value(node_value(node, "receiver"), "share"));
   }
   stream = config->streams;
   for (const struct node *node = streams->first; node; node = node->next, stream++) {

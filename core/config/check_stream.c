@@ -9,8 +9,6 @@ static const struct place *place_of(const struct node *node, const struct place 
   return node ? &node->place : otherwise;
 }
 
-/* ---- Ends ------------------------------------------------------------------------ */
-
 static void check_sender(struct check *check, struct node *map, const struct place *place,
                          struct config_sender *sender, struct node *out)
 {
@@ -34,7 +32,8 @@ static void check_assemble(struct check *check, struct node *node, const struct 
                            struct config_receiver *receiver, struct node *effective)
 {
   struct node *map = check_map(check, &schema_assemble, node);
-  struct node *out = map ? effective_map(check, effective, "assemble", &map->place) : NULL;
+  struct node *out =
+      map ? node_add(check->arena, effective, NODE_MAP, "assemble", NULL, &map->place) : NULL;
 
   if (out)
     check_keys(check, &schema_assemble, map, place_of(map, place), receiver, out, 0, NULL);
@@ -53,50 +52,46 @@ static void check_receiver(struct check *check, struct node *map, const struct p
 }
 
 static void check_ends(struct check *check, struct node *map, const struct place *place,
-                       const struct transport_state *global, struct config_stream *stream,
+                       const struct config_transport *global, struct config_stream *stream,
                        struct node *out)
 {
-  struct transport_state whole, ends[2];
-  struct plugin_state memory[2];
+  static const uint32_t sides[] = {PST_SCOPE_SENDER, PST_SCOPE_RECEIVER};
+  static const char *const keys[] = {"sender", "receiver"};
+  const struct schema_map *const schemas[] = {&schema_sender, &schema_receiver};
+  struct config_transport whole, *const transports[] = {&stream->sender.transport,
+                                                        &stream->receiver.transport};
+  struct config_plugin *const memories[] = {&stream->sender.memory, &stream->receiver.memory};
   struct pst_facts facts[2] = {{.struct_size = sizeof(facts[0])},
                                {.struct_size = sizeof(facts[0])}};
-  struct pst_facts memories[2] = {facts[0], facts[1]};
-  struct node *sender = check_map(check, &schema_sender, node_find(map, "sender"));
-  struct node *receiver = check_map(check, &schema_receiver, node_find(map, "receiver"));
-  struct node *sender_out = effective_map(check, NULL, "sender", place_of(sender, &place_default));
-  struct node *receiver_out =
-      effective_map(check, NULL, "receiver", place_of(receiver, &place_default));
-  if (!sender_out || !receiver_out)
-    return;
+  struct pst_facts memory_facts[2] = {facts[0], facts[1]};
+  struct node *ends[2], *outs[2];
+  const struct place *places[2];
+  for (int e = 0; e < 2; e++) {
+    ends[e] = check_map(check, schemas[e], node_find(map, keys[e]));
+    places[e] = place_of(ends[e], place);
+    outs[e] =
+        node_add(check->arena, NULL, NODE_MAP, keys[e], NULL, place_of(ends[e], &place_default));
+    if (!outs[e])
+      return;
+  }
   check_transport(check, node_find(map, "transport"), place, 0, global, &whole);
-  check_transport(check, node_find(sender, "transport"), place_of(sender, place), PST_SCOPE_SENDER,
-                  &whole, &ends[0]);
-  check_transport(check, node_find(receiver, "transport"), place_of(receiver, place),
-                  PST_SCOPE_RECEIVER, &whole, &ends[1]);
-  check_transport_ends(check, &ends[0], &ends[1], place, facts);
-  check_memory(check, node_find(sender, "memory"), place_of(sender, place), PST_SCOPE_SENDER,
-               &memory[0]);
-  check_memory(check, node_find(receiver, "memory"), place_of(receiver, place), PST_SCOPE_RECEIVER,
-               &memory[1]);
-  check_whole(check, &memory[0], PST_SCOPE_SENDER, place_of(sender, place), &memories[0]);
-  check_whole(check, &memory[1], PST_SCOPE_RECEIVER, place_of(receiver, place), &memories[1]);
-  effective_transports(check, out, sender_out, receiver_out, &whole, &ends[0], &ends[1]);
-  effective_memory(check, sender_out, &memory[0], PST_SCOPE_SENDER);
-  effective_memory(check, receiver_out, &memory[1], PST_SCOPE_RECEIVER);
-  check_sender(check, sender, place_of(sender, place), &stream->sender, sender_out);
-  check_receiver(check, receiver, place_of(receiver, place), &stream->receiver, receiver_out);
-  const char *const names[2] = {memory[0].name, memory[1].name};
+  for (int e = 0; e < 2; e++)
+    check_transport(check, node_find(ends[e], "transport"), places[e], sides[e], &whole,
+                    transports[e]);
+  check_transport_ends(check, transports, place, facts);
+  effective_transports(check, out, outs, &whole, transports);
+  for (int e = 0; e < 2; e++) {
+    check_memory(check, node_find(ends[e], "memory"), places[e], sides[e], memories[e]);
+    check_whole(check, memories[e], sides[e], places[e], &memory_facts[e]);
+    effective_memory(check, outs[e], memories[e], sides[e]);
+  }
+  check_sender(check, ends[0], places[0], &stream->sender, outs[0]);
+  check_receiver(check, ends[1], places[1], &stream->receiver, outs[1]);
   stream->lacks = facts[1].lacks;
-  check_facts(check, map, stream, ends, facts, names, memories);
-  node_append(out, sender_out);
-  node_append(out, receiver_out);
-  store_transport(check, &ends[0], &stream->sender.transport);
-  store_transport(check, &ends[1], &stream->receiver.transport);
-  store_plugin(check, &memory[0], &stream->sender.memory);
-  store_plugin(check, &memory[1], &stream->receiver.memory);
+  check_facts(check, map, stream, facts, memory_facts);
+  node_append(out, outs[0]);
+  node_append(out, outs[1]);
 }
-
-/* ---- A stream ---------------------------------------------------------------------- */
 
 static void check_name(struct check *check, const struct node *map, const char *name)
 {
@@ -121,7 +116,7 @@ static void check_sizes(struct check *check, const struct node *map,
 }
 
 static void check_stream(struct check *check, struct node *node,
-                         const struct transport_state *global, struct config_stream *stream,
+                         const struct config_transport *global, struct config_stream *stream,
                          struct node *list)
 {
   struct node *map = check_map(check, &schema_stream, node);
@@ -130,10 +125,10 @@ static void check_stream(struct check *check, struct node *node,
       findings_add(check->findings, &node->place, "an empty stream; give it a name at least");
     return;
   }
-  struct node *out = effective_map(check, list, NULL, &map->place);
+  struct node *out = node_add(check->arena, list, NODE_MAP, NULL, NULL, &map->place);
   if (!out)
     return;
-  stream->mark.origin = place_text(check->arena, &map->place);
+  stream->origin = place_text(check->arena, &map->place);
   check_keys(check, &schema_stream, map, &map->place, stream, out, 0, NULL);
   check_name(check, map, stream->name);
   check_ends(check, map, &map->place, global, stream, out);
@@ -145,10 +140,10 @@ static void check_stream(struct check *check, struct node *node,
 static bool index_streams(struct check *check, struct config *config, struct node *effective)
 {
   struct pst_config *owner = check->owner;
-  struct index_entry *names = check_alloc(check, config->stream_count * sizeof(*names));
+  struct index_entry *names = arena_alloc(check->arena, config->stream_count * sizeof(*names));
   uint32_t count = 0;
   owner->streams = effective;
-  owner->stream_elements = check_alloc(check, config->stream_count * sizeof(struct node *));
+  owner->stream_elements = arena_alloc(check->arena, config->stream_count * sizeof(struct node *));
   if (!names || !owner->stream_elements)
     return false;
   for (uint32_t i = 0; i < config->stream_count; i++)
@@ -174,12 +169,12 @@ static void check_unique(struct check *check, const struct config *config, const
     if (first && first < stream)
       findings_add(check->findings, &mark->place,
                    "name: \"%s\" is the name of another stream too (%s); give it another",
-                   stream->name, first->mark.origin);
+                   stream->name, first->origin);
   }
 }
 
 void check_streams(struct check *check, struct node *list, const struct place *place,
-                   const struct transport_state *global, struct node *effective)
+                   const struct config_transport *global, struct node *effective)
 {
   struct config *config = &check->owner->config;
   if (!list || (list->type == NODE_LIST && !list->first)) {
@@ -197,8 +192,8 @@ void check_streams(struct check *check, struct node *list, const struct place *p
                  SCHEMA_STREAMS_MAX);
     return;
   }
-  struct node *out = effective_list(check, effective, "streams", &list->place);
-  config->streams = check_alloc(check, list->count * sizeof(*config->streams));
+  struct node *out = node_add(check->arena, effective, NODE_LIST, "streams", NULL, &list->place);
+  config->streams = arena_alloc(check->arena, list->count * sizeof(*config->streams));
   if (!out || !config->streams)
     return;
   for (struct node *node = list->first; node; node = node->next)

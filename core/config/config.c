@@ -6,17 +6,6 @@
 #include <string.h>
 
 #include "check.h"
-#include "print.h"
-
-/* ---- Life ------------------------------------------------------------------- */
-
-struct pst_config *config_new(void)
-{
-  struct pst_config *config = calloc(1, sizeof(*config));
-  if (config)
-    atomic_init(&config->holds, 1);
-  return config;
-}
 
 void config_hold(struct pst_config *config)
 {
@@ -27,8 +16,7 @@ PST_EXPORT void pst_config_close(struct pst_config *config)
 {
   if (!config || atomic_fetch_sub_explicit(&config->holds, 1, memory_order_acq_rel) != 1)
     return;
-  for (struct held_options *held = config->options; held; held = held->next)
-    options_free(held->options);
+  options_free(config->options);
   arena_free(&config->arena);
   free(config);
 }
@@ -44,8 +32,6 @@ const struct config *config_of(const struct pst_config *config)
 {
   return &config->config;
 }
-
-/* ---- Asking ------------------------------------------------------------------------- */
 
 PST_EXPORT int pst_config_effective(const struct pst_config *config, char **text)
 {
@@ -67,36 +53,28 @@ PST_EXPORT const char *pst_config_stream_name(const struct pst_config *config, u
   return index < config->config.stream_count ? config->config.streams[index].name : NULL;
 }
 
-/* The stream of that number. */
-static const struct node *stream_at(const struct pst_config *config, const char *path,
-                                    const char **rest)
-{
-  size_t length = strspn(path, "0123456789");
-  if (length == 0 || length > 6 || (path[length] && path[length] != '.'))
-    return NULL;
-  unsigned long index = strtoul(path, NULL, 10);
-  if (index >= config->streams->count)
-    return NULL;
-  *rest = path[length] ? path + length + 1 : NULL;
-  return config->stream_elements[index];
-}
-
 /* As node_element(), but streams are too many to go through. */
 static const struct node *find_stream(const struct pst_config *config, const char *path,
                                       const char **rest)
 {
-  size_t length = strlen(path);
-  while (length > 0) {
-    const struct config_stream *stream = config_stream_find(&config->config, path, length);
-    if (stream) {
-      *rest = path[length] == '.' ? path + length + 1 : NULL;
-      return config->stream_elements[stream - config->config.streams];
-    }
-    do
-      length--;
-    while (length > 0 && path[length] != '.');
+  size_t length = strlen(path), digits = strspn(path, "0123456789");
+  size_t index = config->streams->count;
+  const struct config_stream *stream = NULL;
+
+  for (; length > 0; length--)
+    if ((path[length] == '.' || path[length] == '\0') &&
+        (stream = config_stream_find(&config->config, path, length)))
+      break;
+  if (stream) {
+    index = (size_t)(stream - config->config.streams);
+  } else if (digits > 0 && digits <= 6 && (path[digits] == '.' || path[digits] == '\0')) {
+    length = digits;
+    index = strtoul(path, NULL, 10);
   }
-  return stream_at(config, path, rest);
+  if (index >= config->streams->count)
+    return NULL;
+  *rest = path[length] ? path + length + 1 : NULL;
+  return config->stream_elements[index];
 }
 
 static const struct node *find(const struct pst_config *config, const char *path)

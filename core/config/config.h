@@ -12,11 +12,6 @@
 #include "options.h"
 #include "util/index.h"
 
-/* Where a value was written. origin: "file.yaml:12:7", "--set", "default". */
-struct config_mark {
-  const char *origin;
-};
-
 /* Where descriptions come from: the loader, or a table in tests. */
 struct config_catalog {
   void *context;
@@ -29,12 +24,14 @@ struct config_catalog {
   bool (*missing)(void *context, uint32_t kind, const char *name, char *text, size_t size);
 };
 
+/* A plugin with its options, at one level of the file while that is checked, then at one end. */
 struct config_plugin {
+  uint32_t kind;
   const char *name;
-  const struct pst_description *description;
-  struct pst_options *options; /* owned by the config */
-  struct config_mark mark;
-  struct config_mark *option_marks; /* one an option of the description */
+  const struct pst_description *description; /* NULL, which is reported: there is none */
+  struct pst_options *options;               /* owned by the config */
+  struct place place;
+  const char *origin; /* the same as text: "file.yaml:12:7", "--set path=value", "default" */
 };
 
 /* What two ends of a stream compare: the form of what is sent, whoever sends it. */
@@ -47,6 +44,7 @@ struct config_transport {
   struct config_plugin plugin;
   struct config_plugin *filters; /* outermost first */
   uint32_t filter_count;
+  struct place filters_place;
 };
 
 enum config_assemble_by { CONFIG_BY_SEQUENCE, CONFIG_BY_RTP_MARKER };
@@ -94,8 +92,8 @@ struct config_stream {
   uint64_t timeout_ns; /* a peer silent for so long is dead */
   struct config_sender sender;
   struct config_receiver receiver;
-  uint64_t lacks; /* capabilities that the receiver's transport lacks, whatever its device */
-  struct config_mark mark;
+  uint64_t lacks;     /* capabilities that the receiver's transport lacks, whatever its device */
+  const char *origin; /* where it was written */
 };
 
 struct config {
@@ -129,18 +127,15 @@ int config_load_file(const char *path, const char *const *sets, size_t set_count
 int config_load_text(const char *text, size_t length, const char *name, const char *const *sets,
                      size_t set_count, const struct config_catalog *catalog,
                      struct pst_config **config, struct pst_error *error);
-/* Of the one stream that there is. */
+/* Of the one stream that there is; NULL: nothing. */
 struct config_params_more {
   const char *source; /* in findings: where its values come from */
   const struct pst_filter_params *filters;
   uint32_t filter_count;
   bool is_node;
 };
-int config_load_params_more(const struct pst_config_params *params,
-                            const struct config_params_more *more,
-                            const struct config_catalog *catalog, struct pst_config **config,
-                            struct pst_error *error);
-int config_load_params(const struct pst_config_params *params, const struct config_catalog *catalog,
+int config_load_params(const struct pst_config_params *params,
+                       const struct config_params_more *more, const struct config_catalog *catalog,
                        struct pst_config **config, struct pst_error *error);
 
 /* The typed result; lives as long as the pst_config. */

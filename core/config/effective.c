@@ -1,126 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nodes of the effective tree. Where memory lacks, the findings know. */
-#include <errno.h>
-#include <stdlib.h>
+/* Plugins in the effective tree. What both ends share stands with the stream, what one end uses
+ * with that end, so that the text is valid input and means the same. */
 #include <string.h>
 
 #include "check.h"
 
-void *check_alloc(struct check *check, size_t size_bytes)
+void effective_value(struct check *check, struct node *parent, const struct pst_option *rule,
+                     const char *text, const struct value *value, const struct place *place)
 {
-  void *at = arena_alloc(check->arena, size_bytes);
-  if (!at)
-    check->findings->no_memory = true;
-  return at;
-}
-
-static struct node *effective_node(struct check *check, struct node *parent, enum node_type type,
-                                   const char *key, const char *text, const struct place *place)
-{
-  struct node *node = node_new(check->arena, type, text, place);
-  if (!node) {
-    check->findings->no_memory = true;
-    return NULL;
-  }
-  node->key = key;
-  if (parent)
-    node_append(parent, node);
-  return node;
-}
-
-struct node *effective_map(struct check *check, struct node *parent, const char *key,
-                           const struct place *place)
-{
-  return effective_node(check, parent, NODE_MAP, key, NULL, place);
-}
-
-struct node *effective_list(struct check *check, struct node *parent, const char *key,
-                            const struct place *place)
-{
-  return effective_node(check, parent, NODE_LIST, key, NULL, place);
-}
-
-struct node *effective_scalar(struct check *check, struct node *parent, const char *key,
-                              const char *text, const struct place *place)
-{
-  return effective_node(check, parent, NODE_SCALAR, key, text, place);
-}
-
-/* Plugins in the effective tree and in struct config. What both ends share stands
- * with the stream, what one end uses with that end, so that the text is valid
- * input and means the same. */
-
-#define TEXT_GUESS 256
-
-/* The text of an option however long it is, in the arena. */
-static const char *option_text(struct check *check, const struct pst_options *options,
-                               const char *name)
-{
-  for (size_t size = TEXT_GUESS;; size *= 4) {
-    char *text = check_alloc(check, size);
-    if (!text)
-      return NULL;
-    if (options_text(options, name, text, size) != -ENOSPC)
-      return text;
-  }
+  struct node *node = node_add(check->arena, parent, NODE_SCALAR, rule->name, text, place);
+  if (!node || rule->type == PST_OPTION_STRING)
+    return;
+  node->quantity = rule->type != PST_OPTION_ENUM;
+  node->number = value->number;
+  node->real = value->real;
 }
 
 static void effective_list_option(struct check *check, struct node *out,
-                                  const struct plugin_state *state, const struct pst_option *rule,
-                                  const struct place *place)
+                                  const struct config_plugin *plugin, const char *name)
 {
-  struct node *list = effective_list(check, out, rule->name, place);
-  for (uint32_t i = 0; list; i++) {
-    const char *item = options_get_item(state->options, rule->name, i);
-    if (!item)
-      break;
-    effective_scalar(check, list, NULL, item, place);
-  }
+  const struct place *place = options_place(plugin->options, name);
+  struct node *list = node_add(check->arena, out, NODE_LIST, name, NULL, place);
+  const char *item;
+  for (uint32_t i = 0; list && (item = options_get_item(plugin->options, name, i)); i++)
+    node_add(check->arena, list, NODE_SCALAR, NULL, item, place);
 }
 
 static void effective_option(struct check *check, struct node *out,
-                             const struct plugin_state *state, uint32_t index)
+                             const struct config_plugin *plugin, const struct pst_option *rule)
 {
-  const struct pst_option *rule = &state->description->options[index];
-  const struct place *place = &state->origins[index];
-  if (!rule->default_value && !options_is_set(state->options, rule->name))
+  const struct pst_options *options = plugin->options;
+  char canonical[VALUE_TEXT_MAX];
+  const char *text = canonical;
+  if (!rule->default_value && !options_is_set(options, rule->name))
     return;
   if (rule->type == PST_OPTION_LIST) {
-    effective_list_option(check, out, state, rule, place);
+    effective_list_option(check, out, plugin, rule->name);
     return;
   }
-  const char *text = option_text(check, state->options, rule->name);
-  struct node *node = text ? effective_scalar(check, out, rule->name, text, place) : NULL;
-  if (!node)
-    return;
-  node->quantity = rule->type != PST_OPTION_STRING && rule->type != PST_OPTION_ENUM;
-  if (rule->type != PST_OPTION_STRING)
-    node->number = options_get_uint(state->options, rule->name);
-  node->real = (double)node->number;
+  if (rule->type == PST_OPTION_STRING || rule->type == PST_OPTION_ENUM)
+    text = options_get_string(options, rule->name);
+  else
+    options_text(options, rule->name, canonical, sizeof(canonical));
+  const uint64_t number = options_get_uint(options, rule->name);
+  effective_value(check, out, rule, text, &(struct value){number, (double)number},
+                  options_place(options, rule->name));
 }
 
 /* Options that have one of `with` and none of `without`. */
 static struct node *effective_plugin(struct check *check, struct node *parent, const char *key,
-                                     const struct plugin_state *state, uint32_t with,
+                                     const struct config_plugin *plugin, uint32_t with,
                                      uint32_t without)
 {
-  struct node *map = effective_map(check, parent, key, &state->place);
-  struct node *options = NULL;
+  const struct pst_description *description = plugin->description;
+  struct node *map = node_add(check->arena, parent, NODE_MAP, key, NULL, &plugin->place);
   if (!map)
     return NULL;
-  effective_scalar(check, map, "plugin", state->name, &state->place);
-  options = effective_map(check, map, "options", &place_default);
-  for (uint32_t i = 0; options && state->description && i < state->description->option_count; i++) {
-    uint32_t scope = state->description->options[i].scope;
-    scope = scope ? scope : PST_SCOPE_DEVICE;
+  node_add(check->arena, map, NODE_SCALAR, "plugin", plugin->name, &plugin->place);
+  struct node *options = node_add(check->arena, map, NODE_MAP, "options", NULL, &place_default);
+  for (uint32_t i = 0; options && description && i < description->option_count; i++) {
+    const struct pst_option *rule = &description->options[i];
+    uint32_t scope = rule->scope ? rule->scope : (uint32_t)PST_SCOPE_DEVICE;
     if ((scope & with) && !(scope & without))
-      effective_option(check, options, state, i);
+      effective_option(check, options, plugin, rule);
   }
   return map;
 }
 
 static void effective_end(struct check *check, struct node *parent,
-                          const struct transport_state *stream, const struct transport_state *end,
+                          const struct config_transport *stream, const struct config_transport *end,
                           uint32_t side)
 {
   bool shared = strcmp(stream->plugin.name, end->plugin.name) == 0;
@@ -128,55 +76,30 @@ static void effective_end(struct check *check, struct node *parent,
       effective_plugin(check, parent, "transport", &end->plugin,
                        PST_SCOPE_DEVICE | side | (shared ? 0 : (uint32_t)PST_SCOPE_STREAM),
                        shared ? PST_SCOPE_STREAM : 0);
-  struct node *filters = map ? effective_list(check, map, "filters", &end->filters_place) : NULL;
+  struct node *filters =
+      map ? node_add(check->arena, map, NODE_LIST, "filters", NULL, &end->filters_place) : NULL;
   for (uint32_t i = 0; filters && i < end->filter_count; i++)
     effective_plugin(check, filters, NULL, &end->filters[i],
                      PST_SCOPE_DEVICE | PST_SCOPE_STREAM | side, 0);
 }
 
-void effective_transports(struct check *check, struct node *stream_node, struct node *sender_node,
-                          struct node *receiver_node, const struct transport_state *stream,
-                          const struct transport_state *sender,
-                          const struct transport_state *receiver)
+void effective_transports(struct check *check, struct node *stream_node,
+                          struct node *const nodes[2], const struct config_transport *stream,
+                          struct config_transport *const ends[2])
 {
-  if (!stream->plugin.name || (strcmp(stream->plugin.name, sender->plugin.name) != 0 &&
-                               strcmp(stream->plugin.name, receiver->plugin.name) != 0))
-    stream = sender;
+  const char *name = stream->plugin.name;
+  if (!name || (strcmp(name, ends[0]->plugin.name) != 0 && strcmp(name, ends[1]->plugin.name) != 0))
+    name = ends[0]->plugin.name;
   /* A stream's own values of options that an end, begun afresh, has otherwise: the
    * end's count. */
-  const struct transport_state *shown =
-      strcmp(stream->plugin.name, sender->plugin.name) == 0 ? sender : receiver;
+  const struct config_transport *shown = ends[strcmp(name, ends[0]->plugin.name) == 0 ? 0 : 1];
   effective_plugin(check, stream_node, "transport", &shown->plugin, PST_SCOPE_STREAM, 0);
-  effective_end(check, sender_node, shown, sender, PST_SCOPE_SENDER);
-  effective_end(check, receiver_node, shown, receiver, PST_SCOPE_RECEIVER);
+  effective_end(check, nodes[0], shown, ends[0], PST_SCOPE_SENDER);
+  effective_end(check, nodes[1], shown, ends[1], PST_SCOPE_RECEIVER);
 }
 
-void effective_memory(struct check *check, struct node *parent, const struct plugin_state *state,
+void effective_memory(struct check *check, struct node *parent, const struct config_plugin *memory,
                       uint32_t side)
 {
-  effective_plugin(check, parent, "memory", state, PST_SCOPE_DEVICE | PST_SCOPE_STREAM | side, 0);
-}
-
-void store_plugin(struct check *check, const struct plugin_state *state, struct config_plugin *to)
-{
-  to->name = state->name;
-  to->description = state->description;
-  to->options = state->options;
-  to->mark.origin = place_text(check->arena, &state->place);
-  if (!to->mark.origin)
-    check->findings->no_memory = true;
-  const uint32_t count =
-      state->description && state->origins ? state->description->option_count : 0;
-  to->option_marks = check_alloc(check, (count + 1) * sizeof(*to->option_marks));
-  for (uint32_t i = 0; to->option_marks && i < count; i++)
-    to->option_marks[i].origin = place_text(check->arena, &state->origins[i]);
-}
-
-void store_transport(struct check *check, const struct transport_state *state,
-                     struct config_transport *to)
-{
-  store_plugin(check, &state->plugin, &to->plugin);
-  to->filters = check_alloc(check, (state->filter_count + 1) * sizeof(*to->filters));
-  for (uint32_t i = 0; to->filters && i < state->filter_count; i++)
-    store_plugin(check, &state->filters[i], &to->filters[to->filter_count++]);
+  effective_plugin(check, parent, "memory", memory, PST_SCOPE_DEVICE | PST_SCOPE_STREAM | side, 0);
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A configuration that is right by itself, beside the ends that a process will open. */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <penstock/memory.h>
 
-#include "ask.h"
 #include "check.h"
 
 #define FINDING_MAX 1024
+#define ROLES_BOTH ((uint32_t)PST_SESSION_SENDER | PST_SESSION_RECEIVER)
 
 /* What an end takes for itself alone: facts.takes. */
 struct taken {
@@ -34,11 +35,18 @@ struct ends {
   uint32_t taken_count;
 };
 
-static void ends_find(struct ends *ends, const char *place, const char *text)
+static void ends_find(struct ends *ends, const char *place, const char *format, ...)
+    PST_PRINTF(3, 4);
+
+static void ends_find(struct ends *ends, const char *place, const char *format, ...)
 {
   char line[3 * FINDING_MAX];
+  va_list args;
+  int length = snprintf(line, sizeof(line), "%.2000s: ", place);
 
-  snprintf(line, sizeof(line), "%.2000s: %s", place, text);
+  va_start(args, format);
+  vsnprintf(line + length, sizeof(line) - (size_t)length, format, args);
+  va_end(args);
   ends->finding(ends->context, line);
   ends->count++;
 }
@@ -51,50 +59,38 @@ static bool ends_has(const struct ends *ends, const char *name)
   return ends->params->stream_count == 0;
 }
 
-/* Where an option of the plugin was written; else where the plugin, or the stream, was. */
+/* Where an option of the plugin was written; else, or without one (NULL), where the plugin, or the
+ * stream, was. */
 static const char *ends_place(const struct config_stream *stream,
                               const struct config_plugin *plugin, const char *option)
 {
-  const char *place = NULL;
-
-  for (uint32_t i = 0; i < plugin->description->option_count; i++)
-    if (strcmp(plugin->description->options[i].name, option) == 0)
-      place = plugin->option_marks[i].origin;
-  if (!place || strcmp(place, place_default.source) == 0)
-    place = plugin->mark.origin;
-  if (!place || strcmp(place, place_default.source) == 0)
-    place = stream->mark.origin;
-  return place;
+  if (option && !place_is_default(options_place(plugin->options, option)))
+    return options_origin(plugin->options, option);
+  return place_is_default(&plugin->place) ? stream->origin : plugin->origin;
 }
 
 static void ends_report(void *context, const char *option, const char *text)
 {
   struct ends *ends = context;
-  const char *place = ends->plugin->mark.origin;
-  char line[FINDING_MAX];
 
-  if (!place || strcmp(place, place_default.source) == 0)
-    place = ends->stream->mark.origin;
-  snprintf(line, sizeof(line), "%.31s: %.63s: %.800s", ends->plugin->name, option, text);
-  ends_find(ends, place, line);
+  ends_find(ends, ends_place(ends->stream, ends->plugin, NULL), "%.31s: %.63s: %.800s",
+            ends->plugin->name, option, text);
 }
 
 /* Adds to *facts what the plugin knows. */
 static void ends_ask(struct ends *ends, uint32_t side, const struct config_plugin *plugin,
                      struct pst_facts *facts)
 {
-  const uint32_t both = PST_SESSION_SENDER | PST_SESSION_RECEIVER;
   const struct ask ask = {
       .side = side,
       .flags = PST_CHECK_OPENS |
                (ends->config->config.control.none ? (uint32_t)PST_CHECK_FOREIGN : 0u) |
-               ((ends->params->roles & both) == both ? 0u : (uint32_t)PST_CHECK_APART),
+               ((ends->params->roles & ROLES_BOTH) == ROLES_BOTH ? 0u : (uint32_t)PST_CHECK_APART),
       .report = ends_report,
       .context = ends};
 
   ends->plugin = plugin;
-  if (plugin->description)
-    ask_plugin(&ask, plugin->description, plugin->options, facts);
+  ask_plugin(&ask, plugin, facts);
 }
 
 /* The ring is shared with the other process, and what is staged lands in host memory, too. */
@@ -102,36 +98,30 @@ static void ends_ring(struct ends *ends, const struct config_receiver *receiver,
                       const struct pst_facts *transport, const struct pst_facts *memory)
 {
   const struct config_plugin *plugin = &receiver->memory;
-  const char *place = plugin->mark.origin;
-  char text[FINDING_MAX];
 
   if (!(transport->direct_needs & memory->memory_lacks & PST_NEED_EXPORT_FD) ||
       (memory->memory_kinds != 1u << PST_MEMORY_HOST && receiver->path != CONFIG_PATH_DIRECT))
     return;
-  if (!place || strcmp(place, place_default.source) == 0)
-    place = ends->stream->mark.origin;
-  snprintf(text, sizeof(text),
-           "transport %.31s receives from another process into memory that can be shared by a file "
-           "descriptor, and memory %.31s has none as it is set up; take other memory, or the "
-           "defaults of its options",
-           receiver->transport.plugin.name, plugin->name);
-  ends_find(ends, place, text);
+  ends_find(ends, ends_place(ends->stream, plugin, NULL),
+            "transport %.31s receives from another process into memory that can be shared by a "
+            "file descriptor, and memory %.31s has none as it is set up; take other memory, or the "
+            "defaults of its options",
+            receiver->transport.plugin.name, plugin->name);
 }
 
 /* A stream that shares with another needs it beside itself. */
 static void ends_share(struct ends *ends, const char *side, const char *share)
 {
-  char path[256], text[FINDING_MAX];
+  char path[256];
   const char *place;
 
   if (!share || ends_has(ends, share))
     return;
   snprintf(path, sizeof(path), "streams.%s.%s.share", ends->stream->name, side);
   place = pst_config_origin(ends->config, path);
-  snprintf(text, sizeof(text),
-           "share: stream \"%.63s\" is not among those that are named; name both with --stream",
-           share);
-  ends_find(ends, place ? place : ends->stream->mark.origin, text);
+  ends_find(ends, place ? place : ends->stream->origin,
+            "share: stream \"%.63s\" is not among those that are named; name both with --stream",
+            share);
 }
 
 static void ends_take(struct ends *ends, const struct config_transport *transport, bool receives,
@@ -154,16 +144,14 @@ static void ends_meet(struct ends *ends, const struct pst_facts facts[2])
 {
   const struct config_stream *stream = ends->stream;
   const struct config_plugin *plugin = &stream->sender.transport.plugin;
-  char text[FINDING_MAX];
 
   if (!facts[0].meets[0] || !facts[1].meets[0] || strcmp(facts[0].meets, facts[1].meets) == 0)
     return;
-  snprintf(text, sizeof(text),
-           "%.31s: %.63s: the receiver hears what is sent to %.63s alone (its option `%.63s`), and "
-           "the sender sends to %.63s; leave `%.63s` out, or change one of them",
-           plugin->name, facts[0].meets_option, facts[1].meets, facts[1].meets_option,
-           facts[0].meets, facts[0].meets_option);
-  ends_find(ends, ends_place(stream, plugin, facts[0].meets_option), text);
+  ends_find(ends, ends_place(stream, plugin, facts[0].meets_option),
+            "%.31s: %.63s: the receiver hears what is sent to %.63s alone (its option `%.63s`), "
+            "and the sender sends to %.63s; leave `%.63s` out, or change one of them",
+            plugin->name, facts[0].meets_option, facts[1].meets, facts[1].meets_option,
+            facts[0].meets, facts[0].meets_option);
 }
 
 static int taken_compare(const void *left, const void *right)
@@ -177,18 +165,16 @@ static int taken_compare(const void *left, const void *right)
 static void ends_clash(struct ends *ends, struct taken *a, struct taken *b)
 {
   struct taken *first = a->order < b->order ? a : b, *second = first == a ? b : a;
-  char text[FINDING_MAX];
 
   if (second->reported || (a->shares && b->shares))
     return;
   second->reported = true;
-  snprintf(text, sizeof(text),
-           "%.31s: %.63s: the %s of stream \"%.63s\" takes %.79s, too (%.200s), and a process has "
-           "it once; choose another",
-           second->plugin->name, second->option, first->receives ? "receiver" : "sender",
-           first->stream->name, first->text,
-           ends_place(first->stream, first->plugin, first->option));
-  ends_find(ends, ends_place(second->stream, second->plugin, second->option), text);
+  ends_find(ends, ends_place(second->stream, second->plugin, second->option),
+            "%.31s: %.63s: the %s of stream \"%.63s\" takes %.79s, too (%.200s), and a process has "
+            "it once; choose another",
+            second->plugin->name, second->option, first->receives ? "receiver" : "sender",
+            first->stream->name, first->text,
+            ends_place(first->stream, first->plugin, first->option));
 }
 
 /* In the order of their texts a whole is just before its parts. */
@@ -241,12 +227,11 @@ PST_EXPORT int pst_config_check(const struct pst_config *config,
                                 const struct pst_session_params *params,
                                 void (*finding)(void *context, const char *text), void *context)
 {
-  const uint32_t both = PST_SESSION_SENDER | PST_SESSION_RECEIVER;
   struct pst_session_params in;
   struct ends ends = {.config = config, .params = &in, .finding = finding, .context = context};
 
   pst_struct_read(&in, sizeof(in), params);
-  if (config->config.control.none && (in.roles & both) == both) {
+  if (config->config.control.none && (in.roles & ROLES_BOTH) == ROLES_BOTH) {
     const char *place = pst_config_origin(config, "control");
     ends_find(&ends, place ? place : "control",
               "`control: none` is for one end alone, whose peer is not Penstock; run `penstock "

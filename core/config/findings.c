@@ -12,6 +12,11 @@
 
 const struct place place_default = {"default", 0, 0};
 
+bool place_is_default(const struct place *place)
+{
+  return place->line == 0 && strcmp(place->source, place_default.source) == 0;
+}
+
 const char *place_text(struct arena *arena, const struct place *place)
 {
   if (place->line == 0)
@@ -22,6 +27,14 @@ const char *place_text(struct arena *arena, const struct place *place)
 static bool same_place(const struct place *a, const struct place *b)
 {
   return a->line == b->line && a->column == b->column && strcmp(a->source, b->source) == 0;
+}
+
+/* What has a line comes first, by line; the rest keeps its order. */
+static bool comes_before(const struct place *a, const struct place *b)
+{
+  if ((a->line == 0) != (b->line == 0))
+    return a->line != 0;
+  return a->line != b->line ? a->line < b->line : a->column < b->column;
 }
 
 void findings_add(struct findings *findings, const struct place *place, const char *format, ...)
@@ -39,36 +52,18 @@ void findings_add(struct findings *findings, const struct place *place, const ch
     return;
   const char *copy = arena_string(findings->arena, text);
   if (!copy)
-    findings->no_memory = true;
-  else
-    findings->items[findings->kept++] = (struct finding){*place, copy};
-}
-
-/* What has a line comes first, by line; the rest keeps its order. */
-static bool comes_before(const struct place *a, const struct place *b)
-{
-  if ((a->line == 0) != (b->line == 0))
-    return a->line != 0;
-  return a->line != b->line ? a->line < b->line : a->column < b->column;
-}
-
-static void sort(struct findings *findings)
-{
-  for (size_t i = 1; i < findings->kept; i++) {
-    struct finding moved = findings->items[i];
-    size_t at = i;
-    for (; at > 0 && comes_before(&moved.place, &findings->items[at - 1].place); at--)
-      findings->items[at] = findings->items[at - 1];
-    findings->items[at] = moved;
-  }
+    return;
+  size_t at = findings->kept++;
+  for (; at > 0 && comes_before(place, &findings->items[at - 1].place); at--)
+    findings->items[at] = findings->items[at - 1];
+  findings->items[at] = (struct finding){*place, copy};
 }
 
 int findings_report(struct findings *findings, struct pst_error *error)
 {
-  if (findings->no_memory)
+  if (findings->arena->no_memory)
     return pst_fail(error, PST_EXIT_FAILED, -ENOMEM,
                     "out of memory while reading the configuration; free some, or shorten it");
-  sort(findings);
   int exit_status =
       findings->unavailable == findings->total ? PST_EXIT_UNAVAILABLE : PST_EXIT_USAGE;
   for (size_t i = 0; i < findings->kept; i++) {

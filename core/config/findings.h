@@ -32,18 +32,18 @@ struct findings {
   size_t kept;
   size_t total;
   size_t unavailable; /* of them: right as written, but not to be had here */
-  bool no_memory;
 };
 
 /* Of what nobody has written. */
 extern const struct place place_default;
+bool place_is_default(const struct place *place);
 /* "file.yaml:12:7". NULL: no memory. */
 const char *place_text(struct arena *arena, const struct place *place);
 /* The same finding at the same place counts once. */
 void findings_add(struct findings *findings, const struct place *place, const char *format, ...)
     PST_PRINTF(3, 4);
-/* Log all of them and put them into *error. 0 when there is none; -EINVAL;
- * -ENOMEM. */
+/* Log all of them and put them into *error. 0 when there is none; -EINVAL; -ENOMEM: the arena
+ * had none. */
 int findings_report(struct findings *findings, struct pst_error *error);
 
 #endif

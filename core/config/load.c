@@ -10,9 +10,6 @@
 #include "../util/log.h"
 #include "check.h"
 #include "config.h"
-#include "params.h"
-#include "print.h"
-#include "set.h"
 
 static int hash(struct pst_config *config)
 {
@@ -31,6 +28,19 @@ static int hash(struct pst_config *config)
   return 0;
 }
 
+/* Empty, held once, and where its findings go. NULL: no memory, which is reported. */
+static struct pst_config *begin(struct findings *findings, struct pst_error *error)
+{
+  struct pst_config *config = calloc(1, sizeof(*config));
+  struct arena none = {.no_memory = true};
+  *findings = (struct findings){.arena = config ? &config->arena : &none};
+  if (config)
+    atomic_init(&config->holds, 1);
+  else
+    findings_report(findings, error);
+  return config;
+}
+
 /* Takes the config over: it goes to *out or is closed. */
 static int finish(struct pst_config *config, struct findings *findings, const char *source,
                   struct node *root, const struct config_catalog *catalog, struct pst_config **out,
@@ -38,8 +48,8 @@ static int finish(struct pst_config *config, struct findings *findings, const ch
 {
   struct check check = {config, &config->arena, findings, catalog};
   check_root(&check, source, root);
-  if (findings->total == 0 && !findings->no_memory && hash(config))
-    findings->no_memory = true;
+  if (findings->total == 0 && !config->arena.no_memory && hash(config))
+    config->arena.no_memory = true;
   int rc = findings_report(findings, error);
   if (rc)
     pst_config_close(config);
@@ -48,26 +58,17 @@ static int finish(struct pst_config *config, struct findings *findings, const ch
   return rc;
 }
 
-static int out_of_memory(struct pst_error *error)
-{
-  struct findings findings = {.no_memory = true};
-  return findings_report(&findings, error);
-}
-
 int config_load_text(const char *text, size_t length, const char *name, const char *const *sets,
                      size_t set_count, const struct config_catalog *catalog,
                      struct pst_config **config, struct pst_error *error)
 {
-  struct pst_config *made = config_new();
+  struct findings findings;
+  struct pst_config *made = begin(&findings, error);
   struct node *root = NULL;
   if (!made)
-    return out_of_memory(error);
-  struct findings findings = {.arena = &made->arena};
+    return -ENOMEM;
   const char *source = text_printable(&made->arena, name ? name : "configuration");
-  if (!source) {
-    pst_config_close(made);
-    return out_of_memory(error);
-  }
+  source = source ? source : "";
   tree_read(&made->arena, &findings, source, true, text, length, &root);
   bool readable = root || findings.total == 0;
   for (size_t i = 0; readable && i < set_count; i++)
@@ -75,56 +76,33 @@ int config_load_text(const char *text, size_t length, const char *name, const ch
   return finish(made, &findings, source, root, catalog, config, error);
 }
 
-int config_load_params_more(const struct pst_config_params *params,
-                            const struct config_params_more *more,
-                            const struct config_catalog *catalog, struct pst_config **config,
-                            struct pst_error *error)
+int config_load_params(const struct pst_config_params *params,
+                       const struct config_params_more *more, const struct config_catalog *catalog,
+                       struct pst_config **config, struct pst_error *error)
 {
-  struct pst_config *made = config_new();
+  struct findings findings;
+  struct pst_config *made = begin(&findings, error);
   struct node *root = NULL;
   if (!made)
-    return out_of_memory(error);
-  struct findings findings = {.arena = &made->arena};
+    return -ENOMEM;
   made->config.is_node = more && more->is_node;
   params_read(&made->arena, &findings, params, more, &root);
   return finish(made, &findings, PARAMS_SOURCE, root, catalog, config, error);
 }
 
-int config_load_params(const struct pst_config_params *params, const struct config_catalog *catalog,
-                       struct pst_config **config, struct pst_error *error)
-{
-  return config_load_params_more(params, NULL, catalog, config, error);
-}
-
-/* All of a file, and one byte more than may be when it is too long. */
+/* All of a file, and one byte more than may be when it is too long; free() it. */
 static int read_all(FILE *file, char **text, size_t *length)
 {
-  size_t size = 1 << 16, used = 0;
-  char *buffer = malloc(size);
-  int rc = buffer ? 0 : -ENOMEM;
-  while (rc == 0) {
-    size_t got = fread(buffer + used, 1, size - used, file);
-    used += got;
-    if (ferror(file))
-      rc = errno ? -errno : -EIO;
-    if (rc || got == 0 || used > TREE_FILE_MAX)
-      break;
-    if (used == size) {
-      char *larger = realloc(buffer, size * 2);
-      if (!larger) {
-        rc = -ENOMEM;
-        break;
-      }
-      buffer = larger;
-      size *= 2;
-    }
-  }
-  if (rc) {
+  char *buffer = malloc(TREE_FILE_MAX + 1);
+  if (!buffer)
+    return -ENOMEM;
+  *length = fread(buffer, 1, TREE_FILE_MAX + 1, file);
+  if (ferror(file)) {
+    int rc = errno ? -errno : -EIO;
     free(buffer);
     return rc;
   }
   *text = buffer;
-  *length = used;
   return 0;
 }
 

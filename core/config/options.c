@@ -12,67 +12,66 @@
 
 struct option_slot {
   struct value value;
-  char *text; /* STRING */
-  char **items;
-  size_t item_count; /* LIST */
+  const char *text;   /* STRING */
+  const char **items; /* LIST */
+  size_t item_count;
   bool set;
+  struct place place; /* where it was written */
+  const char *origin; /* the same as text */
 };
 
 struct pst_options {
+  struct pst_options *next; /* options_chain() */
+  struct arena arena;
   const struct pst_option *table;
   size_t count;
   struct option_slot slots[];
 };
 
-static void items_free(char **items, size_t count)
+const struct pst_option *option_find(const struct pst_option *table, size_t count, const char *name)
 {
-  for (size_t i = 0; i < count; i++)
-    free(items[i]);
-  free(items);
-}
-
-void options_free(struct pst_options *options)
-{
-  if (!options)
-    return;
-  for (size_t i = 0; i < options->count; i++) {
-    free(options->slots[i].text);
-    items_free(options->slots[i].items, options->slots[i].item_count);
-  }
-  free(options);
+  for (size_t i = 0; name && i < count; i++)
+    if (strcmp(table[i].name, name) == 0)
+      return &table[i];
+  return NULL;
 }
 
 static int find(const struct pst_options *options, const char *name)
 {
-  for (size_t i = 0; i < options->count; i++)
-    if (strcmp(options->table[i].name, name) == 0)
-      return (int)i;
-  return -1;
+  const struct pst_option *option = option_find(options->table, options->count, name);
+  return option ? (int)(option - options->table) : -1;
 }
 
-static int slot_set_text(struct option_slot *slot, const char *text)
+void options_chain(struct pst_options *options, struct pst_options **list)
 {
-  char *copy = strdup(text);
-  if (!copy)
-    return -ENOMEM;
-  free(slot->text);
-  slot->text = copy;
-  return 0;
+  options->next = *list;
+  *list = options;
 }
 
-static int slot_set_items(struct option_slot *slot, const char *const *items, size_t count)
+void options_free(struct pst_options *options)
 {
-  char **copies = calloc(count + 1, sizeof(*copies));
-  if (!copies)
-    return -ENOMEM;
-  for (size_t i = 0; i < count; i++) {
-    copies[i] = strdup(items[i]);
-    if (!copies[i]) {
-      items_free(copies, i);
-      return -ENOMEM;
-    }
+  while (options) {
+    struct pst_options *next = options->next;
+    arena_free(&options->arena);
+    free(options);
+    options = next;
   }
-  items_free(slot->items, slot->item_count);
+}
+
+static int no_memory(char *why, size_t why_size)
+{
+  snprintf(why, why_size, "out of memory");
+  return -ENOMEM;
+}
+
+static int slot_set_items(struct arena *arena, struct option_slot *slot, const char *const *items,
+                          size_t count)
+{
+  const char **copies = arena_alloc(arena, (count + 1) * sizeof(*copies));
+  for (size_t i = 0; copies && i < count; i++)
+    copies[i] = arena_string(arena, items[i]);
+  if (arena->no_memory)
+    return -ENOMEM;
   slot->items = copies;
   slot->item_count = count;
   return 0;
@@ -87,133 +86,115 @@ static char *trim(char *text)
 }
 
 /* "a, b", also within brackets: as defaults stand in tables. */
-static int slot_set_joined(struct option_slot *slot, const char *text)
+static int slot_set_joined(struct arena *arena, struct option_slot *slot, const char *text)
 {
-  char *copy = strdup(text);
-  const char **items = calloc(strlen(text) / 2 + 2, sizeof(*items));
+  char *copy = arena_string(arena, text);
+  const char **items = arena_alloc(arena, (strlen(text) / 2 + 2) * sizeof(*items));
   size_t count = 0;
-  int rc = -ENOMEM;
-  if (copy && items) {
-    char *rest = trim(copy);
-    size_t length = strlen(rest);
-    if (length >= 2 && rest[0] == '[' && rest[length - 1] == ']') {
-      rest[length - 1] = '\0';
-      rest++;
-    }
-    for (char *item; (item = strsep(&rest, ",")) != NULL;) {
-      item = trim(item);
-      if (*item)
-        items[count++] = item;
-    }
-    rc = slot_set_items(slot, items, count);
+  if (!copy || !items)
+    return -ENOMEM;
+  char *rest = trim(copy);
+  size_t length = strlen(rest);
+  if (length >= 2 && rest[0] == '[' && rest[length - 1] == ']') {
+    rest[length - 1] = '\0';
+    rest++;
   }
-  free(items);
-  free(copy);
-  return rc;
+  for (char *item; (item = strsep(&rest, ",")) != NULL;) {
+    item = trim(item);
+    if (*item)
+      items[count++] = item;
+  }
+  slot->items = items;
+  slot->item_count = count;
+  return 0;
 }
 
-static int slot_set(const struct pst_option *rule, struct option_slot *slot, const char *text,
-                    char *why, size_t why_size)
+static int slot_set(struct arena *arena, const struct pst_option *rule, struct option_slot *slot,
+                    const char *text, char *why, size_t why_size)
 {
-  int rc;
-  if (rule->type == PST_OPTION_LIST) {
-    rc = slot_set_joined(slot, text);
-  } else {
-    struct value value;
-    rc = value_parse(rule, text, &value, why, why_size);
-    if (rc)
-      return rc;
-    rc = rule->type == PST_OPTION_STRING ? slot_set_text(slot, text) : 0;
-    if (rc == 0)
-      slot->value = value;
-  }
-  if (rc == -ENOMEM)
-    snprintf(why, why_size, "out of memory");
-  return rc;
+  const char *copy = NULL;
+  struct value value;
+  if (rule->type == PST_OPTION_LIST)
+    return slot_set_joined(arena, slot, text) ? no_memory(why, why_size) : 0;
+  int rc = value_parse(rule, text, &value, why, why_size);
+  if (rc)
+    return rc;
+  if (rule->type == PST_OPTION_STRING && !(copy = arena_string(arena, text)))
+    return no_memory(why, why_size);
+  slot->text = copy;
+  slot->value = value;
+  return 0;
 }
 
-static int slot_default(const struct pst_option *rule, struct option_slot *slot)
+static int slot_default(struct arena *arena, const struct pst_option *rule,
+                        struct option_slot *slot)
 {
   char why[VALUE_WHY_MIN];
   const char *text = rule->default_value;
   size_t length = text ? strlen(text) : 0;
+  slot->place = place_default;
+  slot->origin = place_default.source;
   if (!text || (rule->flags & PST_OPTION_REQUIRED))
     return 0;
   if (rule->type == PST_OPTION_STRING && length >= 2 && text[0] == '"' && text[length - 1] == '"') {
-    slot->text = strndup(text + 1, length - 2);
+    slot->text = arena_copy(arena, text + 1, length - 2);
     slot->value.number = length - 2;
     return slot->text ? 0 : -ENOMEM;
   }
-  return slot_set(rule, slot, text, why, sizeof(why));
+  return slot_set(arena, rule, slot, text, why, sizeof(why));
+}
+
+static struct pst_options *options_alloc(const struct pst_option *table, size_t count)
+{
+  struct pst_options *made = calloc(1, sizeof(*made) + count * sizeof(made->slots[0]));
+  if (!made)
+    return NULL;
+  made->table = table;
+  made->count = count;
+  return made;
 }
 
 int options_new(const struct pst_option *table, size_t count, struct pst_options **options)
 {
-  struct pst_options *made = calloc(1, sizeof(*made) + count * sizeof(made->slots[0]));
-  if (!made)
-    return -ENOMEM;
-  made->table = table;
-  made->count = count;
-  for (size_t i = 0; i < count; i++) {
-    int rc = slot_default(&table[i], &made->slots[i]);
+  struct pst_options *made = options_alloc(table, count);
+  for (size_t i = 0; made && i < count; i++) {
+    int rc = slot_default(&made->arena, &table[i], &made->slots[i]);
     if (rc) {
       options_free(made);
       return rc == -ENOMEM ? rc : -EINVAL;
     }
   }
-  *options = made;
-  return 0;
+  if (made)
+    *options = made;
+  return made ? 0 : -ENOMEM;
 }
 
 int options_clone(const struct pst_options *from, struct pst_options **options)
 {
-  struct pst_options *made = calloc(1, sizeof(*made) + from->count * sizeof(made->slots[0]));
+  struct pst_options *made = options_alloc(from->table, from->count);
   if (!made)
     return -ENOMEM;
-  made->table = from->table;
-  made->count = from->count;
-  for (size_t i = 0; i < from->count; i++) {
-    const struct option_slot *slot = &from->slots[i];
-    made->slots[i].value = slot->value;
-    made->slots[i].set = slot->set;
-    int rc = slot->text ? slot_set_text(&made->slots[i], slot->text) : 0;
-    if (rc == 0 && slot->items)
-      rc = slot_set_items(&made->slots[i], (const char *const *)slot->items, slot->item_count);
-    if (rc) {
-      options_free(made);
-      return rc;
-    }
-  }
+  memcpy(made->slots, from->slots, from->count * sizeof(made->slots[0]));
   *options = made;
   return 0;
 }
 
-/* The index of a name, or -ENOENT with the nearest one in `why`. */
+/* The index of a name; -ENOENT with the nearest one in `why`; -ENOMEM. */
 static int find_or_explain(const struct pst_options *options, const char *name, char *why,
                            size_t why_size)
 {
   int index = find(options, name);
   if (index >= 0)
     return index;
-  if (options->count == 0) {
-    snprintf(why, why_size, "unknown option \"%.60s\"; this plugin has no options", name);
-    return -ENOENT;
-  }
-  const char **names = calloc(options->count, sizeof(*names));
-  const char *near = NULL;
-  if (names) {
-    for (size_t i = 0; i < options->count; i++)
-      names[i] = options->table[i].name;
-    near = nearest_name(name, names, options->count);
-  }
-  if (near) {
-    snprintf(why, why_size, "unknown option \"%.60s\"; did you mean \"%s\"?", name, near);
-  } else {
-    size_t at = (size_t)snprintf(why, why_size, "unknown option \"%.60s\"; there are:", name);
-    for (size_t i = 0; i < options->count && at < why_size; i++)
-      at +=
-          (size_t)snprintf(why + at, why_size - at, "%s %s", i ? "," : "", options->table[i].name);
-  }
+  const char **names = calloc(options->count + 1, sizeof(*names));
+  if (!names)
+    return no_memory(why, why_size);
+  for (size_t i = 0; i < options->count; i++)
+    names[i] = options->table[i].name;
+  snprintf(why, why_size, "unknown option \"%.60s\"; %s", name,
+           options->count ? "" : "this plugin has no options");
+  if (options->count)
+    nearest_add(name, names, options->count, why, why_size);
   free(names);
   return -ENOENT;
 }
@@ -224,9 +205,9 @@ int options_set(struct pst_options *options, const char *name, const char *text,
   int index = find_or_explain(options, name, why, why_size);
   if (index < 0)
     return index;
-  int rc = slot_set(&options->table[index], &options->slots[index], text, why, why_size);
-  if (rc == 0)
-    options->slots[index].set = true;
+  struct option_slot *slot = &options->slots[index];
+  int rc = slot_set(&options->arena, &options->table[index], slot, text, why, why_size);
+  slot->set |= rc == 0;
   return rc;
 }
 
@@ -243,63 +224,46 @@ int options_set_list(struct pst_options *options, const char *name, const char *
     snprintf(why, why_size, "expected one value, found a list; it takes %.200s", words);
     return -EINVAL;
   }
-  int rc = slot_set_items(&options->slots[index], items, count);
-  if (rc == 0)
-    options->slots[index].set = true;
-  else
-    snprintf(why, why_size, "out of memory");
-  return rc;
+  if (slot_set_items(&options->arena, &options->slots[index], items, count))
+    return no_memory(why, why_size);
+  options->slots[index].set = true;
+  return 0;
 }
 
-const char *options_missing(const struct pst_options *options)
+void options_mark(struct pst_options *options, const char *name, const struct place *place,
+                  const char *origin)
 {
-  for (size_t i = 0; i < options->count; i++)
-    if ((options->table[i].flags & PST_OPTION_REQUIRED) && !options->slots[i].set)
-      return options->table[i].name;
-  return NULL;
+  struct option_slot *slot = &options->slots[find(options, name)];
+  slot->place = *place;
+  slot->origin = origin;
 }
 
-static bool slot_equal(const struct option_slot *a, const struct option_slot *b)
+const struct place *options_place(const struct pst_options *options, const char *name)
 {
-  const char *text_a = a->text ? a->text : "", *text_b = b->text ? b->text : "";
-  if (a->value.number != b->value.number || strcmp(text_a, text_b) != 0 ||
-      a->item_count != b->item_count)
-    return false;
-  for (size_t i = 0; i < a->item_count; i++)
-    if (strcmp(a->items[i], b->items[i]) != 0)
-      return false;
-  return true;
+  int index = find(options, name);
+  return index < 0 ? &place_default : &options->slots[index].place;
 }
 
-bool options_equal(const struct pst_options *a, const struct pst_options *b, uint32_t scope,
-                   const char **name)
+const char *options_origin(const struct pst_options *options, const char *name)
 {
-  for (size_t i = 0; i < a->count; i++) {
-    const struct pst_option *rule = &a->table[i];
-    int other = find(b, rule->name);
-    if ((rule->scope & scope) && (other < 0 || !slot_equal(&a->slots[i], &b->slots[other]))) {
-      *name = rule->name;
-      return false;
-    }
-  }
-  for (size_t i = 0; i < b->count; i++) {
-    if ((b->table[i].scope & scope) && find(a, b->table[i].name) < 0) {
-      *name = b->table[i].name;
-      return false;
-    }
-  }
-  return true;
+  int index = find(options, name);
+  return index < 0 ? place_default.source : options->slots[index].origin;
 }
 
+/* An ENUM by its word, as another table may have other choices. */
 static bool slot_agrees(const struct pst_options *a, size_t i, const struct pst_options *b,
                         size_t k)
 {
-  if (a->table[i].type != b->table[k].type)
+  const struct option_slot *mine = &a->slots[i], *its = &b->slots[k];
+  const struct pst_option *rule = &a->table[i];
+  if (rule->type != b->table[k].type || mine->item_count != its->item_count)
     return false;
-  if (a->table[i].type == PST_OPTION_ENUM)
-    return strcmp(options_get_string(a, a->table[i].name),
-                  options_get_string(b, b->table[k].name)) == 0;
-  return slot_equal(&a->slots[i], &b->slots[k]);
+  if (rule->type == PST_OPTION_ENUM || rule->type == PST_OPTION_STRING)
+    return strcmp(options_get_string(a, rule->name), options_get_string(b, rule->name)) == 0;
+  for (size_t item = 0; item < mine->item_count; item++)
+    if (strcmp(mine->items[item], its->items[item]) != 0)
+      return false;
+  return mine->value.number == its->value.number;
 }
 
 bool options_agree(const struct pst_options *a, const struct pst_options *b, uint32_t scope,
@@ -329,12 +293,9 @@ int options_text(const struct pst_options *options, const char *name, char *text
     return -ENOENT;
   const struct pst_option *rule = &options->table[index];
   const struct option_slot *slot = &options->slots[index];
-  if (rule->type == PST_OPTION_STRING)
-    return (size_t)snprintf(text, size, "%s", slot->text ? slot->text : "") < size ? 0 : -ENOSPC;
-  if (rule->type == PST_OPTION_ENUM) {
-    const char *choice = options_get_string(options, name);
-    return (size_t)snprintf(text, size, "%s", choice) < size ? 0 : -ENOSPC;
-  }
+  if (rule->type == PST_OPTION_STRING || rule->type == PST_OPTION_ENUM)
+    return (size_t)snprintf(text, size, "%s", options_get_string(options, name)) < size ? 0
+                                                                                        : -ENOSPC;
   if (rule->type != PST_OPTION_LIST) {
     value_print(rule, &slot->value, text, size);
     return 0;
@@ -346,8 +307,6 @@ int options_text(const struct pst_options *options, const char *name, char *text
     at += (size_t)snprintf(text + at, size - at, "%s%s", i ? "," : "", slot->items[i]);
   return at < size ? 0 : -ENOSPC;
 }
-
-/* ---- Getters --------------------------------------------------------------- */
 
 static int find_or_log(const struct pst_options *options, const char *name)
 {

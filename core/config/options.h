@@ -10,32 +10,41 @@
 
 #include <penstock/plugin.h>
 
+#include "findings.h"
+
 struct pst_options;
 
+/* NULL: no such option, or no name. */
+const struct pst_option *option_find(const struct pst_option *table, size_t count,
+                                     const char *name);
+
 /* All defaults. The table must live as long as the options. -ENOMEM; -EINVAL: a
- * default that does not parse, or a required option left out is found only by
- * options_missing. */
+ * default that does not parse. A required option has none, and is not set. */
 int options_new(const struct pst_option *table, size_t count, struct pst_options **options);
+/* The same values; `from` stays, as its texts are shared. -ENOMEM. */
 int options_clone(const struct pst_options *from, struct pst_options **options);
+/* Puts the options at the head of a list, which options_free() of the head frees as a whole. */
+void options_chain(struct pst_options *options, struct pst_options **list);
 void options_free(struct pst_options *options);
 
 /* Set one value from text (a LIST: items separated by ','). On failure `why`
  * (of at least 256 bytes) says what is wrong in words, without a place:
  * -ENOENT: no such option, with the nearest name; -EINVAL: wrong type or unit;
- * -ERANGE: outside [min, max], which it names. */
+ * -ERANGE: outside [min, max], which it names; -ENOMEM. */
 int options_set(struct pst_options *options, const char *name, const char *text, char *why,
                 size_t why_size);
 int options_set_list(struct pst_options *options, const char *name, const char *const *items,
                      size_t count, char *why, size_t why_size);
+/* Where an option that is in the table was written; `origin` is that place as text and outlives
+ * the options. */
+void options_mark(struct pst_options *options, const char *name, const struct place *place,
+                  const char *origin);
+/* place_default, and its source: nobody has written it, or there is no such option. */
+const struct place *options_place(const struct pst_options *options, const char *name);
+const char *options_origin(const struct pst_options *options, const char *name);
 
-/* The first required option that is not set, or NULL. */
-const char *options_missing(const struct pst_options *options);
-
-/* Same values for all options whose scope has any of the bits; *name is the
- * first that differs. */
-bool options_equal(const struct pst_options *a, const struct pst_options *b, uint32_t scope,
-                   const char **name);
-/* The same for options of the scope that both tables have. */
+/* Same values for all options that both tables have and whose scope has any of the bits; *name is
+ * the first that differs. */
 bool options_agree(const struct pst_options *a, const struct pst_options *b, uint32_t scope,
                    const char **name);
 /* The table it was made from, and a value in canonical text (units as in YAML)

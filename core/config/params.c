@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "params.h"
+#include "check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,13 +11,6 @@ struct builder {
   struct pst_origins origins; /* of this stream */
 };
 
-/* What the caller's smaller struct does not have reads as zero. */
-static void copy_sized(void *to, size_t size, const void *from, uint32_t struct_size)
-{
-  memset(to, 0, size);
-  memcpy(to, from, struct_size < size ? struct_size : size);
-}
-
 static struct node *add(struct builder *builder, struct node *parent, enum node_type type,
                         const char *key, const char *text)
 {
@@ -27,16 +20,7 @@ static struct node *add(struct builder *builder, struct node *parent, enum node_
     findings_add(builder->findings, &builder->place, "%s: the value holds %s", key, problem);
     return NULL;
   }
-  struct node *node = node_new(builder->arena, type, text, &builder->place);
-  if (!node) {
-    builder->findings->no_memory = true;
-    return NULL;
-  }
-  node->key_place = builder->place;
-  node->key = key;
-  if (parent)
-    node_append(parent, node);
-  return node;
+  return node_add(builder->arena, parent, type, key, text, &builder->place);
 }
 
 static struct node *add_map(struct builder *builder, struct node *parent, const char *key)
@@ -61,25 +45,8 @@ static void add_number(struct builder *builder, struct node *parent, const char 
   add_text(builder, parent, key, number ? text : NULL);
 }
 
-static void add_setting(struct builder *builder, struct node *map, const char *of, const char *name,
-                        const char *value)
-{
-  if (node_find(map, name))
-    findings_add(builder->findings, &builder->place,
-                 "option \"%.60s\" of %s is given twice; remove one", name, of);
-  else
-    add_text(builder, map, name, value);
-}
-
-/* Where its user has written it: "--transport-option mode=x". */
-static const char *setting_source(struct builder *builder, const char *origin, const char *name,
-                                  const char *value)
-{
-  const char *shown = text_printable(builder->arena, value ? value : "");
-  return shown ? arena_printf(builder->arena, "%s %s=%s", origin, name, shown) : NULL;
-}
-
-/* What stands under `key`, as `of` has it. `origin`: of struct pst_origins, or NULL. */
+/* What stands under `key`, as `of` has it. `origin`: of struct pst_origins, or NULL; before each
+ * option it says where a user has written that: "--transport-option mode=x". */
 static void add_settings(struct builder *builder, struct node *parent, const char *key,
                          const char *of, const char *origin, const struct pst_setting *settings,
                          uint32_t count)
@@ -87,15 +54,20 @@ static void add_settings(struct builder *builder, struct node *parent, const cha
   const char *whole = builder->place.source;
   struct node *map = count ? add_map(builder, parent, key) : NULL;
   for (uint32_t i = 0; map && i < count; i++) {
+    const char *value = settings[i].value;
     const char *name = text_printable(builder->arena, settings[i].name ? settings[i].name : "");
-    if (name && origin)
-      builder->place.source = setting_source(builder, origin, name, settings[i].value);
-    if (name && builder->place.source)
-      add_setting(builder, map, of, name, settings[i].value);
+    const char *shown = text_printable(builder->arena, value ? value : "");
+    builder->place.source =
+        origin ? arena_printf(builder->arena, "%s %s=%s", origin, name, shown) : whole;
+    if (!name || !shown || !builder->place.source)
+      break;
+    if (node_find(map, name))
+      findings_add(builder->findings, &builder->place,
+                   "option \"%.60s\" of %s is given twice; remove one", name, of);
     else
-      builder->findings->no_memory = true;
-    builder->place.source = whole;
+      add_text(builder, map, name, value);
   }
+  builder->place.source = whole;
 }
 
 /* `origin`: of its options. */
@@ -130,21 +102,18 @@ static void add_filters(struct builder *builder, struct node *transport,
 static void add_stream(struct builder *builder, struct node *list, uint32_t index,
                        const struct pst_stream_params *given, const struct config_params_more *more)
 {
-  struct pst_stream_params params;
-  memset(&params, 0, sizeof(params));
+  struct pst_stream_params params = {.name = NULL};
   if (given)
-    copy_sized(&params, sizeof(params), given, given->struct_size);
-  memset(&builder->origins, 0, sizeof(builder->origins));
+    pst_struct_read(&params, sizeof(params), given);
+  builder->origins = (struct pst_origins){.stream = NULL};
   if (params.origins)
-    copy_sized(&builder->origins, sizeof(builder->origins), params.origins,
-               params.origins->struct_size);
+    pst_struct_read(&builder->origins, sizeof(builder->origins), params.origins);
   const char *source = more ? more->source : builder->origins.stream;
   builder->place.source =
       source ? text_printable(builder->arena, source)
              : arena_printf(builder->arena, "%s.streams[%u]", PARAMS_SOURCE, index);
   if (!builder->place.source) {
     builder->place.source = PARAMS_SOURCE;
-    builder->findings->no_memory = true;
     return;
   }
   if (!given) {
@@ -164,26 +133,20 @@ static void add_stream(struct builder *builder, struct node *list, uint32_t inde
   add_text(builder, add_side(builder, stream, "receiver", &params.receiver), "path", params.path);
 }
 
-static void add_control(struct builder *builder, struct node *root,
-                        const struct pst_config_params *params)
-{
-  struct node *control = add_map(builder, root, "control");
-  add_text(builder, control, "address", params->control);
-  add_text(builder, control, "insecure", params->insecure ? "true" : NULL);
-}
-
 void params_read(struct arena *arena, struct findings *findings,
                  const struct pst_config_params *given, const struct config_params_more *more,
                  struct node **root)
 {
   struct builder builder = {arena, findings, {PARAMS_SOURCE, 0, 0}, {.stream = NULL}};
   struct pst_config_params params;
-  copy_sized(&params, sizeof(params), given, given->struct_size);
+  pst_struct_read(&params, sizeof(params), given);
   *root = add(&builder, NULL, NODE_MAP, NULL, NULL);
   if (!*root)
     return;
   add_text(&builder, *root, "penstock", "1");
-  add_control(&builder, *root, &params);
+  struct node *control = add_map(&builder, *root, "control");
+  add_text(&builder, control, "address", params.control);
+  add_text(&builder, control, "insecure", params.insecure ? "true" : NULL);
   struct node *threads = params.threads ? add_map(&builder, *root, "threads") : NULL;
   add_number(&builder, threads, "count", params.threads);
   struct node *streams = add(&builder, *root, NODE_LIST, "streams", NULL);

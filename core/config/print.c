@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "print.h"
+#include "tree.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -15,7 +15,7 @@ struct frame {
   struct node *node;
   const char *key; /* a mapping's, while its value is awaited */
   struct place key_place;
-  size_t anchor; /* index + 1; 0: none */
+  struct anchor *anchor; /* NULL: none */
 };
 
 struct reader {
@@ -40,12 +40,6 @@ static struct place place_at(const struct reader *reader, const yaml_mark_t *mar
   return (struct place){reader->source, (uint32_t)mark->line + 1, (uint32_t)mark->column + 1};
 }
 
-static bool no_memory(struct reader *reader)
-{
-  reader->findings->no_memory = true;
-  return false;
-}
-
 static bool count_nodes(struct reader *reader, const struct place *place)
 {
   if (++reader->nodes <= TREE_NODES_MAX)
@@ -55,13 +49,11 @@ static bool count_nodes(struct reader *reader, const struct place *place)
   return false;
 }
 
-/* ---- Anchors and aliases ------------------------------------------------- */
-
 /* A later anchor of the same name takes over, as YAML says. */
 static bool anchor_add(struct reader *reader, const yaml_char_t *name, const struct place *place,
-                       size_t *index)
+                       struct anchor **anchor)
 {
-  *index = 0;
+  *anchor = NULL;
   if (!name)
     return true;
   size_t at = 0;
@@ -75,12 +67,12 @@ static bool anchor_add(struct reader *reader, const yaml_char_t *name, const str
   if (at == reader->anchor_count) {
     const char *copy = arena_string(reader->arena, (const char *)name);
     if (!copy)
-      return no_memory(reader);
+      return false;
     reader->anchors[at].name = copy;
     reader->anchor_count++;
   }
-  reader->anchors[at].node = NULL;
-  *index = at + 1;
+  *anchor = &reader->anchors[at];
+  (*anchor)->node = NULL;
   return true;
 }
 
@@ -88,21 +80,20 @@ static bool anchor_add(struct reader *reader, const yaml_char_t *name, const str
 static struct node *copy_tree(struct reader *reader, const struct node *from, size_t depth,
                               const struct place *alias)
 {
-  if (++reader->alias_nodes > TREE_ALIAS_NODES_MAX || depth > TREE_DEPTH_MAX) {
-    if (depth > TREE_DEPTH_MAX)
-      findings_add(reader->findings, alias,
-                   "this alias nests deeper than %d levels; no key is that deep", TREE_DEPTH_MAX);
-    else
-      findings_add(reader->findings, alias,
-                   "aliases stand for more than %d values; write the values out",
-                   TREE_ALIAS_NODES_MAX);
+  if (depth > TREE_DEPTH_MAX) {
+    findings_add(reader->findings, alias,
+                 "this alias nests deeper than %d levels; no key is that deep", TREE_DEPTH_MAX);
+    return NULL;
+  }
+  if (++reader->alias_nodes > TREE_ALIAS_NODES_MAX) {
+    findings_add(reader->findings, alias,
+                 "aliases stand for more than %d values; write the values out",
+                 TREE_ALIAS_NODES_MAX);
     return NULL;
   }
   struct node *copy = arena_alloc(reader->arena, sizeof(*copy));
-  if (!copy) {
-    no_memory(reader);
+  if (!copy)
     return NULL;
-  }
   *copy = *from;
   copy->first = copy->last = copy->next = NULL;
   copy->count = 0;
@@ -132,11 +123,8 @@ static struct node *expand_alias(struct reader *reader, const char *name, const 
   return NULL;
 }
 
-/* ---- Building -------------------------------------------------------------- */
-
 static bool take_key(struct reader *reader, struct frame *frame, const struct node *key)
 {
-  const struct node *twin = NULL;
   frame->key = key->text;
   frame->key_place = key->place;
   if (frame->node->count >= TREE_KEYS_MAX) {
@@ -149,7 +137,7 @@ static bool take_key(struct reader *reader, struct frame *frame, const struct no
                  "`transport`");
     return false;
   }
-  twin = node_find(frame->node, key->text);
+  const struct node *twin = node_find(frame->node, key->text);
   if (twin && twin->key_place.line > 0)
     findings_add(reader->findings, &key->place,
                  "duplicate key \"%.60s\"; it stands on line %u already", key->text,
@@ -199,7 +187,8 @@ static void refuse_tag(struct reader *reader, const yaml_char_t *tag, const stru
 static bool on_scalar(struct reader *reader, const yaml_event_t *event, const struct place *place)
 {
   const char *text = (const char *)event->data.scalar.value;
-  size_t length = event->data.scalar.length, at = 0, anchor = 0;
+  size_t length = event->data.scalar.length, at = 0;
+  struct anchor *anchor;
   refuse_tag(reader, event->data.scalar.tag, place);
   const char *problem = text_problem(text, length, false, &at);
   if (problem) {
@@ -209,21 +198,21 @@ static bool on_scalar(struct reader *reader, const yaml_event_t *event, const st
   /* A value that was reported is from here on as if it were not written. */
   struct node *node = node_new(reader->arena, NODE_SCALAR, text, place);
   if (!node)
-    return no_memory(reader);
+    return false;
   bool plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
   node->null =
       problem || (plain && (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0));
   if (!anchor_add(reader, event->data.scalar.anchor, place, &anchor))
     return false;
   if (anchor)
-    reader->anchors[anchor - 1].node = node;
+    anchor->node = node;
   return place_node(reader, node);
 }
 
 static bool on_begin(struct reader *reader, enum node_type type, const yaml_char_t *tag,
                      const yaml_char_t *anchor_name, const struct place *place)
 {
-  size_t anchor = 0;
+  struct anchor *anchor;
   refuse_tag(reader, tag, place);
   if (reader->depth == TREE_DEPTH_MAX) {
     findings_add(reader->findings, place, "nested deeper than %d levels; no key is that deep",
@@ -232,7 +221,7 @@ static bool on_begin(struct reader *reader, enum node_type type, const yaml_char
   }
   struct node *node = node_new(reader->arena, type, NULL, place);
   if (!node)
-    return no_memory(reader);
+    return false;
   if (!anchor_add(reader, anchor_name, place, &anchor) || !place_node(reader, node))
     return false;
   reader->frames[reader->depth++] = (struct frame){.node = node, .anchor = anchor};
@@ -243,7 +232,7 @@ static void on_end(struct reader *reader)
 {
   const struct frame *frame = &reader->frames[--reader->depth];
   if (frame->anchor)
-    reader->anchors[frame->anchor - 1].node = frame->node;
+    frame->anchor->node = frame->node;
 }
 
 static bool on_alias(struct reader *reader, const yaml_event_t *event, const struct place *place)
@@ -286,8 +275,6 @@ static bool on_event(struct reader *reader, const yaml_event_t *event)
   }
 }
 
-/* ---- Errors of the text itself ------------------------------------------------ */
-
 static const char *syntax_remedy(const char *problem)
 {
   static const struct {
@@ -318,7 +305,7 @@ static void report_syntax(struct reader *reader, const yaml_parser_t *parser)
 {
   struct place place = place_at(reader, &parser->problem_mark);
   if (parser->error == YAML_MEMORY_ERROR) {
-    no_memory(reader);
+    reader->arena->no_memory = true;
     return;
   }
   findings_add(reader->findings, &place, "not YAML: %s%s%s; %s",
@@ -357,19 +344,17 @@ void tree_read(struct arena *arena, struct findings *findings, const char *sourc
 {
   struct reader *reader = arena_alloc(arena, sizeof(*reader));
   yaml_parser_t parser;
-  bool going = true;
+  bool is_good = true;
   *root = NULL;
-  if (!reader) {
-    findings->no_memory = true;
+  if (!reader)
     return;
-  }
   /* libyaml asserts that there is a text, be it empty. */
   text = text ? text : "";
   *reader = (struct reader){.arena = arena, .findings = findings, .source = source, .lines = lines};
   if (!check_text(reader, text, length))
     return;
   if (!yaml_parser_initialize(&parser)) {
-    no_memory(reader);
+    arena->no_memory = true;
     return;
   }
   /* Told the encoding, libyaml does not look for a byte order mark. */
@@ -379,22 +364,17 @@ void tree_read(struct arena *arena, struct findings *findings, const char *sourc
   }
   yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
-  while (going) {
+  for (bool is_last = false; is_good && !is_last;) {
     yaml_event_t event;
-    if (!yaml_parser_parse(&parser, &event)) {
+    is_good = yaml_parser_parse(&parser, &event);
+    if (!is_good) {
       report_syntax(reader, &parser);
-      going = false;
-      reader->root = NULL;
-    } else {
-      bool last = event.type == YAML_STREAM_END_EVENT;
-      if (!last && !on_event(reader, &event)) {
-        reader->root = NULL;
-        last = true;
-      }
-      yaml_event_delete(&event);
-      going = !last;
+      break;
     }
+    is_last = event.type == YAML_STREAM_END_EVENT;
+    is_good = on_event(reader, &event);
+    yaml_event_delete(&event);
   }
   yaml_parser_delete(&parser);
-  *root = reader->root;
+  *root = is_good ? reader->root : NULL;
 }

@@ -54,39 +54,21 @@ static void cell(FILE *out, const char *text)
   }
 }
 
-static const char *type_word(uint32_t type)
+/* In one word or two, without an article. */
+static const char *type_word(const struct pst_option *rule, char words[WORDS_MAX])
 {
-  switch (type) {
-  case PST_OPTION_BOOL:
-    return "true or false";
-  case PST_OPTION_UINT:
-    return "whole number";
-  case PST_OPTION_SIZE:
-    return "size";
-  case PST_OPTION_DURATION:
-    return "time";
-  case PST_OPTION_RATE:
-    return "rate";
-  case PST_OPTION_STRING:
-    return "text";
-  case PST_OPTION_ENUM:
+  if (rule->type == PST_OPTION_ENUM)
     return "choice";
-  case PST_OPTION_LIST:
-  case SCHEMA_LIST:
-  case SCHEMA_FILTERS:
+  if (rule->type == SCHEMA_LIST || rule->type == SCHEMA_FILTERS)
     return "list";
-  case PST_CONFIG_NUMBER:
-    return "number";
-  case PST_CONFIG_SHARE:
-    return "share";
-  case SCHEMA_TRANSPORT:
-  case SCHEMA_MEMORY:
+  if (rule->type == SCHEMA_TRANSPORT || rule->type == SCHEMA_MEMORY)
     return "plugin";
-  case SCHEMA_PLUGIN_NAME:
+  if (rule->type == SCHEMA_PLUGIN_NAME)
     return "name";
-  default:
+  if (rule->type >= SCHEMA_MAP)
     return "mapping";
-  }
+  value_type_words(rule, words, WORDS_MAX);
+  return words + (strncmp(words, "a ", 2) == 0 ? 2 : 0);
 }
 
 static void write_values(FILE *out, const struct pst_option *rule)
@@ -109,7 +91,8 @@ static void write_values(FILE *out, const struct pst_option *rule)
 
 static void write_row(FILE *out, const struct pst_option *rule, const char *default_words)
 {
-  fprintf(out, "| `%s` | %s | ", rule->name, type_word(rule->type));
+  char words[WORDS_MAX];
+  fprintf(out, "| `%s` | %s | ", rule->name, type_word(rule, words));
   write_values(out, rule);
   if (rule->flags & PST_OPTION_REQUIRED)
     fputs(" | required | ", out);
@@ -148,20 +131,13 @@ static void write_map(FILE *out, const struct schema_map *map)
     fputs("\n## Keys\n\n", out);
   fprintf(out, "%s\n\n", map->help);
   write_table_head(out);
-  for (size_t i = 0; i < map->count; i++) {
-    write_row(out, &map->keys[i].rule, map->keys[i].default_words);
-    write_types(out, map, map->keys[i].rule.scope);
-    cell(out, map->keys[i].rule.help);
-    fputs(" |\n", out);
-  }
-  for (size_t i = 0; i < map->program_count; i++) {
-    write_row(out, &map->program[i].rule, NULL);
-    cell(out, map->program[i].rule.help);
+  for (const struct schema_key *key = map->keys; key->rule.name; key++) {
+    write_row(out, &key->rule, key->default_words);
+    write_types(out, map, key->rule.scope);
+    cell(out, key->rule.help);
     fputs(" |\n", out);
   }
 }
-
-/* ---- Plugins ------------------------------------------------------------------ */
 
 static const char *scope_words(uint32_t scope)
 {
@@ -235,9 +211,9 @@ int config_write_reference(const struct config_catalog *catalog, void *file)
   fputs(intro, out);
   for (size_t i = 0; schema_maps[i]; i++) {
     write_map(out, schema_maps[i]);
-    for (size_t k = 0; k < schema_maps[i]->program_count; k++)
-      if (schema_maps[i]->program[k].map)
-        write_map(out, schema_maps[i]->program[k].map);
+    for (const struct schema_key *key = schema_maps[i]->keys; key->rule.name; key++)
+      if (key->program && key->map)
+        write_map(out, key->map);
   }
   write_kind(out, catalog, PST_KIND_TRANSPORT, "Options of transports");
   write_kind(out, catalog, PST_KIND_MEMORY, "Options of memories");

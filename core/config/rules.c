@@ -31,21 +31,13 @@ bool rules_equal(const struct pst_description *a, const struct pst_description *
   return true;
 }
 
-static const struct pst_option *find(const struct pst_option *table, size_t count, const char *name)
-{
-  for (size_t i = 0; i < count; i++)
-    if (strcmp(table[i].name, name) == 0)
-      return &table[i];
-  return NULL;
-}
-
 bool rule_applies(const struct pst_option_rule *rule, const struct pst_description *description,
                   uint32_t scope)
 {
   const struct pst_option *option =
-      find(description->options, description->option_count, rule->option);
+      option_find(description->options, description->option_count, rule->option);
   const struct pst_option *needs =
-      find(description->options, description->option_count, rule->needs);
+      option_find(description->options, description->option_count, rule->needs);
 
   return option && needs && (option->scope & scope) && (needs->scope & scope);
 }
@@ -56,7 +48,7 @@ static bool has(const struct pst_options *options, const char *name, const char 
   struct value value;
   size_t count;
   const struct pst_option *table = options_table(options, &count);
-  const struct pst_option *option = find(table, count, name);
+  const struct pst_option *option = option_find(table, count, name);
 
   if (option->type == PST_OPTION_STRING)
     return strcmp(options_get_string(options, name), text) == 0;

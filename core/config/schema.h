@@ -4,6 +4,7 @@
 #ifndef PST_CONFIG_SCHEMA_H
 #define PST_CONFIG_SCHEMA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,17 +25,6 @@ enum schema_type {
   SCHEMA_OPTIONS,     /* a mapping by the plugin's own table */
 };
 
-/* How a value is stored in its struct. */
-enum schema_store {
-  STORE_NONE,
-  STORE_BOOL,
-  STORE_U32,
-  STORE_U64,
-  STORE_DOUBLE,
-  STORE_ENUM,
-  STORE_STRING,
-};
-
 struct schema_map;
 
 struct schema_key {
@@ -43,7 +33,7 @@ struct schema_key {
    * only streams of messages have, a bit for each; 0: all. */
   struct pst_option rule;
   const struct schema_map *map;
-  enum schema_store store;
+  bool is_stored; /* in a struct, as check_keys() has it for the type */
   size_t offset;
   const struct pst_config_map *program; /* of a mapping of the program's: its own words */
   /* In place of rule.default_value, where it depends on keys before this one, which
@@ -56,11 +46,7 @@ struct schema_map {
   const char *path;      /* "streams[].sender"; "" is the file */
   const char *help;      /* whole sentences */
   const char *shorthand; /* the key that a single value stands for; NULL: must be a mapping */
-  const struct schema_key *keys;
-  size_t count;
-  /* Mappings of the program's that stand in it, SCHEMA_MAP or SCHEMA_OTHERS_MAP each. */
-  const struct schema_key *program;
-  size_t program_count;
+  const struct schema_key *keys; /* the program's behind core's; one without a name at the end */
 };
 
 #define SCHEMA_VERSION 1
@@ -74,10 +60,14 @@ struct schema_map {
 #define SCHEMA_FILTERS_MAX 16
 #define SCHEMA_NAME_MAX 63
 
+#define SCHEMA_PROGRAM_MAX 8 /* mappings of the program's */
+#define SCHEMA_KEYS_MAX 24   /* of a mapping that they may stand in, with the end */
+
 extern const struct schema_map schema_root, schema_control, schema_threads, schema_transport,
-    schema_filter, schema_memory, schema_assemble;
-/* program.c adds the program's mappings to these. */
-extern struct schema_map schema_stream, schema_sender, schema_receiver;
+    schema_filter, schema_memory, schema_assemble, schema_stream, schema_sender, schema_receiver;
+/* By enum pst_config_place - 1: the keys to which program.c adds the program's, SCHEMA_MAP or
+ * SCHEMA_OTHERS_MAP each. */
+extern struct schema_key *const schema_program_keys[3];
 /* Core's, in the order of the documentation, NULL at the end. Those of the program are reached by
  * `program` of each. */
 extern const struct schema_map *const schema_maps[];

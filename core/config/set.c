@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "set.h"
-
 #include <stdio.h>
 #include <string.h>
 
-#include "../util/nearest.h"
 #include "check.h"
+#include "util/nearest.h"
+#include "util/text.h"
 
 #define ELEMENTS_SUGGESTED 256
 #define ELEMENTS_NAMED 8 /* lists up to so long are shown whole */
@@ -17,20 +16,13 @@ struct setting {
   struct node *value;
 };
 
-static void no_memory(struct setting *setting)
-{
-  setting->findings->no_memory = true;
-}
-
 /* Lone values of a list of mappings written out, so that they can be found. */
 static bool expand_list(struct setting *setting, const struct schema_map *map, struct node *list)
 {
   for (struct node *child = list->first; child; child = child->next) {
     struct node *expanded = schema_expand(setting->arena, map, child);
-    if (!expanded) {
-      no_memory(setting);
+    if (!expanded)
       return false;
-    }
     if (expanded != child) {
       node_replace(list, child, expanded);
       child = expanded;
@@ -39,20 +31,10 @@ static bool expand_list(struct setting *setting, const struct schema_map *map, s
   return true;
 }
 
-static void report_names(struct setting *setting, const char *word, const char *const *names,
-                         size_t count)
-{
-  char words[ELEMENTS_NAMED * (SCHEMA_NAME_MAX + 3)] = "";
-  size_t at = 0;
-  for (size_t i = 0; i < count && at < sizeof(words); i++)
-    at += (size_t)snprintf(words + at, sizeof(words) - at, "%s%.63s", i ? ", " : "", names[i]);
-  findings_add(setting->findings, &setting->place, "\"%.60s\" is not in the list; there are: %s",
-               word, words);
-}
-
 static void report_element(struct setting *setting, const struct node *list, const char *path)
 {
   const char *names[ELEMENTS_SUGGESTED];
+  char words[ELEMENTS_NAMED * (SCHEMA_NAME_MAX + 3)] = "";
   size_t count = 0;
   const char *word = arena_copy(setting->arena, path, strcspn(path, "."));
   for (const struct node *child = list->first; child && count < ELEMENTS_SUGGESTED;
@@ -62,20 +44,13 @@ static void report_element(struct setting *setting, const struct node *list, con
     if (name && name->type == NODE_SCALAR)
       names[count++] = name->text;
   }
-  if (!word) {
-    no_memory(setting);
+  if (!word)
     return;
-  }
-  const char *near = nearest_name(word, names, count);
-  if (near)
-    findings_add(setting->findings, &setting->place,
-                 "\"%.60s\" is not in the list; did you mean \"%.63s\"?", word, near);
-  else if (count > 0 && count <= ELEMENTS_NAMED)
-    report_names(setting, word, names, count);
+  if ((count > 0 && count <= ELEMENTS_NAMED) || nearest_name(word, names, count))
+    nearest_add(word, names, count, words, sizeof(words));
   else
-    findings_add(setting->findings, &setting->place,
-                 "\"%.60s\" is not in the list; it has %zu elements, called by name or from 0",
-                 word, list->count);
+    text_add(words, sizeof(words), "it has %zu elements, called by name or from 0", list->count);
+  findings_add(setting->findings, &setting->place, "\"%.60s\" is not in the list; %s", word, words);
 }
 
 /* The mapping or list to go on into, standing for `node` in `parent`. */
@@ -89,10 +64,8 @@ static struct node *open_node(struct setting *setting, const struct schema_map *
     opened = node_new(setting->arena, NODE_MAP, NULL, &setting->place);
   else if (map)
     opened = schema_expand(setting->arena, map, node);
-  if (!opened) {
-    no_memory(setting);
+  if (!opened)
     return NULL;
-  }
   if (opened != node && parent)
     node_replace(parent, node, opened);
   if (opened->type == NODE_SCALAR) {
@@ -117,23 +90,6 @@ static void put_value(struct setting *setting, struct node *parent, struct node 
   value->key_place = setting->place;
 }
 
-/* The child of that name, made when it is not there. */
-static struct node *child_of(struct setting *setting, struct node *parent, const char *key)
-{
-  struct node *child = node_find(parent, key);
-  if (child)
-    return child;
-  child = node_new(setting->arena, NODE_MAP, NULL, &setting->place);
-  if (!child) {
-    no_memory(setting);
-    return NULL;
-  }
-  child->key = key;
-  child->key_place = setting->place;
-  node_append(parent, child);
-  return child;
-}
-
 static bool missing_list(struct setting *setting, const struct node *parent, const char *key,
                          const struct schema_key *schema)
 {
@@ -154,10 +110,8 @@ static struct node *step_map(struct setting *setting, const struct schema_map **
   const char *dot = strchr(*path, '.');
   size_t length = dot ? (size_t)(dot - *path) : strlen(*path);
   const char *key = arena_copy(setting->arena, *path, length);
-  if (!key) {
-    no_memory(setting);
+  if (!key)
     return NULL;
-  }
   if (length == 0) {
     findings_add(setting->findings, &setting->place,
                  "an empty name in the path; write it as in streams.packets.ring=4096");
@@ -170,7 +124,9 @@ static struct node *step_map(struct setting *setting, const struct schema_map **
   const struct schema_key *schema = *map ? schema_find(*map, key) : NULL;
   if (missing_list(setting, node, key, schema))
     return NULL;
-  struct node *child = child_of(setting, node, key);
+  struct node *child = node_find(node, key);
+  if (!child)
+    child = node_add(setting->arena, node, NODE_MAP, key, NULL, &setting->place);
   *map = schema ? schema->map : NULL;
   *path = dot + 1;
   return child ? open_node(setting, *map, node, child) : NULL;
@@ -200,14 +156,12 @@ static bool read_value(struct setting *setting, const char *text)
   size_t before = setting->findings->total;
   tree_read(setting->arena, setting->findings, setting->place.source, false, text, strlen(text),
             &setting->value);
-  if (setting->findings->total != before || setting->findings->no_memory)
+  if (setting->findings->total != before || setting->arena->no_memory)
     return false;
   if (!setting->value) {
     setting->value = node_new(setting->arena, NODE_SCALAR, "", &setting->place);
     if (setting->value)
       setting->value->null = true;
-    else
-      no_memory(setting);
     return setting->value != NULL;
   }
   if (setting->value->type != NODE_SCALAR && !strchr("[{", text[strspn(text, " ")])) {
@@ -225,10 +179,8 @@ void set_apply(struct arena *arena, struct findings *findings, const char *set, 
   const char *source = printable ? arena_printf(arena, "--set %s", printable) : NULL;
   const char *path = equals ? arena_copy(arena, set, (size_t)(equals - set)) : "";
   struct setting setting = {.arena = arena, .findings = findings, .place = {source, 0, 0}};
-  if (!source || !path) {
-    no_memory(&setting);
+  if (!source || !path)
     return;
-  }
   if (!equals) {
     findings_add(findings, &setting.place,
                  "no value; write path=value, as in streams.packets.ring=4096");
@@ -240,8 +192,6 @@ void set_apply(struct arena *arena, struct findings *findings, const char *set, 
     *root = node_new(arena, NODE_MAP, NULL, &setting.place);
   const struct schema_map *map = &schema_root;
   struct node *node = *root;
-  if (!node)
-    no_memory(&setting);
   /* What is no mapping at the top is for the check to report. */
   if (!node || node->type != NODE_MAP)
     return;

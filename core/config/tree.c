@@ -22,6 +22,19 @@ struct node *node_new(struct arena *arena, enum node_type type, const char *text
   return node;
 }
 
+struct node *node_add(struct arena *arena, struct node *parent, enum node_type type,
+                      const char *key, const char *text, const struct place *place)
+{
+  struct node *node = node_new(arena, type, text, place);
+  if (!node)
+    return NULL;
+  node->key = key;
+  node->key_place = *place;
+  if (parent)
+    node_append(parent, node);
+  return node;
+}
+
 void node_append(struct node *parent, struct node *child)
 {
   child->next = NULL;
@@ -33,18 +46,13 @@ void node_append(struct node *parent, struct node *child)
   parent->count++;
 }
 
-void node_remove(struct node *parent, struct node *child)
+void node_insert(struct node *parent, struct node *before, struct node *child)
 {
-  struct node **link = &parent->first;
-  struct node *before = NULL;
-  while (*link != child) {
-    before = *link;
-    link = &before->next;
-  }
-  *link = child->next;
-  if (parent->last == child)
-    parent->last = before;
-  parent->count--;
+  child->next = before->next;
+  before->next = child;
+  if (parent->last == before)
+    parent->last = child;
+  parent->count++;
 }
 
 void node_replace(struct node *parent, struct node *old, struct node *child)

@@ -36,8 +36,12 @@ struct node {
 
 struct node *node_new(struct arena *arena, enum node_type type, const char *text,
                       const struct place *place);
+/* A node under that key, appended to the parent (NULL: to none). NULL: no memory. */
+struct node *node_add(struct arena *arena, struct node *parent, enum node_type type,
+                      const char *key, const char *text, const struct place *place);
 void node_append(struct node *parent, struct node *child);
-void node_remove(struct node *parent, struct node *child);
+/* Put `child`, which has a key, behind `before`. */
+void node_insert(struct node *parent, struct node *before, struct node *child);
 /* Put `child` where `old` stands, under its key. */
 void node_replace(struct node *parent, struct node *old, struct node *child);
 /* NULL: no such key, or not a mapping. */
@@ -54,6 +58,10 @@ struct node *node_element(const struct node *list, const char *path, const char 
  * line and column. */
 void tree_read(struct arena *arena, struct findings *findings, const char *source, bool lines,
                const char *text, size_t length, struct node **root);
+
+/* The effective tree as YAML that reads back to the same; free() it.
+ * origins: each value with where it came from, as a comment. 0; -ENOMEM. */
+int print_tree(const struct node *root, bool origins, char **text);
 
 /* Is it UTF-8 without NUL and control characters (tab and line ends are legal
  * when `lines`)? If not, *at is the first offending byte, and the returned text

@@ -5,10 +5,16 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+
+#include <penstock/plugin.h>
+
+#include "util/nearest.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define FRACTION_DIGITS_MAX 19 /* of input; 10^19 fits 64 bits */
 #define PRINT_DIGITS_MAX 6
+#define EXPONENT_MAX 18
 
 struct unit {
   const char *name;
@@ -38,6 +44,25 @@ static const struct unit rate_units[] = {{"bps", 1},
                                          {"Gbps", 1000000000},
                                          {"Tbps", UINT64_C(1000000000000)}};
 
+static const struct units {
+  uint32_t type;
+  const struct unit *list;
+  size_t count;
+  uint64_t bare; /* the factor of a number without a unit; 0: only 0 may have none */
+  bool prefer_larger;
+} all[] = {{PST_OPTION_UINT, NULL, 0, 1, false},
+           {PST_OPTION_SIZE, size_units, COUNT(size_units), 1, false},
+           {PST_OPTION_DURATION, duration_units, COUNT(duration_units), 0, false},
+           {PST_OPTION_RATE, rate_units, COUNT(rate_units), 1, true}};
+
+static const struct units *units_of(uint32_t type)
+{
+  for (size_t i = 0; i < COUNT(all); i++)
+    if (all[i].type == type)
+      return &all[i];
+  return NULL;
+}
+
 static bool is_digit(char c)
 {
   return c >= '0' && c <= '9';
@@ -45,14 +70,15 @@ static bool is_digit(char c)
 
 struct decimal {
   uint64_t whole;
-  uint64_t fraction; /* over `scale` */
+  uint64_t fraction; /* over `scale`, 10 to the number of `digits` */
   uint64_t scale;
+  int digits;
 };
 
 /* Digits with an optional fraction; *end is behind them. */
 static int parse_decimal(const char *text, struct decimal *decimal, const char **end)
 {
-  struct decimal d = {0, 0, 1};
+  struct decimal d = {.scale = 1};
   bool overflow = false;
   if (!is_digit(*text))
     return -EINVAL;
@@ -62,14 +88,14 @@ static int parse_decimal(const char *text, struct decimal *decimal, const char *
   if (*text == '.') {
     if (!is_digit(*++text))
       return -EINVAL;
-    for (int digits = 0; is_digit(*text); text++, digits++) {
-      if (digits >= FRACTION_DIGITS_MAX - 1) {
-        if (*text != '0')
-          return -EINVAL;
-        continue;
+    for (; is_digit(*text); text++) {
+      if (d.digits < FRACTION_DIGITS_MAX - 1) {
+        d.fraction = d.fraction * 10 + (uint64_t)(*text - '0');
+        d.scale *= 10;
+        d.digits++;
+      } else if (*text != '0') {
+        return -EINVAL;
       }
-      d.fraction = d.fraction * 10 + (uint64_t)(*text - '0');
-      d.scale *= 10;
     }
   }
   *decimal = d;
@@ -89,56 +115,83 @@ static int scale_by(const struct decimal *d, uint64_t factor, uint64_t *value)
   return 0;
 }
 
-/* bare: the factor of a number without a unit; 0: only 0 may have none. */
-static int parse_quantity(const char *text, const struct unit *units, size_t count, uint64_t bare,
-                          uint64_t *value)
+int units_parse(uint32_t type, const char *text, uint64_t *value)
 {
-  struct decimal decimal = {0, 0, 1};
+  const struct units *units = units_of(type);
+  struct decimal decimal = {.scale = 1};
   const char *end = NULL;
-  int rc = parse_decimal(text, &decimal, &end);
-  if (rc == -EINVAL)
-    return rc;
   uint64_t factor = 0;
+  int rc = parse_decimal(text, &decimal, &end);
+  if (!units || rc == -EINVAL || (units->count == 0 && decimal.digits > 0))
+    return -EINVAL;
   if (*end == '\0') {
     bool zero = rc == 0 && decimal.whole == 0 && decimal.fraction == 0;
-    factor = bare ? bare : zero ? 1 : 0;
+    factor = units->bare ? units->bare : zero ? 1 : 0;
   } else {
     if (*end == ' ')
       end++;
-    for (size_t i = 0; i < count; i++)
-      if (strcmp(end, units[i].name) == 0)
-        factor = units[i].factor;
+    for (size_t i = 0; i < units->count; i++)
+      if (strcmp(end, units->list[i].name) == 0)
+        factor = units->list[i].factor;
   }
   if (factor == 0)
     return -EINVAL;
   return rc ? rc : scale_by(&decimal, factor, value);
 }
 
-int units_parse_uint(const char *text, uint64_t *value)
+static double power10(int exponent)
 {
-  struct decimal decimal = {0, 0, 1};
-  const char *end = NULL;
-  int rc = parse_decimal(text, &decimal, &end);
-  if (rc == -EINVAL || *end != '\0' || strchr(text, '.'))
+  double p = 1;
+  while (exponent-- > 0)
+    p *= 10;
+  return p;
+}
+
+int units_parse_real(const char *text, bool share, double *real)
+{
+  struct decimal decimal = {.scale = 1};
+  uint64_t mantissa = 0;
+  const char *at = NULL;
+  if (parse_decimal(text, &decimal, &at) ||
+      __builtin_mul_overflow(decimal.whole, decimal.scale, &mantissa) ||
+      __builtin_add_overflow(mantissa, decimal.fraction, &mantissa))
     return -EINVAL;
-  if (rc == 0)
-    *value = decimal.whole;
-  return rc;
+  int scale = decimal.digits;
+  if (*at == 'e' || *at == 'E') {
+    bool minus = at[1] == '-';
+    int exponent = 0;
+    at += at[1] == '-' || at[1] == '+' ? 2 : 1;
+    if (!is_digit(*at))
+      return -EINVAL;
+    for (; is_digit(*at); at++)
+      exponent = exponent < 100 ? exponent * 10 + (*at - '0') : exponent;
+    scale += minus ? exponent : -exponent;
+  }
+  if (share && *at == '%') {
+    scale += 2;
+    at++;
+  }
+  if (*at != '\0' || scale > EXPONENT_MAX || scale < -EXPONENT_MAX)
+    return -EINVAL;
+  *real = scale >= 0 ? (double)mantissa / power10(scale) : (double)mantissa * power10(-scale);
+  return share && *real > 1 ? -ERANGE : 0;
 }
 
-int units_parse_size(const char *text, uint64_t *bytes)
+void units_print_real(double real, char *text, size_t size)
 {
-  return parse_quantity(text, size_units, COUNT(size_units), 1, bytes);
-}
-
-int units_parse_duration(const char *text, uint64_t *ns)
-{
-  return parse_quantity(text, duration_units, COUNT(duration_units), 0, ns);
-}
-
-int units_parse_rate(const char *text, uint64_t *bps)
-{
-  return parse_quantity(text, rate_units, COUNT(rate_units), 1, bps);
+  if (real < 1e15 && real == (double)(uint64_t)real) { /* 5000, not 5e+03 */
+    snprintf(text, size, "%llu", (unsigned long long)real);
+    return;
+  }
+  for (int precision = 1; precision <= 17; precision++) {
+    double back = 0;
+    snprintf(text, size, "%.*g", precision, real);
+    for (char *c = text; *c; c++)
+      if (*c == ',')
+        *c = '.';
+    if (units_parse_real(text, false, &back) == 0 && back == real)
+      return;
+  }
 }
 
 /* False when the value has too many digits in this unit. */
@@ -160,24 +213,38 @@ static bool print_in(uint64_t value, const struct unit *unit, char *text, size_t
   return true;
 }
 
-static void print_quantity(uint64_t value, const struct unit *units, size_t count,
-                           bool prefer_larger, char *text, size_t size)
+void units_print(uint32_t type, uint64_t value, char *text, size_t size)
 {
+  const struct units *units = units_of(type);
   char best[64] = "0";
-  for (size_t i = 0; value != 0 && i < count; i++) {
+  if (!units || units->count == 0) {
+    snprintf(text, size, "%llu", (unsigned long long)value);
+    return;
+  }
+  for (size_t i = 0; value != 0 && i < units->count; i++) {
     char candidate[64];
-    if (!print_in(value, &units[i], candidate, sizeof(candidate)))
+    if (!print_in(value, &units->list[i], candidate, sizeof(candidate)))
       continue;
     size_t length = strlen(candidate);
-    if (i == 0 || length < strlen(best) || (prefer_larger && length == strlen(best)))
+    if (i == 0 || length < strlen(best) || (units->prefer_larger && length == strlen(best)))
       memcpy(best, candidate, sizeof(best));
   }
   snprintf(text, size, "%s", best);
 }
 
-void units_print_size(uint64_t bytes, char *text, size_t size)
+const char *units_meant(uint32_t type, const char *text)
 {
-  print_quantity(bytes, size_units, COUNT(size_units), false, text, size);
+  const struct units *units = units_of(type);
+  const char *unit = text + strspn(text, "0123456789. ");
+  const char *names[COUNT(size_units)];
+  if (!units || unit == text || *unit == '\0')
+    return NULL;
+  for (size_t i = 0; i < units->count; i++) {
+    names[i] = units->list[i].name;
+    if (strcasecmp(unit, names[i]) == 0) /* a right one is not what is wrong: "6 4KiB" */
+      return strcmp(unit, names[i]) == 0 ? NULL : names[i];
+  }
+  return nearest_name(unit, names, units->count);
 }
 
 void units_print_about(uint64_t bytes, char *text, size_t size)
@@ -189,14 +256,4 @@ void units_print_about(uint64_t bytes, char *text, size_t size)
     unit++;
   uint64_t one = UINT64_C(1) << (10 * unit);
   snprintf(text, size, "%.*f %s", bytes % one != 0, (double)bytes / (double)one, names[unit]);
-}
-
-void units_print_duration(uint64_t ns, char *text, size_t size)
-{
-  print_quantity(ns, duration_units, COUNT(duration_units), false, text, size);
-}
-
-void units_print_rate(uint64_t bps, char *text, size_t size)
-{
-  print_quantity(bps, rate_units, COUNT(rate_units), true, text, size);
 }

@@ -37,7 +37,7 @@ static int device_fail_open(const struct config_transport *config, int rc, struc
   return pst_fail(error, engine_exit_status(rc), rc,
                   "%s: transport %s%s does not open: %s; `penstock plugins NAME` tells what each "
                   "needs",
-                  config->plugin.mark.origin, config->plugin.name, filters, strerror(-rc));
+                  config->plugin.origin, config->plugin.name, filters, strerror(-rc));
 }
 
 static int device_read_limits(struct engine_device *device, struct pst_error *error)
@@ -66,7 +66,7 @@ int engine_device_open(struct engine *engine, struct engine_device *device,
 
   if (config->filter_count > DEVICE_FILTERS_MAX)
     return pst_fail(error, PST_EXIT_USAGE, -E2BIG, "%s: more than %d filters",
-                    config->plugin.mark.origin, DEVICE_FILTERS_MAX);
+                    config->plugin.origin, DEVICE_FILTERS_MAX);
   int rc = engine_plugin_load(engine, PST_KIND_TRANSPORT, config->plugin.name, &plugin, error);
   if (rc < 0)
     return rc;
@@ -110,7 +110,7 @@ int engine_device_check_told(const struct engine_device *device, bool has_keys,
                   "%s: %s of transport %s has up to %u bytes as it is set up, and the control "
                   "channel carries %u; let it use fewer devices or lanes (`penstock plugins %s` "
                   "lists its options)",
-                  plugin->mark.origin, is_key ? "the key of a region" : "an endpoint's address",
+                  plugin->origin, is_key ? "the key of a region" : "an endpoint's address",
                   plugin->name, bytes, CONTROL_ADDRESS_MAX, plugin->name);
 }
 

@@ -56,13 +56,14 @@ const char *engine_plugin_place(const void *config, const char *line)
   const char *said = strstr(line, ": ");
 
   for (uint32_t i = 0; said && description && i < description->option_count; i++) {
-    const char *name = description->options[i].name, *origin = plugin->option_marks[i].origin;
+    const char *name = description->options[i].name,
+               *origin = options_origin(plugin->options, name);
     size_t length = strlen(name);
-    if (strncmp(said + 2, name, length) == 0 && strchr(": ", said[2 + length]) && origin &&
+    if (strncmp(said + 2, name, length) == 0 && strchr(": ", said[2 + length]) &&
         strcmp(origin, "default") != 0)
       return origin;
   }
-  return plugin->mark.origin;
+  return plugin->origin;
 }
 
 void engine_close(struct engine *engine)

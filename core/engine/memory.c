@@ -13,7 +13,7 @@ static struct engine_memory *memory_find(const struct engine *engine,
 
   for (uint32_t i = 0; i < engine->memory_count; i++) {
     struct engine_memory *entry = engine->memories[i];
-    if (entry->plugin == plugin && options_equal(entry->options, options, ~0u, &differs))
+    if (entry->plugin == plugin && options_agree(entry->options, options, ~0u, &differs))
       return entry;
   }
   return NULL;
@@ -32,7 +32,7 @@ static int memory_open_plugin(struct engine_memory *entry, const struct config_p
     return rc;
   return pst_fail(error, engine_exit_status(rc), rc,
                   "%s: memory %s does not open: %s; `penstock plugins %s` tells what it needs",
-                  config->mark.origin, config->name, strerror(-rc), config->name);
+                  config->origin, config->name, strerror(-rc), config->name);
 }
 
 int engine_memory_open(struct engine *engine, const struct config_plugin *config,

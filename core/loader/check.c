@@ -14,53 +14,44 @@
 #define OPTIONS_MAX 256u
 #define RULES_MAX 64u
 
-static int breach(struct loader_reason *why, const char *path, const char *what)
+static int option_breach(struct loader_reason *why, const struct pst_option *option,
+                         const char *what)
 {
-  return loader_reject(why, -EPROTO, path, "%s", what);
+  return loader_reject(why, -EPROTO, "option '%s': %s", option->name, what);
 }
 
-static int option_breach(struct loader_reason *why, const char *path,
-                         const struct pst_option *option, const char *what)
+static int option_unknown(struct loader_reason *why, const struct pst_option *option,
+                          const char *field)
 {
-  return loader_reject(why, -EPROTO, path, "option '%s': %s", option->name, what);
-}
-
-static int option_unknown(struct loader_reason *why, const char *path,
-                          const struct pst_option *option, const char *field)
-{
-  return loader_reject(why, -EPROTO, path,
+  return loader_reject(why, -EPROTO,
                        "option '%s': its %s is unknown to ABI %u; build it with this host's "
                        "headers, or install a newer host",
                        option->name, field, PST_ABI_MAJOR);
 }
 
-int check_size(const char *path, const char *type, uint32_t its, size_t ours,
-               struct loader_reason *why)
+int check_size(const char *type, uint32_t its, size_t ours, struct loader_reason *why)
 {
   if (its == ours)
     return 0;
   return loader_reject(
-      why, -EPROTO, path,
-      "its %s has %u bytes, this host's has %zu; build it with this host's headers", type, its,
-      ours);
+      why, -EPROTO, "its %s has %u bytes, this host's has %zu; build it with this host's headers",
+      type, its, ours);
 }
 
-static int check_default(const char *path, const struct pst_option *option,
-                         struct loader_reason *why)
+static int check_default(const struct pst_option *option, struct loader_reason *why)
 {
   struct pst_options *options;
   int rc = options_new(option, 1, &options);
 
   if (rc < 0)
-    return loader_reject(why, rc == -ENOMEM ? rc : -EPROTO, path,
+    return loader_reject(why, rc == -ENOMEM ? rc : -EPROTO,
                          "option '%s': its default '%s' does not parse", option->name,
                          option->default_value ? option->default_value : "");
   options_free(options);
   return 0;
 }
 
-static int check_option(const char *path, const struct pst_option *table, uint32_t index,
-                        struct loader_reason *why)
+static int check_option(const struct pst_option *table, uint32_t index, struct loader_reason *why)
 {
   const struct pst_option *option = &table[index];
   const uint32_t scopes =
@@ -68,33 +59,32 @@ static int check_option(const char *path, const struct pst_option *table, uint32
   const uint32_t flags = PST_OPTION_REQUIRED | PST_OPTION_TESTING;
 
   if (!loader_name_ok(option->name))
-    return loader_reject(why, -EPROTO, path,
+    return loader_reject(why, -EPROTO,
                          "option %u: its name is none: write lower case, digits and '_'", index);
   for (uint32_t i = 0; i < index; i++) {
     if (strcmp(table[i].name, option->name) == 0)
-      return option_breach(why, path, option, "is in the table twice");
+      return option_breach(why, option, "is in the table twice");
   }
   if (option->type < PST_OPTION_BOOL || option->type > PST_OPTION_LIST)
-    return option_unknown(why, path, option, "type");
+    return option_unknown(why, option, "type");
   if (option->scope == 0)
-    return option_breach(why, path, option, "has no scope");
+    return option_breach(why, option, "has no scope");
   if (option->scope & ~scopes)
-    return option_unknown(why, path, option, "scope");
+    return option_unknown(why, option, "scope");
   if (option->flags & ~flags || option->reserved)
-    return option_unknown(why, path, option, "set of flags");
+    return option_unknown(why, option, "set of flags");
   if (!option->help || !*option->help)
-    return option_breach(why, path, option, "has no help text");
+    return option_breach(why, option, "has no help text");
   if ((option->type == PST_OPTION_ENUM) != (option->choices && option->choices[0]))
-    return option_breach(why, path, option, "choices belong to an ENUM, and an ENUM has some");
+    return option_breach(why, option, "choices belong to an ENUM, and an ENUM has some");
   if (option->max && option->min > option->max)
-    return option_breach(why, path, option, "its min is over its max");
+    return option_breach(why, option, "its min is over its max");
   if ((option->flags & PST_OPTION_REQUIRED) && option->default_value)
-    return option_breach(why, path, option, "is required and has a default all the same");
-  return check_default(path, option, why);
+    return option_breach(why, option, "is required and has a default all the same");
+  return check_default(option, why);
 }
 
-static int check_words(const char *path, const struct pst_description *description,
-                       struct loader_reason *why)
+static int check_words(const struct pst_description *description, struct loader_reason *why)
 {
   const struct {
     const char *field, *text;
@@ -104,44 +94,33 @@ static int check_words(const char *path, const struct pst_description *descripti
 
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     if (!words[i].text)
-      return loader_reject(why, -EPROTO, path, "its description has no %s; \"\" says none",
+      return loader_reject(why, -EPROTO, "its description has no %s; \"\" says none",
                            words[i].field);
   }
   return 0;
 }
 
-static int check_wire(const char *path, const struct pst_description *description,
-                      struct loader_reason *why)
+static int check_wire(const struct pst_description *description, struct loader_reason *why)
 {
   const char *wire = description->wire;
 
   if (!wire)
     return 0;
   if (description->kind != PST_KIND_TRANSPORT)
-    return loader_reject(why, -EPROTO, path,
+    return loader_reject(why, -EPROTO,
                          "its description has a wire form, which only a transport has");
   if (wire[0] < 'a' || wire[0] > 'z' || strlen(wire) >= LOADER_NAME_BYTES ||
       wire[strspn(wire, "abcdefghijklmnopqrstuvwxyz0123456789-")] != '\0')
-    return loader_reject(why, -EPROTO, path,
+    return loader_reject(why, -EPROTO,
                          "its wire form is '%.64s'; write at most 31 lower-case letters, digits "
                          "and '-', a letter first",
                          wire);
   return 0;
 }
 
-static int rule_breach(struct loader_reason *why, const char *path, uint32_t index,
-                       const char *what)
+static int rule_breach(struct loader_reason *why, uint32_t index, const char *what)
 {
-  return loader_reject(why, -EPROTO, path, "rule %u: %s", index, what);
-}
-
-static const struct pst_option *find_option(const struct pst_description *description,
-                                            const char *name)
-{
-  for (uint32_t i = 0; name && i < description->option_count; i++)
-    if (strcmp(description->options[i].name, name) == 0)
-      return &description->options[i];
-  return NULL;
+  return loader_reject(why, -EPROTO, "rule %u: %s", index, what);
 }
 
 static bool takes(const struct pst_option *option, const char *text)
@@ -153,29 +132,30 @@ static bool takes(const struct pst_option *option, const char *text)
                   value_parse(option, text, &value, why, sizeof why) == 0);
 }
 
-static int check_rule(const char *path, const struct pst_description *description,
-                      const struct pst_option_rule *rule, uint32_t index, struct loader_reason *why)
+static int check_rule(const struct pst_description *description, const struct pst_option_rule *rule,
+                      uint32_t index, struct loader_reason *why)
 {
-  const struct pst_option *option = find_option(description, rule->option);
-  const struct pst_option *needs = find_option(description, rule->needs);
+  const struct pst_option *option =
+      option_find(description->options, description->option_count, rule->option);
+  const struct pst_option *needs =
+      option_find(description->options, description->option_count, rule->needs);
 
   if (!option || !needs || option == needs)
-    return rule_breach(why, path, index, "it needs two options that are in the table");
+    return rule_breach(why, index, "it needs two options that are in the table");
   if (option->type == PST_OPTION_LIST || needs->type == PST_OPTION_LIST)
-    return rule_breach(why, path, index, "an option of it is a LIST, which has no one value");
+    return rule_breach(why, index, "an option of it is a LIST, which has no one value");
   if (!takes(option, rule->value) || !takes(needs, rule->needed))
-    return rule_breach(why, path, index, "a value of it is none that its option takes");
+    return rule_breach(why, index, "a value of it is none that its option takes");
   for (size_t i = 0; i < sizeof rule->reserved / sizeof rule->reserved[0]; i++)
     if (rule->reserved[i] || rule->flags & ~(uint32_t)(PST_RULE_UNLESS | PST_RULE_OTHER))
-      return loader_reject(why, -EPROTO, path,
+      return loader_reject(why, -EPROTO,
                            "rule %u: its set of flags is unknown to ABI %u; build it with this "
                            "host's headers, or install a newer host",
                            index, PST_ABI_MAJOR);
   return 0;
 }
 
-static int check_rules(const char *path, const struct pst_description *description,
-                       struct loader_reason *why)
+static int check_rules(const struct pst_description *description, struct loader_reason *why)
 {
   const struct pst_option_rule *rules = description->rules;
   struct pst_options *defaults;
@@ -185,17 +165,17 @@ static int check_rules(const char *path, const struct pst_description *descripti
   if (count == 0)
     return 0;
   if (count > RULES_MAX || !rules)
-    return loader_reject(why, -EPROTO, path, "claims %u rules but %s", count,
+    return loader_reject(why, -EPROTO, "claims %u rules but %s", count,
                          rules ? "64 are the most" : "has none");
   for (uint32_t i = 0; i < count && rc == 0; i++)
-    rc = check_rule(path, description, &rules[i], i, why);
+    rc = check_rule(description, &rules[i], i, why);
   if (rc < 0)
     return rc;
   if (options_new(description->options, description->option_count, &defaults) < 0)
-    return loader_reject(why, -ENOMEM, path, "no memory to read it");
+    return loader_reject(why, -ENOMEM, "no memory to read it");
   for (uint32_t i = 0; i < count && rc == 0; i++)
     if (!rule_holds(&rules[i], defaults))
-      rc = rule_breach(why, path, i, "the defaults break it");
+      rc = rule_breach(why, i, "the defaults break it");
   options_free(defaults);
   return rc;
 }
@@ -209,17 +189,16 @@ static bool is_variable(const char *text)
          (text[0] < '0' || text[0] > '9');
 }
 
-static int check_environment(const char *path, const struct pst_description *description,
-                             struct loader_reason *why)
+static int check_environment(const struct pst_description *description, struct loader_reason *why)
 {
   const char *const *environment = environment_of(description);
 
   for (uint32_t i = 0; environment[i]; i++) {
     if (i == LOADER_VARIABLES_MAX)
-      return loader_reject(why, -EPROTO, path,
+      return loader_reject(why, -EPROTO,
                            "names over 64 environment variables; or does NULL not end the list?");
     if (!is_variable(environment[i]))
-      return loader_reject(why, -EPROTO, path,
+      return loader_reject(why, -EPROTO,
                            "its environment has '%.64s'; write NAME=value, the name of at most 63 "
                            "letters, digits and '_'",
                            environment[i]);
@@ -227,167 +206,40 @@ static int check_environment(const char *path, const struct pst_description *des
   return 0;
 }
 
-int check_description(const char *path, uint32_t kind, const char *name,
-                      const struct pst_described *described, struct loader_reason *why)
+int check_description(uint32_t kind, const char *name, const struct pst_described *described,
+                      struct loader_reason *why)
 {
   const struct pst_description *description = described ? described->description : NULL;
   int rc;
 
   if (!description)
-    return breach(why, path, "has no description; add PST_DESCRIPTION() in options.c");
-  rc = check_size(path, "pst_description", described->struct_size, sizeof *description, why);
+    return loader_reject(why, -EPROTO, "has no description; add PST_DESCRIPTION() in options.c");
+  rc = check_size("pst_description", described->struct_size, sizeof *description, why);
   if (rc < 0)
     return rc;
   if (description->kind != kind)
-    return loader_reject(why, -EPROTO, path,
+    return loader_reject(why, -EPROTO,
                          "describes itself as a %s, its file name says %s; rename one of them",
                          loader_kind_name(description->kind) ? loader_kind_name(description->kind)
                                                              : "plugin of unknown kind",
                          loader_kind_name(kind));
   if (!description->name || strcmp(description->name, name) != 0)
-    return loader_reject(why, -EPROTO, path,
+    return loader_reject(why, -EPROTO,
                          "describes itself as '%.64s', its file name says '%s'; "
                          "rename one of them",
                          description->name ? description->name : "", name);
-  rc = check_words(path, description, why);
+  rc = check_words(description, why);
   if (rc < 0)
     return rc;
   if (description->option_count > OPTIONS_MAX ||
       (description->option_count && !description->options))
-    return loader_reject(why, -EPROTO, path, "claims %u options but %s", description->option_count,
+    return loader_reject(why, -EPROTO, "claims %u options but %s", description->option_count,
                          description->options ? "256 is the most" : "has no table of them");
   for (uint32_t i = 0; i < description->option_count && rc == 0; i++)
-    rc = check_option(path, description->options, i, why);
+    rc = check_option(description->options, i, why);
   if (rc == 0)
-    rc = check_rules(path, description, why);
+    rc = check_rules(description, why);
   if (rc == 0)
-    rc = check_wire(path, description, why);
-  return rc < 0 ? rc : check_environment(path, description, why);
-}
-
-/* ---- Operations ---------------------------------------------------------- */
-
-/* One op that must be there: always (capability 0), or with a capability, or two. */
-struct rule {
-  uint64_t capability;
-  const char *capability_name;
-  const char *op;
-  size_t offset;
-};
-
-#define T_OP(op_)                                                                                  \
-  {                                                                                                \
-    0, NULL, #op_, offsetof(struct pst_transport_ops, op_)                                         \
-  }
-#define T_CAP(cap_, op_)                                                                           \
-  {                                                                                                \
-    PST_CAP_##cap_, #cap_, #op_, offsetof(struct pst_transport_ops, op_)                           \
-  }
-#define M_OP(op_)                                                                                  \
-  {                                                                                                \
-    0, NULL, #op_, offsetof(struct pst_memory_ops, op_)                                            \
-  }
-#define M_CAP(cap_, op_)                                                                           \
-  {                                                                                                \
-    PST_MEMORY_CAP_##cap_, #cap_, #op_, offsetof(struct pst_memory_ops, op_)                       \
-  }
-
-static const struct rule transport_rules[] = {
-    T_OP(open),
-    T_OP(close),
-    T_OP(limits),
-    T_OP(mr_register),
-    T_OP(mr_deregister),
-    T_OP(worker_open),
-    T_OP(worker_close),
-    T_OP(endpoint_open),
-    T_OP(endpoint_address),
-    T_OP(endpoint_connect),
-    T_OP(endpoint_path),
-    T_OP(endpoint_close),
-    T_OP(post),
-    T_OP(poll),
-    T_CAP(SEND, ring_open),
-    T_CAP(SEND, ring_close),
-    T_CAP(SEND, release),
-    T_CAP(WRITE, mr_pack),
-    T_CAP(WRITE, remote_open),
-    T_CAP(WRITE, remote_close),
-    T_CAP(READ, mr_pack),
-    T_CAP(READ, remote_open),
-    T_CAP(READ, remote_close),
-    T_CAP(ATOMIC, mr_pack),
-    T_CAP(ATOMIC, remote_open),
-    T_CAP(ATOMIC, remote_close),
-    T_CAP(LEND, release),
-    T_CAP(SHARED_RING, ring_open),
-    T_CAP(WAKEUP, arm),
-    T_CAP(WAKEUP, event_fd),
-};
-
-static const struct rule memory_rules[] = {
-    M_OP(open),
-    M_OP(close),
-    M_OP(alloc),
-    M_OP(free_region),
-    M_CAP(COPY, queue_open),
-    M_CAP(COPY, queue_close),
-    M_CAP(COPY, queue_poll),
-    M_CAP(COPY, copy_rows),
-    M_CAP(PATTERN, queue_open),
-    M_CAP(PATTERN, queue_close),
-    M_CAP(PATTERN, queue_poll),
-    M_CAP(PATTERN, fill_rows),
-    M_CAP(PATTERN, verify_rows),
-    M_CAP(PATTERN, verify_result),
-    M_CAP(FENCE, fence_record),
-    M_CAP(FENCE, fence_wait),
-    M_CAP(FENCE, fence_query),
-    M_CAP(FENCE, fence_release),
-    M_CAP(EXPORT, export_region),
-    M_CAP(IMPORT, import_region),
-    M_CAP(HOST_REGISTER, host_register),
-    M_CAP(HOST_REGISTER, host_unregister),
-    M_CAP(FLUSH, flush),
-    M_CAP(CHECKSUM, queue_open),
-    M_CAP(CHECKSUM, queue_close),
-    M_CAP(CHECKSUM, queue_poll),
-    M_CAP(CHECKSUM, sum_batch),
-    M_CAP(ADOPT, adopt_region),
-};
-
-static bool has_op(const struct ops_head *head, size_t offset)
-{
-  void (*op)(void);
-
-  memcpy(&op, (const char *)head + offset, sizeof op);
-  return op != NULL;
-}
-
-int check_ops(const char *path, uint32_t kind, const void *ops, struct loader_reason *why)
-{
-  const struct ops_head *head = ops;
-  bool is_memory = kind == PST_KIND_MEMORY;
-  const struct rule *rules = is_memory ? memory_rules : transport_rules;
-  size_t count = is_memory ? sizeof memory_rules / sizeof memory_rules[0]
-                           : sizeof transport_rules / sizeof transport_rules[0];
-  const char *type = is_memory ? "pst_memory_ops" : "pst_transport_ops";
-  size_t size = is_memory ? sizeof(struct pst_memory_ops) : sizeof(struct pst_transport_ops);
-  int rc;
-
-  if (!head)
-    return loader_reject(why, -EPROTO, path, "has no struct %s", type);
-  rc = check_size(path, type, head->struct_size, size, why);
-  if (rc < 0)
-    return rc;
-  for (size_t i = 0; i < count; i++) {
-    if (has_op(head, rules[i].offset))
-      continue;
-    if (!rules[i].capability)
-      return loader_reject(why, -EPROTO, path, "the mandatory op %s is NULL", rules[i].op);
-    if ((head->capabilities & rules[i].capability) == rules[i].capability)
-      return loader_reject(why, -EPROTO, path, "announces %s but its op %s is NULL",
-                           rules[i].capability_name, rules[i].op);
-  }
-  return 0;
+    rc = check_wire(description, why);
+  return rc < 0 ? rc : check_environment(description, why);
 }

@@ -7,36 +7,19 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "util/text.h"
+
 /* Over a whole dlopen(): of two at once, either could take what the other's constructors did to a
  * signal for what was there before. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static void add_text(char *text, size_t size, const char *format, ...) PST_PRINTF(3, 4);
-static void add_text(char *text, size_t size, const char *format, ...)
-{
-  size_t used = strlen(text);
-  va_list args;
-
-  va_start(args, format);
-  vsnprintf(text + used, size - used, format, args);
-  va_end(args);
-}
-
-/* ---- Environment ------------------------------------------------------------ */
-
 /* What `environ` was made to point to. Other threads may be in getenv(), so that none is freed. */
-struct variables {
-  struct variables *older;
-  char *list[];
-};
-
-static struct variables *variables;
+static struct arena variables;
 
 static const char *name_of(const char *variable, char name[LOADER_VARIABLE_BYTES])
 {
@@ -51,13 +34,13 @@ static int environment_set(const char *const *environment, const char **added,
 {
   char name[LOADER_VARIABLE_BYTES];
   size_t count = 0, more = 0;
-  struct variables *new;
+  char **list;
 
   for (; *environment; environment++) {
     const bool is_set = getenv(name_of(*environment, name)) != NULL;
 
     if (is_set)
-      add_text(said->kept, sizeof said->kept, "%s%s", said->kept[0] ? ", " : "", name);
+      text_add(said->kept, sizeof said->kept, "%s%s", said->kept[0] ? ", " : "", name);
     else
       added[more++] = *environment;
   }
@@ -65,18 +48,16 @@ static int environment_set(const char *const *environment, const char **added,
     return 0;
   while (environ && environ[count])
     count++;
-  new = calloc(1, sizeof *new + (count + more + 1) * sizeof *new->list);
-  if (!new)
+  list = arena_alloc(&variables, (count + more + 1) * sizeof *list);
+  if (!list)
     return -ENOMEM;
   if (count > 0)
-    memcpy(new->list, environ, count * sizeof *environ);
+    memcpy(list, environ, count * sizeof *environ);
   for (size_t i = 0; i < more; i++) {
-    new->list[count + i] = (char *)(uintptr_t)added[i];
-    add_text(said->set, sizeof said->set, "%s%s", i ? ", " : "", added[i]);
+    list[count + i] = (char *)(uintptr_t)added[i];
+    text_add(said->set, sizeof said->set, "%s%s", i ? ", " : "", added[i]);
   }
-  new->older = variables;
-  variables = new;
-  __atomic_store_n(&environ, new->list, __ATOMIC_RELEASE);
+  __atomic_store_n(&environ, list, __ATOMIC_RELEASE);
   return 0;
 }
 
@@ -92,8 +73,6 @@ static void environment_take_back(const char *const *added)
   while (count > 0)
     unsetenv(name_of(added[--count], name));
 }
-
-/* ---- Signals ----------------------------------------------------------------- */
 
 /* Those that the C library keeps for itself cannot be looked at, nor taken. */
 struct dispositions {
@@ -128,12 +107,10 @@ static void dispositions_restore(const struct dispositions *before, struct const
     if (!before->is_known[number] || is_same(&before->of[number], &now.of[number]))
       continue;
     sigaction(number, &before->of[number], NULL);
-    add_text(said->restored, sizeof said->restored, "%s%d (%s)", said->restored[0] ? ", " : "",
+    text_add(said->restored, sizeof said->restored, "%s%d (%s)", said->restored[0] ? ", " : "",
              number, strsignal(number));
   }
 }
-
-/* ---- Opening ------------------------------------------------------------------- */
 
 int constructors_dlopen(const char *file, const char *const *environment, void **handle,
                         struct constructors_said *said)
@@ -161,7 +138,7 @@ const char *const *environment_of(const struct pst_description *description)
 {
   static const char *const none[] = {NULL};
 
-  return description->environment ? description->environment : none;
+  return description && description->environment ? description->environment : none;
 }
 
 bool environment_equal(const char *const *a, const char *const *b)

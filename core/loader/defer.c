@@ -34,8 +34,7 @@ struct defer {
   uint32_t idle, woken; /* threads that wait for work, and how many of these have been woken */
 };
 
-/* ---- Threads. The mutex is held, but while a work runs ---------------------------------- */
-
+/* Up to defer_add() the mutex is held, but while a work runs. */
 static bool defer_key_runs(const struct defer *defer, const void *key)
 {
   for (uint32_t i = 0; i < defer->thread_count; i++)
@@ -112,20 +111,16 @@ static int defer_start_thread(struct defer *defer)
 {
   struct defer_thread *thread = &defer->threads[defer->thread_count];
   sigset_t all, before;
-  pthread_attr_t attr;
   int rc;
 
-  rc = pthread_attr_init(&attr);
-  if (rc != 0)
-    return rc;
-  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  rc = pthread_create(&thread->thread, &attr, defer_loop, thread);
+  rc = pthread_create(&thread->thread, NULL, defer_loop, thread);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attr);
-  if (rc == 0)
+  if (rc == 0) {
+    pthread_detach(thread->thread);
     defer->thread_count++;
+  }
   return rc;
 }
 
@@ -148,8 +143,6 @@ static int defer_employ(struct defer *defer)
           defer->label, strerror(rc));
   return -ENOMEM;
 }
-
-/* ---- What the host does with them --------------------------------------------------------- */
 
 int defer_add(struct defer *defer, const void *key, void (*run)(void *arg), void *arg)
 {

@@ -18,7 +18,6 @@
 
 /* Replaced as a whole when it grows, so that who reads one needs no lock. */
 struct libraries {
-  struct libraries *older;
   size_t count;
   const char *paths[]; /* NULL-terminated */
 };
@@ -26,7 +25,8 @@ struct libraries {
 struct host {
   struct pst_host table; /* first: what a plugin holds is the host */
   const char *label;
-  pthread_mutex_t mutex;
+  pthread_mutex_t mutex; /* of what follows */
+  struct arena arena;
   struct libraries *libraries;
   struct defer *defer;
 };
@@ -64,60 +64,46 @@ static int host_defer(const struct pst_host *table, const void *key, void (*run)
   return defer_add(host_of(table)->defer, key, run, arg);
 }
 
-void host_defer_drain(struct host *host)
+void loader_defer_drain(const struct loader_plugin *plugin)
 {
-  defer_drain(host->defer);
+  defer_drain(host_of(plugin->host)->defer);
 }
 
-/* ---- Vendor libraries ---------------------------------------------------- */
-
-static bool has_library(const struct libraries *libraries, const char *path)
+static int host_library_keep(struct host *host, const char *path)
 {
-  for (size_t i = 0; i < libraries->count; i++) {
-    if (strcmp(libraries->paths[i], path) == 0)
-      return true;
-  }
-  return false;
-}
+  const struct libraries *old = host->libraries;
+  struct libraries *libraries;
 
-/* `path` is taken over. */
-static int add_path(struct host *host, char *path)
-{
-  struct libraries *old, *libraries;
-  int rc = 0;
-
-  pthread_mutex_lock(&host->mutex);
-  old = host->libraries;
-  if (has_library(old, path))
-    goto out;
-  libraries = calloc(1, sizeof *libraries + (old->count + 2) * sizeof *libraries->paths);
-  if (!libraries) {
-    rc = -ENOMEM;
-    goto out;
-  }
+  for (size_t i = 0; i < old->count; i++)
+    if (strcmp(old->paths[i], path) == 0)
+      return 0;
+  path = arena_string(&host->arena, path);
+  libraries =
+      arena_alloc(&host->arena, sizeof *libraries + (old->count + 2) * sizeof *libraries->paths);
+  if (!path || !libraries)
+    return -ENOMEM;
   memcpy(libraries->paths, old->paths, old->count * sizeof *old->paths);
   libraries->paths[old->count] = path;
   libraries->count = old->count + 1;
-  libraries->older = old;
   host->libraries = libraries;
-  path = NULL;
-out:
-  pthread_mutex_unlock(&host->mutex);
-  free(path);
-  return rc;
+  return 0;
 }
 
-int host_library_add(struct host *host, void *handle)
+int host_library_add(const struct pst_host *table, void *handle)
 {
+  struct host *host = host_of(table);
   struct link_map *map;
-  char *path;
+  char path[PATH_MAX];
+  int rc;
 
   if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map->l_name || !*map->l_name)
     return -ENOENT;
-  path = realpath(map->l_name, NULL);
-  if (!path)
+  if (!realpath(map->l_name, path))
     return -errno;
-  return add_path(host, path);
+  pthread_mutex_lock(&host->mutex);
+  rc = host_library_keep(host, path);
+  pthread_mutex_unlock(&host->mutex);
+  return rc;
 }
 
 static int host_library_open(const struct pst_host *table, const char *soname, void **handle)
@@ -140,25 +126,23 @@ static int host_library_open(const struct pst_host *table, const char *soname, v
   if (said.restored[0])
     pst_log(PST_LOG_DEBUG, "%s: opening %s changed the handling of signals; restored: %s",
             host->label, soname, said.restored);
-  if (host_library_add(host, library) < 0)
+  if (host_library_add(table, library) < 0)
     pst_log(PST_LOG_DEBUG, "%s: the real path of %s is not known", host->label, soname);
   errno = saved;
   *handle = library;
   return 0;
 }
 
-const char *const *host_libraries(const struct host *host)
+const char *const *loader_libraries(const struct loader_plugin *plugin)
 {
-  struct host *h = (struct host *)(uintptr_t)host;
+  struct host *host = host_of(plugin->host);
   const char *const *paths;
 
-  pthread_mutex_lock(&h->mutex);
-  paths = h->libraries->paths;
-  pthread_mutex_unlock(&h->mutex);
+  pthread_mutex_lock(&host->mutex);
+  paths = host->libraries->paths;
+  pthread_mutex_unlock(&host->mutex);
   return paths;
 }
-
-/* ---- Regions of memory plugins -------------------------------------------- */
 
 struct memory_entry {
   struct memory_entry *next;
@@ -268,20 +252,18 @@ static void host_region_release(const struct pst_host *table, struct pst_region 
   pthread_mutex_unlock(&memories_mutex);
 }
 
-/* ---- The table ----------------------------------------------------------- */
-
-struct host *host_new(const char *label)
+const struct pst_host *host_new(const char *label)
 {
   struct host *host = calloc(1, sizeof *host);
 
   if (!host)
     return NULL;
-  host->libraries = calloc(1, sizeof *host->libraries + sizeof *host->libraries->paths);
-  host->label = strdup(label);
-  host->defer = host->label ? defer_new(host->label) : NULL;
-  if (!host->libraries || !host->defer) {
-    free(host->libraries);
-    free((void *)(uintptr_t)host->label);
+  host->libraries =
+      arena_alloc(&host->arena, sizeof *host->libraries + sizeof *host->libraries->paths);
+  host->label = arena_string(&host->arena, label);
+  host->defer = host->arena.no_memory ? NULL : defer_new(host->label);
+  if (!host->defer) {
+    arena_free(&host->arena);
     free(host);
     return NULL;
   }
@@ -301,10 +283,5 @@ struct host *host_new(const char *label)
       .region_import = host_region_import,
       .region_release = host_region_release,
   };
-  return host;
-}
-
-const struct pst_host *host_table(const struct host *host)
-{
   return &host->table;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the loader's files share. A candidate goes through search (is there a
  * file?), trust (who can change it?), inspect (can it be opened at all?), open (dlopen, whose
- * symbol?), check (does it keep the contract?) and overlay (fill the gaps). */
+ * symbol?), check (does it keep the contract?) and ops (fill the gaps). */
 #ifndef PST_LOADER_INTERNAL_H
 #define PST_LOADER_INTERNAL_H
 
@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/arena.h"
 #include "loader.h"
 
 #define LOADER_NAME_BYTES 32
@@ -18,18 +19,18 @@
 
 /* Why a candidate was rejected: one line, "path: reason; remedy". */
 struct loader_reason {
+  const char *path; /* while it is tried */
   int code;
   char line[1536];
 };
 
 /* Fills *why, returns code. */
-int loader_reject(struct loader_reason *why, int code, const char *path, const char *format, ...)
-    PST_PRINTF(4, 5);
+int loader_reject(struct loader_reason *why, int code, const char *format, ...) PST_PRINTF(3, 4);
 
 /* ---- names.c ---- */
 
 /* Why no plugin could be looked for. */
-void loader_search_failed(int code, char text[128]);
+void loader_search_failed(int code, char *text, size_t size);
 
 const char *loader_kind_name(uint32_t kind); /* NULL: no such kind */
 bool loader_name_ok(const char *name);       /* [a-z][a-z0-9_]*, at most 31 bytes */
@@ -43,18 +44,19 @@ const char *loader_intern(const char *text);
 /* ---- search.c ---- */
 
 struct loader_folder {
-  char *path; /* as it was named */
-  char *real; /* NULL: cannot be looked into, errno in `error` */
+  struct loader_folder *next;
+  const char *path; /* as it was named */
+  const char *real; /* NULL: cannot be looked into, errno in `error` */
   int error;
 };
 
 struct loader_folders {
-  struct loader_folder *list;
-  size_t count;
+  struct arena arena;
+  struct loader_folder *first, **end;
 };
 
-/* The folders to look into, in order, each once. 0, -ENOMEM, or why the list of the
- * build's cannot be read: loader_search_failed() has the words. */
+/* The folders to look into, in order, each once; search_folders_free() whatever comes of it. 0,
+ * -ENOMEM, or why the list of the build's cannot be read: loader_search_failed() has the words. */
 int search_folders(struct loader_folders *folders);
 void search_folders_free(struct loader_folders *folders);
 /* The file of this library, or of the program it is linked into. */
@@ -83,25 +85,24 @@ struct inspect {
   bool is_listed;       /* its symbols could be listed */
   bool is_defined;      /* "<stem>1" among them, defined */
   uint32_t other_major; /* N of "<stem>N" where 1 is not there; 0: none */
-  char **needed;        /* libraries it is linked with, NULL-terminated; or NULL */
+  const char **needed;  /* libraries it is linked with, NULL-terminated; or NULL */
+  struct arena arena;   /* of that */
 };
 
 /* May it be opened: is it whole, is it for this machine, which
  * major. stem: "pst_plugin_v" or "pst_description_v". */
-int inspect_file(const char *path, const char *real, const char *stem, struct inspect *found,
+int inspect_file(const char *real, const char *stem, struct inspect *found,
                  struct loader_reason *why);
 void inspect_free(struct inspect *found);
 /* -ELIBBAD: neither the file's table nor dlsym() has "<stem>1". */
-int inspect_no_symbol(const char *path, const char *stem, struct loader_reason *why);
+int inspect_no_symbol(const char *stem, struct loader_reason *why);
 
 /* ---- check.c ---- */
 
 /* Until 1.0 a struct of another size is one of another ABI. */
-int check_size(const char *path, const char *type, uint32_t its, size_t ours,
-               struct loader_reason *why);
-int check_description(const char *path, uint32_t kind, const char *name,
-                      const struct pst_described *described, struct loader_reason *why);
-int check_ops(const char *path, uint32_t kind, const void *ops, struct loader_reason *why);
+int check_size(const char *type, uint32_t its, size_t ours, struct loader_reason *why);
+int check_description(uint32_t kind, const char *name, const struct pst_described *described,
+                      struct loader_reason *why);
 
 /* ---- constructors.c ---- */
 
@@ -118,11 +119,11 @@ struct constructors_said {
  * signal. 0; -ENOMEM; -ELIBBAD: dlerror() says why. */
 int constructors_dlopen(const char *file, const char *const *environment, void **handle,
                         struct constructors_said *said);
-/* What a description names; at least the NULL. */
+/* What a description (NULL: none) names; at least the NULL. */
 const char *const *environment_of(const struct pst_description *description);
 bool environment_equal(const char *const *a, const char *const *b);
 
-/* ---- overlay.c ---- */
+/* ---- ops.c ---- */
 
 /* Both op tables begin so; nothing but function pointers follows. */
 struct ops_head {
@@ -133,8 +134,11 @@ struct ops_head {
 PST_STATIC_ASSERT(offsetof(struct pst_transport_ops, open) == sizeof(struct ops_head), "head");
 PST_STATIC_ASSERT(offsetof(struct pst_memory_ops, open) == sizeof(struct ops_head), "head");
 
-void overlay_transport(const struct pst_transport_ops *ops, struct pst_transport_ops *out);
-void overlay_memory(const struct pst_memory_ops *ops, struct pst_memory_ops *out);
+/* Are those there that a plugin must have, and those that its capabilities need? */
+int ops_check(uint32_t kind, const void *ops, struct loader_reason *why);
+/* A plugin's operations over a full table of refusals. */
+void ops_overlay_transport(const struct pst_transport_ops *ops, struct pst_transport_ops *out);
+void ops_overlay_memory(const struct pst_memory_ops *ops, struct pst_memory_ops *out);
 
 /* ---- defer.c ---- */
 
@@ -149,14 +153,10 @@ void defer_drain(struct defer *defer);
 
 /* ---- host.c ---- */
 
-struct host;
 /* label: "transport loopback"; lives as long as the host. */
-struct host *host_new(const char *label);
-const struct pst_host *host_table(const struct host *host);
+const struct pst_host *host_new(const char *label);
 /* Keep the real path of a library of the plugin's. */
-int host_library_add(struct host *host, void *handle);
-const char *const *host_libraries(const struct host *host);
-void host_defer_drain(struct host *host);
+int host_library_add(const struct pst_host *table, void *handle);
 
 /* ---- open.c ---- */
 

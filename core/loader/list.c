@@ -11,21 +11,27 @@
 #include "util/log.h"
 
 struct found {
-  char *path;
+  struct found *next;
+  const char *path;
   uint32_t kind;
   bool is_description;
   char name[LOADER_NAME_BYTES];
 };
 
 struct all {
-  struct found *list;
-  size_t count;
+  struct arena arena;
+  struct found *first, **end;
 };
 
 /* The devices of one plugin, kept until the plugin itself has been reported. */
+struct found_device {
+  struct found_device *next;
+  const char *name, *detail;
+};
+
 struct devices {
-  char **texts; /* name, detail, name, detail, … */
-  size_t count;
+  struct arena arena;
+  struct found_device *first, **end;
 };
 
 struct report {
@@ -38,36 +44,31 @@ static int keep(void *context, const char *path, uint32_t kind, const char *name
                 bool is_description)
 {
   struct all *all = context;
-  struct found *list = realloc(all->list, (all->count + 1) * sizeof *list), *entry;
+  struct found *entry = arena_alloc(&all->arena, sizeof *entry);
+  const char *kept = arena_string(&all->arena, path);
 
-  if (!list)
+  if (!entry || !kept)
     return -ENOMEM;
-  all->list = list;
-  entry = &list[all->count];
-  *entry = (struct found){.path = strdup(path), .kind = kind, .is_description = is_description};
+  *entry = (struct found){.path = kept, .kind = kind, .is_description = is_description};
   snprintf(entry->name, sizeof entry->name, "%s", name);
-  if (!entry->path)
-    return -ENOMEM;
-  all->count++;
+  *all->end = entry;
+  all->end = &entry->next;
   return 0;
 }
 
 static void keep_device(void *context, const char *name, const char *detail)
 {
   struct devices *devices = context;
-  char **texts = realloc(devices->texts, (devices->count + 2) * sizeof *texts);
+  struct found_device *device = arena_alloc(&devices->arena, sizeof *device);
 
-  if (!texts)
+  if (!device)
     return;
-  devices->texts = texts;
-  texts[devices->count] = strdup(name ? name : "");
-  texts[devices->count + 1] = strdup(detail ? detail : "");
-  if (texts[devices->count] && texts[devices->count + 1]) {
-    devices->count += 2;
-  } else {
-    free(texts[devices->count]);
-    free(texts[devices->count + 1]);
-  }
+  device->name = arena_string(&devices->arena, name ? name : "");
+  device->detail = arena_string(&devices->arena, detail ? detail : "");
+  if (!device->name || !device->detail)
+    return;
+  *devices->end = device;
+  devices->end = &device->next;
 }
 
 void loader_describe_info(const struct pst_description *description, struct pst_plugin_info *info)
@@ -86,7 +87,7 @@ void loader_describe_info(const struct pst_description *description, struct pst_
 
 static void report_plugin(const struct report *report, const struct loader_plugin *plugin)
 {
-  struct devices devices = {0};
+  struct devices devices = {.end = &devices.first};
   struct pst_probe probe = {
       .struct_size = sizeof probe, .context = &devices, .device = keep_device};
   struct pst_plugin_info info = {.struct_size = sizeof info,
@@ -109,13 +110,10 @@ static void report_plugin(const struct report *report, const struct loader_plugi
   info.libraries = loader_libraries(plugin);
   if (report->plugin)
     report->plugin(report->context, &info);
-  for (size_t i = 0; i < devices.count; i += 2) {
+  for (const struct found_device *at = devices.first; at; at = at->next)
     if (report->device && info.status == 0)
-      report->device(report->context, devices.texts[i], devices.texts[i + 1]);
-    free(devices.texts[i]);
-    free(devices.texts[i + 1]);
-  }
-  free(devices.texts);
+      report->device(report->context, at->name, at->detail);
+  arena_free(&devices.arena);
 }
 
 /* A rejected one has at least the name that its file gives it. */
@@ -144,17 +142,14 @@ static void report_other(const struct report *report, const struct found *entry,
     report->plugin(report->context, &info);
 }
 
-/* The first file of that sort before `end`, or NULL. */
-static const struct found *find_entry(const struct all *all, size_t end, uint32_t kind,
-                                      const char *name, bool is_description)
+/* The first file of the same name, that is a description or a plugin. */
+static const struct found *find_entry(const struct all *all, const struct found *like,
+                                      bool is_description)
 {
-  for (size_t i = 0; i < end; i++) {
-    const struct found *entry = &all->list[i];
-
-    if (entry->kind == kind && entry->is_description == is_description &&
-        strcmp(entry->name, name) == 0)
+  for (const struct found *entry = all->first; entry; entry = entry->next)
+    if (entry->kind == like->kind && entry->is_description == is_description &&
+        strcmp(entry->name, like->name) == 0)
       return entry;
-  }
   return NULL;
 }
 
@@ -204,43 +199,32 @@ static void list_description(const struct report *report, const struct found *en
   report_other(report, entry, description, real, -ENOENT, "known but not built here", remedy, "");
 }
 
-static void say_failed(int code)
-{
-  char text[128];
-
-  loader_search_failed(code, text);
-  pst_log(PST_LOG_ERROR, "%s", text);
-}
-
 int pst_plugins_list(void (*plugin)(void *context, const struct pst_plugin_info *info),
                      void (*device)(void *context, const char *name, const char *detail),
                      void *context)
 {
   const struct report report = {plugin, device, context};
   struct loader_folders folders;
-  struct all all = {0};
+  struct all all = {.end = &all.first};
+  char text[128];
   int rc;
 
   loader_lock();
   rc = search_folders(&folders);
-  if (rc == 0) {
+  if (rc == 0)
     rc = search_each(&folders, keep, &all);
-    search_folders_free(&folders);
-  }
+  search_folders_free(&folders);
   loader_unlock();
-  if (rc < 0)
-    say_failed(rc);
-  for (size_t i = 0; rc == 0 && i < all.count; i++) {
-    const struct found *entry = &all.list[i];
-
+  if (rc < 0) {
+    loader_search_failed(rc, text, sizeof text);
+    pst_log(PST_LOG_ERROR, "%s", text);
+  }
+  for (const struct found *entry = all.first; rc == 0 && entry; entry = entry->next) {
     if (!entry->is_description)
       list_plugin(&report, entry);
-    else if (!find_entry(&all, all.count, entry->kind, entry->name, false) &&
-             !find_entry(&all, i, entry->kind, entry->name, true))
+    else if (!find_entry(&all, entry, false) && find_entry(&all, entry, true) == entry)
       list_description(&report, entry);
   }
-  for (size_t i = 0; i < all.count; i++)
-    free(all.list[i].path);
-  free(all.list);
+  arena_free(&all.arena);
   return rc;
 }

@@ -8,17 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/ask.h"
 #include "config/config.h"
 #include "config/rules.h"
-#include "loader.h"
 #include "util/log.h"
 #include "util/nearest.h"
+#include "util/text.h"
 
 #define REASONS_MAX 8u
 #define NAMES_MAX 256u
-
-/* ---- Names there are ------------------------------------------------------ */
 
 struct names {
   uint32_t kind;
@@ -56,8 +53,6 @@ static size_t list_names(const struct loader_folders *folders, uint32_t kind, co
   return names.count < max ? names.count : max;
 }
 
-/* ---- Descriptions ---------------------------------------------------------- */
-
 struct described {
   struct described *next;
   uint32_t kind;
@@ -79,40 +74,31 @@ static const struct pst_description *described_find(uint32_t kind, const char *n
 static void described_add(uint32_t kind, const char *name,
                           const struct pst_description *description)
 {
-  struct described *d = malloc(sizeof *d);
+  const char *kept = loader_intern(name);
+  struct described *d = kept ? malloc(sizeof *d) : NULL;
 
   if (!d)
     return;
-  *d = (struct described){descriptions, kind, loader_intern(name), description};
+  *d = (struct described){descriptions, kind, kept, description};
   descriptions = d;
-  if (!d->name) {
-    descriptions = d->next;
-    free(d);
-  }
 }
 
 /* A file is asked for again and again while a configuration is checked, and then loaded: each
  * reason is warned of once. The lock is held. */
-static bool is_news(const struct loader_reason *why)
+static void warn_once(const struct loader_reason *why)
 {
   static const char *said[64];
   const char *line = loader_intern(why->line);
+  size_t i = 0;
 
-  for (size_t i = 0; line && i < sizeof said / sizeof said[0]; i++) {
-    if (said[i] == line)
-      return false;
-    if (!said[i]) {
-      said[i] = line;
-      break;
-    }
+  while (i < sizeof said / sizeof said[0] && said[i] && said[i] != line)
+    i++;
+  if (line && i < sizeof said / sizeof said[0]) {
+    if (said[i])
+      return;
+    said[i] = line;
   }
-  return true;
-}
-
-static void warn_once(const struct loader_reason *why)
-{
-  if (is_news(why))
-    loader_note(PST_LOG_WARN, "%s", why->line);
+  loader_note(PST_LOG_WARN, "%s", why->line);
 }
 
 /* Folder by folder, so that it is the description of the plugin that would load. */
@@ -149,33 +135,27 @@ static const struct pst_description *describe_locked(const struct loader_folders
     description = plugin->description;
   if (description)
     return description;
-  for (size_t i = 0; i < folders->count && !description; i++)
-    description = describe_in(&folders->list[i], kind, name);
+  for (const struct loader_folder *in = folders->first; in && !description; in = in->next)
+    description = describe_in(in, kind, name);
   if (description)
     described_add(kind, name, description);
   return description;
 }
 
-const struct pst_description *loader_describe(uint32_t kind, const char *name)
+static const struct pst_description *catalog_find(void *context, uint32_t kind, const char *name)
 {
   const struct pst_description *description = NULL;
   struct loader_folders folders;
 
+  (void)context;
   if (!loader_kind_name(kind) || !loader_name_ok(name))
     return NULL;
   loader_lock();
-  if (search_folders(&folders) == 0) {
+  if (search_folders(&folders) == 0)
     description = describe_locked(&folders, kind, name);
-    search_folders_free(&folders);
-  }
+  search_folders_free(&folders);
   loader_unlock();
   return description;
-}
-
-static const struct pst_description *catalog_find(void *context, uint32_t kind, const char *name)
-{
-  (void)context;
-  return loader_describe(kind, name);
 }
 
 static size_t catalog_names(void *context, uint32_t kind, const char **names, size_t max)
@@ -185,46 +165,39 @@ static size_t catalog_names(void *context, uint32_t kind, const char **names, si
 
   (void)context;
   loader_lock();
-  if (search_folders(&folders) == 0) {
+  if (search_folders(&folders) == 0)
     count = list_names(&folders, kind, names, max);
-    search_folders_free(&folders);
-  }
+  search_folders_free(&folders);
   loader_unlock();
   return count;
 }
 
-/* ---- Loading ---------------------------------------------------------------- */
-
-/* What a search found, said when the lock is free again: a sink may call in. */
-struct findings {
+/* What a search found that did not lead to a plugin. */
+struct lookup {
   struct loader_reason reasons[REASONS_MAX];
-  bool is_news[REASONS_MAX];
   size_t count;
   char used[1024];    /* path of the one that loaded */
-  char later[1024];   /* "path, path": of its name, not used */
   char folders[2048]; /* where was looked */
   const char *nearest;
   const char *other_kind;                    /* there is one of that name, but of this kind */
   const struct pst_description *description; /* not built here */
-  bool is_stale;                             /* described otherwise than it is */
 };
 
 static const struct loader_plugin *load_first(const struct loader_folders *folders, uint32_t kind,
-                                              const char *name, struct findings *found)
+                                              const char *name, struct lookup *found)
 {
   const struct loader_plugin *plugin = NULL;
+  char later[1024] = ""; /* "path, path": of its name, not used */
   struct loader_reason spare;
 
-  for (size_t i = 0; i < folders->count; i++) {
+  for (const struct loader_folder *in = folders->first; in; in = in->next) {
     struct loader_reason *why = found->count < REASONS_MAX ? &found->reasons[found->count] : &spare;
-    char *path = search_file(&folders->list[i], kind, name, false);
+    char *path = search_file(in, kind, name, false);
 
     if (!path)
       continue;
     if (plugin) {
-      size_t used = strlen(found->later);
-
-      snprintf(found->later + used, sizeof found->later - used, "%s%s", used ? ", " : "", path);
+      text_add(later, sizeof later, "%s%s", later[0] ? ", " : "", path);
     } else if (open_plugin(path, kind, name, &plugin, why) == 0) {
       snprintf(found->used, sizeof found->used, "%s", path);
     } else if (why != &spare) {
@@ -232,11 +205,15 @@ static const struct loader_plugin *load_first(const struct loader_folders *folde
     }
     free(path);
   }
+  for (size_t i = 0; plugin && i < found->count; i++)
+    warn_once(&found->reasons[i]);
+  if (later[0])
+    loader_note(PST_LOG_DEBUG, "%s: shadowed by %s", later, found->used);
   return plugin;
 }
 
 static void look_for_hints(const struct loader_folders *folders, uint32_t kind, const char *name,
-                           struct findings *found)
+                           struct lookup *found)
 {
   const char *names[NAMES_MAX];
   size_t count = list_names(folders, kind, names, NAMES_MAX);
@@ -267,20 +244,25 @@ static bool is_stale(const struct pst_description *a, const struct pst_descripti
 }
 
 static int load_locked(uint32_t kind, const char *name, const struct loader_plugin **plugin,
-                       struct findings *found)
+                       struct lookup *found)
 {
   const struct pst_description *description = described_find(kind, name);
   struct loader_folders folders;
   int rc = search_folders(&folders);
 
-  if (rc < 0)
+  if (rc < 0) {
+    search_folders_free(&folders);
     return rc;
+  }
   search_folders_text(&folders, found->folders, sizeof found->folders);
   if (loader_name_ok(name))
     *plugin = load_first(&folders, kind, name, found);
-  if (*plugin) {
-    found->is_stale = description && is_stale(description, (*plugin)->description);
-  } else if (found->count == 0) {
+  if (*plugin && description && is_stale(description, (*plugin)->description)) {
+    loader_note(PST_LOG_WARN,
+                "%s: the description beside it is of another build, so its options may "
+                "have been checked wrongly; build both anew",
+                found->used);
+  } else if (!*plugin && found->count == 0) {
     if (loader_name_ok(name))
       found->description = describe_locked(&folders, kind, name);
     look_for_hints(&folders, kind, name, found);
@@ -289,21 +271,7 @@ static int load_locked(uint32_t kind, const char *name, const struct loader_plug
   return 0;
 }
 
-static void say_loaded(const struct findings *found)
-{
-  for (size_t i = 0; i < found->count; i++)
-    if (found->is_news[i])
-      pst_log(PST_LOG_WARN, "%s", found->reasons[i].line);
-  if (found->later[0])
-    pst_log(PST_LOG_DEBUG, "%s: shadowed by %s", found->later, found->used);
-  if (found->is_stale)
-    pst_log(PST_LOG_WARN,
-            "%s: the description beside it is of another build, so its options may "
-            "have been checked wrongly; build both anew",
-            found->used);
-}
-
-static int say_missing(const char *kind, const char *name, const struct findings *found,
+static int say_missing(const char *kind, const char *name, const struct lookup *found,
                        struct pst_error *error)
 {
   if (found->count) {
@@ -331,7 +299,7 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
                 struct pst_error *error)
 {
   const struct loader_plugin *loaded = NULL;
-  struct findings *found;
+  struct lookup *found;
   char text[128];
   int rc = 0;
 
@@ -344,15 +312,12 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
   loaded = open_find(kind, name);
   if (!loaded)
     rc = load_locked(kind, name, &loaded, found);
-  for (size_t i = 0; loaded && i < found->count; i++)
-    found->is_news[i] = is_news(&found->reasons[i]);
   loader_unlock();
   if (rc < 0) {
-    loader_search_failed(rc, text);
+    loader_search_failed(rc, text, sizeof text);
     rc = pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s '%s': %s", loader_kind_name(kind), name,
                   text);
   } else if (loaded) {
-    say_loaded(found);
     *plugin = loaded;
   } else {
     rc = say_missing(loader_kind_name(kind), name, found, error);
@@ -361,14 +326,10 @@ int loader_load(uint32_t kind, const char *name, const struct loader_plugin **pl
   return rc;
 }
 
-/* ---- The catalog --------------------------------------------------------------- */
-
 static bool catalog_missing(void *context, uint32_t kind, const char *name, char *text, size_t size)
 {
   const struct loader_plugin *loaded = NULL;
-  struct findings *found = calloc(1, sizeof *found);
-  size_t used = 0;
-  char failed[128];
+  struct lookup *found = calloc(1, sizeof *found);
   bool rejected;
   int rc;
 
@@ -379,17 +340,14 @@ static bool catalog_missing(void *context, uint32_t kind, const char *name, char
   loader_lock();
   rc = load_locked(kind, name, &loaded, found);
   loader_unlock();
+  rejected = rc < 0 || found->count > 0;
   if (rc < 0) {
-    loader_search_failed(rc, failed);
-    snprintf(text, size, "%s", failed);
-    free(found);
-    return true;
+    loader_search_failed(rc, text, size);
+  } else {
+    for (size_t i = 0; i < found->count; i++)
+      text_add(text, size, "%s; ", found->reasons[i].line);
+    text_add(text, size, "looked in: %s", found->folders);
   }
-  for (size_t i = 0; i < found->count && used < size; i++)
-    used += (size_t)snprintf(text + used, size - used, "%s; ", found->reasons[i].line);
-  if (used < size)
-    snprintf(text + used, size - used, "looked in: %s", found->folders);
-  rejected = found->count > 0;
   free(found);
   return rejected;
 }
@@ -422,5 +380,5 @@ int pst_config_open_text(const char *text, size_t length, const char *name, cons
 int pst_config_open_params(const struct pst_config_params *params, struct pst_config **config,
                            struct pst_error *error)
 {
-  return config_load_params(params, loader_catalog(), config, error);
+  return config_load_params(params, NULL, loader_catalog(), config, error);
 }

@@ -34,9 +34,7 @@ struct loader_plugin {
  * described but not built here), or what the check said (3). */
 int loader_load(uint32_t kind, const char *name, const struct loader_plugin **plugin,
                 struct pst_error *error);
-/* The description only, from the .desc.so, else from the plugin. NULL: none. */
-const struct pst_description *loader_describe(uint32_t kind, const char *name);
-/* The catalog for config_load_*(). */
+/* The catalog for config_load_*(): descriptions from the .desc.so, else from the plugin. */
 const struct config_catalog *loader_catalog(void);
 /* What a description says of its plugin, for who lists plugins. The rest of *info stays. */
 void loader_describe_info(const struct pst_description *description, struct pst_plugin_info *info);

@@ -17,9 +17,9 @@ const char *loader_kind_name(uint32_t kind)
   return kind < sizeof kinds / sizeof kinds[0] ? kinds[kind] : NULL;
 }
 
-void loader_search_failed(int code, char text[128])
+void loader_search_failed(int code, char *text, size_t size)
 {
-  snprintf(text, 128, "plugins cannot be looked for: %s%s", strerror(-code), limit_remedy(code));
+  snprintf(text, size, "plugins cannot be looked for: %s%s", strerror(-code), limit_remedy(code));
 }
 
 bool loader_name_ok(const char *name)
@@ -55,34 +55,31 @@ bool loader_file_parse(const char *file, uint32_t *kind, char name[LOADER_NAME_B
   return false;
 }
 
-struct interned {
-  struct interned *next;
-  char text[];
-};
-
 const char *loader_intern(const char *text)
 {
-  static struct interned *all;
-  size_t size = strlen(text) + 1;
-  struct interned *entry;
+  static struct arena arena;
+  static struct interned {
+    const struct interned *next;
+    const char *text;
+  } * all;
+  struct interned *made;
 
-  for (entry = all; entry; entry = entry->next) {
+  for (const struct interned *entry = all; entry; entry = entry->next)
     if (strcmp(entry->text, text) == 0)
       return entry->text;
-  }
-  entry = malloc(sizeof *entry + size);
-  if (!entry)
+  made = arena_alloc(&arena, sizeof *made);
+  text = arena_string(&arena, text);
+  if (!made || !text)
     return NULL;
-  memcpy(entry->text, text, size);
-  entry->next = all;
-  all = entry;
-  return entry->text;
+  *made = (struct interned){all, text};
+  all = made;
+  return text;
 }
 
-int loader_reject(struct loader_reason *why, int code, const char *path, const char *format, ...)
+int loader_reject(struct loader_reason *why, int code, const char *format, ...)
 {
   va_list args;
-  int n = snprintf(why->line, sizeof why->line, "%s: ", path);
+  int n = snprintf(why->line, sizeof why->line, "%s: ", why->path);
 
   why->code = code;
   if (n > 0 && (size_t)n < sizeof why->line) {

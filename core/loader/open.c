@@ -19,7 +19,6 @@
 struct plugin {
   struct loader_plugin pub; /* first: what callers hold */
   struct plugin *next;
-  struct host *host;
   struct pst_transport_ops transport;
   struct pst_memory_ops memory;
 };
@@ -27,7 +26,7 @@ struct plugin {
 struct note {
   struct note *next;
   int level;
-  char text[];
+  char *text;
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -49,7 +48,9 @@ void loader_unlock(void)
   while (note) {
     struct note *next = note->next;
 
-    pst_log(note->level, "%s", note->text);
+    if (note->text)
+      pst_log(note->level, "%s", note->text);
+    free(note->text);
     free(note);
     note = next;
   }
@@ -57,21 +58,16 @@ void loader_unlock(void)
 
 void loader_note(int level, const char *format, ...)
 {
-  char text[2048];
-  struct note *note;
+  struct note *note = pst_log_enabled(level) ? calloc(1, sizeof *note) : NULL;
   va_list args;
 
-  if (!pst_log_enabled(level))
-    return;
-  va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  note = malloc(sizeof *note + strlen(text) + 1);
   if (!note)
     return;
-  note->next = NULL;
   note->level = level;
-  strcpy(note->text, text);
+  va_start(args, format);
+  if (vasprintf(&note->text, format, args) < 0)
+    note->text = NULL;
+  va_end(args);
   *notes_end = note;
   notes_end = &note->next;
 }
@@ -102,7 +98,7 @@ static bool is_runtime(const char *soname)
 
 /* dlerror() is "<library>: cannot open shared object file: …" for a library that
  * is missing, "<file>: undefined symbol: <symbol>" for a symbol. */
-static int dlopen_reason(const char *path, struct loader_reason *why)
+static int dlopen_reason(struct loader_reason *why)
 {
   static const char missing[] = ": cannot open shared object file";
   static const char undefined[] = "undefined symbol: ";
@@ -111,11 +107,10 @@ static int dlopen_reason(const char *path, struct loader_reason *why)
   if (!error)
     error = "no reason given";
   if (strstr(error, strerror(EMFILE)))
-    return loader_reject(why, -EMFILE, path, "cannot be opened: %s%s", error,
-                         limit_remedy(-EMFILE));
+    return loader_reject(why, -EMFILE, "cannot be opened: %s%s", error, limit_remedy(-EMFILE));
   at = strstr(error, missing);
   if (at)
-    return loader_reject(why, -ELIBACC, path,
+    return loader_reject(why, -ELIBACC,
                          "needs the library %.*s, which cannot be opened here%s; "
                          "install the package that has it",
                          (int)(at - error), error, at + strlen(missing));
@@ -123,12 +118,12 @@ static int dlopen_reason(const char *path, struct loader_reason *why)
   if (at) {
     const char *symbol = at + strlen(undefined);
 
-    return loader_reject(why, -ELIBBAD, path,
+    return loader_reject(why, -ELIBBAD,
                          "undefined symbol %.*s; link the library that has it, in the version "
                          "it was built with",
                          (int)strcspn(symbol, " ,"), symbol);
   }
-  return loader_reject(why, -ELIBBAD, path, "cannot be opened: %s", error);
+  return loader_reject(why, -ELIBBAD, "cannot be opened: %s", error);
 }
 
 static bool same_file(const char *a, const char *b)
@@ -140,14 +135,14 @@ static bool same_file(const char *a, const char *b)
 
 /* The address is in this very file: dlsym() looks into what it is linked with too,
  * and a symbol of the program's goes before the plugin's own. */
-static int check_origin(const char *path, const char *real, const char *symbol, const void *address,
+static int check_origin(const char *real, const char *symbol, const void *address,
                         struct loader_reason *why)
 {
   Dl_info info;
 
   if (dladdr(address, &info) && info.dli_fname && same_file(info.dli_fname, real))
     return 0;
-  return loader_reject(why, -ELIBBAD, path,
+  return loader_reject(why, -ELIBBAD,
                        "its %s is that of %s; export one of its own, and link no other plugin",
                        symbol, info.dli_fname ? info.dli_fname : "something else");
 }
@@ -174,20 +169,18 @@ static int open_file(const char *path, char real[PATH_MAX], const char *stem,
   int rc = trust_file(path, real, why);
 
   if (rc == 0)
-    rc = inspect_file(path, real, stem, found, why);
+    rc = inspect_file(real, stem, found, why);
   if (rc < 0)
     return rc;
   rc = constructors_dlopen(real, environment, handle, &said);
   note_constructors(path, &said);
   if (rc < 0) {
-    rc =
-        rc == -ENOMEM ? loader_reject(why, rc, path, "no memory for it") : dlopen_reason(path, why);
+    rc = rc == -ENOMEM ? loader_reject(why, rc, "no memory for it") : dlopen_reason(why);
     goto fail;
   }
   snprintf(symbol, sizeof symbol, "%s%u", stem, PST_ABI_MAJOR);
   *address = dlsym(*handle, symbol);
-  rc = *address ? check_origin(path, real, symbol, *address, why)
-                : inspect_no_symbol(path, stem, why);
+  rc = *address ? check_origin(real, symbol, *address, why) : inspect_no_symbol(stem, why);
   if (rc == 0)
     return 0;
   dlclose(*handle);
@@ -196,29 +189,29 @@ fail:
   return rc;
 }
 
-static int check_plugin(const char *path, const char *real, uint32_t kind, const char *name,
+static int check_plugin(const char *real, uint32_t kind, const char *name,
                         const struct pst_plugin *plugin, struct loader_reason *why)
 {
   int rc;
 
-  rc = check_size(path, "pst_plugin", plugin->struct_size, sizeof *plugin, why);
+  rc = check_size("pst_plugin", plugin->struct_size, sizeof *plugin, why);
   if (rc < 0)
     return rc;
   if (plugin->described) {
-    rc = check_origin(path, real, PST_DESCRIPTION_SYMBOL, plugin->described, why);
+    rc = check_origin(real, PST_DESCRIPTION_SYMBOL, plugin->described, why);
     if (rc < 0)
       return rc;
   }
-  rc = check_description(path, kind, name, plugin->described, why);
+  rc = check_description(kind, name, plugin->described, why);
   if (rc < 0)
     return rc;
   if (!plugin->probe)
-    return loader_reject(why, -EPROTO, path, "the mandatory call probe is NULL");
-  return check_ops(path, kind, plugin->ops, why);
+    return loader_reject(why, -EPROTO, "the mandatory call probe is NULL");
+  return ops_check(kind, plugin->ops, why);
 }
 
 /* They are loaded by now; only their real paths are wanted. */
-static void add_needed(struct host *host, char *const *needed)
+static void add_needed(const struct pst_host *host, const char *const *needed)
 {
   for (; needed && *needed; needed++) {
     void *handle = is_runtime(*needed) ? NULL : dlopen(*needed, RTLD_LAZY | RTLD_NOLOAD);
@@ -244,24 +237,23 @@ static struct plugin *plugin_new(uint32_t kind, const char *name, const char *re
   plugin->pub.path = loader_intern(real);
   plugin->pub.plugin = table;
   plugin->pub.description = table->described->description;
-  plugin->host = host_new(label);
-  if (!plugin->host || !plugin->pub.name || !plugin->pub.path) {
+  plugin->pub.host = host_new(label);
+  if (!plugin->pub.host || !plugin->pub.name || !plugin->pub.path) {
     free(plugin);
     return NULL;
   }
-  plugin->pub.host = host_table(plugin->host);
   if (kind == PST_KIND_MEMORY) {
-    overlay_memory(table->ops, &plugin->memory);
+    ops_overlay_memory(table->ops, &plugin->memory);
     plugin->pub.memory = &plugin->memory;
   } else {
-    overlay_transport(table->ops, &plugin->transport);
+    ops_overlay_transport(table->ops, &plugin->transport);
     plugin->pub.transport = &plugin->transport;
   }
   return plugin;
 }
 
-/* What the description beside a plugin names: its own cannot be read before it is opened. NULL:
- * there is none that can be used. */
+/* What the description beside a plugin names, where there is one that can be used: the plugin's own
+ * cannot be read before it is opened. */
 static const char *const *environment_beside(const char *path, uint32_t kind, const char *name)
 {
   const struct pst_description *description;
@@ -272,22 +264,19 @@ static const char *const *environment_beside(const char *path, uint32_t kind, co
   snprintf(beside, sizeof beside, "%.*s.desc.so", (int)(strlen(path) - strlen(".so")), path);
   if (access(beside, F_OK) != 0 ||
       open_description(beside, kind, name, &description, &real, &why) < 0)
-    return NULL;
+    return environment_of(NULL);
   return environment_of(description);
 }
 
-static int check_same_environment(const char *path, const struct pst_plugin *plugin,
-                                  const char *const *environment, struct loader_reason *why)
+static int check_same_environment(const struct pst_plugin *plugin, const char *const *environment,
+                                  struct loader_reason *why)
 {
-  static const char *const none[] = {NULL};
-
-  if (environment_equal(environment_of(plugin->described->description),
-                        environment ? environment : none))
+  if (environment_equal(environment_of(plugin->described->description), environment))
     return 0;
-  return loader_reject(why, -EPROTO, path,
+  return loader_reject(why, -EPROTO,
                        "its environment is not that of the description beside it, which is set "
                        "before it is opened; install %.*s.desc.so of the same build",
-                       (int)(strlen(path) - strlen(".so")), path);
+                       (int)(strlen(why->path) - strlen(".so")), why->path);
 }
 
 int open_plugin(const char *path, uint32_t kind, const char *name,
@@ -304,17 +293,17 @@ int open_plugin(const char *path, uint32_t kind, const char *name,
   rc = open_file(path, real, "pst_plugin_v", environment, &found, &handle, &address, why);
   if (rc < 0)
     return rc;
-  rc = check_plugin(path, real, kind, name, address, why);
+  rc = check_plugin(real, kind, name, address, why);
   if (rc == 0)
-    rc = check_same_environment(path, address, environment, why);
+    rc = check_same_environment(address, environment, why);
   if (rc < 0)
     goto fail;
   plugin = plugin_new(kind, name, real, address);
   if (!plugin) {
-    rc = loader_reject(why, -ENOMEM, path, "no memory for it");
+    rc = loader_reject(why, -ENOMEM, "no memory for it");
     goto fail;
   }
-  add_needed(plugin->host, found.needed);
+  add_needed(plugin->pub.host, found.needed);
   inspect_free(&found);
   plugin->next = plugins;
   plugins = plugin;
@@ -340,23 +329,13 @@ int open_description(const char *path, uint32_t kind, const char *name,
   if (rc < 0)
     return rc;
   inspect_free(&found);
-  rc = check_description(path, kind, name, address, why);
+  rc = check_description(kind, name, address, why);
   if (rc == 0 && !(*real_path = loader_intern(real)))
-    rc = loader_reject(why, -ENOMEM, path, "no memory for it");
+    rc = loader_reject(why, -ENOMEM, "no memory for it");
   if (rc < 0) {
     dlclose(handle);
     return rc;
   }
   *description = ((const struct pst_described *)address)->description;
   return 0;
-}
-
-const char *const *loader_libraries(const struct loader_plugin *plugin)
-{
-  return host_libraries(((const struct plugin *)plugin)->host);
-}
-
-void loader_defer_drain(const struct loader_plugin *plugin)
-{
-  host_defer_drain(((const struct plugin *)plugin)->host);
 }

@@ -17,64 +17,53 @@
 #include <unistd.h>
 
 #include "util/log.h"
+#include "util/text.h"
 
+/* The program's, by `path` alone. */
 static struct {
   pthread_mutex_t mutex;
-  char **list;
-  size_t count;
-} added = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  struct loader_folders folders;
+} added = {.mutex = PTHREAD_MUTEX_INITIALIZER, .folders.end = &added.folders.first};
+
+static int folder_push(struct loader_folders *folders, const char *path, const char *real,
+                       int error)
+{
+  struct loader_folder *folder = arena_alloc(&folders->arena, sizeof *folder);
+  const char *kept = arena_string(&folders->arena, path);
+  const char *kept_real = real ? arena_string(&folders->arena, real) : NULL;
+
+  if (!folder || !kept || (real && !kept_real))
+    return -ENOMEM;
+  *folder = (struct loader_folder){.path = kept, .real = kept_real, .error = error};
+  *folders->end = folder;
+  folders->end = &folder->next;
+  return 0;
+}
 
 int pst_plugin_path_add(const char *folder)
 {
-  char *copy, **list;
-  int rc = -ENOMEM;
+  int rc;
 
   if (!folder || !*folder)
     return -EINVAL;
-  copy = strdup(folder);
   pthread_mutex_lock(&added.mutex);
-  list = copy ? realloc(added.list, (added.count + 1) * sizeof *list) : NULL;
-  if (list) {
-    list[added.count++] = copy;
-    added.list = list;
-    copy = NULL;
-    rc = 0;
-  }
+  rc = folder_push(&added.folders, folder, NULL, 0);
   pthread_mutex_unlock(&added.mutex);
-  free(copy);
   return rc;
 }
 
 /* A folder named twice, or by two paths, is looked into once. */
 static int folder_add(struct loader_folders *folders, const char *path)
 {
-  struct loader_folder folder = {.path = strdup(path)}, *list;
+  char real[PATH_MAX];
+  bool is_there = realpath(path, real) != NULL;
+  int error = errno;
 
-  if (!folder.path)
-    return -ENOMEM;
-  folder.real = realpath(path, NULL);
-  if (!folder.real)
-    folder.error = errno;
-  for (size_t i = 0; i < folders->count; i++) {
-    const struct loader_folder *other = &folders->list[i];
-
-    if (folder.real ? other->real && strcmp(other->real, folder.real) == 0
-                    : strcmp(other->path, path) == 0)
-      goto drop;
-  }
-  list = realloc(folders->list, (folders->count + 1) * sizeof *list);
-  if (!list) {
-    free(folder.path);
-    free(folder.real);
-    return -ENOMEM;
-  }
-  folders->list = list;
-  list[folders->count++] = folder;
-  return 0;
-drop:
-  free(folder.path);
-  free(folder.real);
-  return 0;
+  for (const struct loader_folder *folder = folders->first; folder; folder = folder->next)
+    if (is_there ? folder->real && strcmp(folder->real, real) == 0
+                 : strcmp(folder->path, path) == 0)
+      return 0;
+  return folder_push(folders, path, is_there ? real : NULL, error);
 }
 
 static int add_program(struct loader_folders *folders)
@@ -82,8 +71,8 @@ static int add_program(struct loader_folders *folders)
   int rc = 0;
 
   pthread_mutex_lock(&added.mutex);
-  for (size_t i = 0; i < added.count && rc == 0; i++)
-    rc = folder_add(folders, added.list[i]);
+  for (const struct loader_folder *at = added.folders.first; at && rc == 0; at = at->next)
+    rc = folder_add(folders, at->path);
   pthread_mutex_unlock(&added.mutex);
   return rc;
 }
@@ -199,7 +188,7 @@ int search_folders(struct loader_folders *folders)
 {
   int rc;
 
-  memset(folders, 0, sizeof *folders);
+  *folders = (struct loader_folders){.end = &folders->first};
   rc = add_program(folders);
   if (rc == 0)
     rc = add_environment(folders);
@@ -207,33 +196,21 @@ int search_folders(struct loader_folders *folders)
     rc = add_build_tree(folders);
   if (rc == 0)
     rc = add_installed(folders);
-  if (rc < 0)
-    search_folders_free(folders);
   return rc;
 }
 
 void search_folders_free(struct loader_folders *folders)
 {
-  for (size_t i = 0; i < folders->count; i++) {
-    free(folders->list[i].path);
-    free(folders->list[i].real);
-  }
-  free(folders->list);
-  memset(folders, 0, sizeof *folders);
+  arena_free(&folders->arena);
 }
 
 void search_folders_text(const struct loader_folders *folders, char *text, size_t size)
 {
-  size_t used = 0;
-
   text[0] = '\0';
-  for (size_t i = 0; i < folders->count && used < size; i++) {
-    const struct loader_folder *folder = &folders->list[i];
-    int n = snprintf(text + used, size - used, "%s%s%s%s%s", i ? ", " : "", folder->path,
-                     folder->real ? "" : " (", folder->real ? "" : strerror(folder->error),
-                     folder->real ? "" : ")");
-
-    used += n > 0 ? (size_t)n : 0;
+  for (const struct loader_folder *folder = folders->first; folder; folder = folder->next) {
+    text_add(text, size, "%s%s", text[0] ? ", " : "", folder->path);
+    if (!folder->real)
+      text_add(text, size, " (%s)", strerror(folder->error));
   }
 }
 
@@ -252,15 +229,6 @@ char *search_file(const struct loader_folder *folder, uint32_t kind, const char 
   return NULL;
 }
 
-static int is_candidate(const struct dirent *entry)
-{
-  char name[LOADER_NAME_BYTES];
-  bool is_description;
-  uint32_t kind;
-
-  return loader_file_parse(entry->d_name, &kind, name, &is_description);
-}
-
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
   return strcmp((*a)->d_name, (*b)->d_name);
@@ -269,7 +237,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 static int visit_folder(const struct loader_folder *folder, search_visit visit, void *context)
 {
   struct dirent **entries;
-  int n = scandir(folder->real, &entries, is_candidate, by_name);
+  int n = scandir(folder->real, &entries, NULL, by_name);
   int rc = 0;
 
   for (int i = 0; i < n; i++) {
@@ -296,9 +264,9 @@ int search_each(const struct loader_folders *folders, search_visit visit, void *
 {
   int rc = 0;
 
-  for (size_t i = 0; i < folders->count && rc == 0; i++) {
-    if (folders->list[i].real)
-      rc = visit_folder(&folders->list[i], visit, context);
-  }
+  for (const struct loader_folder *folder = folders->first; folder && rc == 0;
+       folder = folder->next)
+    if (folder->real)
+      rc = visit_folder(folder, visit, context);
   return rc;
 }

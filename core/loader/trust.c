@@ -22,15 +22,9 @@
 
 #define TRUST_LINKS_MAX 40 /* as the kernel has it, path_resolution(7) */
 
-/* One folder, link or file on the way. */
-struct trust_step {
-  const char *at; /* its path, without links */
-  const struct stat *st;
-  bool is_parent; /* a folder: the file, or the last link to it, lies in it */
-};
-
-/* A result other than 0 ends the walk. */
-typedef int (*trust_visit)(void *context, const struct trust_step *step);
+/* One folder, link or file on the way: its path without links. is_parent: a folder in which the
+ * file, or the last link to it, lies. A result other than 0 ends the walk. */
+typedef int (*trust_visit)(void *context, const char *at, const struct stat *st, bool is_parent);
 
 struct trust_walk {
   int fd; /* the folder that was reached, O_PATH */
@@ -51,28 +45,10 @@ static int trust_walk_to(struct trust_walk *walk, int fd)
   return 0;
 }
 
-static int trust_walk_visit(struct trust_walk *walk, const char *at, const struct stat *st,
-                            bool is_parent)
-{
-  const struct trust_step step = {.at = at, .st = st, .is_parent = is_parent};
-
-  return walk->visit(walk->context, &step);
-}
-
 static int trust_walk_root(struct trust_walk *walk)
 {
   strcpy(walk->at, "/");
   return trust_walk_to(walk, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
-}
-
-/* The folder that was reached, before anything in it is looked at. */
-static int trust_walk_folder(struct trust_walk *walk, bool is_parent)
-{
-  struct stat st;
-
-  if (fstat(walk->fd, &st) < 0)
-    return -errno;
-  return trust_walk_visit(walk, walk->at, &st, is_parent);
 }
 
 /* Takes the next name off `rest`. False: there is none. */
@@ -120,10 +96,12 @@ static int trust_walk_up(struct trust_walk *walk)
 static int trust_walk_step(struct trust_walk *walk, const char *name, bool *is_end)
 {
   bool is_last = walk->rest[strspn(walk->rest, "/")] == '\0';
-  int rc = trust_walk_folder(walk, is_last), fd;
   char at[PATH_MAX + NAME_MAX + 2];
   struct stat st;
+  int fd, rc;
 
+  /* The folder that was reached, before anything in it is looked at. */
+  rc = fstat(walk->fd, &st) < 0 ? -errno : walk->visit(walk->context, walk->at, &st, is_last);
   if (rc != 0 || strcmp(name, ".") == 0)
     return rc;
   if (strcmp(name, "..") == 0)
@@ -136,7 +114,7 @@ static int trust_walk_step(struct trust_walk *walk, const char *name, bool *is_e
     return -errno;
   rc = fstat(fd, &st) < 0 ? -errno : 0;
   if (rc == 0 && !S_ISDIR(st.st_mode))
-    rc = trust_walk_visit(walk, at, &st, false);
+    rc = walk->visit(walk->context, at, &st, false);
   if (rc == 0 && S_ISLNK(st.st_mode)) {
     rc = trust_walk_link(walk, fd);
   } else if (rc == 0) {
@@ -175,8 +153,6 @@ static int trust_walk(const char *path, char real[PATH_MAX], trust_visit visit, 
   return rc;
 }
 
-/* ---- Whom this program depends on ------------------------------------------ */
-
 /* Who could replace this library (or the program it is linked into) can run code in it
  * already: a build tree in a shared folder, or as another user than it was built by, works.
  * In a user namespace these include the number that stands for root. */
@@ -209,11 +185,11 @@ static bool trust_is_sticky(const struct stat *st)
   return S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX);
 }
 
-static int own_visit(void *context, const struct trust_step *step)
+static int own_visit(void *context, const char *at, const struct stat *st, bool is_parent)
 {
-  const struct stat *st = step->st;
-
   (void)context;
+  (void)at;
+  (void)is_parent;
   if (!trust_user(st->st_uid) && own.user_count < sizeof own.users / sizeof own.users[0])
     own.users[own.user_count++] = st->st_uid;
   if (S_ISLNK(st->st_mode) || trust_is_sticky(st))
@@ -234,8 +210,6 @@ static void own_collect(void)
     trust_walk(path, real, own_visit, NULL);
 }
 
-/* ---- Judging ------------------------------------------------------------------ */
-
 /* A user's private group, as useradd(8) makes it: umask 002 is usual with those. */
 static bool trust_is_private(uid_t user, gid_t group)
 {
@@ -255,50 +229,47 @@ static bool trust_is_private(uid_t user, gid_t group)
 }
 
 struct trust_judge {
-  const char *path;
   struct loader_reason *why;
   bool is_refused;
 };
 
-static int judge_owner(struct trust_judge *judge, const struct trust_step *step)
+static int judge_owner(struct loader_reason *why, const char *at, const struct stat *st)
 {
-  const char *what = S_ISLNK(step->st->st_mode) ? "the link " : "its folder ";
+  const char *what = S_ISLNK(st->st_mode) ? "the link " : "its folder ";
 
-  if (S_ISREG(step->st->st_mode))
-    return loader_reject(judge->why, -EPERM, judge->path,
+  if (S_ISREG(st->st_mode))
+    return loader_reject(why, -EPERM,
                          "belongs to user %u, who could put code into it; copy it, or chown %u %s",
-                         step->st->st_uid, geteuid(), step->at);
+                         st->st_uid, geteuid(), at);
   return loader_reject(
-      judge->why, -EPERM, judge->path,
+      why, -EPERM,
       "%s%s belongs to user %u, who could put code there; copy the file, or chown -h %u %s", what,
-      step->at, step->st->st_uid, geteuid(), step->at);
+      at, st->st_uid, geteuid(), at);
 }
 
-static int judge_mode(struct trust_judge *judge, const struct trust_step *step, bool by_all)
+static int judge_mode(struct loader_reason *why, const char *at, const struct stat *st, bool by_all)
 {
   char who[64] = "world-writable, so anybody";
 
   if (!by_all)
-    snprintf(who, sizeof who, "writable by group %u, whose members", step->st->st_gid);
-  if (S_ISREG(step->st->st_mode))
-    return loader_reject(judge->why, -EPERM, judge->path, "%s could put code into it; chmod %s %s",
-                         who, by_all ? "o-w" : "g-w", step->at);
-  return loader_reject(judge->why, -EPERM, judge->path,
-                       "its folder %s is %s could put code there; chmod %s %s", step->at, who,
-                       by_all ? "o-w" : "g-w", step->at);
+    snprintf(who, sizeof who, "writable by group %u, whose members", st->st_gid);
+  if (S_ISREG(st->st_mode))
+    return loader_reject(why, -EPERM, "%s could put code into it; chmod %s %s", who,
+                         by_all ? "o-w" : "g-w", at);
+  return loader_reject(why, -EPERM, "its folder %s is %s could put code there; chmod %s %s", at,
+                       who, by_all ? "o-w" : "g-w", at);
 }
 
-static int judge_visit(void *context, const struct trust_step *step)
+static int judge_visit(void *context, const char *at, const struct stat *st, bool is_parent)
 {
-  const struct stat *st = step->st;
   struct trust_judge *judge = context;
-  bool is_ancestor = S_ISDIR(st->st_mode) && !step->is_parent, by_all;
+  bool is_ancestor = S_ISDIR(st->st_mode) && !is_parent, by_all;
 
   judge->is_refused = true;
   if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode) && !S_ISLNK(st->st_mode))
-    return loader_reject(judge->why, -ENOEXEC, judge->path, "not a file; remove it or rename it");
+    return loader_reject(judge->why, -ENOEXEC, "not a file; remove it or rename it");
   if (!trust_user(st->st_uid))
-    return judge_owner(judge, step);
+    return judge_owner(judge->why, at, st);
   judge->is_refused = false;
   if (S_ISLNK(st->st_mode) || (is_ancestor && trust_is_sticky(st)))
     return 0;
@@ -307,22 +278,23 @@ static int judge_visit(void *context, const struct trust_step *step)
                   trust_is_private(st->st_uid, st->st_gid)))
     return 0;
   judge->is_refused = true;
-  return judge_mode(judge, step, by_all);
+  return judge_mode(judge->why, at, st, by_all);
 }
 
 int trust_file(const char *path, char real[PATH_MAX], struct loader_reason *why)
 {
   static pthread_once_t collected = PTHREAD_ONCE_INIT;
-  struct trust_judge judge = {.path = path, .why = why};
+  struct trust_judge judge = {.why = why};
   int rc;
 
+  why->path = path;
   pthread_once(&collected, own_collect);
   rc = trust_walk(path, real, judge_visit, &judge);
   if (rc == 0 || judge.is_refused)
     return rc;
   if (rc == -EISDIR)
-    return loader_reject(why, -ENOEXEC, path, "not a file; remove it or rename it");
-  return loader_reject(why, rc, path, "%s: %s%s",
+    return loader_reject(why, -ENOEXEC, "not a file; remove it or rename it");
+  return loader_reject(why, rc, "%s: %s%s",
                        rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP ? "leads nowhere"
                                                                        : "cannot be opened",
                        strerror(-rc), limit_remedy(rc));

@@ -44,8 +44,7 @@ static int node_load(struct pst_node *node, struct pst_stream_params *stream,
   stream->ring = 2;
   stream->origins = node->origins;
   more->is_node = true;
-  int rc =
-      config_load_params_more(&params, more, loader_catalog(), &grown[node->config_count], error);
+  int rc = config_load_params(&params, more, loader_catalog(), &grown[node->config_count], error);
   if (rc < 0)
     return rc;
   *loaded = &config_of(grown[node->config_count++])->streams[0];

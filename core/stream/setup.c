@@ -132,12 +132,12 @@ static bool setup_same_transport(const struct config_transport *a, const struct 
   const char *differs;
 
   if (strcmp(a->plugin.name, b->plugin.name) != 0 || a->filter_count != b->filter_count ||
-      !options_equal(a->plugin.options, b->plugin.options, PST_SCOPE_DEVICE | PST_SCOPE_STREAM,
+      !options_agree(a->plugin.options, b->plugin.options, PST_SCOPE_DEVICE | PST_SCOPE_STREAM,
                      &differs))
     return false;
   for (uint32_t i = 0; i < a->filter_count; i++)
     if (strcmp(a->filters[i].name, b->filters[i].name) != 0 ||
-        !options_equal(a->filters[i].options, b->filters[i].options, ~0u, &differs))
+        !options_agree(a->filters[i].options, b->filters[i].options, ~0u, &differs))
       return false;
   return true;
 }
@@ -232,15 +232,13 @@ static int setup_check_shared(const struct engine_device *device, struct pst_err
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -ENOSPC,
                     "%s: transport %s has at most %u rings a device, the streams have %u; let some "
                     "share one (`receiver.share`), or run fewer",
-                    plugin->mark.origin, plugin->name, device->limits.rings_max,
-                    device->plan.rings);
+                    plugin->origin, plugin->name, device->limits.rings_max, device->plan.rings);
   if (device->limits.domains_max && device->plan.domains > device->limits.domains_max)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -ENOSPC,
                     "%s: transport %s has at most %u domains a device, one for each receiver or "
                     "region that peers reach, and the streams have %u; let some share a ring "
                     "(`receiver.share`), or run fewer",
-                    plugin->mark.origin, plugin->name, device->limits.domains_max,
-                    device->plan.domains);
+                    plugin->origin, plugin->name, device->limits.domains_max, device->plan.domains);
   return 0;
 }
 

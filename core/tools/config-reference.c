@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints config/README.md, made from core's tables, the program's and the descriptions of all
  * plugins that are found; with a file's name, says whether that file is current. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,27 +10,22 @@
 #include "config/config.h"
 #include "loader/loader.h"
 
+/* All of a text; free() it. NULL: that was said. */
 static char *read_file(const char *path)
 {
   FILE *file = fopen(path, "re");
   char *text = NULL;
-  size_t size = 0, got = 0;
-  char block[8192];
-  FILE *memory = open_memstream(&text, &size);
-  if (!file || !memory) {
+  size_t size = 0;
+  bool is_read = file && getdelim(&text, &size, '\0', file) > 0;
+
+  if (!is_read)
     perror(path);
-    if (file)
-      fclose(file);
-    if (memory)
-      fclose(memory);
-    free(text);
-    return NULL;
-  }
-  while ((got = fread(block, 1, sizeof(block), file)) > 0)
-    fwrite(block, 1, got, memory);
-  fclose(file);
-  fclose(memory);
-  return text;
+  if (file)
+    fclose(file);
+  if (is_read)
+    return text;
+  free(text);
+  return NULL;
 }
 
 /* 0: the same; 1: they differ, the first line that does has been said. */
@@ -59,18 +55,16 @@ int main(int argc, char **argv)
     fprintf(stderr, "usage: config-reference [FILE TO COMPARE WITH]\n");
     return 2;
   }
-  if (pst_config_program(&schema_program) < 0)
-    return 1;
-  if (argc == 1)
-    return config_write_reference(loader_catalog(), stdout) == 0 && fflush(stdout) == 0 ? 0 : 1;
   FILE *memory = open_memstream(&should, &size);
-  if (!memory)
+  if (!memory || pst_config_program(&schema_program) < 0)
     return 1;
   int rc = config_write_reference(loader_catalog(), memory);
-  if (fclose(memory) == 0 && rc == 0) {
-    is = read_file(argv[1]);
-    status = is ? compare(argv[1], is, should) : 1;
-  }
+  if (fclose(memory) != 0 || rc != 0)
+    return 1;
+  if (argc == 1)
+    status = fputs(should, stdout) < 0 || fflush(stdout) != 0;
+  else if ((is = read_file(argv[1])) != NULL)
+    status = compare(argv[1], is, should);
   free(is);
   free(should);
   return status;

@@ -20,16 +20,12 @@
 #define PST_CBOR_TEXT_MAX 511u /* bytes of a text that is written */
 #define PST_CBOR_ITEMS_MAX 256 /* of a map or array without a bound of its own */
 
-/* ---- Forms ----------------------------------------------------------------------- */
-
 /* The keys that a type must have, and those it may have besides, as bits. */
 struct pst_cbor_form {
   const char *name;
   uint32_t needs;
   uint32_t may;
 };
-
-/* ---- Reading --------------------------------------------------------------------- */
 
 enum pst_cbor_kind {
   PST_CBOR_OTHER, /* legal, but in no message of ours: floats, tags, indefinite lengths, … */
@@ -38,13 +34,12 @@ enum pst_cbor_kind {
   PST_CBOR_TEXT,
   PST_CBOR_ARRAY,
   PST_CBOR_MAP,
-  PST_CBOR_BOOL,
-  PST_CBOR_SIMPLE, /* negative number, null: legal in what is skipped */
+  PST_CBOR_SIMPLE, /* negative number, boolean, null: legal in what is skipped */
 };
 
 struct pst_cbor_item {
   enum pst_cbor_kind kind;
-  uint64_t value; /* the number, the boolean, the count, or the length */
+  uint64_t value; /* the number, the count, or the length */
   const uint8_t *bytes;
 };
 
@@ -88,8 +83,6 @@ struct pst_cbor_protocol {
 int pst_cbor_read_message(struct pst_cbor_reader *r, const struct pst_cbor_protocol *protocol,
                           void *message, uint32_t *type, uint32_t *seen);
 
-/* ---- Writing --------------------------------------------------------------------- */
-
 /* Once full it stays so, and only the last call has to look. */
 struct pst_cbor_writer {
   uint8_t *bytes;
@@ -98,7 +91,6 @@ struct pst_cbor_writer {
 };
 
 void pst_cbor_write_uint(struct pst_cbor_writer *w, uint64_t value);
-void pst_cbor_write_bool(struct pst_cbor_writer *w, bool value);
 void pst_cbor_write_bytes(struct pst_cbor_writer *w, const void *bytes, size_t length);
 /* Cut to `most` bytes, at most PST_CBOR_TEXT_MAX, not within a UTF-8 character; control
  * characters become spaces. */

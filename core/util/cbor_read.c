@@ -22,8 +22,6 @@ int pst_cbor_wrong(struct pst_cbor_reader *r, const char *format, ...)
   return -EPROTO;
 }
 
-/* ---- libcbor's callbacks: one item each ---------------------------------------- */
-
 static void set(void *context, enum pst_cbor_kind kind, uint64_t value)
 {
   *(struct pst_cbor_item *)context = (struct pst_cbor_item){.kind = kind, .value = value};
@@ -42,10 +40,9 @@ ON(on_negint8, uint8_t, PST_CBOR_SIMPLE)
 ON(on_negint16, uint16_t, PST_CBOR_SIMPLE)
 ON(on_negint32, uint32_t, PST_CBOR_SIMPLE)
 ON(on_negint64, uint64_t, PST_CBOR_SIMPLE)
-ON(on_bool, bool, PST_CBOR_BOOL)
+ON(on_bool, bool, PST_CBOR_SIMPLE)
 ON(on_array, size_t, PST_CBOR_ARRAY)
 ON(on_map, size_t, PST_CBOR_MAP)
-ON(on_tag, uint64_t, PST_CBOR_OTHER)
 #undef ON
 
 static void on_bytes(void *context, cbor_data bytes, size_t length)
@@ -63,23 +60,7 @@ static void on_null(void *context)
   set(context, PST_CBOR_SIMPLE, 0);
 }
 
-static void on_other(void *context)
-{
-  set(context, PST_CBOR_OTHER, 0);
-}
-
-static void on_float(void *context, float value)
-{
-  (void)value;
-  on_other(context);
-}
-
-static void on_double(void *context, double value)
-{
-  (void)value;
-  on_other(context);
-}
-
+/* Those of libcbor leave the item as it is, OTHER. */
 static const struct cbor_callbacks callbacks = {
     .uint8 = on_uint8,
     .uint16 = on_uint16,
@@ -89,25 +70,23 @@ static const struct cbor_callbacks callbacks = {
     .negint16 = on_negint16,
     .negint32 = on_negint32,
     .negint64 = on_negint64,
-    .byte_string_start = on_other,
+    .byte_string_start = cbor_null_byte_string_start_callback,
     .byte_string = on_bytes,
     .string = on_text,
-    .string_start = on_other,
-    .indef_array_start = on_other,
+    .string_start = cbor_null_string_start_callback,
+    .indef_array_start = cbor_null_indef_array_start_callback,
     .array_start = on_array,
-    .indef_map_start = on_other,
+    .indef_map_start = cbor_null_indef_map_start_callback,
     .map_start = on_map,
-    .tag = on_tag,
-    .float2 = on_float,
-    .float4 = on_float,
-    .float8 = on_double,
-    .undefined = on_other,
+    .tag = cbor_null_tag_callback,
+    .float2 = cbor_null_float2_callback,
+    .float4 = cbor_null_float4_callback,
+    .float8 = cbor_null_float8_callback,
+    .undefined = cbor_null_undefined_callback,
     .null = on_null,
     .boolean = on_bool,
-    .indef_break = on_other,
+    .indef_break = cbor_null_indef_break_callback,
 };
-
-/* ---- Items ----------------------------------------------------------------------- */
 
 static int next(struct pst_cbor_reader *r, struct pst_cbor_item *item)
 {
@@ -130,8 +109,7 @@ static int next(struct pst_cbor_reader *r, struct pst_cbor_item *item)
 int pst_cbor_read(struct pst_cbor_reader *r, enum pst_cbor_kind kind, struct pst_cbor_item *item,
                   const char *name)
 {
-  static const char *const kinds[] = {"",      "number", "byte string", "text",
-                                      "array", "map",    "boolean",     ""};
+  static const char *const kinds[] = {"", "number", "byte string", "text", "array", "map", ""};
   int rc = next(r, item);
 
   if (rc == 0 && item->kind != kind)
@@ -238,8 +216,6 @@ int pst_cbor_skip(struct pst_cbor_reader *r, int depth)
     rc = pst_cbor_skip(r, depth + 1);
   return rc;
 }
-
-/* ---- Messages -------------------------------------------------------------------- */
 
 static int read_type(struct pst_cbor_reader *r, uint64_t count,
                      const struct pst_cbor_protocol *protocol, uint32_t *type)

@@ -35,11 +35,6 @@ void pst_cbor_write_uint(struct pst_cbor_writer *w, uint64_t value)
   WRITE(w, cbor_encode_uint, value);
 }
 
-void pst_cbor_write_bool(struct pst_cbor_writer *w, bool value)
-{
-  WRITE(w, cbor_encode_bool, value);
-}
-
 void pst_cbor_write_bytes(struct pst_cbor_writer *w, const void *bytes, size_t length)
 {
   WRITE(w, cbor_encode_bytestring_start, length);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,25 +156,19 @@ static void emit(int level, const char *text)
   pthread_mutex_unlock(&state.mutex);
 }
 
-void pst_logv(int level, const char *format, va_list args)
+void pst_log(int level, const char *format, ...)
 {
   int saved = errno;
   char text[LOG_TEXT_BYTES];
+  va_list args;
 
   if (level <= PST_LOG_ERROR || pst_log_enabled(level)) {
+    va_start(args, format);
     format_line(text, sizeof text, format, args);
+    va_end(args);
     emit(level, text);
   }
   errno = saved;
-}
-
-void pst_log(int level, const char *format, ...)
-{
-  va_list args;
-
-  va_start(args, format);
-  pst_logv(level, format, args);
-  va_end(args);
 }
 
 const char *pst_log_last_error(void)

@@ -4,14 +4,12 @@
 #ifndef PST_UTIL_LOG_H
 #define PST_UTIL_LOG_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 
 #include <penstock/penstock.h>
 
 /* Keeps errno. Any thread. */
 void pst_log(int level, const char *format, ...) PST_PRINTF(2, 3);
-void pst_logv(int level, const char *format, va_list args);
 bool pst_log_enabled(int level);
 
 /* The last error line that this thread logged, for results; "" when none. */

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "text.h"
+
 /* Longer words are not names; they match nothing. */
 #define NEAREST_BYTES 63
 
@@ -64,4 +66,17 @@ const char *nearest_name(const char *word, const char *const *names, size_t coun
     }
   }
   return best;
+}
+
+bool nearest_add(const char *word, const char *const *names, size_t count, char *text, size_t size)
+{
+  const char *near = nearest_name(word, names, count);
+
+  if (near) {
+    text_add(text, size, "did you mean \"%s\"?", near);
+    return true;
+  }
+  text_add(text, size, "there are: ");
+  text_add_list(text, size, names, count);
+  return false;
 }

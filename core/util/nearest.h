@@ -2,6 +2,7 @@
 #ifndef PST_UTIL_NEAREST_H
 #define PST_UTIL_NEAREST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The one of `names` that a writer of `word` most likely meant: smallest
@@ -9,5 +10,7 @@
  * longer one's length (one for short words); the first of several as near. NULL
  * when none is that near. */
 const char *nearest_name(const char *word, const char *const *names, size_t count);
+/* Adds `did you mean "NAME"?` to `text`, or, and then false, `there are: NAME, NAME`. */
+bool nearest_add(const char *word, const char *const *names, size_t count, char *text, size_t size);
 
 #endif

@@ -321,7 +321,7 @@ static const struct loaded *load_plugin(const char *path, bool second)
     memcpy(&known[i].transport, known[i].plugin->ops,
            size < sizeof(known[i].transport) ? size : sizeof(known[i].transport));
     if (known[i].plugin->described->description->kind == PST_KIND_TRANSPORT)
-      overlay_transport(known[i].plugin->ops, &known[i].whole);
+      ops_overlay_transport(known[i].plugin->ops, &known[i].whole);
   }
   return &known[i];
 }

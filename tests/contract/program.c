@@ -167,8 +167,12 @@ static int make_options(const struct loader_plugin *plugin, const struct argumen
       return 2;
     }
   }
-  const char *missing = options_missing(*options);
-  return missing ? misused("this option must be given: ", missing) : 0;
+  for (uint32_t i = 0; i < description->option_count; i++) {
+    const struct pst_option *option = &description->options[i];
+    if ((option->flags & PST_OPTION_REQUIRED) && !options_is_set(*options, option->name))
+      return misused("this option must be given: ", option->name);
+  }
+  return 0;
 }
 
 struct recipe {

@@ -15,13 +15,13 @@ static void defaults(void **state)
   const struct config_stream *a = stream(loaded, 0);
   assert_int_equal(config->stream_count, 1);
   assert_string_equal(a->name, "a");
-  assert_string_equal(a->mark.origin, "t.yaml:3:3");
+  assert_string_equal(a->origin, "t.yaml:3:3");
   assert_int_equal(a->message, 8192);
   assert_int_equal(a->stride, 0);
   assert_int_equal(a->ring, 128);
   assert_int_equal(a->timeout_ns, UINT64_C(5000000000));
   assert_string_equal(a->sender.transport.plugin.name, "loopback");
-  assert_string_equal(a->sender.transport.plugin.mark.origin, "default");
+  assert_string_equal(a->sender.transport.plugin.origin, "default");
   assert_string_equal(a->receiver.memory.name, "host");
   assert_get(loaded, "streams.a.sender.source.type", "pattern");
   assert_get(loaded, "streams.a.sender.source.seed", "1");
@@ -145,7 +145,7 @@ static void another_plugin_begins_afresh(void **state)
   assert_string_equal(a->receiver.transport.plugin.name, "loopback");
   assert_int_equal(options_get_uint(a->receiver.transport.plugin.options, "depth"), 4096);
   assert_string_equal(options_get_string(a->receiver.transport.plugin.options, "copy"), "auto");
-  assert_string_equal(a->sender.transport.plugin.mark.origin, "t.yaml:5:23");
+  assert_string_equal(a->sender.transport.plugin.origin, "t.yaml:5:23");
   pst_config_close(config);
 }
 

@@ -7,7 +7,7 @@ static struct pst_config *load_params(const struct pst_config_params *params)
 {
   struct pst_error error = PST_ERROR_INIT;
   struct pst_config *config = NULL;
-  if (config_load_params(params, &test_catalog, &config, &error))
+  if (config_load_params(params, NULL, &test_catalog, &config, &error))
     fail_msg("refused:\n%s", error.text);
   return config;
 }
@@ -17,7 +17,7 @@ static const char *params_refusal(const struct pst_config_params *params)
   static struct pst_error error;
   struct pst_config *config = NULL;
   error = (struct pst_error)PST_ERROR_INIT;
-  assert_int_equal(config_load_params(params, &test_catalog, &config, &error), -EINVAL);
+  assert_int_equal(config_load_params(params, NULL, &test_catalog, &config, &error), -EINVAL);
   assert_int_equal(error.exit_status, PST_EXIT_USAGE);
   assert_null(config);
   return error.text;
@@ -38,7 +38,7 @@ static void zero_means_the_default(void **state)
   struct pst_config *config = load_params(&PARAMS(&stream));
   struct pst_config *text = load(HEAD);
   assert_string_equal(pst_config_hash(config), pst_config_hash(text));
-  assert_string_equal(config_of(config)->streams[0].mark.origin, "params.streams[0]");
+  assert_string_equal(config_of(config)->streams[0].origin, "params.streams[0]");
   pst_config_close(config);
   pst_config_close(text);
 }
@@ -112,7 +112,7 @@ static void findings_name_where_a_user_has_written_it(void **state)
                       "tool: ring: 1 is out of range; it takes 2 to 16777216");
   stream.ring = 2;
   config = load_params(&PARAMS(&stream));
-  assert_string_equal(config_of(config)->streams[0].mark.origin, "tool");
+  assert_string_equal(config_of(config)->streams[0].origin, "tool");
   pst_config_close(config);
   stream.transport_options = wrong;
   stream.transport_option_count = 1;

@@ -10,18 +10,16 @@ struct sample {
   uint64_t value;
 };
 
-typedef int parser(const char *text, uint64_t *value);
-
-static void check(parser *parse, const struct sample *samples, size_t count)
+static void check(uint32_t type, const struct sample *samples, size_t count)
 {
   for (size_t i = 0; i < count; i++) {
     uint64_t value = 77;
-    int rc = parse(samples[i].text, &value);
+    int rc = units_parse(type, samples[i].text, &value);
     if (rc != samples[i].rc || value != (rc ? 77 : samples[i].value))
       fail_msg("\"%s\": rc %d, value %llu", samples[i].text, rc, (unsigned long long)value);
   }
 }
-#define CHECK(parse, samples) check(parse, samples, sizeof(samples) / sizeof((samples)[0]))
+#define CHECK(type, samples) check(type, samples, sizeof(samples) / sizeof((samples)[0]))
 
 static void whole_numbers(void **state)
 {
@@ -40,7 +38,7 @@ static void whole_numbers(void **state)
                                           {"1.0", -EINVAL, 0},
                                           {"0x10", -EINVAL, 0},
                                           {"1k", -EINVAL, 0}};
-  CHECK(units_parse_uint, samples);
+  CHECK(PST_OPTION_UINT, samples);
 }
 
 static void sizes(void **state)
@@ -69,7 +67,7 @@ static void sizes(void **state)
                                           {"-8 KiB", -EINVAL, 0},
                                           {"8 KiB x", -EINVAL, 0},
                                           {"", -EINVAL, 0}};
-  CHECK(units_parse_size, samples);
+  CHECK(PST_OPTION_SIZE, samples);
 }
 
 static void durations(void **state)
@@ -89,7 +87,7 @@ static void durations(void **state)
                                           {"1 m", -EINVAL, 0},
                                           {"1 sec", -EINVAL, 0},
                                           {"6000000 h", -ERANGE, 0}};
-  CHECK(units_parse_duration, samples);
+  CHECK(PST_OPTION_DURATION, samples);
 }
 
 static void rates(void **state)
@@ -105,41 +103,44 @@ static void rates(void **state)
                                           {"1 GBps", -EINVAL, 0},
                                           {"0.5", -EINVAL, 0},
                                           {"99999999 Tbps", -ERANGE, 0}};
-  CHECK(units_parse_rate, samples);
+  CHECK(PST_OPTION_RATE, samples);
 }
 
 static void print_shortest(void **state)
 {
   (void)state;
   static const struct {
-    void (*print)(uint64_t value, char *text, size_t size);
+    uint32_t type; /* 0: about */
     uint64_t value;
     const char *text;
-  } samples[] = {{units_print_size, 0, "0"},
-                 {units_print_size, 1, "1 B"},
-                 {units_print_size, 1462, "1462 B"},
-                 {units_print_size, 1500, "1500 B"},
-                 {units_print_size, 8000, "8 KB"},
-                 {units_print_size, 8192, "8 KiB"},
-                 {units_print_size, 8193, "8193 B"},
-                 {units_print_size, UINT64_C(1) << 30, "1 GiB"},
-                 {units_print_size, UINT64_C(1610612736), "1.5 GiB"},
-                 {units_print_size, UINT64_MAX, "18446744073709551615 B"},
-                 {units_print_about, 0, "0 B"},
-                 {units_print_about, 1023, "1023 B"},
-                 {units_print_about, 1500, "1.5 KiB"},
-                 {units_print_about, UINT64_C(64) << 30, "64 GiB"},
-                 {units_print_duration, 0, "0"},
-                 {units_print_duration, 250000000, "250 ms"},
-                 {units_print_duration, UINT64_C(60000000000), "60 s"},
-                 {units_print_duration, UINT64_C(3600000000000), "1 h"},
-                 {units_print_duration, 1, "1 ns"},
-                 {units_print_rate, UINT64_C(68750000000), "68.75 Gbps"},
-                 {units_print_rate, 1, "1 bps"},
-                 {units_print_rate, UINT64_C(1000000000000), "1 Tbps"}};
+  } samples[] = {{PST_OPTION_SIZE, 0, "0"},
+                 {PST_OPTION_SIZE, 1, "1 B"},
+                 {PST_OPTION_SIZE, 1462, "1462 B"},
+                 {PST_OPTION_SIZE, 1500, "1500 B"},
+                 {PST_OPTION_SIZE, 8000, "8 KB"},
+                 {PST_OPTION_SIZE, 8192, "8 KiB"},
+                 {PST_OPTION_SIZE, 8193, "8193 B"},
+                 {PST_OPTION_SIZE, UINT64_C(1) << 30, "1 GiB"},
+                 {PST_OPTION_SIZE, UINT64_C(1610612736), "1.5 GiB"},
+                 {PST_OPTION_SIZE, UINT64_MAX, "18446744073709551615 B"},
+                 {0, 0, "0 B"},
+                 {0, 1023, "1023 B"},
+                 {0, 1500, "1.5 KiB"},
+                 {0, UINT64_C(64) << 30, "64 GiB"},
+                 {PST_OPTION_DURATION, 0, "0"},
+                 {PST_OPTION_DURATION, 250000000, "250 ms"},
+                 {PST_OPTION_DURATION, UINT64_C(60000000000), "60 s"},
+                 {PST_OPTION_DURATION, UINT64_C(3600000000000), "1 h"},
+                 {PST_OPTION_DURATION, 1, "1 ns"},
+                 {PST_OPTION_RATE, UINT64_C(68750000000), "68.75 Gbps"},
+                 {PST_OPTION_RATE, 1, "1 bps"},
+                 {PST_OPTION_RATE, UINT64_C(1000000000000), "1 Tbps"}};
   for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
     char text[64];
-    samples[i].print(samples[i].value, text, sizeof(text));
+    if (samples[i].type)
+      units_print(samples[i].type, samples[i].value, text, sizeof(text));
+    else
+      units_print_about(samples[i].value, text, sizeof(text));
     assert_string_equal(text, samples[i].text);
   }
 }
@@ -155,14 +156,14 @@ static void print_reads_back(void **state)
     value = value * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     uint64_t sample = value >> (value >> 58);
     sample = i % 3 ? sample : sample / 1000 * 1000;
-    units_print_size(sample, text, sizeof(text));
-    assert_int_equal(units_parse_size(text, &back), 0);
+    units_print(PST_OPTION_SIZE, sample, text, sizeof(text));
+    assert_int_equal(units_parse(PST_OPTION_SIZE, text, &back), 0);
     assert_true(back == sample);
-    units_print_duration(sample, text, sizeof(text));
-    assert_int_equal(units_parse_duration(text, &back), 0);
+    units_print(PST_OPTION_DURATION, sample, text, sizeof(text));
+    assert_int_equal(units_parse(PST_OPTION_DURATION, text, &back), 0);
     assert_true(back == sample);
-    units_print_rate(sample, text, sizeof(text));
-    assert_int_equal(units_parse_rate(text, &back), 0);
+    units_print(PST_OPTION_RATE, sample, text, sizeof(text));
+    assert_int_equal(units_parse(PST_OPTION_RATE, text, &back), 0);
     assert_true(back == sample);
   }
 }

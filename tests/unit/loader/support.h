@@ -13,7 +13,13 @@
 
 #include <cmocka.h>
 
+#include "config/config.h"
 #include "loader/loader.h"
+
+static inline const struct pst_description *describe(uint32_t kind, const char *name)
+{
+  return loader_catalog()->find(loader_catalog()->context, kind, name);
+}
 
 /* Lines logged since the last log_clear, each with its newline. */
 const char *log_text(void);

@@ -183,7 +183,7 @@ static void calling_sink(void *context, int level, const char *line)
 {
   (void)context, (void)level, (void)line;
   if (calls++ == 0)
-    assert_non_null(loader_describe(PST_KIND_TRANSPORT, "good"));
+    assert_non_null(describe(PST_KIND_TRANSPORT, "good"));
 }
 
 /* The loader's lock is free by then. */
@@ -191,7 +191,7 @@ static void a_sink_may_call_the_loader(void **state)
 {
   (void)state;
   pst_log_set(calling_sink, NULL, PST_LOG_DEBUG);
-  assert_null(loader_describe(PST_KIND_TRANSPORT, "bad_described"));
+  assert_null(describe(PST_KIND_TRANSPORT, "bad_described"));
   assert_int_equal(load("environment_unopened"), -ELIBBAD);
   assert_true(calls > 1);
 }

@@ -232,10 +232,10 @@ static void test_damaged_headers(void **state)
   (void)state;
   for (size_t at = 0; at < sizeof(Elf64_Ehdr); at++) {
     const char *path = scratch_copy(folder, "damaged.so", "transport-good.so", 0, (long)at, 0xff);
-    struct loader_reason why = {0};
+    struct loader_reason why = {.path = path};
     struct inspect found;
 
-    if (inspect_file(path, path, "pst_plugin_v", &found, &why) == 0) {
+    if (inspect_file(path, "pst_plugin_v", &found, &why) == 0) {
       inspect_free(&found);
       continue;
     }

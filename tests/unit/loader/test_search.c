@@ -94,7 +94,7 @@ static void test_name_is_no_path(void **state)
   (void)state;
   expect_missing(T, "../good", PST_EXIT_USAGE, "no transport is named '../good'");
   expect_missing(T, "", PST_EXIT_USAGE, "no transport is named ''");
-  assert_null(loader_describe(T, "../good"));
+  assert_null(describe(T, "../good"));
 }
 
 static void test_described_but_not_built(void **state)
@@ -103,7 +103,7 @@ static void test_described_but_not_built(void **state)
   expect_missing(T, "described", PST_EXIT_UNAVAILABLE,
                  "transport 'described' is known but not built here: it needs libfixture and a "
                  "device of that kind; looked in: ");
-  assert_string_equal(loader_describe(T, "described")->name, "described");
+  assert_string_equal(describe(T, "described")->name, "described");
 }
 
 static void test_missing_folder_is_said(void **state)
@@ -199,7 +199,7 @@ static void test_rejected_then_good(void **state)
 
 static void test_stale_description(void **state)
 {
-  const struct pst_description *description = loader_describe(T, "stale");
+  const struct pst_description *description = describe(T, "stale");
 
   (void)state;
   assert_string_equal(description->version, "0");
@@ -212,26 +212,26 @@ static void test_stale_description(void **state)
 
 static void test_describe_without_description_file(void **state)
 {
-  const struct pst_description *description = loader_describe(PST_KIND_MEMORY, "heap");
+  const struct pst_description *description = describe(PST_KIND_MEMORY, "heap");
 
   (void)state;
   assert_non_null(description);
   assert_string_equal(description->name, "heap");
   assert_int_equal(description->kind, PST_KIND_MEMORY);
-  assert_ptr_equal(description, loader_describe(PST_KIND_MEMORY, "heap"));
+  assert_ptr_equal(description, describe(PST_KIND_MEMORY, "heap"));
 }
 
 static void test_bad_description_said_once(void **state)
 {
   (void)state;
   log_capture();
-  assert_null(loader_describe(T, "bad_described"));
+  assert_null(describe(T, "bad_described"));
   assert_string_equal(log_text(),
                       PST_FIXTURES "/transport-bad_described.desc.so: its pst_description has 8 "
                                    "bytes, this host's has 96; build it with this host's "
                                    "headers\n");
   log_clear();
-  assert_null(loader_describe(T, "bad_described"));
+  assert_null(describe(T, "bad_described"));
   assert_string_equal(log_text(), "");
 }
 
@@ -254,8 +254,7 @@ static void test_catalog(void **state)
   assert_int_equal(heap, 0);
   assert_int_equal(catalog->names(catalog->context, T, few, 1), 1);
   assert_null(few[1]);
-  assert_ptr_equal(catalog->find(catalog->context, T, "described"),
-                   loader_describe(T, "described"));
+  assert_ptr_equal(catalog->find(catalog->context, T, "described"), describe(T, "described"));
   assert_null(catalog->find(catalog->context, T, "nothing"));
   assert_null(catalog->find(catalog->context, 77, "good"));
 }

@@ -54,8 +54,8 @@ static void test_no_pointer_is_null(void **state)
   struct pst_memory_ops memory;
 
   (void)state;
-  overlay_transport(&no_transport, &transport);
-  overlay_memory(&no_memory, &memory);
+  ops_overlay_transport(&no_transport, &transport);
+  ops_overlay_memory(&no_memory, &memory);
   expect_full(&transport, sizeof transport);
   expect_full(&memory, sizeof memory);
   assert_int_equal(transport.poll(NULL, NULL, 0), -EOPNOTSUPP);
@@ -73,8 +73,8 @@ static void test_no_call_is_replaced(void **state)
   memset(&memory, 0x55, sizeof memory);
   transport.struct_size = sizeof transport;
   memory.struct_size = sizeof memory;
-  overlay_transport(&transport, &transport_out);
-  overlay_memory(&memory, &memory_out);
+  ops_overlay_transport(&transport, &transport_out);
+  ops_overlay_memory(&memory, &memory_out);
   assert_int_equal(transport_out.capabilities, transport.capabilities);
   assert_int_equal(memory_out.capabilities, memory.capabilities);
   assert_memory_equal(&transport_out.open, &transport.open,
