@@ -6,61 +6,54 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cm_status.h"
+#include "status.h"
 
 #define WAY                                                                                        \
   "`hop_limit` and the hop limit of the routes (`ip route get`, both ends); `ping` from the one "  \
   "address to the other; firewall (UDP port 4791); whether the peer runs; the port's counters"
 
 static const struct vb_status events[] = {
-    {RDMA_CM_EVENT_ADDR_RESOLVED, "RDMA_CM_EVENT_ADDR_RESOLVED", "the address was resolved", "", "",
-     0},
-    {RDMA_CM_EVENT_ADDR_ERROR, "RDMA_CM_EVENT_ADDR_ERROR",
+    {NAMED(RDMA_CM_EVENT_ADDR_RESOLVED), "the address was resolved", "", "", 0},
+    {NAMED(RDMA_CM_EVENT_ADDR_ERROR),
      "the peer's address could not be resolved to a device and a neighbour",
      "no route to it from this port's address; it answers no ARP or neighbour discovery: another "
      "subnet or VLAN, link down, or not up yet",
      "`ip route get PEER from OWN`, `ip neigh`, `rdma link`; the addresses told here",
      -EHOSTUNREACH},
-    {RDMA_CM_EVENT_ROUTE_RESOLVED, "RDMA_CM_EVENT_ROUTE_RESOLVED", "the route was resolved", "", "",
-     0},
-    {RDMA_CM_EVENT_ROUTE_ERROR, "RDMA_CM_EVENT_ROUTE_ERROR", "no path to the peer was found",
+    {NAMED(RDMA_CM_EVENT_ROUTE_RESOLVED), "the route was resolved", "", "", 0},
+    {NAMED(RDMA_CM_EVENT_ROUTE_ERROR), "no path to the peer was found",
      "the port went down; on InfiniBand, the subnet manager knows no path",
      "`rdma link`; the subnet manager", -EHOSTUNREACH},
-    {RDMA_CM_EVENT_CONNECT_REQUEST, "RDMA_CM_EVENT_CONNECT_REQUEST", "a peer asks", "", "", 0},
-    {RDMA_CM_EVENT_CONNECT_RESPONSE, "RDMA_CM_EVENT_CONNECT_RESPONSE", "the peer agrees", "", "",
-     0},
-    {RDMA_CM_EVENT_CONNECT_ERROR, "RDMA_CM_EVENT_CONNECT_ERROR",
+    {NAMED(RDMA_CM_EVENT_CONNECT_REQUEST), "a peer asks", "", "", 0},
+    {NAMED(RDMA_CM_EVENT_CONNECT_RESPONSE), "the peer agrees", "", "", 0},
+    {NAMED(RDMA_CM_EVENT_CONNECT_ERROR),
      "the connection could not be set up at this end, or the peer fell silent midway",
      "a queue pair that was not ready; the peer ended", "the peer's log; the kernel's (`dmesg`)",
      -ECONNRESET},
-    {RDMA_CM_EVENT_UNREACHABLE, "RDMA_CM_EVENT_UNREACHABLE",
-     "the peer does not answer requests to connect",
+    {NAMED(RDMA_CM_EVENT_UNREACHABLE), "the peer does not answer requests to connect",
      "they do not reach it or its answers do not come back: hop limit, routes, firewall (UDP port "
      "4791); or the peer's process or host is gone",
      WAY, -ETIMEDOUT},
-    {RDMA_CM_EVENT_REJECTED, "RDMA_CM_EVENT_REJECTED", "the peer refuses the connection", "",
-     "the peer's log", -ECONNRESET},
-    {RDMA_CM_EVENT_ESTABLISHED, "RDMA_CM_EVENT_ESTABLISHED", "the connection is up", "", "", 0},
-    {RDMA_CM_EVENT_DISCONNECTED, "RDMA_CM_EVENT_DISCONNECTED",
+    {NAMED(RDMA_CM_EVENT_REJECTED), "the peer refuses the connection", "", "the peer's log",
+     -ECONNRESET},
+    {NAMED(RDMA_CM_EVENT_ESTABLISHED), "the connection is up", "", "", 0},
+    {NAMED(RDMA_CM_EVENT_DISCONNECTED),
      "the peer's end of the connection is gone, without a farewell",
      "its process was killed or ended in a hurry; with `reconnect`, its queue pair failed",
      "whether the peer runs; its log", -ECONNRESET},
-    {RDMA_CM_EVENT_DEVICE_REMOVAL, "RDMA_CM_EVENT_DEVICE_REMOVAL", "the device is gone",
+    {NAMED(RDMA_CM_EVENT_DEVICE_REMOVAL), "the device is gone",
      "it was removed, or its driver was unloaded or reset",
      "`rdma link`, the kernel's log (`dmesg`)", -EIO},
-    {RDMA_CM_EVENT_MULTICAST_JOIN, "RDMA_CM_EVENT_MULTICAST_JOIN", "a multicast group was joined",
+    {NAMED(RDMA_CM_EVENT_MULTICAST_JOIN), "a multicast group was joined",
      "none: multicast is not used here", "", 0},
-    {RDMA_CM_EVENT_MULTICAST_ERROR, "RDMA_CM_EVENT_MULTICAST_ERROR", "a multicast group was lost",
+    {NAMED(RDMA_CM_EVENT_MULTICAST_ERROR), "a multicast group was lost",
      "none: multicast is not used here", "", 0},
-    {RDMA_CM_EVENT_ADDR_CHANGE, "RDMA_CM_EVENT_ADDR_CHANGE",
-     "the hardware address of the connection's netdev changed",
+    {NAMED(RDMA_CM_EVENT_ADDR_CHANGE), "the hardware address of the connection's netdev changed",
      "a bond failed over, or the netdev was given another address", "`ip link`; connect again", 0},
-    {RDMA_CM_EVENT_TIMEWAIT_EXIT, "RDMA_CM_EVENT_TIMEWAIT_EXIT",
-     "an ended connection's number may be used again", "", "", 0},
+    {NAMED(RDMA_CM_EVENT_TIMEWAIT_EXIT), "an ended connection's number may be used again", "", "",
+     0},
+    {-1, "unknown rdma_cm event", "an event that is newer than this program", "", "", -EIO},
 };
-
-static const struct vb_status unknown_event = {
-    -1, "unknown rdma_cm event", "an event that is newer than this program", "", "", -EIO};
 
 /* Of the reasons that the specification numbers, those that a connection of ours can meet. */
 #define STALE_CONNECTION 10
@@ -84,33 +77,18 @@ static const struct vb_status rejections[] = {
     {28, "by the program", "the program at the peer refuses",
      "it has no endpoint of that token, or has one that is connected already or closing",
      "the peer's log", -ECONNRESET},
+    {-1, "another reason", "a reason that a connection of ours should not meet", "",
+     "the reasons of REJ in the specification, 12.6.7.2", -ECONNRESET},
 };
-
-static const struct vb_status other_rejection = {
-    -1,
-    "another reason",
-    "a reason that a connection of ours should not meet",
-    "",
-    "the reasons of REJ in the specification, 12.6.7.2",
-    -ECONNRESET};
-
-static const struct vb_status *find(const struct vb_status *table, size_t count, int code,
-                                    const struct vb_status *none)
-{
-  for (size_t i = 0; i < count; i++)
-    if (table[i].code == code)
-      return &table[i];
-  return none;
-}
 
 const struct vb_status *vb_cm_event(int event)
 {
-  return find(events, sizeof(events) / sizeof(events[0]), event, &unknown_event);
+  return vb_status_find(events, event);
 }
 
 const struct vb_status *vb_cm_rejection(int status)
 {
-  return find(rejections, sizeof(rejections) / sizeof(rejections[0]), status, &other_rejection);
+  return vb_status_find(rejections, status);
 }
 
 int vb_cm_is_passing(int event, int status)
@@ -130,17 +108,13 @@ int vb_cm_is_passing(int event, int status)
 void vb_cm_text(int event, int status, char *text, size_t size)
 {
   const struct vb_status *one = vb_cm_event(event);
-  char detail[64] = "";
 
+  snprintf(text, size, "%s", one->name);
   if (event == RDMA_CM_EVENT_REJECTED) {
     one = vb_cm_rejection(status);
-    snprintf(text, size, "RDMA_CM_EVENT_REJECTED (%d, %s): %s. Usual reasons: %s. Check: %s",
-             status, one->name, one->cause, one->reasons[0] ? one->reasons : "none known",
-             one->checks);
-    return;
-  }
-  if (status < 0)
-    snprintf(detail, sizeof(detail), " (%s)", strerror(-status));
-  snprintf(text, size, "%s%s: %s. Usual reasons: %s. Check: %s", one->name, detail, one->cause,
-           one->reasons[0] ? one->reasons : "none known", one->checks);
+    vb_text_add(text, size, " (%d, %s)", status, one->name);
+  } else if (status < 0)
+    vb_text_add(text, size, " (%s)", strerror(-status));
+  vb_text_add(text, size, ": ");
+  vb_status_text_add(one, text, size);
 }

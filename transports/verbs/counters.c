@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "counters.h"
+#include "status.h"
 
 static void add(struct vb_counters *counters, const char *prefix, const char *name, uint64_t value)
 {
@@ -156,22 +157,14 @@ uint64_t vb_counters_growth(const struct vb_counters *before, const struct vb_co
   return is && (!was || *is > *was) ? *is - (was ? *was : 0) : 0;
 }
 
-struct text {
-  char *at;
-  size_t size, used;
-};
-
-static void tell(struct text *text, const char *name, uint64_t grown)
+static void tell(char *text, size_t size, const char *name, uint64_t grown)
 {
-  if (text->used >= text->size)
-    return;
-  int n = snprintf(text->at + text->used, text->size - text->used, "%s%s +%" PRIu64 "%s",
-                   text->used ? ", " : "", name, grown, meaning_of(name));
-  text->used += n > 0 ? (size_t)n : 0;
+  vb_text_add(text, size, "%s%s +%" PRIu64 "%s", text[0] ? ", " : "", name, grown,
+              meaning_of(name));
 }
 
 /* Packets that went and came, where none came. */
-static void tell_silence(struct text *text, const struct vb_counters *before,
+static void tell_silence(char *text, size_t size, const struct vb_counters *before,
                          const struct vb_counters *now)
 {
   static const char *const pairs[][2] = {{"sent_pkts", "rcvd_pkts"},
@@ -180,22 +173,22 @@ static void tell_silence(struct text *text, const struct vb_counters *before,
     const char *out = pairs[i][0], *in = pairs[i][1];
     if (!value_of(now, out) || !value_of(now, in) || vb_counters_growth(before, now, in) > 0)
       continue;
-    tell(text, out, vb_counters_growth(before, now, out));
-    tell(text, in, 0);
+    tell(text, size, out, vb_counters_growth(before, now, out));
+    tell(text, size, in, 0);
   }
 }
 
 void vb_counters_text(const struct vb_counters *before, const struct vb_counters *now, char *text,
                       size_t size)
 {
-  struct text to = {text, size, 0};
-
-  snprintf(text, size, "%s", now->count ? "none has grown" : "none can be read");
+  text[0] = '\0';
   for (uint32_t i = 0; i < now->count; i++) {
     const char *name = now->at[i].name;
     uint64_t grown = is_trouble(name) ? vb_counters_growth(before, now, name) : 0;
     if (grown)
-      tell(&to, name, grown);
+      tell(text, size, name, grown);
   }
-  tell_silence(&to, before, now);
+  tell_silence(text, size, before, now);
+  if (!text[0])
+    snprintf(text, size, "%s", now->count ? "none has grown" : "none can be read");
 }

@@ -37,7 +37,6 @@ static void read_port(struct ibv_context *context, uint32_t number, struct vb_po
   port->number = number;
   port->state = attr.state;
   port->is_ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
-  port->mtu = attr.active_mtu;
   port->lid = attr.lid;
   port->mbps = vb_port_mbps(attr.active_width, attr.active_speed);
   int n = vb_gid_read(context, number, port->is_ethernet, port->gids);

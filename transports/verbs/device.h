@@ -25,7 +25,6 @@ struct vb_port {
   uint32_t number; /* from 1 */
   enum ibv_port_state state;
   bool is_ethernet;
-  enum ibv_mtu mtu; /* active */
   uint16_t lid;
   uint32_t mbps; /* of its width and speed; 0: unknown */
   uint32_t gid_count;

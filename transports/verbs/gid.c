@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "gid.h"
+#include "status.h"
 
 /* What an address is good for, best first. */
 enum reach { REACH_IPV4, REACH_GLOBAL, REACH_LINK_LOCAL };
@@ -59,8 +60,6 @@ bool vb_gid_parse(const char *text, uint8_t raw[16])
   return true;
 }
 
-/* ---- The choice ------------------------------------------------------------------------ */
-
 static bool is_wanted(const struct vb_gid *gid, const struct vb_gid_wish *wish)
 {
   if (wish->index >= 0)
@@ -81,14 +80,12 @@ static uint32_t rank_of(const struct vb_gid *gid, const struct vb_gid *first)
 
 static void list(const struct vb_gid *table, uint32_t count, char *text, size_t size)
 {
-  size_t used = 0;
+  char one[VB_GID_TEXT];
 
   text[0] = '\0';
-  for (uint32_t i = 0; i < count && used < size; i++) {
-    char one[VB_GID_TEXT];
+  for (uint32_t i = 0; i < count; i++) {
     vb_gid_print(&table[i], one);
-    int n = snprintf(text + used, size - used, "%s%u: %s", i ? ", " : "", table[i].index, one);
-    used += n > 0 ? (size_t)n : 0;
+    vb_text_add(text, size, "%s%u: %s", i ? ", " : "", table[i].index, one);
   }
 }
 
@@ -160,8 +157,6 @@ int vb_gid_choose(const struct vb_gid *table, uint32_t count, const struct vb_gi
   explain(best, wish, equals, reason, size);
   return 0;
 }
-
-/* ---- The table -------------------------------------------------------------------------- */
 
 /* As struct ibv_gid_entry, which headers before rdma-core 33 lack. */
 struct entry {

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "device.h"
+#include "status.h"
 
 uint32_t vb_port_mbps(uint32_t width, uint32_t speed)
 {
@@ -42,15 +43,13 @@ void vb_port_text(const struct vb_port *port, char *text, size_t size)
 
 static void list(const struct vb_device *all, uint32_t count, char *text, size_t size)
 {
-  size_t used = 0;
+  char port[160];
 
   text[0] = '\0';
   for (uint32_t i = 0; i < count; i++)
-    for (uint32_t p = 0; p < all[i].port_count && used < size; p++) {
-      char port[160];
+    for (uint32_t p = 0; p < all[i].port_count; p++) {
       vb_port_text(&all[i].ports[p], port, sizeof(port));
-      int n = snprintf(text + used, size - used, "%s%s: %s", used ? "; " : "", all[i].name, port);
-      used += n > 0 ? (size_t)n : 0;
+      vb_text_add(text, size, "%s%s: %s", text[0] ? "; " : "", all[i].name, port);
     }
 }
 
@@ -63,15 +62,6 @@ static bool is_called(const struct vb_device *device, const char *name)
                             (strlen(device->pci) > 5 && strcasecmp(device->pci + 5, name) == 0));
 }
 
-/* The place of the port meant; -1: none. */
-static int find_port(const struct vb_device *device, uint32_t number)
-{
-  for (uint32_t i = 0; i < device->port_count; i++)
-    if (number ? device->ports[i].number == number : device->ports[i].state == IBV_PORT_ACTIVE)
-      return (int)i;
-  return number == 0 && device->port_count ? 0 : -1;
-}
-
 static bool has_gid(const struct vb_port *port, const struct vb_gid_wish *wish)
 {
   for (uint32_t i = 0; i < port->gid_count; i++)
@@ -81,81 +71,63 @@ static bool has_gid(const struct vb_port *port, const struct vb_gid_wish *wish)
   return false;
 }
 
-/* By address or netdev. */
-static bool find_by_gid(const struct vb_device *all, uint32_t count, uint32_t number,
-                        struct vb_match *match)
-{
-  for (uint32_t i = 0; i < count; i++)
-    for (uint32_t p = 0; p < all[i].port_count; p++)
-      if ((number == 0 || all[i].ports[p].number == number) &&
-          has_gid(&all[i].ports[p], &match->wish)) {
-        match->device = i;
-        match->port = p;
-        return true;
-      }
-  return false;
-}
+/* What a port has to be, beside its number. */
+enum by { BY_NUMBER, BY_GID, BY_STATE };
 
-static uint32_t find_active(const struct vb_device *all, uint32_t count, uint32_t number,
-                            struct vb_match *match)
+/* The first such port into *match. How many there are. */
+static uint32_t find(const struct vb_device *all, uint32_t count, enum by by, const char *name,
+                     uint32_t number, struct vb_match *match)
 {
   uint32_t found = 0;
 
   for (uint32_t i = 0; i < count; i++)
     for (uint32_t p = 0; p < all[i].port_count; p++) {
       const struct vb_port *port = &all[i].ports[p];
-      if (port->state != IBV_PORT_ACTIVE || (number && port->number != number))
+      if ((number && port->number != number) || (name && !is_called(&all[i], name)) ||
+          (by == BY_GID && !has_gid(port, &match->wish)) ||
+          (by == BY_STATE && port->state != IBV_PORT_ACTIVE))
         continue;
-      if (found++ == 0) {
-        match->device = i;
-        match->port = p;
-      }
+      if (found++)
+        continue;
+      match->device = i;
+      match->port = p;
+      match->wish.is_ethernet = port->is_ethernet;
     }
   return found;
-}
-
-static int finish(const struct vb_device *all, struct vb_match *match)
-{
-  match->wish.is_ethernet = all[match->device].ports[match->port].is_ethernet;
-  return 0;
 }
 
 int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint32_t port,
              uint32_t netdev, struct vb_match *match, char *why, size_t size)
 {
   struct vb_match found = {.wish = {.index = -1}};
+  uint32_t active = 0;
   char there[1024];
 
-  for (uint32_t i = 0; i < count && name[0]; i++) {
-    int at = is_called(&all[i], name) ? find_port(&all[i], port) : -1;
-    if (at < 0)
-      continue;
-    found.device = i;
-    found.port = (uint32_t)at;
-    *match = found;
-    return finish(all, match);
+  /* The first active port, or the first there is. */
+  bool is_found = name[0] && ((!port && find(all, count, BY_STATE, name, 0, &found)) ||
+                              find(all, count, BY_NUMBER, name, port, &found));
+  if (!is_found) {
+    found.wish.has_address = name[0] && vb_gid_parse(name, found.wish.address);
+    found.wish.netdev = found.wish.has_address ? 0 : netdev;
+    is_found = (found.wish.has_address || netdev) && find(all, count, BY_GID, NULL, port, &found);
   }
-  found.wish.has_address = name[0] && vb_gid_parse(name, found.wish.address);
-  found.wish.netdev = found.wish.has_address ? 0 : netdev;
-  if ((found.wish.has_address || netdev) && find_by_gid(all, count, port, &found)) {
+  if (!is_found && !name[0]) {
+    active = find(all, count, BY_STATE, NULL, port, &found);
+    is_found = active == 1;
+  }
+  if (is_found) {
     *match = found;
-    return finish(all, match);
+    return 0;
   }
   list(all, count, there, sizeof(there));
-  if (name[0]) {
+  if (name[0])
     snprintf(why, size,
              "device \"%s\"%s not found (tried verbs name, netdev, IP, PCI address). Available: %s",
              name, port ? " with that port" : "", there[0] ? there : "none");
-    return -ENODEV;
-  }
-  uint32_t active = find_active(all, count, port, &found);
-  if (active == 1) {
-    *match = found;
-    return finish(all, match);
-  }
-  snprintf(why, size,
-           active ? "several ports are active; choose one by the option `device`. Available: %s"
-                  : "no port is active. Available: %s",
-           there[0] ? there : "none");
+  else
+    snprintf(why, size,
+             active ? "several ports are active; choose one by the option `device`. Available: %s"
+                    : "no port is active. Available: %s",
+             there[0] ? there : "none");
   return -ENODEV;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "memlock.h"
+#include "mr.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -9,11 +9,10 @@
 
 #include <penstock/page.h>
 
-#include "memlock.h"
 #include "mr.h"
+#include "status.h"
 
-/* ---- All registrations ------------------------------------------------------------------------
- */
+/* ---- All registrations ------------------------------------------------------------------- */
 
 static struct ibv_mr *count(struct vb_mrs *mrs, struct ibv_mr *made)
 {
@@ -75,21 +74,7 @@ void vb_mr_refusal(const struct vb_mrs *mrs, int error, uint64_t length, char *t
              error == EFAULT ? "the kernel finds no pages there" : strerror(error));
 }
 
-/* ---- Device memory ------------------------------------------------------------------------ */
-
-struct refusals {
-  char text[320];
-  size_t used;
-};
-
-static void refused(struct refusals *all, const char *way, const char *why)
-{
-  int n = snprintf(all->text + all->used, sizeof(all->text) - all->used, "%s%s: %s",
-                   all->used ? "; " : "", way, why);
-  all->used += n > 0 ? (size_t)n : 0;
-  if (all->used > sizeof(all->text) - 1)
-    all->used = sizeof(all->text) - 1;
-}
+/* ---- Device memory ----------------------------------------------------------------------- */
 
 static const char *dmabuf_refusal(int error)
 {
@@ -147,106 +132,113 @@ static struct ibv_mr *register_dmabuf(register_fd *call, struct ibv_pd *pd,
   return made;
 }
 
+/* What is to be registered, and how. */
+struct range {
+  const struct pst_host *host;
+  struct vb_mrs *mrs;
+  const struct pst_region *region;
+  uint64_t offset, length;
+  int access;
+};
+
+/* A way into a device's memory. NULL: `out` is registered; or why it is not, "" where there is no
+ * such way. */
+typedef const char *try_way(const struct range *range, struct vb_mr *out, char why[48]);
+
 /* The exported range begins on a page; the device's address of it has the same place in one. */
-static bool try_dmabuf(const struct pst_host *host, struct vb_mrs *mrs,
-                       const struct pst_region *region, uint64_t offset, uint64_t length,
-                       int access, struct vb_mr *out, struct refusals *all)
+static const char *try_dmabuf(const struct range *range, struct vb_mr *out, char why[48])
 {
   struct pst_export export = {.struct_size = sizeof(export), .fd = -1};
-
-  if (!(region->exports & PST_EXPORT_DMABUF)) {
-    refused(all, "dma-buf", "its memory exports none");
-    return false;
-  }
+  const struct pst_host *host = range->host;
   register_fd *call = find_register_fd();
-  if (!call) {
-    refused(all, "dma-buf", "this rdma-core has none, 34 has");
-    return false;
-  }
-  int rc = host->region_export(host, region, PST_EXPORT_DMABUF, offset, length, &export);
-  if (rc < 0) {
-    refused(all, "dma-buf", strerror(-rc));
-    return false;
-  }
-  out->address = region->address + offset;
-  out->mr = count(mrs, register_dmabuf(call, mrs->pd, &export, length, out->address, access));
+
+  (void)why;
+  if (!(range->region->exports & PST_EXPORT_DMABUF))
+    return "its memory exports none";
+  if (!call)
+    return "this rdma-core has none, 34 has";
+  int rc = host->region_export(host, range->region, PST_EXPORT_DMABUF, range->offset, range->length,
+                               &export);
+  if (rc < 0)
+    return strerror(-rc);
+  out->address = range->region->address + range->offset;
+  out->mr = count(range->mrs, register_dmabuf(call, range->mrs->pd, &export, range->length,
+                                              out->address, range->access));
   int error = errno;
   close(export.fd); /* the registration keeps it */
-  if (!out->mr) {
-    refused(all, "dma-buf", dmabuf_refusal(error));
-    return false;
-  }
-  out->path = PST_PATH_DIRECT;
-  snprintf(out->via, sizeof(out->via), "dma-buf");
-  return true;
+  return out->mr ? NULL : dmabuf_refusal(error);
 }
 
-static bool try_peermem(struct vb_mrs *mrs, const struct pst_region *region, uint64_t offset,
-                        uint64_t length, int access, struct vb_mr *out, struct refusals *all)
+static const char *try_peermem(const struct range *range, struct vb_mr *out, char why[48])
 {
-  char why[48];
-
-  out->address = region->address + offset;
-  out->mr = vb_pin(mrs, (void *)(uintptr_t)out->address, length, access); // NOLINT
-  if (!out->mr) {
-    refused(all, "peermem",
-            errno == EFAULT ? "not loaded (`modprobe nvidia-peermem`)"
-                            : plain_refusal(mrs, errno, length, why));
-    return false;
-  }
-  out->path = PST_PATH_DIRECT;
-  snprintf(out->via, sizeof(out->via), "peermem");
-  return true;
+  out->address = range->region->address + range->offset;
+  out->mr = vb_pin(range->mrs, (void *)(uintptr_t)out->address, range->length, // NOLINT
+                   range->access);
+  if (out->mr)
+    return NULL;
+  return errno == EFAULT ? "not loaded (`modprobe nvidia-peermem`)"
+                         : plain_refusal(range->mrs, errno, range->length, why);
 }
 
-static int register_device(const struct pst_host *host, struct vb_mrs *mrs,
-                           const struct pst_region *region, uint64_t offset, uint64_t length,
-                           int access, struct vb_mr *out, char reason[160])
+static bool pin_host(const struct range *range, struct vb_mr *out)
 {
-  struct refusals all = {0};
-  char why[48];
+  uint8_t *at = (uint8_t *)range->region->host + range->offset;
 
-  if (try_dmabuf(host, mrs, region, offset, length, access, out, &all) ||
-      try_peermem(mrs, region, offset, length, access, out, &all)) {
-    snprintf(reason, 160, "%.159s", all.text);
-    return 0;
-  }
-  if (region->host) {
-    out->address = (uint64_t)(uintptr_t)region->host + offset;
-    out->mr = vb_pin(mrs, (uint8_t *)region->host + offset, length, access);
-    if (out->mr) {
+  out->address = (uint64_t)(uintptr_t)at;
+  out->mr = vb_pin(range->mrs, at, range->length, range->access);
+  return out->mr != NULL;
+}
+
+static const char *try_mapping(const struct range *range, struct vb_mr *out, char why[48])
+{
+  if (!range->region->host)
+    return "";
+  return pin_host(range, out) ? NULL : plain_refusal(range->mrs, errno, range->length, why);
+}
+
+static int register_device(const struct range *range, struct vb_mr *out, char reason[160])
+{
+  static const struct {
+    const char *name;
+    try_way *call;
+  } ways[] = {{"dma-buf", try_dmabuf}, {"peermem", try_peermem}, {"host mapping", try_mapping}};
+  const struct pst_region *region = range->region;
+  char all[320] = "", text[48];
+
+  for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+    const char *why = ways[i].call(range, out, text);
+    snprintf(reason, 160, "%.159s", all);
+    if (!why) {
       out->path = PST_PATH_DIRECT;
-      snprintf(out->via, sizeof(out->via), "host mapping");
-      snprintf(reason, 160, "%.159s", all.text);
+      snprintf(out->via, sizeof(out->via), "%s", ways[i].name);
       return 0;
     }
-    refused(&all, "host mapping", plain_refusal(mrs, errno, length, why));
+    if (why[0])
+      vb_text_add(all, sizeof(all), "%s%s: %s", all[0] ? "; " : "", ways[i].name, why);
   }
-  snprintf(reason, 160, "%.159s", all.text);
+  snprintf(reason, 160, "%.159s", all);
   /* No error: the host may stage. */
-  host->log(host, PST_LOG_INFO, "%s has no way into %llu bytes of %s (%s): %s",
-            ibv_get_device_name(mrs->pd->context->device), (unsigned long long)length,
-            region->device[0] ? region->device : "device memory", region->backing, all.text);
+  range->host->log(range->host, PST_LOG_INFO, "%s has no way into %llu bytes of %s (%s): %s",
+                   ibv_get_device_name(range->mrs->pd->context->device),
+                   (unsigned long long)range->length,
+                   region->device[0] ? region->device : "device memory", region->backing, all);
   return -EOPNOTSUPP;
 }
 
-/* ---- Host memory ---------------------------------------------------------------------------- */
+/* ---- Host memory ------------------------------------------------------------------------- */
 
-static int register_host(const struct pst_host *host, struct vb_mrs *mrs,
-                         const struct pst_region *region, uint64_t offset, uint64_t length,
-                         int access, struct vb_mr *out)
+static int register_host(const struct range *range, struct vb_mr *out)
 {
+  const struct pst_host *host = range->host;
   char why[400];
 
-  out->address = (uint64_t)(uintptr_t)region->host + offset;
-  out->mr = vb_pin(mrs, (uint8_t *)region->host + offset, length, access);
-  if (!out->mr) {
+  if (!pin_host(range, out)) {
     int error = errno ? errno : EIO;
-    vb_mr_refusal(mrs, error, length, why, sizeof(why));
+    vb_mr_refusal(range->mrs, error, range->length, why, sizeof(why));
     host->log(host, PST_LOG_ERROR,
               "%llu bytes of host memory (%s) cannot be registered with %s (ibv_reg_mr: %s): %s",
-              (unsigned long long)length, region->backing,
-              ibv_get_device_name(mrs->pd->context->device), strerror(error), why);
+              (unsigned long long)range->length, range->region->backing,
+              ibv_get_device_name(range->mrs->pd->context->device), strerror(error), why);
     return -error;
   }
   out->path = PST_PATH_DIRECT;
@@ -254,7 +246,16 @@ static int register_host(const struct pst_host *host, struct vb_mrs *mrs,
   return 0;
 }
 
-/* ---- Those that share ------------------------------------------------------------------------ */
+static int register_range(const struct range *range, struct vb_mr *made, char reason[160])
+{
+  reason[0] = '\0';
+  made->mrs = range->mrs;
+  return range->region->kind == PST_MEMORY_CUDA || !range->region->host
+             ? register_device(range, made, reason)
+             : register_host(range, made);
+}
+
+/* ---- Those that share -------------------------------------------------------------------- */
 
 struct vb_shared {
   struct vb_shared *next;
@@ -279,66 +280,58 @@ void vb_mrs_close(struct vb_mrs *mrs)
   pthread_mutex_destroy(&mrs->lock);
 }
 
-static int register_range(const struct pst_host *host, struct vb_mrs *mrs,
-                          const struct pst_region *region, uint64_t offset, uint64_t length,
-                          int access, struct vb_mr *made, char reason[160])
+static struct vb_shared *find(const struct range *range)
 {
-  reason[0] = '\0';
-  if (region->kind == PST_MEMORY_CUDA || !region->host)
-    return register_device(host, mrs, region, offset, length, access, made, reason);
-  return register_host(host, mrs, region, offset, length, access, made);
-}
+  const struct pst_region *region = range->region;
+  struct vb_shared *at = range->mrs->shared;
 
-static struct vb_shared *find(const struct vb_mrs *mrs, const struct vb_shared *like)
-{
-  struct vb_shared *at = mrs->shared;
-
-  while (at && (at->memory != like->memory || at->region_address != like->region_address ||
-                at->kind != like->kind || at->access != like->access ||
-                at->offset != like->offset || at->length != like->length))
+  while (at && (at->memory != region->memory || at->region_address != region->address ||
+                at->kind != region->kind || at->access != range->access ||
+                at->offset != range->offset || at->length != range->length))
     at = at->next;
   return at;
 }
 
-static int add(const struct pst_host *host, struct vb_mrs *mrs, const struct pst_region *region,
-               const struct vb_shared *like, struct vb_shared **added, char reason[160])
+static int add(const struct range *range, struct vb_shared **added, char reason[160])
 {
   struct vb_shared *made = malloc(sizeof(*made));
 
   if (!made)
     return -ENOMEM;
-  *made = *like;
-  int rc = register_range(host, mrs, region, like->offset, like->length, like->access, &made->made,
-                          made->reason);
+  *made = (struct vb_shared){.next = range->mrs->shared,
+                             .memory = range->region->memory,
+                             .region_address = range->region->address,
+                             .kind = range->region->kind,
+                             .access = range->access,
+                             .offset = range->offset,
+                             .length = range->length};
+  int rc = register_range(range, &made->made, made->reason);
   if (rc < 0) {
     memcpy(reason, made->reason, sizeof(made->reason));
     free(made);
     return rc;
   }
-  made->made.mrs = mrs;
   made->made.shared = made;
-  made->next = mrs->shared;
-  mrs->shared = made;
+  range->mrs->shared = made;
   *added = made;
   return 0;
 }
 
-static int share(const struct pst_host *host, struct vb_mrs *mrs, const struct pst_region *region,
-                 const struct vb_shared *like, struct vb_mr *out, char reason[160])
+static int share(const struct range *range, struct vb_mr *out, char reason[160])
 {
   int rc = 0;
 
   reason[0] = '\0';
-  pthread_mutex_lock(&mrs->lock);
-  struct vb_shared *found = find(mrs, like);
+  pthread_mutex_lock(&range->mrs->lock);
+  struct vb_shared *found = find(range);
   if (!found)
-    rc = add(host, mrs, region, like, &found, reason);
+    rc = add(range, &found, reason);
   if (rc == 0) {
     found->users++;
     memcpy(reason, found->reason, sizeof(found->reason));
     *out = found->made;
   }
-  pthread_mutex_unlock(&mrs->lock);
+  pthread_mutex_unlock(&range->mrs->lock);
   return rc;
 }
 
@@ -346,17 +339,12 @@ int vb_mr_register(const struct pst_host *host, struct vb_mrs *mrs, const struct
                    uint64_t offset, uint64_t length, int access, bool may_share, struct vb_mr *out,
                    char reason[160])
 {
-  struct vb_mr made = {.mrs = mrs};
-  const struct vb_shared like = {.memory = region->memory,
-                                 .region_address = region->address,
-                                 .kind = region->kind,
-                                 .access = access,
-                                 .offset = offset,
-                                 .length = length};
+  const struct range range = {host, mrs, region, offset, length, access};
+  struct vb_mr made = {0};
 
   if (may_share)
-    return share(host, mrs, region, &like, out, reason);
-  int rc = register_range(host, mrs, region, offset, length, access, &made, reason);
+    return share(&range, out, reason);
+  int rc = register_range(&range, &made, reason);
   if (rc == 0)
     *out = made;
   return rc;

@@ -3,54 +3,51 @@
  * 11.6.3 (asynchronous events), and mlx5_ifc.h's CQE syndromes. */
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "status.h"
 
 static const struct vb_status statuses[] = {
-    {IBV_WC_SUCCESS, "IBV_WC_SUCCESS", "it was done", "", "", 0},
-    {IBV_WC_LOC_LEN_ERR, "IBV_WC_LOC_LEN_ERR",
+    {NAMED(IBV_WC_SUCCESS), "it was done", "", "", 0},
+    {NAMED(IBV_WC_LOC_LEN_ERR),
      "a message was longer than the buffer it arrived in, or than the port's largest",
      "the ends disagree about `message`", "compare `message` and `stride` of both ends", -EMSGSIZE},
-    {IBV_WC_LOC_QP_OP_ERR, "IBV_WC_LOC_QP_OP_ERR", "the queue pair refused its own work request",
+    {NAMED(IBV_WC_LOC_QP_OP_ERR), "the queue pair refused its own work request",
      "a request that this device does not do (its max_sge, inline size or atomics)",
      "`ibv_devinfo -v` for the device's limits", -EIO},
-    {IBV_WC_LOC_EEC_OP_ERR, "IBV_WC_LOC_EEC_OP_ERR", "an EE context failed",
+    {NAMED(IBV_WC_LOC_EEC_OP_ERR), "an EE context failed",
      "none: reliable datagrams are not used here", "the device's firmware", -EIO},
-    {IBV_WC_LOC_PROT_ERR, "IBV_WC_LOC_PROT_ERR",
-     "local memory is not registered for what the request does with it",
+    {NAMED(IBV_WC_LOC_PROT_ERR), "local memory is not registered for what the request does with it",
      "memory that was given back while a request named it", "that regions outlive their requests",
      -EFAULT},
-    {IBV_WC_WR_FLUSH_ERR, "IBV_WC_WR_FLUSH_ERR",
+    {NAMED(IBV_WC_WR_FLUSH_ERR),
      "the queue pair had failed, or was closed, before this request's turn",
      "an earlier request failed: its status is the one that says why", "the first error logged",
      -ECONNRESET},
-    {IBV_WC_MW_BIND_ERR, "IBV_WC_MW_BIND_ERR", "a memory window was not bound",
+    {NAMED(IBV_WC_MW_BIND_ERR), "a memory window was not bound",
      "none: memory windows are not used here", "the device's firmware", -EIO},
-    {IBV_WC_BAD_RESP_ERR, "IBV_WC_BAD_RESP_ERR", "the peer answered with what was not asked for",
+    {NAMED(IBV_WC_BAD_RESP_ERR), "the peer answered with what was not asked for",
      "packets of an earlier connection; a device or simulation that is at fault",
      "whether it comes again after a restart of both ends", -EPROTO},
-    {IBV_WC_LOC_ACCESS_ERR, "IBV_WC_LOC_ACCESS_ERR",
-     "the peer wrote where this end has registered nothing for it",
+    {NAMED(IBV_WC_LOC_ACCESS_ERR), "the peer wrote where this end has registered nothing for it",
      "the peer uses an address or key that is no longer valid",
      "that the ring or range outlives the connection", -EACCES},
-    {IBV_WC_REM_INV_REQ_ERR, "IBV_WC_REM_INV_REQ_ERR",
-     "the peer's device found the request invalid",
+    {NAMED(IBV_WC_REM_INV_REQ_ERR), "the peer's device found the request invalid",
      "a message longer than the peer's receive buffer; an atomic not aligned to 8 bytes, or on a "
      "queue pair or memory without that right; more READs at a time than it takes",
      "compare `message` of both ends; the peer's atomic_cap and max_qp_rd_atom (`ibv_devinfo -v`)",
      -EREMOTEIO},
-    {IBV_WC_REM_ACCESS_ERR, "IBV_WC_REM_ACCESS_ERR",
-     "the peer's memory was not open to the request",
+    {NAMED(IBV_WC_REM_ACCESS_ERR), "the peer's memory was not open to the request",
      "a key that is wrong or no longer valid, an address out of the range, a right that was not "
      "given",
      "that the peer's range is still offered; offset and length; its rights", -EACCES},
     /* A kernel that clears up behind a killed process may take memory before queue pairs. */
-    {IBV_WC_REM_OP_ERR, "IBV_WC_REM_OP_ERR", "the peer's device could not carry the request out",
+    {NAMED(IBV_WC_REM_OP_ERR), "the peer's device could not carry the request out",
      "the peer's process was killed; or its queue pair or memory failed",
      "whether the peer runs; the peer's log and its kernel's (`dmesg`)", -ECONNRESET},
-    {IBV_WC_RETRY_EXC_ERR, "IBV_WC_RETRY_EXC_ERR",
-     "the peer did not answer, however often it was asked",
+    {NAMED(IBV_WC_RETRY_EXC_ERR), "the peer did not answer, however often it was asked",
      "packets do not reach it or their answers do not come back: hop limit, GID (index, RoCE "
      "version, VLAN), MTU, routes, firewall (UDP port 4791), ARP; or the peer's process or host is "
      "gone",
@@ -58,98 +55,98 @@ static const struct vb_status statuses[] = {
      "(`-v` tells them); the MTU of every link (`ping -M do -s`); whether the peer runs; the port's "
      "counters",
      -ECONNRESET},
-    {IBV_WC_RNR_RETRY_EXC_ERR, "IBV_WC_RNR_RETRY_EXC_ERR",
-     "the peer had no receive posted, however often it was asked",
+    {NAMED(IBV_WC_RNR_RETRY_EXC_ERR), "the peer had no receive posted, however often it was asked",
      "the peer is too slow to post receives again, or hangs",
      "`rnr_retry` and the peer's `min_rnr_timer`; whether the peer is stopped", -ECONNRESET},
-    {IBV_WC_LOC_RDD_VIOL_ERR, "IBV_WC_LOC_RDD_VIOL_ERR", "a reliable datagram domain was violated",
+    {NAMED(IBV_WC_LOC_RDD_VIOL_ERR), "a reliable datagram domain was violated",
      "none: reliable datagrams are not used here", "the device's firmware", -EIO},
-    {IBV_WC_REM_INV_RD_REQ_ERR, "IBV_WC_REM_INV_RD_REQ_ERR", "an invalid reliable datagram request",
+    {NAMED(IBV_WC_REM_INV_RD_REQ_ERR), "an invalid reliable datagram request",
      "none: reliable datagrams are not used here", "the device's firmware", -EIO},
-    {IBV_WC_REM_ABORT_ERR, "IBV_WC_REM_ABORT_ERR", "the peer gave the request up",
-     "the peer's queue pair was reset", "the peer's log", -ECONNRESET},
-    {IBV_WC_INV_EECN_ERR, "IBV_WC_INV_EECN_ERR", "an invalid EE context number",
+    {NAMED(IBV_WC_REM_ABORT_ERR), "the peer gave the request up", "the peer's queue pair was reset",
+     "the peer's log", -ECONNRESET},
+    {NAMED(IBV_WC_INV_EECN_ERR), "an invalid EE context number",
      "none: reliable datagrams are not used here", "the device's firmware", -EIO},
-    {IBV_WC_INV_EEC_STATE_ERR, "IBV_WC_INV_EEC_STATE_ERR", "an EE context in the wrong state",
+    {NAMED(IBV_WC_INV_EEC_STATE_ERR), "an EE context in the wrong state",
      "none: reliable datagrams are not used here", "the device's firmware", -EIO},
-    {IBV_WC_FATAL_ERR, "IBV_WC_FATAL_ERR", "the device failed", "the device was reset or removed",
+    {NAMED(IBV_WC_FATAL_ERR), "the device failed", "the device was reset or removed",
      "the kernel's log (`dmesg`), the device's firmware", -EIO},
-    {IBV_WC_RESP_TIMEOUT_ERR, "IBV_WC_RESP_TIMEOUT_ERR", "no response in time",
-     "the peer's device is stuck", "the peer's kernel log", -ETIMEDOUT},
-    {IBV_WC_GENERAL_ERR, "IBV_WC_GENERAL_ERR", "the device gave no better reason",
-     "a fault of device or firmware", "the kernel's log (`dmesg`), the device's firmware", -EIO},
+    {NAMED(IBV_WC_RESP_TIMEOUT_ERR), "no response in time", "the peer's device is stuck",
+     "the peer's kernel log", -ETIMEDOUT},
+    {NAMED(IBV_WC_GENERAL_ERR), "the device gave no better reason", "a fault of device or firmware",
+     "the kernel's log (`dmesg`), the device's firmware", -EIO},
+    {-1, "unknown status", "a status that is newer than this program", "", "the specification",
+     -EIO},
 };
-
-static const struct vb_status unknown_status = {
-    -1, "unknown status",    "a status that is newer than this program",
-    "", "the specification", -EIO};
 
 static const struct vb_status events[] = {
-    {IBV_EVENT_CQ_ERR, "IBV_EVENT_CQ_ERR", "a completion queue overran",
-     "more completions than it was made for", "a fault of this transport: report it", -EIO},
-    {IBV_EVENT_QP_FATAL, "IBV_EVENT_QP_FATAL", "a queue pair failed",
-     "the device could not go on with it", "the kernel's log (`dmesg`)", -EIO},
-    {IBV_EVENT_QP_REQ_ERR, "IBV_EVENT_QP_REQ_ERR", "the peer sent an invalid request",
+    {NAMED(IBV_EVENT_CQ_ERR), "a completion queue overran", "more completions than it was made for",
+     "a fault of this transport: report it", -EIO},
+    {NAMED(IBV_EVENT_QP_FATAL), "a queue pair failed", "the device could not go on with it",
+     "the kernel's log (`dmesg`)", -EIO},
+    {NAMED(IBV_EVENT_QP_REQ_ERR), "the peer sent an invalid request",
      "a peer of another version, or hostile", "what runs at the peer", -EPROTO},
-    {IBV_EVENT_QP_ACCESS_ERR, "IBV_EVENT_QP_ACCESS_ERR",
-     "the peer asked for memory that is not open to it",
+    {NAMED(IBV_EVENT_QP_ACCESS_ERR), "the peer asked for memory that is not open to it",
      "a key, address or right that is wrong or no longer valid", "the peer's log", -EACCES},
-    {IBV_EVENT_COMM_EST, "IBV_EVENT_COMM_EST", "the first packet came", "", "", 0},
-    {IBV_EVENT_SQ_DRAINED, "IBV_EVENT_SQ_DRAINED", "the send queue is drained", "", "", 0},
-    {IBV_EVENT_PATH_MIG, "IBV_EVENT_PATH_MIG", "the connection has moved to its alternate path", "",
-     "", 0},
-    {IBV_EVENT_PATH_MIG_ERR, "IBV_EVENT_PATH_MIG_ERR",
-     "the connection could not be moved to its alternate path", "no alternate path",
-     "the subnet manager", 0},
-    {IBV_EVENT_DEVICE_FATAL, "IBV_EVENT_DEVICE_FATAL", "the device failed",
-     "it was reset or removed", "the kernel's log (`dmesg`), the device's firmware", -EIO},
-    {IBV_EVENT_PORT_ACTIVE, "IBV_EVENT_PORT_ACTIVE", "the port is up", "", "", 0},
-    {IBV_EVENT_PORT_ERR, "IBV_EVENT_PORT_ERR", "the port is down",
+    {NAMED(IBV_EVENT_COMM_EST), "the first packet came", "", "", 0},
+    {NAMED(IBV_EVENT_SQ_DRAINED), "the send queue is drained", "", "", 0},
+    {NAMED(IBV_EVENT_PATH_MIG), "the connection has moved to its alternate path", "", "", 0},
+    {NAMED(IBV_EVENT_PATH_MIG_ERR), "the connection could not be moved to its alternate path",
+     "no alternate path", "the subnet manager", 0},
+    {NAMED(IBV_EVENT_DEVICE_FATAL), "the device failed", "it was reset or removed",
+     "the kernel's log (`dmesg`), the device's firmware", -EIO},
+    {NAMED(IBV_EVENT_PORT_ACTIVE), "the port is up", "", "", 0},
+    {NAMED(IBV_EVENT_PORT_ERR), "the port is down",
      "the link was lost: cable, switch, the netdev set down", "`rdma link`, `ip link`", 0},
-    {IBV_EVENT_LID_CHANGE, "IBV_EVENT_LID_CHANGE", "the port's LID changed",
-     "the subnet manager started anew", "the subnet manager", 0},
-    {IBV_EVENT_PKEY_CHANGE, "IBV_EVENT_PKEY_CHANGE", "the port's P_Keys changed",
+    {NAMED(IBV_EVENT_LID_CHANGE), "the port's LID changed", "the subnet manager started anew",
+     "the subnet manager", 0},
+    {NAMED(IBV_EVENT_PKEY_CHANGE), "the port's P_Keys changed",
      "the subnet manager changed partitions", "`pkey_index`", 0},
-    {IBV_EVENT_SM_CHANGE, "IBV_EVENT_SM_CHANGE", "the port has another subnet manager", "", "", 0},
-    {IBV_EVENT_SRQ_ERR, "IBV_EVENT_SRQ_ERR", "a shared receive queue failed", "",
-     "the kernel's log (`dmesg`)", -EIO},
-    {IBV_EVENT_SRQ_LIMIT_REACHED, "IBV_EVENT_SRQ_LIMIT_REACHED",
-     "a shared receive queue runs short", "", "", 0},
-    {IBV_EVENT_QP_LAST_WQE_REACHED, "IBV_EVENT_QP_LAST_WQE_REACHED",
+    {NAMED(IBV_EVENT_SM_CHANGE), "the port has another subnet manager", "", "", 0},
+    {NAMED(IBV_EVENT_SRQ_ERR), "a shared receive queue failed", "", "the kernel's log (`dmesg`)",
+     -EIO},
+    {NAMED(IBV_EVENT_SRQ_LIMIT_REACHED), "a shared receive queue runs short", "", "", 0},
+    {NAMED(IBV_EVENT_QP_LAST_WQE_REACHED),
      "a failed queue pair takes no more of its shared receive queue", "", "", 0},
-    {IBV_EVENT_CLIENT_REREGISTER, "IBV_EVENT_CLIENT_REREGISTER",
+    {NAMED(IBV_EVENT_CLIENT_REREGISTER),
      "the subnet manager asks its clients to register anew, of whom Penstock is none", "", "", 0},
-    {IBV_EVENT_GID_CHANGE, "IBV_EVENT_GID_CHANGE", "the port's GIDs changed",
+    {NAMED(IBV_EVENT_GID_CHANGE), "the port's GIDs changed",
      "an address was added or taken from its netdev", "`ip addr`; connect again", 0},
-    {IBV_EVENT_WQ_FATAL, "IBV_EVENT_WQ_FATAL", "a work queue failed", "",
-     "the kernel's log (`dmesg`)", -EIO},
+    {NAMED(IBV_EVENT_WQ_FATAL), "a work queue failed", "", "the kernel's log (`dmesg`)", -EIO},
+    {-1, "unknown event", "an event that is newer than this program", "",
+     "the same number in a newer rdma-core's <infiniband/verbs.h>, `dmesg`", 0},
 };
 
-static const struct vb_status unknown_event = {
-    -1,
-    "unknown event",
-    "an event that is newer than this program",
-    "",
-    "the same number in a newer rdma-core's <infiniband/verbs.h>, `dmesg`",
-    0};
-
-static const struct vb_status *find(const struct vb_status *table, size_t count, int code,
-                                    const struct vb_status *none)
+const struct vb_status *vb_status_find(const struct vb_status *table, int code)
 {
-  for (size_t i = 0; i < count; i++)
-    if (table[i].code == code)
-      return &table[i];
-  return none;
+  while (table->code != code && table->code >= 0)
+    table++;
+  return table;
 }
 
 const struct vb_status *vb_wc_status(int status)
 {
-  return find(statuses, sizeof(statuses) / sizeof(statuses[0]), status, &unknown_status);
+  return vb_status_find(statuses, status);
 }
 
 const struct vb_status *vb_event(int event)
 {
-  return find(events, sizeof(events) / sizeof(events[0]), event, &unknown_event);
+  return vb_status_find(events, event);
+}
+
+void vb_text_add(char *text, size_t size, const char *format, ...)
+{
+  const size_t used = strnlen(text, size);
+  va_list args;
+
+  va_start(args, format);
+  vsnprintf(text + used, size - used, format, args);
+  va_end(args);
+}
+
+void vb_status_text_add(const struct vb_status *one, char *text, size_t size)
+{
+  vb_text_add(text, size, "%s. Usual reasons: %s. Check: %s", one->cause,
+              one->reasons[0] ? one->reasons : "none known", one->checks);
 }
 
 const char *vb_vendor_error(uint32_t vendor_err)
@@ -184,7 +181,7 @@ void vb_wc_text(int status, uint32_t vendor_err, char *text, size_t size)
   const struct vb_status *one = vb_wc_status(status);
   const char *vendor = vb_vendor_error(vendor_err);
 
-  snprintf(text, size, "%s (%d; vendor code 0x%x%s%s): %s. Usual reasons: %s. Check: %s", one->name,
-           status, vendor_err, vendor[0] ? ", " : "", vendor, one->cause,
-           one->reasons[0] ? one->reasons : "none known", one->checks);
+  snprintf(text, size, "%s (%d; vendor code 0x%x%s%s): ", one->name, status, vendor_err,
+           vendor[0] ? ", " : "", vendor);
+  vb_status_text_add(one, text, size);
 }

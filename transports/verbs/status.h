@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work completions' statuses, vendor codes and asynchronous events, in words. */
+/* Statuses of work completions, vendor codes, asynchronous events and events of rdma_cm, in words.
+ */
 #ifndef VERBS_STATUS_H
 #define VERBS_STATUS_H
 
@@ -15,6 +16,10 @@ struct vb_status {
   int error;           /* -errno of what it ends; 0: none */
 };
 
+/* A table's entry of one code and its name. */
+#define NAMED(code) code, #code
+/* Of a table that ends with an entry of code -1, for all others. */
+const struct vb_status *vb_status_find(const struct vb_status *table, int code);
 /* Never NULL. */
 const struct vb_status *vb_wc_status(int status);
 const struct vb_status *vb_event(int event);
@@ -22,5 +27,20 @@ const struct vb_status *vb_event(int event);
 const char *vb_vendor_error(uint32_t vendor_err);
 /* One line: name, code, vendor code, cause, reasons, checks. Always terminated. */
 void vb_wc_text(int status, uint32_t vendor_err, char *text, size_t size);
+
+/* cm_status.c: enum rdma_cm_event_type; the reason of a refusal, `status` of
+ * RDMA_CM_EVENT_REJECTED, as a message of cause, usual reasons and checks. Never NULL. */
+const struct vb_status *vb_cm_event(int event);
+const struct vb_status *vb_cm_rejection(int status);
+/* Is it worth another try: the other end, or the way to it, may be there later. */
+int vb_cm_is_passing(int event, int status);
+/* One line: name, status, cause, reasons, checks. Always terminated. */
+void vb_cm_text(int event, int status, char *text, size_t size);
+
+/* Behind what `text` has already, as far as there is room. Always terminated. */
+__attribute__((format(printf, 3, 4))) void vb_text_add(char *text, size_t size, const char *format,
+                                                       ...);
+/* Cause, reasons, checks. */
+void vb_status_text_add(const struct vb_status *one, char *text, size_t size);
 
 #endif

@@ -3,7 +3,6 @@
 #include <endian.h>
 
 #include "rc.h"
-#include "shared.h"
 
 /* Status and opcode at once. */
 static inline uint64_t kind_of(const struct ibv_wc *wc)
@@ -147,7 +146,7 @@ uint32_t rc_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct
   struct pst_worker *worker = endpoint->worker;
   const uint32_t there = worker->wc_count - worker->wc_at;
 
-  if (!endpoint->rx || endpoint->lanes || endpoint->receive_buffers ||
+  if (!endpoint->rx || endpoint->lane_count > 1 || endpoint->receive_buffers ||
       endpoint->state != RC_CONNECTED || endpoint->tell_connected || endpoint->closing.mode)
     return 0;
   most = there < most ? there : most;
@@ -156,7 +155,7 @@ uint32_t rc_arrived_in_line(struct pst_endpoint *endpoint, uint32_t most, struct
   if (n == 0)
     return 0;
   if (!endpoint->shared)
-    endpoint->rq_posted -= n;
+    endpoint->lanes[0].rq_posted -= n;
   endpoint->arrivals += n;
   worker->wc_at += n;
   look_at_credit(endpoint);

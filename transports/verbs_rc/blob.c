@@ -1,73 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An endpoint's address as it travels: big-endian, of one length. */
+#include <endian.h>
+
 #include "rc.h"
 
 static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 0, 0, 5};
 
-struct cursor {
-  uint8_t *at;
+/* Members of struct rc_blob in the order in which they travel: `count` in a row, of `bytes` each.
+ */
+#define ROW(name, bytes_)                                                                          \
+  {                                                                                                \
+    offsetof(struct rc_blob, name), bytes_, sizeof(((struct rc_blob *)0)->name) / (bytes_)         \
+  }
+#define FIELD(name) ROW(name, sizeof(((struct rc_blob *)0)->name))
+
+static const struct {
+  size_t at;
+  uint32_t bytes, count;
+} fields[] = {
+    FIELD(gid_type),
+    FIELD(mtu),
+    FIELD(rd_atomic),
+    FIELD(lid),
+    ROW(qps[0], 4),
+    ROW(gid, 1),
+    FIELD(cm_port),
+    FIELD(cm_token),
+    FIELD(initial),
+    FIELD(control_receives),
+    FIELD(control_bytes),
+    FIELD(address),
+    FIELD(rkey),
+    FIELD(stride),
+    FIELD(payload_max),
+    FIELD(slots),
+    FIELD(share),
+    FIELD(lanes),
+    {offsetof(struct rc_blob, qps[1]), 4, 2 * (RC_LANES_MAX - 1)},
+    ROW(responders, 4),
+    FIELD(run_count),
+    ROW(runs, 4),
+};
+#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+
+/* Of the byte before them, from bit 0. */
+static const size_t flags[8] = {
+    offsetof(struct rc_blob, is_ethernet), offsetof(struct rc_blob, is_sender),
+    offsetof(struct rc_blob, is_receiver), offsetof(struct rc_blob, is_rma),
+    offsetof(struct rc_blob, is_cm),       offsetof(struct rc_blob, sends),
+    offsetof(struct rc_blob, reconnects),  offsetof(struct rc_blob, is_split),
 };
 
-static void put(struct cursor *to, uint64_t value, uint32_t bytes)
+/* From big-endian or to it. */
+static void turn(uint8_t *to, const uint8_t *from, uint32_t bytes)
 {
-  for (uint32_t i = bytes; i-- > 0;)
-    *to->at++ = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get(const uint8_t **from, uint32_t bytes)
-{
-  uint64_t value = 0;
-
   for (uint32_t i = 0; i < bytes; i++)
-    value = value << 8 | *(*from)++;
-  return value;
+    to[i] = from[BYTE_ORDER == LITTLE_ENDIAN ? bytes - 1 - i : i];
 }
 
 void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES])
 {
-  struct cursor to = {bytes + sizeof(magic)};
+  const uint8_t *from = (const uint8_t *)blob;
+  uint8_t *at = bytes + sizeof(magic);
 
   memset(bytes, 0, RC_BLOB_BYTES);
   memcpy(bytes, magic, sizeof(magic));
-  put(&to,
-      (uint64_t)blob->is_ethernet | (uint64_t)blob->is_sender << 1 |
-          (uint64_t)blob->is_receiver << 2 | (uint64_t)blob->is_rma << 3 |
-          (uint64_t)blob->is_cm << 4 | (uint64_t)blob->sends << 5 |
-          (uint64_t)blob->reconnects << 6 | (uint64_t)blob->is_split << 7,
-      1);
-  put(&to, blob->gid_type, 1);
-  put(&to, blob->mtu, 1);
-  put(&to, blob->rd_atomic, 1);
-  put(&to, blob->lid, 2);
-  put(&to, blob->qpn, 4);
-  put(&to, blob->psn, 4);
-  memcpy(to.at, blob->gid, sizeof(blob->gid));
-  to.at += sizeof(blob->gid);
-  put(&to, blob->cm_port, 2);
-  put(&to, blob->cm_token, 8);
-  put(&to, blob->initial, 8);
-  put(&to, blob->control_receives, 4);
-  put(&to, blob->control_bytes, 4);
-  put(&to, blob->address, 8);
-  put(&to, blob->rkey, 4);
-  put(&to, blob->stride, 8);
-  put(&to, blob->payload_max, 8);
-  put(&to, blob->slots, 4);
-  put(&to, blob->share, 4);
-  put(&to, blob->lanes, 1);
-  for (uint32_t i = 0; i < RC_LANES_MAX - 1; i++) {
-    put(&to, blob->more[i].qpn, 4);
-    put(&to, blob->more[i].psn, 4);
-  }
-  for (uint32_t i = 0; i < RC_LANES_MAX; i++) {
-    put(&to, blob->responders[i].qpn, 4);
-    put(&to, blob->responders[i].psn, 4);
-  }
-  put(&to, blob->run_count, 4);
-  for (uint32_t i = 0; i < RC_BLOB_RUNS; i++) {
-    put(&to, blob->runs[i].first, 4);
-    put(&to, blob->runs[i].count, 4);
-  }
+  for (uint32_t i = 0; i < 8; i++)
+    *at |= (uint8_t)(*(const bool *)(from + flags[i]) << i);
+  at++;
+  for (size_t i = 0; i < FIELDS; i++)
+    for (uint32_t k = 0; k < fields[i].count; k++, at += fields[i].bytes)
+      turn(at, from + fields[i].at + (size_t)k * fields[i].bytes, fields[i].bytes);
 }
 
 /* Each byte came over a network. */
@@ -75,8 +78,7 @@ static bool makes_sense(const struct rc_blob *blob)
 {
   uint64_t total = 0;
 
-  if (blob->mtu < IBV_MTU_256 || blob->mtu > IBV_MTU_4096 || blob->qpn > 0xffffff ||
-      blob->psn > 0xffffff || blob->gid_type > VB_GID_ROCE_V2 ||
+  if (blob->mtu < IBV_MTU_256 || blob->mtu > IBV_MTU_4096 || blob->gid_type > VB_GID_ROCE_V2 ||
       !(blob->is_sender || blob->is_receiver || blob->is_rma) ||
       (blob->is_sender &&
        (blob->control_receives == 0 || blob->control_bytes < sizeof(struct rc_run))) ||
@@ -84,11 +86,9 @@ static bool makes_sense(const struct rc_blob *blob)
     return false;
   if (blob->lanes < 1 || blob->lanes > RC_LANES_MAX || blob->run_count > RC_BLOB_RUNS)
     return false;
-  for (uint32_t i = 0; i < RC_LANES_MAX - 1; i++)
-    if (blob->more[i].qpn > 0xffffff || blob->more[i].psn > 0xffffff)
-      return false;
   for (uint32_t i = 0; i < RC_LANES_MAX; i++)
-    if (blob->responders[i].qpn > 0xffffff || blob->responders[i].psn > 0xffffff)
+    if ((blob->qps[i].qpn | blob->qps[i].psn | blob->responders[i].qpn | blob->responders[i].psn) >
+        0xffffff)
       return false;
   if (!blob->is_receiver)
     return true;
@@ -108,50 +108,16 @@ static bool makes_sense(const struct rc_blob *blob)
 bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob)
 {
   const uint8_t *at = bytes + sizeof(magic);
+  uint8_t *to = (uint8_t *)blob;
 
   if (length != RC_BLOB_BYTES || memcmp(bytes, magic, sizeof(magic)) != 0)
     return false;
-  uint8_t flags = (uint8_t)get(&at, 1);
-  *blob = (struct rc_blob){.is_ethernet = flags & 1,
-                           .is_sender = flags & 2,
-                           .is_receiver = flags & 4,
-                           .is_rma = flags & 8,
-                           .is_cm = flags & 16,
-                           .sends = flags & 32,
-                           .reconnects = flags & 64,
-                           .is_split = flags & 128};
-  blob->gid_type = (uint8_t)get(&at, 1);
-  blob->mtu = (uint8_t)get(&at, 1);
-  blob->rd_atomic = (uint8_t)get(&at, 1);
-  blob->lid = (uint16_t)get(&at, 2);
-  blob->qpn = (uint32_t)get(&at, 4);
-  blob->psn = (uint32_t)get(&at, 4);
-  memcpy(blob->gid, at, sizeof(blob->gid));
-  at += sizeof(blob->gid);
-  blob->cm_port = (uint16_t)get(&at, 2);
-  blob->cm_token = get(&at, 8);
-  blob->initial = get(&at, 8);
-  blob->control_receives = (uint32_t)get(&at, 4);
-  blob->control_bytes = (uint32_t)get(&at, 4);
-  blob->address = get(&at, 8);
-  blob->rkey = (uint32_t)get(&at, 4);
-  blob->stride = get(&at, 8);
-  blob->payload_max = get(&at, 8);
-  blob->slots = (uint32_t)get(&at, 4);
-  blob->share = (uint32_t)get(&at, 4);
-  blob->lanes = (uint8_t)get(&at, 1);
-  for (uint32_t i = 0; i < RC_LANES_MAX - 1; i++) {
-    blob->more[i].qpn = (uint32_t)get(&at, 4);
-    blob->more[i].psn = (uint32_t)get(&at, 4);
-  }
-  for (uint32_t i = 0; i < RC_LANES_MAX; i++) {
-    blob->responders[i].qpn = (uint32_t)get(&at, 4);
-    blob->responders[i].psn = (uint32_t)get(&at, 4);
-  }
-  blob->run_count = (uint32_t)get(&at, 4);
-  for (uint32_t i = 0; i < RC_BLOB_RUNS; i++) {
-    blob->runs[i].first = (uint32_t)get(&at, 4);
-    blob->runs[i].count = (uint32_t)get(&at, 4);
-  }
+  *blob = (struct rc_blob){0};
+  for (uint32_t i = 0; i < 8; i++)
+    *(bool *)(to + flags[i]) = *at >> i & 1;
+  at++;
+  for (size_t i = 0; i < FIELDS; i++)
+    for (uint32_t k = 0; k < fields[i].count; k++, at += fields[i].bytes)
+      turn(to + fields[i].at + (size_t)k * fields[i].bytes, at, fields[i].bytes);
   return makes_sense(blob);
 }

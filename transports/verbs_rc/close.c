@@ -7,7 +7,7 @@ void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   const uint64_t by_ns = endpoint->over_ns + endpoint->timeout_ns;
 
-  if (!endpoint->peer_left || endpoint->is_erred || endpoint->timeout_ns == 0 ||
+  if (!endpoint->peer_left || endpoint->lanes[0].is_erred || endpoint->timeout_ns == 0 ||
       endpoint->sq_done == endpoint->sq_head)
     return;
   if (now_ns < by_ns) {
@@ -18,8 +18,6 @@ void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns)
     endpoint->error = -ECONNRESET;
   rc_queue_error(endpoint);
 }
-
-/* ---- By the host ---------------------------------------------------------------------------- */
 
 int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
 {
@@ -32,9 +30,9 @@ int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
   rc_forget_room(endpoint);
   /* Behind all that is posted. */
   const enum rc_control last = mode == PST_CLOSE_DRAIN ? RC_FAREWELL : RC_ABORTED;
-  if (endpoint->state == RC_CONNECTED && rc_lanes_say(endpoint, last) == 0 &&
-      rc_queue_own(endpoint, last, NULL, 0, 0, 0) == 0)
-    endpoint->farewell = endpoint->sq_head;
+  int said = endpoint->state == RC_CONNECTED ? 0 : -ENOTCONN;
+  for (uint32_t i = 0; said == 0 && i < endpoint->lane_count; i++)
+    said = rc_lane_say(endpoint, &endpoint->lanes[i], last);
   rc_due(endpoint->worker, deadline_ns);
   rc_pend(endpoint);
   return 0;
@@ -42,8 +40,7 @@ int rc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
 
 static bool is_empty(const struct pst_endpoint *endpoint)
 {
-  return endpoint->sq_done == endpoint->sq_head && endpoint->rq_posted == 0 &&
-         rc_lanes_are_empty(endpoint);
+  return endpoint->sq_done == endpoint->sq_head && rc_lanes_are_empty(endpoint);
 }
 
 /* The time that the device had is over, and since then all that there was has been taken: this
@@ -69,7 +66,6 @@ static void cut(struct pst_endpoint *endpoint)
   if (!endpoint->error)
     endpoint->error = -ECANCELED;
   endpoint->sq_done = endpoint->sq_head;
-  endpoint->rq_posted = 0;
   rc_lanes_cut(endpoint);
   endpoint->is_cut = true;
 }
@@ -78,7 +74,8 @@ uint64_t rc_close_due(const struct pst_endpoint *endpoint)
 {
   uint64_t flushed_ns = endpoint->over_ns + RC_FLUSH_NS;
   /* Receives that are missing are nobody's requests: they go with the queue pair. */
-  bool is_enough = endpoint->is_erred && endpoint->sq_done == endpoint->sq_head;
+  bool is_enough = endpoint->lanes[0].is_erred && endpoint->sq_done == endpoint->sq_head &&
+                   rc_lanes_are_said(endpoint);
 
   return is_enough && flushed_ns < endpoint->closing.deadline_ns ? flushed_ns
                                                                  : endpoint->closing.deadline_ns;
@@ -106,9 +103,9 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
                    ? !done
                    : endpoint->peer_left && endpoint->closing.mode == PST_CLOSE_DRAIN &&
                          awaits_answers(endpoint);
-  if (!endpoint->is_erred && waits && !late)
+  if (!endpoint->lanes[0].is_erred && waits && !late)
     return false;
-  if (!endpoint->is_erred) {
+  if (!endpoint->lanes[0].is_erred) {
     if (!endpoint->error)
       endpoint->error = -ECANCELED;
     rc_queue_error(endpoint);
@@ -117,7 +114,7 @@ bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns)
     rc_pend(endpoint); /* what is flushed at once is taken in first */
     return false;
   }
-  rc_lanes_error(endpoint); /* where the first one's hello was still to be heard */
+  rc_queue_error(endpoint); /* where the first one's hello was still to be heard */
   if (is_empty(endpoint))
     return true;
   if (now_ns < rc_close_due(endpoint) || !is_too_late(endpoint))

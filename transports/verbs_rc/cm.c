@@ -4,6 +4,15 @@
  * peer waits with it; the kernel at the other end is told that it does. What may pass (no neighbour
  * yet, a link that is down, the number of an ended connection) is tried again until timeout_ns is
  * over.
+ *
+ * With `reconnect` an end that fails gives its id back, and the peer's kernel reports that: both
+ * notice at once if packets pass. Who connects asks anew, as often as it takes; who is asked
+ * accepts once its queue pair has given everything back. A request of an endpoint's peer that comes
+ * while it believes itself connected is as good as the news.
+ *
+ * The kernel gives first packet numbers with each request, so that no packet of a connection that
+ * failed is taken for one of the next. Therefore both ends begin anew at each try: what stands at
+ * one end alone is given up, when the kernel tells of it or, since it may be lost, after a while.
  */
 #include <sys/random.h>
 
@@ -11,11 +20,580 @@
 
 #define RESOLVE_MS 1000              /* for a neighbour to answer, a try */
 #define AGAIN_NS UINT64_C(100000000) /* between tries */
+#define NOBODY_LISTENS 8             /* a reason of REJ: invalid service ID */
 
-/* ---- Endpoints --------------------------------------------------------------------------------
- */
+enum stage {
+  STAGE_IDLE,    /* the peer is to ask, or was not told of yet */
+  STAGE_ADDRESS, /* resolving */
+  STAGE_ROUTE,
+  STAGE_REQUEST, /* asked, not answered */
+  STAGE_SETTLED, /* the queue pair is being set up, or is */
+};
 
-int rc_cm_open(struct pst_endpoint *endpoint)
+struct rc_cm {
+  struct rdma_cm_id *id;   /* NULL: none yet */
+  struct rdma_cm_id *next; /* the peer's request to be connected anew, not answered yet */
+  enum stage stage;
+  uint64_t from; /* the token that the peer's request says */
+  uint64_t again_ns;
+  uint32_t gid_index; /* as the kernel chose */
+  uint32_t hop_limit;
+  int missed_event, missed_status; /* why the last try to have it again failed; -1: none did */
+  bool has_left;                   /* the peer's end is gone: to be told behind all that it sent */
+};
+
+/* What a request says, before anything else is known of who asks; a refusal for good says the
+ * same. */
+struct private_data {
+  uint8_t magic[8];
+  uint64_t to, from; /* tokens, big-endian */
+};
+
+static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 'c', 'm', 1};
+
+/* An event, once it is given back. */
+struct event {
+  int type;
+  int status;
+  struct rdma_cm_id *id;
+  bool has_data; /* of ours */
+  struct private_data data;
+};
+
+static struct rdma_conn_param cm_parameters(const struct pst_endpoint *endpoint,
+                                            struct private_data *data)
+{
+  const struct pst_device *device = endpoint->device;
+  uint32_t own = (uint32_t)device->attr.max_qp_init_rd_atom, peer = endpoint->peer.rd_atomic;
+
+  memcpy(data->magic, magic, sizeof(magic));
+  data->to = htobe64(endpoint->peer.cm_token);
+  data->from = htobe64(endpoint->own.cm_token);
+  return (struct rdma_conn_param){.private_data = data,
+                                  .private_data_len = sizeof(*data),
+                                  .responder_resources = endpoint->own.rd_atomic,
+                                  .initiator_depth = (uint8_t)(own < peer ? own : peer),
+                                  .retry_count = (uint8_t)device->path.retry_cnt,
+                                  .rnr_retry_count = (uint8_t)device->path.rnr_retry,
+                                  .srq = endpoint->shared != NULL,
+                                  .qp_num = endpoint->lanes[0].qp->qp_num};
+}
+
+/* For each of several (`qps`) alike: the id's path is the endpoint's, and the first packet numbers,
+ * which the kernel draws for each id, are as good for the others, since numbers are a queue pair's
+ * own. Which of the peer's is meant, its address says. Of the others the kernel knows nothing, so
+ * that it does not hold their numbers back for a while, once the connection is over, as it does the
+ * first one's: a packet that comes late is not taken for the next connection's all the same, whose
+ * packet numbers are others. */
+static int cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr)
+{
+  const struct vb_path *path = &endpoint->device->path;
+  struct ibv_qp_attr given = {.qp_state = attr->qp_state};
+  struct rc_cm *cm = endpoint->cm;
+  int mask;
+
+  if (rdma_init_qp_attr(cm->id, &given, &mask) != 0)
+    return errno;
+  if (attr->qp_state == IBV_QPS_RTS) {
+    attr->sq_psn = given.sq_psn;
+    return 0;
+  }
+  attr->ah_attr = given.ah_attr;
+  attr->rq_psn = given.rq_psn;
+  if (given.path_mtu < attr->path_mtu)
+    attr->path_mtu = given.path_mtu;
+  if (path->hop_limit_is_set)
+    attr->ah_attr.grh.hop_limit = (uint8_t)path->hop_limit;
+  if (path->service_level)
+    attr->ah_attr.sl = (uint8_t)path->service_level;
+  cm->gid_index = attr->ah_attr.grh.sgid_index;
+  cm->hop_limit = attr->ah_attr.grh.hop_limit;
+  return 0;
+}
+
+/* rdma_accept() is answered by a message of the peer's kernel, and data may come before that. It is
+ * not for rdma_notify() to say so: what the kernel does then it does later, and an id that is
+ * destroyed before holds rdma_destroy_id() up until the kernel gives up repeating its own message,
+ * which takes it a minute. */
+static int cm_settle(struct pst_endpoint *endpoint)
+{
+  struct private_data data;
+  struct rdma_conn_param param = cm_parameters(endpoint, &data);
+  int rc = rc_says_hello(endpoint) ? rdma_establish(endpoint->cm->id)
+                                   : rdma_accept(endpoint->cm->id, &param);
+
+  return rc == 0 ? 0 : errno ? errno : EIO;
+}
+
+static void cm_describe(const struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  const struct rc_cm *cm = endpoint->cm;
+
+  if (endpoint->state == RC_CONNECTED)
+    snprintf(text, size, "by rdma_cm with GID %u and hop limit %u", cm->gid_index, cm->hop_limit);
+  else
+    snprintf(text, size, "by rdma_cm");
+}
+
+static bool cm_waits(const struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  static const int events[] = {[STAGE_ADDRESS] = RDMA_CM_EVENT_ADDR_ERROR,
+                               [STAGE_ROUTE] = RDMA_CM_EVENT_ROUTE_ERROR,
+                               [STAGE_REQUEST] = RDMA_CM_EVENT_UNREACHABLE};
+  enum stage stage = endpoint->cm->stage;
+
+  if (stage == STAGE_IDLE || stage == STAGE_SETTLED)
+    return false;
+  vb_cm_text(events[stage], -ETIMEDOUT, text, size);
+  return true;
+}
+
+static void cm_drop(struct pst_endpoint *endpoint)
+{
+  struct rc_cm *cm = endpoint->cm;
+
+  if (cm->has_left)
+    endpoint->worker->cm->leavers--;
+  cm->has_left = false;
+  if (cm->id)
+    rdma_destroy_id(cm->id);
+  cm->id = NULL;
+  cm->stage = STAGE_IDLE;
+  cm->again_ns = RC_NEVER;
+}
+
+/* ---- What a try has come to -------------------------------------------------------------- */
+
+static void cm_left(struct pst_endpoint *endpoint)
+{
+  if (endpoint->cm->has_left || endpoint->state == RC_OVER)
+    return;
+  endpoint->cm->has_left = true;
+  endpoint->worker->cm->leavers++;
+  rc_pend(endpoint); /* nobody sleeps before it is told */
+}
+
+static bool cm_reconnects(struct pst_endpoint *endpoint, int event, int status)
+{
+  if (!endpoint->reconnect.by_ns)
+    return false;
+  endpoint->cm->missed_event = event;
+  endpoint->cm->missed_status = status;
+  rc_reconnect_again(endpoint, AGAIN_NS);
+  return true;
+}
+
+static void fail(struct pst_endpoint *endpoint, int status, const char *call)
+{
+  char why[192];
+
+  snprintf(why, sizeof(why),
+           "%s: %s; see `ip route get`, `rdma link` and the kernel's log (`dmesg`)", call,
+           strerror(-status));
+  if (cm_reconnects(endpoint, -1, 0))
+    RC_LOG(endpoint->device, PST_LOG_DEBUG, "%s: not re-established yet: %s", endpoint->label, why);
+  else
+    rc_fail(endpoint, status, why);
+}
+
+/* ---- The end that connects --------------------------------------------------------------- */
+
+static void cm_try_later(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  cm_drop(endpoint);
+  endpoint->cm->again_ns = now_ns + AGAIN_NS;
+  rc_due(endpoint->worker, endpoint->cm->again_ns);
+}
+
+static void cm_resolve(struct pst_endpoint *endpoint)
+{
+  const struct pst_device *device = endpoint->device;
+  const struct rc_blob *peer = &endpoint->peer;
+  struct sockaddr_storage own, other;
+  struct rc_cm *cm = endpoint->cm;
+
+  cm->stage = STAGE_ADDRESS;
+  cm->again_ns = RC_NEVER;
+  if (rdma_create_id(endpoint->worker->cm->channel, &cm->id, endpoint, RDMA_PS_TCP) != 0) {
+    cm->id = NULL;
+    fail(endpoint, -errno, "rdma_create_id");
+    return;
+  }
+  if (rdma_resolve_addr(cm->id, rc_cm_address(device, device->open.gid.raw, 0, &own),
+                        rc_cm_address(device, peer->gid, peer->cm_port, &other), RESOLVE_MS) == 0)
+    return;
+  int error = errno;
+  if (!vb_cm_is_passing(RDMA_CM_EVENT_ADDR_ERROR, -error))
+    fail(endpoint, -error, "rdma_resolve_addr");
+  else if (!cm_reconnects(endpoint, RDMA_CM_EVENT_ADDR_ERROR, -error))
+    cm_try_later(endpoint, rc_now_ns(device));
+}
+
+static void cm_resolve_route(struct pst_endpoint *endpoint)
+{
+  struct pst_device *device = endpoint->device;
+  uint8_t tos = (uint8_t)device->path.traffic_class;
+  struct rc_cm *cm = endpoint->cm;
+
+  cm->stage = STAGE_ROUTE;
+  if (!rc_cm_is_ours(device, cm->id)) {
+    rc_fail(endpoint, -EXDEV,
+            "rdma_cm takes another device for this port's address: it is an address of two "
+            "(`ip addr`, `rdma link`)");
+    return;
+  }
+  /* Before the route, which it belongs to. */
+  if (tos && rdma_set_option(cm->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
+    fail(endpoint, -errno, "rdma_set_option of traffic_class");
+  else if (rdma_resolve_route(cm->id, RESOLVE_MS) != 0)
+    fail(endpoint, -errno, "rdma_resolve_route");
+}
+
+static void cm_ask(struct pst_endpoint *endpoint)
+{
+  uint8_t timeout = (uint8_t)endpoint->device->path.timeout;
+  struct private_data data;
+  struct rdma_conn_param param = cm_parameters(endpoint, &data);
+  struct rc_cm *cm = endpoint->cm;
+
+  cm->stage = STAGE_REQUEST;
+  /* What the peer is told of it; the queue pair has it anyway. Linux before 5.1 has no such. */
+  rdma_set_option(cm->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
+  if (rdma_connect(cm->id, &param) != 0)
+    fail(endpoint, -errno, "rdma_connect");
+}
+
+/* ---- The end that is asked --------------------------------------------------------------- */
+
+/* For good: of other refusals, the kernel's among them, a peer that is to be had again thinks
+ * nothing. */
+static void turn_away(struct rdma_cm_id *id)
+{
+  struct private_data data = {0};
+
+  memcpy(data.magic, magic, sizeof(magic));
+  rdma_reject(id, &data, sizeof(data));
+  rdma_destroy_id(id);
+}
+
+static struct pst_endpoint *find_token(const struct pst_worker *worker, uint64_t token)
+{
+  for (uint32_t i = 0; i < worker->endpoints.room; i++) {
+    struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
+    if (endpoint && endpoint->cm && endpoint->own.cm_token == token)
+      return endpoint;
+  }
+  return NULL;
+}
+
+static void cm_set_up(struct pst_endpoint *endpoint)
+{
+  endpoint->cm->stage = STAGE_SETTLED;
+  endpoint->reconnect.again_ns = RC_NEVER;
+  rc_set_up_again(endpoint);
+}
+
+/* The request is there, and the peer is known. */
+static void answer(struct pst_endpoint *endpoint)
+{
+  struct rc_cm *cm = endpoint->cm;
+
+  if (cm->from == endpoint->peer.cm_token) {
+    cm_set_up(endpoint);
+    return;
+  }
+  RC_LOG(endpoint->device, PST_LOG_WARN,
+         "%s: another than its peer asked by rdma_cm to be connected, and was refused",
+         endpoint->label);
+  turn_away(cm->id);
+  cm->id = NULL;
+}
+
+static bool cm_comes_again(const struct pst_endpoint *endpoint, const struct event *event)
+{
+  const bool is_or_was = endpoint->state == RC_CONNECTED || endpoint->state == RC_GREETING ||
+                         endpoint->state == RC_RECONNECTING ||
+                         (endpoint->state == RC_SETTING_UP &&
+                          (endpoint->reconnect.by_ns || endpoint->cm->stage == STAGE_SETTLED));
+
+  return endpoint->device->reconnect_ns && is_or_was && !endpoint->closing.mode &&
+         !rc_says_hello(endpoint) && be64toh(event->data.from) == endpoint->peer.cm_token;
+}
+
+static void cm_asked_again(struct pst_endpoint *endpoint, const struct event *event)
+{
+  struct rc_cm *cm = endpoint->cm;
+
+  if (cm->next) /* which the peer has given up */
+    rdma_destroy_id(cm->next);
+  cm->next = event->id;
+  event->id->context = endpoint;
+  if (endpoint->state != RC_RECONNECTING) {
+    cm_left(endpoint);
+    return;
+  }
+  if (endpoint->reconnect.again_ns == RC_NEVER)
+    endpoint->reconnect.again_ns = 0;
+  rc_pend(endpoint);
+}
+
+static void cm_asked(struct pst_worker *worker, const struct event *event)
+{
+  struct pst_endpoint *endpoint =
+      event->has_data ? find_token(worker, be64toh(event->data.to)) : NULL;
+
+  if (endpoint && cm_comes_again(endpoint, event)) {
+    cm_asked_again(endpoint, event);
+    return;
+  }
+  bool is_free =
+      endpoint && !endpoint->cm->id && !endpoint->closing.mode &&
+      (endpoint->state == RC_NEW || (endpoint->state == RC_SETTING_UP && !rc_says_hello(endpoint)));
+  if (!is_free) {
+    RC_LOG(worker->device, PST_LOG_DEBUG, "a request of rdma_cm was refused: %s",
+           endpoint ? "its endpoint is connected already, or closing" : "of no endpoint's token");
+    turn_away(event->id);
+    return;
+  }
+  endpoint->cm->id = event->id;
+  endpoint->cm->from = be64toh(event->data.from);
+  event->id->context = endpoint;
+  if (endpoint->state == RC_SETTING_UP)
+    answer(endpoint);
+}
+
+/* ---- Both -------------------------------------------------------------------------------- */
+
+static void cm_connect(struct pst_endpoint *endpoint)
+{
+  endpoint->state = RC_SETTING_UP;
+  if (!rc_says_hello(endpoint)) {
+    if (endpoint->cm->id)
+      answer(endpoint);
+    return;
+  }
+  if (endpoint->cm->id) { /* it is not for the peer to ask */
+    turn_away(endpoint->cm->id);
+    endpoint->cm->id = NULL;
+  }
+  cm_resolve(endpoint);
+}
+
+static void cm_reconnect(struct pst_endpoint *endpoint)
+{
+  struct rc_cm *cm = endpoint->cm;
+
+  if (!endpoint->reconnect.by_ns) /* it closes */
+    return;
+  if (rc_says_hello(endpoint)) {
+    endpoint->state = RC_SETTING_UP;
+    rc_reconnect_within(endpoint, RC_CM_TRY_NS);
+    cm_resolve(endpoint);
+    return;
+  }
+  if (!cm->next) {
+    endpoint->reconnect.again_ns = RC_NEVER;
+    return;
+  }
+  cm->id = cm->next;
+  cm->next = NULL;
+  cm_set_up(endpoint);
+}
+
+static void cm_look(struct pst_endpoint *endpoint, uint64_t now_ns)
+{
+  struct rc_cm *cm = endpoint->cm;
+
+  if (cm->again_ns == RC_NEVER || endpoint->state != RC_SETTING_UP)
+    return;
+  if (now_ns >= cm->again_ns)
+    cm_resolve(endpoint);
+  else
+    rc_due(endpoint->worker, cm->again_ns);
+}
+
+/* ---- Events ------------------------------------------------------------------------------ */
+
+/* The endpoint is not there any more, or nobody listens: a later try would find the same. */
+static bool is_for_good(const struct event *event)
+{
+  return event->type == RDMA_CM_EVENT_REJECTED &&
+         (event->has_data || event->status == NOBODY_LISTENS);
+}
+
+/* A connection that is to be had again. */
+static void missed(struct pst_endpoint *endpoint, const struct event *event)
+{
+  if (endpoint->cm->stage == STAGE_SETTLED)
+    cm_left(endpoint);
+  else
+    cm_reconnects(endpoint, event->type, event->status);
+}
+
+/* It ends what is not connected yet; later, the queue pair's own errors do. */
+static void failed(struct pst_endpoint *endpoint, const struct event *event)
+{
+  char why[1024];
+
+  if (endpoint->state != RC_SETTING_UP && endpoint->state != RC_GREETING)
+    return;
+  if (endpoint->reconnect.by_ns && !is_for_good(event)) {
+    missed(endpoint, event);
+    return;
+  }
+  if (endpoint->cm->stage < STAGE_SETTLED && vb_cm_is_passing(event->type, event->status)) {
+    cm_try_later(endpoint, rc_now_ns(endpoint->device));
+    return;
+  }
+  const struct vb_status *what = event->type == RDMA_CM_EVENT_REJECTED
+                                     ? vb_cm_rejection(event->status)
+                                     : vb_cm_event(event->type);
+  vb_cm_text(event->type, event->status, why, sizeof(why));
+  rc_fail(endpoint, what->error ? what->error : -EIO, why);
+}
+
+static bool cm_of_next(struct pst_endpoint *endpoint, const struct event *event)
+{
+  struct rc_cm *cm = endpoint->cm;
+
+  if (event->id != cm->next)
+    return false;
+  /* Nothing good can be told of a request that was not answered. */
+  rdma_destroy_id(cm->next);
+  cm->next = NULL;
+  return true;
+}
+
+static void take_of(struct pst_endpoint *endpoint, const struct event *event)
+{
+  bool is_on = endpoint->state == RC_SETTING_UP && !endpoint->closing.mode && !endpoint->is_failed;
+
+  if (cm_of_next(endpoint, event))
+    return;
+  switch (event->type) {
+  case RDMA_CM_EVENT_ADDR_RESOLVED:
+    if (is_on)
+      cm_resolve_route(endpoint);
+    break;
+  case RDMA_CM_EVENT_ROUTE_RESOLVED:
+    if (is_on)
+      cm_ask(endpoint);
+    break;
+  case RDMA_CM_EVENT_CONNECT_RESPONSE:
+    if (is_on)
+      cm_set_up(endpoint);
+    break;
+  case RDMA_CM_EVENT_ADDR_ERROR:
+  case RDMA_CM_EVENT_ROUTE_ERROR:
+  case RDMA_CM_EVENT_CONNECT_ERROR:
+  case RDMA_CM_EVENT_UNREACHABLE:
+    failed(endpoint, event);
+    break;
+  case RDMA_CM_EVENT_REJECTED:
+    failed(endpoint, event);
+    /* The peer's kernel had not heard yet that the connection stands when its end went away. */
+    if (endpoint->state == RC_CONNECTED)
+      cm_left(endpoint);
+    break;
+  case RDMA_CM_EVENT_DISCONNECTED:
+    cm_left(endpoint);
+    break;
+  default:
+    break;
+  }
+}
+
+static void take_of_device(struct pst_device *device, const struct event *event)
+{
+  char text[512];
+
+  if (event->type != RDMA_CM_EVENT_DEVICE_REMOVAL && event->type != RDMA_CM_EVENT_ADDR_CHANGE)
+    return;
+  vb_cm_text(event->type, event->status, text, sizeof(text));
+  bool is_lost = event->type == RDMA_CM_EVENT_DEVICE_REMOVAL;
+  if (is_lost)
+    atomic_store(&device->is_lost, true);
+  RC_LOG(device, is_lost ? PST_LOG_ERROR : PST_LOG_WARN, "%s: %s", device->open.info->name, text);
+}
+
+static void cm_events(struct pst_worker *worker)
+{
+  struct rdma_cm_event *given;
+
+  while (rdma_get_cm_event(worker->cm->channel, &given) == 0) {
+    struct event event = {.type = given->event, .status = given->status, .id = given->id};
+    const struct rdma_conn_param *param = &given->param.conn;
+    bool is_request = event.type == RDMA_CM_EVENT_CONNECT_REQUEST;
+    bool may_say = is_request || event.type == RDMA_CM_EVENT_REJECTED;
+    /* The kernel hands its whole field over, padded. */
+    if (may_say && param->private_data && param->private_data_len >= sizeof(event.data)) {
+      memcpy(&event.data, param->private_data, sizeof(event.data));
+      event.has_data = memcmp(event.data.magic, magic, sizeof(event.data.magic)) == 0;
+    }
+    rdma_ack_cm_event(given); /* destroying an id waits for it */
+    take_of_device(worker->device, &event);
+    if (is_request)
+      cm_asked(worker, &event);
+    else if (event.id->context)
+      take_of(event.id->context, &event);
+  }
+}
+
+/* What came before is still to be looked at: a hello, or what a deferred work has done. */
+static bool is_early(const struct pst_endpoint *endpoint)
+{
+  if (!endpoint->device->reconnect_ns)
+    return false;
+  if (endpoint->state == RC_SETTING_UP)
+    return endpoint->reconnect.by_ns || endpoint->is_heard_early || endpoint->cm->next;
+  return endpoint->state == RC_GREETING && !endpoint->reconnect.by_ns && endpoint->cm->next;
+}
+
+static void leave(struct pst_endpoint *endpoint)
+{
+  char why[512];
+
+  if (endpoint->closing.mode)
+    return;
+  if (endpoint->reconnect.by_ns) {
+    rc_reconnect_again(endpoint, 0);
+    return;
+  }
+  if (endpoint->cm->next)
+    snprintf(why, sizeof(why), "the peer's end failed: it asks by rdma_cm to be connected anew");
+  else
+    vb_cm_text(RDMA_CM_EVENT_DISCONNECTED, 0, why, sizeof(why));
+  rc_fail(endpoint, -ECONNRESET, why);
+}
+
+static void cm_leave(struct pst_worker *worker)
+{
+  for (uint32_t i = 0; i < worker->endpoints.room && worker->cm->leavers; i++) {
+    struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
+    if (!endpoint || !endpoint->cm || !endpoint->cm->has_left || is_early(endpoint))
+      continue;
+    endpoint->cm->has_left = false;
+    worker->cm->leavers--;
+    leave(endpoint);
+  }
+}
+
+static void cm_missed(const struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  const struct rc_cm *cm = endpoint->cm;
+
+  if (cm_waits(endpoint, text, size))
+    return;
+  if (cm->missed_event >= 0)
+    vb_cm_text(cm->missed_event, cm->missed_status, text, size);
+  else
+    snprintf(text, size, "%s",
+             rc_says_hello(endpoint) ? "no hello was answered" : "the peer did not ask for it");
+}
+
+/* ---- Endpoints --------------------------------------------------------------------------- */
+
+static int cm_open(struct pst_endpoint *endpoint)
 {
   struct rc_cm_worker *worker = endpoint->worker->cm;
   struct rc_cm *made = calloc(1, sizeof(*made));
@@ -38,181 +616,30 @@ int rc_cm_open(struct pst_endpoint *endpoint)
   return getrandom(token, sizeof(*token), GRND_NONBLOCK) == sizeof(*token) ? 0 : -EAGAIN;
 }
 
-void rc_cm_close(struct pst_endpoint *endpoint)
+static void cm_close(struct pst_endpoint *endpoint)
 {
-  if (!endpoint->cm)
-    return;
-  rc_cm_drop(endpoint);
+  cm_drop(endpoint);
   if (endpoint->cm->next)
     rdma_destroy_id(endpoint->cm->next);
   free(endpoint->cm);
   endpoint->cm = NULL;
 }
 
-static void fail(struct pst_endpoint *endpoint, int status, const char *call)
-{
-  char why[192];
-
-  snprintf(why, sizeof(why),
-           "%s: %s; see `ip route get`, `rdma link` and the kernel's log (`dmesg`)", call,
-           strerror(-status));
-  if (rc_cm_reconnects(endpoint, -1, 0))
-    RC_LOG(endpoint->device, PST_LOG_DEBUG, "%s: not re-established yet: %s", endpoint->label, why);
-  else
-    rc_fail(endpoint, status, why);
-}
-
-/* ---- The end that connects ----------------------------------------------------------------- */
-
-void rc_cm_try_later(struct pst_endpoint *endpoint, uint64_t now_ns)
-{
-  rc_cm_drop(endpoint);
-  endpoint->cm->again_ns = now_ns + AGAIN_NS;
-  rc_due(endpoint->worker, endpoint->cm->again_ns);
-}
-
-void rc_cm_resolve(struct pst_endpoint *endpoint)
-{
-  const struct pst_device *device = endpoint->device;
-  const struct rc_blob *peer = &endpoint->peer;
-  struct sockaddr_storage own, other;
-  struct rc_cm *cm = endpoint->cm;
-
-  cm->stage = STAGE_ADDRESS;
-  cm->again_ns = RC_NEVER;
-  if (rdma_create_id(endpoint->worker->cm->channel, &cm->id, endpoint, RDMA_PS_TCP) != 0) {
-    cm->id = NULL;
-    fail(endpoint, -errno, "rdma_create_id");
-    return;
-  }
-  if (rdma_resolve_addr(cm->id, rc_cm_address(device, device->open.gid.raw, 0, &own),
-                        rc_cm_address(device, peer->gid, peer->cm_port, &other), RESOLVE_MS) == 0)
-    return;
-  int error = errno;
-  if (!vb_cm_is_passing(RDMA_CM_EVENT_ADDR_ERROR, -error))
-    fail(endpoint, -error, "rdma_resolve_addr");
-  else if (!rc_cm_reconnects(endpoint, RDMA_CM_EVENT_ADDR_ERROR, -error))
-    rc_cm_try_later(endpoint, rc_now_ns(device));
-}
-
-void rc_cm_resolve_route(struct pst_endpoint *endpoint)
-{
-  struct pst_device *device = endpoint->device;
-  uint8_t tos = (uint8_t)device->path.traffic_class;
-  struct rc_cm *cm = endpoint->cm;
-
-  cm->stage = STAGE_ROUTE;
-  if (!rc_cm_is_ours(device, cm->id)) {
-    rc_fail(endpoint, -EXDEV,
-            "rdma_cm takes another device for this port's address: it is an address of two "
-            "(`ip addr`, `rdma link`)");
-    return;
-  }
-  /* Before the route, which it belongs to. */
-  if (tos && rdma_set_option(cm->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
-    fail(endpoint, -errno, "rdma_set_option of traffic_class");
-  else if (rdma_resolve_route(cm->id, RESOLVE_MS) != 0)
-    fail(endpoint, -errno, "rdma_resolve_route");
-}
-
-void rc_cm_ask(struct pst_endpoint *endpoint)
-{
-  uint8_t timeout = (uint8_t)endpoint->device->path.timeout;
-  struct private_data data;
-  struct rdma_conn_param param = rc_cm_parameters(endpoint, &data);
-  struct rc_cm *cm = endpoint->cm;
-
-  cm->stage = STAGE_REQUEST;
-  /* What the peer is told of it; the queue pair has it anyway. Linux before 5.1 has no such. */
-  rdma_set_option(cm->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
-  if (rdma_connect(cm->id, &param) != 0)
-    fail(endpoint, -errno, "rdma_connect");
-}
-
-/* ---- The end that is asked ------------------------------------------------------------------ */
-
-/* For good: of other refusals, the kernel's among them, a peer that is to be had again thinks
- * nothing. */
-static void turn_away(struct rdma_cm_id *id)
-{
-  struct private_data data = {0};
-
-  memcpy(data.magic, rc_cm_magic, sizeof(rc_cm_magic));
-  rdma_reject(id, &data, sizeof(data));
-  rdma_destroy_id(id);
-}
-
-static struct pst_endpoint *find_token(const struct pst_worker *worker, uint64_t token)
-{
-  for (uint32_t i = 0; i < worker->endpoints.room; i++) {
-    struct pst_endpoint *endpoint = worker->endpoints.all[i].at;
-    if (endpoint && endpoint->cm && endpoint->own.cm_token == token)
-      return endpoint;
-  }
-  return NULL;
-}
-
-void rc_cm_set_up(struct pst_endpoint *endpoint)
-{
-  endpoint->cm->stage = STAGE_SETTLED;
-  endpoint->reconnect.again_ns = RC_NEVER;
-  int rc = rc_set_up_soon(endpoint);
-  if (rc < 0)
-    rc_fail(endpoint, rc, "no memory to connect with");
-}
-
-/* The request is there, and the peer is known. */
-static void answer(struct pst_endpoint *endpoint)
-{
-  struct rc_cm *cm = endpoint->cm;
-
-  if (cm->from == endpoint->peer.cm_token) {
-    rc_cm_set_up(endpoint);
-    return;
-  }
-  RC_LOG(endpoint->device, PST_LOG_WARN,
-         "%s: another than its peer asked by rdma_cm to be connected, and was refused",
-         endpoint->label);
-  turn_away(cm->id);
-  cm->id = NULL;
-}
-
-void rc_cm_asked(struct pst_worker *worker, const struct event *event)
-{
-  struct pst_endpoint *endpoint =
-      event->has_data ? find_token(worker, be64toh(event->data.to)) : NULL;
-
-  if (endpoint && rc_cm_comes_again(endpoint, event)) {
-    rc_cm_asked_again(endpoint, event);
-    return;
-  }
-  bool is_free = endpoint && !endpoint->cm->id && !endpoint->closing.mode &&
-                 (endpoint->state == RC_NEW ||
-                  (endpoint->state == RC_SETTING_UP && !rc_cm_connects(endpoint)));
-  if (!is_free) {
-    RC_LOG(worker->device, PST_LOG_DEBUG, "a request of rdma_cm was refused: %s",
-           endpoint ? "its endpoint is connected already, or closing" : "of no endpoint's token");
-    turn_away(event->id);
-    return;
-  }
-  endpoint->cm->id = event->id;
-  endpoint->cm->from = be64toh(event->data.from);
-  event->id->context = endpoint;
-  if (endpoint->state == RC_SETTING_UP)
-    answer(endpoint);
-}
-
-void rc_cm_connect(struct pst_endpoint *endpoint)
-{
-  endpoint->state = RC_SETTING_UP;
-  if (!rc_cm_connects(endpoint)) {
-    if (endpoint->cm->id)
-      answer(endpoint);
-    return;
-  }
-  if (endpoint->cm->id) { /* it is not for the peer to ask */
-    turn_away(endpoint->cm->id);
-    endpoint->cm->id = NULL;
-  }
-  rc_cm_resolve(endpoint);
-}
+const struct rc_cm_ops rc_cm = {
+    .check = rc_cm_check,
+    .worker_open = rc_cm_worker_open,
+    .worker_close = rc_cm_worker_close,
+    .open = cm_open,
+    .close = cm_close,
+    .connect = cm_connect,
+    .attributes = cm_attributes,
+    .settle = cm_settle,
+    .drop = cm_drop,
+    .reconnect = cm_reconnect,
+    .missed = cm_missed,
+    .waits = cm_waits,
+    .events = cm_events,
+    .look = cm_look,
+    .leave = cm_leave,
+    .describe = cm_describe,
+};

@@ -45,8 +45,6 @@ void rc_cm_worker_close(struct pst_worker *worker)
 {
   struct rc_cm_worker *cm = worker->cm;
 
-  if (!cm)
-    return;
   if (cm->listener)
     rdma_destroy_id(cm->listener);
   if (cm->channel)
@@ -58,12 +56,11 @@ void rc_cm_worker_close(struct pst_worker *worker)
 struct sockaddr *rc_cm_address(const struct pst_device *device, const uint8_t gid[16],
                                uint16_t port, struct sockaddr_storage *to)
 {
-  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
   struct sockaddr_in *v4 = (struct sockaddr_in *)to;
   struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)to;
 
   memset(to, 0, sizeof(*to));
-  if (memcmp(gid, mapped, sizeof(mapped)) == 0) {
+  if (vb_gid_is_ipv4(gid)) {
     v4->sin_family = AF_INET;
     v4->sin_port = htobe16(port);
     memcpy(&v4->sin_addr, gid + 12, 4);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How ends meet. Each takes its queue pair to RTS by the other's address, on the host's thread for
- * what may block (the kernel resolves the address); one of the two says hello. A hello to a peer
- * that is not there yet is repeated by the device; when that gives up, the queue pair is reset and
- * begins anew, until timeout_ns is over.
+ * what may block (the kernel resolves the address); the one with the lower GID and number says
+ * hello. A hello to a peer that is not there yet is repeated by the device; when that gives up, the
+ * queue pair is reset and begins anew, until timeout_ns is over. Nothing can be lost in that, since
+ * nobody has heard it. One end is connected when its hello is answered, the other when it hears it.
  */
 #include <stdio.h>
 
-#include "cm.h"
 #include "rc.h"
 
 static int refuse(const struct pst_endpoint *endpoint, int rc, const char *why)
@@ -38,42 +38,40 @@ static int check(const struct pst_endpoint *endpoint, const struct pst_blob *add
                  struct rc_blob *peer)
 {
   const struct rc_blob *own = &endpoint->own;
-  char why[96];
+  char qps[96];
 
   if (!rc_blob_read(address->bytes, address->length, peer))
     return refuse(endpoint, -EPROTO,
                   "it is not one of verbs_rc's; both ends need the same transport and version");
-  if (peer->is_sender != own->is_receiver || peer->is_receiver != own->is_sender)
-    return refuse(endpoint, -EPROTO,
-                  own->is_sender ? "we send, and it does not receive, or sends too"
-                                 : "it sends, and we do not receive, or the other way round");
-  if (peer->is_cm != own->is_cm)
-    return refuse(endpoint, -EPROTO,
-                  own->is_cm
-                      ? "it has `connection: exchange`, and we have rdma_cm; both need the same"
-                      : "it has `connection: rdma_cm`, and we have exchange; both need the "
-                        "same");
-  if (peer->sends != own->sends)
-    return refuse(endpoint, -EPROTO,
-                  own->sends ? "it has `operation: write`, and we have send; both need the same"
-                             : "it has `operation: send`, and we have write; both need the same");
-  if (peer->lanes != own->lanes) {
-    snprintf(why, sizeof(why), "it has `qps: %u`, and we have %u; both need the same", peer->lanes,
-             own->lanes);
-    return refuse(endpoint, -EPROTO, why);
-  }
-  if (peer->is_split != own->is_split)
-    return refuse(
-        endpoint, -EPROTO,
-        "one end answers its peer by a queue pair of its own, and the other does not; both "
-        "ends need a domain, or neither");
-  if (peer->is_ethernet != own->is_ethernet)
-    return refuse(endpoint, -EXDEV,
-                  "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices");
-  if (peer->gid_type != own->gid_type)
-    return refuse(endpoint, -EXDEV,
-                  "one end's GID is RoCE v1, the other's RoCE v2; set gid_index, or an address as "
-                  "`device`, so that both are v2");
+  snprintf(qps, sizeof(qps), "it has `qps: %u`, and we have %u; both need the same", peer->lanes,
+           own->lanes);
+  const struct {
+    bool differs;
+    int error;
+    const char *why;
+  } faults[] = {
+      {peer->is_sender != own->is_receiver || peer->is_receiver != own->is_sender, -EPROTO,
+       own->is_sender ? "we send, and it does not receive, or sends too"
+                      : "it sends, and we do not receive, or the other way round"},
+      {peer->is_cm != own->is_cm, -EPROTO,
+       own->is_cm ? "it has `connection: exchange`, and we have rdma_cm; both need the same"
+                  : "it has `connection: rdma_cm`, and we have exchange; both need the same"},
+      {peer->sends != own->sends, -EPROTO,
+       own->sends ? "it has `operation: write`, and we have send; both need the same"
+                  : "it has `operation: send`, and we have write; both need the same"},
+      {peer->lanes != own->lanes, -EPROTO, qps},
+      {peer->is_split != own->is_split, -EPROTO,
+       "one end answers its peer by a queue pair of its own, and the other does not; both ends "
+       "need a domain, or neither"},
+      {peer->is_ethernet != own->is_ethernet, -EXDEV,
+       "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices"},
+      {peer->gid_type != own->gid_type, -EXDEV,
+       "one end's GID is RoCE v1, the other's RoCE v2; set gid_index, or an address as `device`, "
+       "so that both are v2"},
+  };
+  for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+    if (faults[i].differs)
+      return refuse(endpoint, faults[i].error, faults[i].why);
   return check_families(endpoint, peer);
 }
 
@@ -98,7 +96,8 @@ static bool is_taken(const struct pst_endpoint *endpoint, const struct rc_blob *
   for (uint32_t i = 0; i < places->room; i++) {
     const struct pst_endpoint *other = places->all[i].at;
     if (other && other != endpoint && other->state != RC_NEW && other->state != RC_OVER &&
-        other->peer.qpn == peer->qpn && memcmp(other->peer.gid, peer->gid, sizeof(peer->gid)) == 0)
+        other->peer.qps[0].qpn == peer->qps[0].qpn &&
+        memcmp(other->peer.gid, peer->gid, sizeof(peer->gid)) == 0)
       return true;
   }
   return false;
@@ -165,19 +164,70 @@ int rc_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *ad
   }
   if (!endpoint->cm)
     return rc_set_up_soon(endpoint);
-  rc_cm_connect(endpoint);
+  endpoint->device->cm->connect(endpoint);
   return 0;
+}
+
+/* Both ends come to the same answer. */
+bool rc_says_hello(const struct pst_endpoint *endpoint)
+{
+  const struct rc_blob *own = &endpoint->own, *peer = &endpoint->peer;
+  int order = memcmp(own->gid, peer->gid, sizeof(own->gid));
+
+  /* By rdma_cm who connects: the other one is ready before the kernel tells this one that it is. */
+  if (endpoint->cm && own->is_sender != own->is_receiver)
+    return own->is_sender;
+  return order ? order < 0 : own->qps[0].qpn < peer->qps[0].qpn;
+}
+
+void rc_connected(struct pst_endpoint *endpoint)
+{
+  char words[512];
+
+  /* The peer's hello may be here as soon as the queue pair is in RTR, and is said once. */
+  if (endpoint->state == RC_SETTING_UP && !endpoint->reconnect.by_ns)
+    endpoint->is_heard_early = true;
+  if (endpoint->state != RC_GREETING || endpoint->reconnect.by_ns)
+    return;
+  endpoint->state = RC_CONNECTED;
+  endpoint->tell_connected = true;
+  rc_describe(endpoint, words, sizeof(words));
+  RC_LOG(endpoint->device, PST_LOG_DEBUG, "%s: connected: %s", endpoint->label, words);
+  endpoint->heard_ns = rc_now_ns(endpoint->device);
+  rc_due(endpoint->worker, 0);
+  rc_pend(endpoint);
+}
+
+void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *heard)
+{
+  heard->is_heard = true;
+  for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+    if (!lane->is_heard)
+      return;
+  rc_connected(endpoint);
+}
+
+static int say_hellos(struct pst_endpoint *endpoint)
+{
+  const bool says = rc_says_hello(endpoint);
+  int rc = 0;
+
+  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++) {
+    if (lane->sets_up && says && rc == 0)
+      rc = rc_lane_say(endpoint, lane, RC_HELLO);
+    lane->sets_up = false;
+  }
+  return rc;
 }
 
 void rc_greet(struct pst_endpoint *endpoint)
 {
-  const bool is_first = !endpoint->lanes || endpoint->lanes[0].sets_up;
   char why[256];
 
   atomic_store_explicit(&endpoint->setup, 0, memory_order_relaxed);
-  if (is_first)
-    endpoint->is_erred = false;
-  rc_lanes_are_up(endpoint);
+  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+    if (lane->sets_up)
+      lane->is_erred = lane->greets_again = false;
   if (endpoint->is_failed)
     rc_queue_error(endpoint);
   if (endpoint->state != RC_SETTING_UP || endpoint->closing.mode)
@@ -197,20 +247,21 @@ void rc_greet(struct pst_endpoint *endpoint)
   endpoint->state = RC_GREETING;
   if (endpoint->is_heard_early)
     rc_connected(endpoint);
-  int rc = rc_lanes_greet(endpoint);
-  if (rc == 0 && is_first && rc_says_hello(endpoint))
-    rc = rc_queue_own(endpoint, RC_HELLO, NULL, 0, 0, 0);
+  int rc = say_hellos(endpoint);
   if (rc < 0)
     rc_fail(endpoint, rc, "ibv_post_send of the hello");
 }
 
-void rc_greet_again(struct pst_endpoint *endpoint, bool is_first)
+void rc_greet_again(struct pst_endpoint *endpoint)
 {
-  if (is_first)
-    endpoint->sq_told = endpoint->sq_done = endpoint->sq_head;
-  if (is_first && endpoint->lanes)
-    endpoint->lanes[0].sets_up = true;
-  int rc = rc_set_up_soon(endpoint);
-  if (rc < 0)
-    rc_fail(endpoint, rc, "no memory to connect with");
+  bool again = false;
+
+  if (endpoint->closing.mode || endpoint->is_failed ||
+      atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 0)
+    return;
+  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+    if (lane->greets_again && rc_lane_is_empty(lane))
+      lane->sets_up = again = true;
+  if (again)
+    rc_set_up_again(endpoint);
 }

@@ -10,7 +10,6 @@
 #include <endian.h>
 
 #include "rc.h"
-#include "shared.h"
 
 /* Whether there is credit to give. */
 static bool has_some(const struct rc_rx *rx)
@@ -60,10 +59,7 @@ static int restore_receives(struct pst_endpoint *endpoint)
     return rc_shared_post(endpoint->shared);
   if (endpoint->rx->sends)
     return rc_slots_post_back(endpoint);
-  uint32_t missing = endpoint->receive_buffers ? 0 : endpoint->rq_size - endpoint->rq_posted;
-
-  int rc = missing ? rc_receives_post(endpoint, missing) : 0;
-  return rc == 0 ? rc_lanes_restore(endpoint) : rc;
+  return rc_receives_restore(endpoint);
 }
 
 void rc_credit_send(struct pst_endpoint *endpoint)
@@ -88,7 +84,7 @@ void rc_credit_send(struct pst_endpoint *endpoint)
                             .length = n * (uint32_t)sizeof(struct rc_run),
                             .lkey = endpoint->credit_mr ? endpoint->credit_mr->lkey : 0};
     rx->credits_sent++;
-    rc = rc_queue_own(endpoint, RC_CREDIT, &bytes, 0, 0, 0);
+    rc = rc_queue_own(endpoint, RC_CREDIT, &bytes);
   }
   if (rc < 0)
     rc_fail(endpoint, rc, "posting credits");

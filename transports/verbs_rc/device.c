@@ -2,15 +2,9 @@
 /* Devices, what they allow, and registrations. */
 #include <stdio.h>
 
-#include "cm.h"
 #include "rc.h"
 
 #define SOFT_ROCE_VENDOR 0xffffffu
-
-static uint32_t smaller(uint64_t a, uint64_t b)
-{
-  return (uint32_t)(a < b ? a : b);
-}
 
 static int refuse(struct pst_device *device, const char *call)
 {
@@ -59,7 +53,7 @@ static int read_device(struct pst_device *device)
            device->attr.max_srq_sge);
     return -EOPNOTSUPP;
   }
-  device->message_max = smaller(port.max_msg_sz ? port.max_msg_sz : UINT32_MAX, RC_BYTES_MAX);
+  device->message_max = rc_smaller(port.max_msg_sz ? port.max_msg_sz : UINT32_MAX, RC_BYTES_MAX);
   device->capabilities = RC_CAPABILITIES;
   if (device->attr.max_qp_rd_atom < 1 || device->attr.max_qp_init_rd_atom < 1)
     device->capabilities &= ~(uint64_t)(PST_CAP_READ | PST_CAP_WRITE | PST_CAP_ATOMIC);
@@ -69,7 +63,7 @@ static int read_device(struct pst_device *device)
   int sges = device->attr.max_sge_rd > 0 && device->attr.max_sge_rd < device->attr.max_sge
                  ? device->attr.max_sge_rd
                  : device->attr.max_sge;
-  device->pieces_max = smaller((uint64_t)sges, RC_PIECES_MAX);
+  device->pieces_max = rc_smaller((uint64_t)sges, RC_PIECES_MAX);
   device->mtu = port.active_mtu;
   if (wish && vb_mtu_of(wish) < device->mtu)
     device->mtu = vb_mtu_of(wish);
@@ -94,7 +88,7 @@ static void read_options(struct pst_device *device, const struct pst_options *op
   device->sends = strcmp(host->option_string(options, "operation"), "send") == 0;
   device->reconnect_ns = host->option_uint(options, "reconnect");
   device->keepalive_ns = host->option_uint(options, "keepalive");
-  device->uses_cm = host->option_uint(options, "connection") == 1;
+  device->cm = host->option_uint(options, "connection") == 1 ? &rc_cm : NULL;
   device->cm_port = (uint16_t)host->option_uint(options, "cm_port");
   device->initial = host->option_uint(options, "first_sequence");
   device->qps = (uint32_t)host->option_uint(options, "qps");
@@ -121,12 +115,12 @@ int rc_open(const struct pst_host *host, const struct pst_open_params *params,
                     : -1;
   int rc = vb_open(host, host->option_string(in.options, "device"),
                    (uint32_t)host->option_uint(in.options, "port"), gid, &made->open);
-  if (rc == 0 && made->uses_cm)
-    rc = rc_cm_check(made);
+  if (rc == 0 && made->cm)
+    rc = made->cm->check(made);
   if (rc == 0)
     rc = read_device(made);
   if (rc == 0)
-    rc = rc_domains_open(made);
+    rc = rc_domain_open(&made->own, made, 0);
   if (rc < 0) {
     rc_close(made);
     return rc;
@@ -142,14 +136,12 @@ void rc_close(struct pst_device *device)
 {
   if (!device)
     return;
-  rc_domains_close(device);
+  rc_domain_close(&device->own);
   vb_open_close(&device->open);
   pthread_mutex_destroy(&device->domains_lock);
   pthread_mutex_destroy(&device->events);
   free(device);
 }
-
-/* ---- Registrations -------------------------------------------------------------------- */
 
 /* Registered for a ring and nothing else: as the ring will be, which then takes it, and is
  * registered no second time, if it takes all of it. */

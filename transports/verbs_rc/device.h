@@ -15,7 +15,6 @@
 
 #include "../verbs/counters.h"
 #include "../verbs/device.h"
-#include "../verbs/memlock.h"
 #include "../verbs/mr.h"
 #include "../verbs/path.h"
 #include "../verbs/status.h"
@@ -40,7 +39,7 @@
 #define RC_LANES_MAX 8u
 #define RC_LANE_OWN 2u /* a hello and a farewell under way */
 #define RC_REMOTE_BYTES 40u
-#define RC_SCRATCH_BYTES 64u /* behind the control buffers */
+#define RC_SCRATCH_BYTES 64u
 #define RC_REMOTE_ACCESS                                                                           \
   (PST_ACCESS_REMOTE_READ | PST_ACCESS_REMOTE_WRITE | PST_ACCESS_REMOTE_ATOMIC)
 #define RC_RING_RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
@@ -49,6 +48,8 @@
 #define RC_FLUSH_NS UINT64_C(1000000000) /* a failed queue pair may take to give all back */
 
 #define RC_LOG(device, level, ...) (device)->host->log((device)->host, (level), __VA_ARGS__)
+
+struct rc_cm_ops;
 
 /* A protection domain, domain.c: what the peer, or peers, of one number may reach. */
 struct rc_domain {
@@ -76,14 +77,14 @@ struct pst_device {
   uint64_t capabilities;
   int relaxed; /* IBV_ACCESS_RELAXED_ORDERING or 0 */
   uint64_t keepalive_ns;
-  uint64_t reconnect_ns; /* 0: a connection that failed is over */
-  bool uses_cm;          /* connections by rdma_cm */
-  uint16_t cm_port;      /* that worker 0 listens at; 0: any */
-  bool sends;            /* messages are SENDs, not WRITEs */
-  uint32_t qps;          /* of an endpoint that sends or receives */
-  bool shares;           /* endpoints of a worker share receives */
-  bool is_soft;          /* soft-RoCE */
-  uint64_t initial;      /* what sequence 0 travels as: a test's */
+  uint64_t reconnect_ns;      /* 0: a connection that failed is over */
+  const struct rc_cm_ops *cm; /* connections by rdma_cm; NULL: by exchange */
+  uint16_t cm_port;           /* that worker 0 listens at; 0: any */
+  bool sends;                 /* messages are SENDs, not WRITEs */
+  uint32_t qps;               /* of an endpoint that sends or receives */
+  bool shares;                /* endpoints of a worker share receives */
+  bool is_soft;               /* soft-RoCE */
+  uint64_t initial;           /* what sequence 0 travels as: a test's */
   char carrier[48];
   char counter_folder[320];
   const char *counter_host;                 /* NULL: none */
@@ -115,6 +116,11 @@ struct pst_mr {
   bool is_cpu_readable;
   const struct pst_region *region; /* the host's: it outlives this */
 };
+
+static inline uint32_t rc_smaller(uint64_t a, uint64_t b)
+{
+  return (uint32_t)(a < b ? a : b);
+}
 
 static inline uint64_t rc_now_ns(const struct pst_device *device)
 {

@@ -14,7 +14,7 @@ bool rc_domain_is_one(const struct pst_device *device)
   return device->shares && device->is_soft;
 }
 
-static int open_domain(struct rc_domain *domain, struct pst_device *device, uint64_t number)
+int rc_domain_open(struct rc_domain *domain, struct pst_device *device, uint64_t number)
 {
   domain->device = device;
   domain->number = number;
@@ -31,22 +31,12 @@ static int open_domain(struct rc_domain *domain, struct pst_device *device, uint
   return 0;
 }
 
-static void close_domain(struct rc_domain *domain)
+void rc_domain_close(struct rc_domain *domain)
 {
   if (!domain->pd)
     return;
   vb_mrs_close(&domain->mrs);
   ibv_dealloc_pd(domain->pd);
-}
-
-int rc_domains_open(struct pst_device *device)
-{
-  return open_domain(&device->own, device, 0);
-}
-
-void rc_domains_close(struct pst_device *device)
-{
-  close_domain(&device->own);
 }
 
 static int find_or_open(struct pst_device *device, uint64_t number, struct rc_domain **domain)
@@ -57,7 +47,7 @@ static int find_or_open(struct pst_device *device, uint64_t number, struct rc_do
     one = one->next;
   if (!one) {
     one = calloc(1, sizeof(*one));
-    int rc = one ? open_domain(one, device, number) : -ENOMEM;
+    int rc = one ? rc_domain_open(one, device, number) : -ENOMEM;
     if (rc < 0) {
       free(one);
       return rc;
@@ -98,6 +88,29 @@ void rc_domain_give(struct rc_domain *domain)
   pthread_mutex_unlock(&device->domains_lock);
   if (!is_last)
     return;
-  close_domain(domain);
+  rc_domain_close(domain);
   free(domain);
+}
+
+int rc_pin(struct rc_domain *domain, const char *label, const char *what, void *at, size_t bytes,
+           struct ibv_mr **mr)
+{
+  char why[400];
+
+  *mr = vb_pin(&domain->mrs, at, bytes, IBV_ACCESS_LOCAL_WRITE);
+  if (*mr)
+    return 0;
+  int rc = vb_call_error(errno);
+  vb_mr_refusal(&domain->mrs, -rc, bytes, why, sizeof(why));
+  RC_LOG(domain->device, PST_LOG_ERROR, "%s%sibv_reg_mr of %zu bytes for %s: %s: %s",
+         label ? label : "", label ? ": " : "", bytes, what, strerror(-rc), why);
+  return rc;
+}
+
+int rc_pages_open(struct rc_domain *domain, const char *label, const char *what, size_t bytes,
+                  uint8_t **pages, struct ibv_mr **mr)
+{
+  if (!*pages && (*pages = vb_pages_alloc(bytes)) != NULL)
+    memset(*pages, 0, bytes);
+  return *pages ? rc_pin(domain, label, what, *pages, bytes, mr) : -ENOMEM;
 }

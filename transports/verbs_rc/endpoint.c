@@ -2,9 +2,7 @@
 /* Endpoints: opened, told, and freed. */
 #include <stdio.h>
 
-#include "cm.h"
 #include "rc.h"
-#include "shared.h"
 
 static int check(struct pst_worker *worker, const struct pst_endpoint_params *in)
 {
@@ -98,8 +96,6 @@ static void describe_self(struct pst_endpoint *endpoint)
       .mtu = (uint8_t)device->mtu,
       .rd_atomic = (uint8_t)(device->attr.max_qp_rd_atom < 16 ? device->attr.max_qp_rd_atom : 16),
       .lid = device->open.port->lid,
-      .qpn = endpoint->qp->qp_num,
-      .psn = endpoint->psn,
       .is_sender = endpoint->tx != NULL,
       .is_receiver = endpoint->rx != NULL,
       .is_rma = endpoint->roles & PST_ROLE_RMA,
@@ -108,17 +104,11 @@ static void describe_self(struct pst_endpoint *endpoint)
       .is_split = endpoint->is_split};
   memcpy(own->gid, device->open.gid.raw, sizeof(own->gid));
   own->lanes = (uint8_t)endpoint->lane_count;
-  for (uint32_t i = 1; i < endpoint->lane_count; i++) {
-    own->more[i - 1].qpn = endpoint->lanes[i].qp->qp_num;
-    own->more[i - 1].psn = endpoint->lanes[i].psn;
-  }
-  if (endpoint->is_split) {
-    own->responders[0].qpn = endpoint->responder->qp_num;
-    own->responders[0].psn = endpoint->responder_psn;
-    for (uint32_t i = 1; i < endpoint->lane_count; i++) {
-      own->responders[i].qpn = endpoint->lanes[i].responder->qp_num;
-      own->responders[i].psn = endpoint->lanes[i].responder_psn;
-    }
+  for (uint32_t i = 0; i < endpoint->lane_count; i++) {
+    const struct rc_lane *lane = &endpoint->lanes[i];
+    own->qps[i] = (struct rc_qp_address){lane->qp->qp_num, lane->psn};
+    if (endpoint->is_split)
+      own->responders[i] = (struct rc_qp_address){lane->responder->qp_num, lane->responder_psn};
   }
   if (endpoint->tx) {
     own->initial = device->initial;
@@ -157,8 +147,8 @@ static int open_parts(struct pst_endpoint *endpoint, const struct pst_endpoint_p
     rc = rc_queue_open(endpoint, in->pieces);
   if (rc == 0)
     describe_self(endpoint);
-  if (rc == 0 && endpoint->device->uses_cm)
-    rc = rc_cm_open(endpoint);
+  if (rc == 0 && endpoint->device->cm)
+    rc = endpoint->device->cm->open(endpoint);
   return rc;
 }
 
@@ -204,9 +194,7 @@ int rc_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params
   made->failed_from = made->refused_at = RC_NEVER;
   made->lane_count = 1;
   made->connect_by_ns = made->closing.deadline_ns = RC_NEVER;
-  made->psn = rc_random_psn();
   snprintf(made->label, sizeof(made->label), "%s", in.label ? in.label : "endpoint");
-  made->responder_psn = rc_random_psn();
   rc = open_domain(made, &in);
   if (rc == 0)
     rc = open_parts(made, &in);
@@ -224,7 +212,8 @@ void rc_endpoint_free(struct pst_endpoint *endpoint)
 
   /* The peer writes no more before its slots become another's. */
   rc_queue_close(endpoint);
-  rc_cm_close(endpoint);
+  if (endpoint->cm)
+    endpoint->device->cm->close(endpoint);
   if (endpoint->rx && endpoint->rx->ring)
     rc_ring_unshare(endpoint->rx->ring, endpoint);
   if (endpoint->has_place)

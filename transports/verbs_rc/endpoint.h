@@ -27,6 +27,11 @@ struct rc_run {
   uint32_t count;
 };
 
+/* A queue pair as its peer names it. */
+struct rc_qp_address {
+  uint32_t qpn, psn;
+};
+
 /* What a peer's address says, blob.c. */
 struct rc_blob {
   bool is_ethernet;
@@ -34,8 +39,6 @@ struct rc_blob {
   uint8_t mtu; /* enum ibv_mtu */
   uint8_t rd_atomic;
   uint16_t lid;
-  uint32_t qpn;
-  uint32_t psn;
   uint8_t gid[16];
   bool is_cm;
   uint16_t cm_port;  /* that it is asked at; 0: it is not */
@@ -45,14 +48,10 @@ struct rc_blob {
   bool is_rma;
   bool sends; /* SENDs into receives that name the slots */
   bool reconnects;
-  uint8_t lanes; /* queue pairs; of the first `qpn` and `psn`, of the others these */
-  struct {
-    uint32_t qpn, psn;
-  } more[RC_LANES_MAX - 1];
+  uint8_t lanes; /* queue pairs */
+  struct rc_qp_address qps[RC_LANES_MAX];
   bool is_split; /* the above ask, and these answer: of each, in its order */
-  struct {
-    uint32_t qpn, psn;
-  } responders[RC_LANES_MAX];
+  struct rc_qp_address responders[RC_LANES_MAX];
   uint64_t initial;                         /* sender */
   uint32_t control_receives, control_bytes; /* for credit: how many, how large */
   uint64_t address;                         /* receiver: of slot 0's payload; and so on */
@@ -80,7 +79,6 @@ struct rc_rx {
   uint32_t share;
   bool sends;
   uint32_t ungranted; /* of SENDs: slots that are posted and not yet granted */
-  struct ibv_sge sges[RC_POLL_BATCH];
   /* Slots, in the order in which they are filled: those before `given` are granted, those from it
    * on were released and are not yet granted again. */
   struct rc_fifo line;
@@ -124,20 +122,23 @@ struct rc_arrival {
   uint32_t number; /* the immediate data */
 };
 
-/* One of several queue pairs, multi_qp.c. Of the first, which is the endpoint's own, some of it
- * stands with the endpoint. */
+/* One of an endpoint's queue pairs, lanes.c. It asks and answers by one; or it is split: `qp` asks,
+ * in the device's own domain, where all is that it sends from, and is asked nothing; `responder`
+ * answers, in the peer's. */
 struct rc_lane {
   struct ibv_qp *qp, *responder;
   uint32_t psn, responder_psn;
-  uint32_t rq_size, rq_posted; /* not of the first */
-  uint32_t own;                /* hellos and farewells under way; not of the first */
-  uint64_t done;               /* its requests before this one are complete */
-  uint64_t failed_from;        /* likewise */
-  uint64_t flushed;            /* likewise, once it is to be had again: given back */
-  uint32_t said;               /* by the peer's hello, then */
-  struct rc_arrival *arrived;
+  /* Receives. Where they are shared, shared.c, what is reserved of them, and 1 as long as the queue
+   * pair may have some. */
+  uint32_t rq_size, rq_posted;
+  uint32_t own;  /* hellos and farewells under way, beside the send queue */
+  uint64_t done; /* its requests before this one are complete; kept where there are several */
+  uint64_t failed_from; /* its requests from this one on failed */
+  uint64_t flushed;     /* of a connection that begins anew: those before it were given back */
+  uint32_t said;        /* by the peer's hello, then */
+  struct rc_arrival *arrived; /* of several queue pairs: those that wait for their turn */
   uint32_t arrived_head, arrived_tail, arrived_mask;
-  bool is_erred;     /* not of the first */
+  bool is_erred;     /* the queue pair is in ERR */
   bool sets_up;      /* a deferred work is to take it to RTS, or does */
   bool greets_again; /* once what was posted is flushed */
   bool is_heard;     /* the peer has been, on it */
@@ -154,14 +155,11 @@ struct rc_reconnect {
   uint64_t again_ns;   /* when to try again, at the earliest */
   uint64_t began_ns;
   uint64_t flushed;         /* of the send queue: what the device has given back */
-  uint32_t hellos;          /* that it has not */
   uint64_t count, repeated; /* connections had again, messages sent again */
   bool is_greeted;          /* a hello comes before all else, from either end */
-  uint32_t said;            /* by the peer's hello; of several queue pairs each has its own */
-  bool has_said;
-  bool is_lost;      /* it has failed once more, before it was set up */
-  bool is_answered;  /* of several: all hellos were heard, and answered */
-  bool is_confirmed; /* of several: the peer has heard the answers */
+  bool is_lost;             /* it has failed once more, before it was set up */
+  bool is_answered;         /* of several: all hellos were heard, and answered */
+  bool is_confirmed;        /* of several: the peer has heard the answers */
 };
 
 struct pst_endpoint {
@@ -178,16 +176,14 @@ struct pst_endpoint {
   char label[64];
   struct pst_mr *mostly; /* what a sender will mostly send from */
 
-  /* Both ask and answer by one queue pair; or it is split: `qp` asks, in the device's own domain,
-   * where all is that it sends from, and is asked nothing; `responder` answers, in the peer's. */
-  struct ibv_qp *qp, *responder;
+  struct rc_lane lanes[RC_LANES_MAX];
+  uint32_t lane_count; /* of them, one at least */
   bool is_split;
   struct rc_domain *domain; /* what the peer may reach */
   struct rc_domain *local;  /* what requests name */
   struct rc_cm *cm;         /* NULL: the connection is not rdma_cm's */
-  uint32_t psn, responder_psn;
-  uint32_t max_inline;     /* of all its queue pairs */
-  struct ibv_qp_cap given; /* the queues of the first, as the device made them */
+  uint32_t max_inline;      /* of all its queue pairs */
+  struct ibv_qp_cap given;  /* the queues of the first, as the device made them */
   struct rc_blob own, peer;
   enum rc_state state;
   _Atomic int setup; /* of the deferred work: 0 none, 1 under way, 2 through */
@@ -207,11 +203,9 @@ struct pst_endpoint {
   int first_error;
   int error;
 
-  uint32_t rq_size;
-  uint32_t rq_posted;
-  uint32_t credit_depth, credit_bytes;     /* messages of credit, of either direction */
-  struct ibv_recv_wr again[RC_POLL_BATCH]; /* receives without buffers, linked */
-  uint8_t *control;          /* a receiver's credit messages, a sender's receive buffers, scratch */
+  uint32_t credit_depth, credit_bytes; /* messages of credit, of either direction */
+  struct rc_receives receives;         /* without buffers, or for SENDs into slots */
+  uint8_t *control;          /* a receiver's credit messages, a sender's receive buffers */
   uint32_t receive_buffers;  /* a sender has one for each receive; else none */
   struct ibv_mr *control_mr; /* of `domain` */
   struct ibv_mr *credit_mr;  /* likewise, or of `local`; NULL: credit is sent inline */
@@ -222,19 +216,13 @@ struct pst_endpoint {
   struct pst_remote *written;   /* the last that a WRITE named: it may; NULL: none since a FLUSH */
   struct pst_remote *unflushed; /* those that were written since, and may be read: a list */
 
-  /* Several queue pairs; NULL and 1: the one above is all. */
-  struct rc_lane *lanes;
-  uint32_t lane_count;
-  uint32_t lane_room;  /* completions of the others */
-  uint64_t striped;    /* messages posted */
-  uint64_t rma_before; /* one-sided requests are before this index */
+  uint32_t completions; /* that there may be at a time, of all its queue pairs */
+  uint64_t striped;     /* messages posted, of several queue pairs */
+  uint64_t rma_before;  /* one-sided requests are before this index */
 
-  /* Receives that are shared, shared.c: rq_size is what it has reserved, and rq_posted 1 as long as
-   * its queue pair may have some of them. NULL: it has its own. */
-  struct rc_shared *shared;
+  struct rc_shared *shared; /* receives, shared.c; NULL: it has its own */
   struct pst_endpoint *next_numbered;
-  uint32_t number; /* of the queue pair, by which completions are told apart */
-  bool has_reserved, is_named;
+  uint32_t number;       /* of the queue pair, by which completions are told apart; 0: not yet */
   _Atomic bool last_wqe; /* it takes no more, as its device says */
   bool has_flushed;      /* likewise, as what was posted in ERR says: the one of this wr_id */
   uint32_t last_sends;   /* how many such were ever posted */
@@ -252,9 +240,8 @@ struct pst_endpoint {
   uint64_t heard_done;   /* sq_done and arrivals by then */
   uint64_t heard_arrivals;
   uint64_t arrivals;
-  uint64_t over_ns;  /* when it was over */
-  uint64_t late_at;  /* worker->empties when it was late to give all back, + 1 */
-  uint64_t farewell; /* index of ours + 1; 0: none */
+  uint64_t over_ns; /* when it was over */
+  uint64_t late_at; /* worker->empties when it was late to give all back, + 1 */
   struct pst_closing closing;
   int gone_status;
   bool owed; /* by then: whether the peer owed an answer */
@@ -263,11 +250,9 @@ struct pst_endpoint {
   bool is_refused; /* its device takes no more, though there is room: it is not had again */
   bool is_cut;     /* completions that still come are of nothing */
   bool peer_left;  /* by farewell */
-  bool is_erred;   /* the queue pair is in ERR */
   bool wants_room, wants_queue, wants_rma_done, has_told_room;
   bool has_place;
   bool is_heard_early; /* while a deferred work was still setting the queue pair up */
-  bool greets_again;   /* once what was posted is flushed */
   bool is_pending;
   struct pst_endpoint *next_pending;
 };

@@ -3,17 +3,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "endpoint.h"
 #include "rc.h"
-#include "shared.h"
-#include "worker.h"
 
 void rc_event_text(int event, char *text, size_t size)
 {
   const struct vb_status *what = vb_event(event);
 
-  snprintf(text, size, "%s: %s. Usual reasons: %s. Check: %s", what->name, what->cause,
-           what->reasons, what->checks);
+  snprintf(text, size, "%s: ", what->name);
+  vb_status_text_add(what, text, size);
 }
 
 /* A warning where there is something to look at. */

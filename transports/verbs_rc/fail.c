@@ -2,7 +2,6 @@
 /* A connection fails: it is over, or, with `reconnect`, begins anew. */
 #include <stdio.h>
 
-#include "cm.h"
 #include "rc.h"
 
 /* Counters of port and host as they were when connections began, for the words of those that fail.
@@ -81,7 +80,7 @@ static void say_failed(const struct pst_endpoint *endpoint, enum pst_log_level l
          "%s: the connection from %s port %u to %s (QP %u) failed: %s (%s). Counters of port and "
          "host since the connection began: %s. %s%s%s",
          endpoint->label, device->open.info->name, device->open.port->number, peer,
-         endpoint->peer.qpn, why, strerror(-status), counters, device->open.gid_reason,
+         endpoint->peer.qps[0].qpn, why, strerror(-status), counters, device->open.gid_reason,
          then[0] ? ". " : "", then);
 }
 
@@ -150,7 +149,7 @@ void rc_reconnect_again(struct pst_endpoint *endpoint, uint64_t in_ns)
   rc_reconnect_within(endpoint, in_ns);
   rc_queue_error(endpoint);
   if (endpoint->cm)
-    rc_cm_drop(endpoint);
+    endpoint->device->cm->drop(endpoint);
   rc_pend(endpoint);
 }
 
@@ -171,7 +170,9 @@ void rc_reconnect_end(struct pst_endpoint *endpoint, int error)
   if (endpoint->failed_from == RC_NEVER)
     endpoint->failed_from = endpoint->sq_done;
   endpoint->sq_done = rc_given_back(endpoint);
-  rc_lanes_reconnect_end(endpoint);
+  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+    if (lane->flushed > lane->done)
+      lane->done = lane->flushed;
 }
 
 void rc_forget_room(struct pst_endpoint *endpoint)

@@ -9,12 +9,6 @@
 #include <penstock/page.h>
 
 #include "rc.h"
-#include "shared.h"
-
-static uint32_t smaller(uint64_t a, uint64_t b)
-{
-  return (uint32_t)(a < b ? a : b);
-}
 
 /* At most as many endpoints as `each` of the device's `has`, but for those that are `taken`, allow.
  * 0: it does not say how many it has. */
@@ -52,12 +46,12 @@ static void bound_peers(const struct pst_device *device, struct pst_limits *limi
   const struct pst_plan *plan = &device->plan;
   struct pst_ring ring = {0};
   struct rc_rx rx = {.ring = &ring,
-                     .share = smaller(plan->ring_slots / plan->rings, limits->slots_max)};
+                     .share = rc_smaller(plan->ring_slots / plan->rings, limits->slots_max)};
   struct rc_tx tx = {0};
   struct pst_endpoint like = {.device = (struct pst_device *)device,
                               .tx = &tx,
                               .rx = &rx,
-                              .requests_max = smaller(plan->requests, limits->requests_max),
+                              .requests_max = rc_smaller(plan->requests, limits->requests_max),
                               .lane_count = device->qps};
 
   rc_queue_sizes(&like);
@@ -66,9 +60,9 @@ static void bound_peers(const struct pst_device *device, struct pst_limits *limi
     bound(limits, "max_pd", attr->max_pd, 1, 1);
   bound(limits, "max_mr", attr->max_mr, 0, 2); /* its ring, its credit */
   /* One worker has them all. */
-  bound(limits, "max_cqe", attr->max_cqe, 0, rc_queue_completions(&like));
+  bound(limits, "max_cqe", attr->max_cqe, 0, like.completions);
   if (device->shares)
-    bound_by_shared(limits, device, like.rq_size);
+    bound_by_shared(limits, device, like.lanes[0].rq_size);
 }
 
 static void bound_endpoints(const struct pst_device *device, struct pst_limits *limits)
@@ -83,7 +77,7 @@ static void bound_endpoints(const struct pst_device *device, struct pst_limits *
     bound_peers(device, limits);
   bound(limits, "max_qp", attr->max_qp, 0, has_messages ? device->qps : 1);
   bound(limits, "max_mr", attr->max_mr, 0, 1);
-  limits->endpoints_max = smaller(limits->device_endpoints_max, RC_PLACES);
+  limits->endpoints_max = rc_smaller(limits->device_endpoints_max, RC_PLACES);
   if (!rc_domain_is_one(device) && attr->max_pd > 0)
     limits->domains_max = attr->max_pd > 1 ? (uint32_t)attr->max_pd - 1 : 1;
 }
@@ -102,9 +96,9 @@ int rc_limits(struct pst_device *device, struct pst_limits *limits)
       .rma_max = device->capabilities & PST_CAP_READ ? device->message_max : 0,
       .slot_alignment = 1,
       .slots_min = 1,
-      .slots_max = smaller(receives, RC_SLOTS_MAX),
-      .workers_max = smaller((uint64_t)attr->max_cq, RC_WORKERS_MAX),
-      .requests_max = smaller(room, RC_REQUESTS_MAX),
+      .slots_max = rc_smaller(receives, RC_SLOTS_MAX),
+      .workers_max = rc_smaller((uint64_t)attr->max_cq, RC_WORKERS_MAX),
+      .requests_max = rc_smaller(room, RC_REQUESTS_MAX),
       .pieces_max = device->pieces_max,
       .ring_needs = PST_NEED_EXPORT_DMABUF,
       .send_needs = PST_NEED_EXPORT_DMABUF,

@@ -8,118 +8,84 @@ static const char *const operation_choices[] = {"write", "send", NULL};
 
 static const struct pst_option options[] = {
     {
-        .name = "device",
+        VB_OPTION("device", STRING, NULL),
         .help = "RDMA device: by verbs name (mlx5_0), netdev (eth0), address of this host "
                 "(192.0.2.1) or PCI address (3b:00.0). An address or netdev chooses the GID, too. "
                 "Empty: the only one with an active port.",
-        .type = PST_OPTION_STRING,
         .max = 63,
-        .scope = PST_SCOPE_DEVICE,
     },
     {
-        .name = "port",
+        VB_OPTION("port", UINT, "0"),
         .help = "Port of the device, from 1. 0: the first active one.",
-        .default_value = "0",
-        .type = PST_OPTION_UINT,
         .max = 255,
-        .scope = PST_SCOPE_DEVICE,
     },
     {
-        .name = "gid_index",
+        VB_OPTION("gid_index", UINT, NULL),
         .help = "Entry of the port's GID table. Empty: the one of the address or netdev that "
                 "`device` names; else RoCE v2 and IPv4 before others.",
-        .type = PST_OPTION_UINT,
         .max = 255,
-        .scope = PST_SCOPE_DEVICE,
     },
     {
-        .name = "operation",
+        VB_OPTION("operation", ENUM, "write"),
         .help = "How a message travels. write: RDMA WRITE with immediate data into a slot that the "
                 "sender chooses. send: SEND into a slot that the receiver has posted; no peer "
                 "writes into its memory. Both ends need the same. Endpoints that send and receive "
                 "(nodes) have write in any case.",
-        .default_value = "write",
         .choices = operation_choices,
-        .type = PST_OPTION_ENUM,
-        .scope = PST_SCOPE_DEVICE,
     },
     VB_PATH_OPTIONS,
     {
-        .name = "connection",
+        VB_OPTION("connection", ENUM, "exchange"),
         .help = "How queue pairs find each other. exchange: by addresses over the control channel. "
                 "rdma_cm: by the kernel's connection manager, which takes path and hop limit from "
                 "the host's routes, and tells at once when a peer's process is gone; RoCE only. "
                 "Both ends need the same.",
-        .default_value = "exchange",
         .choices = connection_choices,
-        .type = PST_OPTION_ENUM,
-        .scope = PST_SCOPE_DEVICE,
     },
     {
-        .name = "cm_port",
+        VB_OPTION("cm_port", UINT, "0"),
         .help = "rdma_cm: the port that a receiver listens at, in the kernel's RDMA port space; "
                 "worker n listens at n more. 0: any that is free.",
-        .default_value = "0",
-        .type = PST_OPTION_UINT,
         .max = 65535,
-        .scope = PST_SCOPE_DEVICE,
     },
     {
-        .name = "relaxed_ordering",
+        VB_OPTION("relaxed_ordering", BOOL, "false"),
         .help = "Let the device's writes into memory overtake one another "
                 "(IBV_ACCESS_RELAXED_ORDERING), which some hosts need for full speed. A message is "
                 "still reported only once all its bytes are there.",
-        .default_value = "false",
-        .type = PST_OPTION_BOOL,
-        .scope = PST_SCOPE_DEVICE,
     },
     {
-        .name = "keepalive",
+        VB_OPTION("keepalive", DURATION, "1 s"),
         .help = "How long a connection may be silent before it is probed. A peer that is gone is "
                 "noticed after keepalive + timeout * (retry_cnt + 1), 1.5 s by default, though "
                 "nothing is sent to it. 0: no probes.",
-        .default_value = "1 s",
-        .type = PST_OPTION_DURATION,
-        .scope = PST_SCOPE_DEVICE,
     },
     {
-        .name = "reconnect",
+        VB_OPTION("reconnect", DURATION, "0"),
         .help = "How long to try to re-establish a failed connection; unacknowledged messages are "
                 "resent. One try takes timeout * (retry_cnt + 1), with rdma_cm up to 3 s more; "
                 "allow several tries. Both ends need it, and a keepalive. 0 (default): fail at "
                 "once.",
-        .default_value = "0",
-        .type = PST_OPTION_DURATION,
-        .scope = PST_SCOPE_DEVICE,
     },
     {
-        .name = "qps",
+        VB_OPTION("qps", UINT, "1"),
         .help =
             "Queue pairs of an endpoint. Messages take turns on them and are delivered in order. "
             "For links that one queue pair does not fill. A failed queue pair takes the others "
             "with it; with `reconnect` all are re-established. Both ends need the same number, "
             "and `operation: write`.",
-        .default_value = "1",
-        .type = PST_OPTION_UINT,
         .min = 1,
         .max = 8,
-        .scope = PST_SCOPE_DEVICE,
     },
     {
-        .name = "srq",
+        VB_OPTION("srq", BOOL, "false"),
         .help = "Endpoints of a worker share one receive queue (SRQ), which saves memory with many "
                 "peers of few messages each. The device needs max_srq. May be set at either end "
                 "independently; needs `qps: 1`.",
-        .default_value = "false",
-        .type = PST_OPTION_BOOL,
-        .scope = PST_SCOPE_DEVICE,
     },
     {
-        .name = "first_sequence",
+        VB_OPTION("first_sequence", UINT, "0"),
         .help = "What sequence number 0 travels as: near 2^32 and 2^64 numbers wrap.",
-        .default_value = "0",
-        .type = PST_OPTION_UINT,
-        .scope = PST_SCOPE_DEVICE,
         .flags = PST_OPTION_TESTING,
     },
 };

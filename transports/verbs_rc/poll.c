@@ -3,9 +3,7 @@
 #include <endian.h>
 #include <stdio.h>
 
-#include "cm.h"
 #include "rc.h"
-#include "shared.h"
 
 /* The clock and events are looked at once in so many polls that brought something, or in a 64th of
  * them that found nothing: who polls rarely is to hear of them, too. */
@@ -13,10 +11,10 @@
 #define IDLE_POLL 64u
 #define BUDGET (8u * RC_POLL_BATCH) /* completions of the device's a poll takes */
 
-static void event(struct rc_out *out, const struct pst_endpoint *endpoint, uint8_t code, int status)
+/* There is room. */
+static void event(struct rc_out *out, uint64_t cookie, uint8_t code, int status)
 {
-  *out->at++ = (struct pst_completion){
-      .kind = PST_COMPLETION_EVENT, .code = code, .status = status, .endpoint = endpoint->cookie};
+  pst_event_write(out->at++, cookie, code, status);
   out->room--;
 }
 
@@ -27,12 +25,10 @@ static void tell_lost(struct pst_worker *worker, struct rc_out *out)
     return;
   worker->tells_lost = false;
   worker->has_told_lost = true;
-  *out->at++ = (struct pst_completion){
-      .kind = PST_COMPLETION_EVENT, .code = PST_EVENT_DEVICE, .status = -EIO};
-  out->room--;
+  event(out, 0, PST_EVENT_DEVICE, -EIO);
 }
 
-/* ---- What the device says -------------------------------------------------------------------- */
+/* ---- What the device says ---------------------------------------------------------------- */
 
 static void failed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
@@ -44,27 +40,13 @@ static void failed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 }
 
 /* An access that the peer refuses is told as that, not as the end of the connection that it is. */
-static int own_error(const struct pst_endpoint *endpoint, uint64_t index, const struct ibv_wc *wc)
+static bool is_access_error(const struct pst_endpoint *endpoint, uint64_t index,
+                            const struct ibv_wc *wc)
 {
   uint8_t opcode = endpoint->sent[index & endpoint->sq_mask].opcode;
   bool is_access = wc->status == IBV_WC_REM_ACCESS_ERR || wc->status == IBV_WC_REM_INV_REQ_ERR;
 
-  return is_access && opcode != 0 && opcode != PST_OP_SEND && opcode != PST_OP_FLUSH ? -EACCES : 0;
-}
-
-static void sent_of_several(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
-{
-  const uint64_t index =
-      endpoint->sq_done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)endpoint->sq_done);
-  const bool is_refused = wc->status != IBV_WC_SUCCESS && index < endpoint->sq_head &&
-                          endpoint->refused_at == RC_NEVER && own_error(endpoint, index, wc) != 0;
-
-  if (is_refused) {
-    endpoint->refused_at = index;
-    endpoint->first_error = -EACCES;
-  }
-  if (rc_lane_sent(endpoint, wc))
-    failed(endpoint, wc);
+  return is_access && opcode != 0 && opcode != PST_OP_SEND && opcode != PST_OP_FLUSH;
 }
 
 /* The device has taken the queue pair to ERR by itself: its event says why, if it is there yet. */
@@ -79,7 +61,39 @@ static void device_gave_up(struct pst_endpoint *endpoint)
 static bool is_given_up(const struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   return wc->status == IBV_WC_WR_FLUSH_ERR && endpoint->state >= RC_CONNECTED &&
-         !endpoint->is_erred && !endpoint->is_failed && !endpoint->reconnect.by_ns;
+         !endpoint->lanes[0].is_erred && !endpoint->is_failed && !endpoint->reconnect.by_ns;
+}
+
+/* A hello went to a peer that was not there yet. */
+static void greet_later(struct pst_endpoint *endpoint, struct rc_lane *lane,
+                        const struct ibv_wc *wc)
+{
+  lane->greets_again = true;
+  endpoint->hellos_lost++;
+  endpoint->hello_vendor = wc->vendor_err;
+  rc_lane_error(endpoint, lane);
+}
+
+static void refused_at(struct pst_endpoint *endpoint, struct rc_lane *lane, uint64_t index,
+                       const struct ibv_wc *wc)
+{
+  if (lane->failed_from == RC_NEVER)
+    lane->failed_from = index;
+  if (endpoint->refused_at != RC_NEVER || !is_access_error(endpoint, index, wc))
+    return;
+  endpoint->refused_at = index;
+  endpoint->first_error = -EACCES;
+}
+
+/* Of one in error that cannot be undone by a new connection. */
+static void failed_by(struct pst_endpoint *endpoint, struct rc_lane *lane, bool is_met,
+                      const struct ibv_wc *wc)
+{
+  /* By rdma_cm the peer was there when it was said. */
+  if (!is_met && wc->status == IBV_WC_RETRY_EXC_ERR && !endpoint->cm)
+    greet_later(endpoint, lane, wc);
+  else if (wc->status != IBV_WC_WR_FLUSH_ERR && !lane->greets_again)
+    failed(endpoint, wc);
 }
 
 static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
@@ -88,46 +102,35 @@ static void sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
     return;
   if (is_given_up(endpoint, wc))
     device_gave_up(endpoint);
-  if (endpoint->lanes) {
-    sent_of_several(endpoint, wc);
-    return;
-  }
-  uint64_t index =
+  struct rc_lane *lane = rc_lane_of(endpoint, wc);
+  const uint64_t index =
       endpoint->sq_done + (uint32_t)((uint32_t)wc->wr_id - (uint32_t)endpoint->sq_done);
+  const bool is_aside = index >= endpoint->sq_head, is_fine = wc->status == IBV_WC_SUCCESS;
+  const bool is_met = endpoint->state >= RC_CONNECTED;
+  const bool is_reconnecting =
+      endpoint->reconnect.by_ns || (!is_fine && rc_reconnect_for(endpoint, wc));
 
-  if (index >= endpoint->sq_head) {
-    rc_reconnect_said(endpoint, wc);
-    return;
-  }
-  if (wc->status == IBV_WC_SUCCESS) {
-    endpoint->sq_done = index + 1;
-    if (endpoint->state < RC_CONNECTED)
-      rc_connected(endpoint);
-    rc_pend(endpoint);
-    return;
-  }
-  if (endpoint->reconnect.by_ns || rc_reconnect_for(endpoint, wc)) {
-    endpoint->reconnect.flushed = index + 1;
-    rc_pend(endpoint);
-    return;
-  }
-  if (endpoint->failed_from == RC_NEVER && endpoint->state != RC_GREETING) {
-    endpoint->failed_from = endpoint->refused_at = index;
-    endpoint->first_error = own_error(endpoint, index, wc);
-  }
-  endpoint->sq_done = index + 1;
-  /* By rdma_cm the peer was there when it was said. */
-  if (endpoint->state == RC_GREETING && wc->status == IBV_WC_RETRY_EXC_ERR && !endpoint->cm) {
-    endpoint->greets_again = true;
-    endpoint->hellos_lost++;
-    endpoint->hello_vendor = wc->vendor_err;
-    rc_queue_error(endpoint);
-  } else if (wc->status != IBV_WC_WR_FLUSH_ERR && !endpoint->greets_again)
-    failed(endpoint, wc);
   rc_pend(endpoint);
+  if (is_aside)
+    lane->own--;
+  else if (is_reconnecting && !is_fine)
+    lane->flushed = index + 1;
+  else {
+    if (!is_fine && is_met)
+      refused_at(endpoint, lane, index, wc);
+    rc_lane_done(endpoint, lane, index + 1);
+  }
+  if (is_fine && !is_met)
+    rc_lane_heard(endpoint, lane);
+  if (is_reconnecting) {
+    rc_lanes_given_back(endpoint);
+    if (is_aside && !is_fine && endpoint->state == RC_GREETING)
+      rc_reconnect_again(endpoint, 0);
+  } else if (!is_fine)
+    failed_by(endpoint, lane, is_met, wc);
 }
 
-/* `lane`: by which it came, of several. */
+/* `lane`: by which it came. */
 static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc)
 {
   uint32_t said = be32toh(wc->imm_data), what = (said & 15) == RC_HELLO ? RC_HELLO : said,
@@ -139,7 +142,7 @@ static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const s
                                             : rc_receive_buffer(endpoint, buffer);
     fine = lane == endpoint->lanes && endpoint->tx && rc_credit_take(endpoint, bytes, wc->byte_len);
   } else if (fine && (what == RC_FAREWELL || what == RC_ABORTED)) {
-    if (!lane || rc_lane_left(endpoint, lane))
+    if (rc_lane_left(endpoint, lane))
       rc_left(endpoint, what == RC_FAREWELL ? 0 : -ECONNRESET);
   } else if (what != RC_HELLO)
     fine = false;
@@ -151,21 +154,9 @@ static void control(struct pst_endpoint *endpoint, struct rc_lane *lane, const s
     rc_pend(endpoint);
 }
 
-/* One of several queue pairs. */
-static void arrived_by(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc,
-                       struct rc_out *out)
-{
-  if (rc_lane_arrived(endpoint, lane, wc))
-    rc_lanes_deliver(endpoint, out);
-  else
-    rc_fail(endpoint, -EPROTO, "the peer sent a message for which it had no slot");
-}
-
 static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
                     const struct ibv_wc *wc)
 {
-  const bool greets_again = lane ? lane->greets_again : endpoint->greets_again;
-
   /* What was sent goes by another queue pair, which need not know. The event that says why may
    * come later. */
   if (endpoint->is_split && !endpoint->flushed_ns && is_given_up(endpoint, wc)) {
@@ -174,9 +165,10 @@ static void flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
   }
   if (endpoint->reconnect.by_ns)
     rc_reconnect_flushed(endpoint);
-  else if (!rc_reconnect_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR && !greets_again)
+  else if (!rc_reconnect_for(endpoint, wc) && wc->status != IBV_WC_WR_FLUSH_ERR &&
+           !lane->greets_again)
     failed(endpoint, wc);
-  if (lane || endpoint->rq_posted == 0)
+  if (lane->rq_posted == 0)
     rc_pend(endpoint);
 }
 
@@ -193,7 +185,12 @@ static void give_back(const struct pst_worker *worker, const struct ibv_wc *wc)
  * soft-RoCE takes receives and never gives them back. */
 static bool takes_receives(const struct pst_endpoint *endpoint)
 {
-  return !endpoint->is_erred && endpoint->state != RC_OVER;
+  return !endpoint->lanes[0].is_erred && endpoint->state != RC_OVER;
+}
+
+static bool is_hello(const struct ibv_wc *wc)
+{
+  return (be32toh(wc->imm_data) & 15) == RC_HELLO;
 }
 
 /* A queue pair in RTR answers the peer's hello and takes what it sends then: that waits until the
@@ -201,35 +198,44 @@ static bool takes_receives(const struct pst_endpoint *endpoint)
 static bool is_early(const struct pst_endpoint *endpoint, const struct ibv_wc *wc, bool is_message)
 {
   return endpoint->state == RC_SETTING_UP && !endpoint->reconnect.by_ns &&
-         !endpoint->closing.mode && wc->status == IBV_WC_SUCCESS &&
-         (is_message || (be32toh(wc->imm_data) & 15) != RC_HELLO);
+         !endpoint->closing.mode && wc->status == IBV_WC_SUCCESS && (is_message || !is_hello(wc));
+}
+
+/* Before the connection is: what a receive says of the peer. */
+static void hear(struct pst_endpoint *endpoint, struct rc_lane *by, bool is_hello)
+{
+  if (endpoint->reconnect.by_ns) {
+    if (!is_hello)
+      rc_reconnect_met(endpoint);
+    return;
+  }
+  /* Who says anything else has met this end on all of them. */
+  for (struct rc_lane *lane = endpoint->lanes; !is_hello && lane < rc_lanes_end(endpoint); lane++)
+    lane->is_heard = true;
+  rc_lane_heard(endpoint, by);
 }
 
 /* False: it needs more room than there is, or has come too early. */
 static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, struct rc_out *out)
 {
-  struct rc_lane *lane = NULL;
+  const bool sends = endpoint->rx && endpoint->rx->sends;
+  const bool is_message = (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != sends;
+  struct rc_lane *lane = rc_lane_of(endpoint, wc);
 
   if (wc->status == IBV_WC_SUCCESS) {
-    if (endpoint->lanes)
-      rc_lanes_hear(endpoint, wc);
-    else
-      rc_connected(endpoint); /* whoever sends has heard us */
+    if (endpoint->state != RC_CONNECTED)
+      hear(endpoint, lane, !is_message && is_hello(wc));
     if (endpoint->tell_connected && !endpoint->closing.mode) {
       endpoint->tell_connected = false;
-      event(out, endpoint, PST_EVENT_CONNECTED, 0);
+      event(out, endpoint->cookie, PST_EVENT_CONNECTED, 0);
       if (out->room == 0)
         return false;
     }
   }
-  const bool sends = endpoint->rx && endpoint->rx->sends;
-  const bool is_message = (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != sends;
   if (is_early(endpoint, wc, is_message))
     return false;
-  if (endpoint->lanes)
-    lane = rc_lane_received(endpoint, wc);
-  else if (!endpoint->shared)
-    endpoint->rq_posted--;
+  if (!endpoint->shared)
+    lane->rq_posted--;
   else if (wc->status != IBV_WC_SUCCESS || !is_message)
     give_back(endpoint->worker, wc);
   endpoint->arrivals++;
@@ -239,8 +245,8 @@ static bool received(struct pst_endpoint *endpoint, const struct ibv_wc *wc, str
   }
   int rc = 0;
   if (is_message) {
-    if (lane)
-      arrived_by(endpoint, lane, wc, out);
+    if (endpoint->lane_count > 1)
+      rc_lane_arrived(endpoint, lane, wc, out);
     else
       rc_arrived(endpoint, wc, out);
   } else {
@@ -279,7 +285,7 @@ static uint32_t sent_in_line(struct pst_endpoint *endpoint, uint32_t most)
   uint64_t index = done;
   uint32_t n = 0;
 
-  if (endpoint->state != RC_CONNECTED || endpoint->lanes || endpoint->shared)
+  if (endpoint->state != RC_CONNECTED || endpoint->lane_count > 1 || endpoint->shared)
     return 0;
   most = there < most ? there : most;
   for (; n < most && wc[n].status == IBV_WC_SUCCESS && wc[n].wr_id >> 32 == whose; n++) {
@@ -333,8 +339,7 @@ static bool take(struct pst_worker *worker, struct rc_out *out)
   return false;
 }
 
-/* ---- What endpoints have to tell ----------------------------------------------------------------
- */
+/* ---- What endpoints have to tell --------------------------------------------------------- */
 
 static int status_of(const struct pst_endpoint *endpoint, uint64_t index)
 {
@@ -402,26 +407,12 @@ static void tell_room(struct pst_endpoint *endpoint)
   endpoint->worker->told++;
 }
 
-static void greet_again(struct pst_endpoint *endpoint)
-{
-  const bool is_first =
-      endpoint->greets_again && endpoint->sq_done == endpoint->sq_head && endpoint->rq_posted == 0;
-
-  if (endpoint->closing.mode || endpoint->is_failed ||
-      atomic_load_explicit(&endpoint->setup, memory_order_acquire) != 0)
-    return;
-  if (!rc_lanes_greet_again(endpoint) && !is_first)
-    return;
-  endpoint->greets_again &= !is_first;
-  rc_greet_again(endpoint, is_first);
-}
-
 /* An endpoint of requests alone, with nothing to tell but those that are done. */
 static inline bool only_requests(const struct pst_endpoint *endpoint)
 {
   return endpoint->state == RC_CONNECTED && !endpoint->rx && !endpoint->shared &&
-         !endpoint->lanes && !endpoint->closing.mode && !endpoint->tell_gone &&
-         !endpoint->tell_connected && !endpoint->wants_room && !endpoint->greets_again;
+         endpoint->lane_count == 1 && !endpoint->closing.mode && !endpoint->tell_gone &&
+         !endpoint->tell_connected && !endpoint->wants_room && !endpoint->lanes[0].greets_again;
 }
 
 /* work_on() of such a one. */
@@ -439,7 +430,7 @@ static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
 
   if (endpoint->shared)
     rc_shared_step(endpoint);
-  greet_again(endpoint);
+  rc_greet_again(endpoint);
   if (endpoint->state == RC_RECONNECTING)
     rc_reconnect_step(endpoint);
   if (endpoint->rx)
@@ -447,7 +438,7 @@ static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
   tell_room(endpoint);
   if (endpoint->tell_connected && out->room && !endpoint->closing.mode) {
     endpoint->tell_connected = false;
-    event(out, endpoint, PST_EVENT_CONNECTED, 0);
+    event(out, endpoint->cookie, PST_EVENT_CONNECTED, 0);
   }
   bool is_told = rc_lanes_deliver(endpoint, out);
   bool closable = endpoint->closing.mode && rc_close_step(endpoint, now);
@@ -455,7 +446,7 @@ static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
   tell_done(endpoint, out);
   if (gone && out->room) {
     endpoint->tell_gone = false;
-    event(out, endpoint, PST_EVENT_DISCONNECTED, endpoint->gone_status);
+    event(out, endpoint->cookie, PST_EVENT_DISCONNECTED, endpoint->gone_status);
   }
   if (!closable || endpoint->sq_told != endpoint->sq_head || out->room == 0) {
     /* What only waits for room is asked again; what waits for time or peers is not. */
@@ -466,9 +457,7 @@ static bool work_on(struct pst_endpoint *endpoint, struct rc_out *out)
   }
   uint64_t cookie = endpoint->cookie;
   rc_endpoint_free(endpoint);
-  *out->at++ = (struct pst_completion){
-      .kind = PST_COMPLETION_EVENT, .code = PST_EVENT_CLOSED, .endpoint = cookie};
-  out->room--;
+  event(out, cookie, PST_EVENT_CLOSED, 0);
   return false;
 }
 
@@ -503,7 +492,7 @@ int rc_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
   if (take(worker, &out)) {
     worker->empties++;
     if (worker->cm)
-      rc_cm_leave(worker);
+      worker->device->cm->leave(worker);
   }
   if (worker->pending)
     work(worker, &out);

@@ -3,18 +3,14 @@
 #include <endian.h>
 
 #include "rc.h"
-#include "request.h"
 
 static int check_send(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   const struct rc_tx *tx = endpoint->tx;
-  uint64_t length = request->arg.length;
 
-  if (!tx || request->u.send.reserved)
-    return -EINVAL;
-  if (length > tx->message_max)
-    return -EMSGSIZE;
-  return rc_request_check_local(endpoint, request, PST_ACCESS_LOCAL_READ);
+  return tx ? pst_send_check(request, endpoint->pieces_max, tx->message_max, rc_request_is_within,
+                             endpoint)
+            : -EINVAL;
 }
 
 static int check(const struct pst_endpoint *endpoint, const struct pst_request *request)
@@ -74,9 +70,6 @@ static void build(struct pst_endpoint *endpoint, uint64_t index, const struct ps
     wr->send_flags |= IBV_SEND_SIGNALED;
 }
 
-/* ---- post() ------------------------------------------------------------------------------------
- */
-
 static int not_now(const struct pst_endpoint *endpoint)
 {
   if (endpoint->state == RC_OVER)
@@ -91,7 +84,7 @@ static int not_now(const struct pst_endpoint *endpoint)
 /* Of several queue pairs one does not fence another: what a message is to come after is done. */
 static bool waits_for_rma(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
-  return endpoint->lanes && request->opcode == PST_OP_SEND &&
+  return endpoint->lane_count > 1 && request->opcode == PST_OP_SEND &&
          (request->flags & PST_REQUEST_FENCE) && endpoint->sq_done < endpoint->rma_before;
 }
 
@@ -206,8 +199,6 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
   return rc < 0 || n == 0 ? rc : post_all(endpoint, requests, n, wait);
 }
 
-/* ---- One WRITE by itself ------------------------------------------------------------------- */
-
 /* Somebody waits for it: it goes the shortest way, spared what a row of requests carries along.
  * What is not as it mostly is, the above knows. */
 
@@ -215,7 +206,7 @@ static __attribute__((noinline)) int post_any(struct pst_endpoint *endpoint,
 static inline bool is_open(const struct pst_endpoint *endpoint)
 {
   return endpoint->state == RC_CONNECTED && endpoint->outstanding < endpoint->requests_max &&
-         !(endpoint->tell_connected | endpoint->closing.mode) && !endpoint->lanes &&
+         !(endpoint->tell_connected | endpoint->closing.mode) && endpoint->lane_count == 1 &&
          !endpoint->wants_room;
 }
 
@@ -275,7 +266,7 @@ int rc_post(struct pst_endpoint *endpoint, const struct pst_request *requests, u
     return post_any(endpoint, requests, n, wait);
   struct ibv_send_wr *wr = build_write(endpoint, index, requests), *next = wr->next;
   wr->next = NULL;
-  const int rc = ibv_post_send(endpoint->qp, wr, &bad);
+  const int rc = ibv_post_send(endpoint->lanes[0].qp, wr, &bad);
   wr->next = next;
   if (__builtin_expect(rc != 0, 0))
     return broken(endpoint, -rc);

@@ -9,12 +9,8 @@
 #include <sys/random.h>
 
 #include "rc.h"
-#include "shared.h"
 
 #define INLINE_LEAST 16u /* bytes; fewer are not worth another try */
-
-/* ---- Queue pairs ------------------------------------------------------------------------------
- */
 
 /* "stream", or "stream, queue pair 3 of `qps: 4`" */
 static void name(const struct pst_endpoint *endpoint, uint32_t which, char text[128])
@@ -38,20 +34,19 @@ static void list_missing(const struct pst_endpoint *endpoint, const struct ibv_q
              {own ? want->max_recv_wr : 0, given->max_recv_wr, "receives"},
              {want->max_send_sge, given->max_send_sge, "pieces of a send"},
              {own ? want->max_recv_sge : 0, given->max_recv_sge, "pieces of a receive"}};
-  size_t at = 0;
 
   text[0] = '\0';
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-    if (all[i].given < all[i].want && at < size)
-      at += (size_t)snprintf(text + at, size - at, "%s%u of %u %s", at ? ", " : "", all[i].given,
-                             all[i].want, all[i].what);
+    if (all[i].given < all[i].want)
+      vb_text_add(text, size, "%s%u of %u %s", text[0] ? ", " : "", all[i].given, all[i].want,
+                  all[i].what);
 }
 
 /* With as many inline bytes as it has, up to those wished for. NULL: errno. */
 static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
-                           enum rc_side side, struct ibv_qp_cap *given)
+                           bool only_asks, struct ibv_qp_cap *given)
 {
-  struct ibv_pd *pd = (side == RC_ASKS ? endpoint->local : endpoint->domain)->pd;
+  struct ibv_pd *pd = (only_asks ? endpoint->local : endpoint->domain)->pd;
   struct ibv_qp *qp = NULL;
 
   for (uint32_t wish = want->max_inline_data;; wish = wish > INLINE_LEAST ? wish / 2 : 0) {
@@ -61,7 +56,7 @@ static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_ca
                                     .cap = *want,
                                     .qp_type = IBV_QPT_RC};
     attr.cap.max_inline_data = wish;
-    if (endpoint->shared && side != RC_ASKS) {
+    if (endpoint->shared && !only_asks) {
       attr.srq = endpoint->shared->srq;
       attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
     }
@@ -74,10 +69,10 @@ static struct ibv_qp *make(struct pst_endpoint *endpoint, const struct ibv_qp_ca
 }
 
 static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
-                  enum rc_side side, struct ibv_qp_cap *given, struct ibv_qp **qp)
+                  bool only_asks, struct ibv_qp_cap *given, struct ibv_qp **qp)
 {
   const struct pst_device *device = endpoint->device;
-  struct ibv_qp *made = make(endpoint, want, side, given);
+  struct ibv_qp *made = make(endpoint, want, only_asks, given);
   char label[128], missing[160], memlock[160];
 
   name(endpoint, which, label);
@@ -107,40 +102,30 @@ static int create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, 
   return 0;
 }
 
-int rc_qp_create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
-                 struct ibv_qp_cap *given, struct ibv_qp **qp, struct ibv_qp **responder)
+int rc_qp_create(struct pst_endpoint *endpoint, uint32_t which, const struct ibv_qp_cap *want,
+                 struct ibv_qp_cap *given)
 {
+  struct rc_lane *lane = &endpoint->lanes[which];
   struct ibv_qp_cap asks = *want, answers = *want, answering;
   int rc;
 
   if (!endpoint->is_split) {
-    rc = create(endpoint, want, which, RC_BOTH, given, qp);
-    *responder = rc == 0 ? *qp : NULL;
+    rc = create(endpoint, want, which, false, given, &lane->qp);
+    lane->responder = lane->qp;
     return rc;
   }
   asks.max_recv_wr = asks.max_recv_sge = 0;
   answers.max_send_wr = answers.max_send_sge = 1; /* the last, in ERR: shared.c */
   answers.max_inline_data = 0;
-  rc = create(endpoint, &asks, which, RC_ASKS, given, qp);
+  rc = create(endpoint, &asks, which, true, given, &lane->qp);
   if (rc == 0)
-    rc = create(endpoint, &answers, which, RC_ANSWERS, &answering, responder);
+    rc = create(endpoint, &answers, which, false, &answering, &lane->responder);
   if (rc < 0)
     return rc;
   given->max_recv_wr = answering.max_recv_wr;
   given->max_recv_sge = answering.max_recv_sge;
   return 0;
 }
-
-void rc_qp_destroy(struct ibv_qp *qp, struct ibv_qp *responder)
-{
-  if (responder && responder != qp)
-    ibv_destroy_qp(responder);
-  if (qp)
-    ibv_destroy_qp(qp);
-}
-
-/* ---- Shared receive queues --------------------------------------------------------------------
- */
 
 int rc_srq_create(const struct rc_domain *domain, void *context, uint32_t *size, uint32_t least,
                   struct ibv_srq **srq)
@@ -174,9 +159,6 @@ int rc_srq_create(const struct rc_domain *domain, void *context, uint32_t *size,
   return 0;
 }
 
-/* ---- Completion queues ------------------------------------------------------------------------
- */
-
 int rc_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label)
 {
   const struct pst_device *device = worker->device;
@@ -196,6 +178,19 @@ int rc_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label)
       label, wanted, rc ? strerror(rc) : "ibv_resize_cq gave less than it was asked for",
       worker->cq->cqe, device->attr.max_cqe);
   return -ENOSPC;
+}
+
+void rc_receives_open(struct rc_receives *receives, uint64_t wr_id, uint32_t length,
+                      const struct ibv_mr *mr)
+{
+  for (uint32_t i = 0; i < RC_POLL_BATCH; i++) {
+    receives->sges[i] = (struct ibv_sge){.length = length, .lkey = mr ? mr->lkey : 0};
+    receives->wrs[i] =
+        (struct ibv_recv_wr){.wr_id = wr_id,
+                             .next = i + 1 < RC_POLL_BATCH ? &receives->wrs[i + 1] : NULL,
+                             .sg_list = &receives->sges[i],
+                             .num_sge = mr != NULL};
+  }
 }
 
 uint32_t rc_random_psn(void)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queue pairs to INIT and to ERR. */
+/* How an endpoint's queue pairs stand: states, what the device has given back, hellos, farewells.
+ */
+#include <endian.h>
 
-#include "queue.h"
+#include "rc.h"
 
 static int to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp, int access)
 {
@@ -20,8 +22,7 @@ static int to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp, int a
   return -rc;
 }
 
-int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp,
-                     struct ibv_qp *responder)
+int rc_lane_to_init(const struct pst_endpoint *endpoint, const struct rc_lane *lane)
 {
   /* Remote writes at both ends: keepalives are empty ones. */
   int access = IBV_ACCESS_REMOTE_WRITE;
@@ -29,42 +30,110 @@ int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp,
   if (endpoint->roles & PST_ROLE_RMA)
     access |= IBV_ACCESS_REMOTE_READ |
               (endpoint->device->capabilities & PST_CAP_ATOMIC ? IBV_ACCESS_REMOTE_ATOMIC : 0);
-  int rc = to_init(endpoint, responder, access);
-  return rc == 0 && qp != responder ? to_init(endpoint, qp, 0) : rc;
+  int rc = to_init(endpoint, lane->responder, access);
+  return rc == 0 && endpoint->is_split ? to_init(endpoint, lane->qp, 0) : rc;
+}
+
+int rc_lane_change_state(const struct rc_lane *lane, enum ibv_qp_state state)
+{
+  struct ibv_qp_attr attr = {.qp_state = state};
+  int rc = ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE), responder_rc = 0;
+
+  if (lane->responder != lane->qp)
+    responder_rc = ibv_modify_qp(lane->responder, &attr, IBV_QP_STATE);
+  return rc ? rc : responder_rc;
 }
 
 void rc_lane_error(struct pst_endpoint *endpoint, struct rc_lane *lane)
 {
-  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-  bool *is_erred = lane == endpoint->lanes ? &endpoint->is_erred : &lane->is_erred;
-
-  if (*is_erred)
+  if (lane->is_erred)
     return;
-  *is_erred = true;
-  ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
-  if (lane->responder != lane->qp)
-    ibv_modify_qp(lane->responder, &attr, IBV_QP_STATE);
-}
-
-void rc_lanes_error(struct pst_endpoint *endpoint)
-{
-  for (uint32_t i = 1; endpoint->lanes && i < endpoint->lane_count; i++)
-    rc_lane_error(endpoint, &endpoint->lanes[i]);
-}
-
-void rc_queue_error(struct pst_endpoint *endpoint)
-{
-  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-
-  rc_lanes_error(endpoint);
-  if (endpoint->is_erred)
-    return;
-  endpoint->is_erred = true;
+  lane->is_erred = true;
   if (endpoint->shared) {
     endpoint->erred_ns = rc_now_ns(endpoint->device);
     rc_due(endpoint->worker, endpoint->erred_ns + RC_FLUSH_NS);
   }
-  ibv_modify_qp(endpoint->qp, &attr, IBV_QP_STATE);
-  if (endpoint->is_split)
-    ibv_modify_qp(endpoint->responder, &attr, IBV_QP_STATE);
+  rc_lane_change_state(lane, IBV_QPS_ERR);
+}
+
+void rc_queue_error(struct pst_endpoint *endpoint)
+{
+  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+    rc_lane_error(endpoint, lane);
+}
+
+bool rc_lane_is_empty(const struct rc_lane *lane)
+{
+  return lane->own == 0 && lane->rq_posted == 0;
+}
+
+bool rc_lanes_are_empty(const struct pst_endpoint *endpoint)
+{
+  for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+    if (!rc_lane_is_empty(lane))
+      return false;
+  return true;
+}
+
+bool rc_lanes_are_said(const struct pst_endpoint *endpoint)
+{
+  for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+    if (lane->own)
+      return false;
+  return true;
+}
+
+void rc_lanes_cut(struct pst_endpoint *endpoint)
+{
+  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+    lane->own = lane->rq_posted = 0;
+}
+
+void rc_lanes_given_back(struct pst_endpoint *endpoint)
+{
+  struct rc_reconnect *reconnect = &endpoint->reconnect;
+
+  for (; reconnect->flushed != endpoint->sq_head; reconnect->flushed++) {
+    const uint64_t index = reconnect->flushed;
+    const struct rc_lane *lane = &endpoint->lanes[endpoint->sent[index & endpoint->sq_mask].lane];
+    if (index >= lane->done && index >= lane->flushed)
+      return;
+  }
+}
+
+uint64_t rc_lane_messages(const struct pst_endpoint *endpoint, uint32_t lane)
+{
+  if (endpoint->lane_count == 1)
+    return endpoint->tx ? endpoint->tx->messages : 0;
+  return (endpoint->striped + endpoint->lane_count - 1 - lane) / endpoint->lane_count;
+}
+
+int rc_lane_say(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
+{
+  struct ibv_send_wr wr = {.wr_id = rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + RC_ASIDE),
+                           .opcode = rc_control_opcode(endpoint),
+                           .send_flags = IBV_SEND_SIGNALED,
+                           .imm_data = htobe32(said)};
+  struct ibv_send_wr *bad;
+  int rc = ibv_post_send(lane->qp, &wr, &bad);
+
+  lane->own += rc == 0;
+  return -rc;
+}
+
+bool rc_lane_left(struct pst_endpoint *endpoint, struct rc_lane *left)
+{
+  left->has_left = true;
+  for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+    if (!lane->has_left)
+      return false;
+  return true;
+}
+
+bool rc_lanes_are_leaving(const struct pst_endpoint *endpoint)
+{
+  for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+    if (lane->has_left)
+      return true;
+  return false;
 }

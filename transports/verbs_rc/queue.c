@@ -4,31 +4,18 @@
 #include <stdio.h>
 
 #include "rc.h"
-#include "shared.h"
 
 /* Completions that there may be at a time: of all queues of the worker's. */
 static int reserve_completions(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;
-  uint32_t wanted = worker->cq_used + rc_queue_completions(endpoint);
+  uint32_t wanted = worker->cq_used + endpoint->completions;
   int rc = rc_cq_grow(worker, wanted, endpoint->label);
 
   if (rc == 0)
     worker->cq_used = wanted;
-  return rc;
-}
-
-static int create(struct pst_endpoint *endpoint, uint32_t pieces)
-{
-  const struct ibv_qp_cap want = {.max_send_wr = endpoint->sq_size,
-                                  .max_recv_wr = endpoint->rq_size,
-                                  .max_send_sge = pieces,
-                                  .max_recv_sge = 1,
-                                  .max_inline_data = RC_INLINE_WISH};
-  int rc = rc_qp_create(endpoint, &want, 0, &endpoint->given, &endpoint->qp, &endpoint->responder);
-
-  endpoint->max_inline = endpoint->given.max_inline_data;
-  endpoint->pieces_max = pieces;
+  else
+    endpoint->completions = 0;
   return rc;
 }
 
@@ -55,23 +42,12 @@ static int open_sends(struct pst_endpoint *endpoint, uint32_t pieces)
 static int open_control(struct pst_endpoint *endpoint)
 {
   size_t buffers = (endpoint->rx ? endpoint->credit_depth : 0) + endpoint->receive_buffers;
-  size_t bytes = buffers * endpoint->credit_bytes + RC_SCRATCH_BYTES;
-  char why[400];
+  int rc = buffers ? rc_pages_open(endpoint->domain, endpoint->label, "credits",
+                                   buffers * endpoint->credit_bytes, &endpoint->control,
+                                   &endpoint->control_mr)
+                   : 0;
 
-  endpoint->control = vb_pages_alloc(bytes);
-  if (!endpoint->control)
-    return -ENOMEM;
-  memset(endpoint->control, 0, bytes);
-  endpoint->control_mr =
-      vb_pin(&endpoint->domain->mrs, endpoint->control, bytes, IBV_ACCESS_LOCAL_WRITE);
-  if (endpoint->control_mr) {
-    endpoint->credit_mr = endpoint->is_split ? NULL : endpoint->control_mr;
-    return 0;
-  }
-  int rc = vb_call_error(errno);
-  vb_mr_refusal(&endpoint->domain->mrs, -rc, bytes, why, sizeof(why));
-  RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: ibv_reg_mr of %zu bytes for credits: %s: %s",
-         endpoint->label, bytes, strerror(-rc), why);
+  endpoint->credit_mr = endpoint->is_split ? NULL : endpoint->control_mr;
   return rc;
 }
 
@@ -80,36 +56,27 @@ static int open_control(struct pst_endpoint *endpoint)
 static int open_credits(struct pst_endpoint *endpoint)
 {
   const size_t bytes = (size_t)endpoint->credit_depth * endpoint->credit_bytes;
-  char why[400];
 
   if (endpoint->credit_mr || !endpoint->rx || endpoint->max_inline >= sizeof(struct rc_run))
     return 0;
-  endpoint->credit_mr =
-      vb_pin(&endpoint->local->mrs, endpoint->control, bytes, IBV_ACCESS_LOCAL_WRITE);
-  if (endpoint->credit_mr)
-    return 0;
-  int rc = vb_call_error(errno);
-  vb_mr_refusal(&endpoint->local->mrs, -rc, bytes, why, sizeof(why));
-  RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: ibv_reg_mr of %zu bytes for credits: %s: %s",
-         endpoint->label, bytes, strerror(-rc), why);
-  return rc;
+  return rc_pin(endpoint->local, endpoint->label, "credits", endpoint->control, bytes,
+                &endpoint->credit_mr);
 }
 
 /* SENDs: all slots into receives; those that are shared are posted already. With `reconnect` one of
  * these is not granted, so that a hello finds one though the host has all the others. */
 static void line_up(struct pst_endpoint *endpoint)
 {
-  struct rc_rx *rx = endpoint->rx;
+  struct rc_rx *rx = endpoint->rx && endpoint->rx->sends ? endpoint->rx : NULL;
+  const struct pst_ring *ring = rx ? rx->ring : NULL;
 
+  rc_receives_open(&endpoint->receives, RC_RECEIVE | rc_wr_id(endpoint, 0),
+                   ring ? (uint32_t)ring->params.payload_max : 0, ring ? ring->verbs.mr : NULL);
+  if (!rx)
+    return;
   if (endpoint->shared) {
     rx->ungranted = rx->share - (endpoint->device->reconnect_ns && rx->share > 1);
     return;
-  }
-  for (uint32_t i = 0; i < RC_POLL_BATCH; i++) {
-    rx->sges[i] = (struct ibv_sge){.length = (uint32_t)rx->ring->params.payload_max,
-                                   .lkey = rx->ring->verbs.mr->lkey};
-    endpoint->again[i].sg_list = &rx->sges[i];
-    endpoint->again[i].num_sge = 1;
   }
   rx->ungranted = rc_back_count(rx);
   rx->given = rx->line.head;
@@ -117,35 +84,34 @@ static void line_up(struct pst_endpoint *endpoint)
 
 void rc_queue_sizes(struct pst_endpoint *endpoint)
 {
+  struct rc_lane *lane = endpoint->lanes;
+
   endpoint->credit_depth = endpoint->device->shares ? RC_SHARED_CREDITS : RC_CONTROL_RECEIVES;
   endpoint->credit_bytes = endpoint->device->shares ? RC_SHARED_CREDIT_BYTES : RC_CONTROL_BYTES;
   endpoint->sq_size = endpoint->requests_max + RC_SPARE_SENDS;
-  endpoint->rq_size = RC_SPARE_RECEIVES;
+  lane->rq_size = RC_SPARE_RECEIVES;
   if (endpoint->rx) {
     endpoint->sq_size += endpoint->credit_depth;
-    endpoint->rq_size = endpoint->rx->share + (endpoint->rx->sends ? 1 : RC_SPARE_RECEIVES);
+    lane->rq_size = endpoint->rx->share + (endpoint->rx->sends ? 1 : RC_SPARE_RECEIVES);
   }
   if (endpoint->rx && endpoint->rx->ring->shared) /* which has them all */
-    endpoint->rq_size = 0;
+    lane->rq_size = 0;
   if (endpoint->tx)
-    endpoint->rq_size += endpoint->credit_depth;
+    lane->rq_size += endpoint->credit_depth;
   if (endpoint->tx && !endpoint->device->shares)
-    endpoint->receive_buffers = endpoint->rq_size;
-  endpoint->lane_room = rc_lanes_room(endpoint);
+    endpoint->receive_buffers = lane->rq_size;
+  endpoint->completions = rc_lanes_size(endpoint);
 }
 
 int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
 {
-  int rc;
-
+  endpoint->pieces_max = pieces ? pieces : 1;
   rc_queue_sizes(endpoint);
-  if ((rc = reserve_completions(endpoint)) < 0) {
-    endpoint->sq_size = endpoint->rq_size = endpoint->lane_room = 0;
-    return rc;
-  }
-  if (endpoint->device->shares && (rc = rc_shared_join(endpoint)) < 0)
-    return rc;
-  rc = create(endpoint, pieces ? pieces : 1);
+  int rc = reserve_completions(endpoint);
+  if (rc == 0 && endpoint->device->shares)
+    rc = rc_shared_join(endpoint);
+  if (rc == 0)
+    rc = rc_lanes_open(endpoint, endpoint->pieces_max);
   if (rc < 0)
     return rc;
   if (endpoint->shared)
@@ -153,90 +119,59 @@ int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces)
   rc = open_sends(endpoint, endpoint->pieces_max);
   if (rc == 0)
     rc = open_control(endpoint);
-  for (uint32_t i = 0; rc == 0 && i < RC_POLL_BATCH; i++)
-    endpoint->again[i] =
-        (struct ibv_recv_wr){.wr_id = RC_RECEIVE | rc_wr_id(endpoint, 0),
-                             .next = i + 1 < RC_POLL_BATCH ? &endpoint->again[i + 1] : NULL};
-  if (rc == 0 && endpoint->rx && endpoint->rx->sends)
-    line_up(endpoint);
+  line_up(endpoint);
   if (rc == 0)
-    rc = rc_queue_init(endpoint);
-  if (rc == 0)
-    rc = rc_lanes_open(endpoint);
+    rc = rc_lanes_init(endpoint);
   return rc == 0 ? open_credits(endpoint) : rc;
-}
-
-static int post_spare(struct pst_endpoint *endpoint)
-{
-  struct ibv_recv_wr wr = {.wr_id = RC_RECEIVE | rc_wr_id(endpoint, RC_SPARE)}, *bad;
-  int rc = ibv_post_recv(endpoint->responder, &wr, &bad);
-
-  if (rc == 0)
-    endpoint->rq_posted++;
-  return -rc;
-}
-
-/* To INIT, with all receives posted: the peer may send as soon as it knows us. */
-int rc_queue_init(struct pst_endpoint *endpoint)
-{
-  int rc = rc_queue_to_init(endpoint, endpoint->qp, endpoint->responder);
-
-  if (rc < 0 || endpoint->shared)
-    return rc;
-  if (endpoint->rx && endpoint->rx->sends) {
-    /* The host may have all slots: a hello that comes first must not wait for one. */
-    if (endpoint->reconnect.is_greeted && (rc = post_spare(endpoint)) < 0)
-      return rc;
-    return rc_slots_post(endpoint, rc_granted_count(endpoint->rx));
-  }
-  if (!endpoint->receive_buffers)
-    return rc_receives_post(endpoint, endpoint->rq_size);
-  for (uint32_t i = 0; i < endpoint->rq_size && rc == 0; i++)
-    rc = rc_receive_again(endpoint, i);
-  return rc;
 }
 
 void rc_queue_close(struct pst_endpoint *endpoint)
 {
   rc_lanes_close(endpoint);
-  rc_qp_destroy(endpoint->qp, endpoint->responder);
   if (endpoint->shared)
     rc_shared_leave(endpoint);
   if (endpoint->credit_mr && endpoint->credit_mr != endpoint->control_mr)
     vb_unpin(&endpoint->local->mrs, endpoint->credit_mr);
   if (endpoint->control_mr)
     vb_unpin(&endpoint->domain->mrs, endpoint->control_mr);
-  endpoint->worker->cq_used -= rc_queue_completions(endpoint);
+  endpoint->worker->cq_used -= endpoint->completions;
   free(endpoint->control);
   free(endpoint->sent);
   free(endpoint->wrs);
   free(endpoint->sges);
 }
 
-/* ---- Receives ------------------------------------------------------------------------------ */
-
-/* The first `n` of endpoint->again. 0 or an errno. */
-static int post_linked(struct pst_endpoint *endpoint, uint32_t n)
+/* The first `n` of its receives. 0 or an errno. */
+static int post_linked(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t n)
 {
-  struct ibv_recv_wr *last = &endpoint->again[n - 1], *next = last->next, *bad;
+  struct ibv_recv_wr *last = &endpoint->receives.wrs[n - 1], *next = last->next, *bad;
 
   last->next = NULL;
-  int rc = ibv_post_recv(endpoint->responder, endpoint->again, &bad);
+  int rc = ibv_post_recv(lane->responder, endpoint->receives.wrs, &bad);
   last->next = next;
   if (rc == 0)
-    endpoint->rq_posted += n;
+    lane->rq_posted += n;
   return rc;
 }
 
-int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n)
+static int restore_receives(struct pst_endpoint *endpoint, struct rc_lane *lane)
 {
   int rc = 0;
 
-  for (uint32_t some = 0; n > 0 && rc == 0; n -= some) {
-    some = n < RC_POLL_BATCH ? n : RC_POLL_BATCH;
-    rc = post_linked(endpoint, some);
+  while (rc == 0 && lane->rq_posted < lane->rq_size) {
+    const uint32_t missing = lane->rq_size - lane->rq_posted;
+    rc = post_linked(endpoint, lane, missing < RC_POLL_BATCH ? missing : RC_POLL_BATCH);
   }
   return -rc;
+}
+
+int rc_receives_restore(struct pst_endpoint *endpoint)
+{
+  int rc = 0;
+
+  for (uint32_t i = endpoint->receive_buffers > 0; rc == 0 && i < endpoint->lane_count; i++)
+    rc = restore_receives(endpoint, &endpoint->lanes[i]);
+  return rc;
 }
 
 int rc_slots_post(struct pst_endpoint *endpoint, uint32_t n)
@@ -249,9 +184,9 @@ int rc_slots_post(struct pst_endpoint *endpoint, uint32_t n)
     some = n < RC_POLL_BATCH ? n : RC_POLL_BATCH;
     for (uint32_t i = 0; i < some; i++) {
       uint64_t slot = line->at[(rx->given - n + i) & line->mask];
-      rx->sges[i].addr = rx->ring->base + slot * rx->ring->params.stride;
+      endpoint->receives.sges[i].addr = rx->ring->base + slot * rx->ring->params.stride;
     }
-    rc = post_linked(endpoint, some);
+    rc = post_linked(endpoint, endpoint->lanes, some);
   }
   return -rc;
 }
@@ -278,23 +213,50 @@ int rc_slot_again(struct pst_endpoint *endpoint)
   return rc_slots_post(endpoint, 1);
 }
 
+/* By the first queue pair; `sge` is NULL for none. 0 or -errno. */
+static inline __attribute__((always_inline)) int post_one(struct pst_endpoint *endpoint,
+                                                          uint32_t which, struct ibv_sge *sge)
+{
+  struct ibv_recv_wr wr = {.wr_id = RC_RECEIVE | rc_wr_id(endpoint, which),
+                           .sg_list = sge,
+                           .num_sge = sge != NULL},
+                     *bad;
+  int rc = ibv_post_recv(endpoint->lanes[0].responder, &wr, &bad);
+
+  if (rc == 0)
+    endpoint->lanes[0].rq_posted++;
+  return -rc;
+}
+
 int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer)
 {
   struct ibv_sge sge = {.addr = (uintptr_t)rc_receive_buffer(endpoint, buffer),
                         .length = endpoint->credit_bytes,
                         .lkey = endpoint->control_mr->lkey};
-  struct ibv_recv_wr wr = {.wr_id = RC_RECEIVE | rc_wr_id(endpoint, buffer),
-                           .sg_list = &sge,
-                           .num_sge = 1},
-                     *bad;
-  int rc = ibv_post_recv(endpoint->responder, &wr, &bad);
 
-  if (rc == 0)
-    endpoint->rq_posted++;
-  return -rc;
+  return post_one(endpoint, buffer, &sge);
 }
 
-/* ---- Sends ----------------------------------------------------------------------------------- */
+int rc_lane_init(struct pst_endpoint *endpoint, struct rc_lane *lane)
+{
+  int rc = rc_lane_to_init(endpoint, lane);
+
+  if (rc < 0 || endpoint->shared)
+    return rc;
+  if (lane != endpoint->lanes)
+    return restore_receives(endpoint, lane);
+  if (endpoint->rx && endpoint->rx->sends) {
+    /* The host may have all slots: a hello that comes first must not wait for one. */
+    if (endpoint->reconnect.is_greeted && (rc = post_one(endpoint, RC_SPARE, NULL)) < 0)
+      return rc;
+    return rc_slots_post(endpoint, rc_granted_count(endpoint->rx));
+  }
+  if (!endpoint->receive_buffers)
+    return restore_receives(endpoint, lane);
+  for (uint32_t i = 0; i < lane->rq_size && rc == 0; i++)
+    rc = rc_receive_again(endpoint, i);
+  return rc;
+}
 
 int rc_queue_went(struct pst_endpoint *endpoint, uint64_t from, const struct ibv_send_wr *bad,
                   int rc)
@@ -306,8 +268,17 @@ int rc_queue_went(struct pst_endpoint *endpoint, uint64_t from, const struct ibv
   return went ? (int)went : -rc;
 }
 
-int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct ibv_sge *bytes,
-                 unsigned int flags, uint8_t opcode, uint64_t cookie)
+int rc_queue_push_own(struct pst_endpoint *endpoint)
+{
+  const uint64_t index = endpoint->sq_head;
+
+  endpoint->sent[index & endpoint->sq_mask] = (struct rc_sent){0};
+  rc_queue_alike(endpoint, index, 0);
+  int rc = rc_queue_ring(endpoint, index, index + 1);
+  return rc < 0 ? rc : 0;
+}
+
+int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct ibv_sge *bytes)
 {
   uint64_t index = endpoint->sq_head;
   uint32_t at = (uint32_t)index & endpoint->sq_mask;
@@ -318,7 +289,7 @@ int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct i
   wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
   wr->opcode = control ? rc_control_opcode(endpoint) : IBV_WR_RDMA_WRITE;
   wr->imm_data = htobe32(control);
-  wr->send_flags = IBV_SEND_SIGNALED | flags;
+  wr->send_flags = IBV_SEND_SIGNALED;
   wr->num_sge = 0;
   wr->wr.rdma.remote_addr = 0;
   wr->wr.rdma.rkey = 0;
@@ -328,8 +299,5 @@ int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct i
     if (bytes->length <= endpoint->max_inline)
       wr->send_flags |= IBV_SEND_INLINE;
   }
-  endpoint->sent[at] = (struct rc_sent){.cookie = cookie, .opcode = opcode};
-  rc_queue_alike(endpoint, index, opcode);
-  int rc = rc_queue_ring(endpoint, index, index + 1);
-  return rc < 0 ? rc : 0;
+  return rc_queue_push_own(endpoint);
 }

@@ -18,48 +18,55 @@ static inline uint64_t rc_wr_id(const struct pst_endpoint *endpoint, uint32_t in
   return endpoint->wr_id | index;
 }
 
-/* What a queue pair is for. */
-enum rc_side {
-  RC_BOTH,
-  RC_ASKS,
-  RC_ANSWERS,
-};
-
-/* qp_create.c: queues as the device makes them. 0 or -errno, which is told, and nothing was made:
- * also where the device gives less than is needed. Of a queue pair max_inline_data is a wish, and
- * receives are of no matter where they are shared; `which` of the endpoint's it is, from 0. Of a
- * shared receive queue *size is what is wished for and then what there is, at least `least`. A
- * completion queue has room for `wanted` then. */
-int rc_qp_create(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want, uint32_t which,
-                 struct ibv_qp_cap *given, struct ibv_qp **qp, struct ibv_qp **responder);
-/* Both may be one, or NULL. */
-void rc_qp_destroy(struct ibv_qp *qp, struct ibv_qp *responder);
+/* qp_create.c: queues as the device makes them. 0 or -errno, which is logged, also where the device
+ * gives less than is needed. Of queue pair `which` of the endpoint, max_inline_data is a wish, and
+ * receives do not count where they are shared. Of a shared receive queue *size is what is wished
+ * for and then what there is, at least `least`. A completion queue has room for `wanted` then. */
+int rc_qp_create(struct pst_endpoint *endpoint, uint32_t which, const struct ibv_qp_cap *want,
+                 struct ibv_qp_cap *given);
 int rc_srq_create(const struct rc_domain *domain, void *context, uint32_t *size, uint32_t least,
                   struct ibv_srq **srq);
 int rc_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label);
 uint32_t rc_random_psn(void);
+/* What does not change from one post of receives to the next: without `mr` they have no buffers. */
+void rc_receives_open(struct rc_receives *receives, uint64_t wr_id, uint32_t length,
+                      const struct ibv_mr *mr);
 
-/* qp_state.c: to INIT, and to ERR. */
-int rc_queue_to_init(const struct pst_endpoint *endpoint, struct ibv_qp *qp,
-                     struct ibv_qp *responder);
-void rc_queue_error(struct pst_endpoint *endpoint);
+/* qp_state.c: both its halves, 0 or an errno; to INIT, 0 or -errno; to ERR, once, one and all. */
+int rc_lane_change_state(const struct rc_lane *lane, enum ibv_qp_state state);
+int rc_lane_to_init(const struct pst_endpoint *endpoint, const struct rc_lane *lane);
 void rc_lane_error(struct pst_endpoint *endpoint, struct rc_lane *lane);
-/* All but the first. */
-void rc_lanes_error(struct pst_endpoint *endpoint);
+void rc_queue_error(struct pst_endpoint *endpoint);
+/* How many messages went by one of them. */
+uint64_t rc_lane_messages(const struct pst_endpoint *endpoint, uint32_t lane);
+/* A hello or a farewell, beside the send queue. 0 or -errno. */
+int rc_lane_say(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
+/* The peer's farewell. True: it has left by all of them. */
+bool rc_lane_left(struct pst_endpoint *endpoint, struct rc_lane *lane);
+/* By one of them at least. */
+bool rc_lanes_are_leaving(const struct pst_endpoint *endpoint);
+/* Has the device given back what was posted beside the send queue; has it sent what was said. Then
+ * none of it will come. */
+bool rc_lane_is_empty(const struct rc_lane *lane);
+bool rc_lanes_are_empty(const struct pst_endpoint *endpoint);
+bool rc_lanes_are_said(const struct pst_endpoint *endpoint);
+void rc_lanes_cut(struct pst_endpoint *endpoint);
+/* What of the send queue the device has given back, of a connection that begins anew. */
+void rc_lanes_given_back(struct pst_endpoint *endpoint);
 
-/* queue.c: the queue pair and its send queue; first how long its queues are, in its place. */
+/* qp_setup.c: by a deferred work to RTS, or, of a connection that was begun, fail. */
+int rc_set_up_soon(struct pst_endpoint *endpoint);
+void rc_set_up_again(struct pst_endpoint *endpoint);
+
+/* queue.c: the queue pairs and their send queue; first how long their queues are. */
 void rc_queue_sizes(struct pst_endpoint *endpoint);
-/* Completions that there may be of it at a time. */
-static inline uint32_t rc_queue_completions(const struct pst_endpoint *endpoint)
-{
-  return endpoint->sq_size + endpoint->rq_size + endpoint->lane_room;
-}
 int rc_queue_open(struct pst_endpoint *endpoint, uint32_t pieces);
 void rc_queue_close(struct pst_endpoint *endpoint);
-int rc_queue_init(struct pst_endpoint *endpoint);
-/* Receives: `n` without buffers; or, of who sends and is sent credit, the one with that buffer.
- * 0 or -errno. */
-int rc_receives_post(struct pst_endpoint *endpoint, uint32_t n);
+/* To INIT, with all receives posted: the peer may send as soon as it knows us. 0 or -errno. */
+int rc_lane_init(struct pst_endpoint *endpoint, struct rc_lane *lane);
+/* Receives without buffers, those that are missing; or, of who sends and is sent credit, the one
+ * with that buffer. 0 or -errno. */
+int rc_receives_restore(struct pst_endpoint *endpoint);
 int rc_receive_again(struct pst_endpoint *endpoint, uint32_t buffer);
 /* Of SENDs: for the last `n` slots that are granted; what was released, into receives; the next
  * one to be filled, whose receive took another's place. */
@@ -89,13 +96,13 @@ int rc_queue_went(struct pst_endpoint *endpoint, uint64_t from, const struct ibv
 /* Hand the requests [from, to) of the send queue over. How many went, or -errno for none. */
 static inline int rc_queue_ring(struct pst_endpoint *endpoint, uint64_t from, uint64_t to)
 {
-  if (endpoint->lanes)
+  if (endpoint->lane_count > 1)
     return rc_lanes_ring(endpoint, from, to);
   struct ibv_send_wr *last = &endpoint->wrs[(to - 1) & endpoint->sq_mask], *next = last->next;
   struct ibv_send_wr *first = &endpoint->wrs[from & endpoint->sq_mask], *bad = NULL;
 
   last->next = NULL;
-  int rc = ibv_post_send(endpoint->qp, first, &bad);
+  int rc = ibv_post_send(endpoint->lanes[0].qp, first, &bad);
   last->next = next;
   if (__builtin_expect(rc != 0, 0))
     return rc_queue_went(endpoint, from, bad, rc);
@@ -103,9 +110,10 @@ static inline int rc_queue_ring(struct pst_endpoint *endpoint, uint64_t from, ui
   return (int)(to - from);
 }
 /* One of the transport's own: a SEND with `control` and perhaps bytes of `control` memory, or,
- * with 0, an empty RDMA WRITE. `cookie`, `opcode`: of what it ends, 0 for nothing. */
-int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct ibv_sge *bytes,
-                 unsigned int flags, uint8_t opcode, uint64_t cookie);
+ * with 0, an empty RDMA WRITE. */
+int rc_queue_own(struct pst_endpoint *endpoint, uint32_t control, const struct ibv_sge *bytes);
+/* The work request at sq_head, which is built. 0 or -errno. */
+int rc_queue_push_own(struct pst_endpoint *endpoint);
 /* What hellos and farewells travel by: a receive that names a slot is for messages' SENDs. */
 static inline enum ibv_wr_opcode rc_control_opcode(const struct pst_endpoint *endpoint)
 {
@@ -120,77 +128,36 @@ static inline uint8_t *rc_receive_buffer(const struct pst_endpoint *endpoint, ui
 {
   return rc_send_buffer(endpoint, (endpoint->rx ? endpoint->credit_depth : 0) + buffer);
 }
-static inline uint8_t *rc_scratch(const struct pst_endpoint *endpoint)
-{
-  return rc_receive_buffer(endpoint, endpoint->receive_buffers);
-}
 
-/* multi_qp*.c: several queue pairs. Those that begin with rc_lanes_ may be called of one, too, and
- * do nothing, unless it says otherwise. */
-uint32_t rc_lanes_room(const struct pst_endpoint *endpoint);
-int rc_lanes_open(struct pst_endpoint *endpoint);
+/* lanes.c: all queue pairs of an endpoint. How many completions there may be at a time, by what its
+ * queues hold; the queue pairs; 0 or -errno. */
+uint32_t rc_lanes_size(struct pst_endpoint *endpoint);
+int rc_lanes_open(struct pst_endpoint *endpoint, uint32_t pieces);
+int rc_lanes_init(struct pst_endpoint *endpoint);
 void rc_lanes_close(struct pst_endpoint *endpoint);
-int rc_lane_init(struct pst_endpoint *endpoint, struct rc_lane *lane);
-/* Post the receives that are missing. */
-int rc_lanes_restore(struct pst_endpoint *endpoint);
-/* As rc_lanes_ring(), once more, each by the one that it went by. */
-int rc_lanes_ring_again(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);
-/* How many messages went by one of them. */
-uint64_t rc_lane_messages(const struct pst_endpoint *endpoint, uint32_t lane);
-/* Beside the send queue. 0 or -errno. */
-int rc_lane_say(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
-/* By all but the first. */
-int rc_lanes_say(struct pst_endpoint *endpoint, enum rc_control control);
-/* Whose completion it is. */
-static inline struct rc_lane *rc_lane_of(const struct pst_endpoint *endpoint,
-                                         const struct ibv_wc *wc)
+static inline struct rc_lane *rc_lanes_end(const struct pst_endpoint *endpoint)
+{
+  return (struct rc_lane *)&endpoint->lanes[endpoint->lane_count];
+}
+/* Whose completion it is: of one in error the number is there, too. */
+static inline struct rc_lane *rc_lane_of(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   struct rc_lane *lane = endpoint->lanes;
 
-  /* Of a completion in error the number is there, too. */
-  while (lane->qp->qp_num != wc->qp_num && lane->responder->qp_num != wc->qp_num &&
-         lane < &endpoint->lanes[endpoint->lane_count - 1])
+  while (lane < rc_lanes_end(endpoint) - 1 && lane->qp->qp_num != wc->qp_num &&
+         lane->responder->qp_num != wc->qp_num)
     lane++;
   return lane;
 }
-/* The peer has been, on it. */
-void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *lane);
-/* A completion of the send queue. True: the connection has failed by it. */
-bool rc_lane_sent(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
-/* One of a receive is there: what it says of the peer; then it is taken, by which queue pair. */
-void rc_lanes_hear(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
-struct rc_lane *rc_lane_received(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
-/* A message, which waits for its turn. False: it is one too many. */
-bool rc_lane_arrived(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc);
+/* Each request once more, by the queue pair that it went by. */
+int rc_lanes_ring_again(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);
+/* Its requests before this one are complete. */
+void rc_lane_done(struct pst_endpoint *endpoint, struct rc_lane *lane, uint64_t end);
+/* A message, of several queue pairs, which waits for its turn. */
+void rc_lane_arrived(struct pst_endpoint *endpoint, struct rc_lane *lane, const struct ibv_wc *wc,
+                     struct rc_out *out);
 /* Tell those whose turn it is. False: there are more than there was room for. */
 bool rc_lanes_deliver(struct pst_endpoint *endpoint, struct rc_out *out);
-/* The peer's farewell. True: it has left by all of them. */
-bool rc_lane_left(struct pst_endpoint *endpoint, struct rc_lane *lane);
-/* By one of them at least. */
-bool rc_lanes_are_leaving(const struct pst_endpoint *endpoint);
-/* Has the device given back what was posted; has it sent what was said: all but the first.
- * Then none of it will come. */
-bool rc_lanes_are_empty(const struct pst_endpoint *endpoint);
-bool rc_lanes_are_said(const struct pst_endpoint *endpoint);
-void rc_lanes_cut(struct pst_endpoint *endpoint);
-/* All but the first: true when a hello is to be said again. After a deferred work; then the hellos,
- * 0 or -errno. */
-bool rc_lanes_greet_again(struct pst_endpoint *endpoint);
-void rc_lanes_are_up(struct pst_endpoint *endpoint);
-int rc_lanes_greet(struct pst_endpoint *endpoint);
-
-/* reconnect.c: several that are had again. Have they given back all but the send queue's;
- * then they begin anew; what of the send queue was given back. */
-bool rc_lanes_are_back(const struct pst_endpoint *endpoint);
-void rc_lanes_begin_anew(struct pst_endpoint *endpoint);
-void rc_lanes_given_back(struct pst_endpoint *endpoint);
-void rc_lanes_reconnect_end(struct pst_endpoint *endpoint);
-/* Hellos by all, 0 or -errno; the peer's; and whatever else comes before the connection stands. */
-int rc_lanes_say_hello(struct pst_endpoint *endpoint);
-void rc_lane_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
-void rc_lanes_reconnect_met(struct pst_endpoint *endpoint);
-/* Does the connection stand? */
-void rc_lanes_reconnect_look(struct pst_endpoint *endpoint);
 
 /* row.c: at `index` and behind it, those at the front of the `n` that are plain and can be taken.
  * Returns how many. */
@@ -202,6 +169,51 @@ static inline bool rc_is_writable(const struct pst_endpoint *endpoint,
 {
   return (endpoint->roles & PST_ROLE_RMA) && remote && remote->endpoint == endpoint &&
          (remote->access & PST_ACCESS_REMOTE_WRITE);
+}
+
+/* Is it a range of local memory with that right? A pst_mr_check of an endpoint. */
+static inline bool rc_request_is_within(const void *context, struct pst_mr *mr, uint64_t offset,
+                                        uint64_t length, uint32_t right)
+{
+  const struct pst_endpoint *endpoint = context;
+
+  return mr && mr->domain == endpoint->local && (mr->access & right) &&
+         pst_range_holds(mr->length, offset, length);
+}
+
+static inline int rc_request_check_local(const struct pst_endpoint *endpoint,
+                                         const struct pst_request *request, uint32_t right)
+{
+  /* No bytes are of no memory. */
+  if (request->piece_count == 0 && request->arg.length == 0 && !request->local.mr &&
+      request->opcode != PST_OP_SEND)
+    return 0;
+  return pst_request_check(request, endpoint->pieces_max, right, rc_request_is_within, endpoint);
+}
+
+static inline bool rc_request_add_piece(struct ibv_send_wr *wr, const struct pst_mr *mr,
+                                        uint64_t offset, uint64_t length)
+{
+  if (length == 0)
+    return true;
+  wr->sg_list[wr->num_sge++] = (struct ibv_sge){
+      .addr = mr->verbs.address + offset, .length = (uint32_t)length, .lkey = mr->lkey};
+  return mr->is_cpu_readable;
+}
+
+/* A piece, or all of them, into a work request. True: all of it is memory that the CPU reads. */
+static inline bool rc_request_add_local(struct ibv_send_wr *wr, const struct pst_request *request)
+{
+  bool readable = true;
+
+  if (request->piece_count == 0)
+    return request->arg.length == 0 ||
+           rc_request_add_piece(wr, request->local.mr, request->offset, request->arg.length);
+  for (uint32_t i = 0; i < request->piece_count; i++) {
+    const struct pst_piece *piece = &request->local.pieces[i];
+    readable &= rc_request_add_piece(wr, piece->mr, piece->offset, piece->length);
+  }
+  return readable;
 }
 
 /* rma.c: 0 or -errno; and what was checked, as a work request. */

@@ -8,10 +8,6 @@
  * and farewells are SENDs, told apart from messages by the completion's opcode; what one is, its
  * immediate data say.
  *
- * Of two ends the one with the lower GID and number says hello. The other may not be there yet: the
- * hello is repeated, by the device and then by a new beginning, in which nothing can be lost, since
- * nobody has heard it. It is connected when it is answered, and the other end when it hears it.
- *
  * Locks: none on a worker. A device's asynchronous events are read by whichever worker finds them,
  * under the device's lock; what they say of a queue pair is left in its endpoint's atomics, and
  * its worker is woken.
@@ -19,9 +15,8 @@
 #ifndef RC_H
 #define RC_H
 
-#include "queue.h"
-
-/* ---- verbs_rc's operations ----------------------------------------------------------------- */
+#include "cm.h"
+#include "shared.h"
 
 int rc_open(const struct pst_host *host, const struct pst_open_params *params,
             struct pst_device **device);
@@ -55,31 +50,30 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
                 struct pst_counter *counters, uint32_t max);
 int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size);
 
-/* ---- Between the files ------------------------------------------------------------------------
- */
-
 /* domain.c: the device's own; then the one of that number, or the device's own for 0. 0 or -errno,
  * which is told. Any thread. */
 bool rc_domain_is_one(const struct pst_device *device); /* all numbers have the device's own */
-int rc_domains_open(struct pst_device *device);
-void rc_domains_close(struct pst_device *device);
+int rc_domain_open(struct rc_domain *domain, struct pst_device *device, uint64_t number);
+void rc_domain_close(struct rc_domain *domain);
 int rc_domain_take(struct pst_device *device, uint64_t number, struct rc_domain **domain);
 void rc_domain_give(struct rc_domain *domain);
+/* Memory of the transport's own for the local side of requests, zeroed, unless *pages has it; and
+ * registered. 0 or -errno, which is logged: `label` has it, or NULL, for `what`. */
+int rc_pages_open(struct rc_domain *domain, const char *label, const char *what, size_t bytes,
+                  uint8_t **pages, struct ibv_mr **mr);
+int rc_pin(struct rc_domain *domain, const char *label, const char *what, void *at, size_t bytes,
+           struct ibv_mr **mr);
 
 /* blob.c */
 void rc_blob_write(const struct rc_blob *blob, uint8_t bytes[RC_BLOB_BYTES]);
 bool rc_blob_read(const uint8_t *bytes, uint32_t length, struct rc_blob *blob);
 
-/* qp_setup.c */
-int rc_set_up_soon(struct pst_endpoint *endpoint);
-
-/* connect.c: to be called by poll. */
+/* connect.c: to be called by poll. A deferred work is through; then a hello that the device has
+ * given up is said again, once all that was posted is flushed. */
 void rc_greet(struct pst_endpoint *endpoint);
-/* What was posted of a hello that the device has given up is flushed: of the first queue pair, of
- * others. */
-void rc_greet_again(struct pst_endpoint *endpoint, bool is_first);
-
-/* hello.c */
+void rc_greet_again(struct pst_endpoint *endpoint);
+/* The peer has been, on one of the queue pairs; has heard this end. */
+void rc_lane_heard(struct pst_endpoint *endpoint, struct rc_lane *lane);
 void rc_connected(struct pst_endpoint *endpoint);
 /* Of the two ends. */
 bool rc_says_hello(const struct pst_endpoint *endpoint);
@@ -104,21 +98,17 @@ void rc_forget_room(struct pst_endpoint *endpoint);
 /* reconnect.c */
 void rc_reconnect_step(struct pst_endpoint *endpoint);
 void rc_reconnect_greet(struct pst_endpoint *endpoint);
-/* A hello that is not of the send queue. */
-void rc_reconnect_said(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
-/* The peer's; `lane`: of several queue pairs, by which. */
+/* The peer's hello, and by which queue pair; anything else, before the connection stands. */
 void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said);
+void rc_reconnect_met(struct pst_endpoint *endpoint);
 /* A receive of a queue pair that was set up anew has come back: it has failed once more. */
 void rc_reconnect_flushed(struct pst_endpoint *endpoint);
-/* What a hello says; it is said; of what went by the queue pair `by`,
- * which the peer has had, NULL or why it cannot go on; the connection is there, and what was under
- * way goes again (`repeated` was as much before). */
 #define RC_RECONNECT_AGAIN_NS UINT64_C(100000000) /* where the path is not there */
+/* What a hello says. By what the peer's says of queue pair `by`, what it has had goes no second
+ * time: NULL, or why the connection cannot go on. */
 uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits);
-void rc_reconnect_say_hello(struct pst_endpoint *endpoint);
 const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by,
                                            uint32_t said);
-void rc_reconnect_stands(struct pst_endpoint *endpoint, uint64_t repeated);
 void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 
 /* arrive.c: a message has arrived; as many as come one after the other, at `worker->wc_at`, where

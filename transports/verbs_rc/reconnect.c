@@ -10,14 +10,21 @@
  * That the device has sent a hello proves nothing: a peer that has not noticed takes its number for
  * an old one's and answers. It counts when the peer has said its own, and is repeated until then.
  *
+ * Several queue pairs (`qps`) begin anew together: one that fails takes the others with it. A hello
+ * then counts the messages of its queue pair, told or waiting for their turn; the first one's,
+ * credit messages, too. What has not arrived goes by the queue pair that it went by before. Their
+ * hellos do not arrive at one time, and an end that has waited too long for some of them begins
+ * anew with all. What either has said and sent by then must be good for the other's next beginning,
+ * so nothing but hellos passes before both have heard all: one end says hello, the other answers
+ * when it has heard every one, and sends nothing else until it knows that its answers were heard,
+ * which one more hello by the first queue pair tells, or whatever else comes.
+ *
  * Here by exchange, with the peer's address of the first time; what rdma_cm does instead of that is
- * in cm_reconnect.c.
- * That a connection has failed: fail.c.
+ * in cm.c. That a connection has failed: fail.c.
  */
 #include <endian.h>
 #include <stdio.h>
 
-#include "cm.h"
 #include "rc.h"
 
 /* A hello's immediate data: messages, credit messages, RC_HELLO. More can never be under way. */
@@ -28,23 +35,20 @@ void rc_reconnect_step(struct pst_endpoint *endpoint)
 {
   struct rc_reconnect *reconnect = &endpoint->reconnect;
 
-  if (rc_given_back(endpoint) != endpoint->sq_head || endpoint->rq_posted || reconnect->hellos ||
-      !rc_lanes_are_back(endpoint) || rc_now_ns(endpoint->device) < reconnect->again_ns)
+  if (rc_given_back(endpoint) != endpoint->sq_head || !rc_lanes_are_empty(endpoint) ||
+      rc_now_ns(endpoint->device) < reconnect->again_ns)
     return;
   reconnect->is_greeted = true;
-  reconnect->has_said = reconnect->is_lost = reconnect->is_answered = reconnect->is_confirmed =
-      false;
-  rc_lanes_begin_anew(endpoint);
-  if (endpoint->cm) {
-    rc_cm_reconnect(endpoint);
-    return;
+  reconnect->is_lost = reconnect->is_answered = reconnect->is_confirmed = false;
+  for (struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++) {
+    lane->sets_up = true;
+    lane->has_said = false;
   }
-  int rc = rc_set_up_soon(endpoint);
-  if (rc < 0)
-    rc_fail(endpoint, rc, "no memory to connect with");
+  if (endpoint->cm)
+    endpoint->device->cm->reconnect(endpoint);
+  else
+    rc_set_up_again(endpoint);
 }
-
-/* ---- Hellos ---------------------------------------------------------------------------------- */
 
 uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits)
 {
@@ -52,83 +56,9 @@ uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits)
          RC_HELLO;
 }
 
-/* Of one queue pair. 0 or -errno. */
-static int say_hello(struct pst_endpoint *endpoint)
+static bool is_credit(const struct pst_endpoint *endpoint, uint32_t at)
 {
-  const uint64_t messages = endpoint->rx ? endpoint->rx->arrived : 0;
-  const uint64_t credits = endpoint->tx ? endpoint->tx->credit_messages : 0;
-  struct ibv_send_wr wr = {
-      .wr_id = rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + RC_ASIDE),
-      .opcode = rc_control_opcode(endpoint),
-      .send_flags = IBV_SEND_SIGNALED,
-      .imm_data = htobe32(rc_reconnect_hello(messages, credits)),
-  };
-  struct ibv_send_wr *bad;
-  int rc = ibv_post_send(endpoint->qp, &wr, &bad);
-
-  endpoint->reconnect.hellos += rc == 0;
-  return -rc;
-}
-
-/* To be answered. By exchange the peer notices by a keepalive of its own; by rdma_cm it has. */
-void rc_reconnect_say_hello(struct pst_endpoint *endpoint)
-{
-  rc_reconnect_within(endpoint, endpoint->cm ? RC_CM_TRY_NS : endpoint->device->keepalive_ns);
-  if ((endpoint->lanes ? rc_lanes_say_hello(endpoint) : say_hello(endpoint)) < 0)
-    rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
-}
-
-static void look(struct pst_endpoint *endpoint)
-{
-  const uint64_t before = endpoint->reconnect.repeated;
-
-  if (endpoint->lanes) {
-    rc_lanes_reconnect_look(endpoint);
-    return;
-  }
-  if (endpoint->state != RC_GREETING || !endpoint->reconnect.has_said)
-    return;
-  const char *why = rc_reconnect_drop_what_arrived(endpoint, 0, endpoint->reconnect.said);
-  if (why)
-    rc_fail(endpoint, -EPROTO, why);
-  else if (!rc_says_hello(endpoint) && say_hello(endpoint) < 0)
-    rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
-  else
-    rc_reconnect_stands(endpoint, before);
-}
-
-void rc_reconnect_greet(struct pst_endpoint *endpoint)
-{
-  struct rc_reconnect *reconnect = &endpoint->reconnect;
-
-  if (endpoint->setup_rc != 0 || reconnect->is_lost) {
-    rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
-    return;
-  }
-  endpoint->state = RC_GREETING;
-  reconnect->again_ns = RC_NEVER;
-  if (endpoint->cm)
-    rc_reconnect_within(endpoint, RC_CM_TRY_NS);
-  if (rc_says_hello(endpoint))
-    rc_reconnect_say_hello(endpoint);
-  look(endpoint); /* the peer's may have come first */
-}
-
-void rc_reconnect_said(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
-{
-  endpoint->reconnect.hellos--;
-  if (wc->status != IBV_WC_SUCCESS && endpoint->state == RC_GREETING)
-    rc_reconnect_again(endpoint, 0);
-  else if (wc->status != IBV_WC_SUCCESS)
-    rc_reconnect_for(endpoint, wc);
-  rc_pend(endpoint);
-}
-
-/* ---- What was under way ---------------------------------------------------------------------- */
-
-static bool is_control(const struct pst_endpoint *endpoint, uint32_t at, enum rc_control control)
-{
-  return endpoint->sent[at].opcode == 0 && endpoint->wrs[at].imm_data == htobe32(control);
+  return endpoint->sent[at].opcode == 0 && endpoint->wrs[at].imm_data == htobe32(RC_CREDIT);
 }
 
 /* The peer has it: an empty WRITE in its place keeps the order of completions. */
@@ -146,35 +76,29 @@ static bool is_atomic(uint8_t opcode)
   return opcode == PST_OP_FETCH_ADD || opcode == PST_OP_COMPARE_SWAP;
 }
 
-/* Where `had` messages have arrived, the WRITEs before the last of them are placed, and the READs
- * before the last with a fence are done (IBA 10.8.3.3): who was told of it may have other use for
- * these bytes since. */
-static void drop_what_came_before(struct pst_endpoint *endpoint, uint32_t by, uint32_t had)
+/* Of the first `had` messages, those with a fence. */
+static uint32_t count_fenced(const struct pst_endpoint *endpoint, uint32_t by, uint32_t had)
 {
-  uint64_t last = endpoint->sq_done, fenced = last;
+  uint32_t fenced = 0;
 
   for (uint64_t i = endpoint->sq_done; had; i++) {
     const uint32_t at = (uint32_t)i & endpoint->sq_mask;
-    if (endpoint->sent[at].lane != by || endpoint->sent[at].opcode != PST_OP_SEND)
-      continue;
-    last = i;
-    fenced = endpoint->wrs[at].send_flags & IBV_SEND_FENCE ? i : fenced;
-    had--;
+    const bool is_message =
+        endpoint->sent[at].lane == by && endpoint->sent[at].opcode == PST_OP_SEND;
+    fenced += is_message && (endpoint->wrs[at].send_flags & IBV_SEND_FENCE);
+    had -= is_message;
   }
-  for (uint64_t i = endpoint->sq_done; i != last; i++) {
-    const uint32_t at = (uint32_t)i & endpoint->sq_mask;
-    const uint8_t opcode = endpoint->sent[at].opcode;
-    if (endpoint->sent[at].lane == by &&
-        (opcode == PST_OP_WRITE || (opcode == PST_OP_READ && i < fenced)))
-      empty(&endpoint->wrs[at]);
-  }
+  return fenced;
 }
 
+/* Where `had` messages have arrived, the WRITEs before the last of them are placed, and the READs
+ * before the last with a fence are done (IBA 10.8.3.3): who was told of it may have other use for
+ * these bytes since. */
 const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by,
                                            uint32_t said)
 {
   /* Of several queue pairs one may have been further than the send queue. */
-  const uint64_t done = endpoint->lanes ? endpoint->lanes[by].done : endpoint->sq_done;
+  const uint64_t done = endpoint->lane_count > 1 ? endpoint->lanes[by].done : endpoint->sq_done;
   uint32_t messages = 0, credits = 0, known = 0;
 
   for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++) {
@@ -186,7 +110,7 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
       return "an atomic was under way, which may or may not have taken place";
     messages += opcode == PST_OP_SEND;
     known += opcode == PST_OP_SEND && i < done;
-    credits += is_control(endpoint, at, RC_CREDIT);
+    credits += is_credit(endpoint, at);
   }
   const uint64_t granted = endpoint->rx && by == 0 ? endpoint->rx->credits_sent : 0;
   uint32_t had =
@@ -194,17 +118,18 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
   uint32_t taken = ((said >> 4) - (uint32_t)(granted - credits)) & CREDITS_MASK;
   if (had > messages || had < known || taken > credits)
     return "the peer says that it has had other messages than were sent";
-  drop_what_came_before(endpoint, by, had);
+  uint32_t fenced = count_fenced(endpoint, by, had);
   for (uint64_t i = endpoint->sq_done; i != endpoint->sq_head; i++) {
     const uint32_t at = (uint32_t)i & endpoint->sq_mask;
-    const bool is_message = endpoint->sent[at].opcode == PST_OP_SEND;
-    const bool is_given = is_control(endpoint, at, RC_CREDIT);
+    const uint8_t opcode = endpoint->sent[at].opcode;
+    const bool is_message = opcode == PST_OP_SEND, is_given = is_credit(endpoint, at);
     if (endpoint->sent[at].lane != by)
       continue;
     if (is_message && had == 0)
       endpoint->reconnect.repeated++;
-    if (i < done || (is_message && had) || (is_given && taken) ||
-        is_control(endpoint, at, RC_HELLO))
+    fenced -= is_message && had && (endpoint->wrs[at].send_flags & IBV_SEND_FENCE);
+    if (i < done || (is_message && had) || (is_given && taken) || (opcode == PST_OP_WRITE && had) ||
+        (opcode == PST_OP_READ && fenced))
       empty(&endpoint->wrs[at]);
     had -= is_message && had;
     taken -= is_given && taken;
@@ -212,22 +137,7 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
   return NULL;
 }
 
-void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
-{
-  struct rc_reconnect *reconnect = &endpoint->reconnect;
-
-  if (!reconnect->by_ns || (endpoint->state != RC_SETTING_UP && endpoint->state != RC_GREETING))
-    return;
-  if (lane) {
-    rc_lane_reconnect_heard(endpoint, lane, said);
-    return;
-  }
-  reconnect->said = said;
-  reconnect->has_said = true;
-  look(endpoint);
-}
-
-void rc_reconnect_stands(struct pst_endpoint *endpoint, uint64_t repeated)
+static void go_on(struct pst_endpoint *endpoint, uint64_t repeated)
 {
   struct rc_reconnect *reconnect = &endpoint->reconnect;
   const uint64_t from = endpoint->sq_done, to = endpoint->sq_head;
@@ -240,8 +150,8 @@ void rc_reconnect_stands(struct pst_endpoint *endpoint, uint64_t repeated)
   reconnect->by_ns = 0;
   reconnect->count++;
   if (from != to)
-    rc = endpoint->lanes ? rc_lanes_ring_again(endpoint, from, to)
-                         : rc_queue_ring(endpoint, from, to);
+    rc = endpoint->lane_count > 1 ? rc_lanes_ring_again(endpoint, from, to)
+                                  : rc_queue_ring(endpoint, from, to);
   endpoint->sq_head = to; /* what did not go is still to be told */
   if (rc < 0 || (uint64_t)rc < to - from) {
     rc_fail(endpoint, rc < 0 ? rc : -ENOBUFS, "ibv_post_send of what was under way");
@@ -255,6 +165,108 @@ void rc_reconnect_stands(struct pst_endpoint *endpoint, uint64_t repeated)
   rc_pend(endpoint);
 }
 
+/* 0 or -errno. */
+static int say_hello(struct pst_endpoint *endpoint, uint32_t i)
+{
+  const struct rc_rx *rx = endpoint->rx;
+  struct rc_lane *lane = &endpoint->lanes[i];
+  const uint64_t messages = endpoint->lane_count > 1 ? lane->arrived_head : rx ? rx->arrived : 0;
+  const uint64_t credits = i == 0 && endpoint->tx ? endpoint->tx->credit_messages : 0;
+
+  return rc_lane_say(endpoint, lane, rc_reconnect_hello(messages, credits));
+}
+
+/* To be answered. By exchange the peer notices by a keepalive of its own; by rdma_cm it has. */
+static void say_hellos(struct pst_endpoint *endpoint)
+{
+  int rc = 0;
+
+  rc_reconnect_within(endpoint, endpoint->cm ? RC_CM_TRY_NS : endpoint->device->keepalive_ns);
+  for (uint32_t i = 0; rc == 0 && i < endpoint->lane_count; i++)
+    rc = say_hello(endpoint, i);
+  if (rc < 0)
+    rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
+}
+
+/* All hellos are there. What the peer still waits for is said: by one queue pair the answer, by
+ * several that its answers were heard. */
+static void stand(struct pst_endpoint *endpoint)
+{
+  const uint64_t before = endpoint->reconnect.repeated;
+  const bool is_one = endpoint->lane_count == 1;
+
+  for (uint32_t i = 0; i < endpoint->lane_count; i++) {
+    const char *why = rc_reconnect_drop_what_arrived(endpoint, i, endpoint->lanes[i].said);
+    if (!why)
+      continue;
+    rc_fail(endpoint, -EPROTO, why);
+    return;
+  }
+  for (uint32_t i = 0; i < endpoint->lane_count; i++)
+    endpoint->lanes[i].done = endpoint->lanes[i].flushed = endpoint->sq_done;
+  if (rc_says_hello(endpoint) != is_one && say_hello(endpoint, 0) < 0)
+    rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
+  else
+    go_on(endpoint, before);
+}
+
+static void look(struct pst_endpoint *endpoint)
+{
+  const bool has_no_answer = endpoint->lane_count == 1 || rc_says_hello(endpoint);
+  struct rc_reconnect *reconnect = &endpoint->reconnect;
+
+  for (const struct rc_lane *lane = endpoint->lanes; lane < rc_lanes_end(endpoint); lane++)
+    if (!lane->has_said)
+      return;
+  if (endpoint->state == RC_GREETING && !reconnect->is_answered && !has_no_answer) {
+    reconnect->is_answered = true;
+    say_hellos(endpoint);
+  }
+  if (endpoint->state == RC_GREETING && (reconnect->is_confirmed || has_no_answer))
+    stand(endpoint);
+}
+
+void rc_reconnect_greet(struct pst_endpoint *endpoint)
+{
+  struct rc_reconnect *reconnect = &endpoint->reconnect;
+
+  if (endpoint->setup_rc != 0 || reconnect->is_lost) {
+    rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
+    return;
+  }
+  endpoint->state = RC_GREETING;
+  reconnect->again_ns = RC_NEVER;
+  if (endpoint->cm)
+    rc_reconnect_within(endpoint, RC_CM_TRY_NS);
+  if (rc_says_hello(endpoint))
+    say_hellos(endpoint);
+  look(endpoint); /* the peer's may have come first */
+}
+
+static bool is_awaited(const struct pst_endpoint *endpoint)
+{
+  return endpoint->reconnect.by_ns &&
+         (endpoint->state == RC_SETTING_UP || endpoint->state == RC_GREETING);
+}
+
+void rc_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
+{
+  if (!is_awaited(endpoint))
+    return;
+  endpoint->reconnect.is_confirmed |= lane->has_said;
+  lane->said = said;
+  lane->has_said = true;
+  look(endpoint);
+}
+
+void rc_reconnect_met(struct pst_endpoint *endpoint)
+{
+  if (!is_awaited(endpoint))
+    return;
+  endpoint->reconnect.is_confirmed = true;
+  look(endpoint);
+}
+
 void rc_reconnect_flushed(struct pst_endpoint *endpoint)
 {
   if (endpoint->state == RC_GREETING)
@@ -263,14 +275,12 @@ void rc_reconnect_flushed(struct pst_endpoint *endpoint)
     endpoint->reconnect.is_lost = true;
 }
 
-/* ---- The end --------------------------------------------------------------------------------- */
-
 static void not_had_again(struct pst_endpoint *endpoint)
 {
   char why[1280], status[1024] = "";
 
   if (endpoint->cm)
-    rc_cm_missed(endpoint, status, sizeof(status));
+    endpoint->device->cm->missed(endpoint, status, sizeof(status));
   snprintf(
       why, sizeof(why),
       "the connection that failed could not be re-established within `reconnect`: the peer, or the "
@@ -302,101 +312,4 @@ void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns)
     reconnect->again_ns = 0;
     rc_pend(endpoint);
   }
-}
-
-/*
- * Several queue pairs (`qps`) are had again together (`reconnect`): one that fails takes the others
- * with it, each gives back what was posted, and all begin anew. A hello then says how many messages
- * its sender has had by that queue pair, told or waiting for their turn; the first one's, how many
- * credit messages, too. What has not arrived goes by the queue pair that it went by before.
- *
- * Their hellos do not arrive at one time, and an end that has waited too long for some of them
- * begins anew with all. What either has said and sent by then must be good for the other's next
- * beginning, so nothing but hellos passes before both have heard all: one end says hello, the
- * other answers when it has heard every one, and sends nothing else until it knows that its
- * answers were heard, which one more hello by the first queue pair tells, or whatever else comes.
- */
-
-bool rc_lanes_are_back(const struct pst_endpoint *endpoint)
-{
-  return !endpoint->lanes || (endpoint->lanes[0].own == 0 && rc_lanes_are_empty(endpoint));
-}
-
-void rc_lanes_begin_anew(struct pst_endpoint *endpoint)
-{
-  for (uint32_t i = 0; endpoint->lanes && i < endpoint->lane_count; i++) {
-    endpoint->lanes[i].sets_up = true;
-    endpoint->lanes[i].has_said = false;
-  }
-}
-
-/* ---- Hellos ---------------------------------------------------------------------------------- */
-
-static int say_hello_by(struct pst_endpoint *endpoint, uint32_t i)
-{
-  const uint64_t messages = endpoint->lanes[i].arrived_head;
-  const uint64_t credits = i == 0 && endpoint->tx ? endpoint->tx->credit_messages : 0;
-
-  return rc_lane_say(endpoint, &endpoint->lanes[i], rc_reconnect_hello(messages, credits));
-}
-
-int rc_lanes_say_hello(struct pst_endpoint *endpoint)
-{
-  int rc = 0;
-
-  for (uint32_t i = 0; rc == 0 && i < endpoint->lane_count; i++)
-    rc = say_hello_by(endpoint, i);
-  return rc;
-}
-
-static void stand(struct pst_endpoint *endpoint)
-{
-  const uint64_t before = endpoint->reconnect.repeated;
-
-  for (uint32_t i = 0; i < endpoint->lane_count; i++) {
-    const char *why = rc_reconnect_drop_what_arrived(endpoint, i, endpoint->lanes[i].said);
-    if (!why)
-      continue;
-    rc_fail(endpoint, -EPROTO, why);
-    return;
-  }
-  for (uint32_t i = 0; i < endpoint->lane_count; i++)
-    endpoint->lanes[i].done = endpoint->lanes[i].flushed = endpoint->sq_done;
-  if (rc_says_hello(endpoint) && say_hello_by(endpoint, 0) < 0)
-    rc_reconnect_again(endpoint, RC_RECONNECT_AGAIN_NS);
-  else
-    rc_reconnect_stands(endpoint, before);
-}
-
-void rc_lanes_reconnect_look(struct pst_endpoint *endpoint)
-{
-  struct rc_reconnect *reconnect = &endpoint->reconnect;
-
-  for (uint32_t i = 0; i < endpoint->lane_count; i++)
-    if (!endpoint->lanes[i].has_said)
-      return;
-  if (endpoint->state == RC_GREETING && !reconnect->is_answered && !rc_says_hello(endpoint)) {
-    reconnect->is_answered = true;
-    rc_reconnect_say_hello(endpoint);
-  }
-  if (endpoint->state == RC_GREETING && (reconnect->is_confirmed || rc_says_hello(endpoint)))
-    stand(endpoint);
-}
-
-void rc_lane_reconnect_heard(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t said)
-{
-  if (lane->has_said)
-    endpoint->reconnect.is_confirmed = true;
-  else
-    lane->said = said;
-  lane->has_said = true;
-  rc_lanes_reconnect_look(endpoint);
-}
-
-void rc_lanes_reconnect_met(struct pst_endpoint *endpoint)
-{
-  if (endpoint->state != RC_SETTING_UP && endpoint->state != RC_GREETING)
-    return;
-  endpoint->reconnect.is_confirmed = true;
-  rc_lanes_reconnect_look(endpoint);
 }

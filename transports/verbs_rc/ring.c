@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "rc.h"
-#include "shared.h"
 
 static int check(struct pst_worker *worker, const struct pst_ring_params *in)
 {
@@ -95,8 +94,6 @@ void rc_ring_close(struct pst_worker *worker, struct pst_ring *ring)
   free(ring);
 }
 
-/* ---- Shares ------------------------------------------------------------------------------ */
-
 static int ascending(const void *a, const void *b)
 {
   uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
@@ -142,8 +139,6 @@ void rc_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint)
     ring->free[ring->free_count++] = i;
   }
 }
-
-/* ---- Tokens -------------------------------------------------------------------------------- */
 
 static struct pst_ring *find_ring(struct pst_worker *worker, uint64_t token)
 {

@@ -3,83 +3,54 @@
  * One-sided access. Bounds and rights are checked here by what the peer has told of its range,
  * and once more by the peer's device, which knows what has become of it since.
  */
+#include <endian.h>
+
 #include "rc.h"
-#include "request.h"
 
 static const uint8_t magic[8] = {'p', 's', 't', 'r', 'm', 'a', 0, 1};
 
-static void put(uint8_t *to, uint64_t value, uint32_t bytes)
-{
-  for (uint32_t i = 0; i < bytes; i++)
-    to[i] = (uint8_t)(value >> (8 * (bytes - 1 - i)));
-}
-
-static uint64_t get(const uint8_t *from, uint32_t bytes)
-{
-  uint64_t value = 0;
-
-  for (uint32_t i = 0; i < bytes; i++)
-    value = value << 8 | from[i];
-  return value;
-}
+/* A registered range as it travels: big-endian. */
+struct packed {
+  uint8_t magic[8];
+  uint64_t address, length;
+  uint32_t rkey, access;
+  uint64_t zero;
+};
+_Static_assert(sizeof(struct packed) == RC_REMOTE_BYTES, "of one length, without gaps");
 
 int rc_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
 {
-  uint8_t *at = blob->bytes;
+  struct packed packed = {.address = htobe64(mr->verbs.address),
+                          .length = htobe64(mr->length),
+                          .rkey = htobe32(mr->verbs.mr->rkey),
+                          .access = htobe32(mr->access & RC_REMOTE_ACCESS)};
 
   (void)device;
-  if (!(mr->access & RC_REMOTE_ACCESS))
-    return -EACCES;
-  if (blob->capacity < RC_REMOTE_BYTES)
-    return -ENOSPC;
-  memset(at, 0, RC_REMOTE_BYTES);
-  memcpy(at, magic, sizeof(magic));
-  put(at + 8, mr->verbs.address, 8);
-  put(at + 16, mr->length, 8);
-  put(at + 24, mr->verbs.mr->rkey, 4);
-  put(at + 28, mr->access & RC_REMOTE_ACCESS, 4);
-  blob->length = RC_REMOTE_BYTES;
-  blob->fd_count = 0;
-  return 0;
-}
-
-/* What a FLUSH reads of what can be read, by a queue pair of the device's own domain. */
-static int open_scratch(struct pst_worker *worker)
-{
-  struct vb_mrs *mrs = &worker->device->own.mrs;
-  char why[400];
-
-  if (worker->scratch_mr)
-    return 0;
-  worker->scratch = worker->scratch ? worker->scratch : vb_pages_alloc(RC_SCRATCH_BYTES);
-  if (!worker->scratch)
-    return -ENOMEM;
-  worker->scratch_mr = vb_pin(mrs, worker->scratch, RC_SCRATCH_BYTES, IBV_ACCESS_LOCAL_WRITE);
-  if (worker->scratch_mr)
-    return 0;
-  int rc = vb_call_error(errno);
-  vb_mr_refusal(mrs, -rc, RC_SCRATCH_BYTES, why, sizeof(why));
-  RC_LOG(worker->device, PST_LOG_ERROR, "ibv_reg_mr of %u bytes for FLUSHes: %s: %s",
-         RC_SCRATCH_BYTES, strerror(-rc), why);
-  return rc;
+  memcpy(packed.magic, magic, sizeof(magic));
+  return mr->access & RC_REMOTE_ACCESS ? pst_blob_write(blob, &packed, sizeof(packed)) : -EACCES;
 }
 
 int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                    struct pst_remote **remote)
 {
-  const uint8_t *at = blob->bytes;
+  struct packed packed = {0};
+  const bool is_ours = pst_blob_read(blob, &packed, sizeof(packed)) && packed.zero == 0 &&
+                       memcmp(packed.magic, magic, sizeof(magic)) == 0;
+  const uint64_t address = be64toh(packed.address), length = be64toh(packed.length);
+  const uint32_t access = be32toh(packed.access);
 
-  if (blob->length != RC_REMOTE_BYTES || memcmp(at, magic, sizeof(magic)) != 0 ||
-      (get(at + 28, 4) & ~(uint64_t)RC_REMOTE_ACCESS) || get(at + 32, 8) != 0 ||
-      get(at + 8, 8) > UINT64_MAX - get(at + 16, 8)) {
+  if (!is_ours || (access & ~(uint32_t)RC_REMOTE_ACCESS) || address > UINT64_MAX - length) {
     RC_LOG(endpoint->device, PST_LOG_ERROR,
            "%s: what the peer says of its memory is not verbs_rc's; both ends need the same "
            "transport and version",
            endpoint->label);
     return -EPROTO;
   }
-  int rc = endpoint->is_split && (get(at + 28, 4) & PST_ACCESS_REMOTE_READ)
-               ? open_scratch(endpoint->worker)
+  struct pst_worker *worker = endpoint->worker;
+  /* What a FLUSH reads of what can be read. */
+  int rc = !worker->scratch_mr && (access & PST_ACCESS_REMOTE_READ)
+               ? rc_pages_open(&worker->device->own, NULL, "FLUSHes", RC_SCRATCH_BYTES,
+                               &worker->scratch, &worker->scratch_mr)
                : 0;
   if (rc < 0)
     return rc;
@@ -87,10 +58,10 @@ int rc_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
   if (!made)
     return -ENOMEM;
   *made = (struct pst_remote){.endpoint = endpoint,
-                              .address = get(at + 8, 8),
-                              .length = get(at + 16, 8),
-                              .rkey = (uint32_t)get(at + 24, 4),
-                              .access = (uint32_t)get(at + 28, 4),
+                              .address = address,
+                              .length = length,
+                              .rkey = be32toh(packed.rkey),
+                              .access = access,
                               .next = endpoint->remotes};
   endpoint->remotes = made;
   *remote = made;
@@ -123,8 +94,6 @@ void rc_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
   forget_written(endpoint, remote);
   free(remote);
 }
-
-/* ---- Requests ------------------------------------------------------------------------------ */
 
 static int check_remote(const struct pst_endpoint *endpoint, const struct pst_remote *remote,
                         uint64_t offset, uint64_t length, uint32_t right)
@@ -223,8 +192,6 @@ void rc_rma_build(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
   rc_written(endpoint, remote);
 }
 
-/* ---- FLUSH ---------------------------------------------------------------------------------- */
-
 int rc_flush_check(const struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   const struct pst_remote *remote = request->u.rma.remote;
@@ -243,16 +210,13 @@ int rc_flush_check(const struct pst_endpoint *endpoint, const struct pst_request
 static void build_read(struct pst_endpoint *endpoint, struct ibv_send_wr *wr,
                        struct pst_remote *remote)
 {
+  const struct pst_worker *worker = endpoint->worker;
+
   wr->opcode = IBV_WR_RDMA_READ;
   wr->wr.rdma.remote_addr = remote->address;
   wr->wr.rdma.rkey = remote->rkey;
-  const struct pst_worker *worker = endpoint->worker;
-  wr->sg_list[0] = endpoint->is_split ? (struct ibv_sge){.addr = (uintptr_t)worker->scratch,
-                                                         .length = 1,
-                                                         .lkey = worker->scratch_mr->lkey}
-                                      : (struct ibv_sge){.addr = (uintptr_t)rc_scratch(endpoint),
-                                                         .length = 1,
-                                                         .lkey = endpoint->control_mr->lkey};
+  wr->sg_list[0] = (struct ibv_sge){
+      .addr = (uintptr_t)worker->scratch, .length = 1, .lkey = worker->scratch_mr->lkey};
   wr->num_sge = 1;
   forget_written(endpoint, remote);
 }
@@ -280,17 +244,13 @@ bool rc_flush_needs_others(const struct pst_endpoint *endpoint, const struct pst
 static int read_one(struct pst_endpoint *endpoint, struct pst_remote *remote)
 {
   const uint64_t index = endpoint->sq_head;
-  const uint32_t at = (uint32_t)index & endpoint->sq_mask;
-  struct ibv_send_wr *wr = &endpoint->wrs[at];
+  struct ibv_send_wr *wr = &endpoint->wrs[index & endpoint->sq_mask];
 
   wr->wr_id = rc_wr_id(endpoint, (uint32_t)index);
   wr->imm_data = 0; /* none of enum rc_control */
   wr->send_flags = IBV_SEND_SIGNALED;
   build_read(endpoint, wr, remote);
-  endpoint->sent[at] = (struct rc_sent){0};
-  rc_queue_alike(endpoint, index, 0);
-  int rc = rc_queue_ring(endpoint, index, index + 1);
-  return rc < 0 ? rc : 0;
+  return rc_queue_push_own(endpoint);
 }
 
 int rc_flush_others(struct pst_endpoint *endpoint)

@@ -3,50 +3,10 @@
 #include <stdio.h>
 
 #include "rc.h"
-#include "shared.h"
 
 #define FIRST_SIZE 1024u
 
-/* ---- One ------------------------------------------------------------------------------------ */
-
-static int open_buffers(struct rc_shared *shared)
-{
-  const size_t bytes = (size_t)shared->size * RC_SHARED_CREDIT_BYTES;
-  struct pst_device *device = shared->worker->device;
-  char why[400];
-
-  shared->buffers = vb_pages_alloc(bytes);
-  if (!shared->buffers)
-    return -ENOMEM;
-  memset(shared->buffers, 0, bytes);
-  shared->mr = vb_pin(&device->own.mrs, shared->buffers, bytes, IBV_ACCESS_LOCAL_WRITE);
-  if (shared->mr)
-    return 0;
-  int rc = vb_call_error(errno);
-  vb_mr_refusal(&device->own.mrs, -rc, bytes, why, sizeof(why));
-  RC_LOG(device, PST_LOG_ERROR, "ibv_reg_mr of %zu bytes for shared receives: %s: %s", bytes,
-         strerror(-rc), why);
-  return rc;
-}
-
-/* What does not change from one post to the next. */
-static void line_up(struct rc_shared *shared)
-{
-  const struct pst_ring *ring = shared->ring;
-  const struct ibv_sge sge = {.length = ring ? (uint32_t)ring->params.payload_max
-                                             : RC_SHARED_CREDIT_BYTES,
-                              .lkey = ring         ? ring->verbs.mr->lkey
-                                      : shared->mr ? shared->mr->lkey
-                                                   : 0};
-
-  for (uint32_t i = 0; i < RC_POLL_BATCH; i++) {
-    shared->sges[i] = sge;
-    shared->wrs[i] =
-        (struct ibv_recv_wr){.next = i + 1 < RC_POLL_BATCH ? &shared->wrs[i + 1] : NULL,
-                             .sg_list = &shared->sges[i],
-                             .num_sge = shared->kind == RC_SHARED_BARE ? 0 : 1};
-  }
-}
+/* ---- One --------------------------------------------------------------------------------- */
 
 void rc_shared_close(struct rc_shared *shared)
 {
@@ -81,7 +41,11 @@ static int open_entries(struct rc_shared *shared)
     shared->back[shared->back_count] = shared->size - 1 - shared->back_count;
     shared->back_count++;
   }
-  return shared->kind == RC_SHARED_BUFFERS ? open_buffers(shared) : 0;
+  if (shared->kind != RC_SHARED_BUFFERS)
+    return 0;
+  return rc_pages_open(&shared->worker->device->own, NULL, "shared receives",
+                       (size_t)shared->size * RC_SHARED_CREDIT_BYTES, &shared->buffers,
+                       &shared->mr);
 }
 
 /* As many as `size` is, at least `least`. */
@@ -106,7 +70,9 @@ static int open_one(struct pst_worker *worker, enum rc_shared_kind kind, uint32_
     rc_shared_close(made);
     return rc;
   }
-  line_up(made);
+  rc_receives_open(&made->receives, 0,
+                   ring ? (uint32_t)ring->params.payload_max : RC_SHARED_CREDIT_BYTES,
+                   ring ? ring->verbs.mr : made->mr);
   *shared = made;
   return 0;
 }
@@ -118,8 +84,7 @@ void rc_shared_close_all(struct pst_worker *worker)
   free(worker->shared.all);
 }
 
-/* ---- Slots of a ring --------------------------------------------------------------------------
- */
+/* ---- Slots of a ring --------------------------------------------------------------------- */
 
 int rc_shared_open_slots(struct pst_ring *ring)
 {
@@ -140,7 +105,7 @@ int rc_shared_open_slots(struct pst_ring *ring)
   return rc;
 }
 
-/* ---- Endpoints ------------------------------------------------------------------------------ */
+/* ---- Endpoints --------------------------------------------------------------------------- */
 
 static uint32_t size_after(uint64_t sum, uint32_t most, uint32_t wanted)
 {
@@ -198,11 +163,10 @@ int rc_shared_join(struct pst_endpoint *endpoint)
     endpoint->shared = endpoint->rx->ring->shared;
     return 0;
   }
-  rc = find_room(endpoint->worker, kind, endpoint->rq_size, &endpoint->shared);
+  rc = find_room(endpoint->worker, kind, endpoint->lanes[0].rq_size, &endpoint->shared);
   if (rc < 0)
     return rc;
-  endpoint->shared->reserved += endpoint->rq_size;
-  endpoint->has_reserved = true;
+  endpoint->shared->reserved += endpoint->lanes[0].rq_size;
   rc = rc_shared_post(endpoint->shared);
   if (rc < 0)
     RC_LOG(endpoint->device, PST_LOG_ERROR, "%s: ibv_post_srq_recv: %s", endpoint->label,
@@ -219,11 +183,11 @@ void rc_shared_leave(struct pst_endpoint *endpoint)
 {
   struct pst_worker *worker = endpoint->worker;
 
-  if (endpoint->has_reserved)
-    endpoint->shared->reserved -= endpoint->rq_size;
+  if (endpoint->shared->kind != RC_SHARED_SLOTS)
+    endpoint->shared->reserved -= endpoint->lanes[0].rq_size;
   if (worker->last_numbered == endpoint)
     worker->last_numbered = NULL;
-  if (!endpoint->is_named)
+  if (!endpoint->number)
     return;
   struct pst_endpoint **at = chain_of(worker, endpoint->number);
   while (*at && *at != endpoint)
@@ -234,12 +198,11 @@ void rc_shared_leave(struct pst_endpoint *endpoint)
 
 void rc_shared_name(struct pst_endpoint *endpoint)
 {
-  endpoint->number = endpoint->responder->qp_num;
+  endpoint->number = endpoint->lanes[0].responder->qp_num;
   struct pst_endpoint **at = chain_of(endpoint->worker, endpoint->number);
 
   endpoint->next_numbered = *at;
   *at = endpoint;
-  endpoint->is_named = true;
 }
 
 struct pst_endpoint *rc_shared_find(struct pst_worker *worker, uint32_t qp_num)
@@ -254,22 +217,21 @@ struct pst_endpoint *rc_shared_find(struct pst_worker *worker, uint32_t qp_num)
   return one;
 }
 
-/* ---- Posting ----------------------------------------------------------------------------------
- */
+/* ---- Posting ----------------------------------------------------------------------------- */
 
 /* `n` of those in `back`, at most RC_POLL_BATCH. 0 or an errno. */
 static int post_linked(struct rc_shared *shared, uint32_t n)
 {
-  struct ibv_recv_wr *wrs = shared->wrs, *next = wrs[n - 1].next, *bad = NULL;
+  struct ibv_recv_wr *wrs = shared->receives.wrs, *next = wrs[n - 1].next, *bad = NULL;
   const struct pst_ring *ring = shared->ring;
 
   for (uint32_t i = 0; i < n; i++) {
     const uint64_t entry = shared->back[shared->back_count - 1 - i];
     wrs[i].wr_id = shared->wr_id | entry;
     if (ring)
-      shared->sges[i].addr = ring->base + entry * ring->params.stride;
+      shared->receives.sges[i].addr = ring->base + entry * ring->params.stride;
     else if (shared->buffers)
-      shared->sges[i].addr = (uintptr_t)rc_shared_buffer(shared, entry);
+      shared->receives.sges[i].addr = (uintptr_t)rc_shared_buffer(shared, entry);
   }
   wrs[n - 1].next = NULL;
   int rc = ibv_post_srq_recv(shared->srq, wrs, &bad);
@@ -317,8 +279,7 @@ void rc_shared_post_due(struct pst_worker *worker)
   }
 }
 
-/* ---- The end of a queue pair ------------------------------------------------------------------
- */
+/* ---- The end of a queue pair ------------------------------------------------------------- */
 
 void rc_shared_begin(struct pst_endpoint *endpoint)
 {
@@ -328,12 +289,12 @@ void rc_shared_begin(struct pst_endpoint *endpoint)
   endpoint->has_flushed = false;
   endpoint->last_send = 0;
   endpoint->given_at = 0;
-  endpoint->rq_posted = 1;
+  endpoint->lanes[0].rq_posted = 1;
 }
 
 static bool may_have_some(const struct pst_endpoint *endpoint)
 {
-  return endpoint->shared && endpoint->rq_posted &&
+  return endpoint->shared && endpoint->lanes[0].rq_posted &&
          atomic_load_explicit(&endpoint->setup, memory_order_acquire) == 0;
 }
 
@@ -344,20 +305,20 @@ static void post_last(struct pst_endpoint *endpoint)
 {
   struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED}, *bad;
 
-  if (!endpoint->device->is_soft || !endpoint->is_erred || endpoint->last_send ||
-      rc_given_back(endpoint) != endpoint->sq_head || endpoint->reconnect.hellos)
+  if (!endpoint->device->is_soft || !endpoint->lanes[0].is_erred || endpoint->last_send ||
+      rc_given_back(endpoint) != endpoint->sq_head || endpoint->lanes[0].own)
     return;
   wr.wr_id =
       rc_wr_id(endpoint, (uint32_t)endpoint->sq_head + RC_LAST + (endpoint->last_sends++ & 0xffff));
   endpoint->last_send = wr.wr_id;
-  ibv_post_send(endpoint->responder, &wr, &bad); /* if it cannot, time tells */
+  ibv_post_send(endpoint->lanes[0].responder, &wr, &bad); /* if it cannot, time tells */
 }
 
 bool rc_shared_flushed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   if ((uint32_t)wc->wr_id - (uint32_t)endpoint->sq_done < RC_LAST)
     return false;
-  if (wc->wr_id == endpoint->last_send && endpoint->is_erred) {
+  if (wc->wr_id == endpoint->last_send && endpoint->lanes[0].is_erred) {
     endpoint->has_flushed = true;
     rc_pend(endpoint);
   }
@@ -368,7 +329,8 @@ bool rc_shared_flushed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 static bool takes_no_more(const struct pst_endpoint *endpoint)
 {
   return atomic_load(&endpoint->last_wqe) || endpoint->has_flushed ||
-         (endpoint->is_erred && rc_now_ns(endpoint->device) >= endpoint->erred_ns + RC_FLUSH_NS);
+         (endpoint->lanes[0].is_erred &&
+          rc_now_ns(endpoint->device) >= endpoint->erred_ns + RC_FLUSH_NS);
 }
 
 void rc_shared_step(struct pst_endpoint *endpoint)
@@ -378,7 +340,7 @@ void rc_shared_step(struct pst_endpoint *endpoint)
   if (!may_have_some(endpoint))
     return;
   /* Else its event waits for the next look at the clock, and the end of the connection with it. */
-  if (endpoint->is_erred && !atomic_load(&endpoint->last_wqe))
+  if (endpoint->lanes[0].is_erred && !atomic_load(&endpoint->last_wqe))
     rc_events(endpoint->device);
   post_last(endpoint);
   if (!endpoint->given_at && takes_no_more(endpoint))
@@ -390,14 +352,14 @@ void rc_shared_step(struct pst_endpoint *endpoint)
     return;
   }
   /* A completion would have said why by now. */
-  if (!endpoint->is_erred && endpoint->state == RC_CONNECTED)
+  if (!endpoint->lanes[0].is_erred && endpoint->state == RC_CONNECTED)
     rc_fail(endpoint, -EIO, "the device failed the queue pair, and did not say why");
-  endpoint->rq_posted = 0;
+  endpoint->lanes[0].rq_posted = 0;
 }
 
 void rc_shared_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
-  if (!may_have_some(endpoint) || !endpoint->is_erred)
+  if (!may_have_some(endpoint) || !endpoint->lanes[0].is_erred)
     return;
   if (now_ns >= endpoint->erred_ns + RC_FLUSH_NS)
     rc_pend(endpoint);

@@ -40,8 +40,7 @@ struct rc_shared {
   uint32_t back_count;
   uint8_t *buffers;
   struct ibv_mr *mr;
-  struct ibv_recv_wr wrs[RC_POLL_BATCH];
-  struct ibv_sge sges[RC_POLL_BATCH];
+  struct rc_receives receives;
   _Atomic int event; /* enum ibv_event_type + 1, 0: none */
   bool is_due;
   struct rc_shared *next_due;
@@ -94,9 +93,6 @@ static inline void rc_shared_back(struct rc_shared *shared, uint32_t entry)
 /* Post what was taken. 0 or -errno; at the end of a poll, its endpoints fail. */
 int rc_shared_post(struct rc_shared *shared);
 void rc_shared_post_due(struct pst_worker *worker);
-
-/* ---- The end of a queue pair ------------------------------------------------------------------
- */
 
 /* It may take entries from now on. */
 void rc_shared_begin(struct pst_endpoint *endpoint);

@@ -2,9 +2,7 @@
 /* What is counted, and an endpoint in words. */
 #include <stdio.h>
 
-#include "cm.h"
 #include "rc.h"
-#include "shared.h"
 
 static void add(struct pst_counter_list *list, const char *name, uint64_t value, uint64_t flags)
 {
@@ -56,13 +54,13 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
     add(&list, "bytes_received", endpoint->rx->bytes, 0);
     add(&list, "credit_messages_sent", endpoint->rx->credits_sent, 0);
     if (!endpoint->shared)
-      add(&list, "receives_posted", endpoint->rq_posted, PST_COUNTER_GAUGE);
+      add(&list, "receives_posted", endpoint->lanes[0].rq_posted, PST_COUNTER_GAUGE);
   }
   if (endpoint && endpoint->device->reconnect_ns) {
     add(&list, "reconnections", endpoint->reconnect.count, 0);
     add(&list, "messages_repeated", endpoint->reconnect.repeated, 0);
   }
-  if (endpoint && endpoint->lanes)
+  if (endpoint && endpoint->lane_count > 1)
     add(&list, "queue_pairs", endpoint->lane_count, PST_COUNTER_GAUGE);
   if (!endpoint && !worker)
     add_port(&list, device);
@@ -75,40 +73,41 @@ int rc_counters(struct pst_device *device, struct pst_worker *worker, struct pst
   return (int)list.count;
 }
 
-/* "QP 17", "QPs 17, 18" */
+/* "QP 17", "QPs 17, 18", "QPs 17, 18 (answers: 19, 20)" */
 static void name_queue_pairs(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
-  const bool is_one = !endpoint->lanes && !endpoint->is_split;
-  int n = snprintf(text, size, "QP%s %u", is_one ? "" : "s", endpoint->qp->qp_num);
+  const struct rc_lane *lanes = endpoint->lanes;
+  const bool is_split = endpoint->is_split;
 
-  for (uint32_t i = 1; i < endpoint->lane_count && n > 0 && (size_t)n < size; i++)
-    n += snprintf(text + n, size - (size_t)n, ", %u", endpoint->lanes[i].qp->qp_num);
-  if (endpoint->is_split && n > 0 && (size_t)n < size)
-    n += snprintf(text + n, size - (size_t)n, " (answers: %u", endpoint->responder->qp_num);
-  for (uint32_t i = 1; endpoint->is_split && i < endpoint->lane_count && (size_t)n < size; i++)
-    n += snprintf(text + n, size - (size_t)n, ", %u", endpoint->lanes[i].responder->qp_num);
-  if (endpoint->is_split && n > 0 && (size_t)n < size)
-    snprintf(text + n, size - (size_t)n, ")");
+  snprintf(text, size, "QP%s", endpoint->lane_count > 1 || is_split ? "s" : "");
+  for (uint32_t i = 0; i < endpoint->lane_count; i++)
+    vb_text_add(text, size, "%s %u", i ? "," : "", lanes[i].qp->qp_num);
+  for (uint32_t i = 0; is_split && i < endpoint->lane_count; i++)
+    vb_text_add(text, size, "%s %u", i ? "," : " (answers:", lanes[i].responder->qp_num);
+  vb_text_add(text, size, "%s", is_split ? ")" : "");
 }
 
 /* "264 sends (511 given)": as it was asked for, and as the device has it, where that is more. */
-static int size_of(char *text, size_t size, const char *what, uint32_t asked, uint32_t given)
+static void add_size(char *text, size_t size, const char *what, uint32_t asked, uint32_t given)
 {
-  return given > asked ? snprintf(text, size, "%u %s (%u given)", asked, what, given)
-                       : snprintf(text, size, "%u %s", asked, what);
+  vb_text_add(text, size, "%u %s", asked, what);
+  if (given > asked)
+    vb_text_add(text, size, " (%u given)", given);
 }
 
 /* The queues of the first queue pair: "queues of 264 sends and 64 receives, inline 128 bytes" */
 static void size_queues(const struct pst_endpoint *endpoint, char *text, size_t size)
 {
   const struct ibv_qp_cap *given = &endpoint->given;
-  char receives[64] = "shared receives";
-  int n = snprintf(text, size, "queues of ");
 
-  if (!endpoint->shared)
-    size_of(receives, sizeof(receives), "receives", endpoint->rq_size, given->max_recv_wr);
-  n += size_of(text + n, size - (size_t)n, "sends", endpoint->sq_size, given->max_send_wr);
-  snprintf(text + n, size - (size_t)n, " and %s, inline %u bytes", receives, endpoint->max_inline);
+  snprintf(text, size, "queues of ");
+  add_size(text, size, "sends", endpoint->sq_size, given->max_send_wr);
+  vb_text_add(text, size, " and ");
+  if (endpoint->shared)
+    vb_text_add(text, size, "shared receives");
+  else
+    add_size(text, size, "receives", endpoint->lanes[0].rq_size, given->max_recv_wr);
+  vb_text_add(text, size, ", inline %u bytes", endpoint->max_inline);
 }
 
 int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
@@ -128,10 +127,10 @@ int rc_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   vb_gid_address(endpoint->peer.gid, peer);
   snprintf(route, sizeof(route), "hop limit %u", device->path.hop_limit);
   if (endpoint->cm)
-    rc_cm_describe(endpoint, route, sizeof(route));
+    device->cm->describe(endpoint, route, sizeof(route));
   size_queues(endpoint, queues, sizeof(queues));
   snprintf(text, size, "%s port %u, %s to QP %u of %s, MTU %u, %s, %s%s, %s",
-           device->open.info->name, device->open.port->number, own, endpoint->peer.qpn, peer,
+           device->open.info->name, device->open.port->number, own, endpoint->peer.qps[0].qpn, peer,
            vb_mtu_bytes((enum ibv_mtu)mtu), route, endpoint->own.sends ? "messages by SEND, " : "",
            queues, device->open.gid_reason);
   return 0;

@@ -7,9 +7,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "cm.h"
 #include "rc.h"
-#include "shared.h"
 
 #define CQ_FIRST 1024u /* it grows as endpoints are opened */
 
@@ -98,8 +96,8 @@ int rc_worker_open(struct pst_device *device, uint32_t index, struct pst_worker 
     if (!made->cq)
       rc = refuse(device, "ibv_create_cq", true);
   }
-  if (rc == 0 && device->uses_cm)
-    rc = rc_cm_worker_open(made, index);
+  if (rc == 0 && device->cm)
+    rc = device->cm->worker_open(made, index);
   if (rc < 0) {
     rc_worker_close(made);
     return rc;
@@ -129,7 +127,8 @@ void rc_worker_close(struct pst_worker *worker)
   if (worker->scratch_mr)
     vb_unpin(&worker->device->own.mrs, worker->scratch_mr);
   free(worker->scratch);
-  rc_cm_worker_close(worker);
+  if (worker->cm)
+    worker->device->cm->worker_close(worker);
   if (worker->cq) {
     ibv_ack_cq_events(worker->cq, worker->events_unacked);
     ibv_destroy_cq(worker->cq);
@@ -195,7 +194,7 @@ void rc_take_notices(struct pst_worker *worker)
   }
 }
 
-/* ---- Sleep --------------------------------------------------------------------------------- */
+/* ---- Sleep ------------------------------------------------------------------------------- */
 
 int rc_event_fd(struct pst_worker *worker)
 {
@@ -256,7 +255,7 @@ int rc_arm(struct pst_worker *worker)
   return 0;
 }
 
-/* ---- What only time tells -------------------------------------------------------------------- */
+/* ---- What only time tells ---------------------------------------------------------------- */
 
 /* Is the peer there? What it owes an answer to, or else an empty WRITE, tells. */
 static void look_at_life(struct pst_endpoint *endpoint, uint64_t now_ns)
@@ -289,7 +288,7 @@ static void look_at_life(struct pst_endpoint *endpoint, uint64_t now_ns)
             "retry_cnt or timeout make the device try for longer");
     return;
   }
-  int rc = rc_queue_own(endpoint, 0, NULL, 0, 0, 0);
+  int rc = rc_queue_own(endpoint, 0, NULL);
   if (rc < 0 && rc != -EAGAIN)
     rc_fail(endpoint, rc, "ibv_post_send of a keepalive");
   endpoint->heard_ns = now_ns;
@@ -303,7 +302,7 @@ static void not_connected(struct pst_endpoint *endpoint)
   const uint64_t again_ns = vb_ack_timeout_ns(timeout);
   char why[1280], status[1024] = "";
 
-  if (rc_cm_waits(endpoint, status, sizeof(status)))
+  if (endpoint->cm && endpoint->device->cm->waits(endpoint, status, sizeof(status)))
     snprintf(why, sizeof(why), "the peer did not connect in time; by then: %s", status);
   else if (endpoint->hellos_lost) {
     vb_wc_text(IBV_WC_RETRY_EXC_ERR, endpoint->hello_vendor, status, sizeof(status));
@@ -349,7 +348,7 @@ static void look_at(struct pst_endpoint *endpoint, uint64_t now_ns)
   case RC_SETTING_UP:
   case RC_GREETING:
     if (endpoint->cm)
-      rc_cm_look(endpoint, now_ns);
+      endpoint->device->cm->look(endpoint, now_ns);
     if (now_ns >= endpoint->connect_by_ns && worker->has_all)
       not_connected(endpoint);
     else
@@ -383,7 +382,7 @@ void rc_look(struct pst_worker *worker)
   worker->empties_seen = worker->empties;
   rc_events(worker->device);
   if (worker->cm)
-    rc_cm_events(worker);
+    worker->device->cm->events(worker);
   look_at_device(worker);
   worker->soonest_ns = RC_NEVER;
   for (uint32_t i = 0; i < worker->endpoints.room; i++)

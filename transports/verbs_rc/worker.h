@@ -4,13 +4,41 @@
 #define RC_WORKER_H
 
 #include "device.h"
-#include "fifo.h"
 
 struct rc_cm_worker;
 struct rc_shared;
 struct rc_since;
 
-/* ---- Rings, ring.c --------------------------------------------------------------------- */
+/* A queue of slot numbers. */
+struct rc_fifo {
+  uint32_t *at;
+  uint32_t mask;
+  uint32_t head, tail; /* free-running */
+};
+
+/* 0 or -ENOMEM. free(fifo->at) ends it. */
+static inline int rc_fifo_open(struct rc_fifo *fifo, uint32_t room)
+{
+  uint32_t size = 1;
+
+  while (size < room)
+    size <<= 1;
+  *fifo = (struct rc_fifo){.at = calloc(size, sizeof(*fifo->at)), .mask = size - 1};
+  return fifo->at ? 0 : -ENOMEM;
+}
+
+static inline uint32_t rc_fifo_count(const struct rc_fifo *fifo)
+{
+  return fifo->head - fifo->tail;
+}
+static inline void rc_fifo_put(struct rc_fifo *fifo, uint32_t slot)
+{
+  fifo->at[fifo->head++ & fifo->mask] = slot;
+}
+static inline uint32_t rc_fifo_get(struct rc_fifo *fifo)
+{
+  return fifo->at[fifo->tail++ & fifo->mask];
+}
 
 /* How a slot stands, and, unless it is free, whose it is: rc_slot(). */
 enum rc_slot_state {
@@ -40,6 +68,12 @@ struct pst_ring {
   struct rc_shared *shared;  /* of SENDs: its free slots are entries of it; NULL: endpoints' */
 };
 
+/* Receives that are posted as a list, which is built once. */
+struct rc_receives {
+  struct ibv_recv_wr wrs[RC_POLL_BATCH];
+  struct ibv_sge sges[RC_POLL_BATCH];
+};
+
 /* Where poll() puts completions. */
 struct rc_out {
   struct pst_completion *at;
@@ -47,8 +81,6 @@ struct rc_out {
 };
 
 #define RC_NUMBER_CHAINS 256u
-
-/* ---- Workers, worker.c ----------------------------------------------------------------- */
 
 struct pst_worker {
   struct pst_device *device;
@@ -60,7 +92,7 @@ struct pst_worker {
   int epoll_fd;
   int timer_fd;
   int wake_fd;      /* of what other threads have left */
-  uint8_t *scratch; /* what READs of a FLUSH bring to endpoints that are split */
+  uint8_t *scratch; /* what READs of a FLUSH bring; NULL until a peer's range can be read */
   struct ibv_mr *scratch_mr;
   struct pst_places endpoints;
   struct pst_places rings;

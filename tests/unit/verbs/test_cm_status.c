@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "cm_status.h"
+#include "status.h"
 
 static void every_event_has_words(void **state)
 {

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "memlock.h"
+#include "mr.h"
 
 #define MIB (UINT64_C(1) << 20)
 

@@ -14,7 +14,6 @@
 #include <cmocka.h>
 
 #include "../fake_page.h"
-#include "memlock.h"
 #include "mr.h"
 
 #define PAGE 65536u

@@ -16,8 +16,6 @@ static struct rc_blob whole(void)
                          .mtu = IBV_MTU_4096,
                          .rd_atomic = 16,
                          .lid = 0x1122,
-                         .qpn = 0xabcdef,
-                         .psn = 0x123456,
                          .gid = {1, [15] = 16},
                          .cm_port = 4791,
                          .cm_token = UINT64_C(0x0102030405060708),
@@ -37,12 +35,8 @@ static struct rc_blob whole(void)
                          .run_count = 2,
                          .runs = {{10, 30}, {90, 10}}};
   for (uint32_t i = 0; i < RC_LANES_MAX; i++) {
-    blob.responders[i].qpn = 100 + i;
-    blob.responders[i].psn = 200 + i;
-    if (i < RC_LANES_MAX - 1) {
-      blob.more[i].qpn = 300 + i;
-      blob.more[i].psn = 0xffffff - i;
-    }
+    blob.responders[i] = (struct rc_qp_address){100 + i, 200 + i};
+    blob.qps[i] = (struct rc_qp_address){0xabcdef + i, 0xffffff - i};
   }
   return blob;
 }
@@ -66,13 +60,11 @@ static void blob_is_read_as_written(void **state)
   assert_int_equal(read.mtu, blob.mtu);
   assert_int_equal(read.rd_atomic, blob.rd_atomic);
   assert_int_equal(read.lid, blob.lid);
-  assert_int_equal(read.qpn, blob.qpn);
-  assert_int_equal(read.psn, blob.psn);
   assert_memory_equal(read.gid, blob.gid, 16);
   assert_int_equal(read.cm_port, blob.cm_port);
   assert_int_equal(read.cm_token, blob.cm_token);
   assert_int_equal(read.lanes, blob.lanes);
-  assert_memory_equal(read.more, blob.more, sizeof(blob.more));
+  assert_memory_equal(read.qps, blob.qps, sizeof(blob.qps));
   assert_memory_equal(read.responders, blob.responders, sizeof(blob.responders));
   assert_int_equal(read.initial, blob.initial);
   assert_int_equal(read.control_receives, blob.control_receives);
@@ -126,14 +118,14 @@ static void queue_pairs_that_cannot_be_are_refused(void **state)
   (void)state;
   REFUSED(blob.mtu = 0);
   REFUSED(blob.mtu = IBV_MTU_4096 + 1);
-  REFUSED(blob.qpn = 0x1000000);
-  REFUSED(blob.psn = 0x1000000);
+  REFUSED(blob.qps[0].qpn = 0x1000000);
+  REFUSED(blob.qps[0].psn = 0x1000000);
   REFUSED(blob.gid_type = VB_GID_ROCE_V2 + 1);
   REFUSED(blob.lanes = 0);
   REFUSED(blob.lanes = RC_LANES_MAX + 1);
   TAKEN(blob.lanes = RC_LANES_MAX);
-  REFUSED(blob.more[RC_LANES_MAX - 2].qpn = 0x1000000);
-  REFUSED(blob.more[0].psn = 0x1000000);
+  REFUSED(blob.qps[RC_LANES_MAX - 1].qpn = 0x1000000);
+  REFUSED(blob.qps[1].psn = 0x1000000);
   REFUSED(blob.responders[RC_LANES_MAX - 1].qpn = 0x1000000);
   REFUSED(blob.responders[0].psn = 0x1000000);
   REFUSED((blob.is_sender = blob.is_receiver = false));

@@ -21,13 +21,10 @@ static uint8_t control[RC_CONTROL_RECEIVES * BYTES];
 static struct rc_run granted[256];
 static uint32_t granted_count, messages;
 
-int __wrap_rc_queue_own(struct pst_endpoint *by, uint32_t kind, const struct ibv_sge *bytes,
-                        unsigned int flags, uint8_t opcode, uint64_t cookie);
+int __wrap_rc_queue_own(struct pst_endpoint *by, uint32_t kind, const struct ibv_sge *bytes);
 
-int __wrap_rc_queue_own(struct pst_endpoint *by, uint32_t kind, const struct ibv_sge *bytes,
-                        unsigned int flags, uint8_t opcode, uint64_t cookie)
+int __wrap_rc_queue_own(struct pst_endpoint *by, uint32_t kind, const struct ibv_sge *bytes)
 {
-  (void)flags, (void)opcode, (void)cookie;
   assert_ptr_equal(by, &endpoint);
   assert_int_equal(kind, RC_CREDIT);
   assert_int_equal(bytes->length % sizeof(struct rc_run), 0);
